@@ -1,0 +1,146 @@
+// Package journal is the lab's memory of who asked for what, and the place where faults are planted. Every face enters
+// each call before it answers it.
+package journal
+
+import (
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+)
+
+// Face names one of the lab's servers.
+type Face string
+
+// The faces of the lab.
+const (
+	Proxmox    Face = "proxmox"
+	Talos      Face = "talos"
+	Kubernetes Face = "kubernetes"
+	Factory    Face = "factory"
+)
+
+// Entry is one call. It holds no bodies: what is written here may be printed.
+type Entry struct {
+	Time    time.Time
+	Face    Face
+	Subject string // the node called, or empty
+	Call    string // "POST /nodes/pve/qemu" or "/machine.MachineService/Bootstrap"
+	Unknown string // why the call was refused as unknown, empty when it is known
+	Fault   string // the fault that struck it, empty when none did
+}
+
+func (e Entry) String() string {
+	s := string(e.Face) + " "
+	if e.Subject != "" {
+		s += e.Subject + " "
+	}
+
+	return s + e.Call
+}
+
+// Kind says what a fault does to the call it strikes.
+type Kind string
+
+// The kinds of fault that a face carries out.
+const (
+	// Refuse answers with an error and does nothing: HTTP 500 with Message as reason, or gRPC Unavailable.
+	Refuse Kind = "refuse"
+	// Reset closes the connection before anything is done.
+	Reset Kind = "reset"
+	// LoseReply does what was asked and closes the connection instead of answering.
+	LoseReply Kind = "loseReply"
+	// FailTask lets the task that the call starts end with Message as its exit status, nothing done (Proxmox only).
+	FailTask Kind = "failTask"
+)
+
+// Fault is a failure planted in the lab.
+type Fault struct {
+	Face    Face
+	Call    *regexp.Regexp // matched against Entry.Call
+	Subject string         // only calls of this subject; empty: any
+	Skip    int            // let this many matching calls pass first
+	Times   int            // strike this many; 0 means once
+	Kind    Kind
+	Message string
+}
+
+// Journal records calls and holds the planted faults. The zero value is ready to use.
+type Journal struct {
+	mu      sync.Mutex
+	entries []Entry
+	faults  []*Fault
+}
+
+// Plant adds a fault. Faults strike in the order they were planted, one per call.
+func (j *Journal) Plant(f Fault) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if f.Times == 0 {
+		f.Times = 1
+	}
+	j.faults = append(j.faults, &f)
+}
+
+// Enter records a call and returns the fault that strikes it, or nil.
+func (j *Journal) Enter(face Face, subject, call string) *Fault {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	e := Entry{Time: time.Now(), Face: face, Subject: subject, Call: call}
+
+	var struck *Fault
+
+	for _, f := range j.faults {
+		if f.Times == 0 || f.Face != face || (f.Subject != "" && f.Subject != subject) || !f.Call.MatchString(call) {
+			continue
+		}
+
+		if f.Skip > 0 {
+			f.Skip--
+			continue
+		}
+
+		f.Times--
+		e.Fault = string(f.Kind)
+		struck = &Fault{Face: f.Face, Call: f.Call, Subject: f.Subject, Kind: f.Kind, Message: f.Message}
+
+		break
+	}
+
+	j.entries = append(j.entries, e)
+
+	return struck
+}
+
+// Refused records a call that the lab does not know. Any such call fails the run: the lab has no default answers.
+func (j *Journal) Refused(face Face, subject, call, why string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = append(j.entries, Entry{Time: time.Now(), Face: face, Subject: subject, Call: call, Unknown: why})
+}
+
+// Entries returns all calls so far, in order.
+func (j *Journal) Entries() []Entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return append([]Entry(nil), j.entries...)
+}
+
+// Unknown returns an error that lists the calls the lab refused because it does not know them, nil when there are none.
+func (j *Journal) Unknown() error {
+	var text string
+
+	for _, e := range j.Entries() {
+		if e.Unknown != "" {
+			text += fmt.Sprintf("\n  %s: %s", e, e.Unknown)
+		}
+	}
+
+	if text == "" {
+		return nil
+	}
+
+	return fmt.Errorf("the lab was asked for what it does not know:%s", text)
+}

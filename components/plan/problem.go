@@ -1,0 +1,76 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one thing wrong with the configuration, in the operator's words.
+type Problem struct {
+	Path   string // the configuration key, "pools.control.addresses"
+	Rule   string // what must hold
+	Value  string // what was given; empty when nothing was, or when it is secret
+	Remedy string // what to change
+}
+
+// String is the whole message on one line: path, rule, value, remedy.
+func (p Problem) String() string {
+	s := p.Path + ": " + p.Rule
+	if p.Value != "" {
+		s += " (given: " + p.Value + ")"
+	}
+
+	if p.Remedy != "" {
+		s += "; " + p.Remedy
+	}
+
+	return s
+}
+
+// Problems is everything found wrong in one run, as one error.
+type Problems []Problem
+
+// Error lists all problems, one per line.
+func (ps Problems) Error() string {
+	lines := make([]string, 0, len(ps)+1)
+
+	noun := "problems"
+	if len(ps) == 1 {
+		noun = "problem"
+	}
+
+	lines = append(lines, fmt.Sprintf("the configuration has %d %s:", len(ps), noun))
+	for _, p := range ps {
+		lines = append(lines, "  - "+p.String())
+	}
+
+	return strings.Join(lines, "\n")
+}
+
+// Err returns the problems as an error, nil when there are none.
+func (ps Problems) Err() error {
+	if len(ps) == 0 {
+		return nil
+	}
+
+	return ps
+}
+
+// Unique returns the problems without repetitions, in order.
+func (ps Problems) Unique() Problems {
+	var kept Problems
+
+	for _, p := range ps {
+		if !slices.Contains(kept, p) {
+			kept = append(kept, p)
+		}
+	}
+
+	return kept
+}
+
+// Add notes a problem; the value may be empty.
+func (ps *Problems) Add(path, rule, value, remedy string) {
+	*ps = append(*ps, Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
+}

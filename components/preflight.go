@@ -1,0 +1,192 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// Inventory is what a cluster asks of Proxmox VE before anything is registered; *proxmoxapi.Client answers it.
+type Inventory interface {
+	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
+	Disks(ctx context.Context, vm proxmoxapi.VM) (map[string]int, error)
+}
+
+// Templates are the VMIDs of the templates to clone, by node name. A node is left out when its VM exists and the template
+// is gone; nil means that Proxmox VE did not answer.
+type Templates map[string]int
+
+// of is what to clone for a node.
+func (t Templates) of(n plan.Node) pulumi.IntInput {
+	switch id, ok := t[n.Name]; {
+	case ok:
+		return pulumi.Int(id)
+	case t == nil:
+		// Only a preview gets here: what to clone will be known when Proxmox VE answers.
+		return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) int { return 0 }).(pulumi.IntOutput)
+	default:
+		// The value is ignored, for the VM exists; it must only be one that a VMID can have.
+		return pulumi.Int(n.VMID)
+	}
+}
+
+// Preflight asks Talos and Proxmox VE what they think of a plan, before anything is registered. It logs their warnings;
+// the error holds everything that is wrong (plan.Problems). A preview goes on without Proxmox VE, and says so.
+func Preflight(ctx *pulumi.Context, p *plan.Plan, inventory Inventory) (Templates, error) {
+	warnings, refused := machineconfig.Check(p)
+
+	for _, w := range append(p.Warnings, warnings...) {
+		if err := ctx.Log.Warn(w.String(), nil); err != nil {
+			return nil, err
+		}
+	}
+
+	templates, missing := findTemplates(ctx.Context(), inventory, p)
+	if errors.Is(missing, proxmoxapi.ErrUnreachable) && ctx.DryRun() {
+		templates, missing = nil, ctx.Log.Warn(missing.Error()+"; templates and VMIDs were not checked", nil)
+	}
+
+	return templates, errors.Join(refused, missing)
+}
+
+// findTemplates looks up the template of each node and checks what a clone of it needs. The error holds everything that
+// is wrong (plan.Problems), or says that Proxmox VE did not answer.
+func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Templates, error) {
+	vms, err := inventory.VMs(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var problems plan.Problems
+
+	found := Templates{}
+	disks := map[int]map[string]int{}
+
+	for _, n := range p.Nodes() {
+		present := slices.IndexFunc(vms, func(v proxmoxapi.VM) bool { return v.ID == n.VMID })
+		if present >= 0 {
+			if v := vms[present]; v.Name != n.Name {
+				problems = append(problems, plan.Problem{
+					Path: "pools." + n.Pool + ".vmids", Rule: fmt.Sprintf("%d is taken by %q on host %s", v.ID, v.Name, v.Host),
+					Value: n.Name, Remedy: "choose another range, or remove that VM",
+				})
+
+				continue
+			}
+		}
+
+		template, problem := findTemplate(vms, n)
+		if problem != nil {
+			// A template that is gone harms nobody who has been cloned from it.
+			if present < 0 {
+				problems = append(problems, *problem)
+			}
+
+			continue
+		}
+
+		found[n.Name] = template.ID
+
+		if _, asked := disks[template.ID]; !asked {
+			if disks[template.ID], err = inventory.Disks(ctx, template); err != nil {
+				return nil, err
+			}
+		}
+
+		if problem := checkDisk(n, template, disks[template.ID]); problem != nil && present < 0 {
+			problems = append(problems, *problem)
+		}
+	}
+
+	// Nodes of one pool share a template: what is wrong with it is said once.
+	return found, problems.Unique().Err()
+}
+
+func templateKey(role plan.Role) string {
+	if role == plan.ControlPlane {
+		return "image.template.control"
+	}
+
+	return "image.template.worker"
+}
+
+// findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three failures
+// are told apart because they have three remedies.
+func findTemplate(vms []proxmoxapi.VM, n plan.Node) (proxmoxapi.VM, *plan.Problem) {
+	id, _ := strconv.Atoi(n.Template) //nolint:errcheck // 0 is nobody's VMID
+	fail := func(rule, remedy string) (proxmoxapi.VM, *plan.Problem) {
+		return proxmoxapi.VM{}, &plan.Problem{Path: templateKey(n.Role), Rule: rule, Value: n.Template, Remedy: remedy}
+	}
+
+	var here, alike []proxmoxapi.VM
+
+	for _, v := range vms {
+		switch {
+		case v.Host == n.Host && (v.ID == id || v.Name == n.Template):
+			here = append(here, v)
+		case v.ID == id, strings.EqualFold(v.Name, n.Template):
+			alike = append(alike, v)
+		}
+	}
+
+	switch {
+	case len(here) > 1:
+		return fail(fmt.Sprintf("names %d machines on host %s", len(here), n.Host), "give the VMID instead")
+	case len(here) == 1 && !here[0].Template:
+		return fail(fmt.Sprintf("is a VM on host %s (VMID %d), not a template: it was never finalised", n.Host, here[0].ID),
+			fmt.Sprintf("run 'qm template %d' on that host", here[0].ID))
+	case len(here) == 1:
+		return here[0], nil
+	case len(alike) > 0:
+		return fail(fmt.Sprintf("is not on host %s; there is %q (VMID %d) on host %s", n.Host, alike[0].Name, alike[0].ID, alike[0].Host),
+			"correct the name, whose case matters, or make the template on the node's host")
+	default:
+		return fail("is not on host "+n.Host+", nor anything like it on another", "prepare the template, or correct the name")
+	}
+}
+
+// checkDisk holds what a clone needs of its template: the disk where it is said to be, and no larger than asked for.
+func checkDisk(n plan.Node, template proxmoxapi.VM, disks map[string]int) *plan.Problem {
+	size, ok := disks[n.DiskInterface]
+
+	switch {
+	case !ok:
+		var have []string
+		for iface := range disks {
+			have = append(have, iface)
+		}
+
+		slices.Sort(have)
+
+		return &plan.Problem{
+			Path: "image.template.diskInterface", Value: n.DiskInterface,
+			Rule:   fmt.Sprintf("must be where template %s (VMID %d) has its disk", template.Name, template.ID),
+			Remedy: "it has " + orNone(have),
+		}
+	case size > n.DiskGiB:
+		return &plan.Problem{
+			Path: "pools." + n.Pool + ".diskGiB", Value: strconv.Itoa(n.DiskGiB),
+			Rule:   fmt.Sprintf("must be at least %d, the size of the disk of template %s: a disk cannot shrink", size, template.Name),
+			Remedy: "raise it",
+		}
+	}
+
+	return nil
+}
+
+func orNone(have []string) string {
+	if len(have) == 0 {
+		return "no disk"
+	}
+
+	return strings.Join(have, ", ")
+}

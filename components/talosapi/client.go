@@ -1,0 +1,109 @@
+// Package talosapi is what the program asks of Talos nodes directly, beside the provider: whether a node answers, whether
+// a control plane is up. It speaks the Talos API with the cluster's own credentials.
+package talosapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Credentials are those of a talosconfig: PEM in base64.
+type Credentials struct {
+	CA, Certificate, Key string
+}
+
+// Target is a node as it is addressed and named in messages.
+type Target struct {
+	Name    string
+	Address string
+}
+
+// dial opens a connection to one node, with the cluster's credentials. No connection is made before the first call.
+func dial(ctx context.Context, t Target, c Credentials) (*client.Client, error) {
+	api, err := client.New(ctx, client.WithEndpoints(t.Address), client.WithConfigContext(&clientconfig.Context{
+		CA: c.CA, Crt: c.Certificate, Key: c.Key,
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s (%s): %w", t.Name, t.Address, err)
+	}
+
+	return api, nil
+}
+
+// answers makes a TLS handshake with the node's API port. Both a node that waits for its configuration and one that runs
+// answer it, and neither needs credentials for it.
+func answers(ctx context.Context, t Target) error {
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}} //nolint:gosec // nothing is sent
+
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(t.Address, fmt.Sprint(constants.ApidPort)))
+	if err != nil {
+		// A running node asks for a client certificate and refuses the handshake without one: it does answer.
+		var alert tls.AlertError
+		if errors.As(err, &alert) {
+			return nil
+		}
+
+		return err
+	}
+
+	return conn.Close()
+}
+
+// service is one Talos service, as far as it is waited for.
+type service struct {
+	state   string
+	healthy bool
+}
+
+func (s service) up() bool { return s.state == "Running" && s.healthy }
+
+// services lists the services of the node that api is connected to.
+func services(ctx context.Context, api *client.Client) (map[string]service, error) {
+	reply, err := api.ServiceList(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	found := map[string]service{}
+
+	for _, message := range reply.GetMessages() {
+		for _, s := range message.GetServices() {
+			found[s.GetId()] = service{state: s.GetState(), healthy: healthy(s.GetHealth())}
+		}
+	}
+
+	return found, nil
+}
+
+// healthy counts a service without a health check as healthy, as Talos does.
+func healthy(h *machineapi.ServiceHealth) bool {
+	return h.GetUnknown() || h.GetHealthy()
+}
+
+// brief says in few words why a call failed.
+func brief(err error) string {
+	s, ok := status.FromError(err)
+	if !ok {
+		return err.Error()
+	}
+
+	if s.Code() == codes.Unavailable {
+		// The transport's message ends with the reason: "... dial tcp 10.0.0.11:50000: connect: connection refused".
+		message := strings.TrimSuffix(s.Message(), `"`)
+
+		return message[strings.LastIndex(message, ": ")+len(": ")*min(1, strings.Count(message, ": ")):]
+	}
+
+	return s.Message()
+}

@@ -1,0 +1,96 @@
+package talosapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// probe asks one control plane, step by step, how far it has come.
+type probe struct {
+	target Target
+	api    *client.Client
+	// kubernetes is made from the node's own kubeconfig as soon as there is one.
+	kubernetes *http.Client
+}
+
+// missing says what the node still lacks, or nothing.
+func (p *probe) missing(ctx context.Context) string {
+	found, err := services(ctx, p.api)
+	if err != nil {
+		return fmt.Sprintf("%s: the Talos API (%s)", p.target.Name, brief(err))
+	}
+
+	for _, name := range []string{"etcd", "kubelet"} {
+		if s := found[name]; !s.up() {
+			text := orNot(s.state)
+			if s.state == "Running" {
+				text = "running, not healthy yet"
+			}
+
+			return fmt.Sprintf("%s: %s (%s)", p.target.Name, name, text)
+		}
+	}
+
+	if err := p.ready(ctx); err != nil {
+		return fmt.Sprintf("%s: the Kubernetes API server (%s)", p.target.Name, reason(err))
+	}
+
+	return ""
+}
+
+// ready asks the API server of this very node, whatever the cluster's endpoint is.
+func (p *probe) ready(ctx context.Context) error {
+	if p.kubernetes == nil {
+		raw, err := p.api.Kubeconfig(ctx)
+		if err != nil {
+			return fmt.Errorf("no kubeconfig yet: %s", brief(err)) //nolint:errorlint // its words are enough
+		}
+
+		config, err := clientcmd.RESTConfigFromKubeConfig(raw)
+		if err != nil {
+			return err
+		}
+
+		if p.kubernetes, err = rest.HTTPClientFor(config); err != nil {
+			return err
+		}
+	}
+
+	ready := url.URL{Scheme: "https", Host: net.JoinHostPort(p.target.Address, "6443"), Path: "/readyz"}
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ready.String(), nil)
+	if err != nil {
+		return err
+	}
+
+	response, err := p.kubernetes.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 200)) //nolint:errcheck // the status says enough
+
+	return fmt.Errorf("%s %s", response.Status, strings.Join(strings.Fields(string(body)), " "))
+}
+
+// join puts what several nodes lack into one line, in a steady order.
+func join(all []string) string {
+	slices.Sort(all)
+
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,66 @@
+package stacks
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+
+	"talos-proxmox/components/plan"
+)
+
+// The forms that the provider and Proxmox VE accept. The provider passes over a token of another form without a word.
+var (
+	tokenID     = regexp.MustCompile(`^[^\s@!=]+@[^\s@!=]+![^\s@!=]+$`)
+	tokenSecret = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
+	userName    = regexp.MustCompile(`^[^\s@!=]+@[^\s@!=]+$`)
+)
+
+// checkAccess checks how Proxmox VE is reached. No secret is ever quoted.
+func (c Config) checkAccess() plan.Problems {
+	var ps plan.Problems
+
+	p := c.Proxmox
+
+	switch u, err := url.Parse(p.Endpoint); {
+	case p.Endpoint == "":
+		ps.Add("proxmox.endpoint", "is required", "", "write it like https://pve.lan:8006")
+	case err != nil || u.Host == "":
+		ps.Add("proxmox.endpoint", "must be a URL", p.Endpoint, "write it like https://pve.lan:8006")
+	case u.Scheme != "https":
+		ps.Add("proxmox.endpoint", "must begin with https://", p.Endpoint, "Proxmox VE serves its API with TLS only: write https://"+u.Host)
+	case u.User != nil:
+		ps.Add("proxmox.endpoint", "must not hold credentials", "", "use proxmox.tokenId and proxmoxTokenSecret")
+	case strings.TrimSuffix(u.Path, "/") != "" && strings.TrimSuffix(u.Path, "/") != "/api2/json":
+		ps.Add("proxmox.endpoint", "must have no path but /api2/json", p.Endpoint, "write https://"+u.Host)
+	}
+
+	switch {
+	case p.TokenID != "" && p.Username != "":
+		ps.Add("proxmox.username", "excludes proxmox.tokenId", p.Username, "keep one of the two")
+	case p.TokenID != "":
+		if !tokenID.MatchString(p.TokenID) {
+			ps.Add("proxmox.tokenId", "must have the form user@realm!name", p.TokenID, "copy it from Datacenter, Permissions, API Tokens")
+		}
+
+		secret(&ps, "proxmoxTokenSecret", c.ProxmoxTokenSecret, tokenSecret)
+	case p.Username != "":
+		if !userName.MatchString(p.Username) {
+			ps.Add("proxmox.username", "must have the form user@realm", p.Username, "write it like root@pam")
+		}
+
+		secret(&ps, "proxmoxPassword", c.ProxmoxPassword, nil)
+	default:
+		ps.Add("proxmox.tokenId", "is required", "", "name an API token, user@realm!name, or set proxmox.username")
+	}
+
+	return ps
+}
+
+func secret(ps *plan.Problems, key, value string, form *regexp.Regexp) {
+	switch {
+	case value == "":
+		ps.Add(key, "is required", "", "run: pulumi config set --secret "+key)
+	case form != nil && !form.MatchString(value):
+		ps.Add(key, "does not look like the secret of an API token: letters, digits and dashes", "", "run: pulumi config set --secret "+key)
+	}
+}

@@ -1,0 +1,103 @@
+// Package stacks turns one stack's configuration into a cluster: it loads and checks the configuration, carries it out
+// with the components, and defines what the stack offers to others.
+package stacks
+
+import (
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos"
+
+	"talos-proxmox/components"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// Program is the whole Pulumi program: load the stack's configuration, deploy it, export the outputs.
+func Program(ctx *pulumi.Context) error {
+	config, err := Load(ctx)
+	if err != nil {
+		return err
+	}
+
+	d, err := Deploy(ctx, config)
+	if err != nil {
+		return err
+	}
+
+	for name, value := range d.Outputs {
+		ctx.Export(name, value)
+	}
+
+	return nil
+}
+
+// Deployment is a cluster that is part of a program.
+type Deployment struct {
+	Cluster *components.TalosCluster
+	// Outputs are the contract outputs by name; Program exports them as they are.
+	Outputs pulumi.Map
+}
+
+// Deploy makes the cluster that the configuration describes, with providers of its own, so that a program may deploy
+// several. The resources take their names from the cluster's name. Nothing is registered when the configuration is wrong;
+// the error holds everything that is (plan.Problems).
+func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (*Deployment, error) {
+	if err := config.checkAccess().Err(); err != nil {
+		return nil, err
+	}
+
+	p, err := plan.New(config.Spec())
+	if err != nil {
+		return nil, err
+	}
+
+	inventory, err := proxmoxapi.New(config.Access())
+	if err != nil {
+		return nil, err
+	}
+
+	return deploy(ctx, config, p, inventory, opts...)
+}
+
+func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, inventory components.Inventory, opts ...pulumi.ResourceOption) (*Deployment, error) {
+	templates, err := components.Preflight(ctx, p, inventory)
+	if err != nil {
+		return nil, err
+	}
+
+	name := p.Cluster
+
+	proxmox, err := proxmoxve.NewProvider(ctx, name+"-proxmox", proxmoxArgs(config), opts...)
+	if err != nil {
+		return nil, err
+	}
+
+	talosProvider, err := talos.NewProvider(ctx, name+"-talos", &talos.ProviderArgs{}, opts...)
+	if err != nil {
+		return nil, err
+	}
+
+	cluster, err := components.NewTalosCluster(ctx, name, &components.TalosClusterArgs{Plan: p, Templates: templates},
+		append(opts, pulumi.Providers(proxmox, talosProvider))...)
+	if err != nil {
+		return nil, err
+	}
+
+	return &Deployment{Cluster: cluster, Outputs: outputs(cluster)}, nil
+}
+
+func proxmoxArgs(config Config) *proxmoxve.ProviderArgs {
+	args := &proxmoxve.ProviderArgs{
+		Endpoint: pulumi.String(config.Proxmox.Endpoint),
+		Insecure: pulumi.Bool(config.Proxmox.Insecure),
+	}
+
+	if config.Proxmox.TokenID != "" {
+		args.ApiToken = pulumi.ToSecret(pulumi.String(config.Proxmox.TokenID + "=" + config.ProxmoxTokenSecret)).(pulumi.StringOutput)
+	} else {
+		args.Username = pulumi.String(config.Proxmox.Username)
+		args.Password = pulumi.ToSecret(pulumi.String(config.ProxmoxPassword)).(pulumi.StringOutput)
+	}
+
+	return args
+}

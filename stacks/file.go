@@ -21,11 +21,21 @@ const standIn = "00000000-0000-0000-0000-000000000000"
 // LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted nor
 // asked for: each one that is needed has a stand-in. The error is as Load's.
 func LoadFile(path string) (Config, error) {
-	values, err := readValues(path)
+	all, err := readFile(path)
 	if err != nil {
 		return Config{}, err
 	}
 
+	values, err := valuesOf(all)
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+
+	return Parse(withStandIns(values), filepath.Dir(path))
+}
+
+// withStandIns puts stand-ins for the secrets that are needed and not there.
+func withStandIns(values map[string]string) map[string]string {
 	var c Config
 
 	for _, key := range []string{"proxmox", "tailscale"} {
@@ -44,16 +54,11 @@ func LoadFile(path string) (Config, error) {
 		}
 	}
 
-	return Parse(values, filepath.Dir(path))
+	return values
 }
 
-// readValues are the values of a stack file as Pulumi keeps them: text as it is, anything else as JSON.
-func readValues(path string) (map[string]string, error) {
-	all, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-
+// valuesOf are the values of a stack file as Pulumi keeps them: text as it is, anything else as JSON.
+func valuesOf(all map[string]any) (map[string]string, error) {
 	values := map[string]string{}
 
 	for key, value := range all {
@@ -64,7 +69,7 @@ func readValues(path string) (map[string]string, error) {
 
 		value, err := opened(name, value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
 
 		if text, ok := value.(string); ok {
@@ -75,7 +80,7 @@ func readValues(path string) (map[string]string, error) {
 
 		text, err := json.Marshal(value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", path, key, err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 
 		values[name] = string(text)
@@ -91,12 +96,21 @@ func readFile(path string) (map[string]any, error) {
 		return nil, err
 	}
 
+	all, err := decodeFile(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	return all, nil
+}
+
+func decodeFile(text []byte) (map[string]any, error) {
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
 
 	if err := yaml.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 
 	all := map[string]any{}

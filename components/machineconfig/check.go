@@ -1,7 +1,9 @@
 package machineconfig
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/plan"
 )
@@ -152,13 +155,21 @@ func blame(cfg talosconfig.Provider, patches []plan.Patch, node plan.Node, refus
 	return problem
 }
 
+// apply applies one patch. The text is a patch and nothing else: machinery's LoadPatches, and with it the provider, takes a
+// text like "@/etc/passwd" for the name of a file to read, which must not get that far.
 func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) {
-	patches, err := configpatcher.LoadPatches([]string{text})
+	// Talos takes it for a list of no JSON patches, and then complains of those.
+	var content any
+	if err := yaml.Unmarshal([]byte(text), &content); err == nil && content == nil {
+		return nil, errors.New("it is empty")
+	}
+
+	patch, err := configpatcher.LoadPatch([]byte(text))
 	if err != nil {
 		return nil, err
 	}
 
-	out, err := configpatcher.Apply(configpatcher.WithConfig(cfg), patches)
+	out, err := configpatcher.Apply(configpatcher.WithConfig(cfg), []configpatcher.Patch{patch})
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +224,12 @@ func (metal) String() string        { return "metal" }
 func (metal) RequiresInstall() bool { return true }
 func (metal) InContainer() bool     { return false }
 
-// oneLine folds Talos' multi-line errors.
+// listed is how Talos' errors begin a list.
+var listed = regexp.MustCompile(`\d+ errors? occurred: \* `)
+
+// oneLine folds Talos' errors, which come as lists over several lines.
 func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+	text := strings.Join(strings.Fields(err.Error()), " ")
+
+	return strings.ReplaceAll(listed.ReplaceAllString(text, ""), " * ", "; ")
 }

@@ -186,6 +186,10 @@ func (r *resolver) checkRanges() {
 		return a, a.IsValid() && (!r.network.IsValid() || r.unusable(a) == "")
 	})
 
+	if rule := r.unusable(r.vip); r.vip.IsValid() && r.network.IsValid() && rule != "" {
+		r.problems.Add("cluster.endpoint.address", rule, r.vip.String(), r.suggest(r.vip))
+	}
+
 	for _, h := range addresses {
 		r.checkSpan(h)
 	}
@@ -239,7 +243,7 @@ func (r *resolver) checkSpan(h holding[netip.Addr]) {
 
 	if inside(r.vip) {
 		r.problems.Add("cluster.endpoint.address", "must lie outside every range; "+h.path+" holds it", r.vip.String(),
-			"choose another address, or another range")
+			"choose another range, or another address: "+r.suggest(r.vip))
 	}
 
 	if !r.network.IsValid() {
@@ -252,27 +256,40 @@ func (r *resolver) checkSpan(h holding[netip.Addr]) {
 		return
 	}
 
-	for _, taken := range []netip.Addr{r.network.Addr(), r.broadcast(), r.gateway} {
-		if inside(taken) && r.unusable(taken) != "" {
-			r.problems.Add(h.path, strings.Replace(r.unusable(taken), "must not be", "must not hold", 1)+" "+taken.String(), h.String(), without(h, taken))
+	var wrong []netip.Addr
+
+	for _, a := range []netip.Addr{r.network.Addr(), r.gateway, r.broadcast()} {
+		if inside(a) && r.unusable(a) != "" {
+			wrong = append(wrong, a)
 		}
+	}
+
+	slices.SortFunc(wrong, netip.Addr.Compare)
+
+	for _, a := range slices.Compact(wrong) {
+		r.problems.Add(h.path, strings.Replace(r.unusable(a), "must not be", "must not hold", 1)+" "+a.String(), h.String(),
+			without(h.span, wrong)+otherwise(r.suggest(h.last)))
 	}
 }
 
-// without is a remedy: the span without one of its addresses.
-func without(h holding[netip.Addr], taken netip.Addr) string {
+// without is a remedy: the span without some of its addresses, which are sorted.
+func without(s span[netip.Addr], wrong []netip.Addr) string {
 	var left []string
 
-	if h.first != taken {
-		left = append(left, span[netip.Addr]{h.first, taken.Prev()}.String())
+	for _, a := range wrong {
+		if s.first.Less(a) {
+			left = append(left, span[netip.Addr]{s.first, a.Prev()}.String())
+		}
+
+		s.first = a.Next()
 	}
 
-	if h.last != taken {
-		left = append(left, span[netip.Addr]{taken.Next(), h.last}.String())
+	if s.first.IsValid() && !s.last.Less(s.first) {
+		left = append(left, s.String())
 	}
 
 	if left == nil {
-		return "choose another address"
+		return "choose another range"
 	}
 
 	return "write " + strings.Join(left, ", ")

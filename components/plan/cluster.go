@@ -26,15 +26,17 @@ func (r *resolver) checkCluster(p *Plan) {
 		r.problems.Add("cluster.name", "must be a DNS label: lower case letters, digits and dashes", c.Name, "rename it")
 	}
 
-	controls := 0
+	controls, unclear := 0, false
 
 	for _, pool := range r.pools {
 		if pool.Role == ControlPlane {
 			controls += len(pool.members)
+			unclear = unclear || pool.Count == nil && pool.Nodes == nil
 		}
 	}
 
 	switch {
+	case unclear: // reported where it is
 	case controls == 0:
 		r.problems.Add("pools", "need at least one control plane", "", "add a pool with role: controlplane and count: 1")
 	case c.HA && (controls < 3 || controls%2 == 0):
@@ -241,13 +243,10 @@ func (r *resolver) checkVIP(p *Plan) {
 		return
 	case strings.HasPrefix(e.Interface, "tailscale"):
 		// It belongs to the tailnet, not to the network of the nodes.
-	case r.network.IsValid():
-		if rule := r.unusable(a); rule != "" {
-			r.problems.Add(path, rule, e.Address, "choose another address, outside every range of pools")
-		}
+		p.VIP = a
+	default:
+		r.vip, p.VIP = a, a
 	}
-
-	r.vip, p.VIP = a, a
 }
 
 // endpoint is the URL of the Kubernetes API, empty when it is not known in advance.

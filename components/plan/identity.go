@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"slices"
 )
 
 // bdf is a PCI address as Proxmox VE writes it; without a function it means all of them.
@@ -28,7 +27,7 @@ func (r *resolver) checkIdentity() {
 		for i, n := range p.planned.Nodes {
 			m := p.members[i]
 
-			if !bad && !isLabel(n.Name) {
+			if !bad && isLabel(r.spec.Cluster.Name) && isLabel(p.name) && !isLabel(n.Name) {
 				bad = true
 
 				r.problems.Add(p.path+".names", "must make DNS labels of at most 63 characters", n.Name,
@@ -110,40 +109,54 @@ func (r *resolver) checkOwnAddress(p *pool, m member, a netip.Addr) {
 
 // suggest names the next free address, without taking it.
 func (r *resolver) suggest(after netip.Addr) string {
-	if !r.network.IsValid() {
-		return "choose another address"
+	if r.network.Contains(after) {
+		if a, ok := r.free(after); ok {
+			return "the next free address is " + a.String()
+		}
 	}
 
-	if !r.network.Contains(after) {
-		after = r.network.Addr()
+	if r.network.IsValid() {
+		if a, ok := r.free(r.network.Addr()); ok {
+			return "a free address is " + a.String()
+		}
 	}
 
+	return nothingFree
+}
+
+const nothingFree = "choose another address"
+
+// free is the first address after another that belongs to nobody.
+func (r *resolver) free(after netip.Addr) (netip.Addr, bool) {
 	if r.taken == nil {
 		r.taken = map[netip.Addr]bool{r.vip: true}
 
 		for _, p := range r.pools {
-			for _, n := range p.planned.Nodes {
-				r.taken[n.Address] = true
+			for _, m := range p.members {
+				if a, err := netip.ParseAddr(m.Address); err == nil {
+					r.taken[a] = true
+				}
 			}
 		}
 	}
 
 	for a := after.Next(); r.network.Contains(a); a = a.Next() {
-		held := -1
+		held := false
 
 		for _, p := range r.pools {
-			if i := slices.IndexFunc(p.addresses, func(s span[netip.Addr]) bool { return !a.Less(s.first) && !s.last.Less(a) }); i >= 0 {
-				held = i
-				a = p.addresses[i].last
+			for _, s := range p.addresses {
+				if !a.Less(s.first) && !s.last.Less(a) {
+					a, held = s.last, true
+				}
 			}
 		}
 
-		if held < 0 && !r.taken[a] && r.unusable(a) == "" {
-			return "the next free address is " + a.String()
+		if !held && !r.taken[a] && r.unusable(a) == "" {
+			return a, true
 		}
 	}
 
-	return "choose another address"
+	return netip.Addr{}, false
 }
 
 // checkGPU holds the form of a GPU's address, and that a host's GPU belongs to one node.
@@ -183,4 +196,13 @@ func (r *resolver) checkGPU(seen map[string]string, p *pool, m member, n Node) {
 	}
 
 	seen[device+form[2]] = n.Name
+}
+
+// otherwise adds a second remedy, where there is one.
+func otherwise(remedy string) string {
+	if remedy == nothingFree {
+		return ""
+	}
+
+	return "; " + remedy
 }

@@ -26,7 +26,7 @@ func (r *resolver) makeNodes(p *pool) {
 	for _, m := range p.members {
 		n, own := like, nics
 
-		if !m.Shape.isZero() {
+		if m.shaped() {
 			shape := overlay(p.shape, m.Shape)
 			n, own = r.node(p, shape), r.nics(shape)
 		}

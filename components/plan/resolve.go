@@ -17,7 +17,7 @@ type resolver struct {
 	gateway  netip.Addr
 	vip      netip.Addr
 	pools    []*pool
-	taken    map[netip.Addr]bool // by nodes, for suggestions; nil until one is made
+	taken    map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
 	problems Problems
 	warnings []Problem
 }
@@ -38,9 +38,15 @@ type pool struct {
 type member struct {
 	ordinal int
 	path    string // of the node, or of the pool where the node has nothing of its own
-	NodeSpec
+	*NodeSpec
 	gpu *GPUSpec
 }
+
+// nothing is what a node states that is only counted.
+var nothing = &NodeSpec{}
+
+// shaped says whether the node states something of its shape.
+func (m member) shaped() bool { return m.NodeSpec != nothing && !m.Shape.isZero() }
 
 func (r *resolver) resolve() *Plan {
 	r.defaults()
@@ -162,7 +168,7 @@ func (r *resolver) members(p *pool) []member {
 
 		found = make([]member, *p.Count)
 		for i := range found {
-			found[i] = member{ordinal: i + 1, path: p.path}
+			found[i] = member{ordinal: i + 1, path: p.path, NodeSpec: nothing}
 		}
 
 		return found
@@ -170,12 +176,12 @@ func (r *resolver) members(p *pool) []member {
 
 	for key, spec := range p.Nodes {
 		path := p.path + ".nodes." + key
-		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: spec})
+		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec})
 	}
 
 	for key, spec := range p.GPUs {
 		path := p.path + ".gpus." + key
-		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: spec.NodeSpec, gpu: &spec})
+		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec.NodeSpec, gpu: &spec})
 	}
 
 	slices.SortFunc(found, func(a, b member) int {

@@ -45,9 +45,8 @@ func (r *resolver) checkShapes() {
 		r.checkShape(p.path, p.Shape)
 		r.checkWhole(p.path, p, p.shape)
 
-		for i := range p.members {
-			m := &p.members[i]
-			if m.path == p.path || m.Shape.isZero() {
+		for _, m := range p.members {
+			if !m.shaped() {
 				continue
 			}
 
@@ -194,6 +193,10 @@ func (r *resolver) checkWhole(path string, p *pool, s Shape) {
 		disk := path + ".disk"
 		if i > 0 {
 			disk = at(path+".extraDisks", i-1)
+		}
+
+		if i > 0 && s.ExtraDisks[i-1].Interface == nil && !diskInterface.MatchString(d.Interface) {
+			r.problems.Add(disk, "has no place on the bus of the system disk", d.Interface, "state its interface, or have fewer disks")
 		}
 
 		if other, dup := seen[d.Interface]; dup {

@@ -36,6 +36,7 @@ func TestExamples(t *testing.T) {
 			}
 
 			golden(t, filepath.Join("testdata", "plans", name+".txt"), text)
+			golden(t, filepath.Join("testdata", "plans", name+".svg"), planview.SVG(p))
 		})
 	}
 }

@@ -26,6 +26,13 @@ func TestWrong(t *testing.T) {
 				t.Fatal("nothing is found wrong")
 			}
 
+			// No order of a map may reach a message.
+			for range 5 {
+				if _, again := LoadFile(file); again == nil || again.Error() != err.Error() {
+					t.Fatalf("the message changes:\n%v\n%v", err, again)
+				}
+			}
+
 			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
 		})
 	}

@@ -50,7 +50,7 @@ func (r *resolver) checkCluster(p *Plan) {
 	p.Talos, p.Kubernetes = r.versions()
 	r.checkCNI(p)
 	r.checkTailscale()
-	r.checkOutputs()
+	r.checkOutputs(p)
 }
 
 // versions checks the pair against the compatibility table that Talos itself uses.
@@ -153,13 +153,16 @@ func (r *resolver) joinsTailnet(p *pool) bool {
 	return t != nil && (t.Pools == nil || slices.Contains(t.Pools, p.name))
 }
 
-func (r *resolver) checkOutputs() {
-	f := r.spec.Outputs.Files
-	if f == nil {
+func (r *resolver) checkOutputs(p *Plan) {
+	if r.spec.Outputs.Files == nil {
 		return
 	}
 
-	if clean := path.Clean(f.Dir); f.Dir == "" || path.IsAbs(f.Dir) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") {
+	f := *r.spec.Outputs.Files
+	setDefault(&f.Dir, "./talos")
+	p.Outputs.Files = &f
+
+	if clean := path.Clean(f.Dir); path.IsAbs(f.Dir) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") {
 		r.problems.Add("outputs.files.dir", "must be a directory inside the project", f.Dir, "write it like ./talos")
 	}
 

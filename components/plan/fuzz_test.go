@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzNew: whatever is asked for, there is a plan or there are problems, each with the place and the rule; and a plan can be
-// explained.
+// FuzzNew: whatever is asked for, there is a plan or there are problems, each with the place and the rule, and the same
+// ones again; and a plan can be explained.
 func FuzzNew(f *testing.F) {
 	seeds := []Spec{small(), large(10, 3), {}}
 
@@ -47,6 +47,10 @@ func FuzzNew(f *testing.F) {
 			}
 
 			return
+		}
+
+		if _, again := New(s); again == nil || again.Error() != err.Error() {
+			t.Fatalf("the same input has other problems:\n%v\n%v", err, again)
 		}
 
 		var problems Problems

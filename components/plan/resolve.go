@@ -174,13 +174,14 @@ func (r *resolver) members(p *pool) []member {
 		return found
 	}
 
-	for key, spec := range p.Nodes {
-		path := p.path + ".nodes." + key
+	// In order, for what is wrong is reported in order.
+	for _, key := range slices.Sorted(maps.Keys(p.Nodes)) {
+		spec, path := p.Nodes[key], p.path+".nodes."+key
 		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec})
 	}
 
-	for key, spec := range p.GPUs {
-		path := p.path + ".gpus." + key
+	for _, key := range slices.Sorted(maps.Keys(p.GPUs)) {
+		spec, path := p.GPUs[key], p.path+".gpus."+key
 		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec.NodeSpec, gpu: &spec})
 	}
 

@@ -141,7 +141,7 @@ type Outputs struct {
 // Files are written when the cluster is up, readable for their owner only.
 type Files struct {
 	// Directory, relative to the project. It must be ignored by git.
-	Dir string `json:"dir" jsonschema:"default=./talos"`
+	Dir string `json:"dir,omitempty" jsonschema:"default=./talos"`
 	// Which files.
 	Write []File `json:"write" jsonschema:"enum=talosconfig,enum=kubeconfig,enum=control-plane.yaml,enum=worker.yaml,enum=secrets.yaml"`
 }

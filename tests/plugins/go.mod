@@ -6,10 +6,11 @@ require (
 	github.com/bpg/terraform-provider-proxmox v0.111.1
 	github.com/muhlba91/pulumi-proxmoxve/sdk/v6 v6.18.1
 	github.com/pulumi/pulumi-terraform-bridge/v3 v3.133.0
+	github.com/pulumi/pulumi/pkg/v3 v3.246.0
 	github.com/pulumi/pulumi/sdk/v3 v3.246.0
 	github.com/pulumiverse/pulumi-talos/sdk v0.7.1
-	github.com/siderolabs/talos/pkg/machinery v1.12.0
 	github.com/siderolabs/terraform-provider-talos v0.7.1
+	github.com/stretchr/testify v1.11.1
 )
 
 require (
@@ -238,6 +239,7 @@ require (
 	github.com/pkg/sftp v1.13.10 // indirect
 	github.com/pkg/term v1.1.0 // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20241121165744-79df5c4772f2 // indirect
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/posener/complete v1.2.3 // indirect
 	github.com/pulumi-labs/pulumi-hcl v0.3.1 // indirect
 	github.com/pulumi/appdash v0.0.0-20231130102222-75f619a67231 // indirect
@@ -246,7 +248,6 @@ require (
 	github.com/pulumi/pulumi-dotnet/pulumi-language-dotnet/v3 v3.107.1 // indirect
 	github.com/pulumi/pulumi-java v1.30.0 // indirect
 	github.com/pulumi/pulumi-yaml v1.36.0 // indirect
-	github.com/pulumi/pulumi/pkg/v3 v3.246.0 // indirect
 	github.com/pulumi/terraform-diff-reader v0.0.2 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/rogpeppe/go-internal v1.15.0 // indirect
@@ -277,7 +278,8 @@ require (
 	github.com/siderolabs/image-factory v0.6.4 // indirect
 	github.com/siderolabs/net v0.4.0 // indirect
 	github.com/siderolabs/protoenc v0.2.4 // indirect
-	github.com/siderolabs/talos v1.12.0 // indirect
+	github.com/siderolabs/talos v1.12.0 // indirect; above what the provider asks for: see talosInfo
+	github.com/siderolabs/talos/pkg/machinery v1.12.0 // indirect; above what the provider asks for: see talosInfo
 	github.com/sigstore/cosign/v2 v2.4.1 // indirect
 	github.com/sigstore/protobuf-specs v0.3.2 // indirect
 	github.com/sigstore/rekor v1.3.6 // indirect

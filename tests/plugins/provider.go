@@ -39,6 +39,8 @@ func providerInfo(ctx context.Context, pkg string) (tfbridge.ProviderInfo, error
 		pkg, talosPkg, proxmoxPkg)
 }
 
+// talosInfo is the Talos provider. go.mod raises the Talos modules under it to those of the published plugin: with the
+// provider's own, newer kinds of configuration documents would be "not registered".
 func talosInfo() tfbridge.ProviderInfo {
 	info := tfbridge.ProviderInfo{
 		P:            pf.ShimProvider(talos.New()),
@@ -52,6 +54,7 @@ func talosInfo() tfbridge.ProviderInfo {
 	return info
 }
 
+// proxmoxInfo is the Proxmox VE provider, with the tokens of tokens.go.
 func proxmoxInfo(ctx context.Context) tfbridge.ProviderInfo {
 	info := tfbridge.ProviderInfo{
 		// The upstream provider is written half with Terraform's old SDK and half with its framework.

@@ -73,6 +73,5 @@ var proxmoxFunctions = map[string]member{
 	"users":                   {"Permission", "getUsers"},
 	"version":                 {"Network", "getVersion"},
 	"vm":                      {"VM", "getVirtualMachine"},
-	"vm2":                     {"index", "getVm2"},
 	"vms":                     {"VM", "getVirtualMachines"},
 }

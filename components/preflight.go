@@ -55,7 +55,24 @@ func Preflight(ctx *pulumi.Context, p *plan.Plan, inventory Inventory) (Template
 		templates, missing = nil, ctx.Log.Warn(missing.Error()+"; templates and VMIDs were not checked", nil)
 	}
 
-	return templates, errors.Join(refused, missing)
+	return templates, errors.Join(refused, explain(missing))
+}
+
+// explain names what to change when Proxmox VE does not answer, or not us.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, proxmoxapi.ErrUnreachable):
+		return plan.Problems{{
+			Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "correct it, or see that the host is up and its port open from here",
+		}}
+	case errors.Is(err, proxmoxapi.ErrRefused):
+		return plan.Problems{{
+			Path: "proxmox.tokenId", Rule: err.Error(),
+			Remedy: "check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this",
+		}}
+	default:
+		return err
+	}
 }
 
 // findTemplates looks up the template of each node and checks what a clone of it needs. The error holds everything that

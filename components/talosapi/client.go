@@ -100,9 +100,9 @@ func brief(err error) string {
 
 	if s.Code() == codes.Unavailable {
 		// The transport's message ends with the reason: "... dial tcp 10.0.0.11:50000: connect: connection refused".
-		message := strings.TrimSuffix(s.Message(), `"`)
+		parts := strings.Split(strings.TrimSuffix(s.Message(), `"`), ": ")
 
-		return message[strings.LastIndex(message, ": ")+len(": ")*min(1, strings.Count(message, ": ")):]
+		return parts[len(parts)-1]
 	}
 
 	return s.Message()

@@ -12,6 +12,7 @@ import (
 	pftfgen "github.com/pulumi/pulumi-terraform-bridge/v3/pkg/pf/tfgen"
 	"github.com/pulumi/pulumi-terraform-bridge/v3/pkg/tfbridge"
 	"github.com/pulumi/pulumi-terraform-bridge/v3/pkg/tfbridge/tokens"
+	shim "github.com/pulumi/pulumi-terraform-bridge/v3/pkg/tfshim"
 	shimv2 "github.com/pulumi/pulumi-terraform-bridge/v3/pkg/tfshim/sdk-v2"
 	"github.com/pulumi/pulumi-terraform-bridge/v3/pkg/x/muxer"
 	"github.com/pulumi/pulumi-terraform-bridge/v3/unstable/metadata"
@@ -68,10 +69,12 @@ func proxmoxInfo(ctx context.Context) tfbridge.ProviderInfo {
 		DataSources:    map[string]*tfbridge.DataSourceInfo{},
 	}
 	for name, m := range proxmoxResources {
-		info.Resources[proxmoxPrefix+name] = &tfbridge.ResourceInfo{Tok: tfbridge.MakeResource(proxmoxPkg, m.module, m.name)}
+		name = upstreamName(info.P.ResourcesMap(), name)
+		info.Resources[name] = &tfbridge.ResourceInfo{Tok: tfbridge.MakeResource(proxmoxPkg, m.module, m.name)}
 	}
 	for name, m := range proxmoxFunctions {
-		info.DataSources[proxmoxPrefix+name] = &tfbridge.DataSourceInfo{Tok: tfbridge.MakeDataSource(proxmoxPkg, m.module, m.name)}
+		name = upstreamName(info.P.DataSourcesMap(), name)
+		info.DataSources[name] = &tfbridge.DataSourceInfo{Tok: tfbridge.MakeDataSource(proxmoxPkg, m.module, m.name)}
 	}
 	// What came after the SDK was made has no token in it.
 	for name := range info.P.ResourcesMap().Range {
@@ -86,6 +89,16 @@ func proxmoxInfo(ctx context.Context) tfbridge.ProviderInfo {
 	}
 	info.SetAutonaming(255, "-")
 	return info
+}
+
+// upstreamName is the full name of a resource or data source. Upstream is shortening its prefix; where it has, the old name
+// still works, and would warn users about a name that they never wrote. Only proxmox_vm is another thing than its namesake.
+func upstreamName(all shim.ResourceMap, name string) string {
+	const old, short = "proxmox_virtual_environment_", "proxmox_"
+	if name != "vm" && all.Get(old+name).DeprecationMessage() != "" {
+		return short + name
+	}
+	return old + name
 }
 
 // packageSchema makes the Pulumi schema of a provider in memory, which takes a fraction of a second: published plugins

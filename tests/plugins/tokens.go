@@ -1,12 +1,9 @@
 package main
 
-// proxmoxPrefix is what the names of the upstream provider's resources and data sources begin with.
-const proxmoxPrefix = "proxmox_virtual_environment_"
-
 // member is one token of the SDK: proxmoxve:<module>/<name>:<Name>.
 type member struct{ module, name string }
 
-// proxmoxResources has the SDK's token of every upstream resource. They are written out because they follow no rule: the
+// proxmoxResources has the SDK's token of upstream resources, whose names have a prefix in front (upstreamName). They are written out because they follow no rule: the
 // SDK's names kept pace with several of its own conventions.
 var proxmoxResources = map[string]member{
 	"acl":                             {"index", "Acl"},

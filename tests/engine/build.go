@@ -96,7 +96,7 @@ func (a artefact) key() (string, error) {
 			if err != nil {
 				return err
 			}
-			name, err := filepath.Rel(filepath.Dir(input), path)
+			name, err := filepath.Rel(input, path)
 			if err != nil {
 				return err
 			}

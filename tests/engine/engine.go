@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
@@ -57,7 +58,8 @@ const (
 type Options struct {
 	// Providers says which plugins to use. Default Auto, which ProvidersVariable may decide.
 	Providers Providers
-	// Log receives progress, line by line: what was chosen, what is being built, for how long. Default os.Stderr.
+	// Log receives progress, line by line: what was chosen, what is being built, for how long. Default os.Stderr; in a
+	// test the terminal, where there is one, because go test withholds what a test prints until its package is done.
 	Log io.Writer
 	// CacheDir keeps what was built or fetched, some 300 MB. Default CacheVariable, else talos-proxmox in the user's
 	// cache directory.
@@ -79,7 +81,7 @@ type Engine struct {
 // error that says what was tried.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Log == nil {
-		o.Log = os.Stderr
+		o.Log = defaultLog()
 	}
 	wanted, err := chosen(o.Providers)
 	if err != nil {
@@ -130,6 +132,15 @@ func chosen(p Providers) (Providers, error) {
 		return "", fmt.Errorf("%s: %w", ProvidersVariable, err)
 	}
 	return p, nil
+}
+
+func defaultLog() io.Writer {
+	if testing.Testing() {
+		if tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0); err == nil {
+			return tty
+		}
+	}
+	return os.Stderr
 }
 
 func cacheDir(dir string) (string, error) {

@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/network"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
@@ -105,6 +110,43 @@ func TestInlineStack(t *testing.T) {
 	require.NoError(t, err, "%s", &log)
 }
 
+// TestProxmoxProvider has the other plugin call a server, which shows that its configuration arrives under the SDK's names.
+func TestProxmoxProvider(t *testing.T) {
+	e := open(t)
+	b, err := e.NewBackend(t.TempDir())
+	require.NoError(t, err)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api2/json/version" || r.Header.Get("Authorization") != "PVEAPIToken=pulumi@pve!talos=secret" {
+			http.Error(w, "no", http.StatusNotImplemented)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"data": {"release": "9.0", "repoid": "0123456789abcdef", "version": "9.0.3"}}`)
+	}))
+	defer server.Close()
+
+	s, err := b.InlineStack(t.Context(), "smoke", "dev", func(ctx *pulumi.Context) error {
+		provider, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{
+			Endpoint: pulumi.String(server.URL),
+			ApiToken: pulumi.String("pulumi@pve!talos=secret"),
+			Insecure: pulumi.Bool(true),
+			Ssh:      proxmoxve.ProviderSshArgs{Username: pulumi.String("root"), Agent: pulumi.Bool(false)},
+		})
+		if err != nil {
+			return err
+		}
+		version := network.GetVersionOutput(ctx, pulumi.Provider(provider))
+		ctx.Export("version", version.Version())
+		return nil
+	}, nil)
+	require.NoError(t, err)
+	var log bytes.Buffer
+	up, err := s.Up(t.Context(), optup.ProgressStreams(&log), optup.ErrorProgressStreams(&log))
+	require.NoError(t, err, "%s", &log)
+	require.NotContains(t, log.String(), "warning")
+	require.Equal(t, "9.0.3", up.Outputs["version"].Value)
+}
+
 // TestCompiledProgram runs a program the way `pulumi up` does: as a process that the language host starts.
 func TestCompiledProgram(t *testing.T) {
 	e := open(t)
@@ -168,6 +210,18 @@ func TestProgramDirectory(t *testing.T) {
 	preview, err := s.Preview(ctx)
 	require.NoError(t, err)
 	require.Contains(t, preview.StdOut, "said on standard output")
+}
+
+// TestNestedModule has go test ./... include the nested module that is built here.
+func TestNestedModule(t *testing.T) {
+	if e := open(t); e.Providers() != engine.Bridged {
+		t.Skip("its modules are not needed on this machine, and compiling them takes minutes")
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", ".")
+	cmd.Dir = "../plugins"
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 func build(ctx context.Context, t *testing.T, pkg, output string) {

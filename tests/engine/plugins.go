@@ -29,9 +29,10 @@ var sdks = []struct{ name, module, server string }{
 	{"proxmoxve", "github.com/muhlba91/pulumi-proxmoxve/sdk/v6", "github://api.github.com/muhlba91/pulumi-proxmoxve"},
 }
 
+// releases answers wherever published plugins can be fetched at all. (A variable for the tests.)
+var releases = "https://api.github.com/"
+
 const (
-	// releases answers wherever published plugins can be fetched at all.
-	releases = "https://api.github.com/"
 	// Auto asks for a sign of life first, so that a machine without internet waits for seconds only; a slow line may
 	// then take its time to bring some 100 MB, within reason.
 	reachTimeout, fetchTimeout = 5 * time.Second, 3 * time.Minute

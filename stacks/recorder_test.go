@@ -40,7 +40,6 @@ var computed = map[string]resource.PropertyMap{
 	"talos-proxmox:index:TalosNode":                       {},
 	"proxmoxve:VM/virtualMachine:VirtualMachine":          {},
 	"talos:machine/configurationApply:ConfigurationApply": {},
-	"talos:machine/bootstrap:Bootstrap":                   {},
 	"talos:cluster/kubeconfig:Kubeconfig":                 {"kubeconfigRaw": resource.NewProperty("KUBECONFIG")},
 	"talos:machine/secrets:Secrets":                       resource.NewPropertyMapFromMap(secretsReply),
 }

@@ -75,8 +75,7 @@ func TestWiring(t *testing.T) {
 		talosProvider:        line("pulumi:providers:talos", "", "", nil, nil),
 		"k3s-dev":            line("talos-proxmox:index:TalosCluster", "", "", nil, nil),
 		"k3s-dev-secrets":    line("talos:machine/secrets:Secrets", "k3s-dev", talosProvider, nil, nil),
-		"k3s-dev-bootstrap":  line("talos:machine/bootstrap:Bootstrap", "k3s-dev", talosProvider, append([]string{"k3s-dev-secrets"}, controls...), []string{"k3s-dev-bootstrappable"}),
-		"k3s-dev-kubeconfig": line("talos:cluster/kubeconfig:Kubeconfig", "k3s-dev", talosProvider, []string{"k3s-dev-bootstrap", "k3s-dev-secrets"}, []string{"k3s-dev-ready"}),
+		"k3s-dev-kubeconfig": line("talos:cluster/kubeconfig:Kubeconfig", "k3s-dev", talosProvider, append([]string{"k3s-dev-secrets"}, controls...), []string{"k3s-dev-bootstrapped", "k3s-dev-ready"}),
 	}
 
 	for _, node := range []string{"k3s-dev-control-1", "k3s-dev-control-2", "k3s-dev-control-3", "k3s-dev-worker-1", "k3s-dev-worker-2"} {
@@ -120,7 +119,6 @@ func TestSecretInputs(t *testing.T) {
 
 	want := map[string][]string{
 		"k3s-dev-proxmox":    {"apiToken"},
-		"k3s-dev-bootstrap":  {"clientConfiguration"},
 		"k3s-dev-kubeconfig": {"clientConfiguration"},
 	}
 	for _, node := range []string{"control-1", "control-2", "control-3", "worker-1", "worker-2"} {

@@ -21,8 +21,9 @@ import (
 
 const (
 	progressInterval = 5 * time.Second
-	// unusedFor is how long a build that no source leads to any more is kept: another checkout may still use it.
-	unusedFor = 14 * 24 * time.Hour
+	// unusedFor is how long a build that this source does not lead to is kept: another checkout may be using it. Making it
+	// again takes seconds, because the go command remembers what it compiled.
+	unusedFor = 24 * time.Hour
 )
 
 // artefact is a program that is built once and then found in the cache.

@@ -1,0 +1,403 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// UpdateRequest changes a VM's configuration.
+type UpdateRequest struct {
+	Conf   map[string]string
+	Delete []string
+	Revert []string
+	// Force deletes the volumes of drives that are deleted, in place of keeping them as unused.
+	Force  bool
+	Digest string
+}
+
+// Update changes a VM's configuration before it returns.
+func (w *World) Update(c Caller, host string, id int, r UpdateRequest) error {
+	work, v, err := w.prepareUpdate(c, host, id, r)
+	if err != nil {
+		return err
+	}
+
+	release, err := w.hold(w.ctx, v)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	return work()
+}
+
+// UpdateTask changes a VM's configuration in a task.
+func (w *World) UpdateTask(c Caller, host string, id int, r UpdateRequest) (string, error) {
+	work, v, err := w.prepareUpdate(c, host, id, r)
+	if err != nil {
+		return "", err
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.start(c, job{node: host, kind: "qmconfig", id: strconv.Itoa(id), work: func(t *task) error {
+		release, err := w.hold(t.ctx, v)
+		if err != nil {
+			return err
+		}
+		defer release()
+
+		return work()
+	}}), nil
+}
+
+// prepareUpdate makes the early checks and returns what remains to be done with the lock file held.
+func (w *World) prepareUpdate(c Caller, host string, id int, r UpdateRequest) (func() error, *vm, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	h, err := w.host(host)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	if len(r.Conf)+len(r.Delete)+len(r.Revert) == 0 {
+		return nil, nil, failf("no options specified")
+	}
+
+	for i, key := range r.Delete {
+		if key == "cdrom" {
+			r.Delete[i], key = "ide2", "ide2"
+		}
+
+		if _, both := r.Conf[key]; both {
+			return nil, nil, Invalid("delete", "you can't use '-%s' and -delete %s' at the same time", key, key)
+		}
+
+		if !IsOption(key) {
+			return nil, nil, Invalid("delete", "unknown option '%s'", key)
+		}
+	}
+
+	v, err := w.find(host, id)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	conf, err := w.prepare(c, h, v, id, "", r.Conf, "")
+	if err != nil {
+		return nil, nil, err
+	}
+
+	for _, key := range r.Delete {
+		if err := w.mayChange(c, id, "", key, v.effective()[key]); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	if err := w.mayUpdate(v, conf, r); err != nil {
+		return nil, nil, err
+	}
+
+	return func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+
+		// The VM may have been locked or changed while this waited for the lock file.
+		if w.vms[id] != v {
+			return failf("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", host, id)
+		}
+
+		if err := w.mayUpdate(v, conf, r); err != nil {
+			return err
+		}
+
+		return w.update(v, conf, r)
+	}, v, nil
+}
+
+func (w *World) mayUpdate(v *vm, conf map[string]string, r UpdateRequest) error {
+	if r.Digest != "" && r.Digest != v.digest() {
+		return failf("checksum mismatch (file change by other user?)")
+	}
+
+	if err := v.unlocked(); err != nil {
+		return err
+	}
+
+	after := v.effective()
+	for key, value := range conf {
+		after[key] = value
+	}
+
+	if balloon := intOf(after, "balloon", 0); balloon > memoryMiB(after) {
+		return failf("balloon value too large (must be smaller than assigned memory)")
+	}
+
+	// Boot devices are checked here and not on creation: a creator may name a disk that is imported later.
+	if order, ok := strings.CutPrefix(conf["boot"], "order="); ok {
+		for _, device := range splitList(order) {
+			if after[device] == "" || slices.Contains(r.Delete, device) {
+				return failf("invalid bootorder: device '%s' does not exist'", device)
+			}
+		}
+	}
+
+	return nil
+}
+
+// update changes the configuration: deletions first, then values, all as pending; then what a stopped machine takes at once and a
+// running one can take is taken. The world is locked.
+func (w *World) update(v *vm, conf map[string]string, r UpdateRequest) error {
+	for _, key := range r.Revert {
+		delete(v.pending, key)
+		delete(v.remove, key)
+	}
+
+	for _, key := range r.Delete {
+		if err := w.removeSetting(v, key, r.Force); err != nil {
+			return err
+		}
+	}
+
+	for _, key := range sortedKeys(conf) {
+		if err := w.setSetting(v, key, conf[key]); err != nil {
+			return err
+		}
+	}
+
+	if v.run == nil {
+		w.applyPending(v)
+	} else {
+		w.hotplug(v)
+	}
+
+	return nil
+}
+
+// removeSetting notes that a setting is to go; unused disks go at once, with their volumes.
+func (w *World) removeSetting(v *vm, key string, force bool) error {
+	value, ok := v.effective()[key]
+	if !ok {
+		return nil
+	}
+
+	if isDrive(key) && v.conf["protection"] == "1" {
+		return failf("can't remove drive '%s' - protection mode enabled", key)
+	}
+
+	delete(v.pending, key)
+	w.dropBootDevice(v, key)
+
+	if strings.HasPrefix(key, "unused") {
+		if vol, err := w.volume(v.host, value); err == nil && vol.owner == v.id {
+			w.free(vol)
+		}
+
+		delete(v.conf, key)
+
+		return nil
+	}
+
+	if _, ok := v.conf[key]; !ok {
+		return nil
+	}
+
+	if force && isDrive(key) {
+		d, err := parseDrive(key, value)
+		if err != nil {
+			return err
+		}
+
+		if vol, err := w.volume(v.host, d.file()); err == nil && vol.owner == v.id {
+			w.free(vol)
+		}
+	}
+
+	v.remove[key] = true
+
+	return nil
+}
+
+func (w *World) dropBootDevice(v *vm, key string) {
+	order, ok := strings.CutPrefix(v.effective()["boot"], "order=")
+	if !ok {
+		return
+	}
+
+	devices := splitList(order)
+	if i := slices.Index(devices, key); i >= 0 {
+		v.pending["boot"] = bootOrder(slices.Delete(devices, i, i+1))
+	}
+}
+
+// setSetting notes a new value, and makes the volumes it asks for.
+func (w *World) setSetting(v *vm, key, value string) error {
+	delete(v.remove, key)
+
+	if isDrive(key) {
+		d, err := parseDrive(key, value)
+		if err != nil {
+			return err
+		}
+
+		// The drive itself does not count as a second cloud-init drive, and what it held is given up below.
+		if d, _, err = w.allocate(v, d, ""); err != nil {
+			return err
+		}
+
+		value = d.String()
+
+		// A new CD-ROM is made bootable.
+		if order, ok := strings.CutPrefix(v.effective()["boot"], "order="); ok && d.cdrom() && !slices.Contains(splitList(order), key) {
+			v.pending["boot"] = bootOrder(append(splitList(order), key))
+		}
+	}
+
+	if v.conf[key] == value {
+		delete(v.pending, key)
+	} else {
+		v.pending[key] = value
+	}
+
+	return nil
+}
+
+// applyPending is what happens to pending changes when the machine is off. The world is locked.
+func (w *World) applyPending(v *vm) {
+	for _, key := range sortedKeys(v.remove) {
+		w.take(v, key, "")
+	}
+
+	for _, key := range sortedKeys(v.pending) {
+		w.take(v, key, v.pending[key])
+	}
+
+	v.pending, v.remove = map[string]string{}, map[string]bool{}
+}
+
+// hotplug applies what a running machine takes at once and leaves the rest pending.
+func (w *World) hotplug(v *vm) {
+	features := strings.Split(v.conf["hotplug"], ",")
+	if v.conf["hotplug"] == "" || v.conf["hotplug"] == "1" {
+		features = []string{"network", "disk", "usb"}
+	}
+
+	for _, key := range sortedKeys(v.remove) {
+		if w.pluggable(v, key, "", features) {
+			w.take(v, key, "")
+			delete(v.remove, key)
+		}
+	}
+
+	for _, key := range sortedKeys(v.pending) {
+		if value := v.pending[key]; w.pluggable(v, key, value, features) {
+			w.take(v, key, value)
+			delete(v.pending, key)
+		}
+	}
+}
+
+func (w *World) pluggable(v *vm, key, value string, features []string) bool {
+	o, _ := optionOf(key)
+
+	switch {
+	case o.live:
+		return true
+	case isNetwork(key):
+		return slices.Contains(features, "network")
+	case key == "memory":
+		return slices.Contains(features, "memory")
+	case key == "vcpus":
+		return slices.Contains(features, "cpu")
+	case key == "efidisk0" || key == "tpmstate0":
+		return false
+	case isDrive(key):
+		return w.pluggableDrive(v, key, value, slices.Contains(features, "disk"))
+	default:
+		return false
+	}
+}
+
+// noHotplug are properties of a disk that it only takes with a new start.
+var noHotplug = strings.Fields("aio cache discard iothread product queues ro ssd vendor")
+
+func (w *World) pluggableDrive(v *vm, key, value string, disks bool) bool {
+	hotBus := strings.HasPrefix(key, "scsi") || strings.HasPrefix(key, "virtio")
+	before, had := v.conf[key]
+
+	if !had || value == "" {
+		return disks && hotBus
+	}
+
+	was, err := parseDrive(key, before)
+	if err != nil {
+		return false
+	}
+
+	is, err := parseDrive(key, value)
+	if err != nil || was.cdrom() != is.cdrom() {
+		return false
+	}
+
+	if was.cdrom() {
+		return true
+	}
+
+	if was.file() != is.file() {
+		return disks && hotBus
+	}
+
+	return !slices.ContainsFunc(noHotplug, func(p string) bool { return was.properties[p] != is.properties[p] })
+}
+
+// take makes a change effective; a disk that loses its place stays as an unused one, a cloud-init drive goes for good.
+func (w *World) take(v *vm, key, value string) {
+	if old, had := v.conf[key]; had && isDrive(key) {
+		w.detach(v, key, old, value)
+	}
+
+	if value == "" {
+		delete(v.conf, key)
+	} else {
+		v.conf[key] = value
+	}
+}
+
+func (w *World) detach(v *vm, key, before, after string) {
+	was, err := parseDrive(key, before)
+	if err != nil || was.cdrom() && !was.cloudInit() {
+		return
+	}
+
+	if is, err := parseDrive(key, after); after != "" && err == nil && is.file() == was.file() {
+		return
+	}
+
+	vol, err := w.volume(v.host, was.file())
+	if err != nil || vol.owner != v.id {
+		return
+	}
+
+	if was.cloudInit() {
+		w.free(vol)
+
+		return
+	}
+
+	w.addUnused(v, vol)
+}
+
+func (w *World) addUnused(v *vm, vol *volume) {
+	for i := range options["unused"].count {
+		key := fmt.Sprintf("unused%d", i)
+		if _, taken := v.conf[key]; !taken {
+			v.conf[key] = vol.id
+
+			return
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -200,6 +201,28 @@ func (c *Cluster) NodeReady(name string) (joined, ready bool) {
 	obj, ok := c.objects[nodes][key("", name)]
 
 	return ok, ok && nodeCondition(obj.(*corev1.Node)) == corev1.ConditionTrue //nolint:forcetypeassert
+}
+
+// Node returns a copy of a node, nil when there is none of that name.
+func (c *Cluster) Node(name string) *corev1.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if obj, ok := c.objects[nodes][key("", name)]; ok {
+		return obj.DeepCopyObject().(*corev1.Node) //nolint:forcetypeassert
+	}
+
+	return nil
+}
+
+// HasNode tells whether a node of that name and identity is registered.
+func (c *Cluster) HasNode(name string, uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	obj, ok := c.objects[nodes][key("", name)]
+
+	return ok && accessor(obj).GetUID() == uid
 }
 
 // HasNetworkPlugin tells whether something in the cluster installs a CNI configuration on a node: a daemon set that mounts

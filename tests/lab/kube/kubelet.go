@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -34,6 +35,8 @@ type Kubelet struct {
 	Certificate *x509.PEMEncodedCertificateAndKey
 	// Node is the object to register: name, labels, annotations, taints and, in its status, addresses and versions.
 	Node *corev1.Node
+	// UID is what the API calls the machine, known once it has joined.
+	UID types.UID
 	// StaticPods are mirrored into the API.
 	StaticPods []corev1.Pod
 }
@@ -232,6 +235,8 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 			}
 		}
 	}
+
+	k.UID = now.UID
 
 	for i := range k.StaticPods {
 		if err := k.mirror(ctx, api, now, &k.StaticPods[i]); err != nil {

@@ -239,7 +239,8 @@ func (s *Server) authorize(u user, verb string, k *kind, name string) error {
 	case u.in("system:nodes"):
 		switch k {
 		case nodes:
-			allowed = verb != "delete" && (verb == "get" || verb == "list" || verb == "watch" || u.name == "system:node:"+name)
+			// a creation has no name in its path
+			allowed = verb == "get" || verb == "list" || verb == "watch" || verb == "create" || verb != "delete" && u.name == "system:node:"+name
 		case pods:
 			allowed = true
 		case services, endpoints, slicesOf:

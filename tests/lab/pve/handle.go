@@ -3,6 +3,7 @@ package pve
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 
@@ -31,11 +32,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	fault := s.journal.Enter(journal.Proxmox, "", call)
+
+	// The whole body is read before anything is answered: a connection that is closed on unread data takes the answer with it.
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		reset(w)
+
+		return
+	}
+
 	if s.strike(w, r, fault) {
 		return
 	}
 
-	data, err := s.answer(route, vars, r, fault)
+	data, err := s.answer(route, vars, r, body, fault)
 
 	var unknown unknownError
 
@@ -103,7 +113,7 @@ type request struct {
 	values values
 }
 
-func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, f *journal.Fault) (any, error) {
+func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body []byte, f *journal.Fault) (any, error) {
 	req := &request{world: s.world, vars: vars}
 
 	if !rt.open {
@@ -119,7 +129,7 @@ func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, f *j
 		req.caller.Task = &world.TaskFault{Message: f.Message, Late: f.Kind == journal.FailTaskLate}
 	}
 
-	values, err := read(r)
+	values, err := read(r, body)
 	if err != nil {
 		return nil, err
 	}
@@ -128,14 +138,14 @@ func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, f *j
 		return nil, err
 	}
 
-	if host := vars["node"]; host != "" {
-		if err := s.world.Reach(host); err != nil {
+	if path := rt.needs.on(req); path != "" {
+		if err := s.world.Require(req.caller, path, rt.needs.any...); err != nil {
 			return nil, err
 		}
 	}
 
-	if path := rt.needs.on(req); path != "" {
-		if err := s.world.Require(req.caller, path, rt.needs.any...); err != nil {
+	if host := vars["node"]; host != "" {
+		if err := s.world.Reach(host); err != nil {
 			return nil, err
 		}
 	}

@@ -3,7 +3,6 @@ package pve
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -21,19 +20,16 @@ type values struct{ url.Values }
 const maxBody = 1 << 20
 
 // read takes the parameters from where clients put them: the query, a form, or a JSON object.
-func read(r *http.Request) (values, error) {
+func read(r *http.Request, body []byte) (values, error) {
 	v := values{r.URL.Query()}
 
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil || len(body) > maxBody {
-		return v, &world.Error{Code: http.StatusRequestEntityTooLarge, Reason: "upload failed"}
-	}
-
 	switch {
 	case len(body) == 0:
 		return v, nil
+	case len(body) > maxBody:
+		return v, &world.Error{Code: http.StatusRequestEntityTooLarge, Reason: "for data too large"}
 	case kind == "application/x-www-form-urlencoded":
 		form, err := url.ParseQuery(string(body))
 		if err != nil {

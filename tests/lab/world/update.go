@@ -17,8 +17,12 @@ type UpdateRequest struct {
 	Digest string
 }
 
-// Update changes a VM's configuration before it returns.
+// Update changes a VM's configuration before it returns. A fault that is meant for a task strikes the call, since there is none.
 func (w *World) Update(c Caller, host string, id int, r UpdateRequest) error {
+	if c.Task != nil && !c.Task.Late {
+		return failf("%s", c.Task.Message)
+	}
+
 	work, v, err := w.prepareUpdate(c, host, id, r)
 	if err != nil {
 		return err

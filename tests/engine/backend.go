@@ -91,8 +91,9 @@ func (b *Backend) Options() []auto.LocalWorkspaceOption {
 }
 
 // InlineStack opens or creates a stack whose program is a function of this process. A non-nil config becomes the whole
-// configuration of the stack: keys that it lacks are removed. Options come after Options' own; the default working
-// directory, which holds the stack's settings, is below Dir and the stack's alone.
+// configuration of the stack: keys that it lacks are removed. The working directory, which holds the stack's settings, is
+// below Dir and the stack's alone. Further options come last and win; auto.EnvVars would take the place of the backend's
+// variables, so add to them with SetEnvVars of the stack's workspace instead.
 func (b *Backend) InlineStack(
 	ctx context.Context, project, stack string, program pulumi.RunFunc, config auto.ConfigMap, opts ...auto.LocalWorkspaceOption,
 ) (auto.Stack, error) {

@@ -3,7 +3,8 @@
 // read or written, and with plugins built here nothing outside the machine is contacted.
 //
 // What has to be built comes from nested modules of this repository, once per machine: it is kept in a cache directory
-// under a key of everything that went into it, so a change rebuilds and nothing else does.
+// under a key of everything that went into it, so a change rebuilds and nothing else does. This needs the go command and a
+// Unix system.
 package engine
 
 import (

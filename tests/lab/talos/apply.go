@@ -104,12 +104,12 @@ func (n *node) apply(mode machineapi.ApplyConfigurationRequest_Mode, cfg config.
 
 		return fmt.Sprintf("\nThe config is applied in 'try' mode and will be automatically reverted back in %s", timeout)
 	case machineapi.ApplyConfigurationRequest_NO_REBOOT:
-		n.store(func(i *Installed) { i.Config = configBytes(cfg) })
+		n.keepConfig(cfg)
 		n.setConfig(cfg)
 	case machineapi.ApplyConfigurationRequest_STAGED:
-		n.store(func(i *Installed) { i.Config = configBytes(cfg) })
+		n.keepConfig(cfg)
 	case machineapi.ApplyConfigurationRequest_REBOOT:
-		n.store(func(i *Installed) { i.Config = configBytes(cfg) })
+		n.keepConfig(cfg)
 		n.do(command{sequence: "reboot", then: kexec})
 	case machineapi.ApplyConfigurationRequest_AUTO: // decided already
 	}

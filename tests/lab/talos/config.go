@@ -65,6 +65,12 @@ func (n *node) validate(data []byte, m mode) (cfg config.Provider, warnings []st
 	return cfg, append(warnings, more...), nil, nil
 }
 
+// keepConfig writes a configuration to the disk, where the next boot finds it.
+func (n *node) keepConfig(cfg config.Provider) {
+	n.store(func(i *Installed) { i.Config = configBytes(cfg) })
+	n.put(configres.NewMachineConfigWithID(cfg, configres.PersistentID))
+}
+
 // setConfig makes a configuration the active one.
 func (n *node) setConfig(cfg config.Provider) {
 	n.mu.Lock()
@@ -72,7 +78,6 @@ func (n *node) setConfig(cfg config.Provider) {
 	n.mu.Unlock()
 
 	n.put(configres.NewMachineConfigWithID(cfg, configres.ActiveID))
-	n.put(configres.NewMachineConfigWithID(cfg, configres.PersistentID))
 
 	machineType := configres.NewMachineType()
 	machineType.SetMachineType(cfg.Machine().Type())

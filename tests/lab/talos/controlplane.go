@@ -133,8 +133,12 @@ func (n *node) apiServerNames() []string {
 		}
 	}
 
-	for _, p := range n.addresses() {
+	for _, p := range n.ownAddresses() {
 		names = append(names, p.Addr().String())
+	}
+
+	for ip := range virtualIPs(n.config()) {
+		names = append(names, ip.String())
 	}
 
 	slices.Sort(names)

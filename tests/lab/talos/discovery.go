@@ -96,7 +96,7 @@ func (n *node) affiliate() cluster.AffiliateSpec {
 		OperatingSystem: fmt.Sprintf("Talos (%s)", n.image.Version),
 	}
 
-	for _, p := range n.addresses() {
+	for _, p := range n.ownAddresses() {
 		spec.Addresses = append(spec.Addresses, p.Addr())
 	}
 

@@ -26,9 +26,10 @@ type etcdCluster struct {
 	leader  uint64
 	term    uint64
 	index   uint64
-	up      *timeline.Span   // when etcd first answered
-	api     *timeline.Span   // when the first API server did
-	servers map[*node]string // the API servers that run, with their addresses
+	up      *timeline.Span        // when etcd first answered
+	api     *timeline.Span        // when the first API server did
+	servers map[*node]string      // the API servers that run, with their addresses
+	holders map[netip.Addr]uint64 // of shared addresses
 }
 
 // etcdMember is one member as the cluster knows it.
@@ -57,7 +58,7 @@ func randomID() uint64 {
 
 // bootstrapEtcd makes a cluster with one member.
 func bootstrapEtcd(ca, name string, address netip.Addr) *membership {
-	c := &etcdCluster{id: randomID(), ca: ca, kube: kube.NewCluster(), term: 1, index: 1, servers: map[*node]string{}}
+	c := &etcdCluster{id: randomID(), ca: ca, kube: kube.NewCluster(), term: 1, index: 1, servers: map[*node]string{}, holders: map[netip.Addr]uint64{}}
 
 	return &membership{cluster: c, id: c.add(name, address)}
 }

@@ -42,6 +42,7 @@ func (n *node) runEtcd(ctx context.Context) {
 
 	n.services.set("etcd", stateRunning, "Started task etcd", n.etcdHealth)
 	n.background(n.runControlPlane)
+	n.background(func(ctx context.Context) { n.runVIP(ctx, m) })
 	<-ctx.Done()
 
 	_ = m.cluster.setRunning(m.id, false) // an error says that the member is no longer one

@@ -105,7 +105,7 @@ func (s *machined) Events(req *machineapi.EventsRequest, stream machineapi.Machi
 		return err
 	}
 
-	for {
+	for closing := false; ; {
 		changed := log.changed.next()
 
 		for _, e := range log.after(last) {
@@ -120,10 +120,16 @@ func (s *machined) Events(req *machineapi.EventsRequest, stream machineapi.Machi
 			}
 		}
 
+		if closing {
+			return nil
+		}
+
 		select {
 		case <-changed:
 		case <-stream.Context().Done():
 			return stream.Context().Err()
+		case <-s.node.closing:
+			closing = true // once more: the last events may be there already
 		case <-s.node.ctx.Done():
 			return nil
 		}

@@ -75,6 +75,9 @@ func (f *front) listen(l net.Listener) {
 	go func() { _ = f.server.Serve(&tracked{Listener: l, front: f}) }()
 }
 
+// drainTime is how long calls that run may take to end.
+const drainTime = 500 * time.Millisecond
+
 // drain stops listening and lets calls that run end, for a moment.
 func (f *front) drain() {
 	done := make(chan struct{})
@@ -86,7 +89,7 @@ func (f *front) drain() {
 
 	select {
 	case <-done:
-	case <-time.After(time.Second):
+	case <-time.After(drainTime):
 		f.server.Stop()
 		<-done
 	case <-f.node.ctx.Done():

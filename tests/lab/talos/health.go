@@ -67,6 +67,12 @@ func (s *clusterService) wait(ctx context.Context, stream cluster.ClusterService
 			said = now
 		}
 
+		select {
+		case <-s.node.closing:
+			return status.Error(codes.Unavailable, "the node is going down")
+		default:
+		}
+
 		if !pause(ctx, retry) {
 			return status.Error(codes.DeadlineExceeded, "waiting for "+name+": "+now)
 		}

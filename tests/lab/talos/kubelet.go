@@ -46,7 +46,7 @@ func (n *node) nodeIPs() []netip.Addr {
 
 	var out []netip.Addr
 
-	for _, p := range n.addresses() {
+	for _, p := range n.ownAddresses() {
 		if len(valid) == 0 || inSubnets(p.Addr(), valid) {
 			out = append(out, p.Addr())
 		}

@@ -62,6 +62,8 @@ func (s *machined) follow(ctx context.Context, follow bool) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-s.node.closing:
+		return nil
 	case <-s.node.ctx.Done():
 		return nil
 	}

@@ -16,8 +16,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"go.yaml.in/yaml/v4"
-
-	"talos-proxmox/tests/lab/machine"
 )
 
 // link is one network interface as Talos sees it.
@@ -164,7 +162,8 @@ func equalLink(a, b link) bool {
 // computeLinks reports false when a DHCP lease is still missing.
 func (n *node) computeLinks() ([]link, bool) {
 	platform := n.platformNetwork()
-	fromConfig := linksOf(n.config())
+	cfg := n.config()
+	fromConfig := linksOf(cfg)
 	complete := true
 
 	var links []link
@@ -175,11 +174,8 @@ func (n *node) computeLinks() ([]link, bool) {
 		l.routes = slices.Clone(platform.gateways[l.name])
 		configured := fromConfig.find(l)
 
-		// DHCP runs on a link unless somebody said something else about it
-		dhcp := len(l.addresses) == 0
-		if platform.dhcp[l.name] {
-			dhcp = true
-		}
+		// DHCP runs on a link unless somebody said something else about it; a document about any link ends that for all
+		dhcp := len(l.addresses) == 0 && (cfg == nil || cfg.RunDefaultDHCPOperators()) || platform.dhcp[l.name]
 
 		if configured != nil {
 			dhcp = configured.dhcp
@@ -193,7 +189,7 @@ func (n *node) computeLinks() ([]link, bool) {
 		}
 
 		if dhcp {
-			lease, ok := n.fw.opts.Lease(machine.NIC(nic))
+			lease, ok := n.fw.opts.Lease(nic)
 			if !ok {
 				complete = false
 			} else if !slices.Contains(l.addresses, lease) {
@@ -346,6 +342,7 @@ func uniqueLocal(mac string) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(b), 64)
 }
 
+// allLinks returns the links with all addresses that are on them now, shared ones last.
 func (n *node) allLinks() []link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -354,15 +351,34 @@ func (n *node) allLinks() []link {
 	for i, l := range n.links {
 		out[i] = l
 		out[i].addresses = slices.Clone(l.addresses)
+
+		for ip, on := range n.held {
+			if on == l.name {
+				out[i].addresses = append(out[i].addresses, netip.PrefixFrom(ip, ip.BitLen()))
+			}
+		}
 	}
 
 	return out
 }
 
-// addresses are the node's own, in the order of its links.
+// addresses are all that the node answers to, in the order of its links.
 func (n *node) addresses() []netip.Prefix {
 	var out []netip.Prefix
 	for _, l := range n.allLinks() {
+		out = append(out, l.addresses...)
+	}
+
+	return out
+}
+
+// ownAddresses are those without the shared ones.
+func (n *node) ownAddresses() []netip.Prefix {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	var out []netip.Prefix
+	for _, l := range n.links {
 		out = append(out, l.addresses...)
 	}
 

@@ -35,6 +35,7 @@ type node struct {
 	commands chan command         // what ends the boot
 	applied  chan config.Provider // configuration accepted in maintenance mode
 	kick     *signal              // something changed that others look at
+	closing  chan struct{}        // closed when streams have to end
 
 	storing sync.Mutex // one change of the disk at a time
 
@@ -42,11 +43,13 @@ type node struct {
 	stage    string
 	meta     map[uint8]string
 	links    []link
+	held     map[netip.Addr]string // shared addresses, with their links
 	hostname string
 	domain   string
 	cfg      config.Provider // the active configuration, nil in maintenance mode
 	rollback *time.Timer     // of a configuration that is being tried
 	identity *identity
+	front    *front // the API of a configured node, once it is up
 	newest   *timeline.Span
 	last     map[string]any // what was published, by resource
 	kube     kubernetesState
@@ -67,7 +70,7 @@ func newNode(s *system, from *bootSource) *node {
 		sys: s, fw: s.fw, hw: s.hw, image: from.image, disk: from.disk,
 		bootID: uuid.NewString(), started: time.Now(),
 		state: newState(), events: newEventLog(), commands: make(chan command, 1), applied: make(chan config.Provider),
-		kick: newSignal(), stage: StageBooting, last: map[string]any{}, starting: make(chan struct{}, 1),
+		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]any{}, starting: make(chan struct{}, 1),
 	}
 	n.ctx, n.stop = context.WithCancel(s.ctx)
 	n.services = newServices(n)
@@ -114,7 +117,7 @@ func (n *node) run(after *timeline.Span) (next, *timeline.Span) {
 		return n.installSystem(cfg), n.span()
 	}
 
-	n.store(func(i *Installed) { i.Config = configBytes(cfg) })
+	n.keepConfig(cfg)
 
 	return n.operate(cfg), n.span()
 }
@@ -160,6 +163,17 @@ func (n *node) end(c command) {
 
 	n.task("stopAllServices", c.actor)
 	n.announce(c.sequence, c.actor, machineapi.SequenceEvent_STOP)
+
+	// those that watch hear the last of it, and who asked for it gets his reply
+	close(n.closing)
+
+	n.mu.Lock()
+	front := n.front
+	n.mu.Unlock()
+
+	if front != nil {
+		front.drain()
+	}
 }
 
 // do asks the node to end its boot with a command; only the first one counts.
@@ -253,8 +267,9 @@ func (n *node) controlPlane() bool {
 // name is how the journal calls the node: as the VM is called, which is known from the start.
 func (n *node) name() string { return n.hw.Name }
 
+// address is the first of the node's own.
 func (n *node) address() netip.Addr {
-	for _, p := range n.addresses() {
+	for _, p := range n.ownAddresses() {
 		return p.Addr()
 	}
 

@@ -38,6 +38,10 @@ func (n *node) serveAPI(ctx context.Context) {
 	}))
 	defer front.close()
 
+	n.mu.Lock()
+	n.front = front
+	n.mu.Unlock()
+
 	n.services.start("apid")
 
 	if n.controlPlane() {

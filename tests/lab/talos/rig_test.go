@@ -3,7 +3,9 @@ package talos_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -105,21 +108,24 @@ func (r *rig) machine(number byte, content machine.Content) *vm {
 	r.Helper()
 
 	mac := fmt.Sprintf("BC:24:11:00:00:%02X", number)
-
-	r.mu.Lock()
-	r.leases[mac] = netip.PrefixFrom(r.addr(number), 24)
-	r.mu.Unlock()
-
 	v := &vm{rig: r, hw: machine.Hardware{
 		Host: "pve1", VMID: 400 + int(number), Name: fmt.Sprintf("vm-%d", number), UUID: fmt.Sprintf("00000000-0000-4000-8000-0000000000%02x", number),
 		Cores: 2, MemoryMiB: 4096, NICs: []machine.NIC{{MAC: mac, Bridge: "vmbr0"}},
 		Disks: []*machine.Disk{machine.NewDisk("scsi0", fmt.Sprintf("tank:vm-%d-disk-0", 400+int(number)), 40*gib, content)},
 	}}
+	r.reserve(v)
 	v.hw.Reset = func() { v.off(); v.on() }
 	v.hw.Poweroff = v.off
 	r.Cleanup(v.off)
 
 	return v
+}
+
+// reserve gives a machine its address.
+func (r *rig) reserve(v *vm) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leases[v.hw.NICs[0].MAC] = netip.PrefixFrom(r.addr(byte(v.hw.VMID-400)), 24)
 }
 
 // on powers the machine on, with what is on its disk first and then what is in its drive.
@@ -302,3 +308,39 @@ func (c *cluster) kubernetes(v *vm) kubernetes.Interface {
 
 	return api
 }
+
+// bootID tells one boot of a machine from another.
+func (v *vm) bootID(c *cluster) string {
+	v.Helper()
+
+	var id string
+
+	v.until("tells its boot id", func(ctx context.Context) error {
+		stream, err := c.client(v).Read(ctx, "/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return err
+		}
+		defer stream.Close() //nolint:errcheck
+
+		data, err := io.ReadAll(stream)
+		id = string(data)
+
+		return err
+	})
+
+	return id
+}
+
+// rebooted waits until a machine has another boot id.
+func (v *vm) rebooted(c *cluster, before string) {
+	v.Helper()
+	v.until("reboots", func(context.Context) error {
+		if v.bootID(c) == before {
+			return errors.New("the boot id is the same")
+		}
+
+		return nil
+	})
+}
+
+func empty() *emptypb.Empty { return &emptypb.Empty{} }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -42,13 +43,22 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 		}
 	}
 
-	l := &Lab{network: c.Network, credentials: c.Credentials, journal: &journal.Journal{}, timeline: timeline.New()}
+	// From here on the network is the lab's, to be given back whatever happens.
+	listener, err := c.Network.listener()
+	if err != nil {
+		return nil, err
+	}
+
+	l := &Lab{
+		network: c.Network, endpoint: "https://" + listener.Addr().String(), credentials: c.Credentials,
+		journal: &journal.Journal{}, timeline: timeline.New(),
+	}
 
 	if l.credentials == (Credentials{}) {
 		l.credentials = world.NewCredentials()
 	}
 
-	if err := l.start(c); err != nil {
+	if err := l.start(c, listener); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 
@@ -57,7 +67,7 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 	return l, nil
 }
 
-func (l *Lab) start(c Config) error {
+func (l *Lab) start(c Config, listener net.Listener) error {
 	options := world.Options{
 		Hosts: withAddresses(c.Hosts, l.network), Credentials: l.credentials, Timeline: l.timeline, Latencies: c.Latencies,
 	}
@@ -81,12 +91,6 @@ func (l *Lab) start(c Config) error {
 		}
 	}
 
-	listener, err := l.network.listener()
-	if err != nil {
-		return err
-	}
-
-	l.endpoint = "https://" + listener.Addr().String()
 	server := pve.New(l.world, l.journal, l.timeline)
 
 	if err := server.Serve(listener); err != nil {

@@ -155,7 +155,7 @@ func TestLifeOfAClone(t *testing.T) {
 	vm, err := node.VirtualMachine(t.Context(), 401)
 	require.NoError(t, err)
 	require.Equal(t, "cp-1", vm.Name)
-	require.Equal(t, "tank:vm-401-disk-0,iothread=1,size=10G", vm.VirtualMachineConfig.SCSI0)
+	require.Equal(t, "tank:vm-401-disk-0,size=10G", vm.VirtualMachineConfig.SCSI0)
 	require.Regexp(t, `^virtio=BC:24:11(:[0-9A-F]{2}){3},bridge=vmbr0,firewall=1$`, vm.VirtualMachineConfig.Net0)
 
 	task, err = vm.Config(t.Context(),

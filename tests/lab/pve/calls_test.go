@@ -24,7 +24,7 @@ func TestAllCalls(t *testing.T) {
 	config := f.object(f.ok("GET", "/nodes/pve1/qemu/401/config"))
 	require.InDelta(t, 4, config["cores"], 0)
 	require.Equal(t, "2048", config["memory"])
-	require.Equal(t, "tank:vm-401-disk-0,iothread=1,size=40G", config["scsi0"])
+	require.Equal(t, "tank:vm-401-disk-0,size=40G", config["scsi0"])
 
 	status := f.object(f.ok("GET", "/nodes/pve1/qemu/401/status/current"))
 	require.Equal(t, "running", status["status"])

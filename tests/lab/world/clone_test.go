@@ -74,7 +74,7 @@ func TestVolumeNames(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, _ := newWorld(t)
-			require.NoError(t, w.AddTemplate(world.Template{Name: "t", VMID: 9001, Host: "pve1", Storage: c.storage, DiskGiB: 1, Interface: "virtio0"}))
+			require.NoError(t, w.AddTemplate(world.Template{Name: "t", VMID: 9001, Host: "pve1", Storage: c.storage, DiskGiB: 1, Interface: "virtio0", DiskOptions: "iothread=1"}))
 
 			c.request.NewID = 401
 			upid, err := w.Clone(token, "pve1", 9001, c.request)

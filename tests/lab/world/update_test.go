@@ -167,7 +167,7 @@ func TestMoveDisk(t *testing.T) {
 
 	upid, err := w.MoveDisk(token, "pve1", 100, world.MoveRequest{Disk: "scsi0", Storage: "local", Format: "qcow2", Delete: true})
 	done(t, w, upid, err)
-	require.Equal(t, "local:100/vm-100-disk-0.qcow2,iothread=1,size=10G", config(t, w, "pve1", 100)["scsi0"])
+	require.Equal(t, "local:100/vm-100-disk-0.qcow2,size=10G", config(t, w, "pve1", 100)["scsi0"])
 	require.NotContains(t, volumes(w), "tank:vm-100-disk-0")
 
 	upid, err = w.MoveDisk(token, "pve1", 100, world.MoveRequest{Disk: "scsi0", Storage: "tank"})
@@ -184,7 +184,7 @@ func TestMigrate(t *testing.T) {
 
 	upid, err := w.Migrate(token, "pve1", 100, world.MigrateRequest{Target: "pve2"})
 	done(t, w, upid, err)
-	require.Equal(t, "tank:vm-100-disk-0,iothread=1,size=10G", config(t, w, "pve2", 100)["scsi0"])
+	require.Equal(t, "tank:vm-100-disk-0,size=10G", config(t, w, "pve2", 100)["scsi0"])
 
 	upid, err = w.Start(token, "pve2", 100)
 	done(t, w, upid, err)
@@ -198,7 +198,7 @@ func TestMigrate(t *testing.T) {
 
 	upid, err = w.Migrate(token, "pve2", 100, world.MigrateRequest{Target: "pve1", Online: true, WithLocalDisks: true, TargetStorage: "zfs"})
 	done(t, w, upid, err)
-	require.Equal(t, "zfs:vm-100-disk-0,iothread=1,size=10G", config(t, w, "pve1", 100)["scsi0"])
+	require.Equal(t, "zfs:vm-100-disk-0,size=10G", config(t, w, "pve1", 100)["scsi0"])
 
 	boots, kills := f.count()
 	require.Equal(t, []int{1, 0}, []int{boots, kills}, "the machine never stopped")

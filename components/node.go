@@ -140,8 +140,6 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 		Memory: vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(n.MemoryMiB)},
 		Disks: vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{
 			Interface: pulumi.String(n.DiskInterface), DatastoreId: pulumi.String(n.Datastore), Size: pulumi.Int(n.DiskGiB),
-			// Without it a thin pool never gets back what the guest has deleted.
-			Discard: pulumi.String("on"),
 		}},
 		NetworkDevices: vm.VirtualMachineNetworkDeviceArray{nic},
 		// An absent drive would become the host's own, an absent list a serial port.
@@ -157,14 +155,23 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 	}, append(opts,
 		// A VMID, a name and a MAC cannot exist twice.
 		pulumi.DeleteBeforeReplace(true),
-		pulumi.IgnoreChanges([]string{
+		pulumi.IgnoreChanges(append([]string{
 			// Used at creation only: a new template must not replace a running node.
 			"clone",
 			// An operator may have migrated the VM.
 			"nodeName",
-			// The provider reads back a block that was never set.
-			"disks[0].speed",
-		}))...)
+		}, diskOptions(0)...)))...)
+}
+
+// diskOptions are the paths of what a cloned disk has from its template. The provider does not apply them to a clone and
+// reads them back all the same, some although they were never set. Its size and its datastore are not among them.
+func diskOptions(disk int) []string {
+	var paths []string
+	for _, option := range []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "speed", "ssd"} {
+		paths = append(paths, fmt.Sprintf("disks[%d].%s", disk, option))
+	}
+
+	return paths
 }
 
 func applyConfiguration(ctx *pulumi.Context, name string, n plan.Node, c *NodeConfiguration, machineVM *vm.VirtualMachine,

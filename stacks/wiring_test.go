@@ -133,7 +133,8 @@ func TestTraps(t *testing.T) {
 	resources := record(t, testProgram(testConfig()))
 
 	vm := resources["k3s-dev-worker-2-vm"]
-	assert.Equal(t, []string{"clone", "nodeName", "disks[0].speed"}, vm.ignored)
+	assert.Subset(t, vm.ignored, []string{"clone", "nodeName", "disks[0].speed", "disks[0].iothread"})
+	assert.NotContains(t, vm.ignored, "disks[0].size")
 	assert.Equal(t, resource.NewProperty([]resource.PropertyValue{}), vm.inputs["serialDevices"])
 	assert.Equal(t, "none", vm.inputs["cdrom"].ObjectValue()["fileId"].StringValue())
 	assert.False(t, vm.inputs["agent"].ObjectValue()["enabled"].BoolValue())

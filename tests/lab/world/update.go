@@ -97,7 +97,13 @@ func (w *World) prepareUpdate(c Caller, host string, id int, r UpdateRequest) (f
 	}
 
 	for _, key := range r.Delete {
-		if err := w.mayChange(c, id, "", key, v.effective()[key]); err != nil {
+		// What is not there can be deleted by everybody, and is: clients delete all the devices that a VM should not have.
+		value, set := v.effective()[key]
+		if !set {
+			continue
+		}
+
+		if err := w.mayChange(c, id, "", key, value); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -52,7 +52,6 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 	if err := ctx.RegisterComponentResourceV2(ClusterType, name, pulumi.Map{
 		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint),
 		"talosVersion": pulumi.String(p.Talos), "kubernetesVersion": pulumi.String(p.Kubernetes),
-		"nodes": pulumi.Int(len(p.Nodes())),
 	}, c, opts...); err != nil {
 		return nil, err
 	}

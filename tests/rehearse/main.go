@@ -31,7 +31,7 @@ type options struct {
 	stack     string
 	keep      bool
 	destroy   bool
-	fast      bool
+	latencies timeline.Latencies
 	providers string
 }
 
@@ -55,12 +55,17 @@ func main() {
 }
 
 func parse(args []string) (options, error) {
-	var o options
+	var (
+		o      options
+		fast   bool
+		slower map[string]string
+	)
 
 	flags := pflag.NewFlagSet("rehearse", pflag.ContinueOnError)
 	flags.BoolVar(&o.keep, "keep", false, "leave the lab running, with kubeconfig and talosconfig written, until interrupted")
 	flags.BoolVar(&o.destroy, "destroy", false, "tear the stack down at the end and show that nothing is left")
-	flags.BoolVar(&o.fast, "fast", false, "let nothing in the lab take time")
+	flags.BoolVar(&fast, "fast", false, "let nothing in the lab take time")
+	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")
 	flags.StringVar(&o.providers, "providers", "auto", "where the provider plugins come from: published, bridged or auto")
 	flags.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
@@ -79,7 +84,11 @@ func parse(args []string) (options, error) {
 
 	o.stack = flags.Arg(0)
 
-	return o, nil
+	if !fast {
+		o.latencies = timeline.DefaultLatencies()
+	}
+
+	return o, o.latencies.Set(slower)
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
@@ -109,12 +118,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 
-	latencies := timeline.DefaultLatencies()
-	if o.fast {
-		latencies = timeline.Latencies{}
-	}
-
-	r, err := rehearsal.Start(ctx, stack, rehearsal.Options{Engine: e, Latencies: latencies, Dir: dir})
+	r, err := rehearsal.Start(ctx, stack, rehearsal.Options{Engine: e, Latencies: o.latencies, Dir: dir})
 	if err != nil {
 		return err
 	}

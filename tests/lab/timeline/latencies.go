@@ -1,6 +1,14 @@
 package timeline
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Latencies says how long each thing in the lab takes. The zero value takes no time at all, for tests that do not ask about
 // time; DefaultLatencies is for people who watch.
@@ -57,4 +65,32 @@ func DefaultLatencies() Latencies {
 		APIServer: 3 * time.Second,
 		Kubelet:   time.Second,
 	}
+}
+
+// Set changes latencies by name, in any case: "clone" to "10s". The error names what there is.
+func (l *Latencies) Set(values map[string]string) error {
+	v := reflect.ValueOf(l).Elem()
+
+	var known []string
+	for i := range v.NumField() {
+		known = append(known, strings.ToLower(v.Type().Field(i).Name))
+	}
+
+	var errs []error
+
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		i := slices.Index(known, strings.ToLower(name))
+		d, err := time.ParseDuration(values[name])
+
+		switch {
+		case i < 0:
+			errs = append(errs, fmt.Errorf("there is no latency %q: choose from %s", name, strings.Join(known, ", ")))
+		case err != nil || d < 0:
+			errs = append(errs, fmt.Errorf("latency %s: %q is no time span: write it like 10s", name, values[name]))
+		default:
+			v.Field(i).SetInt(int64(d))
+		}
+	}
+
+	return errors.Join(errs...)
 }

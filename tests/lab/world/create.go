@@ -109,8 +109,9 @@ func (w *World) fill(t *task, v *vm, conf map[string]string, r CreateRequest) er
 		made["vmgenid"] = newUUID()
 	}
 
-	// The drives are looked up in v.conf while they are made, so that a second cloud-init drive is seen.
-	v.conf = map[string]string{"lock": "create"}
+	// The drives are looked up in v.conf while they are made, so that a second cloud-init drive is seen, and a template's disks
+	// become base images.
+	v.conf = map[string]string{"lock": "create", "template": made["template"]}
 
 	for _, key := range sortedKeys(made) {
 		if !isDrive(key) {

@@ -156,6 +156,13 @@ func TestTheMachineThatAPowerOnFinds(t *testing.T) {
 	require.Equal(t, image("installed"), f.last().Boot[0].Disk.Content())
 }
 
+func TestATemplateFromNothing(t *testing.T) {
+	w, _ := newWorld(t)
+	create(t, w, 100, "template 1", "scsi0 tank:1")
+	require.Equal(t, "tank:base-100-disk-0,size=1G", config(t, w, "pve1", 100)["scsi0"])
+	require.Contains(t, volumes(w), "tank:base-100-disk-0")
+}
+
 func TestImportFromAVolume(t *testing.T) {
 	w, f := newWorld(t)
 	create(t, w, 100, "scsi0 tank:0,import-from=local:iso/talos.iso")

@@ -259,6 +259,7 @@ func (c *Cluster) collectPods(all map[string]*corev1.Node) {
 		if nodeCondition(n) == corev1.ConditionUnknown && len(n.Status.Conditions) > 0 {
 			setReady(p, false)
 		} else if metav1.GetControllerOf(p) != nil && metav1.GetControllerOf(p).Kind != "Node" {
+			c.assignAddress(p, n)
 			runPod(p, n)
 		}
 
@@ -278,10 +279,9 @@ func runPod(p *corev1.Pod, n *corev1.Node) {
 
 	p.Status.Phase = corev1.PodRunning
 	p.Status.HostIP = nodeAddress(n)
-	p.Status.PodIP = p.Status.HostIP
 
-	if !p.Spec.HostNetwork {
-		p.Status.PodIP = podAddress(n, p.Name)
+	if p.Spec.HostNetwork {
+		p.Status.PodIP = p.Status.HostIP
 	}
 
 	p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
@@ -303,22 +303,26 @@ func nodeAddress(n *corev1.Node) string {
 	return ""
 }
 
-// podAddress is stable for a pod: it comes from its name.
-func podAddress(n *corev1.Node, name string) string {
+// assignAddress gives a pod the first free address of its node's subnet, which it keeps.
+func (c *Cluster) assignAddress(p *corev1.Pod, n *corev1.Node) {
 	prefix, err := netip.ParsePrefix(n.Spec.PodCIDR)
-	if err != nil {
-		return ""
+	if err != nil || p.Spec.HostNetwork || p.Status.PodIP != "" || nodeCondition(n) != corev1.ConditionTrue {
+		return
 	}
 
-	sum := 0
-	for _, b := range []byte(name) {
-		sum = (sum*31 + int(b)) % 250
+	taken := map[string]bool{}
+	for _, obj := range c.objects[pods] {
+		taken[obj.(*corev1.Pod).Status.PodIP] = true //nolint:forcetypeassert
 	}
 
-	a := prefix.Addr().As4()
-	a[3] = byte(sum + 2)
+	// the first two are the network and its bridge
+	for a := prefix.Addr().Next().Next(); prefix.Contains(a); a = a.Next() {
+		if !taken[a.String()] {
+			p.Status.PodIP = a.String()
 
-	return netip.AddrFrom4(a).String()
+			return
+		}
+	}
 }
 
 // setReady sets a pod's readiness and that of its containers.
@@ -415,6 +419,7 @@ func (c *Cluster) startPod(owner metav1.Object, gvk string, template *corev1.Pod
 		Spec: *template.Spec.DeepCopy(),
 	}
 	p.Spec.NodeName = n.Name
+	c.assignAddress(p, n)
 	runPod(p, n)
 
 	_, _ = c.createLocked(pods, p) // the name is new and the namespace is the owner's: it cannot fail

@@ -14,6 +14,7 @@ import (
 
 	"github.com/siderolabs/crypto/x509"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -238,6 +239,10 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 
 	k.UID = now.UID
 
+	if err := k.lease(ctx, api); err != nil {
+		return err
+	}
+
 	for i := range k.StaticPods {
 		if err := k.mirror(ctx, api, now, &k.StaticPods[i]); err != nil {
 			return err
@@ -245,6 +250,21 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 	}
 
 	return nil
+}
+
+// lease is how nodes show that they live. It is made and not renewed: the lab knows which machines run.
+func (k *Kubelet) lease(ctx context.Context, api kubernetes.Interface) error {
+	seconds, now := int32(40), metav1.NowMicro()
+	_, err := api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: k.Node.Name},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &k.Node.Name, LeaseDurationSeconds: &seconds, RenewTime: &now},
+	}, metav1.CreateOptions{})
+
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+
+	return err
 }
 
 func overlay(base, over map[string]string) map[string]string {

@@ -42,6 +42,11 @@ func TestClusterFromTemplate(t *testing.T) {
 	require.Equal(t, "ok", string(body))
 }
 
+type (
+	listOptions = metav1.ListOptions
+	nodeList    = corev1.NodeList
+)
+
 // nodesReady waits until exactly these nodes are there and Ready.
 func nodesReady(r *rig, list func(context.Context, metav1.ListOptions) (*corev1.NodeList, error), names ...string) {
 	r.Helper()

@@ -83,6 +83,7 @@ func (n *node) setConfig(cfg config.Provider) {
 	machineType.SetMachineType(cfg.Machine().Type())
 	n.put(machineType)
 
+	n.updateNetwork() // before anybody acts under the old name
 	n.kick.notify()
 }
 

@@ -23,7 +23,7 @@ func (s *machined) Dmesg(in *machineapi.DmesgRequest, stream machineapi.MachineS
 			"Linux version 6.18.8-talos (lab)", "Command line: " + strings.Join(n.image.cmdline(), " "),
 			"[talos] Talos " + n.image.Version + " on " + n.hw.Name,
 		} {
-			text := fmt.Sprintf("kern:    info: [%s]: %s", n.started.Add(time.Duration(i)*time.Millisecond).Format(time.RFC3339Nano), line)
+			text := fmt.Sprintf("kern:    info: [%s]: %s\n", n.started.Add(time.Duration(i)*time.Millisecond).Format(time.RFC3339Nano), line)
 			if err := stream.Send(&common.Data{Bytes: []byte(text)}); err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	storageapi "github.com/siderolabs/talos/pkg/machinery/api/storage"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
@@ -25,8 +26,13 @@ func TestMaintenance(t *testing.T) {
 	api := v.insecure()
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "node", v.addr())
 
-	disks, err := api.Disks(ctx)
-	require.NoError(t, err)
+	var disks *storageapi.DisksResponse
+
+	v.until("answers", func(context.Context) (err error) {
+		disks, err = api.Disks(ctx)
+
+		return err
+	})
 	require.Len(t, disks.GetMessages(), 1)
 	require.Equal(t, "/dev/sda", disks.GetMessages()[0].GetDisks()[0].GetDeviceName())
 	require.EqualValues(t, 40*gib, disks.GetMessages()[0].GetDisks()[0].GetSize())

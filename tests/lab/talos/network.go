@@ -122,24 +122,13 @@ func (p *platformNetwork) fromCloudInit(n *node) {
 	}
 }
 
-// bringUpNetwork gives the links their addresses, again whenever the configuration changes, and as long as DHCP has none.
+// bringUpNetwork gives the links their addresses, again whenever something changes, and as long as DHCP has none.
 func (n *node) bringUpNetwork(ctx context.Context) {
 	for {
 		changed := n.kick.next()
-		links, complete := n.computeLinks()
-		hostname, domain := n.computeHostname(links)
-
-		n.mu.Lock()
-		same := slices.EqualFunc(n.links, links, equalLink) && n.hostname == hostname && n.domain == domain
-		n.links, n.hostname, n.domain = links, hostname, domain
-		n.mu.Unlock()
-
-		if !same {
-			n.kick.notify()
-		}
 
 		var retry <-chan time.Time
-		if !complete {
+		if !n.updateNetwork() {
 			retry = time.After(leaseRetry)
 		}
 
@@ -150,6 +139,26 @@ func (n *node) bringUpNetwork(ctx context.Context) {
 		case <-retry:
 		}
 	}
+}
+
+// updateNetwork brings links and names in line with what is configured. It reports false when a lease is still missing.
+func (n *node) updateNetwork() bool {
+	n.netmu.Lock()
+	defer n.netmu.Unlock()
+
+	links, complete := n.computeLinks()
+	hostname, domain := n.computeHostname(links)
+
+	n.mu.Lock()
+	same := slices.EqualFunc(n.links, links, equalLink) && n.hostname == hostname && n.domain == domain
+	n.links, n.hostname, n.domain = links, hostname, domain
+	n.mu.Unlock()
+
+	if !same {
+		n.kick.notify()
+	}
+
+	return complete
 }
 
 // leaseRetry is how soon a DHCP client asks again.

@@ -38,6 +38,7 @@ type node struct {
 	closing  chan struct{}        // closed when streams have to end
 
 	storing sync.Mutex // one change of the disk at a time
+	netmu   sync.Mutex // one change of the network at a time
 
 	mu       sync.Mutex
 	stage    string

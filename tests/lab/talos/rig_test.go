@@ -22,6 +22,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -57,7 +59,15 @@ func (r *rig) console(node, line string) {
 	r.lines = append(r.lines, node+": "+line)
 }
 
+// newRig makes a rig for a test that runs beside others: they wait more than they work.
 func newRig(t *testing.T, change ...func(*talos.Options)) *rig {
+	t.Helper()
+	t.Parallel()
+
+	return newLonelyRig(t, change...)
+}
+
+func newLonelyRig(t *testing.T, change ...func(*talos.Options)) *rig {
 	t.Helper()
 
 	r := &rig{
@@ -214,11 +224,16 @@ func (c *cluster) config(role configmachine.Type, hostname string, patches ...st
 	return data
 }
 
+// impatient clients try again at once what a client usually puts off by seconds.
+var impatient = client.WithGRPCDialOptions(grpc.WithConnectParams(grpc.ConnectParams{
+	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}, MinConnectTimeout: 5 * time.Second,
+}))
+
 // insecure is a client of a node in maintenance mode.
 func (v *vm) insecure() *client.Client {
 	v.Helper()
 
-	c, err := client.New(v.Context(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(v.addr()))
+	c, err := client.New(v.Context(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(v.addr()), impatient)
 	require.NoError(v, err)
 	v.Cleanup(func() { _ = c.Close() })
 
@@ -229,7 +244,7 @@ func (v *vm) insecure() *client.Client {
 func (c *cluster) client(v *vm) *client.Client {
 	c.Helper()
 
-	out, err := client.New(c.Context(), client.WithConfig(c.conf), client.WithEndpoints(v.addr()))
+	out, err := client.New(c.Context(), client.WithConfig(c.conf), client.WithEndpoints(v.addr()), impatient)
 	require.NoError(c, err)
 	c.Cleanup(func() { _ = out.Close() })
 

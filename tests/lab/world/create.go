@@ -247,7 +247,8 @@ func (w *World) AddTemplate(t Template) error {
 		return err
 	}
 
-	if _, err := w.host(t.Host); err != nil {
+	h, err := w.host(t.Host)
+	if err != nil {
 		return err
 	}
 
@@ -264,7 +265,7 @@ func (w *World) AddTemplate(t Template) error {
 	v := newVM(t.VMID, t.Host, map[string]string{
 		"name": t.Name, "cores": "2", "sockets": "1", "memory": "2048", "cpu": "x86-64-v2-AES", "ostype": "l26", "numa": "0",
 		"scsihw": "virtio-scsi-pci", "boot": bootOrder([]string{t.Interface}), "smbios1": "uuid=" + newUUID(), "vmgenid": newUUID(),
-		"meta": fmt.Sprintf("creation-qemu=9.2.0,ctime=%d", time.Now().Unix()), "net0": "virtio=" + w.newMAC() + ",bridge=vmbr0,firewall=1",
+		"meta": fmt.Sprintf("creation-qemu=9.2.0,ctime=%d", time.Now().Unix()), "net0": "virtio=" + w.newMAC() + ",bridge=" + h.Bridges[0] + ",firewall=1",
 	})
 	maps.Copy(v.conf, t.Conf)
 	w.vms[v.id] = v

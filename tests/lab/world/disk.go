@@ -58,8 +58,14 @@ func (w *World) Resize(c Caller, host string, id int, r ResizeRequest) (string, 
 			}
 
 			vol.disk.Resize(size)
-			d.properties["size"] = formatSize(size)
-			v.conf[r.Disk] = d.String()
+
+			// A change of the drive that waits for a start must not bring the old size back.
+			for _, conf := range []map[string]string{v.conf, v.pending} {
+				if d, err := parseDrive(r.Disk, conf[r.Disk]); err == nil && d.file() == vol.id {
+					d.properties["size"] = formatSize(size)
+					conf[r.Disk] = d.String()
+				}
+			}
 
 			return nil
 		})

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,7 +198,7 @@ func (w *World) removeSetting(v *vm, key string, force bool) error {
 		return failf("can't remove drive '%s' - protection mode enabled", key)
 	}
 
-	delete(v.pending, key)
+	w.dropPending(v, key, "")
 	w.dropBootDevice(v, key)
 
 	if strings.HasPrefix(key, "unused") {
@@ -267,147 +266,26 @@ func (w *World) setSetting(v *vm, key, value string) error {
 		}
 	}
 
-	if v.conf[key] == value {
-		delete(v.pending, key)
-	} else {
+	w.dropPending(v, key, value)
+
+	if v.conf[key] != value {
 		v.pending[key] = value
 	}
 
 	return nil
 }
 
-// applyPending is what happens to pending changes when the machine is off. The world is locked.
-func (w *World) applyPending(v *vm) {
-	for _, key := range sortedKeys(v.remove) {
-		w.take(v, key, "")
-	}
+// dropPending forgets a change that another one takes the place of. A disk that was only pending loses its place like any other.
+func (w *World) dropPending(v *vm, key, value string) {
+	was, pending := v.pending[key]
+	delete(v.pending, key)
 
-	for _, key := range sortedKeys(v.pending) {
-		w.take(v, key, v.pending[key])
-	}
-
-	v.pending, v.remove = map[string]string{}, map[string]bool{}
-}
-
-// hotplug applies what a running machine takes at once and leaves the rest pending.
-func (w *World) hotplug(v *vm) {
-	features := strings.Split(v.conf["hotplug"], ",")
-	if v.conf["hotplug"] == "" || v.conf["hotplug"] == "1" {
-		features = []string{"network", "disk", "usb"}
-	}
-
-	for _, key := range sortedKeys(v.remove) {
-		if w.pluggable(v, key, "", features) {
-			w.take(v, key, "")
-			delete(v.remove, key)
-		}
-	}
-
-	for _, key := range sortedKeys(v.pending) {
-		if value := v.pending[key]; w.pluggable(v, key, value, features) {
-			w.take(v, key, value)
-			delete(v.pending, key)
-		}
-	}
-}
-
-func (w *World) pluggable(v *vm, key, value string, features []string) bool {
-	o, _ := optionOf(key)
-
-	switch {
-	case o.live:
-		return true
-	case isNetwork(key):
-		return slices.Contains(features, "network")
-	case key == "memory":
-		return slices.Contains(features, "memory")
-	case key == "vcpus":
-		return slices.Contains(features, "cpu")
-	case key == "efidisk0" || key == "tpmstate0":
-		return false
-	case isDrive(key):
-		return w.pluggableDrive(v, key, value, slices.Contains(features, "disk"))
-	default:
-		return false
-	}
-}
-
-// noHotplug are properties of a disk that it only takes with a new start.
-var noHotplug = strings.Fields("aio cache discard iothread product queues ro ssd vendor")
-
-func (w *World) pluggableDrive(v *vm, key, value string, disks bool) bool {
-	hotBus := strings.HasPrefix(key, "scsi") || strings.HasPrefix(key, "virtio")
-	before, had := v.conf[key]
-
-	if !had || value == "" {
-		return disks && hotBus
-	}
-
-	was, err := parseDrive(key, before)
-	if err != nil {
-		return false
-	}
-
-	is, err := parseDrive(key, value)
-	if err != nil || was.cdrom() != is.cdrom() {
-		return false
-	}
-
-	if was.cdrom() {
-		return true
-	}
-
-	if was.file() != is.file() {
-		return disks && hotBus
-	}
-
-	return !slices.ContainsFunc(noHotplug, func(p string) bool { return was.properties[p] != is.properties[p] })
-}
-
-// take makes a change effective; a disk that loses its place stays as an unused one, a cloud-init drive goes for good.
-func (w *World) take(v *vm, key, value string) {
-	if old, had := v.conf[key]; had && isDrive(key) {
-		w.detach(v, key, old, value)
-	}
-
-	if value == "" {
-		delete(v.conf, key)
-	} else {
-		v.conf[key] = value
-	}
-}
-
-func (w *World) detach(v *vm, key, before, after string) {
-	was, err := parseDrive(key, before)
-	if err != nil || was.cdrom() && !was.cloudInit() {
+	if !pending || !isDrive(key) {
 		return
 	}
 
-	if is, err := parseDrive(key, after); after != "" && err == nil && is.file() == was.file() {
-		return
-	}
-
-	vol, err := w.volume(v.host, was.file())
-	if err != nil || vol.owner != v.id {
-		return
-	}
-
-	if was.cloudInit() {
-		w.free(vol)
-
-		return
-	}
-
-	w.addUnused(v, vol)
-}
-
-func (w *World) addUnused(v *vm, vol *volume) {
-	for i := range options["unused"].count {
-		key := fmt.Sprintf("unused%d", i)
-		if _, taken := v.conf[key]; !taken {
-			v.conf[key] = vol.id
-
-			return
-		}
+	now, _ := parseDrive(key, v.conf[key])
+	if d, err := parseDrive(key, was); err == nil && d.file() != now.file() {
+		w.detach(v, key, was, value)
 	}
 }

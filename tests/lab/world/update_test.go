@@ -77,6 +77,34 @@ func TestDisksThatLoseTheirPlace(t *testing.T) {
 	require.NotContains(t, volumes(w), "tank:vm-100-disk-0")
 }
 
+func TestADiskThatWasOnlyPending(t *testing.T) {
+	w, _ := newWorld(t)
+	create(t, w, 100, "scsi0 tank:1")
+	upid, err := w.Start(token, "pve1", 100)
+	done(t, w, upid, err)
+
+	// SATA disks cannot be plugged into a running machine.
+	require.NoError(t, update(w, 100, "sata0 tank:2"))
+	require.Equal(t, "tank:vm-100-disk-1,size=2G", config(t, w, "pve1", 100)["sata0"])
+
+	require.NoError(t, remove(w, 100, "sata0"))
+	conf := config(t, w, "pve1", 100)
+	require.NotContains(t, conf, "sata0")
+	require.Equal(t, "tank:vm-100-disk-1", conf["unused0"])
+
+	// A pending change of options and a new size do not get into each other's way.
+	require.NoError(t, update(w, 100, "scsi0 tank:vm-100-disk-0,aio=threads"))
+	upid, err = w.Resize(token, "pve1", 100, world.ResizeRequest{Disk: "scsi0", Size: "5G"})
+	done(t, w, upid, err)
+	require.NoError(t, update(w, 100, "scsi0 tank:vm-100-disk-0,aio=native"))
+	upid, err = w.Reboot(token, "pve1", 100, nil)
+	done(t, w, upid, err)
+
+	conf = config(t, w, "pve1", 100)
+	require.Equal(t, "tank:vm-100-disk-0,aio=native,size=5G", conf["scsi0"])
+	require.NotContains(t, conf, "unused1")
+}
+
 func TestACloudInitDriveMoves(t *testing.T) {
 	w, _ := newWorld(t)
 	create(t, w, 100, "scsi0 tank:1", "ide2 tank:cloudinit", "boot order=scsi0")

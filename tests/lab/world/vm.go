@@ -76,7 +76,7 @@ func (w *World) find(host string, id int) (*vm, error) {
 	return nil, failf("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", host, id)
 }
 
-// findRunning is how the calls word it that first look at the process.
+// findProcess is find for the calls that look at the machine's process first, which changes the wording.
 func (w *World) findProcess(host string, id int) (*vm, error) {
 	if v, ok := w.vms[id]; ok && v.host == host {
 		return v, nil

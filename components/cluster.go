@@ -52,7 +52,6 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 	if err := ctx.RegisterComponentResourceV2(ClusterType, name, pulumi.Map{
 		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint),
 		"talosVersion": pulumi.String(p.Talos), "kubernetesVersion": pulumi.String(p.Kubernetes),
-		"nodes": pulumi.Int(len(p.Nodes())),
 	}, c, opts...); err != nil {
 		return nil, err
 	}
@@ -128,7 +127,7 @@ func (c *TalosCluster) build(ctx *pulumi.Context, name string, templates Templat
 	c.Endpoint = pulumi.String(p.Endpoint).ToStringOutput()
 	c.Talosconfig = talosconfig(ctx, p, credentials, child)
 
-	return c.bootstrap(ctx, name, credentials, configured, hooks, child)
+	return c.start(ctx, name, credentials, configured, hooks, child)
 }
 
 // childName is the name of a node's resources: its place in the cluster, not what the machine is called.
@@ -185,9 +184,9 @@ func addresses(nodes []plan.Node) pulumi.StringArray {
 	return known
 }
 
-// bootstrap starts etcd on the first control plane and fetches the kubeconfig when the control plane is up. It waits for
-// control planes only: a worker that does not come up must not keep the cluster from starting.
-func (c *TalosCluster) bootstrap(ctx *pulumi.Context, name string, credentials machine.ClientConfigurationOutput,
+// start fetches the kubeconfig, once the cluster has been bootstrapped and its control plane is up. It waits for control
+// planes only: a worker that does not come up must not keep the cluster from starting.
+func (c *TalosCluster) start(ctx *pulumi.Context, name string, credentials machine.ClientConfigurationOutput,
 	configured []pulumi.Resource, hooks gates, child pulumi.ResourceOption,
 ) error {
 	first := c.Plan.ControlPlanes()[0]
@@ -197,16 +196,6 @@ func (c *TalosCluster) bootstrap(ctx *pulumi.Context, name string, credentials m
 
 	address := pulumi.String(first.Address.String())
 
-	started, err := machine.NewBootstrap(ctx, name+"-bootstrap", &machine.BootstrapArgs{
-		ClientConfiguration: credentials, Node: address, Endpoint: address,
-	}, child,
-		pulumi.DependsOn(configured),
-		pulumi.AdditionalSecretOutputs([]string{"clientConfiguration"}),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{hooks.bootstrappable}}))
-	if err != nil {
-		return err
-	}
-
 	kubeconfig, err := cluster.NewKubeconfig(ctx, name+"-kubeconfig", &cluster.KubeconfigArgs{
 		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
 			CaCertificate:     credentials.CaCertificate(),
@@ -215,9 +204,11 @@ func (c *TalosCluster) bootstrap(ctx *pulumi.Context, name string, credentials m
 		},
 		Node: address, Endpoint: address,
 	}, child,
-		pulumi.DependsOn([]pulumi.Resource{started}),
+		pulumi.DependsOn(configured),
 		pulumi.AdditionalSecretOutputs([]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{hooks.ready}}))
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
+			BeforeCreate: []*pulumi.ResourceHook{hooks.bootstrapped, hooks.ready},
+		}))
 	if err != nil {
 		return err
 	}

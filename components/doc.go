@@ -8,7 +8,6 @@
 //	├── TalosNode, one per node
 //	│   ├── vm.VirtualMachine
 //	│   └── machine.ConfigurationApply  control planes first, then workers
-//	├── machine.Bootstrap               on the first control plane, after all control planes are configured
 //	└── cluster.Kubeconfig              after the control plane is up
 //
 // # Names
@@ -19,7 +18,7 @@
 // # Gates
 //
 // What must be true between two steps and has no state of its own is a resource hook: a node answers before it is
-// configured, a control plane can be bootstrapped before it is, the control plane is up before the kubeconfig is fetched.
+// configured, the cluster is bootstrapped and its control plane up before the kubeconfig is fetched.
 // Hooks have one name per kind and cluster, and are always registered.
 package components
 

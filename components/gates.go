@@ -16,9 +16,10 @@ type gates struct {
 	// answering runs before a node is configured for the first time: the provider would look for a node that is not up yet
 	// only every ten seconds.
 	answering *pulumi.ResourceHook
-	// bootstrappable runs before the bootstrap: the provider would try a second one for ten minutes.
-	bootstrappable *pulumi.ResourceHook
-	// ready runs before the kubeconfig is fetched: whoever reads it finds a cluster that answers.
+	// bootstrapped runs before the kubeconfig is fetched and starts the cluster. It is no resource because it is done once
+	// and leaves nothing to manage; as one, a lost reply would leave a cluster that no later run could take over.
+	bootstrapped *pulumi.ResourceHook
+	// ready runs after it: whoever reads the kubeconfig finds a cluster that answers.
 	ready *pulumi.ResourceHook
 }
 
@@ -35,39 +36,28 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan) (gates, error
 			return err
 		}
 
-		return talosapi.WaitAnswering(ctx.Context(), node, p.NodeTimeout, say(ctx, node.Name))
+		return talosapi.WaitAnswering(ctx.Context(), node, p.NodeTimeout, say(ctx, name))
 	}, nil)
 
-	g.bootstrappable, errs[1] = ctx.RegisterResourceHook(name+"-bootstrappable", func(args *pulumi.ResourceHookArgs) error {
-		node, err := target(p, args)
-		if err != nil {
-			return err
-		}
-
-		err = talosapi.WaitBootstrappable(ctx.Context(), node, credentials(args.NewInputs), p.NodeTimeout, say(ctx, name))
-		if errors.Is(err, talosapi.ErrBootstrapped) {
-			return fmt.Errorf("%w, but Pulumi has no record of it: the reply to an earlier run was lost. "+
-				"Take it over, then run pulumi up again:\n\n    %s\n", err, takeOver(args))
-		}
-
-		return err
+	g.bootstrapped, errs[1] = ctx.RegisterResourceHook(name+"-bootstrapped", func(args *pulumi.ResourceHookArgs) error {
+		return talosapi.Bootstrap(ctx.Context(), controlPlanes(p), credentials(args.NewInputs), p.NodeTimeout, say(ctx, name))
 	}, nil)
 
 	g.ready, errs[2] = ctx.RegisterResourceHook(name+"-ready", func(args *pulumi.ResourceHookArgs) error {
-		var controlPlanes []talosapi.Target
-		for _, n := range p.ControlPlanes() {
-			controlPlanes = append(controlPlanes, talosapi.Target{Name: n.Name, Address: n.Address.String()})
-		}
-
-		return talosapi.WaitReady(ctx.Context(), controlPlanes, credentials(args.NewInputs), p.ReadyTimeout, say(ctx, name))
+		return talosapi.WaitReady(ctx.Context(), controlPlanes(p), credentials(args.NewInputs), p.ReadyTimeout, say(ctx, name))
 	}, nil)
 
 	return g, errors.Join(errs[:]...)
 }
 
-// takeOver is the command that records a bootstrap that has happened. The provider gives every bootstrap the same id.
-func takeOver(args *pulumi.ResourceHookArgs) string {
-	return fmt.Sprintf("pulumi import %s %s machine_bootstrap --protect=false", args.Type, args.Name)
+// controlPlanes are addressed one by one, never through the cluster's endpoint.
+func controlPlanes(p *plan.Plan) []talosapi.Target {
+	var targets []talosapi.Target
+	for _, n := range p.ControlPlanes() {
+		targets = append(targets, talosapi.Target{Name: n.Name, Address: n.Address.String()})
+	}
+
+	return targets
 }
 
 // target is the node that a resource is about, by the address among its inputs.

@@ -129,12 +129,8 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 		nic.VlanId = pulumi.Int(first.VLAN)
 	}
 
-	ignored := []string{
-		// Used at creation only: a new template must not replace a running node.
-		"clone",
-		// The provider reads back a block that was never set.
-		"disks[0].speed",
-	}
+	// Used at creation only: a new template must not replace a running node.
+	ignored := append([]string{"clone"}, diskOptions(0)...)
 
 	if !args.Rebalance {
 		// The host is where the VM was made; an operator may have moved it since.
@@ -156,8 +152,6 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 		Memory: vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(n.MemoryMiB)},
 		Disks: vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{
 			Interface: pulumi.String(system.Interface), DatastoreId: pulumi.String(system.Datastore), Size: pulumi.Int(system.SizeGiB),
-			// Without it a thin pool never gets back what the guest has deleted.
-			Discard: pulumi.String("on"),
 		}},
 		NetworkDevices: vm.VirtualMachineNetworkDeviceArray{nic},
 		// An absent drive would become the host's own, an absent list a serial port.
@@ -174,6 +168,17 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 		// A VMID, a name and a MAC cannot exist twice.
 		pulumi.DeleteBeforeReplace(true),
 		pulumi.IgnoreChanges(ignored))...)
+}
+
+// diskOptions are the paths of what a cloned disk has from its template. The provider does not apply them to a clone and
+// reads them back all the same, some although they were never set. Its size and its datastore are not among them.
+func diskOptions(disk int) []string {
+	var paths []string
+	for _, option := range []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "speed", "ssd"} {
+		paths = append(paths, fmt.Sprintf("disks[%d].%s", disk, option))
+	}
+
+	return paths
 }
 
 func applyConfiguration(ctx *pulumi.Context, name string, n plan.Node, c *NodeConfiguration, machineVM *vm.VirtualMachine,

@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -92,10 +93,7 @@ func (m *ignoredOf) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) { re
 func TestRebalance(t *testing.T) {
 	n := planOf(t, builtSpec()).Nodes()[0]
 
-	for rebalance, want := range map[bool][]string{
-		false: {"clone", "disks[0].speed", "nodeName"},
-		true:  {"clone", "disks[0].speed"},
-	} {
+	for rebalance, want := range map[bool]bool{false: true, true: false} {
 		var m ignoredOf
 
 		err := pulumi.RunErr(func(ctx *pulumi.Context) error {
@@ -107,8 +105,8 @@ func TestRebalance(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if diff := cmp.Diff(want, m.ignored); diff != "" {
-			t.Errorf("rebalance %v: %s", rebalance, diff)
+		if got := slices.Contains(m.ignored, "nodeName"); got != want || !slices.Contains(m.ignored, "clone") {
+			t.Errorf("rebalance %v: ignores %v", rebalance, m.ignored)
 		}
 
 		if !m.migrate.IsBool() || m.migrate.BoolValue() != rebalance {

@@ -70,7 +70,24 @@ func Preflight(ctx *pulumi.Context, p *plan.Plan, inventory Inventory) (Template
 		templates, missing = nil, ctx.Log.Warn(missing.Error()+"; templates and VMIDs were not checked", nil)
 	}
 
-	return templates, errors.Join(refused, missing)
+	return templates, errors.Join(refused, explain(missing))
+}
+
+// explain names what to change when Proxmox VE does not answer, or not us.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, proxmoxapi.ErrUnreachable):
+		return plan.Problems{{
+			Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "correct it, or see that the host is up and its port open from here",
+		}}
+	case errors.Is(err, proxmoxapi.ErrRefused):
+		return plan.Problems{{
+			Path: "proxmox.tokenId", Rule: err.Error(),
+			Remedy: "check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this",
+		}}
+	default:
+		return err
+	}
 }
 
 // findTemplates looks up the template of each node and checks what a clone of it needs. The error holds everything that
@@ -99,7 +116,7 @@ func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Temp
 			}
 		}
 
-		template, problem := findTemplate(vms, n)
+		template, problem := findTemplate(vms, templateKey(p, n), n)
 		if problem != nil {
 			// A template that is gone harms nobody who has been cloned from it.
 			if present < 0 {
@@ -126,20 +143,17 @@ func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Temp
 	return found, problems.Unique().Err()
 }
 
-func templateKey(role plan.Role) string {
-	if role == plan.ControlPlane {
-		return "image.template.control"
-	}
-
-	return "image.template.worker"
+// templateKey is the configuration key that states the template of a node.
+func templateKey(p *plan.Plan, n plan.Node) string {
+	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == n.Pool })].Image.Path
 }
 
 // findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three failures
 // are told apart because they have three remedies.
-func findTemplate(vms []proxmoxapi.VM, n plan.Node) (proxmoxapi.VM, *plan.Problem) {
+func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, *plan.Problem) {
 	id, _ := strconv.Atoi(n.Template) //nolint:errcheck // 0 is nobody's VMID
 	fail := func(rule, remedy string) (proxmoxapi.VM, *plan.Problem) {
-		return proxmoxapi.VM{}, &plan.Problem{Path: templateKey(n.Role), Rule: rule, Value: n.Template, Remedy: remedy}
+		return proxmoxapi.VM{}, &plan.Problem{Path: key, Rule: rule, Value: n.Template, Remedy: remedy}
 	}
 
 	var here, alike []proxmoxapi.VM

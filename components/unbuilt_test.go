@@ -63,9 +63,6 @@ func TestUnbuilt(t *testing.T) {
 			NUMA: new(true), Firmware: new("ovmf"), SCSIController: new("virtio-scsi-single"), TPM: new(true), Serial: new(true),
 			Protection: new(true), Startup: &plan.Startup{UpDelaySeconds: 1}, ResourcePool: new("p"), HAGroup: new("g"),
 			ExtraDisks: []plan.ExtraDisk{{SizeGiB: 10}}, NICs: []plan.NIC{{}, {}},
-			Disk: plan.DiskOptions{
-				Cache: new("writeback"), AIO: new("threads"), Discard: new(false), SSD: new(true), IOThread: new(true), Backup: new(false), Replicate: new(false),
-			},
 		},
 	}
 	all.Pools["worker"] = plan.Pool{Role: plan.Worker, Count: new(1), Addresses: "10.0.0.21", Shape: plan.Shape{Ballooning: new(true), Machine: new("i440fx")}}
@@ -76,6 +73,13 @@ func TestUnbuilt(t *testing.T) {
 
 	factory := builtSpec()
 	factory.Image, factory.Network.Gateway = plan.Image{}, "10.0.0.1"
+
+	// A cloned disk has its template's options; another one has its own.
+	disks := factory
+	disks.Defaults.SCSIController = new("virtio-scsi-single")
+	disks.Defaults.Disk = plan.DiskOptions{
+		Cache: new("writeback"), AIO: new("threads"), Discard: new(false), SSD: new(true), IOThread: new(true), Backup: new(false), Replicate: new(false),
+	}
 
 	leave := "leave it out"
 	problem := func(path, value, remedy string) plan.Problem {
@@ -91,6 +95,14 @@ func TestUnbuilt(t *testing.T) {
 			problem("image.source", "factory", "use template"), problem("image.platform", "nocloud", "use metal"),
 			problem("network.addressing", "static", "use reserved"),
 		}},
+		"disks": {disks, plan.Problems{
+			problem("image.source", "factory", "use template"), problem("image.platform", "nocloud", "use metal"),
+			problem("network.addressing", "static", "use reserved"),
+			problem("pools.control.disk.cache", "writeback", leave), problem("pools.control.disk.aio", "threads", leave),
+			problem("pools.control.disk.discard", "false", leave), problem("pools.control.disk.ssd", "true", leave),
+			problem("pools.control.disk.iothread", "true", leave), problem("pools.control.disk.backup", "false", leave),
+			problem("pools.control.disk.replicate", "false", leave),
+		}},
 		"all": {all, plan.Problems{
 			problem("cluster.endpoint.mode", "dns", "use firstControlPlane"), problem("cluster.cni.name", "cilium", "use flannel or none"),
 			problem("image.platform", "nocloud", "use metal"), problem("network.addressing", "static", "use reserved"),
@@ -101,9 +113,7 @@ func TestUnbuilt(t *testing.T) {
 			problem("pools.gpu.firmware", "ovmf", leave), problem("pools.gpu.scsiController", "virtio-scsi-single", leave),
 			problem("pools.gpu.tpm", "true", leave), problem("pools.gpu.serial", "true", leave), problem("pools.gpu.protection", "true", leave),
 			problem("pools.gpu.startup", "set", leave), problem("pools.gpu.resourcePool", "p", leave), problem("pools.gpu.haGroup", "g", leave),
-			problem("pools.gpu.extraDisks", "1", leave), problem("pools.gpu.disk.cache", "writeback", leave), problem("pools.gpu.disk.aio", "threads", leave),
-			problem("pools.gpu.disk.discard", "false", leave), problem("pools.gpu.disk.ssd", "true", leave), problem("pools.gpu.disk.iothread", "true", leave),
-			problem("pools.gpu.disk.backup", "false", leave), problem("pools.gpu.disk.replicate", "false", leave), problem("pools.gpu.nics", "2", leave),
+			problem("pools.gpu.extraDisks", "1", leave), problem("pools.gpu.nics", "2", leave),
 			problem("pools.gpu.nics[0].mtu", "9000", leave), problem("pools.gpu.nics[0].firewall", "true", leave),
 			problem("pools.worker.ballooning", "true", leave), problem("pools.worker.machine", "i440fx", leave),
 			problem("pools.worker.nics[0].mtu", "9000", leave), problem("pools.worker.nics[0].firewall", "true", leave),

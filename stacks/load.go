@@ -16,9 +16,9 @@ import (
 )
 
 // Load reads the stack's configuration strictly. The error holds all problems (plan.Problems): unknown keys, wrong types,
-// and everything that planning finds in what could be read.
-func Load(ctx *pulumi.Context) (Config, error) {
-	root := ctx.RootDirectory()
+// and everything that planning finds in what could be read. The root is the project's directory, the current one when
+// empty.
+func Load(ctx *pulumi.Context, root string) (Config, error) {
 	if root == "" {
 		root = "."
 	}

@@ -14,7 +14,17 @@ import (
 
 // Program is the whole Pulumi program: load the stack's configuration, deploy it, export the outputs.
 func Program(ctx *pulumi.Context) error {
-	config, err := Load(ctx)
+	return run(ctx, ctx.RootDirectory())
+}
+
+// ProgramIn is Program for the Automation API, whose programs are not told where their project is: in the directory dir,
+// which holds the stack's file and the patch files that the configuration names.
+func ProgramIn(dir string) pulumi.RunFunc {
+	return func(ctx *pulumi.Context) error { return run(ctx, dir) }
+}
+
+func run(ctx *pulumi.Context, dir string) error {
+	config, err := Load(ctx, dir)
 	if err != nil {
 		return err
 	}

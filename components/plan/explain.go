@@ -161,10 +161,9 @@ func (e *explainer) image(path string, p PlannedPool) {
 
 	switch {
 	case b.Template != "":
-		key := map[string]string{"control_plane": "control", "workers": "worker", "gpu_workers": "gpuWorker"}[p.Group()]
-		add("template", b.Template, stated(spec.Image.Template != "", path+".image.template", "image.template."+key))
+		add("template", b.Template, b.Path)
 	case b.Volume+b.URL != "":
-		add("ISO file", b.Volume+b.URL, stated(spec.Image.ISO != nil, path+".image.iso", "image.iso"))
+		add("ISO file", b.Volume+b.URL, b.Path)
 	default:
 		add("image", fmt.Sprintf("%s %s, one per %s", e.plan.Platform, b.Format, b.Scope), e.scope(path, b))
 	}
@@ -242,6 +241,10 @@ func (e *explainer) shape(path string, spec Pool, first Node) {
 			f := t.Field(i)
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			index := append(slices.Clone(at), i)
+
+			if first.Template != "" && prefix == "disk." && name != "datastore" && name != "interface" {
+				continue // the template's
+			}
 
 			if f.Type.Kind() == reflect.Struct {
 				walk(prefix+name+".", index, f.Type)

@@ -126,7 +126,7 @@ func (r *resolver) bootImage(p *pool) BootImage {
 
 	switch image.Source {
 	case Template:
-		b.Template = r.template(p)
+		b.Path, b.Template = r.template(p)
 		if p.Image.Template != "" {
 			b.Scope = PerPool
 		}
@@ -137,12 +137,13 @@ func (r *resolver) bootImage(p *pool) BootImage {
 		}
 
 		setDefault(&iso.Detach, new(true))
-		b.Volume, b.URL, b.Overwrite, b.Detach = iso.Volume, iso.URL, iso.Overwrite, *iso.Detach
+		b.Path, b.Volume, b.URL, b.Overwrite, b.Detach = path, iso.Volume, iso.URL, iso.Overwrite, *iso.Detach
 		r.checkISO(path, iso)
 	case Factory:
 		f := image.Factory
 		setDefault(&f.URL, "https://factory.talos.dev")
 		setDefault(&f.Format, FormatISO)
+		b.Path = "image.factory"
 		b.FactoryURL, b.Format = strings.TrimSuffix(f.URL, "/"), f.Format
 		b.Extensions = short(f.Extensions, p.Image.Extensions)
 		b.KernelArgs = slices.Concat(f.KernelArgs, p.Image.KernelArgs)
@@ -174,10 +175,11 @@ func short(lists ...[]string) []string {
 	return slices.Compact(all)
 }
 
-// template is the name or VMID of the template of a pool.
-func (r *resolver) template(p *pool) string {
+// template is the name or VMID of the template of a pool, and the key that states it.
+func (r *resolver) template(p *pool) (path, ref string) {
 	t := r.spec.Image.Template
-	path, ref, group := "image.template.worker", t.Worker, "worker"
+	path, ref = "image.template.worker", t.Worker
+	group := "worker"
 
 	switch {
 	case p.Image.Template != "":
@@ -195,7 +197,7 @@ func (r *resolver) template(p *pool) string {
 		r.checkTemplate(path, ref)
 	}
 
-	return ref
+	return path, ref
 }
 
 // checkTemplate holds the naming rule. A VMID says nothing about what is in the template.

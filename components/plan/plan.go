@@ -86,6 +86,8 @@ type PlannedPool struct {
 
 // BootImage is what the nodes of a pool boot first.
 type BootImage struct {
+	// Path is the configuration key that states it.
+	Path string
 	// Template is the name or VMID of the template to clone; empty with other sources.
 	Template string
 	// Volume or URL is the ISO file; both are empty with other sources.
@@ -160,7 +162,7 @@ type Node struct {
 	Patches                     []Patch
 }
 
-// Disk of a VM.
+// Disk of a VM. Of a cloned system disk only place and size are decided; the options are the template's.
 type Disk struct {
 	// Interface is where it is attached, "scsi0".
 	Interface, Datastore string

@@ -254,6 +254,7 @@ func TestExternal(t *testing.T) {
 // TestMerge: built-in, defaults, pool, node; maps by their keys, lists whole.
 func TestMerge(t *testing.T) {
 	s := small()
+	s.Image, s.Network.Gateway = Image{}, "10.0.0.1"
 	s.Defaults = Shape{Cores: new(4), Tags: []string{"a"}, Labels: map[string]string{"x": "1", "y": "1"}, Disk: DiskOptions{SSD: new(true)}}
 	s = s.with("worker", Pool{
 		Role: Worker, Addresses: "10.1.0.1-9",

@@ -83,6 +83,7 @@ func (r *resolver) checkShape(path string, s Shape) {
 	r.checkChoice(path+".firmware", s.Firmware, "seabios", "ovmf")
 	r.checkChoice(path+".scsiController", s.SCSIController, "virtio-scsi-pci", "virtio-scsi-single", "lsi", "lsi53c810", "megasas", "pvscsi")
 	r.checkDisk(path+".disk", s.Disk)
+	r.checkTemplateDisk(path+".disk", s.Disk)
 
 	for i, d := range s.ExtraDisks {
 		r.checkBounds(at(path+".extraDisks", i)+".sizeGiB", d.SizeGiB, 1, 1_000_000)
@@ -119,6 +120,23 @@ func (r *resolver) checkShape(path string, s Shape) {
 	}
 
 	r.checkKubernetes(path, s)
+}
+
+// checkTemplateDisk: a clone keeps the options of its template's disk; the provider would not change them.
+func (r *resolver) checkTemplateDisk(path string, d DiskOptions) {
+	if r.spec.Image.Source != Template {
+		return
+	}
+
+	for _, option := range []struct{ key, value string }{
+		{"cache", given(d.Cache)}, {"aio", given(d.AIO)}, {"discard", given(d.Discard)}, {"ssd", given(d.SSD)}, {"iothread", given(d.IOThread)},
+		{"backup", given(d.Backup)}, {"replicate", given(d.Replicate)},
+	} {
+		if option.value != "" {
+			r.problems.Add(path+"."+option.key, "is the template's: a clone keeps the options of its disk", option.value,
+				"set it in the template, and leave it out here")
+		}
+	}
 }
 
 func (r *resolver) checkDisk(path string, d DiskOptions) {
@@ -219,6 +237,11 @@ func (r *resolver) checkWhole(path string, p *pool, s Shape) {
 func (r *resolver) disks(s Shape) []Disk {
 	system := r.disk(s.Disk, valueOr(s.DiskGiB, 0))
 	setDefault(&system.Interface, "scsi0")
+
+	if r.spec.Image.Source == Template {
+		// The rest is the template's.
+		system = Disk{Interface: system.Interface, Datastore: system.Datastore, SizeGiB: system.SizeGiB}
+	}
 
 	all := append(make([]Disk, 0, 1+len(s.ExtraDisks)), system)
 	bus := strings.TrimRight(system.Interface, "0123456789")

@@ -57,7 +57,7 @@ type DiskOptions struct {
 	Datastore *string `json:"datastore,omitempty"`
 	// Where the disk is attached; with source template, where the template has it. Absent: scsi0, further disks after it.
 	Interface *string `json:"interface,omitempty"`
-	// Host cache.
+	// Host cache. With source template, this and all that follows is the template's, as far as the system disk goes.
 	Cache *string `json:"cache,omitempty" jsonschema:"default=none,enum=none,enum=directsync,enum=writethrough,enum=writeback,enum=unsafe"`
 	// How the host does input and output.
 	AIO *string `json:"aio,omitempty" jsonschema:"default=io_uring,enum=io_uring,enum=native,enum=threads"`

@@ -10,7 +10,6 @@ import (
 	"net"
 	"strings"
 
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -60,7 +59,7 @@ func answers(ctx context.Context, t Target) error {
 	return conn.Close()
 }
 
-// service is one Talos service, as far as it is waited for.
+// service is one Talos service, as far as it is waited for: those that are have a health check.
 type service struct {
 	state   string
 	healthy bool
@@ -79,16 +78,12 @@ func services(ctx context.Context, api *client.Client) (map[string]service, erro
 
 	for _, message := range reply.GetMessages() {
 		for _, s := range message.GetServices() {
-			found[s.GetId()] = service{state: s.GetState(), healthy: healthy(s.GetHealth())}
+			h := s.GetHealth()
+			found[s.GetId()] = service{state: s.GetState(), healthy: h.GetHealthy() && !h.GetUnknown()}
 		}
 	}
 
 	return found, nil
-}
-
-// healthy counts a service without a health check as healthy, as Talos does.
-func healthy(h *machineapi.ServiceHealth) bool {
-	return h.GetUnknown() || h.GetHealthy()
 }
 
 // brief says in few words why a call failed.
@@ -100,9 +95,9 @@ func brief(err error) string {
 
 	if s.Code() == codes.Unavailable {
 		// The transport's message ends with the reason: "... dial tcp 10.0.0.11:50000: connect: connection refused".
-		message := strings.TrimSuffix(s.Message(), `"`)
+		parts := strings.Split(strings.TrimSuffix(s.Message(), `"`), ": ")
 
-		return message[strings.LastIndex(message, ": ")+len(": ")*min(1, strings.Count(message, ": ")):]
+		return parts[len(parts)-1]
 	}
 
 	return s.Message()

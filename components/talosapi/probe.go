@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"k8s.io/client-go/rest"
@@ -21,6 +22,46 @@ type probe struct {
 	api    *client.Client
 	// kubernetes is made from the node's own kubeconfig as soon as there is one.
 	kubernetes *http.Client
+}
+
+// probes asks several control planes at the same time.
+type probes []*probe
+
+func open(ctx context.Context, nodes []Target, c Credentials) (probes, error) {
+	ps := make(probes, 0, len(nodes))
+
+	for _, t := range nodes {
+		api, err := dial(ctx, t, c)
+		if err != nil {
+			ps.close()
+
+			return nil, err
+		}
+
+		ps = append(ps, &probe{target: t, api: api})
+	}
+
+	return ps, nil
+}
+
+func (ps probes) close() {
+	for _, p := range ps {
+		_ = p.api.Close() // nothing is left to be written
+	}
+}
+
+// each asks a question of every node and joins what they answer into one line, in a steady order.
+func (ps probes) each(ctx context.Context, question func(*probe, context.Context) string) string {
+	answers := make([]string, len(ps))
+
+	var asked sync.WaitGroup
+	for i, p := range ps {
+		asked.Go(func() { answers[i] = question(p, ctx) })
+	}
+
+	asked.Wait()
+
+	return strings.Join(slices.DeleteFunc(answers, func(a string) bool { return a == "" }), "; ")
 }
 
 // missing says what the node still lacks, or nothing.
@@ -86,11 +127,4 @@ func (p *probe) ready(ctx context.Context) error {
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 200)) //nolint:errcheck // the status says enough
 
 	return fmt.Errorf("%s %s", response.Status, strings.Join(strings.Fields(string(body)), " "))
-}
-
-// join puts what several nodes lack into one line, in a steady order.
-func join(all []string) string {
-	slices.Sort(all)
-
-	return strings.Join(all, "; ")
 }

@@ -84,66 +84,17 @@ func reason(err error) error {
 	}
 }
 
-// ErrBootstrapped says that the node's etcd has been bootstrapped before.
-var ErrBootstrapped = errors.New("is bootstrapped already")
-
-// WaitBootstrappable waits until the control plane would accept a bootstrap request. It returns ErrBootstrapped when it
-// has had one, for a second request would only be refused, again and again.
-func WaitBootstrappable(ctx context.Context, t Target, c Credentials, bound time.Duration, say Say) error {
-	api, err := dial(ctx, t, c)
-	if err != nil {
-		return err
-	}
-	defer api.Close() //nolint:errcheck // nothing was written
-
-	return poll(ctx, bound, say, func(ctx context.Context) (string, error) {
-		found, err := services(ctx, api)
-		if err != nil {
-			return fmt.Sprintf("%s to run with its configuration (%s)", t.Name, brief(err)), nil
-		}
-
-		switch etcd := found["etcd"]; etcd.state {
-		case "Preparing":
-			// This is where etcd waits for a bootstrap, or for a cluster to join.
-			return "", nil
-		case "Running":
-			return "", fmt.Errorf("%s %w", t.Name, ErrBootstrapped)
-		default:
-			return fmt.Sprintf("etcd of %s, which is %s", t.Name, orNot(etcd.state)), nil
-		}
-	})
-}
-
 // WaitReady waits until etcd, the kubelet and the Kubernetes API server are up on every control plane. When it gives up,
 // the error says of each node what it still lacked.
 func WaitReady(ctx context.Context, nodes []Target, c Credentials, bound time.Duration, say Say) error {
-	probes := make([]*probe, len(nodes))
-
-	for i, t := range nodes {
-		api, err := dial(ctx, t, c)
-		if err != nil {
-			return err
-		}
-		defer api.Close() //nolint:errcheck // nothing was written
-
-		probes[i] = &probe{target: t, api: api}
+	probes, err := open(ctx, nodes, c)
+	if err != nil {
+		return err
 	}
+	defer probes.close()
 
 	return poll(ctx, bound, say, func(ctx context.Context) (string, error) {
-		missing := make(chan string, len(probes))
-		for _, p := range probes {
-			go func() { missing <- p.missing(ctx) }()
-		}
-
-		var all []string
-
-		for range probes {
-			if m := <-missing; m != "" {
-				all = append(all, m)
-			}
-		}
-
-		return join(all), nil
+		return probes.each(ctx, (*probe).missing), nil
 	})
 }
 

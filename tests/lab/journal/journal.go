@@ -52,6 +52,10 @@ const (
 	LoseReply Kind = "loseReply"
 	// FailTask lets the task that the call starts end with Message as its exit status, nothing done (Proxmox only).
 	FailTask Kind = "failTask"
+	// FailTaskLate lets the task do its work and then end with Message as its exit status (Proxmox only).
+	FailTaskLate Kind = "failTaskLate"
+	// Stall answers nothing until the client gives up, and does nothing (Proxmox only).
+	Stall Kind = "stall"
 )
 
 // Fault is a failure planted in the lab.

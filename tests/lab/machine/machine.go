@@ -6,6 +6,8 @@ import (
 	"context"
 	"net/netip"
 	"sync"
+
+	"talos-proxmox/tests/lab/timeline"
 )
 
 // Content is what has been written to a disk or medium: an image, an installed system, a configuration. Hardware never
@@ -116,6 +118,12 @@ type Hardware struct {
 	Reset func()
 	// Poweroff stops the VM as the guest would by itself.
 	Poweroff func()
+	// After is the newest span of this VM when it was powered on (its start, its clone); what the guest imposes comes after
+	// it. Nil when there is none.
+	After *timeline.Span
+	// Advance tells the hardware the guest's newest span, so that what the VM does next (a reset, a shutdown) is measured
+	// after it. It may be nil, and need not be called.
+	Advance func(*timeline.Span)
 }
 
 // BootDevice is one entry of the boot order.

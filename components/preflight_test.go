@@ -1,0 +1,137 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// shelf is an inventory that is a list: each machine has one disk.
+type shelf struct {
+	vms   []proxmoxapi.VM
+	iface string
+	size  int
+	err   error
+}
+
+func (s shelf) VMs(context.Context) ([]proxmoxapi.VM, error) { return s.vms, s.err }
+
+func (s shelf) Disks(context.Context, proxmoxapi.VM) (map[string]int, error) {
+	if s.iface == "" {
+		return map[string]int{}, nil
+	}
+
+	return map[string]int{s.iface: s.size}, nil
+}
+
+func onePlan() *plan.Plan {
+	node := plan.Node{
+		Name: "c-control-1", Pool: "control", Role: plan.ControlPlane, Host: "pve", VMID: 401, Template: "talos-v1.12.4-base",
+		Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 40}},
+	}
+	other := node
+	other.Name, other.VMID = "c-control-2", 402
+
+	return &plan.Plan{Pools: []plan.PlannedPool{{
+		Name: "control", Role: plan.ControlPlane, Image: plan.BootImage{Path: "image.template.control"}, Nodes: []plan.Node{node, other},
+	}}}
+}
+
+func TestFindTemplates(t *testing.T) {
+	template := proxmoxapi.VM{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}
+	both := Templates{"c-control-1": 9000, "c-control-2": 9000}
+
+	for name, c := range map[string]struct {
+		shelf   shelf
+		want    Templates
+		problem string
+	}{
+		"found by name": {shelf: shelf{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 10}, want: both},
+		"nothing like it": {
+			shelf: shelf{},
+			problem: `image.template.control: is not on host pve, nor anything like it on another (given: talos-v1.12.4-base); ` +
+				`prepare the template, or correct the name`,
+		},
+		"other case": {
+			shelf: shelf{vms: []proxmoxapi.VM{{ID: 9000, Name: "Talos-v1.12.4-base", Host: "pve", Template: true}}},
+			problem: `image.template.control: is not on host pve; there is "Talos-v1.12.4-base" (VMID 9000) on host pve (given: talos-v1.12.4-base); ` +
+				`correct the name, whose case matters, or make the template on the node's host`,
+		},
+		"other host": {
+			shelf: shelf{vms: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve2", Template: true}}},
+			problem: `image.template.control: is not on host pve; there is "talos-v1.12.4-base" (VMID 9000) on host pve2 (given: talos-v1.12.4-base); ` +
+				`correct the name, whose case matters, or make the template on the node's host`,
+		},
+		"never finalised": {
+			shelf: shelf{vms: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve"}}},
+			problem: `image.template.control: is a VM on host pve (VMID 9000), not a template: it was never finalised (given: talos-v1.12.4-base); ` +
+				`run 'qm template 9000' on that host`,
+		},
+		"two of one name": {
+			shelf:   shelf{vms: []proxmoxapi.VM{template, {ID: 9001, Name: "talos-v1.12.4-base", Host: "pve", Template: true}}},
+			problem: `image.template.control: names 2 machines on host pve (given: talos-v1.12.4-base); give the VMID instead`,
+		},
+		"disk elsewhere": {
+			shelf: shelf{vms: []proxmoxapi.VM{template}, iface: "virtio0", size: 10},
+			problem: `pools.control.disk.interface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
+				`it has virtio0`,
+		},
+		"no disk": {
+			shelf: shelf{vms: []proxmoxapi.VM{template}},
+			problem: `pools.control.disk.interface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
+				`it has no disk`,
+		},
+		"disk too large": {
+			shelf: shelf{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 64},
+			problem: `pools.control.diskGiB: must be at least 64, the size of the disk of template talos-v1.12.4-base: a disk cannot shrink (given: 40); ` +
+				`raise it`,
+		},
+		"VMID of a stranger": {
+			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "mail", Host: "pve3"}}, iface: "scsi0", size: 10},
+			problem: `pools.control.vmids: 402 is taken by "mail" on host pve3 (given: c-control-2); ` +
+				`choose another range, or remove that VM`,
+		},
+		"template gone, nodes there": {
+			shelf: shelf{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"}, {ID: 402, Name: "c-control-2", Host: "pve9"}}},
+			want:  Templates{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := findTemplates(t.Context(), c.shelf, onePlan())
+
+			if c.problem == "" {
+				require.NoError(t, err)
+				assert.Equal(t, c.want, got)
+
+				return
+			}
+
+			require.Error(t, err)
+			assert.Equal(t, "the configuration has 1 problem:\n  - "+c.problem, err.Error())
+		})
+	}
+}
+
+func TestFindTemplatesByVMID(t *testing.T) {
+	p := onePlan()
+	for i := range p.Pools[0].Nodes {
+		p.Pools[0].Nodes[i].Template = "9000"
+	}
+
+	got, err := findTemplates(t.Context(), shelf{
+		vms: []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}}, iface: "scsi0",
+	}, p)
+	require.NoError(t, err)
+	assert.Equal(t, Templates{"c-control-1": 9000, "c-control-2": 9000}, got)
+}
+
+func TestFindTemplatesWithoutAnswer(t *testing.T) {
+	_, err := findTemplates(t.Context(), shelf{err: proxmoxapi.ErrUnreachable}, onePlan())
+	assert.True(t, errors.Is(err, proxmoxapi.ErrUnreachable))
+}

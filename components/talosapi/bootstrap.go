@@ -1,0 +1,71 @@
+package talosapi
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// etcdWaits is the state of Talos' etcd service while it waits for a bootstrap, or for a cluster to join.
+const etcdWaits = "Preparing"
+
+// Bootstrap makes the first of the control planes start a cluster, unless there is one: a control plane whose etcd runs is
+// proof that the bootstrap has happened, even if nobody remembers. It waits until every control plane answers, for a
+// cluster must not be started beside one that is only out of sight. A reply that is lost is no failure: the next look
+// shows what became of the request.
+func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, bound time.Duration, say Say) error {
+	nodes, err := open(ctx, controlPlanes, c)
+	if err != nil {
+		return err
+	}
+	defer nodes.close()
+
+	return poll(ctx, bound, say, func(ctx context.Context) (string, error) {
+		var exists atomic.Bool
+
+		waiting := nodes.each(ctx, func(p *probe, ctx context.Context) string {
+			found, err := services(ctx, p.api)
+			if err != nil {
+				return fmt.Sprintf("%s to run with its configuration (%s)", p.target.Name, brief(err))
+			}
+
+			switch etcd := found["etcd"]; etcd.state {
+			case "Running":
+				exists.Store(true)
+			case etcdWaits:
+			default:
+				return fmt.Sprintf("etcd of %s (%s)", p.target.Name, orNot(etcd.state))
+			}
+
+			return ""
+		})
+
+		switch {
+		case exists.Load():
+			return "", nil
+		case waiting != "":
+			return waiting, nil
+		default:
+			return nodes[0].bootstrap(ctx)
+		}
+	})
+}
+
+// bootstrap asks the node to start a cluster.
+func (p *probe) bootstrap(ctx context.Context) (waitingFor string, err error) {
+	err = p.api.Bootstrap(ctx, &machineapi.BootstrapRequest{})
+
+	switch status.Code(err) {
+	case codes.OK, codes.AlreadyExists:
+		return "", nil
+	case codes.FailedPrecondition, codes.Unavailable, codes.DeadlineExceeded:
+		return fmt.Sprintf("%s to accept the bootstrap (%s)", p.target.Name, brief(err)), nil
+	default:
+		return "", fmt.Errorf("%s refuses the bootstrap: %s", p.target.Name, brief(err))
+	}
+}

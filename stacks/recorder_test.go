@@ -1,0 +1,142 @@
+package stacks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/require"
+)
+
+// registered is one resource as a program registered it.
+type registered struct {
+	token    string
+	parent   string // name of the parent; empty: the stack
+	provider string // name of the provider
+	inputs   resource.PropertyMap
+	deps     []string // names
+	ignored  []string
+	hooks    []string
+	replace  []string // names of ReplaceWith
+}
+
+// recorder is a strict Pulumi mock: it knows every resource type and function of this program and refuses all others, and
+// two resources of one name.
+type recorder struct {
+	mu        sync.Mutex
+	resources map[string]registered
+	refused   []string
+}
+
+// answers are what the providers would compute, by type.
+var computed = map[string]resource.PropertyMap{
+	"pulumi:providers:proxmoxve":                          {},
+	"pulumi:providers:talos":                              {},
+	"talos-proxmox:index:TalosCluster":                    {},
+	"talos-proxmox:index:TalosNode":                       {},
+	"proxmoxve:VM/virtualMachine:VirtualMachine":          {},
+	"talos:machine/configurationApply:ConfigurationApply": {},
+	"talos:cluster/kubeconfig:Kubeconfig":                 {"kubeconfigRaw": resource.NewProperty("KUBECONFIG")},
+	"talos:machine/secrets:Secrets":                       resource.NewPropertyMapFromMap(secretsReply),
+}
+
+var secretsReply = map[string]any{
+	"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": "CERT", "clientKey": "KEY"},
+	"machineSecrets": map[string]any{
+		"certs": map[string]any{
+			"etcd": certificate, "k8s": certificate, "k8sAggregator": certificate, "os": certificate,
+			"k8sServiceaccount": map[string]any{"key": "K"},
+		},
+		"cluster":    map[string]any{"id": "ID", "secret": "S"},
+		"secrets":    map[string]any{"bootstrapToken": "T", "secretboxEncryptionSecret": "E"},
+		"trustdinfo": map[string]any{"token": "T"},
+	},
+}
+
+var certificate = map[string]any{"cert": "C", "key": "K"}
+
+func (r *recorder) NewResource(args pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	answer, known := computed[args.TypeToken]
+	if _, twice := r.resources[args.Name]; !known || twice {
+		r.refused = append(r.refused, args.TypeToken+" "+args.Name)
+
+		return "", nil, fmt.Errorf("%s %q: known %t, there already %t", args.TypeToken, args.Name, known, twice)
+	}
+
+	rpc := args.RegisterRPC
+	r.resources[args.Name] = registered{
+		token: args.TypeToken, parent: nameOf(rpc.GetParent()), provider: nameOf(providerURN(args.Provider)),
+		inputs: args.Inputs, deps: names(rpc.GetDependencies()), ignored: rpc.GetIgnoreChanges(),
+		hooks: rpc.GetHooks().GetBeforeCreate(), replace: names(rpc.GetReplaceWith()),
+	}
+
+	outputs := args.Inputs.Copy()
+	for k, v := range answer {
+		outputs[k] = v
+	}
+
+	return args.Name + "-id", outputs, nil
+}
+
+func (r *recorder) Call(args pulumi.MockCallArgs) (resource.PropertyMap, error) {
+	switch args.Token {
+	case "talos:machine/getConfiguration:getConfiguration":
+		return resource.PropertyMap{"machineConfiguration": resource.NewProperty("CONFIGURATION of " + args.Args["machineType"].StringValue())}, nil
+	case "talos:client/getConfiguration:getConfiguration":
+		return resource.PropertyMap{"talosConfig": resource.NewProperty("TALOSCONFIG")}, nil
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = append(r.refused, args.Token)
+
+	return nil, fmt.Errorf("no such function: %s", args.Token)
+}
+
+// record runs a program under the recorder and returns what it registered, by name.
+func record(t *testing.T, program pulumi.RunFunc) map[string]registered {
+	t.Helper()
+
+	r := &recorder{resources: map[string]registered{}}
+	require.NoError(t, pulumi.RunErr(program, pulumi.WithMocks("talos-proxmox", "dev", r)))
+	require.Empty(t, r.refused)
+
+	return r.resources
+}
+
+// nameOf is the last part of a URN; the stack itself has no name here.
+func nameOf(urn string) string {
+	if urn == "" || strings.Contains(urn, "pulumi:pulumi:Stack") && !strings.Contains(urn, "$") {
+		return ""
+	}
+
+	return resource.URN(urn).Name()
+}
+
+// providerURN cuts the id off a provider reference.
+func providerURN(ref string) string {
+	urn, _, _ := strings.Cut(ref, "-id")
+	if i := strings.LastIndex(ref, "::"); i >= 0 {
+		urn = ref[:i]
+	}
+
+	return urn
+}
+
+func names(urns []string) []string {
+	var found []string
+	for _, urn := range urns {
+		found = append(found, nameOf(urn))
+	}
+
+	slices.Sort(found)
+
+	return found
+}

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
+
+// Backend is a private place to run stacks: a directory with a Pulumi home of its own (plugins, no credentials), the state
+// of its stacks, and the passphrase that encrypts their secrets. It is safe for concurrent use with different stacks.
+type Backend struct {
+	engine *Engine
+	dir    string
+	env    map[string]string
+}
+
+// NewBackend makes a backend in dir, or opens the one that is there: its stacks then go on where they stood. The directory
+// is for the user's eyes only, since state holds secrets and the key to them lies beside it; remove it when done.
+func (e *Engine) NewBackend(dir string) (*Backend, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{engine: e, dir: dir}
+	for _, d := range []string{dir, b.home(), b.state(), filepath.Join(b.home(), "plugins")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	passphrase, err := readOrCreate(filepath.Join(dir, "passphrase"), rand.Text())
+	if err != nil {
+		return nil, err
+	}
+	if err := e.linkPlugins(filepath.Join(b.home(), "plugins")); err != nil {
+		return nil, err
+	}
+	b.env = map[string]string{
+		"PULUMI_HOME":              b.home(),
+		"PULUMI_BACKEND_URL":       (&url.URL{Scheme: "file", Path: b.state()}).String(),
+		"PULUMI_CONFIG_PASSPHRASE": passphrase,
+		"PULUMI_SKIP_UPDATE_CHECK": "true",
+		// The plugins are in place. Without this, operations on existing state spend seconds trying to download them.
+		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+		// And a plugin that happens to be on the PATH is not what was chosen.
+		"PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
+	}
+	return b, nil
+}
+
+func (b *Backend) home() string  { return filepath.Join(b.dir, "home") }
+func (b *Backend) state() string { return filepath.Join(b.dir, "state") }
+
+// Dir is the backend's directory.
+func (b *Backend) Dir() string { return b.dir }
+
+// Env are the variables that make the CLI use this backend. The passphrase is among them.
+func (b *Backend) Env() map[string]string { return maps.Clone(b.env) }
+
+// Environ is the whole environment for running the CLI by hand, as exec.Cmd takes it: the process's own without what would
+// lead to other backends, accounts or hosts, and Env.
+func (b *Backend) Environ() []string { return environ(b.env) }
+
+// Options make an Automation API workspace use this backend.
+func (b *Backend) Options() []auto.LocalWorkspaceOption {
+	env := b.Env()
+	// The Automation API adds to the process's environment and cannot take from it, but empty counts as absent.
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); foreign(name) {
+			if _, ours := env[name]; !ours {
+				env[name] = ""
+			}
+		}
+	}
+	return []auto.LocalWorkspaceOption{
+		auto.Pulumi(b.engine.command),
+		auto.PulumiHome(b.home()),
+		auto.SecretsProvider("passphrase"),
+		auto.EnvVars(env),
+	}
+}
+
+// InlineStack opens or creates a stack whose program is a function of this process. A non-nil config becomes the whole
+// configuration of the stack: keys that it lacks are removed. The working directory, which holds the stack's settings, is
+// below Dir and the stack's alone. Further options come last and win; auto.EnvVars would take the place of the backend's
+// variables, so add to them with SetEnvVars of the stack's workspace instead.
+func (b *Backend) InlineStack(
+	ctx context.Context, project, stack string, program pulumi.RunFunc, config auto.ConfigMap, opts ...auto.LocalWorkspaceOption,
+) (auto.Stack, error) {
+	dir := filepath.Join(b.dir, "work", project, stack)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return auto.Stack{}, err
+	}
+	opts = append(append(b.Options(), auto.WorkDir(dir)), opts...)
+	s, err := auto.UpsertStackInlineSource(ctx, stack, project, program, opts...)
+	if err != nil {
+		return auto.Stack{}, fmt.Errorf("stack %s of %s: %w", stack, project, err)
+	}
+	return s, configure(ctx, s, config)
+}
+
+// LocalStack opens or creates a stack of the project in dir, which holds a Pulumi.yaml. The program is run by the language
+// host, as `pulumi up` in that directory would. Stack settings are read from and written to dir.
+func (b *Backend) LocalStack(
+	ctx context.Context, dir, stack string, config auto.ConfigMap, opts ...auto.LocalWorkspaceOption,
+) (auto.Stack, error) {
+	s, err := auto.UpsertStackLocalSource(ctx, stack, dir, append(b.Options(), opts...)...)
+	if err != nil {
+		return auto.Stack{}, fmt.Errorf("stack %s in %s: %w", stack, dir, err)
+	}
+	return s, configure(ctx, s, config)
+}
+
+// configure makes config the configuration of the stack, unless it is nil.
+func configure(ctx context.Context, s auto.Stack, config auto.ConfigMap) error {
+	if config == nil {
+		return nil
+	}
+	present, err := s.GetAllConfig(ctx)
+	if err != nil {
+		return err
+	}
+	var stale []string
+	for key := range present {
+		_, short, _ := strings.Cut(key, ":") // the project's own keys may be given without its name
+		if _, full := config[key]; !full {
+			if _, ok := config[short]; !ok {
+				stale = append(stale, key)
+			}
+		}
+	}
+	if len(stale) > 0 {
+		slices.Sort(stale)
+		if err := s.RemoveAllConfig(ctx, stale); err != nil {
+			return err
+		}
+	}
+	return s.SetAllConfig(ctx, config)
+}
+
+// linkPlugins puts the plugins where the engine looks last, after what was switched off: a real directory each, which the
+// engine insists on, with a link to the binary.
+func (e *Engine) linkPlugins(dir string) error {
+	for _, p := range e.plugins {
+		if err := os.MkdirAll(filepath.Join(dir, p.directory()), 0o700); err != nil {
+			return err
+		}
+		link := filepath.Join(dir, p.directory(), p.file())
+		// A backend that is opened again may have been made with other plugins.
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(p.binary, link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// environ is the process's environment without foreign variables, and then env.
+func environ(env map[string]string) []string {
+	result := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return foreign(name)
+	})
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		result = append(result, name+"="+env[name])
+	}
+	return result
+}
+
+// foreign variables lead to the user's backends, accounts and hosts: those of Pulumi, and those that the Proxmox provider
+// takes for what its configuration leaves out.
+func foreign(name string) bool {
+	return strings.HasPrefix(name, "PULUMI_") || strings.HasPrefix(name, "PROXMOX_VE_")
+}
+
+// readOrCreate returns the content of a file that only the user can read, and creates it with the given one.
+func readOrCreate(path, content string) (string, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		existing, err := os.ReadFile(path)
+		return string(existing), err
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = file.WriteString(content)
+	return content, errors.Join(err, file.Close())
+}

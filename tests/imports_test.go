@@ -1,0 +1,96 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestImports holds the direction of imports: main, stacks, components, machineconfig, plan; pure packages know neither
+// Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would agree with our mistakes.
+func TestImports(t *testing.T) {
+	t.Parallel()
+
+	const module = "talos-proxmox/"
+
+	// What a package, or any below it, may import of this module; and of others what it may not.
+	rules := []struct {
+		below   string
+		may     []string
+		mustNot []string
+	}{
+		{"components/plan", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/machineconfig", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
+		{"components/talosapi", nil, []string{"github.com/pulumi/"}},
+		{"components", []string{"components/"}, nil},
+		{"stacks", []string{"components", "stacks/"}, nil},
+		{"policy", []string{"components/plan", "policy/"}, nil},
+		{"tests/lab", []string{"tests/lab/"}, []string{"github.com/pulumi/", "github.com/luthermonson/"}},
+		{"tests/engine", []string{"tests/engine/"}, nil},
+	}
+
+	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...")
+	list.Dir = root
+	reader, err := list.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, list.Start())
+
+	seen := 0
+
+	for decoder := json.NewDecoder(reader); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+
+		path := strings.TrimPrefix(p.ImportPath, module)
+
+		for _, rule := range rules {
+			if path != rule.below && !strings.HasPrefix(path, rule.below+"/") {
+				continue
+			}
+
+			seen++
+
+			for _, imported := range p.Imports {
+				if ours, ok := strings.CutPrefix(imported, module); ok && !allowed(ours, rule.may) {
+					t.Errorf("%s must not import %s", path, ours)
+				}
+
+				for _, no := range rule.mustNot {
+					if strings.HasPrefix(imported, no) {
+						t.Errorf("%s must not import %s", path, imported)
+					}
+				}
+			}
+
+			// The first rule is the narrowest.
+			break
+		}
+	}
+
+	require.NoError(t, list.Wait())
+	require.Greater(t, seen, 8, "the rules were held against packages")
+}
+
+func allowed(path string, may []string) bool {
+	for _, m := range may {
+		if path == strings.TrimSuffix(m, "/") || strings.HasPrefix(path, strings.TrimSuffix(m, "/")+"/") {
+			return true
+		}
+	}
+
+	return false
+}

@@ -1,0 +1,258 @@
+// Package factory plays the Image Factory: it keeps schematics under their real ids and serves images of a real-looking
+// size, each of which says in its first bytes what it is.
+package factory
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"talos-proxmox/tests/lab/journal"
+)
+
+// Options configure a factory.
+type Options struct {
+	// Journal records the calls; nil: nobody does.
+	Journal *journal.Journal
+	// Touch is called for each request; nil: nothing is.
+	Touch func()
+	// Versions are the Talos versions on offer; empty: DefaultVersions.
+	Versions []string
+	// Size says how big an image is; nil: about as big as the real one.
+	Size func(Asset) int64
+}
+
+// Factory is an Image Factory. It implements [http.Handler].
+type Factory struct {
+	opts Options
+
+	mu         sync.Mutex
+	schematics map[string]*Schematic
+}
+
+// New returns a factory that knows the plain schematic only.
+func New(o Options) *Factory {
+	if o.Journal == nil {
+		o.Journal = &journal.Journal{}
+	}
+
+	if o.Touch == nil {
+		o.Touch = func() {}
+	}
+
+	if len(o.Versions) == 0 {
+		o.Versions = DefaultVersions()
+	}
+
+	if o.Size == nil {
+		o.Size = Asset.size
+	}
+
+	f := &Factory{opts: o, schematics: map[string]*Schematic{}}
+	f.Add(&Schematic{})
+
+	return f
+}
+
+// Add makes a schematic known and returns its id.
+func (f *Factory) Add(s *Schematic) string {
+	id := s.ID()
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.schematics[id] = s
+
+	return id
+}
+
+// Schematic returns a schematic by its id.
+func (f *Factory) Schematic(id string) (*Schematic, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.schematics[id]
+
+	return s, ok
+}
+
+// Size returns the size of an image in bytes.
+func (f *Factory) Size(a Asset) int64 { return max(f.opts.Size(a), HeadSize) }
+
+// ServeHTTP answers one request.
+func (f *Factory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.opts.Touch()
+
+	call := r.Method + " " + r.URL.Path
+
+	if fault := f.opts.Journal.Enter(journal.Factory, "", call); fault != nil {
+		switch fault.Kind {
+		case journal.Refuse:
+			http.Error(w, fault.Message, http.StatusInternalServerError)
+			return
+		case journal.LoseReply:
+			f.route(&discard{header: http.Header{}}, r, call)
+			hangUp(w)
+			return
+		case journal.Reset:
+			hangUp(w)
+			return
+		case journal.FailTask: // not for this face
+		}
+	}
+
+	f.route(w, r, call)
+}
+
+// hangUp closes the connection under a request.
+func hangUp(w http.ResponseWriter) {
+	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+
+		_ = c.Close()
+
+		return
+	}
+
+	panic(http.ErrAbortHandler)
+}
+
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+
+func (f *Factory) route(w http.ResponseWriter, r *http.Request, call string) {
+	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+
+	switch {
+	case r.Method == http.MethodPost && len(p) == 1 && p[0] == "schematics":
+		f.create(w, r)
+	case r.Method == http.MethodGet && len(p) == 1 && p[0] == "versions":
+		writeJSON(w, f.opts.Versions)
+	case read && len(p) == 1 && p[0] == "healthz":
+		w.WriteHeader(http.StatusOK)
+	case r.Method == http.MethodGet && len(p) == 4 && p[0] == "version" && p[3] == "official" && (p[2] == "extensions" || p[2] == "overlays"):
+		f.list(w, p[1], p[2])
+	case read && len(p) == 4 && p[0] == "image":
+		f.image(w, r, p[1], p[2], p[3])
+	default:
+		why := "the lab's Image Factory does not have it"
+		f.opts.Journal.Refused(journal.Factory, "", call, why)
+		http.Error(w, why, http.StatusNotImplemented)
+	}
+}
+
+// schematicLimit is far more than any schematic needs.
+const schematicLimit = 1 << 20
+
+func (f *Factory) create(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, schematicLimit))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+
+	s, err := Parse(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	writeJSON(w, map[string]string{"id": f.Add(s)})
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// knows returns a version as it is listed, false when the factory does not have it.
+func (f *Factory) knows(version string) (string, bool) {
+	if !strings.HasPrefix(version, "v") {
+		version = "v" + version
+	}
+
+	return version, slices.Contains(f.opts.Versions, version)
+}
+
+func (f *Factory) list(w http.ResponseWriter, version, what string) {
+	version, ok := f.knows(version)
+	if !ok {
+		http.Error(w, "version "+version+" is not available", http.StatusNotFound)
+		return
+	}
+
+	if what == "overlays" {
+		writeJSON(w, []any{}) // overlays are for boards
+		return
+	}
+
+	type info struct {
+		Name        string `json:"name"`
+		Ref         string `json:"ref"`
+		Digest      string `json:"digest"`
+		Author      string `json:"author"`
+		Description string `json:"description"`
+	}
+
+	var out []info
+	for _, name := range Extensions() {
+		out = append(out, info{
+			Name: name, Ref: "ghcr.io/" + name + ":" + strings.TrimPrefix(version, "v"), Digest: digest(name + version),
+			Author: "Sidero Labs", Description: "[lab] " + name,
+		})
+	}
+
+	writeJSON(w, out)
+}
+
+var idPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (f *Factory) image(w http.ResponseWriter, r *http.Request, id, version, file string) {
+	s, ok := f.Schematic(id)
+	if !ok || !idPattern.MatchString(id) {
+		http.Error(w, fmt.Sprintf("schematic ID %q not found", id), http.StatusNotFound)
+		return
+	}
+
+	if version, ok = f.knows(version); !ok {
+		http.Error(w, "version "+version+" is not available", http.StatusNotFound)
+		return
+	}
+
+	a, err := ParseFile(id, version, file)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+
+	// a schematic may name anything; whether the extension exists is found out when an image is made of it
+	for _, name := range s.Customization.SystemExtensions.OfficialExtensions {
+		if !slices.Contains(Extensions(), name) {
+			http.Error(w, fmt.Sprintf("official extension %q is not available for Talos version %s", name, version), http.StatusBadRequest)
+			return
+		}
+	}
+
+	size := f.Size(a)
+	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s"`, file))
+	w.WriteHeader(http.StatusOK)
+
+	if r.Method == http.MethodGet {
+		_, _ = io.Copy(w, a.content(size)) // a client that goes away is its own affair
+	}
+}

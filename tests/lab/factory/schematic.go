@@ -1,0 +1,79 @@
+package factory
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Schematic is what an image is made of besides Talos itself. Its fields, their order and the way it is written are those
+// of github.com/siderolabs/image-factory/pkg/schematic, v0.9.0: the id depends on all three.
+type Schematic struct {
+	Overlay       Overlay       `yaml:"overlay,omitempty"`
+	Customization Customization `yaml:"customization"`
+}
+
+// Overlay is for boards; here it is kept and not used.
+type Overlay struct {
+	Image   string         `yaml:"image"`
+	Name    string         `yaml:"name"`
+	Options map[string]any `yaml:"options,omitempty"`
+}
+
+// Customization is the part that matters for virtual machines.
+type Customization struct {
+	ExtraKernelArgs  []string         `yaml:"extraKernelArgs,omitempty"`
+	Meta             []MetaValue      `yaml:"meta,omitempty"`
+	SystemExtensions SystemExtensions `yaml:"systemExtensions,omitempty"`
+	Bootloader       string           `yaml:"bootloader,omitempty"`
+	SecureBoot       SecureBoot       `yaml:"secureboot,omitempty"`
+}
+
+// MetaValue is an initial value of the META partition.
+type MetaValue struct {
+	Key   uint8  `yaml:"key"`
+	Value string `yaml:"value"`
+}
+
+// SystemExtensions lists extensions by name: "siderolabs/qemu-guest-agent".
+type SystemExtensions struct {
+	OfficialExtensions []string `yaml:"officialExtensions,omitempty"`
+}
+
+// SecureBoot is kept and not used.
+type SecureBoot struct {
+	IncludeWellKnownCertificates bool `yaml:"includeWellKnownCertificates,omitempty"`
+}
+
+// Parse reads a schematic. Fields it does not know are an error.
+func Parse(data []byte) (*Schematic, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+
+	var s Schematic
+	if err := dec.Decode(&s); err != nil {
+		return nil, err
+	}
+
+	if b := s.Customization.Bootloader; b != "" && !slices.Contains([]string{"none", "dual-boot", "sd-boot", "grub"}, b) {
+		return nil, fmt.Errorf("%s does not belong to BootloaderKind values", b)
+	}
+
+	return &s, nil
+}
+
+// ID is the hash of the canonical text.
+func (s *Schematic) ID() string {
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		panic(err) // it holds nothing but what YAML can say
+	}
+
+	sum := sha256.Sum256(text)
+
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,210 @@
+package kube
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/siderolabs/crypto/x509"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Manifests is what Talos installs into a cluster by itself, from its machine configuration.
+type Manifests struct {
+	// CA signs the certificates of kubelets.
+	CA *x509.PEMEncodedCertificateAndKey
+	// TokenID and TokenSecret are the kubelets' bootstrap token.
+	TokenID, TokenSecret string
+	// APIServerIP is the address of the service "kubernetes", DNSIP that of "kube-dns".
+	APIServerIP, DNSIP netip.Addr
+	// Images; an empty one means that the component is not installed.
+	ProxyImage, CoreDNSImage, FlannelImage string
+	// Extra holds the inline manifests, in order.
+	Extra []runtime.Object
+}
+
+// Apply creates what is missing and leaves alone what is there, as Talos does whenever a control plane comes up.
+func (c *Cluster) Apply(m Manifests) error {
+	signer, err := x509.NewCertificateAuthorityFromCertificateAndKey(m.CA)
+	if err != nil {
+		return err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.signer = signer
+
+	for _, obj := range m.objects() {
+		k := kindOfObject(obj)
+		if k == nil {
+			continue // an inline manifest of a kind that is not stored
+		}
+
+		o := accessor(obj)
+		if k.namespaced && o.GetNamespace() == "" {
+			o.SetNamespace(metav1.NamespaceDefault)
+		}
+
+		if _, exists := c.objects[k][key(o.GetNamespace(), o.GetName())]; exists {
+			continue
+		}
+
+		if _, err := c.createLocked(k, obj); err != nil {
+			return err
+		}
+	}
+
+	c.reconcile()
+
+	return nil
+}
+
+func (m Manifests) objects() []runtime.Object {
+	var out []runtime.Object
+
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		out = append(out, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+
+	out = append(out,
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "kubernetes", Namespace: metav1.NamespaceDefault,
+				Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
+			},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: m.APIServerIP.String(),
+				Ports:     []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443), Protocol: corev1.ProtocolTCP}},
+			},
+		},
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + m.TokenID, Namespace: metav1.NamespaceSystem},
+			Type:       corev1.SecretTypeBootstrapToken,
+			Data: map[string][]byte{
+				"token-id": []byte(m.TokenID), "token-secret": []byte(m.TokenSecret),
+				"usage-bootstrap-authentication": []byte("true"), "auth-extra-groups": []byte("system:bootstrappers:nodes"),
+			},
+		},
+	)
+
+	if m.ProxyImage != "" {
+		out = append(out, daemonSet("kube-proxy", m.ProxyImage, map[string]string{"k8s-app": "kube-proxy", "tier": "node"}, ""))
+	}
+
+	if m.FlannelImage != "" {
+		out = append(out, daemonSet("kube-flannel", m.FlannelImage, map[string]string{"k8s-app": "flannel", "tier": "node"}, "/etc/cni/net.d"))
+	}
+
+	if m.CoreDNSImage != "" {
+		out = append(out, m.coreDNS()...)
+	}
+
+	return append(out, m.Extra...)
+}
+
+func daemonSet(name, image string, labels map[string]string, hostPath string) *appsv1.DaemonSet {
+	spec := corev1.PodSpec{
+		HostNetwork:        true,
+		ServiceAccountName: name,
+		PriorityClassName:  "system-cluster-critical",
+		Containers:         []corev1.Container{{Name: name, Image: image}},
+		Tolerations: []corev1.Toleration{
+			{Effect: corev1.TaintEffectNoSchedule, Operator: corev1.TolerationOpExists},
+			{Effect: corev1.TaintEffectNoExecute, Operator: corev1.TolerationOpExists},
+		},
+	}
+
+	if hostPath != "" {
+		spec.Volumes = []corev1.Volume{{Name: "cni", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: hostPath}}}}
+	}
+
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem, Labels: labels},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}
+}
+
+func (m Manifests) coreDNS() []runtime.Object {
+	labels := map[string]string{"k8s-app": "kube-dns"}
+	replicas := int32(2)
+
+	return []runtime.Object{
+		&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "coredns", Namespace: metav1.NamespaceSystem,
+				Labels: map[string]string{"k8s-app": "kube-dns", "kubernetes.io/name": "CoreDNS"},
+			},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: &replicas,
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec: corev1.PodSpec{
+						ServiceAccountName: "coredns",
+						Containers:         []corev1.Container{{Name: "coredns", Image: m.CoreDNSImage}},
+						Tolerations: []corev1.Toleration{
+							{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+						},
+					},
+				},
+			},
+		},
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "kube-dns", Namespace: metav1.NamespaceSystem,
+				Labels: map[string]string{"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"},
+			},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: m.DNSIP.String(), Selector: labels,
+				Ports: []corev1.ServicePort{
+					{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP},
+					{Name: "dns-tcp", Port: 53, Protocol: corev1.ProtocolTCP},
+					{Name: "metrics", Port: 9153, Protocol: corev1.ProtocolTCP},
+				},
+			},
+		},
+	}
+}
+
+func kubernetesEndpoints(addresses []string, port int32) *corev1.Endpoints {
+	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "https", Port: port, Protocol: corev1.ProtocolTCP}}}
+	for _, a := range addresses {
+		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
+	}
+
+	return &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "kubernetes", Namespace: metav1.NamespaceDefault, Labels: map[string]string{"endpointslice.kubernetes.io/skip-mirror": "true"},
+		},
+		Subsets: []corev1.EndpointSubset{subset},
+	}
+}
+
+func kubernetesSlice(addresses []string, port int32) *discoveryv1.EndpointSlice {
+	name, protocol, ready := "https", corev1.ProtocolTCP, true
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "kubernetes", Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+	}
+
+	for _, a := range addresses {
+		if strings.Contains(a, ":") {
+			continue
+		}
+
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	}
+
+	return slice
+}

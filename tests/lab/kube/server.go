@@ -1,0 +1,278 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	stdx509 "crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/tests/lab/journal"
+)
+
+// ServerConfig is what one API server needs.
+type ServerConfig struct {
+	// Node is the name of the control plane, for the journal.
+	Node string
+	// Cluster is what it serves.
+	Cluster *Cluster
+	// Version is the Kubernetes version, "v1.34.2".
+	Version string
+	// CA issues the server's certificate, and client certificates are verified against it and AcceptedCAs.
+	CA          *x509.PEMEncodedCertificateAndKey
+	AcceptedCAs []*x509.PEMEncodedCertificate
+	// Names are the DNS names and addresses of the server's certificate.
+	Names []string
+	// Healthy says whether etcd answers; an error fails every request.
+	Healthy func() error
+	// Journal records the calls.
+	Journal *journal.Journal
+	// Touch is called for each request that is not a node's own; it may be nil.
+	Touch func()
+}
+
+// Server is one API server. It serves the addresses given to [Server.Listen] until it is closed.
+type Server struct {
+	cfg  ServerConfig
+	http *http.Server
+	tls  *tls.Config
+	done chan struct{} // closed by Close: ends watches
+}
+
+// NewServer returns a server that does not listen yet.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(cfg.CA)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.ca: %w", err)
+	}
+
+	cert, err := serverCertificate(ca, cfg.Names)
+	if err != nil {
+		return nil, err
+	}
+
+	pool := stdx509.NewCertPool()
+	pool.AppendCertsFromPEM(cfg.CA.Crt)
+
+	for _, accepted := range cfg.AcceptedCAs {
+		pool.AppendCertsFromPEM(accepted.Crt)
+	}
+
+	s := &Server{
+		cfg:  cfg,
+		done: make(chan struct{}),
+		tls: &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			NextProtos:   []string{"h2", "http/1.1"},
+			Certificates: []tls.Certificate{*cert},
+			ClientCAs:    pool,
+			// a certificate is asked for and, if given, must verify; without one a token may authenticate
+			ClientAuth: tls.VerifyClientCertIfGiven,
+		},
+	}
+	s.http = &http.Server{
+		Handler:           s,
+		TLSConfig:         s.tls,
+		ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0), // refused handshakes are the clients' affair
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+	}
+
+	return s, nil
+}
+
+type connKey struct{}
+
+// Listen serves one more listener, in the background.
+func (s *Server) Listen(l net.Listener) { go func() { _ = s.http.ServeTLS(l, "", "") }() }
+
+// Close ends all connections and listeners.
+func (s *Server) Close() {
+	close(s.done)
+	_ = s.http.Close()
+}
+
+func serverCertificate(ca *x509.CertificateAuthority, names []string) (*tls.Certificate, error) {
+	var (
+		ips []net.IP
+		dns []string
+	)
+
+	for _, n := range names {
+		if ip := net.ParseIP(n); ip != nil {
+			ips = append(ips, ip)
+		} else if n != "" {
+			dns = append(dns, n)
+		}
+	}
+
+	pair, err := x509.NewKeyPair(ca,
+		x509.IPAddresses(ips), x509.DNSNames(dns),
+		x509.CommonName("kube-apiserver"), x509.Organization("kube-master"),
+		x509.NotAfter(time.Now().AddDate(1, 0, 0)),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("issuing the API server's certificate: %w", err)
+	}
+
+	return pair.Certificate, nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	call := r.Method + " " + r.URL.Path
+	fault := s.cfg.Journal.Enter(journal.Kubernetes, s.cfg.Node, call)
+
+	who, err := s.authenticate(r)
+	if s.cfg.Touch != nil && (err != nil || !who.node()) {
+		s.cfg.Touch()
+	}
+
+	if fault != nil {
+		switch fault.Kind {
+		case journal.Refuse:
+			writeError(w, apierrors.NewInternalError(errors.New(fault.Message)))
+			return
+		case journal.Reset:
+			hangUp(r)
+			return
+		case journal.LoseReply:
+			s.answer(&discard{header: http.Header{}}, r, who, err, call)
+			hangUp(r)
+
+			return
+		case journal.FailTask: // not for this face
+		}
+	}
+
+	s.answer(w, r, who, err, call)
+}
+
+// hangUp closes the connection under the request.
+func hangUp(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		if t, ok := c.(*tls.Conn); ok {
+			c = t.NetConn() // no close_notify: the line goes dead
+		}
+
+		_ = c.Close()
+	}
+
+	panic(http.ErrAbortHandler)
+}
+
+// discard is the reply that nobody gets.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+
+// user is who makes a request.
+type user struct {
+	name   string
+	groups []string
+}
+
+func (u user) in(group string) bool { return slices.Contains(u.groups, group) }
+
+// node tells whether this is a machine of the cluster itself, joined or joining.
+func (u user) node() bool { return u.in("system:nodes") || u.in("system:bootstrappers") }
+
+var errUnauthorized = apierrors.NewUnauthorized("Unauthorized")
+
+// authenticate knows client certificates and bootstrap tokens. Nobody is anonymous: Talos starts the API server with
+// anonymous-auth=false.
+func (s *Server) authenticate(r *http.Request) (user, error) {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		subject := r.TLS.VerifiedChains[0][0].Subject
+
+		return user{name: subject.CommonName, groups: append(slices.Clone(subject.Organization), "system:authenticated")}, nil
+	}
+
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return user{}, errUnauthorized
+	}
+
+	id, secret, ok := strings.Cut(token, ".")
+	if !ok {
+		return user{}, errUnauthorized
+	}
+
+	obj, err := s.cfg.Cluster.get(secrets, metav1.NamespaceSystem, "bootstrap-token-"+id)
+	if err != nil {
+		return user{}, errUnauthorized
+	}
+
+	stored := obj.(*corev1.Secret) //nolint:forcetypeassert
+	if stored.Type != corev1.SecretTypeBootstrapToken || string(stored.Data["token-secret"]) != secret {
+		return user{}, errUnauthorized
+	}
+
+	return user{name: "system:bootstrap:" + id, groups: []string{"system:bootstrappers", "system:bootstrappers:nodes", "system:authenticated"}}, nil
+}
+
+// authorize applies what RBAC and the node authorizer give to those who ask in a fresh cluster: the admins may do
+// everything, the nodes what kubelets do, and others may look at what the server is.
+func (s *Server) authorize(u user, verb string, k *kind, name string) error {
+	allowed := u.in("system:masters")
+
+	switch {
+	case allowed || k == nil:
+		allowed = true
+	case u.in("system:nodes"):
+		switch k {
+		case nodes:
+			// a creation has no name in its path
+			allowed = verb == "get" || verb == "list" || verb == "watch" || verb == "create" || verb != "delete" && u.name == "system:node:"+name
+		case pods:
+			allowed = true
+		case services, endpoints, slicesOf:
+			allowed = verb == "get" || verb == "list" || verb == "watch"
+		default:
+			allowed = k.resource == "leases" || k.resource == "events" || k == requests
+		}
+	case u.in("system:bootstrappers"):
+		allowed = k == requests && (verb == "create" || verb == "get" || verb == "list" || verb == "watch")
+	}
+
+	if allowed {
+		return nil
+	}
+
+	return apierrors.NewForbidden(k.gr(), name, fmt.Errorf("User %q cannot %s resource %q in API group %q at the cluster scope", u.name, verb, k.resource, k.group))
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// writeError answers with the Status object of an error.
+func writeError(w http.ResponseWriter, err error) {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+
+	st := known.Status()
+	st.Kind, st.APIVersion = "Status", "v1"
+	writeJSON(w, int(st.Code), st)
+}

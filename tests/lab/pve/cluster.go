@@ -1,0 +1,157 @@
+package pve
+
+import (
+	"strconv"
+
+	"talos-proxmox/tests/lab/world"
+)
+
+const clusterName = "lab"
+
+func clusterRoutes() []route {
+	return []route{
+		{method: "GET", path: "/cluster/nextid", params: parameters("vmid:int"), handle: nextID},
+		{method: "GET", path: "/cluster/resources", params: parameters("type"), handle: resources},
+		{method: "GET", path: "/cluster/status", needs: need("/", "Sys.Audit"), handle: clusterStatus},
+		{method: "GET", path: "/cluster/options", handle: clusterOptions},
+		{method: "GET", path: "/cluster/tasks", handle: clusterTasks},
+		{method: "GET", path: "/cluster/ha/resources", params: parameters("type"), needs: need("/", "Sys.Audit"), handle: empty},
+		{method: "GET", path: "/cluster/ha/resources/{sid}", needs: need("/", "Sys.Audit"), handle: noHAResource},
+		{method: "GET", path: "/cluster/ha/groups", needs: need("/", "Sys.Audit"), handle: empty},
+	}
+}
+
+func empty(*request) (any, error) { return []any{}, nil }
+
+// noHAResource is the answer about every VM: none is managed by high availability.
+func noHAResource(r *request) (any, error) {
+	return nil, &world.Error{Code: 500, Reason: "no such resource '" + r.vars["sid"] + "'"}
+}
+
+// nextID answers a string, as Proxmox VE does.
+func nextID(r *request) (any, error) {
+	id, err := r.world.NextID(r.values.number("vmid"))
+
+	return strconv.Itoa(id), err
+}
+
+func resources(r *request) (any, error) {
+	kind := r.values.Get("type")
+	out := []map[string]any{}
+
+	if kind == "" || kind == "pool" {
+		for _, p := range r.world.Pools(r.caller) {
+			out = append(out, map[string]any{"id": "/pool/" + p.ID, "pool": p.ID, "type": "pool"})
+		}
+	}
+
+	if kind == "" || kind == "vm" {
+		for _, v := range r.world.VMs(r.caller, "") {
+			out = append(out, vmResource(v))
+		}
+	}
+
+	if kind == "" || kind == "node" {
+		for _, h := range r.world.Hosts() {
+			out = append(out, hostResource(h))
+		}
+	}
+
+	if kind == "" || kind == "storage" {
+		for _, s := range r.world.Storages(r.caller, "") {
+			out = append(out, storageResource(s))
+		}
+	}
+
+	return out, nil
+}
+
+func vmResource(v world.VMInfo) map[string]any {
+	out := map[string]any{
+		"id": "qemu/" + strconv.Itoa(v.ID), "type": "qemu", "vmid": v.ID, "node": v.Host, "name": v.Name, "status": powerState(v),
+		"template": bit(v.Template), "uptime": int(v.Uptime.Seconds()), "maxcpu": v.CPUs, "maxmem": v.Memory, "maxdisk": v.Disk,
+		"cpu": 0, "mem": 0, "disk": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
+	}
+
+	optional(out, "pool", v.Pool)
+	optional(out, "lock", v.Lock)
+	optional(out, "tags", v.Tags)
+
+	return out
+}
+
+func hostResource(h world.HostInfo) map[string]any {
+	return map[string]any{
+		"id": "node/" + h.Name, "type": "node", "node": h.Name, "status": hostState(h), "level": "", "cgroup-mode": 2,
+		"maxcpu": h.VCPU, "maxmem": h.Memory, "mem": h.Used, "cpu": 0.02, "uptime": int(h.Uptime.Seconds()),
+		"maxdisk": 100 * world.GiB, "disk": 10 * world.GiB,
+	}
+}
+
+func storageResource(s world.StorageInfo) map[string]any {
+	return map[string]any{
+		"id": "storage/" + s.Host + "/" + s.Name, "type": "storage", "storage": s.Name, "node": s.Host, "plugintype": s.Type,
+		"status": "available", "shared": bit(s.Shared), "content": s.Content, "maxdisk": s.Total, "disk": s.Used,
+	}
+}
+
+func clusterStatus(r *request) (any, error) {
+	hosts := r.world.Hosts()
+	out := []map[string]any{}
+
+	if len(hosts) > 1 {
+		out = append(out, map[string]any{
+			"type": "cluster", "id": "cluster", "name": clusterName, "nodes": len(hosts), "quorate": 1, "version": len(hosts),
+		})
+	}
+
+	for _, h := range hosts {
+		id := h.Order
+		if len(hosts) == 1 {
+			id = 0
+		}
+
+		out = append(out, map[string]any{
+			"type": "node", "id": "node/" + h.Name, "name": h.Name, "nodeid": id, "ip": h.Address.String(), "local": bit(h.Order == 1),
+			"online": bit(h.Online), "level": "",
+		})
+	}
+
+	return out, nil
+}
+
+func clusterOptions(*request) (any, error) {
+	return map[string]any{"keyboard": "en-us", "mac_prefix": "BC:24:11"}, nil
+}
+
+func clusterTasks(r *request) (any, error) { return taskList(r.world.Tasks("")), nil }
+
+func bit(on bool) int {
+	if on {
+		return 1
+	}
+
+	return 0
+}
+
+func optional(out map[string]any, key, value string) {
+	if value != "" {
+		out[key] = value
+	}
+}
+
+func powerState(v world.VMInfo) string {
+	if v.Running {
+		return "running"
+	}
+
+	return "stopped"
+}
+
+func hostState(h world.HostInfo) string {
+	if h.Online {
+		return "online"
+	}
+
+	return "offline"
+}

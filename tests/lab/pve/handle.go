@@ -1,0 +1,154 @@
+package pve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/world"
+)
+
+// ServeHTTP takes a call through what every call goes through: the journal and its faults, authentication, privileges, parameters.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.timeline.Touch()
+
+	path, ok := apiPath(r)
+	call := r.Method + " " + path
+
+	defer func() {
+		if p := recover(); p != nil {
+			s.refuse(w, call, fmt.Sprintf("the lab panicked: %v", p))
+		}
+	}()
+
+	route, vars := s.match(r.Method, path)
+	if !ok || route == nil {
+		s.refuse(w, call, fmt.Sprintf("Method '%s' not implemented", call))
+
+		return
+	}
+
+	fault := s.journal.Enter(journal.Proxmox, "", call)
+
+	// The whole body is read before anything is answered: a connection that is closed on unread data takes the answer with it.
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		reset(w)
+
+		return
+	}
+
+	if s.strike(w, r, fault) {
+		return
+	}
+
+	data, err := s.answer(route, vars, r, body, fault)
+
+	var unknown unknownError
+
+	switch {
+	case errors.As(err, &unknown):
+		s.refuse(w, call, unknown.Error())
+	case fault != nil && fault.Kind == journal.LoseReply:
+		reset(w)
+	default:
+		reply(w, data, err)
+	}
+}
+
+var apiPrefix = regexp.MustCompile(`^/api2/json(/.*?)/?$`)
+
+// apiPath is the path of a call below the API, without the slash that some clients put at its end. Escapes are kept: a volume's id
+// may have a slash of its own.
+func apiPath(r *http.Request) (string, bool) {
+	m := apiPrefix.FindStringSubmatch(r.URL.EscapedPath())
+	if m == nil {
+		return r.URL.EscapedPath(), false
+	}
+
+	return m[1], true
+}
+
+// unknownError is a call that the lab does not know, which is never the client's mistake alone.
+type unknownError struct{ error }
+
+func (s *Server) refuse(w http.ResponseWriter, call, why string) {
+	s.journal.Refused(journal.Proxmox, "", call, why)
+	reply(w, nil, &world.Error{Code: http.StatusNotImplemented, Reason: why})
+}
+
+// strike carries out the faults that come before a call is answered.
+func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *journal.Fault) bool {
+	if f == nil {
+		return false
+	}
+
+	switch f.Kind {
+	case journal.Refuse:
+		reply(w, nil, &world.Error{Code: http.StatusInternalServerError, Reason: f.Message})
+	case journal.Reset:
+		reset(w)
+	case journal.Stall:
+		select {
+		case <-r.Context().Done():
+		case <-s.closing.Done():
+		}
+
+		reset(w)
+	case journal.LoseReply, journal.FailTask, journal.FailTaskLate:
+		return false
+	}
+
+	return true
+}
+
+// request is one call that a route answers.
+type request struct {
+	world  *world.World
+	caller world.Caller
+	vars   map[string]string
+	values values
+}
+
+func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body []byte, f *journal.Fault) (any, error) {
+	req := &request{world: s.world, vars: vars}
+
+	if !rt.open {
+		id, err := s.authenticate(r)
+		if err != nil {
+			return nil, err
+		}
+
+		req.caller.ID = id
+	}
+
+	if f != nil && (f.Kind == journal.FailTask || f.Kind == journal.FailTaskLate) {
+		req.caller.Task = &world.TaskFault{Message: f.Message, Late: f.Kind == journal.FailTaskLate}
+	}
+
+	values, err := read(r, body)
+	if err != nil {
+		return nil, err
+	}
+
+	if req.values, err = rt.params.check(values); err != nil {
+		return nil, err
+	}
+
+	if path := rt.needs.on(req); path != "" {
+		if err := s.world.Require(req.caller, path, rt.needs.any...); err != nil {
+			return nil, err
+		}
+	}
+
+	if host := vars["node"]; host != "" {
+		if err := s.world.Reach(host); err != nil {
+			return nil, err
+		}
+	}
+
+	return rt.handle(req)
+}

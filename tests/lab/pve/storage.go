@@ -1,0 +1,143 @@
+package pve
+
+import (
+	"strings"
+
+	"talos-proxmox/tests/lab/world"
+)
+
+func storageRoutes() []route {
+	audit := need("/storage/{storage}", "Datastore.Audit", "Datastore.AllocateSpace")
+	path := "/nodes/{node}/storage"
+
+	return []route{
+		{method: "GET", path: "/storage", params: parameters("type"), handle: storages},
+		{method: "GET", path: "/storage/{storage}", needs: need("/storage/{storage}", "Datastore.Allocate", "Datastore.Audit"), handle: storageConfig},
+		{method: "GET", path: path, params: parameters("content storage enabled:bool target format:bool"), handle: nodeStorages},
+		{method: "GET", path: path + "/{storage}/status", needs: audit, handle: storageStatus},
+		{method: "GET", path: path + "/{storage}/content", needs: audit, params: parameters("content vmid:int"), handle: content},
+		{method: "GET", path: path + "/{storage}/content/{volume...}", needs: audit, handle: volume},
+		{method: "DELETE", path: path + "/{storage}/content/{volume...}", params: parameters("delay:int"), handle: deleteVolume},
+	}
+}
+
+func storages(r *request) (any, error) {
+	out := []map[string]any{}
+	seen := map[string]bool{}
+
+	for _, s := range r.world.Storages(r.caller, "") {
+		if kind := r.values.Get("type"); !seen[s.Name] && (kind == "" || kind == s.Type) {
+			seen[s.Name] = true
+			out = append(out, storageEntry(s))
+		}
+	}
+
+	return out, nil
+}
+
+func storageEntry(s world.StorageInfo) map[string]any {
+	out := map[string]any{"storage": s.Name, "type": s.Type, "content": s.Content, "digest": strings.Repeat("0", 40)}
+	if s.Shared {
+		out["shared"] = 1
+	}
+
+	optional(out, "path", s.Path)
+
+	return out
+}
+
+func storageConfig(r *request) (any, error) {
+	s, err := r.world.StorageConfig(r.vars["storage"])
+	if err != nil {
+		return nil, err
+	}
+
+	return storageEntry(s), nil
+}
+
+func storageState(s world.StorageInfo) map[string]any {
+	return map[string]any{
+		"type": s.Type, "content": s.Content, "active": 1, "enabled": 1, "shared": bit(s.Shared), "total": s.Total, "used": s.Used,
+		"avail": s.Total - s.Used,
+	}
+}
+
+func nodeStorages(r *request) (any, error) {
+	out := []map[string]any{}
+
+	for _, s := range r.world.Storages(r.caller, r.vars["node"]) {
+		if name := r.values.Get("storage"); name != "" && name != s.Name {
+			continue
+		}
+
+		if !holdsAny(s.Content, r.values.list("content")) {
+			continue
+		}
+
+		entry := storageState(s)
+		entry["storage"] = s.Name
+		entry["used_fraction"] = float64(s.Used) / float64(s.Total)
+		out = append(out, entry)
+	}
+
+	return out, nil
+}
+
+func holdsAny(content string, wanted []string) bool {
+	for _, w := range wanted {
+		if strings.Contains(","+content+",", ","+w+",") {
+			return true
+		}
+	}
+
+	return len(wanted) == 0
+}
+
+func storageStatus(r *request) (any, error) {
+	s, err := r.world.Storage(r.vars["node"], r.vars["storage"])
+	if err != nil {
+		return nil, err
+	}
+
+	return storageState(s), nil
+}
+
+func content(r *request) (any, error) {
+	list, err := r.world.Volumes(r.vars["node"], r.vars["storage"], r.values.Get("content"), r.values.number("vmid"))
+	if err != nil {
+		return nil, err
+	}
+
+	out := []map[string]any{}
+
+	for _, v := range list {
+		entry := map[string]any{"volid": v.ID, "content": v.Kind, "format": v.Format, "size": v.Size, "ctime": v.Created.Unix()}
+		if v.VMID != 0 {
+			entry["vmid"] = v.VMID
+		}
+
+		optional(entry, "parent", v.Parent)
+		out = append(out, entry)
+	}
+
+	return out, nil
+}
+
+func volume(r *request) (any, error) {
+	v, err := r.world.Volume(r.vars["node"], r.vars["storage"], r.vars["volume"])
+	if err != nil {
+		return nil, err
+	}
+
+	// Files other than images are raw to whoever asks for one alone.
+	format := v.Format
+	if v.Kind != "images" {
+		format = "raw"
+	}
+
+	return map[string]any{"path": v.Path, "size": v.Size, "used": v.Size, "format": format}, nil
+}
+
+func deleteVolume(r *request) (any, error) {
+	return r.world.DeleteVolume(r.caller, r.vars["node"], r.vars["storage"], r.vars["volume"])
+}

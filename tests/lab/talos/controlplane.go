@@ -1,0 +1,295 @@
+package talos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"talos-proxmox/tests/lab/kube"
+)
+
+// runControlPlane keeps the node's API server running while etcd does, and starts it anew when the configuration asks for
+// another one.
+func (n *node) runControlPlane(ctx context.Context) {
+	for ctx.Err() == nil {
+		spec := n.apiServerSpec()
+
+		_, api := n.membership().cluster.spans()
+		if !n.wait("api server", n.fw.opts.Latencies.APIServer, api) {
+			return
+		}
+
+		round, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+
+		go func() {
+			defer close(done)
+			n.serveKubernetes(round)
+		}()
+
+		for {
+			changed := n.kick.next()
+			if n.apiServerSpec() != spec {
+				break
+			}
+
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+			}
+
+			break
+		}
+
+		stop()
+		<-done
+	}
+}
+
+// apiServerSpec is what an API server is started with, to compare.
+func (n *node) apiServerSpec() string {
+	c := n.config().Cluster()
+
+	return fmt.Sprint(c.APIServer().Image(), n.apiServerNames(), c.IssuingCA(), c.LocalAPIServerPort())
+}
+
+// serveKubernetes runs one API server until the context ends.
+func (n *node) serveKubernetes(ctx context.Context) {
+	m, cfg := n.membership(), n.config().Cluster()
+
+	manifests, err := n.manifests()
+	if err == nil {
+		err = m.cluster.kube.Apply(manifests)
+	}
+
+	var srv *kube.Server
+	if err == nil {
+		srv, err = kube.NewServer(kube.ServerConfig{
+			Node: n.name(), Cluster: m.cluster.kube, Version: imageTag(cfg.APIServer().Image()),
+			CA: cfg.IssuingCA(), AcceptedCAs: cfg.AcceptedCAs(), Names: n.apiServerNames(),
+			Healthy: m.cluster.healthy, Journal: n.fw.opts.Journal, Touch: n.fw.opts.Timeline.Touch,
+		})
+	}
+
+	if err != nil {
+		n.sys.log("kube-apiserver: %v", err)
+		<-ctx.Done()
+
+		return
+	}
+
+	defer srv.Close()
+
+	announce := func(l net.Listener) {
+		srv.Listen(l)
+		m.cluster.setServer(n, n.address().String(), n.span())
+		n.setAPIServer(true)
+	}
+	defer func() {
+		m.cluster.setServer(n, "", nil)
+		n.setAPIServer(false)
+	}()
+
+	n.serve(ctx, cfg.LocalAPIServerPort(), announce)
+}
+
+func (n *node) setAPIServer(running bool) {
+	n.mu.Lock()
+	n.kube.serving = running
+	n.mu.Unlock()
+	n.kick.notify()
+}
+
+// apiServerNames are the names in the API server's certificate (Talos: controllers/secrets/kubernetes_cert_sans.go).
+func (n *node) apiServerNames() []string {
+	cfg := n.config().Cluster()
+	host, fqdn := n.fqdn()
+	names := append([]string{
+		cfg.Endpoint().Hostname(), host, fqdn, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc." + cfg.Network().DNSDomain(),
+	}, cfg.CertSANs()...)
+
+	if ips, err := cfg.Network().APIServerIPs(); err == nil {
+		for _, ip := range ips {
+			names = append(names, ip.String())
+		}
+	}
+
+	for _, p := range n.ownAddresses() {
+		names = append(names, p.Addr().String())
+	}
+
+	for ip := range virtualIPs(n.config()) {
+		names = append(names, ip.String())
+	}
+
+	slices.Sort(names)
+
+	return slices.Compact(names)
+}
+
+// manifests is what Talos installs into the cluster with this node's configuration.
+func (n *node) manifests() (kube.Manifests, error) {
+	cfg := n.config().Cluster()
+	m := kube.Manifests{CA: cfg.IssuingCA(), TokenID: cfg.Token().ID(), TokenSecret: cfg.Token().Secret()}
+
+	first := func(ips []netip.Addr, err error) netip.Addr {
+		if err != nil || len(ips) == 0 {
+			return netip.Addr{}
+		}
+
+		return ips[0]
+	}
+	m.APIServerIP = first(cfg.Network().APIServerIPs())
+	m.DNSIP = first(cfg.Network().DNSServiceIPs())
+
+	if cfg.Proxy().Enabled() {
+		m.ProxyImage = cfg.Proxy().Image()
+	}
+
+	if cfg.CoreDNS().Enabled() {
+		m.CoreDNSImage = cfg.CoreDNS().Image()
+	}
+
+	if cfg.Network().CNI().Name() == constants.FlannelCNI {
+		m.FlannelImage = "ghcr.io/siderolabs/flannel:v0.27.4"
+	}
+
+	for _, inline := range cfg.InlineManifests() {
+		objects, err := decodeManifest(inline.Contents())
+		if err != nil {
+			return m, fmt.Errorf("inline manifest %s: %w", inline.Name(), err)
+		}
+
+		m.Extra = append(m.Extra, objects...)
+	}
+
+	return m, nil
+}
+
+// decodeManifest reads the objects of a manifest, strictly. Kinds that k8s.io/api does not have are left out: they need a
+// custom resource definition, which the lab does not play.
+func decodeManifest(text string) ([]runtime.Object, error) {
+	var out []runtime.Object
+
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		if onlyComments(doc) {
+			continue
+		}
+
+		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(doc, nil, nil)
+		if runtime.IsNotRegisteredError(err) {
+			continue
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, obj)
+	}
+}
+
+func onlyComments(doc []byte) bool {
+	for line := range bytes.Lines(doc) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' && string(line) != "---" {
+			return false
+		}
+	}
+
+	return true
+}
+
+// staticPods are the control plane's own pods.
+func (n *node) staticPods() []corev1.Pod {
+	cfg := n.config().Cluster()
+	pods := []corev1.Pod{n.staticPod("kube-apiserver", cfg.APIServer().Image())}
+
+	if !n.config().Machine().Controlplane().ControllerManager().Disabled() {
+		pods = append(pods, n.staticPod("kube-controller-manager", cfg.ControllerManager().Image()))
+	}
+
+	if !n.config().Machine().Controlplane().Scheduler().Disabled() {
+		pods = append(pods, n.staticPod("kube-scheduler", cfg.Scheduler().Image()))
+	}
+
+	return pods
+}
+
+// staticPod is one of them, labelled as Talos does (Talos: controllers/k8s/control_plane_static_pod.go).
+func (n *node) staticPod(component, image string) corev1.Pod {
+	sum := sha256.Sum256([]byte(image))
+	version := imageTag(image)
+
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: component + "-" + n.nodename(), Namespace: metav1.NamespaceSystem,
+			Labels: map[string]string{
+				"tier": "control-plane", "k8s-app": component, "component": component,
+				"app.kubernetes.io/name": component, "app.kubernetes.io/version": version,
+				"app.kubernetes.io/component": "control-plane", "app.kubernetes.io/managed-by": "Talos",
+			},
+			Annotations: map[string]string{
+				corev1.MirrorPodAnnotationKey:              hex.EncodeToString(sum[:16]),
+				"kubernetes.io/config.hash":                hex.EncodeToString(sum[:16]),
+				"kubernetes.io/config.source":              "http",
+				constants.AnnotationStaticPodConfigVersion: "1",
+			},
+		},
+		Spec: corev1.PodSpec{
+			HostNetwork: true, PriorityClassName: "system-cluster-critical",
+			Containers: []corev1.Container{{Name: component, Image: image}},
+		},
+	}
+}
+
+// imageTag is the version in an image's name.
+func imageTag(ref string) string {
+	ref, _, _ = strings.Cut(ref, "@")
+
+	return ref[strings.LastIndex(ref, ":")+1:]
+}
+
+// kubernetesCAs are the CAs that a machine's configuration trusts for Kubernetes, PEM.
+func kubernetesCAs(cfg talosconfig.ClusterConfig) []byte {
+	var all [][]byte
+	for _, ca := range cfg.AcceptedCAs() {
+		all = append(all, ca.Crt)
+	}
+
+	if ca := cfg.IssuingCA(); ca != nil {
+		all = append(all, ca.Crt)
+	}
+
+	return bytes.Join(all, []byte("\n"))
+}

@@ -1,0 +1,164 @@
+package talos
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/machine"
+	"talos-proxmox/tests/lab/timeline"
+)
+
+// Latencies say how long things take in a node.
+type Latencies struct {
+	// Boot is from power-on, or reboot, until the network is up.
+	Boot time.Duration
+	// Install is how long the installer writes a disk; an image that is a disk already does not need it.
+	Install time.Duration
+	// Apply is from an accepted configuration to the node acting on it: the maintenance service stops, and the API comes
+	// back with the certificates of the configuration, or the installation begins.
+	Apply time.Duration
+	// Services is from the API's start until the container runtime runs; bootstrap is refused before.
+	Services time.Duration
+	// Etcd is how long an etcd member takes to start.
+	Etcd time.Duration
+	// APIServer is from etcd until the Kubernetes API answers.
+	APIServer time.Duration
+	// Kubelet is from a machine's registration until its node is Ready.
+	Kubelet time.Duration
+}
+
+// Options are what the firmware needs of the world around it.
+type Options struct {
+	Journal   *journal.Journal
+	Timeline  *timeline.Timeline
+	Latencies Latencies
+	// Lease is the DHCP server: the address reserved for an interface, false when there is none. Nil: no DHCP at all.
+	Lease func(machine.NIC) (netip.Prefix, bool)
+	// Schematic looks up a schematic by the id in an installer image's name. Nil: there are none but the plain one.
+	Schematic func(id string) (Schematic, bool)
+	// Log receives what a node would write on its console; nil: nothing.
+	Log func(node, line string)
+}
+
+// Firmware boots Talos. All machines of one world share one.
+type Firmware struct {
+	opts      Options
+	discovery discovery
+
+	mu      sync.Mutex
+	systems map[int]*system // by VMID: the newest power-on of each
+}
+
+// New returns a firmware for one world.
+func New(o Options) *Firmware {
+	if o.Lease == nil {
+		o.Lease = func(machine.NIC) (netip.Prefix, bool) { return netip.Prefix{}, false }
+	}
+
+	if o.Schematic == nil {
+		o.Schematic = func(string) (Schematic, bool) { return Schematic{}, false }
+	}
+
+	if o.Log == nil {
+		o.Log = func(string, string) {}
+	}
+
+	return &Firmware{opts: o, systems: map[int]*system{}}
+}
+
+// PowerOn implements [machine.Firmware].
+func (f *Firmware) PowerOn(hw machine.Hardware) machine.System {
+	s := newSystem(f, hw)
+
+	f.mu.Lock()
+	f.systems[hw.VMID] = s
+	f.mu.Unlock()
+
+	go s.run()
+
+	return s
+}
+
+// forget drops a system that ended, unless the machine was powered on again meanwhile.
+func (f *Firmware) forget(s *system) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if f.systems[s.hw.VMID] == s {
+		delete(f.systems, s.hw.VMID)
+	}
+}
+
+// The stages a machine can be in; from maintenance on they are those of Talos' MachineStatus.
+const (
+	StageNoBoot       = "no bootable device"
+	StageHalted       = "halted"
+	StageBooting      = "booting"
+	StageMaintenance  = "maintenance"
+	StageInstalling   = "installing"
+	StageRunning      = "running"
+	StageRebooting    = "rebooting"
+	StageResetting    = "resetting"
+	StageUpgrading    = "upgrading"
+	StageShuttingDown = "shutting down"
+)
+
+// Status is what a table of nodes shows of one powered-on machine.
+type Status struct {
+	Name      string // of the VM
+	VMID      int
+	MAC       string // of the first interface
+	Address   netip.Addr
+	Version   string // of Talos, empty before anything was booted
+	Role      string // "controlplane" or "worker", empty before configuration
+	Stage     string
+	Ready     bool     // Talos' own readiness
+	Joined    bool     // registered in Kubernetes
+	NodeReady bool     // Ready in Kubernetes
+	Unmet     []string // why Ready is false, as "name: reason"
+}
+
+// Nodes returns the status of all machines that are powered on, by VMID.
+func (f *Firmware) Nodes() []Status {
+	systems := f.poweredOn()
+
+	out := make([]Status, 0, len(systems))
+	for _, s := range systems {
+		out = append(out, s.status())
+	}
+
+	slices.SortFunc(out, func(a, b Status) int { return cmp.Compare(a.VMID, b.VMID) })
+
+	return out
+}
+
+func (f *Firmware) poweredOn() []*system {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	out := make([]*system, 0, len(f.systems))
+	for _, s := range f.systems {
+		out = append(out, s)
+	}
+
+	return out
+}
+
+// nodes returns the nodes that run.
+func (f *Firmware) nodes() []*node {
+	var out []*node
+
+	for _, s := range f.poweredOn() {
+		s.mu.Lock()
+		if s.node != nil {
+			out = append(out, s.node)
+		}
+		s.mu.Unlock()
+	}
+
+	return out
+}

@@ -1,0 +1,245 @@
+package talos_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/machine"
+	"talos-proxmox/tests/lab/talos"
+)
+
+var schematicID = strings.Repeat("a", 64)
+
+// withAgent is a world whose factory has one schematic besides the plain one.
+func withAgent(o *talos.Options) {
+	o.Schematic = func(id string) (talos.Schematic, bool) {
+		return talos.Schematic{ID: id, Extensions: []string{"siderolabs/qemu-guest-agent"}, KernelArgs: []string{"net.ifnames=0"}}, id == schematicID
+	}
+}
+
+func agentISO(platform string) *talos.Image {
+	return &talos.Image{
+		Version: "v1.12.3", Platform: platform, ISO: true,
+		Schematic: talos.Schematic{ID: schematicID, Extensions: []string{"siderolabs/qemu-guest-agent"}},
+	}
+}
+
+// A machine that runs from an ISO installs what its configuration names, and restarts from the disk.
+func TestInstallFromISO(t *testing.T) {
+	r := newRig(t, withAgent)
+	cp := r.machine(11, nil)
+	cp.cd, cp.hw.AgentDevice = agentISO(talos.Metal), true
+	cp.on()
+
+	cp.until("has an agent", func(context.Context) error {
+		if cp.sys.Agent() == nil {
+			return context.DeadlineExceeded
+		}
+
+		return nil
+	})
+
+	interfaces := cp.sys.Agent()
+	require.Equal(t, "lo", interfaces[0].Name)
+	require.Equal(t, "ens18", interfaces[1].Name)
+	require.Equal(t, cp.hw.NICs[0].MAC, interfaces[1].MAC)
+	require.Equal(t, cp.addr(), interfaces[1].Addresses[0].Addr().String())
+	require.True(t, netip.MustParsePrefix("fd00::/8").Contains(interfaces[1].Addresses[1].Addr()))
+
+	c := r.cluster(cp.addr())
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", "machine: {install: {image: factory.talos.dev/metal-installer/"+schematicID+":v1.12.4}}"))
+	cp.until("runs from disk", func(ctx context.Context) error {
+		_, err := c.client(cp).Version(ctx)
+
+		return err
+	})
+
+	installed, ok := cp.hw.Disks[0].Content().(*talos.Installed)
+	require.True(t, ok)
+	require.Equal(t, "v1.12.4", installed.Image.Version)
+	require.False(t, installed.Image.ISO)
+	require.Equal(t, schematicID, installed.Image.ID)
+	require.Contains(t, string(installed.Config), "hostname: cp-1")
+
+	// the extension came with the installer, and so did the kernel argument
+	require.Equal(t, "eth0", cp.sys.Agent()[1].Name)
+
+	status, err := safe.StateListAll[*runtime.ExtensionStatus](t.Context(), c.client(cp).COSI)
+	require.NoError(t, err)
+	require.Equal(t, 2, status.Len())
+}
+
+// A plain installer leaves the extensions of the ISO behind.
+func TestPlainInstallerLosesExtensions(t *testing.T) {
+	r := newRig(t, withAgent)
+	v := r.machine(11, nil)
+	v.cd, v.hw.AgentDevice = agentISO(talos.Metal), true
+	v.on()
+
+	c := r.cluster(v.addr())
+	c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1", "machine: {install: {image: ghcr.io/siderolabs/installer:v1.12.4}}"))
+	v.until("runs from disk", func(ctx context.Context) error {
+		_, err := c.client(v).Version(ctx)
+
+		return err
+	})
+	require.Nil(t, v.sys.Agent())
+}
+
+// An installation that cannot be done ends where it began.
+func TestFailedInstallation(t *testing.T) {
+	for name, patch := range map[string]string{
+		"no such disk":      "machine: {install: {disk: /dev/vda}}",
+		"no such schematic": "machine: {install: {image: factory.talos.dev/metal-installer/" + strings.Repeat("b", 64) + ":v1.12.4}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, withAgent)
+			v := r.machine(11, nil)
+			v.cd = agentISO(talos.Metal)
+			v.on()
+
+			c := r.cluster(v.addr())
+			c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1", patch))
+			v.until("says why", func(context.Context) error {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+
+				if !strings.Contains(strings.Join(r.lines, "\n"), "install failed") {
+					return context.DeadlineExceeded
+				}
+
+				return nil
+			})
+			v.stage("maintenance")
+			require.Nil(t, v.hw.Disks[0].Content())
+		})
+	}
+}
+
+// An ISO that is booted in front of an installed disk halts: nothing answers.
+func TestISOBeforeInstalledDisk(t *testing.T) {
+	r := newRig(t)
+	v := r.machine(11, &talos.Installed{Image: talos.Image{Version: talosVersion, Platform: talos.Metal}})
+	v.hw.Boot = []machine.BootDevice{{Medium: agentISO(talos.Metal)}, {Disk: v.hw.Disks[0]}}
+	v.sys = v.fw.PowerOn(v.hw)
+
+	v.stage("halted")
+	require.Nil(t, v.sys.Agent())
+}
+
+// A disk that a selector matches is as good as one that is named.
+func TestInstallDiskSelector(t *testing.T) {
+	r := newRig(t)
+	v := r.machine(11, nil)
+	v.hw.Disks = append(v.hw.Disks, machine.NewDisk("virtio1", "tank:vm-411-disk-1", 100*gib, nil))
+	v.cd = &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true}
+	v.on()
+
+	c := r.cluster(v.addr())
+	c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1", "machine: {install: {diskSelector: {size: '>= 50GB'}}}"))
+	v.until("installs", func(context.Context) error {
+		if v.hw.Disks[1].Content() == nil {
+			return context.DeadlineExceeded
+		}
+
+		return nil
+	})
+	require.Nil(t, v.hw.Disks[0].Content())
+}
+
+const static = `addresses:
+- address: %s/24
+  linkName: %s
+  family: inet4
+  scope: global
+  flags: permanent
+  layer: platform
+hostnames:
+- hostname: from-meta
+  layer: platform
+`
+
+// metal reads META and not the cloud-init drive, nocloud the other way round, and both take what DHCP has without it.
+func TestAddresses(t *testing.T) {
+	ci := func(r *rig) *machine.CloudInit {
+		return &machine.CloudInit{Hostname: "from-drive", Addresses: []netip.Prefix{netip.PrefixFrom(r.addr(32), 24)}}
+	}
+	meta := func(r *rig, link string) map[uint8]string {
+		return map[uint8]string{10: strings.NewReplacer("%s/24", r.addr(31).String()+"/24", "%s", link).Replace(static)}
+	}
+
+	for name, tc := range map[string]struct {
+		platform string
+		args     []string
+		link     string // in META; empty: no META
+		drive    bool
+		want     byte
+		iface    string
+	}{
+		"metal, META":                 {platform: talos.Metal, link: "ens18", drive: true, want: 31, iface: "ens18"},
+		"metal, META for another":     {platform: talos.Metal, link: "eth0", drive: true, want: 11, iface: "ens18"},
+		"metal, META, old names":      {platform: talos.Metal, args: []string{"net.ifnames=0"}, link: "eth0", want: 31, iface: "eth0"},
+		"metal, drive only":           {platform: talos.Metal, drive: true, want: 11, iface: "ens18"},
+		"nocloud, drive":              {platform: talos.NoCloud, link: "eth0", drive: true, want: 32, iface: "eth0"},
+		"nocloud, without a drive":    {platform: talos.NoCloud, link: "eth0", want: 11, iface: "eth0"},
+		"nocloud, names switched off": {platform: talos.NoCloud, args: []string{"net.ifnames=1"}, drive: true, want: 32, iface: "ens18"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			image := &talos.Image{Version: talosVersion, Platform: tc.platform, Schematic: talos.Schematic{KernelArgs: tc.args}}
+
+			if tc.link != "" {
+				image.META = meta(r, tc.link)
+			}
+
+			v := r.machine(11, image)
+			if tc.drive {
+				v.hw.CloudInit = ci(r)
+			}
+
+			v.on()
+			v.stage("maintenance")
+			v.until("has an address", func(context.Context) error {
+				if !v.status().Address.IsValid() {
+					return context.DeadlineExceeded
+				}
+
+				return nil
+			})
+			require.Equal(t, r.addr(tc.want), v.status().Address)
+
+			v.hw.VMID = 400 + int(tc.want) // for addr()
+			v.until("shows its links", func(ctx context.Context) error {
+				links, err := safe.StateListAll[*network.LinkStatus](ctx, v.insecure().COSI)
+				if err == nil {
+					require.Equal(t, tc.iface, links.Get(0).Metadata().ID())
+				}
+
+				return err
+			})
+		})
+	}
+}
+
+// A nocloud machine whose drive carries a machine configuration configures itself.
+func TestConfigurationFromTheDrive(t *testing.T) {
+	r := newRig(t)
+	v := r.machine(11, &talos.Image{Version: talosVersion, Platform: talos.NoCloud})
+	c := r.cluster(v.addr())
+	v.hw.CloudInit = &machine.CloudInit{UserData: string(c.config(configmachine.TypeControlPlane, "cp-1"))}
+	v.on()
+
+	v.until("answers", func(ctx context.Context) error {
+		_, err := c.client(v).Version(ctx)
+
+		return err
+	})
+}

@@ -1,0 +1,369 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/tests/lab/kube"
+	"talos-proxmox/tests/lab/timeline"
+)
+
+// kubernetesState is how far the machine has come in Kubernetes.
+type kubernetesState struct {
+	joined, ready bool
+	serving       bool // its API server
+	problem       string
+	in            *kube.Cluster  // the cluster it joined; only to tell it when the machine is gone
+	api           *timeline.Span // when that cluster's API first answered
+}
+
+// nodename is the machine's name in Kubernetes.
+func (n *node) nodename() string {
+	host, fqdn := n.fqdn()
+	if cfg := n.config(); cfg != nil && cfg.Machine().Kubelet().RegisterWithFQDN() {
+		return fqdn
+	}
+
+	return host
+}
+
+// nodeIPs are the addresses that the kubelet reports (Talos: controllers/k8s/node_ip.go).
+func (n *node) nodeIPs() []netip.Addr {
+	valid := n.config().Machine().Kubelet().NodeIP().ValidSubnets()
+
+	var out []netip.Addr
+
+	for _, p := range n.ownAddresses() {
+		if len(valid) == 0 || inSubnets(p.Addr(), valid) {
+			out = append(out, p.Addr())
+		}
+	}
+
+	// one address per family at most
+	return slices.CompactFunc(out, func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
+}
+
+// inSubnets applies a list in which a leading "!" excludes.
+func inSubnets(a netip.Addr, subnets []string) bool {
+	included := false
+
+	for _, s := range subnets {
+		text, exclude := strings.CutPrefix(s, "!")
+
+		p, err := netip.ParsePrefix(text)
+		if err != nil || !p.Contains(a) {
+			continue
+		}
+
+		if exclude {
+			return false
+		}
+
+		included = true
+	}
+
+	return included
+}
+
+// apiServers are the addresses by which the machine reaches the API: a control plane asks its own first, workers know the
+// cluster's endpoint only.
+func (n *node) apiServers() []string {
+	cfg := n.config().Cluster()
+	out := []string{cfg.Endpoint().String()}
+
+	if n.controlPlane() {
+		n.mu.Lock()
+		serving := n.kube.serving
+		n.mu.Unlock()
+
+		if serving {
+			out = append([]string{"https://" + net.JoinHostPort(n.address().String(), strconv.Itoa(cfg.LocalAPIServerPort()))}, out...)
+		}
+	}
+
+	return out
+}
+
+// runKubelet joins the machine to its cluster and reports for it, anew when the configuration changes what it reports.
+func (n *node) runKubelet(ctx context.Context) {
+	if n.config().Machine().Kubelet().SkipNodeRegistration() {
+		return
+	}
+
+	reported := ""
+
+	for {
+		changed := n.kick.next()
+
+		if now := n.kubeletSpec(); now != reported && n.services.running("kubelet") {
+			if n.report(ctx) {
+				reported = now
+
+				continue
+			}
+
+			if !pause(ctx, retry) {
+				return
+			}
+
+			continue
+		}
+
+		select {
+		case <-changed:
+		case <-time.After(networkCheck): // a network plugin may come at any time
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// networkCheck is how often the container runtime looks for a network plugin.
+const networkCheck = 500 * time.Millisecond
+
+// kubeletSpec is what the kubelet reports, to compare.
+func (n *node) kubeletSpec() string {
+	cfg := n.config()
+	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), cfg.Machine().Kubelet().Image(), n.networkReady())
+
+	if n.controlPlane() {
+		spec += fmt.Sprint(n.staticPods())
+
+		n.mu.Lock()
+		spec += fmt.Sprint(n.kube.serving)
+		n.mu.Unlock()
+	}
+
+	return spec
+}
+
+// report brings the machine's Node in line. It reports false when the API could not be reached or refused.
+func (n *node) report(ctx context.Context) bool {
+	k := n.kubelet()
+
+	if err := k.Join(ctx); err != nil {
+		n.setProblem(err.Error())
+
+		return false
+	}
+
+	n.joined(k)
+
+	if !n.wait("kubelet", n.kubeletLatency(), n.apiSpan()) {
+		return false
+	}
+
+	ready, reason := n.networkReady(), ""
+	if !ready {
+		reason = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+	}
+
+	if err := k.Report(ctx, ready, reason); err != nil {
+		n.setProblem(err.Error())
+
+		return false
+	}
+
+	n.mu.Lock()
+	n.kube.ready, n.kube.problem = ready, reason
+	n.mu.Unlock()
+	n.kick.notify()
+
+	return true
+}
+
+// kubeletLatency is imposed once: a Node that was Ready is not made to wait again for a changed label.
+func (n *node) kubeletLatency() (d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.kube.ready {
+		return 0
+	}
+
+	return n.fw.opts.Latencies.Kubelet
+}
+
+func (n *node) setProblem(problem string) {
+	n.mu.Lock()
+	was := n.kube.problem
+	n.kube.problem = problem
+	n.mu.Unlock()
+
+	if was != problem {
+		n.sys.log("kubelet: %s", problem)
+	}
+}
+
+// joined notes that the machine is registered: its certificate goes to the disk.
+func (n *node) joined(k *kube.Kubelet) {
+	n.store(func(i *Installed) { i.kubelet = k.Certificate })
+
+	c := n.fw.clusterOf(k)
+
+	n.mu.Lock()
+	n.kube.joined = true
+	n.kube.in, n.kube.api = nil, nil
+
+	if c != nil {
+		n.kube.in = c.kube
+		_, n.kube.api = c.spans()
+	}
+	n.mu.Unlock()
+	n.kick.notify()
+}
+
+// clusterOf finds the cluster that a kubelet joined, by the identity of the Node it was given there.
+func (f *Firmware) clusterOf(k *kube.Kubelet) *etcdCluster {
+	for _, n := range f.nodes() {
+		if m := n.membership(); m != nil && m.cluster.kube.HasNode(k.Node.Name, k.UID) {
+			return m.cluster
+		}
+	}
+
+	return nil
+}
+
+// apiSpan is when the API that the kubelet joined at first answered.
+func (n *node) apiSpan() *timeline.Span {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.kube.api
+}
+
+// networkReady tells whether a network plugin has been installed on the machine.
+func (n *node) networkReady() bool {
+	n.mu.Lock()
+	c := n.kube.in
+	n.mu.Unlock()
+
+	return c == nil || c.HasNetworkPlugin()
+}
+
+// kubelet is the kubelet that the present configuration describes.
+func (n *node) kubelet() *kube.Kubelet {
+	cfg := n.config().Cluster()
+	k := &kube.Kubelet{
+		Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(), Node: n.kubernetesNode(),
+	}
+
+	if i := n.installed(); i != nil {
+		k.Certificate = i.kubelet
+	}
+
+	if n.controlPlane() {
+		n.mu.Lock()
+		serving := n.kube.serving
+		n.mu.Unlock()
+
+		if serving {
+			k.StaticPods = n.staticPods()
+		}
+	}
+
+	return k
+}
+
+// kubernetesNode is the Node object of the machine.
+func (n *node) kubernetesNode() *corev1.Node {
+	cfg := n.config()
+	name := n.nodename()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name,
+		Labels: map[string]string{
+			corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux", corev1.LabelHostname: name,
+			"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
+		},
+		Annotations: map[string]string{"networking.talos.dev/self-ips": strings.Join(addressTexts(n.nodeIPs()), ",")},
+	}}
+
+	maps.Copy(node.Labels, cfg.Machine().NodeLabels())
+	maps.Copy(node.Annotations, cfg.Machine().NodeAnnotations())
+
+	for _, e := range n.image.Extensions {
+		node.Labels["extensions.talos.dev/"+e[strings.LastIndex(e, "/")+1:]] = n.image.Version
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(cfg.Machine().NodeTaints())) {
+		value, effect, ok := strings.Cut(cfg.Machine().NodeTaints()[key], ":")
+		if !ok {
+			value, effect = "", value
+		}
+
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+	}
+
+	if cfg.Machine().Type().IsControlPlane() {
+		node.Labels[constants.LabelNodeRoleControlPlane] = ""
+
+		if !cfg.Cluster().ScheduleOnControlPlanes() {
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule})
+		}
+	}
+
+	node.Status = n.kubernetesStatus(cfg.Machine().Kubelet())
+
+	return node
+}
+
+func addressTexts(addresses []netip.Addr) []string {
+	out := make([]string, 0, len(addresses))
+	for _, a := range addresses {
+		out = append(out, a.String())
+	}
+
+	return out
+}
+
+func (n *node) kubernetesStatus(kubelet config.Kubelet) corev1.NodeStatus {
+	version := imageTag(kubelet.Image())
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(n.hw.Cores), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(int64(n.hw.MemoryMiB)<<20, resource.BinarySI),
+		corev1.ResourcePods:   *resource.NewQuantity(110, resource.DecimalSI),
+	}
+	st := corev1.NodeStatus{
+		Capacity: resources, Allocatable: resources,
+		NodeInfo: corev1.NodeSystemInfo{
+			MachineID: strings.ReplaceAll(n.hw.UUID, "-", ""), SystemUUID: n.hw.UUID, BootID: n.bootID,
+			KernelVersion: "6.18.8-talos", OSImage: fmt.Sprintf("Talos (%s)", n.image.Version), ContainerRuntimeVersion: "containerd://2.1.6",
+			KubeletVersion: version, OperatingSystem: "linux", Architecture: "amd64",
+		},
+	}
+
+	for _, a := range n.nodeIPs() {
+		st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+	}
+
+	st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.nodename()})
+
+	return st
+}
+
+// kubeletHealth is the kubelet's own health, which says nothing about the cluster.
+func (n *node) kubeletHealth() string { return "" }
+
+// leaveKubernetes tells the cluster that the machine is gone, as its silence would.
+func (n *node) leaveKubernetes() {
+	n.mu.Lock()
+	c := n.kube.in
+	n.mu.Unlock()
+
+	if c != nil {
+		c.NodeLost(n.nodename())
+	}
+}

@@ -1,0 +1,351 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/resources/etcd"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	timeres "github.com/siderolabs/talos/pkg/machinery/resources/time"
+	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"talos-proxmox/tests/lab/kube"
+)
+
+// publishInterval is how often the resources are compared with what they describe, besides whenever something says that it
+// changed: what happens on other nodes does not.
+const publishInterval = 250 * time.Millisecond
+
+func (n *node) publishForever(ctx context.Context) {
+	for {
+		changed := n.kick.next()
+		n.publish()
+
+		select {
+		case <-changed:
+		case <-time.After(publishInterval):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// board collects what is to be published, so that what is gone can be told from what is new.
+type board struct {
+	node *node
+	seen map[string]bool
+}
+
+// show publishes a resource unless it is there already with the same content.
+func show[R interface {
+	resource.Resource
+	TypedSpec() *S
+}, S any](b *board, r R, fill func(*S)) {
+	fill(r.TypedSpec())
+
+	id := string(r.Metadata().Type()) + " " + string(r.Metadata().Namespace()) + " " + string(r.Metadata().ID())
+	b.seen[id] = true
+	spec := *r.TypedSpec()
+
+	if old, ok := b.node.last[id]; ok && reflect.DeepEqual(old.(shown).spec, spec) { //nolint:forcetypeassert
+		return
+	}
+
+	b.node.last[id] = shown{pointer: *r.Metadata(), spec: spec}
+	b.node.put(r)
+}
+
+// shown is what was published under an id.
+type shown struct {
+	pointer resource.Metadata
+	spec    any
+}
+
+// publish brings the resources in line with the node. Only the publishing goroutine calls it.
+func (n *node) publish() {
+	b := &board{node: n, seen: map[string]bool{}}
+	n.publishNetwork(b)
+	n.publishServices(b)
+
+	if n.config() != nil {
+		n.fw.discovery.announce(n)
+		n.publishCluster(b)
+		n.publishKubernetes(b)
+	}
+
+	for id, old := range n.last {
+		if s := old.(shown); !b.seen[id] { //nolint:forcetypeassert
+			n.drop(s.pointer)
+			delete(n.last, id)
+		}
+	}
+}
+
+// publishMachine publishes what does not change while the system runs.
+func (n *node) publishMachine() {
+	version := runtime.NewVersion()
+	version.TypedSpec().Version = n.image.Version
+	n.put(version)
+
+	cmdline := runtime.NewKernelCmdline()
+	cmdline.TypedSpec().Cmdline = strings.Join(n.image.cmdline(), " ")
+	n.put(cmdline)
+
+	info := hardware.NewSystemInformation(hardware.SystemInformationID)
+	info.TypedSpec().Manufacturer, info.TypedSpec().ProductName, info.TypedSpec().UUID = "QEMU", "Standard PC (Q35 + ICH9, 2009)", n.hw.UUID
+	n.put(info)
+
+	platform := runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID)
+	platform.TypedSpec().Platform, platform.TypedSpec().InstanceID = n.image.Platform, n.hw.UUID
+	platform.TypedSpec().Hostname = n.platformNetwork().hostname
+	n.put(platform)
+
+	clock := timeres.NewStatus()
+	clock.TypedSpec().Synced = true
+	n.put(clock)
+
+	n.publishExtensions()
+	n.publishDisks()
+}
+
+func (n *node) publishExtensions() {
+	show := func(i int, name, author string) {
+		ext := runtime.NewExtensionStatus(runtime.NamespaceName, fmt.Sprint(i))
+		ext.TypedSpec().Metadata.Name, ext.TypedSpec().Metadata.Author = name, author
+		ext.TypedSpec().Metadata.Version = n.image.Version
+		n.put(ext)
+	}
+
+	for i, e := range n.image.Extensions {
+		author, name, _ := strings.Cut(e, "/")
+		show(i, name, author)
+	}
+
+	if n.image.ID == "" {
+		return
+	}
+
+	// the schematic's id is recorded as an extension of its own
+	ext := runtime.NewExtensionStatus(runtime.NamespaceName, fmt.Sprint(len(n.image.Extensions)))
+	ext.TypedSpec().Metadata.Name, ext.TypedSpec().Metadata.Version, ext.TypedSpec().Metadata.Author = "schematic", n.image.ID, "Image Factory"
+	n.put(ext)
+}
+
+// The partitions that Talos makes besides EPHEMERAL (Talos: pkg/machinery/constants, partition sizes).
+const otherPartitions = 2<<20 + 1<<20 + 2000<<20 + 1<<20 + 100<<20
+
+func (n *node) publishDisks() {
+	for i, d := range n.hw.Disks {
+		disk := block.NewDisk(block.NamespaceName, deviceName(n.hw.Disks, i))
+		*disk.TypedSpec() = diskSpec(n.hw.Disks, i)
+		n.put(disk)
+
+		if d != n.disk {
+			continue
+		}
+
+		system := block.NewSystemDisk(block.NamespaceName, block.SystemDiskID)
+		system.TypedSpec().DiskID, system.TypedSpec().DevPath = disk.Metadata().ID(), disk.TypedSpec().DevPath
+		n.put(system)
+
+		for label, size := range map[string]uint64{
+			constants.StatePartitionLabel:     100 << 20,
+			constants.MetaPartitionLabel:      1 << 20,
+			constants.EphemeralPartitionLabel: uint64(max(0, d.Size()-otherPartitions)),
+		} {
+			n.publishVolume(label, size, disk.TypedSpec().DevPath)
+		}
+	}
+}
+
+func (n *node) publishVolume(label string, size uint64, device string) {
+	index := map[string]int{constants.MetaPartitionLabel: 4, constants.StatePartitionLabel: 5, constants.EphemeralPartitionLabel: 6}[label]
+	v := block.NewVolumeStatus(block.NamespaceName, label)
+	spec := v.TypedSpec()
+	spec.Phase, spec.Type = block.VolumePhaseReady, block.VolumeTypePartition
+	spec.ParentLocation, spec.Location, spec.MountLocation = device, fmt.Sprint(device, index), fmt.Sprint(device, index)
+	spec.PartitionIndex = index
+	spec.SetSize(size)
+
+	if label != constants.MetaPartitionLabel {
+		spec.Filesystem = block.FilesystemTypeXFS
+	}
+
+	n.put(v)
+}
+
+func (n *node) publishNetwork(b *board) {
+	host, fqdn := n.fqdn()
+	links, addresses := n.allLinks(), n.addresses()
+
+	if host != "" {
+		show(b, network.NewHostnameStatus(network.NamespaceName, network.HostnameID), func(s *network.HostnameStatusSpec) {
+			s.Hostname = host
+			_, s.Domainname, _ = strings.Cut(fqdn, ".")
+		})
+	}
+
+	show(b, network.NewStatus(network.NamespaceName, network.StatusID), func(s *network.StatusSpec) {
+		s.AddressReady, s.ConnectivityReady = len(addresses) > 0, len(addresses) > 0
+		s.HostnameReady, s.EtcFilesReady = host != "", true
+	})
+
+	for i, l := range links {
+		show(b, network.NewLinkStatus(network.NamespaceName, l.name), func(s *network.LinkStatusSpec) {
+			s.Index, s.Type, s.MTU = uint32(i+2), nethelpers.LinkEther, 1500
+			s.OperationalState, s.LinkState = nethelpers.OperStateUp, true
+			s.Driver, s.BusPath = "virtio_net", "0000:00:12.0"
+
+			if mac, err := net.ParseMAC(l.mac); err == nil {
+				s.HardwareAddr, s.PermanentAddr = nethelpers.HardwareAddr(mac), nethelpers.HardwareAddr(mac)
+			}
+		})
+
+		for _, a := range l.addresses {
+			show(b, network.NewAddressStatus(network.NamespaceName, network.AddressID(l.name, a)), func(s *network.AddressStatusSpec) {
+				s.Address, s.LinkName, s.LinkIndex, s.Scope = a, l.name, uint32(i+2), nethelpers.ScopeGlobal
+				s.Family = nethelpers.FamilyInet4
+
+				if a.Addr().Is6() {
+					s.Family = nethelpers.FamilyInet6
+				}
+			})
+		}
+	}
+
+	if len(addresses) > 0 {
+		n.publishAddresses(b, addresses)
+	}
+
+	n.mu.Lock()
+	meta := n.meta
+	n.mu.Unlock()
+
+	for k, v := range meta {
+		show(b, runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(k)), func(s *runtime.MetaKeySpec) { s.Value = v })
+	}
+}
+
+func (n *node) publishAddresses(b *board, addresses []netip.Prefix) {
+	for id, list := range map[string][]netip.Prefix{
+		network.NodeAddressDefaultID: addresses[:1], network.NodeAddressCurrentID: addresses,
+		network.NodeAddressRoutedID: addresses, network.NodeAddressAccumulativeID: addresses,
+	} {
+		show(b, network.NewNodeAddress(network.NamespaceName, id), func(s *network.NodeAddressSpec) { s.Addresses = list })
+	}
+}
+
+func (n *node) publishServices(b *board) {
+	list := n.services.list()
+	n.services.note(list)
+
+	for _, info := range list {
+		show(b, v1alpha1.NewService(info.id), func(s *v1alpha1.ServiceSpec) {
+			s.Running, s.Healthy, s.Unknown = info.state == stateRunning, info.healthy(), !info.known
+		})
+	}
+
+	n.publishStatus(b)
+}
+
+func (n *node) publishCluster(b *board) {
+	cfg := n.config()
+
+	show(b, cluster.NewIdentity(cluster.NamespaceName, cluster.LocalIdentity), func(s *cluster.IdentitySpec) { s.NodeID = n.nodeID() })
+	show(b, cluster.NewInfo(), func(s *cluster.InfoSpec) { s.ClusterID, s.ClusterName = cfg.Cluster().ID(), cfg.Cluster().Name() })
+
+	for _, a := range n.fw.discovery.of(n) {
+		show(b, cluster.NewAffiliate(cluster.NamespaceName, a.NodeID), func(s *cluster.AffiliateSpec) { *s = a })
+		show(b, cluster.NewMember(cluster.NamespaceName, a.Nodename), func(s *cluster.MemberSpec) {
+			s.NodeID, s.Addresses, s.Hostname, s.MachineType = a.NodeID, a.Addresses, a.Hostname, a.MachineType
+			s.OperatingSystem, s.ControlPlane = a.OperatingSystem, a.ControlPlane
+		})
+	}
+
+	if m := n.membership(); m != nil && n.services.running("etcd") {
+		show(b, etcd.NewMember(etcd.NamespaceName, etcd.LocalMemberID), func(s *etcd.MemberSpec) { s.MemberID = etcd.FormatMemberID(m.id) })
+	}
+}
+
+func (n *node) publishKubernetes(b *board) {
+	cfg := n.config()
+	skip := cfg.Machine().Kubelet().SkipNodeRegistration()
+
+	show(b, k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(s *k8s.NodenameSpec) {
+		s.Nodename, s.SkipNodeRegistration = n.nodename(), skip
+	})
+
+	if n.services.running("kubelet") {
+		show(b, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(s *k8s.KubeletSpecSpec) {
+			s.Image, s.ExpectedNodename = cfg.Machine().Kubelet().Image(), n.nodename()
+		})
+	}
+
+	n.mu.Lock()
+	in := n.kube.in
+	serving := n.kube.serving
+	n.mu.Unlock()
+
+	if in != nil {
+		n.publishNodeStatus(b, in)
+	}
+
+	if serving {
+		n.publishStaticPods(b)
+	}
+}
+
+func (n *node) publishNodeStatus(b *board, in *kube.Cluster) {
+	obj := in.Node(n.nodename())
+	if obj == nil {
+		return
+	}
+
+	_, ready := in.NodeReady(n.nodename())
+
+	show(b, k8s.NewNodeStatus(k8s.NamespaceName, n.nodename()), func(s *k8s.NodeStatusSpec) {
+		s.Nodename, s.NodeReady, s.Unschedulable = n.nodename(), ready, obj.Spec.Unschedulable
+		s.Labels, s.Annotations = obj.Labels, obj.Annotations
+
+		for _, cidr := range obj.Spec.PodCIDRs {
+			if p, err := netip.ParsePrefix(cidr); err == nil {
+				s.PodCIDRs = append(s.PodCIDRs, p)
+			}
+		}
+	})
+}
+
+func (n *node) publishStaticPods(b *board) {
+	for _, p := range n.staticPods() {
+		show(b, k8s.NewStaticPodStatus(k8s.NamespaceName, p.Namespace+"/"+p.Name), func(s *k8s.StaticPodStatusSpec) {
+			status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+			if content, err := k8sruntime.DefaultUnstructuredConverter.ToUnstructured(&status); err == nil {
+				s.PodStatus = content
+			}
+		})
+	}
+}
+
+// sortedCopy is for lists whose order says nothing.
+func sortedCopy(list []string) []string {
+	out := slices.Clone(list)
+	slices.Sort(out)
+
+	return out
+}

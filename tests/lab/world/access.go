@@ -1,0 +1,247 @@
+package world
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Credentials are an API token and a user's password.
+type Credentials struct {
+	TokenID, TokenSecret string
+	Username, Password   string
+}
+
+// NewCredentials makes credentials with random secrets.
+func NewCredentials() Credentials {
+	return Credentials{
+		TokenID:     "pulumi@pve!talos",
+		TokenSecret: newUUID(),
+		Username:    "root@pam",
+		Password:    randomHex(12),
+	}
+}
+
+// Privileges are all that the lab knows, those of Proxmox VE 8 and 9.
+var Privileges = []string{
+	"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit",
+	"Mapping.Audit", "Mapping.Modify", "Mapping.Use", "Pool.Allocate", "Pool.Audit",
+	"SDN.Allocate", "SDN.Audit", "SDN.Use", "Sys.AccessNetwork", "Sys.Audit", "Sys.Console", "Sys.Modify", "Sys.PowerMgmt", "Sys.Syslog",
+	"VM.Allocate", "VM.Audit", "VM.Backup", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk",
+	"VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.Console", "VM.GuestAgent.Audit",
+	"VM.Migrate", "VM.Monitor", "VM.PowerMgmt", "VM.Snapshot", "VM.Snapshot.Rollback",
+}
+
+// superuser may do everything, some of which no privilege gives: Proxmox VE means the user, never a token of that user.
+const superuser = "root@pam"
+
+// access is who there is and what they may do. A token is a user of its own here, as it is in Proxmox VE when its privileges are
+// separated.
+type access struct {
+	tokens    map[string]string // id: secret
+	passwords map[string]string
+	tickets   map[string]Ticket
+	grants    map[string]map[string][]string // id: path: privileges
+}
+
+// Ticket is what a login returns.
+type Ticket struct {
+	Username string
+	Ticket   string
+	CSRF     string
+}
+
+func (a *access) init(c Credentials) {
+	a.tokens = map[string]string{}
+	a.passwords = map[string]string{}
+	a.tickets = map[string]Ticket{}
+	a.grants = map[string]map[string][]string{}
+
+	if c.TokenID != "" {
+		a.tokens[c.TokenID] = c.TokenSecret
+		a.grants[c.TokenID] = map[string][]string{"/": Privileges}
+	}
+
+	if c.Username != "" {
+		a.passwords[c.Username] = c.Password
+		a.grants[c.Username] = map[string][]string{"/": Privileges}
+	}
+}
+
+// AddToken makes an API token that may do nothing yet.
+func (w *World) AddToken(id, secret string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.access.tokens[id] = secret
+	w.access.grants[id] = map[string][]string{}
+}
+
+// Grant gives a user or token privileges on a path and everything below it, in place of what it had from paths above. Without
+// privileges it takes everything away.
+func (w *World) Grant(id, path string, privileges ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.access.grants[id] == nil {
+		w.access.grants[id] = map[string][]string{}
+	}
+
+	w.access.grants[id][path] = privileges
+}
+
+// VerifyToken accepts a token or says what is wrong with it.
+func (w *World) VerifyToken(id, secret string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	user, name, _ := strings.Cut(id, "!")
+
+	known, ok := w.access.tokens[id]
+	if !ok {
+		return &Error{Code: 401, Reason: fmt.Sprintf("no such token '%s' for user '%s'", name, user)}
+	}
+
+	if known != secret {
+		return &Error{Code: 401, Reason: "invalid token value!"}
+	}
+
+	return nil
+}
+
+// Login exchanges a password for a ticket.
+func (w *World) Login(username, password string) (Ticket, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if known, ok := w.access.passwords[username]; !ok || known != password {
+		return Ticket{}, &Error{Code: 401, Reason: "authentication failure"}
+	}
+
+	t := Ticket{Username: username, Ticket: "PVE:" + username + ":" + randomHex(24), CSRF: randomHex(4) + ":" + randomHex(16)}
+	w.access.tickets[t.Ticket] = t
+
+	return t, nil
+}
+
+// VerifyTicket accepts a ticket, for calls that change something only together with its CSRF prevention token, and returns whose
+// it is.
+func (w *World) VerifyTicket(ticket, csrf string, change bool) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	t, ok := w.access.tickets[ticket]
+	if !ok {
+		return "", &Error{Code: 401, Reason: "permission denied - invalid PVE ticket"}
+	}
+
+	if change && t.CSRF != csrf {
+		return "", &Error{Code: 401, Reason: "Permission denied - invalid csrf token"}
+	}
+
+	return t.Username, nil
+}
+
+// allowed tells whether a caller has a privilege: the grant on the longest path decides, and members of a pool also have what is
+// granted on the pool.
+func (w *World) allowed(id, path, privilege string) bool {
+	if id == superuser {
+		return true
+	}
+
+	if slices.Contains(w.access.on(id, path), privilege) {
+		return true
+	}
+
+	var vmid int
+	if _, err := fmt.Sscanf(path, "/vms/%d", &vmid); err == nil {
+		for name, p := range w.pools {
+			if p.vms[vmid] && slices.Contains(w.access.on(id, "/pool/"+name), privilege) {
+				return true
+			}
+		}
+	}
+
+	return false
+}
+
+func (a *access) on(id, path string) []string {
+	grants := a.grants[id]
+
+	for {
+		if p, ok := grants[path]; ok {
+			return p
+		}
+
+		i := strings.LastIndex(path, "/")
+		switch {
+		case path == "/" || i < 0:
+			return nil
+		case i == 0:
+			path = "/"
+		default:
+			path = path[:i]
+		}
+	}
+}
+
+// need asks for a privilege. The world is locked.
+func (w *World) need(c Caller, path, privilege string) error {
+	if w.allowed(c.ID, path, privilege) {
+		return nil
+	}
+
+	return denied(path + ", " + privilege)
+}
+
+// needAny asks for one of several privileges. The world is locked.
+func (w *World) needAny(c Caller, path string, privileges ...string) error {
+	for _, p := range privileges {
+		if w.allowed(c.ID, path, p) {
+			return nil
+		}
+	}
+
+	return denied(path + ", " + strings.Join(privileges, "|"))
+}
+
+// Require refuses a caller that has none of the privileges.
+func (w *World) Require(c Caller, path string, privileges ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.needAny(c, path, privileges...)
+}
+
+// Permissions returns the caller's privileges by path.
+func (w *World) Permissions(id string) map[string][]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if id == superuser {
+		return map[string][]string{"/": slices.Clone(Privileges)}
+	}
+
+	all := map[string][]string{}
+	for path, p := range w.access.grants[id] {
+		all[path] = slices.Clone(p)
+	}
+
+	return all
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b)
+
+	return hex.EncodeToString(b)
+}
+
+func newUUID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b)
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

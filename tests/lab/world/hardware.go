@@ -1,0 +1,184 @@
+package world
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"talos-proxmox/tests/lab/machine"
+)
+
+// hardware describes the machine that a power-on finds. The world is locked.
+func (w *World) hardware(v *vm) machine.Hardware {
+	conf := v.conf
+
+	smbios, _ := parseProperties(conf["smbios1"], "uuid")
+
+	hw := machine.Hardware{
+		Host: v.host, VMID: v.id, Name: v.subject(), UUID: smbios["uuid"],
+		Cores:     intOf(conf, "cores", 1) * intOf(conf, "sockets", 1),
+		MemoryMiB: memoryMiB(conf), NICs: nics(conf), AgentDevice: agentEnabled(conf), After: v.span,
+	}
+
+	devices := map[string]machine.BootDevice{}
+
+	for _, key := range bootCandidates(conf) {
+		d, err := parseDrive(key, conf[key])
+		if err != nil {
+			continue
+		}
+
+		vol, err := w.volume(v.host, d.file())
+
+		switch {
+		case d.cloudInit():
+			hw.CloudInit = w.cloudInit(v)
+		case err != nil: // an empty tray, the host's own drive, a volume that is gone
+		case d.cdrom():
+			if vol.content != nil {
+				devices[key] = machine.BootDevice{Medium: vol.content}
+			}
+		default:
+			hw.Disks = append(hw.Disks, vol.disk)
+
+			if vol.disk.Content() != nil {
+				devices[key] = machine.BootDevice{Disk: vol.disk}
+			}
+		}
+	}
+
+	for _, key := range bootKeys(conf) {
+		if d, ok := devices[key]; ok {
+			hw.Boot = append(hw.Boot, d)
+		}
+	}
+
+	hw.PCI = w.passedThrough(v)
+
+	return hw
+}
+
+// bootKeys is the boot order; without one, the first disk and then the first CD-ROM.
+func bootKeys(conf map[string]string) []string {
+	order, ok := strings.CutPrefix(conf["boot"], "order=")
+	if !ok {
+		order, _ = strings.CutPrefix(defaultBoot(conf), "order=")
+	}
+
+	return splitList(order)
+}
+
+// agentEnabled tells whether the machine has the port for the guest agent.
+func agentEnabled(conf map[string]string) bool {
+	p, ok := parseProperties(conf["agent"], "enabled")
+
+	return ok && p["enabled"] == "1"
+}
+
+// cloudInit is what the cloud-init drive says.
+func (w *World) cloudInit(v *vm) *machine.CloudInit {
+	ci := &machine.CloudInit{Hostname: v.subject()}
+
+	for i := range len(nics(v.conf)) {
+		p, _ := parseProperties(v.conf["ipconfig"+strconv.Itoa(i)], "ip")
+		prefix, _ := netip.ParsePrefix(p["ip"])
+		gateway, _ := netip.ParseAddr(p["gw"])
+		ci.Addresses = append(ci.Addresses, prefix)
+		ci.Gateways = append(ci.Gateways, gateway)
+	}
+
+	for _, s := range splitList(v.conf["nameserver"]) {
+		if a, err := netip.ParseAddr(s); err == nil {
+			ci.DNS = append(ci.DNS, a)
+		}
+	}
+
+	custom, _ := parseProperties(v.conf["cicustom"], "user")
+	if vol, err := w.volume(v.host, custom["user"]); err == nil {
+		ci.UserData = vol.text
+	}
+
+	return ci
+}
+
+// passedThrough are the addresses of the PCI devices that a VM has, mappings resolved for its host.
+func (w *World) passedThrough(v *vm) []string {
+	var list []string
+
+	for i := range options["hostpci"].count {
+		value, ok := v.conf["hostpci"+strconv.Itoa(i)]
+		if !ok {
+			continue
+		}
+
+		p, _ := parseProperties(value, "host")
+
+		if name := p["mapping"]; name != "" {
+			if m := w.mappings["pci/"+name]; m != nil {
+				list = append(list, m.paths(v.host)...)
+			}
+
+			continue
+		}
+
+		list = append(list, strings.Split(p["host"], ";")...)
+	}
+
+	return list
+}
+
+// devicesFree refuses to start a VM whose PCI devices are with another running VM of the host.
+func (w *World) devicesFree(v *vm) error {
+	mine := w.passedThrough(v)
+
+	for _, id := range sortedKeys(w.vms) {
+		o := w.vms[id]
+		if o == v || o.run == nil || o.host != v.host {
+			continue
+		}
+
+		for _, device := range w.passedThrough(o) {
+			if slices.Contains(mine, device) {
+				return failf("PCI device '%s' already in use by VMID '%d'", device, o.id)
+			}
+		}
+	}
+
+	return nil
+}
+
+// Interfaces asks the guest agent of a VM for its network interfaces.
+func (w *World) Interfaces(host string, id int) ([]machine.Interface, error) {
+	w.mu.Lock()
+
+	v, err := w.find(host, id)
+	if err == nil {
+		switch {
+		case v.conf["agent"] == "":
+			err = failf("No QEMU guest agent configured")
+		case v.run == nil:
+			err = failf("VM %d is not running", id)
+		case !v.run.agent:
+			err = failf("QEMU guest agent is not running")
+		}
+	}
+
+	var r *run
+	if err == nil {
+		r = v.run
+	}
+	w.mu.Unlock()
+
+	if err != nil {
+		return nil, err
+	}
+
+	<-r.ready
+
+	if list := r.system.Agent(); list != nil {
+		return list, nil
+	}
+
+	return nil, failf("QEMU guest agent is not running")
+}

@@ -1,0 +1,199 @@
+package world
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// GiB is the unit in which Proxmox VE's users think of disks.
+const GiB = int64(1) << 30
+
+// MiB is the unit of memory and of small disks.
+const MiB = int64(1) << 20
+
+// Host is a Proxmox VE node.
+type Host struct {
+	Name      string
+	VCPU      int
+	MemoryMiB int
+	// Bridges are the network bridges; empty: "vmbr0".
+	Bridges  []string
+	Storages []Storage
+	// Address is the host's own address, as its network configuration and the cluster report it.
+	Address netip.Addr
+	// Offline hosts are in the cluster and answer nothing.
+	Offline bool
+}
+
+// Storage is a datastore. A storage of the same name on several hosts is one entry of the cluster's configuration: shared ones
+// hold the same volumes everywhere, others hold volumes of their own on each host.
+type Storage struct {
+	Name string
+	// Type is Proxmox VE's: lvmthin, lvm, zfspool, dir, nfs, cifs, rbd, cephfs, btrfs.
+	Type string
+	// Content is what the storage may hold: images, iso, vztmpl, snippets, import, backup, rootdir.
+	Content []string
+	SizeGiB int
+	// Shared is implied by the network types.
+	Shared bool
+
+	hosts []string
+}
+
+var sharedTypes = []string{"nfs", "cifs", "rbd", "cephfs", "iscsi", "glusterfs"}
+
+// files tells whether volumes are files in directories, which shows in their names.
+func (s *Storage) files() bool {
+	return slices.Contains([]string{"dir", "nfs", "cifs", "cephfs", "btrfs", "glusterfs"}, s.Type)
+}
+
+// linked tells whether the storage can make linked clones.
+func (s *Storage) linked() bool { return s.Type != "lvm" && s.Type != "btrfs" }
+
+func (s *Storage) holds(content string) bool { return slices.Contains(s.Content, content) }
+
+// Path is where file storages keep their files.
+func (s *Storage) Path() string {
+	switch {
+	case !s.files():
+		return ""
+	case s.Name == "local":
+		return "/var/lib/vz"
+	default:
+		return "/mnt/pve/" + s.Name
+	}
+}
+
+func (w *World) addHost(h Host) error {
+	if h.Name == "" {
+		return fmt.Errorf("a host needs a name")
+	}
+
+	if slices.ContainsFunc(w.hosts, func(o *Host) bool { return o.Name == h.Name }) {
+		return fmt.Errorf("host %q is there twice", h.Name)
+	}
+
+	if len(h.Bridges) == 0 {
+		h.Bridges = []string{"vmbr0"}
+	}
+
+	if h.VCPU == 0 {
+		h.VCPU = 16
+	}
+
+	if h.MemoryMiB == 0 {
+		h.MemoryMiB = 65536
+	}
+
+	for _, s := range h.Storages {
+		if err := w.addStorage(h.Name, s); err != nil {
+			return err
+		}
+	}
+
+	w.hosts = append(w.hosts, &h)
+
+	return nil
+}
+
+func (w *World) addStorage(host string, s Storage) error {
+	if slices.Contains(sharedTypes, s.Type) {
+		s.Shared = true
+	}
+
+	i := slices.IndexFunc(w.storages, func(o *Storage) bool { return o.Name == s.Name })
+	if i < 0 {
+		s.hosts = []string{host}
+		w.storages = append(w.storages, &s)
+
+		return nil
+	}
+
+	if w.storages[i].Type != s.Type || w.storages[i].Shared != s.Shared {
+		return fmt.Errorf("storage %q has one type in the whole cluster: %q on host %s, %q before", s.Name, s.Type, host, w.storages[i].Type)
+	}
+
+	w.storages[i].hosts = append(w.storages[i].hosts, host)
+
+	return nil
+}
+
+// host finds a host that answers.
+func (w *World) host(name string) (*Host, error) {
+	i := slices.IndexFunc(w.hosts, func(h *Host) bool { return h.Name == name })
+	if i < 0 {
+		return nil, failf("hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name)
+	}
+
+	if w.hosts[i].Offline {
+		return nil, &Error{Code: 595, Reason: "No route to host"}
+	}
+
+	return w.hosts[i], nil
+}
+
+// Reach tells whether a host answers, with the error a client gets when it does not.
+func (w *World) Reach(name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := w.host(name)
+
+	return err
+}
+
+// SetOffline takes a host off the network, or back on. Its VMs keep running.
+func (w *World) SetOffline(name string, offline bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for _, h := range w.hosts {
+		if h.Name == name {
+			h.Offline = offline
+
+			return nil
+		}
+	}
+
+	return fmt.Errorf("no host %q", name)
+}
+
+// storage finds a storage that a host can use.
+func (w *World) storage(host, name string) (*Storage, error) {
+	i := slices.IndexFunc(w.storages, func(s *Storage) bool { return s.Name == name })
+	if i < 0 {
+		return nil, failf("storage '%s' does not exist", name)
+	}
+
+	if !slices.Contains(w.storages[i].hosts, host) {
+		return nil, failf("storage '%s' is not available on node '%s'", name, host)
+	}
+
+	return w.storages[i], nil
+}
+
+// imageStorage finds a storage for disks.
+func (w *World) imageStorage(host, name string) (*Storage, error) {
+	s, err := w.storage(host, name)
+	if err != nil {
+		return nil, err
+	}
+
+	if !s.holds("images") {
+		return nil, Invalid("storage", "storage '%s' does not support vm images", name)
+	}
+
+	return s, nil
+}
+
+// bridge complains about a bridge the host does not have, as starting a VM on it would.
+func (h *Host) bridge(name string) error {
+	if slices.Contains(h.Bridges, name) {
+		return nil
+	}
+
+	return failf("bridge '%s' does not exist", name)
+}
+
+func (s *Storage) contentList() string { return strings.Join(s.Content, ",") }

@@ -1,0 +1,143 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// applyPending is what happens to pending changes when the machine is off. The world is locked.
+func (w *World) applyPending(v *vm) {
+	for _, key := range sortedKeys(v.remove) {
+		w.take(v, key, "")
+	}
+
+	for _, key := range sortedKeys(v.pending) {
+		w.take(v, key, v.pending[key])
+	}
+
+	v.pending, v.remove = map[string]string{}, map[string]bool{}
+}
+
+// hotplug applies what a running machine takes at once and leaves the rest pending.
+func (w *World) hotplug(v *vm) {
+	features := strings.Split(v.conf["hotplug"], ",")
+	if v.conf["hotplug"] == "" || v.conf["hotplug"] == "1" {
+		features = []string{"network", "disk", "usb"}
+	}
+
+	for _, key := range sortedKeys(v.remove) {
+		if w.pluggable(v, key, "", features) {
+			w.take(v, key, "")
+			delete(v.remove, key)
+		}
+	}
+
+	for _, key := range sortedKeys(v.pending) {
+		if value := v.pending[key]; w.pluggable(v, key, value, features) {
+			w.take(v, key, value)
+			delete(v.pending, key)
+		}
+	}
+}
+
+func (w *World) pluggable(v *vm, key, value string, features []string) bool {
+	o, _ := optionOf(key)
+
+	switch {
+	case o.live:
+		return true
+	case isNetwork(key):
+		return slices.Contains(features, "network")
+	case key == "memory":
+		return slices.Contains(features, "memory")
+	case key == "vcpus":
+		return slices.Contains(features, "cpu")
+	case key == "efidisk0" || key == "tpmstate0":
+		return false
+	case isDrive(key):
+		return w.pluggableDrive(v, key, value, slices.Contains(features, "disk"))
+	default:
+		return false
+	}
+}
+
+// noHotplug are properties of a disk that it only takes with a new start.
+var noHotplug = strings.Fields("aio cache discard iothread product queues ro ssd vendor")
+
+func (w *World) pluggableDrive(v *vm, key, value string, disks bool) bool {
+	hotBus := strings.HasPrefix(key, "scsi") || strings.HasPrefix(key, "virtio")
+	before, had := v.conf[key]
+
+	if !had || value == "" {
+		return disks && hotBus
+	}
+
+	was, err := parseDrive(key, before)
+	if err != nil {
+		return false
+	}
+
+	is, err := parseDrive(key, value)
+	if err != nil || was.cdrom() != is.cdrom() {
+		return false
+	}
+
+	if was.cdrom() {
+		return true
+	}
+
+	if was.file() != is.file() {
+		return disks && hotBus
+	}
+
+	return !slices.ContainsFunc(noHotplug, func(p string) bool { return was.properties[p] != is.properties[p] })
+}
+
+// take makes a change effective; a disk that loses its place stays as an unused one, a cloud-init drive goes for good.
+func (w *World) take(v *vm, key, value string) {
+	if old, had := v.conf[key]; had && isDrive(key) {
+		w.detach(v, key, old, value)
+	}
+
+	if value == "" {
+		delete(v.conf, key)
+	} else {
+		v.conf[key] = value
+	}
+}
+
+func (w *World) detach(v *vm, key, before, after string) {
+	was, err := parseDrive(key, before)
+	if err != nil || was.cdrom() && !was.cloudInit() {
+		return
+	}
+
+	if is, err := parseDrive(key, after); after != "" && err == nil && is.file() == was.file() {
+		return
+	}
+
+	vol, err := w.volume(v.host, was.file())
+	if err != nil || vol.owner != v.id {
+		return
+	}
+
+	if was.cloudInit() {
+		w.free(vol)
+
+		return
+	}
+
+	w.addUnused(v, vol)
+}
+
+func (w *World) addUnused(v *vm, vol *volume) {
+	for i := range options["unused"].count {
+		key := fmt.Sprintf("unused%d", i)
+		if _, taken := v.conf[key]; !taken {
+			v.conf[key] = vol.id
+
+			return
+		}
+	}
+}

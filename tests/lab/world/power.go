@@ -1,0 +1,310 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"talos-proxmox/tests/lab/machine"
+	"talos-proxmox/tests/lab/timeline"
+)
+
+// run is one power-on of a VM, from the moment it runs to the moment it does not.
+type run struct {
+	pid     int
+	started time.Time
+	// agent tells whether this power-on has the guest agent's port.
+	agent bool
+	// system is set once ready is closed.
+	system machine.System
+	ready  chan struct{}
+	// ending is set by whoever ends it first; ended is closed when it has.
+	ending bool
+	ended  chan struct{}
+}
+
+// Start powers a VM on and returns the task.
+func (w *World) Start(c Caller, host string, id int) (string, error) {
+	return w.powerTask(c, host, id, "qmstart", false, func(t *task, v *vm) error { return w.powerOn(t, v) })
+}
+
+// Stop cuts a VM's power and returns the task.
+func (w *World) Stop(c Caller, host string, id int) (string, error) {
+	return w.powerTask(c, host, id, "qmstop", false, func(t *task, v *vm) error {
+		w.powerOff(v)
+
+		return t.pass("stop", w.latencies.Stop, v)
+	})
+}
+
+// ShutdownRequest asks the guest to stop.
+type ShutdownRequest struct {
+	// Timeout is how long the guest has; nil: a minute.
+	Timeout *time.Duration
+	// Force cuts the power when the guest has not stopped by then.
+	Force bool
+}
+
+// Shutdown asks a VM to stop and returns the task.
+func (w *World) Shutdown(c Caller, host string, id int, r ShutdownRequest) (string, error) {
+	return w.powerTask(c, host, id, "qmshutdown", false, func(t *task, v *vm) error { return w.shutdown(t, v, r) })
+}
+
+// Reboot shuts a VM down and starts it again, with what was pending.
+func (w *World) Reboot(c Caller, host string, id int, timeout *time.Duration) (string, error) {
+	return w.powerTask(c, host, id, "qmreboot", true, func(t *task, v *vm) error {
+		if err := w.shutdown(t, v, ShutdownRequest{Timeout: timeout}); err != nil {
+			return err
+		}
+
+		// Proxmox VE ends this task here and starts the VM a moment later from outside. Here it starts within the task, so that
+		// no poll finds it stopped by chance.
+		return w.powerOn(t, v)
+	})
+}
+
+// Reset restarts a VM as its reset button would, without what is pending.
+func (w *World) Reset(c Caller, host string, id int) (string, error) {
+	return w.powerTask(c, host, id, "qmreset", true, func(_ *task, v *vm) error {
+		w.mu.Lock()
+		r := v.run
+		w.mu.Unlock()
+
+		if r == nil {
+			return failf("VM %d not running", v.id)
+		}
+
+		w.restart(v, r)
+
+		return nil
+	})
+}
+
+// powerTask starts a task that works on the power of a VM. The calls that need a running VM look before the task, the others
+// leave it to the task to find the VM.
+func (w *World) powerTask(c Caller, host string, id int, kind string, running bool, work func(*task, *vm) error) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if _, err := w.host(host); err != nil {
+		return "", err
+	}
+
+	if running {
+		v, err := w.findProcess(host, id)
+		if err != nil {
+			return "", err
+		}
+
+		if v.run == nil {
+			return "", failf("VM %d not running", id)
+		}
+	}
+
+	return w.start(c, job{node: host, kind: kind, id: strconv.Itoa(id), work: func(t *task) error {
+		return t.withVM(host, id, func(v *vm) error { return work(t, v) })
+	}}), nil
+}
+
+// powerOn starts a VM. Its lock file is held.
+func (w *World) powerOn(t *task, v *vm) error {
+	if err := w.mayStart(v); err != nil {
+		return err
+	}
+
+	if err := t.pass("start", w.latencies.Start, v); err != nil {
+		return err
+	}
+
+	w.mu.Lock()
+	if w.closed || v.run != nil {
+		w.mu.Unlock()
+
+		return failf("VM %d already running", v.id)
+	}
+	boot := w.newRun(v)
+	w.mu.Unlock()
+
+	boot()
+
+	return nil
+}
+
+func (w *World) mayStart(v *vm) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if v.template() {
+		return failf("you can't start a vm if it's a template")
+	}
+
+	if v.run != nil {
+		return failf("VM %d already running", v.id)
+	}
+
+	w.applyPending(v)
+
+	h, err := w.host(v.host)
+	if err != nil {
+		return err
+	}
+
+	for _, nic := range nics(v.conf) {
+		if nic.Bridge == "" {
+			continue
+		}
+
+		if err := h.bridge(nic.Bridge); err != nil {
+			return err
+		}
+	}
+
+	return w.devicesFree(v)
+}
+
+// newRun makes the VM a running one and returns what boots it, to be called with the world unlocked: firmware may call back at once.
+func (w *World) newRun(v *vm) func() {
+	w.counter++
+
+	r := &run{
+		pid: 100_000 + w.counter, started: time.Now(), agent: agentEnabled(v.conf),
+		ready: make(chan struct{}), ended: make(chan struct{}),
+	}
+	v.run = r
+
+	hw := w.hardware(v)
+	hw.Reset = func() { go w.restart(v, r) }
+	hw.Poweroff = func() { go w.end(v, r) }
+	hw.Advance = func(s *timeline.Span) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		v.span = s
+	}
+
+	return func() {
+		r.system = w.firmware.PowerOn(hw)
+		close(r.ready)
+	}
+}
+
+// end cuts the power of one run, unless that has begun already, and returns when it is off.
+func (w *World) end(v *vm, r *run) {
+	w.mu.Lock()
+	first := !r.ending
+	r.ending = true
+	w.mu.Unlock()
+
+	if !first {
+		<-r.ended
+
+		return
+	}
+
+	<-r.ready
+	r.system.Kill()
+
+	w.mu.Lock()
+	v.run = nil
+	w.applyPending(v)
+	w.mu.Unlock()
+
+	close(r.ended)
+}
+
+// powerOff ends whatever runs in the VM, restarts that are under way included.
+func (w *World) powerOff(v *vm) {
+	for {
+		w.mu.Lock()
+		r := v.run
+		w.mu.Unlock()
+
+		if r == nil {
+			return
+		}
+
+		w.end(v, r)
+	}
+}
+
+// restart is a reset: the VM stays on, the guest begins anew.
+func (w *World) restart(v *vm, r *run) {
+	w.mu.Lock()
+	if r.ending || w.closed {
+		w.mu.Unlock()
+
+		return
+	}
+	r.ending = true
+	w.mu.Unlock()
+
+	<-r.ready
+	r.system.Kill()
+
+	w.mu.Lock()
+	if w.closed {
+		v.run = nil
+		w.mu.Unlock()
+		close(r.ended)
+
+		return
+	}
+	boot := w.newRun(v)
+	w.mu.Unlock()
+
+	close(r.ended)
+	boot()
+}
+
+const defaultShutdownTimeout = time.Minute
+
+func (w *World) shutdown(t *task, v *vm, req ShutdownRequest) error {
+	w.mu.Lock()
+	r := v.run
+	w.mu.Unlock()
+
+	if r == nil {
+		return nil
+	}
+
+	timeout := defaultShutdownTimeout
+	if req.Timeout != nil {
+		timeout = *req.Timeout
+	}
+
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+	defer cancel()
+
+	<-r.ready
+
+	if err := r.system.Shutdown(ctx); err != nil {
+		if t.ctx.Err() != nil {
+			return t.ctx.Err()
+		}
+
+		if !req.Force {
+			if errors.Is(err, context.DeadlineExceeded) {
+				return failf("VM quit/powerdown failed - got timeout")
+			}
+
+			return failf("VM quit/powerdown failed")
+		}
+
+		t.log("VM still running - terminating now with SIGTERM")
+	}
+
+	w.powerOff(v)
+
+	return t.pass("stop", w.latencies.Stop, v)
+}
+
+// noFirmware boots nothing: machines run, and go off when asked.
+type noFirmware struct{}
+
+type noSystem struct{}
+
+func (noFirmware) PowerOn(machine.Hardware) machine.System { return noSystem{} }
+
+func (noSystem) Shutdown(context.Context) error { return nil }
+func (noSystem) Kill()                          {}
+func (noSystem) Agent() []machine.Interface     { return nil }

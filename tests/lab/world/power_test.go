@@ -1,0 +1,174 @@
+package world_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/world"
+)
+
+func TestPower(t *testing.T) {
+	w, f := newWorld(t)
+	create(t, w, 100, "scsi0 tank:1")
+
+	running := func() bool {
+		v, err := w.VM("pve1", 100)
+		require.NoError(t, err)
+
+		return v.Running
+	}
+
+	_, err := w.Reboot(token, "pve1", 100, nil)
+	require.EqualError(t, err, "VM 100 not running")
+	upid, err := w.Shutdown(token, "pve1", 100, world.ShutdownRequest{})
+	done(t, w, upid, err)
+
+	upid, err = w.Start(token, "pve1", 100)
+	done(t, w, upid, err)
+	require.True(t, running())
+
+	upid, err = w.Start(token, "pve1", 100)
+	require.Equal(t, "VM 100 already running", ended(t, w, upid, err))
+
+	_, err = w.Destroy(token, "pve1", 100, true)
+	require.EqualError(t, err, "VM 100 is running - destroy failed")
+
+	upid, err = w.Reset(token, "pve1", 100)
+	done(t, w, upid, err)
+	require.True(t, running())
+
+	upid, err = w.Shutdown(token, "pve1", 100, world.ShutdownRequest{})
+	done(t, w, upid, err)
+	require.False(t, running())
+
+	boots, kills := f.count()
+	require.Equal(t, []int{2, 2}, []int{boots, kills})
+}
+
+func TestAGuestThatDoesNotShutDown(t *testing.T) {
+	w, f := newWorld(t)
+	f.stubborn = true
+	create(t, w, 100, "scsi0 tank:1")
+	upid, err := w.Start(token, "pve1", 100)
+	done(t, w, upid, err)
+
+	soon := 10 * time.Millisecond
+
+	upid, err = w.Shutdown(token, "pve1", 100, world.ShutdownRequest{Timeout: &soon})
+	require.Equal(t, "VM quit/powerdown failed - got timeout", ended(t, w, upid, err))
+	_, kills := f.count()
+	require.Zero(t, kills)
+
+	upid, err = w.Shutdown(token, "pve1", 100, world.ShutdownRequest{Timeout: &soon, Force: true})
+	done(t, w, upid, err)
+	_, kills = f.count()
+	require.Equal(t, 1, kills)
+}
+
+func TestTheGuestGoesOffByItself(t *testing.T) {
+	w, f := newWorld(t)
+	create(t, w, 100, "scsi0 tank:1", "agent 1")
+	upid, err := w.Start(token, "pve1", 100)
+	done(t, w, upid, err)
+
+	list, err := w.Interfaces("pve1", 100)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+
+	first := f.last()
+	first.Poweroff()
+	require.Eventually(t, func() bool { v, err := w.VM("pve1", 100); return err == nil && !v.Running }, 5e9, 1e6)
+
+	_, err = w.Interfaces("pve1", 100)
+	require.EqualError(t, err, "VM 100 is not running")
+
+	// What a machine asks for after its end concerns nobody.
+	upid, err = w.Start(token, "pve1", 100)
+	done(t, w, upid, err)
+	first.Poweroff()
+	first.Reset()
+	time.Sleep(20 * time.Millisecond)
+
+	v, err := w.VM("pve1", 100)
+	require.NoError(t, err)
+	require.True(t, v.Running)
+	boots, _ := f.count()
+	require.Equal(t, 2, boots)
+}
+
+func TestTheAgentOfAVMWithoutOne(t *testing.T) {
+	w, _ := newWorld(t)
+	create(t, w, 100, "scsi0 tank:1")
+	_, err := w.Interfaces("pve1", 100)
+	require.EqualError(t, err, "No QEMU guest agent configured")
+
+	// A machine gets the agent's port with its next start.
+	upid, err := w.Start(token, "pve1", 100)
+	done(t, w, upid, err)
+	require.NoError(t, update(w, 100, "agent 1"))
+	_, err = w.Interfaces("pve1", 100)
+	require.EqualError(t, err, "No QEMU guest agent configured")
+
+	upid, err = w.Reboot(token, "pve1", 100, nil)
+	done(t, w, upid, err)
+	_, err = w.Interfaces("pve1", 100)
+	require.NoError(t, err)
+}
+
+func TestABridgeThatIsNotThere(t *testing.T) {
+	w, _ := newWorld(t)
+	create(t, w, 100, "net0 virtio,bridge=vmbr7")
+	upid, err := w.Start(token, "pve1", 100)
+	require.Equal(t, "bridge 'vmbr7' does not exist", ended(t, w, upid, err))
+}
+
+// Everybody pulls at one VM at the same time. Whatever comes of it, power-ons and power cuts alternate and nothing is left behind.
+func TestManyHandsOnOnePowerButton(t *testing.T) {
+	w, f := newWorld(t)
+	create(t, w, 100, "scsi0 tank:1")
+
+	var wait sync.WaitGroup
+
+	for range 8 {
+		wait.Go(func() {
+			for range 25 {
+				var upid string
+				var err error
+
+				switch rand.IntN(6) {
+				case 0:
+					upid, err = w.Start(token, "pve1", 100)
+				case 1:
+					upid, err = w.Stop(token, "pve1", 100)
+				case 2:
+					upid, err = w.Shutdown(token, "pve1", 100, world.ShutdownRequest{})
+				case 3:
+					upid, err = w.Reset(token, "pve1", 100)
+				case 4:
+					if boots, _ := f.count(); boots > 0 {
+						f.last().Reset()
+					}
+				default:
+					err = update(w, 100, "cores 2")
+				}
+
+				if err == nil && upid != "" {
+					ended(t, w, upid, nil)
+				}
+			}
+		})
+	}
+
+	wait.Wait()
+
+	upid, err := w.Stop(token, "pve1", 100)
+	done(t, w, upid, err)
+	require.Eventually(t, func() bool { boots, kills := f.count(); return boots == kills }, 5e9, 1e6)
+
+	upid, err = w.Destroy(token, "pve1", 100, true)
+	done(t, w, upid, err)
+}

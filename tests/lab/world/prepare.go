@@ -1,0 +1,202 @@
+package world
+
+import (
+	"fmt"
+	"strings"
+)
+
+// prepare checks settings before anything is done with them, in the order in which Proxmox VE does: each value by its schema, what
+// the caller may change, then storages and bridges; and it brings values into the form in which they are kept. The VM is nil while
+// it does not exist yet. The world is locked.
+func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[string]string, defaultStorage string) (map[string]string, error) {
+	conf := map[string]string{}
+
+	for _, key := range sortedKeys(in) {
+		value := in[key]
+		if key == "cdrom" {
+			// An alias that Proxmox VE resolves before anything else.
+			key, value = "ide2", value+",media=cdrom"
+		}
+
+		if err := verify(key, value); err != nil {
+			return nil, err
+		}
+
+		value, err := w.normalise(key, value)
+		if err != nil {
+			return nil, err
+		}
+
+		conf[key] = value
+	}
+
+	for _, key := range sortedKeys(conf) {
+		if err := w.mayChange(c, id, pool, key, conf[key]); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, key := range sortedKeys(conf) {
+		if err := w.verifyAgainstHost(c, h, v, key, conf[key], defaultStorage); err != nil {
+			return nil, err
+		}
+	}
+
+	return conf, nil
+}
+
+// normalise brings a value into the form in which Proxmox VE keeps it. Most are kept as they came.
+func (w *World) normalise(key, value string) (string, error) {
+	switch {
+	case isNetwork(key):
+		return w.normaliseNetwork(key, value)
+	case isDrive(key):
+		d, err := parseDrive(key, value)
+
+		return d.String(), err
+	case key == "tags":
+		return uniqueTags(value), nil
+	case key == "boot":
+		p, ok := parseProperties(value, "legacy")
+		if !ok {
+			return "", Invalid(key, "invalid format - format error")
+		}
+
+		if order, ok := p["order"]; ok {
+			return bootOrder(splitList(order)), nil
+		}
+
+		return value, nil
+	case key == "description":
+		return strings.TrimRight(value, "\n"), nil
+	default:
+		return value, nil
+	}
+}
+
+// mayChange asks for the privilege to change a setting; some only root@pam may set, in person and not through a token.
+func (w *World) mayChange(c Caller, id int, pool, key, value string) error {
+	if c.ID == superuser {
+		return nil
+	}
+
+	o, _ := optionOf(key)
+	p, _ := parseProperties(value, "host")
+
+	switch {
+	case o.privilege == "":
+		return failf("only root can set '%s' config", key)
+	case strings.HasPrefix(key, "serial") && value != "socket":
+		return failf("only root can set '%s' config for real devices", key)
+	case strings.HasPrefix(key, "hostpci") && p["host"] != "":
+		return failf("only root can set '%s' config for non-mapped devices", key)
+	case strings.HasPrefix(key, "usb") && p["host"] != "" && p["host"] != "spice":
+		return failf("only root can set '%s' config for real devices", key)
+	case (strings.HasPrefix(key, "hostpci") || strings.HasPrefix(key, "usb")) && p["mapping"] != "":
+		kind := "pci"
+		if strings.HasPrefix(key, "usb") {
+			kind = "usb"
+		}
+
+		if err := w.need(c, "/mapping/"+kind+"/"+p["mapping"], "Mapping.Use"); err != nil {
+			return err
+		}
+	case key == "startup":
+		if err := w.need(c, "/", "Sys.Modify"); err != nil {
+			return err
+		}
+	}
+
+	privileges := []string{o.privilege}
+
+	if o.form == drive {
+		if d, err := parseDrive(key, value); err == nil && d.cdrom() {
+			privileges = []string{"VM.Config.CDROM"}
+		}
+	}
+
+	if o.privilege == "VM.Config.Cloudinit" || key == "nameserver" || key == "searchdomain" || strings.HasPrefix(key, "ipconfig") {
+		privileges = []string{"VM.Config.Cloudinit", "VM.Config.Network"}
+	}
+
+	if pool != "" {
+		for _, p := range privileges {
+			if w.allowed(c.ID, "/pool/"+pool, p) {
+				return nil
+			}
+		}
+	}
+
+	return w.needAny(c, fmt.Sprintf("/vms/%d", id), privileges...)
+}
+
+// verifyAgainstHost looks for what a setting names: storages, volumes, bridges, mappings.
+func (w *World) verifyAgainstHost(c Caller, h *Host, v *vm, key, value, defaultStorage string) error {
+	switch {
+	case isNetwork(key):
+		p, err := parseNetwork(key, value)
+		if err != nil || p["bridge"] == "" {
+			return err
+		}
+
+		if c.ID != superuser && !w.allowed(c.ID, "/sdn/zones/localnetwork/"+p["bridge"], "SDN.Use") {
+			return denied("/sdn/zones/localnetwork/" + p["bridge"] + ", SDN.Use")
+		}
+
+		return nil
+	case isDrive(key):
+		return w.verifyDrive(c, h, v, key, value, defaultStorage)
+	case strings.HasPrefix(key, "hostpci"):
+		p, _ := parseProperties(value, "host")
+		if name := p["mapping"]; name != "" && w.mappings["pci/"+name] == nil {
+			return Invalid(key, "PCI device mapping '%s' not found", name)
+		}
+
+		if p["host"] == "" && p["mapping"] == "" {
+			return failf("either 'host' or 'mapping' must be set.")
+		}
+	}
+
+	return nil
+}
+
+func (w *World) verifyDrive(c Caller, h *Host, v *vm, key, value, defaultStorage string) error {
+	d, err := parseDrive(key, value)
+	if err != nil {
+		return err
+	}
+
+	name := d.storageName()
+
+	switch {
+	case d.file() == "none" || d.file() == "cdrom":
+		return nil
+	case name == "" && newDisk.MatchString(d.file()), d.file() == "cloudinit":
+		name = defaultStorage
+	case name == "":
+		return Invalid(key, "invalid format - format error\n%s.file: invalid format - unable to parse volume ID '%s'\n", key, d.file())
+	}
+
+	s, err := w.storage(h.Name, name)
+	if err != nil {
+		return err
+	}
+
+	fresh := newDisk.MatchString(d.file()) || strings.HasSuffix(d.file(), "cloudinit") && !cloudInitName.MatchString(d.file())
+	if fresh {
+		if !s.holds("images") {
+			return Invalid("storage", "storage '%s' does not support vm images", name)
+		}
+
+		return w.need(c, "/storage/"+name, "Datastore.AllocateSpace")
+	}
+
+	// A volume that the drive has already needs no further right.
+	if v != nil {
+		if old, err := parseDrive(key, v.effective()[key]); err == nil && old.file() == d.file() {
+			return nil
+		}
+	}
+
+	return w.needAny(c, "/storage/"+name, "Datastore.AllocateSpace", "Datastore.Audit")
+}

@@ -1,0 +1,273 @@
+package world
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"talos-proxmox/tests/lab/machine"
+)
+
+// volume is a disk image or a file on a storage.
+type volume struct {
+	// id is "storage:name".
+	id      string
+	storage *Storage
+	// host is empty for a volume on shared storage.
+	host string
+	// kind is the content type: images, iso, vztmpl, snippets, import.
+	kind   string
+	format string
+	// owner is the VM whose image this is, 0 for files.
+	owner int
+	// parent is the id of the base image of a linked clone.
+	parent string
+	// disk is what an image holds, nil for files.
+	disk *machine.Disk
+	// size, content and text are a file's.
+	size    int64
+	content machine.Content
+	text    string
+	created time.Time
+}
+
+// volumeKey tells the volumes of one name apart that storages of one name hold on different hosts.
+type volumeKey struct{ host, id string }
+
+func (v *volume) key() volumeKey { return volumeKey{v.host, v.id} }
+
+func (v *volume) bytes() int64 {
+	if v.disk != nil {
+		return v.disk.Size()
+	}
+
+	return v.size
+}
+
+// name is what follows the storage in the id.
+func (v *volume) name() string {
+	_, name, _ := strings.Cut(v.id, ":")
+
+	return name
+}
+
+// Path is where the volume is on the host.
+func (v *volume) path() string {
+	switch {
+	case v.kind == "images" && v.storage.files():
+		return v.storage.Path() + "/images/" + v.name()
+	case v.storage.files():
+		dir, file, _ := strings.Cut(v.name(), "/")
+		return v.storage.Path() + "/template/" + dir + "/" + file
+	case v.storage.Type == "zfspool":
+		return "/dev/zvol/" + v.storage.Name + "/" + path.Base(v.name())
+	default:
+		return "/dev/" + v.storage.Name + "/" + path.Base(v.name())
+	}
+}
+
+// volume finds a volume as a host sees it.
+func (w *World) volume(host, id string) (*volume, error) {
+	name, _, ok := strings.Cut(id, ":")
+	if !ok {
+		return nil, failf("unable to parse volume ID '%s'", id)
+	}
+
+	s, err := w.storage(host, name)
+	if err != nil {
+		return nil, err
+	}
+
+	if v, ok := w.volumes[s.key(host, id)]; ok {
+		return v, nil
+	}
+
+	return nil, failf("volume '%s' does not exist", id)
+}
+
+func (s *Storage) key(host, id string) volumeKey {
+	if s.Shared {
+		host = ""
+	}
+
+	return volumeKey{host, id}
+}
+
+// image makes a disk image with the first name that is free on its storage.
+func (w *World) image(host string, s *Storage, owner int, format string, disk *machine.Disk) (*volume, error) {
+	if format == "" {
+		format = "raw"
+	}
+
+	if !s.files() && format != "raw" {
+		return nil, failf("unsupported format '%s'", format)
+	}
+
+	v := &volume{storage: s, kind: "images", format: format, owner: owner, created: time.Now()}
+	v.host = s.key(host, "").host
+
+	for n := 0; ; n++ {
+		if !w.diskNameTaken(v, fmt.Sprintf("-%d-disk-%d", owner, n)) {
+			v.id = v.imageID(fmt.Sprintf("vm-%d-disk-%d", owner, n))
+
+			break
+		}
+	}
+
+	v.disk = machine.NewDisk(disk.Interface, v.id, disk.Size(), disk.Content())
+	w.volumes[v.key()] = v
+
+	return v, nil
+}
+
+// diskNameTaken looks for the number among the VM's own and base images.
+func (w *World) diskNameTaken(v *volume, suffix string) bool {
+	for _, o := range w.volumes {
+		if o.storage != v.storage || o.host != v.host || o.kind != "images" {
+			continue
+		}
+
+		base := strings.TrimSuffix(path.Base(o.name()), path.Ext(o.name()))
+		if base == "vm"+suffix || base == "base"+suffix {
+			return true
+		}
+	}
+
+	return false
+}
+
+// imageID names an image as its storage does: a directory with the VM's number and an extension where volumes are files, the name
+// of the base image before it where the storage shows that.
+func (v *volume) imageID(name string) string {
+	id := name
+
+	if v.storage.files() {
+		id = fmt.Sprintf("%d/%s.%s", v.owner, name, v.format)
+	}
+
+	if v.parent != "" && v.storage.Type != "lvmthin" {
+		_, base, _ := strings.Cut(v.parent, ":")
+		id = base + "/" + id
+	}
+
+	return v.storage.Name + ":" + id
+}
+
+// rename gives a volume another id, in the world and on its disk.
+func (w *World) rename(v *volume, id string) {
+	delete(w.volumes, v.key())
+	v.id = id
+	v.disk = machine.NewDisk(v.disk.Interface, id, v.disk.Size(), v.disk.Content())
+	w.volumes[v.key()] = v
+}
+
+// cloudInitImage makes the image that carries a VM's cloud-init data.
+func (w *World) cloudInitImage(host string, s *Storage, owner int, iface string) (*volume, error) {
+	v := &volume{storage: s, kind: "images", format: "raw", owner: owner, created: time.Now()}
+	v.host = s.key(host, "").host
+
+	if s.files() {
+		v.format = "qcow2"
+	}
+
+	v.id = v.imageID(fmt.Sprintf("vm-%d-cloudinit", owner))
+	v.disk = machine.NewDisk(iface, v.id, 4*MiB, nil)
+
+	if _, taken := w.volumes[v.key()]; taken {
+		return nil, failf("disk image '%s' already exists", v.path())
+	}
+
+	w.volumes[v.key()] = v
+
+	return v, nil
+}
+
+func (w *World) free(v *volume) { delete(w.volumes, v.key()) }
+
+// children are the linked clones of a base image.
+func (w *World) children(v *volume) []*volume {
+	var list []*volume
+
+	for _, o := range w.volumes {
+		if o.parent == v.id && (o.host == v.host) {
+			list = append(list, o)
+		}
+	}
+
+	return list
+}
+
+// AddFile puts a file on a storage: an ISO image, a snippet.
+func (w *World) AddFile(host, storage, kind, name string, size int64, content machine.Content) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	_, err := w.addFile(host, storage, kind, name, size, content)
+
+	return err
+}
+
+// AddSnippet puts a text file on a storage, for cloud-init.
+func (w *World) AddSnippet(host, storage, name, text string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	v, err := w.addFile(host, storage, "snippets", name, int64(len(text)), nil)
+	if err != nil {
+		return err
+	}
+
+	v.text = text
+
+	return nil
+}
+
+func (w *World) addFile(host, storage, kind, name string, size int64, content machine.Content) (*volume, error) {
+	s, err := w.storage(host, storage)
+	if err != nil {
+		return nil, err
+	}
+
+	if !s.holds(kind) {
+		return nil, failf("storage '%s' does not support '%s' content", storage, kind)
+	}
+
+	v := &volume{
+		id: storage + ":" + kind + "/" + name, storage: s, kind: kind, format: fileFormat(kind, name),
+		size: size, content: content, created: time.Now(),
+	}
+	v.host = s.key(host, "").host
+	w.volumes[v.key()] = v
+
+	return v, nil
+}
+
+func fileFormat(kind, name string) string {
+	switch {
+	case kind == "iso":
+		return "iso"
+	case kind == "vztmpl":
+		return "t" + strings.TrimPrefix(path.Ext(name), ".")
+	case kind == "snippets":
+		return "snippet"
+	default:
+		return strings.TrimPrefix(path.Ext(name), ".")
+	}
+}
+
+// volumesOn lists what a host sees on a storage, by id.
+func (w *World) volumesOn(host string, s *Storage) []*volume {
+	var list []*volume
+
+	for _, v := range w.volumes {
+		if v.storage == s && (v.host == "" || v.host == host) {
+			list = append(list, v)
+		}
+	}
+
+	slices.SortFunc(list, func(a, b *volume) int { return strings.Compare(a.id, b.id) })
+
+	return list
+}

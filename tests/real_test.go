@@ -1,0 +1,165 @@
+package tests
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/stacks"
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// TestRealProxmox runs the life of a stack on a real Proxmox VE that the environment names. Nothing is rewritten but the
+// endpoint and the token.
+func TestRealProxmox(t *testing.T) {
+	access := proxmoxapi.Access{
+		Endpoint:    os.Getenv("TALOS_PROXMOX_TEST_ENDPOINT"),
+		TokenID:     os.Getenv("TALOS_PROXMOX_TEST_TOKEN_ID"),
+		TokenSecret: os.Getenv("TALOS_PROXMOX_TEST_TOKEN_SECRET"),
+	}
+	file := os.Getenv("TALOS_PROXMOX_TEST_STACK")
+
+	if access.Endpoint == "" || access.TokenID == "" || access.TokenSecret == "" || file == "" {
+		t.Skip("SKIPPED: no real Proxmox VE. Set TALOS_PROXMOX_TEST_STACK, _ENDPOINT, _TOKEN_ID and _TOKEN_SECRET to run against one.")
+	}
+
+	access.Insecure, _ = strconv.ParseBool(os.Getenv("TALOS_PROXMOX_TEST_INSECURE")) //nolint:errcheck // absent is false
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(root, file)
+	}
+
+	liveOn(t, e, file, access)
+}
+
+// TestRealProxmoxOnTheLab keeps the test above from rotting where there is no Proxmox VE: to it, the lab is one.
+func TestRealProxmoxOnTheLab(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	file := filepath.Join(t.TempDir(), "Pulumi.real.yaml")
+	require.NoError(t, r.WriteStackFile(file))
+
+	c := r.Lab.Credentials()
+	liveOn(t, r.Engine(), file, proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: c.TokenID, TokenSecret: c.TokenSecret})
+}
+
+// liveOn deploys a stack, deploys it again, grows and shrinks it, reads it with other clients, and destroys it.
+func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Access) {
+	t.Helper()
+
+	proxmox, err := proxmoxapi.New(access)
+	require.NoError(t, err)
+
+	before := machines(t, proxmox)
+
+	backend, err := e.NewBackend(t.TempDir())
+	require.NoError(t, err)
+
+	project := t.TempDir()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.real.yaml"), text, 0o600))
+
+	stack, err := backend.InlineStack(t.Context(), rehearsal.Project, "real", stacks.ProgramIn(project), nil, auto.WorkDir(project))
+	require.NoError(t, err)
+	set(t, stack, "proxmox.endpoint", access.Endpoint)
+	set(t, stack, "proxmox.tokenId", access.TokenID)
+	set(t, stack, "proxmox.insecure", strconv.FormatBool(access.Insecure))
+	require.NoError(t, stack.SetConfig(t.Context(), rehearsal.Project+":proxmoxTokenSecret",
+		auto.ConfigValue{Value: access.TokenSecret, Secret: true}))
+
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the stack may still be there: its state is gone with this test; look for its VMs by their tags")
+		}
+	})
+
+	contract := contractOf(t, up(t, stack))
+	deployed := machines(t, proxmox)
+	assert.Len(t, deployed, len(before)+len(contract.NodeVMIDMap))
+
+	requireOnlySame(t, *up(t, stack).Summary.ResourceChanges)
+	requireNoChange(t, stack)
+
+	workers := len(contract.BootstrapNodes.Workers)
+	set(t, stack, "pools.worker.count", strconv.Itoa(workers+1))
+
+	grown := up(t, stack)
+	assert.Len(t, contractOf(t, grown).BootstrapNodes.Workers, workers+1)
+	readCluster(t, grown, len(contract.NodeVMIDMap)+1)
+
+	set(t, stack, "pools.worker.count", strconv.Itoa(workers))
+	assert.Equal(t, contract, contractOf(t, up(t, stack)))
+	assert.Equal(t, deployed, machines(t, proxmox))
+
+	destroy(t, stack)
+	assert.Equal(t, before, machines(t, proxmox))
+}
+
+func machines(t *testing.T, proxmox *proxmoxapi.Client) []proxmoxapi.VM {
+	t.Helper()
+
+	vms, err := proxmox.VMs(t.Context())
+	require.NoError(t, err)
+	slices.SortFunc(vms, func(a, b proxmoxapi.VM) int { return cmp.Compare(a.ID, b.ID) })
+
+	return vms
+}
+
+func contractOf(t *testing.T, result auto.UpResult) *stacks.Contract {
+	t.Helper()
+
+	contract, err := stacks.DecodeContract(result.Outputs[stacks.OutputContract].Value)
+	require.NoError(t, err)
+
+	return contract
+}
+
+// readCluster waits until Kubernetes knows all nodes, and asks each for its Talos version.
+func readCluster(t *testing.T, result auto.UpResult, nodes int) {
+	t.Helper()
+
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(result.Outputs[stacks.OutputKubeconfig].Value.(string)))
+	require.NoError(t, err)
+
+	kube, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		list, err := kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+
+		return err == nil && len(list.Items) == nodes
+	}, 10*wait, wait/60)
+
+	parsed, err := clientconfig.FromString(result.Outputs[stacks.OutputTalosconfig].Value.(string))
+	require.NoError(t, err)
+
+	talos, err := client.New(t.Context(), client.WithConfig(parsed))
+	require.NoError(t, err)
+
+	defer talos.Close() //nolint:errcheck // read only
+
+	require.Eventually(t, func() bool {
+		reply, err := talos.Version(client.WithNodes(t.Context(), parsed.Contexts[parsed.Context].Nodes...))
+
+		return err == nil && len(reply.GetMessages()) == nodes
+	}, 10*wait, wait/60)
+}

@@ -1,0 +1,102 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/rehearsal"
+)
+
+// TestRefused gives the program wrong input through the engine: each is refused before anything is made, in the
+// operator's words, all problems at once.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	before := r.Lab.World().Snapshot()
+
+	for _, c := range []struct {
+		name   string
+		change map[string]string
+		want   []string
+	}{
+		{
+			name:   "unknown key, wrong type, missing value and a duplicate address, together",
+			change: map[string]string{"proxmox.tokenID": "x", "pools.worker.cores": "many", "cluster.name": "", "pools.worker.addresses": "{control}"},
+			want: []string{
+				`proxmox.tokenID: is not a key of the configuration; did you mean "tokenId"?`,
+				`pools.worker.cores: must be a whole number (given: text); change the value`,
+				`cluster.name: is required; give the cluster a name, for example k3s-dev`,
+				`pools.worker.addresses: overlaps pools.control.addresses {control}-`,
+				`(given: {control}); the next free address is `,
+			},
+		},
+		{
+			name:   "a template that is not there",
+			change: map[string]string{"image.template.worker": "talos-v1.12.4-Base", "image.template.allowNonCanonicalName": "true"},
+			want: []string{
+				`image.template.worker: is not on host pve; there is "talos-v1.12.4-base" (VMID 9000) on host pve (given: talos-v1.12.4-Base); ` +
+					`correct the name, whose case matters, or make the template on the node's host`,
+			},
+		},
+		{
+			name:   "an endpoint without https",
+			change: map[string]string{"proxmox.endpoint": "http://127.0.0.1:8006"},
+			want:   []string{`proxmox.endpoint: must begin with https:// (given: http://127.0.0.1:8006); Proxmox VE serves its API with TLS only: write https://127.0.0.1:8006`},
+		},
+		{
+			name:   "an endpoint where nobody answers",
+			change: map[string]string{"proxmox.endpoint": "https://127.0.0.1:9"},
+			want:   []string{`Proxmox VE at https://127.0.0.1:9 cannot be reached`},
+		},
+		{
+			name:   "a token that is refused",
+			change: map[string]string{"proxmox.tokenId": "nobody@pve!talos"},
+			want:   []string{`refuses the credentials`, `proxmox.tokenId`},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stack, err := r.Open(t.Context(), rehearsalName(c.name))
+			require.NoError(t, err)
+
+			for path, value := range c.change {
+				if value == "{control}" {
+					value = addressOf(r, "k3s-dev-control-1")
+				}
+
+				set(t, stack, path, value)
+			}
+
+			said := failUp(t, stack)
+			for _, want := range c.want {
+				assert.Contains(t, said, replaceControl(want, r))
+			}
+
+			assert.Equal(t, before, r.Lab.World().Snapshot(), "nothing was made")
+
+			for _, resource := range state(t, stack).Resources {
+				assert.Equal(t, "pulumi:pulumi:Stack", string(resource.Type), "nothing is in state")
+			}
+		})
+	}
+}
+
+// rehearsalName makes a stack name of a test's name.
+func rehearsalName(name string) string {
+	out := []rune("refused-")
+
+	for _, c := range name {
+		if c >= 'a' && c <= 'z' {
+			out = append(out, c)
+		}
+	}
+
+	return string(out)
+}
+
+func replaceControl(text string, r *rehearsal.Rehearsal) string {
+	return strings.ReplaceAll(text, "{control}", addressOf(r, "k3s-dev-control-1"))
+}

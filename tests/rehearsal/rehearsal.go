@@ -1,0 +1,297 @@
+package rehearsal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/stacks"
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/machine"
+	"talos-proxmox/tests/lab/talos"
+	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/lab/world"
+)
+
+// Options of a rehearsal.
+type Options struct {
+	// Engine runs the program.
+	Engine *engine.Engine
+	// Latencies of the lab; the zero value takes no time.
+	Latencies timeline.Latencies
+	// Dir keeps state and credentials; it is made with mode 0700.
+	Dir string
+	// Silent names nodes whose machines get no address, so that they never answer.
+	Silent []string
+}
+
+// Rehearsal is a stack and the lab it runs against.
+type Rehearsal struct {
+	Lab     *lab.Lab
+	Talos   *talos.Firmware
+	Backend *engine.Backend
+	Stack   auto.Stack
+	// Plan of the stack as the lab sees it.
+	Plan *plan.Plan
+	// From and To are the stack's network and the loopback network it is mapped onto.
+	From, To netip.Prefix
+
+	engine    *engine.Engine
+	rewritten *Stack
+	before    world.State
+	dir       string
+}
+
+// Start checks the stack, starts a lab with what the stack expects to find, and opens the rewritten stack in a backend of
+// its own. Nothing is deployed yet.
+func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
+	config, err := s.withoutSecrets().parse()
+	if err != nil {
+		return nil, err
+	}
+
+	original, err := plan.New(config.Spec())
+	if err != nil {
+		return nil, err
+	}
+
+	reservation, err := lab.ReserveNetwork(original.Network.Bits())
+	if err != nil {
+		return nil, err
+	}
+
+	toLab := reservation.MapAddr
+	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine}
+
+	c := labOf(original, toLab)
+	reserve(c.Reservations, config.Spec(), toLab)
+	c.Network = reservation
+	c.Latencies = o.Latencies
+	for _, n := range original.Nodes() {
+		if slices.Contains(o.Silent, n.Name) {
+			delete(c.Reservations, n.MAC)
+		}
+	}
+
+	c.Firmware = func(services lab.Services) machine.Firmware {
+		r.Talos = talos.New(nodeOptions(services))
+
+		return r.Talos
+	}
+
+	if r.Lab, err = lab.Start(ctx, c); err != nil {
+		return nil, errors.Join(err, reservation.Close())
+	}
+
+	r.before = r.Lab.World().Snapshot()
+
+	if err := r.open(ctx, s, o, toLab); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+
+	return r, nil
+}
+
+// open rewrites the stack and opens it.
+func (r *Rehearsal) open(ctx context.Context, s *Stack, o Options, toLab func(netip.Addr) netip.Addr) error {
+	var err error
+
+	if r.rewritten, err = s.rewrite(r.Lab, r.From, toLab); err != nil {
+		return err
+	}
+
+	config, err := r.rewritten.parse()
+	if err != nil {
+		return fmt.Errorf("the configuration does not survive being mapped onto %s: %w", r.To, err)
+	}
+
+	if r.Plan, err = plan.New(config.Spec()); err != nil {
+		return err
+	}
+
+	if r.Backend, err = o.Engine.NewBackend(filepath.Join(o.Dir, "backend")); err != nil {
+		return err
+	}
+
+	r.Stack, err = r.Open(ctx, s.Name)
+
+	return err
+}
+
+// Open opens the rewritten configuration as a stack of the rehearsal's backend.
+func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
+	work := filepath.Join(r.dir, "work", name)
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return auto.Stack{}, err
+	}
+
+	if err := r.WriteStackFile(filepath.Join(work, "Pulumi."+name+".yaml")); err != nil {
+		return auto.Stack{}, err
+	}
+
+	stack, err := r.Backend.InlineStack(ctx, Project, name, stacks.ProgramIn(work), nil, auto.WorkDir(work))
+	if err != nil {
+		return auto.Stack{}, err
+	}
+
+	return stack, stack.SetAllConfig(ctx, r.Secrets())
+}
+
+// WriteStackFile writes the rewritten configuration, without its secrets, as a stack file.
+func (r *Rehearsal) WriteStackFile(path string) error {
+	public := &Stack{values: map[string]any{}}
+
+	for key, value := range r.rewritten.values {
+		if _, secret := r.Secrets()[Project+":"+key]; !secret {
+			public.values[key] = value
+		}
+	}
+
+	return public.write(path)
+}
+
+// Secrets are the secret keys of the rewritten configuration.
+func (r *Rehearsal) Secrets() auto.ConfigMap {
+	secrets := auto.ConfigMap{}
+
+	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword"} {
+		if value, ok := r.rewritten.values[key].(string); ok {
+			secrets[Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
+		}
+	}
+
+	return secrets
+}
+
+// Engine is what runs the program.
+func (r *Rehearsal) Engine() *engine.Engine { return r.engine }
+
+// Close stops the lab. State stays in the rehearsal's directory.
+func (r *Rehearsal) Close() error { return r.Lab.Close() }
+
+// nodeOptions are what the nodes take from the lab around them.
+func nodeOptions(s lab.Services) talos.Options {
+	l := s.Latencies
+
+	return talos.Options{
+		Journal: s.Journal, Timeline: s.Timeline,
+		Latencies: talos.Latencies{
+			Boot: l.Boot, Install: l.Install, Apply: l.Apply, Services: l.Services, Etcd: l.Etcd, APIServer: l.APIServer, Kubelet: l.Kubelet,
+		},
+		Lease: func(nic machine.NIC) (netip.Prefix, bool) {
+			address, ok := s.DHCP(nic.MAC)
+
+			return netip.PrefixFrom(address, s.Network.Bits()), ok
+		},
+	}
+}
+
+// growth is how many nodes a pool may gain during a rehearsal.
+const growth = 8
+
+// reserve makes the DHCP reservations that an operator makes: for every node, and for those that a larger pool would have
+// as far as the pool has room for them.
+func reserve(reservations map[string]netip.Addr, spec plan.Spec, toLab func(netip.Addr) netip.Addr) {
+	for _, name := range slices.Sorted(maps.Keys(spec.Pools)) {
+		for more := range growth + 1 {
+			larger := spec
+			larger.Pools = maps.Clone(spec.Pools)
+			pool := larger.Pools[name]
+			if pool.Count != nil {
+				pool.Count = new(*pool.Count + more)
+			}
+
+			larger.Pools[name] = pool
+
+			p, err := plan.New(larger)
+			if err != nil {
+				break
+			}
+
+			for _, n := range p.Nodes() {
+				if n.Address.IsValid() {
+					reservations[n.MAC] = toLab(n.Address)
+				}
+			}
+		}
+	}
+}
+
+// labOf is what the plan expects to find on Proxmox VE: its hosts with their datastores and bridges, and its
+// templates.
+func labOf(p *plan.Plan, toLab func(netip.Addr) netip.Addr) lab.Config {
+	var c lab.Config
+
+	hosts := map[string]*lab.Host{}
+	templates := map[string]bool{}
+	c.Reservations = map[string]netip.Addr{}
+
+	for _, n := range p.Nodes() {
+		host := hosts[n.Host]
+		if host == nil {
+			host = &lab.Host{Name: n.Host, VCPU: 64, MemoryMiB: 256 << 10}
+			hosts[n.Host] = host
+		}
+
+		addBridge(host, n.NICs[0].Bridge)
+		addStorage(host, n.Disks[0].Datastore)
+
+		if key := n.Host + "/" + n.Template; !templates[key] {
+			templates[key] = true
+			c.Templates = append(c.Templates, template(p, n, 9000+len(c.Templates)))
+		}
+
+	}
+
+	for _, n := range p.Nodes() {
+		if host := hosts[n.Host]; host != nil {
+			c.Hosts = append(c.Hosts, *host)
+			delete(hosts, n.Host)
+		}
+	}
+
+	return c
+}
+
+func addBridge(h *lab.Host, name string) {
+	for _, b := range h.Bridges {
+		if b == name {
+			return
+		}
+	}
+
+	h.Bridges = append(h.Bridges, name)
+}
+
+func addStorage(h *lab.Host, name string) {
+	for _, s := range h.Storages {
+		if s.Name == name {
+			return
+		}
+	}
+
+	h.Storages = append(h.Storages, lab.Storage{Name: name, Type: "zfspool", Content: []string{"images"}, SizeGiB: 4096})
+}
+
+// template is a prepared template: Talos on a disk, and nothing else.
+func template(p *plan.Plan, n plan.Node, id int) lab.Template {
+	name := n.Template
+	if given, err := strconv.Atoi(name); err == nil {
+		id, name = given, "talos-"+p.Talos+"-base"
+	}
+
+	return lab.Template{
+		Name: name, VMID: id, Host: n.Host, Storage: n.Disks[0].Datastore, DiskGiB: 10, Interface: n.Disks[0].Interface,
+		Content: &talos.Image{Version: p.Talos, Platform: string(p.Platform)},
+	}
+}

@@ -1,0 +1,134 @@
+package rehearsal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/stacks"
+)
+
+// Node is a node as the lab has it.
+type Node struct {
+	Name, Role, Host string
+	VMID             int
+	MAC, Address     string
+	Talos, State     string
+	Ready            bool
+}
+
+// Nodes returns the plan's nodes, as the lab has them, in plan order. A node without a machine has state "absent".
+func (r *Rehearsal) Nodes() []Node {
+	running := map[int]Node{}
+	for _, s := range r.Talos.Nodes() {
+		n := Node{Role: s.Role, MAC: s.MAC, Talos: s.Version, State: s.Stage, Ready: s.NodeReady}
+		if s.Address.IsValid() {
+			n.Address = s.Address.String()
+		}
+
+		if s.NodeReady {
+			n.State += ", ready"
+		}
+
+		running[s.VMID] = n
+	}
+
+	hosts := map[int]string{}
+	for _, vm := range r.Lab.World().Snapshot().VMs {
+		hosts[vm.ID] = vm.Host
+	}
+
+	var nodes []Node
+
+	for _, planned := range r.Plan.Nodes() {
+		n, ok := running[planned.VMID]
+		if !ok {
+			n.State = "absent"
+		}
+
+		n.Name, n.VMID, n.Role, n.Host = planned.Name, planned.VMID, string(planned.Role), hosts[planned.VMID]
+		nodes = append(nodes, n)
+	}
+
+	return nodes
+}
+
+// WaitReady waits until Kubernetes counts every node as ready. Workers join after the stack is up.
+func (r *Rehearsal) WaitReady(ctx context.Context, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+
+	for {
+		var missing []string
+
+		for _, n := range r.Nodes() {
+			if !n.Ready {
+				missing = append(missing, n.Name+" is "+n.State)
+			}
+		}
+
+		if len(missing) == 0 {
+			return nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not every node became ready: %s", strings.Join(missing, ", "))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Files are the credentials on disk.
+type Files struct{ Kubeconfig, Talosconfig string }
+
+// WriteCredentials writes kubeconfig and talosconfig into a directory, for nobody else to read.
+func (r *Rehearsal) WriteCredentials(ctx context.Context, dir string) (Files, error) {
+	outputs, err := r.Stack.Outputs(ctx)
+	if err != nil {
+		return Files{}, err
+	}
+
+	files := Files{Kubeconfig: filepath.Join(dir, "kubeconfig"), Talosconfig: filepath.Join(dir, "talosconfig")}
+
+	var errs []error
+
+	for output, path := range map[string]string{stacks.OutputKubeconfig: files.Kubeconfig, stacks.OutputTalosconfig: files.Talosconfig} {
+		text, ok := outputs[output].Value.(string)
+		if !ok {
+			errs = append(errs, fmt.Errorf("the stack has no output %s", output))
+
+			continue
+		}
+
+		errs = append(errs, os.WriteFile(path, []byte(text), 0o600))
+	}
+
+	return files, errors.Join(errs...)
+}
+
+// Leftovers says how the lab differs from what it was before the stack was deployed, empty when it does not.
+func (r *Rehearsal) Leftovers() string {
+	return cmp.Diff(r.before, r.Lab.World().Snapshot())
+}
+
+// Shell is the environment in which the pulumi CLI sees the stack, as a shell takes it.
+func (r *Rehearsal) Shell() string {
+	env := r.Backend.Env()
+
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		words = append(words, name+"="+strconv.Quote(env[name]))
+	}
+
+	return "export " + strings.Join(words, " ")
+}

@@ -1,0 +1,239 @@
+// Command rehearse brings a stack up on the lab: the real program, the real providers and the real engine, against a
+// Proxmox VE with Talos in it that lives on loopback. It is what a newcomer runs first.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/rehearsal"
+)
+
+const usage = `Bring a stack up on the lab, and show what became of it.
+
+  go run ./tests/rehearse <stack>      a stack's name (Pulumi.<stack>.yaml) or the path of its file
+
+Flags:
+`
+
+type options struct {
+	stack     string
+	keep      bool
+	destroy   bool
+	latencies timeline.Latencies
+	providers string
+	plan      string
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, pflag.ErrHelp) {
+		return
+	}
+
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, o, os.Stdout)
+
+		stop()
+	}
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "\n"+err.Error())
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var (
+		o      options
+		fast   bool
+		slower map[string]string
+	)
+
+	flags := pflag.NewFlagSet("rehearse", pflag.ContinueOnError)
+	flags.BoolVar(&o.keep, "keep", false, "leave the lab running, with kubeconfig and talosconfig written, until interrupted")
+	flags.BoolVar(&o.destroy, "destroy", false, "tear the stack down at the end and show that nothing is left")
+	flags.BoolVar(&fast, "fast", false, "let nothing in the lab take time")
+	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")
+	flags.StringVar(&o.providers, "providers", "auto", "where the provider plugins come from: published, bridged or auto")
+	flags.StringVar(&o.plan, "plan", "", "show what is planned, as text or svg, and start nothing")
+	flags.Lookup("plan").NoOptDefVal = "text"
+	flags.Usage = func() {
+		fmt.Fprint(os.Stderr, usage)
+		flags.PrintDefaults()
+	}
+
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+
+	if flags.NArg() != 1 {
+		flags.Usage()
+
+		return o, errors.New("name one stack, for example: go run ./tests/rehearse dev")
+	}
+
+	o.stack = flags.Arg(0)
+
+	if !fast {
+		o.latencies = timeline.DefaultLatencies()
+	}
+
+	return o, o.latencies.Set(slower)
+}
+
+func run(ctx context.Context, o options, out io.Writer) (err error) {
+	root, err := projectRoot()
+	if err != nil {
+		return err
+	}
+
+	stack, err := rehearsal.Find(root, o.stack)
+	if err != nil {
+		return err
+	}
+
+	if o.plan != "" {
+		return showPlan(root, stack, o.plan, out)
+	}
+
+	providers, err := engine.ParseProviders(o.providers)
+	if err != nil {
+		return err
+	}
+
+	e, err := engine.Open(ctx, engine.Options{Providers: providers, Log: out})
+	if err != nil {
+		return err
+	}
+
+	dir, remove, err := directory(root, stack.Name, o.keep)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+
+	r, err := rehearsal.Start(ctx, stack, rehearsal.Options{Engine: e, Latencies: o.latencies, Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+
+	fmt.Fprintf(out, "lab at %s; the stack's network %s is %s here\n\n", r.Lab.Endpoint(), r.From, r.To)
+
+	if err := up(ctx, r, out); err != nil {
+		return err
+	}
+
+	if o.keep {
+		if err := look(ctx, r, dir, out); err != nil {
+			return err
+		}
+	}
+
+	if o.destroy {
+		// An interrupt ends the looking around, not the tearing down.
+		return destroy(context.WithoutCancel(ctx), r, out)
+	}
+
+	return nil
+}
+
+// up deploys the stack and shows what became of it.
+func up(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
+	start := time.Now()
+
+	if err := withProgress(out, start, func(p progress) error { return p.up(ctx, r.Stack) }); err != nil {
+		return err
+	}
+
+	if err := r.WaitReady(ctx, 2*time.Minute); err != nil {
+		return err
+	}
+
+	fmt.Fprintf(out, "%7s  all nodes ready\n\n", elapsed(start))
+	printNodes(out, r)
+	printTimes(out, r.Lab.Timeline().Report())
+
+	return r.Lab.Journal().Unknown()
+}
+
+// look leaves the lab running until the operator has seen enough.
+func look(ctx context.Context, r *rehearsal.Rehearsal, dir string, out io.Writer) error {
+	files, err := r.WriteCredentials(ctx, dir)
+	if err != nil {
+		return err
+	}
+
+	printHints(out, r, files)
+	<-ctx.Done()
+	fmt.Fprintln(out)
+
+	return nil
+}
+
+func destroy(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
+	fmt.Fprintln(out, "destroying the stack")
+
+	start := time.Now()
+	if err := withProgress(out, start, func(p progress) error { return p.destroy(ctx, r.Stack) }); err != nil {
+		return err
+	}
+
+	if left := r.Leftovers(); left != "" {
+		return fmt.Errorf("the lab is not as it was before:\n%s", left)
+	}
+
+	held := r.Lab.World().Snapshot()
+	fmt.Fprintf(out, "%7s  nothing is left: the lab holds what it held before, %d templates and %d other volumes\n",
+		elapsed(start), len(held.VMs), len(held.Volumes)-len(held.VMs))
+
+	return r.Lab.Journal().Unknown()
+}
+
+// directory is where state and credentials go: one that stays, below the project, or one that is removed at the end.
+func directory(root, stack string, keep bool) (string, func() error, error) {
+	if keep {
+		dir := filepath.Join(root, "rehearsal", stack)
+		// State of an earlier lab is of no use: that lab is gone.
+		if err := os.RemoveAll(dir); err != nil {
+			return "", nil, err
+		}
+
+		return dir, func() error { return nil }, os.MkdirAll(dir, 0o700)
+	}
+
+	dir, err := os.MkdirTemp("", "rehearsal-")
+
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
+// projectRoot is the nearest directory upwards with a Pulumi.yaml.
+func projectRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "Pulumi.yaml")); err == nil {
+			return at, nil
+		}
+
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no Pulumi.yaml in %s or above: run this inside the project", dir)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+)
+
+// phases name what an operation on a resource means to somebody who watches.
+var phases = map[string]string{
+	"talos:machine/secrets:Secrets":                       "secrets",
+	"proxmoxve:VM/virtualMachine:VirtualMachine":          "machine",
+	"talos:machine/configurationApply:ConfigurationApply": "configuration",
+	"talos:cluster/kubeconfig:Kubeconfig":                 "kubeconfig",
+}
+
+// progress shows what the engine does, one line per step.
+type progress struct {
+	out    io.Writer
+	start  time.Time
+	events chan events.EngineEvent
+}
+
+// withProgress runs an operation and shows its events. The error is what the engine said, not what it printed.
+func withProgress(out io.Writer, start time.Time, operation func(progress) error) error {
+	p := progress{out: out, start: start, events: make(chan events.EngineEvent)}
+	said := make(chan string)
+
+	go func() { said <- p.show() }()
+
+	err := operation(p)
+	reason := <-said
+
+	if err != nil && reason != "" {
+		return fmt.Errorf("the stack did not come about:\n%s", reason)
+	}
+
+	return err
+}
+
+func (p progress) up(ctx context.Context, s auto.Stack) error {
+	_, err := s.Up(ctx, optup.EventStreams(p.events), optup.SuppressProgress())
+
+	return err
+}
+
+func (p progress) destroy(ctx context.Context, s auto.Stack) error {
+	_, err := s.Destroy(ctx, optdestroy.EventStreams(p.events), optdestroy.SuppressProgress())
+
+	return err
+}
+
+// show prints events until they end, and returns the errors among them.
+func (p progress) show() string {
+	var errors []string
+
+	for e := range p.events {
+		switch {
+		case e.ResOutputsEvent != nil:
+			p.resource(e.ResOutputsEvent.Metadata, "done")
+		case e.ResOpFailedEvent != nil:
+			p.resource(e.ResOpFailedEvent.Metadata, "FAILED")
+		case e.ResourcePreEvent != nil:
+			p.resource(e.ResourcePreEvent.Metadata, "...")
+		case e.DiagnosticEvent != nil:
+			d := e.DiagnosticEvent
+			text := strings.TrimSpace(d.Message)
+
+			switch d.Severity {
+			case "error":
+				errors = append(errors, text)
+			case "warning", "info":
+				p.line(d.Severity, text)
+			}
+		}
+	}
+
+	return strings.Join(errors, "\n")
+}
+
+func (p progress) resource(m apitype.StepEventMetadata, state string) {
+	phase, ok := phases[m.Type]
+	if !ok || m.Op == apitype.OpSame || m.Op == apitype.OpRead {
+		return
+	}
+
+	p.line(phase, fmt.Sprintf("%s %s %s", m.Op, resource.URN(m.URN).Name(), state))
+}
+
+func (p progress) line(phase, text string) {
+	fmt.Fprintf(p.out, "%7s  %-14s %s\n", elapsed(p.start), phase, text)
+}
+
+func elapsed(start time.Time) string {
+	return fmt.Sprintf("%.1fs", time.Since(start).Seconds())
+}

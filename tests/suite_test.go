@@ -1,0 +1,251 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// Bounds of the tests' own waits, and a latency that is longer than the engine needs for its own work.
+const (
+	wait = time.Minute
+	slow = 3 * time.Second
+)
+
+// root is the project's directory, seen from this package.
+const root = ".."
+
+// theEngine is opened once: the first time on a machine it builds the CLI and the plugins. Tests do not look for released
+// plugins on the network unless they are told to.
+var theEngine = sync.OnceValues(func() (*engine.Engine, error) {
+	providers := engine.Bridged
+	if os.Getenv(engine.ProvidersVariable) != "" {
+		providers = engine.Auto
+	}
+
+	return engine.Open(context.Background(), engine.Options{Providers: providers})
+})
+
+// rehearse starts a lab for a stack and opens the stack, with nothing deployed. Nothing in the lab takes time. The test
+// fails when the lab was asked for anything it does not know.
+func rehearse(t *testing.T, stack string, change ...func(*rehearsal.Options)) *rehearsal.Rehearsal {
+	t.Helper()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	s, err := rehearsal.Find(root, stack)
+	require.NoError(t, err)
+
+	o := rehearsal.Options{Engine: e, Dir: t.TempDir()}
+	for _, c := range change {
+		c(&o)
+	}
+
+	r, err := rehearsal.Start(t.Context(), s, o)
+	require.NoError(t, err)
+
+	t.Cleanup(func() {
+		require.NoError(t, r.Close())
+		require.NoError(t, r.Lab.Journal().Unknown())
+	})
+
+	return r
+}
+
+// output keeps what the CLI printed. It is shown when the test fails.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.text.String()
+}
+
+func newOutput(t *testing.T) *output {
+	o := &output{}
+
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(o.String())
+		}
+	})
+
+	return o
+}
+
+func up(t *testing.T, s auto.Stack) auto.UpResult {
+	t.Helper()
+
+	result, err := s.Up(t.Context(), optup.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+
+	return result
+}
+
+// failUp runs an update that must fail, and returns what was printed.
+func failUp(t *testing.T, s auto.Stack) string {
+	t.Helper()
+
+	out := newOutput(t)
+	_, err := s.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+	require.Error(t, err)
+
+	return out.String()
+}
+
+func destroy(t *testing.T, s auto.Stack) {
+	t.Helper()
+
+	_, err := s.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+}
+
+// requireNoChange holds that neither a preview nor a refresh finds anything to do.
+func requireNoChange(t *testing.T, s auto.Stack) {
+	t.Helper()
+
+	out := newOutput(t)
+
+	preview, err := s.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.Diff())
+	require.NoError(t, err)
+	requireOnlySame(t, previewed(preview.ChangeSummary))
+
+	refreshed, err := s.Refresh(t.Context(), optrefresh.ProgressStreams(out))
+	require.NoError(t, err)
+	requireOnlySame(t, *refreshed.Summary.ResourceChanges)
+
+	preview, err = s.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.Diff())
+	require.NoError(t, err)
+	requireOnlySame(t, previewed(preview.ChangeSummary))
+}
+
+func previewed(changes map[apitype.OpType]int) map[string]int {
+	found := map[string]int{}
+	for op, n := range changes {
+		found[string(op)] = n
+	}
+
+	return found
+}
+
+func requireOnlySame(t *testing.T, changes map[string]int) {
+	t.Helper()
+
+	for op, n := range changes {
+		require.True(t, op == "same" || n == 0, "%d resources to %s", n, op)
+	}
+}
+
+// state is the stack's state as it is kept.
+func state(t *testing.T, s auto.Stack) apitype.DeploymentV3 {
+	t.Helper()
+
+	exported, err := s.Export(t.Context())
+	require.NoError(t, err)
+
+	var d apitype.DeploymentV3
+	require.NoError(t, json.Unmarshal(exported.Deployment, &d))
+
+	return d
+}
+
+// urns are the identities of all resources, sorted.
+func urns(t *testing.T, s auto.Stack) []string {
+	t.Helper()
+
+	var found []string
+	for _, r := range state(t, s).Resources {
+		found = append(found, string(r.URN))
+	}
+
+	slices.Sort(found)
+
+	return found
+}
+
+// set changes one key of the stack's configuration; the path is below the project's namespace.
+func set(t *testing.T, s auto.Stack, path, value string) {
+	t.Helper()
+
+	require.NoError(t, s.SetConfigWithOptions(t.Context(), rehearsal.Project+":"+path,
+		auto.ConfigValue{Value: value}, &auto.ConfigOptions{Path: true}))
+}
+
+// stackFile writes a stack file into a directory of the test and returns its path.
+func stackFile(t *testing.T, text string) string {
+	t.Helper()
+
+	path := filepath.Join(t.TempDir(), "Pulumi.test.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+
+	return path
+}
+
+// devWith is the file of the stack dev with some lines replaced.
+func devWith(t *testing.T, oldnew ...string) string {
+	t.Helper()
+
+	text, err := os.ReadFile(filepath.Join(root, "Pulumi.dev.yaml"))
+	require.NoError(t, err)
+
+	for i := 0; i < len(oldnew); i += 2 {
+		require.Contains(t, string(text), oldnew[i], "the stack dev has changed: adjust this test")
+	}
+
+	return stackFile(t, strings.NewReplacer(oldnew...).Replace(string(text)))
+}
+
+func calls(r *rehearsal.Rehearsal, contains string) []string {
+	var found []string
+
+	for _, e := range r.Lab.Journal().Entries() {
+		if text := fmt.Sprint(e); strings.Contains(text, contains) {
+			found = append(found, text)
+		}
+	}
+
+	return found
+}
+
+// cli runs the pulumi CLI by hand on the rehearsed stack, and returns what it printed.
+func cli(t *testing.T, r *rehearsal.Rehearsal, args ...string) string {
+	t.Helper()
+
+	command := exec.CommandContext(t.Context(), r.Engine().CLI(), append(args, "--stack", r.Stack.Name())...)
+	command.Dir, command.Env = r.Stack.Workspace().WorkDir(), r.Backend.Environ()
+	printed, err := command.Output()
+	require.NoError(t, err)
+
+	return string(printed)
+}

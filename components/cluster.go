@@ -104,8 +104,9 @@ func (c *TalosCluster) build(ctx *pulumi.Context, name string, templates Templat
 			}
 
 			node, err := NewTalosNode(ctx, childName(name, n), &TalosNodeArgs{
-				Node:     n,
-				Template: templates.of(n),
+				Node:      n,
+				Template:  templates.of(n),
+				Rebalance: p.Rebalance,
 				Configuration: &NodeConfiguration{
 					Client: credentials, Machine: configuration, Patches: patches, After: after,
 					Hooks: []*pulumi.ResourceHook{hooks.answering},

@@ -19,6 +19,8 @@ type TalosNodeArgs struct {
 	Template pulumi.IntInput
 	// Configuration is applied to the node; nil leaves it waiting for one.
 	Configuration *NodeConfiguration
+	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
+	Rebalance bool
 }
 
 // NodeConfiguration is what a node is told to be.
@@ -64,8 +66,8 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 	}
 
 	n := args.Node
-	if n.Name == "" || n.Host == "" || n.VMID == 0 || args.Template == nil {
-		return nil, fmt.Errorf("TalosNode %s: a name, a host, a VMID and a template are required", name)
+	if n.Name == "" || n.Host == "" || n.VMID == 0 || len(n.Disks) == 0 || len(n.NICs) == 0 || args.Template == nil {
+		return nil, fmt.Errorf("TalosNode %s: a name, a host, a VMID, a disk, a network interface and a template are required", name)
 	}
 
 	c := args.Configuration
@@ -77,7 +79,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 	if err := ctx.RegisterComponentResourceV2(NodeType, name, pulumi.Map{
 		"name": pulumi.String(n.Name), "pool": pulumi.String(n.Pool), "role": pulumi.String(n.Role),
 		"vmid": pulumi.Int(n.VMID), "cores": pulumi.Int(n.Cores), "memoryMiB": pulumi.Int(n.MemoryMiB),
-		"diskGiB": pulumi.Int(n.DiskGiB),
+		"diskGiB": pulumi.Int(n.Disks[0].SizeGiB),
 	}, node, opts...); err != nil {
 		return nil, err
 	}
@@ -116,30 +118,39 @@ func address(n plan.Node) *string {
 }
 
 func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {
-	n := args.Node
+	n, system, first := args.Node, args.Node.Disks[0], args.Node.NICs[0]
 
 	nic := &vm.VirtualMachineNetworkDeviceArgs{
-		Bridge:     pulumi.String(n.Bridge),
-		MacAddress: pulumi.String(n.MAC),
+		Bridge:     pulumi.String(first.Bridge),
+		MacAddress: pulumi.String(first.MAC),
 		Model:      pulumi.String("virtio"),
 	}
-	if n.VLAN != 0 {
-		nic.VlanId = pulumi.Int(n.VLAN)
+	if first.VLAN != 0 {
+		nic.VlanId = pulumi.Int(first.VLAN)
+	}
+
+	// Used at creation only: a new template must not replace a running node.
+	ignored := append([]string{"clone"}, diskOptions(0)...)
+	if !args.Rebalance {
+		// The host is where the VM was made; an operator may have moved it since.
+		ignored = append(ignored, "nodeName")
 	}
 
 	return vm.NewVirtualMachine(ctx, name, &vm.VirtualMachineArgs{
-		NodeName:    pulumi.String(n.Host),
+		NodeName: pulumi.String(n.Host),
+		// Without it, another host would mean another VM.
+		Migrate:     pulumi.Bool(args.Rebalance),
 		VmId:        pulumi.Int(n.VMID),
 		Name:        pulumi.String(n.Name),
 		Description: pulumi.String("Talos " + string(n.Role) + " of pool " + n.Pool + ", managed by Pulumi"),
 		Tags:        pulumi.ToStringArray(n.Tags),
 		Clone: vm.VirtualMachineCloneArgs{
-			NodeName: pulumi.String(n.Host), VmId: args.Template, DatastoreId: pulumi.String(n.Datastore), Full: pulumi.Bool(true),
+			NodeName: pulumi.String(n.Host), VmId: args.Template, DatastoreId: pulumi.String(system.Datastore), Full: pulumi.Bool(true),
 		},
 		Cpu:    vm.VirtualMachineCpuArgs{Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType)},
 		Memory: vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(n.MemoryMiB)},
 		Disks: vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{
-			Interface: pulumi.String(n.DiskInterface), DatastoreId: pulumi.String(n.Datastore), Size: pulumi.Int(n.DiskGiB),
+			Interface: pulumi.String(system.Interface), DatastoreId: pulumi.String(system.Datastore), Size: pulumi.Int(system.SizeGiB),
 		}},
 		NetworkDevices: vm.VirtualMachineNetworkDeviceArray{nic},
 		// An absent drive would become the host's own, an absent list a serial port.
@@ -155,12 +166,7 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 	}, append(opts,
 		// A VMID, a name and a MAC cannot exist twice.
 		pulumi.DeleteBeforeReplace(true),
-		pulumi.IgnoreChanges(append([]string{
-			// Used at creation only: a new template must not replace a running node.
-			"clone",
-			// An operator may have migrated the VM.
-			"nodeName",
-		}, diskOptions(0)...)))...)
+		pulumi.IgnoreChanges(ignored))...)
 }
 
 // diskOptions are the paths of what a cloned disk has from its template. The provider does not apply them to a clone and

@@ -44,13 +44,28 @@ func (t Templates) of(n plan.Node) pulumi.IntInput {
 func Preflight(ctx *pulumi.Context, p *plan.Plan, inventory Inventory) (Templates, error) {
 	warnings, refused := machineconfig.Check(p)
 
+	// What Proxmox VE says of a plan that cannot be carried out helps nobody.
+	if missing := unbuilt(p); len(missing) > 0 {
+		return nil, errors.Join(missing, refused)
+	}
+
 	for _, w := range append(p.Warnings, warnings...) {
 		if err := ctx.Log.Warn(w.String(), nil); err != nil {
 			return nil, err
 		}
 	}
 
+	inventory = askOnce(ctx.Context(), inventory)
+
 	templates, missing := findTemplates(ctx.Context(), inventory, p)
+	if vms, err := inventory.VMs(ctx.Context()); err == nil {
+		for _, w := range elsewhere(vms, p) {
+			if err := ctx.Log.Warn(w.String(), nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+
 	if errors.Is(missing, proxmoxapi.ErrUnreachable) && ctx.DryRun() {
 		templates, missing = nil, ctx.Log.Warn(missing.Error()+"; templates and VMIDs were not checked", nil)
 	}
@@ -173,7 +188,7 @@ func findTemplate(vms []proxmoxapi.VM, n plan.Node) (proxmoxapi.VM, *plan.Proble
 
 // checkDisk holds what a clone needs of its template: the disk where it is said to be, and no larger than asked for.
 func checkDisk(n plan.Node, template proxmoxapi.VM, disks map[string]int) *plan.Problem {
-	size, ok := disks[n.DiskInterface]
+	size, ok := disks[n.Disks[0].Interface]
 
 	switch {
 	case !ok:
@@ -185,13 +200,13 @@ func checkDisk(n plan.Node, template proxmoxapi.VM, disks map[string]int) *plan.
 		slices.Sort(have)
 
 		return &plan.Problem{
-			Path: "image.template.diskInterface", Value: n.DiskInterface,
+			Path: "pools." + n.Pool + ".disk.interface", Value: n.Disks[0].Interface,
 			Rule:   fmt.Sprintf("must be where template %s (VMID %d) has its disk", template.Name, template.ID),
 			Remedy: "it has " + orNone(have),
 		}
-	case size > n.DiskGiB:
+	case size > n.Disks[0].SizeGiB:
 		return &plan.Problem{
-			Path: "pools." + n.Pool + ".diskGiB", Value: strconv.Itoa(n.DiskGiB),
+			Path: "pools." + n.Pool + ".diskGiB", Value: strconv.Itoa(n.Disks[0].SizeGiB),
 			Rule:   fmt.Sprintf("must be at least %d, the size of the disk of template %s: a disk cannot shrink", size, template.Name),
 			Remedy: "raise it",
 		}

@@ -32,8 +32,8 @@ func (s shelf) Disks(context.Context, proxmoxapi.VM) (map[string]int, error) {
 
 func onePlan() *plan.Plan {
 	return &plan.Plan{Pools: []plan.PlannedPool{{Name: "control", Role: plan.ControlPlane, Nodes: []plan.Node{
-		{Name: "c-control-1", Pool: "control", Role: plan.ControlPlane, Host: "pve", VMID: 401, Template: "talos-v1.12.4-base", DiskInterface: "scsi0", DiskGiB: 40},
-		{Name: "c-control-2", Pool: "control", Role: plan.ControlPlane, Host: "pve", VMID: 402, Template: "talos-v1.12.4-base", DiskInterface: "scsi0", DiskGiB: 40},
+		{Name: "c-control-1", Pool: "control", Role: plan.ControlPlane, Host: "pve", VMID: 401, Template: "talos-v1.12.4-base", Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 40}}},
+		{Name: "c-control-2", Pool: "control", Role: plan.ControlPlane, Host: "pve", VMID: 402, Template: "talos-v1.12.4-base", Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 40}}},
 	}}}}
 }
 
@@ -73,12 +73,12 @@ func TestFindTemplates(t *testing.T) {
 		},
 		"disk elsewhere": {
 			shelf: shelf{vms: []proxmoxapi.VM{template}, iface: "virtio0", size: 10},
-			problem: `image.template.diskInterface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
+			problem: `pools.control.disk.interface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
 				`it has virtio0`,
 		},
 		"no disk": {
 			shelf: shelf{vms: []proxmoxapi.VM{template}},
-			problem: `image.template.diskInterface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
+			problem: `pools.control.disk.interface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
 				`it has no disk`,
 		},
 		"disk too large": {

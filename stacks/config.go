@@ -5,43 +5,73 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// Config is one stack's configuration. Its JSON names are the keys below the project's namespace, and the source of the
-// JSON Schema that editors complete from. Secrets are top-level keys of their own.
+// Config is one stack's configuration. Its JSON names are the keys below the project's namespace; they and the comments
+// here and in package plan are the source of the JSON Schema that editors complete from. Secrets are keys of their own.
 type Config struct {
-	// Environment is "lab" when absent.
-	Environment plan.Environment `json:"environment,omitempty" jsonschema:"description=What the stack is for; sets the strength of the policy pack.,default=lab,enum=lab,enum=production"`
-	Proxmox     Proxmox          `json:"proxmox" jsonschema:"description=Where Proxmox VE is and what of it may be used."`
-	// ProxmoxTokenSecret belongs to proxmox.tokenId.
-	ProxmoxTokenSecret string `json:"proxmoxTokenSecret,omitempty" jsonschema:"description=Secret of the API token. Set it with --secret."`
-	// ProxmoxPassword belongs to proxmox.username.
-	ProxmoxPassword string               `json:"proxmoxPassword,omitempty" jsonschema:"description=Password of the user. Set it with --secret."`
-	Cluster         plan.Cluster         `json:"cluster" jsonschema:"description=The Kubernetes cluster."`
-	Image           plan.Image           `json:"image,omitempty" jsonschema:"description=Where the first boot of a node comes from."`
-	Network         plan.Network         `json:"network" jsonschema:"description=The network of the nodes."`
-	Defaults        plan.Shape           `json:"defaults,omitempty" jsonschema:"description=Size and kind of the VMs; a pool may say otherwise."`
-	Pools           map[string]plan.Pool `json:"pools" jsonschema:"description=Nodes of one role and shape\\, by the pool's name."`
-	Lifecycle       plan.Lifecycle       `json:"lifecycle,omitempty" jsonschema:"description=Bounds of the program's own waits."`
+	// What the stack is for. Sets the strength of the policy pack and the default of firewall.enabled.
+	Environment plan.Environment `json:"environment,omitempty" jsonschema:"default=lab,enum=lab,enum=production"`
+	// Where Proxmox VE is and what of it may be used.
+	Proxmox Proxmox `json:"proxmox"`
+	// Secret of the API token. Set it with --secret.
+	ProxmoxTokenSecret string `json:"proxmoxTokenSecret,omitempty"`
+	// Password of the user. Set it with --secret.
+	ProxmoxPassword string `json:"proxmoxPassword,omitempty"`
+	// Private key of the SSH login to the hosts. Set it with --secret.
+	SSHPrivateKey string `json:"sshPrivateKey,omitempty"`
+	// The Kubernetes cluster.
+	Cluster plan.Cluster `json:"cluster"`
+	// A Talos secrets bundle (talosctl gen secrets) to take over, instead of making one. Set it with --secret.
+	MachineSecrets string `json:"machineSecrets,omitempty"`
+	// Where the first boot of a node comes from.
+	Image plan.Image `json:"image,omitempty"`
+	// The network of the nodes.
+	Network plan.Network `json:"network"`
+	// Which host a VM is made on.
+	Placement plan.Placement `json:"placement,omitempty"`
+	// Size and kind of the VMs; a pool or a node may say otherwise.
+	Defaults plan.Shape `json:"defaults,omitempty"`
+	// Nodes of one role and shape, by the pool's name.
+	Pools map[string]plan.Pool `json:"pools"`
+	// Membership of the nodes in a tailnet. Absent: none.
+	Tailscale *plan.Tailscale `json:"tailscale,omitempty"`
+	// Key that lets nodes join the tailnet. Set it with --secret.
+	TailscaleAuthKey string `json:"tailscaleAuthKey,omitempty"`
+	// Firewalls of Proxmox VE and of Talos.
+	Firewall plan.Firewall `json:"firewall,omitempty"`
+	// Bounds of the program's own waits, and what stays.
+	Lifecycle plan.Lifecycle `json:"lifecycle,omitempty"`
+	// What the stack leaves for others beside the contract.
+	Outputs plan.Outputs `json:"outputs,omitempty"`
 }
 
 // Proxmox is where Proxmox VE is, how to log in, and what may be used of it.
 type Proxmox struct {
-	// Endpoint is "https://host:8006"; a trailing /api2/json is accepted.
-	Endpoint string `json:"endpoint" jsonschema:"description=URL of the API\\, for example https://pve.lan:8006."`
-	// Insecure accepts any server certificate; false when absent.
-	Insecure bool `json:"insecure,omitempty" jsonschema:"description=Accept any server certificate.,default=false"`
-	// TokenID is "user@realm!name".
-	TokenID string `json:"tokenId,omitempty" jsonschema:"description=API token\\, user@realm!name. Its secret is proxmoxTokenSecret."`
-	// Username is "user@realm"; use it instead of a token.
-	Username string       `json:"username,omitempty" jsonschema:"description=User instead of an API token\\, user@realm. Its password is proxmoxPassword."`
-	Hosts    []plan.Host  `json:"hosts" jsonschema:"description=Hosts that VMs may run on. Their order breaks ties."`
-	Storage  plan.Storage `json:"storage,omitempty" jsonschema:"description=Datastores."`
+	// URL of the API, for example https://pve.lan:8006. A trailing /api2/json is accepted.
+	Endpoint string `json:"endpoint"`
+	// Accept any server certificate.
+	Insecure bool `json:"insecure,omitempty" jsonschema:"default=false"`
+	// API token, user@realm!name. Its secret is proxmoxTokenSecret.
+	TokenID string `json:"tokenId,omitempty"`
+	// User instead of an API token, user@realm. Its password is proxmoxPassword.
+	Username string `json:"username,omitempty"`
+	// Hosts that VMs may run on. Their order breaks ties.
+	Hosts []plan.Host `json:"hosts"`
+	// Datastores.
+	Storage plan.Storage `json:"storage,omitempty"`
+	// Login to the hosts, only for image.factory.format disk.
+	SSH *plan.SSH `json:"ssh,omitempty"`
 }
 
-// Spec is the part of the configuration that is planned.
+// Spec is the part of the configuration that is planned. It holds no secret.
 func (c Config) Spec() plan.Spec {
 	return plan.Spec{
-		Environment: c.Environment, Hosts: c.Proxmox.Hosts, Storage: c.Proxmox.Storage, Cluster: c.Cluster, Image: c.Image,
-		Network: c.Network, Defaults: c.Defaults, Pools: c.Pools, Lifecycle: c.Lifecycle,
+		Environment: c.Environment, Hosts: c.Proxmox.Hosts, Storage: c.Proxmox.Storage, SSH: c.Proxmox.SSH,
+		Cluster: c.Cluster, Image: c.Image, Network: c.Network, Placement: c.Placement, Defaults: c.Defaults, Pools: c.Pools,
+		Tailscale: c.Tailscale, Firewall: c.Firewall, Lifecycle: c.Lifecycle, Outputs: c.Outputs,
+		Given: plan.Secrets{
+			RootPassword: c.Proxmox.Username == "root@pam" && c.ProxmoxPassword != "", SSHKey: c.SSHPrivateKey != "",
+			TailscaleKey: c.TailscaleAuthKey != "", MachineSecrets: c.MachineSecrets != "",
+		},
 	}
 }
 

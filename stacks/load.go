@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/plan"
 )
@@ -27,7 +25,12 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 
 	values := map[string]string{}
 
-	for key := range keysAt(nil) {
+	known, err := keyTypes()
+	if err != nil {
+		return Config{}, err
+	}
+
+	for key := range known {
 		if v, ok := ctx.GetConfig(ctx.Project() + ":" + key); ok {
 			values[key] = v
 		}
@@ -51,7 +54,10 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 // Parse reads a configuration from its values as Pulumi keeps them: text as it is, anything else as JSON. Patch files are
 // read from below root.
 func Parse(values map[string]string, root string) (Config, error) {
-	tree, problems := decode(values)
+	tree, problems, err := decode(values)
+	if err != nil {
+		return Config{}, err
+	}
 
 	found, err := checkKeys(tree)
 	if err != nil {
@@ -98,7 +104,7 @@ func merge(keys, values plan.Problems) plan.Problems {
 
 	for _, v := range values {
 		follows := slices.ContainsFunc(keys, func(k plan.Problem) bool {
-			return v.Path == k.Path || strings.HasPrefix(v.Path, k.Path+".") || strings.HasPrefix(k.Path, v.Path+".")
+			return v.Path == k.Path || within(v.Path, k.Path) || within(k.Path, v.Path)
 		})
 		if !follows {
 			all = append(all, v)
@@ -108,16 +114,26 @@ func merge(keys, values plan.Problems) plan.Problems {
 	return all.Unique()
 }
 
+// within says whether a path lies below another.
+func within(path, above string) bool {
+	rest, ok := strings.CutPrefix(path, above)
+
+	return ok && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
+}
+
 // decode parses what is not text.
-func decode(values map[string]string) (map[string]any, plan.Problems) {
+func decode(values map[string]string) (map[string]any, plan.Problems, error) {
 	var problems plan.Problems
 
 	tree := map[string]any{}
-	known := keysAt(nil)
+
+	types, err := keyTypes()
+	if err != nil {
+		return nil, nil, err
+	}
 
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		s := known[key]
-		if s == nil || s.Type == "string" {
+		if t, known := types[key]; !known || t == "string" {
 			tree[key] = values[key]
 
 			continue
@@ -125,20 +141,15 @@ func decode(values map[string]string) (map[string]any, plan.Problems) {
 
 		var v any
 		if err := json.Unmarshal([]byte(values[key]), &v); err != nil {
-			problems.Add(key, "must be "+article([]string{s.Type}), "", "write it as YAML below the key")
-
-			continue
+			problems.Add(key, "must be "+article([]string{types[key]}), "", "write it as YAML below the key")
+			// Reported once, not as missing too.
+			v = map[string]any{}
 		}
 
 		tree[key] = v
 	}
 
-	// A key that cannot be read is reported once, not as missing too.
-	for _, p := range problems {
-		tree[p.Path] = map[string]any{}
-	}
-
-	return tree, problems
+	return tree, problems, nil
 }
 
 // keysGiven are the keys that the operator wrote, from the environment of the program or, where the program runs within
@@ -151,22 +162,14 @@ func keysGiven(root, project, stack string) ([]string, error) {
 			return nil, fmt.Errorf("%s: %w", pulumi.EnvConfig, err)
 		}
 	} else {
-		text, err := os.ReadFile(filepath.Join(root, "Pulumi."+stack+".yaml"))
+		file, err := readFile(filepath.Join(root, "Pulumi."+stack+".yaml"))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, nil
 		} else if err != nil {
 			return nil, err
 		}
 
-		var file struct {
-			Config map[string]any `yaml:"config"`
-		}
-
-		if err := yaml.Unmarshal(text, &file); err != nil {
-			return nil, err
-		}
-
-		all = file.Config
+		all = file
 	}
 
 	var keys []string
@@ -180,71 +183,4 @@ func keysGiven(root, project, stack string) ([]string, error) {
 	slices.Sort(keys)
 
 	return keys, nil
-}
-
-// readPatches replaces the paths of patch files by what they hold. Only files below root are read, links included: the
-// configuration of a stranger must not show files of the machine it is previewed on.
-func readPatches(c *Config, root string) (plan.Problems, error) {
-	dir, err := os.OpenRoot(root)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close() //nolint:errcheck // read only
-
-	var problems plan.Problems
-
-	read := func(path string, patches []plan.Patch) {
-		for i := range patches {
-			p := &patches[i]
-			p.Path = fmt.Sprintf("%s.patches[%d]", path, i)
-			p.Origin = p.Path
-
-			if inline(p.Text) {
-				continue
-			}
-
-			p.Origin = p.Text
-
-			text, err := readFile(dir, p.Text)
-			if err != nil {
-				problems.Add(p.Path, "must be a patch, or a file inside the project: "+reason(err), p.Origin, "correct the path")
-			}
-
-			p.Text = text
-		}
-	}
-
-	read("cluster", c.Cluster.Patches)
-
-	for _, name := range slices.Sorted(maps.Keys(c.Pools)) {
-		read("pools."+name, c.Pools[name].Patches)
-	}
-
-	return problems, nil
-}
-
-func readFile(dir *os.Root, name string) (string, error) {
-	f, err := dir.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close() //nolint:errcheck // read only
-
-	text, err := io.ReadAll(f)
-
-	return string(text), err
-}
-
-// inline tells a patch from the path of one: YAML has a line break or a key, JSON a bracket.
-func inline(text string) bool {
-	return strings.ContainsAny(text, "\n{[") || strings.Contains(text, ": ")
-}
-
-func reason(err error) string {
-	var path *os.PathError
-	if errors.As(err, &path) {
-		return path.Err.Error()
-	}
-
-	return err.Error()
 }

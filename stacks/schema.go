@@ -1,17 +1,15 @@
 package stacks
 
 import (
-	"encoding/json"
+	_ "embed"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/agext/levenshtein"
-	"github.com/invopop/jsonschema"
-	validator "github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
@@ -19,39 +17,24 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// Schema returns the JSON Schema of the configuration, made from the Go types: the one place that says which keys exist.
-func Schema() *jsonschema.Schema {
-	r := jsonschema.Reflector{DoNotReference: true, Anonymous: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
-		switch t {
-		case reflect.TypeFor[plan.Range]():
-			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "integer"}}}
-		case reflect.TypeFor[plan.Patch]():
-			return &jsonschema.Schema{Type: "string"}
-		}
-
-		return nil
-	}}
-	s := r.Reflect(&Config{})
-	s.Title = "talos-proxmox stack configuration"
-
-	return s
-}
+// Schema is the JSON Schema of the configuration: which keys there are, of which type. It is generated from Config, and a
+// test keeps it current:
+//
+//	go test ./stacks -run TestSchema -update
+//
+//go:embed schema/config.schema.json
+var Schema []byte
 
 // compiled is the schema as a validator.
-var compiled = sync.OnceValues(func() (*validator.Schema, error) {
-	text, err := json.Marshal(Schema())
+var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(Schema)))
 	if err != nil {
 		return nil, err
 	}
 
-	doc, err := validator.UnmarshalJSON(strings.NewReader(string(text)))
-	if err != nil {
-		return nil, err
-	}
+	const url = "config.schema.json"
 
-	const url = "config.json"
-
-	c := validator.NewCompiler()
+	c := jsonschema.NewCompiler()
 	if err := c.AddResource(url, doc); err != nil {
 		return nil, err
 	}
@@ -71,88 +54,154 @@ func checkKeys(values map[string]any) (plan.Problems, error) {
 		return nil, nil
 	}
 
-	invalid, ok := err.(*validator.ValidationError) //nolint:errorlint // it is never wrapped
+	invalid, ok := err.(*jsonschema.ValidationError) //nolint:errorlint // it is never wrapped
 	if !ok {
 		return nil, err
 	}
 
-	return explain(invalid), nil
+	found := explain(s, invalid)
+	slices.SortStableFunc(found, func(a, b plan.Problem) int { return strings.Compare(a.Path, b.Path) })
+
+	return found, nil
 }
 
-// explain turns the leaves of a validation error into the operator's words, ordered by path.
-func explain(e *validator.ValidationError) plan.Problems {
-	// A choice of types fails in as many ways as it has alternatives; the choice itself says it better.
-	_, choice := e.ErrorKind.(*kind.OneOf)
+// explain turns the leaves of a validation error into the operator's words.
+func explain(root *jsonschema.Schema, e *jsonschema.ValidationError) plan.Problems {
+	if _, choice := e.ErrorKind.(*kind.OneOf); choice {
+		return explainChoice(root, e)
+	}
 
-	if len(e.Causes) > 0 && !choice {
+	if len(e.Causes) > 0 {
 		var all plan.Problems
 		for _, cause := range e.Causes {
-			all = append(all, explain(cause)...)
+			all = append(all, explain(root, cause)...)
 		}
-
-		slices.SortStableFunc(all, func(a, b plan.Problem) int { return strings.Compare(a.Path, b.Path) })
 
 		return all
 	}
 
-	path := pathOf(e.InstanceLocation)
+	path, schema := locate(root, e.InstanceLocation)
+	one := func(rule, value, remedy string) plan.Problems {
+		return plan.Problems{{Path: path, Rule: rule, Value: value, Remedy: remedy}}
+	}
 
 	switch k := e.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
 		var all plan.Problems
 		for _, name := range k.Properties {
-			all = append(all, unknownKey(e.InstanceLocation, name))
+			all = append(all, unknownKey(path, schema, name))
 		}
 
 		return all
 	case *kind.Required:
 		var all plan.Problems
 		for _, name := range k.Missing {
-			all = append(all, plan.Problem{Path: join(path, name), Rule: "is required", Remedy: describe(e.InstanceLocation, name)})
+			all = append(all, plan.Problem{Path: join(path, name), Rule: "is required", Remedy: describe(schema, name)})
 		}
 
 		return all
 	case *kind.Type:
-		return plan.Problems{{Path: path, Rule: "must be " + article(k.Want), Value: article([]string{k.Got}), Remedy: "change the value"}}
-	case *kind.OneOf:
-		return plan.Problems{{Path: path, Rule: "must be text or a number", Remedy: "change the value"}}
+		return one("must be "+article(k.Want), article([]string{k.Got}), "change the value")
 	case *kind.Enum:
 		var want []string
 		for _, v := range k.Want {
 			want = append(want, fmt.Sprintf("%q", v))
 		}
 
-		return plan.Problems{{
-			Path: path, Rule: "must be one of " + strings.Join(want, ", "), Value: fmt.Sprint(k.Got), Remedy: "choose one of them",
-		}}
+		return one("must be one of "+strings.Join(want, ", "), fmt.Sprint(k.Got), "choose one of them")
 	case *kind.Minimum:
-		return plan.Problems{{Path: path, Rule: "must be at least " + k.Want.RatString(), Value: k.Got.RatString(), Remedy: "raise it"}}
+		return one("must be at least "+k.Want.RatString(), k.Got.RatString(), "raise it")
 	case *kind.Maximum:
-		return plan.Problems{{Path: path, Rule: "must be at most " + k.Want.RatString(), Value: k.Got.RatString(), Remedy: "lower it"}}
+		return one("must be at most "+k.Want.RatString(), k.Got.RatString(), "lower it")
 	default:
-		return plan.Problems{{Path: path, Rule: k.LocalizedString(message.NewPrinter(language.English)), Remedy: "change the value"}}
+		return one(k.LocalizedString(message.NewPrinter(language.English)), "", "change the value")
 	}
 }
 
-// pathOf writes a location as a configuration path, "proxmox.hosts[0].name".
-func pathOf(location []string) string {
-	path := ""
-	for _, step := range location {
-		path = join(path, step)
+// explainChoice: a choice of types fails in as many ways as it has alternatives. Where the type fits one of them, that one
+// says what is wrong; else the choice itself does.
+func explainChoice(root *jsonschema.Schema, e *jsonschema.ValidationError) plan.Problems {
+	var (
+		wanted []string
+		given  string
+	)
+
+	for _, cause := range e.Causes {
+		for len(cause.Causes) == 1 {
+			cause = cause.Causes[0]
+		}
+
+		k, mismatch := cause.ErrorKind.(*kind.Type)
+		if !mismatch || len(cause.InstanceLocation) > len(e.InstanceLocation) {
+			return explain(root, cause)
+		}
+
+		wanted, given = append(wanted, k.Want...), k.Got
 	}
 
-	return path
+	path, _ := locate(root, e.InstanceLocation)
+
+	return plan.Problems{{Path: path, Rule: "must be " + article(wanted), Value: article([]string{given}), Remedy: "change the value"}}
+}
+
+// locate writes a location as a configuration path, "proxmox.hosts[0].name", and finds the schema there; it is nil where
+// there is none.
+func locate(s *jsonschema.Schema, location []string) (string, *jsonschema.Schema) {
+	path := ""
+	s = follow(s)
+
+	for _, step := range location {
+		var list bool
+
+		if s, list = below(s, step); list {
+			path += "[" + step + "]"
+		} else {
+			path = join(path, step)
+		}
+	}
+
+	return path, s
+}
+
+// below is the schema of one step down, and whether the step is a place in a list.
+func below(s *jsonschema.Schema, step string) (next *jsonschema.Schema, list bool) {
+	if s == nil {
+		return nil, false
+	}
+
+	for _, alternative := range append(slices.Clone(s.OneOf), s) {
+		alternative = follow(alternative)
+
+		if next, ok := alternative.Properties[step]; ok {
+			return follow(next), false
+		}
+
+		if alternative.Items2020 != nil {
+			return follow(alternative.Items2020), true
+		}
+
+		if next, ok := alternative.AdditionalProperties.(*jsonschema.Schema); ok {
+			return follow(next), false
+		}
+	}
+
+	return nil, false
+}
+
+func follow(s *jsonschema.Schema) *jsonschema.Schema {
+	for s != nil && s.Ref != nil {
+		s = s.Ref
+	}
+
+	return s
 }
 
 func join(path, step string) string {
-	switch {
-	case step != "" && strings.Trim(step, "0123456789") == "" && path != "":
-		return path + "[" + step + "]"
-	case path == "":
+	if path == "" {
 		return step
-	default:
-		return path + "." + step
 	}
+
+	return path + "." + step
 }
 
 // article names JSON types as people do.
@@ -171,13 +220,13 @@ func article(types []string) string {
 }
 
 // unknownKey names the nearest key that exists at the same place.
-func unknownKey(location []string, name string) plan.Problem {
-	p := plan.Problem{Path: join(pathOf(location), name), Rule: "is not a key of the configuration"}
+func unknownKey(path string, s *jsonschema.Schema, name string) plan.Problem {
+	p := plan.Problem{Path: join(path, name), Rule: "is not a key of the configuration"}
 
-	known := keysAt(location)
+	known := slices.Sorted(maps.Keys(s.Properties))
 	best, distance := "", len(name)/2+1
 
-	for _, k := range slices.Sorted(maps.Keys(known)) {
+	for _, k := range known {
 		if d := levenshtein.Distance(strings.ToLower(name), strings.ToLower(k), nil); d < distance {
 			best, distance = k, d
 		}
@@ -186,49 +235,45 @@ func unknownKey(location []string, name string) plan.Problem {
 	if best != "" {
 		p.Remedy = fmt.Sprintf("did you mean %q?", best)
 	} else {
-		p.Remedy = "known here: " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+		p.Remedy = "known here: " + strings.Join(known, ", ")
 	}
 
 	return p
 }
 
 // describe is what the schema says of a key.
-func describe(location []string, name string) string {
-	if s := keysAt(location)[name]; s != nil && s.Description != "" {
-		return "state it: " + strings.ToLower(s.Description[:1]) + strings.TrimSuffix(s.Description[1:], ".")
+func describe(s *jsonschema.Schema, name string) string {
+	key := s.Properties[name]
+	if key == nil {
+		return "state it"
 	}
 
-	return "state it"
+	text := key.Description
+	if text == "" {
+		text = follow(key).Description
+	}
+
+	if text == "" {
+		return "state it"
+	}
+
+	first, _, _ := strings.Cut(strings.TrimSuffix(text, "."), ". ")
+
+	return "state it: " + strings.ToLower(first[:1]) + first[1:]
 }
 
-// keysAt are the keys that the schema knows at a location.
-func keysAt(location []string) map[string]*jsonschema.Schema {
-	s := schemaOnce()
-
-	for _, step := range location {
-		switch next, ok := s.Properties.Get(step); {
-		case ok:
-			s = next
-		case s.Items != nil:
-			s = s.Items
-		default:
-			s = s.AdditionalProperties
-		}
-
-		if s == nil || s.Properties == nil && s.Items == nil && s.AdditionalProperties == nil {
-			return nil
-		}
+// keyTypes are the top-level keys, each with the type it has in JSON.
+func keyTypes() (map[string]string, error) {
+	s, err := compiled()
+	if err != nil {
+		return nil, err
 	}
 
-	keys := map[string]*jsonschema.Schema{}
+	types := map[string]string{}
 
-	if s.Properties != nil {
-		for k, v := range s.Properties.FromOldest() {
-			keys[k] = v
-		}
+	for name, key := range follow(s).Properties {
+		types[name] = follow(key).Types.ToStrings()[0]
 	}
 
-	return keys
+	return types, nil
 }
-
-var schemaOnce = sync.OnceValue(Schema)

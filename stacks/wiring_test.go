@@ -35,12 +35,12 @@ func testConfig() Config {
 		Cluster:            plan.Cluster{Name: "k3s-dev", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
 		Image: plan.Image{
 			Source:   plan.Template,
-			Template: plan.Templates{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"},
+			Template: plan.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"},
 		},
 		Network: plan.Network{CIDR: "192.168.10.0/24"},
 		Pools: map[string]plan.Pool{
-			"control": {Role: plan.ControlPlane, Count: 3, Addresses: "192.168.10.11-192.168.10.19"},
-			"worker":  {Role: plan.Worker, Count: 2, Addresses: "192.168.10.21-192.168.10.29"},
+			"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "192.168.10.11-192.168.10.19"},
+			"worker":  {Role: plan.Worker, Count: new(2), Addresses: "192.168.10.21-192.168.10.29"},
 		},
 	}
 }
@@ -157,7 +157,7 @@ func TestGrowth(t *testing.T) {
 
 	config := testConfig()
 	worker := config.Pools["worker"]
-	worker.Count = 5
+	worker.Count = new(5)
 	config.Pools["worker"] = worker
 
 	large := record(t, testProgram(config))

@@ -3,7 +3,7 @@ package machineconfig
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -12,57 +12,105 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
-	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/plan"
 )
 
 // Check generates the configuration of each node with throw-away secrets, applies all patches and lets Talos validate the
 // result, so that a bad patch fails here and not on the node. The warnings are Talos' own. The error is plan.Problems.
+// Nodes that nobody configures are not checked.
 func Check(p *plan.Plan) ([]plan.Problem, error) {
-	var (
-		problems plan.Problems
-		warnings plan.Problems
-	)
+	if p.Bootstrap == plan.External {
+		return nil, nil
+	}
+
+	var c checker
 
 	for _, pool := range p.Pools {
-		w, err := checkPool(p, pool)
-		warnings = append(warnings, w...)
+		if len(pool.Nodes) == 0 {
+			continue
+		}
 
-		var found plan.Problems
-		if errors.As(err, &found) {
-			problems = append(problems, found...)
-		} else if err != nil {
+		if err := c.pool(p, pool); err != nil {
 			return nil, err
 		}
 	}
 
 	// A patch that is wrong for one pool is mostly wrong for the others, in the same words.
-	return warnings.Unique(), problems.Unique().Err()
+	return c.warnings.Unique(), c.problems.Unique().Err()
 }
 
-func checkPool(p *plan.Plan, pool plan.PlannedPool) ([]plan.Problem, error) {
-	if len(pool.Nodes) == 0 {
-		return nil, nil
-	}
+// checker collects what is said of the nodes. What several nodes of a pool have in common is said of the first.
+type checker struct {
+	problems, warnings plan.Problems
+	said               map[string]bool
+}
 
-	cfg, err := generateBase(p, pool.Role)
+func (c *checker) note(to *plan.Problems, problem plan.Problem) {
+	if key := problem.Path + "\x00" + problem.Rule; !c.said[key] {
+		if c.said == nil {
+			c.said = map[string]bool{}
+		}
+
+		c.said[key] = true
+		*to = append(*to, problem)
+	}
+}
+
+func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
+	generated, err := generateBase(p, pool.Role)
 	if err != nil {
-		return nil, fmt.Errorf("generating the configuration of pool %s: %w", pool.Name, err)
+		return fmt.Errorf("generating the configuration of pool %s: %w", pool.Name, err)
 	}
 
 	patches, err := poolPatches(p, pool)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
-	var problems plan.Problems
+	shared, ok := c.apply(generated, patches, pool.Nodes[0])
+	if !ok {
+		return nil
+	}
+
+	for _, node := range pool.Nodes {
+		own, err := nodePatches(p, node)
+		if err != nil {
+			return err
+		}
+
+		whole, ok := c.apply(shared, own, node)
+		if !ok {
+			continue
+		}
+
+		warnings, err := whole.Validate(metal{})
+		if err != nil {
+			c.note(&c.problems, blame(generated, append(patches, own...), node, err))
+		}
+
+		for _, w := range warnings {
+			c.note(&c.warnings, plan.Problem{Path: "pools." + pool.Name, Rule: "Talos warns of the machine configuration: " + w, Value: node.Name})
+		}
+	}
+
+	return nil
+}
+
+// apply applies patches one by one, to know which one fails; ok is false when one does.
+func (c *checker) apply(cfg talosconfig.Provider, patches []plan.Patch, node plan.Node) (talosconfig.Provider, bool) {
+	ok := true
 
 	for _, patch := range patches {
 		patched, err := apply(cfg, patch.Text)
 		if err != nil {
-			problems = append(problems, plan.Problem{
-				Path: patch.Path, Rule: "is no patch that Talos can apply: " + oneLine(err), Value: patch.Origin, Remedy: "correct the patch",
+			ok = false
+
+			c.note(&c.problems, plan.Problem{
+				Path: patch.Path, Rule: "is no patch that Talos can apply: " + oneLine(err),
+				Value: patch.Origin + ", for " + node.Name, Remedy: remedy(err),
 			})
 
 			continue
@@ -71,73 +119,57 @@ func checkPool(p *plan.Plan, pool plan.PlannedPool) ([]plan.Problem, error) {
 		cfg = patched
 	}
 
-	if len(problems) > 0 {
-		return nil, problems
-	}
-
-	return validate(p, pool, cfg)
+	return cfg, ok
 }
 
-// validate checks the nodes of a pool, whose configurations differ in little; what Talos says of several nodes in the same
-// words is reported once.
-func validate(p *plan.Plan, pool plan.PlannedPool, cfg talosconfig.Provider) ([]plan.Problem, error) {
-	var problems, warnings []plan.Problem
-
-	said := map[string]bool{}
-	note := func(to *[]plan.Problem, node, rule, remedy string) {
-		if !said[rule] {
-			said[rule] = true
-			*to = append(*to, plan.Problem{Path: "pools." + pool.Name, Rule: rule, Value: node, Remedy: remedy})
-		}
+// remedy for a patch that cannot be applied.
+func remedy(err error) string {
+	if strings.Contains(err.Error(), "JSON6902") {
+		return "write it as a strategic merge patch: since Talos 1.12 a machine configuration has several documents"
 	}
 
-	for _, node := range pool.Nodes {
-		texts, err := NodePatches(p, node)
-		if err != nil {
-			return nil, err
-		}
-
-		whole, err := apply(cfg, texts...)
-		if err != nil {
-			note(&problems, node.Name, "Talos cannot apply the node's own patch: "+oneLine(err), "look for a conflict with the patches")
-
-			continue
-		}
-
-		said1, err := whole.Validate(metal{})
-		if err != nil {
-			note(&problems, node.Name, "Talos refuses the machine configuration: "+oneLine(err), patchHint(p, pool))
-		}
-
-		for _, w := range said1 {
-			note(&warnings, node.Name, "Talos warns of the machine configuration: "+w, "")
-		}
-	}
-
-	return warnings, plan.Problems(problems).Err()
+	return "correct the patch"
 }
 
-// patchHint names the patches that may be at fault.
-func patchHint(p *plan.Plan, pool plan.PlannedPool) string {
-	var origins []string
-	for _, patch := range append(slices.Clone(p.Patches), pool.Patches...) {
-		origins = append(origins, patch.Origin)
+// blame names the patch after which Talos refuses the configuration.
+func blame(cfg talosconfig.Provider, patches []plan.Patch, node plan.Node, refused error) plan.Problem {
+	problem := plan.Problem{
+		Path: "pools." + node.Pool, Rule: "Talos refuses the machine configuration: " + oneLine(refused), Value: node.Name,
 	}
 
-	if len(origins) == 0 {
-		return ""
+	for _, patch := range patches {
+		patched, err := apply(cfg, patch.Text)
+		if err != nil {
+			return problem
+		}
+
+		cfg = patched
+
+		if _, err := cfg.Validate(metal{}); err != nil && oneLine(err) == oneLine(refused) {
+			problem.Path, problem.Value, problem.Remedy = patch.Path, patch.Origin+", for "+node.Name, "correct the patch"
+
+			return problem
+		}
 	}
 
-	return "look at " + strings.Join(origins, ", ")
+	return problem
 }
 
-func apply(cfg talosconfig.Provider, texts ...string) (talosconfig.Provider, error) {
-	patches, err := configpatcher.LoadPatches(texts)
+// apply applies one patch. The text is a patch and nothing else: machinery's LoadPatches, and with it the provider, takes a
+// text like "@/etc/passwd" for the name of a file to read, which must not get that far.
+func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) {
+	// Talos takes it for a list of no JSON patches, and then complains of those.
+	var content any
+	if err := yaml.Unmarshal([]byte(text), &content); err == nil && content == nil {
+		return nil, errors.New("it is empty")
+	}
+
+	patch, err := configpatcher.LoadPatch([]byte(text))
 	if err != nil {
 		return nil, err
 	}
 
-	out, err := configpatcher.Apply(configpatcher.WithConfig(cfg), patches)
+	out, err := configpatcher.Apply(configpatcher.WithConfig(cfg), []configpatcher.Patch{patch})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +188,13 @@ func generateBase(p *plan.Plan, role plan.Role) (talosconfig.Provider, error) {
 		return nil, err
 	}
 
-	in, err := generate.NewInput(p.Cluster, p.Endpoint, strings.TrimPrefix(p.Kubernetes, "v"),
+	endpoint := p.Endpoint
+	if endpoint == "" {
+		// It will be known when the first control plane is.
+		endpoint = "https://endpoint.invalid:6443"
+	}
+
+	in, err := generate.NewInput(p.Cluster, endpoint, strings.TrimPrefix(p.Kubernetes, "v"),
 		generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle))
 	if err != nil {
 		return nil, err
@@ -171,12 +209,12 @@ var throwAway = sync.OnceValues(func() (*secrets.Bundle, error) {
 	return secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_3)
 })
 
-func machineType(role plan.Role) machine.Type {
+func machineType(role plan.Role) configmachine.Type {
 	if role == plan.ControlPlane {
-		return machine.TypeControlPlane
+		return configmachine.TypeControlPlane
 	}
 
-	return machine.TypeWorker
+	return configmachine.TypeWorker
 }
 
 // metal is the mode in which Talos validates on Proxmox: installed to a disk, not in a container.
@@ -186,7 +224,12 @@ func (metal) String() string        { return "metal" }
 func (metal) RequiresInstall() bool { return true }
 func (metal) InContainer() bool     { return false }
 
-// oneLine folds Talos' multi-line errors.
+// listed is how Talos' errors begin a list.
+var listed = regexp.MustCompile(`\d+ errors? occurred: \* `)
+
+// oneLine folds Talos' errors, which come as lists over several lines.
 func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+	text := strings.Join(strings.Fields(err.Error()), " ")
+
+	return strings.ReplaceAll(listed.ReplaceAllString(text, ""), " * ", "; ")
 }

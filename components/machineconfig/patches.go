@@ -1,20 +1,18 @@
-// Package machineconfig renders what a plan means for Talos: configuration patches made from Talos' own types, and their
-// check by Talos' own validator. It is pure; machine secrets never reach it.
+// Package machineconfig renders what a plan means for Talos: configuration patches, schematics and META values made from
+// Talos' own types, and their check by Talos' own validator. It is pure; machine secrets never reach it.
 package machineconfig
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/container"
-	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
-	"gopkg.in/yaml.v3"
-
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
 	"talos-proxmox/components/plan"
 )
@@ -22,67 +20,152 @@ import (
 // Patches returns the configuration patches of a pool, in the order they are applied: the program's own, the operator's
 // for every node, the operator's for the pool.
 func Patches(p *plan.Plan, pool plan.PlannedPool) ([]string, error) {
-	var texts []string
-
 	patches, err := poolPatches(p, pool)
+
+	return texts(patches), err
+}
+
+// NodePatches returns what is particular to one node, in the order it is applied after the patches of its pool: the
+// program's own, the operator's for the node.
+func NodePatches(p *plan.Plan, node plan.Node) ([]string, error) {
+	patches, err := nodePatches(p, node)
+
+	return texts(patches), err
+}
+
+func texts(patches []plan.Patch) []string {
+	all := make([]string, 0, len(patches))
+	for _, patch := range patches {
+		all = append(all, patch.Text)
+	}
+
+	return all
+}
+
+func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
+	doc, err := base(p, pool)
 	if err != nil {
 		return nil, err
 	}
 
-	for _, patch := range patches {
-		texts = append(texts, patch.Text)
-	}
-
-	return texts, nil
-}
-
-func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
-	own, err := render(base(p, pool))
+	own, err := render(doc)
 	if err != nil {
 		return nil, fmt.Errorf("rendering the configuration of pool %s: %w", pool.Name, err)
 	}
 
-	patches := []plan.Patch{{Origin: "the program's own patch", Text: own}}
+	patches := []plan.Patch{{Path: "pools." + pool.Name, Origin: "the program's own patch", Text: own}}
 	patches = append(patches, p.Patches...)
 
 	return append(patches, pool.Patches...), nil
 }
 
-// NodePatches returns what is particular to one node; it is applied after the patches of its pool.
-func NodePatches(p *plan.Plan, node plan.Node) ([]string, error) {
+func nodePatches(p *plan.Plan, node plan.Node) ([]plan.Patch, error) {
 	contract, err := talosconfig.ParseContractFromVersion(p.Talos)
 	if err != nil {
 		return nil, fmt.Errorf("version %s: %w", p.Talos, err)
 	}
 
-	text, err := render(hostname(contract, node.Name))
+	docs := []config.Document{hostname(contract, node.Name)}
+
+	own, err := machine(p, node)
 	if err != nil {
-		return nil, fmt.Errorf("rendering the configuration of %s: %w", node.Name, err)
+		return nil, err
 	}
 
-	return []string{text}, nil
+	if own != nil {
+		docs = append(docs, &v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: own})
+	}
+
+	var patches []plan.Patch
+
+	for _, doc := range docs {
+		text, err := render(doc)
+		if err != nil {
+			return nil, fmt.Errorf("rendering the configuration of %s: %w", node.Name, err)
+		}
+
+		patches = append(patches, plan.Patch{Path: "pools." + node.Pool, Origin: "the program's own patch", Text: text})
+	}
+
+	return append(patches, node.Patches...), nil
 }
 
 // base is what all nodes of a pool share.
-func base(p *plan.Plan, pool plan.PlannedPool) *v1alpha1.Config {
-	machine := &v1alpha1.MachineConfig{
-		MachineInstall: &v1alpha1.InstallConfig{InstallImage: p.Installer},
+func base(p *plan.Plan, pool plan.PlannedPool) (*v1alpha1.Config, error) {
+	c := &v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: &v1alpha1.MachineConfig{
+		MachineInstall: &v1alpha1.InstallConfig{},
 		MachineKubelet: &v1alpha1.KubeletConfig{
 			// Without it the kubelet may choose a virtual IP or an address of the cluster's own network.
 			KubeletNodeIP: &v1alpha1.KubeletNodeIPConfig{KubeletNodeIPValidSubnets: []string{p.Network.String()}},
 		},
-	}
+	}}
 
 	if len(pool.Nodes) > 0 {
-		machine.MachineInstall.InstallDisk = installDisk(pool.Nodes[0].DiskInterface)
+		c.MachineConfig.MachineInstall.InstallDisk = installDisk(pool.Nodes[0])
 	}
 
-	return &v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: machine}
+	if pool.Image.Scope != plan.PerNode {
+		image, err := Installer(p, pool.Image, plan.Node{})
+		if err != nil {
+			return nil, err
+		}
+
+		c.MachineConfig.MachineInstall.InstallImage = image
+	}
+
+	c.ClusterConfig = &v1alpha1.ClusterConfig{}
+
+	if p.CNI != plan.Flannel {
+		// Cilium is not one that Talos knows: for Talos it is none, and comes as a manifest.
+		c.ClusterConfig.ClusterNetwork = &v1alpha1.ClusterNetworkConfig{CNI: &v1alpha1.CNIConfig{CNIName: constants.NoneCNI}}
+	}
+
+	if !p.KubeProxy {
+		c.ClusterConfig.ProxyConfig = &v1alpha1.ProxyConfig{Disabled: new(true)}
+	}
+
+	return c, nil
 }
 
-// installDisk is how Linux names the only disk at a Proxmox disk position.
-func installDisk(iface string) string {
-	if strings.HasPrefix(iface, "virtio") {
+// machine is what of a node's machine configuration is its own; nil when nothing is.
+func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
+	pool := poolOf(p, node)
+	install := &v1alpha1.InstallConfig{}
+
+	if disk := installDisk(node); disk != installDisk(pool.Nodes[0]) {
+		install.InstallDisk = disk
+	}
+
+	if pool.Image.Scope == plan.PerNode {
+		image, err := Installer(p, pool.Image, node)
+		if err != nil {
+			return nil, err
+		}
+
+		install.InstallImage = image
+	}
+
+	m := &v1alpha1.MachineConfig{MachineNodeLabels: node.Labels, MachineNodeTaints: node.Taints, MachineNodeAnnotations: node.Annotations}
+
+	if install.InstallDisk+install.InstallImage != "" {
+		m.MachineInstall = install
+	}
+
+	if m.MachineInstall == nil && len(node.Labels)+len(node.Taints)+len(node.Annotations) == 0 {
+		return nil, nil //nolint:nilnil // nothing is an answer
+	}
+
+	return m, nil
+}
+
+func poolOf(p *plan.Plan, node plan.Node) plan.PlannedPool {
+	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == node.Pool })]
+}
+
+// installDisk is how Linux names the first disk on the bus of the system disk. That is the system disk, unless another was
+// put before it.
+func installDisk(node plan.Node) string {
+	if strings.HasPrefix(node.Disks[0].Interface, "virtio") {
 		return "/dev/vda"
 	}
 
@@ -103,61 +186,5 @@ func hostname(contract *talosconfig.VersionContract, name string) config.Documen
 	return &v1alpha1.Config{
 		ConfigVersion: "v1alpha1",
 		MachineConfig: &v1alpha1.MachineConfig{MachineNetwork: &v1alpha1.NetworkConfig{NetworkHostname: name}},
-	}
-}
-
-// render writes a document as a strategic merge patch. Talos' encoder writes some empty fields; a patch should say only
-// what it means, so they are dropped.
-func render(doc config.Document) (string, error) {
-	c, err := container.New(doc)
-	if err != nil {
-		return "", err
-	}
-
-	text, err := c.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
-	if err != nil {
-		return "", err
-	}
-
-	var node yaml.Node
-	if err := yaml.Unmarshal(text, &node); err != nil {
-		return "", err
-	}
-
-	prune(&node)
-
-	var b strings.Builder
-
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-
-	if err := enc.Encode(&node); err != nil {
-		return "", err
-	}
-
-	return b.String(), enc.Close()
-}
-
-// prune removes empty values from a YAML tree and reports whether the node itself is empty.
-func prune(n *yaml.Node) bool {
-	switch n.Kind {
-	case yaml.DocumentNode:
-		return prune(n.Content[0])
-	case yaml.MappingNode:
-		var kept []*yaml.Node
-
-		for i := 0; i < len(n.Content); i += 2 {
-			if !prune(n.Content[i+1]) {
-				kept = append(kept, n.Content[i], n.Content[i+1])
-			}
-		}
-
-		n.Content = kept
-
-		return len(kept) == 0
-	case yaml.SequenceNode:
-		return len(n.Content) == 0
-	default:
-		return n.Tag == "!!null" || n.Value == ""
 	}
 }

@@ -1,154 +1,296 @@
 package plan
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"fmt"
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
 )
 
-// Proxmox VE accepts VMIDs in this range.
-const (
-	minVMID = 100
-	maxVMID = 999_999_999
-)
+// firstVMIDs of the pools that state none; they may have as many nodes as there is room before the next hundred.
+var firstVMIDs = map[string]int{"control_plane": 401, "workers": 501, "gpu_workers": 601}
 
-// First VMIDs of the pools that state none.
-const (
-	firstControlVMID = 401
-	firstWorkerVMID  = 501
-	defaultVMIDs     = 99
-)
+const defaultVMIDs = 99
 
-// vmidSpan is first to last, both included; the zero value is empty.
-type vmidSpan struct{ first, last int }
-
-func (s vmidSpan) len() int {
-	if s.first == 0 {
-		return 0
+// allocate checks what a pool is by itself, and reads its ranges.
+func (r *resolver) allocate(p *pool) {
+	if !isLabel(p.name) {
+		r.problems.Add(p.path, "must be a DNS label: lower case letters, digits and dashes", p.name, "rename the pool")
 	}
 
-	return s.last - s.first + 1
+	oneOf(r, p.path+".role", p.Role, ControlPlane, Worker)
+	r.checkNodesOf(p)
+
+	if p.Names != "" && !newNamer(p.Names, "", "").numbered() {
+		r.problems.Add(p.path+".names", "must hold the node's number", p.Names, "add {n}, {nn} or {nnn}")
+	}
+
+	r.vmidsOf(p)
+	r.addressesOf(p)
 }
 
-func (s vmidSpan) String() string { return fmt.Sprintf("%d-%d", s.first, s.last) }
+// checkNodesOf: a pool says in one way which nodes it has.
+func (r *resolver) checkNodesOf(p *pool) {
+	var ways []string
 
-// vmidRange is the span of VMIDs that belong to a pool, whether nodes use them yet or not.
-func (r *resolver) vmidRange(path string, pool Pool) vmidSpan {
-	path += ".vmids"
+	if p.Count != nil {
+		ways = append(ways, "count")
+	}
 
-	if pool.VMIDs == "" {
-		first := firstWorkerVMID
-		if pool.Role == ControlPlane {
-			first = firstControlVMID
-		}
+	if p.Nodes != nil {
+		ways = append(ways, "nodes")
+	}
 
-		for name, other := range r.spec.Pools {
-			if other.Role == pool.Role && other.VMIDs == "" && "pools."+name+".vmids" != path {
-				r.problems.Add(path, "is required: only one pool of each role may leave it out", "",
-					fmt.Sprintf("state a range, for example %d-%d", first+100, first+100+defaultVMIDs-1))
+	if p.GPUs != nil {
+		ways = append(ways, "gpus")
+	}
 
-				return vmidSpan{}
+	switch {
+	case len(ways) == 0:
+		r.problems.Add(p.path, "needs one of count, nodes and gpus", "", "state how many nodes it has, for example count: 1")
+	case len(ways) > 1:
+		r.problems.Add(p.path, "takes only one of count, nodes and gpus", strings.Join(ways, ", "), "leave the others out")
+	}
+
+	if p.GPUs != nil && p.Role == ControlPlane {
+		r.problems.Add(p.path+".gpus", "are for workers", "", "set the role to worker, or use count or nodes")
+	}
+}
+
+// vmidsOf reads the VMIDs that belong to a pool, whether nodes use them yet or not.
+func (r *resolver) vmidsOf(p *pool) {
+	path, given := p.path+".vmids", string(p.VMIDs)
+
+	if given == "" {
+		group := p.planned.Group()
+		first := firstVMIDs[group]
+
+		for _, other := range r.pools {
+			if other != p && other.VMIDs == "" && other.planned.Group() == group {
+				r.problems.Add(path, "is required: only one pool of each kind may leave it out, and "+other.name+" does too", "",
+					fmt.Sprintf("state a range, for example %d-%d", first+300, first+300+defaultVMIDs-1))
+
+				return
 			}
 		}
 
-		span := vmidSpan{first, first + defaultVMIDs - 1}
-		r.checkRoom(path, span.len(), pool.Count, "VMID", span.String())
+		p.vmids = spans[int]{{first, first + defaultVMIDs - 1}}
+		given = p.vmids[0].String() + ", the default"
+	} else {
+		found, ok := p.VMIDs.vmids()
 
-		return span
+		switch {
+		case !ok:
+			r.problems.Add(path, "must be a VMID or a range of VMIDs", given, "write it like 401-449")
+
+			return
+		case slices.ContainsFunc(found, func(s span[int]) bool { return s.first < minVMID || s.last > maxVMID }):
+			r.problems.Add(path, fmt.Sprintf("must lie in %d-%d, which is what Proxmox VE accepts", minVMID, maxVMID), given,
+				"choose a range inside it")
+
+			return
+		}
+
+		p.vmids = found
 	}
 
-	lo, hi, _ := strings.Cut(string(pool.VMIDs), "-")
-	if hi == "" {
-		hi = lo
-	}
-
-	first, err1 := strconv.Atoi(strings.TrimSpace(lo))
-	last, err2 := strconv.Atoi(strings.TrimSpace(hi))
-
-	if err1 != nil || err2 != nil || first > last {
-		r.problems.Add(path, "must be a VMID or a range of VMIDs", string(pool.VMIDs), "write it like 401-449")
-
-		return vmidSpan{}
-	}
-
-	if first < minVMID || last > maxVMID {
-		r.problems.Add(path, fmt.Sprintf("must lie in %d-%d, which is what Proxmox VE accepts", minVMID, maxVMID),
-			string(pool.VMIDs), "choose a range inside it")
-
-		return vmidSpan{}
-	}
-
-	span := vmidSpan{first, last}
-	r.checkRoom(path, span.len(), pool.Count, "VMID", string(pool.VMIDs))
-
-	return span
+	r.checkRoom(path, "VMID", p, p.vmids.room(vmidCount), given, nil)
 }
 
-// addressRange returns the first Count addresses of the pool's range.
-func (r *resolver) addressRange(path string, pool Pool) []netip.Addr {
-	path += ".addresses"
+// addressesOf reads the addresses that belong to a pool.
+func (r *resolver) addressesOf(p *pool) {
+	path, given := p.path+".addresses", string(p.Addresses)
+	own := func(m member) bool { return m.Address != "" }
+	addressing := r.spec.Network.Addressing
 
-	if pool.Addresses == "" {
-		if pool.Count > 0 {
-			r.problems.Add(path, fmt.Sprintf("is required with addressing %q", r.spec.Network.Addressing), "",
+	switch {
+	case addressing == Agent:
+		if given != "" || slices.ContainsFunc(p.members, own) {
+			r.problems.Add(path, `are read from the guest agent: network.addressing is "agent"`, given, "leave them out, or choose another addressing")
+		}
+
+		return
+	case given == "":
+		if addressing != Reported && !allHave(p.members, own) {
+			r.problems.Add(path, fmt.Sprintf("is required with addressing %q", addressing), "",
 				"state one address per node, for example 10.0.0.11-10.0.0.13")
 		}
 
-		return nil
+		return
 	}
 
-	lo, hi, _ := strings.Cut(string(pool.Addresses), "-")
-	if hi == "" {
-		hi = lo
+	found, ok := p.Addresses.addresses()
+	if !ok {
+		r.problems.Add(path, "must be an address or a range of addresses", given, "write it like 10.0.0.11-10.0.0.13")
+
+		return
 	}
 
-	first, err1 := netip.ParseAddr(strings.TrimSpace(lo))
-	last, err2 := netip.ParseAddr(strings.TrimSpace(hi))
-
-	if err1 != nil || err2 != nil || first.Is4() != last.Is4() || last.Less(first) {
-		r.problems.Add(path, "must be an address or a range of addresses", string(pool.Addresses),
-			"write it like 10.0.0.11-10.0.0.13")
-
-		return nil
-	}
-
-	var found []netip.Addr
-	for a := first; len(found) < pool.Count && !last.Less(a) && a.IsValid(); a = a.Next() {
-		found = append(found, a)
-	}
-
-	r.checkRoom(path, len(found), pool.Count, "address", string(pool.Addresses))
-
-	return found
+	p.addresses = found
+	r.checkRoom(path, "address", p, found.room(addressCount), given, own)
 }
 
-func (r *resolver) checkRoom(path string, have, want int, noun, value string) {
-	if have < want {
-		r.problems.Add(path, fmt.Sprintf("has room for %d of the pool's %s", have, count(want, "node")), value,
-			"make the range longer or the pool smaller")
+func allHave(members []member, has func(member) bool) bool {
+	return !slices.ContainsFunc(members, func(m member) bool { return !has(m) })
+}
+
+// checkRoom finds the first node that a range has no value for. Nodes that have one of their own need none.
+func (r *resolver) checkRoom(path, noun string, p *pool, room uint64, value string, own func(member) bool) {
+	for _, m := range p.members {
+		if uint64(m.ordinal) <= room || own != nil && own(m) { //nolint:gosec // ordinals are above zero
+			continue
+		}
+
+		rule := fmt.Sprintf("has room for %d of the pool's %s", room, count(len(p.members), "node"))
+		if p.Count == nil {
+			rule = fmt.Sprintf("has no %s for node %d: it holds %d", noun, m.ordinal, room)
+		}
+
+		r.problems.Add(path, rule, value, "make the range longer or the pool smaller")
+
+		return
 	}
 }
 
-// nodeName fills in a name pattern.
-func nodeName(pattern, cluster, pool string, n int) string {
-	setDefault(&pattern, "{cluster}-{pool}-{n}")
-
-	return strings.NewReplacer(
-		"{cluster}", cluster,
-		"{pool}", pool,
-		"{n}", strconv.Itoa(n),
-		"{nn}", fmt.Sprintf("%02d", n),
-		"{nnn}", fmt.Sprintf("%03d", n),
-	).Replace(pattern)
+// holding is a span of values that belong to a pool, for good.
+type holding[T any] struct {
+	span[T]
+	path string
 }
 
-// mac derives a locally administered unicast address from cluster and node name, so that a DHCP reservation can be made
-// before the VM exists and a VM made again keeps its lease.
-func mac(cluster, node string) string {
-	h := sha256.Sum256([]byte(cluster + "\x00" + node))
-	h[0] = h[0]&^0b11 | 0b10
+// checkRanges finds ranges that overlap, whether nodes use the common part yet or not, and addresses no node may have.
+func (r *resolver) checkRanges() {
+	var (
+		vmids     []holding[int]
+		addresses []holding[netip.Addr]
+	)
 
-	return fmt.Sprintf("%02X:%02X:%02X:%02X:%02X:%02X", h[0], h[1], h[2], h[3], h[4], h[5])
+	for _, p := range r.pools {
+		for _, s := range p.vmids {
+			vmids = append(vmids, holding[int]{s, p.path + ".vmids"})
+		}
+
+		for _, s := range p.addresses {
+			addresses = append(addresses, holding[netip.Addr]{s, p.path + ".addresses"})
+		}
+	}
+
+	overlaps(r, vmids, "VMID", cmp.Compare[int], func(v int) (int, bool) { return v + 1, v < maxVMID })
+
+	overlaps(r, addresses, "address", netip.Addr.Compare, func(a netip.Addr) (netip.Addr, bool) {
+		for a = a.Next(); a.IsValid() && (a == r.gateway || a == r.vip); {
+			a = a.Next()
+		}
+
+		return a, a.IsValid() && (!r.network.IsValid() || r.unusable(a) == "")
+	})
+
+	if rule := r.unusable(r.vip); r.vip.IsValid() && r.network.IsValid() && rule != "" {
+		r.problems.Add("cluster.endpoint.address", rule, r.vip.String(), r.suggest(r.vip))
+	}
+
+	for _, h := range addresses {
+		r.checkSpan(h)
+	}
+}
+
+// overlaps reports each holding that shares values with one before it. next is the value after another that a node may
+// have.
+func overlaps[T any](r *resolver, all []holding[T], noun string, compare func(a, b T) int, next func(T) (T, bool)) {
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b holding[T]) int { return compare(a.first, b.first) })
+
+	for i := 1; i < len(sorted); i++ {
+		// Of the holdings before, the one that reaches furthest.
+		before := sorted[i-1]
+		if compare(sorted[i].first, before.last) > 0 {
+			continue
+		}
+
+		h := sorted[i]
+		remedy := "choose another range"
+
+		if free, ok := nextFree(sorted, before.last, compare, next); ok {
+			remedy = fmt.Sprintf("the next free %s is %v", noun, free)
+		}
+
+		r.problems.Add(h.path, "overlaps "+before.path+" "+before.String(), h.String(), remedy)
+
+		if compare(before.last, h.last) > 0 {
+			sorted[i].last, sorted[i].path = before.last, before.path
+		}
+	}
+}
+
+// nextFree is the first value after another that no holding has.
+func nextFree[T any](sorted []holding[T], after T, compare func(a, b T) int, next func(T) (T, bool)) (T, bool) {
+	free, ok := next(after)
+
+	for _, h := range sorted {
+		if ok && compare(h.first, free) <= 0 && compare(free, h.last) <= 0 {
+			free, ok = next(h.last)
+		}
+	}
+
+	return free, ok
+}
+
+// checkSpan finds the addresses in a span that no node may have. One that is in nobody's use yet counts too: the pool
+// could not grow past it.
+func (r *resolver) checkSpan(h holding[netip.Addr]) {
+	inside := func(a netip.Addr) bool { return a.IsValid() && !a.Less(h.first) && !h.last.Less(a) }
+
+	if inside(r.vip) {
+		r.problems.Add("cluster.endpoint.address", "must lie outside every range; "+h.path+" holds it", r.vip.String(),
+			"choose another range, or another address: "+r.suggest(r.vip))
+	}
+
+	if !r.network.IsValid() {
+		return
+	}
+
+	if !r.network.Contains(h.first) || !r.network.Contains(h.last) {
+		r.problems.Add(h.path, "must lie inside network.cidr "+r.network.String(), h.String(), "move the range")
+
+		return
+	}
+
+	var wrong []netip.Addr
+
+	for _, a := range []netip.Addr{r.network.Addr(), r.gateway, r.broadcast()} {
+		if inside(a) && r.unusable(a) != "" {
+			wrong = append(wrong, a)
+		}
+	}
+
+	slices.SortFunc(wrong, netip.Addr.Compare)
+
+	for _, a := range slices.Compact(wrong) {
+		r.problems.Add(h.path, strings.Replace(r.unusable(a), "must not be", "must not hold", 1)+" "+a.String(), h.String(),
+			without(h.span, wrong)+otherwise(r.suggest(h.last)))
+	}
+}
+
+// without is a remedy: the span without some of its addresses, which are sorted.
+func without(s span[netip.Addr], wrong []netip.Addr) string {
+	var left []string
+
+	for _, a := range wrong {
+		if s.first.Less(a) {
+			left = append(left, span[netip.Addr]{s.first, a.Prev()}.String())
+		}
+
+		s.first = a.Next()
+	}
+
+	if s.first.IsValid() && !s.last.Less(s.first) {
+		left = append(left, s.String())
+	}
+
+	if left == nil {
+		return "choose another range"
+	}
+
+	return "write " + strings.Join(left, ", ")
 }

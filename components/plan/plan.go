@@ -1,6 +1,6 @@
 // Package plan turns what the operator asks for into every decision the program needs: names, hosts, VMIDs, MACs,
-// addresses, the endpoint. It is pure: the same Spec gives the same Plan, and growing a pool changes nothing that exists.
-// It knows neither Pulumi nor any server.
+// addresses, shapes, images, the endpoint, the steps. It is pure: the same Spec gives the same Plan, and growing a pool
+// changes nothing that exists. It knows neither Pulumi nor any server.
 package plan
 
 import (
@@ -14,34 +14,104 @@ type Plan struct {
 	// Cluster is the cluster's name.
 	Cluster   string
 	Bootstrap Owner
-	// Talos and Kubernetes are versions with a leading v.
+	// Talos and Kubernetes are versions with a leading v; Kubernetes is empty with bootstrap external.
 	Talos, Kubernetes string
-	// Endpoint is the Kubernetes API as the nodes and the kubeconfig know it, "https://10.0.0.11:6443".
+
+	EndpointMode EndpointMode
+	// Endpoint is the Kubernetes API as the nodes and the kubeconfig know it, "https://10.0.0.11:6443"; empty when it is an
+	// address that is not known in advance.
 	Endpoint string
-	// Network is the network of the nodes.
-	Network netip.Prefix
+	// VIP is the virtual address; invalid without one.
+	VIP netip.Addr
+	// VIPInterface is the interface that kube-vip announces it on; empty in other modes.
+	VIPInterface string
+	CNI          CNIName
+	// CNIVersion is empty unless the CNI is Cilium.
+	CNIVersion string
+	KubeProxy  bool
+
+	Addressing Addressing
+	// Network is the network of the nodes; Gateway is invalid when none is stated.
+	Network     netip.Prefix
+	Gateway     netip.Addr
+	Nameservers []netip.Addr
+
 	// Source and Platform are where the first boot comes from.
 	Source   Source
 	Platform Platform
-	// Installer is the image that Talos installs and upgrades from.
-	Installer string
-	// Patches are the operator's machine configuration patches for every node.
-	Patches []Patch
+	// ImageStore is the datastore of downloaded images.
+	ImageStore string
+	// SSH is the login to the hosts; nil when nothing needs it.
+	SSH *SSH
+
+	Strategy  Strategy
+	Rebalance bool
+	// Hosts are what placement counted, in the order of the configuration.
+	Hosts []HostUse
 	// Pools in plan order: control planes first, then by name.
 	Pools []PlannedPool
-	// ReadyTimeout and NodeTimeout bound the program's own waits.
-	ReadyTimeout, NodeTimeout time.Duration
+	// Patches are the operator's machine configuration patches for every node.
+	Patches []Patch
+
+	// Tailscale is nil without it.
+	Tailscale *Tailscale
+	// Firewall is whether firewalls are set up, APIFrom the networks that may reach the APIs then.
+	Firewall bool
+	APIFrom  []netip.Prefix
+	// TakeOver says that the cluster's secrets come from the configuration.
+	TakeOver bool
+	Outputs  Outputs
+
+	// ReadyTimeout, NodeTimeout and AgentTimeout bound the program's own waits.
+	ReadyTimeout, NodeTimeout, AgentTimeout time.Duration
+	BootstrapWaitsForWorkers                bool
+	KeepImages                              bool
+
+	// Steps are what is done, in order.
+	Steps []Step
 	// Warnings do not stop the program.
 	Warnings []Problem
 }
 
 // PlannedPool is one pool with its nodes, in the order of their ordinals.
 type PlannedPool struct {
-	Name    string
-	Role    Role
+	Name string
+	Role Role
+	// GPU says that each node has a GPU.
+	GPU     bool
+	Image   BootImage
 	Patches []Patch
 	Nodes   []Node
 }
+
+// BootImage is what the nodes of a pool boot first.
+type BootImage struct {
+	// Template is the name or VMID of the template to clone; empty with other sources.
+	Template string
+	// Volume or URL is the ISO file; both are empty with other sources.
+	Volume, URL       string
+	Overwrite, Detach bool
+	// FactoryURL and Format are empty with other sources.
+	FactoryURL string
+	Format     Format
+	// SchematicID is what the operator says the image carries, when it is an id.
+	SchematicID string
+	// Extensions and KernelArgs are what the image carries.
+	Extensions, KernelArgs []string
+	// Scope is what one image is made for.
+	Scope Scope
+}
+
+// Scope is what one image is made for.
+type Scope string
+
+// The scopes.
+const (
+	PerCluster Scope = "cluster"
+	PerPool    Scope = "pool"
+	// PerNode images hold the node's address.
+	PerNode Scope = "node"
+)
 
 // Node is one Talos machine: everything that is decided about it.
 type Node struct {
@@ -52,23 +122,80 @@ type Node struct {
 	// Host is where the VM is made. It may move later: this is no statement of where it is.
 	Host string
 	VMID int
-	MAC  string
+	// MAC of the first network interface.
+	MAC string
 	// Address is invalid when it is not known in advance.
 	Address netip.Addr
-	// Template is the name or VMID of the template to clone.
+	// Template is the name or VMID of the template to clone; empty with other sources.
 	Template string
-	// DiskInterface is where the system disk is, "scsi0".
-	DiskInterface string
-	// Datastore holds the system disk.
-	Datastore string
-	Cores     int
-	MemoryMiB int
-	DiskGiB   int
-	CPUType   string
-	OnBoot    bool
-	Bridge    string
-	VLAN      int // 0: untagged
-	Tags      []string
+	// ImageKey is the same for nodes that boot from the same image.
+	ImageKey string
+
+	Cores      int
+	CPUType    string
+	NUMA       bool
+	MemoryMiB  int
+	Ballooning bool
+	// Disks: the system disk first.
+	Disks []Disk
+	// NICs: the one with the node's address first.
+	NICs []Interface
+	// GPU is nil without one.
+	GPU *GPU
+	// Machine, Firmware and SCSIController are empty where the template decides.
+	Machine, Firmware, SCSIController string
+	TPM, Serial, OnBoot, Protection   bool
+	Startup                           *Startup
+	Tags                              []string
+	ResourcePool, HAGroup             string
+
+	// Agent says that the guest agent is in the image, so that Proxmox VE may ask it.
+	Agent bool
+	// CDROM is where the ISO file is, CloudInit where the cloud-init drive is; empty without them.
+	CDROM, CloudInit string
+	// BootOrder is empty where the template decides.
+	BootOrder []string
+
+	Labels, Taints, Annotations map[string]string
+	Patches                     []Patch
+}
+
+// Disk of a VM.
+type Disk struct {
+	// Interface is where it is attached, "scsi0".
+	Interface, Datastore string
+	SizeGiB              int
+	Cache, AIO           string
+	Discard, SSD         bool
+	IOThread             bool
+	Backup, Replicate    bool
+}
+
+// Interface is a network interface of a VM.
+type Interface struct {
+	Bridge   string
+	MAC      string
+	VLAN     int // 0: untagged
+	MTU      int // 0: 1500, 1: the bridge's
+	Firewall bool
+}
+
+// GPU is passed through from the host.
+type GPU struct {
+	BDF          string
+	PCIe, ROMBar bool
+}
+
+// Group is the part of the contract that a node belongs to.
+func (p PlannedPool) Group() string {
+	switch {
+	case p.Role == ControlPlane:
+		return "control_plane"
+	case p.GPU:
+		return "gpu_workers"
+	default:
+		return "workers"
+	}
 }
 
 // Nodes returns all nodes in plan order.
@@ -85,16 +212,17 @@ func (p *Plan) Nodes() []Node {
 func (p *Plan) ControlPlanes() []Node {
 	var found []Node
 
-	for _, n := range p.Nodes() {
-		if n.Role == ControlPlane {
-			found = append(found, n)
+	for _, pool := range p.Pools {
+		if pool.Role == ControlPlane {
+			found = append(found, pool.Nodes...)
 		}
 	}
 
 	return found
 }
 
-// New plans a cluster. The error holds all problems (Problems); the plan is only there without one.
+// New plans a cluster. The error holds all problems (Problems); the plan is only there without one. The parts of the
+// plan belong to the caller only as long as the spec does: they share its lists and maps.
 func New(spec Spec) (*Plan, error) {
 	r := resolver{spec: spec}
 

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -12,9 +11,10 @@ type Problem struct {
 	Rule   string // what must hold
 	Value  string // what was given; empty when nothing was, or when it is secret
 	Remedy string // what to change
+	Detail string // lines to show below, such as a table; empty mostly
 }
 
-// String is the whole message on one line: path, rule, value, remedy.
+// String is the message: path, rule, value and remedy on one line, the detail on lines of its own.
 func (p Problem) String() string {
 	s := p.Path + ": " + p.Rule
 	if p.Value != "" {
@@ -25,7 +25,15 @@ func (p Problem) String() string {
 		s += "; " + p.Remedy
 	}
 
+	if p.Detail != "" {
+		s += "\n\n" + indent(p.Detail, "      ") + "\n"
+	}
+
 	return s
+}
+
+func indent(text, by string) string {
+	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by)
 }
 
 // Problems is everything found wrong in one run, as one error.
@@ -35,12 +43,7 @@ type Problems []Problem
 func (ps Problems) Error() string {
 	lines := make([]string, 0, len(ps)+1)
 
-	noun := "problems"
-	if len(ps) == 1 {
-		noun = "problem"
-	}
-
-	lines = append(lines, fmt.Sprintf("the configuration has %d %s:", len(ps), noun))
+	lines = append(lines, fmt.Sprintf("the configuration has %s:", count(len(ps), "problem")))
 	for _, p := range ps {
 		lines = append(lines, "  - "+p.String())
 	}
@@ -61,8 +64,11 @@ func (ps Problems) Err() error {
 func (ps Problems) Unique() Problems {
 	var kept Problems
 
+	seen := make(map[Problem]bool, len(ps))
+
 	for _, p := range ps {
-		if !slices.Contains(kept, p) {
+		if !seen[p] {
+			seen[p] = true
 			kept = append(kept, p)
 		}
 	}
@@ -73,4 +79,12 @@ func (ps Problems) Unique() Problems {
 // Add notes a problem; the value may be empty.
 func (ps *Problems) Add(path, rule, value, remedy string) {
 	*ps = append(*ps, Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, noun)
+	}
+
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -5,57 +5,91 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"dario.cat/mergo"
 )
-
-// builtin is the shape of a VM that nothing is said about (the defaults of the VM module that this program replaces).
-func builtin() Shape {
-	return Shape{
-		Cores: new(2), MemoryMiB: new(4096), DiskGiB: new(40), CPUType: new("host"), OnBoot: new(true),
-	}
-}
 
 // resolver carries the problems while a spec is resolved. Each step goes on after a problem, so that all are found.
 type resolver struct {
 	spec     Spec
 	network  netip.Prefix
+	gateway  netip.Addr
+	vip      netip.Addr
+	pools    []*pool
+	taken    map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
 	problems Problems
 	warnings []Problem
 }
 
-func (r *resolver) resolve() *Plan {
-	s := &r.spec
-	r.defaults()
+// pool is a pool while it is resolved.
+type pool struct {
+	name, path string
+	Pool
+	// shape is what a node of the pool is that says nothing of its own.
+	shape     Shape
+	members   []member
+	vmids     spans[int]
+	addresses spans[netip.Addr]
+	planned   PlannedPool
+}
 
+// member is one node as the operator wrote it.
+type member struct {
+	ordinal int
+	path    string // of the node, or of the pool where the node has nothing of its own
+	*NodeSpec
+	gpu *GPUSpec
+}
+
+// nothing is what a node states that is only counted.
+var nothing = &NodeSpec{}
+
+// shaped says whether the node states something of its shape.
+func (m member) shaped() bool { return m.NodeSpec != nothing && !m.Shape.isZero() }
+
+func (r *resolver) resolve() *Plan {
+	r.defaults()
+	r.spread()
+
+	s := &r.spec
 	p := &Plan{
-		Environment: s.Environment,
-		Cluster:     s.Cluster.Name,
-		Bootstrap:   s.Cluster.Bootstrap,
-		Source:      s.Image.Source,
-		Platform:    s.Image.Platform,
-		Patches:     s.Cluster.Patches,
+		Environment: s.Environment, Cluster: s.Cluster.Name, Bootstrap: s.Cluster.Bootstrap, Patches: s.Cluster.Patches,
+		Addressing: s.Network.Addressing, Source: s.Image.Source, Platform: s.Image.Platform, ImageStore: s.Storage.Images,
+		Strategy: s.Placement.Strategy, Rebalance: s.Placement.Rebalance, Tailscale: s.Tailscale,
+		TakeOver: s.Given.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled, KeepImages: *s.Lifecycle.KeepImages,
+		BootstrapWaitsForWorkers: s.Lifecycle.BootstrapWaitsForWorkers,
 	}
 
 	r.checkModes()
-	r.checkCluster()
-	p.Talos, p.Kubernetes = r.versions()
-	p.Installer = "ghcr.io/siderolabs/installer:" + p.Talos
-	p.ReadyTimeout = r.duration("lifecycle.readyTimeout", s.Lifecycle.ReadyTimeout)
-	p.NodeTimeout = r.duration("lifecycle.nodeTimeout", s.Lifecycle.NodeTimeout)
+	r.checkCluster(p)
+	r.checkNetwork(p)
+	r.checkEndpoint(p)
+	r.checkAccess(p)
+	r.checkLifecycle(p)
 	r.checkHosts()
-	r.checkNetwork()
-	r.checkTemplates()
-	p.Network = r.network
-	p.Pools = r.pools()
-	r.checkIdentity(p)
+	r.checkImage()
+	r.checkShapes()
 
-	if first := p.ControlPlanes(); len(first) > 0 && first[0].Address.IsValid() {
-		p.Endpoint = "https://" + netip.AddrPortFrom(first[0].Address, 6443).String()
+	for _, pool := range r.pools {
+		r.allocate(pool)
 	}
 
+	r.checkRanges()
+
+	for _, pool := range r.pools {
+		r.makeNodes(pool)
+	}
+
+	r.checkIdentity()
+	p.Hosts = r.place()
+
+	for _, pool := range r.pools {
+		p.Pools = append(p.Pools, pool.planned)
+	}
+
+	p.Endpoint = r.endpoint(p)
+	p.Steps = steps(p)
 	p.Warnings = r.warnings
 
 	return p
@@ -66,25 +100,114 @@ func (r *resolver) defaults() {
 	s := &r.spec
 	setDefault(&s.Environment, Lab)
 	setDefault(&s.Storage.Disks, "local-lvm")
+	setDefault(&s.Storage.Images, "local")
 	setDefault(&s.Cluster.Bootstrap, ByPulumi)
 	setDefault(&s.Cluster.Endpoint.Mode, FirstControlPlane)
+	setDefault(&s.Cluster.CNI.Name, Flannel)
+	setDefault(&s.Cluster.CNI.KubeProxy, new(true))
 	setDefault(&s.Image.Source, Factory)
-	setDefault(&s.Image.Template.DiskInterface, "scsi0")
+	setDefault(&s.Network.Bridge, "vmbr0")
+	setDefault(&s.Placement.Strategy, Spread)
+	setDefault(&s.Firewall.Enabled, new(s.Environment == Production))
+	setDefault(&s.Lifecycle.ReadyTimeout, "10m")
+	setDefault(&s.Lifecycle.NodeTimeout, "10m")
+	setDefault(&s.Lifecycle.AgentTimeout, "5m")
+	setDefault(&s.Lifecycle.KeepImages, new(true))
 
-	if s.Image.Source == Template {
-		setDefault(&s.Image.Platform, Metal)
+	if s.Image.Source == Factory {
+		setDefault(&s.Image.Platform, NoCloud)
 	}
 
-	setDefault(&s.Image.Platform, NoCloud)
+	setDefault(&s.Image.Platform, Metal)
 
-	if s.Image.Source == Template && s.Image.Platform == Metal {
+	// A metal image that is the same for all nodes has no place for the address of one.
+	if s.Image.Source != Factory && s.Image.Platform == Metal {
 		setDefault(&s.Network.Addressing, Reserved)
 	}
 
 	setDefault(&s.Network.Addressing, Static)
-	setDefault(&s.Network.Bridge, "vmbr0")
-	setDefault(&s.Lifecycle.ReadyTimeout, "10m")
-	setDefault(&s.Lifecycle.NodeTimeout, "10m")
+}
+
+// spread takes the pools apart, in plan order: control planes first, then by name.
+func (r *resolver) spread() {
+	names := slices.SortedFunc(maps.Keys(r.spec.Pools), func(a, b string) int {
+		if c := roleOrder(r.spec.Pools[a].Role) - roleOrder(r.spec.Pools[b].Role); c != 0 {
+			return c
+		}
+
+		return strings.Compare(a, b)
+	})
+
+	for _, name := range names {
+		p := &pool{name: name, path: "pools." + name, Pool: r.spec.Pools[name]}
+		p.shape = overlay(overlay(builtin(), r.spec.Defaults), p.Shape)
+		p.members = r.members(p)
+		p.planned = PlannedPool{Name: name, Role: p.Role, GPU: p.GPUs != nil, Patches: p.Patches}
+		r.pools = append(r.pools, p)
+	}
+}
+
+func roleOrder(role Role) int {
+	if role == ControlPlane {
+		return 0
+	}
+
+	return 1
+}
+
+// members are the nodes of a pool in the order of their ordinals.
+func (r *resolver) members(p *pool) []member {
+	var found []member
+
+	if p.Count != nil {
+		if *p.Count < 0 || *p.Count > maxCount {
+			r.problems.Add(p.path+".count", fmt.Sprintf("must be a number from 0 to %d", maxCount), strconv.Itoa(*p.Count), "correct it")
+
+			return nil
+		}
+
+		found = make([]member, *p.Count)
+		for i := range found {
+			found[i] = member{ordinal: i + 1, path: p.path, NodeSpec: nothing}
+		}
+
+		return found
+	}
+
+	for key, spec := range p.Nodes {
+		path := p.path + ".nodes." + key
+		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec})
+	}
+
+	for key, spec := range p.GPUs {
+		path := p.path + ".gpus." + key
+		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec.NodeSpec, gpu: &spec})
+	}
+
+	slices.SortFunc(found, func(a, b member) int {
+		if a.ordinal != b.ordinal {
+			return a.ordinal - b.ordinal
+		}
+
+		return strings.Compare(a.path, b.path)
+	})
+
+	return slices.DeleteFunc(found, func(m member) bool { return m.ordinal == 0 })
+}
+
+// maxCount bounds the ordinals: beyond it a number is a slip, not a node.
+const maxCount = 10_000
+
+func (r *resolver) ordinal(path, key string) int {
+	n, err := strconv.Atoi(key)
+	if err != nil || n < 1 || n > maxCount || strconv.Itoa(n) != key {
+		r.problems.Add(path, fmt.Sprintf("must be named by the node's number, from 1 to %d", maxCount), key,
+			`write it like "1"; node n has the nth VMID and the nth address of the pool`)
+
+		return 0
+	}
+
+	return n
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -92,6 +215,13 @@ func setDefault[T comparable](v *T, d T) {
 	if *v == zero {
 		*v = d
 	}
+}
+
+func (r *resolver) checkLifecycle(p *Plan) {
+	l := r.spec.Lifecycle
+	p.ReadyTimeout = r.duration("lifecycle.readyTimeout", l.ReadyTimeout)
+	p.NodeTimeout = r.duration("lifecycle.nodeTimeout", l.NodeTimeout)
+	p.AgentTimeout = r.duration("lifecycle.agentTimeout", l.AgentTimeout)
 }
 
 func (r *resolver) duration(path, text string) time.Duration {
@@ -103,119 +233,7 @@ func (r *resolver) duration(path, text string) time.Duration {
 	return d
 }
 
-// pools resolves the pools in plan order: control planes first, then by name.
-func (r *resolver) pools() []PlannedPool {
-	names := slices.SortedFunc(maps.Keys(r.spec.Pools), func(a, b string) int {
-		if c := roleOrder(r.spec.Pools[a].Role) - roleOrder(r.spec.Pools[b].Role); c != 0 {
-			return c
-		}
-
-		return strings.Compare(a, b)
-	})
-
-	planned := make([]PlannedPool, 0, len(names))
-	for _, name := range names {
-		planned = append(planned, r.pool(name, r.spec.Pools[name]))
-	}
-
-	return planned
-}
-
-func roleOrder(role Role) int {
-	if role == ControlPlane {
-		return 0
-	}
-
-	return 1
-}
-
-// pool gives each ordinal its name, VMID, MAC and address. Nothing here depends on other pools or on how many nodes there
-// are, so growing a pool changes nothing that exists.
-func (r *resolver) pool(name string, pool Pool) PlannedPool {
-	path := "pools." + name
-	r.checkPool(path, name, pool)
-
-	vmids := r.vmidRange(path, pool)
-	addresses := r.addressRange(path, pool)
-
-	shape := pool.Shape
-	for _, base := range []Shape{r.spec.Defaults, builtin()} {
-		// Only nil pointers and empty lists are filled; both shapes are of one type, so this cannot fail.
-		if err := mergo.Merge(&shape, base, mergo.WithoutDereference); err != nil {
-			panic(err)
-		}
-	}
-
-	r.checkShape(path, shape)
-
-	planned := PlannedPool{Name: name, Role: pool.Role, Patches: pool.Patches}
-
-	for n := 1; n <= pool.Count; n++ {
-		node := Node{
-			Name:          nodeName(pool.Names, r.spec.Cluster.Name, name, n),
-			Pool:          name,
-			Role:          pool.Role,
-			Ordinal:       n,
-			Template:      r.template(pool.Role),
-			DiskInterface: r.spec.Image.Template.DiskInterface,
-			Datastore:     r.spec.Storage.Disks,
-			Cores:         *shape.Cores,
-			MemoryMiB:     *shape.MemoryMiB,
-			DiskGiB:       *shape.DiskGiB,
-			CPUType:       *shape.CPUType,
-			OnBoot:        *shape.OnBoot,
-			Bridge:        r.spec.Network.Bridge,
-			VLAN:          r.spec.Network.VLAN,
-			Tags:          tags(r.spec.Cluster.Name, pool.Role, shape.Tags),
-		}
-		node.MAC = mac(r.spec.Cluster.Name, node.Name)
-
-		if len(r.spec.Hosts) > 0 {
-			node.Host = r.spec.Hosts[0].Name
-		}
-
-		if n <= vmids.len() {
-			node.VMID = vmids.first + n - 1
-		}
-
-		if n <= len(addresses) {
-			node.Address = addresses[n-1]
-		}
-
-		planned.Nodes = append(planned.Nodes, node)
-	}
-
-	if len(planned.Nodes) > 0 {
-		r.checkName(path, planned.Nodes[len(planned.Nodes)-1].Name)
-	}
-
-	return planned
-}
-
-func (r *resolver) template(role Role) string {
-	if role == ControlPlane {
-		return r.spec.Image.Template.Control
-	}
-
-	return r.spec.Image.Template.Worker
-}
-
-// tags are sorted and without repetition, as Proxmox stores them: any other order would be a difference for ever.
-func tags(cluster string, role Role, more []string) []string {
-	all := append([]string{"talos", cluster, string(role)}, more...)
-	for i := range all {
-		all[i] = strings.ToLower(all[i])
-	}
-
-	slices.Sort(all)
-
-	return slices.Compact(all)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return fmt.Sprintf("%d %s", n, noun)
-	}
-
-	return fmt.Sprintf("%d %ss", n, noun)
+// warn notes what does not stop the program.
+func (r *resolver) warn(path, rule, value, remedy string) {
+	r.warnings = append(r.warnings, Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
 }

@@ -207,7 +207,12 @@ func reserve(reservations map[string]netip.Addr, spec plan.Spec, toLab func(neti
 			larger := spec
 			larger.Pools = maps.Clone(spec.Pools)
 			pool := larger.Pools[name]
-			pool.Count += more
+
+			if pool.Count == nil {
+				break
+			}
+
+			pool.Count = new(*pool.Count + more)
 			larger.Pools[name] = pool
 
 			p, err := plan.New(larger)
@@ -240,8 +245,13 @@ func labOf(p *plan.Plan, toLab func(netip.Addr) netip.Addr) lab.Config {
 			hosts[n.Host] = host
 		}
 
-		addBridge(host, n.Bridge)
-		addStorage(host, n.Datastore)
+		for _, nic := range n.NICs {
+			addBridge(host, nic.Bridge)
+		}
+
+		for _, disk := range n.Disks {
+			addStorage(host, disk.Datastore)
+		}
 
 		if key := n.Host + "/" + n.Template; !templates[key] {
 			templates[key] = true
@@ -288,7 +298,7 @@ func template(p *plan.Plan, n plan.Node, id int) lab.Template {
 	}
 
 	return lab.Template{
-		Name: name, VMID: id, Host: n.Host, Storage: n.Datastore, DiskGiB: 10, Interface: n.DiskInterface,
+		Name: name, VMID: id, Host: n.Host, Storage: n.Disks[0].Datastore, DiskGiB: 10, Interface: n.Disks[0].Interface,
 		Content: &talos.Image{Version: p.Talos, Platform: string(p.Platform)},
 	}
 }

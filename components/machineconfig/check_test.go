@@ -1,0 +1,158 @@
+package machineconfig
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/plan"
+)
+
+// patched is a cluster of the template kind with patches of cluster, pool and node.
+func patched(versions plan.Versions, cluster, pool, node string) plan.Spec {
+	s := atlas(versions)
+	s.Cluster.CNI = plan.CNI{}
+	s.Image = plan.Image{}
+
+	patch := func(path, text string) []plan.Patch {
+		if text == "" {
+			return nil
+		}
+
+		return []plan.Patch{{Path: path + ".patches[0]", Origin: "patches/" + path + ".yaml", Text: text}}
+	}
+
+	s.Cluster.Patches = patch("cluster", cluster)
+	s.Pools["control"] = plan.Pool{
+		Role: plan.ControlPlane, Addresses: "10.0.0.11-13", Patches: patch("pools.control", pool),
+		Nodes: map[string]plan.NodeSpec{"1": {}, "2": {Patches: patch("pools.control.nodes.2", node)}},
+	}
+	delete(s.Pools, "worker")
+
+	return s
+}
+
+// TestCheck: a patch that is wrong is named, with the node and what Talos says.
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec plan.Spec
+		want string
+	}{
+		"strategic merge": {spec: patched(talos112, "machine:\n  sysctls: {a: b}\n", "machine:\n  kubelet: {extraArgs: {v: \"4\"}}\n", "machine:\n  time: {disabled: true}\n")},
+		"a document of its own": {
+			spec: patched(talos112, "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: tcp://10.0.0.2:514\n", "", ""),
+		},
+		"deletion": {spec: patched(talos112, "", "", "cluster:\n  apiServer:\n    admissionControl:\n      - name: PodSecurity\n        $patch: delete\n")},
+		"JSON patch": {
+			spec: patched(talos111, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`, "- op: remove\n  path: /machine/sysctls\n", ""),
+		},
+		"JSON patch since 1.12": {
+			spec: patched(talos112, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`, "", ""),
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: JSON6902 patches are not supported for multi-document " +
+				"machine configuration (given: patches/cluster.yaml, for atlas-control-1); write it as a strategic merge patch: " +
+				"since Talos 1.12 a machine configuration has several documents",
+		},
+		"unknown key": {
+			spec: patched(talos112, "machine:\n  sysctl: {a: b}\n", "", ""),
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
+				"unknown keys found during decoding: machine: sysctl: {a: b} (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
+		},
+		"no YAML": {
+			spec: patched(talos112, "", "machine: [", ""),
+			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: is no patch that Talos can apply: decode error: yaml: line 1: did not find expected node content " +
+				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
+		},
+		"refused, of one node": {
+			spec: patched(talos112, "", "machine:\n  sysctls: {a: b}\n", "machine:\n  network:\n    hostname: other\n"),
+			want: "the configuration has 1 problem:\n  - pools.control.nodes.2.patches[0]: Talos refuses the machine configuration: " +
+				"static hostname is already set in v1alpha1 config (given: patches/pools.control.nodes.2.yaml, for atlas-control-2); correct the patch",
+		},
+		"refused, of all nodes": {
+			spec: patched(talos112, "cluster:\n  network:\n    cni: {name: calico}\n", "", ""),
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: Talos refuses the machine configuration: v1alpha1.Config: cni name should be one of " +
+				`["flannel", "custom", "none"]` + " (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
+		},
+		"a file's name": {
+			spec: patched(talos112, "/etc/hostname", "@/etc/hostname", ""),
+			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a YAML document at line 1 " +
+				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
+				"  - pools.control.patches[0]: is no patch that Talos can apply: decode error: yaml: found character that cannot start any token " +
+				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
+		},
+		"empty": {
+			spec: patched(talos112, "# nothing\n", "", ""),
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: it is empty " +
+				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch",
+		},
+		"several": {
+			spec: patched(talos112, "just a text", "machine:\n  sysctl: {a: b}\n", ""),
+			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a YAML document at line 1 " +
+				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
+				"  - pools.control.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): unknown keys found during decoding: machine: sysctl: {a: b} " +
+				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Check(planOf(t, test.spec))
+
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestCheckWarns: what Talos only warns of does not stop anybody.
+func TestCheckWarns(t *testing.T) {
+	warnings, err := Check(planOf(t, patched(talos112, "", "machine:\n  install:\n    extensions: [{image: ghcr.io/siderolabs/gvisor:1}]\n", "")))
+
+	want := []plan.Problem{{
+		Path: "pools.control", Value: "atlas-control-1", Rule: "Talos warns of the machine configuration: " +
+			".machine.install.extensions is deprecated, please see https://www.talos.dev/latest/talos-guides/install/boot-assets/",
+	}}
+	if diff := cmp.Diff(want, warnings); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
+
+// TestExternalIsNotChecked: nobody configures those nodes.
+func TestExternalIsNotChecked(t *testing.T) {
+	s := atlas(plan.Versions{Talos: "v1.12.4"})
+	s.Cluster.Bootstrap, s.Cluster.CNI, s.Image = plan.External, plan.CNI{}, plan.Image{}
+	s.Pools = map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"}}
+
+	if warnings, err := Check(planOf(t, s)); err != nil || warnings != nil {
+		t.Error(warnings, err)
+	}
+}
+
+// TestUnknownEndpoint: where the endpoint is not known in advance, everything else is checked all the same.
+func TestUnknownEndpoint(t *testing.T) {
+	s := patched(talos112, "", "", "")
+	s.Image.Factory.Extensions = []string{plan.GuestAgent}
+	s.Network = plan.Network{CIDR: "10.0.0.0/16", Addressing: plan.Agent}
+	s.Pools["control"] = plan.Pool{Role: plan.ControlPlane, Count: new(1)}
+
+	if warnings, err := Check(planOf(t, s)); err != nil || warnings != nil {
+		t.Error(warnings, err)
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	s := patched(talos112, "machine:\n  sysctls: {a: b}\n", "", "")
+	s.Pools["control"] = plan.Pool{Role: plan.ControlPlane, Count: new(200), VMIDs: "1000-1999", Addresses: "10.0.0.11-10.0.3.255"}
+	p := planOf(b, s)
+
+	for b.Loop() {
+		if _, err := Check(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/200, "µs/node")
+}

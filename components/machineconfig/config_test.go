@@ -1,0 +1,192 @@
+package machineconfig
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/plan"
+)
+
+var update = flag.Bool("update", false, "write the files that tests compare with")
+
+// golden compares a text with a file, and writes it with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+
+	path := filepath.Join("testdata", name)
+
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the repository
+			t.Fatal(err)
+		}
+
+		return
+	}
+
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs; to accept, run: go test ./components/machineconfig -update\n%s", path, diff)
+	}
+}
+
+// atlas is the home cluster of the examples: an image for each node.
+func atlas(versions plan.Versions) plan.Spec {
+	return plan.Spec{
+		Hosts: []plan.Host{{Name: "atlas"}},
+		Cluster: plan.Cluster{
+			Name: "atlas", Versions: versions, CNI: plan.CNI{Name: plan.Cilium, Version: "1.16.5", KubeProxy: new(false)},
+		},
+		Image: plan.Image{Platform: plan.Metal, Factory: plan.FactoryImage{Extensions: []string{"tailscale", "qemu-guest-agent"}}},
+		Network: plan.Network{
+			CIDR: "10.0.0.0/16", Gateway: "10.0.0.1", Nameservers: []string{"1.1.1.1", "8.8.8.8"},
+		},
+		Pools: map[string]plan.Pool{
+			"control": {Role: plan.ControlPlane, Count: new(1), Names: "talos-cp-{nn}", Addresses: "10.0.0.11-13"},
+			"worker": {
+				Role: plan.Worker, Names: "talos-worker-{nn}", Addresses: "10.0.0.21-22",
+				Shape: plan.Shape{Labels: map[string]string{"tier": "db"}, Taints: map[string]string{"dedicated": "db:NoSchedule"}},
+				Nodes: map[string]plan.NodeSpec{"1": {}, "2": {
+					Shape: plan.Shape{
+						Annotations: map[string]string{"rack": "2"}, Labels: map[string]string{"zone": "b"}, Disk: plan.DiskOptions{Interface: new("virtio0")},
+					},
+					Patches: []plan.Patch{{Path: "pools.worker.nodes.2.patches[0]", Origin: "node.yaml", Text: "machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n"}},
+				}},
+			},
+		},
+	}
+}
+
+var (
+	talos111 = plan.Versions{Talos: "v1.11.2", Kubernetes: "v1.32.1"}
+	talos112 = plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}
+)
+
+func planOf(t testing.TB, s plan.Spec) *plan.Plan {
+	t.Helper()
+
+	p, err := plan.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return p
+}
+
+// TestPatches: everything that is rendered for a cluster, for the two generations of Talos' documents.
+func TestPatches(t *testing.T) {
+	for name, versions := range map[string]plan.Versions{"1.11": talos111, "1.12": talos112} {
+		t.Run(name, func(t *testing.T) {
+			p := planOf(t, atlas(versions))
+
+			var b strings.Builder
+
+			for _, pool := range p.Pools {
+				shared, err := Patches(p, pool)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				fmt.Fprintf(&b, "# pool %s\n%s", pool.Name, strings.Join(shared, "---\n"))
+
+				for _, n := range pool.Nodes {
+					own, err := NodePatches(p, n)
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					fmt.Fprintf(&b, "# node %s\n%s", n.Name, strings.Join(own, "---\n"))
+				}
+			}
+
+			golden(t, "patches-"+name+".yaml", b.String())
+
+			if warnings, err := Check(p); err != nil || len(warnings) > 0 {
+				t.Errorf("Talos does not take them: %v %v", warnings, err)
+			}
+		})
+	}
+}
+
+// TestInstaller: the installer carries what the image of the first boot carries.
+func TestInstaller(t *testing.T) {
+	const (
+		plain = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba" // what the factory calls an empty schematic
+		agent = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" // and one with the guest agent only
+	)
+
+	template := func(s *plan.Schematic) plan.Spec {
+		spec := atlas(talos112)
+		spec.Image = plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "9000", Worker: "9000"}, Schematic: s}
+		spec.Network.Nameservers = nil
+
+		return spec
+	}
+
+	factory := func(f plan.FactoryImage) plan.Spec {
+		spec := atlas(talos112)
+		spec.Image = plan.Image{Factory: f}
+
+		return spec
+	}
+
+	for name, test := range map[string]struct {
+		spec plan.Spec
+		want string
+	}{
+		"plain template":           {template(nil), "ghcr.io/siderolabs/installer:v1.12.4"},
+		"template with extensions": {template(&plan.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}), "factory.talos.dev/metal-installer/" + agent + ":v1.12.4"},
+		"template with schematic":  {template(&plan.Schematic{ID: plain}), "factory.talos.dev/metal-installer/" + plain + ":v1.12.4"},
+		"plain factory":            {factory(plan.FactoryImage{}), "factory.talos.dev/nocloud-installer/" + plain + ":v1.12.4"},
+		"private factory": {
+			factory(plan.FactoryImage{URL: "https://factory.example.com:8443/", Extensions: []string{"qemu-guest-agent"}}),
+			"factory.example.com:8443/nocloud-installer/" + agent + ":v1.12.4",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := planOf(t, test.spec)
+
+			got, err := Installer(p, p.Pools[0].Image, p.Pools[0].Nodes[0])
+			if err != nil || got != test.want {
+				t.Errorf("got %s %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}
+
+// TestBase: what a cluster leaves at its defaults is not in its patches.
+func TestBase(t *testing.T) {
+	s := atlas(talos112)
+	s.Cluster.CNI = plan.CNI{}
+	s.Image = plan.Image{}
+	p := planOf(t, s)
+
+	got, err := Patches(p, p.Pools[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := []string{`version: v1alpha1
+machine:
+  kubelet:
+    nodeIP:
+      validSubnets:
+        - 10.0.0.0/16
+  install:
+    disk: /dev/sda
+    image: factory.talos.dev/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.4
+`}
+
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,100 @@
+package machineconfig
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/siderolabs/image-factory/pkg/schematic"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
+	"gopkg.in/yaml.v3"
+)
+
+// TestNetworkMeta compares with META key 10 as it was proven on hardware: testdata/meta-document.yaml is that text, with
+// its variables filled in.
+func TestNetworkMeta(t *testing.T) {
+	p := planOf(t, atlas(talos111))
+
+	got, err := NetworkMeta(p, p.Pools[0].Nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	golden(t, "meta.yaml", got)
+
+	document, err := os.ReadFile("testdata/meta-document.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The same keys with the same values, none left out and none added.
+	var wantTree, gotTree any
+	if err := yaml.Unmarshal(document, &wantTree); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := yaml.Unmarshal([]byte(got), &gotTree); err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(wantTree, gotTree); diff != "" {
+		t.Error(diff)
+	}
+
+	// And what Talos reads is the same.
+	var wantSpec, gotSpec network.PlatformConfigSpec
+	if err := yaml.Unmarshal(document, &wantSpec); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := yaml.Unmarshal([]byte(got), &gotSpec); err != nil {
+		t.Fatal(err)
+	}
+
+	if !wantSpec.Equal(&gotSpec) {
+		t.Errorf("Talos reads %+v, want %+v", gotSpec, wantSpec)
+	}
+}
+
+func TestNetworkMetaIPv6(t *testing.T) {
+	s := atlas(talos112)
+	s.Network.CIDR, s.Network.Gateway, s.Network.Nameservers = "fd00::/64", "fd00::1", []string{"fd00::53"}
+	control, worker := s.Pools["control"], s.Pools["worker"]
+	control.Addresses, worker.Addresses = "fd00::11-fd00::13", "fd00::21-fd00::22"
+	s.Pools["control"], s.Pools["worker"] = control, worker
+
+	p := planOf(t, s)
+
+	got, err := NetworkMeta(p, p.Pools[0].Nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	golden(t, "meta-ipv6.yaml", got)
+}
+
+// TestSchematic: what is posted is what the factory reads, and the id is the one that it gives.
+func TestSchematic(t *testing.T) {
+	p := planOf(t, atlas(talos111))
+	image := p.Pools[0].Image
+
+	text, id, err := Schematic(p, image, p.Pools[0].Nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	golden(t, "schematic.yaml", text)
+
+	read, err := schematic.Unmarshal([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if again, err := read.ID(); err != nil || again != id {
+		t.Errorf("the factory would call it %s, not %s: %v", again, id, err)
+	}
+
+	if _, other, err := Schematic(p, p.Pools[1].Image, p.Pools[1].Nodes[0]); err != nil || other == id {
+		t.Errorf("two nodes with one schematic: %v", err)
+	}
+}

@@ -1,0 +1,76 @@
+package machineconfig
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/container"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
+	"gopkg.in/yaml.v3"
+)
+
+// render writes a document as a strategic merge patch. Talos' encoder writes some empty fields; a patch should say only
+// what it means, so they are dropped.
+func render(doc config.Document) (string, error) {
+	c, err := container.New(doc)
+	if err != nil {
+		return "", err
+	}
+
+	text, err := c.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
+	if err != nil {
+		return "", err
+	}
+
+	return pruned(text)
+}
+
+// pruned is a YAML text without its empty values, except those of the keys that are to be kept.
+func pruned(text []byte, keep ...string) (string, error) {
+	var node yaml.Node
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return "", err
+	}
+
+	prune(&node, keep)
+
+	var b strings.Builder
+
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+
+	if err := enc.Encode(&node); err != nil {
+		return "", err
+	}
+
+	return b.String(), enc.Close()
+}
+
+// prune removes empty values from a YAML tree and reports whether the node itself is empty.
+func prune(n *yaml.Node, keep []string) bool {
+	switch n.Kind {
+	case yaml.DocumentNode:
+		return prune(n.Content[0], keep)
+	case yaml.MappingNode:
+		var kept []*yaml.Node
+
+		for i := 0; i < len(n.Content); i += 2 {
+			if !prune(n.Content[i+1], keep) || slices.Contains(keep, n.Content[i].Value) {
+				kept = append(kept, n.Content[i], n.Content[i+1])
+			}
+		}
+
+		n.Content = kept
+
+		return len(kept) == 0
+	case yaml.SequenceNode:
+		for _, child := range n.Content {
+			prune(child, keep)
+		}
+
+		return len(n.Content) == 0
+	default:
+		return n.Tag == "!!null" || n.Value == ""
+	}
+}

@@ -1,0 +1,73 @@
+package machineconfig
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/siderolabs/image-factory/pkg/schematic"
+	"github.com/siderolabs/talos/pkg/machinery/meta"
+
+	"talos-proxmox/components/plan"
+)
+
+// defaultFactory serves the installers of templates and ISO files whose extensions are stated.
+const defaultFactory = "https://factory.talos.dev"
+
+// Schematic is what the Image Factory is asked for: the extensions and kernel arguments of an image and, where an image
+// is made for each node, the node's network. The id is the one that the factory will give it.
+func Schematic(p *plan.Plan, image plan.BootImage, node plan.Node) (text, id string, err error) {
+	var s schematic.Schematic
+
+	for _, name := range image.Extensions {
+		if !strings.Contains(name, "/") {
+			name = "siderolabs/" + name
+		}
+
+		s.Customization.SystemExtensions.OfficialExtensions = append(s.Customization.SystemExtensions.OfficialExtensions, name)
+	}
+
+	s.Customization.ExtraKernelArgs = image.KernelArgs
+
+	if image.Scope == plan.PerNode {
+		value, err := NetworkMeta(p, node)
+		if err != nil {
+			return "", "", fmt.Errorf("META of %s: %w", node.Name, err)
+		}
+
+		s.Customization.Meta = []schematic.MetaValue{{Key: meta.MetalNetworkPlatformConfig, Value: value}}
+	}
+
+	data, err := s.Marshal()
+	if err != nil {
+		return "", "", err
+	}
+
+	id, err = s.ID()
+
+	return string(data), id, err
+}
+
+// Installer is the image that Talos is installed and upgraded from: of the same schematic as the image that the node
+// boots first, so that extensions survive the installation.
+func Installer(p *plan.Plan, image plan.BootImage, node plan.Node) (string, error) {
+	factory, id := image.FactoryURL, image.SchematicID
+
+	if id == "" {
+		if factory == "" && len(image.Extensions) == 0 {
+			return "ghcr.io/siderolabs/installer:" + p.Talos, nil
+		}
+
+		var err error
+		if _, id, err = Schematic(p, image, node); err != nil {
+			return "", err
+		}
+	}
+
+	if factory == "" {
+		factory = defaultFactory
+	}
+
+	_, registry, _ := strings.Cut(factory, "://")
+
+	return fmt.Sprintf("%s/%s-installer/%s:%s", registry, p.Platform, id, p.Talos), nil
+}

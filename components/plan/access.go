@@ -1,0 +1,56 @@
+package plan
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/siderolabs/talos/pkg/machinery/labels"
+)
+
+var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]*$`)
+
+// checkAccess holds the SSH login, which only the import of disk images needs.
+func (r *resolver) checkAccess(p *Plan) {
+	image := r.spec.Image
+	needed := image.Source == Factory && image.Factory.Format == FormatDisk
+	ssh := r.spec.SSH
+
+	switch {
+	case ssh == nil && !needed:
+		return
+	case ssh == nil:
+		r.problems.Add("proxmox.ssh", `is required with image.factory.format "disk": Proxmox VE imports a disk over SSH`, "",
+			"state proxmox.ssh.username, or set the format to iso")
+
+		return
+	case !needed:
+		r.warn("proxmox.ssh", "is not used: only image.factory.format disk needs it", "", "leave it out")
+	case !r.spec.Given.SSHKey:
+		r.problems.Add("sshPrivateKey", "is required: proxmox.ssh is used", "", "run: pulumi config set --secret sshPrivateKey")
+	}
+
+	if !userName.MatchString(ssh.Username) {
+		r.problems.Add("proxmox.ssh.username", "must be the name of a user on the hosts, without a realm", ssh.Username, "write it like root")
+	}
+
+	login := *ssh
+	setDefault(&login.Port, 22)
+	r.checkBounds("proxmox.ssh.port", login.Port, 1, 65535)
+
+	for _, host := range slices.Sorted(maps.Keys(ssh.Addresses)) {
+		path := "proxmox.ssh.addresses." + host
+
+		if !slices.ContainsFunc(r.spec.Hosts, func(h Host) bool { return h.Name == host }) {
+			r.problems.Add(path, "is none of proxmox.hosts", host, "name one of them, or add it")
+		}
+
+		if a := ssh.Addresses[host]; labels.ValidateDNS1123Subdomain(a) != nil && !isAddress(a) {
+			r.problems.Add(path, "must be an address or a DNS name", a, "write it like 10.0.0.2")
+		}
+	}
+
+	if needed {
+		p.SSH = &login
+	}
+}

@@ -1,0 +1,276 @@
+package plan
+
+import (
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/siderolabs/talos/pkg/machinery/labels"
+)
+
+// version admits what Talos, Kubernetes and Cilium release, with or without the leading v.
+var version = regexp.MustCompile(`^v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)\.\d+)?)$`)
+
+func (r *resolver) checkCluster(p *Plan) {
+	c := r.spec.Cluster
+
+	switch {
+	case c.Name == "":
+		r.problems.Add("cluster.name", "is required", "", "give the cluster a name, for example k3s-dev")
+	case !isLabel(c.Name):
+		r.problems.Add("cluster.name", "must be a DNS label: lower case letters, digits and dashes", c.Name, "rename it")
+	}
+
+	controls, unclear := 0, false
+
+	for _, pool := range r.pools {
+		if pool.Role == ControlPlane {
+			controls += len(pool.members)
+			unclear = unclear || pool.Count == nil && pool.Nodes == nil
+		}
+	}
+
+	switch {
+	case unclear: // reported where it is
+	case controls == 0:
+		r.problems.Add("pools", "need at least one control plane", "", "add a pool with role: controlplane and count: 1")
+	case c.HA && (controls < 3 || controls%2 == 0):
+		r.problems.Add("cluster.ha", "needs an odd number of control planes, three at least", count(controls, "control plane"),
+			"set the count to 3 or 5, or ha to false")
+	case controls%2 == 0:
+		r.warn("pools", "an even number of control planes tolerates no more failures than one less", count(controls, "control plane"),
+			"use an odd number")
+	}
+
+	p.Talos, p.Kubernetes = r.versions()
+	r.checkCNI(p)
+	r.checkTailscale()
+	r.checkOutputs()
+}
+
+// versions checks the pair against the compatibility table that Talos itself uses.
+func (r *resolver) versions() (talos, kubernetes string) {
+	v := r.spec.Cluster.Versions
+	talos, ok := r.version("cluster.versions.talos", v.Talos, "v1.12.4")
+
+	if r.spec.Cluster.Bootstrap == External {
+		return talos, ""
+	}
+
+	kubernetes, okKubernetes := r.version("cluster.versions.kubernetes", v.Kubernetes, "v1.34.2")
+	if !ok || !okKubernetes {
+		return talos, kubernetes
+	}
+
+	t, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: talos})
+	if err != nil {
+		r.problems.Add("cluster.versions.talos", "is not a version that Talos knows: "+err.Error(), talos, "correct it")
+
+		return talos, kubernetes
+	}
+
+	k, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(kubernetes, "v"))
+	if err != nil {
+		r.problems.Add("cluster.versions.kubernetes", "is not a Kubernetes version: "+err.Error(), kubernetes, "correct it")
+
+		return talos, kubernetes
+	}
+
+	if err := k.SupportedWith(t); err != nil {
+		r.problems.Add("cluster.versions.kubernetes", "does not go with Talos "+talos+": "+err.Error(), kubernetes,
+			"change one of the two versions")
+	}
+
+	return talos, kubernetes
+}
+
+func (r *resolver) version(path, given, example string) (string, bool) {
+	m := version.FindStringSubmatch(given)
+
+	switch {
+	case given == "":
+		r.problems.Add(path, "is required", "", "state it, for example "+example)
+	case m == nil:
+		r.problems.Add(path, "must be a full version", given, "write it like "+example)
+	default:
+		return "v" + m[1], true
+	}
+
+	return given, false
+}
+
+func (r *resolver) checkCNI(p *Plan) {
+	c := r.spec.Cluster.CNI
+	p.CNI, p.KubeProxy = c.Name, *c.KubeProxy
+
+	if !oneOf(r, "cluster.cni.name", c.Name, Flannel, Cilium, NoCNI) {
+		return
+	}
+
+	if c.Name == Cilium {
+		v, _ := r.version("cluster.cni.version", c.Version, "1.18.4")
+		p.CNIVersion = strings.TrimPrefix(v, "v")
+	} else if c.Version != "" {
+		r.problems.Add("cluster.cni.version", "belongs to Cilium", c.Version, "leave it out, or set cluster.cni.name to cilium")
+	}
+
+	if c.Name == Flannel && !*c.KubeProxy {
+		r.problems.Add("cluster.cni.kubeProxy", "cannot be false with Flannel, which does not stand in for kube-proxy", "false",
+			"leave it out, or set cluster.cni.name to cilium or none")
+	}
+}
+
+func (r *resolver) checkTailscale() {
+	t := r.spec.Tailscale
+	if t == nil {
+		return
+	}
+
+	if !r.spec.Given.TailscaleKey && r.spec.Cluster.Bootstrap != External {
+		r.problems.Add("tailscaleAuthKey", "is required: tailscale is set", "", "run: pulumi config set --secret tailscaleAuthKey")
+	}
+
+	if u, err := url.Parse(t.LoginServer); t.LoginServer != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+		r.problems.Add("tailscale.loginServer", "must be a URL", t.LoginServer, "write it like https://headscale.example.com")
+	}
+
+	for i, name := range t.Pools {
+		if _, ok := r.spec.Pools[name]; !ok {
+			r.problems.Add(at("tailscale.pools", i), "is no pool", name, "name one of pools")
+		}
+	}
+}
+
+// joinsTailnet says whether the nodes of a pool are to join.
+func (r *resolver) joinsTailnet(p *pool) bool {
+	t := r.spec.Tailscale
+
+	return t != nil && (t.Pools == nil || slices.Contains(t.Pools, p.name))
+}
+
+func (r *resolver) checkOutputs() {
+	f := r.spec.Outputs.Files
+	if f == nil {
+		return
+	}
+
+	if clean := path.Clean(f.Dir); f.Dir == "" || path.IsAbs(f.Dir) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") {
+		r.problems.Add("outputs.files.dir", "must be a directory inside the project", f.Dir, "write it like ./talos")
+	}
+
+	if len(f.Write) == 0 {
+		r.problems.Add("outputs.files.write", "is required: which files?", "", "name them, for example [talosconfig, kubeconfig]")
+	}
+
+	for i, name := range f.Write {
+		oneOf(r, at("outputs.files.write", i), name, "talosconfig", "kubeconfig", "control-plane.yaml", "worker.yaml", "secrets.yaml")
+	}
+}
+
+// checkEndpoint holds what each mode needs and excludes.
+func (r *resolver) checkEndpoint(p *Plan) {
+	e := r.spec.Cluster.Endpoint
+	p.EndpointMode = e.Mode
+
+	if !oneOf(r, "cluster.endpoint.mode", e.Mode, FirstControlPlane, VIP, DNS, KubeVIP) {
+		return
+	}
+
+	for _, key := range []struct {
+		name, value, example string
+		modes                []EndpointMode
+	}{
+		{"address", e.Address, "an unused address of the network", []EndpointMode{VIP, KubeVIP}},
+		{"host", e.Host, "a name like api.example.com", []EndpointMode{DNS}},
+		{"interface", e.Interface, "an interface like tailscale0", []EndpointMode{KubeVIP}},
+	} {
+		path := "cluster.endpoint." + key.name
+		wanted := slices.Contains(key.modes, e.Mode)
+
+		switch {
+		case wanted && key.value == "":
+			r.problems.Add(path, `is required with mode "`+string(e.Mode)+`"`, "", "state "+key.example)
+		case !wanted && key.value != "":
+			r.problems.Add(path, `has no meaning with mode "`+string(e.Mode)+`"`, key.value, "leave it out, or change the mode")
+		}
+	}
+
+	if e.Host != "" && labels.ValidateDNS1123Subdomain(e.Host) != nil {
+		r.problems.Add("cluster.endpoint.host", "must be a DNS name", e.Host, "write it like api.example.com")
+	}
+
+	if e.Mode == KubeVIP {
+		p.VIPInterface = e.Interface
+		r.checkTailnetVIP()
+	}
+
+	r.checkVIP(p)
+}
+
+// checkTailnetVIP: a virtual address on the tailnet's interface needs control planes that have it.
+func (r *resolver) checkTailnetVIP() {
+	if !strings.HasPrefix(r.spec.Cluster.Endpoint.Interface, "tailscale") {
+		return
+	}
+
+	for _, p := range r.pools {
+		if p.Role == ControlPlane && !r.joinsTailnet(p) {
+			r.problems.Add("cluster.endpoint.interface", "needs the control planes in the tailnet; those of pool "+p.name+" do not join",
+				r.spec.Cluster.Endpoint.Interface, "set tailscale, or add the pool to tailscale.pools")
+		}
+	}
+}
+
+func (r *resolver) checkVIP(p *Plan) {
+	e := r.spec.Cluster.Endpoint
+	if e.Address == "" {
+		return
+	}
+
+	const path = "cluster.endpoint.address"
+
+	a, err := netip.ParseAddr(e.Address)
+
+	switch {
+	case err != nil || a.Zone() != "":
+		r.problems.Add(path, "must be an address", e.Address, "write it like 10.0.0.20")
+
+		return
+	case strings.HasPrefix(e.Interface, "tailscale"):
+		// It belongs to the tailnet, not to the network of the nodes.
+		p.VIP = a
+	default:
+		r.vip, p.VIP = a, a
+	}
+}
+
+// endpoint is the URL of the Kubernetes API, empty when it is not known in advance.
+func (r *resolver) endpoint(p *Plan) string {
+	const port = "6443"
+
+	switch p.EndpointMode {
+	case VIP, KubeVIP:
+		return "https://" + hostPort(p.VIP, port)
+	case DNS:
+		return "https://" + r.spec.Cluster.Endpoint.Host + ":" + port
+	case FirstControlPlane:
+		if first := p.ControlPlanes(); len(first) > 0 && first[0].Address.IsValid() {
+			return "https://" + hostPort(first[0].Address, port)
+		}
+	}
+
+	return ""
+}
+
+func hostPort(a netip.Addr, port string) string {
+	if a.Is6() {
+		return "[" + a.String() + "]:" + port
+	}
+
+	return a.String() + ":" + port
+}

@@ -1,0 +1,361 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Decision is one thing that was decided, and what it came from.
+type Decision struct {
+	// Of is what it is about: "cluster" or the path of a pool.
+	Of string
+	// What was decided, and how.
+	What, Value string
+	// From is the configuration key that decided it, or says that it is a default or follows from other keys.
+	From string
+}
+
+// ByDefault is where a decision comes from that no key has made.
+const ByDefault = "default"
+
+// Explain says where the decisions of a plan came from. The spec is the one that the plan was made of.
+func Explain(spec Spec, p *Plan) []Decision {
+	e := explainer{spec: spec, plan: p}
+	e.cluster()
+
+	for _, pool := range p.Pools {
+		e.pool(pool)
+	}
+
+	return e.all
+}
+
+type explainer struct {
+	spec Spec
+	plan *Plan
+	all  []Decision
+}
+
+func (e *explainer) add(of, what, value, from string) {
+	if value != "" {
+		e.all = append(e.all, Decision{of, what, value, from})
+	}
+}
+
+// stated is the key when it was, else what otherwise decides.
+func stated(was bool, key, otherwise string) string {
+	if was {
+		return key
+	}
+
+	return otherwise
+}
+
+func (e *explainer) cluster() {
+	s, p := e.spec, e.plan
+	add := func(what, value, from string) { e.add("cluster", what, value, from) }
+
+	add("environment", string(p.Environment), stated(s.Environment != "", "environment", ByDefault))
+	add("bootstrap", string(p.Bootstrap), stated(s.Cluster.Bootstrap != "", "cluster.bootstrap", ByDefault))
+	add("boot source", string(p.Source), stated(s.Image.Source != "", "image.source", ByDefault))
+	add("platform", string(p.Platform), stated(s.Image.Platform != "", "image.platform", "default for image.source "+string(p.Source)))
+	add("addressing", string(p.Addressing), stated(s.Network.Addressing != "", "network.addressing",
+		fmt.Sprintf("default for a %s %s", p.Platform, p.Source)))
+
+	mode := stated(s.Cluster.Endpoint.Mode != "", "cluster.endpoint.mode", ByDefault)
+
+	switch p.EndpointMode {
+	case VIP, KubeVIP:
+		add("endpoint", p.Endpoint, mode+", cluster.endpoint.address")
+	case DNS:
+		add("endpoint", p.Endpoint, mode+", cluster.endpoint.host")
+	case FirstControlPlane:
+		endpoint := p.Endpoint
+		if endpoint == "" {
+			endpoint = "the first control plane, once its address is known"
+		}
+
+		add("endpoint", endpoint, mode+": "+string(p.EndpointMode))
+	}
+
+	if p.Bootstrap == ByPulumi {
+		cni := strings.TrimSpace(string(p.CNI) + " " + p.CNIVersion)
+		add("pod network", cni, stated(s.Cluster.CNI.Name != "", "cluster.cni.name", ByDefault))
+		add("kube-proxy", onOff(p.KubeProxy), stated(s.Cluster.CNI.KubeProxy != nil, "cluster.cni.kubeProxy", ByDefault))
+	}
+
+	if p.Addressing == Static {
+		add("nameservers", join(p.Nameservers), stated(s.Network.Nameservers != nil, "network.nameservers", ByDefault))
+	}
+
+	add("placement", string(p.Strategy), stated(s.Placement.Strategy != "", "placement.strategy", ByDefault))
+	add("firewall", onOff(p.Firewall), stated(s.Firewall.Enabled != nil, "firewall.enabled", "default for environment "+string(p.Environment)))
+}
+
+func (e *explainer) pool(p PlannedPool) {
+	if len(p.Nodes) == 0 {
+		return
+	}
+
+	spec, path := e.spec.Pools[p.Name], "pools."+p.Name
+	first, last := p.Nodes[0], p.Nodes[len(p.Nodes)-1]
+	add := func(what, value, from string) { e.add(path, what, value, from) }
+
+	way := "count"
+	if spec.Nodes != nil {
+		way = "nodes"
+	} else if spec.GPUs != nil {
+		way = "gpus"
+	}
+
+	add("nodes", fmt.Sprint(len(p.Nodes)), path+"."+way)
+	add("names", ends(first.Name, last.Name), stated(spec.Names != "", path+".names", ByDefault+" {cluster}-{pool}-{n}"))
+	add("VMIDs", ends(fmt.Sprint(first.VMID), fmt.Sprint(last.VMID)), stated(spec.VMIDs != "", path+".vmids", "default for the only pool of its kind"))
+	add("MAC addresses", "one of each node's own, the first "+first.MAC, "cluster.name and the nodes' names")
+
+	if first.Address.IsValid() {
+		add("addresses", ends(first.Address.String(), last.Address.String()), path+".addresses")
+	} else {
+		from := "network.addressing " + string(e.plan.Addressing)
+		add("addresses", "not known in advance", from)
+	}
+
+	var hosts []string
+	for _, n := range p.Nodes {
+		hosts = append(hosts, n.Host)
+	}
+
+	placed := stated(e.spec.Placement.Strategy != "", "placement.strategy", ByDefault) + ": " + string(e.plan.Strategy)
+
+	switch {
+	case spec.Host != "":
+		placed = path + ".host"
+	case len(e.spec.Hosts) == 1:
+		placed = "proxmox.hosts, the only one"
+	case spec.GPUs != nil:
+		placed = path + ".gpus, the hosts of the GPUs"
+	}
+
+	add("hosts", strings.Join(shortList(hosts), ", "), placed)
+	e.image(path, p)
+	e.shape(path, spec, first)
+
+	for _, key := range slices.Sorted(maps.Keys(spec.Nodes)) {
+		e.own(path+".nodes."+key, spec.Nodes[key])
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(spec.GPUs)) {
+		g := spec.GPUs[key]
+		e.add(path, "GPU of node "+key, g.BDF, path+".gpus."+key+".bdf")
+		e.own(path+".gpus."+key, g.NodeSpec)
+	}
+}
+
+func (e *explainer) image(path string, p PlannedPool) {
+	b, n := p.Image, p.Nodes[0]
+	spec := e.spec.Pools[p.Name]
+	add := func(what, value, from string) { e.add(path, what, value, from) }
+
+	switch {
+	case b.Template != "":
+		key := map[string]string{"control_plane": "control", "workers": "worker", "gpu_workers": "gpuWorker"}[p.Group()]
+		add("template", b.Template, stated(spec.Image.Template != "", path+".image.template", "image.template."+key))
+	case b.Volume+b.URL != "":
+		add("ISO file", b.Volume+b.URL, stated(spec.Image.ISO != nil, path+".image.iso", "image.iso"))
+	default:
+		add("image", fmt.Sprintf("%s %s, one per %s", e.plan.Platform, b.Format, b.Scope), e.scope(path, b))
+	}
+
+	if b.SchematicID != "" {
+		add("schematic", b.SchematicID, stated(spec.Image.Schematic != nil, path+".image.schematic", "image.schematic"))
+	}
+
+	from := "image.schematic"
+	if b.FactoryURL != "" {
+		from = "image.factory.extensions"
+	}
+
+	if spec.Image.Schematic != nil {
+		from = path + ".image.schematic"
+	} else if spec.Image.Extensions != nil {
+		from += ", " + path + ".image.extensions"
+	}
+
+	add("extensions", strings.Join(b.Extensions, ", "), from)
+	add("kernel arguments", strings.Join(b.KernelArgs, " "), e.kernelArgs(path, b))
+	add("guest agent", onOff(n.Agent), "follows from the extensions")
+
+	if n.CloudInit != "" {
+		add("cloud-init drive", n.CloudInit, "network.addressing static on image.platform nocloud")
+	} else {
+		add("cloud-init drive", "none", fmt.Sprintf("network.addressing %s on image.platform %s", e.plan.Addressing, e.plan.Platform))
+	}
+
+	if n.BootOrder != nil {
+		add("boot order", strings.Join(n.BootOrder, ", "), "follows from image.source "+string(e.plan.Source))
+	}
+}
+
+func (e *explainer) scope(path string, b BootImage) string {
+	switch b.Scope {
+	case PerNode:
+		return "network.addressing static on image.platform metal: the address is in the image"
+	case PerPool:
+		return path + ".image"
+	default:
+		return "image.factory"
+	}
+}
+
+func (e *explainer) kernelArgs(path string, b BootImage) string {
+	var from []string
+
+	if e.spec.Image.Factory.KernelArgs != nil {
+		from = append(from, "image.factory.kernelArgs")
+	}
+
+	if e.spec.Pools[strings.TrimPrefix(path, "pools.")].Image.KernelArgs != nil {
+		from = append(from, path+".image.kernelArgs")
+	}
+
+	if b.Scope == PerNode {
+		from = append(from, "META names the link eth0")
+	}
+
+	return strings.Join(from, ", ")
+}
+
+// shape says of each value of the shape whether the pool, the defaults or nobody stated it.
+func (e *explainer) shape(path string, spec Pool, first Node) {
+	levels := []struct {
+		path string
+		v    reflect.Value
+	}{{path, reflect.ValueOf(spec.Shape)}, {"defaults", reflect.ValueOf(e.spec.Defaults)}, {"", reflect.ValueOf(builtin())}}
+
+	var walk func(prefix string, at []int, t reflect.Type)
+
+	walk = func(prefix string, at []int, t reflect.Type) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			index := append(slices.Clone(at), i)
+
+			if f.Type.Kind() == reflect.Struct {
+				walk(prefix+name+".", index, f.Type)
+
+				continue
+			}
+
+			for _, level := range levels {
+				v := level.v.FieldByIndex(index)
+				if v.IsNil() {
+					continue
+				}
+
+				from := ByDefault
+				if level.path != "" {
+					from = level.path + "." + prefix + name
+				}
+
+				e.add(path, prefix+name, show(v), from)
+
+				break
+			}
+		}
+	}
+
+	walk("", nil, reflect.TypeFor[Shape]())
+
+	if spec.GPUs != nil && spec.Machine == nil && e.spec.Defaults.Machine == nil {
+		e.add(path, "machine", first.Machine, path+".gpus: a GPU needs PCI Express")
+	} else if first.Template == "" && spec.Machine == nil && e.spec.Defaults.Machine == nil {
+		e.add(path, "machine", first.Machine, ByDefault)
+	}
+
+	if first.Template == "" && spec.Firmware == nil && e.spec.Defaults.Firmware == nil {
+		e.add(path, "firmware", first.Firmware, ByDefault)
+	}
+}
+
+// own says what a node states itself.
+func (e *explainer) own(path string, n NodeSpec) {
+	pool, node, _ := strings.Cut(path, ".nodes.")
+	if i := strings.Index(path, ".gpus."); i >= 0 {
+		pool, node = path[:i], path[i+len(".gpus."):]
+	}
+
+	for _, v := range []struct{ key, value string }{{"host", n.Host}, {"mac", n.MAC}, {"address", n.Address}} {
+		e.add(pool, v.key+" of node "+node, v.value, path+"."+v.key)
+	}
+
+	v := reflect.ValueOf(n.Shape)
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if f := v.Field(i); f.Kind() != reflect.Struct && !f.IsNil() {
+			e.add(pool, name+" of node "+node, show(f), path+"."+name)
+		}
+	}
+}
+
+func show(v reflect.Value) string {
+	switch v.Kind() { //nolint:exhaustive // a Shape holds no other kinds
+	case reflect.Pointer:
+		if v.Elem().Kind() == reflect.Struct {
+			return "set"
+		}
+
+		return fmt.Sprint(v.Elem().Interface())
+	case reflect.Map:
+		m := v.Interface().(map[string]string)
+
+		var all []string
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			all = append(all, key+"="+m[key])
+		}
+
+		return strings.Join(all, ", ")
+	default:
+		if tags, ok := v.Interface().([]string); ok {
+			return strings.Join(tags, ", ")
+		}
+
+		return fmt.Sprintf("%d", v.Len())
+	}
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+
+	return "off"
+}
+
+func ends(first, last string) string {
+	if first == last {
+		return first
+	}
+
+	return first + " to " + last
+}
+
+func join[T fmt.Stringer](values []T) string {
+	var all []string
+	for _, v := range values {
+		all = append(all, v.String())
+	}
+
+	return strings.Join(all, ", ")
+}
+
+// shortList cuts a long list in the middle.
+func shortList(all []string) []string {
+	if len(all) <= 8 {
+		return all
+	}
+
+	return append(append(slices.Clone(all[:6]), "..."), all[len(all)-1])
+}

@@ -1,0 +1,293 @@
+package plan
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var (
+	// canonical is the naming rule of the templates.
+	canonical = regexp.MustCompile(`^talos-(v\d+\.\d+\.\d+)-base$`)
+	// volume is how Proxmox VE names an ISO file on a datastore.
+	volume = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[^/\s]+$`)
+	// named is a version in the name of an ISO file.
+	named = regexp.MustCompile(`(?:^|[^0-9.])v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)\.\d+)?)(?:[^0-9]|$)`)
+	// schematicID is how the Image Factory names a schematic: its SHA-256.
+	schematicID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	// extension is a system extension of Talos, with or without its publisher.
+	extension = regexp.MustCompile(`^([a-z0-9-]+/)?[a-z0-9][a-z0-9._-]*$`)
+)
+
+// checkImage refuses blocks that belong to another source, and checks the ones that do not.
+func (r *resolver) checkImage() {
+	image := r.spec.Image
+	foreign := func(path string, given bool, source Source) {
+		if given && image.Source != source {
+			r.problems.Add(path, `belongs to image.source "`+string(source)+`"`, "", `leave it out, or change image.source, which is "`+string(image.Source)+`"`)
+		}
+	}
+
+	foreign("image.template", image.Template != TemplateImage{}, Template)
+	foreign("image.iso", image.ISO != ISOImage{}, ISO)
+
+	f := image.Factory
+	foreign("image.factory", f.URL != "" || f.Format != "" || f.Extensions != nil || f.KernelArgs != nil, Factory)
+
+	if image.Source == Factory {
+		r.checkFactory()
+	}
+
+	r.checkSchematic("image.schematic", image.Schematic)
+
+	for _, p := range r.pools {
+		foreign(p.path+".image.template", p.Image.Template != "", Template)
+		foreign(p.path+".image.iso", p.Image.ISO != nil, ISO)
+		foreign(p.path+".image.extensions", p.Image.Extensions != nil, Factory)
+		foreign(p.path+".image.kernelArgs", p.Image.KernelArgs != nil, Factory)
+
+		if image.Source == Factory {
+			r.checkExtensions(p.path+".image.extensions", p.Image.Extensions)
+		}
+
+		r.checkSchematic(p.path+".image.schematic", p.Image.Schematic)
+		p.planned.Image = r.bootImage(p)
+		r.checkAgent(p, p.planned.Image)
+		r.checkTailnetImage(p)
+	}
+}
+
+func (r *resolver) checkFactory() {
+	f := r.spec.Image.Factory
+
+	if u, err := url.Parse(f.URL); f.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+		r.problems.Add("image.factory.url", "must be a URL", f.URL, "write it like https://factory.talos.dev")
+	}
+
+	if f.Format != "" {
+		oneOf(r, "image.factory.format", f.Format, FormatISO, FormatDisk)
+	}
+
+	r.checkExtensions("image.factory.extensions", f.Extensions)
+}
+
+func (r *resolver) checkSchematic(path string, s *Schematic) {
+	switch {
+	case s == nil:
+	case r.spec.Image.Source == Factory:
+		r.problems.Add(path, "is what a template or an ISO file carries; the factory makes its own", "", "use image.factory.extensions")
+	case s.ID != "" && !schematicID.MatchString(s.ID):
+		r.problems.Add(path, "must be the id of a schematic, 64 hexadecimal digits, or a list of extensions", s.ID, "correct it")
+	default:
+		r.checkExtensions(path, s.Extensions)
+	}
+}
+
+func (r *resolver) checkExtensions(path string, names []string) {
+	for i, name := range names {
+		switch {
+		case !extension.MatchString(name):
+			r.problems.Add(at(path, i), "must be the name of a system extension", name, "write it like "+GuestAgent)
+		case slices.Contains(names[:i], name):
+			r.problems.Add(at(path, i), "is named twice", name, "remove one")
+		}
+	}
+}
+
+// checkTailnetImage: without the extension, nothing on the node reads the configuration of Tailscale.
+func (r *resolver) checkTailnetImage(p *pool) {
+	image := p.planned.Image
+	if !r.joinsTailnet(p) || image.SchematicID != "" || slices.Contains(image.Extensions, "tailscale") {
+		return
+	}
+
+	path := "image.schematic"
+	if r.spec.Image.Source == Factory {
+		path = "image.factory.extensions"
+	}
+
+	r.problems.Add(path, "must hold tailscale: tailscale is set for pool "+p.name, strings.Join(image.Extensions, ", "), "add tailscale")
+}
+
+// bootImage is what the nodes of a pool boot first.
+func (r *resolver) bootImage(p *pool) BootImage {
+	image := r.spec.Image
+	b := BootImage{Scope: PerCluster}
+
+	if s := image.Schematic; s != nil {
+		b.SchematicID, b.Extensions = s.ID, short(s.Extensions)
+	}
+
+	if s := p.Image.Schematic; s != nil {
+		b.SchematicID, b.Extensions, b.Scope = s.ID, short(s.Extensions), PerPool
+	}
+
+	switch image.Source {
+	case Template:
+		b.Template = r.template(p)
+		if p.Image.Template != "" {
+			b.Scope = PerPool
+		}
+	case ISO:
+		iso, path := image.ISO, "image.iso"
+		if p.Image.ISO != nil {
+			iso, path, b.Scope = *p.Image.ISO, p.path+".image.iso", PerPool
+		}
+
+		setDefault(&iso.Detach, new(true))
+		b.Volume, b.URL, b.Overwrite, b.Detach = iso.Volume, iso.URL, iso.Overwrite, *iso.Detach
+		r.checkISO(path, iso)
+	case Factory:
+		f := image.Factory
+		setDefault(&f.URL, "https://factory.talos.dev")
+		setDefault(&f.Format, FormatISO)
+		b.FactoryURL, b.Format = strings.TrimSuffix(f.URL, "/"), f.Format
+		b.Extensions = short(f.Extensions, p.Image.Extensions)
+		b.KernelArgs = slices.Concat(f.KernelArgs, p.Image.KernelArgs)
+
+		if p.Image.Extensions != nil || p.Image.KernelArgs != nil {
+			b.Scope = PerPool
+		}
+
+		if image.Platform == Metal && r.spec.Network.Addressing == Static {
+			// META names the link eth0; without this argument there would be none of that name.
+			b.KernelArgs = append(b.KernelArgs, "net.ifnames=0")
+			b.Scope = PerNode
+		}
+	}
+
+	return b
+}
+
+// short are the names of extensions without the publisher that is meant when none is named; sorted, each once.
+func short(lists ...[]string) []string {
+	var all []string
+
+	for _, name := range slices.Concat(lists...) {
+		all = append(all, strings.TrimPrefix(name, "siderolabs/"))
+	}
+
+	slices.Sort(all)
+
+	return slices.Compact(all)
+}
+
+// template is the name or VMID of the template of a pool.
+func (r *resolver) template(p *pool) string {
+	t := r.spec.Image.Template
+	path, ref, group := "image.template.worker", t.Worker, "worker"
+
+	switch {
+	case p.Image.Template != "":
+		path, ref = p.path+".image.template", p.Image.Template
+	case p.Role == ControlPlane:
+		path, ref, group = "image.template.control", t.Control, "control plane"
+	case p.GPUs != nil:
+		path, ref, group = "image.template.gpuWorker", t.GPUWorker, "GPU worker"
+	}
+
+	switch {
+	case ref == "" && len(p.members) > 0:
+		r.once(path, "is required: there are "+group+" nodes", "", "name the template or give its VMID, for example talos-v1.12.4-base")
+	case ref != "":
+		r.checkTemplate(path, ref)
+	}
+
+	return ref
+}
+
+// checkTemplate holds the naming rule. A VMID says nothing about what is in the template.
+func (r *resolver) checkTemplate(path, ref string) {
+	if _, err := strconv.Atoi(ref); err == nil || r.spec.Image.Template.AllowNonCanonicalName {
+		return
+	}
+
+	m := canonical.FindStringSubmatch(ref)
+	if m == nil {
+		r.once(path, "must be called talos-v<major>.<minor>.<patch>-base", ref,
+			"rename the template, give its VMID, or set image.template.allowNonCanonicalName")
+
+		return
+	}
+
+	r.checkNamed(path, ref, m[1], ", or set image.template.allowNonCanonicalName")
+}
+
+// checkNamed compares the version in the name of an image with the one that the cluster is to have.
+func (r *resolver) checkNamed(path, ref, named, otherwise string) {
+	talos := version.FindStringSubmatch(r.spec.Cluster.Versions.Talos)
+	if talos == nil || strings.TrimPrefix(named, "v") == talos[1] {
+		return
+	}
+
+	rule := "holds another version than cluster.versions.talos v" + talos[1]
+
+	// Whoever configures the nodes installs the version that they want.
+	if r.spec.Cluster.Bootstrap == External {
+		r.warn(path, rule, ref, "change one of the two")
+
+		return
+	}
+
+	r.once(path, rule, ref, "change one of the two"+otherwise)
+}
+
+func (r *resolver) checkISO(path string, iso ISOImage) {
+	switch {
+	case iso.Volume == "" && iso.URL == "":
+		r.once(path, "needs a volume or a url", "", "write it like volume: local:iso/talos-1.12.4.iso")
+	case iso.Volume != "" && iso.URL != "":
+		r.once(path, "takes either a volume or a url", iso.URL, "leave one out")
+	case iso.Volume != "":
+		if !volume.MatchString(iso.Volume) {
+			r.once(path+".volume", "must name an ISO file on a datastore", iso.Volume, "write it like local:iso/talos-1.12.4.iso")
+		}
+
+		if iso.Overwrite {
+			r.once(path+".overwrite", "has no meaning with a volume, which is not downloaded", "true", "leave it out")
+		}
+
+		r.checkNamedISO(path+".volume", iso.Volume)
+	default:
+		if u, err := url.Parse(iso.URL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			r.once(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
+		}
+
+		r.checkNamedISO(path+".url", iso.URL)
+	}
+}
+
+func (r *resolver) checkNamedISO(path, name string) {
+	if m := named.FindStringSubmatch(name); m != nil {
+		r.checkNamed(path, name, m[1], "")
+	}
+}
+
+// once notes a problem that several pools may share.
+func (r *resolver) once(path, rule, value, remedy string) {
+	if p := (Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.problems, p) {
+		r.problems = append(r.problems, p)
+	}
+}
+
+// imageKey is the same for nodes that boot from the same image.
+func imageKey(p PlannedPool, node string) string {
+	b := p.Image
+
+	switch {
+	case b.Template != "":
+		return "template/" + b.Template
+	case b.Volume != "":
+		return "iso/" + b.Volume
+	case b.URL != "":
+		return "iso/" + b.URL
+	case b.Scope == PerNode:
+		return "factory/node/" + node
+	case b.Scope == PerPool:
+		return "factory/pool/" + p.Name
+	default:
+		return "factory/cluster"
+	}
+}

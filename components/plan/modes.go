@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// GuestAgent is the extension that reports a node's addresses to Proxmox VE.
+const GuestAgent = "qemu-guest-agent"
+
+// checkModes holds the values of the modes, and which source goes with which addressing.
+func (r *resolver) checkModes() {
+	s := &r.spec
+	oneOf(r, "environment", s.Environment, Lab, Production)
+	oneOf(r, "cluster.bootstrap", s.Cluster.Bootstrap, ByPulumi, External)
+	oneOf(r, "placement.strategy", s.Placement.Strategy, Spread, Pin)
+
+	source := oneOf(r, "image.source", s.Image.Source, Template, ISO, Factory)
+	platform := oneOf(r, "image.platform", s.Image.Platform, Metal, NoCloud)
+	addressing := oneOf(r, "network.addressing", s.Network.Addressing, Static, Reserved, Agent, Reported)
+
+	if source && platform && addressing {
+		r.checkPair()
+	}
+
+	if s.Cluster.Bootstrap == External {
+		r.checkExternal()
+	}
+
+	if s.Network.Addressing == Reported && s.Cluster.Bootstrap == ByPulumi {
+		r.checkReported()
+	}
+}
+
+// checkPair refuses the pairs of source and addressing that cannot come up.
+func (r *resolver) checkPair() {
+	image, addressing := r.spec.Image, r.spec.Network.Addressing
+
+	switch {
+	case addressing == Static && image.Platform == Metal && image.Source == Template:
+		r.problems.Add("network.addressing", "a metal template cannot hold the address of each of its clones, and Talos on metal ignores "+
+			"the cloud-init drive", string(addressing), "use reserved or reported, or a template with image.platform nocloud")
+	case addressing == Static && image.Platform == Metal && image.Source == ISO:
+		r.problems.Add("network.addressing", "one metal ISO file cannot hold the address of each node, and Talos on metal ignores "+
+			"the cloud-init drive", string(addressing), "use reserved, or image.source factory, or an ISO file with image.platform nocloud")
+	case addressing == Reserved && image.Platform == Metal && image.Source == Factory:
+		r.warn("network.addressing", "a reservation is not needed: the factory writes the address into the image", string(addressing),
+			"use static")
+	}
+}
+
+// checkReported: who configures a node must know where it is.
+func (r *resolver) checkReported() {
+	for _, p := range r.pools {
+		if p.Addresses != "" {
+			continue
+		}
+
+		for _, m := range p.members {
+			if m.Address == "" {
+				r.problems.Add(p.path+".addresses", `is required with addressing "reported" and bootstrap "pulumi": nobody could reach the nodes`,
+					"", "state the addresses that the nodes have")
+
+				break
+			}
+		}
+	}
+}
+
+// checkExternal refuses what only matters to a cluster that this program configures.
+func (r *resolver) checkExternal() {
+	s := r.spec
+	exclude := func(path string, given bool, value string) {
+		if given {
+			r.problems.Add(path, `is excluded by cluster.bootstrap "external": no node is configured`, value,
+				"leave it out, or set cluster.bootstrap to pulumi")
+		}
+	}
+
+	exclude("cluster.versions.kubernetes", s.Cluster.Versions.Kubernetes != "", s.Cluster.Versions.Kubernetes)
+	exclude("cluster.patches", len(s.Cluster.Patches) > 0, "")
+	exclude("cluster.cni", s.Cluster.CNI.Name != Flannel || s.Cluster.CNI.Version != "" || !*s.Cluster.CNI.KubeProxy, string(s.Cluster.CNI.Name))
+	exclude("tailscale", s.Tailscale != nil, "")
+	exclude("machineSecrets", s.Given.MachineSecrets, "")
+	exclude("outputs.files", s.Outputs.Files != nil, "")
+	exclude("lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true")
+
+	shape := func(path string, shape Shape) {
+		exclude(path+".labels", len(shape.Labels) > 0, "")
+		exclude(path+".taints", len(shape.Taints) > 0, "")
+		exclude(path+".annotations", len(shape.Annotations) > 0, "")
+	}
+
+	shape("defaults", s.Defaults)
+
+	for _, p := range r.pools {
+		exclude(p.path+".patches", len(p.Patches) > 0, "")
+		shape(p.path, p.Shape)
+
+		for _, m := range p.members {
+			if m.path != p.path {
+				exclude(m.path+".patches", len(m.Patches) > 0, "")
+				shape(m.path, m.Shape)
+			}
+		}
+	}
+
+	if mode := s.Cluster.Endpoint.Mode; mode != FirstControlPlane {
+		r.warn("cluster.endpoint.mode", "is not carried out with bootstrap external: whoever configures the nodes sets it up", string(mode), "")
+	}
+}
+
+// checkAgent: an address can be read from the guest agent only where there is one.
+func (r *resolver) checkAgent(p *pool, image BootImage) {
+	if r.spec.Network.Addressing != Agent || len(p.members) == 0 || slices.Contains(image.Extensions, GuestAgent) {
+		return
+	}
+
+	path := "image.schematic"
+
+	switch {
+	case r.spec.Image.Source == Factory:
+		path = "image.factory.extensions"
+	case p.Image.Schematic != nil:
+		path = p.path + ".image.schematic"
+	}
+
+	value := strings.Join(image.Extensions, ", ")
+	remedy := "add " + GuestAgent + ", which must be in the image, or choose another network.addressing"
+
+	if image.SchematicID != "" {
+		value = image.SchematicID
+		remedy = "state the list of extensions instead of an id, whose content is not known"
+	}
+
+	r.problems.Add(path, `must hold `+GuestAgent+`: network.addressing is "agent"`, value, remedy)
+}
+
+// oneOf holds a value against those there are.
+func oneOf[T ~string](r *resolver, path string, value T, allowed ...T) bool {
+	if slices.Contains(allowed, value) {
+		return true
+	}
+
+	quoted := make([]string, len(allowed))
+	for i, v := range allowed {
+		quoted[i] = strconv.Quote(string(v))
+	}
+
+	r.problems.Add(path, "must be one of "+strings.Join(quoted, ", "), string(value), "choose one of them")
+
+	return false
+}

@@ -1,0 +1,128 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// dnsLabel is RFC 1123: what Kubernetes takes for a node name's parts and Proxmox for a VM name's.
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// isLabel is dnsLabel without a regular expression's cost, for it is asked of every node.
+func isLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+
+	for i := range len(s) {
+		if c := s[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+
+	return true
+}
+
+// namer makes the node names of one pool.
+type namer struct{ parts []string }
+
+// newNamer splits a pattern at the places of the node's number.
+func newNamer(pattern, cluster, pool string) namer {
+	setDefault(&pattern, "{cluster}-{pool}-{n}")
+	pattern = strings.NewReplacer("{cluster}", cluster, "{pool}", pool).Replace(pattern)
+
+	var parts []string
+
+	for {
+		at := -1
+
+		for _, number := range []string{"{n}", "{nn}", "{nnn}"} {
+			if i := strings.Index(pattern, number); i >= 0 && (at < 0 || i < at) {
+				at = i
+			}
+		}
+
+		if at < 0 {
+			return namer{append(parts, pattern)}
+		}
+
+		end := at + strings.Index(pattern[at:], "}") + 1
+		parts = append(parts, pattern[:at], pattern[at:end])
+		pattern = pattern[end:]
+	}
+}
+
+// numbered reports whether names differ by the node's number.
+func (n namer) numbered() bool { return len(n.parts) > 1 }
+
+func (n namer) name(ordinal int) string {
+	var b strings.Builder
+
+	for i, part := range n.parts {
+		if i%2 == 0 {
+			b.WriteString(part)
+
+			continue
+		}
+
+		number := strconv.Itoa(ordinal)
+		for range len(part) - len("{}") - len(number) {
+			b.WriteByte('0')
+		}
+
+		b.WriteString(number)
+	}
+
+	return b.String()
+}
+
+// mac derives a locally administered unicast address from cluster and node name, so that a DHCP reservation can be made
+// before the VM exists and a VM made again keeps its lease. Further interfaces of the node are told apart by their index.
+func mac(cluster, node string, index int) string {
+	seed := cluster + "\x00" + node
+	if index > 0 {
+		seed += "\x00" + strconv.Itoa(index)
+	}
+
+	h := sha256.Sum256([]byte(seed))
+	h[0] = h[0]&^0b11 | 0b10
+
+	var digits [12]byte
+
+	hex.Encode(digits[:], h[:6])
+
+	b := make([]byte, 0, 17)
+
+	for i, d := range digits {
+		if i > 0 && i%2 == 0 {
+			b = append(b, ':')
+		}
+
+		if d >= 'a' {
+			d -= 'a' - 'A'
+		}
+
+		b = append(b, d)
+	}
+
+	return string(b)
+}
+
+// parseMAC reads a MAC address that a VM may have and writes it as Proxmox VE does.
+func parseMAC(text string) (string, error) {
+	hw, err := net.ParseMAC(text)
+
+	switch {
+	case err != nil || len(hw) != 6:
+		return "", fmt.Errorf("must be a MAC address")
+	case hw[0]&1 == 1:
+		return "", fmt.Errorf("must be the address of one interface, not of a group: its first byte must be even")
+	default:
+		return strings.ToUpper(hw.String()), nil
+	}
+}

@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// linkName is what Linux takes for a bridge.
+var linkName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_.-]{0,14}$`)
+
+func (r *resolver) checkNetwork(p *Plan) {
+	n := r.spec.Network
+
+	r.checkCIDR()
+	p.Network = r.network
+
+	if n.Gateway != "" {
+		r.checkGateway()
+	} else if n.Addressing == Static {
+		r.problems.Add("network.gateway", `is required with addressing "static"`, "", "state the router's address")
+	}
+
+	p.Gateway = r.gateway
+
+	if n.Addressing == Static && n.Nameservers == nil {
+		n.Nameservers = []string{"1.1.1.1", "8.8.8.8"}
+	} else if n.Addressing != Static && n.Nameservers != nil {
+		r.problems.Add("network.nameservers", "come with DHCP unless addressing is static", strings.Join(n.Nameservers, ", "), "leave them out")
+	}
+
+	for i, text := range n.Nameservers {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			r.problems.Add(at("network.nameservers", i), "must be an address", text, "write it like 1.1.1.1")
+		}
+
+		p.Nameservers = append(p.Nameservers, a)
+	}
+
+	r.checkLink("network.bridge", n.Bridge)
+	r.checkBounds("network.vlan", n.VLAN, 0, 4094)
+	r.checkMTU("network.mtu", n.MTU)
+
+	for i, text := range r.spec.Firewall.APIFrom {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			r.problems.Add(at("firewall.apiFrom", i), "must be a network in CIDR form", text, "write it like 192.168.0.0/24")
+		}
+
+		p.APIFrom = append(p.APIFrom, prefix.Masked())
+	}
+
+	if len(p.APIFrom) == 0 && r.network.IsValid() {
+		p.APIFrom = []netip.Prefix{r.network}
+	}
+}
+
+func (r *resolver) checkCIDR() {
+	text := r.spec.Network.CIDR
+	prefix, err := netip.ParsePrefix(text)
+
+	switch {
+	case text == "":
+		r.problems.Add("network.cidr", "is required", "", "state the network of the nodes, for example 10.0.0.0/16")
+	case err != nil:
+		r.problems.Add("network.cidr", "must be a network in CIDR form", text, "write it like 10.0.0.0/16")
+	case prefix != prefix.Masked():
+		r.problems.Add("network.cidr", "must be the network's first address", text, "write "+prefix.Masked().String())
+	default:
+		r.network = prefix
+	}
+}
+
+func (r *resolver) checkGateway() {
+	text := r.spec.Network.Gateway
+	gateway, err := netip.ParseAddr(text)
+
+	switch {
+	case err != nil || gateway.Zone() != "":
+		r.problems.Add("network.gateway", "must be an address", text, "write it like 10.0.0.1")
+	case r.network.IsValid() && !r.network.Contains(gateway):
+		r.problems.Add("network.gateway", "must lie inside network.cidr "+r.network.String(), text, "correct one of the two")
+	default:
+		r.gateway = gateway
+	}
+}
+
+// unusable says why no node can have an address of the network; it is empty when one can.
+func (r *resolver) unusable(a netip.Addr) string {
+	switch {
+	case !r.network.Contains(a):
+		return "must lie inside network.cidr " + r.network.String()
+	case a == r.network.Addr() && r.network.Bits() < a.BitLen()-1:
+		return "must not be the network's own address"
+	case a == r.broadcast():
+		return "must not be the network's broadcast address"
+	case a == r.gateway:
+		return "must not be the gateway"
+	default:
+		return ""
+	}
+}
+
+// broadcast is invalid where a network has none.
+func (r *resolver) broadcast() netip.Addr {
+	n := r.network
+	if !n.IsValid() || !n.Addr().Is4() || n.Bits() >= 31 {
+		return netip.Addr{}
+	}
+
+	return addressAt(span[netip.Addr]{first: n.Addr()}, 1<<(32-n.Bits())-1)
+}
+
+func (r *resolver) checkLink(path, name string) {
+	if !linkName.MatchString(name) {
+		r.problems.Add(path, "must be the name of a bridge", name, "write it like vmbr0")
+	}
+}
+
+func (r *resolver) checkMTU(path string, mtu int) {
+	if mtu != 0 && mtu != 1 && (mtu < 576 || mtu > 65520) {
+		r.problems.Add(path, "must be 1, for the bridge's, or lie between 576 and 65520", strconv.Itoa(mtu), "correct it")
+	}
+}
+
+func (r *resolver) checkBounds(path string, value, least, most int) {
+	switch {
+	case value < least:
+		r.problems.Add(path, fmt.Sprintf("must be at least %d", least), strconv.Itoa(value), "raise it")
+	case value > most:
+		r.problems.Add(path, fmt.Sprintf("must be at most %d", most), strconv.Itoa(value), "lower it")
+	}
+}
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+
+	return err == nil
+}
+
+// at is the path of an element of a list.
+func at(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }

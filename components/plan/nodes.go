@@ -1,0 +1,151 @@
+package plan
+
+import (
+	"net/netip"
+)
+
+// Where drives go: on q35 the provider takes no others, and a VM has one ISO file at most.
+const (
+	cdromDrive     = "ide2"
+	cloudInitDrive = "ide0"
+)
+
+// makeNodes gives each ordinal its name, VMID, MAC and address. Nothing here depends on other pools or on how many nodes
+// there are, so growing a pool changes nothing that exists.
+func (r *resolver) makeNodes(p *pool) {
+	if len(p.members) == 0 {
+		return
+	}
+
+	names := newNamer(p.Names, r.spec.Cluster.Name, p.name)
+	like := r.node(p, p.shape)
+	nics := r.nics(p.shape)
+
+	p.planned.Nodes = make([]Node, 0, len(p.members))
+
+	for _, m := range p.members {
+		n, own := like, nics
+
+		if m.shaped() {
+			shape := overlay(p.shape, m.Shape)
+			n, own = r.node(p, shape), r.nics(shape)
+		}
+
+		n.Ordinal = m.ordinal
+		n.Name = names.name(m.ordinal)
+		n.ImageKey = imageKey(p.planned, n.Name)
+		n.Patches = m.Patches
+		n.VMID, _ = p.vmids.nth(m.ordinal, vmidCount, vmidAt)
+		n.Address = r.address(p, m)
+		n.NICs = make([]Interface, len(own))
+
+		for i := range own {
+			n.NICs[i] = own[i]
+			n.NICs[i].MAC = mac(r.spec.Cluster.Name, n.Name, i)
+		}
+
+		if m.MAC != "" && len(own) > 0 {
+			text, err := parseMAC(m.MAC)
+			if err != nil {
+				r.problems.Add(m.path+".mac", err.Error(), m.MAC, "write it like 02:00:00:00:00:01")
+			}
+
+			n.NICs[0].MAC = text
+		}
+
+		if len(own) > 0 {
+			n.MAC = n.NICs[0].MAC
+		}
+
+		if m.gpu != nil {
+			n.GPU = &GPU{BDF: m.gpu.BDF, PCIe: valueOr(m.gpu.PCIe, true), ROMBar: valueOr(m.gpu.ROMBar, true)}
+		}
+
+		p.planned.Nodes = append(p.planned.Nodes, n)
+	}
+}
+
+// address is what the node states, else what its pool's range has for it.
+func (r *resolver) address(p *pool, m member) netip.Addr {
+	if m.Address == "" {
+		a, _ := p.addresses.nth(m.ordinal, addressCount, addressAt)
+
+		return a
+	}
+
+	a, err := netip.ParseAddr(m.Address)
+	if err != nil || a.Zone() != "" {
+		r.problems.Add(m.path+".address", "must be an address", m.Address, "write it like 10.0.0.11")
+
+		return netip.Addr{}
+	}
+
+	return a
+}
+
+// node is what the nodes of one pool and shape share.
+func (r *resolver) node(p *pool, s Shape) Node {
+	image := p.planned.Image
+	n := Node{
+		Pool: p.name, Role: p.Role, Template: image.Template,
+		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
+		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot, Protection: *s.Protection, Startup: s.Startup,
+		Machine: valueOr(s.Machine, ""), Firmware: valueOr(s.Firmware, ""), SCSIController: valueOr(s.SCSIController, ""),
+		Tags:         tags(r.spec.Cluster.Name, p.Role, s.Tags),
+		ResourcePool: valueOr(s.ResourcePool, ""), HAGroup: valueOr(s.HAGroup, ""),
+		Labels: s.Labels, Taints: s.Taints, Annotations: s.Annotations,
+		Agent: image.has(GuestAgent),
+	}
+
+	if image.Template == "" {
+		setDefault(&n.Machine, "q35")
+		setDefault(&n.Firmware, "ovmf")
+		setDefault(&n.SCSIController, "virtio-scsi-pci")
+		n.BootOrder = []string{n.Disks[0].Interface}
+	}
+
+	if p.GPUs != nil {
+		n.Machine = "q35"
+	}
+
+	if image.Volume != "" || image.URL != "" || image.Format == FormatISO {
+		// The disk first: an empty one is passed over, and once Talos is on it the ISO file no longer matters.
+		n.CDROM = cdromDrive
+		n.BootOrder = append(n.BootOrder, cdromDrive)
+	}
+
+	if r.spec.Image.Platform == NoCloud && r.spec.Network.Addressing == Static {
+		n.CloudInit = cloudInitDrive
+	}
+
+	return n
+}
+
+func (b BootImage) has(extension string) bool {
+	for _, e := range b.Extensions {
+		if e == extension {
+			return true
+		}
+	}
+
+	return false
+}
+
+// nics of a shape, without their MAC addresses.
+func (r *resolver) nics(s Shape) []Interface {
+	stated := s.NICs
+	if stated == nil {
+		stated = []NIC{{}}
+	}
+
+	all := make([]Interface, 0, len(stated))
+	for _, n := range stated {
+		setDefault(&n.Bridge, r.spec.Network.Bridge)
+		all = append(all, Interface{
+			Bridge: n.Bridge, VLAN: valueOr(n.VLAN, r.spec.Network.VLAN), MTU: valueOr(n.MTU, r.spec.Network.MTU),
+			Firewall: valueOr(n.Firewall, *r.spec.Firewall.Enabled),
+		})
+	}
+
+	return all
+}

@@ -1,0 +1,468 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// HostUse is what the plan puts on one host.
+type HostUse struct {
+	Name string
+	// Limited says that the host's capacity is stated; without that Capacity and Reserve say nothing.
+	Limited           bool
+	Capacity, Reserve Resources
+	// Used is what all nodes of the plan on this host need.
+	Used Resources
+	// Slots are the workers that the host has room for beside its control planes, as far as all have the shape of the first
+	// pool of workers; -1 without a limit.
+	Slots int
+
+	controls, workers int
+	// pinned is what nodes need that name this host and are not placed yet.
+	pinned         Resources
+	pinnedControls int
+}
+
+// room is what is left of a host.
+func (h *HostUse) room() Resources {
+	return Resources{
+		VCPU:      h.Capacity.VCPU - h.Reserve.VCPU - h.Used.VCPU - h.pinned.VCPU,
+		MemoryMiB: h.Capacity.MemoryMiB - h.Reserve.MemoryMiB - h.Used.MemoryMiB - h.pinned.MemoryMiB,
+	}
+}
+
+func (h *HostUse) fits(need Resources) bool {
+	left := h.room()
+
+	return !h.Limited || need.VCPU <= left.VCPU && need.MemoryMiB <= left.MemoryMiB
+}
+
+func (a Resources) plus(b Resources) Resources {
+	return Resources{a.VCPU + b.VCPU, a.MemoryMiB + b.MemoryMiB}
+}
+
+func (a Resources) minus(b Resources) Resources {
+	return Resources{a.VCPU - b.VCPU, a.MemoryMiB - b.MemoryMiB}
+}
+
+// need of a node.
+func (n *Node) need() Resources { return Resources{n.Cores, n.MemoryMiB} }
+
+// checkHosts holds names and numbers of the hosts, and that every host named elsewhere is one.
+func (r *resolver) checkHosts() {
+	seen := map[string]int{}
+
+	for i, h := range r.spec.Hosts {
+		path := at("proxmox.hosts", i)
+
+		if !isLabel(strings.ToLower(h.Name)) {
+			r.problems.Add(path+".name", "must be the host's name as Proxmox VE shows it", h.Name, "correct it")
+		} else if j, dup := seen[h.Name]; dup {
+			r.problems.Add(path+".name", "is named twice, also by "+at("proxmox.hosts", j), h.Name, "remove one")
+		}
+
+		seen[h.Name] = i
+
+		if c := h.Capacity; c != nil {
+			r.checkResources(path+".capacity", *c)
+
+			if c.VCPU == 0 || c.MemoryMiB == 0 {
+				r.problems.Add(path+".capacity", "needs vcpu and memoryMiB", "", "state both, or leave the capacity out")
+			}
+		}
+
+		if h.Reserve != nil {
+			r.checkResources(path+".reserve", *h.Reserve)
+
+			if h.Capacity == nil {
+				r.problems.Add(path+".reserve", "has no meaning without a capacity", "", "state the capacity, or leave the reserve out")
+			}
+		}
+	}
+
+	r.checkResources("placement.reserve", r.spec.Placement.Reserve)
+
+	if len(r.spec.Hosts) == 0 {
+		r.problems.Add("proxmox.hosts", "needs at least one host", "", "name it as Proxmox VE shows it, for example - name: pve")
+
+		return
+	}
+
+	for _, p := range r.pools {
+		r.checkHost(p.path+".host", p.Host, seen)
+
+		for _, m := range p.members {
+			r.checkHost(m.path+".host", m.Host, seen)
+		}
+	}
+}
+
+func (r *resolver) checkHost(path, name string, known map[string]int) {
+	if _, ok := known[name]; name != "" && !ok {
+		r.problems.Add(path, "is none of proxmox.hosts", name, "name one of them, or add it")
+	}
+}
+
+func (r *resolver) checkResources(path string, given Resources) {
+	r.checkBounds(path+".vcpu", given.VCPU, 0, 1_000_000)
+	r.checkBounds(path+".memoryMiB", given.MemoryMiB, 0, 1_000_000_000)
+}
+
+// statedHost is the host that a node, or its pool, names; the only host there is needs no naming.
+func (r *resolver) statedHost(p *pool, m member) string {
+	switch {
+	case m.Host != "":
+		return m.Host
+	case p.Host != "":
+		return p.Host
+	case len(r.spec.Hosts) == 1:
+		return r.spec.Hosts[0].Name
+	default:
+		return ""
+	}
+}
+
+// place chooses the host of each node: control planes first, then workers pool by pool, in order. What nodes of other
+// pools have pinned is not given away. It returns what the hosts have then.
+func (r *resolver) place() []HostUse {
+	hosts := make([]HostUse, len(r.spec.Hosts))
+	index := make(map[string]int, len(hosts))
+
+	for i, h := range r.spec.Hosts {
+		hosts[i] = HostUse{Name: h.Name, Slots: -1}
+		if h.Capacity != nil {
+			hosts[i].Limited, hosts[i].Capacity, hosts[i].Reserve = true, *h.Capacity, valueOr(h.Reserve, r.spec.Placement.Reserve)
+		}
+
+		index[h.Name] = i
+	}
+
+	pl := &placer{resolver: r, hosts: hosts, index: index}
+
+	for _, p := range r.pools {
+		for i := range p.planned.Nodes {
+			if at, ok := pl.pin(p, i); ok {
+				hosts[at].reservePin(p.planned.Nodes[i], +1)
+			}
+		}
+	}
+
+	if r.spec.Placement.Strategy == Pin {
+		r.checkPinned()
+	}
+
+	if len(hosts) == 0 {
+		return hosts
+	}
+
+	pl.placeControls()
+	pl.countSlots()
+
+	for _, p := range r.pools {
+		if p.Role != ControlPlane {
+			pl.placeWorkers(p)
+		}
+	}
+
+	if pl.missing > 0 {
+		r.problems = append(r.problems, pl.problem())
+	}
+
+	return hosts
+}
+
+// checkPinned: with strategy pin nothing is left to chance, not even where there is one host only.
+func (r *resolver) checkPinned() {
+	for _, p := range r.pools {
+		for _, m := range p.members {
+			if p.Host != "" || m.Host != "" {
+				continue
+			}
+
+			r.problems.Add(m.path+".host", `is required with placement.strategy "pin"`, "", "name one of proxmox.hosts")
+
+			if m.path == p.path { // the same for all nodes of the pool
+				break
+			}
+		}
+	}
+}
+
+func (h *HostUse) reservePin(n Node, sign int) {
+	h.pinned = h.pinned.plus(Resources{sign * n.Cores, sign * n.MemoryMiB})
+
+	if n.Role == ControlPlane {
+		h.pinnedControls += sign
+	}
+}
+
+// placer carries the hosts while nodes are placed.
+type placer struct {
+	*resolver
+	hosts []HostUse
+	index map[string]int
+	// missing is how many nodes have found no room, extra what they would need if the hosts had it.
+	missing int
+	extra   map[int]Resources
+}
+
+// pin is the host that a node must have.
+func (pl *placer) pin(p *pool, i int) (host int, ok bool) {
+	host, ok = pl.index[pl.statedHost(p, p.members[i])]
+
+	return host, ok
+}
+
+// take puts a node on a host.
+func (pl *placer) take(n *Node, host int, fits bool) {
+	h := &pl.hosts[host]
+	n.Host = h.Name
+
+	if n.Role == ControlPlane {
+		h.controls++
+	} else {
+		h.workers++
+	}
+
+	if fits {
+		h.Used = h.Used.plus(n.need())
+
+		return
+	}
+
+	pl.missing++
+
+	if pl.extra == nil {
+		pl.extra = map[int]Resources{}
+	}
+
+	pl.extra[host] = pl.extra[host].plus(n.need())
+}
+
+// placeControls puts each control plane on the host with the fewest, the first of those in the order of the configuration.
+// Two share a host only when there are fewer hosts than control planes.
+func (pl *placer) placeControls() {
+	var nodes []*Node
+
+	pins := map[*Node]int{}
+
+	for _, p := range pl.pools {
+		if p.Role != ControlPlane {
+			continue
+		}
+
+		for i := range p.planned.Nodes {
+			n := &p.planned.Nodes[i]
+			nodes = append(nodes, n)
+
+			if host, ok := pl.pin(p, i); ok {
+				pins[n] = host
+			}
+		}
+	}
+
+	mayShare := len(nodes) > len(pl.hosts)
+
+	for _, n := range nodes {
+		host, pinned := pins[n]
+		if pinned {
+			pl.hosts[host].reservePin(*n, -1)
+			pl.take(n, host, pl.hosts[host].fits(n.need()))
+
+			continue
+		}
+
+		host, fits := pl.fewestControls(n.need(), mayShare)
+		pl.take(n, host, fits)
+	}
+
+	for i := range pl.hosts {
+		if h := &pl.hosts[i]; h.controls > 1 && !mayShare && pl.missing == 0 {
+			pl.warn("pools", "pin several control planes to one host, although there are enough hosts", h.Name, "pin them apart")
+		}
+	}
+}
+
+// fewestControls is the host for a control plane; fits is false when none has room for it.
+func (pl *placer) fewestControls(need Resources, mayShare bool) (host int, fits bool) {
+	best, bestAny := -1, 0
+	number := func(i int) int { return pl.hosts[i].controls + pl.hosts[i].pinnedControls }
+
+	for i := range pl.hosts {
+		if number(i) < number(bestAny) {
+			bestAny = i
+		}
+
+		if pl.hosts[i].fits(need) && (mayShare || number(i) == 0) && (best < 0 || number(i) < number(best)) {
+			best = i
+		}
+	}
+
+	if best < 0 {
+		return bestAny, false
+	}
+
+	return best, true
+}
+
+// countSlots divides what is left of each host by the first pool of workers' profile: the smaller of vCPU and memory.
+func (pl *placer) countSlots() {
+	i := slices.IndexFunc(pl.pools, func(p *pool) bool { return p.Role != ControlPlane && len(p.planned.Nodes) > 0 })
+	if i < 0 {
+		return
+	}
+
+	p := pl.pools[i]
+	profile := Resources{*p.shape.Cores, *p.shape.MemoryMiB}
+
+	for i := range pl.hosts {
+		if h := &pl.hosts[i]; h.Limited && profile.VCPU > 0 && profile.MemoryMiB > 0 {
+			left := Resources{h.Capacity.VCPU, h.Capacity.MemoryMiB}.minus(h.Reserve).minus(h.Used)
+			h.Slots = max(0, min(left.VCPU/profile.VCPU, left.MemoryMiB/profile.MemoryMiB))
+		}
+	}
+}
+
+// placeWorkers assigns the workers of a pool, in order, to the hosts' slots, interleaved: the first slot of each host, then
+// the second of each, and so on, passing over hosts that are full. Slots are taken rather than listed, which is the same
+// for workers of one profile and right for others.
+func (pl *placer) placeWorkers(p *pool) {
+	queue := newSlots(pl.hosts)
+
+	// Within the pool, pins are met in order like everything else: a node appended with a pin must move no other.
+	for i := range p.planned.Nodes {
+		if host, ok := pl.pin(p, i); ok {
+			pl.hosts[host].reservePin(p.planned.Nodes[i], -1)
+		}
+	}
+
+	profile := Resources{*p.shape.Cores, *p.shape.MemoryMiB}
+
+	for i := range p.planned.Nodes {
+		n := &p.planned.Nodes[i]
+
+		if host, ok := pl.pin(p, i); ok {
+			pl.take(n, host, pl.hosts[host].fits(n.need()))
+			queue.taken(host)
+
+			continue
+		}
+
+		host, found := pl.next(queue, n.need(), profile)
+		pl.take(n, host, found)
+		queue.taken(host)
+	}
+}
+
+// next is the host of the next slot that a worker fits in. A host without room for the pool's profile leaves the queue.
+func (pl *placer) next(queue *slots, need, profile Resources) (host int, found bool) {
+	var passed []int
+
+	for host = -1; queue.Len() > 0 && host < 0; {
+		first := queue.first()
+
+		switch {
+		case pl.hosts[first].fits(need):
+			host = first
+		case pl.hosts[first].fits(profile):
+			passed = append(passed, first)
+
+			fallthrough
+		default:
+			queue.remove(first)
+		}
+	}
+
+	for _, h := range passed {
+		queue.add(h)
+	}
+
+	if host >= 0 {
+		return host, true
+	}
+
+	// A smaller node may fit where the pool's profile does not.
+	for i := range pl.hosts {
+		if pl.hosts[i].fits(need) && (host < 0 || pl.hosts[i].workers < pl.hosts[host].workers) {
+			host = i
+		}
+	}
+
+	if host >= 0 {
+		return host, true
+	}
+
+	// Nothing has room: count it where it would go if capacity were no matter.
+	for i := range pl.hosts {
+		if host < 0 || pl.hosts[i].workers < pl.hosts[host].workers {
+			host = i
+		}
+	}
+
+	return host, false
+}
+
+// problem says what is missing, host by host.
+func (pl *placer) problem() Problem {
+	return Problem{
+		Path: "proxmox.hosts", Rule: "have no room for " + count(pl.missing, "node"), Value: count(len(pl.hosts), "host"),
+		Remedy: "add hosts or capacity, lower placement.reserve, or ask for fewer or smaller nodes",
+		Detail: pl.table(),
+	}
+}
+
+// table shows vCPU and memory of each host: what it has, what is kept, what the placed nodes use, what all would use.
+func (pl *placer) table() string {
+	rows := [][]string{{"host", "capacity", "reserve", "used", "asked", "missing"}}
+	cell := func(r Resources) string { return fmt.Sprintf("%d vCPU %d MiB", r.VCPU, r.MemoryMiB) }
+
+	for i, h := range pl.hosts {
+		asked := h.Used.plus(pl.extra[i])
+
+		if !h.Limited {
+			rows = append(rows, []string{h.Name, "not stated", "-", cell(h.Used), cell(asked), "-"})
+
+			continue
+		}
+
+		short := asked.minus(h.Capacity.minus(h.Reserve))
+		missing := "-"
+
+		if short.VCPU > 0 || short.MemoryMiB > 0 {
+			missing = cell(Resources{max(0, short.VCPU), max(0, short.MemoryMiB)})
+		}
+
+		rows = append(rows, []string{h.Name, cell(h.Capacity), cell(h.Reserve), cell(h.Used), cell(asked), missing})
+	}
+
+	return Align(rows)
+}
+
+// Align writes rows as columns.
+func Align(rows [][]string) string {
+	var widths []int
+
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+
+			widths[i] = max(widths[i], len([]rune(cell)))
+		}
+	}
+
+	var b strings.Builder
+
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += cell + strings.Repeat(" ", widths[i]-len([]rune(cell))+2)
+		}
+
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+
+	return b.String()
+}

@@ -1,0 +1,409 @@
+package plan
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestModes: what follows from the modes, without a word of the operator.
+func TestModes(t *testing.T) {
+	type derived struct {
+		Platform          Platform
+		Addressing        Addressing
+		CDROM, CloudInit  string
+		Boot              string
+		Machine, Firmware string
+		Agent             bool
+		Scope             Scope
+		Key               string
+	}
+
+	factory := func(platform Platform, addressing Addressing, f FactoryImage) func(*Spec) {
+		return func(s *Spec) {
+			s.Image = Image{Platform: platform, Factory: f}
+			s.Network.Addressing, s.Network.Gateway = addressing, "10.0.0.1"
+			s.SSH, s.Given.SSHKey = &SSH{Username: "root"}, true
+		}
+	}
+
+	agent := FactoryImage{Extensions: []string{"siderolabs/qemu-guest-agent"}}
+
+	for name, test := range map[string]struct {
+		change func(*Spec)
+		want   derived
+	}{
+		"metal template": {
+			func(*Spec) {},
+			derived{Platform: Metal, Addressing: Reserved, Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+		},
+		"nocloud template": {
+			func(s *Spec) { s.Image.Platform, s.Network.Gateway = NoCloud, "10.0.0.1" },
+			derived{Platform: NoCloud, Addressing: Static, CloudInit: "ide0", Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+		},
+		"template with agent": {
+			func(s *Spec) { s.Image.Schematic = &Schematic{Extensions: []string{"qemu-guest-agent"}} },
+			derived{Platform: Metal, Addressing: Reserved, Agent: true, Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+		},
+		"template of a pool": {
+			func(s *Spec) { p := s.Pools["control"]; p.Image.Template = "9000"; s.Pools["control"] = p },
+			derived{Platform: Metal, Addressing: Reserved, Scope: PerPool, Key: "template/9000"},
+		},
+		"metal ISO file": {
+			func(s *Spec) { s.Image = Image{Source: ISO, ISO: ISOImage{Volume: "local:iso/talos-1.12.4.iso"}} },
+			derived{
+				Platform: Metal, Addressing: Reserved, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Scope: PerCluster,
+				Key: "iso/local:iso/talos-1.12.4.iso",
+			},
+		},
+		"nocloud ISO file": {
+			func(s *Spec) {
+				s.Image = Image{Source: ISO, Platform: NoCloud, ISO: ISOImage{URL: "https://example.com/nocloud-amd64.iso"}}
+				s.Network.Gateway = "10.0.0.1"
+			},
+			derived{
+				Platform: NoCloud, Addressing: Static, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
+				Scope: PerCluster, Key: "iso/https://example.com/nocloud-amd64.iso",
+			},
+		},
+		"factory by default": {
+			factory("", "", FactoryImage{}),
+			derived{
+				Platform: NoCloud, Addressing: Static, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
+				Scope: PerCluster, Key: "factory/cluster",
+			},
+		},
+		"factory metal": {
+			factory(Metal, "", agent),
+			derived{
+				Platform: Metal, Addressing: Static, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Agent: true,
+				Scope: PerNode, Key: "factory/node/c-control-1",
+			},
+		},
+		"factory metal, reserved": {
+			factory(Metal, Reserved, agent),
+			derived{
+				Platform: Metal, Addressing: Reserved, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Agent: true,
+				Scope: PerCluster, Key: "factory/cluster",
+			},
+		},
+		"factory disk": {
+			factory(Metal, "", FactoryImage{Format: FormatDisk}),
+			derived{Platform: Metal, Addressing: Static, Boot: "scsi0", Machine: "q35", Firmware: "ovmf", Scope: PerNode, Key: "factory/node/c-control-1"},
+		},
+		"factory with extensions of a pool": {
+			func(s *Spec) {
+				factory("", "", agent)(s)
+
+				p := s.Pools["control"]
+				p.Image.Extensions, p.Machine, p.Firmware = []string{"iscsi-tools"}, new("i440fx"), new("seabios")
+				s.Pools["control"] = p
+			},
+			derived{
+				Platform: NoCloud, Addressing: Static, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "i440fx", Firmware: "seabios",
+				Agent: true, Scope: PerPool, Key: "factory/pool/control",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := small()
+			test.change(&s)
+			p := placed(t, s)
+			n, image := p.Nodes()[0], p.Pools[0].Image
+
+			got := derived{
+				p.Platform, p.Addressing, n.CDROM, n.CloudInit, strings.Join(n.BootOrder, " "), n.Machine, n.Firmware, n.Agent, image.Scope, n.ImageKey,
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestLegalPairs: every pair of source, platform and addressing, as the table of the requirements has it.
+func TestLegalPairs(t *testing.T) {
+	legal := map[string]string{
+		//                       static reserved agent reported
+		"template metal":   "no yes yes yes",
+		"template nocloud": "yes yes yes yes",
+		"iso metal":        "no yes yes yes",
+		"iso nocloud":      "yes yes yes yes",
+		"factory metal":    "yes warns yes yes",
+		"factory nocloud":  "yes yes yes yes",
+	}
+
+	for _, source := range []Source{Template, ISO, Factory} {
+		for _, platform := range []Platform{Metal, NoCloud} {
+			var got []string
+
+			for _, addressing := range []Addressing{Static, Reserved, Agent, Reported} {
+				s := small()
+				s.Network.Addressing, s.Network.Gateway = addressing, "10.0.0.1"
+
+				if addressing == Agent {
+					s.Pools["control"] = Pool{Role: ControlPlane, Count: new(1)}
+				}
+
+				switch source {
+				case Template:
+					s.Image.Schematic = &Schematic{Extensions: []string{GuestAgent}}
+				case ISO:
+					s.Image = Image{ISO: ISOImage{Volume: "local:iso/talos.iso"}, Schematic: &Schematic{Extensions: []string{GuestAgent}}}
+				case Factory:
+					s.Image = Image{Factory: FactoryImage{Extensions: []string{GuestAgent}}}
+				}
+
+				s.Image.Source, s.Image.Platform = source, platform
+
+				p, err := New(s)
+
+				switch {
+				case err != nil:
+					if !strings.HasPrefix(err.Error(), "the configuration has 1 problem:\n  - network.addressing: ") {
+						t.Errorf("%s %s %s: %v", source, platform, addressing, err)
+					}
+
+					got = append(got, "no")
+				case len(p.Warnings) > 0:
+					got = append(got, "warns")
+				default:
+					got = append(got, "yes")
+				}
+			}
+
+			if key := string(source) + " " + string(platform); strings.Join(got, " ") != legal[key] {
+				t.Errorf("%s: %v, want %s", key, got, legal[key])
+			}
+		}
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	for want, change := range map[string]func(*Spec){
+		"https://10.0.0.11:6443":       func(*Spec) {},
+		"https://10.0.0.200:6443":      func(s *Spec) { s.Cluster.Endpoint = Endpoint{Mode: VIP, Address: "10.0.0.200"} },
+		"https://api.example.com:6443": func(s *Spec) { s.Cluster.Endpoint = Endpoint{Mode: DNS, Host: "api.example.com"} },
+		"https://10.0.0.201:6443": func(s *Spec) {
+			s.Cluster.Endpoint = Endpoint{Mode: KubeVIP, Address: "10.0.0.201", Interface: "eth0"}
+		},
+		"https://100.64.0.1:6443": func(s *Spec) {
+			s.Cluster.Endpoint = Endpoint{Mode: KubeVIP, Address: "100.64.0.1", Interface: "tailscale0"}
+			s.Tailscale, s.Given.TailscaleKey = &Tailscale{}, true
+			s.Image.Schematic = &Schematic{Extensions: []string{"tailscale"}}
+		},
+		"https://[fd00::11]:6443": func(s *Spec) {
+			s.Network.CIDR = "fd00::/64"
+			s.Pools["control"] = Pool{Role: ControlPlane, Count: new(1), Addresses: "fd00::11-fd00::1f"}
+		},
+		"": func(s *Spec) {
+			s.Network.Addressing = Agent
+			s.Image.Schematic = &Schematic{Extensions: []string{GuestAgent}}
+			s.Pools["control"] = Pool{Role: ControlPlane, Count: new(1)}
+		},
+	} {
+		s := small()
+		change(&s)
+
+		if p := placed(t, s); p.Endpoint != want {
+			t.Errorf("got %s, want %s", p.Endpoint, want)
+		}
+	}
+}
+
+// TestExternal: what is of no effect there is a warning, not an error.
+func TestExternal(t *testing.T) {
+	s := small()
+	s.Cluster.Bootstrap, s.Cluster.Versions.Kubernetes, s.Cluster.Versions.Talos = External, "", "v1.11.5"
+	s.Cluster.Endpoint = Endpoint{Mode: VIP, Address: "10.0.0.200"}
+	s.Network.Addressing = Reported
+	s.Pools["control"] = Pool{Role: ControlPlane, Count: new(3)}
+	p := placed(t, s)
+
+	want := []Problem{
+		{
+			Path: "cluster.endpoint.mode", Rule: "is not carried out with bootstrap external: whoever configures the nodes sets it up", Value: "vip",
+		},
+		{
+			Path: "image.template.control", Rule: "holds another version than cluster.versions.talos v1.11.5", Value: "talos-v1.12.4-base",
+			Remedy: "change one of the two",
+		},
+	}
+	if diff := cmp.Diff(want, p.Warnings); diff != "" {
+		t.Error(diff)
+	}
+
+	if n := p.Nodes()[2]; n.Address.IsValid() || n.Name != "c-control-3" || p.Kubernetes != "" {
+		t.Errorf("%+v", n)
+	}
+
+	var steps []string
+	for _, s := range p.Steps {
+		steps = append(steps, s.Name)
+	}
+
+	if want := []string{"machines", "outputs"}; !slices.Equal(steps, want) {
+		t.Errorf("steps %v, want %v", steps, want)
+	}
+}
+
+// TestMerge: built-in, defaults, pool, node; maps by their keys, lists whole.
+func TestMerge(t *testing.T) {
+	s := small()
+	s.Defaults = Shape{Cores: new(4), Tags: []string{"a"}, Labels: map[string]string{"x": "1", "y": "1"}, Disk: DiskOptions{SSD: new(true)}}
+	s = s.with("worker", Pool{
+		Role: Worker, Addresses: "10.1.0.1-9",
+		Shape: Shape{MemoryMiB: new(8192), Tags: []string{"B"}, Labels: map[string]string{"y": "2"}, Disk: DiskOptions{Datastore: new("tank")}},
+		Nodes: map[string]NodeSpec{"1": {}, "3": {MAC: "02:00:00:aa:bb:cc", Address: "10.3.0.3", Shape: Shape{
+			Cores: new(8), Labels: map[string]string{"z": "3"}, ExtraDisks: []ExtraDisk{{SizeGiB: 7}}, NICs: []NIC{{VLAN: new(7)}, {Bridge: "vmbr1"}},
+		}}},
+	})
+	s.Network.VLAN = 5
+
+	p := placed(t, s)
+	first, third := p.Pools[1].Nodes[0], p.Pools[1].Nodes[1]
+
+	disk := Disk{
+		Interface: "scsi0", Datastore: "tank", SizeGiB: 40, Cache: "none", AIO: "io_uring", Discard: true, SSD: true, Backup: true, Replicate: true,
+	}
+	extra := disk
+	extra.Interface, extra.Datastore, extra.SizeGiB, extra.SSD = "scsi1", "local-lvm", 7, false
+
+	for _, check := range []struct{ what, diff string }{
+		{"size", cmp.Diff([]int{4, 8192, 8, 8192}, []int{first.Cores, first.MemoryMiB, third.Cores, third.MemoryMiB})},
+		{"tags", cmp.Diff([]string{"b", "c", "talos", "worker"}, third.Tags)},
+		{"labels of 1", cmp.Diff(map[string]string{"x": "1", "y": "2"}, first.Labels)},
+		{"labels of 3", cmp.Diff(map[string]string{"x": "1", "y": "2", "z": "3"}, third.Labels)},
+		{"disks of 1", cmp.Diff([]Disk{disk}, first.Disks)},
+		{"disks of 3", cmp.Diff([]Disk{disk, extra}, third.Disks)},
+		{"interfaces of 1", cmp.Diff([]Interface{{Bridge: "vmbr0", MAC: first.MAC, VLAN: 5}}, first.NICs)},
+		{"interfaces of 3", cmp.Diff([]Interface{
+			{Bridge: "vmbr0", MAC: "02:00:00:AA:BB:CC", VLAN: 7}, {Bridge: "vmbr1", MAC: mac("c", "c-worker-3", 1), VLAN: 5},
+		}, third.NICs)},
+		{"identity of 3", cmp.Diff([]any{3, 503, "10.3.0.3"}, []any{third.Ordinal, third.VMID, third.Address.String()})},
+	} {
+		if check.diff != "" {
+			t.Errorf("%s: %s", check.what, check.diff)
+		}
+	}
+}
+
+// TestIdentity: a default is a promise. Names, VMIDs and MACs of these nodes never change.
+func TestIdentity(t *testing.T) {
+	s := small()
+	s.Cluster.Name = "k3s-dev"
+	s.Image.Template.GPUWorker = "9000"
+	s = s.with("worker", Pool{Role: Worker, Count: new(1), Addresses: "10.1.0.1", Names: "talos-{pool}-{nn}"}).
+		with("gpu", Pool{Role: Worker, Addresses: "10.2.0.1-9", GPUs: map[string]GPUSpec{"2": {BDF: "0000:01:00"}}})
+
+	var got []any
+	for _, n := range placed(t, s).Nodes() {
+		got = append(got, n.Name, n.VMID, n.MAC)
+	}
+
+	want := []any{
+		"k3s-dev-control-1", 401, "42:34:35:D3:21:F5", "k3s-dev-gpu-2", 602, "E2:15:11:2A:5F:75", "talos-worker-01", 501, mac("k3s-dev", "talos-worker-01", 0),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+
+	if p := placed(t, s); *p.Pools[1].Nodes[0].GPU != (GPU{BDF: "0000:01:00", PCIe: true, ROMBar: true}) || p.Pools[1].Nodes[0].Machine != "q35" {
+		t.Errorf("%+v", p.Pools[1].Nodes[0])
+	}
+}
+
+// TestRanges: as people write them.
+func TestRanges(t *testing.T) {
+	for text, want := range map[Range]string{
+		"10.0.0.11":                        "10.0.0.11 - -",
+		"10.0.0.11-10.0.0.12":              "10.0.0.11 10.0.0.12 -",
+		"10.0.0.11-13":                     "10.0.0.11 10.0.0.12 10.0.0.13",
+		" 10.0.0.254 - 10.0.1.0 ":          "10.0.0.254 10.0.0.255 10.0.1.0",
+		"10.0.0.11, 10.0.0.20-10.0.0.21":   "10.0.0.11 10.0.0.20 10.0.0.21",
+		"fd00::ffff:ffff:ffff:ffff-fd01::": "fd00::ffff:ffff:ffff:ffff fd00:0:0:1:: fd00:0:0:1::1",
+	} {
+		found, ok := text.addresses()
+		if !ok {
+			t.Errorf("%s is no range", text)
+		}
+
+		var got []string
+
+		for n := range 3 {
+			a, ok := found.nth(n+1, addressCount, addressAt)
+			if !ok {
+				got = append(got, "-")
+			} else {
+				got = append(got, a.String())
+			}
+		}
+
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %v, want %s", text, got, want)
+		}
+	}
+
+	for _, text := range []Range{"", "-", "10.0.0.1-", "10.0.0.9-8", "10.0.0.1-fd00::1", "10.0.0.1,", "fe80::1%eth0", "10.0.0.1-2-3", "fd00::1-5"} {
+		if found, ok := text.addresses(); ok {
+			t.Errorf("%q is %v", text, found)
+		}
+	}
+
+	found, ok := Range("401-402, 410").vmids()
+	if !ok || found.room(vmidCount) != 3 {
+		t.Errorf("%v", found)
+	}
+
+	if v, _ := found.nth(3, vmidCount, vmidAt); v != 410 {
+		t.Errorf("the third is %d", v)
+	}
+
+	if _, last := found.nth(4, vmidCount, vmidAt); last {
+		t.Error("there is a fourth")
+	}
+
+	all := span[netip.Addr]{netip.MustParseAddr("::"), netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
+	if got := addressCount(all); got != 1<<63 {
+		t.Errorf("%d addresses", got)
+	}
+}
+
+// TestJSON: the forms that the configuration may have.
+func TestJSON(t *testing.T) {
+	var image Image
+
+	var pool Pool
+
+	if err := json.Unmarshal([]byte(`{"vmids": 401, "addresses": "10.0.0.1", "patches": ["a: b"]}`), &pool); err != nil || pool.VMIDs != "401" {
+		t.Error(pool, err)
+	}
+
+	for text, want := range map[string]Schematic{`"abc"`: {ID: "abc"}, `["x", "y"]`: {Extensions: []string{"x", "y"}}} {
+		image.Schematic = nil
+		if err := json.Unmarshal([]byte(`{"schematic": `+text+`}`), &image); err != nil || cmp.Diff(want, *image.Schematic) != "" {
+			t.Error(image.Schematic, err)
+		}
+
+		if back, err := json.Marshal(image.Schematic); err != nil || string(back) != strings.ReplaceAll(text, " ", "") {
+			t.Error(string(back), err)
+		}
+	}
+}
+
+// TestProblem is how every problem reads.
+func TestProblem(t *testing.T) {
+	for want, p := range map[string]Problem{
+		"a.b: must be c":                                    {Path: "a.b", Rule: "must be c"},
+		"a.b: must be c (given: d); write e":                {Path: "a.b", Rule: "must be c", Value: "d", Remedy: "write e"},
+		"a: must be c; write e\n\n      1  2\n      3  4\n": {Path: "a", Rule: "must be c", Remedy: "write e", Detail: "1  2\n3  4\n"},
+	} {
+		if p.String() != want {
+			t.Errorf("got %q, want %q", p.String(), want)
+		}
+	}
+}

@@ -1,0 +1,364 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawSpec draws a spec whose configuration is right; only the capacity of the hosts may be too small.
+func drawSpec(t *rapid.T) Spec {
+	s := small()
+	s.Hosts, s.Pools = nil, map[string]Pool{}
+
+	limited := rapid.Bool().Draw(t, "limited")
+
+	for i := range rapid.IntRange(1, 6).Draw(t, "hosts") {
+		h := Host{Name: fmt.Sprintf("pve%d", i)}
+		if limited {
+			h.Capacity = &Resources{rapid.IntRange(4, 64).Draw(t, "vcpu"), rapid.IntRange(8, 256).Draw(t, "gib") * 1024}
+		}
+
+		s.Hosts = append(s.Hosts, h)
+	}
+
+	s.Placement.Reserve = Resources{rapid.IntRange(0, 4).Draw(t, "reserve"), rapid.IntRange(0, 4096).Draw(t, "reserve MiB")}
+
+	for i := range rapid.IntRange(1, 2).Draw(t, "control pools") {
+		s.Pools[fmt.Sprintf("control%d", i)] = drawPool(t, s, ControlPlane, i, 5)
+	}
+
+	for i := range rapid.IntRange(0, 3).Draw(t, "worker pools") {
+		s.Pools[fmt.Sprintf("worker%d", i)] = drawPool(t, s, Worker, 10+i, 20)
+	}
+
+	if first := s.Pools["control0"]; first.Count != nil && *first.Count == 0 {
+		s.Pools["control0"] = grown(t, s, "control0", 1)
+	}
+
+	return s
+}
+
+// drawPool draws a pool with room for growth: VMIDs and addresses of its own.
+func drawPool(t *rapid.T, s Spec, role Role, i, most int) Pool {
+	p := Pool{
+		Role: role, VMIDs: Range(fmt.Sprintf("%d-%d", 1000*(i+1), 1000*(i+1)+999)), Addresses: Range(fmt.Sprintf("10.%d.0.1-10.%d.3.254", i+1, i+1)),
+		Shape: sized(rapid.IntRange(1, 8).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")),
+	}
+
+	if rapid.Bool().Draw(t, "count") {
+		p.Count = new(rapid.IntRange(0, most).Draw(t, "number"))
+
+		return p
+	}
+
+	p.Nodes = map[string]NodeSpec{}
+
+	for _, n := range rapid.SliceOfNDistinct(rapid.IntRange(1, 40), 1, most, rapid.ID[int]).Draw(t, "ordinals") {
+		var node NodeSpec
+
+		if rapid.Bool().Draw(t, "pinned") {
+			node.Host = rapid.SampledFrom(s.Hosts).Draw(t, "host").Name
+		}
+
+		if rapid.Bool().Draw(t, "own size") {
+			node.Shape = sized(rapid.IntRange(1, 8).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory"))
+		}
+
+		p.Nodes[fmt.Sprint(n)] = node
+	}
+
+	return p
+}
+
+// grown is a pool with more nodes behind those it has.
+func grown(t *rapid.T, s Spec, name string, by int) Pool {
+	p := s.Pools[name]
+
+	if p.Count != nil {
+		p.Count = new(*p.Count + by)
+
+		return p
+	}
+
+	last := 0
+
+	for key := range p.Nodes {
+		var n int
+		if _, err := fmt.Sscan(key, &n); err != nil {
+			t.Fatal(err)
+		}
+
+		last = max(last, n)
+	}
+
+	p.Nodes = maps.Clone(p.Nodes)
+
+	for i := range by {
+		var node NodeSpec
+		// A control plane that is pinned takes its host from others: two must not share one.
+		if p.Role == Worker && rapid.Bool().Draw(t, "pin the new one") {
+			node.Host = rapid.SampledFrom(s.Hosts).Draw(t, "host of the new one").Name
+		}
+
+		p.Nodes[fmt.Sprint(last+1+i)] = node
+	}
+
+	return p
+}
+
+// planned plans a spec that is right but for the capacity; nil when that is too small.
+func planned(t *rapid.T, s Spec) *Plan {
+	p, err := New(s)
+	if err == nil {
+		return p
+	}
+
+	var problems Problems
+	if !errors.As(err, &problems) {
+		t.Fatal(err)
+	}
+
+	for _, problem := range problems {
+		if problem.Path != "proxmox.hosts" || problem.Detail == "" {
+			t.Fatal(err)
+		}
+	}
+
+	return nil
+}
+
+func TestNoHostIsOverCapacity(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSpec(t)
+
+		p := planned(t, s)
+		if p == nil {
+			return
+		}
+
+		used := map[string]Resources{}
+		for _, n := range p.Nodes() {
+			used[n.Host] = used[n.Host].plus(Resources{n.Cores, n.MemoryMiB})
+		}
+
+		for i, h := range s.Hosts {
+			if p.Hosts[i].Used != used[h.Name] {
+				t.Fatalf("host %s: %v used, %v said", h.Name, used[h.Name], p.Hosts[i].Used)
+			}
+
+			if h.Capacity == nil {
+				continue
+			}
+
+			left := h.Capacity.minus(s.Placement.Reserve).minus(used[h.Name])
+			if n := used[h.Name]; n != (Resources{}) && (left.VCPU < 0 || left.MemoryMiB < 0) {
+				t.Fatalf("host %s: %v used of %v with %v kept", h.Name, n, *h.Capacity, s.Placement.Reserve)
+			}
+		}
+	})
+}
+
+func TestControlPlanesShareAHostOnlyWhenTheyMust(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSpec(t)
+
+		p := planned(t, s)
+		if p == nil || len(p.ControlPlanes()) > len(s.Hosts) {
+			return
+		}
+
+		pins, hosts := map[string]int{}, map[string]int{}
+
+		for _, pool := range s.Pools {
+			for _, n := range pool.Nodes {
+				if pool.Role == ControlPlane && n.Host != "" {
+					pins[n.Host]++
+				}
+			}
+		}
+
+		for _, n := range p.ControlPlanes() {
+			hosts[n.Host]++
+		}
+
+		for host, n := range hosts {
+			if n > 1 && n != pins[host] {
+				t.Fatalf("%d control planes on %s, %d of them pinned there, and there are %d hosts", n, host, pins[host], len(s.Hosts))
+			}
+		}
+	})
+}
+
+func TestSpreadIsEvenWhereCapacityPermits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSpec(t)
+
+		for i := range s.Hosts {
+			s.Hosts[i].Capacity = nil
+		}
+
+		for name, pool := range s.Pools {
+			for key, n := range pool.Nodes {
+				n.Host = ""
+				pool.Nodes[key] = n
+			}
+
+			s.Pools[name] = pool
+		}
+
+		p := planned(t, s)
+
+		for _, role := range []Role{ControlPlane, Worker} {
+			number := map[string]int{}
+
+			for _, n := range p.Nodes() {
+				if n.Role == role {
+					number[n.Host]++
+				}
+			}
+
+			least, most := 1<<30, 0
+			for _, h := range s.Hosts {
+				least, most = min(least, number[h.Name]), max(most, number[h.Name])
+			}
+
+			if most-least > 1 {
+				t.Fatalf("%ss per host: %v", role, number)
+			}
+		}
+	})
+}
+
+// TestInterleaving compares with the algorithm as the capacity document writes it down: slots of each host from what is
+// left, then A0, B0, C0, A1 ..., then workers in order.
+func TestInterleaving(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := small()
+		s.Hosts = nil
+
+		for i := range rapid.IntRange(1, 8).Draw(t, "hosts") {
+			s.Hosts = append(s.Hosts, Host{
+				Name:     fmt.Sprintf("pve%d", i),
+				Capacity: &Resources{rapid.IntRange(8, 96).Draw(t, "vcpu"), rapid.IntRange(16, 256).Draw(t, "gib") * 1024},
+			})
+		}
+
+		controls := rapid.IntRange(1, len(s.Hosts)).Draw(t, "control planes")
+		s.Pools["control"] = Pool{Role: ControlPlane, Count: &controls, Addresses: "10.0.0.11-10.0.0.99", Shape: sized(2, 4)}
+
+		cores, gib := rapid.IntRange(1, 16).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")
+
+		var (
+			slots []string
+			free  []int
+		)
+
+		for i, h := range s.Hosts {
+			left := *h.Capacity
+			if i < controls {
+				left = left.minus(Resources{2, 4 * 1024})
+			}
+
+			free = append(free, min(left.VCPU/cores, left.MemoryMiB/(gib*1024)))
+		}
+
+		for round := range slices.Max(free) {
+			for i, h := range s.Hosts {
+				if round < free[i] {
+					slots = append(slots, h.Name)
+				}
+			}
+		}
+
+		workers := rapid.IntRange(0, len(slots)).Draw(t, "workers")
+		s.Pools["worker"] = Pool{Role: Worker, Count: &workers, Addresses: "10.1.0.0-10.2.0.0", VMIDs: "1000-9999", Shape: sized(cores, gib)}
+
+		p := planned(t, s)
+		if p == nil {
+			t.Fatal("there is room")
+		}
+
+		if got := hostsOf(p, "worker"); !slices.Equal(got, slots[:workers]) {
+			t.Fatalf("workers on %v, want %v", got, slots[:workers])
+		}
+
+		if full := len(slots) + 1; workers == len(slots) {
+			s.Pools["worker"] = Pool{Role: Worker, Count: &full, Addresses: "10.1.0.0-10.2.0.0", VMIDs: "1000-9999", Shape: sized(cores, gib)}
+			if planned(t, s) != nil {
+				t.Fatal("there is no room for one more")
+			}
+		}
+	})
+}
+
+func TestNothingClashes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := planned(t, drawSpec(t))
+		if p == nil {
+			return
+		}
+
+		seen := map[any]string{}
+
+		for _, n := range p.Nodes() {
+			for _, id := range []any{n.Name, n.VMID, n.MAC, n.Address} {
+				if other, dup := seen[id]; dup {
+					t.Fatalf("%v of %s is also %s's", id, n.Name, other)
+				}
+
+				seen[id] = n.Name
+			}
+		}
+	})
+}
+
+// TestGrowthChangesNothing: whatever pool grows, nobody gets another name, VMID, MAC or address, and nobody in that pool
+// another host.
+func TestGrowthChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSpec(t)
+
+		before := planned(t, s)
+		if before == nil {
+			return
+		}
+
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(s.Pools))).Draw(t, "grows")
+
+		after := planned(t, s.with(name, grown(t, s, name, rapid.IntRange(1, 30).Draw(t, "by"))))
+		if after == nil {
+			return
+		}
+
+		now := map[string]Node{}
+		for _, n := range after.Nodes() {
+			now[n.Name] = n
+		}
+
+		for _, was := range before.Nodes() {
+			is := now[was.Name]
+			if is.VMID != was.VMID || is.MAC != was.MAC || is.Address != was.Address || is.Ordinal != was.Ordinal || is.ImageKey != was.ImageKey {
+				t.Fatalf("%s was %v and is %v", was.Name, was, is)
+			}
+
+			if was.Pool == name && is.Host != was.Host {
+				t.Fatalf("%s was on %s and is on %s", was.Name, was.Host, is.Host)
+			}
+		}
+	})
+}
+
+func TestSameInputSamePlan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSpec(t)
+		if a, b := planned(t, s), planned(t, s); !reflect.DeepEqual(a, b) {
+			t.Fatal("two plans of one spec differ")
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Proxmox VE accepts VMIDs in this range.
+const (
+	minVMID = 100
+	maxVMID = 999_999_999
+)
+
+// span is first to last, both included.
+type span[T any] struct{ first, last T }
+
+// spans are the parts of a range as the operator wrote them, in that order.
+type spans[T any] []span[T]
+
+// parts splits "401-449, 460" at its commas and dashes.
+func (r Range) parts() []span[string] {
+	var found []span[string]
+
+	for part := range strings.SplitSeq(string(r), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+
+		found = append(found, span[string]{strings.TrimSpace(first), strings.TrimSpace(last)})
+	}
+
+	return found
+}
+
+// vmids reads a range of VMIDs; ok is false when it is none.
+func (r Range) vmids() (found spans[int], ok bool) {
+	for _, part := range r.parts() {
+		first, err1 := strconv.Atoi(part.first)
+		last, err2 := strconv.Atoi(part.last)
+
+		if err1 != nil || err2 != nil || first > last {
+			return nil, false
+		}
+
+		found = append(found, span[int]{first, last})
+	}
+
+	return found, true
+}
+
+// addresses reads a range of addresses; the end may be only the last number of an IPv4 address, as in 10.0.0.11-13.
+func (r Range) addresses() (found spans[netip.Addr], ok bool) {
+	for _, part := range r.parts() {
+		first, err := netip.ParseAddr(part.first)
+		if err != nil {
+			return nil, false
+		}
+
+		last, err := netip.ParseAddr(part.last)
+		if err != nil && first.Is4() {
+			last, err = netip.ParseAddr(part.first[:strings.LastIndex(part.first, ".")+1] + part.last)
+		}
+
+		if err != nil || first.BitLen() != last.BitLen() || last.Less(first) || first.Zone() != "" || last.Zone() != "" {
+			return nil, false
+		}
+
+		found = append(found, span[netip.Addr]{first, last})
+	}
+
+	return found, true
+}
+
+// size of a span of VMIDs.
+func vmidCount(s span[int]) uint64 { return uint64(s.last - s.first + 1) } //nolint:gosec // first is not above last
+
+func vmidAt(s span[int], i uint64) int { return s.first + int(i) } //nolint:gosec // i is below the count
+
+// addressCount is the size of a span of addresses, at most 2^63.
+func addressCount(s span[netip.Addr]) uint64 {
+	hi1, lo1 := halves(s.first)
+	hi2, lo2 := halves(s.last)
+
+	lo, borrow := bits.Sub64(lo2, lo1, 0)
+	if hi, _ := bits.Sub64(hi2, hi1, borrow); hi > 0 || lo >= 1<<63-1 {
+		return 1 << 63
+	}
+
+	return lo + 1
+}
+
+func addressAt(s span[netip.Addr], i uint64) netip.Addr {
+	hi, lo := halves(s.first)
+	lo, carry := bits.Add64(lo, i, 0)
+
+	var b [16]byte
+
+	binary.BigEndian.PutUint64(b[:8], hi+carry)
+	binary.BigEndian.PutUint64(b[8:], lo)
+
+	a := netip.AddrFrom16(b)
+	if s.first.Is4() {
+		a = a.Unmap()
+	}
+
+	return a
+}
+
+func halves(a netip.Addr) (hi, lo uint64) {
+	b := a.As16()
+
+	return binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
+}
+
+// room is how many values the spans hold, at most 2^63.
+func (ss spans[T]) room(size func(span[T]) uint64) uint64 {
+	var sum uint64
+	for _, s := range ss {
+		sum = min(sum+size(s), 1<<63)
+	}
+
+	return sum
+}
+
+// nth is the value of ordinal n, which counts from 1; ok is false when there are not so many.
+func (ss spans[T]) nth(n int, size func(span[T]) uint64, at func(span[T], uint64) T) (value T, ok bool) {
+	i := uint64(n - 1) //nolint:gosec // ordinals are above zero
+
+	for _, s := range ss {
+		if c := size(s); i < c {
+			return at(s, i), true
+		} else {
+			i -= c
+		}
+	}
+
+	return value, false
+}
+
+func (s span[T]) String() string {
+	first, last := fmt.Sprint(s.first), fmt.Sprint(s.last)
+	if first == last {
+		return first
+	}
+
+	return first + "-" + last
+}

@@ -1,0 +1,281 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/labels"
+)
+
+var (
+	// diskInterface are the buses that Talos can boot from, as Proxmox numbers them.
+	diskInterface = regexp.MustCompile(`^(scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5])|sata[0-5])$`)
+	// tag is what Proxmox VE stores as it is given.
+	tag = regexp.MustCompile(`^[a-z0-9_][a-z0-9_\-+.]*$`)
+	// object is the name of a datastore, a resource pool, a high-availability group or a CPU type.
+	object = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+)
+
+// builtin is the shape of a VM that nothing is said about (the defaults of the VM module that this program replaces; what
+// document and provider leave open is the provider's default). Absent is what depends on the source.
+func builtin() Shape {
+	return Shape{
+		Cores: new(2), CPUType: new("host"), NUMA: new(false), MemoryMiB: new(4096), Ballooning: new(false), DiskGiB: new(40),
+		Disk: builtinDisk(), TPM: new(false), Serial: new(false), OnBoot: new(true), Protection: new(false),
+	}
+}
+
+func builtinDisk() DiskOptions {
+	return DiskOptions{
+		Cache: new("none"), AIO: new("io_uring"), Discard: new(true), SSD: new(false), IOThread: new(false), Backup: new(true), Replicate: new(true),
+	}
+}
+
+// checkShapes checks what each level states by itself, so that a problem names the place where it is.
+func (r *resolver) checkShapes() {
+	r.checkName("proxmox.storage.disks", &r.spec.Storage.Disks, "a datastore")
+	r.checkName("proxmox.storage.images", &r.spec.Storage.Images, "a datastore")
+	r.checkShape("defaults", r.spec.Defaults)
+
+	for _, p := range r.pools {
+		r.checkShape(p.path, p.Shape)
+		r.checkWhole(p.path, p, p.shape)
+
+		for _, m := range p.members {
+			if !m.shaped() {
+				continue
+			}
+
+			r.checkShape(m.path, m.Shape)
+			r.checkWhole(m.path, p, overlay(p.shape, m.Shape))
+		}
+	}
+}
+
+func (r *resolver) checkShape(path string, s Shape) {
+	for _, v := range []struct {
+		key         string
+		value       *int
+		least, most int
+		why         string
+	}{
+		{"cores", s.Cores, 1, 8192, "a VM needs a core"},
+		{"memoryMiB", s.MemoryMiB, 1024, 100_000_000, "Talos does not start with less"},
+		{"diskGiB", s.DiskGiB, 6, 1_000_000, "Talos does not install on less"},
+	} {
+		switch {
+		case v.value == nil:
+		case *v.value < v.least:
+			r.problems.Add(path+"."+v.key, fmt.Sprintf("must be at least %d: %s", v.least, v.why), strconv.Itoa(*v.value), "raise it")
+		case *v.value > v.most:
+			r.problems.Add(path+"."+v.key, fmt.Sprintf("must be at most %d", v.most), strconv.Itoa(*v.value), "lower it")
+		}
+	}
+
+	r.checkName(path+".cpuType", s.CPUType, "a CPU type")
+	r.checkName(path+".resourcePool", s.ResourcePool, "a resource pool")
+	r.checkName(path+".haGroup", s.HAGroup, "a high-availability group")
+	r.checkChoice(path+".machine", s.Machine, "q35", "i440fx")
+	r.checkChoice(path+".firmware", s.Firmware, "seabios", "ovmf")
+	r.checkChoice(path+".scsiController", s.SCSIController, "virtio-scsi-pci", "virtio-scsi-single", "lsi", "lsi53c810", "megasas", "pvscsi")
+	r.checkDisk(path+".disk", s.Disk)
+
+	for i, d := range s.ExtraDisks {
+		r.checkBounds(at(path+".extraDisks", i)+".sizeGiB", d.SizeGiB, 1, 1_000_000)
+		r.checkDisk(at(path+".extraDisks", i), d.DiskOptions)
+	}
+
+	if s.NICs != nil && len(s.NICs) == 0 {
+		r.problems.Add(path+".nics", "needs at least one network interface", "", "leave it out for the usual one")
+	}
+
+	for i, n := range s.NICs {
+		nic := at(path+".nics", i)
+		if n.Bridge != "" {
+			r.checkLink(nic+".bridge", n.Bridge)
+		}
+
+		if n.VLAN != nil {
+			r.checkBounds(nic+".vlan", *n.VLAN, 0, 4094)
+		}
+
+		if n.MTU != nil {
+			r.checkMTU(nic+".mtu", *n.MTU)
+		}
+	}
+
+	if s.Startup != nil && (given(s.Startup.Order) != "" && *s.Startup.Order < 0 || s.Startup.UpDelaySeconds < 0 || s.Startup.DownDelaySeconds < 0) {
+		r.problems.Add(path+".startup", "must hold no negative number", "", "correct it")
+	}
+
+	for i, t := range s.Tags {
+		if !tag.MatchString(strings.ToLower(t)) {
+			r.problems.Add(at(path+".tags", i), "must hold letters, digits and _ - + . only, as Proxmox VE wants", t, "change the tag")
+		}
+	}
+
+	r.checkKubernetes(path, s)
+}
+
+func (r *resolver) checkDisk(path string, d DiskOptions) {
+	r.checkName(path+".datastore", d.Datastore, "a datastore")
+	r.checkChoice(path+".cache", d.Cache, "none", "directsync", "writethrough", "writeback", "unsafe")
+	r.checkChoice(path+".aio", d.AIO, "io_uring", "native", "threads")
+
+	if d.Interface != nil && !diskInterface.MatchString(*d.Interface) {
+		r.problems.Add(path+".interface", "must be a disk position that Talos boots from", *d.Interface, "write it like scsi0, virtio0 or sata0")
+	}
+}
+
+func (r *resolver) checkName(path string, name *string, what string) {
+	if name != nil && !object.MatchString(*name) {
+		r.problems.Add(path, "must be the name of "+what, *name, "correct it")
+	}
+}
+
+func (r *resolver) checkChoice(path string, value *string, allowed ...string) {
+	if value != nil {
+		oneOf(r, path, *value, allowed...)
+	}
+}
+
+// checkKubernetes lets Talos say what it thinks of labels, taints and annotations.
+func (r *resolver) checkKubernetes(path string, s Shape) {
+	for _, kind := range []struct {
+		key      string
+		values   map[string]string
+		validate func(map[string]string) error
+	}{
+		{"labels", s.Labels, labels.Validate},
+		{"taints", s.Taints, labels.ValidateTaints},
+		{"annotations", s.Annotations, labels.ValidateAnnotations},
+	} {
+		for _, key := range slices.Sorted(maps.Keys(kind.values)) {
+			if err := kind.validate(map[string]string{key: kind.values[key]}); err != nil {
+				r.problems.Add(path+"."+kind.key+"."+key, "is not what Kubernetes takes: "+oneLine(err), kind.values[key], "correct it")
+			}
+		}
+	}
+}
+
+// oneLine folds the errors of Talos, which come as a list.
+func oneLine(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	_, after, found := strings.Cut(text, "occurred: * ")
+
+	if found {
+		return after
+	}
+
+	return text
+}
+
+// checkWhole checks what only the merged shape of a pool or node shows.
+func (r *resolver) checkWhole(path string, p *pool, s Shape) {
+	if p.GPUs != nil {
+		if s.Machine != nil && *s.Machine != "q35" {
+			r.problems.Add(path+".machine", "must be q35: a GPU is passed through as a PCI Express device", *s.Machine, "leave it out")
+		}
+
+		if *s.Ballooning {
+			r.problems.Add(path+".ballooning", "must be off: the memory of a VM with a GPU is pinned", "true", "leave it out")
+		}
+	}
+
+	disks := r.disks(s)
+	seen := map[string]string{}
+
+	for i, d := range disks {
+		disk := path + ".disk"
+		if i > 0 {
+			disk = at(path+".extraDisks", i-1)
+		}
+
+		if i > 0 && s.ExtraDisks[i-1].Interface == nil && !diskInterface.MatchString(d.Interface) {
+			r.problems.Add(disk, "has no place on the bus of the system disk", d.Interface, "state its interface, or have fewer disks")
+		}
+
+		if other, dup := seen[d.Interface]; dup {
+			r.problems.Add(disk+".interface", "is used twice, also by "+other, d.Interface, "choose another position")
+		}
+
+		seen[d.Interface] = disk
+
+		if d.IOThread && strings.HasPrefix(d.Interface, "scsi") && given(s.SCSIController) != "virtio-scsi-single" {
+			r.problems.Add(disk+".iothread", "needs scsiController virtio-scsi-single, or a virtio disk", "true", "change one of the two")
+		}
+
+		if d.IOThread && strings.HasPrefix(d.Interface, "sata") {
+			r.problems.Add(disk+".iothread", "is not to be had for a SATA disk", "true", "leave it out, or choose another interface")
+		}
+	}
+}
+
+// disks of a shape: the system disk first. Further ones follow it on its bus, unless they say where they are.
+func (r *resolver) disks(s Shape) []Disk {
+	system := r.disk(s.Disk, valueOr(s.DiskGiB, 0))
+	setDefault(&system.Interface, "scsi0")
+
+	all := append(make([]Disk, 0, 1+len(s.ExtraDisks)), system)
+	bus := strings.TrimRight(system.Interface, "0123456789")
+	taken := map[string]bool{system.Interface: true}
+
+	for _, extra := range s.ExtraDisks {
+		taken[valueOr(extra.Interface, "")] = true
+	}
+
+	for _, extra := range s.ExtraDisks {
+		options := overlay(Shape{Disk: builtinDisk()}, Shape{Disk: extra.DiskOptions}).Disk
+		d := r.disk(options, extra.SizeGiB)
+
+		for i := 1; d.Interface == ""; i++ {
+			if free := bus + strconv.Itoa(i); !taken[free] {
+				d.Interface, taken[free] = free, true
+			}
+		}
+
+		all = append(all, d)
+	}
+
+	return all
+}
+
+func (r *resolver) disk(o DiskOptions, size int) Disk {
+	return Disk{
+		Interface: valueOr(o.Interface, ""), Datastore: valueOr(o.Datastore, r.spec.Storage.Disks), SizeGiB: size,
+		Cache: valueOr(o.Cache, ""), AIO: valueOr(o.AIO, ""), Discard: valueOr(o.Discard, false), SSD: valueOr(o.SSD, false),
+		IOThread: valueOr(o.IOThread, false), Backup: valueOr(o.Backup, false), Replicate: valueOr(o.Replicate, false),
+	}
+}
+
+func valueOr[T any](v *T, otherwise T) T {
+	if v == nil {
+		return otherwise
+	}
+
+	return *v
+}
+
+func given[T any](v *T) string {
+	if v == nil {
+		return ""
+	}
+
+	return fmt.Sprint(*v)
+}
+
+// tags are sorted and without repetition, as Proxmox stores them: any other order would be a difference for ever.
+func tags(cluster string, role Role, more []string) []string {
+	all := append([]string{"talos", cluster, string(role)}, more...)
+	for i := range all {
+		all[i] = strings.ToLower(all[i])
+	}
+
+	slices.Sort(all)
+
+	return slices.Compact(all)
+}

@@ -1,0 +1,121 @@
+package plan
+
+import "encoding/json"
+
+// Image says where a node's first boot comes from.
+type Image struct {
+	// Where the first boot of a node comes from: a template that is cloned, an ISO file, or the Image Factory.
+	Source Source `json:"source,omitempty" jsonschema:"default=factory,enum=template,enum=iso,enum=factory"`
+	// The Talos platform of the image. Absent: metal for templates and ISO files, nocloud for the factory.
+	Platform Platform `json:"platform,omitempty" jsonschema:"enum=metal,enum=nocloud"`
+	// The templates to clone, with source template.
+	Template TemplateImage `json:"template,omitempty"`
+	// The ISO file, with source iso.
+	ISO ISOImage `json:"iso,omitempty"`
+	// What the factory makes, with source factory.
+	Factory FactoryImage `json:"factory,omitempty"`
+	// What the template or the ISO file carries: the id of its schematic, or its list of extensions. Absent: nothing.
+	Schematic *Schematic `json:"schematic,omitempty"`
+}
+
+// PoolImage is what a pool boots from instead of what image says.
+type PoolImage struct {
+	// Template of the pool, a name or a VMID, instead of image.template.
+	Template string `json:"template,omitempty"`
+	// ISO file of the pool, instead of image.iso.
+	ISO *ISOImage `json:"iso,omitempty"`
+	// Extensions of the pool beside image.factory.extensions, such as GPU drivers.
+	Extensions []string `json:"extensions,omitempty"`
+	// Kernel arguments of the pool beside image.factory.kernelArgs.
+	KernelArgs []string `json:"kernelArgs,omitempty"`
+	// What the pool's template or ISO file carries, instead of image.schematic.
+	Schematic *Schematic `json:"schematic,omitempty"`
+}
+
+// Source is a boot source.
+type Source string
+
+// The boot sources.
+const (
+	Template Source = "template"
+	ISO      Source = "iso"
+	Factory  Source = "factory"
+)
+
+// Platform is a Talos platform.
+type Platform string
+
+// The platforms.
+const (
+	Metal   Platform = "metal"
+	NoCloud Platform = "nocloud"
+)
+
+// TemplateImage names the template of each group of nodes: a VM template's name (case matters) or its VMID.
+type TemplateImage struct {
+	// For control planes, a name or a VMID.
+	Control string `json:"control,omitempty"`
+	// For workers. Required when there are any.
+	Worker string `json:"worker,omitempty"`
+	// For GPU workers. Required when there are any.
+	GPUWorker string `json:"gpuWorker,omitempty"`
+	// Admit names other than talos-v<major>.<minor>.<patch>-base.
+	AllowNonCanonicalName bool `json:"allowNonCanonicalName,omitempty" jsonschema:"default=false"`
+}
+
+// ISOImage is an ISO file: one that is there, or one that is downloaded once per host.
+type ISOImage struct {
+	// A file on a datastore of every host, for example local:iso/talos-1.12.4.iso.
+	Volume string `json:"volume,omitempty"`
+	// Where to download it from, instead of volume.
+	URL string `json:"url,omitempty"`
+	// Download again over a file that is there.
+	Overwrite bool `json:"overwrite,omitempty" jsonschema:"default=false"`
+	// Take the file out of the drive once the node is known, before Talos is installed.
+	Detach *bool `json:"detach,omitempty" jsonschema:"default=true"`
+}
+
+// FactoryImage is what the Image Factory makes.
+type FactoryImage struct {
+	// URL of the factory.
+	URL string `json:"url,omitempty" jsonschema:"default=https://factory.talos.dev"`
+	// An ISO file that installs Talos, or a disk that has it; a disk needs proxmox.ssh.
+	Format Format `json:"format,omitempty" jsonschema:"default=iso,enum=iso,enum=disk"`
+	// System extensions, for example qemu-guest-agent.
+	Extensions []string `json:"extensions,omitempty"`
+	// Kernel arguments.
+	KernelArgs []string `json:"kernelArgs,omitempty"`
+}
+
+// Format of a factory image.
+type Format string
+
+// The formats.
+const (
+	FormatISO  Format = "iso"
+	FormatDisk Format = "disk"
+)
+
+// Schematic is what an image carries: the id of a schematic, whose content is not known, or the extensions themselves.
+type Schematic struct {
+	ID         string
+	Extensions []string
+}
+
+// UnmarshalJSON accepts a text or a list.
+func (s *Schematic) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &s.ID) == nil {
+		return nil
+	}
+
+	return json.Unmarshal(b, &s.Extensions)
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (s Schematic) MarshalJSON() ([]byte, error) {
+	if s.ID != "" {
+		return json.Marshal(s.ID)
+	}
+
+	return json.Marshal(s.Extensions)
+}

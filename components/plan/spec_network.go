@@ -1,0 +1,32 @@
+package plan
+
+// Network is the network of the nodes.
+type Network struct {
+	// How the address of a node is known: static (written into the image or the cloud-init drive), reserved (DHCP, by MAC
+	// address), agent (DHCP, read from the guest agent), reported (known elsewhere, or not at all). Absent: static, or
+	// reserved for metal templates and ISO files, which cannot hold an address.
+	Addressing Addressing `json:"addressing,omitempty" jsonschema:"enum=static,enum=reserved,enum=agent,enum=reported"`
+	// The network of the nodes, for example 10.0.0.0/16.
+	CIDR string `json:"cidr"`
+	// Address of the router. Required with addressing static.
+	Gateway string `json:"gateway,omitempty"`
+	// DNS servers, with addressing static. Absent: 1.1.1.1 and 8.8.8.8.
+	Nameservers []string `json:"nameservers,omitempty"`
+	// Bridge of the network interfaces.
+	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
+	// VLAN tag. Absent: untagged.
+	VLAN int `json:"vlan,omitempty" jsonschema:"minimum=1,maximum=4094"`
+	// MTU of the network interfaces; 1 means the bridge's. Absent: 1500.
+	MTU int `json:"mtu,omitempty" jsonschema:"minimum=1,maximum=65520"`
+}
+
+// Addressing is how a node's address is known.
+type Addressing string
+
+// The ways of addressing.
+const (
+	Static   Addressing = "static"
+	Reserved Addressing = "reserved"
+	Agent    Addressing = "agent"
+	Reported Addressing = "reported"
+)

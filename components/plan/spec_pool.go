@@ -1,0 +1,81 @@
+package plan
+
+import "encoding/json"
+
+// Pool is a set of nodes of one role and shape. It has one of count, nodes and gpus.
+type Pool struct {
+	// Role of the pool's nodes.
+	Role Role `json:"role" jsonschema:"enum=controlplane,enum=worker"`
+	// The nodes 1 to count. Node n has the nth VMID and the nth address of the pool, for life.
+	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=10000"`
+	// Nodes by their number, each with what it has of its own. Instead of count.
+	Nodes map[string]NodeSpec `json:"nodes,omitempty"`
+	// GPU nodes by their number, one node for each GPU. Instead of count.
+	GPUs map[string]GPUSpec `json:"gpus,omitempty"`
+	// VMIDs of the pool, for example 401-449. Absent: from 401 for the only pool of control planes, from 501 for the only
+	// one of workers, from 601 for the only one of GPU workers.
+	VMIDs Range `json:"vmids,omitempty"`
+	// Addresses of the pool, for example 10.0.0.11-10.0.0.13. Required with addressing static and reserved.
+	Addresses Range `json:"addresses,omitempty"`
+	// Pattern of node names; {nn} and {nnn} pad the number with zeros.
+	Names string `json:"names,omitempty" jsonschema:"default={cluster}-{pool}-{n}"`
+	// Host of all nodes of the pool that name none.
+	Host string `json:"host,omitempty"`
+	// What the pool boots from instead of what image says.
+	Image PoolImage `json:"image,omitempty"`
+	// Talos machine configuration patches for the nodes of this pool, after those of the cluster.
+	Patches []Patch `json:"patches,omitempty"`
+
+	Shape
+}
+
+// NodeSpec is what a node has of its own.
+type NodeSpec struct {
+	// Host the VM is made on. Absent: placement decides.
+	Host string `json:"host,omitempty"`
+	// MAC address of the first network interface. Absent: it follows from the names of cluster and node.
+	MAC string `json:"mac,omitempty"`
+	// Address of the node, instead of the one that the pool's range has for it.
+	Address string `json:"address,omitempty"`
+	// Talos machine configuration patches for this node, after those of the pool.
+	Patches []Patch `json:"patches,omitempty"`
+
+	Shape
+}
+
+// GPUSpec is a node with a GPU of its host.
+type GPUSpec struct {
+	// PCI address of the GPU on its host, for example 0000:01:00.0; 0000:01:00 is all its functions.
+	BDF string `json:"bdf"`
+	// Show the guest a PCI Express device.
+	PCIe *bool `json:"pcie,omitempty" jsonschema:"default=true"`
+	// Show the guest the GPU's ROM.
+	ROMBar *bool `json:"rombar,omitempty" jsonschema:"default=true"`
+
+	NodeSpec
+}
+
+// Role of a node.
+type Role string
+
+// The roles.
+const (
+	ControlPlane Role = "controlplane"
+	Worker       Role = "worker"
+)
+
+// Range is "first-last", a single value, or several of them with commas between. A number in the configuration is read as
+// its text.
+type Range string
+
+// UnmarshalJSON accepts a text or a number.
+func (r *Range) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) != nil {
+		s = string(b)
+	}
+
+	*r = Range(s)
+
+	return nil
+}

@@ -1,0 +1,103 @@
+package plan
+
+// Shape is the size and kind of a VM, and how Kubernetes sees it. Values merge: built-in, defaults, pool, node. Labels,
+// taints and annotations merge by their keys; every other value, lists included, is taken whole.
+type Shape struct {
+	// Virtual CPU cores.
+	Cores *int `json:"cores,omitempty" jsonschema:"default=2,minimum=1,maximum=8192"`
+	// CPU type that the guest sees.
+	CPUType *string `json:"cpuType,omitempty" jsonschema:"default=host"`
+	// Show the guest which memory belongs to which CPU.
+	NUMA *bool `json:"numa,omitempty" jsonschema:"default=false"`
+	// Memory in MiB.
+	MemoryMiB *int `json:"memoryMiB,omitempty" jsonschema:"default=4096,minimum=1024,maximum=100000000"`
+	// Let Proxmox VE take back memory that the guest does not use. Kubernetes does not expect that.
+	Ballooning *bool `json:"ballooning,omitempty" jsonschema:"default=false"`
+	// System disk in GiB; it may grow later and never shrinks.
+	DiskGiB *int `json:"diskGiB,omitempty" jsonschema:"default=40,minimum=6,maximum=1000000"`
+	// Where and how the system disk is kept.
+	Disk DiskOptions `json:"disk,omitempty"`
+	// More disks, in order.
+	ExtraDisks []ExtraDisk `json:"extraDisks,omitempty"`
+	// Network interfaces, the first with the node's address. Absent: one, as network says.
+	NICs []NIC `json:"nics,omitempty"`
+	// Machine type. Absent: the template's, or q35.
+	Machine *string `json:"machine,omitempty" jsonschema:"enum=q35,enum=i440fx"`
+	// Firmware; ovmf gets an EFI disk. Absent: the template's, or ovmf.
+	Firmware *string `json:"firmware,omitempty" jsonschema:"enum=seabios,enum=ovmf"`
+	// A virtual TPM 2.0.
+	TPM *bool `json:"tpm,omitempty" jsonschema:"default=false"`
+	// SCSI controller. Absent: the template's, or virtio-scsi-pci.
+	SCSIController *string `json:"scsiController,omitempty" jsonschema:"enum=virtio-scsi-pci,enum=virtio-scsi-single,enum=lsi,enum=lsi53c810,enum=megasas,enum=pvscsi"`
+	// A serial console.
+	Serial *bool `json:"serial,omitempty" jsonschema:"default=false"`
+	// Start the VM when its host starts.
+	OnBoot *bool `json:"onBoot,omitempty" jsonschema:"default=true"`
+	// Order of start and stop when the host starts or stops. Absent: any.
+	Startup *Startup `json:"startup,omitempty"`
+	// Refuse to remove the VM.
+	Protection *bool `json:"protection,omitempty" jsonschema:"default=false"`
+	// Tags of the VM beside those of the cluster.
+	Tags []string `json:"tags,omitempty"`
+	// Resource pool of Proxmox VE that the VM belongs to. Absent: none.
+	ResourcePool *string `json:"resourcePool,omitempty"`
+	// High-availability group of Proxmox VE that keeps the VM running. Absent: none.
+	HAGroup *string `json:"haGroup,omitempty"`
+	// Labels of the Kubernetes node.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Taints of the Kubernetes node, as key: value:Effect.
+	Taints map[string]string `json:"taints,omitempty"`
+	// Annotations of the Kubernetes node.
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// DiskOptions are where and how a disk is kept.
+type DiskOptions struct {
+	// Datastore. Absent: proxmox.storage.disks.
+	Datastore *string `json:"datastore,omitempty"`
+	// Where the disk is attached; with source template, where the template has it. Absent: scsi0, further disks after it.
+	Interface *string `json:"interface,omitempty"`
+	// Host cache.
+	Cache *string `json:"cache,omitempty" jsonschema:"default=none,enum=none,enum=directsync,enum=writethrough,enum=writeback,enum=unsafe"`
+	// How the host does input and output.
+	AIO *string `json:"aio,omitempty" jsonschema:"default=io_uring,enum=io_uring,enum=native,enum=threads"`
+	// Give deleted blocks back to the datastore.
+	Discard *bool `json:"discard,omitempty" jsonschema:"default=true"`
+	// Tell the guest that it is a solid state disk.
+	SSD *bool `json:"ssd,omitempty" jsonschema:"default=false"`
+	// A thread of its own; a SCSI disk needs scsiController virtio-scsi-single.
+	IOThread *bool `json:"iothread,omitempty" jsonschema:"default=false"`
+	// Include the disk in backups.
+	Backup *bool `json:"backup,omitempty" jsonschema:"default=true"`
+	// Include the disk in replication.
+	Replicate *bool `json:"replicate,omitempty" jsonschema:"default=true"`
+}
+
+// ExtraDisk is a disk beside the system disk.
+type ExtraDisk struct {
+	// Size in GiB.
+	SizeGiB int `json:"sizeGiB" jsonschema:"minimum=1,maximum=1000000"`
+	DiskOptions
+}
+
+// NIC is a network interface.
+type NIC struct {
+	// Bridge. Absent: network.bridge.
+	Bridge string `json:"bridge,omitempty"`
+	// VLAN tag; 0 is untagged. Absent: network.vlan.
+	VLAN *int `json:"vlan,omitempty" jsonschema:"minimum=0,maximum=4094"`
+	// MTU; 1 means the bridge's. Absent: network.mtu.
+	MTU *int `json:"mtu,omitempty" jsonschema:"minimum=1,maximum=65520"`
+	// Let the Proxmox VE firewall see the traffic. Absent: as firewall.enabled.
+	Firewall *bool `json:"firewall,omitempty"`
+}
+
+// Startup is the order in which a host starts its VMs; they stop the other way round.
+type Startup struct {
+	// Position; lower starts earlier.
+	Order *int `json:"order,omitempty" jsonschema:"minimum=0,maximum=100000"`
+	// Seconds to wait before the next VM starts.
+	UpDelaySeconds int `json:"upDelaySeconds,omitempty" jsonschema:"minimum=0,maximum=86400"`
+	// Seconds to wait before the next VM stops.
+	DownDelaySeconds int `json:"downDelaySeconds,omitempty" jsonschema:"minimum=0,maximum=86400"`
+}

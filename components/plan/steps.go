@@ -1,0 +1,88 @@
+package plan
+
+import "fmt"
+
+// Step is one thing that is done, after the ones before it.
+type Step struct {
+	// Name is short and the same in every plan; What is for people.
+	Name, What string
+}
+
+// steps are what is done for a plan, in order.
+func steps(p *Plan) []Step {
+	var (
+		all              []Step
+		controls, others int
+		images           = map[string]bool{}
+		detach           bool
+	)
+
+	step := func(name, format string, args ...any) { all = append(all, Step{name, fmt.Sprintf(format, args...)}) }
+
+	for _, pool := range p.Pools {
+		if pool.Role == ControlPlane {
+			controls += len(pool.Nodes)
+		} else {
+			others += len(pool.Nodes)
+		}
+
+		for _, n := range pool.Nodes {
+			// An image is wanted on each host that boots from it.
+			if pool.Image.URL != "" || pool.Image.FactoryURL != "" {
+				images[n.Host+" "+n.ImageKey] = true
+			}
+		}
+
+		detach = detach || pool.Image.Detach || pool.Image.Format == FormatISO
+	}
+
+	if len(images) > 0 {
+		step("images", "fetch %s, once per host", count(len(images), "image"))
+	}
+
+	step("machines", "make %s", count(controls+others, "VM"))
+
+	if p.Addressing == Agent {
+		step("addresses", "read the addresses from the guest agents, for at most %s", p.AgentTimeout)
+	}
+
+	if p.Bootstrap == ByPulumi {
+		if detach {
+			step("detach", "take the ISO file out of each VM's drive")
+		}
+
+		if p.TakeOver {
+			step("secrets", "take the machine secrets from the configuration")
+		} else {
+			step("secrets", "make the machine secrets")
+		}
+
+		step("configure-controlplanes", "configure %s", count(controls, "control plane"))
+
+		if others > 0 {
+			step("configure-workers", "configure %s, after the control planes", count(others, "worker"))
+		}
+
+		wait := "the control planes are configured"
+		if p.BootstrapWaitsForWorkers {
+			wait = "all nodes are configured"
+		}
+
+		step("bootstrap", "bootstrap etcd on the first control plane when %s", wait)
+		step("ready", "wait for the control plane, for at most %s", p.ReadyTimeout)
+		step("kubeconfig", "fetch the kubeconfig")
+
+		if f := p.Outputs.Files; f != nil {
+			step("files", "write %s to %s", count(len(f.Write), "file"), f.Dir)
+		}
+	}
+
+	contract := "the contract"
+	if p.Outputs.Legacy {
+		contract += " and the outputs of old"
+	}
+
+	step("outputs", "export %s", contract)
+
+	return all
+}

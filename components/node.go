@@ -131,7 +131,6 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 
 	// Used at creation only: a new template must not replace a running node.
 	ignored := append([]string{"clone"}, diskOptions(0)...)
-
 	if !args.Rebalance {
 		// The host is where the VM was made; an operator may have moved it since.
 		ignored = append(ignored, "nodeName")

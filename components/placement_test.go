@@ -93,7 +93,9 @@ func (m *ignoredOf) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) { re
 func TestRebalance(t *testing.T) {
 	n := planOf(t, builtSpec()).Nodes()[0]
 
-	for rebalance, want := range map[bool]bool{false: true, true: false} {
+	always := append([]string{"clone"}, diskOptions(0)...)
+
+	for rebalance, want := range map[bool][]string{false: append(slices.Clone(always), "nodeName"), true: always} {
 		var m ignoredOf
 
 		err := pulumi.RunErr(func(ctx *pulumi.Context) error {
@@ -105,8 +107,8 @@ func TestRebalance(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if got := slices.Contains(m.ignored, "nodeName"); got != want || !slices.Contains(m.ignored, "clone") {
-			t.Errorf("rebalance %v: ignores %v", rebalance, m.ignored)
+		if diff := cmp.Diff(want, m.ignored); diff != "" {
+			t.Errorf("rebalance %v: %s", rebalance, diff)
 		}
 
 		if !m.migrate.IsBool() || m.migrate.BoolValue() != rebalance {

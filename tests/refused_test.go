@@ -30,8 +30,7 @@ func TestRefused(t *testing.T) {
 				`proxmox.tokenID: is not a key of the configuration; did you mean "tokenId"?`,
 				`pools.worker.cores: must be a whole number (given: text); change the value`,
 				`cluster.name: is required; give the cluster a name, for example k3s-dev`,
-				`pools.worker.addresses: overlaps pools.control.addresses {control}-`,
-				`(given: {control}); the next free address is `,
+				`pools.worker.addresses: overlaps pools.control.addresses {range} (given: {control}); the next free address is `,
 			},
 		},
 		{
@@ -98,5 +97,7 @@ func rehearsalName(name string) string {
 }
 
 func replaceControl(text string, r *rehearsal.Rehearsal) string {
-	return strings.ReplaceAll(text, "{control}", addressOf(r, "k3s-dev-control-1"))
+	first := addressOf(r, "k3s-dev-control-1")
+
+	return strings.NewReplacer("{control}", first, "{range}", first+"-"+first[:len(first)-1]+"3").Replace(text)
 }

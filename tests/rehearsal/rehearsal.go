@@ -207,8 +207,11 @@ func reserve(reservations map[string]netip.Addr, spec plan.Spec, toLab func(neti
 			larger := spec
 			larger.Pools = maps.Clone(spec.Pools)
 			pool := larger.Pools[name]
+
 			if pool.Count != nil {
 				pool.Count = new(*pool.Count + more)
+			} else if more > 0 {
+				break
 			}
 
 			larger.Pools[name] = pool
@@ -243,8 +246,13 @@ func labOf(p *plan.Plan, toLab func(netip.Addr) netip.Addr) lab.Config {
 			hosts[n.Host] = host
 		}
 
-		addBridge(host, n.NICs[0].Bridge)
-		addStorage(host, n.Disks[0].Datastore)
+		for _, nic := range n.NICs {
+			addBridge(host, nic.Bridge)
+		}
+
+		for _, disk := range n.Disks {
+			addStorage(host, disk.Datastore)
+		}
 
 		if key := n.Host + "/" + n.Template; !templates[key] {
 			templates[key] = true

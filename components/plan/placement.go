@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -401,68 +400,4 @@ func (pl *placer) next(queue *slots, need, profile Resources) (host int, found b
 	}
 
 	return host, false
-}
-
-// problem says what is missing, host by host.
-func (pl *placer) problem() Problem {
-	return Problem{
-		Path: "proxmox.hosts", Rule: "have no room for " + count(pl.missing, "node"), Value: count(len(pl.hosts), "host"),
-		Remedy: "add hosts or capacity, lower placement.reserve, or ask for fewer or smaller nodes",
-		Detail: pl.table(),
-	}
-}
-
-// table shows vCPU and memory of each host: what it has, what is kept, what the placed nodes use, what all would use.
-func (pl *placer) table() string {
-	rows := [][]string{{"host", "capacity", "reserve", "used", "asked", "missing"}}
-	cell := func(r Resources) string { return fmt.Sprintf("%d vCPU %d MiB", r.VCPU, r.MemoryMiB) }
-
-	for i, h := range pl.hosts {
-		asked := h.Used.plus(pl.extra[i])
-
-		if !h.Limited {
-			rows = append(rows, []string{h.Name, "not stated", "-", cell(h.Used), cell(asked), "-"})
-
-			continue
-		}
-
-		short := asked.minus(h.Capacity.minus(h.Reserve))
-		missing := "-"
-
-		if short.VCPU > 0 || short.MemoryMiB > 0 {
-			missing = cell(Resources{max(0, short.VCPU), max(0, short.MemoryMiB)})
-		}
-
-		rows = append(rows, []string{h.Name, cell(h.Capacity), cell(h.Reserve), cell(h.Used), cell(asked), missing})
-	}
-
-	return Align(rows)
-}
-
-// Align writes rows as columns.
-func Align(rows [][]string) string {
-	var widths []int
-
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-
-			widths[i] = max(widths[i], len([]rune(cell)))
-		}
-	}
-
-	var b strings.Builder
-
-	for _, row := range rows {
-		line := ""
-		for i, cell := range row {
-			line += cell + strings.Repeat(" ", widths[i]-len([]rune(cell))+2)
-		}
-
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-
-	return b.String()
 }

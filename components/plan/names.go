@@ -84,19 +84,21 @@ func (n namer) name(ordinal int) string {
 // mac derives a locally administered unicast address from cluster and node name, so that a DHCP reservation can be made
 // before the VM exists and a VM made again keeps its lease. Further interfaces of the node are told apart by their index.
 func mac(cluster, node string, index int) string {
-	seed := cluster + "\x00" + node
+	seed := make([]byte, 0, 128)
+	seed = append(append(append(seed, cluster...), 0), node...)
+
 	if index > 0 {
-		seed += "\x00" + strconv.Itoa(index)
+		seed = strconv.AppendInt(append(seed, 0), int64(index), 10)
 	}
 
-	h := sha256.Sum256([]byte(seed))
+	h := sha256.Sum256(seed)
 	h[0] = h[0]&^0b11 | 0b10
 
 	var digits [12]byte
 
 	hex.Encode(digits[:], h[:6])
 
-	b := make([]byte, 0, 17)
+	b := make([]byte, 0, len("00:00:00:00:00:00"))
 
 	for i, d := range digits {
 		if i > 0 && i%2 == 0 {

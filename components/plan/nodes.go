@@ -22,8 +22,10 @@ func (r *resolver) makeNodes(p *pool) {
 	nics := r.nics(p.shape)
 
 	p.planned.Nodes = make([]Node, 0, len(p.members))
+	// One allocation for all that have as many as the pool says.
+	all := make([]Interface, len(p.members)*len(nics))
 
-	for _, m := range p.members {
+	for i, m := range p.members {
 		n, own := like, nics
 
 		if m.shaped() {
@@ -37,11 +39,14 @@ func (r *resolver) makeNodes(p *pool) {
 		n.Patches = m.Patches
 		n.VMID, _ = p.vmids.nth(m.ordinal, vmidCount, vmidAt)
 		n.Address = r.address(p, m)
-		n.NICs = make([]Interface, len(own))
 
-		for i := range own {
-			n.NICs[i] = own[i]
-			n.NICs[i].MAC = mac(r.spec.Cluster.Name, n.Name, i)
+		if n.NICs = all[i*len(nics) : (i+1)*len(nics) : (i+1)*len(nics)]; len(own) != len(nics) {
+			n.NICs = make([]Interface, len(own))
+		}
+
+		for j := range own {
+			n.NICs[j] = own[j]
+			n.NICs[j].MAC = mac(r.spec.Cluster.Name, n.Name, j)
 		}
 
 		if m.MAC != "" && len(own) > 0 {

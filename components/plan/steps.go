@@ -13,7 +13,7 @@ func steps(p *Plan) []Step {
 	var (
 		all              []Step
 		controls, others int
-		images           = map[string]bool{}
+		images           = map[[2]string]bool{}
 		detach           bool
 	)
 
@@ -29,7 +29,7 @@ func steps(p *Plan) []Step {
 		for _, n := range pool.Nodes {
 			// An image is wanted on each host that boots from it.
 			if pool.Image.URL != "" || pool.Image.FactoryURL != "" {
-				images[n.Host+" "+n.ImageKey] = true
+				images[[2]string{n.Host, n.ImageKey}] = true
 			}
 		}
 

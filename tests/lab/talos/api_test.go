@@ -239,7 +239,7 @@ func TestLiveConfiguration(t *testing.T) {
 	// a try is taken back
 	_, err = c.client(cp).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
 		Data: c.config(configmachine.TypeControlPlane, "tried", "machine: {env: {A: b}}"), Mode: machineapi.ApplyConfigurationRequest_TRY,
-		TryModeTimeout: durationpb.New(500 * time.Millisecond),
+		TryModeTimeout: durationpb.New(3 * time.Second),
 	})
 	require.NoError(t, err)
 	cp.hostname(c, "tried")

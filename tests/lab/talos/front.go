@@ -35,15 +35,17 @@ type front struct {
 	server      *grpc.Server
 	local       *grpc.ClientConn
 	closeLocal  func()
+	closing     chan struct{} // closed when watches have to end
 
 	mu     sync.Mutex
 	conns  map[string]net.Conn         // accepted connections, by the peer's address
 	remote map[string]*grpc.ClientConn // to other nodes
 }
 
-func newFront(n *node, conf *tls.Config, backend *grpc.Server) *front {
-	f := &front{node: n, conns: map[string]net.Conn{}, remote: map[string]*grpc.ClientConn{}}
-
+// newFront makes a front before services that register puts into a server.
+func newFront(n *node, conf *tls.Config, register func(*grpc.Server)) *front {
+	f := &front{node: n, closing: make(chan struct{}), conns: map[string]net.Conn{}, remote: map[string]*grpc.ClientConn{}}
+	backend := n.backend(f.closing, register)
 	lis := bufconn.Listen(1 << 20)
 	go func() { _ = backend.Serve(lis) }() // ends with closeLocal
 
@@ -75,11 +77,13 @@ func (f *front) listen(l net.Listener) {
 	go func() { _ = f.server.Serve(&tracked{Listener: l, front: f}) }()
 }
 
-// drainTime is how long calls that run may take to end.
-const drainTime = 500 * time.Millisecond
+// drainTime is how long calls that run may take to end (Talos: 5 s in maintenance_service.go).
+const drainTime = 5 * time.Second
 
-// drain stops listening and lets calls that run end, for a moment.
+// drain stops listening and lets calls that run end. Those that would not end by themselves are ended.
 func (f *front) drain() {
+	close(f.closing)
+
 	done := make(chan struct{})
 
 	go func() {

@@ -28,11 +28,11 @@ func (n *node) maintain() (config.Provider, next) {
 		return nil, standStill
 	}
 
-	front := newFront(n, maintenanceTLS(cert), n.backend(func(s *grpc.Server) {
+	front := newFront(n, maintenanceTLS(cert), func(s *grpc.Server) {
 		machineapi.RegisterMachineServiceServer(s, &maintenance{node: n})
 		storageapi.RegisterStorageServiceServer(s, &storaged{node: n})
 		cosiv1alpha1.RegisterStateServer(s, server.NewState(n.guarded()))
-	}))
+	})
 	front.maintenance = true
 
 	n.background(func(context.Context) { n.serve(ctx, apidPort, front.listen) })

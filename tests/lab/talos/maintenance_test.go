@@ -58,7 +58,7 @@ func TestMaintenance(t *testing.T) {
 func TestMaintenanceRefusesConfiguration(t *testing.T) {
 	r := newRig(t)
 	v := r.machine(11, template()).on()
-	v.stage("maintenance")
+	v.maintained()
 
 	c, api := r.cluster(v.addr()), v.insecure()
 	good := c.config(configmachine.TypeControlPlane, "cp-1")

@@ -73,7 +73,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	toLab := reservation.MapAddr
 	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine}
 
-	c := labOf(original, toLab)
+	c := labOf(original)
 	reserve(c.Reservations, config.Spec(), toLab)
 	c.Network = reservation
 	c.Latencies = o.Latencies
@@ -230,65 +230,53 @@ func reserve(reservations map[string]netip.Addr, spec plan.Spec, toLab func(neti
 	}
 }
 
-// labOf is what the plan expects to find on Proxmox VE: its hosts with their datastores and bridges, and its
-// templates.
-func labOf(p *plan.Plan, toLab func(netip.Addr) netip.Addr) lab.Config {
-	var c lab.Config
-
-	hosts := map[string]*lab.Host{}
-	templates := map[string]bool{}
-	c.Reservations = map[string]netip.Addr{}
+// labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores and bridges that its nodes
+// use, and the templates where they are cloned.
+func labOf(p *plan.Plan) lab.Config {
+	var (
+		bridges, disks []string
+		templates      = map[string]bool{}
+		c              = lab.Config{Reservations: map[string]netip.Addr{}}
+	)
 
 	for _, n := range p.Nodes() {
-		host := hosts[n.Host]
-		if host == nil {
-			host = &lab.Host{Name: n.Host, VCPU: 64, MemoryMiB: 256 << 10}
-			hosts[n.Host] = host
-		}
-
 		for _, nic := range n.NICs {
-			addBridge(host, nic.Bridge)
+			bridges = append(bridges, nic.Bridge)
 		}
 
 		for _, disk := range n.Disks {
-			addStorage(host, disk.Datastore)
+			disks = append(disks, disk.Datastore)
 		}
 
 		if key := n.Host + "/" + n.Template; !templates[key] {
 			templates[key] = true
 			c.Templates = append(c.Templates, template(p, n, 9000+len(c.Templates)))
 		}
-
 	}
 
-	for _, n := range p.Nodes() {
-		if host := hosts[n.Host]; host != nil {
-			c.Hosts = append(c.Hosts, *host)
-			delete(hosts, n.Host)
+	var storages []lab.Storage
+
+	bridges = unique(bridges)
+	for _, name := range unique(disks) {
+		storages = append(storages, lab.Storage{Name: name, Type: "zfspool", Content: []string{"images"}, SizeGiB: 4096})
+	}
+
+	for _, h := range p.Hosts {
+		host := lab.Host{Name: h.Name, VCPU: 64, MemoryMiB: 256 << 10, Bridges: bridges, Storages: storages}
+		if h.Limited {
+			host.VCPU, host.MemoryMiB = h.Capacity.VCPU, h.Capacity.MemoryMiB
 		}
+
+		c.Hosts = append(c.Hosts, host)
 	}
 
 	return c
 }
 
-func addBridge(h *lab.Host, name string) {
-	for _, b := range h.Bridges {
-		if b == name {
-			return
-		}
-	}
+func unique(names []string) []string {
+	slices.Sort(names)
 
-	h.Bridges = append(h.Bridges, name)
-}
-
-func addStorage(h *lab.Host, name string) {
-	for _, s := range h.Storages {
-		if s.Name == name {
-			return
-		}
-	}
-
-	h.Storages = append(h.Storages, lab.Storage{Name: name, Type: "zfspool", Content: []string{"images"}, SizeGiB: 4096})
+	return slices.Compact(names)
 }
 
 // template is a prepared template: Talos on a disk, and nothing else.

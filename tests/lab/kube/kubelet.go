@@ -26,6 +26,8 @@ import (
 // Kubelet joins one machine to a cluster and reports for it. It knows of the cluster only what the machine's configuration
 // says: with a wrong address, CA or token it never gets in, as a real one.
 type Kubelet struct {
+	// Dial connects; nil: by the host's own network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Servers are the addresses of the API to try, in order: "https://10.0.0.11:6443".
 	Servers []string
 	// CA is what the API server's certificate must verify against, PEM.
@@ -146,7 +148,12 @@ func (k *Kubelet) client(server, token string, cert *tls.Certificate) (kubernete
 		conf.Certificates = []tls.Certificate{*cert}
 	}
 
-	transport := &http.Transport{TLSClientConfig: conf, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, ForceAttemptHTTP2: true}
+	dial := k.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	}
+
+	transport := &http.Transport{TLSClientConfig: conf, DialContext: dial, ForceAttemptHTTP2: true}
 
 	var rt http.RoundTripper = transport
 	if token != "" {

@@ -129,6 +129,15 @@ func TestForwarding(t *testing.T) {
 	_, err = safe.StateListAll[*network.HostnameStatus](ctx, api.COSI)
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
 
+	// by name, and not beyond loopback
+	version, err = api.Version(client.WithNode(t.Context(), "worker-1"))
+	require.NoError(t, err)
+	require.Len(t, version.GetMessages(), 1)
+	_, err = api.Version(client.WithNode(t.Context(), "192.0.2.1"))
+	require.ErrorContains(t, err, "network is unreachable")
+	_, err = api.Version(client.WithNode(t.Context(), "nobody.lan"))
+	require.ErrorContains(t, err, "no such host")
+
 	// one of several is not there
 	nobody := r.addr(99).String()
 	_, err = api.Memory(client.WithNodes(t.Context(), cp.addr(), nobody))
@@ -239,7 +248,7 @@ func TestLiveConfiguration(t *testing.T) {
 	// a try is taken back
 	_, err = c.client(cp).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
 		Data: c.config(configmachine.TypeControlPlane, "tried", "machine: {env: {A: b}}"), Mode: machineapi.ApplyConfigurationRequest_TRY,
-		TryModeTimeout: durationpb.New(500 * time.Millisecond),
+		TryModeTimeout: durationpb.New(3 * time.Second),
 	})
 	require.NoError(t, err)
 	cp.hostname(c, "tried")

@@ -63,7 +63,7 @@ func rolesOf(ctx context.Context) role.Set {
 }
 
 // backend is the node's own services, behind the front: it believes the roles that the front tells it.
-func (n *node) backend(register func(*grpc.Server)) *grpc.Server {
+func (n *node) backend(closing <-chan struct{}, register func(*grpc.Server)) *grpc.Server {
 	check := func(ctx context.Context, method string) error {
 		// maintenance mode has no rules of its own: what needs the admin role says so itself
 		if n.config() == nil || authorized(method, rolesOf(ctx)) {
@@ -88,6 +88,10 @@ func (n *node) backend(register func(*grpc.Server)) *grpc.Server {
 				return err
 			}
 
+			if endless[info.FullMethod] {
+				return ending(closing, srv, ss, handler)
+			}
+
 			return handler(srv, ss)
 		}),
 	)
@@ -95,6 +99,40 @@ func (n *node) backend(register func(*grpc.Server)) *grpc.Server {
 
 	return s
 }
+
+// endless are the streams that only the client ends, and whose implementation does not know when the node does.
+var endless = map[string]bool{"/cosi.resource.State/Watch": true}
+
+// ending runs a stream until the services are closed.
+func ending(closing <-chan struct{}, srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(ss.Context())
+	defer cancel()
+
+	go func() {
+		select {
+		case <-closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+
+	err := handler(srv, &limited{ServerStream: ss, ctx: ctx})
+
+	select {
+	case <-closing:
+		return status.Error(codes.Unavailable, "the node is going down")
+	default:
+		return err
+	}
+}
+
+// limited is a stream with a context of its own.
+type limited struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx
+}
+
+func (l *limited) Context() context.Context { return l.ctx }
 
 // guarded is the node's resources as the API shows them: to read only, and secret ones to admins only
 // (Talos: internal/app/resources/access.go).

@@ -132,7 +132,7 @@ func (n *node) controlPlanes(ctx context.Context) ([]string, error) {
 // controlPlanesFromAPI asks with what the machine has: a worker's kubelet once it has joined, a control plane as admin.
 func (n *node) controlPlanesFromAPI(ctx context.Context) ([]string, error) {
 	cfg := n.config().Cluster()
-	k := &kube.Kubelet{Servers: []string{cfg.Endpoint().String()}, CA: kubernetesCAs(cfg)}
+	k := &kube.Kubelet{Dial: n.dial, Servers: []string{cfg.Endpoint().String()}, CA: kubernetesCAs(cfg)}
 
 	if n.controlPlane() {
 		cert, err := adminCertificate(cfg)

@@ -38,6 +38,8 @@ type Options struct {
 	Latencies Latencies
 	// Lease is the DHCP server: the address reserved for an interface, false when there is none. Nil: no DHCP at all.
 	Lease func(machine.NIC) (netip.Prefix, bool)
+	// Resolve is the DNS of the network, nil: there are no names but those of a cluster's members.
+	Resolve func(host string) []netip.Addr
 	// Schematic looks up a schematic by the id in an installer image's name. Nil: there are none but the plain one.
 	Schematic func(id string) (Schematic, bool)
 	// Log receives what a node would write on its console; nil: nothing.
@@ -57,6 +59,10 @@ type Firmware struct {
 func New(o Options) *Firmware {
 	if o.Lease == nil {
 		o.Lease = func(machine.NIC) (netip.Prefix, bool) { return netip.Prefix{}, false }
+	}
+
+	if o.Resolve == nil {
+		o.Resolve = func(string) []netip.Addr { return nil }
 	}
 
 	if o.Schematic == nil {

@@ -35,15 +35,17 @@ type front struct {
 	server      *grpc.Server
 	local       *grpc.ClientConn
 	closeLocal  func()
+	closing     chan struct{} // closed when watches have to end
 
 	mu     sync.Mutex
 	conns  map[string]net.Conn         // accepted connections, by the peer's address
 	remote map[string]*grpc.ClientConn // to other nodes
 }
 
-func newFront(n *node, conf *tls.Config, backend *grpc.Server) *front {
-	f := &front{node: n, conns: map[string]net.Conn{}, remote: map[string]*grpc.ClientConn{}}
-
+// newFront makes a front before services that register puts into a server.
+func newFront(n *node, conf *tls.Config, register func(*grpc.Server)) *front {
+	f := &front{node: n, closing: make(chan struct{}), conns: map[string]net.Conn{}, remote: map[string]*grpc.ClientConn{}}
+	backend := n.backend(f.closing, register)
 	lis := bufconn.Listen(1 << 20)
 	go func() { _ = backend.Serve(lis) }() // ends with closeLocal
 
@@ -75,11 +77,13 @@ func (f *front) listen(l net.Listener) {
 	go func() { _ = f.server.Serve(&tracked{Listener: l, front: f}) }()
 }
 
-// drainTime is how long calls that run may take to end.
-const drainTime = 500 * time.Millisecond
+// drainTime is how long calls that run may take to end (Talos: 5 s in maintenance_service.go).
+const drainTime = 5 * time.Second
 
-// drain stops listening and lets calls that run end, for a moment.
+// drain stops listening and lets calls that run end. Those that would not end by themselves are ended.
 func (f *front) drain() {
+	close(f.closing)
+
 	done := make(chan struct{})
 
 	go func() {
@@ -225,7 +229,7 @@ func (f *front) here(stream grpc.ServerStream, method string, md metadata.MD, ro
 		return status.Error(codes.Unavailable, "connection reset")
 	}
 
-	if why := f.unknown(err); why != "" {
+	if why := f.unknown(method, err); why != "" {
 		j.Refused(journal.Talos, f.node.name(), method, why)
 	}
 
@@ -234,9 +238,9 @@ func (f *front) here(stream grpc.ServerStream, method string, md metadata.MD, ro
 
 // unknown tells why a call failed for want of an implementation in the lab, empty when it did not. What the services
 // refuse in their own words a real node refuses as well; so does maintenance mode whatever it does not know.
-func (f *front) unknown(err error) string {
+func (f *front) unknown(method string, err error) string {
 	st := status.Convert(err)
-	if st.Code() != codes.Unimplemented || f.maintenance {
+	if st.Code() != codes.Unimplemented || f.maintenance && !f.lacking(method) {
 		return ""
 	}
 
@@ -246,6 +250,11 @@ func (f *front) unknown(err error) string {
 	}
 
 	return ""
+}
+
+// lacking are the methods that the lab lacks and maintenance mode has.
+func (*front) lacking(method string) bool {
+	return method == "/machine.MachineService/GenerateConfiguration" || method == "/storage.StorageService/BlockDeviceWipe"
 }
 
 // roles are the caller's: those in his certificate, or, if he is another node, those that node vouches for
@@ -307,7 +316,7 @@ func (f *front) dial(target string) (*grpc.ClientConn, error) {
 	retry.BaseDelay, retry.MaxDelay = 100*time.Millisecond, time.Second // on loopback a node is back as soon as it is back
 
 	c, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(target, "50000"),
-		grpc.WithNoProxy(),
+		grpc.WithContextDialer(f.node.dialTCP),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: id.pool, Certificates: []tls.Certificate{*id.client}})),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
 		frameOptions)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
@@ -180,28 +181,42 @@ func onlyForClients(_ [][]byte, chains [][]*stdx509.Certificate) error {
 	return nil
 }
 
-// maintenanceCertificate is made by the node itself, for nobody to verify.
-func maintenanceCertificate(addresses []netip.Prefix) (*tls.Certificate, error) {
+// maintenanceTLS is how a node without configuration shows itself: with a certificate from a CA that nobody knows, whose names are
+// the addresses that the node has at the time (Talos: controllers/secrets/maintenance.go, maintenance_cert_sans.go).
+func (n *node) maintenanceTLS() (*tls.Config, error) {
 	ca, err := x509.NewSelfSignedCertificateAuthority(x509.Organization("maintenance"))
 	if err != nil {
 		return nil, err
 	}
 
-	var ips []net.IP
-	for _, p := range addresses {
-		ips = append(ips, p.Addr().AsSlice())
+	var (
+		mu   sync.Mutex
+		made string
+		cert *tls.Certificate
+	)
+
+	current := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+		for _, p := range n.addresses() {
+			ips = append(ips, p.Addr().AsSlice())
+		}
+
+		mu.Lock()
+		defer mu.Unlock()
+
+		if names := fmt.Sprint(ips); names != made {
+			pair, err := x509.NewKeyPair(ca, x509.IPAddresses(ips), x509.CommonName("maintenance-service.talos.dev"),
+				x509.NotAfter(time.Now().Add(certificateTTL)), x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+				x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}))
+			if err != nil {
+				return nil, err
+			}
+
+			made, cert = names, pair.Certificate
+		}
+
+		return cert, nil
 	}
 
-	pair, err := x509.NewKeyPair(ca, x509.IPAddresses(ips), x509.CommonName("maintenance-service.talos.dev"),
-		x509.NotAfter(time.Now().Add(certificateTTL)), x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
-		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}))
-	if err != nil {
-		return nil, err
-	}
-
-	return pair.Certificate, nil
-}
-
-func maintenanceTLS(cert *tls.Certificate) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*cert}}
+	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, GetCertificate: current}, nil
 }

@@ -258,7 +258,7 @@ func (n *node) networkReady() bool {
 func (n *node) kubelet() *kube.Kubelet {
 	cfg := n.config().Cluster()
 	k := &kube.Kubelet{
-		Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(), Node: n.kubernetesNode(),
+		Dial: n.dial, Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(), Node: n.kubernetesNode(),
 	}
 
 	if i := n.installed(); i != nil {

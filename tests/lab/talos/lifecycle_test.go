@@ -133,7 +133,7 @@ func TestFaults(t *testing.T) {
 	r := newRig(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
-	cp.stage("maintenance")
+	cp.maintained()
 
 	// nothing is done by a call that is refused or reset
 	for _, kind := range []journal.Kind{journal.Refuse, journal.Reset} {

@@ -21,18 +21,18 @@ func (n *node) maintain() (config.Provider, next) {
 	ctx, stop := context.WithCancel(n.ctx)
 	defer stop()
 
-	cert, err := maintenanceCertificate(n.addresses())
+	conf, err := n.maintenanceTLS()
 	if err != nil {
 		n.sys.log("maintenance service: %v", err)
 
 		return nil, standStill
 	}
 
-	front := newFront(n, maintenanceTLS(cert), n.backend(func(s *grpc.Server) {
+	front := newFront(n, conf, func(s *grpc.Server) {
 		machineapi.RegisterMachineServiceServer(s, &maintenance{node: n})
 		storageapi.RegisterStorageServiceServer(s, &storaged{node: n})
 		cosiv1alpha1.RegisterStateServer(s, server.NewState(n.guarded()))
-	}))
+	})
 	front.maintenance = true
 
 	n.background(func(context.Context) { n.serve(ctx, apidPort, front.listen) })

@@ -3,6 +3,9 @@ package talos_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	stdx509 "crypto/x509"
+	"net"
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -55,10 +58,29 @@ func TestMaintenance(t *testing.T) {
 	require.Equal(t, codes.PermissionDenied, client.StatusCode(err))
 }
 
+// A client that verifies what it speaks to finds the node's addresses in the certificate, also those that came after the service, and
+// nobody it knows behind it.
+func TestMaintenanceCertificate(t *testing.T) {
+	r := newRig(t)
+	v := r.machine(11, template()).on()
+	v.maintained()
+
+	conn, err := tls.Dial("tcp", net.JoinHostPort(v.addr(), "50000"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+
+	shown := conn.ConnectionState().PeerCertificates[0]
+	require.NoError(t, shown.VerifyHostname(v.addr()))
+	require.NoError(t, shown.VerifyHostname("127.0.0.1"))
+
+	_, err = tls.Dial("tcp", net.JoinHostPort(v.addr(), "50000"), &tls.Config{RootCAs: stdx509.NewCertPool(), NextProtos: []string{"h2"}})
+	require.ErrorAs(t, err, new(stdx509.UnknownAuthorityError))
+}
+
 func TestMaintenanceRefusesConfiguration(t *testing.T) {
 	r := newRig(t)
 	v := r.machine(11, template()).on()
-	v.stage("maintenance")
+	v.maintained()
 
 	c, api := r.cluster(v.addr()), v.insecure()
 	good := c.config(configmachine.TypeControlPlane, "cp-1")

@@ -28,14 +28,14 @@ func (n *node) serveAPI(ctx context.Context) {
 		return
 	}
 
-	front := newFront(n, n.serverTLS(), n.backend(func(s *grpc.Server) {
+	front := newFront(n, n.serverTLS(), func(s *grpc.Server) {
 		m := &machined{node: n}
 		machineapi.RegisterMachineServiceServer(s, m)
 		clusterapi.RegisterClusterServiceServer(s, &clusterService{node: n})
 		storageapi.RegisterStorageServiceServer(s, &storaged{node: n})
 		timeapi.RegisterTimeServiceServer(s, clock{})
 		cosiv1alpha1.RegisterStateServer(s, server.NewState(n.guarded()))
-	}))
+	})
 	defer front.close()
 
 	n.mu.Lock()

@@ -2,6 +2,7 @@ package talos
 
 import (
 	"context"
+	"sync"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/resource/meta"
@@ -78,21 +79,34 @@ var resourceTypes = []meta.ResourceWithRD{
 	&v1alpha1.AcquireConfigSpec{}, &v1alpha1.AcquireConfigStatus{}, &v1alpha1.Service{},
 }
 
+// definitions are the types as the store wants to know them. They are made once: it takes longer than a boot should.
+var definitions = sync.OnceValue(func() []*meta.ResourceDefinition {
+	var out []*meta.ResourceDefinition
+
+	for _, r := range append([]meta.ResourceWithRD{&meta.ResourceDefinition{}, &meta.Namespace{}}, resourceTypes...) {
+		rd, err := meta.NewResourceDefinition(r.ResourceDefinition())
+		must(err)
+
+		out = append(out, rd)
+	}
+
+	return out
+})
+
 // newState returns an empty store that knows Talos' resource types.
 func newState() state.State {
 	ctx := context.Background()
 	st := state.WrapCore(namespaced.NewState(inmem.Build))
-	ns, types := registry.NewNamespaceRegistry(st), registry.NewResourceRegistry(st)
+	ns := registry.NewNamespaceRegistry(st)
 
 	must(ns.RegisterDefault(ctx))
-	must(types.RegisterDefault(ctx))
 
 	for _, name := range resourceNamespaces {
 		must(ns.Register(ctx, name, name))
 	}
 
-	for _, r := range resourceTypes {
-		must(types.Register(ctx, r))
+	for _, rd := range definitions() {
+		must(st.Create(ctx, rd.DeepCopy(), state.WithCreateOwner(meta.Owner)))
 	}
 
 	return st

@@ -3,16 +3,20 @@ package talos_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/siderolabs/crypto/x509"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
@@ -39,6 +43,17 @@ const (
 	kubeVersion  = "1.34.2"
 	gib          = int64(1) << 30
 )
+
+// TestMain lets more tests run at once than there are processors: they wait most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+
+	os.Exit(m.Run())
+}
 
 // rig is a world small enough for a test: machines on a network of their own, and nothing of Proxmox VE.
 type rig struct {
@@ -188,13 +203,46 @@ type cluster struct {
 	conf  *clientconfig.Config
 }
 
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// newBundle makes the secrets of a cluster, as secrets.NewBundle does but for the service account's key: an RSA key takes
+// seconds to make.
+func newBundle(contract *config.VersionContract) *secrets.Bundle {
+	now := time.Now()
+	made := func(ca *x509.CertificateAuthority, err error) *x509.PEMEncodedCertificateAndKey {
+		must(err)
+
+		return x509.NewCertificateAndKeyFromCertificateAuthority(ca)
+	}
+	account, err := x509.NewECDSAKey()
+	must(err)
+
+	secret := func() string { return base64.StdEncoding.EncodeToString([]byte(fmt.Sprintf("%032x", rand.Uint64()))) }
+	token := func() string { return fmt.Sprintf("%06x.%016x", rand.IntN(1<<24), rand.Uint64()) }
+
+	return &secrets.Bundle{
+		Clock:      secrets.NewClock(),
+		Cluster:    &secrets.Cluster{ID: secret(), Secret: secret()},
+		Secrets:    &secrets.Secrets{BootstrapToken: token(), SecretboxEncryptionSecret: secret()},
+		TrustdInfo: &secrets.TrustdInfo{Token: token()},
+		Certs: &secrets.Certs{
+			OS: made(secrets.NewTalosCA(now)), Etcd: made(secrets.NewEtcdCA(now, contract)), K8s: made(secrets.NewKubernetesCA(now, contract)),
+			K8sAggregator: made(secrets.NewAggregatorCA(now, contract)), K8sServiceAccount: &x509.PEMEncodedKey{Key: account.GetPrivateKeyPEM()},
+		},
+	}
+}
+
 func (r *rig) cluster(endpoint string, opts ...generate.Option) *cluster {
 	r.Helper()
 
 	contract, err := config.ParseContractFromVersion(talosVersion)
 	require.NoError(r, err)
-	bundle, err := secrets.NewBundle(secrets.NewClock(), contract)
-	require.NoError(r, err)
+
+	bundle := newBundle(contract)
 
 	in, err := generate.NewInput("lab", "https://"+endpoint+":6443", kubeVersion,
 		append([]generate.Option{generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle), generate.WithInstallDisk("/dev/sda")}, opts...)...)
@@ -256,7 +304,7 @@ func (c *cluster) apply(v *vm, data []byte) {
 	c.Helper()
 
 	api := v.insecure()
-	v.until("accepts configuration", func(ctx context.Context) error {
+	v.until(v.hw.Name+" accepts configuration", func(ctx context.Context) error {
 		_, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{Data: data})
 
 		return err
@@ -306,6 +354,18 @@ func (v *vm) stage(want string) {
 		}
 
 		return nil
+	})
+}
+
+// maintained waits until a machine answers in maintenance mode.
+func (v *vm) maintained() {
+	v.Helper()
+
+	api := v.insecure()
+	v.until(v.hw.Name+" answers", func(ctx context.Context) error {
+		_, err := api.Disks(ctx)
+
+		return err
 	})
 }
 

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"talos-proxmox/tests/lab/journal"
 )
 
 // trustd signs the server certificates of workers, which do not have the CA's key (Talos: internal/app/trustd).
@@ -39,11 +41,26 @@ func (n *node) serveTrustd(ctx context.Context) {
 			return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*n.identity.server}}, nil
 		},
 	})
-	srv := grpc.NewServer(grpc.Creds(creds), grpc.WaitForHandlers(true))
+	srv := grpc.NewServer(grpc.Creds(creds), grpc.WaitForHandlers(true), grpc.UnaryInterceptor(n.record))
 	securityapi.RegisterSecurityServiceServer(srv, &trustd{node: n})
 	defer srv.Stop()
 
 	n.serve(ctx, trustdPort, func(l net.Listener) { n.background(func(context.Context) { _ = srv.Serve(l) }) })
+}
+
+// record passes trustd's calls through the journal. They come from other nodes, which try again whatever went wrong, so
+// a connection that is cut and a reply that is lost are both an error.
+func (n *node) record(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	fault := n.fw.opts.Journal.Enter(journal.Talos, n.name(), info.FullMethod)
+	if fault == nil {
+		return handler(ctx, req)
+	}
+
+	if fault.Kind == journal.LoseReply {
+		_, _ = handler(ctx, req)
+	}
+
+	return nil, status.Error(codes.Unavailable, fault.Message)
 }
 
 func (t *trustd) Certificate(ctx context.Context, in *securityapi.CertificateRequest) (*securityapi.CertificateResponse, error) {
@@ -106,7 +123,7 @@ func (n *node) askTrustd(ctx context.Context, csr []byte) (ca, crt []byte, err e
 
 func (n *node) askOne(ctx context.Context, endpoint string, pool *stdx509.CertPool, csr []byte) (*securityapi.CertificateResponse, error) {
 	conn, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(endpoint, strconv.Itoa(trustdPort)),
-		grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool})))
+		grpc.WithContextDialer(n.dialTCP), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool})))
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/talos"
 )
 
 // A worker does not have the CA's key: its certificate is signed by a control plane.
@@ -104,6 +107,32 @@ func TestWorkerWithTheWrongEndpoint(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	require.False(t, worker.status().Joined)
 	require.False(t, worker.status().Ready)
+}
+
+// An endpoint may be a name, if the network's DNS has it.
+func TestEndpointByName(t *testing.T) {
+	var r *rig
+
+	r = newRig(t, func(o *talos.Options) {
+		o.Resolve = func(host string) []netip.Addr {
+			if host == "api.lab" {
+				return []netip.Addr{r.addr(11)}
+			}
+
+			return nil
+		}
+	})
+	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
+	c := r.cluster("api.lab")
+
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1"))
+	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1"))
+	c.bootstrap(cp)
+	worker.ready()
+
+	cert := c.serverCertificate(cp.addr() + ":6443")
+	require.NotNil(t, cert)
+	require.Contains(t, cert.DNSNames, "api.lab")
 }
 
 // What the machine configuration says about the node is in Kubernetes.

@@ -1,0 +1,69 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// TestMigratedNode moves a VM behind the program's back, as an operator does: it stays where it is, the contract says
+// where that is, and only a rebalance moves it back, by migration.
+func TestMigratedNode(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, devWith(t,
+		"      - name: pve\n", "      - { name: pve1, capacity: { vcpu: 8, memoryMiB: 32768 } }\n      - { name: pve2, capacity: { vcpu: 8, memoryMiB: 32768 } }\n",
+	))
+
+	placed := contractOf(t, up(t, r.Stack)).BootstrapNodes.Workers[0]
+	away := map[string]string{"pve1": "pve2", "pve2": "pve1"}[placed.Host]
+	require.NotEmpty(t, away)
+
+	migrate(t, r, placed.VMID, placed.Host, away)
+
+	_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+
+	out := newOutput(t)
+	preview, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
+	require.NoError(t, err)
+	requireOnlySame(t, previewed(preview.ChangeSummary))
+	assert.Contains(t, out.String(), placed.Name+" is on host "+away+", the plan would make it on "+placed.Host)
+
+	stayed := contractOf(t, up(t, r.Stack)).BootstrapNodes.Workers[0]
+	assert.Equal(t, away, stayed.Host)
+	assert.Equal(t, placed.VMID, stayed.VMID)
+
+	set(t, r.Stack, "placement.rebalance", "true")
+
+	moved := contractOf(t, up(t, r.Stack)).BootstrapNodes.Workers[0]
+	assert.Equal(t, placed, moved)
+	assert.Len(t, calls(r, "/clone"), 2, "no machine was made again")
+	requireNoChange(t, r.Stack)
+	destroy(t, r.Stack)
+}
+
+func migrate(t *testing.T, r *rehearsal.Rehearsal, vmid int, from, to string) {
+	t.Helper()
+
+	_, err := r.Lab.World().Migrate(world.Caller{ID: r.Lab.Credentials().TokenID}, from, vmid,
+		world.MigrateRequest{Target: to, Online: true, WithLocalDisks: true})
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		for _, vm := range r.Lab.World().Snapshot().VMs {
+			if vm.ID == vmid {
+				return vm.Host == to && vm.Lock == ""
+			}
+		}
+
+		return false
+	}, wait, 100*time.Millisecond)
+}

@@ -215,6 +215,20 @@ func (c *Cluster) Node(name string) *corev1.Node {
 	return nil
 }
 
+// Nodes returns copies of all nodes, by name.
+func (c *Cluster) Nodes() []*corev1.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	var out []*corev1.Node
+
+	for _, obj := range c.listLocked(nodes, "") {
+		out = append(out, obj.(*corev1.Node)) //nolint:forcetypeassert
+	}
+
+	return out
+}
+
 // HasNode tells whether a node of that name and identity is registered.
 func (c *Cluster) HasNode(name string, uid types.UID) bool {
 	c.mu.Lock()

@@ -56,12 +56,15 @@ func (s *machined) Hostname(context.Context, *emptypb.Empty) (*machineapi.Hostna
 
 // Memory is what the hardware has, less what the firmware and the kernel keep.
 func (s *machined) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryResponse, error) {
-	total := uint64(s.node.hw.MemoryMiB) * 1024 * 97 / 100
+	total := s.node.memory()
 
 	return &machineapi.MemoryResponse{Messages: []*machineapi.Memory{{Meminfo: &machineapi.MemInfo{
 		Memtotal: total, Memfree: total / 2, Memavailable: total * 7 / 10, Buffers: total / 100, Cached: total / 5, Slab: total / 50,
 	}}}}, nil
 }
+
+// memory is what the kernel leaves of the machine's memory, KiB.
+func (n *node) memory() uint64 { return uint64(n.hw.MemoryMiB) * 1024 * 97 / 100 }
 
 // SystemStat has the boot time, and processors that do little.
 func (s *machined) SystemStat(context.Context, *emptypb.Empty) (*machineapi.SystemStatResponse, error) {

@@ -13,6 +13,7 @@ import (
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	clusterres "github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -197,6 +198,23 @@ func TestMembers(t *testing.T) {
 		require.Equal(t, map[string]string{"cp-1": cp.addr(), "worker-1": worker.addr()}, got)
 
 		return nil
+	})
+}
+
+// A sysctl of the configuration is in force.
+func TestKernelParameters(t *testing.T) {
+	r := newRig(t)
+	cp := r.machine(11, template()).on()
+	c := r.cluster(cp.addr())
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", "machine: {sysctls: {vm.max_map_count: '262144'}}"))
+
+	r.until("it is set", func(ctx context.Context) error {
+		got, err := safe.StateGetByID[*runtimeres.KernelParamStatus](ctx, c.client(cp).COSI, "proc.sys.vm.max_map_count")
+		if err == nil {
+			require.Equal(t, "262144", got.TypedSpec().Current)
+		}
+
+		return err
 	})
 }
 

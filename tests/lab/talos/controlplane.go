@@ -100,11 +100,11 @@ func (n *node) serveKubernetes(ctx context.Context) {
 
 	announce := func(l net.Listener) {
 		srv.Listen(l)
-		m.cluster.setServer(n, n.address().String(), n.span())
+		m.cluster.setServer(n, n.address().String(), cfg.LocalAPIServerPort(), n.span())
 		n.setAPIServer(true)
 	}
 	defer func() {
-		m.cluster.setServer(n, "", nil)
+		m.cluster.setServer(n, "", cfg.LocalAPIServerPort(), nil)
 		n.setAPIServer(false)
 	}()
 

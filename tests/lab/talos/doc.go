@@ -5,6 +5,9 @@
 // The specification is Talos itself, version 1.12: its machinery loads and validates configuration, defines the API's
 // messages and the resources; where behaviour is copied the comment names the file of the Talos repository that has it.
 //
+// Not played are what needs a machine underneath: containers, processes, files, packets. Methods that would show them are
+// refused and recorded. So are, until something needs them, upgrades, and etcd's snapshots and member management.
+//
 // A node knows nothing that a real one would not know: other nodes are found through their addresses and spoken to over
 // the network. Only two things are shared inside one Firmware: the discovery service, and what the members of an etcd
 // cluster agree on.

@@ -107,6 +107,39 @@ func (c *etcdCluster) setRunning(id uint64, running bool) error {
 	return nil
 }
 
+// leave removes a member from the cluster, itself included. etcd refuses when too few of those that stay run, and so the
+// last one never leaves.
+func (c *etcdCluster) leave(id uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if err := c.healthyLocked(); err != nil {
+		return err
+	}
+
+	running, others := 0, 0
+
+	for _, m := range c.members {
+		if m.id != id && !m.learner {
+			others++
+
+			if m.running {
+				running++
+			}
+		}
+	}
+
+	if running < others/2+1 {
+		return errors.New("etcdserver: re-configuration failed due to not enough started members")
+	}
+
+	c.members = slices.DeleteFunc(c.members, func(m *etcdMember) bool { return m.id == id })
+	c.index++
+	c.elect()
+
+	return nil
+}
+
 func (c *etcdCluster) find(id uint64) *etcdMember {
 	for _, m := range c.members {
 		if m.id == id {
@@ -195,7 +228,7 @@ func (c *etcdCluster) spans() (up, api *timeline.Span) {
 }
 
 // setServer notes that an API server began to answer, or stopped.
-func (c *etcdCluster) setServer(n *node, address string, span *timeline.Span) {
+func (c *etcdCluster) setServer(n *node, address string, port int, span *timeline.Span) {
 	c.mu.Lock()
 
 	if address == "" {
@@ -216,7 +249,7 @@ func (c *etcdCluster) setServer(n *node, address string, span *timeline.Span) {
 	c.mu.Unlock()
 
 	if healthy {
-		c.kube.SetAPIServers(addresses, 6443)
+		c.kube.SetAPIServers(addresses, int32(port))
 	}
 }
 

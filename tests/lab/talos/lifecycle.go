@@ -85,22 +85,6 @@ func (n *node) leaveCluster() {
 	}
 }
 
-// leave removes a member from the cluster, itself included.
-func (c *etcdCluster) leave(id uint64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if err := c.healthyLocked(); err != nil {
-		return err
-	}
-
-	c.members = slices.DeleteFunc(c.members, func(m *etcdMember) bool { return m.id == id })
-	c.index++
-	c.elect()
-
-	return nil
-}
-
 // wipe empties partitions, or the whole disk when none is named.
 func (n *node) wipe(partitions []string) {
 	if n.disk == nil {

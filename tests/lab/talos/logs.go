@@ -3,6 +3,7 @@ package talos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,7 +80,9 @@ func (s *machined) ImageList(_ *machineapi.ImageListRequest, stream machineapi.M
 		images = append(images, c.Etcd().Image(), c.APIServer().Image(), c.ControllerManager().Image(), c.Scheduler().Image())
 	}
 
-	for _, name := range sortedCopy(images) {
+	slices.Sort(images)
+
+	for _, name := range images {
 		if err := stream.Send(&machineapi.ImageListResponse{Name: name, Digest: "sha256:lab", CreatedAt: timestamppb.New(s.node.started)}); err != nil {
 			return err
 		}

@@ -37,6 +37,10 @@ type node struct {
 	kick     *signal              // something changed that others look at
 	closing  chan struct{}        // closed when streams have to end
 
+	// what was published and told; only the publishing goroutine looks at it
+	last map[string]shown
+	told string
+
 	storing sync.Mutex // one change of the disk at a time
 	netmu   sync.Mutex // one change of the network at a time
 
@@ -52,7 +56,6 @@ type node struct {
 	identity *identity
 	front    *front // the API of a configured node, once it is up
 	newest   *timeline.Span
-	last     map[string]any // what was published, by resource
 	kube     kubernetesState
 	member   *membership // of etcd, nil while there is none
 	starting chan struct{}
@@ -71,7 +74,7 @@ func newNode(s *system, from *bootSource) *node {
 		sys: s, fw: s.fw, hw: s.hw, image: from.image, disk: from.disk,
 		bootID: uuid.NewString(), started: time.Now(),
 		state: newState(), events: newEventLog(), commands: make(chan command, 1), applied: make(chan config.Provider),
-		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]any{}, starting: make(chan struct{}, 1),
+		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]shown{}, starting: make(chan struct{}, 1),
 	}
 	n.ctx, n.stop = context.WithCancel(s.ctx)
 	n.services = newServices(n)

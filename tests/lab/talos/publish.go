@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +62,7 @@ func show[R interface {
 	b.seen[id] = true
 	spec := *r.TypedSpec()
 
-	if old, ok := b.node.last[id]; ok && reflect.DeepEqual(old.(shown).spec, spec) { //nolint:forcetypeassert
+	if old, ok := b.node.last[id]; ok && reflect.DeepEqual(old.spec, spec) {
 		return
 	}
 
@@ -90,8 +89,8 @@ func (n *node) publish() {
 	}
 
 	for id, old := range n.last {
-		if s := old.(shown); !b.seen[id] { //nolint:forcetypeassert
-			n.drop(s.pointer)
+		if !b.seen[id] {
+			n.drop(old.pointer)
 			delete(n.last, id)
 		}
 	}
@@ -270,6 +269,10 @@ func (n *node) publishCluster(b *board) {
 	show(b, cluster.NewIdentity(cluster.NamespaceName, cluster.LocalIdentity), func(s *cluster.IdentitySpec) { s.NodeID = n.nodeID() })
 	show(b, cluster.NewInfo(), func(s *cluster.InfoSpec) { s.ClusterID, s.ClusterName = cfg.Cluster().ID(), cfg.Cluster().Name() })
 
+	for name, value := range cfg.Machine().Sysctls() {
+		show(b, runtime.NewKernelParamStatus(runtime.NamespaceName, "proc.sys."+name), func(s *runtime.KernelParamStatusSpec) { s.Current = value })
+	}
+
 	for _, a := range n.fw.discovery.of(n) {
 		show(b, cluster.NewAffiliate(cluster.NamespaceName, a.NodeID), func(s *cluster.AffiliateSpec) { *s = a })
 		show(b, cluster.NewMember(cluster.NamespaceName, a.Nodename), func(s *cluster.MemberSpec) {
@@ -340,12 +343,4 @@ func (n *node) publishStaticPods(b *board) {
 			}
 		})
 	}
-}
-
-// sortedCopy is for lists whose order says nothing.
-func sortedCopy(list []string) []string {
-	out := slices.Clone(list)
-	slices.Sort(out)
-
-	return out
 }

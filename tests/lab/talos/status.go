@@ -93,23 +93,16 @@ func (n *node) publishStatus(b *board) {
 	n.mu.Unlock()
 
 	ready, unmet := n.readiness()
-	status := runtime.NewMachineStatus()
-	before := n.last[statusKey]
 
-	show(b, status, func(s *runtime.MachineStatusSpec) {
+	show(b, runtime.NewMachineStatus(), func(s *runtime.MachineStatusSpec) {
 		s.Stage, s.Status.Ready, s.Status.UnmetConditions = stage, ready, unmet
 	})
 
-	if text := fmt.Sprint(stage, ready, unmet); before == nil || before.(shown).spec != text { //nolint:forcetypeassert
-		n.last[statusKey] = shown{pointer: *status.Metadata(), spec: text}
+	if text := fmt.Sprint(stage, ready, unmet); text != n.told {
+		n.told = text
 		n.tellStatus(stage, ready, unmet)
 	}
-
-	b.seen[statusKey] = true
 }
-
-// statusKey remembers the status that was last told.
-const statusKey = "machine status event"
 
 func (n *node) tellStatus(stage runtime.MachineStage, ready bool, unmet []runtime.UnmetCondition) {
 	event := &machineapi.MachineStatusEvent{

@@ -3,6 +3,7 @@ package kube
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -197,8 +198,17 @@ func (c *Cluster) current(k *kind, obj runtime.Object) runtime.Object {
 	return obj.DeepCopyObject()
 }
 
-// update changes one object with a function and returns a copy of the result. The function gets a copy.
-func (c *Cluster) update(k *kind, namespace, name string, change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+// update changes one object with a function and returns a copy of the result. The function gets a copy. A dry run changes nothing.
+func (c *Cluster) update(k *kind, namespace, name string, dry bool, change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	if dry {
+		now, err := c.get(k, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+
+		return change(now)
+	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -255,11 +265,30 @@ func (c *Cluster) remove(k *kind, namespace, name string) (runtime.Object, error
 		return nil, apierrors.NewNotFound(k.gr(), name)
 	}
 
+	if k == namespaces {
+		if slices.Contains([]string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}, name) {
+			return nil, apierrors.NewForbidden(k.gr(), name, errors.New("this namespace may not be deleted"))
+		}
+
+		c.empty(name)
+	}
+
 	gone := obj.DeepCopyObject()
 	c.commit(k, watch.Deleted, gone, obj)
 	c.reconcile()
 
 	return gone.DeepCopyObject(), nil
+}
+
+// empty deletes what is in a namespace. The caller holds the lock.
+func (c *Cluster) empty(namespace string) {
+	for i := range kinds {
+		if k := &kinds[i]; k.namespaced {
+			for _, obj := range c.listLocked(k, namespace) {
+				c.commit(k, watch.Deleted, obj, c.objects[k][key(namespace, accessor(obj).GetName())])
+			}
+		}
+	}
 }
 
 // since returns the changes of a kind after a version, the version reached, and a channel that is closed at the next change.

@@ -35,26 +35,6 @@ var (
 
 func equal(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// setDefaults fills in what the API server fills in on creation.
-func setDefaults(obj runtime.Object) {
-	switch o := obj.(type) {
-	case *corev1.Namespace:
-		o.Status.Phase = corev1.NamespaceActive
-		if o.Labels == nil {
-			o.Labels = map[string]string{}
-		}
-		o.Labels["kubernetes.io/metadata.name"] = o.Name
-	case *corev1.Pod:
-		if o.Status.Phase == "" {
-			o.Status.Phase = corev1.PodPending
-		}
-	case *corev1.Service:
-		if o.Spec.Type == "" {
-			o.Spec.Type = corev1.ServiceTypeClusterIP
-		}
-	}
-}
-
 // reconcile does the work of the controllers, after each change and at once. The caller holds the lock. What it does
 // settles in one pass: it only looks at objects, and creates, changes or removes others.
 func (c *Cluster) reconcile() {

@@ -30,7 +30,8 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request, call string) b
 	case "/openapi/v2":
 		if accept := r.Header.Get("Accept"); strings.Contains(accept, "protobuf") {
 			// an empty document, on which kubectl skips its own validation; the server's is strict
-			w.Header().Set("Content-Type", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+			// asked for by a name with "@v1.0", which is no media type, and answered with one that is, as Kubernetes does
+			w.Header().Set("Content-Type", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
 			return true
 		}
 
@@ -111,8 +112,14 @@ func writeResources(w http.ResponseWriter, group, ver string) bool {
 			continue
 		}
 
+		var categories []string
+		if k.inAll() {
+			categories = []string{"all"}
+		}
+
 		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: k.resource, SingularName: strings.ToLower(k.name), Namespaced: k.namespaced, Kind: k.name, ShortNames: k.short,
+			Categories: categories,
+			Name:       k.resource, SingularName: strings.ToLower(k.name), Namespaced: k.namespaced, Kind: k.name, ShortNames: k.short,
 			Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
 		})
 

@@ -90,14 +90,22 @@ var elsewhere = map[schema.GroupResource]bool{
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:   true,
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: true,
 	{Group: "authentication.k8s.io", Resource: "tokenreviews"}:                           true,
-	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}:                     true,
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}:                    true,
-	{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"}:                true,
 	{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"}:                 true,
 	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}:               true,
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                     true,
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}:     true,
 	{Group: "resource.k8s.io", Resource: "resourceclaims"}:                               true,
+}
+
+// inAll tells whether "kubectl get all" shows the kind.
+func (k *kind) inAll() bool {
+	switch k.group {
+	case "":
+		return k.resource == "pods" || k.resource == "services"
+	default:
+		return k.group == "apps" || k.group == "batch"
+	}
 }
 
 func kindOf(group, version, resource string) *kind {

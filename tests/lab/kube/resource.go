@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -51,7 +52,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 				accessor(obj).SetNamespace(t.namespace)
 			}
 
-			if r.URL.Query().Get("dryRun") == "" {
+			if !dryRun(r) {
 				obj, err = c.create(k, obj)
 			}
 		}
@@ -64,12 +65,12 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 			return
 		}
 
-		obj, err := c.update(k, t.namespace, t.name, func(now runtime.Object) (runtime.Object, error) { return merged(k, t, now, sent) })
+		obj, err := c.update(k, t.namespace, t.name, dryRun(r), func(now runtime.Object) (runtime.Object, error) { return merged(k, t, now, sent) })
 		s.reply(w, r, k, http.StatusOK, obj, err)
 	case "patch":
 		s.patch(w, r, t, k, call)
 	case "delete":
-		obj, err := c.remove(k, t.namespace, t.name)
+		obj, err := s.remove(r, t, k)
 		s.reply(w, r, k, http.StatusOK, obj, err)
 	case "deletecollection":
 		s.refuse(w, call, "the lab's API server does not delete collections")
@@ -77,6 +78,47 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 		writeError(w, apierrors.NewMethodNotSupported(k.gr(), verb))
 	}
 }
+
+func dryRun(r *http.Request) bool { return r.URL.Query().Has("dryRun") }
+
+// remove deletes an object as far as the options in the body want it: not at all in a dry run, and not when it is another one by now.
+func (s *Server) remove(r *http.Request, t target, k *kind) (runtime.Object, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+
+	var options metav1.DeleteOptions
+
+	if len(body) > 0 {
+		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, &deleteOptions, &options)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+
+		if o, ok := decoded.(*metav1.DeleteOptions); ok {
+			options = *o
+		}
+	}
+
+	obj, err := s.cfg.Cluster.get(k, t.namespace, t.name)
+	if err != nil {
+		return nil, err
+	}
+
+	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != accessor(obj).GetUID() {
+		return nil, apierrors.NewConflict(k.gr(), t.name, fmt.Errorf(
+			"Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, accessor(obj).GetUID()))
+	}
+
+	if dryRun(r) || len(options.DryRun) > 0 {
+		return obj, nil
+	}
+
+	return s.cfg.Cluster.remove(k, t.namespace, t.name)
+}
+
+var deleteOptions = schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
 
 // merged keeps the half of an object that a request does not address: its status, or everything but its status.
 func merged(k *kind, t target, now, sent runtime.Object) (runtime.Object, error) {
@@ -141,7 +183,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind
 		return
 	}
 
-	obj, err := s.cfg.Cluster.update(k, t.namespace, t.name, func(now runtime.Object) (runtime.Object, error) {
+	obj, err := s.cfg.Cluster.update(k, t.namespace, t.name, dryRun(r), func(now runtime.Object) (runtime.Object, error) {
 		doc, err := json.Marshal(now)
 		if err != nil {
 			return nil, err

@@ -67,7 +67,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 	case healthy != nil:
 		writeError(w, apierrors.NewInternalError(healthy))
 		return
-	case s.describe(w, r, call):
+	case s.describe(w, r, call), s.review(w, r, who):
 		return
 	}
 

@@ -181,13 +181,8 @@ func (r *Rehearsal) Close() error { return r.Lab.Close() }
 
 // nodeOptions are what the nodes take from the lab around them.
 func nodeOptions(s lab.Services) talos.Options {
-	l := s.Latencies
-
 	return talos.Options{
-		Journal: s.Journal, Timeline: s.Timeline,
-		Latencies: talos.Latencies{
-			Boot: l.Boot, Install: l.Install, Apply: l.Apply, Services: l.Services, Etcd: l.Etcd, APIServer: l.APIServer, Kubelet: l.Kubelet,
-		},
+		Journal: s.Journal, Timeline: s.Timeline, Latencies: s.Latencies,
 		Lease: func(nic machine.NIC) (netip.Prefix, bool) {
 			address, ok := s.DHCP(nic.MAC)
 

@@ -5,31 +5,14 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/timeline"
 )
 
-// Latencies say how long things take in a node.
-type Latencies struct {
-	// Boot is from power-on, or reboot, until the network is up.
-	Boot time.Duration
-	// Install is how long the installer writes a disk; an image that is a disk already does not need it.
-	Install time.Duration
-	// Apply is from an accepted configuration to the node acting on it: the maintenance service stops, and the API comes
-	// back with the certificates of the configuration, or the installation begins.
-	Apply time.Duration
-	// Services is from the API's start until the container runtime runs; bootstrap is refused before.
-	Services time.Duration
-	// Etcd is how long an etcd member takes to start.
-	Etcd time.Duration
-	// APIServer is from etcd until the Kubernetes API answers.
-	APIServer time.Duration
-	// Kubelet is from a machine's registration until its node is Ready.
-	Kubelet time.Duration
-}
+// Latencies say how long things take; of these, a node knows Boot to Kubelet.
+type Latencies = timeline.Latencies
 
 // Options are what the firmware needs of the world around it.
 type Options struct {

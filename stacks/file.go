@@ -21,17 +21,27 @@ const standIn = "00000000-0000-0000-0000-000000000000"
 // LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted nor
 // asked for: each one that is needed has a stand-in. The error is as Load's.
 func LoadFile(path string) (Config, error) {
-	all, err := readFile(path)
+	values, err := ReadFile(path)
 	if err != nil {
 		return Config{}, err
 	}
 
-	values, err := valuesOf(all)
+	return Parse(values, filepath.Dir(path))
+}
+
+// ReadFile returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for secrets.
+func ReadFile(path string) (map[string]string, error) {
+	all, err := readFile(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 
-	return Parse(withStandIns(values), filepath.Dir(path))
+	values, err := valuesOf(all)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	return withStandIns(values), nil
 }
 
 // withStandIns puts stand-ins for the secrets that are needed and not there.

@@ -57,7 +57,7 @@ func readFromSecondStack(t *testing.T, r *rehearsal.Rehearsal, worker string) {
 	t.Helper()
 
 	reader := func(ctx *pulumi.Context) error {
-		ref, err := pulumi.NewStackReference(ctx, "organization/"+rehearsal.Project+"/dev", nil)
+		ref, err := pulumi.NewStackReference(ctx, "organization/"+stacks.Project+"/dev", nil)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,6 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/engine"
-	"talos-proxmox/tests/rehearsal"
 )
 
 // TestRealProxmox runs the life of a stack on a real Proxmox VE that the environment names. Nothing is rewritten but the
@@ -78,12 +77,12 @@ func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Acces
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.real.yaml"), text, 0o600))
 
-	stack, err := backend.InlineStack(t.Context(), rehearsal.Project, "real", stacks.ProgramIn(project), nil, auto.WorkDir(project))
+	stack, err := backend.InlineStack(t.Context(), stacks.Project, "real", stacks.ProgramIn(project), nil, auto.WorkDir(project))
 	require.NoError(t, err)
 	set(t, stack, "proxmox.endpoint", access.Endpoint)
 	set(t, stack, "proxmox.tokenId", access.TokenID)
 	set(t, stack, "proxmox.insecure", strconv.FormatBool(access.Insecure))
-	require.NoError(t, stack.SetConfig(t.Context(), rehearsal.Project+":proxmoxTokenSecret",
+	require.NoError(t, stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
 		auto.ConfigValue{Value: access.TokenSecret, Secret: true}))
 
 	t.Cleanup(func() {

@@ -21,6 +21,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/stacks"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -198,7 +199,7 @@ func urns(t *testing.T, s auto.Stack) []string {
 func set(t *testing.T, s auto.Stack, path, value string) {
 	t.Helper()
 
-	require.NoError(t, s.SetConfigWithOptions(t.Context(), rehearsal.Project+":"+path,
+	require.NoError(t, s.SetConfigWithOptions(t.Context(), stacks.Project+":"+path,
 		auto.ConfigValue{Value: value}, &auto.ConfigOptions{Path: true}))
 }
 

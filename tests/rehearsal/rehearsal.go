@@ -55,7 +55,7 @@ type Rehearsal struct {
 // Start checks the stack, starts a lab with what the stack expects to find, and opens the rewritten stack in a backend of
 // its own. Nothing is deployed yet.
 func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
-	config, err := s.withoutSecrets().parse()
+	config, err := s.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 
 	r.before = r.Lab.World().Snapshot()
 
-	if err := r.open(ctx, s, o, toLab); err != nil {
+	if err := r.open(ctx, s, config, o, toLab); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 
@@ -103,10 +103,10 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 }
 
 // open rewrites the stack and opens it.
-func (r *Rehearsal) open(ctx context.Context, s *Stack, o Options, toLab func(netip.Addr) netip.Addr) error {
+func (r *Rehearsal) open(ctx context.Context, s *Stack, original stacks.Config, o Options, toLab func(netip.Addr) netip.Addr) error {
 	var err error
 
-	if r.rewritten, err = s.rewrite(r.Lab, r.From, toLab); err != nil {
+	if r.rewritten, err = s.rewrite(original, r.Lab, r.From, toLab); err != nil {
 		return err
 	}
 
@@ -139,7 +139,7 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 		return auto.Stack{}, err
 	}
 
-	stack, err := r.Backend.InlineStack(ctx, Project, name, stacks.ProgramIn(work), nil, auto.WorkDir(work))
+	stack, err := r.Backend.InlineStack(ctx, stacks.Project, name, stacks.ProgramIn(work), nil, auto.WorkDir(work))
 	if err != nil {
 		return auto.Stack{}, err
 	}
@@ -149,10 +149,10 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 
 // WriteStackFile writes the rewritten configuration, without its secrets, as a stack file.
 func (r *Rehearsal) WriteStackFile(path string) error {
-	public := &Stack{values: map[string]any{}}
+	public := &Stack{values: map[string]string{}}
 
 	for key, value := range r.rewritten.values {
-		if _, secret := r.Secrets()[Project+":"+key]; !secret {
+		if _, secret := r.Secrets()[stacks.Project+":"+key]; !secret {
 			public.values[key] = value
 		}
 	}
@@ -165,8 +165,8 @@ func (r *Rehearsal) Secrets() auto.ConfigMap {
 	secrets := auto.ConfigMap{}
 
 	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword"} {
-		if value, ok := r.rewritten.values[key].(string); ok {
-			secrets[Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
+		if value, ok := r.rewritten.values[key]; ok {
+			secrets[stacks.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
 		}
 	}
 

@@ -15,17 +15,14 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// Project is the name in Pulumi.yaml, and the namespace of the configuration.
-const Project = "talos-proxmox"
-
 // Stack is a stack's configuration as its file has it.
 type Stack struct {
 	// Name of the stack: what stands between "Pulumi." and ".yaml".
 	Name string
 	// Path of the file.
 	Path string
-	// values are the keys below the project's namespace, without it.
-	values map[string]any
+	// values by key without the namespace, as Pulumi keeps them: text as it is, anything else as JSON.
+	values map[string]string
 }
 
 // Find looks for a stack by name (Pulumi.<name>.yaml in the project, or in stacks/examples) or by the path of its file.
@@ -52,67 +49,47 @@ func Find(root, nameOrPath string) (*Stack, error) {
 
 // ReadStack reads a stack's file.
 func ReadStack(path string) (*Stack, error) {
-	text, err := os.ReadFile(path)
+	values, err := stacks.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 
-	var file struct {
-		Config map[string]any `yaml:"config"`
-	}
-
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-
-	if len(file.Config) == 0 {
-		return nil, fmt.Errorf("%s has no configuration: a stack file has its keys below 'config:'", path)
-	}
-
 	name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "Pulumi."), ".yaml")
-	s := &Stack{Name: name, Path: path, values: map[string]any{}}
 
-	for key, value := range file.Config {
-		if k, ok := strings.CutPrefix(key, Project+":"); ok {
-			s.values[k] = value
-		}
-	}
-
-	return s, nil
+	return &Stack{Name: name, Path: path, values: values}, nil
 }
 
 // parse checks the configuration as the program does. Patch files are read from below the file's own directory.
 func (s *Stack) parse() (stacks.Config, error) {
-	values := map[string]string{}
-
-	for key, value := range s.values {
-		text, err := encode(value)
-		if err != nil {
-			return stacks.Config{}, fmt.Errorf("%s: %s: %w", s.Path, key, err)
-		}
-
-		values[key] = text
-	}
-
-	return stacks.Parse(values, filepath.Dir(s.Path))
+	return stacks.Parse(s.values, filepath.Dir(s.Path))
 }
 
-// encode writes a value as Pulumi hands it to a program: text as it is, anything else as JSON.
-func encode(value any) (string, error) {
-	if text, ok := value.(string); ok {
-		return text, nil
+// edit changes a key that holds a block.
+func (s *Stack) edit(key string, change func(block map[string]any)) error {
+	block := map[string]any{}
+	if err := json.Unmarshal([]byte(s.values[key]), &block); err != nil {
+		return fmt.Errorf("%s: %s: %w", s.Path, key, err)
 	}
 
-	text, err := json.Marshal(value)
+	change(block)
 
-	return string(text), err
+	text, err := json.Marshal(block)
+	s.values[key] = string(text)
+
+	return err
 }
 
 // write writes the configuration as a stack file.
 func (s *Stack) write(path string) error {
 	config := map[string]any{}
-	for key, value := range s.values {
-		config[Project+":"+key] = value
+
+	for key, text := range s.values {
+		var value any
+		if json.Unmarshal([]byte(text), &value) != nil {
+			value = text
+		}
+
+		config[stacks.Project+":"+key] = value
 	}
 
 	var b bytes.Buffer

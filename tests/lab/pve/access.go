@@ -1,5 +1,13 @@
 package pve
 
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"talos-proxmox/tests/lab/world"
+)
+
 func accessRoutes() []route {
 	return []route{
 		{
@@ -9,6 +17,10 @@ func accessRoutes() []route {
 		{method: "GET", path: "/access/ticket", open: true, handle: nothing},
 		{method: "GET", path: "/access/domains", open: true, handle: domains},
 		{method: "GET", path: "/access/permissions", params: parameters("path userid"), handle: permissions},
+		{method: "GET", path: "/access/users", params: parameters("enabled:bool full:bool"), handle: users},
+		{method: "GET", path: "/access/groups", handle: empty},
+		{method: "GET", path: "/access/roles", handle: roles},
+		{method: "GET", path: "/access/roles/{role}", handle: role},
 		{method: "GET", path: "/version", handle: version},
 	}
 }
@@ -57,4 +69,83 @@ func permissions(r *request) (any, error) {
 
 func version(*request) (any, error) {
 	return map[string]any{"release": "8.4", "version": "8.4.1", "repoid": "2a5fa54a8503f96d"}, nil
+}
+
+// users shows what user.cfg has of users: the lab's have no name, no mail and no end.
+func users(r *request) (any, error) {
+	out := []map[string]any{}
+
+	for _, user := range r.world.Users(r.caller) {
+		_, realm, _ := strings.Cut(user, "@")
+		out = append(out, map[string]any{"userid": user, "enable": 1, "expire": 0, "realm-type": realm})
+	}
+
+	return out, nil
+}
+
+// predefined are the roles that every Proxmox VE 8 has (pve-access-control: create_roles). There are no others: a lab's grants are
+// privileges, not roles.
+var predefined = func() map[string][]string {
+	configure := privileges("VM", "Config.CPU Config.Disk Config.HWType Config.Memory Config.Network Config.Options")
+	vmUser := privileges("VM", "Audit Backup Config.CDROM Config.Cloudinit Console PowerMgmt")
+	vmAdmin := slices.Concat(vmUser, configure, privileges("VM", "Allocate Clone Migrate Monitor Snapshot Snapshot.Rollback"))
+	sysAdmin := privileges("Sys", "Audit Console Syslog")
+	users := []string{"Group.Allocate", "Realm.AllocateUser", "User.Modify"}
+
+	all := map[string][]string{
+		"NoAccess":         {},
+		"PVEVMAdmin":       vmAdmin,
+		"PVEVMUser":        vmUser,
+		"PVETemplateUser":  privileges("VM", "Audit Clone"),
+		"PVEDatastoreUser": privileges("Datastore", "AllocateSpace Audit"), "PVEDatastoreAdmin": privileges("Datastore", "Allocate AllocateSpace AllocateTemplate Audit"),
+		"PVEPoolUser": privileges("Pool", "Audit"), "PVEPoolAdmin": privileges("Pool", "Allocate Audit"),
+		"PVESDNUser": privileges("SDN", "Audit Use"), "PVESDNAdmin": privileges("SDN", "Allocate Audit Use"),
+		"PVEMappingUser": privileges("Mapping", "Audit Use"), "PVEMappingAdmin": privileges("Mapping", "Audit Modify Use"),
+		"PVESysAdmin": sysAdmin, "PVEUserAdmin": users,
+		"PVEAuditor": {"Datastore.Audit", "Mapping.Audit", "Pool.Audit", "SDN.Audit", "Sys.Audit", "VM.Audit"},
+	}
+
+	all["PVEAdmin"] = slices.Concat(vmAdmin, sysAdmin, users, all["PVEDatastoreAdmin"], all["PVEPoolAdmin"], all["PVESDNAdmin"], all["PVEMappingUser"])
+	all["Administrator"] = slices.Concat(all["PVEAdmin"], []string{
+		"Mapping.Modify", "Permissions.Modify", "Realm.Allocate", "Sys.AccessNetwork", "Sys.Incoming", "Sys.Modify", "Sys.PowerMgmt",
+	})
+
+	for _, list := range all {
+		slices.Sort(list)
+	}
+
+	return all
+}()
+
+func privileges(kind, names string) []string {
+	list := strings.Fields(names)
+	for i := range list {
+		list[i] = kind + "." + list[i]
+	}
+
+	return list
+}
+
+func roles(*request) (any, error) {
+	out := []map[string]any{}
+
+	for _, id := range slices.Sorted(maps.Keys(predefined)) {
+		out = append(out, map[string]any{"roleid": id, "privs": strings.Join(predefined[id], ","), "special": 1})
+	}
+
+	return out, nil
+}
+
+func role(r *request) (any, error) {
+	list, ok := predefined[r.vars["role"]]
+	if !ok {
+		return nil, &world.Error{Code: 500, Reason: "role '" + r.vars["role"] + "' does not exist"}
+	}
+
+	out := map[string]int{}
+	for _, p := range list {
+		out[p] = 1
+	}
+
+	return out, nil
 }

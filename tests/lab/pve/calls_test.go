@@ -70,6 +70,14 @@ func TestAllCalls(t *testing.T) {
 	require.Equal(t, "500 no such resource 'vm:401'", f.call("GET", "/cluster/ha/resources/vm:401").status())
 	require.Contains(t, f.object(f.ok("GET", "/access/permissions")), "/")
 	f.ok("GET", "/access/domains")
+	require.Equal(t, "root@pam", f.list(f.ok("GET", "/access/users"))[1]["userid"])
+	require.Empty(t, f.ok("GET", "/access/groups"))
+	require.Contains(t, f.list(f.ok("GET", "/access/roles")), map[string]any{
+		"roleid": "PVEVMUser", "special": 1.0, "privs": "VM.Audit,VM.Backup,VM.Config.CDROM,VM.Config.Cloudinit,VM.Console,VM.PowerMgmt",
+	})
+	require.Equal(t, map[string]any{"VM.Audit": 1.0, "VM.Clone": 1.0}, f.object(f.ok("GET", "/access/roles/PVETemplateUser")))
+	require.Equal(t, "500 role 'nobody' does not exist", f.call("GET", "/access/roles/nobody").status())
+	require.Contains(t, f.object(f.ok("GET", "/nodes/pve1/hosts"))["data"], "127.0.0.1 localhost")
 
 	pending := f.list(f.ok("GET", "/nodes/pve1/qemu/401/pending"))
 	require.Contains(t, pending, map[string]any{"key": "cores", "value": 4.0})

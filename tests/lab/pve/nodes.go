@@ -1,6 +1,7 @@
 package pve
 
 import (
+	"crypto/sha1"
 	"fmt"
 	"time"
 
@@ -14,6 +15,7 @@ func nodeRoutes() []route {
 		{method: "GET", path: "/nodes/{node}/version", handle: version},
 		{method: "GET", path: "/nodes/{node}/time", needs: need("/nodes/{node}", "Sys.Audit"), handle: nodeTime},
 		{method: "GET", path: "/nodes/{node}/network", params: parameters("type"), handle: nodeNetwork},
+		{method: "GET", path: "/nodes/{node}/hosts", needs: need("/", "Sys.Audit"), handle: nodeHosts},
 		{method: "GET", path: "/nodes/{node}/dns", needs: need("/nodes/{node}", "Sys.Audit"), handle: nodeDNS},
 	}
 }
@@ -108,4 +110,16 @@ func nodeNetwork(r *request) (any, error) {
 
 func nodeDNS(*request) (any, error) {
 	return map[string]any{"search": "lan", "dns1": "127.0.0.1"}, nil
+}
+
+// nodeHosts is /etc/hosts as the installer writes it.
+func nodeHosts(r *request) (any, error) {
+	h := self(r)
+	data := "127.0.0.1 localhost.localdomain localhost\n"
+
+	if h.Address.IsValid() {
+		data += fmt.Sprintf("%s %s.lan %s\n", h.Address, h.Name, h.Name)
+	}
+
+	return map[string]any{"data": data, "digest": fmt.Sprintf("%x", sha1.Sum([]byte(data)))}, nil
 }

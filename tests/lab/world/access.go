@@ -70,6 +70,35 @@ func (a *access) init(c Credentials) {
 	}
 }
 
+// users are all there are: those with a password and those with a token, and root@pam, who is always there.
+func (a *access) users() []string {
+	all := map[string]bool{superuser: true}
+
+	for user := range a.passwords {
+		all[user] = true
+	}
+
+	for id := range a.tokens {
+		user, _, _ := strings.Cut(id, "!")
+		all[user] = true
+	}
+
+	return sortedKeys(all)
+}
+
+// Users are all users that a caller may see: all with a privilege on users' groups, and always its own.
+func (w *World) Users(c Caller) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	all := w.access.users()
+	if w.needAny(c, "/access/groups", "User.Modify", "Sys.Audit") == nil {
+		return all
+	}
+
+	return slices.DeleteFunc(all, func(user string) bool { return user != c.ID })
+}
+
 // AddToken makes an API token that may do nothing yet.
 func (w *World) AddToken(id, secret string) {
 	w.mu.Lock()
@@ -97,6 +126,10 @@ func (w *World) VerifyToken(id, secret string) error {
 	defer w.mu.Unlock()
 
 	user, name, _ := strings.Cut(id, "!")
+
+	if !slices.Contains(w.access.users(), user) {
+		return &Error{Code: 401, Reason: fmt.Sprintf("no such user ('%s')", user)}
+	}
 
 	known, ok := w.access.tokens[id]
 	if !ok {

@@ -14,7 +14,8 @@ func TestWhoIsLetIn(t *testing.T) {
 
 	require.NoError(t, w.VerifyToken(token.ID, "s"))
 	require.EqualError(t, w.VerifyToken(token.ID, "x"), "invalid token value!")
-	require.EqualError(t, w.VerifyToken("a@pve!b", "x"), "no such token 'b' for user 'a@pve'")
+	require.EqualError(t, w.VerifyToken("root@pam!b", "x"), "no such token 'b' for user 'root@pam'")
+	require.EqualError(t, w.VerifyToken("a@pve!b", "x"), "no such user ('a@pve')")
 
 	_, err := w.Login(root.ID, "x")
 	require.EqualError(t, err, "authentication failure")

@@ -187,13 +187,4 @@ func (w *World) imageStorage(host, name string) (*Storage, error) {
 	return s, nil
 }
 
-// bridge complains about a bridge the host does not have, as starting a VM on it would.
-func (h *Host) bridge(name string) error {
-	if slices.Contains(h.Bridges, name) {
-		return nil
-	}
-
-	return failf("bridge '%s' does not exist", name)
-}
-
 func (s *Storage) contentList() string { return strings.Join(s.Content, ",") }

@@ -3,6 +3,8 @@ package world
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -109,7 +111,7 @@ func (w *World) powerTask(c Caller, host string, id int, kind string, running bo
 
 // powerOn starts a VM. Its lock file is held.
 func (w *World) powerOn(t *task, v *vm) error {
-	if err := w.mayStart(v); err != nil {
+	if err := w.mayStart(t, v); err != nil {
 		return err
 	}
 
@@ -131,7 +133,7 @@ func (w *World) powerOn(t *task, v *vm) error {
 	return nil
 }
 
-func (w *World) mayStart(v *vm) error {
+func (w *World) mayStart(t *task, v *vm) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -150,13 +152,13 @@ func (w *World) mayStart(v *vm) error {
 		return err
 	}
 
+	// QEMU plugs its interfaces into the bridges itself, by a script that complains into the log of the task.
 	for _, nic := range nics(v.conf) {
-		if nic.Bridge == "" {
-			continue
-		}
+		if nic.Bridge != "" && !slices.Contains(h.Bridges, nic.Bridge) {
+			t.lines = append(t.lines, fmt.Sprintf("bridge '%s' does not exist", nic.Bridge),
+				"kvm: network script /usr/libexec/qemu-server/pve-bridge failed with status 512")
 
-		if err := h.bridge(nic.Bridge); err != nil {
-			return err
+			return failf("start failed: QEMU exited with code 1")
 		}
 	}
 

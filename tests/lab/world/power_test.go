@@ -123,7 +123,11 @@ func TestABridgeThatIsNotThere(t *testing.T) {
 	w, _ := newWorld(t)
 	create(t, w, 100, "net0 virtio,bridge=vmbr7")
 	upid, err := w.Start(token, "pve1", 100)
-	require.Equal(t, "bridge 'vmbr7' does not exist", ended(t, w, upid, err))
+	require.Equal(t, "start failed: QEMU exited with code 1", ended(t, w, upid, err))
+
+	log, err := w.TaskLog("pve1", upid)
+	require.NoError(t, err)
+	require.Contains(t, log, "bridge 'vmbr7' does not exist")
 }
 
 // Everybody pulls at one VM at the same time. Whatever comes of it, power-ons and power cuts alternate and nothing is left behind.

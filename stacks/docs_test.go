@@ -144,20 +144,23 @@ func defaultOf(s *jsonschema.Schema) string {
 	return fmt.Sprintf("`%v`", *s.Default)
 }
 
-// TestSmallestStack: the page shows the file that is tested.
+// TestSmallestStack: the pages show the file that is tested.
 func TestSmallestStack(t *testing.T) {
-	page, err := os.ReadFile("docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	file, err := os.ReadFile("examples/Pulumi.smallest.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	_, stack, _ := strings.Cut(string(file), "\n")
-	if !strings.Contains(string(page), "```yaml\n"+stack+"```\n") {
-		t.Error("docs/configuration.md does not show examples/Pulumi.smallest.yaml")
+
+	for _, name := range []string{"docs/configuration.md", "../README.md"} {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if !strings.Contains(string(page), "```yaml\n"+stack+"```\n") {
+			t.Errorf("%s does not show examples/Pulumi.smallest.yaml", name)
+		}
 	}
 }

@@ -205,7 +205,12 @@ func (n *node) publishNetwork(b *board) {
 		s.HostnameReady, s.EtcFilesReady = host != "", true
 	})
 
+	n.publishLoopback(b)
+	n.publishResolvers(b)
+
 	for i, l := range links {
+		n.publishRoutes(b, i+2, l)
+
 		show(b, network.NewLinkStatus(network.NamespaceName, l.name), func(s *network.LinkStatusSpec) {
 			s.Index, s.Type, s.MTU = uint32(i+2), nethelpers.LinkEther, 1500
 			s.OperationalState, s.LinkState = nethelpers.OperStateUp, true
@@ -219,11 +224,7 @@ func (n *node) publishNetwork(b *board) {
 		for _, a := range l.addresses {
 			show(b, network.NewAddressStatus(network.NamespaceName, network.AddressID(l.name, a)), func(s *network.AddressStatusSpec) {
 				s.Address, s.LinkName, s.LinkIndex, s.Scope = a, l.name, uint32(i+2), nethelpers.ScopeGlobal
-				s.Family = nethelpers.FamilyInet4
-
-				if a.Addr().Is6() {
-					s.Family = nethelpers.FamilyInet6
-				}
+				s.Family = family(a.Addr())
 			})
 		}
 	}
@@ -336,6 +337,11 @@ func (n *node) publishNodeStatus(b *board, in *kube.Cluster) {
 
 func (n *node) publishStaticPods(b *board) {
 	for _, p := range n.staticPods() {
+		show(b, k8s.NewStaticPod(k8s.NamespaceName, p.Labels["component"]), func(s *k8s.StaticPodSpec) {
+			if content, err := k8sruntime.DefaultUnstructuredConverter.ToUnstructured(&p); err == nil {
+				s.Pod = content
+			}
+		})
 		show(b, k8s.NewStaticPodStatus(k8s.NamespaceName, p.Namespace+"/"+p.Name), func(s *k8s.StaticPodStatusSpec) {
 			status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 			if content, err := k8sruntime.DefaultUnstructuredConverter.ToUnstructured(&status); err == nil {

@@ -32,7 +32,8 @@ func (w *World) Resize(c Caller, host string, id int, r ResizeRequest) (string, 
 
 	return w.start(c, job{node: host, kind: "resize", id: strconv.Itoa(id), work: func(t *task) error {
 		return t.withVM(host, id, func(v *vm) error {
-			if _, err := w.resizable(c, v, r, size, more); err != nil {
+			vol, err := w.resizable(c, v, r, size, more)
+			if err != nil || !more && size == vol.bytes() {
 				return err
 			}
 
@@ -48,8 +49,7 @@ func (w *World) Resize(c Caller, host string, id int, r ResizeRequest) (string, 
 				return err
 			}
 
-			vol, err := w.volume(host, d.file())
-			if err != nil {
+			if vol, err = w.volume(host, d.file()); err != nil {
 				return err
 			}
 
@@ -59,13 +59,11 @@ func (w *World) Resize(c Caller, host string, id int, r ResizeRequest) (string, 
 
 			vol.disk.Resize(size)
 
-			// A change of the drive that waits for a start must not bring the old size back.
-			for _, conf := range []map[string]string{v.conf, v.pending} {
-				if d, err := parseDrive(r.Disk, conf[r.Disk]); err == nil && d.file() == vol.id {
-					d.properties["size"] = formatSize(size)
-					conf[r.Disk] = d.String()
-				}
-			}
+			// Only what the drive is now learns of the size. A change of the drive that waits for a start keeps the size that it was
+			// made with, and brings it back into the configuration (qemu-server: resize_vm, vmconfig_apply_pending), until the next
+			// change reads it from the storage.
+			d.properties["size"] = formatSize(size)
+			v.conf[r.Disk] = d.String()
 
 			return nil
 		})

@@ -92,10 +92,18 @@ func TestADiskThatWasOnlyPending(t *testing.T) {
 	require.NotContains(t, conf, "sata0")
 	require.Equal(t, "tank:vm-100-disk-1", conf["unused0"])
 
-	// A pending change of options and a new size do not get into each other's way.
+	// A pending change of options keeps the size that it was made with, until the next change of the drive looks at the storage.
 	require.NoError(t, update(w, 100, "scsi0 tank:vm-100-disk-0,aio=threads"))
 	upid, err = w.Resize(token, "pve1", 100, world.ResizeRequest{Disk: "scsi0", Size: "5G"})
 	done(t, w, upid, err)
+	require.Equal(t, "tank:vm-100-disk-0,aio=threads,size=1G", config(t, w, "pve1", 100)["scsi0"])
+
+	upid, err = w.Reboot(token, "pve1", 100, nil)
+	done(t, w, upid, err)
+	upid, err = w.Resize(token, "pve1", 100, world.ResizeRequest{Disk: "scsi0", Size: "5G"})
+	done(t, w, upid, err)
+	require.Equal(t, "tank:vm-100-disk-0,aio=threads,size=1G", config(t, w, "pve1", 100)["scsi0"])
+
 	require.NoError(t, update(w, 100, "scsi0 tank:vm-100-disk-0,aio=native"))
 	upid, err = w.Reboot(token, "pve1", 100, nil)
 	done(t, w, upid, err)

@@ -3,7 +3,6 @@ module talos-proxmox
 go 1.26
 
 require (
-	dario.cat/mergo v1.0.0
 	github.com/agext/levenshtein v1.2.3
 	github.com/cosi-project/runtime v1.12.0
 	github.com/google/go-cmp v0.7.0

@@ -205,6 +205,8 @@ func (c *TalosCluster) start(ctx *pulumi.Context, name string, credentials machi
 		Node: address, Endpoint: address,
 	}, child,
 		pulumi.DependsOn(configured),
+		// Control planes that are made again may be all there were: the gates then start the cluster anew.
+		pulumi.ReplaceWith(configured),
 		pulumi.AdditionalSecretOutputs([]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
 			BeforeCreate: []*pulumi.ResourceHook{hooks.bootstrapped, hooks.ready},

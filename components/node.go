@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
@@ -130,7 +131,8 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 	}
 
 	// Used at creation only: a new template must not replace a running node.
-	ignored := append([]string{"clone"}, diskOptions(0)...)
+	// So is the identity of this very machine: it changes only when the VM is made again.
+	ignored := append([]string{"clone", "smbios"}, diskOptions(0)...)
 	if !args.Rebalance {
 		// The host is where the VM was made; an operator may have moved it since.
 		ignored = append(ignored, "nodeName")
@@ -158,10 +160,11 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi
 		SerialDevices: vm.VirtualMachineSerialDeviceArray{},
 		// Every read waits for an agent that is switched on and not there.
 		Agent:           vm.VirtualMachineAgentArgs{Enabled: pulumi.Bool(false)},
+		Smbios:          vm.VirtualMachineSmbiosArgs{Uuid: pulumi.String(uuid.NewString())},
 		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
 		OnBoot:          pulumi.Bool(n.OnBoot),
 		Started:         pulumi.Bool(true),
-		// What matters has been moved away from a node before its VM is deleted; waiting for a shutdown gains nothing.
+		// A node that is deleted has no use for a shutdown, and waiting for one gains nothing.
 		StopOnDestroy: pulumi.Bool(true),
 	}, append(opts,
 		// A VMID, a name and a MAC cannot exist twice.
@@ -186,15 +189,19 @@ func applyConfiguration(ctx *pulumi.Context, name string, n plan.Node, c *NodeCo
 	return machine.NewConfigurationApply(ctx, name, &machine.ConfigurationApplyArgs{
 		ClientConfiguration:       secretClient(c.Client),
 		MachineConfigurationInput: pulumi.ToSecret(c.Machine).(pulumi.StringOutput),
-		ConfigPatches:             pulumi.ToStringArray(c.Patches),
+		// The operator's patches may hold anything.
+		ConfigPatches: pulumi.ToSecret(pulumi.ToStringArray(c.Patches)).(pulumi.StringArrayOutput),
 		// Always the node itself: a node without configuration cannot be reached through another.
 		Node:     pulumi.String(n.Address.String()),
 		Endpoint: pulumi.String(n.Address.String()),
 	}, append(opts,
 		pulumi.DependsOn(append([]pulumi.Resource{machineVM}, c.After...)),
-		// A VM made again has lost its configuration.
+		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.
 		pulumi.ReplaceWith([]pulumi.Resource{machineVM}),
-		pulumi.AdditionalSecretOutputs([]string{"machineConfiguration", "machineConfigurationInput", "clientConfiguration"}),
+		pulumi.ReplacementTrigger(machineVM.Smbios.Uuid()),
+		pulumi.AdditionalSecretOutputs([]string{
+			"machineConfiguration", "machineConfigurationInput", "clientConfiguration", "configPatches",
+		}),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks}))...)
 }
 

@@ -93,7 +93,7 @@ func (m *ignoredOf) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) { re
 func TestRebalance(t *testing.T) {
 	n := planOf(t, builtSpec()).Nodes()[0]
 
-	always := append([]string{"clone"}, diskOptions(0)...)
+	always := append([]string{"clone", "smbios"}, diskOptions(0)...)
 
 	for rebalance, want := range map[bool][]string{false: append(slices.Clone(always), "nodeName"), true: always} {
 		var m ignoredOf

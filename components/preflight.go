@@ -80,6 +80,11 @@ func explain(err error) error {
 		return plan.Problems{{
 			Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "correct it, or see that the host is up and its port open from here",
 		}}
+	case errors.Is(err, proxmoxapi.ErrUntrusted):
+		return plan.Problems{{
+			Path: "proxmox.endpoint", Rule: err.Error(),
+			Remedy: "let this machine trust the certificate's authority, or set proxmox.insecure",
+		}}
 	case errors.Is(err, proxmoxapi.ErrRefused):
 		return plan.Problems{{
 			Path: "proxmox.tokenId", Rule: err.Error(),
@@ -106,11 +111,8 @@ func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Temp
 	for _, n := range p.Nodes() {
 		present := slices.IndexFunc(vms, func(v proxmoxapi.VM) bool { return v.ID == n.VMID })
 		if present >= 0 {
-			if v := vms[present]; v.Name != n.Name {
-				problems = append(problems, plan.Problem{
-					Path: "pools." + n.Pool + ".vmids", Rule: fmt.Sprintf("%d is taken by %q on host %s", v.ID, v.Name, v.Host),
-					Value: n.Name, Remedy: "choose another range, or remove that VM",
-				})
+			if problem := taken(vms[present], n, p.Cluster); problem != nil {
+				problems = append(problems, *problem)
 
 				continue
 			}
@@ -139,11 +141,50 @@ func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Temp
 		}
 	}
 
+	problems = append(problems, leaving(vms, p)...)
+
 	// Nodes of one pool share a template: what is wrong with it is said once.
 	return found, problems.Unique().Err()
 }
 
 // templateKey is the configuration key that states the template of a node.
+// taken says who has the VMID of a node, when it is not the node.
+func taken(v proxmoxapi.VM, n plan.Node, cluster string) *plan.Problem {
+	switch {
+	case v.Name == n.Name && !v.Container:
+		return nil
+	case slices.Contains(v.Tags, cluster):
+		return &plan.Problem{
+			Path: "pools." + n.Pool + ".names", Rule: fmt.Sprintf("VMID %d is %q, a node of this cluster: a node keeps its name", v.ID, v.Name),
+			Value: n.Name, Remedy: "leave the names, and the cluster's and the pool's, as they were",
+		}
+	default:
+		return &plan.Problem{
+			Path: "pools." + n.Pool + ".vmids", Rule: fmt.Sprintf("%d is taken by %q on host %s", v.ID, v.Name, v.Host),
+			Value: n.Name, Remedy: "choose another range, or remove that machine",
+		}
+	}
+}
+
+// leaving are the control planes of the cluster that the plan no longer has. Deleting their VMs would leave etcd counting
+// members that are gone, until it has no quorum.
+func leaving(vms []proxmoxapi.VM, p *plan.Plan) plan.Problems {
+	var problems plan.Problems
+
+	for _, v := range vms {
+		ours := slices.Contains(v.Tags, p.Cluster) && slices.Contains(v.Tags, string(plan.ControlPlane)) && slices.Contains(v.Tags, "talos")
+		planned := slices.ContainsFunc(p.Nodes(), func(n plan.Node) bool { return n.VMID == v.ID })
+
+		if ours && !planned {
+			problems.Add("pools", "removing a control plane is not built yet: etcd would go on counting it",
+				fmt.Sprintf("%s, VMID %d on host %s, is not in the configuration any more", v.Name, v.ID, v.Host),
+				"put it back; or take it out of etcd ('talosctl reset --graceful'), delete its VM, and run 'pulumi refresh'")
+		}
+	}
+
+	return problems
+}
+
 func templateKey(p *plan.Plan, n plan.Node) string {
 	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == n.Pool })].Image.Path
 }
@@ -160,6 +201,7 @@ func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, 
 
 	for _, v := range vms {
 		switch {
+		case v.Container:
 		case v.Host == n.Host && (v.ID == id || v.Name == n.Template):
 			here = append(here, v)
 		case v.ID == id, strings.EqualFold(v.Name, n.Template):

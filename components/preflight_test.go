@@ -38,7 +38,7 @@ func onePlan() *plan.Plan {
 	other := node
 	other.Name, other.VMID = "c-control-2", 402
 
-	return &plan.Plan{Pools: []plan.PlannedPool{{
+	return &plan.Plan{Cluster: "c", Pools: []plan.PlannedPool{{
 		Name: "control", Role: plan.ControlPlane, Image: plan.BootImage{Path: "image.template.control"}, Nodes: []plan.Node{node, other},
 	}}}
 }
@@ -95,7 +95,23 @@ func TestFindTemplates(t *testing.T) {
 		"VMID of a stranger": {
 			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "mail", Host: "pve3"}}, iface: "scsi0", size: 10},
 			problem: `pools.control.vmids: 402 is taken by "mail" on host pve3 (given: c-control-2); ` +
-				`choose another range, or remove that VM`,
+				`choose another range, or remove that machine`,
+		},
+		"VMID of a container": {
+			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "c-control-2", Host: "pve3", Container: true}}, iface: "scsi0", size: 10},
+			problem: `pools.control.vmids: 402 is taken by "c-control-2" on host pve3 (given: c-control-2); ` +
+				`choose another range, or remove that machine`,
+		},
+		"node under another name": {
+			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "old-2", Host: "pve", Tags: []string{"c", "controlplane", "talos"}}}, iface: "scsi0", size: 10},
+			problem: `pools.control.names: VMID 402 is "old-2", a node of this cluster: a node keeps its name (given: c-control-2); ` +
+				`leave the names, and the cluster's and the pool's, as they were`,
+		},
+		"control plane leaving": {
+			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 403, Name: "c-control-3", Host: "pve", Tags: []string{"c", "controlplane", "talos"}}}, iface: "scsi0", size: 10},
+			problem: `pools: removing a control plane is not built yet: etcd would go on counting it ` +
+				`(given: c-control-3, VMID 403 on host pve, is not in the configuration any more); ` +
+				`put it back; or take it out of etcd ('talosctl reset --graceful'), delete its VM, and run 'pulumi refresh'`,
 		},
 		"template gone, nodes there": {
 			shelf: shelf{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"}, {ID: 402, Name: "c-control-2", Host: "pve9"}}},

@@ -24,12 +24,17 @@ func (c Config) checkAccess() plan.Problems {
 	switch u, err := url.Parse(p.Endpoint); {
 	case p.Endpoint == "":
 		ps.Add("proxmox.endpoint", "is required", "", "write it like https://pve.lan:8006")
+	case err == nil && u.User != nil:
+		ps.Add("proxmox.endpoint", "must not hold credentials", u.Redacted(), "use proxmox.tokenId and proxmoxTokenSecret")
 	case err != nil || u.Host == "":
-		ps.Add("proxmox.endpoint", "must be a URL", p.Endpoint, "write it like https://pve.lan:8006")
+		given := p.Endpoint
+		if strings.Contains(given, "@") {
+			given = "" // what stands before it may be a password
+		}
+
+		ps.Add("proxmox.endpoint", "must be a URL", given, "write it like https://pve.lan:8006")
 	case u.Scheme != "https":
 		ps.Add("proxmox.endpoint", "must begin with https://", p.Endpoint, "Proxmox VE serves its API with TLS only: write https://"+u.Host)
-	case u.User != nil:
-		ps.Add("proxmox.endpoint", "must not hold credentials", "", "use proxmox.tokenId and proxmoxTokenSecret")
 	case strings.TrimSuffix(u.Path, "/") != "" && strings.TrimSuffix(u.Path, "/") != "/api2/json":
 		ps.Add("proxmox.endpoint", "must have no path but /api2/json", p.Endpoint, "write https://"+u.Host)
 	}
@@ -38,7 +43,10 @@ func (c Config) checkAccess() plan.Problems {
 	case p.TokenID != "" && p.Username != "":
 		ps.Add("proxmox.username", "excludes proxmox.tokenId", p.Username, "keep one of the two")
 	case p.TokenID != "":
-		if !tokenID.MatchString(p.TokenID) {
+		if id, _, whole := strings.Cut(p.TokenID, "="); whole {
+			ps.Add("proxmox.tokenId", "must have the form user@realm!name, without the secret", id+"=...",
+				"put what follows the = into proxmoxTokenSecret")
+		} else if !tokenID.MatchString(p.TokenID) {
 			ps.Add("proxmox.tokenId", "must have the form user@realm!name", p.TokenID, "copy it from Datacenter, Permissions, API Tokens")
 		}
 

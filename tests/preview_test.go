@@ -34,7 +34,7 @@ func TestPreview(t *testing.T) {
 			"unknown field": {
 				"machine:\n  installl: {}\n",
 				"cluster.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
-					"unknown keys found during decoding: machine: installl: {} (given: cluster.patches[0], for k3s-dev-control-1); correct the patch",
+					"unknown keys found during decoding: machine.installl (given: cluster.patches[0], for k3s-dev-control-1); correct the patch",
 			},
 			"impossible value": {
 				"machine:\n  install:\n    disk: \"\"\n    image: \"\"\n    diskSelector:\n      size: huge\n",

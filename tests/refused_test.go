@@ -49,12 +49,24 @@ func TestRefused(t *testing.T) {
 		{
 			name:   "an endpoint where nobody answers",
 			change: map[string]string{"proxmox.endpoint": "https://127.0.0.1:9"},
-			want:   []string{`Proxmox VE at https://127.0.0.1:9 cannot be reached`},
+			want: []string{`proxmox.endpoint: Proxmox VE at https://127.0.0.1:9 cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused; ` +
+				`correct it, or see that the host is up and its port open from here`},
 		},
 		{
 			name:   "a token that is refused",
 			change: map[string]string{"proxmox.tokenId": "nobody@pve!talos"},
-			want:   []string{`refuses the credentials`, `proxmox.tokenId`},
+			want: []string{
+				`proxmox.tokenId: Proxmox VE at {lab} refuses the credentials (GET /cluster/resources?type=vm); ` +
+					`check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this`,
+			},
+		},
+		{
+			name:   "a certificate that nobody vouches for",
+			change: map[string]string{"proxmox.insecure": "false"},
+			want: []string{
+				`proxmox.endpoint: Proxmox VE at {lab} shows a certificate that this machine does not trust: x509: `,
+				`let this machine trust the certificate's authority, or set proxmox.insecure`,
+			},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -99,5 +111,5 @@ func rehearsalName(name string) string {
 func replaceControl(text string, r *rehearsal.Rehearsal) string {
 	first := addressOf(r, "k3s-dev-control-1")
 
-	return strings.NewReplacer("{control}", first, "{range}", first+"-"+first[:len(first)-1]+"3").Replace(text)
+	return strings.NewReplacer("{control}", first, "{range}", first+"-"+first[:len(first)-1]+"3", "{lab}", r.Lab.Endpoint()).Replace(text)
 }

@@ -3,7 +3,9 @@ package machineconfig
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -109,7 +111,7 @@ func (c *checker) apply(cfg talosconfig.Provider, patches []plan.Patch, node pla
 			ok = false
 
 			c.note(&c.problems, plan.Problem{
-				Path: patch.Path, Rule: "is no patch that Talos can apply: " + oneLine(err),
+				Path: patch.Path, Rule: "is no patch that Talos can apply: " + keysOnly(err),
 				Value: patch.Origin + ", for " + node.Name, Remedy: remedy(err),
 			})
 
@@ -120,6 +122,43 @@ func (c *checker) apply(cfg talosconfig.Provider, patches []plan.Patch, node pla
 	}
 
 	return cfg, ok
+}
+
+// unknownKeys is how Talos begins to quote what it does not know, everything below it included.
+const unknownKeys = "unknown keys found during decoding:"
+
+// keysOnly leaves of what Talos quotes the keys: below a mistyped one there may be a password.
+func keysOnly(err error) string {
+	said, quoted, ok := strings.Cut(err.Error(), unknownKeys)
+	if !ok {
+		return oneLine(err)
+	}
+
+	var tree map[string]any
+	if yaml.Unmarshal([]byte(quoted), &tree) != nil {
+		return oneLine(errors.New(said + "unknown keys"))
+	}
+
+	var paths []string
+
+	// Talos quotes the way to the unknown key; where it ends or forks, its value begins.
+	for at := tree; ; {
+		keys := slices.Sorted(maps.Keys(at))
+		if len(keys) != 1 {
+			break
+		}
+
+		paths = append(paths, keys[0])
+
+		next, below := at[keys[0]].(map[string]any)
+		if !below {
+			break
+		}
+
+		at = next
+	}
+
+	return oneLine(errors.New(said+unknownKeys)) + " " + strings.Join(paths, ".")
 }
 
 // remedy for a patch that cannot be applied.

@@ -55,7 +55,7 @@ func TestCheck(t *testing.T) {
 		"unknown key": {
 			spec: patched(talos112, "machine:\n  sysctl: {a: b}\n", "", ""),
 			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
-				"unknown keys found during decoding: machine: sysctl: {a: b} (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
+				"unknown keys found during decoding: machine.sysctl.a (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
 		},
 		"no YAML": {
 			spec: patched(talos112, "", "machine: [", ""),
@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 			spec: patched(talos112, "just a text", "machine:\n  sysctl: {a: b}\n", ""),
 			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a YAML document at line 1 " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
-				"  - pools.control.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): unknown keys found during decoding: machine: sysctl: {a: b} " +
+				"  - pools.control.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): unknown keys found during decoding: machine.sysctl.a " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 	} {

@@ -29,12 +29,14 @@ type Access struct {
 	Username, Password string
 }
 
-// VM is a virtual machine or a template.
+// VM is a virtual machine, a template or a container: whatever has a VMID.
 type VM struct {
-	ID       int
-	Name     string
-	Host     string
-	Template bool
+	ID        int
+	Name      string
+	Host      string
+	Template  bool
+	Container bool
+	Tags      []string
 }
 
 // Errors that callers tell apart.
@@ -43,6 +45,8 @@ var (
 	ErrUnreachable = errors.New("cannot be reached")
 	// ErrRefused means that the credentials are wrong or may not do what was asked.
 	ErrRefused = errors.New("refuses the credentials")
+	// ErrUntrusted means that this machine does not trust the server's certificate.
+	ErrUntrusted = errors.New("shows a certificate that this machine does not trust")
 )
 
 // Client asks one Proxmox VE cluster.
@@ -79,7 +83,7 @@ func New(a Access) (*Client, error) {
 	}, nil
 }
 
-// VMs lists all virtual machines and templates that the credentials may see.
+// VMs lists everything with a VMID that the credentials may see.
 func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	var resources proxmox.ClusterResources
 	if err := c.get(ctx, "/cluster/resources?type=vm", &resources); err != nil {
@@ -89,9 +93,10 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	var found []VM
 
 	for _, r := range resources {
-		if r.Type == "qemu" {
-			found = append(found, VM{ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1})
-		}
+		found = append(found, VM{
+			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc",
+			Tags: strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }),
+		})
 	}
 
 	return found, nil
@@ -151,7 +156,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	case errors.Is(err, proxmox.ErrNotAuthorized):
 		return fmt.Errorf("Proxmox VE at %s %w (GET %s)", c.endpoint, ErrRefused, path)
 	case errors.As(err, &certificate):
-		return fmt.Errorf("Proxmox VE at %s shows a certificate that this machine does not trust: %w", c.endpoint, certificate.Err)
+		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUntrusted, certificate.Err)
 	case errors.As(err, &transport):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUnreachable, transport.Err)
 	default:

@@ -22,6 +22,8 @@ type Say func(message string)
 // poll asks until done, and says what is waited for when that changes. The question returns an empty text when it is
 // answered.
 func poll(ctx context.Context, bound time.Duration, say Say, question func(context.Context) (waitingFor string, err error)) error {
+	parent := ctx
+
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 
@@ -55,6 +57,10 @@ func poll(ctx context.Context, bound time.Duration, say Say, question func(conte
 
 		select {
 		case <-ctx.Done():
+			if parent.Err() != nil {
+				return fmt.Errorf("interrupted while waiting for %s: %w", last, context.Cause(parent))
+			}
+
 			return fmt.Errorf("gave up after %s, waiting for %s", bound, last)
 		case <-ticker.C:
 		}

@@ -53,7 +53,7 @@ type Rehearsal struct {
 }
 
 // Start checks the stack, starts a lab with what the stack expects to find, and opens the rewritten stack in a backend of
-// its own. Nothing is deployed yet.
+// its own. Nothing is deployed yet. The lab runs until Close, also when ctx ends: tearing down needs it still.
 func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	config, err := s.parse()
 	if err != nil {
@@ -89,7 +89,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 		return r.Talos
 	}
 
-	if r.Lab, err = lab.Start(ctx, c); err != nil {
+	if r.Lab, err = lab.Start(context.WithoutCancel(ctx), c); err != nil {
 		return nil, errors.Join(err, reservation.Close())
 	}
 

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
 )
 
@@ -47,16 +49,34 @@ func Find(root, nameOrPath string) (*Stack, error) {
 	return nil, fmt.Errorf("there is no stack %q: no file at %s", nameOrPath, strings.Join(tried, " or "))
 }
 
+// stackName is what may name a stack. Directories are named after it, so it must not lead out of them.
+var stackName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*$`)
+
 // ReadStack reads a stack's file.
 func ReadStack(path string) (*Stack, error) {
+	name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "Pulumi."), ".yaml")
+	if !stackName.MatchString(name) || strings.Contains(name, "..") {
+		return nil, fmt.Errorf("%s: %q names no stack; call the file Pulumi.<stack>.yaml, with letters, digits, dashes and single dots", path, name)
+	}
+
 	values, err := stacks.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 
-	name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "Pulumi."), ".yaml")
-
 	return &Stack{Name: name, Path: path, values: values}, nil
+}
+
+// Check says what is wrong with the configuration, and starts nothing.
+func (s *Stack) Check() error {
+	config, err := s.parse()
+	if err != nil {
+		return err
+	}
+
+	_, err = plan.New(config.Spec())
+
+	return err
 }
 
 // parse checks the configuration as the program does. Patch files are read from below the file's own directory.

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -121,14 +121,30 @@ func (r *Rehearsal) Leftovers() string {
 	return cmp.Diff(r.before, r.Lab.World().Snapshot())
 }
 
-// Shell is the environment in which the pulumi CLI sees the stack, as a shell takes it.
-func (r *Rehearsal) Shell() string {
-	env := r.Backend.Env()
-
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		words = append(words, name+"="+strconv.Quote(env[name]))
+// Shell writes the environment in which the pulumi CLI sees the stack to a file for nobody else to read, and returns the
+// start of a command line that takes it from there: the engine's CLI, in the stack's directory.
+func (r *Rehearsal) Shell() (string, error) {
+	var env strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.Backend.Env())) {
+		fmt.Fprintf(&env, "export %s=%s\n", name, quote(r.Backend.Env()[name]))
 	}
 
-	return "export " + strings.Join(words, " ")
+	path, err := filepath.Abs(filepath.Join(r.dir, "env"))
+	if err != nil {
+		return "", err
+	}
+
+	return fmt.Sprintf(". %s && %s -C %s", quote(path), quote(r.engine.CLI()), quote(r.Stack.Workspace().WorkDir())),
+		os.WriteFile(path, []byte(env.String()), 0o600)
+}
+
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// quote makes a text one word of a POSIX shell.
+func quote(text string) string {
+	if plain.MatchString(text) {
+		return text
+	}
+
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

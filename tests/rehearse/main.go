@@ -44,6 +44,9 @@ func main() {
 
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		// A second interrupt ends the process at once.
+		context.AfterFunc(ctx, stop)
+
 		err = run(ctx, o, os.Stdout)
 
 		stop()
@@ -109,6 +112,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return showPlan(root, stack, o.plan, out)
 	}
 
+	if err := stack.Check(); err != nil {
+		return err
+	}
+
 	providers, err := engine.ParseProviders(o.providers)
 	if err != nil {
 		return err
@@ -134,6 +141,11 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	fmt.Fprintf(out, "lab at %s; the stack's network %s is %s here\n\n", r.Lab.Endpoint(), r.From, r.To)
 
 	if err := up(ctx, r, out); err != nil {
+		// What an interrupt leads to in the providers tells nobody anything.
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+
 		return err
 	}
 
@@ -177,7 +189,12 @@ func look(ctx context.Context, r *rehearsal.Rehearsal, dir string, out io.Writer
 		return err
 	}
 
-	printHints(out, r, files)
+	shell, err := r.Shell()
+	if err != nil {
+		return err
+	}
+
+	printHints(out, r, files, shell)
 	<-ctx.Done()
 	fmt.Fprintln(out)
 
@@ -206,18 +223,41 @@ func destroy(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
 // directory is where state and credentials go: one that stays, below the project, or one that is removed at the end.
 func directory(root, stack string, keep bool) (string, func() error, error) {
 	if keep {
-		dir := filepath.Join(root, "rehearsal", stack)
-		// State of an earlier lab is of no use: that lab is gone.
-		if err := os.RemoveAll(dir); err != nil {
-			return "", nil, err
-		}
-
-		return dir, func() error { return nil }, os.MkdirAll(dir, 0o700)
+		return keptDirectory(filepath.Join(root, "rehearsal", stack))
 	}
 
 	dir, err := os.MkdirTemp("", "rehearsal-")
 
 	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
+// keptDirectory makes the directory anew, and holds it against other rehearsals of the stack until it is released. The
+// kernel releases it when the process dies.
+func keptDirectory(dir string) (string, func() error, error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", nil, err
+	}
+
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", nil, err
+	}
+
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("another rehearsal keeps %s: end it first, or rehearse without --keep", dir)
+	}
+
+	if err == nil {
+		// State of an earlier lab is of no use: that lab is gone.
+		err = errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
+	}
+
+	if err != nil {
+		return "", nil, errors.Join(err, lock.Close())
+	}
+
+	return dir, lock.Close, nil
 }
 
 // projectRoot is the nearest directory upwards with a Pulumi.yaml.

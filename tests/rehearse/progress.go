@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -33,19 +34,33 @@ type progress struct {
 // withProgress runs an operation and shows its events. The error is what the engine said, not what it printed.
 func withProgress(out io.Writer, start time.Time, operation func(progress) error) error {
 	p := progress{out: out, start: start, events: make(chan events.EngineEvent)}
-	said := make(chan string)
+	said := make(chan string, 1)
 
 	go func() { said <- p.show() }()
 
 	err := operation(p)
-	reason := <-said
+	if err == nil {
+		<-said
 
-	if err != nil && reason != "" {
-		return fmt.Errorf("the stack did not come about:\n%s", reason)
+		return nil
+	}
+
+	select {
+	case reason := <-said:
+		if reason != "" {
+			return fmt.Errorf("the stack did not come about:\n%s", reason)
+		}
+	case <-time.After(lastEvents):
 	}
 
 	return err
 }
+
+// lastEvents bounds the wait for the events of an operation that failed: one that never began does not end them.
+const lastEvents = 3 * time.Second
+
+// wrapping is what the engine puts around the program's error.
+var wrapping = regexp.MustCompile(`^an unhandled error occurred:\s*(program failed:\s*)?(1 error occurred:\s*\*\s*)?`)
 
 func (p progress) up(ctx context.Context, s auto.Stack) error {
 	_, err := s.Up(ctx, optup.EventStreams(p.events), optup.SuppressProgress())
@@ -77,7 +92,7 @@ func (p progress) show() string {
 
 			switch d.Severity {
 			case "error":
-				errors = append(errors, text)
+				errors = append(errors, wrapping.ReplaceAllString(text, ""))
 			case "warning", "info":
 				p.line(d.Severity, text)
 			}

@@ -42,15 +42,15 @@ func printTimes(out io.Writer, t timeline.Report) {
 }
 
 // printHints shows how to look around while the lab is there.
-func printHints(out io.Writer, r *rehearsal.Rehearsal, files rehearsal.Files) {
+func printHints(out io.Writer, r *rehearsal.Rehearsal, files rehearsal.Files, shell string) {
 	fmt.Fprintf(out, `The lab keeps running until you press Ctrl-C. Look around:
 
   kubectl --kubeconfig %[1]s get nodes -o wide
   talosctl --talosconfig %[2]s version
   talosctl --talosconfig %[2]s services
-  %[3]s && pulumi stack output
+  (%[3]s stack output --stack %[4]s)
 
-`, files.Kubeconfig, files.Talosconfig, r.Shell())
+`, files.Kubeconfig, files.Talosconfig, shell, r.Stack.Name())
 }
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

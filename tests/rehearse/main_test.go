@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestKeptDirectory holds that a rehearsal that is kept is left alone by the next one of its stack.
+func TestKeptDirectory(t *testing.T) {
+	t.Parallel()
+
+	root := t.TempDir()
+
+	dir, release, err := directory(root, "dev", true)
+	require.NoError(t, err)
+
+	file := filepath.Join(dir, "kubeconfig")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+
+	_, _, err = directory(root, "dev", true)
+	require.EqualError(t, err, "another rehearsal keeps "+dir+": end it first, or rehearse without --keep")
+	assert.FileExists(t, file)
+
+	require.NoError(t, release())
+
+	_, release, err = directory(root, "dev", true)
+	require.NoError(t, err)
+	assert.NoFileExists(t, file)
+	require.NoError(t, release())
+}
+
+// TestProgress holds what becomes of an operation that fails: its reason is shown without the engine's wrapping, and when it
+// never began there is nothing to wait for.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+
+	failed := errors.New("exit status 255")
+
+	for message, want := range map[string]string{
+		"an unhandled error occurred: 1 error occurred:\n\t* pools: nothing\n\n":                          "pools: nothing",
+		"an unhandled error occurred: program failed: \n1 error occurred:\n\t* pools: nothing":            "pools: nothing",
+		"an unhandled error occurred: program failed: \n2 errors occurred:\n\t* pools: a\n\t* network: b": "2 errors occurred:\n\t* pools: a\n\t* network: b",
+		"the VM is locked": "the VM is locked",
+	} {
+		err := withProgress(&bytes.Buffer{}, time.Now(), func(p progress) error {
+			p.events <- events.EngineEvent{EngineEvent: apitype.EngineEvent{
+				DiagnosticEvent: &apitype.DiagnosticEvent{Severity: "error", Message: message},
+			}}
+			close(p.events)
+
+			return failed
+		})
+		assert.EqualError(t, err, "the stack did not come about:\n"+want)
+	}
+
+	assert.Equal(t, failed, withProgress(&bytes.Buffer{}, time.Now(), func(progress) error { return failed }))
+}

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -69,10 +71,25 @@ func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Acces
 
 	before := machines(t, proxmox)
 
-	backend, err := e.NewBackend(t.TempDir())
+	// State outlives a test that could not clean up after itself: nothing else knows all that it made.
+	dir, err := os.MkdirTemp("", "talos-proxmox-real-")
+	require.NoError(t, err)
+	t.Log("state is in", dir)
+
+	keep := false
+
+	t.Cleanup(func() {
+		if !keep {
+			assert.NoError(t, os.RemoveAll(dir))
+		}
+	})
+
+	backend, err := e.NewBackend(dir)
 	require.NoError(t, err)
 
-	project := t.TempDir()
+	project := filepath.Join(dir, "project")
+	require.NoError(t, os.Mkdir(project, 0o700))
+
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.real.yaml"), text, 0o600))
@@ -86,8 +103,14 @@ func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Acces
 		auto.ConfigValue{Value: access.TokenSecret, Secret: true}))
 
 	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("the stack may still be there: its state is gone with this test; look for its VMs by their tags")
+		if !t.Failed() {
+			return
+		}
+
+		if _, err := stack.Destroy(context.WithoutCancel(t.Context())); err != nil {
+			keep = true
+
+			t.Logf("the stack is still there, and its state in %s: %v", dir, err)
 		}
 	})
 
@@ -132,7 +155,7 @@ func contractOf(t *testing.T, result auto.UpResult) *stacks.Contract {
 	return contract
 }
 
-// readCluster waits until Kubernetes knows all nodes, and asks each for its Talos version.
+// readCluster waits until Kubernetes counts all nodes as ready, and asks each for its Talos version.
 func readCluster(t *testing.T, result auto.UpResult, nodes int) {
 	t.Helper()
 
@@ -145,7 +168,7 @@ func readCluster(t *testing.T, result auto.UpResult, nodes int) {
 	require.Eventually(t, func() bool {
 		list, err := kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 
-		return err == nil && len(list.Items) == nodes
+		return err == nil && len(list.Items) == nodes && !slices.ContainsFunc(list.Items, unready)
 	}, 10*wait, wait/60)
 
 	parsed, err := clientconfig.FromString(result.Outputs[stacks.OutputTalosconfig].Value.(string))
@@ -161,4 +184,10 @@ func readCluster(t *testing.T, result auto.UpResult, nodes int) {
 
 		return err == nil && len(reply.GetMessages()) == nodes
 	}, 10*wait, wait/60)
+}
+
+func unready(n corev1.Node) bool {
+	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }

@@ -39,6 +39,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 	}
 
 	require.Len(t, secrets, 3)
+	maps.Copy(secrets, machineSecrets(t, cli(t, r, "stack", "export", "--show-secrets")))
 
 	exported := cli(t, r, "stack", "export")
 	places := map[string]string{
@@ -94,7 +95,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 			}
 		}
 
-		applied := []string{"clientConfiguration", "machineConfiguration", "machineConfigurationInput"}
+		applied := []string{"clientConfiguration", "configPatches", "machineConfiguration", "machineConfigurationInput"}
 
 		assert.Equal(t, map[string][]string{
 			"talos-proxmox-dev":        {"kubeconfig", "talosconfig"},
@@ -129,4 +130,65 @@ func privateKeys(t *testing.T, kubeconfig, talosconfig string) map[string]string
 	}
 
 	return found
+}
+
+// machineSecrets takes the private parts of the cluster's secrets out of the state with everything decrypted: as they are
+// kept, and private keys as text too, with its line breaks and with those that JSON has.
+func machineSecrets(t *testing.T, exported string) map[string]string {
+	t.Helper()
+
+	var shown struct {
+		Deployment apitype.DeploymentV3 `json:"deployment"`
+	}
+
+	require.NoError(t, json.Unmarshal([]byte(exported), &shown))
+
+	found := map[string]string{}
+
+	for _, resource := range shown.Deployment.Resources {
+		if resource.Type == "talos:machine/secrets:Secrets" {
+			private(found, "Secrets", resource.Outputs)
+		}
+	}
+
+	// The keys of etcd, Kubernetes, its aggregator, its service accounts, Talos and the administrator, as they are; the
+	// cluster's secret, the two tokens and the key of what etcd holds.
+	require.GreaterOrEqual(t, len(found), 10, "%v", slices.Sorted(maps.Keys(found)))
+
+	for name, secret := range maps.Clone(found) {
+		if text, err := base64.StdEncoding.DecodeString(secret); err == nil && strings.Contains(string(text), "PRIVATE KEY") {
+			escaped, err := json.Marshal(string(text))
+			require.NoError(t, err)
+
+			found[name+" as text"] = string(text)
+			found[name+" as JSON"] = strings.Trim(string(escaped), `"`)
+		}
+	}
+
+	return found
+}
+
+// private collects the private leaves of a value by their paths.
+func private(found map[string]string, path string, value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		// This is how a decrypted value is written: as JSON of its own.
+		if text, ok := v["plaintext"].(string); ok {
+			var plain any
+			if json.Unmarshal([]byte(text), &plain) == nil {
+				private(found, path, plain)
+			}
+
+			return
+		}
+
+		for key, inner := range v {
+			private(found, path+"."+key, inner)
+		}
+	case string:
+		names := []string{"key", "clientKey", "secret", "token", "bootstrapToken", "secretboxEncryptionSecret", "aescbcEncryptionSecret"}
+		if len(v) >= 16 && slices.Contains(names, path[strings.LastIndex(path, ".")+1:]) {
+			found[path] = v
+		}
+	}
 }

@@ -1,9 +1,6 @@
 package components
 
 import (
-	"context"
-	"sync"
-
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -33,15 +30,3 @@ func elsewhere(vms []proxmoxapi.VM, p *plan.Plan) []plan.Problem {
 
 	return moved
 }
-
-// askOnce is an inventory that lists the VMs once.
-func askOnce(ctx context.Context, i Inventory) Inventory {
-	return asked{i, sync.OnceValues(func() ([]proxmoxapi.VM, error) { return i.VMs(ctx) })}
-}
-
-type asked struct {
-	Inventory
-	vms func() ([]proxmoxapi.VM, error)
-}
-
-func (a asked) VMs(context.Context) ([]proxmoxapi.VM, error) { return a.vms() }

@@ -53,14 +53,16 @@ func (c *countingInventory) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	return nil, nil
 }
 
+// TestAskOnce: the machines are listed once in a run, whatever they are looked through for.
 func TestAskOnce(t *testing.T) {
 	c := &countingInventory{}
-	i := askOnce(t.Context(), c)
 
-	for range 2 {
-		if _, err := i.VMs(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	if err := pulumi.RunErr(func(ctx *pulumi.Context) error {
+		_, err := Preflight(ctx, planOf(t, builtSpec()), c)
+
+		return err
+	}, pulumi.WithMocks("p", "s", &ignoredOf{})); err == nil {
+		t.Fatal("there is no template")
 	}
 
 	if c.asked != 1 {

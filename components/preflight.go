@@ -55,14 +55,10 @@ func Preflight(ctx *pulumi.Context, p *plan.Plan, inventory Inventory) (Template
 		}
 	}
 
-	inventory = askOnce(ctx.Context(), inventory)
-
-	templates, missing := findTemplates(ctx.Context(), inventory, p)
-	if vms, err := inventory.VMs(ctx.Context()); err == nil {
-		for _, w := range elsewhere(vms, p) {
-			if err := ctx.Log.Warn(w.String(), nil); err != nil {
-				return nil, err
-			}
+	templates, vms, missing := findTemplates(ctx.Context(), inventory, p)
+	for _, w := range elsewhere(vms, p) {
+		if err := ctx.Log.Warn(w.String(), nil); err != nil {
+			return nil, err
 		}
 	}
 
@@ -95,12 +91,12 @@ func explain(err error) error {
 	}
 }
 
-// findTemplates looks up the template of each node and checks what a clone of it needs. The error holds everything that
-// is wrong (plan.Problems), or says that Proxmox VE did not answer.
-func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Templates, error) {
+// findTemplates looks up the template of each node and checks what a clone of it needs. It returns the machines that it
+// looked through too. The error holds everything that is wrong (plan.Problems), or says that Proxmox VE did not answer.
+func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Templates, []proxmoxapi.VM, error) {
 	vms, err := inventory.VMs(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	var problems plan.Problems
@@ -132,7 +128,7 @@ func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Temp
 
 		if _, asked := disks[template.ID]; !asked {
 			if disks[template.ID], err = inventory.Disks(ctx, template); err != nil {
-				return nil, err
+				return nil, vms, err
 			}
 		}
 
@@ -144,10 +140,9 @@ func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Temp
 	problems = append(problems, leaving(vms, p)...)
 
 	// Nodes of one pool share a template: what is wrong with it is said once.
-	return found, problems.Unique().Err()
+	return found, vms, problems.Unique().Err()
 }
 
-// templateKey is the configuration key that states the template of a node.
 // taken says who has the VMID of a node, when it is not the node.
 func taken(v proxmoxapi.VM, n plan.Node, cluster string) *plan.Problem {
 	switch {
@@ -171,11 +166,14 @@ func taken(v proxmoxapi.VM, n plan.Node, cluster string) *plan.Problem {
 func leaving(vms []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 	var problems plan.Problems
 
+	planned := map[int]bool{}
+	for _, n := range p.Nodes() {
+		planned[n.VMID] = true
+	}
+
 	for _, v := range vms {
 		ours := slices.Contains(v.Tags, p.Cluster) && slices.Contains(v.Tags, string(plan.ControlPlane)) && slices.Contains(v.Tags, "talos")
-		planned := slices.ContainsFunc(p.Nodes(), func(n plan.Node) bool { return n.VMID == v.ID })
-
-		if ours && !planned {
+		if ours && !planned[v.ID] {
 			problems.Add("pools", "removing a control plane is not built yet: etcd would go on counting it",
 				fmt.Sprintf("%s, VMID %d on host %s, is not in the configuration any more", v.Name, v.ID, v.Host),
 				"put it back; or take it out of etcd ('talosctl reset --graceful'), delete its VM, and run 'pulumi refresh'")
@@ -185,6 +183,7 @@ func leaving(vms []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 	return problems
 }
 
+// templateKey is the configuration key that states the template of a node.
 func templateKey(p *plan.Plan, n plan.Node) string {
 	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == n.Pool })].Image.Path
 }

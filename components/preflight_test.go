@@ -119,7 +119,7 @@ func TestFindTemplates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := findTemplates(t.Context(), c.shelf, onePlan())
+			got, _, err := findTemplates(t.Context(), c.shelf, onePlan())
 
 			if c.problem == "" {
 				require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestFindTemplatesByVMID(t *testing.T) {
 		p.Pools[0].Nodes[i].Template = "9000"
 	}
 
-	got, err := findTemplates(t.Context(), shelf{
+	got, _, err := findTemplates(t.Context(), shelf{
 		vms: []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}}, iface: "scsi0",
 	}, p)
 	require.NoError(t, err)
@@ -148,6 +148,6 @@ func TestFindTemplatesByVMID(t *testing.T) {
 }
 
 func TestFindTemplatesWithoutAnswer(t *testing.T) {
-	_, err := findTemplates(t.Context(), shelf{err: proxmoxapi.ErrUnreachable}, onePlan())
+	_, _, err := findTemplates(t.Context(), shelf{err: proxmoxapi.ErrUnreachable}, onePlan())
 	assert.True(t, errors.Is(err, proxmoxapi.ErrUnreachable))
 }

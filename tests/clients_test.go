@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"talos-proxmox/stacks"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -25,11 +27,7 @@ func TestClients(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	t.Run("client-go lists the nodes ready", func(t *testing.T) {
-		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs["kubeconfig"].Value.(string)))
-		require.NoError(t, err)
-
-		api, err := kubernetes.NewForConfig(config)
-		require.NoError(t, err)
+		api := kubernetesClient(t, outputs)
 
 		nodes, err := api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
@@ -53,21 +51,15 @@ func TestClients(t *testing.T) {
 	t.Run("the Talos client gets the version of each node", func(t *testing.T) {
 		assert.Equal(t, map[string]string{
 			addressOf(r, "k3s-dev-control-1"): r.Plan.Talos, addressOf(r, "k3s-dev-worker-1"): r.Plan.Talos,
-		}, talosVersions(t, r, outputs["talosconfig"].Value.(string)))
+		}, talosVersions(t, r, outputs))
 	})
 }
 
 // talosVersions asks every node of a talosconfig through its endpoints, as talosctl does.
-func talosVersions(t *testing.T, r *rehearsal.Rehearsal, talosconfig string) map[string]string {
+func talosVersions(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) map[string]string {
 	t.Helper()
 
-	config, err := clientconfig.FromString(talosconfig)
-	require.NoError(t, err)
-
-	api, err := client.New(t.Context(), client.WithConfig(config))
-	require.NoError(t, err)
-
-	defer api.Close() //nolint:errcheck // read only
+	api, _ := talosClient(t, outputs)
 
 	var addresses []string
 	for _, n := range r.Plan.Nodes() {
@@ -83,4 +75,32 @@ func talosVersions(t *testing.T, r *rehearsal.Rehearsal, talosconfig string) map
 	}
 
 	return found
+}
+
+// kubernetesClient is client-go with the stack's kubeconfig.
+func kubernetesClient(t *testing.T, outputs auto.OutputMap) *kubernetes.Clientset {
+	t.Helper()
+
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[stacks.OutputKubeconfig].Value.(string)))
+	require.NoError(t, err)
+
+	api, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+
+	return api
+}
+
+// talosClient is Talos' own client with the stack's talosconfig, and the nodes that this names.
+func talosClient(t *testing.T, outputs auto.OutputMap) (*client.Client, []string) {
+	t.Helper()
+
+	config, err := clientconfig.FromString(outputs[stacks.OutputTalosconfig].Value.(string))
+	require.NoError(t, err)
+
+	api, err := client.New(t.Context(), client.WithConfig(config))
+	require.NoError(t, err)
+
+	t.Cleanup(func() { _ = api.Close() })
+
+	return api, config.Contexts[config.Context].Nodes
 }

@@ -11,13 +11,10 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/siderolabs/talos/pkg/machinery/client"
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks"
@@ -159,11 +156,7 @@ func contractOf(t *testing.T, result auto.UpResult) *stacks.Contract {
 func readCluster(t *testing.T, result auto.UpResult, nodes int) {
 	t.Helper()
 
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(result.Outputs[stacks.OutputKubeconfig].Value.(string)))
-	require.NoError(t, err)
-
-	kube, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
+	kube := kubernetesClient(t, result.Outputs)
 
 	require.Eventually(t, func() bool {
 		list, err := kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -171,16 +164,10 @@ func readCluster(t *testing.T, result auto.UpResult, nodes int) {
 		return err == nil && len(list.Items) == nodes && !slices.ContainsFunc(list.Items, unready)
 	}, 10*wait, wait/60)
 
-	parsed, err := clientconfig.FromString(result.Outputs[stacks.OutputTalosconfig].Value.(string))
-	require.NoError(t, err)
-
-	talos, err := client.New(t.Context(), client.WithConfig(parsed))
-	require.NoError(t, err)
-
-	defer talos.Close() //nolint:errcheck // read only
+	talos, addresses := talosClient(t, result.Outputs)
 
 	require.Eventually(t, func() bool {
-		reply, err := talos.Version(client.WithNodes(t.Context(), parsed.Contexts[parsed.Context].Nodes...))
+		reply, err := talos.Version(client.WithNodes(t.Context(), addresses...))
 
 		return err == nil && len(reply.GetMessages()) == nodes
 	}, 10*wait, wait/60)

@@ -127,18 +127,27 @@ func (n *node) bringUpNetwork(ctx context.Context) {
 	for {
 		changed := n.kick.next()
 
-		var retry <-chan time.Time
-		if !n.updateNetwork() {
-			retry = time.After(leaseRetry)
-		}
-
-		select {
-		case <-ctx.Done():
+		if !await(ctx, changed, !n.updateNetwork()) {
 			return
-		case <-changed:
-		case <-retry:
 		}
 	}
+}
+
+// await waits for a change, or until DHCP is asked again while an address is pending; false means that the node stops.
+func await(ctx context.Context, changed <-chan struct{}, pending bool) bool {
+	var retry <-chan time.Time
+	if pending {
+		retry = time.After(leaseRetry)
+	}
+
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-retry:
+	}
+
+	return true
 }
 
 // updateNetwork brings links and names in line with what is configured. It reports false when a lease is still missing.
@@ -451,16 +460,8 @@ func (n *node) serve(ctx context.Context, port int, serve func(net.Listener)) {
 			}
 		}
 
-		var retry <-chan time.Time
-		if pending {
-			retry = time.After(leaseRetry)
-		}
-
-		select {
-		case <-ctx.Done():
+		if !await(ctx, changed, pending) {
 			return
-		case <-changed:
-		case <-retry:
 		}
 	}
 }

@@ -2,7 +2,9 @@ package components
 
 import (
 	"errors"
-	"fmt"
+	"net"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,15 +21,17 @@ import (
 type TalosClusterArgs struct {
 	// Plan is every decision; see plan.New.
 	Plan *plan.Plan
-	// Templates are what Preflight found for the plan.
-	Templates Templates
+	// Findings are what Preflight found for the plan.
+	Findings *Findings
+	// Proxmox is asked by what runs between steps.
+	Proxmox Proxmox
 }
 
 // TalosCluster is a Kubernetes cluster of Talos machines.
 type TalosCluster struct {
 	pulumi.ResourceState
 
-	// Endpoint of the Kubernetes API.
+	// Endpoint of the Kubernetes API. This and what follows is not there when somebody else makes a cluster of the nodes.
 	Endpoint pulumi.StringOutput `pulumi:"endpoint"`
 	// Kubeconfig of an administrator, secret. It is there when the API answers.
 	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
@@ -40,23 +44,37 @@ type TalosCluster struct {
 	Plan *plan.Plan
 }
 
-// NewTalosCluster makes a cluster: machines, their configuration, the bootstrap, and the credentials to use it. It needs
-// a proxmoxve and a talos provider, which come with the options or from the parent.
+// NewTalosCluster makes a cluster: machines, their configuration, the bootstrap, and the credentials to use it. Where the
+// plan leaves the bootstrap to somebody else, it makes the machines only. It needs a proxmoxve and a talos provider, which
+// come with the options or from the parent.
 func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, opts ...pulumi.ResourceOption) (*TalosCluster, error) {
-	if args == nil || args.Plan == nil {
-		return nil, errors.New("TalosCluster " + name + ": a plan is required")
+	if args == nil || args.Plan == nil || args.Proxmox == nil {
+		return nil, errors.New("TalosCluster " + name + ": a plan and access to Proxmox VE are required")
 	}
 
 	p := args.Plan
 	c := &TalosCluster{Plan: p}
 	if err := ctx.RegisterComponentResourceV2(ClusterType, name, pulumi.Map{
-		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint),
+		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint), "environment": pulumi.String(p.Environment),
 		"talosVersion": pulumi.String(p.Talos), "kubernetesVersion": pulumi.String(p.Kubernetes),
 	}, c, opts...); err != nil {
 		return nil, err
 	}
 
-	if err := c.build(ctx, name, args.Templates); err != nil {
+	b, err := newBuilder(ctx, name, args, c)
+	if err != nil {
+		return nil, err
+	}
+
+	if p.Bootstrap == plan.External {
+		if err := b.machines(); err != nil {
+			return nil, err
+		}
+
+		return c, ctx.RegisterResourceOutputs(c, pulumi.Map{})
+	}
+
+	if err := b.cluster(); err != nil {
 		return nil, err
 	}
 
@@ -65,16 +83,49 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 	})
 }
 
-func (c *TalosCluster) build(ctx *pulumi.Context, name string, templates Templates) error {
-	p := c.Plan
-	child := pulumi.Parent(c)
+// builder carries what the resources of a cluster share while they are registered.
+type builder struct {
+	*TalosCluster
 
-	hooks, err := registerGates(ctx, name, p)
-	if err != nil {
-		return err
+	ctx       *pulumi.Context
+	name      string
+	found     *Findings
+	proxmox   Proxmox
+	hooks     gates
+	addresses *roster
+	images    *images
+	child     pulumi.ResourceOption
+}
+
+func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
+	b := &builder{TalosCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, addresses: &roster{}, child: pulumi.Parent(c)}
+
+	var err error
+	if b.hooks, err = registerGates(ctx, name, c.Plan, args.Proxmox, b.addresses); err != nil {
+		return nil, err
 	}
 
-	secrets, err := machine.NewSecrets(ctx, name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(p.Talos)}, child,
+	b.images = newImages(name, args.Findings.shared(), b.child)
+
+	return b, nil
+}
+
+// machines makes the nodes, and leaves them waiting for somebody to configure them.
+func (b *builder) machines() error {
+	for _, pool := range b.Plan.Pools {
+		if err := b.workers(pool, nil); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// cluster makes the nodes, configures them, starts the cluster and fetches the credentials.
+func (b *builder) cluster() error {
+	p := b.Plan
+
+	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(p.Talos)}, b.child,
 		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
 		// An older version here would replace the identity of the cluster, a newer one change its contract.
 		pulumi.IgnoreChanges([]string{"talosVersion"}))
@@ -84,50 +135,245 @@ func (c *TalosCluster) build(ctx *pulumi.Context, name string, templates Templat
 
 	credentials := secretClient(secrets.ClientConfiguration)
 
+	controls, others := p.Pools, []plan.PlannedPool(nil)
+	if first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role != plan.ControlPlane }); first >= 0 {
+		controls, others = p.Pools[:first], p.Pools[first:]
+	}
+
+	// The address of the first may be what all are configured with.
+	if err := b.controlPlanes(controls); err != nil {
+		return err
+	}
+
+	b.Endpoint = b.endpoint()
+
+	configure := func(pool plan.PlannedPool, after []pulumi.Resource) (func(plan.Node) (*NodeConfiguration, error), error) {
+		configuration, err := b.poolConfiguration(pool, secrets)
+		if err != nil {
+			return nil, err
+		}
+
+		hooks := []*pulumi.ResourceHook{b.hooks.answering}
+		if pool.Image.Detach || pool.Image.Format == plan.FormatISO {
+			hooks = append(hooks, b.hooks.detached)
+		}
+
+		return func(n plan.Node) (*NodeConfiguration, error) {
+			patches, err := machineconfig.NodePatches(p, n)
+
+			return &NodeConfiguration{Client: credentials, Machine: configuration, Patches: patches, After: after, Hooks: hooks}, err
+		}, nil
+	}
+
 	var configured []pulumi.Resource // control planes
 
-	for _, pool := range p.Pools {
-		configuration, err := poolConfiguration(ctx, p, pool, secrets, child)
+	made := b.Nodes
+
+	for _, pool := range controls {
+		of, err := configure(pool, nil)
 		if err != nil {
 			return err
 		}
 
-		var after []pulumi.Resource
-		if pool.Role == plan.Worker {
-			after = configured
+		for range pool.Nodes {
+			node := made[0]
+			made = made[1:]
+
+			c, err := of(node.node)
+			if err != nil {
+				return err
+			}
+
+			if err := errors.Join(node.configure(b.ctx, c), node.finish(b.ctx)); err != nil {
+				return err
+			}
+
+			configured = append(configured, node.Applied)
+		}
+	}
+
+	for _, pool := range others {
+		of, err := configure(pool, configured)
+		if err != nil {
+			return err
 		}
 
+		if err := b.workers(pool, of); err != nil {
+			return err
+		}
+	}
+
+	b.Talosconfig = b.talosconfig(credentials)
+
+	return b.start(credentials, configured)
+}
+
+// controlPlanes makes the VMs of control planes. They are configured when all of them are registered.
+func (b *builder) controlPlanes(pools []plan.PlannedPool) error {
+	for _, pool := range pools {
 		for _, n := range pool.Nodes {
-			patches, err := machineconfig.NodePatches(p, n)
+			args, err := b.node(pool, n)
 			if err != nil {
 				return err
 			}
 
-			node, err := NewTalosNode(ctx, childName(name, n), &TalosNodeArgs{
-				Node:      n,
-				Template:  templates.of(n),
-				Rebalance: p.Rebalance,
-				Configuration: &NodeConfiguration{
-					Client: credentials, Machine: configuration, Patches: patches, After: after,
-					Hooks: []*pulumi.ResourceHook{hooks.answering},
-				},
-			}, child)
+			node, err := newNode(b.ctx, childName(b.name, n), args, b.child)
 			if err != nil {
 				return err
 			}
 
-			c.Nodes = append(c.Nodes, node)
+			b.enter(node)
+		}
+	}
 
-			if n.Role == plan.ControlPlane {
-				configured = append(configured, node.Applied)
+	return nil
+}
+
+// workers makes the nodes of a pool and, where it is told how, configures them.
+func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) (*NodeConfiguration, error)) error {
+	all := make([]*TalosNodeArgs, len(pool.Nodes))
+
+	for i, n := range pool.Nodes {
+		var err error
+		if all[i], err = b.node(pool, n); err != nil {
+			return err
+		}
+
+		if configure != nil {
+			if all[i].Configuration, err = configure(n); err != nil {
+				return err
 			}
 		}
 	}
 
-	c.Endpoint = pulumi.String(p.Endpoint).ToStringOutput()
-	c.Talosconfig = talosconfig(ctx, p, credentials, child)
+	if pool.GPU {
+		nodes, err := b.gpuPool(pool, all)
+		if err != nil {
+			return err
+		}
 
-	return c.start(ctx, name, credentials, configured, hooks, child)
+		for _, node := range nodes {
+			b.enter(node)
+		}
+
+		return nil
+	}
+
+	for _, args := range all {
+		node, err := NewTalosNode(b.ctx, childName(b.name, args.Node), args, b.child)
+		if err != nil {
+			return err
+		}
+
+		b.enter(node)
+	}
+
+	return nil
+}
+
+// gpuPool makes the nodes of a GPU pool.
+func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*TalosNode, error) {
+	args := &GPUWorkerPoolArgs{Pool: pool.Name}
+	for _, a := range all {
+		args.Nodes = append(args.Nodes, GPUWorker{Name: childName(b.name, a.Node), Args: a, Device: b.found.device(a.Node)})
+	}
+
+	made, err := NewGPUWorkerPool(b.ctx, b.name+"-"+pool.Name, args, b.child)
+	if err != nil {
+		return nil, err
+	}
+
+	return made.Nodes, nil
+}
+
+// enter notes a node and, when it is known, its address.
+func (b *builder) enter(node *TalosNode) {
+	b.Nodes = append(b.Nodes, node)
+
+	n := node.node
+	if n.Address.IsValid() {
+		b.addresses.enter(n.Name, n.Address.String())
+	}
+}
+
+// node is what a node of the plan is made of.
+func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, error) {
+	p := b.Plan
+	args := &TalosNodeArgs{
+		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, AgentTimeout: p.AgentTimeout.String(),
+		Hooks: []*pulumi.ResourceHook{b.hooks.free},
+	}
+
+	if n.CloudInit != "" {
+		args.CloudInit = &CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway, Nameservers: p.Nameservers}
+	}
+
+	if p.Addressing == plan.Agent {
+		args.Discovery = &Discovery{
+			Network: p.Network, Except: p.VIP, Timeout: p.AgentTimeout, Optional: p.Bootstrap == plan.External, Proxmox: b.proxmox,
+			found: func(address string) { b.addresses.enter(n.Name, address) },
+		}
+	}
+
+	if n.Template != "" {
+		args.Template = b.found.template(n)
+
+		return args, nil
+	}
+
+	args.Hooks = append(args.Hooks, b.hooks.whole)
+
+	return args, b.boot(args, pool.Image)
+}
+
+// boot says what a node boots that is no clone.
+func (b *builder) boot(args *TalosNodeArgs, image plan.BootImage) error {
+	fetch, err := fetchOf(b.Plan, image, args.Node, b.hooks)
+
+	switch {
+	case err != nil:
+		return err
+	case fetch == nil:
+		args.Image = pulumi.String(image.Volume)
+	case image.Scope == plan.PerNode:
+		args.Fetch = fetch
+	default:
+		args.Image, err = b.images.volume(b.ctx, fetch, args.Node.Host, image.Scope == plan.PerCluster)
+	}
+
+	return err
+}
+
+// origin says what a node is made from.
+func origin(p *plan.Plan, image plan.BootImage) string {
+	from := "Talos " + p.Talos + ", "
+
+	switch {
+	case image.Template != "":
+		return from + "template " + image.Template
+	case image.Volume != "":
+		return from + "ISO file " + image.Volume
+	case image.URL != "":
+		return from + "ISO file " + image.URL
+	default:
+		from += "factory image"
+		if all := slices.Concat(image.Extensions, image.KernelArgs); len(all) > 0 {
+			from += " with " + strings.Join(all, " ")
+		}
+
+		return from
+	}
+}
+
+// endpoint is planned, or the address of the first control plane, whatever it is.
+func (b *builder) endpoint() pulumi.StringOutput {
+	if b.Plan.Endpoint != "" {
+		return pulumi.String(b.Plan.Endpoint).ToStringOutput()
+	}
+
+	return b.Nodes[0].IPAddress.Elem().ApplyT(func(address string) string {
+		return "https://" + net.JoinHostPort(address, "6443")
+	}).(pulumi.StringOutput)
 }
 
 // childName is the name of a node's resources: its place in the cluster, not what the machine is called.
@@ -136,16 +382,17 @@ func childName(cluster string, n plan.Node) string {
 }
 
 // poolConfiguration is the machine configuration that the nodes of a pool share, secret.
-func poolConfiguration(ctx *pulumi.Context, p *plan.Plan, pool plan.PlannedPool, secrets *machine.Secrets, opts ...pulumi.InvokeOption,
-) (pulumi.StringOutput, error) {
+func (b *builder) poolConfiguration(pool plan.PlannedPool, secrets *machine.Secrets) (pulumi.StringOutput, error) {
+	p := b.Plan
+
 	patches, err := machineconfig.Patches(p, pool)
 	if err != nil {
 		return pulumi.StringOutput{}, err
 	}
 
-	found := machine.GetConfigurationOutput(ctx, machine.GetConfigurationOutputArgs{
+	found := machine.GetConfigurationOutput(b.ctx, machine.GetConfigurationOutputArgs{
 		ClusterName:       pulumi.String(p.Cluster),
-		ClusterEndpoint:   pulumi.String(p.Endpoint),
+		ClusterEndpoint:   b.Endpoint,
 		MachineType:       pulumi.String(pool.Role),
 		MachineSecrets:    pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput),
 		TalosVersion:      pulumi.String(p.Talos),
@@ -153,69 +400,72 @@ func poolConfiguration(ctx *pulumi.Context, p *plan.Plan, pool plan.PlannedPool,
 		ConfigPatches:     pulumi.ToStringArray(patches),
 		Docs:              pulumi.Bool(false),
 		Examples:          pulumi.Bool(false),
-	}, opts...)
+	}, b.invoke())
 
 	return pulumi.ToSecret(found.MachineConfiguration()).(pulumi.StringOutput), nil
 }
 
+// invoke makes functions use the cluster's providers.
+func (b *builder) invoke() pulumi.InvokeOption { return pulumi.Parent(b.TalosCluster) }
+
 // talosconfig has the control planes as endpoints, never the cluster's: the Talos API must be there when Kubernetes is not.
-func talosconfig(ctx *pulumi.Context, p *plan.Plan, c machine.ClientConfigurationOutput, opts ...pulumi.InvokeOption) pulumi.StringOutput {
-	found := client.GetConfigurationOutput(ctx, client.GetConfigurationOutputArgs{
-		ClusterName: pulumi.String(p.Cluster),
+func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.StringOutput {
+	var endpoints, nodes pulumi.StringArray
+
+	for _, node := range b.Nodes {
+		address := node.IPAddress.Elem()
+		nodes = append(nodes, address)
+
+		if node.node.Role == plan.ControlPlane {
+			endpoints = append(endpoints, address)
+		}
+	}
+
+	found := client.GetConfigurationOutput(b.ctx, client.GetConfigurationOutputArgs{
+		ClusterName: pulumi.String(b.Plan.Cluster),
 		ClientConfiguration: client.GetConfigurationClientConfigurationArgs{
 			CaCertificate: c.CaCertificate(), ClientCertificate: c.ClientCertificate(), ClientKey: c.ClientKey(),
 		},
-		Endpoints: addresses(p.ControlPlanes()),
-		Nodes:     addresses(p.Nodes()),
-	}, opts...)
+		Endpoints: endpoints,
+		Nodes:     nodes,
+	}, b.invoke())
 
 	return pulumi.ToSecret(found.TalosConfig()).(pulumi.StringOutput)
 }
 
-func addresses(nodes []plan.Node) pulumi.StringArray {
-	known := pulumi.StringArray{}
+// start fetches the kubeconfig, once the cluster has been bootstrapped and its control plane is up. It waits for control
+// planes only, unless it is told otherwise: a worker that does not come up must not keep the cluster from starting.
+func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPlanes []pulumi.Resource) error {
+	first := b.Nodes[0].IPAddress.Elem()
+	after := controlPlanes
 
-	for _, n := range nodes {
-		if n.Address.IsValid() {
-			known = append(known, pulumi.String(n.Address.String()))
+	if b.Plan.BootstrapWaitsForWorkers {
+		after = nil
+		for _, node := range b.Nodes {
+			after = append(after, node.Applied)
 		}
 	}
 
-	return known
-}
-
-// start fetches the kubeconfig, once the cluster has been bootstrapped and its control plane is up. It waits for control
-// planes only: a worker that does not come up must not keep the cluster from starting.
-func (c *TalosCluster) start(ctx *pulumi.Context, name string, credentials machine.ClientConfigurationOutput,
-	configured []pulumi.Resource, hooks gates, child pulumi.ResourceOption,
-) error {
-	first := c.Plan.ControlPlanes()[0]
-	if !first.Address.IsValid() {
-		return fmt.Errorf("the first control plane %s has no address to bootstrap it at", first.Name)
-	}
-
-	address := pulumi.String(first.Address.String())
-
-	kubeconfig, err := cluster.NewKubeconfig(ctx, name+"-kubeconfig", &cluster.KubeconfigArgs{
+	kubeconfig, err := cluster.NewKubeconfig(b.ctx, b.name+"-kubeconfig", &cluster.KubeconfigArgs{
 		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
 			CaCertificate:     credentials.CaCertificate(),
 			ClientCertificate: credentials.ClientCertificate(),
 			ClientKey:         credentials.ClientKey(),
 		},
-		Node: address, Endpoint: address,
-	}, child,
-		pulumi.DependsOn(configured),
+		Node: first, Endpoint: first,
+	}, b.child,
+		pulumi.DependsOn(after),
 		// Control planes that are made again may be all there were: the gates then start the cluster anew.
-		pulumi.ReplaceWith(configured),
+		pulumi.ReplaceWith(controlPlanes),
 		pulumi.AdditionalSecretOutputs([]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
-			BeforeCreate: []*pulumi.ResourceHook{hooks.bootstrapped, hooks.ready},
+			BeforeCreate: []*pulumi.ResourceHook{b.hooks.bootstrapped, b.hooks.ready},
 		}))
 	if err != nil {
 		return err
 	}
 
-	c.Kubeconfig = pulumi.ToSecret(kubeconfig.KubeconfigRaw).(pulumi.StringOutput)
+	b.Kubeconfig = pulumi.ToSecret(kubeconfig.KubeconfigRaw).(pulumi.StringOutput)
 
 	return nil
 }

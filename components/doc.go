@@ -4,21 +4,30 @@
 // # Ownership
 //
 //	TalosCluster
+//	├── imagefactory.Schematic          what an image carries, where the factory makes it
+//	├── download.File                   an image, one per host, or one for all where they share the datastore
 //	├── machine.Secrets                 the cluster's identity, kept in state
 //	├── TalosNode, one per node
+//	│   ├── imagefactory.Schematic, download.File, where the image holds the node's address
 //	│   ├── vm.VirtualMachine
+//	│   ├── ha.HAResource               where the node has a high-availability group
 //	│   └── machine.ConfigurationApply  control planes first, then workers
+//	├── GPUWorkerPool, one per GPU pool
+//	│   ├── mapping.Pci                 lets an API token pass the GPU of a node
+//	│   └── TalosNode                   as above
 //	└── cluster.Kubeconfig              after the control plane is up
 //
 // # Names
 //
 // A child's resource name is its component's name, the pool and the node's ordinal ("k3s-dev-worker-2-vm"), whatever the
-// VM is called: a display name may change, an identity may not.
+// VM is called: a display name may change, an identity may not. Images are called after the cluster and the host
+// ("k3s-dev-image-pve"); one that only a pool has also after its content.
 //
 // # Gates
 //
-// What must be true between two steps and has no state of its own is a resource hook: a node answers before it is
-// configured, the cluster is bootstrapped and its control plane up before the kubeconfig is fetched.
+// What must be true between two steps and has no state of its own is a resource hook: what is downloaded is an image, a
+// VMID is free, a node answers and has its ISO file taken out before it is configured, the cluster is bootstrapped and its
+// control plane up before the kubeconfig is fetched.
 // Hooks have one name per kind and cluster, and are always registered.
 package components
 
@@ -28,4 +37,6 @@ const (
 	ClusterType = "talos-proxmox:index:TalosCluster"
 	// NodeType is the token of TalosNode.
 	NodeType = "talos-proxmox:index:TalosNode"
+	// GPUPoolType is the token of GPUWorkerPool.
+	GPUPoolType = "talos-proxmox:index:GPUWorkerPool"
 )

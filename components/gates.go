@@ -1,8 +1,11 @@
 package components
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -13,9 +16,17 @@ import (
 
 // gates are the hooks of one cluster.
 type gates struct {
+	// offered runs before a host downloads an image, and refuses what cannot be one.
+	offered *pulumi.ResourceHook
+	// free runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
+	free *pulumi.ResourceHook
+	// whole runs before a VM is made, and refuses an image that is not all there.
+	whole *pulumi.ResourceHook
 	// answering runs before a node is configured for the first time: the provider would look for a node that is not up yet
 	// only every ten seconds.
 	answering *pulumi.ResourceHook
+	// detached runs after it, and takes the ISO file out of the node's drive.
+	detached *pulumi.ResourceHook
 	// bootstrapped runs before the kubeconfig is fetched and starts the cluster. It is no resource because it is done once
 	// and leaves nothing to manage; as one, a lost reply would leave a cluster that no later run could take over.
 	bootstrapped *pulumi.ResourceHook
@@ -24,53 +35,173 @@ type gates struct {
 }
 
 // registerGates registers the hooks of the cluster whose component is called name.
-func registerGates(ctx *pulumi.Context, name string, p *plan.Plan) (gates, error) {
+func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, proxmox Proxmox, addresses *roster) (gates, error) {
 	var (
 		g    gates
-		errs [3]error
+		errs []error
 	)
 
-	g.answering, errs[0] = ctx.RegisterResourceHook(name+"-node-answering", func(args *pulumi.ResourceHookArgs) error {
-		node, err := target(p, args)
+	images := imageGates{proxmox}
+	nodes := map[string]plan.Node{} // by the name of their configuration
+
+	for _, n := range p.Nodes() {
+		nodes[childName(name, n)+"-config"] = n
+	}
+
+	node := func(args *pulumi.ResourceHookArgs) (plan.Node, error) {
+		n, there := nodes[args.Name]
+		if !there {
+			return n, fmt.Errorf("%s is the configuration of no node of the plan", args.Name)
+		}
+
+		return n, nil
+	}
+
+	register := func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error) {
+		h, err := ctx.RegisterResourceHook(name+"-"+kind, func(args *pulumi.ResourceHookArgs) error { return run(ctx.Context(), args) }, nil)
+		*hook, errs = h, append(errs, err)
+	}
+
+	register(&g.offered, "image-offered", images.offered)
+	register(&g.whole, "image-whole", images.whole)
+	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error { return free(c, proxmox, args) })
+
+	register(&g.answering, "node-answering", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		n, err := node(args)
 		if err != nil {
 			return err
 		}
 
-		return talosapi.WaitAnswering(ctx.Context(), node, p.NodeTimeout, say(ctx, name))
-	}, nil)
+		return talosapi.WaitAnswering(c, talosapi.Target{Name: n.Name, Address: text(args.NewInputs, "node")}, p.NodeTimeout, say(ctx, name))
+	})
 
-	g.bootstrapped, errs[1] = ctx.RegisterResourceHook(name+"-bootstrapped", func(args *pulumi.ResourceHookArgs) error {
-		return talosapi.Bootstrap(ctx.Context(), controlPlanes(p), credentials(args.NewInputs), p.NodeTimeout, say(ctx, name))
-	}, nil)
+	register(&g.detached, "iso-detached", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		n, err := node(args)
+		if err != nil {
+			return err
+		}
 
-	g.ready, errs[2] = ctx.RegisterResourceHook(name+"-ready", func(args *pulumi.ResourceHookArgs) error {
-		return talosapi.WaitReady(ctx.Context(), controlPlanes(p), credentials(args.NewInputs), p.ReadyTimeout, say(ctx, name))
-	}, nil)
+		return detach(c, proxmox, n)
+	})
 
-	return g, errors.Join(errs[:]...)
+	register(&g.bootstrapped, "bootstrapped", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		return talosapi.Bootstrap(c, controlPlanes(p, addresses), credentials(args.NewInputs), p.NodeTimeout, say(ctx, name))
+	})
+
+	register(&g.ready, "ready", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		return talosapi.WaitReady(c, controlPlanes(p, addresses), credentials(args.NewInputs), p.ReadyTimeout, say(ctx, name))
+	})
+
+	return g, errors.Join(errs...)
 }
 
 // controlPlanes are addressed one by one, never through the cluster's endpoint.
-func controlPlanes(p *plan.Plan) []talosapi.Target {
+func controlPlanes(p *plan.Plan, addresses *roster) []talosapi.Target {
 	var targets []talosapi.Target
 	for _, n := range p.ControlPlanes() {
-		targets = append(targets, talosapi.Target{Name: n.Name, Address: n.Address.String()})
+		targets = append(targets, talosapi.Target{Name: n.Name, Address: addresses.of(n.Name)})
 	}
 
 	return targets
 }
 
-// target is the node that a resource is about, by the address among its inputs.
-func target(p *plan.Plan, args *pulumi.ResourceHookArgs) (talosapi.Target, error) {
-	address := text(args.NewInputs, "node")
+// free holds that nobody has the VMID of a VM that is to be made.
+func free(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs) error {
+	vmid := int(number(args.NewInputs, "vmId"))
+	name := text(args.NewInputs, "name")
 
-	for _, n := range p.Nodes() {
-		if n.Address.IsValid() && n.Address.String() == address {
-			return talosapi.Target{Name: n.Name, Address: address}, nil
+	v, there, err := proxmox.Find(ctx, vmid)
+
+	switch {
+	case err != nil || !there:
+		return err
+	case v.Name == name && slices.Contains(v.Tags, "talos"):
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it could note it. Run 'pulumi refresh', "+
+			"or delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
+	default:
+		return fmt.Errorf("VMID %d, meant for %q, is taken by %q on host %s: it was made while this run was under way. Remove it, or choose another range", vmid,
+			name, v.Name, v.Host)
+	}
+}
+
+// detach takes the ISO file out of a node's drive: the node runs from memory, and what it boots next is its disk.
+func detach(ctx context.Context, proxmox Proxmox, n plan.Node) error {
+	v, there, err := proxmox.Find(ctx, n.VMID)
+	if err != nil {
+		return err
+	}
+
+	if !there {
+		return fmt.Errorf("%s: there is no VM with VMID %d to take the ISO file out of", n.Name, n.VMID)
+	}
+
+	return proxmox.Eject(ctx, v, n.CDROM)
+}
+
+// imageGates hold what is known of an image before and after it is downloaded.
+type imageGates struct{ proxmox Proxmox }
+
+// smallestImage is well below any Talos image, in bytes, and above any page that says that there is none.
+const smallestImage = 16 << 20
+
+// offered asks the host what the URL holds. A server that answers with a page instead of an image would be believed.
+func (g imageGates) offered(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	host, url := text(args.NewInputs, "nodeName"), text(args.NewInputs, "url")
+
+	size, err := g.proxmox.Offered(ctx, host, url)
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("host %s cannot get the image %s: %w", host, url, err)
+	case size > 0 && size < smallestImage:
+		return fmt.Errorf("%s holds %d bytes: that is no image. Open it, and correct the URL, or what the factory is asked for", url, size)
+	default:
+		return nil
+	}
+}
+
+// whole looks at the image that a VM is about to boot: where a download was cut off, nobody else would notice.
+func (g imageGates) whole(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	host, volume := text(args.NewInputs, "nodeName"), bootVolume(args.NewInputs)
+	if volume == "" {
+		return nil
+	}
+
+	datastore, _, _ := strings.Cut(volume, ":")
+
+	files, err := g.proxmox.Files(ctx, host, datastore)
+	if err != nil {
+		return err
+	}
+
+	size, there := files[volume]
+
+	switch {
+	case !there:
+		return fmt.Errorf("image %s is not on host %s: it was removed. Run 'pulumi up --refresh'", volume, host)
+	case size < smallestImage:
+		return fmt.Errorf("image %s on host %s has %d bytes: that is no image. Delete it there ('pvesm free %s'), and run 'pulumi up --refresh'", volume, host,
+			size, volume)
+	default:
+		return nil
+	}
+}
+
+// bootVolume is the ISO file or the image of a VM; empty for a clone.
+func bootVolume(inputs resource.PropertyMap) string {
+	if cdrom := unwrap(inputs["cdrom"]); cdrom.IsObject() {
+		if volume := text(cdrom.ObjectValue(), "fileId"); strings.Contains(volume, ":") {
+			return volume
 		}
 	}
 
-	return talosapi.Target{}, fmt.Errorf("%s is about the address %q, which no node of the plan has", args.Name, address)
+	if disks := unwrap(inputs["disks"]); disks.IsArray() && len(disks.ArrayValue()) > 0 {
+		if first := unwrap(disks.ArrayValue()[0]); first.IsObject() {
+			return text(first.ObjectValue(), "fileId")
+		}
+	}
+
+	return ""
 }
 
 // credentials are taken from the resource that the hook guards: they are known there, and come from nowhere else.
@@ -94,6 +225,15 @@ func text(m resource.PropertyMap, key resource.PropertyKey) string {
 	}
 
 	return v.StringValue()
+}
+
+func number(m resource.PropertyMap, key resource.PropertyKey) float64 {
+	v := unwrap(m[key])
+	if !v.IsNumber() {
+		return 0
+	}
+
+	return v.NumberValue()
 }
 
 // unwrap takes a value out of the marks that say it is secret or was computed.

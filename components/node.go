@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
@@ -12,12 +11,33 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// TalosNodeArgs describe one machine.
+// TalosNodeArgs describe one machine. What it boots first is a template, an image that is there, or one that it fetches;
+// all of that is used when the VM is made and ignored afterwards.
 type TalosNodeArgs struct {
 	// Node is everything that was decided about the machine.
 	Node plan.Node
-	// Template is the VMID of the template to clone. It is used when the VM is made and ignored afterwards.
+	// Origin says in a few words what the node is made from. The VM's description keeps it, and a node that was made from
+	// something else is pointed out.
+	Origin string
+	// Template is the VMID of the template to clone. It is required where Node.Template is set, and no other.
 	Template pulumi.IntInput
+	// Image is the volume that the node boots: an ISO file where the node has a CD-ROM drive, else an image that becomes its
+	// system disk.
+	Image pulumi.StringInput
+	// Fetch is an image that is the node's own, instead of Image.
+	Fetch *Fetch
+	// CloudInit is the network that the cloud-init drive states; nil: the node has no such drive.
+	CloudInit *CloudInit
+	// Mapping is the name of the resource mapping of the node's GPU. Without it, the GPU is passed by its address, which
+	// Proxmox VE allows to root@pam only.
+	Mapping pulumi.StringInput
+	// AgentTimeout bounds how long the guest agent of an image that has one is waited for when the VM is read; zero: the
+	// provider's 15 minutes.
+	AgentTimeout string
+	// Discovery finds an address that nobody states; nil: nothing does.
+	Discovery *Discovery
+	// Hooks run before the VM is made.
+	Hooks []*pulumi.ResourceHook
 	// Configuration is applied to the node; nil leaves it waiting for one.
 	Configuration *NodeConfiguration
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
@@ -57,26 +77,38 @@ type TalosNode struct {
 	VM *vm.VirtualMachine
 	// Applied is the configuration on the node; nil when none is applied.
 	Applied *machine.ConfigurationApply
+
+	node plan.Node
+	name string // of the component
 }
 
-// NewTalosNode makes one machine. It needs a proxmoxve provider, and a talos provider where a configuration is applied;
-// both come with the options or from the parent.
+// NewTalosNode makes one machine. It needs a proxmoxve provider, and a talos provider where a configuration is applied or
+// a schematic is made; both come with the options or from the parent.
 func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode, error) {
-	if args == nil {
-		return nil, errors.New("TalosNode " + name + ": args are required")
+	node, err := newNode(ctx, name, args, opts...)
+	if err != nil {
+		return nil, err
+	}
+
+	if args.Configuration != nil {
+		if err := node.configure(ctx, args.Configuration); err != nil {
+			return nil, err
+		}
+	}
+
+	return node, node.finish(ctx)
+}
+
+// newNode makes the VM. The node is whole after configure, where it is configured, and finish: what a first control plane
+// is configured with holds its own address.
+func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode, error) {
+	if err := args.check(name); err != nil {
+		return nil, err
 	}
 
 	n := args.Node
-	if n.Name == "" || n.Host == "" || n.VMID == 0 || len(n.Disks) == 0 || len(n.NICs) == 0 || args.Template == nil {
-		return nil, fmt.Errorf("TalosNode %s: a name, a host, a VMID, a disk, a network interface and a template are required", name)
-	}
+	node := &TalosNode{node: n, name: name}
 
-	c := args.Configuration
-	if c != nil && !n.Address.IsValid() {
-		return nil, fmt.Errorf("TalosNode %s: a configuration cannot be applied without an address", name)
-	}
-
-	node := &TalosNode{}
 	if err := ctx.RegisterComponentResourceV2(NodeType, name, pulumi.Map{
 		"name": pulumi.String(n.Name), "pool": pulumi.String(n.Pool), "role": pulumi.String(n.Role),
 		"vmid": pulumi.Int(n.VMID), "cores": pulumi.Int(n.Cores), "memoryMiB": pulumi.Int(n.MemoryMiB),
@@ -85,124 +117,108 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 		return nil, err
 	}
 
-	machineVM, err := newVM(ctx, name+"-vm", args, pulumi.Parent(node))
+	image, err := node.fetch(ctx, args)
 	if err != nil {
 		return nil, err
 	}
 
-	node.VM = machineVM
+	if node.VM, err = newVM(ctx, name+"-vm", args, image, pulumi.Parent(node)); err != nil {
+		return nil, err
+	}
 
-	if c != nil {
-		if node.Applied, err = applyConfiguration(ctx, name+"-config", n, c, machineVM, pulumi.Parent(node)); err != nil {
+	if n.HAGroup != "" {
+		if err := newHAResource(ctx, name+"-ha", n, node.VM, pulumi.Parent(node)); err != nil {
 			return nil, err
 		}
 	}
 
-	node.VMID = machineVM.VmId
-	node.Name = machineVM.Name
-	node.Host = machineVM.NodeName
+	node.VMID = node.VM.VmId
+	node.Name = node.VM.Name
+	node.Host = node.VM.NodeName
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
-	node.IPAddress = pulumi.StringPtrFromPtr(address(n)).ToStringPtrOutput()
+	node.IPAddress = node.address(ctx, args)
 
-	return node, ctx.RegisterResourceOutputs(node, pulumi.Map{
-		"vmid": node.VMID, "name": node.Name, "host": node.Host, "macAddress": node.MACAddress, "ipAddress": node.IPAddress,
-	})
+	return node, nil
 }
 
-// address is nil when the node's address is not known.
-func address(n plan.Node) *string {
-	if !n.Address.IsValid() {
+func (args *TalosNodeArgs) check(name string) error {
+	if args == nil {
+		return errors.New("TalosNode " + name + ": args are required")
+	}
+
+	n := args.Node
+
+	switch {
+	case n.Name == "" || n.Host == "" || n.VMID == 0 || len(n.Disks) == 0 || len(n.NICs) == 0:
+		return fmt.Errorf("TalosNode %s: a name, a host, a VMID, a disk and a network interface are required", name)
+	case (n.Template != "") != (args.Template != nil):
+		return fmt.Errorf("TalosNode %s: the VMID of the template goes with the name of one", name)
+	case n.Template == "" && (args.Image == nil) == (args.Fetch == nil):
+		return fmt.Errorf("TalosNode %s: without a template, an image is required, there or fetched", name)
+	case args.Configuration != nil && !n.Address.IsValid() && args.Discovery == nil:
+		return fmt.Errorf("TalosNode %s: a configuration cannot be applied without an address", name)
+	default:
 		return nil
 	}
-
-	return new(n.Address.String())
 }
 
-func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {
-	n, system, first := args.Node, args.Node.Disks[0], args.Node.NICs[0]
-
-	nic := &vm.VirtualMachineNetworkDeviceArgs{
-		Bridge:     pulumi.String(first.Bridge),
-		MacAddress: pulumi.String(first.MAC),
-		Model:      pulumi.String("virtio"),
-	}
-	if first.VLAN != 0 {
-		nic.VlanId = pulumi.Int(first.VLAN)
+// fetch is the image that the node boots; nil for a clone.
+func (node *TalosNode) fetch(ctx *pulumi.Context, args *TalosNodeArgs) (pulumi.StringInput, error) {
+	if args.Fetch == nil {
+		return args.Image, nil
 	}
 
-	// Used at creation only: a new template must not replace a running node.
-	// So is the identity of this very machine: it changes only when the VM is made again.
-	ignored := append([]string{"clone", "smbios"}, diskOptions(0)...)
-	if !args.Rebalance {
-		// The host is where the VM was made; an operator may have moved it since.
-		ignored = append(ignored, "nodeName")
+	schematic, err := newSchematic(ctx, node.name+"-schematic", args.Fetch.File, pulumi.Parent(node))
+	if err != nil {
+		return nil, err
 	}
 
-	return vm.NewVirtualMachine(ctx, name, &vm.VirtualMachineArgs{
-		NodeName: pulumi.String(n.Host),
-		// Without it, another host would mean another VM.
-		Migrate:     pulumi.Bool(args.Rebalance),
-		VmId:        pulumi.Int(n.VMID),
-		Name:        pulumi.String(n.Name),
-		Description: pulumi.String("Talos " + string(n.Role) + " of pool " + n.Pool + ", managed by Pulumi"),
-		Tags:        pulumi.ToStringArray(n.Tags),
-		Clone: vm.VirtualMachineCloneArgs{
-			NodeName: pulumi.String(n.Host), VmId: args.Template, DatastoreId: pulumi.String(system.Datastore), Full: pulumi.Bool(true),
-		},
-		Cpu:    vm.VirtualMachineCpuArgs{Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType)},
-		Memory: vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(n.MemoryMiB)},
-		Disks: vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{
-			Interface: pulumi.String(system.Interface), DatastoreId: pulumi.String(system.Datastore), Size: pulumi.Int(system.SizeGiB),
-		}},
-		NetworkDevices: vm.VirtualMachineNetworkDeviceArray{nic},
-		// An absent drive would become the host's own, an absent list a serial port.
-		Cdrom:         vm.VirtualMachineCdromArgs{FileId: pulumi.String("none")},
-		SerialDevices: vm.VirtualMachineSerialDeviceArray{},
-		// Every read waits for an agent that is switched on and not there.
-		Agent:           vm.VirtualMachineAgentArgs{Enabled: pulumi.Bool(false)},
-		Smbios:          vm.VirtualMachineSmbiosArgs{Uuid: pulumi.String(uuid.NewString())},
-		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
-		OnBoot:          pulumi.Bool(n.OnBoot),
-		Started:         pulumi.Bool(true),
-		// A node that is deleted has no use for a shutdown, and waiting for one gains nothing.
-		StopOnDestroy: pulumi.Bool(true),
-	}, append(opts,
-		// A VMID, a name and a MAC cannot exist twice.
-		pulumi.DeleteBeforeReplace(true),
-		pulumi.IgnoreChanges(ignored))...)
+	return newDownload(ctx, node.name+"-image", node.node.Host, args.Fetch, schematic, pulumi.Parent(node))
 }
 
-// diskOptions are the paths of what a cloned disk has from its template. The provider does not apply them to a clone and
-// reads them back all the same, some although they were never set. Its size and its datastore are not among them.
-func diskOptions(disk int) []string {
-	var paths []string
-	for _, option := range []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "speed", "ssd"} {
-		paths = append(paths, fmt.Sprintf("disks[%d].%s", disk, option))
+// address is stated, or found, or not known.
+func (node *TalosNode) address(ctx *pulumi.Context, args *TalosNodeArgs) pulumi.StringPtrOutput {
+	switch {
+	case node.node.Address.IsValid():
+		return pulumi.StringPtr(node.node.Address.String()).ToStringPtrOutput()
+	case args.Discovery != nil:
+		return args.Discovery.find(ctx, node.node, node.VM)
+	default:
+		return pulumi.StringPtrFromPtr(nil).ToStringPtrOutput()
 	}
-
-	return paths
 }
 
-func applyConfiguration(ctx *pulumi.Context, name string, n plan.Node, c *NodeConfiguration, machineVM *vm.VirtualMachine,
-	opts ...pulumi.ResourceOption,
-) (*machine.ConfigurationApply, error) {
-	return machine.NewConfigurationApply(ctx, name, &machine.ConfigurationApplyArgs{
+// configure applies a configuration to the node.
+func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) error {
+	// Always the node itself: a node without configuration cannot be reached through another.
+	itself := node.IPAddress.Elem()
+
+	applied, err := machine.NewConfigurationApply(ctx, node.name+"-config", &machine.ConfigurationApplyArgs{
 		ClientConfiguration:       secretClient(c.Client),
 		MachineConfigurationInput: pulumi.ToSecret(c.Machine).(pulumi.StringOutput),
 		// The operator's patches may hold anything.
 		ConfigPatches: pulumi.ToSecret(pulumi.ToStringArray(c.Patches)).(pulumi.StringArrayOutput),
-		// Always the node itself: a node without configuration cannot be reached through another.
-		Node:     pulumi.String(n.Address.String()),
-		Endpoint: pulumi.String(n.Address.String()),
-	}, append(opts,
-		pulumi.DependsOn(append([]pulumi.Resource{machineVM}, c.After...)),
+		Node:          itself,
+		Endpoint:      itself,
+	},
+		pulumi.Parent(node),
+		pulumi.DependsOn(append([]pulumi.Resource{node.VM}, c.After...)),
 		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.
-		pulumi.ReplaceWith([]pulumi.Resource{machineVM}),
-		pulumi.ReplacementTrigger(machineVM.Smbios.Uuid()),
+		pulumi.ReplaceWith([]pulumi.Resource{node.VM}),
+		pulumi.ReplacementTrigger(node.VM.Smbios.Uuid()),
 		pulumi.AdditionalSecretOutputs([]string{
 			"machineConfiguration", "machineConfigurationInput", "clientConfiguration", "configPatches",
 		}),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks}))...)
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks}))
+	node.Applied = applied
+
+	return err
+}
+
+func (node *TalosNode) finish(ctx *pulumi.Context) error {
+	return ctx.RegisterResourceOutputs(node, pulumi.Map{
+		"vmid": node.VMID, "name": node.Name, "host": node.Host, "macAddress": node.MACAddress, "ipAddress": node.IPAddress,
+	})
 }
 
 // secretClient marks the cluster's credentials, whatever the provider says of them.

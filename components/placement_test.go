@@ -42,12 +42,12 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-type countingInventory struct {
-	Inventory
+type counting struct {
+	Proxmox
 	asked int
 }
 
-func (c *countingInventory) VMs(context.Context) ([]proxmoxapi.VM, error) {
+func (c *counting) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	c.asked++
 
 	return nil, nil
@@ -55,7 +55,7 @@ func (c *countingInventory) VMs(context.Context) ([]proxmoxapi.VM, error) {
 
 // TestAskOnce: the machines are listed once in a run, whatever they are looked through for.
 func TestAskOnce(t *testing.T) {
-	c := &countingInventory{}
+	c := &counting{}
 
 	if err := pulumi.RunErr(func(ctx *pulumi.Context) error {
 		_, err := Preflight(ctx, planOf(t, builtSpec()), c)
@@ -95,9 +95,14 @@ func (m *ignoredOf) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) { re
 func TestRebalance(t *testing.T) {
 	n := planOf(t, builtSpec()).Nodes()[0]
 
-	always := append([]string{"clone", "smbios"}, diskOptions(0)...)
+	always := []string{
+		"bios", "bootOrders", "clone", "description", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard", "disks[0].fileFormat",
+		"disks[0].iothread", "disks[0].replicate", "disks[0].speed", "disks[0].ssd", "efiDisk", "initialization", "machine", "nodeName", "scsiHardware",
+		"smbios", "tpmState",
+	}
+	rebalanced := slices.DeleteFunc(slices.Clone(always), func(path string) bool { return path == "nodeName" })
 
-	for rebalance, want := range map[bool][]string{false: append(slices.Clone(always), "nodeName"), true: always} {
+	for rebalance, want := range map[bool][]string{false: always, true: rebalanced} {
 		var m ignoredOf
 
 		err := pulumi.RunErr(func(ctx *pulumi.Context) error {

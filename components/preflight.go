@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -15,33 +13,50 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// Inventory is what a cluster asks of Proxmox VE before anything is registered; *proxmoxapi.Client answers it.
-type Inventory interface {
-	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
-	Disks(ctx context.Context, vm proxmoxapi.VM) (map[string]int, error)
+// Findings are what Proxmox VE says of a plan before anything is registered. Nil means that it did not answer.
+type Findings struct {
+	// templates are the VMIDs of the templates to clone, by node name. A node is left out when its VM exists and the template
+	// is gone.
+	templates map[string]int
+	// devices are the GPUs to pass through, by node name; left out likewise.
+	devices map[string]proxmoxapi.PCIDevice
+	// sharedImages says that all hosts see what one of them downloads.
+	sharedImages bool
 }
 
-// Templates are the VMIDs of the templates to clone, by node name. A node is left out when its VM exists and the template
-// is gone; nil means that Proxmox VE did not answer.
-type Templates map[string]int
-
-// of is what to clone for a node.
-func (t Templates) of(n plan.Node) pulumi.IntInput {
-	switch id, ok := t[n.Name]; {
-	case ok:
-		return pulumi.Int(id)
-	case t == nil:
+// template is what to clone for a node.
+func (f *Findings) template(n plan.Node) pulumi.IntInput {
+	if f == nil {
 		// Only a preview gets here: what to clone will be known when Proxmox VE answers.
 		return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) int { return 0 }).(pulumi.IntOutput)
-	default:
-		// The value is ignored, for the VM exists; it must only be one that a VMID can have.
-		return pulumi.Int(n.VMID)
 	}
+
+	if id, ok := f.templates[n.Name]; ok {
+		return pulumi.Int(id)
+	}
+
+	// The value is ignored, for the VM exists; it must only be one that a VMID can have.
+	return pulumi.Int(n.VMID)
 }
+
+// device is the GPU of a node; nil when it is not known.
+func (f *Findings) device(n plan.Node) *proxmoxapi.PCIDevice {
+	if f == nil {
+		return nil
+	}
+
+	if d, there := f.devices[n.Name]; there {
+		return &d
+	}
+
+	return nil
+}
+
+func (f *Findings) shared() bool { return f != nil && f.sharedImages }
 
 // Preflight asks Talos and Proxmox VE what they think of a plan, before anything is registered. It logs their warnings;
 // the error holds everything that is wrong (plan.Problems). A preview goes on without Proxmox VE, and says so.
-func Preflight(ctx *pulumi.Context, p *plan.Plan, inventory Inventory) (Templates, error) {
+func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox) (*Findings, error) {
 	warnings, refused := machineconfig.Check(p)
 
 	// What Proxmox VE says of a plan that cannot be carried out helps nobody.
@@ -49,24 +64,95 @@ func Preflight(ctx *pulumi.Context, p *plan.Plan, inventory Inventory) (Template
 		return nil, errors.Join(missing, refused)
 	}
 
-	for _, w := range append(p.Warnings, warnings...) {
-		if err := ctx.Log.Warn(w.String(), nil); err != nil {
-			return nil, err
-		}
-	}
+	s := newSurvey(p, proxmox)
+	missing := s.run(ctx.Context())
 
-	templates, vms, missing := findTemplates(ctx.Context(), inventory, p)
-	for _, w := range elsewhere(vms, p) {
+	for _, w := range slices.Concat(p.Warnings, warnings, s.warnings) {
 		if err := ctx.Log.Warn(w.String(), nil); err != nil {
 			return nil, err
 		}
 	}
 
 	if errors.Is(missing, proxmoxapi.ErrUnreachable) && ctx.DryRun() {
-		templates, missing = nil, ctx.Log.Warn(missing.Error()+"; templates and VMIDs were not checked", nil)
+		return nil, errors.Join(refused, ctx.Log.Warn(missing.Error()+"; VMIDs, templates, images and GPUs were not checked", nil))
 	}
 
-	return templates, errors.Join(refused, explain(missing))
+	return s.found, errors.Join(refused, explain(missing))
+}
+
+// survey is one look at Proxmox VE for a plan.
+type survey struct {
+	plan    *plan.Plan
+	proxmox Proxmox
+
+	vms []proxmoxapi.VM
+	// absent are the VMIDs of nodes whose VM is not there yet: what a VM was made from harms nobody later when it is gone.
+	absent   map[int]bool
+	found    *Findings
+	problems plan.Problems
+	warnings []plan.Problem
+}
+
+func newSurvey(p *plan.Plan, proxmox Proxmox) *survey {
+	return &survey{
+		plan: p, proxmox: proxmox, absent: map[int]bool{},
+		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}},
+	}
+}
+
+// run looks at everything. The error holds all that is wrong (plan.Problems), or says that Proxmox VE did not answer.
+func (s *survey) run(ctx context.Context) error {
+	var err error
+	if s.vms, err = s.proxmox.VMs(ctx); err != nil {
+		return err
+	}
+
+	s.lookForVMs()
+
+	for _, look := range []func(context.Context) error{s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores} {
+		if err := look(ctx); err != nil {
+			return err
+		}
+	}
+
+	s.problems = append(s.problems, leaving(s.vms, s.plan)...)
+	s.warnings = append(s.warnings, elsewhere(s.vms, s.plan)...)
+
+	// Nodes of one pool share a template: what is wrong with it is said once.
+	return s.problems.Unique().Err()
+}
+
+// lookForVMs finds who has the VMIDs of the plan.
+func (s *survey) lookForVMs() {
+	at := map[int]proxmoxapi.VM{}
+	for _, v := range s.vms {
+		at[v.ID] = v
+	}
+
+	for _, n := range s.plan.Nodes() {
+		v, there := at[n.VMID]
+		if !there {
+			s.absent[n.VMID] = true
+		} else if problem := taken(v, n, s.plan.Cluster); problem != nil {
+			s.problems = append(s.problems, *problem)
+		}
+	}
+}
+
+// lookForStores asks whether one host can download for all.
+func (s *survey) lookForStores(ctx context.Context) error {
+	for _, pool := range s.plan.Pools {
+		if pool.Image.URL == "" && pool.Image.FactoryURL == "" {
+			continue
+		}
+
+		shared, err := s.proxmox.SharedStores(ctx)
+		s.found.sharedImages = shared[s.plan.ImageStore]
+
+		return err
+	}
+
+	return nil
 }
 
 // explain names what to change when Proxmox VE does not answer, or not us.
@@ -89,58 +175,6 @@ func explain(err error) error {
 	default:
 		return err
 	}
-}
-
-// findTemplates looks up the template of each node and checks what a clone of it needs. It returns the machines that it
-// looked through too. The error holds everything that is wrong (plan.Problems), or says that Proxmox VE did not answer.
-func findTemplates(ctx context.Context, inventory Inventory, p *plan.Plan) (Templates, []proxmoxapi.VM, error) {
-	vms, err := inventory.VMs(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	var problems plan.Problems
-
-	found := Templates{}
-	disks := map[int]map[string]int{}
-
-	for _, n := range p.Nodes() {
-		present := slices.IndexFunc(vms, func(v proxmoxapi.VM) bool { return v.ID == n.VMID })
-		if present >= 0 {
-			if problem := taken(vms[present], n, p.Cluster); problem != nil {
-				problems = append(problems, *problem)
-
-				continue
-			}
-		}
-
-		template, problem := findTemplate(vms, templateKey(p, n), n)
-		if problem != nil {
-			// A template that is gone harms nobody who has been cloned from it.
-			if present < 0 {
-				problems = append(problems, *problem)
-			}
-
-			continue
-		}
-
-		found[n.Name] = template.ID
-
-		if _, asked := disks[template.ID]; !asked {
-			if disks[template.ID], err = inventory.Disks(ctx, template); err != nil {
-				return nil, vms, err
-			}
-		}
-
-		if problem := checkDisk(n, template, disks[template.ID]); problem != nil && present < 0 {
-			problems = append(problems, *problem)
-		}
-	}
-
-	problems = append(problems, leaving(vms, p)...)
-
-	// Nodes of one pool share a template: what is wrong with it is said once.
-	return found, vms, problems.Unique().Err()
 }
 
 // taken says who has the VMID of a node, when it is not the node.
@@ -181,82 +215,4 @@ func leaving(vms []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 	}
 
 	return problems
-}
-
-// templateKey is the configuration key that states the template of a node.
-func templateKey(p *plan.Plan, n plan.Node) string {
-	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == n.Pool })].Image.Path
-}
-
-// findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three failures
-// are told apart because they have three remedies.
-func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, *plan.Problem) {
-	id, _ := strconv.Atoi(n.Template) //nolint:errcheck // 0 is nobody's VMID
-	fail := func(rule, remedy string) (proxmoxapi.VM, *plan.Problem) {
-		return proxmoxapi.VM{}, &plan.Problem{Path: key, Rule: rule, Value: n.Template, Remedy: remedy}
-	}
-
-	var here, alike []proxmoxapi.VM
-
-	for _, v := range vms {
-		switch {
-		case v.Container:
-		case v.Host == n.Host && (v.ID == id || v.Name == n.Template):
-			here = append(here, v)
-		case v.ID == id, strings.EqualFold(v.Name, n.Template):
-			alike = append(alike, v)
-		}
-	}
-
-	switch {
-	case len(here) > 1:
-		return fail(fmt.Sprintf("names %d machines on host %s", len(here), n.Host), "give the VMID instead")
-	case len(here) == 1 && !here[0].Template:
-		return fail(fmt.Sprintf("is a VM on host %s (VMID %d), not a template: it was never finalised", n.Host, here[0].ID),
-			fmt.Sprintf("run 'qm template %d' on that host", here[0].ID))
-	case len(here) == 1:
-		return here[0], nil
-	case len(alike) > 0:
-		return fail(fmt.Sprintf("is not on host %s; there is %q (VMID %d) on host %s", n.Host, alike[0].Name, alike[0].ID, alike[0].Host),
-			"correct the name, whose case matters, or make the template on the node's host")
-	default:
-		return fail("is not on host "+n.Host+", nor anything like it on another", "prepare the template, or correct the name")
-	}
-}
-
-// checkDisk holds what a clone needs of its template: the disk where it is said to be, and no larger than asked for.
-func checkDisk(n plan.Node, template proxmoxapi.VM, disks map[string]int) *plan.Problem {
-	size, ok := disks[n.Disks[0].Interface]
-
-	switch {
-	case !ok:
-		var have []string
-		for iface := range disks {
-			have = append(have, iface)
-		}
-
-		slices.Sort(have)
-
-		return &plan.Problem{
-			Path: "pools." + n.Pool + ".disk.interface", Value: n.Disks[0].Interface,
-			Rule:   fmt.Sprintf("must be where template %s (VMID %d) has its disk", template.Name, template.ID),
-			Remedy: "it has " + orNone(have),
-		}
-	case size > n.Disks[0].SizeGiB:
-		return &plan.Problem{
-			Path: "pools." + n.Pool + ".diskGiB", Value: strconv.Itoa(n.Disks[0].SizeGiB),
-			Rule:   fmt.Sprintf("must be at least %d, the size of the disk of template %s: a disk cannot shrink", size, template.Name),
-			Remedy: "raise it",
-		}
-	}
-
-	return nil
-}
-
-func orNone(have []string) string {
-	if len(have) == 0 {
-		return "no disk"
-	}
-
-	return strings.Join(have, ", ")
 }

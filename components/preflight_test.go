@@ -12,8 +12,10 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// shelf is an inventory that is a list: each machine has one disk.
+// shelf is a Proxmox VE that is a list: each machine has one disk. What a test does not expect to be asked is nil.
 type shelf struct {
+	Proxmox
+
 	vms   []proxmoxapi.VM
 	iface string
 	size  int
@@ -22,12 +24,23 @@ type shelf struct {
 
 func (s shelf) VMs(context.Context) ([]proxmoxapi.VM, error) { return s.vms, s.err }
 
-func (s shelf) Disks(context.Context, proxmoxapi.VM) (map[string]int, error) {
-	if s.iface == "" {
-		return map[string]int{}, nil
+func (s shelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	c := proxmoxapi.VMConfig{Disks: map[string]int{}, Machine: "i440fx", Firmware: "seabios", SCSIController: "virtio-scsi-pci"}
+	if s.iface != "" {
+		c.Disks[s.iface] = s.size
 	}
 
-	return map[string]int{s.iface: s.size}, nil
+	return c, nil
+}
+
+// look surveys a Proxmox VE for a plan.
+func look(t *testing.T, p *plan.Plan, proxmox Proxmox) (*Findings, error) {
+	t.Helper()
+
+	s := newSurvey(p, proxmox)
+	err := s.run(t.Context())
+
+	return s.found, err
 }
 
 func onePlan() *plan.Plan {
@@ -45,11 +58,11 @@ func onePlan() *plan.Plan {
 
 func TestFindTemplates(t *testing.T) {
 	template := proxmoxapi.VM{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}
-	both := Templates{"c-control-1": 9000, "c-control-2": 9000}
+	both := map[string]int{"c-control-1": 9000, "c-control-2": 9000}
 
 	for name, c := range map[string]struct {
 		shelf   shelf
-		want    Templates
+		want    map[string]int
 		problem string
 	}{
 		"found by name": {shelf: shelf{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 10}, want: both},
@@ -115,15 +128,15 @@ func TestFindTemplates(t *testing.T) {
 		},
 		"template gone, nodes there": {
 			shelf: shelf{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"}, {ID: 402, Name: "c-control-2", Host: "pve9"}}},
-			want:  Templates{},
+			want:  map[string]int{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := findTemplates(t.Context(), c.shelf, onePlan())
+			got, err := look(t, onePlan(), c.shelf)
 
 			if c.problem == "" {
 				require.NoError(t, err)
-				assert.Equal(t, c.want, got)
+				assert.Equal(t, c.want, got.templates)
 
 				return
 			}
@@ -140,14 +153,12 @@ func TestFindTemplatesByVMID(t *testing.T) {
 		p.Pools[0].Nodes[i].Template = "9000"
 	}
 
-	got, _, err := findTemplates(t.Context(), shelf{
-		vms: []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}}, iface: "scsi0",
-	}, p)
+	got, err := look(t, p, shelf{vms: []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}}, iface: "scsi0"})
 	require.NoError(t, err)
-	assert.Equal(t, Templates{"c-control-1": 9000, "c-control-2": 9000}, got)
+	assert.Equal(t, map[string]int{"c-control-1": 9000, "c-control-2": 9000}, got.templates)
 }
 
 func TestFindTemplatesWithoutAnswer(t *testing.T) {
-	_, _, err := findTemplates(t.Context(), shelf{err: proxmoxapi.ErrUnreachable}, onePlan())
+	_, err := look(t, onePlan(), shelf{err: proxmoxapi.ErrUnreachable})
 	assert.True(t, errors.Is(err, proxmoxapi.ErrUnreachable))
 }

@@ -52,35 +52,10 @@ func TestUnbuilt(t *testing.T) {
 	all.Cluster.CNI = plan.CNI{Name: plan.Cilium, Version: "1.18.4"}
 	all.Image.Platform = plan.NoCloud
 	all.Image.Schematic = &plan.Schematic{Extensions: []string{"tailscale"}}
-	all.Network.Addressing, all.Network.MTU, all.Network.Gateway = plan.Static, 9000, "10.0.0.1"
+	all.Network.Addressing, all.Network.Gateway = plan.Static, "10.0.0.1"
 	all.Tailscale = &plan.Tailscale{}
 	all.Firewall.Enabled = new(true)
-	all.Lifecycle.BootstrapWaitsForWorkers = true
-	all.Outputs = plan.Outputs{Legacy: true, Files: &plan.Files{Dir: "talos", Write: []plan.File{"kubeconfig"}}}
-	all.Pools["gpu"] = plan.Pool{
-		Role: plan.Worker, Addresses: "10.0.0.31", GPUs: map[string]plan.GPUSpec{"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "a"}}},
-		Shape: plan.Shape{
-			NUMA: new(true), Firmware: new("ovmf"), SCSIController: new("virtio-scsi-single"), TPM: new(true), Serial: new(true),
-			Protection: new(true), Startup: &plan.Startup{UpDelaySeconds: 1}, ResourcePool: new("p"), HAGroup: new("g"),
-			ExtraDisks: []plan.ExtraDisk{{SizeGiB: 10}}, NICs: []plan.NIC{{}, {}},
-		},
-	}
-	all.Pools["worker"] = plan.Pool{Role: plan.Worker, Count: new(1), Addresses: "10.0.0.21", Shape: plan.Shape{Ballooning: new(true), Machine: new("i440fx")}}
-
-	external := builtSpec()
-	external.Cluster.Bootstrap, external.Cluster.Versions.Kubernetes, external.Cluster.CNI = plan.External, "", plan.CNI{}
-	external.Pools["control"] = plan.Pool{Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"}
-
-	factory := builtSpec()
-	factory.Image, factory.Network.Gateway = plan.Image{}, "10.0.0.1"
-
-	// A cloned disk has its template's options; another one has its own.
-	disks := factory
-	disks.Defaults.SCSIController = new("virtio-scsi-single")
-	disks.Defaults.Disk = plan.DiskOptions{
-		Cache: new("writeback"), AIO: new("threads"), Discard: new(false), SSD: new(true), IOThread: new(true), Backup: new(false), Replicate: new(false),
-	}
-
+	all.Outputs = plan.Outputs{Files: &plan.Files{Dir: "talos", Write: []plan.File{"kubeconfig"}}}
 	leave := "leave it out"
 	problem := func(path, value, remedy string) plan.Problem {
 		return plan.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}
@@ -90,33 +65,10 @@ func TestUnbuilt(t *testing.T) {
 		spec plan.Spec
 		want plan.Problems
 	}{
-		"external": {external, plan.Problems{problem("cluster.bootstrap", "external", "use pulumi")}},
-		"factory": {factory, plan.Problems{
-			problem("image.source", "factory", "use template"), problem("image.platform", "nocloud", "use metal"),
-			problem("network.addressing", "static", "use reserved"),
-		}},
-		"disks": {disks, plan.Problems{
-			problem("image.source", "factory", "use template"), problem("image.platform", "nocloud", "use metal"),
-			problem("network.addressing", "static", "use reserved"),
-			problem("pools.control.disk.cache", "writeback", leave), problem("pools.control.disk.aio", "threads", leave),
-			problem("pools.control.disk.discard", "false", leave), problem("pools.control.disk.ssd", "true", leave),
-			problem("pools.control.disk.iothread", "true", leave), problem("pools.control.disk.backup", "false", leave),
-			problem("pools.control.disk.replicate", "false", leave),
-		}},
 		"all": {all, plan.Problems{
 			problem("cluster.endpoint.mode", "dns", "use firstControlPlane"), problem("cluster.cni.name", "cilium", "use flannel or none"),
-			problem("image.platform", "nocloud", "use metal"), problem("network.addressing", "static", "use reserved"),
 			problem("tailscale", "set", leave), problem("firewall.enabled", "true", "set it to false"), problem("machineSecrets", "set", leave),
-			problem("lifecycle.bootstrapWaitsForWorkers", "true", leave), problem("outputs.files", "set", leave), problem("outputs.legacy", "true", leave),
-			problem("pools.control.nics[0].mtu", "9000", leave), problem("pools.control.nics[0].firewall", "true", leave),
-			problem("pools.gpu.gpus", "set", leave), problem("pools.gpu.numa", "true", leave), problem("pools.gpu.machine", "q35", leave),
-			problem("pools.gpu.firmware", "ovmf", leave), problem("pools.gpu.scsiController", "virtio-scsi-single", leave),
-			problem("pools.gpu.tpm", "true", leave), problem("pools.gpu.serial", "true", leave), problem("pools.gpu.protection", "true", leave),
-			problem("pools.gpu.startup", "set", leave), problem("pools.gpu.resourcePool", "p", leave), problem("pools.gpu.haGroup", "g", leave),
-			problem("pools.gpu.extraDisks", "1", leave), problem("pools.gpu.nics", "2", leave),
-			problem("pools.gpu.nics[0].mtu", "9000", leave), problem("pools.gpu.nics[0].firewall", "true", leave),
-			problem("pools.worker.ballooning", "true", leave), problem("pools.worker.machine", "i440fx", leave),
-			problem("pools.worker.nics[0].mtu", "9000", leave), problem("pools.worker.nics[0].firewall", "true", leave),
+			problem("outputs.files", "set", leave),
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

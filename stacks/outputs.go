@@ -3,6 +3,7 @@ package stacks
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -20,6 +21,15 @@ const (
 	// OutputKubeconfig and OutputTalosconfig are secret.
 	OutputKubeconfig  = "kubeconfig"
 	OutputTalosconfig = "talosconfig"
+
+	// The outputs of old, with outputs.legacy.
+	OutputControlPlaneIPs   = "control_plane_ips"
+	OutputWorkerIPs         = "worker_ips"
+	OutputGPUWorkerIPs      = "gpu_worker_ips"
+	OutputControlPlaneVMIDs = "control_plane_vmids"
+	OutputWorkerVMIDs       = "worker_vmids"
+	OutputGPUWorkerVMIDs    = "gpu_worker_vmids"
+	OutputGPUWorkerPCIBDFs  = "gpu_worker_pci_bdfs"
 )
 
 // ContractVersion is the version of the contract's shape. It rises when a key changes its meaning or goes away.
@@ -41,8 +51,9 @@ type Contract struct {
 
 // Versions of what runs in the cluster, with a leading v.
 type Versions struct {
-	Talos      string `json:"talos"`
-	Kubernetes string `json:"kubernetes"`
+	Talos string `json:"talos"`
+	// Kubernetes is empty when somebody else makes a cluster of the nodes.
+	Kubernetes string `json:"kubernetes,omitempty"`
 }
 
 // BootstrapNodes are the nodes by group, in plan order.
@@ -64,60 +75,105 @@ type BootstrapNode struct {
 	GPU *string `json:"gpu_pci_bdf,omitempty"`
 }
 
-// outputs are the stack outputs of a cluster.
-func outputs(c *components.TalosCluster) pulumi.Map {
-	var (
-		endpoints = pulumi.Array{}
-		groups    = map[plan.Role]pulumi.Array{plan.ControlPlane: {}, plan.Worker: {}}
-		addresses = pulumi.Map{}
-		vmids     = pulumi.Map{}
-	)
+// group is a group of the contract while it is put together.
+type group struct {
+	nodes, vmids, bdfs pulumi.Array
+	addresses          []any
+}
 
-	for i, n := range c.Plan.Nodes() {
-		node := c.Nodes[i]
-		entry := pulumi.Map{"name": pulumi.String(n.Name), "vmid": node.VMID, "node": node.Host}
-		vmids[n.Name] = node.VMID
+// groups are those of the contract, always all of them.
+func groups(c *components.TalosCluster) map[string]*group {
+	all := map[string]*group{}
+	for _, name := range []string{plan.GroupControlPlane, plan.GroupWorkers, plan.GroupGPUWorkers} {
+		all[name] = &group{nodes: pulumi.Array{}, vmids: pulumi.Array{}, bdfs: pulumi.Array{}}
+	}
 
-		// An unknown address is absent, never an empty text.
-		if n.Address.IsValid() {
-			address := pulumi.String(n.Address.String())
-			entry["ip"] = address
-			addresses[n.Name] = address
+	made := c.Nodes
 
-			if n.Role == plan.ControlPlane {
-				endpoints = append(endpoints, address)
+	for _, pool := range c.Plan.Pools {
+		g := all[pool.Group()]
+
+		for _, n := range pool.Nodes {
+			node := made[0]
+			made = made[1:]
+
+			// An unknown address is absent, never an empty text: an entry without a value is left out.
+			entry := pulumi.Map{"name": pulumi.String(n.Name), "vmid": node.VMID, "node": node.Host, "ip": node.IPAddress}
+			if n.GPU != nil {
+				entry["gpu_pci_bdf"] = pulumi.String(n.GPU.BDF)
+				g.bdfs = append(g.bdfs, pulumi.String(n.GPU.BDF))
+			}
+
+			g.nodes = append(g.nodes, entry)
+			g.vmids = append(g.vmids, node.VMID)
+			g.addresses = append(g.addresses, node.IPAddress)
+		}
+	}
+
+	return all
+}
+
+// known are the addresses of the group that are known.
+func (g *group) known() pulumi.StringArrayOutput {
+	return pulumi.All(g.addresses...).ApplyT(func(addresses []any) []string {
+		found := []string{}
+
+		for _, a := range addresses {
+			if a := a.(*string); a != nil {
+				found = append(found, *a)
 			}
 		}
 
-		groups[n.Role] = append(groups[n.Role], entry)
+		return found
+	}).(pulumi.StringArrayOutput)
+}
+
+// outputs are the stack outputs of a cluster.
+func outputs(c *components.TalosCluster) pulumi.Map {
+	all := groups(c)
+	control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
+	addresses, vmids := pulumi.Map{}, pulumi.Map{}
+
+	for i, n := range c.Plan.Nodes() {
+		addresses[n.Name], vmids[n.Name] = c.Nodes[i].IPAddress, c.Nodes[i].VMID
 	}
 
-	contract := pulumi.Map{
-		OutputControlPlaneEndpoints: endpoints,
+	shared := pulumi.Map{
+		OutputControlPlaneEndpoints: control.known(),
 		OutputBootstrapNodes: pulumi.Map{
-			"control_plane": groups[plan.ControlPlane], "workers": groups[plan.Worker], "gpu_workers": pulumi.Array{},
+			plan.GroupControlPlane: control.nodes, plan.GroupWorkers: workers.nodes, plan.GroupGPUWorkers: gpus.nodes,
 		},
 		OutputNodeIPMap:   addresses,
 		OutputNodeVMIDMap: vmids,
 	}
 
-	all := pulumi.Map{
-		OutputKubeconfig:  pulumi.ToSecret(c.Kubeconfig),
-		OutputTalosconfig: pulumi.ToSecret(c.Talosconfig),
-		OutputContract: pulumi.Map{
-			"schemaVersion": pulumi.Int(ContractVersion),
-			"kind":          pulumi.String("talos"),
-			"cluster":       pulumi.String(c.Plan.Cluster),
-			"versions":      pulumi.Map{"talos": pulumi.String(c.Plan.Talos), "kubernetes": pulumi.String(c.Plan.Kubernetes)},
-		},
+	versions := pulumi.Map{"talos": pulumi.String(c.Plan.Talos)}
+	if c.Plan.Kubernetes != "" {
+		versions["kubernetes"] = pulumi.String(c.Plan.Kubernetes)
 	}
 
-	for name, value := range contract {
-		all[name] = value
-		all[OutputContract].(pulumi.Map)[name] = value
+	contract := pulumi.Map{
+		"schemaVersion": pulumi.Int(ContractVersion), "kind": pulumi.String("talos"), "cluster": pulumi.String(c.Plan.Cluster), "versions": versions,
+	}
+	maps.Copy(contract, shared)
+
+	exported := pulumi.Map{OutputContract: contract}
+	maps.Copy(exported, shared)
+
+	if c.Plan.Bootstrap == plan.ByPulumi {
+		exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
+		exported[OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
 	}
 
-	return all
+	if c.Plan.Outputs.Legacy {
+		maps.Copy(exported, pulumi.Map{
+			OutputControlPlaneIPs: control.known(), OutputWorkerIPs: workers.known(), OutputGPUWorkerIPs: gpus.known(),
+			OutputControlPlaneVMIDs: control.vmids, OutputWorkerVMIDs: workers.vmids, OutputGPUWorkerVMIDs: gpus.vmids,
+			OutputGPUWorkerPCIBDFs: gpus.bdfs,
+		})
+	}
+
+	return exported
 }
 
 // Outputs is what a stack of this program offers to other stacks.

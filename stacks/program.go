@@ -3,6 +3,9 @@
 package stacks
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos"
@@ -61,33 +64,33 @@ func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (
 		return nil, err
 	}
 
-	inventory, err := proxmoxapi.New(config.Access())
+	api, err := proxmoxapi.New(config.Access())
 	if err != nil {
 		return nil, err
 	}
 
-	return deploy(ctx, config, p, inventory, opts...)
+	return deploy(ctx, config, p, api, opts...)
 }
 
-func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, inventory components.Inventory, opts ...pulumi.ResourceOption) (*Deployment, error) {
-	templates, err := components.Preflight(ctx, p, inventory)
+func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Proxmox, opts ...pulumi.ResourceOption) (*Deployment, error) {
+	findings, err := components.Preflight(ctx, p, api)
 	if err != nil {
 		return nil, err
 	}
 
 	name := p.Cluster
 
-	proxmox, err := proxmoxve.NewProvider(ctx, name+"-proxmox", proxmoxArgs(config), opts...)
+	proxmox, err := proxmoxve.NewProvider(ctx, name+"-proxmox", proxmoxArgs(config, p.SSH), opts...)
 	if err != nil {
 		return nil, err
 	}
 
-	talosProvider, err := talos.NewProvider(ctx, name+"-talos", &talos.ProviderArgs{}, opts...)
+	talosProvider, err := talos.NewProvider(ctx, name+"-talos", talosArgs(p), opts...)
 	if err != nil {
 		return nil, err
 	}
 
-	cluster, err := components.NewTalosCluster(ctx, name, &components.TalosClusterArgs{Plan: p, Templates: templates},
+	cluster, err := components.NewTalosCluster(ctx, name, &components.TalosClusterArgs{Plan: p, Findings: findings, Proxmox: api},
 		append(opts, pulumi.Providers(proxmox, talosProvider))...)
 	if err != nil {
 		return nil, err
@@ -96,7 +99,20 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, inventory componen
 	return &Deployment{Cluster: cluster, Outputs: outputs(cluster)}, nil
 }
 
-func proxmoxArgs(config Config) *proxmoxve.ProviderArgs {
+// talosArgs names the factory that schematics are made at.
+func talosArgs(p *plan.Plan) *talos.ProviderArgs {
+	args := &talos.ProviderArgs{}
+
+	for _, pool := range p.Pools {
+		if pool.Image.FactoryURL != "" {
+			args.ImageFactoryUrl = pulumi.String(pool.Image.FactoryURL)
+		}
+	}
+
+	return args
+}
+
+func proxmoxArgs(config Config, ssh *plan.SSH) *proxmoxve.ProviderArgs {
 	args := &proxmoxve.ProviderArgs{
 		Endpoint: pulumi.String(config.Proxmox.Endpoint),
 		Insecure: pulumi.Bool(config.Proxmox.Insecure),
@@ -109,5 +125,24 @@ func proxmoxArgs(config Config) *proxmoxve.ProviderArgs {
 		args.Password = pulumi.ToSecret(pulumi.String(config.ProxmoxPassword)).(pulumi.StringOutput)
 	}
 
+	if ssh != nil {
+		args.Ssh = sshArgs(config, ssh)
+	}
+
 	return args
+}
+
+// sshArgs are the login for the import of disk images. Nothing of the operator's own SSH configuration is used.
+func sshArgs(config Config, ssh *plan.SSH) proxmoxve.ProviderSshArgs {
+	nodes := proxmoxve.ProviderSshNodeArray{}
+	for _, name := range slices.Sorted(maps.Keys(ssh.Addresses)) {
+		nodes = append(nodes, proxmoxve.ProviderSshNodeArgs{
+			Name: pulumi.String(name), Address: pulumi.String(ssh.Addresses[name]), Port: pulumi.Int(ssh.Port),
+		})
+	}
+
+	return proxmoxve.ProviderSshArgs{
+		Agent: pulumi.Bool(false), Username: pulumi.String(ssh.Username), Nodes: nodes,
+		PrivateKey: pulumi.ToSecret(pulumi.String(config.SSHPrivateKey)).(pulumi.StringOutput),
+	}
 }

@@ -13,19 +13,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// shelf is a Proxmox VE with one template.
-type shelf struct{}
+// shelf is a Proxmox VE with one template. What is not expected to be asked is nil.
+type shelf struct{ components.Proxmox }
 
 func (shelf) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	return []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}}, nil
 }
 
-func (shelf) Disks(context.Context, proxmoxapi.VM) (map[string]int, error) {
-	return map[string]int{"scsi0": 10}, nil
+func (shelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 10}}, nil
 }
 
 func testConfig() Config {
@@ -85,7 +86,7 @@ func TestWiring(t *testing.T) {
 		}
 
 		want[node] = line("talos-proxmox:index:TalosNode", "k3s-dev", "", nil, nil)
-		want[node+"-vm"] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmoxProvider, nil, nil)
+		want[node+"-vm"] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmoxProvider, nil, []string{"k3s-dev-vmid-free"})
 		want[node+"-config"] = line("talos:machine/configurationApply:ConfigurationApply", node, talosProvider, after, []string{answering})
 	}
 

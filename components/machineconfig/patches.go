@@ -4,6 +4,7 @@ package machineconfig
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -113,6 +114,8 @@ func base(p *plan.Plan, pool plan.PlannedPool) (*v1alpha1.Config, error) {
 		c.MachineConfig.MachineInstall.InstallImage = image
 	}
 
+	addGPU(c.MachineConfig, pool)
+
 	c.ClusterConfig = &v1alpha1.ClusterConfig{}
 
 	if p.CNI != plan.Flannel {
@@ -151,11 +154,32 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 		m.MachineInstall = install
 	}
 
-	if m.MachineInstall == nil && len(node.Labels)+len(node.Taints)+len(node.Annotations) == 0 {
+	if node.Static {
+		m.MachineNetwork = staticNetwork(p, node)
+	}
+
+	if m.MachineInstall == nil && m.MachineNetwork == nil && len(node.Labels)+len(node.Taints)+len(node.Annotations) == 0 {
 		return nil, nil //nolint:nilnil // nothing is an answer
 	}
 
 	return m, nil
+}
+
+// staticNetwork is the address that a node had by reservation so far. The link is told by its MAC address, for what it is
+// called depends on the image.
+func staticNetwork(p *plan.Plan, node plan.Node) *v1alpha1.NetworkConfig {
+	link := &v1alpha1.Device{
+		DeviceSelector:  &v1alpha1.NetworkDeviceSelector{NetworkDeviceHardwareAddress: strings.ToLower(node.MAC)},
+		DeviceAddresses: []string{netip.PrefixFrom(node.Address, p.Network.Bits()).String()},
+		DeviceRoutes:    []*v1alpha1.Route{{RouteGateway: p.Gateway.String()}},
+	}
+
+	n := &v1alpha1.NetworkConfig{NetworkInterfaces: v1alpha1.NetworkDeviceList{link}}
+	for _, server := range p.Nameservers {
+		n.NameServers = append(n.NameServers, server.String())
+	}
+
+	return n
 }
 
 func poolOf(p *plan.Plan, node plan.Node) plan.PlannedPool {

@@ -38,6 +38,13 @@ func (r *resolver) checkAccess(p *Plan) {
 	setDefault(&login.Port, 22)
 	r.checkBounds("proxmox.ssh.port", login.Port, 1, 65535)
 
+	// The provider takes a port together with an address only.
+	for _, host := range r.spec.Hosts {
+		if needed && login.Port != 22 && ssh.Addresses[host.Name] == "" {
+			r.problems.Add("proxmox.ssh.addresses."+host.Name, "is required with a port other than 22", "", "state the host's address or DNS name")
+		}
+	}
+
 	for _, host := range slices.Sorted(maps.Keys(ssh.Addresses)) {
 		path := "proxmox.ssh.addresses." + host
 

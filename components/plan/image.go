@@ -17,6 +17,8 @@ var (
 	named = regexp.MustCompile(`(?:^|[^0-9.])v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)\.\d+)?)(?:[^0-9]|$)`)
 	// schematicID is how the Image Factory names a schematic: its SHA-256.
 	schematicID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	// checksum is how the operator states one.
+	checksum = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
 	// extension is a system extension of Talos, with or without its publisher.
 	extension = regexp.MustCompile(`^([a-z0-9-]+/)?[a-z0-9][a-z0-9._-]*$`)
 )
@@ -138,6 +140,7 @@ func (r *resolver) bootImage(p *pool) BootImage {
 
 		setDefault(&iso.Detach, new(true))
 		b.Path, b.Volume, b.URL, b.Overwrite, b.Detach = path, iso.Volume, iso.URL, iso.Overwrite, *iso.Detach
+		b.Checksum = strings.TrimPrefix(iso.Checksum, "sha256:")
 		r.checkISO(path, iso)
 	case Factory:
 		f := image.Factory
@@ -251,10 +254,18 @@ func (r *resolver) checkISO(path string, iso ISOImage) {
 			r.once(path+".overwrite", "has no meaning with a volume, which is not downloaded", "true", "leave it out")
 		}
 
+		if iso.Checksum != "" {
+			r.once(path+".checksum", "has no meaning with a volume, which is not downloaded", iso.Checksum, "leave it out")
+		}
+
 		r.checkNamedISO(path+".volume", iso.Volume)
 	default:
 		if u, err := url.Parse(iso.URL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			r.once(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
+		}
+
+		if iso.Checksum != "" && !checksum.MatchString(iso.Checksum) {
+			r.once(path+".checksum", "must be a SHA-256 checksum", iso.Checksum, "write it like sha256: and 64 hexadecimal digits, as sha256sum prints them")
 		}
 
 		r.checkNamedISO(path+".url", iso.URL)

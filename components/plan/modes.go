@@ -31,6 +31,8 @@ func (r *resolver) checkModes() {
 	if s.Network.Addressing == Reported && s.Cluster.Bootstrap == ByPulumi {
 		r.checkReported()
 	}
+
+	r.checkStaticNodes()
 }
 
 // checkPair refuses the pairs of source and addressing that cannot come up.
@@ -64,6 +66,36 @@ func (r *resolver) checkReported() {
 
 				break
 			}
+		}
+	}
+}
+
+// checkStaticNodes: an address can be written into the configuration of a node that has been reached at it, and that this
+// program configures.
+func (r *resolver) checkStaticNodes() {
+	s := r.spec
+	check := func(path string, a Addressing) {
+		path += ".addressing"
+
+		switch {
+		case a == "":
+		case a != Static:
+			r.problems.Add(path, `must be "static" or absent`, string(a), "leave it out")
+		case s.Network.Addressing != Reserved:
+			r.problems.Add(path, `belongs to network.addressing "reserved"`, string(a),
+				`leave it out, or change network.addressing, which is "`+string(s.Network.Addressing)+`"`)
+		case s.Cluster.Bootstrap == External:
+			r.problems.Add(path, `is excluded by cluster.bootstrap "external": no node is configured`, string(a), "leave it out, or set cluster.bootstrap to pulumi")
+		default:
+			r.static = true
+		}
+	}
+
+	for _, p := range r.pools {
+		check(p.path, p.Addressing)
+
+		for _, m := range p.members {
+			check(m.path, m.Addressing)
 		}
 	}
 }

@@ -19,15 +19,17 @@ func (r *resolver) checkNetwork(p *Plan) {
 
 	if n.Gateway != "" {
 		r.checkGateway()
-	} else if n.Addressing == Static {
+	} else if n.Addressing == Static || r.static {
 		r.problems.Add("network.gateway", `is required with addressing "static"`, "", "state the router's address")
 	}
 
 	p.Gateway = r.gateway
 
-	if n.Addressing == Static && n.Nameservers == nil {
+	static := n.Addressing == Static || r.static
+
+	if static && n.Nameservers == nil {
 		n.Nameservers = []string{"1.1.1.1", "8.8.8.8"}
-	} else if n.Addressing != Static && n.Nameservers != nil {
+	} else if !static && n.Nameservers != nil {
 		r.problems.Add("network.nameservers", "come with DHCP unless addressing is static", strings.Join(n.Nameservers, ", "), "leave them out")
 	}
 

@@ -39,6 +39,7 @@ func (r *resolver) makeNodes(p *pool) {
 		n.Patches = m.Patches
 		n.VMID, _ = p.vmids.nth(m.ordinal, vmidCount, vmidAt)
 		n.Address = r.address(p, m)
+		n.Static = p.Addressing == Static || m.Addressing == Static
 
 		if n.NICs = all[i*len(nics) : (i+1)*len(nics) : (i+1)*len(nics)]; len(own) != len(nics) {
 			n.NICs = make([]Interface, len(own))
@@ -63,7 +64,7 @@ func (r *resolver) makeNodes(p *pool) {
 		}
 
 		if m.gpu != nil {
-			n.GPU = &GPU{BDF: m.gpu.BDF, PCIe: valueOr(m.gpu.PCIe, true), ROMBar: valueOr(m.gpu.ROMBar, true)}
+			n.GPU = &GPU{BDF: m.gpu.BDF, PCIe: valueOr(m.gpu.PCIe, true), ROMBar: valueOr(m.gpu.ROMBar, true), Raw: m.gpu.Raw}
 		}
 
 		p.planned.Nodes = append(p.planned.Nodes, n)

@@ -91,7 +91,9 @@ type BootImage struct {
 	// Template is the name or VMID of the template to clone; empty with other sources.
 	Template string
 	// Volume or URL is the ISO file; both are empty with other sources.
-	Volume, URL       string
+	Volume, URL string
+	// Checksum is the SHA-256 of what URL holds; empty when it is not known.
+	Checksum          string
 	Overwrite, Detach bool
 	// FactoryURL and Format are empty with other sources.
 	FactoryURL string
@@ -128,6 +130,8 @@ type Node struct {
 	MAC string
 	// Address is invalid when it is not known in advance.
 	Address netip.Addr
+	// Static says that the address is written into the machine configuration.
+	Static bool
 	// Template is the name or VMID of the template to clone; empty with other sources.
 	Template string
 	// ImageKey is the same for nodes that boot from the same image.
@@ -144,7 +148,7 @@ type Node struct {
 	NICs []Interface
 	// GPU is nil without one.
 	GPU *GPU
-	// Machine, Firmware and SCSIController are empty where the template decides.
+	// Machine, Firmware and SCSIController are empty where the template decides, and what it must have where they are not.
 	Machine, Firmware, SCSIController string
 	TPM, Serial, OnBoot, Protection   bool
 	Startup                           *Startup
@@ -186,17 +190,26 @@ type Interface struct {
 type GPU struct {
 	BDF          string
 	PCIe, ROMBar bool
+	// Raw passes it by address; otherwise a resource mapping is made.
+	Raw bool
 }
+
+// The groups of the contract.
+const (
+	GroupControlPlane = "control_plane"
+	GroupWorkers      = "workers"
+	GroupGPUWorkers   = "gpu_workers"
+)
 
 // Group is the part of the contract that a node belongs to.
 func (p PlannedPool) Group() string {
 	switch {
 	case p.Role == ControlPlane:
-		return "control_plane"
+		return GroupControlPlane
 	case p.GPU:
-		return "gpu_workers"
+		return GroupGPUWorkers
 	default:
-		return "workers"
+		return GroupWorkers
 	}
 }
 

@@ -17,6 +17,7 @@ type resolver struct {
 	gateway  netip.Addr
 	vip      netip.Addr
 	pools    []*pool
+	static   bool                // some addresses are written into machine configuration
 	taken    map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
 	problems Problems
 	warnings []Problem

@@ -69,7 +69,9 @@ type ISOImage struct {
 	Volume string `json:"volume,omitempty"`
 	// Where to download it from, instead of volume.
 	URL string `json:"url,omitempty"`
-	// Download again over a file that is there.
+	// Checksum of what url holds, as sha256:<64 hexadecimal digits>. Absent: only the size is checked.
+	Checksum string `json:"checksum,omitempty"`
+	// Download again when what url holds has another size.
 	Overwrite bool `json:"overwrite,omitempty" jsonschema:"default=false"`
 	// Take the file out of the drive once the node is known, before Talos is installed.
 	Detach *bool `json:"detach,omitempty" jsonschema:"default=true"`

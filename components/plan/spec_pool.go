@@ -19,6 +19,9 @@ type Pool struct {
 	Addresses Range `json:"addresses,omitempty"`
 	// Pattern of node names; {nn} and {nnn} pad the number with zeros.
 	Names string `json:"names,omitempty" jsonschema:"default={cluster}-{pool}-{n}"`
+	// Over network.addressing reserved: static writes the address of each node into its machine configuration, once the node
+	// has been reached at it, so that it needs its reservation no longer. No VM is replaced.
+	Addressing Addressing `json:"addressing,omitempty" jsonschema:"enum=static"`
 	// Host of all nodes of the pool that name none.
 	Host string `json:"host,omitempty"`
 	// What the pool boots from instead of what image says.
@@ -37,6 +40,8 @@ type NodeSpec struct {
 	MAC string `json:"mac,omitempty"`
 	// Address of the node, instead of the one that the pool's range has for it.
 	Address string `json:"address,omitempty"`
+	// As the pool's, for this node.
+	Addressing Addressing `json:"addressing,omitempty" jsonschema:"enum=static"`
 	// Talos machine configuration patches for this node, after those of the pool.
 	Patches []Patch `json:"patches,omitempty"`
 
@@ -51,6 +56,8 @@ type GPUSpec struct {
 	PCIe *bool `json:"pcie,omitempty" jsonschema:"default=true"`
 	// Show the guest the GPU's ROM.
 	ROMBar *bool `json:"rombar,omitempty" jsonschema:"default=true"`
+	// Pass the GPU by its address, without a resource mapping. Proxmox VE allows that to root@pam with a password only.
+	Raw bool `json:"raw,omitempty" jsonschema:"default=false"`
 
 	NodeSpec
 }

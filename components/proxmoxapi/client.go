@@ -1,5 +1,5 @@
 // Package proxmoxapi is what the program asks of Proxmox VE directly, beside the provider: looking things up before
-// anything is registered. It reads only.
+// anything is registered, and the one thing that the provider must not know of, taking an ISO file out of a drive.
 package proxmoxapi
 
 import (
@@ -9,9 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/luthermonson/go-proxmox"
@@ -27,16 +24,6 @@ type Access struct {
 	TokenID, TokenSecret string
 	// Username is "user@realm".
 	Username, Password string
-}
-
-// VM is a virtual machine, a template or a container: whatever has a VMID.
-type VM struct {
-	ID        int
-	Name      string
-	Host      string
-	Template  bool
-	Container bool
-	Tags      []string
 }
 
 // Errors that callers tell apart.
@@ -83,68 +70,13 @@ func New(a Access) (*Client, error) {
 	}, nil
 }
 
-// VMs lists everything with a VMID that the credentials may see.
-func (c *Client) VMs(ctx context.Context) ([]VM, error) {
-	var resources proxmox.ClusterResources
-	if err := c.get(ctx, "/cluster/resources?type=vm", &resources); err != nil {
-		return nil, err
-	}
-
-	var found []VM
-
-	for _, r := range resources {
-		found = append(found, VM{
-			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc",
-			Tags: strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }),
-		})
-	}
-
-	return found, nil
-}
-
-var (
-	diskKey  = regexp.MustCompile(`^(scsi|virtio|sata|ide)\d+$`)
-	diskSize = regexp.MustCompile(`(?:^|,)size=(\d+)([MGT])(?:,|$)`)
-)
-
-// Disks returns the disks of a VM by position, with their size in GiB, rounded up; 0 means that Proxmox does not say.
-func (c *Client) Disks(ctx context.Context, vm VM) (map[string]int, error) {
-	var config map[string]any
-	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/qemu/%d/config", vm.Host, vm.ID), &config); err != nil {
-		return nil, err
-	}
-
-	disks := map[string]int{}
-
-	for key, value := range config {
-		text, ok := value.(string)
-		if !ok || !diskKey.MatchString(key) || strings.Contains(text, "media=cdrom") {
-			continue
-		}
-
-		disks[key] = 0
-
-		if m := diskSize.FindStringSubmatch(text); m != nil {
-			n, _ := strconv.Atoi(m[1]) // digits, by the pattern
-
-			switch m[2] {
-			case "M":
-				n = (n + 1023) / 1024
-			case "T":
-				n *= 1024
-			}
-
-			disks[key] = n
-		}
-	}
-
-	return disks, nil
-}
-
-// get asks and tells apart what callers must tell apart. Credentials never reach the message.
+// get asks for something.
 func (c *Client) get(ctx context.Context, path string, into any) error {
-	err := c.api.Get(ctx, path, into)
+	return c.explain("GET "+path, c.api.Get(ctx, path, into))
+}
 
+// explain tells apart what callers must tell apart. Credentials never reach the message.
+func (c *Client) explain(call string, err error) error {
 	var (
 		transport   *url.Error
 		certificate *tls.CertificateVerificationError
@@ -154,12 +86,12 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, proxmox.ErrNotAuthorized):
-		return fmt.Errorf("Proxmox VE at %s %w (GET %s)", c.endpoint, ErrRefused, path)
+		return fmt.Errorf("Proxmox VE at %s %w (%s)", c.endpoint, ErrRefused, call)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUntrusted, certificate.Err)
 	case errors.As(err, &transport):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUnreachable, transport.Err)
 	default:
-		return fmt.Errorf("Proxmox VE at %s answers GET %s with: %w", c.endpoint, path, err)
+		return fmt.Errorf("Proxmox VE at %s answers %s with: %w", c.endpoint, call, err)
 	}
 }

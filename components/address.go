@@ -1,0 +1,197 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// Discovery is how the address of a node is found that nobody states: its guest agent reports it.
+type Discovery struct {
+	// Network is what the address must lie in.
+	Network netip.Prefix
+	// Except is an address that belongs to no node, though one may hold it: a virtual one. It may be invalid.
+	Except netip.Addr
+	// Timeout bounds the wait for the guest agent.
+	Timeout time.Duration
+	// Optional makes an address that cannot be found no error.
+	Optional bool
+	// Proxmox is asked when the provider has not seen the address; nil: nobody is.
+	Proxmox Proxmox
+
+	found func(address string)
+}
+
+// find is the address that the guest agent of a node reports. It is unknown in a preview until it has been seen once, and
+// nil when it cannot be found and need not be.
+func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.VirtualMachine) pulumi.StringPtrOutput {
+	seen := pulumi.All(machineVM.NetworkInterfaceNames, machineVM.MacAddresses, machineVM.Ipv4Addresses, machineVM.Ipv6Addresses)
+
+	return seen.ApplyT(func(seen []any) (pulumi.StringPtrOutput, error) {
+		links := linksOf(seen[0].([]string), seen[1].([]string), seen[2].([][]string), seen[3].([][]string))
+
+		found, err := d.choose(n, links)
+		if err != nil {
+			return pulumi.StringPtrOutput{}, err
+		}
+
+		if !found.IsValid() && ctx.DryRun() {
+			return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) *string { return nil }).(pulumi.StringPtrOutput), nil
+		}
+
+		if !found.IsValid() {
+			if found, err = d.ask(ctx.Context(), n, len(links) > 0, say(ctx, n.Name)); err != nil && !d.Optional {
+				return pulumi.StringPtrOutput{}, err
+			}
+		}
+
+		if !found.IsValid() {
+			return pulumi.StringPtrFromPtr(nil).ToStringPtrOutput(), nil
+		}
+
+		if d.found != nil {
+			d.found(found.String())
+		}
+
+		return pulumi.StringPtr(found.String()).ToStringPtrOutput(), nil
+	}).(pulumi.StringPtrOutput)
+}
+
+// linksOf puts together what the provider keeps in lists of the same order.
+func linksOf(names, macs []string, addresses ...[][]string) []proxmoxapi.Link {
+	var links []proxmoxapi.Link
+
+	for i, name := range names {
+		link := proxmoxapi.Link{Name: name}
+		if i < len(macs) {
+			link.MAC = macs[i]
+		}
+
+		for _, family := range addresses {
+			if i >= len(family) {
+				continue
+			}
+
+			for _, text := range family[i] {
+				if a, err := netip.ParseAddr(text); err == nil {
+					link.Addresses = append(link.Addresses, a)
+				}
+			}
+		}
+
+		links = append(links, link)
+	}
+
+	return links
+}
+
+// choose takes the address by the node's own MAC address and the network. The order of what an agent reports means
+// nothing, and it reports much: lo, the pods' network, virtual addresses. It is invalid when there is none.
+func (d *Discovery) choose(n plan.Node, links []proxmoxapi.Link) (netip.Addr, error) {
+	var found []netip.Addr
+
+	for _, link := range links {
+		if !strings.EqualFold(link.MAC, n.MAC) {
+			continue
+		}
+
+		for _, a := range link.Addresses {
+			if d.Network.Contains(a) && a != d.Except && !a.IsLinkLocalUnicast() && !slices.Contains(found, a) {
+				found = append(found, a)
+			}
+		}
+	}
+
+	switch len(found) {
+	case 0:
+		return netip.Addr{}, nil
+	case 1:
+		return found[0], nil
+	default:
+		return netip.Addr{}, fmt.Errorf("%s reports several addresses inside network.cidr %s for %s: %v; narrow network.cidr, or state the "+
+			"addresses with another network.addressing", n.Name, d.Network, n.MAC, found)
+	}
+}
+
+// ask asks the agent itself, for what the provider has seen may be old. An agent that has said nothing to the provider all
+// the time is asked once.
+func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say func(string)) (netip.Addr, error) {
+	silent := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest agent is not in the image that "+
+		"the node booted (extension %s); DHCP gave it no address (bridge, VLAN, DHCP server); or the address lies in another network. "+
+		"lifecycle.agentTimeout (%s) bounds the wait", n.Name, n.VMID, n.MAC, d.Network, plan.GuestAgent, d.Timeout)
+
+	if d.Proxmox == nil {
+		return netip.Addr{}, silent
+	}
+
+	for deadline := time.Now().Add(d.Timeout); ; {
+		found, err := d.once(ctx, n)
+		if err != nil || found.IsValid() {
+			return found, err
+		}
+
+		if !answering || time.Now().After(deadline) {
+			return netip.Addr{}, silent
+		}
+
+		say("waiting for the guest agent to report an address inside " + d.Network.String())
+
+		select {
+		case <-ctx.Done():
+			return netip.Addr{}, ctx.Err()
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// askAgain is how long an agent is left alone.
+const askAgain = 2 * time.Second
+
+func (d *Discovery) once(ctx context.Context, n plan.Node) (netip.Addr, error) {
+	machine, there, err := d.Proxmox.Find(ctx, n.VMID)
+	if err != nil || !there {
+		return netip.Addr{}, err
+	}
+
+	links, err := d.Proxmox.Links(ctx, machine)
+	if err != nil {
+		// It does not answer yet.
+		return netip.Addr{}, nil //nolint:nilerr // that is what is asked
+	}
+
+	return d.choose(n, links)
+}
+
+// roster holds the addresses of nodes as they become known, for hooks that are about several of them.
+type roster struct {
+	mu     sync.Mutex
+	byName map[string]string
+}
+
+func (r *roster) enter(name, address string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.byName == nil {
+		r.byName = map[string]string{}
+	}
+
+	r.byName[name] = address
+}
+
+func (r *roster) of(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return r.byName[name]
+}

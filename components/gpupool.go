@@ -1,0 +1,131 @@
+package components
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// GPUWorkerPoolArgs describe the nodes of one GPU pool.
+type GPUWorkerPoolArgs struct {
+	// Pool is the name of the pool.
+	Pool string
+	// Nodes by the name of their resources, each with a GPU. A mapping is made where the GPU is not passed raw and the node
+	// names none.
+	Nodes []GPUWorker
+}
+
+// GPUWorker is a node with a GPU.
+type GPUWorker struct {
+	// Name of the node's resources. It is the node's identity: removing one leaves the others alone.
+	Name string
+	// Args of the node.
+	Args *TalosNodeArgs
+	// Device is the GPU as its host describes it; nil: not known, which only a preview can do with.
+	Device *proxmoxapi.PCIDevice
+}
+
+// GPUWorkerPool is a pool of nodes that each have a GPU of their host passed through. Hosts must have been prepared for
+// that (IOMMU on, the GPU bound to vfio-pci): nothing is changed on them but the resource mappings of Proxmox VE.
+type GPUWorkerPool struct {
+	pulumi.ResourceState
+
+	// Nodes in the order given.
+	Nodes []*TalosNode
+}
+
+// NewGPUWorkerPool makes the nodes of a GPU pool, and for each the resource mapping that lets an API token pass its GPU.
+// It needs the providers that TalosNode needs.
+func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs, opts ...pulumi.ResourceOption) (*GPUWorkerPool, error) {
+	if args == nil || args.Pool == "" {
+		return nil, errors.New("GPUWorkerPool " + name + ": the name of the pool is required")
+	}
+
+	gpus := pulumi.StringMap{}
+
+	for _, w := range args.Nodes {
+		if w.Name == "" || w.Args == nil || w.Args.Node.GPU == nil {
+			return nil, fmt.Errorf("GPUWorkerPool %s: each node needs a name and a GPU", name)
+		}
+
+		gpus[w.Args.Node.Name] = pulumi.String(w.Args.Node.Host + " " + w.Args.Node.GPU.BDF)
+	}
+
+	pool := &GPUWorkerPool{}
+	if err := ctx.RegisterComponentResourceV2(GPUPoolType, name, pulumi.Map{"pool": pulumi.String(args.Pool), "gpus": gpus}, pool, opts...); err != nil {
+		return nil, err
+	}
+
+	for _, w := range args.Nodes {
+		node, err := newGPUWorker(ctx, w, pulumi.Parent(pool))
+		if err != nil {
+			return nil, err
+		}
+
+		pool.Nodes = append(pool.Nodes, node)
+	}
+
+	vmids := pulumi.IntArray{}
+	for _, node := range pool.Nodes {
+		vmids = append(vmids, node.VMID)
+	}
+
+	return pool, ctx.RegisterResourceOutputs(pool, pulumi.Map{"vmids": vmids})
+}
+
+func newGPUWorker(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOption) (*TalosNode, error) {
+	args := *w.Args
+
+	if !args.Node.GPU.Raw && args.Mapping == nil {
+		var err error
+		if args.Mapping, err = newMapping(ctx, w, opts...); err != nil {
+			return nil, err
+		}
+	}
+
+	return NewTalosNode(ctx, w.Name, &args, opts...)
+}
+
+// newMapping makes the resource mapping of one GPU. Proxmox VE compares what it says of the device each time that the VM
+// starts: another card in the same slot is not passed by mistake.
+func newMapping(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
+	n := w.Args.Node
+	device := mapping.PciMapTypeArgs{Node: pulumi.String(n.Host), Path: pulumi.String(n.GPU.BDF)}
+
+	if w.Device != nil {
+		device.Id = pulumi.String(w.Device.ID)
+		if w.Device.SubsystemID != "" {
+			device.SubsystemId = pulumi.String(w.Device.SubsystemID)
+		}
+
+		if w.Device.IOMMUGroup >= 0 {
+			device.IommuGroup = pulumi.Int(w.Device.IOMMUGroup)
+		}
+	} else {
+		device.Id = pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
+	}
+
+	m, err := mapping.NewPci(ctx, w.Name+"-gpu", &mapping.PciArgs{
+		Name: pulumi.String(mappingName(w.Name)), Comment: pulumi.String("GPU of " + n.Name),
+		Maps: mapping.PciMapTypeArray{device},
+	}, opts...)
+	if err != nil {
+		return nil, err
+	}
+
+	return m.Name, nil
+}
+
+// mappingName is what Proxmox VE takes for the id of a mapping: it begins with a letter.
+func mappingName(resource string) string {
+	if strings.ContainsAny(resource[:1], "0123456789") {
+		return "gpu-" + resource
+	}
+
+	return resource
+}

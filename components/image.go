@@ -1,0 +1,139 @@
+package components
+
+import (
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
+
+	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
+)
+
+// Fetch is an image that a host downloads.
+type Fetch struct {
+	// File is what is downloaded.
+	File machineconfig.BootFile
+	// Datastore of the host that it is kept on.
+	Datastore string
+	// Overwrite downloads it again when its URL holds something of another size.
+	Overwrite bool
+	// Keep leaves the file where it is when it is no longer wanted.
+	Keep bool
+	// Hooks run before the download.
+	Hooks []*pulumi.ResourceHook
+}
+
+// fetchOf is the image that a node boots from; nil when nothing is downloaded for it.
+func fetchOf(p *plan.Plan, image plan.BootImage, n plan.Node, hooks gates) (*Fetch, error) {
+	file, err := machineconfig.Boot(p, image, n)
+	if err != nil || file == nil {
+		return nil, err
+	}
+
+	return &Fetch{
+		File: *file, Datastore: p.ImageStore, Overwrite: image.Overwrite,
+		// What is still in a drive must stay: a VM does not start without it.
+		Keep:  p.KeepImages || image.URL != "" && !image.Detach,
+		Hooks: []*pulumi.ResourceHook{hooks.offered},
+	}, nil
+}
+
+// newSchematic has the Image Factory keep a schematic. It returns nil for a file that needs none.
+func newSchematic(ctx *pulumi.Context, name string, file machineconfig.BootFile, opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
+	if file.Schematic == "" {
+		return nil, nil //nolint:nilnil // nothing is an answer
+	}
+
+	return imagefactory.NewSchematic(ctx, name, &imagefactory.SchematicArgs{Schematic: pulumi.String(file.Schematic)}, opts...)
+}
+
+// newDownload has a host fetch an image and returns the volume that it becomes.
+func newDownload(ctx *pulumi.Context, name, host string, f *Fetch, schematic pulumi.Resource, opts ...pulumi.ResourceOption) (pulumi.StringOutput, error) {
+	args := &download.FileArgs{
+		NodeName: pulumi.String(host), DatastoreId: pulumi.String(f.Datastore),
+		// Disk images too: of what there is, it is what a host downloads without SSH.
+		ContentType: pulumi.String("iso"),
+		FileName:    pulumi.String(f.File.Name), Url: pulumi.String(f.File.URL),
+		Overwrite: pulumi.Bool(f.Overwrite),
+		// The name says whose file it is and what is in it: one that is there was left by an earlier run.
+		OverwriteUnmanaged: pulumi.Bool(true),
+	}
+
+	if f.File.Decompress != "" {
+		args.DecompressionAlgorithm = pulumi.String(f.File.Decompress)
+	}
+
+	if f.File.Checksum != "" {
+		args.Checksum, args.ChecksumAlgorithm = pulumi.String(f.File.Checksum), pulumi.String("sha256")
+	}
+
+	if schematic != nil {
+		opts = append(opts, pulumi.DependsOn([]pulumi.Resource{schematic}))
+	}
+
+	file, err := download.NewFile(ctx, name, args, append(opts,
+		pulumi.RetainOnDelete(f.Keep),
+		// Another host would mean another file.
+		pulumi.IgnoreChanges([]string{"nodeName"}),
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: f.Hooks}))...)
+	if err != nil {
+		return pulumi.StringOutput{}, err
+	}
+
+	return file.ID().ToStringOutput(), nil
+}
+
+// images are the images that nodes share, by content and host.
+type images struct {
+	cluster string
+	// shared says that all hosts see the datastore: one of them fetches for all.
+	shared     bool
+	opts       []pulumi.ResourceOption
+	schematics map[string]pulumi.Resource
+	volumes    map[[2]string]pulumi.StringOutput
+}
+
+func newImages(cluster string, shared bool, opts ...pulumi.ResourceOption) *images {
+	return &images{
+		cluster: cluster, shared: shared, opts: opts,
+		schematics: map[string]pulumi.Resource{}, volumes: map[[2]string]pulumi.StringOutput{},
+	}
+}
+
+// volume is the image of a node on its host, fetched the first time that it is asked for. One that is the cluster's and not
+// a pool's needs no mark in its name.
+func (i *images) volume(ctx *pulumi.Context, f *Fetch, host string, plain bool) (pulumi.StringInput, error) {
+	key := [2]string{f.File.ID, host}
+	if i.shared {
+		key[1] = ""
+	}
+
+	if volume, there := i.volumes[key]; there {
+		return volume, nil
+	}
+
+	name := i.cluster
+	if !plain {
+		name += "-" + f.File.ID[:8]
+	}
+
+	schematic, there := i.schematics[f.File.ID]
+	if !there {
+		var err error
+		if schematic, err = newSchematic(ctx, name+"-schematic", f.File, i.opts...); err != nil {
+			return nil, err
+		}
+
+		i.schematics[f.File.ID] = schematic
+	}
+
+	name += "-image"
+	if !i.shared {
+		name += "-" + host
+	}
+
+	volume, err := newDownload(ctx, name, host, f, schematic, i.opts...)
+	i.volumes[key] = volume
+
+	return volume, err
+}

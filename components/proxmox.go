@@ -1,0 +1,20 @@
+package components
+
+import (
+	"context"
+
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// Proxmox is what is asked of Proxmox VE beside the provider; *proxmoxapi.Client answers it.
+type Proxmox interface {
+	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
+	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
+	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
+	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
+	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error
+	PCIDevices(ctx context.Context, host string) ([]proxmoxapi.PCIDevice, error)
+	SharedStores(ctx context.Context) (map[string]bool, error)
+	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
+	Offered(ctx context.Context, host, url string) (int64, error)
+}

@@ -1,0 +1,51 @@
+package proxmoxapi
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/luthermonson/go-proxmox"
+)
+
+// SharedStores are the datastores that all hosts see the same content of.
+func (c *Client) SharedStores(ctx context.Context) (map[string]bool, error) {
+	var resources proxmox.ClusterResources
+	if err := c.get(ctx, "/cluster/resources?type=storage", &resources); err != nil {
+		return nil, err
+	}
+
+	shared := map[string]bool{}
+	for _, r := range resources {
+		shared[r.Storage] = shared[r.Storage] || r.Shared == 1
+	}
+
+	return shared, nil
+}
+
+// Files returns the ISO files on a datastore of a host, with their sizes in bytes, by volume ("local:iso/talos.iso").
+func (c *Client) Files(ctx context.Context, host, datastore string) (map[string]int64, error) {
+	var content []proxmox.StorageContent
+	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/storage/%s/content?content=iso", host, datastore), &content); err != nil {
+		return nil, err
+	}
+
+	files := map[string]int64{}
+	for _, f := range content {
+		files[f.Volid] = int64(f.Size)
+	}
+
+	return files, nil
+}
+
+// Offered asks a host what a URL offers: the size in bytes, 0 when the server does not say. It is an error when the host
+// cannot get it.
+func (c *Client) Offered(ctx context.Context, host, address string) (int64, error) {
+	var reply struct {
+		Size int64 `json:"size"`
+	}
+
+	err := c.get(ctx, fmt.Sprintf("/nodes/%s/query-url-metadata", host)+query(url.Values{"url": {address}}), &reply)
+
+	return reply.Size, err
+}

@@ -1,0 +1,172 @@
+package proxmoxapi
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/luthermonson/go-proxmox"
+)
+
+// VM is a virtual machine, a template or a container: whatever has a VMID.
+type VM struct {
+	ID        int
+	Name      string
+	Host      string
+	Template  bool
+	Container bool
+	Tags      []string
+}
+
+// VMs lists everything with a VMID that the credentials may see.
+func (c *Client) VMs(ctx context.Context) ([]VM, error) {
+	var resources proxmox.ClusterResources
+	if err := c.get(ctx, "/cluster/resources?type=vm", &resources); err != nil {
+		return nil, err
+	}
+
+	var found []VM
+
+	for _, r := range resources {
+		found = append(found, VM{
+			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc",
+			Tags: strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }),
+		})
+	}
+
+	return found, nil
+}
+
+// VMConfig is what of a VM's configuration the program looks at.
+type VMConfig struct {
+	// Disks by position, with their size in GiB, rounded up; 0 means that Proxmox VE does not say.
+	Disks map[string]int
+	// Machine type, firmware and SCSI controller, as Proxmox VE names them; its defaults where the VM states none.
+	Machine, Firmware, SCSIController string
+}
+
+var (
+	diskKey  = regexp.MustCompile(`^(scsi|virtio|sata|ide)\d+$`)
+	diskSize = regexp.MustCompile(`(?:^|,)size=(\d+)([MGT])(?:,|$)`)
+)
+
+// Config returns the configuration of a VM.
+func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
+	var config map[string]any
+	if err := c.get(ctx, qemu(vm)+"/config", &config); err != nil {
+		return VMConfig{}, err
+	}
+
+	found := VMConfig{
+		Disks: map[string]int{}, Machine: textOr(config["machine"], "i440fx"), Firmware: textOr(config["bios"], "seabios"),
+		SCSIController: textOr(config["scsihw"], "lsi"),
+	}
+
+	for key, value := range config {
+		text, ok := value.(string)
+		if !ok || !diskKey.MatchString(key) || strings.Contains(text, "media=cdrom") {
+			continue
+		}
+
+		found.Disks[key] = sizeGiB(text)
+	}
+
+	return found, nil
+}
+
+func qemu(vm VM) string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.Host, vm.ID) }
+
+func textOr(value any, otherwise string) string {
+	if text, ok := value.(string); ok && text != "" {
+		return text
+	}
+
+	return otherwise
+}
+
+func sizeGiB(drive string) int {
+	m := diskSize.FindStringSubmatch(drive)
+	if m == nil {
+		return 0
+	}
+
+	n, _ := strconv.Atoi(m[1]) // digits, by the pattern
+
+	switch m[2] {
+	case "M":
+		return (n + 1023) / 1024
+	case "T":
+		return n * 1024
+	default:
+		return n
+	}
+}
+
+// Find returns the VM, template or container with a VMID; false when there is none.
+func (c *Client) Find(ctx context.Context, vmid int) (VM, bool, error) {
+	all, err := c.VMs(ctx)
+	for _, v := range all {
+		if v.ID == vmid {
+			return v, true, nil
+		}
+	}
+
+	return VM{}, false, err
+}
+
+// Eject takes what is in a CD-ROM drive out of it. The drive stays, and a running VM notices at once. It does nothing when
+// the drive is empty.
+func (c *Client) Eject(ctx context.Context, vm VM, drive string) error {
+	var config map[string]any
+	if err := c.get(ctx, qemu(vm)+"/config", &config); err != nil {
+		return err
+	}
+
+	const empty = "none,media=cdrom"
+	if held := textOr(config[drive], empty); held == empty {
+		return nil
+	}
+
+	path := qemu(vm) + "/config"
+
+	return c.explain("PUT "+path, c.api.Put(ctx, path, map[string]string{drive: empty}, nil))
+}
+
+// Link is a network interface as the guest agent reports it.
+type Link struct {
+	Name, MAC string
+	Addresses []netip.Addr
+}
+
+// Links returns what the guest agent of a running VM reports. It is an error when no agent answers.
+func (c *Client) Links(ctx context.Context, vm VM) ([]Link, error) {
+	var reply struct {
+		Result []proxmox.AgentNetworkIface `json:"result"`
+	}
+
+	if err := c.get(ctx, qemu(vm)+"/agent/network-get-interfaces", &reply); err != nil {
+		return nil, err
+	}
+
+	var links []Link
+
+	for _, iface := range reply.Result {
+		link := Link{Name: iface.Name, MAC: iface.HardwareAddress}
+
+		for _, address := range iface.IPAddresses {
+			if a, err := netip.ParseAddr(address.IPAddress); err == nil {
+				link.Addresses = append(link.Addresses, a)
+			}
+		}
+
+		links = append(links, link)
+	}
+
+	return links, nil
+}
+
+func query(values url.Values) string { return "?" + values.Encode() }

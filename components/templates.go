@@ -1,0 +1,134 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// lookForTemplates looks up the template of each node and checks what a clone of it needs.
+func (s *survey) lookForTemplates(ctx context.Context) error {
+	configs := map[int]proxmoxapi.VMConfig{}
+
+	for _, n := range s.plan.Nodes() {
+		if n.Template == "" {
+			continue
+		}
+
+		template, problem := findTemplate(s.vms, poolOf(s.plan, n).Image.Path, n)
+		if problem != nil {
+			// A template that is gone harms nobody who has been cloned from it.
+			if s.absent[n.VMID] {
+				s.problems = append(s.problems, *problem)
+			}
+
+			continue
+		}
+
+		s.found.templates[n.Name] = template.ID
+
+		if !s.absent[n.VMID] {
+			continue
+		}
+
+		if _, asked := configs[template.ID]; !asked {
+			var err error
+			if configs[template.ID], err = s.proxmox.Config(ctx, template); err != nil {
+				return err
+			}
+		}
+
+		s.problems = append(s.problems, checkClone(n, template, configs[template.ID])...)
+	}
+
+	return nil
+}
+
+// poolOf is the pool of a node.
+func poolOf(p *plan.Plan, n plan.Node) plan.PlannedPool {
+	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == n.Pool })]
+}
+
+// findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three failures
+// are told apart because they have three remedies.
+func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, *plan.Problem) {
+	id, _ := strconv.Atoi(n.Template) //nolint:errcheck // 0 is nobody's VMID
+	fail := func(rule, remedy string) (proxmoxapi.VM, *plan.Problem) {
+		return proxmoxapi.VM{}, &plan.Problem{Path: key, Rule: rule, Value: n.Template, Remedy: remedy}
+	}
+
+	var here, alike []proxmoxapi.VM
+
+	for _, v := range vms {
+		switch {
+		case v.Container:
+		case v.Host == n.Host && (v.ID == id || v.Name == n.Template):
+			here = append(here, v)
+		case v.ID == id, strings.EqualFold(v.Name, n.Template):
+			alike = append(alike, v)
+		}
+	}
+
+	switch {
+	case len(here) > 1:
+		return fail(fmt.Sprintf("names %d machines on host %s", len(here), n.Host), "give the VMID instead")
+	case len(here) == 1 && !here[0].Template:
+		return fail(fmt.Sprintf("is a VM on host %s (VMID %d), not a template: it was never finalised", n.Host, here[0].ID),
+			fmt.Sprintf("run 'qm template %d' on that host", here[0].ID))
+	case len(here) == 1:
+		return here[0], nil
+	case len(alike) > 0:
+		return fail(fmt.Sprintf("is not on host %s; there is %q (VMID %d) on host %s", n.Host, alike[0].Name, alike[0].ID, alike[0].Host),
+			"correct the name, whose case matters, or make the template on the node's host")
+	default:
+		return fail("is not on host "+n.Host+", nor anything like it on another", "prepare the template, or correct the name")
+	}
+}
+
+// checkClone holds what a clone takes over from its template and cannot change: the disk is where it is said to be, and no
+// larger than asked for; the machine is of the kind that is wanted.
+func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig) plan.Problems {
+	var problems plan.Problems
+
+	path := "pools." + n.Pool + "."
+	named := fmt.Sprintf("template %s (VMID %d)", template.Name, template.ID)
+
+	size, ok := config.Disks[n.Disks[0].Interface]
+
+	switch {
+	case !ok:
+		problems.Add(path+"disk.interface", "must be where "+named+" has its disk", n.Disks[0].Interface,
+			"it has "+orNone(slices.Sorted(maps.Keys(config.Disks))))
+	case size > n.Disks[0].SizeGiB:
+		problems.Add(path+"diskGiB", fmt.Sprintf("must be at least %d, the size of the disk of template %s: a disk cannot shrink", size, template.Name),
+			strconv.Itoa(n.Disks[0].SizeGiB), "raise it")
+	}
+
+	for _, kind := range []struct{ key, option, want, have string }{
+		{"machine", "machine", n.Machine, config.Machine},
+		{"firmware", "bios", n.Firmware, config.Firmware},
+		{"scsiController", "scsihw", n.SCSIController, config.SCSIController},
+	} {
+		// A machine type may have a version: "pc-q35-9.0".
+		if kind.want != "" && kind.have != kind.want && (kind.key != "machine" || !strings.Contains(kind.have, kind.want)) {
+			problems.Add(path+kind.key, "is the template's, and "+named+" has "+kind.have, kind.want,
+				fmt.Sprintf("run 'qm set %d --%s %s' on host %s", template.ID, kind.option, kind.want, template.Host))
+		}
+	}
+
+	return problems
+}
+
+func orNone(have []string) string {
+	if len(have) == 0 {
+		return "no disk"
+	}
+
+	return strings.Join(have, ", ")
+}

@@ -1,0 +1,308 @@
+package components
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/ha"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+)
+
+// CloudInit is the network that a cloud-init drive states.
+type CloudInit struct {
+	// Address with the length of the network, and the router.
+	Address netip.Prefix
+	Gateway netip.Addr
+	// Nameservers may be empty.
+	Nameservers []netip.Addr
+}
+
+// newVM makes the VM of a node. image is the volume that it boots, nil for a clone.
+func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, image pulumi.StringInput, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {
+	n := args.Node
+
+	v := &vm.VirtualMachineArgs{
+		NodeName: pulumi.String(n.Host),
+		// Without it, another host would mean another VM.
+		Migrate:     pulumi.Bool(args.Rebalance),
+		VmId:        pulumi.Int(n.VMID),
+		Name:        pulumi.String(n.Name),
+		Description: pulumi.String(description(args)),
+		Tags:        pulumi.ToStringArray(n.Tags),
+		Cpu:         vm.VirtualMachineCpuArgs{Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType), Numa: pulumi.Bool(n.NUMA)},
+		Memory:      memory(n),
+		// An absent drive would become the host's own, an absent list a serial port.
+		Cdrom:           vm.VirtualMachineCdromArgs{FileId: pulumi.String("none")},
+		SerialDevices:   vm.VirtualMachineSerialDeviceArray{},
+		Agent:           agent(args),
+		Smbios:          vm.VirtualMachineSmbiosArgs{Uuid: pulumi.String(uuid.NewString())},
+		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
+		OnBoot:          pulumi.Bool(n.OnBoot),
+		Protection:      pulumi.Bool(n.Protection),
+		Started:         pulumi.Bool(true),
+		// A node that is deleted has no use for a shutdown, and waiting for one gains nothing.
+		StopOnDestroy: pulumi.Bool(true),
+	}
+
+	addHardware(v, n, args.Mapping)
+	addBoot(v, args, image)
+
+	machineVM, err := vm.NewVirtualMachine(ctx, name, v, append(opts,
+		// A VMID, a name and a MAC cannot exist twice.
+		pulumi.DeleteBeforeReplace(true),
+		pulumi.IgnoreChanges(ignored(args)),
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: args.Hooks}))...)
+	if err != nil {
+		return nil, err
+	}
+
+	compareOrigin(ctx, args, machineVM)
+
+	return machineVM, nil
+}
+
+func description(args *TalosNodeArgs) string {
+	n := args.Node
+
+	return "Talos " + string(n.Role) + " of pool " + n.Pool + ", made by Pulumi from " + args.Origin
+}
+
+// compareOrigin points out a node that was made from something else than the plan says now: what the node runs is not
+// changed by that. The description is the one that was written when the VM was made.
+func compareOrigin(ctx *pulumi.Context, args *TalosNodeArgs, machineVM *vm.VirtualMachine) {
+	now := description(args)
+
+	machineVM.Description.ApplyT(func(then *string) error {
+		if then == nil || *then == "" || *then == now {
+			return nil
+		}
+
+		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. A running node is not changed by that: to change what it runs, "+
+			"upgrade it in place (talosctl upgrade --image <its machine.install.image>)", args.Node.Name, *then, now), nil)
+	})
+}
+
+// ignored is what was used when the VM was made, and what the provider reads back otherwise than it was stated.
+func ignored(args *TalosNodeArgs) []string {
+	n := args.Node
+	// smbios is the identity of this very machine: it changes only when the VM is made again. An ISO file that has been taken
+	// out of its drive stays out.
+	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState"}
+
+	if n.CDROM != "" {
+		paths = append(paths, "cdrom")
+	}
+
+	for i := range n.Disks {
+		// Shown as changed for ever.
+		paths = append(paths, fmt.Sprintf("disks[%d].speed", i))
+	}
+
+	if n.Template != "" {
+		// A clone has these from its template, and the provider does not apply them to it.
+		paths = append(paths, "bios", "bootOrders", "machine", "scsiHardware")
+		for _, option := range []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "ssd"} {
+			paths = append(paths, "disks[0]."+option)
+		}
+	} else {
+		paths = append(paths, "disks[0].fileId")
+	}
+
+	if !args.Rebalance {
+		// The host is where the VM was made; an operator may have moved it since.
+		paths = append(paths, "nodeName")
+	}
+
+	slices.Sort(paths)
+
+	return paths
+}
+
+func memory(n plan.Node) vm.VirtualMachineMemoryArgs {
+	m := vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(n.MemoryMiB)}
+	if n.Ballooning {
+		m.Floating = pulumi.Int(n.MemoryMiB)
+	}
+
+	return m
+}
+
+// agent: every read of a VM waits for an agent that is switched on, so it is only where the image has one.
+func agent(args *TalosNodeArgs) vm.VirtualMachineAgentArgs {
+	a := vm.VirtualMachineAgentArgs{Enabled: pulumi.Bool(args.Node.Agent)}
+	if args.Node.Agent && args.AgentTimeout != "" {
+		a.Timeout = pulumi.String(args.AgentTimeout)
+	}
+
+	return a
+}
+
+// addHardware adds what is the same wherever the VM boots from.
+func addHardware(v *vm.VirtualMachineArgs, n plan.Node, mapping pulumi.StringInput) {
+	disks := vm.VirtualMachineDiskArray{}
+	for i, d := range n.Disks {
+		disks = append(disks, disk(d, n.Template != "" && i == 0))
+	}
+
+	nics := vm.VirtualMachineNetworkDeviceArray{}
+	for _, i := range n.NICs {
+		nics = append(nics, nic(i))
+	}
+
+	v.Disks, v.NetworkDevices = disks, nics
+
+	if n.Serial {
+		v.SerialDevices = vm.VirtualMachineSerialDeviceArray{vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")}}
+	}
+
+	if n.TPM {
+		v.TpmState = vm.VirtualMachineTpmStateArgs{DatastoreId: pulumi.String(n.Disks[0].Datastore), Version: pulumi.String("v2.0")}
+	}
+
+	if n.ResourcePool != "" {
+		v.PoolId = pulumi.String(n.ResourcePool)
+	}
+
+	if s := n.Startup; s != nil {
+		startup := vm.VirtualMachineStartupArgs{UpDelay: pulumi.Int(s.UpDelaySeconds), DownDelay: pulumi.Int(s.DownDelaySeconds)}
+		if s.Order != nil {
+			startup.Order = pulumi.Int(*s.Order)
+		}
+
+		v.Startup = startup
+	}
+
+	if n.GPU != nil {
+		v.Hostpcis = vm.VirtualMachineHostpciArray{hostpci(*n.GPU, mapping)}
+	}
+}
+
+func disk(d plan.Disk, cloned bool) vm.VirtualMachineDiskArgs {
+	args := vm.VirtualMachineDiskArgs{
+		Interface: pulumi.String(d.Interface), DatastoreId: pulumi.String(d.Datastore), Size: pulumi.Int(d.SizeGiB),
+	}
+
+	if cloned {
+		return args
+	}
+
+	// The provider's own default is a format that not every datastore has.
+	args.FileFormat = pulumi.String("raw")
+	args.Cache, args.Aio = pulumi.String(d.Cache), pulumi.String(d.AIO)
+	args.Discard = pulumi.String(map[bool]string{false: "ignore", true: "on"}[d.Discard])
+	args.Ssd, args.Iothread = pulumi.Bool(d.SSD), pulumi.Bool(d.IOThread)
+	args.Backup, args.Replicate = pulumi.Bool(d.Backup), pulumi.Bool(d.Replicate)
+
+	return args
+}
+
+func nic(i plan.Interface) vm.VirtualMachineNetworkDeviceArgs {
+	args := vm.VirtualMachineNetworkDeviceArgs{
+		Bridge: pulumi.String(i.Bridge), MacAddress: pulumi.String(i.MAC), Model: pulumi.String("virtio"), Firewall: pulumi.Bool(i.Firewall),
+	}
+
+	if i.VLAN != 0 {
+		args.VlanId = pulumi.Int(i.VLAN)
+	}
+
+	if i.MTU != 0 {
+		args.Mtu = pulumi.Int(i.MTU)
+	}
+
+	return args
+}
+
+func hostpci(g plan.GPU, mapping pulumi.StringInput) vm.VirtualMachineHostpciArgs {
+	args := vm.VirtualMachineHostpciArgs{
+		// What is left out is switched off, whatever the documentation says.
+		Device: pulumi.String("hostpci0"), Pcie: pulumi.Bool(g.PCIe), Rombar: pulumi.Bool(g.ROMBar), Xvga: pulumi.Bool(false),
+	}
+
+	if mapping != nil {
+		args.Mapping = mapping.ToStringOutput().ToStringPtrOutput()
+	} else {
+		args.Id = pulumi.String(g.BDF)
+	}
+
+	return args
+}
+
+// addBoot adds what differs between a clone, an ISO file and an imported disk.
+func addBoot(v *vm.VirtualMachineArgs, args *TalosNodeArgs, image pulumi.StringInput) {
+	n, system := args.Node, args.Node.Disks[0]
+
+	if c := args.CloudInit; c != nil {
+		v.Initialization = initialization(n, *c)
+	}
+
+	if n.Template != "" {
+		v.Clone = vm.VirtualMachineCloneArgs{
+			NodeName: pulumi.String(n.Host), VmId: args.Template, DatastoreId: pulumi.String(system.Datastore), Full: pulumi.Bool(true),
+		}
+
+		return
+	}
+
+	v.Machine, v.Bios, v.ScsiHardware = pulumi.String(n.Machine), pulumi.String(n.Firmware), pulumi.String(n.SCSIController)
+	v.BootOrders = pulumi.ToStringArray(n.BootOrder)
+
+	if n.Firmware == "ovmf" {
+		v.EfiDisk = vm.VirtualMachineEfiDiskArgs{
+			DatastoreId: pulumi.String(system.Datastore), FileFormat: pulumi.String("raw"), Type: pulumi.String("4m"), PreEnrolledKeys: pulumi.Bool(false),
+		}
+	}
+
+	volume := image.ToStringOutput().ToStringPtrOutput()
+
+	if n.CDROM != "" {
+		v.Cdrom = vm.VirtualMachineCdromArgs{Enabled: pulumi.Bool(true), FileId: volume, Interface: pulumi.String(n.CDROM)}
+
+		return
+	}
+
+	disks := v.Disks.(vm.VirtualMachineDiskArray)
+	first := disks[0].(vm.VirtualMachineDiskArgs)
+	first.FileId = volume
+	disks[0] = first
+}
+
+func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArgs {
+	args := vm.VirtualMachineInitializationArgs{
+		DatastoreId: pulumi.String(n.Disks[0].Datastore), Interface: pulumi.String(n.CloudInit), Type: pulumi.String("nocloud"),
+	}
+
+	if len(c.Nameservers) > 0 {
+		servers := pulumi.StringArray{}
+		for _, s := range c.Nameservers {
+			servers = append(servers, pulumi.String(s.String()))
+		}
+
+		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: servers}
+	}
+
+	ip := vm.VirtualMachineInitializationIpConfigArgs{}
+	if c.Address.Addr().Is4() {
+		ip.Ipv4 = vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String(c.Address.String()), Gateway: pulumi.String(c.Gateway.String())}
+	} else {
+		ip.Ipv6 = vm.VirtualMachineInitializationIpConfigIpv6Args{Address: pulumi.String(c.Address.String()), Gateway: pulumi.String(c.Gateway.String())}
+	}
+
+	args.IpConfigs = vm.VirtualMachineInitializationIpConfigArray{ip}
+
+	return args
+}
+
+// newHAResource has the high-availability manager of Proxmox VE keep the VM running.
+func newHAResource(ctx *pulumi.Context, name string, n plan.Node, machineVM *vm.VirtualMachine, opts ...pulumi.ResourceOption) error {
+	_, err := ha.NewHAResource(ctx, name, &ha.HAResourceArgs{
+		// It depends on the VM: it is there after it and gone before it.
+		ResourceId: pulumi.Sprintf("vm:%d", machineVM.VmId), Group: pulumi.String(n.HAGroup), State: pulumi.String("started"), Type: pulumi.String("vm"),
+	}, opts...)
+
+	return err
+}

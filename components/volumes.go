@@ -1,0 +1,42 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// lookForVolumes holds that the ISO file of each node that is yet to be made is on the node's host.
+func (s *survey) lookForVolumes(ctx context.Context) error {
+	type store struct{ host, name string }
+
+	files := map[store]map[string]int64{}
+
+	for _, n := range s.plan.Nodes() {
+		image := poolOf(s.plan, n).Image
+		if image.Volume == "" || !s.absent[n.VMID] {
+			continue
+		}
+
+		name, _, _ := strings.Cut(image.Volume, ":")
+		at := store{n.Host, name}
+
+		if _, asked := files[at]; !asked {
+			var err error
+			if files[at], err = s.proxmox.Files(ctx, at.host, at.name); err != nil {
+				return err
+			}
+		}
+
+		path := image.Path + ".volume"
+
+		switch size, there := files[at][image.Volume]; {
+		case !there:
+			s.problems.Add(path, "is not on host "+n.Host, image.Volume, "upload it there, or name one that is; case matters")
+		case size < smallestImage:
+			s.problems.Add(path, fmt.Sprintf("has %d bytes on host %s: that is no image", size, n.Host), image.Volume, "upload it again")
+		}
+	}
+
+	return nil
+}

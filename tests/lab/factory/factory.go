@@ -35,6 +35,7 @@ type Factory struct {
 
 	mu         sync.Mutex
 	schematics map[string]*Schematic
+	mirrored   map[string]Asset
 }
 
 // New returns a factory that knows the plain schematic only.
@@ -55,7 +56,7 @@ func New(o Options) *Factory {
 		o.Size = Asset.size
 	}
 
-	f := &Factory{opts: o, schematics: map[string]*Schematic{}}
+	f := &Factory{opts: o, schematics: map[string]*Schematic{}, mirrored: map[string]Asset{}}
 	f.Add(&Schematic{})
 
 	return f
@@ -72,6 +73,21 @@ func (f *Factory) Add(s *Schematic) string {
 	return id
 }
 
+// Mirror serves an image under another path too, as a server that an operator copied it to: "/talos-1.12.4.iso".
+func (f *Factory) Mirror(path string, a Asset) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mirrored[path] = a
+}
+
+func (f *Factory) mirror(path string) (Asset, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, ok := f.mirrored[path]
+
+	return a, ok
+}
+
 // Schematic returns a schematic by its id.
 func (f *Factory) Schematic(id string) (*Schematic, bool) {
 	f.mu.Lock()
@@ -82,7 +98,14 @@ func (f *Factory) Schematic(id string) (*Schematic, bool) {
 }
 
 // Size returns the size of an image in bytes.
-func (f *Factory) Size(a Asset) int64 { return max(f.opts.Size(a), HeadSize) }
+func (f *Factory) Size(a Asset) int64 { return max(f.opts.Size(a), a.smallest(f.raw(a))) }
+
+// raw is the size of the disk that a disk image holds.
+func (f *Factory) raw(a Asset) int64 {
+	a.QCOW2, a.Compression = false, ""
+
+	return max(f.opts.Size(a), HeadSize)
+}
 
 // ServeHTTP answers one request.
 func (f *Factory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +125,13 @@ func (f *Factory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case journal.Reset:
 			hangUp(w)
 			return
-		case journal.FailTask: // not for this face
+		case journal.Replace:
+			_, _ = io.WriteString(w, fault.Message)
+			return
+		case journal.Truncate:
+			f.route(&half{ResponseWriter: w}, r, call)
+			return
+		case journal.FailTask, journal.FailTaskLate, journal.Stall: // not for this face
 		}
 	}
 
@@ -124,6 +153,30 @@ func hangUp(w http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
+// half lets half of the content through. The server ends a connection on which less was sent than announced.
+type half struct {
+	http.ResponseWriter
+
+	left int64
+}
+
+func (h *half) WriteHeader(code int) {
+	length, _ := strconv.ParseInt(h.Header().Get("Content-Length"), 10, 64)
+	h.left = length / 2
+	h.ResponseWriter.WriteHeader(code)
+}
+
+func (h *half) Write(p []byte) (int, error) {
+	n, err := h.ResponseWriter.Write(p[:min(int64(len(p)), h.left)])
+	h.left -= int64(n)
+
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+
+	return n, err
+}
+
 type discard struct{ header http.Header }
 
 func (d *discard) Header() http.Header         { return d.header }
@@ -133,6 +186,12 @@ func (d *discard) WriteHeader(int)             {}
 func (f *Factory) route(w http.ResponseWriter, r *http.Request, call string) {
 	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+
+	if a, ok := f.mirror(r.URL.Path); ok && read {
+		f.send(w, r, a)
+
+		return
+	}
 
 	switch {
 	case r.Method == http.MethodPost && len(p) == 1 && p[0] == "schematics":
@@ -246,13 +305,26 @@ func (f *Factory) image(w http.ResponseWriter, r *http.Request, id, version, fil
 		}
 	}
 
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s"`, file))
+	f.send(w, r, a)
+}
+
+func (f *Factory) send(w http.ResponseWriter, r *http.Request, a Asset) {
 	size := f.Size(a)
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s"`, file))
 	w.WriteHeader(http.StatusOK)
 
 	if r.Method == http.MethodGet {
-		_, _ = io.Copy(w, a.content(size)) // a client that goes away is its own affair
+		// a client that goes away is its own affair
+		_, _ = io.CopyBuffer(struct{ io.Writer }{w}, a.content(size, f.raw(a)), make([]byte, 1<<20))
 	}
+}
+
+// Head is the beginning of an image, as much as Identify needs.
+func (f *Factory) Head(a Asset) []byte {
+	head := make([]byte, HeadSize)
+	_, _ = io.ReadFull(a.content(f.Size(a), f.raw(a)), head)
+
+	return head
 }

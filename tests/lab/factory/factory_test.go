@@ -36,7 +36,13 @@ func start(t *testing.T, o factory.Options) (*factory.Factory, client) {
 	t.Helper()
 
 	o.Size = func(factory.Asset) int64 { return 1 << 16 }
-	f := factory.New(o)
+
+	return listen(t, factory.New(o))
+}
+
+func listen(t *testing.T, f *factory.Factory) (*factory.Factory, client) {
+	t.Helper()
+
 	srv := httptest.NewServer(f)
 	t.Cleanup(srv.Close)
 

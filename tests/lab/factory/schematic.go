@@ -17,6 +17,9 @@ type Schematic struct {
 	Customization Customization `yaml:"customization"`
 }
 
+// Plain is the id of the schematic that changes nothing.
+const Plain = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+
 // Overlay is for boards; here it is kept and not used.
 type Overlay struct {
 	Image   string         `yaml:"image"`

@@ -54,6 +54,10 @@ const (
 	FailTask Kind = "failTask"
 	// FailTaskLate lets the task do its work and then end with Message as its exit status (Proxmox only).
 	FailTaskLate Kind = "failTaskLate"
+	// Replace answers as if all were well, with Message in place of the content (Factory only).
+	Replace Kind = "replace"
+	// Truncate ends the connection in the middle of the content (Factory only).
+	Truncate Kind = "truncate"
 	// Stall answers nothing until the client gives up, and does nothing (Proxmox only).
 	Stall Kind = "stall"
 )

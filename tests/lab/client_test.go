@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/world"
 )
 
 // What a program asks of Proxmox VE through go-proxmox before it does anything.
@@ -203,3 +204,5 @@ func TestWhatALabCannotBe(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 	}
 }
+
+func root(l *lab.Lab) world.Caller { return world.Caller{ID: l.Credentials().Username} }

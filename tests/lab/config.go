@@ -3,6 +3,7 @@ package lab
 import (
 	"net/netip"
 
+	"talos-proxmox/tests/lab/factory"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/timeline"
@@ -19,6 +20,12 @@ type (
 	Template = world.Template
 	// Credentials are what Proxmox VE accepts.
 	Credentials = world.Credentials
+	// Schematic is what an image of the factory is made of.
+	Schematic = factory.Schematic
+	// Asset is an image of the factory.
+	Asset = factory.Asset
+	// Download is one that a host made.
+	Download = world.Download
 	// Latencies says how long things take.
 	Latencies = timeline.Latencies
 )
@@ -31,6 +38,12 @@ type Config struct {
 	// Hosts are the Proxmox VE nodes; the first is the one that answers.
 	Hosts     []Host
 	Templates []Template
+	// Factory configures the Image Factory; its journal is the lab's.
+	Factory factory.Options
+	// Schematics are those that the factory knows from the start, beside the plain one.
+	Schematics []*Schematic
+	// Files are what the operator has put on storages.
+	Files []File
 	// Reservations are what DHCP gives out: addresses by MAC address, in any spelling.
 	Reservations map[string]netip.Addr
 	// Network is the loopback network of the lab; nil: Start reserves one. The lab gives it back when it is closed.
@@ -43,12 +56,23 @@ type Config struct {
 	Firmware func(Services) machine.Firmware
 }
 
+// File is an image as a file on a storage, "local:iso/talos-1.12.4.iso".
+type File struct {
+	Storage, Name string
+	// Hosts have it, each for itself unless the storage is shared; empty: all that have the storage.
+	Hosts []string
+	// Asset is what the file is.
+	Asset Asset
+}
+
 // Services is what the lab offers to what runs in its VMs.
 type Services struct {
 	// Network is where addresses must come from.
 	Network netip.Prefix
 	// DHCP answers for a MAC address, in any spelling; false: nobody reserved an address for it.
-	DHCP      func(mac string) (netip.Addr, bool)
+	DHCP func(mac string) (netip.Addr, bool)
+	// Factory knows the schematics of images and installers.
+	Factory   *factory.Factory
 	Journal   *journal.Journal
 	Timeline  *timeline.Timeline
 	Latencies Latencies

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"talos-proxmox/tests/lab/factory"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/pve"
 	"talos-proxmox/tests/lab/timeline"
@@ -28,6 +29,8 @@ type Lab struct {
 	timeline    *timeline.Timeline
 	world       *world.World
 	server      *pve.Server
+	factory     *factory.Factory
+	web         *web
 	leases      leases
 	stop        func() bool
 	close       sync.Once
@@ -74,13 +77,17 @@ func (l *Lab) start(c Config, listener net.Listener) error {
 
 	l.leases.reserve(c.Reservations)
 
+	var err error
+	if l.web, err = l.serveFactory(c); err != nil {
+		return fmt.Errorf("the lab's Image Factory: %w", err)
+	}
+
 	if c.Firmware != nil {
 		options.Firmware = c.Firmware(Services{
-			Network: l.network.Network(), DHCP: l.leases.find, Journal: l.journal, Timeline: l.timeline, Latencies: c.Latencies,
+			Network: l.network.Network(), DHCP: l.leases.find, Factory: l.factory, Journal: l.journal, Timeline: l.timeline, Latencies: c.Latencies,
 		})
 	}
 
-	var err error
 	if l.world, err = world.New(options); err != nil {
 		return fmt.Errorf("the lab's hosts: %w", err)
 	}
@@ -88,6 +95,12 @@ func (l *Lab) start(c Config, listener net.Listener) error {
 	for _, t := range c.Templates {
 		if err := l.world.AddTemplate(t); err != nil {
 			return fmt.Errorf("the lab's template %q: %w", t.Name, err)
+		}
+	}
+
+	for _, f := range c.Files {
+		if err := l.addFile(c.Hosts, f); err != nil {
+			return fmt.Errorf("the lab's file %s:iso/%s: %w", f.Storage, f.Name, err)
 		}
 	}
 
@@ -135,6 +148,10 @@ func (l *Lab) shut() error {
 
 		if l.world != nil {
 			l.world.Close()
+		}
+
+		if l.web != nil {
+			all = append(all, l.web.close())
 		}
 
 		l.closed = errors.Join(append(all, l.network.Close())...)

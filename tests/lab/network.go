@@ -123,6 +123,13 @@ func (r *Reservation) MapAddr(a netip.Addr) netip.Addr {
 	return netip.AddrFrom4(base)
 }
 
+// server is the address that the world's own servers have.
+func (r *Reservation) server() netip.Addr {
+	first := r.network.Addr().As4()
+
+	return netip.AddrFrom4([4]byte{first[0], first[1], 255, 254})
+}
+
 // listener hands out the guard that the world's Proxmox VE answers on, once.
 func (r *Reservation) listener() (net.Listener, error) {
 	r.mu.Lock()

@@ -182,7 +182,7 @@ func (r *Rehearsal) Close() error { return r.Lab.Close() }
 // nodeOptions are what the nodes take from the lab around them.
 func nodeOptions(s lab.Services) talos.Options {
 	return talos.Options{
-		Journal: s.Journal, Timeline: s.Timeline, Latencies: s.Latencies,
+		Journal: s.Journal, Timeline: s.Timeline, Latencies: s.Latencies, Schematic: talos.Schematics(s.Factory),
 		Lease: func(nic machine.NIC) (netip.Prefix, bool) {
 			address, ok := s.DHCP(nic.MAC)
 

@@ -17,6 +17,12 @@ type Content interface {
 	CloneContent() Content
 }
 
+// File is a file that a host keeps, an image say. There is no more of it than its beginning, by which firmware recognises it.
+type File struct{ Head []byte }
+
+// CloneContent implements [Content].
+func (f *File) CloneContent() Content { return f }
+
 // Disk is one virtual disk. What is on it survives power cycles and is gone when the disk is deleted.
 type Disk struct {
 	// Interface is the bus position, "scsi0" or "virtio0".

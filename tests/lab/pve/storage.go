@@ -16,8 +16,15 @@ func storageRoutes() []route {
 		{method: "GET", path: path, params: parameters("content storage enabled:bool target format:bool"), handle: nodeStorages},
 		{method: "GET", path: path + "/{storage}/status", needs: audit, handle: storageStatus},
 		{method: "GET", path: path + "/{storage}/content", needs: audit, params: parameters("content vmid:int"), handle: content},
-		{method: "GET", path: path + "/{storage}/content/{volume...}", needs: audit, handle: volume},
+		{method: "GET", path: path + "/{storage}/content/{volume...}", handle: volume},
 		{method: "DELETE", path: path + "/{storage}/content/{volume...}", params: parameters("delay:int"), handle: deleteVolume},
+		{
+			method: "POST", path: path + "/{storage}/download-url", needs: need("/storage/{storage}", "Datastore.AllocateTemplate"),
+			// The node and the storage are in the path; a client may repeat them.
+			params: parameters("url! content! filename! checksum checksum-algorithm compression verify-certificates:bool node storage"),
+			handle: downloadURL,
+		},
+		{method: "GET", path: "/nodes/{node}/query-url-metadata", params: parameters("url! verify-certificates:bool"), handle: queryURLMetadata},
 	}
 }
 
@@ -41,6 +48,10 @@ func storageEntry(s world.StorageInfo) map[string]any {
 		out["shared"] = 1
 	}
 
+	if !s.Enabled {
+		out["disable"] = 1
+	}
+
 	optional(out, "path", s.Path)
 
 	return out
@@ -57,7 +68,7 @@ func storageConfig(r *request) (any, error) {
 
 func storageState(s world.StorageInfo) map[string]any {
 	return map[string]any{
-		"type": s.Type, "content": s.Content, "active": 1, "enabled": 1, "shared": bit(s.Shared), "total": s.Total, "used": s.Used,
+		"type": s.Type, "content": s.Content, "active": bit(s.Active), "enabled": bit(s.Enabled), "shared": bit(s.Shared), "total": s.Total, "used": s.Used,
 		"avail": s.Total - s.Used,
 	}
 }
@@ -70,13 +81,18 @@ func nodeStorages(r *request) (any, error) {
 			continue
 		}
 
-		if !holdsAny(s.Content, r.values.list("content")) {
+		if !holdsAny(s.Content, r.values.list("content")) || r.values.isSet("enabled") && !s.Enabled {
 			continue
 		}
 
 		entry := storageState(s)
 		entry["storage"] = s.Name
-		entry["used_fraction"] = float64(s.Used) / float64(s.Total)
+		entry["used_fraction"] = 0.0
+
+		if s.Total > 0 {
+			entry["used_fraction"] = float64(s.Used) / float64(s.Total)
+		}
+
 		out = append(out, entry)
 	}
 
@@ -103,7 +119,7 @@ func storageStatus(r *request) (any, error) {
 }
 
 func content(r *request) (any, error) {
-	list, err := r.world.Volumes(r.vars["node"], r.vars["storage"], r.values.Get("content"), r.values.number("vmid"))
+	list, err := r.world.Volumes(r.caller, r.vars["node"], r.vars["storage"], r.values.Get("content"), r.values.number("vmid"))
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +140,7 @@ func content(r *request) (any, error) {
 }
 
 func volume(r *request) (any, error) {
-	v, err := r.world.Volume(r.vars["node"], r.vars["storage"], r.vars["volume"])
+	v, err := r.world.Volume(r.caller, r.vars["node"], r.vars["storage"], r.vars["volume"])
 	if err != nil {
 		return nil, err
 	}

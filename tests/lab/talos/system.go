@@ -194,17 +194,22 @@ func (s *system) bootDevice() *bootSource {
 			content = d.Disk.Content()
 		}
 
+		if f, ok := content.(*machine.File); ok {
+			content = s.fw.recognise(f)
+		}
+
 		switch c := content.(type) {
 		case *Installed:
 			return &bootSource{image: c.Image.clone(), disk: d.Disk}
 		case *Image:
-			if d.Disk != nil && !c.ISO {
+			switch {
+			case c.ISO:
+				return &bootSource{image: c.clone()}
+			case d.Disk != nil:
 				d.Disk.Write(install(*c, nil))
 
 				return &bootSource{image: c.clone(), disk: d.Disk}
 			}
-
-			return &bootSource{image: c.clone()}
 		}
 	}
 

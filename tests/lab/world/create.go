@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"talos-proxmox/tests/lab/machine"
+	"talos-proxmox/tests/lab/timeline"
 )
 
 // CreateRequest asks for a VM that is not a clone.
@@ -46,6 +47,7 @@ func (w *World) Create(c Caller, host string, r CreateRequest) (string, error) {
 	}
 
 	v := newVM(r.VMID, host, map[string]string{"lock": "create"})
+	v.span = w.madeBy(host, conf)
 	w.vms[v.id] = v
 
 	return w.start(c, job{
@@ -76,6 +78,19 @@ func (w *World) Create(c Caller, host string, r CreateRequest) (string, error) {
 			return nil
 		},
 	}), nil
+}
+
+// madeBy is the imposed time that a VM's creation comes after: that of the file it boots from.
+func (w *World) madeBy(host string, conf map[string]string) *timeline.Span {
+	for _, key := range sortedKeys(conf) {
+		if d, err := parseDrive(key, conf[key]); isDrive(key) && err == nil {
+			if vol, err := w.volume(host, d.file()); err == nil && vol.span != nil {
+				return vol.span
+			}
+		}
+	}
+
+	return nil
 }
 
 // mayCreate asks for the right to make a VM, on its number or on its pool.

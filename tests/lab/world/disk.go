@@ -57,6 +57,10 @@ func (w *World) Resize(c Caller, host string, id int, r ResizeRequest) (string, 
 				size += vol.bytes()
 			}
 
+			if err := w.room(host, vol.storage, vol.id, size-vol.bytes()); err != nil {
+				return err
+			}
+
 			vol.disk.Resize(size)
 
 			// Only what the drive is now learns of the size. A change of the drive that waits for a start keeps the size that it was

@@ -38,8 +38,12 @@ type Storage struct {
 	SizeGiB int
 	// Shared is implied by the network types.
 	Shared bool
+	// Disabled storages are in the configuration and not used.
+	Disabled bool
+	// Inactive storages cannot be reached from the host: a share that is gone, a disk that is not mounted.
+	Inactive bool
 
-	hosts []string
+	hosts, inactive []string
 }
 
 var sharedTypes = []string{"nfs", "cifs", "rbd", "cephfs", "iscsi", "glusterfs"}
@@ -103,6 +107,10 @@ func (w *World) addStorage(host string, s Storage) error {
 		s.Shared = true
 	}
 
+	if s.Inactive {
+		s.inactive = []string{host}
+	}
+
 	i := slices.IndexFunc(w.storages, func(o *Storage) bool { return o.Name == s.Name })
 	if i < 0 {
 		s.hosts = []string{host}
@@ -116,6 +124,7 @@ func (w *World) addStorage(host string, s Storage) error {
 	}
 
 	w.storages[i].hosts = append(w.storages[i].hosts, host)
+	w.storages[i].inactive = append(w.storages[i].inactive, s.inactive...)
 
 	return nil
 }
@@ -166,11 +175,29 @@ func (w *World) storage(host, name string) (*Storage, error) {
 		return nil, failf("storage '%s' does not exist", name)
 	}
 
+	if w.storages[i].Disabled {
+		return nil, failf("storage '%s' is disabled", name)
+	}
+
 	if !slices.Contains(w.storages[i].hosts, host) {
 		return nil, failf("storage '%s' is not available on node '%s'", name, host)
 	}
 
 	return w.storages[i], nil
+}
+
+// activate refuses to work with a storage that the host cannot reach.
+func (s *Storage) activate(host string) error {
+	switch {
+	case !slices.Contains(s.inactive, host):
+		return nil
+	case s.Shared:
+		return failf("storage '%s' is not online", s.Name)
+	case s.files():
+		return failf("unable to activate storage '%s' - directory '%s' does not exist or is unreachable", s.Name, s.Path())
+	default:
+		return failf("could not activate storage '%s', zfs error: cannot import '%s': no such pool available", s.Name, s.Name)
+	}
 }
 
 // imageStorage finds a storage for disks.
@@ -184,7 +211,26 @@ func (w *World) imageStorage(host, name string) (*Storage, error) {
 		return nil, Invalid("storage", "storage '%s' does not support vm images", name)
 	}
 
-	return s, nil
+	return s, s.activate(host)
+}
+
+// room refuses to give an image more than a storage has left. Only the storages that set the whole size aside do: on the others it is
+// the guest that fills them.
+func (w *World) room(host string, s *Storage, id string, more int64) error {
+	if info := w.storageInfo(host, s); more <= info.Total-info.Used {
+		return nil
+	}
+
+	_, name, _ := strings.Cut(id, ":")
+
+	switch s.Type {
+	case "zfspool":
+		return failf("zfs error: cannot create '%s/%s': out of space", s.Name, name)
+	case "lvm":
+		return failf(`lvcreate '%s/%s' error:   Volume group "%s" has insufficient free space`, s.Name, name, s.Name)
+	default:
+		return nil
+	}
 }
 
 func (s *Storage) contentList() string { return strings.Join(s.Content, ",") }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"talos-proxmox/tests/lab/machine"
@@ -159,6 +160,17 @@ func (w *World) mayStart(t *task, v *vm) error {
 				"kvm: network script /usr/libexec/qemu-server/pve-bridge failed with status 512")
 
 			return failf("start failed: QEMU exited with code 1")
+		}
+	}
+
+	for _, key := range sortedKeys(v.conf) {
+		d, err := parseDrive(key, v.conf[key])
+		if !isDrive(key) || strings.HasPrefix(key, "unused") || err != nil || d.storageName() == "" {
+			continue
+		}
+
+		if _, err := w.volume(v.host, d.file()); err != nil {
+			return err
 		}
 	}
 

@@ -1,6 +1,8 @@
 package world
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -179,15 +181,21 @@ type StorageInfo struct {
 	Name, Type, Content, Path string
 	Host                      string
 	Shared                    bool
-	Total, Used               int64
+	Enabled, Active           bool
+	// Total and Used are zero unless the storage is active.
+	Total, Used int64
 }
 
 func (w *World) storageInfo(host string, s *Storage) StorageInfo {
 	info := StorageInfo{
-		Name: s.Name, Type: s.Type, Content: s.contentList(), Path: s.Path(), Host: host, Shared: s.Shared, Total: int64(s.SizeGiB) * GiB,
+		Name: s.Name, Type: s.Type, Content: s.contentList(), Path: s.Path(), Host: host, Shared: s.Shared, Enabled: !s.Disabled,
 	}
 
-	if info.Total == 0 {
+	if info.Active = info.Enabled && s.activate(host) == nil; !info.Active {
+		return info
+	}
+
+	if info.Total = int64(s.SizeGiB) * GiB; info.Total == 0 {
 		info.Total = 500 * GiB
 	}
 
@@ -223,17 +231,20 @@ func (w *World) Storages(c Caller, host string) []StorageInfo {
 	return list
 }
 
-// Storage returns a storage as a host sees it.
+// Storage returns a storage as a host sees it, whether it can be used or not.
 func (w *World) Storage(host, name string) (StorageInfo, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	s, err := w.storage(host, name)
-	if err != nil {
-		return StorageInfo{}, err
+	for _, s := range w.storages {
+		if s.Name == name && slices.Contains(s.hosts, host) {
+			return w.storageInfo(host, s), nil
+		}
 	}
 
-	return w.storageInfo(host, s), nil
+	_, err := w.storage(host, name)
+
+	return StorageInfo{}, err
 }
 
 // StorageConfig returns a storage as the cluster configures it.
@@ -265,12 +276,16 @@ func (v *volume) info() VolumeInfo {
 	}
 }
 
-// Volumes lists a storage's content, of one kind and one VM when they are given.
-func (w *World) Volumes(host, storage, kind string, vmid int) ([]VolumeInfo, error) {
+// Volumes lists what a caller may see of a storage's content, of one kind and one VM when they are given.
+func (w *World) Volumes(c Caller, host, storage, kind string, vmid int) ([]VolumeInfo, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	s, err := w.storage(host, storage)
+	if err == nil {
+		err = s.activate(host)
+	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +293,7 @@ func (w *World) Volumes(host, storage, kind string, vmid int) ([]VolumeInfo, err
 	list := []VolumeInfo{}
 
 	for _, v := range w.volumesOn(host, s) {
-		if (kind == "" || v.kind == kind) && (vmid == 0 || v.owner == vmid) {
+		if (kind == "" || v.kind == kind) && (vmid == 0 || v.owner == vmid) && w.mayRead(c, v) == nil {
 			list = append(list, v.info())
 		}
 	}
@@ -287,16 +302,41 @@ func (w *World) Volumes(host, storage, kind string, vmid int) ([]VolumeInfo, err
 }
 
 // Volume returns one volume of a storage.
-func (w *World) Volume(host, storage, id string) (VolumeInfo, error) {
+func (w *World) Volume(c Caller, host, storage, id string) (VolumeInfo, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	v, err := w.volume(host, fullID(storage, id))
+	if err == nil {
+		err = w.mayRead(c, v)
+	}
+
 	if err != nil {
 		return VolumeInfo{}, err
 	}
 
 	return v.info(), nil
+}
+
+// mayRead asks for the right to look at a volume (pve-storage: check_volume_access).
+func (w *World) mayRead(c Caller, v *volume) error {
+	storage := "/storage/" + v.storage.Name
+	if w.allowed(c.ID, storage, "Datastore.Allocate") {
+		return nil
+	}
+
+	switch v.kind {
+	case "iso", "vztmpl", "import":
+		return w.needAny(c, storage, "Datastore.AllocateSpace", "Datastore.Audit")
+	case "images":
+		if err := w.need(c, storage, "Datastore.Audit"); err != nil {
+			return err
+		}
+
+		return w.need(c, fmt.Sprintf("/vms/%d", v.owner), "VM.Config.Disk")
+	default:
+		return failf("missing privileges to access %s", v.id)
+	}
 }
 
 // fullID accepts a volume's name in place of its id, as Proxmox VE does.
@@ -314,12 +354,22 @@ func (w *World) DeleteVolume(c Caller, host, storage, id string) (string, error)
 	defer w.mu.Unlock()
 
 	v, err := w.volume(host, fullID(storage, id))
-	if err != nil {
+
+	var gone *missingFile
+	if err != nil && !errors.As(err, &gone) {
 		return "", err
 	}
 
 	if err := w.need(c, "/storage/"+storage, "Datastore.Allocate"); err != nil {
 		return "", err
+	}
+
+	if gone != nil {
+		return w.start(c, job{node: host, kind: "imgdel", id: storage, work: func(t *task) error {
+			t.log("disk image '%s' does not exist", gone.path)
+
+			return nil
+		}}), nil
 	}
 
 	name := storage

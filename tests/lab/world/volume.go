@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talos-proxmox/tests/lab/machine"
+	"talos-proxmox/tests/lab/timeline"
 )
 
 // volume is a disk image or a file on a storage.
@@ -26,11 +27,14 @@ type volume struct {
 	parent string
 	// disk is what an image holds, nil for files.
 	disk *machine.Disk
-	// size, content and text are a file's.
+	// size, content, text and sums (checksums by algorithm, as far as they are known) are a file's.
 	size    int64
 	content machine.Content
 	text    string
+	sums    map[string]string
 	created time.Time
+	// span is what imposed time the volume was made by: what uses it comes after it.
+	span *timeline.Span
 }
 
 // volumeKey tells the volumes of one name apart that storages of one name hold on different hosts.
@@ -70,7 +74,7 @@ func (v *volume) path() string {
 
 // volume finds a volume as a host sees it.
 func (w *World) volume(host, id string) (*volume, error) {
-	name, _, ok := strings.Cut(id, ":")
+	name, rest, ok := strings.Cut(id, ":")
 	if !ok {
 		return nil, failf("unable to parse volume ID '%s'", id)
 	}
@@ -84,8 +88,24 @@ func (w *World) volume(host, id string) (*volume, error) {
 		return v, nil
 	}
 
-	return nil, failf("volume '%s' does not exist", id)
+	missing := failf("volume '%s' does not exist", id)
+
+	kind, file, _ := strings.Cut(rest, "/")
+	if _, known := extensions[kind]; s.files() && known {
+		return nil, &missingFile{missing, s.Path() + "/template/" + kind + "/" + file}
+	}
+
+	return nil, missing
 }
+
+// missingFile is a file that a storage could hold and does not. Proxmox VE does not look before it removes one.
+type missingFile struct {
+	error
+
+	path string
+}
+
+func (m *missingFile) Unwrap() error { return m.error }
 
 func (s *Storage) key(host, id string) volumeKey {
 	if s.Shared {
@@ -114,6 +134,10 @@ func (w *World) image(host string, s *Storage, owner int, format string, disk *m
 
 			break
 		}
+	}
+
+	if err := w.room(host, s, v.id, disk.Size()); err != nil {
+		return nil, err
 	}
 
 	v.disk = machine.NewDisk(disk.Interface, v.id, disk.Size(), disk.Content())

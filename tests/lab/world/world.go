@@ -35,18 +35,19 @@ type World struct {
 	timeline  *timeline.Timeline
 	latencies timeline.Latencies
 
-	mu       sync.Mutex
-	closed   bool
-	hosts    []*Host
-	storages []*Storage
-	vms      map[int]*vm
-	volumes  map[volumeKey]*volume
-	pools    map[string]*pool
-	mappings map[string]*mapping
-	tasks    map[string]*task
-	access   access
-	counter  int
-	born     time.Time
+	mu        sync.Mutex
+	closed    bool
+	hosts     []*Host
+	storages  []*Storage
+	vms       map[int]*vm
+	volumes   map[volumeKey]*volume
+	pools     map[string]*pool
+	mappings  map[string]*mapping
+	tasks     map[string]*task
+	access    access
+	counter   int
+	downloads []Download
+	born      time.Time
 }
 
 // New makes a world.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/tests/rehearsal"
 )
 
 // TestCompiledProgram runs the compiled main.go in a project directory, by the CLI and a Go language host, as an operator
@@ -20,26 +21,7 @@ func TestCompiledProgram(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, "dev")
-	project := t.TempDir()
-	binary := filepath.Join(project, "talos-proxmox")
-
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Dir = root
-	printed, err := build.CombinedOutput()
-	require.NoError(t, err, string(printed))
-
-	settings, err := os.ReadFile(filepath.Join(root, "Pulumi.yaml"))
-	require.NoError(t, err)
-	require.Contains(t, string(settings), "\nruntime: go\n")
-
-	compiled := strings.Replace(string(settings), "\nruntime: go\n",
-		"\nruntime:\n  name: go\n  options:\n    binary: "+binary+"\n", 1)
-	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte(compiled), 0o600))
-	require.NoError(t, r.WriteStackFile(filepath.Join(project, "Pulumi.compiled.yaml")))
-
-	stack, err := r.Backend.LocalStack(t.Context(), project, "compiled", nil)
-	require.NoError(t, err)
-	require.NoError(t, stack.SetAllConfig(t.Context(), r.Secrets()))
+	stack := compiled(t, r, "compiled")
 
 	// The keys that an operator wrote reach the compiled program, the unknown one included.
 	set(t, stack, "cluster.nam", "x")
@@ -57,4 +39,39 @@ func TestCompiledProgram(t *testing.T) {
 	assert.Equal(t, map[string]int{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501}, contract.NodeVMIDMap)
 	requireNoChange(t, stack)
 	destroy(t, stack)
+}
+
+// compiled is the rehearsed stack as a stack of its own in a project directory, whose program is the compiled one.
+func compiled(t *testing.T, r *rehearsal.Rehearsal, name string) auto.Stack {
+	t.Helper()
+
+	project, binary := t.TempDir(), compile(t, ".")
+
+	settings, err := os.ReadFile(filepath.Join(root, "Pulumi.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(settings), "\nruntime: go\n")
+
+	with := strings.Replace(string(settings), "\nruntime: go\n",
+		"\nruntime:\n  name: go\n  options:\n    binary: "+binary+"\n", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte(with), 0o600))
+	require.NoError(t, r.WriteStackFile(filepath.Join(project, "Pulumi."+name+".yaml")))
+
+	stack, err := r.Backend.LocalStack(t.Context(), project, name, nil)
+	require.NoError(t, err)
+	require.NoError(t, stack.SetAllConfig(t.Context(), r.Secrets()))
+
+	return stack
+}
+
+// compile builds a command of this module, and returns the path of the binary.
+func compile(t *testing.T, command string) string {
+	t.Helper()
+
+	binary := filepath.Join(t.TempDir(), "command")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, command)
+	build.Dir = root
+	printed, err := build.CombinedOutput()
+	require.NoError(t, err, string(printed))
+
+	return binary
 }

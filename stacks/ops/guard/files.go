@@ -1,0 +1,182 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Snapshots are the files of one stack's states in a directory. Others may be in it.
+type Snapshots struct {
+	Dir            string
+	Project, Stack string
+}
+
+// File is one snapshot.
+type File struct {
+	Path string
+	// Taken is when, in UTC, to the second.
+	Taken time.Time
+	// PreRestore says that it was kept by a restore, before the state was replaced.
+	PreRestore bool
+	Deployment Deployment
+	// Err says why it is of no use.
+	Err error
+
+	text []byte
+}
+
+const (
+	timestamp  = "20060102-150405"
+	preRestore = ".pre-restore"
+)
+
+// nameOf takes a file name apart: the stack, whether it was kept by a restore, and when.
+var nameOf = regexp.MustCompile(`^(.+?)(\` + preRestore + `)?\.(\d{8}-\d{6})\.json$`)
+
+// write keeps a state in a new file: whole or not at all, for nobody else to read, and never over another file. The state
+// must be one of the stack's. suffix is empty or preRestore.
+func (s Snapshots) write(ctx context.Context, suffix string, text []byte) (File, error) {
+	deployment, err := decode(text, s.Project, s.Stack)
+	if err != nil {
+		return File{}, err
+	}
+
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return File{}, err
+	}
+
+	unfinished, err := os.CreateTemp(s.Dir, ".unfinished-*")
+	if err != nil {
+		return File{}, err
+	}
+	defer os.Remove(unfinished.Name()) //nolint:errcheck // it has its name already, or is of no use
+
+	_, err = unfinished.Write(text)
+	if err := errors.Join(err, unfinished.Sync(), unfinished.Close()); err != nil {
+		return File{}, err
+	}
+
+	for {
+		now := time.Now().UTC().Truncate(time.Second)
+		path := filepath.Join(s.Dir, s.Stack+suffix+"."+now.Format(timestamp)+".json")
+
+		// A link, unlike a rename, fails when the name is taken: another snapshot of this second.
+		if err := os.Link(unfinished.Name(), path); err == nil {
+			return File{Path: path, Taken: now, PreRestore: suffix != "", Deployment: deployment}, nil
+		} else if !errors.Is(err, fs.ErrExist) {
+			return File{}, err
+		}
+
+		select {
+		case <-ctx.Done():
+			return File{}, ctx.Err()
+		case <-time.After(time.Until(now.Add(time.Second))):
+		}
+	}
+}
+
+// List returns the stack's snapshots, newest first. A directory that is not there holds none.
+func (s Snapshots) List() ([]File, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+
+	var found []File
+
+	for _, entry := range entries {
+		m := nameOf.FindStringSubmatch(entry.Name())
+		if m == nil || m[1] != s.Stack || !entry.Type().IsRegular() {
+			continue
+		}
+
+		f, err := s.Read(filepath.Join(s.Dir, entry.Name()))
+		f.Err, f.PreRestore = err, m[2] != ""
+
+		if f.Taken, err = time.Parse(timestamp, m[3]); err != nil {
+			continue // the digits are no time, so it is not one of ours
+		}
+
+		found = append(found, f)
+	}
+
+	slices.SortStableFunc(found, func(a, b File) int {
+		if c := b.Taken.Compare(a.Taken); c != 0 {
+			return c
+		}
+
+		return strings.Compare(a.Path, b.Path)
+	})
+
+	return found, nil
+}
+
+// Read reads a snapshot from any file. The error says why it cannot be restored.
+func (s Snapshots) Read(path string) (File, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return File{Path: path}, err
+	}
+
+	deployment, err := decode(text, s.Project, s.Stack)
+	if err != nil {
+		return File{Path: path}, fmt.Errorf("%s is no snapshot to restore: %w", path, err)
+	}
+
+	return File{Path: path, Deployment: deployment, text: text}, nil
+}
+
+// Newest is the newest snapshot that can be restored and holds something. What a restore has kept is not meant by it.
+func (s Snapshots) Newest() (File, error) {
+	all, err := s.List()
+	if err != nil {
+		return File{}, err
+	}
+
+	for _, f := range all {
+		if f.Err == nil && !f.PreRestore && len(f.Deployment.URNs) > 0 {
+			return f, nil
+		}
+	}
+
+	return File{}, fmt.Errorf("there is no snapshot of stack %s in %s that holds resources", s.Stack, s.Dir)
+}
+
+// Prune removes the oldest snapshots beyond a number, and returns what it has removed. What cannot be read does not count
+// as a snapshot and stays, as does what a restore has kept.
+func (s Snapshots) Prune(keep int) ([]File, error) {
+	all, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+
+	var removed []File
+
+	for _, f := range all {
+		if f.Err != nil || f.PreRestore {
+			continue
+		}
+
+		if keep > 0 {
+			keep--
+
+			continue
+		}
+
+		if err := os.Remove(f.Path); err != nil {
+			return removed, err
+		}
+
+		removed = append(removed, f)
+	}
+
+	return removed, nil
+}

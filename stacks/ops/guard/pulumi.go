@@ -1,0 +1,242 @@
+package guard
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+
+	"talos-proxmox/stacks"
+)
+
+// Pulumi is a stack, reached with the Automation API.
+type Pulumi struct {
+	auto.Stack
+	project string
+}
+
+var _ Stack = (*Pulumi)(nil)
+
+// On takes a stack that was opened elsewhere.
+func On(ctx context.Context, stack auto.Stack) (*Pulumi, error) {
+	settings, err := stack.Workspace().ProjectSettings(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return &Pulumi{Stack: stack, project: settings.Name.String()}, nil
+}
+
+// Open opens a stack of the project in dir, the selected one when name is empty. Which one is selected does not change.
+func Open(ctx context.Context, dir, name string, opts ...auto.LocalWorkspaceOption) (*Pulumi, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	ws, err := auto.NewLocalWorkspace(ctx, append([]auto.LocalWorkspaceOption{auto.WorkDir(dir)}, opts...)...)
+	if err != nil {
+		return nil, err
+	}
+
+	selected, err := ws.Stack(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	if name == "" && selected == nil {
+		return nil, fmt.Errorf("no stack of the project in %s is selected: name one with --stack", dir)
+	} else if name == "" {
+		name = selected.Name
+	}
+
+	stack, err := auto.SelectStack(ctx, name, ws)
+	if auto.IsSelectStack404Error(err) {
+		return nil, fmt.Errorf("the backend has no stack %s of the project in %s: run: pulumi stack init %s", name, dir, name)
+	} else if err != nil {
+		return nil, err
+	}
+
+	// The Automation API has selected it; a later pulumi command without --stack must not find another one than before.
+	if selected != nil && selected.Name != name {
+		if err := ws.SelectStack(ctx, selected.Name); err != nil {
+			return nil, err
+		}
+	}
+
+	return On(ctx, stack)
+}
+
+// Name implements Stack.
+func (p *Pulumi) Name() string { return path.Base(p.Stack.Name()) }
+
+// Project implements Stack.
+func (p *Pulumi) Project() string { return p.project }
+
+// Export implements Stack. The Automation API's own Export decrypts the secrets.
+func (p *Pulumi) Export(ctx context.Context) ([]byte, error) {
+	text, err := p.run(ctx, "stack", "export")
+
+	return []byte(text), err
+}
+
+// Import implements Stack.
+func (p *Pulumi) Import(ctx context.Context, text []byte) error {
+	var state apitype.UntypedDeployment
+	if err := json.Unmarshal(text, &state); err != nil {
+		return err
+	}
+
+	err := p.Stack.Import(ctx, state)
+	if auto.IsConcurrentUpdateError(err) {
+		return locked(err)
+	}
+
+	return err
+}
+
+// shown is what the CLI tells of a stack.
+type shown struct {
+	// CurrentOperation is what Pulumi Cloud has running.
+	CurrentOperation *struct{ Kind, Author, Started string }
+	Resources        []struct{ URN string }
+}
+
+func (p *Pulumi) show(ctx context.Context) (shown, error) {
+	var s shown
+
+	text, err := p.run(ctx, "stack", "--output", "json")
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &s)
+	}
+
+	return s, err
+}
+
+// Free implements Stack. Pulumi Cloud tells what runs. The other backends tell of a lock only when they refuse an operation
+// for it, so they are asked for one that they always refuse: to make a stack that there is. They look for locks first.
+func (p *Pulumi) Free(ctx context.Context) error {
+	s, err := p.show(ctx)
+	if err != nil {
+		return err
+	}
+
+	if op := s.CurrentOperation; op != nil {
+		return fmt.Errorf("%w (%s by %s since %s)", ErrLocked, op.Kind, op.Author, op.Started)
+	}
+
+	switch err := p.Workspace().CreateStack(ctx, p.Stack.Name()); {
+	case auto.IsCreateStack409Error(err):
+		return nil
+	case auto.IsConcurrentUpdateError(err):
+		return locked(err)
+	case err == nil:
+		return fmt.Errorf("stack %s was removed while it was looked at, and is empty now", p.Stack.Name())
+	default:
+		return fmt.Errorf("looking for locks: %w", err)
+	}
+}
+
+// lockedBy is how the CLI tells of a lock.
+var lockedBy = regexp.MustCompile(`created by .*`)
+
+func locked(err error) error {
+	by := lockedBy.FindAllString(err.Error(), -1)
+	if len(by) == 0 {
+		return ErrLocked
+	}
+
+	return fmt.Errorf("%w (%s)", ErrLocked, strings.Join(by, "; "))
+}
+
+// Resources implements Stack.
+func (p *Pulumi) Resources(ctx context.Context) ([]string, error) {
+	s, err := p.show(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var urns []string
+	for _, r := range s.Resources {
+		urns = append(urns, r.URN)
+	}
+
+	slices.Sort(urns)
+
+	return urns, nil
+}
+
+// Config is the stack's configuration as the program reads it: from its file and from environments, secrets decrypted.
+func (p *Pulumi) Config(ctx context.Context) (stacks.Config, error) {
+	all, err := p.GetAllConfig(ctx)
+	if err != nil {
+		return stacks.Config{}, err
+	}
+
+	values := map[string]string{}
+
+	for key, value := range all {
+		if name, ours := strings.CutPrefix(key, p.project+":"); ours {
+			values[name] = value.Value
+		}
+	}
+
+	return stacks.Parse(values, p.Workspace().WorkDir())
+}
+
+// CheckConfig implements Stack.
+func (p *Pulumi) CheckConfig(ctx context.Context) error {
+	_, err := p.Config(ctx)
+
+	return err
+}
+
+// Preview implements Stack.
+func (p *Pulumi) Preview(ctx context.Context, out io.Writer) (map[string]int, error) {
+	result, err := p.Stack.Preview(ctx, optpreview.Diff(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+	if err != nil {
+		return nil, err
+	}
+
+	changes := map[string]int{}
+	for op, n := range result.ChangeSummary {
+		changes[string(op)] = n
+	}
+
+	return changes, nil
+}
+
+// run runs a command of the CLI on the stack, in the environment that the Automation API would use.
+func (p *Pulumi) run(ctx context.Context, args ...string) (string, error) {
+	ws := p.Workspace()
+
+	var env []string
+	if ws.PulumiHome() != "" {
+		env = append(env, "PULUMI_HOME="+ws.PulumiHome())
+	}
+
+	vars := ws.GetEnvVars()
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		env = append(env, name+"="+vars[name])
+	}
+
+	command := append(args, "--stack", p.Stack.Name(), "--non-interactive", "--color", "never")
+
+	printed, problem, _, err := ws.PulumiCommand().Run(ctx, ws.WorkDir(), nil, nil, nil, env, command...)
+	if err != nil {
+		return "", fmt.Errorf("pulumi %s: %s", strings.Join(args, " "), cmp.Or(strings.TrimSpace(problem), err.Error()))
+	}
+
+	return printed, nil
+}

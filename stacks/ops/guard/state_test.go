@@ -1,0 +1,472 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fake is a stack without Pulumi. It notes what is asked of it, and fails where it is told to.
+type fake struct {
+	present []string // the names of the resources in its state
+	pending int
+	fail    map[string]error
+	asked   []string
+	// lost is forgotten by an import.
+	lost string
+}
+
+func (f *fake) Name() string    { return "dev" }
+func (f *fake) Project() string { return "talos-proxmox" }
+
+func (f *fake) ask(what string) error {
+	f.asked = append(f.asked, what)
+
+	return f.fail[what]
+}
+
+func (f *fake) Export(context.Context) ([]byte, error) {
+	return stateOf("dev", f.pending, f.present...), f.ask("export")
+}
+
+func (f *fake) Import(_ context.Context, text []byte) error {
+	if err := f.ask("import"); err != nil {
+		return err
+	}
+
+	d, err := decode(text, f.Project(), f.Name())
+	f.present = nil
+
+	for _, urn := range d.URNs {
+		if name := urn[strings.LastIndex(urn, ":")+1:]; name != f.lost {
+			f.present = append(f.present, name)
+		}
+	}
+
+	return err
+}
+
+func (f *fake) Free(context.Context) error { return f.ask("free") }
+
+func (f *fake) Resources(context.Context) ([]string, error) {
+	d, err := decode(stateOf("dev", 0, f.present...), f.Project(), f.Name())
+
+	return d.URNs, errors.Join(err, f.ask("resources"))
+}
+
+func (f *fake) CheckConfig(context.Context) error { return f.ask("config") }
+
+func (f *fake) Preview(_ context.Context, out io.Writer) (map[string]int, error) {
+	fmt.Fprintln(out, "(what pulumi prints)")
+
+	return map[string]int{"same": 3, "update": 1, "create": 2, "delete": 0}, f.ask("preview")
+}
+
+func stateOf(stack string, pending int, names ...string) []byte {
+	resources := []string{}
+	for _, name := range names {
+		resources = append(resources, fmt.Sprintf(`{"urn": "urn:pulumi:%s::talos-proxmox::a:b:C::%s", "type": "a:b:C", "custom": true}`, stack, name))
+	}
+
+	operations := strings.TrimSuffix(strings.Repeat(`{"type": "creating"},`, pending), ",")
+
+	return fmt.Appendf(nil, `{"version": 3, "deployment": {"manifest": {}, "resources": [%s], "pending_operations": [%s]}}`,
+		strings.Join(resources, ","), operations)
+}
+
+// guarded is a fake stack with two resources, and its guard.
+func guarded(t *testing.T) (*fake, State, *strings.Builder) {
+	t.Helper()
+
+	f, out := &fake{present: []string{"a", "b"}, fail: map[string]error{}}, &strings.Builder{}
+
+	return f, State{Stack: f, Dir: filepath.Join(t.TempDir(), "state-backups"), Out: out}, out
+}
+
+// files are the names in the directory of snapshots.
+func files(t *testing.T, s State) []string {
+	t.Helper()
+
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+
+	return names
+}
+
+func write(t *testing.T, path string, text []byte) string {
+	t.Helper()
+
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	return path
+}
+
+func equal[T any](t *testing.T, want, got T) {
+	t.Helper()
+
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func fails(t *testing.T, want string, err error) {
+	t.Helper()
+
+	if err == nil || err.Error() != want {
+		t.Errorf("want: %s\ngot:  %v", want, err)
+	}
+}
+
+// TestSnapshot: two in one second are two files, whole, and for nobody else to read.
+func TestSnapshot(t *testing.T) {
+	f, s, out := guarded(t)
+
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 {
+			if _, err := s.Snapshot(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+
+	equal(t, []string{"dev.20000101-000000.json", "dev.20000101-000001.json"}, files(t, s))
+	equal(t, fmt.Sprintf("snapshot %[1]s/dev.20000101-000000.json, 2 resources\nsnapshot %[1]s/dev.20000101-000001.json, 2 resources\n", s.Dir), out.String())
+
+	for path, mode := range map[string]os.FileMode{s.Dir: os.ModeDir | 0o700, s.Dir + "/dev.20000101-000000.json": 0o600} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		equal(t, mode, info.Mode())
+	}
+
+	text, err := os.ReadFile(s.Dir + "/dev.20000101-000001.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	equal(t, string(stateOf("dev", 0, f.present...)), string(text))
+}
+
+// TestKeep: the oldest go, each is named, and what is no snapshot of the stack, or was kept by a restore, stays.
+func TestKeep(t *testing.T) {
+	_, s, out := guarded(t)
+	others := []string{
+		"dev.19990101-000000.json.bak", "dev.import.json", "dev.pre-restore.19990101-000000.json", "prod.19990101-000000.json",
+		"dev.eu.19990101-000000.json", "dev.19991399-000000.json",
+	}
+
+	for _, name := range append(others, "dev.19990101-000000.json", "dev.19990102-000000.json", "dev.19990103-000000.json") {
+		write(t, filepath.Join(s.Dir, name), stateOf("dev", 0, "a"))
+	}
+
+	unreadable := "dev.19990104-000000.json"
+	write(t, filepath.Join(s.Dir, unreadable), nil)
+
+	s.Keep = 2
+
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := s.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	want := append(others, unreadable, "dev.19990103-000000.json", "dev.20000101-000000.json")
+	slices.Sort(want)
+	equal(t, want, files(t, s))
+	equal(t, fmt.Sprintf("snapshot %[1]s/dev.20000101-000000.json, 2 resources\nremoved  %[1]s/dev.19990102-000000.json\n"+
+		"removed  %[1]s/dev.19990101-000000.json\n", s.Dir), out.String())
+}
+
+// TestRefusedSnapshots: a state that could not be restored is not kept.
+func TestRefusedSnapshots(t *testing.T) {
+	_, s, _ := guarded(t)
+
+	for text, want := range map[string]string{
+		"":                               "it is no exported state: unexpected end of JSON input",
+		"{}":                             "it is no exported state, or of a pulumi version that is not known here: its version is 0",
+		`{"version": 5}`:                 "it is no exported state, or of a pulumi version that is not known here: its version is 5",
+		string(stateOf("prod", 0, "vm")): "it holds vm, which belongs to stack prod of project talos-proxmox; this is stack dev of project talos-proxmox",
+		`{"version": 3, "deployment": {"resources": [{"urn": "urn:pulumi:dev::talos-proxmox::a:b:C::x", "outputs": {"list": [
+			{"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": "\"x\""}]}}]}}`: "it holds secrets in plain text: it was exported with --show-secrets",
+	} {
+		_, err := s.Snapshots().write(t.Context(), "", []byte(text))
+		fails(t, want, err)
+	}
+
+	encrypted := `{"version": 3, "deployment": {"resources": [{"urn": "urn:pulumi:dev::talos-proxmox::a:b:C::x", "outputs": {
+		"list": [{"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "v1:x"}],
+		"map": {"plaintext": "a key of this name is no secret"}}}]}}`
+	if _, err := s.Snapshots().write(t.Context(), "", []byte(encrypted)); err != nil {
+		t.Error(err)
+	}
+
+	equal(t, 1, len(files(t, s)))
+}
+
+// TestRun: the snapshot comes first, and without it nothing runs.
+func TestRun(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   []string
+		change func(*fake, *State)
+		want   string
+		asked  []string
+		ran    []string
+	}{
+		{name: "up", args: []string{"up", "--yes"}, asked: []string{"export"}, ran: []string{"up", "--yes"}},
+		{name: "state", args: []string{"state", "delete", "urn"}, asked: []string{"export"}, ran: []string{"state", "delete", "urn"}},
+		{
+			name: "no export", args: []string{"destroy"}, change: func(f *fake, _ *State) { f.fail["export"] = errors.New("no backend") },
+			want:  "pulumi destroy was not run, for there is no snapshot: exporting the state: no backend",
+			asked: []string{"export"},
+		},
+		{
+			name: "no directory", args: []string{"up"}, change: func(_ *fake, s *State) { s.Dir = "/dev/null/x" },
+			want:  "pulumi up was not run, for there is no snapshot: keeping the state in /dev/null/x: mkdir /dev/null: not a directory",
+			asked: []string{"export"},
+		},
+		{name: "nothing", want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself"},
+		{
+			name: "another command", args: []string{"preview"},
+			want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself",
+		},
+		{
+			name: "another stack", args: []string{"up", "--stack=prod"},
+			want: "--stack=prod would make pulumi use another stack than the one whose state was kept: write it before run",
+		},
+		{
+			name: "another stack, short", args: []string{"up", "-sprod"},
+			want: "-sprod would make pulumi use another stack than the one whose state was kept: write it before run",
+		},
+		{name: "flags that only begin alike", args: []string{"up", "--skip-preview"}, asked: []string{"export"}, ran: []string{"up", "--skip-preview"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, s, _ := guarded(t)
+			if c.change != nil {
+				c.change(f, &s)
+			}
+
+			var ran []string
+
+			err := s.Run(t.Context(), c.args, func(_ context.Context, args ...string) error {
+				equal(t, 1, len(files(t, s)))
+
+				ran = args
+
+				return nil
+			})
+			if c.want != "" {
+				fails(t, c.want, err)
+			} else if err != nil {
+				t.Error(err)
+			}
+
+			equal(t, c.asked, f.asked)
+			equal(t, c.ran, ran)
+		})
+	}
+}
+
+// TestCheck: everything is looked at, and the preview only made when all is well.
+func TestCheck(t *testing.T) {
+	f, s, out := guarded(t)
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	equal(t, []string{"free", "export", "resources", "config", "preview"}, f.asked)
+	equal(t, `lock           free
+state          readable, 2 resources
+configuration  valid
+(what pulumi prints)
+preview        2 to create, 1 to update
+`, out.String())
+
+	f, s, out = guarded(t)
+	f.fail, f.pending = map[string]error{"free": ErrLocked, "config": errors.New("pools: is required")}, 1
+	fails(t, "lock: "+ErrLocked.Error()+"\nstate: an update was interrupted: of 1 operation nobody knows what became; run: pulumi refresh\n"+
+		"configuration: pools: is required", s.Check(t.Context()))
+	equal(t, []string{"free", "export", "resources", "config"}, f.asked)
+	equal(t, "lock           NOT WELL\nstate          NOT WELL\nconfiguration  NOT WELL\n", out.String())
+}
+
+// TestRestore follows the five steps, and breaks off at each.
+func TestRestore(t *testing.T) {
+	const kept = "dev.pre-restore.20000101-000000.json"
+
+	broken := errors.New("broken")
+
+	for _, c := range []struct {
+		name   string
+		file   []byte
+		change func(*fake)
+		want   string
+		asked  []string
+		kept   bool
+		state  []string
+	}{
+		{name: "restored", asked: []string{"free", "export", "import", "resources", "preview"}, kept: true, state: []string{"old"}},
+		{name: "no file", file: []byte{}, want: "{file} is no snapshot to restore: it is no exported state: unexpected end of JSON input"},
+		{
+			name: "another stack's", file: stateOf("prod", 0, "vm"),
+			want: "{file} is no snapshot to restore: it holds vm, which belongs to stack prod of project talos-proxmox; this is stack dev of project talos-proxmox",
+		},
+		{name: "empty", file: stateOf("dev", 0), want: "{file} holds no resource: restoring it would forget everything"},
+		{
+			name: "locked", change: func(f *fake) { f.fail["free"] = ErrLocked },
+			want: "nothing was restored: " + ErrLocked.Error(), asked: []string{"free"},
+		},
+		{
+			name: "the present state cannot be kept", change: func(f *fake) { f.fail["export"] = broken },
+			want: "nothing was restored: exporting the state: broken", asked: []string{"free", "export"},
+		},
+		{
+			name: "not imported", change: func(f *fake) { f.fail["import"] = broken }, kept: true,
+			want: "importing {file}: broken", asked: []string{"free", "export", "import"},
+		},
+		{
+			name: "not readable", change: func(f *fake) { f.fail["resources"] = broken }, kept: true, state: []string{"old"},
+			want:  "the state is not what was restored: broken; to go back, restore {dir}/" + kept,
+			asked: []string{"free", "export", "import", "resources"},
+		},
+		{
+			name: "not the same", change: func(f *fake) { f.lost = "old" }, kept: true, state: []string{},
+			want:  "the state is not what was restored: it holds 0 resources, the snapshot 1 resource; to go back, restore {dir}/" + kept,
+			asked: []string{"free", "export", "import", "resources"},
+		},
+		{
+			name: "no preview", change: func(f *fake) { f.fail["preview"] = broken }, kept: true, state: []string{"old"},
+			want:  "the state is restored, the preview failed: broken; to go back, restore {dir}/" + kept,
+			asked: []string{"free", "export", "import", "resources", "preview"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, s, out := guarded(t)
+			if c.change != nil {
+				c.change(f)
+			}
+
+			if c.file == nil {
+				c.file = stateOf("dev", 0, "old")
+			}
+
+			chosen := write(t, filepath.Join(t.TempDir(), "chosen.json"), c.file)
+
+			synctest.Test(t, func(t *testing.T) {
+				err := s.Restore(t.Context(), chosen)
+				if c.want != "" {
+					fails(t, strings.NewReplacer("{file}", chosen, "{dir}", s.Dir).Replace(c.want), err)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+
+			if c.state == nil {
+				c.state = []string{"a", "b"}
+			}
+
+			equal(t, c.asked, f.asked)
+			equal(t, fmt.Sprint(c.state), fmt.Sprint(f.present))
+
+			if c.kept {
+				equal(t, []string{kept}, files(t, s))
+			} else {
+				equal(t, []string{}, files(t, s))
+			}
+
+			if c.want == "" {
+				equal(t, fmt.Sprintf(`1. no operation runs on the stack
+2. the present state is kept in %s/%s, 2 resources
+3. imported %s
+4. the state is readable, 1 resource
+5. preview
+(what pulumi prints)
+restored; an update would change: 2 to create, 1 to update. See that this is what you expect before you run one
+`, s.Dir, kept, chosen), out.String())
+			}
+		})
+	}
+}
+
+// TestNewest passes over what cannot be restored.
+func TestNewest(t *testing.T) {
+	_, s, _ := guarded(t)
+
+	_, err := s.Snapshots().Newest()
+	fails(t, "there is no snapshot of stack dev in "+s.Dir+" that holds resources", err)
+
+	for name, text := range map[string][]byte{
+		"dev.20000101-000000.json":             stateOf("dev", 0, "a"),
+		"dev.20000102-000000.json":             stateOf("dev", 0, "a", "b"),
+		"dev.20000103-000000.json":             stateOf("dev", 0),
+		"dev.20000104-000000.json":             stateOf("prod", 0, "a"),
+		"dev.pre-restore.20000105-000000.json": stateOf("dev", 0, "a"),
+	} {
+		write(t, filepath.Join(s.Dir, name), text)
+	}
+
+	f, err := s.Snapshots().Newest()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	equal(t, filepath.Join(s.Dir, "dev.20000102-000000.json"), f.Path)
+
+	all, err := s.Snapshots().List()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var listed []string
+	for _, f := range all {
+		listed = append(listed, fmt.Sprint(filepath.Base(f.Path), " ", f.Taken.Format("Jan 2"), " ", len(f.Deployment.URNs), " ", f.PreRestore, " ", f.Err == nil))
+	}
+
+	equal(t, []string{
+		"dev.pre-restore.20000105-000000.json Jan 5 1 true true",
+		"dev.20000104-000000.json Jan 4 0 false false",
+		"dev.20000103-000000.json Jan 3 0 false true",
+		"dev.20000102-000000.json Jan 2 2 false true",
+		"dev.20000101-000000.json Jan 1 1 false true",
+	}, listed)
+}
+
+// TestStackNames: the snapshots of a stack with this name would be another one's.
+func TestStackNames(t *testing.T) {
+	_, s, _ := guarded(t)
+	s.Stack = named{s.Stack, "dev.pre-restore"}
+
+	_, err := s.Snapshot(t.Context())
+	fails(t, `stack dev.pre-restore: snapshots of a stack whose name ends with ".pre-restore" cannot be told apart`, err)
+}
+
+type named struct {
+	Stack
+	name string
+}
+
+func (n named) Name() string { return n.name }

@@ -1,0 +1,252 @@
+// Command ops is what an operator runs beside pulumi: snapshots of a stack's state and the way back to them, a guard before
+// whatever changes state, and the import file that brings back a state that was lost.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/pulumi/pulumi/sdk/v3"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/stacks/ops/guard"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+
+	err := command(os.Stdout).ExecuteContext(ctx)
+
+	stop()
+
+	// What pulumi ended with is what its caller wants to know; it has said why.
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() > 0 {
+		os.Exit(ended.ExitCode())
+	}
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "\n"+err.Error())
+		os.Exit(1)
+	}
+}
+
+// options are the flags that all commands share.
+type options struct {
+	project, stack, dir string
+	out                 io.Writer
+}
+
+func command(out io.Writer) *cobra.Command {
+	o := &options{out: out}
+
+	root := &cobra.Command{
+		Use: "ops", Short: "Guard a stack's state", SilenceUsage: true, SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetOut(out)
+
+	flags := root.PersistentFlags()
+	flags.StringVarP(&o.stack, "stack", "s", "", "the stack; the selected one when left out")
+	flags.StringVarP(&o.project, "cwd", "C", ".", "the directory of Pulumi.yaml")
+	flags.StringVar(&o.dir, "dir", "state-backups", "where snapshots are kept, seen from the project")
+
+	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o))
+
+	return root
+}
+
+func snapshot(o *options) *cobra.Command {
+	var keep int
+
+	c := &cobra.Command{
+		Use: "snapshot", Short: "Keep the state in a file, with its secrets encrypted", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			s.Keep = keep
+			_, err = s.Snapshot(c.Context())
+
+			return err
+		},
+	}
+	keepFlag(c, &keep)
+
+	return c
+}
+
+func keepFlag(c *cobra.Command, keep *int) {
+	c.Flags().IntVar(keep, "keep", 0, "remove the oldest snapshots beyond this number, but none that a restore has kept; 0 removes none")
+}
+
+func list(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the snapshots, newest first", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			files, err := s.Snapshots().List()
+			if err != nil {
+				return err
+			}
+
+			return show(o.out, files)
+		},
+	}
+}
+
+// show prints a table of snapshots.
+func show(out io.Writer, files []guard.File) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SNAPSHOT\tTAKEN\tRESOURCES\tREMARK")
+
+	for _, f := range files {
+		remark := ""
+
+		switch {
+		case f.Err != nil:
+			remark = f.Err.Error()
+		case f.PreRestore:
+			remark = "kept by a restore"
+		case f.Deployment.Pending > 0:
+			remark = "an update was under way"
+		}
+
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", filepath.Base(f.Path), f.Taken.Local().Format("2006-01-02 15:04:05"), len(f.Deployment.URNs), remark)
+	}
+
+	return w.Flush()
+}
+
+func check(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "check", Short: "See that an update could run: no lock, state readable, configuration valid, preview", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			return s.Check(c.Context())
+		},
+	}
+}
+
+func restore(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "restore <snapshot>", Short: "Make a snapshot the state again, and preview; never updates",
+		Long: "Make a snapshot the state again, and preview; never updates.\n\n" +
+			"The snapshot is a file, the name of one in the directory of snapshots, or the word newest.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			chosen, err := choose(s.Snapshots(), args[0])
+			if err != nil {
+				return err
+			}
+
+			return s.Restore(c.Context(), chosen)
+		},
+	}
+}
+
+// choose finds the snapshot that is meant.
+func choose(s guard.Snapshots, meant string) (string, error) {
+	if meant == "newest" {
+		f, err := s.Newest()
+
+		return f.Path, err
+	}
+
+	if filepath.Base(meant) == meant {
+		if inside := filepath.Join(s.Dir, meant); exists(inside) {
+			return inside, nil
+		}
+	}
+
+	return meant, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+
+	return err == nil
+}
+
+func run(o *options) *cobra.Command {
+	var keep int
+
+	c := &cobra.Command{
+		Use: "run up|destroy|import|refresh|state [arguments of pulumi]", Short: "Take a snapshot, then let pulumi run; without the snapshot it does not",
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			s.Keep = keep
+
+			return s.Run(c.Context(), args, func(_ context.Context, args ...string) error {
+				return pulumi(o.project, append(args, "--stack", o.stack))
+			})
+		},
+	}
+	// What follows pulumi's command is pulumi's.
+	c.Flags().SetInterspersed(false)
+	keepFlag(c, &keep)
+
+	return c
+}
+
+// open opens the stack, and settles which one it is.
+func (o *options) open(ctx context.Context) (guard.State, error) {
+	// The version that the program needs; it is one of the SDK's own type.
+	minimum := sdk.Version
+	minimum.Minor, minimum.Patch = 255, 0
+
+	cli, err := auto.NewPulumiCommand(&auto.PulumiCommandOptions{Version: minimum})
+	if err != nil {
+		return guard.State{}, fmt.Errorf("the pulumi CLI, %s or later, is needed: %w", minimum, err)
+	}
+
+	stack, err := guard.Open(ctx, o.project, o.stack, auto.Pulumi(cli))
+	if err != nil {
+		return guard.State{}, err
+	}
+
+	o.stack = stack.Stack.Name()
+
+	dir := o.dir
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(o.project, dir)
+	}
+
+	return guard.State{Stack: stack, Dir: dir, Out: o.out}, nil
+}
+
+// pulumi hands the terminal over to the CLI. An interrupt reaches it as it reaches us, and it is for it to end.
+func pulumi(dir string, args []string) error {
+	c := exec.Command("pulumi", args...)
+	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, os.Stdout, os.Stderr
+
+	return c.Run()
+}

@@ -1,0 +1,225 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// guarded is the way to the rehearsed stack's state, with what it says.
+func guarded(t *testing.T, r *rehearsal.Rehearsal) (guard.State, *output) {
+	t.Helper()
+
+	stack, err := guard.On(t.Context(), r.Stack)
+	require.NoError(t, err)
+
+	out := newOutput(t)
+
+	return guard.State{Stack: stack, Dir: filepath.Join(t.TempDir(), "state-backups"), Out: out}, out
+}
+
+// TestRestore takes a snapshot, changes the stack, and goes back and forth. Nothing but state changes.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	s, out := guarded(t, r)
+
+	empty, err := s.Snapshot(t.Context())
+	require.NoError(t, err, "a stack that was never updated has a state too")
+
+	outputs := up(t, r.Stack).Outputs
+	one, urnsOfOne := snapshot(t, s), urns(t, r.Stack)
+
+	t.Run("a snapshot holds no secret", func(t *testing.T) {
+		text, err := os.ReadFile(one)
+		require.NoError(t, err)
+
+		secrets := privateKeys(t, outputs["kubeconfig"].Value.(string), outputs["talosconfig"].Value.(string))
+		secrets["the API token"] = r.Lab.Credentials().TokenSecret
+
+		for name, secret := range secrets {
+			assert.NotContains(t, string(text), secret, name)
+		}
+	})
+
+	set(t, r.Stack, "pools.worker.count", "2")
+	up(t, r.Stack)
+	require.NoError(t, s.Check(t.Context()))
+	assert.Contains(t, out.String(), "lock           free\nstate          readable, 15 resources\nconfiguration  valid\n")
+	assert.Contains(t, out.String(), "preview        nothing\n")
+
+	deployed, urnsOfTwo := r.Lab.World().Snapshot(), urns(t, r.Stack)
+
+	t.Run("what is no snapshot of this stack is refused", func(t *testing.T) {
+		text, err := os.ReadFile(one)
+		require.NoError(t, err)
+
+		for name, wrong := range map[string]string{
+			"another stack's":         strings.ReplaceAll(string(text), "urn:pulumi:dev::", "urn:pulumi:prod::"),
+			"another project's":       strings.ReplaceAll(string(text), "::talos-proxmox::", "::other::"),
+			"half of one":             string(text[:len(text)/2]),
+			"a stack file":            "config: {}\n",
+			"with secrets to be seen": cli(t, r, "stack", "export", "--show-secrets"),
+		} {
+			file := filepath.Join(t.TempDir(), "wrong.json")
+			require.NoError(t, os.WriteFile(file, []byte(wrong), 0o600))
+			assert.ErrorContains(t, s.Restore(t.Context(), file), "wrong.json is no snapshot to restore: it ", name)
+		}
+
+		assert.ErrorContains(t, s.Restore(t.Context(), filepath.Join(s.Dir, "dev.20000101-000000.json")), "no such file")
+		assert.ErrorContains(t, s.Restore(t.Context(), empty.Path), "holds no resource")
+		assert.Equal(t, urnsOfTwo, urns(t, r.Stack))
+	})
+
+	t.Run("back to one worker, in state only", func(t *testing.T) {
+		require.NoError(t, s.Restore(t.Context(), one))
+		assert.Equal(t, urnsOfOne, urns(t, r.Stack))
+		assert.Contains(t, out.String(), "restored; an update would change: 3 to create. See that this is what you expect before you run one\n")
+		assert.Equal(t, deployed, r.Lab.World().Snapshot())
+	})
+
+	t.Run("and forth, with what the restore has kept", func(t *testing.T) {
+		kept := regexp.MustCompile(`kept in (\S+), 15 resources`).FindStringSubmatch(out.String())
+		require.NotNil(t, kept)
+		require.NoError(t, s.Restore(t.Context(), kept[1]))
+		assert.Equal(t, urnsOfTwo, urns(t, r.Stack))
+		requireNoChange(t, r.Stack)
+		assert.Equal(t, deployed, r.Lab.World().Snapshot())
+	})
+}
+
+func snapshot(t *testing.T, s guard.State) string {
+	t.Helper()
+
+	f, err := s.Snapshot(t.Context())
+	require.NoError(t, err)
+
+	return f.Path
+}
+
+// TestLocked looks at a stack that is being updated: it can be looked at, and its state cannot be replaced.
+func TestLocked(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev", func(o *rehearsal.Options) { o.Latencies.Clone = 3 * slow })
+	s, out := guarded(t, r)
+
+	first := snapshot(t, s)
+	text, err := os.ReadFile(first)
+	require.NoError(t, err)
+
+	// Something that could be restored.
+	full := filepath.Join(t.TempDir(), "full.json")
+	require.NoError(t, os.WriteFile(full, bytes.Replace(text, []byte(`"manifest"`),
+		[]byte(`"resources": [{"urn": "urn:pulumi:dev::talos-proxmox::a:b:C::x", "type": "a:b:C"}], "manifest"`), 1), 0o600))
+
+	updated := make(chan error, 1)
+
+	go func() {
+		_, err := r.Stack.Up(context.WithoutCancel(t.Context()), optup.ProgressStreams(newOutput(t)))
+		updated <- err
+	}()
+
+	require.Eventually(t, func() bool { return len(calls(r, "/clone")) > 0 }, wait, 10*time.Millisecond)
+
+	const lock = "another operation runs on the stack: wait for it, or, when none does any more, run: pulumi cancel (created by "
+
+	require.ErrorContains(t, s.Restore(t.Context(), full), "nothing was restored: "+lock)
+	require.ErrorContains(t, s.Stack.Import(t.Context(), text), lock, "the backend refuses too, should an update begin after the first look")
+
+	f, err := s.Snapshot(t.Context())
+	require.NoError(t, err)
+	assert.Positive(t, f.Deployment.Pending)
+	assert.Contains(t, out.String(), "under way")
+
+	err = s.Check(t.Context())
+	require.ErrorContains(t, err, "lock: "+lock)
+	require.ErrorContains(t, err, "state: an update was interrupted")
+
+	require.NoError(t, <-updated)
+	require.NoError(t, s.Check(t.Context()))
+}
+
+// TestOpsCommand uses the command as an operator does, in a project directory: a snapshot before each change, and no change
+// without one.
+func TestOpsCommand(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	stack := compiled(t, r, "compiled")
+	project, binary := stack.Workspace().WorkDir(), compile(t, "./stacks/ops")
+	backups := filepath.Join(project, "state-backups")
+
+	ops := func(args ...string) (string, error) {
+		command := exec.CommandContext(t.Context(), binary, args...)
+		command.Dir = project
+		// The last PATH wins.
+		command.Env = append(r.Backend.Environ(), "PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		printed, err := command.CombinedOutput()
+
+		return string(printed), err
+	}
+
+	succeed := func(args ...string) string {
+		printed, err := ops(args...)
+		require.NoError(t, err, printed)
+
+		return printed
+	}
+
+	before := r.Lab.World().Snapshot()
+
+	// A file in the place of the directory.
+	require.NoError(t, os.WriteFile(backups, nil, 0o600))
+
+	printed, err := ops("run", "up", "--yes")
+	require.Error(t, err)
+	assert.Contains(t, printed, "pulumi up was not run, for there is no snapshot: keeping the state in state-backups: mkdir state-backups: not a directory\n")
+	assert.Equal(t, before, r.Lab.World().Snapshot())
+	require.NoError(t, os.Remove(backups))
+
+	assert.Regexp(t, `(?s)^snapshot state-backups/compiled\.\d{8}-\d{6}\.json, 0 resources\nUpdating \(compiled\):.*12 created`,
+		succeed("run", "up", "--yes", "--skip-preview"))
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	printed, err = ops("run", "state", "delete", "urn:of:nothing", "--yes")
+	require.Error(t, err)
+	assert.Contains(t, printed, `"urn:of:nothing" is not a valid resource URN`)
+	assert.NotContains(t, printed, "exit status", "pulumi has said what is wrong")
+
+	deployed := r.Lab.World().Snapshot()
+
+	// State is lost by mistake, and comes back.
+	assert.Contains(t, succeed("run", "--keep", "2", "state", "delete", "--all", "--force", "--yes"), "removed  state-backups/compiled.")
+	assert.Empty(t, state(t, stack).Resources)
+	assert.Contains(t, succeed("restore", "newest"), "4. the state is readable, 12 resources\n5. preview\n")
+	assert.Contains(t, succeed("-C", project, "--stack", "compiled", "check"), "preview        nothing\n")
+	assert.Equal(t, deployed, r.Lab.World().Snapshot())
+
+	assert.Regexp(t, `^SNAPSHOT +TAKEN +RESOURCES +REMARK
+compiled\.pre-restore\.\S+ +[-0-9]+ [:0-9]+ +0 +kept by a restore
+compiled\.\S+ +[-0-9]+ [:0-9]+ +12 *
+compiled\.\S+ +[-0-9]+ [:0-9]+ +12 *
+$`, succeed("list"))
+
+	printed, err = ops("--stack", "nobodys", "check")
+	require.Error(t, err)
+	assert.Contains(t, printed, "the backend has no stack nobodys of the project in "+project+": run: pulumi stack init nobodys\n")
+
+	succeed("run", "destroy", "--yes", "--run-program")
+	assert.Equal(t, before, r.Lab.World().Snapshot())
+}

@@ -25,6 +25,7 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 		`{` + common + `}`,
 		`{` + strings.Replace(common, `"nodes"`, `"image": {"iso": {"url": "https://example.com/y.iso"}}, "nodes"`, 1) +
 			`, "image": {"source": "iso", "iso": {"url": "https://example.com/x.iso"}}}`,
+		`{` + strings.Replace(common, `"name": "c"`, `"name": "c", "endpoint": {"mode": "kubeVip", "address": "10.0.0.9", "interface": "eth0"}`, 1) + `}`,
 		`{` + common + `, "image": {"source": "template", "template": {"control": "1", "worker": "1", "gpuWorker": "1", "allowNonCanonicalName": false}}}`,
 	}
 

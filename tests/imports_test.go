@@ -25,7 +25,8 @@ func TestImports(t *testing.T) {
 		mustNot []string
 	}{
 		{"components/plan", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/machineconfig", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/machineconfig/manifests", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
+		{"components/machineconfig", []string{"components/plan", "components/machineconfig/"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
 		{"components/talosapi", nil, []string{"github.com/pulumi/"}},
 		{"components", []string{"components/"}, nil},

@@ -88,9 +88,23 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 			continue
 		}
 
+		all := slices.Concat(patches, own)
+
 		warnings, err := whole.Validate(metal{})
 		if err != nil {
-			c.note(&c.problems, blame(generated, append(patches, own...), node, err))
+			refused := func(cfg talosconfig.Provider) bool {
+				_, again := cfg.Validate(metal{})
+
+				return again != nil && oneLine(again) == oneLine(err)
+			}
+
+			c.note(&c.problems, blame(generated, all, node, "Talos refuses the machine configuration: "+oneLine(err), refused))
+		}
+
+		for _, need := range needs(p) {
+			if need.broken(whole) {
+				c.note(&c.problems, blame(generated, all, node, need.rule, need.broken))
+			}
 		}
 
 		for _, w := range warnings {
@@ -170,11 +184,9 @@ func remedy(err error) string {
 	return "correct the patch"
 }
 
-// blame names the patch after which Talos refuses the configuration.
-func blame(cfg talosconfig.Provider, patches []plan.Patch, node plan.Node, refused error) plan.Problem {
-	problem := plan.Problem{
-		Path: "pools." + node.Pool, Rule: "Talos refuses the machine configuration: " + oneLine(refused), Value: node.Name,
-	}
+// blame names the patch that breaks a rule which the configuration held before.
+func blame(cfg talosconfig.Provider, patches []plan.Patch, node plan.Node, rule string, broken func(talosconfig.Provider) bool) plan.Problem {
+	problem := plan.Problem{Path: "pools." + node.Pool, Rule: rule, Value: node.Name}
 
 	for _, patch := range patches {
 		patched, err := apply(cfg, patch.Text)
@@ -184,7 +196,7 @@ func blame(cfg talosconfig.Provider, patches []plan.Patch, node plan.Node, refus
 
 		cfg = patched
 
-		if _, err := cfg.Validate(metal{}); err != nil && oneLine(err) == oneLine(refused) {
+		if broken(cfg) {
 			problem.Path, problem.Value, problem.Remedy = patch.Path, patch.Origin+", for "+node.Name, "correct the patch"
 
 			return problem

@@ -107,6 +107,47 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestNeeds: what Talos lets pass and the cluster cannot do without.
+func TestNeeds(t *testing.T) {
+	const kubeSpan = "machine:\n  network:\n    kubespan: {enabled: true}\n"
+
+	alone := patched(plan.Versions{Talos: "v1.11.2", Kubernetes: "v1.31.1"}, "", kubeSpan, "")
+	alone.Cluster.Discovery = plan.DiscoveryKubernetes
+
+	cilium := patched(talos112, "machine:\n  features:\n    kubePrism: {port: 7446}\n", "", "")
+	cilium.Cluster.CNI = plan.CNI{Name: plan.Cilium, Version: "1.18.4"}
+
+	for name, test := range map[string]struct {
+		spec plan.Spec
+		want string
+	}{
+		"KubeSpan with the service": {spec: patched(talos112, "", kubeSpan, "")},
+		"KubeSpan without it": {
+			spec: alone,
+			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: KubeSpan needs the discovery service, which cluster.discovery does not use " +
+				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
+		},
+		"Cilium without KubePrism": {
+			spec: cilium,
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: KubePrism must stay on, at its own port: that is how Cilium and kube-vip reach " +
+				"the Kubernetes API (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Check(planOf(t, test.spec))
+
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // TestCheckWarns: what Talos only warns of does not stop anybody.
 func TestCheckWarns(t *testing.T) {
 	warnings, err := Check(planOf(t, patched(talos112, "", "machine:\n  install:\n    extensions: [{image: ghcr.io/siderolabs/gvisor:1}]\n", "")))

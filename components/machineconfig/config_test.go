@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
 	"talos-proxmox/components/plan"
 )
@@ -82,37 +83,70 @@ func planOf(t testing.TB, s plan.Spec) *plan.Plan {
 	return p
 }
 
+// accepted compares everything that is rendered for a plan with a file, and lets Talos' validator read it.
+func accepted(t *testing.T, name string, p *plan.Plan) {
+	t.Helper()
+
+	var b strings.Builder
+
+	for _, pool := range p.Pools {
+		shared, err := Patches(p, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		fmt.Fprintf(&b, "# pool %s\n%s", pool.Name, strings.Join(shared, "---\n"))
+
+		for _, n := range pool.Nodes {
+			own, err := NodePatches(p, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			fmt.Fprintf(&b, "# node %s\n%s", n.Name, strings.Join(own, "---\n"))
+		}
+	}
+
+	golden(t, name, b.String())
+
+	if warnings, err := Check(p); err != nil || len(warnings) > 0 {
+		t.Errorf("Talos does not take them: %v %v", warnings, err)
+	}
+}
+
+// whole is the configuration that a node runs with: generated, and all patches applied.
+func whole(t *testing.T, p *plan.Plan, node plan.Node) talosconfig.Provider {
+	t.Helper()
+
+	cfg, err := generateBase(p, node.Role)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	shared, err := Patches(p, poolOf(p, node))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	own, err := NodePatches(p, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, patch := range append(shared, own...) {
+		if cfg, err = apply(cfg, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return cfg
+}
+
 // TestPatches: everything that is rendered for a cluster, for the two generations of Talos' documents.
 func TestPatches(t *testing.T) {
 	for name, versions := range map[string]plan.Versions{"1.11": talos111, "1.12": talos112} {
 		t.Run(name, func(t *testing.T) {
-			p := planOf(t, atlas(versions))
-
-			var b strings.Builder
-
-			for _, pool := range p.Pools {
-				shared, err := Patches(p, pool)
-				if err != nil {
-					t.Fatal(err)
-				}
-
-				fmt.Fprintf(&b, "# pool %s\n%s", pool.Name, strings.Join(shared, "---\n"))
-
-				for _, n := range pool.Nodes {
-					own, err := NodePatches(p, n)
-					if err != nil {
-						t.Fatal(err)
-					}
-
-					fmt.Fprintf(&b, "# node %s\n%s", n.Name, strings.Join(own, "---\n"))
-				}
-			}
-
-			golden(t, "patches-"+name+".yaml", b.String())
-
-			if warnings, err := Check(p); err != nil || len(warnings) > 0 {
-				t.Errorf("Talos does not take them: %v %v", warnings, err)
-			}
+			accepted(t, "patches-"+name+".yaml", planOf(t, atlas(versions)))
 		})
 	}
 }
@@ -170,7 +204,7 @@ func TestBase(t *testing.T) {
 	s.Image = plan.Image{}
 	p := planOf(t, s)
 
-	got, err := Patches(p, p.Pools[0])
+	got, err := Patches(p, p.Pools[1])
 	if err != nil {
 		t.Fatal(err)
 	}

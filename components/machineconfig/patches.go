@@ -15,6 +15,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
+	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
 )
 
@@ -44,7 +45,12 @@ func texts(patches []plan.Patch) []string {
 }
 
 func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
-	doc, err := base(p, pool)
+	contract, err := talosconfig.ParseContractFromVersion(p.Talos)
+	if err != nil {
+		return nil, fmt.Errorf("version %s: %w", p.Talos, err)
+	}
+
+	doc, err := base(contract, p, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +73,13 @@ func nodePatches(p *plan.Plan, node plan.Node) ([]plan.Patch, error) {
 	}
 
 	docs := []config.Document{hostname(contract, node.Name)}
+
+	vip, err := virtualIP(contract, p, node)
+	if err != nil {
+		return nil, err
+	}
+
+	docs = append(docs, vip...)
 
 	own, err := machine(p, node)
 	if err != nil {
@@ -92,12 +105,12 @@ func nodePatches(p *plan.Plan, node plan.Node) ([]plan.Patch, error) {
 }
 
 // base is what all nodes of a pool share.
-func base(p *plan.Plan, pool plan.PlannedPool) (*v1alpha1.Config, error) {
+func base(contract *talosconfig.VersionContract, p *plan.Plan, pool plan.PlannedPool) (*v1alpha1.Config, error) {
 	c := &v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: &v1alpha1.MachineConfig{
 		MachineInstall: &v1alpha1.InstallConfig{},
 		MachineKubelet: &v1alpha1.KubeletConfig{
-			// Without it the kubelet may choose a virtual IP or an address of the cluster's own network.
-			KubeletNodeIP: &v1alpha1.KubeletNodeIPConfig{KubeletNodeIPValidSubnets: []string{p.Network.String()}},
+			// Without it the kubelet may choose a virtual IP or an address of another network.
+			KubeletNodeIP: &v1alpha1.KubeletNodeIPConfig{KubeletNodeIPValidSubnets: nodeSubnets(p)},
 		},
 	}}
 
@@ -116,7 +129,21 @@ func base(p *plan.Plan, pool plan.PlannedPool) (*v1alpha1.Config, error) {
 
 	addGPU(c.MachineConfig, pool)
 
-	c.ClusterConfig = &v1alpha1.ClusterConfig{}
+	c.ClusterConfig = &v1alpha1.ClusterConfig{ClusterDiscoveryConfig: discovery(p)}
+
+	if pool.Role == plan.ControlPlane {
+		reachable(contract, p, c)
+
+		inline, err := manifests.Inline(p)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, m := range inline {
+			c.ClusterConfig.ClusterInlineManifests = append(c.ClusterConfig.ClusterInlineManifests,
+				v1alpha1.ClusterInlineManifest{InlineManifestName: m.Name, InlineManifestContents: m.Contents})
+		}
+	}
 
 	if p.CNI != plan.Flannel {
 		// Cilium is not one that Talos knows: for Talos it is none, and comes as a manifest.

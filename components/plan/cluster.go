@@ -1,16 +1,15 @@
 package plan
 
 import (
-	"net/netip"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
-	"github.com/siderolabs/talos/pkg/machinery/labels"
 )
 
 // version admits what Talos, Kubernetes and Cilium release, with or without the leading v.
@@ -49,6 +48,7 @@ func (r *resolver) checkCluster(p *Plan) {
 
 	p.Talos, p.Kubernetes = r.versions()
 	r.checkCNI(p)
+	r.checkDiscovery(p)
 	r.checkTailscale()
 	r.checkOutputs(p)
 }
@@ -104,6 +104,21 @@ func (r *resolver) version(path, given, example string) (string, bool) {
 	return given, false
 }
 
+// minor is the second number of a version, 0 when there is none.
+func minor(version string) int {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 {
+		return 0
+	}
+
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0
+	}
+
+	return n
+}
+
 func (r *resolver) checkCNI(p *Plan) {
 	c := r.spec.Cluster.CNI
 	p.CNI, p.KubeProxy = c.Name, *c.KubeProxy
@@ -113,15 +128,36 @@ func (r *resolver) checkCNI(p *Plan) {
 	}
 
 	if c.Name == Cilium {
-		v, _ := r.version("cluster.cni.version", c.Version, "1.18.4")
-		p.CNIVersion = strings.TrimPrefix(v, "v")
+		r.checkCilium(p)
 	} else if c.Version != "" {
 		r.problems.Add("cluster.cni.version", "belongs to Cilium", c.Version, "leave it out, or set cluster.cni.name to cilium")
+	}
+
+	if c.Name != Cilium && c.Values != nil {
+		r.problems.Add("cluster.cni.values", "belongs to Cilium", "", "leave it out, or set cluster.cni.name to cilium")
 	}
 
 	if c.Name == Flannel && !*c.KubeProxy {
 		r.problems.Add("cluster.cni.kubeProxy", "cannot be false with Flannel, which does not stand in for kube-proxy", "false",
 			"leave it out, or set cluster.cni.name to cilium or none")
+	}
+}
+
+// checkCilium holds what the installation of Cilium needs.
+func (r *resolver) checkCilium(p *Plan) {
+	c := r.spec.Cluster.CNI
+	p.CNIValues = c.Values
+
+	v, ok := r.version("cluster.cni.version", c.Version, "1.18.4")
+	p.CNIVersion = strings.TrimPrefix(v, "v")
+
+	if ok && minor(v) < 16 {
+		r.problems.Add("cluster.cni.version", "must be 1.16 or later: nothing older can be installed", c.Version, "raise it")
+	}
+
+	// The job that installs it has a sidecar.
+	if p.Kubernetes != "" && minor(p.Kubernetes) < 29 {
+		r.problems.Add("cluster.cni.name", "needs Kubernetes 1.29 or later to be installed", string(c.Name), "raise cluster.versions.kubernetes")
 	}
 }
 
@@ -173,107 +209,4 @@ func (r *resolver) checkOutputs(p *Plan) {
 	for i, name := range f.Write {
 		oneOf(r, at("outputs.files.write", i), name, "talosconfig", "kubeconfig", "control-plane.yaml", "worker.yaml", "secrets.yaml")
 	}
-}
-
-// checkEndpoint holds what each mode needs and excludes.
-func (r *resolver) checkEndpoint(p *Plan) {
-	e := r.spec.Cluster.Endpoint
-	p.EndpointMode = e.Mode
-
-	if !oneOf(r, "cluster.endpoint.mode", e.Mode, FirstControlPlane, VIP, DNS, KubeVIP) {
-		return
-	}
-
-	for _, key := range []struct {
-		name, value, example string
-		modes                []EndpointMode
-	}{
-		{"address", e.Address, "an unused address of the network", []EndpointMode{VIP, KubeVIP}},
-		{"host", e.Host, "a name like api.example.com", []EndpointMode{DNS}},
-		{"interface", e.Interface, "an interface like tailscale0", []EndpointMode{KubeVIP}},
-	} {
-		path := "cluster.endpoint." + key.name
-		wanted := slices.Contains(key.modes, e.Mode)
-
-		switch {
-		case wanted && key.value == "":
-			r.problems.Add(path, `is required with mode "`+string(e.Mode)+`"`, "", "state "+key.example)
-		case !wanted && key.value != "":
-			r.problems.Add(path, `has no meaning with mode "`+string(e.Mode)+`"`, key.value, "leave it out, or change the mode")
-		}
-	}
-
-	if e.Host != "" && labels.ValidateDNS1123Subdomain(e.Host) != nil {
-		r.problems.Add("cluster.endpoint.host", "must be a DNS name", e.Host, "write it like api.example.com")
-	}
-
-	if e.Mode == KubeVIP {
-		p.VIPInterface = e.Interface
-		r.checkTailnetVIP()
-	}
-
-	r.checkVIP(p)
-}
-
-// checkTailnetVIP: a virtual address on the tailnet's interface needs control planes that have it.
-func (r *resolver) checkTailnetVIP() {
-	if !strings.HasPrefix(r.spec.Cluster.Endpoint.Interface, "tailscale") {
-		return
-	}
-
-	for _, p := range r.pools {
-		if p.Role == ControlPlane && !r.joinsTailnet(p) {
-			r.problems.Add("cluster.endpoint.interface", "needs the control planes in the tailnet; those of pool "+p.name+" do not join",
-				r.spec.Cluster.Endpoint.Interface, "set tailscale, or add the pool to tailscale.pools")
-		}
-	}
-}
-
-func (r *resolver) checkVIP(p *Plan) {
-	e := r.spec.Cluster.Endpoint
-	if e.Address == "" {
-		return
-	}
-
-	const path = "cluster.endpoint.address"
-
-	a, err := netip.ParseAddr(e.Address)
-
-	switch {
-	case err != nil || a.Zone() != "":
-		r.problems.Add(path, "must be an address", e.Address, "write it like 10.0.0.20")
-
-		return
-	case strings.HasPrefix(e.Interface, "tailscale"):
-		// It belongs to the tailnet, not to the network of the nodes.
-		p.VIP = a
-	default:
-		r.vip, p.VIP = a, a
-	}
-}
-
-// endpoint is the URL of the Kubernetes API, empty when it is not known in advance.
-func (r *resolver) endpoint(p *Plan) string {
-	const port = "6443"
-
-	switch p.EndpointMode {
-	case VIP, KubeVIP:
-		return "https://" + hostPort(p.VIP, port)
-	case DNS:
-		return "https://" + r.spec.Cluster.Endpoint.Host + ":" + port
-	case FirstControlPlane:
-		if first := p.ControlPlanes(); len(first) > 0 && first[0].Address.IsValid() {
-			return "https://" + hostPort(first[0].Address, port)
-		}
-	}
-
-	return ""
-}
-
-func hostPort(a netip.Addr, port string) string {
-	if a.Is6() {
-		return "[" + a.String() + "]:" + port
-	}
-
-	return a.String() + ":" + port
 }

@@ -84,6 +84,7 @@ func (e *explainer) cluster() {
 	if p.Bootstrap == ByPulumi {
 		cni := strings.TrimSpace(string(p.CNI) + " " + p.CNIVersion)
 		add("pod network", cni, stated(s.Cluster.CNI.Name != "", "cluster.cni.name", ByDefault))
+		add("discovery", string(p.Discovery), stated(s.Cluster.Discovery != "", "cluster.discovery", ByDefault))
 		add("kube-proxy", onOff(p.KubeProxy), stated(s.Cluster.CNI.KubeProxy != nil, "cluster.cni.kubeProxy", ByDefault))
 	}
 

@@ -113,6 +113,7 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.versions.kubernetes", s.Cluster.Versions.Kubernetes != "", s.Cluster.Versions.Kubernetes)
 	exclude("cluster.patches", len(s.Cluster.Patches) > 0, "")
 	exclude("cluster.cni", s.Cluster.CNI.Name != Flannel || s.Cluster.CNI.Version != "" || !*s.Cluster.CNI.KubeProxy, string(s.Cluster.CNI.Name))
+	exclude("cluster.discovery", s.Cluster.Discovery != DiscoveryService, string(s.Cluster.Discovery))
 	exclude("tailscale", s.Tailscale != nil, "")
 	exclude("machineSecrets", s.Given.MachineSecrets, "")
 	exclude("outputs.files", s.Outputs.Files != nil, "")

@@ -23,11 +23,13 @@ type Plan struct {
 	Endpoint string
 	// VIP is the virtual address; invalid without one.
 	VIP netip.Addr
-	// VIPInterface is the interface that kube-vip announces it on; empty in other modes.
-	VIPInterface string
-	CNI          CNIName
-	// CNIVersion is empty unless the CNI is Cilium.
+	// VIPInterface is the interface that kube-vip announces it on, KubeVIP its version; empty in other modes.
+	VIPInterface, KubeVIP string
+	Discovery             Discovery
+	CNI                   CNIName
+	// CNIVersion and CNIValues are Cilium's; empty with another CNI.
 	CNIVersion string
+	CNIValues  map[string]any
 	KubeProxy  bool
 
 	Addressing Addressing

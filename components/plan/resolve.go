@@ -106,6 +106,7 @@ func (r *resolver) defaults() {
 	setDefault(&s.Cluster.Endpoint.Mode, FirstControlPlane)
 	setDefault(&s.Cluster.CNI.Name, Flannel)
 	setDefault(&s.Cluster.CNI.KubeProxy, new(true))
+	setDefault(&s.Cluster.Discovery, DiscoveryService)
 	setDefault(&s.Image.Source, Factory)
 	setDefault(&s.Network.Bridge, "vmbr0")
 	setDefault(&s.Placement.Strategy, Spread)

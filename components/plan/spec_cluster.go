@@ -16,6 +16,9 @@ type Cluster struct {
 	Endpoint Endpoint `json:"endpoint,omitempty"`
 	// The network between pods.
 	CNI CNI `json:"cni,omitempty"`
+	// Where nodes find each other: the discovery service, which sees encrypted data only; annotations in Kubernetes, up to
+	// version 1.31; or nowhere, so that they know no more than the Kubernetes API tells them.
+	Discovery Discovery `json:"discovery,omitempty" jsonschema:"default=service,enum=service,enum=kubernetes,enum=none"`
 	// Talos machine configuration patches for every node: each a path relative to the project, or the patch itself.
 	Patches []Patch `json:"patches,omitempty"`
 }
@@ -47,6 +50,8 @@ type Endpoint struct {
 	Host string `json:"host,omitempty"`
 	// The network interface of the virtual address, with mode kubeVip; for example tailscale0.
 	Interface string `json:"interface,omitempty"`
+	// Version of kube-vip, with mode kubeVip. A running cluster changes to another with talosctl upgrade-k8s.
+	Version string `json:"version,omitempty" jsonschema:"default=v1.2.3"`
 }
 
 // EndpointMode says which address stands for the Kubernetes API.
@@ -60,6 +65,16 @@ const (
 	KubeVIP           EndpointMode = "kubeVip"
 )
 
+// Discovery says where nodes find each other.
+type Discovery string
+
+// The ways of discovery.
+const (
+	DiscoveryService    Discovery = "service"
+	DiscoveryKubernetes Discovery = "kubernetes"
+	NoDiscovery         Discovery = "none"
+)
+
 // CNI is the network between pods.
 type CNI struct {
 	// Which one; none leaves it to you.
@@ -68,6 +83,8 @@ type CNI struct {
 	Version string `json:"version,omitempty"`
 	// Run kube-proxy.
 	KubeProxy *bool `json:"kubeProxy,omitempty" jsonschema:"default=true"`
+	// Helm values of Cilium, over those that Talos needs.
+	Values map[string]any `json:"values,omitempty"`
 }
 
 // CNIName is the name of a network between pods.

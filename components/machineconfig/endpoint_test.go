@@ -1,0 +1,145 @@
+package machineconfig
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/plan"
+)
+
+// endpoints are the ways to reach a cluster of three control planes and one worker.
+func endpoints(versions plan.Versions) map[string]plan.Spec {
+	three := func(change func(*plan.Spec)) plan.Spec {
+		s := atlas(versions)
+		s.Cluster.CNI = plan.CNI{}
+		s.Pools = map[string]plan.Pool{
+			"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
+			"worker":  {Role: plan.Worker, Count: new(1), Addresses: "10.0.0.21"},
+		}
+		change(&s)
+
+		return s
+	}
+
+	return map[string]plan.Spec{
+		"first": three(func(*plan.Spec) {}),
+		"vip":   three(func(s *plan.Spec) { s.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"} }),
+		"vip-dhcp": three(func(s *plan.Spec) {
+			s.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"}
+			s.Image = plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "9000", Worker: "9000"}}
+			s.Network.Nameservers = nil
+		}),
+		"kube-vip": three(func(s *plan.Spec) {
+			s.Cluster.Endpoint = plan.Endpoint{Mode: plan.KubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
+			s.Tailscale, s.Given.TailscaleKey = &plan.Tailscale{Pools: []string{"control"}}, true
+		}),
+		"dns": three(func(s *plan.Spec) { s.Cluster.Endpoint = plan.Endpoint{Mode: plan.DNS, Host: "api.example.com"} }),
+	}
+}
+
+// TestEndpoints: what is rendered for each way to reach the cluster, for the two generations of Talos' documents.
+func TestEndpoints(t *testing.T) {
+	for name, versions := range map[string]plan.Versions{"1.11": talos111, "1.12": talos112} {
+		for mode, spec := range endpoints(versions) {
+			t.Run(mode+" "+name, func(t *testing.T) {
+				p := planOf(t, spec)
+				accepted(t, "endpoint-"+mode+"-"+name+".yaml", p)
+
+				control, worker := whole(t, p, p.Pools[0].Nodes[1]), whole(t, p, p.Pools[1].Nodes[0])
+				endpoint := map[string]string{"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com"}[mode]
+
+				// Who holds the shared address, on which link.
+				var vip []netip.Addr
+				for _, d := range control.Machine().Network().Devices() {
+					vip = append(vip, netip.MustParseAddr(d.VIPConfig().IP()))
+
+					if d.DHCP() != (mode == "vip-dhcp") {
+						t.Errorf("DHCP is %t", d.DHCP())
+					}
+				}
+
+				for _, c := range control.NetworkVirtualIPConfigs() {
+					vip = append(vip, c.VIP())
+
+					if c.Link() != control.NetworkLinkAliasConfigs()[0].Name() {
+						t.Errorf("the link is %s", c.Link())
+					}
+				}
+
+				want := []netip.Addr(nil)
+				if p.EndpointMode == plan.VIP {
+					want = []netip.Addr{netip.MustParseAddr("10.0.0.20")}
+				}
+
+				if diff := cmp.Diff(want, vip, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+					t.Errorf("shared addresses: %s", diff)
+				}
+
+				if !control.RunDefaultDHCPOperators() || len(worker.Machine().Network().Devices())+len(worker.NetworkVirtualIPConfigs()) > 0 {
+					t.Error("links are configured that should not be")
+				}
+
+				// Under which names it may be reached, each once.
+				names := []string{endpoint}
+				for _, a := range []string{"10.0.0.11", "10.0.0.12", "10.0.0.13"} {
+					if a != endpoint {
+						names = append(names, a)
+					}
+				}
+
+				if diff := cmp.Diff(names, control.Cluster().CertSANs()); diff != "" {
+					t.Errorf("names of the Kubernetes API: %s", diff)
+				}
+
+				if diff := cmp.Diff(names, control.Machine().Security().CertSANs()); diff != "" {
+					t.Errorf("names of the Talos API: %s", diff)
+				}
+
+				// Which address is a node's own.
+				subnets := []string{"10.0.0.0/16"}
+				if p.EndpointMode == plan.VIP {
+					subnets = append(subnets, "!10.0.0.20/32")
+				}
+
+				if diff := cmp.Diff(subnets, worker.Machine().Kubelet().NodeIP().ValidSubnets()); diff != "" {
+					t.Errorf("addresses of nodes: %s", diff)
+				}
+
+				if diff := cmp.Diff(subnets, control.Cluster().Etcd().AdvertisedSubnets()); diff != "" {
+					t.Errorf("addresses of etcd members: %s", diff)
+				}
+
+				if k := worker.Machine().Features().KubePrism(); !k.Enabled() || k.Port() != 7445 {
+					t.Errorf("KubePrism is %t at %d", k.Enabled(), k.Port())
+				}
+			})
+		}
+	}
+}
+
+// TestDiscovery: one registry at most, the Kubernetes one only when asked for.
+func TestDiscovery(t *testing.T) {
+	for way, want := range map[plan.Discovery][3]bool{ // enabled, service, kubernetes
+		"":                       {true, true, false},
+		plan.DiscoveryService:    {true, true, false},
+		plan.DiscoveryKubernetes: {true, false, true},
+		plan.NoDiscovery:         {false, true, false},
+	} {
+		t.Run(string(way), func(t *testing.T) {
+			s := patched(plan.Versions{Talos: "v1.11.2", Kubernetes: "v1.31.1"}, "", "", "")
+			s.Cluster.Discovery = way
+			p := planOf(t, s)
+
+			if _, err := Check(p); err != nil {
+				t.Error(err)
+			}
+
+			d := whole(t, p, p.Pools[0].Nodes[0]).Cluster().Discovery()
+			if got := [3]bool{d.Enabled(), d.Registries().Service().Enabled(), d.Registries().Kubernetes().Enabled()}; got != want {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}

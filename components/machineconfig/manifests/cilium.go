@@ -1,0 +1,148 @@
+package manifests
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/components/plan"
+)
+
+const (
+	ciliumName = "cilium-install"
+	// ciliumCLI installs Cilium 1.16 and later.
+	ciliumCLI   = "quay.io/cilium/cilium-cli:v0.19.7"
+	valuesDir   = "/values"
+	valuesFile  = "values.yaml"
+	hashLength  = 8
+	jobAttempts = 100
+)
+
+// cilium is the installation by a job (Talos: Deploying Cilium CNI, method 5), with the settings given there. Talos makes
+// objects and never changes them, so the job and its values are called after the version and the content: another version
+// or other values are another job, which runs at once. The Cilium CLI has one command to install and one to upgrade, and
+// its image has no shell to choose. So a sidecar installs, which does nothing where Cilium is there; the job itself
+// upgrades, and is tried again until there is something to upgrade.
+func cilium(p *plan.Plan) ([]runtime.Object, error) {
+	values, err := yaml.Marshal(ciliumValues(p))
+	if err != nil {
+		return nil, err
+	}
+
+	meta := metav1.ObjectMeta{Name: ciliumName, Namespace: metav1.NamespaceSystem}
+	settings := corev1.ConfigMap{
+		TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: meta, Immutable: new(true), Data: map[string]string{valuesFile: string(values)},
+	}
+	job := batchv1.Job{TypeMeta: typeOf("batch/v1", "Job"), ObjectMeta: meta, Spec: ciliumJob(p)}
+
+	hash, err := hashOf(settings, job)
+	if err != nil {
+		return nil, err
+	}
+
+	name := fmt.Sprintf("%s-%s-%s", ciliumName, strings.ReplaceAll(p.CNIVersion, ".", "-"), hash)
+	settings.Name, job.Name = name, name
+	job.Spec.Template.Spec.Volumes[0].ConfigMap.Name = name
+
+	return []runtime.Object{
+		&corev1.ServiceAccount{TypeMeta: typeOf("v1", "ServiceAccount"), ObjectMeta: meta},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: typeOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: ciliumName},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: ciliumName, Namespace: metav1.NamespaceSystem}},
+		},
+		&settings, &job,
+	}, nil
+}
+
+func ciliumJob(p *plan.Plan) batchv1.JobSpec {
+	command := func(verb string, more ...string) corev1.Container {
+		return corev1.Container{
+			Name: verb, Image: ciliumCLI,
+			Command:      append([]string{"cilium", verb, "--version", p.CNIVersion, "--values", valuesDir + "/" + valuesFile}, more...),
+			Env:          kubePrism(),
+			VolumeMounts: []corev1.VolumeMount{{Name: "values", MountPath: valuesDir, ReadOnly: true}},
+		}
+	}
+
+	install := command("install")
+	install.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+
+	return batchv1.JobSpec{
+		// The restarts of the sidecar count too.
+		BackoffLimit: new(int32(jobAttempts)),
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": ciliumName}},
+			Spec: onControlPlanes(corev1.PodSpec{
+				ServiceAccountName: ciliumName,
+				RestartPolicy:      corev1.RestartPolicyOnFailure,
+				InitContainers:     []corev1.Container{install},
+				// What a value was before is forgotten: only what the stack says now holds.
+				Containers: []corev1.Container{command("upgrade", "--reset-values")},
+				Volumes: []corev1.Volume{{Name: "values", VolumeSource: corev1.VolumeSource{
+					ConfigMap: &corev1.ConfigMapVolumeSource{},
+				}}},
+			}),
+		},
+	}
+}
+
+// ciliumValues are the values that Talos documents, and over them the operator's.
+func ciliumValues(p *plan.Plan) map[string]any {
+	return merged(map[string]any{
+		"ipam":                 map[string]any{"mode": "kubernetes"},
+		"kubeProxyReplacement": !p.KubeProxy,
+		"k8sServiceHost":       kubePrismHost,
+		"k8sServicePort":       constants.DefaultKubePrismPort,
+		// Talos mounts it; and no pod may load kernel modules.
+		"cgroup": map[string]any{"autoMount": map[string]any{"enabled": false}, "hostRoot": "/sys/fs/cgroup"},
+		"securityContext": map[string]any{"capabilities": map[string]any{
+			"ciliumAgent": []any{
+				"CHOWN", "KILL", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "SYS_ADMIN", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID",
+			},
+			"cleanCiliumState": []any{"NET_ADMIN", "SYS_ADMIN", "SYS_RESOURCE"},
+		}},
+		// As "cilium install" has it: a second one finds no place in a cluster of one node.
+		"operator": map[string]any{"replicas": 1, "rollOutPods": true},
+		// Without it, changed values would wait for somebody to restart the agents.
+		"rollOutCiliumPods": true,
+	}, p.CNIValues)
+}
+
+// merged lays values over others, block by block, as Helm does.
+func merged(base, over map[string]any) map[string]any {
+	out := maps.Clone(base)
+
+	for key, value := range over {
+		below, block := out[key].(map[string]any)
+		if nested, ok := value.(map[string]any); ok && block {
+			out[key] = merged(below, nested)
+		} else {
+			out[key] = value
+		}
+	}
+
+	return out
+}
+
+func hashOf(objects ...any) (string, error) {
+	text, err := json.Marshal(objects)
+	if err != nil {
+		return "", err
+	}
+
+	sum := sha256.Sum256(text)
+
+	return hex.EncodeToString(sum[:])[:hashLength], nil
+}

@@ -1,0 +1,188 @@
+package manifests
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/components/plan"
+)
+
+var update = flag.Bool("update", false, "write the files that tests compare with")
+
+// planned is a cluster with the pod network and the endpoint that a test is about.
+func planned(t *testing.T, cni plan.CNI, endpoint plan.Endpoint) *plan.Plan {
+	t.Helper()
+
+	p, err := plan.New(plan.Spec{
+		Hosts:     []plan.Host{{Name: "atlas"}},
+		Cluster:   plan.Cluster{Name: "atlas", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni, Endpoint: endpoint},
+		Image:     plan.Image{Factory: plan.FactoryImage{Extensions: []string{"tailscale"}}},
+		Network:   plan.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
+		Pools:     map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
+		Tailscale: &plan.Tailscale{}, Given: plan.Secrets{TailscaleKey: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return p
+}
+
+var (
+	ciliumAlone  = plan.CNI{Name: plan.Cilium, Version: "1.18.4", KubeProxy: new(false)}
+	ciliumBeside = plan.CNI{Name: plan.Cilium, Version: "v1.16.5", Values: map[string]any{
+		"hubble": map[string]any{"relay": map[string]any{"enabled": true}}, "operator": map[string]any{"replicas": 2.0}, "cgroup": nil,
+	}}
+	onTailnet = plan.Endpoint{Mode: plan.KubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
+	onLAN     = plan.Endpoint{Mode: plan.KubeVIP, Address: "10.0.0.20", Interface: "eth0", Version: "1.0.4"}
+)
+
+// TestManifests: what is rendered, and that each document is a whole object of k8s.io/api without a field that its type
+// does not have.
+func TestManifests(t *testing.T) {
+	for name, p := range map[string]*plan.Plan{
+		"cilium":            planned(t, ciliumAlone, plan.Endpoint{}),
+		"cilium-kube-proxy": planned(t, ciliumBeside, plan.Endpoint{}),
+		"kube-vip":          planned(t, plan.CNI{}, onLAN),
+		"kube-vip-tailnet":  planned(t, plan.CNI{}, onTailnet),
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := Inline(p)
+			if err != nil || len(all) != 1 || !strings.HasPrefix(name, all[0].Name) {
+				t.Fatal(all, err)
+			}
+
+			golden(t, "testdata/"+name+".yaml", all[0].Contents)
+			objects(t, all[0].Contents)
+		})
+	}
+}
+
+// TestNone: what Talos brings along needs no manifest.
+func TestNone(t *testing.T) {
+	if all, err := Inline(planned(t, plan.CNI{}, plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"})); err != nil || all != nil {
+		t.Error(all, err)
+	}
+}
+
+// TestCiliumJobs: another version or other values are another job, which finds its own values; the same are the same job.
+func TestCiliumJobs(t *testing.T) {
+	names := map[string]string{}
+
+	for of, cni := range map[string]plan.CNI{
+		"1.18.4":        ciliumAlone,
+		"v1.18.4":       {Name: plan.Cilium, Version: "v1.18.4", KubeProxy: new(false)},
+		"1.18.5":        {Name: plan.Cilium, Version: "1.18.5", KubeProxy: new(false)},
+		"beside":        {Name: plan.Cilium, Version: "1.18.4"},
+		"with a value":  {Name: plan.Cilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{"debug": map[string]any{"enabled": true}}},
+		"without again": {Name: plan.Cilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{}},
+	} {
+		all, err := Inline(planned(t, cni, plan.Endpoint{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		found := objects(t, all[0].Contents)
+		settings, job := found[2].(*corev1.ConfigMap), found[3].(*batchv1.Job)
+
+		if job.Name != settings.Name || job.Spec.Template.Spec.Volumes[0].ConfigMap.Name != settings.Name || len(job.Name) > 63 {
+			t.Errorf("%s: job %s, values %s", of, job.Name, settings.Name)
+		}
+
+		names[of] = job.Name
+	}
+
+	if names["1.18.4"] != names["v1.18.4"] || names["1.18.4"] != names["without again"] {
+		t.Errorf("the same content has several names: %v", names)
+	}
+
+	different := map[string]bool{}
+	for _, name := range names {
+		different[name] = true
+	}
+
+	if len(different) != 4 {
+		t.Errorf("different content has the same name: %v", names)
+	}
+}
+
+// TestCiliumValues: the operator's values lie over the documented ones, key by key; null is Helm's way to take one out.
+func TestCiliumValues(t *testing.T) {
+	all, err := Inline(planned(t, ciliumBeside, plan.Endpoint{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var got map[string]any
+	if err := yaml.Unmarshal([]byte(objects(t, all[0].Contents)[2].(*corev1.ConfigMap).Data["values.yaml"]), &got); err != nil {
+		t.Fatal(err)
+	}
+
+	delete(got, "securityContext")
+
+	want := map[string]any{
+		"ipam": map[string]any{"mode": "kubernetes"}, "kubeProxyReplacement": false, "k8sServiceHost": "localhost", "k8sServicePort": 7445.0,
+		"cgroup": nil, "rollOutCiliumPods": true, "operator": map[string]any{"replicas": 2.0, "rollOutPods": true},
+		"hubble": map[string]any{"relay": map[string]any{"enabled": true}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// objects decodes a manifest strictly.
+func objects(t *testing.T, text string) []runtime.Object {
+	t.Helper()
+
+	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{Yaml: true, Strict: true})
+
+	var found []runtime.Object
+
+	for doc := range strings.SplitSeq(text, "---\n") {
+		object, kind, err := strict.Decode([]byte(doc), nil, nil)
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", kind, err, doc)
+		}
+
+		found = append(found, object)
+	}
+
+	return found
+}
+
+// golden compares a text with a file, and writes it with -update.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a directory of the repository
+			t.Fatal(err)
+		}
+
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the repository
+			t.Fatal(err)
+		}
+
+		return
+	}
+
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs; to accept, run: go test ./components/machineconfig/manifests -update\n%s", path, diff)
+	}
+}

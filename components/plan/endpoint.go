@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/labels"
+)
+
+// checkEndpoint holds what each mode needs and excludes.
+func (r *resolver) checkEndpoint(p *Plan) {
+	e := r.spec.Cluster.Endpoint
+	p.EndpointMode = e.Mode
+
+	if !oneOf(r, "cluster.endpoint.mode", e.Mode, FirstControlPlane, VIP, DNS, KubeVIP) {
+		return
+	}
+
+	for _, key := range []struct {
+		name, value, example string
+		modes                []EndpointMode
+	}{
+		{"address", e.Address, "an unused address of the network", []EndpointMode{VIP, KubeVIP}},
+		{"host", e.Host, "a name like api.example.com", []EndpointMode{DNS}},
+		{"interface", e.Interface, "an interface like tailscale0", []EndpointMode{KubeVIP}},
+	} {
+		path := "cluster.endpoint." + key.name
+		wanted := slices.Contains(key.modes, e.Mode)
+
+		switch {
+		case wanted && key.value == "":
+			r.problems.Add(path, `is required with mode "`+string(e.Mode)+`"`, "", "state "+key.example)
+		case !wanted && key.value != "":
+			r.problems.Add(path, `has no meaning with mode "`+string(e.Mode)+`"`, key.value, "leave it out, or change the mode")
+		}
+	}
+
+	if e.Version != "" && e.Mode != KubeVIP {
+		r.problems.Add("cluster.endpoint.version", `has no meaning with mode "`+string(e.Mode)+`"`, e.Version, "leave it out, or set the mode to kubeVip")
+	}
+
+	if e.Host != "" && labels.ValidateDNS1123Subdomain(e.Host) != nil {
+		r.problems.Add("cluster.endpoint.host", "must be a DNS name", e.Host, "write it like api.example.com")
+	}
+
+	if e.Mode == KubeVIP {
+		r.checkKubeVIP(p)
+	}
+
+	r.checkVIP(p)
+}
+
+// kubeVIPVersion is the version of kube-vip that the manifests were written for.
+const kubeVIPVersion = "v1.2.3"
+
+func (r *resolver) checkKubeVIP(p *Plan) {
+	e := r.spec.Cluster.Endpoint
+	p.VIPInterface, p.KubeVIP = e.Interface, kubeVIPVersion
+
+	if e.Interface != "" && !linkName.MatchString(e.Interface) {
+		r.problems.Add("cluster.endpoint.interface", "must be the name of a network interface", e.Interface, "write it like eth0")
+	}
+
+	if e.Version != "" {
+		p.KubeVIP, _ = r.version("cluster.endpoint.version", e.Version, kubeVIPVersion)
+	}
+
+	r.checkTailnetVIP()
+}
+
+// onTailnet says whether the virtual address belongs to the tailnet.
+func (r *resolver) onTailnet() bool {
+	return strings.HasPrefix(r.spec.Cluster.Endpoint.Interface, "tailscale")
+}
+
+// checkTailnetVIP: a virtual address on the tailnet's interface needs control planes that have it.
+func (r *resolver) checkTailnetVIP() {
+	if !r.onTailnet() {
+		return
+	}
+
+	for _, p := range r.pools {
+		if p.Role == ControlPlane && !r.joinsTailnet(p) {
+			r.problems.Add("cluster.endpoint.interface", "needs the control planes in the tailnet; those of pool "+p.name+" do not join",
+				r.spec.Cluster.Endpoint.Interface, "set tailscale, or add the pool to tailscale.pools")
+		}
+	}
+}
+
+func (r *resolver) checkVIP(p *Plan) {
+	e := r.spec.Cluster.Endpoint
+	if e.Address == "" {
+		return
+	}
+
+	const path = "cluster.endpoint.address"
+
+	a, err := netip.ParseAddr(e.Address)
+
+	switch {
+	case err != nil || a.Zone() != "":
+		r.problems.Add(path, "must be an address", e.Address, "write it like 10.0.0.20")
+
+		return
+	case r.onTailnet():
+		// It belongs to the tailnet, not to the network of the nodes.
+		p.VIP = a
+	default:
+		r.vip, p.VIP = a, a
+	}
+}
+
+// endpoint is the URL of the Kubernetes API, empty when it is not known in advance.
+func (r *resolver) endpoint(p *Plan) string {
+	const port = "6443"
+
+	switch p.EndpointMode {
+	case VIP, KubeVIP:
+		return "https://" + hostPort(p.VIP, port)
+	case DNS:
+		return "https://" + r.spec.Cluster.Endpoint.Host + ":" + port
+	case FirstControlPlane:
+		if first := p.ControlPlanes(); len(first) > 0 && first[0].Address.IsValid() {
+			return "https://" + hostPort(first[0].Address, port)
+		}
+	}
+
+	return ""
+}
+
+func hostPort(a netip.Addr, port string) string {
+	if a.Is6() {
+		return "[" + a.String() + "]:" + port
+	}
+
+	return a.String() + ":" + port
+}
+
+// checkDiscovery holds what the registries need.
+func (r *resolver) checkDiscovery(p *Plan) {
+	d := r.spec.Cluster.Discovery
+	p.Discovery = d
+
+	if oneOf(r, "cluster.discovery", d, DiscoveryService, DiscoveryKubernetes, NoDiscovery) && d == DiscoveryKubernetes && minor(p.Kubernetes) >= 32 {
+		// AuthorizeNodeWithSelectors is on by default from there on.
+		r.problems.Add("cluster.discovery", "cannot be kubernetes from Kubernetes 1.32 on, where a node may not read the others",
+			string(d), "use service, or none")
+	}
+}

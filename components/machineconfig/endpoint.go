@@ -49,7 +49,7 @@ func virtualIP(contract *talosconfig.VersionContract, p *plan.Plan, node plan.No
 		DeviceVIPConfig: &v1alpha1.DeviceVIPConfig{SharedIP: p.VIP.String()},
 	}
 
-	if p.Addressing != plan.Static {
+	if p.Addressing != plan.Static && !node.Static {
 		// A link that the configuration names gets no address by DHCP unless it says so.
 		device.DeviceDHCP = new(true)
 	}

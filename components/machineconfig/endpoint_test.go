@@ -31,6 +31,14 @@ func endpoints(versions plan.Versions) map[string]plan.Spec {
 			s.Image = plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "9000", Worker: "9000"}}
 			s.Network.Nameservers = nil
 		}),
+		"vip-written": three(func(s *plan.Spec) {
+			s.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"}
+			s.Image = plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "9000", Worker: "9000"}}
+			s.Network.Addressing = plan.Reserved
+			control := s.Pools["control"]
+			control.Addressing = plan.Static
+			s.Pools["control"] = control
+		}),
 		"kube-vip": three(func(s *plan.Spec) {
 			s.Cluster.Endpoint = plan.Endpoint{Mode: plan.KubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
 			s.Tailscale, s.Given.TailscaleKey = &plan.Tailscale{Pools: []string{"control"}}, true
@@ -48,12 +56,14 @@ func TestEndpoints(t *testing.T) {
 				accepted(t, "endpoint-"+mode+"-"+name+".yaml", p)
 
 				control, worker := whole(t, p, p.Pools[0].Nodes[1]), whole(t, p, p.Pools[1].Nodes[0])
-				endpoint := map[string]string{"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com"}[mode]
+				endpoint := map[string]string{"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20", "vip-written": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com"}[mode]
 
 				// Who holds the shared address, on which link.
 				var vip []netip.Addr
 				for _, d := range control.Machine().Network().Devices() {
-					vip = append(vip, netip.MustParseAddr(d.VIPConfig().IP()))
+					if v := d.VIPConfig(); v != nil {
+						vip = append(vip, netip.MustParseAddr(v.IP()))
+					}
 
 					if d.DHCP() != (mode == "vip-dhcp") {
 						t.Errorf("DHCP is %t", d.DHCP())

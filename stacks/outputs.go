@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 
@@ -31,49 +30,6 @@ const (
 	OutputGPUWorkerVMIDs    = "gpu_worker_vmids"
 	OutputGPUWorkerPCIBDFs  = "gpu_worker_pci_bdfs"
 )
-
-// ContractVersion is the version of the contract's shape. It rises when a key changes its meaning or goes away.
-const ContractVersion = 1
-
-// Contract is the output talos_bootstrap_contract: what a consumer needs to know of a cluster, without its secrets.
-type Contract struct {
-	SchemaVersion int      `json:"schemaVersion"`
-	Kind          string   `json:"kind"` // "talos"
-	Cluster       string   `json:"cluster"`
-	Versions      Versions `json:"versions"`
-	// ControlPlaneEndpoints holds the known addresses of the control planes.
-	ControlPlaneEndpoints []string       `json:"talos_control_plane_endpoints"`
-	BootstrapNodes        BootstrapNodes `json:"talos_bootstrap_nodes"`
-	// NodeIPMap leaves out nodes whose address is not known.
-	NodeIPMap   map[string]string `json:"talos_node_ip_map"`
-	NodeVMIDMap map[string]int    `json:"talos_node_vmid_map"`
-}
-
-// Versions of what runs in the cluster, with a leading v.
-type Versions struct {
-	Talos string `json:"talos"`
-	// Kubernetes is empty when somebody else makes a cluster of the nodes.
-	Kubernetes string `json:"kubernetes,omitempty"`
-}
-
-// BootstrapNodes are the nodes by group, in plan order.
-type BootstrapNodes struct {
-	ControlPlane []BootstrapNode `json:"control_plane"`
-	Workers      []BootstrapNode `json:"workers"`
-	GPUWorkers   []BootstrapNode `json:"gpu_workers"`
-}
-
-// BootstrapNode is one node of the contract.
-type BootstrapNode struct {
-	Name string `json:"name"`
-	VMID int    `json:"vmid"`
-	// IP is nil when the address is not known.
-	IP *string `json:"ip,omitempty"`
-	// Host is where the VM is; "node" is what Proxmox VE, and the contract, call it.
-	Host string `json:"node"`
-	// GPU is the PCI address of the GPU passed through, nil without one.
-	GPU *string `json:"gpu_pci_bdf,omitempty"`
-}
 
 // group is a group of the contract while it is put together.
 type group struct {
@@ -201,29 +157,4 @@ func ReadOutputs(ref *pulumi.StackReference) (*Outputs, error) {
 	}
 
 	return &Outputs{Contract: *contract, Kubeconfig: secret(OutputKubeconfig), Talosconfig: secret(OutputTalosconfig)}, nil
-}
-
-// DecodeContract reads the contract from the value of the output talos_bootstrap_contract, as a StackReference, the
-// Automation API or a JSON decoder gives it.
-func DecodeContract(value any) (*Contract, error) {
-	if value == nil {
-		return nil, fmt.Errorf("the stack has no output %s: is it a stack of this program, and deployed?", OutputContract)
-	}
-
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("output %s: %w", OutputContract, err)
-	}
-
-	var c Contract
-	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, fmt.Errorf("output %s does not have the contract's shape: %w", OutputContract, err)
-	}
-
-	if c.SchemaVersion != ContractVersion {
-		return nil, fmt.Errorf("output %s has version %d of the contract, this program reads version %d",
-			OutputContract, c.SchemaVersion, ContractVersion)
-	}
-
-	return &c, nil
 }

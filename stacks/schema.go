@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"maps"
@@ -26,21 +27,25 @@ import (
 var Schema []byte
 
 // compiled is the schema as a validator.
-var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(Schema)))
+var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) { return compile(Schema) })
+
+func compile(schema []byte) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return nil, err
 	}
 
-	const url = "config.schema.json"
+	const url = "schema.json"
 
 	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+
 	if err := c.AddResource(url, doc); err != nil {
 		return nil, err
 	}
 
 	return c.Compile(url)
-})
+}
 
 // checkKeys holds the configuration against the schema: unknown keys, missing keys, wrong types, values out of range.
 func checkKeys(values map[string]any) (plan.Problems, error) {
@@ -49,7 +54,17 @@ func checkKeys(values map[string]any) (plan.Problems, error) {
 		return nil, fmt.Errorf("the configuration schema: %w", err)
 	}
 
-	err = s.Validate(values)
+	return explainer{s, "the configuration"}.check(values)
+}
+
+// explainer holds values against a schema.
+type explainer struct {
+	schema *jsonschema.Schema
+	of     string // what the values are
+}
+
+func (x explainer) check(value any) (plan.Problems, error) {
+	err := x.schema.Validate(value)
 	if err == nil {
 		return nil, nil
 	}
@@ -59,28 +74,31 @@ func checkKeys(values map[string]any) (plan.Problems, error) {
 		return nil, err
 	}
 
-	found := explain(s, invalid)
+	found := x.explain(invalid)
 	slices.SortStableFunc(found, func(a, b plan.Problem) int { return strings.Compare(a.Path, b.Path) })
 
 	return found, nil
 }
 
 // explain turns the leaves of a validation error into the operator's words.
-func explain(root *jsonschema.Schema, e *jsonschema.ValidationError) plan.Problems {
-	if _, choice := e.ErrorKind.(*kind.OneOf); choice {
-		return explainChoice(root, e)
+func (x explainer) explain(e *jsonschema.ValidationError) plan.Problems {
+	switch e.ErrorKind.(type) {
+	case *kind.OneOf:
+		return x.explainChoice(e)
+	case *kind.AnyOf:
+		return x.explainFormats(e)
 	}
 
 	if len(e.Causes) > 0 {
 		var all plan.Problems
 		for _, cause := range e.Causes {
-			all = append(all, explain(root, cause)...)
+			all = append(all, x.explain(cause)...)
 		}
 
 		return all
 	}
 
-	path, schema := locate(root, e.InstanceLocation)
+	path, schema := locate(x.schema, e.InstanceLocation)
 	one := func(rule, value, remedy string) plan.Problems {
 		return plan.Problems{{Path: path, Rule: rule, Value: value, Remedy: remedy}}
 	}
@@ -89,7 +107,7 @@ func explain(root *jsonschema.Schema, e *jsonschema.ValidationError) plan.Proble
 	case *kind.AdditionalProperties:
 		var all plan.Problems
 		for _, name := range k.Properties {
-			all = append(all, unknownKey(path, schema, name))
+			all = append(all, x.unknownKey(path, schema, name))
 		}
 
 		return all
@@ -120,7 +138,7 @@ func explain(root *jsonschema.Schema, e *jsonschema.ValidationError) plan.Proble
 
 // explainChoice: a choice of types fails in as many ways as it has alternatives. Where the type fits one of them, that one
 // says what is wrong; else the choice itself does.
-func explainChoice(root *jsonschema.Schema, e *jsonschema.ValidationError) plan.Problems {
+func (x explainer) explainChoice(e *jsonschema.ValidationError) plan.Problems {
 	var (
 		wanted []string
 		given  string
@@ -133,15 +151,36 @@ func explainChoice(root *jsonschema.Schema, e *jsonschema.ValidationError) plan.
 
 		k, mismatch := cause.ErrorKind.(*kind.Type)
 		if !mismatch || len(cause.InstanceLocation) > len(e.InstanceLocation) {
-			return explain(root, cause)
+			return x.explain(cause)
 		}
 
 		wanted, given = append(wanted, k.Want...), k.Got
 	}
 
-	path, _ := locate(root, e.InstanceLocation)
+	path, _ := locate(x.schema, e.InstanceLocation)
 
 	return plan.Problems{{Path: path, Rule: "must be " + article(wanted), Value: article([]string{given}), Remedy: "change the value"}}
+}
+
+// explainFormats: a text may have one of several formats, and has none of them.
+func (x explainer) explainFormats(e *jsonschema.ValidationError) plan.Problems {
+	var (
+		wanted []string
+		given  any
+	)
+
+	for _, cause := range e.Causes {
+		k, format := cause.ErrorKind.(*kind.Format)
+		if !format {
+			return x.explain(cause)
+		}
+
+		wanted, given = append(wanted, k.Want), k.Got
+	}
+
+	path, _ := locate(x.schema, e.InstanceLocation)
+
+	return plan.Problems{{Path: path, Rule: "must be " + strings.Join(wanted, " or "), Value: fmt.Sprintf("%q", given), Remedy: "change the value"}}
 }
 
 // locate writes a location as a configuration path, "proxmox.hosts[0].name", and finds the schema there; it is nil where
@@ -220,8 +259,8 @@ func article(types []string) string {
 }
 
 // unknownKey names the nearest key that exists at the same place.
-func unknownKey(path string, s *jsonschema.Schema, name string) plan.Problem {
-	p := plan.Problem{Path: join(path, name), Rule: "is not a key of the configuration"}
+func (x explainer) unknownKey(path string, s *jsonschema.Schema, name string) plan.Problem {
+	p := plan.Problem{Path: join(path, name), Rule: "is not a key of " + x.of}
 
 	known := slices.Sorted(maps.Keys(s.Properties))
 	best, distance := "", len(name)/2+1

@@ -22,9 +22,17 @@ var update = flag.Bool("update", false, "write the files that tests compare with
 
 // generate makes the schema of the configuration from the Go types, their tags and their comments.
 func generate(t *testing.T) *jsonschema.Schema {
+	s := reflector(t).Reflect(&Config{})
+	s.Title = "Configuration of a talos-proxmox stack"
+
+	return s
+}
+
+// reflector makes schemas of Go types, with the comments of their fields.
+func reflector(t *testing.T) *jsonschema.Reflector {
 	t.Helper()
 
-	r := jsonschema.Reflector{Anonymous: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
+	r := &jsonschema.Reflector{Anonymous: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
 		text := &jsonschema.Schema{Type: "string"}
 
 		switch t {
@@ -61,10 +69,7 @@ func generate(t *testing.T) *jsonschema.Schema {
 		}
 	}
 
-	s := r.Reflect(&Config{})
-	s.Title = "Configuration of a talos-proxmox stack"
-
-	return s
+	return r
 }
 
 // stackFile is the schema of the file, for editors: the keys have the project's name before them, and any text may be

@@ -19,6 +19,7 @@ func TestContract(t *testing.T) {
 
 	r := rehearse(t, "dev")
 	outputs := up(t, r.Stack).Outputs
+	requireOutputs(t, outputs)
 
 	control, worker := addressOf(r, "k3s-dev-control-1"), addressOf(r, "k3s-dev-worker-1")
 	endpoints := fmt.Sprintf(`["%s"]`, control)

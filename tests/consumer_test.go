@@ -1,0 +1,101 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks"
+)
+
+// requireOutputs holds everything that a stack exports against the schema of the repository, and that the outputs agree
+// with each other.
+func requireOutputs(t *testing.T, outputs auto.OutputMap) *stacks.Contract {
+	t.Helper()
+
+	all := map[string]any{}
+
+	for name, output := range outputs {
+		all[name] = output.Value
+		assert.Equal(t, name == stacks.OutputKubeconfig || name == stacks.OutputTalosconfig, output.Secret, name)
+	}
+
+	text, err := json.Marshal(all)
+	require.NoError(t, err)
+
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	require.NoError(t, err)
+	require.NoError(t, schema(t, "outputs.schema.json").Validate(value))
+
+	contract, err := stacks.ReadContract(text)
+	require.NoError(t, err)
+
+	shared, err := json.Marshal(contract.Inventory)
+	require.NoError(t, err)
+
+	var same map[string]any
+	require.NoError(t, json.Unmarshal(shared, &same))
+
+	for name, value := range same {
+		assert.Equal(t, value, all[name], name)
+	}
+
+	for _, n := range contract.BootstrapNodes.All() {
+		assert.Equal(t, n.VMID, contract.NodeVMIDMap[n.Name])
+
+		address, known := contract.NodeIPMap[n.Name]
+		if assert.Equal(t, n.IP != nil, known, n.Name); known {
+			assert.Equal(t, *n.IP, address)
+		}
+	}
+
+	return contract
+}
+
+func schema(t *testing.T, name string) *jsonschema.Schema {
+	t.Helper()
+
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+
+	s, err := c.Compile(filepath.Join(root, "stacks", "schema", name))
+	require.NoError(t, err)
+
+	return s
+}
+
+// TestLegacyOutputs holds the lists of old, which are there only when they are asked for.
+func TestLegacyOutputs(t *testing.T) {
+	t.Parallel()
+
+	text, err := os.ReadFile(filepath.Join(root, "Pulumi.dev.yaml"))
+	require.NoError(t, err)
+
+	r := rehearse(t, stackFile(t, string(text)+"  talos-proxmox:outputs: {legacy: true}\n"))
+	outputs := up(t, r.Stack).Outputs
+	requireOutputs(t, outputs)
+
+	for name, want := range map[string]string{
+		"control_plane_ips":   fmt.Sprintf("[%q]", addressOf(r, "k3s-dev-control-1")),
+		"worker_ips":          fmt.Sprintf("[%q]", addressOf(r, "k3s-dev-worker-1")),
+		"gpu_worker_ips":      "[]",
+		"control_plane_vmids": "[401]",
+		"worker_vmids":        "[501]",
+		"gpu_worker_vmids":    "[]",
+		"gpu_worker_pci_bdfs": "[]",
+	} {
+		text, err := json.Marshal(outputs[name].Value)
+		require.NoError(t, err)
+		assert.JSONEq(t, want, string(text), name)
+	}
+
+	assert.Len(t, outputs, 14)
+}

@@ -154,24 +154,6 @@ func testPools(f *face) {
 	require.Equal(f, "500 pool 'talos' does not exist", f.call("GET", "/pools/talos").status())
 }
 
-func TestMappings(t *testing.T) {
-	f := serve(t, timeline.Latencies{})
-
-	f.ok("POST", "/cluster/mapping/pci", "id", "gpu", "map", "id=10de:2204,node=pve1,path=0000:01:00.0", "map", "id=10de:2204,node=pve2,path=0000:02:00.0")
-	require.Equal(t, "500 create pci mapping failed: pci ID 'gpu' already defined",
-		f.call("POST", "/cluster/mapping/pci", "id", "gpu", "map", "id=1:2,node=pve1,path=x").status())
-
-	m := f.object(f.ok("GET", "/cluster/mapping/pci/gpu"))
-	require.Len(t, m["map"], 2)
-
-	f.ok("PUT", "/cluster/mapping/pci/gpu", "map", "id=10de:2204,node=pve1,path=0000:01:00.0", "description", "a card", "delete", "mdev")
-	require.Equal(t, "a card", f.list(f.ok("GET", "/cluster/mapping/pci", "check-node", "pve1"))[0]["description"])
-
-	f.ok("DELETE", "/cluster/mapping/pci/gpu")
-	require.Equal(t, "500 mapping 'gpu' does not exist", f.call("GET", "/cluster/mapping/pci/gpu").status())
-	require.NoError(t, f.journal.Unknown())
-}
-
 // Many clients at once, on the same VMs and on others: nothing panics, nothing hangs, nothing is left.
 func TestManyClients(t *testing.T) {
 	f := serve(t, timeline.Latencies{Clone: time.Millisecond, Start: time.Millisecond})

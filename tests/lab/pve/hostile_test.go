@@ -38,7 +38,7 @@ var plausible = map[string][]string{
 	"storage": {"tank", "local", "gone"}, "id": {"gpu"}, "sid": {"vm:401"}, "target": {"pve1", "pve2"}, "disk": {"scsi0", "ide2"}, "size": {"+1G", "5G"},
 	"delete": {"scsi0", "unused0", "ide2,net0,boot", "1"}, "idlist": {"scsi0,unused0"}, "vms": {"401,9000"}, "scsi0": {"tank:1", "tank:vm-401-disk-0"},
 	"ide2": {"tank:cloudinit", "local:iso/talos.iso,media=cdrom", "none,media=cdrom"}, "net0": {"virtio,bridge=vmbr0"}, "cores": {"2"}, "memory": {"1024"},
-	"boot": {"order=scsi0;ide2"}, "hostpci0": {"mapping=gpu"}, "map": {"id=1:2,node=pve1,path=0000:01:00.0"}, "timeout": {"0", "1"},
+	"boot": {"order=scsi0;ide2"}, "hostpci0": {"mapping=gpu"}, "map": {"id=10de:2204,subsystem-id=10de:147d,iommugroup=1,node=pve1,path=0000:01:00.0"}, "timeout": {"0", "1"},
 }
 
 // sender draws calls. Its seed makes it send the same again.

@@ -47,7 +47,7 @@ func serve(t *testing.T, latencies timeline.Latencies) *face {
 	}
 
 	w, err := world.New(world.Options{
-		Hosts:       []world.Host{{Name: "pve1", Storages: storages}, {Name: "pve2", Storages: storages}},
+		Hosts:       []world.Host{{Name: "pve1", Storages: storages, PCI: world.GPU("0000:01:00", 1)}, {Name: "pve2", Storages: storages}},
 		Credentials: world.Credentials{TokenID: tokenID, TokenSecret: tokenSecret, Username: "root@pam", Password: password},
 		Latencies:   latencies,
 	})

@@ -187,7 +187,7 @@ func TestBodiesInJSON(t *testing.T) {
 	a := f.json("POST", "/nodes/pve1/qemu", map[string]any{"vmid": 101, "name": "n", "onboot": true, "cores": 2, "tags": nil})
 	require.Equal(t, "200 OK", a.status(), a.Errors)
 
-	a = f.json("POST", "/cluster/mapping/pci", map[string]any{"id": "gpu", "map": []string{"id=1:2,node=pve1,path=0000:01:00.0"}})
+	a = f.json("POST", "/cluster/mapping/pci", map[string]any{"id": "gpu", "map": []string{"id=10de:2204,node=pve1,path=0000:01:00.0"}})
 	require.Equal(t, "200 OK", a.status(), a.Errors)
 
 	a = f.json("POST", "/pools", map[string]any{"poolid": map[string]any{}})

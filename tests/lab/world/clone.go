@@ -164,7 +164,7 @@ func (w *World) mayCloneSetting(c Caller, source *vm, key string, r CloneRequest
 	}
 
 	if !isDrive(key) {
-		return nil
+		return w.mayUseDevice(c, key, source.conf[key])
 	}
 
 	d, err := parseDrive(key, source.conf[key])

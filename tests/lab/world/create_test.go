@@ -72,7 +72,12 @@ func TestVMsThatAreRefused(t *testing.T) {
 		{"net0 carrier=pigeon", "Parameter verification failed. (net0: invalid format - format error\n" +
 			"net0.carrier: property is not defined in schema and the schema does not allow additional properties)"},
 		{"hostpci0 host=0000:01:00.0", "only root can set 'hostpci0' config for non-mapped devices"},
-		{"hostpci0 mapping=gpu", "Parameter verification failed. (hostpci0: PCI device mapping 'gpu' not found)"},
+		{"hostpci0 pcie=1", "either 'host' or 'mapping' must be set."},
+		{"hostpci0 mapping=gpu,pcie=x", "Parameter verification failed. (hostpci0: invalid format - format error\n" +
+			"hostpci0.pcie: type check ('boolean') failed - got 'x')"},
+		{"hostpci0 mapping=gpu,colour=red", "Parameter verification failed. (hostpci0: invalid format - invalid key in comma-separated list property: colour)"},
+		{"hostpci0 host=0000:01", "Parameter verification failed. (hostpci0: invalid format - format error\n" +
+			"hostpci0.host: value does not match the regex pattern)"},
 		{"args -foo", "only root can set 'args' config"},
 		{"serial0 /dev/ttyS0", "only root can set 'serial0' config for real devices"},
 		{"balloon x", "Parameter verification failed. (balloon: type check ('integer') failed - got 'x')"},
@@ -95,25 +100,6 @@ func TestVMsThatAreRefused(t *testing.T) {
 
 	_, err := w.Create(token, "pve2", world.CreateRequest{VMID: 9000})
 	require.EqualError(t, err, "unable to create VM 9000 - VM 9000 already exists on node 'pve1'")
-}
-
-func TestOnlyTheRootUserPassesRawDevicesThrough(t *testing.T) {
-	w, f := newWorld(t)
-
-	upid, err := w.Create(root, "pve1", world.CreateRequest{VMID: 100, Conf: map[string]string{"hostpci0": "host=0000:01:00.0,pcie=1"}})
-	done(t, w, upid, err)
-	upid, err = w.Start(root, "pve1", 100)
-	done(t, w, upid, err)
-	require.Equal(t, []string{"0000:01:00.0"}, f.last().PCI)
-
-	// A token does it by a mapping, and two machines do not share a device.
-	require.NoError(t, w.SetMapping(world.Mapping{ID: "gpu", Kind: "pci", Map: []string{
-		"id=10de:2204,node=pve1,path=0000:01:00.0", "id=10de:2204,node=pve2,path=0000:02:00.0",
-	}}, true))
-	create(t, w, 101, "hostpci0 mapping=gpu,pcie=1")
-
-	upid, err = w.Start(token, "pve1", 101)
-	require.Equal(t, "PCI device '0000:01:00.0' already in use by VMID '100'", ended(t, w, upid, err))
 }
 
 func TestTheMachineThatAPowerOnFinds(t *testing.T) {

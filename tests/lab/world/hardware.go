@@ -2,7 +2,6 @@ package world
 
 import (
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +17,8 @@ func (w *World) hardware(v *vm) machine.Hardware {
 	hw := machine.Hardware{
 		Host: v.host, VMID: v.id, Name: v.subject(), UUID: smbios["uuid"],
 		Cores:     intOf(conf, "cores", 1) * intOf(conf, "sockets", 1),
-		MemoryMiB: memoryMiB(conf), NICs: nics(conf), AgentDevice: agentEnabled(conf), After: v.span,
+		MemoryMiB: memoryMiB(conf), NICs: nics(conf), AgentDevice: agentEnabled(conf),
+		PCI: addresses(v.devices), After: v.span,
 	}
 
 	devices := map[string]machine.BootDevice{}
@@ -53,8 +53,6 @@ func (w *World) hardware(v *vm) machine.Hardware {
 			hw.Boot = append(hw.Boot, d)
 		}
 	}
-
-	hw.PCI = w.passedThrough(v)
 
 	return hw
 }
@@ -100,52 +98,6 @@ func (w *World) cloudInit(v *vm) *machine.CloudInit {
 	}
 
 	return ci
-}
-
-// passedThrough are the addresses of the PCI devices that a VM has, mappings resolved for its host.
-func (w *World) passedThrough(v *vm) []string {
-	var list []string
-
-	for i := range options["hostpci"].count {
-		value, ok := v.conf["hostpci"+strconv.Itoa(i)]
-		if !ok {
-			continue
-		}
-
-		p, _ := parseProperties(value, "host")
-
-		if name := p["mapping"]; name != "" {
-			if m := w.mappings["pci/"+name]; m != nil {
-				list = append(list, m.paths(v.host)...)
-			}
-
-			continue
-		}
-
-		list = append(list, strings.Split(p["host"], ";")...)
-	}
-
-	return list
-}
-
-// devicesFree refuses to start a VM whose PCI devices are with another running VM of the host.
-func (w *World) devicesFree(v *vm) error {
-	mine := w.passedThrough(v)
-
-	for _, id := range sortedKeys(w.vms) {
-		o := w.vms[id]
-		if o == v || o.run == nil || o.host != v.host {
-			continue
-		}
-
-		for _, device := range w.passedThrough(o) {
-			if slices.Contains(mine, device) {
-				return failf("PCI device '%s' already in use by VMID '%d'", device, o.id)
-			}
-		}
-	}
-
-	return nil
 }
 
 // Interfaces asks the guest agent of a VM for its network interfaces.

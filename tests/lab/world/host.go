@@ -23,6 +23,10 @@ type Host struct {
 	Storages []Storage
 	// Address is the host's own address, as its network configuration and the cluster report it.
 	Address netip.Addr
+	// PCI are the devices on the host's PCI bus; none is enough for a host without passthrough.
+	PCI []PCIDevice
+	// NoIOMMU hosts pass no device through: their IOMMU is missing or switched off.
+	NoIOMMU bool
 	// Offline hosts are in the cluster and answer nothing.
 	Offline bool
 }
@@ -89,6 +93,10 @@ func (w *World) addHost(h Host) error {
 
 	if h.MemoryMiB == 0 {
 		h.MemoryMiB = 65536
+	}
+
+	if err := verifyPCI(h.Name, h.PCI); err != nil {
+		return err
 	}
 
 	for _, s := range h.Storages {

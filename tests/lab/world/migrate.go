@@ -96,13 +96,13 @@ func (w *World) move(c Caller, v *vm, r MigrateRequest) error {
 		to    *Storage
 	}
 
+	if err := w.stays(v, r.Target); err != nil {
+		return err
+	}
+
 	var steps []step
 
 	for _, key := range sortedKeys(v.conf) {
-		if strings.HasPrefix(key, "hostpci") {
-			return failf("can't migrate VM which uses local devices: %s", key)
-		}
-
 		if !isDrive(key) {
 			continue
 		}

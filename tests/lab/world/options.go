@@ -2,7 +2,6 @@ package world
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,6 +31,8 @@ type option struct {
 	enum []string
 	// privilege is needed to change it; empty: only root@pam may.
 	privilege string
+	// format is the schema of a property string; nil: any is taken.
+	format format
 	// live options are taken by a running machine at once.
 	live bool
 }
@@ -63,7 +64,7 @@ var options = map[string]option{
 	"efidisk":       {form: drive, count: 1, privilege: "VM.Config.Disk"},
 	"freeze":        {form: boolean, privilege: "VM.PowerMgmt"},
 	"hookscript":    {form: text, live: true},
-	"hostpci":       {form: props, count: 16, privilege: "VM.Config.HWType"},
+	"hostpci":       {form: props, format: hostPCI, count: 16, privilege: "VM.Config.HWType"},
 	"hotplug":       {form: text, privilege: "VM.Config.HWType", live: true},
 	"hugepages":     {form: text, enum: []string{"any", "2", "1024"}},
 	"ide":           {form: drive, count: 4, privilege: "VM.Config.Disk"},
@@ -178,29 +179,14 @@ func verify(key, value string) error {
 		return Invalid(key, "property is not defined in schema and the schema does not allow additional properties")
 	}
 
-	switch o.form {
-	case boolean:
-		if value != "0" && value != "1" {
-			return Invalid(key, "type check ('boolean') failed - got '%s'", value)
-		}
-	case integer:
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			return Invalid(key, "type check ('integer') failed - got '%s'", value)
-		}
-
-		if n < o.min {
-			return Invalid(key, "value must have a minimum value of %d", o.min)
-		}
-	case number:
-		if _, err := strconv.ParseFloat(value, 64); err != nil {
-			return Invalid(key, "type check ('number') failed - got '%s'", value)
-		}
-	case text, props, drive, network:
+	if wrong := (schema{form: o.form, min: o.min, enum: o.enum}).complaint(value); wrong != "" {
+		return Invalid(key, "%s", wrong)
 	}
 
-	if len(o.enum) > 0 && !slices.Contains(o.enum, value) {
-		return Invalid(key, "value '%s' does not have a value in the enumeration '%s'", value, strings.Join(o.enum, ", "))
+	if o.format != nil {
+		if _, err := o.format.parse(key, value); err != nil {
+			return Invalid(key, "invalid format - %s", err)
+		}
 	}
 
 	switch {

@@ -116,22 +116,38 @@ func (w *World) powerOn(t *task, v *vm) error {
 		return err
 	}
 
-	if err := t.pass("start", w.latencies.Start, v); err != nil {
-		return err
-	}
-
-	w.mu.Lock()
-	if w.closed || v.run != nil {
+	boot, err := w.switchOn(t, v)
+	if err != nil {
+		w.mu.Lock()
+		v.devices = nil
 		w.mu.Unlock()
 
-		return failf("VM %d already running", v.id)
+		return err
 	}
-	boot := w.newRun(v)
-	w.mu.Unlock()
 
 	boot()
 
 	return nil
+}
+
+// switchOn lets the time of a start go by and returns what boots the VM.
+func (w *World) switchOn(t *task, v *vm) (func(), error) {
+	if err := t.pass("start", w.latencies.Start, v); err != nil {
+		return nil, err
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.closed {
+		return nil, context.Canceled
+	}
+
+	if err := w.plug(t, v); err != nil {
+		return nil, err
+	}
+
+	return w.newRun(v), nil
 }
 
 func (w *World) mayStart(t *task, v *vm) error {
@@ -153,16 +169,21 @@ func (w *World) mayStart(t *task, v *vm) error {
 		return err
 	}
 
-	// QEMU plugs its interfaces into the bridges itself, by a script that complains into the log of the task.
-	for _, nic := range nics(v.conf) {
-		if nic.Bridge != "" && !slices.Contains(h.Bridges, nic.Bridge) {
-			t.lines = append(t.lines, fmt.Sprintf("bridge '%s' does not exist", nic.Bridge),
-				"kvm: network script /usr/libexec/qemu-server/pve-bridge failed with status 512")
-
-			return failf("start failed: QEMU exited with code 1")
-		}
+	if err := w.attach(t, h, v); err != nil {
+		return err
 	}
 
+	if err := w.activateVolumes(v); err != nil {
+		v.devices = nil
+
+		return err
+	}
+
+	return nil
+}
+
+// activateVolumes looks for the volumes of a VM's drives, which may have been deleted by hand.
+func (w *World) activateVolumes(v *vm) error {
 	for _, key := range sortedKeys(v.conf) {
 		d, err := parseDrive(key, v.conf[key])
 		if !isDrive(key) || strings.HasPrefix(key, "unused") || err != nil || d.storageName() == "" {
@@ -174,7 +195,34 @@ func (w *World) mayStart(t *task, v *vm) error {
 		}
 	}
 
-	return w.devicesFree(v)
+	return nil
+}
+
+// plug is what QEMU does itself with what it finds on the host. What it has to complain about is in the log of the task.
+func (w *World) plug(t *task, v *vm) error {
+	failed := failf("start failed: QEMU exited with code 1")
+
+	if complaint := w.groupBusy(v); complaint != "" {
+		t.lines = append(t.lines, complaint)
+
+		return failed
+	}
+
+	h, err := w.host(v.host)
+	if err != nil {
+		return err
+	}
+
+	for _, nic := range nics(v.conf) {
+		if nic.Bridge != "" && !slices.Contains(h.Bridges, nic.Bridge) {
+			t.lines = append(t.lines, fmt.Sprintf("bridge '%s' does not exist", nic.Bridge),
+				"kvm: network script /usr/libexec/qemu-server/pve-bridge failed with status 512")
+
+			return failed
+		}
+	}
+
+	return nil
 }
 
 // newRun makes the VM a running one and returns what boots it, to be called with the world unlocked: firmware may call back at once.
@@ -219,7 +267,7 @@ func (w *World) end(v *vm, r *run) {
 	r.system.Kill()
 
 	w.mu.Lock()
-	v.run = nil
+	v.run, v.devices = nil, nil
 	w.applyPending(v)
 	w.mu.Unlock()
 

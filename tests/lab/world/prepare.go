@@ -34,6 +34,13 @@ func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[st
 		if err := w.mayChange(c, id, pool, key, conf[key]); err != nil {
 			return nil, err
 		}
+
+		// Who takes a device away needs the same right as who gives it.
+		if v != nil && v.conf[key] != "" {
+			if err := w.mayUseDevice(c, key, v.conf[key]); err != nil {
+				return nil, err
+			}
+		}
 	}
 
 	for _, key := range sortedKeys(conf) {
@@ -81,28 +88,18 @@ func (w *World) mayChange(c Caller, id int, pool, key, value string) error {
 	}
 
 	o, _ := optionOf(key)
-	p, _ := parseProperties(value, "host")
 
 	switch {
 	case o.privilege == "":
 		return failf("only root can set '%s' config", key)
 	case strings.HasPrefix(key, "serial") && value != "socket":
 		return failf("only root can set '%s' config for real devices", key)
-	case strings.HasPrefix(key, "hostpci") && p["host"] != "":
-		return failf("only root can set '%s' config for non-mapped devices", key)
-	case strings.HasPrefix(key, "usb") && p["host"] != "" && p["host"] != "spice":
-		return failf("only root can set '%s' config for real devices", key)
-	case (strings.HasPrefix(key, "hostpci") || strings.HasPrefix(key, "usb")) && p["mapping"] != "":
-		kind := "pci"
-		if strings.HasPrefix(key, "usb") {
-			kind = "usb"
-		}
-
-		if err := w.need(c, "/mapping/"+kind+"/"+p["mapping"], "Mapping.Use"); err != nil {
-			return err
-		}
 	case key == "startup":
 		if err := w.need(c, "/", "Sys.Modify"); err != nil {
+			return err
+		}
+	default:
+		if err := w.mayUseDevice(c, key, value); err != nil {
 			return err
 		}
 	}
@@ -130,7 +127,35 @@ func (w *World) mayChange(c Caller, id int, pool, key, value string) error {
 	return w.needAny(c, fmt.Sprintf("/vms/%d", id), privileges...)
 }
 
-// verifyAgainstHost looks for what a setting names: storages, volumes, bridges, mappings.
+// mayUseDevice asks for the right to give a VM a device of its host: by a mapping, for only root@pam may name the device itself
+// (qemu-server: check_hostpci_perm, check_usb_perm, check_mapping_access).
+func (w *World) mayUseDevice(c Caller, key, value string) error {
+	kind, words := "", ""
+
+	switch strings.TrimRight(key, "0123456789") {
+	case "hostpci":
+		kind, words = "pci", "non-mapped devices"
+	case "usb":
+		kind, words = "usb", "real devices"
+	default:
+		return nil
+	}
+
+	p, _ := parseProperties(value, "host")
+
+	switch {
+	case c.ID == superuser, kind == "usb" && strings.EqualFold(p["host"], "spice"):
+		return nil
+	case p["host"] != "":
+		return failf("only root can set '%s' config for %s", key, words)
+	case p["mapping"] != "":
+		return w.need(c, "/mapping/"+kind+"/"+p["mapping"], "Mapping.Use")
+	default:
+		return failf("either 'host' or 'mapping' must be set.")
+	}
+}
+
+// verifyAgainstHost looks for what a setting names: storages, volumes, bridges.
 func (w *World) verifyAgainstHost(c Caller, h *Host, v *vm, key, value, defaultStorage string) error {
 	switch {
 	case isNetwork(key):
@@ -146,15 +171,6 @@ func (w *World) verifyAgainstHost(c Caller, h *Host, v *vm, key, value, defaultS
 		return nil
 	case isDrive(key):
 		return w.verifyDrive(c, h, v, key, value, defaultStorage)
-	case strings.HasPrefix(key, "hostpci"):
-		p, _ := parseProperties(value, "host")
-		if name := p["mapping"]; name != "" && w.mappings["pci/"+name] == nil {
-			return Invalid(key, "PCI device mapping '%s' not found", name)
-		}
-
-		if p["host"] == "" && p["mapping"] == "" {
-			return failf("either 'host' or 'mapping' must be set.")
-		}
 	}
 
 	return nil

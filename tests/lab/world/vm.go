@@ -21,6 +21,8 @@ type vm struct {
 	// pending and remove are changes that the running machine has not taken.
 	pending map[string]string
 	remove  map[string]bool
+	// devices are the host's PCI devices that the VM has, from the moment it is told to start.
+	devices []PCIDevice
 	// run is the machine while it is powered on.
 	run *run
 	// span is the newest imposed time of this VM: what comes next comes after it.

@@ -42,7 +42,7 @@ type World struct {
 	vms       map[int]*vm
 	volumes   map[volumeKey]*volume
 	pools     map[string]*pool
-	mappings  map[string]*mapping
+	mappings  map[string]*Mapping
 	tasks     map[string]*task
 	access    access
 	counter   int
@@ -63,7 +63,7 @@ func New(o Options) (*World, error) {
 		vms:       map[int]*vm{},
 		volumes:   map[volumeKey]*volume{},
 		pools:     map[string]*pool{},
-		mappings:  map[string]*mapping{},
+		mappings:  map[string]*Mapping{},
 		tasks:     map[string]*task{},
 		born:      time.Now(),
 	}

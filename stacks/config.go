@@ -34,7 +34,7 @@ type Config struct {
 	Pools map[string]plan.Pool `json:"pools"`
 	// Membership of the nodes in a tailnet. Absent: none.
 	Tailscale *plan.Tailscale `json:"tailscale,omitempty"`
-	// Key that lets nodes join the tailnet. Set it with --secret.
+	// Key that lets nodes join the tailnet. Set it with --secret. HEADSCALE_AUTH_KEY in the environment goes before it.
 	TailscaleAuthKey string `json:"tailscaleAuthKey,omitempty"`
 	// Firewalls of Proxmox VE and of Talos.
 	Firewall plan.Firewall `json:"firewall,omitempty"`

@@ -36,6 +36,8 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 		}
 	}
 
+	takeKeyFromEnvironment(values)
+
 	// The SDK tells the value of a key, not which keys there are.
 	others, err := keysGiven(root, ctx.Project(), ctx.Stack())
 	if err != nil {
@@ -84,7 +86,7 @@ func Parse(values map[string]string, root string) (Config, error) {
 		return Config{}, err
 	}
 
-	more := slices.Concat(patches, c.checkAccess())
+	more := slices.Concat(patches, c.checkAccess(), c.checkSecrets())
 
 	if _, err := plan.New(c.Spec()); err != nil {
 		var planned plan.Problems

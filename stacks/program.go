@@ -55,7 +55,7 @@ type Deployment struct {
 // several. The resources take their names from the cluster's name. Nothing is registered when the configuration is wrong;
 // the error holds everything that is (plan.Problems).
 func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (*Deployment, error) {
-	if err := config.checkAccess().Err(); err != nil {
+	if err := append(config.checkAccess(), config.checkSecrets()...).Err(); err != nil {
 		return nil, err
 	}
 

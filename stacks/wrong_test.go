@@ -52,7 +52,8 @@ func TestSecretsAreRequired(t *testing.T) {
 
 	const want = "the configuration has 2 problems:\n" +
 		"  - proxmoxTokenSecret: is required; run: pulumi config set --secret proxmoxTokenSecret\n" +
-		"  - tailscaleAuthKey: is required: tailscale is set; run: pulumi config set --secret tailscaleAuthKey"
+		"  - tailscaleAuthKey: is required: tailscale is set; run: pulumi config set --secret tailscaleAuthKey, " +
+		"or set HEADSCALE_AUTH_KEY in the environment"
 
 	if _, err = Parse(values, "."); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

@@ -72,6 +72,15 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 		return err
 	}
 
+	tailscale, err := Tailscale(p, pool, "a-key")
+	if err != nil {
+		return err
+	}
+
+	if tailscale != "" {
+		patches = slices.Insert(patches, 0, plan.Patch{Path: "tailscale", Origin: ownPatch, Text: tailscale})
+	}
+
 	shared, ok := c.apply(generated, patches, pool.Nodes[0])
 	if !ok {
 		return nil

@@ -1,5 +1,6 @@
 // Package machineconfig renders what a plan means for Talos: configuration patches, schematics and META values made from
-// Talos' own types, and their check by Talos' own validator. It is pure; machine secrets never reach it.
+// Talos' own types, and their check by Talos' own validator. It is pure. No patch holds a secret, but the one that Tailscale
+// renders.
 package machineconfig
 
 import (
@@ -35,6 +36,9 @@ func NodePatches(p *plan.Plan, node plan.Node) ([]string, error) {
 	return texts(patches), err
 }
 
+// ownPatch is what a patch is called that nobody wrote.
+const ownPatch = "the program's own patch"
+
 func texts(patches []plan.Patch) []string {
 	all := make([]string, 0, len(patches))
 	for _, patch := range patches {
@@ -60,7 +64,7 @@ func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
 		return nil, fmt.Errorf("rendering the configuration of pool %s: %w", pool.Name, err)
 	}
 
-	patches := []plan.Patch{{Path: "pools." + pool.Name, Origin: "the program's own patch", Text: own}}
+	patches := []plan.Patch{{Path: "pools." + pool.Name, Origin: ownPatch, Text: own}}
 	patches = append(patches, p.Patches...)
 
 	return append(patches, pool.Patches...), nil
@@ -98,7 +102,7 @@ func nodePatches(p *plan.Plan, node plan.Node) ([]plan.Patch, error) {
 			return nil, fmt.Errorf("rendering the configuration of %s: %w", node.Name, err)
 		}
 
-		patches = append(patches, plan.Patch{Path: "pools." + node.Pool, Origin: "the program's own patch", Text: text})
+		patches = append(patches, plan.Patch{Path: "pools." + node.Pool, Origin: ownPatch, Text: text})
 	}
 
 	return append(patches, node.Patches...), nil

@@ -168,7 +168,8 @@ func (r *resolver) checkTailscale() {
 	}
 
 	if !r.spec.Given.TailscaleKey && r.spec.Cluster.Bootstrap != External {
-		r.problems.Add("tailscaleAuthKey", "is required: tailscale is set", "", "run: pulumi config set --secret tailscaleAuthKey")
+		r.problems.Add("tailscaleAuthKey", "is required: tailscale is set", "",
+			"run: pulumi config set --secret tailscaleAuthKey, or set HEADSCALE_AUTH_KEY in the environment")
 	}
 
 	if u, err := url.Parse(t.LoginServer); t.LoginServer != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {

@@ -79,11 +79,11 @@ type Plan struct {
 type PlannedPool struct {
 	Name string
 	Role Role
-	// GPU says that each node has a GPU.
-	GPU     bool
-	Image   BootImage
-	Patches []Patch
-	Nodes   []Node
+	// GPU says that each node has a GPU, Tailnet that each joins the tailnet.
+	GPU, Tailnet bool
+	Image        BootImage
+	Patches      []Patch
+	Nodes        []Node
 }
 
 // BootImage is what the nodes of a pool boot first.

@@ -144,7 +144,7 @@ func (r *resolver) spread() {
 		p := &pool{name: name, path: "pools." + name, Pool: r.spec.Pools[name]}
 		p.shape = overlay(overlay(builtin(), r.spec.Defaults), p.Shape)
 		p.members = r.members(p)
-		p.planned = PlannedPool{Name: name, Role: p.Role, GPU: p.GPUs != nil, Patches: p.Patches}
+		p.planned = PlannedPool{Name: name, Role: p.Role, GPU: p.GPUs != nil, Tailnet: r.joinsTailnet(p), Patches: p.Patches}
 		r.pools = append(r.pools, p)
 	}
 }

@@ -1,0 +1,37 @@
+package machineconfig
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/types/runtime/extensions"
+
+	"talos-proxmox/components/plan"
+)
+
+// Tailscale is the configuration patch with which the nodes of a pool join the tailnet, to go before the pool's other
+// patches. It holds the key and is as secret; nothing else that is rendered holds it. It is empty for a pool whose nodes do
+// not join. The variables are those of the extension's containerboot.
+func Tailscale(p *plan.Plan, pool plan.PlannedPool, key string) (string, error) {
+	if !pool.Tailnet {
+		return "", nil
+	}
+
+	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", errors.New("tailscaleAuthKey: it is empty, or holds what no key holds, such as spaces")
+	}
+
+	doc := extensions.NewServicesConfigV1Alpha1()
+	doc.ServiceName = "tailscale"
+	doc.ServiceEnvironment = []string{
+		"TS_AUTHKEY=" + key,
+		// The key may have expired when a node that is a member starts again.
+		"TS_AUTH_ONCE=true",
+	}
+
+	if server := p.Tailscale.LoginServer; server != "" {
+		doc.ServiceEnvironment = append(doc.ServiceEnvironment, "TS_EXTRA_ARGS=--login-server="+server)
+	}
+
+	return render(doc)
+}

@@ -1,0 +1,64 @@
+package stacks
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/require"
+)
+
+// TestKeyOfTheTailnet: the environment goes before the stack, only where there is a tailnet, and no error shows a key.
+func TestKeyOfTheTailnet(t *testing.T) {
+	all, err := readFile("examples/Pulumi.atlas.yaml")
+	require.NoError(t, err)
+	values, err := valuesOf(all)
+	require.NoError(t, err)
+
+	values["proxmoxTokenSecret"] = "0b3c-1d"
+
+	load := func(values map[string]string) (c Config, err error) {
+		prefixed := map[string]string{}
+		for key, value := range values {
+			prefixed["talos-proxmox:"+key] = value
+		}
+
+		failed := pulumi.RunErr(func(ctx *pulumi.Context) error {
+			c, err = Load(ctx, t.TempDir())
+
+			return nil
+		}, pulumi.WithMocks("talos-proxmox", "atlas", &recorder{}), func(info *pulumi.RunInfo) { info.Config = prefixed })
+		require.NoError(t, failed)
+
+		return c, err
+	}
+
+	_, err = load(values)
+	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: is required: tailscale is set; "+
+		"run: pulumi config set --secret tailscaleAuthKey, or set HEADSCALE_AUTH_KEY in the environment")
+
+	t.Setenv("HEADSCALE_AUTH_KEY", "from-the-environment")
+
+	c, err := load(values)
+	require.NoError(t, err)
+	require.Equal(t, "from-the-environment", c.TailscaleAuthKey)
+
+	values["tailscaleAuthKey"] = "from-the-stack"
+	c, err = load(values)
+	require.NoError(t, err)
+	require.Equal(t, "from-the-environment", c.TailscaleAuthKey)
+
+	without := maps.Clone(values)
+	delete(without, "tailscale")
+	delete(without, "tailscaleAuthKey")
+
+	c, err = load(without)
+	require.NoError(t, err)
+	require.Empty(t, c.TailscaleAuthKey)
+
+	t.Setenv("HEADSCALE_AUTH_KEY", "two words")
+
+	_, err = load(values)
+	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: does not look like a key: it holds spaces or what is no ASCII; "+
+		"run: pulumi config set --secret tailscaleAuthKey, or correct HEADSCALE_AUTH_KEY")
+}

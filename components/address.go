@@ -56,7 +56,7 @@ func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.Virtual
 		}
 
 		if !found.IsValid() {
-			return pulumi.StringPtrFromPtr(nil).ToStringPtrOutput(), nil
+			return noAddress(), nil
 		}
 
 		if d.found != nil {

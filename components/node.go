@@ -184,8 +184,12 @@ func (node *TalosNode) address(ctx *pulumi.Context, args *TalosNodeArgs) pulumi.
 	case args.Discovery != nil:
 		return args.Discovery.find(ctx, node.node, node.VM)
 	default:
-		return pulumi.StringPtrFromPtr(nil).ToStringPtrOutput()
+		return noAddress()
 	}
+}
+
+func noAddress() pulumi.StringPtrOutput {
+	return pulumi.String("").ToStringOutput().ApplyT(func(string) *string { return nil }).(pulumi.StringPtrOutput)
 }
 
 // configure applies a configuration to the node.

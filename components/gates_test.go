@@ -1,0 +1,134 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// store is a Proxmox VE with files, an offer and one machine.
+type store struct {
+	Proxmox
+
+	files   map[string]int64
+	offered int64
+	err     error
+	machine *proxmoxapi.VM
+	ejected []string
+}
+
+func (s *store) Files(_ context.Context, host, datastore string) (map[string]int64, error) {
+	if host != "pve" || datastore != "local" {
+		return nil, errors.New("asked elsewhere")
+	}
+
+	return s.files, s.err
+}
+
+func (s *store) Offered(_ context.Context, host, url string) (int64, error) {
+	if host != "pve" || url != "https://factory.lan/x.iso" {
+		return 0, errors.New("asked for something else")
+	}
+
+	return s.offered, s.err
+}
+
+func (s *store) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+	if s.machine == nil || s.machine.ID != vmid {
+		return proxmoxapi.VM{}, false, s.err
+	}
+
+	return *s.machine, true, nil
+}
+
+func (s *store) Eject(_ context.Context, vm proxmoxapi.VM, drive string) error {
+	s.ejected = append(s.ejected, vm.Name+" "+drive)
+
+	return nil
+}
+
+func inputs(values map[string]any) *pulumi.ResourceHookArgs {
+	return &pulumi.ResourceHookArgs{NewInputs: resource.NewPropertyMapFromMap(values)}
+}
+
+func TestImageOffered(t *testing.T) {
+	download := inputs(map[string]any{"nodeName": "pve", "url": "https://factory.lan/x.iso"})
+
+	for name, c := range map[string]struct {
+		store store
+		want  string
+	}{
+		"an image":                      {store{offered: 112 << 20}, ""},
+		"a server that does not say":    {store{offered: 0}, ""},
+		"nine bytes that say Not Found": {store{offered: 9}, "https://factory.lan/x.iso holds 9 bytes: that is no image. Open it, and correct the URL, or what the factory is asked for"},
+		"nothing":                       {store{err: errors.New("bad request: invalid response: 404")}, "host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := imageGates{&c.store}.offered(t.Context(), download)
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+		})
+	}
+}
+
+func TestImageWhole(t *testing.T) {
+	iso := inputs(map[string]any{"nodeName": "pve", "cdrom": map[string]any{"fileId": "local:iso/x.iso"}})
+	disk := inputs(map[string]any{
+		"nodeName": "pve", "cdrom": map[string]any{"fileId": "none"}, "disks": []any{map[string]any{"fileId": "local:iso/x.img"}},
+	})
+	clone := inputs(map[string]any{"nodeName": "pve", "cdrom": map[string]any{"fileId": "none"}, "disks": []any{map[string]any{"interface": "scsi0"}}})
+
+	for name, c := range map[string]struct {
+		args *pulumi.ResourceHookArgs
+		size map[string]int64
+		want string
+	}{
+		"an ISO file": {iso, map[string]int64{"local:iso/x.iso": 112 << 20}, ""},
+		"a disk":      {disk, map[string]int64{"local:iso/x.img": 1 << 30}, ""},
+		"a clone":     {clone, nil, ""},
+		"gone":        {iso, map[string]int64{"local:iso/y.iso": 112 << 20}, "image local:iso/x.iso is not on host pve: it was removed. Run 'pulumi up --refresh'"},
+		"cut off":     {disk, map[string]int64{"local:iso/x.img": 9}, "image local:iso/x.img on host pve has 9 bytes: that is no image. Delete it there ('pvesm free local:iso/x.img'), and run 'pulumi up --refresh'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := imageGates{&store{files: c.size}}.whole(t.Context(), c.args)
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+		})
+	}
+}
+
+func TestVMIDFree(t *testing.T) {
+	args := inputs(map[string]any{"vmId": 401.0, "name": "c-control-1"})
+
+	assert.NoError(t, free(t.Context(), &store{}, args))
+	assert.EqualError(t, free(t.Context(), &store{err: proxmoxapi.ErrUnreachable}, args), "cannot be reached")
+	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "mail", Host: "pve"}}, args),
+		`VMID 401, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`)
+	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve", Tags: []string{"talos"}}}, args),
+		`VMID 401 is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. Run 'pulumi refresh', `+
+			`or delete that VM, then run 'pulumi up' again`)
+}
+
+func TestDetach(t *testing.T) {
+	s := &store{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve2"}}
+
+	require.NoError(t, detach(t.Context(), s, plan.Node{Name: "c-control-1", VMID: 401, CDROM: "ide2"}))
+	assert.Equal(t, []string{"c-control-1 ide2"}, s.ejected)
+
+	assert.EqualError(t, detach(t.Context(), s, plan.Node{Name: "c-control-2", VMID: 402, CDROM: "ide2"}),
+		"c-control-2: there is no VM with VMID 402 to take the ISO file out of")
+}

@@ -1,0 +1,120 @@
+package machineconfig
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/plan"
+)
+
+func TestBoot(t *testing.T) {
+	nocloud := atlas(talos112)
+	nocloud.Image.Platform = plan.NoCloud
+
+	disk := atlas(talos112)
+	disk.Image.Factory.Format, disk.Image.Factory.URL = plan.FormatDisk, "https://factory.lan/"
+	disk.SSH, disk.Given.SSHKey = &plan.SSH{Username: "root"}, true
+
+	url := atlas(talos112)
+	url.Image = plan.Image{Source: plan.ISO, ISO: plan.ISOImage{
+		URL: "https://mirror.lan/images/talos-1.12.4.iso", Checksum: "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+	}}
+	url.Network.Gateway, url.Network.Nameservers = "", nil
+
+	noSuffix := url
+	noSuffix.Image.ISO = plan.ISOImage{URL: "https://mirror.lan/latest?arch=amd64"}
+
+	volume := url
+	volume.Image.ISO = plan.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}
+
+	for name, c := range map[string]struct {
+		spec plan.Spec
+		want *BootFile
+	}{
+		"an ISO file for each node, its address inside": {atlas(talos112), &BootFile{
+			URL:  "https://factory.talos.dev/image/ID0/v1.12.4/metal-amd64.iso",
+			Name: "atlas-talos-v1.12.4-metal-ID8.iso",
+		}},
+		"one for all": {nocloud, &BootFile{
+			URL:  "https://factory.talos.dev/image/ID0/v1.12.4/nocloud-amd64.iso",
+			Name: "atlas-talos-v1.12.4-nocloud-ID8.iso",
+		}},
+		"a disk, from a factory of one's own": {disk, &BootFile{
+			URL:  "https://factory.lan/image/ID0/v1.12.4/metal-amd64.raw.zst",
+			Name: "atlas-talos-v1.12.4-metal-ID8.img", Decompress: "zst",
+		}},
+		"a URL": {url, &BootFile{
+			URL: "https://mirror.lan/images/talos-1.12.4.iso", Name: "atlas-ID8-talos-1.12.4.iso",
+			Checksum: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		}},
+		"a URL that does not end like a file": {noSuffix, &BootFile{URL: "https://mirror.lan/latest?arch=amd64", Name: "atlas-ID8-latest.iso"}},
+		"a file that is there":                {volume, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := planOf(t, c.spec)
+			pool := p.Pools[0]
+
+			got, err := Boot(p, pool.Image, pool.Nodes[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if c.want != nil && got != nil {
+				c.want.ID = got.ID
+
+				if pool.Image.FactoryURL != "" {
+					if c.want.Schematic, c.want.SchematicID, err = Schematic(p, pool.Image, pool.Nodes[0]); err != nil {
+						t.Fatal(err)
+					}
+
+					if got.ID != c.want.SchematicID {
+						t.Errorf("what has one schematic has one id: %s, %s", got.ID, c.want.SchematicID)
+					}
+				}
+
+				c.want.URL = withID(c.want.URL, got.ID)
+				c.want.Name = withID(c.want.Name, got.ID)
+			}
+
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// withID puts an id where a test could not write it: ID0 is all of it, ID8 its beginning.
+func withID(text, id string) string {
+	return strings.NewReplacer("ID0", id, "ID8", id[:shortID]).Replace(text)
+}
+
+// TestBootFilesDiffer: what holds the address of a node is no other node's, and what does not is everybody's.
+func TestBootFilesDiffer(t *testing.T) {
+	nocloud := atlas(talos112)
+	nocloud.Image.Platform = plan.NoCloud
+
+	for _, c := range []struct {
+		spec plan.Spec
+		want int
+	}{{atlas(talos112), 3}, {nocloud, 1}} {
+		p := planOf(t, c.spec)
+		ids := map[string]bool{}
+
+		for _, pool := range p.Pools {
+			for _, n := range pool.Nodes {
+				f, err := Boot(p, pool.Image, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				ids[f.ID] = true
+			}
+		}
+
+		if len(ids) != c.want {
+			t.Errorf("%s: %d files, want %d", p.Platform, len(ids), c.want)
+		}
+	}
+}

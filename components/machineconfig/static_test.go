@@ -1,0 +1,104 @@
+package machineconfig
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/plan"
+)
+
+// reservedSpec is a cluster whose nodes have DHCP reservations.
+func reservedSpec() plan.Spec {
+	return plan.Spec{
+		Hosts:   []plan.Host{{Name: "pve"}},
+		Cluster: plan.Cluster{Name: "home", Versions: talos112},
+		Image: plan.Image{Source: plan.Template, Template: plan.TemplateImage{
+			Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
+		}},
+		Network: plan.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
+		Pools: map[string]plan.Pool{
+			"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+			"worker": {Role: plan.Worker, Addresses: "10.0.0.21-22", Nodes: map[string]plan.NodeSpec{
+				"1": {MAC: "02:00:00:00:00:21", Addressing: plan.Static}, "2": {},
+			}},
+		},
+	}
+}
+
+// TestStaticNode: one node's reserved address goes into its configuration, and nobody else's changes.
+func TestStaticNode(t *testing.T) {
+	p := planOf(t, reservedSpec())
+	workers := p.Pools[1].Nodes
+
+	for i, want := range []string{`machine:
+  network:
+    interfaces:
+      - deviceSelector:
+          hardwareAddr: "02:00:00:00:00:21"
+        addresses:
+          - 10.0.0.21/16
+        routes:
+          - gateway: 10.0.0.1
+    nameservers:
+      - 1.1.1.1
+      - 8.8.8.8
+`, ""} {
+		patches, err := NodePatches(p, workers[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		got := ""
+
+		for _, patch := range patches {
+			if strings.Contains(patch, "machine:") {
+				got = patch
+			}
+		}
+
+		if diff := cmp.Diff(want, strings.TrimPrefix(got, "version: v1alpha1\n")); diff != "" {
+			t.Error(diff)
+		}
+	}
+
+	if _, err := Check(p); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGPUModules: a driver's modules are loaded where the driver is, and nowhere else.
+func TestGPUModules(t *testing.T) {
+	s := reservedSpec()
+	s.Pools["gpu"] = plan.Pool{
+		Role: plan.Worker, Addresses: "10.0.0.31", GPUs: map[string]plan.GPUSpec{"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "pve"}}},
+		Image: plan.PoolImage{Schematic: &plan.Schematic{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts", "nvidia-container-toolkit-lts"}}},
+	}
+
+	p := planOf(t, s)
+
+	const want = `  kernel:
+    modules:
+      - name: nvidia
+      - name: nvidia_uvm
+      - name: nvidia_drm
+      - name: nvidia_modeset
+`
+
+	for _, pool := range p.Pools {
+		patches, err := Patches(p, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		all := strings.Join(patches, "---\n")
+		if has := strings.Contains(all, want) && strings.Contains(all, `net.core.bpf_jit_harden: "1"`); has != pool.GPU {
+			t.Errorf("pool %s: modules loaded: %v\n%s", pool.Name, has, all)
+		}
+	}
+
+	if _, err := Check(p); err != nil {
+		t.Error(err)
+	}
+}

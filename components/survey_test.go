@@ -1,0 +1,128 @@
+package components
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// house is a Proxmox VE of several hosts.
+type house struct {
+	Proxmox
+
+	vms     []proxmoxapi.VM
+	files   map[string]map[string]int64
+	devices map[string][]proxmoxapi.PCIDevice
+	shared  map[string]bool
+	asked   int
+}
+
+func (h *house) VMs(context.Context) ([]proxmoxapi.VM, error) { return h.vms, nil }
+
+func (h *house) Files(_ context.Context, host, _ string) (map[string]int64, error) {
+	h.asked++
+
+	return h.files[host], nil
+}
+
+func (h *house) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCIDevice, error) {
+	h.asked++
+
+	return h.devices[host], nil
+}
+
+func (h *house) SharedStores(context.Context) (map[string]bool, error) { return h.shared, nil }
+
+func isoPlan(t *testing.T) *plan.Plan {
+	return planOf(t, plan.Spec{
+		Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}},
+		Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+		Image:   plan.Image{Source: plan.ISO, ISO: plan.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}},
+		Network: plan.Network{CIDR: "10.0.0.0/24"},
+		Pools:   map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
+	})
+}
+
+func TestVolumes(t *testing.T) {
+	const volume = "local:iso/talos-1.12.4.iso"
+	there := map[string]int64{volume: 100 << 20}
+
+	h := &house{files: map[string]map[string]int64{"a": there, "b": there}}
+	_, err := look(t, isoPlan(t), h)
+	require.NoError(t, err)
+	assert.Equal(t, 2, h.asked, "each host is asked once")
+
+	_, err = look(t, isoPlan(t), &house{files: map[string]map[string]int64{"a": {volume: 9}, "b": {"local:iso/Talos-1.12.4.iso": 100 << 20}}})
+	require.EqualError(t, err, `the configuration has 2 problems:
+  - image.iso.volume: has 9 bytes on host a: that is no image (given: local:iso/talos-1.12.4.iso); upload it again
+  - image.iso.volume: is not on host b (given: local:iso/talos-1.12.4.iso); upload it there, or name one that is; case matters`)
+
+	// What nodes have been made from may go.
+	gone := &house{}
+	for _, n := range isoPlan(t).Nodes() {
+		gone.vms = append(gone.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
+	}
+
+	_, err = look(t, isoPlan(t), gone)
+	require.NoError(t, err)
+	assert.Zero(t, gone.asked)
+}
+
+func TestSharedStore(t *testing.T) {
+	s := plan.Spec{
+		Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}},
+		Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+		Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"}, Storage: plan.Storage{Images: "nfs"},
+		Pools: map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
+	}
+
+	for shared, want := range map[string]bool{"nfs": true, "local": false} {
+		found, err := look(t, planOf(t, s), &house{shared: map[string]bool{shared: true}})
+		require.NoError(t, err)
+		assert.Equal(t, want, found.shared())
+	}
+}
+
+func TestGPUs(t *testing.T) {
+	p := func() *plan.Plan {
+		s := plan.Spec{
+			Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}},
+			Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+			Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+			Pools: map[string]plan.Pool{
+				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+				"gpu": {Role: plan.Worker, Addresses: "10.0.0.31-39", GPUs: map[string]plan.GPUSpec{
+					"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "a"}}, "2": {BDF: "0000:02:00", NodeSpec: plan.NodeSpec{Host: "b"}},
+				}},
+			},
+		}
+
+		return planOf(t, s)
+	}
+
+	card := proxmoxapi.PCIDevice{BDF: "0000:01:00.0", ID: "10de:2204", Class: "0x030000", IOMMUGroup: 14}
+	sound := proxmoxapi.PCIDevice{BDF: "0000:01:00.1", ID: "10de:1aef", Class: "0x040300", IOMMUGroup: 14}
+	other := proxmoxapi.PCIDevice{BDF: "0000:02:00.0", ID: "10de:2204", Class: "0x030000", IOMMUGroup: 15}
+	bridge := proxmoxapi.PCIDevice{BDF: "0000:00:01.0", ID: "8086:1901", Class: "0x060400", IOMMUGroup: 15}
+	disk := proxmoxapi.PCIDevice{BDF: "0000:03:00.0", ID: "144d:a808", Class: "0x010802", Name: "NVMe", IOMMUGroup: 15}
+
+	s := newSurvey(p(), &house{devices: map[string][]proxmoxapi.PCIDevice{"a": {card, sound}, "b": {bridge, other, disk}}})
+	require.NoError(t, s.run(t.Context()))
+	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.found.devices)
+	assert.Equal(t, []plan.Problem{{
+		Path: "pools.gpu.gpus.2.bdf", Rule: "shares IOMMU group 15 of host b with 0000:03:00.0 (NVMe), which the host loses too",
+		Value: "0000:02:00", Remedy: "put the card into another slot",
+	}}, s.warnings)
+
+	card.IOMMUGroup = -1
+	_, err := look(t, p(), &house{devices: map[string][]proxmoxapi.PCIDevice{"a": {card}}})
+	assert.EqualError(t, err, `the configuration has 2 problems:
+  - pools.gpu.gpus.1.bdf: cannot be passed through: the IOMMU of host a is off (given: 0000:01:00.0); `+
+		`switch it on in the firmware and in the kernel's command line, and restart the host
+  - pools.gpu.gpus.2.bdf: is no PCI device of host b (given: 0000:02:00); run 'lspci -Dnn' on that host, and correct it`)
+}

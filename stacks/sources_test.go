@@ -1,0 +1,343 @@
+package stacks
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// yard is an empty Proxmox VE of any hosts, whose guest agents report one address each.
+type yard struct {
+	components.Proxmox
+
+	plan   *plan.Plan
+	shared bool
+}
+
+func (yard) VMs(context.Context) ([]proxmoxapi.VM, error) { return nil, nil }
+
+func (y yard) SharedStores(context.Context) (map[string]bool, error) {
+	return map[string]bool{"local": y.shared}, nil
+}
+
+func (yard) Files(context.Context, string, string) (map[string]int64, error) {
+	return map[string]int64{"local:iso/talos-1.12.4.iso": 100 << 20}, nil
+}
+
+func (yard) PCIDevices(context.Context, string) ([]proxmoxapi.PCIDevice, error) {
+	return []proxmoxapi.PCIDevice{
+		{BDF: "0000:01:00.0", ID: "10de:2204", SubsystemID: "10de:1467", IOMMUGroup: 14}, {BDF: "0000:02:00.0", ID: "10de:2204", IOMMUGroup: 15},
+		{BDF: "0000:03:00.0", ID: "10de:2204", IOMMUGroup: 16},
+	}, nil
+}
+
+func (yard) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+	return proxmoxapi.VM{ID: vmid, Host: "pve1"}, true, nil
+}
+
+func (y yard) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error) {
+	for _, n := range y.plan.Nodes() {
+		if n.VMID == vm.ID {
+			return []proxmoxapi.Link{{Name: "ens18", MAC: n.MAC, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 9, byte(n.VMID % 100)})}}}, nil
+		}
+	}
+
+	return nil, nil
+}
+
+// inYard registers a stack on two hosts with an empty Proxmox VE and returns its resources and its outputs.
+func inYard(t *testing.T, shared bool, change func(*Config)) (map[string]registered, map[string]any) {
+	t.Helper()
+
+	config := testConfig()
+	config.Cluster.Name = "c"
+	config.Proxmox.Hosts = []plan.Host{{Name: "pve1"}, {Name: "pve2"}}
+	config.Image = plan.Image{}
+	config.Network = plan.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"}
+	config.Pools = map[string]plan.Pool{
+		"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+		"worker":  {Role: plan.Worker, Count: new(3), Addresses: "10.0.0.21-29"},
+	}
+	change(&config)
+
+	p, err := plan.New(config.Spec())
+	require.NoError(t, err)
+
+	exported := make(chan map[string]any, 1)
+	resources := record(t, func(ctx *pulumi.Context) error {
+		d, err := deploy(ctx, config, p, yard{plan: p, shared: shared})
+		if err != nil {
+			return err
+		}
+
+		d.Outputs.ToMapOutput().ApplyT(func(outputs map[string]any) error {
+			// As another program would read them.
+			text, err := json.Marshal(outputs)
+			if err != nil {
+				return err
+			}
+
+			var plain map[string]any
+
+			err = json.Unmarshal(text, &plain)
+			exported <- plain
+
+			return err
+		})
+
+		return nil
+	})
+
+	return resources, <-exported
+}
+
+// namesOf are the names of the resources of a type.
+func namesOf(resources map[string]registered, token string) []string {
+	var found []string
+
+	for name, r := range resources {
+		if r.token == token {
+			found = append(found, name)
+		}
+	}
+
+	slices.Sort(found)
+
+	return found
+}
+
+const (
+	fileToken      = "proxmoxve:Download/file:File"
+	schematicToken = "talos:imageFactory/schematic:Schematic"
+	vmToken        = "proxmoxve:VM/virtualMachine:VirtualMachine"
+	configToken    = "talos:machine/configurationApply:ConfigurationApply"
+	mappingToken   = "proxmoxve:Hardware/mapping/pci:Pci"
+)
+
+// TestImagesPerHost: what nodes share is fetched once per host, or once where the hosts share the datastore.
+func TestImagesPerHost(t *testing.T) {
+	for shared, want := range map[bool][]string{false: {"c-image-pve1", "c-image-pve2"}, true: {"c-image"}} {
+		resources, _ := inYard(t, shared, func(*Config) {})
+
+		assert.Equal(t, want, namesOf(resources, fileToken))
+		assert.Equal(t, []string{"c-schematic"}, namesOf(resources, schematicToken))
+
+		for _, name := range want {
+			r := resources[name]
+			assert.Equal(t, []string{"c-schematic"}, r.deps)
+			assert.Equal(t, []string{"c-image-offered"}, r.hooks)
+			assert.Equal(t, []string{"nodeName"}, r.ignored)
+			assert.Equal(t, "c", r.parent)
+			assert.True(t, strings.HasSuffix(r.inputs["url"].StringValue(), "/v1.12.4/nocloud-amd64.iso"), r.inputs["url"])
+		}
+
+		for _, name := range namesOf(resources, vmToken) {
+			vm := resources[name]
+			assert.Equal(t, []string{"c-vmid-free", "c-image-whole"}, vm.hooks)
+			assert.Contains(t, vm.ignored, "cdrom")
+			assert.True(t, vm.inputs["cdrom"].ObjectValue()["enabled"].BoolValue())
+			assert.Equal(t, "ide2", vm.inputs["cdrom"].ObjectValue()["interface"].StringValue())
+
+			drive := vm.inputs["initialization"].ObjectValue()
+			assert.Equal(t, "ide0", drive["interface"].StringValue())
+			assert.Equal(t, "10.0.0.1", drive["ipConfigs"].ArrayValue()[0].ObjectValue()["ipv4"].ObjectValue()["gateway"].StringValue())
+		}
+
+		for _, name := range namesOf(resources, configToken) {
+			assert.Equal(t, []string{"c-node-answering", "c-iso-detached"}, resources[name].hooks)
+		}
+	}
+}
+
+// TestImagesPerNode: an image with the node's address is the node's own, and so is its schematic.
+func TestImagesPerNode(t *testing.T) {
+	resources, _ := inYard(t, true, func(c *Config) {
+		c.Image = plan.Image{Platform: plan.Metal, Factory: plan.FactoryImage{URL: "http://factory.lan"}}
+	})
+
+	assert.Equal(t, []string{"c-control-1-image", "c-worker-1-image", "c-worker-2-image", "c-worker-3-image"}, namesOf(resources, fileToken))
+	assert.Equal(t, []string{"c-control-1-schematic", "c-worker-1-schematic", "c-worker-2-schematic", "c-worker-3-schematic"}, namesOf(resources, schematicToken))
+	assert.Equal(t, "c-worker-2", resources["c-worker-2-image"].parent)
+	assert.Equal(t, "http://factory.lan", resources["c-talos"].inputs["imageFactoryUrl"].StringValue())
+	assert.NotContains(t, resources["c-worker-2-vm"].inputs, "initialization")
+}
+
+// TestImportedDisk: a disk image becomes the system disk, over SSH, and its options are the program's.
+func TestImportedDisk(t *testing.T) {
+	resources, _ := inYard(t, false, func(c *Config) {
+		c.Image = plan.Image{Factory: plan.FactoryImage{Format: plan.FormatDisk}}
+		c.Proxmox.SSH = &plan.SSH{Username: "root", Port: 2222, Addresses: map[string]string{"pve1": "10.0.0.2", "pve2": "10.0.0.3"}}
+		c.SSHPrivateKey = "KEY"
+	})
+
+	file := resources["c-image-pve1"].inputs
+	assert.Equal(t, "zst", file["decompressionAlgorithm"].StringValue())
+	assert.True(t, strings.HasSuffix(file["fileName"].StringValue(), ".img"))
+
+	ssh := resources["c-proxmox"].inputs["ssh"]
+	assert.True(t, ssh.ContainsSecrets())
+
+	vm := resources["c-worker-1-vm"]
+	disk := vm.inputs["disks"].ArrayValue()[0].ObjectValue()
+	assert.Equal(t, "c-image-pve1-id", strings.Replace(disk["fileId"].StringValue(), "pve2", "pve1", 1))
+	assert.Equal(t, "raw", disk["fileFormat"].StringValue())
+	assert.Contains(t, vm.ignored, "disks[0].fileId")
+	assert.Equal(t, "none", vm.inputs["cdrom"].ObjectValue()["fileId"].StringValue())
+	assert.Equal(t, []string{"c-node-answering"}, resources["c-worker-1-config"].hooks)
+}
+
+// TestReportedByAgent: everything that needs an address waits for the one that the guest agent reports.
+func TestReportedByAgent(t *testing.T) {
+	resources, outputs := inYard(t, false, func(c *Config) {
+		c.Image = plan.Image{Source: plan.ISO, ISO: plan.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}, Schematic: &plan.Schematic{Extensions: []string{"qemu-guest-agent"}}}
+		c.Network = plan.Network{CIDR: "10.0.0.0/16", Addressing: plan.Agent}
+		c.Lifecycle.BootstrapWaitsForWorkers = true
+
+		for name, pool := range c.Pools {
+			pool.Addresses = ""
+			c.Pools[name] = pool
+		}
+	})
+
+	assert.Equal(t, "10.0.9.1", resources["c-control-1-config"].inputs["node"].StringValue())
+	assert.Equal(t, "10.0.9.2", resources["c-worker-2-config"].inputs["endpoint"].StringValue())
+	assert.Equal(t, []any{"10.0.9.1"}, outputs[OutputControlPlaneEndpoints])
+	assert.Equal(t, map[string]any{"c-control-1": "10.0.9.1", "c-worker-1": "10.0.9.1", "c-worker-2": "10.0.9.2", "c-worker-3": "10.0.9.3"}, outputs[OutputNodeIPMap])
+	assert.Subset(t, resources["c-kubeconfig"].deps, []string{"c-worker-1-config", "c-worker-2-config", "c-worker-3-config"})
+	assert.Equal(t, "5m0s", resources["c-control-1-vm"].inputs["agent"].ObjectValue()["timeout"].StringValue())
+}
+
+// TestExternal: machines and the contract, and nothing of a cluster.
+func TestExternal(t *testing.T) {
+	resources, outputs := inYard(t, false, func(c *Config) {
+		c.Cluster.Bootstrap, c.Cluster.Versions.Kubernetes = plan.External, ""
+		c.Network.Addressing = plan.Reported
+		c.Network.Gateway = ""
+		c.Outputs.Legacy = true
+		worker := c.Pools["worker"]
+		worker.Addresses = ""
+		c.Pools["worker"] = worker
+	})
+
+	tokens := map[string]int{}
+	for _, r := range resources {
+		tokens[r.token]++
+	}
+
+	assert.Equal(t, map[string]int{
+		"pulumi:providers:proxmoxve": 1, "pulumi:providers:talos": 1, "talos-proxmox:index:TalosCluster": 1, "talos-proxmox:index:TalosNode": 4,
+		vmToken: 4, fileToken: 2, schematicToken: 1,
+	}, tokens)
+
+	assert.NotContains(t, outputs, OutputKubeconfig)
+	assert.NotContains(t, outputs, OutputTalosconfig)
+	assert.Equal(t, []any{"10.0.0.11"}, outputs[OutputControlPlaneIPs])
+	assert.Equal(t, []any{}, outputs[OutputWorkerIPs])
+	assert.Equal(t, []any{501.0, 502.0, 503.0}, outputs[OutputWorkerVMIDs])
+	assert.Equal(t, []any{}, outputs[OutputGPUWorkerPCIBDFs])
+
+	contract, err := DecodeContract(outputs[OutputContract])
+	require.NoError(t, err)
+	assert.Equal(t, Versions{Talos: "v1.12.4"}, contract.Versions)
+	assert.Nil(t, contract.BootstrapNodes.Workers[0].IP)
+	assert.Equal(t, "10.0.0.11", *contract.BootstrapNodes.ControlPlane[0].IP)
+}
+
+func withGPUs(keys ...string) func(*Config) {
+	return func(c *Config) {
+		gpus := map[string]plan.GPUSpec{}
+		for _, key := range keys {
+			gpus[key] = plan.GPUSpec{BDF: "0000:0" + key + ":00.0", NodeSpec: plan.NodeSpec{Host: "pve1"}}
+		}
+
+		c.Pools["gpu"] = plan.Pool{Role: plan.Worker, Addresses: "10.0.0.31-39", GPUs: gpus, Image: plan.PoolImage{Extensions: []string{"nvidia-container-toolkit-lts"}}}
+	}
+}
+
+// TestGPUPool: a mapping and a node for each GPU, with what the provider must be told; the driver is in the pool's image only.
+func TestGPUPool(t *testing.T) {
+	resources, outputs := inYard(t, true, withGPUs("1", "2", "3"))
+
+	assert.Equal(t, []string{"c-gpu-1-gpu", "c-gpu-2-gpu", "c-gpu-3-gpu"}, namesOf(resources, mappingToken))
+	assert.Equal(t, []string{"c-gpu"}, namesOf(resources, "talos-proxmox:index:GPUWorkerPool"))
+	assert.Equal(t, "c-gpu", resources["c-gpu-2"].parent)
+
+	device := resources["c-gpu-1-gpu"].inputs["maps"].ArrayValue()[0].ObjectValue().Mappable()
+	assert.Equal(t, map[string]any{"node": "pve1", "path": "0000:01:00.0", "id": "10de:2204", "subsystemId": "10de:1467", "iommuGroup": 14.0}, device)
+
+	vm := resources["c-gpu-1-vm"].inputs
+	assert.Equal(t, "q35", vm["machine"].StringValue())
+	assert.Equal(t, map[string]any{"device": "hostpci0", "mapping": "c-gpu-1", "pcie": true, "rombar": true, "xvga": false},
+		vm["hostpcis"].ArrayValue()[0].ObjectValue().Mappable())
+	assert.NotContains(t, vm["memory"].ObjectValue(), "floating")
+
+	// The images of the pool and of the others.
+	images := namesOf(resources, fileToken)
+	require.Len(t, images, 2)
+	assert.Equal(t, "c-image", images[1])
+	assert.Equal(t, resources[images[0]].deps, []string{strings.TrimSuffix(images[0], "-image") + "-schematic"})
+
+	groups := outputs[OutputBootstrapNodes].(map[string]any)
+	assert.Equal(t, map[string]any{"name": "c-gpu-2", "vmid": 602.0, "node": "pve1", "ip": "10.0.0.32", "gpu_pci_bdf": "0000:02:00.0"}, groups["gpu_workers"].([]any)[1])
+}
+
+// TestGPURemoved: the first of three goes, and the others are what they were.
+func TestGPURemoved(t *testing.T) {
+	before, _ := inYard(t, true, withGPUs("1", "2", "3"))
+	after, _ := inYard(t, true, withGPUs("2", "3"))
+
+	var gone []string
+
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		was := before[name]
+
+		is, there := after[name]
+		if !there {
+			gone = append(gone, name)
+
+			continue
+		}
+
+		if name == "c-gpu" {
+			continue // the pool says which GPUs it has
+		}
+
+		// A running machine keeps its identity, and stays on its host wherever it would be put now.
+		for _, ignored := range []resource.PropertyKey{"smbios", "nodeName"} {
+			delete(was.inputs, ignored)
+			delete(is.inputs, ignored)
+		}
+
+		assert.Equal(t, was, is, name)
+	}
+
+	assert.Equal(t, []string{"c-gpu-1", "c-gpu-1-config", "c-gpu-1-gpu", "c-gpu-1-vm"}, gone)
+	assert.Len(t, after, len(before)-4)
+}
+
+// TestRawGPU: root may pass a GPU by its address; no mapping is made then.
+func TestRawGPU(t *testing.T) {
+	resources, _ := inYard(t, true, func(c *Config) {
+		withGPUs("1")(c)
+		c.Proxmox.TokenID, c.ProxmoxTokenSecret, c.Proxmox.Username, c.ProxmoxPassword = "", "", "root@pam", "PASSWORD"
+		gpu := c.Pools["gpu"].GPUs["1"]
+		gpu.Raw = true
+		c.Pools["gpu"].GPUs["1"] = gpu
+	})
+
+	assert.Empty(t, namesOf(resources, mappingToken))
+	assert.Equal(t, "0000:01:00.0", resources["c-gpu-1-vm"].inputs["hostpcis"].ArrayValue()[0].ObjectValue()["id"].StringValue())
+}

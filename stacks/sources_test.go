@@ -93,7 +93,7 @@ func inYard(t *testing.T, shared bool, change func(*Config)) (map[string]registe
 			var plain map[string]any
 
 			err = json.Unmarshal(text, &plain)
-			exported <- plain
+			exported <- withoutNulls(plain).(map[string]any)
 
 			return err
 		})
@@ -102,6 +102,26 @@ func inYard(t *testing.T, shared bool, change func(*Config)) (map[string]registe
 	})
 
 	return resources, <-exported
+}
+
+// withoutNulls is a value as the SDK sends it: entries of a map without a value are left out.
+func withoutNulls(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, entry := range v {
+			if entry == nil {
+				delete(v, key)
+			} else {
+				v[key] = withoutNulls(entry)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutNulls(v[i])
+		}
+	}
+
+	return value
 }
 
 // namesOf are the names of the resources of a type.

@@ -258,23 +258,21 @@ func (r *resolver) checkISO(path string, iso ISOImage) {
 			r.once(path+".checksum", "has no meaning with a volume, which is not downloaded", iso.Checksum, "leave it out")
 		}
 
-		r.checkNamedISO(path+".volume", iso.Volume)
+		if m := named.FindStringSubmatch(iso.Volume); m != nil {
+			r.checkNamed(path+".volume", iso.Volume, m[1], "")
+		}
 	default:
-		if u, err := url.Parse(iso.URL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		u, err := url.Parse(iso.URL)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			r.once(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
+		} else if m := named.FindStringSubmatch(u.Path); m != nil {
+			// An address of the server is no version.
+			r.checkNamed(path+".url", iso.URL, m[1], "")
 		}
 
 		if iso.Checksum != "" && !checksum.MatchString(iso.Checksum) {
 			r.once(path+".checksum", "must be a SHA-256 checksum", iso.Checksum, "write it like sha256: and 64 hexadecimal digits, as sha256sum prints them")
 		}
-
-		r.checkNamedISO(path+".url", iso.URL)
-	}
-}
-
-func (r *resolver) checkNamedISO(path, name string) {
-	if m := named.FindStringSubmatch(name); m != nil {
-		r.checkNamed(path, name, m[1], "")
 	}
 }
 

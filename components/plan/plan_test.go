@@ -251,6 +251,21 @@ func TestExternal(t *testing.T) {
 	}
 }
 
+// TestVersionInURL: a version is what stands in the path, not the address of the server.
+func TestVersionInURL(t *testing.T) {
+	for address, fine := range map[string]bool{
+		"http://10.0.0.5:8080/talos-1.12.4.iso": true, "http://10.0.0.5/v1.12.4/metal-amd64.iso": true, "http://10.0.0.5/metal.iso": true,
+		"https://example.com/talos-1.11.2.iso": false,
+	} {
+		s := small()
+		s.Image = Image{Source: ISO, ISO: ISOImage{URL: address}}
+
+		if _, err := New(s); (err == nil) != fine {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 // TestMerge: built-in, defaults, pool, node; maps by their keys, lists whole.
 func TestMerge(t *testing.T) {
 	s := small()

@@ -44,8 +44,11 @@ type Config struct {
 	Schematics []*Schematic
 	// Files are what the operator has put on storages.
 	Files []File
-	// Reservations are what DHCP gives out: addresses by MAC address, in any spelling.
+	// Reservations are what DHCP has reserved: addresses by MAC address, in any spelling. An invalid address says that nothing is ever
+	// given to that machine.
 	Reservations map[string]netip.Addr
+	// DHCP is what is given to machines without a reservation; empty: nothing is.
+	DHCP Range
 	// Network is the loopback network of the lab; nil: Start reserves one. The lab gives it back when it is closed.
 	Network *Reservation
 	// Credentials are what Proxmox VE accepts; zero: made up by Start.
@@ -69,7 +72,7 @@ type File struct {
 type Services struct {
 	// Network is where addresses must come from.
 	Network netip.Prefix
-	// DHCP answers for a MAC address, in any spelling; false: nobody reserved an address for it.
+	// DHCP answers for a MAC address, in any spelling; false: there is no address for it.
 	DHCP func(mac string) (netip.Addr, bool)
 	// Factory knows the schematics of images and installers.
 	Factory   *factory.Factory

@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 
 	"talos-proxmox/tests/lab/factory"
@@ -75,6 +73,7 @@ func (l *Lab) start(c Config, listener net.Listener) error {
 		Hosts: withAddresses(c.Hosts, l.network), Credentials: l.credentials, Timeline: l.timeline, Latencies: c.Latencies,
 	}
 
+	l.leases = leases{free: c.DHCP}
 	l.leases.reserve(c.Reservations)
 
 	var err error
@@ -180,31 +179,3 @@ func (l *Lab) Timeline() *timeline.Timeline { return l.timeline }
 
 // Reserve adds DHCP reservations, for machines that are yet to boot.
 func (l *Lab) Reserve(reservations map[string]netip.Addr) { l.leases.reserve(reservations) }
-
-// leases are the DHCP server's reservations.
-type leases struct {
-	mu    sync.Mutex
-	byMAC map[string]netip.Addr
-}
-
-func (l *leases) reserve(reservations map[string]netip.Addr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if l.byMAC == nil {
-		l.byMAC = map[string]netip.Addr{}
-	}
-
-	for mac, addr := range maps.All(reservations) {
-		l.byMAC[strings.ToUpper(mac)] = addr
-	}
-}
-
-func (l *leases) find(mac string) (netip.Addr, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	addr, ok := l.byMAC[strings.ToUpper(mac)]
-
-	return addr, ok
-}

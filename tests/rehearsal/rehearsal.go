@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 
@@ -31,8 +28,10 @@ type Options struct {
 	Latencies timeline.Latencies
 	// Dir keeps state and credentials; it is made with mode 0700.
 	Dir string
-	// Silent names nodes whose machines get no address, so that they never answer.
+	// Silent names nodes whose machines get no address from DHCP, so that they never answer.
 	Silent []string
+	// Shared names datastores that all hosts see; others are each host's own.
+	Shared []string
 }
 
 // Rehearsal is a stack and the lab it runs against.
@@ -73,15 +72,10 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	toLab := reservation.MapAddr
 	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine}
 
-	c := labOf(original)
-	reserve(c.Reservations, config.Spec(), toLab)
+	c := labOf(original, o.Shared)
+	dhcp(&c, original, config.Spec(), o.Silent, toLab)
 	c.Network = reservation
 	c.Latencies = o.Latencies
-	for _, n := range original.Nodes() {
-		if slices.Contains(o.Silent, n.Name) {
-			delete(c.Reservations, n.MAC)
-		}
-	}
 
 	c.Firmware = func(services lab.Services) machine.Firmware {
 		r.Talos = talos.New(nodeOptions(services))
@@ -93,6 +87,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 		return nil, errors.Join(err, reservation.Close())
 	}
 
+	publish(r.Lab.Factory(), original)
 	r.before = r.Lab.World().Snapshot()
 
 	if err := r.open(ctx, s, config, o, toLab); err != nil {
@@ -164,7 +159,7 @@ func (r *Rehearsal) WriteStackFile(path string) error {
 func (r *Rehearsal) Secrets() auto.ConfigMap {
 	secrets := auto.ConfigMap{}
 
-	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword"} {
+	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey", "machineSecrets"} {
 		if value, ok := r.rewritten.values[key]; ok {
 			secrets[stacks.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
 		}
@@ -188,101 +183,5 @@ func nodeOptions(s lab.Services) talos.Options {
 
 			return netip.PrefixFrom(address, s.Network.Bits()), ok
 		},
-	}
-}
-
-// growth is how many nodes a pool may gain during a rehearsal.
-const growth = 8
-
-// reserve makes the DHCP reservations that an operator makes: for every node, and for those that a larger pool would have
-// as far as the pool has room for them.
-func reserve(reservations map[string]netip.Addr, spec plan.Spec, toLab func(netip.Addr) netip.Addr) {
-	for _, name := range slices.Sorted(maps.Keys(spec.Pools)) {
-		for more := range growth + 1 {
-			larger := spec
-			larger.Pools = maps.Clone(spec.Pools)
-			pool := larger.Pools[name]
-
-			if pool.Count != nil {
-				pool.Count = new(*pool.Count + more)
-			} else if more > 0 {
-				break
-			}
-
-			larger.Pools[name] = pool
-
-			p, err := plan.New(larger)
-			if err != nil {
-				break
-			}
-
-			for _, n := range p.Nodes() {
-				if n.Address.IsValid() {
-					reservations[n.MAC] = toLab(n.Address)
-				}
-			}
-		}
-	}
-}
-
-// labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores and bridges that its nodes
-// use, and the templates where they are cloned.
-func labOf(p *plan.Plan) lab.Config {
-	var (
-		bridges, disks []string
-		templates      = map[string]bool{}
-		c              = lab.Config{Reservations: map[string]netip.Addr{}}
-	)
-
-	for _, n := range p.Nodes() {
-		for _, nic := range n.NICs {
-			bridges = append(bridges, nic.Bridge)
-		}
-
-		for _, disk := range n.Disks {
-			disks = append(disks, disk.Datastore)
-		}
-
-		if key := n.Host + "/" + n.Template; !templates[key] {
-			templates[key] = true
-			c.Templates = append(c.Templates, template(p, n, 9000+len(c.Templates)))
-		}
-	}
-
-	var storages []lab.Storage
-
-	bridges = unique(bridges)
-	for _, name := range unique(disks) {
-		storages = append(storages, lab.Storage{Name: name, Type: "zfspool", Content: []string{"images"}, SizeGiB: 4096})
-	}
-
-	for _, h := range p.Hosts {
-		host := lab.Host{Name: h.Name, VCPU: 64, MemoryMiB: 256 << 10, Bridges: bridges, Storages: storages}
-		if h.Limited {
-			host.VCPU, host.MemoryMiB = h.Capacity.VCPU, h.Capacity.MemoryMiB
-		}
-
-		c.Hosts = append(c.Hosts, host)
-	}
-
-	return c
-}
-
-func unique(names []string) []string {
-	slices.Sort(names)
-
-	return slices.Compact(names)
-}
-
-// template is a prepared template: Talos on a disk, and nothing else.
-func template(p *plan.Plan, n plan.Node, id int) lab.Template {
-	name := n.Template
-	if given, err := strconv.Atoi(name); err == nil {
-		id, name = given, "talos-"+p.Talos+"-base"
-	}
-
-	return lab.Template{
-		Name: name, VMID: id, Host: n.Host, Storage: n.Disks[0].Datastore, DiskGiB: 10, Interface: n.Disks[0].Interface,
-		Content: &talos.Image{Version: p.Talos, Platform: string(p.Platform)},
 	}
 }

@@ -39,6 +39,7 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix, 
 		r.values[key] = mapAddresses(text, network, toLab)
 	}
 
+	errs = append(errs, r.rewriteImages(config, l))
 	credentials := l.Credentials()
 
 	errs = append(errs, r.edit("proxmox", func(proxmox map[string]any) {
@@ -56,6 +57,45 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix, 
 	}))
 
 	return r, errors.Join(errs...)
+}
+
+// rewriteImages has images come from the lab.
+func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
+	iso := func(block any, given *plan.ISOImage) {
+		if given == nil || given.URL == "" {
+			return
+		}
+
+		path := mirrored(given.URL)
+		to := block.(map[string]any)["iso"].(map[string]any)
+		to["url"] = l.FactoryURL() + path
+
+		if given.Checksum != "" {
+			to["checksum"] = "sha256:" + l.Factory().SHA256At(path)
+		}
+	}
+
+	image := s.edit("image", func(image map[string]any) {
+		iso(image, &config.Image.ISO)
+
+		if config.Image.Source == "" || config.Image.Source == plan.Factory {
+			block, _ := image["factory"].(map[string]any)
+			if block == nil {
+				block = map[string]any{}
+			}
+
+			block["url"] = l.FactoryURL()
+			image["factory"] = block
+		}
+	})
+
+	pools := s.edit("pools", func(pools map[string]any) {
+		for name, pool := range config.Pools {
+			iso(pools[name].(map[string]any)["image"], pool.Image.ISO)
+		}
+	})
+
+	return errors.Join(image, pools)
 }
 
 // inline puts the text of patches into the block they belong to. The line break says that it is no path.

@@ -84,11 +84,14 @@ func (s *Stack) parse() (stacks.Config, error) {
 	return stacks.Parse(s.values, filepath.Dir(s.Path))
 }
 
-// edit changes a key that holds a block.
+// edit changes a key that holds a block, which may be absent.
 func (s *Stack) edit(key string, change func(block map[string]any)) error {
 	block := map[string]any{}
-	if err := json.Unmarshal([]byte(s.values[key]), &block); err != nil {
-		return fmt.Errorf("%s: %s: %w", s.Path, key, err)
+
+	if text, there := s.values[key]; there {
+		if err := json.Unmarshal([]byte(text), &block); err != nil {
+			return fmt.Errorf("%s: %s: %w", s.Path, key, err)
+		}
 	}
 
 	change(block)

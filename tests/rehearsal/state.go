@@ -14,7 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
+	"talos-proxmox/tests/lab/talos"
+	"talos-proxmox/tests/lab/world"
 )
 
 // Node is a node as the lab has it.
@@ -62,7 +65,8 @@ func (r *Rehearsal) Nodes() []Node {
 	return nodes
 }
 
-// WaitReady waits until Kubernetes counts every node as ready. Workers join after the stack is up.
+// WaitReady waits until Kubernetes counts every node as ready. Workers join after the stack is up. Nodes that somebody else configures
+// have come as far as they can when they wait for that.
 func (r *Rehearsal) WaitReady(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -71,7 +75,7 @@ func (r *Rehearsal) WaitReady(ctx context.Context, bound time.Duration) error {
 		var missing []string
 
 		for _, n := range r.Nodes() {
-			if !n.Ready {
+			if !n.Ready && (r.Plan.Bootstrap != plan.External || n.State != talos.StageMaintenance) {
 				missing = append(missing, n.Name+" is "+n.State)
 			}
 		}
@@ -116,9 +120,30 @@ func (r *Rehearsal) WriteCredentials(ctx context.Context, dir string) (Files, er
 	return files, errors.Join(errs...)
 }
 
-// Leftovers says how the lab differs from what it was before the stack was deployed, empty when it does not.
+// Leftovers says how the lab differs from what it was before the stack was deployed, empty when it does not. Images that the stack keeps
+// are none.
 func (r *Rehearsal) Leftovers() string {
-	return cmp.Diff(r.before, r.Lab.World().Snapshot())
+	now, kept := r.Lab.World().Snapshot(), r.Kept()
+	now.Volumes = slices.DeleteFunc(now.Volumes, func(v world.VolumeState) bool { return slices.Contains(kept, v) })
+
+	if len(now.Volumes) == 0 {
+		now.Volumes = r.before.Volumes[:0]
+	}
+
+	return cmp.Diff(r.before, now)
+}
+
+// Kept are the downloaded images that are there, where the stack is to keep them.
+func (r *Rehearsal) Kept() []world.VolumeState {
+	if !r.Plan.KeepImages {
+		return nil
+	}
+
+	downloaded := r.Lab.World().Downloads()
+
+	return slices.DeleteFunc(r.Lab.World().Snapshot().Volumes, func(v world.VolumeState) bool {
+		return !slices.ContainsFunc(downloaded, func(d world.Download) bool { return d.Volume == v.ID && (v.Host == "" || d.Host == v.Host) })
+	})
 }
 
 // Shell writes the environment in which the pulumi CLI sees the stack to a file for nobody else to read, and returns the

@@ -213,9 +213,15 @@ func destroy(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
 		return fmt.Errorf("the lab is not as it was before:\n%s", left)
 	}
 
-	held := r.Lab.World().Snapshot()
-	fmt.Fprintf(out, "%7s  nothing is left: the lab holds what it held before, %d templates and %d other volumes\n",
-		elapsed(start), len(held.VMs), len(held.Volumes)-len(held.VMs))
+	held, kept := r.Lab.World().Snapshot(), len(r.Kept())
+	fmt.Fprintf(out, "%7s  nothing is left: the lab holds what it held before, %d templates and %d other volumes",
+		elapsed(start), len(held.VMs), len(held.Volumes)-len(held.VMs)-kept)
+
+	if kept > 0 {
+		fmt.Fprintf(out, ", and %d downloaded images, which are kept", kept)
+	}
+
+	fmt.Fprintln(out)
 
 	return r.Lab.Journal().Unknown()
 }

@@ -3,6 +3,8 @@
 package factory
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,12 +67,29 @@ func New(o Options) *Factory {
 // Add makes a schematic known and returns its id.
 func (f *Factory) Add(s *Schematic) string {
 	id := s.ID()
+	f.AddAs(id, s)
 
+	return id
+}
+
+// AddAs makes a schematic known by an id of which nobody can say what it stands for.
+func (f *Factory) AddAs(id string, s *Schematic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.schematics[id] = s
+}
 
-	return id
+// SHA256At is the checksum of what is mirrored at a path, in hexadecimal digits; empty when nothing is.
+func (f *Factory) SHA256At(path string) string {
+	a, ok := f.mirror(path)
+	if !ok {
+		return ""
+	}
+
+	h := sha256.New()
+	_, _ = io.Copy(h, a.content(f.Size(a), f.raw(a))) //nolint:errcheck // neither side can fail
+
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Mirror serves an image under another path too, as a server that an operator copied it to: "/talos-1.12.4.iso".

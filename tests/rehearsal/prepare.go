@@ -1,0 +1,149 @@
+package rehearsal
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/tests/lab"
+)
+
+// labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores and bridges that its nodes use, the
+// templates where they are cloned, and the ISO files that somebody put there. Datastores that are shared are the same on all hosts.
+func labOf(p *plan.Plan, shared []string) lab.Config {
+	var (
+		bridges []string
+		c       lab.Config
+	)
+
+	for _, n := range p.Nodes() {
+		for _, nic := range n.NICs {
+			bridges = append(bridges, nic.Bridge)
+		}
+	}
+
+	bridges = unique(bridges)
+	storages := storagesOf(p, shared)
+
+	for _, h := range p.Hosts {
+		host := lab.Host{Name: h.Name, VCPU: 64, MemoryMiB: 256 << 10, Bridges: bridges, Storages: storages}
+		if h.Limited {
+			host.VCPU, host.MemoryMiB = h.Capacity.VCPU, h.Capacity.MemoryMiB
+		}
+
+		c.Hosts = append(c.Hosts, host)
+	}
+
+	c.Templates = templatesOf(p)
+	c.Files = filesOf(p)
+
+	return c
+}
+
+func unique(names []string) []string {
+	slices.Sort(names)
+
+	return slices.Compact(names)
+}
+
+// storagesOf are the datastores of a host: those for files are directories, those for disks only are not.
+func storagesOf(p *plan.Plan, shared []string) []lab.Storage {
+	var disks, files []string
+
+	for _, n := range p.Nodes() {
+		for _, disk := range n.Disks {
+			disks = append(disks, disk.Datastore)
+		}
+	}
+
+	for _, pool := range p.Pools {
+		store, _, file := strings.Cut(pool.Image.Volume, ":")
+
+		switch {
+		case file:
+			files = append(files, store)
+		case pool.Image.Template == "":
+			files = append(files, p.ImageStore)
+		}
+	}
+
+	var all []lab.Storage
+
+	for _, name := range unique(slices.Concat(disks, files)) {
+		s := lab.Storage{Name: name, Type: "zfspool", SizeGiB: 8192, Shared: slices.Contains(shared, name)}
+
+		if slices.Contains(disks, name) {
+			s.Content = append(s.Content, "images")
+		}
+
+		if slices.Contains(files, name) {
+			s.Type, s.Content = "dir", append(s.Content, "iso", "vztmpl")
+		}
+
+		all = append(all, s)
+	}
+
+	return all
+}
+
+// filesOf are the ISO files that nodes boot and nobody downloads.
+func filesOf(p *plan.Plan) []lab.File {
+	var all []lab.File
+
+	for _, pool := range p.Pools {
+		store, name, file := strings.Cut(pool.Image.Volume, ":iso/")
+		if file && !slices.ContainsFunc(all, func(f lab.File) bool { return f.Storage == store && f.Name == name }) {
+			all = append(all, lab.File{Storage: store, Name: name, Asset: isoOf(p, pool.Image)})
+		}
+	}
+
+	return all
+}
+
+// templatesOf are the templates that nodes are cloned from, on each host that needs them.
+func templatesOf(p *plan.Plan) []lab.Template {
+	var all []lab.Template
+
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			if n.Template == "" {
+				continue
+			}
+
+			made := templateOf(p, pool, n, 9000+len(all))
+			same := func(t lab.Template) bool { return t.Host == made.Host && t.Name == made.Name }
+
+			if i := slices.IndexFunc(all, same); i < 0 {
+				all = append(all, made)
+			} else {
+				for key, value := range made.Conf {
+					all[i].Conf[key] = value
+				}
+			}
+		}
+	}
+
+	return all
+}
+
+// templateOf is a prepared template: Talos on a disk, and nothing else. It is of the kind that its clones are to be.
+func templateOf(p *plan.Plan, pool plan.PlannedPool, n plan.Node, id int) lab.Template {
+	name := n.Template
+	if given, err := strconv.Atoi(name); err == nil {
+		id, name = given, "talos-"+p.Talos+"-base-"+name
+	}
+
+	t := lab.Template{
+		Name: name, VMID: id, Host: n.Host, Storage: n.Disks[0].Datastore, DiskGiB: 10, Interface: n.Disks[0].Interface,
+		Content: templateImage(p, pool.Image), Conf: map[string]string{},
+	}
+
+	for key, value := range map[string]string{"machine": n.Machine, "bios": n.Firmware, "scsihw": n.SCSIController} {
+		if value != "" {
+			t.Conf[key] = value
+		}
+	}
+
+	return t
+}

@@ -1,0 +1,80 @@
+package rehearsal
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/tests/lab"
+)
+
+// planned is the plan of an example.
+func planned(t *testing.T, stack string) (*plan.Plan, plan.Spec) {
+	t.Helper()
+
+	s, err := Find("../..", stack)
+	require.NoError(t, err)
+	config, err := s.parse()
+	require.NoError(t, err)
+	p, err := plan.New(config.Spec())
+	require.NoError(t, err)
+
+	return p, config.Spec()
+}
+
+func same(a netip.Addr) netip.Addr { return a }
+
+// TestWhatAStackExpects holds what the lab has for the examples: nothing that the plan does not need, and all that it does.
+func TestWhatAStackExpects(t *testing.T) {
+	t.Parallel()
+
+	p, spec := planned(t, "enterprise")
+	c := labOf(p, []string{"local-lvm"})
+	require.Equal(t, []lab.Storage{
+		{Name: "local", Type: "dir", SizeGiB: 8192, Content: []string{"iso", "vztmpl"}},
+		{Name: "local-lvm", Type: "zfspool", SizeGiB: 8192, Shared: true, Content: []string{"images"}},
+	}, c.Hosts[2].Storages)
+	require.Equal(t, []lab.File{{Storage: "local", Name: "talos-1.9.0.iso", Asset: lab.Asset{
+		Schematic: "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515", Version: "v1.9.0", Platform: "metal", ISO: true,
+	}}}, c.Files, "one for all hosts, with the guest agent")
+	require.Empty(t, c.Templates)
+
+	dhcp(&c, p, spec, []string{"enterprise-worker-1"}, same)
+	require.Equal(t, lab.Range{From: netip.MustParseAddr("10.20.128.0"), To: netip.MustParseAddr("10.20.255.254")}, c.DHCP)
+	require.Len(t, c.Reservations, 1, "that the silent one gets nothing")
+
+	p, spec = planned(t, "atlas")
+	c = labOf(p, nil)
+	require.Equal(t, []lab.Storage{{Name: "local", Type: "dir", SizeGiB: 8192, Content: []string{"images", "iso", "vztmpl"}}}, c.Hosts[0].Storages)
+	require.Empty(t, c.Files)
+
+	dhcp(&c, p, spec, nil, same)
+	require.Equal(t, lab.Range{}, c.DHCP, "static addresses need no DHCP")
+	require.Empty(t, c.Reservations)
+
+	p, spec = planned(t, "k3s-dev-vms")
+	c = labOf(p, nil)
+	require.Len(t, c.Templates, 1)
+	require.Equal(t, map[string]string{"machine": "q35"}, c.Templates[0].Conf, "which is what the GPU nodes need")
+
+	dhcp(&c, p, spec, nil, same)
+	require.Equal(t, lab.Range{}, c.DHCP)
+	require.Contains(t, c.Reservations, p.Nodes()[0].MAC)
+}
+
+// TestRest holds that leases are in the network and are nobody else's.
+func TestRest(t *testing.T) {
+	t.Parallel()
+
+	for network, want := range map[string][2]string{
+		"192.168.10.0/24": {"192.168.10.128", "192.168.10.254"}, "10.0.0.0/28": {"10.0.0.8", "10.0.0.14"}, "10.0.128.0/17": {"10.0.192.0", "10.0.255.254"},
+	} {
+		r := rest(&plan.Plan{Network: netip.MustParsePrefix(network)}, same)
+		require.Equal(t, want, [2]string{r.From.String(), r.To.String()})
+	}
+
+	r := rest(&plan.Plan{Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.130")}, same)
+	require.Equal(t, "10.0.0.131", r.From.String())
+}

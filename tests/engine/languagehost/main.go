@@ -1,7 +1,7 @@
 // Command languagehost is a Pulumi language host for Go programs, built as pulumi-language-go where no other is installed.
 //
-// It does what running a program takes and no more: it starts a compiled program, or compiles one first, with the
-// environment that the Go SDK reads. Pulumi's own host ships with the CLI's release and is not to be had as a Go module of
+// It does what running a program or a policy pack takes and no more: it starts a compiled program, or compiles one first,
+// with the environment that the Go SDK reads. Pulumi's own host ships with the CLI's release and is not to be had as a Go module of
 // the CLI's version. Plugins are never installed on its word: it reports no required packages, and the engine takes the
 // versions from the resources that the program registers.
 package main
@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3"
@@ -121,6 +122,46 @@ func (h *host) Run(ctx context.Context, req *pulumirpc.RunRequest) (*pulumirpc.R
 	default:
 		return &pulumirpc.RunResponse{Error: fmt.Sprintf("the program %s: %v", binary, err)}, nil
 	}
+}
+
+// RunPlugin starts a plugin, such as a policy pack, and passes on what it writes; the port it listens on comes first. The
+// engine ends it by ending the call.
+func (h *host) RunPlugin(
+	req *pulumirpc.RunPluginRequest, server grpc.ServerStreamingServer[pulumirpc.RunPluginResponse],
+) error {
+	binary, remove, err := program(server.Context(), req.Info)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	stream := &lockedStream{ServerStreamingServer: server}
+	_, stdout, stderr, err := rpcutil.MakeRunPluginStreams(stream, false)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(server.Context(), binary, req.Args...)
+	cmd.Dir, cmd.Env = req.Pwd, req.Env
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return stream.Send(&pulumirpc.RunPluginResponse{
+			Output: &pulumirpc.RunPluginResponse_Exitcode{Exitcode: int32(exit.ExitCode())},
+		})
+	}
+	return err
+}
+
+// lockedStream lets both streams of a plugin send.
+type lockedStream struct {
+	grpc.ServerStreamingServer[pulumirpc.RunPluginResponse]
+	mu sync.Mutex
+}
+
+func (s *lockedStream) Send(r *pulumirpc.RunPluginResponse) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ServerStreamingServer.Send(r)
 }
 
 // program finds the program's binary, as the project's option `binary` names it, or compiles the program's directory. The

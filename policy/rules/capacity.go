@@ -1,0 +1,65 @@
+package rules
+
+import (
+	"fmt"
+
+	"talos-proxmox/components/plan"
+)
+
+func capacityRules(b *builder) []Rule {
+	return []Rule{
+		perStack(b, Rule{
+			Name:   "host-capacity",
+			Must:   "The VMs and containers of a host must not be promised more CPU or memory than it has for them.",
+			Remedy: "Move a VM to another host, make VMs smaller, or state what the host really has.",
+		}, capacitySettings{Hosts: b.facts.Room}, hostCapacity),
+	}
+}
+
+type capacitySettings struct {
+	except
+	Hosts map[string]plan.Resources `json:"hosts" jsonschema_description:"What the guests of each host may have in all, vcpu and memoryMiB; 0 or absent: any. A host that is not named is not judged."`
+}
+
+// Defaults of the provider for what a guest does not state.
+const (
+	defaultCores     = 1
+	defaultMemoryMiB = 512
+)
+
+func hostCapacity(s capacitySettings, stack Stack) []Finding {
+	used, guests := map[string]plan.Resources{}, map[string]int{}
+
+	for _, r := range stack.resources {
+		if r.Type != typeVM && r.Type != typeContainer || is(r.at("template"), true) {
+			continue
+		}
+
+		host := text(r.at("nodeName"))
+		u := used[host]
+		u.VCPU += number(r.at("cpu", "cores"), defaultCores) * number(r.at("cpu", "sockets"), 1)
+		u.MemoryMiB += number(r.at("memory", "dedicated"), defaultMemoryMiB)
+		used[host] = u
+		guests[host]++
+	}
+
+	var found []Finding
+
+	over := func(host, what string, used, room int) {
+		if room != 0 && used > room {
+			found = append(found, Finding{Problem: plan.Problem{
+				Path: "host " + host, Rule: fmt.Sprintf("must have the %s that its %d guests are promised", what, guests[host]),
+				Value:  fmt.Sprintf("%d promised, %d to give", used, room),
+				Remedy: "move a guest to another host, make guests smaller, or state what the host has",
+			}})
+		}
+	}
+
+	for _, host := range sortedKeys(used) {
+		room := s.Hosts[host]
+		over(host, "virtual CPUs", used[host].VCPU, room.VCPU)
+		over(host, "MiB of memory", used[host].MemoryMiB, room.MemoryMiB)
+	}
+
+	return found
+}

@@ -1,0 +1,52 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+)
+
+func diskRules(b *builder) []Rule {
+	return []Rule{
+		perResource(b, Rule{
+			Name:   "disk-discard",
+			Must:   "Disks on thin storage must discard, or space once used is never given back.",
+			Remedy: "Set discard to on; the first disk of a clone has its template's options and is not judged.",
+			Advice: true,
+		}, thinSettings{ThinDatastores: []string{"local-lvm", "local-zfs", "*thin*", "*zfs*", "*ceph*", "*rbd*"}}, diskDiscard),
+	}
+}
+
+type thinSettings struct {
+	except
+	ThinDatastores []string `json:"thinDatastores" jsonschema_description:"Datastores that allocate space when it is written; * stands for any text."`
+}
+
+func (s thinSettings) check() error { return checkPatterns(slices.Concat(s.Except, s.ThinDatastores)) }
+
+func diskDiscard(s thinSettings, r Resource) []Finding {
+	if r.Type != typeVM {
+		return nil
+	}
+
+	var found []Finding
+
+	for i, disk := range list(r.at("disks")) {
+		if i == 0 && r.at("clone").IsMap() {
+			continue
+		}
+
+		datastore, discard := text(at(disk, "datastoreId")), at(disk, "discard")
+		if !known(discard) || text(discard) == "on" || !matches(s.ThinDatastores, datastore) {
+			continue
+		}
+
+		value := "on datastore " + datastore
+		if d := text(discard); d != "" {
+			value = d + " " + value
+		}
+
+		found = append(found, r.finding(fmt.Sprintf("disks[%d].discard", i), "must be on", value, "set it to on"))
+	}
+
+	return found
+}

@@ -144,7 +144,7 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 
 // WriteStackFile writes the rewritten configuration, without its secrets, as a stack file.
 func (r *Rehearsal) WriteStackFile(path string) error {
-	public := &Stack{values: map[string]string{}}
+	public := &Stack{values: map[string]string{}, policy: r.rewritten.policy}
 
 	for key, value := range r.rewritten.values {
 		if _, secret := r.Secrets()[stacks.Project+":"+key]; !secret {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/policy/rules"
 	"talos-proxmox/stacks"
 )
 
@@ -25,6 +27,8 @@ type Stack struct {
 	Path string
 	// values by key without the namespace, as Pulumi keeps them: text as it is, anything else as JSON.
 	values map[string]string
+	// policy are the keys that are for the policy pack, as they are.
+	policy map[string]any
 }
 
 // Find looks for a stack by name (Pulumi.<name>.yaml in the project, or in stacks/examples) or by the path of its file.
@@ -64,7 +68,32 @@ func ReadStack(path string) (*Stack, error) {
 		return nil, err
 	}
 
-	return &Stack{Name: name, Path: path, values: values}, nil
+	policy, err := policyKeys(path)
+	if err != nil {
+		return nil, err
+	}
+
+	return &Stack{Name: name, Path: path, values: values, policy: policy}, nil
+}
+
+// policyKeys are the keys of a stack's file that are for the policy pack.
+func policyKeys(path string) (map[string]any, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+
+	var file struct {
+		Config map[string]any `yaml:"config"`
+	}
+
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	maps.DeleteFunc(file.Config, func(key string, _ any) bool { return !strings.HasPrefix(key, rules.Namespace+":") })
+
+	return file.Config, nil
 }
 
 // Check says what is wrong with the configuration, and starts nothing.
@@ -105,6 +134,7 @@ func (s *Stack) edit(key string, change func(block map[string]any)) error {
 // write writes the configuration as a stack file.
 func (s *Stack) write(path string) error {
 	config := map[string]any{}
+	maps.Copy(config, s.policy)
 
 	for key, text := range s.values {
 		var value any

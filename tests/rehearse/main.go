@@ -34,6 +34,7 @@ type options struct {
 	latencies timeline.Latencies
 	providers string
 	plan      string
+	policy    bool
 }
 
 func main() {
@@ -73,6 +74,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.providers, "providers", "auto", "where the provider plugins come from: published, bridged or auto")
 	flags.StringVar(&o.plan, "plan", "", "show what is planned, as text or svg, and start nothing")
 	flags.Lookup("plan").NoOptDefVal = "text"
+	flags.BoolVar(&o.policy, "policy", false, "run the policy pack too: show what it advises, and stop at what it enforces")
 	flags.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
 		flags.PrintDefaults()
@@ -140,7 +142,12 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 
 	fmt.Fprintf(out, "lab at %s; the stack's network %s is %s here\n\n", r.Lab.Endpoint(), r.From, r.To)
 
-	if err := up(ctx, r, out); err != nil {
+	var packs []string
+	if o.policy {
+		packs = append(packs, filepath.Join(root, "policy"))
+	}
+
+	if err := up(ctx, r, packs, out); err != nil {
 		// What an interrupt leads to in the providers tells nobody anything.
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
@@ -164,10 +171,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 }
 
 // up deploys the stack and shows what became of it.
-func up(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
+func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writer) error {
 	start := time.Now()
 
-	if err := withProgress(out, start, func(p progress) error { return p.up(ctx, r.Stack) }); err != nil {
+	if err := withProgress(out, start, func(p progress) error { return p.up(ctx, r.Stack, packs) }); err != nil {
 		return err
 	}
 

@@ -62,8 +62,8 @@ const lastEvents = 3 * time.Second
 // wrapping is what the engine puts around the program's error.
 var wrapping = regexp.MustCompile(`^an unhandled error occurred:\s*(program failed:\s*)?(1 error occurred:\s*\*\s*)?`)
 
-func (p progress) up(ctx context.Context, s auto.Stack) error {
-	_, err := s.Up(ctx, optup.EventStreams(p.events), optup.SuppressProgress())
+func (p progress) up(ctx context.Context, s auto.Stack, packs []string) error {
+	_, err := s.Up(ctx, optup.EventStreams(p.events), optup.SuppressProgress(), optup.PolicyPacks(packs...))
 
 	return err
 }
@@ -86,6 +86,13 @@ func (p progress) show() string {
 			p.resource(e.ResOpFailedEvent.Metadata, "FAILED")
 		case e.ResourcePreEvent != nil:
 			p.resource(e.ResourcePreEvent.Metadata, "...")
+		case e.PolicyEvent != nil:
+			finding := e.PolicyEvent.PolicyName + ": " + lastLine(e.PolicyEvent.Message)
+			p.line(e.PolicyEvent.EnforcementLevel, finding)
+
+			if e.PolicyEvent.EnforcementLevel == string(apitype.Mandatory) {
+				errors = append(errors, finding)
+			}
 		case e.DiagnosticEvent != nil:
 			d := e.DiagnosticEvent
 			text := strings.TrimSpace(d.Message)
@@ -100,6 +107,13 @@ func (p progress) show() string {
 	}
 
 	return strings.Join(errors, "\n")
+}
+
+// lastLine is what a policy has found; the lines before it say what the policy is.
+func lastLine(message string) string {
+	message = strings.TrimSpace(message)
+
+	return message[strings.LastIndex(message, "\n")+1:]
 }
 
 func (p progress) resource(m apitype.StepEventMetadata, state string) {

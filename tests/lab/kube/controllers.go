@@ -219,21 +219,24 @@ func (c *Cluster) HasNode(name string, uid types.UID) bool {
 	return ok && accessor(obj).GetUID() == uid
 }
 
-// HasNetworkPlugin tells whether something in the cluster installs a CNI configuration on a node: a daemon set that mounts
-// the host's /etc/cni, which is how flannel, Cilium, Calico and others do it. Without one a node never becomes Ready.
-func (c *Cluster) HasNetworkPlugin() bool {
+// HasNetworkPlugin tells whether nodes can become Ready: without a network plugin they never do.
+func (c *Cluster) HasNetworkPlugin() bool { return c.NetworkPlugin() != "" }
+
+// NetworkPlugin is the name of what installs a CNI configuration on the nodes: a daemon set that mounts the host's /etc/cni, which is
+// how flannel, Cilium, Calico and others do it. It is empty while there is none.
+func (c *Cluster) NetworkPlugin() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	for _, obj := range c.objects[daemonSets] {
 		for _, v := range obj.(*appsv1.DaemonSet).Spec.Template.Spec.Volumes { //nolint:forcetypeassert
 			if v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/etc/cni") {
-				return true
+				return accessor(obj).GetName()
 			}
 		}
 	}
 
-	return false
+	return ""
 }
 
 // collectPods removes the pods of nodes that are gone, and marks those of lost nodes as not ready.

@@ -349,17 +349,6 @@ func (n *node) nodeID() string {
 	return new(big.Int).SetBytes(sum[:]).Text(62)
 }
 
-// uniqueLocal is an fd00::/8 address that follows from the MAC. The loopback addresses of the lab do not count as global
-// unicast ones, which is what a hypervisor's client looks for in a guest agent's answer.
-func uniqueLocal(mac string) netip.Prefix {
-	b := [16]byte{0xfd, 0x1a, 0xb0}
-	if hw, err := net.ParseMAC(mac); err == nil && len(hw) == 6 {
-		copy(b[10:], hw)
-	}
-
-	return netip.PrefixFrom(netip.AddrFrom16(b), 64)
-}
-
 // allLinks returns the links with all addresses that are on them now, shared ones last.
 func (n *node) allLinks() []link {
 	n.mu.Lock()

@@ -300,23 +300,3 @@ func (n *node) describe(st *Status) {
 		st.Unmet = append(st.Unmet, c.Name+": "+c.Reason)
 	}
 }
-
-// agent answers for the QEMU guest agent, which Talos has as a system extension. It runs from maintenance mode on.
-func (n *node) agent() []machine.Interface {
-	if !n.hw.AgentDevice || !n.image.has("qemu-guest-agent") || !n.address().IsValid() {
-		return nil
-	}
-
-	loopback := machine.Interface{
-		Name: "lo", MAC: "00:00:00:00:00:00",
-		Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")},
-	}
-
-	out := []machine.Interface{loopback}
-
-	for _, l := range n.allLinks() {
-		out = append(out, machine.Interface{Name: l.name, MAC: l.mac, Addresses: append(l.addresses, uniqueLocal(l.mac))})
-	}
-
-	return out
-}

@@ -15,12 +15,24 @@ func (n *node) publishLoopback(b *board) {
 		s.OperationalState, s.LinkState = nethelpers.OperStateUnknown, true
 	})
 
-	for _, a := range []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")} {
+	for _, a := range n.loopback() {
 		show(b, network.NewAddressStatus(network.NamespaceName, network.AddressID("lo", a)), func(s *network.AddressStatusSpec) {
 			s.Address, s.LinkName, s.LinkIndex, s.Scope = a, "lo", 1, nethelpers.ScopeHost
 			s.Family = family(a.Addr())
 		})
 	}
+}
+
+// loopback are the addresses of the loopback interface: its own and, when pods resolve names through the node, the one that they ask
+// (Talos: controllers/network/hostdns_config.go).
+func (n *node) loopback() []netip.Prefix {
+	out := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}
+
+	if cfg := n.config(); cfg != nil && cfg.Machine() != nil && cfg.Machine().Features().HostDNS().ForwardKubeDNSToHost() {
+		out = append(out, netip.MustParsePrefix(constants.HostDNSAddress+"/32"))
+	}
+
+	return out
 }
 
 func family(a netip.Addr) nethelpers.Family {

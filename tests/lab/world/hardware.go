@@ -67,13 +67,6 @@ func bootKeys(conf map[string]string) []string {
 	return splitList(order)
 }
 
-// agentEnabled tells whether the machine has the port for the guest agent.
-func agentEnabled(conf map[string]string) bool {
-	p, ok := parseProperties(conf["agent"], "enabled")
-
-	return ok && p["enabled"] == "1"
-}
-
 // cloudInit is what the cloud-init drive says.
 func (w *World) cloudInit(v *vm) *machine.CloudInit {
 	ci := &machine.CloudInit{Hostname: v.subject()}
@@ -98,39 +91,4 @@ func (w *World) cloudInit(v *vm) *machine.CloudInit {
 	}
 
 	return ci
-}
-
-// Interfaces asks the guest agent of a VM for its network interfaces.
-func (w *World) Interfaces(host string, id int) ([]machine.Interface, error) {
-	w.mu.Lock()
-
-	v, err := w.find(host, id)
-	if err == nil {
-		switch {
-		case v.conf["agent"] == "":
-			err = failf("No QEMU guest agent configured")
-		case v.run == nil:
-			err = failf("VM %d is not running", id)
-		case !v.run.agent:
-			err = failf("QEMU guest agent is not running")
-		}
-	}
-
-	var r *run
-	if err == nil {
-		r = v.run
-	}
-	w.mu.Unlock()
-
-	if err != nil {
-		return nil, err
-	}
-
-	<-r.ready
-
-	if list := r.system.Agent(); list != nil {
-		return list, nil
-	}
-
-	return nil, failf("QEMU guest agent is not running")
 }

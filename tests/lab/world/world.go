@@ -35,17 +35,19 @@ type World struct {
 	timeline  *timeline.Timeline
 	latencies timeline.Latencies
 
-	mu        sync.Mutex
-	closed    bool
-	hosts     []*Host
-	storages  []*Storage
-	vms       map[int]*vm
-	volumes   map[volumeKey]*volume
-	pools     map[string]*pool
-	mappings  map[string]*Mapping
-	tasks     map[string]*task
-	access    access
-	counter   int
+	mu       sync.Mutex
+	closed   bool
+	hosts    []*Host
+	storages []*Storage
+	vms      map[int]*vm
+	volumes  map[volumeKey]*volume
+	pools    map[string]*pool
+	mappings map[string]*Mapping
+	tasks    map[string]*task
+	access   access
+	counter  int
+	// silent are the VMs whose guest agent never answers.
+	silent    map[int]bool
 	downloads []Download
 	born      time.Time
 }
@@ -64,6 +66,7 @@ func New(o Options) (*World, error) {
 		volumes:   map[volumeKey]*volume{},
 		pools:     map[string]*pool{},
 		mappings:  map[string]*Mapping{},
+		silent:    map[int]bool{},
 		tasks:     map[string]*task{},
 		born:      time.Now(),
 	}

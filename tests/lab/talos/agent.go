@@ -1,0 +1,141 @@
+package talos
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"talos-proxmox/tests/lab/machine"
+)
+
+// agent answers for the QEMU guest agent, which Talos has as a system extension. It runs from maintenance mode on, and before the
+// links have their addresses.
+func (n *node) agent() []machine.Interface {
+	if !n.hw.AgentDevice || !n.image.has("qemu-guest-agent") || !n.services.running("machined") {
+		return nil
+	}
+
+	out := []machine.Interface{{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: n.loopback()}}
+
+	for _, l := range n.allLinks() {
+		i := machine.Interface{Name: l.name, MAC: strings.ToLower(l.mac), Addresses: l.addresses}
+		if len(i.Addresses) > 0 {
+			i.Addresses = append(i.Addresses, uniqueLocal(l.mac))
+		}
+
+		i.Addresses = append(i.Addresses, linkLocal(l.mac))
+		out = append(out, i)
+	}
+
+	out = append(out, n.pluginLinks()...)
+	n.mix(out)
+
+	return out
+}
+
+// pluginLinks are what a network plugin adds to a node: its own links, with addresses of the pods' network, and a pod's.
+func (n *node) pluginLinks() []machine.Interface {
+	n.mu.Lock()
+	in := n.kube.in
+	n.mu.Unlock()
+
+	if in == nil || !in.HasNetworkPlugin() {
+		return nil
+	}
+
+	obj := in.Node(n.nodename())
+	if obj == nil {
+		return nil
+	}
+
+	subnet, err := netip.ParsePrefix(obj.Spec.PodCIDR)
+	if err != nil {
+		return nil
+	}
+
+	// made makes a link with an address of the subnet, or none but its own.
+	made := func(name string, addresses ...netip.Prefix) machine.Interface {
+		mac := n.madeMAC(name)
+
+		return machine.Interface{Name: name, MAC: mac, Addresses: append(addresses, linkLocal(mac))}
+	}
+
+	first := subnet.Addr()
+
+	if strings.Contains(in.NetworkPlugin(), "cilium") {
+		return []machine.Interface{
+			made("cilium_net"), made("cilium_host", netip.PrefixFrom(first.Next(), first.BitLen())), made("cilium_vxlan"), made("lxc_health"),
+			made("lxc" + n.suffix("lxc", 12)),
+		}
+	}
+
+	return []machine.Interface{
+		made("flannel.1", netip.PrefixFrom(first, first.BitLen())), made("cni0", netip.PrefixFrom(first.Next(), subnet.Bits())),
+		made("veth" + n.suffix("veth", 8)),
+	}
+}
+
+// mix brings links and their addresses into an order that differs from machine to machine and from one set of links to the next, but
+// not from one call to the next. The real one follows from the order in which the kernel made the links, on which nobody can rely.
+func (n *node) mix(list []machine.Interface) {
+	var names []string
+	for _, i := range list {
+		names = append(names, i.Name)
+	}
+
+	slices.Sort(names)
+	all := strings.Join(names, " ")
+
+	slices.SortFunc(list, func(a, b machine.Interface) int { return cmp.Compare(n.hash(all+a.Name), n.hash(all+b.Name)) })
+
+	for _, i := range list {
+		slices.SortFunc(i.Addresses, func(a, b netip.Prefix) int { return cmp.Compare(n.hash(a.String()), n.hash(b.String())) })
+	}
+}
+
+// hash is a number that is the machine's own.
+func (n *node) hash(text string) uint64 {
+	sum := sha256.Sum256([]byte(n.hw.UUID + " " + text))
+
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+func (n *node) suffix(text string, length int) string {
+	const hex = "0123456789abcdef"
+
+	out := make([]byte, length)
+	for i, number := 0, n.hash(text); i < length; i, number = i+1, number>>4 {
+		out[i] = hex[number&0xf]
+	}
+
+	return string(out)
+}
+
+// madeMAC is a link's that no hardware stands behind.
+func (n *node) madeMAC(name string) string {
+	mac := make(net.HardwareAddr, 8)
+	binary.BigEndian.PutUint64(mac, n.hash(name))
+	mac[0] = mac[0]&^1 | 2 // one machine's, and made up
+
+	return mac[:6].String()
+}
+
+// uniqueLocal is an fd00::/8 address that follows from the MAC. The loopback addresses of the lab do not count as global
+// unicast ones, which is what a hypervisor's client looks for in a guest agent's answer. It comes with the link's first address: a
+// client that saw it earlier would take it for all there is.
+func uniqueLocal(mac string) netip.Prefix { return fromMAC([16]byte{0xfd, 0x1a, 0xb0}, mac) }
+
+// linkLocal is the address that a link has before it has any other.
+func linkLocal(mac string) netip.Prefix { return fromMAC([16]byte{0xfe, 0x80}, mac) }
+
+func fromMAC(b [16]byte, mac string) netip.Prefix {
+	if hw, err := net.ParseMAC(mac); err == nil && len(hw) == 6 {
+		copy(b[8:], []byte{hw[0] ^ 2, hw[1], hw[2], 0xff, 0xfe, hw[3], hw[4], hw[5]})
+	}
+
+	return netip.PrefixFrom(netip.AddrFrom16(b), 64)
+}

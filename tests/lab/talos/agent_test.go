@@ -1,0 +1,172 @@
+package talos_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/machine"
+	"talos-proxmox/tests/lab/talos"
+)
+
+// links are the addresses that the guest agent reports, by link and in order.
+func (v *vm) links() map[string][]string {
+	out := map[string][]string{}
+
+	for _, i := range v.sys.Agent() {
+		list := []string{}
+		for _, a := range i.Addresses {
+			list = append(list, a.String())
+		}
+
+		slices.Sort(list)
+		out[i.Name] = list
+	}
+
+	return out
+}
+
+// agentDisk is a disk with the guest agent on it.
+func agentDisk() machine.Content {
+	image := *agentISO(talos.Metal)
+	image.ISO, image.Version = false, talosVersion
+
+	return &image
+}
+
+func TestAgentBeforeAndAfterTheAddress(t *testing.T) {
+	r := newRig(t, withAgent)
+	v := r.machine(11, agentDisk())
+	v.hw.AgentDevice = true
+
+	r.mu.Lock()
+	delete(r.leases, v.hw.NICs[0].MAC)
+	r.mu.Unlock()
+
+	v.on()
+	v.until("reports its link", func(context.Context) error {
+		if len(v.links()) < 2 {
+			return errors.New("it does not")
+		}
+
+		return nil
+	})
+
+	lo := []string{"127.0.0.1/8", "::1/128"}
+	require.Equal(t, map[string][]string{"lo": lo, "ens18": {"fe80::be24:11ff:fe00:b/64"}}, v.links())
+
+	r.reserve(v)
+	v.maintained()
+
+	require.Equal(t, map[string][]string{
+		"lo": lo, "ens18": {v.addr() + "/24", "fd1a:b000::be24:11ff:fe00:b/64", "fe80::be24:11ff:fe00:b/64"},
+	}, v.links())
+
+	for _, i := range v.sys.Agent() {
+		require.Equal(t, strings.ToLower(i.MAC), i.MAC)
+	}
+
+	v.sys.Kill()
+	require.Nil(t, v.sys.Agent())
+}
+
+// A node's own address is one of many, at no place of its own.
+func TestAgentOfNodesInACluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		patch string
+		links []string
+	}{
+		"flannel": {"cluster: {network: {cni: {name: flannel}}}", []string{"cni0", "ens18", "flannel.1", "lo", "veth*"}},
+		"cilium": {
+			"cluster: {network: {cni: {name: none}}, inlineManifests: [{name: cilium, contents: '" + strings.ReplaceAll(ciliumManifest, "\n", "\n  ") + "'}]}",
+			[]string{"cilium_host", "cilium_net", "cilium_vxlan", "ens18", "lo", "lxc*", "lxc_health"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, withAgent)
+			vip := r.addr(200)
+			places := map[int]bool{}
+			holders := 0
+
+			cl, cps := threeWithAgent(r, c.patch, "machine: {network: {interfaces: [{interface: ens18, dhcp: true, vip: {ip: "+vip.String()+"}}]}}")
+			nodesReady(r, cl.kubernetes(cps[0]).CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")
+
+			for _, v := range cps {
+				list := v.sys.Agent()
+				require.Equal(t, list, v.sys.Agent(), "the order changes with the links only")
+
+				names := map[string]bool{}
+
+				for i, l := range list {
+					if l.Name == "ens18" {
+						places[i] = true
+
+						if slices.Contains(l.Addresses, netip.PrefixFrom(vip, 32)) {
+							holders++
+						}
+					}
+
+					generic := l.Name
+					for _, prefix := range []string{"veth", "lxc"} {
+						if strings.HasPrefix(l.Name, prefix) && l.Name != "lxc_health" {
+							generic = prefix + "*"
+						}
+					}
+
+					names[generic] = true
+				}
+
+				require.Equal(t, c.links, slices.Sorted(maps.Keys(names)))
+				require.Contains(t, v.links()["ens18"], v.addr()+"/24")
+				require.Contains(t, v.links()["lo"], "169.254.116.108/32")
+			}
+
+			require.Greater(t, len(places), 1, "the node's link has a place of its own")
+			require.Equal(t, 1, holders)
+
+			pods := cps[0].links()
+			if name == "flannel" {
+				require.Regexp(t, `^\[10\.244\.\d+\.0/32 fe80::\S+/64\]$`, sprint(pods["flannel.1"]))
+				require.Regexp(t, `^\[10\.244\.\d+\.1/24 fe80::\S+/64\]$`, sprint(pods["cni0"]))
+			} else {
+				require.Regexp(t, `^\[10\.244\.\d+\.1/32 fe80::\S+/64\]$`, sprint(pods["cilium_host"]))
+			}
+		})
+	}
+}
+
+func sprint(list []string) string { return "[" + strings.Join(list, " ") + "]" }
+
+const ciliumManifest = `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "cilium", "namespace": "kube-system"}, "spec":
+{"selector": {"matchLabels": {"k8s-app": "cilium"}}, "template": {"metadata": {"labels": {"k8s-app": "cilium"}}, "spec": {"hostNetwork": true,
+"containers": [{"name": "agent", "image": "cilium"}], "volumes": [{"name": "etc-cni-netd", "hostPath": {"path": "/etc/cni/net.d"}}]}}}}`
+
+// threeWithAgent is a cluster of three control planes that run from disks with the guest agent.
+func threeWithAgent(r *rig, patches ...string) (*cluster, []*vm) {
+	r.Helper()
+
+	var cps []*vm
+
+	for i := range 3 {
+		v := r.machine(byte(11+i), agentDisk())
+		v.hw.AgentDevice = true
+		cps = append(cps, v.on())
+	}
+
+	c := r.cluster(cps[0].addr())
+
+	for i, v := range cps {
+		c.apply(v, c.config(configmachine.TypeControlPlane, []string{"cp-1", "cp-2", "cp-3"}[i], patches...))
+	}
+
+	c.bootstrap(cps[0])
+
+	return c, cps
+}

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/tests/rehearsal"
 )
 
 // requireOutputs holds everything that a stack exports against the schema of the repository, and that the outputs agree
@@ -98,4 +101,66 @@ func TestLegacyOutputs(t *testing.T) {
 	}
 
 	assert.Len(t, outputs, 14)
+}
+
+// TestTwoClustersInOneStack: a program may deploy several clusters, each with providers of its own, and no name clashes.
+func TestTwoClustersInOneStack(t *testing.T) {
+	t.Parallel()
+
+	one, two := rehearse(t, "dev"), rehearse(t, devWith(t, "name: k3s-dev", "name: k3s-test"))
+	configs := map[string]stacks.Config{"one": configOf(t, one), "two": configOf(t, two)}
+
+	s, err := one.Backend.InlineStack(t.Context(), "embedding", "both", func(ctx *pulumi.Context) error {
+		for _, name := range []string{"one", "two"} {
+			d, err := stacks.Deploy(ctx, configs[name])
+			if err != nil {
+				return err
+			}
+
+			ctx.Export(name, d.Outputs[stacks.OutputContract])
+			ctx.Export(name+"-kubeconfig", d.Outputs[stacks.OutputKubeconfig])
+		}
+
+		return nil
+	}, nil)
+	require.NoError(t, err)
+
+	outputs := up(t, s).Outputs
+
+	for name, r := range map[string]*rehearsal.Rehearsal{"one": one, "two": two} {
+		contract, err := stacks.DecodeContract(outputs[name].Value)
+		require.NoError(t, err)
+		assert.Equal(t, r.Plan.Cluster, contract.Cluster)
+		assert.Equal(t, addressOf(r, r.Plan.Cluster+"-worker-1"), *contract.BootstrapNodes.Workers[0].IP)
+		assert.Contains(t, outputs[name+"-kubeconfig"].Value, addressOf(r, r.Plan.Cluster+"-control-1")+":6443")
+		assert.True(t, outputs[name+"-kubeconfig"].Secret)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+	}
+
+	requireNoChange(t, s)
+	destroy(t, s)
+
+	for _, r := range []*rehearsal.Rehearsal{one, two} {
+		assert.Empty(t, r.Leftovers())
+	}
+}
+
+// configOf is the configuration of a rehearsed stack, for a program that embeds it.
+func configOf(t *testing.T, r *rehearsal.Rehearsal) stacks.Config {
+	t.Helper()
+
+	path := filepath.Join(t.TempDir(), "Pulumi.embedded.yaml")
+	require.NoError(t, r.WriteStackFile(path))
+
+	values, err := stacks.ReadFile(path)
+	require.NoError(t, err)
+
+	for key, secret := range r.Secrets() {
+		values[strings.TrimPrefix(key, stacks.Project+":")] = secret.Value
+	}
+
+	config, err := stacks.Parse(values, filepath.Dir(path))
+	require.NoError(t, err)
+
+	return config
 }

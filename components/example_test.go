@@ -1,0 +1,192 @@
+package components_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos"
+
+	"talos-proxmox/components"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// A machine by itself: the VM is cloned, and somebody else configures Talos on it.
+func ExampleNewTalosNode() {
+	run(func(ctx *pulumi.Context) error {
+		p, err := plan.New(plan.Spec{
+			Hosts:    []plan.Host{{Name: "pve"}},
+			Cluster:  plan.Cluster{Name: "k3s-dev", Bootstrap: plan.External, Versions: plan.Versions{Talos: "v1.12.4"}},
+			Image:    plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "talos-v1.12.4-base"}},
+			Network:  plan.Network{CIDR: "192.168.10.0/24"},
+			Defaults: plan.Shape{Cores: new(4), MemoryMiB: new(8192)},
+			Pools:    map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "192.168.10.11"}},
+		})
+		if err != nil {
+			return err
+		}
+
+		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
+		if err != nil {
+			return err
+		}
+
+		node, err := components.NewTalosNode(ctx, "k3s-dev-control-1", &components.TalosNodeArgs{
+			Node:     p.Nodes()[0],
+			Template: pulumi.Int(9000), // the VMID of talos-v1.12.4-base
+		}, pulumi.Providers(proxmox))
+		if err != nil {
+			return err
+		}
+
+		show(node.Name, node.VMID, node.Host, node.IPAddress.Elem(), node.MACAddress)
+
+		return nil
+	})
+	// Output: k3s-dev-control-1 401 pve 192.168.10.11 42:34:35:D3:21:F5
+}
+
+// A pool of GPU workers by itself: one machine for each GPU. Its number is its identity: without the first entry, the
+// second stays what it is.
+func ExampleNewGPUWorkerPool() {
+	run(func(ctx *pulumi.Context) error {
+		p, err := plan.New(plan.Spec{
+			Hosts:   []plan.Host{{Name: "pve"}},
+			Cluster: plan.Cluster{Name: "lab", Bootstrap: plan.External, Versions: plan.Versions{Talos: "v1.12.4"}},
+			Image: plan.Image{Source: plan.Template, Template: plan.TemplateImage{
+				Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
+			}},
+			Network: plan.Network{CIDR: "192.168.10.0/24"},
+			Pools: map[string]plan.Pool{
+				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "192.168.10.11"},
+				"gpu": {Role: plan.Worker, Addresses: "192.168.10.51-59", GPUs: map[string]plan.GPUSpec{
+					"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "pve"}},
+					"2": {BDF: "0000:02:00.0", NodeSpec: plan.NodeSpec{Host: "pve"}},
+				}},
+			},
+		})
+		if err != nil {
+			return err
+		}
+
+		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
+		if err != nil {
+			return err
+		}
+
+		args := &components.GPUWorkerPoolArgs{Pool: "gpu"}
+
+		for _, n := range p.Nodes()[1:] {
+			args.Nodes = append(args.Nodes, components.GPUWorker{
+				Name: n.Name,
+				Args: &components.TalosNodeArgs{Node: n, Template: pulumi.Int(9000)},
+				// What the host says of the card: lspci -nn. Proxmox VE passes no other card by mistake.
+				Device: &proxmoxapi.PCIDevice{BDF: n.GPU.BDF, ID: "10de:2204", IOMMUGroup: 14},
+			})
+		}
+
+		pool, err := components.NewGPUWorkerPool(ctx, "lab-gpu", args, pulumi.Providers(proxmox))
+		if err != nil {
+			return err
+		}
+
+		for _, node := range pool.Nodes {
+			show(node.Name, node.VMID, node.VM.Hostpcis.Index(pulumi.Int(0)).Mapping().Elem())
+		}
+
+		return nil
+	})
+	// Unordered output:
+	// lab-gpu-1 601 lab-gpu-1
+	// lab-gpu-2 602 lab-gpu-2
+}
+
+// A whole cluster as a part of another program. Where the program reads no stack configuration, it states the spec itself.
+func ExampleNewTalosCluster() {
+	run(func(ctx *pulumi.Context) error {
+		p, err := plan.New(plan.Spec{
+			Hosts:   []plan.Host{{Name: "pve"}},
+			Cluster: plan.Cluster{Name: "home", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+			Image: plan.Image{Source: plan.Template, Template: plan.TemplateImage{
+				Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base",
+			}},
+			Network: plan.Network{CIDR: "192.168.10.0/24"},
+			Pools: map[string]plan.Pool{
+				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "192.168.10.11-13"},
+				"worker":  {Role: plan.Worker, Count: new(2), Addresses: "192.168.10.21-49"},
+			},
+		})
+		if err != nil {
+			return err
+		}
+
+		// In earnest: proxmoxapi.New(proxmoxapi.Access{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", ...})
+		var api components.Proxmox = oneTemplate{}
+
+		findings, err := components.Preflight(ctx, p, api)
+		if err != nil {
+			return err
+		}
+
+		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
+		if err != nil {
+			return err
+		}
+
+		talosProvider, err := talos.NewProvider(ctx, "talos", nil)
+		if err != nil {
+			return err
+		}
+
+		cluster, err := components.NewTalosCluster(ctx, "home",
+			&components.TalosClusterArgs{Plan: p, Findings: findings, Proxmox: api}, pulumi.Providers(proxmox, talosProvider))
+		if err != nil {
+			return err
+		}
+
+		show(cluster.Endpoint, cluster.Nodes[0].Name, cluster.Nodes[1].Name, cluster.Nodes[2].Name)
+
+		return nil
+	})
+	// Output: https://192.168.10.11:6443 home-control-1 home-worker-1 home-worker-2
+}
+
+// run runs a program without an engine: resources are what they are asked to be.
+func run(program pulumi.RunFunc) {
+	if err := pulumi.RunErr(program, pulumi.WithMocks("demo", "dev", mocks{})); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// show prints what is known when the program has run.
+func show(values ...any) {
+	pulumi.All(values...).ApplyT(func(known []any) error {
+		_, err := fmt.Println(known...)
+
+		return err
+	})
+}
+
+type mocks struct{}
+
+func (mocks) NewResource(args pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
+	return args.Name + "-id", args.Inputs, nil
+}
+
+func (mocks) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) {
+	return resource.PropertyMap{}, nil
+}
+
+// oneTemplate is a Proxmox VE that has a template, and nothing else.
+type oneTemplate struct{ components.Proxmox }
+
+func (oneTemplate) VMs(context.Context) ([]proxmoxapi.VM, error) {
+	return []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}}, nil
+}
+
+func (oneTemplate) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 10}}, nil
+}

@@ -1,0 +1,216 @@
+package stacks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/stacks"
+)
+
+// home is a configuration without a stack file. A secret is a value like any other here: take it from where yours are kept.
+func home(secret string) stacks.Config {
+	return stacks.Config{
+		Proxmox:            stacks.Proxmox{Endpoint: "https://127.0.0.1:1", TokenID: "pulumi@pve!talos", Hosts: []plan.Host{{Name: "pve"}}},
+		ProxmoxTokenSecret: secret,
+		Cluster:            plan.Cluster{Name: "home", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+		Image:              plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"}},
+		Network:            plan.Network{CIDR: "192.168.10.0/24"},
+		Pools: map[string]plan.Pool{
+			"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "192.168.10.11-13"},
+			"worker":  {Role: plan.Worker, Count: new(2), Addresses: "192.168.10.21-49"},
+		},
+	}
+}
+
+// A cluster as a part of another program. Its outputs are exported under names of the program's choice.
+func ExampleDeploy() {
+	preview(func(ctx *pulumi.Context) error {
+		d, err := stacks.Deploy(ctx, home("11111111-2222-3333-4444-555555555555"))
+		if err != nil {
+			return err
+		}
+
+		ctx.Export("contract", d.Outputs[stacks.OutputContract])
+
+		for _, node := range d.Cluster.Nodes {
+			show(node.Name, node.IPAddress.Elem())
+		}
+
+		return nil
+	})
+	// Unordered output:
+	// home-control-1 192.168.10.11
+	// home-worker-1 192.168.10.21
+	// home-worker-2 192.168.10.22
+}
+
+// A configuration that is wrong registers nothing. All that is wrong with it is in the error, and can be looked at.
+func ExampleDeploy_problems() {
+	preview(func(ctx *pulumi.Context) error {
+		config := home("11111111-2222-3333-4444-555555555555")
+		config.Cluster.HA = true
+		config.Network.CIDR = "192.168.11.0/24"
+
+		_, err := stacks.Deploy(ctx, config)
+
+		var problems plan.Problems
+		if errors.As(err, &problems) {
+			for _, p := range problems {
+				fmt.Println(p.Path)
+			}
+
+			return nil
+		}
+
+		return err
+	})
+	// Output:
+	// cluster.ha
+	// pools.control.addresses
+	// pools.worker.addresses
+}
+
+// A program of your own brings a cluster up without a project, a stack file or the pulumi command line; it needs the pulumi
+// CLI in its PATH.
+func ExampleDeploy_automation() {
+	up := func(ctx context.Context, secret string) (kubeconfig string, err error) {
+		stack, err := auto.UpsertStackInlineSource(ctx, "home", "clusters", func(ctx *pulumi.Context) error {
+			d, err := stacks.Deploy(ctx, home(secret))
+			if err != nil {
+				return err
+			}
+
+			for name, value := range d.Outputs {
+				ctx.Export(name, value)
+			}
+
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+
+		result, err := stack.Up(ctx)
+		if err != nil {
+			return "", err
+		}
+
+		contract, err := stacks.DecodeContract(result.Outputs[stacks.OutputContract].Value)
+		if err != nil {
+			return "", err
+		}
+
+		fmt.Println(contract.Cluster, contract.ControlPlaneEndpoints)
+
+		return result.Outputs[stacks.OutputKubeconfig].Value.(string), nil
+	}
+
+	_ = up
+}
+
+// Another stack reads what a cluster's stack offers. The contract is plain: it may decide which resources there are.
+func ExampleReadOutputs() {
+	preview(func(ctx *pulumi.Context) error {
+		ref, err := pulumi.NewStackReference(ctx, "organization/talos-proxmox/home", nil)
+		if err != nil {
+			return err
+		}
+
+		outputs, err := stacks.ReadOutputs(ref)
+		if err != nil {
+			return err
+		}
+
+		for _, n := range outputs.Contract.BootstrapNodes.All() {
+			if n.IP == nil {
+				fmt.Println(n.Name, "on", n.Host, "has no address yet")
+			} else {
+				fmt.Println(n.Name, "on", n.Host, "at", *n.IP)
+			}
+		}
+
+		return nil
+	})
+	// Output:
+	// home-control-1 on pve at 192.168.10.11
+	// home-worker-1 on pve has no address yet
+}
+
+// A program without Pulumi reads what pulumi stack output --json prints.
+func ExampleReadContract() {
+	contract, err := stacks.ReadContract([]byte(`{"talos_bootstrap_contract": ` + published + `}`))
+	if err != nil {
+		fmt.Println(err)
+
+		return
+	}
+
+	fmt.Println(contract.Cluster, contract.Versions.Talos, contract.ControlPlaneEndpoints, contract.NodeVMIDMap["home-worker-1"])
+	// Output: home v1.12.4 [192.168.10.11] 501
+}
+
+const published = `{
+	"schemaVersion": 1, "kind": "talos", "cluster": "home", "versions": {"talos": "v1.12.4", "kubernetes": "v1.34.2"},
+	"talos_control_plane_endpoints": ["192.168.10.11"],
+	"talos_bootstrap_nodes": {
+		"control_plane": [{"name": "home-control-1", "vmid": 401, "ip": "192.168.10.11", "node": "pve"}],
+		"workers": [{"name": "home-worker-1", "vmid": 501, "node": "pve"}],
+		"gpu_workers": []
+	},
+	"talos_node_ip_map": {"home-control-1": "192.168.10.11"},
+	"talos_node_vmid_map": {"home-control-1": 401, "home-worker-1": 501}
+}`
+
+// preview runs a program without an engine, as a preview: it goes on without Proxmox VE.
+func preview(program pulumi.RunFunc) {
+	err := pulumi.RunErr(program, pulumi.WithMocks("demo", "dev", mocks{}), func(info *pulumi.RunInfo) { info.DryRun = true })
+	if err != nil {
+		fmt.Println(err)
+	}
+}
+
+// show prints what is known when the program has run.
+func show(values ...any) {
+	pulumi.All(values...).ApplyT(func(known []any) error {
+		_, err := fmt.Println(known...)
+
+		return err
+	})
+}
+
+// mocks answer with what a resource is asked to be. The stack that is referred to has published a contract.
+type mocks struct{}
+
+func (mocks) NewResource(args pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
+	outputs := args.Inputs
+
+	switch args.TypeToken {
+	case "talos:machine/secrets:Secrets":
+		outputs = resource.NewPropertyMapFromMap(map[string]any{
+			"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": "CERT", "clientKey": "KEY"},
+			"machineSecrets":      map[string]any{},
+		})
+	case "pulumi:pulumi:StackReference":
+		var contract map[string]any
+		if err := json.Unmarshal([]byte(published), &contract); err != nil {
+			return "", nil, err
+		}
+
+		outputs = resource.NewPropertyMapFromMap(map[string]any{
+			"name": args.Name, "outputs": map[string]any{stacks.OutputContract: contract}, "secretOutputNames": []any{},
+		})
+	}
+
+	return args.Name + "-id", outputs, nil
+}
+
+func (mocks) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) {
+	return resource.PropertyMap{}, nil
+}

@@ -7,9 +7,10 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/world"
 )
 
-// labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores and bridges that its nodes use, the
+// labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores, bridges and GPUs that its nodes use, the
 // templates where they are cloned, and the ISO files that somebody put there. Datastores that are shared are the same on all hosts.
 func labOf(p *plan.Plan, shared []string) lab.Config {
 	var (
@@ -30,6 +31,13 @@ func labOf(p *plan.Plan, shared []string) lab.Config {
 		host := lab.Host{Name: h.Name, VCPU: 64, MemoryMiB: 256 << 10, Bridges: bridges, Storages: storages}
 		if h.Limited {
 			host.VCPU, host.MemoryMiB = h.Capacity.VCPU, h.Capacity.MemoryMiB
+		}
+
+		for _, n := range p.Nodes() {
+			if n.GPU != nil && n.Host == h.Name {
+				slot, _, _ := strings.Cut(n.GPU.BDF, ".")
+				host.PCI = append(host.PCI, world.GPU(slot, 10+len(host.PCI))...)
+			}
 		}
 
 		c.Hosts = append(c.Hosts, host)

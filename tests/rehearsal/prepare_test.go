@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/world"
 )
 
 // planned is the plan of an example.
@@ -58,6 +59,7 @@ func TestWhatAStackExpects(t *testing.T) {
 	c = labOf(p, nil)
 	require.Len(t, c.Templates, 1)
 	require.Equal(t, map[string]string{"machine": "q35"}, c.Templates[0].Conf, "which is what the GPU nodes need")
+	require.Equal(t, append(world.GPU("0000:01:00", 10), world.GPU("0000:02:00", 12)...), c.Hosts[0].PCI)
 
 	dhcp(&c, p, spec, nil, same)
 	require.Equal(t, lab.Range{}, c.DHCP)

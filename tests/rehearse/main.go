@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/timeline"
 	"talos-proxmox/tests/rehearsal"
@@ -182,8 +183,14 @@ func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writ
 		return err
 	}
 
-	fmt.Fprintf(out, "%7s  all nodes ready\n\n", elapsed(start))
+	reached := "all nodes ready"
+	if r.Plan.Bootstrap == plan.External {
+		reached = "all nodes wait for whoever configures them"
+	}
+
+	fmt.Fprintf(out, "%7s  %s\n\n", elapsed(start), reached)
 	printNodes(out, r)
+	printDownloads(out, r.Lab.World().Downloads())
 	printTimes(out, r.Lab.Timeline().Report())
 
 	return r.Lab.Journal().Unknown()
@@ -191,9 +198,16 @@ func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writ
 
 // look leaves the lab running until the operator has seen enough.
 func look(ctx context.Context, r *rehearsal.Rehearsal, dir string, out io.Writer) error {
-	files, err := r.WriteCredentials(ctx, dir)
-	if err != nil {
-		return err
+	var (
+		files rehearsal.Files
+		err   error
+	)
+
+	// Who configures the nodes has the credentials.
+	if r.Plan.Bootstrap != plan.External {
+		if files, err = r.WriteCredentials(ctx, dir); err != nil {
+			return err
+		}
 	}
 
 	shell, err := r.Shell()
@@ -225,7 +239,7 @@ func destroy(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
 		elapsed(start), len(held.VMs), len(held.Volumes)-len(held.VMs)-kept)
 
 	if kept > 0 {
-		fmt.Fprintf(out, ", and %d downloaded images, which are kept", kept)
+		fmt.Fprintf(out, "; downloaded images, which are kept: %d", kept)
 	}
 
 	fmt.Fprintln(out)

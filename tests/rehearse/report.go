@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -22,6 +25,20 @@ func printNodes(out io.Writer, r *rehearsal.Rehearsal) {
 
 	w.Flush() //nolint:errcheck // the screen
 	fmt.Fprintln(out)
+}
+
+// printDownloads shows what each host fetched.
+func printDownloads(out io.Writer, downloads []world.Download) {
+	bytes, files := map[string]int64{}, map[string]int{}
+
+	for _, d := range downloads {
+		bytes[d.Host] += d.Bytes
+		files[d.Host]++
+	}
+
+	for _, host := range slices.Sorted(maps.Keys(bytes)) {
+		fmt.Fprintf(out, "host %s downloaded %d MiB; files: %d\n", host, bytes[host]/world.MiB, files[host])
+	}
 }
 
 // printTimes shows how long it took against how long it had to take.
@@ -43,14 +60,16 @@ func printTimes(out io.Writer, t timeline.Report) {
 
 // printHints shows how to look around while the lab is there.
 func printHints(out io.Writer, r *rehearsal.Rehearsal, files rehearsal.Files, shell string) {
-	fmt.Fprintf(out, `The lab keeps running until you press Ctrl-C. Look around:
+	fmt.Fprint(out, "The lab keeps running until you press Ctrl-C. Look around:\n\n")
 
-  kubectl --kubeconfig %[1]s get nodes -o wide
+	if files.Kubeconfig != "" {
+		fmt.Fprintf(out, `  kubectl --kubeconfig %[1]s get nodes -o wide
   talosctl --talosconfig %[2]s version
   talosctl --talosconfig %[2]s services
-  (%[3]s stack output --stack %[4]s)
+`, files.Kubeconfig, files.Talosconfig)
+	}
 
-`, files.Kubeconfig, files.Talosconfig, shell, r.Stack.Name())
+	fmt.Fprintf(out, "  (%s stack output --stack %s)\n\n", shell, r.Stack.Name())
 }
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

@@ -174,8 +174,19 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 // up deploys the stack and shows what became of it.
 func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writer) error {
 	start := time.Now()
+	p := progress{out: out, start: start, said: map[string]bool{}}
 
-	if err := withProgress(out, start, func(p progress) error { return p.up(ctx, r.Stack, packs) }); err != nil {
+	if len(packs) > 0 {
+		// Rules about the whole stack have their say before anything is made.
+		p.quiet = true
+		if err := p.run(func(p progress) error { return p.preview(ctx, r.Stack, packs) }); err != nil {
+			return err
+		}
+
+		p.quiet = false
+	}
+
+	if err := p.run(func(p progress) error { return p.up(ctx, r.Stack, packs) }); err != nil {
 		return err
 	}
 
@@ -226,7 +237,7 @@ func destroy(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
 	fmt.Fprintln(out, "destroying the stack")
 
 	start := time.Now()
-	if err := withProgress(out, start, func(p progress) error { return p.destroy(ctx, r.Stack) }); err != nil {
+	if err := (progress{out: out, start: start}).run(func(p progress) error { return p.destroy(ctx, r.Stack) }); err != nil {
 		return err
 	}
 

@@ -51,7 +51,7 @@ func TestProgress(t *testing.T) {
 		"an unhandled error occurred: program failed: \n2 errors occurred:\n\t* pools: a\n\t* network: b": "2 errors occurred:\n\t* pools: a\n\t* network: b",
 		"the VM is locked": "the VM is locked",
 	} {
-		err := withProgress(&bytes.Buffer{}, time.Now(), func(p progress) error {
+		err := progress{out: &bytes.Buffer{}, start: time.Now()}.run(func(p progress) error {
 			p.events <- events.EngineEvent{EngineEvent: apitype.EngineEvent{
 				DiagnosticEvent: &apitype.DiagnosticEvent{Severity: "error", Message: message},
 			}}
@@ -62,5 +62,43 @@ func TestProgress(t *testing.T) {
 		assert.EqualError(t, err, "the stack did not come about:\n"+want)
 	}
 
-	assert.Equal(t, failed, withProgress(&bytes.Buffer{}, time.Now(), func(progress) error { return failed }))
+	assert.Equal(t, failed, progress{out: &bytes.Buffer{}, start: time.Now()}.run(func(progress) error { return failed }))
+}
+
+// TestFindings holds what is shown of a policy pack: each finding once, with its level, and no steps of a preview; a
+// rule that is enforced is the reason why there is no stack.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+
+	finding := func(level, message string) events.EngineEvent {
+		return events.EngineEvent{EngineEvent: apitype.EngineEvent{PolicyEvent: &apitype.PolicyEvent{
+			PolicyName: "verify-tls", EnforcementLevel: level, Message: "What must hold.\n" + message + "\n",
+		}}}
+	}
+
+	var out bytes.Buffer
+
+	p := progress{out: &out, start: time.Now(), said: map[string]bool{}, quiet: true}
+
+	for _, failed := range []error{nil, errors.New("exit status 255")} {
+		err := p.run(func(p progress) error {
+			p.events <- events.EngineEvent{EngineEvent: apitype.EngineEvent{ResourcePreEvent: &apitype.ResourcePreEvent{
+				Metadata: apitype.StepEventMetadata{Type: "talos:machine/secrets:Secrets", Op: apitype.OpCreate},
+			}}}
+			p.events <- finding("advisory", "a: must be true")
+			if failed != nil {
+				p.events <- finding("mandatory", "b: must be true")
+			}
+			close(p.events)
+
+			return failed
+		})
+		if failed == nil {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, "the stack did not come about:\nrules that are enforced are broken: verify-tls")
+		}
+	}
+
+	assert.Regexp(t, `^ +[\d.]+s  advisory       verify-tls: a: must be true\n +[\d.]+s  mandatory      verify-tls: b: must be true\n$`, out.String())
 }

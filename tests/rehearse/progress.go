@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -29,11 +31,15 @@ type progress struct {
 	out    io.Writer
 	start  time.Time
 	events chan events.EngineEvent
+	// quiet leaves steps out: a preview takes none.
+	quiet bool
+	// said are the findings of the policy pack that have been shown; nil: none.
+	said map[string]bool
 }
 
-// withProgress runs an operation and shows its events. The error is what the engine said, not what it printed.
-func withProgress(out io.Writer, start time.Time, operation func(progress) error) error {
-	p := progress{out: out, start: start, events: make(chan events.EngineEvent)}
+// run runs an operation and shows its events. The error is what the engine said, not what it printed.
+func (p progress) run(operation func(progress) error) error {
+	p.events = make(chan events.EngineEvent)
 	said := make(chan string, 1)
 
 	go func() { said <- p.show() }()
@@ -62,6 +68,13 @@ const lastEvents = 3 * time.Second
 // wrapping is what the engine puts around the program's error.
 var wrapping = regexp.MustCompile(`^an unhandled error occurred:\s*(program failed:\s*)?(1 error occurred:\s*\*\s*)?`)
 
+// preview has the policy pack judge the stack as far as it is known before anything is made.
+func (p progress) preview(ctx context.Context, s auto.Stack, packs []string) error {
+	_, err := s.Preview(ctx, optpreview.EventStreams(p.events), optpreview.SuppressProgress(), optpreview.PolicyPacks(packs...))
+
+	return err
+}
+
 func (p progress) up(ctx context.Context, s auto.Stack, packs []string) error {
 	_, err := s.Up(ctx, optup.EventStreams(p.events), optup.SuppressProgress(), optup.PolicyPacks(packs...))
 
@@ -76,7 +89,7 @@ func (p progress) destroy(ctx context.Context, s auto.Stack) error {
 
 // show prints events until they end, and returns the errors among them.
 func (p progress) show() string {
-	var errors []string
+	var errors, broken []string
 
 	for e := range p.events {
 		switch {
@@ -88,10 +101,13 @@ func (p progress) show() string {
 			p.resource(e.ResourcePreEvent.Metadata, "...")
 		case e.PolicyEvent != nil:
 			finding := e.PolicyEvent.PolicyName + ": " + lastLine(e.PolicyEvent.Message)
-			p.line(e.PolicyEvent.EnforcementLevel, finding)
+			if !p.said[finding] {
+				p.said[finding] = true
+				p.line(e.PolicyEvent.EnforcementLevel, finding)
+			}
 
 			if e.PolicyEvent.EnforcementLevel == string(apitype.Mandatory) {
-				errors = append(errors, finding)
+				broken = append(broken, e.PolicyEvent.PolicyName)
 			}
 		case e.DiagnosticEvent != nil:
 			d := e.DiagnosticEvent
@@ -106,6 +122,13 @@ func (p progress) show() string {
 		}
 	}
 
+	if len(broken) > 0 {
+		slices.Sort(broken)
+
+		// The engine adds no more than that it has failed.
+		return "rules that are enforced are broken: " + strings.Join(slices.Compact(broken), ", ")
+	}
+
 	return strings.Join(errors, "\n")
 }
 
@@ -118,7 +141,7 @@ func lastLine(message string) string {
 
 func (p progress) resource(m apitype.StepEventMetadata, state string) {
 	phase, ok := phases[m.Type]
-	if !ok || m.Op == apitype.OpSame || m.Op == apitype.OpRead {
+	if !ok || p.quiet || m.Op == apitype.OpSame || m.Op == apitype.OpRead {
 		return
 	}
 

@@ -45,13 +45,18 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 type VMConfig struct {
 	// Disks by position, with their size in GiB, rounded up; 0 means that Proxmox VE does not say.
 	Disks map[string]int
+	// CDROMs are what is in the CD-ROM drives, by position; "none" in one that is empty.
+	CDROMs map[string]string
 	// Machine type, firmware and SCSI controller, as Proxmox VE names them; its defaults where the VM states none.
 	Machine, Firmware, SCSIController string
+	// UUID is what the VM says of itself by SMBIOS; empty where it states none.
+	UUID string
 }
 
 var (
 	diskKey  = regexp.MustCompile(`^(scsi|virtio|sata|ide)\d+$`)
 	diskSize = regexp.MustCompile(`(?:^|,)size=(\d+)([MGT])(?:,|$)`)
+	uuidOf   = regexp.MustCompile(`(?:^|,)uuid=([^,]+)`)
 )
 
 // Config returns the configuration of a VM.
@@ -62,17 +67,25 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 	}
 
 	found := VMConfig{
-		Disks: map[string]int{}, Machine: textOr(config["machine"], "i440fx"), Firmware: textOr(config["bios"], "seabios"),
+		Disks: map[string]int{}, CDROMs: map[string]string{},
+		Machine: textOr(config["machine"], "i440fx"), Firmware: textOr(config["bios"], "seabios"),
 		SCSIController: textOr(config["scsihw"], "lsi"),
+	}
+
+	if m := uuidOf.FindStringSubmatch(textOr(config["smbios1"], "")); m != nil {
+		found.UUID = m[1]
 	}
 
 	for key, value := range config {
 		text, ok := value.(string)
-		if !ok || !diskKey.MatchString(key) || strings.Contains(text, "media=cdrom") {
-			continue
-		}
 
-		found.Disks[key] = sizeGiB(text)
+		switch {
+		case !ok || !diskKey.MatchString(key):
+		case strings.Contains(text, "media=cdrom"):
+			found.CDROMs[key], _, _ = strings.Cut(text, ",")
+		default:
+			found.Disks[key] = sizeGiB(text)
+		}
 	}
 
 	return found, nil

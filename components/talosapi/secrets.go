@@ -1,0 +1,67 @@
+package talosapi
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+)
+
+// Secrets reads the secrets that a cluster runs with from the configuration of a control plane: the first that answers. It
+// takes an administrator's credentials.
+func Secrets(ctx context.Context, controlPlanes []Target, c Credentials) (*secrets.Bundle, error) {
+	var errs []error
+
+	for _, t := range controlPlanes {
+		bundle, err := secretsOf(ctx, t, c)
+		if err == nil {
+			return bundle, nil
+		}
+
+		errs = append(errs, fmt.Errorf("%s (%s) does not tell its configuration: %s", t.Name, t.Address, brief(err))) //nolint:errorlint // its words are enough
+	}
+
+	return nil, errors.Join(errs...)
+}
+
+func secretsOf(ctx context.Context, t Target, c Credentials) (*secrets.Bundle, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+
+	api, err := dial(ctx, t, c)
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close() //nolint:errcheck // nothing is left to be written
+
+	applied, err := safe.StateGetByID[*config.MachineConfig](ctx, api.COSI, config.ActiveID)
+	if err != nil {
+		return nil, err
+	}
+
+	bundle := secrets.NewBundleFromConfig(secrets.NewClock(), applied.Config())
+
+	// A worker has only what lets it join.
+	if err := bundle.Validate(); err != nil {
+		return nil, fmt.Errorf("it is no control plane's: %w", err)
+	}
+
+	return bundle, nil
+}
+
+// Administrator makes credentials from a cluster's secrets.
+func Administrator(bundle *secrets.Bundle) (Credentials, error) {
+	client, err := bundle.GenerateTalosAPIClientCertificate(role.MakeSet(role.Admin))
+	if err != nil {
+		return Credentials{}, err
+	}
+
+	encode := base64.StdEncoding.EncodeToString
+
+	return Credentials{CA: encode(bundle.Certs.OS.Crt), Certificate: encode(client.Crt), Key: encode(client.Key)}, nil
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/stacks/ops/adopt"
 	"talos-proxmox/stacks/ops/guard"
 )
 
@@ -60,7 +61,7 @@ func command(out io.Writer) *cobra.Command {
 	flags.StringVarP(&o.project, "cwd", "C", ".", "the directory of Pulumi.yaml")
 	flags.StringVar(&o.dir, "dir", "state-backups", "where snapshots are kept, seen from the project")
 
-	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o))
+	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o))
 
 	return root
 }
@@ -215,6 +216,54 @@ func run(o *options) *cobra.Command {
 	keepFlag(c, &keep)
 
 	return c
+}
+
+func bringBack(o *options) *cobra.Command {
+	var a adopt.Options
+
+	c := &cobra.Command{
+		Use: "adopt", Short: "Write a file for pulumi import with what still stands of a cluster whose state is lost", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			a.Dir, a.Out = s.Dir, o.out
+
+			files, err := adopt.Write(c.Context(), s.Stack.(*guard.Pulumi), a)
+			if err != nil {
+				return err
+			}
+
+			return next(o, files)
+		},
+	}
+
+	c.Flags().StringVar(&a.Secrets, "secrets", "", "the cluster's secrets bundle, what talosctl gen secrets wrote")
+	c.Flags().StringVar(&a.Talosconfig, "talosconfig", "", "an administrator's talosconfig, to read the cluster's secrets from a control plane")
+	c.Flags().StringVar(&a.ControlPlane, "control-plane", "", "the address of a control plane, where neither the configuration nor the talosconfig has it")
+
+	return c
+}
+
+// next prints what to do with the files.
+func next(o *options, files adopt.Files) error {
+	path, err := filepath.Abs(files.Import)
+	if err != nil {
+		return err
+	}
+
+	fmt.Fprintf(o.out, "\nwrote %s; next:\n\n", files.Import)
+
+	ops := "go run ./stacks/ops --stack " + o.stack
+	fmt.Fprintf(o.out, "  %s run import --file %s --protect=false --generate-code=false\n  %s run up --refresh\n", ops, path, ops)
+
+	if files.Secrets != "" {
+		fmt.Fprintf(o.out, "  rm %s\n", files.Secrets)
+	}
+
+	return nil
 }
 
 // open opens the stack, and settles which one it is.

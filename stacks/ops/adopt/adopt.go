@@ -1,0 +1,123 @@
+// Package adopt brings back a state that was lost, or a part of it. It writes a file for "pulumi import" with what the
+// program wants, the state does not have, and Proxmox VE still has.
+//
+// What is in the file is what the program registers, for the file begins as the one that "pulumi preview --import-file"
+// writes: URNs, parents and providers are the program's own. It is filled in with ids, and with the state itself, because
+// the provider's own import leaves out what it does not read (a VM's SMBIOS UUID, its agent): the next update would change
+// the VM for it, and restart it.
+package adopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/stacks/ops/guard"
+)
+
+// Options of Write.
+type Options struct {
+	// Dir is where the files go; it is made with mode 0700.
+	Dir string
+	// Secrets is the file of a secrets bundle ("talosctl gen secrets"), Talosconfig that of an administrator's talosconfig.
+	// The cluster's secrets come from one of them.
+	Secrets, Talosconfig string
+	// ControlPlane is the address of one, where neither the configuration nor the talosconfig states it.
+	ControlPlane string
+	// Out is told what was found.
+	Out io.Writer
+}
+
+// Files are what Write has written.
+type Files struct {
+	// Import is the file for pulumi import.
+	Import string
+	// Secrets holds the cluster's secrets in plain text, for the import to read; empty when the import reads none, or a file
+	// that was given. It is of no use afterwards.
+	Secrets string
+}
+
+// Write writes the import file. It changes neither the state nor anything else.
+func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
+	config, err := stack.Config(ctx)
+	if err != nil {
+		return Files{}, err
+	}
+
+	p, err := plan.New(config.Spec())
+	if err != nil {
+		return Files{}, err
+	}
+
+	proxmox, err := proxmoxapi.New(config.Access())
+	if err != nil {
+		return Files{}, err
+	}
+
+	w, err := preview(ctx, stack.Stack)
+	if err != nil {
+		return Files{}, err
+	}
+
+	if len(w.Resources) == 0 {
+		return Files{}, fmt.Errorf("the state of stack %s has all that the program wants: there is nothing to adopt", stack.Name())
+	}
+
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return Files{}, err
+	}
+
+	cluster := &cluster{options: o, plan: p, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
+	f := finder{proxmox: proxmox, secrets: cluster.bundle}
+
+	all, err := f.fill(ctx, w)
+	if err := errors.Join(report(o.Out, all), err); err != nil {
+		return Files{}, err
+	}
+
+	written := Files{Import: filepath.Join(o.Dir, stack.Name()+".import.json"), Secrets: cluster.written}
+
+	text, err := w.encode()
+	if err != nil {
+		return Files{}, err
+	}
+
+	return written, private(written.Import, text)
+}
+
+// report prints what became of each resource.
+func report(out io.Writer, all []outcome) error {
+	slices.SortFunc(all, func(a, b outcome) int { return strings.Compare(a.name, b.name) })
+
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+
+	for _, o := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", o.verdict, o.name, o.remark)
+	}
+
+	return t.Flush()
+}
+
+// private writes a file that nobody else can read, whole or not at all.
+func private(path string, text []byte) error {
+	unfinished, err := os.CreateTemp(filepath.Dir(path), ".unfinished-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(unfinished.Name()) //nolint:errcheck // it has another name by then, or is of no use
+
+	_, err = unfinished.Write(text)
+	if err := errors.Join(err, unfinished.Close()); err != nil {
+		return err
+	}
+
+	return os.Rename(unfinished.Name(), path)
+}

@@ -1,0 +1,137 @@
+package adopt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/talosapi"
+)
+
+// cluster is where the secrets come from: its control planes know them.
+type cluster struct {
+	options Options
+	plan    *plan.Plan
+	// file is where they are written when they have to be; written is that path when they were.
+	file, written string
+}
+
+// bundle returns the file of a secrets bundle that is the cluster's.
+func (c *cluster) bundle(ctx context.Context) (string, error) {
+	switch o := c.options; {
+	case (o.Secrets == "") == (o.Talosconfig == ""):
+		return "", errors.New("the cluster's secrets are lost with the state: give either --talosconfig, an administrator's, to read them from a control " +
+			"plane, or --secrets, what 'talosctl gen secrets' wrote. Without them the nodes cannot be managed any more: rebuild the cluster")
+	case o.Secrets != "":
+		return c.given(ctx)
+	default:
+		return c.read(ctx)
+	}
+}
+
+// given is a bundle that the operator has. A wrong one would be believed, so it is compared with what a node runs with.
+func (c *cluster) given(ctx context.Context) (string, error) {
+	bundle, err := secrets.LoadBundle(c.options.Secrets)
+	if err == nil {
+		err = bundle.Validate()
+	}
+
+	if err != nil {
+		return "", fmt.Errorf("%s is no secrets bundle: %w", c.options.Secrets, err)
+	}
+
+	credentials, err := talosapi.Administrator(bundle)
+	if err != nil {
+		return "", err
+	}
+
+	running, err := c.running(ctx, nil, credentials)
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be compared with what the cluster runs with: %w", c.options.Secrets, err)
+	}
+
+	ours, err1 := yaml.Marshal(bundle)
+	theirs, err2 := yaml.Marshal(running)
+
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+
+	if !bytes.Equal(ours, theirs) {
+		return "", fmt.Errorf("%s differs from what the cluster runs with: use --talosconfig", c.options.Secrets)
+	}
+
+	return filepath.Abs(c.options.Secrets)
+}
+
+// read asks a control plane and writes what it runs with to a file, because the provider reads it from one.
+func (c *cluster) read(ctx context.Context) (string, error) {
+	config, err := clientconfig.Open(c.options.Talosconfig)
+	if err != nil {
+		return "", err
+	}
+
+	context, there := config.Contexts[c.plan.Cluster]
+	if !there {
+		if context, there = config.Contexts[config.Context]; !there {
+			return "", fmt.Errorf("%s has no context %s, and none is selected in it", c.options.Talosconfig, c.plan.Cluster)
+		}
+	}
+
+	bundle, err := c.running(ctx, context.Endpoints, talosapi.Credentials{CA: context.CA, Certificate: context.Crt, Key: context.Key})
+	if err != nil {
+		return "", err
+	}
+
+	text, err := yaml.Marshal(bundle)
+	if err != nil {
+		return "", err
+	}
+
+	path, err := filepath.Abs(c.file)
+	if err != nil {
+		return "", err
+	}
+
+	c.written = path
+
+	return path, private(path, text)
+}
+
+// running is what the cluster runs with.
+func (c *cluster) running(ctx context.Context, endpoints []string, credentials talosapi.Credentials) (*secrets.Bundle, error) {
+	targets := c.targets(endpoints)
+	if len(targets) == 0 {
+		return nil, errors.New("no address of a control plane is known: name one with --control-plane")
+	}
+
+	return talosapi.Secrets(ctx, targets, credentials)
+}
+
+// targets are the control planes: those of the configuration, the one that was named, and those of a talosconfig.
+func (c *cluster) targets(endpoints []string) []talosapi.Target {
+	var all []talosapi.Target
+
+	if a := c.options.ControlPlane; a != "" {
+		all = append(all, talosapi.Target{Name: "control plane", Address: a})
+	}
+
+	for _, n := range c.plan.ControlPlanes() {
+		if n.Address.IsValid() {
+			all = append(all, talosapi.Target{Name: n.Name, Address: n.Address.String()})
+		}
+	}
+
+	for _, e := range endpoints {
+		all = append(all, talosapi.Target{Name: "endpoint", Address: e})
+	}
+
+	return all
+}

@@ -1,0 +1,105 @@
+package adopt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+)
+
+// wanted is what the program wants and the state does not have, as a file for pulumi import.
+type wanted struct {
+	// Resources as the file has them. Fields that are not known here stay as they are.
+	Resources []map[string]any
+	// rest is what else is in the file.
+	rest map[string]json.RawMessage
+	// inputs of each resource, as the provider would get them.
+	inputs map[key]map[string]any
+}
+
+// key tells resources apart: type and name.
+type key struct{ kind, name string }
+
+// keyOf is the key of an entry of the file. The name is only unique in the file when it differs from the resource's.
+func keyOf(entry map[string]any) key {
+	name := text(entry, "logicalName")
+	if name == "" {
+		name = text(entry, "name")
+	}
+
+	return key{text(entry, "type"), name}
+}
+
+func text(from map[string]any, field string) string {
+	t, _ := from[field].(string) //nolint:errcheck // what is no text is none
+
+	return t
+}
+
+// preview asks the engine what it would make.
+func preview(ctx context.Context, stack auto.Stack) (*wanted, error) {
+	dir, err := os.MkdirTemp("", "adopt-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+
+	w := &wanted{inputs: map[key]map[string]any{}}
+	stream, listened := make(chan events.EngineEvent), make(chan struct{})
+
+	go func() {
+		defer close(listened)
+
+		for e := range stream {
+			if e.ResourcePreEvent == nil || e.ResourcePreEvent.Metadata.New == nil {
+				continue
+			}
+
+			made := e.ResourcePreEvent.Metadata.New
+			w.inputs[key{made.Type, resource.URN(made.URN).Name()}] = made.Inputs
+		}
+	}()
+
+	path := filepath.Join(dir, "import.json")
+	if _, err := stack.Preview(ctx, optpreview.ImportFile(path), optpreview.EventStreams(stream)); err != nil {
+		return nil, fmt.Errorf("a preview, which shows what the program wants: %w", err)
+	}
+
+	<-listened
+
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+
+	return w, w.decode(text)
+}
+
+func (w *wanted) decode(text []byte) error {
+	if err := json.Unmarshal(text, &w.rest); err != nil {
+		return err
+	}
+
+	resources := w.rest["resources"]
+	if resources == nil {
+		return nil
+	}
+
+	return json.Unmarshal(resources, &w.Resources)
+}
+
+func (w *wanted) encode() ([]byte, error) {
+	resources, err := json.Marshal(w.Resources)
+	w.rest["resources"] = resources
+
+	text, err2 := json.MarshalIndent(w.rest, "", "  ")
+
+	return text, errors.Join(err, err2)
+}

@@ -1,0 +1,175 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/stacks/ops/adopt"
+	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// TestRecover deletes the state of a running cluster and brings it back from what stands on Proxmox VE, with either of the
+// two sources of the cluster's secrets. One update, and no machine notices.
+func TestRecover(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	result := up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	contract, resources, deployed := contractOf(t, result), urns(t, r.Stack), r.Lab.World().Snapshot()
+	talosconfig := filepath.Join(t.TempDir(), "talosconfig")
+	require.NoError(t, os.WriteFile(talosconfig, []byte(result.Outputs["talosconfig"].Value.(string)), 0o600))
+
+	bring := func(t *testing.T, o adopt.Options) adopt.Files {
+		t.Helper()
+
+		files, said := adoptable(t, r, o)
+		assert.Contains(t, said, "found  k3s-dev-control-1-vm      VM 401 on host pve\n")
+		assert.Contains(t, said, "again  k3s-dev-control-1-config  a node that has the configuration is not changed by it\n")
+
+		importFile(t, r, files.Import)
+
+		before := len(r.Lab.Journal().Entries())
+		_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)), optup.Refresh())
+		require.NoError(t, err)
+
+		for _, e := range r.Lab.Journal().Entries()[before:] {
+			assert.False(t, e.Face == "proxmox" && !strings.HasPrefix(e.Call, "GET "), "%s", e)
+			assert.False(t, strings.HasSuffix(e.Call, "/Bootstrap"), "%s", e)
+		}
+
+		assert.Equal(t, resources, urns(t, r.Stack))
+		assert.Equal(t, deployed, r.Lab.World().Snapshot())
+		requireNoChange(t, r.Stack)
+
+		return files
+	}
+
+	t.Run("from a talosconfig", func(t *testing.T) {
+		lose(t, r)
+
+		files := bring(t, adopt.Options{Talosconfig: talosconfig})
+		assert.Equal(t, contract, contractOf(t, up(t, r.Stack)))
+
+		for _, path := range []string{files.Import, files.Secrets} {
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o600), info.Mode(), path)
+		}
+
+		text, err := os.ReadFile(files.Import)
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), r.Lab.Credentials().TokenSecret)
+
+		t.Run("from a secrets bundle", func(t *testing.T) {
+			lose(t, r)
+			assert.Empty(t, bring(t, adopt.Options{Secrets: files.Secrets}).Secrets)
+			require.NoError(t, os.Remove(files.Secrets))
+		})
+	})
+
+	t.Run("a part of it", func(t *testing.T) {
+		cli(t, r, "state", "delete", "--yes", "--target-dependents", urnOf(t, r, "k3s-dev-worker-1-vm"))
+
+		files, said := adoptable(t, r, adopt.Options{})
+		assert.Equal(t, "again  k3s-dev-worker-1-config  a node that has the configuration is not changed by it\n"+
+			"found  k3s-dev-worker-1-vm      VM 501 on host pve\n", said)
+
+		importFile(t, r, files.Import)
+		up(t, r.Stack)
+		assert.Equal(t, resources, urns(t, r.Stack))
+		assert.Equal(t, deployed, r.Lab.World().Snapshot())
+		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("nothing to bring back", func(t *testing.T) {
+		_, _, err := tryAdopt(t, r, adopt.Options{})
+		require.EqualError(t, err, "the state of stack dev has all that the program wants: there is nothing to adopt")
+	})
+}
+
+// TestRecoverRefused: without the cluster's secrets, or with another's, nothing is written; nor where nothing stands.
+func TestRecoverRefused(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+
+	_, said, err := tryAdopt(t, r, adopt.Options{})
+	require.EqualError(t, err, "nothing that the program wants is on Proxmox VE: to make it all, run an update")
+	assert.Contains(t, said, "absent  k3s-dev-control-1-vm      no VM has VMID 401\n")
+
+	up(t, r.Stack)
+	lose(t, r)
+
+	bundle, err := secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent)
+	require.NoError(t, err)
+
+	text, err := yaml.Marshal(bundle)
+	require.NoError(t, err)
+
+	other, broken := filepath.Join(t.TempDir(), "secrets.yaml"), filepath.Join(t.TempDir(), "secrets.yaml")
+	require.NoError(t, os.WriteFile(other, text, 0o600))
+	require.NoError(t, os.WriteFile(broken, []byte("cluster: {}\n"), 0o600))
+
+	for want, o := range map[string]adopt.Options{
+		"the cluster's secrets are lost with the state: give either --talosconfig":                        {},
+		"broken is no secrets bundle: ":                                                                   {Secrets: broken},
+		"cannot be compared with what the cluster runs with: k3s-dev-control-1 ({control}) does not tell": {Secrets: other},
+		"no such file": {Secrets: filepath.Join(t.TempDir(), "none")},
+	} {
+		want = strings.NewReplacer("{control}", addressOf(r, "k3s-dev-control-1"), "broken is", broken+" is").Replace(want)
+
+		files, _, err := tryAdopt(t, r, o)
+		require.ErrorContains(t, err, want)
+		assert.Empty(t, files)
+	}
+}
+
+// lose deletes the stack's state, and makes an empty stack in its place, as an operator has to.
+func lose(t *testing.T, r *rehearsal.Rehearsal) {
+	t.Helper()
+
+	cli(t, r, "stack", "rm", "--force", "--yes", "--preserve-config")
+	cli(t, r, "stack", "init")
+}
+
+func tryAdopt(t *testing.T, r *rehearsal.Rehearsal, o adopt.Options) (adopt.Files, string, error) {
+	t.Helper()
+
+	stack, err := guard.On(t.Context(), r.Stack)
+	require.NoError(t, err)
+
+	out := newOutput(t)
+	o.Dir, o.Out = filepath.Join(t.TempDir(), "state-backups"), out
+
+	files, err := adopt.Write(t.Context(), stack, o)
+
+	return files, out.String(), err
+}
+
+func adoptable(t *testing.T, r *rehearsal.Rehearsal, o adopt.Options) (adopt.Files, string) {
+	t.Helper()
+
+	files, said, err := tryAdopt(t, r, o)
+	require.NoError(t, err)
+
+	return files, said
+}
+
+// importFile imports as the command says.
+func importFile(t *testing.T, r *rehearsal.Rehearsal, file string) {
+	t.Helper()
+
+	cli(t, r, "import", "--file", file, "--protect=false", "--generate-code=false", "--yes")
+}

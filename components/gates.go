@@ -89,7 +89,16 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, proxmox Proxm
 	})
 
 	register(&g.ready, "ready", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return talosapi.WaitReady(c, controlPlanes(p, addresses), credentials(args.NewInputs), p.ReadyTimeout, say(ctx, name))
+		if err := talosapi.WaitReady(c, controlPlanes(p, addresses), credentials(args.NewInputs), p.ReadyTimeout, say(ctx, name)); err != nil {
+			return err
+		}
+
+		// The first control plane's own address has just been found to be up.
+		if p.EndpointMode == plan.FirstControlPlane {
+			return nil
+		}
+
+		return talosapi.WaitEndpoint(c, p.Endpoint, p.ReadyTimeout, say(ctx, name))
 	})
 
 	return g, errors.Join(errs...)

@@ -14,8 +14,6 @@ type asks struct {
 }
 
 var unbuiltOfCluster = []asks{
-	{"cluster.endpoint.mode", func(p *plan.Plan) string { return unless(p.EndpointMode, plan.FirstControlPlane) }, "use firstControlPlane"},
-	{"cluster.cni.name", func(p *plan.Plan) string { return unless(p.CNI, plan.Flannel, plan.NoCNI) }, "use flannel or none"},
 	{"tailscale", func(p *plan.Plan) string { return when(p.Tailscale != nil, "set") }, ""},
 	{"firewall.enabled", func(p *plan.Plan) string { return when(p.Firewall, "true") }, "set it to false"},
 	{"machineSecrets", func(p *plan.Plan) string { return when(p.TakeOver, "set") }, ""},
@@ -41,16 +39,6 @@ func unbuilt(p *plan.Plan) plan.Problems {
 	}
 
 	return problems
-}
-
-func unless[T ~string](value T, built ...T) string {
-	for _, b := range built {
-		if value == b {
-			return ""
-		}
-	}
-
-	return string(value)
 }
 
 func when(asked bool, value string) string {

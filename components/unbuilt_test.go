@@ -66,7 +66,6 @@ func TestUnbuilt(t *testing.T) {
 		want plan.Problems
 	}{
 		"all": {all, plan.Problems{
-			problem("cluster.endpoint.mode", "dns", "use firstControlPlane"), problem("cluster.cni.name", "cilium", "use flannel or none"),
 			problem("tailscale", "set", leave), problem("firewall.enabled", "true", "set it to false"), problem("machineSecrets", "set", leave),
 			problem("outputs.files", "set", leave),
 		}},

@@ -1,0 +1,29 @@
+package talosapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWaitEndpoint(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+
+	quiet := func(string) {}
+
+	// The certificate of httptest covers 127.0.0.1 and example.com.
+	assert.NoError(t, WaitEndpoint(t.Context(), server.URL, time.Second, quiet))
+
+	other := strings.Replace(server.URL, "127.0.0.1", "127.0.0.2", 1)
+	err := WaitEndpoint(t.Context(), other, 100*time.Millisecond, quiet)
+	assert.ErrorContains(t, err, "gave up after 100ms, waiting for the Kubernetes API to answer at "+other+" (connection refused)")
+
+	named := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
+	err = WaitEndpoint(t.Context(), named, 100*time.Millisecond, quiet)
+	assert.ErrorContains(t, err, "gave up after 100ms, waiting for a certificate that covers "+named)
+}

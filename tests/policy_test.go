@@ -51,7 +51,7 @@ func TestPolicy(t *testing.T) {
 		require.Error(t, err)
 		assert.Equal(t, []string{"mandatory " + control, "mandatory " + worker, "mandatory " + protected}, found)
 
-		found, err = upWith(t, r, source)
+		found, err = upWith(t, r, compiled)
 		require.Error(t, err)
 		assert.Subset(t, []string{"mandatory " + control, "mandatory " + worker, "mandatory " + protected}, found)
 		assert.NotEmpty(t, found)

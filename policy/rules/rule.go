@@ -177,11 +177,14 @@ func decode[S settings](text []byte, defaults S) (S, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 
-	if err := d.Decode(&s); err != nil {
-		return defaults, err
+	err := d.Decode(&s)
+	if err == nil {
+		return s, s.check()
 	}
 
-	return s, s.check()
+	known, wrong := describe(defaults)
+
+	return defaults, errors.Join(fmt.Errorf("%w (known: %s); correct the setting", err, strings.Join(sortedKeys(known), ", ")), wrong)
 }
 
 // describe returns the JSON schema of each setting, with its default.

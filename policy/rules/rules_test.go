@@ -194,7 +194,7 @@ func TestSettings(t *testing.T) {
 
 	for settings, want := range map[string]string{
 		`{"bridge-firewal": {}}`:                          `talos-proxmox-policy:rules.bridge-firewal: is not a rule (known: `,
-		`{"bridge-firewall": {"publicBridge": []}}`:       `talos-proxmox-policy:rules.bridge-firewall: json: unknown field "publicBridge"`,
+		`{"bridge-firewall": {"publicBridge": []}}`:       `talos-proxmox-policy:rules.bridge-firewall: json: unknown field "publicBridge" (known: except, publicBridges); correct the setting`,
 		`{"bridge-firewall": {"publicBridges": "vmbr0"}}`: `talos-proxmox-policy:rules.bridge-firewall: json: cannot unmarshal string`,
 		`{"disk-discard": {"thinDatastores": ["[a"]}}`:    `talos-proxmox-policy:rules.disk-discard: "[a" is no pattern: syntax error in pattern`,
 		`{"verify-tls": {"except": ["[a"]}}`:              `talos-proxmox-policy:rules.verify-tls: "[a" is no pattern: syntax error in pattern`,
@@ -213,7 +213,7 @@ func TestSettings(t *testing.T) {
 	assert.Equal(t, []any{"vmbr9"}, bridges.Settings["publicBridges"]["default"], "the stack's configuration is the default of the run's")
 
 	_, err = bridges.Resource(map[string]any{"publicBridge": []string{}}, Resource{})
-	assert.EqualError(t, err, `settings of rule bridge-firewall: json: unknown field "publicBridge"`)
+	assert.EqualError(t, err, `settings of rule bridge-firewall: json: unknown field "publicBridge" (known: except, publicBridges); correct the setting`)
 }
 
 // TestNames: rules are known by kebab-case names, and say all that people need to be told.

@@ -88,6 +88,9 @@ func TestFindings(t *testing.T) {
 			p.events <- finding("advisory", "a: must be true")
 			if failed != nil {
 				p.events <- finding("mandatory", "b: must be true")
+				p.events <- events.EngineEvent{EngineEvent: apitype.EngineEvent{
+					DiagnosticEvent: &apitype.DiagnosticEvent{Severity: "error", Message: "preview failed\n"},
+				}}
 			}
 			close(p.events)
 

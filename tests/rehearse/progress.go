@@ -125,8 +125,9 @@ func (p progress) show() string {
 	if len(broken) > 0 {
 		slices.Sort(broken)
 
-		// The engine adds no more than that it has failed.
-		return "rules that are enforced are broken: " + strings.Join(slices.Compact(broken), ", ")
+		// The engine's own word for it says no more.
+		errors = slices.DeleteFunc(errors, func(e string) bool { return e == "preview failed" || e == "update failed" })
+		errors = append(errors, "rules that are enforced are broken: "+strings.Join(slices.Compact(broken), ", "))
 	}
 
 	return strings.Join(errors, "\n")

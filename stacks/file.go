@@ -29,16 +29,40 @@ func LoadFile(path string) (Config, error) {
 	return Parse(values, filepath.Dir(path))
 }
 
+// LoadText is LoadFile for the text of a stack file that is not written yet. Patch files are read from below root.
+func LoadText(text []byte, root string) (Config, error) {
+	values, err := valuesIn(text)
+	if err != nil {
+		return Config{}, err
+	}
+
+	return Parse(values, root)
+}
+
 // ReadFile returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for secrets.
 func ReadFile(path string) (map[string]string, error) {
-	all, err := readFile(path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+
+	values, err := valuesIn(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	return values, nil
+}
+
+func valuesIn(text []byte) (map[string]string, error) {
+	all, err := decodeFile(text)
 	if err != nil {
 		return nil, err
 	}
 
 	values, err := valuesOf(all)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 
 	return withStandIns(values), nil

@@ -81,6 +81,19 @@ func (n namer) name(ordinal int) string {
 	return b.String()
 }
 
+// NodeNames are the names that a plan gives the nodes of the pool called name, by the keys that the nodes have in the
+// configuration. The pool may lack what a plan needs; a key that is no number is left out.
+func (p Pool) NodeNames(cluster, name string) map[string]string {
+	var r resolver
+
+	names, found := newNamer(p.Names, cluster, name), map[string]string{}
+	for _, m := range r.members(&pool{Pool: p}) {
+		found[strconv.Itoa(m.ordinal)] = names.name(m.ordinal)
+	}
+
+	return found
+}
+
 // mac derives a locally administered unicast address from cluster and node name, so that a DHCP reservation can be made
 // before the VM exists and a VM made again keeps its lease. Further interfaces of the node are told apart by their index.
 func mac(cluster, node string, index int) string {

@@ -1,0 +1,73 @@
+package export
+
+import (
+	"bytes"
+
+	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/stacks"
+)
+
+// host is a node in an inventory.
+type host struct {
+	Address string `yaml:"ansible_host,omitempty"`
+	VMID    int    `yaml:"vmid"`
+	Proxmox string `yaml:"proxmox_node"`
+	GPU     string `yaml:"gpu_pci_bdf,omitempty"`
+}
+
+type inventory struct {
+	All struct {
+		Children map[string]group  `yaml:"children"`
+		Vars     map[string]string `yaml:"vars"`
+	} `yaml:"all"`
+}
+
+type group struct {
+	Hosts map[string]host `yaml:"hosts"`
+}
+
+// Ansible writes an inventory in YAML, with the groups of the contract. Talos has neither SSH nor Python: tasks run on the
+// control machine, for example talosctl and kubectl with {{ ansible_host }}. A node whose address is not known is there
+// without one.
+func Ansible(c *stacks.Contract) ([]byte, error) {
+	var i inventory
+
+	i.All.Vars = map[string]string{
+		"ansible_connection": "local", "cluster": c.Cluster, "talos_version": c.Versions.Talos,
+	}
+	if c.Versions.Kubernetes != "" {
+		i.All.Vars["kubernetes_version"] = c.Versions.Kubernetes
+	}
+
+	i.All.Children = map[string]group{
+		"control_plane": hosts(c.BootstrapNodes.ControlPlane), "workers": hosts(c.BootstrapNodes.Workers), "gpu_workers": hosts(c.BootstrapNodes.GPUWorkers),
+	}
+
+	var b bytes.Buffer
+
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err := e.Encode(i)
+
+	return b.Bytes(), err
+}
+
+func hosts(nodes []stacks.BootstrapNode) group {
+	g := group{Hosts: map[string]host{}}
+
+	for _, n := range nodes {
+		h := host{VMID: n.VMID, Proxmox: n.Host}
+		if n.IP != nil {
+			h.Address = *n.IP
+		}
+
+		if n.GPU != nil {
+			h.GPU = *n.GPU
+		}
+
+		g.Hosts[n.Name] = h
+	}
+
+	return g
+}

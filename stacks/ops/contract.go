@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/export"
+	"talos-proxmox/stacks/nodesjson"
+)
+
+// exports writes the contract as other tools read it.
+func exports() *cobra.Command {
+	parent := &cobra.Command{
+		Use: "export", Short: "Write a stack's contract as other tools read it",
+		Long: "Write a stack's contract as other tools read it.\n\n" +
+			"The contract comes from a file, or from standard input:\n\n  pulumi stack output --json | go run ./stacks/ops export ansible",
+	}
+
+	one := func(use, short string, write func(*stacks.Contract) (string, error)) *cobra.Command {
+		return &cobra.Command{
+			Use: use + " [file]", Short: short, Args: cobra.MaximumNArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				text, err := input(c, args)
+				if err != nil {
+					return err
+				}
+
+				contract, err := stacks.ReadContract(text)
+				if err != nil {
+					return err
+				}
+
+				out, err := write(contract)
+				if err == nil {
+					_, err = io.WriteString(c.OutOrStdout(), out)
+				}
+
+				return err
+			},
+		}
+	}
+
+	var vip, login string
+
+	nodes := one("nodes.json", "The nodes and their addresses, as nodes.json", func(contract *stacks.Contract) (string, error) {
+		text, err := nodesjson.Of(contract, vip, login).Encode()
+
+		return string(text), err
+	})
+	nodes.Flags().StringVar(&vip, "vip", "", "the virtual address of the control planes; the first control plane's address when left out")
+	nodes.Flags().StringVar(&login, "login-server", "", "the URL of a Headscale server")
+
+	parent.AddCommand(
+		one("talosctl", "Commands that tell talosctl of the nodes", export.Talosctl),
+		one("ansible", "An inventory for Ansible, in YAML", func(contract *stacks.Contract) (string, error) {
+			text, err := export.Ansible(contract)
+
+			return string(text), err
+		}),
+		nodes)
+
+	return parent
+}
+
+// input is the file that is named, or standard input.
+func input(c *cobra.Command, args []string) ([]byte, error) {
+	if len(args) == 0 || args[0] == "-" {
+		return io.ReadAll(c.InOrStdin())
+	}
+
+	return os.ReadFile(args[0])
+}
+
+// addresses brings the addresses of a nodes.json into a stack file.
+func addresses() *cobra.Command {
+	var write bool
+
+	c := &cobra.Command{
+		Use: "addresses <nodes.json> <stack file>", Short: "State the addresses of a nodes.json in a stack file (network.addressing reported)",
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := os.ReadFile(args[0])
+			if err != nil {
+				return err
+			}
+
+			nodes, err := nodesjson.Read(file)
+			if err != nil {
+				return err
+			}
+
+			stack, err := os.ReadFile(args[1])
+			if err != nil {
+				return err
+			}
+
+			result, err := nodes.Apply(stack, filepath.Dir(args[1]))
+			if err != nil {
+				return err
+			}
+
+			for _, note := range result.Notes {
+				fmt.Fprintln(c.ErrOrStderr(), "note: "+note)
+			}
+
+			if !write {
+				_, err := io.WriteString(c.OutOrStdout(), result.Pools)
+
+				return err
+			}
+
+			info, err := os.Stat(args[1])
+			if err != nil {
+				return err
+			}
+
+			return os.WriteFile(args[1], result.Text, info.Mode())
+		},
+	}
+	c.Flags().BoolVar(&write, "write", false, "write them into the file; without it the block of pools is printed")
+
+	return c
+}

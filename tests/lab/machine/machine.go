@@ -92,6 +92,8 @@ type NIC struct {
 
 // CloudInit is what the cloud-init drive carries, as Proxmox writes it.
 type CloudInit struct {
+	// Format is how it is written: "nocloud", "configdrive2" or "opennebula". Systems look for one of them.
+	Format    string
 	Hostname  string
 	Addresses []netip.Prefix // by NIC index; invalid: DHCP
 	Gateways  []netip.Addr

@@ -137,7 +137,7 @@ func (n *node) apiServerNames() []string {
 		names = append(names, p.Addr().String())
 	}
 
-	for ip := range virtualIPs(n.config()) {
+	for ip := range n.virtualIPs() {
 		names = append(names, ip.String())
 	}
 

@@ -136,9 +136,22 @@ func TestReplacedControlPlane(t *testing.T) {
 
 // The shared address is with one control plane, whose certificate covers it, and moves when that one stops.
 func TestVirtualIP(t *testing.T) {
-	r := newRig(t)
-	vip := r.addr(10).String()
-	c, cps := three(r, vip, []string{"apiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: " + vip + "\nlink: ens18"})
+	for name, patch := range map[string]string{
+		"document by alias": "apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector: {match: 'glob(\"bc:24:11:*\", mac(link.permanent_addr))'}\n" +
+			"---\napiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: %s\nlink: lan",
+		"selector": "machine: {network: {interfaces: [{deviceSelector: {physical: true}, dhcp: true, vip: {ip: %s}}]}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			vip := r.addr(10).String()
+			c, cps := three(r, vip, []string{fmt.Sprintf(patch, vip)})
+			checkVirtualIP(r, vip, c, cps)
+		})
+	}
+}
+
+func checkVirtualIP(r *rig, vip string, c *cluster, cps []*vm) {
+	r.Helper()
 
 	holder := func() *vm {
 		for _, v := range cps {
@@ -162,7 +175,7 @@ func TestVirtualIP(t *testing.T) {
 	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")
 
 	first := holder()
-	require.NotNil(t, first)
+	require.NotNil(r, first)
 	first.off()
 
 	r.until("the address moves", func(ctx context.Context) error {

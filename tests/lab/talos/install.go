@@ -30,7 +30,7 @@ func (n *node) storedConfig() config.Provider {
 // platformConfig is the user data of a nocloud machine, unless it is cloud-init's own format (Talos: platform/nocloud,
 // Configuration).
 func (n *node) platformConfig() config.Provider {
-	if n.image.Platform != NoCloud || n.hw.CloudInit == nil || n.hw.CloudInit.UserData == "" {
+	if n.image.Platform != NoCloud || n.hw.CloudInit == nil || n.hw.CloudInit.Format != NoCloud || n.hw.CloudInit.UserData == "" {
 		return nil
 	}
 

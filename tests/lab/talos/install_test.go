@@ -1,8 +1,11 @@
 package talos_test
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -157,8 +160,8 @@ hostnames:
 
 // metal reads META and not the cloud-init drive, nocloud the other way round, and both take what DHCP has without it.
 func TestAddresses(t *testing.T) {
-	ci := func(r *rig) *machine.CloudInit {
-		return &machine.CloudInit{Hostname: "from-drive", Addresses: []netip.Prefix{netip.PrefixFrom(r.addr(32), 24)}}
+	ci := func(r *rig, format string) *machine.CloudInit {
+		return &machine.CloudInit{Format: cmp.Or(format, "nocloud"), Hostname: "from-drive", Addresses: []netip.Prefix{netip.PrefixFrom(r.addr(32), 24)}}
 	}
 	meta := func(r *rig, link string) map[uint8]string {
 		return map[uint8]string{10: strings.NewReplacer("%s/24", r.addr(31).String()+"/24", "%s", link).Replace(static)}
@@ -169,6 +172,7 @@ func TestAddresses(t *testing.T) {
 		args     []string
 		link     string // in META; empty: no META
 		drive    bool
+		format   string // of the drive, "nocloud" when empty
 		want     byte
 		iface    string
 	}{
@@ -177,6 +181,7 @@ func TestAddresses(t *testing.T) {
 		"metal, META, old names":      {platform: talos.Metal, args: []string{"net.ifnames=0"}, link: "eth0", want: 31, iface: "eth0"},
 		"metal, drive only":           {platform: talos.Metal, drive: true, want: 11, iface: "ens18"},
 		"nocloud, drive":              {platform: talos.NoCloud, link: "eth0", drive: true, want: 32, iface: "eth0"},
+		"nocloud, other drive":        {platform: talos.NoCloud, drive: true, format: "configdrive2", want: 11, iface: "eth0"},
 		"nocloud, without a drive":    {platform: talos.NoCloud, link: "eth0", want: 11, iface: "eth0"},
 		"nocloud, names switched off": {platform: talos.NoCloud, args: []string{"net.ifnames=1"}, drive: true, want: 32, iface: "ens18"},
 	} {
@@ -190,7 +195,7 @@ func TestAddresses(t *testing.T) {
 
 			v := r.machine(11, image)
 			if tc.drive {
-				v.hw.CloudInit = ci(r)
+				v.hw.CloudInit = ci(r, tc.format)
 			}
 
 			v.on()
@@ -217,12 +222,132 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// What the machine configuration says about a link holds without any DHCP, from the moment it is applied and after each boot. A selector
+// compares texts: in capitals, no MAC address fits.
+func TestStaticLinks(t *testing.T) {
+	device := func(v *vm, selector string) string {
+		return fmt.Sprintf("machine: {network: {interfaces: [{%s, addresses: [%s/24], routes: [{network: 0.0.0.0/0, gateway: %s}]}]}}",
+			selector, v.rig.addr(41), v.rig.addr(1))
+	}
+
+	for name, tc := range map[string]struct {
+		patch func(*vm) string
+		want  bool
+	}{
+		"by MAC": {func(v *vm) string { return device(v, "deviceSelector: {hardwareAddr: 'bc:24:11:00:00:0b'}") }, true},
+		"by pattern": {func(v *vm) string {
+			return device(v, "deviceSelector: {hardwareAddr: 'bc:24:11:*', driver: virtio_net}")
+		}, true},
+		"by name":            {func(v *vm) string { return device(v, "interface: ens18") }, true},
+		"by MAC in capitals": {func(v *vm) string { return device(v, "deviceSelector: {hardwareAddr: 'BC:24:11:00:00:0B'}") }, false},
+		"by another name":    {func(v *vm) string { return device(v, "interface: eth0") }, false},
+		"document": {func(v *vm) string {
+			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkConfig\nname: ens18\naddresses: [{address: %s/24}]\n", v.rig.addr(41))
+		}, true},
+		"document by alias": {func(v *vm) string {
+			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector: {match: 'mac(link.permanent_addr) == \"bc:24:11:00:00:0b\"'}\n"+
+				"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: lan\naddresses: [{address: %s/24}]\n", v.rig.addr(41))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			v := r.machine(11, nil)
+			v.cd = &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true}
+			v.on()
+
+			c := r.cluster(v.addr())
+			c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1", tc.patch(v)))
+
+			v.hw.VMID = 411 // reached by the address that was reserved, until now
+
+			want := r.addr(11)
+			if tc.want {
+				want = r.addr(41)
+			}
+
+			v.until("has its address", func(context.Context) error {
+				if v.hw.Disks[0].Content() == nil || v.status().Address != want {
+					return context.DeadlineExceeded
+				}
+
+				return nil
+			})
+
+			r.mu.Lock()
+			clear(r.leases)
+			r.mu.Unlock()
+
+			v.off()
+			v.on()
+			v.until("boots again", func(context.Context) error {
+				if s := v.status(); s.Role == "" || tc.want && s.Address != want {
+					return context.DeadlineExceeded
+				}
+
+				return nil
+			})
+
+			if !tc.want {
+				require.False(t, v.status().Address.IsValid())
+			}
+		})
+	}
+}
+
+// An address in META says nothing about its link: without an entry for the link, DHCP runs beside it.
+func TestDHCPBesideMeta(t *testing.T) {
+	for name, tc := range map[string]struct {
+		links string
+		want  []byte
+	}{
+		"address only":   {"", []byte{11, 31}},
+		"address + link": {"links:\n- name: ens18\n  up: true\n  layer: platform\n", []byte{31}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			image := &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true}
+			image.META = map[uint8]string{10: fmt.Sprintf(static, r.addr(31), "ens18") + tc.links}
+			image.Extensions = []string{"siderolabs/qemu-guest-agent"}
+
+			v := r.machine(11, nil)
+			v.cd, v.hw.AgentDevice = image, true
+			v.on()
+			v.stage("maintenance")
+
+			var want []netip.Addr
+			for _, last := range tc.want {
+				want = append(want, r.addr(last))
+			}
+
+			v.until("has its addresses", func(context.Context) error {
+				var have []netip.Addr
+
+				for _, i := range v.sys.Agent() {
+					for _, p := range i.Addresses {
+						if i.Name == "ens18" && p.Addr().Is4() {
+							have = append(have, p.Addr())
+						}
+					}
+				}
+
+				slices.SortFunc(have, netip.Addr.Compare) // an agent reports them in no particular order
+
+				if !slices.Equal(want, have) {
+					return fmt.Errorf("has %v", have)
+				}
+
+				return nil
+			})
+		})
+	}
+}
+
 // A nocloud machine whose drive carries a machine configuration configures itself.
 func TestConfigurationFromTheDrive(t *testing.T) {
 	r := newRig(t)
 	v := r.machine(11, &talos.Image{Version: talosVersion, Platform: talos.NoCloud})
 	c := r.cluster(v.addr())
-	v.hw.CloudInit = &machine.CloudInit{UserData: string(c.config(configmachine.TypeControlPlane, "cp-1"))}
+	v.hw.CloudInit = &machine.CloudInit{Format: "nocloud", UserData: string(c.config(configmachine.TypeControlPlane, "cp-1"))}
 	v.on()
 
 	v.until("answers", func(ctx context.Context) error {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/meta"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
@@ -21,6 +20,7 @@ import (
 // link is one network interface as Talos sees it.
 type link struct {
 	name      string
+	alias     string
 	mac       string
 	addresses []netip.Prefix
 	routes    []netip.Addr // gateways
@@ -43,11 +43,12 @@ type platformNetwork struct {
 	resolvers []netip.Addr
 	addresses map[string][]netip.Prefix // by link
 	gateways  map[string][]netip.Addr
+	links     map[string]bool // that it sets up
 	dhcp      map[string]bool // links for which an operator was asked
 }
 
 func (n *node) platformNetwork() platformNetwork {
-	p := platformNetwork{addresses: map[string][]netip.Prefix{}, gateways: map[string][]netip.Addr{}, dhcp: map[string]bool{}}
+	p := platformNetwork{addresses: map[string][]netip.Prefix{}, gateways: map[string][]netip.Addr{}, links: map[string]bool{}, dhcp: map[string]bool{}}
 
 	switch n.image.Platform {
 	case Metal:
@@ -57,7 +58,8 @@ func (n *node) platformNetwork() platformNetwork {
 
 		p.fromMeta(raw, n.sys)
 	case NoCloud:
-		if n.hw.CloudInit != nil {
+		// Talos looks for a drive of that name only
+		if n.hw.CloudInit != nil && n.hw.CloudInit.Format == NoCloud {
 			p.fromCloudInit(n)
 		}
 	}
@@ -76,6 +78,10 @@ func (p *platformNetwork) fromMeta(raw string, s *system) {
 		s.log("failed to unmarshal metal network config from META: %v", err)
 
 		return
+	}
+
+	for _, l := range spec.Links {
+		p.links[l.Name] = true
 	}
 
 	for _, a := range spec.Addresses {
@@ -109,6 +115,7 @@ func (p *platformNetwork) fromCloudInit(n *node) {
 
 	for i := range n.hw.NICs {
 		name := linkName(&n.image, i)
+		p.links[name] = true
 
 		if i < len(ci.Addresses) && ci.Addresses[i].IsValid() {
 			p.addresses[name] = []netip.Prefix{ci.Addresses[i]}
@@ -174,32 +181,32 @@ func (n *node) updateNetwork() bool {
 const leaseRetry = 200 * time.Millisecond
 
 func equalLink(a, b link) bool {
-	return a.name == b.name && a.mac == b.mac && slices.Equal(a.addresses, b.addresses) && slices.Equal(a.routes, b.routes)
+	return a.name == b.name && a.alias == b.alias && a.mac == b.mac && slices.Equal(a.addresses, b.addresses) && slices.Equal(a.routes, b.routes)
 }
 
 // computeLinks reports false when a DHCP lease is still missing.
 func (n *node) computeLinks() ([]link, bool) {
 	platform := n.platformNetwork()
 	cfg := n.config()
-	fromConfig := linksOf(cfg)
+	configured := n.configuredLinks(cfg)
 	complete := true
 
 	var links []link
 
-	for i, nic := range n.hw.NICs {
-		l := link{name: linkName(&n.image, i), mac: nic.MAC}
+	for i, l := range n.bareLinks() {
 		l.addresses = slices.Clone(platform.addresses[l.name])
 		l.routes = slices.Clone(platform.gateways[l.name])
-		configured := fromConfig.find(l)
 
-		// DHCP runs on a link unless somebody said something else about it; a document about any link ends that for all
-		dhcp := len(l.addresses) == 0 && (cfg == nil || cfg.RunDefaultDHCPOperators()) || platform.dhcp[l.name]
+		// DHCP runs on a link that nobody said anything about; a document about any link ends that for all. An address in META is not
+		// about a link.
+		dhcp := !platform.links[l.name] && (cfg == nil || cfg.RunDefaultDHCPOperators()) || platform.dhcp[l.name]
 
-		if configured != nil {
-			dhcp = configured.dhcp
-			l.routes = append(l.routes, configured.gateways...)
+		if c := configured.links[l.name]; c != nil {
+			dhcp = c.dhcp || platform.dhcp[l.name] && !c.ignored
+			l.alias = configured.aliases[l.name]
+			l.routes = append(l.routes, c.gateways...)
 
-			for _, a := range configured.addresses {
+			for _, a := range c.addresses {
 				if !slices.Contains(l.addresses, a) {
 					l.addresses = append(l.addresses, a)
 				}
@@ -207,7 +214,7 @@ func (n *node) computeLinks() ([]link, bool) {
 		}
 
 		if dhcp {
-			lease, ok := n.fw.opts.Lease(nic)
+			lease, ok := n.fw.opts.Lease(n.hw.NICs[i])
 			if !ok {
 				complete = false
 			} else if !slices.Contains(l.addresses, lease) {
@@ -219,85 +226,6 @@ func (n *node) computeLinks() ([]link, bool) {
 	}
 
 	return links, complete
-}
-
-// configuredLink is what the machine configuration says about a link.
-type configuredLink struct {
-	name, mac string
-	addresses []netip.Prefix
-	gateways  []netip.Addr
-	dhcp      bool
-}
-
-type configuredLinks []*configuredLink
-
-func (c configuredLinks) find(l link) *configuredLink {
-	for _, x := range c {
-		if x.name == l.name || x.mac != "" && strings.EqualFold(x.mac, l.mac) {
-			return x
-		}
-	}
-
-	return nil
-}
-
-// linksOf reads both ways of configuring links: machine.network.interfaces and the LinkConfig and DHCP documents.
-func linksOf(cfg config.Provider) configuredLinks {
-	if cfg == nil || cfg.Machine() == nil {
-		return nil
-	}
-
-	var out configuredLinks
-
-	for _, d := range cfg.Machine().Network().Devices() {
-		if d.Ignore() {
-			continue
-		}
-
-		c := &configuredLink{name: d.Interface(), dhcp: d.DHCP()}
-		if s := d.Selector(); s != nil {
-			c.mac = s.HardwareAddress()
-		}
-
-		for _, a := range d.Addresses() {
-			if p, err := netip.ParsePrefix(a); err == nil {
-				c.addresses = append(c.addresses, p)
-			}
-		}
-
-		for _, r := range d.Routes() {
-			if gw, err := netip.ParseAddr(r.Gateway()); err == nil {
-				c.gateways = append(c.gateways, gw)
-			}
-		}
-
-		out = append(out, c)
-	}
-
-	for _, d := range cfg.NetworkCommonLinkConfigs() {
-		c := &configuredLink{name: d.Name()}
-		for _, a := range d.Addresses() {
-			c.addresses = append(c.addresses, a.Address())
-		}
-
-		for _, r := range d.Routes() {
-			if gw := r.Gateway(); gw.IsPresent() {
-				c.gateways = append(c.gateways, gw.ValueOrZero())
-			}
-		}
-
-		out = append(out, c)
-	}
-
-	for _, d := range cfg.NetworkDHCPv4Configs() {
-		if c := out.find(link{name: d.Name()}); c != nil {
-			c.dhcp = true
-		} else {
-			out = append(out, &configuredLink{name: d.Name(), dhcp: true})
-		}
-	}
-
-	return out
 }
 
 // computeHostname follows Talos' layers: configuration, then platform, then a default.

@@ -3,7 +3,6 @@ package talos
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -212,13 +211,7 @@ func (n *node) publishNetwork(b *board) {
 		n.publishRoutes(b, i+2, l)
 
 		show(b, network.NewLinkStatus(network.NamespaceName, l.name), func(s *network.LinkStatusSpec) {
-			s.Index, s.Type, s.MTU = uint32(i+2), nethelpers.LinkEther, 1500
-			s.OperationalState, s.LinkState = nethelpers.OperStateUp, true
-			s.Driver, s.BusPath = "virtio_net", "0000:00:12.0"
-
-			if mac, err := net.ParseMAC(l.mac); err == nil {
-				s.HardwareAddr, s.PermanentAddr = nethelpers.HardwareAddr(mac), nethelpers.HardwareAddr(mac)
-			}
+			*s = l.status(i)
 		})
 
 		for _, a := range l.addresses {

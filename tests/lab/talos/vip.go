@@ -4,32 +4,25 @@ import (
 	"context"
 	"maps"
 	"net/netip"
-
-	"github.com/siderolabs/talos/pkg/machinery/config"
+	"slices"
 )
 
-// virtualIPs are the shared addresses that a control plane's configuration names, with their links: in
-// machine.network.interfaces or in Layer2VIPConfig documents.
-func virtualIPs(cfg config.Provider) map[netip.Addr]string {
-	out := map[netip.Addr]string{}
-
+// virtualIPs are the shared addresses that a control plane's configuration names, with their links: in machine.network.interfaces or
+// in Layer2VIPConfig documents. One whose link is not there is nobody's.
+func (n *node) virtualIPs() map[netip.Addr]string {
+	cfg := n.config()
 	if cfg == nil || cfg.Machine() == nil || !cfg.Machine().Type().IsControlPlane() {
-		return out
+		return nil
 	}
 
-	for _, d := range cfg.Machine().Network().Devices() {
-		if v := d.VIPConfig(); v != nil {
-			if ip, err := netip.ParseAddr(v.IP()); err == nil {
-				out[ip] = d.Interface()
-			}
-		}
-	}
+	shared := n.configuredLinks(cfg).shared
+	links := n.bareLinks()
 
-	for _, v := range cfg.NetworkVirtualIPConfigs() {
-		out[v.VIP()] = v.Link()
-	}
+	maps.DeleteFunc(shared, func(_ netip.Addr, name string) bool {
+		return !slices.ContainsFunc(links, func(l link) bool { return l.name == name })
+	})
 
-	return out
+	return shared
 }
 
 // runVIP campaigns for the shared addresses while etcd runs: one member holds each, and another takes over when it stops
@@ -38,7 +31,7 @@ func (n *node) runVIP(ctx context.Context, m *membership) {
 	for {
 		held := map[netip.Addr]string{}
 
-		for ip, link := range virtualIPs(n.config()) {
+		for ip, link := range n.virtualIPs() {
 			if m.cluster.hold(ip, m.id) {
 				held[ip] = link
 			}

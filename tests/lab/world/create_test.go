@@ -126,7 +126,7 @@ func TestTheMachineThatAPowerOnFinds(t *testing.T) {
 	require.True(t, hw.AgentDevice)
 	require.Equal(t, []machine.NIC{{MAC: "BC:24:11:00:00:0A", Bridge: "vmbr0", VLAN: 7}}, hw.NICs)
 	require.Equal(t, &machine.CloudInit{
-		Hostname: "node", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24")}, Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+		Format: "nocloud", Hostname: "node", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24")}, Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
 		DNS: []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("8.8.8.8")}, UserData: "machine: {}",
 	}, hw.CloudInit)
 

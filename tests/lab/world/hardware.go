@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -69,7 +70,11 @@ func bootKeys(conf map[string]string) []string {
 
 // cloudInit is what the cloud-init drive says.
 func (w *World) cloudInit(v *vm) *machine.CloudInit {
-	ci := &machine.CloudInit{Hostname: v.subject()}
+	ci := &machine.CloudInit{Format: cmp.Or(v.conf["citype"], "nocloud"), Hostname: v.subject()}
+
+	if windows := strings.HasPrefix(v.conf["ostype"], "w"); windows && v.conf["citype"] == "" {
+		ci.Format = "configdrive2"
+	}
 
 	for i := range len(nics(v.conf)) {
 		p, _ := parseProperties(v.conf["ipconfig"+strconv.Itoa(i)], "ip")

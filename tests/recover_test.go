@@ -134,6 +134,29 @@ func TestRecoverRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		assert.Empty(t, files)
 	}
+
+	t.Run("an update on the lost state has made other secrets", func(t *testing.T) {
+		assert.Contains(t, failUp(t, r.Stack), `VMID 401 is "k3s-dev-control-1" on host pve already, but not in this stack's state`)
+
+		_, _, err := tryAdopt(t, r, adopt.Options{})
+		require.ErrorContains(t, err, "the secrets in the state are not accepted by the cluster: k3s-dev-control-1 (")
+		require.ErrorContains(t, err, "pulumi state delete --target-dependents '"+urnOf(t, r, "k3s-dev-secrets")+"'), and run this again")
+
+		// As it says.
+		cli(t, r, "state", "delete", "--yes", "--target-dependents", urnOf(t, r, "k3s-dev-secrets"))
+
+		_, _, err = tryAdopt(t, r, adopt.Options{})
+		require.ErrorContains(t, err, "the cluster's secrets are lost with the state")
+	})
+
+	t.Run("a controlled rebuild", func(t *testing.T) {
+		lose(t, r)
+		remove(t, r, 401)
+		remove(t, r, 501)
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireNoChange(t, r.Stack)
+	})
 }
 
 // lose deletes the stack's state, and makes an empty stack in its place, as an operator has to.

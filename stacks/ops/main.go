@@ -250,15 +250,21 @@ func bringBack(o *options) *cobra.Command {
 
 // next prints what to do with the files.
 func next(o *options, files adopt.Files) error {
-	path, err := filepath.Abs(files.Import)
+	// pulumi runs in the project's directory.
+	file, err := filepath.Rel(o.project, files.Import)
 	if err != nil {
 		return err
 	}
 
-	fmt.Fprintf(o.out, "\nwrote %s; next:\n\n", files.Import)
+	ops := "go run ./stacks/ops"
+	if o.project != "." {
+		ops += " -C " + o.project
+	}
 
-	ops := "go run ./stacks/ops --stack " + o.stack
-	fmt.Fprintf(o.out, "  %s run import --file %s --protect=false --generate-code=false\n  %s run up --refresh\n", ops, path, ops)
+	ops += " -s " + o.stack
+
+	fmt.Fprintf(o.out, "\nwrote %s; next:\n\n", files.Import)
+	fmt.Fprintf(o.out, "  %s run import --file %s --protect=false --generate-code=false\n  %s run up --refresh\n", ops, file, ops)
 
 	if files.Secrets != "" {
 		fmt.Fprintf(o.out, "  rm %s\n", files.Secrets)

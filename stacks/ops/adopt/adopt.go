@@ -18,6 +18,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks/ops/guard"
@@ -78,7 +80,17 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 	cluster := &cluster{options: o, plan: p, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle}
 
+	known := !slices.ContainsFunc(w.Resources, func(entry map[string]any) bool { return text(entry, "type") == secretsType })
+
 	all, err := f.fill(ctx, w)
+	if err == nil && known {
+		// Decrypted, and in memory only.
+		var state apitype.UntypedDeployment
+		if state, err = stack.Stack.Export(ctx); err == nil {
+			err = cluster.compare(ctx, state)
+		}
+	}
+
 	if err := errors.Join(report(o.Out, all), err); err != nil {
 		return Files{}, err
 	}

@@ -3,10 +3,14 @@ package adopt
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
@@ -103,6 +107,56 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 	c.written = path
 
 	return path, private(path, text)
+}
+
+// compare holds that the secrets in the state are the cluster's. They are not when an update was run on a state that was
+// lost: it makes new ones before anything else, and no node would ever accept them.
+func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) error {
+	var d apitype.DeploymentV3
+	if err := json.Unmarshal(state.Deployment, &d); err != nil {
+		return err
+	}
+
+	i := slices.IndexFunc(d.Resources, func(r apitype.ResourceV3) bool { return r.Type == secretsType })
+	if i < 0 {
+		return nil // somebody else bootstraps
+	}
+
+	client, _ := revealed(d.Resources[i].Outputs["clientConfiguration"]).(map[string]any) //nolint:errcheck // without it, nothing answers
+
+	_, err := c.running(ctx, nil, talosapi.Credentials{
+		CA: text(client, "caCertificate"), Certificate: text(client, "clientCertificate"), Key: text(client, "clientKey"),
+	})
+	if err != nil {
+		return fmt.Errorf("the secrets in the state are not accepted by the cluster: %w. When an update was run on the lost state, it has made new ones: "+
+			"forget them (pulumi state delete --target-dependents '%s'), and run this again with --talosconfig or --secrets", err, d.Resources[i].URN)
+	}
+
+	return nil
+}
+
+// revealed is a value of a state that was exported with its secrets shown, without the marks that say they are secret.
+func revealed(value any) any {
+	m, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+
+	if shown, secret := m["plaintext"].(string); secret && m[resource.SigKey] == resource.SecretSig {
+		var v any
+		if json.Unmarshal([]byte(shown), &v) != nil {
+			return nil
+		}
+
+		return revealed(v)
+	}
+
+	all := map[string]any{}
+	for name, inner := range m {
+		all[name] = revealed(inner)
+	}
+
+	return all
 }
 
 // running is what the cluster runs with.

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -35,6 +36,11 @@ func controlPlaneRules(b *builder) []Rule {
 			Must:   "The address of a control plane must not come from its guest agent, for it changes with the DHCP lease and etcd knows members by it.",
 			Remedy: "Use static addresses or DHCP reservations.",
 		}, defaults, controlPlaneAddresses),
+		perStack(b, Rule{
+			Name:   "control-plane-endpoint",
+			Must:   "The endpoint of a cluster with several control planes must not be the address of one of them, or the API is gone with that one.",
+			Remedy: "Use a virtual address, kube-vip or a DNS name (cluster.endpoint.mode in a stack of this project).",
+		}, defaults, controlPlaneEndpoint),
 	}
 }
 
@@ -108,6 +114,26 @@ func controlPlaneAddresses(s controlPlaneSettings, stack Stack) []Finding {
 			if m.apply != nil && m.vm != nil && fromAgent(*m.apply, *m.vm) {
 				found = append(found, m.apply.finding("node", "must be an address that is known without the guest agent",
 					"an output of "+m.vm.Name, "use a static address or a DHCP reservation"))
+			}
+		}
+	}
+
+	return found
+}
+
+func controlPlaneEndpoint(s controlPlaneSettings, stack Stack) []Finding {
+	var found []Finding
+
+	for _, c := range stack.clusters(s) {
+		for _, m := range c.members {
+			if m.apply == nil || len(c.members) < 2 {
+				continue
+			}
+
+			endpoint, err := url.Parse(configurationOf(*m.apply).Cluster.ControlPlane.Endpoint)
+			if err == nil && endpoint.Host != "" && endpoint.Hostname() == text(m.apply.at("node")) {
+				found = append(found, c.finding("must have an endpoint that is none of their own addresses",
+					fmt.Sprintf("%s, of %s", endpoint.Redacted(), m.name), "use a virtual address or a DNS name"))
 			}
 		}
 	}
@@ -260,7 +286,10 @@ type configuration struct {
 		Type string `yaml:"type"`
 	} `yaml:"machine"`
 	Cluster struct {
-		Name string `yaml:"clusterName"`
+		Name         string `yaml:"clusterName"`
+		ControlPlane struct {
+			Endpoint string `yaml:"endpoint"`
+		} `yaml:"controlPlane"`
 	} `yaml:"cluster"`
 }
 

@@ -31,7 +31,8 @@ func apply(ctx *pulumi.Context, name string, node pulumi.StringInput, change fun
 
 // rendered is as much of a machine configuration as the rules read.
 func rendered(kind, cluster string) pulumi.StringInput {
-	return pulumi.ToSecret(pulumi.String("machine:\n  type: " + kind + "\ncluster:\n  clusterName: " + cluster + "\n---\nkind: X\n")).(pulumi.StringOutput)
+	return pulumi.ToSecret(pulumi.String("machine:\n  type: " + kind + "\ncluster:\n  clusterName: " + cluster +
+		"\n  controlPlane: {endpoint: \"https://10.0.0.11:6443\"}\n---\nkind: X\n")).(pulumi.StringOutput)
 }
 
 // member of a cluster that is made without the components of this project.
@@ -110,6 +111,11 @@ func reported(m *vm.VirtualMachine) pulumi.StringInput {
 // given is an address that the VM was given by its cloud-init drive.
 func given(m *vm.VirtualMachine) pulumi.StringInput {
 	return m.Name.ApplyT(func(string) string { return "10.0.0.11" }).(pulumi.StringOutput)
+}
+
+// at12 is another address than that of the endpoint.
+func at12(m *vm.VirtualMachine) pulumi.StringInput {
+	return m.Name.ApplyT(func(string) string { return "10.0.0.12" }).(pulumi.StringOutput)
 }
 
 func agent(a *vm.VirtualMachineArgs) {
@@ -218,6 +224,26 @@ var controlPlaneCases = []ruleCase{
 		want: []string{
 			"b-config.node: must be an address that is known without the guest agent (given: an output of b); use a static address or a DHCP reservation",
 			"a-config.node: must be an address that is known without the guest agent (given: an output of a); use a static address or a DHCP reservation",
+		},
+	},
+	{
+		rule: "control-plane-endpoint", name: "an address of none, or of the only one",
+		program: nodes(
+			node{name: "a", host: "pve1", kind: "controlplane", cluster: "single", after: true},
+			node{name: "b", host: "pve1", kind: "controlplane", cluster: "several", from: at12},
+			node{name: "c", host: "pve2", kind: "controlplane", cluster: "several", from: reported},
+		),
+	},
+	{
+		rule: "control-plane-endpoint", name: "an address of one of several",
+		program: inComponents("atlas",
+			node{name: "a", host: "pve1", kind: "controlplane", cluster: "atlas", after: true},
+			node{name: "b", host: "pve2", kind: "controlplane", cluster: "atlas", from: at12},
+			node{name: "w", host: "pve2", kind: "worker", cluster: "atlas", after: true},
+		),
+		want: []string{
+			"control planes of atlas: must have an endpoint that is none of their own addresses (given: https://10.0.0.11:6443, of a); " +
+				"use a virtual address or a DNS name",
 		},
 	},
 }

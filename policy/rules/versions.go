@@ -46,7 +46,11 @@ func pinnedVersions(_ except, r Resource) []Finding {
 	switch r.Type {
 	case typeCluster:
 		exact("talosVersion", exactVersion, "write it like v1.12.4")
-		exact("kubernetesVersion", exactVersion, "write it like v1.34.2")
+
+		// Empty where the cluster is bootstrapped by others. The property is there all the same.
+		if v := r.at("kubernetesVersion"); v.IsNull() || text(v) != "" {
+			exact("kubernetesVersion", exactVersion, "write it like v1.34.2")
+		}
 	case typeSecrets:
 		exact("talosVersion", contractVersion, "state the version that the cluster begins with")
 	case typeApply:

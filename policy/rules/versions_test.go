@@ -53,6 +53,9 @@ var versionCases = []ruleCase{
 		),
 	},
 	{
+		rule: "pinned-versions", name: "Kubernetes is somebody else's", program: cluster("v1.12.4", ""),
+	},
+	{
 		rule: "pinned-versions", name: "versions that move",
 		program: all(
 			cluster("v1.12", "latest"),

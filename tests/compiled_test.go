@@ -45,15 +45,7 @@ func TestCompiledProgram(t *testing.T) {
 func compiled(t *testing.T, r *rehearsal.Rehearsal, name string) auto.Stack {
 	t.Helper()
 
-	project, binary := t.TempDir(), compile(t, ".")
-
-	settings, err := os.ReadFile(filepath.Join(root, "Pulumi.yaml"))
-	require.NoError(t, err)
-	require.Contains(t, string(settings), "\nruntime: go\n")
-
-	with := strings.Replace(string(settings), "\nruntime: go\n",
-		"\nruntime:\n  name: go\n  options:\n    binary: "+binary+"\n", 1)
-	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte(with), 0o600))
+	project := projectOf(t, ".")
 	require.NoError(t, r.WriteStackFile(filepath.Join(project, "Pulumi."+name+".yaml")))
 
 	stack, err := r.Backend.LocalStack(t.Context(), project, name, nil)
@@ -61,6 +53,23 @@ func compiled(t *testing.T, r *rehearsal.Rehearsal, name string) auto.Stack {
 	require.NoError(t, stack.SetAllConfig(t.Context(), r.Secrets()))
 
 	return stack
+}
+
+// projectOf is a project directory for a program of this module, compiled, with the settings that lie beside it.
+func projectOf(t *testing.T, program string) string {
+	t.Helper()
+
+	project, binary := t.TempDir(), compile(t, "./"+program)
+
+	settings, err := os.ReadFile(filepath.Join(root, program, "Pulumi.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(settings), "\nruntime: go\n")
+
+	with := strings.Replace(string(settings), "\nruntime: go\n",
+		"\nruntime:\n  name: go\n  options:\n    binary: "+binary+"\n", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte(with), 0o600))
+
+	return project
 }
 
 // compile builds a command of this module, and returns the path of the binary.

@@ -164,3 +164,27 @@ func configOf(t *testing.T, r *rehearsal.Rehearsal) stacks.Config {
 
 	return config
 }
+
+// TestConsumerExample runs the example of a stack that reads a cluster's, as a program of its own.
+func TestConsumerExample(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	s, err := r.Backend.LocalStack(t.Context(), projectOf(t, "stacks/examples/consumer"), "balancer", nil)
+	require.NoError(t, err)
+
+	assert.Contains(t, failUp(t, s), "missing required configuration variable 'cluster'; run `pulumi config` to set; "+
+		"name the stack of the cluster, for example organization/talos-proxmox/dev")
+	require.NoError(t, s.SetConfig(t.Context(), "consumer:cluster", auto.ConfigValue{Value: "organization/talos-proxmox/dev"}))
+	assert.Contains(t, failUp(t, s), "the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?")
+
+	up(t, r.Stack)
+	outputs := up(t, s).Outputs
+
+	assert.Equal(t, "frontend k3s-dev\n  mode tcp\n  bind :6443\n  default_backend k3s-dev-control-planes\n\n"+
+		"backend k3s-dev-control-planes\n  mode tcp\n  option tcp-check\n"+
+		"  server k3s-dev-control-1 "+addressOf(r, "k3s-dev-control-1")+":6443 check\n", outputs["haproxy"].Value)
+	assert.True(t, outputs["kubeconfig"].Secret)
+	assert.Contains(t, outputs["kubeconfig"].Value, "client-certificate-data")
+	requireNoChange(t, s)
+}

@@ -43,7 +43,7 @@ func TestAllCalls(t *testing.T) {
 	require.InDelta(t, 1, vms[1]["template"], 0)
 
 	all := f.list(f.ok("GET", "/cluster/resources"))
-	require.Len(t, all, 1+2+2+4, "a pool, VMs, hosts, storages")
+	require.Len(t, all, 1+2+2+6, "a pool, VMs, hosts, storages")
 
 	list := f.list(f.ok("GET", "/nodes/pve1/qemu"))
 	require.Len(t, list, 2)
@@ -54,7 +54,7 @@ func TestAllCalls(t *testing.T) {
 	require.Equal(t, "online", f.list(f.ok("GET", "/nodes"))[0]["status"])
 	require.Contains(t, f.object(f.ok("GET", "/nodes/pve1/status")), "cpuinfo")
 	require.Equal(t, "vmbr0", f.list(f.ok("GET", "/nodes/pve1/network"))[0]["iface"])
-	require.Len(t, f.list(f.ok("GET", "/nodes/pve1/network", "type", "bridge")), 1)
+	require.Len(t, f.list(f.ok("GET", "/nodes/pve1/network", "type", "bridge")), 2)
 	f.ok("GET", "/nodes/pve1/time")
 	f.ok("GET", "/nodes/pve1/dns")
 	f.ok("GET", "/nodes/pve1/version")
@@ -105,7 +105,7 @@ func TestAllCalls(t *testing.T) {
 func testStorages(f *face) {
 	f.Helper()
 
-	require.Len(f, f.list(f.ok("GET", "/storage")), 2)
+	require.Len(f, f.list(f.ok("GET", "/storage")), 4)
 	require.Equal(f, "/var/lib/vz", f.object(f.ok("GET", "/storage/local"))["path"])
 	require.Len(f, f.list(f.ok("GET", "/nodes/pve1/storage", "content", "iso", "enabled", "1")), 1)
 

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,8 +48,15 @@ func serve(t *testing.T, latencies timeline.Latencies) *face {
 		{Name: "local", Type: "dir", Content: []string{"iso", "snippets"}, SizeGiB: 50},
 	}
 
+	more := []world.Storage{
+		{Name: "zfs", Type: "zfspool", Content: []string{"images"}}, {Name: "files", Type: "dir", Content: []string{"images"}},
+	}
+
 	w, err := world.New(world.Options{
-		Hosts:       []world.Host{{Name: "pve1", Storages: storages, PCI: world.GPU("0000:01:00", 1)}, {Name: "pve2", Storages: storages}},
+		Hosts: []world.Host{
+			{Name: "pve1", Bridges: []string{"vmbr0", "vmbr1"}, Storages: slices.Concat(storages, more), PCI: world.GPU("0000:01:00", 1)},
+			{Name: "pve2", Storages: storages},
+		},
 		Credentials: world.Credentials{TokenID: tokenID, TokenSecret: tokenSecret, Username: "root@pam", Password: password},
 		Latencies:   latencies,
 	})
@@ -209,4 +218,13 @@ func (f *face) json(method, path string, body any) answer {
 	require.NoError(f, err)
 
 	return f.read(response)
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+
+	n, err := strconv.ParseFloat(text, 64)
+	require.NoError(t, err)
+
+	return n
 }

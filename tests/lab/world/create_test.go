@@ -65,12 +65,28 @@ func TestVMsThatAreRefused(t *testing.T) {
 		{"scsi0 gone:10", "storage 'gone' does not exist"},
 		{"scsi0 local:iso/gone.iso,media=cdrom", ""},
 		{"scsi0 local:iso/talos.iso", ""},
-		{"scsi0 tank:1,colour=red", "Parameter verification failed. (scsi0: invalid format - format error\n" +
-			"scsi0.colour: property is not defined in schema and the schema does not allow additional properties)"},
+		{"scsi0 tank:1,colour=red", "Parameter verification failed. (scsi0: invalid format - invalid key in comma-separated list property: colour)"},
 		{"net0 virtio,bridge=vmbr0,macaddr=BD:24:11:00:00:01", "Parameter verification failed. (net0: invalid format - format error\n" +
-			"net0.macaddr: value does not look like a valid unicast MAC address)"},
-		{"net0 carrier=pigeon", "Parameter verification failed. (net0: invalid format - format error\n" +
-			"net0.carrier: property is not defined in schema and the schema does not allow additional properties)"},
+			"net0.macaddr: invalid format - value does not look like a valid unicast MAC address)"},
+		{"net0 carrier=pigeon", "Parameter verification failed. (net0: invalid format - invalid key in comma-separated list property: carrier)"},
+		{"net0 virtio,bridge=vmbr0,tag=4095", "Parameter verification failed. (net0: invalid format - format error\n" +
+			"net0.tag: value must have a maximum value of 4094)"},
+		{"net0 bridge=vmbr0", "Parameter verification failed. (net0: invalid format - format error\nnet0.model: property is missing and it is not optional)"},
+		{"machine i440fx", "Parameter verification failed. (machine: invalid format - format error\nmachine.type: value does not match the regex pattern)"},
+		{"cpu pentium9", "Parameter verification failed. (cpu: invalid format - Built-in cputype 'pentium9' is not defined (missing 'custom-' prefix?))"},
+		{"cpu host,flags=+fly", "Parameter verification failed. (cpu: invalid format - VM-specific CPU flags must be a subset of: " +
+			"pcid, spec-ctrl, ibpb, ssbd, virt-ssbd, amd-ssbd, amd-no-ssb, pdpe1gb, md-clear, hv-tlbflush, hv-evmcs, aes)"},
+		{"startup first", "Parameter verification failed. (startup: invalid format - unable to parse startup options)"},
+		{"tags a;b c!", "Parameter verification failed. (tags: invalid format - invalid characters in tag)"},
+		{"smbios1 uuid=1", "Parameter verification failed. (smbios1: invalid format - format error\nsmbios1.uuid: value does not match the regex pattern)"},
+		{"boot order=scsi0;floppy0", "Parameter verification failed. (boot: invalid format - format error\n" +
+			"boot.order: invalid format - invalid boot device 'floppy0')"},
+		{"agent type=virtio", "Parameter verification failed. (agent: invalid format - format error\nagent.enabled: property is missing and it is not optional)"},
+		{"vga std,memory=1024", "Parameter verification failed. (vga: invalid format - format error\nvga.memory: value must have a maximum value of 512)"},
+		{"virtio0 tank:1,ssd=1", "Parameter verification failed. (virtio0: invalid format - invalid key in comma-separated list property: ssd)"},
+		{"sata0 tank:1,iothread=1", "Parameter verification failed. (sata0: invalid format - invalid key in comma-separated list property: iothread)"},
+		{"scsi0 tank:1,cache=writesome", "Parameter verification failed. (scsi0: invalid format - format error\nscsi0.cache: value 'writesome' " +
+			"does not have a value in the enumeration 'none, writethrough, writeback, unsafe, directsync')"},
 		{"hostpci0 host=0000:01:00.0", "only root can set 'hostpci0' config for non-mapped devices"},
 		{"hostpci0 pcie=1", "either 'host' or 'mapping' must be set."},
 		{"hostpci0 mapping=gpu,pcie=x", "Parameter verification failed. (hostpci0: invalid format - format error\n" +
@@ -82,7 +98,9 @@ func TestVMsThatAreRefused(t *testing.T) {
 		{"serial0 /dev/ttyS0", "only root can set 'serial0' config for real devices"},
 		{"balloon x", "Parameter verification failed. (balloon: type check ('integer') failed - got 'x')"},
 		{"ipconfig0 ip=10.0.0.1", "Parameter verification failed. (ipconfig0: invalid format - format error\n" +
-			"ipconfig0.ip: value does not look like a valid IPv4/CIDR configuration)"},
+			"ipconfig0.ip: invalid format - value does not look like a valid ipv4 network configuration)"},
+		{"ipconfig0 gw=10.0.0.1", "Parameter verification failed. (ipconfig0: invalid format - format error\n" +
+			"ipconfig0.ip: missing property - 'ipconfig0.gw' requires this property)"},
 		{"nonsense 1", "Parameter verification failed. (nonsense: property is not defined in schema and the schema does not allow additional properties)"},
 	} {
 		t.Run(c.setting, func(t *testing.T) {

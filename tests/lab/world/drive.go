@@ -2,32 +2,10 @@ package world
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"talos-proxmox/tests/lab/machine"
 )
-
-// driveKeys are the properties that drives know, whatever their bus.
-var driveKeys = map[string]bool{}
-
-func init() {
-	for _, key := range strings.Fields(`aio backup bps bps_max_length bps_rd bps_rd_max_length bps_wr bps_wr_max_length cache
-		detect_zeroes discard efitype file format import-from iops iops_max iops_max_length iops_rd iops_rd_max iops_rd_max_length iops_wr
-		iops_wr_max iops_wr_max_length iothread mbps mbps_max mbps_rd mbps_rd_max mbps_wr mbps_wr_max media model ms-cert
-		pre-enrolled-keys product queues replicate rerror ro scsiblock serial shared size snapshot ssd vendor version werror wwn`) {
-		driveKeys[key] = true
-	}
-}
-
-// busOnly are properties that not every bus takes.
-var busOnly = map[string][]string{
-	"iothread": {"scsi", "virtio"},
-	"queues":   {"scsi"},
-	"ssd":      {"ide", "sata", "scsi"},
-	"efitype":  {"efidisk"}, "pre-enrolled-keys": {"efidisk"}, "ms-cert": {"efidisk"},
-	"version": {"tpmstate"},
-}
 
 // driveSpec is one drive of a configuration.
 type driveSpec struct {
@@ -37,38 +15,27 @@ type driveSpec struct {
 
 // parseDrive reads a drive's property string.
 func parseDrive(key, value string) (driveSpec, error) {
-	p, ok := parseProperties(value, "file")
-	if !ok {
-		return driveSpec{}, Invalid(key, "unable to parse drive options")
+	o, _ := optionOf(key)
+
+	p, err := o.format.parse(key, value)
+	if err != nil {
+		return driveSpec{}, Invalid(key, "invalid format - %s", err)
 	}
 
-	if v, ok := p["volume"]; ok {
-		p["file"] = v
-		delete(p, "volume")
+	for alias, name := range driveAliases {
+		if v, ok := p[alias]; ok {
+			p[name] = v
+			delete(p, alias)
+		}
 	}
 
 	if p["file"] == "" {
 		return driveSpec{}, Invalid(key, "invalid format - format error\n%s.file: property is missing and it is not optional", key)
 	}
 
-	bus := strings.TrimRight(key, "0123456789")
-
-	for _, name := range sortedKeys(p) {
-		buses, limited := busOnly[name]
-		if !driveKeys[name] || limited && bus != "unused" && !slices.Contains(buses, bus) {
-			return driveSpec{}, Invalid(key,
-				"invalid format - format error\n%s.%s: property is not defined in schema and the schema does not allow additional properties", key, name)
-		}
-	}
-
 	// Size is a matter of the volume; what the client says is only checked.
-	if size, ok := p["size"]; ok {
-		n, ok := parseSize(size)
-		if !ok {
-			return driveSpec{}, Invalid(key, "invalid format - format error\n%s.size: value does not look like a valid disk size", key)
-		}
-
-		p["size"] = formatSize(n)
+	if size, ok := parseSize(p["size"]); ok && p["size"] != "" {
+		p["size"] = formatSize(size)
 	}
 
 	return driveSpec{key, p}, nil
@@ -100,15 +67,15 @@ func (d driveSpec) storageName() string {
 
 var newDisk = regexp.MustCompile(`^(?:([^/:\s]+):)?(\d+(?:\.\d+)?)$`)
 
-// fixedSizes of disks whose size is not the client's business.
+// fixedSizes of disks whose size is not the client's business: the state of a TPM and the variables of OVMF.
 func (d driveSpec) fixedSize() int64 {
 	switch {
 	case d.key == "tpmstate0":
 		return 4 * MiB
 	case d.key == "efidisk0" && d.properties["efitype"] == "4m":
-		return 4 * MiB
-	case d.key == "efidisk0":
 		return 528 << 10
+	case d.key == "efidisk0":
+		return 128 << 10
 	default:
 		return 0
 	}
@@ -188,6 +155,8 @@ func (w *World) allocateBlank(v *vm, d driveSpec, defaultStorage string) (driveS
 		size, _ = parseSize(m[2] + "G")
 	}
 
+	size = s.roundUp(size)
+
 	var content machine.Content
 
 	if source := d.properties["import-from"]; source != "" {
@@ -208,7 +177,7 @@ func (w *World) allocateBlank(v *vm, d driveSpec, defaultStorage string) (driveS
 		return d, nil, err
 	}
 
-	d.properties["file"], d.properties["size"] = vol.id, formatSize(size)
+	d.properties["file"], d.properties["size"] = vol.id, formatSize(vol.bytes())
 	delete(d.properties, "format")
 
 	if v.template() {

@@ -9,6 +9,18 @@ import (
 	"strings"
 )
 
+// form is what kind of value a schema is of.
+type form int
+
+const (
+	text form = iota
+	boolean
+	integer
+	number
+	drive
+	network
+)
+
 // schema is what one value has to be (pve-common: JSONSchema.pm, check_prop).
 type schema struct {
 	form form
@@ -22,10 +34,12 @@ type schema struct {
 	valid func(string) string
 	// maxLength of texts; 0 is none.
 	maxLength int
+	// format is what a property string is made of; nil: the value is none, or any is taken.
+	format format
 }
 
-// complaint says what is wrong with a value, empty when nothing is.
-func (s schema) complaint(value string) string {
+// complaint says what is wrong with a value that was sent as path, empty when nothing is.
+func (s schema) complaint(path, value string) string {
 	switch s.form {
 	case boolean:
 		if value != "0" && value != "1" {
@@ -39,7 +53,13 @@ func (s schema) complaint(value string) string {
 		if _, err := strconv.ParseFloat(value, 64); err != nil {
 			return fmt.Sprintf("type check ('number') failed - got '%s'", value)
 		}
-	case text, props, drive, network:
+	case text, drive, network:
+	}
+
+	if s.format != nil {
+		if _, err := s.format.parse(path, value); err != nil {
+			return "invalid format - " + err.Error()
+		}
 	}
 
 	if s.valid != nil {
@@ -90,13 +110,16 @@ type part struct {
 	// main is the property that takes a value without a key.
 	main     bool
 	required bool
+	// requires is another property that this one needs; empty: none.
+	requires string
 }
 
 // format is the schema of a property string: its parts by their keys.
 type format map[string]part
 
-// The values of most parts.
+// The values of most settings.
 var (
+	anything = schema{}
 	flag     = schema{form: boolean}
 	configID = schema{valid: func(value string) string {
 		if !configIDs.MatchString(value) {
@@ -118,6 +141,16 @@ var (
 	configIDs = regexp.MustCompile(`(?i)^[a-z][a-z0-9_-]+$`)
 	nodeNames = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
 )
+
+func atLeast(min int) schema { return schema{form: integer, min: min} }
+
+func between(min, max int) schema { return schema{form: integer, min: min, max: max} }
+
+func oneOf(values ...string) schema { return schema{enum: values} }
+
+func inFormat(f format) schema { return schema{format: f} }
+
+func driveIn(f format) schema { return schema{form: drive, format: f} }
 
 func matching(pattern string) schema {
 	return schema{pattern: regexp.MustCompile(`^(?:` + pattern + `)$`)}
@@ -181,9 +214,13 @@ func (f format) check(path string, p properties) error {
 
 		switch {
 		case there:
-			complaint = f[key].complaint(value)
+			complaint = f[key].complaint(path+"."+key, value)
 		case f[key].required:
 			complaint = "property is missing and it is not optional"
+		}
+
+		if needed := f[key].requires; there && needed != "" && p[needed] == "" {
+			wrong = append(wrong, fmt.Sprintf("%s.%s: missing property - '%s.%s' requires this property", path, needed, path, key))
 		}
 
 		if complaint != "" {

@@ -19,7 +19,9 @@ type Host struct {
 	VCPU      int
 	MemoryMiB int
 	// Bridges are the network bridges; empty: "vmbr0".
-	Bridges  []string
+	Bridges []string
+	// MTU is that of bridges, by name; absent: 1500.
+	MTU      map[string]int
 	Storages []Storage
 	// Address is the host's own address, as its network configuration and the cluster report it.
 	Address netip.Addr
@@ -59,6 +61,34 @@ func (s *Storage) files() bool {
 
 // linked tells whether the storage can make linked clones.
 func (s *Storage) linked() bool { return s.Type != "lvm" && s.Type != "btrfs" }
+
+// rawOnly is where a storage's plugin refuses another format than raw, empty when it does not.
+func (s *Storage) rawOnly() string {
+	switch s.Type {
+	case "lvmthin":
+		return "/usr/share/perl5/PVE/Storage/LvmThinPlugin.pm line 88"
+	case "lvm":
+		return "/usr/share/perl5/PVE/Storage/LVMPlugin.pm line 369"
+	case "zfspool":
+		return "/usr/share/perl5/PVE/Storage/ZFSPoolPlugin.pm line 239"
+	default:
+		return ""
+	}
+}
+
+// roundUp is the size of the image that a storage makes when it is asked for a size.
+func (s *Storage) roundUp(size int64) int64 {
+	unit := int64(1)
+
+	switch s.Type {
+	case "lvmthin", "lvm":
+		unit = 4 * MiB // an extent
+	case "zfspool", "rbd":
+		unit = MiB
+	}
+
+	return (size + unit - 1) / unit * unit
+}
 
 func (s *Storage) holds(content string) bool { return slices.Contains(s.Content, content) }
 

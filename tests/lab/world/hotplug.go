@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -19,8 +20,8 @@ func (w *World) applyPending(v *vm) {
 	v.pending, v.remove = map[string]string{}, map[string]bool{}
 }
 
-// hotplug applies what a running machine takes at once and leaves the rest pending.
-func (w *World) hotplug(v *vm) {
+// hotplug applies what a running machine takes at once and leaves the rest pending (qemu-server: vmconfig_hotplug_pending).
+func (w *World) hotplug(v *vm) error {
 	features := strings.Split(v.conf["hotplug"], ",")
 	if v.conf["hotplug"] == "" || v.conf["hotplug"] == "1" {
 		features = []string{"network", "disk", "usb"}
@@ -33,18 +34,43 @@ func (w *World) hotplug(v *vm) {
 		}
 	}
 
+	problems := map[string]string{}
+
 	for _, key := range sortedKeys(v.pending) {
-		if value := v.pending[key]; w.pluggable(v, key, value, features) {
+		value := v.pending[key]
+
+		switch {
+		case isDrive(key) && mediaChange(key, v.conf[key], value):
+			problems[key] = "hotplug problem - unable to change media type"
+		case w.pluggable(v, key, value, features):
 			w.take(v, key, value)
 			delete(v.pending, key)
 		}
 	}
+
+	if len(problems) > 0 {
+		return &Error{Code: 400, Reason: "Parameter verification failed.", Fields: problems}
+	}
+
+	return nil
+}
+
+// mediaChange tells whether a disk is to become a CD-ROM, or the other way round.
+func mediaChange(key, before, after string) bool {
+	was, err := parseDrive(key, before)
+	is, err2 := parseDrive(key, after)
+
+	return err == nil && err2 == nil && was.cdrom() != is.cdrom()
 }
 
 func (w *World) pluggable(v *vm, key, value string, features []string) bool {
 	o, _ := optionOf(key)
 
 	switch {
+	case key == "tablet":
+		return slices.Contains(features, "usb")
+	case key == "hotplug":
+		return !strings.Contains(v.conf[key]+value, "cpu") && !strings.Contains(v.conf[key]+value, "memory")
 	case o.live:
 		return true
 	case isNetwork(key):
@@ -53,6 +79,11 @@ func (w *World) pluggable(v *vm, key, value string, features []string) bool {
 		return slices.Contains(features, "memory")
 	case key == "vcpus":
 		return slices.Contains(features, "cpu")
+	case key == "balloon":
+		// The device itself comes and goes with a start only.
+		return (v.conf[key] == "0") == (value == "0")
+	case key == "agent":
+		return value != "" && sameAgent(v.conf[key], value)
 	case key == "efidisk0" || key == "tpmstate0":
 		return false
 	case isDrive(key):
@@ -60,6 +91,17 @@ func (w *World) pluggable(v *vm, key, value string, features []string) bool {
 	default:
 		return false
 	}
+}
+
+// sameAgent tells whether all but what the host does by itself stays as it is.
+func sameAgent(before, after string) bool {
+	was, err := agentFormat.parse("agent", before)
+	is, err2 := agentFormat.parse("agent", after)
+
+	delete(was, "fstrim_cloned_disks")
+	delete(is, "fstrim_cloned_disks")
+
+	return err == nil && err2 == nil && maps.Equal(was, is)
 }
 
 // noHotplug are properties of a disk that it only takes with a new start.
@@ -79,7 +121,7 @@ func (w *World) pluggableDrive(v *vm, key, value string, disks bool) bool {
 	}
 
 	is, err := parseDrive(key, value)
-	if err != nil || was.cdrom() != is.cdrom() {
+	if err != nil {
 		return false
 	}
 
@@ -88,7 +130,7 @@ func (w *World) pluggableDrive(v *vm, key, value string, disks bool) bool {
 	}
 
 	if was.file() != is.file() {
-		return disks && hotBus
+		return disks
 	}
 
 	return !slices.ContainsFunc(noHotplug, func(p string) bool { return was.properties[p] != is.properties[p] })

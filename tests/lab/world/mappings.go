@@ -27,7 +27,7 @@ var mappingEntry = map[string]format{
 		"id":           {schema: matching(`[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}`), required: true},
 		"subsystem-id": {schema: matching(`[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}`)},
 		"path":         {schema: matching(`(?:` + mappedPath + `;)*` + mappedPath), required: true},
-		"iommugroup":   {schema: schema{form: integer}},
+		"iommugroup":   {schema: atLeast(-1 << 31)},
 		"description":  {schema: schema{maxLength: 4096}},
 	},
 	"usb": {
@@ -56,7 +56,7 @@ func (w *World) CreateMapping(m Mapping) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if wrong := configID.complaint(m.ID); wrong != "" {
+	if wrong := configID.complaint("id", m.ID); wrong != "" {
 		return Invalid("id", "%s", wrong)
 	}
 

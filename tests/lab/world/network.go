@@ -3,8 +3,6 @@ package world
 import (
 	"crypto/rand"
 	"fmt"
-	"net"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,42 +11,48 @@ import (
 	"talos-proxmox/tests/lab/machine"
 )
 
+var networkModels = strings.Fields("e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b i82559er ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3")
+
+// networkFormat is the schema of netN.
+var networkFormat = format{
+	"model":     {schema: oneOf(networkModels...), main: true, required: true},
+	"macaddr":   {schema: macAddress},
+	"bridge":    {schema: matching(`[-_.\w\d]+`)},
+	"queues":    {schema: between(0, 64)},
+	"rate":      {schema: schema{form: number}},
+	"tag":       {schema: between(1, 4094)},
+	"trunks":    {schema: matching(`\d+(?:-\d+)?(?:;\d+(?:-\d+)?)*`)},
+	"firewall":  {schema: flag},
+	"link_down": {schema: flag},
+	"mtu":       {schema: between(1, 65520)},
+}
+
 var (
-	networkKeys   = strings.Fields("bridge firewall link_down macaddr model mtu queues rate tag trunks")
-	networkModels = strings.Fields("e1000 e1000e i82551 i82557b i82559er ne2k_pci pcnet rtl8139 virtio vmxnet3")
-	unicastMAC    = regexp.MustCompile(`^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$`)
+	unicastMAC = regexp.MustCompile(`^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$`)
+	macAddress = schema{valid: func(mac string) string {
+		if !unicastMAC.MatchString(mac) {
+			return "value does not look like a valid unicast MAC address"
+		}
+
+		return ""
+	}}
 )
 
 // parseNetwork reads a network device. "virtio=BC:24:11:00:00:01" says model and address in one.
 func parseNetwork(key, value string) (properties, error) {
-	p, ok := parseProperties(value, "model")
-	if !ok {
-		return nil, Invalid(key, "unable to parse network options")
-	}
+	var words []string
 
-	for _, name := range sortedKeys(p) {
-		if slices.Contains(networkModels, name) {
-			p["model"], p["macaddr"] = name, p[name]
-			delete(p, name)
-		} else if !slices.Contains(networkKeys, name) {
-			return nil, Invalid(key,
-				"invalid format - format error\n%s.%s: property is not defined in schema and the schema does not allow additional properties", key, name)
+	for word := range strings.SplitSeq(value, ",") {
+		if model, mac, ok := strings.Cut(word, "="); ok && slices.Contains(networkModels, model) {
+			word = "model=" + model + ",macaddr=" + mac
 		}
+
+		words = append(words, word)
 	}
 
-	if !slices.Contains(networkModels, p["model"]) {
-		return nil, Invalid(key, "invalid format - format error\n%s.model: value '%s' does not have a value in the enumeration '%s'",
-			key, p["model"], strings.Join(networkModels, ", "))
-	}
-
-	if mac, ok := p["macaddr"]; ok && !unicastMAC.MatchString(mac) {
-		return nil, Invalid(key, "invalid format - format error\n%s.macaddr: value does not look like a valid unicast MAC address", key)
-	}
-
-	if tag, ok := p["tag"]; ok {
-		if n, err := strconv.Atoi(tag); err != nil || n < 1 || n > 4094 {
-			return nil, Invalid(key, "invalid format - format error\n%s.tag: value must have a maximum value of 4094", key)
-		}
+	p, err := networkFormat.parse(key, strings.Join(words, ","))
+	if err != nil {
+		return nil, Invalid(key, "invalid format - %s", err)
 	}
 
 	return p, nil
@@ -107,27 +111,4 @@ func nics(conf map[string]string) []machine.NIC {
 	}
 
 	return list
-}
-
-// verifyIPConfig checks the address settings of the cloud-init drive.
-func verifyIPConfig(key, value string) error {
-	p, _ := parseProperties(value, "ip")
-
-	if ip, ok := p["ip"]; ok && ip != "dhcp" {
-		if _, err := netip.ParsePrefix(ip); err != nil {
-			return Invalid(key, "invalid format - format error\n%s.ip: value does not look like a valid IPv4/CIDR configuration", key)
-		}
-	}
-
-	if gw, ok := p["gw"]; ok {
-		if net.ParseIP(gw).To4() == nil {
-			return Invalid(key, "invalid format - format error\n%s.gw: value does not look like a valid ipv4 address", key)
-		}
-
-		if p["ip"] == "" {
-			return Invalid(key, "invalid format - format error\n%s.gw: missing required property 'ip'", key)
-		}
-	}
-
-	return nil
 }

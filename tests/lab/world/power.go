@@ -173,10 +173,58 @@ func (w *World) mayStart(t *task, v *vm) error {
 		return err
 	}
 
-	if err := w.activateVolumes(v); err != nil {
-		v.devices = nil
+	if err = buildable(t, h, v.conf); err == nil {
+		err = w.activateVolumes(v)
+	}
 
-		return err
+	if err != nil {
+		v.devices = nil
+	}
+
+	return err
+}
+
+// defaultMTU is that of a bridge for which nobody has set another.
+const defaultMTU = 1500
+
+// buildable refuses a machine that QEMU is not even asked to build (qemu-server: config_to_command).
+func buildable(t *task, h *Host, conf map[string]string) error {
+	if intOf(conf, "cores", 1)*intOf(conf, "sockets", 1) > h.VCPU {
+		return failf("MAX %d vcpus allowed per VM on this node", h.VCPU)
+	}
+
+	if conf["bios"] == "ovmf" && conf["efidisk0"] == "" {
+		t.lines = append(t.lines, "WARN: no efidisk configured! Using temporary efivars disk.")
+	}
+
+	for i := range options["net"].count {
+		key := fmt.Sprintf("net%d", i)
+
+		p, err := parseNetwork(key, conf[key])
+		if err != nil || p["mtu"] == "" {
+			continue
+		}
+
+		if p["model"] != "virtio" || p["bridge"] == "" {
+			t.lines = append(t.lines, fmt.Sprintf("WARN: netdev %s: ignoring MTU '%s', not using VirtIO or no bridge configured.", key, p["mtu"]))
+
+			continue
+		}
+
+		bridge := defaultMTU
+		if n, ok := h.MTU[p["bridge"]]; ok {
+			bridge = n
+		}
+
+		switch mtu := intOf(p, "mtu", 1); {
+		case !slices.Contains(h.Bridges, p["bridge"]):
+			return failf("bridge '%s' does not exist", p["bridge"])
+		case mtu == 1:
+		case mtu < 576:
+			return failf("netdev %s: MTU '%d' is smaller than the IP minimum MTU '576'", key, mtu)
+		case mtu > bridge:
+			return failf("netdev %s: MTU '%d' is bigger than the bridge MTU '%d'", key, mtu, bridge)
+		}
 	}
 
 	return nil

@@ -15,7 +15,10 @@ func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[st
 		value := in[key]
 		if key == "cdrom" {
 			// An alias that Proxmox VE resolves before anything else.
-			key, value = "ide2", value+",media=cdrom"
+			key = "ide2"
+			if !strings.Contains(value, "media=") {
+				value += ",media=cdrom"
+			}
 		}
 
 		if err := verify(key, value); err != nil {
@@ -185,8 +188,10 @@ func (w *World) verifyDrive(c Caller, h *Host, v *vm, key, value, defaultStorage
 	name := d.storageName()
 
 	switch {
-	case d.file() == "none" || d.file() == "cdrom":
+	case d.file() == "none":
 		return nil
+	case d.file() == "cdrom" && d.cdrom():
+		return w.need(c, "/", "Sys.Console") // the drive of the host itself
 	case name == "" && newDisk.MatchString(d.file()), d.file() == "cloudinit":
 		name = defaultStorage
 	case name == "":

@@ -55,9 +55,9 @@ func splitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(",; \t\n\x00", r) })
 }
 
-// uniqueTags is how Proxmox VE keeps tags: each once, in order, separated by semicolons.
+// uniqueTags is how Proxmox VE keeps tags: small, each once, in order, separated by semicolons.
 func uniqueTags(text string) string {
-	tags := splitList(text)
+	tags := splitList(strings.ToLower(text))
 	slices.Sort(tags)
 
 	return strings.Join(slices.Compact(tags), ";")

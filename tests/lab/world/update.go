@@ -178,11 +178,18 @@ func (w *World) update(v *vm, conf map[string]string, r UpdateRequest) error {
 		}
 	}
 
-	if v.run == nil {
-		w.applyPending(v)
-	} else {
-		w.hotplug(v)
+	// A change to what is has nothing to wait for.
+	for key, value := range v.pending {
+		if v.conf[key] == value {
+			delete(v.pending, key)
+		}
 	}
+
+	if v.run != nil {
+		return w.hotplug(v)
+	}
+
+	w.applyPending(v)
 
 	return nil
 }
@@ -194,7 +201,11 @@ func (w *World) removeSetting(v *vm, key string, force bool) error {
 		return nil
 	}
 
-	if isDrive(key) && v.conf["protection"] == "1" {
+	if v.conf["protection"] == "1" && strings.HasPrefix(key, "unused") {
+		return failf("can't remove unused disk '%s' - protection mode enabled", value)
+	}
+
+	if v.conf["protection"] == "1" && isDrive(key) {
 		return failf("can't remove drive '%s' - protection mode enabled", key)
 	}
 

@@ -121,8 +121,12 @@ func (w *World) image(host string, s *Storage, owner int, format string, disk *m
 		format = "raw"
 	}
 
-	if !s.files() && format != "raw" {
-		return nil, failf("unsupported format '%s'", format)
+	if where := s.rawOnly(); where != "" && format != "raw" {
+		return nil, failf("unsupported format '%s' at %s.", format, where)
+	}
+
+	if !s.files() {
+		format = "raw"
 	}
 
 	v := &volume{storage: s, kind: "images", format: format, owner: owner, created: time.Now()}

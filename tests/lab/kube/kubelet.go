@@ -30,6 +30,8 @@ type Kubelet struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Servers are the addresses of the API to try, in order: "https://10.0.0.11:6443".
 	Servers []string
+	// ServerName is what the API server's certificate must be for; empty: the address.
+	ServerName string
 	// CA is what the API server's certificate must verify against, PEM.
 	CA []byte
 	// Token is the bootstrap token, used until the kubelet has a certificate.
@@ -143,7 +145,7 @@ func (k *Kubelet) client(server, token string, cert *tls.Certificate) (kubernete
 		return nil, nil, errors.New("no certificate in the cluster's CA")
 	}
 
-	conf := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	conf := &tls.Config{RootCAs: pool, ServerName: k.ServerName, MinVersion: tls.VersionTLS12}
 	if cert != nil {
 		conf.Certificates = []tls.Certificate{*cert}
 	}

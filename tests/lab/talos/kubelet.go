@@ -78,11 +78,14 @@ func inSubnets(a netip.Addr, subnets []string) bool {
 	return included
 }
 
-// apiServers are the addresses by which the machine reaches the API: a control plane asks its own first, workers know the
-// cluster's endpoint only.
+// apiServers are the addresses by which the machine reaches the API (Talos: controllers/secrets/kubelet.go): those that
+// KubePrism balances, if it is on; otherwise a control plane asks its own, and a worker the cluster's endpoint.
 func (n *node) apiServers() []string {
 	cfg := n.config().Cluster()
-	out := []string{cfg.Endpoint().String()}
+	endpoint, port := cfg.Endpoint().String(), cfg.LocalAPIServerPort()
+	server := func(host string, port int) string { return "https://" + net.JoinHostPort(host, strconv.Itoa(port)) }
+
+	var own []string
 
 	if n.controlPlane() {
 		n.mu.Lock()
@@ -90,12 +93,35 @@ func (n *node) apiServers() []string {
 		n.mu.Unlock()
 
 		if serving {
-			out = append([]string{"https://" + net.JoinHostPort(n.address().String(), strconv.Itoa(cfg.LocalAPIServerPort()))}, out...)
+			own = []string{server(n.address().String(), port)}
+		}
+	}
+
+	switch {
+	case n.kubePrism():
+	case n.controlPlane():
+		return own
+	default:
+		return []string{endpoint}
+	}
+
+	// Talos: controllers/k8s/kubeprism_endpoints.go. Its balancer leaves out what does not answer.
+	out := append(own, endpoint)
+
+	for _, m := range n.fw.discovery.of(n) {
+		if m.ControlPlane == nil || m.NodeID == n.nodeID() {
+			continue
+		}
+
+		for _, a := range m.Addresses {
+			out = append(out, server(a.String(), m.ControlPlane.APIServerPort))
 		}
 	}
 
 	return out
 }
+
+func (n *node) kubePrism() bool { return n.config().Machine().Features().KubePrism().Enabled() }
 
 // runKubelet joins the machine to its cluster and reports for it, anew when the configuration changes what it reports.
 func (n *node) runKubelet(ctx context.Context) {
@@ -137,7 +163,7 @@ const networkCheck = 500 * time.Millisecond
 // kubeletSpec is what the kubelet reports, to compare.
 func (n *node) kubeletSpec() string {
 	cfg := n.config()
-	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), cfg.Machine().Kubelet().Image(), n.networkReady())
+	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), cfg.Machine().Kubelet().Image(), n.networkReady())
 
 	if n.controlPlane() {
 		spec += fmt.Sprint(n.staticPods())
@@ -259,6 +285,10 @@ func (n *node) kubelet() *kube.Kubelet {
 	cfg := n.config().Cluster()
 	k := &kube.Kubelet{
 		Dial: n.dial, Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(), Node: n.kubernetesNode(),
+	}
+
+	if n.kubePrism() {
+		k.ServerName = "127.0.0.1" // where KubePrism listens
 	}
 
 	if i := n.installed(); i != nil {

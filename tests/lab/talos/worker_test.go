@@ -86,16 +86,38 @@ func TestWorkerWithoutDiscovery(t *testing.T) {
 	nodesReady(r, c.kubernetes(cp).CoreV1().Nodes().List, "cp-1", "worker-1")
 }
 
-// A worker whose configuration names an endpoint where nothing is never joins.
+// A worker whose configuration names an endpoint where nothing is joins all the same, through KubePrism, which knows the
+// control planes from the discovery service. Without one of the two it never does.
 func TestWorkerWithTheWrongEndpoint(t *testing.T) {
 	r := newRig(t)
-	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
+	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
+	wrong := "cluster: {controlPlane: {endpoint: https://" + r.addr(99).String() + ":6443}}"
 
 	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1"))
-	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1", "cluster: {controlPlane: {endpoint: https://"+r.addr(99).String()+":6443}}"))
+
+	balanced, lonely, blind := r.machine(21, template()).on(), r.machine(22, template()).on(), r.machine(23, template()).on()
+	c.apply(balanced, c.config(configmachine.TypeWorker, "worker-1", wrong))
+	c.apply(lonely, c.config(configmachine.TypeWorker, "worker-2", wrong, "machine: {features: {kubePrism: {enabled: false}}}"))
+	c.apply(blind, c.config(configmachine.TypeWorker, "worker-3", wrong, "cluster: {discovery: {enabled: false}}"))
+
 	c.bootstrap(cp)
-	worker.stage("running")
+	nodesReady(r, c.kubernetes(cp).CoreV1().Nodes().List, "cp-1", "worker-1")
+	lonely.stage("running")
+
+	time.Sleep(300 * time.Millisecond)
+	require.False(t, lonely.status().Joined)
+	require.False(t, blind.status().Joined)
+}
+
+// A control plane whose configuration names a wrong endpoint runs, and hands out a kubeconfig that leads nowhere.
+func TestControlPlaneWithTheWrongEndpoint(t *testing.T) {
+	r := newRig(t)
+	cp := r.machine(11, template()).on()
+	c := r.cluster(r.addr(99).String())
+
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1"))
+	c.bootstrap(cp)
 	cp.until("is ready", func(context.Context) error {
 		if s := cp.status(); !s.Ready {
 			return context.DeadlineExceeded
@@ -104,9 +126,8 @@ func TestWorkerWithTheWrongEndpoint(t *testing.T) {
 		return nil
 	})
 
-	time.Sleep(300 * time.Millisecond)
-	require.False(t, worker.status().Joined)
-	require.False(t, worker.status().Ready)
+	_, err := c.kubernetes(cp).CoreV1().Nodes().List(t.Context(), listOptions{})
+	require.ErrorContains(t, err, r.addr(99).String()+":6443: connect: connection refused")
 }
 
 // An endpoint may be a name, if the network's DNS has it.

@@ -195,6 +195,22 @@ func (c *Cluster) Node(name string) *corev1.Node {
 	return nil
 }
 
+// RunningOn returns copies of the pods that run on a node.
+func (c *Cluster) RunningOn(node string) []*corev1.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	var out []*corev1.Pod
+
+	for _, obj := range c.objects[pods] {
+		if p := obj.(*corev1.Pod); p.Spec.NodeName == node && podReady(p) { //nolint:forcetypeassert
+			out = append(out, p.DeepCopy())
+		}
+	}
+
+	return out
+}
+
 // Nodes returns copies of all nodes, by name.
 func (c *Cluster) Nodes() []*corev1.Node {
 	c.mu.Lock()

@@ -23,6 +23,13 @@ func (n *node) agent() []machine.Interface {
 
 	for _, l := range n.allLinks() {
 		i := machine.Interface{Name: l.name, MAC: strings.ToLower(l.mac), Addresses: l.addresses}
+
+		if l.virtual {
+			out = append(out, i)
+
+			continue
+		}
+
 		if len(i.Addresses) > 0 {
 			i.Addresses = append(i.Addresses, uniqueLocal(l.mac))
 		}

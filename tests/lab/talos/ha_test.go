@@ -153,33 +153,15 @@ func TestVirtualIP(t *testing.T) {
 func checkVirtualIP(r *rig, vip string, c *cluster, cps []*vm) {
 	r.Helper()
 
-	holder := func() *vm {
-		for _, v := range cps {
-			conn, err := net.Dial("tcp", net.JoinHostPort(vip, "50000")) //nolint:noctx
-			if err != nil {
-				return nil
-			}
-
-			_ = conn.Close()
-
-			state := c.serverCertificate(net.JoinHostPort(vip, "50000"))
-			if state != nil && state.Subject.CommonName == fmt.Sprintf("cp-%d", v.hw.VMID-410) {
-				return v
-			}
-		}
-
-		return nil
-	}
-
 	api := c.kubernetes(cps[0])
 	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")
 
-	first := holder()
+	first := c.holder(vip, cps)
 	require.NotNil(r, first)
 	first.off()
 
 	r.until("the address moves", func(ctx context.Context) error {
-		now := holder()
+		now := c.holder(vip, cps)
 		if now == nil || now == first {
 			return errors.New("nobody else has it")
 		}
@@ -188,6 +170,32 @@ func checkVirtualIP(r *rig, vip string, c *cluster, cps []*vm) {
 
 		return err
 	})
+}
+
+// holder is who answers at a shared address; nil while nobody does.
+func (c *cluster) holder(vip string, cps []*vm) *vm {
+	state := c.serverCertificate(net.JoinHostPort(vip, "50000"))
+
+	for _, v := range cps {
+		if state != nil && state.Subject.CommonName == fmt.Sprintf("cp-%d", v.hw.VMID-410) {
+			return v
+		}
+	}
+
+	return nil
+}
+
+// A link that no machine has holds no address.
+func TestVirtualIPOnNoLink(t *testing.T) {
+	r := newRig(t)
+	vip := r.addr(10).String()
+	cp := r.machine(11, template()).on()
+	c := r.cluster(cp.addr())
+
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", "apiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: "+vip+"\nlink: lan"))
+	c.bootstrap(cp)
+	nodesReady(r, c.kubernetes(cp).CoreV1().Nodes().List, "cp-1")
+	require.Nil(t, c.serverCertificate(net.JoinHostPort(vip, "50000")))
 }
 
 // serverCertificate is what a listener shows, nil when nothing answers.

@@ -32,6 +32,10 @@ func (l link) status(i int) network.LinkStatusSpec {
 		Driver: "virtio_net", BusPath: "0000:00:12.0", Alias: l.alias,
 	}
 
+	if l.virtual {
+		s.Type, s.Kind, s.OperationalState, s.Driver, s.BusPath = nethelpers.LinkNone, "tun", nethelpers.OperStateUnknown, "", ""
+	}
+
 	if mac, err := net.ParseMAC(l.mac); err == nil {
 		s.HardwareAddr, s.PermanentAddr = nethelpers.HardwareAddr(mac), nethelpers.HardwareAddr(mac)
 	}

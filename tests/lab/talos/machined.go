@@ -163,7 +163,7 @@ func (n *node) startService(id string) {
 	if id == "kubelet" {
 		n.services.set(id, stateRunning, "Started task kubelet", n.kubeletHealth)
 	} else {
-		n.startExtensions()
+		n.startExtension(strings.TrimPrefix(id, "ext-"))
 	}
 }
 

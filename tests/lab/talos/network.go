@@ -22,6 +22,7 @@ type link struct {
 	name      string
 	alias     string
 	mac       string
+	virtual   bool
 	addresses []netip.Prefix
 	routes    []netip.Addr // gateways
 }
@@ -196,6 +197,7 @@ func (n *node) computeLinks() ([]link, bool) {
 	for i, l := range n.bareLinks() {
 		l.addresses = slices.Clone(platform.addresses[l.name])
 		l.routes = slices.Clone(platform.gateways[l.name])
+		l.alias = configured.aliases[l.name]
 
 		// DHCP runs on a link that nobody said anything about; a document about any link ends that for all. An address in META is not
 		// about a link.
@@ -203,7 +205,6 @@ func (n *node) computeLinks() ([]link, bool) {
 
 		if c := configured.links[l.name]; c != nil {
 			dhcp = c.dhcp || platform.dhcp[l.name] && !c.ignored
-			l.alias = configured.aliases[l.name]
 			l.routes = append(l.routes, c.gateways...)
 
 			for _, a := range c.addresses {
@@ -222,6 +223,10 @@ func (n *node) computeLinks() ([]link, bool) {
 			}
 		}
 
+		links = append(links, l)
+	}
+
+	if l, ok := n.tailnetLink(); ok {
 		links = append(links, l)
 	}
 

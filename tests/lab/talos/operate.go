@@ -164,7 +164,7 @@ func (n *node) runServices(ctx context.Context) {
 	}
 
 	n.services.start("cri")
-	n.startExtensions()
+	n.background(n.runExtensions)
 	n.services.set("kubelet", stateRunning, "Started task kubelet", n.kubeletHealth)
 
 	if n.controlPlane() {

@@ -84,6 +84,7 @@ func (n *node) publish() {
 	if n.config() != nil {
 		n.fw.discovery.announce(n)
 		n.publishCluster(b)
+		n.publishExtensionConfigs(b)
 		n.publishKubernetes(b)
 	}
 

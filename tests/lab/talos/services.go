@@ -1,7 +1,6 @@
 package talos
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -160,42 +159,4 @@ func (i serviceInfo) proto() *machineapi.ServiceInfo {
 			Unknown: !i.known, Healthy: i.healthy(), LastMessage: i.problem, LastChange: timestamppb.New(i.since),
 		},
 	}
-}
-
-// extensionServices are the services that the image's extensions bring along; the names are those of the extensions.
-func (n *node) extensionServices() []string {
-	var out []string
-
-	for _, name := range []string{"qemu-guest-agent", "tailscale", "iscsid", "cloudflared", "netbird", "zerotier"} {
-		if n.image.has(name) || name == "iscsid" && n.image.has("iscsi-tools") {
-			out = append(out, "ext-"+name)
-		}
-	}
-
-	return out
-}
-
-// startExtensions starts the extensions' services. Some wait for a configuration of their own.
-func (n *node) startExtensions() {
-	for _, id := range n.extensionServices() {
-		name := strings.TrimPrefix(id, "ext-")
-
-		if slices.Contains([]string{"tailscale", "cloudflared", "netbird", "zerotier"}, name) && !n.extensionConfigured(name) {
-			n.services.set(id, "Waiting", fmt.Sprintf("Waiting for extension service config %q", name), nil)
-
-			continue
-		}
-
-		n.services.set(id, stateRunning, "Started task "+id, nil)
-	}
-}
-
-func (n *node) extensionConfigured(name string) bool {
-	for _, c := range n.config().ExtensionServiceConfigs() {
-		if c.Name() == name {
-			return true
-		}
-	}
-
-	return false
 }

@@ -29,8 +29,13 @@ var (
 	endpoints   = kindOf("", "v1", "endpoints")
 	daemonSets  = kindOf("apps", "v1", "daemonsets")
 	deployments = kindOf("apps", "v1", "deployments")
+	jobs        = kindOf("batch", "v1", "jobs")
 	requests    = kindOf("certificates.k8s.io", "v1", "certificatesigningrequests")
 	slicesOf    = kindOf("discovery.k8s.io", "v1", "endpointslices")
+	configMaps  = kindOf("", "v1", "configmaps")
+
+	serviceAccounts     = kindOf("", "v1", "serviceaccounts")
+	clusterRoleBindings = kindOf("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 )
 
 func equal(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
@@ -43,6 +48,7 @@ func (c *Cluster) reconcile() {
 
 	all := c.nodesLocked()
 	c.collectPods(all)
+	c.runJobs(all)
 	c.runDaemonSets(all)
 	c.runDeployments(all)
 }
@@ -235,19 +241,13 @@ func (c *Cluster) HasNode(name string, uid types.UID) bool {
 	return ok && accessor(obj).GetUID() == uid
 }
 
-// HasNetworkPlugin tells whether nodes can become Ready: without a network plugin they never do.
-func (c *Cluster) HasNetworkPlugin() bool { return c.NetworkPlugin() != "" }
-
-// NetworkPlugin is the name of what installs a CNI configuration on the nodes: a daemon set that mounts the host's /etc/cni, which is
-// how flannel, Cilium, Calico and others do it. It is empty while there is none.
-func (c *Cluster) NetworkPlugin() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	for _, obj := range c.objects[daemonSets] {
-		for _, v := range obj.(*appsv1.DaemonSet).Spec.Template.Spec.Volumes { //nolint:forcetypeassert
-			if v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/etc/cni") {
-				return accessor(obj).GetName()
+// NetworkPlugin is the name of what has put a CNI configuration on a node; empty while nothing has, and the node never becomes
+// Ready: a pod that runs there with the host's /etc/cni mounted, which is how flannel, Cilium, Calico and others do it.
+func (c *Cluster) NetworkPlugin(node string) string {
+	for _, p := range c.RunningOn(node) {
+		for _, v := range p.Spec.Volumes {
+			if owner := metav1.GetControllerOf(p); owner != nil && v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/etc/cni") {
+				return owner.Name
 			}
 		}
 	}
@@ -259,7 +259,7 @@ func (c *Cluster) NetworkPlugin() string {
 func (c *Cluster) collectPods(all map[string]*corev1.Node) {
 	for _, obj := range c.listLocked(pods, "") {
 		p := obj.(*corev1.Pod) //nolint:forcetypeassert
-		if p.Spec.NodeName == "" {
+		if p.Spec.NodeName == "" || completed(p) && all[p.Spec.NodeName] != nil {
 			continue
 		}
 
@@ -304,6 +304,11 @@ func runPod(p *corev1.Pod, n *corev1.Node) {
 	}
 
 	setReady(p, true)
+
+	if name, problem := refusedByTalos(p); problem != "" {
+		setReady(p, false)
+		waiting(p, name, "RunContainerError", problem)
+	}
 }
 
 func nodeAddress(n *corev1.Node) string {
@@ -438,10 +443,21 @@ func (c *Cluster) startPod(owner metav1.Object, gvk string, template *corev1.Pod
 	_, _ = c.createLocked(pods, p) // the name is new and the namespace is the owner's: it cannot fail
 }
 
+// rollOut removes the pods that were made from another template; the controller makes them anew.
+func (c *Cluster) rollOut(owner metav1.Object, template *corev1.PodTemplateSpec) {
+	for _, p := range c.owned(owner) {
+		if !equal(p.Spec.Containers, template.Spec.Containers) || !equal(p.Spec.InitContainers, template.Spec.InitContainers) {
+			c.commit(pods, watch.Deleted, p, c.objects[pods][key(p.Namespace, p.Name)])
+		}
+	}
+}
+
 func (c *Cluster) runDaemonSets(all map[string]*corev1.Node) {
 	for _, obj := range c.listLocked(daemonSets, "") {
 		ds := obj.(*appsv1.DaemonSet) //nolint:forcetypeassert
 		on := map[string]bool{}
+
+		c.rollOut(ds, &ds.Spec.Template)
 
 		for _, p := range c.owned(ds) {
 			on[p.Spec.NodeName] = true
@@ -481,6 +497,9 @@ func (c *Cluster) runDeployments(all map[string]*corev1.Node) {
 	for _, obj := range c.listLocked(deployments, "") {
 		d := obj.(*appsv1.Deployment) //nolint:forcetypeassert
 		want := replicas(d)
+
+		c.rollOut(d, &d.Spec.Template)
+
 		have := c.owned(d)
 
 		// pods go round the nodes that can take them, least loaded first

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,9 +105,24 @@ func columns(k *kind) []column {
 			col("Available", false, func(d *appsv1.Deployment) any { return d.Status.AvailableReplicas }),
 			ageColumn,
 		}
+	case jobs:
+		return []column{
+			nameColumn,
+			col("Status", false, func(j *batchv1.Job) any { return jobStatus(j) }),
+			col("Completions", false, func(j *batchv1.Job) any { return fmt.Sprintf("%d/1", j.Status.Succeeded) }),
+			ageColumn,
+		}
 	default:
 		return []column{nameColumn, ageColumn}
 	}
+}
+
+func jobStatus(j *batchv1.Job) string {
+	if j.Status.CompletionTime != nil {
+		return "Complete"
+	}
+
+	return "Running"
 }
 
 // table renders objects as the server-side table that kubectl prints.

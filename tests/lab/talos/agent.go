@@ -50,12 +50,12 @@ func (n *node) pluginLinks() []machine.Interface {
 	in := n.kube.in
 	n.mu.Unlock()
 
-	if in == nil || !in.HasNetworkPlugin() {
+	if in == nil {
 		return nil
 	}
 
-	obj := in.Node(n.nodename())
-	if obj == nil {
+	plugin, obj := in.NetworkPlugin(n.nodename()), in.Node(n.nodename())
+	if plugin == "" || obj == nil {
 		return nil
 	}
 
@@ -73,7 +73,7 @@ func (n *node) pluginLinks() []machine.Interface {
 
 	first := subnet.Addr()
 
-	if strings.Contains(in.NetworkPlugin(), "cilium") {
+	if strings.Contains(plugin, "cilium") {
 		return []machine.Interface{
 			made("cilium_net"), made("cilium_host", netip.PrefixFrom(first.Next(), first.BitLen())), made("cilium_vxlan"), made("lxc_health"),
 			made("lxc" + n.suffix("lxc", 12)),

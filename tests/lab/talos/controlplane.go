@@ -1,14 +1,11 @@
 package talos
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -18,9 +15,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"talos-proxmox/tests/lab/kube"
 )
@@ -44,10 +38,20 @@ func (n *node) runControlPlane(ctx context.Context) {
 			n.serveKubernetes(round)
 		}()
 
+		manifests := n.inlineText()
+
 		for {
 			changed := n.kick.next()
 			if n.apiServerSpec() != spec {
 				break
+			}
+
+			if now := n.inlineText(); now != manifests {
+				manifests = now
+
+				if err := n.membership().cluster.kube.Apply(n.manifests()); err != nil {
+					n.sys.log("manifests: %v", err)
+				}
 			}
 
 			select {
@@ -74,11 +78,7 @@ func (n *node) apiServerSpec() string {
 // serveKubernetes runs one API server until the context ends.
 func (n *node) serveKubernetes(ctx context.Context) {
 	m, cfg := n.membership(), n.config().Cluster()
-
-	manifests, err := n.manifests()
-	if err == nil {
-		err = m.cluster.kube.Apply(manifests)
-	}
+	err := m.cluster.kube.Apply(n.manifests())
 
 	var srv *kube.Server
 	if err == nil {
@@ -147,7 +147,7 @@ func (n *node) apiServerNames() []string {
 }
 
 // manifests is what Talos installs into the cluster with this node's configuration.
-func (n *node) manifests() (kube.Manifests, error) {
+func (n *node) manifests() kube.Manifests {
 	cfg := n.config().Cluster()
 	m := kube.Manifests{CA: cfg.IssuingCA(), TokenID: cfg.Token().ID(), TokenSecret: cfg.Token().Secret()}
 
@@ -173,61 +173,16 @@ func (n *node) manifests() (kube.Manifests, error) {
 		m.FlannelImage = "ghcr.io/siderolabs/flannel:v0.27.4"
 	}
 
-	for _, inline := range cfg.InlineManifests() {
-		objects, err := decodeManifest(inline.Contents())
-		if err != nil {
-			return m, fmt.Errorf("inline manifest %s: %w", inline.Name(), err)
-		}
-
-		m.Extra = append(m.Extra, objects...)
+	inline, err := n.inlineManifests()
+	if err != nil {
+		n.sys.log("%v", err)
 	}
 
-	return m, nil
-}
-
-// decodeManifest reads the objects of a manifest, strictly. Kinds that k8s.io/api does not have are left out: they need a
-// custom resource definition, which the lab does not play.
-func decodeManifest(text string) ([]runtime.Object, error) {
-	var out []runtime.Object
-
-	docs := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
-
-	for {
-		doc, err := docs.Read()
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-
-		if err != nil {
-			return nil, err
-		}
-
-		if onlyComments(doc) {
-			continue
-		}
-
-		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(doc, nil, nil)
-		if runtime.IsNotRegisteredError(err) {
-			continue
-		}
-
-		if err != nil {
-			return nil, err
-		}
-
-		out = append(out, obj)
-	}
-}
-
-func onlyComments(doc []byte) bool {
-	for line := range bytes.Lines(doc) {
-		line = bytes.TrimSpace(line)
-		if len(line) > 0 && line[0] != '#' && string(line) != "---" {
-			return false
-		}
+	for _, extra := range inline {
+		m.Extra = append(m.Extra, extra.objects...)
 	}
 
-	return true
+	return m
 }
 
 // staticPods are the control plane's own pods.

@@ -134,9 +134,9 @@ func (n *node) runKubelet(ctx context.Context) {
 	for {
 		changed := n.kick.next()
 
-		if now := n.kubeletSpec(); now != reported && n.services.running("kubelet") {
-			if n.report(ctx) {
-				reported = now
+		if n.kubeletSpec(n.networkReady()) != reported && n.services.running("kubelet") {
+			if ready, ok := n.report(ctx); ok {
+				reported = n.kubeletSpec(ready)
 
 				continue
 			}
@@ -161,9 +161,9 @@ func (n *node) runKubelet(ctx context.Context) {
 const networkCheck = 500 * time.Millisecond
 
 // kubeletSpec is what the kubelet reports, to compare.
-func (n *node) kubeletSpec() string {
+func (n *node) kubeletSpec(ready bool) string {
 	cfg := n.config()
-	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), cfg.Machine().Kubelet().Image(), n.networkReady())
+	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), cfg.Machine().Kubelet().Image(), ready)
 
 	if n.controlPlane() {
 		spec += fmt.Sprint(n.staticPods())
@@ -176,31 +176,33 @@ func (n *node) kubeletSpec() string {
 	return spec
 }
 
-// report brings the machine's Node in line. It reports false when the API could not be reached or refused.
-func (n *node) report(ctx context.Context) bool {
+// report brings the machine's Node in line and returns whether it was reported ready. It is not ok when the API could not
+// be reached or refused.
+func (n *node) report(ctx context.Context) (ready, ok bool) {
 	k := n.kubelet()
 
 	if err := k.Join(ctx); err != nil {
 		n.setProblem(err.Error())
 
-		return false
+		return false, false
 	}
 
 	n.joined(k)
 
 	if !n.wait("kubelet", n.kubeletLatency(), n.apiSpan()) {
-		return false
+		return false, false
 	}
 
-	ready, reason := n.networkReady(), ""
-	if !ready {
+	reason := ""
+
+	if ready = n.networkReady(); !ready {
 		reason = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
 	}
 
 	if err := k.Report(ctx, ready, reason); err != nil {
 		n.setProblem(err.Error())
 
-		return false
+		return false, false
 	}
 
 	n.mu.Lock()
@@ -208,7 +210,7 @@ func (n *node) report(ctx context.Context) bool {
 	n.mu.Unlock()
 	n.kick.notify()
 
-	return true
+	return ready, true
 }
 
 // kubeletLatency is imposed once: a Node that was Ready is not made to wait again for a changed label.
@@ -277,7 +279,7 @@ func (n *node) networkReady() bool {
 	c := n.kube.in
 	n.mu.Unlock()
 
-	return c == nil || c.HasNetworkPlugin()
+	return c == nil || c.NetworkPlugin(n.nodename()) != ""
 }
 
 // kubelet is the kubelet that the present configuration describes.

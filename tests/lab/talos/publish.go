@@ -306,6 +306,7 @@ func (n *node) publishKubernetes(b *board) {
 
 	if serving {
 		n.publishStaticPods(b)
+		n.publishManifests(b)
 	}
 }
 

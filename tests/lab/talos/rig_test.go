@@ -74,6 +74,14 @@ func (r *rig) console(node, line string) {
 	r.lines = append(r.lines, node+": "+line)
 }
 
+// said is what the consoles show.
+func (r *rig) said() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return strings.Join(r.lines, "\n")
+}
+
 // newRig makes a rig for a test that runs beside others: they wait more than they work.
 func newRig(t *testing.T, change ...func(*talos.Options)) *rig {
 	t.Helper()

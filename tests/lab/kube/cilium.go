@@ -1,0 +1,207 @@
+package kube
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+const ciliumName = "cilium"
+
+func isCiliumCLI(image string) bool { return strings.Contains(image, "/cilium-cli:") }
+
+var ciliumVersion = regexp.MustCompile(`^v?1\.(1[6-9]|[2-9]\d)\.\d+$`)
+
+// ciliumCLI plays "cilium install" and "cilium upgrade" as far as anybody can see it in the API: the agents, the operator
+// and their configuration, of the version and with the values asked for. It returns why the command fails.
+func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
+	if !c.isAdmin(p.Namespace, accountOf(&p.Spec)) {
+		return fmt.Sprintf(`User "system:serviceaccount:%s:%s" cannot list resource "secrets" in API group "" in the namespace "kube-system"`,
+			p.Namespace, accountOf(&p.Spec))
+	}
+
+	// there is no network for pods yet that would lead to the API's service
+	if !slices.ContainsFunc(ctr.Env, func(e corev1.EnvVar) bool { return e.Name == "KUBERNETES_SERVICE_HOST" }) || !p.Spec.HostNetwork {
+		return "Kubernetes cluster unreachable: dial tcp 10.96.0.1:443: i/o timeout"
+	}
+
+	command := append(slices.Clone(ctr.Command), ctr.Args...)
+	if len(command) < 2 || command[0] != "cilium" {
+		return "exec: no such file or directory"
+	}
+
+	verb, version, values, problem := c.ciliumFlags(p, ctr, command[1:])
+	if problem != "" {
+		return "Error: " + problem
+	}
+
+	_, installed := c.objects[daemonSets][key(metav1.NamespaceSystem, ciliumName)]
+
+	switch {
+	case verb == "install" && installed:
+		return "Error: Unable to install Cilium: cannot re-use a name that is still in use"
+	case verb == "upgrade" && !installed:
+		return `Error: Unable to upgrade Cilium: "cilium" has no deployed releases`
+	}
+
+	for _, obj := range ciliumObjects(version, values) {
+		c.put(kindOfObject(obj), obj)
+	}
+
+	return ""
+}
+
+// ciliumFlags reads a command line, strictly.
+func (c *Cluster) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []string) (verb, version string, values map[string]any, problem string) {
+	verb = args[0]
+	known := []string{"--version", "--values"}
+
+	if verb == "upgrade" {
+		known = append(known, "--reset-values")
+	} else if verb != "install" {
+		return "", "", nil, fmt.Sprintf("unknown command %q for \"cilium\"", verb)
+	}
+
+	for i := 1; i < len(args); i++ {
+		switch flag := args[i]; {
+		case !slices.Contains(known, flag):
+			return "", "", nil, "unknown flag: " + flag
+		case flag == "--reset-values":
+		case i+1 == len(args):
+			return "", "", nil, "flag needs an argument: " + flag
+		default:
+			i++
+
+			if flag == "--version" {
+				version = args[i]
+			} else if values, problem = c.mounted(p, ctr, args[i]); problem != "" {
+				return "", "", nil, problem
+			}
+		}
+	}
+
+	if !ciliumVersion.MatchString(version) {
+		return "", "", nil, "cilium version unsupported " + version
+	}
+
+	return verb, strings.TrimPrefix(version, "v"), values, ""
+}
+
+// mounted is a YAML file that a container has from a config map.
+func (c *Cluster) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (map[string]any, string) {
+	for _, m := range ctr.VolumeMounts {
+		if m.MountPath != path.Dir(file) {
+			continue
+		}
+
+		for _, v := range p.Spec.Volumes {
+			if v.Name != m.Name || v.ConfigMap == nil {
+				continue
+			}
+
+			obj, ok := c.objects[configMaps][key(p.Namespace, v.ConfigMap.Name)]
+			if !ok {
+				return nil, fmt.Sprintf("MountVolume.SetUp failed for volume %q : configmap %q not found", v.Name, v.ConfigMap.Name)
+			}
+
+			if text, ok := obj.(*corev1.ConfigMap).Data[path.Base(file)]; ok { //nolint:forcetypeassert
+				var values map[string]any
+				if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
+					return nil, err.Error()
+				}
+
+				return values, ""
+			}
+		}
+	}
+
+	return nil, "open " + file + ": no such file or directory"
+}
+
+// isAdmin tells whether a service account is bound to cluster-admin.
+func (c *Cluster) isAdmin(namespace, account string) bool {
+	for _, obj := range c.objects[clusterRoleBindings] {
+		b := obj.(*rbacv1.ClusterRoleBinding) //nolint:forcetypeassert
+		if b.RoleRef.Kind == "ClusterRole" && b.RoleRef.Name == "cluster-admin" && slices.Contains(b.Subjects, rbacv1.Subject{
+			Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: namespace,
+		}) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// value looks a Helm value up; what is not there has the chart's default.
+func value[T any](values map[string]any, byDefault T, keys ...string) T {
+	var at any = values
+
+	for _, k := range keys {
+		block, ok := at.(map[string]any)
+		if !ok {
+			return byDefault
+		}
+
+		at = block[k]
+	}
+
+	if v, ok := at.(T); ok {
+		return v
+	}
+
+	return byDefault
+}
+
+// ciliumObjects are what the chart makes that can be told from outside.
+func ciliumObjects(version string, values map[string]any) []runtime.Object {
+	agents := daemonSet(ciliumName, "quay.io/cilium/cilium:v"+version, map[string]string{"k8s-app": ciliumName, "app.kubernetes.io/part-of": ciliumName}, "/etc/cni/net.d")
+	agent := &agents.Spec.Template.Spec.Containers[0]
+	agent.Name = "cilium-agent"
+	agent.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{}}
+
+	for _, name := range value(values, []any{"CHOWN", "NET_ADMIN", sysModule}, "securityContext", "capabilities", "ciliumAgent") {
+		agent.SecurityContext.Capabilities.Add = append(agent.SecurityContext.Capabilities.Add, corev1.Capability(fmt.Sprint(name)))
+	}
+
+	labels := map[string]string{"io.cilium/app": "operator", "name": "cilium-operator"}
+	operatorReplicas := int32(value(values, 2.0, "operator", "replicas"))
+	meta := metav1.ObjectMeta{Name: "cilium-operator", Namespace: metav1.NamespaceSystem, Labels: labels}
+
+	return []runtime.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cilium-config", Namespace: metav1.NamespaceSystem}, Data: map[string]string{
+			"ipam": value(values, "cluster-pool", "ipam", "mode"), "kube-proxy-replacement": fmt.Sprint(value(values, false, "kubeProxyReplacement")),
+			"cgroup-root": value(values, "/run/cilium/cgroupv2", "cgroup", "hostRoot"),
+		}},
+		agents,
+		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+			Replicas: &operatorReplicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				HostNetwork: true, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				Containers: []corev1.Container{{Name: "cilium-operator", Image: "quay.io/cilium/operator-generic:v" + version}},
+			}},
+		}},
+	}
+}
+
+// sysModule is what the chart gives its agents by default.
+const sysModule = "SYS_MODULE"
+
+// refusedByTalos is why a pod's container cannot start on Talos, which lets no pod load kernel modules.
+func refusedByTalos(p *corev1.Pod) (container, problem string) {
+	for _, ctr := range p.Spec.Containers {
+		if s := ctr.SecurityContext; s != nil && s.Capabilities != nil && slices.Contains(s.Capabilities.Add, sysModule) {
+			return ctr.Name, "failed to create containerd task: unable to apply caps: can't apply capabilities: operation not permitted"
+		}
+	}
+
+	return "", ""
+}

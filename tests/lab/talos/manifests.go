@@ -1,0 +1,130 @@
+package talos
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// inlineManifest is one of the manifests in a control plane's configuration.
+type inlineManifest struct {
+	name    string
+	objects []runtime.Object
+	// trees are all objects, those of kinds that are not stored included.
+	trees []map[string]any
+}
+
+// inlineManifests are those that can be read. Talos leaves out what it cannot read and goes on, and so does the lab; but it
+// also leaves out what a real API server would take with fields that do nothing.
+func (n *node) inlineManifests() ([]inlineManifest, error) {
+	var (
+		out  []inlineManifest
+		errs []error
+	)
+
+	for _, inline := range n.config().Cluster().InlineManifests() {
+		m, err := decodeManifest(inline.Contents())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("inline manifest %s: %w", inline.Name(), err))
+
+			continue
+		}
+
+		m.name = inline.Name()
+		out = append(out, m)
+	}
+
+	return out, errors.Join(errs...)
+}
+
+// inlineText is what the configuration says of manifests, to compare.
+func (n *node) inlineText() string {
+	var b strings.Builder
+	for _, inline := range n.config().Cluster().InlineManifests() {
+		b.WriteString(inline.Name() + "\n" + inline.Contents() + "\n")
+	}
+
+	return b.String()
+}
+
+var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{Yaml: true, Strict: true})
+
+// decodeManifest reads the objects of a manifest, strictly. Kinds that k8s.io/api does not have need a custom resource
+// definition, which the lab does not play.
+func decodeManifest(text string) (inlineManifest, error) {
+	var m inlineManifest
+
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return m, nil
+		}
+
+		if err != nil {
+			return m, err
+		}
+
+		if onlyComments(doc) {
+			continue
+		}
+
+		var tree map[string]any
+		if err := utilyaml.Unmarshal(doc, &tree); err != nil {
+			return m, err
+		}
+
+		m.trees = append(m.trees, tree)
+
+		obj, _, err := strict.Decode(doc, nil, nil)
+		if runtime.IsNotRegisteredError(err) {
+			continue
+		}
+
+		if err != nil {
+			return m, fmt.Errorf("%v %v: %w", tree["kind"], tree["metadata"], err)
+		}
+
+		m.objects = append(m.objects, obj)
+	}
+}
+
+func onlyComments(doc []byte) bool {
+	for line := range bytes.Lines(doc) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' && string(line) != "---" {
+			return false
+		}
+	}
+
+	return true
+}
+
+// publishManifests shows the inline manifests, after all that Talos has of its own, and which were applied.
+func (n *node) publishManifests(b *board) {
+	var applied []string
+
+	inlines, _ := n.inlineManifests() //nolint:errcheck // logged when they were applied
+	for _, inline := range inlines {
+		id := "99-" + inline.name
+		applied = append(applied, id)
+
+		show(b, k8s.NewManifest(k8s.ControlPlaneNamespaceName, id), func(s *k8s.ManifestSpec) {
+			for _, tree := range inline.trees {
+				s.Items = append(s.Items, k8s.SingleManifest{Object: tree})
+			}
+		})
+	}
+
+	show(b, k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName), func(s *k8s.ManifestStatusSpec) { s.ManifestsApplied = applied })
+}

@@ -1,0 +1,212 @@
+package talos_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const noCNI = "cluster: {network: {cni: {name: none}}}"
+
+// inline is a patch with one inline manifest.
+func inline(name, text string) string {
+	return "cluster:\n  inlineManifests:\n    - name: " + name + "\n      contents: |\n        " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n        ") + "\n"
+}
+
+// ciliumJob installs Cilium as Talos documents it: a sidecar installs, the job upgrades.
+func ciliumJob(name, version, capabilities string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: ServiceAccount
+metadata: {name: cilium-install, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: cilium-install}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: cilium-install, namespace: kube-system}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: %[1]s, namespace: kube-system}
+data:
+  values.yaml: |
+    kubeProxyReplacement: true
+    operator: {replicas: 1}
+    securityContext: {capabilities: {ciliumAgent: [%[3]s]}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %[1]s, namespace: kube-system}
+spec:
+  template:
+    spec:
+      hostNetwork: true
+      restartPolicy: OnFailure
+      serviceAccountName: cilium-install
+      nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+      tolerations: [{operator: Exists}]
+      initContainers:
+        - name: install
+          image: quay.io/cilium/cilium-cli:v0.19.7
+          restartPolicy: Always
+          command: [cilium, install, --version, %[2]s, --values, /values/values.yaml]
+          env: [{name: KUBERNETES_SERVICE_HOST, value: localhost}, {name: KUBERNETES_SERVICE_PORT, value: "7445"}]
+          volumeMounts: [{name: values, mountPath: /values}]
+      containers:
+        - name: upgrade
+          image: quay.io/cilium/cilium-cli:v0.19.7
+          command: [cilium, upgrade, --version, %[2]s, --values, /values/values.yaml, --reset-values]
+          env: [{name: KUBERNETES_SERVICE_HOST, value: localhost}, {name: KUBERNETES_SERVICE_PORT, value: "7445"}]
+          volumeMounts: [{name: values, mountPath: /values}]
+      volumes: [{name: values, configMap: {name: %[1]s}}]
+`, name, version, capabilities)
+}
+
+// agents are the images of the running Cilium agents, one for each node.
+func agents(ctx context.Context, api kubernetes.Interface) ([]string, error) {
+	list, err := api.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=cilium"})
+	if err != nil {
+		return nil, err
+	}
+
+	var images []string
+
+	for _, p := range list.Items {
+		if p.Status.ContainerStatuses[0].Ready {
+			images = append(images, p.Spec.Containers[0].Image)
+		}
+	}
+
+	return images, nil
+}
+
+// Without a pod network no node becomes Ready; the job brings one, and another job brings another version.
+func TestCiliumByJob(t *testing.T) {
+	r := newRig(t)
+	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
+	c := r.cluster(cp.addr())
+
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", noCNI))
+	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1", noCNI))
+	c.bootstrap(cp)
+
+	api := c.kubernetes(cp)
+	r.until("both nodes are registered", func(ctx context.Context) error {
+		list, err := api.CoreV1().Nodes().List(ctx, listOptions{})
+		if err == nil && len(list.Items) < 2 {
+			err = fmt.Errorf("%d nodes", len(list.Items))
+		}
+
+		return err
+	})
+	time.Sleep(600 * time.Millisecond) // longer than the runtime takes to look for a plugin
+	require.False(t, cp.status().NodeReady)
+	require.Contains(t, strings.Join(worker.status().Unmet, ""), `node "worker-1" is not ready`)
+
+	change := func(text string) {
+		t.Helper()
+
+		_, err := c.client(cp).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
+			Data: c.config(configmachine.TypeControlPlane, "cp-1", noCNI, inline("cilium", text)), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+		})
+		require.NoError(t, err)
+	}
+	running := func(version string) {
+		t.Helper()
+		r.until("the agents are "+version, func(ctx context.Context) error {
+			images, err := agents(ctx, api)
+			if err == nil && fmt.Sprint(images) != fmt.Sprintf("[quay.io/cilium/cilium:v%[1]s quay.io/cilium/cilium:v%[1]s]", version) {
+				err = fmt.Errorf("%v", images)
+			}
+
+			return err
+		})
+	}
+
+	change(ciliumJob("cilium-1", "1.18.4", "NET_ADMIN"))
+	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "worker-1")
+	running("1.18.4")
+
+	job, err := api.BatchV1().Jobs(metav1.NamespaceSystem).Get(t.Context(), "cilium-1", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, int32(1), job.Status.Succeeded)
+
+	operator, err := api.AppsV1().Deployments(metav1.NamespaceSystem).Get(t.Context(), "cilium-operator", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, int32(1), operator.Status.ReadyReplicas)
+
+	// what is there is left alone, whatever its manifest says now
+	change(ciliumJob("cilium-1", "1.18.5", "NET_ADMIN"))
+	change(ciliumJob("cilium-2", "1.18.6", "NET_ADMIN"))
+	running("1.18.6")
+
+	status, err := safe.StateGetByID[*k8s.ManifestStatus](t.Context(), c.client(cp).COSI, k8s.ManifestStatusID)
+	require.NoError(t, err)
+	require.Equal(t, []string{"99-cilium"}, status.TypedSpec().ManifestsApplied)
+
+	listed, err := safe.StateGetByID[*k8s.Manifest](t.Context(), c.client(cp).COSI, "99-cilium")
+	require.NoError(t, err)
+	require.Len(t, listed.TypedSpec().Items, 4)
+}
+
+// With the capabilities that the chart has by default, the agents do not start on Talos.
+func TestCiliumThatLoadsModules(t *testing.T) {
+	r := newRig(t)
+	cp := r.machine(11, template()).on()
+	c := r.cluster(cp.addr())
+
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", noCNI, inline("cilium", ciliumJob("cilium-1", "1.18.4", "NET_ADMIN, SYS_MODULE"))))
+	c.bootstrap(cp)
+
+	api := c.kubernetes(cp)
+	r.until("the agent fails", func(ctx context.Context) error {
+		list, err := api.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=cilium"})
+		if err != nil {
+			return err
+		}
+
+		if len(list.Items) == 0 {
+			return fmt.Errorf("there is none")
+		}
+
+		if w := list.Items[0].Status.ContainerStatuses[0].State.Waiting; w == nil || !strings.Contains(w.Message, "operation not permitted") {
+			return fmt.Errorf("%v", list.Items[0].Status)
+		}
+
+		return nil
+	})
+	time.Sleep(600 * time.Millisecond)
+	require.False(t, cp.status().NodeReady)
+}
+
+// A manifest with a field that its type does not have is left out; the others are applied.
+func TestBrokenManifest(t *testing.T) {
+	r := newRig(t)
+	cp := r.machine(11, template()).on()
+	c := r.cluster(cp.addr())
+
+	const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: default}\n"
+
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1",
+		inline("broken", fmt.Sprintf(settings, "broken")+"date: {a: b}\n"), inline("whole", fmt.Sprintf(settings, "whole"))))
+	c.bootstrap(cp)
+
+	api := c.kubernetes(cp)
+	nodesReady(r, api.CoreV1().Nodes().List, "cp-1")
+
+	found, err := api.CoreV1().ConfigMaps(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, found.Items, 1)
+	require.Equal(t, "whole", found.Items[0].Name)
+	require.Contains(t, r.said(), `inline manifest broken: ConfigMap map[name:broken namespace:default]: strict decoding error: unknown field "date"`)
+}

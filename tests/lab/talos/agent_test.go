@@ -145,7 +145,7 @@ func TestAgentOfNodesInACluster(t *testing.T) {
 func sprint(list []string) string { return "[" + strings.Join(list, " ") + "]" }
 
 const ciliumManifest = `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "cilium", "namespace": "kube-system"}, "spec":
-{"selector": {"matchLabels": {"k8s-app": "cilium"}}, "template": {"metadata": {"labels": {"k8s-app": "cilium"}}, "spec": {"hostNetwork": true,
+{"selector": {"matchLabels": {"k8s-app": "cilium"}}, "template": {"metadata": {"labels": {"k8s-app": "cilium"}}, "spec": {"hostNetwork": true, "tolerations": [{"operator": "Exists"}],
 "containers": [{"name": "agent", "image": "cilium"}], "volumes": [{"name": "etc-cni-netd", "hostPath": {"path": "/etc/cni/net.d"}}]}}}}`
 
 // threeWithAgent is a cluster of three control planes that run from disks with the guest agent.

@@ -25,6 +25,8 @@ type TalosClusterArgs struct {
 	Findings *Findings
 	// Proxmox is asked by what runs between steps.
 	Proxmox Proxmox
+	// TailscaleKey lets nodes join the tailnet. It is required where the plan has one, and kept secret.
+	TailscaleKey pulumi.StringInput
 }
 
 // TalosCluster is a Kubernetes cluster of Talos machines.
@@ -48,8 +50,11 @@ type TalosCluster struct {
 // plan leaves the bootstrap to somebody else, it makes the machines only. It needs a proxmoxve and a talos provider, which
 // come with the options or from the parent.
 func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, opts ...pulumi.ResourceOption) (*TalosCluster, error) {
-	if args == nil || args.Plan == nil || args.Proxmox == nil {
+	switch {
+	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("TalosCluster " + name + ": a plan and access to Proxmox VE are required")
+	case args.Plan.Tailscale != nil && args.TailscaleKey == nil:
+		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, whose key is required")
 	}
 
 	p := args.Plan
@@ -94,11 +99,15 @@ type builder struct {
 	hooks     gates
 	addresses *roster
 	images    *images
+	key       pulumi.StringInput // of the tailnet
 	child     pulumi.ResourceOption
 }
 
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
-	b := &builder{TalosCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, addresses: &roster{}, child: pulumi.Parent(c)}
+	b := &builder{
+		TalosCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, key: args.TailscaleKey,
+		addresses: &roster{}, child: pulumi.Parent(c),
+	}
 
 	var err error
 	if b.hooks, err = registerGates(ctx, name, c.Plan, args.Proxmox, b.addresses); err != nil {
@@ -385,9 +394,18 @@ func childName(cluster string, n plan.Node) string {
 func (b *builder) poolConfiguration(pool plan.PlannedPool, secrets *machine.Secrets) (pulumi.StringOutput, error) {
 	p := b.Plan
 
-	patches, err := machineconfig.Patches(p, pool)
+	own, err := machineconfig.Patches(p, pool)
 	if err != nil {
 		return pulumi.StringOutput{}, err
+	}
+
+	patches := pulumi.ToStringArray(own)
+
+	if pool.Tailnet {
+		join := pulumi.ToSecret(b.key).(pulumi.StringOutput).ApplyT(func(key string) (string, error) {
+			return machineconfig.Tailscale(p, pool, key)
+		}).(pulumi.StringOutput)
+		patches = append(pulumi.StringArray{join}, patches...)
 	}
 
 	found := machine.GetConfigurationOutput(b.ctx, machine.GetConfigurationOutputArgs{
@@ -397,7 +415,7 @@ func (b *builder) poolConfiguration(pool plan.PlannedPool, secrets *machine.Secr
 		MachineSecrets:    pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput),
 		TalosVersion:      pulumi.String(p.Talos),
 		KubernetesVersion: pulumi.String(strings.TrimPrefix(p.Kubernetes, "v")),
-		ConfigPatches:     pulumi.ToStringArray(patches),
+		ConfigPatches:     patches,
 		Docs:              pulumi.Bool(false),
 		Examples:          pulumi.Bool(false),
 	}, b.invoke())

@@ -14,7 +14,6 @@ type asks struct {
 }
 
 var unbuiltOfCluster = []asks{
-	{"tailscale", func(p *plan.Plan) string { return when(p.Tailscale != nil, "set") }, ""},
 	{"firewall.enabled", func(p *plan.Plan) string { return when(p.Firewall, "true") }, "set it to false"},
 	{"machineSecrets", func(p *plan.Plan) string { return when(p.TakeOver, "set") }, ""},
 	{"outputs.files", func(p *plan.Plan) string { return when(p.Outputs.Files != nil, "set") }, ""},

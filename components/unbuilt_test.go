@@ -66,7 +66,7 @@ func TestUnbuilt(t *testing.T) {
 		want plan.Problems
 	}{
 		"all": {all, plan.Problems{
-			problem("tailscale", "set", leave), problem("firewall.enabled", "true", "set it to false"), problem("machineSecrets", "set", leave),
+			problem("firewall.enabled", "true", "set it to false"), problem("machineSecrets", "set", leave),
 			problem("outputs.files", "set", leave),
 		}},
 	} {

@@ -90,7 +90,12 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		return nil, err
 	}
 
-	cluster, err := components.NewTalosCluster(ctx, name, &components.TalosClusterArgs{Plan: p, Findings: findings, Proxmox: api},
+	args := &components.TalosClusterArgs{Plan: p, Findings: findings, Proxmox: api}
+	if config.TailscaleAuthKey != "" {
+		args.TailscaleKey = pulumi.ToSecret(pulumi.String(config.TailscaleAuthKey)).(pulumi.StringOutput)
+	}
+
+	cluster, err := components.NewTalosCluster(ctx, name, args,
 		append(opts, pulumi.Providers(proxmox, talosProvider))...)
 	if err != nil {
 		return nil, err

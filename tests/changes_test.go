@@ -1,0 +1,213 @@
+package tests
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// vmConfig is a VM's configuration as Proxmox VE has it.
+func vmConfig(t *testing.T, r *rehearsal.Rehearsal, name string) map[string]any {
+	t.Helper()
+
+	v, there := r.Lab.World().Snapshot().VM(name)
+	require.True(t, there, name)
+
+	config, err := r.Lab.World().Config(v.Host, v.ID, true)
+	require.NoError(t, err)
+
+	return config
+}
+
+// vmids are the VMs of a stack by name.
+func vmids(r *rehearsal.Rehearsal) map[string]int {
+	found := map[string]int{}
+
+	for _, v := range r.Lab.World().Snapshot().VMs {
+		if !v.Template {
+			found[v.Name] = v.ID
+		}
+	}
+
+	return found
+}
+
+// TestShapeChanges changes the shape of a running node, for each way that a VM is made: nothing is made again, the disk
+// grows, and an ISO file that has been taken out of its drive stays out.
+func TestShapeChanges(t *testing.T) {
+	t.Parallel()
+
+	for _, p := range []pair{
+		{"template", "metal", "", "reserved"}, {"iso", "nocloud", "", "static"}, {"factory", "metal", "disk", "static"},
+	} {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+
+			r := rehearse(t, stackFile(t, p.stack()))
+			up(t, r.Stack)
+
+			const worker = "pair-worker-1"
+
+			before, clonesAndCreates := vmids(r), len(calls(r, "POST /nodes/"))
+
+			if p.source == "iso" {
+				assert.Equal(t, "none,media=cdrom", vmConfig(t, r, worker)["ide2"], "taken out before the node was configured")
+			}
+
+			set(t, r.Stack, "pools.worker.cores", "4")
+			set(t, r.Stack, "pools.worker.diskGiB", "50")
+			up(t, r.Stack)
+			require.NoError(t, r.WaitReady(t.Context(), wait))
+
+			config := vmConfig(t, r, worker)
+			assert.EqualValues(t, 4, config["cores"])
+			assert.Contains(t, config["scsi0"], "size=50G")
+			assert.Equal(t, before, vmids(r))
+
+			if p.source == "iso" {
+				assert.Equal(t, "none,media=cdrom", config["ide2"])
+			}
+
+			for _, made := range calls(r, "POST /nodes/")[clonesAndCreates:] {
+				assert.NotRegexp(t, `/qemu$|/clone$`, made)
+			}
+
+			requireNoChange(t, r.Stack)
+		})
+	}
+}
+
+// TestNewVersion: another version is no reason to make a node again. The image of nodes to come follows it, running nodes
+// are pointed out.
+func TestNewVersion(t *testing.T) {
+	t.Parallel()
+
+	p := pair{"factory", "nocloud", "iso", "reserved"}
+	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "v1.12.4", "v1.12.2", 1)))
+	up(t, r.Stack)
+
+	before := vmids(r)
+
+	set(t, r.Stack, "cluster.versions.talos", "v1.12.4")
+
+	out := newOutput(t)
+	preview, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
+	require.NoError(t, err)
+	assert.NotContains(t, previewed(preview.ChangeSummary), "delete")
+	assert.Contains(t, out.String(), `pair-worker-1 is "Talos worker of pool worker, made by Pulumi from Talos v1.12.2, factory image with qemu-guest-agent"; `+
+		`the configuration now says "Talos worker of pool worker, made by Pulumi from Talos v1.12.4, factory image with qemu-guest-agent". `+
+		`A running node is not changed by that`)
+
+	up(t, r.Stack)
+	assert.Equal(t, before, vmids(r))
+	requireNoChange(t, r.Stack)
+}
+
+// TestReservedBecomesStatic moves one node after the other from its reservation to an address of its own: no VM is made
+// again, and the node needs no DHCP server any more.
+func TestReservedBecomesStatic(t *testing.T) {
+	t.Parallel()
+
+	p := pair{"iso", "metal", "", "reserved"}
+	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "worker: { role: worker, count: 1,", `worker: { role: worker, nodes: { "1": {} },`, 1)))
+	up(t, r.Stack)
+
+	before := r.Lab.World().Snapshot()
+
+	set(t, r.Stack, `pools.worker.nodes["1"].addressing`, "static")
+
+	result := up(t, r.Stack)
+	assert.Equal(t, 1, (*result.Summary.ResourceChanges)["update"], "one node, and its configuration only")
+	assert.Zero(t, (*result.Summary.ResourceChanges)["replace"])
+
+	set(t, r.Stack, "pools.control.addressing", "static")
+	up(t, r.Stack)
+	assert.Equal(t, before, r.Lab.World().Snapshot())
+	requireNoChange(t, r.Stack)
+
+	// The DHCP server forgets both, and the machines start again.
+	for _, n := range r.Plan.Nodes() {
+		r.Lab.Reserve(map[string]netip.Addr{n.MAC: {}})
+	}
+
+	for _, n := range r.Plan.Nodes() {
+		v, _ := r.Lab.World().Snapshot().VM(n.Name)
+		_, err := r.Lab.World().Reset(world.Caller{ID: r.Lab.Credentials().TokenID}, v.Host, v.ID)
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	for i, n := range r.Nodes() {
+		assert.Equal(t, r.Plan.Nodes()[i].Address.String(), n.Address)
+	}
+}
+
+// TestGPURemoved takes the first of three GPUs away: its node goes, and the other two are not touched, neither in the
+// lab's world nor in the stack's state.
+func TestGPURemoved(t *testing.T) {
+	t.Parallel()
+
+	three := `      gpus:
+        "1": { bdf: "0000:01:00.0" }
+        "2": { bdf: "0000:02:00.0" }
+        "3": { bdf: "0000:03:00" }
+`
+	r := rehearse(t, devWith(t, "      gpus:\n        \"1\": { bdf: \"0000:01:00.0\" }\n", three))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+
+	before, identities := r.Lab.World().Snapshot(), urns(t, r.Stack)
+	require.Len(t, before.Mappings, 3)
+	assert.Contains(t, vmConfig(t, r, "k3s-dev-gpu-3")["hostpci0"], "mapping=k3s-dev-gpu-3,pcie=1,rombar=1")
+
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), `talos-proxmox:pools.gpu.gpus["1"]`, &auto.ConfigOptions{Path: true}))
+	up(t, r.Stack)
+
+	after := r.Lab.World().Snapshot()
+	assert.Len(t, after.VMs, len(before.VMs)-1)
+	assert.Subset(t, before.VMs, after.VMs)
+	assert.Subset(t, before.Mappings, after.Mappings)
+	assert.Len(t, after.Mappings, 2)
+
+	gone := slices.DeleteFunc(identities, func(urn string) bool { return slices.Contains(urns(t, r.Stack), urn) })
+	for _, urn := range gone {
+		assert.Contains(t, urn, "::k3s-dev-gpu-1")
+	}
+
+	assert.Len(t, gone, 4, "the node, its VM, its configuration and its mapping: %v", gone)
+	requireNoChange(t, r.Stack)
+}
+
+// TestBadImages: a server that sends a page instead of an image, and a download that is cut off, stop the run before a VM
+// is made of them; the next run goes on.
+func TestBadImages(t *testing.T) {
+	t.Parallel()
+
+	p := pair{"factory", "nocloud", "iso", "reserved"}
+	r := rehearse(t, stackFile(t, p.stack()))
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Factory, Call: regexp.MustCompile(`/image/.*\.iso`), Kind: journal.Replace, Message: "Not Found",
+	})
+
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is no image. Open it, and correct the URL, or what the factory is asked for")
+	assert.Empty(t, vmids(r))
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+}

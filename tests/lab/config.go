@@ -18,6 +18,8 @@ type (
 	Storage = world.Storage
 	// Template is a VM that is there from the start.
 	Template = world.Template
+	// HAGroup is a group of hosts for high availability.
+	HAGroup = world.HAGroup
 	// Credentials are what Proxmox VE accepts.
 	Credentials = world.Credentials
 	// Schematic is what an image of the factory is made of.
@@ -38,6 +40,10 @@ type Config struct {
 	// Hosts are the Proxmox VE nodes; the first is the one that answers.
 	Hosts     []Host
 	Templates []Template
+	// Pools are the resource pools that there are from the start.
+	Pools []string
+	// HAGroups are the groups of high availability.
+	HAGroups []HAGroup
 	// Factory configures the Image Factory; its journal is the lab's.
 	Factory factory.Options
 	// Schematics are those that the factory knows from the start, beside the plain one.

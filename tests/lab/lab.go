@@ -71,6 +71,7 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 func (l *Lab) start(c Config, listener net.Listener) error {
 	options := world.Options{
 		Hosts: withAddresses(c.Hosts, l.network), Credentials: l.credentials, Timeline: l.timeline, Latencies: c.Latencies,
+		HAGroups: c.HAGroups,
 	}
 
 	l.leases = leases{free: c.DHCP}
@@ -89,6 +90,12 @@ func (l *Lab) start(c Config, listener net.Listener) error {
 
 	if l.world, err = world.New(options); err != nil {
 		return fmt.Errorf("the lab's hosts: %w", err)
+	}
+
+	for _, id := range c.Pools {
+		if err := l.world.CreatePool(id, ""); err != nil {
+			return fmt.Errorf("the lab's pool %q: %w", id, err)
+		}
 	}
 
 	for _, t := range c.Templates {

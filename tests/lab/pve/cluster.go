@@ -15,18 +15,10 @@ func clusterRoutes() []route {
 		{method: "GET", path: "/cluster/status", needs: need("/", "Sys.Audit"), handle: clusterStatus},
 		{method: "GET", path: "/cluster/options", handle: clusterOptions},
 		{method: "GET", path: "/cluster/tasks", handle: clusterTasks},
-		{method: "GET", path: "/cluster/ha/resources", params: parameters("type"), needs: need("/", "Sys.Audit"), handle: empty},
-		{method: "GET", path: "/cluster/ha/resources/{sid}", needs: need("/", "Sys.Audit"), handle: noHAResource},
-		{method: "GET", path: "/cluster/ha/groups", needs: need("/", "Sys.Audit"), handle: empty},
 	}
 }
 
 func empty(*request) (any, error) { return []any{}, nil }
-
-// noHAResource is the answer about every VM: none is managed by high availability.
-func noHAResource(r *request) (any, error) {
-	return nil, &world.Error{Code: 500, Reason: "no such resource '" + r.vars["sid"] + "'"}
-}
 
 // nextID answers a string, as Proxmox VE does.
 func nextID(r *request) (any, error) {
@@ -76,6 +68,7 @@ func vmResource(v world.VMInfo) map[string]any {
 	optional(out, "pool", v.Pool)
 	optional(out, "lock", v.Lock)
 	optional(out, "tags", v.Tags)
+	optional(out, "hastate", v.HAState)
 
 	return out
 }

@@ -105,12 +105,7 @@ func updateMapping(kind string) func(*request) (any, error) {
 	return func(r *request) (any, error) {
 		u := world.MappingUpdate{
 			Map: r.values.Values["map"], MDev: r.values.flag("mdev"), LiveMigration: r.values.flag("live-migration-capable"),
-			Delete: r.values.list("delete"), Digest: r.values.Get("digest"),
-		}
-
-		if r.values.Has("description") {
-			text := r.values.Get("description")
-			u.Description = &text
+			Description: r.values.text("description"), Delete: r.values.list("delete"), Digest: r.values.Get("digest"),
 		}
 
 		return nil, r.world.UpdateMapping(kind, r.vars["id"], u)

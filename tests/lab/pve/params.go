@@ -185,6 +185,28 @@ func (v values) number(name string) int {
 	return n
 }
 
+// optionalNumber reads a number, nil when it is not there.
+func (v values) optionalNumber(name string) *int {
+	if !v.Has(name) {
+		return nil
+	}
+
+	n := v.number(name)
+
+	return &n
+}
+
+// text reads a text, nil when it is not there.
+func (v values) text(name string) *string {
+	if !v.Has(name) {
+		return nil
+	}
+
+	s := v.Get(name)
+
+	return &s
+}
+
 // list reads a list in any of the separators Proxmox VE takes.
 func (v values) list(name string) []string {
 	return strings.FieldsFunc(v.Get(name), func(r rune) bool { return strings.ContainsRune(",; \x00", r) })

@@ -87,11 +87,7 @@ func createPool(r *request) (any, error) {
 func updatePool(r *request) (any, error) {
 	u := world.PoolUpdate{
 		VMs: r.values.list("vms"), Storages: r.values.list("storage"), Delete: r.values.isSet("delete"), AllowMove: r.values.isSet("allow-move"),
-	}
-
-	if r.values.Has("comment") {
-		comment := r.values.Get("comment")
-		u.Comment = &comment
+		Comment: r.values.text("comment"),
 	}
 
 	for _, id := range u.VMs {

@@ -93,6 +93,13 @@ func currentStatus(r *request) (any, error) {
 
 	out := status(v)
 	out["ha"] = map[string]any{"managed": 0}
+
+	if v.HAState != "" {
+		ha := map[string]any{"managed": 1, "state": v.HAState}
+		optional(ha, "group", v.HAGroup)
+		out["ha"] = ha
+	}
+
 	out["qmpstatus"] = powerState(v)
 
 	if v.Agent {

@@ -57,6 +57,7 @@ func serve(t *testing.T, latencies timeline.Latencies) *face {
 			{Name: "pve1", Bridges: []string{"vmbr0", "vmbr1"}, Storages: slices.Concat(storages, more), PCI: world.GPU("0000:01:00", 1)},
 			{Name: "pve2", Storages: storages},
 		},
+		HAGroups:    []world.HAGroup{{Name: "racks", Nodes: []string{"pve1:2", "pve2"}, Comment: "both", Restricted: true}},
 		Credentials: world.Credentials{TokenID: tokenID, TokenSecret: tokenSecret, Username: "root@pam", Password: password},
 		Latencies:   latencies,
 	})

@@ -147,7 +147,9 @@ func deleteVM(r *request) (any, error) {
 		return nil, err
 	}
 
-	return r.world.Destroy(r.caller, r.vars["node"], id, r.values.isSet("destroy-unreferenced-disks"))
+	return r.world.Destroy(r.caller, r.vars["node"], id, world.DestroyRequest{
+		Unreferenced: r.values.isSet("destroy-unreferenced-disks"), Purge: r.values.isSet("purge"),
+	})
 }
 
 func getConfig(r *request) (any, error) {

@@ -104,7 +104,7 @@ func (s *Server) table() []route {
 
 	for _, part := range [][]route{
 		accessRoutes(), clusterRoutes(), nodeRoutes(), qemuRoutes(), powerRoutes(), agentRoutes(), taskRoutes(), storageRoutes(), poolRoutes(),
-		mappingRoutes(), hardwareRoutes(),
+		mappingRoutes(), hardwareRoutes(), haRoutes(),
 	} {
 		all = append(all, part...)
 	}

@@ -91,12 +91,12 @@ func TestALinkedCloneHoldsItsTemplate(t *testing.T) {
 	w, _ := newWorld(t)
 	clone(t, w, world.CloneRequest{NewID: 401, Full: no()})
 
-	upid, err := w.Destroy(token, "pve1", 9000, true)
+	upid, err := w.Destroy(token, "pve1", 9000, world.DestroyRequest{Unreferenced: true})
 	require.Equal(t, "base volume 'tank:base-9000-disk-0' is still in use by linked cloned", ended(t, w, upid, err))
 
-	upid, err = w.Destroy(token, "pve1", 401, true)
+	upid, err = w.Destroy(token, "pve1", 401, world.DestroyRequest{Unreferenced: true})
 	done(t, w, upid, err)
-	upid, err = w.Destroy(token, "pve1", 9000, true)
+	upid, err = w.Destroy(token, "pve1", 9000, world.DestroyRequest{Unreferenced: true})
 	done(t, w, upid, err)
 	require.Equal(t, []string{"local:iso/talos.iso"}, volumes(w))
 }

@@ -6,9 +6,16 @@ import (
 	"strings"
 )
 
-// Destroy deletes a VM with its disks and returns the task. Unreferenced also deletes images on the storages that carry its number
-// and are not in its configuration.
-func (w *World) Destroy(c Caller, host string, id int, unreferenced bool) (string, error) {
+// DestroyRequest says what goes with a VM.
+type DestroyRequest struct {
+	// Unreferenced also deletes images on the storages that carry its number and are not in its configuration.
+	Unreferenced bool
+	// Purge takes it out of high availability; without it a VM that is in there stays.
+	Purge bool
+}
+
+// Destroy deletes a VM with its disks and returns the task.
+func (w *World) Destroy(c Caller, host string, id int, r DestroyRequest) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -16,7 +23,7 @@ func (w *World) Destroy(c Caller, host string, id int, unreferenced bool) (strin
 		return "", err
 	}
 
-	if _, err := w.destroyable(host, id); err != nil {
+	if _, err := w.destroyable(host, id, r); err != nil {
 		return "", err
 	}
 
@@ -29,7 +36,7 @@ func (w *World) Destroy(c Caller, host string, id int, unreferenced bool) (strin
 			w.mu.Lock()
 			defer w.mu.Unlock()
 
-			if _, err := w.destroyable(host, id); err != nil {
+			if _, err := w.destroyable(host, id, r); err != nil {
 				return err
 			}
 
@@ -37,7 +44,9 @@ func (w *World) Destroy(c Caller, host string, id int, unreferenced bool) (strin
 				return err
 			}
 
-			if unreferenced {
+			delete(w.ha, v.id)
+
+			if r.Unreferenced {
 				w.forget(v)
 
 				return nil
@@ -58,7 +67,7 @@ func (w *World) Destroy(c Caller, host string, id int, unreferenced bool) (strin
 	}}), nil
 }
 
-func (w *World) destroyable(host string, id int) (*vm, error) {
+func (w *World) destroyable(host string, id int, r DestroyRequest) (*vm, error) {
 	v, err := w.find(host, id)
 	if err != nil {
 		return nil, err
@@ -66,6 +75,10 @@ func (w *World) destroyable(host string, id int) (*vm, error) {
 
 	if v.conf["protection"] == "1" {
 		return nil, failf("can't remove VM %d - protection mode enabled", id)
+	}
+
+	if w.ha[id] != nil && !r.Purge {
+		return nil, failf("unable to remove VM %d - used in HA resources and purge parameter not set.", id)
 	}
 
 	if v.run != nil {

@@ -46,6 +46,15 @@ func (w *World) Migrate(c Caller, host string, id int, r MigrateRequest) (string
 		return "", failf("can't migrate running VM without --online")
 	}
 
+	if w.managed(id) && !c.manager {
+		// This task ends once high availability knows of the wish, which is before it is done.
+		return w.start(c, job{node: host, kind: "hamigrate", id: strconv.Itoa(id), work: func(*task) error {
+			_, err := w.Migrate(Caller{ID: superuser, manager: true}, host, id, MigrateRequest{Target: r.Target, Online: true, WithLocalDisks: true})
+
+			return err
+		}}), nil
+	}
+
 	if r.TargetStorage == "1" {
 		r.TargetStorage = ""
 	}

@@ -29,11 +29,19 @@ type run struct {
 
 // Start powers a VM on and returns the task.
 func (w *World) Start(c Caller, host string, id int) (string, error) {
+	if upid, ok := w.throughHA(c, host, id, "hastart", "started"); ok {
+		return upid, nil
+	}
+
 	return w.powerTask(c, host, id, "qmstart", false, func(t *task, v *vm) error { return w.powerOn(t, v) })
 }
 
 // Stop cuts a VM's power and returns the task.
 func (w *World) Stop(c Caller, host string, id int) (string, error) {
+	if upid, ok := w.throughHA(c, host, id, "hastop", "stopped"); ok {
+		return upid, nil
+	}
+
 	return w.powerTask(c, host, id, "qmstop", false, func(t *task, v *vm) error {
 		w.powerOff(v)
 
@@ -51,6 +59,10 @@ type ShutdownRequest struct {
 
 // Shutdown asks a VM to stop and returns the task.
 func (w *World) Shutdown(c Caller, host string, id int, r ShutdownRequest) (string, error) {
+	if upid, ok := w.throughHA(c, host, id, "hastop", "stopped"); ok {
+		return upid, nil
+	}
+
 	return w.powerTask(c, host, id, "qmshutdown", false, func(t *task, v *vm) error { return w.shutdown(t, v, r) })
 }
 
@@ -317,6 +329,7 @@ func (w *World) end(v *vm, r *run) {
 	w.mu.Lock()
 	v.run, v.devices = nil, nil
 	w.applyPending(v)
+	w.enforce(v.id)
 	w.mu.Unlock()
 
 	close(r.ended)

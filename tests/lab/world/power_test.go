@@ -34,7 +34,7 @@ func TestPower(t *testing.T) {
 	upid, err = w.Start(token, "pve1", 100)
 	require.Equal(t, "VM 100 already running", ended(t, w, upid, err))
 
-	_, err = w.Destroy(token, "pve1", 100, true)
+	_, err = w.Destroy(token, "pve1", 100, world.DestroyRequest{Unreferenced: true})
 	require.EqualError(t, err, "VM 100 is running - destroy failed")
 
 	upid, err = w.Reset(token, "pve1", 100)
@@ -173,6 +173,6 @@ func TestManyHandsOnOnePowerButton(t *testing.T) {
 	done(t, w, upid, err)
 	require.Eventually(t, func() bool { boots, kills := f.count(); return boots == kills }, 5e9, 1e6)
 
-	upid, err = w.Destroy(token, "pve1", 100, true)
+	upid, err = w.Destroy(token, "pve1", 100, world.DestroyRequest{Unreferenced: true})
 	done(t, w, upid, err)
 }

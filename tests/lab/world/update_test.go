@@ -147,7 +147,7 @@ func TestUpdatesThatAreRefused(t *testing.T) {
 
 	require.NoError(t, w.SetLock(100, "backup"))
 	require.EqualError(t, update(w, 100, "cores 2"), "VM is locked (backup)")
-	upid, err := w.Destroy(token, "pve1", 100, true)
+	upid, err := w.Destroy(token, "pve1", 100, world.DestroyRequest{Unreferenced: true})
 	require.Equal(t, "VM is locked (backup)", ended(t, w, upid, err))
 	require.NoError(t, w.SetLock(100, ""))
 
@@ -162,7 +162,7 @@ func TestAProtectedVMKeepsItsDisks(t *testing.T) {
 	create(t, w, 100, "protection 1", "scsi0 tank:1")
 
 	require.EqualError(t, remove(w, 100, "scsi0"), "can't remove drive 'scsi0' - protection mode enabled")
-	_, err := w.Destroy(token, "pve1", 100, true)
+	_, err := w.Destroy(token, "pve1", 100, world.DestroyRequest{Unreferenced: true})
 	require.EqualError(t, err, "can't remove VM 100 - protection mode enabled")
 }
 

@@ -27,6 +27,8 @@ type VMInfo struct {
 	Agent        bool
 	Serial       bool
 	Machine      string
+	// HAState is what high availability makes of the VM, empty when it does not manage it; HAGroup may be empty.
+	HAState, HAGroup string
 }
 
 func (w *World) info(v *vm) VMInfo {
@@ -35,6 +37,8 @@ func (w *World) info(v *vm) VMInfo {
 		CPUs: intOf(v.conf, "cores", 1) * intOf(v.conf, "sockets", 1), Memory: int64(memoryMiB(v.conf)) * MiB,
 		Agent: agentEnabled(v.conf), Serial: v.conf["serial0"] != "", Machine: v.conf["machine"],
 	}
+
+	i.HAGroup, i.HAState = w.haStatus(v.id)
 
 	if n := intOf(v.conf, "vcpus", 0); n > 0 {
 		i.CPUs = n

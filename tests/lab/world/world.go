@@ -17,6 +17,8 @@ import (
 // Options says what a world starts with.
 type Options struct {
 	Hosts []Host
+	// HAGroups are the groups of high availability.
+	HAGroups []HAGroup
 	// Credentials are what the world accepts: a token and a user, both of which may do everything.
 	Credentials Credentials
 	// Firmware boots what VMs find on their disks; nil: VMs run, but nothing runs in them.
@@ -46,6 +48,9 @@ type World struct {
 	tasks    map[string]*task
 	access   access
 	counter  int
+	groups   []HAGroup
+	// ha is what high availability looks after, by VMID.
+	ha map[int]*HAResource
 	// silent are the VMs whose guest agent never answers.
 	silent    map[int]bool
 	downloads []Download
@@ -67,6 +72,8 @@ func New(o Options) (*World, error) {
 		pools:     map[string]*pool{},
 		mappings:  map[string]*Mapping{},
 		silent:    map[int]bool{},
+		groups:    o.HAGroups,
+		ha:        map[int]*HAResource{},
 		tasks:     map[string]*task{},
 		born:      time.Now(),
 	}
@@ -117,6 +124,8 @@ type Caller struct {
 	ID string
 	// Task is what befalls the task that the call starts; nil: nothing.
 	Task *TaskFault
+	// manager calls are those of high availability itself.
+	manager bool
 }
 
 // TaskFault makes a task end with Message as its exit status.

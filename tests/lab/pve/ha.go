@@ -1,0 +1,134 @@
+package pve
+
+import (
+	"strings"
+
+	"talos-proxmox/tests/lab/world"
+)
+
+func haRoutes() []route {
+	see, change := need("/", "Sys.Audit"), need("/", "Sys.Console")
+	settings := "state group max_restart:int max_relocate:int comment"
+
+	return []route{
+		{method: "GET", path: "/cluster/ha/groups", needs: see, handle: haGroups},
+		{method: "GET", path: "/cluster/ha/groups/{group}", needs: see, handle: haGroup},
+		{method: "GET", path: "/cluster/ha/resources", needs: see, params: parameters("type"), handle: haResources},
+		{method: "POST", path: "/cluster/ha/resources", needs: change, params: parameters("sid! type " + settings), handle: createHAResource},
+		{method: "GET", path: "/cluster/ha/resources/{sid}", needs: see, handle: haResource},
+		{
+			method: "PUT", path: "/cluster/ha/resources/{sid}", needs: change, params: parameters("delete digest " + settings),
+			handle: updateHAResource,
+		},
+		{method: "DELETE", path: "/cluster/ha/resources/{sid}", needs: change, handle: deleteHAResource},
+	}
+}
+
+func groupEntry(g world.HAGroup) map[string]any {
+	out := map[string]any{"group": g.Name, "type": "group", "nodes": strings.Join(g.Nodes, ",")}
+	optional(out, "comment", g.Comment)
+
+	if g.Restricted {
+		out["restricted"] = 1
+	}
+
+	if g.NoFailback {
+		out["nofailback"] = 1
+	}
+
+	return out
+}
+
+func haGroups(r *request) (any, error) {
+	out := []map[string]any{}
+	for _, g := range r.world.HAGroups() {
+		out = append(out, groupEntry(g))
+	}
+
+	return out, nil
+}
+
+func haGroup(r *request) (any, error) {
+	g, err := r.world.HAGroup(r.vars["group"])
+	if err != nil {
+		return nil, err
+	}
+
+	return groupEntry(g), nil
+}
+
+func resourceEntry(v world.HAView) map[string]any {
+	out := map[string]any{"sid": v.SID, "type": "vm", "digest": v.Digest}
+	optional(out, "state", v.State)
+	optional(out, "group", v.Group)
+	optional(out, "comment", v.Comment)
+
+	if v.MaxRestart != nil {
+		out["max_restart"] = *v.MaxRestart
+	}
+
+	if v.MaxRelocate != nil {
+		out["max_relocate"] = *v.MaxRelocate
+	}
+
+	return out
+}
+
+func haResources(r *request) (any, error) {
+	out := []map[string]any{}
+
+	for _, v := range r.world.HAResources() {
+		if kind := r.values.Get("type"); kind != "" && kind != "vm" {
+			continue
+		}
+
+		entry := resourceEntry(v)
+		if v.GroupError != "" {
+			entry["errors"] = map[string]any{"group": v.GroupError}
+		}
+
+		out = append(out, entry)
+	}
+
+	return out, nil
+}
+
+func haResource(r *request) (any, error) {
+	v, err := r.world.HAResource(r.vars["sid"])
+	if err != nil {
+		return nil, err
+	}
+
+	return resourceEntry(v), nil
+}
+
+// sameType refuses a type that is not what the id says. Nobody needs to give one.
+func (r *request) sameType(sid string) error {
+	if kind := r.values.Get("type"); kind != "" && !strings.HasPrefix(sid, kind+":") {
+		return &world.Error{Code: 500, Reason: "types does not match"}
+	}
+
+	return nil
+}
+
+func createHAResource(r *request) (any, error) {
+	sid := r.values.Get("sid")
+	if err := r.sameType(sid); err != nil {
+		return nil, err
+	}
+
+	return nil, r.world.CreateHAResource(world.HAResource{
+		SID: sid, State: r.values.Get("state"), Group: r.values.Get("group"), Comment: r.values.Get("comment"),
+		MaxRestart: r.values.optionalNumber("max_restart"), MaxRelocate: r.values.optionalNumber("max_relocate"),
+	})
+}
+
+func updateHAResource(r *request) (any, error) {
+	return nil, r.world.UpdateHAResource(r.vars["sid"], world.HAUpdate{
+		State: r.values.text("state"), Group: r.values.text("group"), Comment: r.values.text("comment"),
+		MaxRestart: r.values.optionalNumber("max_restart"), MaxRelocate: r.values.optionalNumber("max_relocate"),
+		Delete: r.values.list("delete"), Digest: r.values.Get("digest"),
+	})
+}
+
+func deleteHAResource(r *request) (any, error) { return nil, r.world.DeleteHAResource(r.vars["sid"]) }

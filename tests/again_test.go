@@ -61,7 +61,7 @@ func remove(t *testing.T, r *rehearsal.Rehearsal, vmid int) {
 	require.NoError(t, err)
 
 	require.Eventually(t, func() bool {
-		_, err = w.Destroy(operator, "pve", vmid, true)
+		_, err = w.Destroy(operator, "pve", vmid, world.DestroyRequest{Unreferenced: true})
 
 		return err == nil
 	}, wait, 100*time.Millisecond, "%v", err)

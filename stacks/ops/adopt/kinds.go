@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
 
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -36,14 +33,12 @@ type outcome struct {
 	remark  string
 	// id and state go into the file, where the resource was found. Without a state, the provider reads it.
 	id    string
-	state map[string]any
+	state *planned
 }
 
 const (
 	// placeholder is what the engine writes where an id is to be filled in.
 	placeholder = "<PLACEHOLDER>"
-	// unknown stands for a value that a preview cannot know.
-	unknown     = plugin.UnknownStringValue
 	secretsType = "talos:machine/secrets:Secrets"
 )
 
@@ -57,7 +52,7 @@ type finder struct {
 }
 
 // kinds says how resources of a type are found. Components and providers are not in it: they are no more than state.
-var kinds = map[string]func(f *finder, ctx context.Context, inputs map[string]any) (outcome, error){
+var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome, error){
 	"proxmoxve:VM/virtualMachine:VirtualMachine": (*finder).vm,
 	"proxmoxve:Download/file:File":               (*finder).download,
 	"proxmoxve:Hardware/mapping:Pci":             (*finder).mapping,
@@ -70,8 +65,8 @@ var kinds = map[string]func(f *finder, ctx context.Context, inputs map[string]an
 }
 
 // remake is for what leaves nothing to be found, and may be made again.
-func remake(why string) func(*finder, context.Context, map[string]any) (outcome, error) {
-	return func(*finder, context.Context, map[string]any) (outcome, error) {
+func remake(why string) func(*finder, context.Context, planned) (outcome, error) {
+	return func(*finder, context.Context, planned) (outcome, error) {
 		return outcome{verdict: again, remark: why}, nil
 	}
 }
@@ -123,7 +118,7 @@ func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (out
 		}, nil
 	}
 
-	o, err := look(f, ctx, w.inputs[k])
+	o, err := look(f, ctx, w.planned[k])
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", k.name, err)
 	}
@@ -135,22 +130,22 @@ func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (out
 	}
 
 	if o.state != nil {
-		entry["inputs"], entry["outputs"] = o.state, o.state
+		entry["inputs"], entry["outputs"] = o.state.inputs, o.state.outputs
 	}
 
 	return o, nil
 }
 
 // exists is a resource that is on Proxmox VE.
-func (f *finder) exists(id, remark string, state map[string]any) (outcome, error) {
+func (f *finder) exists(id, remark string, state planned) (outcome, error) {
 	f.anything = true
 
-	return outcome{verdict: found, id: id, remark: remark, state: known(state)}, nil
+	return outcome{verdict: found, id: id, remark: remark, state: &state}, nil
 }
 
 // vm finds a VM by its VMID. That it is the node's is known: a preview refuses a VMID that somebody else has.
-func (f *finder) vm(ctx context.Context, inputs map[string]any) (outcome, error) {
-	vmid := int(number(inputs, "vmId"))
+func (f *finder) vm(ctx context.Context, p planned) (outcome, error) {
+	vmid := int(number(p.inputs, "vmId"))
 
 	v, there, err := f.proxmox.Find(ctx, vmid)
 	if err != nil {
@@ -166,31 +161,30 @@ func (f *finder) vm(ctx context.Context, inputs map[string]any) (outcome, error)
 		return outcome{}, err
 	}
 
-	state := maps.Clone(inputs)
-	// It may have been migrated.
-	state["nodeName"] = v.Host
-	// The one among the inputs was made up for this preview.
-	state["smbios"] = map[string]any{"uuid": config.UUID}
-	if config.UUID == "" {
-		delete(state, "smbios")
-	}
+	for _, m := range []map[string]any{p.inputs, p.outputs} {
+		// It may have been migrated.
+		m["nodeName"] = v.Host
 
-	// What the drive held first has been taken out of it.
-	if drive, ok := state["cdrom"].(map[string]any); ok {
-		if volume, there := config.CDROMs[text(drive, "interface")]; there {
-			drive = maps.Clone(drive)
-			drive["fileId"] = volume
-			state["cdrom"] = drive
+		// The one that was planned was made up for this preview.
+		if smbios, ok := m["smbios"].(map[string]any); ok {
+			smbios["uuid"] = config.UUID
+		}
+
+		// What the drive held first has been taken out of it.
+		if drive, ok := m["cdrom"].(map[string]any); ok {
+			if volume, there := config.CDROMs[text(drive, "interface")]; there {
+				drive["fileId"] = volume
+			}
 		}
 	}
 
-	return f.exists(fmt.Sprint(vmid), "VM "+fmt.Sprint(vmid)+" on host "+v.Host, state)
+	return f.exists(fmt.Sprint(vmid), "VM "+fmt.Sprint(vmid)+" on host "+v.Host, p)
 }
 
 // download finds a file on a datastore.
-func (f *finder) download(ctx context.Context, inputs map[string]any) (outcome, error) {
-	host, datastore := text(inputs, "nodeName"), text(inputs, "datastoreId")
-	volume := datastore + ":" + text(inputs, "contentType") + "/" + text(inputs, "fileName")
+func (f *finder) download(ctx context.Context, p planned) (outcome, error) {
+	host, datastore := text(p.inputs, "nodeName"), text(p.inputs, "datastoreId")
+	volume := datastore + ":" + text(p.inputs, "contentType") + "/" + text(p.inputs, "fileName")
 
 	files, err := f.proxmox.Files(ctx, host, datastore)
 	if err != nil {
@@ -202,45 +196,44 @@ func (f *finder) download(ctx context.Context, inputs map[string]any) (outcome, 
 		return outcome{verdict: absent, remark: volume + " is not on host " + host}, nil
 	}
 
-	state := maps.Clone(inputs)
 	// Another size would be another file.
-	state["size"] = size
+	p.outputs["size"] = size
 
-	return f.exists(volume, volume+" on host "+host, state)
+	return f.exists(volume, volume+" on host "+host, p)
 }
 
 // mapping finds a resource mapping by its name.
-func (f *finder) mapping(ctx context.Context, inputs map[string]any) (outcome, error) {
+func (f *finder) mapping(ctx context.Context, p planned) (outcome, error) {
 	all, err := f.proxmox.Mappings(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
 
-	name := text(inputs, "name")
+	name := text(p.inputs, "name")
 	if !all[name] {
 		return outcome{verdict: absent, remark: "there is no resource mapping " + name}, nil
 	}
 
-	return f.exists(name, "resource mapping "+name, inputs)
+	return f.exists(name, "resource mapping "+name, p)
 }
 
 // ha finds what the high-availability manager is told of a VM.
-func (f *finder) ha(ctx context.Context, inputs map[string]any) (outcome, error) {
+func (f *finder) ha(ctx context.Context, p planned) (outcome, error) {
 	all, err := f.proxmox.HAResources(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
 
-	id := text(inputs, "resourceId")
+	id := text(p.inputs, "resourceId")
 	if !all[id] {
 		return outcome{verdict: absent, remark: "the high-availability manager does not know " + id}, nil
 	}
 
-	return f.exists(id, "high availability of "+id, inputs)
+	return f.exists(id, "high availability of "+id, p)
 }
 
 // machineSecrets has the talos provider read the cluster's secrets from a file.
-func (f *finder) machineSecrets(ctx context.Context, _ map[string]any) (outcome, error) {
+func (f *finder) machineSecrets(ctx context.Context, _ planned) (outcome, error) {
 	path, err := f.secrets(ctx)
 
 	return outcome{verdict: found, id: path, remark: path}, err
@@ -251,42 +244,4 @@ func number(from map[string]any, field string) float64 {
 	n, _ := from[field].(float64) //nolint:errcheck // what is no number is none
 
 	return n
-}
-
-// known is a value without what a preview does not know, or does not show because it is secret. The refresh of the first
-// update fills it in.
-func known(value map[string]any) map[string]any {
-	result := map[string]any{}
-
-	for name, v := range value {
-		if v, ok := certain(v); ok {
-			result[name] = v
-		}
-	}
-
-	return result
-}
-
-func certain(value any) (any, bool) {
-	switch v := value.(type) {
-	case string:
-		return v, v != unknown && v != "[secret]"
-	case map[string]any:
-		return known(v), true
-	case []any:
-		list := []any{}
-
-		for _, element := range v {
-			element, ok := certain(element)
-			if !ok {
-				return nil, false
-			}
-
-			list = append(list, element)
-		}
-
-		return list, true
-	default:
-		return v, true
-	}
 }

@@ -61,20 +61,21 @@ func TestFill(t *testing.T) {
 			entry(fileType, "c-other-image"), entry(mappingType, "c-gpu-1"), entry(mappingType, "c-gpu-2"), entry(haType, "c-ha"), entry(haType, "c-ha-2"),
 			entry(applyType, "c-config"), entry("a:b:New", "c-new"),
 		},
-		inputs: map[key]map[string]any{
+		planned: map[key]planned{
 			{vmType, "c-control-1-vm"}: {
-				"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"__defaults": []any{}, "uuid": "made up"}, "onBoot": true,
-				"cdrom": map[string]any{"interface": "ide2", "fileId": unknown},
-				"disks": []any{map[string]any{"interface": "scsi0", "fileId": unknown}}, "tags": []any{"talos", unknown},
-				"initialization": map[string]any{"password": "[secret]", "type": "nocloud"},
+				map[string]any{"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up"}, "cdrom": map[string]any{"interface": "ide2"}},
+				map[string]any{
+					"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up", "family": ""}, "timeoutClone": 1800.0,
+					"cdrom": map[string]any{"interface": "ide2", "enabled": true},
+				},
 			},
-			{vmType, "c-worker-1-vm"}:   {"vmId": 501.0},
-			{fileType, "c-image"}:       {"nodeName": "pve1", "datastoreId": "local", "contentType": "iso", "fileName": "talos.iso"},
-			{fileType, "c-other-image"}: {"nodeName": "pve1", "datastoreId": "local", "contentType": "iso", "fileName": "other.iso"},
-			{mappingType, "c-gpu-1"}:    {"name": "c-gpu-1"},
-			{mappingType, "c-gpu-2"}:    {"name": "c-gpu-2"},
-			{haType, "c-ha"}:            {"resourceId": "vm:401", "state": "started"},
-			{haType, "c-ha-2"}:          {"resourceId": "vm:501"},
+			{vmType, "c-worker-1-vm"}:   inputs("vmId", 501.0),
+			{fileType, "c-image"}:       inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName", "talos.iso"),
+			{fileType, "c-other-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName", "other.iso"),
+			{mappingType, "c-gpu-1"}:    inputs("name", "c-gpu-1"),
+			{mappingType, "c-gpu-2"}:    inputs("name", "c-gpu-2"),
+			{haType, "c-ha"}:            inputs("resourceId", "vm:401"),
+			{haType, "c-ha-2"}:          inputs("resourceId", "vm:501"),
 		},
 	}
 
@@ -104,38 +105,65 @@ func TestFill(t *testing.T) {
 		"found c-secrets: /secrets.yaml",
 	}, said)
 
-	filled := func(e map[string]any, id string, state map[string]any) map[string]any {
-		e["id"] = id
-		if state != nil {
-			e["inputs"], e["outputs"] = state, state
-		}
+	filled := func(e map[string]any, id string, state planned) map[string]any {
+		e["id"], e["inputs"], e["outputs"] = id, state.inputs, state.outputs
 
 		return e
 	}
 
+	secrets := entry(secretsType, "c-secrets")
+	secrets["id"] = "/secrets.yaml"
+
 	vm := entry(vmType, "c-control-1-vmVirtualMachine")
 	vm["logicalName"] = "c-control-1-vm"
 
+	const uuid = "11111111-2222-3333-4444-555555555555"
+
+	image := inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName", "talos.iso")
+	image.outputs["size"] = int64(300 << 20)
+
 	compare(t, []map[string]any{
-		provider, component, filled(entry(secretsType, "c-secrets"), "/secrets.yaml", nil),
-		filled(vm, "401", map[string]any{
-			"vmId": 401.0, "nodeName": "pve2", "smbios": map[string]any{"uuid": "11111111-2222-3333-4444-555555555555"}, "onBoot": true,
-			"cdrom": map[string]any{"interface": "ide2", "fileId": "none"},
-			"disks": []any{map[string]any{"interface": "scsi0"}}, "initialization": map[string]any{"type": "nocloud"},
+		provider, component, secrets,
+		filled(vm, "401", planned{
+			map[string]any{
+				"vmId": 401.0, "nodeName": "pve2", "smbios": map[string]any{"uuid": uuid}, "cdrom": map[string]any{"interface": "ide2", "fileId": "none"},
+			},
+			map[string]any{
+				"vmId": 401.0, "nodeName": "pve2", "smbios": map[string]any{"uuid": uuid, "family": ""}, "timeoutClone": 1800.0,
+				"cdrom": map[string]any{"interface": "ide2", "enabled": true, "fileId": "none"},
+			},
 		}),
-		filled(entry(fileType, "c-image"), "local:iso/talos.iso", map[string]any{
-			"nodeName": "pve1", "datastoreId": "local", "contentType": "iso", "fileName": "talos.iso", "size": int64(300 << 20),
-		}),
-		filled(entry(mappingType, "c-gpu-1"), "c-gpu-1", map[string]any{"name": "c-gpu-1"}),
-		filled(entry(haType, "c-ha"), "vm:401", map[string]any{"resourceId": "vm:401", "state": "started"}),
+		filled(entry(fileType, "c-image"), "local:iso/talos.iso", image),
+		filled(entry(mappingType, "c-gpu-1"), "c-gpu-1", inputs("name", "c-gpu-1")),
+		filled(entry(haType, "c-ha"), "vm:401", inputs("resourceId", "vm:401")),
 	}, w.Resources)
+}
+
+// inputs are those of a resource that returns nothing else.
+func inputs(pairs ...any) planned {
+	p := planned{map[string]any{}, map[string]any{}}
+	for i := 0; i < len(pairs); i += 2 {
+		p.inputs[pairs[i].(string)], p.outputs[pairs[i].(string)] = pairs[i+1], pairs[i+1]
+	}
+
+	return p
+}
+
+// TestKnown: what a preview does not tell is left out, and with it the list that it is an element of.
+func TestKnown(t *testing.T) {
+	compare(t, map[string]any{
+		"text": "x", "nothing": nil, "disks": []any{map[string]any{"interface": "scsi0"}}, "initialization": map[string]any{"type": "nocloud"},
+	}, known(map[string]any{
+		"text": "x", "nothing": nil, "disks": []any{map[string]any{"interface": "scsi0", "fileId": unknown}},
+		"initialization": map[string]any{"type": "nocloud", "password": hidden}, "id": unknown, "tags": []any{"talos", unknown},
+	}))
 }
 
 // TestFillNothing: where nothing stands, nobody is asked for secrets.
 func TestFillNothing(t *testing.T) {
 	w := &wanted{
 		Resources: []map[string]any{entry(secretsType, "c-secrets"), entry(vmType, "c-worker-1-vm")},
-		inputs:    map[key]map[string]any{{vmType, "c-worker-1-vm"}: {"vmId": 501.0}},
+		planned:   map[key]planned{{vmType, "c-worker-1-vm"}: inputs("vmId", 501.0)},
 	}
 	f := finder{proxmox: pve{}, secrets: func(context.Context) (string, error) { return "", errors.New("asked") }}
 

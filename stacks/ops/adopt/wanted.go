@@ -12,6 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
 )
 
 // wanted is what the program wants and the state does not have, as a file for pulumi import.
@@ -19,10 +20,13 @@ type wanted struct {
 	// Resources as the file has them. Fields that are not known here stay as they are.
 	Resources []map[string]any
 	// rest is what else is in the file.
-	rest map[string]json.RawMessage
-	// inputs of each resource, as the provider would get them.
-	inputs map[key]map[string]any
+	rest    map[string]json.RawMessage
+	planned map[key]planned
 }
+
+// planned is what a resource would be: what the provider would get, and what it would return. What a preview does not know,
+// and what it does not show because it is secret, is left out; the refresh of the first update fills it in.
+type planned struct{ inputs, outputs map[string]any }
 
 // key tells resources apart: type and name.
 type key struct{ kind, name string }
@@ -51,19 +55,19 @@ func preview(ctx context.Context, stack auto.Stack) (*wanted, error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 
-	w := &wanted{inputs: map[key]map[string]any{}}
+	w := &wanted{planned: map[key]planned{}}
 	stream, listened := make(chan events.EngineEvent), make(chan struct{})
 
 	go func() {
 		defer close(listened)
 
 		for e := range stream {
-			if e.ResourcePreEvent == nil || e.ResourcePreEvent.Metadata.New == nil {
+			if e.ResOutputsEvent == nil || e.ResOutputsEvent.Metadata.New == nil {
 				continue
 			}
 
-			made := e.ResourcePreEvent.Metadata.New
-			w.inputs[key{made.Type, resource.URN(made.URN).Name()}] = made.Inputs
+			made := e.ResOutputsEvent.Metadata.New
+			w.planned[key{made.Type, resource.URN(made.URN).Name()}] = planned{known(made.Inputs), known(made.Outputs)}
 		}
 	}()
 
@@ -102,4 +106,47 @@ func (w *wanted) encode() ([]byte, error) {
 	text, err2 := json.MarshalIndent(w.rest, "", "  ")
 
 	return text, errors.Join(err, err2)
+}
+
+// unknown stands for a value that a preview cannot know, hidden for one that it does not show.
+const (
+	unknown = plugin.UnknownStringValue
+	hidden  = "[secret]"
+)
+
+// known is a value without what is unknown or hidden.
+func known(value map[string]any) map[string]any {
+	result := map[string]any{}
+
+	for name, v := range value {
+		if v, ok := certain(v); ok {
+			result[name] = v
+		}
+	}
+
+	return result
+}
+
+func certain(value any) (any, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, v != unknown && v != hidden
+	case map[string]any:
+		return known(v), true
+	case []any:
+		list := []any{}
+
+		for _, element := range v {
+			element, ok := certain(element)
+			if !ok {
+				return nil, false
+			}
+
+			list = append(list, element)
+		}
+
+		return list, true
+	default:
+		return v, true
+	}
 }

@@ -59,6 +59,8 @@ type Config struct {
 	Network *Reservation
 	// Credentials are what Proxmox VE accepts; zero: made up by Start.
 	Credentials Credentials
+	// SSH is the login to the hosts.
+	SSH SSH
 	// Latencies say how long things take; zero: no time at all.
 	Latencies Latencies
 	// Firmware makes what runs in the VMs; nil: nothing runs in them.

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/tests/lab/factory"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/pve"
+	"talos-proxmox/tests/lab/sshd"
 	"talos-proxmox/tests/lab/timeline"
 	"talos-proxmox/tests/lab/world"
 )
@@ -29,6 +30,9 @@ type Lab struct {
 	server      *pve.Server
 	factory     *factory.Factory
 	web         *web
+	login       SSH
+	ssh         map[string]netip.AddrPort
+	shells      []*sshd.Server
 	leases      leases
 	stop        func() bool
 	close       sync.Once
@@ -69,8 +73,9 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 }
 
 func (l *Lab) start(c Config, listener net.Listener) error {
+	hosts := withAddresses(c.Hosts, l.network)
 	options := world.Options{
-		Hosts: withAddresses(c.Hosts, l.network), Credentials: l.credentials, Timeline: l.timeline, Latencies: c.Latencies,
+		Hosts: hosts, Credentials: l.credentials, Timeline: l.timeline, Latencies: c.Latencies,
 		HAGroups: c.HAGroups,
 	}
 
@@ -108,6 +113,10 @@ func (l *Lab) start(c Config, listener net.Listener) error {
 		if err := l.addFile(c.Hosts, f); err != nil {
 			return fmt.Errorf("the lab's file %s:iso/%s: %w", f.Storage, f.Name, err)
 		}
+	}
+
+	if err := l.serveSSH(c, hosts); err != nil {
+		return fmt.Errorf("the SSH servers of the lab's hosts: %w", err)
 	}
 
 	server := pve.New(l.world, l.journal, l.timeline)
@@ -150,6 +159,10 @@ func (l *Lab) shut() error {
 
 		if l.server != nil {
 			all = append(all, l.server.Close())
+		}
+
+		for _, s := range l.shells {
+			all = append(all, s.Close())
 		}
 
 		if l.world != nil {

@@ -18,6 +18,7 @@ const (
 	Talos      Face = "talos"
 	Kubernetes Face = "kubernetes"
 	Factory    Face = "factory"
+	SSH        Face = "ssh"
 )
 
 // Entry is one call. It holds no bodies: what is written here may be printed.
@@ -44,7 +45,7 @@ type Kind string
 
 // The kinds of fault that a face carries out.
 const (
-	// Refuse answers with an error and does nothing: HTTP 500 with Message as reason, or gRPC Unavailable.
+	// Refuse answers with an error and does nothing: HTTP 500 with Message as reason, gRPC Unavailable, or a command that fails with it.
 	Refuse Kind = "refuse"
 	// Reset closes the connection before anything is done.
 	Reset Kind = "reset"

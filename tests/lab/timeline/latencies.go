@@ -28,6 +28,8 @@ type Latencies struct {
 	Template time.Duration
 	// Download is a download by a host, whatever the size.
 	Download time.Duration
+	// Import is the import of a disk image, whatever the size.
+	Import time.Duration
 	// Boot is from power-on to an operating system that answers, each time.
 	Boot time.Duration
 	// Install is the installation to disk, until the machine restarts by itself.
@@ -57,6 +59,7 @@ func DefaultLatencies() Latencies {
 		Migrate:   3 * time.Second,
 		Template:  time.Second,
 		Download:  3 * time.Second,
+		Import:    2 * time.Second,
 		Boot:      3 * time.Second,
 		Install:   6 * time.Second,
 		Apply:     500 * time.Millisecond,

@@ -144,8 +144,17 @@ func (w *World) take(v *vm, key, value string) {
 
 	if value == "" {
 		delete(v.conf, key)
-	} else {
-		v.conf[key] = value
+
+		return
+	}
+
+	v.conf[key] = value
+
+	// A volume that has found its place is unused no more.
+	if d, err := parseDrive(key, value); err == nil && isDrive(key) {
+		maps.DeleteFunc(v.conf, func(other, held string) bool {
+			return other != key && strings.HasPrefix(other, "unused") && held == d.file()
+		})
 	}
 }
 
@@ -173,13 +182,16 @@ func (w *World) detach(v *vm, key, before, after string) {
 	w.addUnused(v, vol)
 }
 
-func (w *World) addUnused(v *vm, vol *volume) {
+// addUnused keeps a volume with its VM and returns under which name.
+func (w *World) addUnused(v *vm, vol *volume) string {
 	for i := range options["unused"].count {
 		key := fmt.Sprintf("unused%d", i)
 		if _, taken := v.conf[key]; !taken {
 			v.conf[key] = vol.id
 
-			return
+			return key
 		}
 	}
+
+	return ""
 }

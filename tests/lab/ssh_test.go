@@ -1,0 +1,216 @@
+package lab_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/luthermonson/go-proxmox"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/talos"
+)
+
+// importScript is what the provider runs to import a disk (bpg v0.69.1: proxmoxtf/resource/vm/disk/disk.go, proxmox/ssh/client.go).
+func importScript(file, store string, id int) string {
+	script := strings.Join([]string{
+		`set -e`,
+		`try_sudo(){ if [ $(sudo -n pvesm apiinfo 2>&1 | grep "APIVER" | wc -l) -gt 0 ]; then sudo $1; else $1; fi }`,
+		fmt.Sprintf(`file_id="%s"`, file),
+		`file_format="raw"`,
+		fmt.Sprintf(`datastore_id_target="%s"`, store),
+		fmt.Sprintf(`vm_id="%d"`, id),
+		`disk_options="aio=io_uring,backup=1,iothread=0,ssd=0,discard=on,cache=none,replicate=1"`,
+		`disk_interface="scsi0"`,
+		`source_image=$(try_sudo "pvesm path $file_id")`,
+		`imported_disk="$(try_sudo "qm importdisk $vm_id $source_image $datastore_id_target -format $file_format" | grep "unused0" | cut -d ":" -f 3 | cut -d "'" -f 1)"`,
+		`disk_id="${datastore_id_target}:$imported_disk,${disk_options}"`,
+		`try_sudo "qm set $vm_id -${disk_interface} $disk_id"`,
+	}, "; ")
+
+	return fmt.Sprintf("/bin/bash -c '%s'", strings.ReplaceAll(script, `'`, `'"'"'`))
+}
+
+// shell runs a command on the lab's first host and returns what it printed.
+func shell(t *testing.T, l *lab.Lab, auth ssh.AuthMethod, command string) (string, error) {
+	t.Helper()
+
+	c, err := ssh.Dial("tcp", l.SSHAddress("pve").String(), &ssh.ClientConfig{
+		User: l.SSH().Username, Auth: []ssh.AuthMethod{auth}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // the lab's
+	})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+
+	s, err := c.NewSession()
+	if err != nil {
+		return "", err
+	}
+
+	out, err := s.CombinedOutput(command)
+
+	return string(out), err
+}
+
+func byKey(t *testing.T, l *lab.Lab) ssh.AuthMethod {
+	t.Helper()
+
+	signer, err := ssh.ParsePrivateKey([]byte(l.SSH().PrivateKey))
+	require.NoError(t, err)
+
+	return ssh.PublicKeys(signer)
+}
+
+// emptyVM makes a VM that boots the disk that it is yet to get.
+func emptyVM(t *testing.T, l *lab.Lab, id int) {
+	t.Helper()
+
+	node, err := byToken(l).Node(t.Context(), "pve")
+	require.NoError(t, err)
+	task, err := node.NewVirtualMachine(t.Context(), id,
+		proxmox.VirtualMachineOption{Name: "boot", Value: "order=scsi0"}, proxmox.VirtualMachineOption{Name: "name", Value: "node"})
+	wait(t, task, err)
+}
+
+func TestImportOfADisk(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file, name, compression string
+		store, volume           string
+		login                   lab.SSH
+	}{
+		"raw, decompressed": {"metal-amd64.raw.zst", "talos.img", "zst", "tank", "tank:vm-401-disk-0", lab.SSH{}},
+		"qcow2":             {"nocloud-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{Username: "terraform"}},
+		"to a directory":    {"metal-amd64.raw", "talos.img", "", "local", "local:401/vm-401-disk-0.raw", lab.SSH{Password: "secret"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, fw := withTalos(t, func(c *lab.Config) { c.SSH = tc.login })
+			emptyVM(t, l, 401)
+
+			node, err := byToken(l).Node(t.Context(), "pve")
+			require.NoError(t, err)
+
+			_, err = node.StorageDownloadURL(t.Context(), &proxmox.StorageDownloadURLOptions{
+				Node: "pve", Storage: "local", Content: "iso", Filename: tc.name, Compression: tc.compression,
+				URL: l.FactoryURL() + "/image/" + withAgent().ID() + "/v1.12.3/" + tc.file,
+			})
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return len(l.World().Downloads()) == 1 }, time.Minute, time.Millisecond)
+			require.Empty(t, l.World().Downloads()[0].Error)
+
+			out, err := shell(t, l, byKey(t, l), importScript("local:iso/"+tc.name, tc.store, 401))
+			require.NoError(t, err, out)
+
+			vm, err := node.VirtualMachine(t.Context(), 401)
+			require.NoError(t, err)
+			require.Equal(t, tc.volume+",aio=io_uring,backup=1,cache=none,discard=on,iothread=0,replicate=1,size=1306M,ssd=0", vm.VirtualMachineConfig.SCSI0)
+			require.Empty(t, vm.VirtualMachineConfig.Unuseds, "it has found its place")
+
+			task, err := vm.ResizeDisk(t.Context(), "scsi0", "21474836480")
+			wait(t, task, err)
+			task, err = vm.Start(t.Context())
+			wait(t, task, err)
+
+			require.Eventually(t, func() bool {
+				nodes := fw.Nodes()
+
+				return len(nodes) == 1 && nodes[0].Stage == talos.StageMaintenance && nodes[0].Version == "v1.12.3"
+			}, 10*time.Second, 5*time.Millisecond)
+		})
+	}
+}
+
+func TestLoginToAHost(t *testing.T) {
+	l, _ := start(t)
+
+	out, err := shell(t, l, ssh.Password(l.Credentials().Password), "pvesm apiinfo")
+	require.NoError(t, err)
+	require.Equal(t, "APIVER 11\nAPIAGE 2\n", out)
+
+	_, err = shell(t, l, ssh.Password("wrong"), "pvesm apiinfo")
+	require.ErrorContains(t, err, "unable to authenticate")
+
+	// root has no sudo; another user needs it.
+	out, err = shell(t, l, byKey(t, l), "sudo -n pvesm apiinfo")
+	require.Equal(t, "bash: line 1: sudo: command not found\n", out)
+	require.Equal(t, 127, status(err))
+
+	l, _ = start(t, func(c *lab.Config) { c.SSH = lab.SSH{Username: "terraform", NoSudo: true} })
+	out, err = shell(t, l, byKey(t, l), importScript("local:iso/talos.img", "tank", 401))
+	require.Equal(t, "bash: line 1: pvesm: command not found\n", out, "which the provider knows how to read")
+	require.Error(t, err)
+}
+
+func status(err error) int {
+	var exit *ssh.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitStatus()
+	}
+
+	return 0
+}
+
+func TestWhatAHostDoesNotDo(t *testing.T) {
+	l, err := lab.Start(t.Context(), lab.Config{
+		Hosts:     []lab.Host{{Name: "pve", Storages: []lab.Storage{{Name: "tank", Type: "lvmthin", Content: []string{"images"}}, {Name: "local", Type: "dir", Content: []string{"iso"}}}}},
+		Templates: []lab.Template{{Name: "base", VMID: 9000, Host: "pve", Storage: "tank", DiskGiB: 10}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+
+	key := byKey(t, l)
+
+	for command, want := range map[string]string{
+		"pvesm path local:iso/gone.iso":             "volume 'local:iso/gone.iso' does not exist\n",
+		"qm importdisk 401 /tmp/x tank":             "importing disk '/tmp/x' to VM 401 ...\nConfiguration file 'nodes/pve/qemu-server/401.conf' does not exist\n",
+		"qm importdisk 9000 /tmp/x tank":            "importing disk '/tmp/x' to VM 9000 ...\n/tmp/x: non-existent or non-regular file\n",
+		"qm set 9000 -cores many":                   "update VM 9000: -cores many\n400 Parameter verification failed.\ncores: type check ('integer') failed - got 'many'\n",
+		"echo a:b:c | cut -d : -f 2 | grep b":       "b\n",
+		"printf 'a\\nb\\n' | wc -l; cat </dev/null": "2\nbash: line 1: cat: command not found\n",
+	} {
+		out, _ := shell(t, l, key, command) //nolint:errcheck // some fail
+		require.ElementsMatch(t, strings.Split(want, "\n"), strings.Split(out, "\n"), command)
+	}
+
+	// What the lab does not know is noted, and fails the test that asked.
+	for _, command := range []string{"qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "echo x > /etc/passwd", "pvesm list local"} {
+		_, err := shell(t, l, key, command)
+		require.Error(t, err, command)
+	}
+
+	unknown := l.Journal().Unknown().Error()
+	for _, want := range []string{"cat", "qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "open /etc/passwd", "pvesm list local"} {
+		require.Contains(t, unknown, "ssh pve "+want)
+	}
+}
+
+func TestFaultsOfAHost(t *testing.T) {
+	l, _ := start(t)
+	emptyVM(t, l, 401)
+
+	plant := func(call string, kind journal.Kind) {
+		l.Journal().Plant(journal.Fault{Face: journal.SSH, Subject: "pve", Call: regexp.MustCompile(call), Kind: kind, Message: "no space left"})
+	}
+
+	plant("^qm importdisk", journal.Refuse)
+	require.NoError(t, l.World().AddFile("pve", "local", "iso", "talos.img", 1<<30, nil))
+	out, err := shell(t, l, byKey(t, l), importScript("local:iso/talos.img", "tank", 401))
+	require.Error(t, err)
+	require.Contains(t, out, "no space left")
+
+	plant("^pvesm path", journal.Reset)
+	_, err = shell(t, l, byKey(t, l), importScript("local:iso/talos.img", "tank", 401))
+
+	var missing *ssh.ExitMissingError
+	require.ErrorAs(t, err, &missing)
+
+	plant("^login", journal.Reset)
+	_, err = shell(t, l, byKey(t, l), "pvesm apiinfo")
+	require.Error(t, err)
+}

@@ -39,6 +39,8 @@ var plausible = map[string][]string{
 	"delete": {"scsi0", "unused0", "ide2,net0,boot", "1"}, "idlist": {"scsi0,unused0"}, "vms": {"401,9000"}, "scsi0": {"tank:1", "tank:vm-401-disk-0"},
 	"ide2": {"tank:cloudinit", "local:iso/talos.iso,media=cdrom", "none,media=cdrom"}, "net0": {"virtio,bridge=vmbr0"}, "cores": {"2"}, "memory": {"1024"},
 	"boot": {"order=scsi0;ide2"}, "hostpci0": {"mapping=gpu"}, "map": {"id=10de:2204,subsystem-id=10de:147d,iommugroup=1,node=pve1,path=0000:01:00.0"}, "timeout": {"0", "1"},
+	"pos": {"0", "1"}, "moveto": {"0", "2"}, "group": {"nodes"}, "cidr": {"10.0.0.0/8"}, "type": {"in", "group"}, "action": {"DROP", "nodes"},
+	"macro": {"SSH"}, "proto": {"tcp", "icmp"}, "dport": {"22"}, "source": {"10.0.0.0/8", "+nodes"}, "rename": {"nodes"},
 }
 
 // sender draws calls. Its seed makes it send the same again.

@@ -173,6 +173,18 @@ func (v values) flag(name string) *bool {
 	return &on
 }
 
+// plain is a text, with the words for yes and no as 1 and 0.
+func (v values) plain(name string) string {
+	switch text := v.Get(name); text {
+	case "true", "on", "yes":
+		return "1"
+	case "false", "off", "no":
+		return "0"
+	default:
+		return text
+	}
+}
+
 func (v values) isSet(name string) bool {
 	on := v.flag(name)
 

@@ -104,7 +104,7 @@ func (s *Server) table() []route {
 
 	for _, part := range [][]route{
 		accessRoutes(), clusterRoutes(), nodeRoutes(), qemuRoutes(), powerRoutes(), agentRoutes(), taskRoutes(), storageRoutes(), poolRoutes(),
-		mappingRoutes(), hardwareRoutes(), haRoutes(),
+		mappingRoutes(), hardwareRoutes(), haRoutes(), firewallRoutes(), ipsetRoutes(),
 	} {
 		all = append(all, part...)
 	}

@@ -255,6 +255,10 @@ func (w *World) copyVM(t *task, source, v *vm, r CloneRequest, full bool) error 
 
 	v.conf = conf
 
+	if f := w.firewalls[source.id]; f != nil {
+		w.firewalls[v.id] = f.clone()
+	}
+
 	if r.Target != "" {
 		v.host = r.Target
 	}

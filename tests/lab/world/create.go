@@ -223,6 +223,8 @@ func (w *World) forget(v *vm) {
 		delete(p.vms, v.id)
 	}
 
+	delete(w.firewalls, v.id)
+
 	if w.vms[v.id] == v {
 		delete(w.vms, v.id)
 	}

@@ -32,8 +32,8 @@ type schema struct {
 	pattern *regexp.Regexp
 	// valid says what is wrong with a value of this format, empty when nothing is.
 	valid func(string) string
-	// maxLength of texts; 0 is none.
-	maxLength int
+	// minLength and maxLength bound texts; a maxLength of 0 is none.
+	minLength, maxLength int
 	// format is what a property string is made of; nil: the value is none, or any is taken.
 	format format
 }
@@ -74,6 +74,10 @@ func (s schema) complaint(path, value string) string {
 
 	if s.maxLength > 0 && len(value) > s.maxLength {
 		return fmt.Sprintf("value may only be %d characters long", s.maxLength)
+	}
+
+	if len(value) < s.minLength {
+		return fmt.Sprintf("value must be at least %d characters long", s.minLength)
 	}
 
 	if s.form == integer || s.form == number {

@@ -15,6 +15,9 @@ type State struct {
 	Volumes  []VolumeState
 	Pools    []PoolInfo
 	Mappings []Mapping
+	// HA and SecurityGroups are what is configured beside the VMs and outlives them.
+	HA             []HAResource
+	SecurityGroups []SecurityGroup
 }
 
 // VMState is one VM of a State.
@@ -64,6 +67,12 @@ func (w *World) Snapshot() State {
 	for _, key := range sortedKeys(w.mappings) {
 		s.Mappings = append(s.Mappings, w.mappings[key].export())
 	}
+
+	for _, id := range sortedKeys(w.ha) {
+		s.HA = append(s.HA, *w.ha[id])
+	}
+
+	s.SecurityGroups, _ = w.securityGroups()
 
 	return s
 }

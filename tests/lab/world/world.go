@@ -51,6 +51,9 @@ type World struct {
 	groups   []HAGroup
 	// ha is what high availability looks after, by VMID.
 	ha map[int]*HAResource
+	// firewall is the cluster's, firewalls are the VMs'.
+	firewall  *firewall
+	firewalls map[int]*firewall
 	// silent are the VMs whose guest agent never answers.
 	silent    map[int]bool
 	downloads []Download
@@ -72,6 +75,8 @@ func New(o Options) (*World, error) {
 		pools:     map[string]*pool{},
 		mappings:  map[string]*Mapping{},
 		silent:    map[int]bool{},
+		firewall:  newFirewall(),
+		firewalls: map[int]*firewall{},
 		groups:    o.HAGroups,
 		ha:        map[int]*HAResource{},
 		tasks:     map[string]*task{},

@@ -1,8 +1,11 @@
 package stacks
 
 import (
+	"errors"
 	"os"
 	"regexp"
+
+	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/plan"
 )
@@ -27,6 +30,17 @@ func (c Config) checkSecrets() plan.Problems {
 	if key := c.TailscaleAuthKey; key != "" && !printable.MatchString(key) {
 		ps.Add("tailscaleAuthKey", "does not look like a key: it holds spaces or what is no ASCII", "",
 			"run: pulumi config set --secret tailscaleAuthKey, or correct "+keyVariable)
+	}
+
+	if key := c.SSHPrivateKey; key != "" && key != standIn {
+		var locked *ssh.PassphraseMissingError
+
+		switch _, err := ssh.ParseRawPrivateKey([]byte(key)); {
+		case errors.As(err, &locked):
+			ps.Add("sshPrivateKey", "is locked with a passphrase, which nobody could enter", "", "make a key for this program alone, without one")
+		case err != nil:
+			ps.Add("sshPrivateKey", "is no private key of OpenSSH", "", "run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>")
+		}
 	}
 
 	return ps

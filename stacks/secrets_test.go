@@ -1,11 +1,15 @@
 package stacks
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
 	"maps"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
 )
 
 // TestKeyOfTheTailnet: the environment goes before the stack, only where there is a tailnet, and no error shows a key.
@@ -61,4 +65,28 @@ func TestKeyOfTheTailnet(t *testing.T) {
 	_, err = load(values)
 	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: does not look like a key: it holds spaces or what is no ASCII; "+
 		"run: pulumi config set --secret tailscaleAuthKey, or correct HEADSCALE_AUTH_KEY")
+}
+
+// TestPrivateKey: what the provider could not use is refused before anything is made, and never quoted.
+func TestPrivateKey(t *testing.T) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+
+	open, err := ssh.MarshalPrivateKey(private, "")
+	require.NoError(t, err)
+	locked, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret"))
+	require.NoError(t, err)
+
+	for key, want := range map[string]string{
+		"": "", string(pem.EncodeToMemory(open)): "",
+		string(pem.EncodeToMemory(locked)): "sshPrivateKey: is locked with a passphrase, which nobody could enter; make a key for this program alone, without one",
+		"~/.ssh/id_ed25519":                "sshPrivateKey: is no private key of OpenSSH; run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>",
+	} {
+		got := ""
+		for _, p := range (Config{SSHPrivateKey: key}).checkSecrets() {
+			got += p.String()
+		}
+
+		require.Equal(t, want, got)
+	}
 }

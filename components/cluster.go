@@ -40,6 +40,12 @@ type TalosCluster struct {
 	// Talosconfig of an administrator, secret.
 	Talosconfig pulumi.StringOutput `pulumi:"talosconfig"`
 
+	// MachineSecrets are the identity of the cluster, secret.
+	MachineSecrets machine.MachineSecretsOutput
+	// ControlPlaneConfiguration and WorkerConfiguration are the machine configurations of the first pool of each role, secret,
+	// without what is particular to a node. WorkerConfiguration is empty without workers.
+	ControlPlaneConfiguration, WorkerConfiguration pulumi.StringOutput
+
 	// Nodes in plan order, beside the plan's nodes.
 	Nodes []*TalosNode
 	// Plan that was carried out.
@@ -143,6 +149,8 @@ func (b *builder) cluster() error {
 	}
 
 	credentials := secretClient(secrets.ClientConfiguration)
+	b.MachineSecrets = pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput)
+	b.WorkerConfiguration = pulumi.String("").ToStringOutput()
 
 	controls, others := p.Pools, []plan.PlannedPool(nil)
 	if first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role != plan.ControlPlane }); first >= 0 {
@@ -157,9 +165,16 @@ func (b *builder) cluster() error {
 	b.Endpoint = b.endpoint()
 
 	configure := func(pool plan.PlannedPool, after []pulumi.Resource) (func(plan.Node) (*NodeConfiguration, error), error) {
-		configuration, err := b.poolConfiguration(pool, secrets)
+		configuration, err := b.poolConfiguration(pool)
 		if err != nil {
 			return nil, err
+		}
+
+		switch {
+		case pool.Name == controls[0].Name:
+			b.ControlPlaneConfiguration = configuration
+		case len(others) > 0 && pool.Name == others[0].Name:
+			b.WorkerConfiguration = configuration
 		}
 
 		hooks := []*pulumi.ResourceHook{b.hooks.answering}
@@ -391,7 +406,7 @@ func childName(cluster string, n plan.Node) string {
 }
 
 // poolConfiguration is the machine configuration that the nodes of a pool share, secret.
-func (b *builder) poolConfiguration(pool plan.PlannedPool, secrets *machine.Secrets) (pulumi.StringOutput, error) {
+func (b *builder) poolConfiguration(pool plan.PlannedPool) (pulumi.StringOutput, error) {
 	p := b.Plan
 
 	own, err := machineconfig.Patches(p, pool)
@@ -412,7 +427,7 @@ func (b *builder) poolConfiguration(pool plan.PlannedPool, secrets *machine.Secr
 		ClusterName:       pulumi.String(p.Cluster),
 		ClusterEndpoint:   b.Endpoint,
 		MachineType:       pulumi.String(pool.Role),
-		MachineSecrets:    pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput),
+		MachineSecrets:    b.MachineSecrets,
 		TalosVersion:      pulumi.String(p.Talos),
 		KubernetesVersion: pulumi.String(strings.TrimPrefix(p.Kubernetes, "v")),
 		ConfigPatches:     patches,

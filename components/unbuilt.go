@@ -16,7 +16,6 @@ type asks struct {
 var unbuiltOfCluster = []asks{
 	{"firewall.enabled", func(p *plan.Plan) string { return when(p.Firewall, "true") }, "set it to false"},
 	{"machineSecrets", func(p *plan.Plan) string { return when(p.TakeOver, "set") }, ""},
-	{"outputs.files", func(p *plan.Plan) string { return when(p.Outputs.Files != nil, "set") }, ""},
 }
 
 // unbuilt finds what a plan asks for that these components cannot carry out yet. It is never passed over in silence.

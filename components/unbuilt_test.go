@@ -67,7 +67,6 @@ func TestUnbuilt(t *testing.T) {
 	}{
 		"all": {all, plan.Problems{
 			problem("firewall.enabled", "true", "set it to false"), problem("machineSecrets", "set", leave),
-			problem("outputs.files", "set", leave),
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,6 +41,8 @@ func run(ctx *pulumi.Context, dir string) error {
 		ctx.Export(name, value)
 	}
 
+	d.WriteFiles(ctx, dir)
+
 	return nil
 }
 

@@ -21,6 +21,9 @@ import (
 // phases name what an operation on a resource means to somebody who watches.
 var phases = map[string]string{
 	"talos:machine/secrets:Secrets":                       "secrets",
+	"talos:imageFactory/schematic:Schematic":              "image",
+	"proxmoxve:Download/file:File":                        "image",
+	"proxmoxve:Hardware/mapping/pci:Pci":                  "gpu",
 	"proxmoxve:VM/virtualMachine:VirtualMachine":          "machine",
 	"talos:machine/configurationApply:ConfigurationApply": "configuration",
 	"talos:cluster/kubeconfig:Kubeconfig":                 "kubeconfig",

@@ -37,6 +37,31 @@ func importScript(file, store string, id int) string {
 	return fmt.Sprintf("/bin/bash -c '%s'", strings.ReplaceAll(script, `'`, `'"'"'`))
 }
 
+// probeScript and newImportScript are what a later release of it runs (v0.111.1).
+const probeScript = `/bin/bash -c 'if [ "$(id -u)" = "0" ]; then echo "0"; elif [ $(sudo -n /usr/sbin/pvesm apiinfo 2>&1 | grep "APIVER" | wc -l) -gt 0 ] ` +
+	`|| sudo -n /usr/sbin/qm --help >/dev/null 2>&1; then echo "1"; else echo "0"; fi'`
+
+func newImportScript(sudo bool, file, store string, id int) string {
+	script := strings.Join([]string{
+		fmt.Sprintf("export TRY_SUDO_USE_SUDO=%d", map[bool]int{true: 1}[sudo]),
+		`set -e`,
+		`_try_sudo_check(){ if [ -z "${_try_sudo_cached:-}" ]; then _try_sudo_use_sudo="${TRY_SUDO_USE_SUDO:-0}"; _try_sudo_cached=1; fi; }; ` +
+			`try_sudo(){ _try_sudo_check; if [ "$_try_sudo_use_sudo" = "1" ]; then sudo "$@"; else "$@"; fi; }`,
+		`file_id=` + file,
+		`file_format=raw`,
+		`datastore_id_target=` + store,
+		fmt.Sprintf(`vm_id=%d`, id),
+		`disk_options=aio=io_uring,backup=1,iothread=0,ssd=0,discard=on,cache=none,replicate=1`,
+		`disk_interface=scsi0`,
+		`source_image=$(try_sudo /usr/sbin/pvesm path $file_id)`,
+		`imported_disk=$(try_sudo /usr/sbin/qm disk import $vm_id $source_image $datastore_id_target -format $file_format | grep unused0 | cut -d : -f 3 | cut -d \' -f 1)`,
+		`disk_id=${datastore_id_target}:$imported_disk,$disk_options`,
+		`try_sudo /usr/sbin/qm set $vm_id -${disk_interface} $disk_id`,
+	}, "; ")
+
+	return fmt.Sprintf("/bin/bash -c '%s'", strings.ReplaceAll(script, `'`, `'"'"'`))
+}
+
 // shell runs a command on the lab's first host and returns what it printed.
 func shell(t *testing.T, l *lab.Lab, auth ssh.AuthMethod, command string) (string, error) {
 	t.Helper()
@@ -84,10 +109,13 @@ func TestImportOfADisk(t *testing.T) {
 		file, name, compression string
 		store, volume           string
 		login                   lab.SSH
+		later                   bool
 	}{
-		"raw, decompressed": {"metal-amd64.raw.zst", "talos.img", "zst", "tank", "tank:vm-401-disk-0", lab.SSH{}},
-		"qcow2":             {"nocloud-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{Username: "terraform"}},
-		"to a directory":    {"metal-amd64.raw", "talos.img", "", "local", "local:401/vm-401-disk-0.raw", lab.SSH{Password: "secret"}},
+		"raw, decompressed":     {"metal-amd64.raw.zst", "talos.img", "zst", "tank", "tank:vm-401-disk-0", lab.SSH{}, false},
+		"qcow2":                 {"nocloud-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{Username: "terraform"}, false},
+		"to a directory":        {"metal-amd64.qcow2", "talos.img", "", "local", "local:401/vm-401-disk-0.raw", lab.SSH{Password: "secret"}, false},
+		"later release":         {"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{}, true},
+		"later release, a user": {"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{Username: "terraform"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, fw := withTalos(t, func(c *lab.Config) { c.SSH = tc.login })
@@ -104,7 +132,17 @@ func TestImportOfADisk(t *testing.T) {
 			require.Eventually(t, func() bool { return len(l.World().Downloads()) == 1 }, time.Minute, time.Millisecond)
 			require.Empty(t, l.World().Downloads()[0].Error)
 
-			out, err := shell(t, l, byKey(t, l), importScript("local:iso/"+tc.name, tc.store, 401))
+			script := importScript("local:iso/"+tc.name, tc.store, 401)
+
+			if tc.later {
+				sudo, err := shell(t, l, byKey(t, l), probeScript)
+				require.NoError(t, err)
+				require.Equal(t, map[bool]string{true: "0\n", false: "1\n"}[tc.login.Username == ""], sudo)
+
+				script = newImportScript(sudo == "1\n", "local:iso/"+tc.name, tc.store, 401)
+			}
+
+			out, err := shell(t, l, byKey(t, l), script)
 			require.NoError(t, err, out)
 
 			vm, err := node.VirtualMachine(t.Context(), 401)
@@ -145,6 +183,9 @@ func TestLoginToAHost(t *testing.T) {
 	out, err = shell(t, l, byKey(t, l), importScript("local:iso/talos.img", "tank", 401))
 	require.Equal(t, "bash: line 1: pvesm: command not found\n", out, "which the provider knows how to read")
 	require.Error(t, err)
+	out, err = shell(t, l, byKey(t, l), newImportScript(false, "local:iso/talos.img", "tank", 401))
+	require.Equal(t, "please run as root\n", out)
+	require.Equal(t, 255, status(err))
 }
 
 func status(err error) int {

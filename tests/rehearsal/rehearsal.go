@@ -1,9 +1,11 @@
 package rehearsal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"go/build"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -77,6 +79,10 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	c.Network = reservation
 	c.Latencies = o.Latencies
 
+	if login := config.Proxmox.SSH; login != nil {
+		c.SSH.Username = login.Username
+	}
+
 	c.Firmware = func(services lab.Services) machine.Firmware {
 		r.Talos = talos.New(nodeOptions(services))
 
@@ -139,7 +145,37 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 		return auto.Stack{}, err
 	}
 
-	return stack, stack.SetAllConfig(ctx, r.Secrets())
+	env, err := r.Env()
+	if err != nil {
+		return auto.Stack{}, err
+	}
+
+	return stack, errors.Join(stack.Workspace().SetEnvVars(env), stack.SetAllConfig(ctx, r.Secrets()))
+}
+
+// Env are variables for the CLI beside those of the backend: a home of its own, for the provider notes the hosts that it logs in to
+// among those that the user knows. What Go keeps at home stays there.
+func (r *Rehearsal) Env() (map[string]string, error) {
+	home, err := filepath.Abs(filepath.Join(r.dir, "home"))
+	if err != nil {
+		return nil, err
+	}
+
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, err
+	}
+
+	env := map[string]string{"HOME": home, "GOPATH": build.Default.GOPATH}
+
+	if cache, err := os.UserCacheDir(); err == nil {
+		env["GOCACHE"] = cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build"))
+	}
+
+	if config, err := os.UserConfigDir(); err == nil {
+		env["GOENV"] = cmp.Or(os.Getenv("GOENV"), filepath.Join(config, "go", "env"))
+	}
+
+	return env, nil
 }
 
 // WriteStackFile writes the rewritten configuration, without its secrets, as a stack file.

@@ -54,9 +54,26 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix, 
 			proxmox["tokenId"] = credentials.TokenID
 			r.values["proxmoxTokenSecret"] = credentials.TokenSecret
 		}
+
+		if config.Proxmox.SSH != nil {
+			rewriteSSH(proxmox["ssh"].(map[string]any), l, config.Proxmox.Hosts)
+			r.values["sshPrivateKey"] = l.SSH().PrivateKey
+		}
 	}))
 
 	return r, errors.Join(errs...)
+}
+
+// rewriteSSH names the lab's SSH servers. The user is the stack's own.
+func rewriteSSH(login map[string]any, l *lab.Lab, hosts []plan.Host) {
+	addresses := map[string]string{}
+
+	for _, h := range hosts {
+		address := l.SSHAddress(h.Name)
+		addresses[h.Name], login["port"] = address.Addr().String(), address.Port()
+	}
+
+	login["addresses"] = addresses
 }
 
 // rewriteImages has images come from the lab.

@@ -149,9 +149,16 @@ func (r *Rehearsal) Kept() []world.VolumeState {
 // Shell writes the environment in which the pulumi CLI sees the stack to a file for nobody else to read, and returns the
 // start of a command line that takes it from there: the engine's CLI, in the stack's directory.
 func (r *Rehearsal) Shell() (string, error) {
+	all, err := r.Env()
+	if err != nil {
+		return "", err
+	}
+
+	maps.Copy(all, r.Backend.Env())
+
 	var env strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(r.Backend.Env())) {
-		fmt.Fprintf(&env, "export %s=%s\n", name, quote(r.Backend.Env()[name]))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&env, "export %s=%s\n", name, quote(all[name]))
 	}
 
 	path, err := filepath.Abs(filepath.Join(r.dir, "env"))

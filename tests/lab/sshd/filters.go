@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The filters that scripts use, as far as they use them.
+// The small commands that scripts use, as far as they use them.
 
 func (p *process) lines(each func(string)) {
 	scanner := bufio.NewScanner(p.in)
@@ -58,6 +58,17 @@ func (p *process) cut() int {
 			fmt.Fprintln(p.out)
 		}
 	})
+
+	return 0
+}
+
+// id tells who one is.
+func (p *process) id() int {
+	if len(p.args) != 2 || p.args[1] != "-u" {
+		return p.unknown("id")
+	}
+
+	fmt.Fprintln(p.out, map[bool]int{true: 0, false: 1000}[p.root])
 
 	return 0
 }

@@ -73,6 +73,12 @@ func (p *process) pvesm() error {
 
 // qm is Proxmox VE's manager of virtual machines.
 func (p *process) qm() error {
+	if len(p.args) == 2 && p.args[1] == "--help" {
+		fmt.Fprintln(p.out, "USAGE: qm <COMMAND> [ARGS] [OPTIONS]")
+
+		return nil
+	}
+
 	if len(p.args) < 3 {
 		return errUnknown
 	}

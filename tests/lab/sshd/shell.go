@@ -139,6 +139,8 @@ func (p *process) command() int {
 		return p.cut()
 	case "wc":
 		return p.wc()
+	case "id":
+		return p.id()
 	case "pvesm", "qm":
 		return p.proxmox(name)
 	}
@@ -183,10 +185,16 @@ func (p *process) sudo() int {
 	return inner.command()
 }
 
-// proxmox runs a command of Proxmox VE, which only root finds.
+// proxmox runs a command of Proxmox VE, which is for root: others have to know where it is, to be told so.
 func (p *process) proxmox(name string) int {
-	if !p.root {
+	switch {
+	case p.root:
+	case p.args[0] == name:
 		return p.notFound(name)
+	default:
+		fmt.Fprintln(p.errs, "please run as root")
+
+		return 255
 	}
 
 	p.server.touch()

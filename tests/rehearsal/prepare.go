@@ -11,24 +11,49 @@ import (
 )
 
 // labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores, bridges and GPUs that its nodes use, the
-// templates where they are cloned, and the ISO files that somebody put there. Datastores that are shared are the same on all hosts.
+// resource pools and the groups for high availability, the templates where they are cloned, and the ISO files that somebody put there.
+// Datastores that are shared are the same on all hosts.
 func labOf(p *plan.Plan, shared []string) lab.Config {
 	var (
-		bridges []string
-		c       lab.Config
+		bridges, groups []string
+		mtu             = map[string]int{}
+		c               lab.Config
 	)
 
 	for _, n := range p.Nodes() {
 		for _, nic := range n.NICs {
 			bridges = append(bridges, nic.Bridge)
+
+			if nic.MTU > 1500 {
+				mtu[nic.Bridge] = max(mtu[nic.Bridge], nic.MTU)
+			}
 		}
+
+		if n.ResourcePool != "" {
+			c.Pools = append(c.Pools, n.ResourcePool)
+		}
+
+		if n.HAGroup != "" {
+			groups = append(groups, n.HAGroup)
+		}
+	}
+
+	c.Pools = unique(c.Pools)
+
+	for _, name := range unique(groups) {
+		g := lab.HAGroup{Name: name}
+		for _, h := range p.Hosts {
+			g.Nodes = append(g.Nodes, h.Name)
+		}
+
+		c.HAGroups = append(c.HAGroups, g)
 	}
 
 	bridges = unique(bridges)
 	storages := storagesOf(p, shared)
 
 	for _, h := range p.Hosts {
-		host := lab.Host{Name: h.Name, VCPU: 64, MemoryMiB: 256 << 10, Bridges: bridges, Storages: storages}
+		host := lab.Host{Name: h.Name, VCPU: 64, MemoryMiB: 256 << 10, Bridges: bridges, MTU: mtu, Storages: storages}
 		if h.Limited {
 			host.VCPU, host.MemoryMiB = h.Capacity.VCPU, h.Capacity.MemoryMiB
 		}

@@ -66,6 +66,25 @@ func TestWhatAStackExpects(t *testing.T) {
 	require.Contains(t, c.Reservations, p.Nodes()[0].MAC)
 }
 
+// TestWhatShapesExpect holds that what nodes are made with beside their hosts is there.
+func TestWhatShapesExpect(t *testing.T) {
+	t.Parallel()
+
+	p, _ := planned(t, "k3s-dev-vms")
+	for _, pool := range p.Pools {
+		for i := range pool.Nodes {
+			pool.Nodes[i].ResourcePool, pool.Nodes[i].HAGroup, pool.Nodes[i].NICs[0].MTU = "dev", "racks", 9000
+		}
+	}
+
+	c := labOf(p, nil)
+	require.Equal(t, []string{"dev"}, c.Pools)
+	require.Equal(t, "racks", c.HAGroups[0].Name)
+	require.Len(t, c.HAGroups, 1)
+	require.Len(t, c.HAGroups[0].Nodes, len(p.Hosts))
+	require.Equal(t, map[string]int{p.Nodes()[0].NICs[0].Bridge: 9000}, c.Hosts[0].MTU)
+}
+
 // TestRest holds that leases are in the network and are nobody else's.
 func TestRest(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,167 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// example is the stack of an example, with some of its lines replaced.
+func example(t *testing.T, name string, oldnew ...string) string {
+	t.Helper()
+
+	text, err := os.ReadFile(filepath.Join(root, "stacks", "examples", "Pulumi."+name+".yaml"))
+	require.NoError(t, err)
+
+	for i := 0; i < len(oldnew); i += 2 {
+		require.Contains(t, string(text), oldnew[i], "the example has changed: adjust this test")
+	}
+
+	return stackFile(t, strings.NewReplacer(oldnew...).Replace(string(text)))
+}
+
+// TestAtlas brings the home cluster up as its document describes it, with an image for each node and with one for all.
+func TestAtlas(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		change []string
+		images int
+	}{
+		"an image for each node": {nil, 5},
+		"one image for all":      {[]string{"platform: metal", "platform: nocloud"}, 1},
+		"disks": {[]string{
+			"format: iso", "format: disk", "    storage:\n      disks: local\n", "    ssh: { username: root }\n    storage:\n      disks: local\n",
+		}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			r := rehearse(t, example(t, "atlas", c.change...))
+			contract := contractOf(t, up(t, r.Stack))
+			require.NoError(t, r.WaitReady(t.Context(), wait))
+
+			assert.Equal(t, []string{"talos-cp-01", "talos-cp-02", "talos-cp-03"}, names(contract.BootstrapNodes.ControlPlane))
+			assert.Equal(t, []string{"talos-worker-01", "talos-worker-02"}, names(contract.BootstrapNodes.Workers))
+			assert.Equal(t, 300, contract.NodeVMIDMap["talos-cp-01"])
+
+			downloads := r.Lab.World().Downloads()
+			require.Len(t, downloads, c.images)
+
+			var bytes int64
+			for _, d := range downloads {
+				require.Empty(t, d.Error)
+				bytes += d.Bytes
+			}
+
+			t.Logf("%d downloads, %d MiB", len(downloads), bytes>>20)
+
+			requireNoChange(t, r.Stack)
+			requireFiles(t, r, "kubeconfig", "talosconfig")
+
+			destroy(t, r.Stack)
+			assert.Empty(t, r.Leftovers(), "but the images, which are kept")
+			assert.Len(t, r.Kept(), c.images)
+			requireFiles(t, r, "kubeconfig", "talosconfig")
+		})
+	}
+}
+
+// TestEnterprise brings the cluster on three hosts up: addresses from the guest agents, the ISO file taken out of every
+// drive, the document's five files written.
+func TestEnterprise(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "enterprise"))
+	contract := contractOf(t, up(t, r.Stack))
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	hosts := map[string]int{}
+
+	for _, n := range contract.BootstrapNodes.ControlPlane {
+		hosts[n.Host]++
+
+		require.NotNil(t, n.IP)
+		assert.Contains(t, contract.ControlPlaneEndpoints, *n.IP)
+	}
+
+	assert.Equal(t, map[string]int{"pve1": 1, "pve2": 1, "pve3": 1}, hosts)
+	assert.Len(t, contract.BootstrapNodes.Workers, 4)
+	assert.Len(t, contract.NodeIPMap, 7)
+
+	for _, n := range r.Plan.Nodes() {
+		assert.Equal(t, "none,media=cdrom", vmConfig(t, r, n.Name)["ide2"])
+	}
+
+	requireNoChange(t, r.Stack)
+	requireFiles(t, r, "control-plane.yaml", "kubeconfig", "secrets.yaml", "talosconfig", "worker.yaml")
+
+	destroy(t, r.Stack)
+	assert.Empty(t, r.Leftovers())
+}
+
+// TestMachinesOnly brings up the machines of the development environment of old: the contract and the outputs of old, no
+// node touched.
+func TestMachinesOnly(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "k3s-dev-vms"))
+	result := up(t, r.Stack)
+	contract := contractOf(t, result)
+
+	assert.Equal(t, []string{"k3s-dev-gpu-1", "k3s-dev-gpu-2"}, names(contract.BootstrapNodes.GPUWorkers))
+	assert.Equal(t, "0000:02:00.0", *contract.BootstrapNodes.GPUWorkers[1].GPU)
+	assert.Empty(t, contract.Versions.Kubernetes)
+
+	assert.Equal(t, []any{601.0, 602.0}, result.Outputs[stacks.OutputGPUWorkerVMIDs].Value)
+	assert.Equal(t, []any{"0000:01:00.0", "0000:02:00.0"}, result.Outputs[stacks.OutputGPUWorkerPCIBDFs].Value)
+	assert.Equal(t, []any{addressOf(r, "k3s-dev-worker-1"), addressOf(r, "k3s-dev-worker-2")}, result.Outputs[stacks.OutputWorkerIPs].Value)
+	assert.NotContains(t, result.Outputs, stacks.OutputKubeconfig)
+
+	for _, e := range r.Lab.Journal().Entries() {
+		assert.NotEqual(t, "talos", string(e.Face), "%v", e)
+	}
+
+	requireNoChange(t, r.Stack)
+	destroy(t, r.Stack)
+	assert.Empty(t, r.Leftovers())
+}
+
+func names(nodes []stacks.BootstrapNode) []string {
+	var found []string
+	for _, n := range nodes {
+		found = append(found, n.Name)
+	}
+
+	return found
+}
+
+// requireFiles holds which files the stack has left, readable for their owner only.
+func requireFiles(t *testing.T, r *rehearsal.Rehearsal, want ...string) {
+	t.Helper()
+
+	entries, err := os.ReadDir(filepath.Join(r.Stack.Workspace().WorkDir(), "talos"))
+	require.NoError(t, err)
+
+	var found []string
+
+	for _, e := range entries {
+		info, err := e.Info()
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), e.Name())
+		require.NotZero(t, info.Size(), e.Name())
+
+		found = append(found, e.Name())
+	}
+
+	slices.Sort(found)
+	require.Equal(t, append([]string{".gitignore"}, want...), found)
+}

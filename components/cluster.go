@@ -40,6 +40,10 @@ type TalosCluster struct {
 	// Talosconfig of an administrator, secret.
 	Talosconfig pulumi.StringOutput `pulumi:"talosconfig"`
 
+	// KubeconfigExpiry and TalosconfigExpiry say until when the two are good, as RFC 3339 writes it. Any update in the last
+	// month before makes new ones.
+	KubeconfigExpiry, TalosconfigExpiry pulumi.StringPtrOutput
+
 	// MachineSecrets are the identity of the cluster, secret.
 	MachineSecrets machine.MachineSecretsOutput
 	// ControlPlaneConfiguration and WorkerConfiguration are the machine configurations of the first pool of each role, secret,
@@ -228,6 +232,7 @@ func (b *builder) cluster() error {
 	}
 
 	b.Talosconfig = b.talosconfig(credentials)
+	b.TalosconfigExpiry = expiry(credentials.ClientCertificate().ToStringPtrOutput())
 
 	return b.start(credentials, configured)
 }
@@ -499,6 +504,7 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPl
 	}
 
 	b.Kubeconfig = pulumi.ToSecret(kubeconfig.KubeconfigRaw).(pulumi.StringOutput)
+	b.KubeconfigExpiry = expiry(kubeconfig.KubernetesClientConfiguration.ClientCertificate().ToStringPtrOutput())
 
 	return nil
 }

@@ -3,6 +3,7 @@ package stacks
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -20,6 +21,11 @@ const (
 	// OutputKubeconfig and OutputTalosconfig are secret.
 	OutputKubeconfig  = "kubeconfig"
 	OutputTalosconfig = "talosconfig"
+
+	// OutputCredentialsExpiry says until when kubeconfig and talosconfig are good.
+	OutputCredentialsExpiry = "credentials_expiry"
+	// OutputHints are commands to go on with.
+	OutputHints = "hints"
 
 	// The outputs of old, with outputs.legacy.
 	OutputControlPlaneIPs   = "control_plane_ips"
@@ -119,6 +125,8 @@ func outputs(c *components.TalosCluster) pulumi.Map {
 	if c.Plan.Bootstrap == plan.ByPulumi {
 		exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
 		exported[OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
+		exported[OutputCredentialsExpiry] = pulumi.Map{OutputKubeconfig: c.KubeconfigExpiry, OutputTalosconfig: c.TalosconfigExpiry}
+		exported[OutputHints] = hints(c, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}
 
 	if c.Plan.Outputs.Legacy {

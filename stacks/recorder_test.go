@@ -1,11 +1,18 @@
 package stacks
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -49,7 +56,7 @@ var computed = map[string]resource.PropertyMap{
 }
 
 var secretsReply = map[string]any{
-	"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": "CERT", "clientKey": "KEY"},
+	"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": clientCertificate(), "clientKey": "KEY"},
 	"machineSecrets": map[string]any{
 		"certs": map[string]any{
 			"etcd": certificate, "k8s": certificate, "k8sAggregator": certificate, "os": certificate,
@@ -59,6 +66,26 @@ var secretsReply = map[string]any{
 		"secrets":    map[string]any{"bootstrapToken": "T", "secretboxEncryptionSecret": "E"},
 		"trustdinfo": map[string]any{"token": "T"},
 	},
+}
+
+// certificateEnd is when the client certificate ends that the mock hands out.
+var certificateEnd = time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC)
+
+// clientCertificate is a certificate as the provider holds it: PEM in base64.
+func clientCertificate() string {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: certificateEnd}
+
+	der, err := x509.CreateCertificate(rand.Reader, c, c, public, private)
+	if err != nil {
+		panic(err)
+	}
+
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 var certificate = map[string]any{"cert": "C", "key": "K"}

@@ -240,6 +240,22 @@ func TestReportedByAgent(t *testing.T) {
 	assert.Equal(t, "5m0s", resources["c-control-1-vm"].inputs["agent"].ObjectValue()["timeout"].StringValue())
 }
 
+// TestHints: the commands are whole, and the credentials say how long they are good.
+func TestHints(t *testing.T) {
+	_, outputs := inYard(t, false, func(c *Config) {
+		c.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.9"}
+		c.Outputs.Files = &plan.Files{Dir: "./talos", Write: []plan.File{"talosconfig"}}
+	})
+
+	assert.Equal(t, map[string]any{
+		"contract":       "pulumi stack output talos_bootstrap_contract --json",
+		"get_kubeconfig": "(umask 077; pulumi stack output kubeconfig --show-secrets > kubeconfig)",
+		"kubectl":        "kubectl --kubeconfig ./kubeconfig --server https://10.0.0.9:6443 get nodes -o wide",
+		"talosctl":       "talosctl --talosconfig ./talos/talosconfig --endpoints 10.0.0.11 --nodes 10.0.0.11,10.0.0.21,10.0.0.22,10.0.0.23 version",
+	}, outputs[OutputHints])
+	assert.Equal(t, map[string]any{"talosconfig": "2031-05-04T03:02:01Z"}, outputs[OutputCredentialsExpiry])
+}
+
 // TestExternal: machines and the contract, and nothing of a cluster.
 func TestExternal(t *testing.T) {
 	resources, outputs := inYard(t, false, func(c *Config) {

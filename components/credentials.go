@@ -1,0 +1,46 @@
+package components
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
+
+// expiry is when a client certificate (PEM in base64, as the provider holds it) ends, as RFC 3339 writes it. That is no
+// secret.
+func expiry(certificate pulumi.StringPtrOutput) pulumi.StringPtrOutput {
+	end := certificate.ApplyT(func(text *string) (*string, error) {
+		if text == nil {
+			return nil, nil //nolint:nilnil // no certificate has no end
+		}
+
+		at, err := notAfter(*text)
+
+		return &at, err
+	}).(pulumi.StringPtrOutput)
+
+	return pulumi.Unsecret(end).(pulumi.StringPtrOutput)
+}
+
+func notAfter(text string) (string, error) {
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return "", errors.New("a client certificate is no base64")
+	}
+
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return "", errors.New("a client certificate is no PEM")
+	}
+
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", errors.New("a client certificate cannot be read")
+	}
+
+	return c.NotAfter.UTC().Format(time.RFC3339), nil
+}

@@ -15,6 +15,7 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 	const common = `"proxmox": {"endpoint": "https://pve:8006", "tokenId": "a@b!c", "hosts": [{"name": "pve"}], "ssh": {"username": "root"}},
 		"proxmoxTokenSecret": "x", "sshPrivateKey": "00000000-0000-0000-0000-000000000000", "cluster": {"name": "c", "versions": {"talos": "v1.12.4", "kubernetes": "v1.34.2"}},
 		"network": {"cidr": "10.0.0.0/16", "gateway": "10.0.0.1"}, "outputs": {"files": {"write": ["kubeconfig"]}},
+		"firewall": {"enabled": true, "open": [{"name": "web", "ports": 443}]},
 		"pools": {
 			"control": {"role": "controlplane", "count": 1, "addresses": "10.0.0.11"},
 			"worker": {"role": "worker", "nodes": {"1": {}}, "extraDisks": [{"sizeGiB": 1}], "addresses": "10.0.0.21"},

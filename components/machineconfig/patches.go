@@ -59,15 +59,28 @@ func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
 		return nil, err
 	}
 
-	own, err := render(doc)
+	patches, err := own(pool.Name, append([]config.Document{doc}, firewall(pool)...))
 	if err != nil {
 		return nil, fmt.Errorf("rendering the configuration of pool %s: %w", pool.Name, err)
 	}
 
-	patches := []plan.Patch{{Path: "pools." + pool.Name, Origin: ownPatch, Text: own}}
-	patches = append(patches, p.Patches...)
+	return slices.Concat(patches, p.Patches, pool.Patches), nil
+}
 
-	return append(patches, pool.Patches...), nil
+// own are documents of the program's, each a patch.
+func own(pool string, docs []config.Document) ([]plan.Patch, error) {
+	var patches []plan.Patch
+
+	for _, doc := range docs {
+		text, err := render(doc)
+		if err != nil {
+			return nil, err
+		}
+
+		patches = append(patches, plan.Patch{Path: "pools." + pool, Origin: ownPatch, Text: text})
+	}
+
+	return patches, nil
 }
 
 func nodePatches(p *plan.Plan, node plan.Node) ([]plan.Patch, error) {
@@ -85,24 +98,18 @@ func nodePatches(p *plan.Plan, node plan.Node) ([]plan.Patch, error) {
 
 	docs = append(docs, vip...)
 
-	own, err := machine(p, node)
+	mine, err := machine(p, node)
 	if err != nil {
 		return nil, err
 	}
 
-	if own != nil {
-		docs = append(docs, &v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: own})
+	if mine != nil {
+		docs = append(docs, &v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: mine})
 	}
 
-	var patches []plan.Patch
-
-	for _, doc := range docs {
-		text, err := render(doc)
-		if err != nil {
-			return nil, fmt.Errorf("rendering the configuration of %s: %w", node.Name, err)
-		}
-
-		patches = append(patches, plan.Patch{Path: "pools." + node.Pool, Origin: ownPatch, Text: text})
+	patches, err := own(node.Pool, docs)
+	if err != nil {
+		return nil, fmt.Errorf("rendering the configuration of %s: %w", node.Name, err)
 	}
 
 	return append(patches, node.Patches...), nil

@@ -78,7 +78,7 @@ func (r *resolver) vmidsOf(p *pool) {
 		p.vmids = spans[int]{{first, first + defaultVMIDs - 1}}
 		given = p.vmids[0].String() + ", the default"
 	} else {
-		found, ok := p.VMIDs.vmids()
+		found, ok := p.VMIDs.numbers()
 
 		switch {
 		case !ok:

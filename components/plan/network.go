@@ -45,19 +45,6 @@ func (r *resolver) checkNetwork(p *Plan) {
 	r.checkLink("network.bridge", n.Bridge)
 	r.checkBounds("network.vlan", n.VLAN, 0, 4094)
 	r.checkMTU("network.mtu", n.MTU)
-
-	for i, text := range r.spec.Firewall.APIFrom {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			r.problems.Add(at("firewall.apiFrom", i), "must be a network in CIDR form", text, "write it like 192.168.0.0/24")
-		}
-
-		p.APIFrom = append(p.APIFrom, prefix.Masked())
-	}
-
-	if len(p.APIFrom) == 0 && r.network.IsValid() {
-		p.APIFrom = []netip.Prefix{r.network}
-	}
 }
 
 func (r *resolver) checkCIDR() {

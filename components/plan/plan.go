@@ -57,9 +57,8 @@ type Plan struct {
 
 	// Tailscale is nil without it.
 	Tailscale *Tailscale
-	// Firewall is whether firewalls are set up, APIFrom the networks that may reach the APIs then.
+	// Firewall is whether firewalls are set up; what they let in is a decision for each pool.
 	Firewall bool
-	APIFrom  []netip.Prefix
 	// TakeOver says that the cluster's secrets come from the configuration.
 	TakeOver bool
 	Outputs  Outputs
@@ -83,7 +82,9 @@ type PlannedPool struct {
 	GPU, Tailnet bool
 	Image        BootImage
 	Patches      []Patch
-	Nodes        []Node
+	// Ingress is all that may come in to the nodes; nil without firewalls.
+	Ingress []Ingress
+	Nodes   []Node
 }
 
 // BootImage is what the nodes of a pool boot first.

@@ -370,7 +370,7 @@ func TestRanges(t *testing.T) {
 		}
 	}
 
-	found, ok := Range("401-402, 410").vmids()
+	found, ok := Range("401-402, 410").numbers()
 	if !ok || found.room(vmidCount) != 3 {
 		t.Errorf("%v", found)
 	}

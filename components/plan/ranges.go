@@ -37,8 +37,8 @@ func (r Range) parts() []span[string] {
 	return found
 }
 
-// vmids reads a range of VMIDs; ok is false when it is none.
-func (r Range) vmids() (found spans[int], ok bool) {
+// numbers reads a range of numbers; ok is false when it is none.
+func (r Range) numbers() (found spans[int], ok bool) {
 	for _, part := range r.parts() {
 		first, err1 := strconv.Atoi(part.first)
 		last, err2 := strconv.Atoi(part.last)

@@ -16,6 +16,8 @@ type resolver struct {
 	network  netip.Prefix
 	gateway  netip.Addr
 	vip      netip.Addr
+	apiFrom  []netip.Prefix
+	openings []opening
 	pools    []*pool
 	static   bool                // some addresses are written into machine configuration
 	taken    map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
@@ -66,6 +68,7 @@ func (r *resolver) resolve() *Plan {
 	r.checkCluster(p)
 	r.checkNetwork(p)
 	r.checkEndpoint(p)
+	r.checkFirewall(p)
 	r.checkAccess(p)
 	r.checkLifecycle(p)
 	r.checkHosts()
@@ -88,6 +91,8 @@ func (r *resolver) resolve() *Plan {
 	for _, pool := range r.pools {
 		p.Pools = append(p.Pools, pool.planned)
 	}
+
+	r.openPools(p)
 
 	p.Endpoint = r.endpoint(p)
 	p.Steps = steps(p)

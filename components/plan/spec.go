@@ -112,9 +112,36 @@ type Tailscale struct {
 type Firewall struct {
 	// Whether firewalls are set up. Absent: in production, not in a lab.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Networks that may reach the Talos and Kubernetes APIs. Absent: network.cidr.
+	// Networks that may reach the Talos and Kubernetes APIs beside the nodes. It must hold whoever runs this program. Absent:
+	// network.cidr.
 	APIFrom []string `json:"apiFrom,omitempty"`
+	// What else may come in, such as what an ingress controller serves.
+	Open []Opening `json:"open,omitempty"`
 }
+
+// Opening lets more in to nodes than Talos and Kubernetes need.
+type Opening struct {
+	// Name of the opening, a DNS label.
+	Name string `json:"name"`
+	// Ports, for example 443 or 30000-32767.
+	Ports Range `json:"ports"`
+	// Protocol of the ports.
+	Protocol Protocol `json:"protocol,omitempty" jsonschema:"default=tcp,enum=tcp,enum=udp"`
+	// Networks that may come in, for example 0.0.0.0/0. Absent: network.cidr.
+	From []string `json:"from,omitempty"`
+	// Pools whose nodes are opened. Absent: all.
+	Pools []string `json:"pools,omitempty"`
+}
+
+// Protocol of what comes in.
+type Protocol string
+
+// The protocols.
+const (
+	TCP  Protocol = "tcp"
+	UDP  Protocol = "udp"
+	ICMP Protocol = "icmp"
+)
 
 // Lifecycle bounds the program's own waits and says what stays.
 type Lifecycle struct {

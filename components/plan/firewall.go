@@ -1,0 +1,233 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+)
+
+// Ingress is something that may come in to a node.
+type Ingress struct {
+	// Name tells it from the others.
+	Name     string
+	Protocol Protocol
+	// Ports are none for ICMP.
+	Ports []Ports
+	From  []netip.Prefix
+}
+
+// Ports are the ports from First to Last.
+type Ports struct{ First, Last uint16 }
+
+// The ports that CNIs need between nodes (Talos: Ingress Firewall; Cilium: System Requirements, Firewall Rules).
+const (
+	flannelVXLAN = 4789
+	ciliumVXLAN  = 8472
+	ciliumHealth = 4240
+	ciliumHubble = 4244
+)
+
+// tailnetRange is where Tailscale and Headscale take addresses from.
+var tailnetRange = netip.MustParsePrefix("100.64.0.0/10")
+
+// opening is what the operator opens beside.
+type opening struct {
+	Ingress
+	pools []string // nil: all
+}
+
+func (r *resolver) checkFirewall(p *Plan) {
+	f := r.spec.Firewall
+	r.apiFrom = r.prefixes("firewall.apiFrom", f.APIFrom)
+	names := map[string]bool{}
+
+	for i, o := range f.Open {
+		path := at("firewall.open", i)
+
+		if !isLabel(o.Name) {
+			r.problems.Add(path+".name", "must be a DNS label: lower case letters, digits and dashes", o.Name, "rename it")
+		} else if names[o.Name] {
+			r.problems.Add(path+".name", "is another opening's too", o.Name, "rename one of the two")
+		}
+
+		names[o.Name] = true
+		setDefault(&o.Protocol, TCP)
+		oneOf(r, path+".protocol", o.Protocol, TCP, UDP)
+
+		for j, name := range o.Pools {
+			if _, ok := r.spec.Pools[name]; !ok {
+				r.problems.Add(at(path+".pools", j), "is no pool", name, "name one of pools")
+			}
+		}
+
+		r.openings = append(r.openings, opening{pools: o.Pools, Ingress: Ingress{
+			Name: "open-" + o.Name, Protocol: o.Protocol, Ports: r.ports(path+".ports", o.Ports), From: r.prefixes(path+".from", o.From),
+		}})
+	}
+
+	switch {
+	case !p.Firewall && f.Open != nil:
+		r.warn("firewall.open", "opens nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
+	case !p.Firewall && f.APIFrom != nil:
+		r.warn("firewall.apiFrom", "closes nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
+	case p.Firewall && p.CNI == NoCNI:
+		r.warn("cluster.cni.name", "leaves open nothing for the network between pods: the firewalls do not know it", string(p.CNI),
+			"name its ports in firewall.open")
+	case p.Firewall && ownTransport(p.CNIValues):
+		r.warn("cluster.cni.values", "change how Cilium carries traffic between nodes, and the firewalls let in its VXLAN only", "",
+			"name the ports in firewall.open")
+	}
+}
+
+// ownTransport says whether values of Cilium change what passes between nodes.
+func ownTransport(values map[string]any) bool {
+	for _, key := range []string{"routingMode", "tunnelProtocol", "tunnelPort", "encryption"} {
+		if _, ok := values[key]; ok {
+			return true
+		}
+	}
+
+	return false
+}
+
+// prefixes reads networks; none mean the network of the nodes.
+func (r *resolver) prefixes(path string, texts []string) []netip.Prefix {
+	var found []netip.Prefix
+
+	for i, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			r.problems.Add(at(path, i), "must be a network in CIDR form", text, "write it like 192.168.0.0/24")
+		}
+
+		found = append(found, prefix.Masked())
+	}
+
+	if len(found) == 0 && r.network.IsValid() {
+		return []netip.Prefix{r.network}
+	}
+
+	return found
+}
+
+func (r *resolver) ports(path string, text Range) []Ports {
+	spans, ok := text.numbers()
+	slices.SortFunc(spans, func(a, b span[int]) int { return a.first - b.first })
+
+	var found []Ports
+
+	for i, s := range spans {
+		if s.first < 1 || s.last > 65535 || i > 0 && s.first <= spans[i-1].last {
+			ok = false
+
+			break
+		}
+
+		found = append(found, Ports{uint16(s.first), uint16(s.last)})
+	}
+
+	if !ok {
+		r.problems.Add(path, "must be ports from 1 to 65535 that do not overlap", string(text), "write it like 80,443 or 30000-32767")
+	}
+
+	return found
+}
+
+// openPools decides what the nodes of each pool let in: what Talos and Kubernetes need, from where they need it (Talos:
+// Network Connectivity and Ingress Firewall; Kubernetes: Ports and Protocols), and what the operator opens.
+func (r *resolver) openPools(p *Plan) {
+	if !p.Firewall || !r.network.IsValid() {
+		return
+	}
+
+	nodes := []netip.Prefix{r.network}
+	// A pod that speaks to the node it runs on comes with its own address.
+	pods := append(slices.Clone(nodes), netip.MustParsePrefix(constants.DefaultIPv4PodNet))
+	api := distinct(append(slices.Clone(nodes), r.apiFrom...))
+	kubernetes := distinct(append(slices.Clone(pods), r.apiFrom...))
+
+	if r.onTailnet() {
+		kubernetes = distinct(append(kubernetes, tailnetRange))
+	}
+
+	all := []Ingress{
+		{"apid", TCP, one(constants.ApidPort), api},
+		{"kubelet", TCP, one(constants.KubeletPort), pods},
+		{"icmp", ICMP, nil, nodes},
+	}
+
+	switch p.CNI {
+	case Flannel:
+		all = append(all, Ingress{"flannel-vxlan", UDP, one(flannelVXLAN), nodes})
+	case Cilium:
+		all = append(all,
+			Ingress{"cilium-vxlan", UDP, one(ciliumVXLAN), nodes},
+			Ingress{"cilium-health", TCP, one(ciliumHealth), nodes},
+			Ingress{"cilium-hubble", TCP, one(ciliumHubble), pods},
+		)
+	case NoCNI:
+	}
+
+	control := []Ingress{
+		{"trustd", TCP, one(constants.TrustdPort), nodes},
+		{"kube-apiserver", TCP, one(constants.DefaultControlPlanePort), kubernetes},
+		{"etcd", TCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
+	}
+
+	for i := range p.Pools {
+		pool := &p.Pools[i]
+		pool.Ingress = slices.Clone(all)
+
+		if pool.Role == ControlPlane {
+			pool.Ingress = append(pool.Ingress, control...)
+		}
+
+		for _, o := range r.openings {
+			if o.pools == nil || slices.Contains(o.pools, pool.Name) {
+				pool.Ingress = append(pool.Ingress, o.Ingress)
+			}
+		}
+	}
+}
+
+// etcdMembers are the control planes one by one; otherwise where they are, when an address is not known in advance.
+func etcdMembers(p *Plan, otherwise []netip.Prefix) []netip.Prefix {
+	var members []netip.Prefix
+
+	for _, n := range p.ControlPlanes() {
+		if !n.Address.IsValid() {
+			return otherwise
+		}
+
+		members = append(members, netip.PrefixFrom(n.Address, n.Address.BitLen()))
+	}
+
+	return members
+}
+
+func one(port uint16) []Ports { return []Ports{{port, port}} }
+
+// distinct drops networks that lie within others.
+func distinct(all []netip.Prefix) []netip.Prefix {
+	var kept []netip.Prefix
+
+	for i, p := range all {
+		within := slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Contains(p.Addr()) })
+		if !within && !slices.Contains(all[:i], p) {
+			kept = append(kept, p)
+		}
+	}
+
+	return kept
+}
+
+// String is "80" or "30000-32767".
+func (p Ports) String() string {
+	if p.First == p.Last {
+		return strconv.Itoa(int(p.First))
+	}
+
+	return strconv.Itoa(int(p.First)) + "-" + strconv.Itoa(int(p.Last))
+}

@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// FirewallRule is a rule of Proxmox VE's firewall of a VM, in its own words. It lets something in; what no rule lets in is
+// dropped, and everything may go out.
+type FirewallRule struct {
+	// Protocol is "tcp", "udp", "icmp" or "ipv6-icmp".
+	Protocol string
+	// Ports are "80" or "30000:32767", with commas between; empty for ICMP.
+	Ports string
+	// Sources are networks and addresses with commas between, of one family.
+	Sources string
+	Comment string
+}
+
+// FirewallRules are the rules for the VMs of a pool, in order; none without firewalls.
+func (p PlannedPool) FirewallRules() []FirewallRule {
+	var rules []FirewallRule
+
+	for _, in := range p.Ingress {
+		// Proxmox VE takes no list with both families.
+		for _, v6 := range []bool{false, true} {
+			var sources []string
+
+			for _, from := range in.From {
+				if from.Addr().Is6() == v6 {
+					sources = append(sources, source(from))
+				}
+			}
+
+			if len(sources) == 0 {
+				continue
+			}
+
+			rule := FirewallRule{Protocol: string(in.Protocol), Sources: strings.Join(sources, ","), Comment: in.Name}
+
+			if in.Protocol == ICMP && v6 {
+				rule.Protocol = "ipv6-icmp"
+			}
+
+			var ports []string
+			for _, span := range in.Ports {
+				ports = append(ports, strings.ReplaceAll(span.String(), "-", ":"))
+			}
+
+			rule.Ports = strings.Join(ports, ",")
+			rules = append(rules, rule)
+		}
+	}
+
+	return rules
+}
+
+func source(from netip.Prefix) string {
+	if from.IsSingleIP() {
+		return from.Addr().String()
+	}
+
+	return from.String()
+}

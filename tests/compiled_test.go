@@ -36,7 +36,7 @@ func TestCompiledProgram(t *testing.T) {
 	outputs := up(t, stack).Outputs
 	contract, err := stacks.DecodeContract(outputs[stacks.OutputContract].Value)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]int{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501}, contract.NodeVMIDMap)
+	assert.Equal(t, map[string]int{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501, "k3s-dev-gpu-1": 601}, contract.NodeVMIDMap)
 	requireNoChange(t, stack)
 	destroy(t, stack)
 }

@@ -89,11 +89,11 @@ func TestLegacyOutputs(t *testing.T) {
 	for name, want := range map[string]string{
 		"control_plane_ips":   fmt.Sprintf("[%q]", addressOf(r, "k3s-dev-control-1")),
 		"worker_ips":          fmt.Sprintf("[%q]", addressOf(r, "k3s-dev-worker-1")),
-		"gpu_worker_ips":      "[]",
+		"gpu_worker_ips":      fmt.Sprintf("[%q]", addressOf(r, "k3s-dev-gpu-1")),
 		"control_plane_vmids": "[401]",
 		"worker_vmids":        "[501]",
-		"gpu_worker_vmids":    "[]",
-		"gpu_worker_pci_bdfs": "[]",
+		"gpu_worker_vmids":    "[601]",
+		"gpu_worker_pci_bdfs": `["0000:01:00.0"]`,
 	} {
 		text, err := json.Marshal(outputs[name].Value)
 		require.NoError(t, err)
@@ -101,6 +101,39 @@ func TestLegacyOutputs(t *testing.T) {
 	}
 
 	assert.Len(t, outputs, 14)
+}
+
+// TestContractOfExamples holds everything that the example stacks export against the schema. What they are is as their
+// documents have it: VMs alone with GPU workers and the outputs of old, a highly available cluster at home, and one over
+// three hosts.
+func TestContractOfExamples(t *testing.T) {
+	t.Parallel()
+
+	for name, want := range map[string]struct{ control, workers, gpus, known, outputs int }{
+		"k3s-dev-vms": {1, 2, 2, 5, 12},
+		"atlas":       {3, 2, 0, 5, 7},
+		"enterprise":  {3, 4, 0, 7, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			outputs := up(t, rehearse(t, name).Stack).Outputs
+			contract := requireOutputs(t, outputs)
+
+			assert.Len(t, contract.BootstrapNodes.ControlPlane, want.control)
+			assert.Len(t, contract.BootstrapNodes.Workers, want.workers)
+			assert.Len(t, contract.BootstrapNodes.GPUWorkers, want.gpus)
+			assert.Len(t, contract.NodeIPMap, want.known)
+			assert.Len(t, contract.ControlPlaneEndpoints, want.control)
+			assert.Len(t, outputs, want.outputs)
+
+			if want.gpus > 0 {
+				assert.Equal(t, []any{"0000:01:00.0", "0000:02:00.0"}, outputs[stacks.OutputGPUWorkerPCIBDFs].Value)
+				assert.Equal(t, []any{601.0, 602.0}, outputs[stacks.OutputGPUWorkerVMIDs].Value)
+				assert.Equal(t, "0000:02:00.0", *contract.BootstrapNodes.GPUWorkers[1].GPU)
+			}
+		})
+	}
 }
 
 // TestTwoClustersInOneStack: a program may deploy several clusters, each with providers of its own, and no name clashes.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 
 	"talos-proxmox/tests/lab/machine"
+	"talos-proxmox/tests/lab/timeline"
 )
 
 // VolumePath is where a volume is on its host (pvesm path).
@@ -43,10 +44,14 @@ func (w *World) ImportDisk(ctx context.Context, host string, r ImportRequest) (I
 	}
 
 	w.mu.Lock()
-	after := v.span
+	after := []*timeline.Span{v.span}
+
+	if source := w.file(host, r.Source); source != nil {
+		after = append(after, source.span)
+	}
 	w.mu.Unlock()
 
-	span, err := w.timeline.Wait(ctx, "import", v.subject(), w.latencies.Import, after)
+	span, err := w.timeline.Wait(ctx, "import", v.subject(), w.latencies.Import, after...)
 	if err != nil {
 		return Imported{}, err
 	}

@@ -330,7 +330,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	p := b.Plan
 	args := &TalosNodeArgs{
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, AgentTimeout: p.AgentTimeout.String(),
-		Hooks: []*pulumi.ResourceHook{b.hooks.free},
+		Firewall: pool.FirewallRules(), Hooks: []*pulumi.ResourceHook{b.hooks.free},
 	}
 
 	if n.CloudInit != "" {

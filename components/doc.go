@@ -10,6 +10,7 @@
 //	├── TalosNode, one per node
 //	│   ├── imagefactory.Schematic, download.File, where the image holds the node's address
 //	│   ├── vm.VirtualMachine
+//	│   ├── network.FirewallRules, network.FirewallOptions, where firewalls are on
 //	│   ├── ha.HAResource               where the node has a high-availability group
 //	│   └── machine.ConfigurationApply  control planes first, then workers
 //	├── GPUWorkerPool, one per GPU pool

@@ -36,6 +36,8 @@ type TalosNodeArgs struct {
 	AgentTimeout string
 	// Discovery finds an address that nobody states; nil: nothing does.
 	Discovery *Discovery
+	// Firewall lets in what it names and nothing else; nil: everything.
+	Firewall []plan.FirewallRule
 	// Hooks run before the VM is made.
 	Hooks []*pulumi.ResourceHook
 	// Configuration is applied to the node; nil leaves it waiting for one.
@@ -128,6 +130,12 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 
 	if n.HAGroup != "" {
 		if err := newHAResource(ctx, name+"-ha", n, node.VM, pulumi.Parent(node)); err != nil {
+			return nil, err
+		}
+	}
+
+	if args.Firewall != nil {
+		if err := newFirewall(ctx, name, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
 			return nil, err
 		}
 	}

@@ -109,7 +109,7 @@ func (s *survey) run(ctx context.Context) error {
 
 	s.lookForVMs()
 
-	for _, look := range []func(context.Context) error{s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores} {
+	for _, look := range []func(context.Context) error{s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForFirewall} {
 		if err := look(ctx); err != nil {
 			return err
 		}
@@ -137,6 +137,23 @@ func (s *survey) lookForVMs() {
 			s.problems = append(s.problems, *problem)
 		}
 	}
+}
+
+// lookForFirewall warns where the firewall of a VM would let everything in.
+func (s *survey) lookForFirewall(ctx context.Context) error {
+	if !s.plan.Firewall {
+		return nil
+	}
+
+	on, err := s.proxmox.FirewallOn(ctx)
+	if err == nil && !on {
+		s.warnings = append(s.warnings, plan.Problem{
+			Path: "firewall.enabled", Rule: "has no effect on Proxmox VE yet: the firewall of its datacenter is off", Value: "true",
+			Remedy: "see that you keep access to the hosts, then switch it on: Datacenter, Firewall, Options",
+		})
+	}
+
+	return err
 }
 
 // lookForStores asks whether one host can download for all.

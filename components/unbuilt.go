@@ -14,7 +14,6 @@ type asks struct {
 }
 
 var unbuiltOfCluster = []asks{
-	{"firewall.enabled", func(p *plan.Plan) string { return when(p.Firewall, "true") }, "set it to false"},
 	{"machineSecrets", func(p *plan.Plan) string { return when(p.TakeOver, "set") }, ""},
 }
 

@@ -66,7 +66,7 @@ func TestUnbuilt(t *testing.T) {
 		want plan.Problems
 	}{
 		"all": {all, plan.Problems{
-			problem("firewall.enabled", "true", "set it to false"), problem("machineSecrets", "set", leave),
+			problem("machineSecrets", "set", leave),
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

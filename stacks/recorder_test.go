@@ -47,6 +47,8 @@ var computed = map[string]resource.PropertyMap{
 	"talos-proxmox:index:TalosNode":                       {},
 	"talos-proxmox:index:GPUWorkerPool":                   {},
 	"proxmoxve:VM/virtualMachine:VirtualMachine":          {},
+	"proxmoxve:Network/firewallRules:FirewallRules":       {},
+	"proxmoxve:Network/firewallOptions:FirewallOptions":   {},
 	"proxmoxve:Download/file:File":                        {},
 	"proxmoxve:Hardware/mapping/pci:Pci":                  {},
 	"talos:imageFactory/schematic:Schematic":              {},

@@ -240,6 +240,37 @@ func TestReportedByAgent(t *testing.T) {
 	assert.Equal(t, "5m0s", resources["c-control-1-vm"].inputs["agent"].ObjectValue()["timeout"].StringValue())
 }
 
+func (yard) FirewallOn(context.Context) (bool, error) { return true, nil }
+
+// TestFirewall: each VM lets in what its pool needs before it is closed for everything else.
+func TestFirewall(t *testing.T) {
+	resources, _ := inYard(t, true, func(c *Config) { c.Firewall.Enabled = new(true) })
+
+	rules := namesOf(resources, "proxmoxve:Network/firewallRules:FirewallRules")
+	assert.Equal(t, []string{"c-control-1-rules", "c-worker-1-rules", "c-worker-2-rules", "c-worker-3-rules"}, rules)
+
+	for _, name := range rules {
+		node := strings.TrimSuffix(name, "-rules")
+		assert.Equal(t, node, resources[name].parent)
+		assert.Equal(t, []string{node + "-vm"}, resources[name].deps)
+		assert.Equal(t, []string{name, node + "-vm"}, resources[node+"-firewall"].deps)
+		assert.Equal(t, "DROP", resources[node+"-firewall"].inputs["inputPolicy"].StringValue())
+		assert.True(t, resources[node+"-vm"].inputs["networkDevices"].ArrayValue()[0].ObjectValue()["firewall"].BoolValue())
+	}
+
+	comments := func(name string) []string {
+		var found []string
+		for _, r := range resources[name].inputs["rules"].ArrayValue() {
+			found = append(found, r.ObjectValue()["comment"].StringValue())
+		}
+
+		return found
+	}
+
+	assert.Equal(t, []string{"apid", "kubelet", "icmp", "flannel-vxlan"}, comments("c-worker-1-rules"))
+	assert.Equal(t, []string{"apid", "kubelet", "icmp", "flannel-vxlan", "trustd", "kube-apiserver", "etcd"}, comments("c-control-1-rules"))
+}
+
 // TestHints: the commands are whole, and the credentials say how long they are good.
 func TestHints(t *testing.T) {
 	_, outputs := inYard(t, false, func(c *Config) {

@@ -23,6 +23,17 @@ func (c *Client) SharedStores(ctx context.Context) (map[string]bool, error) {
 	return shared, nil
 }
 
+// FirewallOn says whether the firewall is on for the whole datacenter; those of VMs have no effect otherwise.
+func (c *Client) FirewallOn(ctx context.Context) (bool, error) {
+	var options struct {
+		Enable int `json:"enable"`
+	}
+
+	err := c.get(ctx, "/cluster/firewall/options", &options)
+
+	return options.Enable != 0, err
+}
+
 // Files returns the ISO files on a datastore of a host, with their sizes in bytes, by volume ("local:iso/talos.iso").
 func (c *Client) Files(ctx context.Context, host, datastore string) (map[string]int64, error) {
 	var content []proxmox.StorageContent

@@ -1,0 +1,50 @@
+package components
+
+import (
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/network"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+)
+
+// newFirewall closes a VM for everything that the rules do not let in. It has an effect where Proxmox VE's firewall is on
+// for the whole datacenter, which is the operator's matter.
+func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, machineVM *vm.VirtualMachine, parent pulumi.ResourceOption) error {
+	all := network.FirewallRulesRuleArray{}
+
+	for _, r := range rules {
+		rule := network.FirewallRulesRuleArgs{
+			Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"), Proto: pulumi.String(r.Protocol), Source: pulumi.String(r.Sources),
+			Comment: pulumi.String(r.Comment), Enabled: pulumi.Bool(true),
+		}
+		if r.Ports != "" {
+			rule.Dport = pulumi.String(r.Ports)
+		}
+
+		all = append(all, rule)
+	}
+
+	open, err := network.NewFirewallRules(ctx, name+"-rules", &network.FirewallRulesArgs{
+		NodeName: machineVM.NodeName, VmId: machineVM.VmId.ToIntPtrOutput(), Rules: all,
+	}, parent,
+		// The provider changes rules only where they are: it cannot add or remove one.
+		pulumi.ReplaceOnChanges([]string{"rules"}),
+		// The rules of a VM are one list: what replaces them must not be there before they are gone.
+		pulumi.DeleteBeforeReplace(true))
+	if err != nil {
+		return err
+	}
+
+	_, err = network.NewFirewallOptions(ctx, name+"-firewall", &network.FirewallOptionsArgs{
+		NodeName: machineVM.NodeName, VmId: machineVM.VmId.ToIntPtrOutput(), Enabled: pulumi.Bool(true),
+		InputPolicy: pulumi.String("DROP"), OutputPolicy: pulumi.String("ACCEPT"),
+		// The node speaks DHCP and finds its neighbours; nobody speaks with another machine's MAC address.
+		Dhcp: pulumi.Bool(true), Ndp: pulumi.Bool(true), Radv: pulumi.Bool(false), Macfilter: pulumi.Bool(true), Ipfilter: pulumi.Bool(false),
+		LogLevelIn: pulumi.String("nolog"), LogLevelOut: pulumi.String("nolog"),
+	}, parent,
+		// Closed only when what is needed is let in.
+		pulumi.DependsOn([]pulumi.Resource{open}), pulumi.DeleteBeforeReplace(true))
+
+	return err
+}

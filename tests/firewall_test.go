@@ -1,0 +1,54 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFirewall brings a cluster up behind firewalls, opens something beside, and holds what Proxmox VE was told.
+func TestFirewall(t *testing.T) {
+	t.Parallel()
+
+	p := pair{"template", "metal", "", "reserved"}
+	r := rehearse(t, stackFile(t, p.stack()+"  talos-proxmox:firewall: { enabled: true }\n"))
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+	assert.Contains(t, vmConfig(t, r, "pair-worker-1")["net0"], "firewall=1")
+
+	network := r.To.String()
+	rules := func(node string) string {
+		v, there := r.Lab.World().Snapshot().VM(node)
+		require.True(t, there)
+
+		var lines []string
+
+		for _, rule := range r.Lab.World().FirewallRules(v.ID) {
+			lines = append(lines, strings.Join([]string{rule.Comment, rule.Action, rule.Proto, rule.Dport, "from", rule.Source}, " "))
+		}
+
+		return strings.Join(lines, "\n")
+	}
+
+	worker := "apid ACCEPT tcp 50000 from " + network + "\nkubelet ACCEPT tcp 10250 from " + network + ",10.244.0.0/16\n" +
+		"icmp ACCEPT icmp  from " + network + "\nflannel-vxlan ACCEPT udp 4789 from " + network
+	assert.Equal(t, worker, rules("pair-worker-1"))
+	assert.Contains(t, rules("pair-control-1"), "etcd ACCEPT tcp 2379:2380 from "+addressOf(r, "pair-control-1"))
+
+	before := vmids(r)
+
+	set(t, r.Stack, "firewall.open[0].name", "web")
+	set(t, r.Stack, "firewall.open[0].ports", "443")
+	set(t, r.Stack, "firewall.open[0].pools[0]", "worker")
+	up(t, r.Stack)
+	assert.Equal(t, worker+"\nopen-web ACCEPT tcp 443 from "+network, rules("pair-worker-1"))
+	assert.Equal(t, before, vmids(r))
+	requireNoChange(t, r.Stack)
+
+	destroy(t, r.Stack)
+	assert.Empty(t, r.Leftovers())
+}

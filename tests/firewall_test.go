@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/world"
 )
 
 // TestFirewall brings a cluster up behind firewalls, opens something beside, and holds what Proxmox VE was told.
@@ -27,8 +29,11 @@ func TestFirewall(t *testing.T) {
 
 		var lines []string
 
-		for _, rule := range r.Lab.World().FirewallRules(v.ID) {
-			lines = append(lines, strings.Join([]string{rule.Comment, rule.Action, rule.Proto, rule.Dport, "from", rule.Source}, " "))
+		held, _, err := r.Lab.World().FirewallRules(world.FirewallScope{VMID: v.ID})
+		require.NoError(t, err)
+
+		for _, rule := range held {
+			lines = append(lines, strings.Join([]string{rule["comment"], rule["action"], rule["proto"], rule["dport"], "from", rule["source"]}, " "))
 		}
 
 		return strings.Join(lines, "\n")

@@ -81,12 +81,13 @@ func Parse(values map[string]string, root string) (Config, error) {
 		return Config{}, err
 	}
 
-	patches, err := readPatches(&c, root)
+	unread, err := readTexts(&c, root)
 	if err != nil {
 		return Config{}, err
 	}
 
-	more := slices.Concat(patches, c.checkAccess(), c.checkSecrets())
+	problems = append(problems, unread...)
+	more := append(c.checkAccess(), c.checkSecrets()...)
 
 	if _, err := plan.New(c.Spec()); err != nil {
 		var planned plan.Problems
@@ -100,7 +101,7 @@ func Parse(values map[string]string, root string) (Config, error) {
 	return c, merge(problems, more).Err()
 }
 
-// merge adds what was found in the values to what was found in the keys, without what only follows from it.
+// merge adds what was found in the values to what was found in the keys and in reading files, without what only follows from it.
 func merge(keys, values plan.Problems) plan.Problems {
 	all := keys
 

@@ -17,6 +17,7 @@ import (
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"gopkg.in/yaml.v3"
 
+	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
 )
 
@@ -28,7 +29,7 @@ func Check(p *plan.Plan) ([]plan.Problem, error) {
 		return nil, nil
 	}
 
-	var c checker
+	c := checker{problems: manifests.Check(p)}
 
 	for _, pool := range p.Pools {
 		if len(pool.Nodes) == 0 {

@@ -54,12 +54,19 @@ func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
 		return nil, fmt.Errorf("version %s: %w", p.Talos, err)
 	}
 
-	doc, err := base(contract, p, pool)
+	shared, err := base(contract, p, pool)
 	if err != nil {
 		return nil, err
 	}
 
-	patches, err := own(pool.Name, append([]config.Document{doc}, firewall(pool)...))
+	around, err := services(contract, p, shared.MachineConfig)
+	if err != nil {
+		return nil, err
+	}
+
+	encrypted := diskEncryption(contract, p, shared.MachineConfig)
+
+	patches, err := own(pool.Name, slices.Concat([]config.Document{shared}, around, encrypted, firewall(pool)))
 	if err != nil {
 		return nil, fmt.Errorf("rendering the configuration of pool %s: %w", pool.Name, err)
 	}
@@ -145,14 +152,8 @@ func base(contract *talosconfig.VersionContract, p *plan.Plan, pool plan.Planned
 	if pool.Role == plan.ControlPlane {
 		reachable(contract, p, c)
 
-		inline, err := manifests.Inline(p)
-		if err != nil {
+		if err := addManifests(p, c.ClusterConfig); err != nil {
 			return nil, err
-		}
-
-		for _, m := range inline {
-			c.ClusterConfig.ClusterInlineManifests = append(c.ClusterConfig.ClusterInlineManifests,
-				v1alpha1.ClusterInlineManifest{InlineManifestName: m.Name, InlineManifestContents: m.Contents})
 		}
 	}
 
@@ -166,6 +167,29 @@ func base(contract *talosconfig.VersionContract, p *plan.Plan, pool plan.Planned
 	}
 
 	return c, nil
+}
+
+// addManifests has Talos apply the program's manifests, and after them the operator's.
+func addManifests(p *plan.Plan, c *v1alpha1.ClusterConfig) error {
+	all, err := manifests.Inline(p)
+	if err != nil {
+		return err
+	}
+
+	for _, m := range p.Manifests {
+		if m.URL() {
+			c.ExtraManifests = append(c.ExtraManifests, m.Text)
+		} else {
+			all = append(all, manifests.Manifest{Name: m.Origin, Contents: m.Text})
+		}
+	}
+
+	for _, m := range all {
+		c.ClusterInlineManifests = append(c.ClusterInlineManifests,
+			v1alpha1.ClusterInlineManifest{InlineManifestName: m.Name, InlineManifestContents: m.Contents})
+	}
+
+	return nil
 }
 
 // machine is what of a node's machine configuration is its own; nil when nothing is.

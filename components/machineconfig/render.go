@@ -23,8 +23,11 @@ func render(doc config.Document) (string, error) {
 		return "", err
 	}
 
-	return pruned(text)
+	return pruned(text, meaningful...)
 }
+
+// meaningful are keys whose empty value says something: that the key of a disk is of that kind.
+var meaningful = []string{"nodeID", "tpm"}
 
 // pruned is a YAML text without its empty values, except those of the keys that are to be kept.
 func pruned(text []byte, keep ...string) (string, error) {

@@ -54,6 +54,16 @@ type Plan struct {
 	Pools []PlannedPool
 	// Patches are the operator's machine configuration patches for every node.
 	Patches []Patch
+	// Manifests are the operator's Kubernetes manifests, texts or URLs.
+	Manifests   []Text
+	TimeServers []string
+	// Mirrors of registries, by the registry's name.
+	Mirrors    []Mirror
+	TrustedCAs []Text
+	// ServiceLogs and KernelLogs are URLs.
+	ServiceLogs, KernelLogs []string
+	// Encryption is empty without it.
+	Encryption Encryption
 
 	// Tailscale is nil without it.
 	Tailscale *Tailscale
@@ -72,6 +82,13 @@ type Plan struct {
 	Steps []Step
 	// Warnings do not stop the program.
 	Warnings []Problem
+}
+
+// Mirror stands in for a registry of images.
+type Mirror struct {
+	Registry string
+	// Endpoints are URLs, in the order they are asked.
+	Endpoints []string
 }
 
 // PlannedPool is one pool with its nodes, in the order of their ordinals.

@@ -69,6 +69,7 @@ func (r *resolver) resolve() *Plan {
 	r.checkNetwork(p)
 	r.checkEndpoint(p)
 	r.checkFirewall(p)
+	r.checkServices(p)
 	r.checkAccess(p)
 	r.checkLifecycle(p)
 	r.checkHosts()
@@ -84,6 +85,8 @@ func (r *resolver) resolve() *Plan {
 	for _, pool := range r.pools {
 		r.makeNodes(pool)
 	}
+
+	r.checkEncryption(p)
 
 	r.checkIdentity()
 	p.Hosts = r.place()

@@ -1,6 +1,9 @@
 package plan
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Cluster describes the Kubernetes cluster.
 type Cluster struct {
@@ -21,7 +24,36 @@ type Cluster struct {
 	Discovery Discovery `json:"discovery,omitempty" jsonschema:"default=service,enum=service,enum=kubernetes,enum=none"`
 	// Talos machine configuration patches for every node: each a path relative to the project, or the patch itself.
 	Patches []Patch `json:"patches,omitempty"`
+	// Kubernetes manifests that Talos applies, such as what hands over to GitOps: each a path relative to the project, a URL that
+	// control planes fetch, or the manifest itself. What is there is never changed.
+	Manifests []Text `json:"manifests,omitempty"`
+	// URLs of mirrors, by the registry that they stand in for: docker.io, or * for any.
+	RegistryMirrors map[string][]string `json:"registryMirrors,omitempty"`
+	// Certificate authorities that nodes trust beside the usual ones: each a path relative to the project, or PEM.
+	TrustedCAs []Text `json:"trustedCAs,omitempty"`
+	// Where nodes send their logs. Absent: nowhere.
+	Logs Logs `json:"logs,omitempty"`
+	// Encrypt the disks of nodes that are made from now on, with a key that follows from the node's identity, or one that its TPM
+	// keeps, which needs tpm and a SecureBoot image. Absent: no encryption.
+	Encryption Encryption `json:"encryption,omitempty" jsonschema:"enum=nodeID,enum=tpm"`
 }
+
+// Logs are where nodes send their logs.
+type Logs struct {
+	// URLs that take the logs of services as lines of JSON, for example tcp://10.0.0.5:5044.
+	Services []string `json:"services,omitempty"`
+	// URLs that take the kernel's log.
+	Kernel []string `json:"kernel,omitempty"`
+}
+
+// Encryption says where the key of a node's disks comes from.
+type Encryption string
+
+// The keys of disks.
+const (
+	NodeIDKey Encryption = "nodeID"
+	TPMKey    Encryption = "tpm"
+)
 
 // Owner says who bootstraps the cluster.
 type Owner string
@@ -97,13 +129,21 @@ const (
 	NoCNI   CNIName = "none"
 )
 
-// Patch is a Talos machine configuration patch (a strategic merge or a JSON patch, as Talos defines them). In the
-// configuration it is a text: the patch itself, or the path of a file that holds it, which is read before planning.
-type Patch struct {
+// Text is a text of the operator's. In the configuration it is the text itself, or the path of a file that holds it, which is
+// read before planning.
+type Text struct {
 	Path   string // the configuration key it came from
 	Origin string // the file it was read from, or the key again
 	Text   string
 }
 
+// Patch is a Talos machine configuration patch (a strategic merge or a JSON patch, as Talos defines them).
+type Patch = Text
+
 // UnmarshalJSON reads the text.
-func (p *Patch) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &p.Text) }
+func (t *Text) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &t.Text) }
+
+// URL says whether the text is where something is, and not what it is.
+func (t Text) URL() bool {
+	return !strings.Contains(t.Text, "\n") && (strings.HasPrefix(t.Text, "https://") || strings.HasPrefix(t.Text, "http://"))
+}

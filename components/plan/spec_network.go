@@ -12,6 +12,8 @@ type Network struct {
 	Gateway string `json:"gateway,omitempty"`
 	// DNS servers, with addressing static. Absent: 1.1.1.1 and 8.8.8.8.
 	Nameservers []string `json:"nameservers,omitempty"`
+	// Time servers, addresses or names. Absent: Talos' own, time.cloudflare.com.
+	TimeServers []string `json:"timeServers,omitempty"`
 	// Bridge of the network interfaces.
 	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
 	// VLAN tag. Absent: untagged.

@@ -16,9 +16,13 @@ import (
 func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix, toLab func(netip.Addr) netip.Addr) (*Stack, error) {
 	r := &Stack{Name: s.Name, Path: s.Path, values: maps.Clone(s.values), policy: s.policy}
 
-	// The rehearsal runs in another directory: what patch files hold goes where their paths were.
+	// The rehearsal runs in another directory: what files hold goes where their paths were.
 	errs := []error{
-		r.edit("cluster", func(cluster map[string]any) { inline(cluster, config.Cluster.Patches) }),
+		r.edit("cluster", func(cluster map[string]any) {
+			inline(cluster, config.Cluster.Patches)
+			inlineTexts(cluster, "manifests", config.Cluster.Manifests)
+			inlineTexts(cluster, "trustedCAs", config.Cluster.TrustedCAs)
+		}),
 		r.edit("pools", func(pools map[string]any) {
 			for name, pool := range config.Pools {
 				block := pools[name].(map[string]any)
@@ -115,15 +119,23 @@ func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
 	return errors.Join(image, pools)
 }
 
-// inline puts the text of patches into the block they belong to. The line break says that it is no path.
-func inline(block any, patches []plan.Patch) {
-	texts := make([]any, len(patches))
-	for i, p := range patches {
-		texts[i] = p.Text + "\n"
+// inline puts the text of patches into the block they belong to.
+func inline(block any, patches []plan.Patch) { inlineTexts(block.(map[string]any), "patches", patches) }
+
+// inlineTexts puts texts under a key. The line break says that one is no path.
+func inlineTexts(block map[string]any, key string, given []plan.Text) {
+	texts := make([]any, len(given))
+
+	for i, t := range given {
+		texts[i] = t.Text
+
+		if !t.URL() {
+			texts[i] = t.Text + "\n"
+		}
 	}
 
 	if len(texts) > 0 {
-		block.(map[string]any)["patches"] = texts
+		block[key] = texts
 	}
 }
 

@@ -141,6 +141,39 @@ func TestCiliumValues(t *testing.T) {
 	}
 }
 
+// TestCheck: what Talos could not apply is found, and not shown.
+func TestCheck(t *testing.T) {
+	const whole = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+
+	for name, test := range map[string]struct{ text, want string }{
+		"one":               {text: whole},
+		"several":           {text: "# first\n---\n" + whole + "---\n" + whole + "---\n# last\n"},
+		"a kind of its own": {text: "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\nspec: {secret: b}\n"},
+		"a list":            {text: "apiVersion: v1\nkind: List\nitems: []\n"},
+		"a URL":             {text: "https://example.com/flux.yaml"},
+		"no kind":           {text: whole + "---\napiVersion: v1\nmetadata: {name: b}\npassword: hunter2\n", want: "document 2 has no kind"},
+		"no version":        {text: "kind: ConfigMap\nmetadata: {name: a}\n", want: "document 1 has no apiVersion"},
+		"no name":           {text: "apiVersion: v1\nkind: ConfigMap\n", want: "document 1 has no metadata.name"},
+		"no YAML":           {text: "password: [hunter2", want: "document 1 is no YAML"},
+		"a text":            {text: "just a text", want: "document 1 is no YAML"},
+		"nothing":           {text: "", want: "there is none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := planned(t, plan.CNI{}, plan.Endpoint{})
+			p.Manifests = []plan.Text{{Path: "cluster.manifests[0]", Origin: "flux.yaml", Text: test.text}}
+
+			want := plan.Problems(nil)
+			if test.want != "" {
+				want.Add("cluster.manifests[0]", "must be Kubernetes manifests: "+test.want, "flux.yaml", "correct the manifest")
+			}
+
+			if diff := cmp.Diff(want, Check(p)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // objects decodes a manifest strictly.
 func objects(t *testing.T, text string) []runtime.Object {
 	t.Helper()

@@ -12,9 +12,9 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// readPatches replaces the paths of patch files by what they hold. Only files below root are read, links included: the
-// configuration of a stranger must not show files of the machine it is previewed on.
-func readPatches(c *Config, root string) (plan.Problems, error) {
+// readTexts replaces the paths of files by what they hold: patches, manifests, certificates. Only files below root are read,
+// links included: the configuration of a stranger must not show files of the machine it is previewed on.
+func readTexts(c *Config, root string) (plan.Problems, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, err
@@ -23,28 +23,37 @@ func readPatches(c *Config, root string) (plan.Problems, error) {
 
 	var problems plan.Problems
 
-	read := func(path string, patches []plan.Patch) {
-		for i := range patches {
-			p := &patches[i]
-			p.Path = fmt.Sprintf("%s.patches[%d]", path, i)
-			p.Origin = p.Path
+	texts := func(path, what string, texts []plan.Text) {
+		for i := range texts {
+			t := &texts[i]
+			t.Path = fmt.Sprintf("%s[%d]", path, i)
+			t.Origin = t.Path
 
-			if inline(p.Text) {
+			if inline(t.Text) {
 				continue
 			}
 
-			p.Origin = p.Text
+			t.Origin = t.Text
 
-			text, err := readText(dir, p.Text)
-			if err != nil {
-				problems.Add(p.Path, "must be a patch, or a file inside the project: "+reason(err), p.Origin, "correct the path")
+			// Of a URL, only manifests make use.
+			if what == aManifest && t.URL() {
+				continue
 			}
 
-			p.Text = text
+			text, err := readText(dir, t.Text)
+			if err != nil {
+				problems.Add(t.Path, "must be "+what+", or a file inside the project: "+reason(err), t.Origin, "correct the path")
+			}
+
+			t.Text = text
 		}
 	}
 
+	read := func(path string, patches []plan.Patch) { texts(path+".patches", "a patch", patches) }
+
 	read("cluster", c.Cluster.Patches)
+	texts("cluster.manifests", aManifest, c.Cluster.Manifests)
+	texts("cluster.trustedCAs", "certificates", c.Cluster.TrustedCAs)
 
 	for _, name := range slices.Sorted(maps.Keys(c.Pools)) {
 		pool := c.Pools[name]
@@ -62,6 +71,8 @@ func readPatches(c *Config, root string) (plan.Problems, error) {
 	return problems, nil
 }
 
+const aManifest = "a manifest, a URL"
+
 func readText(dir *os.Root, name string) (string, error) {
 	f, err := dir.Open(name)
 	if err != nil {
@@ -74,7 +85,7 @@ func readText(dir *os.Root, name string) (string, error) {
 	return string(text), err
 }
 
-// inline tells a patch from the path of one: YAML has a line break or a key, JSON a bracket.
+// inline tells a text from the path of one: YAML has a line break or a key, JSON a bracket.
 func inline(text string) bool {
 	return strings.ContainsAny(text, "\n{[") || strings.Contains(text, ": ")
 }

@@ -1,0 +1,60 @@
+package machineconfig
+
+import (
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	blockres "github.com/siderolabs/talos/pkg/machinery/resources/block"
+
+	"talos-proxmox/components/plan"
+)
+
+// diskEncryption encrypts what Talos keeps on its disk. It is said in a document for each volume since Talos 1.11.
+func diskEncryption(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.MachineConfig) []config.Document {
+	if p.Encryption == "" {
+		return nil
+	}
+
+	if !contract.VolumeConfigEncryptionSupported() {
+		volume := func() *v1alpha1.EncryptionConfig {
+			key := &v1alpha1.EncryptionKey{}
+
+			if p.Encryption == plan.TPMKey {
+				key.KeyTPM = &v1alpha1.EncryptionKeyTPM{}
+			} else {
+				key.KeyNodeID = &v1alpha1.EncryptionKeyNodeID{}
+			}
+
+			return &v1alpha1.EncryptionConfig{EncryptionProvider: blockres.EncryptionProviderLUKS2.String(), EncryptionKeys: []*v1alpha1.EncryptionKey{key}}
+		}
+
+		m.MachineSystemDiskEncryption = &v1alpha1.SystemDiskEncryptionConfig{StatePartition: volume(), EphemeralPartition: volume()}
+
+		return nil
+	}
+
+	var docs []config.Document
+
+	for _, name := range []string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel} {
+		key := block.EncryptionKey{}
+
+		if p.Encryption == plan.TPMKey {
+			key.KeyTPM = &block.EncryptionKeyTPM{}
+			// A disk whose STATE was exchanged must not give away the rest.
+			if name != constants.StatePartitionLabel {
+				key.KeyLockToSTATE = new(true)
+			}
+		} else {
+			key.KeyNodeID = &block.EncryptionKeyNodeID{}
+		}
+
+		doc := block.NewVolumeConfigV1Alpha1()
+		doc.MetaName = name
+		doc.EncryptionSpec = block.EncryptionSpec{EncryptionProvider: blockres.EncryptionProviderLUKS2, EncryptionKeys: []block.EncryptionKey{key}}
+		docs = append(docs, doc)
+	}
+
+	return docs
+}

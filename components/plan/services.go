@@ -1,0 +1,137 @@
+package plan
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/labels"
+)
+
+// registryName is a host, with a port or not, or any registry.
+var registryName = regexp.MustCompile(`^(\*|[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?)$`)
+
+// checkServices holds what nodes are told of services around them.
+func (r *resolver) checkServices(p *Plan) {
+	c := r.spec.Cluster
+
+	for i, server := range r.spec.Network.TimeServers {
+		if !isAddress(server) && labels.ValidateDNS1123Subdomain(server) != nil {
+			r.problems.Add(at("network.timeServers", i), "must be an address or a DNS name", server, "write it like time.example.com")
+		}
+	}
+
+	p.TimeServers = r.spec.Network.TimeServers
+
+	for _, registry := range slices.Sorted(maps.Keys(c.RegistryMirrors)) {
+		path := "cluster.registryMirrors." + registry
+
+		if !registryName.MatchString(registry) {
+			r.problems.Add(path, "must be called like a registry", registry, "write it like docker.io, registry.lan:5000 or *")
+		}
+
+		if len(c.RegistryMirrors[registry]) == 0 {
+			r.problems.Add(path, "must name a mirror", "", "write it like [https://registry.lan:5000]")
+		}
+
+		for i, mirror := range c.RegistryMirrors[registry] {
+			r.checkURL(at(path, i), mirror, "https://registry.lan:5000", "https", "http")
+		}
+
+		p.Mirrors = append(p.Mirrors, Mirror{registry, c.RegistryMirrors[registry]})
+	}
+
+	r.checkLogs("cluster.logs.services", c.Logs.Services)
+	r.checkLogs("cluster.logs.kernel", c.Logs.Kernel)
+	p.ServiceLogs, p.KernelLogs = c.Logs.Services, c.Logs.Kernel
+
+	r.checkCertificates()
+	p.TrustedCAs = c.TrustedCAs
+
+	for i, m := range c.Manifests {
+		if m.URL() {
+			r.checkURL(at("cluster.manifests", i), m.Text, "https://example.com/flux.yaml", "https", "http")
+		}
+
+		if slices.ContainsFunc(c.Manifests[:i], func(o Text) bool { return o.Origin == m.Origin && o.Text == m.Text }) {
+			r.problems.Add(at("cluster.manifests", i), "is there twice", m.Origin, "leave it out")
+		}
+	}
+
+	p.Manifests = c.Manifests
+}
+
+func (r *resolver) checkURL(path, text, example string, schemes ...string) {
+	u, err := url.Parse(text)
+
+	switch {
+	case err == nil && u.User != nil:
+		r.problems.Add(path, "must not hold credentials: they would be in the configuration of every node", u.Redacted(), "leave them out")
+	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme):
+		if strings.Contains(text, "@") {
+			text = "" // what stands before it may be a password
+		}
+
+		r.problems.Add(path, "must be a URL", text, "write it like "+example)
+	}
+}
+
+func (r *resolver) checkLogs(path string, urls []string) {
+	for i, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "tcp" && u.Scheme != "udp" || u.Hostname() == "" || u.Port() == "" || u.User != nil || u.Path != "" && u.Path != "/" {
+			r.problems.Add(at(path, i), "must be tcp:// or udp://, a host and a port", text, "write it like tcp://10.0.0.5:5044")
+		}
+	}
+}
+
+// checkCertificates finds what is no certificate. What it is instead may be secret.
+func (r *resolver) checkCertificates() {
+	for i, ca := range r.spec.Cluster.TrustedCAs {
+		found, rest := 0, []byte(ca.Text)
+
+		for {
+			var block *pem.Block
+			if block, rest = pem.Decode(rest); block == nil {
+				break
+			}
+
+			if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
+				found = 0
+
+				break
+			}
+
+			found++
+		}
+
+		if found == 0 {
+			r.problems.Add(at("cluster.trustedCAs", i), "must be certificates in PEM, and nothing else", ca.Origin, "correct the file")
+		}
+	}
+}
+
+// checkEncryption: a key that a TPM keeps needs one, in a machine that Talos has booted with SecureBoot.
+func (r *resolver) checkEncryption(p *Plan) {
+	e := r.spec.Cluster.Encryption
+	p.Encryption = e
+
+	if e == "" || !oneOf(r, "cluster.encryption", e, NodeIDKey, TPMKey) || e != TPMKey {
+		return
+	}
+
+	if r.spec.Image.Source == Factory {
+		r.problems.Add("cluster.encryption", "cannot be tpm with image.source factory: Talos seals keys only when it was booted with SecureBoot, "+
+			"and these images are not", string(e), "use nodeID, or a template or an ISO file for SecureBoot")
+	}
+
+	for _, pool := range r.pools {
+		if slices.ContainsFunc(pool.planned.Nodes, func(n Node) bool { return !n.TPM }) {
+			r.problems.Add(pool.path+".tpm", `is required with cluster.encryption "tpm"`, "false", "set it to true, here or in defaults")
+		}
+	}
+}

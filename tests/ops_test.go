@@ -3,10 +3,12 @@ package tests
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,10 +61,12 @@ func TestRestore(t *testing.T) {
 	set(t, r.Stack, "pools.worker.count", "2")
 	up(t, r.Stack)
 	require.NoError(t, s.Check(t.Context()))
-	assert.Contains(t, out.String(), "lock           free\nstate          readable, 15 resources\nconfiguration  valid\n")
-	assert.Contains(t, out.String(), "preview        nothing\n")
 
 	deployed, urnsOfTwo := r.Lab.World().Snapshot(), urns(t, r.Stack)
+	resources := fmt.Sprintf("%d resources", len(urnsOfTwo))
+
+	assert.Contains(t, out.String(), "lock           free\nstate          readable, "+resources+"\nconfiguration  valid\n")
+	assert.Contains(t, out.String(), "preview        nothing\n")
 
 	t.Run("what is no snapshot of this stack is refused", func(t *testing.T) {
 		text, err := os.ReadFile(one)
@@ -93,7 +97,7 @@ func TestRestore(t *testing.T) {
 	})
 
 	t.Run("and forth, with what the restore has kept", func(t *testing.T) {
-		kept := regexp.MustCompile(`kept in (\S+), 15 resources`).FindStringSubmatch(out.String())
+		kept := regexp.MustCompile(`kept in (\S+), ` + resources).FindStringSubmatch(out.String())
 		require.NotNil(t, kept)
 		require.NoError(t, s.Restore(t.Context(), kept[1]))
 		assert.Equal(t, urnsOfTwo, urns(t, r.Stack))
@@ -192,7 +196,7 @@ func TestOpsCommand(t *testing.T) {
 	assert.Equal(t, before, r.Lab.World().Snapshot())
 	require.NoError(t, os.Remove(backups))
 
-	assert.Regexp(t, `(?s)^snapshot state-backups/compiled\.\d{8}-\d{6}\.json, 0 resources\nUpdating \(compiled\):.*12 created`,
+	assert.Regexp(t, `(?s)^snapshot state-backups/compiled\.\d{8}-\d{6}\.json, 0 resources\nUpdating \(compiled\):.* created\n`,
 		succeed("run", "up", "--yes", "--skip-preview"))
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -201,19 +205,19 @@ func TestOpsCommand(t *testing.T) {
 	assert.Contains(t, printed, `"urn:of:nothing" is not a valid resource URN`)
 	assert.NotContains(t, printed, "exit status", "pulumi has said what is wrong")
 
-	deployed := r.Lab.World().Snapshot()
+	deployed, resources := r.Lab.World().Snapshot(), strconv.Itoa(len(urns(t, stack)))
 
 	// State is lost by mistake, and comes back.
 	assert.Contains(t, succeed("run", "--keep", "2", "state", "delete", "--all", "--force", "--yes"), "removed  state-backups/compiled.")
 	assert.Empty(t, state(t, stack).Resources)
-	assert.Contains(t, succeed("restore", "newest"), "4. the state is readable, 12 resources\n5. preview\n")
+	assert.Contains(t, succeed("restore", "newest"), "4. the state is readable, "+resources+" resources\n5. preview\n")
 	assert.Contains(t, succeed("-C", project, "--stack", "compiled", "check"), "preview        nothing\n")
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
 
 	assert.Regexp(t, `^SNAPSHOT +TAKEN +RESOURCES +REMARK
 compiled\.pre-restore\.\S+ +[-0-9]+ [:0-9]+ +0 +kept by a restore
-compiled\.\S+ +[-0-9]+ [:0-9]+ +12 *
-compiled\.\S+ +[-0-9]+ [:0-9]+ +12 *
+compiled\.\S+ +[-0-9]+ [:0-9]+ +`+resources+` *
+compiled\.\S+ +[-0-9]+ [:0-9]+ +`+resources+` *
 $`, succeed("list"))
 
 	printed, err = ops("--stack", "nobodys", "check")

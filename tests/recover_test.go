@@ -40,15 +40,7 @@ func TestRecover(t *testing.T) {
 
 		importFile(t, r, files.Import)
 
-		before := len(r.Lab.Journal().Entries())
-		_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)), optup.Refresh())
-		require.NoError(t, err)
-
-		for _, e := range r.Lab.Journal().Entries()[before:] {
-			assert.False(t, e.Face == "proxmox" && !strings.HasPrefix(e.Call, "GET "), "%s", e)
-			assert.False(t, strings.HasSuffix(e.Call, "/Bootstrap"), "%s", e)
-		}
-
+		requireUntouched(t, r)
 		assert.Equal(t, resources, urns(t, r.Stack))
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 		requireNoChange(t, r.Stack)
@@ -97,6 +89,48 @@ func TestRecover(t *testing.T) {
 		_, _, err := tryAdopt(t, r, adopt.Options{})
 		require.EqualError(t, err, "the state of stack dev has all that the program wants: there is nothing to adopt")
 	})
+}
+
+// TestRecoverSources: images come back too, and what the drives held first is not put back into them.
+func TestRecoverSources(t *testing.T) {
+	t.Parallel()
+
+	for _, p := range []pair{{"iso", "metal", "", "agent"}, {"factory", "metal", "iso", "static"}} {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+
+			r := rehearse(t, stackFile(t, p.stack()))
+			outputs := up(t, r.Stack).Outputs
+			resources, deployed := urns(t, r.Stack), r.Lab.World().Snapshot()
+			talosconfig := filepath.Join(t.TempDir(), "talosconfig")
+			require.NoError(t, os.WriteFile(talosconfig, []byte(outputs["talosconfig"].Value.(string)), 0o600))
+
+			lose(t, r)
+
+			files, said := adoptable(t, r, adopt.Options{Talosconfig: talosconfig})
+			assert.NotContains(t, said, "absent")
+			assert.NotContains(t, said, "not known here")
+			importFile(t, r, files.Import)
+			requireUntouched(t, r)
+			assert.Equal(t, resources, urns(t, r.Stack))
+			assert.Equal(t, deployed, r.Lab.World().Snapshot())
+			requireNoChange(t, r.Stack)
+		})
+	}
+}
+
+// requireUntouched runs the first update after an import: it asks Proxmox VE for nothing but to be read.
+func requireUntouched(t *testing.T, r *rehearsal.Rehearsal) {
+	t.Helper()
+
+	before := len(r.Lab.Journal().Entries())
+	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)), optup.Refresh())
+	require.NoError(t, err)
+
+	for _, e := range r.Lab.Journal().Entries()[before:] {
+		assert.False(t, e.Face == "proxmox" && !strings.HasPrefix(e.Call, "GET "), "%s", e)
+		assert.False(t, strings.HasSuffix(e.Call, "/Bootstrap"), "%s", e)
+	}
 }
 
 // TestRecoverRefused: without the cluster's secrets, or with another's, nothing is written; nor where nothing stands.
@@ -151,8 +185,11 @@ func TestRecoverRefused(t *testing.T) {
 
 	t.Run("a controlled rebuild", func(t *testing.T) {
 		lose(t, r)
-		remove(t, r, 401)
-		remove(t, r, 501)
+
+		for _, n := range r.Plan.Nodes() {
+			remove(t, r, n.VMID)
+		}
+
 		up(t, r.Stack)
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 		requireNoChange(t, r.Stack)

@@ -55,11 +55,11 @@ type finder struct {
 var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome, error){
 	"proxmoxve:VM/virtualMachine:VirtualMachine": (*finder).vm,
 	"proxmoxve:Download/file:File":               (*finder).download,
-	"proxmoxve:Hardware/mapping:Pci":             (*finder).mapping,
+	"proxmoxve:Hardware/mapping/pci:Pci":         (*finder).mapping,
 	"proxmoxve:HA/hAResource:HAResource":         (*finder).ha,
 	secretsType:                                  (*finder).machineSecrets,
 
-	"talos:imagefactory/schematic:Schematic":              remake("the factory knows it by its content"),
+	"talos:imageFactory/schematic:Schematic":              remake("the factory knows it by its content"),
 	"talos:machine/configurationApply:ConfigurationApply": remake("a node that has the configuration is not changed by it"),
 	"talos:cluster/kubeconfig:Kubeconfig":                 remake("it is fetched"),
 }
@@ -139,6 +139,8 @@ func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (out
 // exists is a resource that is on Proxmox VE.
 func (f *finder) exists(id, remark string, state planned) (outcome, error) {
 	f.anything = true
+	// A preview does not know it, and the provider looks for it there.
+	state.outputs["id"] = id
 
 	return outcome{verdict: found, id: id, remark: remark, state: &state}, nil
 }

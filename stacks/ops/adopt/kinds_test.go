@@ -37,7 +37,7 @@ func (pve) HAResources(context.Context) (map[string]bool, error) {
 const (
 	vmType      = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	fileType    = "proxmoxve:Download/file:File"
-	mappingType = "proxmoxve:Hardware/mapping:Pci"
+	mappingType = "proxmoxve:Hardware/mapping/pci:Pci"
 	haType      = "proxmoxve:HA/hAResource:HAResource"
 	applyType   = "talos:machine/configurationApply:ConfigurationApply"
 )
@@ -107,6 +107,7 @@ func TestFill(t *testing.T) {
 
 	filled := func(e map[string]any, id string, state planned) map[string]any {
 		e["id"], e["inputs"], e["outputs"] = id, state.inputs, state.outputs
+		state.outputs["id"] = id
 
 		return e
 	}

@@ -35,8 +35,9 @@ func TestRecover(t *testing.T) {
 		t.Helper()
 
 		files, said := adoptable(t, r, o)
-		assert.Contains(t, said, "found  k3s-dev-control-1-vm      VM 401 on host pve\n")
-		assert.Contains(t, said, "again  k3s-dev-control-1-config  a node that has the configuration is not changed by it\n")
+		assert.Regexp(t, `(?m)^found +k3s-dev-control-1-vm +VM 401 on host pve$`, said)
+		assert.Regexp(t, `(?m)^found +k3s-dev-gpu-1-gpu +resource mapping k3s-dev-gpu-1$`, said)
+		assert.Regexp(t, `(?m)^again +k3s-dev-worker-1-config +a node that has the configuration is not changed by it$`, said)
 
 		importFile(t, r, files.Import)
 
@@ -95,11 +96,16 @@ func TestRecover(t *testing.T) {
 func TestRecoverSources(t *testing.T) {
 	t.Parallel()
 
-	for _, p := range []pair{{"iso", "metal", "", "agent"}, {"factory", "metal", "iso", "static"}} {
+	for _, p := range []pair{
+		{"iso", "metal", "", "agent"}, {"factory", "metal", "iso", "static"}, {"factory", "nocloud", "disk", "static"},
+	} {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 
-			r := rehearse(t, stackFile(t, p.stack()))
+			highlyAvailable := strings.Replace(p.stack(), "worker: { role: worker,", "worker: { role: worker, haGroup: prefer,", 1)
+			require.NotEqual(t, p.stack(), highlyAvailable)
+
+			r := rehearse(t, stackFile(t, highlyAvailable))
 			outputs := up(t, r.Stack).Outputs
 			resources, deployed := urns(t, r.Stack), r.Lab.World().Snapshot()
 			talosconfig := filepath.Join(t.TempDir(), "talosconfig")

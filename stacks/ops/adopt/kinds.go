@@ -173,11 +173,14 @@ func (f *finder) vm(ctx context.Context, p planned) (outcome, error) {
 		}
 
 		// What the drive held first has been taken out of it.
-		if drive, ok := m["cdrom"].(map[string]any); ok {
-			if volume, there := config.CDROMs[text(drive, "interface")]; there {
-				drive["fileId"] = volume
-			}
+		if drive, ok := m["cdrom"].(map[string]any); ok && config.CDROMs[text(drive, "interface")] != "" {
+			drive["fileId"] = config.CDROMs[text(drive, "interface")]
 		}
+	}
+
+	// A drive that is to stay empty is not always made, and one that is not there would be made now.
+	if drive, ok := p.outputs["cdrom"].(map[string]any); ok && config.CDROMs[text(drive, "interface")] == "" {
+		delete(p.outputs, "cdrom")
 	}
 
 	return f.exists(fmt.Sprint(vmid), "VM "+fmt.Sprint(vmid)+" on host "+v.Host, p)

@@ -15,7 +15,7 @@ import (
 type pve struct{}
 
 func (pve) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
-	return proxmoxapi.VM{ID: vmid, Name: "c-control-1", Host: "pve2"}, vmid == 401, nil
+	return proxmoxapi.VM{ID: vmid, Name: "c-control", Host: "pve2"}, vmid == 401 || vmid == 402, nil
 }
 
 func (pve) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
@@ -57,7 +57,8 @@ func TestFill(t *testing.T) {
 
 	w := &wanted{
 		Resources: []map[string]any{
-			provider, component, entry(secretsType, "c-secrets"), renamed, entry(vmType, "c-worker-1-vm"), entry(fileType, "c-image"),
+			provider, component, entry(secretsType, "c-secrets"), renamed, entry(vmType, "c-control-2-vm"),
+			entry(vmType, "c-worker-1-vm"), entry(fileType, "c-image"),
 			entry(fileType, "c-other-image"), entry(mappingType, "c-gpu-1"), entry(mappingType, "c-gpu-2"), entry(haType, "c-ha"), entry(haType, "c-ha-2"),
 			entry(applyType, "c-config"), entry("a:b:New", "c-new"),
 		},
@@ -69,6 +70,7 @@ func TestFill(t *testing.T) {
 					"cdrom": map[string]any{"interface": "ide2", "enabled": true},
 				},
 			},
+			{vmType, "c-control-2-vm"}:  inputs("vmId", 402.0, "cdrom", map[string]any{"interface": "ide3", "fileId": "none"}),
 			{vmType, "c-worker-1-vm"}:   inputs("vmId", 501.0),
 			{fileType, "c-image"}:       inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName", "talos.iso"),
 			{fileType, "c-other-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName", "other.iso"),
@@ -93,6 +95,7 @@ func TestFill(t *testing.T) {
 
 	compare(t, []string{
 		"found c-control-1-vm: VM 401 on host pve2",
+		"found c-control-2-vm: VM 402 on host pve2",
 		"absent c-worker-1-vm: no VM has VMID 501",
 		"found c-image: local:iso/talos.iso on host pve1",
 		"absent c-other-image: local:iso/other.iso is not on host pve1",
@@ -133,6 +136,10 @@ func TestFill(t *testing.T) {
 				"vmId": 401.0, "nodeName": "pve2", "smbios": map[string]any{"uuid": uuid, "family": ""}, "timeoutClone": 1800.0,
 				"cdrom": map[string]any{"interface": "ide2", "enabled": true, "fileId": "none"},
 			},
+		}),
+		filled(entry(vmType, "c-control-2-vm"), "402", planned{
+			map[string]any{"vmId": 402.0, "nodeName": "pve2", "cdrom": map[string]any{"interface": "ide3", "fileId": "none"}},
+			map[string]any{"vmId": 402.0, "nodeName": "pve2"}, // it has no such drive
 		}),
 		filled(entry(fileType, "c-image"), "local:iso/talos.iso", image),
 		filled(entry(mappingType, "c-gpu-1"), "c-gpu-1", inputs("name", "c-gpu-1")),

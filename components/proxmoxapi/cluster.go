@@ -1,6 +1,9 @@
 package proxmoxapi
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+)
 
 // Mappings returns the resource mappings of PCI devices, by name.
 func (c *Client) Mappings(ctx context.Context) (map[string]bool, error) {
@@ -30,4 +33,13 @@ func (c *Client) HAResources(ctx context.Context) (map[string]bool, error) {
 	}
 
 	return found, nil
+}
+
+// FirewallRules returns how many firewall rules a VM has.
+func (c *Client) FirewallRules(ctx context.Context, vm VM) (int, error) {
+	var reply []json.RawMessage
+
+	err := c.get(ctx, qemu(vm)+"/firewall/rules", &reply)
+
+	return len(reply), err
 }

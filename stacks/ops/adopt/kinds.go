@@ -15,6 +15,7 @@ type Proxmox interface {
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Mappings(ctx context.Context) (map[string]bool, error)
 	HAResources(ctx context.Context) (map[string]bool, error)
+	FirewallRules(ctx context.Context, vm proxmoxapi.VM) (int, error)
 }
 
 // verdict says what becomes of a resource.
@@ -53,11 +54,13 @@ type finder struct {
 
 // kinds says how resources of a type are found. Components and providers are not in it: they are no more than state.
 var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome, error){
-	"proxmoxve:VM/virtualMachine:VirtualMachine": (*finder).vm,
-	"proxmoxve:Download/file:File":               (*finder).download,
-	"proxmoxve:Hardware/mapping/pci:Pci":         (*finder).mapping,
-	"proxmoxve:HA/hAResource:HAResource":         (*finder).ha,
-	secretsType:                                  (*finder).machineSecrets,
+	"proxmoxve:VM/virtualMachine:VirtualMachine":        (*finder).vm,
+	"proxmoxve:Download/file:File":                      (*finder).download,
+	"proxmoxve:Hardware/mapping/pci:Pci":                (*finder).mapping,
+	"proxmoxve:HA/hAResource:HAResource":                (*finder).ha,
+	"proxmoxve:Network/firewallRules:FirewallRules":     (*finder).firewallRules,
+	"proxmoxve:Network/firewallOptions:FirewallOptions": (*finder).firewallOptions,
+	secretsType: (*finder).machineSecrets,
 
 	"talos:imageFactory/schematic:Schematic":              remake("the factory knows it by its content"),
 	"talos:machine/configurationApply:ConfigurationApply": remake("a node that has the configuration is not changed by it"),

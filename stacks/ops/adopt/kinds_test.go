@@ -30,6 +30,8 @@ func (pve) Mappings(context.Context) (map[string]bool, error) {
 	return map[string]bool{"c-gpu-1": true}, nil
 }
 
+func (pve) FirewallRules(_ context.Context, vm proxmoxapi.VM) (int, error) { return 402 - vm.ID, nil }
+
 func (pve) HAResources(context.Context) (map[string]bool, error) {
 	return map[string]bool{"vm:401": true}, nil
 }
@@ -39,6 +41,8 @@ const (
 	fileType    = "proxmoxve:Download/file:File"
 	mappingType = "proxmoxve:Hardware/mapping/pci:Pci"
 	haType      = "proxmoxve:HA/hAResource:HAResource"
+	rulesType   = "proxmoxve:Network/firewallRules:FirewallRules"
+	optionsType = "proxmoxve:Network/firewallOptions:FirewallOptions"
 	applyType   = "talos:machine/configurationApply:ConfigurationApply"
 )
 
@@ -60,6 +64,7 @@ func TestFill(t *testing.T) {
 			provider, component, entry(secretsType, "c-secrets"), renamed, entry(vmType, "c-control-2-vm"),
 			entry(vmType, "c-worker-1-vm"), entry(fileType, "c-image"),
 			entry(fileType, "c-other-image"), entry(mappingType, "c-gpu-1"), entry(mappingType, "c-gpu-2"), entry(haType, "c-ha"), entry(haType, "c-ha-2"),
+			entry(rulesType, "c-rules-1"), entry(rulesType, "c-rules-2"), entry(rulesType, "c-rules-3"), entry(optionsType, "c-firewall"),
 			entry(applyType, "c-config"), entry("a:b:New", "c-new"),
 		},
 		planned: map[key]planned{
@@ -78,6 +83,10 @@ func TestFill(t *testing.T) {
 			{mappingType, "c-gpu-2"}:    inputs("name", "c-gpu-2"),
 			{haType, "c-ha"}:            inputs("resourceId", "vm:401"),
 			{haType, "c-ha-2"}:          inputs("resourceId", "vm:501"),
+			{rulesType, "c-rules-1"}:    inputs("vmId", 401.0, "nodeName", "pve1", "rules", []any{map[string]any{"dport": "22"}, map[string]any{"dport": "443"}}),
+			{rulesType, "c-rules-2"}:    inputs("vmId", 402.0),
+			{rulesType, "c-rules-3"}:    inputs("vmId", 501.0),
+			{optionsType, "c-firewall"}: inputs("vmId", 401.0, "nodeName", "pve1"),
 		},
 	}
 
@@ -103,6 +112,10 @@ func TestFill(t *testing.T) {
 		"absent c-gpu-2: there is no resource mapping c-gpu-2",
 		"found c-ha: high availability of vm:401",
 		"absent c-ha-2: the high-availability manager does not know vm:501",
+		"found c-rules-1: firewall rules of VM 401",
+		"absent c-rules-2: VM 402 has no firewall rules",
+		"absent c-rules-3: no VM has VMID 501",
+		"found c-firewall: firewall options of VM 401",
 		"again c-config: a node that has the configuration is not changed by it",
 		"absent c-new: how to find a a:b:New is not known here; see whether it is there before you run an update",
 		"found c-secrets: /secrets.yaml",
@@ -126,6 +139,10 @@ func TestFill(t *testing.T) {
 	image := inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName", "talos.iso")
 	image.outputs["size"] = int64(300 << 20)
 
+	rules := inputs("vmId", 401.0, "nodeName", "pve2")
+	rules.inputs["rules"] = []any{map[string]any{"dport": "22"}, map[string]any{"dport": "443"}}
+	rules.outputs["rules"] = []any{map[string]any{"dport": "22", "pos": 0}, map[string]any{"dport": "443", "pos": 1}}
+
 	compare(t, []map[string]any{
 		provider, component, secrets,
 		filled(vm, "401", planned{
@@ -144,17 +161,19 @@ func TestFill(t *testing.T) {
 		filled(entry(fileType, "c-image"), "local:iso/talos.iso", image),
 		filled(entry(mappingType, "c-gpu-1"), "c-gpu-1", inputs("name", "c-gpu-1")),
 		filled(entry(haType, "c-ha"), "vm:401", inputs("resourceId", "vm:401")),
+		filled(entry(rulesType, "c-rules-1"), "rule-3551421451", rules),
+		filled(entry(optionsType, "c-firewall"), "options-2201914918", inputs("vmId", 401.0, "nodeName", "pve2")),
 	}, w.Resources)
 }
 
 // inputs are those of a resource that returns nothing else.
 func inputs(pairs ...any) planned {
-	p := planned{map[string]any{}, map[string]any{}}
+	all := map[string]any{}
 	for i := 0; i < len(pairs); i += 2 {
-		p.inputs[pairs[i].(string)], p.outputs[pairs[i].(string)] = pairs[i+1], pairs[i+1]
+		all[pairs[i].(string)] = pairs[i+1]
 	}
 
-	return p
+	return planned{known(all), known(all)}
 }
 
 // TestKnown: what a preview does not tell is left out, and with it the list that it is an element of.

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 )
 
@@ -40,6 +41,12 @@ func (c Config) checkSecrets() plan.Problems {
 			ps.Add("sshPrivateKey", "is locked with a passphrase, which nobody could enter", "", "make a key for this program alone, without one")
 		case err != nil:
 			ps.Add("sshPrivateKey", "is no private key of OpenSSH", "", "run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>")
+		}
+	}
+
+	if c.MachineSecrets != "" && c.MachineSecrets != standIn {
+		if _, err := machineconfig.ReadSecrets(c.MachineSecrets); err != nil {
+			ps.Add("machineSecrets", "must be a Talos secrets bundle: "+err.Error(), "", "run: pulumi config set --secret machineSecrets < secrets.yaml")
 		}
 	}
 

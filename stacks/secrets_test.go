@@ -10,6 +10,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
+
+	"talos-proxmox/components/machineconfig"
 )
 
 // TestKeyOfTheTailnet: the environment goes before the stack, only where there is a tailnet, and no error shows a key.
@@ -88,5 +90,20 @@ func TestPrivateKey(t *testing.T) {
 		}
 
 		require.Equal(t, want, got)
+	}
+}
+
+// TestMachineSecrets: what is no secrets bundle is refused and not shown; one that is encrypted in the file is not looked at.
+func TestMachineSecrets(t *testing.T) {
+	c := Config{MachineSecrets: "cluster: {id: hunter2}"}
+	require.EqualError(t, c.checkSecrets().Err(), "the configuration has 1 problem:\n  - machineSecrets: must be a Talos secrets bundle: "+
+		"cluster.secret is required; secrets is required; trustdinfo is required; certs is required; "+
+		"run: pulumi config set --secret machineSecrets < secrets.yaml")
+
+	whole, err := machineconfig.ThrowAwaySecrets()
+	require.NoError(t, err)
+
+	for _, text := range []string{whole, standIn} {
+		require.NoError(t, Config{MachineSecrets: text}.checkSecrets().Err())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab"
@@ -41,6 +42,12 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix, 
 
 	for key, text := range r.values {
 		r.values[key] = mapAddresses(text, network, toLab)
+	}
+
+	if _, given := r.values["machineSecrets"]; given {
+		secrets, err := machineconfig.ThrowAwaySecrets()
+		r.values["machineSecrets"] = secrets
+		errs = append(errs, err)
 	}
 
 	errs = append(errs, r.rewriteImages(config, l))

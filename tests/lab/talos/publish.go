@@ -85,6 +85,7 @@ func (n *node) publish() {
 		n.fw.discovery.announce(n)
 		n.publishCluster(b)
 		n.publishExtensionConfigs(b)
+		n.publishFirewall(b)
 		n.publishKubernetes(b)
 	}
 

@@ -109,7 +109,7 @@ func (s *survey) run(ctx context.Context) error {
 
 	s.lookForVMs()
 
-	for _, look := range []func(context.Context) error{s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForFirewall} {
+	for _, look := range []func(context.Context) error{s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForFirewall, s.lookForGroups} {
 		if err := look(ctx); err != nil {
 			return err
 		}
@@ -154,6 +154,33 @@ func (s *survey) lookForFirewall(ctx context.Context) error {
 	}
 
 	return err
+}
+
+// lookForGroups holds that the high-availability groups are there: Proxmox VE takes any name, and does nothing then.
+func (s *survey) lookForGroups(ctx context.Context) error {
+	var groups []string
+
+	for _, n := range s.plan.Nodes() {
+		if n.HAGroup == "" {
+			continue
+		}
+
+		if groups == nil {
+			found, err := s.proxmox.HAGroups(ctx)
+			if err != nil {
+				return err
+			}
+
+			groups = append([]string{}, found...)
+		}
+
+		if !slices.Contains(groups, n.HAGroup) {
+			s.problems.Add("pools."+n.Pool+".haGroup", "is no high-availability group of this Proxmox VE", n.HAGroup,
+				"make it (Datacenter, HA, Groups), or name one that is")
+		}
+	}
+
+	return nil
 }
 
 // lookForStores asks whether one host can download for all.

@@ -15,6 +15,7 @@ type Proxmox interface {
 	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error
 	PCIDevices(ctx context.Context, host string) ([]proxmoxapi.PCIDevice, error)
 	FirewallOn(ctx context.Context) (bool, error)
+	HAGroups(ctx context.Context) ([]string, error)
 	SharedStores(ctx context.Context) (map[string]bool, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Offered(ctx context.Context, host, url string) (int64, error)

@@ -115,10 +115,9 @@ func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig)
 		{"firmware", "bios", n.Firmware, config.Firmware},
 		{"scsiController", "scsihw", n.SCSIController, config.SCSIController},
 	} {
-		// A machine type may have a version: "pc-q35-9.0".
-		if kind.want != "" && kind.have != kind.want && (kind.key != "machine" || !strings.Contains(kind.have, kind.want)) {
+		if kind.want != "" && kind.have != kind.want {
 			problems.Add(path+kind.key, "is the template's, and "+named+" has "+kind.have, kind.want,
-				fmt.Sprintf("run 'qm set %d --%s %s' on host %s", template.ID, kind.option, kind.want, template.Host))
+				fmt.Sprintf("run 'qm set %d --%s %s' on host %s", template.ID, kind.option, machineType(kind.want), template.Host))
 		}
 	}
 

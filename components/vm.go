@@ -248,7 +248,7 @@ func addBoot(v *vm.VirtualMachineArgs, args *TalosNodeArgs, image pulumi.StringI
 		return
 	}
 
-	v.Machine, v.Bios, v.ScsiHardware = pulumi.String(n.Machine), pulumi.String(n.Firmware), pulumi.String(n.SCSIController)
+	v.Machine, v.Bios, v.ScsiHardware = pulumi.String(machineType(n.Machine)), pulumi.String(n.Firmware), pulumi.String(n.SCSIController)
 	v.BootOrders = pulumi.ToStringArray(n.BootOrder)
 
 	if n.Firmware == "ovmf" {
@@ -269,6 +269,15 @@ func addBoot(v *vm.VirtualMachineArgs, args *TalosNodeArgs, image pulumi.StringI
 	first := disks[0].(vm.VirtualMachineDiskArgs)
 	first.FileId = volume
 	disks[0] = first
+}
+
+// machineType is what Proxmox VE calls a machine type.
+func machineType(name string) string {
+	if name == "i440fx" {
+		return "pc"
+	}
+
+	return name
 }
 
 func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArgs {

@@ -41,7 +41,7 @@ func TestClients(t *testing.T) {
 			}
 		}
 
-		assert.Equal(t, map[string]bool{"k3s-dev-control-1": true, "k3s-dev-worker-1": true}, ready)
+		assert.Equal(t, map[string]bool{"k3s-dev-control-1": true, "k3s-dev-gpu-1": true, "k3s-dev-worker-1": true}, ready)
 
 		version, err := api.Discovery().ServerVersion()
 		require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestClients(t *testing.T) {
 
 	t.Run("the Talos client gets the version of each node", func(t *testing.T) {
 		assert.Equal(t, map[string]string{
-			addressOf(r, "k3s-dev-control-1"): r.Plan.Talos, addressOf(r, "k3s-dev-worker-1"): r.Plan.Talos,
+			addressOf(r, "k3s-dev-control-1"): r.Plan.Talos, addressOf(r, "k3s-dev-gpu-1"): r.Plan.Talos, addressOf(r, "k3s-dev-worker-1"): r.Plan.Talos,
 		}, talosVersions(t, r, outputs))
 	})
 }

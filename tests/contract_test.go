@@ -49,7 +49,7 @@ func TestContract(t *testing.T) {
 
 	assert.True(t, outputs["kubeconfig"].Secret)
 	assert.True(t, outputs["talosconfig"].Secret)
-	assert.Len(t, outputs, 7)
+	assert.Len(t, outputs, 9)
 
 	t.Run("a second stack reads it", func(t *testing.T) { readFromSecondStack(t, r, worker) })
 }

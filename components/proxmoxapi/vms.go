@@ -47,7 +47,8 @@ type VMConfig struct {
 	Disks map[string]int
 	// CDROMs are what is in the CD-ROM drives, by position; "none" in one that is empty.
 	CDROMs map[string]string
-	// Machine type, firmware and SCSI controller, as Proxmox VE names them; its defaults where the VM states none.
+	// Machine is "q35" or "i440fx", whatever version of it. Firmware and SCSIController are as Proxmox VE names them; its
+	// defaults where the VM states none.
 	Machine, Firmware, SCSIController string
 	// UUID is what the VM says of itself by SMBIOS; empty where it states none.
 	UUID string
@@ -68,7 +69,7 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 
 	found := VMConfig{
 		Disks: map[string]int{}, CDROMs: map[string]string{},
-		Machine: textOr(config["machine"], "i440fx"), Firmware: textOr(config["bios"], "seabios"),
+		Machine: machineType(textOr(config["machine"], "pc")), Firmware: textOr(config["bios"], "seabios"),
 		SCSIController: textOr(config["scsihw"], "lsi"),
 	}
 
@@ -99,6 +100,15 @@ func textOr(value any, otherwise string) string {
 	}
 
 	return otherwise
+}
+
+// machineType leaves out the version: "pc-q35-9.0", "pc-i440fx-9.0", "pc".
+func machineType(name string) string {
+	if strings.Contains(name, "q35") {
+		return "q35"
+	}
+
+	return "i440fx"
 }
 
 func sizeGiB(drive string) int {

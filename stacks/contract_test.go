@@ -25,6 +25,11 @@ type StackOutputs struct {
 	// Administrator's talosconfig, secret; absent when somebody else makes a cluster of the nodes.
 	Talosconfig string `json:"talosconfig,omitempty"`
 
+	// Until when both are good, as RFC 3339 writes it; absent with them.
+	CredentialsExpiry map[string]string `json:"credentials_expiry,omitempty"`
+	// Commands to go on with; absent when somebody else makes a cluster of the nodes.
+	Hints map[string]string `json:"hints,omitempty"`
+
 	// With outputs.legacy: known addresses of the control planes.
 	ControlPlaneIPs []string `json:"control_plane_ips,omitempty"`
 	// With outputs.legacy: known addresses of the workers.

@@ -35,7 +35,7 @@ func TestLostBootstrap(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	assert.Len(t, calls(r, "/Bootstrap"), requests, "no second bootstrap")
-	assert.Len(t, calls(r, "/clone"), 2, "no machine was made twice")
+	assert.Len(t, calls(r, "/clone"), 3, "no machine was made twice")
 	requireNoChange(t, r.Stack)
 	destroy(t, r.Stack)
 }

@@ -164,7 +164,8 @@ func TestGPURemoved(t *testing.T) {
         "2": { bdf: "0000:02:00.0" }
         "3": { bdf: "0000:03:00" }
 `
-	r := rehearse(t, devWith(t, "      gpus:\n        \"1\": { bdf: \"0000:01:00.0\" }\n", three))
+	text, _ := devText(t)
+	r := rehearse(t, stackFile(t, strings.Replace(text, "      gpus:\n        \"1\": { bdf: \"0000:01:00.0\" }\n", three, 1)))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)

@@ -45,7 +45,7 @@ func TestMigratedNode(t *testing.T) {
 
 	moved := contractOf(t, up(t, r.Stack)).BootstrapNodes.Workers[0]
 	assert.Equal(t, placed, moved)
-	assert.Len(t, calls(r, "/clone"), 3, "no machine was made again")
+	assert.Len(t, calls(r, "/clone"), 2, "no machine was made again")
 	requireNoChange(t, r.Stack)
 	destroy(t, r.Stack)
 }

@@ -103,6 +103,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 			"k3s-dev-proxmox":          {"apiToken"},
 			"k3s-dev-secrets":          {"clientConfiguration", "machineSecrets"},
 			"k3s-dev-control-1-config": applied,
+			"k3s-dev-gpu-1-config":     applied,
 			"k3s-dev-worker-1-config":  applied,
 			"k3s-dev-kubeconfig":       {"clientConfiguration", "kubeconfigRaw", "kubernetesClientConfiguration"},
 		}, encrypted)

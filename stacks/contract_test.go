@@ -120,7 +120,7 @@ func TestOutputNames(t *testing.T) {
 
 	assert.ElementsMatch(t, []string{
 		OutputControlPlaneEndpoints, OutputBootstrapNodes, OutputNodeIPMap, OutputNodeVMIDMap, OutputContract,
-		OutputKubeconfig, OutputTalosconfig,
+		OutputKubeconfig, OutputTalosconfig, OutputCredentialsExpiry, OutputHints,
 		OutputControlPlaneIPs, OutputWorkerIPs, OutputGPUWorkerIPs,
 		OutputControlPlaneVMIDs, OutputWorkerVMIDs, OutputGPUWorkerVMIDs, OutputGPUWorkerPCIBDFs,
 	}, known)

@@ -100,7 +100,7 @@ func TestLegacyOutputs(t *testing.T) {
 		assert.JSONEq(t, want, string(text), name)
 	}
 
-	assert.Len(t, outputs, 14)
+	assert.Len(t, outputs, 16)
 }
 
 // TestContractOfExamples holds everything that the example stacks export against the schema. What they are is as their
@@ -111,8 +111,8 @@ func TestContractOfExamples(t *testing.T) {
 
 	for name, want := range map[string]struct{ control, workers, gpus, known, outputs int }{
 		"k3s-dev-vms": {1, 2, 2, 5, 12},
-		"atlas":       {3, 2, 0, 5, 7},
-		"enterprise":  {3, 4, 0, 7, 7},
+		"atlas":       {3, 2, 0, 5, 9},
+		"enterprise":  {3, 4, 0, 7, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -161,6 +161,9 @@ func (r *Rehearsal) Shell() (string, error) {
 		fmt.Fprintf(&env, "export %s=%s\n", name, quote(all[name]))
 	}
 
+	// Commands that run pulumi by its name find this one.
+	fmt.Fprintf(&env, "export PATH=%s:\"$PATH\"\n", quote(filepath.Dir(r.engine.CLI())))
+
 	path, err := filepath.Abs(filepath.Join(r.dir, "env"))
 	if err != nil {
 		return "", err

@@ -140,11 +140,11 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 		return fmt.Errorf("%s holds no resource: restoring it would forget everything", chosen)
 	}
 
-	s.say("1. no operation runs on the stack")
-
 	if err := s.Stack.Free(ctx); err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
+
+	s.say("1. no operation runs on the stack")
 
 	before, err := s.keep(ctx, preRestore)
 	if err != nil {

@@ -3,12 +3,15 @@ package components
 import (
 	"encoding/base64"
 	"errors"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/components/machineconfig"
 )
 
 // SecretsBundle is the machine secrets of a cluster as a Talos secrets bundle, the file that 'talosctl gen secrets' writes
@@ -60,4 +63,52 @@ func bundleOf(s machine.MachineSecrets) (*secrets.Bundle, error) {
 	}
 
 	return bundle, errors.Join(errs...)
+}
+
+// takeOver reads a secrets bundle into the provider's form, and makes an administrator's credentials of it. Both are secret.
+func takeOver(bundle pulumi.StringInput) (machine.MachineSecretsOutput, machine.ClientConfigurationOutput) {
+	text := pulumi.ToSecret(bundle.ToStringOutput()).(pulumi.StringOutput)
+
+	secrets := text.ApplyT(func(text string) (machine.MachineSecrets, error) {
+		s, err := machineconfig.ReadSecrets(text)
+		if err != nil {
+			return machine.MachineSecrets{}, err
+		}
+
+		return heldOf(s), nil
+	}).(machine.MachineSecretsOutput)
+
+	credentials := text.ApplyT(func(text string) (machine.ClientConfiguration, error) {
+		s, err := machineconfig.ReadSecrets(text)
+		if err != nil {
+			return machine.ClientConfiguration{}, err
+		}
+
+		c, err := s.Client(time.Now())
+
+		return machine.ClientConfiguration{CaCertificate: c.CA, ClientCertificate: c.Certificate, ClientKey: c.Key}, err
+	}).(machine.ClientConfigurationOutput)
+
+	return secrets, credentials
+}
+
+// heldOf is a bundle as the provider holds it.
+func heldOf(s machineconfig.Secrets) machine.MachineSecrets {
+	pair := func(p machineconfig.KeyPair) machine.Certificate {
+		return machine.Certificate{Cert: p.Certificate, Key: p.Key}
+	}
+	held := machine.MachineSecrets{
+		Certs: machine.Certificates{
+			Etcd: pair(s.Etcd), K8s: pair(s.Kubernetes), K8sAggregator: pair(s.Aggregator), Os: pair(s.OS),
+			K8sServiceaccount: machine.Key{Key: s.ServiceAccountKey},
+		},
+		Cluster: machine.Cluster{Id: s.ClusterID, Secret: s.ClusterSecret}, Trustdinfo: machine.TrustdInfo{Token: s.TrustdToken},
+		Secrets: machine.KubernetesSecrets{BootstrapToken: s.BootstrapToken, SecretboxEncryptionSecret: s.SecretboxEncryptionSecret},
+	}
+
+	if s.AESCBCEncryptionSecret != "" {
+		held.Secrets.AescbcEncryptionSecret = &s.AESCBCEncryptionSecret
+	}
+
+	return held
 }

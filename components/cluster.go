@@ -27,6 +27,9 @@ type TalosClusterArgs struct {
 	Proxmox Proxmox
 	// TailscaleKey lets nodes join the tailnet. It is required where the plan has one, and kept secret.
 	TailscaleKey pulumi.StringInput
+	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the plan
+	// says so, and kept secret; otherwise one is made and kept in state.
+	MachineSecrets pulumi.StringInput
 }
 
 // TalosCluster is a Kubernetes cluster of Talos machines.
@@ -65,6 +68,8 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 		return nil, errors.New("TalosCluster " + name + ": a plan and access to Proxmox VE are required")
 	case args.Plan.Tailscale != nil && args.TailscaleKey == nil:
 		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, whose key is required")
+	case args.Plan.TakeOver != (args.MachineSecrets != nil):
+		return nil, errors.New("TalosCluster " + name + ": machine secrets go with a plan that takes them over")
 	}
 
 	p := args.Plan
@@ -110,12 +115,13 @@ type builder struct {
 	addresses *roster
 	images    *images
 	key       pulumi.StringInput // of the tailnet
+	bundle    pulumi.StringInput // that is taken over; nil: none
 	child     pulumi.ResourceOption
 }
 
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
 	b := &builder{
-		TalosCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, key: args.TailscaleKey,
+		TalosCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, key: args.TailscaleKey, bundle: args.MachineSecrets,
 		addresses: &roster{}, child: pulumi.Parent(c),
 	}
 
@@ -144,16 +150,11 @@ func (b *builder) machines() error {
 func (b *builder) cluster() error {
 	p := b.Plan
 
-	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(p.Talos)}, b.child,
-		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
-		// An older version here would replace the identity of the cluster, a newer one change its contract.
-		pulumi.IgnoreChanges([]string{"talosVersion"}))
+	credentials, err := b.identity()
 	if err != nil {
 		return err
 	}
 
-	credentials := secretClient(secrets.ClientConfiguration)
-	b.MachineSecrets = pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput)
 	b.WorkerConfiguration = pulumi.String("").ToStringOutput()
 
 	controls, others := p.Pools, []plan.PlannedPool(nil)
@@ -235,6 +236,28 @@ func (b *builder) cluster() error {
 	b.TalosconfigExpiry = expiry(credentials.ClientCertificate().ToStringPtrOutput())
 
 	return b.start(credentials, configured)
+}
+
+// identity is the machine secrets of the cluster and an administrator's credentials, made and kept in state, or taken over.
+func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
+	if b.bundle != nil {
+		var credentials machine.ClientConfigurationOutput
+		b.MachineSecrets, credentials = takeOver(b.bundle)
+
+		return credentials, nil
+	}
+
+	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(b.Plan.Talos)}, b.child,
+		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
+		// An older version here would replace the identity of the cluster, a newer one change its contract.
+		pulumi.IgnoreChanges([]string{"talosVersion"}))
+	if err != nil {
+		return machine.ClientConfigurationOutput{}, err
+	}
+
+	b.MachineSecrets = pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput)
+
+	return secretClient(secrets.ClientConfiguration), nil
 }
 
 // controlPlanes makes the VMs of control planes. They are configured when all of them are registered.

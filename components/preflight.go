@@ -59,11 +59,6 @@ func (f *Findings) shared() bool { return f != nil && f.sharedImages }
 func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox) (*Findings, error) {
 	warnings, refused := machineconfig.Check(p)
 
-	// What Proxmox VE says of a plan that cannot be carried out helps nobody.
-	if missing := unbuilt(p); len(missing) > 0 {
-		return nil, errors.Join(missing, refused)
-	}
-
 	s := newSurvey(p, proxmox)
 	missing := s.run(ctx.Context())
 

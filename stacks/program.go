@@ -97,6 +97,10 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		args.TailscaleKey = pulumi.ToSecret(pulumi.String(config.TailscaleAuthKey)).(pulumi.StringOutput)
 	}
 
+	if p.TakeOver {
+		args.MachineSecrets = pulumi.ToSecret(pulumi.String(config.MachineSecrets)).(pulumi.StringOutput)
+	}
+
 	cluster, err := components.NewTalosCluster(ctx, name, args,
 		append(opts, pulumi.Providers(proxmox, talosProvider))...)
 	if err != nil {

@@ -386,30 +386,6 @@ func setReady(p *corev1.Pod, ready bool) {
 	}
 }
 
-// tolerated tells whether a pod may be scheduled on a node.
-func tolerated(spec *corev1.PodSpec, n *corev1.Node) bool {
-	for k, v := range spec.NodeSelector {
-		if n.Labels[k] != v {
-			return false
-		}
-	}
-
-	for _, taint := range n.Spec.Taints {
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-			continue
-		}
-
-		if !slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool {
-			return (t.Key == "" || t.Key == taint.Key) && (t.Effect == "" || t.Effect == taint.Effect) &&
-				(t.Operator == corev1.TolerationOpExists || t.Value == taint.Value)
-		}) {
-			return false
-		}
-	}
-
-	return true
-}
-
 // owned returns the pods that an object controls.
 func (c *Cluster) owned(owner metav1.Object) []*corev1.Pod {
 	var out []*corev1.Pod
@@ -470,7 +446,7 @@ func (c *Cluster) runDaemonSets(all map[string]*corev1.Node) {
 		}
 
 		for _, name := range sortedNames(all) {
-			if !on[name] && tolerated(spec, all[name]) {
+			if !on[name] && mayRun(spec, all[name]) {
 				c.startPod(ds, "apps/DaemonSet", &ds.Spec.Template, all[name])
 			}
 		}
@@ -513,7 +489,7 @@ func (c *Cluster) runDeployments(all map[string]*corev1.Node) {
 
 			for _, name := range sortedNames(all) {
 				n := all[name]
-				if n.Spec.Unschedulable || nodeCondition(n) != corev1.ConditionTrue || !tolerated(&d.Spec.Template.Spec, n) {
+				if n.Spec.Unschedulable || nodeCondition(n) != corev1.ConditionTrue || !mayRun(&d.Spec.Template.Spec, n) {
 					continue
 				}
 

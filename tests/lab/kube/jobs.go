@@ -35,7 +35,7 @@ func (c *Cluster) startJob(job *batchv1.Job, all map[string]*corev1.Node) {
 	}
 
 	for _, name := range sortedNames(all) {
-		if n := all[name]; !n.Spec.Unschedulable && tolerated(spec, n) && (nodeCondition(n) == corev1.ConditionTrue || toleratesNotReady(spec)) {
+		if n := all[name]; !n.Spec.Unschedulable && mayRun(spec, n) && (nodeCondition(n) == corev1.ConditionTrue || toleratesNotReady(spec)) {
 			now := metav1.Now()
 			job.Status.StartTime, job.Status.Active = &now, 1
 			c.startPod(job, "batch/Job", &job.Spec.Template, n)
@@ -54,15 +54,6 @@ func accountOf(spec *corev1.PodSpec) string {
 	}
 
 	return spec.ServiceAccountName
-}
-
-// toleratesNotReady is whether a pod may go to a node that has no network yet.
-func toleratesNotReady(spec *corev1.PodSpec) bool {
-	n := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}}}
-	free := spec.DeepCopy()
-	free.NodeSelector = nil
-
-	return tolerated(free, n)
 }
 
 // finishJob lets a running pod do its work. A sidecar runs beside the other containers and its end does not count.

@@ -1,0 +1,151 @@
+package tests
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// tailnet is a cluster that is reached through kube-vip on its tailnet, with Cilium instead of kube-proxy.
+const tailnet = `config:
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [{ name: pve }] }
+  talos-proxmox:cluster:
+    name: home
+    versions: { talos: v1.12.4, kubernetes: v1.34.2 }
+    endpoint: { mode: kubeVip, address: 100.64.0.20, interface: tailscale0 }
+    cni: { name: cilium, version: 1.18.3, kubeProxy: false }
+    encryption: nodeID
+    registryMirrors: { docker.io: ["https://registry.lan:5000"] }
+    logs: { services: [tcp://192.168.10.5:5044], kernel: [udp://192.168.10.5:6050] }
+    manifests: ["apiVersion: v1\nkind: Namespace\nmetadata:\n  name: flux-system\n"]
+  talos-proxmox:image: { source: template, schematic: [tailscale], template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base } }
+  talos-proxmox:network: { cidr: 192.168.10.0/24, timeServers: [192.168.10.1] }
+  talos-proxmox:tailscale: { loginServer: https://headscale.example.com, pools: [control] }
+  talos-proxmox:pools:
+    control: { role: controlplane, count: 3, addresses: 192.168.10.11-13 }
+    worker: { role: worker, count: 1, addresses: 192.168.10.21-49 }
+`
+
+// TestTailnet brings a cluster up whose API server is reached through kube-vip, which follows the control planes that are
+// there; another version of Cilium reaches the running cluster.
+func TestTailnet(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, tailnet))
+	outputs := up(t, r.Stack).Outputs
+	require.NoError(t, r.WaitReady(t.Context(), wait), "which takes Cilium")
+
+	api := kubernetesClient(t, outputs)
+
+	_, err := api.CoreV1().Namespaces().Get(t.Context(), "flux-system", metav1.GetOptions{})
+	require.NoError(t, err, "the operator's manifests are applied")
+
+	assert.Equal(t, "v1.18.3", cilium(t, outputs))
+	assert.Empty(t, runs(t, outputs, "kube-proxy-"))
+	assert.ElementsMatch(t, []string{"home-control-1", "home-control-2", "home-control-3"}, runs(t, outputs, "kube-vip-"))
+
+	assert.Equal(t, map[string]bool{
+		"home-control-1": true, "home-control-2": true, "home-control-3": true, "home-worker-1": false,
+	}, onTailnet(t, r, outputs))
+
+	requireNoChange(t, r.Stack)
+
+	t.Run("another version of Cilium", func(t *testing.T) {
+		before := vmids(r)
+
+		set(t, r.Stack, "cluster.cni.version", "1.18.4")
+		up(t, r.Stack)
+		require.Eventually(t, func() bool { return cilium(t, outputs) == "v1.18.4" }, wait, 50*time.Millisecond)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		assert.Equal(t, before, vmids(r))
+
+		jobs, err := api.BatchV1().Jobs(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, jobs.Items, 2)
+
+		for _, job := range jobs.Items {
+			assert.True(t, slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+				return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+			}), job.Name)
+		}
+
+		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("a control plane stops", func(t *testing.T) {
+		_, err := r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", vmids(r)["home-control-1"])
+		require.NoError(t, err)
+
+		require.Eventually(t, func() bool {
+			n, err := kubernetesClient(t, outputs).CoreV1().Nodes().Get(t.Context(), "home-control-1", metav1.GetOptions{})
+
+			return err == nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+			})
+		}, wait, 50*time.Millisecond, "the shared address still answers, and says who is gone")
+	})
+
+	destroy(t, r.Stack)
+	assert.Empty(t, r.Leftovers())
+}
+
+// cilium is the version of Cilium's agents.
+func cilium(t *testing.T, outputs auto.OutputMap) string {
+	t.Helper()
+
+	agents, err := kubernetesClient(t, outputs).AppsV1().DaemonSets(metav1.NamespaceSystem).Get(t.Context(), "cilium", metav1.GetOptions{})
+	require.NoError(t, err)
+
+	_, tag, _ := strings.Cut(agents.Spec.Template.Spec.Containers[0].Image, ":")
+	tag, _, _ = strings.Cut(tag, "@")
+
+	return tag
+}
+
+// runs are the nodes of the system's pods whose names start with a text.
+func runs(t *testing.T, outputs auto.OutputMap, prefix string) []string {
+	t.Helper()
+
+	pods, err := kubernetesClient(t, outputs).CoreV1().Pods(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	var found []string
+
+	for _, pod := range pods.Items {
+		if strings.HasPrefix(pod.Name, prefix) {
+			found = append(found, pod.Spec.NodeName)
+		}
+	}
+
+	return found
+}
+
+// onTailnet says which nodes run Tailscale's client.
+func onTailnet(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) map[string]bool {
+	t.Helper()
+
+	api, _ := talosClient(t, outputs)
+	found := map[string]bool{}
+
+	for _, n := range r.Plan.Nodes() {
+		services, err := api.ServiceInfo(client.WithNodes(context.WithoutCancel(t.Context()), n.Address.String()), "ext-tailscale")
+		require.NoError(t, err)
+
+		found[n.Name] = slices.ContainsFunc(services, func(s client.ServiceInfo) bool { return s.Service.GetState() == "Running" })
+	}
+
+	return found
+}

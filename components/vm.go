@@ -90,13 +90,8 @@ func compareOrigin(ctx *pulumi.Context, args *TalosNodeArgs, machineVM *vm.Virtu
 // ignored is what was used when the VM was made, and what the provider reads back otherwise than it was stated.
 func ignored(args *TalosNodeArgs) []string {
 	n := args.Node
-	// smbios is the identity of this very machine: it changes only when the VM is made again. An ISO file that has been taken
-	// out of its drive stays out.
+	// smbios is the identity of this very machine: it changes only when the VM is made again.
 	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState"}
-
-	if n.CDROM != "" {
-		paths = append(paths, "cdrom")
-	}
 
 	for i := range n.Disks {
 		// Shown as changed for ever.
@@ -110,7 +105,8 @@ func ignored(args *TalosNodeArgs) []string {
 			paths = append(paths, "disks[0]."+option)
 		}
 	} else {
-		paths = append(paths, "disks[0].fileId")
+		// An ISO file that has been taken out of its drive stays out; without one, no drive is made, and none is to come.
+		paths = append(paths, "cdrom", "disks[0].fileId")
 	}
 
 	if !args.Rebalance {

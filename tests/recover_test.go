@@ -214,6 +214,10 @@ func TestRecoverRefused(t *testing.T) {
 			remove(t, r, n.VMID)
 		}
 
+		for _, m := range r.Lab.World().Snapshot().Mappings {
+			require.NoError(t, r.Lab.World().DeleteMapping(m.Kind, m.ID))
+		}
+
 		up(t, r.Stack)
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 		requireNoChange(t, r.Stack)

@@ -3,7 +3,10 @@ package tests
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,10 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/ops/guard"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -89,6 +94,33 @@ func TestRestore(t *testing.T) {
 		assert.Equal(t, urnsOfTwo, urns(t, r.Stack))
 	})
 
+	t.Run("a state that contradicts itself", func(t *testing.T) {
+		good := snapshot(t, s)
+
+		// The first resource, which others belong to, is gone.
+		file := filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, "dev.json")
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+
+		var kept map[string]any
+		require.NoError(t, json.Unmarshal(text, &kept))
+
+		latest := kept["checkpoint"].(map[string]any)["latest"].(map[string]any)
+		latest["resources"] = latest["resources"].([]any)[1:]
+		text, err = json.Marshal(kept)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+
+		err = s.Check(t.Context())
+		require.ErrorContains(t, err, "state: pulumi stack --output json: fetching stack: snapshot integrity failure; refusing to use it: ")
+		require.NotContains(t, err.Error(), "goroutine")
+
+		require.NoError(t, s.Restore(t.Context(), good))
+		require.NoError(t, s.Check(t.Context()))
+		assert.Equal(t, urnsOfTwo, urns(t, r.Stack))
+		assert.Equal(t, deployed, r.Lab.World().Snapshot())
+	})
+
 	t.Run("back to one worker, in state only", func(t *testing.T) {
 		require.NoError(t, s.Restore(t.Context(), one))
 		assert.Equal(t, urnsOfOne, urns(t, r.Stack))
@@ -97,9 +129,9 @@ func TestRestore(t *testing.T) {
 	})
 
 	t.Run("and forth, with what the restore has kept", func(t *testing.T) {
-		kept := regexp.MustCompile(`kept in (\S+), ` + resources).FindStringSubmatch(out.String())
-		require.NotNil(t, kept)
-		require.NoError(t, s.Restore(t.Context(), kept[1]))
+		kept := regexp.MustCompile(`kept in (\S+), `+resources).FindAllStringSubmatch(out.String(), -1)
+		require.NotEmpty(t, kept)
+		require.NoError(t, s.Restore(t.Context(), kept[len(kept)-1][1]))
 		assert.Equal(t, urnsOfTwo, urns(t, r.Stack))
 		requireNoChange(t, r.Stack)
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
@@ -226,4 +258,58 @@ $`, succeed("list"))
 
 	succeed("run", "destroy", "--yes", "--run-program")
 	assert.Equal(t, before, r.Lab.World().Snapshot())
+}
+
+// TestLockedInTheCloud asks a backend that tells what runs: a stand-in for Pulumi Cloud, with no more of it than that takes.
+func TestLockedInTheCloud(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	updated := 0 // when; nobody knows while an update runs
+	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		reply := map[string]any{}
+
+		switch path := strings.TrimPrefix(q.URL.Path, "/api/"); {
+		case path == "user":
+			reply = map[string]any{"githubLogin": "acme", "organizations": []any{map[string]any{"githubLogin": "acme"}}}
+		case path == "user/organizations/default":
+			reply["Organization"] = "acme"
+		case path == "user/stacks":
+			reply["stacks"] = []any{map[string]any{"orgName": "acme", "projectName": stacks.Project, "stackName": "prod", "lastUpdate": updated}}
+		case path == "stacks/acme/talos-proxmox/prod/export":
+			reply = map[string]any{"version": 3, "deployment": map[string]any{"manifest": map[string]any{}}}
+		case path == "stacks/acme/talos-proxmox/prod":
+			reply = map[string]any{"orgName": "acme", "projectName": stacks.Project, "stackName": "prod"}
+		case path == "stacks/acme/talos-proxmox":
+			w.WriteHeader(http.StatusConflict)
+			reply = map[string]any{"code": http.StatusConflict, "message": "Stack 'prod' already exists"}
+		case path != "capabilities":
+			w.WriteHeader(http.StatusNotFound)
+		}
+
+		assert.NoError(t, json.NewEncoder(w).Encode(reply))
+	}))
+	t.Cleanup(cloud.Close)
+
+	backend, err := e.NewBackend(t.TempDir())
+	require.NoError(t, err)
+
+	project := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte("name: "+stacks.Project+"\nruntime: go\n"), 0o600))
+
+	env := backend.Env()
+	env["PULUMI_BACKEND_URL"], env["PULUMI_ACCESS_TOKEN"] = cloud.URL, "pul-nobody"
+
+	stack, err := guard.Open(t.Context(), project, "acme/prod", append(backend.Options(), auto.EnvVars(env))...)
+	require.NoError(t, err)
+	assert.Equal(t, "prod", stack.Name())
+	require.ErrorIs(t, stack.Free(t.Context()), guard.ErrLocked)
+
+	updated = 1
+	require.NoError(t, stack.Free(t.Context()))
+
+	s := guard.State{Stack: stack, Dir: t.TempDir(), Out: newOutput(t)}
+	assert.Regexp(t, `/prod\.\d{8}-\d{6}\.json$`, snapshot(t, s))
 }

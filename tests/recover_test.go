@@ -3,6 +3,7 @@ package tests
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
+	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/ops/adopt"
 	"talos-proxmox/stacks/ops/guard"
 	"talos-proxmox/tests/rehearsal"
@@ -84,6 +86,21 @@ func TestRecover(t *testing.T) {
 		up(t, r.Stack)
 		assert.Equal(t, resources, identities(t, r.Stack))
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
+		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("from the backend's own copies", func(t *testing.T) {
+		dir := filepath.Join(r.Backend.Dir(), "state", ".pulumi")
+		lose(t, r)
+
+		copies, err := filepath.Glob(filepath.Join(dir, "backups", stacks.Project, "dev", "dev.*.json"))
+		require.NoError(t, err)
+		require.NotEmpty(t, copies)
+
+		text, err := os.ReadFile(slices.Max(copies))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "stacks", stacks.Project, "dev.json"), text, 0o600))
+		assert.Equal(t, resources, identities(t, r.Stack))
 		requireNoChange(t, r.Stack)
 	})
 

@@ -41,12 +41,13 @@ const (
 // nameOf takes a file name apart: the stack, whether it was kept by a restore, and when.
 var nameOf = regexp.MustCompile(`^(.+?)(\` + preRestore + `)?\.(\d{8}-\d{6})\.json$`)
 
-// write keeps a state in a new file: whole or not at all, for nobody else to read, and never over another file. The state
-// must be one of the stack's. suffix is empty or preRestore.
+// write keeps a state in a new file: whole or not at all, for nobody else to read, and never over another file. suffix is
+// empty or preRestore.
 func (s Snapshots) write(ctx context.Context, suffix string, text []byte) (File, error) {
-	deployment, err := decode(text, s.Project, s.Stack)
-	if err != nil {
-		return File{}, err
+	// What is replaced may be broken, and is kept all the same.
+	deployment, broken := decode(text, s.Project, s.Stack)
+	if broken != nil && suffix != preRestore {
+		return File{}, broken
 	}
 
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
@@ -70,7 +71,7 @@ func (s Snapshots) write(ctx context.Context, suffix string, text []byte) (File,
 
 		// A link, unlike a rename, fails when the name is taken: another snapshot of this second.
 		if err := os.Link(unfinished.Name(), path); err == nil {
-			return File{Path: path, Taken: now, PreRestore: suffix != "", Deployment: deployment}, nil
+			return File{Path: path, Taken: now, PreRestore: suffix != "", Deployment: deployment, Err: broken}, nil
 		} else if !errors.Is(err, fs.ErrExist) {
 			return File{}, err
 		}

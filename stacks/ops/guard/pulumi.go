@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -52,7 +53,7 @@ func Open(ctx context.Context, dir, name string, opts ...auto.LocalWorkspaceOpti
 
 	selected, err := ws.Stack(ctx)
 	if err != nil {
-		return nil, err
+		return nil, brief(err)
 	}
 
 	if name == "" && selected == nil {
@@ -65,7 +66,7 @@ func Open(ctx context.Context, dir, name string, opts ...auto.LocalWorkspaceOpti
 	if auto.IsSelectStack404Error(err) {
 		return nil, fmt.Errorf("the backend has no stack %s of the project in %s: run: pulumi stack init %s", name, dir, name)
 	} else if err != nil {
-		return nil, err
+		return nil, brief(err)
 	}
 
 	// The Automation API has selected it; a later pulumi command without --stack must not find another one than before.
@@ -103,37 +104,22 @@ func (p *Pulumi) Import(ctx context.Context, text []byte) error {
 		return locked(err)
 	}
 
-	return err
-}
-
-// shown is what the CLI tells of a stack.
-type shown struct {
-	// CurrentOperation is what Pulumi Cloud has running.
-	CurrentOperation *struct{ Kind, Author, Started string }
-	Resources        []struct{ URN string }
-}
-
-func (p *Pulumi) show(ctx context.Context) (shown, error) {
-	var s shown
-
-	text, err := p.run(ctx, "stack", "--output", "json")
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &s)
-	}
-
-	return s, err
+	return brief(err)
 }
 
 // Free implements Stack. Pulumi Cloud tells what runs. The other backends tell of a lock only when they refuse an operation
-// for it, so they are asked for one that they always refuse: to make a stack that there is. They look for locks first.
+// for it, so they are asked for one that they always refuse: to make a stack that there is. They look for locks first. The
+// state is not read: it may be what is broken.
 func (p *Pulumi) Free(ctx context.Context) error {
-	s, err := p.show(ctx)
+	all, err := p.Workspace().ListStacks(ctx)
 	if err != nil {
-		return err
+		return brief(err)
 	}
 
-	if op := s.CurrentOperation; op != nil {
-		return fmt.Errorf("%w (%s by %s since %s)", ErrLocked, op.Kind, op.Author, op.Started)
+	for _, s := range all {
+		if s.UpdateInProgress && same(s.Name, p.Stack.Name()) {
+			return ErrLocked
+		}
 	}
 
 	switch err := p.Workspace().CreateStack(ctx, p.Stack.Name()); {
@@ -144,8 +130,13 @@ func (p *Pulumi) Free(ctx context.Context) error {
 	case err == nil:
 		return fmt.Errorf("stack %s was removed while it was looked at, and is empty now", p.Stack.Name())
 	default:
-		return fmt.Errorf("looking for locks: %w", err)
+		return fmt.Errorf("looking for locks: %w", brief(err))
 	}
+}
+
+// same says whether two names are one stack's. The organization may be left out.
+func same(a, b string) bool {
+	return a == b || path.Base(a) == path.Base(b) && (path.Base(a) == a || path.Base(b) == b)
 }
 
 // lockedBy is how the CLI tells of a lock.
@@ -162,13 +153,18 @@ func locked(err error) error {
 
 // Resources implements Stack.
 func (p *Pulumi) Resources(ctx context.Context) ([]string, error) {
-	s, err := p.show(ctx)
+	text, err := p.run(ctx, "stack", "--output", "json")
 	if err != nil {
 		return nil, err
 	}
 
+	var shown struct{ Resources []struct{ URN string } }
+	if err := json.Unmarshal([]byte(text), &shown); err != nil {
+		return nil, err
+	}
+
 	var urns []string
-	for _, r := range s.Resources {
+	for _, r := range shown.Resources {
 		urns = append(urns, r.URN)
 	}
 
@@ -181,7 +177,7 @@ func (p *Pulumi) Resources(ctx context.Context) ([]string, error) {
 func (p *Pulumi) Config(ctx context.Context) (stacks.Config, error) {
 	all, err := p.GetAllConfig(ctx)
 	if err != nil {
-		return stacks.Config{}, err
+		return stacks.Config{}, brief(err)
 	}
 
 	values := map[string]string{}
@@ -206,7 +202,7 @@ func (p *Pulumi) CheckConfig(ctx context.Context) error {
 func (p *Pulumi) Preview(ctx context.Context, out io.Writer) (map[string]int, error) {
 	result, err := p.Stack.Preview(ctx, optpreview.Diff(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	if err != nil {
-		return nil, err
+		return nil, errors.New("see above")
 	}
 
 	changes := map[string]int{}
@@ -235,8 +231,36 @@ func (p *Pulumi) run(ctx context.Context, args ...string) (string, error) {
 
 	printed, problem, _, err := ws.PulumiCommand().Run(ctx, ws.WorkDir(), nil, nil, nil, env, command...)
 	if err != nil {
-		return "", fmt.Errorf("pulumi %s: %s", strings.Join(args, " "), cmp.Or(strings.TrimSpace(problem), err.Error()))
+		return "", fmt.Errorf("pulumi %s: %s", strings.Join(args, " "), cmp.Or(integrity(problem), err.Error()))
 	}
 
 	return printed, nil
+}
+
+// brief is an error of the Automation API without what the command printed besides its own error.
+func brief(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	what, printed, whole := strings.Cut(err.Error(), "\ncode: ")
+	_, problem, there := strings.Cut(printed, "\nstderr: ")
+
+	if !whole || !there {
+		return err
+	}
+
+	return fmt.Errorf("%s: %s", what, cmp.Or(integrity(problem), "no reason given"))
+}
+
+// broken is how the CLI tells of a state that contradicts itself, below a page of other things.
+var broken = regexp.MustCompile(`(?m)^Error: +(.*)$`)
+
+// integrity is what the CLI printed as its error, without the page.
+func integrity(problem string) string {
+	if m := broken.FindStringSubmatch(problem); m != nil {
+		return m[1]
+	}
+
+	return strings.TrimPrefix(strings.TrimSpace(problem), "error: ")
 }

@@ -121,7 +121,7 @@ func (s State) present(ctx context.Context) (Deployment, error) {
 	}
 
 	if d.Pending > 0 {
-		return d, fmt.Errorf("an update was interrupted: of %s nobody knows what became; run: pulumi refresh", count(d.Pending, "operation"))
+		return d, fmt.Errorf("an update was interrupted: of %s nobody knows what became; run a refresh", count(d.Pending, "operation"))
 	}
 
 	return d, nil
@@ -151,7 +151,11 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
 
-	s.say("2. the present state is kept in %s, %s", before.Path, count(len(before.Deployment.URNs), "resource"))
+	if before.Err == nil {
+		s.say("2. the present state is kept in %s, %s", before.Path, count(len(before.Deployment.URNs), "resource"))
+	} else {
+		s.say("2. the present state is kept in %s; it is broken: %v", before.Path, before.Err)
+	}
 
 	if err := s.Stack.Import(ctx, f.text); err != nil {
 		return fmt.Errorf("importing %s: %w", chosen, err)

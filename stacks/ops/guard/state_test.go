@@ -23,6 +23,8 @@ type fake struct {
 	asked   []string
 	// lost is forgotten by an import.
 	lost string
+	// broken is exported instead of the state.
+	broken []byte
 }
 
 func (f *fake) Name() string    { return "dev" }
@@ -35,6 +37,10 @@ func (f *fake) ask(what string) error {
 }
 
 func (f *fake) Export(context.Context) ([]byte, error) {
+	if f.broken != nil {
+		return f.broken, f.ask("export")
+	}
+
 	return stateOf("dev", f.pending, f.present...), f.ask("export")
 }
 
@@ -308,7 +314,7 @@ preview        2 to create, 1 to update
 
 	f, s, out = guarded(t)
 	f.fail, f.pending = map[string]error{"free": ErrLocked, "config": errors.New("pools: is required")}, 1
-	fails(t, "lock: "+ErrLocked.Error()+"\nstate: an update was interrupted: of 1 operation nobody knows what became; run: pulumi refresh\n"+
+	fails(t, "lock: "+ErrLocked.Error()+"\nstate: an update was interrupted: of 1 operation nobody knows what became; run a refresh\n"+
 		"configuration: pools: is required", s.Check(t.Context()))
 	equal(t, []string{"free", "export", "resources", "config"}, f.asked)
 	equal(t, "lock           NOT WELL\nstate          NOT WELL\nconfiguration  NOT WELL\n", out.String())
@@ -409,6 +415,70 @@ restored; an update would change: 2 to create, 1 to update. See that this is wha
 `, s.Dir, kept, chosen), out.String())
 			}
 		})
+	}
+}
+
+// TestRestoreBroken: a state that cannot be read is what a restore is for. It is kept as it is.
+func TestRestoreBroken(t *testing.T) {
+	f, s, out := guarded(t)
+	f.broken = []byte("half of a st")
+	chosen := write(t, filepath.Join(t.TempDir(), "chosen.json"), stateOf("dev", 0, "old"))
+
+	synctest.Test(t, func(t *testing.T) {
+		if err := s.Restore(t.Context(), chosen); err != nil {
+			t.Error(err)
+		}
+
+		_, err := s.Snapshot(t.Context())
+		fails(t, "keeping the state in "+s.Dir+": it is no exported state: invalid character 'h' looking for beginning of value", err)
+	})
+
+	const kept = "dev.pre-restore.20000101-000000.json"
+
+	equal(t, []string{"old"}, f.present)
+	equal(t, []string{kept}, files(t, s))
+
+	if want := "2. the present state is kept in " + s.Dir + "/" + kept + "; it is broken: it is no exported state: "; !strings.Contains(out.String(), want) {
+		t.Errorf("want: %s\ngot:  %s", want, out)
+	}
+
+	text, err := os.ReadFile(filepath.Join(s.Dir, kept))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	equal(t, string(f.broken), string(text))
+}
+
+// TestBrief: what remains of an error of the CLI is its reason.
+func TestBrief(t *testing.T) {
+	for _, c := range [][2]string{
+		{"plain", "plain"},
+		{"could not import stack: exit status 1\ncode: 1\nstdout: x\nstderr: error: no stack\n\n", "could not import stack: exit status 1: no stack"},
+		{"failed: exit status 1\ncode: 1\nstdout: \nstderr: \n", "failed: exit status 1: no reason given"},
+		{
+			"failed: exit status 1\ncode: 1\nstdout: \nstderr: error: This is a bug!\n====\nGo Version: go1\nError:   snapshot integrity failure\n\nStack Trace:\n",
+			"failed: exit status 1: snapshot integrity failure",
+		},
+	} {
+		fails(t, c[1], brief(errors.New(c[0])))
+	}
+
+	if brief(nil) != nil {
+		t.Error("no error became one")
+	}
+}
+
+// TestSame: the organization of a stack may be left out.
+func TestSame(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"dev", "dev", true}, {"acme/dev", "dev", true}, {"dev", "acme/dev", true}, {"acme/dev", "acme/dev", true},
+		{"acme/dev", "other/dev", false}, {"dev", "prod", false}, {"acme/dev", "prod", false},
+	} {
+		equal(t, c.want, same(c.a, c.b))
 	}
 }
 

@@ -151,7 +151,7 @@ func snapshot(t *testing.T, s guard.State) string {
 func TestLocked(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, "dev", func(o *rehearsal.Options) { o.Latencies.Clone = 3 * slow })
+	r := rehearse(t, "dev", func(o *rehearsal.Options) { o.Latencies.Clone = 6 * slow })
 	s, out := guarded(t, r)
 
 	first := snapshot(t, s)

@@ -2,19 +2,25 @@ package tests
 
 import (
 	"context"
+	"crypto/tls"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -85,21 +91,93 @@ func TestTailnet(t *testing.T) {
 		requireNoChange(t, r.Stack)
 	})
 
-	t.Run("a control plane stops", func(t *testing.T) {
-		_, err := r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", vmids(r)["home-control-1"])
-		require.NoError(t, err)
-
-		require.Eventually(t, func() bool {
-			n, err := kubernetesClient(t, outputs).CoreV1().Nodes().Get(t.Context(), "home-control-1", metav1.GetOptions{})
-
-			return err == nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-				return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
-			})
-		}, wait, 50*time.Millisecond, "the shared address still answers, and says who is gone")
-	})
+	t.Run("the address moves", func(t *testing.T) { stopHolder(t, r, outputs) })
 
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
+}
+
+// TestVirtualIP brings the home cluster up behind Talos' own shared address: its certificate covers what the configuration
+// names, and the kubeconfig works on when the control plane that holds the address stops.
+func TestVirtualIP(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "atlas"))
+	outputs := up(t, r.Stack).Outputs
+	require.NoError(t, r.WaitReady(t.Context(), wait), "which takes Cilium")
+
+	assert.Equal(t, "v1.16.5", cilium(t, outputs))
+
+	for node, runs := range onTailnet(t, r, outputs) {
+		assert.True(t, runs, node)
+	}
+
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is read, not trusted
+
+	conn, err := dialer.DialContext(t.Context(), "tcp", endpointOf(t, outputs))
+	require.NoError(t, err)
+
+	defer conn.Close()
+
+	served := conn.(*tls.Conn).ConnectionState().PeerCertificates[0] //nolint:forcetypeassert // what this dialer returns
+	assert.NoError(t, served.VerifyHostname(r.Plan.VIP.String()))
+
+	for _, n := range r.Plan.ControlPlanes() {
+		assert.NoError(t, served.VerifyHostname(n.Address.String()))
+	}
+
+	stopHolder(t, r, outputs)
+	destroy(t, r.Stack)
+}
+
+// endpointOf is where a kubeconfig finds the API server.
+func endpointOf(t *testing.T, outputs auto.OutputMap) string {
+	t.Helper()
+
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[stacks.OutputKubeconfig].Value.(string)))
+	require.NoError(t, err)
+
+	return strings.TrimPrefix(config.Host, "https://")
+}
+
+// stopHolder stops the control plane that holds the shared address, and waits until the cluster says so through that
+// address.
+func stopHolder(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) {
+	t.Helper()
+
+	shared, err := netip.ParseAddrPort(endpointOf(t, outputs))
+	require.NoError(t, err)
+
+	var holders []string
+
+	talos, _ := talosClient(t, outputs)
+
+	for _, n := range r.Plan.Nodes() {
+		all, err := safe.ReaderListAll[*network.AddressStatus](client.WithNode(t.Context(), n.Address.String()), talos.COSI)
+		require.NoError(t, err)
+
+		for address := range all.All() {
+			if address.TypedSpec().Address.Addr() == shared.Addr() {
+				holders = append(holders, n.Name)
+			}
+		}
+	}
+
+	require.Len(t, holders, 1)
+
+	v, there := r.Lab.World().Snapshot().VM(holders[0])
+	require.True(t, there)
+
+	_, err = r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, v.Host, v.ID)
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		n, err := kubernetesClient(t, outputs).CoreV1().Nodes().Get(t.Context(), holders[0], metav1.GetOptions{})
+
+		return err == nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+		})
+	}, wait, 50*time.Millisecond)
 }
 
 // cilium is the version of Cilium's agents.

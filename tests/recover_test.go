@@ -143,6 +143,40 @@ func TestRecoverSources(t *testing.T) {
 	}
 }
 
+// TestRecoverTakenOver: a cluster whose secrets are in the configuration needs them from nowhere else.
+func TestRecoverTakenOver(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets", auto.ConfigValue{Value: newBundle(t), Secret: true}))
+	up(t, r.Stack)
+
+	resources, deployed := identities(t, r.Stack), r.Lab.World().Snapshot()
+
+	lose(t, r)
+
+	files, _ := adoptable(t, r, adopt.Options{})
+	assert.Empty(t, files.Secrets)
+	importFile(t, r, files.Import)
+	requireUntouched(t, r)
+	assert.Equal(t, resources, identities(t, r.Stack))
+	assert.Equal(t, deployed, r.Lab.World().Snapshot())
+	requireNoChange(t, r.Stack)
+}
+
+// newBundle is a secrets bundle, as talosctl gen secrets makes one.
+func newBundle(t *testing.T) string {
+	t.Helper()
+
+	bundle, err := secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent)
+	require.NoError(t, err)
+
+	text, err := yaml.Marshal(bundle)
+	require.NoError(t, err)
+
+	return string(text)
+}
+
 // identities are the ids of all resources by their URNs. Those of providers are new each time that they are made.
 func identities(t *testing.T, s auto.Stack) map[string]string {
 	t.Helper()
@@ -187,14 +221,8 @@ func TestRecoverRefused(t *testing.T) {
 	up(t, r.Stack)
 	lose(t, r)
 
-	bundle, err := secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent)
-	require.NoError(t, err)
-
-	text, err := yaml.Marshal(bundle)
-	require.NoError(t, err)
-
 	other, broken := filepath.Join(t.TempDir(), "secrets.yaml"), filepath.Join(t.TempDir(), "secrets.yaml")
-	require.NoError(t, os.WriteFile(other, text, 0o600))
+	require.NoError(t, os.WriteFile(other, []byte(newBundle(t)), 0o600))
 	require.NoError(t, os.WriteFile(broken, []byte("cluster: {}\n"), 0o600))
 
 	for want, o := range map[string]adopt.Options{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/luthermonson/go-proxmox"
@@ -66,9 +67,29 @@ func New(a Access) (*Client, error) {
 	return &Client{
 		endpoint: "https://" + u.Host,
 		api: proxmox.NewClient("https://"+u.Host+"/api2/json", login,
-			proxmox.WithHTTPClient(&http.Client{Transport: transport, Timeout: requestTimeout})),
+			proxmox.WithHTTPClient(&http.Client{Transport: listener{transport}, Timeout: requestTimeout})),
 	}, nil
 }
+
+// listener keeps what Proxmox VE says when it denies a call, which privilege is missing: the client drops it.
+type listener struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (l listener) RoundTrip(r *http.Request) (*http.Response, error) {
+	reply, err := l.RoundTripper.RoundTrip(r)
+	if err != nil || reply.StatusCode != http.StatusForbidden {
+		return reply, err
+	}
+
+	_, reason, _ := strings.Cut(reply.Status, " ")
+
+	return nil, errors.Join(deniedError(reason), reply.Body.Close())
+}
+
+// deniedError is why a call was denied.
+type deniedError string
+
+func (e deniedError) Error() string { return string(e) }
 
 // get asks for something.
 func (c *Client) get(ctx context.Context, path string, into any) error {
@@ -78,6 +99,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 // explain tells apart what callers must tell apart. Credentials never reach the message.
 func (c *Client) explain(call string, err error) error {
 	var (
+		denied      deniedError
 		transport   *url.Error
 		certificate *tls.CertificateVerificationError
 	)
@@ -87,6 +109,8 @@ func (c *Client) explain(call string, err error) error {
 		return nil
 	case errors.Is(err, proxmox.ErrNotAuthorized):
 		return fmt.Errorf("Proxmox VE at %s %w (%s)", c.endpoint, ErrRefused, call)
+	case errors.As(err, &denied):
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %s", c.endpoint, ErrRefused, call, denied)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUntrusted, certificate.Err)
 	case errors.As(err, &transport):

@@ -1,0 +1,248 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks"
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// allPrivileges asks for every privilege to be taken away, instead of a sample.
+const allPrivileges = "TALOS_PROXMOX_ALL_PRIVILEGES"
+
+// privilege is a row of the page's table.
+type privilege struct {
+	name, call string
+	needed     []string // by which stacks
+}
+
+// permissionsPage reads the table of the page, and the role that it makes.
+func permissionsPage(t *testing.T) (table []privilege, role []string) {
+	t.Helper()
+
+	page, err := os.ReadFile(filepath.Join(root, "stacks", "docs", "permissions.md"))
+	require.NoError(t, err)
+
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z.]+)` \\| (.*) \\| (.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+		table = append(table, privilege{row[1], row[2], strings.Split(row[3], ", ")})
+	}
+
+	made := regexp.MustCompile(`pveum role add TalosProxmox -privs "([^"]+)"`).FindStringSubmatch(string(page))
+	require.NotNil(t, made)
+
+	return table, strings.Fields(made[1])
+}
+
+// limited is a stack with what it takes of the table, by the third column.
+type limited struct {
+	stack string   // name or file
+	needs []string // words of the third column
+	// change is done between the first update and the second; nil: nothing.
+	change func(*testing.T, *rehearsal.Rehearsal)
+}
+
+func limitedStacks(t *testing.T) map[string]limited {
+	t.Helper()
+
+	const templates, downloads, agent, gpus = "templates", "downloads", "guest agent", "GPUs"
+
+	with := func(stack, more string) string {
+		text, err := os.ReadFile(filepath.Join(root, stack))
+		require.NoError(t, err)
+
+		return stackFile(t, string(text)+more)
+	}
+
+	return map[string]limited{
+		"dev":         {"dev", []string{templates, gpus}, nil},
+		"smallest":    {"smallest", []string{templates}, nil},
+		"k3s-dev-vms": {"k3s-dev-vms", []string{templates, gpus}, nil},
+		"atlas":       {"atlas", []string{downloads, agent}, nil},
+		"enterprise":  {"enterprise", []string{agent}, nil},
+		"atlas without its images": {
+			with("stacks/examples/Pulumi.atlas.yaml", "  talos-proxmox:lifecycle: { keepImages: false }\n"),
+			[]string{downloads, agent, "`lifecycle.keepImages: false`"}, nil,
+		},
+		"options": {
+			with("stacks/examples/Pulumi.smallest.yaml", "  talos-proxmox:defaults: { startup: { order: 2 }, haGroup: racks, resourcePool: talos }\n"),
+			[]string{templates, "`startup`", "`haGroup`", "`resourcePool`"}, nil,
+		},
+		"firewall": {
+			with("stacks/examples/Pulumi.smallest.yaml", "  talos-proxmox:firewall: { enabled: true }\n"), []string{templates, "`firewall.enabled`"}, nil,
+		},
+		"rebalance": {
+			stackFile(t, pair{"iso", "metal", "", "reserved"}.stack()), []string{agent, "`placement.rebalance`"},
+			func(t *testing.T, r *rehearsal.Rehearsal) {
+				t.Helper()
+				set(t, r.Stack, "placement.rebalance", "true")
+				set(t, r.Stack, "pools.worker.host", "pve2")
+			},
+		},
+	}
+}
+
+// of are the privileges that a stack needs.
+func (l limited) of(table []privilege) []string {
+	var names []string
+
+	for _, p := range table {
+		if slices.ContainsFunc(p.needed, func(by string) bool { return by == "every one" || slices.Contains(l.needs, by) }) {
+			names = append(names, p.name)
+		}
+	}
+
+	return names
+}
+
+// try deploys, changes and destroys a stack with a token that has these privileges alone.
+func (l limited) try(t *testing.T, privileges []string) (*rehearsal.Rehearsal, string, error) {
+	t.Helper()
+
+	const id, secret = "limited@pve!token", "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
+
+	r := rehearse(t, l.stack)
+	r.Lab.World().AddToken(id, secret)
+	r.Lab.World().Grant(id, "/", privileges...)
+	set(t, r.Stack, "proxmox.tokenId", id)
+	set(t, r.Stack, "lifecycle.nodeTimeout", "20s")
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret", auto.ConfigValue{Value: secret, Secret: true}))
+
+	out := newOutput(t)
+
+	update := func() error {
+		_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+
+		return err
+	}
+
+	err := update()
+	if err == nil && l.change != nil {
+		l.change(t, r)
+		err = update()
+	}
+
+	if err == nil {
+		requireNoChange(t, r.Stack)
+		_, err = r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+	}
+
+	return r, out.String(), err
+}
+
+// TestPrivilegesAreEnough: a token with the role of the page brings each example up, and so does one with no more than
+// the table says for it.
+func TestPrivilegesAreEnough(t *testing.T) {
+	t.Parallel()
+
+	table, role := permissionsPage(t)
+	examples := map[string]bool{}
+
+	for name, l := range limitedStacks(t) {
+		if !strings.HasSuffix(l.stack, ".yaml") {
+			for _, p := range l.of(table) {
+				examples[p] = true
+			}
+		}
+
+		if os.Getenv(allPrivileges) == "" && name != "dev" && name != "atlas" {
+			continue
+		}
+
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			r, _, err := l.try(t, l.of(table))
+			require.NoError(t, err)
+			assert.Empty(t, r.Leftovers())
+
+			// The calls of the table are calls that are made.
+			for _, p := range table {
+				if slices.Contains(l.of(table), p.name) {
+					assertCalled(t, r, p)
+				}
+			}
+		})
+	}
+
+	var needed []string
+	for p := range examples {
+		needed = append(needed, p)
+	}
+
+	assert.ElementsMatch(t, needed, role, "the role of the page is what the examples need")
+
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(readme), strings.Join(role, " "), "the role of the README")
+}
+
+var (
+	callInPage  = regexp.MustCompile("`([A-Z]+ /[^`]*)`")
+	placeInCall = regexp.MustCompile(`\\\{[a-z]+\\\}`)
+)
+
+// assertCalled holds that a call of a row was made. Rows that say "the same call" mean the one above.
+func assertCalled(t *testing.T, r *rehearsal.Rehearsal, p privilege) {
+	t.Helper()
+
+	calls := callInPage.FindAllStringSubmatch(p.call, -1)
+
+	for _, call := range calls {
+		pattern := regexp.MustCompile("^" + placeInCall.ReplaceAllString(regexp.QuoteMeta(call[1]), "[^/]+") + "/?$")
+
+		if slices.ContainsFunc(r.Lab.Journal().Entries(), func(e journal.Entry) bool { return pattern.MatchString(e.Call) }) {
+			return
+		}
+	}
+
+	if calls != nil {
+		assert.Fail(t, "nobody made the call: "+p.call, p.name)
+	}
+}
+
+// TestEachPrivilegeIsNeeded takes each privilege away from a stack that needs it, which then cannot be deployed, changed or
+// destroyed; what Proxmox VE says names the privilege, but for what is only hidden.
+func TestEachPrivilegeIsNeeded(t *testing.T) {
+	t.Parallel()
+
+	table, _ := permissionsPage(t)
+	sample := []string{"VM.Audit", "Datastore.AllocateSpace", "Mapping.Use"}
+
+	for _, p := range table {
+		if os.Getenv(allPrivileges) == "" && !slices.Contains(sample, p.name) {
+			continue
+		}
+
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+
+			l := limitedStacks(t)[map[string]string{
+				"every one": "smallest", "templates": "smallest", "GPUs": "k3s-dev-vms", "downloads": "atlas", "guest agent": "rebalance",
+				"`lifecycle.keepImages: false`": "atlas without its images", "`startup`": "options", "`haGroup`": "options",
+				"`resourcePool`": "options", "`placement.rebalance`": "rebalance",
+			}[p.needed[0]]]
+			require.NotEmpty(t, l.stack, p.needed)
+
+			_, said, err := l.try(t, slices.DeleteFunc(l.of(table), func(name string) bool { return name == p.name }))
+			require.Error(t, err)
+
+			if p.name == "VM.Audit" {
+				assert.Contains(t, said, "is not on host pve, nor anything like it on another")
+			} else {
+				assert.Regexp(t, `Permission check failed \([^)]*`+regexp.QuoteMeta(p.name), said)
+			}
+		})
+	}
+}

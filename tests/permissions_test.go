@@ -65,9 +65,11 @@ func limitedStacks(t *testing.T) map[string]limited {
 		return stackFile(t, string(text)+more)
 	}
 
+	const cloned = "  talos-proxmox:image: { source: template, template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base } }\n"
+
 	return map[string]limited{
 		"dev":         {"dev", []string{templates, gpus}, nil},
-		"smallest":    {"smallest", []string{templates}, nil},
+		"smallest":    {"smallest", []string{downloads}, nil},
 		"k3s-dev-vms": {"k3s-dev-vms", []string{templates, gpus}, nil},
 		"atlas":       {"atlas", []string{downloads, agent}, nil},
 		"enterprise":  {"enterprise", []string{agent}, nil},
@@ -76,11 +78,17 @@ func limitedStacks(t *testing.T) map[string]limited {
 			[]string{downloads, agent, "`lifecycle.keepImages: false`"}, nil,
 		},
 		"options": {
-			with("stacks/examples/Pulumi.smallest.yaml", "  talos-proxmox:defaults: { startup: { order: 2 }, haGroup: racks, resourcePool: talos }\n"),
-			[]string{templates, "`startup`", "`haGroup`", "`resourcePool`"}, nil,
+			with("stacks/examples/Pulumi.smallest.yaml", cloned+"  talos-proxmox:defaults: { startup: { order: 2 }, haGroup: racks, resourcePool: talos }\n"),
+			[]string{templates, "`startup`", "`haGroup`", "`resourcePool`"},
+			func(t *testing.T, r *rehearsal.Rehearsal) {
+				t.Helper()
+				require.NoError(t, r.Lab.World().CreatePool("others", ""))
+				set(t, r.Stack, "defaults.resourcePool", "others")
+			},
 		},
+		"templates": {with("stacks/examples/Pulumi.smallest.yaml", cloned), []string{templates}, nil},
 		"firewall": {
-			with("stacks/examples/Pulumi.smallest.yaml", "  talos-proxmox:firewall: { enabled: true }\n"), []string{templates, "`firewall.enabled`"}, nil,
+			with("stacks/examples/Pulumi.smallest.yaml", cloned+"  talos-proxmox:firewall: { enabled: true }\n"), []string{templates, "`firewall.enabled`"}, nil,
 		},
 		"rebalance": {
 			stackFile(t, pair{"iso", "metal", "", "reserved"}.stack()), []string{agent, "`placement.rebalance`"},
@@ -165,7 +173,10 @@ func TestPrivilegesAreEnough(t *testing.T) {
 
 			r, _, err := l.try(t, l.of(table))
 			require.NoError(t, err)
-			assert.Empty(t, r.Leftovers())
+
+			if l.change == nil {
+				assert.Empty(t, r.Leftovers())
+			}
 
 			// The calls of the table are calls that are made.
 			for _, p := range table {
@@ -229,7 +240,7 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 			t.Parallel()
 
 			l := limitedStacks(t)[map[string]string{
-				"every one": "smallest", "templates": "smallest", "GPUs": "k3s-dev-vms", "downloads": "atlas", "guest agent": "rebalance",
+				"every one": "templates", "templates": "templates", "GPUs": "k3s-dev-vms", "downloads": "atlas", "guest agent": "enterprise",
 				"`lifecycle.keepImages: false`": "atlas without its images", "`startup`": "options", "`haGroup`": "options",
 				"`resourcePool`": "options", "`placement.rebalance`": "rebalance",
 			}[p.needed[0]]]
@@ -238,8 +249,14 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 			_, said, err := l.try(t, slices.DeleteFunc(l.of(table), func(name string) bool { return name == p.name }))
 			require.Error(t, err)
 
-			if p.name == "VM.Audit" {
-				assert.Contains(t, said, "is not on host pve, nor anything like it on another")
+			// What is only hidden is not denied, nor named.
+			hidden := map[string]string{
+				"VM.Audit": "is not on host pve, nor anything like it on another", "Pool.Audit": "belongs already to pool 'talos'",
+				"VM.GuestAgent.Audit": "reports no address inside network.cidr",
+				"Sys.AccessNetwork":   "metal-amd64.iso): Permission check failed", // either of two would do, and none is named
+			}[p.name]
+			if hidden != "" {
+				assert.Contains(t, said, hidden)
 			} else {
 				assert.Regexp(t, `Permission check failed \([^)]*`+regexp.QuoteMeta(p.name), said)
 			}

@@ -1,0 +1,202 @@
+package stacks
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pages are the documents, by path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+
+	paths, err := filepath.Glob("docs/*.md")
+	if err != nil || len(paths) < 10 {
+		t.Fatal(paths, err)
+	}
+
+	texts := map[string]string{}
+
+	for _, path := range append(paths, "../README.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		texts[path] = string(text)
+	}
+
+	return texts
+}
+
+var (
+	fence  = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
+	span   = regexp.MustCompile("`([^`\n]+)`")
+	dotted = regexp.MustCompile(`^[a-z][A-Za-z]*(\.[A-Za-z]+|\.<[a-z]+>|\["\d+"\])+$`)
+	named  = regexp.MustCompile(`\b(pools|nodes|gpus)(\.[A-Za-z<>]+|\["\d+"\])`)
+)
+
+// TestPagesNameKeys: every key that a page names by its path is one that the schema has, in the text, in the commands that
+// set it, and in what is shown of stack files.
+func TestPagesNameKeys(t *testing.T) {
+	keys := allKeys(t)
+	seen := 0
+
+	// What is named in general, like pools.<name>, has keys below it.
+	known := func(key string) bool {
+		key = named.ReplaceAllString(key, "$1.<name>")
+		if keys[key] != nil {
+			return true
+		}
+
+		for k := range keys {
+			if strings.HasPrefix(k, key+".") {
+				return true
+			}
+		}
+
+		return false
+	}
+
+	check := func(page, key string) {
+		key = strings.TrimPrefix(key, Project+":")
+		key, _, _ = strings.Cut(key, ": ")
+
+		if !dotted.MatchString(key) || strings.HasSuffix(key, ".json") {
+			return
+		}
+
+		first, _, _ := strings.Cut(strings.ReplaceAll(key, "[", "."), ".")
+		is := false
+
+		// Pages leave out what goes without saying.
+		for _, above := range []string{"", "pools.x.", "proxmox.", "cluster.", "pools."} {
+			if known(above + key) {
+				seen++
+
+				return
+			}
+
+			is = is || above != "pools." && known(above+first)
+		}
+
+		if is {
+			t.Errorf("%s names %s, which is no key of the configuration", page, key)
+		}
+	}
+
+	for page, text := range pages(t) {
+		for _, m := range span.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			check(page, m[1])
+		}
+
+		for _, m := range regexp.MustCompile("pulumi config set ((?:--[a-z]+ )*)'?([a-z][^' \n`]*)").FindAllStringSubmatch(text, -1) {
+			check(page, m[2])
+
+			if name := strings.TrimPrefix(m[2], Project+":"); !strings.Contains(m[1], "--path") && keys[name] == nil {
+				t.Errorf("%s sets %s, which is no key of the configuration", page, name)
+			}
+		}
+	}
+
+	if seen < 60 {
+		t.Errorf("only %d keys were found in the pages", seen)
+	}
+}
+
+// TestPagesShowStackFiles: what a page shows of a stack file has keys that there are, with values of their types. A part of
+// one may lack what a whole one must have.
+func TestPagesShowStackFiles(t *testing.T) {
+	seen := 0
+
+	for page, text := range pages(t) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			shown := m[2]
+			if m[1] != "yaml" || !strings.Contains(shown, Project+":") || strings.Contains(shown, "pulumiConfig:") {
+				continue
+			}
+
+			if !strings.Contains(shown, "config:\n") {
+				shown = "config:\n" + regexp.MustCompile("(?m)^").ReplaceAllString(shown, "  ")
+			}
+
+			seen++
+
+			all, err := decodeFile([]byte(shown))
+			if err != nil {
+				t.Errorf("%s: %v\n%s", page, err, shown)
+
+				continue
+			}
+
+			values, err := valuesOf(all)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			tree, problems, err := decode(values)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			found, err := checkKeys(tree)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			for _, p := range append(problems, found...) {
+				if p.Rule != "is required" {
+					t.Errorf("%s: %s", page, p)
+				}
+			}
+		}
+	}
+
+	if seen < 3 {
+		t.Errorf("only %d stack files were found in the pages", seen)
+	}
+}
+
+// quoted is a message in the first column of a table.
+var quoted = regexp.MustCompile(`(?m)^\| "([^|]*)" \|`)
+
+// TestPagesQuoteMessages: what the pages tell of messages is what the program says. Three dots stand for what changes.
+func TestPagesQuoteMessages(t *testing.T) {
+	var source strings.Builder
+
+	for _, dir := range []string{"../components", "."} {
+		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+
+			text, err := os.ReadFile(path)
+			source.Write(text)
+
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	seen := 0
+
+	for page, text := range pages(t) {
+		for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+			for part := range strings.SplitSeq(m[1], "…") {
+				seen++
+
+				if part = strings.TrimSpace(part); !strings.Contains(source.String(), part) {
+					t.Errorf("%s quotes %q, which no message holds", page, part)
+				}
+			}
+		}
+	}
+
+	if seen < 20 {
+		t.Errorf("only %d messages were found in the pages", seen)
+	}
+}

@@ -1,0 +1,243 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// documents are the README and the pages, by their paths from the project.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+
+	paths, err := filepath.Glob(filepath.Join(root, "stacks", "docs", "*.md"))
+	require.NoError(t, err)
+
+	texts := map[string]string{}
+
+	for _, path := range append(paths, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+
+		name, err := filepath.Rel(root, path)
+		require.NoError(t, err)
+
+		texts[name] = string(text)
+	}
+
+	return texts
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	shell   = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
+	inline  = regexp.MustCompile("`((?:go|pulumi) [^`\n]+)`")
+	// What ends a command in a shell, or is no word of it.
+	ending = regexp.MustCompile(`\s#.*|[|;&<>)].*`)
+)
+
+// TestLinks: every link of the documents leads to a file or a heading that is there, and every page is in the index.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+
+	texts := documents(t)
+
+	anchors := func(text string) (found []string) {
+		for _, h := range heading.FindAllStringSubmatch(text, -1) {
+			kept := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(h[1]), "")
+			found = append(found, strings.ReplaceAll(kept, " ", "-"))
+		}
+
+		return found
+	}
+
+	for page, text := range texts {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+
+			path := page
+			if target != "" {
+				path = filepath.Join(filepath.Dir(page), target)
+			}
+
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("%s links to %s, which is not there", page, m[1])
+			} else if anchor != "" && !slices.Contains(anchors(texts[path]), anchor) {
+				t.Errorf("%s links to %s, and %s has no such heading", page, m[1], path)
+			}
+		}
+	}
+
+	for page := range texts {
+		name := filepath.Base(page)
+		if filepath.Dir(page) == filepath.Join("stacks", "docs") && name != "README.md" {
+			assert.Contains(t, texts[filepath.Join("stacks", "docs", "README.md")], "("+name+")", "the index")
+		}
+	}
+}
+
+// commandsOf are the commands of a page that begin with a word, in fences and between backquotes.
+func commandsOf(text, word string) [][]string {
+	var lines []string
+
+	for _, m := range shell.FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n", " "), -1) {
+		lines = append(lines, strings.Split(m[1], "\n")...)
+	}
+
+	for _, m := range inline.FindAllStringSubmatch(shell.ReplaceAllString(text, ""), -1) {
+		lines = append(lines, m[1])
+	}
+
+	var found [][]string
+
+	begins := regexp.MustCompile(`(?:^|[\s($])` + word + `\s.*`)
+
+	for _, line := range lines {
+		if command := begins.FindString(ending.ReplaceAllString(line, "")); command != "" {
+			found = append(found, strings.Fields(strings.TrimLeft(command, " ($\t")))
+		}
+	}
+
+	return found
+}
+
+// TestGoCommands: what the documents run with go is there: packages, the tests that are named.
+func TestGoCommands(t *testing.T) {
+	t.Parallel()
+
+	seen := 0
+
+	for page, text := range documents(t) {
+		for _, words := range commandsOf(text, "go") {
+			if complaint := checkGo(words[1:]); complaint != "" {
+				t.Errorf("%s: %s: %s", page, strings.Join(words, " "), complaint)
+			}
+
+			seen++
+		}
+	}
+
+	assert.Greater(t, seen, 20)
+}
+
+// checkGo says what is wrong with a go command.
+func checkGo(words []string) string {
+	tests, packages := "", []string{}
+
+	for i, word := range words[1:] {
+		switch {
+		case strings.HasPrefix(word, "./"):
+			packages = append(packages, word)
+		case word == "-run":
+			tests = strings.Trim(words[i+2], "'")
+		}
+
+		// What follows the package is the program's.
+		if words[0] == "run" && len(packages) > 0 {
+			break
+		}
+	}
+
+	if !slices.Contains([]string{"run", "test", "build", "vet"}, words[0]) || len(packages) == 0 {
+		return "this is no command on a package"
+	}
+
+	for _, p := range packages {
+		dir := filepath.Join(root, strings.TrimSuffix(p, "..."))
+
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			return "there is no package " + p
+		}
+
+		var sources strings.Builder
+
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				return err.Error()
+			}
+
+			sources.Write(text)
+		}
+
+		if words[0] == "run" && !strings.Contains(sources.String(), "\nfunc main()") {
+			return p + " is no command"
+		}
+
+		if tests != "" && !regexp.MustCompile(`\nfunc (`+tests+`)`).MatchString(sources.String()) {
+			return "there is no test " + tests + " in " + p
+		}
+	}
+
+	return ""
+}
+
+// TestPulumiCommands: what the documents run with pulumi is what the CLI knows, subcommands and flags.
+func TestPulumiCommands(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	help := map[string]string{}
+
+	ask := func(words ...string) string {
+		key := strings.Join(words, " ")
+		if _, asked := help[key]; !asked {
+			printed, err := exec.CommandContext(t.Context(), e.CLI(), append(words, "--help")...).CombinedOutput()
+			require.NoError(t, err, key)
+
+			help[key] = string(printed)
+		}
+
+		return help[key]
+	}
+
+	seen := 0
+
+	for page, text := range documents(t) {
+		for _, words := range commandsOf(text, "pulumi") {
+			path, usage := []string{}, ask()
+
+			// Help on what is no subcommand is that of the command before it.
+			for _, word := range words[1:] {
+				if strings.HasPrefix(word, "-") || ask(append(path, word)...) == usage {
+					break
+				}
+
+				path = append(path, word)
+				usage = ask(path...)
+			}
+
+			said := fmt.Sprintf("%s: %s", page, strings.Join(words, " "))
+			if len(path) == 0 {
+				t.Errorf("%s: pulumi has no such command", said)
+
+				continue
+			}
+
+			for _, word := range words[1+len(path):] {
+				if flag, _, _ := strings.Cut(word, "="); strings.HasPrefix(flag, "--") && !strings.Contains(usage, flag) {
+					t.Errorf("%s: there is no flag %s", said, flag)
+				}
+			}
+
+			seen++
+		}
+	}
+
+	assert.Greater(t, seen, 30)
+}

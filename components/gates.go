@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
 )
 
 // gates are the hooks of one cluster.
@@ -260,7 +261,7 @@ func unwrap(v resource.PropertyValue) resource.PropertyValue {
 }
 
 // say shows progress beside the resource operations. It does not stay on the screen once it is over.
-func say(ctx *pulumi.Context, subject string) talosapi.Say {
+func say(ctx *pulumi.Context, subject string) wait.Say {
 	return func(message string) {
 		// A message that does not reach the screen is no reason to stop.
 		_ = ctx.Log.Info(subject+": "+message, &pulumi.LogArgs{Ephemeral: true})

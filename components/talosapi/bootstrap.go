@@ -9,6 +9,8 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"talos-proxmox/components/wait"
 )
 
 // etcdWaits is the state of Talos' etcd service while it waits for a bootstrap, or for a cluster to join.
@@ -18,14 +20,14 @@ const etcdWaits = "Preparing"
 // proof that the bootstrap has happened, even if nobody remembers. It waits until every control plane answers, for a
 // cluster must not be started beside one that is only out of sight. A reply that is lost is no failure: the next look
 // shows what became of the request.
-func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, bound time.Duration, say Say) error {
+func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, bound time.Duration, say wait.Say) error {
 	nodes, err := open(ctx, controlPlanes, c)
 	if err != nil {
 		return err
 	}
 	defer nodes.close()
 
-	return poll(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
 		var exists atomic.Bool
 
 		waiting := nodes.each(ctx, func(p *probe, ctx context.Context) string {

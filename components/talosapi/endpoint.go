@@ -6,22 +6,24 @@ import (
 	"fmt"
 	"net/url"
 	"time"
+
+	"talos-proxmox/components/wait"
 )
 
 // WaitEndpoint waits until the Kubernetes API answers where the cluster's endpoint is ("https://10.0.0.20:6443"), with a
 // certificate that covers it. Who signed the certificate is for its users to judge.
-func WaitEndpoint(ctx context.Context, endpoint string, bound time.Duration, say Say) error {
+func WaitEndpoint(ctx context.Context, endpoint string, bound time.Duration, say wait.Say) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return err
 	}
 
-	return poll(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
 		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // nothing is sent
 
 		conn, err := dialer.DialContext(ctx, "tcp", u.Host)
 		if err != nil {
-			return fmt.Sprintf("the Kubernetes API to answer at %s (%v)", endpoint, reason(err)), nil
+			return fmt.Sprintf("the Kubernetes API to answer at %s (%v)", endpoint, wait.Reason(err)), nil
 		}
 		defer conn.Close() //nolint:errcheck // it has served
 

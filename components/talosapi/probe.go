@@ -14,6 +14,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"talos-proxmox/components/wait"
 )
 
 // probe asks one control plane, step by step, how far it has come.
@@ -83,7 +85,7 @@ func (p *probe) missing(ctx context.Context) string {
 	}
 
 	if err := p.ready(ctx); err != nil {
-		return fmt.Sprintf("%s: the Kubernetes API server (%s)", p.target.Name, reason(err))
+		return fmt.Sprintf("%s: the Kubernetes API server (%s)", p.target.Name, wait.Reason(err))
 	}
 
 	return ""

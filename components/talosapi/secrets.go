@@ -10,6 +10,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/siderolabs/talos/pkg/machinery/role"
+
+	"talos-proxmox/components/wait"
 )
 
 // Secrets reads the secrets that a cluster runs with from the configuration of a control plane: the first that answers. It
@@ -30,7 +32,7 @@ func Secrets(ctx context.Context, controlPlanes []Target, c Credentials) (*secre
 }
 
 func secretsOf(ctx context.Context, t Target, c Credentials) (*secrets.Bundle, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
 	defer cancel()
 
 	api, err := dial(ctx, t, c)

@@ -1,0 +1,180 @@
+// Package kubeapi is what the program asks of a cluster's Kubernetes API: to take the pods off a node before something
+// happens to it, and to forget a node that is gone. It speaks with one control plane, never with the cluster's endpoint,
+// which may be the very node that is taken down.
+package kubeapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"talos-proxmox/components/wait"
+)
+
+// port of the API server of a control plane.
+const port = "6443"
+
+// cordonedBy is the annotation of a node that this program has cordoned, so that no other is uncordoned.
+const cordonedBy = "talos-proxmox/cordoned"
+
+// requestTimeout bounds one request, for an API server that accepts connections and says nothing.
+const requestTimeout = 20 * time.Second
+
+// Client speaks with the Kubernetes API of one control plane.
+type Client struct{ api kubernetes.Interface }
+
+// New returns a client with the credentials of a kubeconfig, whatever server that names. It makes no connection.
+func New(kubeconfig []byte, address string) (*Client, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig of %s cannot be read: %w", address, err)
+	}
+
+	config.Host = "https://" + net.JoinHostPort(address, port)
+	config.Timeout = requestTimeout
+	// What is deprecated in a cluster is not said here.
+	config.WarningHandler = rest.NoWarnings{}
+
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig of %s cannot be used: %w", address, err)
+	}
+
+	return &Client{api}, nil
+}
+
+// Node is a node as Kubernetes sees it.
+type Node struct {
+	Name string
+	// Ready is its kubelet's word, or that of the control plane when the kubelet is silent.
+	Ready bool
+	// Cordoned says that no pod is put on it.
+	Cordoned bool
+	// Kubelet is the version of its kubelet, with a leading v.
+	Kubelet string
+}
+
+// Nodes are all nodes, by name.
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+	list, err := c.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+
+	var all []Node
+	for i := range list.Items {
+		all = append(all, nodeOf(&list.Items[i]))
+	}
+
+	return all, nil
+}
+
+// Node is one node; false when there is none of the name.
+func (c *Client) Node(ctx context.Context, name string) (Node, bool, error) {
+	n, err := c.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+
+	switch {
+	case apierrors.IsNotFound(err):
+		return Node{}, false, nil
+	case err != nil:
+		return Node{}, false, err
+	default:
+		return nodeOf(n), true, nil
+	}
+}
+
+func nodeOf(n *corev1.Node) Node {
+	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+
+	return Node{Name: n.Name, Ready: ready, Cordoned: n.Spec.Unschedulable, Kubelet: n.Status.NodeInfo.KubeletVersion}
+}
+
+// WaitReady waits until a node is ready.
+func (c *Client) WaitReady(ctx context.Context, name string, bound time.Duration, say wait.Say) error {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+		n, there, err := c.Node(ctx, name)
+
+		switch {
+		case err != nil:
+			return fmt.Sprintf("%s to be ready in Kubernetes (%v)", name, wait.Reason(err)), nil
+		case !there:
+			return name + " to join Kubernetes", nil
+		case !n.Ready:
+			return name + " to be ready in Kubernetes", nil
+		default:
+			return "", nil
+		}
+	})
+}
+
+// Cordon keeps new pods off a node. A node that somebody else has cordoned stays theirs. Without the node, nothing is done.
+func (c *Client) Cordon(ctx context.Context, name string) error {
+	n, there, err := c.Node(ctx, name)
+	if err != nil || !there || n.Cordoned {
+		return err
+	}
+
+	return c.setCordon(ctx, name, true)
+}
+
+// Uncordon lets pods onto a node that Cordon has closed, and leaves alone what somebody else has cordoned.
+func (c *Client) Uncordon(ctx context.Context, name string) error {
+	n, err := c.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case n.Annotations[cordonedBy] == "":
+		return nil
+	default:
+		return c.setCordon(ctx, name, false)
+	}
+}
+
+// setCordon changes mark and cordon at once: a run that is cut off leaves no cordon that nobody knows of.
+func (c *Client) setCordon(ctx context.Context, name string, cordoned bool) error {
+	var mark any // nil deletes
+	if cordoned {
+		mark = "true"
+	}
+
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{cordonedBy: mark}},
+		"spec":     map[string]any{"unschedulable": cordoned},
+	})
+	if err != nil {
+		return err
+	}
+
+	_, err = c.api.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+
+	return err
+}
+
+// DeleteNode makes Kubernetes forget a node. One that is not there is no error.
+func (c *Client) DeleteNode(ctx context.Context, name string) error {
+	err := c.api.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+
+	return err
+}

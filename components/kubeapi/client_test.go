@@ -1,0 +1,167 @@
+package kubeapi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	core "k8s.io/client-go/testing"
+)
+
+func quiet(string) {}
+
+func node(name string, ready corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.34.2"},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
+		},
+	}
+}
+
+func TestNodes(t *testing.T) {
+	c := &Client{fake.NewClientset(node("a", corev1.ConditionTrue), node("b", corev1.ConditionUnknown))}
+
+	all, err := c.Nodes(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []Node{{Name: "a", Ready: true, Kubelet: "v1.34.2"}, {Name: "b", Kubelet: "v1.34.2"}}, all)
+
+	_, there, err := c.Node(t.Context(), "c")
+	require.NoError(t, err)
+	assert.False(t, there)
+
+	require.NoError(t, c.WaitReady(t.Context(), "a", time.Minute, quiet))
+	assert.EqualError(t, c.WaitReady(t.Context(), "b", time.Millisecond, quiet), "gave up after 1ms, waiting for b to be ready in Kubernetes")
+	assert.EqualError(t, c.WaitReady(t.Context(), "c", time.Millisecond, quiet), "gave up after 1ms, waiting for c to join Kubernetes")
+}
+
+func TestCordon(t *testing.T) {
+	theirs := node("b", corev1.ConditionTrue)
+	theirs.Spec.Unschedulable = true
+
+	c := &Client{fake.NewClientset(node("a", corev1.ConditionTrue), theirs)}
+
+	cordoned := func(name string) bool {
+		n, there, err := c.Node(t.Context(), name)
+		require.NoError(t, err)
+		require.True(t, there)
+
+		return n.Cordoned
+	}
+
+	for _, name := range []string{"a", "b", "gone"} {
+		require.NoError(t, c.Cordon(t.Context(), name))
+		require.NoError(t, c.Cordon(t.Context(), name), "twice is once")
+	}
+
+	assert.True(t, cordoned("a"))
+	assert.True(t, cordoned("b"))
+
+	for _, name := range []string{"a", "b", "gone"} {
+		require.NoError(t, c.Uncordon(t.Context(), name))
+	}
+
+	assert.False(t, cordoned("a"))
+	assert.True(t, cordoned("b"), "what somebody else has cordoned stays so")
+
+	n, err := c.api.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, n.Annotations, "nothing is left behind")
+}
+
+func TestDeleteNode(t *testing.T) {
+	c := &Client{fake.NewClientset(node("a", corev1.ConditionTrue))}
+
+	require.NoError(t, c.DeleteNode(t.Context(), "a"))
+	require.NoError(t, c.DeleteNode(t.Context(), "a"), "gone is gone")
+
+	all, err := c.Nodes(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, all)
+}
+
+// evictable is a cluster that evicts pods, but for those that a budget holds.
+func evictable(held string, objects ...runtime.Object) *Client {
+	api := fake.NewClientset(objects...)
+	api.Resources = []*metav1.APIResourceList{{
+		GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy", Version: "v1"}},
+	}}
+
+	api.PrependReactor("create", "pods", func(action core.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "eviction" {
+			return false, nil, nil
+		}
+
+		eviction := action.(core.CreateAction).GetObject().(*policyv1.Eviction)
+		if eviction.Name == held {
+			return true, nil, apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+		}
+
+		return true, nil, api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace, eviction.Name)
+	})
+
+	return &Client{api}
+}
+
+func pod(name, kind string) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			NodeName: "a", Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		},
+	}
+
+	if kind != "" {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, Controller: new(true)}}
+	}
+
+	return p
+}
+
+func TestDrain(t *testing.T) {
+	static := pod("static", "")
+	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+
+	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "shop"}}
+
+	c := evictable("", agent, pod("web", "ReplicaSet"), pod("bare", ""), pod("agent", "DaemonSet"), static)
+
+	require.NoError(t, c.Drain(t.Context(), "a", time.Minute, quiet))
+
+	left, err := c.api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	var names []string
+	for _, p := range left.Items {
+		names = append(names, p.Name)
+	}
+
+	assert.Equal(t, []string{"agent", "static"}, names)
+}
+
+func TestDrainNamesTheBudgetThatHoldsAPod(t *testing.T) {
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "always", Namespace: "shop"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 1},
+	}
+
+	c := evictable("web", pod("web", "ReplicaSet"), pod("bare", ""), budget)
+
+	assert.EqualError(t, c.Drain(t.Context(), "a", 10*time.Millisecond, quiet),
+		"a could not be drained within 10ms: pod shop/web is held by the disruption budget always (1 healthy, 1 required)")
+}
+
+func TestNewRefusesWhatIsNoKubeconfig(t *testing.T) {
+	_, err := New([]byte("{"), "10.0.0.1")
+	assert.ErrorContains(t, err, "the kubeconfig of 10.0.0.1 cannot be read: ")
+}

@@ -1,0 +1,81 @@
+// Package wait is how the program waits for something outside of it: bounded, and saying what it waits for.
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// How often a wait asks again, and how long one question may take. A node is asked often because the operator waits.
+const (
+	every = 250 * time.Millisecond
+	// Ask bounds one question.
+	Ask = 5 * time.Second
+	// repeat is how often progress is repeated while nothing changes.
+	repeat = 20 * time.Second
+)
+
+// Say reports progress to the operator.
+type Say func(message string)
+
+// Until asks until done, and says what is waited for when that changes. The question returns an empty text when it is
+// answered.
+func Until(ctx context.Context, bound time.Duration, say Say, question func(context.Context) (waitingFor string, err error)) error {
+	parent := ctx
+
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+
+	var (
+		last   string
+		said   time.Time
+		start  = time.Now()
+		ticker = time.NewTicker(every)
+	)
+	defer ticker.Stop()
+
+	for {
+		ask, stop := context.WithTimeout(ctx, Ask)
+		waiting, err := question(ask)
+
+		stop()
+
+		if err != nil {
+			return err
+		}
+
+		if waiting == "" {
+			return nil
+		}
+
+		if waiting != last || time.Since(said) > repeat {
+			say(fmt.Sprintf("waiting for %s (%s of at most %s)", waiting, time.Since(start).Round(time.Second), bound))
+
+			last, said = waiting, time.Now()
+		}
+
+		select {
+		case <-ctx.Done():
+			if parent.Err() != nil {
+				return fmt.Errorf("interrupted while waiting for %s: %w", last, context.Cause(parent))
+			}
+
+			return fmt.Errorf("gave up after %s, waiting for %s", bound, last)
+		case <-ticker.C:
+		}
+	}
+}
+
+// Reason is the end of a chain of errors: "connection refused" of "dial tcp ...: connect: connection refused".
+func Reason(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+
+		err = inner
+	}
+}

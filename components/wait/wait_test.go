@@ -1,0 +1,45 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUntilSaysWhatChanges(t *testing.T) {
+	answers := []string{"a cat", "a cat", "a dog", ""}
+
+	var said []string
+
+	err := Until(t.Context(), time.Minute, func(m string) { said = append(said, m) }, func(context.Context) (string, error) {
+		next := answers[0]
+		answers = answers[1:]
+
+		return next, nil
+	})
+
+	require.NoError(t, err)
+	require.Len(t, said, 2, "the same is not said twice")
+	assert.Equal(t, "waiting for a cat (0s of at most 1m0s)", said[0])
+	assert.Contains(t, said[1], "waiting for a dog (")
+}
+
+func TestUntilGivesUp(t *testing.T) {
+	err := Until(t.Context(), time.Millisecond, func(string) {}, func(context.Context) (string, error) { return "Godot", nil })
+	assert.EqualError(t, err, "gave up after 1ms, waiting for Godot")
+}
+
+func TestUntilEndsWithAnError(t *testing.T) {
+	want := errors.New("no")
+	err := Until(t.Context(), time.Minute, func(string) {}, func(context.Context) (string, error) { return "", want })
+	assert.Equal(t, want, err)
+}
+
+func TestReason(t *testing.T) {
+	assert.EqualError(t, Reason(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}), "connection refused")
+}

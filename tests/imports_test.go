@@ -28,6 +28,7 @@ func TestImports(t *testing.T) {
 		{"components/machineconfig/manifests", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
 		{"components/machineconfig", []string{"components/plan", "components/machineconfig/"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
+		{"components/lifecycle", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/wait", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/talosapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},

@@ -1,0 +1,180 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Effect is what a change does to a node.
+type Effect string
+
+// The effects, from the harmless to what ends a node. Unknown is said of a node that does not answer.
+const (
+	None    Effect = "none"
+	Live    Effect = "live"
+	Reboot  Effect = "reboot"
+	Upgrade Effect = "upgrade"
+	Replace Effect = "replace"
+	Remove  Effect = "remove"
+	Unknown Effect = "unknown"
+)
+
+// Down says whether the node is away for a while.
+func (e Effect) Down() bool { return e == Reboot || e == Upgrade || e == Replace }
+
+// Apply says what becomes of configuration that Talos takes only with a reboot.
+type Apply string
+
+// The ways: the node is rebooted; the configuration waits for its next reboot; the change is refused.
+const (
+	Auto     Apply = "auto"
+	Staged   Apply = "staged"
+	NoReboot Apply = "noReboot"
+)
+
+// vanilla is the schematic of an image without extensions and kernel arguments: the SHA-256 of "customization: {}\n".
+const vanilla = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+
+// System is what a node runs, or is to run. What is not known, or not wanted in particular, is empty.
+type System struct {
+	// Talos and Kubernetes (the kubelet's) are versions with a leading v.
+	Talos, Kubernetes string
+	// Schematic of the Image Factory, its id.
+	Schematic string
+	// Platform of Talos, "metal" or "nocloud".
+	Platform string
+}
+
+// String is short enough for a table.
+func (s System) String() string {
+	var parts []string
+	if s.Talos != "" {
+		parts = append(parts, "Talos "+s.Talos)
+	}
+
+	if s.Schematic != "" {
+		parts = append(parts, "schematic "+short(s.Schematic))
+	}
+
+	if s.Kubernetes != "" {
+		parts = append(parts, "Kubernetes "+s.Kubernetes)
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+func short(schematic string) string { return schematic[:min(len(schematic), 8)] }
+
+// Change is all that is known of a node whose configuration is about to change.
+type Change struct {
+	// Silent is why the node tells nothing; nil when it does.
+	Silent      error
+	Now, Wanted System
+	// Reboot says that Talos takes the configuration with a reboot only.
+	Reboot bool
+	// Settings are what differs from the configuration that the node runs with.
+	Settings []Setting
+	Apply    Apply
+}
+
+// Upgrades says whether the node is to run another system than it does: another version of Talos, or other extensions.
+func (c Change) Upgrades() bool {
+	return c.Now.Talos != c.Wanted.Talos || c.Wanted.Schematic != "" && c.Now.Schematic != c.Wanted.Schematic
+}
+
+// Judge says what the change does to the node, and why. The error is why it must not be begun; it says what to do instead.
+func (c Change) Judge() (Effect, string, error) {
+	switch {
+	case c.Silent != nil:
+		return Unknown, "it does not answer: " + c.Silent.Error(), nil
+	case c.Upgrades():
+		return Upgrade, c.upgradeWhy(), c.upgradable()
+	}
+
+	why := c.liveWhy()
+
+	switch {
+	case c.Reboot && c.Apply == NoReboot:
+		return Reboot, why, fmt.Errorf("lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (%s); take it back, or "+
+			"set auto or staged", why)
+	case c.Reboot && c.Apply == Staged:
+		return Live, "kept for the next reboot: " + why, errors.Join(c.kubernetes())
+	case c.Reboot:
+		return Reboot, why, c.kubernetes()
+	case len(c.Settings) > 0:
+		return Live, why, c.kubernetes()
+	default:
+		return None, "it runs so already", nil
+	}
+}
+
+func (c Change) kubernetes() error {
+	return Path(Versions{c.Now.Talos, c.Now.Kubernetes}, Versions{c.Now.Talos, c.Wanted.Kubernetes})
+}
+
+// upgradable holds what an upgrade in place can do.
+func (c Change) upgradable() error {
+	errs := []error{Path(Versions{c.Now.Talos, c.Now.Kubernetes}, Versions{c.Wanted.Talos, c.Wanted.Kubernetes})}
+
+	if c.Apply != Auto {
+		errs = append(errs, fmt.Errorf("lifecycle.apply: an upgrade reboots the node, which %s does not allow; set auto", c.Apply))
+	}
+
+	if c.Wanted.Platform != "" && c.Now.Platform != "" && c.Wanted.Platform != c.Now.Platform {
+		errs = append(errs, fmt.Errorf("image.platform: the node was made for %s, where it finds its address in another place than %s looks; "+
+			"leave the platform, or replace the node", c.Now.Platform, c.Wanted.Platform))
+	}
+
+	if c.Wanted.Schematic == "" && c.Now.Schematic != "" && c.Now.Schematic != vanilla {
+		errs = append(errs, fmt.Errorf("image.schematic: the node runs schematic %s, whose extensions an upgrade from the plain installer would drop; "+
+			"state the schematic, or %s to drop them", c.Now.Schematic, vanilla))
+	}
+
+	return errors.Join(errs...)
+}
+
+func (c Change) upgradeWhy() string {
+	var why []string
+
+	if c.Now.Talos != c.Wanted.Talos {
+		why = append(why, "Talos "+c.Now.Talos+" becomes "+c.Wanted.Talos)
+	}
+
+	if c.Wanted.Schematic != "" && c.Now.Schematic != c.Wanted.Schematic {
+		why = append(why, "schematic "+orNone(short(c.Now.Schematic))+" becomes "+short(c.Wanted.Schematic))
+	}
+
+	return strings.Join(why, ", ")
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+
+	return s
+}
+
+// named is how many settings are named before they are counted.
+const named = 3
+
+func (c Change) liveWhy() string {
+	var why []string
+
+	for i, s := range c.Settings {
+		if i == named && len(c.Settings) > named+1 {
+			why = append(why, fmt.Sprintf("%d more", len(c.Settings)-named))
+
+			break
+		}
+
+		why = append(why, s.Path)
+	}
+
+	if len(why) == 0 {
+		return "its configuration"
+	}
+
+	return strings.Join(why, ", ")
+}

@@ -1,0 +1,181 @@
+// Package lifecycle judges changes of a cluster that runs: whether a version can be reached at once, what a node will suffer,
+// in which order, and what is left of etcd meanwhile. It is pure.
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+)
+
+// The keys that path problems name.
+const (
+	talosKey      = "cluster.versions.talos"
+	kubernetesKey = "cluster.versions.kubernetes"
+)
+
+// Versions of what a node runs, or is to run, with a leading v. Kubernetes is empty where it is not known.
+type Versions struct{ Talos, Kubernetes string }
+
+// Path holds whether one run may lead from the versions that run to those that are wanted. Talos says which of its versions
+// may follow each other and which of Kubernetes it goes with; Kubernetes moves by one minor version at a time. On the way,
+// each version of the one runs beside each of the other.
+func Path(from, to Versions) error {
+	errs := []error{talosPath(from.Talos, to.Talos)}
+
+	if from.Kubernetes != "" && to.Kubernetes != "" {
+		errs = append(errs, kubernetesPath(from.Kubernetes, to.Kubernetes))
+	}
+
+	if errors.Join(errs...) == nil {
+		errs = append(errs, pairs(from, to))
+	}
+
+	return errors.Join(errs...)
+}
+
+// talosPath asks the table that Talos' installer asks.
+func talosPath(from, to string) error {
+	refused := upgradeable(from, to)
+	if refused == nil {
+		return nil
+	}
+
+	hops, err := talosHops(from, to)
+	if err != nil {
+		return err
+	}
+
+	return fmt.Errorf("%s: Talos %s cannot become %s at once: %w; %s", talosKey, from, to, refused, instead(hops))
+}
+
+func upgradeable(from, to string) error {
+	if from == to {
+		return nil
+	}
+
+	host, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: from})
+	if err != nil {
+		return fmt.Errorf("version %q: %w", from, err)
+	}
+
+	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: to})
+	if err != nil {
+		return fmt.Errorf("version %q: %w", to, err)
+	}
+
+	return target.UpgradeableFrom(host)
+}
+
+// talosHops goes through every minor version in between: that is the way that Talos' makers test.
+func talosHops(from, to string) ([]string, error) { return hops(from, to, "the last v%d.%d") }
+
+func kubernetesPath(from, to string) error {
+	f, t, err := parse(from, to)
+	if err != nil {
+		return err
+	}
+
+	if f.Major == t.Major && (t.Minor == f.Minor || t.Minor == f.Minor+1) {
+		return nil
+	}
+
+	if t.LT(f) {
+		return fmt.Errorf("%s: Kubernetes %s cannot become %s: it does not go back to an earlier minor version; "+
+			"state v%d.%d or the next", kubernetesKey, from, to, f.Major, f.Minor)
+	}
+
+	way, err := hops(from, to, "the last v%d.%d")
+	if err != nil {
+		return err
+	}
+
+	return fmt.Errorf("%s: Kubernetes %s cannot become %s at once: it moves by one minor version at a time; %s", kubernetesKey, from, to, instead(way))
+}
+
+// pairs holds that every version of Kubernetes that may run meanwhile goes with every version of Talos that may.
+func pairs(from, to Versions) error {
+	var errs []error
+
+	if from.Kubernetes != "" {
+		if err := goesWith(from.Kubernetes, to.Talos); err != nil {
+			errs = append(errs, fmt.Errorf("%s: Kubernetes %s runs, which does not go with Talos %s: %w; change %s first, in an update of its own",
+				talosKey, from.Kubernetes, to.Talos, err, kubernetesKey))
+		}
+	}
+
+	if to.Kubernetes != "" && from.Kubernetes != to.Kubernetes {
+		if err := goesWith(to.Kubernetes, from.Talos); err != nil {
+			errs = append(errs, fmt.Errorf("%s: Talos %s runs, which does not go with Kubernetes %s: %w; change %s first, in an update of its own",
+				kubernetesKey, from.Talos, to.Kubernetes, err, talosKey))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
+func goesWith(kubernetes, talos string) error {
+	k, err := compatibility.ParseKubernetesVersion(kubernetes)
+	if err != nil {
+		return fmt.Errorf("version %q: %w", kubernetes, err)
+	}
+
+	t, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: talos})
+	if err != nil {
+		return fmt.Errorf("version %q: %w", talos, err)
+	}
+
+	return k.SupportedWith(t)
+}
+
+// hops are the minor versions between two versions, in words, and the last of the two.
+func hops(from, to, form string) ([]string, error) {
+	f, t, err := parse(from, to)
+	if err != nil {
+		return nil, err
+	}
+
+	if f.Major != t.Major {
+		return nil, fmt.Errorf("there is no known way from %s to %s", from, to)
+	}
+
+	var way []string
+
+	for minor := f.Minor; minor != t.Minor; {
+		if minor < t.Minor {
+			minor++
+		} else {
+			minor--
+		}
+
+		if minor != t.Minor {
+			way = append(way, fmt.Sprintf(form, t.Major, minor))
+		}
+	}
+
+	return append(way, to), nil
+}
+
+func parse(from, to string) (f, t semver.Version, err error) {
+	if f, err = semver.ParseTolerant(from); err != nil {
+		return f, t, fmt.Errorf("version %q: %w", from, err)
+	}
+
+	if t, err = semver.ParseTolerant(to); err != nil {
+		return f, t, fmt.Errorf("version %q: %w", to, err)
+	}
+
+	return f, t, nil
+}
+
+func instead(way []string) string {
+	if len(way) == 1 {
+		return "state another version"
+	}
+
+	return "go by way of " + strings.Join(way[:len(way)-1], ", then ") + ", with an update each, then " + way[len(way)-1]
+}

@@ -1,0 +1,176 @@
+package lifecycle
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Row is what one node will suffer.
+type Row struct {
+	Node string `json:"node"`
+	Pool string `json:"pool"`
+	Role string `json:"role"`
+	// Now and Wanted are what the node runs and is to run; empty where it is not known or makes no difference.
+	Now    string `json:"now,omitempty"`
+	Wanted string `json:"wanted,omitempty"`
+	Effect Effect `json:"effect"`
+	// Order is the turn in which the node is away: nodes of one turn are at the same time. 0: it is not, or not in a turn.
+	Order int `json:"order,omitempty"`
+	// Quorum is what is left of etcd meanwhile; empty where that does not change.
+	Quorum string `json:"quorum,omitempty"`
+	// Why says what is the reason.
+	Why string `json:"why,omitempty"`
+	// Refused is why the change will not be begun.
+	Refused string `json:"refused,omitempty"`
+	// Settings are what differs in the machine configuration.
+	Settings []Setting `json:"settings,omitempty"`
+}
+
+// String is the row as a sentence.
+func (r Row) String() string {
+	s := r.Node + ": " + string(r.Effect)
+	if r.Why != "" {
+		s += ", for " + r.Why
+	}
+
+	if r.Quorum != "" {
+		s += "; etcd meanwhile: " + r.Quorum
+	}
+
+	if r.Refused != "" {
+		s += "; refused: " + r.Refused
+	}
+
+	return s
+}
+
+// Quorum says what is left of etcd while one of so many voting members is away.
+func Quorum(voters int) string {
+	need := voters/2 + 1
+
+	s := fmt.Sprintf("%d of %d, %d needed", voters-1, voters, need)
+	if voters-1 < need {
+		s += ": it stands still"
+	}
+
+	return s
+}
+
+// Limits bound how many workers are away at the same time.
+type Limits struct {
+	// MaxUnavailable is at least 1.
+	MaxUnavailable int
+	// Canary lets the first of a pool go alone.
+	Canary bool
+}
+
+// Arrange gives each node that goes away for a while its turn: control planes first, one by one, then workers. The rows are
+// in plan order.
+func Arrange(rows []Row, limits Limits) {
+	turn := 0
+
+	var workers []int
+
+	for i, r := range rows {
+		switch {
+		case r.Effect != Reboot && r.Effect != Upgrade:
+		case r.Role == controlPlane:
+			turn++
+			rows[i].Order = turn
+		default:
+			workers = append(workers, i)
+		}
+	}
+
+	begun := map[string]bool{} // pools whose canary has been
+
+	for len(workers) > 0 {
+		turn++
+
+		var next []int
+
+		for _, i := range workers {
+			alone := limits.Canary && !begun[rows[i].Pool]
+			if len(next) == limits.MaxUnavailable || alone && slices.ContainsFunc(next, func(j int) bool { return rows[j].Pool == rows[i].Pool }) {
+				continue
+			}
+
+			next = append(next, i)
+		}
+
+		for _, i := range next {
+			rows[i].Order, begun[rows[i].Pool] = turn, true
+		}
+
+		workers = slices.DeleteFunc(workers, func(i int) bool { return rows[i].Order != 0 })
+	}
+}
+
+const controlPlane = "controlplane"
+
+// Table writes the rows, and below them what differs in configurations. Nodes with the same differences are named together.
+func Table(out io.Writer, rows []Row) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tROLE\tNOW\tWANTED\tEFFECT\tORDER\tQUORUM\tWHY")
+
+	for _, r := range rows {
+		why := r.Why
+		if r.Refused != "" {
+			why = "REFUSED: " + strings.ReplaceAll(r.Refused, "\n", "; ")
+		}
+
+		order := ""
+		if r.Order > 0 {
+			order = strconv.Itoa(r.Order)
+		}
+
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Node, r.Role, dash(r.Now), dash(r.Wanted), r.Effect, dash(order), dash(r.Quorum), dash(why))
+	}
+
+	if err := w.Flush(); err != nil {
+		return err
+	}
+
+	var listed []string
+
+	nodes := map[string][]string{}
+
+	for _, r := range rows {
+		if text := settingsText(r.Settings); text != "" {
+			if nodes[text] == nil {
+				listed = append(listed, text)
+			}
+
+			nodes[text] = append(nodes[text], r.Node)
+		}
+	}
+
+	for _, text := range listed {
+		if _, err := fmt.Fprintf(out, "\nConfiguration of %s:\n%s", strings.Join(nodes[text], ", "), text); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func settingsText(settings []Setting) string {
+	var text strings.Builder
+	for _, s := range settings {
+		fmt.Fprintf(&text, "  %s\n", s)
+	}
+
+	return text.String()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+
+	return s
+}

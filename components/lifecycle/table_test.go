@@ -1,0 +1,113 @@
+package lifecycle
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestTable(t *testing.T) {
+	settings := []Setting{{Path: "machine.token", Secret: true}, {Path: "machine.sysctls.x", Before: "1", After: "2"}}
+	rows := []Row{
+		{
+			Node: "c-1", Role: "controlplane", Pool: "control", Now: "Talos v1.11.6", Wanted: "Talos v1.12.4", Effect: Upgrade, Quorum: Quorum(3),
+			Why: "Talos v1.11.6 becomes v1.12.4", Settings: settings,
+		},
+		{Node: "c-2", Role: "controlplane", Pool: "control", Effect: Upgrade, Quorum: Quorum(3), Refused: "one\ntwo", Settings: settings},
+		{Node: "w-1", Role: "worker", Pool: "worker", Effect: Reboot},
+		{Node: "w-2", Role: "worker", Pool: "worker", Effect: Unknown, Why: "it does not answer"},
+		{Node: "w-3", Role: "worker", Pool: "worker", Effect: None},
+	}
+	Arrange(rows, Limits{MaxUnavailable: 1})
+
+	var out strings.Builder
+	require.NoError(t, Table(&out, rows))
+	assert.Equal(t, `NODE  ROLE          NOW            WANTED         EFFECT   ORDER  QUORUM            WHY
+c-1   controlplane  Talos v1.11.6  Talos v1.12.4  upgrade  1      2 of 3, 2 needed  Talos v1.11.6 becomes v1.12.4
+c-2   controlplane  -              -              upgrade  2      2 of 3, 2 needed  REFUSED: one; two
+w-1   worker        -              -              reboot   3      -                 -
+w-2   worker        -              -              unknown  -      -                 it does not answer
+w-3   worker        -              -              none     -      -                 -
+
+Configuration of c-1, c-2:
+  machine.token: changes (secret)
+  machine.sysctls.x: 1 becomes 2
+`, out.String())
+
+	assert.Equal(t, "c-1: upgrade, for Talos v1.11.6 becomes v1.12.4; etcd meanwhile: 2 of 3, 2 needed", rows[0].String())
+	assert.Equal(t, "c-2: upgrade; etcd meanwhile: 2 of 3, 2 needed; refused: one\ntwo", rows[1].String())
+	assert.Equal(t, "0 of 1, 1 needed: it stands still", Quorum(1))
+	assert.Equal(t, "1 of 2, 2 needed: it stands still", Quorum(2))
+	assert.Equal(t, "4 of 5, 3 needed", Quorum(5))
+}
+
+// TestArrange: every node that goes away has one turn, control planes go alone and first, no turn has more workers than are
+// allowed, and a canary has its pool's first turn for itself.
+func TestArrange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var rows []Row
+
+		effect := rapid.SampledFrom([]Effect{None, Live, Reboot, Upgrade, Unknown, Remove})
+		for i := range rapid.IntRange(0, 5).Draw(t, "control planes") {
+			rows = append(rows, Row{Node: fmt.Sprint("c", i), Role: controlPlane, Pool: "control", Effect: effect.Draw(t, "effect")})
+		}
+
+		for i := range rapid.IntRange(0, 12).Draw(t, "workers") {
+			pool := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pool")
+			rows = append(rows, Row{Node: fmt.Sprint("w", i), Role: "worker", Pool: pool, Effect: effect.Draw(t, "effect")})
+		}
+
+		limits := Limits{MaxUnavailable: rapid.IntRange(1, 4).Draw(t, "at most"), Canary: rapid.Bool().Draw(t, "canary")}
+		Arrange(rows, limits)
+
+		last, turns := 0, map[int][]Row{}
+
+		for _, r := range rows {
+			away := r.Effect == Reboot || r.Effect == Upgrade
+			require.Equal(t, away, r.Order > 0, r)
+
+			if away {
+				turns[r.Order] = append(turns[r.Order], r)
+				last = max(last, r.Order)
+			}
+		}
+
+		workers, pools := false, map[string]bool{}
+
+		for turn := 1; turn <= last; turn++ {
+			in := turns[turn]
+			require.NotEmpty(t, in, "no turn is left out")
+
+			fresh := map[string]int{}
+
+			for _, r := range in {
+				if r.Role == controlPlane {
+					require.False(t, workers, "control planes go first")
+					require.Len(t, in, 1)
+
+					continue
+				}
+
+				workers = true
+
+				if !pools[r.Pool] {
+					fresh[r.Pool]++
+				}
+			}
+
+			require.LessOrEqual(t, len(in), limits.MaxUnavailable)
+
+			for pool, n := range fresh {
+				pools[pool] = true
+
+				if limits.Canary {
+					require.Equal(t, 1, n)
+				}
+			}
+		}
+	})
+}

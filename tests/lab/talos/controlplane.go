@@ -21,11 +21,11 @@ import (
 
 // runControlPlane keeps the node's API server running while etcd does, and starts it anew when the configuration asks for
 // another one.
-func (n *node) runControlPlane(ctx context.Context) {
+func (n *node) runControlPlane(ctx context.Context, m *membership) {
 	for ctx.Err() == nil {
 		spec := n.apiServerSpec()
 
-		_, api := n.membership().cluster.spans()
+		_, api, _ := m.cluster.spans()
 		if !n.wait("api server", n.fw.opts.Latencies.APIServer, api) {
 			return
 		}
@@ -35,7 +35,7 @@ func (n *node) runControlPlane(ctx context.Context) {
 
 		go func() {
 			defer close(done)
-			n.serveKubernetes(round)
+			n.serveKubernetes(round, m)
 		}()
 
 		manifests := n.inlineText()
@@ -49,7 +49,7 @@ func (n *node) runControlPlane(ctx context.Context) {
 			if now := n.inlineText(); now != manifests {
 				manifests = now
 
-				if err := n.membership().cluster.kube.Apply(n.manifests()); err != nil {
+				if err := m.cluster.kube.Apply(n.manifests()); err != nil {
 					n.sys.log("manifests: %v", err)
 				}
 			}
@@ -76,8 +76,8 @@ func (n *node) apiServerSpec() string {
 }
 
 // serveKubernetes runs one API server until the context ends.
-func (n *node) serveKubernetes(ctx context.Context) {
-	m, cfg := n.membership(), n.config().Cluster()
+func (n *node) serveKubernetes(ctx context.Context, m *membership) {
+	cfg := n.config().Cluster()
 	err := m.cluster.kube.Apply(n.manifests())
 
 	var srv *kube.Server
@@ -85,7 +85,7 @@ func (n *node) serveKubernetes(ctx context.Context) {
 		srv, err = kube.NewServer(kube.ServerConfig{
 			Node: n.name(), Cluster: m.cluster.kube, Version: imageTag(cfg.APIServer().Image()),
 			CA: cfg.IssuingCA(), AcceptedCAs: cfg.AcceptedCAs(), Names: n.apiServerNames(),
-			Healthy: m.cluster.healthy, Journal: n.fw.opts.Journal, Touch: n.fw.opts.Timeline.Touch,
+			Healthy: func() error { return m.cluster.answers(m.id) }, Journal: n.fw.opts.Journal, Touch: n.fw.opts.Timeline.Touch,
 		})
 	}
 

@@ -6,7 +6,7 @@
 // messages and the resources; where behaviour is copied the comment names the file of the Talos repository that has it.
 //
 // Not played are what needs a machine underneath: containers, processes, files, packets. Methods that would show them are
-// refused and recorded. So are, until something needs them, upgrades, and etcd's snapshots and member management.
+// refused and recorded. So are, until something needs them, upgrades and etcd's snapshots.
 //
 // A node knows nothing that a real one would not know: other nodes are found through their addresses and spoken to over
 // the network. Only two things are shared inside one Firmware: the discovery service, and what the members of an etcd

@@ -1,14 +1,16 @@
 package talos
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
+
+	"google.golang.org/grpc/codes"
 
 	"talos-proxmox/tests/lab/kube"
 	"talos-proxmox/tests/lab/timeline"
@@ -20,13 +22,17 @@ type etcdCluster struct {
 	id   uint64
 	ca   string // fingerprint of the CA: members with another cannot speak to each other
 	kube *kube.Cluster
+	log  *quorumLog
 
 	mu      sync.Mutex
-	members []*etcdMember // in the order in which they joined
+	members []*etcdMember // in the order of their ids, as etcd lists them
 	leader  uint64
 	term    uint64
 	index   uint64
+	met     bool                  // there was a quorum once: what comes before is not recorded
+	alarms  []uint64              // members that are out of space
 	up      *timeline.Span        // when etcd first answered
+	grown   *timeline.Span        // when the newest member got its vote
 	api     *timeline.Span        // when the first API server did
 	servers map[*node]string      // the API servers that run, with their addresses
 	holders map[netip.Addr]uint64 // of shared addresses
@@ -35,11 +41,17 @@ type etcdCluster struct {
 // etcdMember is one member as the cluster knows it.
 type etcdMember struct {
 	id      uint64
-	name    string
+	name    string // of its node
 	address netip.Addr
 	learner bool
-	running bool
+	started bool          // it ran once: before, etcd does not know its name
+	running bool          // its process runs
+	cut     bool          // it runs, and the others do not reach it
+	gone    chan struct{} // closed when the member is removed
 }
+
+// connected tells whether the others can reach the member.
+func (m *etcdMember) connected() bool { return m.running && !m.cut }
 
 // membership is a member's own data, on its disk.
 type membership struct {
@@ -47,7 +59,27 @@ type membership struct {
 	id      uint64
 }
 
-var errNoLeader = errors.New("etcdserver: no leader")
+// etcdError is an error of etcd's own, with its code (etcd: api/v3rpc/rpctypes/error.go). Talos wraps most of them, by which the code
+// is lost.
+type etcdError struct {
+	code codes.Code
+	text string
+}
+
+func (e *etcdError) Error() string { return "etcdserver: " + e.text }
+
+var (
+	errNoLeader         = &etcdError{codes.Unavailable, "no leader"}
+	errEtcdUnhealthy    = &etcdError{codes.Unavailable, "unhealthy cluster"}
+	errMemberNotFound   = &etcdError{codes.NotFound, "member not found"}
+	errNotEnoughStarted = &etcdError{codes.FailedPrecondition, "re-configuration failed due to not enough started members"}
+	errPeerURLExists    = &etcdError{codes.FailedPrecondition, "Peer URLs already exists"}
+	errTooManyLearners  = &etcdError{codes.FailedPrecondition, "too many learner members in cluster"}
+	errLearnerNotReady  = &etcdError{codes.FailedPrecondition, "can only promote a learner member which is in sync with leader"}
+	errNotForLearners   = &etcdError{codes.FailedPrecondition, "rpc not supported for learner"}
+	errBadTransferee    = &etcdError{codes.FailedPrecondition, "bad leader transferee"}
+	errTransferTimeout  = &etcdError{codes.Unavailable, "request timed out, leader transfer took too long"}
+)
 
 func randomID() uint64 {
 	var b [8]byte
@@ -56,21 +88,24 @@ func randomID() uint64 {
 	return binary.BigEndian.Uint64(b[:])>>1 | 1
 }
 
-// bootstrapEtcd makes a cluster with one member.
-func bootstrapEtcd(ca, name string, address netip.Addr) *membership {
-	c := &etcdCluster{id: randomID(), ca: ca, kube: kube.NewCluster(), term: 1, index: 1, servers: map[*node]string{}, holders: map[netip.Addr]uint64{}}
+// newEtcd makes a cluster with one member, which stores what the Kubernetes objects are.
+func newEtcd(log *quorumLog, ca string, stored *kube.Cluster, name string, address netip.Addr) *membership {
+	c := &etcdCluster{id: randomID(), ca: ca, kube: stored, log: log, term: 1, index: 1, servers: map[*node]string{}, holders: map[netip.Addr]uint64{}}
 
-	return &membership{cluster: c, id: c.add(name, address)}
+	return &membership{cluster: c, id: c.add(name, address, false)}
 }
 
-func (c *etcdCluster) add(name string, address netip.Addr) uint64 {
+func (c *etcdCluster) add(name string, address netip.Addr, learner bool) uint64 {
 	id := randomID()
-	c.members = append(c.members, &etcdMember{id: id, name: name, address: address})
+	c.members = append(c.members, &etcdMember{id: id, name: name, address: address, learner: learner, gone: make(chan struct{})})
+	slices.SortFunc(c.members, func(a, b *etcdMember) int { return cmp.Compare(a.id, b.id) })
 
 	return id
 }
 
-// join adds a member; it needs the consent of a quorum.
+// join adds a learner, as Talos does with a node whose data directory is empty (Talos: services/etcd.go, addMember; etcd:
+// etcdserver/server.go, mayAddMember): a member of the same name is taken for its former self and removed, and all voters
+// have to be there.
 func (c *etcdCluster) join(name string, address netip.Addr) (*membership, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,37 +114,77 @@ func (c *etcdCluster) join(name string, address netip.Addr) (*membership, error)
 		return nil, err
 	}
 
-	// a member that comes back without its data, under its old address, takes the place of its former self: Talos removes
-	// the stale member with the same peer URL before it adds the new one
-	c.members = slices.DeleteFunc(c.members, func(m *etcdMember) bool { return m.address == address && !m.running })
-	c.index++
+	for _, m := range slices.Clone(c.members) {
+		if m.started && m.name == name {
+			if err := c.removeLocked(m.id, name+" removes its former self"); err != nil {
+				return nil, fmt.Errorf("error removing self from the member list: %w", err)
+			}
+		}
+	}
 
-	return &membership{cluster: c, id: c.add(name, address)}, nil
+	if voters, connected := c.votes(); connected < voters {
+		return nil, fmt.Errorf("error adding member: %w", errEtcdUnhealthy)
+	}
+
+	for _, m := range c.members {
+		switch {
+		case m.address == address:
+			return nil, fmt.Errorf("error adding member: %w", errPeerURLExists)
+		case m.learner:
+			return nil, fmt.Errorf("error adding member: %w", errTooManyLearners)
+		}
+	}
+
+	m := &membership{cluster: c, id: c.add(name, address, true)}
+	c.changed(name + " joins as a learner")
+
+	return m, nil
 }
 
-// setRunning notes that a member's process started or ended, and elects a leader.
-func (c *etcdCluster) setRunning(id uint64, running bool) error {
+// start notes that a member's process runs, and returns what is closed when the member is removed.
+func (c *etcdCluster) start(id uint64, cut bool, cause string) (<-chan struct{}, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	m := c.find(id)
-	if m == nil {
-		return errors.New("the member has been permanently removed from the cluster")
+
+	switch {
+	case m == nil:
+		return nil, errRemoved
+	case m.running:
+		return nil, fmt.Errorf("member %x is running already: its disk was copied", id)
 	}
 
-	if running && m.running {
-		return fmt.Errorf("member %x is running already: its disk was copied", id)
-	}
+	m.running, m.started, m.cut = true, true, cut
+	c.changed(cause)
 
-	m.running = running
-	c.elect()
-
-	return nil
+	return m.gone, nil
 }
 
-// leave removes a member from the cluster, itself included. etcd refuses when too few of those that stay run, and so the
-// last one never leaves.
-func (c *etcdCluster) leave(id uint64) error {
+// end notes that a member's process does not run any more.
+func (c *etcdCluster) end(id uint64, cause string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if m := c.find(id); m != nil && m.running {
+		m.running = false
+		c.changed(cause)
+	}
+}
+
+// setCut cuts a member off from the others, or connects it again.
+func (c *etcdCluster) setCut(id uint64, cut bool, cause string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if m := c.find(id); m != nil && m.cut != cut {
+		m.cut = cut
+		c.changed(cause)
+	}
+}
+
+// promote gives a learner its vote.
+func (c *etcdCluster) promote(id uint64, cause string, span *timeline.Span) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -117,27 +192,113 @@ func (c *etcdCluster) leave(id uint64) error {
 		return err
 	}
 
-	running, others := 0, 0
+	switch m := c.find(id); {
+	case m == nil:
+		return errMemberNotFound
+	case m.learner && !m.connected():
+		return errLearnerNotReady
+	case m.learner:
+		m.learner, c.grown = false, span
+		c.changed(cause)
+	}
 
-	for _, m := range c.members {
-		if m.id != id && !m.learner {
+	return nil
+}
+
+// remove takes a member out of the cluster, unless etcd refuses.
+func (c *etcdCluster) remove(id uint64, cause string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if err := c.healthyLocked(); err != nil {
+		return err
+	}
+
+	return c.removeLocked(id, cause)
+}
+
+func (c *etcdCluster) removeLocked(id uint64, cause string) error {
+	m := c.find(id)
+	if m == nil {
+		return errMemberNotFound
+	}
+
+	if err := c.mayRemove(m); err != nil {
+		return err
+	}
+
+	c.members = slices.DeleteFunc(c.members, func(m *etcdMember) bool { return m.id == id })
+	c.alarms = slices.DeleteFunc(c.alarms, func(a uint64) bool { return a == id })
+	close(m.gone)
+	c.changed(cause)
+
+	return nil
+}
+
+// mayRemove is how etcd protects the quorum (etcd: etcdserver/server.go, mayRemoveMember).
+func (c *etcdCluster) mayRemove(m *etcdMember) error {
+	if m.learner {
+		return nil
+	}
+
+	others, started := 0, 0
+
+	for _, other := range c.members {
+		if other != m && !other.learner {
 			others++
 
-			if m.running {
-				running++
+			if other.started {
+				started++
 			}
 		}
 	}
 
-	if running < others/2+1 {
-		return errors.New("etcdserver: re-configuration failed due to not enough started members")
+	if started < others/2+1 {
+		return errNotEnoughStarted
 	}
 
-	c.members = slices.DeleteFunc(c.members, func(m *etcdMember) bool { return m.id == id })
-	c.index++
-	c.elect()
+	if !m.connected() {
+		return nil // it is not part of the quorum anyway
+	}
+
+	if voters, connected := c.votes(); connected-1 < 1+(voters-1)/2 {
+		return errEtcdUnhealthy
+	}
 
 	return nil
+}
+
+// forfeit moves the leadership from a member to another one, whose name it returns (Talos: internal/pkg/etcd/etcd.go,
+// ForfeitLeadership): to the first on the list, whatever its state.
+func (c *etcdCluster) forfeit(id uint64, cause string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if err := c.healthyLocked(); err != nil {
+		return "", fmt.Errorf("failed to list etcd members: %w", err)
+	}
+
+	if len(c.members) == 1 {
+		return "", errOnlyMember
+	}
+
+	if c.leader != id {
+		return "", nil
+	}
+
+	i := slices.IndexFunc(c.members, func(m *etcdMember) bool { return m.id != id })
+
+	switch m := c.members[i]; {
+	case m.learner:
+		return "", errBadTransferee
+	case !m.connected():
+		return "", errTransferTimeout
+	default:
+		c.leader, c.term = m.id, c.term+1
+		c.changed(cause)
+
+		return m.name, nil
+	}
 }
 
 func (c *etcdCluster) find(id uint64) *etcdMember {
@@ -150,31 +311,49 @@ func (c *etcdCluster) find(id uint64) *etcdMember {
 	return nil
 }
 
-// elect keeps the leader while it runs, and takes another when there is a quorum to choose one.
-func (c *etcdCluster) elect() {
-	running, voters := 0, 0
-
+// votes counts the voters, and those among them that the others reach.
+func (c *etcdCluster) votes() (voters, connected int) {
 	for _, m := range c.members {
 		if !m.learner {
 			voters++
-			if m.running {
-				running++
+			if m.connected() {
+				connected++
 			}
 		}
 	}
 
-	if running <= voters/2 {
+	return voters, connected
+}
+
+// changed elects a leader, if one is needed and can be, and records how the votes stand now.
+func (c *etcdCluster) changed(cause string) {
+	c.index++
+	c.elect()
+
+	voters, connected := c.votes()
+	if c.leader != 0 {
+		c.met = true
+	}
+
+	if c.met {
+		c.log.add(Quorum{Cluster: c.id, Cause: cause, Voters: voters, Healthy: connected})
+	}
+}
+
+// elect keeps the leader while it is reached, and takes another when there is a quorum to choose one.
+func (c *etcdCluster) elect() {
+	if voters, connected := c.votes(); connected <= voters/2 {
 		c.leader = 0
 
 		return
 	}
 
-	if m := c.find(c.leader); m != nil && m.running {
+	if m := c.find(c.leader); m != nil && m.connected() {
 		return
 	}
 
 	for _, m := range c.members {
-		if m.running && !m.learner {
+		if m.connected() && !m.learner {
 			c.leader, c.term = m.id, c.term+1
 
 			return
@@ -198,7 +377,24 @@ func (c *etcdCluster) healthyLocked() error {
 	return nil
 }
 
-// list returns copies of the members.
+// answers tells why a member does not answer its own clients, nil when it does.
+func (c *etcdCluster) answers(id uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	switch m := c.find(id); {
+	case m == nil:
+		return errRemoved
+	case m.cut || c.leader == 0:
+		return errNoLeader
+	case m.learner:
+		return errNotForLearners
+	default:
+		return nil
+	}
+}
+
+// list returns copies of the members, by id.
 func (c *etcdCluster) list() []etcdMember {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,12 +415,12 @@ func (c *etcdCluster) has(id uint64) bool {
 	return c.find(id) != nil
 }
 
-// spans returns when etcd and the API first answered.
-func (c *etcdCluster) spans() (up, api *timeline.Span) {
+// spans returns when etcd and the API first answered, and when the cluster last grew.
+func (c *etcdCluster) spans() (up, api, grown *timeline.Span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	return c.up, c.api
+	return c.up, c.api, c.grown
 }
 
 // setServer notes that an API server began to answer, or stopped.
@@ -256,6 +452,7 @@ func (c *etcdCluster) setServer(n *node, address string, port int, span *timelin
 func (m *etcdMember) peerURL() string {
 	return "https://" + net.JoinHostPort(m.address.String(), "2380")
 }
+
 func (m *etcdMember) clientURL() string {
 	return "https://" + net.JoinHostPort(m.address.String(), "2379")
 }

@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 
 	"github.com/siderolabs/crypto/x509"
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-var errNoAddress = errors.New("the node has no address yet")
+var (
+	errNoAddress = errors.New("the node has no address yet")
+	errRemoved   = errors.New("the member has been permanently removed from the cluster")
+)
+
+// etcdProcess is the etcd that runs on a node.
+type etcdProcess struct {
+	stop context.CancelFunc
+	done chan struct{} // closed when nothing of it runs
+}
 
 // runEtcd is a control plane's etcd: it starts with the data on the disk, with those of a cluster it can join, or with what
 // a bootstrap leaves.
@@ -22,12 +28,13 @@ func (n *node) runEtcd(ctx context.Context) {
 		return
 	}
 
-	up, _ := m.cluster.spans()
-	if !n.wait("etcd", n.fw.opts.Latencies.Etcd, up) {
+	up, _, grown := m.cluster.spans()
+	if !n.wait("etcd", n.fw.opts.Latencies.Etcd, up, grown) {
 		return
 	}
 
-	if err := m.cluster.setRunning(m.id, true); err != nil {
+	gone, err := m.cluster.start(m.id, n.has(EtcdCutOff), n.name()+": etcd starts")
+	if err != nil {
 		n.sys.log("etcd: %v", err)
 		n.services.set("etcd", stateFailed, "Failed to run: "+err.Error(), nil)
 
@@ -40,12 +47,54 @@ func (n *node) runEtcd(ctx context.Context) {
 	}
 	m.cluster.mu.Unlock()
 
-	n.services.set("etcd", stateRunning, "Started task etcd", n.etcdHealth)
-	n.background(n.runControlPlane)
-	n.background(func(ctx context.Context) { n.runVIP(ctx, m) })
-	<-ctx.Done()
+	run, stop := context.WithCancel(ctx)
+	p := &etcdProcess{stop: stop, done: make(chan struct{})}
 
-	_ = m.cluster.setRunning(m.id, false) // an error says that the member is no longer one
+	n.mu.Lock()
+	n.etcd = p
+	n.mu.Unlock()
+
+	n.services.set("etcd", stateRunning, "Started task etcd", n.etcdHealth)
+
+	var parts sync.WaitGroup
+
+	parts.Go(func() {
+		if n.promote(run, m) {
+			parts.Go(func() { n.runVIP(run, m) })
+			n.runControlPlane(run, m)
+		}
+	})
+
+	select {
+	case <-run.Done():
+	case <-gone:
+		// it ends by itself, and Talos starts it again and again
+		n.sys.log("etcd: %v", errRemoved)
+		n.services.set("etcd", "Waiting", `Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 1`, nil)
+	}
+
+	stop()
+	m.cluster.end(m.id, n.name()+": etcd stops ("+n.ending()+")")
+	parts.Wait()
+	close(p.done)
+}
+
+// promote waits until a learner has its vote, which Talos asks for on behalf of the node that joined (Talos: services/etcd.go,
+// promoteMember). A voter has it already.
+func (n *node) promote(ctx context.Context, m *membership) bool {
+	for {
+		if !n.has(EtcdLags) {
+			if err := m.cluster.promote(m.id, n.name()+": etcd gets its vote", n.span()); err == nil {
+				n.kick.notify()
+
+				return true
+			}
+		}
+
+		if !pause(ctx, retry) {
+			return false
+		}
+	}
 }
 
 func (n *node) membership() *membership {
@@ -91,15 +140,53 @@ func (n *node) setMembership(m *membership) bool {
 	return true
 }
 
+// stopEtcd ends the node's etcd, and forgets its data if they are of no use any more.
+func (n *node) stopEtcd(forget bool) {
+	n.mu.Lock()
+	p := n.etcd
+	n.mu.Unlock()
+
+	if p != nil {
+		p.stop()
+		<-p.done
+	}
+
+	n.services.set("etcd", stateFinished, "Service finished successfully", nil)
+
+	if forget {
+		n.mu.Lock()
+		n.member = nil
+		n.store(func(i *Installed) { i.etcd = nil })
+		n.mu.Unlock()
+	}
+}
+
 // joinEtcd asks the control planes that can be found to take the node into their cluster, nil when none does. Their peer
 // protocol is not spoken: what it would find out, that a member with the same CA runs at the address, is looked up.
 func (n *node) joinEtcd(ctx context.Context) *membership {
+	c := n.otherEtcd(ctx)
+	if c == nil {
+		return nil
+	}
+
+	host, _ := n.fqdn()
+
+	m, err := c.join(host, n.address())
+	if err != nil {
+		n.sayOnce("failed to build initial etcd cluster: " + err.Error())
+
+		return nil
+	}
+
+	return m
+}
+
+// otherEtcd finds the etcd cluster of the node's other control planes, nil when none of them runs.
+func (n *node) otherEtcd(ctx context.Context) *etcdCluster {
 	peers, err := n.controlPlanes(ctx)
 	if err != nil {
 		return nil
 	}
-
-	_, fqdn := n.fqdn()
 
 	for _, peer := range peers {
 		address, err := netip.ParseAddr(peer)
@@ -107,13 +194,8 @@ func (n *node) joinEtcd(ctx context.Context) *membership {
 			continue
 		}
 
-		c := n.fw.etcdAt(address)
-		if c == nil || c.ca != n.etcdCA() {
-			continue
-		}
-
-		if m, err := c.join(fqdn, n.address()); err == nil {
-			return m
+		if c := n.fw.etcdAt(address); c != nil && c.ca == n.etcdCA() {
+			return c
 		}
 	}
 
@@ -150,115 +232,16 @@ func (n *node) etcdCA() string {
 	return sum.String()
 }
 
-// etcdHealth is the health check of the etcd service: a member without a leader is not healthy.
+// etcdHealth is the health check of the etcd service: a member that does not answer its clients is not healthy.
 func (n *node) etcdHealth() string {
 	m := n.membership()
 	if m == nil {
 		return "etcd is not running"
 	}
 
-	if err := m.cluster.healthy(); err != nil {
+	if err := m.cluster.answers(m.id); err != nil {
 		return err.Error()
 	}
 
 	return ""
-}
-
-// Bootstrap makes the node's etcd the first member of a cluster (Talos: v1alpha1_server.go).
-func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
-	n := s.node
-
-	switch {
-	case !n.services.running("cri"):
-		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
-	case !n.controlPlane():
-		return nil, status.Error(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node")
-	case in.GetRecoverEtcd():
-		return nil, status.Error(codes.Unimplemented, "method Bootstrap with recover_etcd not implemented")
-	}
-
-	_, fqdn := n.fqdn()
-	if !n.setMembership(bootstrapEtcd(n.etcdCA(), fqdn, n.address())) {
-		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
-	}
-
-	select {
-	case n.starting <- struct{}{}:
-	default:
-	}
-
-	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
-}
-
-// etcd returns the node's membership in a cluster that answers.
-func (s *machined) etcd(api string) (*membership, error) {
-	if err := s.onlyControlPlane(api); err != nil {
-		return nil, err
-	}
-
-	m := s.node.membership()
-	if m == nil || !s.node.services.running("etcd") {
-		return nil, status.Error(codes.Unknown, "failed to create etcd client: no etcd endpoints are available")
-	}
-
-	return m, nil
-}
-
-// EtcdMemberList lists the members.
-func (s *machined) EtcdMemberList(context.Context, *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
-	m, err := s.etcd("member list")
-	if err != nil {
-		return nil, err
-	}
-
-	if err := m.cluster.healthy(); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
-	}
-
-	out := &machineapi.EtcdMembers{}
-
-	for _, member := range m.cluster.list() {
-		out.LegacyMembers = append(out.LegacyMembers, member.name)
-		out.Members = append(out.Members, &machineapi.EtcdMember{
-			Id: member.id, Hostname: member.name, PeerUrls: []string{member.peerURL()}, ClientUrls: []string{member.clientURL()}, IsLearner: member.learner,
-		})
-	}
-
-	return &machineapi.EtcdMemberListResponse{Messages: []*machineapi.EtcdMembers{out}}, nil
-}
-
-// EtcdStatus is the status of the node's own member.
-func (s *machined) EtcdStatus(context.Context, *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
-	m, err := s.etcd("etcd status")
-	if err != nil {
-		return nil, err
-	}
-
-	c := m.cluster
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	st := &machineapi.EtcdMemberStatus{
-		MemberId: m.id, ProtocolVersion: "3.6.7", StorageVersion: "3.6.0", DbSize: 4 << 20, DbSizeInUse: 2 << 20,
-		Leader: c.leader, RaftIndex: c.index, RaftAppliedIndex: c.index, RaftTerm: c.term,
-	}
-
-	if own := c.find(m.id); own != nil {
-		st.IsLearner = own.learner
-	}
-
-	if err := c.healthyLocked(); err != nil {
-		st.Errors = []string{err.Error()}
-	}
-
-	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: st}}}, nil
-}
-
-// EtcdAlarmList has no alarms.
-func (s *machined) EtcdAlarmList(context.Context, *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
-	if _, err := s.etcd("etcd alarm list"); err != nil {
-		return nil, err
-	}
-
-	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{}}}, nil
 }

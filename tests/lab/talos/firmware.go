@@ -33,9 +33,11 @@ type Options struct {
 type Firmware struct {
 	opts      Options
 	discovery discovery
+	quorum    *quorumLog
 
 	mu      sync.Mutex
-	systems map[int]*system // by VMID: the newest power-on of each
+	systems map[int]*system           // by VMID: the newest power-on of each
+	faults  map[string]map[Fault]bool // by the name of the VM
 }
 
 // New returns a firmware for one world.
@@ -56,7 +58,7 @@ func New(o Options) *Firmware {
 		o.Log = func(string, string) {}
 	}
 
-	return &Firmware{opts: o, systems: map[int]*system{}}
+	return &Firmware{opts: o, quorum: &quorumLog{}, systems: map[int]*system{}, faults: map[string]map[Fault]bool{}}
 }
 
 // PowerOn implements [machine.Firmware].

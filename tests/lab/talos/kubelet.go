@@ -248,7 +248,7 @@ func (n *node) joined(k *kube.Kubelet) {
 
 	if c != nil {
 		n.kube.in = c.kube
-		_, n.kube.api = c.spans()
+		_, n.kube.api, _ = c.spans()
 	}
 	n.mu.Unlock()
 	n.kick.notify()

@@ -78,10 +78,12 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 func (n *node) leaveCluster() {
 	n.task("cordonAndDrainNode", "")
 
-	if m := n.membership(); m != nil && n.services.running("etcd") {
-		if err := m.cluster.leave(m.id); err != nil {
-			n.sys.log("leaving etcd failed: %v", err)
-		}
+	if n.membership() == nil || !n.services.running("etcd") {
+		return
+	}
+
+	if err := n.leaveEtcd(n.ctx); err != nil {
+		n.sys.log("failed to leave cluster: %v", err)
 	}
 }
 

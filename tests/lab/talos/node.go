@@ -58,7 +58,10 @@ type node struct {
 	newest   *timeline.Span
 	kube     kubernetesState
 	member   *membership // of etcd, nil while there is none
+	etcd     *etcdProcess
 	starting chan struct{}
+	why      string // the sequence that ends the boot
+	said     string // the newest line of those that are not to be repeated
 }
 
 // command ends a boot: a sequence of Talos' to announce, and what comes after it.
@@ -156,6 +159,10 @@ func (n *node) await() next {
 
 // end announces a sequence in the way of Talos and does what it has to do.
 func (n *node) end(c command) {
+	n.mu.Lock()
+	n.why = c.sequence
+	n.mu.Unlock()
+
 	n.setStage(map[string]string{
 		"reboot": StageRebooting, "shutdown": StageShuttingDown, "reset": StageResetting, "upgrade": StageUpgrading,
 	}[c.sequence])
@@ -177,6 +184,33 @@ func (n *node) end(c command) {
 
 	if front != nil {
 		front.drain()
+	}
+}
+
+// ending is what ends the boot, for the record.
+func (n *node) ending() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	switch {
+	case n.why != "":
+		return n.why
+	case n.ctx.Err() != nil:
+		return "power cut"
+	default:
+		return "left"
+	}
+}
+
+// sayOnce writes a line on the console, unless it is the same as the one before.
+func (n *node) sayOnce(line string) {
+	n.mu.Lock()
+	same := n.said == line
+	n.said = line
+	n.mu.Unlock()
+
+	if !same {
+		n.sys.log("%s", line)
 	}
 }
 

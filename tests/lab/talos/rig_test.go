@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -378,14 +379,22 @@ func (v *vm) maintained() {
 }
 
 // kubernetes is a client through the kubeconfig that a node hands out.
-func (c *cluster) kubernetes(v *vm) kubernetes.Interface {
+func (c *cluster) kubernetes(v *vm) kubernetes.Interface { return c.kubernetesAt(v, "") }
+
+// kubernetesAt asks the API server at an address instead of the cluster's endpoint.
+func (c *cluster) kubernetesAt(v *vm, address string) kubernetes.Interface {
 	c.Helper()
 
 	data, err := c.client(v).Kubeconfig(c.Context())
 	require.NoError(c, err)
 	conf, err := clientcmd.RESTConfigFromKubeConfig(data)
 	require.NoError(c, err)
+
 	conf.QPS = -1
+	if address != "" {
+		conf.Host = "https://" + net.JoinHostPort(address, "6443")
+	}
+
 	api, err := kubernetes.NewForConfig(conf)
 	require.NoError(c, err)
 

@@ -99,11 +99,11 @@ func (c *etcdCluster) hold(ip netip.Addr, id uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.healthyLocked() != nil {
+	if own := c.find(id); c.healthyLocked() != nil || own == nil || own.cut {
 		return false
 	}
 
-	if m := c.find(c.holders[ip]); m == nil || !m.running {
+	if m := c.find(c.holders[ip]); m == nil || !m.connected() {
 		c.holders[ip] = id
 	}
 

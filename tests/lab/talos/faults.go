@@ -1,0 +1,65 @@
+package talos
+
+// Fault is something that is wrong with a node, from [Firmware.Break] to [Firmware.Mend], across its reboots. Calls that
+// fail are planted in the journal instead.
+type Fault string
+
+// The faults that a node can have.
+const (
+	// EtcdCutOff keeps a node's etcd from reaching the other members, and them from reaching it.
+	EtcdCutOff Fault = "etcd cut off"
+	// EtcdLags keeps a learner from catching up, and so from getting its vote.
+	EtcdLags Fault = "etcd lags"
+	// EtcdNoSpace raises the alarm of a member that is out of space. It is disarmed by the API, and raised once by each Break.
+	EtcdNoSpace Fault = "etcd out of space"
+)
+
+// Break gives a node, by the name of its VM, a fault. It has struck when Break returns.
+func (f *Firmware) Break(node string, fault Fault) { f.setFault(node, fault, true) }
+
+// Mend takes a fault away.
+func (f *Firmware) Mend(node string, fault Fault) { f.setFault(node, fault, false) }
+
+func (f *Firmware) setFault(name string, fault Fault, broken bool) {
+	f.mu.Lock()
+	if f.faults[name] == nil {
+		f.faults[name] = map[Fault]bool{}
+	}
+
+	f.faults[name][fault] = broken
+	f.mu.Unlock()
+
+	for _, n := range f.nodes() {
+		if m := n.membership(); m != nil && n.name() == name {
+			m.strike(n, fault, broken)
+		}
+	}
+}
+
+// strike lets a fault of etcd's act on a member that runs.
+func (m *membership) strike(n *node, fault Fault, broken bool) {
+	switch fault {
+	case EtcdCutOff:
+		cause := n.name() + ": etcd is connected again"
+		if broken {
+			cause = n.name() + ": etcd is cut off"
+		}
+
+		m.cluster.setCut(m.id, broken, cause)
+	case EtcdNoSpace:
+		if broken {
+			m.cluster.alarm(m.id)
+		}
+	case EtcdLags: // looked at when the learner asks for its vote
+	}
+
+	n.kick.notify()
+}
+
+// has tells whether the node has a fault.
+func (n *node) has(fault Fault) bool {
+	n.fw.mu.Lock()
+	defer n.fw.mu.Unlock()
+
+	return n.fw.faults[n.name()][fault]
+}

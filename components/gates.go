@@ -17,6 +17,9 @@ import (
 
 // gates are the hooks of one cluster.
 type gates struct {
+	// turns are shared by all that take a running node down.
+	turns *turns
+
 	// offered runs before a host downloads an image, and refuses what cannot be one.
 	offered *pulumi.ResourceHook
 	// free runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
@@ -38,7 +41,7 @@ type gates struct {
 // registerGates registers the hooks of the cluster whose component is called name.
 func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, proxmox Proxmox, addresses *roster) (gates, error) {
 	var (
-		g    gates
+		g    = gates{turns: newTurns(1)}
 		errs []error
 	)
 

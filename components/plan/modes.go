@@ -124,6 +124,9 @@ func (r *resolver) checkExternal() {
 	exclude("machineSecrets", s.Given.MachineSecrets, "")
 	exclude("outputs.files", s.Outputs.Files != nil, "")
 	exclude("lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true")
+	exclude("lifecycle.replace", len(s.Lifecycle.Replace) > 0, "")
+	exclude("lifecycle.forceRemove", len(s.Lifecycle.ForceRemove) > 0, "")
+	exclude("lifecycle.teardown", s.Lifecycle.Teardown, "true")
 
 	shape := func(path string, shape Shape) {
 		exclude(path+".labels", len(shape.Labels) > 0, "")

@@ -77,6 +77,12 @@ type Plan struct {
 	ReadyTimeout, NodeTimeout, AgentTimeout time.Duration
 	BootstrapWaitsForWorkers                bool
 	KeepImages                              bool
+	// DrainTimeout bounds how long pods may take to leave a node.
+	DrainTimeout time.Duration
+	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead and may leave.
+	Replace, ForceRemove []string
+	// Teardown lets go of every node.
+	Teardown bool
 
 	// Steps are what is done, in order.
 	Steps []Step

@@ -96,6 +96,7 @@ func (r *resolver) resolve() *Plan {
 	}
 
 	r.openPools(p)
+	r.checkLeaving(p)
 
 	p.Endpoint = r.endpoint(p)
 	p.Steps = steps(p)
@@ -123,6 +124,7 @@ func (r *resolver) defaults() {
 	setDefault(&s.Lifecycle.NodeTimeout, "10m")
 	setDefault(&s.Lifecycle.AgentTimeout, "5m")
 	setDefault(&s.Lifecycle.KeepImages, new(true))
+	setDefault(&s.Lifecycle.DrainTimeout, "5m")
 
 	if s.Image.Source == Factory {
 		setDefault(&s.Image.Platform, NoCloud)
@@ -233,6 +235,7 @@ func (r *resolver) checkLifecycle(p *Plan) {
 	p.ReadyTimeout = r.duration("lifecycle.readyTimeout", l.ReadyTimeout)
 	p.NodeTimeout = r.duration("lifecycle.nodeTimeout", l.NodeTimeout)
 	p.AgentTimeout = r.duration("lifecycle.agentTimeout", l.AgentTimeout)
+	p.DrainTimeout = r.duration("lifecycle.drainTimeout", l.DrainTimeout)
 }
 
 func (r *resolver) duration(path, text string) time.Duration {

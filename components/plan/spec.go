@@ -155,6 +155,14 @@ type Lifecycle struct {
 	BootstrapWaitsForWorkers bool `json:"bootstrapWaitsForWorkers,omitempty" jsonschema:"default=false"`
 	// Keep downloaded images when the stack is destroyed.
 	KeepImages *bool `json:"keepImages,omitempty" jsonschema:"default=true"`
+	// How long the pods of a node may take to leave it before something is done to it. Disruption budgets are respected.
+	DrainTimeout string `json:"drainTimeout,omitempty" jsonschema:"default=5m"`
+	// Names of nodes whose VM is made anew, once when a name is added. VMID, MAC address, name and address stay.
+	Replace []string `json:"replace,omitempty"`
+	// Names of nodes that are dead and may leave without being asked.
+	ForceRemove []string `json:"forceRemove,omitempty"`
+	// Let the whole cluster be destroyed: nodes are not held back any more. It is the first of two steps.
+	Teardown bool `json:"teardown,omitempty" jsonschema:"default=false"`
 }
 
 // Outputs are what the stack leaves for others beside the contract.

@@ -1,0 +1,142 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/wait"
+)
+
+// turns are whose turn it is to be taken down, for whatever reason: one control plane, and so many workers. After a first
+// failure nobody gets a turn any more in this run.
+type turns struct {
+	workers int
+
+	mu sync.Mutex
+	// busy are those who are being taken down.
+	busy map[plan.Role]int
+	// failed is the first whose turn has failed, and why.
+	failed error
+	// away are control planes that are being made anew, each with what it is still waited for.
+	away map[string]func(context.Context) (waitingFor string, err error)
+	// moved is closed when any of this changes.
+	moved chan struct{}
+}
+
+func newTurns(workers int) *turns {
+	return &turns{
+		workers: workers, busy: map[plan.Role]int{}, away: map[string]func(context.Context) (string, error){}, moved: make(chan struct{}),
+	}
+}
+
+// take waits for a node's turn, for at most the bound from the last time that somebody's turn has ended. Whoever gets one
+// ends it with what came of it. A control plane has to wait for those that are away, too.
+func (t *turns) take(ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say) (end func(error), err error) {
+	if err := t.queue(ctx, name, role, bound, say); err != nil {
+		return nil, err
+	}
+
+	end = func(err error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+
+		t.busy[role]--
+
+		if err != nil && t.failed == nil {
+			t.failed = fmt.Errorf("not begun: %s failed", name)
+		}
+
+		t.tell()
+	}
+
+	if role == plan.ControlPlane {
+		if err := t.back(ctx, bound, say); err != nil {
+			end(err)
+
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+
+	return end, nil
+}
+
+func (t *turns) queue(ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say) error {
+	limit := t.workers
+	if role == plan.ControlPlane {
+		limit = 1
+	}
+
+	for said := false; ; said = true {
+		t.mu.Lock()
+
+		if t.failed != nil {
+			defer t.mu.Unlock()
+
+			return fmt.Errorf("%s: %w", name, t.failed)
+		}
+
+		if t.busy[role] < limit {
+			defer t.mu.Unlock()
+
+			t.busy[role]++
+
+			return nil
+		}
+
+		moved := t.moved
+		t.mu.Unlock()
+
+		if !said {
+			say(name + " waits for its turn")
+		}
+
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: interrupted while it waited for its turn: %w", name, context.Cause(ctx))
+		case <-time.After(bound):
+			return fmt.Errorf("%s: gave up after %s, waiting for its turn", name, bound)
+		}
+	}
+}
+
+// leave notes that a control plane is away until it has come back, which the question tells.
+func (t *turns) leave(name string, missing func(context.Context) (waitingFor string, err error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	t.away[name] = missing
+}
+
+// back waits for those that are away. Only the one whose turn it is gets here.
+func (t *turns) back(ctx context.Context, bound time.Duration, say wait.Say) error {
+	t.mu.Lock()
+	away := t.away
+	t.away = map[string]func(context.Context) (string, error){}
+	t.mu.Unlock()
+
+	for name, missing := range away {
+		if err := wait.Until(ctx, bound, say, missing); err != nil {
+			return fmt.Errorf("not begun: %s is away: %w", name, err)
+		}
+	}
+
+	return nil
+}
+
+// stopped is why nobody gets a turn any more; nil while anybody does.
+func (t *turns) stopped() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	return t.failed
+}
+
+// tell wakes those that wait.
+func (t *turns) tell() {
+	close(t.moved)
+	t.moved = make(chan struct{})
+}

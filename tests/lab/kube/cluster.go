@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -245,12 +246,17 @@ func (c *Cluster) updateLocked(k *kind, namespace, name string, change func(runt
 	is.SetUID(was.GetUID())
 	is.SetCreationTimestamp(was.GetCreationTimestamp())
 	is.SetResourceVersion(was.GetResourceVersion())
+	is.SetDeletionTimestamp(was.GetDeletionTimestamp())
+	is.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
 
-	if equal(before, after) {
+	switch {
+	case is.GetDeletionTimestamp() != nil && len(is.GetFinalizers()) == 0:
+		c.commit(k, watch.Deleted, after, before)
+	case equal(before, after):
 		return before, nil
+	default:
+		c.commit(k, watch.Modified, after, before)
 	}
-
-	c.commit(k, watch.Modified, after, before)
 
 	return after, nil
 }
@@ -273,11 +279,35 @@ func (c *Cluster) remove(k *kind, namespace, name string) (runtime.Object, error
 		c.empty(name)
 	}
 
-	gone := obj.DeepCopyObject()
-	c.commit(k, watch.Deleted, gone, obj)
+	gone := c.deleteLocked(k, obj)
 	c.reconcile()
 
 	return gone.DeepCopyObject(), nil
+}
+
+// deleteLocked deletes an object, or marks it when something has yet to finish with it, and returns it as it is then.
+func (c *Cluster) deleteLocked(k *kind, obj runtime.Object) runtime.Object {
+	gone := obj.DeepCopyObject()
+	m := accessor(gone)
+
+	switch {
+	case len(m.GetFinalizers()) == 0:
+		c.commit(k, watch.Deleted, gone, obj)
+	case m.GetDeletionTimestamp() == nil:
+		now, none := metav1.NewTime(time.Now().Truncate(time.Second)), int64(0)
+		m.SetDeletionTimestamp(&now)
+		m.SetDeletionGracePeriodSeconds(&none)
+		c.commit(k, watch.Modified, gone, obj)
+	}
+
+	if k == nodes {
+		// the lease belongs to the Node and goes with it
+		if lease, ok := c.objects[leases][key(corev1.NamespaceNodeLease, m.GetName())]; ok {
+			c.commit(leases, watch.Deleted, lease.DeepCopyObject(), lease)
+		}
+	}
+
+	return gone
 }
 
 // empty deletes what is in a namespace. The caller holds the lock.

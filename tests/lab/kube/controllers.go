@@ -30,6 +30,8 @@ var (
 	daemonSets  = kindOf("apps", "v1", "daemonsets")
 	deployments = kindOf("apps", "v1", "deployments")
 	jobs        = kindOf("batch", "v1", "jobs")
+	leases      = kindOf("coordination.k8s.io", "v1", "leases")
+	budgets     = kindOf("policy", "v1", "poddisruptionbudgets")
 	requests    = kindOf("certificates.k8s.io", "v1", "certificatesigningrequests")
 	slicesOf    = kindOf("discovery.k8s.io", "v1", "endpointslices")
 	configMaps  = kindOf("", "v1", "configmaps")
@@ -46,11 +48,15 @@ func (c *Cluster) reconcile() {
 	c.signRequests()
 	c.allocatePodCIDRs()
 
+	c.taintCordoned()
+
 	all := c.nodesLocked()
+	c.schedulePods(all)
 	c.collectPods(all)
 	c.runJobs(all)
 	c.runDaemonSets(all)
 	c.runDeployments(all)
+	c.runBudgets()
 }
 
 func (c *Cluster) nodesLocked() map[string]*corev1.Node {
@@ -271,7 +277,7 @@ func (c *Cluster) collectPods(all map[string]*corev1.Node) {
 
 		if nodeCondition(n) == corev1.ConditionUnknown && len(n.Status.Conditions) > 0 {
 			setReady(p, false)
-		} else if metav1.GetControllerOf(p) != nil && metav1.GetControllerOf(p).Kind != "Node" {
+		} else if ref := metav1.GetControllerOf(p); ref == nil || ref.Kind != "Node" {
 			c.assignAddress(p, n)
 			runPod(p, n)
 		}
@@ -480,24 +486,12 @@ func (c *Cluster) runDeployments(all map[string]*corev1.Node) {
 
 		// pods go round the nodes that can take them, least loaded first
 		for int32(len(have)) < want {
-			var best *corev1.Node
-
 			load := map[string]int{}
 			for _, p := range have {
 				load[p.Spec.NodeName]++
 			}
 
-			for _, name := range sortedNames(all) {
-				n := all[name]
-				if n.Spec.Unschedulable || nodeCondition(n) != corev1.ConditionTrue || !mayRun(&d.Spec.Template.Spec, n) {
-					continue
-				}
-
-				if best == nil || load[name] < load[best.Name] {
-					best = n
-				}
-			}
-
+			best := place(&d.Spec.Template.Spec, all, load)
 			if best == nil {
 				break
 			}

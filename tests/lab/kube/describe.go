@@ -128,6 +128,13 @@ func writeResources(w http.ResponseWriter, group, ver string) bool {
 				Name: k.resource + "/status", Namespaced: k.namespaced, Kind: k.name, Verbs: metav1.Verbs{"get", "patch", "update"},
 			})
 		}
+
+		if k.resource == pods.resource && k.group == "" {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: k.resource + "/" + evictionResource, Namespaced: true, Group: eviction.group, Version: eviction.version, Kind: evictionKind,
+				Verbs: metav1.Verbs{"create"},
+			})
+		}
 	}
 
 	if len(list.APIResources) == 0 {

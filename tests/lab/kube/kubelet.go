@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,12 +44,24 @@ type Kubelet struct {
 	Node *corev1.Node
 	// UID is what the API calls the machine, known once it has joined.
 	UID types.UID
-	// StaticPods are mirrored into the API.
+	// StaticPods are mirrored into the API. Nil leaves those that are there alone; an empty list takes them away.
 	StaticPods []corev1.Pod
+	// Registered says that this kubelet has registered the machine already. It does so once, when it starts: a Node that is
+	// deleted afterwards stays away.
+	Registered bool
+	// Cordoned says that the machine is going down. It is undone by the next boot, and only then if it was the machine that
+	// did it.
+	Cordoned bool
 }
+
+var errNoServer = errors.New("no API server is known yet")
 
 // Join registers the machine. It fails without having changed anything the next try could not repeat.
 func (k *Kubelet) Join(ctx context.Context) error {
+	if len(k.Servers) == 0 {
+		return errNoServer
+	}
+
 	var errs []error
 
 	for _, server := range k.Servers {
@@ -220,7 +234,7 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 	now, err := api.CoreV1().Nodes().Get(ctx, k.Node.Name, metav1.GetOptions{})
 
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && !k.Registered:
 		n := k.Node.DeepCopy()
 		n.Status.Conditions = conditions(false, "kubelet has just started", nil)
 
@@ -239,6 +253,8 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 			want.Spec.Taints = append(want.Spec.Taints, taint)
 		}
 
+		k.cordon(want)
+
 		if !equal(now, want) {
 			if now, err = api.CoreV1().Nodes().Update(ctx, want, metav1.UpdateOptions{}); err != nil {
 				return err
@@ -254,6 +270,98 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 
 	for i := range k.StaticPods {
 		if err := k.mirror(ctx, api, now, &k.StaticPods[i]); err != nil {
+			return err
+		}
+	}
+
+	if k.StaticPods == nil {
+		return nil
+	}
+
+	return k.dropMirrors(ctx, api)
+}
+
+// cordon brings a Node in line with whether the machine is going down (Talos: controllers/k8s/node_apply.go, ApplyCordoned).
+func (k *Kubelet) cordon(n *corev1.Node) {
+	_, ours := n.Annotations[constants.AnnotationCordonedKey]
+
+	switch {
+	case k.Cordoned && !n.Spec.Unschedulable:
+		n.Spec.Unschedulable = true
+		n.Annotations[constants.AnnotationCordonedKey] = constants.AnnotationCordonedValue
+	case !k.Cordoned && n.Spec.Unschedulable && ours:
+		n.Spec.Unschedulable = false
+		delete(n.Annotations, constants.AnnotationCordonedKey)
+	}
+}
+
+// Drain evicts the pods of the machine that would run elsewhere as well, and asks again until the context ends while a disruption budget
+// holds one (Talos: pkg/kubernetes/kubernetes.go, Drain).
+func (k *Kubelet) Drain(ctx context.Context) error {
+	for {
+		held, err := k.drainOnce(ctx)
+		if held == nil || err != nil {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return held
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// drainOnce evicts what can be, and returns what holds the rest.
+func (k *Kubelet) drainOnce(ctx context.Context) (held, err error) {
+	var errs []error
+
+	for _, server := range k.Servers {
+		err := k.with(context.WithoutCancel(ctx), server, func(ctx context.Context, api kubernetes.Interface) error {
+			held = nil
+
+			list, err := api.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.Node.Name})
+			if err != nil {
+				return err
+			}
+
+			for _, p := range list.Items {
+				if owner := metav1.GetControllerOf(&p); owner == nil || owner.Kind == "DaemonSet" || owner.Kind == "Node" {
+					continue
+				}
+
+				err := api.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
+				if apierrors.IsTooManyRequests(err) {
+					held = errors.Join(held, fmt.Errorf("%s/%s: %w", p.Namespace, p.Name, err))
+				}
+			}
+
+			return nil
+		})
+		if err == nil {
+			return held, nil
+		}
+
+		errs = append(errs, fmt.Errorf("%s: %w", server, err))
+	}
+
+	return nil, errors.Join(errs...)
+}
+
+// dropMirrors deletes the mirrors of static pods that the machine has no more.
+func (k *Kubelet) dropMirrors(ctx context.Context, api kubernetes.Interface) error {
+	list, err := api.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.Node.Name})
+	if err != nil {
+		return err
+	}
+
+	for _, p := range list.Items {
+		_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+		if !mirror || slices.ContainsFunc(k.StaticPods, func(s corev1.Pod) bool { return s.Namespace == p.Namespace && s.Name == p.Name }) {
+			continue
+		}
+
+		if err := api.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

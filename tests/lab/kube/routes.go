@@ -86,6 +86,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 	case k == nil:
 		http.Error(w, "404 page not found", http.StatusNotFound)
 		return
+	case k == pods && t.sub == evictionResource:
+		if err := s.authorize(who, "create", k, t.name); err != nil {
+			writeError(w, err)
+			return
+		}
+
+		s.evict(w, r, t)
+
+		return
 	case t.sub != "" && (t.sub != "status" || !k.status):
 		s.refuse(w, call, "the lab's API server does not have the subresource "+t.sub)
 		return

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -16,6 +18,61 @@ func mayRun(spec *corev1.PodSpec, n *corev1.Node) bool {
 	}
 
 	return tolerates(spec, n.Spec.Taints)
+}
+
+// place returns the node that a pod goes to: the least loaded of those that can take it, nil when none can.
+func place(spec *corev1.PodSpec, all map[string]*corev1.Node, load map[string]int) *corev1.Node {
+	var best *corev1.Node
+
+	for _, name := range sortedNames(all) {
+		n := all[name]
+		if n.Spec.Unschedulable || nodeCondition(n) != corev1.ConditionTrue || !mayRun(spec, n) {
+			continue
+		}
+
+		if best == nil || load[name] < load[best.Name] {
+			best = n
+		}
+	}
+
+	return best
+}
+
+// schedulePods binds the pods that nobody has bound. The caller holds the lock.
+func (c *Cluster) schedulePods(all map[string]*corev1.Node) {
+	load := map[string]int{}
+	for _, obj := range c.objects[pods] {
+		load[obj.(*corev1.Pod).Spec.NodeName]++ //nolint:forcetypeassert
+	}
+
+	for _, obj := range c.listLocked(pods, "") {
+		p := obj.(*corev1.Pod) //nolint:forcetypeassert
+		if p.Spec.NodeName != "" || completed(p) || !p.DeletionTimestamp.IsZero() {
+			continue
+		}
+
+		if n := place(&p.Spec, all, load); n != nil {
+			p.Spec.NodeName = n.Name
+			load[n.Name]++
+			c.replace(pods, p)
+		}
+	}
+}
+
+// taintCordoned keeps the taint of cordoned nodes, as the node lifecycle controller does.
+func (c *Cluster) taintCordoned() {
+	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+
+	for _, obj := range c.listLocked(nodes, "") {
+		n := obj.(*corev1.Node) //nolint:forcetypeassert
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+
+		if n.Spec.Unschedulable {
+			n.Spec.Taints = append(n.Spec.Taints, taint)
+		}
+
+		c.replace(nodes, n)
+	}
 }
 
 // toleratesNotReady is whether a pod may go to a node that has no network yet.

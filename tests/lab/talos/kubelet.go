@@ -26,6 +26,7 @@ type kubernetesState struct {
 	joined, ready bool
 	serving       bool // its API server
 	problem       string
+	registered    string         // the kubelet that has registered the machine
 	in            *kube.Cluster  // the cluster it joined; only to tell it when the machine is gone
 	api           *timeline.Span // when that cluster's API first answered
 }
@@ -163,10 +164,10 @@ const networkCheck = 500 * time.Millisecond
 // kubeletSpec is what the kubelet reports, to compare.
 func (n *node) kubeletSpec(ready bool) string {
 	cfg := n.config()
-	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), cfg.Machine().Kubelet().Image(), ready)
+	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), cfg.Machine().Kubelet().Image(), ready, n.goingDown())
 
 	if n.controlPlane() {
-		spec += fmt.Sprint(n.staticPods())
+		spec += fmt.Sprint(n.staticPods(), n.services.running("etcd"))
 
 		n.mu.Lock()
 		spec += fmt.Sprint(n.kube.serving)
@@ -244,6 +245,7 @@ func (n *node) joined(k *kube.Kubelet) {
 
 	n.mu.Lock()
 	n.kube.joined = true
+	n.kube.registered = k.Node.Name + " " + n.cfg.Machine().Kubelet().Image()
 	n.kube.in, n.kube.api = nil, nil
 
 	if c != nil {
@@ -297,14 +299,19 @@ func (n *node) kubelet() *kube.Kubelet {
 		k.Certificate = i.kubelet
 	}
 
-	if n.controlPlane() {
-		n.mu.Lock()
-		serving := n.kube.serving
-		n.mu.Unlock()
+	n.mu.Lock()
+	serving := n.kube.serving
+	k.Registered = n.kube.registered == k.Node.Name+" "+n.cfg.Machine().Kubelet().Image()
+	n.mu.Unlock()
 
-		if serving {
-			k.StaticPods = n.staticPods()
-		}
+	k.Cordoned = n.goingDown()
+
+	switch {
+	case !n.controlPlane():
+	case serving:
+		k.StaticPods = n.staticPods()
+	case !n.services.running("etcd"): // without it there are none (Talos: controllers/k8s/control_plane_static_pod.go)
+		k.StaticPods = []corev1.Pod{}
 	}
 
 	return k

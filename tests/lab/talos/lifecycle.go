@@ -8,6 +8,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	clientretry "k8s.io/client-go/util/retry"
 )
 
 // Reboot restarts the node by kexec.
@@ -19,9 +20,9 @@ func (s *machined) Reboot(context.Context, *machineapi.RebootRequest) (*machinea
 }
 
 // Shutdown switches the machine off.
-func (s *machined) Shutdown(context.Context, *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
+func (s *machined) Shutdown(_ context.Context, in *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
 	actor := uuid.NewString()
-	s.node.do(command{sequence: "shutdown", actor: actor, then: powerOff})
+	s.node.do(command{sequence: "shutdown", actor: actor, then: powerOff, drain: !in.GetForce()})
 
 	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: actor}}}, nil
 }
@@ -53,7 +54,7 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 		}
 	}
 
-	c := command{sequence: "reset", actor: actor, then: powerOff}
+	c := command{sequence: "reset", actor: actor, then: powerOff, drain: in.GetGraceful()}
 	if in.GetReboot() {
 		// the boot partition that is left is started by kexec; a wiped disk leaves the choice to the firmware
 		if c.then = kexec; len(partitions) == 0 {
@@ -73,11 +74,48 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{ActorId: actor}}}, nil
 }
 
-// leaveCluster is the graceful part of a reset: pods are gone, etcd is left. A failure is logged and does not stop the
+// goingDown tells whether the node is cordoned because it goes down.
+func (n *node) goingDown() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.cordoned
+}
+
+// drain is what a node does of its own accord before it goes down in an orderly way: it is cordoned, and its pods are
+// evicted as far as disruption budgets allow. A node that cannot reach the API goes down all the same, unlike Talos' own, some of
+// whose sequences give up after a minute.
+func (n *node) drain(actor string) {
+	n.mu.Lock()
+	n.cordoned = true
+	joined := n.kube.joined
+	n.mu.Unlock()
+
+	if !joined {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(n.ctx, n.fw.opts.Latencies.Drain)
+	defer cancel()
+
+	k := n.kubelet()
+
+	// the kubelet may be reporting at the same time
+	err := clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error { return k.Join(n.ctx) })
+	if err == nil {
+		err = k.Drain(ctx)
+	}
+
+	if err != nil {
+		n.sys.log("cordonAndDrainNode: %v", err)
+	}
+
+	n.task("cordonAndDrainNode", actor)
+}
+
+// leaveCluster is the graceful part of a reset: etcd is left. A failure is logged and does not stop the
 // reset, as Talos has it.
 func (n *node) leaveCluster() {
-	n.task("cordonAndDrainNode", "")
-
 	if n.membership() == nil || !n.services.running("etcd") {
 		return
 	}

@@ -3,6 +3,7 @@ package talos_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"runtime"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
@@ -216,4 +218,45 @@ func TestNothingIsLeft(t *testing.T) {
 		stacks := make([]byte, 1<<20)
 		t.Fatalf("%d goroutines, %d before:\n%s", n, before, stacks[:runtime.Stack(stacks, true)])
 	}
+}
+
+// A node that is shut down by the API hands its pods over first, one that is cut off does not.
+func TestShutdownDrains(t *testing.T) {
+	r := newRig(t)
+	c, cps := three(r, "", []string{"cluster: {allowSchedulingOnControlPlanes: true}"})
+	api := c.kubernetes(cps[0])
+	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")
+
+	on := func(node string) (n int) {
+		list, err := api.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-dns", FieldSelector: "spec.nodeName=" + node})
+		require.NoError(t, err)
+
+		return len(list.Items)
+	}
+
+	first := cps[2]
+	if on("cp-3") == 0 {
+		first = cps[1]
+	}
+
+	name := fmt.Sprintf("cp-%d", first.hw.VMID-410)
+	require.Positive(t, on(name))
+	require.NoError(t, c.client(first).Shutdown(t.Context()))
+	first.stage("off")
+	require.Zero(t, on(name))
+
+	node, err := api.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.True(t, node.Spec.Unschedulable)
+	require.Equal(t, "true", node.Annotations["talos.dev/cordoned"])
+
+	first.on()
+	r.until("it is uncordoned", func(ctx context.Context) error {
+		node, err := api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && node.Spec.Unschedulable {
+			err = errors.New("still cordoned")
+		}
+
+		return err
+	})
 }

@@ -161,6 +161,10 @@ func (s *machined) ServiceRestart(_ context.Context, in *machineapi.ServiceResta
 
 func (n *node) startService(id string) {
 	if id == "kubelet" {
+		n.mu.Lock()
+		n.kube.registered = ""
+		n.mu.Unlock()
+
 		n.services.set(id, stateRunning, "Started task kubelet", n.kubeletHealth)
 	} else {
 		n.startExtension(strings.TrimPrefix(id, "ext-"))

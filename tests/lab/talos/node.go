@@ -61,6 +61,7 @@ type node struct {
 	etcd     *etcdProcess
 	starting chan struct{}
 	why      string // the sequence that ends the boot
+	cordoned bool   // because it goes down
 	said     string // the newest line of those that are not to be repeated
 }
 
@@ -70,6 +71,7 @@ type command struct {
 	actor    string
 	before   func() // done between the announcement and the end
 	then     next
+	drain    bool // cordon the node and evict its pods first
 }
 
 func newNode(s *system, from *bootSource) *node {
@@ -167,6 +169,10 @@ func (n *node) end(c command) {
 		"reboot": StageRebooting, "shutdown": StageShuttingDown, "reset": StageResetting, "upgrade": StageUpgrading,
 	}[c.sequence])
 	n.announce(c.sequence, c.actor, machineapi.SequenceEvent_START)
+
+	if c.drain {
+		n.drain(c.actor)
+	}
 
 	if c.before != nil {
 		c.before()

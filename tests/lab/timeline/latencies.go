@@ -44,6 +44,9 @@ type Latencies struct {
 	APIServer time.Duration
 	// Kubelet is from a node's registration until it is Ready.
 	Kubelet time.Duration
+	// Drain is how long a node that goes down of its own accord waits for pods that a disruption budget holds (Talos: five
+	// minutes).
+	Drain time.Duration
 }
 
 // DefaultLatencies is something a person can watch: a small cluster takes about half a minute.
@@ -67,6 +70,7 @@ func DefaultLatencies() Latencies {
 		Etcd:      2 * time.Second,
 		APIServer: 3 * time.Second,
 		Kubelet:   time.Second,
+		Drain:     5 * time.Second,
 	}
 }
 

@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// The subresource by which pods are evicted, and what is posted to it.
+const (
+	evictionResource = "eviction"
+	evictionKind     = "Eviction"
+)
+
+// eviction is the kind of what is posted; it is not stored.
+var eviction = &kind{group: "policy", version: "v1", resource: "evictions", name: evictionKind, namespaced: true}
+
+// evict serves the subresource (Kubernetes: pkg/registry/core/pod/storage/eviction.go).
+func (s *Server) evict(w http.ResponseWriter, r *http.Request, t target) {
+	if r.Method != http.MethodPost {
+		writeError(w, apierrors.NewMethodNotSupported(pods.gr(), r.Method))
+		return
+	}
+
+	obj, err := readObject(r, eviction)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+
+	e := obj.(*policyv1.Eviction) //nolint:forcetypeassert
+	if e.Name != t.name {
+		writeError(w, apierrors.NewBadRequest("name in URL does not match name in Eviction object"))
+		return
+	}
+
+	if err := s.cfg.Cluster.evict(t.namespace, t.name, dryRun(r) || e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) > 0); err != nil {
+		writeError(w, err)
+		return
+	}
+
+	writeJSON(w, http.StatusCreated, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated,
+	})
+}
+
+// evict deletes a pod if the disruption budgets let it go.
+func (c *Cluster) evict(namespace, name string, dry bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	obj, ok := c.objects[pods][key(namespace, name)]
+	if !ok {
+		return apierrors.NewNotFound(pods.gr(), name)
+	}
+
+	p := obj.(*corev1.Pod) //nolint:forcetypeassert
+
+	if !completed(p) && p.Status.Phase != corev1.PodPending && p.DeletionTimestamp.IsZero() {
+		if err := c.disrupt(p, dry); err != nil {
+			return err
+		}
+	}
+
+	if dry {
+		return nil
+	}
+
+	c.deleteLocked(pods, p)
+	c.reconcile()
+
+	return nil
+}
+
+// disrupt takes one disruption from the budget of a pod, if it has one.
+func (c *Cluster) disrupt(p *corev1.Pod, dry bool) error {
+	var found []*policyv1.PodDisruptionBudget
+
+	for _, obj := range c.listLocked(budgets, p.Namespace) {
+		b := obj.(*policyv1.PodDisruptionBudget) //nolint:forcetypeassert
+		if sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && sel.Matches(labels.Set(p.Labels)) {
+			found = append(found, b)
+		}
+	}
+
+	switch len(found) {
+	case 0:
+		return nil
+	case 1:
+	default:
+		return apierrors.NewInternalError(errors.New("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")) //nolint:staticcheck // its words
+	}
+
+	b := found[0]
+	st := &b.Status
+
+	if !podReady(p) {
+		policy := policyv1.IfHealthyBudget
+		if b.Spec.UnhealthyPodEvictionPolicy != nil {
+			policy = *b.Spec.UnhealthyPodEvictionPolicy
+		}
+
+		if policy == policyv1.AlwaysAllow || st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0 {
+			return nil
+		}
+	}
+
+	if st.DisruptionsAllowed <= 0 {
+		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type:    policyv1.DisruptionBudgetCause,
+			Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, st.DesiredHealthy, st.CurrentHealthy),
+		})
+
+		return err
+	}
+
+	if !dry {
+		st.DisruptionsAllowed--
+		c.replace(budgets, b)
+	}
+
+	return nil
+}

@@ -20,6 +20,10 @@ type Config struct {
 	SSHPrivateKey string `json:"sshPrivateKey,omitempty"`
 	// The Kubernetes cluster.
 	Cluster plan.Cluster `json:"cluster"`
+	// What is particular to a cluster of kind k3s.
+	K3s *plan.K3s `json:"k3s,omitempty"`
+	// Token that servers of K3s join with. Absent: one is made and kept in state. Set it with --secret.
+	K3sToken string `json:"k3sToken,omitempty"`
 	// A Talos secrets bundle (talosctl gen secrets) to take over, instead of making one. Set it with --secret.
 	MachineSecrets string `json:"machineSecrets,omitempty"`
 	// Where the first boot of a node comes from.
@@ -36,7 +40,7 @@ type Config struct {
 	Tailscale *plan.Tailscale `json:"tailscale,omitempty"`
 	// Key that lets nodes join the tailnet. Set it with --secret. HEADSCALE_AUTH_KEY in the environment goes before it.
 	TailscaleAuthKey string `json:"tailscaleAuthKey,omitempty"`
-	// Firewalls of Proxmox VE and of Talos.
+	// Firewalls of Proxmox VE, and of Talos.
 	Firewall plan.Firewall `json:"firewall,omitempty"`
 	// Bounds of the program's own waits, and what stays.
 	Lifecycle plan.Lifecycle `json:"lifecycle,omitempty"`
@@ -58,7 +62,7 @@ type Proxmox struct {
 	Hosts []plan.Host `json:"hosts"`
 	// Datastores.
 	Storage plan.Storage `json:"storage,omitempty"`
-	// Login to the hosts, only for image.factory.format disk.
+	// Login to the hosts, only for image.factory.format disk and for cluster.kind k3s.
 	SSH *plan.SSH `json:"ssh,omitempty"`
 }
 
@@ -66,11 +70,12 @@ type Proxmox struct {
 func (c Config) Spec() plan.Spec {
 	return plan.Spec{
 		Environment: c.Environment, Hosts: c.Proxmox.Hosts, Storage: c.Proxmox.Storage, SSH: c.Proxmox.SSH,
-		Cluster: c.Cluster, Image: c.Image, Network: c.Network, Placement: c.Placement, Defaults: c.Defaults, Pools: c.Pools,
+		Cluster: c.Cluster, K3s: c.K3s, Image: c.Image, Network: c.Network, Placement: c.Placement, Defaults: c.Defaults, Pools: c.Pools,
 		Tailscale: c.Tailscale, Firewall: c.Firewall, Lifecycle: c.Lifecycle, Outputs: c.Outputs,
 		Given: plan.Secrets{
 			RootPassword: c.Proxmox.Username == "root@pam" && c.ProxmoxPassword != "", SSHKey: c.SSHPrivateKey != "",
 			TailscaleKey: c.TailscaleAuthKey != "", MachineSecrets: c.MachineSecrets != "",
+			K3sToken: c.K3sToken != "",
 		},
 	}
 }

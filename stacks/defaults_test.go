@@ -28,6 +28,10 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 			`, "image": {"source": "iso", "iso": {"url": "https://example.com/x.iso"}}}`,
 		`{` + strings.Replace(common, `"name": "c"`, `"name": "c", "endpoint": {"mode": "kubeVip", "address": "10.0.0.9", "interface": "eth0"}`, 1) + `}`,
 		`{` + common + `, "image": {"source": "template", "template": {"control": "1", "worker": "1", "gpuWorker": "1", "allowNonCanonicalName": false}}}`,
+		// K3s has no GPU workers.
+		`{` + strings.NewReplacer(`"name": "c", "versions": {"talos": "v1.12.4", "kubernetes": "v1.34.2"}`, `"name": "c", "kind": "k3s", "versions": {"k3s": "v1.34.2+k3s1"}`,
+			`"addresses": "10.0.0.21"},`, `"addresses": "10.0.0.21"}`, `"gpu": {"role": "worker", "gpus": {"1": {"bdf": "0000:01:00.0"}}, "addresses": "10.0.0.31"}`, ``).Replace(common) +
+			`, "image": {"template": {"control": "1", "worker": "1"}}, "k3s": {"disable": ["traefik"]}}`,
 	}
 
 	planned := func(tree map[string]any) (*plan.Plan, error) {

@@ -15,6 +15,7 @@ func TestExamples(t *testing.T) {
 	for name, path := range map[string]string{
 		"dev":         "../Pulumi.dev.yaml",
 		"smallest":    "examples/Pulumi.smallest.yaml",
+		"k3s":         "examples/Pulumi.k3s.yaml",
 		"k3s-dev-vms": "examples/Pulumi.k3s-dev-vms.yaml",
 		"atlas":       "examples/Pulumi.atlas.yaml",
 		"enterprise":  "examples/Pulumi.enterprise.yaml",

@@ -80,6 +80,10 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		return nil, err
 	}
 
+	if p.Kind == plan.KindK3s {
+		return nil, plan.Problems{{Path: "cluster.kind", Rule: "is not built yet", Value: string(p.Kind), Remedy: "set it to talos"}}
+	}
+
 	name := p.Cluster
 
 	proxmox, err := proxmoxve.NewProvider(ctx, name+"-proxmox", proxmoxArgs(config, p.SSH), opts...)

@@ -24,6 +24,13 @@ func takeKeyFromEnvironment(values map[string]string) {
 // printable is what keys are made of.
 var printable = regexp.MustCompile(`^[!-~]+$`)
 
+// k3sToken is a password by itself. K3s takes two other forms for something else: one that begins with the hash of an
+// authority ("K10<hash>::server:<password>"), which has colons, and bootstrapToken.
+var (
+	k3sToken       = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{16,}$`)
+	bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+)
+
 // checkSecrets holds the form of secrets that are used as they are. No secret is ever quoted.
 func (c Config) checkSecrets() plan.Problems {
 	var ps plan.Problems
@@ -42,6 +49,11 @@ func (c Config) checkSecrets() plan.Problems {
 		case err != nil:
 			ps.Add("sshPrivateKey", "is no private key of OpenSSH", "", "run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>")
 		}
+	}
+
+	if key := c.K3sToken; key != "" && key != standIn && (!k3sToken.MatchString(key) || bootstrapToken.MatchString(key)) {
+		ps.Add("k3sToken", "must be a password of at least 16 letters, digits and . _ ~ + / = -, and no bootstrap token or full token of K3s", "",
+			"run: openssl rand -hex 32 | pulumi config set --secret k3sToken")
 	}
 
 	if c.MachineSecrets != "" && c.MachineSecrets != standIn {

@@ -10,14 +10,19 @@ import (
 
 var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]*$`)
 
-// checkAccess holds the SSH login, which only the import of disk images needs.
+// checkAccess holds the SSH login, which the import of disk images needs, and the user data of K3s nodes.
 func (r *resolver) checkAccess(p *Plan) {
 	image := r.spec.Image
-	needed := image.Source == Factory && image.Factory.Format == FormatDisk
+	needed := r.isK3s() || image.Source == Factory && image.Factory.Format == FormatDisk
 	ssh := r.spec.SSH
 
 	switch {
 	case ssh == nil && !needed:
+		return
+	case ssh == nil && r.isK3s():
+		r.problems.Add("proxmox.ssh", `is required with cluster.kind "k3s": the user data of its nodes are files on the hosts, which can be written over SSH only`,
+			"", "state proxmox.ssh.username, and set sshPrivateKey")
+
 		return
 	case ssh == nil:
 		r.problems.Add("proxmox.ssh", `is required with image.factory.format "disk": Proxmox VE imports a disk over SSH`, "",
@@ -25,7 +30,7 @@ func (r *resolver) checkAccess(p *Plan) {
 
 		return
 	case !needed:
-		r.warn("proxmox.ssh", "is not used: only image.factory.format disk needs it", "", "leave it out")
+		r.warn("proxmox.ssh", "is not used: only image.factory.format disk and cluster.kind k3s need it", "", "leave it out")
 	case !r.spec.Given.SSHKey:
 		r.problems.Add("sshPrivateKey", "is required: proxmox.ssh is used", "", "run: pulumi config set --secret sshPrivateKey")
 	}

@@ -46,11 +46,18 @@ func (r *resolver) checkCluster(p *Plan) {
 			"use an odd number")
 	}
 
+	r.checkOutputs(p)
+
+	if r.isK3s() {
+		r.checkK3s(p)
+
+		return
+	}
+
 	p.Talos, p.Kubernetes = r.versions()
 	r.checkCNI(p)
 	r.checkDiscovery(p)
 	r.checkTailscale()
-	r.checkOutputs(p)
 }
 
 // versions checks the pair against the compatibility table that Talos itself uses.

@@ -59,11 +59,16 @@ func (e *explainer) cluster() {
 	add := func(what, value, from string) { e.add("cluster", what, value, from) }
 
 	add("environment", string(p.Environment), stated(s.Environment != "", "environment", ByDefault))
-	add("bootstrap", string(p.Bootstrap), stated(s.Cluster.Bootstrap != "", "cluster.bootstrap", ByDefault))
-	add("boot source", string(p.Source), stated(s.Image.Source != "", "image.source", ByDefault))
-	add("platform", string(p.Platform), stated(s.Image.Platform != "", "image.platform", "default for image.source "+string(p.Source)))
-	add("addressing", string(p.Addressing), stated(s.Network.Addressing != "", "network.addressing",
-		fmt.Sprintf("default for a %s %s", p.Platform, p.Source)))
+
+	if p.Kind == KindK3s {
+		e.k3s()
+	} else {
+		add("bootstrap", string(p.Bootstrap), stated(s.Cluster.Bootstrap != "", "cluster.bootstrap", ByDefault))
+		add("boot source", string(p.Source), stated(s.Image.Source != "", "image.source", ByDefault))
+		add("platform", string(p.Platform), stated(s.Image.Platform != "", "image.platform", "default for image.source "+string(p.Source)))
+		add("addressing", string(p.Addressing), stated(s.Network.Addressing != "", "network.addressing",
+			fmt.Sprintf("default for a %s %s", p.Platform, p.Source)))
+	}
 
 	mode := stated(s.Cluster.Endpoint.Mode != "", "cluster.endpoint.mode", ByDefault)
 
@@ -81,7 +86,7 @@ func (e *explainer) cluster() {
 		add("endpoint", endpoint, mode+": "+string(p.EndpointMode))
 	}
 
-	if p.Bootstrap == ByPulumi {
+	if p.Bootstrap == ByPulumi && p.Kind == KindTalos {
 		cni := strings.TrimSpace(string(p.CNI) + " " + p.CNIVersion)
 		add("pod network", cni, stated(s.Cluster.CNI.Name != "", "cluster.cni.name", ByDefault))
 		add("discovery", string(p.Discovery), stated(s.Cluster.Discovery != "", "cluster.discovery", ByDefault))
@@ -94,6 +99,43 @@ func (e *explainer) cluster() {
 
 	add("placement", string(p.Strategy), stated(s.Placement.Strategy != "", "placement.strategy", ByDefault))
 	add("firewall", onOff(p.Firewall), stated(s.Firewall.Enabled != nil, "firewall.enabled", "default for environment "+string(p.Environment)))
+}
+
+// k3s are the decisions that a cluster of K3s has instead of Talos'.
+func (e *explainer) k3s() {
+	s, p := e.spec, e.plan
+	add := func(what, value, from string) { e.add("cluster", what, value, from) }
+
+	k := K3s{}
+	if s.K3s != nil {
+		k = *s.K3s
+	}
+
+	token := "made, and kept in state"
+	if p.K3s.TokenGiven {
+		token = "the configuration's"
+	}
+
+	var keys []string
+
+	if len(k.SSHKeys) > 0 {
+		keys = append(keys, count(len(k.SSHKeys), "public key"))
+	}
+
+	if k.GenerateSSHKey {
+		keys = append(keys, "a key pair that is made")
+	}
+
+	add("kind", string(p.Kind), "cluster.kind")
+	add("boot source", string(p.Source), stated(s.Image.Source != "", "image.source", "default for cluster.kind k3s"))
+	add("addressing", string(p.Addressing), stated(s.Network.Addressing != "", "network.addressing", ByDefault))
+	add("token", token, stated(p.K3s.TokenGiven, "k3sToken", ByDefault))
+	add("left out of K3s", strings.Join(k.Disable, ", "), "k3s.disable")
+	add("arguments of servers", strings.Join(k.ServerArgs, " "), "k3s.serverArgs")
+	add("arguments of agents", strings.Join(k.AgentArgs, " "), "k3s.agentArgs")
+	add("SSH user", p.K3s.User+" with "+orNothing(strings.Join(keys, " and ")), stated(k.User != "", "k3s.user", ByDefault))
+	add("package upgrade", onOff(p.K3s.Upgrade), stated(k.UpgradePackages != nil, "k3s.upgradePackages", ByDefault))
+	add("user data", "snippets on "+p.K3s.Snippets, stated(s.Storage.Snippets != "", "proxmox.storage.snippets", ByDefault))
 }
 
 func (e *explainer) pool(p PlannedPool) {
@@ -163,8 +205,10 @@ func (e *explainer) image(path string, p PlannedPool) {
 	switch {
 	case b.Template != "":
 		add("template", b.Template, b.Path)
-	case b.Volume+b.URL != "":
+	case b.ISO() && b.Volume+b.URL != "":
 		add("ISO file", b.Volume+b.URL, b.Path)
+	case b.Volume+b.URL != "":
+		add("cloud image", b.Volume+b.URL, b.Path)
 	default:
 		add("image", fmt.Sprintf("%s %s, one per %s", e.plan.Platform, b.Format, b.Scope), e.scope(path, b))
 	}
@@ -186,11 +230,16 @@ func (e *explainer) image(path string, p PlannedPool) {
 
 	add("extensions", strings.Join(b.Extensions, ", "), from)
 	add("kernel arguments", strings.Join(b.KernelArgs, " "), e.kernelArgs(path, b))
-	add("guest agent", onOff(n.Agent), "follows from the extensions")
 
-	if n.CloudInit != "" {
+	switch {
+	case e.plan.Kind == KindK3s:
+		add("guest agent", onOff(n.Agent), "cluster.kind k3s installs it")
+		add("cloud-init drive", n.CloudInit, "cluster.kind k3s")
+	case n.CloudInit != "":
+		add("guest agent", onOff(n.Agent), "follows from the extensions")
 		add("cloud-init drive", n.CloudInit, "network.addressing static on image.platform nocloud")
-	} else {
+	default:
+		add("guest agent", onOff(n.Agent), "follows from the extensions")
 		add("cloud-init drive", "none", fmt.Sprintf("network.addressing %s on image.platform %s", e.plan.Addressing, e.plan.Platform))
 	}
 
@@ -328,6 +377,14 @@ func show(v reflect.Value) string {
 
 		return fmt.Sprintf("%d", v.Len())
 	}
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return "no key: nobody can log in"
+	}
+
+	return text
 }
 
 func onOff(on bool) string {

@@ -135,13 +135,36 @@ func (r *resolver) ports(path string, text Range) []Ports {
 	return found
 }
 
-// openPools decides what the nodes of each pool let in: what Talos and Kubernetes need, from where they need it (Talos:
+// openPools decides what the nodes of each pool let in: what Kubernetes and what runs it need, from where they need it (Talos:
 // Network Connectivity and Ingress Firewall; Kubernetes: Ports and Protocols), and what the operator opens.
 func (r *resolver) openPools(p *Plan) {
 	if !p.Firewall || !r.network.IsValid() {
 		return
 	}
 
+	all, control := r.openTalos(p)
+	if r.isK3s() {
+		all, control = r.openK3s(p)
+	}
+
+	for i := range p.Pools {
+		pool := &p.Pools[i]
+		pool.Ingress = slices.Clone(all)
+
+		if pool.Role == ControlPlane {
+			pool.Ingress = append(pool.Ingress, control...)
+		}
+
+		for _, o := range r.openings {
+			if o.pools == nil || slices.Contains(o.pools, pool.Name) {
+				pool.Ingress = append(pool.Ingress, o.Ingress)
+			}
+		}
+	}
+}
+
+// openTalos is what nodes of Talos let in, and control planes beside.
+func (r *resolver) openTalos(p *Plan) (all, control []Ingress) {
 	nodes := []netip.Prefix{r.network}
 	// A pod that speaks to the node it runs on comes with its own address.
 	pods := append(slices.Clone(nodes), netip.MustParsePrefix(constants.DefaultIPv4PodNet))
@@ -152,7 +175,7 @@ func (r *resolver) openPools(p *Plan) {
 		kubernetes = distinct(append(kubernetes, tailnetRange))
 	}
 
-	all := []Ingress{
+	all = []Ingress{
 		{"apid", TCP, one(constants.ApidPort), api},
 		{"kubelet", TCP, one(constants.KubeletPort), pods},
 		{"icmp", ICMP, nil, nodes},
@@ -170,26 +193,13 @@ func (r *resolver) openPools(p *Plan) {
 	case NoCNI:
 	}
 
-	control := []Ingress{
+	control = []Ingress{
 		{"trustd", TCP, one(constants.TrustdPort), nodes},
 		{"kube-apiserver", TCP, one(constants.DefaultControlPlanePort), kubernetes},
 		{"etcd", TCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
 	}
 
-	for i := range p.Pools {
-		pool := &p.Pools[i]
-		pool.Ingress = slices.Clone(all)
-
-		if pool.Role == ControlPlane {
-			pool.Ingress = append(pool.Ingress, control...)
-		}
-
-		for _, o := range r.openings {
-			if o.pools == nil || slices.Contains(o.pools, pool.Name) {
-				pool.Ingress = append(pool.Ingress, o.Ingress)
-			}
-		}
-	}
+	return all, control
 }
 
 // etcdMembers are the control planes one by one; otherwise where they are, when an address is not known in advance.

@@ -34,12 +34,17 @@ func (r *resolver) checkImage() {
 
 	foreign("image.template", image.Template != TemplateImage{}, Template)
 	foreign("image.iso", image.ISO != ISOImage{}, ISO)
+	foreign("image.cloudImage", image.CloudImage != CloudImage{}, FromCloudImage)
 
 	f := image.Factory
 	foreign("image.factory", f.URL != "" || f.Format != "" || f.Extensions != nil || f.KernelArgs != nil, Factory)
 
-	if image.Source == Factory {
+	switch image.Source {
+	case Factory:
 		r.checkFactory()
+	case FromCloudImage:
+		r.checkCloudImage()
+	case Template, ISO: // checked for each pool, which may have its own
 	}
 
 	r.checkSchematic("image.schematic", image.Schematic)
@@ -101,7 +106,7 @@ func (r *resolver) checkExtensions(path string, names []string) {
 // checkTailnetImage: without the extension, nothing on the node reads the configuration of Tailscale.
 func (r *resolver) checkTailnetImage(p *pool) {
 	image := p.planned.Image
-	if !r.joinsTailnet(p) || image.SchematicID != "" || slices.Contains(image.Extensions, "tailscale") {
+	if !r.joinsTailnet(p) || r.isK3s() || image.SchematicID != "" || slices.Contains(image.Extensions, "tailscale") {
 		return
 	}
 
@@ -142,6 +147,9 @@ func (r *resolver) bootImage(p *pool) BootImage {
 		b.Path, b.Volume, b.URL, b.Overwrite, b.Detach = path, iso.Volume, iso.URL, iso.Overwrite, *iso.Detach
 		b.Checksum = strings.TrimPrefix(iso.Checksum, "sha256:")
 		r.checkISO(path, iso)
+	case FromCloudImage:
+		b.Path, b.Format = "image.cloudImage", FormatDisk
+		b.Volume, b.URL, b.Checksum = image.CloudImage.Volume, image.CloudImage.URL, strings.TrimPrefix(image.CloudImage.Checksum, "sha256:")
 	case Factory:
 		f := image.Factory
 		setDefault(&f.URL, "https://factory.talos.dev")
@@ -195,8 +203,13 @@ func (r *resolver) template(p *pool) (path, ref string) {
 
 	switch {
 	case ref == "" && len(p.members) > 0:
-		r.once(path, "is required: there are "+group+" nodes", "", "name the template or give its VMID, for example talos-v1.12.4-base")
-	case ref != "":
+		example := "talos-v1.12.4-base"
+		if r.isK3s() {
+			example = "ubuntu-24.04"
+		}
+
+		r.once(path, "is required: there are "+group+" nodes", "", "name the template or give its VMID, for example "+example)
+	case ref != "" && !r.isK3s():
 		r.checkTemplate(path, ref)
 	}
 

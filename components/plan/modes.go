@@ -16,7 +16,7 @@ func (r *resolver) checkModes() {
 	oneOf(r, "cluster.bootstrap", s.Cluster.Bootstrap, ByPulumi, External)
 	oneOf(r, "placement.strategy", s.Placement.Strategy, Spread, Pin)
 
-	source := oneOf(r, "image.source", s.Image.Source, Template, ISO, Factory)
+	source := oneOf(r, "image.source", s.Image.Source, Template, ISO, Factory, FromCloudImage)
 	platform := oneOf(r, "image.platform", s.Image.Platform, Metal, NoCloud)
 	addressing := oneOf(r, "network.addressing", s.Network.Addressing, Static, Reserved, Agent, Reported)
 
@@ -24,7 +24,7 @@ func (r *resolver) checkModes() {
 		r.checkPair()
 	}
 
-	if s.Cluster.Bootstrap == External {
+	if s.Cluster.Bootstrap == External && !r.isK3s() {
 		r.checkExternal()
 	}
 
@@ -155,7 +155,8 @@ func (r *resolver) checkExternal() {
 
 // checkAgent: an address can be read from the guest agent only where there is one.
 func (r *resolver) checkAgent(p *pool, image BootImage) {
-	if r.spec.Network.Addressing != Agent || len(p.members) == 0 || slices.Contains(image.Extensions, GuestAgent) {
+	// The agent of K3s nodes is installed when they boot.
+	if r.spec.Network.Addressing != Agent || r.isK3s() || len(p.members) == 0 || slices.Contains(image.Extensions, GuestAgent) {
 		return
 	}
 

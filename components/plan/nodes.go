@@ -97,10 +97,10 @@ func (r *resolver) node(p *pool, s Shape) Node {
 		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
 		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot, Protection: *s.Protection, Startup: s.Startup,
 		Machine: valueOr(s.Machine, ""), Firmware: valueOr(s.Firmware, ""), SCSIController: valueOr(s.SCSIController, ""),
-		Tags:         tags(r.spec.Cluster.Name, p.Role, s.Tags),
+		Tags:         tags(r.spec.Cluster.Kind, r.spec.Cluster.Name, p.Role, s.Tags),
 		ResourcePool: valueOr(s.ResourcePool, ""), HAGroup: valueOr(s.HAGroup, ""),
 		Labels: s.Labels, Taints: s.Taints, Annotations: s.Annotations,
-		Agent: image.has(GuestAgent),
+		Agent: r.isK3s() || image.has(GuestAgent),
 	}
 
 	if image.Template == "" {
@@ -114,17 +114,23 @@ func (r *resolver) node(p *pool, s Shape) Node {
 		n.Machine = "q35"
 	}
 
-	if image.Volume != "" || image.URL != "" || image.Format == FormatISO {
+	if image.ISO() {
 		// The disk first: an empty one is passed over, and once Talos is on it the ISO file no longer matters.
 		n.CDROM = cdromDrive
 		n.BootOrder = append(n.BootOrder, cdromDrive)
 	}
 
-	if r.spec.Image.Platform == NoCloud && r.spec.Network.Addressing == Static {
+	// K3s nodes find there what they are, whoever gives them their addresses.
+	if r.isK3s() || r.spec.Image.Platform == NoCloud && r.spec.Network.Addressing == Static {
 		n.CloudInit = cloudInitDrive
 	}
 
 	return n
+}
+
+// ISO says whether the image is an ISO file.
+func (b BootImage) ISO() bool {
+	return b.Format != FormatDisk && (b.Volume != "" || b.URL != "" || b.Format == FormatISO)
 }
 
 func (b BootImage) has(extension string) bool {

@@ -12,9 +12,13 @@ import (
 type Plan struct {
 	Environment Environment
 	// Cluster is the cluster's name.
-	Cluster   string
+	Cluster string
+	// Kind is what its nodes run; K3s is nil with any other.
+	Kind Kind
+	K3s  *PlannedK3s
+
 	Bootstrap Owner
-	// Talos and Kubernetes are versions with a leading v; Kubernetes is empty with bootstrap external.
+	// Talos and Kubernetes are versions with a leading v; Kubernetes is empty with bootstrap external, Talos with kind k3s.
 	Talos, Kubernetes string
 
 	EndpointMode EndpointMode
@@ -116,12 +120,12 @@ type BootImage struct {
 	Path string
 	// Template is the name or VMID of the template to clone; empty with other sources.
 	Template string
-	// Volume or URL is the ISO file; both are empty with other sources.
+	// Volume or URL is the ISO file, or with format disk the disk image; both are empty with other sources.
 	Volume, URL string
 	// Checksum is the SHA-256 of what URL holds; empty when it is not known.
 	Checksum          string
 	Overwrite, Detach bool
-	// FactoryURL and Format are empty with other sources.
+	// FactoryURL is empty with other sources. Format is too, but for cloud images, which are disks.
 	FactoryURL string
 	Format     Format
 	// SchematicID is what the operator says the image carries, when it is an id.
@@ -143,7 +147,7 @@ const (
 	PerNode Scope = "node"
 )
 
-// Node is one Talos machine: everything that is decided about it.
+// Node is one machine of the cluster: everything that is decided about it.
 type Node struct {
 	Name    string
 	Pool    string
@@ -237,6 +241,20 @@ func (p PlannedPool) Group() string {
 	default:
 		return GroupWorkers
 	}
+}
+
+// Runs says what the nodes run, with versions: "Talos v1.12.4", "Kubernetes v1.34.2", or "K3s v1.34.2+k3s1".
+func (p *Plan) Runs() []string {
+	if p.Kind == KindK3s {
+		return []string{"K3s " + p.K3s.Version}
+	}
+
+	all := []string{"Talos " + p.Talos}
+	if p.Kubernetes != "" {
+		all = append(all, "Kubernetes "+p.Kubernetes)
+	}
+
+	return all
 }
 
 // Nodes returns all nodes in plan order.

@@ -52,18 +52,20 @@ var nothing = &NodeSpec{}
 func (m member) shaped() bool { return m.NodeSpec != nothing && !m.Shape.isZero() }
 
 func (r *resolver) resolve() *Plan {
+	given := r.spec
 	r.defaults()
 	r.spread()
 
 	s := &r.spec
 	p := &Plan{
-		Environment: s.Environment, Cluster: s.Cluster.Name, Bootstrap: s.Cluster.Bootstrap, Patches: s.Cluster.Patches,
+		Environment: s.Environment, Cluster: s.Cluster.Name, Kind: s.Cluster.Kind, Bootstrap: s.Cluster.Bootstrap, Patches: s.Cluster.Patches,
 		Addressing: s.Network.Addressing, Source: s.Image.Source, Platform: s.Image.Platform, ImageStore: s.Storage.Images,
 		Strategy: s.Placement.Strategy, Rebalance: s.Placement.Rebalance, Tailscale: s.Tailscale,
 		TakeOver: s.Given.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled, KeepImages: *s.Lifecycle.KeepImages,
 		BootstrapWaitsForWorkers: s.Lifecycle.BootstrapWaitsForWorkers,
 	}
 
+	r.checkKind(given)
 	r.checkModes()
 	r.checkCluster(p)
 	r.checkNetwork(p)
@@ -111,12 +113,12 @@ func (r *resolver) defaults() {
 	setDefault(&s.Environment, Lab)
 	setDefault(&s.Storage.Disks, "local-lvm")
 	setDefault(&s.Storage.Images, "local")
+	setDefault(&s.Cluster.Kind, KindTalos)
 	setDefault(&s.Cluster.Bootstrap, ByPulumi)
 	setDefault(&s.Cluster.Endpoint.Mode, FirstControlPlane)
 	setDefault(&s.Cluster.CNI.Name, Flannel)
 	setDefault(&s.Cluster.CNI.KubeProxy, new(true))
 	setDefault(&s.Cluster.Discovery, DiscoveryService)
-	setDefault(&s.Image.Source, Factory)
 	setDefault(&s.Network.Bridge, "vmbr0")
 	setDefault(&s.Placement.Strategy, Spread)
 	setDefault(&s.Firewall.Enabled, new(s.Environment == Production))
@@ -125,6 +127,12 @@ func (r *resolver) defaults() {
 	setDefault(&s.Lifecycle.AgentTimeout, "5m")
 	setDefault(&s.Lifecycle.KeepImages, new(true))
 	setDefault(&s.Lifecycle.DrainTimeout, "5m")
+
+	if r.isK3s() {
+		r.k3sDefaults()
+	}
+
+	setDefault(&s.Image.Source, Factory)
 
 	if s.Image.Source == Factory {
 		setDefault(&s.Image.Platform, NoCloud)

@@ -57,6 +57,11 @@ func (r *resolver) checkShapes() {
 }
 
 func (r *resolver) checkShape(path string, s Shape) {
+	starts, installs := "Talos does not start with less", "Talos does not install on less"
+	if r.isK3s() {
+		starts, installs = "Ubuntu with K3s does not start with less", "Ubuntu with K3s does not fit on less"
+	}
+
 	for _, v := range []struct {
 		key         string
 		value       *int
@@ -64,8 +69,8 @@ func (r *resolver) checkShape(path string, s Shape) {
 		why         string
 	}{
 		{"cores", s.Cores, 1, 8192, "a VM needs a core"},
-		{"memoryMiB", s.MemoryMiB, 1024, 100_000_000, "Talos does not start with less"},
-		{"diskGiB", s.DiskGiB, 6, 1_000_000, "Talos does not install on less"},
+		{"memoryMiB", s.MemoryMiB, 1024, 100_000_000, starts},
+		{"diskGiB", s.DiskGiB, 6, 1_000_000, installs},
 	} {
 		switch {
 		case v.value == nil:
@@ -292,8 +297,8 @@ func given[T any](v *T) string {
 }
 
 // tags are sorted and without repetition, as Proxmox stores them: any other order would be a difference for ever.
-func tags(cluster string, role Role, more []string) []string {
-	all := append([]string{"talos", cluster, string(role)}, more...)
+func tags(kind Kind, cluster string, role Role, more []string) []string {
+	all := append([]string{string(kind), cluster, string(role)}, more...)
 	for i := range all {
 		all[i] = strings.ToLower(all[i])
 	}

@@ -15,6 +15,8 @@ type Spec struct {
 	// Given says which secrets the operator has set. What they are never gets here.
 	Given     Secrets
 	Cluster   Cluster
+	// K3s is nil where nothing of it is stated.
+	K3s       *K3s
 	Image     Image
 	Network   Network
 	Placement Placement
@@ -43,6 +45,8 @@ type Secrets struct {
 	RootPassword bool
 	// SSHKey, TailscaleKey and MachineSecrets: the keys sshPrivateKey, tailscaleAuthKey and machineSecrets.
 	SSHKey, TailscaleKey, MachineSecrets bool
+	// K3sToken: the key k3sToken.
+	K3sToken bool
 }
 
 // Host is one Proxmox VE host (Proxmox calls it a node; here a node is always a Talos machine).
@@ -69,9 +73,11 @@ type Storage struct {
 	Disks string `json:"disks,omitempty" jsonschema:"default=local-lvm"`
 	// Datastore of ISO files and disk images that are downloaded.
 	Images string `json:"images,omitempty" jsonschema:"default=local"`
+	// Datastore of the user data of K3s nodes. It must take snippets; a VM that may move needs one that its hosts share.
+	Snippets string `json:"snippets,omitempty" jsonschema:"default=local"`
 }
 
-// SSH is the login to the hosts that the import of disk images needs. Its key is sshPrivateKey.
+// SSH is the login to the hosts that the import of disk images and the user data of K3s nodes need. Its key is sshPrivateKey.
 type SSH struct {
 	// User on the hosts, root or one that may use sudo without a password.
 	Username string `json:"username"`
@@ -108,12 +114,12 @@ type Tailscale struct {
 	LoginServer string `json:"loginServer,omitempty"`
 }
 
-// Firewall closes what Talos and Kubernetes do not need.
+// Firewall closes what the nodes do not need.
 type Firewall struct {
 	// Whether firewalls are set up. Absent: in production, not in a lab.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Networks that may reach the Talos and Kubernetes APIs beside the nodes. It must hold whoever runs this program. Absent:
-	// network.cidr.
+	// Networks that may reach the Talos and Kubernetes APIs beside the nodes, and SSH of K3s nodes. It must hold whoever runs
+	// this program. Absent: network.cidr.
 	APIFrom []string `json:"apiFrom,omitempty"`
 	// What else may come in, such as what an ingress controller serves.
 	Open []Opening `json:"open,omitempty"`

@@ -7,6 +7,8 @@ import (
 
 // Cluster describes the Kubernetes cluster.
 type Cluster struct {
+	// What the nodes run: Talos Linux, or K3s on Ubuntu.
+	Kind Kind `json:"kind,omitempty" jsonschema:"default=talos,enum=talos,enum=k3s"`
 	// Name of the cluster: a DNS label, part of node names, MAC addresses and tags.
 	Name string `json:"name"`
 	// Demand at least three control planes, and an odd number of them.
@@ -64,12 +66,14 @@ const (
 	External Owner = "external"
 )
 
-// Versions of Talos and Kubernetes, with or without the leading v.
+// Versions of Talos and Kubernetes, or of K3s, with or without the leading v.
 type Versions struct {
-	// Talos Linux, for example v1.12.4.
-	Talos string `json:"talos"`
-	// Kubernetes, for example v1.34.2. Required with bootstrap pulumi, excluded by external.
+	// Talos Linux, for example v1.12.4. Required with kind talos.
+	Talos string `json:"talos,omitempty"`
+	// Kubernetes, for example v1.34.2. Required with kind talos and bootstrap pulumi, excluded by external.
 	Kubernetes string `json:"kubernetes,omitempty"`
+	// K3s, for example v1.34.2+k3s1. Required with kind k3s; the version of Kubernetes is in it.
+	K3s string `json:"k3s,omitempty"`
 }
 
 // Endpoint is how the Kubernetes API is reached.

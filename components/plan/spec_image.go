@@ -4,14 +4,17 @@ import "encoding/json"
 
 // Image says where a node's first boot comes from.
 type Image struct {
-	// Where the first boot of a node comes from: a template that is cloned, an ISO file, or the Image Factory.
-	Source Source `json:"source,omitempty" jsonschema:"default=factory,enum=template,enum=iso,enum=factory"`
+	// Where the first boot of a node comes from: a template that is cloned, an ISO file, or the Image Factory; with cluster.kind
+	// k3s a template or a cloud image. Absent: factory, or template with cluster.kind k3s.
+	Source Source `json:"source,omitempty" jsonschema:"enum=template,enum=iso,enum=factory,enum=cloudImage"`
 	// The Talos platform of the image. Absent: metal for templates and ISO files, nocloud for the factory.
 	Platform Platform `json:"platform,omitempty" jsonschema:"enum=metal,enum=nocloud"`
 	// The templates to clone, with source template.
 	Template TemplateImage `json:"template,omitempty"`
 	// The ISO file, with source iso.
 	ISO ISOImage `json:"iso,omitempty"`
+	// Ubuntu's image, with source cloudImage.
+	CloudImage CloudImage `json:"cloudImage,omitempty"`
 	// What the factory makes, with source factory.
 	Factory FactoryImage `json:"factory,omitempty"`
 	// What the template or the ISO file carries: the id of its schematic, or its list of extensions. Absent: nothing.
@@ -40,6 +43,8 @@ const (
 	Template Source = "template"
 	ISO      Source = "iso"
 	Factory  Source = "factory"
+	// FromCloudImage belongs to kind k3s, which has template beside.
+	FromCloudImage Source = "cloudImage"
 )
 
 // Platform is a Talos platform.

@@ -36,6 +36,12 @@ func steps(p *Plan) []Step {
 		detach = detach || pool.Image.Detach || pool.Image.Format == FormatISO
 	}
 
+	if p.Kind == KindK3s {
+		stepsK3s(p, step, len(images), controls, others)
+
+		return all
+	}
+
 	if len(images) > 0 {
 		step("images", "fetch %s, once per host", count(len(images), "image"))
 	}
@@ -85,4 +91,29 @@ func steps(p *Plan) []Step {
 	step("outputs", "export %s", contract)
 
 	return all
+}
+
+// stepsK3s are what is done for a cluster of K3s.
+func stepsK3s(p *Plan, step func(name, format string, args ...any), images, servers, agents int) {
+	step("identity", "make the cluster's authorities and its tokens")
+
+	if images > 0 {
+		step("images", "fetch %s, once per host", count(images, "image"))
+	}
+
+	step("user-data", "write %s to datastore %s", count(servers+agents, "user data file"), p.K3s.Snippets)
+	step("machines", "make %s", count(servers+agents, "VM"))
+
+	if p.Addressing == Agent {
+		step("addresses", "read the addresses from the guest agents, for at most %s", p.AgentTimeout)
+	}
+
+	step("join", "wait until each node has installed K3s %s and is ready, for at most %s", p.K3s.Version, p.ReadyTimeout)
+	step("kubeconfig", "issue the administrator's certificate, and show the kubeconfig when the servers are ready")
+
+	if f := p.Outputs.Files; f != nil {
+		step("files", "write %s to %s", count(len(f.Write), "file"), f.Dir)
+	}
+
+	step("outputs", "export the contract")
 }

@@ -197,11 +197,7 @@ func (d *drawing) header() {
 	p := d.plan
 	d.text(margin, 50, 27, attr("font-weight", "700", "fill", ink), p.Cluster)
 
-	about := "Talos " + p.Talos
-	if p.Kubernetes != "" {
-		about += "  ·  Kubernetes " + p.Kubernetes
-	}
-
+	about := strings.Join(p.Runs(), "  ·  ")
 	d.text(margin, 76, 14, attr("fill", faint), fmt.Sprintf("%s  ·  %s on %s", about, count(len(p.Nodes()), "node"), count(len(p.Hosts), "host")))
 
 	chips := []string{string(p.Environment), string(p.Source) + " · " + string(p.Platform), string(p.Addressing) + " addresses"}

@@ -50,10 +50,7 @@ func section(b *strings.Builder, title, text string) {
 }
 
 func headline(p *plan.Plan) string {
-	s := fmt.Sprintf("Cluster %s: Talos %s", p.Cluster, p.Talos)
-	if p.Kubernetes != "" {
-		s += ", Kubernetes " + p.Kubernetes
-	}
+	s := fmt.Sprintf("Cluster %s: %s", p.Cluster, strings.Join(p.Runs(), ", "))
 
 	s += fmt.Sprintf(", %s on %s, network %s", count(len(p.Nodes()), "node"), count(len(p.Hosts), "host"), p.Network)
 
@@ -176,6 +173,12 @@ func images(p *plan.Plan) (string, error) {
 			}
 
 			seen[who] = true
+
+			if p.Kind == plan.KindK3s {
+				rows = append(rows, []string{who, boots(p, pool.Image), "-", p.Runs()[0]})
+
+				continue
+			}
 
 			installer, err := machineconfig.Installer(p, pool.Image, n)
 			if err != nil {

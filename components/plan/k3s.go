@@ -1,0 +1,347 @@
+package plan
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"golang.org/x/crypto/ssh"
+)
+
+// PlannedK3s is what is decided about a cluster of kind k3s beside its machines.
+type PlannedK3s struct {
+	// Version of K3s with a leading v, "v1.34.2+k3s1".
+	Version string
+	Disable []string
+	// ServerArgs and AgentArgs are the operator's, as they were stated.
+	ServerArgs, AgentArgs []string
+	// Checksum is the SHA-256 of the binary; empty when none is stated.
+	Checksum string
+	// User may log in by SSH with SSHKeys, and with a key pair that is made where GenerateSSHKey says so.
+	User           string
+	SSHKeys        []string
+	GenerateSSHKey bool
+	Packages       []string
+	Upgrade        bool
+	// TokenGiven says that the token comes from the configuration.
+	TokenGiven bool
+	// Snippets is the datastore of user data.
+	Snippets string
+}
+
+var (
+	// k3sVersion is what K3s releases: a version of Kubernetes, and K3s' own count.
+	k3sVersion = regexp.MustCompile(`^v?((\d+\.\d+\.\d+)(?:-rc\d+)?\+k3s\d+)$`)
+	// k3sArgument is a long option with its value, or one that stands for yes.
+	k3sArgument = regexp.MustCompile(`^--([a-z][a-z0-9-]*)(?:=(.*))?$`)
+	// ubuntuPackage is the name of a package (Debian Policy 5.6.1).
+	ubuntuPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
+	// cloudVolume is how Proxmox VE names a disk image among its ISO files.
+	cloudVolume = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[^/\s]+\.img$`)
+)
+
+// k3sOwn are the options that the program states itself, with the key to use instead; empty where there is none.
+var k3sOwn = map[string]string{
+	"token": "k3sToken", "token-file": "k3sToken", "agent-token": "", "agent-token-file": "", "server": "", "cluster-init": "", "cluster-reset": "",
+	"node-name": "pools.<name>.names", "node-ip": "network.addressing", "node-label": "labels", "node-taint": "taints", "disable": "k3s.disable",
+	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "", "service-cidr": "", "https-listen-port": "", "write-kubeconfig": "",
+	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
+}
+
+func (r *resolver) isK3s() bool { return r.spec.Cluster.Kind == KindK3s }
+
+// k3sDefaults fills in what an absent value means with kind k3s.
+func (r *resolver) k3sDefaults() {
+	s := &r.spec
+	setDefault(&s.Image.Source, Template)
+	setDefault(&s.Storage.Snippets, "local")
+
+	// Ubuntu reads the cloud-init drive as Talos' nocloud does.
+	s.Image.Platform = NoCloud
+
+	k := K3s{}
+	if s.K3s != nil {
+		k = *s.K3s
+	}
+
+	setDefault(&k.User, "ubuntu")
+	setDefault(&k.UpgradePackages, new(true))
+	s.K3s = &k
+}
+
+// checkK3s holds what K3s is told.
+func (r *resolver) checkK3s(p *Plan) {
+	k := *r.spec.K3s
+	p.Kubernetes = r.k3sVersion()
+	p.CNI, p.KubeProxy = Flannel, true
+
+	p.K3s = &PlannedK3s{
+		Version: "v" + strings.TrimPrefix(r.spec.Cluster.Versions.K3s, "v"), Disable: k.Disable, ServerArgs: k.ServerArgs, AgentArgs: k.AgentArgs,
+		Checksum: strings.TrimPrefix(k.Checksum, "sha256:"), User: k.User, SSHKeys: k.SSHKeys, GenerateSSHKey: k.GenerateSSHKey,
+		Packages: k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Given.K3sToken, Snippets: r.spec.Storage.Snippets,
+	}
+
+	r.checkName("proxmox.storage.snippets", &r.spec.Storage.Snippets, "a datastore")
+
+	for i, name := range k.Disable {
+		path := at("k3s.disable", i)
+		if oneOf(r, path, name, "coredns", "local-storage", "metrics-server", "runtimes", "servicelb", "traefik") && slices.Contains(k.Disable[:i], name) {
+			r.problems.Add(path, "is named twice", name, "remove one")
+		}
+	}
+
+	r.checkK3sArgs("k3s.serverArgs", k.ServerArgs)
+	r.checkK3sArgs("k3s.agentArgs", k.AgentArgs)
+
+	if k.Checksum != "" && !checksum.MatchString(k.Checksum) {
+		r.problems.Add("k3s.checksum", "must be a SHA-256 checksum", k.Checksum, "write it like sha256: and 64 hexadecimal digits, as the release's sha256sum-amd64.txt has it")
+	}
+
+	if !userName.MatchString(k.User) || k.User == "root" {
+		r.problems.Add("k3s.user", "must be the name of a user other than root", k.User, "write it like ubuntu")
+	}
+
+	for i, key := range k.SSHKeys {
+		if public, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil || public == nil || len(rest) > 0 {
+			given := key
+			if strings.Contains(key, "PRIVATE KEY") {
+				given = "" // it is the other half
+			}
+
+			r.problems.Add(at("k3s.sshKeys", i), "must be one public key of OpenSSH", given, "copy the line of a file that ends in .pub")
+		}
+	}
+
+	for i, name := range k.Packages {
+		if !ubuntuPackage.MatchString(name) {
+			r.problems.Add(at("k3s.packages", i), "must be the name of an Ubuntu package", name, "write it like nfs-common")
+		}
+	}
+
+	for _, pool := range r.pools {
+		r.checkK3sPool(pool)
+	}
+}
+
+// k3sVersion is the version of Kubernetes in the one of K3s.
+func (r *resolver) k3sVersion() string {
+	const path = "cluster.versions.k3s"
+
+	given := r.spec.Cluster.Versions.K3s
+	m := k3sVersion.FindStringSubmatch(given)
+
+	switch {
+	case given == "":
+		r.problems.Add(path, "is required with cluster.kind k3s", "", "state it, for example v1.34.2+k3s1")
+	case m == nil:
+		r.problems.Add(path, "must be a full version of K3s", given, "write it like v1.34.2+k3s1")
+	case minor(m[2]) < 28:
+		r.problems.Add(path, "must be 1.28 or later: older ones are not tried", given, "raise it")
+	default:
+		return "v" + m[2]
+	}
+
+	return ""
+}
+
+func (r *resolver) checkK3sArgs(path string, args []string) {
+	for i, arg := range args {
+		m := k3sArgument.FindStringSubmatch(arg)
+		if m == nil {
+			r.problems.Add(at(path, i), "must be a long option of k3s", arg, "write it like --kube-apiserver-arg=audit-log-maxage=30")
+
+			continue
+		}
+
+		if instead, own := k3sOwn[m[1]]; own {
+			remedy := "leave it out"
+			if instead != "" {
+				remedy += ", and use " + instead
+			}
+
+			// Its value may be a token.
+			r.problems.Add(at(path, i), "is what the program states itself", "--"+m[1], remedy)
+		}
+	}
+}
+
+// checkK3sPool holds what K3s says that a machine needs (K3s: Requirements), and what nobody would carry out.
+func (r *resolver) checkK3sPool(p *pool) {
+	check := func(path string, s Shape) {
+		if p.Role == ControlPlane && *s.MemoryMiB < 2048 {
+			r.problems.Add(path+".memoryMiB", "must be at least 2048: a server of K3s needs it", given(s.MemoryMiB), "raise it")
+		}
+
+		if len(s.Annotations) > 0 {
+			r.problems.Add(path+".annotations", `are excluded by cluster.kind "k3s": K3s sets none when a node registers`, "", "leave them out")
+		}
+	}
+
+	check(p.path, p.shape)
+
+	for _, m := range p.members {
+		if m.shaped() {
+			check(m.path, overlay(p.shape, m.Shape))
+		}
+	}
+}
+
+// checkKind refuses what belongs to the other kind. The spec is as it was given, without defaults.
+func (r *resolver) checkKind(given Spec) {
+	switch {
+	case !oneOf(r, "cluster.kind", r.spec.Cluster.Kind, KindTalos, KindK3s):
+	case r.isK3s():
+		r.refuse(KindK3s, talosOnly(given))
+		r.checkK3sModes()
+	default:
+		r.refuse(KindTalos, k3sOnly(given))
+	}
+}
+
+// belonging is a key that only one kind has.
+type belonging struct {
+	path  string
+	given bool
+	value string
+}
+
+func (r *resolver) refuse(kind Kind, keys []belonging) {
+	other := KindTalos
+	if kind == KindTalos {
+		other = KindK3s
+	}
+
+	for _, k := range keys {
+		if k.given {
+			r.problems.Add(k.path, `belongs to cluster.kind "`+string(other)+`"`, k.value, `leave it out, or change cluster.kind, which is "`+string(kind)+`"`)
+		}
+	}
+}
+
+func k3sOnly(s Spec) []belonging {
+	return []belonging{
+		{"k3s", s.K3s != nil, ""},
+		{"cluster.versions.k3s", s.Cluster.Versions.K3s != "", s.Cluster.Versions.K3s},
+		{"image.source", s.Image.Source == FromCloudImage, string(s.Image.Source)},
+		{"image.cloudImage", s.Image.CloudImage != CloudImage{}, ""},
+		{"proxmox.storage.snippets", s.Storage.Snippets != "", s.Storage.Snippets},
+		{"k3sToken", s.Given.K3sToken, ""},
+	}
+}
+
+func talosOnly(s Spec) []belonging {
+	c, i := s.Cluster, s.Image
+	keys := []belonging{
+		{"cluster.bootstrap", c.Bootstrap != "" && c.Bootstrap != ByPulumi, string(c.Bootstrap)},
+		{"cluster.versions.talos", c.Versions.Talos != "", c.Versions.Talos},
+		{"cluster.versions.kubernetes", c.Versions.Kubernetes != "", c.Versions.Kubernetes},
+		{"cluster.endpoint.mode", c.Endpoint.Mode == VIP || c.Endpoint.Mode == KubeVIP, string(c.Endpoint.Mode)},
+		{"cluster.cni.name", c.CNI.Name != "" && c.CNI.Name != Flannel, string(c.CNI.Name)},
+		{"cluster.cni.kubeProxy", c.CNI.KubeProxy != nil && !*c.CNI.KubeProxy, "false"},
+		{"cluster.discovery", c.Discovery != "", string(c.Discovery)},
+		{"cluster.patches", len(c.Patches) > 0, ""},
+		{"cluster.manifests", len(c.Manifests) > 0, ""},
+		{"cluster.registryMirrors", len(c.RegistryMirrors) > 0, ""},
+		{"cluster.trustedCAs", len(c.TrustedCAs) > 0, ""},
+		{"cluster.logs", len(c.Logs.Services)+len(c.Logs.Kernel) > 0, ""},
+		{"cluster.encryption", c.Encryption != "", string(c.Encryption)},
+		{"image.source", i.Source == ISO || i.Source == Factory, string(i.Source)},
+		{"image.platform", i.Platform != "", string(i.Platform)},
+		{"image.schematic", i.Schematic != nil, ""},
+		{"image.template.gpuWorker", i.Template.GPUWorker != "", i.Template.GPUWorker},
+		{"network.timeServers", len(s.Network.TimeServers) > 0, ""},
+		{"tailscale", s.Tailscale != nil, ""},
+		{"machineSecrets", s.Given.MachineSecrets, ""},
+		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
+	}
+
+	if s.Outputs.Files != nil {
+		for n, name := range s.Outputs.Files.Write {
+			keys = append(keys, belonging{at("outputs.files.write", n), name != "kubeconfig", string(name)})
+		}
+	}
+
+	return keys
+}
+
+// checkK3sModes refuses what of the pools belongs to Talos, and holds the cloud image.
+func (r *resolver) checkK3sModes() {
+	var keys []belonging
+
+	for _, p := range r.pools {
+		keys = append(keys,
+			belonging{p.path + ".gpus", p.GPUs != nil, ""},
+			belonging{p.path + ".patches", len(p.Patches) > 0, ""},
+			belonging{p.path + ".addressing", p.Addressing != "", string(p.Addressing)},
+			belonging{p.path + ".image.schematic", p.Image.Schematic != nil, ""},
+		)
+
+		for _, m := range p.members {
+			if m.path != p.path {
+				keys = append(keys,
+					belonging{m.path + ".patches", len(m.Patches) > 0, ""},
+					belonging{m.path + ".addressing", m.Addressing != "", string(m.Addressing)})
+			}
+		}
+	}
+
+	r.refuse(KindK3s, keys)
+}
+
+// checkCloudImage holds that there is one image.
+func (r *resolver) checkCloudImage() {
+	const path = "image.cloudImage"
+
+	c := r.spec.Image.CloudImage
+
+	switch {
+	case c.Volume == "" && c.URL == "":
+		r.problems.Add(path, `is required with image.source "cloudImage": it needs a volume or a url`, "",
+			"write it like url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img")
+	case c.Volume != "" && c.URL != "":
+		r.problems.Add(path, "takes either a volume or a url", c.URL, "leave one out")
+	case c.Volume != "" && !cloudVolume.MatchString(c.Volume):
+		r.problems.Add(path+".volume", "must name a disk image among the ISO files of a datastore, with the ending .img", c.Volume,
+			"write it like local:iso/ubuntu-24.04.img")
+	case c.Volume != "" && c.Checksum != "":
+		r.problems.Add(path+".checksum", "has no meaning with a volume, which is not downloaded", c.Checksum, "leave it out")
+	case c.URL != "":
+		r.checkURL(path+".url", c.URL, "https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img", "https", "http")
+
+		if c.Checksum != "" && !checksum.MatchString(c.Checksum) {
+			r.problems.Add(path+".checksum", "must be a SHA-256 checksum", c.Checksum, "write it like sha256: and 64 hexadecimal digits, as SHA256SUMS has it")
+		}
+	}
+}
+
+// The ports of K3s beside those of Kubernetes (K3s: Requirements, Inbound Rules).
+const (
+	k3sVXLAN = 8472
+	sshPort  = 22
+)
+
+// k3sPods are the addresses of pods, K3s' default.
+var k3sPods = netip.MustParsePrefix("10.42.0.0/16")
+
+// openK3s is what nodes let in, and control planes beside: of the world the Kubernetes API and SSH, and from each other what K3s says that
+// it needs. Agents reach servers by the port of the API.
+func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
+	nodes := []netip.Prefix{r.network}
+	pods := append(slices.Clone(nodes), k3sPods)
+	api := distinct(append(slices.Clone(nodes), r.apiFrom...))
+
+	all = []Ingress{
+		{"ssh", TCP, one(sshPort), api},
+		{"kubelet", TCP, one(constants.KubeletPort), pods},
+		{"icmp", ICMP, nil, nodes},
+		{"flannel-vxlan", UDP, one(k3sVXLAN), nodes},
+	}
+	control = []Ingress{
+		{"kube-apiserver", TCP, one(constants.DefaultControlPlanePort), distinct(append(slices.Clone(pods), r.apiFrom...))},
+		{"etcd", TCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
+	}
+
+	return all, control
+}

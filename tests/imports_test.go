@@ -30,7 +30,7 @@ func TestImports(t *testing.T) {
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
 		{"components/lifecycle", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/wait", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/talosapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
+		{"components/talosapi", []string{"components/lifecycle", "components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components", []string{"components/"}, nil},
 		{"stacks", []string{"components", "stacks/"}, nil},

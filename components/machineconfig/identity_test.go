@@ -1,0 +1,33 @@
+package machineconfig
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+)
+
+func TestIdentity(t *testing.T) {
+	const pool = "version: v1alpha1\nmachine:\n  type: "
+
+	for _, c := range []struct {
+		pool, patch, name string
+		role              plan.Role
+	}{
+		{pool + "controlplane\n", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: one\nauto: off\n", "one", plan.ControlPlane},
+		{pool + "worker\n", "machine:\n  network:\n    hostname: two\n", "two", plan.Worker},
+		{pool + "worker\n", "machine:\n  nodeLabels:\n    a: b\n", "", plan.Worker},
+	} {
+		applied, err := Applied(c.pool, []string{c.patch})
+		require.NoError(t, err)
+
+		name, role := Identity(applied)
+		assert.Equal(t, c.name, name)
+		assert.Equal(t, c.role, role)
+	}
+
+	_, err := Applied(pool+"worker\n", []string{"{"})
+	assert.ErrorContains(t, err, "a patch cannot be read: ")
+}

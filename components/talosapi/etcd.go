@@ -1,0 +1,157 @@
+package talosapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/wait"
+)
+
+// ErrNoEtcd means that no control plane told the members of etcd.
+var ErrNoEtcd = errors.New("etcd does not answer")
+
+// EtcdMembers are the members of etcd as the first of the control planes lists them that answers, and how each member is by
+// its own word.
+func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]lifecycle.Member, error) {
+	var said []string
+
+	for _, t := range controlPlanes {
+		members, err := listed(ctx, t, c)
+		if err != nil {
+			said = append(said, fmt.Sprintf("%s: %s", t.Name, brief(err)))
+
+			continue
+		}
+
+		var asked sync.WaitGroup
+		for i := range members {
+			asked.Go(func() { members[i].Problem = unwell(ctx, members[i], c) })
+		}
+
+		asked.Wait()
+
+		return members, nil
+	}
+
+	return nil, fmt.Errorf("%w (%s)", ErrNoEtcd, strings.Join(said, "; "))
+}
+
+func listed(ctx context.Context, t Target, c Credentials) ([]lifecycle.Member, error) {
+	var members []lifecycle.Member
+
+	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
+		reply, err := api.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
+		if err != nil {
+			return err
+		}
+
+		for _, message := range reply.GetMessages() {
+			for _, m := range message.GetMembers() {
+				members = append(members, lifecycle.Member{ID: m.GetId(), Name: m.GetHostname(), Address: hostOf(m.GetPeerUrls()), Learner: m.GetIsLearner()})
+			}
+		}
+
+		return nil
+	})
+
+	return members, err
+}
+
+func hostOf(urls []string) string {
+	if len(urls) == 0 {
+		return ""
+	}
+
+	u, err := url.Parse(urls[0])
+	if err != nil {
+		return ""
+	}
+
+	return u.Hostname()
+}
+
+// unwell is what is wrong with a member; empty when nothing is.
+func unwell(ctx context.Context, m lifecycle.Member, c Credentials) string {
+	problem := ""
+
+	err := with(ctx, Target{Name: m.String(), Address: m.Address}, c, func(ctx context.Context, api *client.Client) error {
+		reply, err := api.EtcdStatus(ctx)
+		if err != nil {
+			return err
+		}
+
+		for _, message := range reply.GetMessages() {
+			s := message.GetMemberStatus()
+
+			switch {
+			case len(s.GetErrors()) > 0:
+				problem = strings.TrimSpace(strings.Join(s.GetErrors(), ", "))
+			case s.GetLeader() == 0:
+				problem = "it has no leader"
+			}
+		}
+
+		return nil
+	})
+	if err != nil {
+		return brief(err)
+	}
+
+	return problem
+}
+
+// LeaveEtcd takes the node's own member out of etcd, after it has handed the leadership over. The context bounds it: Talos
+// tries for five minutes.
+func LeaveEtcd(ctx context.Context, t Target, c Credentials) error {
+	api, err := dial(ctx, t, c)
+	if err != nil {
+		return err
+	}
+	defer api.Close() //nolint:errcheck // nothing is left to be written
+
+	if _, err := api.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{}); err != nil {
+		return fmt.Errorf("%s does not hand the leadership of etcd over: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+	}
+
+	if err := api.EtcdLeaveCluster(ctx, &machineapi.EtcdLeaveClusterRequest{}); err != nil {
+		return fmt.Errorf("%s does not leave etcd: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+	}
+
+	return nil
+}
+
+// RemoveEtcdMember takes a member out of etcd that cannot leave by itself. One that is not there is no error.
+func RemoveEtcdMember(ctx context.Context, via Target, c Credentials, m lifecycle.Member) error {
+	err := with(ctx, via, c, func(ctx context.Context, api *client.Client) error {
+		return api.EtcdRemoveMemberByID(ctx, &machineapi.EtcdRemoveMemberByIDRequest{MemberId: m.ID})
+	})
+	if err == nil || status.Code(err) == codes.NotFound {
+		return nil
+	}
+
+	return fmt.Errorf("%s does not remove the etcd member %s: %s", via.Name, m, brief(err)) //nolint:errorlint // its words are enough
+}
+
+// with asks one node something, within the bound of one question.
+func with(ctx context.Context, t Target, c Credentials, ask func(context.Context, *client.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	defer cancel()
+
+	api, err := dial(ctx, t, c)
+	if err != nil {
+		return err
+	}
+	defer api.Close() //nolint:errcheck // nothing is left to be written
+
+	return ask(ctx, api)
+}

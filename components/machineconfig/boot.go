@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 
 	"talos-proxmox/components/plan"
 )
+
+// unnamable is what Proxmox VE replaces in the name of a file (normalize_content_filename of pve-storage).
+var unnamable = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
 
 // BootFile is a file that a host downloads for nodes to boot from.
 type BootFile struct {
@@ -41,8 +45,8 @@ func Boot(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile, error)
 		sum := sha256.Sum256([]byte(image.URL))
 		id := hex.EncodeToString(sum[:])
 
-		// Proxmox VE takes no other ending for an ISO file.
-		name := strings.TrimSuffix(path.Base(u.Path), ".iso") + ".iso"
+		// Proxmox VE takes no other ending for an ISO file, and would itself replace what it does not take in a name.
+		name := unnamable.ReplaceAllString(strings.TrimSuffix(path.Base(u.Path), ".iso"), "_") + ".iso"
 
 		return &BootFile{ID: id, URL: image.URL, Name: fmt.Sprintf("%s-%s-%s", p.Cluster, id[:shortID], name), Checksum: image.Checksum}, nil
 	default:

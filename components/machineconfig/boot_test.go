@@ -26,6 +26,12 @@ func TestBoot(t *testing.T) {
 	noSuffix := url
 	noSuffix.Image.ISO = plan.ISOImage{URL: "https://mirror.lan/latest?arch=amd64"}
 
+	root := url
+	root.Image.ISO = plan.ISOImage{URL: "https://mirror.lan/"}
+
+	spaces := url
+	spaces.Image.ISO = plan.ISOImage{URL: "https://mirror.lan/my%20images/Talos%20v1.12.4%2B1.iso"}
+
 	volume := url
 	volume.Image.ISO = plan.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}
 
@@ -50,7 +56,11 @@ func TestBoot(t *testing.T) {
 			Checksum: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 		}},
 		"a URL that does not end like a file": {noSuffix, &BootFile{URL: "https://mirror.lan/latest?arch=amd64", Name: "atlas-ID8-latest.iso"}},
-		"a file that is there":                {volume, nil},
+		"a URL that does not end at all":      {root, &BootFile{URL: "https://mirror.lan/", Name: "atlas-ID8-_.iso"}},
+		"a URL with what no file is called": {spaces, &BootFile{
+			URL: "https://mirror.lan/my%20images/Talos%20v1.12.4%2B1.iso", Name: "atlas-ID8-Talos_v1.12.4_1.iso",
+		}},
+		"a file that is there": {volume, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := planOf(t, c.spec)

@@ -297,8 +297,12 @@ func describe(s *jsonschema.Schema, name string) string {
 	}
 
 	first, _, _ := strings.Cut(strings.TrimSuffix(text, "."), ". ")
+	// Not the first letter of an abbreviation.
+	if word, _, _ := strings.Cut(first, " "); word != strings.ToUpper(word) || len(word) == 1 {
+		first = strings.ToLower(first[:1]) + first[1:]
+	}
 
-	return "state it: " + strings.ToLower(first[:1]) + first[1:]
+	return "state it: " + first
 }
 
 // keyTypes are the top-level keys, each with the type it has in JSON.

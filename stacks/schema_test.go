@@ -36,7 +36,7 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 		text := &jsonschema.Schema{Type: "string"}
 
 		switch t {
-		case reflect.TypeFor[plan.Range]():
+		case reflect.TypeFor[plan.Range](), reflect.TypeFor[plan.TemplateRef]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{text, {Type: "integer"}}}
 		case reflect.TypeFor[plan.Schematic]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{text, {Type: "array", Items: text}}}

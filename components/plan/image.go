@@ -187,9 +187,9 @@ func short(lists ...[]string) []string {
 }
 
 // template is the name or VMID of the template of a pool, and the key that states it.
-func (r *resolver) template(p *pool) (path, ref string) {
+func (r *resolver) template(p *pool) (path, name string) {
 	t := r.spec.Image.Template
-	path, ref = "image.template.worker", t.Worker
+	path, ref := "image.template.worker", t.Worker
 	group := "worker"
 
 	switch {
@@ -210,10 +210,10 @@ func (r *resolver) template(p *pool) (path, ref string) {
 
 		r.once(path, "is required: there are "+group+" nodes", "", "name the template or give its VMID, for example "+example)
 	case ref != "" && !r.isK3s():
-		r.checkTemplate(path, ref)
+		r.checkTemplate(path, string(ref))
 	}
 
-	return path, ref
+	return path, string(ref)
 }
 
 // checkTemplate holds the naming rule. A VMID says nothing about what is in the template.

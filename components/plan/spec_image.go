@@ -24,7 +24,7 @@ type Image struct {
 // PoolImage is what a pool boots from instead of what image says.
 type PoolImage struct {
 	// Template of the pool, a name or a VMID, instead of image.template.
-	Template string `json:"template,omitempty"`
+	Template TemplateRef `json:"template,omitempty"`
 	// ISO file of the pool, instead of image.iso.
 	ISO *ISOImage `json:"iso,omitempty"`
 	// Extensions of the pool beside image.factory.extensions, such as GPU drivers.
@@ -59,13 +59,23 @@ const (
 // TemplateImage names the template of each group of nodes: a VM template's name (case matters) or its VMID.
 type TemplateImage struct {
 	// For control planes, a name or a VMID.
-	Control string `json:"control,omitempty"`
+	Control TemplateRef `json:"control,omitempty"`
 	// For workers. Required when there are any.
-	Worker string `json:"worker,omitempty"`
+	Worker TemplateRef `json:"worker,omitempty"`
 	// For GPU workers. Required when there are any.
-	GPUWorker string `json:"gpuWorker,omitempty"`
+	GPUWorker TemplateRef `json:"gpuWorker,omitempty"`
 	// Admit names other than talos-v<major>.<minor>.<patch>-base.
 	AllowNonCanonicalName bool `json:"allowNonCanonicalName,omitempty" jsonschema:"default=false"`
+}
+
+// TemplateRef is the name or the VMID of a template. A number in the configuration is read as its text.
+type TemplateRef string
+
+// UnmarshalJSON accepts a text or a number.
+func (t *TemplateRef) UnmarshalJSON(b []byte) error {
+	*t = TemplateRef(textOf(b))
+
+	return nil
 }
 
 // ISOImage is an ISO file: one that is there, or one that is downloaded once per host.
@@ -109,13 +119,14 @@ type Schematic struct {
 	Extensions []string
 }
 
-// UnmarshalJSON accepts a text or a list.
+// UnmarshalJSON accepts a text or a list. What is neither is left to the schema, which says so: an error here would keep
+// the rest of the configuration from being read.
 func (s *Schematic) UnmarshalJSON(b []byte) error {
-	if json.Unmarshal(b, &s.ID) == nil {
-		return nil
+	if json.Unmarshal(b, &s.ID) != nil && json.Unmarshal(b, &s.Extensions) != nil {
+		*s = Schematic{}
 	}
 
-	return json.Unmarshal(b, &s.Extensions)
+	return nil
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.

@@ -77,12 +77,17 @@ type Range string
 
 // UnmarshalJSON accepts a text or a number.
 func (r *Range) UnmarshalJSON(b []byte) error {
-	var s string
-	if json.Unmarshal(b, &s) != nil {
-		s = string(b)
-	}
-
-	*r = Range(s)
+	*r = Range(textOf(b))
 
 	return nil
+}
+
+// textOf is a JSON text, or a number as it is written.
+func textOf(b []byte) string {
+	var s string
+	if json.Unmarshal(b, &s) != nil {
+		return string(b)
+	}
+
+	return s
 }

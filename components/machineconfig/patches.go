@@ -248,14 +248,22 @@ func poolOf(p *plan.Plan, node plan.Node) plan.PlannedPool {
 	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == node.Pool })]
 }
 
-// installDisk is how Linux names the first disk on the bus of the system disk. That is the system disk, unless another was
-// put before it.
+// installDisk is how Linux names the system disk: letters go in the order of the positions on a bus.
 func installDisk(node plan.Node) string {
-	if strings.HasPrefix(node.Disks[0].Interface, "virtio") {
-		return "/dev/vda"
+	bus, position := node.Disks[0].Position()
+	letter := 'a'
+
+	for _, d := range node.Disks[1:] {
+		if other, before := d.Position(); other == bus && before < position {
+			letter++
+		}
 	}
 
-	return "/dev/sda"
+	if bus == "virtio" {
+		return "/dev/vd" + string(letter)
+	}
+
+	return "/dev/sd" + string(letter)
 }
 
 // hostname is a document of its own since Talos 1.12, which refuses the old field beside the document it generates.

@@ -5,6 +5,8 @@ package plan
 
 import (
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -205,6 +207,14 @@ type Disk struct {
 	Discard, SSD         bool
 	IOThread             bool
 	Backup, Replicate    bool
+}
+
+// Position is the bus of a disk and its place there: scsi, 0.
+func (d Disk) Position() (bus string, place int) {
+	bus = strings.TrimRight(d.Interface, "0123456789")
+	place, _ = strconv.Atoi(d.Interface[len(bus):]) //nolint:errcheck // validated; 0 otherwise
+
+	return bus, place
 }
 
 // Interface is a network interface of a VM.

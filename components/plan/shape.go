@@ -232,10 +232,28 @@ func (r *resolver) checkWhole(path string, p *pool, s Shape) {
 			r.problems.Add(disk+".iothread", "needs scsiController virtio-scsi-single, or a virtio disk", "true", "change one of the two")
 		}
 
+		if r.installs() && mixed(disks[0], d) {
+			r.warn(disk+".interface", "is on another bus than the system disk, and Linux calls disks of both sda and so on, in no certain order: Talos may be "+
+				"installed on the wrong one", d.Interface, "put it on the bus of the system disk, or on virtio; or name the disk in a patch (machine.install.diskSelector)")
+		}
+
 		if d.IOThread && strings.HasPrefix(d.Interface, "sata") {
 			r.problems.Add(disk+".iothread", "is not to be had for a SATA disk", "true", "leave it out, or choose another interface")
 		}
 	}
+}
+
+// installs says whether Talos is yet to be installed on the system disk when a node boots first.
+func (r *resolver) installs() bool {
+	return r.spec.Image.Source != Template && r.spec.Image.Factory.Format != FormatDisk && r.spec.Cluster.Bootstrap == ByPulumi
+}
+
+// mixed says whether two disks are on different buses that share their names in Linux.
+func mixed(system, other Disk) bool {
+	one, _ := system.Position()
+	two, _ := other.Position()
+
+	return one != two && one != "virtio" && two != "virtio"
 }
 
 // disks of a shape: the system disk first. Further ones follow it on its bus, unless they say where they are.
@@ -249,7 +267,7 @@ func (r *resolver) disks(s Shape) []Disk {
 	}
 
 	all := append(make([]Disk, 0, 1+len(s.ExtraDisks)), system)
-	bus := strings.TrimRight(system.Interface, "0123456789")
+	bus, _ := system.Position()
 	taken := map[string]bool{system.Interface: true}
 
 	for _, extra := range s.ExtraDisks {

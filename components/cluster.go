@@ -183,7 +183,7 @@ func (b *builder) cluster() error {
 		}
 
 		hooks := []*pulumi.ResourceHook{b.hooks.answering}
-		if pool.Image.Detach || pool.Image.Format == plan.FormatISO {
+		if pool.Image.Detach {
 			hooks = append(hooks, b.hooks.detached)
 		}
 

@@ -31,9 +31,7 @@ func fetchOf(p *plan.Plan, image plan.BootImage, n plan.Node, hooks gates) (*Fet
 	}
 
 	return &Fetch{
-		File: *file, Datastore: p.ImageStore, Overwrite: image.Overwrite,
-		// What is still in a drive must stay: a VM does not start without it.
-		Keep:  p.KeepImages || image.URL != "" && !image.Detach,
+		File: *file, Datastore: p.ImageStore, Overwrite: image.Overwrite, Keep: image.Keep,
 		Hooks: []*pulumi.ResourceHook{hooks.offered},
 	}, nil
 }

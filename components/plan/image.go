@@ -49,6 +49,8 @@ func (r *resolver) checkImage() {
 
 	r.checkSchematic("image.schematic", image.Schematic)
 
+	kept := false
+
 	for _, p := range r.pools {
 		foreign(p.path+".image.template", p.Image.Template != "", Template)
 		foreign(p.path+".image.iso", p.Image.ISO != nil, ISO)
@@ -57,20 +59,38 @@ func (r *resolver) checkImage() {
 
 		if image.Source == Factory {
 			r.checkExtensions(p.path+".image.extensions", p.Image.Extensions)
+			r.checkKernelArgs(p.path+".image.kernelArgs", p.Image.KernelArgs)
 		}
 
 		r.checkSchematic(p.path+".image.schematic", p.Image.Schematic)
 		p.planned.Image = r.bootImage(p)
 		r.checkAgent(p, p.planned.Image)
 		r.checkTailnetImage(p)
+		kept = kept || p.planned.Image.Keep
+	}
+
+	if kept && !*r.spec.Lifecycle.KeepImages {
+		r.warn("lifecycle.keepImages", "keeps an ISO file that nobody takes out of the drives of its VMs, which do not start without it", "false",
+			"delete the file by hand when the VMs are gone")
 	}
 }
+
+// noCredentials: a URL goes into descriptions of VMs and machine configuration.
+const noCredentials = "must hold no credentials: Proxmox VE and the nodes show it to whoever may look"
 
 func (r *resolver) checkFactory() {
 	f := r.spec.Image.Factory
 
-	if u, err := url.Parse(f.URL); f.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+	u, err := url.Parse(f.URL)
+
+	switch {
+	case f.URL == "":
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		r.problems.Add("image.factory.url", "must be a URL", f.URL, "write it like https://factory.talos.dev")
+	case u.User != nil:
+		r.problems.Add("image.factory.url", noCredentials, u.Redacted(), "leave them out")
+	case u.RawQuery != "" || u.Fragment != "":
+		r.problems.Add("image.factory.url", "must end with the path: images and installers are below it", f.URL, "leave out what follows ? and #")
 	}
 
 	if f.Format != "" {
@@ -78,6 +98,18 @@ func (r *resolver) checkFactory() {
 	}
 
 	r.checkExtensions("image.factory.extensions", f.Extensions)
+	r.checkKernelArgs("image.factory.kernelArgs", f.KernelArgs)
+}
+
+func (r *resolver) checkKernelArgs(path string, args []string) {
+	for i, arg := range args {
+		switch fields := strings.Fields(arg); {
+		case len(fields) == 0:
+			r.problems.Add(at(path, i), "must be a kernel argument", arg, "write it like console=ttyS0, or leave it out")
+		case r.inMeta() && slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames }):
+			r.problems.Add(at(path, i), "must leave the network interface its name eth0, which the address in the image is for", arg, "leave it out")
+		}
+	}
 }
 
 func (r *resolver) checkSchematic(path string, s *Schematic) {
@@ -121,7 +153,8 @@ func (r *resolver) checkTailnetImage(p *pool) {
 // bootImage is what the nodes of a pool boot first.
 func (r *resolver) bootImage(p *pool) BootImage {
 	image := r.spec.Image
-	b := BootImage{Scope: PerCluster}
+	configured := r.spec.Cluster.Bootstrap == ByPulumi
+	b := BootImage{Scope: PerCluster, Keep: *r.spec.Lifecycle.KeepImages}
 
 	if s := image.Schematic; s != nil {
 		b.SchematicID, b.Extensions = s.ID, short(s.Extensions)
@@ -144,7 +177,8 @@ func (r *resolver) bootImage(p *pool) BootImage {
 		}
 
 		setDefault(&iso.Detach, new(true))
-		b.Path, b.Volume, b.URL, b.Overwrite, b.Detach = path, iso.Volume, iso.URL, iso.Overwrite, *iso.Detach
+		b.Path, b.Volume, b.URL, b.Overwrite = path, iso.Volume, iso.URL, iso.Overwrite
+		b.Detach = *iso.Detach && configured
 		b.Checksum = strings.TrimPrefix(iso.Checksum, "sha256:")
 		r.checkISO(path, iso)
 	case FromCloudImage:
@@ -156,6 +190,7 @@ func (r *resolver) bootImage(p *pool) BootImage {
 		setDefault(&f.Format, FormatISO)
 		b.Path = "image.factory"
 		b.FactoryURL, b.Format = strings.TrimSuffix(f.URL, "/"), f.Format
+		b.Detach = f.Format == FormatISO && configured
 		b.Extensions = short(f.Extensions, p.Image.Extensions)
 		b.KernelArgs = slices.Concat(f.KernelArgs, p.Image.KernelArgs)
 
@@ -163,14 +198,30 @@ func (r *resolver) bootImage(p *pool) BootImage {
 			b.Scope = PerPool
 		}
 
-		if image.Platform == Metal && r.spec.Network.Addressing == Static {
+		if r.inMeta() {
 			// META names the link eth0; without this argument there would be none of that name.
-			b.KernelArgs = append(b.KernelArgs, "net.ifnames=0")
+			if !slices.Contains(b.KernelArgs, oldNames) {
+				b.KernelArgs = append(b.KernelArgs, oldNames)
+			}
+
 			b.Scope = PerNode
 		}
 	}
 
+	// What is still in a drive must stay: a VM does not start without it.
+	b.Keep = b.Keep || (b.URL != "" || b.FactoryURL != "") && b.Format != FormatDisk && !b.Detach
+
 	return b
+}
+
+// oldNames is the kernel argument that makes Linux call network interfaces eth0 and so on.
+const oldNames = "net.ifnames=0"
+
+// inMeta says whether the image of each node holds its address.
+func (r *resolver) inMeta() bool {
+	s := r.spec
+
+	return s.Image.Source == Factory && s.Image.Platform == Metal && s.Network.Addressing == Static
 }
 
 // short are the names of extensions without the publisher that is meant when none is named; sorted, each once.
@@ -278,6 +329,8 @@ func (r *resolver) checkISO(path string, iso ISOImage) {
 		u, err := url.Parse(iso.URL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			r.once(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
+		} else if u.User != nil {
+			r.once(path+".url", noCredentials, u.Redacted(), "serve the file to the hosts without a login, or upload it and name its volume")
 		} else if m := named.FindStringSubmatch(u.Path); m != nil {
 			// An address of the server is no version.
 			r.checkNamed(path+".url", iso.URL, m[1], "")

@@ -82,7 +82,6 @@ type Plan struct {
 	// ReadyTimeout, NodeTimeout and AgentTimeout bound the program's own waits.
 	ReadyTimeout, NodeTimeout, AgentTimeout time.Duration
 	BootstrapWaitsForWorkers                bool
-	KeepImages                              bool
 	// DrainTimeout bounds how long pods may take to leave a node.
 	DrainTimeout time.Duration
 	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead and may leave.
@@ -125,8 +124,12 @@ type BootImage struct {
 	// Volume or URL is the ISO file, or with format disk the disk image; both are empty with other sources.
 	Volume, URL string
 	// Checksum is the SHA-256 of what URL holds; empty when it is not known.
-	Checksum          string
-	Overwrite, Detach bool
+	Checksum  string
+	Overwrite bool
+	// Detach takes the ISO file out of a node's drive before the node is configured.
+	Detach bool
+	// Keep leaves what was downloaded where it is when the stack no longer wants it.
+	Keep bool
 	// FactoryURL is empty with other sources. Format is too, but for cloud images, which are disks.
 	FactoryURL string
 	Format     Format

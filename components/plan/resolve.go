@@ -61,7 +61,7 @@ func (r *resolver) resolve() *Plan {
 		Environment: s.Environment, Cluster: s.Cluster.Name, Kind: s.Cluster.Kind, Bootstrap: s.Cluster.Bootstrap, Patches: s.Cluster.Patches,
 		Addressing: s.Network.Addressing, Source: s.Image.Source, Platform: s.Image.Platform, ImageStore: s.Storage.Images,
 		Strategy: s.Placement.Strategy, Rebalance: s.Placement.Rebalance, Tailscale: s.Tailscale,
-		TakeOver: s.Given.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled, KeepImages: *s.Lifecycle.KeepImages,
+		TakeOver: s.Given.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled,
 		BootstrapWaitsForWorkers: s.Lifecycle.BootstrapWaitsForWorkers,
 	}
 

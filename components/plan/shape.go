@@ -245,7 +245,9 @@ func (r *resolver) checkWhole(path string, p *pool, s Shape) {
 
 // installs says whether Talos is yet to be installed on the system disk when a node boots first.
 func (r *resolver) installs() bool {
-	return r.spec.Image.Source != Template && r.spec.Image.Factory.Format != FormatDisk && r.spec.Cluster.Bootstrap == ByPulumi
+	image := r.spec.Image
+
+	return r.spec.Cluster.Bootstrap == ByPulumi && (image.Source == ISO || image.Source == Factory && image.Factory.Format != FormatDisk)
 }
 
 // mixed says whether two disks are on different buses that share their names in Linux.

@@ -33,7 +33,7 @@ func steps(p *Plan) []Step {
 			}
 		}
 
-		detach = detach || pool.Image.Detach || pool.Image.Format == FormatISO
+		detach = detach || pool.Image.Detach
 	}
 
 	if p.Kind == KindK3s {

@@ -135,7 +135,7 @@ func (r *Rehearsal) Leftovers() string {
 
 // Kept are the downloaded images that are there, where the stack is to keep them.
 func (r *Rehearsal) Kept() []world.VolumeState {
-	if !r.Plan.KeepImages {
+	if !slices.ContainsFunc(r.Plan.Pools, func(p plan.PlannedPool) bool { return p.Image.Keep }) {
 		return nil
 	}
 

@@ -110,7 +110,7 @@ func (c *Client) explain(call string, err error) error {
 	case errors.Is(err, proxmox.ErrNotAuthorized):
 		return fmt.Errorf("Proxmox VE at %s %w (%s)", c.endpoint, ErrRefused, call)
 	case errors.As(err, &denied):
-		return fmt.Errorf("Proxmox VE at %s %w (%s): %s", c.endpoint, ErrRefused, call, denied)
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrRefused, call, denied)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUntrusted, certificate.Err)
 	case errors.As(err, &transport):

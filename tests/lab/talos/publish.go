@@ -57,7 +57,7 @@ func show[R interface {
 }, S any](b *board, r R, fill func(*S)) {
 	fill(r.TypedSpec())
 
-	id := string(r.Metadata().Type()) + " " + string(r.Metadata().Namespace()) + " " + string(r.Metadata().ID())
+	id := r.Metadata().Type() + " " + r.Metadata().Namespace() + " " + r.Metadata().ID()
 	b.seen[id] = true
 	spec := *r.TypedSpec()
 

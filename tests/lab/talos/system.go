@@ -3,7 +3,6 @@ package talos
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	"talos-proxmox/tests/lab/machine"
@@ -225,16 +224,4 @@ func (s *system) systemDisk() *bootSource {
 	}
 
 	return nil
-}
-
-// address returns the first address of the node that runs, invalid while there is none.
-func (s *system) address() netip.Addr {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.node == nil {
-		return netip.Addr{}
-	}
-
-	return s.node.address()
 }

@@ -250,7 +250,7 @@ func talosOnly(s Spec) []belonging {
 		{"image.source", i.Source == ISO || i.Source == Factory, string(i.Source)},
 		{"image.platform", i.Platform != "", string(i.Platform)},
 		{"image.schematic", i.Schematic != nil, ""},
-		{"image.template.gpuWorker", i.Template.GPUWorker != "", i.Template.GPUWorker},
+		{"image.template.gpuWorker", i.Template.GPUWorker != "", string(i.Template.GPUWorker)},
 		{"network.timeServers", len(s.Network.TimeServers) > 0, ""},
 		{"tailscale", s.Tailscale != nil, ""},
 		{"machineSecrets", s.Given.MachineSecrets, ""},

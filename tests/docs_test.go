@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -240,4 +241,22 @@ func TestPulumiCommands(t *testing.T) {
 	}
 
 	assert.Greater(t, seen, 30)
+}
+
+// TestSchematicIDs: an id in the documents is that of the image without extensions, the hash of what the factory is asked for.
+func TestSchematicIDs(t *testing.T) {
+	t.Parallel()
+
+	plain := fmt.Sprintf("%x", sha256.Sum256([]byte("customization: {}\n")))
+	seen := 0
+
+	for page, text := range documents(t) {
+		for _, id := range regexp.MustCompile(`\b[0-9a-f]{64}\b`).FindAllString(text, -1) {
+			assert.Equal(t, plain, id, page)
+
+			seen++
+		}
+	}
+
+	assert.NotZero(t, seen)
 }

@@ -68,7 +68,9 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, proxmox Proxm
 
 	register(&g.offered, "image-offered", images.offered)
 	register(&g.whole, "image-whole", images.whole)
-	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error { return free(c, proxmox, args) })
+	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		return free(c, proxmox, ctx.Stack(), args)
+	})
 
 	register(&g.answering, "node-answering", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, err := node(args)
@@ -118,8 +120,9 @@ func controlPlanes(p *plan.Plan, addresses *roster) []talosapi.Target {
 	return targets
 }
 
-// free holds that nobody has the VMID of a VM that is to be made.
-func free(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs) error {
+// free holds that nobody has the VMID of a VM that is to be made. A refresh would not see it: it looks only for what the
+// state has.
+func free(ctx context.Context, proxmox Proxmox, stack string, args *pulumi.ResourceHookArgs) error {
 	vmid := int(number(args.NewInputs, "vmId"))
 	name := text(args.NewInputs, "name")
 
@@ -129,8 +132,9 @@ func free(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs) e
 	case err != nil || !there:
 		return err
 	case v.Name == name && slices.Contains(v.Tags, "talos"):
-		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it could note it. Run 'pulumi refresh', "+
-			"or delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it could note it. To take it in, "+
+			"run 'go run ./stacks/ops -s %s adopt' and what that prints. To have it made anew, delete that VM, then run 'pulumi up' again",
+			vmid, v.Name, v.Host, stack)
 	default:
 		return fmt.Errorf("VMID %d, meant for %q, is taken by %q on host %s: it was made while this run was under way. Remove it, or choose another range", vmid,
 			name, v.Name, v.Host)

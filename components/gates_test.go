@@ -114,13 +114,13 @@ func TestImageWhole(t *testing.T) {
 func TestVMIDFree(t *testing.T) {
 	args := inputs(map[string]any{"vmId": 401.0, "name": "c-control-1"})
 
-	assert.NoError(t, free(t.Context(), &store{}, args))
-	assert.EqualError(t, free(t.Context(), &store{err: proxmoxapi.ErrUnreachable}, args), "cannot be reached")
-	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "mail", Host: "pve"}}, args),
+	assert.NoError(t, free(t.Context(), &store{}, "dev", args))
+	assert.EqualError(t, free(t.Context(), &store{err: proxmoxapi.ErrUnreachable}, "dev", args), "cannot be reached")
+	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "mail", Host: "pve"}}, "dev", args),
 		`VMID 401, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`)
-	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve", Tags: []string{"talos"}}}, args),
-		`VMID 401 is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. Run 'pulumi refresh', `+
-			`or delete that VM, then run 'pulumi up' again`)
+	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve", Tags: []string{"talos"}}}, "dev", args),
+		`VMID 401 is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, `+
+			`run 'go run ./stacks/ops -s dev adopt' and what that prints. To have it made anew, delete that VM, then run 'pulumi up' again`)
 }
 
 func TestDetach(t *testing.T) {

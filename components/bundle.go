@@ -92,6 +92,18 @@ func takeOver(bundle pulumi.StringInput) (machine.MachineSecretsOutput, machine.
 	return secrets, credentials
 }
 
+// etcdEncryption is the patch of control planes that says with what etcd's content is encrypted, secret.
+func etcdEncryption(s machine.MachineSecretsOutput) pulumi.StringOutput {
+	return pulumi.ToSecret(s).(machine.MachineSecretsOutput).ApplyT(func(s machine.MachineSecrets) (string, error) {
+		var aesCBC string
+		if old := s.Secrets.AescbcEncryptionSecret; old != nil {
+			aesCBC = *old
+		}
+
+		return machineconfig.EtcdEncryption(s.Secrets.SecretboxEncryptionSecret, aesCBC)
+	}).(pulumi.StringOutput)
+}
+
 // heldOf is a bundle as the provider holds it.
 func heldOf(s machineconfig.Secrets) machine.MachineSecrets {
 	pair := func(p machineconfig.KeyPair) machine.Certificate {

@@ -444,6 +444,10 @@ func (b *builder) poolConfiguration(pool plan.PlannedPool) (pulumi.StringOutput,
 
 	patches := pulumi.ToStringArray(own)
 
+	if pool.Role == plan.ControlPlane {
+		patches = append(pulumi.StringArray{etcdEncryption(b.MachineSecrets)}, patches...)
+	}
+
 	if pool.Tailnet {
 		join := pulumi.ToSecret(b.key).(pulumi.StringOutput).ApplyT(func(key string) (string, error) {
 			return machineconfig.Tailscale(p, pool, key)

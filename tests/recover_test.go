@@ -148,7 +148,7 @@ func TestRecoverTakenOver(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, "dev")
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets", auto.ConfigValue{Value: newBundle(t), Secret: true}))
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets", auto.ConfigValue{Value: newBundle(t, config.TalosVersionCurrent), Secret: true}))
 	up(t, r.Stack)
 
 	resources, deployed := identities(t, r.Stack), r.Lab.World().Snapshot()
@@ -164,11 +164,11 @@ func TestRecoverTakenOver(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// newBundle is a secrets bundle, as talosctl gen secrets makes one.
-func newBundle(t *testing.T) string {
+// newBundle is a secrets bundle, as talosctl gen secrets makes one for a version of Talos.
+func newBundle(t *testing.T, contract *config.VersionContract) string {
 	t.Helper()
 
-	bundle, err := secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent)
+	bundle, err := secrets.NewBundle(secrets.NewClock(), contract)
 	require.NoError(t, err)
 
 	text, err := yaml.Marshal(bundle)
@@ -222,7 +222,7 @@ func TestRecoverRefused(t *testing.T) {
 	lose(t, r)
 
 	other, broken := filepath.Join(t.TempDir(), "secrets.yaml"), filepath.Join(t.TempDir(), "secrets.yaml")
-	require.NoError(t, os.WriteFile(other, []byte(newBundle(t)), 0o600))
+	require.NoError(t, os.WriteFile(other, []byte(newBundle(t, config.TalosVersionCurrent)), 0o600))
 	require.NoError(t, os.WriteFile(broken, []byte("cluster: {}\n"), 0o600))
 
 	for want, o := range map[string]adopt.Options{

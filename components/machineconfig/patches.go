@@ -1,6 +1,6 @@
 // Package machineconfig renders what a plan means for Talos: configuration patches, schematics and META values made from
-// Talos' own types, and their check by Talos' own validator. It is pure. No patch holds a secret, but the one that Tailscale
-// renders.
+// Talos' own types, and their check by Talos' own validator. It is pure. No patch holds a secret, but those that Tailscale
+// and EtcdEncryption render.
 package machineconfig
 
 import (

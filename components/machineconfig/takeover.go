@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"go.yaml.in/yaml/v4"
 )
@@ -57,6 +58,15 @@ func ReadSecrets(text string) (Secrets, error) {
 		TrustdToken: bundle.TrustdInfo.Token, Etcd: pair(c.Etcd), Kubernetes: pair(c.K8s), Aggregator: pair(c.K8sAggregator), OS: pair(c.OS),
 		ServiceAccountKey: encoded(c.K8sServiceAccount.Key),
 	}, nil
+}
+
+// EtcdEncryption is the configuration patch that tells control planes with what etcd's content is encrypted: one of the two
+// secrets is empty. Talos generates the newer one only, and a cluster that has the older one could not read what it wrote.
+// The patch is secret.
+func EtcdEncryption(secretbox, aesCBC string) (string, error) {
+	return render(&v1alpha1.Config{ConfigVersion: "v1alpha1", ClusterConfig: &v1alpha1.ClusterConfig{
+		ClusterSecretboxEncryptionSecret: secretbox, ClusterAESCBCEncryptionSecret: aesCBC,
+	}})
 }
 
 // ThrowAwaySecrets are a secrets bundle that is nobody's, where one must stand for a cluster's own. It is the same within a

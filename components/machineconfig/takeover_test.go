@@ -12,8 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/siderolabs/crypto/x509"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/components/plan"
 )
 
 // bundled is a secrets bundle as talosctl writes one. The contract asked for is one without an RSA key, which takes a second.
@@ -56,6 +59,42 @@ func TestReadSecrets(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestEtcdEncryption: for each version, a control plane has the one secret that its cluster has.
+func TestEtcdEncryption(t *testing.T) {
+	for _, versions := range []plan.Versions{talos111, talos112} {
+		p := planOf(t, patched(versions, "", "", ""))
+
+		for _, want := range [][2]string{{"new", ""}, {"", "old"}} {
+			patch, err := EtcdEncryption(want[0], want[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			// As Talos generates it for an old cluster: without the newer secret.
+			generated := whole(t, p, p.Pools[0].Nodes[0]).RawV1Alpha1().DeepCopy()
+			generated.ClusterConfig.ClusterSecretboxEncryptionSecret = ""
+
+			cfg, err := container.New(generated)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			patchedCfg, err := apply(cfg, patch)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if c := patchedCfg.Cluster(); c.SecretboxEncryptionSecret() != want[0] || c.AESCBCEncryptionSecret() != want[1] {
+				t.Errorf("%s: got %q and %q", versions.Talos, c.SecretboxEncryptionSecret(), c.AESCBCEncryptionSecret())
+			}
+
+			if _, err := patchedCfg.Validate(metal{}); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

@@ -247,10 +247,14 @@ func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 		return credentials, nil
 	}
 
+	// Without its secrets a cluster is as lost as without its control planes.
+	protected := slices.ContainsFunc(b.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Protection })
+
 	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(b.Plan.Talos)}, b.child,
 		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
 		// An older version here would replace the identity of the cluster, a newer one change its contract.
-		pulumi.IgnoreChanges([]string{"talosVersion"}))
+		pulumi.IgnoreChanges([]string{"talosVersion"}),
+		pulumi.Protect(protected))
 	if err != nil {
 		return machine.ClientConfigurationOutput{}, err
 	}

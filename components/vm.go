@@ -56,6 +56,8 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, image pulumi.S
 		// A VMID, a name and a MAC cannot exist twice.
 		pulumi.DeleteBeforeReplace(true),
 		pulumi.IgnoreChanges(ignored(args)),
+		// The provider would stop a protected VM before Proxmox VE refuses to remove it; Pulumi refuses in the preview.
+		pulumi.Protect(n.Protection),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: args.Hooks}))...)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 // Config is one stack's configuration. Its JSON names are the keys below the project's namespace; they and the comments
 // here and in package plan are the source of the JSON Schema that editors complete from. Secrets are keys of their own.
 type Config struct {
-	// What the stack is for. Sets the strength of the policy pack and the default of firewall.enabled.
+	// What the stack is for. Sets the strength of the policy pack, and the defaults of firewall.enabled and of the protection of control planes.
 	Environment plan.Environment `json:"environment,omitempty" jsonschema:"default=lab,enum=lab,enum=production"`
 	// Where Proxmox VE is and what of it may be used.
 	Proxmox Proxmox `json:"proxmox"`

@@ -29,6 +29,7 @@ type registered struct {
 	ignored  []string
 	hooks    []string
 	replace  []string // names of ReplaceWith
+	protect  bool
 }
 
 // recorder is a strict Pulumi mock: it knows every resource type and function of this program and refuses all others, and
@@ -107,7 +108,7 @@ func (r *recorder) NewResource(args pulumi.MockResourceArgs) (string, resource.P
 	r.resources[args.Name] = registered{
 		token: args.TypeToken, parent: nameOf(rpc.GetParent()), provider: nameOf(providerURN(args.Provider)),
 		inputs: args.Inputs, deps: names(rpc.GetDependencies()), ignored: rpc.GetIgnoreChanges(),
-		hooks: rpc.GetHooks().GetBeforeCreate(), replace: names(rpc.GetReplaceWith()),
+		hooks: rpc.GetHooks().GetBeforeCreate(), replace: names(rpc.GetReplaceWith()), protect: rpc.GetProtect(),
 	}
 
 	outputs := args.Inputs.Copy()

@@ -152,6 +152,21 @@ func TestTraps(t *testing.T) {
 	assert.Equal(t, []string{"talosVersion"}, resources["k3s-dev-secrets"].ignored)
 }
 
+// TestProtectedMachines: Pulumi guards what Proxmox VE guards, and what control planes are worth nothing without.
+func TestProtectedMachines(t *testing.T) {
+	config := testConfig()
+	config.Environment, config.Firewall.Enabled = plan.Production, new(false)
+
+	for name, r := range record(t, testProgram(config)) {
+		want := strings.Contains(name, "control") && strings.HasSuffix(name, "-vm")
+		assert.Equal(t, want || name == "k3s-dev-secrets", r.protect, name)
+
+		if strings.HasSuffix(name, "-vm") {
+			assert.Equal(t, want, r.inputs["protection"].BoolValue(), name)
+		}
+	}
+}
+
 // TestGrowth holds that a larger pool leaves what exists as it was.
 func TestGrowth(t *testing.T) {
 	small := record(t, testProgram(testConfig()))

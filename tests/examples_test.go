@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -98,14 +100,45 @@ func TestEnterprise(t *testing.T) {
 	assert.Len(t, contract.NodeIPMap, 7)
 
 	for _, n := range r.Plan.Nodes() {
-		assert.Equal(t, "none,media=cdrom", vmConfig(t, r, n.Name)["ide2"])
+		config := vmConfig(t, r, n.Name)
+		assert.Equal(t, "none,media=cdrom", config["ide2"])
+		assert.Contains(t, config["net0"], ",tag=20", "all that a node sends and hears is in its VLAN")
 	}
 
 	requireNoChange(t, r.Stack)
 	requireFiles(t, r, "control-plane.yaml", "kubeconfig", "secrets.yaml", "talosconfig", "worker.yaml")
 
+	t.Run("control planes in production are protected", func(t *testing.T) { requireProtected(t, r) })
+
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
+}
+
+// requireProtected holds that neither a destroy, whose preview comes first, nor a replacement gets to a control plane, and
+// takes the protection off.
+func requireProtected(t *testing.T, r *rehearsal.Rehearsal) {
+	t.Helper()
+
+	before := r.Lab.World().Snapshot()
+
+	destroyed, replaced := newOutput(t), newOutput(t)
+
+	_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.ProgressStreams(destroyed), optdestroy.ErrorProgressStreams(destroyed))
+	require.Error(t, err)
+	assert.Contains(t, destroyed.String(), `enterprise-control-1-vm" cannot be deleted`+"\n    because it is protected.")
+	assert.Contains(t, destroyed.String(), `enterprise-secrets" cannot be deleted`+"\n    because it is protected.")
+
+	_, err = r.Stack.Up(t.Context(), optup.ProgressStreams(replaced), optup.ErrorProgressStreams(replaced),
+		optup.Replace([]string{urnOf(t, r, "enterprise-control-1-vm")}))
+	require.Error(t, err)
+	assert.Contains(t, replaced.String(), `enterprise-control-1-vm"`)
+	assert.Contains(t, replaced.String(), "as it is currently marked for protection")
+	require.Equal(t, before, r.Lab.World().Snapshot(), "nothing is done by half")
+
+	keys, err := r.Unprotect(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{stacks.Project + ":pools.control.protection"}, keys)
+	up(t, r.Stack)
 }
 
 // TestMachinesOnly brings up the machines of the development environment of old: the contract and the outputs of old, no

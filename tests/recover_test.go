@@ -243,10 +243,10 @@ func TestRecoverRefused(t *testing.T) {
 
 		_, _, err := tryAdopt(t, r, adopt.Options{})
 		require.ErrorContains(t, err, "the secrets in the state are not accepted by the cluster: k3s-dev-control-1 (")
-		require.ErrorContains(t, err, "pulumi state delete --target-dependents '"+urnOf(t, r, "k3s-dev-secrets")+"'), and run this again")
+		require.ErrorContains(t, err, "pulumi state delete --force --target-dependents '"+urnOf(t, r, "k3s-dev-secrets")+"'), and run this again")
 
 		// As it says.
-		cli(t, r, "state", "delete", "--yes", "--target-dependents", urnOf(t, r, "k3s-dev-secrets"))
+		cli(t, r, "state", "delete", "--yes", "--force", "--target-dependents", urnOf(t, r, "k3s-dev-secrets"))
 
 		_, _, err = tryAdopt(t, r, adopt.Options{})
 		require.ErrorContains(t, err, "the cluster's secrets are lost with the state")

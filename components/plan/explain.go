@@ -322,6 +322,15 @@ func (e *explainer) shape(path string, spec Pool, first Node) {
 
 	walk("", nil, reflect.TypeFor[Shape]())
 
+	if spec.Protection == nil && e.spec.Defaults.Protection == nil {
+		from := ByDefault
+		if first.Protection {
+			from = "default for control planes in " + string(Production)
+		}
+
+		e.add(path, "protection", show(reflect.ValueOf(&first.Protection)), from)
+	}
+
 	if spec.GPUs != nil && spec.Machine == nil && e.spec.Defaults.Machine == nil {
 		e.add(path, "machine", first.Machine, path+".gpus: a GPU needs PCI Express")
 	} else if first.Template == "" && spec.Machine == nil && e.spec.Defaults.Machine == nil {

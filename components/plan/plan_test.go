@@ -308,6 +308,39 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestProtection: control planes are protected in production, nothing else is, and whoever states it has their way.
+func TestProtection(t *testing.T) {
+	yes, no := Shape{Protection: new(true)}, Shape{Protection: new(false)}
+
+	for name, test := range map[string]struct {
+		environment     Environment
+		defaults        Shape
+		control, worker Shape
+		want            [2]bool
+	}{
+		"a lab":                        {Lab, Shape{}, Shape{}, Shape{}, [2]bool{false, false}},
+		"production":                   {Production, Shape{}, Shape{}, Shape{}, [2]bool{true, false}},
+		"production, defaults off":     {Production, no, Shape{}, Shape{}, [2]bool{false, false}},
+		"production, the pool off":     {Production, Shape{}, no, Shape{}, [2]bool{false, false}},
+		"production, the workers too":  {Production, Shape{}, Shape{}, yes, [2]bool{true, true}},
+		"a lab, where it is asked for": {Lab, yes, Shape{}, no, [2]bool{true, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := small()
+			s.Environment, s.Defaults = test.environment, test.defaults
+			s = s.with("worker", Pool{Role: Worker, Count: new(1), Addresses: "10.1.0.1", Shape: test.worker})
+			control := s.Pools["control"]
+			control.Shape = test.control
+			s = s.with("control", control)
+
+			p := placed(t, s)
+			if got := [2]bool{p.Pools[0].Nodes[0].Protection, p.Pools[1].Nodes[0].Protection}; got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 // TestIdentity: a default is a promise. Names, VMIDs and MACs of these nodes never change.
 func TestIdentity(t *testing.T) {
 	s := small()

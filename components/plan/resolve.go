@@ -161,11 +161,15 @@ func (r *resolver) spread() {
 	for _, name := range names {
 		p := &pool{name: name, path: "pools." + name, Pool: r.spec.Pools[name]}
 		p.shape = overlay(overlay(builtin(), r.spec.Defaults), p.Shape)
+		setDefault(&p.shape.Protection, new(protected(r.spec.Environment, p.Role)))
 		p.members = r.members(p)
 		p.planned = PlannedPool{Name: name, Role: p.Role, GPU: p.GPUs != nil, Tailnet: r.joinsTailnet(p), Patches: p.Patches}
 		r.pools = append(r.pools, p)
 	}
 }
+
+// protected says which VMs are protected without being asked for: in production, those that hold a copy of etcd.
+func protected(in Environment, role Role) bool { return in == Production && role == ControlPlane }
 
 func roleOrder(role Role) int {
 	if role == ControlPlane {

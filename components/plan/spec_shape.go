@@ -35,8 +35,8 @@ type Shape struct {
 	OnBoot *bool `json:"onBoot,omitempty" jsonschema:"default=true"`
 	// Order of start and stop when the host starts or stops. Absent: any.
 	Startup *Startup `json:"startup,omitempty"`
-	// Refuse to remove the VM.
-	Protection *bool `json:"protection,omitempty" jsonschema:"default=false"`
+	// Refuse to remove the VM, in Proxmox VE and in Pulumi. Absent: of control planes in production, and of no others.
+	Protection *bool `json:"protection,omitempty"`
 	// Tags of the VM beside those of the cluster.
 	Tags []string `json:"tags,omitempty"`
 	// Resource pool of Proxmox VE that the VM belongs to. Absent: none.

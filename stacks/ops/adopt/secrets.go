@@ -129,7 +129,7 @@ func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) 
 	})
 	if err != nil {
 		return fmt.Errorf("the secrets in the state are not accepted by the cluster: %w. When an update was run on the lost state, it has made new ones: "+
-			"forget them (pulumi state delete --target-dependents '%s'), and run this again with --talosconfig or --secrets", err, d.Resources[i].URN)
+			"forget them (pulumi state delete --force --target-dependents '%s'), and run this again with --talosconfig or --secrets", err, d.Resources[i].URN)
 	}
 
 	return nil

@@ -13,8 +13,8 @@ type Spec struct {
 	// SSH is the login to the hosts; nil without one.
 	SSH *SSH
 	// Given says which secrets the operator has set. What they are never gets here.
-	Given     Secrets
-	Cluster   Cluster
+	Given   Secrets
+	Cluster Cluster
 	// K3s is nil where nothing of it is stated.
 	K3s       *K3s
 	Image     Image

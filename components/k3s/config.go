@@ -1,0 +1,149 @@
+package k3s
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/components/plan"
+)
+
+// Node is what is known of a node when its user data are written.
+type Node struct {
+	// Planned is everything that was decided about it.
+	Planned plan.Node
+	// First is the server that the cluster begins with.
+	First bool
+	// Server is the URL that the node joins at; empty for the first.
+	Server string
+}
+
+// config is the configuration file of K3s (K3s: k3s server, k3s agent): the options of the command line, without dashes.
+type config struct {
+	Token       string   `yaml:"token"`
+	AgentToken  string   `yaml:"agent-token,omitempty"`
+	ClusterInit bool     `yaml:"cluster-init,omitempty"`
+	Server      string   `yaml:"server,omitempty"`
+	NodeName    string   `yaml:"node-name"`
+	NodeIP      string   `yaml:"node-ip,omitempty"`
+	TLSSAN      []string `yaml:"tls-san,omitempty"`
+	Disable     []string `yaml:"disable,omitempty"`
+	NodeLabel   []string `yaml:"node-label,omitempty"`
+	NodeTaint   []string `yaml:"node-taint,omitempty"`
+	// WriteKubeconfigMode keeps the server's own kubeconfig root's.
+	WriteKubeconfigMode string `yaml:"write-kubeconfig-mode,omitempty"`
+
+	More map[string]any `yaml:",inline"`
+}
+
+// configuration writes the configuration file of a node.
+func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
+	k := p.K3s
+	c := config{NodeName: n.Planned.Name, Server: n.Server, NodeLabel: pairs(n.Planned.Labels, "="), NodeTaint: pairs(n.Planned.Taints, "=")}
+
+	if n.Planned.Address.IsValid() {
+		c.NodeIP = n.Planned.Address.String()
+	}
+
+	args := k.AgentArgs
+
+	if n.Planned.Role == plan.ControlPlane {
+		args = k.ServerArgs
+		c.Token, c.AgentToken, c.ClusterInit = i.ServerToken(), i.AgentToken, n.First
+		c.Disable, c.WriteKubeconfigMode, c.TLSSAN = k.Disable, "0600", names(p)
+	} else {
+		c.Token = i.JoinToken()
+	}
+
+	c.More = options(args)
+
+	// Names that the operator adds are as good as the program's.
+	if more, there := c.More["tls-san"]; there {
+		delete(c.More, "tls-san")
+
+		c.TLSSAN = append(c.TLSSAN, listOf(more)...)
+	}
+
+	var b bytes.Buffer
+
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+
+	if err := enc.Encode(c); err != nil {
+		return "", err
+	}
+
+	return b.String(), enc.Close()
+}
+
+// names are those that the certificate of the API is for beside each server's own: whoever asks one server may be sent to
+// another.
+func names(p *plan.Plan) []string {
+	var all []string
+
+	host, _, _ := strings.Cut(strings.TrimPrefix(p.Endpoint, "https://"), ":")
+	if p.EndpointMode == plan.DNS {
+		all = append(all, host)
+	}
+
+	for _, n := range p.ControlPlanes() {
+		if n.Address.IsValid() {
+			all = append(all, n.Address.String())
+		}
+	}
+
+	return all
+}
+
+func pairs(m map[string]string, between string) []string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, key+between+m[key])
+	}
+
+	return all
+}
+
+// options are arguments of the command line as the configuration file has them: one that is stated once is a value, one that
+// is stated again a list.
+func options(args []string) map[string]any {
+	found := map[string]any{}
+
+	for _, arg := range args {
+		name, value, stated := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+
+		var one any = value
+		if !stated {
+			one = true
+		}
+
+		switch now := found[name].(type) {
+		case nil:
+			found[name] = one
+		case []any:
+			found[name] = append(now, one)
+		default:
+			found[name] = []any{now, one}
+		}
+	}
+
+	return found
+}
+
+func listOf(value any) []string {
+	var all []string
+
+	switch v := value.(type) {
+	case []any:
+		for _, one := range v {
+			all = append(all, listOf(one)...)
+		}
+	case string:
+		all = append(all, v)
+	}
+
+	return all
+}

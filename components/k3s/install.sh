@@ -1,0 +1,90 @@
+#!/bin/sh
+# Installs K3s with the installation script of the very version that /etc/default/k3s-install states, and starts it. It may
+# be run again whenever it failed. What cannot get better by trying again is written to /var/lib/k3s-install/fatal and ends
+# it with status 78. The first argument is a directory to take for the root of the file system, for tests.
+set -eu
+
+root=${1:-}
+state=$root/var/lib/k3s-install
+
+. "$root/etc/default/k3s-install"
+
+say() { echo "$(date -u +%FT%TZ) $*"; }
+
+fatal() {
+	say "fatal: $*"
+	echo "$*" >"$state/fatal"
+	exit 78
+}
+
+mkdir -p "$state"
+rm -f "$state/fatal"
+
+# The system: what K3s is tried on, and what it needs.
+os=$(. "$root/etc/os-release" && echo "$ID $VERSION_ID")
+case $os in
+"ubuntu 22.04" | "ubuntu 24.04") ;;
+*) fatal "unsupported operating system $os: a node must be Ubuntu 22.04 or 24.04. Correct the template or the image" ;;
+esac
+
+[ "$(uname -m)" = x86_64 ] || fatal "unsupported architecture $(uname -m): a node must be x86_64"
+
+free=$(df -Pk "$root/var" | awk 'NR == 2 { print $4 }')
+[ "$free" -ge 3145728 ] || fatal "too little room: $((free / 1024)) MiB are free in /var, K3s and its images need 3072. Raise diskGiB"
+
+for module in overlay br_netfilter; do
+	modprobe "$module" || fatal "the kernel has no module $module: K3s cannot run containers"
+done
+
+# The official script. A release that is not there will not come; a network that is not there may.
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+tag=$(echo "$K3S_VERSION" | sed 's/+/%2B/')
+url=https://raw.githubusercontent.com/k3s-io/k3s/$tag/install.sh
+
+say "downloading $url"
+status=$(curl --silent --show-error --location --retry 5 --retry-delay 3 --retry-all-errors --connect-timeout 15 --max-time 300 \
+	--output "$tmp/install.sh" --write-out '%{http_code}' "$url") || {
+	say "the download of $url failed; it is tried again"
+	exit 1
+}
+
+case $status in
+200) ;;
+404) fatal "there is no release $K3S_VERSION of K3s: $url is not there. Correct cluster.versions.k3s" ;;
+*)
+	say "$url answers with status $status; it is tried again"
+	exit 1
+	;;
+esac
+
+# It holds the binary against the checksums of its release.
+say "installing K3s $K3S_VERSION, $K3S_ROLE"
+INSTALL_K3S_VERSION=$K3S_VERSION INSTALL_K3S_SKIP_START=true INSTALL_K3S_SKIP_SELINUX_RPM=true sh "$tmp/install.sh" "$K3S_ROLE" || {
+	say "the installation failed; it is tried again"
+	exit 1
+}
+
+if [ -n "$K3S_CHECKSUM" ]; then
+	echo "$K3S_CHECKSUM  $root/usr/local/bin/k3s" | sha256sum --check --quiet - || {
+		rm -f "$root/usr/local/bin/k3s"
+		fatal "the k3s binary does not have the checksum that k3s.checksum states: nothing of it was run"
+	}
+fi
+
+case $K3S_ROLE in
+server) service=k3s ;;
+*) service=k3s-agent ;;
+esac
+
+# systemd starts it again whenever it ends.
+say "starting $service"
+timeout 600 systemctl start "$service" || {
+	say "$service does not come up; its log ends with:"
+	journalctl --unit "$service" --lines 20 --no-pager --output cat
+	exit 1
+}
+
+touch "$state/done"
+say "K3s is running"

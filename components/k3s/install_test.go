@@ -1,0 +1,202 @@
+package k3s
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const binary = "the binary"
+
+// commands stand in for those of a machine. The official script writes what it was called with, and the binary.
+var commands = map[string]string{
+	"uname":      `echo "${UNAME:-x86_64}"`,
+	"df":         `printf 'Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 1 1 %s 1%% /\n' "${FREE:-8000000}"`,
+	"modprobe":   `[ "$1" != "${NO_MODULE:-}" ]`,
+	"systemctl":  `echo "systemctl $*" >>"$CALLS"; exit "${SYSTEMCTL:-0}"`,
+	"journalctl": `echo "level=fatal msg=\"token is not valid\""`,
+	"curl": `echo "curl $*" >>"$CALLS"
+[ -z "${NO_NETWORK:-}" ] || { echo "curl: (6) Could not resolve host" >&2; exit 6; }
+while [ $# -gt 0 ]; do [ "$1" != --output ] || out=$2; shift; done
+printf '%s' "${HTTP:-200}"
+cat >"$out" <<'END'
+echo "install $* version=$INSTALL_K3S_VERSION start=$INSTALL_K3S_SKIP_START" >>"$CALLS"
+[ -z "${NO_BINARY:-}" ] || { echo "[ERROR]  Download failed" >&2; exit 1; }
+printf '%s' "the binary" >"$ROOT/usr/local/bin/k3s"
+END`,
+}
+
+// TestInstall runs the installation as a machine would: each way to fail, told apart by its status and its words.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+
+	sum := sha256.Sum256([]byte(binary))
+	checksum := hex.EncodeToString(sum[:])
+
+	const url = "https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh"
+
+	for name, c := range map[string]struct {
+		env       []string
+		os        string
+		role, sum string
+		status    int
+		fatal     string // what is written for whoever waits
+		log       string
+		calls     []string
+	}{
+		"server": {sum: checksum, log: "K3s is running", calls: []string{
+			"install server version=v1.34.2+k3s1 start=true", "systemctl start k3s",
+		}},
+		"agent on 22.04": {os: "ID=ubuntu\nVERSION_ID=\"22.04\"\n", role: "agent", log: "K3s is running", calls: []string{
+			"install agent version=v1.34.2+k3s1 start=true", "systemctl start k3s-agent",
+		}},
+		"unsupported system": {
+			os: "ID=debian\nVERSION_ID=\"12\"\n", status: 78,
+			fatal: "unsupported operating system debian 12: a node must be Ubuntu 22.04 or 24.04. Correct the template or the image",
+		},
+		"unsupported architecture": {env: []string{"UNAME=aarch64"}, status: 78, fatal: "unsupported architecture aarch64: a node must be x86_64"},
+		"too little room": {
+			env: []string{"FREE=1048576"}, status: 78,
+			fatal: "too little room: 1024 MiB are free in /var, K3s and its images need 3072. Raise diskGiB",
+		},
+		"no module": {
+			env: []string{"NO_MODULE=br_netfilter"}, status: 78,
+			fatal: "the kernel has no module br_netfilter: K3s cannot run containers",
+		},
+		"no network": {env: []string{"NO_NETWORK=1"}, status: 1, log: "the download of " + url + " failed; it is tried again"},
+		"no such release": {
+			env: []string{"HTTP=404"}, status: 78,
+			fatal: "there is no release v1.34.2+k3s1 of K3s: " + url + " is not there. Correct cluster.versions.k3s",
+		},
+		"a server that fails": {env: []string{"HTTP=503"}, status: 1, log: url + " answers with status 503; it is tried again"},
+		"no binary": {
+			env: []string{"NO_BINARY=1"}, status: 1, log: "the installation failed; it is tried again",
+			calls: []string{"install server version=v1.34.2+k3s1 start=true"},
+		},
+		"another binary": {
+			sum: strings.Repeat("0", 64), status: 78,
+			fatal: "the k3s binary does not have the checksum that k3s.checksum states: nothing of it was run",
+			calls: []string{"install server version=v1.34.2+k3s1 start=true"},
+		},
+		"a service that does not start": {
+			env: []string{"SYSTEMCTL=1"}, status: 1, log: "k3s does not come up; its log ends with:\nlevel=fatal msg=\"token is not valid\"",
+			calls: []string{"install server version=v1.34.2+k3s1 start=true", "systemctl start k3s"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			if c.os == "" {
+				c.os = "ID=ubuntu\nVERSION_ID=\"24.04\"\n"
+			}
+
+			if c.role == "" {
+				c.role = "server"
+			}
+
+			root := machine(t, c.os, "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='"+c.role+"'\nK3S_CHECKSUM='"+c.sum+"'\n")
+
+			// A reason of an earlier run is no longer one.
+			require.NoError(t, os.MkdirAll(filepath.Join(root, stateDir), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(root, FatalFile), []byte("old"), 0o600))
+
+			log, status := install(t, root, c.env...)
+			assert.Equal(t, c.status, status, log)
+			assert.Contains(t, log, c.log)
+
+			assert.Equal(t, c.fatal, strings.TrimSpace(read(t, filepath.Join(root, FatalFile))))
+			assert.Equal(t, c.status == 0, read(t, filepath.Join(root, stateDir, "done")) == "" && exists(filepath.Join(root, stateDir, "done")))
+
+			var calls []string
+			for call := range strings.Lines(read(t, filepath.Join(root, "calls"))) {
+				if !strings.HasPrefix(call, "curl ") {
+					calls = append(calls, strings.TrimSpace(call))
+				}
+			}
+
+			assert.Equal(t, c.calls, calls)
+
+			if c.sum != "" && c.status == 78 {
+				assert.False(t, exists(filepath.Join(root, "usr/local/bin/k3s")), "a binary that nobody knows stays")
+			}
+		})
+	}
+}
+
+// TestInstallAgain: what failed for want of a network succeeds when it is there.
+func TestInstallAgain(t *testing.T) {
+	t.Parallel()
+
+	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\n")
+
+	_, status := install(t, root, "NO_NETWORK=1")
+	require.Equal(t, 1, status)
+
+	log, status := install(t, root)
+	require.Zero(t, status, log)
+	require.Contains(t, read(t, filepath.Join(root, "calls")), "--retry 5 --retry-delay 3 --retry-all-errors")
+}
+
+// machine is a root directory with what the installation looks at.
+func machine(t *testing.T, system, settings string) string {
+	t.Helper()
+
+	root := t.TempDir()
+
+	for path, text := range map[string]string{"etc/os-release": system, "etc/default/k3s-install": settings, "var/x": "", "usr/local/bin/x": "", "calls": ""} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
+	}
+
+	for name, text := range commands {
+		path := filepath.Join(root, "bin", name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755)) //nolint:gosec // it is run
+	}
+
+	require.NoError(t, os.WriteFile(filepath.Join(root, "install.sh"), []byte(installer), 0o600))
+
+	return root
+}
+
+func install(t *testing.T, root string, env ...string) (string, int) {
+	t.Helper()
+
+	command := exec.CommandContext(t.Context(), "sh", filepath.Join(root, "install.sh"), root)
+	command.Env = append([]string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "ROOT=" + root, "CALLS=" + filepath.Join(root, "calls")}, env...)
+	out, err := command.CombinedOutput()
+
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return string(out), failed.ExitCode()
+	}
+
+	require.NoError(t, err, string(out))
+
+	return string(out), 0
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+
+	text, err := os.ReadFile(path)
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+
+	return string(text)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+
+	return err == nil
+}

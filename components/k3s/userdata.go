@@ -1,0 +1,103 @@
+package k3s
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"talos-proxmox/components/cloudinit"
+	"talos-proxmox/components/plan"
+)
+
+// Where things are on a node.
+const (
+	tlsDir   = "/var/lib/rancher/k3s/server/tls/"
+	stateDir = "/var/lib/k3s-install/"
+
+	// FatalFile holds why K3s will never be installed, on one line; it is not there while there is hope.
+	FatalFile = stateDir + "fatal"
+	// InstallLog is what the installation says, CloudInitLog what cloud-init says.
+	InstallLog   = "/var/log/k3s-install.log"
+	CloudInitLog = "/var/log/cloud-init-output.log"
+	// CloudInitResult is there when cloud-init has finished.
+	CloudInitResult = "/run/cloud-init/result.json"
+)
+
+var (
+	//go:embed install.sh
+	installer string
+	//go:embed k3s-install.service
+	unit string
+)
+
+// UserData is what a node is told when it boots first. It is secret: it holds the node's token, and the first server's also
+// the keys of the cluster's authorities.
+func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
+	k := p.K3s
+
+	own, err := configuration(p, n, i)
+	if err != nil {
+		return "", err
+	}
+
+	role := "agent"
+	if n.Planned.Role == plan.ControlPlane {
+		role = "server"
+	}
+
+	files := []cloudinit.File{
+		{Path: "/etc/rancher/k3s/config.yaml", Permissions: "0600", Content: own},
+		// By it, servers know the node again when its machine was made anew.
+		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
+		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_VERSION='%s'\nK3S_ROLE='%s'\nK3S_CHECKSUM='%s'\n", k.Version, role, k.Checksum)},
+		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installer},
+		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},
+	}
+
+	if n.First {
+		files = append(files, authorities(i)...)
+	}
+
+	var keys []string
+	for _, key := range k.SSHKeys {
+		keys = append(keys, strings.TrimSpace(key))
+	}
+
+	if k.GenerateSSHKey {
+		keys = append(keys, i.SSH.Public)
+	}
+
+	return cloudinit.Config{
+		Hostname: n.Planned.Name, ManageEtcHosts: true, DisableRoot: true,
+		Users: []cloudinit.User{{
+			Name: k.User, Sudo: "ALL=(ALL) NOPASSWD:ALL", Groups: []string{"sudo"}, Shell: "/bin/bash", LockPassword: true, SSHKeys: keys,
+		}},
+		PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: append([]string{"qemu-guest-agent", "curl", "ca-certificates"}, k.Packages...),
+		Files: files,
+		Commands: [][]string{
+			{"systemctl", "daemon-reload"},
+			{"systemctl", "start", "qemu-guest-agent"},
+			// It goes on by itself, and tries again what may work later.
+			{"systemctl", "enable", "--now", "--no-block", "k3s-install.service"},
+		},
+	}.Marshal()
+}
+
+// authorities are the files that K3s takes instead of making its own, all of them: it wants every one.
+func authorities(i Identity) []cloudinit.File {
+	files := []cloudinit.File{}
+
+	for _, a := range []struct {
+		name string
+		pair KeyPair
+	}{
+		{"server-ca", i.ServerCA}, {"client-ca", i.ClientCA}, {"request-header-ca", i.RequestHeaderCA},
+		{"etcd/server-ca", i.EtcdServerCA}, {"etcd/peer-ca", i.EtcdPeerCA},
+	} {
+		files = append(files,
+			cloudinit.File{Path: tlsDir + a.name + ".crt", Permissions: "0644", Content: a.pair.Certificate},
+			cloudinit.File{Path: tlsDir + a.name + ".key", Permissions: "0600", Content: a.pair.Key})
+	}
+
+	return append(files, cloudinit.File{Path: tlsDir + "service.key", Permissions: "0600", Content: i.ServiceAccountKey})
+}

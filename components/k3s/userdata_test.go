@@ -1,0 +1,123 @@
+package k3s
+
+import (
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/tests/lab/cloudinit"
+)
+
+var update = flag.Bool("update", false, "write the files that tests compare with")
+
+// identity has texts where keys are, so that the golden files are the same each time.
+func identity() Identity {
+	pair := func(name string) KeyPair { return KeyPair{Certificate: "<" + name + " certificate>\n", Key: "<" + name + " key>\n"} }
+
+	return Identity{
+		ServerCA: pair("server"), ClientCA: pair("client"), RequestHeaderCA: pair("request header"), EtcdServerCA: pair("etcd server"),
+		EtcdPeerCA: pair("etcd peer"), ServiceAccountKey: "<service account key>\n", Token: "server-password", AgentToken: "agent-password",
+		SSH: SSHKey{Public: "ssh-ed25519 AAAA admin@edge"},
+	}
+}
+
+func planned(t *testing.T) *plan.Plan {
+	t.Helper()
+
+	p, err := plan.New(plan.Spec{
+		Hosts: []plan.Host{{Name: "pve"}}, SSH: &plan.SSH{Username: "root"}, Given: plan.Secrets{SSHKey: true},
+		Cluster: plan.Cluster{
+			Name: "edge", Kind: plan.KindK3s, Versions: plan.Versions{K3s: "1.34.2+k3s1"},
+			Endpoint: plan.Endpoint{Mode: plan.DNS, Host: "api.example.com"},
+		},
+		K3s: &plan.K3s{
+			Disable:    []string{"traefik", "servicelb"},
+			ServerArgs: []string{"--kube-apiserver-arg=audit-log-maxage=30", "--kube-apiserver-arg=v=2", "--secrets-encryption", "--tls-san=lb.example.com"},
+			AgentArgs:  []string{"--kubelet-arg=max-pods=200"},
+			Checksum:   "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+			SSHKeys:    []string{" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtMwlzQ0KJyTzJuLKkSXWbQbKUeVeyXeRaNPcUkTpTu me\n"}, GenerateSSHKey: true,
+			Packages: []string{"nfs-common"},
+		},
+		Image:   plan.Image{Template: plan.TemplateImage{Control: "ubuntu", Worker: "ubuntu"}},
+		Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+		Pools: map[string]plan.Pool{
+			"server": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
+			"agent": {Role: plan.Worker, Count: new(1), Addresses: "10.0.0.21", Shape: plan.Shape{
+				Labels: map[string]string{"tier": "db", "a": "b"}, Taints: map[string]string{"dedicated": "db:NoSchedule"},
+			}},
+		},
+	})
+	require.NoError(t, err)
+
+	return p
+}
+
+// TestUserData holds the user data of each kind of node, as text against golden files, and as cloud-init reads it.
+func TestUserData(t *testing.T) {
+	t.Parallel()
+
+	p := planned(t)
+	nodes := p.Nodes()
+
+	for name, n := range map[string]Node{
+		"first-server": {Planned: nodes[0], First: true},
+		"server":       {Planned: nodes[1], Server: "https://10.0.0.11:6443"},
+		"agent":        {Planned: nodes[3], Server: "https://10.0.0.11:6443"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := UserData(p, n, identity())
+			require.NoError(t, err)
+
+			golden(t, name+".yaml", text)
+
+			read, err := cloudinit.Parse(text)
+			require.NoError(t, err)
+			require.Equal(t, n.Planned.Name, read.Hostname)
+
+			_, has := read.File(tlsDir + "client-ca.key")
+			require.Equal(t, n.First, has, "the keys of authorities are for the first server only")
+		})
+	}
+
+	again, err := UserData(p, Node{Planned: nodes[0], First: true}, identity())
+	require.NoError(t, err)
+	require.Contains(t, again, "ssh-ed25519 AAAAC3")
+	require.Equal(t, " ssh-ed25519", p.K3s.SSHKeys[0][:12], "the plan is left as it was")
+}
+
+// TestAddressesThatAreNotKnown: a node whose address nobody knows finds it out itself.
+func TestAddressesThatAreNotKnown(t *testing.T) {
+	t.Parallel()
+
+	p := planned(t)
+	n := p.Nodes()[3]
+	n.Address = netip.Addr{}
+
+	text, err := UserData(p, Node{Planned: n, Server: "https://10.0.0.11:6443"}, identity())
+	require.NoError(t, err)
+	require.NotContains(t, text, "node-ip")
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+
+	path := filepath.Join("testdata", name)
+
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s is not current; run: go test ./components/k3s -update\n%s", path, diff)
+	}
+}

@@ -18,7 +18,9 @@ var update = flag.Bool("update", false, "write the files that tests compare with
 
 // identity has texts where keys are, so that the golden files are the same each time.
 func identity() Identity {
-	pair := func(name string) KeyPair { return KeyPair{Certificate: "<" + name + " certificate>\n", Key: "<" + name + " key>\n"} }
+	pair := func(name string) KeyPair {
+		return KeyPair{Certificate: "<" + name + " certificate>\n", Key: "<" + name + " key>\n"}
+	}
 
 	return Identity{
 		ServerCA: pair("server"), ClientCA: pair("client"), RequestHeaderCA: pair("request header"), EtcdServerCA: pair("etcd server"),

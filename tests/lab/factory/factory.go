@@ -256,6 +256,13 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
+// HasVersion tells whether there are images of a version of Talos.
+func (f *Factory) HasVersion(version string) bool {
+	_, ok := f.knows(version)
+
+	return ok
+}
+
 // knows returns a version as it is listed, false when the factory does not have it.
 func (f *Factory) knows(version string) (string, bool) {
 	if !strings.HasPrefix(version, "v") {

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -104,13 +105,18 @@ func (n *node) apply(mode machineapi.ApplyConfigurationRequest_Mode, cfg config.
 
 		return fmt.Sprintf("\nThe config is applied in 'try' mode and will be automatically reverted back in %s", timeout)
 	case machineapi.ApplyConfigurationRequest_NO_REBOOT:
+		if !bytes.Equal(configBytes(n.config()), configBytes(cfg)) {
+			n.fw.history.note(n.name(), Applied, "")
+		}
+
 		n.keepConfig(cfg)
 		n.setConfig(cfg)
 	case machineapi.ApplyConfigurationRequest_STAGED:
+		n.fw.history.note(n.name(), Staged, "")
 		n.keepConfig(cfg)
 	case machineapi.ApplyConfigurationRequest_REBOOT:
 		n.keepConfig(cfg)
-		n.do(command{sequence: "reboot", then: kexec})
+		n.do(command{sequence: "reboot", then: kexec, detail: "for its configuration"})
 	case machineapi.ApplyConfigurationRequest_AUTO: // decided already
 	}
 

@@ -107,6 +107,12 @@ type Installed struct {
 	// the EPHEMERAL partition
 	kubelet *x509.PEMEncodedCertificateAndKey
 	etcd    *membership
+	images  []pulled
+
+	// what the boot loader knows
+	previous *Image // the system before the present one
+	fresh    bool   // the present one has not come up yet
+	staged   *Image // to be installed by the next boot
 }
 
 // CloneContent implements [machine.Content].

@@ -6,7 +6,10 @@
 // messages and the resources; where behaviour is copied the comment names the file of the Talos repository that has it.
 //
 // Not played are what needs a machine underneath: containers, processes, files, packets. Methods that would show them are
-// refused and recorded. So are, until something needs them, upgrades and etcd's snapshots.
+// refused and recorded. So are, until something needs them, etcd's snapshots.
+//
+// Tests break nodes ([Firmware.Break]) and registries ([Firmware.Withdraw]), and read what came of it: [Firmware.Quorum], how the votes
+// of etcd stood at each instant; [Firmware.Happenings], what was done to nodes; [Firmware.Outages], when they were down.
 //
 // A node knows nothing that a real one would not know: other nodes are found through their addresses and spoken to over
 // the network. Only two things are shared inside one Firmware: the discovery service, and what the members of an etcd

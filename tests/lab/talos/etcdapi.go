@@ -193,6 +193,7 @@ func (n *node) leaveEtcd(ctx context.Context) error {
 		err := c.remove(m.id, n.name()+": leaves etcd")
 		if err == nil || errors.Is(err, errMemberNotFound) {
 			n.stopEtcd(true)
+			n.fw.history.note(n.name(), LeftEtcd, "")
 
 			return nil
 		}

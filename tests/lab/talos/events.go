@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -139,6 +140,15 @@ func (s *machined) Events(req *machineapi.EventsRequest, stream machineapi.Machi
 // announce tells of a sequence.
 func (n *node) announce(sequence, actor string, action machineapi.SequenceEvent_Action) {
 	n.events.add(actor, &machineapi.SequenceEvent{Sequence: sequence, Action: action})
+}
+
+// fatal tells of a sequence that failed.
+func (n *node) fatal(c command, err error) {
+	n.events.add(c.actor, &machineapi.SequenceEvent{
+		Sequence: c.sequence, Action: machineapi.SequenceEvent_NOOP,
+		Error: &common.Error{Code: common.Code_FATAL, Message: "sequence failed: " + err.Error()},
+	})
+	n.setStage(StageRebooting)
 }
 
 // task tells of a task that is done at once.

@@ -12,6 +12,12 @@ const (
 	EtcdLags Fault = "etcd lags"
 	// EtcdNoSpace raises the alarm of a member that is out of space. It is disarmed by the API, and raised once by each Break.
 	EtcdNoSpace Fault = "etcd out of space"
+	// InstallerFails lets the installer of an upgrade fail: the node reboots into the system that it had.
+	InstallerFails Fault = "installer fails"
+	// UpgradeFallsBack keeps a new system from coming up: the boot loader goes back to the one before.
+	UpgradeFallsBack Fault = "upgrade falls back"
+	// NeverReturns lets the next boots of a node hang. Once mended, it needs a reset of its VM.
+	NeverReturns Fault = "never returns"
 )
 
 // Break gives a node, by the name of its VM, a fault. It has struck when Break returns.
@@ -50,7 +56,7 @@ func (m *membership) strike(n *node, fault Fault, broken bool) {
 		if broken {
 			m.cluster.alarm(m.id)
 		}
-	case EtcdLags: // looked at when the learner asks for its vote
+	case EtcdLags, InstallerFails, UpgradeFallsBack, NeverReturns: // looked at when it comes to that
 	}
 
 	n.kick.notify()

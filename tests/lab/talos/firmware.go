@@ -25,6 +25,8 @@ type Options struct {
 	Resolve func(host string) []netip.Addr
 	// Schematic looks up a schematic by the id in an installer image's name. Nil: there are none but the plain one.
 	Schematic func(id string) (Schematic, bool)
+	// Release tells whether there is an installer of a version of Talos, "v1.12.4". Nil: there is one of each.
+	Release func(version string) bool
 	// Log receives what a node would write on its console; nil: nothing.
 	Log func(node, line string)
 }
@@ -34,10 +36,12 @@ type Firmware struct {
 	opts      Options
 	discovery discovery
 	quorum    *quorumLog
+	history   *history
 
-	mu      sync.Mutex
-	systems map[int]*system           // by VMID: the newest power-on of each
-	faults  map[string]map[Fault]bool // by the name of the VM
+	mu        sync.Mutex
+	systems   map[int]*system           // by VMID: the newest power-on of each
+	faults    map[string]map[Fault]bool // by the name of the VM
+	withdrawn []string                  // ends of the names of images that cannot be pulled
 }
 
 // New returns a firmware for one world.
@@ -54,11 +58,15 @@ func New(o Options) *Firmware {
 		o.Schematic = func(string) (Schematic, bool) { return Schematic{}, false }
 	}
 
+	if o.Release == nil {
+		o.Release = func(string) bool { return true }
+	}
+
 	if o.Log == nil {
 		o.Log = func(string, string) {}
 	}
 
-	return &Firmware{opts: o, quorum: &quorumLog{}, systems: map[int]*system{}, faults: map[string]map[Fault]bool{}}
+	return &Firmware{opts: o, quorum: &quorumLog{}, history: &history{}, systems: map[int]*system{}, faults: map[string]map[Fault]bool{}}
 }
 
 // PowerOn implements [machine.Firmware].

@@ -96,6 +96,9 @@ var (
 	plainRef   = regexp.MustCompile(`^.*installer[a-z-]*:(v[^:@]+)(?:@.*)?$`)
 )
 
+// errNoInstaller is about an image that is something else (Talos: internal/pkg/install/pull.go).
+var errNoInstaller = errors.New("installer help returned non-zero exit. assuming invalid installer")
+
 // installerImage is what an installer would write. The platform is that of the running system: the installer is told.
 func (n *node) installerImage(ref string) (Image, error) {
 	image := Image{Version: n.image.Version, Platform: n.image.Platform}
@@ -104,7 +107,7 @@ func (n *node) installerImage(ref string) (Image, error) {
 	case m != nil:
 		schematic, ok := n.fw.opts.Schematic(m[1])
 		if !ok {
-			return image, fmt.Errorf("pulling %s: not found", ref)
+			return image, notPulled(ref)
 		}
 
 		image.Schematic = schematic.clone()
@@ -116,10 +119,14 @@ func (n *node) installerImage(ref string) (Image, error) {
 	default:
 		m := plainRef.FindStringSubmatch(ref)
 		if m == nil {
-			return image, fmt.Errorf("pulling %s: not an installer image with a version", ref)
+			return image, errNoInstaller
 		}
 
 		image.Version = m[1]
+	}
+
+	if !n.fw.opts.Release(image.Version) {
+		return image, notPulled(ref)
 	}
 
 	return image, nil

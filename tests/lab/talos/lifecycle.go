@@ -62,12 +62,14 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 		}
 	}
 
-	c.before = func() {
+	c.before = func() error {
 		if in.GetGraceful() {
 			n.leaveCluster()
 		}
 
 		n.wipe(partitions)
+
+		return nil
 	}
 	n.do(c)
 
@@ -145,7 +147,7 @@ func (n *node) wipe(partitions []string) {
 			case partitionState:
 				i.Config = nil
 			case partitionEphemeral:
-				i.etcd, i.kubelet = nil, nil
+				i.etcd, i.kubelet, i.images = nil, nil, nil
 			case partitionMeta:
 				clear(i.META)
 			}

@@ -3,7 +3,6 @@ package talos
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // Dmesg has a few lines, and stays open when it is followed.
@@ -68,27 +66,6 @@ func (s *machined) follow(ctx context.Context, follow bool) error {
 	case <-s.node.ctx.Done():
 		return nil
 	}
-}
-
-// ImageList has the images that the configuration makes a node pull.
-func (s *machined) ImageList(_ *machineapi.ImageListRequest, stream machineapi.MachineService_ImageListServer) error {
-	cfg := s.node.config()
-	images := []string{cfg.Machine().Kubelet().Image(), "registry.k8s.io/pause:3.10"}
-
-	if s.node.controlPlane() {
-		c := cfg.Cluster()
-		images = append(images, c.Etcd().Image(), c.APIServer().Image(), c.ControllerManager().Image(), c.Scheduler().Image())
-	}
-
-	slices.Sort(images)
-
-	for _, name := range images {
-		if err := stream.Send(&machineapi.ImageListResponse{Name: name, Digest: "sha256:lab", CreatedAt: timestamppb.New(s.node.started)}); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // Mounts has the partitions.

@@ -62,6 +62,7 @@ type node struct {
 	starting chan struct{}
 	why      string // the sequence that ends the boot
 	cordoned bool   // because it goes down
+	up       bool   // it was all there once in this boot
 	said     string // the newest line of those that are not to be repeated
 }
 
@@ -69,9 +70,10 @@ type node struct {
 type command struct {
 	sequence string
 	actor    string
-	before   func() // done between the announcement and the end
+	before   func() error // done between the announcement and the end; an error ends the boot as well
 	then     next
-	drain    bool // cordon the node and evict its pods first
+	drain    bool   // cordon the node and evict its pods first
+	detail   string // for the record
 }
 
 func newNode(s *system, from *bootSource) *node {
@@ -106,6 +108,10 @@ func (n *node) run(after *timeline.Span) (next, *timeline.Span) {
 		return standStill, n.span()
 	}
 
+	if then, over := n.comeUp(); over {
+		return then, n.span()
+	}
+
 	n.publishMachine()
 	n.background(n.bringUpNetwork)
 	n.background(n.publishForever)
@@ -138,6 +144,8 @@ func (n *node) operate(cfg config.Provider) next {
 	n.announce("boot", "", machineapi.SequenceEvent_START)
 	n.background(n.serveAPI)
 	n.background(n.runServices)
+	n.background(n.watchReturn)
+	n.fw.history.note(n.name(), Booted, n.image.describe())
 
 	return n.await()
 }
@@ -154,28 +162,40 @@ func (n *node) await() next {
 	case c = <-n.commands:
 	}
 
-	n.end(c)
-
-	return c.then
+	return n.end(c)
 }
 
-// end announces a sequence in the way of Talos and does what it has to do.
-func (n *node) end(c command) {
+// deeds are the sequences that are noted by their own names.
+var deeds = map[string]Deed{"reboot": Rebooted, "shutdown": WasShutDown, "reset": WasReset}
+
+// end announces a sequence in the way of Talos, does what it has to do, and returns what comes next.
+func (n *node) end(c command) next {
 	n.mu.Lock()
 	n.why = c.sequence
 	n.mu.Unlock()
 
 	n.setStage(map[string]string{
-		"reboot": StageRebooting, "shutdown": StageShuttingDown, "reset": StageResetting, "upgrade": StageUpgrading,
+		"reboot": StageRebooting, "shutdown": StageShuttingDown, "reset": StageResetting, "upgrade": StageUpgrading, "stageUpgrade": StageUpgrading,
 	}[c.sequence])
 	n.announce(c.sequence, c.actor, machineapi.SequenceEvent_START)
+
+	if deed, ok := deeds[c.sequence]; ok {
+		n.fw.history.note(n.name(), deed, c.detail)
+	}
 
 	if c.drain {
 		n.drain(c.actor)
 	}
 
+	n.goesDown(c.sequence)
+
 	if c.before != nil {
-		c.before()
+		if err := c.before(); err != nil {
+			// what is fatal to a sequence ends in a reboot (Talos: internal/app/machined/main.go)
+			n.sys.log("%s failed: %v", c.sequence, err)
+			n.fatal(c, err)
+			c.then = hardReset
+		}
 	}
 
 	n.task("stopAllServices", c.actor)
@@ -191,6 +211,8 @@ func (n *node) end(c command) {
 	if front != nil {
 		front.drain()
 	}
+
+	return c.then
 }
 
 // ending is what ends the boot, for the record.
@@ -205,6 +227,43 @@ func (n *node) ending() string {
 		return "power cut"
 	default:
 		return "left"
+	}
+}
+
+// goesDown notes that a node which was up is so no more.
+func (n *node) goesDown(why string) {
+	n.mu.Lock()
+	up := n.up
+	n.up = false
+	n.mu.Unlock()
+
+	if up {
+		n.fw.history.down(n.name(), n.config().Machine().Type().String(), why)
+	}
+}
+
+// watchReturn notes that the node is up: its services run, and its Node is Ready.
+func (n *node) watchReturn(ctx context.Context) {
+	for {
+		changed := n.kick.next()
+
+		n.mu.Lock()
+		n.up = n.why == "" && n.stage == StageRunning && (n.kube.ready || n.cfg.Machine().Kubelet().SkipNodeRegistration())
+		up := n.up
+		n.mu.Unlock()
+
+		if up {
+			n.fw.history.up(n.name())
+			n.store(func(i *Installed) { i.fresh = false })
+
+			return
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -234,6 +293,7 @@ func (n *node) background(f func(context.Context)) { n.work.Go(func() { f(n.ctx)
 // close ends the boot: afterwards nothing of it listens or runs.
 func (n *node) close() {
 	n.cancelRollback()
+	n.goesDown("power cut")
 	n.stop()
 	n.work.Wait()
 	n.leaveKubernetes()

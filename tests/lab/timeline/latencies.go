@@ -32,6 +32,8 @@ type Latencies struct {
 	Import time.Duration
 	// Boot is from power-on to an operating system that answers, each time.
 	Boot time.Duration
+	// Pull is the pull of a container image by a node, on behalf of a client or of an upgrade.
+	Pull time.Duration
 	// Install is the installation to disk, until the machine restarts by itself.
 	Install time.Duration
 	// Apply is from an accepted configuration until the node acts on it.
@@ -64,6 +66,7 @@ func DefaultLatencies() Latencies {
 		Download:  3 * time.Second,
 		Import:    2 * time.Second,
 		Boot:      3 * time.Second,
+		Pull:      500 * time.Millisecond,
 		Install:   6 * time.Second,
 		Apply:     500 * time.Millisecond,
 		Services:  500 * time.Millisecond,

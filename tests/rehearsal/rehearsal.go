@@ -214,6 +214,7 @@ func (r *Rehearsal) Close() error { return r.Lab.Close() }
 func nodeOptions(s lab.Services) talos.Options {
 	return talos.Options{
 		Journal: s.Journal, Timeline: s.Timeline, Latencies: s.Latencies, Schematic: talos.Schematics(s.Factory),
+		Release: s.Factory.HasVersion,
 		Lease: func(nic machine.NIC) (netip.Prefix, bool) {
 			address, ok := s.DHCP(nic.MAC)
 

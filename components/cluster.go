@@ -2,6 +2,7 @@ package components
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -116,6 +117,7 @@ type builder struct {
 	images    *images
 	key       pulumi.StringInput // of the tailnet
 	bundle    pulumi.StringInput // that is taken over; nil: none
+	contract  pulumi.StringOutput
 	child     pulumi.ResourceOption
 }
 
@@ -155,6 +157,8 @@ func (b *builder) cluster() error {
 		return err
 	}
 
+	b.contract = b.contract.ApplyT(func(made string) string { return p.WithContract(made).ContractVersion() }).(pulumi.StringOutput)
+
 	b.WorkerConfiguration = pulumi.String("").ToStringOutput()
 
 	controls, others := p.Pools, []plan.PlannedPool(nil)
@@ -169,11 +173,8 @@ func (b *builder) cluster() error {
 
 	b.Endpoint = b.endpoint()
 
-	configure := func(pool plan.PlannedPool, after []pulumi.Resource) (func(plan.Node) (*NodeConfiguration, error), error) {
-		configuration, err := b.poolConfiguration(pool)
-		if err != nil {
-			return nil, err
-		}
+	configure := func(pool plan.PlannedPool, after []pulumi.Resource) func(plan.Node) *NodeConfiguration {
+		configuration := b.poolConfiguration(pool)
 
 		switch {
 		case pool.Name == controls[0].Name:
@@ -187,11 +188,9 @@ func (b *builder) cluster() error {
 			hooks = append(hooks, b.hooks.detached)
 		}
 
-		return func(n plan.Node) (*NodeConfiguration, error) {
-			patches, err := machineconfig.NodePatches(p, n)
-
-			return &NodeConfiguration{Client: credentials, Machine: configuration, Patches: patches, After: after, Hooks: hooks}, err
-		}, nil
+		return func(n plan.Node) *NodeConfiguration {
+			return &NodeConfiguration{Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks}
+		}
 	}
 
 	var configured []pulumi.Resource // control planes
@@ -199,21 +198,13 @@ func (b *builder) cluster() error {
 	made := b.Nodes
 
 	for _, pool := range controls {
-		of, err := configure(pool, nil)
-		if err != nil {
-			return err
-		}
+		of := configure(pool, nil)
 
 		for range pool.Nodes {
 			node := made[0]
 			made = made[1:]
 
-			c, err := of(node.node)
-			if err != nil {
-				return err
-			}
-
-			if err := errors.Join(node.configure(b.ctx, c), node.finish(b.ctx)); err != nil {
+			if err := errors.Join(node.configure(b.ctx, of(node.node)), node.finish(b.ctx)); err != nil {
 				return err
 			}
 
@@ -222,12 +213,7 @@ func (b *builder) cluster() error {
 	}
 
 	for _, pool := range others {
-		of, err := configure(pool, configured)
-		if err != nil {
-			return err
-		}
-
-		if err := b.workers(pool, of); err != nil {
+		if err := b.workers(pool, configure(pool, configured)); err != nil {
 			return err
 		}
 	}
@@ -244,13 +230,21 @@ func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 		var credentials machine.ClientConfigurationOutput
 		b.MachineSecrets, credentials = takeOver(b.bundle)
 
+		// Nothing else keeps what the cluster was taken over with.
+		made, err := pulumi.NewStash(b.ctx, b.name+"-contract", &pulumi.StashArgs{Input: pulumi.String(b.Plan.ContractVersion())}, b.child)
+		if err != nil {
+			return credentials, err
+		}
+
+		b.contract = made.Output.ApplyT(func(v any) string { return fmt.Sprint(v) }).(pulumi.StringOutput)
+
 		return credentials, nil
 	}
 
 	// Without its secrets a cluster is as lost as without its control planes.
 	protected := slices.ContainsFunc(b.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Protection })
 
-	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(b.Plan.Talos)}, b.child,
+	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(b.Plan.ContractVersion())}, b.child,
 		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
 		// An older version here would replace the identity of the cluster, a newer one change its contract.
 		pulumi.IgnoreChanges([]string{"talosVersion"}),
@@ -260,6 +254,7 @@ func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 	}
 
 	b.MachineSecrets = pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput)
+	b.contract = secrets.TalosVersion
 
 	return secretClient(secrets.ClientConfiguration), nil
 }
@@ -286,7 +281,7 @@ func (b *builder) controlPlanes(pools []plan.PlannedPool) error {
 }
 
 // workers makes the nodes of a pool and, where it is told how, configures them.
-func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) (*NodeConfiguration, error)) error {
+func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *NodeConfiguration) error {
 	all := make([]*TalosNodeArgs, len(pool.Nodes))
 
 	for i, n := range pool.Nodes {
@@ -296,9 +291,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) (*Nod
 		}
 
 		if configure != nil {
-			if all[i].Configuration, err = configure(n); err != nil {
-				return err
-			}
+			all[i].Configuration = configure(n)
 		}
 	}
 
@@ -438,40 +431,52 @@ func childName(cluster string, n plan.Node) string {
 }
 
 // poolConfiguration is the machine configuration that the nodes of a pool share, secret.
-func (b *builder) poolConfiguration(pool plan.PlannedPool) (pulumi.StringOutput, error) {
+func (b *builder) poolConfiguration(pool plan.PlannedPool) pulumi.StringOutput {
 	p := b.Plan
 
-	own, err := machineconfig.Patches(p, pool)
-	if err != nil {
-		return pulumi.StringOutput{}, err
-	}
-
-	patches := pulumi.ToStringArray(own)
-
-	if pool.Role == plan.ControlPlane {
-		patches = append(pulumi.StringArray{etcdEncryption(b.MachineSecrets)}, patches...)
-	}
+	var secret pulumi.StringArray
 
 	if pool.Tailnet {
-		join := pulumi.ToSecret(b.key).(pulumi.StringOutput).ApplyT(func(key string) (string, error) {
+		secret = append(secret, pulumi.ToSecret(b.key).(pulumi.StringOutput).ApplyT(func(key string) (string, error) {
 			return machineconfig.Tailscale(p, pool, key)
-		}).(pulumi.StringOutput)
-		patches = append(pulumi.StringArray{join}, patches...)
+		}).(pulumi.StringOutput))
 	}
+
+	if pool.Role == plan.ControlPlane {
+		secret = append(secret, etcdEncryption(b.MachineSecrets))
+	}
+
+	own := b.rendered(func(p *plan.Plan) ([]string, error) { return machineconfig.Patches(p, pool) })
+
+	patches := pulumi.All(secret, own).ApplyT(func(all []any) []string {
+		return slices.Concat(all[0].([]string), all[1].([]string))
+	}).(pulumi.StringArrayOutput)
 
 	found := machine.GetConfigurationOutput(b.ctx, machine.GetConfigurationOutputArgs{
 		ClusterName:       pulumi.String(p.Cluster),
 		ClusterEndpoint:   b.Endpoint,
 		MachineType:       pulumi.String(pool.Role),
 		MachineSecrets:    b.MachineSecrets,
-		TalosVersion:      pulumi.String(p.Talos),
+		TalosVersion:      b.contract,
 		KubernetesVersion: pulumi.String(strings.TrimPrefix(p.Kubernetes, "v")),
 		ConfigPatches:     patches,
 		Docs:              pulumi.Bool(false),
 		Examples:          pulumi.Bool(false),
 	}, b.invoke())
 
-	return pulumi.ToSecret(found.MachineConfiguration()).(pulumi.StringOutput), nil
+	return pulumi.ToSecret(found.MachineConfiguration()).(pulumi.StringOutput)
+}
+
+// nodePatches are what is particular to a node.
+func (b *builder) nodePatches(n plan.Node) pulumi.StringArrayOutput {
+	return b.rendered(func(p *plan.Plan) ([]string, error) { return machineconfig.NodePatches(p, n) })
+}
+
+// rendered are patches, written with the defaults of the version that the cluster was made with.
+func (b *builder) rendered(render func(*plan.Plan) ([]string, error)) pulumi.StringArrayOutput {
+	return b.contract.ApplyT(func(contract string) ([]string, error) {
+		return render(b.Plan.WithContract(contract))
+	}).(pulumi.StringArrayOutput)
 }
 
 // invoke makes functions use the cluster's providers.

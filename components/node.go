@@ -53,7 +53,7 @@ type NodeConfiguration struct {
 	// Machine is the machine configuration of the node's pool. It is kept secret.
 	Machine pulumi.StringInput
 	// Patches are particular to the node and applied last.
-	Patches []string
+	Patches pulumi.StringArrayInput
 	// After names what must be done before the node is configured; its VM is made without waiting for it.
 	After []pulumi.Resource
 	// Hooks run before the configuration is applied for the first time.
@@ -209,7 +209,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 		ClientConfiguration:       secretClient(c.Client),
 		MachineConfigurationInput: pulumi.ToSecret(c.Machine).(pulumi.StringOutput),
 		// The operator's patches may hold anything.
-		ConfigPatches: pulumi.ToSecret(pulumi.ToStringArray(c.Patches)).(pulumi.StringArrayOutput),
+		ConfigPatches: pulumi.ToSecret(c.Patches).(pulumi.StringArrayOutput),
 		Node:          itself,
 		Endpoint:      itself,
 	},

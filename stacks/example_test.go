@@ -195,7 +195,7 @@ func (mocks) NewResource(args pulumi.MockResourceArgs) (string, resource.Propert
 	case "talos:machine/secrets:Secrets":
 		outputs = resource.NewPropertyMapFromMap(map[string]any{
 			"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": "CERT", "clientKey": "KEY"},
-			"machineSecrets":      map[string]any{},
+			"machineSecrets":      map[string]any{}, "talosVersion": "v1.12.4",
 		})
 	case "pulumi:pulumi:StackReference":
 		var contract map[string]any

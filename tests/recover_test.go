@@ -177,7 +177,7 @@ func newBundle(t *testing.T, contract *config.VersionContract) string {
 	return string(text)
 }
 
-// identities are the ids of all resources by their URNs. Those of providers are new each time that they are made.
+// identities are the ids of all resources by their URNs. Those of providers and stashes are new each time that they are made.
 func identities(t *testing.T, s auto.Stack) map[string]string {
 	t.Helper()
 
@@ -186,7 +186,7 @@ func identities(t *testing.T, s auto.Stack) map[string]string {
 	for _, r := range state(t, s).Resources {
 		found[string(r.URN)] = string(r.ID)
 
-		if strings.HasPrefix(string(r.Type), "pulumi:providers:") {
+		if strings.HasPrefix(string(r.Type), "pulumi:providers:") || r.Type == "pulumi:index:Stash" {
 			found[string(r.URN)] = ""
 		}
 	}

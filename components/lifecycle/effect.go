@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"talos-proxmox/components/plan"
 )
 
 // Effect is what a change does to a node.
@@ -22,16 +24,6 @@ const (
 
 // Down says whether the node is away for a while.
 func (e Effect) Down() bool { return e == Reboot || e == Upgrade || e == Replace }
-
-// Apply says what becomes of configuration that Talos takes only with a reboot.
-type Apply string
-
-// The ways: the node is rebooted; the configuration waits for its next reboot; the change is refused.
-const (
-	Auto     Apply = "auto"
-	Staged   Apply = "staged"
-	NoReboot Apply = "noReboot"
-)
 
 // vanilla is the schematic of an image without extensions and kernel arguments: the SHA-256 of "customization: {}\n".
 const vanilla = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
@@ -75,7 +67,7 @@ type Change struct {
 	Reboot bool
 	// Settings are what differs from the configuration that the node runs with.
 	Settings []Setting
-	Apply    Apply
+	Apply    plan.Apply
 }
 
 // Upgrades says whether the node is to run another system than it does: another version of Talos, or other extensions.
@@ -95,11 +87,11 @@ func (c Change) Judge() (Effect, string, error) {
 	why := c.liveWhy()
 
 	switch {
-	case c.Reboot && c.Apply == NoReboot:
+	case c.Reboot && c.Apply == plan.ApplyNoReboot:
 		return Reboot, why, fmt.Errorf("lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (%s); take it back, or "+
 			"set auto or staged", why)
-	case c.Reboot && c.Apply == Staged:
-		return Live, "kept for the next reboot: " + why, errors.Join(c.kubernetes())
+	case c.Reboot && c.Apply == plan.ApplyStaged:
+		return Live, "kept for the next reboot: " + why, c.kubernetes()
 	case c.Reboot:
 		return Reboot, why, c.kubernetes()
 	case len(c.Settings) > 0:
@@ -117,7 +109,7 @@ func (c Change) kubernetes() error {
 func (c Change) upgradable() error {
 	errs := []error{Path(Versions{c.Now.Talos, c.Now.Kubernetes}, Versions{c.Wanted.Talos, c.Wanted.Kubernetes})}
 
-	if c.Apply != Auto {
+	if c.Apply != plan.ApplyAuto {
 		errs = append(errs, fmt.Errorf("lifecycle.apply: an upgrade reboots the node, which %s does not allow; set auto", c.Apply))
 	}
 

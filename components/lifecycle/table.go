@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"talos-proxmox/components/plan"
 )
 
 // Row is what one node will suffer.
@@ -110,7 +112,7 @@ func Arrange(rows []Row, limits Limits) {
 	}
 }
 
-const controlPlane = "controlplane"
+const controlPlane = string(plan.ControlPlane)
 
 // Table writes the rows, and below them what differs in configurations. Nodes with the same differences are named together.
 func Table(out io.Writer, rows []Row) error {

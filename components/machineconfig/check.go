@@ -239,7 +239,7 @@ func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) 
 }
 
 func generateBase(p *plan.Plan, role plan.Role) (talosconfig.Provider, error) {
-	contract, err := talosconfig.ParseContractFromVersion(p.Talos)
+	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
 		return nil, err
 	}

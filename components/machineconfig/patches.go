@@ -49,9 +49,9 @@ func texts(patches []plan.Patch) []string {
 }
 
 func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
-	contract, err := talosconfig.ParseContractFromVersion(p.Talos)
+	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
-		return nil, fmt.Errorf("version %s: %w", p.Talos, err)
+		return nil, fmt.Errorf("version %s: %w", p.ContractVersion(), err)
 	}
 
 	shared, err := base(contract, p, pool)
@@ -91,9 +91,9 @@ func own(pool string, docs []config.Document) ([]plan.Patch, error) {
 }
 
 func nodePatches(p *plan.Plan, node plan.Node) ([]plan.Patch, error) {
-	contract, err := talosconfig.ParseContractFromVersion(p.Talos)
+	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
-		return nil, fmt.Errorf("version %s: %w", p.Talos, err)
+		return nil, fmt.Errorf("version %s: %w", p.ContractVersion(), err)
 	}
 
 	docs := []config.Document{hostname(contract, node.Name)}

@@ -55,6 +55,7 @@ func (r *resolver) checkCluster(p *Plan) {
 	}
 
 	p.Talos, p.Kubernetes = r.versions()
+	p.Contract = r.contract(p.Talos)
 	r.checkCNI(p)
 	r.checkDiscovery(p)
 	r.checkTailscale()
@@ -94,6 +95,23 @@ func (r *resolver) versions() (talos, kubernetes string) {
 	}
 
 	return talos, kubernetes
+}
+
+// contract holds that the running version knows the defaults that it is to be configured with.
+func (r *resolver) contract(talos string) string {
+	const path = "cluster.versions.contract"
+
+	given := r.spec.Cluster.Versions.Contract
+	if given == "" {
+		return ""
+	}
+
+	contract, ok := r.version(path, given, "v1.12.4")
+	if ok && minor(contract) > minor(talos) {
+		r.problems.Add(path, "must not be later than cluster.versions.talos, "+talos, given, "upgrade first")
+	}
+
+	return contract
 }
 
 func (r *resolver) version(path, given, example string) (string, bool) {

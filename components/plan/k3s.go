@@ -255,6 +255,9 @@ func talosOnly(s Spec) []belonging {
 		{"tailscale", s.Tailscale != nil, ""},
 		{"machineSecrets", s.Given.MachineSecrets, ""},
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
+		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
+		{"lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{}, ""},
+		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 	}
 
 	if s.Outputs.Files != nil {

@@ -111,6 +111,7 @@ func (r *resolver) checkExternal() {
 	}
 
 	exclude("cluster.versions.kubernetes", s.Cluster.Versions.Kubernetes != "", s.Cluster.Versions.Kubernetes)
+	exclude("cluster.versions.contract", s.Cluster.Versions.Contract != "", s.Cluster.Versions.Contract)
 	exclude("cluster.patches", len(s.Cluster.Patches) > 0, "")
 	exclude("cluster.cni", s.Cluster.CNI.Name != Flannel || s.Cluster.CNI.Version != "" || !*s.Cluster.CNI.KubeProxy, string(s.Cluster.CNI.Name))
 	exclude("cluster.discovery", s.Cluster.Discovery != DiscoveryService, string(s.Cluster.Discovery))
@@ -127,6 +128,8 @@ func (r *resolver) checkExternal() {
 	exclude("lifecycle.replace", len(s.Lifecycle.Replace) > 0, "")
 	exclude("lifecycle.forceRemove", len(s.Lifecycle.ForceRemove) > 0, "")
 	exclude("lifecycle.teardown", s.Lifecycle.Teardown, "true")
+	exclude("lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{MaxUnavailable: 1, Timeout: "15m"}, "")
+	exclude("lifecycle.apply", s.Lifecycle.Apply != ApplyAuto, string(s.Lifecycle.Apply))
 
 	shape := func(path string, shape Shape) {
 		exclude(path+".labels", len(shape.Labels) > 0, "")

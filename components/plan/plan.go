@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -22,6 +23,9 @@ type Plan struct {
 	Bootstrap Owner
 	// Talos and Kubernetes are versions with a leading v; Kubernetes is empty with bootstrap external, Talos with kind k3s.
 	Talos, Kubernetes string
+	// Contract is the version of Talos whose defaults machine configuration is written with. Empty: the version that the cluster
+	// was made with, which is not known here; see WithContract.
+	Contract string
 
 	EndpointMode EndpointMode
 	// Endpoint is the Kubernetes API as the nodes and the kubeconfig know it, "https://10.0.0.11:6443"; empty when it is an
@@ -88,6 +92,12 @@ type Plan struct {
 	Replace, ForceRemove []string
 	// Teardown lets go of every node.
 	Teardown bool
+	// MaxUnavailable is how many workers may be away at the same time, Canary lets the first of a pool go alone, and UpgradeTimeout
+	// bounds how long a node may be away.
+	MaxUnavailable int
+	Canary         bool
+	UpgradeTimeout time.Duration
+	Apply          Apply
 
 	// Steps are what is done, in order.
 	Steps []Step
@@ -269,6 +279,24 @@ func (p *Plan) Runs() []string {
 
 	return all
 }
+
+// WithContract is the plan of a cluster that was made with the version of Talos, unless the plan states one itself. What
+// runs must know the contract: after a way back, it is no later than what runs.
+func (p *Plan) WithContract(version string) *Plan {
+	if p.Contract != "" {
+		return p
+	}
+
+	made := *p
+	if made.Contract = version; minor(version) > minor(p.Talos) {
+		made.Contract = p.Talos
+	}
+
+	return &made
+}
+
+// ContractVersion is the contract, of a cluster that is about to be made where none is stated.
+func (p *Plan) ContractVersion() string { return cmp.Or(p.Contract, p.Talos) }
 
 // Nodes returns all nodes in plan order.
 func (p *Plan) Nodes() []Node {

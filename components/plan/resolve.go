@@ -127,6 +127,9 @@ func (r *resolver) defaults() {
 	setDefault(&s.Lifecycle.AgentTimeout, "5m")
 	setDefault(&s.Lifecycle.KeepImages, new(true))
 	setDefault(&s.Lifecycle.DrainTimeout, "5m")
+	setDefault(&s.Lifecycle.Upgrade.MaxUnavailable, 1)
+	setDefault(&s.Lifecycle.Upgrade.Timeout, "15m")
+	setDefault(&s.Lifecycle.Apply, ApplyAuto)
 
 	if r.isK3s() {
 		r.k3sDefaults()
@@ -248,6 +251,18 @@ func (r *resolver) checkLifecycle(p *Plan) {
 	p.NodeTimeout = r.duration("lifecycle.nodeTimeout", l.NodeTimeout)
 	p.AgentTimeout = r.duration("lifecycle.agentTimeout", l.AgentTimeout)
 	p.DrainTimeout = r.duration("lifecycle.drainTimeout", l.DrainTimeout)
+
+	p.UpgradeTimeout = r.duration("lifecycle.upgrade.timeout", l.Upgrade.Timeout)
+	p.MaxUnavailable, p.Canary = l.Upgrade.MaxUnavailable, l.Upgrade.Canary
+
+	if p.MaxUnavailable < 1 {
+		r.problems.Add("lifecycle.upgrade.maxUnavailable", "must be 1 at least", strconv.Itoa(p.MaxUnavailable),
+			"state how many workers may be away at the same time")
+	}
+
+	if oneOf(r, "lifecycle.apply", l.Apply, ApplyAuto, ApplyStaged, ApplyNoReboot) {
+		p.Apply = l.Apply
+	}
 }
 
 func (r *resolver) duration(path, text string) time.Duration {

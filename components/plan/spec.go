@@ -169,7 +169,32 @@ type Lifecycle struct {
 	ForceRemove []string `json:"forceRemove,omitempty"`
 	// Let the whole cluster be destroyed: nodes are not held back any more. It is the first of two steps.
 	Teardown bool `json:"teardown,omitempty" jsonschema:"default=false"`
+	// How running nodes are taken down and come back, for an upgrade or a change that needs a reboot.
+	Upgrade Upgrade `json:"upgrade,omitempty"`
+	// What becomes of a change that Talos takes only with a reboot: the node is rebooted, the change waits for the next reboot, or it
+	// is refused.
+	Apply Apply `json:"apply,omitempty" jsonschema:"default=auto,enum=auto,enum=staged,enum=noReboot"`
 }
+
+// Upgrade bounds how running nodes are taken down. Control planes go first and one by one, whatever it says.
+type Upgrade struct {
+	// How many workers may be away at the same time.
+	MaxUnavailable int `json:"maxUnavailable,omitempty" jsonschema:"default=1,minimum=1,maximum=1000"`
+	// The first worker of each pool goes alone, and the others when it is back.
+	Canary bool `json:"canary,omitempty" jsonschema:"default=false"`
+	// How long a node may take to come back.
+	Timeout string `json:"timeout,omitempty" jsonschema:"default=15m"`
+}
+
+// Apply says what becomes of a change that needs a reboot.
+type Apply string
+
+// The ways.
+const (
+	ApplyAuto     Apply = "auto"
+	ApplyStaged   Apply = "staged"
+	ApplyNoReboot Apply = "noReboot"
+)
 
 // Outputs are what the stack leaves for others beside the contract.
 type Outputs struct {

@@ -74,6 +74,9 @@ type Versions struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// K3s, for example v1.34.2+k3s1. Required with kind k3s; the version of Kubernetes is in it.
 	K3s string `json:"k3s,omitempty"`
+	// Version of Talos whose defaults machine configuration is written with. Absent: the version that the cluster was made with, so
+	// that an upgrade changes what runs and nothing else. A later one, up to versions.talos, moves all nodes to the defaults of that version.
+	Contract string `json:"contract,omitempty"`
 }
 
 // Endpoint is how the Kubernetes API is reached.

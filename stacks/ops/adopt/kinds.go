@@ -65,6 +65,7 @@ var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome,
 	"talos:imageFactory/schematic:Schematic":              remake("the factory knows it by its content"),
 	"talos:machine/configurationApply:ConfigurationApply": remake("a node that has the configuration is not changed by it"),
 	"talos:cluster/kubeconfig:Kubeconfig":                 remake("it is fetched"),
+	"pulumi:index:Stash":                                  remake("it keeps cluster.versions.contract: state that where the cluster was made with another version"),
 }
 
 // remake is for what leaves nothing to be found, and may be made again.

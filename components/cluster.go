@@ -128,7 +128,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	}
 
 	var err error
-	if b.hooks, err = registerGates(ctx, name, c.Plan, args.Proxmox, b.addresses); err != nil {
+	if b.hooks, err = registerGates(ctx, name, c.Plan, args.Findings, args.Proxmox, b.addresses); err != nil {
 		return nil, err
 	}
 
@@ -189,7 +189,9 @@ func (b *builder) cluster() error {
 		}
 
 		return func(n plan.Node) *NodeConfiguration {
-			return &NodeConfiguration{Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks}
+			return &NodeConfiguration{
+				Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks, Removed: b.held(),
+			}
 		}
 	}
 
@@ -222,6 +224,15 @@ func (b *builder) cluster() error {
 	b.TalosconfigExpiry = expiry(credentials.ClientCertificate().ToStringPtrOutput())
 
 	return b.start(credentials, configured)
+}
+
+// held are the hooks that keep a node's machine until it has left the cluster; none where all is let go of.
+func (b *builder) held() []*pulumi.ResourceHook {
+	if b.Plan.Teardown {
+		return nil
+	}
+
+	return []*pulumi.ResourceHook{b.hooks.removed}
 }
 
 // identity is the machine secrets of the cluster and an administrator's credentials, made and kept in state, or taken over.
@@ -349,7 +360,7 @@ func (b *builder) enter(node *TalosNode) {
 func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, error) {
 	p := b.Plan
 	args := &TalosNodeArgs{
-		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, AgentTimeout: p.AgentTimeout.String(),
+		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
 		Firewall: pool.FirewallRules(), Hooks: []*pulumi.ResourceHook{b.hooks.free},
 	}
 

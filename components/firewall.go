@@ -10,7 +10,7 @@ import (
 
 // newFirewall closes a VM for everything that the rules do not let in. It has an effect where Proxmox VE's firewall is on
 // for the whole datacenter, which is the operator's matter.
-func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, machineVM *vm.VirtualMachine, parent pulumi.ResourceOption) error {
+func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, machineVM *vm.VirtualMachine, parent pulumi.ResourceOption) (pulumi.Resource, error) {
 	all := network.FirewallRulesRuleArray{}
 
 	for _, r := range rules {
@@ -33,10 +33,10 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 		// The rules of a VM are one list: what replaces them must not be there before they are gone.
 		pulumi.DeleteBeforeReplace(true))
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	_, err = network.NewFirewallOptions(ctx, name+"-firewall", &network.FirewallOptionsArgs{
+	return network.NewFirewallOptions(ctx, name+"-firewall", &network.FirewallOptionsArgs{
 		NodeName: machineVM.NodeName, VmId: machineVM.VmId.ToIntPtrOutput(), Enabled: pulumi.Bool(true),
 		InputPolicy: pulumi.String("DROP"), OutputPolicy: pulumi.String("ACCEPT"),
 		// The node speaks DHCP and finds its neighbours; nobody speaks with another machine's MAC address.
@@ -45,6 +45,4 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 	}, parent,
 		// Closed only when what is needed is let in.
 		pulumi.DependsOn([]pulumi.Resource{open}), pulumi.DeleteBeforeReplace(true))
-
-	return err
 }

@@ -36,10 +36,13 @@ type gates struct {
 	bootstrapped *pulumi.ResourceHook
 	// ready runs after it: whoever reads the kubeconfig finds a cluster that answers.
 	ready *pulumi.ResourceHook
+	// removed runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first, or
+	// nothing goes. It runs in previews, too.
+	removed *pulumi.ResourceHook
 }
 
 // registerGates registers the hooks of the cluster whose component is called name.
-func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, proxmox Proxmox, addresses *roster) (gates, error) {
+func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findings, proxmox Proxmox, addresses *roster) (gates, error) {
 	var (
 		g    = gates{turns: newTurns(1)}
 		errs []error
@@ -106,6 +109,13 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, proxmox Proxm
 
 		return talosapi.WaitEndpoint(c, p.Endpoint, p.ReadyTimeout, say(ctx, name))
 	})
+
+	r := &removal{ctx: ctx, plan: p, addresses: addresses, turns: g.turns, say: say(ctx, name), nodes: nodes, absent: found.gone()}
+	removed, err := ctx.RegisterResourceHook(name+"-removed", func(args *pulumi.ResourceHookArgs) error {
+		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with it.
+		return r.before(context.WithoutCancel(ctx.Context()), args)
+	}, &pulumi.ResourceHookOptions{OnDryRun: true})
+	g.removed, errs = removed, append(errs, err)
 
 	return g, errors.Join(errs...)
 }
@@ -242,6 +252,24 @@ func text(m resource.PropertyMap, key resource.PropertyKey) string {
 	}
 
 	return v.StringValue()
+}
+
+// texts are those of a list that are no empty ones.
+func texts(m resource.PropertyMap, key resource.PropertyKey) []string {
+	v := unwrap(m[key])
+	if !v.IsArray() {
+		return nil
+	}
+
+	var all []string
+
+	for _, item := range v.ArrayValue() {
+		if item := unwrap(item); item.IsString() && item.StringValue() != "" {
+			all = append(all, item.StringValue())
+		}
+	}
+
+	return all
 }
 
 func number(m resource.PropertyMap, key resource.PropertyKey) float64 {

@@ -3,6 +3,7 @@ package components
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -42,6 +43,8 @@ type TalosNodeArgs struct {
 	Hooks []*pulumi.ResourceHook
 	// Configuration is applied to the node; nil leaves it waiting for one.
 	Configuration *NodeConfiguration
+	// Replace makes the VM anew, once when it becomes true; becoming false again changes nothing.
+	Replace bool
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 }
@@ -56,8 +59,8 @@ type NodeConfiguration struct {
 	Patches pulumi.StringArrayInput
 	// After names what must be done before the node is configured; its VM is made without waiting for it.
 	After []pulumi.Resource
-	// Hooks run before the configuration is applied for the first time.
-	Hooks []*pulumi.ResourceHook
+	// Hooks run before the configuration is applied for the first time, Removed before the node loses it.
+	Hooks, Removed []*pulumi.ResourceHook
 }
 
 // TalosNode is one Talos machine: its VM, and the configuration it runs with.
@@ -82,6 +85,8 @@ type TalosNode struct {
 
 	node plan.Node
 	name string // of the component
+	// beside is what the VM has beside it, such as its firewall: it is there before the node is configured, and goes after it.
+	beside []pulumi.Resource
 }
 
 // NewTalosNode makes one machine. It needs a proxmoxve provider, and a talos provider where a configuration is applied or
@@ -129,15 +134,21 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 	}
 
 	if n.HAGroup != "" {
-		if err := newHAResource(ctx, name+"-ha", n, node.VM, pulumi.Parent(node)); err != nil {
+		kept, err := newHAResource(ctx, name+"-ha", n, node.VM, pulumi.Parent(node))
+		if err != nil {
 			return nil, err
 		}
+
+		node.beside = append(node.beside, kept)
 	}
 
 	if args.Firewall != nil {
-		if err := newFirewall(ctx, name, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
+		closed, err := newFirewall(ctx, name, args.Firewall, node.VM, pulumi.Parent(node))
+		if err != nil {
 			return nil, err
 		}
+
+		node.beside = append(node.beside, closed)
 	}
 
 	node.VMID = node.VM.VmId
@@ -214,14 +225,16 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 		Endpoint:      itself,
 	},
 		pulumi.Parent(node),
-		pulumi.DependsOn(append([]pulumi.Resource{node.VM}, c.After...)),
+		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.beside, c.After)),
 		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.
 		pulumi.ReplaceWith([]pulumi.Resource{node.VM}),
 		pulumi.ReplacementTrigger(node.VM.Smbios.Uuid()),
+		// What a node leaves behind is cleared up before it is configured again, never after.
+		pulumi.DeleteBeforeReplace(true),
 		pulumi.AdditionalSecretOutputs([]string{
 			"machineConfiguration", "machineConfigurationInput", "clientConfiguration", "configPatches",
 		}),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks}))
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks, BeforeDelete: c.Removed}))
 	node.Applied = applied
 
 	return err

@@ -22,6 +22,8 @@ type Findings struct {
 	devices map[string]proxmoxapi.PCIDevice
 	// sharedImages says that all hosts see what one of them downloads.
 	sharedImages bool
+	// absent are the VMIDs of nodes whose VM is not there.
+	absent map[int]bool
 }
 
 // template is what to clone for a node.
@@ -50,6 +52,15 @@ func (f *Findings) device(n plan.Node) *proxmoxapi.PCIDevice {
 	}
 
 	return nil
+}
+
+// gone are the VMIDs of nodes whose VM is not there.
+func (f *Findings) gone() map[int]bool {
+	if f == nil {
+		return nil
+	}
+
+	return f.absent
 }
 
 func (f *Findings) shared() bool { return f != nil && f.sharedImages }
@@ -89,9 +100,11 @@ type survey struct {
 }
 
 func newSurvey(p *plan.Plan, proxmox Proxmox) *survey {
+	absent := map[int]bool{}
+
 	return &survey{
-		plan: p, proxmox: proxmox, absent: map[int]bool{},
-		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}},
+		plan: p, proxmox: proxmox, absent: absent,
+		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent},
 	}
 }
 
@@ -232,26 +245,4 @@ func taken(v proxmoxapi.VM, n plan.Node, cluster string) *plan.Problem {
 			Value: n.Name, Remedy: "choose another range, or remove that machine",
 		}
 	}
-}
-
-// leaving are the control planes of the cluster that the plan no longer has. Deleting their VMs would leave etcd counting
-// members that are gone, until it has no quorum.
-func leaving(vms []proxmoxapi.VM, p *plan.Plan) plan.Problems {
-	var problems plan.Problems
-
-	planned := map[int]bool{}
-	for _, n := range p.Nodes() {
-		planned[n.VMID] = true
-	}
-
-	for _, v := range vms {
-		ours := slices.Contains(v.Tags, p.Cluster) && slices.Contains(v.Tags, string(plan.ControlPlane)) && slices.Contains(v.Tags, "talos")
-		if ours && !planned[v.ID] {
-			problems.Add("pools", "removing a control plane is not built yet: etcd would go on counting it",
-				fmt.Sprintf("%s, VMID %d on host %s, is not in the configuration any more", v.Name, v.ID, v.Host),
-				"put it back; or take it out of etcd ('talosctl reset --graceful'), delete its VM, and run 'pulumi refresh'")
-		}
-	}
-
-	return problems
 }

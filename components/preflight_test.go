@@ -120,12 +120,6 @@ func TestFindTemplates(t *testing.T) {
 			problem: `pools.control.names: VMID 402 is "old-2", a node of this cluster: a node keeps its name (given: c-control-2); ` +
 				`leave the names, and the cluster's and the pool's, as they were`,
 		},
-		"control plane leaving": {
-			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 403, Name: "c-control-3", Host: "pve", Tags: []string{"c", "controlplane", "talos"}}}, iface: "scsi0", size: 10},
-			problem: `pools: removing a control plane is not built yet: etcd would go on counting it ` +
-				`(given: c-control-3, VMID 403 on host pve, is not in the configuration any more); ` +
-				`put it back; or take it out of etcd ('talosctl reset --graceful'), delete its VM, and run 'pulumi refresh'`,
-		},
 		"template gone, nodes there": {
 			shelf: shelf{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"}, {ID: 402, Name: "c-control-2", Host: "pve9"}}},
 			want:  map[string]int{},

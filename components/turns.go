@@ -127,6 +127,18 @@ func (t *turns) back(ctx context.Context, bound time.Duration, say wait.Say) err
 	return nil
 }
 
+// stop notes a failure outside of any turn.
+func (t *turns) stop(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if t.failed == nil {
+		t.failed = fmt.Errorf("not begun: %s failed", name)
+	}
+
+	t.tell()
+}
+
 // stopped is why nobody gets a turn any more; nil while anybody does.
 func (t *turns) stopped() error {
 	t.mu.Lock()

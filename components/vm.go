@@ -49,6 +49,8 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, image pulumi.S
 		StopOnDestroy: pulumi.Bool(true),
 	}
 
+	opts = append(opts, anew(v, args.Replace)...)
+
 	addHardware(v, n, args.Mapping)
 	addBoot(v, args, image)
 
@@ -67,6 +69,21 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, image pulumi.S
 
 	return machineVM, nil
 }
+
+// anew has the VM made again when it is marked, once: the mark is a value of the state that means nothing to the machine, by how
+// long a clone may take. To take it off is a change in place, which changes nothing on the machine either.
+func anew(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption {
+	if !replace {
+		return nil
+	}
+
+	v.TimeoutClone = pulumi.Int(cloneTimeout + 1)
+
+	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{"timeoutClone"})}
+}
+
+// cloneTimeout is the provider's own, in seconds.
+const cloneTimeout = 1800
 
 func description(args *TalosNodeArgs) string {
 	n := args.Node
@@ -305,11 +322,9 @@ func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArg
 }
 
 // newHAResource has the high-availability manager of Proxmox VE keep the VM running.
-func newHAResource(ctx *pulumi.Context, name string, n plan.Node, machineVM *vm.VirtualMachine, opts ...pulumi.ResourceOption) error {
-	_, err := ha.NewHAResource(ctx, name, &ha.HAResourceArgs{
+func newHAResource(ctx *pulumi.Context, name string, n plan.Node, machineVM *vm.VirtualMachine, opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
+	return ha.NewHAResource(ctx, name, &ha.HAResourceArgs{
 		// It depends on the VM: it is there after it and gone before it.
 		ResourceId: pulumi.Sprintf("vm:%d", machineVM.VmId), Group: pulumi.String(n.HAGroup), State: pulumi.String("started"), Type: pulumi.String("vm"),
 	}, opts...)
-
-	return err
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -14,8 +13,8 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestMadeAgain takes machines away: a worker behind the program's back, and then the only control plane by the program.
-// What is made again is configured again, and a cluster that has lost its etcd is started anew.
+// TestMadeAgain takes machines away behind the program's back: a worker, and then the only control plane. What is made again
+// is configured again, and a cluster that has lost its etcd is started anew.
 func TestMadeAgain(t *testing.T) {
 	t.Parallel()
 
@@ -36,9 +35,13 @@ func TestMadeAgain(t *testing.T) {
 		requireNoChange(t, r.Stack)
 	})
 
-	t.Run("the only control plane, replaced", func(t *testing.T) {
-		_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)), optup.Replace([]string{urnOf(t, r, "k3s-dev-control-1-vm")}))
+	t.Run("the only control plane", func(t *testing.T) {
+		remove(t, r, 401)
+
+		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
+
+		up(t, r.Stack)
 		assert.Len(t, calls(r, "/Bootstrap"), 2)
 
 		for _, n := range r.Nodes() {

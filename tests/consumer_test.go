@@ -171,6 +171,13 @@ func TestTwoClustersInOneStack(t *testing.T) {
 	}
 
 	requireNoChange(t, s)
+
+	// Both let go of their nodes.
+	for name, config := range configs {
+		config.Lifecycle.Teardown = true
+		configs[name] = config
+	}
+
 	destroy(t, s)
 
 	for _, r := range []*rehearsal.Rehearsal{one, two} {

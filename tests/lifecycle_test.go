@@ -112,16 +112,6 @@ func TestOrder(t *testing.T) {
 			assert.Less(t, configured[c], configured[w])
 		}
 	}
-
-	// Removing a member that etcd goes on counting is refused before anything happens.
-	before := r.Lab.World().Snapshot()
-
-	set(t, r.Stack, "pools.control.count", "1")
-	said := failUp(t, r.Stack)
-	assert.Contains(t, said, "pools: removing a control plane is not built yet: etcd would go on counting it "+
-		"(given: k3s-dev-control-2, VMID 402 on host pve, is not in the configuration any more)")
-	assert.Contains(t, said, "k3s-dev-control-3, VMID 403")
-	assert.Equal(t, before, r.Lab.World().Snapshot())
 }
 
 func addressOf(r *rehearsal.Rehearsal, name string) string {

@@ -147,7 +147,7 @@ func (l limited) try(t *testing.T, privileges []string) (*rehearsal.Rehearsal, s
 
 	if err == nil {
 		requireNoChange(t, r.Stack)
-		_, err = r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		err = rehearsal.Destroy(t.Context(), r.Stack, optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
 	}
 
 	return r, out.String(), err

@@ -19,6 +19,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/rehearsal"
 )
 
 // TestRealProxmox runs the life of a stack on a real Proxmox VE that the environment names. Nothing is rewritten but the
@@ -104,7 +105,7 @@ func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Acces
 			return
 		}
 
-		if _, err := stack.Destroy(context.WithoutCancel(t.Context())); err != nil {
+		if err := rehearsal.Destroy(context.WithoutCancel(t.Context()), stack); err != nil {
 			keep = true
 
 			t.Logf("the stack is still there, and its state in %s: %v", dir, err)

@@ -128,8 +128,7 @@ func failUp(t *testing.T, s auto.Stack) string {
 func destroy(t *testing.T, s auto.Stack) {
 	t.Helper()
 
-	_, err := s.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
-	require.NoError(t, err)
+	require.NoError(t, rehearsal.Destroy(t.Context(), s, optdestroy.ProgressStreams(newOutput(t))))
 }
 
 // requireNoChange holds that neither a preview nor a refresh finds anything to do.

@@ -49,7 +49,16 @@ func (r Refusal) Error() string { return r.Rule + "; " + r.Remedy }
 // Judge says why the members may not leave, nil when the first of them may. At no instant of what it allows is etcd below its
 // quorum, whatever the order, as long as no other member fails.
 func (d Departure) Judge() error {
-	var voters, healthy, stay int
+	if err := d.Counted(); err != nil || !slices.ContainsFunc(d.Members, d.leaves) {
+		return err
+	}
+
+	return d.unwell()
+}
+
+// Counted says whether enough voting members stay, however they are.
+func (d Departure) Counted() error {
+	voters, stay := 0, 0
 
 	for _, m := range d.Members {
 		if m.Learner {
@@ -57,10 +66,6 @@ func (d Departure) Judge() error {
 		}
 
 		voters++
-
-		if m.Problem == "" {
-			healthy++
-		}
 
 		if !d.leaves(m) {
 			stay++
@@ -78,19 +83,14 @@ func (d Departure) Judge() error {
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
 		}
 	case stay < need:
-		return Refusal{fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed", stay, voters, need), atMost(voters)}
-	case healthy < need:
-		return Refusal{
-			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd lets nobody go", healthy, voters, need),
-			"bring one back, or restore a snapshot",
-		}
+		return Refusal{fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed", stay, voters, need), AtMost(voters)}
+	default:
+		return nil
 	}
-
-	return d.unwell()
 }
 
-// atMost says how many members may leave at once.
-func atMost(voters int) string {
+// AtMost says what to do instead where too many of so many members would leave.
+func AtMost(voters int) string {
 	if most := voters - Needed(voters); most > 0 {
 		return fmt.Sprintf("remove %d at most at once", most)
 	}
@@ -100,11 +100,22 @@ func atMost(voters int) string {
 
 // unwell are the members in whose state no other may leave.
 func (d Departure) unwell() error {
-	var rules []string
+	var (
+		rules           []string
+		voters, healthy int
+	)
 
 	remedy := "see to it first, then run 'pulumi up' again"
 
 	for _, m := range d.Members {
+		if !m.Learner {
+			voters++
+
+			if m.Problem == "" {
+				healthy++
+			}
+		}
+
 		switch {
 		case m.Learner && !d.leaves(m):
 			rules = append(rules, m.String()+" is joining etcd and has no vote yet")
@@ -114,6 +125,13 @@ func (d Departure) unwell() error {
 			if d.leaves(m) {
 				remedy = "see to it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again"
 			}
+		}
+	}
+
+	if need := Needed(voters); healthy < need {
+		return Refusal{
+			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd lets nobody go", healthy, voters, need),
+			"bring one back, or restore a snapshot",
 		}
 	}
 

@@ -16,6 +16,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+
+	"talos-proxmox/tests/rehearsal"
 )
 
 // phases name what an operation on a resource means to somebody who watches.
@@ -85,9 +87,7 @@ func (p progress) up(ctx context.Context, s auto.Stack, packs []string) error {
 }
 
 func (p progress) destroy(ctx context.Context, s auto.Stack) error {
-	_, err := s.Destroy(ctx, optdestroy.EventStreams(p.events), optdestroy.SuppressProgress())
-
-	return err
+	return rehearsal.Destroy(ctx, s, optdestroy.EventStreams(p.events), optdestroy.SuppressProgress())
 }
 
 // show prints events until they end, and returns the errors among them.

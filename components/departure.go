@@ -1,0 +1,270 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// settle is how long what is amiss may last before it counts: an election, a lost reply.
+const settle = 10 * time.Second
+
+// leave takes a node out of the cluster: its pods, its vote, its Node, its identity. Every step may be done already, by a run
+// that was cut off.
+func (r *removal) leave(ctx context.Context, l leaver) (err error) {
+	var members []lifecycle.Member
+
+	if l.role == plan.ControlPlane {
+		if members, err = r.judge(ctx, l); err != nil {
+			return err
+		}
+	}
+
+	member := slices.IndexFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name || m.Address == l.Address })
+
+	kube, err := r.kubernetes(ctx, l)
+	if err != nil {
+		return err
+	}
+
+	dead := r.silence(ctx, l)
+
+	if dead != nil && !slices.Contains(r.plan.ForceRemove, l.Name) {
+		if _, there, err := kube.Node(ctx, l.Name); err == nil && !there && member < 0 {
+			// It had left when a run was cut off.
+			return nil
+		}
+
+		return lifecycle.Refusal{
+			Rule:   fmt.Sprintf("it does not answer at %s (%v)", l.Address, dead),
+			Remedy: "bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+		}
+	}
+
+	if err := r.empty(ctx, l, kube, dead); err != nil {
+		return err
+	}
+
+	if member >= 0 {
+		if err := r.unvote(ctx, l, members[member], dead); err != nil {
+			return errors.Join(err, kube.Uncordon(context.WithoutCancel(ctx), l.Name))
+		}
+	}
+
+	if err := kube.DeleteNode(ctx, l.Name); err != nil {
+		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
+	}
+
+	if l.planned != nil && l.role == plan.ControlPlane {
+		r.turns.leave(l.Name, func(ctx context.Context) (string, error) { return r.missing(ctx, l) })
+	}
+
+	return r.reset(ctx, l, dead)
+}
+
+// judge waits for control planes that are on their way into etcd, and then says whether this one may leave.
+func (r *removal) judge(ctx context.Context, l leaver) ([]lifecycle.Member, error) {
+	var (
+		members []lifecycle.Member
+		amiss   time.Time // since when
+	)
+
+	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
+		// Each member may take its time to answer.
+		found, err := talosapi.EtcdMembers(ctx, r.controlPlanes(l), l.credentials)
+		members = found
+
+		if err == nil {
+			if coming := r.coming(l, found); coming != "" {
+				amiss = time.Time{}
+
+				return coming, nil
+			}
+
+			d := r.departure(l, found)
+			if err := d.Counted(); err != nil {
+				return "", err
+			}
+
+			err = d.Judge()
+		}
+
+		switch {
+		case err == nil:
+			return "", nil
+		case amiss.IsZero():
+			amiss = time.Now()
+		case time.Since(amiss) > settle:
+			return "", err
+		}
+
+		return "etcd: " + err.Error(), nil
+	})
+
+	return members, err
+}
+
+// coming are planned control planes without a vote yet, other than the one that leaves. One that is known to be dead does not
+// come.
+func (r *removal) coming(l leaver, members []lifecycle.Member) string {
+	var names []string
+
+	for _, n := range r.plan.ControlPlanes() {
+		if n.Name == l.Name || slices.Contains(r.plan.ForceRemove, n.Name) {
+			continue
+		}
+
+		if !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return r.is(m, n) && !m.Learner }) {
+			names = append(names, n.Name)
+		}
+	}
+
+	if len(names) == 0 {
+		return ""
+	}
+
+	return strings.Join(names, ", ") + " to get a vote in etcd"
+}
+
+// missing is what a control plane lacks that is made anew.
+func (r *removal) missing(ctx context.Context, l leaver) (string, error) {
+	members, err := talosapi.EtcdMembers(ctx, r.controlPlanes(l), l.credentials)
+	if err != nil {
+		return "etcd to answer", nil
+	}
+
+	if !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name && !m.Learner && m.Problem == "" }) {
+		return l.Name + " to be back in etcd", nil
+	}
+
+	return "", nil
+}
+
+// kubernetes speaks with a control plane that stays.
+func (r *removal) kubernetes(ctx context.Context, l leaver) (*kubeapi.Client, error) {
+	var said []string
+
+	for _, t := range r.controlPlanes(l) {
+		if t.Address == l.Address {
+			continue
+		}
+
+		kube, err := r.kubernetesOf(ctx, t, l.credentials)
+		if err == nil {
+			return kube, nil
+		}
+
+		said = append(said, fmt.Sprintf("%s: %v", t.Name, wait.Reason(err)))
+	}
+
+	return nil, fmt.Errorf("the Kubernetes API of no other control plane answers (%s)", strings.Join(said, "; "))
+}
+
+func (r *removal) kubernetesOf(ctx context.Context, t talosapi.Target, c talosapi.Credentials) (*kubeapi.Client, error) {
+	raw, err := talosapi.Kubeconfig(ctx, t, c)
+	if err != nil {
+		return nil, err
+	}
+
+	kube, err := kubeapi.New(raw, t.Address)
+	if err != nil {
+		return nil, err
+	}
+
+	_, err = kube.Nodes(ctx)
+
+	return kube, err
+}
+
+// silence is why the node does not answer, nil when it does.
+func (r *removal) silence(ctx context.Context, l leaver) error {
+	return wait.Until(ctx, min(settle, r.plan.NodeTimeout), r.say, func(ctx context.Context) (string, error) {
+		if err := talosapi.Answers(ctx, l.Target, l.credentials); err != nil {
+			return fmt.Sprintf("%s to answer (%v)", l.Name, err), nil
+		}
+
+		return "", nil
+	})
+}
+
+// empty takes the pods off the node. Those of a dead one are lost with it.
+func (r *removal) empty(ctx context.Context, l leaver, kube *kubeapi.Client, dead error) error {
+	if err := kube.Cordon(ctx, l.Name); err != nil {
+		return fmt.Errorf("it is not cordoned: %w", err)
+	}
+
+	if dead != nil {
+		return nil
+	}
+
+	if err := kube.Drain(ctx, l.Name, r.plan.DrainTimeout, r.say); err != nil {
+		// A run that was interrupted takes the cordon away too.
+		return errors.Join(
+			lifecycle.Refusal{Rule: err.Error(), Remedy: "make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again"},
+			kube.Uncordon(context.WithoutCancel(ctx), l.Name))
+	}
+
+	return nil
+}
+
+// unvote takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost.
+func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead error) error {
+	r.say(l.Name + " leaves etcd")
+
+	err := dead
+	if dead == nil {
+		ctx, cancel := context.WithTimeout(ctx, r.plan.NodeTimeout)
+		err = talosapi.LeaveEtcd(ctx, l.Target, l.credentials)
+
+		cancel()
+	}
+
+	others := slices.DeleteFunc(r.controlPlanes(l), func(t talosapi.Target) bool { return t.Address == l.Address })
+
+	if dead != nil {
+		for _, t := range others {
+			if err = talosapi.RemoveEtcdMember(ctx, t, l.credentials, m); err == nil {
+				break
+			}
+		}
+	}
+
+	return wait.Until(ctx, settle, r.say, func(context.Context) (string, error) {
+		members, listed := talosapi.EtcdMembers(ctx, others, l.credentials)
+
+		switch {
+		case listed != nil:
+			return fmt.Sprintf("etcd without %s (%v)", l.Name, listed), nil
+		case !slices.ContainsFunc(members, func(now lifecycle.Member) bool { return now.ID == m.ID }):
+			return "", nil
+		case err != nil:
+			return "", err
+		default:
+			return "etcd to let " + l.Name + " go", nil
+		}
+	})
+}
+
+// reset makes the node forget the cluster. Its VM goes next, so nobody waits for it to be done.
+func (r *removal) reset(ctx context.Context, l leaver, dead error) error {
+	if dead != nil {
+		return nil
+	}
+
+	err := talosapi.Reset(ctx, l.Target, l.credentials)
+	if err != nil && talosapi.Answers(ctx, l.Target, l.credentials) != nil {
+		// The reply was lost, not the request.
+		return nil
+	}
+
+	return err
+}

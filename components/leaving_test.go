@@ -1,0 +1,75 @@
+package components
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+func TestLeaving(t *testing.T) {
+	// made are the VMs of so many control planes, and of a worker.
+	made := func(controls int) []proxmoxapi.VM {
+		vms := []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}}, {ID: 9000, Name: "template"}}
+		for i := range controls {
+			vms = append(vms, proxmoxapi.VM{ID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1), Host: "pve", Tags: []string{"c", "controlplane", "talos"}})
+		}
+
+		return vms
+	}
+
+	planned := func(controls int, change ...func(*plan.Plan)) *plan.Plan {
+		p := &plan.Plan{Cluster: "c", Bootstrap: plan.ByPulumi, Pools: []plan.PlannedPool{
+			{Role: plan.ControlPlane}, {Role: plan.Worker, Nodes: []plan.Node{{VMID: 501, Name: "c-worker-1"}}},
+		}}
+		for i := range controls {
+			p.Pools[0].Nodes = append(p.Pools[0].Nodes, plan.Node{VMID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1)})
+		}
+
+		for _, c := range change {
+			c(p)
+		}
+
+		return p
+	}
+
+	teardown := func(p *plan.Plan) { p.Teardown = true }
+	external := func(p *plan.Plan) { p.Bootstrap = plan.External }
+	noWorker := func(p *plan.Plan) { p.Pools = p.Pools[:1] }
+	moved := func(p *plan.Plan) {
+		p.Pools[0].Nodes = append(p.Pools[0].Nodes[1:], plan.Node{VMID: 411}, plan.Node{VMID: 412})
+	}
+
+	for _, c := range []struct {
+		from int
+		to   *plan.Plan
+		want string
+	}{
+		{3, planned(3), ""},
+		{3, planned(5), ""},
+		{5, planned(3), ""},
+		{3, planned(2), ""},
+		{3, planned(3, noWorker), ""},
+		{2, planned(2, moved), ""},
+		{3, planned(1), "pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without c-control-2, c-control-3); " +
+			"remove 1 at most at once"},
+		{2, planned(1), "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without c-control-2); " +
+			"add a control plane first"},
+		{3, planned(2, external), "pools: a control plane of a cluster that somebody else configures cannot be removed: etcd would go on counting it " +
+			"(given: c-control-3); put it back; or take it out of etcd, delete its VM, and run 'pulumi refresh'"},
+		{3, planned(3, teardown), ""},
+		{3, planned(3, teardown, noWorker), "lifecycle.teardown: lets go of every node, so no single one can be removed meanwhile " +
+			"(given: c-worker-1, VMID 501 on host pve); put it back, or set teardown to false until it is gone"},
+	} {
+		found := leaving(made(c.from), c.to)
+
+		if c.want == "" {
+			assert.Empty(t, found)
+		} else if assert.Len(t, found, 1) {
+			assert.Equal(t, c.want, found[0].String())
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// toDestroy are the two steps that take a whole cluster away.
+const toDestroy = "to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'"
+
+// removal decides whether a node may lose its machine, and takes it out of the cluster before it does.
+type removal struct {
+	ctx       *pulumi.Context
+	plan      *plan.Plan
+	addresses *roster
+	turns     *turns
+	say       wait.Say
+	// nodes of the plan, by the name of their configuration.
+	nodes map[string]plan.Node
+	// absent are the VMIDs of planned nodes that had no VM when the run began.
+	absent map[int]bool
+}
+
+// leaver is a node whose configuration is about to be deleted, and its VM after it.
+type leaver struct {
+	talosapi.Target
+
+	role        plan.Role
+	credentials talosapi.Credentials
+	// planned is the node as the plan has it; nil: it has it no more.
+	planned *plan.Node
+}
+
+// before runs before the configuration of a node is deleted. Its error leaves the node as it is.
+func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	l, err := r.leaver(args)
+	if err != nil {
+		return err
+	}
+
+	if n := l.planned; n != nil {
+		switch {
+		case r.plan.Teardown, r.absent[n.VMID]:
+			return nil
+		case l.moved(r.addresses.of(n.Name)):
+			return nil
+		case !slices.Contains(r.plan.Replace, n.Name):
+			return r.keep(ctx, l)
+		}
+	}
+
+	if r.ctx.DryRun() {
+		return r.foresee(ctx, l)
+	}
+
+	end, err := r.turns.take(ctx, l.Name, l.role, r.plan.DrainTimeout+r.plan.ReadyTimeout, r.say)
+	if err != nil {
+		return err
+	}
+
+	if err = r.leave(ctx, l); err != nil {
+		err = fmt.Errorf("%s is not removed: %w", l.Name, err)
+	}
+
+	end(err)
+
+	return err
+}
+
+// leaver reads who leaves from the configuration that was applied: a node that is out of the plan is known from nowhere else.
+func (r *removal) leaver(args *pulumi.ResourceHookArgs) (leaver, error) {
+	l := leaver{Target: talosapi.Target{Address: text(args.OldInputs, "node")}, credentials: credentials(args.OldInputs)}
+
+	applied, err := machineconfig.Applied(text(args.OldInputs, "machineConfigurationInput"), texts(args.OldInputs, "configPatches"))
+	if err != nil {
+		return l, fmt.Errorf("%s: what the node was configured with cannot be read: %w", args.Name, err)
+	}
+
+	l.Name, l.role = machineconfig.Identity(applied)
+
+	if n, there := r.nodes[args.Name]; there {
+		l.planned, l.Name = &n, n.Name
+	}
+
+	if l.Name == "" {
+		l.Name = strings.TrimSuffix(args.Name, "-config")
+	}
+
+	return l, nil
+}
+
+// moved says that the node has another address now: only what was applied at the old one goes.
+func (l leaver) moved(address string) bool { return address != "" && address != l.Address }
+
+// keep refuses to take the machine of a node that stays: the cluster is being destroyed, or something else wants a new VM. A
+// machine that belongs to no cluster is a new one already.
+func (r *removal) keep(ctx context.Context, l leaver) error {
+	refused := fmt.Errorf("%s is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; %s", l.Name, toDestroy)
+
+	look := func(ctx context.Context) (string, error) {
+		switch err := talosapi.Answers(ctx, l.Target, l.credentials); {
+		case err == nil:
+			return "", refused
+		case talosapi.Unconfigured(ctx, l.Target):
+			return "", nil
+		default:
+			return fmt.Sprintf("%s to answer at %s (%v)", l.Name, l.Address, err), errors.Join(r.turns.stopped())
+		}
+	}
+
+	if r.ctx.DryRun() {
+		_, err := look(ctx)
+
+		return err
+	}
+
+	err := wait.Until(ctx, r.plan.NodeTimeout, r.say, look)
+	if err != nil {
+		r.turns.stop(l.Name)
+	}
+
+	return err
+}
+
+// foresee is the judgement in a preview. What is amiss now may be in order when it is carried out, so that is a warning; too
+// few members are an error.
+func (r *removal) foresee(ctx context.Context, l leaver) error {
+	if l.role != plan.ControlPlane {
+		return nil
+	}
+
+	members, err := talosapi.EtcdMembers(ctx, r.controlPlanes(l), l.credentials)
+	if err != nil {
+		r.warn(fmt.Sprintf("whether %s may leave is not known: %v", l.Name, err))
+
+		return nil
+	}
+
+	// Those that are to come are there when it leaves.
+	for _, n := range r.plan.ControlPlanes() {
+		if !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return r.is(m, n) }) {
+			members = append(members, lifecycle.Member{Name: n.Name})
+		}
+	}
+
+	d := r.departure(l, members)
+	if err := d.Counted(); err != nil {
+		return fmt.Errorf("%s is not removed: %w", l.Name, err)
+	}
+
+	if err := d.Judge(); err != nil {
+		r.warn(fmt.Sprintf("as it is now, %s would not be removed: %v", l.Name, err))
+	}
+
+	return nil
+}
+
+// warn shows what is no error. Where the program has ended already, nobody listens.
+func (r *removal) warn(message string) { _ = r.ctx.Log.Warn(message, nil) }
+
+// departure is who leaves: the node, and all members that the plan does not have.
+func (r *removal) departure(l leaver, members []lifecycle.Member) lifecycle.Departure {
+	d := lifecycle.Departure{Members: members, Dead: r.plan.ForceRemove}
+
+	for _, m := range members {
+		stays := slices.ContainsFunc(r.plan.ControlPlanes(), func(n plan.Node) bool { return r.is(m, n) })
+		if m.Name != "" && (!stays || m.Name == l.Name) {
+			d.Leaving = append(d.Leaving, m.Name)
+		}
+	}
+
+	return d
+}
+
+// is says whether a member is a node of the plan: by name, or, before it has started, by address.
+func (r *removal) is(m lifecycle.Member, n plan.Node) bool {
+	return m.Name == n.Name || m.Name == "" && m.Address == r.addresses.of(n.Name)
+}
+
+// controlPlanes are those whose address is known, the one that leaves last.
+func (r *removal) controlPlanes(l leaver) []talosapi.Target {
+	all := slices.DeleteFunc(controlPlanes(r.plan, r.addresses), func(t talosapi.Target) bool { return t.Address == "" || t.Name == l.Name })
+
+	if l.role == plan.ControlPlane {
+		all = append(all, l.Target)
+	}
+
+	return all
+}

@@ -2,7 +2,6 @@ package stacks
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -26,12 +25,10 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 		"secrets.yaml": components.SecretsBundle(c.MachineSecrets),
 	}
 
-	dir := filepath.Join(root, wanted.Dir)
-
 	for _, name := range wanted.Write {
 		// None of them is of use before the cluster is.
 		pulumi.All(contents[name], c.Kubeconfig).ApplyT(func(both []any) error {
-			if err := files.Write(dir, string(name), []byte(both[0].(string))); err != nil {
+			if err := files.Write(root, wanted.Dir, string(name), []byte(both[0].(string))); err != nil {
 				return fmt.Errorf("outputs.files: %w", err)
 			}
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -83,6 +84,11 @@ func TestEnterprise(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, example(t, "enterprise"))
+
+	_, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	assert.NoDirExists(t, filepath.Join(r.Stack.Workspace().WorkDir(), "talos"), "a preview writes nothing")
+
 	contract := contractOf(t, up(t, r.Stack))
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 

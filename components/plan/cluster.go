@@ -234,5 +234,9 @@ func (r *resolver) checkOutputs(p *Plan) {
 
 	for i, name := range f.Write {
 		oneOf(r, at("outputs.files.write", i), name, "talosconfig", "kubeconfig", "control-plane.yaml", "worker.yaml", "secrets.yaml")
+
+		if name == "worker.yaml" && !slices.ContainsFunc(r.pools, func(p *pool) bool { return p.Role == Worker }) {
+			r.problems.Add(at("outputs.files.write", i), "needs a pool of workers", string(name), "leave it out")
+		}
 	}
 }

@@ -3,36 +3,51 @@
 package files
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
-// Write puts a file into a directory: whole or not at all, readable for its owner only. The directory is made with mode 0700,
-// and what git makes of it is settled there: it ignores everything in it. A link that leads out of the directory is replaced,
-// not followed.
-func Write(dir, name string, content []byte) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// Write puts a file into a directory of a project: whole or not at all, readable for its owner only. The directory is made
+// with mode 0700, and what git makes of it is settled there: it ignores everything in it. A link in the place of the file is
+// replaced, not followed; one that leads out of the project on the way to it is an error.
+func Write(project, dir, name string, content []byte) (err error) {
+	root, err := os.OpenRoot(project)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, root.Close()) }()
 
-	ignore := filepath.Join(dir, ".gitignore")
-	if _, err := os.Lstat(ignore); errors.Is(err, os.ErrNotExist) {
-		if err := replace(ignore, []byte("*\n")); err != nil {
+	if err := root.MkdirAll(filepath.Clean(dir), 0o700); err != nil {
+		return fmt.Errorf("making %s, which must be a directory inside the project: %w", dir, err)
+	}
+
+	place, err := root.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening %s, which must be a directory inside the project: %w", dir, err)
+	}
+	defer func() { err = errors.Join(err, place.Close()) }()
+
+	const ignore = ".gitignore"
+	if _, err := place.Lstat(ignore); errors.Is(err, os.ErrNotExist) {
+		if err := replace(place, ignore, []byte("*\n")); err != nil {
 			return err
 		}
 	}
 
-	if err := replace(filepath.Join(dir, name), content); err != nil {
+	if err := replace(place, name, content); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 
 	return nil
 }
 
-func replace(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
+func replace(place *os.Root, name string, content []byte) error {
+	whole := "." + name + "." + rand.Text()
+
+	f, err := place.OpenFile(whole, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -41,11 +56,11 @@ func replace(path string, content []byte) error {
 	err = errors.Join(err, f.Sync(), f.Close())
 
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = place.Rename(whole, name)
 	}
 
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, place.Remove(whole))
 	}
 
 	return nil

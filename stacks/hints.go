@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,23 +13,26 @@ import (
 )
 
 // hints are the commands that an operator wants next, ready to be copied. Credentials that are not written as files are
-// written by the first two.
-func hints(c *components.TalosCluster, controlPlanes pulumi.StringArrayOutput, nodes pulumi.ArrayOutput) pulumi.Map {
+// written by the first two. They run in the project's directory, whichever stack is selected.
+func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.StringArrayOutput, nodes pulumi.ArrayOutput) pulumi.Map {
 	found := pulumi.Map{}
+	output := "pulumi stack output --stack " + shellWord(stack) + " "
 
 	place := func(name plan.File) string {
 		if f := c.Plan.Outputs.Files; f != nil && slices.Contains(f.Write, name) {
-			return "./" + path.Join(f.Dir, string(name))
+			return shellWord("./" + path.Join(f.Dir, string(name)))
 		}
 
-		found["get_"+string(name)] = pulumi.String("(umask 077; pulumi stack output " + string(name) + " --show-secrets > " + string(name) + ")")
+		found["get_"+string(name)] = pulumi.String("(umask 077; " + output + string(name) + " --show-secrets > " + string(name) + ")")
 
 		return "./" + string(name)
 	}
 
 	kubeconfig, talosconfig := place(OutputKubeconfig), place(OutputTalosconfig)
 
-	found["kubectl"] = pulumi.Sprintf("kubectl --kubeconfig %s --server %s get nodes -o wide", kubeconfig, c.Endpoint)
+	found["kubectl"] = c.Endpoint.ApplyT(func(endpoint string) string {
+		return "kubectl --kubeconfig " + kubeconfig + " --server " + shellWord(endpoint) + " get nodes -o wide"
+	}).(pulumi.StringOutput)
 	found["talosctl"] = pulumi.All(controlPlanes, nodes).ApplyT(func(both []any) string {
 		var all []string
 
@@ -41,7 +45,19 @@ func hints(c *components.TalosCluster, controlPlanes pulumi.StringArrayOutput, n
 		return "talosctl --talosconfig " + talosconfig + " --endpoints " + strings.Join(both[0].([]string), ",") + " --nodes " +
 			strings.Join(all, ",") + " version"
 	}).(pulumi.StringOutput)
-	found["contract"] = pulumi.String("pulumi stack output " + OutputContract + " --json")
+	found["contract"] = pulumi.String(output + OutputContract + " --json")
 
 	return found
+}
+
+// plain is what no shell takes for anything but itself.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// shellWord is a word as a shell reads it. The brackets of an IPv6 address are a pattern to some.
+func shellWord(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

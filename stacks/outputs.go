@@ -90,8 +90,8 @@ func (g *group) known() pulumi.StringArrayOutput {
 	}).(pulumi.StringArrayOutput)
 }
 
-// outputs are the stack outputs of a cluster.
-func outputs(c *components.TalosCluster) pulumi.Map {
+// outputs are the outputs of a stack with one cluster.
+func outputs(c *components.TalosCluster, stack string) pulumi.Map {
 	all := groups(c)
 	control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
 	addresses, vmids := pulumi.Map{}, pulumi.Map{}
@@ -126,7 +126,7 @@ func outputs(c *components.TalosCluster) pulumi.Map {
 		exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
 		exported[OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
 		exported[OutputCredentialsExpiry] = pulumi.Map{OutputKubeconfig: c.KubeconfigExpiry, OutputTalosconfig: c.TalosconfigExpiry}
-		exported[OutputHints] = hints(c, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
+		exported[OutputHints] = hints(c, stack, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}
 
 	if c.Plan.Outputs.Legacy {

@@ -111,7 +111,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		return nil, err
 	}
 
-	return &Deployment{Cluster: cluster, Outputs: outputs(cluster)}, nil
+	return &Deployment{Cluster: cluster, Outputs: outputs(cluster, ctx.Stack())}, nil
 }
 
 // talosArgs names the factory that schematics are made at.

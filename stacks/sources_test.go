@@ -271,20 +271,53 @@ func TestFirewall(t *testing.T) {
 	assert.Equal(t, []string{"apid", "kubelet", "icmp", "flannel-vxlan", "trustd", "kube-apiserver", "etcd"}, comments("c-control-1-rules"))
 }
 
-// TestHints: the commands are whole, and the credentials say how long they are good.
+// TestHints: the commands are whole for each way to reach the cluster, and the credentials say how long they are good.
 func TestHints(t *testing.T) {
-	_, outputs := inYard(t, false, func(c *Config) {
-		c.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.9"}
-		c.Outputs.Files = &plan.Files{Dir: "./talos", Write: []plan.File{"talosconfig"}}
-	})
+	const talosctl = " --endpoints 10.0.0.11 --nodes 10.0.0.11,10.0.0.21,10.0.0.22,10.0.0.23 version"
 
-	assert.Equal(t, map[string]any{
-		"contract":       "pulumi stack output talos_bootstrap_contract --json",
-		"get_kubeconfig": "(umask 077; pulumi stack output kubeconfig --show-secrets > kubeconfig)",
-		"kubectl":        "kubectl --kubeconfig ./kubeconfig --server https://10.0.0.9:6443 get nodes -o wide",
-		"talosctl":       "talosctl --talosconfig ./talos/talosconfig --endpoints 10.0.0.11 --nodes 10.0.0.11,10.0.0.21,10.0.0.22,10.0.0.23 version",
-	}, outputs[OutputHints])
-	assert.Equal(t, map[string]any{"talosconfig": "2031-05-04T03:02:01Z"}, outputs[OutputCredentialsExpiry])
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   map[string]any
+	}{
+		"the first control plane, no files": {func(*Config) {}, map[string]any{
+			"get_kubeconfig":  "(umask 077; pulumi stack output --stack dev kubeconfig --show-secrets > kubeconfig)",
+			"get_talosconfig": "(umask 077; pulumi stack output --stack dev talosconfig --show-secrets > talosconfig)",
+			"kubectl":         "kubectl --kubeconfig ./kubeconfig --server https://10.0.0.11:6443 get nodes -o wide",
+			"talosctl":        "talosctl --talosconfig ./talosconfig" + talosctl,
+		}},
+		"a virtual address, one file": {func(c *Config) {
+			c.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.9"}
+			c.Outputs.Files = &plan.Files{Dir: "./talos", Write: []plan.File{"talosconfig"}}
+		}, map[string]any{
+			"get_kubeconfig": "(umask 077; pulumi stack output --stack dev kubeconfig --show-secrets > kubeconfig)",
+			"kubectl":        "kubectl --kubeconfig ./kubeconfig --server https://10.0.0.9:6443 get nodes -o wide",
+			"talosctl":       "talosctl --talosconfig ./talos/talosconfig" + talosctl,
+		}},
+		"a name, both files": {func(c *Config) {
+			c.Cluster.Endpoint = plan.Endpoint{Mode: plan.DNS, Host: "api.example.com"}
+			c.Outputs.Files = &plan.Files{Dir: "it's here", Write: []plan.File{"talosconfig", "kubeconfig"}}
+		}, map[string]any{
+			"kubectl":  `kubectl --kubeconfig './it'\''s here/kubeconfig' --server https://api.example.com:6443 get nodes -o wide`,
+			"talosctl": `talosctl --talosconfig './it'\''s here/talosconfig'` + talosctl,
+		}},
+		"kube-vip with IPv6": {func(c *Config) {
+			c.Cluster.Endpoint = plan.Endpoint{Mode: plan.KubeVIP, Address: "fd7a:115c:a1e0::20", Interface: "tailscale0"}
+			c.Image.Factory.Extensions = []string{"tailscale"}
+			c.Tailscale, c.TailscaleAuthKey = &plan.Tailscale{}, "key"
+			c.Outputs.Files = &plan.Files{Write: []plan.File{"talosconfig", "kubeconfig"}}
+		}, map[string]any{
+			"kubectl":  "kubectl --kubeconfig ./talos/kubeconfig --server 'https://[fd7a:115c:a1e0::20]:6443' get nodes -o wide",
+			"talosctl": "talosctl --talosconfig ./talos/talosconfig" + talosctl,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, outputs := inYard(t, false, test.change)
+
+			test.want["contract"] = "pulumi stack output --stack dev talos_bootstrap_contract --json"
+			assert.Equal(t, test.want, outputs[OutputHints])
+			assert.Equal(t, map[string]any{"talosconfig": "2031-05-04T03:02:01Z"}, outputs[OutputCredentialsExpiry])
+		})
+	}
 }
 
 // TestExternal: machines and the contract, and nothing of a cluster.

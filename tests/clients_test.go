@@ -2,6 +2,10 @@ package tests
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
@@ -53,6 +57,63 @@ func TestClients(t *testing.T) {
 			addressOf(r, "k3s-dev-control-1"): r.Plan.Talos, addressOf(r, "k3s-dev-gpu-1"): r.Plan.Talos, addressOf(r, "k3s-dev-worker-1"): r.Plan.Talos,
 		}, talosVersions(t, r, outputs))
 	})
+
+	t.Run("the hints do as they are written", func(t *testing.T) {
+		dir := r.Stack.Workspace().WorkDir()
+		assert.NoDirExists(t, filepath.Join(dir, "talos"), "no file is written that was not asked for")
+
+		h := hinted(t, r, outputs)
+
+		for _, name := range []string{"get_kubeconfig", "get_talosconfig", "contract"} {
+			assert.NotNil(t, h(name), name)
+		}
+
+		for _, name := range []string{"kubeconfig", "talosconfig"} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		}
+
+		assert.Equal(t, []string{
+			"--kubeconfig", "./kubeconfig", "--server", "https://" + addressOf(r, "k3s-dev-control-1") + ":6443", "get", "nodes", "-o", "wide",
+		}, h("kubectl"))
+		assert.Equal(t, []string{
+			"--talosconfig", "./talosconfig", "--endpoints", addressOf(r, "k3s-dev-control-1"), "--nodes",
+			addressOf(r, "k3s-dev-control-1") + "," + addressOf(r, "k3s-dev-worker-1") + "," + addressOf(r, "k3s-dev-gpu-1"), "version",
+		}, h("talosctl"))
+
+		config, err := clientcmd.LoadFromFile(filepath.Join(dir, "kubeconfig"))
+		require.NoError(t, err)
+		assert.Equal(t, h("kubectl")[3], config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server)
+
+		talosconfig, err := clientconfig.Open(filepath.Join(dir, "talosconfig"))
+		require.NoError(t, err)
+		assert.Equal(t, []string{addressOf(r, "k3s-dev-control-1")}, talosconfig.Contexts[talosconfig.Context].Endpoints)
+	})
+}
+
+// hinted runs hints by their names in a shell, with the pulumi CLI and in the place of others what prints its arguments. It
+// returns what was printed, line by line.
+func hinted(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) func(name string) []string {
+	t.Helper()
+
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(r.Engine().CLI(), filepath.Join(bin, "pulumi")))
+
+	for _, name := range []string{"kubectl", "talosctl"} {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"), 0o700)) //nolint:gosec // it is to be run
+	}
+
+	hints := outputs[stacks.OutputHints].Value.(map[string]any)
+
+	return func(name string) []string {
+		shell := exec.CommandContext(t.Context(), "sh", "-c", hints[name].(string))
+		shell.Dir, shell.Env = r.Stack.Workspace().WorkDir(), append(r.Backend.Environ(), "PATH="+bin+":/usr/bin:/bin")
+		printed, err := shell.Output()
+		require.NoError(t, err, name)
+
+		return strings.Split(strings.TrimSpace(string(printed)), "\n")
+	}
 }
 
 // talosVersions asks every node of a talosconfig through its endpoints, as talosctl does.

@@ -29,6 +29,7 @@ require (
 	github.com/stretchr/testify v1.11.1
 	github.com/zclconf/go-cty v1.15.0
 	go.yaml.in/yaml/v4 v4.0.0-rc.3
+	go.etcd.io/bbolt v1.4.3
 	golang.org/x/crypto v0.54.0
 	golang.org/x/text v0.40.0
 	google.golang.org/grpc v1.82.1

@@ -48,24 +48,6 @@ func NewCluster() *Cluster {
 	return &Cluster{version: 1, objects: map[*kind]map[string]runtime.Object{}, changed: make(chan struct{})}
 }
 
-// Clone copies the cluster's objects, as a snapshot of etcd does. History and watches are not copied.
-func (c *Cluster) Clone() *Cluster {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	d := NewCluster()
-	d.version = c.version
-
-	for k, objects := range c.objects {
-		d.objects[k] = make(map[string]runtime.Object, len(objects))
-		for key, obj := range objects {
-			d.objects[k][key] = obj.DeepCopyObject()
-		}
-	}
-
-	return d
-}
-
 func key(namespace, name string) string { return namespace + "/" + name }
 
 func accessor(obj runtime.Object) metav1.Object {

@@ -172,15 +172,7 @@ func (c *Cluster) NodeLost(name string) {
 	}
 
 	n := obj.DeepCopyObject().(*corev1.Node) //nolint:forcetypeassert
-	now := metav1.Now()
-
-	for i := range n.Status.Conditions {
-		if cond := &n.Status.Conditions[i]; cond.Status != corev1.ConditionUnknown {
-			cond.Status, cond.Reason, cond.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
-			cond.LastTransitionTime = now
-		}
-	}
-
+	lost(n)
 	c.replace(nodes, n)
 	c.reconcile()
 }

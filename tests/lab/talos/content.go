@@ -105,9 +105,10 @@ type Installed struct {
 	Config []byte
 
 	// the EPHEMERAL partition
-	kubelet *x509.PEMEncodedCertificateAndKey
-	etcd    *membership
-	images  []pulled
+	kubelet  *x509.PEMEncodedCertificateAndKey
+	etcd     *membership
+	images   []pulled
+	recovery []byte // a snapshot of etcd that was uploaded
 
 	// what the boot loader knows
 	previous *Image // the system before the present one

@@ -6,7 +6,7 @@
 // messages and the resources; where behaviour is copied the comment names the file of the Talos repository that has it.
 //
 // Not played are what needs a machine underneath: containers, processes, files, packets. Methods that would show them are
-// refused and recorded. So are, until something needs them, etcd's snapshots.
+// refused and recorded.
 //
 // Tests break nodes ([Firmware.Break]) and registries ([Firmware.Withdraw]), and read what came of it: [Firmware.Quorum], how the votes
 // of etcd stood at each instant; [Firmware.Happenings], what was done to nodes; [Firmware.Outages], when they were down.

@@ -27,12 +27,25 @@ func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest)
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	case !n.controlPlane():
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node")
-	case in.GetRecoverEtcd():
-		return nil, status.Error(codes.Unimplemented, "method Bootstrap with recover_etcd not implemented")
+	case n.membership() != nil:
+		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
+	}
+
+	stored := kube.NewCluster()
+
+	if in.GetRecoverEtcd() {
+		var err error
+		if stored, err = n.recovered(in.GetRecoverSkipHashCheck()); err != nil {
+			// who asked has his answer already: it is the service that fails
+			n.sys.log("etcd: %v", err)
+			n.services.set("etcd", stateFailed, "Failed to run pre stage: "+err.Error(), nil)
+
+			return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
+		}
 	}
 
 	host, _ := n.fqdn()
-	if !n.setMembership(newEtcd(n.fw.quorum, n.etcdCA(), kube.NewCluster(), host, n.address())) {
+	if !n.setMembership(newEtcd(n.fw.quorum, n.etcdCA(), stored, host, n.address())) {
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
 	}
 

@@ -165,6 +165,7 @@ const networkCheck = 500 * time.Millisecond
 func (n *node) kubeletSpec(ready bool) string {
 	cfg := n.config()
 	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), cfg.Machine().Kubelet().Image(), ready, n.goingDown())
+	spec += fmt.Sprintf("%p", n.servedCluster())
 
 	if n.controlPlane() {
 		spec += fmt.Sprint(n.staticPods(), n.services.running("etcd"))
@@ -175,6 +176,32 @@ func (n *node) kubeletSpec(ready bool) string {
 	}
 
 	return spec
+}
+
+// servedCluster is what the cluster's API servers answer from; what they last did while none does. It is another one after etcd
+// was recovered, and the machine has to report to it: a kubelet does so all the time.
+func (n *node) servedCluster() *kube.Cluster {
+	id := n.config().Cluster().ID()
+
+	for _, other := range n.fw.nodes() {
+		m, cfg := other.membership(), other.config()
+		if m == nil || cfg == nil || cfg.Cluster().ID() != id {
+			continue
+		}
+
+		other.mu.Lock()
+		serving := other.kube.serving
+		other.mu.Unlock()
+
+		if serving && m.cluster.answers(m.id) == nil {
+			return m.cluster.kube
+		}
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.kube.in
 }
 
 // report brings the machine's Node in line and returns whether it was reported ready. It is not ok when the API could not

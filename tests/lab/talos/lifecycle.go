@@ -147,7 +147,7 @@ func (n *node) wipe(partitions []string) {
 			case partitionState:
 				i.Config = nil
 			case partitionEphemeral:
-				i.etcd, i.kubelet, i.images = nil, nil, nil
+				i.etcd, i.kubelet, i.images, i.recovery = nil, nil, nil, nil
 			case partitionMeta:
 				clear(i.META)
 			}

@@ -26,7 +26,7 @@ type GPUWorker struct {
 	Name string
 	// Args of the node.
 	Args *TalosNodeArgs
-	// Device is the GPU as its host describes it; nil: not known, which only a preview can do with.
+	// Device is the GPU as its host describes it; nil: not known. A mapping that is there stays as it is then, and none can be made.
 	Device *proxmoxapi.PCIDevice
 }
 
@@ -107,6 +107,7 @@ func newMapping(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOption)
 			device.IommuGroup = pulumi.Int(w.Device.IOMMUGroup)
 		}
 	} else {
+		opts = append(opts, pulumi.IgnoreChanges([]string{"maps"}))
 		device.Id = pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
 	}
 

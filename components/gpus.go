@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,28 +12,42 @@ import (
 
 // lookForGPUs finds the GPU of each node, and what a resource mapping says of it.
 func (s *survey) lookForGPUs(ctx context.Context) error {
-	devices := map[string][]proxmoxapi.PCIDevice{}
+	type answer struct {
+		devices []proxmoxapi.PCIDevice
+		err     error
+	}
+
+	answers := map[string]answer{}
 
 	for _, n := range s.plan.Nodes() {
 		if n.GPU == nil {
 			continue
 		}
 
-		if _, asked := devices[n.Host]; !asked {
-			var err error
-			if devices[n.Host], err = s.proxmox.PCIDevices(ctx, n.Host); err != nil {
-				return err
-			}
+		if _, asked := answers[n.Host]; !asked {
+			devices, err := s.proxmox.PCIDevices(ctx, n.Host)
+			answers[n.Host] = answer{devices, err}
 		}
 
-		s.lookForGPU(n, devices[n.Host], s.absent[n.VMID])
+		switch a := answers[n.Host]; {
+		case errors.Is(a.err, proxmoxapi.ErrHostSilent) && !s.absent[n.VMID]:
+			s.warnings = append(s.warnings, plan.Problem{
+				Path: bdfPath(n), Rule: "was not checked: Proxmox VE cannot reach host " + n.Host, Value: n.GPU.BDF,
+			})
+		case a.err != nil:
+			return a.err
+		default:
+			s.lookForGPU(n, a.devices, s.absent[n.VMID])
+		}
 	}
 
 	return nil
 }
 
+func bdfPath(n plan.Node) string { return fmt.Sprintf("pools.%s.gpus.%d.bdf", n.Pool, n.Ordinal) }
+
 func (s *survey) lookForGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bool) {
-	path := fmt.Sprintf("pools.%s.gpus.%d.bdf", n.Pool, n.Ordinal)
+	path := bdfPath(n)
 
 	// A device without a function is all its functions; the first stands for it.
 	bdf := n.GPU.BDF
@@ -48,10 +63,16 @@ func (s *survey) lookForGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent 
 		}
 	}
 
-	if gpu == nil {
-		if absent {
-			s.problems.Add(path, "is no PCI device of host "+n.Host, n.GPU.BDF, "run 'lspci -Dnn' on that host, and correct it")
-		}
+	switch {
+	case gpu == nil && absent:
+		s.problems.Add(path, "is no PCI device of host "+n.Host, n.GPU.BDF, "run 'lspci -Dnn' on that host, and correct it")
+
+		return
+	case gpu == nil:
+		s.warnings = append(s.warnings, plan.Problem{
+			Path: path, Rule: "is no PCI device of host " + n.Host + " any more: the VM does not start without it", Value: n.GPU.BDF,
+			Remedy: "run 'lspci -Dnn' on that host, and correct it",
+		})
 
 		return
 	}

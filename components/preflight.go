@@ -18,7 +18,7 @@ type Findings struct {
 	// templates are the VMIDs of the templates to clone, by node name. A node is left out when its VM exists and the template
 	// is gone.
 	templates map[string]int
-	// devices are the GPUs to pass through, by node name; left out likewise.
+	// devices are the GPUs to pass through, by node name; left out likewise, and when the host of a node that exists is silent.
 	devices map[string]proxmoxapi.PCIDevice
 	// sharedImages says that all hosts see what one of them downloads.
 	sharedImages bool

@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,7 @@ type house struct {
 	vms     []proxmoxapi.VM
 	files   map[string]map[string]int64
 	devices map[string][]proxmoxapi.PCIDevice
+	silent  string // a host that does not answer
 	shared  map[string]bool
 	asked   int
 }
@@ -32,6 +34,10 @@ func (h *house) Files(_ context.Context, host, _ string) (map[string]int64, erro
 
 func (h *house) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCIDevice, error) {
 	h.asked++
+
+	if host == h.silent {
+		return nil, fmt.Errorf("asking %s: %w", host, proxmoxapi.ErrHostSilent)
+	}
 
 	return h.devices[host], nil
 }
@@ -125,4 +131,24 @@ func TestGPUs(t *testing.T) {
   - pools.gpu.gpus.1.bdf: cannot be passed through: the IOMMU of host a is off (given: 0000:01:00.0); `+
 		`switch it on in the firmware and in the kernel's command line, and restart the host
   - pools.gpu.gpus.2.bdf: is no PCI device of host b (given: 0000:02:00); run 'lspci -Dnn' on that host, and correct it`)
+
+	// A card that is gone and a host that is down stop nothing that is there already.
+	there := &house{silent: "b"}
+	for _, n := range p().Nodes() {
+		there.vms = append(there.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
+	}
+
+	s = newSurvey(p(), there)
+	require.NoError(t, s.run(t.Context()))
+	assert.Empty(t, s.found.devices)
+	assert.Equal(t, []plan.Problem{
+		{
+			Path: "pools.gpu.gpus.1.bdf", Rule: "is no PCI device of host a any more: the VM does not start without it", Value: "0000:01:00.0",
+			Remedy: "run 'lspci -Dnn' on that host, and correct it",
+		},
+		{Path: "pools.gpu.gpus.2.bdf", Rule: "was not checked: Proxmox VE cannot reach host b", Value: "0000:02:00"},
+	}, s.warnings)
+
+	_, err = look(t, p(), &house{silent: "b", devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}}})
+	assert.ErrorIs(t, err, proxmoxapi.ErrHostSilent)
 }

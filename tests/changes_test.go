@@ -192,6 +192,35 @@ func TestGPURemoved(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
+// TestGPUAway takes a GPU out of its host, and then the host off the network: what is there already stays as it is, and what
+// is elsewhere can be changed.
+func TestGPUAway(t *testing.T) {
+	t.Parallel()
+
+	text := strings.Replace(pair{"template", "metal", "", "reserved"}.stack(), "template: {", "template: { gpuWorker: talos-v1.12.4-base,", 1)
+	text += "    gpu: { role: worker, addresses: 10.40.0.31-39, gpus: { \"1\": { host: pve2, bdf: \"0000:01:00.0\" } } }\n"
+
+	r := rehearse(t, stackFile(t, text))
+	up(t, r.Stack)
+
+	before := r.Lab.World().Snapshot().Mappings
+	require.Len(t, before, 1)
+
+	require.NoError(t, r.Lab.World().RemovePCI("pve2", "0000:01:00.0"))
+	set(t, r.Stack, "pools.control.cores", "3")
+	up(t, r.Stack)
+	requireNoChange(t, r.Stack)
+
+	require.NoError(t, r.Lab.World().SetOffline("pve2", true))
+	set(t, r.Stack, "pools.control.cores", "4")
+	up(t, r.Stack)
+	assert.EqualValues(t, 4, vmConfig(t, r, "pair-control-1")["cores"])
+
+	require.NoError(t, r.Lab.World().SetOffline("pve2", false))
+	requireNoChange(t, r.Stack)
+	assert.Equal(t, before, r.Lab.World().Snapshot().Mappings)
+}
+
 // TestBadImages: a server that sends a page instead of an image, and a download that is cut off, stop the run before a VM
 // is made of them; the next run goes on.
 func TestBadImages(t *testing.T) {

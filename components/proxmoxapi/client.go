@@ -35,6 +35,8 @@ var (
 	ErrRefused = errors.New("refuses the credentials")
 	// ErrUntrusted means that this machine does not trust the server's certificate.
 	ErrUntrusted = errors.New("shows a certificate that this machine does not trust")
+	// ErrHostSilent means that Proxmox VE cannot reach the host that was asked about.
+	ErrHostSilent = errors.New("cannot reach that host")
 )
 
 // Client asks one Proxmox VE cluster.
@@ -71,25 +73,44 @@ func New(a Access) (*Client, error) {
 	}, nil
 }
 
-// listener keeps what Proxmox VE says when it denies a call, which privilege is missing: the client drops it.
+// listener keeps what Proxmox VE says when a call fails: when it denies one, the client drops which privilege is missing, and
+// most other failures it takes for an answer with nothing in it.
 type listener struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (l listener) RoundTrip(r *http.Request) (*http.Response, error) {
 	reply, err := l.RoundTripper.RoundTrip(r)
-	if err != nil || reply.StatusCode != http.StatusForbidden {
+	if err != nil || reply.StatusCode < http.StatusBadRequest {
 		return reply, err
 	}
 
-	_, reason, _ := strings.Cut(reply.Status, " ")
+	switch reply.StatusCode {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusInternalServerError, http.StatusNotImplemented:
+		return reply, nil // these the client knows
+	case http.StatusForbidden:
+		_, reason, _ := strings.Cut(reply.Status, " ")
 
-	return nil, errors.Join(deniedError(reason), reply.Body.Close())
+		return nil, errors.Join(deniedError(reason), reply.Body.Close())
+	default:
+		return nil, errors.Join(failedError{reply.StatusCode, reply.Status}, reply.Body.Close())
+	}
 }
 
 // deniedError is why a call was denied.
 type deniedError string
 
 func (e deniedError) Error() string { return string(e) }
+
+// failedError is how a call failed.
+type failedError struct {
+	code   int
+	status string
+}
+
+func (e failedError) Error() string { return e.status }
+
+// silent says that a call was handed on to a host which did not answer: from 595 on, a status is the proxy's own.
+func (e failedError) silent() bool { return e.code >= 595 && e.code <= 599 }
 
 // get asks for something.
 func (c *Client) get(ctx context.Context, path string, into any) error {
@@ -100,6 +121,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 func (c *Client) explain(call string, err error) error {
 	var (
 		denied      deniedError
+		failed      failedError
 		transport   *url.Error
 		certificate *tls.CertificateVerificationError
 	)
@@ -111,6 +133,10 @@ func (c *Client) explain(call string, err error) error {
 		return fmt.Errorf("Proxmox VE at %s %w (%s)", c.endpoint, ErrRefused, call)
 	case errors.As(err, &denied):
 		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrRefused, call, denied)
+	case errors.As(err, &failed) && failed.silent():
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, failed)
+	case errors.As(err, &failed):
+		return fmt.Errorf("Proxmox VE at %s answers %s with: %w", c.endpoint, call, failed)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUntrusted, certificate.Err)
 	case errors.As(err, &transport):

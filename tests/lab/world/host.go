@@ -206,6 +206,22 @@ func (w *World) SetOffline(name string, offline bool) error {
 	return fmt.Errorf("no host %q", name)
 }
 
+// RemovePCI takes a device out of a host.
+func (w *World) RemovePCI(name, bdf string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for _, h := range w.hosts {
+		if h.Name == name {
+			h.PCI = slices.DeleteFunc(slices.Clone(h.PCI), func(d PCIDevice) bool { return d.BDF == bdf })
+
+			return nil
+		}
+	}
+
+	return fmt.Errorf("no host %q", name)
+}
+
 // storage finds a storage that a host can use.
 func (w *World) storage(host, name string) (*Storage, error) {
 	i := slices.IndexFunc(w.storages, func(s *Storage) bool { return s.Name == name })

@@ -1,0 +1,46 @@
+package proxmoxapi
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// TestFailures: nothing that fails is taken for an answer, and what callers must tell apart is told apart.
+func TestFailures(t *testing.T) {
+	for status, want := range map[int]struct {
+		kind error
+		said string
+	}{
+		http.StatusForbidden:          {ErrRefused, "refuses the credentials (GET /nodes/pve/hardware/pci?pci-class-blacklist=): Forbidden"},
+		http.StatusNotFound:           {nil, "answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 404 Not Found"},
+		http.StatusServiceUnavailable: {nil, "answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 503 Service Unavailable"},
+		http.StatusNotImplemented:     {nil, "answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 501 Not Implemented"},
+		595:                           {ErrHostSilent, "cannot reach that host (GET /nodes/pve/hardware/pci?pci-class-blacklist=): 595 status code 595"},
+	} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte(`{"data":null}`))
+			}))
+			t.Cleanup(server.Close)
+
+			c, err := New(Access{Endpoint: server.URL, Insecure: true, TokenID: "a@pve!b", TokenSecret: "c"})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = c.PCIDevices(t.Context(), "pve")
+			if err == nil || err.Error() != "Proxmox VE at "+server.URL+" "+want.said {
+				t.Errorf("got %v, want %s", err, want.said)
+			}
+
+			for _, kind := range []error{ErrRefused, ErrHostSilent, ErrUnreachable, ErrUntrusted} {
+				if errors.Is(err, kind) != (kind == want.kind) {
+					t.Errorf("%v: %v", err, kind)
+				}
+			}
+		})
+	}
+}

@@ -36,9 +36,10 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 		return err
 	}
 
-	dead := r.silence(ctx, l)
+	forced := slices.Contains(r.plan.ForceRemove, l.Name)
+	dead := r.silence(ctx, l, forced)
 
-	if dead != nil && !slices.Contains(r.plan.ForceRemove, l.Name) {
+	if dead != nil && !forced {
 		if _, there, err := kube.Node(ctx, l.Name); err == nil && !there && member < 0 {
 			// It had left when a run was cut off.
 			return nil
@@ -185,8 +186,12 @@ func (r *removal) kubernetesOf(ctx context.Context, t talosapi.Target, c talosap
 	return kube, err
 }
 
-// silence is why the node does not answer, nil when it does.
-func (r *removal) silence(ctx context.Context, l leaver) error {
+// silence is why the node does not answer, nil when it does. One that is said to be dead is asked once.
+func (r *removal) silence(ctx context.Context, l leaver, forced bool) error {
+	if forced {
+		return talosapi.Answers(ctx, l.Target, l.credentials)
+	}
+
 	return wait.Until(ctx, min(settle, r.plan.NodeTimeout), r.say, func(ctx context.Context) (string, error) {
 		if err := talosapi.Answers(ctx, l.Target, l.credentials); err != nil {
 			return fmt.Sprintf("%s to answer (%v)", l.Name, err), nil

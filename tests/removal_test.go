@@ -1,0 +1,344 @@
+package tests
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// threeAndOne is a cluster of three control planes and a worker, behind an address that moves with the control plane.
+const threeAndOne = `config:
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [{ name: pve }] }
+  talos-proxmox:cluster: { name: home, versions: { talos: v1.12.4, kubernetes: v1.34.2 }, endpoint: { mode: vip, address: 192.168.10.9 } }
+  talos-proxmox:image: { source: template, template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base } }
+  talos-proxmox:network: { cidr: 192.168.10.0/24, gateway: 192.168.10.1 }
+  talos-proxmox:lifecycle: { drainTimeout: 3s }
+  talos-proxmox:pools:
+    control: { role: controlplane, count: 3, addresses: 192.168.10.11-19 }
+    worker: { role: worker, count: 1, addresses: 192.168.10.21-49 }
+`
+
+// requireVoters waits until etcd has so many members with a vote, all well, and holds that it was never below its quorum.
+func requireVoters(t *testing.T, r *rehearsal.Rehearsal, want int) {
+	t.Helper()
+
+	require.Eventually(t, func() bool {
+		all := r.Talos.Quorum(time.Time{})
+		last := all[len(all)-1]
+
+		return last.Voters == want && last.Healthy == want
+	}, wait, 50*time.Millisecond, "%+v", r.Talos.Quorum(time.Time{}))
+
+	lowest, _ := r.Talos.LowestQuorum(time.Time{})
+	require.GreaterOrEqual(t, lowest.Margin(), 0, "%+v", lowest)
+}
+
+// kubernetesNodes are the names of the nodes that Kubernetes knows.
+func kubernetesNodes(t *testing.T, api *kubernetes.Clientset) []string {
+	t.Helper()
+
+	list, err := api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	var names []string
+	for _, n := range list.Items {
+		names = append(names, n.Name)
+	}
+
+	return names
+}
+
+// failPreview runs a preview that must fail, and returns what was printed.
+func failPreview(t *testing.T, s auto.Stack) string {
+	t.Helper()
+
+	out := newOutput(t)
+	_, err := s.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+	require.Error(t, err)
+
+	return out.String()
+}
+
+// TestControlPlanesComeAndGo grows a cluster and makes it smaller, replaces a control plane, and asks for what would break it:
+// etcd has its quorum at every instant.
+func TestControlPlanesComeAndGo(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, threeAndOne))
+	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	three := vmids(r)
+
+	t.Run("3 to 5 to 3", func(t *testing.T) {
+		set(t, r.Stack, "pools.control.count", "5")
+		up(t, r.Stack)
+
+		// No wait: those that join are waited for before others leave.
+		set(t, r.Stack, "pools.control.count", "3")
+		up(t, r.Stack)
+		requireVoters(t, r, 3)
+
+		assert.Equal(t, three, vmids(r))
+		assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"}, kubernetesNodes(t, api))
+		requireNoChange(t, r.Stack)
+
+		for _, gone := range []string{"home-control-4", "home-control-5"} {
+			var steps []string
+
+			for _, e := range r.Lab.Journal().Entries() {
+				if e.Subject == gone && regexp.MustCompile(`Forfeit|LeaveCluster|Reset$`).MatchString(e.Call) {
+					steps = append(steps, e.Call)
+				}
+			}
+
+			assert.Equal(t, []string{
+				"/machine.MachineService/EtcdForfeitLeadership", "/machine.MachineService/EtcdLeaveCluster", "/machine.MachineService/Reset",
+			}, steps)
+		}
+	})
+
+	t.Run("3 to 1", func(t *testing.T) {
+		before := r.Lab.World().Snapshot()
+
+		set(t, r.Stack, "pools.control.count", "1")
+
+		const refused = "pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed " +
+			"(given: without home-control-2, home-control-3); remove 1 at most at once"
+
+		assert.Contains(t, failPreview(t, r.Stack), refused)
+		assert.Contains(t, failUp(t, r.Stack), refused)
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+		requireVoters(t, r, 3)
+		set(t, r.Stack, "pools.control.count", "3")
+	})
+
+	t.Run("replaced, once", func(t *testing.T) {
+		uuid := func() any { return vmConfig(t, r, "home-control-2")["smbios1"] }
+		was, mac := uuid(), vmConfig(t, r, "home-control-2")["net0"]
+
+		set(t, r.Stack, "lifecycle.replace[0]", "home-control-2")
+		up(t, r.Stack)
+		requireVoters(t, r, 3)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+
+		made := uuid()
+		assert.NotEqual(t, was, made)
+		assert.Equal(t, three, vmids(r))
+		assert.Equal(t, mac, vmConfig(t, r, "home-control-2")["net0"])
+		assert.Contains(t, kubernetesNodes(t, api), "home-control-2")
+		requireNoChange(t, r.Stack)
+
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.replace", &auto.ConfigOptions{Path: true}))
+		up(t, r.Stack)
+		requireNoChange(t, r.Stack)
+		assert.Equal(t, made, uuid())
+
+		set(t, r.Stack, "lifecycle.replace[0]", "home-control-3")
+		set(t, r.Stack, "lifecycle.replace[1]", "home-control-2")
+		up(t, r.Stack)
+		requireVoters(t, r, 3)
+		assert.NotEqual(t, made, uuid(), "named again is made again, after the other")
+		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("destroyed in two steps", func(t *testing.T) {
+		before := r.Lab.World().Snapshot()
+		out := newOutput(t)
+
+		_, err := r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		require.Error(t, err)
+		assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
+
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.replace", &auto.ConfigOptions{Path: true}))
+		up(t, r.Stack)
+
+		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		require.Error(t, err)
+		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; "+
+			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+		requireVoters(t, r, 3)
+
+		set(t, r.Stack, "lifecycle.teardown", "true")
+		up(t, r.Stack)
+
+		_, err = r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(out))
+		require.NoError(t, err)
+		assert.Empty(t, r.Leftovers())
+	})
+}
+
+// TestDeadNodes: who does not answer is removed or replaced when the operator says that it is dead, and not before.
+func TestDeadNodes(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "count: 1", "count: 2", 1)))
+	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	_, err := r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", vmids(r)["home-control-2"])
+	require.NoError(t, err)
+	_, err = r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", vmids(r)["home-worker-2"])
+	require.NoError(t, err)
+
+	t.Run("a control plane that is replaced", func(t *testing.T) {
+		set(t, r.Stack, "lifecycle.replace[0]", "home-control-2")
+
+		said := failUp(t, r.Stack)
+		assert.Contains(t, said, "home-control-2 is not removed: the etcd member home-control-2 is not healthy (")
+		assert.Contains(t, said, "); see to it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
+		assert.Contains(t, kubernetesNodes(t, api), "home-control-2")
+
+		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-control-2")
+		up(t, r.Stack)
+		requireVoters(t, r, 3)
+		assert.Len(t, calls(r, "EtcdRemoveMemberByID"), 1)
+	})
+
+	t.Run("a worker that is removed", func(t *testing.T) {
+		set(t, r.Stack, "pools.worker.count", "1")
+
+		said := failUp(t, r.Stack)
+		assert.Regexp(t, `home-worker-2 is not removed: it does not answer at \S+ \(gave up after 10s, waiting for home-worker-2 to answer \(.+\)\); `+
+			`bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again`, said)
+		assert.Contains(t, kubernetesNodes(t, api), "home-worker-2")
+
+		set(t, r.Stack, "lifecycle.forceRemove[1]", "home-worker-2")
+		up(t, r.Stack)
+		assert.NotContains(t, kubernetesNodes(t, api), "home-worker-2")
+		assert.NotContains(t, vmids(r), "home-worker-2")
+	})
+
+	requireNoChange(t, r.Stack)
+}
+
+// TestTheLastControlPlane stays, whatever is asked for, and so does one that another is needed beside.
+func TestTheLastControlPlane(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, devWith(t))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	before := r.Lab.World().Snapshot()
+
+	set(t, r.Stack, "lifecycle.replace[0]", "k3s-dev-control-1")
+
+	const refused = "k3s-dev-control-1 is not removed: the last control plane never leaves: etcd would be lost with it; " +
+		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'"
+
+	assert.Contains(t, failPreview(t, r.Stack), refused)
+	assert.Contains(t, failUp(t, r.Stack), refused)
+	assert.Equal(t, before, r.Lab.World().Snapshot())
+}
+
+// TestDrainIsBounded: a disruption budget holds a worker, until it does not.
+func TestDrainIsBounded(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.NewReplacer("count: 3", "count: 1", "count: 1", "count: 2").Replace(threeAndOne)))
+	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	labels := map[string]string{"app": "web"}
+
+	_, err := api.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{"kubernetes.io/hostname": "home-worker-2"},
+				Containers:   []corev1.Container{{Name: "web", Image: "registry.k8s.io/pause:3.10"}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	one := intstr.FromInt32(1)
+	_, err = api.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		b, err := api.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), "web", metav1.GetOptions{})
+
+		return err == nil && b.Status.CurrentHealthy == 1
+	}, wait, 50*time.Millisecond)
+
+	set(t, r.Stack, "pools.worker.count", "1")
+
+	said := failUp(t, r.Stack)
+	assert.Regexp(t, `home-worker-2 is not removed: home-worker-2 could not be drained within 3s: pod default/web-\S+ is held by the disruption budget web `+
+		`\(1 healthy, 1 required\); make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again`, said)
+
+	n, err := api.CoreV1().Nodes().Get(t.Context(), "home-worker-2", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.False(t, n.Spec.Unschedulable, "what is refused leaves the node as it was")
+	assert.Contains(t, vmids(r), "home-worker-2")
+
+	require.NoError(t, api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	up(t, r.Stack)
+	assert.Equal(t, []string{"home-control-1", "home-worker-1"}, kubernetesNodes(t, api))
+	assert.NotContains(t, vmids(r), "home-worker-2")
+	requireNoChange(t, r.Stack)
+}
+
+// TestRemovalIsContinued cuts the removal of a control plane off at each of its steps: the next update goes on from there.
+func TestRemovalIsContinued(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, threeAndOne))
+	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	const gone = "home-control-3"
+
+	set(t, r.Stack, "pools.control.count", "2")
+
+	plant := func(face journal.Face, call string, kind journal.Kind) {
+		r.Lab.Journal().Plant(journal.Fault{Face: face, Call: regexp.MustCompile(call), Kind: kind})
+	}
+
+	// Cut off with the node cordoned and drained, its member in etcd.
+	plant(journal.Talos, "EtcdLeaveCluster", journal.Refuse)
+	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: "+gone+" does not leave etcd: ")
+	requireVoters(t, r, 3)
+
+	// The node has left etcd, though nobody was told; Kubernetes does not let it go.
+	plant(journal.Talos, "EtcdLeaveCluster", journal.LoseReply)
+	plant(journal.Kubernetes, "^DELETE /api/v1/nodes/", journal.Refuse)
+	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: Kubernetes does not forget its node: ")
+	requireVoters(t, r, 2)
+	assert.Contains(t, kubernetesNodes(t, api), gone)
+	assert.Contains(t, vmids(r), gone)
+
+	// It forgets its node; what the node answers to the reset is lost.
+	plant(journal.Talos, "/Reset$", journal.LoseReply)
+	up(t, r.Stack)
+	assert.NotContains(t, vmids(r), gone)
+	requireVoters(t, r, 2)
+	requireNoChange(t, r.Stack)
+}

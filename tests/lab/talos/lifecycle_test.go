@@ -3,7 +3,6 @@ package talos_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"runtime"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/tests/lab/journal"
@@ -227,20 +228,25 @@ func TestShutdownDrains(t *testing.T) {
 	api := c.kubernetes(cps[0])
 	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")
 
-	on := func(node string) (n int) {
-		list, err := api.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-dns", FieldSelector: "spec.nodeName=" + node})
+	replicas, labels := int32(3), map[string]string{"app": "web"}
+	_, err := api.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	on := func(node string) int {
+		list, err := api.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 		require.NoError(t, err)
 
 		return len(list.Items)
 	}
 
-	first := cps[2]
-	if on("cp-3") == 0 {
-		first = cps[1]
-	}
-
-	name := fmt.Sprintf("cp-%d", first.hw.VMID-410)
-	require.Positive(t, on(name))
+	first, name := cps[2], "cp-3"
+	require.Equal(t, 1, on(name))
 	require.NoError(t, c.client(first).Shutdown(t.Context()))
 	first.stage("off")
 	require.Zero(t, on(name))

@@ -170,7 +170,10 @@ var deeds = map[string]Deed{"reboot": Rebooted, "shutdown": WasShutDown, "reset"
 
 // end announces a sequence in the way of Talos, does what it has to do, and returns what comes next.
 func (n *node) end(c command) next {
+	up := n.config() != nil && n.allThere()
+
 	n.mu.Lock()
+	n.up = n.up || up // it may have come up just now
 	n.why = c.sequence
 	n.mu.Unlock()
 
@@ -227,43 +230,6 @@ func (n *node) ending() string {
 		return "power cut"
 	default:
 		return "left"
-	}
-}
-
-// goesDown notes that a node which was up is so no more.
-func (n *node) goesDown(why string) {
-	n.mu.Lock()
-	up := n.up
-	n.up = false
-	n.mu.Unlock()
-
-	if up {
-		n.fw.history.down(n.name(), n.config().Machine().Type().String(), why)
-	}
-}
-
-// watchReturn notes that the node is up: its services run, and its Node is Ready.
-func (n *node) watchReturn(ctx context.Context) {
-	for {
-		changed := n.kick.next()
-
-		n.mu.Lock()
-		n.up = n.why == "" && n.stage == StageRunning && (n.kube.ready || n.cfg.Machine().Kubelet().SkipNodeRegistration())
-		up := n.up
-		n.mu.Unlock()
-
-		if up {
-			n.fw.history.up(n.name())
-			n.store(func(i *Installed) { i.fresh = false })
-
-			return
-		}
-
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 

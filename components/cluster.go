@@ -191,6 +191,7 @@ func (b *builder) cluster() error {
 		return func(n plan.Node) *NodeConfiguration {
 			return &NodeConfiguration{
 				Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks, Removed: b.held(),
+				Changed: []*pulumi.ResourceHook{b.hooks.changed}, Staged: p.Apply == plan.ApplyStaged,
 			}
 		}
 	}

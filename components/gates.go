@@ -39,12 +39,15 @@ type gates struct {
 	// removed runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first, or
 	// nothing goes. It runs in previews, too.
 	removed *pulumi.ResourceHook
+	// changed runs before the configuration of a running node is changed, and does what takes the node down. It runs in previews,
+	// too, and says there what would become of the node.
+	changed *pulumi.ResourceHook
 }
 
 // registerGates registers the hooks of the cluster whose component is called name.
 func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findings, proxmox Proxmox, addresses *roster) (gates, error) {
 	var (
-		g    = gates{turns: newTurns(1)}
+		g    = gates{turns: newTurns(max(p.MaxUnavailable, 1))}
 		errs []error
 	)
 
@@ -79,6 +82,10 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findin
 		n, err := node(args)
 		if err != nil {
 			return err
+		}
+
+		if p.Apply == plan.ApplyStaged {
+			return fmt.Errorf("lifecycle.apply: staged cannot configure %s for the first time; set auto", n.Name)
 		}
 
 		return talosapi.WaitAnswering(c, talosapi.Target{Name: n.Name, Address: text(args.NewInputs, "node")}, p.NodeTimeout, say(ctx, name))
@@ -116,6 +123,13 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findin
 		return r.before(context.WithoutCancel(ctx.Context()), args)
 	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 	g.removed, errs = removed, append(errs, err)
+	rolled := &rollout{
+		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: &canaries{first: map[string]chan struct{}{}}, say: say(ctx, name), nodes: nodes,
+	}
+	changed, err := ctx.RegisterResourceHook(name+"-changed", func(args *pulumi.ResourceHookArgs) error {
+		return rolled.before(ctx.Context(), args)
+	}, &pulumi.ResourceHookOptions{OnDryRun: true})
+	g.changed, errs = changed, append(errs, err)
 
 	return g, errors.Join(errs...)
 }

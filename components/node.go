@@ -17,8 +17,8 @@ import (
 type TalosNodeArgs struct {
 	// Node is everything that was decided about the machine.
 	Node plan.Node
-	// Origin says in a few words what the node is made from. The VM's description keeps it, and a node that was made from
-	// something else is pointed out.
+	// Origin says in a few words what the node is made from. The VM's description keeps it. A node that was made from something
+	// else, and is not configured here, is pointed out.
 	Origin string
 	// Template is the VMID of the template to clone. It is required where Node.Template is set, and no other.
 	Template pulumi.IntInput
@@ -59,8 +59,10 @@ type NodeConfiguration struct {
 	Patches pulumi.StringArrayInput
 	// After names what must be done before the node is configured; its VM is made without waiting for it.
 	After []pulumi.Resource
-	// Hooks run before the configuration is applied for the first time, Removed before the node loses it.
-	Hooks, Removed []*pulumi.ResourceHook
+	// Hooks run before the configuration is applied for the first time, Changed before it is changed, Removed before the node loses it.
+	Hooks, Changed, Removed []*pulumi.ResourceHook
+	// Staged leaves a changed configuration to the node's next reboot.
+	Staged bool
 }
 
 // TalosNode is one Talos machine: its VM, and the configuration it runs with.
@@ -97,10 +99,10 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 		return nil, err
 	}
 
-	if args.Configuration != nil {
-		if err := node.configure(ctx, args.Configuration); err != nil {
-			return nil, err
-		}
+	if args.Configuration == nil {
+		compareOrigin(ctx, args, node.VM)
+	} else if err := node.configure(ctx, args.Configuration); err != nil {
+		return nil, err
 	}
 
 	return node, node.finish(ctx)
@@ -216,14 +218,20 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 	// Always the node itself: a node without configuration cannot be reached through another.
 	itself := node.IPAddress.Elem()
 
-	applied, err := machine.NewConfigurationApply(ctx, node.name+"-config", &machine.ConfigurationApplyArgs{
+	args := &machine.ConfigurationApplyArgs{
 		ClientConfiguration:       secretClient(c.Client),
 		MachineConfigurationInput: pulumi.ToSecret(c.Machine).(pulumi.StringOutput),
 		// The operator's patches may hold anything.
 		ConfigPatches: pulumi.ToSecret(c.Patches).(pulumi.StringArrayOutput),
 		Node:          itself,
 		Endpoint:      itself,
-	},
+	}
+
+	if c.Staged {
+		args.ApplyMode = pulumi.String("staged")
+	}
+
+	applied, err := machine.NewConfigurationApply(ctx, node.name+"-config", args,
 		pulumi.Parent(node),
 		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.beside, c.After)),
 		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.
@@ -234,7 +242,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 		pulumi.AdditionalSecretOutputs([]string{
 			"machineConfiguration", "machineConfigurationInput", "clientConfiguration", "configPatches",
 		}),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks, BeforeDelete: c.Removed}))
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks, BeforeUpdate: c.Changed, BeforeDelete: c.Removed}))
 	node.Applied = applied
 
 	return err

@@ -65,8 +65,6 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, image pulumi.S
 		return nil, err
 	}
 
-	compareOrigin(ctx, args, machineVM)
-
 	return machineVM, nil
 }
 
@@ -91,8 +89,8 @@ func description(args *TalosNodeArgs) string {
 	return "Talos " + string(n.Role) + " of pool " + n.Pool + ", made by Pulumi from " + args.Origin
 }
 
-// compareOrigin points out a node that was made from something else than the plan says now: what the node runs is not
-// changed by that. The description is the one that was written when the VM was made.
+// compareOrigin points out a node that was made from something else than the plan says now. What a node runs that somebody else
+// configures is not changed by that. The description is the one that was written when the VM was made.
 func compareOrigin(ctx *pulumi.Context, args *TalosNodeArgs, machineVM *vm.VirtualMachine) {
 	now := description(args)
 
@@ -101,8 +99,8 @@ func compareOrigin(ctx *pulumi.Context, args *TalosNodeArgs, machineVM *vm.Virtu
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. A running node is not changed by that: to change what it runs, "+
-			"upgrade it in place (talosctl upgrade --image <its machine.install.image>)", args.Node.Name, *then, now), nil)
+		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. A node that somebody else configures is not changed by that: "+
+			"whoever does upgrades it", args.Node.Name, *then, now), nil)
 	})
 }
 

@@ -88,14 +88,15 @@ func TestShapeChanges(t *testing.T) {
 	}
 }
 
-// TestNewVersion: another version is no reason to make a node again. The image of nodes to come follows it, running nodes
-// are pointed out.
+// TestNewVersion: another version is no reason to make a node again. The image of nodes to come follows it, running nodes are
+// upgraded, also a lone control plane.
 func TestNewVersion(t *testing.T) {
 	t.Parallel()
 
 	p := pair{"factory", "nocloud", "iso", "reserved"}
 	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "v1.12.4", "v1.12.2", 1)))
 	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	before := vmids(r)
 
@@ -105,12 +106,17 @@ func TestNewVersion(t *testing.T) {
 	preview, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
 	require.NoError(t, err)
 	assert.NotContains(t, previewed(preview.ChangeSummary), "delete")
-	assert.Contains(t, out.String(), `pair-worker-1 is "Talos worker of pool worker, made by Pulumi from Talos v1.12.2, factory image with qemu-guest-agent"; `+
-		`the configuration now says "Talos worker of pool worker, made by Pulumi from Talos v1.12.4, factory image with qemu-guest-agent". `+
-		`A running node is not changed by that`)
+	assert.Contains(t, out.String(), "pair-control-1: upgrade, for Talos v1.12.2 becomes v1.12.4; etcd meanwhile: 0 of 1, 1 needed: it stands still")
+	assert.Contains(t, out.String(), "pair-worker-1: upgrade, for Talos v1.12.2 becomes v1.12.4")
 
 	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, before, vmids(r))
+
+	for _, n := range r.Nodes() {
+		assert.Equal(t, "v1.12.4", n.Talos)
+	}
+
 	requireNoChange(t, r.Stack)
 }
 

@@ -26,7 +26,7 @@ func TestImports(t *testing.T) {
 	}{
 		{"components/plan", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/machineconfig/manifests", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
-		{"components/machineconfig", []string{"components/plan", "components/machineconfig/"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/machineconfig", []string{"components/plan", "components/machineconfig/", "components/lifecycle"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/k3s", []string{"components/plan", "components/cloudinit"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},

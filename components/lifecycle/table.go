@@ -11,6 +11,9 @@ import (
 	"talos-proxmox/components/plan"
 )
 
+// RowMark begins a message that holds a row, as JSON.
+const RowMark = "talos-proxmox row "
+
 // Row is what one node will suffer.
 type Row struct {
 	Node string `json:"node"`

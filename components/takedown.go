@@ -1,0 +1,256 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// takeDown takes a node's pods off it, changes what it runs, and waits until all of it is back. Every step may be done
+// already, by a run that was cut off.
+func (r *rollout) takeDown(ctx context.Context, c changing) error {
+	if err := r.settled(ctx, c); err != nil {
+		return err
+	}
+
+	// What was found out before the turn began may have changed.
+	v := r.judge(ctx, c)
+	if v.refused != nil {
+		return v.refused
+	}
+
+	if v.Effect == lifecycle.Unknown {
+		return errors.New(v.Why)
+	}
+
+	kube, err := r.room(ctx, c, v.Effect)
+	if err != nil {
+		return err
+	}
+
+	if v.Effect.Down() {
+		if err := r.change(ctx, c, v, kube); err != nil {
+			return err
+		}
+	}
+
+	// A lone control plane's API was away with it.
+	if kube, err = r.kubernetesBack(ctx, c); err != nil {
+		return err
+	}
+
+	if err := kube.WaitReady(ctx, c.Name, r.plan.UpgradeTimeout, r.say); err != nil {
+		return err
+	}
+
+	return kube.Uncordon(ctx, c.Name)
+}
+
+// settled waits for a node that is on its way up or down: a run that was cut off may have sent it there.
+func (r *rollout) settled(ctx context.Context, c changing) error {
+	return wait.Until(ctx, r.plan.UpgradeTimeout, r.say, func(ctx context.Context) (string, error) {
+		now, err := talosapi.Ask(ctx, c.Target, c.credentials)
+
+		switch {
+		case err != nil:
+			return fmt.Sprintf("%s to answer (%v)", c.Name, err), nil
+		case !now.Running:
+			return fmt.Sprintf("%s to be up (it is %s)", c.Name, now.Stage), nil
+		default:
+			return "", nil
+		}
+	})
+}
+
+// room waits until the cluster can do without the node: no other member of etcd may be unwell, and of workers no more be away
+// than are allowed to.
+func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect) (*kubeapi.Client, error) {
+	var (
+		kube  *kubeapi.Client
+		amiss time.Time // since when
+	)
+
+	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
+		err := r.spare(ctx, c, effect, &kube)
+
+		switch {
+		case err == nil:
+			return "", nil
+		case amiss.IsZero():
+			amiss = time.Now()
+		case time.Since(amiss) > settles:
+			return "", err
+		}
+
+		return "the cluster to do without " + c.Name + ": " + err.Error(), nil
+	})
+
+	return kube, err
+}
+
+// settles is how long what is amiss may last before it counts: an election, a lost reply, a node that is just coming back.
+const settles = 30 * time.Second
+
+func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {
+	if *kube, err = r.kubernetes(ctx, c); err != nil {
+		return err
+	}
+
+	if c.node.Role == plan.ControlPlane {
+		members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
+		if err != nil {
+			return err
+		}
+
+		return lifecycle.Outage(members, c.Name, effect)
+	}
+
+	nodes, err := (*kube).Nodes(ctx)
+	if err != nil {
+		return err
+	}
+
+	return r.workersAway(nodes, c)
+}
+
+// workersAway holds that one more worker may go, by what Kubernetes says of the others.
+func (r *rollout) workersAway(nodes []kubeapi.Node, c changing) error {
+	ready := map[string]bool{}
+	for _, n := range nodes {
+		ready[n.Name] = n.Ready
+	}
+
+	var away []string
+
+	for _, n := range r.nodes {
+		if is, there := ready[n.Name]; n.Role != plan.ControlPlane && n.Name != c.Name && there && !is {
+			away = append(away, n.Name)
+		}
+	}
+
+	if len(away) < r.plan.MaxUnavailable {
+		return nil
+	}
+
+	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s", r.plan.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
+}
+
+// change empties the node, and has it upgrade or reboot into its configuration.
+func (r *rollout) change(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) error {
+	if err := kube.Cordon(ctx, c.Name); err != nil {
+		return fmt.Errorf("it is not cordoned: %w", err)
+	}
+
+	if err := kube.Drain(ctx, c.Name, r.plan.DrainTimeout, r.say); err != nil {
+		// A run that was interrupted takes the cordon away too.
+		return errors.Join(
+			lifecycle.Refusal{Rule: err.Error(), Remedy: "make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again"},
+			kube.Uncordon(context.WithoutCancel(ctx), c.Name))
+	}
+
+	if v.Effect == lifecycle.Upgrade {
+		if err := r.upgrade(ctx, c, v.now); err != nil {
+			return err
+		}
+
+		// The configuration may need a reboot as well.
+		reboot, err := r.needsReboot(ctx, c)
+		if err != nil || !reboot {
+			return err
+		}
+	}
+
+	return r.reboot(ctx, c)
+}
+
+// upgrade installs what the configuration wants to be installed.
+func (r *rollout) upgrade(ctx context.Context, c changing, before talosapi.System) error {
+	image, wanted := c.wanted.Machine().Install().Image(), machineconfig.System(c.wanted)
+	r.say(fmt.Sprintf("%s upgrades from %s to %s", c.Name, before.System, wanted))
+
+	if err := talosapi.Upgrade(ctx, c.Target, c.credentials, image, r.plan.UpgradeTimeout); err != nil {
+		return err
+	}
+
+	now, err := r.back(ctx, c, before)
+	if err != nil {
+		return err
+	}
+
+	if (lifecycle.Change{Now: now.System, Wanted: wanted}).Upgrades() {
+		return fmt.Errorf("it came back with %s, not with %s: its installer failed, or the new system did not come up; its console says which",
+			now.System, wanted)
+	}
+
+	return nil
+}
+
+// reboot has the node boot with its configuration.
+func (r *rollout) reboot(ctx context.Context, c changing) error {
+	data, err := c.wanted.Bytes()
+	if err != nil {
+		return err
+	}
+
+	before, err := talosapi.Ask(ctx, c.Target, c.credentials)
+	if err != nil {
+		return err
+	}
+
+	r.say(c.Name + " reboots")
+
+	if err := talosapi.ApplyAndReboot(ctx, c.Target, c.credentials, data); err != nil {
+		return err
+	}
+
+	_, err = r.back(ctx, c, before)
+
+	return err
+}
+
+// back waits until the node has booted again and what runs on it is up.
+func (r *rollout) back(ctx context.Context, c changing, before talosapi.System) (talosapi.System, error) {
+	var now talosapi.System
+
+	err := wait.Until(ctx, r.plan.UpgradeTimeout, r.say, func(ctx context.Context) (_ string, err error) {
+		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
+
+		switch {
+		case err != nil:
+			return fmt.Sprintf("%s to come back (%v)", c.Name, err), nil
+		case now.Boot == before.Boot:
+			return c.Name + " to go down", nil
+		case !now.Running:
+			return fmt.Sprintf("%s to be up (it is %s)", c.Name, now.Stage), nil
+		default:
+			return talosapi.Lacking(ctx, c.Target, c.credentials, c.node.Role == plan.ControlPlane)
+		}
+	})
+
+	return now, err
+}
+
+// kubernetesBack waits for a control plane to speak with.
+func (r *rollout) kubernetesBack(ctx context.Context, c changing) (*kubeapi.Client, error) {
+	var kube *kubeapi.Client
+
+	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (_ string, err error) {
+		if kube, err = r.kubernetes(ctx, c); err != nil {
+			return err.Error(), nil //nolint:nilerr // it is waited for
+		}
+
+		return "", nil
+	})
+
+	return kube, err
+}

@@ -1,0 +1,187 @@
+package talosapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	factory "github.com/siderolabs/image-factory/pkg/constants"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"talos-proxmox/components/lifecycle"
+)
+
+// System is what a node runs, by its own word.
+type System struct {
+	// Talos, Schematic and Platform; what it runs of Kubernetes is in its configuration.
+	lifecycle.System
+	// Boot is another one after each boot.
+	Boot string
+	// Running says that the node has booted and nothing is being done to it; Stage is what it does otherwise.
+	Running bool
+	Stage   string
+	// Configuration that the node runs with.
+	Configuration talosconfig.Provider
+}
+
+// Ask asks a node what it runs.
+func Ask(ctx context.Context, t Target, c Credentials) (System, error) {
+	var s System
+
+	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
+		version, err := api.Version(ctx)
+		if err != nil {
+			return err
+		}
+
+		for _, m := range version.GetMessages() {
+			s.Talos, s.Platform = m.GetVersion().GetTag(), m.GetPlatform().GetName()
+		}
+
+		boot, err := api.Read(ctx, "/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return err
+		}
+
+		id, err := io.ReadAll(boot)
+		if err = errors.Join(err, boot.Close()); err != nil {
+			return err
+		}
+
+		s.Boot = strings.TrimSpace(string(id))
+
+		return s.resources(ctx, api)
+	})
+	if err != nil {
+		return s, errors.New(brief(err))
+	}
+
+	return s, nil
+}
+
+func (s *System) resources(ctx context.Context, api *client.Client) error {
+	extensions, err := safe.StateListAll[*runtime.ExtensionStatus](ctx, api.COSI)
+	if err != nil {
+		return err
+	}
+
+	for e := range extensions.All() {
+		if m := e.TypedSpec().Metadata; m.Name == factory.SchematicIDExtensionName {
+			s.Schematic = m.Version
+		}
+	}
+
+	machine, err := safe.StateGetByID[*runtime.MachineStatus](ctx, api.COSI, runtime.MachineStatusID)
+	if err != nil {
+		return err
+	}
+
+	s.Stage = machine.TypedSpec().Stage.String()
+	s.Running = machine.TypedSpec().Stage == runtime.MachineStageRunning
+
+	applied, err := safe.StateGetByID[*config.MachineConfig](ctx, api.COSI, config.ActiveID)
+	if err != nil {
+		return err
+	}
+
+	s.Configuration = applied.Provider()
+
+	return nil
+}
+
+// NeedsReboot asks a node whether it takes a configuration only with a reboot. Nothing is applied.
+func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []byte) (bool, error) {
+	var reboots bool
+
+	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
+		reply, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO, DryRun: true,
+		})
+		if err != nil {
+			return err
+		}
+
+		for _, m := range reply.GetMessages() {
+			reboots = reboots || m.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT
+		}
+
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("%s does not take the configuration: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+	}
+
+	return reboots, nil
+}
+
+// ApplyAndReboot gives a node a configuration and has it reboot. The request is accepted when it returns, not done.
+func ApplyAndReboot(ctx context.Context, t Target, c Credentials, configuration []byte) error {
+	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
+		_, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_REBOOT,
+		})
+
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s does not take the configuration: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+	}
+
+	return nil
+}
+
+// Upgrade has a node install a system from an installer image and reboot into it. The node pulls the image before it answers,
+// within the bound; the request is accepted when it returns, not done.
+func Upgrade(ctx context.Context, t Target, c Credentials, image string, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+
+	api, err := dial(ctx, t, c)
+	if err != nil {
+		return err
+	}
+	defer api.Close() //nolint:errcheck // nothing is left to be written
+
+	if _, err := api.UpgradeWithOptions(ctx, client.WithUpgradeImage(image)); err != nil {
+		return fmt.Errorf("%s does not upgrade to %s: %s", t.Name, image, brief(err)) //nolint:errorlint // its words are enough
+	}
+
+	return nil
+}
+
+// Lacking says what of etcd, the kubelet and the API server is not up on a node; of a worker, what of the kubelet.
+func Lacking(ctx context.Context, t Target, c Credentials, controlPlane bool) (string, error) {
+	if controlPlane {
+		nodes, err := open(ctx, []Target{t}, c)
+		if err != nil {
+			return "", err
+		}
+		defer nodes.close()
+
+		return nodes[0].missing(ctx), nil
+	}
+
+	lacking := ""
+
+	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
+		found, err := services(ctx, api)
+		if err == nil && !found["kubelet"].up() {
+			lacking = fmt.Sprintf("%s: kubelet (%s)", t.Name, orNot(found["kubelet"].state))
+		}
+
+		return err
+	})
+	if err != nil {
+		return fmt.Sprintf("%s: the Talos API (%s)", t.Name, brief(err)), nil
+	}
+
+	return lacking, nil
+}

@@ -151,6 +151,24 @@ func TestPatches(t *testing.T) {
 	}
 }
 
+// TestGPUs: what the driver of a GPU pool needs, where its image has one.
+func TestGPUs(t *testing.T) {
+	for name, versions := range map[string]plan.Versions{"1.11": talos111, "1.12": talos112} {
+		t.Run(name, func(t *testing.T) {
+			s := atlas(versions)
+			s.Cluster.CNI = plan.CNI{}
+			s.Pools = map[string]plan.Pool{
+				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+				"gpu": {
+					Role: plan.Worker, Addresses: "10.0.0.31", GPUs: map[string]plan.GPUSpec{"1": {BDF: "0000:01:00.0"}},
+					Image: plan.PoolImage{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts", "nvidia-container-toolkit-lts"}},
+				},
+			}
+			accepted(t, "gpu-"+name+".yaml", planOf(t, s))
+		})
+	}
+}
+
 // TestInstaller: the installer carries what the image of the first boot carries.
 func TestInstaller(t *testing.T) {
 	const (

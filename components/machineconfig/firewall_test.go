@@ -87,6 +87,47 @@ func TestFirewalls(t *testing.T) {
 	}
 }
 
+// TestPatchesBehindFirewalls: what a patch makes necessary must be let in too.
+func TestPatchesBehindFirewalls(t *testing.T) {
+	const (
+		kubeSpan = "machine:\n  network:\n    kubespan: {enabled: true}\n"
+		pods     = "cluster:\n  network:\n    podSubnets: [10.100.0.0/16]\n"
+		refused  = "the configuration has 1 problem:\n  - cluster.patches[0]: "
+		given    = " (given: own.yaml, for atlas-control-1); correct the patch"
+	)
+
+	wireguard := plan.Opening{Name: "kubespan", Protocol: plan.UDP, Ports: "51820"}
+	others := plan.Opening{Name: "pods", Ports: "6443, 10250", From: []string{"10.96.0.0/11"}}
+
+	for name, test := range map[string]struct {
+		patch string
+		open  []plan.Opening
+		want  string
+	}{
+		"KubeSpan":         {kubeSpan, nil, refused + "KubeSpan needs UDP port 51820 between nodes, which the firewalls do not let in unless firewall.open does" + given},
+		"KubeSpan, opened": {kubeSpan, []plan.Opening{wireguard}, ""},
+		"other pods": {pods, []plan.Opening{wireguard}, refused + "pods of another network than 10.244.0.0/16 cannot reach ports 6443 and 10250, " +
+			"unless firewall.open lets them in" + given},
+		"other pods, opened": {pods, []plan.Opening{others}, ""},
+		"neither":            {"machine:\n  sysctls: {vm.max_map_count: \"262144\"}\n", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := walled(talos112, withFlannel)
+			s.Firewall.Open = test.open
+			s.Cluster.Patches = []plan.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
+
+			got := ""
+			if _, err := Check(planOf(t, s)); err != nil {
+				got = err.Error()
+			}
+
+			if got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
 // TestNoFirewall: a lab has none.
 func TestNoFirewall(t *testing.T) {
 	s := walled(talos112, withFlannel)

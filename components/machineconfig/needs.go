@@ -1,6 +1,10 @@
 package machineconfig
 
 import (
+	"fmt"
+	"net/netip"
+	"slices"
+
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
@@ -32,5 +36,41 @@ func needs(p *plan.Plan) []need {
 		})
 	}
 
-	return all
+	return append(all, firewallNeeds(p)...)
+}
+
+// firewallNeeds are what a patch may add that the firewalls do not know of.
+func firewallNeeds(p *plan.Plan) []need {
+	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role == plan.ControlPlane && pool.Ingress != nil })
+	if first < 0 {
+		return nil
+	}
+
+	lets := func(protocol plan.Protocol, port uint16, from netip.Prefix) bool {
+		return slices.ContainsFunc(p.Pools[first].Ingress, func(in plan.Ingress) bool {
+			return in.Protocol == protocol &&
+				slices.ContainsFunc(in.Ports, func(span plan.Ports) bool { return span.First <= port && port <= span.Last }) &&
+				slices.ContainsFunc(in.From, func(net netip.Prefix) bool { return net.Bits() <= from.Bits() && net.Contains(from.Addr()) })
+		})
+	}
+
+	return []need{
+		{
+			fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls do not let in unless firewall.open does", constants.KubeSpanDefaultPort),
+			func(cfg talosconfig.Provider) bool {
+				return cfg.Machine().Network().KubeSpan().Enabled() && !lets(plan.UDP, constants.KubeSpanDefaultPort, p.Network)
+			},
+		},
+		{
+			fmt.Sprintf("pods of another network than %s cannot reach ports %d and %d, unless firewall.open lets them in", constants.DefaultIPv4PodNet,
+				constants.DefaultControlPlanePort, constants.KubeletPort),
+			func(cfg talosconfig.Provider) bool {
+				return slices.ContainsFunc(cfg.Cluster().Network().PodCIDRs(), func(text string) bool {
+					pods, err := netip.ParsePrefix(text)
+
+					return err == nil && (!lets(plan.TCP, constants.DefaultControlPlanePort, pods) || !lets(plan.TCP, constants.KubeletPort, pods))
+				})
+			},
+		},
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -111,6 +112,14 @@ func TestVirtualIP(t *testing.T) {
 	for node, runs := range onTailnet(t, r, outputs) {
 		assert.True(t, runs, node)
 	}
+
+	// Talos is reached without the shared address, which etcd may take away.
+	talosconfig, err := clientconfig.FromString(outputs[stacks.OutputTalosconfig].Value.(string))
+	require.NoError(t, err)
+
+	named := talosconfig.Contexts[talosconfig.Context]
+	assert.Equal(t, []string{addressOf(r, "talos-cp-01"), addressOf(r, "talos-cp-02"), addressOf(r, "talos-cp-03")}, named.Endpoints)
+	assert.Len(t, named.Nodes, len(r.Plan.Nodes()))
 
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is read, not trusted
 

@@ -28,8 +28,8 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 	open, err := network.NewFirewallRules(ctx, name+"-rules", &network.FirewallRulesArgs{
 		NodeName: machineVM.NodeName, VmId: machineVM.VmId.ToIntPtrOutput(), Rules: all,
 	}, parent,
-		// The provider changes rules only where they are: it cannot add or remove one.
-		pulumi.ReplaceOnChanges([]string{"rules"}),
+		// The provider changes rules only where they are: it cannot add or remove one. They go with a VM that is made anew.
+		pulumi.ReplaceOnChanges([]string{"rules", "vmId"}),
 		// The rules of a VM are one list: what replaces them must not be there before they are gone.
 		pulumi.DeleteBeforeReplace(true))
 	if err != nil {
@@ -44,5 +44,5 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 		LogLevelIn: pulumi.String("nolog"), LogLevelOut: pulumi.String("nolog"),
 	}, parent,
 		// Closed only when what is needed is let in.
-		pulumi.DependsOn([]pulumi.Resource{open}), pulumi.DeleteBeforeReplace(true))
+		pulumi.DependsOn([]pulumi.Resource{open}), pulumi.ReplaceOnChanges([]string{"vmId"}), pulumi.DeleteBeforeReplace(true))
 }

@@ -321,6 +321,9 @@ func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArg
 
 // newHAResource has the high-availability manager of Proxmox VE keep the VM running.
 func newHAResource(ctx *pulumi.Context, name string, n plan.Node, machineVM *vm.VirtualMachine, opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
+	// It goes with a VM that is made anew.
+	opts = append(opts, pulumi.ReplaceOnChanges([]string{"resourceId"}), pulumi.DeleteBeforeReplace(true))
+
 	return ha.NewHAResource(ctx, name, &ha.HAResourceArgs{
 		// It depends on the VM: it is there after it and gone before it.
 		ResourceId: pulumi.Sprintf("vm:%d", machineVM.VmId), Group: pulumi.String(n.HAGroup), State: pulumi.String("started"), Type: pulumi.String("vm"),

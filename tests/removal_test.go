@@ -81,7 +81,8 @@ func failPreview(t *testing.T, s auto.Stack) string {
 func TestControlPlanesComeAndGo(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, threeAndOne))
+	// With all that a VM can have beside it, and whatever restarts a VM that switches itself off.
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "control: {", "control: { haGroup: racks,", 1)+"  talos-proxmox:firewall: { enabled: true }\n"))
 	api := kubernetesClient(t, up(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
@@ -101,18 +102,22 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"}, kubernetesNodes(t, api))
 		requireNoChange(t, r.Stack)
 
-		for _, gone := range []string{"home-control-4", "home-control-5"} {
+		for vmid, gone := range map[string]string{"404": "home-control-4", "405": "home-control-5"} {
 			var steps []string
 
 			for _, e := range r.Lab.Journal().Entries() {
-				if e.Subject == gone && regexp.MustCompile(`Forfeit|LeaveCluster|Reset$`).MatchString(e.Call) {
-					steps = append(steps, e.Call)
+				mine := e.Subject == gone && regexp.MustCompile(`Forfeit|LeaveCluster|Reset$`).MatchString(e.Call)
+				if mine || regexp.MustCompile(`^DELETE /(api/v1/nodes/`+gone+`|.*/qemu/`+vmid+`/firewall/rules/0|.*/qemu/`+vmid+`|cluster/ha/resources/vm:`+vmid+`)$`).
+					MatchString(e.Call) {
+					steps = append(steps, strings.TrimPrefix(e.Call, "/machine.MachineService/"))
 				}
 			}
 
 			assert.Equal(t, []string{
-				"/machine.MachineService/EtcdForfeitLeadership", "/machine.MachineService/EtcdLeaveCluster", "/machine.MachineService/Reset",
-			}, steps)
+				"EtcdForfeitLeadership", "EtcdLeaveCluster", "DELETE /api/v1/nodes/" + gone, "Reset",
+			}, steps[:4])
+			assert.ElementsMatch(t, []string{"DELETE /cluster/ha/resources/vm:" + vmid, "DELETE /nodes/pve/qemu/" + vmid + "/firewall/rules/0"}, steps[4:len(steps)-1])
+			assert.Equal(t, "DELETE /nodes/pve/qemu/"+vmid, steps[len(steps)-1])
 		}
 	})
 

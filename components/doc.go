@@ -18,6 +18,18 @@
 //	│   └── TalosNode                   as above
 //	└── cluster.Kubeconfig              after the control plane is up
 //
+// A cluster of K3s has its identity and its administrator's certificate in state, and nodes that set themselves up:
+//
+//	K3sCluster
+//	├── Stash                           the identity of the cluster
+//	├── Stash                           an administrator's certificate, renewed twice a year
+//	├── download.File                   a cloud image, one per host
+//	└── K3sNode, one per node
+//	    ├── storage.File                its user data, a snippet
+//	    ├── vm.VirtualMachine
+//	    ├── network.FirewallRules, network.FirewallOptions, ha.HAResource, as above
+//	    └── Stash                       the node has joined
+//
 // # Names
 //
 // A child's resource name is its component's name, the pool and the node's ordinal ("k3s-dev-worker-2-vm"), whatever the
@@ -28,7 +40,7 @@
 //
 // What must be true between two steps and has no state of its own is a resource hook: what is downloaded is an image, a
 // VMID is free, a node answers and has its ISO file taken out before it is configured, the cluster is bootstrapped and its
-// control plane up before the kubeconfig is fetched.
+// control plane up before the kubeconfig is fetched; a K3s node has joined before it counts as one.
 // Hooks have one name per kind and cluster, and are always registered.
 package components
 
@@ -40,4 +52,8 @@ const (
 	NodeType = "talos-proxmox:index:TalosNode"
 	// GPUPoolType is the token of GPUWorkerPool.
 	GPUPoolType = "talos-proxmox:index:GPUWorkerPool"
+	// K3sClusterType is the token of K3sCluster.
+	K3sClusterType = "talos-proxmox:index:K3sCluster"
+	// K3sNodeType is the token of K3sNode.
+	K3sNodeType = "talos-proxmox:index:K3sNode"
 )

@@ -155,7 +155,10 @@ func free(ctx context.Context, proxmox Proxmox, stack string, args *pulumi.Resou
 	switch {
 	case err != nil || !there:
 		return err
-	case v.Name == name && slices.Contains(v.Tags, "talos"):
+	case v.Name == name && slices.Contains(v.Tags, string(plan.KindK3s)):
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it could note it. Delete that VM, "+
+			"then run 'pulumi up' again", vmid, v.Name, v.Host)
+	case v.Name == name && slices.Contains(v.Tags, string(plan.KindTalos)):
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it could note it. To take it in, "+
 			"run 'go run ./stacks/ops -s %s adopt' and what that prints. To have it made anew, delete that VM, then run 'pulumi up' again",
 			vmid, v.Name, v.Host, stack)

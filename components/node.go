@@ -100,7 +100,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 	}
 
 	if args.Configuration == nil {
-		compareOrigin(ctx, args, node.VM)
+		compareOrigin(ctx, n, args.description(), "A node that somebody else configures is not changed by that: whoever does upgrades it", node.VM)
 	} else if err := node.configure(ctx, args.Configuration); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 		return nil, err
 	}
 
-	if node.VM, err = newVM(ctx, name+"-vm", args, image, pulumi.Parent(node)); err != nil {
+	if node.VM, err = newVM(ctx, name+"-vm", args.machine(image), pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 
@@ -160,6 +160,23 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 	node.IPAddress = node.address(ctx, args)
 
 	return node, nil
+}
+
+func (args *TalosNodeArgs) description() string {
+	n := args.Node
+
+	return "Talos " + string(n.Role) + " of pool " + n.Pool + ", made by Pulumi from " + args.Origin
+}
+
+// machine is what the node's VM is made of. image is the volume that it boots, nil for a clone.
+func (args *TalosNodeArgs) machine(image pulumi.StringInput) *machineArgs {
+	n := args.Node
+
+	return &machineArgs{
+		Node: n, Description: args.description(),
+		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping, AgentTimeout: args.AgentTimeout,
+		Rebalance: args.Rebalance, Replace: args.Replace, Hooks: args.Hooks,
+	}
 }
 
 func (args *TalosNodeArgs) check(name string) error {

@@ -68,7 +68,14 @@ func (f *Findings) shared() bool { return f != nil && f.sharedImages }
 // Preflight asks Talos and Proxmox VE what they think of a plan, before anything is registered. It logs their warnings;
 // the error holds everything that is wrong (plan.Problems). A preview goes on without Proxmox VE, and says so.
 func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox) (*Findings, error) {
-	warnings, refused := machineconfig.Check(p)
+	var (
+		warnings []plan.Problem
+		refused  error
+	)
+
+	if p.Kind != plan.KindK3s {
+		warnings, refused = machineconfig.Check(p)
+	}
 
 	s := newSurvey(p, proxmox)
 	missing := s.run(ctx.Context())
@@ -117,13 +124,18 @@ func (s *survey) run(ctx context.Context) error {
 
 	s.lookForVMs()
 
-	for _, look := range []func(context.Context) error{s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForFirewall, s.lookForGroups} {
+	for _, look := range []func(context.Context) error{s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets, s.lookForFirewall, s.lookForGroups} {
 		if err := look(ctx); err != nil {
 			return err
 		}
 	}
 
-	s.problems = append(s.problems, leaving(s.vms, s.plan)...)
+	if s.plan.Kind == plan.KindK3s {
+		s.problems = append(s.problems, leavingServers(s.vms, s.plan)...)
+	} else {
+		s.problems = append(s.problems, leaving(s.vms, s.plan)...)
+	}
+
 	s.warnings = append(s.warnings, elsewhere(s.vms, s.plan)...)
 
 	// Nodes of one pool share a template: what is wrong with it is said once.

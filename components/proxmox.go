@@ -18,5 +18,7 @@ type Proxmox interface {
 	HAGroups(ctx context.Context) ([]string, error)
 	SharedStores(ctx context.Context) (map[string]bool, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
+	Stores(ctx context.Context, host string) (map[string][]string, error)
+	GuestFile(ctx context.Context, vm proxmoxapi.VM, path string) (string, error)
 	Offered(ctx context.Context, host, url string) (int64, error)
 }

@@ -44,6 +44,12 @@ func (s *survey) lookForTemplates(ctx context.Context) error {
 			}
 		}
 
+		if s.plan.Kind == plan.KindK3s {
+			if problem := checkCloudTemplate(template, configs[template.ID], poolOf(s.plan, n).Image.Path); problem != nil {
+				s.problems = append(s.problems, *problem)
+			}
+		}
+
 		s.problems = append(s.problems, checkClone(n, template, configs[template.ID])...)
 	}
 

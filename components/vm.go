@@ -13,17 +13,35 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// CloudInit is the network that a cloud-init drive states.
+// CloudInit is what a cloud-init drive states.
 type CloudInit struct {
-	// Address with the length of the network, and the router.
+	// Address with the length of the network, and the router. Invalid: the machine asks DHCP.
 	Address netip.Prefix
 	Gateway netip.Addr
 	// Nameservers may be empty.
 	Nameservers []netip.Addr
+	// UserData is the volume of the user data; nil: Proxmox VE writes its own.
+	UserData pulumi.StringInput
 }
 
-// newVM makes the VM of a node. image is the volume that it boots, nil for a clone.
-func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, image pulumi.StringInput, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {
+// machineArgs are what a VM is made of, whatever is to run in it.
+type machineArgs struct {
+	Node plan.Node
+	// Description is kept by the VM.
+	Description string
+	// Template is the VMID of the template to clone, Image the volume that is booted otherwise.
+	Template     pulumi.IntInput
+	Image        pulumi.StringInput
+	CloudInit    *CloudInit
+	Mapping      pulumi.StringInput
+	AgentTimeout string
+	// Rebalance moves the VM to its host; Replace makes it anew, once when it becomes true.
+	Rebalance, Replace bool
+	Hooks              []*pulumi.ResourceHook
+}
+
+// newVM makes the VM of a node.
+func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {
 	n := args.Node
 
 	v := &vm.VirtualMachineArgs{
@@ -32,7 +50,7 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, image pulumi.S
 		Migrate:     pulumi.Bool(args.Rebalance),
 		VmId:        pulumi.Int(n.VMID),
 		Name:        pulumi.String(n.Name),
-		Description: pulumi.String(description(args)),
+		Description: pulumi.String(args.Description),
 		Tags:        pulumi.ToStringArray(n.Tags),
 		Cpu:         vm.VirtualMachineCpuArgs{Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType), Numa: pulumi.Bool(n.NUMA)},
 		Memory:      memory(n),
@@ -52,7 +70,7 @@ func newVM(ctx *pulumi.Context, name string, args *TalosNodeArgs, image pulumi.S
 	opts = append(opts, anew(v, args.Replace)...)
 
 	addHardware(v, n, args.Mapping)
-	addBoot(v, args, image)
+	addBoot(v, args)
 
 	machineVM, err := vm.NewVirtualMachine(ctx, name, v, append(opts,
 		// A VMID, a name and a MAC cannot exist twice.
@@ -83,29 +101,21 @@ func anew(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption {
 // cloneTimeout is the provider's own, in seconds.
 const cloneTimeout = 1800
 
-func description(args *TalosNodeArgs) string {
-	n := args.Node
-
-	return "Talos " + string(n.Role) + " of pool " + n.Pool + ", made by Pulumi from " + args.Origin
-}
-
-// compareOrigin points out a node that was made from something else than the plan says now. What a node runs that somebody else
-// configures is not changed by that. The description is the one that was written when the VM was made.
-func compareOrigin(ctx *pulumi.Context, args *TalosNodeArgs, machineVM *vm.VirtualMachine) {
-	now := description(args)
+// compareOrigin points out a node that was made from something else than the plan says now, and what becomes of that. The
+// description is the one that was written when the VM was made.
+func compareOrigin(ctx *pulumi.Context, n plan.Node, now, so string, machineVM *vm.VirtualMachine) {
 
 	machineVM.Description.ApplyT(func(then *string) error {
 		if then == nil || *then == "" || *then == now {
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. A node that somebody else configures is not changed by that: "+
-			"whoever does upgrades it", args.Node.Name, *then, now), nil)
+		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s", n.Name, *then, now, so), nil)
 	})
 }
 
 // ignored is what was used when the VM was made, and what the provider reads back otherwise than it was stated.
-func ignored(args *TalosNodeArgs) []string {
+func ignored(args *machineArgs) []string {
 	n := args.Node
 	// smbios is the identity of this very machine: it changes only when the VM is made again.
 	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState"}
@@ -146,7 +156,7 @@ func memory(n plan.Node) vm.VirtualMachineMemoryArgs {
 }
 
 // agent: every read of a VM waits for an agent that is switched on, so it is only where the image has one.
-func agent(args *TalosNodeArgs) vm.VirtualMachineAgentArgs {
+func agent(args *machineArgs) vm.VirtualMachineAgentArgs {
 	a := vm.VirtualMachineAgentArgs{Enabled: pulumi.Bool(args.Node.Agent)}
 	if args.Node.Agent && args.AgentTimeout != "" {
 		a.Timeout = pulumi.String(args.AgentTimeout)
@@ -246,7 +256,7 @@ func hostpci(g plan.GPU, mapping pulumi.StringInput) vm.VirtualMachineHostpciArg
 }
 
 // addBoot adds what differs between a clone, an ISO file and an imported disk.
-func addBoot(v *vm.VirtualMachineArgs, args *TalosNodeArgs, image pulumi.StringInput) {
+func addBoot(v *vm.VirtualMachineArgs, args *machineArgs) {
 	n, system := args.Node, args.Node.Disks[0]
 
 	if c := args.CloudInit; c != nil {
@@ -270,7 +280,7 @@ func addBoot(v *vm.VirtualMachineArgs, args *TalosNodeArgs, image pulumi.StringI
 		}
 	}
 
-	volume := image.ToStringOutput().ToStringPtrOutput()
+	volume := args.Image.ToStringOutput().ToStringPtrOutput()
 
 	if n.CDROM != "" {
 		v.Cdrom = vm.VirtualMachineCdromArgs{Enabled: pulumi.Bool(true), FileId: volume, Interface: pulumi.String(n.CDROM)}
@@ -307,10 +317,18 @@ func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArg
 		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: servers}
 	}
 
+	if c.UserData != nil {
+		args.UserDataFileId = c.UserData.ToStringOutput().ToStringPtrOutput()
+	}
+
 	ip := vm.VirtualMachineInitializationIpConfigArgs{}
-	if c.Address.Addr().Is4() {
+
+	switch {
+	case !c.Address.IsValid():
+		ip.Ipv4 = vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
+	case c.Address.Addr().Is4():
 		ip.Ipv4 = vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String(c.Address.String()), Gateway: pulumi.String(c.Gateway.String())}
-	} else {
+	default:
 		ip.Ipv6 = vm.VirtualMachineInitializationIpConfigIpv6Args{Address: pulumi.String(c.Address.String()), Gateway: pulumi.String(c.Gateway.String())}
 	}
 

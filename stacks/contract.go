@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"talos-proxmox/components/plan"
 )
 
 // ContractSchema is the JSON Schema of the contract, for programs in other languages. It is generated from Contract, and a
@@ -20,8 +22,8 @@ import (
 //go:embed schema/contract.schema.json
 var ContractSchema []byte
 
-// ContractVersion is the version of the contract's shape. It rises when a key is added, changes its meaning or goes away:
-// readers are strict.
+// ContractVersion is the version of the contract's shape. It rises when a key of a kind is added, changes its meaning or goes
+// away: readers are strict. Who does not know a kind is told so by that.
 const ContractVersion = 1
 
 // Contract is the output talos_bootstrap_contract: what a consumer needs to know of a cluster, without its secrets.
@@ -29,7 +31,7 @@ type Contract struct {
 	// Version of the contract's shape.
 	SchemaVersion int `json:"schemaVersion" jsonschema:"enum=1"`
 	// What kind of cluster this is.
-	Kind string `json:"kind" jsonschema:"enum=talos"`
+	Kind string `json:"kind" jsonschema:"enum=talos,enum=k3s"`
 	// Name of the cluster.
 	Cluster string `json:"cluster" jsonschema:"minLength=1"`
 	// What runs in the cluster.
@@ -52,8 +54,10 @@ type Inventory struct {
 
 // Versions of what runs in the cluster, with a leading v.
 type Versions struct {
-	// Talos Linux.
-	Talos string `json:"talos" jsonschema:"pattern=^v[0-9]"`
+	// Talos Linux, with kind talos.
+	Talos string `json:"talos,omitempty" jsonschema:"pattern=^v[0-9]"`
+	// K3s, with kind k3s.
+	K3s string `json:"k3s,omitempty" jsonschema:"pattern=^v[0-9].*[+]k3s[0-9]+$"`
 	// Kubernetes; absent when somebody else makes a cluster of the nodes.
 	Kubernetes string `json:"kubernetes,omitempty" jsonschema:"pattern=^v[0-9]"`
 }
@@ -117,8 +121,15 @@ func DecodeContract(value any) (*Contract, error) {
 	}
 
 	var c Contract
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, err
+	}
 
-	return &c, json.Unmarshal(text, &c)
+	if (c.Kind == string(plan.KindK3s)) != (c.Versions.K3s != "") || (c.Kind == string(plan.KindTalos)) != (c.Versions.Talos != "") {
+		return nil, fmt.Errorf("output %s does not have the contract's shape:\n  - versions: must hold that of %s, and of no other kind", OutputContract, c.Kind)
+	}
+
+	return &c, nil
 }
 
 // ReadContract reads the contract from JSON: the contract by itself, or all outputs of a stack, as pulumi stack output

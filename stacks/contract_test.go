@@ -27,6 +27,10 @@ type StackOutputs struct {
 
 	// Until when both are good, as RFC 3339 writes it; absent with them.
 	CredentialsExpiry map[string]string `json:"credentials_expiry,omitempty"`
+	// Private SSH key of K3s nodes, secret; with k3s.generateSSHKey.
+	SSHPrivateKey string `json:"ssh_private_key,omitempty"`
+	// How a cluster of K3s is; with cluster.kind k3s.
+	K3s map[string]any `json:"k3s_status,omitempty"`
 	// Commands to go on with; absent when somebody else makes a cluster of the nodes.
 	Hints map[string]string `json:"hints,omitempty"`
 
@@ -120,7 +124,7 @@ func TestOutputNames(t *testing.T) {
 
 	assert.ElementsMatch(t, []string{
 		OutputControlPlaneEndpoints, OutputBootstrapNodes, OutputNodeIPMap, OutputNodeVMIDMap, OutputContract,
-		OutputKubeconfig, OutputTalosconfig, OutputCredentialsExpiry, OutputHints,
+		OutputKubeconfig, OutputTalosconfig, OutputCredentialsExpiry, OutputHints, OutputSSHPrivateKey, OutputK3s,
 		OutputControlPlaneIPs, OutputWorkerIPs, OutputGPUWorkerIPs,
 		OutputControlPlaneVMIDs, OutputWorkerVMIDs, OutputGPUWorkerVMIDs, OutputGPUWorkerPCIBDFs,
 	}, known)
@@ -184,7 +188,7 @@ func TestContractIsStrict(t *testing.T) {
 			"invalid character 'a' looking for beginning of value"},
 		"another version": {`"schemaVersion": 1`, `"schemaVersion": 2`,
 			"output talos_bootstrap_contract has version 2 of the contract, this program reads version 1: use the program's release that made it"},
-		"another kind": {`"kind": "talos"`, `"kind": "k3s"`, shape + "\n" + `  - kind: must be one of "talos" (given: k3s); choose one of them`},
+		"another kind": {`"kind": "talos"`, `"kind": "rke2"`, shape + "\n" + `  - kind: must be one of "talos", "k3s" (given: rke2); choose one of them`},
 		"an unknown key": {`"cluster"`, `"clutser": "x", "cluster"`,
 			shape + "\n" + "  - clutser: is not a key of the contract; did you mean \"cluster\"?"},
 		"a missing key and a wrong type": {`"vmid": 401, "ip": "10.0.0.11"`, `"vmid": "401", "ip": "10.0.0.11"`,

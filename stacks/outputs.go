@@ -27,6 +27,11 @@ const (
 	// OutputHints are commands to go on with.
 	OutputHints = "hints"
 
+	// OutputSSHPrivateKey logs in to K3s nodes, secret; with k3s.generateSSHKey.
+	OutputSSHPrivateKey = "ssh_private_key"
+	// OutputK3s is how a cluster of K3s is: what of it has been found ready, and how to reach it.
+	OutputK3s = "k3s_status"
+
 	// The outputs of old, with outputs.legacy.
 	OutputControlPlaneIPs   = "control_plane_ips"
 	OutputWorkerIPs         = "worker_ips"
@@ -43,16 +48,30 @@ type group struct {
 	addresses          []any
 }
 
-// groups are those of the contract, always all of them.
-func groups(c *components.TalosCluster) map[string]*group {
+// member is a node that was made, whatever it runs.
+type member struct {
+	vmid    pulumi.IntOutput
+	host    pulumi.StringOutput
+	address pulumi.StringPtrOutput
+}
+
+func talosMembers(c *components.TalosCluster) []member {
+	var all []member
+	for _, n := range c.Nodes {
+		all = append(all, member{n.VMID, n.Host, n.IPAddress})
+	}
+
+	return all
+}
+
+// groups are those of the contract, always all of them. The members are the plan's nodes, in its order.
+func groups(p *plan.Plan, made []member) map[string]*group {
 	all := map[string]*group{}
 	for _, name := range []string{plan.GroupControlPlane, plan.GroupWorkers, plan.GroupGPUWorkers} {
 		all[name] = &group{nodes: pulumi.Array{}, vmids: pulumi.Array{}, bdfs: pulumi.Array{}}
 	}
 
-	made := c.Nodes
-
-	for _, pool := range c.Plan.Pools {
+	for _, pool := range p.Pools {
 		g := all[pool.Group()]
 
 		for _, n := range pool.Nodes {
@@ -60,15 +79,15 @@ func groups(c *components.TalosCluster) map[string]*group {
 			made = made[1:]
 
 			// An unknown address is absent, never an empty text: an entry without a value is left out.
-			entry := pulumi.Map{"name": pulumi.String(n.Name), "vmid": node.VMID, "node": node.Host, "ip": node.IPAddress}
+			entry := pulumi.Map{"name": pulumi.String(n.Name), "vmid": node.vmid, "node": node.host, "ip": node.address}
 			if n.GPU != nil {
 				entry["gpu_pci_bdf"] = pulumi.String(n.GPU.BDF)
 				g.bdfs = append(g.bdfs, pulumi.String(n.GPU.BDF))
 			}
 
 			g.nodes = append(g.nodes, entry)
-			g.vmids = append(g.vmids, node.VMID)
-			g.addresses = append(g.addresses, node.IPAddress)
+			g.vmids = append(g.vmids, node.vmid)
+			g.addresses = append(g.addresses, node.address)
 		}
 	}
 
@@ -90,17 +109,16 @@ func (g *group) known() pulumi.StringArrayOutput {
 	}).(pulumi.StringArrayOutput)
 }
 
-// outputs are the outputs of a stack with one cluster.
-func outputs(c *components.TalosCluster, stack string) pulumi.Map {
-	all := groups(c)
+// shared are the outputs that clusters of every kind have, the outputs of old with them where they are wanted.
+func shared(p *plan.Plan, made []member, all map[string]*group, versions pulumi.Map) pulumi.Map {
 	control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
 	addresses, vmids := pulumi.Map{}, pulumi.Map{}
 
-	for i, n := range c.Plan.Nodes() {
-		addresses[n.Name], vmids[n.Name] = c.Nodes[i].IPAddress, c.Nodes[i].VMID
+	for i, n := range p.Nodes() {
+		addresses[n.Name], vmids[n.Name] = made[i].address, made[i].vmid
 	}
 
-	shared := pulumi.Map{
+	inventory := pulumi.Map{
 		OutputControlPlaneEndpoints: control.known(),
 		OutputBootstrapNodes: pulumi.Map{
 			plan.GroupControlPlane: control.nodes, plan.GroupWorkers: workers.nodes, plan.GroupGPUWorkers: gpus.nodes,
@@ -109,32 +127,43 @@ func outputs(c *components.TalosCluster, stack string) pulumi.Map {
 		OutputNodeVMIDMap: vmids,
 	}
 
-	versions := pulumi.Map{"talos": pulumi.String(c.Plan.Talos)}
-	if c.Plan.Kubernetes != "" {
-		versions["kubernetes"] = pulumi.String(c.Plan.Kubernetes)
-	}
-
 	contract := pulumi.Map{
-		"schemaVersion": pulumi.Int(ContractVersion), "kind": pulumi.String("talos"), "cluster": pulumi.String(c.Plan.Cluster), "versions": versions,
+		"schemaVersion": pulumi.Int(ContractVersion), "kind": pulumi.String(p.Kind), "cluster": pulumi.String(p.Cluster), "versions": versions,
 	}
-	maps.Copy(contract, shared)
+	maps.Copy(contract, inventory)
 
 	exported := pulumi.Map{OutputContract: contract}
-	maps.Copy(exported, shared)
+	maps.Copy(exported, inventory)
 
-	if c.Plan.Bootstrap == plan.ByPulumi {
-		exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
-		exported[OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
-		exported[OutputCredentialsExpiry] = pulumi.Map{OutputKubeconfig: c.KubeconfigExpiry, OutputTalosconfig: c.TalosconfigExpiry}
-		exported[OutputHints] = hints(c, stack, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
-	}
-
-	if c.Plan.Outputs.Legacy {
+	if p.Outputs.Legacy {
 		maps.Copy(exported, pulumi.Map{
 			OutputControlPlaneIPs: control.known(), OutputWorkerIPs: workers.known(), OutputGPUWorkerIPs: gpus.known(),
 			OutputControlPlaneVMIDs: control.vmids, OutputWorkerVMIDs: workers.vmids, OutputGPUWorkerVMIDs: gpus.vmids,
 			OutputGPUWorkerPCIBDFs: gpus.bdfs,
 		})
+	}
+
+	return exported
+}
+
+// outputs are the outputs of a stack with one cluster of Talos.
+func outputs(c *components.TalosCluster, stack string) pulumi.Map {
+	versions := pulumi.Map{"talos": pulumi.String(c.Plan.Talos)}
+	if c.Plan.Kubernetes != "" {
+		versions["kubernetes"] = pulumi.String(c.Plan.Kubernetes)
+	}
+
+	made := talosMembers(c)
+	all := groups(c.Plan, made)
+	exported := shared(c.Plan, made, all, versions)
+
+	if c.Plan.Bootstrap == plan.ByPulumi {
+		control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
+
+		exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
+		exported[OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
+		exported[OutputCredentialsExpiry] = pulumi.Map{OutputKubeconfig: c.KubeconfigExpiry, OutputTalosconfig: c.TalosconfigExpiry}
+		exported[OutputHints] = hints(c, stack, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}
 
 	return exported

@@ -48,7 +48,9 @@ func run(ctx *pulumi.Context, dir string) error {
 
 // Deployment is a cluster that is part of a program.
 type Deployment struct {
+	// Cluster is there with cluster.kind talos, K3s with k3s; the other is nil.
 	Cluster *components.TalosCluster
+	K3s     *components.K3sCluster
 	// Outputs are the contract outputs by name; Program exports them as they are.
 	Outputs pulumi.Map
 }
@@ -80,15 +82,15 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		return nil, err
 	}
 
-	if p.Kind == plan.KindK3s {
-		return nil, plan.Problems{{Path: "cluster.kind", Rule: "is not built yet", Value: string(p.Kind), Remedy: "set it to talos"}}
-	}
-
 	name := p.Cluster
 
 	proxmox, err := proxmoxve.NewProvider(ctx, name+"-proxmox", proxmoxArgs(config, p.SSH), opts...)
 	if err != nil {
 		return nil, err
+	}
+
+	if p.Kind == plan.KindK3s {
+		return deployK3s(ctx, config, &components.K3sClusterArgs{Plan: p, Findings: findings, Proxmox: api}, append(opts, pulumi.Providers(proxmox))...)
 	}
 
 	talosProvider, err := talos.NewProvider(ctx, name+"-talos", talosArgs(p), opts...)
@@ -112,6 +114,19 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	}
 
 	return &Deployment{Cluster: cluster, Outputs: outputs(cluster, ctx.Stack())}, nil
+}
+
+func deployK3s(ctx *pulumi.Context, config Config, args *components.K3sClusterArgs, opts ...pulumi.ResourceOption) (*Deployment, error) {
+	if config.K3sToken != "" {
+		args.Token = pulumi.ToSecret(pulumi.String(config.K3sToken)).(pulumi.StringOutput)
+	}
+
+	cluster, err := components.NewK3sCluster(ctx, args.Plan.Cluster, args, opts...)
+	if err != nil {
+		return nil, err
+	}
+
+	return &Deployment{K3s: cluster, Outputs: k3sOutputs(cluster, ctx.Stack())}, nil
 }
 
 // talosArgs names the factory that schematics are made at.

@@ -47,6 +47,10 @@ var computed = map[string]resource.PropertyMap{
 	"talos-proxmox:index:TalosCluster":                    {},
 	"talos-proxmox:index:TalosNode":                       {},
 	"talos-proxmox:index:GPUWorkerPool":                   {},
+	"talos-proxmox:index:K3sCluster":                      {},
+	"talos-proxmox:index:K3sNode":                         {},
+	"pulumi:index:Stash":                                  {},
+	"proxmoxve:Storage/file:File":                         {},
 	"proxmoxve:VM/virtualMachine:VirtualMachine":          {},
 	"proxmoxve:Network/firewallRules:FirewallRules":       {},
 	"proxmoxve:Network/firewallOptions:FirewallOptions":   {},
@@ -114,6 +118,11 @@ func (r *recorder) NewResource(args pulumi.MockResourceArgs) (string, resource.P
 	outputs := args.Inputs.Copy()
 	for k, v := range answer {
 		outputs[k] = v
+	}
+
+	// A stash hands out what it was given first.
+	if given, ok := args.Inputs["input"]; ok && args.TypeToken == "pulumi:index:Stash" {
+		outputs["output"] = given
 	}
 
 	return args.Name + "-id", outputs, nil

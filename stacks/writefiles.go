@@ -13,21 +13,26 @@ import (
 // WriteFiles writes the files that the configuration asks for (outputs.files) when the cluster is up, below root, the
 // project's directory. A preview writes none. Nothing ever removes them but the operator.
 func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
-	wanted := d.Cluster.Plan.Outputs.Files
+	var (
+		wanted     *plan.Files
+		contents   map[plan.File]pulumi.StringOutput
+		kubeconfig pulumi.StringOutput
+	)
+
+	if c := d.K3s; c != nil {
+		wanted, kubeconfig = c.Plan.Outputs.Files, c.Kubeconfig
+		contents = map[plan.File]pulumi.StringOutput{"kubeconfig": c.Kubeconfig}
+	} else {
+		wanted, contents, kubeconfig = talosFiles(d.Cluster)
+	}
+
 	if wanted == nil || ctx.DryRun() {
 		return
 	}
 
-	c := d.Cluster
-	contents := map[plan.File]pulumi.StringOutput{
-		"kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig,
-		"control-plane.yaml": c.ControlPlaneConfiguration, "worker.yaml": c.WorkerConfiguration,
-		"secrets.yaml": components.SecretsBundle(c.MachineSecrets),
-	}
-
 	for _, name := range wanted.Write {
 		// None of them is of use before the cluster is.
-		pulumi.All(contents[name], c.Kubeconfig).ApplyT(func(both []any) error {
+		pulumi.All(contents[name], kubeconfig).ApplyT(func(both []any) error {
 			if err := files.Write(root, wanted.Dir, string(name), []byte(both[0].(string))); err != nil {
 				return fmt.Errorf("outputs.files: %w", err)
 			}
@@ -35,4 +40,17 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 			return nil
 		})
 	}
+}
+
+// talosFiles are the files that a cluster of Talos can leave.
+func talosFiles(c *components.TalosCluster) (wanted *plan.Files, contents map[plan.File]pulumi.StringOutput, kubeconfig pulumi.StringOutput) {
+	if wanted = c.Plan.Outputs.Files; wanted == nil {
+		return nil, nil, kubeconfig
+	}
+
+	return wanted, map[plan.File]pulumi.StringOutput{
+		"kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig,
+		"control-plane.yaml": c.ControlPlaneConfiguration, "worker.yaml": c.WorkerConfiguration,
+		"secrets.yaml": components.SecretsBundle(c.MachineSecrets),
+	}, c.Kubeconfig
 }

@@ -18,7 +18,7 @@ fatal() {
 }
 
 mkdir -p "$state"
-rm -f "$state/fatal"
+: >"$state/fatal"
 
 # The system: what K3s is tried on, and what it needs.
 os=$(. "$root/etc/os-release" && echo "$ID $VERSION_ID")

@@ -14,13 +14,13 @@ const (
 	tlsDir   = "/var/lib/rancher/k3s/server/tls/"
 	stateDir = "/var/lib/k3s-install/"
 
-	// FatalFile holds why K3s will never be installed, on one line; it is not there while there is hope.
+	// FatalFile holds why K3s will never be installed, on one line; it is empty while there is hope.
 	FatalFile = stateDir + "fatal"
 	// InstallLog is what the installation says, CloudInitLog what cloud-init says.
 	InstallLog   = "/var/log/k3s-install.log"
 	CloudInitLog = "/var/log/cloud-init-output.log"
-	// CloudInitResult is there when cloud-init has finished.
-	CloudInitResult = "/run/cloud-init/result.json"
+	// CloudInitStatus is how far cloud-init has come.
+	CloudInitStatus = "/run/cloud-init/status.json"
 )
 
 var (
@@ -49,6 +49,8 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		{Path: "/etc/rancher/k3s/config.yaml", Permissions: "0600", Content: own},
 		// By it, servers know the node again when its machine was made anew.
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
+		// Who waits reads it from the beginning on: nothing is wrong yet.
+		{Path: FatalFile, Permissions: "0644"},
 		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_VERSION='%s'\nK3S_ROLE='%s'\nK3S_CHECKSUM='%s'\n", k.Version, role, k.Checksum)},
 		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installer},
 		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},

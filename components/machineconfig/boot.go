@@ -45,8 +45,14 @@ func Boot(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile, error)
 		sum := sha256.Sum256([]byte(image.URL))
 		id := hex.EncodeToString(sum[:])
 
-		// Proxmox VE takes no other ending for an ISO file, and would itself replace what it does not take in a name.
-		name := unnamable.ReplaceAllString(strings.TrimSuffix(path.Base(u.Path), ".iso"), "_") + ".iso"
+		// Proxmox VE takes no other ending for an ISO file, and would itself replace what it does not take in a name. Disk images
+		// it keeps among them.
+		ending := ".iso"
+		if image.Format == plan.FormatDisk {
+			ending = ".img"
+		}
+
+		name := unnamable.ReplaceAllString(strings.TrimSuffix(path.Base(u.Path), ending), "_") + ending
 
 		return &BootFile{ID: id, URL: image.URL, Name: fmt.Sprintf("%s-%s-%s", p.Cluster, id[:shortID], name), Checksum: image.Checksum}, nil
 	default:

@@ -181,6 +181,15 @@ func (r *resolver) checkK3sPool(p *pool) {
 
 	check(p.path, p.shape)
 
+	for i, name := range r.spec.Lifecycle.Replace {
+		if p.Role == ControlPlane && slices.ContainsFunc(p.members, func(m member) bool {
+			return newNamer(p.Names, r.spec.Cluster.Name, p.name).name(m.ordinal) == name
+		}) {
+			r.problems.Add(at("lifecycle.replace", i), "must not name a server of K3s: what it had of etcd would be gone, and its place not free", name,
+				"run 'kubectl delete node "+name+"', delete its VM, and run 'pulumi up --refresh'")
+		}
+	}
+
 	for _, m := range p.members {
 		if m.shaped() {
 			check(m.path, overlay(p.shape, m.Shape))
@@ -236,6 +245,7 @@ func talosOnly(s Spec) []belonging {
 	keys := []belonging{
 		{"cluster.bootstrap", c.Bootstrap != "" && c.Bootstrap != ByPulumi, string(c.Bootstrap)},
 		{"cluster.versions.talos", c.Versions.Talos != "", c.Versions.Talos},
+		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
 		{"cluster.versions.kubernetes", c.Versions.Kubernetes != "", c.Versions.Kubernetes},
 		{"cluster.endpoint.mode", c.Endpoint.Mode == VIP || c.Endpoint.Mode == KubeVIP, string(c.Endpoint.Mode)},
 		{"cluster.cni.name", c.CNI.Name != "" && c.CNI.Name != Flannel, string(c.CNI.Name)},
@@ -254,6 +264,8 @@ func talosOnly(s Spec) []belonging {
 		{"network.timeServers", len(s.Network.TimeServers) > 0, ""},
 		{"tailscale", s.Tailscale != nil, ""},
 		{"machineSecrets", s.Given.MachineSecrets, ""},
+		{"lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{}, ""},
+		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
 		{"lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{}, ""},

@@ -50,6 +50,8 @@ type VMConfig struct {
 	// Machine is "q35" or "i440fx", whatever version of it. Firmware and SCSIController are as Proxmox VE names them; its
 	// defaults where the VM states none.
 	Machine, Firmware, SCSIController string
+	// CloudInit says whether there is a cloud-init drive.
+	CloudInit bool
 	// UUID is what the VM says of itself by SMBIOS; empty where it states none.
 	UUID string
 }
@@ -57,7 +59,10 @@ type VMConfig struct {
 var (
 	diskKey  = regexp.MustCompile(`^(scsi|virtio|sata|ide)\d+$`)
 	diskSize = regexp.MustCompile(`(?:^|,)size=(\d+)([MGT])(?:,|$)`)
-	uuidOf   = regexp.MustCompile(`(?:^|,)uuid=([^,]+)`)
+	// cloudInitDrive is how Proxmox VE names the volume of a cloud-init drive.
+	cloudInitDrive = regexp.MustCompile(`(^|[:/])vm-\d+-cloudinit(\.\w+)?$`)
+
+	uuidOf = regexp.MustCompile(`(?:^|,)uuid=([^,]+)`)
 )
 
 // Config returns the configuration of a VM.
@@ -84,6 +89,7 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		case !ok || !diskKey.MatchString(key):
 		case strings.Contains(text, "media=cdrom"):
 			found.CDROMs[key], _, _ = strings.Cut(text, ",")
+			found.CloudInit = found.CloudInit || cloudInitDrive.MatchString(found.CDROMs[key])
 		default:
 			found.Disks[key] = sizeGiB(text)
 		}
@@ -190,6 +196,18 @@ func (c *Client) Links(ctx context.Context, vm VM) ([]Link, error) {
 	}
 
 	return links, nil
+}
+
+// GuestFile reads a file of a running VM through its guest agent, as root of the guest. It is an error when no agent answers,
+// or the file is not there.
+func (c *Client) GuestFile(ctx context.Context, vm VM, path string) (string, error) {
+	var reply struct {
+		Content string `json:"content"`
+	}
+
+	err := c.get(ctx, qemu(vm)+"/agent/file-read"+query(url.Values{"file": {path}}), &reply)
+
+	return reply.Content, err
 }
 
 func query(values url.Values) string { return "?" + values.Encode() }

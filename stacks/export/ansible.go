@@ -28,16 +28,26 @@ type group struct {
 }
 
 // Ansible writes an inventory in YAML, with the groups of the contract. Talos has neither SSH nor Python: tasks run on the
-// control machine, for example talosctl and kubectl with {{ ansible_host }}. A node whose address is not known is there
+// control machine, for example talosctl and kubectl with {{ ansible_host }}. K3s nodes are reached by SSH. A node whose address is not known is there
 // without one.
 func Ansible(c *stacks.Contract) ([]byte, error) {
 	var i inventory
 
 	i.All.Vars = map[string]string{
-		"ansible_connection": "local", "cluster": c.Cluster, "talos_version": c.Versions.Talos,
+		"ansible_connection": "local", "cluster": c.Cluster,
 	}
-	if c.Versions.Kubernetes != "" {
-		i.All.Vars["kubernetes_version"] = c.Versions.Kubernetes
+
+	for name, version := range map[string]string{
+		"talos_version": c.Versions.Talos, "k3s_version": c.Versions.K3s, "kubernetes_version": c.Versions.Kubernetes,
+	} {
+		if version != "" {
+			i.All.Vars[name] = version
+		}
+	}
+
+	// Ubuntu has both.
+	if c.Versions.K3s != "" {
+		i.All.Vars["ansible_connection"] = "ssh"
 	}
 
 	i.All.Children = map[string]group{

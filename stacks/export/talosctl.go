@@ -11,6 +11,10 @@ import (
 // Talosctl writes the commands that tell talosctl of the cluster's nodes: lines for a shell. Nodes whose address is not
 // known are named in a comment.
 func Talosctl(c *stacks.Contract) (string, error) {
+	if c.Kind != "talos" {
+		return "", errors.New("cluster " + c.Cluster + " is of kind " + c.Kind + ": its nodes do not run Talos, and talosctl has nothing to talk to")
+	}
+
 	var nodes, unknown []string
 
 	for _, n := range c.BootstrapNodes.All() {

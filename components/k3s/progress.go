@@ -1,0 +1,45 @@
+package k3s
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Finished says from the content of CloudInitStatus whether cloud-init has done all it will do, and what went wrong
+// (cloud-init: status.json). Its last stage runs commands, so that the installation has begun by then.
+func Finished(status string) (finished bool, failed []string, err error) {
+	var s struct {
+		V1 map[string]json.RawMessage `json:"v1"`
+	}
+	if err := json.Unmarshal([]byte(status), &s); err != nil || s.V1 == nil {
+		return false, nil, errors.New("cloud-init's status cannot be read")
+	}
+
+	for _, stage := range []string{"init-local", "init", "modules-config", "modules-final"} {
+		var one struct {
+			Errors   []string `json:"errors"`
+			Finished *float64 `json:"finished"`
+		}
+
+		if text, there := s.V1[stage]; there {
+			if err := json.Unmarshal(text, &one); err != nil {
+				return false, nil, fmt.Errorf("cloud-init's status of %s cannot be read", stage)
+			}
+		}
+
+		failed = append(failed, one.Errors...)
+		finished = one.Finished != nil
+	}
+
+	return finished, failed, nil
+}
+
+// Tail are the last lines of a log.
+func Tail(log string, lines int) string {
+	all := strings.Split(strings.TrimRight(log, "\n"), "\n")
+
+	return strings.Join(slices.Clone(all[max(0, len(all)-lines):]), "\n")
+}

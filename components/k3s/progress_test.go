@@ -1,0 +1,48 @@
+package k3s
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFinished reads the status as cloud-init writes it at different times.
+func TestFinished(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		status   string
+		finished bool
+		failed   []string
+		err      string
+	}{
+		"under way": {status: `{"v1": {"datasource": "DataSourceNoCloud", "stage": "modules-final", "init": {"errors": [], "finished": 12.3, "start": 11.0},
+			"modules-final": {"errors": [], "finished": null, "start": 20.5}}}`},
+		"before the last stage": {status: `{"v1": {"stage": null, "modules-config": {"errors": [], "finished": 12.3}}}`},
+		"done":                  {status: `{"v1": {"stage": null, "modules-final": {"errors": [], "finished": 40.5}}}`, finished: true},
+		"failed": {
+			status:   `{"v1": {"stage": null, "modules-final": {"errors": ["('package_update_upgrade_install', ...)"], "finished": 40.5}}}`,
+			finished: true, failed: []string{"('package_update_upgrade_install', ...)"},
+		},
+		"no status": {status: "{", err: "cloud-init's status cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			finished, failed, err := Finished(c.status)
+			if c.err != "" {
+				require.EqualError(t, err, c.err)
+			}
+
+			assert.Equal(t, c.finished, finished)
+			assert.Equal(t, c.failed, failed)
+		})
+	}
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+
+	assert.Equal(t, "b\nc", Tail("a\nb\nc\n", 2))
+	assert.Equal(t, "a", Tail("a", 2))
+	assert.Empty(t, Tail("", 2))
+}

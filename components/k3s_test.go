@@ -1,0 +1,209 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// guest is a Proxmox VE with one VM, whose guest agent has files.
+type guest struct {
+	Proxmox
+
+	files  map[string]string
+	denied error
+	absent bool
+}
+
+func (g guest) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+	return proxmoxapi.VM{ID: vmid, Host: "pve"}, !g.absent, nil
+}
+
+func (g guest) GuestFile(_ context.Context, _ proxmoxapi.VM, path string) (string, error) {
+	text, there := g.files[path]
+
+	switch {
+	case g.denied != nil:
+		return "", g.denied
+	case !there:
+		return "", errors.New("no such file")
+	default:
+		return text, nil
+	}
+}
+
+func k3sPlan(t *testing.T) *plan.Plan {
+	t.Helper()
+
+	return planOf(t, plan.Spec{
+		Hosts: []plan.Host{{Name: "a"}, {Name: "b"}}, SSH: &plan.SSH{Username: "root"}, Given: plan.Secrets{SSHKey: true},
+		Cluster: plan.Cluster{Name: "edge", Kind: plan.KindK3s, Versions: plan.Versions{K3s: "v1.34.2+k3s1"}},
+		Image:   plan.Image{Template: plan.TemplateImage{Control: "ubuntu", Worker: "ubuntu"}},
+		Network: plan.Network{CIDR: "127.0.0.0/8", Gateway: "127.0.0.1"},
+		Pools:   map[string]plan.Pool{"server": {Role: plan.ControlPlane, Count: new(1), Addresses: "127.0.0.9"}},
+		// Nobody is there to wait for.
+		Lifecycle: plan.Lifecycle{ReadyTimeout: "300ms"},
+	})
+}
+
+// TestJoiningFails: what is said when a node does not join, with the end of its logs or why they cannot be had.
+func TestJoiningFails(t *testing.T) {
+	const logged = "    k3s does not come up; its log ends with:\n    token is not valid"
+
+	logs := map[string]string{
+		k3s.InstallLog: "k3s does not come up; its log ends with:\ntoken is not valid\n", k3s.CloudInitLog: "Cloud-init v. 25.3 finished\n",
+	}
+	with := func(more map[string]string) map[string]string {
+		for path, text := range logs {
+			more[path] = text
+		}
+
+		return more
+	}
+
+	for name, c := range map[string]struct {
+		guest guest
+		want  string
+		quick bool
+	}{
+		"given up": {
+			guest: guest{files: with(map[string]string{k3s.FatalFile: "unsupported operating system debian 12\n"})}, quick: true,
+			want: "edge-server-1 has not joined: unsupported operating system debian 12\n" +
+				"/var/log/k3s-install.log ends with:\n" + logged + "\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
+		},
+		"silent": {
+			guest: guest{files: with(map[string]string{k3s.FatalFile: ""})},
+			want: "edge-server-1 has not joined: gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+				"/var/log/k3s-install.log ends with:\n" + logged + "\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
+		},
+		"agent denied": {
+			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)},
+			want: "edge-server-1 has not joined: gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; give its role VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)\n" +
+				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
+		},
+		"no machine": {
+			guest: guest{absent: true},
+			want: "edge-server-1 has not joined: gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+				"the machine's logs cannot be read through its guest agent: there is no VM with VMID 401\n" +
+				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := k3sPlan(t)
+			known := &roster{}
+			known.enter("edge-server-1", "127.0.0.9")
+			known.enter("", kubeconfigOf(t))
+
+			if c.quick {
+				p.ReadyTimeout = time.Hour
+			}
+
+			j := &joining{node: p.Nodes()[0], plan: p, proxmox: c.guest, known: known}
+			require.EqualError(t, j.wait(t.Context(), func(string) {}), c.want)
+		})
+	}
+}
+
+// TestJoiningWaitsForCloudInit: a machine that has not finished with itself is not ready, whatever Kubernetes says.
+func TestJoiningWaitsForCloudInit(t *testing.T) {
+	j := &joining{node: k3sPlan(t).Nodes()[0], plan: k3sPlan(t), proxmox: guest{files: map[string]string{
+		k3s.CloudInitStatus: `{"v1": {"stage": "modules-final", "modules-final": {"errors": [], "finished": null}}}`,
+	}}}
+
+	require.NoError(t, j.look(t.Context()))
+	assert.Equal(t, "cloud-init of edge-server-1 to finish", j.setUp)
+}
+
+func kubeconfigOf(t *testing.T) string {
+	t.Helper()
+
+	i, err := k3s.NewIdentity("edge", time.Now())
+	require.NoError(t, err)
+
+	text, err := i.Administrator(time.Now())
+	require.NoError(t, err)
+
+	pair, err := k3s.ReadAdministrator(text)
+	require.NoError(t, err)
+
+	kubeconfig, err := i.Kubeconfig("edge", "https://127.0.0.9:6443", pair)
+	require.NoError(t, err)
+
+	return kubeconfig
+}
+
+// cloud is a Proxmox VE that K3s nodes are to be made on.
+type cloud struct {
+	shelf
+
+	stores map[string]map[string][]string
+	drive  bool
+}
+
+func (c cloud) Stores(_ context.Context, host string) (map[string][]string, error) {
+	return c.stores[host], nil
+}
+
+func (c cloud) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 4}, CloudInit: c.drive}, nil
+}
+
+// TestK3sPreflight: what Proxmox VE lacks for nodes of K3s is found before anything is made.
+func TestK3sPreflight(t *testing.T) {
+	p := k3sPlan(t)
+	host := p.Nodes()[0].Host
+	template := proxmoxapi.VM{ID: 9000, Name: "ubuntu", Host: host, Template: true}
+	taken := map[string]map[string][]string{host: {"local": {"iso", "snippets"}}}
+
+	for name, c := range map[string]struct {
+		cloud cloud
+		want  string
+	}{
+		"as it should be": {cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: taken, drive: true}},
+		"no snippets": {
+			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: map[string]map[string][]string{host: {"local": {"iso", "vztmpl"}}}, drive: true},
+			want: "proxmox.storage.snippets: takes no snippets on host " + host + " (given: local, which takes iso, vztmpl); " +
+				"run 'pvesm set local --content iso,vztmpl,snippets', or name another datastore",
+		},
+		"no datastore": {
+			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, drive: true},
+			want:  "proxmox.storage.snippets: is no datastore of host " + host + " (given: local); name one that is, and takes snippets",
+		},
+		"no template for cloud-init": {
+			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: taken},
+			want: "image.template.control: must be a template for cloud-init, and this one has no cloud-init drive (given: ubuntu, VMID 9000 on host " + host + "); " +
+				"name another, or, where Ubuntu's cloud image is in it, run 'qm set 9000 --ide2 <datastore>:cloudinit' on that host",
+		},
+		"no template": {
+			cloud: cloud{stores: taken},
+			want: "image.template.control: is not on host " + host + ", nor anything like it on another (given: ubuntu); " +
+				"prepare the template, or correct the name",
+		},
+		"a server that is left out": {
+			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}}}}, stores: taken, drive: true},
+			want: "pools: a server of K3s cannot be removed by leaving it out: etcd would go on counting it (given: edge-server-2, VMID 402 on host b, is not in the configuration any more); " +
+				"put it back; or run 'kubectl delete node edge-server-2', which takes it out of etcd, delete its VM, and run 'pulumi refresh'",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := look(t, p, c.cloud)
+			if c.want == "" {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.EqualError(t, err, "the configuration has 1 problem:\n  - "+c.want)
+		})
+	}
+}

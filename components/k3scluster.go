@@ -1,0 +1,394 @@
+package components
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/plan"
+)
+
+// K3sClusterArgs describe one cluster of K3s.
+type K3sClusterArgs struct {
+	// Plan is every decision; see plan.New. Its kind is k3s.
+	Plan *plan.Plan
+	// Findings are what Preflight found for the plan.
+	Findings *Findings
+	// Proxmox is asked by what runs between steps.
+	Proxmox Proxmox
+	// Token is what servers join with. It is required where the plan says that it is given, and kept secret; otherwise one is
+	// made and kept in state.
+	Token pulumi.StringInput
+}
+
+// K3sCluster is a Kubernetes cluster of K3s on Ubuntu machines: servers with an embedded etcd, and agents.
+type K3sCluster struct {
+	pulumi.ResourceState
+
+	// Endpoint of the Kubernetes API.
+	Endpoint pulumi.StringOutput `pulumi:"endpoint"`
+	// Kubeconfig of an administrator, secret. It is there when the servers have joined.
+	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
+	// KubeconfigExpiry says until when it is good, as RFC 3339 writes it. It is renewed twice a year, by any update.
+	KubeconfigExpiry pulumi.StringOutput
+	// SSHPrivateKey logs in to the nodes, secret; empty where none is made.
+	SSHPrivateKey pulumi.StringOutput
+
+	// Nodes in plan order, beside the plan's nodes.
+	Nodes []*K3sNode
+	// Plan that was carried out.
+	Plan *plan.Plan
+}
+
+// NewK3sCluster makes a cluster: an identity, machines that set themselves up with it, and the credentials to use it. It needs
+// a proxmoxve provider, whose login to the hosts writes the user data of the machines. It comes with the options or from the
+// parent.
+func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts ...pulumi.ResourceOption) (*K3sCluster, error) {
+	switch {
+	case args == nil || args.Plan == nil || args.Proxmox == nil:
+		return nil, errors.New("K3sCluster " + name + ": a plan and access to Proxmox VE are required")
+	case args.Plan.K3s == nil:
+		return nil, errors.New("K3sCluster " + name + ": the plan is of another kind")
+	case args.Plan.K3s.TokenGiven != (args.Token != nil):
+		return nil, errors.New("K3sCluster " + name + ": a token goes with a plan that has one given")
+	}
+
+	p := args.Plan
+	c := &K3sCluster{Plan: p}
+
+	if err := ctx.RegisterComponentResourceV2(K3sClusterType, name, pulumi.Map{
+		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint), "environment": pulumi.String(p.Environment),
+		"k3sVersion": pulumi.String(p.K3s.Version),
+	}, c, opts...); err != nil {
+		return nil, err
+	}
+
+	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, child: pulumi.Parent(c), servers: &roster{}}
+	b.images = newImages(name, args.Findings.shared(), b.child)
+
+	if err := errors.Join(b.identify(args.Token), b.registerGates()); err != nil {
+		return nil, err
+	}
+
+	if err := b.machines(); err != nil {
+		return nil, err
+	}
+
+	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": c.Kubeconfig})
+}
+
+// k3sBuilder carries what the resources of a cluster share while they are registered.
+type k3sBuilder struct {
+	*K3sCluster
+
+	ctx     *pulumi.Context
+	name    string
+	found   *Findings
+	proxmox Proxmox
+	hooks   k3sGates
+	images  *images
+	servers *roster
+	child   pulumi.ResourceOption
+
+	// identity is the cluster's, as k3s.ReadIdentity reads it; administrator likewise. Both are secret.
+	identity, administrator pulumi.StringOutput
+	// kept is what holds the identity.
+	kept *pulumi.Stash
+}
+
+// identify makes what the cluster is known by, the first time, and has the state keep it: what is made in later runs is
+// dropped.
+func (b *k3sBuilder) identify(token pulumi.StringInput) error {
+	now := time.Now()
+
+	made, err := k3s.NewIdentity(b.Plan.Cluster, now)
+	if err != nil {
+		return err
+	}
+
+	text, err := made.Text()
+	if err != nil {
+		return err
+	}
+
+	// Without it a cluster is as lost as without its servers.
+	protected := slices.ContainsFunc(b.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Protection })
+
+	b.kept, err = b.stash("identity", pulumi.String(text), pulumi.Protect(protected))
+	if err != nil {
+		return err
+	}
+
+	b.identity = keptText(b.kept)
+
+	if token != nil {
+		b.identity = pulumi.ToSecret(pulumi.All(b.identity, token).ApplyT(func(both []any) (string, error) {
+			i, err := k3s.ReadIdentity(both[0].(string))
+			if err != nil {
+				return "", err
+			}
+
+			i.Token = both[1].(string)
+
+			return i.Text()
+		})).(pulumi.StringOutput)
+	}
+
+	issued := b.identity.ApplyT(func(text string) (string, error) {
+		i, err := k3s.ReadIdentity(text)
+		if err != nil {
+			return "", err
+		}
+
+		return i.Administrator(now)
+	}).(pulumi.StringOutput)
+
+	administrator, err := b.stash("administrator", issued,
+		// Another authority would not know it.
+		pulumi.ReplaceWith([]pulumi.Resource{b.kept}), pulumi.ReplacementTrigger(pulumi.String(k3s.Term(now))))
+	if err != nil {
+		return err
+	}
+
+	b.administrator = keptText(administrator)
+
+	return nil
+}
+
+// stash keeps a secret text in state: the one that was there first.
+func (b *k3sBuilder) stash(name string, text pulumi.StringInput, opts ...pulumi.ResourceOption) (*pulumi.Stash, error) {
+	return pulumi.NewStash(b.ctx, b.name+"-"+name, &pulumi.StashArgs{Input: pulumi.ToSecret(text)}, append(opts, b.child,
+		pulumi.IgnoreChanges([]string{"input"}), pulumi.AdditionalSecretOutputs([]string{"input", "output"}))...)
+}
+
+func keptText(s *pulumi.Stash) pulumi.StringOutput {
+	return pulumi.ToSecret(s.Output.ApplyT(func(value any) (string, error) {
+		text, ok := value.(string)
+		if !ok {
+			return "", errors.New("what the state keeps is no text")
+		}
+
+		return text, nil
+	})).(pulumi.StringOutput)
+}
+
+// machines makes the nodes, the servers first, and what is known when they have joined.
+func (b *k3sBuilder) machines() error {
+	for _, pool := range b.Plan.Pools {
+		for _, n := range pool.Nodes {
+			args, err := b.node(pool, n)
+			if err != nil {
+				return err
+			}
+
+			node, err := newK3sNode(b.ctx, childName(b.name, n), args, b.child)
+			if err != nil {
+				return err
+			}
+
+			b.Nodes = append(b.Nodes, node)
+
+			if len(b.Nodes) == 1 {
+				b.Endpoint = b.endpoint()
+			}
+		}
+	}
+
+	if err := b.credentials(); err != nil {
+		return err
+	}
+
+	for _, node := range b.Nodes {
+		if err := errors.Join(node.join(b.ctx, b.known(node), b.binding(node.node)), node.finish(b.ctx)); err != nil {
+			return err
+		}
+	}
+
+	b.release()
+
+	return nil
+}
+
+// binding are the hooks of a node's membership. Servers are not removed, and an agent is let go where the whole cluster is.
+func (b *k3sBuilder) binding(n plan.Node) *pulumi.ResourceHookBinding {
+	hooks := &pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{b.hooks.joined}}
+	if n.Role == plan.Worker && !b.Plan.Teardown {
+		hooks.BeforeDelete = []*pulumi.ResourceHook{b.hooks.leaves}
+	}
+
+	return hooks
+}
+
+// node is what a node of the plan is made of.
+func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, error) {
+	p := b.Plan
+	args := &K3sNodeArgs{
+		Node: n, Origin: k3sOrigin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
+		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
+		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: []*pulumi.ResourceHook{b.hooks.free},
+	}
+
+	if p.Addressing == plan.Static {
+		args.CloudInit = CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway, Nameservers: p.Nameservers}
+	}
+
+	if p.Addressing == plan.Agent {
+		args.Discovery = &Discovery{Network: p.Network, Timeout: p.AgentTimeout, Proxmox: b.proxmox}
+	}
+
+	if n.Template != "" {
+		args.Template = b.found.template(n)
+
+		return args, nil
+	}
+
+	args.Hooks = append(args.Hooks, b.hooks.whole)
+
+	fetch, err := fetchOf(p, pool.Image, n, gates{offered: b.hooks.offered})
+	if err != nil {
+		return nil, err
+	}
+
+	if fetch == nil {
+		args.Image = pulumi.String(pool.Image.Volume)
+
+		return args, nil
+	}
+
+	args.Image, err = b.images.volume(b.ctx, fetch, n.Host, true)
+
+	return args, err
+}
+
+// userData are what a node is told. All but the first server are told where that is.
+func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
+	node := k3s.Node{Planned: n, First: len(b.Nodes) == 0}
+	first := pulumi.String("").ToStringOutput()
+
+	switch {
+	case node.First:
+	case n.Role == plan.Worker && b.Plan.EndpointMode == plan.DNS:
+		first = b.Endpoint
+	default:
+		first = apiOf(b.Nodes[0])
+	}
+
+	return pulumi.ToSecret(pulumi.All(b.identity, first).ApplyT(func(both []any) (string, error) {
+		i, err := k3s.ReadIdentity(both[0].(string))
+		if err != nil {
+			return "", err
+		}
+
+		node.Server = both[1].(string)
+
+		return k3s.UserData(b.Plan, node, i)
+	})).(pulumi.StringOutput)
+}
+
+// apiOf is the Kubernetes API of one server.
+func apiOf(server *K3sNode) pulumi.StringOutput {
+	return server.IPAddress.Elem().ApplyT(func(address string) string {
+		return "https://" + net.JoinHostPort(address, "6443")
+	}).(pulumi.StringOutput)
+}
+
+// endpoint is planned, or the address of the first server, whatever it is.
+func (b *k3sBuilder) endpoint() pulumi.StringOutput {
+	if b.Plan.Endpoint != "" {
+		return pulumi.String(b.Plan.Endpoint).ToStringOutput()
+	}
+
+	return apiOf(b.Nodes[0])
+}
+
+// credentials writes the kubeconfig, which needs nobody's answer.
+func (b *k3sBuilder) credentials() error {
+	b.Kubeconfig = pulumi.ToSecret(pulumi.All(b.identity, b.administrator, b.Endpoint).ApplyT(func(all []any) (string, error) {
+		i, err := k3s.ReadIdentity(all[0].(string))
+		if err != nil {
+			return "", err
+		}
+
+		administrator, err := k3s.ReadAdministrator(all[1].(string))
+		if err != nil {
+			return "", err
+		}
+
+		return i.Kubeconfig(b.Plan.Cluster, all[2].(string), administrator)
+	})).(pulumi.StringOutput)
+
+	b.KubeconfigExpiry = pulumi.Unsecret(b.administrator.ApplyT(func(text string) (string, error) {
+		administrator, err := k3s.ReadAdministrator(text)
+		if err != nil {
+			return "", err
+		}
+
+		return administrator.NotAfter()
+	})).(pulumi.StringOutput)
+
+	b.SSHPrivateKey = pulumi.ToSecret(b.identity.ApplyT(func(text string) (string, error) {
+		i, err := k3s.ReadIdentity(text)
+		if !b.Plan.K3s.GenerateSSHKey {
+			i.SSH.Private = ""
+		}
+
+		return i.SSH.Private, err
+	})).(pulumi.StringOutput)
+
+	return nil
+}
+
+// known is what is kept of a node that has joined. What its hook needs is entered before: it runs after this.
+func (b *k3sBuilder) known(node *K3sNode) pulumi.MapOutput {
+	n := node.node
+	known := pulumi.All(node.IPAddress, b.Kubeconfig, b.Nodes[0].IPAddress).ApplyT(func(all []any) map[string]any {
+		found := map[string]any{"name": n.Name, "version": b.Plan.K3s.Version}
+
+		address, _ := all[0].(*string)
+		if address != nil {
+			found["address"] = *address
+			b.servers.enter(n.Name, *address)
+		}
+
+		if first, ok := all[2].(*string); ok && first != nil {
+			b.servers.enter(b.Nodes[0].node.Name, *first)
+		}
+
+		b.servers.enter("", all[1].(string))
+
+		return found
+	}).(pulumi.MapOutput)
+
+	// The kubeconfig is in none of it.
+	return pulumi.Unsecret(known).(pulumi.MapOutput)
+}
+
+// release lets the credentials go when the servers have joined: who reads them finds a cluster that answers. An agent that does not come
+// up holds nothing back.
+func (b *k3sBuilder) release() {
+	waited := []any{b.Kubeconfig}
+
+	for _, node := range b.Nodes {
+		if node.node.Role == plan.ControlPlane {
+			waited = append(waited, node.Joined.Output)
+		}
+	}
+
+	b.Kubeconfig = pulumi.ToSecret(pulumi.All(waited...).ApplyT(func(all []any) string { return all[0].(string) })).(pulumi.StringOutput)
+}
+
+// k3sOrigin says what a node is made from.
+func k3sOrigin(p *plan.Plan, image plan.BootImage) string {
+	from := "K3s " + p.K3s.Version + ", "
+
+	if image.Template != "" {
+		return from + "template " + image.Template
+	}
+
+	return from + "cloud image " + image.Volume + image.URL
+}

@@ -1,0 +1,205 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/wait"
+)
+
+// k3sGates are the hooks of one cluster of K3s.
+type k3sGates struct {
+	// offered, free and whole are as those of Talos clusters.
+	offered, free, whole *pulumi.ResourceHook
+	// joined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has done what it does.
+	joined *pulumi.ResourceHook
+	// leaves runs before an agent is removed, and takes it out of Kubernetes.
+	leaves *pulumi.ResourceHook
+}
+
+func (b *k3sBuilder) registerGates() error {
+	var errs []error
+
+	images := imageGates{b.proxmox}
+	nodes := map[string]plan.Node{}
+
+	for _, n := range b.Plan.Nodes() {
+		nodes[childName(b.name, n)+"-joined"] = n
+	}
+
+	register := func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error) {
+		h, err := b.ctx.RegisterResourceHook(b.name+"-"+kind, func(args *pulumi.ResourceHookArgs) error { return run(b.ctx.Context(), args) }, nil)
+		*hook, errs = h, append(errs, err)
+	}
+
+	register(&b.hooks.offered, "image-offered", images.offered)
+	register(&b.hooks.whole, "image-whole", images.whole)
+	register(&b.hooks.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		return free(c, b.proxmox, b.ctx.Stack(), args)
+	})
+	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		n, there := nodes[args.Name]
+		if !there {
+			return fmt.Errorf("%s belongs to no node of the plan", args.Name)
+		}
+
+		j := &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers}
+
+		return j.wait(c, say(b.ctx, b.name))
+	})
+	register(&b.hooks.leaves, "node-leaves", b.leaves)
+
+	return errors.Join(errs...)
+}
+
+// joining is one node on its way into the cluster.
+type joining struct {
+	node    plan.Node
+	plan    *plan.Plan
+	proxmox Proxmox
+	// known are addresses by node name, and the kubeconfig by no name.
+	known *roster
+
+	looked time.Time
+	setUp  string // what is still missing of the machine's own set-up, as it was seen last
+}
+
+// lookEvery is how often the guest agent is asked for files.
+const lookEvery = 3 * time.Second
+
+// wait waits until the node has joined. Where it cannot any more, or has not in time, the error shows what the machine says.
+func (j *joining) wait(ctx context.Context, say wait.Say) error {
+	err := wait.Until(ctx, j.plan.ReadyTimeout, say, func(ctx context.Context) (string, error) {
+		if err := j.look(ctx); err != nil {
+			return "", err
+		}
+
+		if missing := j.missing(ctx); missing != "" {
+			return missing, nil
+		}
+
+		return j.setUp, nil
+	})
+	if err == nil {
+		return nil
+	}
+
+	// The wait may have ended with the context; its logs are wanted all the same, unless somebody has had enough.
+	if ctx.Err() != nil {
+		return err
+	}
+
+	return fmt.Errorf("%s has not joined: %w\n%s", j.node.Name, err, j.logs(ctx))
+}
+
+// missing is what the node lacks in Kubernetes, asked of the servers that are known.
+func (j *joining) missing(ctx context.Context) string {
+	var silent []string
+
+	for _, server := range j.plan.ControlPlanes() {
+		address := j.known.of(server.Name)
+		if address == "" {
+			continue
+		}
+
+		api, err := kubeapi.New([]byte(j.known.of("")), address)
+		if err != nil {
+			return err.Error()
+		}
+
+		n, there, err := api.Node(ctx, j.node.Name)
+
+		switch {
+		case err != nil:
+			silent = append(silent, fmt.Sprintf("the Kubernetes API of %s (%v)", server.Name, wait.Reason(err)))
+		case !there:
+			return j.node.Name + " to join Kubernetes"
+		case n.Kubelet != j.plan.K3s.Version:
+			return fmt.Sprintf("%s to run K3s %s (it runs %s)", j.node.Name, j.plan.K3s.Version, n.Kubelet)
+		case !n.Ready:
+			return j.node.Name + " to be ready in Kubernetes"
+		default:
+			return ""
+		}
+	}
+
+	return strings.Join(silent, "; ")
+}
+
+// look reads from time to time, through the guest agent, how the machine gets on. It is an error when it has given up. A
+// machine that does not answer hides nothing that Kubernetes would not show.
+func (j *joining) look(ctx context.Context) error {
+	if time.Since(j.looked) < lookEvery {
+		return nil
+	}
+
+	j.looked, j.setUp = time.Now(), ""
+
+	machine, there, err := j.proxmox.Find(ctx, j.node.VMID)
+	if err != nil || !there {
+		return nil //nolint:nilerr // asked again, and not what is waited for
+	}
+
+	if reason, err := j.proxmox.GuestFile(ctx, machine, k3s.FatalFile); err == nil && strings.TrimSpace(reason) != "" {
+		return errors.New(strings.TrimSpace(reason))
+	}
+
+	if status, err := j.proxmox.GuestFile(ctx, machine, k3s.CloudInitStatus); err == nil {
+		if finished, _, err := k3s.Finished(status); err == nil && !finished {
+			j.setUp = "cloud-init of " + j.node.Name + " to finish"
+		}
+	}
+
+	return nil
+}
+
+// tail is how much of a log is shown.
+const tail = 15
+
+// logs are the ends of what the machine has logged, or why they cannot be had.
+func (j *joining) logs(ctx context.Context) string {
+	machine, there, err := j.proxmox.Find(ctx, j.node.VMID)
+	if err == nil && !there {
+		err = fmt.Errorf("there is no VM with VMID %d", j.node.VMID)
+	}
+
+	var shown []string
+
+	for _, log := range []string{k3s.InstallLog, k3s.CloudInitLog} {
+		if err != nil {
+			break
+		}
+
+		var text string
+		if text, err = j.proxmox.GuestFile(ctx, machine, log); err == nil {
+			shown = append(shown, log+" ends with:\n"+indented(k3s.Tail(text, tail)))
+		}
+	}
+
+	if err != nil {
+		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see them: ssh %s@%s sudo tail %s %s",
+			whyUnread(err), j.plan.K3s.User, j.known.of(j.node.Name), k3s.InstallLog, k3s.CloudInitLog))
+	}
+
+	return strings.Join(shown, "\n")
+}
+
+// whyUnread names what to allow where the login may not read files of guests.
+func whyUnread(err error) error {
+	if errors.Is(err, proxmoxapi.ErrRefused) {
+		return fmt.Errorf("%w; give its role VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)", err)
+	}
+
+	return err
+}
+
+func indented(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") }

@@ -1,0 +1,229 @@
+package components
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/storage"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+)
+
+// K3sNodeArgs describe one machine with K3s. What it boots first, and what it is told then, is used when the VM is made and
+// ignored afterwards.
+type K3sNodeArgs struct {
+	// Node is everything that was decided about the machine.
+	Node plan.Node
+	// Origin says in a few words what the node is made from. The VM's description keeps it, and a node that was made from
+	// something else is pointed out.
+	Origin string
+	// Template is the VMID of the template to clone. It is required where Node.Template is set, and no other.
+	Template pulumi.IntInput
+	// Image is the volume that becomes the node's system disk, where it is no clone.
+	Image pulumi.StringInput
+	// CloudInit is the network that the cloud-init drive states. Its user data are the node's.
+	CloudInit CloudInit
+	// UserData are what the node is told when it boots first. They are kept secret.
+	UserData pulumi.StringInput
+	// Snippets is the datastore that holds the user data.
+	Snippets string
+	// AgentTimeout bounds how long the guest agent is waited for when the VM is read; empty: the provider's 15 minutes.
+	AgentTimeout string
+	// Discovery finds an address that nobody states; nil: nothing does.
+	Discovery *Discovery
+	// Firewall lets in what it names and nothing else; nil: everything.
+	Firewall []plan.FirewallRule
+	// Hooks run before the VM is made.
+	Hooks []*pulumi.ResourceHook
+	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
+	Rebalance bool
+	// Replace makes the VM anew, with user data of now, once when it becomes true; becoming false again changes nothing.
+	Replace bool
+}
+
+// K3sNode is one machine with K3s: its user data, its VM, and that it has joined.
+type K3sNode struct {
+	pulumi.ResourceState
+
+	// VMID of the VM.
+	VMID pulumi.IntOutput `pulumi:"vmid"`
+	// Name of the VM, and of the node in Kubernetes.
+	Name pulumi.StringOutput `pulumi:"name"`
+	// Host is where the VM is, read from the VM.
+	Host pulumi.StringOutput `pulumi:"host"`
+	// IPAddress is nil while it is not known.
+	IPAddress pulumi.StringPtrOutput `pulumi:"ipAddress"`
+	// MACAddress of the first network interface.
+	MACAddress pulumi.StringOutput `pulumi:"macAddress"`
+
+	// VM is the machine itself.
+	VM *vm.VirtualMachine
+	// Joined is there once the node was ready in the cluster.
+	Joined *pulumi.Stash
+
+	node   plan.Node
+	name   string            // of the component
+	beside []pulumi.Resource // what belongs to the VM, and goes before it
+}
+
+// NewK3sNode makes one machine, which sets itself up. It needs a proxmoxve provider, whose login to the hosts writes the
+// user data. It comes with the options or from the parent.
+func NewK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pulumi.ResourceOption) (*K3sNode, error) {
+	node, err := newK3sNode(ctx, name, args, opts...)
+	if err != nil {
+		return nil, err
+	}
+
+	return node, node.finish(ctx)
+}
+
+func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pulumi.ResourceOption) (*K3sNode, error) {
+	if err := args.check(name); err != nil {
+		return nil, err
+	}
+
+	n := args.Node
+	node := &K3sNode{node: n, name: name}
+
+	if err := ctx.RegisterComponentResourceV2(K3sNodeType, name, pulumi.Map{
+		"name": pulumi.String(n.Name), "pool": pulumi.String(n.Pool), "role": pulumi.String(n.Role),
+		"vmid": pulumi.Int(n.VMID), "cores": pulumi.Int(n.Cores), "memoryMiB": pulumi.Int(n.MemoryMiB),
+		"diskGiB": pulumi.Int(n.Disks[0].SizeGiB),
+	}, node, opts...); err != nil {
+		return nil, err
+	}
+
+	userData, err := newUserData(ctx, name+"-user-data", args, pulumi.Parent(node))
+	if err != nil {
+		return nil, err
+	}
+
+	if node.VM, err = newVM(ctx, name+"-vm", args.machine(userData), pulumi.Parent(node)); err != nil {
+		return nil, err
+	}
+
+	compareOrigin(ctx, n, args.description(), "A running node is not changed by that: upgrade K3s in place (docs.k3s.io/upgrades), servers first, or make "+
+		"agents anew by lifecycle.replace", node.VM)
+
+	if n.HAGroup != "" {
+		kept, err := newHAResource(ctx, name+"-ha", n, node.VM, pulumi.Parent(node))
+		if err != nil {
+			return nil, err
+		}
+
+		node.beside = append(node.beside, kept)
+	}
+
+	if args.Firewall != nil {
+		closed, err := newFirewall(ctx, name, args.Firewall, node.VM, pulumi.Parent(node))
+		if err != nil {
+			return nil, err
+		}
+
+		node.beside = append(node.beside, closed)
+	}
+
+	node.VMID, node.Name, node.Host = node.VM.VmId, node.VM.Name, node.VM.NodeName
+	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
+	node.IPAddress = noAddress()
+
+	switch {
+	case n.Address.IsValid():
+		node.IPAddress = pulumi.StringPtr(n.Address.String()).ToStringPtrOutput()
+	case args.Discovery != nil:
+		node.IPAddress = args.Discovery.find(ctx, n, node.VM)
+	}
+
+	return node, nil
+}
+
+func (args *K3sNodeArgs) check(name string) error {
+	if args == nil {
+		return errors.New("K3sNode " + name + ": args are required")
+	}
+
+	n := args.Node
+
+	switch {
+	case n.Name == "" || n.Host == "" || n.VMID == 0 || len(n.Disks) == 0 || len(n.NICs) == 0 || n.CloudInit == "":
+		return fmt.Errorf("K3sNode %s: a name, a host, a VMID, a disk, a network interface and a cloud-init drive are required", name)
+	case (n.Template != "") != (args.Template != nil):
+		return fmt.Errorf("K3sNode %s: the VMID of the template goes with the name of one", name)
+	case n.Template == "" && args.Image == nil:
+		return fmt.Errorf("K3sNode %s: without a template, an image is required", name)
+	case args.UserData == nil || args.Snippets == "":
+		return fmt.Errorf("K3sNode %s: user data are required, and a datastore for them", name)
+	default:
+		return nil
+	}
+}
+
+func (args *K3sNodeArgs) description() string {
+	role := "agent"
+	if args.Node.Role == plan.ControlPlane {
+		role = "server"
+	}
+
+	return "K3s " + role + " of pool " + args.Node.Pool + ", made by Pulumi from " + args.Origin
+}
+
+// machine is what the node's VM is made of.
+func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *machineArgs {
+	n, drive := args.Node, args.CloudInit
+	drive.UserData = userData
+
+	return &machineArgs{
+		Node: n, Description: args.description(),
+		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout, Rebalance: args.Rebalance, Replace: args.Replace,
+		Hooks: args.Hooks,
+	}
+}
+
+// newUserData writes the user data to the node's host, and returns the volume that they become.
+func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
+	// Other user data would be another instance to cloud-init, which would set a running node up anew when it is restarted. Another
+	// host would mean another file.
+	ignored := []string{"nodeName"}
+	if !args.Replace {
+		ignored = append(ignored, "sourceRaw")
+	}
+
+	file, err := storage.NewFile(ctx, name, &storage.FileArgs{
+		NodeName: pulumi.String(args.Node.Host), DatastoreId: pulumi.String(args.Snippets), ContentType: pulumi.String("snippets"),
+		SourceRaw: storage.FileSourceRawArgs{
+			Data: pulumi.ToSecret(args.UserData).(pulumi.StringOutput), FileName: pulumi.String(args.Node.Name + ".yaml"),
+		},
+	}, append(opts,
+		pulumi.AdditionalSecretOutputs([]string{"sourceRaw"}),
+		pulumi.IgnoreChanges(ignored),
+		// The new file has the name of the old one.
+		pulumi.DeleteBeforeReplace(true))...)
+	if err != nil {
+		return nil, err
+	}
+
+	return file.ID().ToStringOutput(), nil
+}
+
+// join is there when the node is ready in the cluster: its hooks see to that. It keeps what was known of the node then.
+func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pulumi.ResourceHookBinding) error {
+	joined, err := pulumi.NewStash(ctx, node.name+"-joined", &pulumi.StashArgs{Input: known},
+		pulumi.Parent(node), pulumi.DependsOn(append([]pulumi.Resource{node.VM}, node.beside...)),
+		// It says how the node joined, not how it is configured now.
+		pulumi.IgnoreChanges([]string{"input"}),
+		// A VM that is made again has to join again: by the program, or because somebody had deleted it.
+		pulumi.ReplaceWith([]pulumi.Resource{node.VM}), pulumi.ReplacementTrigger(node.VM.Smbios.Uuid()),
+		// Who leaves does so before somebody of its name comes.
+		pulumi.DeleteBeforeReplace(true), pulumi.ResourceHooks(hooks))
+	node.Joined = joined
+
+	return err
+}
+
+func (node *K3sNode) finish(ctx *pulumi.Context) error {
+	return ctx.RegisterResourceOutputs(node, pulumi.Map{
+		"vmid": node.VMID, "name": node.Name, "host": node.Host, "macAddress": node.MACAddress, "ipAddress": node.IPAddress,
+	})
+}

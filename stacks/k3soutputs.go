@@ -1,0 +1,76 @@
+package stacks
+
+import (
+	"path"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components"
+	"talos-proxmox/components/plan"
+)
+
+// k3sOutputs are the stack outputs of a cluster of K3s.
+func k3sOutputs(c *components.K3sCluster, stack string) pulumi.Map {
+	p := c.Plan
+
+	var made []member
+	for _, n := range c.Nodes {
+		made = append(made, member{n.VMID, n.Host, n.IPAddress})
+	}
+
+	exported := shared(p, made, groups(p, made), pulumi.Map{"k3s": pulumi.String(p.K3s.Version), "kubernetes": pulumi.String(p.Kubernetes)})
+	exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
+	exported[OutputCredentialsExpiry] = pulumi.Map{OutputKubeconfig: c.KubeconfigExpiry}
+	exported[OutputK3s] = k3sStatus(c)
+	exported[OutputHints] = k3sHints(c, stack)
+
+	if p.K3s.GenerateSSHKey {
+		exported[OutputSSHPrivateKey] = pulumi.ToSecret(c.SSHPrivateKey)
+	}
+
+	return exported
+}
+
+// k3sStatus says where the cluster is, and of each node that it has been found ready, with the version it had then and how to
+// log in to it. It is there when all of them were.
+func k3sStatus(c *components.K3sCluster) pulumi.Map {
+	nodes := pulumi.Map{}
+
+	for i, n := range c.Plan.Nodes() {
+		node := c.Nodes[i]
+		nodes[n.Name] = pulumi.Map{
+			"health": pulumi.String("ready"), "host_name": pulumi.String(n.Name), "joined": node.Joined.Output,
+			"ssh": pulumi.Sprintf("ssh %s@%s", c.Plan.K3s.User, node.IPAddress.Elem()),
+		}
+	}
+
+	return pulumi.Map{"api": c.Endpoint, "nodes": nodes}
+}
+
+// k3sHints are the commands that an operator wants next, ready to be copied.
+func k3sHints(c *components.K3sCluster, stack string) pulumi.Map {
+	const file = plan.File(OutputKubeconfig)
+
+	output := "pulumi stack output --stack " + shellWord(stack) + " "
+	found := pulumi.Map{"contract": pulumi.String(output + OutputContract + " --json")}
+	kubeconfig := "./" + string(file)
+
+	if f := c.Plan.Outputs.Files; f != nil && slices.Contains(f.Write, file) {
+		kubeconfig = shellWord("./" + path.Join(f.Dir, string(file)))
+	} else {
+		found["get_kubeconfig"] = pulumi.String("(umask 077; " + output + OutputKubeconfig + " --show-secrets > kubeconfig)")
+	}
+
+	found["kubectl"] = pulumi.String("kubectl --kubeconfig " + kubeconfig + " get nodes -o wide")
+
+	key := ""
+	if c.Plan.K3s.GenerateSSHKey {
+		key = "-i ssh_private_key "
+		found["get_ssh_private_key"] = pulumi.String("(umask 077; " + output + OutputSSHPrivateKey + " --show-secrets > ssh_private_key)")
+	}
+
+	found["ssh"] = pulumi.Sprintf("ssh %s%s@%s", key, c.Plan.K3s.User, c.Nodes[0].IPAddress.Elem())
+
+	return found
+}

@@ -100,7 +100,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 	}
 
 	if args.Configuration == nil {
-		compareOrigin(ctx, n, args.description(), "A node that somebody else configures is not changed by that: whoever does upgrades it", node.VM)
+		compareOrigin(ctx, args.Node, args.description(), "A node that somebody else configures is not changed by that: whoever does upgrades it", node.VM)
 	} else if err := node.configure(ctx, args.Configuration); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,8 @@ type TalosClusterArgs struct {
 	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the plan
 	// says so, and kept secret; otherwise one is made and kept in state.
 	MachineSecrets pulumi.StringInput
+	// Dir is the directory below which snapshots of etcd are kept, in etcd-backups; the working directory when empty.
+	Dir string
 }
 
 // TalosCluster is a Kubernetes cluster of Talos machines.
@@ -128,7 +130,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	}
 
 	var err error
-	if b.hooks, err = registerGates(ctx, name, c.Plan, args.Findings, args.Proxmox, b.addresses); err != nil {
+	if b.hooks, err = registerGates(ctx, name, c.Plan, args.Findings, args.Proxmox, b.addresses, args.Dir); err != nil {
 		return nil, err
 	}
 

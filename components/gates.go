@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ type gates struct {
 }
 
 // registerGates registers the hooks of the cluster whose component is called name.
-func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findings, proxmox Proxmox, addresses *roster) (gates, error) {
+func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findings, proxmox Proxmox, addresses *roster, dir string) (gates, error) {
 	var (
 		g    = gates{turns: newTurns(max(p.MaxUnavailable, 1))}
 		errs []error
@@ -125,6 +126,7 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findin
 	g.removed, errs = removed, append(errs, err)
 	rolled := &rollout{
 		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: &canaries{first: map[string]chan struct{}{}}, say: say(ctx, name), nodes: nodes,
+		snapshots: filepath.Join(dir, snapshots),
 	}
 	changed, err := ctx.RegisterResourceHook(name+"-changed", func(args *pulumi.ResourceHookArgs) error {
 		return rolled.before(ctx.Context(), args)

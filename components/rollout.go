@@ -33,7 +33,12 @@ type rollout struct {
 	say       wait.Say
 	// nodes of the plan, by the name of their configuration.
 	nodes map[string]plan.Node
+	// snapshots is the directory of etcd's.
+	snapshots string
 }
+
+// snapshots is what the directory of etcd's snapshots is called.
+const snapshots = "etcd-backups"
 
 // changing is a node whose configuration is about to change.
 type changing struct {
@@ -176,6 +181,7 @@ func (r *rollout) judge(ctx context.Context, c changing) verdict {
 	change.Silent = err
 	v := verdict{now: now, Row: lifecycle.Row{
 		Node: c.Name, Pool: c.node.Pool, Role: string(c.node.Role), Now: change.Now.String(), Wanted: change.Wanted.String(), Settings: change.Settings,
+		Limits: lifecycle.Limits{MaxUnavailable: r.plan.MaxUnavailable, Canary: r.plan.Canary},
 	}}
 
 	if v.Effect, v.Why, v.refused = change.Judge(); v.refused != nil {

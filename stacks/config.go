@@ -46,6 +46,9 @@ type Config struct {
 	Lifecycle plan.Lifecycle `json:"lifecycle,omitempty"`
 	// What the stack leaves for others beside the contract.
 	Outputs plan.Outputs `json:"outputs,omitempty"`
+
+	// Dir is the directory of the project, which snapshots of etcd are kept below; the working directory when empty.
+	Dir string `json:"-"`
 }
 
 // Proxmox is where Proxmox VE is, how to log in, and what may be used of it.

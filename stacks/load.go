@@ -73,7 +73,7 @@ func Parse(values map[string]string, root string) (Config, error) {
 		return Config{}, err
 	}
 
-	var c Config
+	c := Config{Dir: root}
 
 	// What has the wrong type is in the problems already; the rest is read all the same, so that it can be checked too.
 	var mismatch *json.UnmarshalTypeError

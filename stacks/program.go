@@ -98,7 +98,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		return nil, err
 	}
 
-	args := &components.TalosClusterArgs{Plan: p, Findings: findings, Proxmox: api}
+	args := &components.TalosClusterArgs{Plan: p, Findings: findings, Proxmox: api, Dir: config.Dir}
 	if config.TailscaleAuthKey != "" {
 		args.TailscaleKey = pulumi.ToSecret(pulumi.String(config.TailscaleAuthKey)).(pulumi.StringOutput)
 	}

@@ -1,14 +1,23 @@
 package tests
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/stacks/ops/backup"
+	"talos-proxmox/stacks/ops/impact"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -75,7 +84,76 @@ func requireOrderly(t *testing.T, r *rehearsal.Rehearsal, since time.Time, worke
 	}
 }
 
-// TestUpgrade goes from one minor version of Talos to the next, with an extension more: in place, in turns, and once.
+// told is the table of what an update would do, by node.
+func told(t *testing.T, r *rehearsal.Rehearsal) map[string]lifecycle.Row {
+	t.Helper()
+
+	rows, err := impact.Of(t.Context(), r.Stack, newOutput(t))
+	require.NoError(t, err)
+
+	found := map[string]lifecycle.Row{}
+	for _, row := range rows {
+		found[row.Node] = row
+	}
+
+	require.Len(t, found, len(r.Plan.Nodes()))
+
+	return found
+}
+
+// effects are what the table says becomes of each node.
+func effects(rows map[string]lifecycle.Row) map[string]lifecycle.Effect {
+	found := map[string]lifecycle.Effect{}
+	for name, row := range rows {
+		found[name] = row.Effect
+	}
+
+	return found
+}
+
+// happened is what became of each node since a time, in the words of the table.
+func happened(r *rehearsal.Rehearsal, since time.Time) map[string]lifecycle.Effect {
+	found, done := map[string]lifecycle.Effect{}, deeds(r, since)
+
+	for _, n := range r.Plan.Nodes() {
+		switch did := done[n.Name]; {
+		case slices.Contains(did, talos.Upgraded):
+			found[n.Name] = lifecycle.Upgrade
+		case slices.Contains(did, talos.Rebooted):
+			found[n.Name] = lifecycle.Reboot
+		case len(did) > 0:
+			found[n.Name] = lifecycle.Live
+		default:
+			found[n.Name] = lifecycle.None
+		}
+	}
+
+	return found
+}
+
+// interruptAfter begins an update and interrupts it once a node has done something.
+func interruptAfter(t *testing.T, r *rehearsal.Rehearsal, deed talos.Deed) {
+	t.Helper()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	begun := time.Now()
+
+	go func() {
+		for ctx.Err() == nil && !slices.ContainsFunc(r.Talos.Happenings(begun), func(h talos.Happening) bool { return h.Deed == deed }) {
+			time.Sleep(10 * time.Millisecond)
+		}
+
+		cancel()
+	}()
+
+	_, err := r.Stack.Up(ctx, optup.ProgressStreams(newOutput(t)))
+	require.Error(t, err)
+}
+
+// TestUpgrade goes from one minor version of Talos to the next, with an extension more: in place, in turns, and once, though the
+// update is interrupted and a control plane falls back.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -88,27 +166,192 @@ func TestUpgrade(t *testing.T) {
 	set(t, r.Stack, "cluster.versions.talos", "v1.12.4")
 	set(t, r.Stack, "image.factory.extensions[1]", "tailscale")
 
-	out := newOutput(t)
-	preview, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
-	require.NoError(t, err)
-	assert.Zero(t, previewed(preview.ChangeSummary)["delete"])
-
-	for _, name := range []string{"roll-control-1", "roll-control-2", "roll-control-3", "roll-worker-1", "roll-worker-2", "roll-worker-3"} {
-		assert.Contains(t, out.String(), name+": upgrade, for Talos v1.11.6 becomes v1.12.4, schematic ")
-	}
-
-	assert.Contains(t, out.String(), "; etcd meanwhile: 2 of 3, 2 needed")
+	table := told(t, r)
 	assert.Empty(t, deeds(r, made), "a preview changes nothing")
 
+	for name, row := range table {
+		assert.Contains(t, row.Why, "Talos v1.11.6 becomes v1.12.4, schematic ", name)
+		assert.Equal(t, row.Role == "controlplane", row.Quorum == "2 of 3, 2 needed", name)
+		require.Len(t, row.Settings, 1, name)
+		assert.Contains(t, row.Settings[0].String(), "machine.install.image: ")
+	}
+
+	assert.Equal(t, []int{1, 2, 3, 4, 4, 5}, []int{
+		table["roll-control-1"].Order, table["roll-control-2"].Order, table["roll-control-3"].Order,
+		table["roll-worker-1"].Order, table["roll-worker-2"].Order, table["roll-worker-3"].Order,
+	})
+
+	interruptAfter(t, r, talos.Upgraded)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireOrderly(t, r, made, 2)
+
+	// Of those that are left, one is to come back with what it had.
+	var broken string
+
+	for _, n := range r.Nodes() {
+		if broken == "" && n.Talos == "v1.11.6" {
+			broken = n.Name
+		}
+	}
+
+	require.NotEmpty(t, broken, "the update was not interrupted half way")
+	r.Talos.Break(broken, talos.UpgradeFallsBack)
+
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, broken+" is not changed: it came back with Talos v1.11.6, schematic ")
+
+	if table[broken].Role == "controlplane" {
+		for _, n := range r.Nodes() {
+			assert.False(t, n.Role == "worker" && n.Talos != "v1.11.6", "nothing is begun after a failure: %s", n.Name)
+		}
+	}
+
+	r.Talos.Mend(broken, talos.UpgradeFallsBack)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
+
 	assert.Equal(t, before, vmids(r))
+	assert.Equal(t, effects(table), happened(r, made))
 	requireOrderly(t, r, made, 2)
+	requireVoters(t, r, 3)
 
 	for _, n := range r.Nodes() {
 		assert.Equal(t, "v1.12.4", n.Talos)
-		assert.Equal(t, []talos.Deed{talos.Upgraded, talos.Applied}, deeds(r, made)[n.Name], n.Name)
+
+		times := map[bool]int{false: 1, true: 2}[n.Name == broken]
+		assert.Len(t, slices.DeleteFunc(deeds(r, made)[n.Name], func(d talos.Deed) bool { return d != talos.Upgraded }), times, n.Name)
 	}
 
+	assert.Empty(t, cordoned(t, r))
+
+	t.Run("snapshots", func(t *testing.T) {
+		kept, err := filepath.Glob(filepath.Join(r.Stack.Workspace().WorkDir(), "etcd-backups", "*"))
+		require.NoError(t, err)
+		assert.NotEmpty(t, kept)
+
+		taken, err := backup.Take(t.Context(), r.Stack, t.TempDir(), wait)
+		require.NoError(t, err)
+		assert.Regexp(t, `/roll\.\d{8}-\d{6}\.db$`, taken.Path)
+
+		for _, path := range append(kept, taken.Path) {
+			_, err := talosapi.ReadSnapshot(path)
+			require.NoError(t, err)
+
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o600), info.Mode())
+		}
+	})
+
+	requireNoChange(t, r.Stack)
+
+	for name, row := range told(t, r) {
+		assert.Equal(t, lifecycle.None, row.Effect, name)
+	}
+}
+
+// cordoned are the nodes that take no pods.
+func cordoned(t *testing.T, r *rehearsal.Rehearsal) []string {
+	t.Helper()
+
+	outputs, err := r.Stack.Outputs(t.Context())
+	require.NoError(t, err)
+
+	list, err := kubernetesClient(t, outputs).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	var names []string
+
+	for _, n := range list.Items {
+		if n.Spec.Unschedulable {
+			names = append(names, n.Name)
+		}
+	}
+
+	return names
+}
+
+// TestConfigurationChanges: what Talos takes at once is applied at once, what it does not reboots nodes in turns, or waits, or
+// is refused.
+func TestConfigurationChanges(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, rolling))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	since := time.Now()
+
+	set(t, r.Stack, "cluster.patches[0]", `machine: { sysctls: { vm.swappiness: "1" } }`)
+
+	table := told(t, r)
+	up(t, r.Stack)
+	assert.Equal(t, effects(table), happened(r, since))
+	assert.Equal(t, lifecycle.Live, table["roll-control-1"].Effect)
+	assert.Equal(t, []lifecycle.Setting{{Path: "machine.sysctls.vm.swappiness", After: "1"}}, table["roll-control-1"].Settings)
+
+	set(t, r.Stack, "cluster.patches[1]", `machine: { env: { NO_PROXY: "secret.example" } }`)
+	set(t, r.Stack, "lifecycle.apply", "noReboot")
+
+	since = time.Now()
+	assert.Contains(t, failPreview(t, r.Stack), "lifecycle.apply: noReboot allows no change that needs a reboot, as this one does "+
+		"(machine.env.NO_PROXY); take it back, or set auto or staged")
+	failUp(t, r.Stack)
+	assert.Empty(t, deeds(r, since))
+
+	set(t, r.Stack, "lifecycle.apply", "auto")
+
+	table = told(t, r)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Equal(t, effects(table), happened(r, since))
+	assert.Equal(t, lifecycle.Reboot, table["roll-worker-1"].Effect)
+	assert.Equal(t, []lifecycle.Setting{{Path: "machine.env.NO_PROXY", Secret: true}}, table["roll-worker-1"].Settings)
+	requireOrderly(t, r, since, 2)
+	requireVoters(t, r, 3)
+	assert.Empty(t, cordoned(t, r))
+
+	set(t, r.Stack, "cluster.patches[1]", `machine: { env: { NO_PROXY: "other.example" } }`)
+	set(t, r.Stack, "lifecycle.apply", "staged")
+
+	since = time.Now()
+	up(t, r.Stack)
+
+	for name, did := range deeds(r, since) {
+		assert.Equal(t, []talos.Deed{talos.Staged}, did, name)
+	}
+
+	requireNoChange(t, r.Stack)
+}
+
+// TestIllegalJump: versions that cannot follow each other are refused in the preview, with the way to go.
+func TestIllegalJump(t *testing.T) {
+	t.Parallel()
+
+	p := pair{"factory", "nocloud", "iso", "reserved"}
+	r := rehearse(t, stackFile(t, strings.NewReplacer("v1.12.4", "v1.9.5", "v1.34.2", "v1.32.3").Replace(p.stack())))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	since := time.Now()
+
+	set(t, r.Stack, "cluster.versions.talos", "v1.12.4")
+
+	const refused = "pair-control-1: cluster.versions.talos: Talos v1.9.5 cannot become v1.12.4 at once: host version 1.9.5 is too old to upgrade to " +
+		"Talos 1.12.4; go by way of the last v1.10, then the last v1.11, with an update each, then v1.12.4"
+
+	assert.Contains(t, failPreview(t, r.Stack), refused)
+
+	rows, err := impact.Of(t.Context(), r.Stack, newOutput(t))
+	require.EqualError(t, err, "the preview refuses the change, or failed: its messages say why")
+	assert.Equal(t, strings.TrimPrefix(refused, "pair-control-1: "), rows[0].Refused)
+
+	assert.Contains(t, failUp(t, r.Stack), refused)
+	assert.Empty(t, deeds(r, since))
+
+	// One version on the way.
+	set(t, r.Stack, "cluster.versions.talos", "v1.11.6")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)
 }

@@ -11,9 +11,11 @@ import (
 // Effect is what a change does to a node.
 type Effect string
 
-// The effects, from the harmless to what ends a node. Unknown is said of a node that does not answer.
+// The effects, from the harmless to what ends a node. Unknown is said of a node that does not answer, Create of one that is not
+// there yet.
 const (
 	None    Effect = "none"
+	Create  Effect = "create"
 	Live    Effect = "live"
 	Reboot  Effect = "reboot"
 	Upgrade Effect = "upgrade"

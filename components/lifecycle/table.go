@@ -33,6 +33,8 @@ type Row struct {
 	Refused string `json:"refused,omitempty"`
 	// Settings are what differs in the machine configuration.
 	Settings []Setting `json:"settings,omitempty"`
+	// Limits bound how many nodes are away with it.
+	Limits Limits `json:"limits"`
 }
 
 // String is the row as a sentence.
@@ -68,9 +70,9 @@ func Quorum(voters int) string {
 // Limits bound how many workers are away at the same time.
 type Limits struct {
 	// MaxUnavailable is at least 1.
-	MaxUnavailable int
+	MaxUnavailable int `json:"maxUnavailable"`
 	// Canary lets the first of a pool go alone.
-	Canary bool
+	Canary bool `json:"canary"`
 }
 
 // Arrange gives each node that goes away for a while its turn: control planes first, one by one, then workers. The rows are

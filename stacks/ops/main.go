@@ -51,7 +51,7 @@ func command(out io.Writer) *cobra.Command {
 	o := &options{out: out}
 
 	root := &cobra.Command{
-		Use: "ops", Short: "Guard a stack's state, and hand its contract to other tools", SilenceUsage: true, SilenceErrors: true,
+		Use: "ops", Short: "Guard a stack's state, see what an update does, and hand its contract to other tools", SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetOut(out)
@@ -61,7 +61,7 @@ func command(out io.Writer) *cobra.Command {
 	flags.StringVarP(&o.project, "cwd", "C", ".", "the directory of Pulumi.yaml")
 	flags.StringVar(&o.dir, "dir", "state-backups", "where snapshots are kept, seen from the project")
 
-	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o))
+	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o), impactOf(o), etcd(o))
 	root.AddCommand(exports(), addresses(), fromTerraform())
 
 	return root

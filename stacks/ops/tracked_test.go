@@ -60,6 +60,7 @@ func TestTracked(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	for _, name := range []string{
 		"state/.pulumi/stacks/talos-proxmox/dev.json", ".pulumi/stacks/talos-proxmox/dev.json", "state-backups/dev.20261121-180000.json",
+		"etcd-backups/dev.20261121-180000.db",
 		"elsewhere/dev.pre-restore.20261121-180000.json", "elsewhere/dev.import.json", "elsewhere/dev.secrets.yaml", "secrets.yaml", "kubeconfig",
 		"talos/talosconfig", "prod.kubeconfig", "Pulumi.dev.plain.yaml", "rehearsal/dev/kubeconfig", "id.pem", "id.key",
 	} {
@@ -86,7 +87,7 @@ var (
 	leftovers = regexp.MustCompile(`^(kubeconfig|.*\.kubeconfig|kubeconfig\.ya?ml|talosconfig|(.*\.)?secrets\.ya?ml|.*\.import\.json|id_(rsa|ecdsa|ed25519)` +
 		`|.*\.tfstate(\..*)?|Pulumi\..*\.plain\.yaml)$`)
 	// states are directories and names of Pulumi's state, and of its copies.
-	states = regexp.MustCompile(`(^|/)(\.pulumi|state-backups)/|\.pre-restore\.|\.\d{8}-\d{6}\.json$`)
+	states = regexp.MustCompile(`(^|/)(\.pulumi|state-backups|etcd-backups)/|\.pre-restore\.|\.\d{8}-\d{6}\.json$`)
 	// exported is the content of a state under any name.
 	exported = regexp.MustCompile(`(?s)"(deployment|checkpoint)"\s*:.*"urn"\s*:\s*"urn:pulumi:`)
 

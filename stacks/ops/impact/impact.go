@@ -1,0 +1,272 @@
+// Package impact tells what an update would do to each node of a stack, from what a preview says: the program asks the nodes
+// themselves, the providers say what becomes of the machines.
+package impact
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+
+	"talos-proxmox/components/lifecycle"
+)
+
+// Of previews a stack. What is shown of it goes to progress. The rows are there with an error, too: a preview that refuses
+// something says what.
+func Of(ctx context.Context, stack auto.Stack, progress io.Writer) ([]lifecycle.Row, error) {
+	var (
+		all  survey
+		seen = make(chan events.EngineEvent)
+		done = make(chan error)
+	)
+
+	go func() {
+		var errs []error
+		for e := range seen {
+			errs = append(errs, all.note(e))
+		}
+
+		done <- errors.Join(errs...)
+	}()
+
+	_, err := stack.Preview(ctx, optpreview.EventStreams(seen), optpreview.ProgressStreams(progress), optpreview.ErrorProgressStreams(progress))
+	broken := <-done
+
+	if err != nil {
+		// Its words have been shown.
+		err = errors.New("the preview refuses the change, or failed: its messages say why")
+	}
+
+	return all.rows(), errors.Join(err, broken)
+}
+
+// survey is what the events of a preview tell.
+type survey struct {
+	nodes []*node // in the order of their appearance
+	told  map[string]lifecycle.Row
+}
+
+// node is one node of the stack, as its resources tell.
+type node struct {
+	urn        string
+	row        lifecycle.Row
+	vmid       float64
+	machine    []string // keys of its VM that change
+	configured bool     // its configuration changes
+}
+
+// The resources of a node.
+const (
+	nodeType   = "talos-proxmox:index:TalosNode"
+	vmType     = "proxmoxve:VM/virtualMachine:VirtualMachine"
+	configType = "talos:machine/configurationApply:ConfigurationApply"
+)
+
+func (s *survey) note(e events.EngineEvent) error {
+	switch {
+	case e.Error != nil:
+		return e.Error
+	case e.DiagnosticEvent != nil:
+		return s.noteMessage(e.DiagnosticEvent.Message)
+	case e.ResourcePreEvent != nil:
+		s.noteStep(resourceStep(e))
+	}
+
+	return nil
+}
+
+// noteMessage reads what the program found out by asking a node.
+func (s *survey) noteMessage(message string) error {
+	_, text, found := strings.Cut(message, lifecycle.RowMark)
+	if !found {
+		return nil
+	}
+
+	// The engine may have closed a colour after it.
+	var row lifecycle.Row
+	if err := json.NewDecoder(strings.NewReader(text)).Decode(&row); err != nil {
+		return fmt.Errorf("what the program says of a node cannot be read: %w", err)
+	}
+
+	if s.told == nil {
+		s.told = map[string]lifecycle.Row{}
+	}
+
+	s.told[row.Node] = row
+
+	return nil
+}
+
+// step is what is planned for one resource.
+type step struct {
+	op, kind, urn string
+	inputs        map[string]any
+	keys          []string // that change
+}
+
+func resourceStep(e events.EngineEvent) step {
+	m := e.ResourcePreEvent.Metadata
+	s := step{op: string(m.Op), kind: m.Type, urn: m.URN, keys: m.Diffs}
+
+	if m.New != nil {
+		s.inputs = m.New.Inputs
+	} else if m.Old != nil {
+		s.inputs = m.Old.Inputs
+	}
+
+	return s
+}
+
+func (s *survey) noteStep(p step) {
+	if p.kind == nodeType {
+		n := &node{urn: p.urn}
+		n.row.Node, _ = p.inputs["name"].(string)
+		n.row.Pool, _ = p.inputs["pool"].(string)
+		n.row.Role, _ = p.inputs["role"].(string)
+		n.vmid, _ = p.inputs["vmid"].(float64)
+
+		switch p.op {
+		case "create":
+			n.row.Effect = lifecycle.Create
+		case "delete":
+			n.row.Effect, n.row.Why = lifecycle.Remove, "it is not in the configuration any more"
+		default:
+			n.row.Effect = lifecycle.None
+		}
+
+		s.nodes = append(s.nodes, n)
+
+		return
+	}
+
+	n := s.owner(p.urn)
+	if n == nil || p.op == "same" {
+		return
+	}
+
+	switch {
+	case p.kind == vmType && strings.Contains(p.op, "replace") && n.row.Effect == lifecycle.None:
+		n.row.Effect, n.row.Why = lifecycle.Replace, "its VM is made anew"
+	case p.kind == vmType && p.op == "update":
+		n.machine = append(n.machine, p.keys...)
+	case p.kind == configType && p.op == "update":
+		n.configured = true
+	}
+}
+
+// owner is the node that a resource belongs to: its name begins with the node's.
+func (s *survey) owner(urn string) *node {
+	name := nameOf(urn)
+
+	for _, suffix := range []string{"-vm", "-config"} {
+		if of, ok := strings.CutSuffix(name, suffix); ok {
+			if i := slices.IndexFunc(s.nodes, func(n *node) bool { return nameOf(n.urn) == of }); i >= 0 {
+				return s.nodes[i]
+			}
+		}
+	}
+
+	return nil
+}
+
+func nameOf(urn string) string { return urn[strings.LastIndex(urn, "::")+2:] }
+
+// restarts are what of a VM the provider changes by restarting it.
+var restarts = []string{"bios", "cpu", "hostpcis", "machine", "memory", "scsiHardware", "tpmState"}
+
+// rows are in plan order: control planes first, then by pool and VMID.
+func (s *survey) rows() []lifecycle.Row {
+	slices.SortStableFunc(s.nodes, func(a, b *node) int { return compare(a, b) })
+
+	limits := lifecycle.Limits{MaxUnavailable: 1}
+
+	var rows []lifecycle.Row
+
+	for _, n := range s.nodes {
+		row := n.row
+
+		if told, there := s.told[row.Node]; there && row.Effect == lifecycle.None {
+			row, limits = told, told.Limits
+		} else if n.configured && row.Effect == lifecycle.None {
+			row.Effect, row.Why = lifecycle.Unknown, "its configuration changes"
+		}
+
+		rows = append(rows, n.restarted(row))
+	}
+
+	quorum(rows)
+	lifecycle.Arrange(rows, limits)
+
+	return rows
+}
+
+// restarted adds what becomes of the machine.
+func (n *node) restarted(row lifecycle.Row) lifecycle.Row {
+	if len(n.machine) == 0 || row.Effect == lifecycle.Replace || row.Effect == lifecycle.Remove {
+		return row
+	}
+
+	slices.Sort(n.machine)
+	why := "VM: " + strings.Join(slices.Compact(n.machine), ", ")
+
+	if slices.ContainsFunc(n.machine, func(key string) bool { return slices.Contains(restarts, key) }) {
+		if !row.Effect.Down() {
+			row.Effect = lifecycle.Reboot
+		}
+	} else if row.Effect == lifecycle.None {
+		row.Effect = lifecycle.Live
+	}
+
+	if row.Why != "" {
+		why = row.Why + "; " + why
+	}
+
+	row.Why = why
+
+	return row
+}
+
+// quorum says what etcd is left with where control planes are made anew or removed: by the machines there are.
+func quorum(rows []lifecycle.Row) {
+	voters, removed := 0, 0
+
+	for _, r := range rows {
+		if r.Role == "controlplane" && r.Effect != lifecycle.Create {
+			voters++
+		}
+	}
+
+	for i, r := range rows {
+		if r.Role != "controlplane" || r.Quorum != "" {
+			continue
+		}
+
+		switch r.Effect {
+		case lifecycle.Reboot, lifecycle.Upgrade, lifecycle.Replace:
+			rows[i].Quorum = lifecycle.Quorum(voters - removed)
+		case lifecycle.Remove:
+			removed++
+			rows[i].Quorum = fmt.Sprintf("%d stay, %d needed", voters-removed, lifecycle.Needed(voters))
+		}
+	}
+}
+
+func compare(a, b *node) int {
+	if a.row.Role != b.row.Role {
+		// "controlplane" is before "worker".
+		return strings.Compare(a.row.Role, b.row.Role)
+	}
+
+	if a.row.Pool != b.row.Pool {
+		return strings.Compare(a.row.Pool, b.row.Pool)
+	}
+
+	return int(a.vmid - b.vmid)
+}

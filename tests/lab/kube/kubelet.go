@@ -403,6 +403,7 @@ func (k *Kubelet) mirror(ctx context.Context, api kubernetes.Interface, owner *c
 	p.Spec.NodeName, p.Spec.HostNetwork = k.Node.Name, true
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID, Controller: &yes}}
 	runPod(p, k.Node)
+	k.hold(p, static)
 
 	now, err := client.Get(ctx, p.Name, metav1.GetOptions{})
 
@@ -414,12 +415,23 @@ func (k *Kubelet) mirror(ctx context.Context, api kubernetes.Interface, owner *c
 		if err = client.Delete(ctx, p.Name, metav1.DeleteOptions{}); err == nil {
 			_, err = client.Create(ctx, p, metav1.CreateOptions{})
 		}
-	case err == nil && !podReady(now):
+	case err == nil && podReady(now) != podReady(p):
 		now.Status = p.Status
 		_, err = client.UpdateStatus(ctx, now, metav1.UpdateOptions{})
 	}
 
 	return err
+}
+
+// hold shows that a static pod does not run, if it does not.
+func (k *Kubelet) hold(p, static *corev1.Pod) {
+	for _, cs := range static.Status.ContainerStatuses {
+		if w := cs.State.Waiting; w != nil {
+			p.Status.Phase = corev1.PodPending
+			setReady(p, false)
+			waiting(p, cs.Name, w.Reason, w.Message)
+		}
+	}
 }
 
 func (k *Kubelet) post(ctx context.Context, api kubernetes.Interface, ready bool, reason string) error {

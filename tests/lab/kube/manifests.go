@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/siderolabs/crypto/x509"
@@ -64,6 +66,7 @@ func (c *Cluster) Apply(m Manifests) error {
 	return nil
 }
 
+// objects are all, the cluster's own before those of the manifests.
 func (m Manifests) objects() []runtime.Object {
 	var out []runtime.Object
 
@@ -71,40 +74,50 @@ func (m Manifests) objects() []runtime.Object {
 		out = append(out, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 
-	out = append(out,
-		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: "kubernetes", Namespace: metav1.NamespaceDefault,
-				Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
-			},
-			Spec: corev1.ServiceSpec{
-				ClusterIP: m.APIServerIP.String(),
-				Ports:     []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443), Protocol: corev1.ProtocolTCP}},
-			},
+	out = append(out, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "kubernetes", Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
 		},
-		&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + m.TokenID, Namespace: metav1.NamespaceSystem},
-			Type:       corev1.SecretTypeBootstrapToken,
-			Data: map[string][]byte{
-				"token-id": []byte(m.TokenID), "token-secret": []byte(m.TokenSecret),
-				"usage-bootstrap-authentication": []byte("true"), "auth-extra-groups": []byte("system:bootstrappers:nodes"),
-			},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: m.APIServerIP.String(),
+			Ports:     []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443), Protocol: corev1.ProtocolTCP}},
 		},
-	)
+	})
 
-	if m.ProxyImage != "" {
-		out = append(out, daemonSet("kube-proxy", m.ProxyImage, map[string]string{"k8s-app": "kube-proxy", "tier": "node"}, ""))
-	}
-
-	if m.FlannelImage != "" {
-		out = append(out, daemonSet("kube-flannel", m.FlannelImage, map[string]string{"k8s-app": "flannel", "tier": "node"}, "/etc/cni/net.d"))
-	}
-
-	if m.CoreDNSImage != "" {
-		out = append(out, m.coreDNS()...)
+	own := m.Own()
+	for _, id := range slices.Sorted(maps.Keys(own)) {
+		out = append(out, own[id]...)
 	}
 
 	return append(out, m.Extra...)
+}
+
+// Own are the manifests that Talos brings along, by their names (Talos: controllers/k8s/manifest.go).
+func (m Manifests) Own() map[string][]runtime.Object {
+	out := map[string][]runtime.Object{"00-kubelet-bootstrapping-token": {&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + m.TokenID, Namespace: metav1.NamespaceSystem},
+		Type:       corev1.SecretTypeBootstrapToken,
+		Data: map[string][]byte{
+			"token-id": []byte(m.TokenID), "token-secret": []byte(m.TokenSecret),
+			"usage-bootstrap-authentication": []byte("true"), "auth-extra-groups": []byte("system:bootstrappers:nodes"),
+		},
+	}}}
+
+	if m.FlannelImage != "" {
+		out["05-flannel"] = []runtime.Object{daemonSet("kube-flannel", m.FlannelImage, map[string]string{"k8s-app": "flannel", "tier": "node"}, "/etc/cni/net.d")}
+	}
+
+	if m.ProxyImage != "" {
+		out["10-kube-proxy"] = []runtime.Object{daemonSet("kube-proxy", m.ProxyImage, map[string]string{"k8s-app": "kube-proxy", "tier": "node"}, "")}
+	}
+
+	if m.CoreDNSImage != "" {
+		dns := m.coreDNS()
+		out["11-core-dns"], out["11-core-dns-svc"] = dns[:1], dns[1:]
+	}
+
+	return out
 }
 
 func daemonSet(name, image string, labels map[string]string, hostPath string) *appsv1.DaemonSet {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -19,52 +20,43 @@ import (
 	"talos-proxmox/tests/lab/kube"
 )
 
-// runControlPlane keeps the node's API server running while etcd does, and starts it anew when the configuration asks for
-// another one.
+// runControlPlane runs the components of Kubernetes while etcd runs.
 func (n *node) runControlPlane(ctx context.Context, m *membership) {
-	for ctx.Err() == nil {
-		spec := n.apiServerSpec()
+	var parts sync.WaitGroup
 
+	for _, name := range []string{controllerManager, scheduler} {
+		parts.Go(func() {
+			n.runComponent(ctx, name, func(ctx context.Context) {
+				isRunning(ctx)
+				<-ctx.Done()
+			})
+		})
+	}
+
+	parts.Go(func() { n.applyManifests(ctx, m) })
+
+	n.runComponent(ctx, apiServer, func(ctx context.Context) {
 		_, api, _ := m.cluster.spans()
-		if !n.wait("api server", n.fw.opts.Latencies.APIServer, api) {
+		if n.wait("api server", n.fw.opts.Latencies.APIServer, api) {
+			n.serveKubernetes(ctx, m)
+		}
+	})
+	parts.Wait()
+}
+
+// applyManifests creates what inline manifests bring anew.
+func (n *node) applyManifests(ctx context.Context, m *membership) {
+	for manifests := n.inlineText(); ctx.Err() == nil; {
+		n.awaitChange(ctx, func() bool { return n.inlineText() != manifests })
+
+		manifests = n.inlineText()
+		if ctx.Err() != nil {
 			return
 		}
 
-		round, stop := context.WithCancel(ctx)
-		done := make(chan struct{})
-
-		go func() {
-			defer close(done)
-			n.serveKubernetes(round, m)
-		}()
-
-		manifests := n.inlineText()
-
-		for {
-			changed := n.kick.next()
-			if n.apiServerSpec() != spec {
-				break
-			}
-
-			if now := n.inlineText(); now != manifests {
-				manifests = now
-
-				if err := m.cluster.kube.Apply(n.manifests()); err != nil {
-					n.sys.log("manifests: %v", err)
-				}
-			}
-
-			select {
-			case <-changed:
-				continue
-			case <-ctx.Done():
-			}
-
-			break
+		if err := m.cluster.kube.Apply(n.manifests()); err != nil {
+			n.sys.log("manifests: %v", err)
 		}
-
-		stop()
-		<-done
 	}
 }
 
@@ -102,6 +94,7 @@ func (n *node) serveKubernetes(ctx context.Context, m *membership) {
 		srv.Listen(l)
 		m.cluster.setServer(n, n.address().String(), cfg.LocalAPIServerPort(), n.span())
 		n.setAPIServer(true)
+		isRunning(ctx)
 	}
 	defer func() {
 		m.cluster.setServer(n, "", cfg.LocalAPIServerPort(), nil)
@@ -185,47 +178,48 @@ func (n *node) manifests() kube.Manifests {
 	return m
 }
 
-// staticPods are the control plane's own pods.
-func (n *node) staticPods() []corev1.Pod {
-	cfg := n.config().Cluster()
-	pods := []corev1.Pod{n.staticPod("kube-apiserver", cfg.APIServer().Image())}
-
-	if !n.config().Machine().Controlplane().ControllerManager().Disabled() {
-		pods = append(pods, n.staticPod("kube-controller-manager", cfg.ControllerManager().Image()))
-	}
-
-	if !n.config().Machine().Controlplane().Scheduler().Disabled() {
-		pods = append(pods, n.staticPod("kube-scheduler", cfg.Scheduler().Image()))
-	}
-
-	return pods
-}
-
 // staticPod is one of them, labelled as Talos does (Talos: controllers/k8s/control_plane_static_pod.go).
-func (n *node) staticPod(component, image string) corev1.Pod {
-	sum := sha256.Sum256([]byte(image))
-	version := imageTag(image)
+func (n *node) staticPod(name string, c component) corev1.Pod {
+	sum := sha256.Sum256([]byte(c.image + c.config))
+	version := imageTag(c.image)
 
-	return corev1.Pod{
+	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: component + "-" + n.nodename(), Namespace: metav1.NamespaceSystem,
+			Name: name + "-" + n.nodename(), Namespace: metav1.NamespaceSystem,
 			Labels: map[string]string{
-				"tier": "control-plane", "k8s-app": component, "component": component,
-				"app.kubernetes.io/name": component, "app.kubernetes.io/version": version,
+				"tier": "control-plane", "k8s-app": name, "component": name,
+				"app.kubernetes.io/name": name, "app.kubernetes.io/version": version,
 				"app.kubernetes.io/component": "control-plane", "app.kubernetes.io/managed-by": "Talos",
 			},
 			Annotations: map[string]string{
 				corev1.MirrorPodAnnotationKey:              hex.EncodeToString(sum[:16]),
 				"kubernetes.io/config.hash":                hex.EncodeToString(sum[:16]),
 				"kubernetes.io/config.source":              "http",
-				constants.AnnotationStaticPodConfigVersion: "1",
+				constants.AnnotationStaticPodConfigVersion: c.config,
 			},
 		},
 		Spec: corev1.PodSpec{
 			HostNetwork: true, PriorityClassName: "system-cluster-critical",
-			Containers: []corev1.Container{{Name: component, Image: image}},
+			Containers: []corev1.Container{{Name: name, Image: c.image}},
 		},
 	}
+
+	if !c.running {
+		reason := "ContainerCreating"
+		if c.problem != "" {
+			reason = "ImagePullBackOff"
+		}
+
+		pod.Status = corev1.PodStatus{
+			Phase:      corev1.PodPending,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: name, Image: c.image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: c.problem}},
+			}},
+		}
+	}
+
+	return pod
 }
 
 // imageTag is the version in an image's name.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 )
 
 var (
@@ -27,6 +28,10 @@ func (n *node) runEtcd(ctx context.Context) {
 	if m == nil {
 		return
 	}
+
+	n.fetch(ctx, common.ContainerdNamespace_NS_SYSTEM, n.config().Cluster().Etcd().Image(), true, func(err error) {
+		n.services.set("etcd", statePreparing, err.Error(), nil)
+	})
 
 	up, _, grown := m.cluster.spans()
 	if !n.wait("etcd", n.fw.opts.Latencies.Etcd, up, grown) {

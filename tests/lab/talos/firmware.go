@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/blang/semver/v4"
+
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/timeline"
@@ -42,6 +44,9 @@ type Firmware struct {
 	systems   map[int]*system           // by VMID: the newest power-on of each
 	faults    map[string]map[Fault]bool // by the name of the VM
 	withdrawn []string                  // ends of the names of images that cannot be pulled
+
+	violations []Violation
+	newest     map[string]semver.Version // of what runs, by node and component
 }
 
 // New returns a firmware for one world.
@@ -66,7 +71,7 @@ func New(o Options) *Firmware {
 		o.Log = func(string, string) {}
 	}
 
-	return &Firmware{opts: o, quorum: &quorumLog{}, history: &history{}, systems: map[int]*system{}, faults: map[string]map[Fault]bool{}}
+	return &Firmware{opts: o, quorum: &quorumLog{}, history: &history{}, systems: map[int]*system{}, faults: map[string]map[Fault]bool{}, newest: map[string]semver.Version{}}
 }
 
 // PowerOn implements [machine.Firmware].

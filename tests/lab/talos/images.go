@@ -45,6 +45,11 @@ func (f *Firmware) Publish(suffix string) {
 // pull fetches an image unless it is there (Talos: internal/pkg/containers/image/image.go). The lab has no registries: whatever is
 // well named and has not been withdrawn can be pulled.
 func (n *node) pull(ctx context.Context, namespace common.ContainerdNamespace, ref string) error {
+	return n.pullIn(ctx, namespace, ref, n.fw.opts.Latencies.Pull)
+}
+
+// pullIn is pull with a latency of its own.
+func (n *node) pullIn(ctx context.Context, namespace common.ContainerdNamespace, ref string, latency time.Duration) error {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return fmt.Errorf("failed to parse image reference %q: %w", ref, err)
@@ -63,8 +68,13 @@ func (n *node) pull(ctx context.Context, namespace common.ContainerdNamespace, r
 		return notPulled(name)
 	}
 
-	if _, err := n.fw.opts.Timeline.Wait(ctx, "pull", n.hw.Name, n.fw.opts.Latencies.Pull, n.span()); err != nil {
-		return err
+	if latency > 0 {
+		s, err := n.fw.opts.Timeline.Wait(ctx, "pull", n.hw.Name, latency, n.span())
+		if err != nil {
+			return err
+		}
+
+		n.setNewest(s)
 	}
 
 	n.store(func(i *Installed) {
@@ -110,16 +120,13 @@ func (s *machined) ImagePull(ctx context.Context, in *machineapi.ImagePullReques
 	return &machineapi.ImagePullResponse{Messages: []*machineapi.ImagePull{{}}}, nil
 }
 
-// ImageList lists the images that were pulled: for a client, or because the configuration names them.
+// ImageList lists the images that were pulled: for a client, or for what the node runs.
 func (s *machined) ImageList(in *machineapi.ImageListRequest, stream machineapi.MachineService_ImageListServer) error {
 	if err := knownNamespace(in.GetNamespace()); err != nil {
 		return err
 	}
 
 	at := map[string]time.Time{}
-	for _, name := range s.node.neededImages(in.GetNamespace()) {
-		at[name] = s.node.started
-	}
 
 	if i := s.node.installed(); i != nil {
 		for _, p := range i.images {
@@ -140,23 +147,4 @@ func (s *machined) ImageList(in *machineapi.ImageListRequest, stream machineapi.
 	}
 
 	return nil
-}
-
-// neededImages are those of what the node runs.
-func (n *node) neededImages(namespace common.ContainerdNamespace) []string {
-	cfg := n.config()
-	system := namespace == common.ContainerdNamespace_NS_SYSTEM
-
-	switch {
-	case system && n.controlPlane():
-		return []string{cfg.Machine().Kubelet().Image(), cfg.Cluster().Etcd().Image()}
-	case system:
-		return []string{cfg.Machine().Kubelet().Image()}
-	case n.controlPlane():
-		c := cfg.Cluster()
-
-		return []string{"registry.k8s.io/pause:3.10", c.APIServer().Image(), c.ControllerManager().Image(), c.Scheduler().Image()}
-	default:
-		return []string{"registry.k8s.io/pause:3.10"}
-	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,7 +26,8 @@ type kubernetesState struct {
 	joined, ready bool
 	serving       bool // its API server
 	problem       string
-	registered    string         // the kubelet that has registered the machine
+	kubelet       string         // the image of the kubelet that runs, empty while none does
+	registered    bool           // that kubelet has registered the machine
 	in            *kube.Cluster  // the cluster it joined; only to tell it when the machine is gone
 	api           *timeline.Span // when that cluster's API first answered
 }
@@ -124,6 +125,56 @@ func (n *node) apiServers() []string {
 
 func (n *node) kubePrism() bool { return n.config().Machine().Features().KubePrism().Enabled() }
 
+// superviseKubelet keeps the kubelet running that the configuration names.
+func (n *node) superviseKubelet(ctx context.Context) {
+	for first := true; ctx.Err() == nil; first = false {
+		image := n.config().Machine().Kubelet().Image()
+
+		if !first {
+			n.setKubelet("")
+			n.services.set("kubelet", stateFinished, "Service finished successfully", nil)
+			n.shown(ctx)
+			n.services.set("kubelet", statePreparing, "Running pre state", nil)
+		}
+
+		changed := func() bool { return n.config().Machine().Kubelet().Image() != image }
+		round, stop := context.WithCancel(ctx)
+
+		go func() {
+			n.awaitChange(round, changed)
+			stop()
+		}()
+
+		if n.fetch(round, common.ContainerdNamespace_NS_SYSTEM, image, first, func(error) { n.leaveKubernetes() }) {
+			n.setKubelet(image)
+			n.services.set("kubelet", stateRunning, "Started task kubelet", n.kubeletHealth)
+			<-round.Done()
+		}
+
+		stop()
+	}
+}
+
+// setKubelet notes which kubelet runs, if one does.
+func (n *node) setKubelet(image string) {
+	n.mu.Lock()
+	n.kube.kubelet, n.kube.registered = image, false
+	n.mu.Unlock()
+}
+
+// kubeletImage is the image of the kubelet that runs, or else of the one that will.
+func (n *node) kubeletImage() string {
+	n.mu.Lock()
+	image := n.kube.kubelet
+	n.mu.Unlock()
+
+	if image == "" {
+		image = n.config().Machine().Kubelet().Image()
+	}
+
+	return image
+}
+
 // runKubelet joins the machine to its cluster and reports for it, anew when the configuration changes what it reports.
 func (n *node) runKubelet(ctx context.Context) {
 	if n.config().Machine().Kubelet().SkipNodeRegistration() {
@@ -134,10 +185,11 @@ func (n *node) runKubelet(ctx context.Context) {
 
 	for {
 		changed := n.kick.next()
+		spec := n.kubeletSpec() // before the report: what changes meanwhile is reported anew
 
-		if n.kubeletSpec(n.networkReady()) != reported && n.services.running("kubelet") {
+		if fmt.Sprint(spec, n.networkReady()) != reported && n.services.running("kubelet") {
 			if ready, ok := n.report(ctx); ok {
-				reported = n.kubeletSpec(ready)
+				reported = fmt.Sprint(spec, ready)
 
 				continue
 			}
@@ -162,13 +214,13 @@ func (n *node) runKubelet(ctx context.Context) {
 const networkCheck = 500 * time.Millisecond
 
 // kubeletSpec is what the kubelet reports, to compare.
-func (n *node) kubeletSpec(ready bool) string {
+func (n *node) kubeletSpec() string {
 	cfg := n.config()
-	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), cfg.Machine().Kubelet().Image(), ready, n.goingDown())
+	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), n.kubeletImage(), n.goingDown())
 	spec += fmt.Sprintf("%p", n.servedCluster())
 
 	if n.controlPlane() {
-		spec += fmt.Sprint(n.staticPods(), n.services.running("etcd"))
+		spec += fmt.Sprint(n.staticPods())
 
 		n.mu.Lock()
 		spec += fmt.Sprint(n.kube.serving)
@@ -237,6 +289,7 @@ func (n *node) report(ctx context.Context) (ready, ok bool) {
 	n.kube.ready, n.kube.problem = ready, reason
 	n.mu.Unlock()
 	n.kick.notify()
+	n.fw.checkVersions(n)
 
 	return ready, true
 }
@@ -272,7 +325,7 @@ func (n *node) joined(k *kube.Kubelet) {
 
 	n.mu.Lock()
 	n.kube.joined = true
-	n.kube.registered = k.Node.Name + " " + n.cfg.Machine().Kubelet().Image()
+	n.kube.registered = true
 	n.kube.in, n.kube.api = nil, nil
 
 	if c != nil {
@@ -327,18 +380,13 @@ func (n *node) kubelet() *kube.Kubelet {
 	}
 
 	n.mu.Lock()
-	serving := n.kube.serving
-	k.Registered = n.kube.registered == k.Node.Name+" "+n.cfg.Machine().Kubelet().Image()
+	k.Registered = n.kube.registered
 	n.mu.Unlock()
 
 	k.Cordoned = n.goingDown()
 
-	switch {
-	case !n.controlPlane():
-	case serving:
+	if n.controlPlane() {
 		k.StaticPods = n.staticPods()
-	case !n.services.running("etcd"): // without it there are none (Talos: controllers/k8s/control_plane_static_pod.go)
-		k.StaticPods = []corev1.Pod{}
 	}
 
 	return k
@@ -381,7 +429,7 @@ func (n *node) kubernetesNode() *corev1.Node {
 		}
 	}
 
-	node.Status = n.kubernetesStatus(cfg.Machine().Kubelet())
+	node.Status = n.kubernetesStatus()
 
 	return node
 }
@@ -395,8 +443,8 @@ func addressTexts(addresses []netip.Addr) []string {
 	return out
 }
 
-func (n *node) kubernetesStatus(kubelet config.Kubelet) corev1.NodeStatus {
-	version := imageTag(kubelet.Image())
+func (n *node) kubernetesStatus() corev1.NodeStatus {
+	version := imageTag(n.kubeletImage())
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(n.hw.Cores), resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(int64(n.hw.MemoryMiB)<<20, resource.BinarySI),

@@ -162,7 +162,7 @@ func (s *machined) ServiceRestart(_ context.Context, in *machineapi.ServiceResta
 func (n *node) startService(id string) {
 	if id == "kubelet" {
 		n.mu.Lock()
-		n.kube.registered = ""
+		n.kube.registered = false
 		n.mu.Unlock()
 
 		n.services.set(id, stateRunning, "Started task kubelet", n.kubeletHealth)

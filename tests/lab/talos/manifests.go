@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
@@ -110,21 +112,49 @@ func onlyComments(doc []byte) bool {
 	return true
 }
 
-// publishManifests shows the inline manifests, after all that Talos has of its own, and which were applied.
+// publishManifests shows Talos' own manifests and the inline ones, and that they were applied.
 func (n *node) publishManifests(b *board) {
-	var applied []string
+	trees := map[string][]map[string]any{}
+
+	for id, objects := range n.manifests().Own() {
+		for _, obj := range objects {
+			if tree, err := tree(obj); err == nil {
+				trees[id] = append(trees[id], tree)
+			}
+		}
+	}
 
 	inlines, _ := n.inlineManifests() //nolint:errcheck // logged when they were applied
 	for _, inline := range inlines {
-		id := "99-" + inline.name
-		applied = append(applied, id)
+		trees["99-"+inline.name] = inline.trees
+	}
 
+	for id, items := range trees {
 		show(b, k8s.NewManifest(k8s.ControlPlaneNamespaceName, id), func(s *k8s.ManifestSpec) {
-			for _, tree := range inline.trees {
-				s.Items = append(s.Items, k8s.SingleManifest{Object: tree})
+			for _, item := range items {
+				s.Items = append(s.Items, k8s.SingleManifest{Object: item})
 			}
 		})
 	}
 
+	applied := slices.Sorted(maps.Keys(trees))
 	show(b, k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName), func(s *k8s.ManifestStatusSpec) { s.ManifestsApplied = applied })
+}
+
+// tree is an object as a manifest has it.
+func tree(obj runtime.Object) (map[string]any, error) {
+	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	if err != nil {
+		return nil, err
+	}
+
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+
+	out["apiVersion"], out["kind"] = kinds[0].GroupVersion().String(), kinds[0].Kind
+	delete(out, "status")
+
+	return out, nil
 }

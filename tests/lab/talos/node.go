@@ -29,13 +29,14 @@ type node struct {
 	bootID  string
 	started time.Time
 
-	state    state.State // the resources
-	events   *eventLog
-	services *services
-	commands chan command         // what ends the boot
-	applied  chan config.Provider // configuration accepted in maintenance mode
-	kick     *signal              // something changed that others look at
-	closing  chan struct{}        // closed when streams have to end
+	state     state.State // the resources
+	events    *eventLog
+	services  *services
+	commands  chan command         // what ends the boot
+	applied   chan config.Provider // configuration accepted in maintenance mode
+	kick      *signal              // something changed that others look at
+	published *signal              // the resources were brought in line
+	closing   chan struct{}        // closed when streams have to end
 
 	// what was published and told; only the publishing goroutine looks at it
 	last map[string]shown
@@ -59,11 +60,13 @@ type node struct {
 	kube     kubernetesState
 	member   *membership // of etcd, nil while there is none
 	etcd     *etcdProcess
-	starting chan struct{}
-	why      string // the sequence that ends the boot
-	cordoned bool   // because it goes down
-	up       bool   // it was all there once in this boot
-	said     string // the newest line of those that are not to be repeated
+
+	components map[string]component // of Kubernetes, on a control plane
+	starting   chan struct{}
+	why        string // the sequence that ends the boot
+	cordoned   bool   // because it goes down
+	up         bool   // it was all there once in this boot
+	said       string // the newest line of those that are not to be repeated
 }
 
 // command ends a boot: a sequence of Talos' to announce, and what comes after it.
@@ -81,7 +84,7 @@ func newNode(s *system, from *bootSource) *node {
 		sys: s, fw: s.fw, hw: s.hw, image: from.image, disk: from.disk,
 		bootID: uuid.NewString(), started: time.Now(),
 		state: newState(), events: newEventLog(), commands: make(chan command, 1), applied: make(chan config.Provider),
-		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]shown{}, starting: make(chan struct{}, 1),
+		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]shown{}, components: map[string]component{}, published: newSignal(), starting: make(chan struct{}, 1),
 	}
 	n.ctx, n.stop = context.WithCancel(s.ctx)
 	n.services = newServices(n)

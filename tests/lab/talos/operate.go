@@ -165,7 +165,7 @@ func (n *node) runServices(ctx context.Context) {
 
 	n.services.start("cri")
 	n.background(n.runExtensions)
-	n.services.set("kubelet", stateRunning, "Started task kubelet", n.kubeletHealth)
+	n.background(n.superviseKubelet)
 
 	if n.controlPlane() {
 		n.services.set("etcd", statePreparing, "Running pre state", nil)

@@ -34,10 +34,25 @@ func (n *node) publishForever(ctx context.Context) {
 	for {
 		changed := n.kick.next()
 		n.publish()
+		n.published.notify()
 
 		select {
 		case <-changed:
 		case <-time.After(publishInterval):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// shown waits until what there is now has been published.
+func (n *node) shown(ctx context.Context) {
+	for range 2 { // the first may have begun before
+		done := n.published.next()
+		n.kick.notify()
+
+		select {
+		case <-done:
 		case <-ctx.Done():
 			return
 		}
@@ -251,8 +266,12 @@ func (n *node) publishServices(b *board) {
 	n.services.note(list)
 
 	for _, info := range list {
+		if info.state != stateRunning {
+			continue // there is no such resource
+		}
+
 		show(b, v1alpha1.NewService(info.id), func(s *v1alpha1.ServiceSpec) {
-			s.Running, s.Healthy, s.Unknown = info.state == stateRunning, info.healthy(), !info.known
+			s.Running, s.Healthy, s.Unknown = true, info.healthy(), !info.known
 		})
 	}
 
@@ -292,7 +311,7 @@ func (n *node) publishKubernetes(b *board) {
 
 	if n.services.running("kubelet") {
 		show(b, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(s *k8s.KubeletSpecSpec) {
-			s.Image, s.ExpectedNodename = cfg.Machine().Kubelet().Image(), n.nodename()
+			s.Image, s.ExpectedNodename = n.kubeletImage(), n.nodename()
 		})
 	}
 
@@ -305,8 +324,9 @@ func (n *node) publishKubernetes(b *board) {
 		n.publishNodeStatus(b, in)
 	}
 
+	n.publishStaticPods(b)
+
 	if serving {
-		n.publishStaticPods(b)
 		n.publishManifests(b)
 	}
 }
@@ -333,13 +353,19 @@ func (n *node) publishNodeStatus(b *board, in *kube.Cluster) {
 
 func (n *node) publishStaticPods(b *board) {
 	for _, p := range n.staticPods() {
+		status := p.Status
+		if status.Phase == "" {
+			status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		}
+
+		p.Status = corev1.PodStatus{}
+
 		show(b, k8s.NewStaticPod(k8s.NamespaceName, p.Labels["component"]), func(s *k8s.StaticPodSpec) {
 			if content, err := k8sruntime.DefaultUnstructuredConverter.ToUnstructured(&p); err == nil {
 				s.Pod = content
 			}
 		})
 		show(b, k8s.NewStaticPodStatus(k8s.NamespaceName, p.Namespace+"/"+p.Name), func(s *k8s.StaticPodStatusSpec) {
-			status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 			if content, err := k8sruntime.DefaultUnstructuredConverter.ToUnstructured(&status); err == nil {
 				s.PodStatus = content
 			}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,6 +84,11 @@ func (r *rig) said() string {
 	return strings.Join(r.lines, "\n")
 }
 
+// networks numbers the networks of rigs, from anywhere on: no two of this process are the same, and hardly two of several.
+var networks atomic.Uint32
+
+func init() { networks.Store(rand.Uint32N(1 << 30)) }
+
 // newRig makes a rig for a test that runs beside others: they wait more than they work.
 func newRig(t *testing.T, change ...func(*talos.Options)) *rig {
 	t.Helper()
@@ -96,8 +102,11 @@ func newLonelyRig(t *testing.T, change ...func(*talos.Options)) *rig {
 
 	r := &rig{
 		T: t, journal: &journal.Journal{}, timeline: timeline.New(), leases: map[string]netip.Prefix{},
-		net: [3]byte{127, byte(1 + rand.IntN(250)), byte(rand.IntN(256))},
 	}
+
+	number := networks.Add(1) % (250 * 256)
+	r.net = [3]byte{127, byte(1 + number/256), byte(number % 256)}
+
 	o := talos.Options{Journal: r.journal, Timeline: r.timeline, Lease: r.lease, Log: r.console}
 
 	for _, f := range change {

@@ -261,6 +261,7 @@ func TestImages(t *testing.T) {
 	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1"))
 	c.bootstrap(cp)
 	cp.ready()
+	worker.ready()
 
 	list := func(v *vm, ns common.ContainerdNamespace) (names []string) {
 		stream, err := c.client(v).ImageList(t.Context(), ns)
@@ -283,7 +284,7 @@ func TestImages(t *testing.T) {
 	require.NoError(t, c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_CRI, "registry.k8s.io/kube-apiserver:v1.35.0"))
 	require.Equal(t, []string{
 		"registry.k8s.io/kube-apiserver:v1.34.2", "registry.k8s.io/kube-apiserver:v1.35.0", "registry.k8s.io/kube-controller-manager:v1.34.2",
-		"registry.k8s.io/kube-scheduler:v1.34.2", "registry.k8s.io/pause:3.10",
+		"registry.k8s.io/kube-scheduler:v1.34.2",
 	}, list(cp, common.ContainerdNamespace_NS_CRI))
 
 	r.fw.Withdraw("kubelet:v1.35.9")

@@ -1,0 +1,213 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The components of Kubernetes that run as static pods.
+const (
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+)
+
+// component is one of them as it is on a control plane.
+type component struct {
+	image   string
+	config  string // the version of the resource that it was made from
+	running bool
+	problem string // why it is not running
+}
+
+// componentSpec is what a component is to be; its text is there to compare.
+type componentSpec struct {
+	image    string
+	disabled bool
+	text     string
+}
+
+func (n *node) componentSpec(name string) componentSpec {
+	machine, c := n.config().Machine().Controlplane(), n.config().Cluster()
+
+	switch name {
+	case apiServer:
+		return componentSpec{image: c.APIServer().Image(), text: n.apiServerSpec()}
+	case controllerManager:
+		image := c.ControllerManager().Image()
+
+		return componentSpec{image, machine.ControllerManager().Disabled(), fmt.Sprint(image, c.ControllerManager().ExtraArgs(), machine.ControllerManager().Disabled())}
+	default:
+		image := c.Scheduler().Image()
+
+		return componentSpec{image, machine.Scheduler().Disabled(), fmt.Sprint(image, c.Scheduler().ExtraArgs(), machine.Scheduler().Disabled())}
+	}
+}
+
+// runComponent keeps a component running while etcd does. Its configuration is rendered, then its pod is replaced, as soon as
+// the image is there: meanwhile it is down.
+func (n *node) runComponent(ctx context.Context, name string, run func(context.Context)) {
+	defer n.setComponent(name, nil)
+
+	for first := true; ctx.Err() == nil; first = false {
+		spec := n.componentSpec(name)
+
+		round, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+
+		go func() {
+			defer close(done)
+
+			if spec.disabled {
+				n.setComponent(name, nil)
+
+				return
+			}
+
+			n.startComponent(round, name, spec, first, run)
+		}()
+
+		n.awaitChange(ctx, func() bool { return n.componentSpec(name) != spec })
+		stop()
+		<-done
+	}
+}
+
+// awaitChange waits for a condition that what kicks the node may bring about.
+func (n *node) awaitChange(ctx context.Context, changed func() bool) {
+	for {
+		next := n.kick.next()
+		if changed() {
+			return
+		}
+
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// startComponent runs a component until the context ends.
+func (n *node) startComponent(ctx context.Context, name string, spec componentSpec, first bool, run func(context.Context)) {
+	c := component{image: spec.image, config: n.putComponent(name, spec)}
+	n.setComponent(name, &c)
+
+	failed := func(err error) {
+		c.problem = err.Error()
+		n.setComponent(name, &c)
+	}
+
+	if n.fetch(ctx, common.ContainerdNamespace_NS_CRI, spec.image, first, failed) {
+		c.problem = ""
+		run(context.WithValue(ctx, componentKey{}, func() {
+			c.running = true
+			n.setComponent(name, &c)
+			n.fw.checkVersions(n)
+		}))
+	}
+}
+
+type componentKey struct{}
+
+// isRunning says on behalf of what a component runs that it answers.
+func isRunning(ctx context.Context) {
+	if f, ok := ctx.Value(componentKey{}).(func()); ok {
+		f()
+	}
+}
+
+// fetch pulls an image, again and again, until it is there. What a boot begins with takes no time of its own.
+func (n *node) fetch(ctx context.Context, namespace common.ContainerdNamespace, image string, first bool, failed func(error)) bool {
+	for {
+		latency := n.fw.opts.Latencies.Pull
+		if first {
+			latency = 0
+		}
+
+		err := n.pullIn(ctx, namespace, image, latency)
+		if err == nil {
+			return true
+		}
+
+		n.sayOnce(err.Error())
+		failed(err)
+
+		if !pause(ctx, retry) {
+			return false
+		}
+	}
+}
+
+func (n *node) setComponent(name string, c *component) {
+	n.mu.Lock()
+
+	if c == nil {
+		delete(n.components, name)
+	} else {
+		n.components[name] = *c
+	}
+
+	n.mu.Unlock()
+	n.kick.notify()
+}
+
+// component returns one as it is now.
+func (n *node) component(name string) (component, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, ok := n.components[name]
+
+	return c, ok
+}
+
+// putComponent publishes the configuration of a component, and returns its version.
+func (n *node) putComponent(name string, spec componentSpec) string {
+	c := n.config().Cluster()
+
+	var r resource.Resource
+
+	switch name {
+	case apiServer:
+		api := k8s.NewAPIServerConfig()
+		s := api.TypedSpec()
+		s.Image, s.ExtraArgs, s.LocalPort = spec.image, c.APIServer().ExtraArgs(), c.LocalAPIServerPort()
+		s.ControlPlaneEndpoint, s.EtcdServers, s.ServiceCIDRs = c.Endpoint().String(), []string{"https://localhost:2379"}, c.Network().ServiceCIDRs()
+		s.AdvertisedAddress = n.address().String()
+		r = api
+	case controllerManager:
+		manager := k8s.NewControllerManagerConfig()
+		s := manager.TypedSpec()
+		s.Enabled, s.Image, s.ExtraArgs = true, spec.image, c.ControllerManager().ExtraArgs()
+		s.PodCIDRs, s.ServiceCIDRs = c.Network().PodCIDRs(), c.Network().ServiceCIDRs()
+		r = manager
+	default:
+		sched := k8s.NewSchedulerConfig()
+		s := sched.TypedSpec()
+		s.Enabled, s.Image, s.ExtraArgs = true, spec.image, c.Scheduler().ExtraArgs()
+		r = sched
+	}
+
+	n.put(r)
+
+	return r.Metadata().Version().String()
+}
+
+// staticPods are the control plane's own pods.
+func (n *node) staticPods() []corev1.Pod {
+	pods := []corev1.Pod{}
+
+	for _, name := range []string{apiServer, controllerManager, scheduler} {
+		if c, ok := n.component(name); ok {
+			pods = append(pods, n.staticPod(name, c))
+		}
+	}
+
+	return pods
+}

@@ -150,7 +150,12 @@ func (f *Factory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case journal.Truncate:
 			f.route(&half{ResponseWriter: w}, r, call)
 			return
-		case journal.FailTask, journal.FailTaskLate, journal.Stall: // not for this face
+		case journal.Stall:
+			fault.Hold(r.Context(), nil)
+			hangUp(w)
+
+			return
+		case journal.FailTask, journal.FailTaskLate: // not for this face
 		}
 	}
 

@@ -3,6 +3,7 @@
 package journal
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"sync"
@@ -59,8 +60,10 @@ const (
 	Replace Kind = "replace"
 	// Truncate ends the connection in the middle of the content (Factory only).
 	Truncate Kind = "truncate"
-	// Stall answers nothing until the client gives up, and does nothing (Proxmox only).
+	// Stall answers nothing for a while, does nothing, and closes the connection.
 	Stall Kind = "stall"
+	// Interfere only lets Before happen: the call is answered as the world then is.
+	Interfere Kind = "interfere"
 )
 
 // Fault is a failure planted in the lab.
@@ -72,6 +75,28 @@ type Fault struct {
 	Times   int            // strike this many; 0 means once
 	Kind    Kind
 	Message string
+	// For bounds a Stall; 0: until the client gives up.
+	For time.Duration
+	// Before happens first, whatever the kind; nil: nothing does. It gets the call that was struck.
+	Before func(Entry)
+}
+
+// Hold is how long a Stall lasts: until the client gives up (ctx), the server closes, or its time is over.
+func (f *Fault) Hold(ctx context.Context, closing <-chan struct{}) {
+	var over <-chan time.Time
+
+	if f.For > 0 {
+		timer := time.NewTimer(f.For)
+		defer timer.Stop()
+
+		over = timer.C
+	}
+
+	select {
+	case <-ctx.Done():
+	case <-closing:
+	case <-over:
+	}
 }
 
 // Journal records calls and holds the planted faults. The zero value is ready to use.
@@ -91,8 +116,25 @@ func (j *Journal) Plant(f Fault) {
 	j.faults = append(j.faults, &f)
 }
 
+// Clear takes away the faults that have not struck yet.
+func (j *Journal) Clear() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.faults = nil
+}
+
 // Enter records a call and returns the fault that strikes it, or nil.
 func (j *Journal) Enter(face Face, subject, call string) *Fault {
+	entry, struck := j.enter(face, subject, call)
+
+	if struck != nil && struck.Before != nil {
+		struck.Before(entry)
+	}
+
+	return struck
+}
+
+func (j *Journal) enter(face Face, subject, call string) (Entry, *Fault) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
@@ -112,14 +154,15 @@ func (j *Journal) Enter(face Face, subject, call string) *Fault {
 
 		f.Times--
 		e.Fault = string(f.Kind)
-		struck = &Fault{Face: f.Face, Call: f.Call, Subject: f.Subject, Kind: f.Kind, Message: f.Message}
+		copied := *f
+		struck = &copied
 
 		break
 	}
 
 	j.entries = append(j.entries, e)
 
-	return struck
+	return e, struck
 }
 
 // Refused records a call that the lab does not know. Any such call fails the run: the lab has no default answers.

@@ -156,6 +156,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			hangUp(r)
 
 			return
+		case journal.Stall:
+			fault.Hold(r.Context(), s.done)
+			hangUp(r)
+
+			return
 		case journal.FailTask: // not for this face
 		}
 	}

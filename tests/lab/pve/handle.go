@@ -92,13 +92,9 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *journal.Fault
 	case journal.Reset:
 		reset(w)
 	case journal.Stall:
-		select {
-		case <-r.Context().Done():
-		case <-s.closing.Done():
-		}
-
+		f.Hold(r.Context(), s.closing.Done())
 		reset(w)
-	case journal.LoseReply, journal.FailTask, journal.FailTaskLate:
+	default: // the call is carried out
 		return false
 	}
 

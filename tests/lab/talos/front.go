@@ -217,6 +217,11 @@ func (f *front) here(stream grpc.ServerStream, method string, md metadata.MD, ro
 			return status.Error(codes.Unavailable, "connection reset")
 		case journal.LoseReply:
 			sink = deaf{stream}
+		case journal.Stall:
+			fault.Hold(stream.Context(), f.closing)
+			f.hangUp(stream.Context())
+
+			return status.Error(codes.Unavailable, "connection reset")
 		case journal.FailTask: // not for this face
 		}
 	}

@@ -157,6 +157,9 @@ func free(ctx context.Context, proxmox Proxmox, stack string, args *pulumi.Resou
 	switch {
 	case err != nil || !there:
 		return err
+	case v.Name == name && v.Stopped && !slices.Contains(v.Tags, string(plan.KindTalos)) && !slices.Contains(v.Tags, string(plan.KindK3s)):
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. "+
+			"Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
 	case v.Name == name && slices.Contains(v.Tags, string(plan.KindK3s)):
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it could note it. Delete that VM, "+
 			"then run 'pulumi up' again", vmid, v.Name, v.Host)

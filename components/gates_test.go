@@ -121,6 +121,9 @@ func TestVMIDFree(t *testing.T) {
 	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve", Tags: []string{"talos"}}}, "dev", args),
 		`VMID 401 is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, `+
 			`run 'go run ./stacks/ops -s dev adopt' and what that prints. To have it made anew, delete that VM, then run 'pulumi up' again`)
+	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve", Stopped: true}}, "dev", args),
+		`VMID 401 is "c-control-1" on host pve already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. `+
+			`Delete it ('qm destroy 401 --purge' there), then run 'pulumi up' again`)
 }
 
 func TestDetach(t *testing.T) {

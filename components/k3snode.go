@@ -37,6 +37,8 @@ type K3sNodeArgs struct {
 	Firewall []plan.FirewallRule
 	// Hooks run before the VM is made.
 	Hooks []*pulumi.ResourceHook
+	// Unfinished has the VM made anew, if the state says that its creation failed.
+	Unfinished bool
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 	// Replace makes the VM anew, with user data of now, once when it becomes true; becoming false again changes nothing.
@@ -177,7 +179,7 @@ func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *machineArgs {
 	return &machineArgs{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout, Rebalance: args.Rebalance, Replace: args.Replace,
-		Hooks: args.Hooks,
+		Unfinished: args.Unfinished, Hooks: args.Hooks,
 	}
 }
 

@@ -45,6 +45,8 @@ type TalosNodeArgs struct {
 	Configuration *NodeConfiguration
 	// Replace makes the VM anew, once when it becomes true; becoming false again changes nothing.
 	Replace bool
+	// Unfinished has the VM made anew, if the state says that its creation failed.
+	Unfinished bool
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 }
@@ -175,7 +177,7 @@ func (args *TalosNodeArgs) machine(image pulumi.StringInput) *machineArgs {
 	return &machineArgs{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping, AgentTimeout: args.AgentTimeout,
-		Rebalance: args.Rebalance, Replace: args.Replace, Hooks: args.Hooks,
+		Rebalance: args.Rebalance, Replace: args.Replace, Unfinished: args.Unfinished, Hooks: args.Hooks,
 	}
 }
 

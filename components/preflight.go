@@ -20,6 +20,8 @@ type Findings struct {
 	templates map[string]int
 	// devices are the GPUs to pass through, by node name; left out likewise, and when the host of a node that exists is silent.
 	devices map[string]proxmoxapi.PCIDevice
+	// unfinished are the nodes whose VM was begun and never became whole, by name.
+	unfinished []string
 	// sharedImages says that all hosts see what one of them downloads.
 	sharedImages bool
 	// absent are the VMIDs of nodes whose VM is not there.
@@ -124,7 +126,9 @@ func (s *survey) run(ctx context.Context) error {
 
 	s.lookForVMs()
 
-	for _, look := range []func(context.Context) error{s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets, s.lookForFirewall, s.lookForGroups} {
+	for _, look := range []func(context.Context) error{
+		s.lookForUnfinished, s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets, s.lookForFirewall, s.lookForGroups,
+	} {
 		if err := look(ctx); err != nil {
 			return err
 		}

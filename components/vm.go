@@ -37,7 +37,9 @@ type machineArgs struct {
 	AgentTimeout string
 	// Rebalance moves the VM to its host; Replace makes it anew, once when it becomes true.
 	Rebalance, Replace bool
-	Hooks              []*pulumi.ResourceHook
+	// Unfinished makes it anew, if the state says that its creation failed.
+	Unfinished bool
+	Hooks      []*pulumi.ResourceHook
 }
 
 // newVM makes the VM of a node.
@@ -67,7 +69,7 @@ func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.R
 		StopOnDestroy: pulumi.Bool(true),
 	}
 
-	opts = append(opts, anew(v, args.Replace)...)
+	opts = slices.Concat(opts, anew(v, args.Replace), whole(args.Unfinished))
 
 	addHardware(v, n, args.Mapping)
 	addBoot(v, args)

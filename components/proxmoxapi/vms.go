@@ -19,7 +19,9 @@ type VM struct {
 	Host      string
 	Template  bool
 	Container bool
-	Tags      []string
+	// Stopped is what Proxmox VE knows to be off. Of a host that does not answer it knows nothing.
+	Stopped bool
+	Tags    []string
 }
 
 // VMs lists everything with a VMID that the credentials may see.
@@ -34,7 +36,8 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	for _, r := range resources {
 		found = append(found, VM{
 			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc",
-			Tags: strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }),
+			Stopped: r.Status == "stopped",
+			Tags:    strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }),
 		})
 	}
 
@@ -52,6 +55,8 @@ type VMConfig struct {
 	Machine, Firmware, SCSIController string
 	// CloudInit says whether there is a cloud-init drive.
 	CloudInit bool
+	// MACs are those of the network devices, in no order.
+	MACs []string
 	// UUID is what the VM says of itself by SMBIOS; empty where it states none.
 	UUID string
 }
@@ -62,6 +67,8 @@ var (
 	// cloudInitDrive is how Proxmox VE names the volume of a cloud-init drive.
 	cloudInitDrive = regexp.MustCompile(`(^|[:/])vm-\d+-cloudinit(\.\w+)?$`)
 
+	netKey = regexp.MustCompile(`^net\d+$`)
+	macOf  = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
 	uuidOf = regexp.MustCompile(`(?:^|,)uuid=([^,]+)`)
 )
 
@@ -86,6 +93,8 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		text, ok := value.(string)
 
 		switch {
+		case ok && netKey.MatchString(key):
+			found.MACs = append(found.MACs, macOf.FindString(text))
 		case !ok || !diskKey.MatchString(key):
 		case strings.Contains(text, "media=cdrom"):
 			found.CDROMs[key], _, _ = strings.Cut(text, ",")

@@ -34,6 +34,8 @@ type Options struct {
 	Silent []string
 	// Shared names datastores that all hosts see; others are each host's own.
 	Shared []string
+	// Workspace options come after those of the backend, and win.
+	Workspace []auto.LocalWorkspaceOption
 }
 
 // Rehearsal is a stack and the lab it runs against.
@@ -51,6 +53,7 @@ type Rehearsal struct {
 	rewritten *Stack
 	before    world.State
 	dir       string
+	workspace []auto.LocalWorkspaceOption
 }
 
 // Start checks the stack, starts a lab with what the stack expects to find, and opens the rewritten stack in a backend of
@@ -72,7 +75,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	}
 
 	toLab := reservation.MapAddr
-	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine}
+	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine, workspace: o.Workspace}
 
 	c := labOf(original, o.Shared)
 	dhcp(&c, original, config.Spec(), o.Silent, toLab)
@@ -140,7 +143,7 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 		return auto.Stack{}, err
 	}
 
-	stack, err := r.Backend.InlineStack(ctx, stacks.Project, name, stacks.ProgramIn(work), nil, auto.WorkDir(work))
+	stack, err := r.Backend.InlineStack(ctx, stacks.Project, name, stacks.ProgramIn(work), nil, append([]auto.LocalWorkspaceOption{auto.WorkDir(work)}, r.workspace...)...)
 	if err != nil {
 		return auto.Stack{}, err
 	}

@@ -1,0 +1,242 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/tests/lab/journal"
+)
+
+// Case is one call that fails in one way.
+type Case struct {
+	Stack  string
+	Stage  Stage
+	Call   Call
+	Effect Effect
+	// Last strikes the last call of the kind in the stage; otherwise it is the first.
+	Last bool
+}
+
+func (c Case) String() string {
+	which := "first"
+	if c.Last {
+		which = "last"
+	}
+
+	return fmt.Sprintf("%s, %s: %s %s %s", c.Stack, c.Stage, which, c.Call, c.Effect)
+}
+
+// Cases are all that a rig's calls can be struck with, in a steady order.
+func (g *Rig) Cases() []Case {
+	var all []Case
+
+	for _, stage := range Stages() {
+		for _, call := range sorted(g.Reference[stage].Calls) {
+			for _, effect := range call.Effects() {
+				c := Case{Stack: g.Name, Stage: stage, Call: call, Effect: effect}
+				all = append(all, c)
+
+				if g.Reference[stage].Calls[call] > 1 {
+					c.Last = true
+					all = append(all, c)
+				}
+			}
+		}
+	}
+
+	return all
+}
+
+// Verdict is how a case ended.
+type Verdict string
+
+// The verdicts.
+const (
+	// Absorbed: the run went through, and nobody had to do anything.
+	Absorbed Verdict = "absorbed"
+	// Again: the same operation once more went through.
+	Again Verdict = "again"
+	// Refreshed: it took an update with --refresh, as the message said.
+	Refreshed Verdict = "refreshed"
+	// Adopted: a VM had to be taken into the state, as the message said.
+	Adopted Verdict = "adopted"
+	// Deleted: a VM that was begun had to be deleted by hand, as the message said.
+	Deleted Verdict = "deleted"
+	// Missed: the call was not made this time.
+	Missed Verdict = "missed"
+	// Failed: it took more than the documentation tells, or the world is not what it should be.
+	Failed Verdict = "FAILED"
+)
+
+// Result is how a case ended, and why.
+type Result struct {
+	Case    Case
+	Verdict Verdict
+	// Why is what is wrong, for Failed; Said is what the first run ended with.
+	Why, Said string `json:",omitempty"`
+	Seconds   float64
+	// Seen is how many calls of the kind there were.
+	Seen int
+}
+
+// Run runs the case's stage with the fault, and does what is left to do. The skip is how many calls of the kind pass first. The rig
+// must stand where the stage begins; it is of no use any more when the verdict is Failed.
+func (g *Rig) Run(ctx context.Context, c Case, skip int) Result {
+	start, mark := time.Now(), g.mark()
+
+	before, err := g.standing()
+	if err != nil {
+		return Result{Case: c, Verdict: Failed, Why: err.Error()}
+	}
+
+	fault := c.Call.fault(c.Effect, skip)
+
+	var stranger stranger
+	if c.Effect == Taken {
+		fault.Before = func(journal.Entry) { stranger = g.stranger(c.Stage) }
+	}
+
+	g.r.Lab.Journal().Plant(fault)
+	first := g.run(ctx, c.Stage)
+	g.r.Lab.Journal().Clear()
+
+	result := Result{Case: c, Verdict: Absorbed, Seen: count(g.r.Lab.Journal().Entries()[mark:])[c.Call]}
+	if first != nil {
+		result.Said = first.Error()
+	}
+
+	struck := slices.ContainsFunc(g.r.Lab.Journal().Entries()[mark:], func(e journal.Entry) bool { return e.Fault != "" })
+
+	err = stranger.leave(g)
+	if err == nil && first != nil {
+		result.Verdict, err = g.mend(ctx, c.Stage, mark)
+	}
+
+	if err = errors.Join(err, g.judge(ctx, c.Stage, before, err == nil)); err != nil {
+		result.Verdict, result.Why = Failed, err.Error()
+	} else if !struck {
+		result.Verdict = Missed
+	}
+
+	result.Seconds = time.Since(start).Seconds()
+
+	return result
+}
+
+// standing is what must outlast a stage.
+type standing struct {
+	machines map[int]string
+	secrets  time.Time
+}
+
+func (g *Rig) standing() (standing, error) {
+	made, err := machines(g.r.Lab.World())
+	if err != nil {
+		return standing{}, err
+	}
+
+	s, err := g.state()
+
+	return standing{made, s.secrets()}, err
+}
+
+// judge compares the world with that of the undisturbed life, and with what was there before.
+func (g *Rig) judge(ctx context.Context, stage Stage, before standing, whole bool) error {
+	errs := []error{g.r.Lab.Journal().Unknown()}
+
+	// What does not go on has no end to wait for.
+	if whole {
+		errs = append(errs, g.settle(ctx))
+	}
+
+	now, err := g.look()
+	if diff := cmp.Diff(g.Reference[stage].view, now); err == nil && diff != "" {
+		err = fmt.Errorf("the world is not that of an undisturbed life (-undisturbed +this):\n%s", diff)
+	}
+
+	errs = append(errs, err)
+
+	s, err := g.state()
+	if left := s.unfinished(); err == nil && left != "" {
+		err = errors.New(left)
+	}
+
+	errs = append(errs, err)
+
+	if stage == Create || stage == Destroy {
+		return errors.Join(errs...)
+	}
+
+	if made := s.secrets(); !made.Equal(before.secrets) {
+		errs = append(errs, fmt.Errorf("the cluster has new secrets: made %s, those before %s", made, before.secrets))
+	}
+
+	made, err := machines(g.r.Lab.World())
+	for _, id := range slices.Sorted(maps.Keys(before.machines)) {
+		if made[id] != before.machines[id] {
+			errs = append(errs, fmt.Errorf("VM %d was made anew", id))
+		}
+	}
+
+	return errors.Join(append(errs, err)...)
+}
+
+// mend does what an operator is told to do when an operation has failed: the same again, and what its message says.
+func (g *Rig) mend(ctx context.Context, stage Stage, mark int) (Verdict, error) {
+	// Tasks of the first run go on by themselves. An operator is not faster.
+	if err := g.idle(ctx); err != nil {
+		return Again, err
+	}
+
+	secrets, bootstraps := g.secretsMade(), g.bootstraps(mark)
+
+	verdict, err := Again, g.run(ctx, stage)
+
+	if err != nil {
+		switch {
+		case strings.Contains(err.Error(), "('qm destroy "):
+			verdict, err = Deleted, g.remove(ctx, stage, err.Error())
+		case strings.Contains(err.Error(), "but not in this stack's state"):
+			verdict, err = Adopted, g.adopt(ctx, stage)
+		case strings.Contains(err.Error(), "pulumi up --refresh"), stage == Destroy && strings.Contains(err.Error(), "does not exist"):
+			verdict, err = Refreshed, g.run(ctx, stage, true)
+		}
+	}
+
+	if err != nil {
+		return verdict, fmt.Errorf("it does not go on: %w", err)
+	}
+
+	if now := g.secretsMade(); stage != Destroy && !secrets.IsZero() && !now.Equal(secrets) {
+		return verdict, fmt.Errorf("going on has made new secrets: at %s, those before at %s", now, secrets)
+	}
+
+	if now := g.bootstraps(mark); bootstraps > 0 && now > bootstraps {
+		return verdict, errors.New("going on has asked for another bootstrap")
+	}
+
+	return verdict, nil
+}
+
+func (g *Rig) secretsMade() time.Time {
+	s, err := g.state()
+	if err != nil {
+		return time.Time{}
+	}
+
+	return s.secrets()
+}
+
+// bootstraps counts the requests for one, since the stage began, that nothing befell.
+func (g *Rig) bootstraps(mark int) int {
+	return count(slices.DeleteFunc(g.r.Lab.Journal().Entries()[mark:], func(e journal.Entry) bool {
+		return e.Fault != ""
+	}))[Call{journal.Talos, "/machine.MachineService/Bootstrap"}]
+}

@@ -1,0 +1,348 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/blang/semver"
+	"github.com/pulumi/pulumi/sdk/v3"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+
+	"talos-proxmox/tests/lab/journal"
+)
+
+// Kill is one end of the pulumi CLI in the middle of a stage, by SIGKILL. The plugins live on for a moment and go on with what
+// they are at, as they do when it happens to an operator.
+type Kill struct {
+	Stack string
+	Seed  uint64
+}
+
+func (k Kill) String() string { return fmt.Sprintf("%s, seed %d", k.Stack, k.Seed) }
+
+// Killed is how a run went on that was killed.
+type Killed struct {
+	Kill Kill
+	// Stage and Call say where: at the call of that number, and After so much time.
+	Stage Stage
+	Call  int
+	Kind  string
+	After time.Duration
+	// Pending are the operations that the state had as under way.
+	Pending []string `json:",omitempty"`
+	// Steps are what an operator had to do, in order.
+	Steps   []string
+	Verdict Verdict
+	Why     string `json:",omitempty"`
+	Seconds float64
+}
+
+// longest is how long after a call the process may live.
+const longest = 700 * time.Millisecond
+
+// everything matches each call.
+var everything = regexp.MustCompile("")
+
+// Kill runs a life of the rig whose CLI is killed once, in the stage and at the call that the seed says. Every kind of face may have
+// the call. The rig must have been opened with the workspace options of the killer.
+func (g *Rig) Kill(ctx context.Context, killer *Killer, k Kill) Killed {
+	start := time.Now()
+	random := rand.New(rand.NewPCG(k.Seed, 1))
+	killed := Killed{Kill: k, Stage: Stages()[random.IntN(len(Stages()))], After: time.Duration(random.Int64N(int64(longest)))}
+
+	total := 0
+	for _, n := range g.Reference[killed.Stage].Calls {
+		total += n
+	}
+
+	killed.Call = random.IntN(total)
+
+	err := g.kill(ctx, killer, &killed)
+	killed.Seconds = time.Since(start).Seconds()
+
+	if err != nil {
+		killed.Verdict, killed.Why = Failed, err.Error()
+	}
+
+	return killed
+}
+
+func (g *Rig) kill(ctx context.Context, killer *Killer, killed *Killed) error {
+	for _, stage := range Stages() {
+		if stage == killed.Stage {
+			if err := g.killIn(ctx, killer, killed); err != nil {
+				return err
+			}
+
+			continue
+		}
+
+		if err := g.plain(ctx, stage); err != nil {
+			return fmt.Errorf("%s, undisturbed: %w", stage, err)
+		}
+	}
+
+	return nil
+}
+
+// killIn runs the stage that is killed, and does what the documentation tells an operator to do then.
+func (g *Rig) killIn(ctx context.Context, killer *Killer, killed *Killed) error {
+	before, err := g.standing()
+	if err != nil {
+		return err
+	}
+
+	mark := g.mark()
+	blow := &blow{killer: killer, after: killed.After, skip: killed.Call}
+
+	for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Factory, journal.SSH} {
+		g.r.Lab.Journal().Plant(journal.Fault{Face: face, Call: everything, Kind: journal.Interfere, Times: killed.Call + 1, Before: blow.call})
+	}
+
+	err = g.run(ctx, killed.Stage)
+	g.r.Lab.Journal().Clear()
+
+	killed.Kind, killed.Verdict = blow.at(), Again
+
+	if err == nil {
+		killed.Verdict = Missed
+
+		return g.judge(ctx, killed.Stage, before, true)
+	}
+
+	if !killer.struck() {
+		return fmt.Errorf("it failed before it was killed: %w", err)
+	}
+
+	if err := g.quiet(ctx, mark); err != nil {
+		return err
+	}
+
+	s, err := g.state()
+	if err != nil {
+		return err
+	}
+
+	for _, o := range s.PendingOperations {
+		killed.Pending = append(killed.Pending, string(o.Type)+" "+o.Resource.URN.Name())
+	}
+
+	if err := g.recover(ctx, killed, mark); err != nil {
+		return err
+	}
+
+	return g.judge(ctx, killed.Stage, before, true)
+}
+
+// quiet waits until the plugins have ended what they were at: nobody has called for a while, and no task runs.
+func (g *Rig) quiet(ctx context.Context, mark int) error {
+	ctx, cancel := context.WithTimeout(ctx, readyBound)
+	defer cancel()
+
+	for calls := mark; ctx.Err() == nil; {
+		now := len(g.r.Lab.Journal().Entries())
+		if now == calls && g.task() == "" {
+			return nil
+		}
+
+		calls = now
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(1500 * time.Millisecond):
+		}
+
+		// Kubelets never rest.
+		calls = max(calls, g.restless(calls))
+	}
+
+	return fmt.Errorf("somebody still calls the lab: %w", ctx.Err())
+}
+
+// restless is where the journal would stand if machines alone had called since.
+func (g *Rig) restless(since int) int {
+	all := g.r.Lab.Journal().Entries()
+
+	for _, e := range all[since:] {
+		if _, operator := CallOf(e); operator {
+			return since
+		}
+	}
+
+	return len(all)
+}
+
+// recover does what stacks/docs/troubleshooting.md tells: cancel the lock; refresh where the state has operations under way; then the
+// same operation again, and what it says.
+func (g *Rig) recover(ctx context.Context, killed *Killed, mark int) error {
+	step := func(name string, do func() error) error {
+		killed.Steps = append(killed.Steps, name)
+
+		if err := do(); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(killed.Steps, ", "), err)
+		}
+
+		return nil
+	}
+
+	if err := step("cancel", func() error { return g.cli(ctx, "cancel", "--yes") }); err != nil {
+		return err
+	}
+
+	if len(killed.Pending) > 0 {
+		if err := step("refresh", func() error { return g.refresh(ctx) }); err != nil {
+			return err
+		}
+	}
+
+	verdict, err := g.mend(ctx, killed.Stage, mark)
+	killed.Verdict = verdict
+
+	name := string(killed.Stage)
+	if verdict == Adopted || verdict == Refreshed {
+		name += ", " + string(verdict)
+	}
+
+	return step(name, func() error { return err })
+}
+
+func (g *Rig) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, operationBound)
+	defer cancel()
+
+	g.log.Reset()
+
+	_, err := g.r.Stack.Refresh(ctx, optrefresh.ProgressStreams(g.log), optrefresh.ErrorProgressStreams(g.log), optrefresh.ClearPendingCreates())
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, g.log.Tail())
+	}
+
+	return nil
+}
+
+// blow is struck at a call, a while after it.
+type blow struct {
+	killer *Killer
+	after  time.Duration
+	skip   int
+
+	mu   sync.Mutex
+	seen int
+	kind string
+}
+
+func (b *blow) call(e journal.Entry) {
+	c, operator := CallOf(e)
+	if !operator {
+		return
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.seen == b.skip {
+		b.kind = c.String()
+		time.AfterFunc(b.after, b.killer.strike)
+	}
+
+	b.seen++
+}
+
+func (b *blow) at() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.kind
+}
+
+// Killer runs the pulumi CLI for the Automation API, and kills it when it is told to.
+type Killer struct {
+	cli string
+
+	mu      sync.Mutex
+	process *os.Process
+	killed  bool
+}
+
+var _ auto.PulumiCommand = (*Killer)(nil)
+
+// NewKiller is for the CLI at a path.
+func NewKiller(cli string) *Killer { return &Killer{cli: cli} }
+
+// Workspace are the options for a workspace that runs this CLI.
+func (k *Killer) Workspace() []auto.LocalWorkspaceOption {
+	return []auto.LocalWorkspaceOption{auto.Pulumi(k)}
+}
+
+// Version implements auto.PulumiCommand. The engine's package has made sure of it.
+func (*Killer) Version() semver.Version { return sdk.Version }
+
+// Run implements auto.PulumiCommand.
+func (k *Killer) Run(
+	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
+) (stdout, stderr string, code int, err error) {
+	var printed, complained strings.Builder
+
+	command := exec.CommandContext(ctx, k.cli, append([]string{"--non-interactive"}, args...)...)
+	command.Dir, command.Stdin = dir, in
+	command.Env = append(append(os.Environ(), env...), "PULUMI_AUTOMATION_API=true")
+	command.Stdout, command.Stderr = io.MultiWriter(append(out, &printed)...), io.MultiWriter(append(errs, &complained)...)
+	// Plugins that live on have the pipes too.
+	command.WaitDelay = time.Second
+
+	if err := command.Start(); err != nil {
+		return "", "", -1, err
+	}
+
+	// Only these are the operations of a stage.
+	if changes := args[0] == "up" || args[0] == "destroy"; changes {
+		k.hold(command.Process)
+		defer k.hold(nil)
+	}
+
+	err = command.Wait()
+
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+
+	return printed.String(), complained.String(), code, err
+}
+
+func (k *Killer) hold(p *os.Process) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if k.process = p; p != nil {
+		k.killed = false
+	}
+}
+
+// strike kills what runs, if anything does.
+func (k *Killer) strike() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if k.process != nil {
+		k.killed = k.process.Kill() == nil
+	}
+}
+
+// struck tells whether the operation that ended last was killed.
+func (k *Killer) struck() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	return k.killed
+}

@@ -1,0 +1,145 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"talos-proxmox/stacks/ops/adopt"
+	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/tests/lab/world"
+)
+
+// adopt takes VMs into the state that exist and are not in it, as stacks/docs/recovery.md says: adopt, import, up --refresh.
+func (g *Rig) adopt(ctx context.Context, stage Stage) error {
+	stack, err := guard.On(ctx, g.r.Stack)
+	if err != nil {
+		return err
+	}
+
+	var said bytes.Buffer
+
+	files, err := adopt.Write(ctx, stack, adopt.Options{Dir: filepath.Join(g.dir, "state-backups"), Out: &said})
+	if err != nil {
+		return fmt.Errorf("adopt: %w\n%s", err, said.String())
+	}
+
+	if err := g.cli(ctx, "import", "--file", files.Import, "--protect=false", "--generate-code=false", "--yes"); err != nil {
+		return fmt.Errorf("%w\nadopt said:\n%s", err, said.String())
+	}
+
+	if err := g.run(ctx, stage, true); err != nil {
+		return fmt.Errorf("after the import: %w\nadopt said:\n%s", err, said.String())
+	}
+
+	return nil
+}
+
+// told is a command that a message tells to run on a host.
+var told = regexp.MustCompile(`'qm destroy (\d+) --purge'`)
+
+// remove deletes the VMs that a message says to delete, and runs the stage again.
+func (g *Rig) remove(ctx context.Context, stage Stage, message string) error {
+	w := g.r.Lab.World()
+
+	for _, m := range told.FindAllStringSubmatch(message, -1) {
+		id, _ := strconv.Atoi(m[1]) // digits, by the pattern
+
+		// It may be named more than once.
+		if _, err := w.Config("pve", id, true); err != nil {
+			continue
+		}
+
+		if _, err := w.Destroy(g.caller(), "pve", id, world.DestroyRequest{Purge: true}); err != nil {
+			return err
+		}
+
+		if err := g.idle(ctx); err != nil {
+			return err
+		}
+	}
+
+	return g.run(ctx, stage)
+}
+
+// cli runs the pulumi CLI on the stack.
+func (g *Rig) cli(ctx context.Context, args ...string) error {
+	command := exec.CommandContext(ctx, g.r.Engine().CLI(), append(args, "--stack", g.r.Stack.Name(), "--non-interactive")...)
+	command.Dir, command.Env = g.r.Stack.Workspace().WorkDir(), g.r.Backend.Environ()
+
+	if printed, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("pulumi %s: %w\n%s", args[0], err, printed[max(0, len(printed)-tail):])
+	}
+
+	return nil
+}
+
+// stranger is a VM of somebody else, on a VMID of the plan.
+type stranger struct {
+	id  int
+	err error
+}
+
+// stranger makes one where the first VM is to be that the stage makes and that is not there yet.
+func (g *Rig) stranger(stage Stage) stranger {
+	w := g.r.Lab.World()
+
+	taken := map[int]bool{}
+	for _, vm := range w.Snapshot().VMs {
+		taken[vm.ID] = true
+	}
+
+	for _, n := range slices.Sorted(maps.Keys(g.Reference[stage].view.Configs)) {
+		if taken[n] {
+			continue
+		}
+
+		_, err := w.Create(g.caller(), "pve", world.CreateRequest{VMID: n, Conf: map[string]string{"name": "stranger"}})
+
+		return stranger{n, err}
+	}
+
+	return stranger{err: errors.New("every VM of the plan is there: nothing is left for a stranger")}
+}
+
+// leave holds that the stranger's VM has not been touched, and takes it away.
+func (s stranger) leave(g *Rig) error {
+	if s.id == 0 || s.err != nil {
+		return s.err
+	}
+
+	w := g.r.Lab.World()
+
+	if err := g.idle(context.Background()); err != nil {
+		return err
+	}
+
+	config, err := w.Config("pve", s.id, true)
+	if err != nil {
+		return fmt.Errorf("the stranger's VM %d is gone: %w", s.id, err)
+	}
+
+	if fmt.Sprint(config["name"]) != "stranger" || config["tags"] != nil || config["net0"] != nil {
+		return fmt.Errorf("the stranger's VM %d was changed: %v", s.id, config)
+	}
+
+	if _, err := w.Destroy(g.caller(), "pve", s.id, world.DestroyRequest{}); err != nil {
+		return err
+	}
+
+	for deadline := time.Now().Add(readyBound); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, err := w.Config("pve", s.id, true); err != nil {
+			return nil
+		}
+	}
+
+	return fmt.Errorf("the stranger's VM %d does not go", s.id)
+}

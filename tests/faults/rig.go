@@ -1,0 +1,331 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+
+	"talos-proxmox/stacks"
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// Stage is a part of a stack's life.
+type Stage string
+
+// The stages, in their order.
+const (
+	Create  Stage = "create"
+	ScaleUp Stage = "scale-up"
+	Update  Stage = "update"
+	Destroy Stage = "destroy"
+)
+
+// Stages are all of them.
+func Stages() []Stage { return []Stage{Create, ScaleUp, Update, Destroy} }
+
+// settings are what each stage changes in the configuration, beside what those before it have changed.
+var settings = map[Stage]map[string]string{
+	ScaleUp: {"pools.worker.count": "+1"},
+	Update:  {"pools.worker.cores": "4", "pools.worker.diskGiB": "50", "pools.worker.labels.tier": "db"},
+	Destroy: {"lifecycle.teardown": "true"},
+}
+
+//go:embed stacks/*.yaml
+var small embed.FS
+
+// Stacks are the names of the small stacks, one for each way that a node comes to its first boot.
+func Stacks() []string { return []string{"template", "iso", "disk"} }
+
+// workers is how many workers a small stack begins with.
+var workers = map[string]int{"template": 0, "iso": 1, "disk": 1}
+
+// Bounds of what a rig waits for.
+const (
+	operationBound = 5 * time.Minute
+	readyBound     = 2 * time.Minute
+)
+
+// Rig is a small stack with a lab of its own. It serves one life after the other, until one ends in another world than it should.
+type Rig struct {
+	Name string
+	// Reference is the undisturbed life, by stage.
+	Reference map[Stage]Reference
+
+	r     *rehearsal.Rehearsal
+	texts map[Stage][]byte // the stack's file
+	log   *recorder
+	// dir is the rig's own.
+	dir string
+}
+
+// Reference is a stage of the undisturbed life.
+type Reference struct {
+	Calls map[Call]int
+	Took  time.Duration
+	// Made are the machines that the stage leaves as they were, by VMID.
+	view View
+}
+
+// Open makes a rig for one of the small stacks, and lets it live an undisturbed life. The wrap, if any, goes around the pulumi CLI.
+func Open(ctx context.Context, e *engine.Engine, name, dir string, opts ...auto.LocalWorkspaceOption) (*Rig, error) {
+	g := &Rig{Name: name, Reference: map[Stage]Reference{}, texts: map[Stage][]byte{}, log: &recorder{}, dir: dir}
+
+	text, err := small.ReadFile("stacks/" + name + ".yaml")
+	if err != nil {
+		return nil, fmt.Errorf("there is no stack %q: choose from %s", name, strings.Join(Stacks(), ", "))
+	}
+
+	file := filepath.Join(dir, "Pulumi.small.yaml")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(file, text, 0o600)); err != nil {
+		return nil, err
+	}
+
+	stack, err := rehearsal.ReadStack(file)
+	if err != nil {
+		return nil, err
+	}
+
+	if g.r, err = rehearsal.Start(ctx, stack, rehearsal.Options{Engine: e, Dir: dir, Workspace: opts}); err != nil {
+		return nil, err
+	}
+
+	if err := g.prepare(ctx); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+
+	for _, stage := range Stages() {
+		if err := g.reference(ctx, stage); err != nil {
+			return nil, errors.Join(fmt.Errorf("the undisturbed life of stack %s, %s: %w", name, stage, err), g.Close())
+		}
+	}
+
+	return g, nil
+}
+
+// Close ends the lab, and removes what the rig has written.
+func (g *Rig) Close() error { return errors.Join(g.r.Close(), os.RemoveAll(g.dir)) }
+
+func (g *Rig) file() string {
+	return filepath.Join(g.r.Stack.Workspace().WorkDir(), "Pulumi."+g.r.Stack.Name()+".yaml")
+}
+
+// prepare writes down the configuration of each stage.
+func (g *Rig) prepare(ctx context.Context) error {
+	for _, stage := range Stages() {
+		for key, value := range settings[stage] {
+			if value == "+1" {
+				value = fmt.Sprint(workers[g.Name] + 1)
+			}
+
+			err := g.r.Stack.SetConfigWithOptions(ctx, stacks.Project+":"+key, auto.ConfigValue{Value: value}, &auto.ConfigOptions{Path: true})
+			if err != nil {
+				return err
+			}
+		}
+
+		text, err := os.ReadFile(g.file())
+		if err != nil {
+			return err
+		}
+
+		g.texts[stage] = text
+	}
+
+	return nil
+}
+
+// reference runs a stage undisturbed, and notes what it does.
+func (g *Rig) reference(ctx context.Context, stage Stage) error {
+	mark, start := g.mark(), time.Now()
+
+	if err := g.plain(ctx, stage); err != nil {
+		return err
+	}
+
+	r := Reference{Took: time.Since(start), Calls: count(g.r.Lab.Journal().Entries()[mark:])}
+
+	var err error
+	if r.view, err = g.look(); err != nil {
+		return err
+	}
+
+	g.Reference[stage] = r
+
+	return nil
+}
+
+// plain runs a stage and waits for its end.
+func (g *Rig) plain(ctx context.Context, stage Stage) error {
+	if err := g.run(ctx, stage); err != nil {
+		return err
+	}
+
+	return g.settle(ctx)
+}
+
+// mark is where the journal stands.
+func (g *Rig) mark() int { return len(g.r.Lab.Journal().Entries()) }
+
+// look looks at the world and the state.
+func (g *Rig) look() (View, error) {
+	v, err := view(g.r.Lab.World())
+	if err != nil {
+		return View{}, err
+	}
+
+	s, err := g.state()
+	v.Resources = s.urns()
+
+	return v, err
+}
+
+// run runs the operation of a stage once. What it printed is in the error.
+func (g *Rig) run(ctx context.Context, stage Stage, refresh ...bool) error {
+	ctx, cancel := context.WithTimeout(ctx, operationBound)
+	defer cancel()
+
+	if err := os.WriteFile(g.file(), g.texts[stage], 0o600); err != nil {
+		return err
+	}
+
+	g.log.Reset()
+
+	var err error
+
+	fresh := len(refresh) > 0 && refresh[0]
+
+	if stage == Destroy {
+		options := []optdestroy.Option{
+			optdestroy.RunProgram(true), optdestroy.SuppressOutputs(), optdestroy.ProgressStreams(g.log), optdestroy.ErrorProgressStreams(g.log),
+		}
+		if fresh {
+			options = append(options, optdestroy.Refresh())
+		}
+
+		_, err = g.r.Stack.Destroy(ctx, options...)
+	} else {
+		options := []optup.Option{optup.SuppressOutputs(), optup.ProgressStreams(g.log), optup.ErrorProgressStreams(g.log)}
+		if fresh {
+			options = append(options, optup.Refresh())
+		}
+
+		_, err = g.r.Stack.Up(ctx, options...)
+	}
+
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("it did not end within %s:\n%s", operationBound, g.log.Tail())
+	default:
+		return errors.New(g.log.Tail())
+	}
+}
+
+// settle waits until everything that was begun has ended: tasks, and nodes that come up.
+func (g *Rig) settle(ctx context.Context) error { return g.until(ctx, g.busy) }
+
+// idle waits until no task runs.
+func (g *Rig) idle(ctx context.Context) error { return g.until(ctx, g.task) }
+
+func (g *Rig) until(ctx context.Context, question func() string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyBound)
+	defer cancel()
+
+	for {
+		waiting := question()
+		if waiting == "" {
+			return nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s after %s", waiting, readyBound)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// busy says what has not come to its end.
+func (g *Rig) busy() string {
+	if t := g.task(); t != "" {
+		return t
+	}
+
+	ready := map[int]string{}
+
+	for _, s := range g.r.Talos.Nodes() {
+		ready[s.VMID] = s.Stage
+		if s.NodeReady {
+			ready[s.VMID] = ""
+		}
+	}
+
+	for _, vm := range g.r.Lab.World().Snapshot().VMs {
+		if stage, runs := ready[vm.ID]; !vm.Template && (!runs || stage != "") {
+			return fmt.Sprintf("VM %d is not ready (%s)", vm.ID, stage)
+		}
+	}
+
+	return ""
+}
+
+// task is a task that runs.
+func (g *Rig) task() string {
+	for _, t := range g.r.Lab.World().Tasks("") {
+		if t.End.IsZero() {
+			return fmt.Sprintf("task %s of %s runs", t.Type, t.ID)
+		}
+	}
+
+	return ""
+}
+
+// caller is somebody else on Proxmox VE.
+func (g *Rig) caller() world.Caller { return world.Caller{ID: g.r.Lab.Credentials().TokenID} }
+
+// recorder keeps what an operation prints.
+type recorder struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return r.text.Write(p)
+}
+
+// Reset forgets it.
+func (r *recorder) Reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text.Reset()
+}
+
+// tail is enough for the diagnostics that the CLI prints last.
+const tail = 6000
+
+// Tail is the end of it.
+func (r *recorder) Tail() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	text := r.text.String()
+
+	return text[max(0, len(text)-tail):]
+}

@@ -1,0 +1,365 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"talos-proxmox/tests/engine"
+)
+
+// Sweep runs many cases. A life of a rig takes one case in each of its stages, so four cases cost little more than one.
+type Sweep struct {
+	Engine *engine.Engine
+	// Dir keeps the labs' stacks while they run.
+	Dir string
+	// Stacks are the small stacks to break things in; empty: all.
+	Stacks []string
+	// Stages are where things break; empty: in all.
+	Stages []Stage
+	// Seed orders the cases; the same seed, the same order.
+	Seed uint64
+	// Sample is how many cases are run of each stack; 0: all.
+	Sample int
+	// Shard of Shards is this sweep's; Shards 0 means that there is one.
+	Shard, Shards int
+	// Only runs the cases whose text holds it; empty: all.
+	Only func(Case) bool
+	// Parallel is how many labs run at the same time; 0: one.
+	Parallel int
+	// Done are cases that need not be run again.
+	Done []Result
+	// Results takes each result as soon as there is one; it is called by one goroutine at a time.
+	Results func(Result)
+	// Log is told what happens, line by line.
+	Log io.Writer
+
+	mu sync.Mutex
+}
+
+// attempt is a case that waits, with how many calls of its kind are to pass.
+type attempt struct {
+	Case
+	skip, tries int
+}
+
+// misses is how often a case is tried whose call was not made: calls that poll come as often as they have to.
+const misses = 3
+
+// queue holds what is left for one stack.
+type queue struct {
+	mu sync.Mutex
+	// by stage; nil before the first rig has told what there is.
+	waiting map[Stage][]attempt
+}
+
+// Run runs the cases. The error is one of the sweep itself; what became of the cases is in the results.
+func (s *Sweep) Run(ctx context.Context) error {
+	names := s.Stacks
+	if len(names) == 0 {
+		names = Stacks()
+	}
+
+	parallel := max(1, s.Parallel)
+	queues := map[string]*queue{}
+
+	for _, name := range names {
+		queues[name] = &queue{}
+	}
+
+	var (
+		work sync.WaitGroup
+		errs = make([]error, parallel)
+	)
+
+	for i := range parallel {
+		work.Go(func() {
+			// Each lab begins with another stack, and goes on with those that are left.
+			for n := range names {
+				name := names[(i+n)%len(names)]
+				if err := s.stack(ctx, name, i, queues[name]); err != nil {
+					errs[i] = err
+
+					return
+				}
+			}
+		})
+	}
+
+	work.Wait()
+
+	return errors.Join(errs...)
+}
+
+// stack runs the cases of a stack that are left, in one rig after the other.
+func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) error {
+	for ctx.Err() == nil && !q.empty() {
+		s.say("%s: a lab, and an undisturbed life", name)
+
+		rig, err := Open(ctx, s.Engine, name, filepath.Join(s.Dir, fmt.Sprintf("%s-%d", name, number)))
+		if err != nil {
+			return err
+		}
+
+		q.fill(s, rig)
+
+		for ctx.Err() == nil && !q.empty() {
+			sound, err := s.life(ctx, rig, q)
+			if err != nil {
+				s.say("%s: the lab is given up: %v", name, err)
+			}
+
+			if !sound {
+				break
+			}
+		}
+
+		if err := rig.Close(); err != nil {
+			return err
+		}
+	}
+
+	return ctx.Err()
+}
+
+func (s *Sweep) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.Log != nil {
+		fmt.Fprintf(s.Log, format+"\n", args...)
+	}
+}
+
+// life runs one life of the rig, with a case in each stage that has one left. The rig is not to be used again unless it is sound.
+func (s *Sweep) life(ctx context.Context, g *Rig, q *queue) (sound bool, err error) {
+	for _, stage := range Stages() {
+		a, there := q.take(stage)
+
+		// Nothing is left for this stage and those after it: the stack may go.
+		if !there && stage != Destroy && !q.after(stage) {
+			continue
+		}
+
+		if !there {
+			if err := g.plain(ctx, stage); err != nil {
+				return false, fmt.Errorf("%s, %s, undisturbed: %w", g.Name, stage, err)
+			}
+
+			continue
+		}
+
+		result := g.Run(ctx, a.Case, a.skip)
+		if ctx.Err() != nil {
+			return false, nil
+		}
+
+		if result.Verdict == Missed && a.tries+1 < misses && result.Seen > 0 {
+			q.put(attempt{a.Case, min(a.skip, result.Seen) - 1, a.tries + 1})
+
+			continue
+		}
+
+		s.result(result)
+
+		if result.Verdict == Failed {
+			return false, nil
+		}
+	}
+
+	return true, nil
+}
+
+func (s *Sweep) result(r Result) {
+	s.say("%-9s %5.1fs  %s", r.Verdict, r.Seconds, r.Case)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.Results != nil {
+		s.Results(r)
+	}
+}
+
+// fill takes the cases of the stack that are this sweep's, once.
+func (q *queue) fill(s *Sweep, g *Rig) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	if q.waiting != nil {
+		return
+	}
+
+	q.waiting = map[Stage][]attempt{}
+
+	for _, c := range s.chosen(g) {
+		skip := 0
+		if c.Last {
+			skip = g.Reference[c.Stage].Calls[c.Call] - 1
+		}
+
+		q.waiting[c.Stage] = append(q.waiting[c.Stage], attempt{Case: c, skip: skip})
+	}
+}
+
+// chosen are the cases of a rig that are to be run, in the order that the seed gives.
+func (s *Sweep) chosen(g *Rig) []Case {
+	done := map[string]bool{}
+	for _, r := range s.Done {
+		done[r.Case.String()] = true
+	}
+
+	cases := slices.DeleteFunc(g.Cases(), func(c Case) bool {
+		return len(s.Stages) > 0 && !slices.Contains(s.Stages, c.Stage) || s.Shards > 1 && shard(c, s.Shards) != s.Shard || s.Only != nil && !s.Only(c)
+	})
+
+	r := rand.New(rand.NewPCG(s.Seed, 0))
+	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
+
+	if s.Sample > 0 && s.Sample < len(cases) {
+		cases = spread(cases, s.Sample)
+	}
+
+	s.say("%s: %d cases, %d of them done before", g.Name, len(cases), len(slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !done[c.String()] })))
+
+	return slices.DeleteFunc(cases, func(c Case) bool { return done[c.String()] })
+}
+
+// spread takes as many cases of each stage as of any other, as far as there are.
+func spread(cases []Case, n int) []Case {
+	var (
+		some []Case
+		next = map[Stage][]Case{}
+	)
+
+	for _, c := range cases {
+		next[c.Stage] = append(next[c.Stage], c)
+	}
+
+	for len(some) < n {
+		for _, stage := range Stages() {
+			if len(next[stage]) > 0 && len(some) < n {
+				some, next[stage] = append(some, next[stage][0]), next[stage][1:]
+			}
+		}
+	}
+
+	return some
+}
+
+// shard is where a case belongs, whatever other cases there are.
+func shard(c Case, shards int) int {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, c.String())
+
+	return int(h.Sum32() % uint32(shards)) //nolint:gosec // both are small
+}
+
+// empty tells whether nothing is left. A queue that was never filled may have anything.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	if q.waiting == nil {
+		return false
+	}
+
+	for _, left := range q.waiting {
+		if len(left) > 0 {
+			return false
+		}
+	}
+
+	return true
+}
+
+// after tells whether anything is left for a stage after this one, destruction aside: every life ends with it.
+func (q *queue) after(stage Stage) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	for _, later := range Stages()[slices.Index(Stages(), stage)+1:] {
+		// What is destroyed is a stack that has gone through all.
+		if len(q.waiting[later]) > 0 {
+			return true
+		}
+	}
+
+	return false
+}
+
+func (q *queue) take(stage Stage) (attempt, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	left := q.waiting[stage]
+	if len(left) == 0 {
+		return attempt{}, false
+	}
+
+	q.waiting[stage] = left[1:]
+
+	return left[0], true
+}
+
+func (q *queue) put(a attempt) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting[a.Stage] = append(q.waiting[a.Stage], a)
+}
+
+// File keeps results, one JSON object to a line, so that a sweep that was cut off goes on where it was.
+type File struct{ Path string }
+
+// Read returns the results so far; none when there is no file. A line that was cut off is left out.
+func (f File) Read() ([]Result, error) {
+	text, err := os.Open(f.Path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer text.Close()
+
+	var all []Result
+
+	for decoder := json.NewDecoder(text); ; {
+		var r Result
+		if err := decoder.Decode(&r); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return all, nil
+			}
+
+			return all, fmt.Errorf("%s: %w", f.Path, err)
+		}
+
+		all = append(all, r)
+	}
+}
+
+// Append adds a result.
+func (f File) Append(r Result) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+
+	return f.append(line)
+}
+
+// FailedOf are the results of cases that failed, in a steady order.
+func FailedOf(results []Result) []Result {
+	failed := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict != Failed })
+	slices.SortFunc(failed, func(a, b Result) int { return cmp.Compare(a.Case.String(), b.Case.String()) })
+
+	return failed
+}

@@ -1,0 +1,63 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/tests/lab/world"
+)
+
+// View is what must be the same in the end, whatever happened: every VM with its configuration, every volume, every mapping.
+type View struct {
+	world.State
+
+	// Configs are the VMs' configurations by VMID, without what Proxmox VE makes up anew for each VM.
+	Configs map[int][]string
+	// Resources are the URNs in the stack's state.
+	Resources []string
+}
+
+// madeUp are settings that differ from one creation of a VM to the next.
+var madeUp = []string{"digest", "meta", "smbios1", "vmgenid"}
+
+// view looks at the world.
+func view(w *world.World) (View, error) {
+	v := View{State: w.Snapshot(), Configs: map[int][]string{}}
+
+	for i, vm := range v.VMs {
+		config, err := w.Config(vm.Host, vm.ID, true)
+		if err != nil {
+			return View{}, err
+		}
+
+		for key, value := range config {
+			if !slices.Contains(madeUp, key) {
+				v.Configs[vm.ID] = append(v.Configs[vm.ID], fmt.Sprintf("%s: %v", key, value))
+			}
+		}
+
+		slices.Sort(v.Configs[vm.ID])
+
+		// It is of the whole configuration.
+		v.VMs[i].Config = ""
+	}
+
+	return v, nil
+}
+
+// machines are what tells a VM from another that has its VMID: its UUID.
+func machines(w *world.World) (map[int]string, error) {
+	found := map[int]string{}
+
+	for _, vm := range w.Snapshot().VMs {
+		config, err := w.Config(vm.Host, vm.ID, true)
+		if err != nil {
+			return nil, err
+		}
+
+		found[vm.ID] = strings.TrimSpace(fmt.Sprint(config["smbios1"]))
+	}
+
+	return found, nil
+}

@@ -1,0 +1,230 @@
+// Command sweep breaks every kind of call that a stack's life makes, in every way that it can break, one at a time, and prints
+// how the stack came out of it. What fails is a defect: of the program, or of a provider. It needs no Proxmox VE: it runs on the
+// lab.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/faults"
+)
+
+const usage = `Break every kind of call of a stack's life, one at a time, and see that nothing is lost.
+
+  go run ./tests/sweep                          all of it, which takes hours
+  go run ./tests/sweep --shard 2/8              an eighth of it
+  go run ./tests/sweep --only Bootstrap         the cases whose text holds that
+  go run ./tests/sweep --results sweep.json     go on where an earlier sweep was
+  go run ./tests/sweep --kills 50               kill the pulumi CLI instead, fifty times
+
+Flags:
+`
+
+type options struct {
+	sweep   faults.Sweep
+	shard   string
+	stacks  []string
+	stages  []string
+	only    string
+	results string
+	again   bool
+	list    bool
+	kills   int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+
+	err := run(ctx, os.Args[1:], os.Stdout)
+
+	stop()
+
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "\n"+err.Error())
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (*options, error) {
+	o := &options{}
+
+	flags := pflag.NewFlagSet("sweep", pflag.ContinueOnError)
+	flags.StringVar(&o.shard, "shard", "1/1", "which part of how many")
+	flags.StringSliceVar(&o.stacks, "stack", faults.Stacks(), "the stacks to break things in")
+	flags.StringSliceVar(&o.stages, "stage", nil, "the stages to break things in: create, scale-up, update, destroy; absent: all")
+	flags.StringVar(&o.only, "only", "", "run the cases whose text holds this")
+	flags.Uint64Var(&o.sweep.Seed, "seed", 1, "gives the order of the cases, and the sample")
+	flags.IntVar(&o.sweep.Sample, "sample", 0, "how many cases of each stack; 0: all")
+	flags.IntVar(&o.sweep.Parallel, "parallel", 1, "how many labs at the same time; each takes a core")
+	flags.StringVar(&o.results, "results", "", "a file for the results; cases that are in it are not run again")
+	flags.BoolVar(&o.again, "again", false, "run those again that failed, all the same")
+	flags.BoolVar(&o.list, "list", false, "show what is in the results file, and run nothing")
+	flags.IntVar(&o.kills, "kills", 0, "kill the pulumi CLI at so many moments, which the seeds from --seed on choose, in place of the cases")
+	flags.Usage = func() {
+		fmt.Fprint(os.Stderr, usage)
+		flags.PrintDefaults()
+	}
+
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+
+	if n, err := fmt.Sscanf(o.shard, "%d/%d", &o.sweep.Shard, &o.sweep.Shards); n != 2 || err != nil || o.sweep.Shard < 1 || o.sweep.Shard > o.sweep.Shards {
+		return nil, fmt.Errorf("--shard: %q is none: write 2/8 for the second of eight", o.shard)
+	}
+
+	o.sweep.Shard--
+	o.sweep.Stacks = o.stacks
+
+	for _, s := range o.stages {
+		o.sweep.Stages = append(o.sweep.Stages, faults.Stage(s))
+	}
+
+	if o.only != "" {
+		o.sweep.Only = func(c faults.Case) bool { return strings.Contains(c.String(), o.only) }
+	}
+
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+
+	if o.kills > 0 {
+		return o.kill(ctx, out)
+	}
+
+	all, err := o.done()
+	if err != nil {
+		return err
+	}
+
+	if !o.list {
+		var failed error
+		if o.sweep.Engine, err = engine.Open(ctx, engine.Options{Log: out}); err != nil {
+			return err
+		}
+
+		if o.sweep.Dir, err = os.MkdirTemp("", "sweep-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(o.sweep.Dir)
+
+		o.sweep.Done, o.sweep.Log = all, out
+		o.sweep.Results = func(r faults.Result) {
+			all = append(all, r)
+
+			if o.results != "" {
+				failed = errors.Join(failed, faults.File{Path: o.results}.Append(r))
+			}
+		}
+
+		// What there is so far is shown, whatever ended the sweep.
+		err = errors.Join(o.sweep.Run(ctx), failed)
+	}
+
+	fmt.Fprintln(out)
+
+	failed := faults.FailedOf(all)
+	for _, r := range failed {
+		fmt.Fprintf(out, "FAILED %s\n%s\n\n", r.Case, r.Why)
+	}
+
+	if err := errors.Join(err, faults.Table(out, all)); err != nil {
+		return err
+	}
+
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d cases failed", len(failed), len(all))
+	}
+
+	return nil
+}
+
+// kill runs the kills.
+func (o *options) kill(ctx context.Context, out io.Writer) error {
+	e, err := engine.Open(ctx, engine.Options{Log: out})
+	if err != nil {
+		return err
+	}
+
+	dir, err := os.MkdirTemp("", "kills-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+
+	var (
+		all    []faults.Killed
+		failed []string
+		lost   error
+	)
+
+	kills := faults.Kills{Engine: e, Dir: dir, Stacks: o.stacks, First: o.sweep.Seed, Count: o.kills, Parallel: o.sweep.Parallel, Log: out}
+	kills.Results = func(k faults.Killed) {
+		all = append(all, k)
+
+		if k.Verdict == faults.Failed {
+			failed = append(failed, fmt.Sprintf("FAILED %s, %s at %s\n%s\n", k.Kill, k.Stage, k.Kind, k.Why))
+		}
+
+		if o.results != "" {
+			lost = errors.Join(lost, faults.File{Path: o.results}.AppendKilled(k))
+		}
+	}
+
+	err = kills.Run(ctx)
+
+	fmt.Fprintln(out, "\n"+strings.Join(failed, "\n"))
+
+	if err := errors.Join(err, lost, faults.KillTable(out, all)); err != nil {
+		return err
+	}
+
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d kills failed", len(failed), len(all))
+	}
+
+	return nil
+}
+
+// done are the results of earlier sweeps. A case that was run again counts as it ended last.
+func (o *options) done() ([]faults.Result, error) {
+	if o.results == "" {
+		return nil, nil
+	}
+
+	results, err := faults.File{Path: o.results}.Read()
+	if err != nil {
+		return nil, err
+	}
+
+	last := map[string]int{}
+	for i, r := range results {
+		last[r.Case.String()] = i
+	}
+
+	var all []faults.Result
+
+	for i, r := range results {
+		if last[r.Case.String()] == i && !(o.again && r.Verdict == faults.Failed) {
+			all = append(all, r)
+		}
+	}
+
+	return all, nil
+}

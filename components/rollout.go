@@ -56,6 +56,8 @@ type verdict struct {
 
 	now     talosapi.System
 	refused error
+	// carries says that Kubernetes goes to another version.
+	carries bool
 }
 
 // before runs before the configuration of a node is changed. Its error leaves the node as it is.
@@ -74,7 +76,7 @@ func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		return err
 	}
 
-	if !v.Effect.Down() {
+	if !v.Effect.Down() && !v.carries {
 		// A run that was cut off may have left the node cordoned. Kubernetes may be what the change is to mend.
 		if kube, err := r.kubernetes(ctx, c); err == nil {
 			return kube.Uncordon(ctx, c.Name)
@@ -179,7 +181,7 @@ func (r *rollout) judge(ctx context.Context, c changing) verdict {
 	}
 
 	change.Silent = err
-	v := verdict{now: now, Row: lifecycle.Row{
+	v := verdict{now: now, carries: err == nil && change.Now.Kubernetes != change.Wanted.Kubernetes && r.plan.Apply != plan.ApplyStaged, Row: lifecycle.Row{
 		Node: c.Name, Pool: c.node.Pool, Role: string(c.node.Role), Now: change.Now.String(), Wanted: change.Wanted.String(), Settings: change.Settings,
 		Limits: lifecycle.Limits{MaxUnavailable: r.plan.MaxUnavailable, Canary: r.plan.Canary},
 	}}
@@ -201,7 +203,7 @@ func (r *rollout) needsReboot(ctx context.Context, c changing) (bool, error) {
 	return talosapi.NeedsReboot(ctx, c.Target, c.credentials, data)
 }
 
-// inTurn takes the node down when it is its turn.
+// inTurn takes the node down, or carries it over to another Kubernetes, when it is its turn.
 func (r *rollout) inTurn(ctx context.Context, c changing) (err error) {
 	bound := r.plan.DrainTimeout + 3*r.plan.UpgradeTimeout + 2*r.plan.ReadyTimeout
 

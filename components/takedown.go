@@ -38,11 +38,13 @@ func (r *rollout) takeDown(ctx context.Context, c changing) error {
 		return err
 	}
 
-	if v.Effect.Down() {
+	if v.Effect.Down() || v.carries {
 		if err := r.snapshot(ctx, c); err != nil {
 			return err
 		}
+	}
 
+	if v.Effect.Down() {
 		if err := r.change(ctx, c, v, kube); err != nil {
 			return err
 		}
@@ -57,7 +59,11 @@ func (r *rollout) takeDown(ctx context.Context, c changing) error {
 		return err
 	}
 
-	return kube.Uncordon(ctx, c.Name)
+	if err := kube.Uncordon(ctx, c.Name); err != nil || !v.carries {
+		return err
+	}
+
+	return r.carryOver(ctx, c)
 }
 
 // settled waits for a node that is on its way up or down: a run that was cut off may have sent it there.

@@ -355,3 +355,57 @@ func TestIllegalJump(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)
 }
+
+// TestKubernetesUpgrade goes one minor version up: no node goes down, every step is within the version skew policy, and nothing
+// begins before the images are there.
+func TestKubernetesUpgrade(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, rolling))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	since := time.Now()
+
+	set(t, r.Stack, "cluster.versions.kubernetes", "v1.32.0")
+	assert.Contains(t, failPreview(t, r.Stack), "cluster.versions.kubernetes: Kubernetes v1.33.6 cannot become v1.32.0: "+
+		"it does not go back to an earlier minor version; state v1.33 or the next")
+
+	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
+	r.Talos.Withdraw("kube-scheduler:v1.34.2")
+
+	table := told(t, r)
+	assert.Contains(t, failUp(t, r.Stack), "cannot pull registry.k8s.io/kube-scheduler:v1.34.2")
+	assert.Empty(t, deeds(r, since))
+
+	r.Talos.Publish("kube-scheduler:v1.34.2")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	assert.Equal(t, effects(table), happened(r, since))
+	assert.Empty(t, r.Talos.Violations(since))
+	assert.Empty(t, r.Talos.Outages(since))
+
+	outputs, err := r.Stack.Outputs(t.Context())
+	require.NoError(t, err)
+
+	api := kubernetesClient(t, outputs)
+
+	list, err := api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 6)
+
+	for _, n := range list.Items {
+		assert.Equal(t, "v1.34.2", n.Status.NodeInfo.KubeletVersion, n.Name)
+	}
+
+	for _, n := range r.Plan.ControlPlanes() {
+		for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+			pod, err := api.CoreV1().Pods("kube-system").Get(t.Context(), component+"-"+n.Name, metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, "registry.k8s.io/"+component+":v1.34.2", pod.Spec.Containers[0].Image)
+		}
+	}
+
+	requireNoChange(t, r.Stack)
+}

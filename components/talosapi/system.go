@@ -10,6 +10,7 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	factory "github.com/siderolabs/image-factory/pkg/constants"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -124,15 +125,42 @@ func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []b
 
 // ApplyAndReboot gives a node a configuration and has it reboot. The request is accepted when it returns, not done.
 func ApplyAndReboot(ctx context.Context, t Target, c Credentials, configuration []byte) error {
+	return apply(ctx, t, c, configuration, machineapi.ApplyConfigurationRequest_REBOOT)
+}
+
+// ApplyLive gives a node a configuration that it takes without a reboot, or not at all.
+func ApplyLive(ctx context.Context, t Target, c Credentials, configuration []byte) error {
+	return apply(ctx, t, c, configuration, machineapi.ApplyConfigurationRequest_NO_REBOOT)
+}
+
+func apply(ctx context.Context, t Target, c Credentials, configuration []byte, mode machineapi.ApplyConfigurationRequest_Mode) error {
 	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
 		_, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
-			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_REBOOT,
+			Data: configuration, Mode: mode,
 		})
 
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("%s does not take the configuration: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+	}
+
+	return nil
+}
+
+// PullImage has a node fetch an image, within the bound.
+func PullImage(ctx context.Context, t Target, c Credentials, namespace common.ContainerdNamespace, image string, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+
+	api, err := dial(ctx, t, c)
+	if err != nil {
+		return err
+	}
+	defer api.Close() //nolint:errcheck // nothing is left to be written
+
+	if err := api.ImagePull(ctx, namespace, image); err != nil {
+		return fmt.Errorf("%s cannot pull %s: %s", t.Name, image, brief(err)) //nolint:errorlint // its words are enough
 	}
 
 	return nil

@@ -1,0 +1,140 @@
+package components
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/talosapi"
+)
+
+// component is a part of the control plane that runs as a static pod.
+type component struct {
+	name string // of its pod
+	key  string // in the machine configuration, below cluster
+	of   func(talosconfig.Provider) string
+}
+
+// components in the order in which they change: what asks the API servers is never newer than any of them.
+var components = []component{
+	{"kube-apiserver", "apiServer", func(c talosconfig.Provider) string { return c.Cluster().APIServer().Image() }},
+	{"kube-controller-manager", "controllerManager", func(c talosconfig.Provider) string { return c.Cluster().ControllerManager().Image() }},
+	{"kube-scheduler", "scheduler", func(c talosconfig.Provider) string { return c.Cluster().Scheduler().Image() }},
+}
+
+// carryOver brings Kubernetes to another version: before the kubelet of the first control plane, each component of the control
+// plane on all of them, one node after the other. What has the version already is left alone. Nothing else of a node's
+// configuration is changed.
+func (r *rollout) carryOver(ctx context.Context, c changing) error {
+	if c.node.Role == plan.ControlPlane {
+		if err := r.carryControlPlanes(ctx, c); err != nil {
+			return err
+		}
+	}
+
+	return r.carryKubelet(ctx, c)
+}
+
+func (r *rollout) carryControlPlanes(ctx context.Context, c changing) error {
+	controls := controlPlanes(r.plan, r.addresses)
+
+	for _, t := range controls {
+		for _, part := range components {
+			if err := talosapi.PullImage(ctx, t, c.credentials, common.ContainerdNamespace_NS_CRI, part.of(c.wanted), r.plan.UpgradeTimeout); err != nil {
+				return err
+			}
+		}
+	}
+
+	for _, part := range components {
+		for _, t := range controls {
+			if err := r.carryComponent(ctx, c, t, part); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// carryComponent changes one component on one node, and waits until it is back.
+func (r *rollout) carryComponent(ctx context.Context, c changing, t talosapi.Target, part component) error {
+	image := part.of(c.wanted)
+
+	changed, err := r.patch(ctx, c, t, fmt.Sprintf("cluster: { %s: { image: %q } }", part.key, image), func(now talosconfig.Provider) bool {
+		return part.of(now) == image
+	})
+	if err != nil {
+		return err
+	}
+
+	if changed {
+		r.say(fmt.Sprintf("%s of %s becomes %s", part.name, t.Name, image))
+	}
+
+	// It is asked of another node, where there is one: its own API server may be what restarts.
+	kube, err := r.kubernetesBack(ctx, changing{Target: t, node: plan.Node{Name: t.Name, Role: plan.ControlPlane}, credentials: c.credentials})
+	if err != nil {
+		return err
+	}
+
+	return kube.WaitStaticPod(ctx, part.name, t.Name, image, r.plan.UpgradeTimeout, r.say)
+}
+
+func (r *rollout) carryKubelet(ctx context.Context, c changing) error {
+	image, version := c.wanted.Machine().Kubelet().Image(), machineconfig.System(c.wanted).Kubernetes
+
+	if err := talosapi.PullImage(ctx, c.Target, c.credentials, common.ContainerdNamespace_NS_SYSTEM, image, r.plan.UpgradeTimeout); err != nil {
+		return err
+	}
+
+	changed, err := r.patch(ctx, c, c.Target, fmt.Sprintf("machine: { kubelet: { image: %q } }", image), func(now talosconfig.Provider) bool {
+		return now.Machine().Kubelet().Image() == image
+	})
+	if err != nil {
+		return err
+	}
+
+	if changed {
+		r.say(fmt.Sprintf("kubelet of %s becomes %s", c.Name, version))
+	}
+
+	kube, err := r.kubernetesBack(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	return kube.WaitKubelet(ctx, c.Name, version, r.plan.UpgradeTimeout, r.say)
+}
+
+// patch changes the configuration that a node runs with, unless it is so already.
+func (r *rollout) patch(ctx context.Context, c changing, t talosapi.Target, patch string, done func(talosconfig.Provider) bool) (bool, error) {
+	now, err := talosapi.Ask(ctx, t, c.credentials)
+	if err != nil {
+		return false, fmt.Errorf("%s does not answer: %w", t.Name, err)
+	}
+
+	if done(now.Configuration) {
+		return false, nil
+	}
+
+	text, err := now.Configuration.Bytes()
+	if err != nil {
+		return false, err
+	}
+
+	patched, err := machineconfig.Applied(string(text), []string{patch})
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", t.Name, err)
+	}
+
+	if text, err = patched.Bytes(); err != nil {
+		return false, err
+	}
+
+	return true, talosapi.ApplyLive(ctx, t, c.credentials, text)
+}

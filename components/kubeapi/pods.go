@@ -1,0 +1,56 @@
+package kubeapi
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/components/wait"
+)
+
+// WaitStaticPod waits until a static pod of kube-system runs an image. A pod is called after what it is and its node.
+func (c *Client) WaitStaticPod(ctx context.Context, component, node, image string, bound time.Duration, say wait.Say) error {
+	name := component + "-" + node
+
+	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+		pod, err := c.api.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+
+		switch {
+		case apierrors.IsNotFound(err):
+			return name + " to be there", nil
+		case err != nil:
+			return fmt.Sprintf("%s (%v)", name, wait.Reason(err)), nil
+		case !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Image == image }):
+			return name + " to run " + image, nil
+		case !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}):
+			return name + " to be ready", nil
+		default:
+			return "", nil
+		}
+	})
+}
+
+// WaitKubelet waits until the kubelet of a node has a version, and the node is ready.
+func (c *Client) WaitKubelet(ctx context.Context, name, version string, bound time.Duration, say wait.Say) error {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+		n, there, err := c.Node(ctx, name)
+
+		switch {
+		case err != nil:
+			return fmt.Sprintf("the kubelet of %s (%v)", name, wait.Reason(err)), nil
+		case !there || n.Kubelet != version:
+			return fmt.Sprintf("the kubelet of %s to be %s", name, version), nil
+		case !n.Ready:
+			return name + " to be ready in Kubernetes", nil
+		default:
+			return "", nil
+		}
+	})
+}

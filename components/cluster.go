@@ -365,6 +365,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	args := &TalosNodeArgs{
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
 		Firewall: pool.FirewallRules(), Hooks: []*pulumi.ResourceHook{b.hooks.free}, Unfinished: b.found.halfMade(n),
+		Changed: []*pulumi.ResourceHook{b.hooks.resumed},
 	}
 
 	if n.CloudInit != "" {

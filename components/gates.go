@@ -25,6 +25,8 @@ type gates struct {
 	offered *pulumi.ResourceHook
 	// free runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
 	free *pulumi.ResourceHook
+	// resumed runs before a VM is changed, and refuses to call one finished that is not.
+	resumed *pulumi.ResourceHook
 	// whole runs before a VM is made, and refuses an image that is not all there.
 	whole *pulumi.ResourceHook
 	// answering runs before a node is configured for the first time: the provider would look for a node that is not up yet
@@ -78,6 +80,8 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findin
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return free(c, proxmox, ctx.Stack(), args)
 	})
+
+	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, proxmox, args) })
 
 	register(&g.answering, "node-answering", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, err := node(args)

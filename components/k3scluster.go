@@ -231,7 +231,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		Node: n, Origin: k3sOrigin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: []*pulumi.ResourceHook{b.hooks.free},
-		Unfinished: b.found.halfMade(n),
+		Unfinished: b.found.halfMade(n), Changed: []*pulumi.ResourceHook{b.hooks.resumed},
 	}
 
 	if p.Addressing == plan.Static {

@@ -18,8 +18,8 @@ import (
 
 // k3sGates are the hooks of one cluster of K3s.
 type k3sGates struct {
-	// offered, free and whole are as those of Talos clusters.
-	offered, free, whole *pulumi.ResourceHook
+	// offered, free, resumed and whole are as those of Talos clusters.
+	offered, free, resumed, whole *pulumi.ResourceHook
 	// joined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has done what it does.
 	joined *pulumi.ResourceHook
 	// leaves runs before an agent is removed, and takes it out of Kubernetes.
@@ -46,6 +46,7 @@ func (b *k3sBuilder) registerGates() error {
 	register(&b.hooks.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return free(c, b.proxmox, b.ctx.Stack(), args)
 	})
+	register(&b.hooks.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, b.proxmox, args) })
 	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, there := nodes[args.Name]
 		if !there {

@@ -35,8 +35,8 @@ type K3sNodeArgs struct {
 	Discovery *Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule
-	// Hooks run before the VM is made.
-	Hooks []*pulumi.ResourceHook
+	// Hooks run before the VM is made, Changed before it is changed.
+	Hooks, Changed []*pulumi.ResourceHook
 	// Unfinished has the VM made anew, if the state says that its creation failed.
 	Unfinished bool
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
@@ -179,7 +179,7 @@ func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *machineArgs {
 	return &machineArgs{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout, Rebalance: args.Rebalance, Replace: args.Replace,
-		Unfinished: args.Unfinished, Hooks: args.Hooks,
+		Unfinished: args.Unfinished, Hooks: args.Hooks, Changed: args.Changed,
 	}
 }
 

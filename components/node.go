@@ -39,8 +39,8 @@ type TalosNodeArgs struct {
 	Discovery *Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule
-	// Hooks run before the VM is made.
-	Hooks []*pulumi.ResourceHook
+	// Hooks run before the VM is made, Changed before it is changed.
+	Hooks, Changed []*pulumi.ResourceHook
 	// Configuration is applied to the node; nil leaves it waiting for one.
 	Configuration *NodeConfiguration
 	// Replace makes the VM anew, once when it becomes true; becoming false again changes nothing.
@@ -177,7 +177,7 @@ func (args *TalosNodeArgs) machine(image pulumi.StringInput) *machineArgs {
 	return &machineArgs{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping, AgentTimeout: args.AgentTimeout,
-		Rebalance: args.Rebalance, Replace: args.Replace, Unfinished: args.Unfinished, Hooks: args.Hooks,
+		Rebalance: args.Rebalance, Replace: args.Replace, Unfinished: args.Unfinished, Hooks: args.Hooks, Changed: args.Changed,
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
@@ -29,11 +29,10 @@ func (s *survey) lookForUnfinished(ctx context.Context) error {
 			return fmt.Errorf("VM %d of %s: %w", n.VMID, n.Name, err)
 		}
 
-		// Only nodes of Talos that are configured here are asked before they go: a disk that could not be made larger must not cost
-		// another its life.
-		small := s.plan.Kind == plan.KindTalos && s.plan.Bootstrap != plan.External && config.Disks[n.Disks[0].Interface] < n.Disks[0].SizeGiB
+		_, disk := config.Disks[n.Disks[0].Interface]
 
-		if small || !slices.Contains(s.vms[i].Tags, s.plan.Cluster) || !slices.ContainsFunc(config.MACs, func(mac string) bool { return strings.EqualFold(mac, n.MAC) }) {
+		// These tell a VM that was never whole. A disk that is too small does not: it may be one that could not be made larger.
+		if !disk || !slices.Contains(s.vms[i].Tags, s.plan.Cluster) {
 			s.found.unfinished = append(s.found.unfinished, n.Name)
 		}
 	}
@@ -54,4 +53,47 @@ func whole(unfinished bool) []pulumi.ResourceOption {
 
 	// The engine's own word for a resource that was made and could not be initialized.
 	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{"#initerror"})}
+}
+
+// resumed runs before a VM is changed, and refuses to go on where the engine would call a VM finished that is not: after a failure it
+// asks the provider once more, which compares its own notes with each other and does nothing.
+func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs) error {
+	if !args.OldInputs.DeepEquals(args.NewInputs) {
+		return nil
+	}
+
+	v, there, err := proxmox.Find(ctx, int(number(args.NewInputs, "vmId")))
+	if err != nil || !there {
+		return err
+	}
+
+	config, err := proxmox.Config(ctx, v)
+	if err != nil {
+		return err
+	}
+
+	for _, disk := range disks(args.NewInputs) {
+		at, size := text(disk, "interface"), int(number(disk, "size"))
+		if has := config.Disks[at]; has < size {
+			return fmt.Errorf("VM %d on host %s is not finished: disk %s has %d GiB in place of %d, because an earlier run failed. "+
+				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, at, has, size)
+		}
+	}
+
+	return nil
+}
+
+// disks are those of a VM's inputs.
+func disks(inputs resource.PropertyMap) []resource.PropertyMap {
+	var all []resource.PropertyMap
+
+	if list := unwrap(inputs["disks"]); list.IsArray() {
+		for _, entry := range list.ArrayValue() {
+			if disk := unwrap(entry); disk.IsObject() {
+				all = append(all, disk.ObjectValue())
+			}
+		}
+	}
+
+	return all
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -18,15 +19,19 @@ type stopped struct {
 	config proxmoxapi.VMConfig
 }
 
+func (stopped) Find(_ context.Context, id int) (proxmoxapi.VM, bool, error) {
+	return proxmoxapi.VM{ID: id, Host: "a"}, id == 401, nil
+}
+
 func (s stopped) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return s.config, nil
 }
 
-// TestUnfinished: what runs is whole, and so is what has its disk, its MAC address and its tags.
+// TestUnfinished: what is off and lacks its tags or its disk was never whole. A disk that is too small may be a running node's.
 func TestUnfinished(t *testing.T) {
 	p := isoPlan(t)
 	n := p.Nodes()[0]
-	config := proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}, MACs: []string{n.MAC}}
+	config := proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}}
 	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "a", Tags: []string{"c", "talos"}, Stopped: true}
 
 	with := func(change func(*proxmoxapi.VM, *proxmoxapi.VMConfig)) (proxmoxapi.VM, proxmoxapi.VMConfig) {
@@ -39,28 +44,20 @@ func TestUnfinished(t *testing.T) {
 	small := func(_ *proxmoxapi.VM, c *proxmoxapi.VMConfig) { c.Disks = map[string]int{"scsi0": 10} }
 
 	for name, c := range map[string]struct {
-		change    func(*proxmoxapi.VM, *proxmoxapi.VMConfig)
-		bootstrap plan.Owner
-		want      []string
+		change func(*proxmoxapi.VM, *proxmoxapi.VMConfig)
+		want   []string
 	}{
-		"whole":                     {func(*proxmoxapi.VM, *proxmoxapi.VMConfig) {}, "", nil},
-		"a copy of the template":    {func(v *proxmoxapi.VM, c *proxmoxapi.VMConfig) { v.Tags, c.MACs = nil, []string{"BC:24:11:00:00:01"} }, "", []string{n.Name}},
-		"without its tags":          {func(v *proxmoxapi.VM, _ *proxmoxapi.VMConfig) { v.Tags = nil }, "", []string{n.Name}},
-		"with the template's disk":  {small, "", []string{n.Name}},
-		"somebody else configures":  {small, plan.External, nil},
-		"without its disk":          {func(_ *proxmoxapi.VM, c *proxmoxapi.VMConfig) { c.Disks = nil }, "", []string{n.Name}},
-		"it runs":                   {func(v *proxmoxapi.VM, c *proxmoxapi.VMConfig) { v.Stopped, v.Tags, c.Disks = false, nil, nil }, "", nil},
-		"another VM with that VMID": {func(v *proxmoxapi.VM, _ *proxmoxapi.VMConfig) { v.Name, v.Tags = "mail", nil }, "", nil},
+		"whole":                     {func(*proxmoxapi.VM, *proxmoxapi.VMConfig) {}, nil},
+		"a copy of the template":    {func(v *proxmoxapi.VM, c *proxmoxapi.VMConfig) { v.Tags, c.Disks = nil, map[string]int{"scsi0": 10} }, []string{n.Name}},
+		"with too small a disk":     {small, nil},
+		"without its disk":          {func(_ *proxmoxapi.VM, c *proxmoxapi.VMConfig) { c.Disks = nil }, []string{n.Name}},
+		"it runs":                   {func(v *proxmoxapi.VM, c *proxmoxapi.VMConfig) { v.Stopped, v.Tags, c.Disks = false, nil, nil }, nil},
+		"another VM with that VMID": {func(v *proxmoxapi.VM, _ *proxmoxapi.VMConfig) { v.Name, v.Tags = "mail", nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, config := with(c.change)
-			planned := *p
 
-			if c.bootstrap != "" {
-				planned.Bootstrap = c.bootstrap
-			}
-
-			s := newSurvey(&planned, stopped{config: config})
+			s := newSurvey(p, stopped{config: config})
 			s.vms = []proxmoxapi.VM{v}
 			require.NoError(t, s.lookForUnfinished(t.Context()))
 			assert.Equal(t, c.want, s.found.unfinished)
@@ -71,4 +68,25 @@ func TestUnfinished(t *testing.T) {
 	assert.False(t, (*Findings)(nil).halfMade(n), "nothing is known in a preview without Proxmox VE")
 	assert.Len(t, whole(true), 1)
 	assert.Empty(t, whole(false))
+}
+
+// TestResumed: where nothing is to change, the engine goes on after a failure, and the VM must be what it is said to be.
+func TestResumed(t *testing.T) {
+	args := func(old, now int) *pulumi.ResourceHookArgs {
+		of := func(size int) resource.PropertyMap {
+			return resource.NewPropertyMapFromMap(map[string]any{"vmId": 401.0, "disks": []any{map[string]any{"interface": "scsi0", "size": float64(size)}}})
+		}
+
+		return &pulumi.ResourceHookArgs{OldInputs: of(old), NewInputs: of(now)}
+	}
+
+	vm := func(gib int) stopped {
+		return stopped{config: proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": gib}}}
+	}
+
+	assert.NoError(t, resumed(t.Context(), vm(40), args(40, 40)))
+	assert.NoError(t, resumed(t.Context(), vm(41), args(40, 40)), "somebody has made it larger")
+	assert.NoError(t, resumed(t.Context(), vm(40), args(40, 50)), "this is what the update is for")
+	assert.EqualError(t, resumed(t.Context(), vm(10), args(40, 40)),
+		"VM 401 on host a is not finished: disk scsi0 has 10 GiB in place of 40, because an earlier run failed. Run 'pulumi up --refresh', which sees that")
 }

@@ -39,7 +39,8 @@ type machineArgs struct {
 	Rebalance, Replace bool
 	// Unfinished makes it anew, if the state says that its creation failed.
 	Unfinished bool
-	Hooks      []*pulumi.ResourceHook
+	// Hooks run before it is made, Changed before it is changed.
+	Hooks, Changed []*pulumi.ResourceHook
 }
 
 // newVM makes the VM of a node.
@@ -80,7 +81,7 @@ func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.R
 		pulumi.IgnoreChanges(ignored(args)),
 		// The provider would stop a protected VM before Proxmox VE refuses to remove it; Pulumi refuses in the preview.
 		pulumi.Protect(n.Protection),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: args.Hooks}))...)
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: args.Hooks, BeforeUpdate: args.Changed}))...)
 	if err != nil {
 		return nil, err
 	}

@@ -55,8 +55,6 @@ type VMConfig struct {
 	Machine, Firmware, SCSIController string
 	// CloudInit says whether there is a cloud-init drive.
 	CloudInit bool
-	// MACs are those of the network devices, in no order.
-	MACs []string
 	// UUID is what the VM says of itself by SMBIOS; empty where it states none.
 	UUID string
 }
@@ -67,8 +65,6 @@ var (
 	// cloudInitDrive is how Proxmox VE names the volume of a cloud-init drive.
 	cloudInitDrive = regexp.MustCompile(`(^|[:/])vm-\d+-cloudinit(\.\w+)?$`)
 
-	netKey = regexp.MustCompile(`^net\d+$`)
-	macOf  = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
 	uuidOf = regexp.MustCompile(`(?:^|,)uuid=([^,]+)`)
 )
 
@@ -93,8 +89,6 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		text, ok := value.(string)
 
 		switch {
-		case ok && netKey.MatchString(key):
-			found.MACs = append(found.MACs, macOf.FindString(text))
 		case !ok || !diskKey.MatchString(key):
 		case strings.Contains(text, "media=cdrom"):
 			found.CDROMs[key], _, _ = strings.Cut(text, ",")

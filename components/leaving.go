@@ -1,6 +1,7 @@
 package components
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,24 +11,50 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// leaving judges the nodes that the plan no longer has, by the VMs there are. Each asks etcd itself before it goes; but what
-// cannot go as a whole must not begin.
-func leaving(vms []proxmoxapi.VM, p *plan.Plan) plan.Problems {
-	var (
-		problems      plan.Problems
-		all, controls []string
-	)
+// lookForLeaving judges the nodes that the plan no longer has. Each asks etcd itself before it goes; but what cannot go, or not
+// as a whole, must not begin.
+func (s *survey) lookForLeaving(ctx context.Context) error {
+	if s.plan.Kind == plan.KindK3s {
+		s.problems = append(s.problems, leavingServers(s.vms, s.plan)...)
 
+		return nil
+	}
+
+	gone := unplanned(s.vms, s.plan)
+
+	for _, v := range gone {
+		// On a host that does not answer, nothing is known.
+		if c, err := s.proxmox.Config(ctx, v); err == nil && c.Protection {
+			s.problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
+				fmt.Sprintf("%s, VMID %d on host %s", v.Name, v.ID, v.Host), "put it back with protection: false for its pool, run 'pulumi up', then take it out")
+		}
+	}
+
+	s.problems = append(s.problems, leaving(gone, s.plan)...)
+
+	return nil
+}
+
+// unplanned are the VMs of the cluster that the plan no longer has.
+func unplanned(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
 	planned := map[int]bool{}
 	for _, n := range p.Nodes() {
 		planned[n.VMID] = true
 	}
 
-	for _, v := range vms {
-		if planned[v.ID] || !slices.Contains(v.Tags, p.Cluster) || !slices.Contains(v.Tags, "talos") {
-			continue
-		}
+	return slices.DeleteFunc(slices.Clone(vms), func(v proxmoxapi.VM) bool {
+		return planned[v.ID] || !slices.Contains(v.Tags, p.Cluster) || !slices.Contains(v.Tags, "talos")
+	})
+}
 
+// leaving judges, by the VMs there are, the set of those who go.
+func leaving(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
+	var (
+		problems      plan.Problems
+		all, controls []string
+	)
+
+	for _, v := range gone {
 		all = append(all, fmt.Sprintf("%s, VMID %d on host %s", v.Name, v.ID, v.Host))
 
 		if slices.Contains(v.Tags, string(plan.ControlPlane)) {

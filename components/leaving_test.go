@@ -1,6 +1,7 @@
 package components
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -64,7 +65,7 @@ func TestLeaving(t *testing.T) {
 		{3, planned(3, teardown, noWorker), "lifecycle.teardown: lets go of every node, so no single one can be removed meanwhile " +
 			"(given: c-worker-1, VMID 501 on host pve); put it back, or set teardown to false until it is gone"},
 	} {
-		found := leaving(made(c.from), c.to)
+		found := leaving(unplanned(made(c.from), c.to), c.to)
 
 		if c.want == "" {
 			assert.Empty(t, found)
@@ -72,4 +73,20 @@ func TestLeaving(t *testing.T) {
 			assert.Equal(t, c.want, found[0].String())
 		}
 	}
+}
+
+func TestProtectedStays(t *testing.T) {
+	p := &plan.Plan{Cluster: "c", Bootstrap: plan.ByPulumi}
+	s := newSurvey(p, guarded{shelf{vms: []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}}}}})
+
+	assert.EqualError(t, s.run(t.Context()), "the configuration has 1 problem:\n"+
+		"  - pools: a VM that is protected is not removed, and its node must not leave the cluster before it (given: c-worker-1, VMID 501 on host pve); "+
+		"put it back with protection: false for its pool, run 'pulumi up', then take it out")
+}
+
+// guarded protects each VM.
+type guarded struct{ shelf }
+
+func (guarded) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return proxmoxapi.VMConfig{Protection: true}, nil
 }

@@ -128,16 +128,11 @@ func (s *survey) run(ctx context.Context) error {
 
 	for _, look := range []func(context.Context) error{
 		s.lookForUnfinished, s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets, s.lookForFirewall, s.lookForGroups,
+		s.lookForLeaving,
 	} {
 		if err := look(ctx); err != nil {
 			return err
 		}
-	}
-
-	if s.plan.Kind == plan.KindK3s {
-		s.problems = append(s.problems, leavingServers(s.vms, s.plan)...)
-	} else {
-		s.problems = append(s.problems, leaving(s.vms, s.plan)...)
 	}
 
 	s.warnings = append(s.warnings, elsewhere(s.vms, s.plan)...)

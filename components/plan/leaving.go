@@ -16,8 +16,13 @@ func (r *resolver) checkLeaving(p *Plan) {
 	}
 
 	named := map[string]bool{}
+
 	for _, n := range p.Nodes() {
 		named[n.Name] = true
+
+		if n.Protection && slices.Contains(l.Replace, n.Name) {
+			r.problems.Add("lifecycle.replace", "names a node whose VM is protected", n.Name, "set protection to false for its pool, and run 'pulumi up' before")
+		}
 	}
 
 	for _, name := range l.Replace {

@@ -57,6 +57,8 @@ type VMConfig struct {
 	CloudInit bool
 	// UUID is what the VM says of itself by SMBIOS; empty where it states none.
 	UUID string
+	// Protection keeps the VM from being removed.
+	Protection bool
 }
 
 var (
@@ -79,6 +81,8 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		Disks: map[string]int{}, CDROMs: map[string]string{},
 		Machine: machineType(textOr(config["machine"], "pc")), Firmware: textOr(config["bios"], "seabios"),
 		SCSIController: textOr(config["scsihw"], "lsi"),
+		// A number, or a text of one.
+		Protection: fmt.Sprint(config["protection"]) == "1",
 	}
 
 	if m := uuidOf.FindStringSubmatch(textOr(config["smbios1"], "")); m != nil {

@@ -129,7 +129,10 @@ func requireProtected(t *testing.T, r *rehearsal.Rehearsal) {
 
 	destroyed, replaced := newOutput(t), newOutput(t)
 
-	_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.ProgressStreams(destroyed), optdestroy.ErrorProgressStreams(destroyed))
+	// That the nodes are let go of is not enough.
+	set(t, r.Stack, "lifecycle.teardown", "true")
+
+	_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(destroyed), optdestroy.ErrorProgressStreams(destroyed))
 	require.Error(t, err)
 	assert.Contains(t, destroyed.String(), `enterprise-control-1-vm" cannot be deleted`+"\n    because it is protected.")
 	assert.Contains(t, destroyed.String(), `enterprise-secrets" cannot be deleted`+"\n    because it is protected.")

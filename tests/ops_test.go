@@ -256,6 +256,12 @@ $`, succeed("list"))
 	require.Error(t, err)
 	assert.Contains(t, printed, "the backend has no stack nobodys of the project in "+project+": run: pulumi stack init nobodys\n")
 
+	printed, err = ops("run", "destroy", "--yes", "--run-program")
+	require.Error(t, err)
+	assert.Contains(t, printed, "to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
+	assert.Equal(t, deployed, r.Lab.World().Snapshot())
+
+	set(t, stack, "lifecycle.teardown", "true")
 	succeed("run", "destroy", "--yes", "--run-program")
 	assert.Equal(t, before, r.Lab.World().Snapshot())
 }

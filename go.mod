@@ -22,14 +22,15 @@ require (
 	github.com/ryanuber/go-glob v1.0.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/siderolabs/crypto v0.6.4
+	github.com/siderolabs/go-kubernetes v0.2.28
 	github.com/siderolabs/image-factory v0.6.4
 	github.com/siderolabs/talos/pkg/machinery v1.12.4
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/stretchr/testify v1.11.1
 	github.com/zclconf/go-cty v1.15.0
-	go.yaml.in/yaml/v4 v4.0.0-rc.3
 	go.etcd.io/bbolt v1.4.3
+	go.yaml.in/yaml/v4 v4.0.0-rc.3
 	golang.org/x/crypto v0.54.0
 	golang.org/x/text v0.40.0
 	google.golang.org/grpc v1.82.1
@@ -179,6 +180,7 @@ require (
 	github.com/siderolabs/gen v0.8.6 // indirect
 	github.com/siderolabs/go-api-signature v0.3.12 // indirect
 	github.com/siderolabs/go-pointer v1.0.1 // indirect
+	github.com/siderolabs/go-retry v0.3.3 // indirect
 	github.com/siderolabs/net v0.4.0 // indirect
 	github.com/siderolabs/protoenc v0.2.4 // indirect
 	github.com/spf13/cast v1.7.0 // indirect

@@ -3,13 +3,16 @@ package components
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
 )
 
 // component is a part of the control plane that runs as a static pod.
@@ -58,7 +61,73 @@ func (r *rollout) carryControlPlanes(ctx context.Context, c changing) error {
 		}
 	}
 
+	return r.carryBeside(ctx, c, controls)
+}
+
+// carryBeside brings up what Talos installs into Kubernetes, once: kube-proxy, whose version is in the configuration of control
+// planes, and what comes with the version of Talos.
+func (r *rollout) carryBeside(ctx context.Context, c changing, controls []talosapi.Target) error {
+	if r.beside {
+		return nil
+	}
+
+	proxy := c.wanted.Cluster().Proxy()
+
+	for _, t := range controls {
+		if !proxy.Enabled() {
+			break
+		}
+
+		if _, err := r.patch(ctx, c, t, fmt.Sprintf("cluster: { proxy: { image: %q } }", proxy.Image()), func(now talosconfig.Provider) bool {
+			return now.Cluster().Proxy().Image() == proxy.Image()
+		}); err != nil {
+			return err
+		}
+	}
+
+	var objects []*unstructured.Unstructured
+
+	if err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(ctx context.Context) (_ string, err error) {
+		objects, err = talosapi.Manifests(ctx, c.Target, c.credentials)
+
+		switch {
+		case err != nil:
+			return fmt.Sprintf("the manifests of %s (%v)", c.Name, err), nil
+		case proxy.Enabled() && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return runs(o, proxy.Image()) }):
+			return c.Name + " to render " + proxy.Image(), nil
+		default:
+			return "", nil
+		}
+	}); err != nil {
+		return err
+	}
+
+	kube, err := r.kubernetesBack(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	if err := kube.Sync(ctx, objects, r.plan.ReadyTimeout, r.say); err != nil {
+		return err
+	}
+
+	r.beside = true
+
 	return nil
+}
+
+// runs says whether the pods of an object run an image.
+func runs(object *unstructured.Unstructured, image string) bool {
+	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		return false
+	}
+
+	return slices.ContainsFunc(containers, func(c any) bool {
+		fields, ok := c.(map[string]any)
+
+		return ok && fields["image"] == image
+	})
 }
 
 // carryComponent changes one component on one node, and waits until it is back.

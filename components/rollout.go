@@ -35,6 +35,8 @@ type rollout struct {
 	nodes map[string]plan.Node
 	// snapshots is the directory of etcd's.
 	snapshots string
+	// beside says that what Talos installs into Kubernetes is up to date. Only who has a control plane's turn looks at it.
+	beside bool
 }
 
 // snapshots is what the directory of etcd's snapshots is called.

@@ -399,6 +399,10 @@ func TestKubernetesUpgrade(t *testing.T) {
 		assert.Equal(t, "v1.34.2", n.Status.NodeInfo.KubeletVersion, n.Name)
 	}
 
+	proxy, err := api.AppsV1().DaemonSets("kube-system").Get(t.Context(), "kube-proxy", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "registry.k8s.io/kube-proxy:v1.34.2", proxy.Spec.Template.Spec.Containers[0].Image)
+
 	for _, n := range r.Plan.ControlPlanes() {
 		for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 			pod, err := api.CoreV1().Pods("kube-system").Get(t.Context(), component+"-"+n.Name, metav1.GetOptions{})

@@ -32,7 +32,10 @@ const cordonedBy = "talos-proxmox/cordoned"
 const requestTimeout = 20 * time.Second
 
 // Client speaks with the Kubernetes API of one control plane.
-type Client struct{ api kubernetes.Interface }
+type Client struct {
+	api    kubernetes.Interface
+	config *rest.Config
+}
 
 // New returns a client with the credentials of a kubeconfig, whatever server that names. It makes no connection.
 func New(kubeconfig []byte, address string) (*Client, error) {
@@ -51,7 +54,7 @@ func New(kubeconfig []byte, address string) (*Client, error) {
 		return nil, fmt.Errorf("the kubeconfig of %s cannot be used: %w", address, err)
 	}
 
-	return &Client{api}, nil
+	return &Client{api, config}, nil
 }
 
 // Node is a node as Kubernetes sees it.

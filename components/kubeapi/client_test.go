@@ -29,7 +29,7 @@ func node(name string, ready corev1.ConditionStatus) *corev1.Node {
 }
 
 func TestNodes(t *testing.T) {
-	c := &Client{fake.NewClientset(node("a", corev1.ConditionTrue), node("b", corev1.ConditionUnknown))}
+	c := &Client{api: fake.NewClientset(node("a", corev1.ConditionTrue), node("b", corev1.ConditionUnknown))}
 
 	all, err := c.Nodes(t.Context())
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestCordon(t *testing.T) {
 	theirs := node("b", corev1.ConditionTrue)
 	theirs.Spec.Unschedulable = true
 
-	c := &Client{fake.NewClientset(node("a", corev1.ConditionTrue), theirs)}
+	c := &Client{api: fake.NewClientset(node("a", corev1.ConditionTrue), theirs)}
 
 	cordoned := func(name string) bool {
 		n, there, err := c.Node(t.Context(), name)
@@ -79,7 +79,7 @@ func TestCordon(t *testing.T) {
 }
 
 func TestDeleteNode(t *testing.T) {
-	c := &Client{fake.NewClientset(node("a", corev1.ConditionTrue))}
+	c := &Client{api: fake.NewClientset(node("a", corev1.ConditionTrue))}
 
 	require.NoError(t, c.DeleteNode(t.Context(), "a"))
 	require.NoError(t, c.DeleteNode(t.Context(), "a"), "gone is gone")
@@ -109,7 +109,7 @@ func evictable(held string, objects ...runtime.Object) *Client {
 		return true, nil, api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace, eviction.Name)
 	})
 
-	return &Client{api}
+	return &Client{api: api}
 }
 
 func pod(name, kind string) *corev1.Pod {

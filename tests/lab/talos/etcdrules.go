@@ -1,0 +1,78 @@
+package talos
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// join adds a learner, as Talos does with a node whose data directory is empty (Talos: services/etcd.go, addMember; etcd:
+// etcdserver/server.go, mayAddMember): a member of the same name is taken for its former self and removed, and all voters
+// have to be there.
+func (c *etcdCluster) join(name string, address netip.Addr) (*membership, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if err := c.healthyLocked(); err != nil {
+		return nil, err
+	}
+
+	for _, m := range slices.Clone(c.members) {
+		if m.started && m.name == name {
+			if err := c.removeLocked(m.id, name+" removes its former self"); err != nil {
+				return nil, fmt.Errorf("error removing self from the member list: %w", err)
+			}
+		}
+	}
+
+	if voters, connected := c.votes(); connected < voters {
+		return nil, fmt.Errorf("error adding member: %w", errEtcdUnhealthy)
+	}
+
+	for _, m := range c.members {
+		switch {
+		case m.address == address:
+			return nil, fmt.Errorf("error adding member: %w", errPeerURLExists)
+		case m.learner:
+			return nil, fmt.Errorf("error adding member: %w", errTooManyLearners)
+		}
+	}
+
+	m := &membership{cluster: c, id: c.add(name, address, true)}
+	c.changed(name + " joins as a learner")
+
+	return m, nil
+}
+
+// mayRemove is how etcd protects the quorum (etcd: etcdserver/server.go, mayRemoveMember).
+func (c *etcdCluster) mayRemove(m *etcdMember) error {
+	if m.learner {
+		return nil
+	}
+
+	others, started := 0, 0
+
+	for _, other := range c.members {
+		if other != m && !other.learner {
+			others++
+
+			if other.started {
+				started++
+			}
+		}
+	}
+
+	if started < others/2+1 {
+		return errNotEnoughStarted
+	}
+
+	if !m.connected() {
+		return nil // it is not part of the quorum anyway
+	}
+
+	if voters, connected := c.votes(); connected-1 < 1+(voters-1)/2 {
+		return errEtcdUnhealthy
+	}
+
+	return nil
+}

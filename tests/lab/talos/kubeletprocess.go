@@ -1,0 +1,57 @@
+package talos
+
+import (
+	"context"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+)
+
+// superviseKubelet keeps the kubelet running that the configuration names.
+func (n *node) superviseKubelet(ctx context.Context) {
+	for first := true; ctx.Err() == nil; first = false {
+		image := n.config().Machine().Kubelet().Image()
+
+		if !first {
+			n.setKubelet("")
+			n.services.set("kubelet", stateFinished, "Service finished successfully", nil)
+			n.shown(ctx)
+			n.services.set("kubelet", statePreparing, "Running pre state", nil)
+		}
+
+		changed := func() bool { return n.config().Machine().Kubelet().Image() != image }
+		round, stop := context.WithCancel(ctx)
+
+		go func() {
+			n.awaitChange(round, changed)
+			stop()
+		}()
+
+		if n.fetch(round, common.ContainerdNamespace_NS_SYSTEM, image, first, func(error) { n.leaveKubernetes() }) {
+			n.setKubelet(image)
+			n.services.set("kubelet", stateRunning, "Started task kubelet", n.kubeletHealth)
+			<-round.Done()
+		}
+
+		stop()
+	}
+}
+
+// setKubelet notes which kubelet runs, if one does.
+func (n *node) setKubelet(image string) {
+	n.mu.Lock()
+	n.kube.kubelet, n.kube.registered = image, false
+	n.mu.Unlock()
+}
+
+// kubeletImage is the image of the kubelet that runs, or else of the one that will.
+func (n *node) kubeletImage() string {
+	n.mu.Lock()
+	image := n.kube.kubelet
+	n.mu.Unlock()
+
+	if image == "" {
+		image = n.config().Machine().Kubelet().Image()
+	}
+
+	return image
+}

@@ -1,0 +1,70 @@
+package impact
+
+import (
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/lifecycle"
+)
+
+func event(op apitype.OpType, kind, name string, inputs map[string]any, diffs ...string) events.EngineEvent {
+	var e events.EngineEvent
+	e.ResourcePreEvent = &apitype.ResourcePreEvent{Metadata: apitype.StepEventMetadata{
+		Op: op, Type: kind, URN: "urn:pulumi:s::p::t::" + name, Diffs: diffs, New: &apitype.StepEventStateMetadata{Inputs: inputs},
+	}}
+
+	return e
+}
+
+// TestRows: what providers say of machines and what the program says of nodes becomes one table, in plan order.
+func TestRows(t *testing.T) {
+	var s survey
+
+	node := func(op apitype.OpType, resource, name, role string, vmid float64) {
+		inputs := map[string]any{"name": name, "pool": "p-" + role, "role": role, "vmid": vmid}
+		require.NoError(t, s.note(event(op, nodeType, resource, inputs)))
+	}
+
+	node("same", "x-worker-2", "w-2", "worker", 502)
+	node("same", "x-worker-1", "w-1", "worker", 501)
+	node("create", "x-worker-3", "w-3", "worker", 503)
+	node("same", "x-control-1", "c-1", "controlplane", 401)
+	node("same", "x-control-2", "c-2", "controlplane", 402)
+	node("same", "x-control-3", "c-3", "controlplane", 403)
+	node("same", "x-control-4", "c-4", "controlplane", 404)
+	node("delete", "x-control-5", "c-5", "controlplane", 405)
+
+	var message events.EngineEvent
+	message.DiagnosticEvent = &apitype.DiagnosticEvent{Message: "<{%reset%}>" + lifecycle.RowMark +
+		`{"node":"c-1","pool":"p-controlplane","role":"controlplane","effect":"upgrade","quorum":"4 of 5, 3 needed","why":"W","limits":{"maxUnavailable":2,"canary":false}}` +
+		"<{%reset%}>\n"}
+
+	for _, e := range []events.EngineEvent{
+		event("same", vmType, "x-control-1-vm", nil), event("update", configType, "x-control-1-config", nil), message,
+		event("update", vmType, "x-control-2-vm", nil, "memory", "cpu"),
+		event("replace", vmType, "x-control-3-vm", nil), event("update", configType, "x-control-4-config", nil),
+		event("update", vmType, "x-worker-1-vm", nil, "tags"), event("create", vmType, "x-worker-3-vm", nil),
+	} {
+		require.NoError(t, s.note(e))
+	}
+
+	var found []string
+	for _, r := range s.rows() {
+		found = append(found, r.Node+" "+string(r.Effect)+" "+string(rune('0'+r.Order))+" "+r.Quorum+" | "+r.Why)
+	}
+
+	assert.Equal(t, []string{
+		"c-1 upgrade 1 4 of 5, 3 needed | W",
+		"c-2 reboot 2 4 of 5, 3 needed | VM: cpu, memory",
+		"c-3 replace 0 4 of 5, 3 needed | its VM is made anew",
+		"c-4 unknown 0  | its configuration changes",
+		"c-5 remove 0 4 stay, 3 needed | it is not in the configuration any more",
+		"w-1 live 0  | VM: tags",
+		"w-2 none 0  | ",
+		"w-3 create 0  | ",
+	}, found)
+}

@@ -55,13 +55,9 @@ func whole(unfinished bool) []pulumi.ResourceOption {
 	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{"#initerror"})}
 }
 
-// resumed runs before a VM is changed, and refuses to go on where the engine would call a VM finished that is not: after a failure it
-// asks the provider once more, which compares its own notes with each other and does nothing.
+// resumed runs before a VM is changed, and refuses to go on where the state has it larger than it is: after a failure the engine asks the
+// provider once more, which compares the state with the program, finds nothing to do, and would call the VM finished.
 func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs) error {
-	if !args.OldInputs.DeepEquals(args.NewInputs) {
-		return nil
-	}
-
 	v, there, err := proxmox.Find(ctx, int(number(args.NewInputs, "vmId")))
 	if err != nil || !there {
 		return err
@@ -72,7 +68,7 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 		return err
 	}
 
-	for _, disk := range disks(args.NewInputs) {
+	for _, disk := range disks(args.OldOutputs) {
 		at, size := text(disk, "interface"), int(number(disk, "size"))
 		if has := config.Disks[at]; has < size {
 			return fmt.Errorf("VM %d on host %s is not finished: disk %s has %d GiB in place of %d, because an earlier run failed. "+
@@ -83,11 +79,11 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 	return nil
 }
 
-// disks are those of a VM's inputs.
-func disks(inputs resource.PropertyMap) []resource.PropertyMap {
+// disks are those of a VM, as its inputs or its outputs have them.
+func disks(values resource.PropertyMap) []resource.PropertyMap {
 	var all []resource.PropertyMap
 
-	if list := unwrap(inputs["disks"]); list.IsArray() {
+	if list := unwrap(values["disks"]); list.IsArray() {
 		for _, entry := range list.ArrayValue() {
 			if disk := unwrap(entry); disk.IsObject() {
 				all = append(all, disk.ObjectValue())

@@ -70,23 +70,19 @@ func TestUnfinished(t *testing.T) {
 	assert.Empty(t, whole(false))
 }
 
-// TestResumed: where nothing is to change, the engine goes on after a failure, and the VM must be what it is said to be.
+// TestResumed: what the state has of a VM must be there before it is changed.
 func TestResumed(t *testing.T) {
-	args := func(old, now int) *pulumi.ResourceHookArgs {
-		of := func(size int) resource.PropertyMap {
-			return resource.NewPropertyMapFromMap(map[string]any{"vmId": 401.0, "disks": []any{map[string]any{"interface": "scsi0", "size": float64(size)}}})
+	args := func(size int) *pulumi.ResourceHookArgs {
+		return &pulumi.ResourceHookArgs{
+			NewInputs:  resource.NewPropertyMapFromMap(map[string]any{"vmId": 401.0}),
+			OldOutputs: resource.NewPropertyMapFromMap(map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": float64(size)}}}),
 		}
-
-		return &pulumi.ResourceHookArgs{OldInputs: of(old), NewInputs: of(now)}
 	}
 
-	vm := func(gib int) stopped {
-		return stopped{config: proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": gib}}}
-	}
+	vm := stopped{config: proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}}}
 
-	assert.NoError(t, resumed(t.Context(), vm(40), args(40, 40)))
-	assert.NoError(t, resumed(t.Context(), vm(41), args(40, 40)), "somebody has made it larger")
-	assert.NoError(t, resumed(t.Context(), vm(40), args(40, 50)), "this is what the update is for")
-	assert.EqualError(t, resumed(t.Context(), vm(10), args(40, 40)),
-		"VM 401 on host a is not finished: disk scsi0 has 10 GiB in place of 40, because an earlier run failed. Run 'pulumi up --refresh', which sees that")
+	assert.NoError(t, resumed(t.Context(), vm, args(40)))
+	assert.NoError(t, resumed(t.Context(), vm, args(10)), "somebody has made it larger")
+	assert.EqualError(t, resumed(t.Context(), vm, args(50)),
+		"VM 401 on host a is not finished: disk scsi0 has 40 GiB in place of 50, because an earlier run failed. Run 'pulumi up --refresh', which sees that")
 }

@@ -75,6 +75,11 @@ func TestImports(t *testing.T) {
 					t.Errorf("%s must not import %s", path, ours)
 				}
 
+				// Whoever proposes a configuration must not be able to have a command run by a preview of it.
+				if runs := imported == "os/exec" || imported == "plugin"; runs && !strings.HasPrefix(path, "tests") && !strings.HasPrefix(path, "stacks/ops") {
+					t.Errorf("%s must not import %s: the program runs no commands", path, imported)
+				}
+
 				for _, no := range rule.mustNot {
 					if strings.HasPrefix(imported, no) {
 						t.Errorf("%s must not import %s", path, imported)

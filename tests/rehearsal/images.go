@@ -8,6 +8,7 @@ import (
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/factory"
 	"talos-proxmox/tests/lab/talos"
+	"talos-proxmox/tests/lab/ubuntu"
 )
 
 // carried is what a template or an ISO file carries, as its operator had the factory make it.
@@ -39,6 +40,10 @@ func schematicOf(image plan.BootImage) string {
 
 // isoOf is the ISO file that the nodes of a pool boot.
 func isoOf(p *plan.Plan, image plan.BootImage) lab.Asset {
+	if p.K3s != nil {
+		return lab.Asset{Foreign: string(ubuntu.Head("ubuntu 24.04")), QCOW2: true, Version: "v24.04.0", Platform: "nocloud"}
+	}
+
 	return lab.Asset{Schematic: schematicOf(image), Version: p.Talos, Platform: string(p.Platform), ISO: true}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/ubuntu"
 	"talos-proxmox/tests/lab/world"
 )
 
@@ -96,14 +97,21 @@ func storagesOf(p *plan.Plan, shared []string) []lab.Storage {
 		switch {
 		case file:
 			files = append(files, store)
-		case pool.Image.Template == "":
+		case pool.Image.URL != "", pool.Image.FactoryURL != "":
 			files = append(files, p.ImageStore)
 		}
 	}
 
-	var all []lab.Storage
+	var (
+		all      []lab.Storage
+		snippets []string
+	)
 
-	for _, name := range unique(slices.Concat(disks, files)) {
+	if p.K3s != nil {
+		snippets = []string{p.K3s.Snippets}
+	}
+
+	for _, name := range unique(slices.Concat(disks, files, snippets)) {
 		s := lab.Storage{Name: name, Type: "zfspool", SizeGiB: 8192, Shared: slices.Contains(shared, name)}
 
 		if slices.Contains(disks, name) {
@@ -112,6 +120,10 @@ func storagesOf(p *plan.Plan, shared []string) []lab.Storage {
 
 		if slices.Contains(files, name) {
 			s.Type, s.Content = "dir", append(s.Content, "iso", "vztmpl")
+		}
+
+		if slices.Contains(snippets, name) {
+			s.Type, s.Content = "dir", append(s.Content, "snippets")
 		}
 
 		all = append(all, s)
@@ -170,6 +182,11 @@ func templateOf(p *plan.Plan, pool plan.PlannedPool, n plan.Node, id int) lab.Te
 	t := lab.Template{
 		Name: name, VMID: id, Host: n.Host, Storage: n.Disks[0].Datastore, DiskGiB: 10, Interface: n.Disks[0].Interface,
 		Content: templateImage(p, pool.Image), Conf: map[string]string{},
+	}
+
+	if p.K3s != nil {
+		t.Content, t.DiskGiB = &ubuntu.Image{ID: "ubuntu", Version: "24.04"}, 4
+		t.CloudInit = "ide2"
 	}
 
 	for key, value := range map[string]string{"machine": n.Machine, "bios": n.Firmware, "scsihw": n.SCSIController} {

@@ -19,6 +19,7 @@ import (
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/lab/ubuntu"
 	"talos-proxmox/tests/lab/world"
 )
 
@@ -32,6 +33,8 @@ type Options struct {
 	Dir string
 	// Silent names nodes whose machines get no address from DHCP, so that they never answer.
 	Silent []string
+	// Releases are the versions of K3s that there are; empty: all.
+	Releases []string
 	// Shared names datastores that all hosts see; others are each host's own.
 	Shared []string
 	// Workspace options come after those of the backend, and win.
@@ -40,8 +43,10 @@ type Options struct {
 
 // Rehearsal is a stack and the lab it runs against.
 type Rehearsal struct {
-	Lab     *lab.Lab
+	Lab *lab.Lab
+	// Talos or Ubuntu is what runs in the machines; the other is nil.
 	Talos   *talos.Firmware
+	Ubuntu  *ubuntu.Firmware
 	Backend *engine.Backend
 	Stack   auto.Stack
 	// Plan of the stack as the lab sees it.
@@ -87,6 +92,12 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	}
 
 	c.Firmware = func(services lab.Services) machine.Firmware {
+		if original.Kind == plan.KindK3s {
+			r.Ubuntu = ubuntu.New(ubuntuOptions(services, o.Releases))
+
+			return r.Ubuntu
+		}
+
 		r.Talos = talos.New(nodeOptions(services))
 
 		return r.Talos
@@ -198,7 +209,7 @@ func (r *Rehearsal) WriteStackFile(path string) error {
 func (r *Rehearsal) Secrets() auto.ConfigMap {
 	secrets := auto.ConfigMap{}
 
-	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey", "machineSecrets"} {
+	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey", "machineSecrets", "k3sToken"} {
 		if value, ok := r.rewritten.values[key]; ok {
 			secrets[stacks.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
 		}
@@ -212,6 +223,13 @@ func (r *Rehearsal) Engine() *engine.Engine { return r.engine }
 
 // Close stops the lab. State stays in the rehearsal's directory.
 func (r *Rehearsal) Close() error { return r.Lab.Close() }
+
+// ubuntuOptions are what machines with Ubuntu take from the lab around them.
+func ubuntuOptions(s lab.Services, releases []string) ubuntu.Options {
+	return ubuntu.Options{
+		Journal: s.Journal, Timeline: s.Timeline, Latencies: s.Latencies, Lease: nodeOptions(s).Lease, Releases: releases,
+	}
+}
 
 // nodeOptions are what the nodes take from the lab around them.
 func nodeOptions(s lab.Services) talos.Options {

@@ -143,7 +143,17 @@ func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
 	image := s.edit("image", func(image map[string]any) {
 		iso(image, &config.Image.ISO)
 
-		if config.Image.Source == "" || config.Image.Source == plan.Factory {
+		if c := config.Image.CloudImage; c.URL != "" {
+			path := mirrored(c.URL)
+			to := image["cloudImage"].(map[string]any)
+			to["url"] = l.FactoryURL() + path
+
+			if c.Checksum != "" {
+				to["checksum"] = "sha256:" + l.Factory().SHA256At(path)
+			}
+		}
+
+		if config.Cluster.Kind != plan.KindK3s && (config.Image.Source == "" || config.Image.Source == plan.Factory) {
 			block, _ := image["factory"].(map[string]any)
 			if block == nil {
 				block = map[string]any{}

@@ -25,15 +25,29 @@ type Node struct {
 	Name, Role, Host string
 	VMID             int
 	MAC, Address     string
-	Talos, State     string
-	Ready            bool
+	// Talos and K3s are versions; the node runs one of the two.
+	Talos, K3s, State string
+	Ready             bool
 }
 
 // Nodes returns the plan's nodes, as the lab has them, in plan order. A node without a machine has state "absent".
 func (r *Rehearsal) Nodes() []Node {
 	running := map[int]Node{}
+	if r.Ubuntu != nil {
+		for _, s := range r.Ubuntu.Nodes() {
+			n := Node{Role: s.Role, MAC: s.MAC, K3s: s.Version, State: s.Stage, Ready: s.NodeReady}
+			if s.Address.IsValid() {
+				n.Address = s.Address.String()
+			}
+
+			running[s.VMID] = n
+		}
+
+		return r.placed(running)
+	}
+
 	for _, s := range r.Talos.Nodes() {
-		n := Node{Role: s.Role, MAC: s.MAC, Talos: s.Version, State: s.Stage, Ready: s.NodeReady}
+		n := Node{Role: s.Role, MAC: s.MAC, K3s: s.Version, State: s.Stage, Ready: s.NodeReady}
 		if s.Address.IsValid() {
 			n.Address = s.Address.String()
 		}
@@ -45,6 +59,11 @@ func (r *Rehearsal) Nodes() []Node {
 		running[s.VMID] = n
 	}
 
+	return r.placed(running)
+}
+
+// placed are the plan's nodes: those that run, by their VMIDs, and the others.
+func (r *Rehearsal) placed(running map[int]Node) []Node {
 	hosts := map[int]string{}
 	for _, vm := range r.Lab.World().Snapshot().VMs {
 		hosts[vm.ID] = vm.Host

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -17,10 +18,10 @@ import (
 // printNodes shows the nodes as the lab has them, not as the plan wants them.
 func printNodes(out io.Writer, r *rehearsal.Rehearsal) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tROLE\tHOST\tVMID\tMAC\tADDRESS\tTALOS\tSTATE")
+	fmt.Fprintln(w, "NAME\tROLE\tHOST\tVMID\tMAC\tADDRESS\tRUNS\tSTATE")
 
 	for _, n := range r.Nodes() {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", n.Name, n.Role, n.Host, n.VMID, n.MAC, n.Address, n.Talos, n.State)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", n.Name, n.Role, n.Host, n.VMID, n.MAC, n.Address, cmp.Or(n.Talos, n.K3s), n.State)
 	}
 
 	w.Flush() //nolint:errcheck // the screen

@@ -12,6 +12,8 @@ type Asset struct {
 	Platform  string // "metal" or "nocloud"
 	ISO       bool   // or else a disk image
 	QCOW2     bool   // a disk image in QEMU's own format instead of a raw one
+	// Foreign is how an image begins that is not of the factory's making, but served or kept as one; empty: it is.
+	Foreign string
 	// Compression of a raw disk image is "xz", "zst" or empty.
 	Compression string
 }
@@ -69,6 +71,8 @@ func (a Asset) File() string {
 // size is about what the real image has.
 func (a Asset) size() int64 {
 	switch {
+	case a.Foreign != "":
+		return 600 << 20
 	case a.ISO:
 		return 112 << 20
 	case a.QCOW2:

@@ -17,6 +17,10 @@ const HeadSize = 512
 
 // line says what the image is.
 func (a Asset) line() []byte {
+	if a.Foreign != "" {
+		return []byte(a.Foreign)
+	}
+
 	return fmt.Appendf(nil, "%s%s %s %s\n", magic, a.Schematic, a.Version, a.File())
 }
 

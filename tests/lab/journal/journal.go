@@ -20,6 +20,8 @@ const (
 	Kubernetes Face = "kubernetes"
 	Factory    Face = "factory"
 	SSH        Face = "ssh"
+	// Guest is what a machine's own system asks of the world outside the lab.
+	Guest Face = "guest"
 )
 
 // Entry is one call. It holds no bodies: what is written here may be printed.

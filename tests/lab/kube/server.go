@@ -34,6 +34,10 @@ type ServerConfig struct {
 	// CA issues the server's certificate, and client certificates are verified against it and AcceptedCAs.
 	CA          *x509.PEMEncodedCertificateAndKey
 	AcceptedCAs []*x509.PEMEncodedCertificate
+	// ClientCA is what client certificates are verified against instead of CA and AcceptedCAs, PEM; nil: those.
+	ClientCA []byte
+	// Front answers what is not Kubernetes' on the same port; nil: nothing is.
+	Front Front
 	// Names are the DNS names and addresses of the server's certificate.
 	Names []string
 	// Healthy says whether etcd answers; an error fails every request.
@@ -42,6 +46,13 @@ type ServerConfig struct {
 	Journal *journal.Journal
 	// Touch is called for each request that is not a node's own; it may be nil.
 	Touch func()
+}
+
+// Front is a server in front of Kubernetes.
+type Front interface {
+	http.Handler
+	// Handles says whether a request is the front's.
+	Handles(r *http.Request) bool
 }
 
 // Server is one API server. It serves the addresses given to [Server.Listen] until it is closed.
@@ -69,6 +80,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 
 	for _, accepted := range cfg.AcceptedCAs {
 		pool.AppendCertsFromPEM(accepted.Crt)
+	}
+
+	if cfg.ClientCA != nil {
+		pool = stdx509.NewCertPool()
+		pool.AppendCertsFromPEM(cfg.ClientCA)
 	}
 
 	s := &Server{
@@ -135,6 +151,12 @@ func serverCertificate(ca *x509.CertificateAuthority, names []string) (*tls.Cert
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Front != nil && s.cfg.Front.Handles(r) {
+		s.cfg.Front.ServeHTTP(w, r)
+
+		return
+	}
+
 	call := r.Method + " " + r.URL.Path
 	fault := s.cfg.Journal.Enter(journal.Kubernetes, s.cfg.Node, call)
 

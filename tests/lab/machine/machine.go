@@ -4,6 +4,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 
@@ -149,6 +150,15 @@ type System interface {
 	// Agent answers the guest agent's network-get-interfaces; nil while no agent runs.
 	Agent() []Interface
 }
+
+// Reader is a system whose guest agent reads files.
+type Reader interface {
+	// ReadFile returns the content of a file; ErrNoAgent while no agent runs.
+	ReadFile(path string) (string, error)
+}
+
+// ErrNoAgent says that no guest agent runs.
+var ErrNoAgent = errors.New("QEMU guest agent is not running")
 
 // Interface is a network interface as the guest agent reports it.
 type Interface struct {

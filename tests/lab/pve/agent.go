@@ -6,6 +6,10 @@ func agentRoutes() []route {
 
 	return []route{
 		{method: "GET", path: path + "/network-get-interfaces", needs: agent, handle: interfaces},
+		{
+			method: "GET", path: path + "/file-read", needs: need("/vms/{vmid}", "VM.GuestAgent.FileRead", "VM.GuestAgent.Unrestricted", "VM.Monitor"),
+			params: parameters("file!"), handle: guestFile,
+		},
 		{method: "POST", path: path + "/ping", needs: agent, handle: agentReply(map[string]any{})},
 		{method: "GET", path: path + "/info", needs: agent, handle: agentReply(map[string]any{
 			"version": "9.2.0", "supported_commands": []map[string]any{
@@ -34,6 +38,20 @@ func agentReply(result any) func(*request) (any, error) {
 
 		return map[string]any{"result": result}, nil
 	}
+}
+
+func guestFile(r *request) (any, error) {
+	id, err := r.vmid()
+	if err != nil {
+		return nil, err
+	}
+
+	text, err := r.world.GuestFile(r.vars["node"], id, r.values.Get("file"))
+	if err != nil {
+		return nil, err
+	}
+
+	return map[string]any{"content": text, "bytes-read": len(text)}, nil
 }
 
 func interfaces(r *request) (any, error) {

@@ -205,6 +205,11 @@ func (s *Server) session(c ssh.Channel, requests <-chan *ssh.Request, user strin
 			}
 
 			return
+		case r.Type == "subsystem" && ssh.Unmarshal(r.Payload, &command) == nil && command.Text == "sftp":
+			_ = r.Reply(true, nil)
+			s.sftp(c)
+
+			return
 		default:
 			s.journal.Refused(journal.SSH, s.host, "request "+r.Type, "the lab's hosts run single commands only")
 			_ = r.Reply(false, nil)

@@ -143,6 +143,8 @@ func (p *process) command() int {
 		return p.id()
 	case "pvesm", "qm":
 		return p.proxmox(name)
+	case "tee":
+		return p.tee()
 	}
 
 	return p.unknown(name)

@@ -16,6 +16,42 @@ func (w *World) SilenceAgent(id int, silent bool) {
 	w.silent[id] = silent
 }
 
+// GuestFile has the guest agent of a VM read a file.
+func (w *World) GuestFile(host string, id int, path string) (string, error) {
+	if _, err := w.Interfaces(host, id); err != nil {
+		return "", err
+	}
+
+	w.mu.Lock()
+	v, err := w.find(host, id)
+
+	var r *run
+	if err == nil {
+		r = v.run
+	}
+	w.mu.Unlock()
+
+	if err != nil {
+		return "", err
+	}
+
+	if r == nil {
+		return "", failf("VM %d is not running", id)
+	}
+
+	reader, ok := r.system.(machine.Reader)
+	if !ok {
+		return "", failf("Agent error: Command guest-file-open has been disabled")
+	}
+
+	text, err := reader.ReadFile(path)
+	if err != nil {
+		return "", failf("Agent error: %s", err.Error())
+	}
+
+	return text, nil
+}
+
 // Interfaces asks the guest agent of a VM for its network interfaces.
 func (w *World) Interfaces(host string, id int) ([]machine.Interface, error) {
 	w.mu.Lock()

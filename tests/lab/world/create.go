@@ -245,6 +245,8 @@ type Template struct {
 	DiskOptions string
 	// Content is what is on the disk.
 	Content machine.Content
+	// CloudInit is where it has a cloud-init drive, "ide2"; empty: it has none.
+	CloudInit string
 	// Unfinalised leaves it a VM that nobody has turned into a template.
 	Unfinalised bool
 	// Conf is configuration in addition to, or in place of, what such templates usually have.
@@ -286,6 +288,15 @@ func (w *World) AddTemplate(t Template) error {
 	})
 	maps.Copy(v.conf, t.Conf)
 	w.vms[v.id] = v
+
+	if t.CloudInit != "" {
+		drive, err := w.cloudInitImage(t.Host, s, t.VMID, t.CloudInit)
+		if err != nil {
+			return err
+		}
+
+		v.conf[t.CloudInit] = drive.id + ",media=cdrom,size=4M"
+	}
 
 	if !t.Unfinalised {
 		v.conf["template"] = "1"

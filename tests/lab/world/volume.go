@@ -64,6 +64,10 @@ func (v *volume) path() string {
 		return v.storage.Path() + "/images/" + v.name()
 	case v.storage.files():
 		dir, file, _ := strings.Cut(v.name(), "/")
+		if dir == "snippets" {
+			return v.storage.Path() + "/snippets/" + file
+		}
+
 		return v.storage.Path() + "/template/" + dir + "/" + file
 	case v.storage.Type == "zfspool":
 		return "/dev/zvol/" + v.storage.Name + "/" + path.Base(v.name())
@@ -250,6 +254,45 @@ func (w *World) AddSnippet(host, storage, name, text string) error {
 	v.text = text
 
 	return nil
+}
+
+// WriteFile is what root does with tee on a host: it writes a file of which only snippets are known to a storage.
+func (w *World) WriteFile(host, path, text string) error {
+	dir, name := pathOf(path)
+
+	w.mu.Lock()
+	h, err := w.host(host)
+	w.mu.Unlock()
+
+	if err != nil {
+		return err
+	}
+
+	for _, s := range h.Storages {
+		if s.files() && dir == s.Path()+"/snippets" {
+			return w.AddSnippet(host, s.Name, name, text)
+		}
+	}
+
+	return failf("%s: No such file or directory", path)
+}
+
+// ReadFile is the content of such a file; false when there is none.
+func (w *World) ReadFile(host, path string) (string, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if v := w.file(host, path); v != nil && v.kind == "snippets" {
+		return v.text, true
+	}
+
+	return "", false
+}
+
+func pathOf(path string) (dir, name string) {
+	i := strings.LastIndex(path, "/")
+
+	return path[:max(i, 0)], path[i+1:]
 }
 
 func (w *World) addFile(host, storage, kind, name string, size int64, content machine.Content) (*volume, error) {

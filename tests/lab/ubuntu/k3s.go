@@ -1,0 +1,208 @@
+package ubuntu
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/tests/lab/kube"
+)
+
+// Where K3s has its things.
+const (
+	k3sConfig = "/etc/rancher/k3s/config.yaml"
+	k3sLog    = "/var/log/journal/k3s"
+	tlsDir    = "/var/lib/rancher/k3s/server/tls/"
+)
+
+// config is the configuration file of K3s, as far as the lab heeds it. Another key is none of K3s', or not known to the lab.
+type config struct {
+	Token       string   `yaml:"token"`
+	AgentToken  string   `yaml:"agent-token"`
+	ClusterInit bool     `yaml:"cluster-init"`
+	Server      string   `yaml:"server"`
+	NodeName    string   `yaml:"node-name"`
+	NodeIP      string   `yaml:"node-ip"`
+	TLSSAN      []string `yaml:"tls-san"`
+	Disable     []string `yaml:"disable"`
+	NodeLabel   []string `yaml:"node-label"`
+	NodeTaint   []string `yaml:"node-taint"`
+	Mode        string   `yaml:"write-kubeconfig-mode"`
+	Encryption  bool     `yaml:"secrets-encryption"`
+	APIServer   any      `yaml:"kube-apiserver-arg"`
+	Kubelet     any      `yaml:"kubelet-arg"`
+}
+
+// packaged are the components that a server deploys unless they are disabled (K3s: Packaged Components).
+var packaged = []string{"coredns", "local-storage", "metrics-server", "runtimes", "servicelb", "traefik"}
+
+// service is K3s while it runs on a machine.
+type service struct {
+	sys     *system
+	role    string // "controlplane" or "worker"
+	version string
+	config  config
+
+	ctx  context.Context //nolint:containedctx // ends with the service
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	joined  bool
+	cluster *cluster // that it serves, or that it has joined
+	server  *server  // nil on agents
+}
+
+func (k *service) ready() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	return k.joined
+}
+
+// startK3s is systemctl start: it returns when K3s says that it is up, or has failed. K3s is restarted when it fails, with
+// the same result as long as nothing else changes, so that once is enough.
+func (s *system) startK3s(name string) int {
+	log := func(format string, args ...any) { s.on.files.append(k3sLog, fmt.Sprintf(format, args...)+"\n") }
+
+	role, there := s.on.files.read(units + name)
+	binary, installed := s.on.files.read(binaryPath)
+
+	if !there || !installed {
+		log("%s: no such unit", name)
+
+		return 5
+	}
+
+	s.mu.Lock()
+	running := s.service != nil
+	s.mu.Unlock()
+
+	if running {
+		return 0
+	}
+
+	k := &service{sys: s, role: "worker", version: strings.TrimPrefix(binary, Binary(""))}
+	k.ctx, k.stop = context.WithCancel(s.ctx)
+
+	text, _ := s.on.files.read(k3sConfig)
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	decoder.KnownFields(true)
+
+	if err := decoder.Decode(&k.config); err != nil {
+		log(`level=fatal msg="%s: %v"`, k3sConfig, err)
+		k.stop()
+
+		return 1
+	}
+
+	if role == "server" {
+		k.role = "controlplane"
+	}
+
+	if err := k.start(); err != nil {
+		log(`level=fatal msg="%v"`, err)
+		k.end()
+
+		return 1
+	}
+
+	s.mu.Lock()
+	s.service = k
+	s.mu.Unlock()
+
+	return 0
+}
+
+// start brings K3s up: the control plane on servers, the kubelet on all.
+func (k *service) start() error {
+	c := k.config
+
+	switch {
+	case c.NodeName == "" || c.Token == "":
+		return fmt.Errorf("the lab's K3s wants node-name and token")
+	case c.NodeIP != "" && c.NodeIP != k.address():
+		return fmt.Errorf("node-ip %s is no address of this machine", c.NodeIP)
+	}
+
+	for _, name := range c.Disable {
+		if !slices.Contains(packaged, name) {
+			return fmt.Errorf("there is no packaged component %s", name)
+		}
+	}
+
+	if k.role == "worker" {
+		return k.joinAsAgent(c.Server)
+	}
+
+	if err := k.serve(); err != nil {
+		return err
+	}
+
+	return k.joinAsAgent("https://" + k.address() + ":6443")
+}
+
+func (k *service) address() string { return k.sys.status().Address.String() }
+
+// end stops K3s, and lets the cluster know that its node is lost: it would find out.
+func (k *service) end() {
+	k.stop()
+
+	k.mu.Lock()
+	server, cluster, joined := k.server, k.cluster, k.joined
+	k.server, k.joined = nil, false
+	k.mu.Unlock()
+
+	if server != nil {
+		server.close()
+	}
+
+	if cluster != nil && joined {
+		cluster.kube.NodeLost(k.config.NodeName)
+	}
+}
+
+// joinAsAgent gets the node a certificate for its token, and registers it.
+func (k *service) joinAsAgent(url string) error {
+	client, err := dial(k.ctx, url, k.config.Token)
+	if err != nil {
+		return err
+	}
+
+	password, _ := k.sys.on.files.read("/etc/rancher/node/password")
+	if password = strings.TrimSpace(password); password == "" {
+		// K3s makes one up, and keeps it.
+		password = "made-up-" + k.sys.on.instance
+		k.sys.on.files.write("/etc/rancher/node/password", password)
+	}
+
+	issued, err := client.kubelet(k.ctx, k.config.NodeName, password)
+	if err != nil {
+		return err
+	}
+
+	if !k.sys.impose("kubelet", k.sys.fw.opts.Latencies.Kubelet) {
+		return k.ctx.Err()
+	}
+
+	kubelet := &kube.Kubelet{Servers: []string{url}, CA: client.ca, Certificate: issued, Node: k.node()}
+
+	if err := kubelet.Join(k.ctx); err != nil {
+		return fmt.Errorf("the node does not register: %w", err)
+	}
+
+	if err := kubelet.Report(k.ctx, true, ""); err != nil {
+		return err
+	}
+
+	found := k.sys.fw.clusterOf(string(client.ca))
+
+	k.mu.Lock()
+	k.joined, k.cluster = true, found
+	k.mu.Unlock()
+
+	return nil
+}

@@ -1,0 +1,366 @@
+package ubuntu
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"talos-proxmox/tests/lab/kube"
+)
+
+// authorities are the files that K3s finds prepared, or makes (K3s: Using Custom CA Certificates).
+var authorities = []string{"server-ca", "client-ca", "request-header-ca", "etcd/server-ca", "etcd/peer-ca"}
+
+// cluster is what the servers of one cluster share: what is in etcd.
+type cluster struct {
+	kube *kube.Cluster
+
+	mu sync.Mutex
+	// files are the authorities, by their path; the same on all servers.
+	files map[string]string
+	// token and agentToken are passwords.
+	token, agentToken string
+	// nodes are the passwords of nodes, by name.
+	nodes map[string]string
+}
+
+// clusterOf finds a cluster by the certificate of its server authority.
+func (f *Firmware) clusterOf(ca string) *cluster {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.clusters[ca]
+}
+
+// Deployed are the names of what is deployed in the system's namespace of the cluster that a node has joined; nil where it
+// has joined none.
+func (f *Firmware) Deployed(node string) []string {
+	for _, c := range f.all() {
+		if c.kube.Node(node) == nil {
+			continue
+		}
+
+		c.mu.Lock()
+		defer c.mu.Unlock()
+
+		return slices.Sorted(maps.Keys(c.deployed()))
+	}
+
+	return nil
+}
+
+func (f *Firmware) all() []*cluster {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return slices.Collect(maps.Values(f.clusters))
+}
+
+func (c *cluster) deployed() map[string]bool {
+	found := map[string]bool{}
+
+	for _, name := range strings.Fields(c.files["deployed"]) {
+		found[name] = true
+	}
+
+	return found
+}
+
+// server is the API of one server: Kubernetes, and K3s' supervisor on the same port.
+type server struct {
+	api  *kube.Server
+	stop []func()
+}
+
+func (s *server) close() {
+	s.api.Close()
+
+	for _, f := range s.stop {
+		f()
+	}
+}
+
+// serve brings the control plane up: it begins a cluster, or joins the one that it is pointed at.
+func (k *service) serve() error {
+	var err error
+
+	switch c := k.config; {
+	case c.ClusterInit == (c.Server != ""):
+		return errors.New("a server of the lab either begins a cluster with embedded etcd (cluster-init) or joins one (server)")
+	case c.ClusterInit:
+		err = k.begin()
+	default:
+		err = k.joinAsServer()
+	}
+
+	if err != nil {
+		return err
+	}
+
+	lat := k.sys.fw.opts.Latencies
+	if !k.sys.impose("etcd", lat.Etcd) || !k.sys.impose("api server", lat.APIServer) {
+		return k.ctx.Err()
+	}
+
+	return k.listen()
+}
+
+// begin makes a cluster of the authorities that are prepared. K3s wants all of them or makes its own.
+func (k *service) begin() error {
+	found := map[string]string{}
+
+	for _, name := range authorities {
+		crt, there := k.sys.on.files.read(tlsDir + name + ".crt")
+		key, both := k.sys.on.files.read(tlsDir + name + ".key")
+
+		if !there || !both {
+			return fmt.Errorf("the lab's K3s makes no authorities: %s is not prepared", name)
+		}
+
+		if _, err := tls.X509KeyPair([]byte(crt), []byte(key)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+
+		if mode := k.sys.on.files.mode(tlsDir + name + ".key"); mode&0o077 != 0 {
+			return fmt.Errorf("%s.key may be read by others than root: %o", name, mode)
+		}
+
+		found[name+".crt"], found[name+".key"] = crt, key
+	}
+
+	service, there := k.sys.on.files.read(tlsDir + "service.key")
+	if !there || !strings.Contains(service, "RSA PRIVATE KEY") {
+		return errors.New("service.key is not prepared")
+	}
+
+	found["service.key"] = service
+
+	f, ca := k.sys.fw, found["server-ca.crt"]
+
+	f.mu.Lock()
+	c := f.clusters[ca]
+
+	if c == nil {
+		c = &cluster{kube: kube.NewCluster(), files: found, nodes: map[string]string{}}
+		f.clusters[ca] = c
+	}
+	f.mu.Unlock()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	token, err := passwordOf(k.config.Token, ca)
+	if err != nil {
+		return err
+	}
+
+	if c.token != "" && c.token != token {
+		return errors.New("bootstrap data already found and encrypted with different token")
+	}
+
+	c.token, c.agentToken = token, k.config.AgentToken
+	if c.agentToken == "" {
+		c.agentToken = token
+	}
+
+	k.cluster = c
+
+	return nil
+}
+
+// joinAsServer gets the authorities from a server that runs.
+func (k *service) joinAsServer() error {
+	client, err := dial(k.ctx, k.config.Server, k.config.Token)
+	if err != nil {
+		return err
+	}
+
+	files, err := client.bootstrap(k.ctx)
+	if err != nil {
+		return err
+	}
+
+	c := k.sys.fw.clusterOf(files["server-ca.crt"])
+	if c == nil {
+		return errors.New("etcd is gone")
+	}
+
+	for name, text := range files {
+		k.sys.on.files.write(tlsDir+name, text)
+	}
+
+	k.cluster = c
+
+	return nil
+}
+
+// listen serves the API on the machine's address.
+func (k *service) listen() error {
+	c := k.cluster
+
+	c.mu.Lock()
+	pair := func(name string) *x509.PEMEncodedCertificateAndKey {
+		return &x509.PEMEncodedCertificateAndKey{Crt: []byte(c.files[name+".crt"]), Key: []byte(c.files[name+".key"])}
+	}
+	serverCA, clientCA := pair("server-ca"), pair("client-ca")
+	c.mu.Unlock()
+
+	address := k.address()
+
+	if err := c.kube.Apply(k.manifests(clientCA)); err != nil {
+		return err
+	}
+
+	api, err := kube.NewServer(kube.ServerConfig{
+		Node: k.config.NodeName, Cluster: c.kube, Version: k.version, CA: serverCA, ClientCA: clientCA.Crt,
+		Names:   append([]string{address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc", "10.43.0.1"}, k.config.TLSSAN...),
+		Healthy: func() error { return nil }, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
+		Front: &supervisor{cluster: c},
+	})
+	if err != nil {
+		return err
+	}
+
+	s := &server{api: api}
+
+	listener, err := (&net.ListenConfig{}).Listen(k.ctx, "tcp", net.JoinHostPort(address, "6443"))
+	if err != nil {
+		api.Close()
+
+		return err
+	}
+
+	s.stop = append(s.stop, func() { _ = listener.Close() })
+	api.Listen(listener)
+
+	k.mu.Lock()
+	k.server = s
+	k.mu.Unlock()
+
+	return nil
+}
+
+// manifests are what K3s deploys itself, without what is disabled.
+func (k *service) manifests(signer *x509.PEMEncodedCertificateAndKey) kube.Manifests {
+	m := kube.Manifests{
+		CA: signer, TokenID: "k3slab", TokenSecret: "0000000000000000",
+		APIServerIP: netip.MustParseAddr("10.43.0.1"), DNSIP: netip.MustParseAddr("10.43.0.10"),
+	}
+
+	var names []string
+
+	for component, name := range map[string]string{
+		"coredns": "coredns", "local-storage": "local-path-provisioner", "metrics-server": "metrics-server", "traefik": "traefik",
+	} {
+		if slices.Contains(k.config.Disable, component) {
+			continue
+		}
+
+		names = append(names, name)
+		labels := map[string]string{"k8s-app": name}
+
+		m.Extra = append(m.Extra, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem, Labels: labels},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: "rancher/mirrored-" + name}}},
+				},
+			},
+		})
+	}
+
+	slices.SortFunc(m.Extra, func(a, b runtime.Object) int {
+		return strings.Compare(a.(*appsv1.Deployment).Name, b.(*appsv1.Deployment).Name) //nolint:forcetypeassert // made above
+	})
+	slices.Sort(names)
+
+	k.cluster.mu.Lock()
+	k.cluster.files["deployed"] = strings.Join(names, " ")
+	k.cluster.mu.Unlock()
+
+	return m
+}
+
+// supervisor is what joins nodes (K3s: pkg/server/router.go).
+type supervisor struct{ cluster *cluster }
+
+// Handles says whether a request is the supervisor's.
+func (s *supervisor) Handles(r *http.Request) bool {
+	return r.URL.Path == "/cacerts" || strings.HasPrefix(r.URL.Path, "/v1-k3s/")
+}
+
+// ServeHTTP answers one request.
+func (s *supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := s.cluster
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if r.URL.Path == "/cacerts" {
+		_, _ = w.Write([]byte(c.files["server-ca.crt"]))
+
+		return
+	}
+
+	user, password, _ := r.BasicAuth()
+	asServer := user == "server" && password == c.token
+
+	switch {
+	case r.URL.Path == "/v1-k3s/server-bootstrap" && asServer:
+		files := maps.Clone(c.files)
+		delete(files, "deployed")
+
+		_ = json.NewEncoder(w).Encode(files)
+	case r.URL.Path == "/v1-k3s/client-kubelet.crt" && (asServer || user == "node" && password == c.agentToken):
+		s.kubelet(w, r)
+	default:
+		http.Error(w, "not authorized", http.StatusUnauthorized)
+	}
+}
+
+// kubelet issues a node's certificate, to whoever knows the password that its name was first used with.
+func (s *supervisor) kubelet(w http.ResponseWriter, r *http.Request) {
+	c := s.cluster
+	name, password := r.Header.Get("k3s-Node-Name"), r.Header.Get("k3s-Node-Password")
+
+	if known, there := c.nodes[name]; there && known != password && c.kube.Node(name) != nil {
+		http.Error(w, fmt.Sprintf("unable to verify password for node [%s]: hash does not match", name), http.StatusForbidden)
+
+		return
+	}
+
+	c.nodes[name] = password
+
+	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(&x509.PEMEncodedCertificateAndKey{
+		Crt: []byte(c.files["client-ca.crt"]), Key: []byte(c.files["client-ca.key"]),
+	})
+	if err == nil {
+		var pair *x509.KeyPair
+		if pair, err = x509.NewKeyPair(ca, x509.CommonName("system:node:"+name), x509.Organization("system:nodes"), x509.NotAfter(time.Now().AddDate(1, 0, 0))); err == nil {
+			_ = json.NewEncoder(w).Encode(map[string]string{"crt": string(pair.CrtPEM), "key": string(pair.KeyPEM)})
+
+			return
+		}
+	}
+
+	http.Error(w, err.Error(), http.StatusInternalServerError)
+}
+
+var _ http.Handler = (*supervisor)(nil)

@@ -1,0 +1,299 @@
+package ubuntu
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+
+	"talos-proxmox/tests/lab/journal"
+)
+
+// execute runs a script of the machine's as root, and returns its status and what it said.
+func (s *system) execute(path string) (int, string) {
+	text, there := s.on.files.read(path)
+	if !there || s.on.files.mode(path)&0o100 == 0 {
+		return 203, path + ": cannot be executed\n" // systemd's EXEC
+	}
+
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), path)
+	if err != nil {
+		return 2, err.Error() + "\n"
+	}
+
+	out := &output{}
+
+	runner, err := interp.New(
+		interp.StdIO(nil, out, out), interp.Dir("/"), interp.Env(expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")),
+		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return s.exec }),
+		interp.OpenHandler(s.open), interp.StatHandler(noStat), interp.ReadDirHandler2(noReadDir),
+	)
+	if err != nil {
+		return 1, err.Error() + "\n"
+	}
+
+	var status interp.ExitStatus
+
+	err = runner.Run(s.ctx, file)
+
+	switch {
+	case err == nil:
+		return 0, out.String()
+	case errors.As(err, &status):
+		return int(status), out.String()
+	default:
+		return 1, out.String() + err.Error() + "\n"
+	}
+}
+
+// output is written by several at once.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.b.String()
+}
+
+// open opens a file of the machine.
+func (s *system) open(_ context.Context, path string, flag int, _ os.FileMode) (io.ReadWriteCloser, error) {
+	text, there := s.on.files.read(path)
+
+	switch {
+	case flag&(os.O_WRONLY|os.O_RDWR) == 0 && !there:
+		return nil, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}
+	case flag&(os.O_WRONLY|os.O_RDWR) == 0:
+		return &handle{Buffer: bytes.NewBufferString(text)}, nil
+	case flag&os.O_APPEND == 0:
+		s.on.files.write(path, "")
+	}
+
+	return &handle{Buffer: &bytes.Buffer{}, write: func(p string) { s.on.files.append(path, p) }}, nil
+}
+
+type handle struct {
+	*bytes.Buffer
+
+	write func(string)
+}
+
+func (h *handle) Write(p []byte) (int, error) {
+	h.write(string(p))
+
+	return len(p), nil
+}
+
+func (h *handle) Close() error { return nil }
+
+func noStat(_ context.Context, name string, _ bool) (os.FileInfo, error) {
+	return nil, &os.PathError{Op: "stat", Path: name, Err: os.ErrNotExist}
+}
+
+func noReadDir(_ context.Context, path string) ([]os.DirEntry, error) {
+	return nil, &os.PathError{Op: "readdir", Path: path, Err: os.ErrNotExist}
+}
+
+// exec runs one command of the machine.
+func (s *system) exec(ctx context.Context, args []string) error {
+	hc := interp.HandlerCtx(ctx)
+
+	code := s.run1(hc, args)
+	if code > 0 {
+		return interp.ExitStatus(code)
+	}
+
+	return nil
+}
+
+// tagged is the one edit that scripts make of a version to put it into a URL.
+var tagged = regexp.MustCompile(`^s/\+/%2B/$`)
+
+// run1 is each command that the lab's machines have, as far as scripts use it. Another one, or another use, fails the test.
+func (s *system) run1(hc interp.HandlerContext, args []string) int {
+	say := func(format string, values ...any) { fmt.Fprintf(hc.Stdout, format, values...) }
+
+	switch name := args[0]; {
+	case name == "date":
+		say("2026-01-01T00:00:00Z\n")
+	case name == "mkdir", name == "touch":
+		if name == "touch" {
+			s.on.files.write(args[1], "")
+		}
+	case name == "rm":
+		s.on.files.remove(args[len(args)-1])
+	case slices.Equal(args, []string{"uname", "-m"}):
+		say("x86_64\n")
+	case name == "df":
+		say("Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 %d 1500000 %d 1%% /\n", s.disk.Size()>>10, s.disk.Size()>>10-1500000)
+	case slices.Equal(args, []string{"awk", "NR == 2 { print $4 }"}):
+		return filter(hc, func(lines []string) string { return strings.Fields(lines[1])[3] })
+	case name == "sed" && len(args) == 2 && tagged.MatchString(args[1]):
+		return filter(hc, func(lines []string) string { return strings.Replace(lines[0], "+", "%2B", 1) })
+	case name == "modprobe":
+	case slices.Equal(args, []string{"mktemp", "-d"}):
+		say("/tmp/tmp.lab\n")
+	case name == "curl":
+		return s.curl(hc, args)
+	case name == "sh" && len(args) == 3:
+		return s.install(hc, args[1], args[2])
+	case name == "sha256sum":
+		return s.sha256sum(hc)
+	case name == "timeout" && len(args) == 5 && args[2] == "systemctl" && args[3] == "start":
+		return s.startK3s(args[4] + ".service")
+	case name == "journalctl":
+		log, _ := s.on.files.read(k3sLog)
+		say("%s", log)
+	default:
+		s.fw.opts.Journal.Refused(journal.Guest, s.hw.Name, strings.Join(args, " "), "the lab's machines do not know the command")
+		fmt.Fprintf(hc.Stderr, "%s: not found\n", name)
+
+		return 127
+	}
+
+	return 0
+}
+
+func filter(hc interp.HandlerContext, of func([]string) string) int {
+	text, err := io.ReadAll(hc.Stdin)
+	if err != nil {
+		return 1
+	}
+
+	fmt.Fprintln(hc.Stdout, of(strings.Split(string(text), "\n")))
+
+	return 0
+}
+
+var release = regexp.MustCompile(`^https://raw\.githubusercontent\.com/k3s-io/k3s/(v[^/]+)/install\.sh$`)
+
+// curl gets the installation script of a release, and nothing else.
+func (s *system) curl(hc interp.HandlerContext, args []string) int {
+	url, out := args[len(args)-1], ""
+
+	if i := slices.Index(args, "--output"); i >= 0 {
+		out = args[i+1]
+	}
+
+	if err := s.fetch(url); err != nil {
+		fmt.Fprintf(hc.Stderr, "curl: (6) %v\n", err)
+
+		return 6
+	}
+
+	m := release.FindStringSubmatch(url)
+	if m == nil || !s.fw.released(strings.Replace(m[1], "%2B", "+", 1)) {
+		fmt.Fprint(hc.Stdout, "404")
+
+		return 0
+	}
+
+	s.on.files.write(out, script+strings.Replace(m[1], "%2B", "+", 1))
+	fmt.Fprint(hc.Stdout, "200")
+
+	return 0
+}
+
+// script begins the installation script of a release.
+const script = "#!/bin/sh\n# the official installation script of K3s "
+
+var anyRelease = regexp.MustCompile(`^v1\.\d+\.\d+\+k3s\d+$`)
+
+func (f *Firmware) released(version string) bool {
+	if len(f.opts.Releases) == 0 {
+		return anyRelease.MatchString(version)
+	}
+
+	return slices.Contains(f.opts.Releases, version)
+}
+
+// install is the official script: it gets the binary, holds it against the checksums of its release, and makes a service.
+func (s *system) install(hc interp.HandlerContext, path, role string) int {
+	text, _ := s.on.files.read(path)
+	fail := func(why string) int {
+		fmt.Fprintln(hc.Stderr, "[ERROR] ", why)
+
+		return 1
+	}
+
+	version := hc.Env.Get("INSTALL_K3S_VERSION").String()
+
+	switch {
+	case !strings.HasPrefix(text, script):
+		return fail(path + " is no installation script of K3s")
+	case !s.fw.released(version):
+		return fail("Download failed")
+	case role != "server" && role != "agent":
+		return fail("the lab's K3s is server or agent, not " + role)
+	case hc.Env.Get("INSTALL_K3S_SKIP_START").String() != "true":
+		return fail("the lab installs K3s without starting it only")
+	}
+
+	fmt.Fprintf(hc.Stdout, "[INFO]  Using %s as release\n", version)
+
+	if err := s.fetch("https://github.com/k3s-io/k3s/releases/download/" + version + "/k3s"); err != nil {
+		return fail("Download failed")
+	}
+
+	if !s.impose("install", s.fw.opts.Latencies.Install) {
+		return 1
+	}
+
+	name := "k3s"
+	if role == "agent" {
+		name = "k3s-agent"
+	}
+
+	s.on.files.write(binaryPath, Binary(version))
+	s.on.files.write(units+name+".service", role)
+	s.on.files.write(wanted+name+".service", "")
+
+	return 0
+}
+
+const binaryPath = "/usr/local/bin/k3s"
+
+// Binary is the k3s binary of a version.
+func Binary(version string) string { return "the k3s binary " + version }
+
+// sha256sum holds files against the sums that it reads.
+func (s *system) sha256sum(hc interp.HandlerContext) int {
+	text, err := io.ReadAll(hc.Stdin)
+	if err != nil {
+		return 1
+	}
+
+	sum, path, ok := strings.Cut(strings.TrimSpace(string(text)), "  ")
+	content, there := s.on.files.read(path)
+	found := sha256.Sum256([]byte(content))
+
+	if !ok || !there || hex.EncodeToString(found[:]) != sum {
+		fmt.Fprintf(hc.Stderr, "%s: FAILED\nsha256sum: WARNING: 1 computed checksum did NOT match\n", path)
+
+		return 1
+	}
+
+	return 0
+}

@@ -168,7 +168,8 @@ func TestPagesQuoteMessages(t *testing.T) {
 
 	for _, dir := range []string{"../components", "."} {
 		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			// The installation of K3s speaks for itself.
+			if err != nil || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "install.sh") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 

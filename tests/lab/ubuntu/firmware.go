@@ -192,24 +192,7 @@ func (s *system) status() Status {
 func (s *system) run() {
 	defer s.forget()
 
-	for _, d := range s.hw.Boot {
-		if d.Disk == nil {
-			continue
-		}
-
-		switch found := recognise(d.Disk.Content()).(type) {
-		case *Image:
-			s.disk, s.on = d.Disk, &installed{Image: *found, files: newFiles(*found)}
-		case *installed:
-			s.disk, s.on = d.Disk, found
-		default:
-			continue
-		}
-
-		break
-	}
-
-	if s.disk == nil {
+	if !s.find() {
 		s.setStage(StageNoBoot)
 		<-s.ctx.Done()
 
@@ -229,6 +212,31 @@ func (s *system) run() {
 	}
 
 	<-s.ctx.Done()
+}
+
+// find takes the first disk of the boot order with a system on it.
+func (s *system) find() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, d := range s.hw.Boot {
+		if d.Disk == nil {
+			continue
+		}
+
+		switch found := recognise(d.Disk.Content()).(type) {
+		case *Image:
+			s.disk, s.on = d.Disk, &installed{Image: *found, files: newFiles(*found)}
+
+			return true
+		case *installed:
+			s.disk, s.on = d.Disk, found
+
+			return true
+		}
+	}
+
+	return false
 }
 
 func (s *system) setStage(stage string) {

@@ -111,7 +111,7 @@ func (r *Rehearsal) WaitReady(ctx context.Context, bound time.Duration) error {
 	}
 }
 
-// Files are the credentials on disk.
+// Files are the credentials on disk. Clusters of K3s have no talosconfig.
 type Files struct{ Kubeconfig, Talosconfig string }
 
 // WriteCredentials writes kubeconfig and talosconfig into a directory, for nobody else to read.
@@ -121,11 +121,17 @@ func (r *Rehearsal) WriteCredentials(ctx context.Context, dir string) (Files, er
 		return Files{}, err
 	}
 
-	files := Files{Kubeconfig: filepath.Join(dir, "kubeconfig"), Talosconfig: filepath.Join(dir, "talosconfig")}
+	files := Files{Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	wanted := map[string]string{stacks.OutputKubeconfig: files.Kubeconfig}
+
+	if r.Plan.Kind == plan.KindTalos {
+		files.Talosconfig = filepath.Join(dir, "talosconfig")
+		wanted[stacks.OutputTalosconfig] = files.Talosconfig
+	}
 
 	var errs []error
 
-	for output, path := range map[string]string{stacks.OutputKubeconfig: files.Kubeconfig, stacks.OutputTalosconfig: files.Talosconfig} {
+	for output, path := range wanted {
 		text, ok := outputs[output].Value.(string)
 		if !ok {
 			errs = append(errs, fmt.Errorf("the stack has no output %s", output))

@@ -29,6 +29,8 @@ var phases = map[string]string{
 	"proxmoxve:VM/virtualMachine:VirtualMachine":          "machine",
 	"talos:machine/configurationApply:ConfigurationApply": "configuration",
 	"talos:cluster/kubeconfig:Kubeconfig":                 "kubeconfig",
+	"proxmoxve:Storage/file:File":                         "user data",
+	"pulumi:index:Stash":                                  "state",
 }
 
 // progress shows what the engine does, one line per step.

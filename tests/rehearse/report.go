@@ -64,10 +64,11 @@ func printHints(out io.Writer, r *rehearsal.Rehearsal, files rehearsal.Files, sh
 	fmt.Fprint(out, "The lab keeps running until you press Ctrl-C. Look around:\n\n")
 
 	if files.Kubeconfig != "" {
-		fmt.Fprintf(out, `  kubectl --kubeconfig %[1]s get nodes -o wide
-  talosctl --talosconfig %[2]s version
-  talosctl --talosconfig %[2]s services
-`, files.Kubeconfig, files.Talosconfig)
+		fmt.Fprintf(out, "  kubectl --kubeconfig %s get nodes -o wide\n", files.Kubeconfig)
+	}
+
+	if files.Talosconfig != "" {
+		fmt.Fprintf(out, "  talosctl --talosconfig %[1]s version\n  talosctl --talosconfig %[1]s services\n", files.Talosconfig)
 	}
 
 	fmt.Fprintf(out, "  (%s stack output --stack %s)\n\n", shell, r.Stack.Name())

@@ -31,7 +31,7 @@ type TalosClusterArgs struct {
 	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the plan
 	// says so, and kept secret; otherwise one is made and kept in state.
 	MachineSecrets pulumi.StringInput
-	// Dir is the directory below which snapshots of etcd are kept, in etcd-backups; the working directory when empty.
+	// Dir is where the plan's paths begin, of snapshots of etcd; the working directory when empty.
 	Dir string
 }
 
@@ -130,7 +130,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	}
 
 	var err error
-	if b.hooks, err = registerGates(ctx, name, c.Plan, args.Findings, args.Proxmox, b.addresses, args.Dir); err != nil {
+	if b.hooks, err = registerGates(ctx, name, args, b.addresses); err != nil {
 		return nil, err
 	}
 

@@ -29,6 +29,12 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 		}
 	}
 
+	if len(members) > 0 {
+		if err := r.backup.take(ctx, r.controlPlanes(l), l.credentials); err != nil {
+			return err
+		}
+	}
+
 	member := slices.IndexFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name || m.Address == l.Address })
 
 	kube, err := r.kubernetes(ctx, l)

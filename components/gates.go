@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -48,10 +47,12 @@ type gates struct {
 }
 
 // registerGates registers the hooks of the cluster whose component is called name.
-func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findings, proxmox Proxmox, addresses *roster, dir string) (gates, error) {
+func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, addresses *roster) (gates, error) {
 	var (
-		g    = gates{turns: newTurns(max(p.MaxUnavailable, 1))}
-		errs []error
+		p, proxmox = args.Plan, args.Proxmox
+		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1))}
+		kept       = newBackup(p, args.Dir, say(ctx, name))
+		errs       []error
 	)
 
 	images := imageGates{proxmox}
@@ -105,8 +106,13 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findin
 		return detach(c, proxmox, n)
 	})
 
-	register(&g.bootstrapped, "bootstrapped", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return talosapi.Bootstrap(c, controlPlanes(p, addresses), credentials(args.NewInputs), p.NodeTimeout, say(ctx, name))
+	register(&g.bootstrapped, "bootstrapped", func(c context.Context, hook *pulumi.ResourceHookArgs) error {
+		from, err := recovery(p, args.Dir)
+		if err != nil {
+			return err
+		}
+
+		return talosapi.Bootstrap(c, controlPlanes(p, addresses), credentials(hook.NewInputs), from, p.NodeTimeout, say(ctx, name))
 	})
 
 	register(&g.ready, "ready", func(c context.Context, args *pulumi.ResourceHookArgs) error {
@@ -122,15 +128,14 @@ func registerGates(ctx *pulumi.Context, name string, p *plan.Plan, found *Findin
 		return talosapi.WaitEndpoint(c, p.Endpoint, p.ReadyTimeout, say(ctx, name))
 	})
 
-	r := &removal{ctx: ctx, plan: p, addresses: addresses, turns: g.turns, say: say(ctx, name), nodes: nodes, absent: found.gone()}
+	r := &removal{ctx: ctx, plan: p, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), nodes: nodes, absent: args.Findings.gone()}
 	removed, err := ctx.RegisterResourceHook(name+"-removed", func(args *pulumi.ResourceHookArgs) error {
 		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with it.
 		return r.before(context.WithoutCancel(ctx.Context()), args)
 	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 	g.removed, errs = removed, append(errs, err)
 	rolled := &rollout{
-		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: &canaries{first: map[string]chan struct{}{}}, say: say(ctx, name), nodes: nodes,
-		snapshots: filepath.Join(dir, snapshots),
+		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: &canaries{first: map[string]chan struct{}{}}, backup: kept, say: say(ctx, name), nodes: nodes,
 	}
 	changed, err := ctx.RegisterResourceHook(name+"-changed", func(args *pulumi.ResourceHookArgs) error {
 		return rolled.before(ctx.Context(), args)

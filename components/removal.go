@@ -25,6 +25,7 @@ type removal struct {
 	plan      *plan.Plan
 	addresses *roster
 	turns     *turns
+	backup    backup
 	say       wait.Say
 	// nodes of the plan, by the name of their configuration.
 	nodes map[string]plan.Node
@@ -58,6 +59,10 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		case !slices.Contains(r.plan.Replace, n.Name):
 			return r.keep(ctx, l)
 		}
+	}
+
+	if r.recovers(l) {
+		return r.giveUp(ctx, l)
 	}
 
 	if r.ctx.DryRun() {

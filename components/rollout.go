@@ -30,17 +30,13 @@ type rollout struct {
 	addresses *roster
 	turns     *turns
 	canaries  *canaries
+	backup    backup
 	say       wait.Say
 	// nodes of the plan, by the name of their configuration.
 	nodes map[string]plan.Node
-	// snapshots is the directory of etcd's.
-	snapshots string
 	// beside says that what Talos installs into Kubernetes is up to date. Only who has a control plane's turn looks at it.
 	beside bool
 }
-
-// snapshots is what the directory of etcd's snapshots is called.
-const snapshots = "etcd-backups"
 
 // changing is a node whose configuration is about to change.
 type changing struct {

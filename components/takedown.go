@@ -38,8 +38,8 @@ func (r *rollout) takeDown(ctx context.Context, c changing) error {
 		return err
 	}
 
-	if v.Effect.Down() || v.carries {
-		if err := r.snapshot(ctx, c); err != nil {
+	if c.node.Role == plan.ControlPlane && (v.Effect.Down() || v.carries) {
+		if err := r.backup.take(ctx, r.others(c), c.credentials); err != nil {
 			return err
 		}
 	}
@@ -153,20 +153,6 @@ func (r *rollout) workersAway(nodes []kubeapi.Node, c changing) error {
 	}
 
 	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s", r.plan.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
-}
-
-// snapshot keeps what etcd holds before a control plane goes down.
-func (r *rollout) snapshot(ctx context.Context, c changing) error {
-	if c.node.Role != plan.ControlPlane {
-		return nil
-	}
-
-	s, err := talosapi.TakeSnapshot(ctx, r.others(c)[0], c.credentials, r.snapshots, r.plan.Cluster, r.plan.ReadyTimeout)
-	if err != nil {
-		return err
-	}
-
-	return r.ctx.Log.Info(fmt.Sprintf("etcd as it was before %s goes down is in %s (SHA-256 %s)", c.Name, s.Path, s.Hash), nil)
 }
 
 // change empties the node, and has it upgrade or reboot into its configuration.

@@ -47,7 +47,7 @@ type Config struct {
 	// What the stack leaves for others beside the contract.
 	Outputs plan.Outputs `json:"outputs,omitempty"`
 
-	// Dir is the directory of the project, which snapshots of etcd are kept below; the working directory when empty.
+	// Dir is where paths of the configuration begin, the project's directory; the working directory when empty.
 	Dir string `json:"-"`
 }
 

@@ -87,6 +87,7 @@ func Parse(values map[string]string, root string) (Config, error) {
 	}
 
 	problems = append(problems, unread...)
+	problems = append(problems, checkSnapshot(&c, root)...)
 	more := append(c.checkAccess(), c.checkSecrets()...)
 
 	if _, err := plan.New(c.Spec()); err != nil {

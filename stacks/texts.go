@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/plan"
 )
 
@@ -83,6 +84,29 @@ func readText(dir *os.Root, name string) (string, error) {
 	text, err := io.ReadAll(f)
 
 	return string(text), err
+}
+
+// checkSnapshot holds that there is something to recover from.
+func checkSnapshot(c *Config, root string) plan.Problems {
+	name := c.Cluster.RecoverFrom
+	if name == "" {
+		return nil
+	}
+
+	f, err := os.OpenInRoot(root, name)
+	if err == nil {
+		_, err = etcdbackup.Read(f)
+		err = errors.Join(err, f.Close())
+	}
+
+	if err == nil {
+		return nil
+	}
+
+	return plan.Problems{{
+		Path: "cluster.recoverFrom", Rule: "must be a snapshot of etcd inside the project: " + reason(err), Value: name,
+		Remedy: "correct the path; 'go run ./stacks/ops etcd list' shows what there is",
+	}}
 }
 
 // inline tells a text from the path of one: YAML has a line break or a key, JSON a bracket.

@@ -59,12 +59,19 @@ func remove(t *testing.T, r *rehearsal.Rehearsal, vmid int) {
 	t.Helper()
 
 	w, operator := r.Lab.World(), world.Caller{ID: r.Lab.Credentials().TokenID}
+	host := ""
 
-	_, err := w.Stop(operator, "pve", vmid)
+	for _, vm := range w.Snapshot().VMs {
+		if vm.ID == vmid {
+			host = vm.Host
+		}
+	}
+
+	_, err := w.Stop(operator, host, vmid)
 	require.NoError(t, err)
 
 	require.Eventually(t, func() bool {
-		_, err = w.Destroy(operator, "pve", vmid, world.DestroyRequest{Unreferenced: true})
+		_, err = w.Destroy(operator, host, vmid, world.DestroyRequest{Unreferenced: true})
 
 		return err == nil
 	}, wait, 100*time.Millisecond, "%v", err)

@@ -98,24 +98,37 @@ func AtMost(voters int) string {
 	return "add a control plane first"
 }
 
+// Quorate says whether enough voting members are well for etcd to go on.
+func (d Departure) Quorate() bool {
+	all, well := d.voters()
+
+	return all > 0 && well >= Needed(all)
+}
+
+// voters counts the voting members, and those of them that are well.
+func (d Departure) voters() (all, well int) {
+	for _, m := range d.Members {
+		if m.Learner {
+			continue
+		}
+
+		all++
+
+		if m.Problem == "" {
+			well++
+		}
+	}
+
+	return all, well
+}
+
 // unwell are the members in whose state no other may leave.
 func (d Departure) unwell() error {
-	var (
-		rules           []string
-		voters, healthy int
-	)
+	var rules []string
 
 	remedy := "see to it first, then run 'pulumi up' again"
 
 	for _, m := range d.Members {
-		if !m.Learner {
-			voters++
-
-			if m.Problem == "" {
-				healthy++
-			}
-		}
-
 		switch {
 		case m.Learner && !d.leaves(m):
 			rules = append(rules, m.String()+" is joining etcd and has no vote yet")
@@ -128,9 +141,9 @@ func (d Departure) unwell() error {
 		}
 	}
 
-	if need := Needed(voters); healthy < need {
+	if voters, healthy := d.voters(); healthy < Needed(voters) {
 		return Refusal{
-			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd lets nobody go", healthy, voters, need),
+			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd lets nobody go", healthy, voters, Needed(voters)),
 			"bring one back, or restore a snapshot",
 		}
 	}

@@ -120,6 +120,7 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.trustedCAs", len(s.Cluster.TrustedCAs) > 0, "")
 	exclude("cluster.logs", len(s.Cluster.Logs.Services)+len(s.Cluster.Logs.Kernel) > 0, "")
 	exclude("cluster.encryption", s.Cluster.Encryption != "", string(s.Cluster.Encryption))
+	exclude("cluster.recoverFrom", s.Cluster.RecoverFrom != "", s.Cluster.RecoverFrom)
 	exclude("network.timeServers", len(s.Network.TimeServers) > 0, "")
 	exclude("tailscale", s.Tailscale != nil, "")
 	exclude("machineSecrets", s.Given.MachineSecrets, "")

@@ -90,6 +90,10 @@ type Plan struct {
 	DrainTimeout time.Duration
 	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead and may leave.
 	Replace, ForceRemove []string
+	// RecoverFrom is the snapshot of etcd that a new set of control planes begins with; empty: none.
+	RecoverFrom string
+	// Backup is where snapshots of etcd are kept; nil: none is taken.
+	Backup *Backup
 	// Teardown lets go of every node.
 	Teardown bool
 	// MaxUnavailable is how many workers may be away at the same time, Canary lets the first of a pool go alone, and UpgradeTimeout

@@ -169,11 +169,23 @@ type Lifecycle struct {
 	ForceRemove []string `json:"forceRemove,omitempty"`
 	// Let the whole cluster be destroyed: nodes are not held back any more. It is the first of two steps.
 	Teardown bool `json:"teardown,omitempty" jsonschema:"default=false"`
+	// Snapshots of etcd, taken each time before a control plane is taken down or leaves.
+	Backup Backup `json:"backup,omitempty"`
 	// How running nodes are taken down and come back, for an upgrade or a change that needs a reboot.
 	Upgrade Upgrade `json:"upgrade,omitempty"`
 	// What becomes of a change that Talos takes only with a reboot: the node is rebooted, the change waits for the next reboot, or it
 	// is refused.
 	Apply Apply `json:"apply,omitempty" jsonschema:"default=auto,enum=auto,enum=staged,enum=noReboot"`
+}
+
+// Backup keeps snapshots of etcd on the machine that runs the program.
+type Backup struct {
+	// Take them. They hold all that Kubernetes knows, its secrets included.
+	Enabled *bool `json:"enabled,omitempty" jsonschema:"default=true"`
+	// Directory, relative to the project. It must be ignored by git.
+	Dir string `json:"dir,omitempty" jsonschema:"default=./etcd-backups"`
+	// How many of the cluster's snapshots stay.
+	Keep int `json:"keep,omitempty" jsonschema:"default=10,minimum=1,maximum=1000"`
 }
 
 // Upgrade bounds how running nodes are taken down. Control planes go first and one by one, whatever it says.

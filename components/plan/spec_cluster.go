@@ -35,6 +35,9 @@ type Cluster struct {
 	TrustedCAs []Text `json:"trustedCAs,omitempty"`
 	// Where nodes send their logs. Absent: nowhere.
 	Logs Logs `json:"logs,omitempty"`
+	// A snapshot of etcd that a new set of control planes begins with, instead of an empty etcd: a path relative to the project. It
+	// does nothing to a cluster whose etcd has its quorum.
+	RecoverFrom string `json:"recoverFrom,omitempty"`
 	// Encrypt the disks of nodes that are made from now on, with a key that follows from the node's identity, or one that its TPM
 	// keeps, which needs tpm and a SecureBoot image. Absent: no encryption.
 	Encryption Encryption `json:"encryption,omitempty" jsonschema:"enum=nodeID,enum=tpm"`

@@ -19,13 +19,16 @@ const etcdWaits = "Preparing"
 // Bootstrap makes the first of the control planes start a cluster, unless there is one: a control plane whose etcd runs is
 // proof that the bootstrap has happened, even if nobody remembers. It waits until every control plane answers, for a
 // cluster must not be started beside one that is only out of sight. A reply that is lost is no failure: the next look
-// shows what became of the request.
-func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, bound time.Duration, say wait.Say) error {
+// shows what became of the request. With a recovery, the cluster begins with what a snapshot holds.
+func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from *Recovery, bound time.Duration, say wait.Say) error {
 	nodes, err := open(ctx, controlPlanes, c)
 	if err != nil {
 		return err
 	}
 	defer nodes.close()
+
+	// What begins with a snapshot takes longer than a question.
+	parent := ctx
 
 	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
 		var exists atomic.Bool
@@ -53,14 +56,31 @@ func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, bound
 		case waiting != "":
 			return waiting, nil
 		default:
-			return nodes[0].bootstrap(ctx)
+			return nodes[0].bootstrap(parent, from)
 		}
 	})
 }
 
 // bootstrap asks the node to start a cluster.
-func (p *probe) bootstrap(ctx context.Context) (waitingFor string, err error) {
-	err = p.api.Bootstrap(ctx, &machineapi.BootstrapRequest{})
+func (p *probe) bootstrap(ctx context.Context, from *Recovery) (waitingFor string, err error) {
+	request := &machineapi.BootstrapRequest{}
+
+	if from != nil {
+		switch err := from.send(ctx, p.api); status.Code(err) {
+		case codes.OK:
+		case codes.FailedPrecondition, codes.Unavailable:
+			return fmt.Sprintf("%s to take the snapshot of etcd (%s)", p.target.Name, brief(err)), nil
+		default:
+			return "", fmt.Errorf("%s does not take the snapshot of etcd: %s", p.target.Name, brief(err)) //nolint:errorlint // its words are enough
+		}
+
+		request.RecoverEtcd, request.RecoverSkipHashCheck = true, from.Raw
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	defer cancel()
+
+	err = p.api.Bootstrap(ctx, request)
 
 	switch status.Code(err) {
 	case codes.OK, codes.AlreadyExists:

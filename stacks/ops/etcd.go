@@ -1,53 +1,165 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"text/tabwriter"
 	"time"
 
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/stacks/ops/backup"
+	"talos-proxmox/components/etcdbackup"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/ops/guard"
 )
 
+// etcd keeps snapshots of etcd, beside those that an update takes.
 func etcd(o *options) *cobra.Command {
-	c := &cobra.Command{Use: "etcd", Short: "What the cluster keeps"}
-	c.AddCommand(etcdSnapshot(o))
+	c := &cobra.Command{Use: "etcd", Short: "Keep snapshots of etcd, and see what is in them"}
+
+	dir := c.PersistentFlags().String("backups", "etcd-backups", "where snapshots of etcd are kept, seen from the project")
+
+	c.AddCommand(etcdSnapshot(o, dir), etcdList(o, dir), etcdCheck(o))
 
 	return c
 }
 
-func etcdSnapshot(o *options) *cobra.Command {
+func etcdSnapshot(o *options, dir *string) *cobra.Command {
 	var (
-		dir     string
-		timeout time.Duration
+		keep int
+		path string
 	)
 
 	c := &cobra.Command{
-		Use: "snapshot", Short: "Keep what etcd holds in a file, and verify it", Args: cobra.NoArgs,
+		Use: "snapshot", Short: "Keep what etcd holds in a file", Args: cobra.NoArgs,
+		Long: "Keep what etcd holds in a file, for its owner only: it holds the secrets of Kubernetes.\n\n" +
+			"A control plane that answers is enough; etcd needs no quorum for it.",
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := o.open(c.Context())
+			config, err := o.talosconfig(c.Context(), path)
 			if err != nil {
 				return err
 			}
 
-			if !filepath.IsAbs(dir) {
-				dir = filepath.Join(o.project, dir)
+			administrator, there := config.Contexts[config.Context]
+			if !there || len(administrator.Endpoints) == 0 {
+				return errors.New("the talosconfig has no context that is selected and names control planes: choose one with 'talosctl config context'")
 			}
 
-			taken, err := backup.Take(c.Context(), s.Stack.(*guard.Pulumi).Stack, dir, timeout)
+			store := etcdbackup.Store{Dir: filepath.Join(o.project, *dir), Cluster: config.Context, Keep: keep}
+
+			s, err := store.Take(time.Now(), func(w io.Writer) error { return fromAny(c.Context(), administrator, w) })
 			if err != nil {
 				return err
 			}
 
-			_, err = fmt.Fprintf(o.out, "%s  %d bytes  SHA-256 %s\n", taken.Path, taken.Bytes, taken.Hash)
+			_, err = fmt.Fprintf(o.out, "snapshot %s: %s, revision %d, sha256 %s\n", s.Path, size(s.Size), s.Revision, s.SHA256)
 
 			return err
 		},
 	}
-	c.Flags().StringVar(&dir, "etcd-dir", "etcd-backups", "where snapshots of etcd are kept, seen from the project")
-	c.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long a control plane may take")
+	c.Flags().IntVar(&keep, "keep", 0, "remove the cluster's oldest snapshots beyond this number; 0 removes none")
+	c.Flags().StringVar(&path, "talosconfig", "", "an administrator's talosconfig; the stack's output when left out")
 
 	return c
 }
+
+// fromAny asks the control planes one after the other.
+func fromAny(ctx context.Context, administrator *clientconfig.Context, w io.Writer) error {
+	var targets []talosapi.Target
+	for _, endpoint := range administrator.Endpoints {
+		targets = append(targets, talosapi.Target{Name: endpoint, Address: endpoint})
+	}
+
+	return talosapi.EtcdSnapshot(ctx, targets, talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}, w)
+}
+
+// talosconfig reads a file, or the stack's output.
+func (o *options) talosconfig(ctx context.Context, path string) (*clientconfig.Config, error) {
+	if path != "" {
+		return clientconfig.Open(path)
+	}
+
+	stack, err := guard.Open(ctx, o.project, o.stack)
+	if err != nil {
+		return nil, err
+	}
+
+	outputs, err := stack.Outputs(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	text, ok := outputs[stacks.OutputTalosconfig].Value.(string)
+	if !ok {
+		return nil, errors.New("the stack has no output talosconfig: is it deployed, with cluster.bootstrap pulumi? Name a file with --talosconfig")
+	}
+
+	return clientconfig.FromString(text)
+}
+
+func etcdList(o *options, dir *string) *cobra.Command {
+	var cluster string
+
+	c := &cobra.Command{
+		Use: "list", Short: "List the snapshots of etcd, newest first", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := etcdbackup.Store{Dir: filepath.Join(o.project, *dir), Cluster: cluster}.List()
+			if err != nil {
+				return err
+			}
+
+			w := tabwriter.NewWriter(o.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "SNAPSHOT\tTAKEN\tREVISION\tSIZE\tREMARK")
+
+			for _, s := range all {
+				remark := ""
+				if err := etcdbackup.Verify(s); err != nil {
+					remark = err.Error()
+				}
+
+				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", filepath.Base(s.Path), s.Taken.Local().Format(time.DateTime), s.Revision, size(s.Size), remark)
+			}
+
+			return w.Flush()
+		},
+	}
+	c.Flags().StringVar(&cluster, "cluster", "", "of this cluster only")
+
+	return c
+}
+
+func etcdCheck(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "check <file>", Short: "See whether a cluster can be recovered from a file", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer f.Close() //nolint:errcheck // read only
+
+			s, err := etcdbackup.Read(f)
+			if err != nil {
+				return fmt.Errorf("nothing can be recovered from %s: %w", args[0], err)
+			}
+
+			kind := "a snapshot, its hash is right"
+			if s.Raw {
+				kind = "a copy of a member's database: whether it is whole, nobody can tell"
+			}
+
+			_, err = fmt.Fprintf(o.out, "%s: %s, revision %d, %d revisions of keys, sha256 %s; %s\n", args[0], size(s.Size), s.Revision, s.Keys, s.SHA256, kind)
+
+			return err
+		},
+	}
+}
+
+// size in the unit that people compare.
+func size(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }

@@ -61,8 +61,8 @@ func command(out io.Writer) *cobra.Command {
 	flags.StringVarP(&o.project, "cwd", "C", ".", "the directory of Pulumi.yaml")
 	flags.StringVar(&o.dir, "dir", "state-backups", "where snapshots are kept, seen from the project")
 
-	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o), impactOf(o), etcd(o))
-	root.AddCommand(exports(), addresses(), fromTerraform())
+	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o), impactOf(o))
+	root.AddCommand(etcd(o), exports(), addresses(), fromTerraform())
 
 	return root
 }

@@ -1,0 +1,127 @@
+// Package etcdbackup keeps snapshots of etcd: files that hold everything a Kubernetes cluster knows, its secrets included.
+package etcdbackup
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Snapshot is what is known of a file.
+type Snapshot struct {
+	// Path of the file.
+	Path string `json:"-"`
+	// Taken is when, in UTC, to the second; zero for a file of another name than this package gives.
+	Taken time.Time `json:"-"`
+	// SHA256 of the file, in hexadecimal digits.
+	SHA256 string `json:"sha256"`
+	// Revision of etcd up to which the file goes.
+	Revision int64 `json:"revision"`
+	// Keys counts the revisions of keys in it.
+	Keys int `json:"keys"`
+	// Size in bytes.
+	Size int64 `json:"size"`
+	// Raw says that the file was copied from a member's disk: it has no hash of its own to be checked.
+	Raw bool `json:"raw,omitempty"`
+}
+
+// page is what the size of an etcd database is a multiple of. A snapshot has a hash after that.
+const page = 512
+
+// Read looks into a file that etcd, or Talos, has written. The error says why nothing can be recovered from it: it is cut off,
+// was changed, or is something else. It reads through an open file, so that the caller decides which files may be opened.
+func Read(f *os.File) (Snapshot, error) {
+	s := Snapshot{Path: f.Name()}
+
+	info, err := f.Stat()
+	if err != nil {
+		return s, err
+	}
+
+	s.Size = info.Size()
+
+	switch s.Size % page {
+	case 0:
+		s.Raw = true
+	case sha256.Size:
+	default:
+		return s, fmt.Errorf("%d bytes are no whole snapshot of etcd", s.Size)
+	}
+
+	if err := s.hash(f); err != nil {
+		return s, err
+	}
+
+	return s, s.count(f.Name())
+}
+
+// hash compares the content with the hash at the end.
+func (s *Snapshot) hash(f *os.File) error {
+	content := s.Size
+	if !s.Raw {
+		content -= sha256.Size
+	}
+
+	inner, whole := sha256.New(), sha256.New()
+
+	if _, err := io.Copy(io.MultiWriter(inner, whole), io.NewSectionReader(f, 0, content)); err != nil {
+		return err
+	}
+
+	if !s.Raw {
+		var stated [sha256.Size]byte
+		if _, err := f.ReadAt(stated[:], content); err != nil {
+			return err
+		}
+
+		if [sha256.Size]byte(inner.Sum(nil)) != stated {
+			return errors.New("its content is not what its hash says: it was cut off, or changed")
+		}
+
+		whole.Write(stated[:])
+	}
+
+	s.SHA256 = hex.EncodeToString(whole.Sum(nil))
+
+	return nil
+}
+
+// revisions is the bucket in which etcd keeps each revision of each key; its keys begin with the revision, eight bytes.
+var revisions = []byte("key")
+
+func (s *Snapshot) count(path string) (err error) {
+	// bbolt asserts what it reads.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it is no etcd database: %v", r)
+		}
+	}()
+
+	db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return fmt.Errorf("it is no etcd database: %w", err)
+	}
+	defer db.Close()
+
+	return db.View(func(tx *bolt.Tx) error {
+		bucket := tx.Bucket(revisions)
+		if bucket == nil {
+			return errors.New("it is no etcd database: it holds no keys of Kubernetes")
+		}
+
+		s.Keys = bucket.Stats().KeyN
+
+		if last, _ := bucket.Cursor().Last(); len(last) >= 8 {
+			s.Revision = int64(binary.BigEndian.Uint64(last))
+		}
+
+		return nil
+	})
+}

@@ -1,0 +1,25 @@
+package plan
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+// checkBackup holds what is kept of etcd, and what it begins with.
+func (r *resolver) checkBackup(p *Plan) {
+	b := r.spec.Lifecycle.Backup
+
+	if !filepath.IsLocal(b.Dir) {
+		r.problems.Add("lifecycle.backup.dir", "must be a directory inside the project", b.Dir, "write it like ./etcd-backups")
+	}
+
+	if b.Keep < 1 {
+		r.problems.Add("lifecycle.backup.keep", "must be 1 at least", strconv.Itoa(b.Keep), "state how many snapshots stay, or set lifecycle.backup.enabled to false")
+	}
+
+	if *b.Enabled && p.Bootstrap == ByPulumi {
+		p.Backup = &b
+	}
+
+	p.RecoverFrom = r.spec.Cluster.RecoverFrom
+}

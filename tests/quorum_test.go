@@ -1,0 +1,152 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/components/etcdbackup"
+	"talos-proxmox/tests/lab/world"
+)
+
+// TestQuorumLost loses two of three control planes for good, and brings the cluster back from a snapshot, as the page about
+// recovery says: what Kubernetes knew is there again, and workers need not be touched.
+func TestQuorumLost(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, threeAndOne))
+	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	keep := func(name string) {
+		_, err := api.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+
+	project := r.Stack.Workspace().WorkDir()
+	binary := compile(t, "./stacks/ops")
+
+	etcd := func(words ...string) (string, error) {
+		c := exec.CommandContext(t.Context(), binary, append([]string{"-C", project, "-s", r.Stack.Name(), "etcd"}, words...)...)
+		c.Env = append(r.Backend.Environ(), "PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+
+		out, err := c.CombinedOutput()
+
+		return string(out), err
+	}
+
+	keep("before")
+
+	said, err := etcd("snapshot")
+	require.NoError(t, err, said)
+	keep("after")
+
+	store := etcdbackup.Store{Dir: filepath.Join(project, "etcd-backups"), Cluster: "home"}
+	kept, err := store.List()
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+
+	name := filepath.Base(kept[0].Path)
+	assert.Contains(t, said, kept[0].SHA256)
+
+	t.Run("not while there is a quorum", func(t *testing.T) {
+		set(t, r.Stack, "cluster.recoverFrom", "etcd-backups/"+name)
+		requireNoChange(t, r.Stack)
+
+		for i, control := range []string{"home-control-1", "home-control-2", "home-control-3"} {
+			set(t, r.Stack, "lifecycle.replace["+string(rune('0'+i))+"]", control)
+		}
+
+		before := r.Lab.World().Snapshot()
+
+		const refused = "is not removed: etcd has its quorum, and nothing needs to be recovered; take out cluster.recoverFrom, and name one control plane " +
+			"at a time in lifecycle.replace"
+
+		assert.Contains(t, failPreview(t, r.Stack), refused)
+		assert.Contains(t, failUp(t, r.Stack), refused)
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+	})
+
+	for _, gone := range []string{"home-control-2", "home-control-3"} {
+		_, err := r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", vmids(r)[gone])
+		require.NoError(t, err)
+	}
+
+	t.Run("a snapshot needs no quorum", func(t *testing.T) {
+		said, err := etcd("snapshot")
+		require.NoError(t, err, said)
+
+		said, err = etcd("list")
+		require.NoError(t, err, said)
+		assert.Contains(t, said, name)
+
+		said, err = etcd("check", filepath.Join(project, "etcd-backups", name))
+		require.NoError(t, err, said)
+		assert.Contains(t, said, "a snapshot, its hash is right")
+	})
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+
+	found, err := api.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	var names []string
+	for _, m := range found.Items {
+		names = append(names, m.Name)
+	}
+
+	assert.Contains(t, names, "before")
+	assert.NotContains(t, names, "after", "the snapshot is older")
+	assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"}, kubernetesNodes(t, api))
+
+	require.NoError(t, os.WriteFile(kept[0].Path, []byte("half"), 0o600))
+
+	said, err = etcd("check", kept[0].Path)
+	require.Error(t, err)
+	assert.Contains(t, said, "nothing can be recovered from")
+}
+
+// TestHostLost loses a host with a control plane on it, and brings the node back on another, as the page about recovery says.
+func TestHostLost(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.NewReplacer(
+		"[{ name: pve }]", "[{ name: pve1 }, { name: pve2 }, { name: pve3 }]", "count: 1, addresses: 192.168.10.21-49", "count: 0, addresses: 192.168.10.21-49",
+	).Replace(threeAndOne)+"  talos-proxmox:placement: { strategy: spread }\n"))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	vmid := vmids(r)["home-control-2"]
+
+	// What the host had is removed from Proxmox VE with it.
+	remove(t, r, vmid)
+	require.NoError(t, r.Lab.World().SetOffline("pve2", true))
+
+	set(t, r.Stack, "proxmox.hosts[1].name", "pve3")
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:proxmox.hosts[2]", &auto.ConfigOptions{Path: true}))
+
+	_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+	assert.Equal(t, vmid, vmids(r)["home-control-2"])
+
+	for _, n := range r.Nodes() {
+		assert.NotEqual(t, "pve2", n.Host, n.Name)
+	}
+
+	requireNoChange(t, r.Stack)
+}

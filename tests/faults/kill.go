@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -105,8 +106,8 @@ func (g *Rig) killIn(ctx context.Context, killer *Killer, killed *Killed) error 
 	mark := g.mark()
 	blow := &blow{killer: killer, after: killed.After, skip: killed.Call}
 
-	for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Factory, journal.SSH} {
-		g.r.Lab.Journal().Plant(journal.Fault{Face: face, Call: everything, Kind: journal.Interfere, Times: killed.Call + 1, Before: blow.call})
+	for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory, journal.SSH} {
+		g.r.Lab.Journal().Plant(journal.Fault{Face: face, Call: everything, Kind: journal.Interfere, Times: math.MaxInt, Before: blow.call})
 	}
 
 	err = g.run(ctx, killed.Stage)

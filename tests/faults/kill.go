@@ -49,7 +49,7 @@ type Killed struct {
 }
 
 // longest is how long after a call the process may live.
-const longest = 700 * time.Millisecond
+const longest = 200 * time.Millisecond
 
 // everything matches each call.
 var everything = regexp.MustCompile("")

@@ -37,7 +37,10 @@ func (b *k3sBuilder) registerGates() error {
 	}
 
 	register := func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error) {
-		h, err := b.ctx.RegisterResourceHook(b.name+"-"+kind, func(args *pulumi.ResourceHookArgs) error { return run(b.ctx.Context(), args) }, nil)
+		h, err := b.ctx.RegisterResourceHook(b.name+"-"+kind, func(args *pulumi.ResourceHookArgs) error {
+			// What is deleted is deleted when the program has ended.
+			return run(context.WithoutCancel(b.ctx.Context()), args)
+		}, nil)
 		*hook, errs = h, append(errs, err)
 	}
 

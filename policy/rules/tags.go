@@ -29,7 +29,7 @@ type tagSettings struct {
 
 // generalTags say what a VM is, not whose.
 var generalTags = []string{
-	"talos", "kubernetes", "k8s", "pulumi", "terraform", "gpu", "node", "server", "agent",
+	"talos", "k3s", "kubernetes", "k8s", "pulumi", "terraform", "gpu", "node", "server", "agent",
 	string(plan.ControlPlane), string(plan.Worker), "control-plane", "master",
 }
 

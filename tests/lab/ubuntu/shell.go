@@ -86,19 +86,21 @@ func (s *system) open(_ context.Context, path string, flag int, _ os.FileMode) (
 	case flag&(os.O_WRONLY|os.O_RDWR) == 0 && !there:
 		return nil, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}
 	case flag&(os.O_WRONLY|os.O_RDWR) == 0:
-		return &handle{Buffer: bytes.NewBufferString(text)}, nil
+		return &handle{text: strings.NewReader(text)}, nil
 	case flag&os.O_APPEND == 0:
 		s.on.files.write(path, "")
 	}
 
-	return &handle{Buffer: &bytes.Buffer{}, write: func(p string) { s.on.files.append(path, p) }}, nil
+	return &handle{text: strings.NewReader(""), write: func(p string) { s.on.files.append(path, p) }}, nil
 }
 
+// handle is an open file. It is written by Write alone: whatever else could take a text would keep it to itself.
 type handle struct {
-	*bytes.Buffer
-
+	text  *strings.Reader
 	write func(string)
 }
+
+func (h *handle) Read(p []byte) (int, error) { return h.text.Read(p) }
 
 func (h *handle) Write(p []byte) (int, error) {
 	h.write(string(p))

@@ -32,6 +32,7 @@ set -eu
 tmp=$(mktemp -d)
 status=$(curl --output "$tmp/install.sh" https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%%2Bk3s1/install.sh)
 [ "$status" = 200 ] || { echo "status $status"; exit 78; }
+echo begun >/var/begun
 INSTALL_K3S_VERSION=v1.34.2+k3s1 INSTALL_K3S_SKIP_START=true sh "$tmp/install.sh" %[1]s
 timeout 60 systemctl start %[2]s || { journalctl --unit %[2]s; exit 1; }
 echo installed
@@ -189,6 +190,10 @@ func TestJoining(t *testing.T) {
 
 	// An agent's token makes no server.
 	logs(t, boot(t, f, 403, at(13), guest{role: "server", config: "token: " + full + "node:agents\nserver: " + url + "\nnode-name: s3\n"}), "401 Unauthorized")
+
+	begun, err := a1.ReadFile("/var/begun")
+	require.NoError(t, err)
+	assert.Equal(t, "begun\n", begun, "what scripts write is in their files, and the guest agent reads it")
 
 	a1.Kill()
 

@@ -180,7 +180,7 @@ func (mocks) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) {
 	return resource.PropertyMap{}, nil
 }
 
-// oneTemplate is a Proxmox VE that has a template, and nothing else.
+// oneTemplate is a Proxmox VE that has a template, and room for what is made of it.
 type oneTemplate struct{ components.Proxmox }
 
 func (oneTemplate) VMs(context.Context) ([]proxmoxapi.VM, error) {
@@ -190,3 +190,13 @@ func (oneTemplate) VMs(context.Context) ([]proxmoxapi.VM, error) {
 func (oneTemplate) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 10}}, nil
 }
+
+func (oneTemplate) Hosts(context.Context) ([]proxmoxapi.Host, error) {
+	return []proxmoxapi.Host{{Name: "pve", Online: true}}, nil
+}
+
+func (oneTemplate) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
+	return map[string]proxmoxapi.Store{"local-lvm": {Content: []string{"images"}, Active: true, Free: 1 << 40}}, nil
+}
+
+func (oneTemplate) Bridges(context.Context, string) ([]string, error) { return []string{"vmbr0"}, nil }

@@ -17,7 +17,7 @@ import (
 
 // guest is a Proxmox VE with one VM, whose guest agent has files.
 type guest struct {
-	Proxmox
+	roomy
 
 	files  map[string]string
 	denied error
@@ -146,11 +146,11 @@ func kubeconfigOf(t *testing.T) string {
 type cloud struct {
 	shelf
 
-	stores map[string]map[string][]string
+	stores map[string]map[string]proxmoxapi.Store
 	drive  bool
 }
 
-func (c cloud) Stores(_ context.Context, host string) (map[string][]string, error) {
+func (c cloud) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
 	return c.stores[host], nil
 }
 
@@ -163,7 +163,8 @@ func TestK3sPreflight(t *testing.T) {
 	p := k3sPlan(t)
 	host := p.Nodes()[0].Host
 	template := proxmoxapi.VM{ID: 9000, Name: "ubuntu", Host: host, Template: true}
-	taken := map[string]map[string][]string{host: {"local": {"iso", "snippets"}}}
+	disks := proxmoxapi.Store{Content: []string{"images"}, Active: true, Free: 1 << 50}
+	taken := map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "snippets"}, Active: true}, "local-lvm": disks}}
 
 	for name, c := range map[string]struct {
 		cloud cloud
@@ -171,12 +172,12 @@ func TestK3sPreflight(t *testing.T) {
 	}{
 		"as it should be": {cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: taken, drive: true}},
 		"no snippets": {
-			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: map[string]map[string][]string{host: {"local": {"iso", "vztmpl"}}}, drive: true},
+			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "vztmpl"}, Active: true}, "local-lvm": disks}}, drive: true},
 			want: "proxmox.storage.snippets: takes no snippets on host " + host + " (given: local, which takes iso, vztmpl); " +
 				"run 'pvesm set local --content iso,vztmpl,snippets', or name another datastore",
 		},
 		"no datastore": {
-			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, drive: true},
+			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: map[string]map[string]proxmoxapi.Store{host: {"local-lvm": disks}}, drive: true},
 			want:  "proxmox.storage.snippets: is no datastore of host " + host + " (given: local); name one that is, and takes snippets",
 		},
 		"no template for cloud-init": {

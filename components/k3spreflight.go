@@ -34,12 +34,12 @@ func (s *survey) lookForSnippets(ctx context.Context) error {
 
 		store := s.plan.K3s.Snippets
 
-		switch content, there := stores[store]; {
+		switch is, there := stores[store]; {
 		case !there:
 			s.problems.Add(path, "is no datastore of host "+n.Host, store, "name one that is, and takes snippets")
-		case !slices.Contains(content, "snippets"):
-			s.problems.Add(path, "takes no snippets on host "+n.Host, store+", which takes "+strings.Join(content, ", "),
-				fmt.Sprintf("run 'pvesm set %s --content %s,snippets', or name another datastore", store, strings.Join(content, ",")))
+		case !slices.Contains(is.Content, "snippets"):
+			s.problems.Add(path, "takes no snippets on host "+n.Host, store+", which takes "+strings.Join(is.Content, ", "),
+				fmt.Sprintf("run 'pvesm set %s --content %s,snippets', or name another datastore", store, strings.Join(is.Content, ",")))
 		}
 	}
 

@@ -43,7 +43,7 @@ func TestElsewhere(t *testing.T) {
 }
 
 type counting struct {
-	Proxmox
+	roomy
 	asked int
 }
 

@@ -127,7 +127,7 @@ func (s *survey) run(ctx context.Context) error {
 	s.lookForVMs()
 
 	for _, look := range []func(context.Context) error{
-		s.lookForUnfinished, s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets, s.lookForFirewall, s.lookForGroups,
+		s.lookForHosts, s.lookForUnfinished, s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets, s.lookForFirewall, s.lookForGroups,
 		s.lookForLeaving,
 	} {
 		if err := look(ctx); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // shelf is a Proxmox VE that is a list: each machine has one disk. What a test does not expect to be asked is nil.
 type shelf struct {
-	Proxmox
+	roomy
 
 	vms   []proxmoxapi.VM
 	iface string
@@ -46,7 +46,7 @@ func look(t *testing.T, p *plan.Plan, proxmox Proxmox) (*Findings, error) {
 func onePlan() *plan.Plan {
 	node := plan.Node{
 		Name: "c-control-1", Pool: "control", Role: plan.ControlPlane, Host: "pve", VMID: 401, Template: "talos-v1.12.4-base",
-		Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 40}},
+		Disks: []plan.Disk{{Interface: "scsi0", Datastore: "local-lvm", SizeGiB: 40}},
 	}
 	other := node
 	other.Name, other.VMID = "c-control-2", 402

@@ -18,7 +18,9 @@ type Proxmox interface {
 	HAGroups(ctx context.Context) ([]string, error)
 	SharedStores(ctx context.Context) (map[string]bool, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
-	Stores(ctx context.Context, host string) (map[string][]string, error)
+	Hosts(ctx context.Context) ([]proxmoxapi.Host, error)
+	Stores(ctx context.Context, host string) (map[string]proxmoxapi.Store, error)
+	Bridges(ctx context.Context, host string) ([]string, error)
 	GuestFile(ctx context.Context, vm proxmoxapi.VM, path string) (string, error)
 	Offered(ctx context.Context, host, url string) (int64, error)
 }

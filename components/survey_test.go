@@ -14,7 +14,7 @@ import (
 
 // house is a Proxmox VE of several hosts.
 type house struct {
-	Proxmox
+	roomy
 
 	vms     []proxmoxapi.VM
 	files   map[string]map[string]int64

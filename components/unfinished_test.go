@@ -14,7 +14,7 @@ import (
 
 // stopped is a Proxmox VE whose VMs have one configuration.
 type stopped struct {
-	Proxmox
+	roomy
 
 	config proxmoxapi.VMConfig
 }

@@ -13,13 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
 // cloudShelf is a Proxmox VE with one template for cloud-init.
-type cloudShelf struct{ components.Proxmox }
+type cloudShelf struct{ roomy }
 
 func (cloudShelf) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	return []proxmoxapi.VM{{ID: 9000, Name: "ubuntu-24.04", Host: "pve", Template: true}}, nil
@@ -27,10 +26,6 @@ func (cloudShelf) VMs(context.Context) ([]proxmoxapi.VM, error) {
 
 func (cloudShelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 4}, CloudInit: true}, nil
-}
-
-func (cloudShelf) Stores(context.Context, string) (map[string][]string, error) {
-	return map[string][]string{"local": {"iso", "snippets"}}, nil
 }
 
 func (cloudShelf) FirewallOn(context.Context) (bool, error) { return true, nil }

@@ -14,14 +14,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
 // yard is an empty Proxmox VE of any hosts, whose guest agents report one address each.
 type yard struct {
-	components.Proxmox
+	roomy
 
 	plan   *plan.Plan
 	shared bool

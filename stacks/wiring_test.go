@@ -13,13 +13,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
 // shelf is a Proxmox VE with one template. What is not expected to be asked is nil.
-type shelf struct{ components.Proxmox }
+type shelf struct{ roomy }
 
 func (shelf) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	return []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}}, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"strings"
 
 	"github.com/luthermonson/go-proxmox"
 )
@@ -22,25 +21,6 @@ func (c *Client) SharedStores(ctx context.Context) (map[string]bool, error) {
 	}
 
 	return shared, nil
-}
-
-// Stores returns the datastores of a host with the kinds of content that each takes ("images", "iso", "snippets").
-func (c *Client) Stores(ctx context.Context, host string) (map[string][]string, error) {
-	var stores []struct {
-		Storage string `json:"storage"`
-		Content string `json:"content"`
-	}
-
-	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/storage", host), &stores); err != nil {
-		return nil, err
-	}
-
-	found := map[string][]string{}
-	for _, s := range stores {
-		found[s.Storage] = strings.Split(s.Content, ",")
-	}
-
-	return found, nil
 }
 
 // FirewallOn says whether the firewall is on for the whole datacenter; those of VMs have no effect otherwise.

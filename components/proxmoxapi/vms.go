@@ -22,6 +22,8 @@ type VM struct {
 	// Stopped is what Proxmox VE knows to be off. Of a host that does not answer it knows nothing.
 	Stopped bool
 	Tags    []string
+	// MemoryMiB is what it is promised.
+	MemoryMiB int
 }
 
 // VMs lists everything with a VMID that the credentials may see.
@@ -36,8 +38,8 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	for _, r := range resources {
 		found = append(found, VM{
 			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc",
-			Stopped: r.Status == "stopped",
-			Tags:    strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }),
+			Stopped: r.Status == "stopped", MemoryMiB: int(r.MaxMem >> 20),
+			Tags: strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }),
 		})
 	}
 

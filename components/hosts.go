@@ -1,0 +1,144 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// lookForHosts holds that the hosts that are to have new VMs are up, and have the datastores and bridges that those need. Of
+// hosts whose VMs are all there, nothing is asked.
+func (s *survey) lookForHosts(ctx context.Context) error {
+	coming := map[string][]plan.Node{}
+
+	for _, n := range s.plan.Nodes() {
+		if s.absent[n.VMID] {
+			coming[n.Host] = append(coming[n.Host], n)
+		}
+	}
+
+	if len(coming) == 0 {
+		return nil
+	}
+
+	hosts, err := s.proxmox.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(coming)) {
+		at := slices.IndexFunc(hosts, func(h proxmoxapi.Host) bool { return h.Name == name })
+
+		switch {
+		case at < 0:
+			var names []string
+			for _, h := range hosts {
+				names = append(names, h.Name)
+			}
+
+			s.problems.Add("proxmox.hosts", "is no host of this Proxmox VE, which has "+strings.Join(names, ", "), name, "correct the name; case matters")
+		case !hosts[at].Online:
+			s.problems.Add("proxmox.hosts", "is offline, and new nodes are to be made on it", name, "start it, or take it out")
+		default:
+			s.lookForMemory(hosts[at], coming[name])
+
+			if err := s.lookInto(ctx, name, coming[name]); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// lookInto asks a host for the datastores and bridges of new nodes.
+func (s *survey) lookInto(ctx context.Context, host string, coming []plan.Node) error {
+	stores, err := s.proxmox.Stores(ctx, host)
+	if errors.Is(err, proxmoxapi.ErrHostSilent) {
+		s.problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host, "see to it, or take it out")
+
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	bridges, err := s.proxmox.Bridges(ctx, host)
+	if err != nil {
+		return err
+	}
+
+	needed := map[string]int{} // GiB, by datastore
+
+	for _, n := range coming {
+		path := "pools." + n.Pool
+
+		for _, d := range n.Disks {
+			s.holds(stores, host, d.Datastore, "images", path+".disk.datastore")
+			needed[d.Datastore] += d.SizeGiB
+		}
+
+		if image := poolOf(s.plan, n).Image; image.URL != "" || image.FactoryURL != "" {
+			s.holds(stores, host, s.plan.ImageStore, "iso", "proxmox.storage.images")
+		}
+
+		for _, nic := range n.NICs {
+			if !slices.Contains(bridges, nic.Bridge) {
+				s.problems.Add(path+".nics", "is no bridge of host "+host+", or one that the credentials may not use", nic.Bridge,
+					"name another, make it there, or give the role SDN.Use on it")
+			}
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		if free := int(stores[name].Free >> 30); stores[name].Active && free < needed[name] {
+			s.warnings = append(s.warnings, plan.Problem{
+				Path: "proxmox.storage", Rule: fmt.Sprintf("has %d GiB free on host %s, and the disks of new nodes may grow to %d GiB", free, host, needed[name]),
+				Value: name, Remedy: "see that there is room, or make disks smaller (diskGiB)",
+			})
+		}
+	}
+
+	return nil
+}
+
+// holds says what is wrong with a datastore that is to take something.
+func (s *survey) holds(stores map[string]proxmoxapi.Store, host, name, content, path string) {
+	switch store, there := stores[name]; {
+	case !there:
+		s.problems.Add(path, "is no datastore of host "+host+", or one that the credentials may not use", name,
+			"name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it")
+	case !store.Active:
+		s.problems.Add(path, "is not active on host "+host, name, "switch it on there, or name another")
+	case !slices.Contains(store.Content, content):
+		s.problems.Add(path, fmt.Sprintf("takes no %s on host %s", content, host), name+", which takes "+strings.Join(store.Content, ", "),
+			fmt.Sprintf("run 'pvesm set %s --content %s,%s', or name another datastore", name, strings.Join(store.Content, ","), content))
+	}
+}
+
+// lookForMemory warns where a host would promise more memory than it has.
+func (s *survey) lookForMemory(h proxmoxapi.Host, coming []plan.Node) {
+	promised, more := 0, 0
+
+	for _, v := range s.vms {
+		if v.Host == h.Name && !v.Template {
+			promised += v.MemoryMiB
+		}
+	}
+
+	for _, n := range coming {
+		more += n.MemoryMiB
+	}
+
+	if h.MemoryMiB > 0 && promised+more > h.MemoryMiB {
+		s.warnings = append(s.warnings, plan.Problem{
+			Path: "proxmox.hosts", Rule: fmt.Sprintf("has %d MiB of memory; what is on it is promised %d MiB, and new nodes %d MiB", h.MemoryMiB, promised, more),
+			Value: h.Name, Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package components
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// roomy is a Proxmox VE with room for whatever tests want to make.
+type roomy struct{ Proxmox }
+
+func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
+	var hosts []proxmoxapi.Host
+	for _, name := range []string{"a", "b", "pve", "pve1", "pve2", "pve3"} {
+		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true})
+	}
+
+	return hosts, nil
+}
+
+func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
+	stores := map[string]proxmoxapi.Store{}
+	for _, name := range []string{"local", "local-lvm", "nfs"} {
+		stores[name] = proxmoxapi.Store{Content: []string{"images", "iso", "snippets"}, Active: true, Free: 1 << 50}
+	}
+
+	return stores, nil
+}
+
+func (roomy) Bridges(context.Context, string) ([]string, error) { return []string{"vmbr0"}, nil }
+
+// cramped is one in which everything is missing.
+type cramped struct {
+	house
+
+	hosts   []proxmoxapi.Host
+	stores  map[string]proxmoxapi.Store
+	bridges []string
+}
+
+func (c *cramped) Hosts(context.Context) ([]proxmoxapi.Host, error) { return c.hosts, nil }
+
+func (c *cramped) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
+	if host == c.silent {
+		return nil, proxmoxapi.ErrHostSilent
+	}
+
+	return c.stores, nil
+}
+
+func (c *cramped) Bridges(context.Context, string) ([]string, error) { return c.bridges, nil }
+
+// TestHosts: all that hosts lack for new nodes is said at once, and nothing of it matters when the nodes are there.
+func TestHosts(t *testing.T) {
+	s := plan.Spec{
+		Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}, {Name: "pve"}},
+		Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+		Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"}, Storage: plan.Storage{Images: "nfs", Disks: "tank"},
+		Placement: plan.Placement{Strategy: plan.Spread},
+		Pools:     map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
+	}
+	p := planOf(t, s)
+
+	online := []proxmoxapi.Host{{Name: "a", Online: true}, {Name: "b", Online: true}, {Name: "pve", Online: true}}
+	good := map[string]proxmoxapi.Store{
+		"tank": {Content: []string{"images"}, Active: true, Free: 400 << 30}, "nfs": {Content: []string{"iso"}, Active: true},
+	}
+
+	h := &cramped{hosts: online, stores: good, bridges: []string{"vmbr0"}}
+	_, err := look(t, p, h)
+	require.NoError(t, err)
+
+	_, err = look(t, p, &cramped{hosts: []proxmoxapi.Host{{Name: "A", Online: true}, {Name: "b"}, {Name: "pve", Online: true}}, house: house{silent: "pve"}})
+	require.EqualError(t, err, `the configuration has 3 problems:
+  - proxmox.hosts: is no host of this Proxmox VE, which has A, b, pve (given: a); correct the name; case matters
+  - proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out
+  - proxmox.hosts: does not answer, and new nodes are to be made on it (given: pve); see to it, or take it out`)
+
+	one := s
+	one.Hosts = s.Hosts[:1]
+
+	_, err = look(t, planOf(t, one), &cramped{hosts: online, stores: map[string]proxmoxapi.Store{"nfs": {Content: []string{"backup", "vztmpl"}, Active: true}}})
+	require.EqualError(t, err, `the configuration has 3 problems:
+  - pools.control.disk.datastore: is no datastore of host a, or one that the credentials may not use (given: tank); name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it
+  - proxmox.storage.images: takes no iso on host a (given: nfs, which takes backup, vztmpl); run 'pvesm set nfs --content backup,vztmpl,iso', or name another datastore
+  - pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr0); name another, make it there, or give the role SDN.Use on it`)
+
+	off := map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}}, "nfs": good["nfs"]}
+	_, err = look(t, planOf(t, one), &cramped{hosts: online, stores: off, bridges: []string{"vmbr0"}})
+	require.EqualError(t, err, `the configuration has 1 problem:
+  - pools.control.disk.datastore: is not active on host a (given: tank); switch it on there, or name another`)
+
+	full := &cramped{
+		house: house{vms: []proxmoxapi.VM{{ID: 100, Name: "other", Host: "a", MemoryMiB: 30000}, {ID: 9000, Name: "base", Host: "a", Template: true, MemoryMiB: 9999}}},
+		hosts: []proxmoxapi.Host{{Name: "a", Online: true, MemoryMiB: 32768}}, bridges: []string{"vmbr0"},
+		stores: map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}, Active: true, Free: 100 << 30}, "nfs": good["nfs"]},
+	}
+	survey := newSurvey(planOf(t, one), full)
+	require.NoError(t, survey.run(t.Context()))
+	assert.Equal(t, []plan.Problem{
+		{
+			Path: "proxmox.hosts", Rule: "has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 12288 MiB", Value: "a",
+			Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
+		},
+		{
+			Path: "proxmox.storage", Rule: "has 100 GiB free on host a, and the disks of new nodes may grow to 120 GiB", Value: "tank",
+			Remedy: "see that there is room, or make disks smaller (diskGiB)",
+		},
+	}, survey.warnings)
+
+	there := &cramped{}
+	for _, n := range p.Nodes() {
+		there.vms = append(there.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
+	}
+
+	_, err = look(t, p, there)
+	require.NoError(t, err, "nodes that are there ask for nothing")
+}

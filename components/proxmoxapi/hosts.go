@@ -1,0 +1,85 @@
+package proxmoxapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Host is a host as Proxmox VE sees it.
+type Host struct {
+	Name   string
+	Online bool
+	// CPUs and MemoryMiB are what the host has in all; 0 where the credentials may not see it.
+	CPUs, MemoryMiB int
+}
+
+// Hosts are all hosts of this Proxmox VE.
+func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
+	var nodes []struct {
+		Node   string `json:"node"`
+		Status string `json:"status"`
+		MaxCPU int    `json:"maxcpu"`
+		MaxMem int64  `json:"maxmem"`
+	}
+
+	if err := c.get(ctx, "/nodes", &nodes); err != nil {
+		return nil, err
+	}
+
+	found := make([]Host, len(nodes))
+	for i, n := range nodes {
+		found[i] = Host{Name: n.Node, Online: n.Status == "online", CPUs: n.MaxCPU, MemoryMiB: int(n.MaxMem >> 20)}
+	}
+
+	return found, nil
+}
+
+// Store is a datastore as a host sees it.
+type Store struct {
+	// Content are the kinds that it takes: "images" (the disks of VMs), "iso", "import", "snippets".
+	Content []string
+	// Active says that the host has it at hand.
+	Active bool
+	// Free is in bytes.
+	Free int64
+}
+
+// Stores returns the datastores of a host that the credentials may use.
+func (c *Client) Stores(ctx context.Context, host string) (map[string]Store, error) {
+	var stores []struct {
+		Storage string `json:"storage"`
+		Content string `json:"content"`
+		Active  int    `json:"active"`
+		Avail   int64  `json:"avail"`
+	}
+
+	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/storage", host), &stores); err != nil {
+		return nil, err
+	}
+
+	found := map[string]Store{}
+	for _, s := range stores {
+		found[s.Storage] = Store{Content: strings.Split(s.Content, ","), Active: s.Active == 1, Free: s.Avail}
+	}
+
+	return found, nil
+}
+
+// Bridges are the bridges of a host that the credentials may use.
+func (c *Client) Bridges(ctx context.Context, host string) ([]string, error) {
+	var bridges []struct {
+		Iface string `json:"iface"`
+	}
+
+	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/network?type=any_bridge", host), &bridges); err != nil {
+		return nil, err
+	}
+
+	names := make([]string, len(bridges))
+	for i, b := range bridges {
+		names[i] = b.Iface
+	}
+
+	return names, nil
+}

@@ -47,7 +47,7 @@ func (r *Rehearsal) Nodes() []Node {
 	}
 
 	for _, s := range r.Talos.Nodes() {
-		n := Node{Role: s.Role, MAC: s.MAC, K3s: s.Version, State: s.Stage, Ready: s.NodeReady}
+		n := Node{Role: s.Role, MAC: s.MAC, Talos: s.Version, State: s.Stage, Ready: s.NodeReady}
 		if s.Address.IsValid() {
 			n.Address = s.Address.String()
 		}

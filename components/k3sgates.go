@@ -166,8 +166,8 @@ func (j *joining) look(ctx context.Context) error {
 	return nil
 }
 
-// tail is how much of a log is shown.
-const tail = 15
+// tail is how much of a log is shown: more than the installation shows of K3s' own.
+const tail = 25
 
 // logs are the ends of what the machine has logged, or why they cannot be had.
 func (j *joining) logs(ctx context.Context) string {

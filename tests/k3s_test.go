@@ -1,15 +1,27 @@
 package tests
 
 import (
+	"net"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/rehearsal"
 )
 
-// TestK3s brings the example up: the kubeconfig works, the contract names its kind, and nothing is left when it is destroyed.
+// TestK3s brings the example up, runs a workload in it, and takes it through its life: more agents and fewer, and its end.
 func TestK3s(t *testing.T) {
 	t.Parallel()
 
@@ -20,8 +32,233 @@ func TestK3s(t *testing.T) {
 	contract := contractOf(t, result)
 	assert.Equal(t, "k3s", contract.Kind)
 	assert.Equal(t, stacks.Versions{K3s: "v1.34.2+k3s1", Kubernetes: "v1.34.2"}, contract.Versions)
+	assert.Equal(t, []string{addressOf(r, "edge-server-1")}, contract.ControlPlaneEndpoints)
+
+	api := kubernetesClient(t, result.Outputs)
+	assert.Equal(t, []string{"edge-agent-1", "edge-server-1"}, readyNodes(t, api))
+	assert.Equal(t, []string{"coredns", "local-path-provisioner", "metrics-server"}, r.Ubuntu.Deployed("edge-server-1"), "without what is disabled")
+
+	runWorkload(t, api)
+
+	status := result.Outputs[stacks.OutputK3s].Value.(map[string]any)
+	assert.Equal(t, "https://"+addressOf(r, "edge-server-1")+":6443", status["api"])
+	assert.Equal(t, "ssh ubuntu@"+addressOf(r, "edge-agent-1"), status["nodes"].(map[string]any)["edge-agent-1"].(map[string]any)["ssh"])
+
+	_, err := ssh.ParsePrivateKey([]byte(result.Outputs[stacks.OutputSSHPrivateKey].Value.(string)))
+	require.NoError(t, err)
+	assert.True(t, result.Outputs[stacks.OutputSSHPrivateKey].Secret)
+	assert.True(t, result.Outputs[stacks.OutputKubeconfig].Secret)
+
+	requireNoChange(t, r.Stack)
+	requireNothingInPlain(t, r, result.Outputs[stacks.OutputSSHPrivateKey].Value.(string))
+
+	kubeconfig := result.Outputs[stacks.OutputKubeconfig].Value
+
+	set(t, r.Stack, "pools.agent.count", "3")
+	result = up(t, r.Stack)
+	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-agent-3", "edge-server-1"}, readyNodes(t, api))
+	assert.Equal(t, kubeconfig, result.Outputs[stacks.OutputKubeconfig].Value, "the same administrator")
+
+	set(t, r.Stack, "pools.agent.count", "1")
+	up(t, r.Stack)
+	assert.Equal(t, []string{"edge-agent-1", "edge-server-1"}, readyNodes(t, api), "Kubernetes has forgotten those that went")
+
+	// Who comes back by a name is known again.
+	set(t, r.Stack, "pools.agent.count", "2")
+	up(t, r.Stack)
+	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-server-1"}, readyNodes(t, api))
+	requireNoChange(t, r.Stack)
+
+	destroy(t, r.Stack)
+	assert.Empty(t, r.Leftovers())
+}
+
+// TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only the guest
+// agents know, and a token of the operator's.
+func TestK3sHA(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, `config:
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }, { name: pve2 }], ssh: { username: pulumi } }
+  talos-proxmox:k3sToken: a-token-of-the-operators
+  talos-proxmox:cluster: { name: ha, kind: k3s, ha: true, versions: { k3s: v1.33.6+k3s1 } }
+  talos-proxmox:image:
+    source: cloudImage
+    cloudImage:
+      url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img
+      checksum: sha256:`+strings.Repeat("0", 64)+`
+  talos-proxmox:network: { addressing: agent, cidr: 10.0.0.0/16 }
+  talos-proxmox:lifecycle: { keepImages: false }
+  talos-proxmox:pools:
+    server: { role: controlplane, count: 3 }
+    agent: { role: worker, count: 1, labels: { tier: db }, taints: { dedicated: "db:NoSchedule" } }
+`))
+	result := up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	api := kubernetesClient(t, result.Outputs)
+	assert.Equal(t, []string{"ha-agent-1", "ha-server-1", "ha-server-2", "ha-server-3"}, readyNodes(t, api))
+
+	agent, err := api.CoreV1().Nodes().Get(t.Context(), "ha-agent-1", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "db", agent.Labels["tier"])
+	assert.Equal(t, []corev1.Taint{{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}}, agent.Spec.Taints)
+	assert.Equal(t, "v1.33.6+k3s1", agent.Status.NodeInfo.KubeletVersion)
+
+	assert.Len(t, r.Lab.World().Downloads(), 2, "one for each host")
+	assert.Len(t, contractOf(t, result).ControlPlaneEndpoints, 3)
 
 	requireNoChange(t, r.Stack)
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
+}
+
+// TestK3sGoesOn: what fails says so with the end of the machine's logs, and the next update goes on where it stood.
+func TestK3sGoesOn(t *testing.T) {
+	t.Parallel()
+
+	brief := []string{"  talos-proxmox:network:", "  talos-proxmox:lifecycle: { readyTimeout: 4s }\n  talos-proxmox:network:"}
+
+	for name, c := range map[string]struct {
+		options []func(*rehearsal.Options)
+		change  []string
+		before  func(t *testing.T, r *rehearsal.Rehearsal) (mend func())
+		want    []string
+		// lost says that no update can mend it.
+		lost bool
+	}{
+		"a release that is not there": {
+			options: []func(*rehearsal.Options){func(o *rehearsal.Options) { o.Releases = []string{"v1.34.1+k3s1"} }},
+			want: []string{
+				"has not joined: there is no release v1.34.2+k3s1 of K3s: " +
+					"https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh is not there. Correct cluster.versions.k3s",
+				"/var/log/k3s-install.log ends with:", "/var/log/cloud-init-output.log ends with:",
+			},
+			lost: true,
+		},
+		"another system": {
+			change: []string{"control: ubuntu-24.04, worker: ubuntu-24.04", "control: debian-12, worker: debian-12"},
+			want:   []string{"has not joined: unsupported operating system debian 12: a node must be Ubuntu 22.04 or 24.04. Correct the template or the image"},
+			lost:   true,
+		},
+		"downloads that fail": {
+			change: brief,
+			before: func(_ *testing.T, r *rehearsal.Rehearsal) func() {
+				r.Lab.Journal().Plant(journal.Fault{
+					Face: journal.Guest, Call: regexp.MustCompile("install.sh$"), Times: 1000, Kind: journal.Refuse, Message: "Could not resolve host",
+				})
+
+				return r.Lab.Journal().Clear
+			},
+			want: []string{"edge-server-1 has not joined: gave up after 4s", "the download of https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh failed; it is tried again"},
+		},
+		"an address that somebody else has": {
+			change: brief,
+			before: func(t *testing.T, r *rehearsal.Rehearsal) func() {
+				l, err := net.Listen("tcp", addressOf(r, "edge-server-1")+":6443")
+				require.NoError(t, err)
+
+				return func() { _ = l.Close() }
+			},
+			want: []string{"edge-server-1 has not joined", "k3s does not come up; its log ends with:", "bind: address already in use"},
+		},
+		"a host that takes no file": {
+			before: func(_ *testing.T, r *rehearsal.Rehearsal) func() {
+				r.Lab.Journal().Plant(journal.Fault{Face: journal.SSH, Call: regexp.MustCompile("^tee .*edge-agent-1.yaml$"), Times: 1, Kind: journal.Refuse, Message: "tee: No space left on device"})
+
+				return func() {}
+			},
+			want: []string{"No space left on device"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			r := rehearse(t, example(t, "k3s", c.change...), c.options...)
+			mend := func() {}
+
+			if c.before != nil {
+				mend = c.before(t, r)
+			}
+
+			said := failUp(t, r.Stack)
+			for _, want := range c.want {
+				assert.Contains(t, said, want)
+			}
+
+			made := len(calls(r, "/clone"))
+
+			mend()
+
+			if !c.lost {
+				up(t, r.Stack)
+				require.NoError(t, r.WaitReady(t.Context(), wait))
+
+				if made == 2 {
+					assert.Len(t, calls(r, "/clone"), made, "no machine is made again")
+				}
+			}
+
+			destroy(t, r.Stack)
+			assert.Empty(t, r.Leftovers())
+		})
+	}
+}
+
+// readyNodes are the names of the nodes that are ready.
+func readyNodes(t *testing.T, api kubernetes.Interface) []string {
+	t.Helper()
+
+	list, err := api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	var found []string
+
+	for _, n := range list.Items {
+		if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}) {
+			found = append(found, n.Name)
+		} else {
+			found = append(found, n.Name+" (not ready)")
+		}
+	}
+
+	slices.Sort(found)
+
+	return found
+}
+
+// runWorkload has Kubernetes run something, and removes it.
+func runWorkload(t *testing.T, api kubernetes.Interface) {
+	t.Helper()
+
+	labels := map[string]string{"app": "web"}
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1.29"}}},
+		},
+	}}
+
+	_, err := api.AppsV1().Deployments("default").Create(t.Context(), web, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		now, err := api.AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{})
+
+		return err == nil && now.Status.ReadyReplicas == 2
+	}, 10*time.Second, 50*time.Millisecond)
+
+	require.NoError(t, api.AppsV1().Deployments("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+}
+
+// requireNothingInPlain holds that the state shows nothing of what is secret.
+func requireNothingInPlain(t *testing.T, r *rehearsal.Rehearsal, secrets ...string) {
+	t.Helper()
+
+	text := cli(t, r, "stack", "export")
+	for _, secret := range append(secrets, "PRIVATE KEY", "::server:", "#cloud-config") {
+		assert.NotContains(t, text, secret)
+	}
 }

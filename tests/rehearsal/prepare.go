@@ -172,6 +172,15 @@ func templatesOf(p *plan.Plan) []lab.Template {
 	return all
 }
 
+// calledLike is the system that a template's name says it has; Ubuntu where it says nothing.
+func calledLike(name string) *ubuntu.Image {
+	if id, version, ok := strings.Cut(name, "-"); ok {
+		return &ubuntu.Image{ID: id, Version: version}
+	}
+
+	return &ubuntu.Image{ID: "ubuntu", Version: "24.04"}
+}
+
 // templateOf is a prepared template: Talos on a disk, and nothing else. It is of the kind that its clones are to be.
 func templateOf(p *plan.Plan, pool plan.PlannedPool, n plan.Node, id int) lab.Template {
 	name := n.Template
@@ -185,7 +194,7 @@ func templateOf(p *plan.Plan, pool plan.PlannedPool, n plan.Node, id int) lab.Te
 	}
 
 	if p.K3s != nil {
-		t.Content, t.DiskGiB = &ubuntu.Image{ID: "ubuntu", Version: "24.04"}, 4
+		t.Content, t.DiskGiB = calledLike(n.Template), 4
 		t.CloudInit = "ide2"
 	}
 

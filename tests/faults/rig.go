@@ -116,7 +116,7 @@ func Open(ctx context.Context, e *engine.Engine, name, dir string, opts ...auto.
 }
 
 // Close ends the lab, and removes what the rig has written.
-func (g *Rig) Close() error { return errors.Join(g.r.Close(), os.RemoveAll(g.dir)) }
+func (g *Rig) Close() error { return errors.Join(endOrphans(g.dir), g.r.Close(), os.RemoveAll(g.dir)) }
 
 func (g *Rig) file() string {
 	return filepath.Join(g.r.Stack.Workspace().WorkDir(), "Pulumi."+g.r.Stack.Name()+".yaml")

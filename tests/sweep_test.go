@@ -1,0 +1,62 @@
+package tests
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/faults"
+)
+
+// sweepSample is how many cases of the fault sweep the tests run, of each of the small stacks. The whole sweep is
+// a command: go run ./tests/sweep.
+const sweepSample = 6
+
+// TestSweep breaks a call in each stage of a stack's life, and holds that the stack comes out of it as if nothing had happened.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	var results []faults.Result
+
+	log := newOutput(t)
+	sweep := faults.Sweep{
+		Engine: e, Dir: t.TempDir(), Seed: 2026, Sample: sweepSample, Log: log,
+		Results: func(r faults.Result) { results = append(results, r) },
+	}
+
+	require.NoError(t, sweep.Run(t.Context()))
+	assert.Len(t, results, sweepSample*len(faults.Stacks()))
+
+	for _, r := range results {
+		assert.NotEqual(t, faults.Failed, r.Verdict, "%s\n%s", r.Case, r.Why)
+	}
+}
+
+// killSample is how often the tests kill the pulumi CLI; the command does as often as it is told: go run ./tests/sweep --kills 50.
+const killSample = 3
+
+// TestKills kills the CLI in the middle of a stage, once for each of the small stacks, and does what the documentation tells then.
+func TestKills(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	var killed []faults.Killed
+
+	kills := faults.Kills{
+		Engine: e, Dir: t.TempDir(), First: 101, Count: killSample, Log: newOutput(t),
+		Results: func(k faults.Killed) { killed = append(killed, k) },
+	}
+
+	require.NoError(t, kills.Run(t.Context()))
+	assert.Len(t, killed, killSample)
+
+	for _, k := range killed {
+		assert.NotEqual(t, faults.Failed, k.Verdict, "%s, %s at %s\n%s", k.Kill, k.Stage, k.Kind, k.Why)
+	}
+}

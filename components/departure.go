@@ -37,7 +37,7 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 
 	member := slices.IndexFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name || m.Address == l.Address })
 
-	kube, err := r.kubernetes(ctx, l)
+	kube, err := kubernetes(ctx, without(r.controlPlanes(l), l.Target), l.credentials)
 	if err != nil {
 		return err
 	}
@@ -156,42 +156,6 @@ func (r *removal) missing(ctx context.Context, l leaver) (string, error) {
 	return "", nil
 }
 
-// kubernetes speaks with a control plane that stays.
-func (r *removal) kubernetes(ctx context.Context, l leaver) (*kubeapi.Client, error) {
-	var said []string
-
-	for _, t := range r.controlPlanes(l) {
-		if t.Address == l.Address {
-			continue
-		}
-
-		kube, err := r.kubernetesOf(ctx, t, l.credentials)
-		if err == nil {
-			return kube, nil
-		}
-
-		said = append(said, fmt.Sprintf("%s: %v", t.Name, wait.Reason(err)))
-	}
-
-	return nil, fmt.Errorf("the Kubernetes API of no other control plane answers (%s)", strings.Join(said, "; "))
-}
-
-func (r *removal) kubernetesOf(ctx context.Context, t talosapi.Target, c talosapi.Credentials) (*kubeapi.Client, error) {
-	raw, err := talosapi.Kubeconfig(ctx, t, c)
-	if err != nil {
-		return nil, err
-	}
-
-	kube, err := kubeapi.New(raw, t.Address)
-	if err != nil {
-		return nil, err
-	}
-
-	_, err = kube.Nodes(ctx)
-
-	return kube, err
-}
-
 // silence is why the node does not answer, nil when it does. One that is said to be dead is asked once.
 func (r *removal) silence(ctx context.Context, l leaver, forced bool) error {
 	if forced {
@@ -239,7 +203,7 @@ func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead
 		cancel()
 	}
 
-	others := slices.DeleteFunc(r.controlPlanes(l), func(t talosapi.Target) bool { return t.Address == l.Address })
+	others := without(r.controlPlanes(l), l.Target)
 
 	if dead != nil {
 		for _, t := range others {

@@ -193,13 +193,7 @@ func (r *removal) is(m lifecycle.Member, n plan.Node) bool {
 	return m.Name == n.Name || m.Name == "" && m.Address == r.addresses.of(n.Name)
 }
 
-// controlPlanes are those whose address is known, the one that leaves last.
+// controlPlanes are those to ask about the node that leaves.
 func (r *removal) controlPlanes(l leaver) []talosapi.Target {
-	all := slices.DeleteFunc(controlPlanes(r.plan, r.addresses), func(t talosapi.Target) bool { return t.Address == "" || t.Name == l.Name })
-
-	if l.role == plan.ControlPlane {
-		all = append(all, l.Target)
-	}
-
-	return all
+	return peersOf(r.plan, r.addresses, l.Target, l.role)
 }

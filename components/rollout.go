@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
-	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
@@ -76,7 +73,7 @@ func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 	if !v.Effect.Down() && !v.carries {
 		// A run that was cut off may have left the node cordoned. Kubernetes may be what the change is to mend.
-		if kube, err := r.kubernetes(ctx, c); err == nil {
+		if kube, err := kubernetes(ctx, r.others(c), c.credentials); err == nil {
 			return kube.Uncordon(ctx, c.Name)
 		}
 
@@ -227,36 +224,9 @@ func (r *rollout) inTurn(ctx context.Context, c changing) (err error) {
 	return err
 }
 
-// others are the control planes whose address is known, the node itself last where it is one.
+// others are the control planes to ask about the node.
 func (r *rollout) others(c changing) []talosapi.Target {
-	all := slices.DeleteFunc(controlPlanes(r.plan, r.addresses), func(t talosapi.Target) bool { return t.Address == "" || t.Name == c.Name })
-
-	if c.node.Role == plan.ControlPlane {
-		all = append(all, c.Target)
-	}
-
-	return all
-}
-
-// kubernetes speaks with a control plane, with the node itself only where there is no other.
-func (r *rollout) kubernetes(ctx context.Context, c changing) (*kubeapi.Client, error) {
-	var said []string
-
-	for _, t := range r.others(c) {
-		raw, err := talosapi.Kubeconfig(ctx, t, c.credentials)
-		if err == nil {
-			var kube *kubeapi.Client
-			if kube, err = kubeapi.New(raw, t.Address); err == nil {
-				if _, err = kube.Nodes(ctx); err == nil {
-					return kube, nil
-				}
-			}
-		}
-
-		said = append(said, fmt.Sprintf("%s: %v", t.Name, wait.Reason(err)))
-	}
-
-	return nil, fmt.Errorf("the Kubernetes API of no control plane answers (%s)", strings.Join(said, "; "))
+	return peersOf(r.plan, r.addresses, c.Target, c.node.Role)
 }
 
 // canaries let one worker of a pool go before the others.

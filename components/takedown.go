@@ -112,7 +112,7 @@ func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect)
 const settles = 30 * time.Second
 
 func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {
-	if *kube, err = r.kubernetes(ctx, c); err != nil {
+	if *kube, err = kubernetes(ctx, r.others(c), c.credentials); err != nil {
 		return err
 	}
 
@@ -255,7 +255,7 @@ func (r *rollout) kubernetesBack(ctx context.Context, c changing) (*kubeapi.Clie
 	var kube *kubeapi.Client
 
 	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (_ string, err error) {
-		if kube, err = r.kubernetes(ctx, c); err != nil {
+		if kube, err = kubernetes(ctx, r.others(c), c.credentials); err != nil {
 			return err.Error(), nil //nolint:nilerr // it is waited for
 		}
 

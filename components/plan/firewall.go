@@ -43,6 +43,11 @@ func (r *resolver) checkFirewall(p *Plan) {
 	r.apiFrom = r.prefixes("firewall.apiFrom", f.APIFrom)
 	names := map[string]bool{}
 
+	if _, given := r.spec.Cluster.CNI.Values["ipam"]; given && *f.Enabled {
+		r.warn("cluster.cni.values.ipam", "may give pods addresses that the firewalls do not know: they let in "+constants.DefaultIPv4PodNet, "",
+			"state other networks of pods in firewall.open")
+	}
+
 	for i, o := range f.Open {
 		path := at("firewall.open", i)
 

@@ -456,3 +456,22 @@ func TestProblem(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressesOfPods: Cilium can be told to take others than the firewalls know.
+func TestAddressesOfPods(t *testing.T) {
+	for firewall, want := range map[bool][]Problem{
+		false: nil,
+		true: {{
+			Path: "cluster.cni.values.ipam", Rule: "may give pods addresses that the firewalls do not know: they let in 10.244.0.0/16",
+			Remedy: "state other networks of pods in firewall.open",
+		}},
+	} {
+		s := small()
+		s.Firewall.Enabled = &firewall
+		s.Cluster.CNI = CNI{Name: Cilium, Version: "1.18.4", Values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}}}
+
+		if diff := cmp.Diff(want, placed(t, s).Warnings); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// peersOf are the control planes to ask when something happens to a node: those whose address is known, the node itself last
+// where it is one.
+func peersOf(p *plan.Plan, addresses *roster, t talosapi.Target, role plan.Role) []talosapi.Target {
+	all := slices.DeleteFunc(controlPlanes(p, addresses), func(c talosapi.Target) bool { return c.Address == "" || c.Name == t.Name })
+
+	if role == plan.ControlPlane {
+		all = append(all, t)
+	}
+
+	return all
+}
+
+// without leaves a node out.
+func without(all []talosapi.Target, t talosapi.Target) []talosapi.Target {
+	return slices.DeleteFunc(slices.Clone(all), func(c talosapi.Target) bool { return c.Address == t.Address })
+}
+
+// kubernetes speaks with the first of the control planes whose API answers.
+func kubernetes(ctx context.Context, controlPlanes []talosapi.Target, c talosapi.Credentials) (*kubeapi.Client, error) {
+	var said []string
+
+	for _, t := range controlPlanes {
+		kube, err := kubernetesOf(ctx, t, c)
+		if err == nil {
+			return kube, nil
+		}
+
+		said = append(said, fmt.Sprintf("%s: %v", t.Name, wait.Reason(err)))
+	}
+
+	return nil, fmt.Errorf("no Kubernetes API answers (%s)", strings.Join(said, "; "))
+}
+
+func kubernetesOf(ctx context.Context, t talosapi.Target, c talosapi.Credentials) (*kubeapi.Client, error) {
+	raw, err := talosapi.Kubeconfig(ctx, t, c)
+	if err != nil {
+		return nil, err
+	}
+
+	kube, err := kubeapi.New(raw, t.Address)
+	if err != nil {
+		return nil, err
+	}
+
+	_, err = kube.Nodes(ctx)
+
+	return kube, err
+}

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -245,5 +248,42 @@ func TestBadImages(t *testing.T) {
 
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+}
+
+// TestForgottenImage: a refresh while Proxmox VE does not answer has the provider drop images from the state. The next update
+// takes the file that is there, or gets it again, and the nodes that were made from it are left alone.
+func TestForgottenImage(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, pair{"factory", "nocloud", "iso", "reserved"}.stack()))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	d := state(t, r.Stack)
+	isImage := func(urn resource.URN) bool { return urn.Type() == "proxmoxve:Download/file:File" }
+
+	before, held := len(d.Resources), r.Lab.World().Snapshot()
+	d.Resources = slices.DeleteFunc(d.Resources, func(one apitype.ResourceV3) bool { return isImage(one.URN) })
+	images := before - len(d.Resources)
+	require.Positive(t, images)
+
+	for i := range d.Resources {
+		one := &d.Resources[i]
+		one.Dependencies = slices.DeleteFunc(one.Dependencies, isImage)
+
+		for key, urns := range one.PropertyDependencies {
+			one.PropertyDependencies[key] = slices.DeleteFunc(urns, isImage)
+		}
+	}
+
+	text, err := json.Marshal(d)
+	require.NoError(t, err)
+	require.NoError(t, r.Stack.Import(t.Context(), apitype.UntypedDeployment{Version: 3, Deployment: text}))
+
+	changes := *up(t, r.Stack).Summary.ResourceChanges
+	assert.Equal(t, images, changes["create"])
+	assert.Zero(t, changes["update"]+changes["replace"]+changes["delete"], "%v", changes)
+	assert.Equal(t, held.VMs, r.Lab.World().Snapshot().VMs)
 	requireNoChange(t, r.Stack)
 }

@@ -90,7 +90,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 
 				// Keys with underscores are the provider bridge's own.
 				if strings.Contains(string(text), `"ciphertext"`) && !strings.HasPrefix(key, "__") {
-					encrypted[resource.URN.Name()] = append(encrypted[resource.URN.Name()], string(key))
+					encrypted[resource.URN.Name()] = append(encrypted[resource.URN.Name()], key)
 				}
 			}
 		}

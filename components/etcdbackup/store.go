@@ -40,7 +40,7 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 	if err != nil {
 		return Snapshot{}, err
 	}
-	defer os.Remove(f.Name())
+	defer os.Remove(f.Name()) //nolint:errcheck // it has its name already, or is of no use
 	defer f.Close()
 
 	if err := errors.Join(fetch(f), f.Sync()); err != nil {

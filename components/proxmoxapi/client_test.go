@@ -37,7 +37,7 @@ func TestFailures(t *testing.T) {
 			}
 
 			for _, kind := range []error{ErrRefused, ErrHostSilent, ErrUnreachable, ErrUntrusted} {
-				if errors.Is(err, kind) != (kind == want.kind) {
+				if errors.Is(err, kind) != errors.Is(want.kind, kind) {
 					t.Errorf("%v: %v", err, kind)
 				}
 			}

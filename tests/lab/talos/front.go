@@ -204,7 +204,7 @@ func (f *front) handle(_ any, stream grpc.ServerStream) error {
 // here passes a call to the node's own services, unless a fault strikes it.
 func (f *front) here(stream grpc.ServerStream, method string, md metadata.MD, roles role.Set) error {
 	j := f.node.fw.opts.Journal
-	var sink grpc.ServerStream = stream
+	sink := stream
 	fault := j.Enter(journal.Talos, f.node.name(), method)
 
 	if fault != nil {

@@ -264,13 +264,6 @@ func (s *system) impose(name string, d time.Duration, after ...*timeline.Span) b
 	return err == nil
 }
 
-func (s *system) newest() *timeline.Span {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	return s.span
-}
-
 func (s *system) forget() {
 	s.fw.mu.Lock()
 	defer s.fw.mu.Unlock()

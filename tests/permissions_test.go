@@ -72,11 +72,7 @@ func limitedStacks(t *testing.T) map[string]limited {
 		"smallest":    {"smallest", []string{downloads}, nil},
 		"k3s-dev-vms": {"k3s-dev-vms", []string{templates, gpus}, nil},
 		"atlas":       {"atlas", []string{downloads, agent}, nil},
-		"enterprise": {"enterprise", []string{agent}, func(t *testing.T, r *rehearsal.Rehearsal) {
-			t.Helper()
-			_, err := r.Unprotect(t.Context())
-			require.NoError(t, err)
-		}},
+		"enterprise":  {"enterprise", []string{agent}, nil},
 		"atlas without its images": {
 			with("stacks/examples/Pulumi.atlas.yaml", "  talos-proxmox:lifecycle: { keepImages: false }\n"),
 			[]string{downloads, agent, "`lifecycle.keepImages: false`"}, nil,

@@ -95,7 +95,7 @@ func (r *resolver) node(p *pool, s Shape) Node {
 	n := Node{
 		Pool: p.name, Role: p.Role, Template: image.Template,
 		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
-		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot, Protection: *s.Protection, Startup: s.Startup,
+		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot, Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,
 		Machine: valueOr(s.Machine, ""), Firmware: valueOr(s.Firmware, ""), SCSIController: valueOr(s.SCSIController, ""),
 		Tags:         tags(r.spec.Cluster.Kind, r.spec.Cluster.Name, p.Role, s.Tags),
 		ResourcePool: valueOr(s.ResourcePool, ""), HAGroup: valueOr(s.HAGroup, ""),

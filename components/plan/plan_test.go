@@ -333,9 +333,19 @@ func TestProtection(t *testing.T) {
 			control.Shape = test.control
 			s = s.with("control", control)
 
-			p := placed(t, s)
-			if got := [2]bool{p.Pools[0].Nodes[0].Protection, p.Pools[1].Nodes[0].Protection}; got != test.want {
+			protection := func() [2]bool {
+				p := placed(t, s)
+
+				return [2]bool{p.Pools[0].Nodes[0].Protection, p.Pools[1].Nodes[0].Protection}
+			}
+
+			if got := protection(); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
+			}
+
+			s.Lifecycle.Teardown = true
+			if got := protection(); got != [2]bool{} {
+				t.Errorf("what is to be destroyed is protected: %v", got)
 			}
 		})
 	}

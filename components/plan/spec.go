@@ -167,7 +167,7 @@ type Lifecycle struct {
 	Replace []string `json:"replace,omitempty"`
 	// Names of nodes that are dead and may leave without being asked.
 	ForceRemove []string `json:"forceRemove,omitempty"`
-	// Let the whole cluster be destroyed: nodes are not held back any more. It is the first of two steps.
+	// Let the whole cluster be destroyed: nodes are not held back any more, nor protected. It is the first of two steps.
 	Teardown bool `json:"teardown,omitempty" jsonschema:"default=false"`
 	// Snapshots of etcd, taken each time before a control plane is taken down or leaves.
 	Backup Backup `json:"backup,omitempty"`

@@ -14,14 +14,14 @@ import (
 )
 
 // Destroy takes a stack away. Where nodes are held until they have left their cluster, it lets go of them first, and destroys
-// with the program: one step less than an operator takes.
+// with the program: one step less than an operator takes. What is protected takes the operator's two.
 func Destroy(ctx context.Context, s auto.Stack, o ...optdestroy.Option) error {
-	held, err := holds(ctx, s)
+	held, protected, err := holds(ctx, s)
 	if err != nil {
 		return err
 	}
 
-	if held {
+	if held || protected {
 		if err := s.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"}, &auto.ConfigOptions{Path: true}); err != nil {
 			return err
 		}
@@ -29,28 +29,33 @@ func Destroy(ctx context.Context, s auto.Stack, o ...optdestroy.Option) error {
 		o = append(o, optdestroy.RunProgram(true))
 	}
 
+	if protected {
+		if _, err := s.Up(ctx); err != nil {
+			return err
+		}
+	}
+
 	_, err = s.Destroy(ctx, o...)
 
 	return err
 }
 
-// holds says whether anything in the stack's state must be asked before it is deleted.
-func holds(ctx context.Context, s auto.Stack) (bool, error) {
+// holds says whether anything in the stack's state must be asked before it is deleted, and whether anything is protected.
+func holds(ctx context.Context, s auto.Stack) (held, protected bool, err error) {
 	exported, err := s.Export(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 
 	var state apitype.DeploymentV3
 	if err := json.Unmarshal(exported.Deployment, &state); err != nil {
-		return false, fmt.Errorf("the state of %s cannot be read: %w", s.Name(), err)
+		return false, false, fmt.Errorf("the state of %s cannot be read: %w", s.Name(), err)
 	}
 
 	for _, r := range state.Resources {
-		if len(r.ResourceHooks[resource.BeforeDelete]) > 0 {
-			return true, nil
-		}
+		held = held || len(r.ResourceHooks[resource.BeforeDelete]) > 0
+		protected = protected || r.Protect
 	}
 
-	return false, nil
+	return held, protected, nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -235,23 +234,9 @@ func look(ctx context.Context, r *rehearsal.Rehearsal, dir string, out io.Writer
 }
 
 func destroy(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
-	unprotected, err := r.Unprotect(ctx)
-	if err != nil {
-		return err
-	}
-
-	start := time.Now()
-
-	if len(unprotected) > 0 {
-		fmt.Fprintf(out, "taking the protection off first: %s\n", strings.Join(unprotected, ", "))
-
-		if err := (progress{out: out, start: start}).run(func(p progress) error { return p.up(ctx, r.Stack, nil) }); err != nil {
-			return err
-		}
-	}
-
 	fmt.Fprintln(out, "destroying the stack")
 
+	start := time.Now()
 	if err := (progress{out: out, start: start}).run(func(p progress) error { return p.destroy(ctx, r.Stack) }); err != nil {
 		return err
 	}

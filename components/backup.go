@@ -1,11 +1,9 @@
 package components
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -43,26 +41,4 @@ func (b backup) take(ctx context.Context, controlPlanes []talosapi.Target, c tal
 	b.say(fmt.Sprintf("etcd is kept in %s, up to revision %d", s.Path, s.Revision))
 
 	return nil
-}
-
-// recovery is what a new etcd begins with; nil: it begins empty.
-func recovery(p *plan.Plan, directory string) (*talosapi.Recovery, error) {
-	if p.RecoverFrom == "" {
-		return nil, nil
-	}
-
-	open := func() (*os.File, error) { return os.OpenInRoot(cmp.Or(directory, "."), p.RecoverFrom) }
-
-	f, err := open()
-	if err != nil {
-		return nil, fmt.Errorf("cluster.recoverFrom: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // read only
-
-	s, err := etcdbackup.Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", p.RecoverFrom, err)
-	}
-
-	return &talosapi.Recovery{Open: func() (io.ReadCloser, error) { return open() }, Raw: s.Raw}, nil
 }

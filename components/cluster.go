@@ -173,7 +173,7 @@ func (b *builder) cluster() error {
 		return err
 	}
 
-	b.Endpoint = b.endpoint()
+	b.Endpoint = endpointOf(p, b.Nodes[0].IPAddress)
 
 	configure := func(pool plan.PlannedPool, after []pulumi.Resource) func(plan.Node) *NodeConfiguration {
 		configuration := b.poolConfiguration(pool)
@@ -256,13 +256,11 @@ func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 	}
 
 	// Without its secrets a cluster is as lost as without its control planes.
-	protected := slices.ContainsFunc(b.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Protection })
-
 	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(b.Plan.ContractVersion())}, b.child,
 		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
 		// An older version here would replace the identity of the cluster, a newer one change its contract.
 		pulumi.IgnoreChanges([]string{"talosVersion"}),
-		pulumi.Protect(protected))
+		pulumi.Protect(b.Plan.Protected()))
 	if err != nil {
 		return machine.ClientConfigurationOutput{}, err
 	}
@@ -392,7 +390,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 
 // boot says what a node boots that is no clone.
 func (b *builder) boot(args *TalosNodeArgs, image plan.BootImage) error {
-	fetch, err := fetchOf(b.Plan, image, args.Node, b.hooks)
+	fetch, err := fetchOf(b.Plan, image, args.Node, b.hooks.offered)
 
 	switch {
 	case err != nil:
@@ -429,13 +427,18 @@ func origin(p *plan.Plan, image plan.BootImage) string {
 	}
 }
 
-// endpoint is planned, or the address of the first control plane, whatever it is.
-func (b *builder) endpoint() pulumi.StringOutput {
-	if b.Plan.Endpoint != "" {
-		return pulumi.String(b.Plan.Endpoint).ToStringOutput()
+// endpointOf a cluster is planned, or the address of its first control plane, whatever that is.
+func endpointOf(p *plan.Plan, first pulumi.StringPtrOutput) pulumi.StringOutput {
+	if p.Endpoint != "" {
+		return pulumi.String(p.Endpoint).ToStringOutput()
 	}
 
-	return b.Nodes[0].IPAddress.Elem().ApplyT(func(address string) string {
+	return apiAt(first)
+}
+
+// apiAt is the Kubernetes API of the node at an address.
+func apiAt(address pulumi.StringPtrOutput) pulumi.StringOutput {
+	return address.Elem().ApplyT(func(address string) string {
 		return "https://" + net.JoinHostPort(address, "6443")
 	}).(pulumi.StringOutput)
 }

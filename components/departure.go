@@ -8,14 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
 
-// settle is how long what is amiss may last before it counts: an election, a lost reply.
+// settle is how long what is amiss with etcd may last before it counts.
 const settle = 10 * time.Second
 
 // leave takes a node out of the cluster: its pods, its vote, its Node, its identity. Every step may be done already, by a run
@@ -57,7 +56,14 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 		}
 	}
 
-	if err := r.empty(ctx, l, kube, dead); err != nil {
+	// Pods of a dead node are lost with it.
+	if dead != nil {
+		err = cordon(ctx, kube, l.Name)
+	} else {
+		err = empty(ctx, kube, l.Name, r.plan.DrainTimeout, r.say)
+	}
+
+	if err != nil {
 		return err
 	}
 
@@ -80,10 +86,9 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 
 // judge waits for control planes that are on their way into etcd, and then says whether this one may leave.
 func (r *removal) judge(ctx context.Context, l leaver) ([]lifecycle.Member, error) {
-	var (
-		members []lifecycle.Member
-		amiss   time.Time // since when
-	)
+	var members []lifecycle.Member
+
+	patience := wait.Patience{Bound: settle}
 
 	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
 		// Each member may take its time to answer.
@@ -92,7 +97,7 @@ func (r *removal) judge(ctx context.Context, l leaver) ([]lifecycle.Member, erro
 
 		if err == nil {
 			if coming := r.coming(l, found); coming != "" {
-				amiss = time.Time{}
+				patience.Reset()
 
 				return coming, nil
 			}
@@ -105,12 +110,7 @@ func (r *removal) judge(ctx context.Context, l leaver) ([]lifecycle.Member, erro
 			err = d.Judge()
 		}
 
-		switch {
-		case err == nil:
-			return "", nil
-		case amiss.IsZero():
-			amiss = time.Now()
-		case time.Since(amiss) > settle:
+		if err == nil || patience.Over() {
 			return "", err
 		}
 
@@ -169,26 +169,6 @@ func (r *removal) silence(ctx context.Context, l leaver, forced bool) error {
 
 		return "", nil
 	})
-}
-
-// empty takes the pods off the node. Those of a dead one are lost with it.
-func (r *removal) empty(ctx context.Context, l leaver, kube *kubeapi.Client, dead error) error {
-	if err := kube.Cordon(ctx, l.Name); err != nil {
-		return fmt.Errorf("it is not cordoned: %w", err)
-	}
-
-	if dead != nil {
-		return nil
-	}
-
-	if err := kube.Drain(ctx, l.Name, r.plan.DrainTimeout, r.say); err != nil {
-		// A run that was interrupted takes the cordon away too.
-		return errors.Join(
-			lifecycle.Refusal{Rule: err.Error(), Remedy: "make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again"},
-			kube.Uncordon(context.WithoutCancel(ctx), l.Name))
-	}
-
-	return nil
 }
 
 // unvote takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost.

@@ -59,7 +59,7 @@ func (s *survey) lookForHosts(ctx context.Context) error {
 
 // lookInto asks a host for the datastores and bridges of new nodes.
 func (s *survey) lookInto(ctx context.Context, host string, coming []plan.Node) error {
-	stores, err := s.proxmox.Stores(ctx, host)
+	stores, err := s.storesOf(ctx, host)
 	if errors.Is(err, proxmoxapi.ErrHostSilent) {
 		s.problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host, "see to it, or take it out")
 
@@ -105,6 +105,20 @@ func (s *survey) lookInto(ctx context.Context, host string, coming []plan.Node) 
 	}
 
 	return nil
+}
+
+// storesOf are the datastores of a host, which is asked once.
+func (s *survey) storesOf(ctx context.Context, host string) (map[string]proxmoxapi.Store, error) {
+	if found, asked := s.stores[host]; asked {
+		return found, nil
+	}
+
+	found, err := s.proxmox.Stores(ctx, host)
+	if err == nil {
+		s.stores[host] = found
+	}
+
+	return found, err
 }
 
 // holds says what is wrong with a datastore that is to take something.

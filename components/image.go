@@ -24,7 +24,7 @@ type Fetch struct {
 }
 
 // fetchOf is the image that a node boots from; nil when nothing is downloaded for it.
-func fetchOf(p *plan.Plan, image plan.BootImage, n plan.Node, hooks gates) (*Fetch, error) {
+func fetchOf(p *plan.Plan, image plan.BootImage, n plan.Node, offered *pulumi.ResourceHook) (*Fetch, error) {
 	file, err := machineconfig.Boot(p, image, n)
 	if err != nil || file == nil {
 		return nil, err
@@ -32,7 +32,7 @@ func fetchOf(p *plan.Plan, image plan.BootImage, n plan.Node, hooks gates) (*Fet
 
 	return &Fetch{
 		File: *file, Datastore: p.ImageStore, Overwrite: image.Overwrite, Keep: image.Keep,
-		Hooks: []*pulumi.ResourceHook{hooks.offered},
+		Hooks: []*pulumi.ResourceHook{offered},
 	}, nil
 }
 

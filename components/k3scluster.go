@@ -2,7 +2,6 @@ package components
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -117,9 +116,7 @@ func (b *k3sBuilder) identify(token pulumi.StringInput) error {
 	}
 
 	// Without it a cluster is as lost as without its servers.
-	protected := slices.ContainsFunc(b.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Protection })
-
-	b.kept, err = b.stash("identity", pulumi.String(text), pulumi.Protect(protected))
+	b.kept, err = b.stash("identity", pulumi.String(text), pulumi.Protect(b.Plan.Protected()))
 	if err != nil {
 		return err
 	}
@@ -194,14 +191,12 @@ func (b *k3sBuilder) machines() error {
 			b.Nodes = append(b.Nodes, node)
 
 			if len(b.Nodes) == 1 {
-				b.Endpoint = b.endpoint()
+				b.Endpoint = endpointOf(b.Plan, node.IPAddress)
 			}
 		}
 	}
 
-	if err := b.credentials(); err != nil {
-		return err
-	}
+	b.credentials()
 
 	for _, node := range b.Nodes {
 		if err := errors.Join(node.join(b.ctx, b.known(node), b.binding(node.node)), node.finish(b.ctx)); err != nil {
@@ -250,7 +245,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 
 	args.Hooks = append(args.Hooks, b.hooks.whole)
 
-	fetch, err := fetchOf(p, pool.Image, n, gates{offered: b.hooks.offered})
+	fetch, err := fetchOf(p, pool.Image, n, b.hooks.offered)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +271,7 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 	case n.Role == plan.Worker && b.Plan.EndpointMode == plan.DNS:
 		first = b.Endpoint
 	default:
-		first = apiOf(b.Nodes[0])
+		first = apiAt(b.Nodes[0].IPAddress)
 	}
 
 	return pulumi.ToSecret(pulumi.All(b.identity, first).ApplyT(func(both []any) (string, error) {
@@ -291,24 +286,8 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 	})).(pulumi.StringOutput)
 }
 
-// apiOf is the Kubernetes API of one server.
-func apiOf(server *K3sNode) pulumi.StringOutput {
-	return server.IPAddress.Elem().ApplyT(func(address string) string {
-		return "https://" + net.JoinHostPort(address, "6443")
-	}).(pulumi.StringOutput)
-}
-
-// endpoint is planned, or the address of the first server, whatever it is.
-func (b *k3sBuilder) endpoint() pulumi.StringOutput {
-	if b.Plan.Endpoint != "" {
-		return pulumi.String(b.Plan.Endpoint).ToStringOutput()
-	}
-
-	return apiOf(b.Nodes[0])
-}
-
 // credentials writes the kubeconfig, which needs nobody's answer.
-func (b *k3sBuilder) credentials() error {
+func (b *k3sBuilder) credentials() {
 	b.Kubeconfig = pulumi.ToSecret(pulumi.All(b.identity, b.administrator, b.Endpoint).ApplyT(func(all []any) (string, error) {
 		i, err := k3s.ReadIdentity(all[0].(string))
 		if err != nil {
@@ -340,8 +319,6 @@ func (b *k3sBuilder) credentials() error {
 
 		return i.SSH.Private, err
 	})).(pulumi.StringOutput)
-
-	return nil
 }
 
 // known is what is kept of a node that has joined. What its hook needs is entered before: it runs after this.

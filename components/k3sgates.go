@@ -18,8 +18,8 @@ import (
 
 // k3sGates are the hooks of one cluster of K3s.
 type k3sGates struct {
-	// offered, free, resumed and whole are as those of Talos clusters.
-	offered, free, resumed, whole *pulumi.ResourceHook
+	vmGates
+
 	// joined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has done what it does.
 	joined *pulumi.ResourceHook
 	// leaves runs before an agent is removed, and takes it out of Kubernetes.
@@ -29,7 +29,6 @@ type k3sGates struct {
 func (b *k3sBuilder) registerGates() error {
 	var errs []error
 
-	images := imageGates{b.proxmox}
 	nodes := map[string]plan.Node{}
 
 	for _, n := range b.Plan.Nodes() {
@@ -44,12 +43,7 @@ func (b *k3sBuilder) registerGates() error {
 		*hook, errs = h, append(errs, err)
 	}
 
-	register(&b.hooks.offered, "image-offered", images.offered)
-	register(&b.hooks.whole, "image-whole", images.whole)
-	register(&b.hooks.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return free(c, b.proxmox, b.ctx.Stack(), args)
-	})
-	register(&b.hooks.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, b.proxmox, args) })
+	b.hooks.vmGates.register(b.ctx, b.proxmox, register)
 	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, there := nodes[args.Name]
 		if !there {

@@ -89,11 +89,7 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 	n := args.Node
 	node := &K3sNode{node: n, name: name}
 
-	if err := ctx.RegisterComponentResourceV2(K3sNodeType, name, pulumi.Map{
-		"name": pulumi.String(n.Name), "pool": pulumi.String(n.Pool), "role": pulumi.String(n.Role),
-		"vmid": pulumi.Int(n.VMID), "cores": pulumi.Int(n.Cores), "memoryMiB": pulumi.Int(n.MemoryMiB),
-		"diskGiB": pulumi.Int(n.Disks[0].SizeGiB),
-	}, node, opts...); err != nil {
+	if err := ctx.RegisterComponentResourceV2(K3sNodeType, name, machineInputs(n), node, opts...); err != nil {
 		return nil, err
 	}
 
@@ -109,34 +105,13 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 	compareOrigin(ctx, n, args.description(), "A running node is not changed by that: upgrade K3s in place (docs.k3s.io/upgrades), servers first, or make "+
 		"agents anew by lifecycle.replace", node.VM)
 
-	if n.HAGroup != "" {
-		kept, err := newHAResource(ctx, name+"-ha", n, node.VM, pulumi.Parent(node))
-		if err != nil {
-			return nil, err
-		}
-
-		node.beside = append(node.beside, kept)
-	}
-
-	if args.Firewall != nil {
-		closed, err := newFirewall(ctx, name, args.Firewall, node.VM, pulumi.Parent(node))
-		if err != nil {
-			return nil, err
-		}
-
-		node.beside = append(node.beside, closed)
+	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
+		return nil, err
 	}
 
 	node.VMID, node.Name, node.Host = node.VM.VmId, node.VM.Name, node.VM.NodeName
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
-	node.IPAddress = noAddress()
-
-	switch {
-	case n.Address.IsValid():
-		node.IPAddress = pulumi.StringPtr(n.Address.String()).ToStringPtrOutput()
-	case args.Discovery != nil:
-		node.IPAddress = args.Discovery.find(ctx, n, node.VM)
-	}
+	node.IPAddress = addressOf(ctx, n, args.Discovery, node.VM)
 
 	return node, nil
 }

@@ -27,7 +27,7 @@ func (s *survey) lookForSnippets(ctx context.Context) error {
 
 		asked[n.Host] = true
 
-		stores, err := s.proxmox.Stores(ctx, n.Host)
+		stores, err := s.storesOf(ctx, n.Host)
 		if err != nil {
 			return err
 		}
@@ -60,19 +60,13 @@ func checkCloudTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path
 	}
 }
 
-// leavingServers are the servers of K3s that the plan no longer has. Deleting their VMs would leave etcd counting members that
-// are gone, until it has no quorum.
-func leavingServers(vms []proxmoxapi.VM, p *plan.Plan) plan.Problems {
+// leavingServers are the servers of K3s among the VMs that the plan no longer has. Deleting them would leave etcd counting members
+// that are gone, until it has no quorum.
+func leavingServers(gone []proxmoxapi.VM) plan.Problems {
 	var problems plan.Problems
 
-	planned := map[int]bool{}
-	for _, n := range p.Nodes() {
-		planned[n.VMID] = true
-	}
-
-	for _, v := range vms {
-		ours := slices.Contains(v.Tags, p.Cluster) && slices.Contains(v.Tags, string(plan.ControlPlane)) && slices.Contains(v.Tags, string(plan.KindK3s))
-		if ours && !planned[v.ID] {
+	for _, v := range gone {
+		if slices.Contains(v.Tags, string(plan.ControlPlane)) {
 			problems.Add("pools", "a server of K3s cannot be removed by leaving it out: etcd would go on counting it",
 				fmt.Sprintf("%s, VMID %d on host %s, is not in the configuration any more", v.Name, v.ID, v.Host),
 				fmt.Sprintf("put it back; or run 'kubectl delete node %s', which takes it out of etcd, delete its VM, and run 'pulumi refresh'", v.Name))

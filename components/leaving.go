@@ -14,13 +14,13 @@ import (
 // lookForLeaving judges the nodes that the plan no longer has. Each asks etcd itself before it goes; but what cannot go, or not
 // as a whole, must not begin.
 func (s *survey) lookForLeaving(ctx context.Context) error {
+	gone := unplanned(s.vms, s.plan)
+
 	if s.plan.Kind == plan.KindK3s {
-		s.problems = append(s.problems, leavingServers(s.vms, s.plan)...)
+		s.problems = append(s.problems, leavingServers(gone)...)
 
 		return nil
 	}
-
-	gone := unplanned(s.vms, s.plan)
 
 	for _, v := range gone {
 		// On a host that does not answer, nothing is known.
@@ -43,7 +43,7 @@ func unplanned(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
 	}
 
 	return slices.DeleteFunc(slices.Clone(vms), func(v proxmoxapi.VM) bool {
-		return planned[v.ID] || !slices.Contains(v.Tags, p.Cluster) || !slices.Contains(v.Tags, "talos")
+		return planned[v.ID] || !slices.Contains(v.Tags, p.Cluster) || !slices.Contains(v.Tags, string(p.Kind))
 	})
 }
 

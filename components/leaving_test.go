@@ -23,7 +23,7 @@ func TestLeaving(t *testing.T) {
 	}
 
 	planned := func(controls int, change ...func(*plan.Plan)) *plan.Plan {
-		p := &plan.Plan{Cluster: "c", Bootstrap: plan.ByPulumi, Pools: []plan.PlannedPool{
+		p := &plan.Plan{Kind: plan.KindTalos, Cluster: "c", Bootstrap: plan.ByPulumi, Pools: []plan.PlannedPool{
 			{Role: plan.ControlPlane}, {Role: plan.Worker, Nodes: []plan.Node{{VMID: 501, Name: "c-worker-1"}}},
 		}}
 		for i := range controls {
@@ -76,7 +76,7 @@ func TestLeaving(t *testing.T) {
 }
 
 func TestProtectedStays(t *testing.T) {
-	p := &plan.Plan{Cluster: "c", Bootstrap: plan.ByPulumi}
+	p := &plan.Plan{Kind: plan.KindTalos, Cluster: "c", Bootstrap: plan.ByPulumi}
 	s := newSurvey(p, guarded{shelf{vms: []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}}}}})
 
 	assert.EqualError(t, s.run(t.Context()), "the configuration has 1 problem:\n"+

@@ -120,11 +120,7 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 	n := args.Node
 	node := &TalosNode{node: n, name: name}
 
-	if err := ctx.RegisterComponentResourceV2(NodeType, name, pulumi.Map{
-		"name": pulumi.String(n.Name), "pool": pulumi.String(n.Pool), "role": pulumi.String(n.Role),
-		"vmid": pulumi.Int(n.VMID), "cores": pulumi.Int(n.Cores), "memoryMiB": pulumi.Int(n.MemoryMiB),
-		"diskGiB": pulumi.Int(n.Disks[0].SizeGiB),
-	}, node, opts...); err != nil {
+	if err := ctx.RegisterComponentResourceV2(NodeType, name, machineInputs(n), node, opts...); err != nil {
 		return nil, err
 	}
 
@@ -137,29 +133,15 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 		return nil, err
 	}
 
-	if n.HAGroup != "" {
-		kept, err := newHAResource(ctx, name+"-ha", n, node.VM, pulumi.Parent(node))
-		if err != nil {
-			return nil, err
-		}
-
-		node.beside = append(node.beside, kept)
-	}
-
-	if args.Firewall != nil {
-		closed, err := newFirewall(ctx, name, args.Firewall, node.VM, pulumi.Parent(node))
-		if err != nil {
-			return nil, err
-		}
-
-		node.beside = append(node.beside, closed)
+	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
+		return nil, err
 	}
 
 	node.VMID = node.VM.VmId
 	node.Name = node.VM.Name
 	node.Host = node.VM.NodeName
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
-	node.IPAddress = node.address(ctx, args)
+	node.IPAddress = addressOf(ctx, n, args.Discovery, node.VM)
 
 	return node, nil
 }
@@ -214,22 +196,6 @@ func (node *TalosNode) fetch(ctx *pulumi.Context, args *TalosNodeArgs) (pulumi.S
 	}
 
 	return newDownload(ctx, node.name+"-image", node.node.Host, args.Fetch, schematic, pulumi.Parent(node))
-}
-
-// address is stated, or found, or not known.
-func (node *TalosNode) address(ctx *pulumi.Context, args *TalosNodeArgs) pulumi.StringPtrOutput {
-	switch {
-	case node.node.Address.IsValid():
-		return pulumi.StringPtr(node.node.Address.String()).ToStringPtrOutput()
-	case args.Discovery != nil:
-		return args.Discovery.find(ctx, node.node, node.VM)
-	default:
-		return noAddress()
-	}
-}
-
-func noAddress() pulumi.StringPtrOutput {
-	return pulumi.String("").ToStringOutput().ApplyT(func(string) *string { return nil }).(pulumi.StringPtrOutput)
 }
 
 // configure applies a configuration to the node.

@@ -102,7 +102,9 @@ type survey struct {
 
 	vms []proxmoxapi.VM
 	// absent are the VMIDs of nodes whose VM is not there yet: what a VM was made from harms nobody later when it is gone.
-	absent   map[int]bool
+	absent map[int]bool
+	// stores are the datastores of the hosts that were asked, by the host's name.
+	stores   map[string]map[string]proxmoxapi.Store
 	found    *Findings
 	problems plan.Problems
 	warnings []plan.Problem
@@ -112,7 +114,7 @@ func newSurvey(p *plan.Plan, proxmox Proxmox) *survey {
 	absent := map[int]bool{}
 
 	return &survey{
-		plan: p, proxmox: proxmox, absent: absent,
+		plan: p, proxmox: proxmox, absent: absent, stores: map[string]map[string]proxmoxapi.Store{},
 		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent},
 	}
 }

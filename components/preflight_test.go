@@ -51,7 +51,7 @@ func onePlan() *plan.Plan {
 	other := node
 	other.Name, other.VMID = "c-control-2", 402
 
-	return &plan.Plan{Cluster: "c", Pools: []plan.PlannedPool{{
+	return &plan.Plan{Kind: plan.KindTalos, Cluster: "c", Pools: []plan.PlannedPool{{
 		Name: "control", Role: plan.ControlPlane, Image: plan.BootImage{Path: "image.template.control"}, Nodes: []plan.Node{node, other},
 	}}}
 }

@@ -1,14 +1,41 @@
 package components
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"io"
+	"os"
 	"slices"
 
+	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
+
+// recovery is what a new etcd begins with; nil: it begins empty.
+func recovery(p *plan.Plan, directory string) (*talosapi.Recovery, error) {
+	if p.RecoverFrom == "" {
+		return nil, nil
+	}
+
+	open := func() (*os.File, error) { return os.OpenInRoot(cmp.Or(directory, "."), p.RecoverFrom) }
+
+	f, err := open()
+	if err != nil {
+		return nil, fmt.Errorf("cluster.recoverFrom: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+
+	s, err := etcdbackup.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", p.RecoverFrom, err)
+	}
+
+	return &talosapi.Recovery{Open: func() (io.ReadCloser, error) { return open() }, Raw: s.Raw}, nil
+}
 
 // recovers says whether the node goes because etcd is lost: there is a snapshot to begin with, and the operator has named all
 // control planes that have a machine.

@@ -85,20 +85,13 @@ func (r *rollout) settled(ctx context.Context, c changing) error {
 // room waits until the cluster can do without the node: no other member of etcd may be unwell, and of workers no more be away
 // than are allowed to.
 func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect) (*kubeapi.Client, error) {
-	var (
-		kube  *kubeapi.Client
-		amiss time.Time // since when
-	)
+	var kube *kubeapi.Client
+
+	patience := wait.Patience{Bound: unready}
 
 	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
 		err := r.spare(ctx, c, effect, &kube)
-
-		switch {
-		case err == nil:
-			return "", nil
-		case amiss.IsZero():
-			amiss = time.Now()
-		case time.Since(amiss) > settles:
+		if err == nil || patience.Over() {
 			return "", err
 		}
 
@@ -108,8 +101,8 @@ func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect)
 	return kube, err
 }
 
-// settles is how long what is amiss may last before it counts: an election, a lost reply, a node that is just coming back.
-const settles = 30 * time.Second
+// unready is how long a cluster may not be able to do without a node before that counts: another may just be coming back.
+const unready = 30 * time.Second
 
 func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {
 	if *kube, err = kubernetes(ctx, r.others(c), c.credentials); err != nil {
@@ -157,15 +150,8 @@ func (r *rollout) workersAway(nodes []kubeapi.Node, c changing) error {
 
 // change empties the node, and has it upgrade or reboot into its configuration.
 func (r *rollout) change(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) error {
-	if err := kube.Cordon(ctx, c.Name); err != nil {
-		return fmt.Errorf("it is not cordoned: %w", err)
-	}
-
-	if err := kube.Drain(ctx, c.Name, r.plan.DrainTimeout, r.say); err != nil {
-		// A run that was interrupted takes the cordon away too.
-		return errors.Join(
-			lifecycle.Refusal{Rule: err.Error(), Remedy: "make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again"},
-			kube.Uncordon(context.WithoutCancel(ctx), c.Name))
+	if err := empty(ctx, kube, c.Name, r.plan.DrainTimeout, r.say); err != nil {
+		return err
 	}
 
 	if v.Effect == lifecycle.Upgrade {

@@ -31,6 +31,7 @@ func TestImports(t *testing.T) {
 		{"components/k3s", []string{"components/plan", "components/cloudinit"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
 		{"components/lifecycle", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/etcdbackup", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/wait", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/talosapi", []string{"components/lifecycle", "components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},

@@ -39,13 +39,7 @@ func Outage(members []Member, name string, effect Effect) error {
 
 // Voters counts the members that have a vote.
 func Voters(members []Member) int {
-	voters := 0
+	all, _ := votes(members)
 
-	for _, m := range members {
-		if !m.Learner {
-			voters++
-		}
-	}
-
-	return voters
+	return all
 }

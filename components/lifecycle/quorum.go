@@ -58,19 +58,8 @@ func (d Departure) Judge() error {
 
 // Counted says whether enough voting members stay, however they are.
 func (d Departure) Counted() error {
-	voters, stay := 0, 0
-
-	for _, m := range d.Members {
-		if m.Learner {
-			continue
-		}
-
-		voters++
-
-		if !d.leaves(m) {
-			stay++
-		}
-	}
+	voters := Voters(d.Members)
+	stay := Voters(slices.DeleteFunc(slices.Clone(d.Members), d.leaves))
 
 	switch need := Needed(voters); {
 	case voters == 0:
@@ -100,14 +89,14 @@ func AtMost(voters int) string {
 
 // Quorate says whether enough voting members are well for etcd to go on.
 func (d Departure) Quorate() bool {
-	all, well := d.voters()
+	all, well := votes(d.Members)
 
 	return all > 0 && well >= Needed(all)
 }
 
-// voters counts the voting members, and those of them that are well.
-func (d Departure) voters() (all, well int) {
-	for _, m := range d.Members {
+// votes counts the voting members, and those of them that are well.
+func votes(members []Member) (all, well int) {
+	for _, m := range members {
 		if m.Learner {
 			continue
 		}
@@ -141,7 +130,7 @@ func (d Departure) unwell() error {
 		}
 	}
 
-	if voters, healthy := d.voters(); healthy < Needed(voters) {
+	if voters, healthy := votes(d.Members); healthy < Needed(voters) {
 		return Refusal{
 			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd lets nobody go", healthy, voters, Needed(voters)),
 			"bring one back, or restore a snapshot",

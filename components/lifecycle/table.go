@@ -57,7 +57,7 @@ func (r Row) String() string {
 
 // Quorum says what is left of etcd while one of so many voting members is away.
 func Quorum(voters int) string {
-	need := voters/2 + 1
+	need := Needed(voters)
 
 	s := fmt.Sprintf("%d of %d, %d needed", voters-1, voters, need)
 	if voters-1 < need {

@@ -6,6 +6,7 @@ package plan
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -310,6 +311,11 @@ func (p *Plan) Nodes() []Node {
 	}
 
 	return all
+}
+
+// Protected says that a control plane is guarded from removal: what a cluster cannot do without is guarded then, too.
+func (p *Plan) Protected() bool {
+	return slices.ContainsFunc(p.ControlPlanes(), func(n Node) bool { return n.Protection })
 }
 
 // ControlPlanes returns the control planes in plan order. The first is the one that is bootstrapped.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
@@ -144,7 +145,12 @@ func RemoveEtcdMember(ctx context.Context, via Target, c Credentials, m lifecycl
 
 // with asks one node something, within the bound of one question.
 func with(ctx context.Context, t Target, c Credentials, ask func(context.Context, *client.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	return within(ctx, wait.Ask, t, c, ask)
+}
+
+// within asks one node something that may take longer.
+func within(ctx context.Context, bound time.Duration, t Target, c Credentials, ask func(context.Context, *client.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 
 	api, err := dial(ctx, t, c)

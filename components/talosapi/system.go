@@ -150,16 +150,8 @@ func apply(ctx context.Context, t Target, c Credentials, configuration []byte, m
 
 // PullImage has a node fetch an image, within the bound.
 func PullImage(ctx context.Context, t Target, c Credentials, namespace common.ContainerdNamespace, image string, bound time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-
-	api, err := dial(ctx, t, c)
+	err := within(ctx, bound, t, c, func(ctx context.Context, api *client.Client) error { return api.ImagePull(ctx, namespace, image) })
 	if err != nil {
-		return err
-	}
-	defer api.Close() //nolint:errcheck // nothing is left to be written
-
-	if err := api.ImagePull(ctx, namespace, image); err != nil {
 		return fmt.Errorf("%s cannot pull %s: %s", t.Name, image, brief(err)) //nolint:errorlint // its words are enough
 	}
 
@@ -169,16 +161,12 @@ func PullImage(ctx context.Context, t Target, c Credentials, namespace common.Co
 // Upgrade has a node install a system from an installer image and reboot into it. The node pulls the image before it answers,
 // within the bound; the request is accepted when it returns, not done.
 func Upgrade(ctx context.Context, t Target, c Credentials, image string, bound time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
+	err := within(ctx, bound, t, c, func(ctx context.Context, api *client.Client) error {
+		_, err := api.UpgradeWithOptions(ctx, client.WithUpgradeImage(image))
 
-	api, err := dial(ctx, t, c)
-	if err != nil {
 		return err
-	}
-	defer api.Close() //nolint:errcheck // nothing is left to be written
-
-	if _, err := api.UpgradeWithOptions(ctx, client.WithUpgradeImage(image)); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("%s does not upgrade to %s: %s", t.Name, image, brief(err)) //nolint:errorlint // its words are enough
 	}
 

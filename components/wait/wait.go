@@ -79,3 +79,21 @@ func Reason(err error) error {
 		err = inner
 	}
 }
+
+// Patience lets what is amiss last for a while before it counts: an election, a lost reply.
+type Patience struct {
+	Bound time.Duration
+	since time.Time
+}
+
+// Over says that what is amiss has been so for too long. The first call begins the time.
+func (p *Patience) Over() bool {
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+
+	return time.Since(p.since) > p.Bound
+}
+
+// Reset begins anew: nothing is amiss.
+func (p *Patience) Reset() { p.since = time.Time{} }

@@ -1,0 +1,130 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+)
+
+// vmGates are the hooks of VMs and of what they boot, whatever is to run in them.
+type vmGates struct {
+	// offered runs before a host downloads an image, and refuses what cannot be one.
+	offered *pulumi.ResourceHook
+	// free runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
+	free *pulumi.ResourceHook
+	// resumed runs before a VM is changed, and refuses to call one finished that is not.
+	resumed *pulumi.ResourceHook
+	// whole runs before a VM is made, and refuses an image that is not all there.
+	whole *pulumi.ResourceHook
+}
+
+// register registers them, each by a function that names it after its cluster.
+func (g *vmGates) register(
+	ctx *pulumi.Context, proxmox Proxmox, register func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error),
+) {
+	images := imageGates{proxmox}
+
+	register(&g.offered, "image-offered", images.offered)
+	register(&g.whole, "image-whole", images.whole)
+	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		return free(c, proxmox, ctx.Stack(), args)
+	})
+	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, proxmox, args) })
+}
+
+// free holds that nobody has the VMID of a VM that is to be made. A refresh would not see it: it looks only for what the
+// state has.
+func free(ctx context.Context, proxmox Proxmox, stack string, args *pulumi.ResourceHookArgs) error {
+	vmid := int(number(args.NewInputs, "vmId"))
+	name := text(args.NewInputs, "name")
+
+	v, there, err := proxmox.Find(ctx, vmid)
+
+	switch {
+	case err != nil || !there:
+		return err
+	case v.Name == name && v.Stopped && !slices.Contains(v.Tags, string(plan.KindTalos)) && !slices.Contains(v.Tags, string(plan.KindK3s)):
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. "+
+			"Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
+	case v.Name == name && slices.Contains(v.Tags, string(plan.KindK3s)):
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it could note it. Delete that VM, "+
+			"then run 'pulumi up' again", vmid, v.Name, v.Host)
+	case v.Name == name && slices.Contains(v.Tags, string(plan.KindTalos)):
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it could note it. To take it in, "+
+			"run 'go run ./stacks/ops -s %s adopt' and what that prints. To have it made anew, delete that VM, then run 'pulumi up' again",
+			vmid, v.Name, v.Host, stack)
+	default:
+		return fmt.Errorf("VMID %d, meant for %q, is taken by %q on host %s: it was made while this run was under way. Remove it, or choose another range", vmid,
+			name, v.Name, v.Host)
+	}
+}
+
+// imageGates hold what is known of an image before and after it is downloaded.
+type imageGates struct{ proxmox Proxmox }
+
+// smallestImage is well below any Talos image, in bytes, and above any page that says that there is none.
+const smallestImage = 16 << 20
+
+// offered asks the host what the URL holds. A server that answers with a page instead of an image would be believed.
+func (g imageGates) offered(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	host, url := text(args.NewInputs, "nodeName"), text(args.NewInputs, "url")
+
+	size, err := g.proxmox.Offered(ctx, host, url)
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("host %s cannot get the image %s: %w", host, url, err)
+	case size > 0 && size < smallestImage:
+		return fmt.Errorf("%s holds %d bytes: that is no image. Open it, and correct the URL, or what the factory is asked for", url, size)
+	default:
+		return nil
+	}
+}
+
+// whole looks at the image that a VM is about to boot: where a download was cut off, nobody else would notice.
+func (g imageGates) whole(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	host, volume := text(args.NewInputs, "nodeName"), bootVolume(args.NewInputs)
+	if volume == "" {
+		return nil
+	}
+
+	datastore, _, _ := strings.Cut(volume, ":")
+
+	files, err := g.proxmox.Files(ctx, host, datastore)
+	if err != nil {
+		return err
+	}
+
+	size, there := files[volume]
+
+	switch {
+	case !there:
+		return fmt.Errorf("image %s is not on host %s: it was removed. Run 'pulumi up --refresh'", volume, host)
+	case size < smallestImage:
+		return fmt.Errorf("image %s on host %s has %d bytes: that is no image. Delete it there ('pvesm free %s'), and run 'pulumi up --refresh'", volume, host,
+			size, volume)
+	default:
+		return nil
+	}
+}
+
+// bootVolume is the ISO file or the image of a VM; empty for a clone.
+func bootVolume(inputs resource.PropertyMap) string {
+	if cdrom := unwrap(inputs["cdrom"]); cdrom.IsObject() {
+		if volume := text(cdrom.ObjectValue(), "fileId"); strings.Contains(volume, ":") {
+			return volume
+		}
+	}
+
+	if all := disks(inputs); len(all) > 0 {
+		return text(all[0], "fileId")
+	}
+
+	return ""
+}

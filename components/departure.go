@@ -215,11 +215,13 @@ func (r *removal) reset(ctx context.Context, l leaver, dead error) error {
 		return nil
 	}
 
-	err := talosapi.Reset(ctx, l.Target, l.credentials)
-	if err != nil && talosapi.Answers(ctx, l.Target, l.credentials) != nil {
-		// The reply was lost, not the request.
-		return nil
-	}
+	return wait.Until(ctx, settle, r.say, func(ctx context.Context) (string, error) {
+		err := talosapi.Reset(ctx, l.Target, l.credentials)
+		if err == nil || talosapi.Answers(ctx, l.Target, l.credentials) != nil {
+			// When it does not answer any more, the reply was lost, not the request.
+			return "", nil
+		}
 
-	return err
+		return fmt.Sprintf("%s to reset (%v)", l.Name, err), nil
+	})
 }

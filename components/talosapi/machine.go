@@ -71,7 +71,7 @@ func Reset(ctx context.Context, t Target, c Credentials) error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("%s does not reset: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+		return errors.New(brief(err))
 	}
 
 	return nil

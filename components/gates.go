@@ -67,7 +67,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 		*hook, errs = h, append(errs, err)
 	}
 
-	g.vmGates.register(ctx, proxmox, register)
+	g.vmGates.register(ctx, p, proxmox, register)
 
 	register(&g.answering, "node-answering", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, err := node(args)

@@ -3,6 +3,7 @@ package components
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -22,6 +23,7 @@ type store struct {
 	offered int64
 	err     error
 	machine *proxmoxapi.VM
+	config  proxmoxapi.VMConfig
 	ejected []string
 }
 
@@ -39,6 +41,10 @@ func (s *store) Offered(_ context.Context, host, url string) (int64, error) {
 	}
 
 	return s.offered, s.err
+}
+
+func (s *store) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return s.config, nil
 }
 
 func (s *store) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
@@ -112,18 +118,46 @@ func TestImageWhole(t *testing.T) {
 }
 
 func TestVMIDFree(t *testing.T) {
-	args := inputs(map[string]any{"vmId": 401.0, "name": "c-control-1"})
+	p := isoPlan(t)
+	n := p.Nodes()[0]
+	args := inputs(map[string]any{"vmId": float64(n.VMID), "name": n.Name})
+	at := fmt.Sprintf("VMID %d", n.VMID)
+	empty := fmt.Sprintf(`%s is "c-control-1" on host pve already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. `+
+		`Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again`, at, n.VMID)
+	adopt := at + ` is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, ` +
+		`run 'go run ./stacks/ops -s dev adopt' and what that prints. To have it made anew, delete that VM, then run 'pulumi up' again`
 
-	assert.NoError(t, free(t.Context(), &store{}, "dev", args))
-	assert.EqualError(t, free(t.Context(), &store{err: proxmoxapi.ErrUnreachable}, "dev", args), "cannot be reached")
-	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "mail", Host: "pve"}}, "dev", args),
-		`VMID 401, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`)
-	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve", Tags: []string{"talos"}}}, "dev", args),
-		`VMID 401 is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, `+
-			`run 'go run ./stacks/ops -s dev adopt' and what that prints. To have it made anew, delete that VM, then run 'pulumi up' again`)
-	assert.EqualError(t, free(t.Context(), &store{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve", Stopped: true}}, "dev", args),
-		`VMID 401 is "c-control-1" on host pve already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. `+
-			`Delete it ('qm destroy 401 --purge' there), then run 'pulumi up' again`)
+	assert.NoError(t, free(t.Context(), p, &store{}, "dev", args))
+	assert.EqualError(t, free(t.Context(), p, &store{err: proxmoxapi.ErrUnreachable}, "dev", args), "cannot be reached")
+
+	whole := proxmoxapi.VMConfig{Disks: map[string]int{n.Disks[0].Interface: 40}, CDROMs: map[string]string{n.CDROM: "none"}}
+	loaded, bare := whole, whole
+	loaded.CDROMs, bare.Disks = map[string]string{n.CDROM: "local:iso/talos-1.12.4.iso"}, nil
+	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve", Tags: []string{"talos"}, Stopped: true}
+
+	for name, c := range map[string]struct {
+		change func(*proxmoxapi.VM)
+		config proxmoxapi.VMConfig
+		want   string
+	}{
+		"somebody else's": {func(v *proxmoxapi.VM) { v.Name = "mail" }, bare,
+			at + `, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`},
+		"it runs":                            {func(v *proxmoxapi.VM) { v.Stopped = false }, loaded, adopt},
+		"it ran":                             {func(*proxmoxapi.VM) {}, whole, adopt},
+		"a copy without its settings":        {func(v *proxmoxapi.VM) { v.Tags = nil }, whole, empty},
+		"without its disk":                   {func(*proxmoxapi.VM) {}, bare, empty},
+		"the ISO file is still in its drive": {func(*proxmoxapi.VM) {}, loaded, empty},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := ours
+			c.change(&v)
+			assert.EqualError(t, free(t.Context(), p, &store{machine: &v, config: c.config}, "dev", args), c.want)
+		})
+	}
+
+	// Where it stays in the drive, it tells nothing.
+	p.Pools[0].Image.Detach = false
+	assert.EqualError(t, free(t.Context(), p, &store{machine: &ours, config: loaded}, "dev", args), adopt)
 }
 
 func TestDetach(t *testing.T) {

@@ -43,7 +43,7 @@ func (b *k3sBuilder) registerGates() error {
 		*hook, errs = h, append(errs, err)
 	}
 
-	b.hooks.vmGates.register(b.ctx, b.proxmox, register)
+	b.hooks.vmGates.register(b.ctx, b.Plan, b.proxmox, register)
 	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, there := nodes[args.Name]
 		if !there {

@@ -11,6 +11,7 @@ type Proxmox interface {
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
+	Pending(ctx context.Context, vm proxmoxapi.VM) ([]string, error)
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error
 	PCIDevices(ctx context.Context, host string) ([]proxmoxapi.PCIDevice, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -55,7 +56,7 @@ func whole(unfinished bool) []pulumi.ResourceOption {
 	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{"#initerror"})}
 }
 
-// resumed runs before a VM is changed, and refuses to go on where the state has it larger than it is: after a failure the engine asks the
+// resumed runs before a VM is changed, and refuses to go on where the state has more than there is: after a failure the engine asks the
 // provider once more, which compares the state with the program, finds nothing to do, and would call the VM finished.
 func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs) error {
 	v, there, err := proxmox.Find(ctx, int(number(args.NewInputs, "vmId")))
@@ -70,13 +71,27 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 
 	for _, disk := range disks(args.OldOutputs) {
 		at, size := text(disk, "interface"), int(number(disk, "size"))
-		if has := config.Disks[at]; has < size {
+
+		switch has := config.Disks[at]; {
+		case at == "":
+			// The provider could not read back what it had made. It would write just that, and a refresh looks only for disks that it knows.
+			return fmt.Errorf("VM %d on host %s is not finished: the state does not know its disks, because they could not be read when it was made or changed. "+
+				"Make the node anew (lifecycle.replace); or, where nothing is on it yet, delete its VM ('qm stop %d', 'qm destroy %d --purge' there) and run "+
+				"'pulumi up --refresh'", v.ID, v.Host, v.ID, v.ID)
+		case has < size:
 			return fmt.Errorf("VM %d on host %s is not finished: disk %s has %d GiB in place of %d, because an earlier run failed. "+
 				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, at, has, size)
 		}
 	}
 
-	return nil
+	// What waits for a restart looks like done to the provider, in the state as on Proxmox VE.
+	waiting, err := proxmox.Pending(ctx, v)
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+
+	return fmt.Errorf("VM %d on host %s is not finished: %s changed, and it has not been restarted since. Restart it ('qm reboot %d' there), one node at a time, "+
+		"then run 'pulumi up' again", v.ID, v.Host, strings.Join(waiting, ", "), v.ID)
 }
 
 // disks are those of a VM, as its inputs or its outputs have them.

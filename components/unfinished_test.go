@@ -16,7 +16,8 @@ import (
 type stopped struct {
 	roomy
 
-	config proxmoxapi.VMConfig
+	config  proxmoxapi.VMConfig
+	pending []string
 }
 
 func (stopped) Find(_ context.Context, id int) (proxmoxapi.VM, bool, error) {
@@ -26,6 +27,8 @@ func (stopped) Find(_ context.Context, id int) (proxmoxapi.VM, bool, error) {
 func (s stopped) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return s.config, nil
 }
+
+func (s stopped) Pending(context.Context, proxmoxapi.VM) ([]string, error) { return s.pending, nil }
 
 // TestUnfinished: what is off and lacks its tags or its disk was never whole. A disk that is too small may be a running node's.
 func TestUnfinished(t *testing.T) {
@@ -70,19 +73,29 @@ func TestUnfinished(t *testing.T) {
 	assert.Empty(t, whole(false))
 }
 
-// TestResumed: what the state has of a VM must be there before it is changed.
+// TestResumed: what the state has of a VM must be there before it is changed, and before it is called finished.
 func TestResumed(t *testing.T) {
-	args := func(size int) *pulumi.ResourceHookArgs {
+	args := func(disk map[string]any) *pulumi.ResourceHookArgs {
 		return &pulumi.ResourceHookArgs{
 			NewInputs:  resource.NewPropertyMapFromMap(map[string]any{"vmId": 401.0}),
-			OldOutputs: resource.NewPropertyMapFromMap(map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": float64(size)}}}),
+			OldOutputs: resource.NewPropertyMapFromMap(map[string]any{"disks": []any{disk}}),
 		}
 	}
+	disk := func(size float64) map[string]any { return map[string]any{"interface": "scsi0", "size": size} }
 
-	vm := stopped{config: proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}}}
+	whole := stopped{config: proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}}}
+	waits := whole
+	waits.pending = []string{"cores", "memory"}
 
-	assert.NoError(t, resumed(t.Context(), vm, args(40)))
-	assert.NoError(t, resumed(t.Context(), vm, args(10)), "somebody has made it larger")
-	assert.EqualError(t, resumed(t.Context(), vm, args(50)),
+	assert.NoError(t, resumed(t.Context(), whole, args(disk(40))))
+	assert.NoError(t, resumed(t.Context(), whole, args(disk(10))), "somebody has made it larger")
+	assert.EqualError(t, resumed(t.Context(), whole, args(disk(50))),
 		"VM 401 on host a is not finished: disk scsi0 has 40 GiB in place of 50, because an earlier run failed. Run 'pulumi up --refresh', which sees that")
+	assert.EqualError(t, resumed(t.Context(), whole, args(map[string]any{"interface": nil, "size": nil})),
+		"VM 401 on host a is not finished: the state does not know its disks, because they could not be read when it was made or changed. "+
+			"Make the node anew (lifecycle.replace); or, where nothing is on it yet, delete its VM ('qm stop 401', 'qm destroy 401 --purge' there) and run "+
+			"'pulumi up --refresh'")
+	assert.EqualError(t, resumed(t.Context(), waits, args(disk(40))),
+		"VM 401 on host a is not finished: cores, memory changed, and it has not been restarted since. Restart it ('qm reboot 401' there), one node at a time, "+
+			"then run 'pulumi up' again")
 }

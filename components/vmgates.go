@@ -10,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
 )
 
 // vmGates are the hooks of VMs and of what they boot, whatever is to run in them.
@@ -26,30 +27,37 @@ type vmGates struct {
 
 // register registers them, each by a function that names it after its cluster.
 func (g *vmGates) register(
-	ctx *pulumi.Context, proxmox Proxmox, register func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error),
+	ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox,
+	register func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error),
 ) {
 	images := imageGates{proxmox}
 
 	register(&g.offered, "image-offered", images.offered)
 	register(&g.whole, "image-whole", images.whole)
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return free(c, proxmox, ctx.Stack(), args)
+		return free(c, p, proxmox, ctx.Stack(), args)
 	})
 	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, proxmox, args) })
 }
 
 // free holds that nobody has the VMID of a VM that is to be made. A refresh would not see it: it looks only for what the
 // state has.
-func free(ctx context.Context, proxmox Proxmox, stack string, args *pulumi.ResourceHookArgs) error {
+func free(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack string, args *pulumi.ResourceHookArgs) error {
 	vmid := int(number(args.NewInputs, "vmId"))
 	name := text(args.NewInputs, "name")
 
 	v, there, err := proxmox.Find(ctx, vmid)
 
-	switch {
-	case err != nil || !there:
+	if err != nil || !there {
 		return err
-	case v.Name == name && v.Stopped && !slices.Contains(v.Tags, string(plan.KindTalos)) && !slices.Contains(v.Tags, string(plan.KindK3s)):
+	}
+
+	begun, err := untouched(ctx, p, proxmox, v)
+
+	switch {
+	case err != nil:
+		return err
+	case v.Name == name && begun:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. "+
 			"Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
 	case v.Name == name && slices.Contains(v.Tags, string(plan.KindK3s)):
@@ -63,6 +71,42 @@ func free(ctx context.Context, proxmox Proxmox, stack string, args *pulumi.Resou
 		return fmt.Errorf("VMID %d, meant for %q, is taken by %q on host %s: it was made while this run was under way. Remove it, or choose another range", vmid,
 			name, v.Name, v.Host)
 	}
+}
+
+// untouched tells whether nothing has ever run in a VM that is off: it is a copy without its settings, or has no disk yet, or the ISO file is
+// in its drive that is taken out before a node is configured.
+func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.VM) (bool, error) {
+	pool, n, planned := nodeOf(p, v.ID)
+	if !v.Stopped || !planned {
+		return false, nil
+	}
+
+	if !slices.Contains(v.Tags, string(plan.KindTalos)) && !slices.Contains(v.Tags, string(plan.KindK3s)) {
+		return true, nil
+	}
+
+	config, err := proxmox.Config(ctx, v)
+	if err != nil {
+		return false, err
+	}
+
+	_, disk := config.Disks[n.Disks[0].Interface]
+	loaded := pool.Image.Detach && !slices.Contains([]string{"", "none"}, config.CDROMs[n.CDROM])
+
+	return !disk || loaded, nil
+}
+
+// nodeOf is the node with a VMID, and its pool.
+func nodeOf(p *plan.Plan, vmid int) (plan.PlannedPool, plan.Node, bool) {
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			if n.VMID == vmid {
+				return pool, n, true
+			}
+		}
+	}
+
+	return plan.PlannedPool{}, plan.Node{}, false
 }
 
 // imageGates hold what is known of an image before and after it is downloaded.

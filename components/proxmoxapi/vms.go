@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -105,6 +106,26 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 	}
 
 	return found, nil
+}
+
+// Pending are the settings of a running VM whose change waits for its restart, by their keys.
+func (c *Client) Pending(ctx context.Context, vm VM) ([]string, error) {
+	var settings proxmox.PendingConfiguration
+	if err := c.get(ctx, qemu(vm)+"/pending", &settings); err != nil {
+		return nil, err
+	}
+
+	var keys []string
+
+	for _, s := range settings {
+		if s.Pending != nil || s.Delete != nil {
+			keys = append(keys, s.Key)
+		}
+	}
+
+	slices.Sort(keys)
+
+	return keys, nil
 }
 
 func qemu(vm VM) string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.Host, vm.ID) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,8 +66,10 @@ const (
 	Refreshed Verdict = "refreshed"
 	// Adopted: a VM had to be taken into the state, as the message said.
 	Adopted Verdict = "adopted"
-	// Deleted: a VM that was begun had to be deleted by hand, as the message said.
+	// Deleted: a VM that was begun, or a mapping, had to be deleted by hand, as the message or stacks/docs/troubleshooting.md said.
 	Deleted Verdict = "deleted"
+	// Restarted: a VM had to be restarted by hand, as the message said.
+	Restarted Verdict = "restarted"
 	// Missed: the call was not made this time.
 	Missed Verdict = "missed"
 	// Failed: it took more than the documentation tells, or the world is not what it should be.
@@ -199,15 +200,14 @@ func (g *Rig) mend(ctx context.Context, stage Stage, mark int) (Verdict, error) 
 
 	verdict, err := Again, g.run(ctx, stage)
 
-	if err != nil {
-		switch {
-		case strings.Contains(err.Error(), "('qm destroy "):
-			verdict, err = Deleted, g.remove(ctx, stage, err.Error())
-		case strings.Contains(err.Error(), "but not in this stack's state"):
-			verdict, err = Adopted, g.adopt(ctx, stage)
-		case strings.Contains(err.Error(), "pulumi up --refresh"), stage == Destroy && strings.Contains(err.Error(), "does not exist"):
-			verdict, err = Refreshed, g.run(ctx, stage, true)
+	// One remedy may bring to light that another is needed.
+	for n := 0; err != nil && n < len(remedies); n++ {
+		took, again, told := g.remedy(ctx, stage, err)
+		if !told {
+			break
 		}
+
+		verdict, err = worse(verdict, took), again
 	}
 
 	if err != nil {

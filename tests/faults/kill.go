@@ -2,21 +2,14 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/blang/semver"
-	"github.com/pulumi/pulumi/sdk/v3"
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 
 	"talos-proxmox/tests/lab/journal"
@@ -55,8 +48,8 @@ const longest = 200 * time.Millisecond
 var everything = regexp.MustCompile("")
 
 // Kill runs a life of the rig whose CLI is killed once, in the stage and at the call that the seed says. Every kind of face may have
-// the call. The rig must have been opened with the workspace options of the killer.
-func (g *Rig) Kill(ctx context.Context, killer *Killer, k Kill) Killed {
+// the call.
+func (g *Rig) Kill(ctx context.Context, k Kill) Killed {
 	start := time.Now()
 	random := rand.New(rand.NewPCG(k.Seed, 1))
 	killed := Killed{Kill: k, Stage: Stages()[random.IntN(len(Stages()))], After: time.Duration(random.Int64N(int64(longest)))}
@@ -68,7 +61,7 @@ func (g *Rig) Kill(ctx context.Context, killer *Killer, k Kill) Killed {
 
 	killed.Call = random.IntN(total)
 
-	err := g.kill(ctx, killer, &killed)
+	err := g.kill(ctx, &killed)
 	killed.Seconds = time.Since(start).Seconds()
 
 	if err != nil {
@@ -78,10 +71,10 @@ func (g *Rig) Kill(ctx context.Context, killer *Killer, k Kill) Killed {
 	return killed
 }
 
-func (g *Rig) kill(ctx context.Context, killer *Killer, killed *Killed) error {
+func (g *Rig) kill(ctx context.Context, killed *Killed) error {
 	for _, stage := range Stages() {
 		if stage == killed.Stage {
-			if err := g.killIn(ctx, killer, killed); err != nil {
+			if err := g.killIn(ctx, killed); err != nil {
 				return err
 			}
 
@@ -97,14 +90,14 @@ func (g *Rig) kill(ctx context.Context, killer *Killer, killed *Killed) error {
 }
 
 // killIn runs the stage that is killed, and does what the documentation tells an operator to do then.
-func (g *Rig) killIn(ctx context.Context, killer *Killer, killed *Killed) error {
+func (g *Rig) killIn(ctx context.Context, killed *Killed) error {
 	before, err := g.standing()
 	if err != nil {
 		return err
 	}
 
 	mark := g.mark()
-	blow := &blow{killer: killer, after: killed.After, skip: killed.Call}
+	blow := &blow{cli: g.cli, after: killed.After, skip: killed.Call}
 
 	for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory, journal.SSH} {
 		g.r.Lab.Journal().Plant(journal.Fault{Face: face, Call: everything, Kind: journal.Interfere, Times: math.MaxInt, Before: blow.call})
@@ -121,7 +114,7 @@ func (g *Rig) killIn(ctx context.Context, killer *Killer, killed *Killed) error 
 		return g.judge(ctx, killed.Stage, before, true)
 	}
 
-	if !killer.struck() {
+	if !g.cli.struck() {
 		return fmt.Errorf("it failed before it was killed: %w", err)
 	}
 
@@ -196,7 +189,7 @@ func (g *Rig) recover(ctx context.Context, killed *Killed, mark int) error {
 		return nil
 	}
 
-	if err := step("cancel", func() error { return g.cli(ctx, "cancel", "--yes") }); err != nil {
+	if err := step("cancel", func() error { return g.pulumi(ctx, "cancel", "--yes") }); err != nil {
 		return err
 	}
 
@@ -233,9 +226,9 @@ func (g *Rig) refresh(ctx context.Context) error {
 
 // blow is struck at a call, a while after it.
 type blow struct {
-	killer *Killer
-	after  time.Duration
-	skip   int
+	cli   *cli
+	after time.Duration
+	skip  int
 
 	mu   sync.Mutex
 	seen int
@@ -253,7 +246,7 @@ func (b *blow) call(e journal.Entry) {
 
 	if b.seen == b.skip {
 		b.kind = c.String()
-		time.AfterFunc(b.after, b.killer.strike)
+		time.AfterFunc(b.after, b.cli.strike)
 	}
 
 	b.seen++
@@ -264,86 +257,4 @@ func (b *blow) at() string {
 	defer b.mu.Unlock()
 
 	return b.kind
-}
-
-// Killer runs the pulumi CLI for the Automation API, and kills it when it is told to.
-type Killer struct {
-	cli string
-
-	mu      sync.Mutex
-	process *os.Process
-	killed  bool
-}
-
-var _ auto.PulumiCommand = (*Killer)(nil)
-
-// NewKiller is for the CLI at a path.
-func NewKiller(cli string) *Killer { return &Killer{cli: cli} }
-
-// Workspace are the options for a workspace that runs this CLI.
-func (k *Killer) Workspace() []auto.LocalWorkspaceOption {
-	return []auto.LocalWorkspaceOption{auto.Pulumi(k)}
-}
-
-// Version implements auto.PulumiCommand. The engine's package has made sure of it.
-func (*Killer) Version() semver.Version { return sdk.Version }
-
-// Run implements auto.PulumiCommand.
-func (k *Killer) Run(
-	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
-) (stdout, stderr string, code int, err error) {
-	var printed, complained strings.Builder
-
-	command := exec.CommandContext(ctx, k.cli, append([]string{"--non-interactive"}, args...)...)
-	command.Dir, command.Stdin = dir, in
-	command.Env = append(append(os.Environ(), env...), "PULUMI_AUTOMATION_API=true")
-	command.Stdout, command.Stderr = io.MultiWriter(append(out, &printed)...), io.MultiWriter(append(errs, &complained)...)
-	// Plugins that live on have the pipes too.
-	command.WaitDelay = time.Second
-
-	if err := command.Start(); err != nil {
-		return "", "", -1, err
-	}
-
-	// Only these are the operations of a stage.
-	if changes := args[0] == "up" || args[0] == "destroy"; changes {
-		k.hold(command.Process)
-		defer k.hold(nil)
-	}
-
-	err = command.Wait()
-
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		code = exit.ExitCode()
-	}
-
-	return printed.String(), complained.String(), code, err
-}
-
-func (k *Killer) hold(p *os.Process) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	if k.process = p; p != nil {
-		k.killed = false
-	}
-}
-
-// strike kills what runs, if anything does.
-func (k *Killer) strike() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	if k.process != nil {
-		k.killed = k.process.Kill() == nil
-	}
-}
-
-// struck tells whether the operation that ended last was killed.
-func (k *Killer) struck() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	return k.killed
 }

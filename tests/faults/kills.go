@@ -64,18 +64,12 @@ func (s *Kills) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// rigs are what a worker has open, with the killers of their CLIs.
-type rigs map[string]struct {
-	rig    *Rig
-	killer *Killer
-}
-
 func (s *Kills) work(ctx context.Context, number int, waiting <-chan Kill) (err error) {
-	open := rigs{}
+	open := map[string]*Rig{} // by their stack
 
 	defer func() {
 		for _, r := range open {
-			err = errors.Join(err, r.rig.Close())
+			err = errors.Join(err, r.Close())
 		}
 	}()
 
@@ -86,17 +80,15 @@ func (s *Kills) work(ctx context.Context, number int, waiting <-chan Kill) (err 
 
 		r, there := open[k.Stack]
 		if !there {
-			r.killer = NewKiller(s.Engine.CLI())
-
 			dir := filepath.Join(s.Dir, fmt.Sprintf("%s-%d-%d", k.Stack, number, k.Seed))
-			if r.rig, err = Open(ctx, s.Engine, k.Stack, dir, r.killer.Workspace()...); err != nil {
+			if r, err = Open(ctx, s.Engine, k.Stack, dir); err != nil {
 				return err
 			}
 
 			open[k.Stack] = r
 		}
 
-		killed := r.rig.Kill(ctx, r.killer, k)
+		killed := r.Kill(ctx, k)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -106,7 +98,7 @@ func (s *Kills) work(ctx context.Context, number int, waiting <-chan Kill) (err 
 		if killed.Verdict == Failed {
 			delete(open, k.Stack)
 
-			if err := r.rig.Close(); err != nil {
+			if err := r.Close(); err != nil {
 				return err
 			}
 		}

@@ -8,9 +8,7 @@ import (
 	"maps"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	"talos-proxmox/stacks/ops/adopt"
@@ -18,8 +16,8 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// adopt takes VMs into the state that exist and are not in it, as stacks/docs/recovery.md says: adopt, import, up --refresh.
-func (g *Rig) adopt(ctx context.Context, stage Stage) error {
+// adopt takes VMs into the state that exist and are not in it, as stacks/docs/recovery.md says: adopt, import. An update with --refresh follows.
+func (g *Rig) adopt(ctx context.Context) error {
 	stack, err := guard.On(ctx, g.r.Stack)
 	if err != nil {
 		return err
@@ -32,46 +30,15 @@ func (g *Rig) adopt(ctx context.Context, stage Stage) error {
 		return fmt.Errorf("adopt: %w\n%s", err, said.String())
 	}
 
-	if err := g.cli(ctx, "import", "--file", files.Import, "--protect=false", "--generate-code=false", "--yes"); err != nil {
+	if err := g.pulumi(ctx, "import", "--file", files.Import, "--protect=false", "--generate-code=false", "--yes"); err != nil {
 		return fmt.Errorf("%w\nadopt said:\n%s", err, said.String())
-	}
-
-	if err := g.run(ctx, stage, true); err != nil {
-		return fmt.Errorf("after the import: %w\nadopt said:\n%s", err, said.String())
 	}
 
 	return nil
 }
 
-// told is a command that a message tells to run on a host.
-var told = regexp.MustCompile(`'qm destroy (\d+) --purge'`)
-
-// remove deletes the VMs that a message says to delete, and runs the stage again.
-func (g *Rig) remove(ctx context.Context, stage Stage, message string) error {
-	w := g.r.Lab.World()
-
-	for _, m := range told.FindAllStringSubmatch(message, -1) {
-		id, _ := strconv.Atoi(m[1]) // digits, by the pattern
-
-		// It may be named more than once.
-		if _, err := w.Config("pve", id, true); err != nil {
-			continue
-		}
-
-		if _, err := w.Destroy(g.caller(), "pve", id, world.DestroyRequest{Purge: true}); err != nil {
-			return err
-		}
-
-		if err := g.idle(ctx); err != nil {
-			return err
-		}
-	}
-
-	return g.run(ctx, stage)
-}
-
-// cli runs the pulumi CLI on the stack.
-func (g *Rig) cli(ctx context.Context, args ...string) error {
+// pulumi runs the pulumi CLI on the stack.
+func (g *Rig) pulumi(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, g.r.Engine().CLI(), append(args, "--stack", g.r.Stack.Name(), "--non-interactive")...)
 	command.Dir, command.Env = g.r.Stack.Workspace().WorkDir(), g.r.Backend.Environ()
 

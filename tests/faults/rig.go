@@ -65,6 +65,7 @@ type Rig struct {
 	Reference map[Stage]Reference
 
 	r     *rehearsal.Rehearsal
+	cli   *cli
 	texts map[Stage][]byte // the stack's file
 	log   *recorder
 	// dir is the rig's own.
@@ -79,9 +80,11 @@ type Reference struct {
 	view View
 }
 
-// Open makes a rig for one of the small stacks, and lets it live an undisturbed life. The wrap, if any, goes around the pulumi CLI.
-func Open(ctx context.Context, e *engine.Engine, name, dir string, opts ...auto.LocalWorkspaceOption) (*Rig, error) {
-	g := &Rig{Name: name, Reference: map[Stage]Reference{}, texts: map[Stage][]byte{}, log: &recorder{}, dir: dir}
+// Open makes a rig for one of the small stacks, and lets it live an undisturbed life.
+func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Rig, error) {
+	g := &Rig{
+		Name: name, Reference: map[Stage]Reference{}, cli: &cli{path: e.CLI()}, texts: map[Stage][]byte{}, log: &recorder{}, dir: dir,
+	}
 
 	text, err := small.ReadFile("stacks/" + name + ".yaml")
 	if err != nil {
@@ -98,7 +101,10 @@ func Open(ctx context.Context, e *engine.Engine, name, dir string, opts ...auto.
 		return nil, err
 	}
 
-	if g.r, err = rehearsal.Start(ctx, stack, rehearsal.Options{Engine: e, Dir: dir, Workspace: opts}); err != nil {
+	g.r, err = rehearsal.Start(ctx, stack, rehearsal.Options{
+		Engine: e, Dir: dir, Workspace: []auto.LocalWorkspaceOption{auto.Pulumi(g.cli)},
+	})
+	if err != nil {
 		return nil, err
 	}
 

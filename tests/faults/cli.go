@@ -1,0 +1,98 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/blang/semver"
+	"github.com/pulumi/pulumi/sdk/v3"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+)
+
+// cli runs the pulumi CLI for the Automation API, and kills it when it is told to.
+type cli struct {
+	path string
+
+	mu      sync.Mutex
+	process *os.Process
+	killed  bool
+}
+
+var _ auto.PulumiCommand = (*cli)(nil)
+
+// spared are commands by which the Automation API ends each operation, and what stands for their answers: nobody reads those here, and they
+// take as long as a small operation does.
+var spared = map[string]string{"stack output": "{}", "stack history": "[]"}
+
+// Version implements auto.PulumiCommand. The engine's package has made sure of it.
+func (*cli) Version() semver.Version { return sdk.Version }
+
+// Run implements auto.PulumiCommand.
+func (c *cli) Run(
+	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
+) (stdout, stderr string, code int, err error) {
+	if answer, there := spared[strings.Join(args[:min(2, len(args))], " ")]; there {
+		return answer, "", 0, nil
+	}
+
+	var printed, complained strings.Builder
+
+	command := exec.CommandContext(ctx, c.path, append([]string{"--non-interactive"}, args...)...)
+	command.Dir, command.Stdin = dir, in
+	command.Env = append(append(os.Environ(), env...), "PULUMI_AUTOMATION_API=true")
+	command.Stdout, command.Stderr = io.MultiWriter(append(out, &printed)...), io.MultiWriter(append(errs, &complained)...)
+	// Plugins that live on have the pipes too.
+	command.WaitDelay = time.Second
+
+	if err := command.Start(); err != nil {
+		return "", "", -1, err
+	}
+
+	// Only these are the operations of a stage.
+	if changes := args[0] == "up" || args[0] == "destroy"; changes {
+		c.hold(command.Process)
+		defer c.hold(nil)
+	}
+
+	err = command.Wait()
+
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+
+	return printed.String(), complained.String(), code, err
+}
+
+func (c *cli) hold(p *os.Process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.process = p; p != nil {
+		c.killed = false
+	}
+}
+
+// strike kills what runs, if anything does.
+func (c *cli) strike() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.process != nil {
+		c.killed = c.process.Kill() == nil
+	}
+}
+
+// struck tells whether the operation that ended last was killed.
+func (c *cli) struck() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.killed
+}

@@ -1,0 +1,111 @@
+package faults
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"talos-proxmox/tests/lab/world"
+)
+
+// remedy is what a message, or stacks/docs/troubleshooting.md by its words, tells an operator to do before the same operation once more.
+type remedy struct {
+	verdict Verdict
+	told    *regexp.Regexp
+	// do is done to each thing that the message names; nil: nothing has to be done.
+	do func(ctx context.Context, g *Rig, named string) error
+}
+
+// remedies are all, the first that a message tells counts. The verdicts of those that take more come first, too.
+var remedies = []remedy{
+	{Deleted, regexp.MustCompile(`'qm destroy (\d+) --purge'`), destroyVM},
+	{Deleted, regexp.MustCompile(`'pvesm free ([^']+)'`), func(_ context.Context, g *Rig, volume string) error {
+		store, _, _ := strings.Cut(volume, ":")
+		_, err := g.r.Lab.World().DeleteVolume(g.caller(), "pve", store, volume)
+
+		return err
+	}},
+	{Deleted, regexp.MustCompile(`pci ID '([^']+)' already defined`), func(_ context.Context, g *Rig, mapping string) error {
+		return g.r.Lab.World().DeleteMapping("pci", mapping)
+	}},
+	{Restarted, regexp.MustCompile(`'qm reboot (\d+)'`), func(_ context.Context, g *Rig, id string) error {
+		n, err := strconv.Atoi(id)
+		if err == nil {
+			_, err = g.r.Lab.World().Reboot(g.caller(), "pve", n, nil)
+		}
+
+		return err
+	}},
+	{Adopted, regexp.MustCompile(`but not in this stack's state`), func(ctx context.Context, g *Rig, _ string) error { return g.adopt(ctx) }},
+	{Refreshed, regexp.MustCompile(`pulumi up --refresh`), nil},
+	{Refreshed, regexp.MustCompile(`does not exist`), nil},
+}
+
+// remedy does what an error tells to do, and runs the stage again; false when it tells nothing.
+func (g *Rig) remedy(ctx context.Context, stage Stage, failed error) (Verdict, error, bool) {
+	for _, r := range remedies {
+		named := r.told.FindAllStringSubmatch(failed.Error(), -1)
+		if len(named) == 0 {
+			continue
+		}
+
+		var done []string
+
+		for _, m := range named {
+			// It may be named more than once.
+			thing := m[len(m)-1]
+			if r.do == nil || slices.Contains(done, thing) {
+				continue
+			}
+
+			if err := r.do(ctx, g, thing); err != nil {
+				return r.verdict, err, true
+			}
+
+			if err := g.idle(ctx); err != nil {
+				return r.verdict, err, true
+			}
+
+			done = append(done, thing)
+		}
+
+		refresh := r.verdict == Refreshed || r.verdict == Adopted || strings.Contains(failed.Error(), "'pulumi up --refresh'")
+
+		return r.verdict, g.run(ctx, stage, refresh), true
+	}
+
+	return "", nil, false
+}
+
+func destroyVM(ctx context.Context, g *Rig, id string) error {
+	n, err := strconv.Atoi(id)
+	if err != nil {
+		return err
+	}
+
+	// It may be off.
+	if _, err := g.r.Lab.World().Stop(g.caller(), "pve", n); err == nil {
+		if err := g.idle(ctx); err != nil {
+			return err
+		}
+	}
+
+	_, err = g.r.Lab.World().Destroy(g.caller(), "pve", n, world.DestroyRequest{Purge: true})
+
+	return err
+}
+
+// worse is what took more.
+func worse(a, b Verdict) Verdict {
+	place := func(v Verdict) int {
+		return slices.IndexFunc(remedies, func(r remedy) bool { return r.verdict == v })
+	}
+
+	if pa, pb := place(a), place(b); pa < 0 || pb >= 0 && pb < pa {
+		return b
+	}
+
+	return a
+}

@@ -13,8 +13,12 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"talos-proxmox/components/wait"
 )
 
 // Credentials are those of a talosconfig: PEM in base64.
@@ -32,12 +36,19 @@ type Target struct {
 func dial(ctx context.Context, t Target, c Credentials) (*client.Client, error) {
 	api, err := client.New(ctx, client.WithEndpoints(t.Address), client.WithConfigContext(&clientconfig.Context{
 		CA: c.CA, Crt: c.Certificate, Key: c.Key,
-	}))
+	}), client.WithGRPCDialOptions(grpc.WithConnectParams(reconnect)))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s (%s): %w", t.Name, t.Address, err)
 	}
 
 	return api, nil
+}
+
+// reconnect has a connection that failed be tried again for each question. Left to itself it would wait longer each time, up to
+// two minutes, and a node that is back would not be noticed.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: wait.Every / 2, Multiplier: 1, MaxDelay: wait.Every / 2},
+	MinConnectTimeout: wait.Ask,
 }
 
 // answers makes a TLS handshake with the node's API port. Both a node that waits for its configuration and one that runs

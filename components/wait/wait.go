@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// How often a wait asks again, and how long one question may take. A node is asked often because the operator waits.
 const (
-	every = 250 * time.Millisecond
+	// Every is how often a wait asks again. A node is asked often because the operator waits.
+	Every = 250 * time.Millisecond
 	// Ask bounds one question.
 	Ask = 5 * time.Second
 	// repeat is how often progress is repeated while nothing changes.
@@ -32,7 +32,7 @@ func Until(ctx context.Context, bound time.Duration, say Say, question func(cont
 		last   string
 		said   time.Time
 		start  = time.Now()
-		ticker = time.NewTicker(every)
+		ticker = time.NewTicker(Every)
 	)
 	defer ticker.Stop()
 

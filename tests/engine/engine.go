@@ -123,6 +123,9 @@ func (e *Engine) Describe() string {
 // CLI is the absolute path of the pulumi binary. Run it with the environment of a Backend.
 func (e *Engine) CLI() string { return e.cli }
 
+// Command is the pulumi command that stacks are run with.
+func (e *Engine) Command() auto.PulumiCommand { return e.command }
+
 // chosen settles what was asked for, which the environment decides where the caller left it open.
 func chosen(p Providers) (Providers, error) {
 	p, err := ParseProviders(string(p))

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"golang.org/x/sync/errgroup"
+
+	"talos-proxmox/stacks"
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/faults"
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// bench measures rows.
+type bench struct {
+	engine    *engine.Engine
+	root      string
+	dir       string // for whatever is written on the way
+	parallel  int
+	latencies timeline.Latencies
+	profiles  string // where profiles of the engine go; empty: none are made
+	out       io.Writer
+}
+
+// prepare compiles the program, so that it runs in a process of its own, as an operator's does.
+func (b *bench) prepare(ctx context.Context) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(b.dir, program), ".")
+	build.Dir = b.root
+
+	if printed, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("the program cannot be compiled: %w\n%s", err, printed)
+	}
+
+	return nil
+}
+
+// row measures a row, from nothing to nothing.
+func (b *bench) row(ctx context.Context, row Row) (Result, error) {
+	result := Result{Row: row, Parallel: b.parallel, Downloads: map[string]int64{}}
+
+	lives := make([]*life, row.Clusters)
+	for i := range lives {
+		var err error
+		if lives[i], err = b.start(ctx, row); err != nil {
+			return result, err
+		}
+		defer lives[i].close()
+	}
+
+	// Of several at once, the making of them is what is asked for.
+	stages := []Stage{Create, Again, Preview, Refresh, Destroy}
+	if row.Clusters > 1 {
+		stages = []Stage{Create, Destroy}
+	}
+
+	for _, stage := range stages {
+		steps := make([]Step, len(lives))
+
+		all, ctx := errgroup.WithContext(ctx)
+		for i, l := range lives {
+			all.Go(func() (err error) {
+				steps[i], err = l.step(ctx, stage)
+
+				return err
+			})
+		}
+
+		if err := all.Wait(); err != nil {
+			return result, fmt.Errorf("%s, %s: %w", row, stage, err)
+		}
+
+		for _, s := range steps {
+			fmt.Fprintf(b.out, "%-12s %-14s %6.1fs\n", row, stage, s.Wall.Seconds())
+		}
+
+		result.Steps = append(result.Steps, steps...)
+	}
+
+	for _, l := range lives {
+		for _, d := range l.rehearsal.Lab.World().Downloads() {
+			result.Downloads[d.Host] += d.Bytes
+		}
+	}
+
+	return result, nil
+}
+
+// life is a stack with a lab of its own.
+type life struct {
+	*bench
+	row       Row
+	dir       string
+	rehearsal *rehearsal.Rehearsal
+	stack     auto.Stack
+	watch     *watch
+}
+
+// start starts a lab for a row's stack, with nothing deployed. The program is the compiled one.
+func (b *bench) start(ctx context.Context, row Row) (*life, error) {
+	l := &life{bench: b, row: row}
+
+	var err error
+	if l.dir, err = os.MkdirTemp(b.dir, "stack-"); err != nil {
+		return nil, err
+	}
+
+	path, err := row.stackFile(l.dir)
+	if err != nil {
+		return nil, err
+	}
+
+	stack, err := rehearsal.ReadStack(path)
+	if err != nil {
+		return nil, err
+	}
+
+	if l.rehearsal, err = rehearsal.Start(ctx, stack, rehearsal.Options{Engine: b.engine, Latencies: b.latencies, Dir: l.dir}); err != nil {
+		return nil, err
+	}
+
+	l.watch = newWatch(filepath.Join(l.dir, "backend"))
+
+	return l, l.open(ctx)
+}
+
+// open makes the stack a project whose program is compiled.
+func (l *life) open(ctx context.Context) error {
+	project := filepath.Join(l.dir, "project")
+	if err := os.MkdirAll(project, 0o700); err != nil {
+		return err
+	}
+
+	settings := fmt.Sprintf("name: %s\nruntime: { name: go, options: { binary: %s } }\n", stacks.Project, filepath.Join(l.bench.dir, program))
+	if err := os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte(settings), 0o600); err != nil {
+		return err
+	}
+
+	const name = "measured"
+	if err := l.rehearsal.WriteStackFile(filepath.Join(project, "Pulumi."+name+".yaml")); err != nil {
+		return err
+	}
+
+	var err error
+	if l.stack, err = l.rehearsal.Backend.LocalStack(ctx, project, name, nil, l.profiling()...); err != nil {
+		return err
+	}
+
+	return l.stack.SetAllConfig(ctx, l.rehearsal.Secrets())
+}
+
+func (l *life) close() {
+	l.watch.close()
+	l.rehearsal.Close() //nolint:errcheck // what was measured is measured
+}
+
+// step takes a stage, and measures it.
+func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
+	s := Step{Stage: stage, Calls: map[string]int{}, Polls: map[string]int{}}
+
+	if stage == Destroy {
+		// The nodes are let go of beforehand: an operator states that in the stack's file.
+		if err := l.stack.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"}, &auto.ConfigOptions{Path: true}); err != nil {
+			return s, err
+		}
+	}
+
+	before := len(l.rehearsal.Lab.Journal().Entries())
+	l.rehearsal.Lab.Timeline().Reset()
+	l.watch.take()
+
+	seen := make(chan events.EngineEvent)
+	took := make(chan time.Duration, 1)
+
+	go func() { took <- engineTime(seen) }()
+
+	start := time.Now()
+	if err := l.run(ctx, stage, seen); err != nil {
+		return s, err
+	}
+
+	if stage == Create {
+		if err := l.rehearsal.WaitReady(ctx, ready); err != nil {
+			return s, err
+		}
+	}
+
+	end := time.Now()
+	s.Wall, s.Engine, s.Processes = end.Sub(start), <-took, l.watch.take()
+	s.CriticalPath = l.rehearsal.Lab.Timeline().Report().CriticalPath
+
+	asked := l.rehearsal.Lab.Journal().Entries()[before:]
+	s.count(asked)
+
+	if len(asked) > 0 {
+		last := asked[len(asked)-1].Time
+		if stage == Create {
+			last = end
+		}
+
+		s.Worked = last.Sub(asked[0].Time)
+	}
+
+	return s, l.rehearsal.Lab.Journal().Unknown()
+}
+
+// ready bounds how long nodes may join after their stack is up.
+const ready = 2 * time.Minute
+
+func (l *life) run(ctx context.Context, stage Stage, seen chan<- events.EngineEvent) error {
+	switch stage {
+	case Create, Again:
+		done, err := l.stack.Up(ctx, optup.Parallel(l.parallel), optup.EventStreams(seen), optup.SuppressProgress(), optup.SuppressOutputs())
+		if err == nil && stage == Again {
+			err = unchanged(*done.Summary.ResourceChanges)
+		}
+
+		return err
+	case Preview:
+		_, err := l.stack.Preview(ctx, optpreview.Parallel(l.parallel), optpreview.EventStreams(seen), optpreview.SuppressProgress(), optpreview.SuppressOutputs())
+
+		return err
+	case Refresh:
+		_, err := l.stack.Refresh(ctx, optrefresh.Parallel(l.parallel), optrefresh.EventStreams(seen), optrefresh.SuppressProgress(), optrefresh.SuppressOutputs())
+
+		return err
+	case Destroy:
+		_, err := l.stack.Destroy(ctx, optdestroy.RunProgram(true), optdestroy.Parallel(l.parallel), optdestroy.EventStreams(seen),
+			optdestroy.SuppressProgress(), optdestroy.SuppressOutputs())
+
+		return err
+	default:
+		return fmt.Errorf("%q is no stage", stage)
+	}
+}
+
+// unchanged holds that what was to change nothing did so: something else was measured otherwise.
+func unchanged(changes map[string]int) error {
+	for kind, n := range changes {
+		if kind != "same" && n > 0 {
+			return fmt.Errorf("%d resources were to stay as they are: %s", n, kind)
+		}
+	}
+
+	return nil
+}
+
+// engineTime is from the engine's first word to its summary.
+func engineTime(seen <-chan events.EngineEvent) time.Duration {
+	var first, last time.Time
+
+	for e := range seen {
+		switch {
+		case e.PreludeEvent != nil:
+			first = time.Now()
+		case e.SummaryEvent != nil:
+			last = time.Now()
+		}
+	}
+
+	return last.Sub(first)
+}
+
+// waiting are the kinds of calls that ask only whether something has come to an end.
+var waiting = regexp.MustCompile(`/tasks/|/status/current$|/agent/|/readyz$|/ServiceList$`)
+
+// theirs are what nodes ask of each other.
+const theirs = "/securityapi.SecurityService/"
+
+// count counts calls by kind, without those that machines make by themselves.
+func (s *Step) count(asked []journal.Entry) {
+	for _, e := range asked {
+		call, made := faults.CallOf(e)
+		if !made || e.Face == journal.Guest || strings.HasPrefix(e.Call, theirs) {
+			continue
+		}
+
+		if kind := strings.TrimSpace(call.String()); waiting.MatchString(kind) {
+			s.Polls[kind]++
+		} else {
+			s.Calls[kind]++
+		}
+	}
+}

@@ -77,23 +77,23 @@ func TestJoiningFails(t *testing.T) {
 	}{
 		"given up": {
 			guest: guest{files: with(map[string]string{k3s.FatalFile: "unsupported operating system debian 12\n"})}, quick: true,
-			want: "edge-server-1 has not joined: unsupported operating system debian 12\n" +
+			want: "unsupported operating system debian 12\n" +
 				"/var/log/k3s-install.log ends with:\n" + logged + "\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
 		"silent": {
 			guest: guest{files: with(map[string]string{k3s.FatalFile: ""})},
-			want: "edge-server-1 has not joined: gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"/var/log/k3s-install.log ends with:\n" + logged + "\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
 		"agent denied": {
 			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)},
-			want: "edge-server-1 has not joined: gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; give its role VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)\n" +
 				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
 		},
 		"no machine": {
 			guest: guest{absent: true},
-			want: "edge-server-1 has not joined: gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"the machine's logs cannot be read through its guest agent: there is no VM with VMID 401\n" +
 				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
 		},

@@ -198,9 +198,16 @@ func (b *k3sBuilder) machines() error {
 
 	b.credentials()
 
+	// Servers one after the other, then the agents: that is the order of upgrades.
+	var before []pulumi.Resource
+
 	for _, node := range b.Nodes {
-		if err := errors.Join(node.join(b.ctx, b.known(node), b.binding(node.node)), node.finish(b.ctx)); err != nil {
+		if err := errors.Join(node.join(b.ctx, b.known(node), b.binding(node.node), before), node.finish(b.ctx)); err != nil {
 			return err
+		}
+
+		if node.node.Role == plan.ControlPlane {
+			before = []pulumi.Resource{node.Joined}
 		}
 	}
 
@@ -211,7 +218,9 @@ func (b *k3sBuilder) machines() error {
 
 // binding are the hooks of a node's membership. Servers are not removed, and an agent is let go where the whole cluster is.
 func (b *k3sBuilder) binding(n plan.Node) *pulumi.ResourceHookBinding {
-	hooks := &pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{b.hooks.joined}}
+	hooks := &pulumi.ResourceHookBinding{
+		BeforeCreate: []*pulumi.ResourceHook{b.hooks.joined}, BeforeUpdate: []*pulumi.ResourceHook{b.hooks.upgraded},
+	}
 	if n.Role == plan.Worker && !b.Plan.Teardown {
 		hooks.BeforeDelete = []*pulumi.ResourceHook{b.hooks.leaves}
 	}
@@ -223,7 +232,7 @@ func (b *k3sBuilder) binding(n plan.Node) *pulumi.ResourceHookBinding {
 func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, error) {
 	p := b.Plan
 	args := &K3sNodeArgs{
-		Node: n, Origin: k3sOrigin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
+		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: []*pulumi.ResourceHook{b.hooks.free},
 		Unfinished: b.found.halfMade(n), Changed: []*pulumi.ResourceHook{b.hooks.resumed},
@@ -321,15 +330,12 @@ func (b *k3sBuilder) credentials() {
 	})).(pulumi.StringOutput)
 }
 
-// known is what is kept of a node that has joined. What its hook needs is entered before: it runs after this.
-func (b *k3sBuilder) known(node *K3sNode) pulumi.MapOutput {
+// known is what is kept of a node that has joined. What its hooks need is entered before: they run after this.
+func (b *k3sBuilder) known(node *K3sNode) pulumi.Map {
 	n := node.node
-	known := pulumi.All(node.IPAddress, b.Kubeconfig, b.Nodes[0].IPAddress).ApplyT(func(all []any) map[string]any {
-		found := map[string]any{"name": n.Name, "version": b.Plan.K3s.Version}
-
+	address := pulumi.All(node.IPAddress, b.Kubeconfig, b.Nodes[0].IPAddress).ApplyT(func(all []any) *string {
 		address, _ := all[0].(*string)
 		if address != nil {
-			found["address"] = *address
 			b.servers.enter(n.Name, *address)
 		}
 
@@ -339,11 +345,14 @@ func (b *k3sBuilder) known(node *K3sNode) pulumi.MapOutput {
 
 		b.servers.enter("", all[1].(string))
 
-		return found
-	}).(pulumi.MapOutput)
+		return address
+	}).(pulumi.StringPtrOutput)
 
-	// The kubeconfig is in none of it.
-	return pulumi.Unsecret(known).(pulumi.MapOutput)
+	return pulumi.Map{
+		"name": pulumi.String(n.Name), "version": pulumi.String(b.Plan.K3s.Version),
+		// The kubeconfig is not in it.
+		"address": pulumi.Unsecret(address).(pulumi.StringPtrOutput),
+	}
 }
 
 // release lets the credentials go when the servers have joined: who reads them finds a cluster that answers. An agent that does not come
@@ -360,13 +369,11 @@ func (b *k3sBuilder) release() {
 	b.Kubeconfig = pulumi.ToSecret(pulumi.All(waited...).ApplyT(func(all []any) string { return all[0].(string) })).(pulumi.StringOutput)
 }
 
-// k3sOrigin says what a node is made from.
-func k3sOrigin(p *plan.Plan, image plan.BootImage) string {
-	from := "K3s " + p.K3s.Version + ", "
-
+// k3sOrigin says what a node is made from. The version of K3s is no part of it: that changes.
+func k3sOrigin(image plan.BootImage) string {
 	if image.Template != "" {
-		return from + "template " + image.Template
+		return "template " + image.Template
 	}
 
-	return from + "cloud image " + image.Volume + image.URL
+	return "cloud image " + image.Volume + image.URL
 }

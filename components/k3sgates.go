@@ -22,18 +22,18 @@ type k3sGates struct {
 
 	// joined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has done what it does.
 	joined *pulumi.ResourceHook
+	// upgraded runs before another version of K3s is noted of a node, and sees to it that the node runs it.
+	upgraded *pulumi.ResourceHook
 	// leaves runs before an agent is removed, and takes it out of Kubernetes.
 	leaves *pulumi.ResourceHook
+	// turns are shared by all that takes nodes down.
+	turns *turns
 }
 
 func (b *k3sBuilder) registerGates() error {
 	var errs []error
 
-	nodes := map[string]plan.Node{}
-
-	for _, n := range b.Plan.Nodes() {
-		nodes[childName(b.name, n)+"-joined"] = n
-	}
+	b.hooks.turns = newTurns(max(b.Plan.MaxUnavailable, 1))
 
 	register := func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error) {
 		h, err := b.ctx.RegisterResourceHook(b.name+"-"+kind, func(args *pulumi.ResourceHookArgs) error {
@@ -45,18 +45,36 @@ func (b *k3sBuilder) registerGates() error {
 
 	b.hooks.vmGates.register(b.ctx, b.Plan, b.proxmox, register)
 	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		n, there := nodes[args.Name]
-		if !there {
-			return fmt.Errorf("%s belongs to no node of the plan", args.Name)
+		j, err := b.joining(args.Name)
+		if err != nil {
+			return err
 		}
 
-		j := &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers}
+		if err := j.wait(c, say(b.ctx, b.name)); err != nil {
+			return fmt.Errorf("%s has not joined: %w", j.node.Name, err)
+		}
 
-		return j.wait(c, say(b.ctx, b.name))
+		return nil
 	})
 	register(&b.hooks.leaves, "node-leaves", b.leaves)
 
-	return errors.Join(errs...)
+	upgraded, err := b.ctx.RegisterResourceHook(b.name+"-node-upgraded", func(args *pulumi.ResourceHookArgs) error {
+		return b.upgraded(b.ctx.Context(), args)
+	}, &pulumi.ResourceHookOptions{OnDryRun: true})
+	b.hooks.upgraded = upgraded
+
+	return errors.Join(append(errs, err)...)
+}
+
+// joining is the node of a resource, on its way into the cluster.
+func (b *k3sBuilder) joining(resource string) (*joining, error) {
+	for _, n := range b.Plan.Nodes() {
+		if childName(b.name, n)+"-joined" == resource {
+			return &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers}, nil
+		}
+	}
+
+	return nil, fmt.Errorf("%s belongs to no node of the plan", resource)
 }
 
 // joining is one node on its way into the cluster.
@@ -96,14 +114,23 @@ func (j *joining) wait(ctx context.Context, say wait.Say) error {
 		return err
 	}
 
-	return fmt.Errorf("%s has not joined: %w\n%s", j.node.Name, err, j.logs(ctx))
+	return fmt.Errorf("%w\n%s", err, j.logs(ctx))
+}
+
+// asked are those who can say whether the node is there: a server itself, for its own API counts, and any server of an agent.
+func (j *joining) asked() []plan.Node {
+	if j.node.Role == plan.ControlPlane {
+		return []plan.Node{j.node}
+	}
+
+	return j.plan.ControlPlanes()
 }
 
 // missing is what the node lacks in Kubernetes, asked of the servers that are known.
 func (j *joining) missing(ctx context.Context) string {
 	var silent []string
 
-	for _, server := range j.plan.ControlPlanes() {
+	for _, server := range j.asked() {
 		address := j.known.of(server.Name)
 		if address == "" {
 			continue

@@ -3,6 +3,7 @@ package components
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/storage"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -62,7 +63,7 @@ type K3sNode struct {
 
 	// VM is the machine itself.
 	VM *vm.VirtualMachine
-	// Joined is there once the node was ready in the cluster.
+	// Joined is there once the node was ready in the cluster. Its input has the version that it runs.
 	Joined *pulumi.Stash
 
 	node   plan.Node
@@ -102,8 +103,7 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 		return nil, err
 	}
 
-	compareOrigin(ctx, n, args.description(), "A running node is not changed by that: upgrade K3s in place (docs.k3s.io/upgrades), servers first, or make "+
-		"agents anew by lifecycle.replace", node.VM)
+	compareOrigin(ctx, n, args.description(), "A running node is not changed by that: make agents anew by lifecycle.replace", node.VM)
 
 	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
 		return nil, err
@@ -184,12 +184,13 @@ func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pu
 	return file.ID().ToStringOutput(), nil
 }
 
-// join is there when the node is ready in the cluster: its hooks see to that. It keeps what was known of the node then.
-func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pulumi.ResourceHookBinding) error {
+// join is there when the node is ready in the cluster, with the version that it states: its hooks see to that. It comes after
+// those that change before the node does.
+func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pulumi.ResourceHookBinding, before []pulumi.Resource) error {
 	joined, err := pulumi.NewStash(ctx, node.name+"-joined", &pulumi.StashArgs{Input: known},
-		pulumi.Parent(node), pulumi.DependsOn(append([]pulumi.Resource{node.VM}, node.beside...)),
-		// It says how the node joined, not how it is configured now.
-		pulumi.IgnoreChanges([]string{"input"}),
+		pulumi.Parent(node), pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.beside, before)),
+		// Who it is does not change.
+		pulumi.IgnoreChanges([]string{"input.name", "input.address"}),
 		// A VM that is made again has to join again: by the program, or because somebody had deleted it.
 		pulumi.ReplaceWith([]pulumi.Resource{node.VM}), pulumi.ReplacementTrigger(node.VM.Smbios.Uuid()),
 		// Who leaves does so before somebody of its name comes.

@@ -23,5 +23,6 @@ type Proxmox interface {
 	Stores(ctx context.Context, host string) (map[string]proxmoxapi.Store, error)
 	Bridges(ctx context.Context, host string) ([]string, error)
 	GuestFile(ctx context.Context, vm proxmoxapi.VM, path string) (string, error)
+	WriteGuestFile(ctx context.Context, vm proxmoxapi.VM, path, content string) error
 	Offered(ctx context.Context, host, url string) (int64, error)
 }

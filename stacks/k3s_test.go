@@ -84,7 +84,13 @@ func TestK3sWiring(t *testing.T) {
 		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, []string{node + "-user-data"}, []string{"edge-vmid-free"})
 		want[node+"-rules"] = line("proxmoxve:Network/firewallRules:FirewallRules", node, proxmox, []string{vm}, nil)
 		want[node+"-firewall"] = line("proxmoxve:Network/firewallOptions:FirewallOptions", node, proxmox, []string{node + "-rules", vm}, nil)
-		want[node+"-joined"] = line(stash, node, "", []string{"edge-administrator", "edge-identity", node + "-firewall", vm}, []string{"edge-node-joined"})
+		before := []string{"edge-administrator", "edge-identity", node + "-firewall", vm}
+		if node == "edge-agent-1" {
+			// It is upgraded when the servers are.
+			before = slices.Sorted(slices.Values(append(before, "edge-server-1-joined")))
+		}
+
+		want[node+"-joined"] = line(stash, node, "", before, []string{"edge-node-joined"})
 
 		assert.Equal(t, []string{vm}, resources[node+"-joined"].replace)
 		assert.Equal(t, []string{"nodeName", "sourceRaw"}, slices.Sorted(slices.Values(resources[node+"-user-data"].ignored)))

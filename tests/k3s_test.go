@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
@@ -25,7 +26,7 @@ import (
 func TestK3s(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, example(t, "k3s"))
+	r := rehearse(t, example(t, "k3s"), func(o *rehearsal.Options) { o.Releases = []string{"v1.34.2+k3s1", "v1.34.3+k3s1"} })
 	result := up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -69,6 +70,21 @@ func TestK3s(t *testing.T) {
 	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-server-1"}, readyNodes(t, api))
 	requireNoChange(t, r.Stack)
 
+	// A version that is not there leaves what runs, and the next goes on.
+	set(t, r.Stack, "cluster.versions.k3s", "v1.34.9+k3s1")
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, "edge-server-1 is not upgraded: there is no release v1.34.9+k3s1 of K3s")
+	assert.Equal(t, []string{"edge-agent-1 v1.34.2+k3s1", "edge-agent-2 v1.34.2+k3s1", "edge-server-1 v1.34.2+k3s1"}, versionsOf(t, api))
+
+	made := vmids(r)
+
+	set(t, r.Stack, "cluster.versions.k3s", "v1.34.3+k3s1")
+	result = up(t, r.Stack)
+	assert.Equal(t, []string{"edge-agent-1 v1.34.3+k3s1", "edge-agent-2 v1.34.3+k3s1", "edge-server-1 v1.34.3+k3s1"}, versionsOf(t, api))
+	assert.Equal(t, made, vmids(r), "in place")
+	assert.Equal(t, "v1.34.3", contractOf(t, result).Versions.Kubernetes)
+	requireNoChange(t, r.Stack)
+
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
 }
@@ -109,6 +125,34 @@ func TestK3sHA(t *testing.T) {
 	assert.Len(t, contractOf(t, result).ControlPlaneEndpoints, 3)
 
 	requireNoChange(t, r.Stack)
+
+	set(t, r.Stack, "cluster.versions.k3s", "v1.35.0+k3s1")
+	out := newOutput(t)
+	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+	require.Error(t, err)
+	assert.Contains(t, out.String(), "K3s v1.33.6+k3s1 cannot become v1.35.0+k3s1 at once: it moves by one minor version at a time; "+
+		"go by way of the last v1.34, with an update each, then v1.35.0+k3s1")
+
+	set(t, r.Stack, "cluster.versions.k3s", "v1.34.2+k3s1")
+	out = newOutput(t)
+	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
+	require.NoError(t, err)
+	assert.Contains(t, out.String(), "ha-server-1: upgrade, for K3s v1.33.6+k3s1 becomes v1.34.2+k3s1; etcd meanwhile: 2 of 3, 2 needed")
+
+	up(t, r.Stack)
+	assert.Equal(t, []string{
+		"ha-agent-1 v1.34.2+k3s1", "ha-server-1 v1.34.2+k3s1", "ha-server-2 v1.34.2+k3s1", "ha-server-3 v1.34.2+k3s1",
+	}, versionsOf(t, api))
+
+	// What went wrong before is forgotten, then the version is wanted; the servers one by one, then the agent.
+	var told []string
+	for _, call := range calls(r, "/agent/file-write") {
+		told = append(told, strings.Split(call, "/")[4])
+	}
+
+	assert.Equal(t, []string{"401", "401", "402", "402", "403", "403", "501", "501"}, told)
+	requireNoChange(t, r.Stack)
+
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
 }
@@ -222,6 +266,24 @@ func readyNodes(t *testing.T, api kubernetes.Interface) []string {
 		} else {
 			found = append(found, n.Name+" (not ready)")
 		}
+	}
+
+	slices.Sort(found)
+
+	return found
+}
+
+// versionsOf are the nodes with the versions of their kubelets.
+func versionsOf(t *testing.T, api kubernetes.Interface) []string {
+	t.Helper()
+
+	list, err := api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	var found []string
+
+	for _, n := range list.Items {
+		found = append(found, n.Name+" "+n.Status.NodeInfo.KubeletVersion)
 	}
 
 	slices.Sort(found)

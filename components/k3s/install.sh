@@ -1,13 +1,22 @@
 #!/bin/sh
-# Installs K3s with the installation script of the very version that /etc/default/k3s-install states, and starts it. It may
-# be run again whenever it failed. What cannot get better by trying again is written to /var/lib/k3s-install/fatal and ends
-# it with status 78. The first argument is a directory to take for the root of the file system, for tests.
+# Installs K3s with the installation script of the very version that /etc/default/k3s-install states, or
+# /var/lib/k3s-install/wanted since, and (re)starts it. It may be run again whenever it failed. What cannot get better by
+# trying again is written to /var/lib/k3s-install/fatal and ends it with status 78. The first argument is a directory to take
+# for the root of the file system, for tests.
 set -eu
 
 root=${1:-}
 state=$root/var/lib/k3s-install
 
+# The guest agent writes there, and makes its files for everybody.
+mkdir -p "$state"
+chmod 700 "$state"
+
+# It is there before it is written to: what watches it sees one change then.
+[ -e "$state/wanted" ] || : >"$state/wanted"
+
 . "$root/etc/default/k3s-install"
+. "$state/wanted"
 
 say() { echo "$(date -u +%FT%TZ) $*"; }
 
@@ -17,8 +26,12 @@ fatal() {
 	exit 78
 }
 
-mkdir -p "$state"
 : >"$state/fatal"
+
+if [ "$(cat "$state/done" 2>/dev/null)" = "$K3S_VERSION" ]; then
+	say "K3s $K3S_VERSION is installed"
+	exit 0
+fi
 
 # The system: what K3s is tried on, and what it needs.
 os=$(. "$root/etc/os-release" && echo "$ID $VERSION_ID")
@@ -30,7 +43,7 @@ esac
 [ "$(uname -m)" = x86_64 ] || fatal "unsupported architecture $(uname -m): a node must be x86_64"
 
 free=$(df -Pk "$root/var" | awk 'NR == 2 { print $4 }')
-[ "$free" -ge 3145728 ] || fatal "too little room: $((free / 1024)) MiB are free in /var, K3s and its images need 3072. Raise diskGiB"
+[ -e "$state/done" ] || [ "$free" -ge 3145728 ] || fatal "too little room: $((free / 1024)) MiB are free in /var, K3s and its images need 3072. Raise diskGiB"
 
 for module in overlay br_netfilter; do
 	modprobe "$module" || fatal "the kernel has no module $module: K3s cannot run containers"
@@ -60,15 +73,20 @@ case $status in
 esac
 
 # It holds the binary against the checksums of its release.
+binary=$root/usr/local/bin/k3s
+[ ! -e "$binary" ] || cp -p "$binary" "$tmp/before"
+
 say "installing K3s $K3S_VERSION, $K3S_ROLE"
+rm -f "$state/done"
 INSTALL_K3S_VERSION=$K3S_VERSION INSTALL_K3S_SKIP_START=true INSTALL_K3S_SKIP_SELINUX_RPM=true sh "$tmp/install.sh" "$K3S_ROLE" || {
 	say "the installation failed; it is tried again"
 	exit 1
 }
 
 if [ -n "$K3S_CHECKSUM" ]; then
-	echo "$K3S_CHECKSUM  $root/usr/local/bin/k3s" | sha256sum --check --quiet - || {
-		rm -f "$root/usr/local/bin/k3s"
+	echo "$K3S_CHECKSUM  $binary" | sha256sum --check --quiet - || {
+		rm -f "$binary"
+		[ ! -e "$tmp/before" ] || cp -p "$tmp/before" "$binary"
 		fatal "the k3s binary does not have the checksum that k3s.checksum states: nothing of it was run"
 	}
 fi
@@ -78,13 +96,13 @@ server) service=k3s ;;
 *) service=k3s-agent ;;
 esac
 
-# systemd starts it again whenever it ends.
+# systemd starts it again whenever it ends. Containers go on while K3s is restarted.
 say "starting $service"
-timeout 600 systemctl start "$service" || {
+timeout 600 systemctl restart "$service" || {
 	say "$service does not come up; its log ends with:"
 	journalctl --unit "$service" --lines 20 --no-pager --output cat
 	exit 1
 }
 
-touch "$state/done"
+echo "$K3S_VERSION" >"$state/done"
 say "K3s is running"

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
 )
 
 const binary = "the binary"
@@ -53,10 +55,10 @@ func TestInstall(t *testing.T) {
 		calls     []string
 	}{
 		"server": {sum: checksum, log: "K3s is running", calls: []string{
-			"install server version=v1.34.2+k3s1 start=true", "systemctl start k3s",
+			"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s",
 		}},
 		"agent on 22.04": {os: "ID=ubuntu\nVERSION_ID=\"22.04\"\n", role: "agent", log: "K3s is running", calls: []string{
-			"install agent version=v1.34.2+k3s1 start=true", "systemctl start k3s-agent",
+			"install agent version=v1.34.2+k3s1 start=true", "systemctl restart k3s-agent",
 		}},
 		"unsupported system": {
 			os: "ID=debian\nVERSION_ID=\"12\"\n", status: 78,
@@ -88,7 +90,7 @@ func TestInstall(t *testing.T) {
 		},
 		"a service that does not start": {
 			env: []string{"SYSTEMCTL=1"}, status: 1, log: "k3s does not come up; its log ends with:\nlevel=fatal msg=\"token is not valid\"",
-			calls: []string{"install server version=v1.34.2+k3s1 start=true", "systemctl start k3s"},
+			calls: []string{"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +115,7 @@ func TestInstall(t *testing.T) {
 			assert.Contains(t, log, c.log)
 
 			assert.Equal(t, c.fatal, strings.TrimSpace(read(t, filepath.Join(root, FatalFile))))
-			assert.Equal(t, c.status == 0, read(t, filepath.Join(root, stateDir, "done")) == "" && exists(filepath.Join(root, stateDir, "done")))
+			assert.Equal(t, map[bool]string{true: "v1.34.2+k3s1\n"}[c.status == 0], read(t, filepath.Join(root, stateDir, "done")))
 
 			var calls []string
 			for call := range strings.Lines(read(t, filepath.Join(root, "calls"))) {
@@ -143,6 +145,59 @@ func TestInstallAgain(t *testing.T) {
 	log, status := install(t, root)
 	require.Zero(t, status, log)
 	require.Contains(t, read(t, filepath.Join(root, "calls")), "--retry 5 --retry-delay 3 --retry-all-errors")
+}
+
+// TestInstallAnother: what is wanted since is installed, once, and what is no good leaves what was there.
+func TestInstallAnother(t *testing.T) {
+	t.Parallel()
+
+	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\n")
+	calls := func() []string {
+		var found []string
+
+		for call := range strings.Lines(read(t, filepath.Join(root, "calls"))) {
+			if !strings.HasPrefix(call, "curl ") {
+				found = append(found, strings.TrimSpace(call))
+			}
+		}
+
+		require.NoError(t, os.WriteFile(filepath.Join(root, "calls"), nil, 0o600))
+
+		return found
+	}
+	want := func(k plan.PlannedK3s) {
+		require.NoError(t, os.WriteFile(filepath.Join(root, WantedFile), []byte(Wanted(&k)), 0o600))
+	}
+
+	log, status := install(t, root)
+	require.Zero(t, status, log)
+	require.Empty(t, read(t, filepath.Join(root, WantedFile)))
+	require.Len(t, calls(), 2)
+
+	state, err := os.Stat(filepath.Join(root, stateDir))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), state.Mode().Perm(), "the guest agent makes files for everybody")
+
+	log, status = install(t, root)
+	require.Zero(t, status, log)
+	require.Contains(t, log, "K3s v1.34.2+k3s1 is installed")
+	require.Empty(t, calls(), "a machine that starts again")
+
+	want(plan.PlannedK3s{Version: "v1.35.0+k3s1"})
+
+	// There is less room on a machine that has images.
+	log, status = install(t, root, "FREE=1048576")
+	require.Zero(t, status, log)
+	require.Equal(t, []string{"install server version=v1.35.0+k3s1 start=true", "systemctl restart k3s"}, calls())
+	require.Equal(t, "v1.35.0+k3s1\n", read(t, filepath.Join(root, stateDir, "done")))
+
+	require.NoError(t, os.WriteFile(filepath.Join(root, "usr/local/bin/k3s"), []byte("what runs"), 0o700)) //nolint:gosec // as K3s has it
+	want(plan.PlannedK3s{Version: "v1.35.1+k3s1", Checksum: strings.Repeat("0", 64)})
+
+	log, status = install(t, root)
+	require.Equal(t, 78, status, log)
+	require.Equal(t, []string{"install server version=v1.35.1+k3s1 start=true"}, calls(), "K3s is not restarted")
+	require.Equal(t, "what runs", read(t, filepath.Join(root, "usr/local/bin/k3s")))
 }
 
 // machine is a root directory with what the installation looks at.

@@ -14,6 +14,9 @@ const (
 	tlsDir   = "/var/lib/rancher/k3s/server/tls/"
 	stateDir = "/var/lib/k3s-install/"
 
+	// WantedFile holds the version that is to run, where it is another than the node was made with: whatever is written to it
+	// is carried out. See Wanted.
+	WantedFile = stateDir + "wanted"
 	// FatalFile holds why K3s will never be installed, on one line; it is empty while there is hope.
 	FatalFile = stateDir + "fatal"
 	// InstallLog is what the installation says, CloudInitLog what cloud-init says.
@@ -28,6 +31,8 @@ var (
 	installer string
 	//go:embed k3s-install.service
 	unit string
+	//go:embed k3s-install.path
+	watch string
 )
 
 // UserData is what a node is told when it boots first. It is secret: it holds the node's token, and the first server's also
@@ -51,9 +56,10 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
 		// Who waits reads it from the beginning on: nothing is wrong yet.
 		{Path: FatalFile, Permissions: "0644"},
-		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_VERSION='%s'\nK3S_ROLE='%s'\nK3S_CHECKSUM='%s'\n", k.Version, role, k.Checksum)},
+		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_ROLE='%s'\n", role) + Wanted(k)},
 		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installer},
 		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},
+		{Path: "/etc/systemd/system/k3s-install.path", Permissions: "0644", Content: watch},
 	}
 
 	if n.First {
@@ -80,9 +86,14 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 			{"systemctl", "daemon-reload"},
 			{"systemctl", "start", "qemu-guest-agent"},
 			// It goes on by itself, and tries again what may work later.
-			{"systemctl", "enable", "--now", "--no-block", "k3s-install.service"},
+			{"systemctl", "enable", "--now", "--no-block", "k3s-install.service", "k3s-install.path"},
 		},
 	}.Marshal()
+}
+
+// Wanted is what a node is told of the version to run.
+func Wanted(k *plan.PlannedK3s) string {
+	return fmt.Sprintf("K3S_VERSION='%s'\nK3S_CHECKSUM='%s'\n", k.Version, k.Checksum)
 }
 
 // authorities are the files that K3s takes instead of making its own, all of them: it wants every one.

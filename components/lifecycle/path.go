@@ -16,6 +16,7 @@ import (
 const (
 	talosKey      = "cluster.versions.talos"
 	kubernetesKey = "cluster.versions.kubernetes"
+	k3sKey        = "cluster.versions.k3s"
 )
 
 // Versions of what a node runs, or is to run, with a leading v. Kubernetes is empty where it is not known.
@@ -28,7 +29,7 @@ func Path(from, to Versions) error {
 	errs := []error{talosPath(from.Talos, to.Talos)}
 
 	if from.Kubernetes != "" && to.Kubernetes != "" {
-		errs = append(errs, kubernetesPath(from.Kubernetes, to.Kubernetes))
+		errs = append(errs, kubernetesPath(kubernetesKey, "Kubernetes", from.Kubernetes, to.Kubernetes))
 	}
 
 	if errors.Join(errs...) == nil {
@@ -74,7 +75,17 @@ func upgradeable(from, to string) error {
 // talosHops goes through every minor version in between: that is the way that Talos' makers test.
 func talosHops(from, to string) ([]string, error) { return hops(from, to, "the last v%d.%d") }
 
-func kubernetesPath(from, to string) error {
+// K3sPath holds whether one run may lead from one version of K3s to another: K3s goes with its version of Kubernetes.
+func K3sPath(from, to string) error { return kubernetesPath(k3sKey, "K3s", from, to) }
+
+// Minor says whether two versions differ by more than a patch.
+func Minor(from, to string) bool {
+	f, t, err := parse(from, to)
+
+	return err != nil || f.Major != t.Major || f.Minor != t.Minor
+}
+
+func kubernetesPath(key, what, from, to string) error {
 	f, t, err := parse(from, to)
 	if err != nil {
 		return err
@@ -85,8 +96,8 @@ func kubernetesPath(from, to string) error {
 	}
 
 	if t.LT(f) {
-		return fmt.Errorf("%s: Kubernetes %s cannot become %s: it does not go back to an earlier minor version; "+
-			"state v%d.%d or the next", kubernetesKey, from, to, f.Major, f.Minor)
+		return fmt.Errorf("%s: %s %s cannot become %s: it does not go back to an earlier minor version; "+
+			"state v%d.%d or the next", key, what, from, to, f.Major, f.Minor)
 	}
 
 	way, err := hops(from, to, "the last v%d.%d")
@@ -94,7 +105,7 @@ func kubernetesPath(from, to string) error {
 		return err
 	}
 
-	return fmt.Errorf("%s: Kubernetes %s cannot become %s at once: it moves by one minor version at a time; %s", kubernetesKey, from, to, instead(way))
+	return fmt.Errorf("%s: %s %s cannot become %s at once: it moves by one minor version at a time; %s", key, what, from, to, instead(way))
 }
 
 // pairs holds that every version of Kubernetes that may run meanwhile goes with every version of Talos that may.

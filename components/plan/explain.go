@@ -282,7 +282,7 @@ func (e *explainer) shape(path string, spec Pool, first Node) {
 	levels := []struct {
 		path string
 		v    reflect.Value
-	}{{path, reflect.ValueOf(spec.Shape)}, {"defaults", reflect.ValueOf(e.spec.Defaults)}, {"", reflect.ValueOf(builtin())}}
+	}{{path, reflect.ValueOf(spec.Shape)}, {"defaults", reflect.ValueOf(e.spec.Defaults)}, {"", reflect.ValueOf(builtin(e.spec.Cluster.Kind))}}
 
 	var walk func(prefix string, at []int, t reflect.Type)
 

@@ -167,7 +167,7 @@ func (r *resolver) spread() {
 
 	for _, name := range names {
 		p := &pool{name: name, path: "pools." + name, Pool: r.spec.Pools[name]}
-		p.shape = overlay(overlay(builtin(), r.spec.Defaults), p.Shape)
+		p.shape = overlay(overlay(builtin(r.spec.Cluster.Kind), r.spec.Defaults), p.Shape)
 		setDefault(&p.shape.Protection, new(protected(r.spec.Environment, p.Role)))
 		p.members = r.members(p)
 		p.planned = PlannedPool{Name: name, Role: p.Role, GPU: p.GPUs != nil, Tailnet: r.joinsTailnet(p), Patches: p.Patches}

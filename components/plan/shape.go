@@ -22,10 +22,10 @@ var (
 
 // builtin is the shape of a VM that nothing is said about (the defaults of the VM module that this program replaces; what
 // document and provider leave open is the provider's default). Absent is what depends on the source, the role or the environment.
-func builtin() Shape {
+func builtin(kind Kind) Shape {
 	return Shape{
 		Cores: new(2), CPUType: new("host"), NUMA: new(false), MemoryMiB: new(4096), Ballooning: new(false), DiskGiB: new(40),
-		Disk: builtinDisk(), TPM: new(false), Serial: new(false), OnBoot: new(true),
+		Disk: builtinDisk(), TPM: new(false), Serial: new(kind == KindK3s), OnBoot: new(true),
 	}
 }
 

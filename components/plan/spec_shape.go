@@ -29,8 +29,8 @@ type Shape struct {
 	TPM *bool `json:"tpm,omitempty" jsonschema:"default=false"`
 	// SCSI controller. Absent: the template's, or virtio-scsi-pci.
 	SCSIController *string `json:"scsiController,omitempty" jsonschema:"enum=virtio-scsi-pci,enum=virtio-scsi-single,enum=lsi,enum=lsi53c810,enum=megasas,enum=pvscsi"`
-	// A serial console.
-	Serial *bool `json:"serial,omitempty" jsonschema:"default=false"`
+	// A serial console. Absent: with kind k3s, for Ubuntu's images write to one, and with no other.
+	Serial *bool `json:"serial,omitempty"`
 	// Start the VM when its host starts.
 	OnBoot *bool `json:"onBoot,omitempty" jsonschema:"default=true"`
 	// Order of start and stop when the host starts or stops. Absent: any.

@@ -240,4 +240,11 @@ func (c *Client) GuestFile(ctx context.Context, vm VM, path string) (string, err
 	return reply.Content, err
 }
 
+// WriteGuestFile replaces the content of a file of a running VM through its guest agent, as root of the guest.
+func (c *Client) WriteGuestFile(ctx context.Context, vm VM, path, content string) error {
+	call := qemu(vm) + "/agent/file-write"
+
+	return c.explain("POST "+call, c.api.Post(ctx, call, map[string]string{"file": path, "content": content}, nil))
+}
+
 func query(values url.Values) string { return "?" + values.Encode() }

@@ -50,6 +50,11 @@ func Until(ctx context.Context, bound time.Duration, say Say, question func(cont
 			return nil
 		}
 
+		// A question that the bound has cut off has found out nothing.
+		if ctx.Err() != nil && last != "" {
+			waiting = last
+		}
+
 		if waiting != last || time.Since(said) > repeat {
 			say(fmt.Sprintf("waiting for %s (%s of at most %s)", waiting, time.Since(start).Round(time.Second), bound))
 

@@ -151,10 +151,12 @@ type System interface {
 	Agent() []Interface
 }
 
-// Reader is a system whose guest agent reads files.
-type Reader interface {
-	// ReadFile returns the content of a file; ErrNoAgent while no agent runs.
+// Files is a system whose guest agent reads and writes files; ErrNoAgent while no agent runs.
+type Files interface {
+	// ReadFile returns the content of a file.
 	ReadFile(path string) (string, error)
+	// WriteFile replaces the content of a file, and makes it where it is not there.
+	WriteFile(path, text string) error
 }
 
 // ErrNoAgent says that no guest agent runs.

@@ -10,6 +10,10 @@ func agentRoutes() []route {
 			method: "GET", path: path + "/file-read", needs: need("/vms/{vmid}", "VM.GuestAgent.FileRead", "VM.GuestAgent.Unrestricted", "VM.Monitor"),
 			params: parameters("file!"), handle: guestFile,
 		},
+		{
+			method: "POST", path: path + "/file-write", needs: need("/vms/{vmid}", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted", "VM.Monitor"),
+			params: parameters("file! content!"), handle: writeGuestFile,
+		},
 		{method: "POST", path: path + "/ping", needs: agent, handle: agentReply(map[string]any{})},
 		{method: "GET", path: path + "/info", needs: agent, handle: agentReply(map[string]any{
 			"version": "9.2.0", "supported_commands": []map[string]any{
@@ -52,6 +56,15 @@ func guestFile(r *request) (any, error) {
 	}
 
 	return map[string]any{"content": text, "bytes-read": len(text)}, nil
+}
+
+func writeGuestFile(r *request) (any, error) {
+	id, err := r.vmid()
+	if err != nil {
+		return nil, err
+	}
+
+	return nil, r.world.WriteGuestFile(r.vars["node"], id, r.values.Get("file"), r.values.Get("content"))
 }
 
 func interfaces(r *request) (any, error) {

@@ -146,8 +146,10 @@ func (s *system) command(words []string) error {
 		s.startAgent()
 
 		return nil
-	case len(words) == 5 && slices.Equal(words[:4], []string{"systemctl", "enable", "--now", "--no-block"}):
-		s.on.files.write(wanted+words[4], "")
+	case len(words) > 4 && slices.Equal(words[:4], []string{"systemctl", "enable", "--now", "--no-block"}):
+		for _, name := range words[4:] {
+			s.on.files.write(wanted+name, "")
+		}
 
 		return s.startUnits()
 	default:

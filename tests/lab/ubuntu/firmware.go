@@ -94,7 +94,7 @@ func recognise(content machine.Content) machine.Content {
 
 // PowerOn implements [machine.Firmware].
 func (f *Firmware) PowerOn(hw machine.Hardware) machine.System {
-	s := &system{fw: f, hw: hw, stage: StageBooting, span: hw.After}
+	s := &system{fw: f, hw: hw, stage: StageBooting, units: map[string]bool{}, span: hw.After}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 
 	f.mu.Lock()
@@ -162,6 +162,7 @@ type system struct {
 	address netip.Prefix
 	agent   bool // the guest agent runs
 	service *service
+	units   map[string]bool // those that run, K3s aside
 	span    *timeline.Span
 }
 
@@ -316,14 +317,35 @@ func (s *system) Agent() []machine.Interface {
 	}
 }
 
-// ReadFile implements [machine.Reader]: the guest agent reads files as root.
-func (s *system) ReadFile(path string) (string, error) {
+// agentDisk is what the guest agent reads and writes, while it runs.
+func (s *system) agentDisk() (*installed, error) {
 	s.mu.Lock()
-	running, on := s.agent && s.hw.AgentDevice, s.on
-	s.mu.Unlock()
+	defer s.mu.Unlock()
 
-	if !running {
-		return "", machine.ErrNoAgent
+	if !s.agent || !s.hw.AgentDevice {
+		return nil, machine.ErrNoAgent
+	}
+
+	return s.on, nil
+}
+
+// WriteFile implements [machine.Files]: the guest agent writes files as root.
+func (s *system) WriteFile(path, text string) error {
+	on, err := s.agentDisk()
+	if err != nil {
+		return err
+	}
+
+	on.files.write(path, text)
+
+	return s.changed(path)
+}
+
+// ReadFile implements [machine.Files]: the guest agent reads files as root.
+func (s *system) ReadFile(path string) (string, error) {
+	on, err := s.agentDisk()
+	if err != nil {
+		return "", err
 	}
 
 	text, there := on.files.read(path)

@@ -63,6 +63,20 @@ func (k *service) ready() bool {
 	return k.joined
 }
 
+// restartK3s is systemctl restart: containers go on meanwhile.
+func (s *system) restartK3s(name string) int {
+	s.mu.Lock()
+	running := s.service
+	s.service = nil
+	s.mu.Unlock()
+
+	if running != nil {
+		running.end()
+	}
+
+	return s.startK3s(name)
+}
+
 // startK3s is systemctl start: it returns when K3s says that it is up, or has failed. K3s is restarted when it fails, with
 // the same result as long as nothing else changes, so that once is enough.
 func (s *system) startK3s(name string) int {

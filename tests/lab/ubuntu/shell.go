@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing/fstest"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
@@ -38,7 +39,7 @@ func (s *system) execute(path string) (int, string) {
 	runner, err := interp.New(
 		interp.StdIO(nil, out, out), interp.Dir("/"), interp.Env(expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")),
 		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return s.exec }),
-		interp.OpenHandler(s.open), interp.StatHandler(noStat), interp.ReadDirHandler2(noReadDir),
+		interp.OpenHandler(s.open), interp.StatHandler(s.stat), interp.ReadDirHandler2(noReadDir),
 	)
 	if err != nil {
 		return 1, err.Error() + "\n"
@@ -110,8 +111,16 @@ func (h *handle) Write(p []byte) (int, error) {
 
 func (h *handle) Close() error { return nil }
 
-func noStat(_ context.Context, name string, _ bool) (os.FileInfo, error) {
-	return nil, &os.PathError{Op: "stat", Path: name, Err: os.ErrNotExist}
+// stat describes a file of the machine.
+func (s *system) stat(_ context.Context, path string, _ bool) (os.FileInfo, error) {
+	text, there := s.on.files.read(path)
+	if !there {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: os.ErrNotExist}
+	}
+
+	const name = "file"
+
+	return fstest.MapFS{name: {Data: []byte(text)}}.Stat(name)
 }
 
 func noReadDir(_ context.Context, path string) ([]os.DirEntry, error) {
@@ -140,10 +149,21 @@ func (s *system) run1(hc interp.HandlerContext, args []string) int {
 	switch name := args[0]; {
 	case name == "date":
 		say("2026-01-01T00:00:00Z\n")
-	case name == "mkdir", name == "touch":
-		if name == "touch" {
-			s.on.files.write(args[1], "")
+	case name == "mkdir", name == "chmod", name == "modprobe":
+	case name == "cat" && len(args) == 2:
+		text, there := s.on.files.read(args[1])
+		if !there {
+			return 1
 		}
+
+		say("%s", text)
+	case name == "cp" && len(args) == 4 && args[1] == "-p":
+		text, there := s.on.files.read(args[2])
+		if !there {
+			return 1
+		}
+
+		s.on.files.write(args[3], text)
 	case name == "rm":
 		s.on.files.remove(args[len(args)-1])
 	case slices.Equal(args, []string{"uname", "-m"}):
@@ -154,7 +174,6 @@ func (s *system) run1(hc interp.HandlerContext, args []string) int {
 		return filter(hc, func(lines []string) string { return strings.Fields(lines[1])[3] })
 	case name == "sed" && len(args) == 2 && tagged.MatchString(args[1]):
 		return filter(hc, func(lines []string) string { return strings.Replace(lines[0], "+", "%2B", 1) })
-	case name == "modprobe":
 	case slices.Equal(args, []string{"mktemp", "-d"}):
 		say("/tmp/tmp.lab\n")
 	case name == "curl":
@@ -163,8 +182,8 @@ func (s *system) run1(hc interp.HandlerContext, args []string) int {
 		return s.install(hc, args[1], args[2])
 	case name == "sha256sum":
 		return s.sha256sum(hc)
-	case name == "timeout" && len(args) == 5 && args[2] == "systemctl" && args[3] == "start":
-		return s.startK3s(args[4] + ".service")
+	case name == "timeout" && len(args) == 5 && args[2] == "systemctl" && args[3] == "restart":
+		return s.restartK3s(args[4] + ".service")
 	case name == "journalctl":
 		// The lines that scripts ask for.
 		log, _ := s.on.files.read(k3sLog)

@@ -20,7 +20,7 @@ type unit map[string][]string
 // keys are those of unit files that the lab knows.
 var keys = []string{
 	"Description", "Documentation", "Wants", "After", "ConditionPathExists", "StartLimitIntervalSec", "Type", "ExecStart", "Restart", "RestartSec",
-	"RestartPreventExitStatus", "StandardOutput", "StandardError", "WantedBy",
+	"RestartPreventExitStatus", "StandardOutput", "StandardError", "WantedBy", "PathChanged", "Unit",
 }
 
 func (s *system) unit(name string) (unit, error) {
@@ -63,15 +63,64 @@ func (s *system) startUnits() error {
 	for _, path := range s.on.files.under(wanted) {
 		name := strings.TrimPrefix(path, wanted)
 
-		switch name {
-		case "k3s.service", "k3s-agent.service":
+		switch {
+		case name == "k3s.service", name == "k3s-agent.service":
 			s.work.Go(func() { s.startK3s(name) })
+		case strings.HasSuffix(name, ".path"):
+			// Something has to happen first: see changed.
+			_, err := s.unit(name)
+			errs = append(errs, err)
 		default:
-			u, err := s.unit(name)
-			if errs = append(errs, err); err == nil {
-				s.work.Go(func() { s.oneshot(u) })
-			}
+			errs = append(errs, s.start(name))
 		}
+	}
+
+	return errors.Join(errs...)
+}
+
+// start starts a unit in the background, unless it runs.
+func (s *system) start(name string) error {
+	u, err := s.unit(name)
+	if err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.units[name] || s.ctx.Err() != nil {
+		return nil
+	}
+
+	s.units[name] = true
+
+	s.work.Go(func() {
+		s.oneshot(u)
+
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.units, name)
+	})
+
+	return nil
+}
+
+// changed starts what waits for a file to be changed. Who writes it while that runs is not heard, as systemd would not hear it.
+func (s *system) changed(path string) error {
+	var errs []error
+
+	for _, link := range s.on.files.under(wanted) {
+		name := strings.TrimPrefix(link, wanted)
+		if !strings.HasSuffix(name, ".path") {
+			continue
+		}
+
+		u, err := s.unit(name)
+		if err == nil && u.get("PathChanged") == path {
+			err = s.start(u.get("Unit"))
+		}
+
+		errs = append(errs, err)
 	}
 
 	return errors.Join(errs...)

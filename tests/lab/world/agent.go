@@ -18,38 +18,58 @@ func (w *World) SilenceAgent(id int, silent bool) {
 
 // GuestFile has the guest agent of a VM read a file.
 func (w *World) GuestFile(host string, id int, path string) (string, error) {
-	if _, err := w.Interfaces(host, id); err != nil {
+	files, err := w.guest(host, id)
+	if err != nil {
 		return "", err
+	}
+
+	text, err := files.ReadFile(path)
+
+	return text, agentError(err)
+}
+
+// WriteGuestFile has the guest agent of a VM write a file.
+func (w *World) WriteGuestFile(host string, id int, path, text string) error {
+	files, err := w.guest(host, id)
+	if err != nil {
+		return err
+	}
+
+	return agentError(files.WriteFile(path, text))
+}
+
+func agentError(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return failf("Agent error: %s", err.Error())
+}
+
+// guest is what runs in a VM whose guest agent answers.
+func (w *World) guest(host string, id int) (machine.Files, error) {
+	if _, err := w.Interfaces(host, id); err != nil {
+		return nil, err
 	}
 
 	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	v, err := w.find(host, id)
 
-	var r *run
-	if err == nil {
-		r = v.run
-	}
-	w.mu.Unlock()
-
-	if err != nil {
-		return "", err
+	switch {
+	case err != nil:
+		return nil, err
+	case v.run == nil:
+		return nil, failf("VM %d is not running", id)
 	}
 
-	if r == nil {
-		return "", failf("VM %d is not running", id)
-	}
-
-	reader, ok := r.system.(machine.Reader)
+	files, ok := v.run.system.(machine.Files)
 	if !ok {
-		return "", failf("Agent error: Command guest-file-open has been disabled")
+		return nil, failf("Agent error: Command guest-file-open has been disabled")
 	}
 
-	text, err := reader.ReadFile(path)
-	if err != nil {
-		return "", failf("Agent error: %s", err.Error())
-	}
-
-	return text, nil
+	return files, nil
 }
 
 // Interfaces asks the guest agent of a VM for its network interfaces.

@@ -1,0 +1,242 @@
+package components
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/wait"
+)
+
+// upgraded runs before another version of K3s is noted of a node. Its error leaves the note as it is, so that the next update
+// comes back to it. Servers come one after the other, and agents when all servers have it: their resources depend on each other
+// so.
+func (b *k3sBuilder) upgraded(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	j, err := b.joining(args.Name)
+	if err != nil {
+		return err
+	}
+
+	u := &k3sUpgrade{joining: j, from: versionOf(args.OldInputs), say: say(b.ctx, b.name)}
+	if u.from == u.plan.K3s.Version {
+		return nil
+	}
+
+	if b.ctx.DryRun() {
+		return b.foresee(u)
+	}
+
+	p := u.plan
+
+	end, err := b.hooks.turns.take(ctx, u.node.Name, u.node.Role, p.DrainTimeout+2*p.ReadyTimeout, u.say)
+	if err != nil {
+		return err
+	}
+
+	if err = u.run(ctx); err != nil {
+		err = fmt.Errorf("%s is not upgraded: %w", u.node.Name, err)
+	}
+
+	end(err)
+
+	return err
+}
+
+// versionOf is what is noted of a node.
+func versionOf(inputs resource.PropertyMap) string {
+	joined := unwrap(inputs["input"])
+	if !joined.IsObject() {
+		return ""
+	}
+
+	return text(joined.ObjectValue(), "version")
+}
+
+// foresee says in a preview what will become of the node. A refusal is an error there, too.
+func (b *k3sBuilder) foresee(u *k3sUpgrade) error {
+	to := u.plan.K3s.Version
+	row := lifecycle.Row{
+		Node: u.node.Name, Pool: u.node.Pool, Role: string(u.node.Role), Now: "K3s " + u.from, Wanted: "K3s " + to,
+		Effect: lifecycle.Upgrade, Why: "K3s " + u.from + " becomes " + to, Limits: lifecycle.Limits{MaxUnavailable: max(u.plan.MaxUnavailable, 1)},
+	}
+
+	if u.node.Role == plan.ControlPlane {
+		row.Quorum = lifecycle.Quorum(len(u.plan.ControlPlanes()))
+	}
+
+	refused := lifecycle.K3sPath(u.from, to)
+	if refused != nil {
+		row.Refused = refused.Error()
+		refused = fmt.Errorf("%s: %w", u.node.Name, refused)
+	}
+
+	text, err := json.Marshal(row)
+
+	// The first is for people, the second for 'ops impact'.
+	return errors.Join(refused, err, b.ctx.Log.Info(row.String(), nil), b.ctx.Log.Debug(lifecycle.RowMark+string(text), nil))
+}
+
+// k3sUpgrade is one node on its way to another version.
+type k3sUpgrade struct {
+	*joining
+
+	// from is the version that is noted.
+	from string
+	say  wait.Say
+}
+
+// run has the node install the version that is planned, and waits until it runs it. Every step may be done already, by a run
+// that was cut off or by hand.
+func (u *k3sUpgrade) run(ctx context.Context) error {
+	kube, now, err := u.running(ctx)
+	if err != nil {
+		return err
+	}
+
+	if now.Kubelet != u.plan.K3s.Version {
+		if err := u.begin(ctx, kube, now); err != nil {
+			return err
+		}
+	}
+
+	if err := u.wait(ctx, u.say); err != nil {
+		return errors.Join(err, u.stay(context.WithoutCancel(ctx)))
+	}
+
+	return kube.Uncordon(ctx, u.node.Name)
+}
+
+// running is what the node runs, as the first server that answers has it.
+func (u *k3sUpgrade) running(ctx context.Context) (kube *kubeapi.Client, now kubeapi.Node, err error) {
+	err = wait.Until(ctx, u.plan.NodeTimeout, u.say, func(ctx context.Context) (string, error) {
+		var silent error
+
+		for _, server := range u.plan.ControlPlanes() {
+			client, err := kubeapi.New([]byte(u.known.of("")), u.known.of(server.Name))
+			if err != nil {
+				return "", err
+			}
+
+			n, there, err := client.Node(ctx, u.node.Name)
+
+			switch {
+			case err != nil:
+				silent = err
+			case !there:
+				return "", errors.New("Kubernetes does not know it: bring it back, or make it anew")
+			default:
+				kube, now = client, n
+
+				return "", nil
+			}
+		}
+
+		return fmt.Sprintf("a Kubernetes API to answer (%v)", wait.Reason(silent)), nil
+	})
+
+	return kube, now, err
+}
+
+// begin makes room for the upgrade, and tells the node.
+func (u *k3sUpgrade) begin(ctx context.Context, kube *kubeapi.Client, now kubeapi.Node) error {
+	if err := lifecycle.K3sPath(now.Kubelet, u.plan.K3s.Version); err != nil {
+		return err
+	}
+
+	if u.node.Role == plan.ControlPlane {
+		if err := u.spared(ctx, kube); err != nil {
+			return err
+		}
+	}
+
+	// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version. A node by itself has no other
+	// place for them.
+	if lifecycle.Minor(now.Kubelet, u.plan.K3s.Version) && len(u.plan.Nodes()) > 1 {
+		if err := empty(ctx, kube, u.node.Name, u.plan.DrainTimeout, u.say); err != nil {
+			return err
+		}
+	}
+
+	u.say(fmt.Sprintf("%s: K3s %s becomes %s", u.node.Name, now.Kubelet, u.plan.K3s.Version))
+
+	return u.tell(ctx, *u.plan.K3s)
+}
+
+// spared waits until etcd can do without this server's member for a while. A server by itself has no choice.
+func (u *k3sUpgrade) spared(ctx context.Context, kube *kubeapi.Client) error {
+	servers := u.plan.ControlPlanes()
+	if len(servers) == 1 {
+		return nil
+	}
+
+	return wait.Until(ctx, u.plan.NodeTimeout, u.say, func(ctx context.Context) (string, error) {
+		nodes, err := kube.Nodes(ctx)
+		if err != nil {
+			return fmt.Sprintf("a Kubernetes API to answer (%v)", wait.Reason(err)), nil
+		}
+
+		ready := 0
+
+		for _, s := range servers {
+			if s.Name != u.node.Name && slices.ContainsFunc(nodes, func(n kubeapi.Node) bool { return n.Name == s.Name && n.Ready }) {
+				ready++
+			}
+		}
+
+		if need := lifecycle.Needed(len(servers)); ready < need {
+			return fmt.Sprintf("%d other servers to be ready, which etcd needs (%d are)", need, ready), nil
+		}
+
+		return "", nil
+	})
+}
+
+// tell writes what is wanted where the node looks for it. What went wrong before counts no longer.
+func (u *k3sUpgrade) tell(ctx context.Context, wanted plan.PlannedK3s) error {
+	machine, there, err := u.proxmox.Find(ctx, u.node.VMID)
+	if err == nil && !there {
+		err = fmt.Errorf("there is no VM with VMID %d", u.node.VMID)
+	}
+
+	if err == nil {
+		err = u.proxmox.WriteGuestFile(ctx, machine, k3s.FatalFile, "\n")
+	}
+
+	if err == nil {
+		err = u.proxmox.WriteGuestFile(ctx, machine, k3s.WantedFile, k3s.Wanted(&wanted))
+	}
+
+	if errors.Is(err, proxmoxapi.ErrRefused) {
+		err = fmt.Errorf("%w; give its role VM.GuestAgent.FileWrite (before Proxmox VE 9: VM.Monitor)", err)
+	}
+
+	if err != nil {
+		return fmt.Errorf("it cannot be told through its guest agent: %w", err)
+	}
+
+	return nil
+}
+
+// stay has a node that still runs what it did go on with it: nothing is to happen to it behind the operator's back. The next
+// update begins anew.
+func (u *k3sUpgrade) stay(ctx context.Context) error {
+	kube, now, err := u.running(ctx)
+	if err != nil || now.Kubelet == u.plan.K3s.Version || !now.Ready {
+		return nil //nolint:nilerr // it is on its way
+	}
+
+	before := *u.plan.K3s
+	before.Version, before.Checksum = now.Kubelet, ""
+
+	return errors.Join(u.tell(ctx, before), kube.Uncordon(ctx, u.node.Name))
+}

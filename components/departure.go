@@ -77,8 +77,8 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
 	}
 
-	if l.planned != nil && l.role == plan.ControlPlane {
-		r.turns.leave(l.Name, func(ctx context.Context) (string, error) { return r.missing(ctx, l) })
+	if l.planned != nil {
+		r.turns.leave(l.Name, l.role, func(ctx context.Context) (string, error) { return r.missing(ctx, l) })
 	}
 
 	return r.reset(ctx, l, dead)
@@ -142,8 +142,23 @@ func (r *removal) coming(l leaver, members []lifecycle.Member) string {
 	return strings.Join(names, ", ") + " to get a vote in etcd"
 }
 
-// missing is what a control plane lacks that is made anew.
+// missing is what a node lacks that is made anew: a control plane its vote, a worker its place in Kubernetes.
 func (r *removal) missing(ctx context.Context, l leaver) (string, error) {
+	others := without(r.controlPlanes(l), l.Target)
+
+	if l.role != plan.ControlPlane {
+		kube, err := kubernetes(ctx, others, l.credentials)
+		if err != nil {
+			return "Kubernetes to answer", nil
+		}
+
+		if n, there, err := kube.Node(ctx, l.Name); err != nil || !there || !n.Ready {
+			return l.Name + " to be back in Kubernetes", nil
+		}
+
+		return "", nil
+	}
+
 	members, err := talosapi.EtcdMembers(ctx, r.controlPlanes(l), l.credentials)
 	if err != nil {
 		return "etcd to answer", nil

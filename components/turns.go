@@ -20,20 +20,24 @@ type turns struct {
 	busy map[plan.Role]int
 	// failed is the first whose turn has failed, and why.
 	failed error
-	// away are control planes that are being made anew, each with what it is still waited for.
-	away map[string]func(context.Context) (waitingFor string, err error)
+	// away are those that are being made anew, each with what it is still waited for.
+	away map[plan.Role]map[string]missing
 	// moved is closed when any of this changes.
 	moved chan struct{}
 }
 
+// missing says what a node lacks that is made anew; nothing when it is back.
+type missing func(context.Context) (waitingFor string, err error)
+
 func newTurns(workers int) *turns {
 	return &turns{
-		workers: workers, busy: map[plan.Role]int{}, away: map[string]func(context.Context) (string, error){}, moved: make(chan struct{}),
+		workers: workers, busy: map[plan.Role]int{}, moved: make(chan struct{}),
+		away: map[plan.Role]map[string]missing{plan.ControlPlane: {}, plan.Worker: {}},
 	}
 }
 
 // take waits for a node's turn, for at most the bound from the last time that somebody's turn has ended. Whoever gets one
-// ends it with what came of it. A control plane has to wait for those that are away, too.
+// ends it with what came of it. Those of its role that are being made anew have to be back.
 func (t *turns) take(ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say) (end func(error), err error) {
 	if err := t.queue(ctx, name, role, bound, say); err != nil {
 		return nil, err
@@ -52,12 +56,10 @@ func (t *turns) take(ctx context.Context, name string, role plan.Role, bound tim
 		t.tell()
 	}
 
-	if role == plan.ControlPlane {
-		if err := t.back(ctx, bound, say); err != nil {
-			end(err)
+	if err := t.back(ctx, role, bound, say); err != nil {
+		end(err)
 
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 
 	return end, nil
@@ -103,28 +105,42 @@ func (t *turns) queue(ctx context.Context, name string, role plan.Role, bound ti
 	}
 }
 
-// leave notes that a control plane is away until it has come back, which the question tells.
-func (t *turns) leave(name string, missing func(context.Context) (waitingFor string, err error)) {
+// leave notes that a node is made anew, and away until it has come back, which the question tells.
+func (t *turns) leave(name string, role plan.Role, m missing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	t.away[name] = missing
+	t.away[role][name] = m
 }
 
-// back waits for those that are away. Only the one whose turn it is gets here.
-func (t *turns) back(ctx context.Context, bound time.Duration, say wait.Say) error {
-	t.mu.Lock()
-	away := t.away
-	t.away = map[string]func(context.Context) (string, error){}
-	t.mu.Unlock()
+// back waits for those that are away.
+func (t *turns) back(ctx context.Context, role plan.Role, bound time.Duration, say wait.Say) error {
+	for {
+		name, m := t.someAway(role)
+		if m == nil {
+			return nil
+		}
 
-	for name, missing := range away {
-		if err := wait.Until(ctx, bound, say, missing); err != nil {
+		if err := wait.Until(ctx, bound, say, m); err != nil {
 			return fmt.Errorf("not begun: %s is away: %w", name, err)
 		}
+
+		t.mu.Lock()
+		delete(t.away[role], name)
+		t.mu.Unlock()
+	}
+}
+
+// someAway is one that is away; nil: nobody is.
+func (t *turns) someAway(role plan.Role) (string, missing) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	for name, m := range t.away[role] {
+		return name, m
 	}
 
-	return nil
+	return "", nil
 }
 
 // stop notes a failure outside of any turn.

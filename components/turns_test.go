@@ -85,25 +85,26 @@ func TestTurnsAreBounded(t *testing.T) {
 	assert.EqualError(t, err, "c: interrupted while it waited for its turn: enough")
 }
 
-func TestTurnsWaitForAControlPlaneThatIsAway(t *testing.T) {
+func TestTurnsWaitForThoseThatAreAway(t *testing.T) {
 	turns := newTurns(1)
 
 	asked := 0
-	turns.leave("a", func(context.Context) (string, error) {
+	turns.leave("a", plan.ControlPlane, func(context.Context) (string, error) {
 		asked++
 
 		return []string{"a to come back", ""}[asked-1], nil
 	})
 
 	end, err := turns.take(t.Context(), "w", plan.Worker, time.Minute, silent)
-	require.NoError(t, err, "workers do not wait")
+	require.NoError(t, err, "workers do not wait for control planes")
+	turns.leave("w", plan.Worker, func(context.Context) (string, error) { return "w to come back", nil })
 	end(nil)
 	assert.Equal(t, 0, asked)
 
 	end, err = turns.take(t.Context(), "b", plan.ControlPlane, time.Minute, silent)
 	require.NoError(t, err)
 	assert.Equal(t, 2, asked)
-	turns.leave("b", func(context.Context) (string, error) { return "b to come back", nil })
+	turns.leave("b", plan.ControlPlane, func(context.Context) (string, error) { return "b to come back", nil })
 	end(nil)
 
 	_, err = turns.take(t.Context(), "c", plan.ControlPlane, time.Millisecond, silent)
@@ -111,4 +112,27 @@ func TestTurnsWaitForAControlPlaneThatIsAway(t *testing.T) {
 
 	_, err = turns.take(t.Context(), "d", plan.ControlPlane, time.Minute, silent)
 	assert.EqualError(t, err, "d: not begun: c failed")
+}
+
+func TestTurnsOfWorkersWaitForThoseThatAreAway(t *testing.T) {
+	turns := newTurns(2)
+
+	asked := 0
+	turns.leave("a", plan.Worker, func(context.Context) (string, error) {
+		asked++
+
+		return []string{"a to come back", ""}[asked-1], nil
+	})
+
+	for range 2 {
+		_, err := turns.take(t.Context(), "b", plan.Worker, time.Minute, silent)
+		require.NoError(t, err)
+		assert.Equal(t, 2, asked, "who is back is not asked again")
+	}
+
+	turns = newTurns(2)
+	turns.leave("a", plan.Worker, func(context.Context) (string, error) { return "a to come back", nil })
+
+	_, err := turns.take(t.Context(), "b", plan.Worker, time.Millisecond, silent)
+	assert.EqualError(t, err, "b: not begun: a is away: gave up after 1ms, waiting for a to come back")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 
+	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/journal"
 )
 
@@ -114,7 +115,7 @@ func (g *Rig) killIn(ctx context.Context, killed *Killed) error {
 		return g.judge(ctx, killed.Stage, before, true)
 	}
 
-	if !g.cli.struck() {
+	if !g.cli.Killed() {
 		return fmt.Errorf("it failed before it was killed: %w", err)
 	}
 
@@ -226,7 +227,7 @@ func (g *Rig) refresh(ctx context.Context) error {
 
 // blow is struck at a call, a while after it.
 type blow struct {
-	cli   *cli
+	cli   *engine.Command
 	after time.Duration
 	skip  int
 
@@ -246,7 +247,7 @@ func (b *blow) call(e journal.Entry) {
 
 	if b.seen == b.skip {
 		b.kind = c.String()
-		time.AfterFunc(b.after, b.cli.strike)
+		time.AfterFunc(b.after, b.cli.Kill)
 	}
 
 	b.seen++

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// endOrphans ends the plugins that have outlived their CLI: those whose binary is below a directory of the rig's own. Where processes are
+// EndOrphans ends the plugins that have outlived their CLI: those whose binary is below a directory of the rig's own. Where processes are
 // not shown as files, they are left.
-func endOrphans(dir string) error {
+func EndOrphans(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err

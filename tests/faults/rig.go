@@ -65,7 +65,7 @@ type Rig struct {
 	Reference map[Stage]Reference
 
 	r     *rehearsal.Rehearsal
-	cli   *cli
+	cli   *engine.Command
 	texts map[Stage][]byte // the stack's file
 	log   *recorder
 	// dir is the rig's own.
@@ -83,8 +83,11 @@ type Reference struct {
 // Open makes a rig for one of the small stacks, and lets it live an undisturbed life.
 func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Rig, error) {
 	g := &Rig{
-		Name: name, Reference: map[Stage]Reference{}, cli: &cli{path: e.CLI()}, texts: map[Stage][]byte{}, log: &recorder{}, dir: dir,
+		Name: name, Reference: map[Stage]Reference{}, cli: e.NewCommand(), texts: map[Stage][]byte{}, log: &recorder{}, dir: dir,
 	}
+
+	// Nobody reads what an operation ends with.
+	g.cli.Terse = true
 
 	text, err := small.ReadFile("stacks/" + name + ".yaml")
 	if err != nil {
@@ -122,7 +125,7 @@ func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Rig, error)
 }
 
 // Close ends the lab, and removes what the rig has written.
-func (g *Rig) Close() error { return errors.Join(endOrphans(g.dir), g.r.Close(), os.RemoveAll(g.dir)) }
+func (g *Rig) Close() error { return errors.Join(EndOrphans(g.dir), g.r.Close(), os.RemoveAll(g.dir)) }
 
 func (g *Rig) file() string {
 	return filepath.Join(g.r.Stack.Workspace().WorkDir(), "Pulumi."+g.r.Stack.Name()+".yaml")

@@ -1,4 +1,4 @@
-package faults
+package engine
 
 import (
 	"context"
@@ -15,8 +15,12 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 )
 
-// cli runs the pulumi CLI for the Automation API, and kills it when it is told to.
-type cli struct {
+// Command runs the pulumi CLI for the Automation API, and kills it when it is told to. It is for one stack at a time.
+type Command struct {
+	// Terse leaves out what the Automation API asks at the end of each operation: there are no outputs and no summary then, and the
+	// time that a small operation takes is saved.
+	Terse bool
+
 	path string
 
 	mu      sync.Mutex
@@ -24,20 +28,22 @@ type cli struct {
 	killed  bool
 }
 
-var _ auto.PulumiCommand = (*cli)(nil)
+var _ auto.PulumiCommand = (*Command)(nil)
 
-// spared are commands by which the Automation API ends each operation, and what stands for their answers: nobody reads those here, and they
-// take as long as a small operation does.
+// NewCommand is for the engine's CLI: auto.Pulumi takes it.
+func (e *Engine) NewCommand() *Command { return &Command{path: e.cli} }
+
+// spared are the commands by which the Automation API ends each operation, and what stands for their answers.
 var spared = map[string]string{"stack output": "{}", "stack history": "[]"}
 
-// Version implements auto.PulumiCommand. The engine's package has made sure of it.
-func (*cli) Version() semver.Version { return sdk.Version }
+// Version implements auto.PulumiCommand. Open has made sure of it.
+func (*Command) Version() semver.Version { return sdk.Version }
 
 // Run implements auto.PulumiCommand.
-func (c *cli) Run(
+func (c *Command) Run(
 	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
 ) (stdout, stderr string, code int, err error) {
-	if answer, there := spared[strings.Join(args[:min(2, len(args))], " ")]; there {
+	if answer, there := spared[strings.Join(args[:min(2, len(args))], " ")]; there && c.Terse {
 		return answer, "", 0, nil
 	}
 
@@ -70,7 +76,7 @@ func (c *cli) Run(
 	return printed.String(), complained.String(), code, err
 }
 
-func (c *cli) hold(p *os.Process) {
+func (c *Command) hold(p *os.Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -79,8 +85,8 @@ func (c *cli) hold(p *os.Process) {
 	}
 }
 
-// strike kills what runs, if anything does.
-func (c *cli) strike() {
+// Kill kills the update that runs, if one does, by SIGKILL. Its plugins live on for a moment, as they do when it happens to an operator.
+func (c *Command) Kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -89,8 +95,8 @@ func (c *cli) strike() {
 	}
 }
 
-// struck tells whether the operation that ended last was killed.
-func (c *cli) struck() bool {
+// Killed tells whether the update that ended last was killed.
+func (c *Command) Killed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 

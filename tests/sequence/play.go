@@ -1,0 +1,387 @@
+package sequence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+
+	"talos-proxmox/stacks/ops/impact"
+	"talos-proxmox/tests/faults"
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/talos"
+	"talos-proxmox/tests/lab/world"
+)
+
+// tries is how often an update is run again before somebody would look closer.
+const tries = 3
+
+// play makes a change, with what goes wrong, and holds what came of it against the model and the table.
+func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err error) {
+	p = Played{Step: s.String(), Fault: s.Dies != "" || s.Fault.Kind != ""}
+
+	if s.Dies != "" {
+		if err := c.kill(ctx, m, s.Dies); err != nil {
+			return p, err
+		}
+	}
+
+	f := m.Foresee(s.To)
+	p.Refused = f.Refused
+
+	o, err := c.observe(f, s, m.Dead)
+	if err != nil {
+		return p, err
+	}
+
+	defer func() { p.Lowest = o.lowest() }()
+
+	if err := c.write(s.To); err != nil {
+		return p, err
+	}
+
+	rows, err := impact.Of(ctx, c.r.Stack, c.log)
+
+	switch {
+	case f.Refused == Preview && err == nil:
+		return p, fmt.Errorf("the preview allows what must be refused: %s", f.Why)
+	case f.Refused == Preview:
+	case err != nil:
+		return p, fmt.Errorf("the preview: %w\n%s", err, c.log.Tail())
+	default:
+		if err := o.compareTable(rows); err != nil {
+			return p, err
+		}
+	}
+
+	if err := o.compareNothing(); err != nil {
+		return p, fmt.Errorf("the preview has changed something: %w", err)
+	}
+
+	if f.Refused != "" {
+		return p, errors.Join(c.refuse(ctx, m, f, o), c.settle(ctx, m))
+	}
+
+	if p.Again, err = c.carryOut(ctx, m, s, o); err != nil {
+		return p, err
+	}
+
+	m.Done(s.To, f)
+
+	if err := c.settle(ctx, m); err != nil {
+		return p, err
+	}
+
+	return p, errors.Join(o.judge(m), o.compareDone(), c.present(m))
+}
+
+// refuse holds that the update is refused, and takes the change back.
+func (c *cluster) refuse(ctx context.Context, m *Model, f Forecast, o *observation) error {
+	if err := c.up(ctx); err == nil {
+		return fmt.Errorf("what must be refused went through: %s", f.Why)
+	}
+
+	if err := errors.Join(o.judge(m), c.write(m.Asked)); err != nil {
+		return err
+	}
+
+	if f.Refused == Preview {
+		return o.compareNothing()
+	}
+
+	// What needs nobody to go down may have been taken on.
+	if err := o.compareRefused(); err != nil {
+		return err
+	}
+
+	if err := c.up(ctx); err != nil {
+		return fmt.Errorf("what was refused is not taken back: %w", err)
+	}
+
+	return o.judge(m)
+}
+
+// carryOut runs the update until it has gone through, and says how often it took more than one. With nothing wrong it is one.
+func (c *cluster) carryOut(ctx context.Context, m *Model, s Step, o *observation) (again int, err error) {
+	mark := len(c.r.Lab.Journal().Entries())
+
+	mend, err := c.spoil(s.Fault, o)
+	if err != nil {
+		return 0, err
+	}
+
+	err = c.up(ctx)
+	mended := mend(ctx)
+
+	switch {
+	case mended != nil:
+		return 0, errors.Join(mended, err)
+	case s.Fault.Kind == "" && err != nil:
+		return 0, fmt.Errorf("nothing was wrong, and the update failed: %w", err)
+	}
+
+	if err := errors.Join(o.compareSoFar(), o.judge(m)); err != nil {
+		return 0, err
+	}
+
+	for ; err != nil; again++ {
+		if again == tries {
+			return again, fmt.Errorf("it does not go on: %w", err)
+		}
+
+		if c.cli.Killed() {
+			if err := c.unlock(ctx, mark); err != nil {
+				return again, err
+			}
+		}
+
+		if err := c.remove(ctx, err.Error()); err != nil {
+			return again, err
+		}
+
+		var options []optup.Option
+		if strings.Contains(err.Error(), "pulumi up --refresh") || strings.Contains(err.Error(), "does not exist") {
+			options = append(options, optup.Refresh())
+		}
+
+		err = c.up(ctx, options...)
+	}
+
+	return again, nil
+}
+
+// kill switches a node off.
+func (c *cluster) kill(ctx context.Context, m *Model, name string) error {
+	v, err := c.vm(name)
+	if err != nil {
+		return err
+	}
+
+	if _, err := c.r.Lab.World().Stop(c.caller(), v.Host, v.ID); err != nil {
+		return err
+	}
+
+	m.Dead = name
+
+	return c.settle(ctx, m)
+}
+
+// spoil lets go wrong what is to go wrong. The result puts it right again, once the update has ended.
+func (c *cluster) spoil(f Fault, o *observation) (mend func(context.Context) error, err error) {
+	t, none := c.r.Talos, func(context.Context) error { return nil }
+
+	switch f.Kind {
+	case CallFails:
+		c.r.Lab.Journal().Plant(f.planted())
+
+		return func(context.Context) error { c.r.Lab.Journal().Clear(); return nil }, nil
+	case Killed:
+		return c.when(f, o, c.cli.Kill), nil
+	case EtcdBlinks:
+		return c.when(f, o, func() {
+			defer o.away(f.Node)()
+			t.Break(f.Node, talos.EtcdCutOff)
+			time.Sleep(blink)
+			t.Mend(f.Node, talos.EtcdCutOff)
+		}), nil
+	case EtcdCut:
+		t.Break(f.Node, talos.EtcdCutOff)
+
+		return func(context.Context) error { t.Mend(f.Node, talos.EtcdCutOff); return nil }, nil
+	case NodeFails:
+		t.Break(f.Node, f.How)
+
+		return func(ctx context.Context) error {
+			t.Mend(f.Node, f.How)
+
+			return c.wake(ctx, f)
+		}, nil
+	case ImageGone:
+		t.Withdraw(f.Image)
+
+		return func(context.Context) error { t.Publish(f.Image); return nil }, nil
+	}
+
+	return none, nil
+}
+
+// blink is how long a member is cut off.
+const blink = 1500 * time.Millisecond
+
+// when does something once, at a moment of the update: at a deed, or after so many calls of an operator. The result waits for it, or
+// takes it back when its moment has not come.
+func (c *cluster) when(f Fault, o *observation, do func()) (end func(context.Context) error) {
+	var (
+		now  = make(chan struct{}, 1)
+		over = make(chan struct{})
+		done = make(chan struct{})
+		seen int
+	)
+
+	strike := func() {
+		select {
+		case now <- struct{}{}:
+		default:
+		}
+	}
+
+	if f.Deed == "" {
+		for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory} {
+			c.r.Lab.Journal().Plant(journal.Fault{
+				Face: face, Call: regexp.MustCompile(""), Kind: journal.Interfere, Times: math.MaxInt, Before: c.counted(&seen, f.Skip, strike),
+			})
+		}
+	}
+
+	go func() {
+		defer close(done)
+
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			select {
+			case <-over:
+				return
+			case <-now:
+				time.Sleep(f.After)
+				do()
+
+				return
+			case <-tick.C:
+				if f.Deed != "" && o.did(f.Deed) {
+					strike()
+				}
+			}
+		}
+	}()
+
+	return func(context.Context) error {
+		close(over)
+		<-done
+		c.r.Lab.Journal().Clear()
+
+		return nil
+	}
+}
+
+// counted strikes at a call of an operator.
+func (c *cluster) counted(seen *int, skip int, strike func()) func(journal.Entry) {
+	return func(e journal.Entry) {
+		if _, operator := faults.CallOf(e); !operator {
+			return
+		}
+
+		c.mu.Lock()
+		defer c.mu.Unlock()
+
+		if *seen++; *seen == skip+1 {
+			strike()
+		}
+	}
+}
+
+// wake resets the machine of a node that does not come back, as its operator does.
+func (c *cluster) wake(ctx context.Context, f Fault) error {
+	if f.How != talos.NeverReturns {
+		return nil
+	}
+
+	for _, s := range c.r.Talos.Nodes() {
+		if s.Name != f.Node || s.NodeReady && s.Stage == talos.StageRunning {
+			continue
+		}
+
+		v, err := c.vm(f.Node)
+		if err != nil {
+			return err
+		}
+
+		if _, err := c.r.Lab.World().Reset(c.caller(), v.Host, v.ID); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// unlock does what stacks/docs/troubleshooting.md tells after a run that was cut off: cancel, and refresh where the state has
+// operations under way.
+func (c *cluster) unlock(ctx context.Context, mark int) error {
+	if err := c.quiet(ctx, mark); err != nil {
+		return err
+	}
+
+	if err := c.r.Stack.Cancel(ctx); err != nil {
+		return fmt.Errorf("pulumi cancel: %w", err)
+	}
+
+	pending, err := c.pending(ctx)
+	if err != nil || len(pending) == 0 {
+		return err
+	}
+
+	return c.refresh(ctx)
+}
+
+// quiet waits until the plugins have ended what they were at: no operator has called for a while, and no task runs.
+func (c *cluster) quiet(ctx context.Context, mark int) error {
+	const rest = 1500 * time.Millisecond
+
+	last := time.Now()
+
+	return c.until(ctx, func() string {
+		all := c.r.Lab.Journal().Entries()
+		for _, e := range all[mark:] {
+			if _, operator := faults.CallOf(e); operator && e.Time.After(last) {
+				last = e.Time
+			}
+		}
+
+		mark = len(all)
+
+		if time.Since(last) < rest {
+			return "somebody still calls the lab"
+		}
+
+		return c.task()
+	})
+}
+
+// told is a machine that a message says to delete, or that the state does not have.
+var told = regexp.MustCompile(`VMID (\d+)[^\n]* is .*already, but not in this stack's state|'qm destroy (\d+) --purge'`)
+
+// remove deletes the machines that were cut off in the making, which a message names.
+func (c *cluster) remove(ctx context.Context, message string) error {
+	w := c.r.Lab.World()
+
+	for _, found := range told.FindAllStringSubmatch(message, -1) {
+		for _, v := range w.Snapshot().VMs {
+			if id := fmt.Sprint(v.ID); id != found[1] && id != found[2] {
+				continue
+			}
+
+			if v.Running {
+				if _, err := w.Stop(c.caller(), v.Host, v.ID); err != nil {
+					return err
+				}
+			}
+
+			if err := c.until(ctx, c.task); err != nil {
+				return err
+			}
+
+			if _, err := w.Destroy(c.caller(), v.Host, v.ID, world.DestroyRequest{Purge: true}); err != nil {
+				return err
+			}
+
+			if err := c.until(ctx, c.task); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}

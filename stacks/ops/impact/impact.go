@@ -209,6 +209,9 @@ func (s *survey) rows() []lifecycle.Row {
 
 // restarted adds what becomes of the machine.
 func (n *node) restarted(row lifecycle.Row) lifecycle.Row {
+	// By this Pulumi remembers which nodes were made anew; their machines know nothing of it.
+	n.machine = slices.DeleteFunc(n.machine, func(key string) bool { return key == "timeoutClone" })
+
 	if len(n.machine) == 0 || row.Effect == lifecycle.Replace || row.Effect == lifecycle.Remove {
 		return row
 	}

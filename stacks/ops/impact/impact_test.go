@@ -31,6 +31,7 @@ func TestRows(t *testing.T) {
 
 	node("same", "x-worker-2", "w-2", "worker", 502)
 	node("same", "x-worker-1", "w-1", "worker", 501)
+	node("same", "x-worker-4", "w-4", "worker", 504)
 	node("create", "x-worker-3", "w-3", "worker", 503)
 	node("same", "x-control-1", "c-1", "controlplane", 401)
 	node("same", "x-control-2", "c-2", "controlplane", 402)
@@ -48,6 +49,7 @@ func TestRows(t *testing.T) {
 		event("update", vmType, "x-control-2-vm", nil, "memory", "cpu"),
 		event("replace", vmType, "x-control-3-vm", nil), event("update", configType, "x-control-4-config", nil),
 		event("update", vmType, "x-worker-1-vm", nil, "tags"), event("create", vmType, "x-worker-3-vm", nil),
+		event("update", vmType, "x-worker-4-vm", nil, "timeoutClone"),
 	} {
 		require.NoError(t, s.note(e))
 	}
@@ -66,5 +68,6 @@ func TestRows(t *testing.T) {
 		"w-1 live 0  | VM: tags",
 		"w-2 none 0  | ",
 		"w-3 create 0  | ",
+		"w-4 none 0  | ",
 	}, found)
 }

@@ -22,6 +22,7 @@ const usage = `Change clusters at random while things go wrong, and see that the
 
   go run ./tests/changes --seeds 200 --parallel 2 --results changes.json   two hundred sequences; go on where an earlier run was
   go run ./tests/changes --seed 17                                         this one again
+  go run ./tests/changes --seed 17 --plan                                  what it would do; nothing is started
   go run ./tests/changes --results changes.json --list                     what there is so far
 
 Flags:
@@ -34,6 +35,7 @@ type options struct {
 	results string
 	again   bool
 	list    bool
+	plan    bool
 }
 
 func main() {
@@ -61,6 +63,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.results, "results", "", "a file for the results; seeds that are in it are not run again")
 	flags.BoolVar(&o.again, "again", false, "run those again that failed, all the same")
 	flags.BoolVar(&o.list, "list", false, "show what is in the results file, and run nothing")
+	flags.BoolVar(&o.plan, "plan", false, "show what the seeds would do, and run nothing")
 	flags.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
 		flags.PrintDefaults()
@@ -73,6 +76,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
+	}
+
+	if o.plan {
+		o.show(out)
+
+		return nil
 	}
 
 	file := sequence.File{Path: o.results}
@@ -104,6 +113,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 
 	return nil
+}
+
+// show shows what the seeds would do.
+func (o *options) show(out io.Writer) {
+	for n := range o.seeds {
+		seed := o.first + uint64(n) //nolint:gosec // a count is not negative
+		first, steps := sequence.Draw(seed, o.many.Steps)
+
+		fmt.Fprintf(out, "seed %d: %s\n", seed, first)
+
+		for i, s := range steps {
+			fmt.Fprintf(out, "%4d  %s\n", i+1, s)
+		}
+	}
 }
 
 // run runs the sequences that are left, and returns all results.

@@ -15,6 +15,8 @@ type Step struct {
 	// Dies is a node that is switched off before the change; empty: none.
 	Dies  string
 	Fault Fault
+	// Forecast is what it must do.
+	Forecast Forecast
 }
 
 func (s Step) String() string {
@@ -25,6 +27,10 @@ func (s Step) String() string {
 
 	if s.Fault.Kind != "" {
 		text += "; " + s.Fault.String()
+	}
+
+	if s.Forecast.Refused != "" {
+		text += ": refused in the " + string(s.Forecast.Refused)
 	}
 
 	return text
@@ -71,6 +77,34 @@ var changes = []change{
 	{8, growControls}, {8, shrinkControls}, {5, growWorkers}, {4, shrinkWorkers}, {7, replace}, {7, upTalos}, {4, anyTalos}, {6, extend}, {6, upKubernetes},
 	{2, anyKubernetes}, {4, setSysctl}, {4, setLabel}, {6, setEnv}, {3, stage}, {3, noReboot}, {2, nothing},
 }
+
+// Draw draws the cluster of a seed, and its steps, and makes nothing of it.
+func Draw(seed uint64, steps int) (Config, []Step) {
+	r := source(seed)
+	m := NewModel(begin(r))
+	first := m.Asked.clone()
+
+	var all []Step
+
+	for range steps {
+		s := next(r, m)
+
+		if s.Dies != "" {
+			m.Dead = s.Dies
+		}
+
+		if s.Forecast = m.Foresee(s.To); s.Forecast.Refused == "" {
+			m.Done(s.To, s.Forecast)
+		}
+
+		all = append(all, s)
+	}
+
+	return first, all
+}
+
+// source is where everything comes from that is drawn for a seed.
+func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 9)) }
 
 // next draws a step for a cluster.
 func next(r *rand.Rand, m *Model) Step {
@@ -334,7 +368,7 @@ func bury(r *rand.Rand, m *Model, to Config) Step {
 		s.Name = fmt.Sprintf("replace %s, said to be dead: %t", m.Dead, !forgets)
 	} else {
 		without := func(name func(int) string, ordinals []int) []int {
-			return slices.DeleteFunc(ordinals, func(n int) bool { return name(n) == m.Dead })
+			return slices.DeleteFunc(slices.Clone(ordinals), func(n int) bool { return name(n) == m.Dead })
 		}
 
 		s.To.Controls, s.To.Workers = without(control, s.To.Controls), without(worker, s.To.Workers)

@@ -46,6 +46,12 @@ type Config struct {
 	MaxUnavailable int
 }
 
+// String is how a cluster begins.
+func (c Config) String() string {
+	return fmt.Sprintf("Talos %s, Kubernetes %s, %d control planes, %d workers, %d of them away at most",
+		c.Talos, c.Kubernetes, len(c.Controls), len(c.Workers), c.MaxUnavailable)
+}
+
 func (c Config) clone() Config {
 	c.Controls, c.Workers = slices.Clone(c.Controls), slices.Clone(c.Workers)
 	c.Replace, c.Force = slices.Clone(c.Replace), slices.Clone(c.Force)
@@ -253,7 +259,9 @@ func (f *Forecast) refuseDead(m *Model, to Config, refuse func(Stage, string, ..
 		refuse(Update, "%s is dead, and was not said to be", m.Dead)
 	}
 
-	for name, e := range f.Effects {
+	for _, name := range slices.Sorted(maps.Keys(f.Effects)) {
+		e := f.Effects[name]
+
 		switch {
 		case name == m.Dead && !goes && e != None:
 			f.Effects[name] = Unknown

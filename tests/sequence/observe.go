@@ -34,10 +34,10 @@ type observation struct {
 
 type span struct{ from, to time.Time }
 
-func (c *cluster) observe(f Forecast, s Step, dead string) (*observation, error) {
+func (c *cluster) observe(s Step, dead string) (*observation, error) {
 	machines, err := c.machines()
 
-	return &observation{c: c, since: time.Now(), machines: machines, forecast: f, to: s.To, dead: dead}, err
+	return &observation{c: c, since: time.Now(), machines: machines, forecast: s.Forecast, to: s.To, dead: dead}, err
 }
 
 // away notes that somebody else takes a member of etcd away, until the result is called.

@@ -23,7 +23,7 @@ const tries = 3
 
 // play makes a change, with what goes wrong, and holds what came of it against the model and the table.
 func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err error) {
-	p = Played{Step: s.String(), Fault: s.Dies != "" || s.Fault.Kind != ""}
+	p = Played{Fault: s.Dies != "" || s.Fault.Kind != ""}
 
 	if s.Dies != "" {
 		if err := c.kill(ctx, m, s.Dies); err != nil {
@@ -31,10 +31,11 @@ func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err err
 		}
 	}
 
-	f := m.Foresee(s.To)
-	p.Refused = f.Refused
+	s.Forecast = m.Foresee(s.To)
+	f := s.Forecast
+	p.Step, p.Refused = s.String(), f.Refused
 
-	o, err := c.observe(f, s, m.Dead)
+	o, err := c.observe(s, m.Dead)
 	if err != nil {
 		return p, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -81,10 +80,9 @@ func (s Sequence) Run(ctx context.Context) (Result, error) {
 }
 
 func (s Sequence) run(ctx context.Context, c *cluster, result *Result) error {
-	r := rand.New(rand.NewPCG(s.Seed, 9))
+	r := source(s.Seed)
 	m := NewModel(begin(r))
-	result.Begin = fmt.Sprintf("Talos %s, Kubernetes %s, %d control planes, %d workers, %d of them away at most",
-		m.Asked.Talos, m.Asked.Kubernetes, len(m.Asked.Controls), len(m.Asked.Workers), m.Asked.MaxUnavailable)
+	result.Begin = m.Asked.String()
 
 	s.say("%s", result.Begin)
 
@@ -103,7 +101,7 @@ func (s Sequence) run(ctx context.Context, c *cluster, result *Result) error {
 		p.Seconds = time.Since(start).Seconds()
 		result.Steps = append(result.Steps, p)
 
-		s.say("%2d %5.1fs  %s%s", n, p.Seconds, p.Step, map[bool]string{true: ": refused in the " + string(p.Refused)}[p.Refused != ""])
+		s.say("%2d %5.1fs  %s", n, p.Seconds, p.Step)
 
 		if err != nil {
 			return fmt.Errorf("step %d, %s: %w", n, step, err)

@@ -142,8 +142,8 @@ func (c *cluster) revive(ctx context.Context, m *Model) error {
 // end holds that there is nothing left to do, that Kubernetes knows the nodes, and that nothing is left when the stack is destroyed.
 func (s Sequence) end(ctx context.Context, c *cluster, m *Model) error {
 	// What the list of nodes to be made anew has left in the state goes with one more update.
-	if len(m.Asked.Replace) > 0 {
-		m.Asked.Replace = nil
+	if len(m.Asked.Replace)+len(m.Asked.Force) > 0 {
+		m.Asked.Replace, m.Asked.Force = nil, nil
 
 		if err := errors.Join(c.write(m.Asked), c.up(ctx), c.settle(ctx, m)); err != nil {
 			return fmt.Errorf("at the end: %w", err)

@@ -1,14 +1,12 @@
 package tests
 
 import (
-	"context"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,78 +127,55 @@ func happened(r *rehearsal.Rehearsal, since time.Time) map[string]lifecycle.Effe
 	return found
 }
 
-// interruptAfter begins an update and interrupts it once a node has done something.
-func interruptAfter(t *testing.T, r *rehearsal.Rehearsal, deed talos.Deed) {
-	t.Helper()
-
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-
-	begun := time.Now()
-
-	go func() {
-		for ctx.Err() == nil && !slices.ContainsFunc(r.Talos.Happenings(begun), func(h talos.Happening) bool { return h.Deed == deed }) {
-			time.Sleep(10 * time.Millisecond)
-		}
-
-		cancel()
-	}()
-
-	_, err := r.Stack.Up(ctx, optup.ProgressStreams(newOutput(t)))
-	require.Error(t, err)
-}
-
-// TestUpgrade goes from one minor version of Talos to the next, with an extension more: in place, in turns, and once, though the
-// update is interrupted and a control plane falls back.
+// TestUpgrade takes the home cluster from one minor version of Talos to the next, with an extension more: in place, in turns, and
+// once, though the CLI is killed and a node falls back. Kubernetes follows, and is killed, too.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, rolling))
+	r, command := rehearseKillable(t, example(t, "atlas"))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
-	before, made := vmids(r), time.Now()
+	before, machines, made := vmids(r), uuids(t, r), time.Now()
 
 	set(t, r.Stack, "cluster.versions.talos", "v1.12.4")
-	set(t, r.Stack, "image.factory.extensions[1]", "tailscale")
+	set(t, r.Stack, "image.factory.extensions[2]", "iscsi-tools")
 
 	table := told(t, r)
 	assert.Empty(t, deeds(r, made), "a preview changes nothing")
 
 	for name, row := range table {
-		assert.Contains(t, row.Why, "Talos v1.11.6 becomes v1.12.4, schematic ", name)
+		assert.Contains(t, row.Why, "Talos v1.11.2 becomes v1.12.4, schematic ", name)
 		assert.Equal(t, row.Role == "controlplane", row.Quorum == "2 of 3, 2 needed", name)
 		require.Len(t, row.Settings, 1, name)
 		assert.Contains(t, row.Settings[0].String(), "machine.install.image: ")
 	}
 
-	assert.Equal(t, []int{1, 2, 3, 4, 4, 5}, []int{
-		table["roll-control-1"].Order, table["roll-control-2"].Order, table["roll-control-3"].Order,
-		table["roll-worker-1"].Order, table["roll-worker-2"].Order, table["roll-worker-3"].Order,
+	assert.Equal(t, []int{1, 2, 3, 4, 5}, []int{
+		table["talos-cp-01"].Order, table["talos-cp-02"].Order, table["talos-cp-03"].Order, table["talos-worker-01"].Order, table["talos-worker-02"].Order,
 	})
 
-	interruptAfter(t, r, talos.Upgraded)
-	require.NoError(t, r.WaitReady(t.Context(), wait))
-	requireOrderly(t, r, made, 2)
+	killAt(t, r, command, talos.Upgraded)
+	requireOrderly(t, r, made, 1)
 
 	// Of those that are left, one is to come back with what it had.
 	var broken string
 
 	for _, n := range r.Nodes() {
-		if broken == "" && n.Talos == "v1.11.6" {
+		if broken == "" && n.Talos == "v1.11.2" {
 			broken = n.Name
 		}
 	}
 
-	require.NotEmpty(t, broken, "the update was not interrupted half way")
+	require.NotEmpty(t, broken, "the update was not killed half-way")
 	r.Talos.Break(broken, talos.UpgradeFallsBack)
 
 	said := failUp(t, r.Stack)
-	assert.Contains(t, said, broken+" is not changed: it came back with Talos v1.11.6, schematic ")
+	assert.Contains(t, said, broken+" is not changed: it came back with Talos v1.11.2, schematic ")
 
 	if table[broken].Role == "controlplane" {
 		for _, n := range r.Nodes() {
-			assert.False(t, n.Role == "worker" && n.Talos != "v1.11.6", "nothing is begun after a failure: %s", n.Name)
+			assert.False(t, n.Role == "worker" && n.Talos != "v1.11.2", "nothing is begun after a failure: %s", n.Name)
 		}
 	}
 
@@ -209,8 +184,9 @@ func TestUpgrade(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	assert.Equal(t, before, vmids(r))
+	assert.Equal(t, machines, uuids(t, r))
 	assert.Equal(t, effects(table), happened(r, made))
-	requireOrderly(t, r, made, 2)
+	requireOrderly(t, r, made, 1)
 	requireVoters(t, r, 3)
 
 	for _, n := range r.Nodes() {
@@ -223,13 +199,21 @@ func TestUpgrade(t *testing.T) {
 	assert.Empty(t, cordoned(t, r))
 
 	t.Run("snapshots", func(t *testing.T) {
-		kept, err := etcdbackup.Store{Dir: filepath.Join(r.Stack.Workspace().WorkDir(), "etcd-backups"), Cluster: "roll"}.List()
+		kept, err := etcdbackup.Store{Dir: filepath.Join(r.Stack.Workspace().WorkDir(), "etcd-backups"), Cluster: "atlas"}.List()
 		require.NoError(t, err)
 		assert.NotEmpty(t, kept)
 
 		for _, s := range kept {
 			require.NoError(t, etcdbackup.Verify(s))
 		}
+	})
+
+	t.Run("Kubernetes", func(t *testing.T) {
+		since := time.Now()
+
+		set(t, r.Stack, "cluster.versions.kubernetes", "v1.33.6")
+		requireKilledAndContinued(t, r, command, talos.Applied, 1)
+		assert.Empty(t, r.Talos.Outages(since), "no node goes down for it")
 	})
 
 	requireNoChange(t, r.Stack)

@@ -1,0 +1,150 @@
+package tests
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/lab/talos"
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// rehearseKillable is like rehearse, with a CLI that can be killed.
+func rehearseKillable(t *testing.T, stack string) (*rehearsal.Rehearsal, *engine.Command) {
+	t.Helper()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	command := e.NewCommand()
+
+	return rehearse(t, stack, func(o *rehearsal.Options) { o.Workspace = []auto.LocalWorkspaceOption{auto.Pulumi(command)} }), command
+}
+
+// killAt begins an update, kills the CLI once a node has done something, and does what the page about troubleshooting says then: cancel
+// what locks the stack, and refresh where the state has operations under way.
+func killAt(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed talos.Deed) {
+	t.Helper()
+
+	begun, over := time.Now(), make(chan struct{})
+
+	go func() {
+		for ; ; time.Sleep(5 * time.Millisecond) {
+			select {
+			case <-over:
+				return
+			default:
+			}
+
+			if slices.ContainsFunc(r.Talos.Happenings(begun), func(h talos.Happening) bool { return h.Deed == deed }) {
+				command.Kill()
+
+				return
+			}
+		}
+	}()
+
+	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)))
+	close(over)
+	require.Error(t, err)
+	require.True(t, command.Killed(), "it failed before it was killed: %v", err)
+
+	// Its plugins end what they are at, and a node does what it has taken on.
+	require.Eventually(t, func() bool {
+		booting := map[string]bool{}
+
+		for _, h := range r.Talos.Happenings(begun) {
+			booting[h.Node] = h.Deed == talos.Upgraded || h.Deed == talos.Rebooted || booting[h.Node] && h.Deed != talos.Booted
+		}
+
+		return !slices.Contains(slices.Collect(maps.Values(booting)), true) && !slices.ContainsFunc(r.Lab.World().Tasks(""), func(task world.TaskInfo) bool { return task.End.IsZero() })
+	}, wait, 50*time.Millisecond)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	require.NoError(t, r.Stack.Cancel(t.Context()))
+
+	if len(state(t, r.Stack).PendingOperations) > 0 {
+		_, err := r.Stack.Refresh(t.Context(), optrefresh.ClearPendingCreates(), optrefresh.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+	}
+}
+
+// uuids are what tells each VM from one that was made in its place.
+func uuids(t *testing.T, r *rehearsal.Rehearsal) map[string]any {
+	t.Helper()
+
+	found := map[string]any{}
+	for _, n := range r.Plan.Nodes() {
+		found[n.Name] = vmConfig(t, r, n.Name)["smbios1"]
+	}
+
+	return found
+}
+
+// requireKilledAndContinued makes a change that was set, kills it half-way, and goes on: what the table says happens to each node happens,
+// and no more; machines stay, nodes go down in turns, etcd keeps its quorum.
+func requireKilledAndContinued(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed talos.Deed, workers int) {
+	t.Helper()
+
+	since, machines, table := time.Now(), uuids(t, r), told(t, r)
+	assert.Empty(t, deeds(r, since), "a preview changes nothing")
+
+	killAt(t, r, command, deed)
+	require.Less(t, len(deeds(r, since)), len(r.Plan.Nodes()), "killed half-way")
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	assert.Equal(t, effects(table), happened(r, since))
+	assert.Equal(t, machines, uuids(t, r))
+	assert.Empty(t, r.Talos.Violations(since))
+	assert.Empty(t, cordoned(t, r))
+	requireOrderly(t, r, since, workers)
+	requireVoters(t, r, 3)
+}
+
+// manyNodes lets the upgrade of a large cluster be tested, which takes minutes.
+const manyNodes = "TALOS_PROXMOX_TEST_MANY_NODES"
+
+// TestUpgradeOfTwenty takes a cluster of twenty nodes from one minor version of Talos to the next, with an extension more, and then of
+// Kubernetes. Each is killed half-way.
+func TestUpgradeOfTwenty(t *testing.T) {
+	if os.Getenv(manyNodes) == "" {
+		t.Skip("set " + manyNodes + " to upgrade a cluster of twenty nodes")
+	}
+
+	t.Parallel()
+
+	r, command := rehearseKillable(t, stackFile(t, strings.NewReplacer(
+		"platform: metal", "platform: nocloud", "count: 3, addresses: 10.40.0.21-29", "count: 17, addresses: 10.40.0.21-49", "maxUnavailable: 2", "maxUnavailable: 4",
+		"timeout: 60s", "timeout: 5m", "readyTimeout: 60s", "readyTimeout: 5m", "nodeTimeout: 60s", "nodeTimeout: 5m",
+	).Replace(rolling)))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), 5*wait))
+	require.Len(t, r.Nodes(), 20)
+
+	set(t, r.Stack, "cluster.versions.talos", "v1.12.4")
+	set(t, r.Stack, "image.factory.extensions[1]", "tailscale")
+	requireKilledAndContinued(t, r, command, talos.Upgraded, 4)
+
+	for _, n := range r.Nodes() {
+		assert.Equal(t, "v1.12.4", n.Talos, n.Name)
+	}
+
+	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
+
+	since := time.Now()
+	requireKilledAndContinued(t, r, command, talos.Applied, 4)
+	assert.Empty(t, r.Talos.Outages(since), "no node goes down for Kubernetes")
+	requireNoChange(t, r.Stack)
+}

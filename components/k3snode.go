@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/storage"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
 )
 
@@ -181,7 +183,31 @@ func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pu
 		return nil, err
 	}
 
+	if !args.Replace {
+		args.compareTold(ctx, file)
+	}
+
 	return file.ID().ToStringOutput(), nil
+}
+
+// compareTold points out what a node was told otherwise than the configuration says now: nothing tells it again.
+func (args *K3sNodeArgs) compareTold(ctx *pulumi.Context, file *storage.File) {
+	pulumi.All(file.SourceRaw.Data(), args.UserData).ApplyT(func(both []any) error {
+		then, _ := both[0].(*string)
+		now, _ := both[1].(string)
+
+		if then == nil {
+			return nil
+		}
+
+		differ := k3s.Differ(*then, now)
+		if len(differ) == 0 {
+			return nil
+		}
+
+		return ctx.Log.Warn(fmt.Sprintf("%s was told otherwise when it was made, and is not told again: %s. Change it there by hand, or make agents anew "+
+			"by lifecycle.replace", args.Node.Name, strings.Join(differ, ", ")), nil)
+	})
 }
 
 // join is there when the node is ready in the cluster, with the version that it states: its hooks see to that. It comes after

@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/wait"
 )
@@ -28,51 +29,69 @@ func (b *k3sBuilder) leaves(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		return nil
 	}
 
-	err := b.forget(ctx, name, say(b.ctx, b.name))
-
-	switch {
-	case err == nil:
-		return nil
-	case slices.Contains(b.Plan.ForceRemove, name):
-		return b.ctx.Log.Warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", name, err), nil)
-	default:
-		return fmt.Errorf("%s is not removed: %w; to remove it without asking, name it in lifecycle.forceRemove", name, err)
+	if err := b.forget(ctx, name, say(b.ctx, b.name)); err != nil {
+		return fmt.Errorf("%s is not removed: %w", name, err)
 	}
+
+	return nil
 }
 
-// forget takes the pods off a node and the node out of Kubernetes, through the first server that answers.
+// forget takes the pods off a node and the node out of Kubernetes. Every step may be done already, by a run that was cut off.
+// Of one that is said to be dead, nothing is waited for.
 func (b *k3sBuilder) forget(ctx context.Context, name string, say wait.Say) error {
-	var last error
-
-	for _, server := range b.Plan.ControlPlanes() {
-		address := b.servers.of(server.Name)
-		if address == "" {
-			continue
-		}
-
-		api, err := kubeapi.New([]byte(b.servers.of("")), address)
-		if err != nil {
-			return err
-		}
-
-		if _, there, err := api.Node(ctx, name); err != nil {
-			last = fmt.Errorf("the Kubernetes API of %s does not answer: %w", server.Name, wait.Reason(err))
-
-			continue
-		} else if !there {
-			return nil
-		}
-
-		if err := api.Cordon(ctx, name); err != nil {
-			return err
-		}
-
-		if err := api.Drain(ctx, name, b.Plan.DrainTimeout, say); err != nil {
-			return err
-		}
-
-		return api.DeleteNode(ctx, name)
+	api, err := serverOf(ctx, b.Plan, b.servers)
+	if err != nil {
+		return err
 	}
 
-	return last
+	forced := slices.Contains(b.Plan.ForceRemove, name)
+
+	ready, there, err := b.answers(ctx, api, name, forced, say)
+	if err != nil || !there {
+		return err
+	}
+
+	switch {
+	case ready:
+		err = empty(ctx, api, name, b.Plan.DrainTimeout, say)
+	case forced:
+		// Its pods are lost with it.
+		err = cordon(ctx, api, name)
+	default:
+		err = lifecycle.Refusal{
+			Rule:   "Kubernetes hears nothing of it",
+			Remedy: "bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+		}
+	}
+
+	if err != nil && !forced {
+		return err
+	}
+
+	if err != nil {
+		if err := b.ctx.Log.Warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", name, err), nil); err != nil {
+			return err
+		}
+	}
+
+	return api.DeleteNode(ctx, name)
+}
+
+// answers says whether a node is ready in Kubernetes, and whether it is there at all. A restart of K3s is no silence.
+func (b *k3sBuilder) answers(ctx context.Context, api *kubeapi.Client, name string, forced bool, say wait.Say) (ready, there bool, err error) {
+	patience := wait.Patience{Bound: min(settle, b.Plan.NodeTimeout)}
+
+	// The patience ends before the wait does.
+	err = wait.Until(ctx, b.Plan.NodeTimeout+settle, say, func(ctx context.Context) (string, error) {
+		n, known, err := api.Node(ctx, name)
+		ready, there = n.Ready, known
+
+		if err != nil || !known || n.Ready || forced || patience.Over() {
+			return "", err
+		}
+
+		return name + " to be ready in Kubernetes", nil
+	})
+
+	return ready, there, err
 }

@@ -119,29 +119,20 @@ func (u *k3sUpgrade) run(ctx context.Context) error {
 // running is what the node runs, as the first server that answers has it.
 func (u *k3sUpgrade) running(ctx context.Context) (kube *kubeapi.Client, now kubeapi.Node, err error) {
 	err = wait.Until(ctx, u.plan.NodeTimeout, u.say, func(ctx context.Context) (string, error) {
-		var silent error
+		var there bool
 
-		for _, server := range u.plan.ControlPlanes() {
-			client, err := kubeapi.New([]byte(u.known.of("")), u.known.of(server.Name))
-			if err != nil {
-				return "", err
-			}
-
-			n, there, err := client.Node(ctx, u.node.Name)
-
-			switch {
-			case err != nil:
-				silent = err
-			case !there:
-				return "", errors.New("Kubernetes does not know it: bring it back, or make it anew")
-			default:
-				kube, now = client, n
-
-				return "", nil
-			}
+		if kube, err = serverOf(ctx, u.plan, u.known); err == nil {
+			now, there, err = kube.Node(ctx, u.node.Name)
 		}
 
-		return fmt.Sprintf("a Kubernetes API to answer (%v)", wait.Reason(silent)), nil
+		switch {
+		case err != nil:
+			return err.Error(), nil
+		case !there:
+			return "", errors.New("Kubernetes does not know it: bring it back, or make it anew")
+		default:
+			return "", nil
+		}
 	})
 
 	return kube, now, err
@@ -230,7 +221,10 @@ func (u *k3sUpgrade) tell(ctx context.Context, wanted plan.PlannedK3s) error {
 // stay has a node that still runs what it did go on with it: nothing is to happen to it behind the operator's back. The next
 // update begins anew.
 func (u *k3sUpgrade) stay(ctx context.Context) error {
-	kube, now, err := u.running(ctx)
+	short, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+
+	kube, now, err := u.running(short)
 	if err != nil || now.Kubelet == u.plan.K3s.Version || !now.Ready {
 		return nil //nolint:nilerr // it is on its way
 	}

@@ -60,3 +60,28 @@ func kubernetesOf(ctx context.Context, t talosapi.Target, c talosapi.Credentials
 
 	return kube, err
 }
+
+// serverOf speaks with the first of K3s' servers whose API answers. The roster has the kubeconfig by no name.
+func serverOf(ctx context.Context, p *plan.Plan, known *roster) (*kubeapi.Client, error) {
+	var said []string
+
+	for _, server := range p.ControlPlanes() {
+		address := known.of(server.Name)
+		if address == "" {
+			continue
+		}
+
+		kube, err := kubeapi.New([]byte(known.of("")), address)
+		if err != nil {
+			return nil, err
+		}
+
+		if _, err = kube.Nodes(ctx); err == nil {
+			return kube, nil
+		}
+
+		said = append(said, fmt.Sprintf("%s: %v", server.Name, wait.Reason(err)))
+	}
+
+	return nil, fmt.Errorf("no Kubernetes API answers (%s)", strings.Join(said, "; "))
+}

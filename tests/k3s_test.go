@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,11 @@ func TestK3s(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, example(t, "k3s"), func(o *rehearsal.Options) { o.Releases = []string{"v1.34.2+k3s1", "v1.34.3+k3s1"} })
+
+	// Agents join by the name of the API. Nobody resolves one here, but an address looks like one.
+	set(t, r.Stack, "cluster.endpoint.mode", "dns")
+	set(t, r.Stack, "cluster.endpoint.host", addressOf(r, "edge-server-1"))
+
 	result := up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -76,14 +82,24 @@ func TestK3s(t *testing.T) {
 	assert.Contains(t, said, "edge-server-1 is not upgraded: there is no release v1.34.9+k3s1 of K3s")
 	assert.Equal(t, []string{"edge-agent-1 v1.34.2+k3s1", "edge-agent-2 v1.34.2+k3s1", "edge-server-1 v1.34.2+k3s1"}, versionsOf(t, api))
 
-	made := vmids(r)
+	made := []any{vmConfig(t, r, "edge-server-1")["smbios1"], vmConfig(t, r, "edge-agent-1")["smbios1"]}
+	before := vmConfig(t, r, "edge-agent-2")["smbios1"]
 
+	// One agent is made anew meanwhile, and what reaches none of the others is said.
 	set(t, r.Stack, "cluster.versions.k3s", "v1.34.3+k3s1")
+	set(t, r.Stack, "lifecycle.replace[0]", "edge-agent-2")
+	set(t, r.Stack, "k3s.disable[1]", "servicelb")
 	result = up(t, r.Stack)
+	assert.Contains(t, result.StdOut, "edge-server-1 was told otherwise when it was made, and is not told again: disable. Change it there by hand")
+	assert.NotContains(t, result.StdOut, "edge-agent-1 was told otherwise")
 	assert.Equal(t, []string{"edge-agent-1 v1.34.3+k3s1", "edge-agent-2 v1.34.3+k3s1", "edge-server-1 v1.34.3+k3s1"}, versionsOf(t, api))
-	assert.Equal(t, made, vmids(r), "in place")
+	assert.Equal(t, made, []any{vmConfig(t, r, "edge-server-1")["smbios1"], vmConfig(t, r, "edge-agent-1")["smbios1"]}, "in place")
+	assert.NotEqual(t, before, vmConfig(t, r, "edge-agent-2")["smbios1"], "anew")
 	assert.Equal(t, "v1.34.3", contractOf(t, result).Versions.Kubernetes)
 	requireNoChange(t, r.Stack)
+
+	// Who was to be made anew was, and the end of all lets nobody else go.
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.replace", &auto.ConfigOptions{Path: true}))
 
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())

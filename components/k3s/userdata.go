@@ -51,7 +51,7 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 	}
 
 	files := []cloudinit.File{
-		{Path: "/etc/rancher/k3s/config.yaml", Permissions: "0600", Content: own},
+		{Path: configFile, Permissions: "0600", Content: own},
 		// By it, servers know the node again when its machine was made anew.
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
 		// Who waits reads it from the beginning on: nothing is wrong yet.

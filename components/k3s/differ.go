@@ -1,0 +1,73 @@
+package k3s
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/components/cloudinit"
+)
+
+const configFile = "/etc/rancher/k3s/config.yaml"
+
+// Differ says what a node was told otherwise than it would be told now, in the words of the configuration. The version is no part
+// of it, and neither are addresses of servers that came later: K3s finds out about those.
+func Differ(then, now string) []string {
+	var before, after cloudinit.Config
+
+	if yaml.Unmarshal([]byte(then), &before) != nil || yaml.Unmarshal([]byte(now), &after) != nil {
+		return nil
+	}
+
+	var found []string
+
+	b, a := settings(before), settings(after)
+	for key := range b {
+		if _, there := a[key]; !there {
+			a[key] = nil
+		}
+	}
+
+	for key, value := range a {
+		if !reflect.DeepEqual(b[key], value) {
+			found = append(found, key)
+		}
+	}
+
+	slices.Sort(found)
+
+	if !reflect.DeepEqual(before.Users, after.Users) {
+		found = append(found, "users and SSH keys")
+	}
+
+	if !slices.Equal(before.Packages, after.Packages) {
+		found = append(found, "packages")
+	}
+
+	return found
+}
+
+// settings are the options of K3s.
+func settings(c cloudinit.Config) map[string]any {
+	found := map[string]any{}
+
+	for _, f := range c.Files {
+		if f.Path == configFile {
+			_ = yaml.Unmarshal([]byte(f.Content), &found) // what cannot be read differs
+		}
+	}
+
+	if names, there := found["tls-san"].([]any); there {
+		found["tls-san"] = slices.DeleteFunc(slices.Clone(names), func(name any) bool {
+			text, _ := name.(string)
+			_, err := netip.ParseAddr(strings.TrimSpace(text))
+
+			return err == nil
+		})
+	}
+
+	return found
+}

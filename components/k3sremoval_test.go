@@ -1,0 +1,147 @@
+package components
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/kube"
+)
+
+// edge is a cluster of K3s whose server's Kubernetes API answers, with an agent that the plan does not have.
+type edge struct {
+	*k3sBuilder
+
+	kubelet *kube.Kubelet
+	api     *kubeapi.Client
+}
+
+func newEdge(t *testing.T) edge {
+	t.Helper()
+
+	r, err := lab.ReserveNetwork(16)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+
+	address := r.Network().Addr().Next().Next().String()
+
+	i, err := k3s.NewIdentity("edge", time.Now())
+	require.NoError(t, err)
+
+	pair := func(p k3s.KeyPair) *x509.PEMEncodedCertificateAndKey {
+		return &x509.PEMEncodedCertificateAndKey{Crt: []byte(p.Certificate), Key: []byte(p.Key)}
+	}
+
+	cluster := kube.NewCluster()
+	require.NoError(t, cluster.Apply(kube.Manifests{
+		CA: pair(i.ClientCA), TokenID: "k3slab", TokenSecret: "0000000000000000",
+		APIServerIP: netip.MustParseAddr("10.43.0.1"), DNSIP: netip.MustParseAddr("10.43.0.10"),
+	}))
+
+	srv, err := kube.NewServer(kube.ServerConfig{
+		Node: "edge-server-1", Cluster: cluster, Version: "v1.34.2+k3s1", CA: pair(i.ServerCA), ClientCA: []byte(i.ClientCA.Certificate),
+		Names: []string{address}, Healthy: func() error { return nil }, Journal: &journal.Journal{},
+	})
+	require.NoError(t, err)
+	t.Cleanup(srv.Close)
+
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address+":6443")
+	require.NoError(t, err)
+	srv.Listen(l)
+
+	text, err := i.Administrator(time.Now())
+	require.NoError(t, err)
+	administrator, err := k3s.ReadAdministrator(text)
+	require.NoError(t, err)
+	kubeconfig, err := i.Kubeconfig("edge", "https://"+address+":6443", administrator)
+	require.NoError(t, err)
+
+	p := k3sPlan(t)
+	p.NodeTimeout, p.DrainTimeout = 300*time.Millisecond, 10*time.Second
+
+	b := &k3sBuilder{K3sCluster: &K3sCluster{Plan: p}, servers: &roster{}}
+	b.servers.enter("edge-server-1", address)
+	b.servers.enter("", kubeconfig)
+
+	api, err := serverOf(t.Context(), p, b.servers)
+	require.NoError(t, err)
+
+	signer, err := x509.NewCertificateAuthorityFromCertificateAndKey(pair(i.ClientCA))
+	require.NoError(t, err)
+	issued, err := x509.NewKeyPair(signer, x509.CommonName("system:node:edge-agent-1"), x509.Organization("system:nodes"), x509.NotAfter(time.Now().Add(time.Hour)))
+	require.NoError(t, err)
+
+	kubelet := &kube.Kubelet{
+		Servers: []string{"https://" + address + ":6443"}, CA: []byte(i.ServerCA.Certificate), Certificate: x509.NewCertificateAndKeyFromKeyPair(issued),
+		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-agent-1"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.34.2+k3s1"}}},
+	}
+	require.NoError(t, kubelet.Join(t.Context()))
+
+	return edge{b, kubelet, api}
+}
+
+// known says whether Kubernetes knows the agent, and how.
+func (e edge) known(t *testing.T) (n kubeapi.Node, there bool) {
+	t.Helper()
+
+	n, there, err := e.api.Node(t.Context(), "edge-agent-1")
+	require.NoError(t, err)
+
+	return n, there
+}
+
+// TestAgentLeaves: one that answers is emptied and forgotten; one that is silent stays, unless it is said to be dead.
+func TestAgentLeaves(t *testing.T) {
+	quiet := func(string) {}
+
+	e := newEdge(t)
+
+	require.EqualError(t, e.forget(t.Context(), "edge-agent-1", quiet), "Kubernetes hears nothing of it; "+
+		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
+
+	n, there := e.known(t)
+	require.True(t, there)
+	assert.False(t, n.Cordoned, "what is refused leaves the node as it was")
+
+	e.Plan.ForceRemove = []string{"edge-agent-1"}
+	require.NoError(t, e.forget(t.Context(), "edge-agent-1", quiet))
+
+	_, there = e.known(t)
+	assert.False(t, there)
+	require.NoError(t, e.forget(t.Context(), "edge-agent-1", quiet), "gone is gone")
+
+	e.Plan.ForceRemove = nil
+	require.NoError(t, e.kubelet.Join(t.Context()))
+	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
+	require.NoError(t, e.forget(t.Context(), "edge-agent-1", quiet))
+
+	_, there = e.known(t)
+	assert.False(t, there)
+
+	e.servers.enter("edge-server-1", "127.0.0.9")
+	require.EqualError(t, e.forget(t.Context(), "edge-agent-1", quiet), "no Kubernetes API answers (edge-server-1: connection refused)")
+}
+
+// TestUpgradeIsSpared: a server is not taken down while etcd needs it.
+func TestUpgradeIsSpared(t *testing.T) {
+	e := newEdge(t)
+	u := &k3sUpgrade{joining: &joining{node: e.Plan.Nodes()[0], plan: e.Plan, known: e.servers}, say: func(string) {}}
+
+	require.NoError(t, u.spared(t.Context(), e.api), "a server by itself has no choice")
+
+	e.Plan.Pools[0].Nodes = append(e.Plan.Pools[0].Nodes, plan.Node{Name: "edge-agent-1", Role: plan.ControlPlane}, plan.Node{Name: "edge-server-3", Role: plan.ControlPlane})
+	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
+	require.EqualError(t, u.spared(t.Context(), e.api), "gave up after 300ms, waiting for 2 other servers to be ready, which etcd needs (1 are)")
+}

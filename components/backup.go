@@ -16,6 +16,7 @@ import (
 // backup keeps etcd as it was before something is done that may harm it.
 type backup struct {
 	store *etcdbackup.Store // nil: nothing is kept
+	bound time.Duration
 	say   wait.Say
 }
 
@@ -24,7 +25,7 @@ func newBackup(p *plan.Plan, directory string, say wait.Say) backup {
 		return backup{}
 	}
 
-	return backup{&etcdbackup.Store{Dir: filepath.Join(directory, p.Backup.Dir), Cluster: p.Cluster, Keep: p.Backup.Keep}, say}
+	return backup{&etcdbackup.Store{Dir: filepath.Join(directory, p.Backup.Dir), Cluster: p.Cluster, Keep: p.Backup.Keep}, p.TransferTimeout, say}
 }
 
 // take keeps what the first of the control planes that answers has.
@@ -33,7 +34,7 @@ func (b backup) take(ctx context.Context, controlPlanes []talosapi.Target, c tal
 		return nil
 	}
 
-	s, err := b.store.Take(time.Now(), func(w io.Writer) error { return talosapi.EtcdSnapshot(ctx, controlPlanes, c, w) })
+	s, err := b.store.Take(time.Now(), func(w io.Writer) error { return talosapi.EtcdSnapshot(ctx, controlPlanes, c, b.bound, w) })
 	if err != nil {
 		return fmt.Errorf("no snapshot of etcd could be kept in %s: %w; mend that, or set lifecycle.backup.enabled to false", b.store.Dir, err)
 	}

@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
-
-// settle is how long what is amiss with etcd may last before it counts.
-const settle = 10 * time.Second
 
 // leave takes a node out of the cluster: its pods, its vote, its Node, its identity. Every step may be done already, by a run
 // that was cut off.
@@ -88,7 +84,7 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 func (r *removal) judge(ctx context.Context, l leaver) ([]lifecycle.Member, error) {
 	var members []lifecycle.Member
 
-	patience := wait.Patience{Bound: settle}
+	patience := wait.Patience{Bound: r.plan.SettleTimeout}
 
 	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
 		// Each member may take its time to answer.
@@ -177,7 +173,7 @@ func (r *removal) silence(ctx context.Context, l leaver, forced bool) error {
 		return talosapi.Answers(ctx, l.Target, l.credentials)
 	}
 
-	return wait.Until(ctx, min(settle, r.plan.NodeTimeout), r.say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, min(r.plan.SettleTimeout, r.plan.NodeTimeout), r.say, func(ctx context.Context) (string, error) {
 		if err := talosapi.Answers(ctx, l.Target, l.credentials); err != nil {
 			return fmt.Sprintf("%s to answer (%v)", l.Name, err), nil
 		}
@@ -208,7 +204,7 @@ func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead
 		}
 	}
 
-	return wait.Until(ctx, settle, r.say, func(context.Context) (string, error) {
+	return wait.Until(ctx, r.plan.SettleTimeout, r.say, func(context.Context) (string, error) {
 		members, listed := talosapi.EtcdMembers(ctx, others, l.credentials)
 
 		switch {
@@ -230,7 +226,7 @@ func (r *removal) reset(ctx context.Context, l leaver, dead error) error {
 		return nil
 	}
 
-	return wait.Until(ctx, settle, r.say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, r.plan.SettleTimeout, r.say, func(ctx context.Context) (string, error) {
 		err := talosapi.Reset(ctx, l.Target, l.credentials)
 		if err == nil || talosapi.Answers(ctx, l.Target, l.credentials) != nil {
 			// When it does not answer any more, the reply was lost, not the request.

@@ -34,7 +34,7 @@ func recovery(p *plan.Plan, directory string) (*talosapi.Recovery, error) {
 		return nil, fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", p.RecoverFrom, err)
 	}
 
-	return &talosapi.Recovery{Open: func() (io.ReadCloser, error) { return open() }, Raw: s.Raw}, nil
+	return &talosapi.Recovery{Open: func() (io.ReadCloser, error) { return open() }, Raw: s.Raw, Bound: p.TransferTimeout}, nil
 }
 
 // recovers says whether the node goes because etcd is lost: there is a snapshot to begin with, and the operator has named all
@@ -70,7 +70,7 @@ func (r *removal) giveUp(ctx context.Context, l leaver) error {
 	}
 
 	// An election is no loss.
-	err := wait.Until(ctx, settle, r.say, func(context.Context) (string, error) {
+	err := wait.Until(ctx, r.plan.SettleTimeout, r.say, func(context.Context) (string, error) {
 		if quorate() {
 			return "", refused
 		}

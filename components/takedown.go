@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
@@ -87,7 +86,8 @@ func (r *rollout) settled(ctx context.Context, c changing) error {
 func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect) (*kubeapi.Client, error) {
 	var kube *kubeapi.Client
 
-	patience := wait.Patience{Bound: unready}
+	// Another may just be coming back.
+	patience := wait.Patience{Bound: 3 * r.plan.SettleTimeout}
 
 	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
 		err := r.spare(ctx, c, effect, &kube)
@@ -100,9 +100,6 @@ func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect)
 
 	return kube, err
 }
-
-// unready is how long a cluster may not be able to do without a node before that counts: another may just be coming back.
-const unready = 30 * time.Second
 
 func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {
 	if *kube, err = kubernetes(ctx, r.others(c), c.credentials); err != nil {

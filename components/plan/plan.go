@@ -89,6 +89,8 @@ type Plan struct {
 	BootstrapWaitsForWorkers                bool
 	// DrainTimeout bounds how long pods may take to leave a node.
 	DrainTimeout time.Duration
+	// SettleTimeout is how long what is amiss may last before it counts, TransferTimeout how long a snapshot of etcd may be on its way.
+	SettleTimeout, TransferTimeout time.Duration
 	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead and may leave.
 	Replace, ForceRemove []string
 	// RecoverFrom is the snapshot of etcd that a new set of control planes begins with; empty: none.

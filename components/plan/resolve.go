@@ -128,9 +128,11 @@ func (r *resolver) defaults() {
 	setDefault(&s.Lifecycle.AgentTimeout, "5m")
 	setDefault(&s.Lifecycle.KeepImages, new(true))
 	setDefault(&s.Lifecycle.DrainTimeout, "5m")
+	setDefault(&s.Lifecycle.SettleTimeout, "10s")
 	setDefault(&s.Lifecycle.Backup.Enabled, new(true))
 	setDefault(&s.Lifecycle.Backup.Dir, "./etcd-backups")
 	setDefault(&s.Lifecycle.Backup.Keep, 10)
+	setDefault(&s.Lifecycle.Backup.Timeout, "15m")
 	setDefault(&s.Lifecycle.Upgrade.MaxUnavailable, 1)
 	setDefault(&s.Lifecycle.Upgrade.Timeout, "15m")
 	setDefault(&s.Lifecycle.Apply, ApplyAuto)
@@ -255,6 +257,8 @@ func (r *resolver) checkLifecycle(p *Plan) {
 	p.NodeTimeout = r.duration("lifecycle.nodeTimeout", l.NodeTimeout)
 	p.AgentTimeout = r.duration("lifecycle.agentTimeout", l.AgentTimeout)
 	p.DrainTimeout = r.duration("lifecycle.drainTimeout", l.DrainTimeout)
+	p.SettleTimeout = r.duration("lifecycle.settleTimeout", l.SettleTimeout)
+	p.TransferTimeout = r.duration("lifecycle.backup.timeout", l.Backup.Timeout)
 
 	p.UpgradeTimeout = r.duration("lifecycle.upgrade.timeout", l.Upgrade.Timeout)
 	p.MaxUnavailable, p.Canary = l.Upgrade.MaxUnavailable, l.Upgrade.Canary

@@ -163,6 +163,8 @@ type Lifecycle struct {
 	KeepImages *bool `json:"keepImages,omitempty" jsonschema:"default=true"`
 	// How long the pods of a node may take to leave it before something is done to it. Disruption budgets are respected.
 	DrainTimeout string `json:"drainTimeout,omitempty" jsonschema:"default=5m"`
+	// How long etcd may look unwell, or a node that is to leave not answer, before that counts; three times as long before a node is taken down.
+	SettleTimeout string `json:"settleTimeout,omitempty" jsonschema:"default=10s"`
 	// Names of nodes whose VM is made anew, once when a name is added. VMID, MAC address, name and address stay.
 	Replace []string `json:"replace,omitempty"`
 	// Names of nodes that are dead and may leave without being asked.
@@ -186,6 +188,8 @@ type Backup struct {
 	Dir string `json:"dir,omitempty" jsonschema:"default=./etcd-backups"`
 	// How many of the cluster's snapshots stay.
 	Keep int `json:"keep,omitempty" jsonschema:"default=10,minimum=1,maximum=1000"`
+	// How long a snapshot may take to be sent, from a node or to one.
+	Timeout string `json:"timeout,omitempty" jsonschema:"default=15m"`
 }
 
 // Upgrade bounds how running nodes are taken down. Control planes go first and one by one, whatever it says.

@@ -11,16 +11,13 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 )
 
-// transfer bounds the sending of a snapshot of etcd, whose size is 8 GiB at most.
-const transfer = 15 * time.Minute
-
 // EtcdSnapshot writes what the first of the control planes that answers has in its etcd. It needs no quorum: the member is
-// asked for what it has itself.
-func EtcdSnapshot(ctx context.Context, controlPlanes []Target, c Credentials, to io.Writer) error {
+// asked for what it has itself. The bound is for the sending, of 8 GiB at most.
+func EtcdSnapshot(ctx context.Context, controlPlanes []Target, c Credentials, bound time.Duration, to io.Writer) error {
 	var all []error
 
 	for _, t := range controlPlanes {
-		sent, err := snapshot(ctx, t, c, to)
+		sent, err := snapshot(ctx, t, c, bound, to)
 		if err == nil {
 			return nil
 		}
@@ -35,13 +32,13 @@ func EtcdSnapshot(ctx context.Context, controlPlanes []Target, c Credentials, to
 	return errors.Join(all...)
 }
 
-func snapshot(ctx context.Context, t Target, c Credentials, to io.Writer) (int64, error) {
+func snapshot(ctx context.Context, t Target, c Credentials, bound time.Duration, to io.Writer) (int64, error) {
 	// One that is down must not cost the bound of a transfer.
 	if err := Answers(ctx, t, c); err != nil {
 		return 0, err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, transfer)
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 
 	api, err := dial(ctx, t, c)
@@ -65,6 +62,8 @@ type Recovery struct {
 	Open func() (io.ReadCloser, error)
 	// Raw says that it was copied from a member's disk and has no hash, which etcd would look for.
 	Raw bool
+	// Bound is for its sending.
+	Bound time.Duration
 }
 
 // send hands the snapshot to the node that is to be bootstrapped.
@@ -75,7 +74,7 @@ func (r *Recovery) send(ctx context.Context, api *client.Client) error {
 	}
 	defer from.Close() //nolint:errcheck // read only
 
-	ctx, cancel := context.WithTimeout(ctx, transfer)
+	ctx, cancel := context.WithTimeout(ctx, r.Bound)
 	defer cancel()
 
 	_, err = api.EtcdRecover(ctx, from)

@@ -34,6 +34,24 @@ func TestUntilGivesUp(t *testing.T) {
 	assert.EqualError(t, err, "gave up after 1ms, waiting for Godot")
 }
 
+// TestUntilRemembers: what the last whole answer was is said, not that one was cut off.
+func TestUntilRemembers(t *testing.T) {
+	answered := false
+
+	err := Until(t.Context(), 300*time.Millisecond, func(string) {}, func(ctx context.Context) (string, error) {
+		if !answered {
+			answered = true
+
+			return "Godot", nil
+		}
+
+		<-ctx.Done()
+
+		return "somebody", nil
+	})
+	assert.EqualError(t, err, "gave up after 300ms, waiting for Godot")
+}
+
 func TestUntilEndsWithAnError(t *testing.T) {
 	want := errors.New("no")
 	err := Until(t.Context(), time.Minute, func(string) {}, func(context.Context) (string, error) { return "", want })

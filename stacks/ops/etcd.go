@@ -32,8 +32,9 @@ func etcd(o *options) *cobra.Command {
 
 func etcdSnapshot(o *options, dir *string) *cobra.Command {
 	var (
-		keep int
-		path string
+		keep  int
+		path  string
+		bound time.Duration
 	)
 
 	c := &cobra.Command{
@@ -53,7 +54,7 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 
 			store := etcdbackup.Store{Dir: filepath.Join(o.project, *dir), Cluster: config.Context, Keep: keep}
 
-			s, err := store.Take(time.Now(), func(w io.Writer) error { return fromAny(c.Context(), administrator, w) })
+			s, err := store.Take(time.Now(), func(w io.Writer) error { return fromAny(c.Context(), administrator, bound, w) })
 			if err != nil {
 				return err
 			}
@@ -64,19 +65,20 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 		},
 	}
 	c.Flags().IntVar(&keep, "keep", 0, "remove the cluster's oldest snapshots beyond this number; 0 removes none")
+	c.Flags().DurationVar(&bound, "timeout", 15*time.Minute, "how long it may take to be sent")
 	c.Flags().StringVar(&path, "talosconfig", "", "an administrator's talosconfig; the stack's output when left out")
 
 	return c
 }
 
 // fromAny asks the control planes one after the other.
-func fromAny(ctx context.Context, administrator *clientconfig.Context, w io.Writer) error {
+func fromAny(ctx context.Context, administrator *clientconfig.Context, bound time.Duration, w io.Writer) error {
 	var targets []talosapi.Target
 	for _, endpoint := range administrator.Endpoints {
 		targets = append(targets, talosapi.Target{Name: endpoint, Address: endpoint})
 	}
 
-	return talosapi.EtcdSnapshot(ctx, targets, talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}, w)
+	return talosapi.EtcdSnapshot(ctx, targets, talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}, bound, w)
 }
 
 // talosconfig reads a file, or the stack's output.

@@ -18,6 +18,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks"
 )
 
@@ -194,6 +195,23 @@ func (p *Pulumi) Config(ctx context.Context) (stacks.Config, error) {
 // CheckConfig implements Stack.
 func (p *Pulumi) CheckConfig(ctx context.Context) error {
 	_, err := p.Config(ctx)
+
+	return err
+}
+
+// Answers implements Stack.
+func (p *Pulumi) Answers(ctx context.Context) error {
+	config, err := p.Config(ctx)
+	if err != nil {
+		return err
+	}
+
+	proxmox, err := proxmoxapi.New(config.Access())
+	if err != nil {
+		return err
+	}
+
+	_, err = proxmox.VMs(ctx)
 
 	return err
 }

@@ -24,6 +24,8 @@ type Stack interface {
 	Resources(ctx context.Context) ([]string, error)
 	// CheckConfig says what is wrong with the stack's configuration.
 	CheckConfig(ctx context.Context) error
+	// Answers says why Proxmox VE does not answer; nil when it does.
+	Answers(ctx context.Context) error
 	// Preview shows what an update would change, and counts it by operation.
 	Preview(ctx context.Context, out io.Writer) (map[string]int, error)
 }

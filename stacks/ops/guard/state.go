@@ -185,7 +185,8 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 	return nil
 }
 
-// Run keeps the present state in a file and then hands a command over to the pulumi CLI. Without the file it does not.
+// Run keeps the present state in a file and then hands a command over to the pulumi CLI. Without the file it does not, and no refresh while
+// Proxmox VE does not answer: providers take what they cannot read for gone.
 func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.Context, args ...string) error) error {
 	if err := runnable(args); err != nil {
 		return err
@@ -195,7 +196,20 @@ func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.C
 		return fmt.Errorf("pulumi %s was not run, for there is no snapshot: %w", args[0], err)
 	}
 
+	if refreshes(args) {
+		if err := s.Stack.Answers(ctx); err != nil {
+			return fmt.Errorf("pulumi %s was not run, for a refresh would forget what does not answer: %w", args[0], err)
+		}
+	}
+
 	return pulumi(ctx, args...)
+}
+
+// refreshes tells whether a command reads the resources anew.
+func refreshes(args []string) bool {
+	return args[0] == "refresh" || slices.ContainsFunc(args[1:], func(a string) bool {
+		return a == "-r" || a == "--refresh" || strings.HasPrefix(a, "--refresh=") && a != "--refresh=false"
+	})
 }
 
 // changing are the commands of the pulumi CLI that change state.

@@ -71,6 +71,8 @@ func (f *fake) Resources(context.Context) ([]string, error) {
 
 func (f *fake) CheckConfig(context.Context) error { return f.ask("config") }
 
+func (f *fake) Answers(context.Context) error { return f.ask("answers") }
+
 func (f *fake) Preview(_ context.Context, out io.Writer) (map[string]int, error) {
 	fmt.Fprintln(out, "(what pulumi prints)")
 
@@ -255,6 +257,19 @@ func TestRun(t *testing.T) {
 			want:  "pulumi up was not run, for there is no snapshot: keeping the state in /dev/null/x: mkdir /dev/null: not a directory",
 			asked: []string{"export"},
 		},
+		{name: "refresh", args: []string{"refresh", "--yes"}, asked: []string{"export", "answers"}, ran: []string{"refresh", "--yes"}},
+		{
+			name: "refresh in the dark", args: []string{"refresh"}, change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
+			want:  "pulumi refresh was not run, for a refresh would forget what does not answer: nobody there",
+			asked: []string{"export", "answers"},
+		},
+		{
+			name: "up with a refresh in the dark", args: []string{"up", "-r"}, change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
+			want:  "pulumi up was not run, for a refresh would forget what does not answer: nobody there",
+			asked: []string{"export", "answers"},
+		},
+		{name: "up with one", args: []string{"up", "--refresh"}, asked: []string{"export", "answers"}, ran: []string{"up", "--refresh"}},
+		{name: "up without one", args: []string{"up", "--refresh=false"}, asked: []string{"export"}, ran: []string{"up", "--refresh=false"}},
 		{name: "nothing", want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself"},
 		{
 			name: "another command", args: []string{"preview"},

@@ -79,10 +79,10 @@ func (b *k3sBuilder) forget(ctx context.Context, name string, say wait.Say) erro
 
 // answers says whether a node is ready in Kubernetes, and whether it is there at all. A restart of K3s is no silence.
 func (b *k3sBuilder) answers(ctx context.Context, api *kubeapi.Client, name string, forced bool, say wait.Say) (ready, there bool, err error) {
-	patience := wait.Patience{Bound: min(settle, b.Plan.NodeTimeout)}
+	patience := wait.Patience{Bound: min(b.Plan.SettleTimeout, b.Plan.NodeTimeout)}
 
 	// The patience ends before the wait does.
-	err = wait.Until(ctx, b.Plan.NodeTimeout+settle, say, func(ctx context.Context) (string, error) {
+	err = wait.Until(ctx, b.Plan.NodeTimeout+b.Plan.SettleTimeout, say, func(ctx context.Context) (string, error) {
 		n, known, err := api.Node(ctx, name)
 		ready, there = n.Ready, known
 

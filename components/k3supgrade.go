@@ -221,7 +221,7 @@ func (u *k3sUpgrade) tell(ctx context.Context, wanted plan.PlannedK3s) error {
 // stay has a node that still runs what it did go on with it: nothing is to happen to it behind the operator's back. The next
 // update begins anew.
 func (u *k3sUpgrade) stay(ctx context.Context) error {
-	short, cancel := context.WithTimeout(ctx, settle)
+	short, cancel := context.WithTimeout(ctx, u.plan.SettleTimeout)
 	defer cancel()
 
 	kube, now, err := u.running(short)

@@ -23,11 +23,12 @@ import (
 
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
 
 // guarded is the way to the rehearsed stack's state, with what it says.
-func guarded(t *testing.T, r *rehearsal.Rehearsal) (guard.State, *output) {
+func guarded(t *testing.T, r *rehearsal.Rehearsal) (guard.State, *engine.Transcript) {
 	t.Helper()
 
 	stack, err := guard.On(t.Context(), r.Stack)

@@ -163,7 +163,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 type life struct {
 	r       *rehearsal.Rehearsal
 	command *engine.Command
-	out     *output
+	out     *engine.Transcript
 	// exported is what was shown of the state, and of the outputs, by what it is.
 	exported map[string]string
 	// shown is the state with everything decrypted.

@@ -73,28 +73,9 @@ func rehearse(t *testing.T, stack string, change ...func(*rehearsal.Options)) *r
 	return r
 }
 
-// output keeps what the CLI printed. It is shown when the test fails.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	return o.text.String()
-}
-
-func newOutput(t *testing.T) *output {
-	o := &output{}
+// newOutput keeps what the CLI prints. It is shown when the test fails.
+func newOutput(t *testing.T) *engine.Transcript {
+	o := &engine.Transcript{}
 
 	t.Cleanup(func() {
 		if t.Failed() {

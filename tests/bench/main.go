@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/rehearsal"
 )
 
 const usage = `Measure how long clusters take on the lab, and what that costs.
@@ -38,19 +37,7 @@ type options struct {
 	latencies timeline.Latencies
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-
-	err := run(ctx, os.Args[1:], os.Stdout)
-
-	stop()
-
-	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "\n"+err.Error())
-		os.Exit(1)
-	}
-}
+func main() { command.Main(run) }
 
 func parse(args []string) (*options, error) {
 	o := &options{latencies: timeline.DefaultLatencies()}
@@ -115,7 +102,7 @@ func (o *options) measure(ctx context.Context, report *Report, out io.Writer) (e
 
 	b := &bench{parallel: o.parallel, latencies: o.latencies, profiles: o.profiles, out: out}
 
-	if b.root, err = projectRoot(); err != nil {
+	if b.root, err = rehearsal.Root(); err != nil {
 		return err
 	}
 
@@ -148,22 +135,4 @@ func (o *options) measure(ctx context.Context, report *Report, out io.Writer) (e
 	}
 
 	return nil
-}
-
-// projectRoot is the nearest directory upwards with a Pulumi.yaml.
-func projectRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "Pulumi.yaml")); err == nil {
-			return at, nil
-		}
-
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("no Pulumi.yaml in %s or above: run this inside the project", dir)
-		}
-	}
 }

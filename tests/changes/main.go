@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/sequence"
 )
@@ -38,19 +37,7 @@ type options struct {
 	plan    bool
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-
-	err := run(ctx, os.Args[1:], os.Stdout)
-
-	stop()
-
-	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "\n"+err.Error())
-		os.Exit(1)
-	}
-}
+func main() { command.Main(run) }
 
 func parse(args []string) (*options, error) {
 	o := &options{}
@@ -84,7 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return nil
 	}
 
-	file := sequence.File{Path: o.results}
+	file := command.Results[sequence.Result]{Path: o.results, Key: func(r sequence.Result) string { return fmt.Sprint(r.Seed) }}
 
 	all, err := file.Read()
 	if err != nil {
@@ -130,7 +117,7 @@ func (o *options) show(out io.Writer) {
 }
 
 // run runs the sequences that are left, and returns all results.
-func (o *options) run(ctx context.Context, all []sequence.Result, file sequence.File, out io.Writer) ([]sequence.Result, error) {
+func (o *options) run(ctx context.Context, all []sequence.Result, file command.Results[sequence.Result], out io.Writer) ([]sequence.Result, error) {
 	for n := range o.seeds {
 		seed := o.first + uint64(n) //nolint:gosec // a count is not negative
 		same := func(r sequence.Result) bool { return r.Seed == seed }
@@ -157,10 +144,7 @@ func (o *options) run(ctx context.Context, all []sequence.Result, file sequence.
 	o.many.Engine, o.many.Dir, o.many.Log = e, dir, out
 	o.many.Results = func(r sequence.Result) {
 		all = append(all, r)
-
-		if file.Path != "" {
-			lost = errors.Join(lost, file.Append(r))
-		}
+		lost = errors.Join(lost, file.Append(r))
 	}
 
 	err = o.many.Run(ctx)

@@ -2,11 +2,9 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -141,25 +139,4 @@ func KillTable(out io.Writer, all []Killed) error {
 	fmt.Fprintf(w, "with operations under way in the state: %d\n", pending)
 
 	return w.Flush()
-}
-
-// AppendKilled adds a result to a file, one JSON object to a line.
-func (f File) AppendKilled(k Killed) error {
-	line, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-
-	return f.append(line)
-}
-
-func (f File) append(line []byte) error {
-	file, err := os.OpenFile(f.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-
-	_, err = file.Write(append(line, '\n'))
-
-	return errors.Join(err, file.Close())
 }

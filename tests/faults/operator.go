@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/stacks/ops/adopt"
 	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/world"
 )
 
@@ -42,8 +43,11 @@ func (g *Rig) pulumi(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, g.r.Engine().CLI(), append(args, "--stack", g.r.Stack.Name(), "--non-interactive")...)
 	command.Dir, command.Env = g.r.Stack.Workspace().WorkDir(), g.r.Backend.Environ()
 
-	if printed, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("pulumi %s: %w\n%s", args[0], err, printed[max(0, len(printed)-tail):])
+	printed := &engine.Transcript{}
+	command.Stdout, command.Stderr = printed, printed
+
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("pulumi %s: %w\n%s", args[0], err, printed.Tail())
 	}
 
 	return nil

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
@@ -67,7 +65,7 @@ type Rig struct {
 	r     *rehearsal.Rehearsal
 	cli   *engine.Command
 	texts map[Stage][]byte // the stack's file
-	log   *recorder
+	log   *engine.Transcript
 	// dir is the rig's own.
 	dir string
 }
@@ -83,7 +81,7 @@ type Reference struct {
 // Open makes a rig for one of the small stacks, and lets it live an undisturbed life.
 func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Rig, error) {
 	g := &Rig{
-		Name: name, Reference: map[Stage]Reference{}, cli: e.NewCommand(), texts: map[Stage][]byte{}, log: &recorder{}, dir: dir,
+		Name: name, Reference: map[Stage]Reference{}, cli: e.NewCommand(), texts: map[Stage][]byte{}, log: &engine.Transcript{}, dir: dir,
 	}
 
 	// Nobody reads what an operation ends with.
@@ -305,36 +303,3 @@ func (g *Rig) task() string {
 
 // caller is somebody else on Proxmox VE.
 func (g *Rig) caller() world.Caller { return world.Caller{ID: g.r.Lab.Credentials().TokenID} }
-
-// recorder keeps what an operation prints.
-type recorder struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *recorder) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	return r.text.Write(p)
-}
-
-// Reset forgets it.
-func (r *recorder) Reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.text.Reset()
-}
-
-// tail is enough for the diagnostics that the CLI prints last.
-const tail = 6000
-
-// Tail is the end of it.
-func (r *recorder) Tail() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	text := r.text.String()
-
-	return text[max(0, len(text)-tail):]
-}

@@ -3,13 +3,11 @@ package faults
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -315,45 +313,6 @@ func (q *queue) put(a attempt) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting[a.Stage] = append(q.waiting[a.Stage], a)
-}
-
-// File keeps results, one JSON object to a line, so that a sweep that was cut off goes on where it was.
-type File struct{ Path string }
-
-// Read returns the results so far; none when there is no file. A line that was cut off is left out.
-func (f File) Read() ([]Result, error) {
-	text, err := os.Open(f.Path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	defer text.Close()
-
-	var all []Result
-
-	for decoder := json.NewDecoder(text); ; {
-		var r Result
-		if err := decoder.Decode(&r); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return all, nil
-			}
-
-			return all, fmt.Errorf("%s: %w", f.Path, err)
-		}
-
-		all = append(all, r)
-	}
-}
-
-// Append adds a result.
-func (f File) Append(r Result) error {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-
-	return f.append(line)
 }
 
 // FailedOf are the results of cases that failed, in a steady order.

@@ -31,6 +31,24 @@ type Stack struct {
 	policy map[string]any
 }
 
+// Root is the project's directory: the nearest upwards with a Pulumi.yaml.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "Pulumi.yaml")); err == nil {
+			return at, nil
+		}
+
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no Pulumi.yaml in %s or above: run this inside the project", dir)
+		}
+	}
+}
+
 // Find looks for a stack by name (Pulumi.<name>.yaml in the project, or in stacks/examples) or by the path of its file.
 func Find(root, nameOrPath string) (*Stack, error) {
 	if strings.HasSuffix(nameOrPath, ".yaml") || strings.ContainsRune(nameOrPath, filepath.Separator) {

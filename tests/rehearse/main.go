@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/timeline"
 	"talos-proxmox/tests/rehearsal"
@@ -39,25 +39,14 @@ type options struct {
 }
 
 func main() {
-	o, err := parse(os.Args[1:])
-	if errors.Is(err, pflag.ErrHelp) {
-		return
-	}
+	command.Main(func(ctx context.Context, args []string, out io.Writer) error {
+		o, err := parse(args)
+		if err != nil {
+			return err
+		}
 
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		// A second interrupt ends the process at once.
-		context.AfterFunc(ctx, stop)
-
-		err = run(ctx, o, os.Stdout)
-
-		stop()
-	}
-
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "\n"+err.Error())
-		os.Exit(1)
-	}
+		return run(ctx, o, out)
+	})
 }
 
 func parse(args []string) (options, error) {
@@ -101,7 +90,7 @@ func parse(args []string) (options, error) {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	root, err := projectRoot()
+	root, err := rehearsal.Root()
 	if err != nil {
 		return err
 	}
@@ -296,22 +285,4 @@ func keptDirectory(dir string) (string, func() error, error) {
 	}
 
 	return dir, lock.Close, nil
-}
-
-// projectRoot is the nearest directory upwards with a Pulumi.yaml.
-func projectRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "Pulumi.yaml")); err == nil {
-			return at, nil
-		}
-
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("no Pulumi.yaml in %s or above: run this inside the project", dir)
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package sequence
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +48,7 @@ const (
 type cluster struct {
 	r    *rehearsal.Rehearsal
 	cli  *engine.Command
-	log  *recorder
+	log  *engine.Transcript
 	mu   sync.Mutex // counts calls
 	dir  string
 	runs int
@@ -57,7 +56,7 @@ type cluster struct {
 
 // open starts a lab, with nothing in it yet.
 func open(ctx context.Context, e *engine.Engine, dir string) (*cluster, error) {
-	c := &cluster{cli: e.NewCommand(), log: &recorder{}, dir: dir}
+	c := &cluster{cli: e.NewCommand(), log: &engine.Transcript{}, dir: dir}
 
 	c.cli.Terse = true
 
@@ -277,37 +276,4 @@ func (c *cluster) task() string {
 	}
 
 	return ""
-}
-
-// recorder keeps what an operation prints.
-type recorder struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *recorder) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	return r.text.Write(p)
-}
-
-// Reset forgets it.
-func (r *recorder) Reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.text.Reset()
-}
-
-// tail is enough for the diagnostics that the CLI prints last.
-const tail = 6000
-
-// Tail is the end of it.
-func (r *recorder) Tail() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	text := r.text.String()
-
-	return text[max(0, len(text)-tail):]
 }

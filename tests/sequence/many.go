@@ -2,11 +2,9 @@ package sequence
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -154,50 +152,4 @@ func Table(out io.Writer, all []Result) error {
 	}
 
 	return w.Flush()
-}
-
-// File keeps results, one JSON object to a line, so that what was cut off goes on where it was.
-type File struct{ Path string }
-
-// Read returns the results so far, the last of each seed; none when there is no file. A line that was cut off is left out.
-func (f File) Read() ([]Result, error) {
-	text, err := os.Open(f.Path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	defer text.Close()
-
-	var all []Result
-
-	for decoder := json.NewDecoder(text); ; {
-		var r Result
-		if err := decoder.Decode(&r); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return all, nil
-			}
-
-			return all, fmt.Errorf("%s: %w", f.Path, err)
-		}
-
-		all = append(slices.DeleteFunc(all, func(other Result) bool { return other.Seed == r.Seed }), r)
-	}
-}
-
-// Append adds a result.
-func (f File) Append(r Result) error {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-
-	file, err := os.OpenFile(f.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-
-	_, err = file.Write(append(line, '\n'))
-
-	return errors.Join(err, file.Close())
 }

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
+	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/faults"
 )
@@ -42,19 +42,7 @@ type options struct {
 	kills   int
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-
-	err := run(ctx, os.Args[1:], os.Stdout)
-
-	stop()
-
-	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "\n"+err.Error())
-		os.Exit(1)
-	}
-}
+func main() { command.Main(run) }
 
 func parse(args []string) (*options, error) {
 	o := &options{}
@@ -108,9 +96,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return o.kill(ctx, out)
 	}
 
-	all, err := o.done()
+	results := command.Results[faults.Result]{Path: o.results, Key: func(r faults.Result) string { return r.Case.String() }}
+
+	all, err := results.Read()
 	if err != nil {
 		return err
+	}
+
+	if o.again {
+		all = slices.DeleteFunc(all, func(r faults.Result) bool { return r.Verdict == faults.Failed })
 	}
 
 	if !o.list {
@@ -127,10 +121,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		o.sweep.Done, o.sweep.Log = all, out
 		o.sweep.Results = func(r faults.Result) {
 			all = append(all, r)
-
-			if o.results != "" {
-				failed = errors.Join(failed, faults.File{Path: o.results}.Append(r))
-			}
+			failed = errors.Join(failed, results.Append(r))
 		}
 
 		// What there is so far is shown, whatever ended the sweep.
@@ -174,6 +165,7 @@ func (o *options) kill(ctx context.Context, out io.Writer) error {
 		lost   error
 	)
 
+	results := command.Results[faults.Killed]{Path: o.results}
 	kills := faults.Kills{Engine: e, Dir: dir, Stacks: o.stacks, First: o.sweep.Seed, Count: o.kills, Parallel: o.sweep.Parallel, Log: out}
 	kills.Results = func(k faults.Killed) {
 		all = append(all, k)
@@ -182,9 +174,7 @@ func (o *options) kill(ctx context.Context, out io.Writer) error {
 			failed = append(failed, fmt.Sprintf("FAILED %s, %s at %s\n%s\n", k.Kill, k.Stage, k.Kind, k.Why))
 		}
 
-		if o.results != "" {
-			lost = errors.Join(lost, faults.File{Path: o.results}.AppendKilled(k))
-		}
+		lost = errors.Join(lost, results.Append(k))
 	}
 
 	err = kills.Run(ctx)
@@ -200,31 +190,4 @@ func (o *options) kill(ctx context.Context, out io.Writer) error {
 	}
 
 	return nil
-}
-
-// done are the results of earlier sweeps. A case that was run again counts as it ended last.
-func (o *options) done() ([]faults.Result, error) {
-	if o.results == "" {
-		return nil, nil
-	}
-
-	results, err := faults.File{Path: o.results}.Read()
-	if err != nil {
-		return nil, err
-	}
-
-	last := map[string]int{}
-	for i, r := range results {
-		last[r.Case.String()] = i
-	}
-
-	var all []faults.Result
-
-	for i, r := range results {
-		if last[r.Case.String()] == i && !(o.again && r.Verdict == faults.Failed) {
-			all = append(all, r)
-		}
-	}
-
-	return all, nil
 }

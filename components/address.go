@@ -32,6 +32,15 @@ type Discovery struct {
 	found func(address string)
 }
 
+// discoveryOf is how addresses of a cluster's nodes are found; nil where they are stated.
+func discoveryOf(p *plan.Plan, proxmox Proxmox) *Discovery {
+	if p.Addressing != plan.Agent {
+		return nil
+	}
+
+	return &Discovery{Network: p.Network, Except: p.VIP, Timeout: p.AgentTimeout, Proxmox: proxmox}
+}
+
 // find is the address that the guest agent of a node reports. It is unknown in a preview until it has been seen once, and
 // nil when it cannot be found and need not be.
 func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.VirtualMachine) pulumi.StringPtrOutput {
@@ -170,6 +179,19 @@ func (d *Discovery) once(ctx context.Context, n plan.Node) (netip.Addr, error) {
 	}
 
 	return d.choose(n, links)
+}
+
+// locate enters the addresses of nodes that run and are not known yet. One that says nothing stays unknown.
+func (d *Discovery) locate(ctx context.Context, nodes []plan.Node, known *roster) {
+	for _, n := range nodes {
+		if d == nil || known.of(n.Name) != "" {
+			continue
+		}
+
+		if found, err := d.once(ctx, n); err == nil && found.IsValid() {
+			known.enter(n.Name, found.String())
+		}
+	}
 }
 
 // roster holds the addresses of nodes as they become known, for hooks that are about several of them.

@@ -16,6 +16,7 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/talosapi"
 )
 
 // TalosClusterArgs describe one cluster.
@@ -101,8 +102,15 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 		return nil, err
 	}
 
+	var all []pulumi.Resource
+	for _, node := range c.Nodes {
+		all = append(all, node.VM, node.Applied)
+	}
+
+	e := &ending{ctx: ctx, plan: p, turns: b.hooks.turns, inside: b.hooks.inside, say: say(ctx, name)}
+
 	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"endpoint": c.Endpoint, "kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig,
+		"endpoint": c.Endpoint, "kubeconfig": e.after(all, c.Kubeconfig), "talosconfig": c.Talosconfig,
 	})
 }
 
@@ -121,12 +129,25 @@ type builder struct {
 	bundle    pulumi.StringInput // that is taken over; nil: none
 	contract  pulumi.StringOutput
 	child     pulumi.ResourceOption
+
+	// known is what holds the identity of the cluster, where a resource does.
+	known []pulumi.Resource
+	// configured are the control planes, once they are registered.
+	configured []pulumi.Resource
+	// line is what workers stand in that are made anew.
+	line *line
 }
 
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
 	b := &builder{
 		TalosCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, key: args.TailscaleKey, bundle: args.MachineSecrets,
-		addresses: &roster{}, child: pulumi.Parent(c),
+		addresses: &roster{}, child: pulumi.Parent(c), line: newLine(args.Plan.MaxUnavailable),
+	}
+
+	for _, n := range args.Plan.Nodes() {
+		if n.Address.IsValid() {
+			b.addresses.enter(n.Name, n.Address.String())
+		}
 	}
 
 	var err error
@@ -137,6 +158,16 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	b.images = newImages(name, args.Findings.shared(), b.child)
 
 	return b, nil
+}
+
+// byRole are the pools of control planes, and the others.
+func byRole(p *plan.Plan) (controls, others []plan.PlannedPool) {
+	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role != plan.ControlPlane })
+	if first < 0 {
+		return p.Pools, nil
+	}
+
+	return p.Pools[:first], p.Pools[first:]
 }
 
 // machines makes the nodes, and leaves them waiting for somebody to configure them.
@@ -159,14 +190,17 @@ func (b *builder) cluster() error {
 		return err
 	}
 
+	pulumi.All(credentials.CaCertificate(), credentials.ClientCertificate(), credentials.ClientKey()).ApplyT(func(all []any) error {
+		b.hooks.credentials.set(talosapi.Credentials{CA: all[0].(string), Certificate: all[1].(string), Key: all[2].(string)})
+
+		return nil
+	})
+
 	b.contract = b.contract.ApplyT(func(made string) string { return p.WithContract(made).ContractVersion() }).(pulumi.StringOutput)
 
 	b.WorkerConfiguration = pulumi.String("").ToStringOutput()
 
-	controls, others := p.Pools, []plan.PlannedPool(nil)
-	if first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role != plan.ControlPlane }); first >= 0 {
-		controls, others = p.Pools[:first], p.Pools[first:]
-	}
+	controls, others := byRole(p)
 
 	// The address of the first may be what all are configured with.
 	if err := b.controlPlanes(controls); err != nil {
@@ -198,8 +232,6 @@ func (b *builder) cluster() error {
 		}
 	}
 
-	var configured []pulumi.Resource // control planes
-
 	made := b.Nodes
 
 	for _, pool := range controls {
@@ -213,12 +245,12 @@ func (b *builder) cluster() error {
 				return err
 			}
 
-			configured = append(configured, node.Applied)
+			b.configured = append(b.configured, node.Applied)
 		}
 	}
 
 	for _, pool := range others {
-		if err := b.workers(pool, configure(pool, configured)); err != nil {
+		if err := b.workers(pool, configure(pool, b.configured)); err != nil {
 			return err
 		}
 	}
@@ -226,7 +258,7 @@ func (b *builder) cluster() error {
 	b.Talosconfig = b.talosconfig(credentials)
 	b.TalosconfigExpiry = expiry(credentials.ClientCertificate().ToStringPtrOutput())
 
-	return b.start(credentials, configured)
+	return b.start(credentials, b.configured)
 }
 
 // held are the hooks that keep a node's machine until it has left the cluster; none where all is let go of.
@@ -265,6 +297,7 @@ func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 		return machine.ClientConfigurationOutput{}, err
 	}
 
+	b.known = []pulumi.Resource{secrets}
 	b.MachineSecrets = pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput)
 	b.contract = secrets.TalosVersion
 
@@ -285,7 +318,7 @@ func (b *builder) controlPlanes(pools []plan.PlannedPool) error {
 				return err
 			}
 
-			b.enter(node)
+			b.Nodes = append(b.Nodes, node)
 		}
 	}
 
@@ -305,6 +338,10 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 		if configure != nil {
 			all[i].Configuration = configure(n)
 		}
+
+		if all[i].Replace {
+			all[i].line = b.line
+		}
 	}
 
 	if pool.GPU {
@@ -313,9 +350,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 			return err
 		}
 
-		for _, node := range nodes {
-			b.enter(node)
-		}
+		b.Nodes = append(b.Nodes, nodes...)
 
 		return nil
 	}
@@ -326,7 +361,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 			return err
 		}
 
-		b.enter(node)
+		b.Nodes = append(b.Nodes, node)
 	}
 
 	return nil
@@ -347,14 +382,14 @@ func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*Talos
 	return made.Nodes, nil
 }
 
-// enter notes a node and, when it is known, its address.
-func (b *builder) enter(node *TalosNode) {
-	b.Nodes = append(b.Nodes, node)
-
-	n := node.node
-	if n.Address.IsValid() {
-		b.addresses.enter(n.Name, n.Address.String())
+// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the cluster,
+// and control planes go before workers. One that is not there yet is made at once.
+func (b *builder) before(n plan.Node) []pulumi.Resource {
+	if !b.found.has(n) {
+		return nil
 	}
+
+	return slices.Concat(b.known, b.configured)
 }
 
 // node is what a node of the plan is made of.
@@ -362,19 +397,16 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	p := b.Plan
 	args := &TalosNodeArgs{
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
-		Firewall: pool.FirewallRules(), Hooks: []*pulumi.ResourceHook{b.hooks.free}, Unfinished: b.found.halfMade(n),
-		Changed: []*pulumi.ResourceHook{b.hooks.resumed},
+		Firewall: pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n), Unfinished: b.found.halfMade(n),
 	}
 
 	if n.CloudInit != "" {
 		args.CloudInit = &CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway, Nameservers: p.Nameservers}
 	}
 
-	if p.Addressing == plan.Agent {
-		args.Discovery = &Discovery{
-			Network: p.Network, Except: p.VIP, Timeout: p.AgentTimeout, Optional: p.Bootstrap == plan.External, Proxmox: b.proxmox,
-			found: func(address string) { b.addresses.enter(n.Name, address) },
-		}
+	if args.Discovery = discoveryOf(p, b.proxmox); args.Discovery != nil {
+		args.Discovery.Optional = p.Bootstrap == plan.External
+		args.Discovery.found = func(address string) { b.addresses.enter(n.Name, address) }
 	}
 
 	if n.Template != "" {
@@ -383,7 +415,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		return args, nil
 	}
 
-	args.Hooks = append(args.Hooks, b.hooks.whole)
+	args.Hooks = b.hooks.of(b.hooks.free, b.hooks.whole)
 
 	return args, b.boot(args, pool.Image)
 }

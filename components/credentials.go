@@ -1,13 +1,12 @@
 package components
 
 import (
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/k3s"
 )
 
 // expiry is when a client certificate (PEM in base64, as the provider holds it) ends, as RFC 3339 writes it. That is no
@@ -32,15 +31,5 @@ func notAfter(text string) (string, error) {
 		return "", errors.New("a client certificate is no base64")
 	}
 
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return "", errors.New("a client certificate is no PEM")
-	}
-
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return "", errors.New("a client certificate cannot be read")
-	}
-
-	return c.NotAfter.UTC().Format(time.RFC3339), nil
+	return k3s.KeyPair{Certificate: string(data)}.NotAfter()
 }

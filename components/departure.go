@@ -138,20 +138,19 @@ func (r *removal) coming(l leaver, members []lifecycle.Member) string {
 	return strings.Join(names, ", ") + " to get a vote in etcd"
 }
 
-// missing is what a node lacks that is made anew: a control plane its vote, a worker its place in Kubernetes.
+// missing is what a node lacks that is made anew.
 func (r *removal) missing(ctx context.Context, l leaver) (string, error) {
-	others := without(r.controlPlanes(l), l.Target)
+	kube, err := kubernetes(ctx, without(r.controlPlanes(l), l.Target), l.credentials)
+	if err != nil {
+		return err.Error(), nil //nolint:nilerr // it is waited for
+	}
+
+	n, there, err := kube.Node(ctx, l.Name)
+	if err != nil || !there || !n.Ready {
+		return l.Name + " to be ready in Kubernetes", nil //nolint:nilerr // it is waited for
+	}
 
 	if l.role != plan.ControlPlane {
-		kube, err := kubernetes(ctx, others, l.credentials)
-		if err != nil {
-			return "Kubernetes to answer", nil
-		}
-
-		if n, there, err := kube.Node(ctx, l.Name); err != nil || !there || !n.Ready {
-			return l.Name + " to be back in Kubernetes", nil
-		}
-
 		return "", nil
 	}
 
@@ -173,13 +172,7 @@ func (r *removal) silence(ctx context.Context, l leaver, forced bool) error {
 		return talosapi.Answers(ctx, l.Target, l.credentials)
 	}
 
-	return wait.Until(ctx, min(r.plan.SettleTimeout, r.plan.NodeTimeout), r.say, func(ctx context.Context) (string, error) {
-		if err := talosapi.Answers(ctx, l.Target, l.credentials); err != nil {
-			return fmt.Sprintf("%s to answer (%v)", l.Name, err), nil
-		}
-
-		return "", nil
-	})
+	return silence(ctx, l.Target, l.credentials, min(r.plan.SettleTimeout, r.plan.NodeTimeout), r.say)
 }
 
 // unvote takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost.

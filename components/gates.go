@@ -17,6 +17,10 @@ import (
 type gates struct {
 	// turns are shared by all that take a running node down.
 	turns *turns
+	// credentials are known as soon as the identity of the cluster is.
+	credentials *later[talosapi.Credentials]
+	// inside is what runs in the VMs; nil: somebody else looks after it.
+	inside inside
 
 	vmGates
 
@@ -42,16 +46,11 @@ type gates struct {
 func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, addresses *roster) (gates, error) {
 	var (
 		p, proxmox = args.Plan, args.Proxmox
-		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1))}
+		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newLater[talosapi.Credentials]()}
 		kept       = newBackup(p, args.Dir, say(ctx, name))
+		nodes      = nodesBy(p, name, "-config")
 		errs       []error
 	)
-
-	nodes := map[string]plan.Node{} // by the name of their configuration
-
-	for _, n := range p.Nodes() {
-		nodes[childName(name, n)+"-config"] = n
-	}
 
 	node := func(args *pulumi.ResourceHookArgs) (plan.Node, error) {
 		n, there := nodes[args.Name]
@@ -62,12 +61,22 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 		return n, nil
 	}
 
-	register := func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error) {
-		h, err := ctx.RegisterResourceHook(name+"-"+kind, func(args *pulumi.ResourceHookArgs) error { return run(ctx.Context(), args) }, nil)
-		*hook, errs = h, append(errs, err)
+	register := registering(ctx, name, &errs)
+
+	rolled := &rollout{
+		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: newCanaries(p), backup: kept, say: say(ctx, name), nodes: nodes,
+	}
+	restarted := &restarts{
+		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: say(ctx, name), nodes: nodesBy(p, name, "-vm"),
+		under: map[string]underWay{},
 	}
 
-	g.vmGates.register(ctx, p, proxmox, register)
+	if p.Bootstrap != plan.External {
+		g.inside = &talosInside{rollout: rolled, credentials: g.credentials, discovery: discoveryOf(p, proxmox)}
+		restarted.inside = g.inside
+	}
+
+	errs = append(errs, g.vmGates.register(ctx, name, restarted, register))
 
 	register(&g.answering, "node-answering", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, err := node(args)
@@ -114,20 +123,32 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	})
 
 	r := &removal{ctx: ctx, plan: p, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), nodes: nodes, absent: args.Findings.gone()}
-	removed, err := ctx.RegisterResourceHook(name+"-removed", func(args *pulumi.ResourceHookArgs) error {
+	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with it.
-		return r.before(context.WithoutCancel(ctx.Context()), args)
+		return r.before(context.WithoutCancel(c), args)
 	}, &pulumi.ResourceHookOptions{OnDryRun: true})
-	g.removed, errs = removed, append(errs, err)
-	rolled := &rollout{
-		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: &canaries{first: map[string]chan struct{}{}}, backup: kept, say: say(ctx, name), nodes: nodes,
-	}
-	changed, err := ctx.RegisterResourceHook(name+"-changed", func(args *pulumi.ResourceHookArgs) error {
-		return rolled.before(ctx.Context(), args)
-	}, &pulumi.ResourceHookOptions{OnDryRun: true})
-	g.changed, errs = changed, append(errs, err)
+	register(&g.changed, "changed", rolled.before, &pulumi.ResourceHookOptions{OnDryRun: true})
 
 	return g, errors.Join(errs...)
+}
+
+// registering registers hooks under the name of their cluster, and collects what is wrong with that.
+func registering(ctx *pulumi.Context, name string, errs *[]error) registration {
+	return func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error, options ...*pulumi.ResourceHookOptions) {
+		h, err := ctx.RegisterResourceHook(name+"-"+kind, func(args *pulumi.ResourceHookArgs) error { return run(ctx.Context(), args) },
+			append(options, nil)[0])
+		*hook, *errs = h, append(*errs, err)
+	}
+}
+
+// nodesBy are the nodes of a plan by the name of one of their resources.
+func nodesBy(p *plan.Plan, cluster, suffix string) map[string]plan.Node {
+	nodes := map[string]plan.Node{}
+	for _, n := range p.Nodes() {
+		nodes[childName(cluster, n)+suffix] = n
+	}
+
+	return nodes
 }
 
 // controlPlanes are addressed one by one, never through the cluster's endpoint.

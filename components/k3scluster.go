@@ -67,7 +67,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, child: pulumi.Parent(c), servers: &roster{}}
+	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, child: pulumi.Parent(c), servers: &roster{}, admin: newLater[string]()}
 	b.images = newImages(name, args.Findings.shared(), b.child)
 
 	if err := errors.Join(b.identify(args.Token), b.registerGates()); err != nil {
@@ -78,7 +78,14 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": c.Kubeconfig})
+	var all []pulumi.Resource
+	for _, node := range c.Nodes {
+		all = append(all, node.VM, node.Joined)
+	}
+
+	e := &ending{ctx: ctx, plan: p, turns: b.hooks.turns, inside: b.hooks.inside, say: say(ctx, name)}
+
+	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": e.after(all, c.Kubeconfig)})
 }
 
 // k3sBuilder carries what the resources of a cluster share while they are registered.
@@ -96,8 +103,12 @@ type k3sBuilder struct {
 
 	// identity is the cluster's, as k3s.ReadIdentity reads it; administrator likewise. Both are secret.
 	identity, administrator pulumi.StringOutput
-	// kept is what holds the identity.
-	kept *pulumi.Stash
+	// kept is what holds the identity, issued the administrator.
+	kept, issued *pulumi.Stash
+	// admin is a kubeconfig that names no server in particular.
+	admin *later[string]
+	// joined are the servers, once they are registered.
+	joined []pulumi.Resource
 }
 
 // identify makes what the cluster is known by, the first time, and has the state keep it: what is made in later runs is
@@ -152,9 +163,33 @@ func (b *k3sBuilder) identify(token pulumi.StringInput) error {
 		return err
 	}
 
-	b.administrator = keptText(administrator)
+	b.issued, b.administrator = administrator, keptText(administrator)
+
+	pulumi.All(b.identity, b.administrator).ApplyT(func(both []any) error {
+		text, err := kubeconfig(b.Plan.Cluster, both[0].(string), both[1].(string), "https://server:6443")
+		if err == nil {
+			b.admin.set(text)
+		}
+
+		return err
+	})
 
 	return nil
+}
+
+// kubeconfig is an administrator's.
+func kubeconfig(cluster, identity, administrator, endpoint string) (string, error) {
+	i, err := k3s.ReadIdentity(identity)
+	if err != nil {
+		return "", err
+	}
+
+	pair, err := k3s.ReadAdministrator(administrator)
+	if err != nil {
+		return "", err
+	}
+
+	return i.Kubeconfig(cluster, endpoint, pair)
 }
 
 // stash keeps a secret text in state: the one that was there first.
@@ -176,44 +211,106 @@ func keptText(s *pulumi.Stash) pulumi.StringOutput {
 
 // machines makes the nodes, the servers first, and what is known when they have joined.
 func (b *k3sBuilder) machines() error {
-	for _, pool := range b.Plan.Pools {
-		for _, n := range pool.Nodes {
-			args, err := b.node(pool, n)
-			if err != nil {
-				return err
-			}
+	servers, agents := byRole(b.Plan)
 
-			node, err := newK3sNode(b.ctx, childName(b.name, n), args, b.child)
-			if err != nil {
-				return err
-			}
-
-			b.Nodes = append(b.Nodes, node)
-
-			if len(b.Nodes) == 1 {
-				b.Endpoint = endpointOf(b.Plan, node.IPAddress)
-			}
-		}
+	if err := b.make(servers); err != nil {
+		return err
 	}
 
+	b.Endpoint = endpointOf(b.Plan, b.Nodes[0].IPAddress)
 	b.credentials()
 
-	// Servers one after the other, then the agents: that is the order of upgrades.
-	var before []pulumi.Resource
-
 	for _, node := range b.Nodes {
-		if err := errors.Join(node.join(b.ctx, b.known(node), b.binding(node.node), before), node.finish(b.ctx)); err != nil {
+		if err := b.join(node); err != nil {
 			return err
 		}
 
-		if node.node.Role == plan.ControlPlane {
-			before = []pulumi.Resource{node.Joined}
-		}
+		b.joined = append(b.joined, node.Joined)
+	}
+
+	if err := b.agents(agents); err != nil {
+		return err
 	}
 
 	b.release()
 
 	return nil
+}
+
+// make makes the machines of pools.
+func (b *k3sBuilder) make(pools []plan.PlannedPool) error {
+	for _, pool := range pools {
+		for _, n := range pool.Nodes {
+			if err := b.machine(pool, n, nil); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// agents makes those of pools, and has them join. Who is made anew stands in line.
+func (b *k3sBuilder) agents(pools []plan.PlannedPool) error {
+	anew := newLine(b.Plan.MaxUnavailable)
+
+	for _, pool := range pools {
+		for _, n := range pool.Nodes {
+			var in *line
+			if slices.Contains(b.Plan.Replace, n.Name) {
+				in = anew
+			}
+
+			if err := b.machine(pool, n, in.before()); err != nil {
+				return err
+			}
+
+			last := b.Nodes[len(b.Nodes)-1]
+			if err := b.join(last); err != nil {
+				return err
+			}
+
+			in.enter(last.Joined)
+		}
+	}
+
+	return nil
+}
+
+func (b *k3sBuilder) machine(pool plan.PlannedPool, n plan.Node, after []pulumi.Resource) error {
+	args, err := b.node(pool, n)
+	if err != nil {
+		return err
+	}
+
+	args.After = append(args.After, after...)
+
+	node, err := newK3sNode(b.ctx, childName(b.name, n), args, b.child)
+	if err != nil {
+		return err
+	}
+
+	b.Nodes = append(b.Nodes, node)
+
+	return nil
+}
+
+// join has a machine count as a node of the cluster when it is one: servers one after the other, then the agents, for that is the
+// order of upgrades.
+func (b *k3sBuilder) join(node *K3sNode) error {
+	before := b.joined[max(len(b.joined)-1, 0):]
+
+	return errors.Join(node.join(b.ctx, b.known(node), b.binding(node.node), before), node.finish(b.ctx))
+}
+
+// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the cluster,
+// and servers go before agents. One that is not there yet is made at once.
+func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
+	if !b.found.has(n) {
+		return nil
+	}
+
+	return append([]pulumi.Resource{b.kept, b.issued}, b.joined...)
 }
 
 // binding are the hooks of a node's membership. Servers are not removed, and an agent is let go where the whole cluster is.
@@ -234,17 +331,15 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 	args := &K3sNodeArgs{
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
-		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: []*pulumi.ResourceHook{b.hooks.free},
-		Unfinished: b.found.halfMade(n), Changed: []*pulumi.ResourceHook{b.hooks.resumed},
+		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.free),
+		After: b.before(n), Unfinished: b.found.halfMade(n),
 	}
 
 	if p.Addressing == plan.Static {
 		args.CloudInit = CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway, Nameservers: p.Nameservers}
 	}
 
-	if p.Addressing == plan.Agent {
-		args.Discovery = &Discovery{Network: p.Network, Timeout: p.AgentTimeout, Proxmox: b.proxmox}
-	}
+	args.Discovery = discoveryOf(p, b.proxmox)
 
 	if n.Template != "" {
 		args.Template = b.found.template(n)
@@ -252,7 +347,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		return args, nil
 	}
 
-	args.Hooks = append(args.Hooks, b.hooks.whole)
+	args.Hooks = b.hooks.of(b.hooks.free, b.hooks.whole)
 
 	fetch, err := fetchOf(p, pool.Image, n, b.hooks.offered)
 	if err != nil {
@@ -298,17 +393,7 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 // credentials writes the kubeconfig, which needs nobody's answer.
 func (b *k3sBuilder) credentials() {
 	b.Kubeconfig = pulumi.ToSecret(pulumi.All(b.identity, b.administrator, b.Endpoint).ApplyT(func(all []any) (string, error) {
-		i, err := k3s.ReadIdentity(all[0].(string))
-		if err != nil {
-			return "", err
-		}
-
-		administrator, err := k3s.ReadAdministrator(all[1].(string))
-		if err != nil {
-			return "", err
-		}
-
-		return i.Kubeconfig(b.Plan.Cluster, all[2].(string), administrator)
+		return kubeconfig(b.Plan.Cluster, all[0].(string), all[1].(string), all[2].(string))
 	})).(pulumi.StringOutput)
 
 	b.KubeconfigExpiry = pulumi.Unsecret(b.administrator.ApplyT(func(text string) (string, error) {

@@ -18,6 +18,11 @@ import (
 
 // k3sGates are the hooks of one cluster of K3s.
 type k3sGates struct {
+	// turns are shared by all that take a running node down.
+	turns *turns
+	// inside is what runs in the VMs.
+	inside inside
+
 	vmGates
 
 	// joined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has done what it does.
@@ -26,24 +31,23 @@ type k3sGates struct {
 	upgraded *pulumi.ResourceHook
 	// leaves runs before an agent is removed, and takes it out of Kubernetes.
 	leaves *pulumi.ResourceHook
-	// turns are shared by all that takes nodes down.
-	turns *turns
 }
 
 func (b *k3sBuilder) registerGates() error {
 	var errs []error
 
+	register := registering(b.ctx, b.name, &errs)
 	b.hooks.turns = newTurns(max(b.Plan.MaxUnavailable, 1))
-
-	register := func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error) {
-		h, err := b.ctx.RegisterResourceHook(b.name+"-"+kind, func(args *pulumi.ResourceHookArgs) error {
-			// What is deleted is deleted when the program has ended.
-			return run(context.WithoutCancel(b.ctx.Context()), args)
-		}, nil)
-		*hook, errs = h, append(errs, err)
+	b.hooks.inside = &k3sInside{
+		k3sServers: k3sServers{b.Plan, b.servers, kubeapi.New}, ctx: b.ctx, kubeconfig: b.admin, discovery: discoveryOf(b.Plan, b.proxmox), say: say(b.ctx, b.name),
 	}
 
-	b.hooks.vmGates.register(b.ctx, b.Plan, b.proxmox, register)
+	restarted := &restarts{
+		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: say(b.ctx, b.name), nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
+		under: map[string]underWay{},
+	}
+
+	errs = append(errs, b.hooks.vmGates.register(b.ctx, b.name, restarted, register))
 	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		j, err := b.joining(args.Name)
 		if err != nil {
@@ -56,14 +60,14 @@ func (b *k3sBuilder) registerGates() error {
 
 		return nil
 	})
-	register(&b.hooks.leaves, "node-leaves", b.leaves)
+	register(&b.hooks.leaves, "node-leaves", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		// What is deleted is deleted when the program has ended.
+		return b.leaves(context.WithoutCancel(c), args)
+	})
 
-	upgraded, err := b.ctx.RegisterResourceHook(b.name+"-node-upgraded", func(args *pulumi.ResourceHookArgs) error {
-		return b.upgraded(b.ctx.Context(), args)
-	}, &pulumi.ResourceHookOptions{OnDryRun: true})
-	b.hooks.upgraded = upgraded
+	register(&b.hooks.upgraded, "node-upgraded", b.upgraded, &pulumi.ResourceHookOptions{OnDryRun: true})
 
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 // joining is the node of a resource, on its way into the cluster.
@@ -128,36 +132,25 @@ func (j *joining) asked() []plan.Node {
 
 // missing is what the node lacks in Kubernetes, asked of the servers that are known.
 func (j *joining) missing(ctx context.Context) string {
-	var silent []string
-
-	for _, server := range j.asked() {
-		address := j.known.of(server.Name)
-		if address == "" {
-			continue
-		}
-
-		api, err := kubeapi.New([]byte(j.known.of("")), address)
-		if err != nil {
-			return err.Error()
-		}
-
-		n, there, err := api.Node(ctx, j.node.Name)
-
-		switch {
-		case err != nil:
-			silent = append(silent, fmt.Sprintf("the Kubernetes API of %s (%v)", server.Name, wait.Reason(err)))
-		case !there:
-			return j.node.Name + " to join Kubernetes"
-		case n.Kubelet != j.plan.K3s.Version:
-			return fmt.Sprintf("%s to run K3s %s (it runs %s)", j.node.Name, j.plan.K3s.Version, n.Kubelet)
-		case !n.Ready:
-			return j.node.Name + " to be ready in Kubernetes"
-		default:
-			return ""
-		}
+	api, err := k3sServers{j.plan, j.known, kubeapi.New}.first(ctx, j.asked())
+	if err != nil {
+		return err.Error()
 	}
 
-	return strings.Join(silent, "; ")
+	n, there, err := api.Node(ctx, j.node.Name)
+
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the Kubernetes API (%v)", wait.Reason(err))
+	case !there:
+		return j.node.Name + " to join Kubernetes"
+	case n.Kubelet != j.plan.K3s.Version:
+		return fmt.Sprintf("%s to run K3s %s (it runs %s)", j.node.Name, j.plan.K3s.Version, n.Kubelet)
+	case !n.Ready:
+		return j.node.Name + " to be ready in Kubernetes"
+	default:
+		return ""
+	}
 }
 
 // look reads from time to time, through the guest agent, how the machine gets on. It is an error when it has given up. A

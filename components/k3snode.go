@@ -38,8 +38,10 @@ type K3sNodeArgs struct {
 	Discovery *Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule
-	// Hooks run before the VM is made, Changed before it is changed.
-	Hooks, Changed []*pulumi.ResourceHook
+	// Hooks of the VM; nil: none.
+	Hooks *pulumi.ResourceHookBinding
+	// After names what must be done before the VM is made or changed.
+	After []pulumi.Resource
 	// Unfinished has the VM made anew, if the state says that its creation failed.
 	Unfinished bool
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
@@ -156,7 +158,7 @@ func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *machineArgs {
 	return &machineArgs{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout, Rebalance: args.Rebalance, Replace: args.Replace,
-		Unfinished: args.Unfinished, Hooks: args.Hooks, Changed: args.Changed,
+		Unfinished: args.Unfinished, Hooks: args.Hooks, After: args.After,
 	}
 }
 

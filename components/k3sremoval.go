@@ -29,11 +29,18 @@ func (b *k3sBuilder) leaves(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		return nil
 	}
 
-	if err := b.forget(ctx, name, say(b.ctx, b.name)); err != nil {
-		return fmt.Errorf("%s is not removed: %w", name, err)
+	end, err := b.hooks.turns.take(ctx, name, plan.Worker, b.Plan.DrainTimeout+b.Plan.ReadyTimeout, say(b.ctx, b.name))
+	if err != nil {
+		return err
 	}
 
-	return nil
+	if err = b.forget(ctx, name, say(b.ctx, b.name)); err != nil {
+		err = fmt.Errorf("%s is not removed: %w", name, err)
+	}
+
+	end(err)
+
+	return err
 }
 
 // forget takes the pods off a node and the node out of Kubernetes. Every step may be done already, by a run that was cut off.

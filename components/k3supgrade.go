@@ -2,7 +2,6 @@ package components
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,10 +79,7 @@ func (b *k3sBuilder) foresee(u *k3sUpgrade) error {
 		refused = fmt.Errorf("%s: %w", u.node.Name, refused)
 	}
 
-	text, err := json.Marshal(row)
-
-	// The first is for people, the second for 'ops impact'.
-	return errors.Join(refused, err, b.ctx.Log.Info(row.String(), nil), b.ctx.Log.Debug(lifecycle.RowMark+string(text), nil))
+	return errors.Join(refused, tell(b.ctx, row))
 }
 
 // k3sUpgrade is one node on its way to another version.

@@ -39,8 +39,10 @@ type TalosNodeArgs struct {
 	Discovery *Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule
-	// Hooks run before the VM is made, Changed before it is changed.
-	Hooks, Changed []*pulumi.ResourceHook
+	// Hooks of the VM; nil: none.
+	Hooks *pulumi.ResourceHookBinding
+	// After names what must be done before the VM is made or changed.
+	After []pulumi.Resource
 	// Configuration is applied to the node; nil leaves it waiting for one.
 	Configuration *NodeConfiguration
 	// Replace makes the VM anew, once when it becomes true; becoming false again changes nothing.
@@ -49,6 +51,9 @@ type TalosNodeArgs struct {
 	Unfinished bool
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
+
+	// line is what the node stands in while it is made anew; nil: it need not.
+	line *line
 }
 
 // NodeConfiguration is what a node is told to be.
@@ -105,6 +110,8 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 		compareOrigin(ctx, args.Node, args.description(), "A node that somebody else configures is not changed by that: whoever does upgrades it", node.VM)
 	} else if err := node.configure(ctx, args.Configuration); err != nil {
 		return nil, err
+	} else {
+		args.line.enter(node.Applied)
 	}
 
 	return node, node.finish(ctx)
@@ -159,7 +166,8 @@ func (args *TalosNodeArgs) machine(image pulumi.StringInput) *machineArgs {
 	return &machineArgs{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping, AgentTimeout: args.AgentTimeout,
-		Rebalance: args.Rebalance, Replace: args.Replace, Unfinished: args.Unfinished, Hooks: args.Hooks, Changed: args.Changed,
+		Rebalance: args.Rebalance, Replace: args.Replace, Unfinished: args.Unfinished, Hooks: args.Hooks,
+		After: slices.Concat(args.After, args.line.before()),
 	}
 }
 

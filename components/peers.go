@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
@@ -27,6 +28,17 @@ func peersOf(p *plan.Plan, addresses *roster, t talosapi.Target, role plan.Role)
 // without leaves a node out.
 func without(all []talosapi.Target, t talosapi.Target) []talosapi.Target {
 	return slices.DeleteFunc(slices.Clone(all), func(c talosapi.Target) bool { return c.Address == t.Address })
+}
+
+// silence is why a node does not answer within the bound, nil when it does: a reply may be lost.
+func silence(ctx context.Context, t talosapi.Target, c talosapi.Credentials, bound time.Duration, say wait.Say) error {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+		if err := talosapi.Answers(ctx, t, c); err != nil {
+			return fmt.Sprintf("%s to answer (%v)", t.Name, err), nil
+		}
+
+		return "", nil
+	})
 }
 
 // kubernetes speaks with the first of the control planes whose API answers.

@@ -65,6 +65,9 @@ func (f *Findings) gone() map[int]bool {
 	return f.absent
 }
 
+// has says that a node is known to have its VM.
+func (f *Findings) has(n plan.Node) bool { return f != nil && !f.absent[n.VMID] }
+
 func (f *Findings) shared() bool { return f != nil && f.sharedImages }
 
 // Preflight asks Talos and Proxmox VE what they think of a plan, before anything is registered. It logs their warnings;

@@ -2,11 +2,8 @@ package components
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -26,7 +23,8 @@ type rollout struct {
 	plan      *plan.Plan
 	addresses *roster
 	turns     *turns
-	canaries  *canaries
+	// canaries let one worker of a pool go first; nil: none does.
+	canaries *canaries
 	backup    backup
 	say       wait.Say
 	// nodes of the plan, by the name of their configuration.
@@ -112,28 +110,32 @@ func (r *rollout) foresee(ctx context.Context, c changing) error {
 	v := r.judge(ctx, c)
 
 	if v.Effect.Down() && c.node.Role == plan.ControlPlane {
-		members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
-		if err == nil {
-			v.Quorum = lifecycle.Quorum(lifecycle.Voters(members))
-			err = lifecycle.Outage(members, c.Name, v.Effect)
-		}
-
-		if err != nil {
-			_ = r.ctx.Log.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", c.Name, err), nil)
-		}
+		v.Quorum = r.outage(ctx, c, v.Effect)
 	}
 
-	row, err := json.Marshal(v.Row)
+	return errors.Join(tell(r.ctx, v.Row), v.refused)
+}
+
+// tell shows in a preview what will become of a node, to people and to 'ops impact'.
+func tell(ctx *pulumi.Context, row lifecycle.Row) error {
+	message, err := row.Message()
+
+	return errors.Join(err, ctx.Log.Info(row.String(), nil), ctx.Log.Debug(message, nil))
+}
+
+// outage warns of what would keep a control plane from being taken down as it is now, and says what is left of etcd meanwhile.
+func (r *rollout) outage(ctx context.Context, c changing, effect lifecycle.Effect) (quorum string) {
+	members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
+	if err == nil {
+		quorum = lifecycle.Quorum(lifecycle.Voters(members))
+		err = lifecycle.Outage(members, c.Name, effect)
+	}
+
 	if err != nil {
-		return err
+		_ = r.ctx.Log.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", c.Name, err), nil)
 	}
 
-	// The first is for people, the second for 'ops impact'.
-	if err := errors.Join(r.ctx.Log.Info(v.String(), nil), r.ctx.Log.Debug(lifecycle.RowMark+string(row), nil)); err != nil {
-		return err
-	}
-
-	return v.refused
+	return quorum
 }
 
 // judgeAnswering judges a node as soon as it answers.
@@ -202,15 +204,7 @@ func (r *rollout) needsReboot(ctx context.Context, c changing) (bool, error) {
 func (r *rollout) inTurn(ctx context.Context, c changing) (err error) {
 	bound := r.plan.DrainTimeout + 3*r.plan.UpgradeTimeout + 2*r.plan.ReadyTimeout
 
-	if c.node.Role != plan.ControlPlane && r.plan.Canary {
-		done, err := r.canaries.enter(ctx, c.node.Pool, bound)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.Name, err)
-		}
-		defer done()
-	}
-
-	end, err := r.turns.take(ctx, c.Name, c.node.Role, bound, r.say)
+	end, err := r.turns.inLine(ctx, r.canaries, c.node, bound, r.say)
 	if err != nil {
 		return err
 	}
@@ -227,35 +221,4 @@ func (r *rollout) inTurn(ctx context.Context, c changing) (err error) {
 // others are the control planes to ask about the node.
 func (r *rollout) others(c changing) []talosapi.Target {
 	return peersOf(r.plan, r.addresses, c.Target, c.node.Role)
-}
-
-// canaries let one worker of a pool go before the others.
-type canaries struct {
-	mu    sync.Mutex
-	first map[string]chan struct{} // by pool: closed when its canary is done
-}
-
-// enter makes the first of a pool its canary; the others wait until that is done, for at most the bound.
-func (c *canaries) enter(ctx context.Context, pool string, bound time.Duration) (done func(), err error) {
-	c.mu.Lock()
-	first, there := c.first[pool]
-
-	if !there {
-		first = make(chan struct{})
-		c.first[pool] = first
-		c.mu.Unlock()
-
-		return func() { close(first) }, nil
-	}
-
-	c.mu.Unlock()
-
-	select {
-	case <-first:
-		return func() {}, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-time.After(bound):
-		return nil, fmt.Errorf("gave up after %s, waiting for the first node of pool %s", bound, pool)
-	}
 }

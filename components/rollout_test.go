@@ -34,20 +34,17 @@ func TestCanaries(t *testing.T) {
 }
 
 func TestWorkersAway(t *testing.T) {
-	r := &rollout{plan: &plan.Plan{MaxUnavailable: 2}, nodes: map[string]plan.Node{}}
-	for name, role := range map[string]plan.Role{"c": plan.ControlPlane, "w1": plan.Worker, "w2": plan.Worker, "w3": plan.Worker, "new": plan.Worker} {
-		r.nodes[name] = plan.Node{Name: name, Role: role}
-	}
-
-	self := changing{node: plan.Node{Name: "w1", Role: plan.Worker}}
-	self.Name = "w1"
+	p := &plan.Plan{MaxUnavailable: 2, Pools: []plan.PlannedPool{
+		{Role: plan.ControlPlane, Nodes: []plan.Node{{Name: "c", Role: plan.ControlPlane}}},
+		{Role: plan.Worker, Nodes: []plan.Node{{Name: "w1", Role: plan.Worker}, {Name: "w2", Role: plan.Worker}, {Name: "w3", Role: plan.Worker}, {Name: "new", Role: plan.Worker}}},
+	}}
 
 	// Neither a control plane nor a stranger counts, nor a node that has not come yet, nor the node itself.
 	nodes := []kubeapi.Node{{Name: "c"}, {Name: "stranger"}, {Name: "w1"}, {Name: "w2"}, {Name: "w3", Ready: true}}
-	require.NoError(t, r.workersAway(nodes, self))
+	require.NoError(t, workersAway(p, nodes, "w1"))
 
 	nodes[4].Ready = false
-	require.EqualError(t, r.workersAway(nodes, self), "2 of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are w2, w3")
+	require.EqualError(t, workersAway(p, nodes, "w1"), "2 of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are w2, w3")
 }
 
 func TestRuns(t *testing.T) {

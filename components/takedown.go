@@ -18,7 +18,7 @@ import (
 // takeDown takes a node's pods off it, changes what it runs, and waits until all of it is back. Every step may be done
 // already, by a run that was cut off.
 func (r *rollout) takeDown(ctx context.Context, c changing) error {
-	if err := r.settled(ctx, c); err != nil {
+	if _, err := r.settled(ctx, c); err != nil {
 		return err
 	}
 
@@ -49,26 +49,37 @@ func (r *rollout) takeDown(ctx context.Context, c changing) error {
 		}
 	}
 
-	// A lone control plane's API was away with it.
-	if kube, err = r.kubernetesBack(ctx, c); err != nil {
-		return err
-	}
-
-	if err := kube.WaitReady(ctx, c.Name, r.plan.UpgradeTimeout, r.say); err != nil {
-		return err
-	}
-
-	if err := kube.Uncordon(ctx, c.Name); err != nil || !v.carries {
+	if err := r.reopen(ctx, c); err != nil || !v.carries {
 		return err
 	}
 
 	return r.carryOver(ctx, c)
 }
 
+// reopen lets pods onto a node when it is ready for them.
+func (r *rollout) reopen(ctx context.Context, c changing) error {
+	// A lone control plane's API was away with it.
+	kube, err := r.kubernetesBack(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	now, err := r.settled(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	if err := kube.WaitReady(ctx, c.Name, now.Boot, r.plan.UpgradeTimeout, r.say); err != nil {
+		return err
+	}
+
+	return kube.Uncordon(ctx, c.Name)
+}
+
 // settled waits for a node that is on its way up or down: a run that was cut off may have sent it there.
-func (r *rollout) settled(ctx context.Context, c changing) error {
-	return wait.Until(ctx, r.plan.UpgradeTimeout, r.say, func(ctx context.Context) (string, error) {
-		now, err := talosapi.Ask(ctx, c.Target, c.credentials)
+func (r *rollout) settled(ctx context.Context, c changing) (now talosapi.System, err error) {
+	err = wait.Until(ctx, r.plan.UpgradeTimeout, r.say, func(ctx context.Context) (_ string, err error) {
+		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
 
 		switch {
 		case err != nil:
@@ -79,6 +90,8 @@ func (r *rollout) settled(ctx context.Context, c changing) error {
 			return "", nil
 		}
 	})
+
+	return now, err
 }
 
 // room waits until the cluster can do without the node: no other member of etcd may be unwell, and of workers no more be away
@@ -120,11 +133,11 @@ func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect
 		return err
 	}
 
-	return r.workersAway(nodes, c)
+	return workersAway(r.plan, nodes, c.Name)
 }
 
 // workersAway holds that one more worker may go, by what Kubernetes says of the others.
-func (r *rollout) workersAway(nodes []kubeapi.Node, c changing) error {
+func workersAway(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 	ready := map[string]bool{}
 	for _, n := range nodes {
 		ready[n.Name] = n.Ready
@@ -132,17 +145,17 @@ func (r *rollout) workersAway(nodes []kubeapi.Node, c changing) error {
 
 	var away []string
 
-	for _, n := range r.nodes {
-		if is, there := ready[n.Name]; n.Role != plan.ControlPlane && n.Name != c.Name && there && !is {
+	for _, n := range p.Nodes() {
+		if is, there := ready[n.Name]; n.Role != plan.ControlPlane && n.Name != name && there && !is {
 			away = append(away, n.Name)
 		}
 	}
 
-	if len(away) < r.plan.MaxUnavailable {
+	if len(away) < p.MaxUnavailable {
 		return nil
 	}
 
-	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s", r.plan.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
+	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s", p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
 }
 
 // change empties the node, and has it upgrade or reboot into its configuration.

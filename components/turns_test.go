@@ -85,7 +85,7 @@ func TestTurnsAreBounded(t *testing.T) {
 	assert.EqualError(t, err, "c: interrupted while it waited for its turn: enough")
 }
 
-func TestTurnsWaitForThoseThatAreAway(t *testing.T) {
+func TestTurnsWaitForAControlPlaneThatIsAway(t *testing.T) {
 	turns := newTurns(1)
 
 	asked := 0
@@ -96,8 +96,7 @@ func TestTurnsWaitForThoseThatAreAway(t *testing.T) {
 	})
 
 	end, err := turns.take(t.Context(), "w", plan.Worker, time.Minute, silent)
-	require.NoError(t, err, "workers do not wait for control planes")
-	turns.leave("w", plan.Worker, func(context.Context) (string, error) { return "w to come back", nil })
+	require.NoError(t, err, "workers do not wait")
 	end(nil)
 	assert.Equal(t, 0, asked)
 
@@ -114,25 +113,82 @@ func TestTurnsWaitForThoseThatAreAway(t *testing.T) {
 	assert.EqualError(t, err, "d: not begun: c failed")
 }
 
-func TestTurnsOfWorkersWaitForThoseThatAreAway(t *testing.T) {
+// TestTurnsWaitForWorkersThatAreAway: those that are made anew count like those that are being taken down.
+func TestTurnsWaitForWorkersThatAreAway(t *testing.T) {
 	turns := newTurns(2)
 
-	asked := 0
-	turns.leave("a", plan.Worker, func(context.Context) (string, error) {
-		asked++
+	back := map[string]bool{}
+	leave := func(name string) {
+		turns.leave(name, plan.Worker, func(context.Context) (string, error) {
+			if back[name] {
+				return "", nil
+			}
 
-		return []string{"a to come back", ""}[asked-1], nil
-	})
-
-	for range 2 {
-		_, err := turns.take(t.Context(), "b", plan.Worker, time.Minute, silent)
-		require.NoError(t, err)
-		assert.Equal(t, 2, asked, "who is back is not asked again")
+			return name + " to come back", nil
+		})
 	}
 
-	turns = newTurns(2)
-	turns.leave("a", plan.Worker, func(context.Context) (string, error) { return "a to come back", nil })
+	leave("a")
 
-	_, err := turns.take(t.Context(), "b", plan.Worker, time.Millisecond, silent)
-	assert.EqualError(t, err, "b: not begun: a is away: gave up after 1ms, waiting for a to come back")
+	end, err := turns.take(t.Context(), "b", plan.Worker, time.Minute, silent)
+	require.NoError(t, err, "two may be away")
+	leave("b")
+	end(nil)
+
+	back["a"] = true
+	end, err = turns.take(t.Context(), "c", plan.Worker, time.Minute, silent)
+	require.NoError(t, err)
+	end(nil)
+
+	end, err = turns.take(t.Context(), "d", plan.ControlPlane, time.Minute, silent)
+	require.NoError(t, err, "control planes do not wait for workers")
+	end(nil)
+
+	leave("c")
+	require.EqualError(t, turns.allBack(t.Context(), time.Millisecond, silent), "b was made anew, and is not back: gave up after 1ms, waiting for b to come back")
+	require.NoError(t, turns.allBack(t.Context(), time.Millisecond, silent))
+
+	leave("e")
+	leave("f")
+	_, err = turns.take(t.Context(), "g", plan.Worker, time.Millisecond, silent)
+	assert.EqualError(t, err, "g: not begun: e is away: gave up after 1ms, waiting for e to come back")
+}
+
+// TestTurnsKeepRolesApart: who takes pods off a worker asks a control plane, so neither goes while one of the other kind does, and
+// a control plane that waits goes before workers do.
+func TestTurnsKeepRolesApart(t *testing.T) {
+	turns := newTurns(2)
+
+	end, err := turns.take(t.Context(), "w1", plan.Worker, time.Minute, silent)
+	require.NoError(t, err)
+
+	waits := make(chan error)
+	queued := make(chan struct{})
+
+	go func() {
+		ended, err := turns.take(t.Context(), "c", plan.ControlPlane, time.Minute, func(string) { close(queued) })
+		if err == nil {
+			ended(nil)
+		}
+
+		waits <- err
+	}()
+
+	<-queued
+
+	_, err = turns.take(t.Context(), "w2", plan.Worker, time.Millisecond, silent)
+	require.EqualError(t, err, "w2: gave up after 1ms, waiting for its turn")
+
+	end(nil)
+	require.NoError(t, <-waits)
+
+	end, err = turns.take(t.Context(), "w2", plan.Worker, time.Minute, silent)
+	require.NoError(t, err)
+	end(nil)
+
+	_, err = turns.take(t.Context(), "c", plan.ControlPlane, time.Minute, silent)
+	require.NoError(t, err)
+
+	_, err = turns.take(t.Context(), "w3", plan.Worker, time.Millisecond, silent)
+	assert.EqualError(t, err, "w3: gave up after 1ms, waiting for its turn")
 }

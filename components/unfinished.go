@@ -84,6 +84,11 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 		}
 	}
 
+	// Where the change restarts it, all of it is done then.
+	if restartedFor(args.OldInputs, args.NewInputs) != "" {
+		return nil
+	}
+
 	// What waits for a restart looks like done to the provider, in the state as on Proxmox VE.
 	waiting, err := proxmox.Pending(ctx, v)
 	if err != nil || len(waiting) == 0 {

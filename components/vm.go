@@ -39,8 +39,10 @@ type machineArgs struct {
 	Rebalance, Replace bool
 	// Unfinished makes it anew, if the state says that its creation failed.
 	Unfinished bool
-	// Hooks run before it is made, Changed before it is changed.
-	Hooks, Changed []*pulumi.ResourceHook
+	// Hooks of the VM; nil: none.
+	Hooks *pulumi.ResourceHookBinding
+	// After names what must be done before it is made or changed.
+	After []pulumi.Resource
 }
 
 // newVM makes the VM of a node.
@@ -75,13 +77,17 @@ func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.R
 	addHardware(v, n, args.Mapping)
 	addBoot(v, args)
 
+	if args.Hooks != nil {
+		opts = append(opts, pulumi.ResourceHooks(args.Hooks))
+	}
+
 	machineVM, err := vm.NewVirtualMachine(ctx, name, v, append(opts,
 		// A VMID, a name and a MAC cannot exist twice.
 		pulumi.DeleteBeforeReplace(true),
 		pulumi.IgnoreChanges(ignored(args)),
 		// The provider would stop a protected VM before Proxmox VE refuses to remove it; Pulumi refuses in the preview.
 		pulumi.Protect(n.Protection),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: args.Hooks, BeforeUpdate: args.Changed}))...)
+		pulumi.DependsOn(args.After))...)
 	if err != nil {
 		return nil, err
 	}

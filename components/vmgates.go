@@ -23,21 +23,46 @@ type vmGates struct {
 	resumed *pulumi.ResourceHook
 	// whole runs before a VM is made, and refuses an image that is not all there.
 	whole *pulumi.ResourceHook
+	// vacated runs before a VM is changed, and takes the pods off a node that is restarted by that, when it is its turn. It runs in
+	// previews, too. back runs after it and ends the turn, stuck where the change has failed.
+	vacated, back *pulumi.ResourceHook
+	stuck         []*pulumi.ErrorHook
 }
 
-// register registers them, each by a function that names it after its cluster.
-func (g *vmGates) register(
-	ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox,
-	register func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error),
-) {
+// registration registers a hook under the name of its cluster.
+type registration func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error, options ...*pulumi.ResourceHookOptions)
+
+// register registers them.
+func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, register registration) error {
+	proxmox := r.proxmox
 	images := imageGates{proxmox}
 
 	register(&g.offered, "image-offered", images.offered)
 	register(&g.whole, "image-whole", images.whole)
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return free(c, p, proxmox, ctx.Stack(), args)
+		return free(c, r.plan, proxmox, ctx.Stack(), args)
 	})
 	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, proxmox, args) })
+	register(&g.vacated, "vm-vacated", r.before, &pulumi.ResourceHookOptions{OnDryRun: true})
+	register(&g.back, "vm-back", r.after)
+
+	stuck, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) { return r.failed(ctx.Context(), args) })
+
+	// Where the program does not run, the engine would show that it is missing in place of why a VM could not be deleted.
+	if r.inside != nil && !r.plan.Teardown {
+		g.stuck = []*pulumi.ErrorHook{stuck}
+	}
+
+	return err
+}
+
+// of are the hooks of a VM, with those that run before it is made.
+func (g *vmGates) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
+	return &pulumi.ResourceHookBinding{
+		BeforeCreate: made,
+		// Who has been emptied for a change is changed: nothing may refuse it after that.
+		BeforeUpdate: []*pulumi.ResourceHook{g.resumed, g.vacated}, AfterUpdate: []*pulumi.ResourceHook{g.back}, OnError: g.stuck,
+	}
 }
 
 // free holds that nobody has the VMID of a VM that is to be made. A refresh would not see it: it looks only for what the

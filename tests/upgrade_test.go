@@ -115,7 +115,7 @@ func happened(r *rehearsal.Rehearsal, since time.Time) map[string]lifecycle.Effe
 		switch did := done[n.Name]; {
 		case slices.Contains(did, talos.Upgraded):
 			found[n.Name] = lifecycle.Upgrade
-		case slices.Contains(did, talos.Rebooted):
+		case slices.Contains(did, talos.Rebooted), slices.Contains(did, talos.WasShutDown):
 			found[n.Name] = lifecycle.Reboot
 		case len(did) > 0:
 			found[n.Name] = lifecycle.Live
@@ -280,6 +280,18 @@ func TestConfigurationChanges(t *testing.T) {
 	assert.Equal(t, effects(table), happened(r, since))
 	assert.Equal(t, lifecycle.Reboot, table["roll-worker-1"].Effect)
 	assert.Equal(t, []lifecycle.Setting{{Path: "machine.env.NO_PROXY", Secret: true}}, table["roll-worker-1"].Settings)
+	requireOrderly(t, r, since, 2)
+	requireVoters(t, r, 3)
+	assert.Empty(t, cordoned(t, r))
+
+	since = time.Now()
+
+	set(t, r.Stack, "defaults.memoryMiB", "6144")
+
+	table = told(t, r)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Equal(t, effects(table), happened(r, since))
 	requireOrderly(t, r, since, 2)
 	requireVoters(t, r, 3)
 	assert.Empty(t, cordoned(t, r))

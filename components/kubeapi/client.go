@@ -57,6 +57,9 @@ func New(kubeconfig []byte, address string) (*Client, error) {
 	return &Client{api, config}, nil
 }
 
+// Of returns a client for an API that is there already, such as a fake of client-go.
+func Of(api kubernetes.Interface) *Client { return &Client{api: api} }
+
 // Node is a node as Kubernetes sees it.
 type Node struct {
 	Name string
@@ -64,8 +67,12 @@ type Node struct {
 	Ready bool
 	// Cordoned says that no pod is put on it.
 	Cordoned bool
+	// Ours says that it was this program that has cordoned it.
+	Ours bool
 	// Kubelet is the version of its kubelet, with a leading v.
 	Kubelet string
+	// Boot is another one after each boot.
+	Boot string
 }
 
 // Nodes are all nodes, by name.
@@ -102,11 +109,15 @@ func nodeOf(n *corev1.Node) Node {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 
-	return Node{Name: n.Name, Ready: ready, Cordoned: n.Spec.Unschedulable, Kubelet: n.Status.NodeInfo.KubeletVersion}
+	return Node{
+		Name: n.Name, Ready: ready, Cordoned: n.Spec.Unschedulable, Ours: n.Annotations[cordonedBy] != "",
+		Kubelet: n.Status.NodeInfo.KubeletVersion, Boot: n.Status.NodeInfo.BootID,
+	}
 }
 
-// WaitReady waits until a node is ready.
-func (c *Client) WaitReady(ctx context.Context, name string, bound time.Duration, say wait.Say) error {
+// WaitReady waits until a node is ready, in the boot that is named: it takes a while until Kubernetes notices that one is gone.
+// Without one, any will do.
+func (c *Client) WaitReady(ctx context.Context, name, boot string, bound time.Duration, say wait.Say) error {
 	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
 		n, there, err := c.Node(ctx, name)
 
@@ -115,7 +126,7 @@ func (c *Client) WaitReady(ctx context.Context, name string, bound time.Duration
 			return fmt.Sprintf("%s to be ready in Kubernetes (%v)", name, wait.Reason(err)), nil
 		case !there:
 			return name + " to join Kubernetes", nil
-		case !n.Ready:
+		case !n.Ready || boot != "" && n.Boot != boot:
 			return name + " to be ready in Kubernetes", nil
 		default:
 			return "", nil

@@ -22,7 +22,7 @@ func node(name string, ready corev1.ConditionStatus) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.34.2"},
+			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.34.2", BootID: "boot"},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
 		},
 	}
@@ -33,15 +33,17 @@ func TestNodes(t *testing.T) {
 
 	all, err := c.Nodes(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []Node{{Name: "a", Ready: true, Kubelet: "v1.34.2"}, {Name: "b", Kubelet: "v1.34.2"}}, all)
+	assert.Equal(t, []Node{{Name: "a", Ready: true, Kubelet: "v1.34.2", Boot: "boot"}, {Name: "b", Kubelet: "v1.34.2", Boot: "boot"}}, all)
 
 	_, there, err := c.Node(t.Context(), "c")
 	require.NoError(t, err)
 	assert.False(t, there)
 
-	require.NoError(t, c.WaitReady(t.Context(), "a", time.Minute, quiet))
-	assert.EqualError(t, c.WaitReady(t.Context(), "b", time.Millisecond, quiet), "gave up after 1ms, waiting for b to be ready in Kubernetes")
-	assert.EqualError(t, c.WaitReady(t.Context(), "c", time.Millisecond, quiet), "gave up after 1ms, waiting for c to join Kubernetes")
+	require.NoError(t, c.WaitReady(t.Context(), "a", "", time.Minute, quiet))
+	require.NoError(t, c.WaitReady(t.Context(), "a", "boot", time.Minute, quiet))
+	assert.EqualError(t, c.WaitReady(t.Context(), "a", "next", time.Millisecond, quiet), "gave up after 1ms, waiting for a to be ready in Kubernetes")
+	assert.EqualError(t, c.WaitReady(t.Context(), "b", "", time.Millisecond, quiet), "gave up after 1ms, waiting for b to be ready in Kubernetes")
+	assert.EqualError(t, c.WaitReady(t.Context(), "c", "", time.Millisecond, quiet), "gave up after 1ms, waiting for c to join Kubernetes")
 }
 
 func TestCordon(t *testing.T) {

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,21 @@ func Outage(members []Member, name string, effect Effect) error {
 		}
 	default:
 		return nil
+	}
+}
+
+// Dispensable says why a member of which nothing is known may not be taken down, nil when it may: where etcd goes on and too few
+// of the others are well, it is what etcd goes on with.
+func Dispensable(members []Member, name string) error {
+	_, well := votes(slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Name == name }))
+	voters := Voters(members)
+
+	if well == 0 || well >= Needed(voters) {
+		return nil
+	}
+
+	return Refusal{
+		fmt.Sprintf("%d of the other members of etcd are healthy, and %d are needed", well, Needed(voters)), "see to the others first, then run 'pulumi up' again",
 	}
 }
 

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -35,6 +36,15 @@ type Row struct {
 	Settings []Setting `json:"settings,omitempty"`
 	// Limits bound how many nodes are away with it.
 	Limits Limits `json:"limits"`
+	// VM says that it is about a change of the node's VM, and knows nothing of what runs in it.
+	VM bool `json:"vm,omitempty"`
+}
+
+// Message is the row as one message, for programs.
+func (r Row) Message() (string, error) {
+	text, err := json.Marshal(r)
+
+	return RowMark + string(text), err
 }
 
 // String is the row as a sentence.
@@ -75,16 +85,21 @@ type Limits struct {
 	Canary bool `json:"canary"`
 }
 
-// Arrange gives each node that goes away for a while its turn: control planes first, one by one, then workers. The rows are
-// in plan order.
+// Arrange gives each node that goes away its turn: control planes first, one by one, then workers; those that leave for good
+// after all others. The rows are in plan order.
 func Arrange(rows []Row, limits Limits) {
 	turn := 0
+	turn = arrange(rows, limits, turn, func(e Effect) bool { return e.Down() })
+	arrange(rows, Limits{MaxUnavailable: limits.MaxUnavailable}, turn, func(e Effect) bool { return e == Remove })
+}
 
+// arrange gives the turns after the last one to those whom something happens to, and returns the last.
+func arrange(rows []Row, limits Limits, turn int, goes func(Effect) bool) int {
 	var workers []int
 
 	for i, r := range rows {
 		switch {
-		case r.Effect != Reboot && r.Effect != Upgrade:
+		case !goes(r.Effect):
 		case r.Role == controlPlane:
 			turn++
 			rows[i].Order = turn
@@ -115,6 +130,8 @@ func Arrange(rows []Row, limits Limits) {
 
 		workers = slices.DeleteFunc(workers, func(i int) bool { return rows[i].Order != 0 })
 	}
+
+	return turn
 }
 
 const controlPlane = string(plan.ControlPlane)

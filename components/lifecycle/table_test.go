@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,12 +47,12 @@ Configuration of c-1, c-2:
 }
 
 // TestArrange: every node that goes away has one turn, control planes go alone and first, no turn has more workers than are
-// allowed, and a canary has its pool's first turn for itself.
+// allowed, and a canary has its pool's first turn for itself; those that leave do so after all others.
 func TestArrange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var rows []Row
 
-		effect := rapid.SampledFrom([]Effect{None, Live, Reboot, Upgrade, Unknown, Remove})
+		effect := rapid.SampledFrom([]Effect{None, Live, Create, Reboot, Upgrade, Replace, Unknown, Remove})
 		for i := range rapid.IntRange(0, 5).Draw(t, "control planes") {
 			rows = append(rows, Row{Node: fmt.Sprint("c", i), Role: controlPlane, Pool: "control", Effect: effect.Draw(t, "effect")})
 		}
@@ -67,7 +68,7 @@ func TestArrange(t *testing.T) {
 		last, turns := 0, map[int][]Row{}
 
 		for _, r := range rows {
-			away := r.Effect == Reboot || r.Effect == Upgrade
+			away := slices.Contains([]Effect{Reboot, Upgrade, Replace, Remove}, r.Effect)
 			require.Equal(t, away, r.Order > 0, r)
 
 			if away {
@@ -76,11 +77,21 @@ func TestArrange(t *testing.T) {
 			}
 		}
 
-		workers, pools := false, map[string]bool{}
+		leaving, workers, pools := false, false, map[string]bool{}
 
 		for turn := 1; turn <= last; turn++ {
 			in := turns[turn]
 			require.NotEmpty(t, in, "no turn is left out")
+
+			for _, r := range in {
+				require.Equal(t, in[0].Effect == Remove, r.Effect == Remove)
+			}
+
+			if in[0].Effect == Remove && !leaving {
+				leaving, workers = true, false
+			}
+
+			require.Equal(t, leaving, in[0].Effect == Remove, "those that leave are the last")
 
 			fresh := map[string]int{}
 
@@ -104,7 +115,7 @@ func TestArrange(t *testing.T) {
 			for pool, n := range fresh {
 				pools[pool] = true
 
-				if limits.Canary {
+				if limits.Canary && !leaving {
 					require.Equal(t, 1, n)
 				}
 			}

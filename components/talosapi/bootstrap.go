@@ -7,6 +7,7 @@ import (
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -59,6 +60,31 @@ func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from 
 			return nodes[0].bootstrap(parent, from)
 		}
 	})
+}
+
+// Founded says whether there is a cluster: not where every control plane still waits to be configured, or for etcd to be started.
+// One that does not answer may be part of one, and so may those that nobody knows.
+func Founded(ctx context.Context, controlPlanes []Target, c Credentials) bool {
+	if len(controlPlanes) == 0 {
+		return true
+	}
+
+	for _, t := range controlPlanes {
+		waits := false
+
+		err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
+			found, err := services(ctx, api)
+			waits = found["etcd"].state == etcdWaits
+
+			return err
+		})
+
+		if err != nil && !Unconfigured(ctx, t) || err == nil && !waits {
+			return true
+		}
+	}
+
+	return false
 }
 
 // bootstrap asks the node to start a cluster.

@@ -3,11 +3,13 @@
 package impact
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +17,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 
+	"talos-proxmox/components"
 	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
 )
 
 // Of previews a stack. What is shown of it goes to progress. The rows are there with an error, too: a preview that refuses
@@ -50,7 +54,8 @@ func Of(ctx context.Context, stack auto.Stack, progress io.Writer) ([]lifecycle.
 // survey is what the events of a preview tell.
 type survey struct {
 	nodes []*node // in the order of their appearance
-	told  map[string]lifecycle.Row
+	// told is what the program says of nodes, restarts what it says of their VMs.
+	told, restarts map[string]lifecycle.Row
 }
 
 // node is one node of the stack, as its resources tell.
@@ -58,13 +63,12 @@ type node struct {
 	urn        string
 	row        lifecycle.Row
 	vmid       float64
-	machine    []string // keys of its VM that change
+	machine    []string // what of its VM changes, as paths
 	configured bool     // its configuration changes
 }
 
 // The resources of a node.
 const (
-	nodeType   = "talos-proxmox:index:TalosNode"
 	vmType     = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	configType = "talos:machine/configurationApply:ConfigurationApply"
 )
@@ -96,10 +100,14 @@ func (s *survey) noteMessage(message string) error {
 	}
 
 	if s.told == nil {
-		s.told = map[string]lifecycle.Row{}
+		s.told, s.restarts = map[string]lifecycle.Row{}, map[string]lifecycle.Row{}
 	}
 
-	s.told[row.Node] = row
+	if row.VM {
+		s.restarts[row.Node] = row
+	} else {
+		s.told[row.Node] = row
+	}
 
 	return nil
 }
@@ -108,12 +116,16 @@ func (s *survey) noteMessage(message string) error {
 type step struct {
 	op, kind, urn string
 	inputs        map[string]any
-	keys          []string // that change
+	changes       []string // paths
 }
 
 func resourceStep(e events.EngineEvent) step {
 	m := e.ResourcePreEvent.Metadata
-	s := step{op: string(m.Op), kind: m.Type, urn: m.URN, keys: m.Diffs}
+	s := step{op: string(m.Op), kind: m.Type, urn: m.URN, changes: m.Diffs}
+
+	if len(m.DetailedDiff) > 0 {
+		s.changes = slices.Collect(maps.Keys(m.DetailedDiff))
+	}
 
 	if m.New != nil {
 		s.inputs = m.New.Inputs
@@ -125,7 +137,7 @@ func resourceStep(e events.EngineEvent) step {
 }
 
 func (s *survey) noteStep(p step) {
-	if p.kind == nodeType {
+	if p.kind == components.NodeType || p.kind == components.K3sNodeType {
 		n := &node{urn: p.urn}
 		n.row.Node, _ = p.inputs["name"].(string)
 		n.row.Pool, _ = p.inputs["pool"].(string)
@@ -155,7 +167,7 @@ func (s *survey) noteStep(p step) {
 	case p.kind == vmType && strings.Contains(p.op, "replace") && n.row.Effect == lifecycle.None:
 		n.row.Effect, n.row.Why = lifecycle.Replace, "its VM is made anew"
 	case p.kind == vmType && p.op == "update":
-		n.machine = append(n.machine, p.keys...)
+		n.machine = append(n.machine, p.changes...)
 	case p.kind == configType && p.op == "update":
 		n.configured = true
 	}
@@ -178,9 +190,6 @@ func (s *survey) owner(urn string) *node {
 
 func nameOf(urn string) string { return urn[strings.LastIndex(urn, "::")+2:] }
 
-// restarts are what of a VM the provider changes by restarting it.
-var restarts = []string{"bios", "cpu", "hostpcis", "machine", "memory", "scsiHardware", "tpmState"}
-
 // rows are in plan order: control planes first, then by pool and VMID.
 func (s *survey) rows() []lifecycle.Row {
 	slices.SortStableFunc(s.nodes, func(a, b *node) int { return compare(a, b) })
@@ -196,6 +205,10 @@ func (s *survey) rows() []lifecycle.Row {
 			row, limits = told, told.Limits
 		} else if n.configured && row.Effect == lifecycle.None {
 			row.Effect, row.Why = lifecycle.Unknown, "its configuration changes"
+		}
+
+		if told, there := s.restarts[row.Node]; there {
+			row.Quorum, row.Refused, limits = cmp.Or(row.Quorum, told.Quorum), cmp.Or(row.Refused, told.Refused), told.Limits
 		}
 
 		rows = append(rows, n.restarted(row))
@@ -216,10 +229,16 @@ func (n *node) restarted(row lifecycle.Row) lifecycle.Row {
 		return row
 	}
 
-	slices.Sort(n.machine)
-	why := "VM: " + strings.Join(slices.Compact(n.machine), ", ")
+	var properties []string
 
-	if slices.ContainsFunc(n.machine, func(key string) bool { return slices.Contains(restarts, key) }) {
+	for _, path := range n.machine {
+		properties = append(properties, lifecycle.Property(path))
+	}
+
+	slices.Sort(properties)
+	why := "VM: " + strings.Join(slices.Compact(properties), ", ")
+
+	if len(lifecycle.Restarts(n.machine)) > 0 {
 		if !row.Effect.Down() {
 			row.Effect = lifecycle.Reboot
 		}
@@ -236,27 +255,35 @@ func (n *node) restarted(row lifecycle.Row) lifecycle.Row {
 	return row
 }
 
-// quorum says what etcd is left with where control planes are made anew or removed: by the machines there are.
+// quorum says what etcd is left with where control planes come, go, or are away: by the machines there are. Those that come are
+// there before others leave.
 func quorum(rows []lifecycle.Row) {
-	voters, removed := 0, 0
+	voters, created, removed := 0, 0, 0
 
 	for _, r := range rows {
-		if r.Role == "controlplane" && r.Effect != lifecycle.Create {
+		if r.Role == string(plan.ControlPlane) && r.Effect != lifecycle.Create {
 			voters++
 		}
 	}
 
 	for i, r := range rows {
-		if r.Role != "controlplane" || r.Quorum != "" {
+		if r.Role == string(plan.ControlPlane) && r.Effect == lifecycle.Create && voters > 0 {
+			created++
+			rows[i].Quorum = fmt.Sprintf("%d of %d, %d needed", voters+created, voters+created, lifecycle.Needed(voters+created))
+		}
+	}
+
+	for i, r := range rows {
+		if r.Role != string(plan.ControlPlane) || r.Quorum != "" {
 			continue
 		}
 
 		switch r.Effect {
 		case lifecycle.Reboot, lifecycle.Upgrade, lifecycle.Replace:
-			rows[i].Quorum = lifecycle.Quorum(voters - removed)
+			rows[i].Quorum = lifecycle.Quorum(voters)
 		case lifecycle.Remove:
 			removed++
-			rows[i].Quorum = fmt.Sprintf("%d stay, %d needed", voters-removed, lifecycle.Needed(voters))
+			rows[i].Quorum = fmt.Sprintf("%d stay, %d needed", voters+created-removed, lifecycle.Needed(voters+created))
 		}
 	}
 }

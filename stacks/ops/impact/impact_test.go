@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components"
 	"talos-proxmox/components/lifecycle"
 )
 
@@ -26,7 +27,7 @@ func TestRows(t *testing.T) {
 
 	node := func(op apitype.OpType, resource, name, role string, vmid float64) {
 		inputs := map[string]any{"name": name, "pool": "p-" + role, "role": role, "vmid": vmid}
-		require.NoError(t, s.note(event(op, nodeType, resource, inputs)))
+		require.NoError(t, s.note(event(op, components.NodeType, resource, inputs)))
 	}
 
 	node("same", "x-worker-2", "w-2", "worker", 502)
@@ -38,15 +39,23 @@ func TestRows(t *testing.T) {
 	node("same", "x-control-3", "c-3", "controlplane", 403)
 	node("same", "x-control-4", "c-4", "controlplane", 404)
 	node("delete", "x-control-5", "c-5", "controlplane", 405)
+	node("create", "x-control-6", "c-6", "controlplane", 406)
+	node("delete", "x-worker-5", "w-5", "worker", 505)
+	node("delete", "x-worker-6", "w-6", "worker", 506)
 
 	var message events.EngineEvent
 	message.DiagnosticEvent = &apitype.DiagnosticEvent{Message: "<{%reset%}>" + lifecycle.RowMark +
 		`{"node":"c-1","pool":"p-controlplane","role":"controlplane","effect":"upgrade","quorum":"4 of 5, 3 needed","why":"W","limits":{"maxUnavailable":2,"canary":false}}` +
 		"<{%reset%}>\n"}
 
+	restart, grown := message, event("update", vmType, "x-worker-2-vm", nil, "disks")
+	restart.DiagnosticEvent = &apitype.DiagnosticEvent{Message: lifecycle.RowMark +
+		`{"node":"c-2","pool":"p-controlplane","role":"controlplane","effect":"reboot","quorum":"3 of 4, 3 needed","refused":"R","limits":{"maxUnavailable":2},"vm":true}`}
+	grown.ResourcePreEvent.Metadata.DetailedDiff = map[string]apitype.PropertyDiff{"disks[0].size": {}, "tags": {}}
+
 	for _, e := range []events.EngineEvent{
 		event("same", vmType, "x-control-1-vm", nil), event("update", configType, "x-control-1-config", nil), message,
-		event("update", vmType, "x-control-2-vm", nil, "memory", "cpu"),
+		event("update", vmType, "x-control-2-vm", nil, "memory", "cpu"), restart, grown,
 		event("replace", vmType, "x-control-3-vm", nil), event("update", configType, "x-control-4-config", nil),
 		event("update", vmType, "x-worker-1-vm", nil, "tags"), event("create", vmType, "x-worker-3-vm", nil),
 		event("update", vmType, "x-worker-4-vm", nil, "timeoutClone"),
@@ -56,18 +65,21 @@ func TestRows(t *testing.T) {
 
 	var found []string
 	for _, r := range s.rows() {
-		found = append(found, r.Node+" "+string(r.Effect)+" "+string(rune('0'+r.Order))+" "+r.Quorum+" | "+r.Why)
+		found = append(found, r.Node+" "+string(r.Effect)+" "+string(rune('0'+r.Order))+" "+r.Quorum+" | "+r.Why+r.Refused)
 	}
 
 	assert.Equal(t, []string{
 		"c-1 upgrade 1 4 of 5, 3 needed | W",
-		"c-2 reboot 2 4 of 5, 3 needed | VM: cpu, memory",
-		"c-3 replace 0 4 of 5, 3 needed | its VM is made anew",
+		"c-2 reboot 2 3 of 4, 3 needed | VM: cpu, memoryR",
+		"c-3 replace 3 4 of 5, 3 needed | its VM is made anew",
 		"c-4 unknown 0  | its configuration changes",
-		"c-5 remove 0 4 stay, 3 needed | it is not in the configuration any more",
+		"c-5 remove 4 5 stay, 4 needed | it is not in the configuration any more",
+		"c-6 create 0 6 of 6, 4 needed | ",
 		"w-1 live 0  | VM: tags",
-		"w-2 none 0  | ",
+		"w-2 live 0  | VM: disks, tags",
 		"w-3 create 0  | ",
 		"w-4 none 0  | ",
+		"w-5 remove 5  | it is not in the configuration any more",
+		"w-6 remove 5  | it is not in the configuration any more",
 	}, found)
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/timeline"
@@ -94,7 +96,7 @@ func recognise(content machine.Content) machine.Content {
 
 // PowerOn implements [machine.Firmware].
 func (f *Firmware) PowerOn(hw machine.Hardware) machine.System {
-	s := &system{fw: f, hw: hw, stage: StageBooting, units: map[string]bool{}, span: hw.After}
+	s := &system{fw: f, hw: hw, boot: uuid.NewString(), stage: StageBooting, units: map[string]bool{}, span: hw.After}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 
 	f.mu.Lock()
@@ -148,8 +150,9 @@ func (f *Firmware) Nodes() []Status {
 
 // system is one power-on of a machine.
 type system struct {
-	fw *Firmware
-	hw machine.Hardware
+	fw   *Firmware
+	hw   machine.Hardware
+	boot string // its own, of this power-on
 
 	ctx  context.Context //nolint:containedctx // ends with the power
 	stop context.CancelFunc

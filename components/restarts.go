@@ -1,0 +1,249 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/wait"
+)
+
+// restarts are the changes of VMs that restart them. The provider restarts a VM within its update, whatever runs in it: the
+// node is emptied before, when it is its turn, and the turn ends when the node is back. All of that is within the one step of
+// the engine that changes the VM, so that whoever waits for a turn waits for work that is under way.
+type restarts struct {
+	ctx     *pulumi.Context
+	plan    *plan.Plan
+	proxmox Proxmox
+	turns   *turns
+	// canaries let one worker of a pool go first; nil: none does.
+	canaries *canaries
+	say      wait.Say
+	// nodes of the plan, by the name of their VM.
+	nodes map[string]plan.Node
+	// inside is what runs in the VMs; nil: somebody else looks after it.
+	inside inside
+
+	mu sync.Mutex
+	// under are those that are under way, by the name of their VM.
+	under map[string]underWay
+}
+
+// inside is what runs in VMs and must not notice that one of them is restarted.
+type inside interface {
+	// vacate waits until the cluster can do without a node, and takes its pods off it.
+	vacate(ctx context.Context, n plan.Node) (vacated, error)
+	// outage warns of what would keep the node from being restarted as it is now, and says what is left of etcd meanwhile.
+	outage(ctx context.Context, n plan.Node) (quorum string)
+	// api is Kubernetes, by whatever control plane answers.
+	api(ctx context.Context) (*kubeapi.Client, error)
+}
+
+// vacated is a node without pods.
+type vacated struct {
+	// back waits until the node has restarted and does its work again; nil: there is nothing to wait for.
+	back func(context.Context) error
+	// reopen lets pods onto it again; nil: it has never been closed.
+	reopen func(context.Context) error
+}
+
+// underWay is a VM that is being changed.
+type underWay struct {
+	vacated
+
+	end func(error)
+}
+
+// before runs before a VM is changed. Its error leaves the VM as it is.
+func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, there := r.nodes[args.Name]
+	if !there {
+		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
+	}
+
+	why := restartedFor(args.OldInputs, args.NewInputs)
+	if why == "" {
+		return nil
+	}
+
+	var refused error
+	if r.plan.Apply == plan.ApplyStaged || r.plan.Apply == plan.ApplyNoReboot {
+		refused = fmt.Errorf("lifecycle.apply: this change of its VM (%s) restarts it, which %s does not allow; set auto", why, r.plan.Apply)
+	}
+
+	if r.ctx.DryRun() {
+		return r.foresee(ctx, n, why, refused)
+	}
+
+	if refused != nil {
+		return fmt.Errorf("%s: %w", n.Name, refused)
+	}
+
+	v, there, err := r.proxmox.Find(ctx, n.VMID)
+	if err != nil || !there || v.Stopped {
+		// What is off is not restarted.
+		return err
+	}
+
+	u, err := r.begin(ctx, n, why)
+	if err != nil {
+		return err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.under[args.Name] = u
+
+	return nil
+}
+
+// restartedFor names what of a VM changes for which the provider restarts it; empty when nothing does.
+func restartedFor(before, after resource.PropertyMap) string {
+	changes := plugin.NewDetailedDiffFromObjectDiff(before.Diff(after, resource.IsInternalPropertyKey), true)
+
+	return strings.Join(lifecycle.Restarts(slices.Collect(maps.Keys(changes))), ", ")
+}
+
+// foresee says in a preview what will become of the node. A refusal is an error there, too.
+func (r *restarts) foresee(ctx context.Context, n plan.Node, why string, refused error) error {
+	row := lifecycle.Row{
+		Node: n.Name, Pool: n.Pool, Role: string(n.Role), Effect: lifecycle.Reboot, Why: "VM: " + why, VM: true,
+		Limits: lifecycle.Limits{MaxUnavailable: r.plan.MaxUnavailable, Canary: r.plan.Canary},
+	}
+
+	switch {
+	case refused != nil:
+		row.Refused = refused.Error()
+		refused = fmt.Errorf("%s: %w", n.Name, refused)
+	case r.inside != nil:
+		row.Quorum = r.inside.outage(ctx, n)
+	}
+
+	return errors.Join(tell(r.ctx, row), refused)
+}
+
+// begin makes a node ready for its restart when it is its turn.
+func (r *restarts) begin(ctx context.Context, n plan.Node, why string) (underWay, error) {
+	bound := r.plan.DrainTimeout + 3*r.plan.UpgradeTimeout + 2*r.plan.ReadyTimeout
+	if r.inside == nil {
+		// Only the VM is waited for, and nobody says so when that fails.
+		bound = r.plan.ReadyTimeout
+	}
+
+	end, err := r.turns.inLine(ctx, r.canaries, n, bound, r.say)
+	if err != nil {
+		return underWay{}, err
+	}
+
+	if r.inside == nil {
+		r.say(fmt.Sprintf("the VM of %s restarts (%s); its pods are the business of who made a cluster of it", n.Name, why))
+
+		return underWay{end: end}, nil
+	}
+
+	ready, err := r.inside.vacate(ctx, n)
+	if err != nil {
+		err = fmt.Errorf("the VM of %s is not changed: %w", n.Name, err)
+		end(err)
+
+		return underWay{}, err
+	}
+
+	r.say(fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why))
+
+	return underWay{ready, end}, nil
+}
+
+// after runs after a VM has been changed, and ends its turn when the node is back. Its error leaves the node cordoned; whoever
+// sees to it and runs the next update has it opened again.
+func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	u, there := r.done(args.Name)
+	if !there {
+		return nil
+	}
+
+	var err error
+
+	if u.back != nil {
+		if err = u.back(ctx); err != nil {
+			err = fmt.Errorf("%s is not back since its VM was restarted: %w", r.nodes[args.Name].Name, err)
+		}
+	}
+
+	u.end(err)
+
+	return err
+}
+
+// failed runs after a VM could not be changed. The node may not have gone down at all: it takes pods again.
+func (r *restarts) failed(ctx context.Context, args *pulumi.ErrorHookArgs) (again bool, err error) {
+	u, there := r.done(args.Name)
+	if !there {
+		return false, nil
+	}
+
+	if u.reopen != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.plan.SettleTimeout)
+		err = u.reopen(ctx)
+
+		cancel()
+	}
+
+	u.end(errors.New("its VM could not be changed"))
+
+	return false, err
+}
+
+// done takes out who is under way.
+func (r *restarts) done(name string) (underWay, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	u, there := r.under[name]
+	delete(r.under, name)
+
+	return u, there
+}
+
+// later is a value that becomes known while resources are registered.
+type later[T any] struct {
+	once  sync.Once
+	known chan struct{}
+	value T
+}
+
+func newLater[T any]() *later[T] { return &later[T]{known: make(chan struct{})} }
+
+func (l *later[T]) set(value T) {
+	l.once.Do(func() {
+		l.value = value
+		close(l.known)
+	})
+}
+
+// get waits for the value, for at most the bound.
+func (l *later[T]) get(ctx context.Context, bound time.Duration) (T, bool) {
+	select {
+	case <-l.known:
+		return l.value, true
+	case <-ctx.Done():
+	case <-time.After(bound):
+	}
+
+	var none T
+
+	return none, false
+}

@@ -1,0 +1,385 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// nothing is what no resource needs.
+type nothing struct{}
+
+func (nothing) NewResource(args pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
+	return args.Name, args.Inputs, nil
+}
+
+func (nothing) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) {
+	return nil, errors.New("nothing is called")
+}
+
+// inProgram runs something with the context of a program.
+func inProgram(t *testing.T, dry bool, run func(ctx *pulumi.Context)) {
+	t.Helper()
+
+	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+		run(ctx)
+
+		return nil
+	}, pulumi.WithMocks("p", "s", nothing{}), func(info *pulumi.RunInfo) { info.DryRun = dry }))
+}
+
+// guests are what runs in VMs, and what was done to it.
+type guests struct {
+	done []string
+
+	// held is why a node is not emptied, lost why it does not come back.
+	held, lost error
+	kube       *kubeapi.Client
+}
+
+func (g *guests) vacate(_ context.Context, n plan.Node) (vacated, error) {
+	if g.held != nil {
+		return vacated{}, g.held
+	}
+
+	g.done = append(g.done, "vacate "+n.Name)
+
+	return vacated{
+		back: func(context.Context) error {
+			g.done = append(g.done, "back "+n.Name)
+
+			return g.lost
+		},
+		reopen: func(context.Context) error {
+			g.done = append(g.done, "reopen "+n.Name)
+
+			return nil
+		},
+	}, nil
+}
+
+func (g *guests) outage(_ context.Context, n plan.Node) string {
+	g.done = append(g.done, "outage "+n.Name)
+
+	return "2 of 3, 2 needed"
+}
+
+func (g *guests) api(context.Context) (*kubeapi.Client, error) {
+	if g.kube == nil {
+		return nil, errors.New("no Kubernetes API answers")
+	}
+
+	return g.kube, nil
+}
+
+// larger is a VM that gets more memory.
+func larger(name string) *pulumi.ResourceHookArgs {
+	return changedVM(name, map[string]any{"memory": map[string]any{"dedicated": 2048.0}}, map[string]any{"memory": map[string]any{"dedicated": 4096.0}})
+}
+
+func changedVM(name string, before, after map[string]any) *pulumi.ResourceHookArgs {
+	return &pulumi.ResourceHookArgs{Name: name, OldInputs: resource.NewPropertyMapFromMap(before), NewInputs: resource.NewPropertyMapFromMap(after)}
+}
+
+// restarting is the change of VMs of two control planes and a worker, all of which run.
+func restarting(ctx *pulumi.Context, g *guests, change ...func(*restarts)) *restarts {
+	r := &restarts{
+		ctx: ctx, plan: &plan.Plan{DrainTimeout: time.Minute}, turns: newTurns(1), say: silent, under: map[string]underWay{},
+		nodes: map[string]plan.Node{
+			"a-vm": {Name: "a", VMID: 401, Role: plan.ControlPlane}, "b-vm": {Name: "b", VMID: 402, Role: plan.ControlPlane},
+			"w-vm": {Name: "w", VMID: 501, Role: plan.Worker},
+		},
+		proxmox: running{},
+	}
+	if g != nil {
+		r.inside = g
+	}
+
+	for _, f := range change {
+		f(r)
+	}
+
+	return r
+}
+
+// running is a Proxmox VE all of whose VMs run.
+type running struct {
+	roomy
+
+	off, gone bool
+	err       error
+}
+
+func (v running) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+	return proxmoxapi.VM{ID: vmid, Host: "pve", Stopped: v.off}, !v.gone, v.err
+}
+
+func TestRestartTakesItsTurn(t *testing.T) {
+	inProgram(t, false, func(ctx *pulumi.Context) {
+		g := &guests{}
+		r := restarting(ctx, g)
+
+		require.NoError(t, r.before(t.Context(), larger("a-vm")))
+
+		began := make(chan error)
+		go func() { began <- r.before(t.Context(), larger("b-vm")) }()
+
+		require.NoError(t, r.after(t.Context(), larger("a-vm")))
+		require.NoError(t, <-began)
+		require.NoError(t, r.after(t.Context(), larger("b-vm")))
+		assert.Equal(t, []string{"vacate a", "back a", "vacate b", "back b"}, g.done)
+		assert.Empty(t, r.under)
+	})
+}
+
+// TestRestartOfNothing: what does not restart a running VM asks nobody and waits for nobody.
+func TestRestartOfNothing(t *testing.T) {
+	same := changedVM("a-vm", map[string]any{"memory": map[string]any{"dedicated": 1.0}}, map[string]any{"memory": map[string]any{"dedicated": 1.0, "__defaults": []any{}}, "tags": []any{"x"}})
+	same.OldInputs["disks"] = resource.NewProperty([]resource.PropertyValue{resource.NewProperty(resource.PropertyMap{"size": resource.NewProperty(10.0)})})
+	same.NewInputs["disks"] = resource.NewProperty([]resource.PropertyValue{resource.NewProperty(resource.PropertyMap{"size": resource.NewProperty(20.0)})})
+
+	for name, c := range map[string]struct {
+		args *pulumi.ResourceHookArgs
+		vm   running
+		want string
+	}{
+		"a change that needs no restart": {args: same},
+		"a VM that is off":               {args: larger("a-vm"), vm: running{off: true}},
+		"a VM that is gone":              {args: larger("a-vm"), vm: running{gone: true}},
+		"no Proxmox VE":                  {args: larger("a-vm"), vm: running{err: proxmoxapi.ErrUnreachable}, want: "cannot be reached"},
+		"a stranger":                     {args: larger("x-vm"), want: "x-vm is the VM of no node of the plan"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inProgram(t, false, func(ctx *pulumi.Context) {
+				g := &guests{}
+				r := restarting(ctx, g, func(r *restarts) { r.proxmox = c.vm })
+
+				if err := r.before(t.Context(), c.args); c.want == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.EqualError(t, err, c.want)
+				}
+
+				assert.NoError(t, r.after(t.Context(), c.args))
+
+				again, err := r.failed(t.Context(), &pulumi.ErrorHookArgs{Name: c.args.Name})
+				assert.NoError(t, err)
+				assert.False(t, again)
+				assert.Empty(t, g.done)
+				assert.NoError(t, r.turns.stopped())
+			})
+		})
+	}
+}
+
+// TestRestartFails: whatever fails is said, and nobody is begun after it.
+func TestRestartFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		guests guests
+		run    func(t *testing.T, r *restarts) error
+		want   string
+		done   []string
+	}{
+		"its pods stay": {
+			guests: guests{held: errors.New("a pod stays")},
+			run:    func(t *testing.T, r *restarts) error { return r.before(t.Context(), larger("a-vm")) },
+			want:   "the VM of a is not changed: a pod stays",
+		},
+		"it does not come back": {
+			guests: guests{lost: errors.New("gave up")},
+			run: func(t *testing.T, r *restarts) error {
+				require.NoError(t, r.before(t.Context(), larger("a-vm")))
+
+				return r.after(t.Context(), larger("a-vm"))
+			},
+			want: "a is not back since its VM was restarted: gave up",
+			done: []string{"vacate a", "back a"},
+		},
+		"Proxmox VE refuses": {
+			run: func(t *testing.T, r *restarts) error {
+				require.NoError(t, r.before(t.Context(), larger("a-vm")))
+
+				again, err := r.failed(t.Context(), &pulumi.ErrorHookArgs{Name: "a-vm"})
+				assert.False(t, again)
+
+				return err
+			},
+			done: []string{"vacate a", "reopen a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inProgram(t, false, func(ctx *pulumi.Context) {
+				r := restarting(ctx, &c.guests)
+
+				if err := c.run(t, r); c.want == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.EqualError(t, err, c.want)
+				}
+
+				assert.EqualError(t, r.before(t.Context(), larger("b-vm")), "b: not begun: a failed")
+				assert.EqualError(t, r.before(t.Context(), larger("w-vm")), "w: not begun: a failed")
+				assert.Equal(t, c.done, c.guests.done)
+				assert.Empty(t, r.under)
+			})
+		})
+	}
+}
+
+func TestRestartIsRefused(t *testing.T) {
+	for _, apply := range []plan.Apply{plan.ApplyNoReboot, plan.ApplyStaged} {
+		for _, dry := range []bool{true, false} {
+			inProgram(t, dry, func(ctx *pulumi.Context) {
+				r := restarting(ctx, &guests{}, func(r *restarts) { r.plan.Apply = apply })
+				assert.EqualError(t, r.before(t.Context(), larger("a-vm")),
+					"a: lifecycle.apply: this change of its VM (memory) restarts it, which "+string(apply)+" does not allow; set auto")
+			})
+		}
+	}
+}
+
+func TestRestartInAPreview(t *testing.T) {
+	inProgram(t, true, func(ctx *pulumi.Context) {
+		g := &guests{}
+		r := restarting(ctx, g, func(r *restarts) { r.proxmox = running{err: proxmoxapi.ErrUnreachable} })
+
+		require.NoError(t, r.before(t.Context(), larger("a-vm")))
+		assert.Equal(t, []string{"outage a"}, g.done)
+		assert.Empty(t, r.under)
+
+		r.inside = nil
+		require.NoError(t, r.before(t.Context(), larger("a-vm")))
+	})
+}
+
+// TestRestartOfStrangersNodes: where somebody else looks after the nodes, VMs go in turns and nobody else is asked.
+func TestRestartOfStrangersNodes(t *testing.T) {
+	inProgram(t, false, func(ctx *pulumi.Context) {
+		var said []string
+
+		r := restarting(ctx, nil, func(r *restarts) { r.say = func(text string) { said = append(said, text) } })
+
+		require.NoError(t, r.before(t.Context(), larger("a-vm")))
+		assert.Equal(t, []string{"the VM of a restarts (memory); its pods are the business of who made a cluster of it"}, said)
+
+		_, err := r.turns.take(t.Context(), "b", plan.ControlPlane, time.Millisecond, silent)
+		require.EqualError(t, err, "b: gave up after 1ms, waiting for its turn")
+
+		require.NoError(t, r.after(t.Context(), larger("a-vm")))
+		require.NoError(t, r.before(t.Context(), larger("b-vm")))
+
+		again, err := r.failed(t.Context(), &pulumi.ErrorHookArgs{Name: "b-vm"})
+		require.NoError(t, err)
+		assert.False(t, again)
+	})
+}
+
+func TestLater(t *testing.T) {
+	l := newLater[string]()
+
+	_, known := l.get(t.Context(), time.Millisecond)
+	assert.False(t, known)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	_, known = l.get(ended, time.Hour)
+	assert.False(t, known)
+
+	l.set("a")
+	l.set("b")
+
+	value, known := l.get(t.Context(), time.Hour)
+	assert.True(t, known)
+	assert.Equal(t, "a", value)
+}
+
+// kubernetesWith is a Kubernetes with nodes: "cordoned" by this program, "theirs" by somebody else.
+func kubernetesWith(t *testing.T, nodes map[string]string) (*kubeapi.Client, func() []string) {
+	t.Helper()
+
+	api := fake.NewClientset()
+
+	for name, state := range nodes {
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.NodeSpec{Unschedulable: state != "" && state != "lost"},
+			Status: corev1.NodeStatus{
+				NodeInfo:   corev1.NodeSystemInfo{BootID: "first"},
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "Unknown", false: "True"}[state == "lost"]}},
+			},
+		}
+		if state == "cordoned" {
+			n.Annotations = map[string]string{"talos-proxmox/cordoned": "true"}
+		}
+
+		_, err := api.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+
+	kube := kubeapi.Of(api)
+
+	return kube, func() []string {
+		all, err := kube.Nodes(t.Context())
+		require.NoError(t, err)
+
+		var closed []string
+
+		for _, n := range all {
+			if n.Cordoned {
+				closed = append(closed, n.Name)
+			}
+		}
+
+		slices.Sort(closed)
+
+		return closed
+	}
+}
+
+// TestEnding: what an earlier run has left cordoned takes pods again, and nothing else does.
+func TestEnding(t *testing.T) {
+	p := &plan.Plan{ReadyTimeout: time.Millisecond, Pools: []plan.PlannedPool{{Role: plan.Worker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}}}
+
+	of := func(ctx *pulumi.Context, kube *kubeapi.Client) *ending {
+		return &ending{ctx: ctx, plan: p, turns: newTurns(1), inside: &guests{kube: kube}, say: silent}
+	}
+
+	inProgram(t, false, func(ctx *pulumi.Context) {
+		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned", "b": "theirs", "stranger": "cordoned"})
+		require.NoError(t, of(ctx, kube).look(t.Context()))
+		assert.Equal(t, []string{"b", "stranger"}, closed())
+
+		failed := of(ctx, nil)
+		require.NoError(t, failed.look(t.Context()), "a cluster that does not answer stops nobody")
+	})
+
+	inProgram(t, false, func(ctx *pulumi.Context) {
+		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned"})
+
+		failed := of(ctx, kube)
+		failed.turns.stop("a")
+		require.NoError(t, failed.look(t.Context()))
+		assert.Equal(t, []string{"a"}, closed(), "it has failed in this run")
+	})
+
+	inProgram(t, true, func(ctx *pulumi.Context) {
+		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned"})
+		require.NoError(t, of(ctx, kube).look(t.Context()))
+		assert.Equal(t, []string{"a"}, closed(), "a preview changes nothing")
+	})
+}

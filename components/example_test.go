@@ -3,6 +3,8 @@ package components_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"time"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -123,10 +125,11 @@ func ExampleNewTalosCluster() {
 			return err
 		}
 
-		// In earnest: proxmoxapi.New(proxmoxapi.Access{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", ...})
+		// In earnest: proxmoxapi.New(proxmoxapi.Access{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", ...}), and
+		// components.Dialer{} for the network
 		var api components.Proxmox = oneTemplate{}
 
-		findings, err := components.Preflight(ctx, p, api)
+		findings, err := components.Preflight(ctx, p, api, nobody{})
 		if err != nil {
 			return err
 		}
@@ -199,4 +202,25 @@ func (oneTemplate) Stores(context.Context, string) (map[string]proxmoxapi.Store,
 	return map[string]proxmoxapi.Store{"local-lvm": {Content: []string{"images"}, Active: true, Free: 1 << 40}}, nil
 }
 
-func (oneTemplate) Bridges(context.Context, string) ([]string, error) { return []string{"vmbr0"}, nil }
+func (oneTemplate) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
+	return []proxmoxapi.Bridge{{Name: "vmbr0"}}, nil
+}
+
+func (oneTemplate) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
+
+func (oneTemplate) Permissions(context.Context) (proxmoxapi.Permissions, error) {
+	all := map[string]bool{}
+	for _, name := range []string{
+		"Datastore.AllocateSpace", "Datastore.Audit", "SDN.Use", "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Disk",
+		"VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.PowerMgmt",
+	} {
+		all[name] = true
+	}
+
+	return proxmoxapi.Permissions{"/": all}, nil
+}
+
+// nobody is a network in which nobody answers.
+type nobody struct{}
+
+func (nobody) Listening(context.Context, netip.Addr) int { return 0 }

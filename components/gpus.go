@@ -41,7 +41,7 @@ func (s *survey) lookForGPUs(ctx context.Context) error {
 		}
 	}
 
-	return nil
+	return s.lookForUsers(ctx)
 }
 
 func bdfPath(n plan.Node) string { return fmt.Sprintf("pools.%s.gpus.%d.bdf", n.Pool, n.Ordinal) }

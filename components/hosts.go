@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"talos-proxmox/components/plan"
@@ -46,9 +47,9 @@ func (s *survey) lookForHosts(ctx context.Context) error {
 		case !hosts[at].Online:
 			s.problems.Add("proxmox.hosts", "is offline, and new nodes are to be made on it", name, "start it, or take it out")
 		default:
-			s.lookForMemory(hosts[at], coming[name])
+			s.lookForRoom(hosts[at], coming[name])
 
-			if err := s.lookInto(ctx, name, coming[name]); err != nil {
+			if err := errors.Join(s.lookForClock(ctx, name), s.lookInto(ctx, name, coming[name])); err != nil {
 				return err
 			}
 		}
@@ -73,6 +74,10 @@ func (s *survey) lookInto(ctx context.Context, host string, coming []plan.Node) 
 		return err
 	}
 
+	for _, b := range bridges {
+		s.vnets[b.Name] = s.vnets[b.Name] || b.VNet
+	}
+
 	needed := map[string]int{} // GiB, by datastore
 
 	for _, n := range coming {
@@ -83,12 +88,12 @@ func (s *survey) lookInto(ctx context.Context, host string, coming []plan.Node) 
 			needed[d.Datastore] += d.SizeGiB
 		}
 
-		if image := poolOf(s.plan, n).Image; image.URL != "" || image.FactoryURL != "" {
+		if image := s.plan.PoolOf(n).Image; image.URL != "" || image.FactoryURL != "" {
 			s.holds(stores, host, s.plan.ImageStore, "iso", "proxmox.storage.images")
 		}
 
 		for _, nic := range n.NICs {
-			if !slices.Contains(bridges, nic.Bridge) {
+			if !slices.ContainsFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge }) {
 				s.problems.Add(path+".nics", "is no bridge of host "+host+", or one that the credentials may not use", nic.Bridge,
 					"name another, make it there, or give the role SDN.Use on it")
 			}
@@ -135,8 +140,9 @@ func (s *survey) holds(stores map[string]proxmoxapi.Store, host, name, content, 
 	}
 }
 
-// lookForMemory warns where a host would promise more memory than it has.
-func (s *survey) lookForMemory(h proxmoxapi.Host, coming []plan.Node) {
+// lookForRoom holds that a host has the processors of each VM, and warns where it would promise more memory than it has, or the
+// configuration does.
+func (s *survey) lookForRoom(h proxmoxapi.Host, coming []plan.Node) {
 	promised, more := 0, 0
 
 	for _, v := range s.vms {
@@ -147,6 +153,11 @@ func (s *survey) lookForMemory(h proxmoxapi.Host, coming []plan.Node) {
 
 	for _, n := range coming {
 		more += n.MemoryMiB
+
+		if h.CPUs > 0 && n.Cores > h.CPUs {
+			s.problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with more does not start", h.CPUs, h.Name),
+				strconv.Itoa(n.Cores), "lower it, or place the node elsewhere")
+		}
 	}
 
 	if h.MemoryMiB > 0 && promised+more > h.MemoryMiB {
@@ -154,5 +165,14 @@ func (s *survey) lookForMemory(h proxmoxapi.Host, coming []plan.Node) {
 			Path: "proxmox.hosts", Rule: fmt.Sprintf("has %d MiB of memory; what is on it is promised %d MiB, and new nodes %d MiB", h.MemoryMiB, promised, more),
 			Value: h.Name, Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
 		})
+	}
+
+	for _, stated := range s.plan.Hosts {
+		if stated.Name == h.Name && stated.Limited && h.MemoryMiB > 0 && stated.Capacity.MemoryMiB > h.MemoryMiB {
+			s.warnings = append(s.warnings, plan.Problem{
+				Path: "proxmox.hosts", Rule: fmt.Sprintf("states a capacity of %d MiB for host %s, which has %d MiB", stated.Capacity.MemoryMiB, h.Name, h.MemoryMiB),
+				Value: h.Name, Remedy: "lower capacity.memoryMiB",
+			})
+		}
 	}
 }

@@ -11,36 +11,13 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// roomy is a Proxmox VE with room for whatever tests want to make.
-type roomy struct{ Proxmox }
-
-func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
-	var hosts []proxmoxapi.Host
-	for _, name := range []string{"a", "b", "pve", "pve1", "pve2", "pve3"} {
-		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true})
-	}
-
-	return hosts, nil
-}
-
-func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
-	stores := map[string]proxmoxapi.Store{}
-	for _, name := range []string{"local", "local-lvm", "nfs"} {
-		stores[name] = proxmoxapi.Store{Content: []string{"images", "iso", "snippets"}, Active: true, Free: 1 << 50}
-	}
-
-	return stores, nil
-}
-
-func (roomy) Bridges(context.Context, string) ([]string, error) { return []string{"vmbr0"}, nil }
-
 // cramped is one in which everything is missing.
 type cramped struct {
 	house
 
 	hosts   []proxmoxapi.Host
 	stores  map[string]proxmoxapi.Store
-	bridges []string
+	bridges []proxmoxapi.Bridge
 }
 
 func (c *cramped) Hosts(context.Context) ([]proxmoxapi.Host, error) { return c.hosts, nil }
@@ -53,7 +30,9 @@ func (c *cramped) Stores(_ context.Context, host string) (map[string]proxmoxapi.
 	return c.stores, nil
 }
 
-func (c *cramped) Bridges(context.Context, string) ([]string, error) { return c.bridges, nil }
+func (c *cramped) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
+	return c.bridges, nil
+}
 
 // TestHosts: all that hosts lack for new nodes is said at once, and nothing of it matters when the nodes are there.
 func TestHosts(t *testing.T) {
@@ -71,7 +50,7 @@ func TestHosts(t *testing.T) {
 		"tank": {Content: []string{"images"}, Active: true, Free: 400 << 30}, "nfs": {Content: []string{"iso"}, Active: true},
 	}
 
-	h := &cramped{hosts: online, stores: good, bridges: []string{"vmbr0"}}
+	h := &cramped{hosts: online, stores: good, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}}}
 	_, err := look(t, p, h)
 	require.NoError(t, err)
 
@@ -91,16 +70,16 @@ func TestHosts(t *testing.T) {
   - pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr0); name another, make it there, or give the role SDN.Use on it`)
 
 	off := map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}}, "nfs": good["nfs"]}
-	_, err = look(t, planOf(t, one), &cramped{hosts: online, stores: off, bridges: []string{"vmbr0"}})
+	_, err = look(t, planOf(t, one), &cramped{hosts: online, stores: off, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}}})
 	require.EqualError(t, err, `the configuration has 1 problem:
   - pools.control.disk.datastore: is not active on host a (given: tank); switch it on there, or name another`)
 
 	full := &cramped{
 		house: house{vms: []proxmoxapi.VM{{ID: 100, Name: "other", Host: "a", MemoryMiB: 30000}, {ID: 9000, Name: "base", Host: "a", Template: true, MemoryMiB: 9999}}},
-		hosts: []proxmoxapi.Host{{Name: "a", Online: true, MemoryMiB: 32768}}, bridges: []string{"vmbr0"},
+		hosts: []proxmoxapi.Host{{Name: "a", Online: true, MemoryMiB: 32768}}, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}},
 		stores: map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}, Active: true, Free: 100 << 30}, "nfs": good["nfs"]},
 	}
-	survey := newSurvey(planOf(t, one), full)
+	survey := newSurvey(planOf(t, one), full, nobody{})
 	require.NoError(t, survey.run(t.Context()))
 	assert.Equal(t, []plan.Problem{
 		{

@@ -77,7 +77,7 @@ func TestLeaving(t *testing.T) {
 
 func TestProtectedStays(t *testing.T) {
 	p := &plan.Plan{Kind: plan.KindTalos, Cluster: "c", Bootstrap: plan.ByPulumi}
-	s := newSurvey(p, guarded{shelf{vms: []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}}}}})
+	s := newSurvey(p, guarded{shelf{vms: []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}}}}}, nobody{})
 
 	assert.EqualError(t, s.run(t.Context()), "the configuration has 1 problem:\n"+
 		"  - pools: a VM that is protected is not removed, and its node must not leave the cluster before it (given: c-worker-1, VMID 501 on host pve); "+

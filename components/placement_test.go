@@ -58,7 +58,7 @@ func TestAskOnce(t *testing.T) {
 	c := &counting{}
 
 	if err := pulumi.RunErr(func(ctx *pulumi.Context) error {
-		_, err := Preflight(ctx, planOf(t, builtSpec()), c)
+		_, err := Preflight(ctx, planOf(t, builtSpec()), c, nobody{})
 
 		return err
 	}, pulumi.WithMocks("p", "s", &ignoredOf{})); err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -70,9 +71,12 @@ func (f *Findings) has(n plan.Node) bool { return f != nil && !f.absent[n.VMID] 
 
 func (f *Findings) shared() bool { return f != nil && f.sharedImages }
 
-// Preflight asks Talos and Proxmox VE what they think of a plan, before anything is registered. It logs their warnings;
+// Unchecked says what nobody knows without Proxmox VE.
+const Unchecked = "credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, templates, images, GPUs and addresses were not checked"
+
+// Preflight asks Talos, Proxmox VE and the network what they think of a plan, before anything is registered. It logs their warnings;
 // the error holds everything that is wrong (plan.Problems). A preview goes on without Proxmox VE, and says so.
-func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox) (*Findings, error) {
+func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*Findings, error) {
 	var (
 		warnings []plan.Problem
 		refused  error
@@ -82,7 +86,7 @@ func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox) (*Findings, e
 		warnings, refused = machineconfig.Check(p)
 	}
 
-	s := newSurvey(p, proxmox)
+	s := newSurvey(p, proxmox, network)
 	missing := s.run(ctx.Context())
 
 	for _, w := range slices.Concat(p.Warnings, warnings, s.warnings) {
@@ -91,8 +95,8 @@ func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox) (*Findings, e
 		}
 	}
 
-	if errors.Is(missing, proxmoxapi.ErrUnreachable) && ctx.DryRun() {
-		return nil, errors.Join(refused, ctx.Log.Warn(missing.Error()+"; VMIDs, templates, images and GPUs were not checked", nil))
+	if (errors.Is(missing, proxmoxapi.ErrUnreachable) || errors.Is(missing, proxmoxapi.ErrOffline)) && ctx.DryRun() {
+		return nil, errors.Join(refused, ctx.Log.Warn(missing.Error()+"; "+Unchecked, nil))
 	}
 
 	return s.found, errors.Join(refused, explain(missing))
@@ -102,22 +106,29 @@ func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox) (*Findings, e
 type survey struct {
 	plan    *plan.Plan
 	proxmox Proxmox
+	network Network
+	now     func() time.Time
 
 	vms []proxmoxapi.VM
 	// absent are the VMIDs of nodes whose VM is not there yet: what a VM was made from harms nobody later when it is gone.
 	absent map[int]bool
 	// stores are the datastores of the hosts that were asked, by the host's name.
-	stores   map[string]map[string]proxmoxapi.Store
+	stores map[string]map[string]proxmoxapi.Store
+	// vnets are the bridges that belong to a software-defined network.
+	vnets map[string]bool
+	// denied says that a privilege is missing, which is why a look may have been refused.
+	denied   bool
 	found    *Findings
 	problems plan.Problems
 	warnings []plan.Problem
 }
 
-func newSurvey(p *plan.Plan, proxmox Proxmox) *survey {
+func newSurvey(p *plan.Plan, proxmox Proxmox, network Network) *survey {
 	absent := map[int]bool{}
 
 	return &survey{
-		plan: p, proxmox: proxmox, absent: absent, stores: map[string]map[string]proxmoxapi.Store{},
+		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent,
+		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{},
 		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent},
 	}
 }
@@ -131,12 +142,24 @@ func (s *survey) run(ctx context.Context) error {
 
 	s.lookForVMs()
 
+	var refused []error
+
 	for _, look := range []func(context.Context) error{
-		s.lookForHosts, s.lookForUnfinished, s.lookForTemplates, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets, s.lookForFirewall, s.lookForGroups,
-		s.lookForLeaving,
+		s.lookForHosts, s.lookForUnfinished, s.lookForTemplates, s.lookForPrivileges, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets,
+		s.lookForFirewall, s.lookForGroups, s.lookForLeaving, s.lookForOccupied,
 	} {
-		if err := look(ctx); err != nil {
+		switch err := look(ctx); {
+		case errors.Is(err, proxmoxapi.ErrRefused):
+			refused = append(refused, err)
+		case err != nil:
 			return err
+		}
+	}
+
+	// A privilege that is missing says more than the call that was refused for it.
+	for _, err := range refused {
+		if !s.denied {
+			s.problems = append(s.problems, refusal(err))
 		}
 	}
 
@@ -230,18 +253,24 @@ func explain(err error) error {
 		return plan.Problems{{
 			Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "correct it, or see that the host is up and its port open from here",
 		}}
+	case errors.Is(err, proxmoxapi.ErrOffline):
+		return plan.Problems{{Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "unset it: without Proxmox VE there are only previews"}}
 	case errors.Is(err, proxmoxapi.ErrUntrusted):
 		return plan.Problems{{
 			Path: "proxmox.endpoint", Rule: err.Error(),
 			Remedy: "let this machine trust the certificate's authority, or set proxmox.insecure",
 		}}
 	case errors.Is(err, proxmoxapi.ErrRefused):
-		return plan.Problems{{
-			Path: "proxmox.tokenId", Rule: err.Error(),
-			Remedy: "check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this",
-		}}
+		return plan.Problems{refusal(err)}
 	default:
 		return err
+	}
+}
+
+func refusal(err error) plan.Problem {
+	return plan.Problem{
+		Path: "proxmox.tokenId", Rule: err.Error(),
+		Remedy: "check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this",
 	}
 }
 

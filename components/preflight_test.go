@@ -37,7 +37,7 @@ func (s shelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, erro
 func look(t *testing.T, p *plan.Plan, proxmox Proxmox) (*Findings, error) {
 	t.Helper()
 
-	s := newSurvey(p, proxmox)
+	s := newSurvey(p, proxmox, nobody{})
 	err := s.run(t.Context())
 
 	return s.found, err

@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"time"
 
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -21,7 +22,10 @@ type Proxmox interface {
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Hosts(ctx context.Context) ([]proxmoxapi.Host, error)
 	Stores(ctx context.Context, host string) (map[string]proxmoxapi.Store, error)
-	Bridges(ctx context.Context, host string) ([]string, error)
+	Bridges(ctx context.Context, host string) ([]proxmoxapi.Bridge, error)
+	Time(ctx context.Context, host string) (time.Time, error)
+	Permissions(ctx context.Context) (proxmoxapi.Permissions, error)
+	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
 	GuestFile(ctx context.Context, vm proxmoxapi.VM, path string) (string, error)
 	WriteGuestFile(ctx context.Context, vm proxmoxapi.VM, path, content string) error
 	Offered(ctx context.Context, host, url string) (int64, error)

@@ -117,7 +117,7 @@ func TestGPUs(t *testing.T) {
 	bridge := proxmoxapi.PCIDevice{BDF: "0000:00:01.0", ID: "8086:1901", Class: "0x060400", IOMMUGroup: 15}
 	disk := proxmoxapi.PCIDevice{BDF: "0000:03:00.0", ID: "144d:a808", Class: "0x010802", Name: "NVMe", IOMMUGroup: 15}
 
-	s := newSurvey(p(), &house{devices: map[string][]proxmoxapi.PCIDevice{"a": {card, sound}, "b": {bridge, other, disk}}})
+	s := newSurvey(p(), &house{devices: map[string][]proxmoxapi.PCIDevice{"a": {card, sound}, "b": {bridge, other, disk}}}, nobody{})
 	require.NoError(t, s.run(t.Context()))
 	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.found.devices)
 	assert.Equal(t, []plan.Problem{{
@@ -138,7 +138,7 @@ func TestGPUs(t *testing.T) {
 		there.vms = append(there.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
-	s = newSurvey(p(), there)
+	s = newSurvey(p(), there, nobody{})
 	require.NoError(t, s.run(t.Context()))
 	assert.Empty(t, s.found.devices)
 	assert.Equal(t, []plan.Problem{

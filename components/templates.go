@@ -21,7 +21,7 @@ func (s *survey) lookForTemplates(ctx context.Context) error {
 			continue
 		}
 
-		template, problem := findTemplate(s.vms, poolOf(s.plan, n).Image.Path, n)
+		template, problem := findTemplate(s.vms, s.plan.PoolOf(n).Image.Path, n)
 		if problem != nil {
 			// A template that is gone harms nobody who has been cloned from it.
 			if s.absent[n.VMID] {
@@ -45,7 +45,7 @@ func (s *survey) lookForTemplates(ctx context.Context) error {
 		}
 
 		if s.plan.Kind == plan.KindK3s {
-			if problem := checkCloudTemplate(template, configs[template.ID], poolOf(s.plan, n).Image.Path); problem != nil {
+			if problem := checkCloudTemplate(template, configs[template.ID], s.plan.PoolOf(n).Image.Path); problem != nil {
 				s.problems = append(s.problems, *problem)
 			}
 		}
@@ -54,11 +54,6 @@ func (s *survey) lookForTemplates(ctx context.Context) error {
 	}
 
 	return nil
-}
-
-// poolOf is the pool of a node.
-func poolOf(p *plan.Plan, n plan.Node) plan.PlannedPool {
-	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == n.Pool })]
 }
 
 // findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three failures

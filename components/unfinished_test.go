@@ -60,7 +60,7 @@ func TestUnfinished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, config := with(c.change)
 
-			s := newSurvey(p, stopped{config: config})
+			s := newSurvey(p, stopped{config: config}, nobody{})
 			s.vms = []proxmoxapi.VM{v}
 			require.NoError(t, s.lookForUnfinished(t.Context()))
 			assert.Equal(t, c.want, s.found.unfinished)

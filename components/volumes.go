@@ -13,7 +13,7 @@ func (s *survey) lookForVolumes(ctx context.Context) error {
 	files := map[store]map[string]int64{}
 
 	for _, n := range s.plan.Nodes() {
-		image := poolOf(s.plan, n).Image
+		image := s.plan.PoolOf(n).Image
 		if image.Volume == "" || !s.absent[n.VMID] {
 			continue
 		}

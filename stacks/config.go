@@ -1,6 +1,8 @@
 package stacks
 
 import (
+	"os"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -83,11 +85,22 @@ func (c Config) Spec() plan.Spec {
 	}
 }
 
+// offlineVariable keeps previews from asking Proxmox VE.
+const offlineVariable = "TALOS_PROXMOX_OFFLINE"
+
+func offline() string {
+	if os.Getenv(offlineVariable) == "" {
+		return ""
+	}
+
+	return offlineVariable + " is set"
+}
+
 // Access is how Proxmox VE is reached.
 func (c Config) Access() proxmoxapi.Access {
 	return proxmoxapi.Access{
 		Endpoint: c.Proxmox.Endpoint, Insecure: c.Proxmox.Insecure,
 		TokenID: c.Proxmox.TokenID, TokenSecret: c.ProxmoxTokenSecret,
-		Username: c.Proxmox.Username, Password: c.ProxmoxPassword,
+		Username: c.Proxmox.Username, Password: c.ProxmoxPassword, Offline: offline(),
 	}
 }

@@ -48,7 +48,7 @@ func k3sProgram(config Config, then ...func(*Deployment)) pulumi.RunFunc {
 			return err
 		}
 
-		d, err := deploy(ctx, config, p, cloudShelf{})
+		d, err := deploy(ctx, config, p, cloudShelf{}, nobody{})
 		if err != nil {
 			return err
 		}

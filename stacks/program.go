@@ -73,11 +73,11 @@ func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (
 		return nil, err
 	}
 
-	return deploy(ctx, config, p, api, opts...)
+	return deploy(ctx, config, p, api, components.Dialer{}, opts...)
 }
 
-func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Proxmox, opts ...pulumi.ResourceOption) (*Deployment, error) {
-	findings, err := components.Preflight(ctx, p, api)
+func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Proxmox, network components.Network, opts ...pulumi.ResourceOption) (*Deployment, error) {
+	findings, err := components.Preflight(ctx, p, api, network)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,9 @@ package stacks
 
 import (
 	"context"
+	"net/netip"
+	"strings"
+	"time"
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/proxmoxapi"
@@ -28,6 +31,26 @@ func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error
 	return stores, nil
 }
 
-func (roomy) Bridges(context.Context, string) ([]string, error) {
-	return []string{"vmbr0", "vmbr1"}, nil
+func (roomy) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
+	return []proxmoxapi.Bridge{{Name: "vmbr0"}, {Name: "vmbr1"}}, nil
 }
+
+func (roomy) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
+
+func (roomy) Permissions(context.Context) (proxmoxapi.Permissions, error) {
+	all := map[string]bool{}
+	for _, name := range strings.Fields(`Datastore.Allocate Datastore.AllocateSpace Datastore.AllocateTemplate Datastore.Audit Mapping.Modify Mapping.Use Pool.Allocate Pool.Audit
+		SDN.Use Sys.AccessNetwork Sys.Audit Sys.Console Sys.Modify VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Disk VM.Config.HWType VM.Config.Memory
+		VM.Config.Network VM.Config.Options VM.GuestAgent.Audit VM.GuestAgent.FileRead VM.GuestAgent.FileWrite VM.Migrate VM.PowerMgmt`) {
+		all[name] = true
+	}
+
+	return proxmoxapi.Permissions{"/": all}, nil
+}
+
+func (roomy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
+
+// nobody is a network in which nobody answers.
+type nobody struct{}
+
+func (nobody) Listening(context.Context, netip.Addr) int { return 0 }

@@ -107,3 +107,16 @@ func TestMachineSecrets(t *testing.T) {
 		require.NoError(t, Config{MachineSecrets: text}.checkSecrets().Err())
 	}
 }
+
+// TestOffline: a variable of the environment keeps previews from asking Proxmox VE.
+func TestOffline(t *testing.T) {
+	if said := testConfig().Access().Offline; said != "" {
+		t.Error(said)
+	}
+
+	t.Setenv("TALOS_PROXMOX_OFFLINE", "1")
+
+	if said := testConfig().Access().Offline; said != "TALOS_PROXMOX_OFFLINE is set" {
+		t.Error(said)
+	}
+}

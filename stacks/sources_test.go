@@ -77,7 +77,7 @@ func inYard(t *testing.T, shared bool, change func(*Config)) (map[string]registe
 
 	exported := make(chan map[string]any, 1)
 	resources := record(t, func(ctx *pulumi.Context) error {
-		d, err := deploy(ctx, config, p, yard{plan: p, shared: shared})
+		d, err := deploy(ctx, config, p, yard{plan: p, shared: shared}, nobody{})
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func testProgram(config Config) pulumi.RunFunc {
 			return err
 		}
 
-		_, err = deploy(ctx, config, p, shelf{})
+		_, err = deploy(ctx, config, p, shelf{}, nobody{})
 
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/rehearsal"
@@ -77,6 +78,7 @@ func limitedStacks(t *testing.T) map[string]limited {
 			with("stacks/examples/Pulumi.atlas.yaml", "  talos-proxmox:lifecycle: { keepImages: false }\n"),
 			[]string{downloads, agent, "`lifecycle.keepImages: false`"}, nil,
 		},
+		"k3s": {"k3s", []string{templates, agent, "K3s", "`firewall.enabled`"}, nil},
 		"options": {
 			with("stacks/examples/Pulumi.smallest.yaml", cloned+"  talos-proxmox:defaults: { startup: { order: 2 }, haGroup: racks, resourcePool: talos }\n"),
 			[]string{templates, "`startup`", "`haGroup`", "`resourcePool`"},
@@ -114,16 +116,24 @@ func (l limited) of(table []privilege) []string {
 	return names
 }
 
-// try deploys, changes and destroys a stack with a token that has these privileges alone.
-func (l limited) try(t *testing.T, privileges []string) (*rehearsal.Rehearsal, string, error) {
+// limitedToken is what a limited stack logs in with.
+const limitedToken = "limited@pve!token"
+
+// try deploys, changes and destroys a stack with a token that has these privileges alone. The other changes are made before.
+func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsal.Rehearsal)) (*rehearsal.Rehearsal, string, error) {
 	t.Helper()
 
-	const id, secret = "limited@pve!token", "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
+	const secret = "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
 
 	r := rehearse(t, l.stack)
-	r.Lab.World().AddToken(id, secret)
-	r.Lab.World().Grant(id, "/", privileges...)
-	set(t, r.Stack, "proxmox.tokenId", id)
+	r.Lab.World().AddToken(limitedToken, secret)
+	r.Lab.World().Grant(limitedToken, "/", privileges...)
+
+	for _, f := range before {
+		f(r)
+	}
+
+	set(t, r.Stack, "proxmox.tokenId", limitedToken)
 	set(t, r.Stack, "lifecycle.nodeTimeout", "20s")
 	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret", auto.ConfigValue{Value: secret, Secret: true}))
 
@@ -158,7 +168,8 @@ func TestPrivilegesAreEnough(t *testing.T) {
 	examples := map[string]bool{}
 
 	for name, l := range limitedStacks(t) {
-		if !strings.HasSuffix(l.stack, ".yaml") {
+		// K3s needs more, and its page says so.
+		if !strings.HasSuffix(l.stack, ".yaml") && name != "k3s" {
 			for _, p := range l.of(table) {
 				examples[p] = true
 			}
@@ -180,7 +191,8 @@ func TestPrivilegesAreEnough(t *testing.T) {
 
 			// The calls of the table are calls that are made.
 			for _, p := range table {
-				if slices.Contains(l.of(table), p.name) {
+				// Nothing is upgraded here.
+				if slices.Contains(l.of(table), p.name) && p.name != "VM.GuestAgent.FileWrite" {
 					assertCalled(t, r, p)
 				}
 			}
@@ -223,13 +235,72 @@ func assertCalled(t *testing.T, r *rehearsal.Rehearsal, p privilege) {
 	}
 }
 
-// TestEachPrivilegeIsNeeded takes each privilege away from a stack that needs it, which then cannot be deployed, changed or
-// destroyed; what Proxmox VE says names the privilege, but for what is only hidden.
+// TestPrivilegesOfThePlan: what the program looks for before it makes anything is what the page says.
+func TestPrivilegesOfThePlan(t *testing.T) {
+	t.Parallel()
+
+	table, _ := permissionsPage(t)
+
+	for name, l := range limitedStacks(t) {
+		t.Run(name, func(t *testing.T) {
+			stack, err := rehearsal.Find(root, l.stack)
+			require.NoError(t, err)
+
+			config, err := stacks.LoadFile(stack.Path)
+			require.NoError(t, err)
+
+			p, err := plan.New(config.Spec())
+			require.NoError(t, err)
+
+			if slices.Contains(l.needs, "`placement.rebalance`") {
+				p.Rebalance = true
+			}
+
+			var needed []string
+
+			for _, n := range p.Nodes() {
+				template := 0
+				if n.Template != "" {
+					template = 9000
+				}
+
+				for _, privilege := range p.Privileges(n, template) {
+					needed = append(needed, privilege.Names[0])
+				}
+			}
+
+			slices.Sort(needed)
+			assert.ElementsMatch(t, l.of(table), slices.Compact(needed))
+		})
+	}
+}
+
+// spare are privileges that a stack comes up without.
+var spare = map[string]bool{"VM.GuestAgent.FileRead": true, "VM.GuestAgent.FileWrite": true}
+
+// hiddenWithout is what is said where nothing is denied, but something cannot be seen.
+var hiddenWithout = map[string]string{
+	"Pool.Audit":          "belongs already to pool 'talos'",
+	"VM.GuestAgent.Audit": "reports no address inside network.cidr",
+	"Sys.AccessNetwork":   `metal-amd64.iso\): Permission check failed`, // either of two would do, and none is named
+}
+
+// revokeNext leaves the token these privileges alone from the next call on.
+func revokeNext(r *rehearsal.Rehearsal, privileges []string) {
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile("^"), Kind: journal.Interfere,
+		Before: func(journal.Entry) { r.Lab.World().Grant(limitedToken, "/", privileges...) },
+	})
+}
+
+// TestEachPrivilegeIsNeeded takes each privilege away from a stack that needs it. Where it is missing from the beginning, nothing is
+// begun. Where it goes when the first look is over, the stack cannot be deployed, changed or destroyed; what Proxmox VE says names the
+// privilege, but for what is only hidden.
 func TestEachPrivilegeIsNeeded(t *testing.T) {
 	t.Parallel()
 
 	table, _ := permissionsPage(t)
-	sample := []string{"VM.Audit", "Datastore.AllocateSpace", "Mapping.Use"}
+	sample := []string{"Datastore.AllocateSpace", "Mapping.Use"}
 
 	for _, p := range table {
 		if os.Getenv(allPrivileges) == "" && !slices.Contains(sample, p.name) {
@@ -242,24 +313,46 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 			l := limitedStacks(t)[map[string]string{
 				"every one": "templates", "templates": "templates", "GPUs": "k3s-dev-vms", "downloads": "atlas", "guest agent": "enterprise",
 				"`lifecycle.keepImages: false`": "atlas without its images", "`startup`": "options", "`haGroup`": "options",
-				"`resourcePool`": "options", "`placement.rebalance`": "rebalance",
+				"`resourcePool`": "options", "`placement.rebalance`": "rebalance", "K3s": "k3s",
 			}[p.needed[0]]]
 			require.NotEmpty(t, l.stack, p.needed)
 
-			_, said, err := l.try(t, slices.DeleteFunc(l.of(table), func(name string) bool { return name == p.name }))
-			require.Error(t, err)
+			has := l.of(table)
+			lacks := slices.DeleteFunc(slices.Clone(has), func(name string) bool { return name == p.name })
 
-			// What is only hidden is not denied, nor named.
-			hidden := map[string]string{
-				"VM.Audit": "is not on host pve, nor anything like it on another", "Pool.Audit": "belongs already to pool 'talos'",
-				"VM.GuestAgent.Audit": "reports no address inside network.cidr",
-				"Sys.AccessNetwork":   "metal-amd64.iso): Permission check failed", // either of two would do, and none is named
-			}[p.name]
-			if hidden != "" {
-				assert.Contains(t, said, hidden)
-			} else {
-				assert.Regexp(t, `Permission check failed \([^)]*`+regexp.QuoteMeta(p.name), said)
+			t.Run("from the beginning", func(t *testing.T) {
+				r, said, err := l.try(t, lacks)
+				if spare[p.name] {
+					require.NoError(t, err)
+				} else {
+					require.Error(t, err)
+					assert.Empty(t, r.Leftovers(), "nothing was made")
+				}
+
+				assert.Regexp(t, `the credentials lack ([A-Za-z.]+ or )*`+regexp.QuoteMeta(p.name)+`[ ,]`, said)
+			})
+
+			// Who cannot see a VM any more waits for it for as long as the provider does.
+			if spare[p.name] || p.name == "VM.Audit" {
+				return
 			}
+
+			t.Run("after the first look", func(t *testing.T) {
+				_, said, err := l.try(t, has, func(r *rehearsal.Rehearsal) {
+					r.Lab.Journal().Plant(journal.Fault{
+						Face: journal.Proxmox, Call: regexp.MustCompile("^GET /access/permissions$"), Kind: journal.Interfere,
+						Before: func(journal.Entry) { revokeNext(r, lacks) },
+					})
+				})
+				require.Error(t, err)
+
+				// What is only hidden is not denied, nor named.
+				if hidden, there := hiddenWithout[p.name]; there {
+					assert.Regexp(t, hidden, said)
+				} else {
+					assert.Regexp(t, `Permission check failed \([^)]*`+regexp.QuoteMeta(p.name), said)
+				}
+			})
 		})
 	}
 }

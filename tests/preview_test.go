@@ -26,7 +26,8 @@ func TestPreview(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, map[string]int{"create": 17}, previewed(result.ChangeSummary))
 		assert.Contains(t, out.String(),
-			"Proxmox VE at https://127.0.0.1:9 cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused; VMIDs, templates, images and GPUs were not checked")
+			"Proxmox VE at https://127.0.0.1:9 cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused; "+
+				"credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, templates, images, GPUs and addresses were not checked")
 	})
 
 	t.Run("a patch that Talos refuses", func(t *testing.T) {

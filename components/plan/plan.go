@@ -315,6 +315,11 @@ func (p *Plan) Nodes() []Node {
 	return all
 }
 
+// PoolOf is the pool of a node.
+func (p *Plan) PoolOf(n Node) PlannedPool {
+	return p.Pools[slices.IndexFunc(p.Pools, func(pool PlannedPool) bool { return pool.Name == n.Pool })]
+}
+
 // Protected says that a control plane is guarded from removal: what a cluster cannot do without is guarded then, too.
 func (p *Plan) Protected() bool {
 	return slices.ContainsFunc(p.ControlPlanes(), func(n Node) bool { return n.Protection })

@@ -25,6 +25,8 @@ type Access struct {
 	TokenID, TokenSecret string
 	// Username is "user@realm".
 	Username, Password string
+	// Offline says that nothing is to be asked, and why.
+	Offline string
 }
 
 // Errors that callers tell apart.
@@ -35,14 +37,16 @@ var (
 	ErrRefused = errors.New("refuses the credentials")
 	// ErrUntrusted means that this machine does not trust the server's certificate.
 	ErrUntrusted = errors.New("shows a certificate that this machine does not trust")
+	// ErrOffline means that nothing is to be asked.
+	ErrOffline = errors.New("is not asked")
 	// ErrHostSilent means that Proxmox VE cannot reach the host that was asked about.
 	ErrHostSilent = errors.New("cannot reach that host")
 )
 
 // Client asks one Proxmox VE cluster.
 type Client struct {
-	endpoint string
-	api      *proxmox.Client
+	endpoint, offline string
+	api               *proxmox.Client
 }
 
 // requestTimeout bounds each request: look-ups are small, and a preview must not hang on a host that is down.
@@ -67,7 +71,7 @@ func New(a Access) (*Client, error) {
 	}
 
 	return &Client{
-		endpoint: "https://" + u.Host,
+		endpoint: "https://" + u.Host, offline: a.Offline,
 		api: proxmox.NewClient("https://"+u.Host+"/api2/json", login,
 			proxmox.WithHTTPClient(&http.Client{Transport: listener{transport}, Timeout: requestTimeout})),
 	}, nil
@@ -114,6 +118,10 @@ func (e failedError) silent() bool { return e.code >= 595 && e.code <= 599 }
 
 // get asks for something.
 func (c *Client) get(ctx context.Context, path string, into any) error {
+	if c.offline != "" {
+		return fmt.Errorf("Proxmox VE at %s %w: %s", c.endpoint, ErrOffline, c.offline)
+	}
+
 	return c.explain("GET "+path, c.api.Get(ctx, path, into))
 }
 

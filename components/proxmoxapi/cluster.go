@@ -5,16 +5,28 @@ import (
 	"encoding/json"
 )
 
-// Mappings returns the resource mappings of PCI devices, by name.
-func (c *Client) Mappings(ctx context.Context) (map[string]bool, error) {
-	var reply []struct{ ID string }
+// Mapped is a device of a host that a resource mapping stands for.
+type Mapped struct{ Host, BDF string }
+
+// Mappings returns the resource mappings of PCI devices that the credentials may see, by name.
+func (c *Client) Mappings(ctx context.Context) (map[string][]Mapped, error) {
+	var reply []struct {
+		ID  string   `json:"id"`
+		Map []string `json:"map"`
+	}
 	if err := c.get(ctx, "/cluster/mapping/pci", &reply); err != nil {
 		return nil, err
 	}
 
-	found := map[string]bool{}
+	found := map[string][]Mapped{}
+
 	for _, m := range reply {
-		found[m.ID] = true
+		found[m.ID] = []Mapped{}
+
+		for _, text := range m.Map {
+			properties := propertiesOf(text)
+			found[m.ID] = append(found[m.ID], Mapped{Host: properties["node"], BDF: properties["path"]})
+		}
 	}
 
 	return found, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Host is a host as Proxmox VE sees it.
@@ -66,20 +67,39 @@ func (c *Client) Stores(ctx context.Context, host string) (map[string]Store, err
 	return found, nil
 }
 
-// Bridges are the bridges of a host that the credentials may use.
-func (c *Client) Bridges(ctx context.Context, host string) ([]string, error) {
-	var bridges []struct {
+// Bridge is a network that VMs of a host can be connected to.
+type Bridge struct {
+	Name string
+	// VNet says that it belongs to a zone of the software-defined network.
+	VNet bool
+}
+
+// Bridges are those of a host that the credentials may see.
+func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
+	var reply []struct {
 		Iface string `json:"iface"`
+		Type  string `json:"type"`
 	}
 
-	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/network?type=any_bridge", host), &bridges); err != nil {
+	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/network?type=any_bridge", host), &reply); err != nil {
 		return nil, err
 	}
 
-	names := make([]string, len(bridges))
-	for i, b := range bridges {
-		names[i] = b.Iface
+	bridges := make([]Bridge, len(reply))
+	for i, b := range reply {
+		bridges[i] = Bridge{Name: b.Iface, VNet: b.Type == "vnet"}
 	}
 
-	return names, nil
+	return bridges, nil
+}
+
+// Time is what a host's clock shows.
+func (c *Client) Time(ctx context.Context, host string) (time.Time, error) {
+	var reply struct {
+		Time int64 `json:"time"`
+	}
+
+	err := c.get(ctx, fmt.Sprintf("/nodes/%s/time", host), &reply)
+
+	return time.Unix(reply.Time, 0), err
 }

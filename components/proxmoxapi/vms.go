@@ -3,6 +3,7 @@ package proxmoxapi
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -62,9 +63,19 @@ type VMConfig struct {
 	UUID string
 	// Protection keeps the VM from being removed.
 	Protection bool
+	// Devices of the host that are passed through.
+	Devices []Device
+}
+
+// Device is passed through to a VM: by the name of a resource mapping, or by its addresses.
+type Device struct {
+	Mapping string
+	BDFs    []string
 }
 
 var (
+	deviceKey = regexp.MustCompile(`^hostpci\d+$`)
+
 	diskKey  = regexp.MustCompile(`^(scsi|virtio|sata|ide)\d+$`)
 	diskSize = regexp.MustCompile(`(?:^|,)size=(\d+)([MGT])(?:,|$)`)
 	// cloudInitDrive is how Proxmox VE names the volume of a cloud-init drive.
@@ -92,10 +103,12 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		found.UUID = m[1]
 	}
 
-	for key, value := range config {
-		text, ok := value.(string)
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		text, ok := config[key].(string)
 
 		switch {
+		case ok && deviceKey.MatchString(key):
+			found.Devices = append(found.Devices, deviceOf(text))
 		case !ok || !diskKey.MatchString(key):
 		case strings.Contains(text, "media=cdrom"):
 			found.CDROMs[key], _, _ = strings.Cut(text, ",")
@@ -126,6 +139,32 @@ func (c *Client) Pending(ctx context.Context, vm VM) ([]string, error) {
 	slices.Sort(keys)
 
 	return keys, nil
+}
+
+// deviceOf reads "0000:01:00.0;0000:01:00.1,pcie=1", whose first part may be "host=..." or "mapping=...".
+func deviceOf(text string) Device {
+	properties := propertiesOf(text)
+	if mapping := properties["mapping"]; mapping != "" {
+		return Device{Mapping: mapping}
+	}
+
+	return Device{BDFs: strings.Split(textOr(properties["host"], properties[""]), ";")}
+}
+
+// propertiesOf reads "key=value,key=value"; a part without a key has the empty one.
+func propertiesOf(text string) map[string]string {
+	found := map[string]string{}
+
+	for _, part := range strings.Split(text, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			key, value = "", part
+		}
+
+		found[key] = value
+	}
+
+	return found
 }
 
 func qemu(vm VM) string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.Host, vm.ID) }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"talos-proxmox/components"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
@@ -39,7 +40,7 @@ func showPlan(root string, stack *rehearsal.Stack, format string, out io.Writer)
 			return err
 		}
 
-		_, err = io.WriteString(out, text)
+		_, err = io.WriteString(out, text+"\nNobody was asked: "+components.Unchecked+".\n")
 
 		return err
 	case "svg":

@@ -13,7 +13,7 @@ type Proxmox interface {
 	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
-	Mappings(ctx context.Context) (map[string]bool, error)
+	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
 	HAResources(ctx context.Context) (map[string]bool, error)
 	FirewallRules(ctx context.Context, vm proxmoxapi.VM) (int, error)
 }
@@ -219,7 +219,7 @@ func (f *finder) mapping(ctx context.Context, p planned) (outcome, error) {
 	}
 
 	name := text(p.inputs, "name")
-	if !all[name] {
+	if _, there := all[name]; !there {
 		return outcome{verdict: absent, remark: "there is no resource mapping " + name}, nil
 	}
 

@@ -26,8 +26,8 @@ func (pve) Files(_ context.Context, host, datastore string) (map[string]int64, e
 	return map[string]int64{datastore + ":iso/talos.iso": 300 << 20}, nil
 }
 
-func (pve) Mappings(context.Context) (map[string]bool, error) {
-	return map[string]bool{"c-gpu-1": true}, nil
+func (pve) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) {
+	return map[string][]proxmoxapi.Mapped{"c-gpu-1": nil}, nil
 }
 
 func (pve) FirewallRules(_ context.Context, vm proxmoxapi.VM) (int, error) { return 402 - vm.ID, nil }

@@ -51,16 +51,17 @@ func domains(*request) (any, error) {
 }
 
 func permissions(r *request) (any, error) {
+	held := r.world.Permissions(r.caller.ID)
+	if path := r.values.Get("path"); path != "" {
+		held = map[string][]string{path: r.world.PermissionsOn(r.caller.ID, path)}
+	}
+
 	out := map[string]map[string]int{}
 
-	for path, list := range r.world.Permissions(r.caller.ID) {
-		if want := r.values.Get("path"); want != "" && want != path {
-			continue
-		}
-
+	for path, list := range held {
 		out[path] = map[string]int{}
 		for _, p := range list {
-			out[path][p] = 1
+			out[path][p] = 1 // and below it, as all that the lab grants
 		}
 	}
 

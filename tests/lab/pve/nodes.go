@@ -67,8 +67,8 @@ func nodeStatus(r *request) (any, error) {
 	}, nil
 }
 
-func nodeTime(*request) (any, error) {
-	now := time.Now().Unix()
+func nodeTime(r *request) (any, error) {
+	now := time.Now().Add(self(r).ClockSkew).Unix()
 
 	return map[string]any{"timezone": "UTC", "time": now, "localtime": now}, nil
 }

@@ -247,21 +247,48 @@ func (w *World) Require(c Caller, path string, privileges ...string) error {
 	return w.needAny(c, path, privileges...)
 }
 
-// Permissions returns the caller's privileges by path.
+// Permissions returns the caller's privileges by path, as pve-access-control lists them: on the top of the tree, wherever something was
+// granted, and on members of pools; a path with nothing on it is left out.
 func (w *World) Permissions(id string) map[string][]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if id == superuser {
-		return map[string][]string{"/": slices.Clone(Privileges)}
+	paths := map[string]bool{}
+	for _, path := range []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"} {
+		paths[path] = true
+	}
+
+	for path := range w.access.grants[id] {
+		paths[path] = true
+	}
+
+	for _, p := range w.pools {
+		for vmid := range p.vms {
+			paths[fmt.Sprintf("/vms/%d", vmid)] = true
+		}
 	}
 
 	all := map[string][]string{}
-	for path, p := range w.access.grants[id] {
-		all[path] = slices.Clone(p)
+
+	for path := range paths {
+		if p := w.privileges(id, path); len(p) > 0 {
+			all[path] = p
+		}
 	}
 
 	return all
+}
+
+// PermissionsOn returns the caller's privileges on one path.
+func (w *World) PermissionsOn(id, path string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.privileges(id, path)
+}
+
+func (w *World) privileges(id, path string) []string {
+	return slices.DeleteFunc(slices.Clone(Privileges), func(name string) bool { return !w.allowed(id, path, name) })
 }
 
 func randomHex(bytes int) string {

@@ -124,7 +124,18 @@ func TestAGrantFurtherDownDecides(t *testing.T) {
 	w.Grant(caller.ID, "/pool/talos", "VM.Audit")
 	require.NoError(t, w.Require(caller, "/vms/9000", "VM.Audit"))
 
-	require.Equal(t, map[string][]string{"/": {"VM.Audit"}, "/vms/9000": nil, "/pool/talos": {"VM.Audit"}}, w.Permissions(caller.ID))
+	want := map[string][]string{"/pool/talos": {"VM.Audit"}, "/vms/9000": {"VM.Audit"}}
+	for _, path := range []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"} {
+		want[path] = []string{"VM.Audit"}
+	}
+
+	require.Equal(t, want, w.Permissions(caller.ID))
+	require.Equal(t, []string{"VM.Audit"}, w.PermissionsOn(caller.ID, "/vms/9001"))
+
+	// What was taken away on a path is not listed.
+	w.Grant(caller.ID, "/storage/tank")
+	require.Equal(t, want, w.Permissions(caller.ID))
+	require.Empty(t, w.PermissionsOn(caller.ID, "/storage/tank"))
 }
 
 func TestPools(t *testing.T) {

@@ -160,7 +160,7 @@ func (w *World) mayCloneSetting(c Caller, source *vm, key string, r CloneRequest
 			return err
 		}
 
-		return w.need(c, "/sdn/zones/localnetwork/"+p["bridge"], "SDN.Use")
+		return w.need(c, p.vnet(), "SDN.Use")
 	}
 
 	if !isDrive(key) {

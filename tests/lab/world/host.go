@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // GiB is the unit in which Proxmox VE's users think of disks.
@@ -29,6 +30,8 @@ type Host struct {
 	PCI []PCIDevice
 	// NoIOMMU hosts pass no device through: their IOMMU is missing or switched off.
 	NoIOMMU bool
+	// ClockSkew is how far the host's clock is ahead.
+	ClockSkew time.Duration
 	// Offline hosts are in the cluster and answer nothing.
 	Offline bool
 }

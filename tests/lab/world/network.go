@@ -58,6 +58,16 @@ func parseNetwork(key, value string) (properties, error) {
 	return p, nil
 }
 
+// vnet is the path of the network of a device: its bridge, or the VLAN that it has there (pve-guest-common: check_vnet_access).
+func (p properties) vnet() string {
+	path := "/sdn/zones/localnetwork/" + p["bridge"]
+	if p["tag"] != "" {
+		path += "/" + p["tag"]
+	}
+
+	return path
+}
+
 // printNetwork writes a network device as Proxmox VE keeps it: model and address first, the rest in order.
 func printNetwork(p properties) string {
 	out := properties{"": p["model"] + "=" + p["macaddr"]}

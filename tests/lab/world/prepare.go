@@ -167,11 +167,7 @@ func (w *World) verifyAgainstHost(c Caller, h *Host, v *vm, key, value, defaultS
 			return err
 		}
 
-		if c.ID != superuser && !w.allowed(c.ID, "/sdn/zones/localnetwork/"+p["bridge"], "SDN.Use") {
-			return denied("/sdn/zones/localnetwork/" + p["bridge"] + ", SDN.Use")
-		}
-
-		return nil
+		return w.need(c, p.vnet(), "SDN.Use")
 	case isDrive(key):
 		return w.verifyDrive(c, h, v, key, value, defaultStorage)
 	}

@@ -153,6 +153,8 @@ type HostInfo struct {
 	Bridges []string
 	// Order is the host's number in the cluster, from 1.
 	Order int
+	// ClockSkew is how far its clock is ahead.
+	ClockSkew time.Duration
 }
 
 // Hosts returns the hosts in the order in which they joined.
@@ -165,7 +167,7 @@ func (w *World) Hosts() []HostInfo {
 	for i, h := range w.hosts {
 		info := HostInfo{
 			Name: h.Name, Online: !h.Offline, VCPU: h.VCPU, Memory: int64(h.MemoryMiB) * MiB, Used: 2 * GiB,
-			Uptime: time.Since(w.born) + 24*time.Hour, Address: h.Address, Bridges: slices.Clone(h.Bridges), Order: i + 1,
+			Uptime: time.Since(w.born) + 24*time.Hour, Address: h.Address, Bridges: slices.Clone(h.Bridges), Order: i + 1, ClockSkew: h.ClockSkew,
 		}
 
 		for _, v := range w.vms {

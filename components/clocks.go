@@ -1,0 +1,41 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// clockSkew is how far the clock of a host may be from ours. A VM begins with the clock of its host, and a certificate that is
+// made here holds from now on.
+const clockSkew = time.Minute
+
+// lookForClock warns where a host that is to have new VMs has another time. Credentials that may not ask for it see nothing.
+func (s *survey) lookForClock(ctx context.Context, host string) error {
+	at, err := s.proxmox.Time(ctx, host)
+
+	switch {
+	case errors.Is(err, proxmoxapi.ErrRefused), errors.Is(err, proxmoxapi.ErrHostSilent):
+		return nil
+	case err != nil:
+		return err
+	}
+
+	off, word := at.Sub(s.now()), "ahead of"
+	if off < 0 {
+		off, word = -off, "behind"
+	}
+
+	if off > clockSkew {
+		s.warnings = append(s.warnings, plan.Problem{
+			Path: "proxmox.hosts", Rule: fmt.Sprintf("has a clock that is %s %s this machine's: nodes may refuse certificates that are made here", off.Round(time.Minute), word),
+			Value: host, Remedy: "see to the time of both ('chronyc tracking')",
+		})
+	}
+
+	return nil
+}

@@ -1,0 +1,439 @@
+package components
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/world"
+)
+
+// site is a lab and a stack that is to be made in it.
+type site struct {
+	*testing.T
+	*lab.Lab
+
+	spec plan.Spec
+	// access is what the stack logs in with.
+	access proxmoxapi.Access
+}
+
+const limited = "limited@pve!token"
+
+// newSite has all that the stack needs, for the stack as it is after the changes.
+func newSite(t *testing.T, change ...func(*lab.Config)) *site {
+	t.Helper()
+
+	storages := []lab.Storage{
+		{Name: "local-lvm", Type: "lvmthin", Content: []string{"images"}, SizeGiB: 500},
+		{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl"}, SizeGiB: 100},
+	}
+	c := lab.Config{
+		Hosts: []lab.Host{
+			{Name: "a", VCPU: 8, MemoryMiB: 32768, Storages: storages, PCI: world.GPU("0000:01:00", 1)},
+			{Name: "b", VCPU: 8, MemoryMiB: 32768, Storages: storages},
+		},
+		Templates: []lab.Template{{Name: "talos-v1.12.4-base", VMID: 9000, Host: "a", Storage: "local-lvm", DiskGiB: 10, Conf: map[string]string{"machine": "q35"}}},
+	}
+
+	for _, f := range change {
+		f(&c)
+	}
+
+	l, err := lab.Start(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		require.NoError(t, l.Journal().Unknown())
+	})
+
+	s := &site{T: t, Lab: l}
+	l.World().AddToken(limited, "secret")
+	l.World().Grant(limited, "/", world.Privileges...)
+
+	s.access = proxmoxapi.Access{Endpoint: l.Endpoint(), Insecure: true, TokenID: limited, TokenSecret: "secret"}
+	s.spec = plan.Spec{
+		Hosts: []plan.Host{{Name: "a", Capacity: &plan.Resources{VCPU: 8, MemoryMiB: 32768}}, {Name: "b"}},
+		Cluster: plan.Cluster{
+			Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, Endpoint: plan.Endpoint{Mode: plan.VIP, Address: s.address(20)},
+		},
+		Image: plan.Image{
+			Source: plan.Template, Template: plan.TemplateImage{Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base", AllowNonCanonicalName: true},
+			Schematic: &plan.Schematic{Extensions: []string{"qemu-guest-agent"}},
+		},
+		Network: plan.Network{CIDR: l.Network().String()},
+		Pools: map[string]plan.Pool{
+			"control": {Role: plan.ControlPlane, Count: new(1), Addresses: plan.Range(s.address(11)), Host: "a"},
+			"gpu": {Role: plan.Worker, Addresses: plan.Range(s.address(31)), GPUs: map[string]plan.GPUSpec{
+				"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "a"}},
+			}},
+		},
+	}
+
+	return s
+}
+
+// address is the nth of the network.
+func (s *site) address(n int) string {
+	at := s.Network().Addr().As4()
+	at[3] = byte(n)
+
+	return netip.AddrFrom4(at).String()
+}
+
+// pool changes a pool of the stack.
+func (s *site) pool(name string, change func(*plan.Pool)) {
+	p := s.spec.Pools[name]
+	change(&p)
+	s.spec.Pools[name] = p
+}
+
+// downloads makes the stack one that boots what a factory makes.
+func (s *site) downloads() {
+	s.spec.Image = plan.Image{Factory: plan.FactoryImage{URL: "https://factory.lan"}}
+	s.spec.Network.Gateway = s.address(1)
+	delete(s.spec.Pools, "gpu")
+}
+
+// machine makes a VM of somebody else on host a, and starts it where it is to run.
+func (s *site) machine(vmid int, running bool, settings map[string]string) {
+	s.Helper()
+
+	_, err := s.World().Create(world.Caller{ID: "root@pam"}, "a", world.CreateRequest{VMID: vmid, Conf: settings, Start: running})
+	require.NoError(s, err)
+	require.Eventually(s, func() bool {
+		v, err := s.World().VM("a", vmid)
+
+		return err == nil && v.Lock == "" && v.Running == running
+	}, 10*time.Second, time.Millisecond)
+}
+
+// listen answers at an address.
+func (s *site) listen(n, port int) {
+	s.Helper()
+
+	l, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", s.address(n), port))
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = l.Close() })
+}
+
+// without takes privileges away.
+func (s *site) without(names ...string) {
+	s.World().Grant(limited, "/", slices.DeleteFunc(slices.Clone(world.Privileges), func(name string) bool { return slices.Contains(names, name) })...)
+}
+
+// findings are what the survey of the stack says: problems first, then warnings. The lab's network stands for N.
+func (s *site) findings() []string {
+	s.Helper()
+
+	api, err := proxmoxapi.New(s.access)
+	require.NoError(s, err)
+
+	var said []string
+
+	look := newSurvey(planOf(s.T, s.spec), api, Dialer{})
+
+	err = look.run(s.Context())
+	if err != nil {
+		said = strings.Split(explain(err).Error(), "\n  - ")[1:]
+	}
+
+	for _, w := range look.warnings {
+		said = append(said, "warning: "+w.String())
+	}
+
+	for i := range said {
+		said[i] = strings.NewReplacer(strings.TrimSuffix(s.address(0), "0"), "N.", s.Endpoint(), "LAB").Replace(said[i])
+	}
+
+	return said
+}
+
+// finding is one thing that is wrong, and what is said of it.
+type finding struct {
+	config func(*lab.Config)
+	spoil  func(*site)
+	want   []string
+}
+
+const grant = "run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see that they have it on that path"
+
+func findings() map[string]finding {
+	return map[string]finding{
+		"nothing": {},
+		"a secret that is wrong": {
+			spoil: func(s *site) { s.access.TokenSecret = "other" },
+			want: []string{"proxmox.tokenId: Proxmox VE at LAB refuses the credentials (GET /cluster/resources?type=vm); " +
+				"check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this"},
+		},
+		"a host that is offline": {
+			config: func(c *lab.Config) { c.Hosts[1].Offline = true },
+			spoil:  func(s *site) { s.downloads(); s.pool("control", func(p *plan.Pool) { p.Host = "b" }) },
+			want:   []string{"proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out"},
+		},
+		"a host that is not there": {
+			spoil: func(s *site) {
+				s.downloads()
+				s.spec.Hosts[0].Name = "A"
+				s.pool("control", func(p *plan.Pool) { p.Host = "A" })
+			},
+			want: []string{"proxmox.hosts: is no host of this Proxmox VE, which has a, b (given: A); correct the name; case matters"},
+		},
+		"a datastore that is not active": {
+			config: func(c *lab.Config) {
+				c.Hosts[0].Storages = append(slices.Clone(c.Hosts[0].Storages), lab.Storage{Name: "nas", Type: "nfs", Content: []string{"iso"}, Inactive: true})
+			},
+			spoil: func(s *site) { s.downloads(); s.spec.Storage.Images = "nas" },
+			want:  []string{"proxmox.storage.images: is not active on host a (given: nas); switch it on there, or name another"},
+		},
+		"a datastore of another content": {
+			spoil: func(s *site) { s.downloads(); s.spec.Storage.Images = "local-lvm" },
+			want: []string{"proxmox.storage.images: takes no iso on host a (given: local-lvm, which takes images); " +
+				"run 'pvesm set local-lvm --content images,iso', or name another datastore"},
+		},
+		"a datastore without room": {
+			spoil: func(s *site) { s.pool("control", func(p *plan.Pool) { p.DiskGiB = new(600) }) },
+			want: []string{"warning: proxmox.storage: has 490 GiB free on host a, and the disks of new nodes may grow to 640 GiB (given: local-lvm); " +
+				"see that there is room, or make disks smaller (diskGiB)"},
+		},
+		"no bridge": {
+			spoil: func(s *site) { s.spec.Network.Bridge = "vmbr7" },
+			want: []string{
+				"pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name another, make it there, or give the role SDN.Use on it",
+				"pools.gpu.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name another, make it there, or give the role SDN.Use on it",
+			},
+		},
+		"no template": {
+			spoil: func(s *site) { s.spec.Image.Template.Control = "talos-none" },
+			want:  []string{"image.template.control: is not on host a, nor anything like it on another (given: talos-none); prepare the template, or correct the name"},
+		},
+		"no ISO file": {
+			spoil: func(s *site) {
+				s.downloads()
+				s.spec.Image = plan.Image{Source: plan.ISO, ISO: plan.ISOImage{Volume: "local:iso/talos.iso"}}
+			},
+			want: []string{"image.iso.volume: is not on host a (given: local:iso/talos.iso); upload it there, or name one that is; case matters"},
+		},
+		"a VMID of somebody else": {
+			spoil: func(s *site) { s.machine(401, false, map[string]string{"name": "mail"}) },
+			want:  []string{`pools.control.vmids: 401 is taken by "mail" on host a (given: c-control-1); choose another range, or remove that machine`},
+		},
+		"an address that answers": {
+			spoil: func(s *site) { s.listen(11, 50000) },
+			want: []string{"pools.control.addresses: N.11 is to be c-control-1, and somebody answers there already, on port 50000; " +
+				"find out who has it, or choose another address; a node of a former cluster may run on"},
+		},
+		"a virtual address that answers": {
+			spoil: func(s *site) { s.listen(20, 6443) },
+			want: []string{"cluster.endpoint.address: N.20 is to be the virtual address, and somebody answers there already, on port 6443; " +
+				"find out who has it, or choose another address; a node of a former cluster may run on"},
+		},
+		"too few processors": {
+			spoil: func(s *site) {
+				s.spec.Hosts[0].Capacity.VCPU = 64
+				s.pool("control", func(p *plan.Pool) { p.Cores = new(12) })
+			},
+			want: []string{"pools.control.cores: must be at most 8, the processors of host a: a VM with more does not start (given: 12); lower it, or place the node elsewhere"},
+		},
+		"too little memory": {
+			spoil: func(s *site) { s.machine(100, false, map[string]string{"memory": "30000"}) },
+			want: []string{"warning: proxmox.hosts: has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 8192 MiB (given: a); " +
+				"see that not all of it is used at once, make nodes smaller, or place them elsewhere"},
+		},
+		"a capacity that the host has not": {
+			spoil: func(s *site) { s.spec.Hosts[0].Capacity.MemoryMiB = 65536 },
+			want:  []string{"warning: proxmox.hosts: states a capacity of 65536 MiB for host a, which has 32768 MiB (given: a); lower capacity.memoryMiB"},
+		},
+		"no GPU": {
+			config: func(c *lab.Config) { c.Hosts[0].PCI = nil },
+			want:   []string{"pools.gpu.gpus.1.bdf: is no PCI device of host a (given: 0000:01:00.0); run 'lspci -Dnn' on that host, and correct it"},
+		},
+		"a GPU that runs elsewhere": {
+			spoil: func(s *site) { s.machine(100, true, map[string]string{"name": "gaming", "hostpci0": "01:00,pcie=0"}) },
+			want:  []string{"pools.gpu.gpus.1.bdf: is in use by gaming (VMID 100) on host a (given: 0000:01:00.0); take it from that VM, or name another GPU"},
+		},
+		"a GPU that is mapped elsewhere": {
+			spoil: func(s *site) {
+				require.NoError(s, s.World().CreateMapping(world.Mapping{Kind: "pci", ID: "card", Map: []string{"id=10de:2204,iommugroup=1,node=a,path=0000:01:00.0,subsystem-id=10de:147d"}}))
+				s.machine(100, false, map[string]string{"name": "gaming", "hostpci0": "mapping=card"})
+			},
+			want: []string{"warning: pools.gpu.gpus.1.bdf: belongs to gaming (VMID 100) on host a too, which cannot be started any more (given: 0000:01:00.0); " +
+				"take it from that VM, or name another GPU"},
+		},
+		"a GPU that is not alone": {
+			config: func(c *lab.Config) { c.Hosts[0].PCI = append(c.Hosts[0].PCI, world.GPU("0000:02:00", 1)[:1]...) },
+			want: []string{"warning: pools.gpu.gpus.1.bdf: shares IOMMU group 1 of host a with 0000:02:00.0 (GA102 [GeForce RTX 3090]), which the host loses too (given: 0000:01:00.0); " +
+				"put the card into another slot"},
+		},
+		"no IOMMU": {
+			config: func(c *lab.Config) { c.Hosts[0].NoIOMMU = true },
+			want: []string{"pools.gpu.gpus.1.bdf: cannot be passed through: the IOMMU of host a is off (given: 0000:01:00.0); " +
+				"switch it on in the firmware and in the kernel's command line, and restart the host"},
+		},
+		"a clock that is behind": {
+			config: func(c *lab.Config) { c.Hosts[0].ClockSkew = -2 * time.Hour },
+			want: []string{"warning: proxmox.hosts: has a clock that is 2h0m0s behind this machine's: nodes may refuse certificates that are made here (given: a); " +
+				"see to the time of both ('chronyc tracking')"},
+		},
+		"privileges": {
+			spoil: func(s *site) { s.without("VM.Allocate", "Mapping.Use", "Sys.Audit", "Sys.Modify") },
+			want: []string{
+				"proxmox: the credentials lack VM.Allocate on /vms/401, /vms/601, to make and to remove VMs; " + fmt.Sprintf(grant, "VM.Allocate"),
+				"proxmox: the credentials lack Sys.Audit or Sys.Modify on /, to see the GPUs of hosts; " + fmt.Sprintf(grant, "Sys.Audit"),
+				"proxmox: the credentials lack Mapping.Use on /mapping/pci/c-gpu-1, to use resource mappings of GPUs; " + fmt.Sprintf(grant, "Mapping.Use"),
+			},
+		},
+	}
+}
+
+// TestFindings provokes each finding in the lab, which says what Proxmox VE would. Nothing is asked for but to be read.
+func TestFindings(t *testing.T) {
+	for name, f := range findings() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var changes []func(*lab.Config)
+			if f.config != nil {
+				changes = append(changes, f.config)
+			}
+
+			s := newSite(t, changes...)
+			if f.spoil != nil {
+				f.spoil(s)
+			}
+
+			assert.Equal(t, f.want, s.findings())
+
+			for _, e := range s.Journal().Entries() {
+				assert.True(t, strings.HasPrefix(e.Call, "GET "), "%s", e)
+			}
+		})
+	}
+}
+
+// TestOffline: nobody is asked; a preview goes on with what it does not know, an update does not.
+func TestOffline(t *testing.T) {
+	s := newSite(t)
+	s.access.Offline = "TALOS_PROXMOX_OFFLINE is set"
+
+	assert.Equal(t, []string{
+		"proxmox.endpoint: Proxmox VE at LAB is not asked: TALOS_PROXMOX_OFFLINE is set; unset it: without Proxmox VE there are only previews",
+	}, s.findings())
+
+	api, err := proxmoxapi.New(s.access)
+	require.NoError(t, err)
+
+	for _, preview := range []bool{true, false} {
+		err := pulumi.RunErr(func(ctx *pulumi.Context) error {
+			found, err := Preflight(ctx, planOf(t, s.spec), api, nobody{})
+			assert.Nil(t, found.device(plan.Node{}))
+
+			return err
+		}, pulumi.WithMocks("p", "s", &ignoredOf{}), func(i *pulumi.RunInfo) { i.DryRun = preview })
+		assert.Equal(t, preview, err == nil, "%v", err)
+	}
+
+	assert.Empty(t, s.Journal().Entries())
+}
+
+// TestFindingsAtOnce: whatever is wrong is said in one look.
+func TestFindingsAtOnce(t *testing.T) {
+	all := findings()
+	together := []string{
+		"a capacity that the host has not", "a GPU that runs elsewhere", "a GPU that is not alone", "a clock that is behind", "an address that answers", "a virtual address that answers",
+		"a datastore without room", "no bridge", "no template",
+	}
+
+	var (
+		changes []func(*lab.Config)
+		want    []string
+	)
+
+	for _, name := range together {
+		if all[name].config != nil {
+			changes = append(changes, all[name].config)
+		}
+
+		want = append(want, all[name].want...)
+	}
+
+	s := newSite(t, changes...)
+
+	for _, name := range together {
+		if all[name].spoil != nil {
+			all[name].spoil(s)
+		}
+	}
+
+	// A privilege beside.
+	s.without("VM.PowerMgmt")
+	want = append(want, "proxmox: the credentials lack VM.PowerMgmt on /vms/401, /vms/601, to start and to stop VMs; "+fmt.Sprintf(grant, "VM.PowerMgmt"))
+
+	assert.ElementsMatch(t, want, s.findings())
+}
+
+// TestEachPrivilege takes what each node needs away, one by one, where it is granted no wider than it must be.
+func TestEachPrivilege(t *testing.T) {
+	s := newSite(t)
+	s.pool("control", func(p *plan.Pool) {
+		p.ResourcePool, p.Startup, p.HAGroup = new("nodes"), &plan.Startup{Order: new(1)}, new("racks")
+	})
+	s.spec.Firewall.Enabled = new(true)
+	s.spec.Network.VLAN = 30
+
+	var needed []plan.Privilege
+
+	p := planOf(t, s.spec)
+	for _, n := range p.Nodes() {
+		needed = append(needed, p.Privileges(n, 9000)...)
+	}
+
+	// held has the first path and name of each but those that are left out.
+	held := func(out plan.Privilege) proxmoxapi.Permissions {
+		all := proxmoxapi.Permissions{}
+
+		for _, need := range needed {
+			if need.Names[0] == out.Names[0] && need.Paths[0] == out.Paths[0] {
+				continue
+			}
+
+			if all[need.Paths[0]] == nil {
+				all[need.Paths[0]] = map[string]bool{}
+			}
+
+			all[need.Paths[0]][need.Names[0]] = false
+		}
+
+		return all
+	}
+
+	look := newSurvey(p, nil, nobody{})
+	look.absent = map[int]bool{401: true, 601: true}
+	look.found.templates = map[string]int{"c-control-1": 9000, "c-gpu-1": 9000}
+
+	assert.Empty(t, look.lacking(held(plan.Privilege{Names: []string{""}, Paths: []string{""}}), false), "what is needed is enough")
+
+	for _, out := range needed {
+		lacks := look.lacking(held(out), false)
+		require.NotEmpty(t, lacks, "%v", out)
+
+		for _, m := range lacks {
+			assert.Contains(t, m.Names, out.Names[0])
+			assert.Equal(t, []string{out.Paths[0]}, m.paths)
+		}
+	}
+
+	assert.Contains(t, needed, plan.Privilege{Names: []string{"SDN.Use"}, Paths: []string{"/sdn/zones/localnetwork/vmbr0/30"}, For: "to use the bridge"})
+	assert.Contains(t, needed, plan.Privilege{Names: []string{"VM.Allocate"}, Paths: []string{"/vms/401", "/pool/nodes"}, For: "to make and to remove VMs"})
+}

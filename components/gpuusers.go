@@ -1,0 +1,80 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// lookForUsers finds other VMs that have the GPU of a node that is yet to be made. While one of them runs, the node's does not start.
+func (s *survey) lookForUsers(ctx context.Context) error {
+	coming := map[string][]plan.Node{}
+
+	for _, n := range s.plan.Nodes() {
+		if _, there := s.found.devices[n.Name]; there && s.absent[n.VMID] {
+			coming[n.Host] = append(coming[n.Host], n)
+		}
+	}
+
+	if len(coming) == 0 {
+		return nil
+	}
+
+	mappings, err := s.proxmox.Mappings(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, v := range s.vms {
+		if len(coming[v.Host]) == 0 || v.Container || v.Template {
+			continue
+		}
+
+		config, err := s.proxmox.Config(ctx, v)
+		if err != nil {
+			return err
+		}
+
+		for _, n := range coming[v.Host] {
+			if uses(config.Devices, s.found.devices[n.Name].BDF, v.Host, mappings) {
+				s.used(n, v)
+			}
+		}
+	}
+
+	return nil
+}
+
+func (s *survey) used(n plan.Node, v proxmoxapi.VM) {
+	if !v.Stopped {
+		s.problems.Add(bdfPath(n), fmt.Sprintf("is in use by %s (VMID %d) on host %s", v.Name, v.ID, v.Host), n.GPU.BDF, "take it from that VM, or name another GPU")
+
+		return
+	}
+
+	s.warnings = append(s.warnings, plan.Problem{
+		Path: bdfPath(n), Rule: fmt.Sprintf("belongs to %s (VMID %d) on host %s too, which cannot be started any more", v.Name, v.ID, v.Host), Value: n.GPU.BDF,
+		Remedy: "take it from that VM, or name another GPU",
+	})
+}
+
+// uses says whether one of the devices of a VM is, or belongs to, a device of its host.
+func uses(devices []proxmoxapi.Device, bdf, host string, mappings map[string][]proxmoxapi.Mapped) bool {
+	slot, _, _ := strings.Cut(bdf, ".")
+	same := func(other string) bool {
+		// Proxmox VE takes an address without its domain.
+		other = strings.TrimPrefix(other, "0000:")
+		other, _, _ = strings.Cut(other, ".")
+
+		return other == strings.TrimPrefix(slot, "0000:")
+	}
+
+	return slices.ContainsFunc(devices, func(d proxmoxapi.Device) bool {
+		return slices.ContainsFunc(d.BDFs, same) ||
+			slices.ContainsFunc(mappings[d.Mapping], func(m proxmoxapi.Mapped) bool { return m.Host == host && same(m.BDF) })
+	})
+}

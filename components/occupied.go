@@ -1,0 +1,112 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"talos-proxmox/components/plan"
+)
+
+// Network is what is asked of the network of the nodes; Dialer answers it.
+type Network interface {
+	// Listening returns the port on which somebody listens at an address; 0 when nobody seems to.
+	Listening(ctx context.Context, address netip.Addr) int
+}
+
+// Dialer tries to connect to what a node would have: the APIs of Talos and of Kubernetes, and SSH.
+type Dialer struct{}
+
+// dialTimeout bounds a connection: in a network where a machine may be in the way, it answers at once.
+const dialTimeout = time.Second
+
+// Listening implements Network. A connection that is refused does not count: a firewall may have refused it.
+func (Dialer) Listening(ctx context.Context, address netip.Addr) int {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+
+	ports := []int{50000, 6443}
+	if !address.IsLoopback() {
+		// The SSH server of this very machine answers at each of its loopback addresses.
+		ports = append(ports, 22)
+	}
+
+	answers := make([]bool, len(ports))
+
+	var dialed sync.WaitGroup
+	for i, port := range ports {
+		dialed.Go(func() {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
+			if err == nil {
+				answers[i] = conn.Close() == nil
+			}
+		})
+	}
+
+	dialed.Wait()
+
+	for i, port := range ports {
+		if answers[i] {
+			return port
+		}
+	}
+
+	return 0
+}
+
+// atOnce is how many addresses are tried at the same time.
+const atOnce = 128
+
+// lookForOccupied holds that nobody has the addresses of nodes that are yet to be made, nor the virtual one of a cluster that is.
+func (s *survey) lookForOccupied(ctx context.Context) error {
+	type use struct {
+		address netip.Addr
+		path    string
+		by      string
+	}
+
+	var (
+		uses    []use
+		running bool // a control plane
+	)
+
+	for _, n := range s.plan.Nodes() {
+		switch absent := s.absent[n.VMID]; {
+		case absent && n.Address.IsValid():
+			uses = append(uses, use{n.Address, "pools." + n.Pool + ".addresses", n.Name})
+		case !absent && n.Role == plan.ControlPlane:
+			running = true
+		}
+	}
+
+	if s.plan.VIP.IsValid() && !running {
+		uses = append(uses, use{s.plan.VIP, "cluster.endpoint.address", "the virtual address"})
+	}
+
+	ports, free := make([]int, len(uses)), make(chan struct{}, atOnce)
+
+	var asked sync.WaitGroup
+	for i, u := range uses {
+		free <- struct{}{}
+
+		asked.Go(func() {
+			ports[i] = s.network.Listening(ctx, u.address)
+			<-free
+		})
+	}
+
+	asked.Wait()
+
+	for i, u := range uses {
+		if ports[i] != 0 {
+			s.problems.Add(u.path, fmt.Sprintf("%s is to be %s, and somebody answers there already, on port %d", u.address, u.by, ports[i]), "",
+				"find out who has it, or choose another address; a node of a former cluster may run on")
+		}
+	}
+
+	return ctx.Err()
+}

@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Privilege is what the login to Proxmox VE must be allowed, and what for.
+type Privilege struct {
+	// Names of privileges of which one is enough. The first is what Proxmox VE calls it now.
+	Names []string
+	// Paths of which one is enough.
+	Paths []string
+	// For says what it is needed for.
+	For string
+	// Instead are privileges that do as well, all together.
+	Instead []Privilege
+	// Spare says that the cluster comes up without it, and less is seen when it does not.
+	Spare bool
+}
+
+// Privileges are what Proxmox VE asks for when a node is made, changed and removed; stacks/docs/permissions.md has the calls that do. The
+// VMID of its template is 0 when it is not known.
+func (p *Plan) Privileges(n Node, template int) []Privilege {
+	l := privileges{plan: p, node: n, vm: []string{"/vms/" + strconv.Itoa(n.VMID)}}
+	if n.ResourcePool != "" {
+		l.vm = append(l.vm, "/pool/"+n.ResourcePool)
+	}
+
+	l.machine(template)
+	l.storage()
+	l.network()
+	l.guest()
+	l.gpu()
+	l.host()
+
+	return l.all
+}
+
+// privileges are collected for one node.
+type privileges struct {
+	plan *Plan
+	node Node
+	// vm are the paths of its VM.
+	vm  []string
+	all []Privilege
+}
+
+func (l *privileges) need(name, path, why string) {
+	l.all = append(l.all, Privilege{Names: strings.Split(name, "|"), Paths: []string{path}, For: why})
+}
+
+func (l *privileges) ofVM(why string, names ...string) {
+	for _, name := range names {
+		l.all = append(l.all, Privilege{Names: strings.Split(name, "|"), Paths: l.vm, For: why})
+	}
+}
+
+func (l *privileges) machine(template int) {
+	l.ofVM("to see VMs", "VM.Audit")
+	l.ofVM("to make and to remove VMs", "VM.Allocate")
+	l.ofVM("to configure VMs", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Disk", "VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options")
+	l.ofVM("to start and to stop VMs", "VM.PowerMgmt")
+
+	if template != 0 {
+		l.need("VM.Clone", "/vms/"+strconv.Itoa(template), "to clone the template")
+	}
+
+	if l.plan.Rebalance {
+		l.ofVM("to migrate VMs", "VM.Migrate")
+	}
+}
+
+func (l *privileges) storage() {
+	for _, d := range l.node.Disks {
+		l.need("Datastore.AllocateSpace", "/storage/"+d.Datastore, "to make disks")
+		l.need("Datastore.Audit", "/storage/"+d.Datastore, "to see the size of disks")
+	}
+
+	image := l.plan.PoolOf(l.node).Image
+
+	if store, _, ok := strings.Cut(image.Volume, ":"); ok {
+		l.need("Datastore.Audit|Datastore.AllocateSpace", "/storage/"+store, "to boot from a file")
+	}
+
+	if image.URL != "" || image.FactoryURL != "" {
+		l.need("Datastore.AllocateTemplate", "/storage/"+l.plan.ImageStore, "to download images")
+		l.need("Datastore.Audit", "/storage/"+l.plan.ImageStore, "to see images")
+
+		l.need("Sys.AccessNetwork", "/nodes/"+l.node.Host, "to download images")
+		l.all[len(l.all)-1].Instead = []Privilege{
+			{Names: []string{"Sys.Audit"}, Paths: []string{"/"}}, {Names: []string{"Sys.Modify"}, Paths: []string{"/"}},
+		}
+
+		if !image.Keep {
+			l.need("Datastore.Allocate", "/storage/"+l.plan.ImageStore, "to remove images (lifecycle.keepImages: false)")
+		}
+	}
+
+	if l.plan.K3s != nil {
+		l.need("Datastore.Allocate", "/storage/"+l.plan.K3s.Snippets, "to keep user data and remove them")
+	}
+}
+
+func (l *privileges) network() {
+	for _, nic := range l.node.NICs {
+		path := "/sdn/zones/localnetwork/" + nic.Bridge
+		if nic.VLAN != 0 {
+			path += "/" + strconv.Itoa(nic.VLAN)
+		}
+
+		l.need("SDN.Use", path, "to use the bridge")
+	}
+}
+
+func (l *privileges) guest() {
+	if l.node.Agent {
+		l.ofVM("to ask the guest agent for addresses", "VM.GuestAgent.Audit|VM.Monitor")
+	}
+
+	if l.plan.K3s != nil {
+		l.ofVM("to read the logs of a node that does not join", "VM.GuestAgent.FileRead|VM.GuestAgent.Unrestricted|VM.Monitor")
+		l.all[len(l.all)-1].Spare = true
+		l.ofVM("to upgrade K3s", "VM.GuestAgent.FileWrite|VM.GuestAgent.Unrestricted|VM.Monitor")
+		l.all[len(l.all)-1].Spare = true
+	}
+}
+
+func (l *privileges) gpu() {
+	if l.node.GPU == nil {
+		return
+	}
+
+	l.need("Sys.Audit|Sys.Modify", "/", "to see the GPUs of hosts")
+
+	// Root alone may pass a GPU by its address.
+	if !l.node.GPU.Raw {
+		l.need("Mapping.Modify", "/mapping/pci", "to make resource mappings of GPUs")
+		l.need("Mapping.Use", "/mapping/pci/"+l.node.Name, "to use resource mappings of GPUs")
+	}
+}
+
+// host collects what is asked for on everything.
+func (l *privileges) host() {
+	if l.node.Startup != nil {
+		l.need("Sys.Modify", "/", fmt.Sprintf("to say when VMs start (pools.%s.startup)", l.node.Pool))
+	}
+
+	if l.node.HAGroup != "" {
+		l.need("Sys.Console", "/", fmt.Sprintf("for high availability (pools.%s.haGroup)", l.node.Pool))
+	}
+
+	if l.node.HAGroup != "" || l.plan.Firewall || l.plan.Rebalance {
+		l.need("Sys.Audit", "/", "to see what the datacenter has set for firewall and high availability")
+	}
+
+	if pool := l.node.ResourcePool; pool != "" {
+		l.need("Pool.Allocate", "/pool/"+pool, "to put VMs into the resource pool")
+		l.need("Pool.Audit", "/pool/"+pool, "to see what is in the resource pool")
+	}
+}

@@ -1,0 +1,58 @@
+package components
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// roomy is a Proxmox VE with room for whatever tests want to make.
+type roomy struct{ Proxmox }
+
+func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
+	var hosts []proxmoxapi.Host
+	for _, name := range []string{"a", "b", "pve", "pve1", "pve2", "pve3"} {
+		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true})
+	}
+
+	return hosts, nil
+}
+
+func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
+	stores := map[string]proxmoxapi.Store{}
+	for _, name := range []string{"local", "local-lvm", "nfs"} {
+		stores[name] = proxmoxapi.Store{Content: []string{"images", "iso", "snippets"}, Active: true, Free: 1 << 50}
+	}
+
+	return stores, nil
+}
+
+func (roomy) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
+	return []proxmoxapi.Bridge{{Name: "vmbr0"}}, nil
+}
+
+func (roomy) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
+
+func (roomy) Permissions(context.Context) (proxmoxapi.Permissions, error) { return everything(), nil }
+
+func (roomy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
+
+// everything is all that nodes may need.
+func everything() proxmoxapi.Permissions {
+	all := map[string]bool{}
+	for _, name := range strings.Fields(`Datastore.Allocate Datastore.AllocateSpace Datastore.AllocateTemplate Datastore.Audit Mapping.Modify Mapping.Use Pool.Allocate Pool.Audit
+		SDN.Use Sys.AccessNetwork Sys.Audit Sys.Console Sys.Modify VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Disk VM.Config.HWType VM.Config.Memory
+		VM.Config.Network VM.Config.Options VM.GuestAgent.Audit VM.GuestAgent.FileRead VM.GuestAgent.FileWrite VM.Migrate VM.PowerMgmt`) {
+		all[name] = true
+	}
+
+	return proxmoxapi.Permissions{"/": all}
+}
+
+// nobody is a network in which nobody answers.
+type nobody struct{}
+
+func (nobody) Listening(context.Context, netip.Addr) int { return 0 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -25,10 +26,12 @@ type rollout struct {
 	turns     *turns
 	// canaries let one worker of a pool go first; nil: none does.
 	canaries *canaries
-	backup    backup
-	say       wait.Say
+	backup   backup
+	say      wait.Say
 	// nodes of the plan, by the name of their configuration.
 	nodes map[string]plan.Node
+	// looked is done when the cluster was looked through for what the next version of Kubernetes has no more.
+	looked sync.Once
 	// beside says that what Talos installs into Kubernetes is up to date. Only who has a control plane's turn looks at it.
 	beside bool
 }
@@ -67,6 +70,10 @@ func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 	v, err := r.judgeAnswering(ctx, c)
 	if err != nil {
 		return err
+	}
+
+	if v.carries {
+		r.warnOfRemoved(ctx, c, v.now)
 	}
 
 	if !v.Effect.Down() && !v.carries {
@@ -108,6 +115,10 @@ func (r *rollout) changing(args *pulumi.ResourceHookArgs) (changing, error) {
 // foresee says in a preview what will become of the node. A refusal is an error there, too; silence of a node is none.
 func (r *rollout) foresee(ctx context.Context, c changing) error {
 	v := r.judge(ctx, c)
+
+	if v.carries {
+		r.warnOfRemoved(ctx, c, v.now)
+	}
 
 	if v.Effect.Down() && c.node.Role == plan.ControlPlane {
 		v.Quorum = r.outage(ctx, c, v.Effect)

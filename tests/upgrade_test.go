@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/stacks/ops/impact"
+	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -84,7 +85,14 @@ func requireOrderly(t *testing.T, r *rehearsal.Rehearsal, since time.Time, worke
 func told(t *testing.T, r *rehearsal.Rehearsal) map[string]lifecycle.Row {
 	t.Helper()
 
-	rows, err := impact.Of(t.Context(), r.Stack, newOutput(t))
+	return toldIn(t, r, newOutput(t))
+}
+
+// toldIn keeps what was printed.
+func toldIn(t *testing.T, r *rehearsal.Rehearsal, printed *engine.Transcript) map[string]lifecycle.Row {
+	t.Helper()
+
+	rows, err := impact.Of(t.Context(), r.Stack, printed)
 	require.NoError(t, err)
 
 	found := map[string]lifecycle.Row{}
@@ -347,6 +355,9 @@ func TestKubernetesUpgrade(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, rolling))
+	// What the next version has no more.
+	set(t, r.Stack, "cluster.patches[0]", "cluster:\n  apiServer:\n    extraArgs:\n      feature-gates: LegacySidecarContainers=true\n")
+	set(t, r.Stack, "cluster.patches[1]", "machine:\n  kubelet:\n    extraArgs:\n      cloud-config: /etc/cloud.conf\n")
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -359,9 +370,19 @@ func TestKubernetesUpgrade(t *testing.T) {
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
 	r.Talos.Withdraw("kube-scheduler:v1.34.2")
 
-	table := told(t, r)
-	assert.Contains(t, failUp(t, r.Stack), "cannot pull registry.k8s.io/kube-scheduler:v1.34.2")
+	previewed := newOutput(t)
+	table := toldIn(t, r, previewed)
+	failed := failUp(t, r.Stack)
+	assert.Contains(t, failed, "cannot pull registry.k8s.io/kube-scheduler:v1.34.2")
 	assert.Empty(t, deeds(r, since))
+
+	for _, said := range []string{previewed.String(), failed} {
+		assert.Regexp(t, `kube-apiserver of roll-control-\d runs with the feature gate LegacySidecarContainers, which is gone in Kubernetes v1.34.2: `+
+			"it would not start; take it out in an update before", said)
+		assert.Regexp(t, `kubelet of roll-control-\d runs with the flag --cloud-config, which is gone in Kubernetes v1.34.2: `, said)
+	}
+
+	assert.Contains(t, previewed.String(), "kubelet of roll-worker-1 runs with the flag --cloud-config")
 
 	r.Talos.Publish("kube-scheduler:v1.34.2")
 	up(t, r.Stack)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -200,7 +201,7 @@ func (n *node) staticPod(name string, c component) corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			HostNetwork: true, PriorityClassName: "system-cluster-critical",
-			Containers: []corev1.Container{{Name: name, Image: c.image}},
+			Containers: []corev1.Container{{Name: name, Image: c.image, Command: n.componentCommand(name)}},
 		},
 	}
 
@@ -220,6 +221,27 @@ func (n *node) staticPod(name string, c component) corev1.Pod {
 	}
 
 	return pod
+}
+
+// componentCommand is what a component is started with, as far as the configuration adds to it.
+func (n *node) componentCommand(name string) []string {
+	c := n.config().Cluster()
+
+	extra := map[string]func() map[string]string{
+		apiServer: c.APIServer().ExtraArgs, controllerManager: c.ControllerManager().ExtraArgs, scheduler: c.Scheduler().ExtraArgs,
+	}[name]()
+
+	return append([]string{"/usr/local/bin/" + name}, flags(extra)...)
+}
+
+// flags are arguments as they are given to a command.
+func flags(arguments map[string]string) []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		all = append(all, "--"+name+"="+arguments[name])
+	}
+
+	return all
 }
 
 // imageTag is the version in an image's name.

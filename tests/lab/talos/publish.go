@@ -311,7 +311,7 @@ func (n *node) publishKubernetes(b *board) {
 
 	if n.services.running("kubelet") {
 		show(b, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(s *k8s.KubeletSpecSpec) {
-			s.Image, s.ExpectedNodename = n.kubeletImage(), n.nodename()
+			s.Image, s.ExpectedNodename, s.Args = n.kubeletImage(), n.nodename(), flags(cfg.Machine().Kubelet().ExtraArgs())
 		})
 	}
 

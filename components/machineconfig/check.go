@@ -239,12 +239,42 @@ func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) 
 }
 
 func generateBase(p *plan.Plan, role plan.Role) (talosconfig.Provider, error) {
-	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
+	bundle, err := throwAway()
 	if err != nil {
 		return nil, err
 	}
 
-	bundle, err := throwAway()
+	return generated(p, role, bundle)
+}
+
+// Whole is the configuration of a node of a cluster that has these secrets, with all patches. It holds them.
+func Whole(p *plan.Plan, node plan.Node, bundle *secrets.Bundle) (talosconfig.Provider, error) {
+	config, err := generated(p, node.Role, bundle)
+	if err != nil {
+		return nil, err
+	}
+
+	patches, err := poolPatches(p, p.PoolOf(node))
+	if err != nil {
+		return nil, err
+	}
+
+	own, err := nodePatches(p, node)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, patch := range slices.Concat(patches, own) {
+		if config, err = apply(config, patch.Text); err != nil {
+			return nil, fmt.Errorf("%s: %w", patch.Origin, err)
+		}
+	}
+
+	return config, nil
+}
+
+func generated(p *plan.Plan, role plan.Role, bundle *secrets.Bundle) (talosconfig.Provider, error) {
+	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (c *Client) Mappings(ctx context.Context) (map[string][]Mapped, error) {
 		found[m.ID] = []Mapped{}
 
 		for _, text := range m.Map {
-			properties := propertiesOf(text)
+			properties := Properties(text)
 			found[m.ID] = append(found[m.ID], Mapped{Host: properties["node"], BDF: properties["path"]})
 		}
 	}

@@ -143,7 +143,7 @@ func (c *Client) Pending(ctx context.Context, vm VM) ([]string, error) {
 
 // deviceOf reads "0000:01:00.0;0000:01:00.1,pcie=1", whose first part may be "host=..." or "mapping=...".
 func deviceOf(text string) Device {
-	properties := propertiesOf(text)
+	properties := Properties(text)
 	if mapping := properties["mapping"]; mapping != "" {
 		return Device{Mapping: mapping}
 	}
@@ -151,8 +151,8 @@ func deviceOf(text string) Device {
 	return Device{BDFs: strings.Split(textOr(properties["host"], properties[""]), ";")}
 }
 
-// propertiesOf reads "key=value,key=value"; a part without a key has the empty one.
-func propertiesOf(text string) map[string]string {
+// Properties reads a setting of several parts, "key=value,key=value"; a part without a key has the empty one.
+func Properties(text string) map[string]string {
 	found := map[string]string{}
 
 	for _, part := range strings.Split(text, ",") {
@@ -168,6 +168,21 @@ func propertiesOf(text string) map[string]string {
 }
 
 func qemu(vm VM) string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.Host, vm.ID) }
+
+// Settings are all settings of a VM as Proxmox VE keeps them, by key.
+func (c *Client) Settings(ctx context.Context, vm VM) (map[string]string, error) {
+	var config map[string]any
+	if err := c.get(ctx, qemu(vm)+"/config", &config); err != nil {
+		return nil, err
+	}
+
+	settings := make(map[string]string, len(config))
+	for key, value := range config {
+		settings[key] = fmt.Sprint(value)
+	}
+
+	return settings, nil
+}
 
 func textOr(value any, otherwise string) string {
 	if text, ok := value.(string); ok && text != "" {

@@ -62,7 +62,7 @@ func command(out io.Writer) *cobra.Command {
 	flags.StringVar(&o.dir, "dir", "state-backups", "where snapshots are kept, seen from the project")
 
 	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o), impactOf(o))
-	root.AddCommand(etcd(o), exports(), addresses(), fromTerraform())
+	root.AddCommand(etcd(o), exports(), addresses(), fromTerraform(), fromCluster())
 
 	return root
 }

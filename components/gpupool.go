@@ -82,8 +82,11 @@ func newGPUWorker(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOptio
 	args := *w.Args
 
 	if !args.Node.GPU.Raw && args.Mapping == nil {
+		// Where the VM waits, so does its mapping: what is wrong with the VM is said first.
+		waiting := append([]pulumi.ResourceOption{pulumi.DependsOn(args.After)}, opts...)
+
 		var err error
-		if args.Mapping, err = newMapping(ctx, w, opts...); err != nil {
+		if args.Mapping, err = newMapping(ctx, w, waiting...); err != nil {
 			return nil, err
 		}
 	}

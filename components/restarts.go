@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/wait"
 )
 
@@ -64,6 +65,9 @@ type underWay struct {
 	vacated
 
 	end func(error)
+	vm  proxmoxapi.VM
+	// process ran it before.
+	process int
 }
 
 // before runs before a VM is changed. Its error leaves the VM as it is.
@@ -97,10 +101,17 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		return err
 	}
 
+	process, err := r.proxmox.Process(ctx, v)
+	if err != nil {
+		return err
+	}
+
 	u, err := r.begin(ctx, n, why)
 	if err != nil {
 		return err
 	}
+
+	u.vm, u.process = v, process
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +175,7 @@ func (r *restarts) begin(ctx context.Context, n plan.Node, why string) (underWay
 
 	r.say(fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why))
 
-	return underWay{ready, end}, nil
+	return underWay{vacated: ready, end: end}, nil
 }
 
 // after runs after a VM has been changed, and ends its turn when the node is back. Its error leaves the node cordoned; whoever
@@ -175,17 +186,35 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		return nil
 	}
 
-	var err error
+	var (
+		n   = r.nodes[args.Name]
+		err error
+	)
 
-	if u.back != nil {
+	switch {
+	case r.same(ctx, u):
+		r.say(fmt.Sprintf("the VM of %s has what it was to have, and runs on", n.Name))
+
+		if u.reopen != nil {
+			err = u.reopen(ctx)
+		}
+	case u.back != nil:
 		if err = u.back(ctx); err != nil {
-			err = fmt.Errorf("%s is not back since its VM was restarted: %w", r.nodes[args.Name].Name, err)
+			err = fmt.Errorf("%s is not back since its VM was restarted: %w", n.Name, err)
 		}
 	}
 
 	u.end(err)
 
 	return err
+}
+
+// same says that a VM has not been restarted: an update that failed half-way may have done so, and the provider knows what of the
+// change is done.
+func (r *restarts) same(ctx context.Context, u underWay) bool {
+	process, err := r.proxmox.Process(ctx, u.vm)
+
+	return err == nil && process != 0 && process == u.process
 }
 
 // failed runs after a VM could not be changed. The node may not have gone down at all: it takes pods again.

@@ -212,11 +212,20 @@ func TestK3sGoesOn(t *testing.T) {
 			},
 			want: []string{"edge-server-1 has not joined: gave up after 4s", "the download of https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh failed; it is tried again"},
 		},
-		"an address that somebody else has": {
+		"an address that somebody takes meanwhile": {
 			change: brief,
 			before: func(t *testing.T, r *rehearsal.Rehearsal) func() {
-				l, err := net.Listen("tcp", addressOf(r, "edge-server-1")+":6443")
-				require.NoError(t, err)
+				var l net.Listener
+
+				r.Lab.Journal().Plant(journal.Fault{
+					Face: journal.Proxmox, Call: regexp.MustCompile("/clone$"), Times: 1, Kind: journal.Interfere,
+					Before: func(journal.Entry) {
+						var err error
+
+						l, err = net.Listen("tcp", addressOf(r, "edge-server-1")+":6443")
+						assert.NoError(t, err)
+					},
+				})
 
 				return func() { _ = l.Close() }
 			},

@@ -141,6 +141,17 @@ func (c *Client) Pending(ctx context.Context, vm VM) ([]string, error) {
 	return keys, nil
 }
 
+// Process is the number of the process that runs a VM on its host: another one after each start, and 0 while it is off.
+func (c *Client) Process(ctx context.Context, vm VM) (int, error) {
+	var status struct {
+		PID int `json:"pid"`
+	}
+
+	err := c.get(ctx, qemu(vm)+"/status/current", &status)
+
+	return status.PID, err
+}
+
 // deviceOf reads "0000:01:00.0;0000:01:00.1,pcie=1", whose first part may be "host=..." or "mapping=...".
 func deviceOf(text string) Device {
 	properties := Properties(text)

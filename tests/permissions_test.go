@@ -326,7 +326,11 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 					require.NoError(t, err)
 				} else {
 					require.Error(t, err)
-					assert.Empty(t, r.Leftovers(), "nothing was made")
+
+					// Nobody migrates what is not there.
+					if p.name != "VM.Migrate" {
+						assert.Empty(t, r.Leftovers(), "nothing was made")
+					}
 				}
 
 				assert.Regexp(t, `the credentials lack ([A-Za-z.]+ or )*`+regexp.QuoteMeta(p.name)+`[ ,]`, said)

@@ -70,6 +70,8 @@ func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.R
 		Started:         pulumi.Bool(true),
 		// A node that is deleted has no use for a shutdown, and waiting for one gains nothing.
 		StopOnDestroy: pulumi.Bool(true),
+		// The provider's own default, stated: see speed.
+		Watchdog: vm.VirtualMachineWatchdogArgs{Enabled: pulumi.Bool(false), Model: pulumi.String("i6300esb"), Action: pulumi.String("none")},
 	}
 
 	opts = slices.Concat(opts, anew(v, args.Replace), whole(args.Unfinished))
@@ -216,7 +218,7 @@ func addHardware(v *vm.VirtualMachineArgs, n plan.Node, mapping pulumi.StringInp
 
 func disk(d plan.Disk, cloned bool) vm.VirtualMachineDiskArgs {
 	args := vm.VirtualMachineDiskArgs{
-		Interface: pulumi.String(d.Interface), DatastoreId: pulumi.String(d.Datastore), Size: pulumi.Int(d.SizeGiB),
+		Interface: pulumi.String(d.Interface), DatastoreId: pulumi.String(d.Datastore), Size: pulumi.Int(d.SizeGiB), Speed: speed(),
 	}
 
 	if cloned {
@@ -231,6 +233,17 @@ func disk(d plan.Disk, cloned bool) vm.VirtualMachineDiskArgs {
 	args.Backup, args.Replicate = pulumi.Bool(d.Backup), pulumi.Bool(d.Replicate)
 
 	return args
+}
+
+// speed is the provider's own default, no limit. A block that the provider adds by itself looks different in its second run, and the
+// engine then writes the whole state for each VM, though nothing has changed.
+func speed() vm.VirtualMachineDiskSpeedArgs {
+	none := pulumi.Int(0)
+
+	return vm.VirtualMachineDiskSpeedArgs{
+		Read: none, ReadBurstable: none, Write: none, WriteBurstable: none,
+		IopsRead: none, IopsReadBurstable: none, IopsWrite: none, IopsWriteBurstable: none,
+	}
 }
 
 func nic(i plan.Interface) vm.VirtualMachineNetworkDeviceArgs {

@@ -38,7 +38,7 @@ func (r *Report) chart(path string, hosts int) error {
 
 	p := plot.New()
 	p.BackgroundColor = nil // the page's
-	p.Title.Text = fmt.Sprintf("Seconds by number of nodes, on %d hosts", hosts)
+	p.Title.Text = fmt.Sprintf("Seconds by number of nodes, hosts: %d", hosts)
 	p.X.Label.Text, p.Y.Label.Text = "nodes", "seconds"
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker = ticks(5, 10, 20, 50, 100, 200)

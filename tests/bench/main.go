@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,7 +32,7 @@ Flags:
 type options struct {
 	only      []string
 	results   string
-	chart     string
+	docs      bool
 	profiles  string
 	parallel  int
 	latencies timeline.Latencies
@@ -47,7 +48,7 @@ func parse(args []string) (*options, error) {
 	flags := pflag.NewFlagSet("bench", pflag.ContinueOnError)
 	flags.StringSliceVar(&o.only, "only", names(), "the rows to measure")
 	flags.StringVar(&o.results, "results", "", "a file for the results; rows that are in it are not measured again")
-	flags.StringVar(&o.chart, "chart", "", "write a chart of the results to this SVG file")
+	flags.BoolVar(&o.docs, "docs", false, "write the tables to stacks/docs/speed.md, and a chart beside it")
 	flags.StringVar(&o.profiles, "profiles", "", "write profiles of the engine to this directory, which takes time of its own")
 	flags.IntVar(&o.parallel, "parallel", 64, "how many operations the engine may have at a time, pulumi's own --parallel")
 	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")
@@ -80,14 +81,30 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 
-	// What there is so far is shown, whatever ended the run.
-	err = o.measure(ctx, report, out)
+	root, err := rehearsal.Root()
+	if err != nil {
+		return err
+	}
 
-	return errors.Join(err, report.show(out, o.chart))
+	err = o.measure(ctx, root, report, out)
+
+	// What there is so far is shown, whatever ended the run.
+	if len(report.Results) == 0 {
+		return err
+	}
+
+	fmt.Fprintln(out)
+	report.show(out)
+
+	if o.docs {
+		err = errors.Join(err, report.publish(filepath.Join(root, "stacks", "docs")))
+	}
+
+	return err
 }
 
 // measure measures the rows that are asked for and not there yet.
-func (o *options) measure(ctx context.Context, report *Report, out io.Writer) (err error) {
+func (o *options) measure(ctx context.Context, root string, report *Report, out io.Writer) (err error) {
 	var left []Row
 
 	for _, row := range rows() {
@@ -100,11 +117,7 @@ func (o *options) measure(ctx context.Context, report *Report, out io.Writer) (e
 		return nil
 	}
 
-	b := &bench{parallel: o.parallel, latencies: o.latencies, profiles: o.profiles, out: out}
-
-	if b.root, err = rehearsal.Root(); err != nil {
-		return err
-	}
+	b := &bench{root: root, parallel: o.parallel, latencies: o.latencies, profiles: o.profiles, out: out}
 
 	if b.engine, err = engine.Open(ctx, engine.Options{Log: out}); err != nil {
 		return err

@@ -108,7 +108,7 @@ type life struct {
 	dir       string
 	rehearsal *rehearsal.Rehearsal
 	stack     auto.Stack
-	watch     *watch
+	measured  *measured
 }
 
 // start starts a lab for a row's stack, with nothing deployed. The program is the compiled one.
@@ -120,12 +120,7 @@ func (b *bench) start(ctx context.Context, row Row) (*life, error) {
 		return nil, err
 	}
 
-	path, err := row.stackFile(l.dir)
-	if err != nil {
-		return nil, err
-	}
-
-	stack, err := rehearsal.ReadStack(path)
+	stack, err := row.stack(b.root, l.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +129,10 @@ func (b *bench) start(ctx context.Context, row Row) (*life, error) {
 		return nil, err
 	}
 
-	l.watch = newWatch(filepath.Join(l.dir, "backend"))
+	l.measured = &measured{PulumiCommand: b.engine.Command(), watch: newWatch(filepath.Join(l.dir, "backend"))}
+	if b.profiles != "" {
+		l.measured.profiles = filepath.Join(b.profiles, row.String())
+	}
 
 	return l, l.open(ctx)
 }
@@ -157,7 +155,7 @@ func (l *life) open(ctx context.Context) error {
 	}
 
 	var err error
-	if l.stack, err = l.rehearsal.Backend.LocalStack(ctx, project, name, nil, l.profiling()...); err != nil {
+	if l.stack, err = l.rehearsal.Backend.LocalStack(ctx, project, name, nil, auto.Pulumi(l.measured)); err != nil {
 		return err
 	}
 
@@ -165,7 +163,7 @@ func (l *life) open(ctx context.Context) error {
 }
 
 func (l *life) close() {
-	l.watch.close()
+	l.measured.watch.close()
 	l.rehearsal.Close() //nolint:errcheck // what was measured is measured
 }
 
@@ -182,26 +180,23 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 
 	before := len(l.rehearsal.Lab.Journal().Entries())
 	l.rehearsal.Lab.Timeline().Reset()
-	l.watch.take()
+
+	l.measured.finished = func() error { return nil }
+	if stage == Create {
+		l.measured.finished = func() error { return l.rehearsal.WaitReady(ctx, ready) }
+	}
 
 	seen := make(chan events.EngineEvent)
 	took := make(chan time.Duration, 1)
 
 	go func() { took <- engineTime(seen) }()
 
-	start := time.Now()
 	if err := l.run(ctx, stage, seen); err != nil {
 		return s, err
 	}
 
-	if stage == Create {
-		if err := l.rehearsal.WaitReady(ctx, ready); err != nil {
-			return s, err
-		}
-	}
-
-	end := time.Now()
-	s.Wall, s.Engine, s.Processes = end.Sub(start), <-took, l.watch.take()
+	m := l.measured
+	s.Wall, s.Engine, s.Processes = m.ended.Sub(m.began), <-took, m.used
 	s.CriticalPath = l.rehearsal.Lab.Timeline().Report().CriticalPath
 
 	asked := l.rehearsal.Lab.Journal().Entries()[before:]
@@ -210,7 +205,7 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 	if len(asked) > 0 {
 		last := asked[len(asked)-1].Time
 		if stage == Create {
-			last = end
+			last = m.ended
 		}
 
 		s.Worked = last.Sub(asked[0].Time)

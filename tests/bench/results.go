@@ -70,6 +70,19 @@ func (r Result) step(stage Stage) Step {
 	return Step{}
 }
 
+// slowest is how long a stage took, of several clusters at once the last one.
+func (r Result) slowest(stage Stage) time.Duration {
+	var most time.Duration
+
+	for _, s := range r.Steps {
+		if s.Stage == stage {
+			most = max(most, s.Wall)
+		}
+	}
+
+	return most
+}
+
 // ratio is how much longer than the lab needed the step took.
 func (s Step) ratio() float64 {
 	if s.CriticalPath == 0 {

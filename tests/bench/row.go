@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/tests/rehearsal"
 )
 
 // Row is one cluster that is measured, or several of them at the same time.
@@ -30,9 +31,7 @@ func (r Row) String() string {
 
 // rows are all that is measured, the quick ones first.
 func rows() []Row {
-	var all []Row
-
-	all = append(all, Row{plan.KindK3s, 2, 1, 1}, Row{plan.KindK3s, 2, 1, 2})
+	all := []Row{{plan.KindK3s, 2, 1, 1}, {plan.KindK3s, 2, 1, 2}}
 
 	for _, nodes := range []int{5, 20, 50, 200} {
 		for _, hosts := range []int{1, 3, 10} {
@@ -53,39 +52,31 @@ func names() []string {
 	return all
 }
 
-// stackFile writes the stack of a row into a directory, and returns its path: what the shortest stack file has, at its size.
-func (r Row) stackFile(dir string) (string, error) {
+// stack is what a row measures: the example of K3s, and of Talos what the shortest stack file has, at the row's size. It is written
+// into a directory.
+func (r Row) stack(root, dir string) (*rehearsal.Stack, error) {
+	if r.Kind == plan.KindK3s {
+		return rehearsal.Find(root, "k3s")
+	}
+
 	hosts := make([]string, r.Hosts)
 	for i := range hosts {
 		hosts[i] = fmt.Sprintf("{ name: pve%d }", i+1)
 	}
 
-	common := "config:\n" +
-		"  talos-proxmox:network: { cidr: 10.0.0.0/16, gateway: 10.0.0.1 }\n" +
-		"  talos-proxmox:proxmox:\n" +
-		"    endpoint: https://pve.lan:8006\n" +
-		"    tokenId: pulumi@pve!bench\n" +
-		"    hosts: [" + strings.Join(hosts, ", ") + "]\n"
-
-	text := common
-
-	switch r.Kind {
-	case plan.KindK3s:
-		text += "    ssh: { username: root }\n" +
-			"  talos-proxmox:cluster: { name: bench, kind: k3s, versions: { k3s: v1.34.2+k3s1 } }\n" +
-			"  talos-proxmox:image: { template: { control: ubuntu-24.04, worker: ubuntu-24.04 } }\n" +
-			"  talos-proxmox:k3s: { generateSSHKey: true }\n" +
-			"  talos-proxmox:pools:\n" +
-			"    server: { role: controlplane, count: 1, addresses: 10.0.1.1-9 }\n" +
-			fmt.Sprintf("    agent: { role: worker, count: %d, addresses: 10.0.2.1-250 }\n", r.Nodes-1)
-	default:
-		text += "  talos-proxmox:cluster: { name: bench, ha: true, versions: { talos: v1.12.4, kubernetes: v1.34.2 } }\n" +
-			"  talos-proxmox:pools:\n" +
-			"    control: { role: controlplane, count: 3, vmids: 401-449, addresses: 10.0.1.1-9 }\n" +
-			fmt.Sprintf("    worker: { role: worker, count: %d, vmids: 501-799, addresses: 10.0.2.1-250 }\n", r.Nodes-3)
+	path := filepath.Join(dir, "Pulumi.bench.yaml")
+	if err := os.WriteFile(path, fmt.Appendf(nil, shape, strings.Join(hosts, ", "), r.Nodes-3), 0o600); err != nil {
+		return nil, err
 	}
 
-	path := filepath.Join(dir, "Pulumi.bench.yaml")
-
-	return path, os.WriteFile(path, []byte(text), 0o600)
+	return rehearsal.ReadStack(path)
 }
+
+const shape = `config:
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [%s] }
+  talos-proxmox:cluster: { name: bench, ha: true, versions: { talos: v1.12.4, kubernetes: v1.34.2 } }
+  talos-proxmox:network: { cidr: 10.0.0.0/16, gateway: 10.0.0.1 }
+  talos-proxmox:pools:
+    control: { role: controlplane, count: 3, addresses: 10.0.1.1-9 }
+    worker: { role: worker, count: %d, vmids: 501-799, addresses: 10.0.2.1-250 }
+`

@@ -8,44 +8,94 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/tests/lab/world"
 )
 
-// show writes the tables, as Markdown, and the chart where one is asked for.
-func (r *Report) show(out io.Writer, chart string) error {
-	if len(r.Results) == 0 {
-		return nil
-	}
-
-	for _, table := range []func(io.Writer){r.times, r.creations, r.costs} {
+// show writes what the results say as tables in Markdown: whether the targets are met first, then what they were measured by.
+func (r *Report) show(out io.Writer) {
+	for _, table := range []struct {
+		title string
+		of    func(io.Writer)
+	}{
+		{"The targets", r.targets},
+		{"Seconds of each command, as the operator waits; of a creation, until every node is ready", r.times},
+		{"Creations", r.creations},
+		{"Calls of a creation, on one host, for each node more", r.calls},
+		{"The most memory (MiB), and the time computed (seconds)", r.costs},
+	} {
+		fmt.Fprintf(out, "**%s**\n\n", table.title)
+		table.of(out)
 		fmt.Fprintln(out)
-		table(out)
+	}
+}
+
+// of returns the clusters of Talos of a size, one for each number of hosts.
+func (r *Report) of(nodes int) []Result {
+	var found []Result
+
+	for _, result := range r.Results {
+		if result.Kind == plan.KindTalos && result.Nodes == nodes {
+			found = append(found, result)
+		}
 	}
 
-	if chart == "" {
-		return nil
+	return found
+}
+
+// worst is the largest of a measure over the clusters of a size; 0 when there are none.
+func (r *Report) worst(nodes int, measure func(Result) float64) float64 {
+	most := 0.0
+	for _, result := range r.of(nodes) {
+		most = max(most, measure(result))
 	}
 
-	return r.chart(chart, 3)
+	return most
+}
+
+// targets is a table of what was to be reached, and what was.
+func (r *Report) targets(out io.Writer) {
+	heading(out, "Target", "at most", "measured, the worst of all numbers of hosts")
+
+	ratio := func(result Result) float64 { return result.step(Create).ratio() }
+	wall := func(stage Stage) func(Result) float64 {
+		return func(result Result) float64 { return result.step(stage).Wall.Seconds() }
+	}
+
+	row := func(target string, most, measured float64, unit string) {
+		if measured > 0 {
+			line(out, target, fmt.Sprintf("%.2f%s", most, unit), fmt.Sprintf("%.2f%s", measured, unit))
+		}
+	}
+
+	row("creation of 5 nodes, of the critical path", 1.10, r.worst(5, ratio), "")
+	row("creation of 20 nodes, of the critical path", 1.15, r.worst(20, ratio), "")
+	row("preview of 200 nodes without a change", 15, r.worst(200, wall(Preview)), " s")
+
+	for _, stage := range []Stage{Create, Again, Preview, Refresh, Destroy} {
+		if small := r.worst(50, wall(stage)); small > 0 {
+			row(string(stage)+", 200 nodes in place of 50", 4, r.worst(200, wall(stage))/small, " times")
+		}
+	}
 }
 
 // times is a table of how long each stage took, in seconds.
 func (r *Report) times(out io.Writer) {
-	heading(out, "Row", "create", "up, no change", "preview", "refresh", "destroy")
+	heading(out, "Nodes x hosts", "create", "up, no change", "preview", "refresh", "destroy")
 
 	for _, result := range r.Results {
 		cells := []string{result.String()}
 		for _, stage := range []Stage{Create, Again, Preview, Refresh, Destroy} {
-			cells = append(cells, seconds(result.step(stage).Wall))
+			cells = append(cells, seconds(result.slowest(stage)))
 		}
 
 		line(out, cells...)
 	}
 }
 
-// creations is a table of creations: against the critical path, and what was asked for it.
+// creations is a table of creations: against the critical path, and what was asked for them.
 func (r *Report) creations(out io.Writer) {
-	heading(out, "Row", "critical path", "first to last request", "ratio", "engine", "calls per node", "polls per node", "MiB per host")
+	heading(out, "Nodes x hosts", "critical path", "first request to last", "ratio", "engine", "calls per node", "polls per node", "MiB per host")
 
 	for _, result := range r.Results {
 		nodes := float64(result.Nodes)
@@ -61,41 +111,86 @@ func (r *Report) creations(out io.Writer) {
 	}
 }
 
-// downloaded are the MiB that each host fetched, which is one number where all fetched the same.
+// downloaded are the MiB that each host fetched: one number where all fetched the same.
 func (r Result) downloaded() string {
 	var all []string
-	for _, host := range slices.Sorted(maps.Keys(r.Downloads)) {
-		all = append(all, fmt.Sprint(r.Downloads[host]/world.MiB))
+	for _, bytes := range slices.Sorted(maps.Values(r.Downloads)) {
+		all = append(all, fmt.Sprint(bytes/world.MiB))
 	}
-
-	slices.Sort(all)
 
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// costs is a table of what the processes used in the creation, the preview and the refresh: the most memory, and the time computed.
+// calls is a table of what each further node asks for, by kind, from each size to the next.
+func (r *Report) calls(out io.Writer) {
+	sizes := slices.DeleteFunc(slices.Clone(r.Results), func(result Result) bool { return result.Kind != plan.KindTalos || result.Hosts != 1 })
+	cells, kinds := []string{"Kind"}, map[string]bool{}
+
+	for i, size := range sizes {
+		for kind := range size.step(Create).Calls {
+			kinds[kind] = true
+		}
+
+		if i > 0 {
+			cells = append(cells, fmt.Sprintf("from %d to %d", sizes[i-1].Nodes, size.Nodes))
+		}
+	}
+
+	if len(sizes) < 2 {
+		return
+	}
+
+	heading(out, cells...)
+
+	row := func(name string, of func(Step) int) {
+		cells, any := []string{name}, false
+
+		for i := 1; i < len(sizes); i++ {
+			more := float64(of(sizes[i].step(Create))-of(sizes[i-1].step(Create))) / float64(sizes[i].Nodes-sizes[i-1].Nodes)
+			cells, any = append(cells, fmt.Sprintf("%.2f", more)), any || more != 0
+		}
+
+		if any {
+			line(out, cells...)
+		}
+	}
+
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		row("`"+kind+"`", func(s Step) int { return s.Calls[kind] })
+	}
+
+	row("all", func(s Step) int { return sum(s.Calls) })
+}
+
+// costs is a table of what the processes used.
 func (r *Report) costs(out io.Writer) {
 	processes := []Process{Engine, Program, Proxmox, Talos}
-	cells := []string{"Row, stage"}
+	cells := []string{"Nodes x hosts, command"}
 
 	for _, p := range processes {
-		cells = append(cells, string(p)+", MiB", "CPU s")
+		cells = append(cells, string(p)+", MiB", "s")
 	}
 
 	heading(out, cells...)
 
 	for _, result := range r.Results {
+		// On how many hosts makes no difference to it.
+		if result.Hosts > 1 || result.Clusters > 1 {
+			continue
+		}
+
 		for _, stage := range []Stage{Create, Preview, Refresh, Destroy} {
 			s := result.step(stage)
-			cells := []string{result.String() + ", " + string(stage)}
+			if s.Wall == 0 {
+				continue
+			}
 
+			cells := []string{result.String() + ", " + string(stage)}
 			for _, p := range processes {
 				cells = append(cells, fmt.Sprint(s.Processes[p].PeakMiB), seconds(s.Processes[p].CPU))
 			}
 
-			if s.Wall > 0 {
-				line(out, cells...)
-			}
+			line(out, cells...)
 		}
 	}
 }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/tests/lab/journal"
+)
+
+// TestStacks holds that the stack of every row is one that the program takes, of as many nodes as the row says.
+func TestStacks(t *testing.T) {
+	for _, row := range rows() {
+		stack, err := row.stack("../..", t.TempDir())
+		require.NoError(t, err, row)
+		require.NoError(t, stack.Check(), row)
+	}
+}
+
+func TestOnly(t *testing.T) {
+	o, err := parse([]string{"--only", "talos-5x1,2x-k3s-2x1"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"talos-5x1", "2x-k3s-2x1"}, o.only)
+
+	_, err = parse([]string{"--only", "talos-6x1"})
+	assert.ErrorContains(t, err, `--only: there is no row "talos-6x1": choose from k3s-2x1, 2x-k3s-2x1, talos-5x1, `)
+}
+
+// TestCount tells calls that do something from those that ask whether it is done, and leaves out what machines do by themselves.
+func TestCount(t *testing.T) {
+	s := Step{Calls: map[string]int{}, Polls: map[string]int{}}
+	s.count([]journal.Entry{
+		{Face: journal.Proxmox, Call: "POST /nodes/pve1/qemu"},
+		{Face: journal.Proxmox, Call: "POST /nodes/pve2/qemu"},
+		{Face: journal.Proxmox, Call: "GET /nodes/pve2/qemu/501/status/current"},
+		{Face: journal.Talos, Subject: "n1", Call: "/machine.MachineService/ServiceList"},
+		{Face: journal.Talos, Subject: "n1", Call: "/machine.MachineService/Bootstrap"},
+		{Face: journal.Talos, Subject: "n1", Call: "/securityapi.SecurityService/Certificate"},
+		{Face: journal.Kubernetes, Call: "PATCH /api/v1/nodes/n1/status"},
+		{Face: journal.Guest, Call: "GET https://get.k3s.io"},
+	})
+
+	assert.Equal(t, map[string]int{"proxmox POST /nodes/{host}/qemu": 2, "talos /machine.MachineService/Bootstrap": 1}, s.Calls)
+	assert.Equal(t, map[string]int{"proxmox GET /nodes/{host}/qemu/{vm}/status/current": 1, "talos /machine.MachineService/ServiceList": 1}, s.Polls)
+}
+
+func TestWhatTheKernelSays(t *testing.T) {
+	assert.Equal(t, 120, peak("Name:\tpulumi\nVmPeak:\t 999999 kB\nVmHWM:\t  123456 kB\nVmRSS:\t 1 kB\n"))
+	assert.Zero(t, peak("Name:\tkthreadd\n"))
+
+	assert.Equal(t, 1500*time.Millisecond, computed("12 (a (b) c) S 1 12 12 0 -1 4194560 1 2 3 4 120 30 7 8 20 0 1 0 99"))
+	assert.Zero(t, computed("12 (a) Z"))
+}
+
+// TestWatch sees this very process when it is called what is looked for, and has the backend.
+func TestWatch(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("there is no /proc here")
+	}
+
+	w := &watch{backend: "/nowhere", seen: map[int]seen{}}
+	w.note(os.Getpid(), Engine, "/proc/self")
+
+	used := w.take()
+	assert.Positive(t, used[Engine].PeakMiB)
+	assert.Empty(t, w.take(), "what was taken is gone")
+	assert.False(t, w.ours("/proc/self"), "this process has no such backend")
+}
+
+// TestReport goes on where it was, and draws what it has.
+func TestReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bench.json")
+
+	report, err := readReport(path)
+	require.NoError(t, err)
+	assert.Empty(t, report.Results)
+
+	for _, nodes := range []int{5, 20} {
+		report.Results = append(report.Results, Result{
+			Row: Row{plan.KindTalos, nodes, 1, 1}, Parallel: 64, Downloads: map[string]int64{"pve1": 112 << 20, "pve2": 112 << 20},
+			Steps: []Step{{
+				Stage: Create, Wall: 30 * time.Second, Engine: 28 * time.Second, Worked: 27500 * time.Millisecond, CriticalPath: 25 * time.Second,
+				Calls: map[string]int{"proxmox POST /nodes/{host}/qemu": 3 * nodes}, Polls: map[string]int{},
+				Processes: map[Process]Use{Engine: {PeakMiB: 130, CPU: 2 * time.Second}},
+			}},
+		})
+	}
+
+	require.NoError(t, report.write(path))
+
+	again, err := readReport(path)
+	require.NoError(t, err)
+	assert.Equal(t, report, again)
+	assert.True(t, again.has(Row{plan.KindTalos, 20, 1, 1}))
+	assert.False(t, again.has(Row{plan.KindTalos, 20, 3, 1}))
+
+	docs := t.TempDir()
+	page := filepath.Join(docs, "speed.md")
+	require.NoError(t, os.WriteFile(page, []byte("# Speed\n\n"+tablesBegin+"old\n"+tablesEnd+"\nThe end.\n"), 0o600))
+	require.NoError(t, again.publish(docs))
+
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "| `proxmox POST /nodes/{host}/qemu` | 3.00 |\n")
+	assert.Contains(t, string(text), "| creation of 5 nodes, of the critical path | 1.10 | 1.10 |\n")
+	assert.Contains(t, string(text), "| talos-20x1 | 25.0 | 27.5 | 1.10 | 28.0 | 3.0 | 0.0 | 112 |\n")
+	assert.Contains(t, string(text), tablesEnd+"\nThe end.\n")
+	assert.NotContains(t, string(text), "old")
+
+	drawn, err := os.Open(filepath.Join(docs, "speed.svg"))
+	require.NoError(t, err)
+	defer drawn.Close()
+
+	for decoder := xml.NewDecoder(drawn); ; {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+	}
+
+	require.NoError(t, os.WriteFile(page, []byte("# Speed\n"), 0o600))
+	assert.ErrorContains(t, again.publish(docs), "speed.md has no place for the tables")
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Where the tables stand in the page, between two remarks that nobody sees.
+const (
+	tablesBegin = "<!-- Written by go run ./tests/bench --docs: do not edit. -->\n"
+	tablesEnd   = "<!-- Here ends what is written by it. -->\n"
+)
+
+// chartHosts is how many hosts the clusters of the chart have.
+const chartHosts = 1
+
+// publish writes the tables into the page on speed, and the chart beside it.
+func (r *Report) publish(docs string) error {
+	page := filepath.Join(docs, "speed.md")
+
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+
+	before, rest, begins := strings.Cut(string(text), tablesBegin)
+	_, after, ends := strings.Cut(rest, tablesEnd)
+
+	if !begins || !ends {
+		return fmt.Errorf("%s has no place for the tables: it must hold the lines %q and %q", page, strings.TrimSpace(tablesBegin), strings.TrimSpace(tablesEnd))
+	}
+
+	var tables strings.Builder
+	r.show(&tables)
+
+	said := fmt.Sprintf("\nMeasured on %s, %d cores, `--parallel %d`.\n\n", r.Began.Format("2006-01-02"), r.Cores, r.Results[0].Parallel)
+	if err := os.WriteFile(page, []byte(before+tablesBegin+said+tables.String()+tablesEnd+after), 0o644); err != nil { //nolint:gosec // for everybody to read
+		return err
+	}
+
+	return r.chart(filepath.Join(docs, "speed.svg"), chartHosts)
+}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -104,24 +102,9 @@ func linksOf(names, macs []string, addresses ...[][]string) []proxmoxapi.Link {
 	return links
 }
 
-// choose takes the address by the node's own MAC address and the network. The order of what an agent reports means
-// nothing, and it reports much: lo, the pods' network, virtual addresses. It is invalid when there is none.
+// choose takes the address by the node's own MAC address and the network. It is invalid when there is none.
 func (d *Discovery) choose(n plan.Node, links []proxmoxapi.Link) (netip.Addr, error) {
-	var found []netip.Addr
-
-	for _, link := range links {
-		if !strings.EqualFold(link.MAC, n.MAC) {
-			continue
-		}
-
-		for _, a := range link.Addresses {
-			if d.Network.Contains(a) && a != d.Except && !a.IsLinkLocalUnicast() && !slices.Contains(found, a) {
-				found = append(found, a)
-			}
-		}
-	}
-
-	switch len(found) {
+	switch found := proxmoxapi.AddressesOf(n.MAC, links, d.Network, d.Except); len(found) {
 	case 0:
 		return netip.Addr{}, nil
 	case 1:

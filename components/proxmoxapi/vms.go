@@ -293,6 +293,26 @@ func (c *Client) Links(ctx context.Context, vm VM) ([]Link, error) {
 	return links, nil
 }
 
+// AddressesOf are the addresses inside a network that the link with a MAC address has. One that it may hold and is not its own is left
+// out; it may be invalid. An agent reports much, in an order that means nothing: lo, the pods' network, virtual addresses.
+func AddressesOf(mac string, links []Link, network netip.Prefix, except netip.Addr) []netip.Addr {
+	var found []netip.Addr
+
+	for _, link := range links {
+		if !strings.EqualFold(link.MAC, mac) {
+			continue
+		}
+
+		for _, a := range link.Addresses {
+			if network.Contains(a) && a != except && !a.IsLinkLocalUnicast() && !slices.Contains(found, a) {
+				found = append(found, a)
+			}
+		}
+	}
+
+	return found
+}
+
 // GuestFile reads a file of a running VM through its guest agent, as root of the guest. It is an error when no agent answers,
 // or the file is not there.
 func (c *Client) GuestFile(ctx context.Context, vm VM, path string) (string, error) {

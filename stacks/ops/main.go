@@ -243,7 +243,7 @@ func bringBack(o *options) *cobra.Command {
 
 	c.Flags().StringVar(&a.Secrets, "secrets", "", "the cluster's secrets bundle, what talosctl gen secrets wrote")
 	c.Flags().StringVar(&a.Talosconfig, "talosconfig", "", "an administrator's talosconfig, to read the cluster's secrets from a control plane")
-	c.Flags().StringVar(&a.ControlPlane, "control-plane", "", "the address of a control plane, where neither the configuration nor the talosconfig has it")
+	c.Flags().StringVar(&a.ControlPlane, "control-plane", "", "the address of a control plane, where neither the configuration nor the talosconfig has it, and no guest agent reports it")
 
 	return c
 }

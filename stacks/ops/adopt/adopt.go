@@ -22,6 +22,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/talosapi"
 	"talos-proxmox/stacks/ops/guard"
 )
 
@@ -32,7 +33,7 @@ type Options struct {
 	// Secrets is the file of a secrets bundle ("talosctl gen secrets"), Talosconfig that of an administrator's talosconfig.
 	// The cluster's secrets come from one of them.
 	Secrets, Talosconfig string
-	// ControlPlane is the address of one, where neither the configuration nor the talosconfig states it.
+	// ControlPlane is the address of one, where neither the configuration nor the talosconfig states it, and no guest agent reports it.
 	ControlPlane string
 	// Out is told what was found.
 	Out io.Writer
@@ -77,7 +78,7 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 		return Files{}, err
 	}
 
-	cluster := &cluster{options: o, plan: p, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
+	cluster := &cluster{options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded}, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle}
 
 	known := !slices.ContainsFunc(w.Resources, func(entry map[string]any) bool { return text(entry, "type") == secretsType })

@@ -12,6 +12,7 @@ import (
 type Proxmox interface {
 	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
+	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
 	HAResources(ctx context.Context) (map[string]bool, error)
@@ -46,7 +47,7 @@ const (
 // finder looks for resources.
 type finder struct {
 	proxmox Proxmox
-	// secrets returns the file of the cluster's secrets.
+	// secrets returns the file of the cluster's secrets; none where there is no cluster yet.
 	secrets func(ctx context.Context) (string, error)
 	// anything says that something was found on Proxmox VE.
 	anything bool
@@ -244,6 +245,9 @@ func (f *finder) ha(ctx context.Context, p planned) (outcome, error) {
 // machineSecrets has the talos provider read the cluster's secrets from a file.
 func (f *finder) machineSecrets(ctx context.Context, _ planned) (outcome, error) {
 	path, err := f.secrets(ctx)
+	if err == nil && path == "" {
+		return outcome{verdict: absent, remark: unfounded}, nil
+	}
 
 	return outcome{verdict: found, id: path, remark: path}, err
 }

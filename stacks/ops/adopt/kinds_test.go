@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,17 @@ func (pve) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
 
 func (pve) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{UUID: "11111111-2222-3333-4444-555555555555", CDROMs: map[string]string{"ide2": "none"}}, nil
+}
+
+func (pve) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error) {
+	if vm.ID != 401 {
+		return nil, errors.New("QEMU guest agent is not running")
+	}
+
+	return []proxmoxapi.Link{
+		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
+		{Name: "eth0", MAC: "BC:24:11:00:00:01", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.20"), netip.MustParseAddr("10.0.0.11")}},
+	}, nil
 }
 
 func (pve) Files(_ context.Context, host, datastore string) (map[string]int64, error) {

@@ -23,14 +23,23 @@ import (
 type cluster struct {
 	options Options
 	plan    *plan.Plan
+	proxmox Proxmox
+	talos   talos
 	// file is where they are written when they have to be; written is that path when they were.
 	file, written string
 }
 
-// bundle returns the file of a secrets bundle that is the cluster's.
+// unfounded says why there is nothing to compare.
+const unfounded = "no control plane has been configured yet: there is no cluster that has secrets"
+
+// bundle returns the file of a secrets bundle that is the cluster's, none where there is no cluster yet.
 func (c *cluster) bundle(ctx context.Context) (string, error) {
 	switch o := c.options; {
 	case (o.Secrets == "") == (o.Talosconfig == ""):
+		if founded, err := c.founded(ctx, talosapi.Credentials{}); err != nil || !founded {
+			return "", err
+		}
+
 		return "", errors.New("the cluster's secrets are lost with the state: give either --talosconfig, an administrator's, to read them from a control " +
 			"plane, or --secrets, what 'talosctl gen secrets' wrote. Without them the nodes cannot be managed any more: rebuild the cluster")
 	case o.Secrets != "":
@@ -123,16 +132,26 @@ func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) 
 	}
 
 	client, _ := revealed(d.Resources[i].Outputs["clientConfiguration"]).(map[string]any) //nolint:errcheck // without it, nothing answers
+	credentials := talosapi.Credentials{CA: text(client, "caCertificate"), Certificate: text(client, "clientCertificate"), Key: text(client, "clientKey")}
 
-	_, err := c.running(ctx, nil, talosapi.Credentials{
-		CA: text(client, "caCertificate"), Certificate: text(client, "clientCertificate"), Key: text(client, "clientKey"),
-	})
-	if err != nil {
-		return fmt.Errorf("the secrets in the state are not accepted by the cluster: %w. When an update was run on the lost state, it has made new ones: "+
-			"forget them (pulumi state delete --force --target-dependents '%s'), and run this again with --talosconfig or --secrets", err, d.Resources[i].URN)
+	_, refused := c.running(ctx, nil, credentials)
+	if refused == nil {
+		return nil
 	}
 
-	return nil
+	founded, err := c.founded(ctx, credentials)
+	if err != nil {
+		return err
+	}
+
+	if !founded {
+		fmt.Fprintf(c.options.Out, "%s; those in the state stay\n", unfounded)
+
+		return nil
+	}
+
+	return fmt.Errorf("the secrets in the state are not accepted by the cluster: %w. When an update was run on the lost state, it has made new ones: "+
+		"forget them (pulumi state delete --force --target-dependents '%s'), and run this again with --talosconfig or --secrets", refused, d.Resources[i].URN)
 }
 
 // revealed is a value of a state that was exported with its secrets shown, without the marks that say they are secret.
@@ -154,37 +173,6 @@ func revealed(value any) any {
 	all := map[string]any{}
 	for name, inner := range m {
 		all[name] = revealed(inner)
-	}
-
-	return all
-}
-
-// running is what the cluster runs with.
-func (c *cluster) running(ctx context.Context, endpoints []string, credentials talosapi.Credentials) (*secrets.Bundle, error) {
-	targets := c.targets(endpoints)
-	if len(targets) == 0 {
-		return nil, errors.New("no address of a control plane is known: name one with --control-plane")
-	}
-
-	return talosapi.Secrets(ctx, targets, credentials)
-}
-
-// targets are the control planes: those of the configuration, the one that was named, and those of a talosconfig.
-func (c *cluster) targets(endpoints []string) []talosapi.Target {
-	var all []talosapi.Target
-
-	if a := c.options.ControlPlane; a != "" {
-		all = append(all, talosapi.Target{Name: "control plane", Address: a})
-	}
-
-	for _, n := range c.plan.ControlPlanes() {
-		if n.Address.IsValid() {
-			all = append(all, talosapi.Target{Name: n.Name, Address: n.Address.String()})
-		}
-	}
-
-	for _, e := range endpoints {
-		all = append(all, talosapi.Target{Name: "endpoint", Address: e})
 	}
 
 	return all

@@ -1,0 +1,164 @@
+package adopt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/talosapi"
+)
+
+// lost is a cluster with control planes of which VMs 401 and 402 stand, and the guest agent of 401 answers.
+func lost(nodes ...plan.Node) *cluster {
+	return &cluster{
+		plan: &plan.Plan{
+			Pools: []plan.PlannedPool{{Role: plan.ControlPlane, Nodes: nodes}}, Network: netip.MustParsePrefix("10.0.0.0/24"), VIP: netip.MustParseAddr("10.0.0.20"),
+		},
+		proxmox: pve{},
+	}
+}
+
+var (
+	stated   = plan.Node{Name: "c-control-1", VMID: 401, Address: netip.MustParseAddr("10.0.0.31")}
+	reported = plan.Node{Name: "c-control-1", VMID: 401, MAC: "bc:24:11:00:00:01"}
+	silent   = plan.Node{Name: "c-control-2", VMID: 402, MAC: "bc:24:11:00:00:02"}
+	gone     = plan.Node{Name: "c-control-3", VMID: 403, Address: netip.MustParseAddr("10.0.0.33")}
+)
+
+// TestNotFounded: the secrets in the state stay where no control plane has been configured, and new ones are made where there are none.
+// One that answers to nobody, or whose address nobody knows, may be a part of a cluster.
+func TestNotFounded(t *testing.T) {
+	const (
+		stay    = "no control plane has been configured yet: there is no cluster that has secrets; those in the state stay\n"
+		refused = "the secrets in the state are not accepted by the cluster: "
+		forget  = ". When an update was run on the lost state, it has made new ones: forget them (pulumi state delete --force --target-dependents 'urn'), and run this " +
+			"again with --talosconfig or --secrets"
+		addressless = "no address of a control plane is known: name one with --control-plane"
+		giveOne     = "the cluster's secrets are lost with the state: give either --talosconfig, an administrator's, to read them from a control plane, or --secrets, " +
+			"what 'talosctl gen secrets' wrote. Without them the nodes cannot be managed any more: rebuild the cluster"
+	)
+
+	one := talosapi.Target{Name: "c-control-1", Address: "10.0.0.31"}
+
+	for name, c := range map[string]struct {
+		nodes []plan.Node
+		named string
+		// founded is what the control planes say of themselves.
+		founded bool
+		// asked are those that are asked for their secrets, and to whom they belong.
+		asked, whose []talosapi.Target
+		said, want   string
+		lost         string
+	}{
+		"none has a VM":              {nodes: []plan.Node{gone}, said: stay},
+		"one that waits":             {nodes: []plan.Node{stated, gone}, asked: []talosapi.Target{one}, whose: []talosapi.Target{one}, said: stay},
+		"one that is somebody's":     {nodes: []plan.Node{stated, gone}, founded: true, asked: []talosapi.Target{one}, whose: []talosapi.Target{one}, want: refused + "TLS" + forget, lost: giveOne},
+		"one whose agent answers":    {nodes: []plan.Node{reported}, asked: at("10.0.0.11"), whose: at("10.0.0.11"), said: stay},
+		"one whose agent is silent":  {nodes: []plan.Node{silent}, want: refused + addressless + forget, lost: giveOne},
+		"one that waits, one silent": {nodes: []plan.Node{reported, silent}, asked: at("10.0.0.11"), want: refused + "TLS" + forget, lost: giveOne},
+		"one that was named": {
+			nodes: []plan.Node{gone}, named: "10.0.0.99", founded: true, want: refused + "TLS" + forget, lost: giveOne,
+			asked: []talosapi.Target{{Name: "control plane", Address: "10.0.0.99"}}, whose: []talosapi.Target{{Name: "control plane", Address: "10.0.0.99"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var (
+				out          bytes.Buffer
+				asked, whose []talosapi.Target
+			)
+
+			cluster := lost(c.nodes...)
+			cluster.options = Options{ControlPlane: c.named, Out: &out}
+			cluster.talos = talos{
+				func(_ context.Context, all []talosapi.Target, credentials talosapi.Credentials) (*secrets.Bundle, error) {
+					compare(t, talosapi.Credentials{CA: "CA", Certificate: "certificate", Key: "key"}, credentials)
+					asked = all
+
+					return nil, errors.New("TLS")
+				},
+				func(_ context.Context, all []talosapi.Target, _ talosapi.Credentials) bool {
+					whose = all
+
+					return c.founded
+				},
+			}
+
+			compare(t, c.want, message(cluster.compare(t.Context(), withSecrets(t))))
+			compare(t, c.said, out.String())
+			compare(t, c.asked, asked)
+			compare(t, c.whose, whose)
+
+			path, err := cluster.bundle(t.Context())
+			compare(t, c.lost, message(err))
+			compare(t, "", path)
+		})
+	}
+}
+
+// TestAccepted: the secrets in the state that a control plane accepts are the cluster's, and nothing needs to be said.
+func TestAccepted(t *testing.T) {
+	var out bytes.Buffer
+
+	cluster := lost(stated)
+	cluster.options.Out = &out
+	cluster.talos.secrets = func(context.Context, []talosapi.Target, talosapi.Credentials) (*secrets.Bundle, error) {
+		return nil, nil
+	}
+
+	if err := cluster.compare(t.Context(), withSecrets(t)); err != nil || out.String() != "" {
+		t.Fatal(err, out.String())
+	}
+}
+
+// TestNoSecretsYet: without a cluster, the entry of its secrets goes out of the file.
+func TestNoSecretsYet(t *testing.T) {
+	w := &wanted{Resources: []map[string]any{entry(secretsType, "c-secrets"), entry(vmType, "c-control-1-vm")}, planned: map[key]planned{
+		{vmType, "c-control-1-vm"}: inputs("vmId", 401.0),
+	}}
+	f := finder{proxmox: pve{}, secrets: func(context.Context) (string, error) { return "", nil }}
+
+	all, err := f.fill(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	compare(t, "absent c-secrets: no control plane has been configured yet: there is no cluster that has secrets",
+		string(all[1].verdict)+" "+all[1].name+": "+all[1].remark)
+	compare(t, 1, len(w.Resources))
+}
+
+func at(address string) []talosapi.Target {
+	return []talosapi.Target{{Name: "c-control-1", Address: address}}
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+
+	return err.Error()
+}
+
+// withSecrets is a state with the cluster's secrets, as it is exported with everything decrypted.
+func withSecrets(t *testing.T) apitype.UntypedDeployment {
+	t.Helper()
+
+	text, err := json.Marshal(apitype.DeploymentV3{Resources: []apitype.ResourceV3{{
+		URN: "urn", Type: secretsType, Outputs: map[string]any{"clientConfiguration": map[string]any{
+			"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
+			"plaintext":                        `{"caCertificate":"CA","clientCertificate":"certificate","clientKey":"key"}`,
+		}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return apitype.UntypedDeployment{Version: 3, Deployment: text}
+}

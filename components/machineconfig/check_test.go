@@ -1,9 +1,12 @@
 package machineconfig
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 
 	"talos-proxmox/components/plan"
 )
@@ -145,6 +148,53 @@ func TestNeeds(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestPatchIsNoFile: the provider reads some texts as the names of files, and what is a patch must not be one of them. A file with the name
+// of a patch, here in the project, may be a link to anywhere.
+func TestPatchIsNoFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+
+	for _, text := range []string{"machine:\t{sysctls:\t{a:\tb}}", `{"machine":{"sysctls":{"a":"b"}}}`} {
+		if err := os.WriteFile(text, []byte("machine:\n  sysctls: {stolen: text}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		p := planOf(t, patched(talos112, "", "machine: { sysctls: { x: y } }", text))
+		if _, err := Check(p); err != nil {
+			t.Fatal(text, err)
+		}
+
+		rendered, err := NodePatches(p, p.Pools[0].Nodes[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		given := rendered[len(rendered)-1]
+		if strings.TrimSpace(given) != text {
+			t.Errorf("%q is not the patch", given)
+		}
+
+		// As the provider does.
+		patches, err := configpatcher.LoadPatches([]string{given})
+		if err != nil {
+			t.Fatal(text, err)
+		}
+
+		configured, err := configpatcher.Apply(configpatcher.WithBytes([]byte("version: v1alpha1\nmachine: {}\n")), patches)
+		if err != nil {
+			t.Fatal(text, err)
+		}
+
+		result, err := configured.Config()
+		if err != nil {
+			t.Fatal(text, err)
+		}
+
+		if diff := cmp.Diff(map[string]string{"a": "b"}, result.Machine().Sysctls()); diff != "" {
+			t.Errorf("%q: %s", text, diff)
+		}
 	}
 }
 

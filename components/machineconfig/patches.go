@@ -42,7 +42,13 @@ const ownPatch = "the program's own patch"
 func texts(patches []plan.Patch) []string {
 	all := make([]string, 0, len(patches))
 	for _, patch := range patches {
-		all = append(all, patch.Text)
+		text := patch.Text
+		// The provider takes a text without these for the name of a file, and a file with that name may be a link to anywhere.
+		if !strings.ContainsAny(text, "\n ") {
+			text += "\n"
+		}
+
+		all = append(all, text)
 	}
 
 	return all

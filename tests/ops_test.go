@@ -122,6 +122,20 @@ func TestRestore(t *testing.T) {
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 	})
 
+	t.Run("a note beside it that was not written", func(t *testing.T) {
+		file := filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, "dev.json.attrs")
+		require.NoFileExists(t, file, "this backend writes none, others do")
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+
+		_, err := s.Snapshot(t.Context())
+		require.EqualError(t, err, "exporting the state: pulumi stack export: failed to load checkpoint: EOF: pulumi was killed while it wrote the state, which is "+
+			"whole: remove <stack>.json.attrs beside it, in .pulumi/stacks/<project> of the local backend")
+
+		// As it says.
+		require.NoError(t, os.Remove(file))
+		snapshot(t, s)
+	})
+
 	t.Run("back to one worker, in state only", func(t *testing.T) {
 		require.NoError(t, s.Restore(t.Context(), one))
 		assert.Equal(t, urnsOfOne, urns(t, r.Stack))

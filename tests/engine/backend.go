@@ -47,7 +47,7 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	}
 	b.env = map[string]string{
 		"PULUMI_HOME":              b.home(),
-		"PULUMI_BACKEND_URL":       (&url.URL{Scheme: "file", Path: b.state()}).String(),
+		"PULUMI_BACKEND_URL":       (&url.URL{Scheme: "file", Path: b.state(), RawQuery: whole}).String(),
 		"PULUMI_CONFIG_PASSPHRASE": passphrase,
 		"PULUMI_SKIP_UPDATE_CHECK": "true",
 		// The plugins are in place. Without this, operations on existing state spend seconds trying to download them.
@@ -57,6 +57,10 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	}
 	return b, nil
 }
+
+// whole has the CLI write each file at once. By itself it keeps a note beside each, which it writes in place: when it is killed just then,
+// the state cannot be loaded any more.
+const whole = "metadata=skip"
 
 func (b *Backend) home() string  { return filepath.Join(b.dir, "home") }
 func (b *Backend) state() string { return filepath.Join(b.dir, "state") }

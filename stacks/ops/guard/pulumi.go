@@ -274,11 +274,20 @@ func brief(err error) error {
 // broken is how the CLI tells of a state that contradicts itself, below a page of other things.
 var broken = regexp.MustCompile(`(?m)^Error: +(.*)$`)
 
-// integrity is what the CLI printed as its error, without the page.
+// cutOff is how it tells of a note beside the state of a local backend (gocloud.dev/blob/fileblob, attrs.go) that it was killed in writing.
+// The state itself is replaced at once.
+const cutOff = "failed to load checkpoint: EOF"
+
+// integrity is what the CLI printed as its error, without the page, and what to do where it does not tell.
 func integrity(problem string) string {
 	if m := broken.FindStringSubmatch(problem); m != nil {
 		return m[1]
 	}
 
-	return strings.TrimPrefix(strings.TrimSpace(problem), "error: ")
+	problem = strings.TrimPrefix(strings.TrimSpace(problem), "error: ")
+	if strings.HasSuffix(problem, cutOff) {
+		problem += ": pulumi was killed while it wrote the state, which is whole: remove <stack>.json.attrs beside it, in .pulumi/stacks/<project> of the local backend"
+	}
+
+	return problem
 }

@@ -52,6 +52,37 @@ func TestStranger(t *testing.T) {
 		}
 	}
 
+	// What hosts and nodes fetch, or a datastore has, is no file here.
+	key := func(key string) string { return strangers("", "") + "  talos-proxmox:" + key + "\n" }
+
+	for path, c := range map[string]struct{ text, rule string }{
+		"cluster.recoverFrom":   {strangers("recoverFrom", "{file}"), "must be a snapshot of etcd inside the project: "},
+		"image.factory.url":     {key("image: { factory: { url: '{file}' } }"), "must be a URL"},
+		"image.iso.url":         {key("image: { source: iso, iso: { url: '{file}' } }"), "must be a URL"},
+		"image.iso.volume":      {key("image: { source: iso, iso: { volume: '{file}' } }"), "must name an ISO file on a datastore"},
+		"tailscale.loginServer": {key("tailscale: { loginServer: '{file}' }"), "must be a URL"},
+		"proxmox.endpoint":      {strings.Replace(strangers("", ""), "https://pve.lan:8006", "'{file}'", 1), "must be"},
+	} {
+		for _, file := range files {
+			t.Run(path+" "+file, func(t *testing.T) {
+				_, err := LoadText([]byte(strings.ReplaceAll(c.text, "{file}", file)), project)
+				require.Error(t, err)
+				assert.Contains(t, err.Error(), "  - "+path+": "+c.rule)
+				assert.NotContains(t, err.Error(), secret)
+				assert.NotContains(t, err.Error(), "root:")
+			})
+		}
+	}
+
+	// Nothing in a text is expanded, and what looks like the name of a file to the provider is none (machineconfig.TestPatchIsNoFile).
+	t.Run("a text stays as it is", func(t *testing.T) {
+		const text = "machine: { env: { X: $HOME ${HOME} $(id) `id` @/etc/passwd ~ } }"
+
+		c, err := LoadText([]byte(strangers("cluster", text)), project)
+		require.NoError(t, err)
+		assert.Equal(t, text, c.Cluster.Patches[0].Text)
+	})
+
 	for _, dir := range []string{"../elsewhere", "/tmp/elsewhere", "a/../../elsewhere"} {
 		t.Run("outputs.files.dir "+dir, func(t *testing.T) {
 			_, err := LoadText([]byte(strangers("outputs", dir)), project)
@@ -75,10 +106,15 @@ func strangers(place, file string) string {
 		outputs = "\n  talos-proxmox:outputs: { files: { dir: " + inQuotes(file) + ", write: [kubeconfig] } }"
 	}
 
+	recover := ""
+	if place == "recoverFrom" {
+		recover = ", recoverFrom: " + inQuotes(file)
+	}
+
 	return `config:
   talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [{ name: pve }] }
   talos-proxmox:cluster: { name: home, versions: { talos: v1.12.4, kubernetes: v1.34.2 }` +
-		at("cluster", "patches") + at("manifests", "manifests") + at("trustedCAs", "trustedCAs") + ` }
+		recover + at("cluster", "patches") + at("manifests", "manifests") + at("trustedCAs", "trustedCAs") + ` }
   talos-proxmox:network: { cidr: 192.168.10.0/24, gateway: 192.168.10.1 }
   talos-proxmox:pools:
     control: { role: controlplane, addresses: 192.168.10.11-13, nodes: { "1": { cores: 2` + at("node", "patches") + ` } }` + at("pool", "patches") + ` }

@@ -32,7 +32,7 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 
 	member := slices.IndexFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name || m.Address == l.Address })
 
-	kube, err := kubernetes(ctx, without(r.controlPlanes(l), l.Target), l.credentials)
+	kube, err := lasting(ctx, without(r.controlPlanes(l), l.Target), l.credentials, r.plan, r.say)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,10 @@ func (b *k3sBuilder) forget(ctx context.Context, name string, say wait.Say) erro
 		return err
 	}
 
+	if api, err = api.Patient(b.Plan.SettleTimeout, say); err != nil {
+		return err
+	}
+
 	forced := slices.Contains(b.Plan.ForceRemove, name)
 
 	ready, there, err := b.answers(ctx, api, name, forced, say)

@@ -130,6 +130,11 @@ func (u *k3sUpgrade) running(ctx context.Context) (kube *kubeapi.Client, now kub
 			return "", nil
 		}
 	})
+	if err != nil {
+		return nil, now, err
+	}
+
+	kube, err = kube.Patient(u.plan.SettleTimeout, u.say)
 
 	return kube, now, err
 }

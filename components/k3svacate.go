@@ -98,7 +98,11 @@ func (k *k3sInside) room(ctx context.Context, n plan.Node, now *kubeapi.Node, th
 		return nil, nil //nolint:nilnil // nobody answers, and that is what is told
 	}
 
-	return kube, err
+	if err != nil {
+		return nil, err
+	}
+
+	return kube.Patient(k.plan.SettleTimeout, k.say)
 }
 
 func (k *k3sInside) spare(ctx context.Context, kube *kubeapi.Client, n plan.Node, now *kubeapi.Node, there *bool) error {

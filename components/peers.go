@@ -57,6 +57,18 @@ func kubernetes(ctx context.Context, controlPlanes []talosapi.Target, c talosapi
 	return nil, fmt.Errorf("no Kubernetes API answers (%s)", strings.Join(said, "; "))
 }
 
+// lasting is Kubernetes for work that takes time, in which other control planes may be changed.
+func lasting(
+	ctx context.Context, controlPlanes []talosapi.Target, c talosapi.Credentials, p *plan.Plan, say wait.Say,
+) (*kubeapi.Client, error) {
+	kube, err := kubernetes(ctx, controlPlanes, c)
+	if err != nil {
+		return nil, err
+	}
+
+	return kube.Patient(p.SettleTimeout, say)
+}
+
 func kubernetesOf(ctx context.Context, t talosapi.Target, c talosapi.Credentials) (*kubeapi.Client, error) {
 	raw, err := talosapi.Kubeconfig(ctx, t, c)
 	if err != nil {

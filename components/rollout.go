@@ -78,7 +78,7 @@ func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 	if !v.Effect.Down() && !v.carries {
 		// A run that was cut off may have left the node cordoned. Kubernetes may be what the change is to mend.
-		if kube, err := kubernetes(ctx, r.others(c), c.credentials); err == nil {
+		if kube, err := lasting(ctx, r.others(c), c.credentials, r.plan, r.say); err == nil {
 			return kube.Uncordon(ctx, c.Name)
 		}
 

@@ -110,8 +110,11 @@ func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect)
 
 		return "the cluster to do without " + c.Name + ": " + err.Error(), nil
 	})
+	if err != nil {
+		return nil, err
+	}
 
-	return kube, err
+	return kube.Patient(r.plan.SettleTimeout, r.say)
 }
 
 func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {
@@ -257,6 +260,9 @@ func (r *rollout) kubernetesBack(ctx context.Context, c changing) (*kubeapi.Clie
 
 		return "", nil
 	})
+	if err != nil {
+		return nil, err
+	}
 
-	return kube, err
+	return kube.Patient(r.plan.SettleTimeout, r.say)
 }

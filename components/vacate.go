@@ -118,7 +118,7 @@ func (t *talosInside) dispensable(ctx context.Context, c changing) error {
 }
 
 func (t *talosInside) uncordon(ctx context.Context, c changing) error {
-	kube, err := kubernetes(ctx, t.others(c), c.credentials)
+	kube, err := lasting(ctx, t.others(c), c.credentials, t.plan, t.say)
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,33 @@ func New(kubeconfig []byte, address string) (*Client, error) {
 	return &Client{api, config}, nil
 }
 
+// Patient returns the client with patience for an API server that has answered and is away for a moment, as it is when a setting of its
+// own changes: a connection that is refused is tried again for at most the bound, and what is waited for is said. Nothing is sent twice.
+func (c *Client) Patient(bound time.Duration, say wait.Say) (*Client, error) {
+	if c.config == nil {
+		return c, nil
+	}
+
+	config := rest.CopyConfig(c.config)
+	config.Timeout += bound
+	config.Dial = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+			var d net.Dialer
+			if conn, err = d.DialContext(ctx, network, address); err != nil {
+				return fmt.Sprintf("the Kubernetes API at %s (%v)", address, wait.Reason(err)), nil
+			}
+
+			return "", nil
+		})
+
+		return conn, err
+	}
+
+	api, err := kubernetes.NewForConfig(config)
+
+	return &Client{api, config}, err
+}
+
 // Of returns a client for an API that is there already, such as a fake of client-go.
 func Of(api kubernetes.Interface) *Client { return &Client{api: api} }
 

@@ -1,6 +1,10 @@
 package kubeapi
 
 import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -161,6 +165,56 @@ func TestDrainNamesTheBudgetThatHoldsAPod(t *testing.T) {
 
 	assert.EqualError(t, c.Drain(t.Context(), "a", 10*time.Millisecond, quiet),
 		"a could not be drained within 10ms: pod shop/web is held by the disruption budget always (1 healthy, 1 required)")
+}
+
+// TestPatient: a server that is away for a moment is waited for by one that has patience, and by nobody else.
+func TestPatient(t *testing.T) {
+	const address = "127.83.5.1"
+
+	kubeconfig := []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: "https://a", insecure-skip-tls-verify: true}}], users: [{name: u, user: {}}]}`)
+
+	c, err := New(kubeconfig, address)
+	require.NoError(t, err)
+
+	_, err = c.Nodes(t.Context())
+	require.ErrorContains(t, err, "connection refused")
+
+	var said []string
+
+	patient, err := c.Patient(time.Minute, func(m string) {
+		said = append(said, m)
+
+		// It comes back when it is seen to be waited for.
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			assert.NoError(t, json.NewEncoder(w).Encode(corev1.NodeList{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: []corev1.Node{*node("a", corev1.ConditionTrue)},
+			}))
+		}))
+
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address+":"+port)
+		assert.NoError(t, err)
+
+		server.Listener = listener
+		server.StartTLS()
+		t.Cleanup(server.Close)
+	})
+	require.NoError(t, err)
+
+	all, err := patient.Nodes(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []Node{{Name: "a", Ready: true, Kubelet: "v1.34.2", Boot: "boot"}}, all)
+	assert.Equal(t, []string{"waiting for the Kubernetes API at 127.83.5.1:6443 (connection refused) (0s of at most 1m0s)"}, said)
+
+	c, err = New(kubeconfig, "127.83.5.2")
+	require.NoError(t, err)
+
+	c, err = c.Patient(time.Millisecond, quiet)
+	require.NoError(t, err)
+
+	_, err = c.Nodes(t.Context())
+	require.ErrorContains(t, err, "gave up after 1ms, waiting for the Kubernetes API at 127.83.5.2:6443 (connection refused)")
 }
 
 func TestNewRefusesWhatIsNoKubeconfig(t *testing.T) {

@@ -118,6 +118,10 @@ func (c *cluster) write(to Config) error {
 		workers["labels"] = map[string]any{"tier": fmt.Sprint("t", to.Label)}
 	}
 
+	if to.MemoryMiB > 0 {
+		file.Config[stacks.Project+":defaults"] = map[string]any{"memoryMiB": to.MemoryMiB}
+	}
+
 	var patches []any
 	if to.Sysctl > 0 {
 		patches = append(patches, fmt.Sprintf(`machine: { sysctls: { vm.swappiness: "%d" } }`, to.Sysctl))

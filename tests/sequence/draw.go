@@ -75,7 +75,7 @@ type change struct {
 
 var changes = []change{
 	{8, growControls}, {8, shrinkControls}, {5, growWorkers}, {4, shrinkWorkers}, {7, replace}, {7, upTalos}, {4, anyTalos}, {6, extend}, {6, upKubernetes},
-	{2, anyKubernetes}, {4, setSysctl}, {4, setLabel}, {6, setEnv}, {3, stage}, {3, noReboot}, {2, nothing},
+	{2, anyKubernetes}, {4, setSysctl}, {4, setLabel}, {6, setEnv}, {5, resize}, {3, stage}, {3, noReboot}, {2, nothing},
 }
 
 // Draw draws the cluster of a seed, and its steps, and makes nothing of it.
@@ -336,6 +336,12 @@ func noReboot(r *rand.Rand, m *Model, to *Config) string {
 	to.Env++
 
 	return "a setting that needs a reboot, noReboot"
+}
+
+func resize(r *rand.Rand, m *Model, to *Config) string {
+	to.MemoryMiB = max(to.MemoryMiB, 6144) + 1024
+
+	return "more memory"
 }
 
 func nothing(*rand.Rand, *Model, *Config) string { return "nothing" }

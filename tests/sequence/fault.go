@@ -111,6 +111,9 @@ var (
 		{journal.Talos, `/EtcdRemoveMemberByID$`, writes}, {journal.Kubernetes, `^DELETE /api/v1/nodes/`, writes},
 		{journal.Proxmox, `^(POST /nodes/[^/]+/qemu/\d+/status/(stop|shutdown)|DELETE /nodes/[^/]+/qemu/\d+)$`, reads},
 	}
+	resizes = []call{
+		{journal.Proxmox, `^(PUT|POST) /nodes/[^/]+/qemu/\d+/config$`, reads}, {journal.Proxmox, `^POST /nodes/[^/]+/qemu/\d+/status/reboot$`, reads},
+	}
 	comes = []call{
 		{journal.Proxmox, `^POST /nodes/[^/]+/qemu/\d+/status/start$`, reads}, {journal.Talos, `/ApplyConfiguration$`, writes},
 	}
@@ -138,9 +141,14 @@ func drawFault(r *rand.Rand, m *Model, to Config) Fault {
 	}
 
 	down := append(slices.Clone(does[Upgrade]), does[Reboot]...)
+	resized := to.MemoryMiB != m.Asked.MemoryMiB
 	moment := func(f Fault) Fault {
 		if f.Skip = r.IntN(120); r.IntN(3) > 0 {
 			f.Deed, f.Skip = deedOf(r, does), 0
+		}
+
+		if resized && f.Deed == talos.Rebooted {
+			f.Deed = talos.WasShutDown
 		}
 
 		return f
@@ -173,6 +181,10 @@ func drawFault(r *rand.Rand, m *Model, to Config) Fault {
 	possible := slices.Clone(often)
 	for _, e := range slices.Sorted(maps.Keys(does)) {
 		possible = append(possible, by[e]...)
+	}
+
+	if resized {
+		possible = append(possible, resizes...)
 	}
 
 	c := possible[r.IntN(len(possible))]

@@ -29,6 +29,8 @@ type Settings struct {
 	Extension bool
 	// Sysctl is taken at once, Env with a reboot; Label is taken at once, and is for workers. 0: there is none.
 	Sysctl, Env, Label int
+	// MemoryMiB of the VM; a change restarts it. 0: as much as it was made with.
+	MemoryMiB int
 	// Peers are the control planes: the certificates of each name all of them.
 	Peers string
 }
@@ -180,7 +182,7 @@ func effect(now, wanted Settings, apply string) Effect {
 	switch {
 	case now.Talos != wanted.Talos || now.Extension != wanted.Extension:
 		return Upgrade
-	case now.Env != wanted.Env && apply != "staged":
+	case now.Env != wanted.Env && apply != "staged", now.MemoryMiB != wanted.MemoryMiB:
 		return Reboot
 	case now != wanted:
 		return Live

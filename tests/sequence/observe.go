@@ -82,7 +82,7 @@ func (o *observation) happened() (map[string]Effect, error) {
 			found[name] = Replace
 		case has(talos.Upgraded):
 			found[name] = Upgrade
-		case has(talos.Rebooted):
+		case has(talos.Rebooted), has(talos.WasShutDown):
 			found[name] = Reboot
 		case has(talos.Applied), has(talos.Staged):
 			found[name] = Live

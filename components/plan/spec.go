@@ -163,7 +163,7 @@ type Lifecycle struct {
 	KeepImages *bool `json:"keepImages,omitempty" jsonschema:"default=true"`
 	// How long the pods of a node may take to leave it before something is done to it. Disruption budgets are respected.
 	DrainTimeout string `json:"drainTimeout,omitempty" jsonschema:"default=5m"`
-	// How long etcd may look unwell, or a node that is to leave not answer, before that counts; three times as long before a node is taken down.
+	// How long etcd may look unwell, a node that is to leave not answer, or a Kubernetes API server be away that has answered before, until that counts; three times as long before a node is taken down.
 	SettleTimeout string `json:"settleTimeout,omitempty" jsonschema:"default=10s"`
 	// Names of nodes whose VM is made anew, once when a name is added. VMID, MAC address, name and address stay.
 	Replace []string `json:"replace,omitempty"`

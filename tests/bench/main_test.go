@@ -52,6 +52,16 @@ func TestCount(t *testing.T) {
 	assert.Equal(t, map[string]int{"proxmox GET /nodes/{host}/qemu/{vm}/status/current": 1, "talos /machine.MachineService/ServiceList": 1}, s.Polls)
 }
 
+// TestBlame: a run that failed names what the lab does not know, too: a node that waits for that waits in vain.
+func TestBlame(t *testing.T) {
+	failed, j := errors.New("gave up"), &journal.Journal{}
+	require.EqualError(t, blame(failed, j), "gave up")
+
+	j.Refused(journal.Guest, "edge-server-1", "touch /etc/x", "the lab's machines do not know the command")
+	require.EqualError(t, blame(failed, j), "gave up\nthe lab was asked for what it does not know:\n"+
+		"  guest edge-server-1 touch /etc/x: the lab's machines do not know the command")
+}
+
 func TestWhatTheKernelSays(t *testing.T) {
 	assert.Equal(t, 120, peak("Name:\tpulumi\nVmPeak:\t 999999 kB\nVmHWM:\t  123456 kB\nVmRSS:\t 1 kB\n"))
 	assert.Zero(t, peak("Name:\tkthreadd\n"))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -192,7 +193,7 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 	go func() { took <- engineTime(seen) }()
 
 	if err := l.run(ctx, stage, seen); err != nil {
-		return s, err
+		return s, blame(err, l.rehearsal.Lab.Journal())
 	}
 
 	m := l.measured
@@ -213,6 +214,9 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 
 	return s, l.rehearsal.Lab.Journal().Unknown()
 }
+
+// blame adds to an error what the lab does not know: nothing else may be amiss.
+func blame(err error, j *journal.Journal) error { return errors.Join(err, j.Unknown()) }
 
 // ready bounds how long nodes may join after their stack is up.
 const ready = 2 * time.Minute

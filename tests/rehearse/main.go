@@ -160,8 +160,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// up deploys the stack and shows what became of it.
-func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writer) error {
+// up deploys the stack and shows what became of it. What the lab does not know is an error by itself, and may be why there is another.
+func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writer) (err error) {
+	defer func() { err = errors.Join(err, r.Lab.Journal().Unknown()) }()
+
 	start := time.Now()
 	p := progress{out: out, start: start, said: map[string]bool{}}
 
@@ -193,7 +195,7 @@ func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writ
 	printDownloads(out, r.Lab.World().Downloads())
 	printTimes(out, r.Lab.Timeline().Report())
 
-	return r.Lab.Journal().Unknown()
+	return nil
 }
 
 // look leaves the lab running until the operator has seen enough.

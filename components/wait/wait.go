@@ -32,6 +32,7 @@ func Until(ctx context.Context, bound time.Duration, say Say, question func(cont
 		last   string
 		said   time.Time
 		start  = time.Now()
+		end, _ = ctx.Deadline()
 		ticker = time.NewTicker(Every)
 	)
 	defer ticker.Stop()
@@ -50,8 +51,8 @@ func Until(ctx context.Context, bound time.Duration, say Say, question func(cont
 			return nil
 		}
 
-		// A question that the bound has cut off has found out nothing.
-		if ctx.Err() != nil && last != "" {
+		// A question that the bound has cut off has found out nothing. Who is asked may notice that before the context does.
+		if last != "" && (ctx.Err() != nil || time.Now().After(end)) {
 			waiting = last
 		}
 

@@ -34,22 +34,33 @@ func TestUntilGivesUp(t *testing.T) {
 	assert.EqualError(t, err, "gave up after 1ms, waiting for Godot")
 }
 
-// TestUntilRemembers: what the last whole answer was is said, not that one was cut off.
+// TestUntilRemembers: what the last whole answer was is said, not that one was cut off, be it by whoever looks at the time by itself.
 func TestUntilRemembers(t *testing.T) {
-	answered := false
+	for name, cutOff := range map[string]func(context.Context){
+		"by the context": func(ctx context.Context) { <-ctx.Done() },
+		"by the time": func(ctx context.Context) {
+			end, _ := ctx.Deadline()
+			for time.Until(end) > 0 { //nolint:revive // as close to it as can be
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answered := false
 
-	err := Until(t.Context(), 300*time.Millisecond, func(string) {}, func(ctx context.Context) (string, error) {
-		if !answered {
-			answered = true
+			err := Until(t.Context(), 300*time.Millisecond, func(string) {}, func(ctx context.Context) (string, error) {
+				if !answered {
+					answered = true
 
-			return "Godot", nil
-		}
+					return "Godot", nil
+				}
 
-		<-ctx.Done()
+				cutOff(ctx)
 
-		return "somebody", nil
-	})
-	assert.EqualError(t, err, "gave up after 300ms, waiting for Godot")
+				return "somebody", nil
+			})
+			assert.EqualError(t, err, "gave up after 300ms, waiting for Godot")
+		})
+	}
 }
 
 func TestUntilEndsWithAnError(t *testing.T) {

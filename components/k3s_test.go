@@ -80,6 +80,13 @@ func TestJoiningFails(t *testing.T) {
 			want: "unsupported operating system debian 12\n" +
 				"/var/log/k3s-install.log ends with:\n" + logged + "\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
+		"refused": {
+			guest: guest{files: map[string]string{k3s.InstallLog: "https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n", k3s.CloudInitLog: "finished\n"}},
+			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+				"/var/log/k3s-install.log ends with:\n    https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n/var/log/cloud-init-output.log ends with:\n    finished\n" +
+				"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. Set token and agent-token in /etc/rancher/k3s/config.yaml " +
+				"of each server to what the state keeps, and restart k3s there; the node goes on trying, and 'pulumi up' goes on with it",
+		},
 		"silent": {
 			guest: guest{files: with(map[string]string{k3s.FatalFile: ""})},
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
@@ -122,6 +129,36 @@ func TestJoiningWaitsForCloudInit(t *testing.T) {
 
 	require.NoError(t, j.look(t.Context()))
 	assert.Equal(t, "cloud-init of edge-server-1 to finish", j.setUp)
+}
+
+// TestJoiningShowsCloudInit: what cloud-init has failed at is said while the node is waited for.
+func TestJoiningShowsCloudInit(t *testing.T) {
+	known := &roster{}
+	known.enter("edge-server-1", "127.0.0.9")
+	known.enter("", kubeconfigOf(t))
+
+	j := &joining{node: k3sPlan(t).Nodes()[0], plan: k3sPlan(t), known: known, proxmox: guest{files: map[string]string{
+		k3s.CloudInitStatus: `{"v1": {"stage": null, "modules-final": {"errors": ["('scripts_user', RuntimeError())"], "finished": 40.5}}}`,
+	}}}
+
+	var said []string
+
+	require.Error(t, j.wait(t.Context(), func(message string) { said = append(said, message) }))
+	assert.Equal(t, "waiting for the Kubernetes API of edge-server-1 (connection refused); its cloud-init has failed: ('scripts_user', RuntimeError()) "+
+		"(0s of at most 300ms)", said[0])
+}
+
+// TestSameToken: another token than the cluster began with is refused, and not shown.
+func TestSameToken(t *testing.T) {
+	text, err := k3s.Identity{
+		ServerCA: k3s.KeyPair{Certificate: "c"}, ClientCA: k3s.KeyPair{Key: "k"}, Token: "the-first-of-the-operators",
+	}.Text()
+	require.NoError(t, err)
+
+	require.NoError(t, sameToken(text, "the-first-of-the-operators"))
+	require.EqualError(t, sameToken(text, "another-of-the-operators"), "the configuration has 1 problem:\n"+
+		"  - k3sToken: must stay as it was when the cluster was made: its servers let nobody in by another; "+
+		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
 }
 
 func kubeconfigOf(t *testing.T) string {

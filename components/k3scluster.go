@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -109,104 +108,6 @@ type k3sBuilder struct {
 	admin *later[string]
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
-}
-
-// identify makes what the cluster is known by, the first time, and has the state keep it: what is made in later runs is
-// dropped.
-func (b *k3sBuilder) identify(token pulumi.StringInput) error {
-	now := time.Now()
-
-	made, err := k3s.NewIdentity(b.Plan.Cluster, now)
-	if err != nil {
-		return err
-	}
-
-	text, err := made.Text()
-	if err != nil {
-		return err
-	}
-
-	// Without it a cluster is as lost as without its servers.
-	b.kept, err = b.stash("identity", pulumi.String(text), pulumi.Protect(b.Plan.Protected()))
-	if err != nil {
-		return err
-	}
-
-	b.identity = keptText(b.kept)
-
-	if token != nil {
-		b.identity = pulumi.ToSecret(pulumi.All(b.identity, token).ApplyT(func(both []any) (string, error) {
-			i, err := k3s.ReadIdentity(both[0].(string))
-			if err != nil {
-				return "", err
-			}
-
-			i.Token = both[1].(string)
-
-			return i.Text()
-		})).(pulumi.StringOutput)
-	}
-
-	issued := b.identity.ApplyT(func(text string) (string, error) {
-		i, err := k3s.ReadIdentity(text)
-		if err != nil {
-			return "", err
-		}
-
-		return i.Administrator(now)
-	}).(pulumi.StringOutput)
-
-	administrator, err := b.stash("administrator", issued,
-		// Another authority would not know it.
-		pulumi.ReplaceWith([]pulumi.Resource{b.kept}), pulumi.ReplacementTrigger(pulumi.String(k3s.Term(now))))
-	if err != nil {
-		return err
-	}
-
-	b.issued, b.administrator = administrator, keptText(administrator)
-
-	pulumi.All(b.identity, b.administrator).ApplyT(func(both []any) error {
-		text, err := kubeconfig(b.Plan.Cluster, both[0].(string), both[1].(string), "https://server:6443")
-		if err == nil {
-			b.admin.set(text)
-		}
-
-		return err
-	})
-
-	return nil
-}
-
-// kubeconfig is an administrator's.
-func kubeconfig(cluster, identity, administrator, endpoint string) (string, error) {
-	i, err := k3s.ReadIdentity(identity)
-	if err != nil {
-		return "", err
-	}
-
-	pair, err := k3s.ReadAdministrator(administrator)
-	if err != nil {
-		return "", err
-	}
-
-	return i.Kubeconfig(cluster, endpoint, pair)
-}
-
-// stash keeps a secret text in state: the one that was there first.
-func (b *k3sBuilder) stash(name string, text pulumi.StringInput, opts ...pulumi.ResourceOption) (*pulumi.Stash, error) {
-	return pulumi.NewStash(b.ctx, b.name+"-"+name, &pulumi.StashArgs{Input: pulumi.ToSecret(text)}, append(opts, b.child,
-		pulumi.IgnoreChanges([]string{"input"}), pulumi.AdditionalSecretOutputs([]string{"input", "output"}))...)
-}
-
-func keptText(s *pulumi.Stash) pulumi.StringOutput {
-	return pulumi.ToSecret(s.Output.ApplyT(func(value any) (string, error) {
-		text, ok := value.(string)
-		if !ok {
-			return "", errors.New("what the state keeps is no text")
-		}
-
-		return text, nil
-	})).(pulumi.StringOutput)
 }
 
 // machines makes the nodes, the servers first, and what is known when they have joined.
@@ -387,31 +288,6 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 		node.Server = both[1].(string)
 
 		return k3s.UserData(b.Plan, node, i)
-	})).(pulumi.StringOutput)
-}
-
-// credentials writes the kubeconfig, which needs nobody's answer.
-func (b *k3sBuilder) credentials() {
-	b.Kubeconfig = pulumi.ToSecret(pulumi.All(b.identity, b.administrator, b.Endpoint).ApplyT(func(all []any) (string, error) {
-		return kubeconfig(b.Plan.Cluster, all[0].(string), all[1].(string), all[2].(string))
-	})).(pulumi.StringOutput)
-
-	b.KubeconfigExpiry = pulumi.Unsecret(b.administrator.ApplyT(func(text string) (string, error) {
-		administrator, err := k3s.ReadAdministrator(text)
-		if err != nil {
-			return "", err
-		}
-
-		return administrator.NotAfter()
-	})).(pulumi.StringOutput)
-
-	b.SSHPrivateKey = pulumi.ToSecret(b.identity.ApplyT(func(text string) (string, error) {
-		i, err := k3s.ReadIdentity(text)
-		if !b.Plan.K3s.GenerateSSHKey {
-			i.SSH.Private = ""
-		}
-
-		return i.SSH.Private, err
 	})).(pulumi.StringOutput)
 }
 

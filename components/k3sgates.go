@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,7 @@ type joining struct {
 
 	looked time.Time
 	setUp  string // what is still missing of the machine's own set-up, as it was seen last
+	failed string // what has gone wrong in it
 }
 
 // lookEvery is how often the guest agent is asked for files.
@@ -104,7 +106,7 @@ func (j *joining) wait(ctx context.Context, say wait.Say) error {
 		}
 
 		if missing := j.missing(ctx); missing != "" {
-			return missing, nil
+			return missing + j.failed, nil
 		}
 
 		return j.setUp, nil
@@ -160,7 +162,7 @@ func (j *joining) look(ctx context.Context) error {
 		return nil
 	}
 
-	j.looked, j.setUp = time.Now(), ""
+	j.looked, j.setUp, j.failed = time.Now(), "", ""
 
 	machine, there, err := j.proxmox.Find(ctx, j.node.VMID)
 	if err != nil || !there {
@@ -172,8 +174,13 @@ func (j *joining) look(ctx context.Context) error {
 	}
 
 	if status, err := j.proxmox.GuestFile(ctx, machine, k3s.CloudInitStatus); err == nil {
-		if finished, _, err := k3s.Finished(status); err == nil && !finished {
+		switch finished, failed, err := k3s.Finished(status); {
+		case err != nil:
+		case !finished:
 			j.setUp = "cloud-init of " + j.node.Name + " to finish"
+		case len(failed) > 0:
+			// The installation makes good for much of it, but not for all.
+			j.failed = "; its cloud-init has failed: " + strings.Join(failed, "; ")
 		}
 	}
 
@@ -190,7 +197,10 @@ func (j *joining) logs(ctx context.Context) string {
 		err = fmt.Errorf("there is no VM with VMID %d", j.node.VMID)
 	}
 
-	var shown []string
+	var (
+		shown  []string
+		advice string
+	)
 
 	for _, log := range []string{k3s.InstallLog, k3s.CloudInitLog} {
 		if err != nil {
@@ -199,13 +209,19 @@ func (j *joining) logs(ctx context.Context) string {
 
 		var text string
 		if text, err = j.proxmox.GuestFile(ctx, machine, log); err == nil {
-			shown = append(shown, log+" ends with:\n"+indented(k3s.Tail(text, tail)))
+			end := k3s.Tail(text, tail)
+			shown = append(shown, log+" ends with:\n"+indented(end))
+			advice = cmp.Or(advice, k3s.Advice(end))
 		}
 	}
 
 	if err != nil {
 		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see them: ssh %s@%s sudo tail %s %s",
 			whyUnread(err), j.plan.K3s.User, j.known.of(j.node.Name), k3s.InstallLog, k3s.CloudInitLog))
+	}
+
+	if advice != "" {
+		shown = append(shown, advice)
 	}
 
 	return strings.Join(shown, "\n")

@@ -24,7 +24,7 @@ type Config struct {
 	Cluster plan.Cluster `json:"cluster"`
 	// What is particular to a cluster of kind k3s.
 	K3s *plan.K3s `json:"k3s,omitempty"`
-	// Token that servers of K3s join with. Absent: one is made and kept in state. Set it with --secret.
+	// Token that servers of K3s join with, as long as the cluster lives. Absent: one is made and kept in state. Set it with --secret.
 	K3sToken string `json:"k3sToken,omitempty"`
 	// A Talos secrets bundle (talosctl gen secrets) to take over, instead of making one. Set it with --secret.
 	MachineSecrets string `json:"machineSecrets,omitempty"`

@@ -33,8 +33,16 @@ func TestK3s(t *testing.T) {
 	set(t, r.Stack, "cluster.endpoint.mode", "dns")
 	set(t, r.Stack, "cluster.endpoint.host", addressOf(r, "edge-server-1"))
 
+	// Ubuntu's archive does not answer when the machines ask it first.
+	for _, node := range []string{"edge-server-1", "edge-agent-1"} {
+		r.Lab.Journal().Plant(journal.Fault{
+			Face: journal.Guest, Subject: node, Call: regexp.MustCompile("^GET http://archive.ubuntu.com/ubuntu$"), Kind: journal.Refuse, Message: "503 Service Unavailable",
+		})
+	}
+
 	result := up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Len(t, calls(r, "/ubuntu/pool/qemu-guest-agent"), 2, "both have got the guest agent later")
 
 	contract := contractOf(t, result)
 	assert.Equal(t, "k3s", contract.Kind)
@@ -61,7 +69,17 @@ func TestK3s(t *testing.T) {
 
 	kubeconfig := result.Outputs[stacks.OutputKubeconfig].Value
 
+	// Somebody has given the servers another token: who comes is not let in, until they have the old one again.
+	token := r.Ubuntu.ReplaceAgentToken("another")
+	set(t, r.Stack, "lifecycle.readyTimeout", "5s")
 	set(t, r.Stack, "pools.agent.count", "3")
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, "edge-agent-2 has not joined: gave up after 5s, waiting for edge-agent-2 to join Kubernetes")
+	assert.Contains(t, said, "/v1-k3s/client-kubelet.crt: 401 Unauthorized")
+	assert.Contains(t, said, "its servers do not know its token: they have been given another")
+
+	r.Ubuntu.ReplaceAgentToken(token)
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.readyTimeout", &auto.ConfigOptions{Path: true}))
 	result = up(t, r.Stack)
 	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-agent-3", "edge-server-1"}, readyNodes(t, api))
 	assert.Equal(t, kubeconfig, result.Outputs[stacks.OutputKubeconfig].Value, "the same administrator")
@@ -78,7 +96,7 @@ func TestK3s(t *testing.T) {
 
 	// A version that is not there leaves what runs, and the next goes on.
 	set(t, r.Stack, "cluster.versions.k3s", "v1.34.9+k3s1")
-	said := failUp(t, r.Stack)
+	said = failUp(t, r.Stack)
 	assert.Contains(t, said, "edge-server-1 is not upgraded: there is no release v1.34.9+k3s1 of K3s")
 	assert.Equal(t, []string{"edge-agent-1 v1.34.2+k3s1", "edge-agent-2 v1.34.2+k3s1", "edge-server-1 v1.34.2+k3s1"}, versionsOf(t, api))
 
@@ -142,8 +160,21 @@ func TestK3sHA(t *testing.T) {
 
 	requireNoChange(t, r.Stack)
 
-	set(t, r.Stack, "cluster.versions.k3s", "v1.35.0+k3s1")
+	// A token that the servers do not know is refused before anything is made.
+	token := func(value string) {
+		require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sToken", auto.ConfigValue{Value: value, Secret: true}))
+	}
+	token("another-one-of-the-operators")
 	out := newOutput(t)
+	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+	require.Error(t, err)
+	assert.Contains(t, out.String(), "k3sToken: must stay as it was when the cluster was made: its servers let nobody in by another; "+
+		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
+	assert.NotContains(t, out.String(), "another-one-of-the-operators")
+	token("a-token-of-the-operators")
+
+	set(t, r.Stack, "cluster.versions.k3s", "v1.35.0+k3s1")
+	out = newOutput(t)
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	require.Error(t, err)
 	assert.Contains(t, out.String(), "K3s v1.33.6+k3s1 cannot become v1.35.0+k3s1 at once: it moves by one minor version at a time; "+

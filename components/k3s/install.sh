@@ -49,6 +49,23 @@ for module in overlay br_netfilter; do
 	modprobe "$module" || fatal "the kernel has no module $module: K3s cannot run containers"
 done
 
+# The packages. cloud-init asks for them once, and goes on without those that it cannot get.
+lists=
+for package in $K3S_PACKAGES; do
+	[ "$(dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null)" != installed ] || continue
+
+	say "installing $package, which cloud-init did not"
+	[ -n "$lists" ] || { apt-get update --error-on=any && lists=whole; } || lists=partial
+	DEBIAN_FRONTEND=noninteractive apt-get --option DPkg::Lock::Timeout=300 --yes install "$package" || {
+		[ $lists = partial ] || apt-cache show "$package" >/dev/null || fatal "there is no package $package for $os. Correct k3s.packages"
+		say "the installation of the package $package failed; it is tried again"
+		exit 1
+	}
+
+	# Who waits asks it how far the machine is.
+	[ "$package" != qemu-guest-agent ] || systemctl start qemu-guest-agent
+done
+
 # The official script. A release that is not there will not come; a network that is not there may.
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -96,8 +113,13 @@ server) service=k3s ;;
 *) service=k3s-agent ;;
 esac
 
-# systemd starts it again whenever it ends. Containers go on while K3s is restarted.
+# systemd starts it again whenever it ends. Containers go on while K3s is restarted. An agent that its servers refuse does not
+# end, and says so again and again: what K3s says while it starts is shown.
 say "starting $service"
+journalctl --unit "$service" --lines 0 --follow --output cat &
+follower=$!
+trap 'kill "$follower" 2>/dev/null || :; rm -rf "$tmp"' EXIT
+
 timeout 600 systemctl restart "$service" || {
 	say "$service does not come up; its log ends with:"
 	journalctl --unit "$service" --lines 20 --no-pager --output cat

@@ -24,6 +24,14 @@ var commands = map[string]string{
 	"df":         `printf 'Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 1 1 %s 1%% /\n' "${FREE:-8000000}"`,
 	"modprobe":   `[ "$1" != "${NO_MODULE:-}" ]`,
 	"systemctl":  `echo "systemctl $*" >>"$CALLS"; exit "${SYSTEMCTL:-0}"`,
+	"dpkg-query": `for package in ${MISSING:-}; do [ "$package" != "$4" ] || grep -qx "$4" "$ROOT/apt" || exit 1; done; printf installed`,
+	"apt-get": `echo "apt-get $*" >>"$CALLS"
+case "$*" in
+update*) exit "${NO_LISTS:-0}" ;;
+*" ${NO_PACKAGE:-none}") exit 100 ;;
+*) while [ $# -gt 1 ]; do shift; done; echo "$1" >>"$ROOT/apt" ;;
+esac`,
+	"apt-cache":  `[ "$2" != "${NO_SUCH:-none}" ] || exit 100`,
 	"journalctl": `echo "level=fatal msg=\"token is not valid\""`,
 	"curl": `echo "curl $*" >>"$CALLS"
 [ -z "${NO_NETWORK:-}" ] || { echo "curl: (6) Could not resolve host" >&2; exit 6; }
@@ -42,6 +50,8 @@ func TestInstall(t *testing.T) {
 
 	sum := sha256.Sum256([]byte(binary))
 	checksum := hex.EncodeToString(sum[:])
+
+	const apt = "apt-get --option DPkg::Lock::Timeout=300 --yes install "
 
 	const url = "https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh"
 
@@ -72,6 +82,31 @@ func TestInstall(t *testing.T) {
 		"no module": {
 			env: []string{"NO_MODULE=br_netfilter"}, status: 78,
 			fatal: "the kernel has no module br_netfilter: K3s cannot run containers",
+		},
+		"a package that cloud-init did not get": {
+			env: []string{"MISSING=qemu-guest-agent curl"}, log: "installing qemu-guest-agent, which cloud-init did not",
+			calls: []string{
+				"apt-get update --error-on=any", apt + "qemu-guest-agent", "systemctl start qemu-guest-agent", apt + "curl",
+				"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s",
+			},
+		},
+		"lists that are not whole, and the package in them": {
+			env:   []string{"MISSING=nfs-common", "NO_LISTS=100"},
+			calls: []string{"apt-get update --error-on=any", apt + "nfs-common", "install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s"},
+		},
+		"lists that are not whole, and no package": {
+			env: []string{"MISSING=nfs-common", "NO_LISTS=100", "NO_PACKAGE=nfs-common", "NO_SUCH=nfs-common"}, status: 1,
+			log:   "the installation of the package nfs-common failed; it is tried again",
+			calls: []string{"apt-get update --error-on=any", apt + "nfs-common"},
+		},
+		"a package that cannot be got": {
+			env: []string{"MISSING=nfs-common", "NO_PACKAGE=nfs-common"}, status: 1, log: "the installation of the package nfs-common failed; it is tried again",
+			calls: []string{"apt-get update --error-on=any", apt + "nfs-common"},
+		},
+		"no such package": {
+			env: []string{"MISSING=nfs-common", "NO_PACKAGE=nfs-common", "NO_SUCH=nfs-common"}, status: 78,
+			fatal: "there is no package nfs-common for ubuntu 24.04. Correct k3s.packages",
+			calls: []string{"apt-get update --error-on=any", apt + "nfs-common"},
 		},
 		"no network": {env: []string{"NO_NETWORK=1"}, status: 1, log: "the download of " + url + " failed; it is tried again"},
 		"no such release": {
@@ -104,7 +139,7 @@ func TestInstall(t *testing.T) {
 				c.role = "server"
 			}
 
-			root := machine(t, c.os, "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='"+c.role+"'\nK3S_CHECKSUM='"+c.sum+"'\n")
+			root := machine(t, c.os, "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='"+c.role+"'\nK3S_CHECKSUM='"+c.sum+"'\nK3S_PACKAGES='qemu-guest-agent curl nfs-common'\n")
 
 			// A reason of an earlier run is no longer one.
 			require.NoError(t, os.MkdirAll(filepath.Join(root, stateDir), 0o755))
@@ -137,21 +172,27 @@ func TestInstall(t *testing.T) {
 func TestInstallAgain(t *testing.T) {
 	t.Parallel()
 
-	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\n")
+	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES='qemu-guest-agent'\n")
 
-	_, status := install(t, root, "NO_NETWORK=1")
+	_, status := install(t, root, "MISSING=qemu-guest-agent", "NO_LISTS=100", "NO_PACKAGE=qemu-guest-agent")
 	require.Equal(t, 1, status)
 
-	log, status := install(t, root)
+	_, status = install(t, root, "MISSING=qemu-guest-agent", "NO_NETWORK=1")
+	require.Equal(t, 1, status)
+
+	log, status := install(t, root, "MISSING=qemu-guest-agent")
 	require.Zero(t, status, log)
-	require.Contains(t, read(t, filepath.Join(root, "calls")), "--retry 5 --retry-delay 3 --retry-all-errors")
+
+	calls := read(t, filepath.Join(root, "calls"))
+	require.Contains(t, calls, "--retry 5 --retry-delay 3 --retry-all-errors")
+	require.Equal(t, 2, strings.Count(calls, "--yes install qemu-guest-agent"), "what is installed is not installed again")
 }
 
 // TestInstallAnother: what is wanted since is installed, once, and what is no good leaves what was there.
 func TestInstallAnother(t *testing.T) {
 	t.Parallel()
 
-	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\n")
+	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES='qemu-guest-agent'\n")
 	calls := func() []string {
 		var found []string
 
@@ -206,7 +247,7 @@ func machine(t *testing.T, system, settings string) string {
 
 	root := t.TempDir()
 
-	for path, text := range map[string]string{"etc/os-release": system, "etc/default/k3s-install": settings, "var/x": "", "usr/local/bin/x": "", "calls": ""} {
+	for path, text := range map[string]string{"etc/os-release": system, "etc/default/k3s-install": settings, "var/x": "", "usr/local/bin/x": "", "calls": "", "apt": ""} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
 	}

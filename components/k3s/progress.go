@@ -43,3 +43,28 @@ func Tail(log string, lines int) string {
 
 	return strings.Join(slices.Clone(all[max(0, len(all)-lines):]), "\n")
 }
+
+// refusals are what K3s says again and again when servers do not let a node in, and what that comes from.
+var refusals = []struct{ said, means string }{
+	{
+		"token CA hash does not match",
+		"the servers that it asks have another authority than the state keeps: another cluster has the address, or the state is that of an earlier one. " +
+			"Free the address, or restore the state that the servers were made with",
+	},
+	{
+		"401 Unauthorized",
+		"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. Set token and agent-token in " +
+			configFile + " of each server to what the state keeps, and restart k3s there; the node goes on trying, and 'pulumi up' goes on with it",
+	},
+}
+
+// Advice says what to do about what K3s complains of at the end of a log; empty where that speaks for itself.
+func Advice(log string) string {
+	for _, r := range refusals {
+		if strings.Contains(log, r.said) {
+			return r.means
+		}
+	}
+
+	return ""
+}

@@ -46,3 +46,20 @@ func TestTail(t *testing.T) {
 	assert.Equal(t, "a", Tail("a", 2))
 	assert.Empty(t, Tail("", 2))
 }
+
+// TestAdvice: what servers refuse is explained, in the words of the versions of K3s that say it differently.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+
+	for log, want := range map[string]string{
+		"level=error msg=\"Failed to validate connection to cluster at https://10.0.0.11:6443: token CA hash does not match the Cluster CA certificate hash: 1 != 2\"": "the servers that it asks have another authority than the state keeps",
+		"level=info msg=\"Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\"":                      "its servers do not know its token",
+		"level=info msg=\"Waiting for the agent's containerd\"": "",
+	} {
+		if want == "" {
+			require.Empty(t, Advice(log))
+		} else {
+			require.Contains(t, Advice(log), want)
+		}
+	}
+}

@@ -39,6 +39,7 @@ var (
 // the keys of the cluster's authorities.
 func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 	k := p.K3s
+	packages := append([]string{"qemu-guest-agent", "curl", "ca-certificates"}, k.Packages...)
 
 	own, err := configuration(p, n, i)
 	if err != nil {
@@ -56,7 +57,7 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
 		// Who waits reads it from the beginning on: nothing is wrong yet.
 		{Path: FatalFile, Permissions: "0644"},
-		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_ROLE='%s'\n", role) + Wanted(k)},
+		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_ROLE='%s'\nK3S_PACKAGES='%s'\n", role, strings.Join(packages, " ")) + Wanted(k)},
 		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installer},
 		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},
 		{Path: "/etc/systemd/system/k3s-install.path", Permissions: "0644", Content: watch},
@@ -80,7 +81,7 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		Users: []cloudinit.User{{
 			Name: k.User, Sudo: "ALL=(ALL) NOPASSWD:ALL", Groups: []string{"sudo"}, Shell: "/bin/bash", LockPassword: true, SSHKeys: keys,
 		}},
-		PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: append([]string{"qemu-guest-agent", "curl", "ca-certificates"}, k.Packages...),
+		PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: packages,
 		Files: files,
 		Commands: [][]string{
 			{"systemctl", "daemon-reload"},

@@ -114,9 +114,9 @@ func (s *system) apply(c *cloudinit.Config) error {
 	}
 
 	if c.PackageUpdate {
-		if err := s.fetch("http://archive.ubuntu.com/ubuntu"); err != nil {
+		if err := s.fetch(archive); err != nil {
 			// cloud-init logs it, and goes on.
-			s.on.files.append(cloudInitLog, "E: Failed to fetch http://archive.ubuntu.com/ubuntu: "+err.Error()+"\n")
+			s.on.files.append(cloudInitLog, "E: Failed to fetch "+archive+": "+err.Error()+"\n")
 
 			c.Packages = nil
 		}
@@ -126,7 +126,7 @@ func (s *system) apply(c *cloudinit.Config) error {
 		return s.ctx.Err()
 	}
 
-	s.on.files.write("/var/lib/dpkg/status", strings.Join(c.Packages, "\n"))
+	s.on.files.write(dpkgStatus, strings.Join(c.Packages, "\n"))
 
 	for _, words := range c.Commands {
 		if err := s.command(words); err != nil {
@@ -159,11 +159,11 @@ func (s *system) command(words []string) error {
 
 // startAgent starts the guest agent where it is installed.
 func (s *system) startAgent() {
-	packages, _ := s.on.files.read("/var/lib/dpkg/status")
+	there := s.installed("qemu-guest-agent")
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.agent = slices.Contains(strings.Split(packages, "\n"), "qemu-guest-agent")
+	s.agent = there
 }
 
 // fetch asks the world outside for something. Its faults are planted in the journal.

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/siderolabs/crypto/x509"
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/tests/lab/kube"
@@ -181,19 +183,7 @@ func (k *service) end() {
 
 // joinAsAgent gets the node a certificate for its token, and registers it.
 func (k *service) joinAsAgent(url string) error {
-	client, err := dial(k.ctx, url, k.config.Token)
-	if err != nil {
-		return err
-	}
-
-	password, _ := k.sys.on.files.read("/etc/rancher/node/password")
-	if password = strings.TrimSpace(password); password == "" {
-		// K3s makes one up, and keeps it.
-		password = "made-up-" + k.sys.on.instance
-		k.sys.on.files.write("/etc/rancher/node/password", password)
-	}
-
-	issued, err := client.kubelet(k.ctx, k.config.NodeName, password)
+	client, issued, err := k.admitted(url)
 	if err != nil {
 		return err
 	}
@@ -219,4 +209,42 @@ func (k *service) joinAsAgent(url string) error {
 	k.mu.Unlock()
 
 	return nil
+}
+
+// admitted asks until the server lets the node in. K3s never gives that up, and says each time why it was not (K3s: pkg/agent,
+// createProxyAndValidateToken).
+func (k *service) admitted(url string) (*client, *x509.PEMEncodedCertificateAndKey, error) {
+	for {
+		client, issued, err := k.ask(url)
+		if err == nil {
+			return client, issued, nil
+		}
+
+		k.sys.on.files.append(k3sLog, fmt.Sprintf("level=error msg=\"Failed to validate connection to cluster at %s: %v\"\n", url, err))
+
+		select {
+		case <-k.ctx.Done():
+			return nil, nil, k.ctx.Err()
+		case <-time.After(again):
+		}
+	}
+}
+
+// ask gets a certificate for the node's token and password.
+func (k *service) ask(url string) (*client, *x509.PEMEncodedCertificateAndKey, error) {
+	client, err := dial(k.ctx, url, k.config.Token)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	password, _ := k.sys.on.files.read("/etc/rancher/node/password")
+	if password = strings.TrimSpace(password); password == "" {
+		// K3s makes one up, and keeps it.
+		password = "made-up-" + k.sys.on.instance
+		k.sys.on.files.write("/etc/rancher/node/password", password)
+	}
+
+	issued, err := client.kubelet(k.ctx, k.config.NodeName, password)
+
+	return client, issued, err
 }

@@ -64,6 +64,18 @@ func (f *Firmware) Deployed(node string) []string {
 	return nil
 }
 
+// ReplaceAgentToken has the servers of each cluster let in agents by another token, as if somebody had given it to them, and returns the
+// one before.
+func (f *Firmware) ReplaceAgentToken(token string) (before string) {
+	for _, c := range f.all() {
+		c.mu.Lock()
+		before, c.agentToken = c.agentToken, token
+		c.mu.Unlock()
+	}
+
+	return before
+}
+
 func (f *Firmware) all() []*cluster {
 	f.mu.Lock()
 	defer f.mu.Unlock()

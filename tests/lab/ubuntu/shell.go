@@ -1,7 +1,6 @@
 package ubuntu
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,8 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing/fstest"
+	"time"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
@@ -22,61 +21,49 @@ import (
 	"talos-proxmox/tests/lab/journal"
 )
 
-// execute runs a script of the machine's as root, and returns its status and what it said.
-func (s *system) execute(path string) (int, string) {
+// execute runs a script of the machine's as root, and returns its status. What it says is added to a log.
+func (s *system) execute(path, log string) int {
+	out := &handle{write: func(p string) { s.on.files.append(log, p) }}
+
 	text, there := s.on.files.read(path)
 	if !there || s.on.files.mode(path)&0o100 == 0 {
-		return 203, path + ": cannot be executed\n" // systemd's EXEC
+		fmt.Fprintln(out, path+": cannot be executed")
+
+		return 203 // systemd's EXEC
 	}
 
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), path)
 	if err != nil {
-		return 2, err.Error() + "\n"
+		fmt.Fprintln(out, err)
+
+		return 2
 	}
 
-	out := &output{}
+	// What it has begun in the background ends with it.
+	ctx, end := context.WithCancel(s.ctx)
+	defer end()
 
 	runner, err := interp.New(
 		interp.StdIO(nil, out, out), interp.Dir("/"), interp.Env(expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")),
 		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return s.exec }),
 		interp.OpenHandler(s.open), interp.StatHandler(s.stat), interp.ReadDirHandler2(noReadDir),
 	)
-	if err != nil {
-		return 1, err.Error() + "\n"
+	if err == nil {
+		err = runner.Run(ctx, file)
 	}
 
 	var status interp.ExitStatus
 
-	err = runner.Run(s.ctx, file)
-
 	switch {
 	case err == nil:
-		return 0, out.String()
+		return 0
 	case errors.As(err, &status):
-		return int(status), out.String()
+		return int(status)
 	default:
-		return 1, out.String() + err.Error() + "\n"
+		fmt.Fprintln(out, err)
+
+		return 1
 	}
-}
-
-// output is written by several at once.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	return o.b.String()
 }
 
 // open opens a file of the machine.
@@ -131,7 +118,7 @@ func noReadDir(_ context.Context, path string) ([]os.DirEntry, error) {
 func (s *system) exec(ctx context.Context, args []string) error {
 	hc := interp.HandlerCtx(ctx)
 
-	code := s.run1(hc, args)
+	code := s.run1(ctx, hc, args)
 	if code > 0 {
 		return interp.ExitStatus(code)
 	}
@@ -143,13 +130,13 @@ func (s *system) exec(ctx context.Context, args []string) error {
 var tagged = regexp.MustCompile(`^s/\+/%2B/$`)
 
 // run1 is each command that the lab's machines have, as far as scripts use it. Another one, or another use, fails the test.
-func (s *system) run1(hc interp.HandlerContext, args []string) int {
+func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []string) int {
 	say := func(format string, values ...any) { fmt.Fprintf(hc.Stdout, format, values...) }
 
 	switch name := args[0]; {
 	case name == "date":
 		say("2026-01-01T00:00:00Z\n")
-	case name == "mkdir", name == "chmod", name == "modprobe":
+	case name == "mkdir", name == "chmod", name == "modprobe", name == "kill":
 	case name == "cat" && len(args) == 2:
 		text, there := s.on.files.read(args[1])
 		if !there {
@@ -184,6 +171,18 @@ func (s *system) run1(hc interp.HandlerContext, args []string) int {
 		return s.sha256sum(hc)
 	case name == "timeout" && len(args) == 5 && args[2] == "systemctl" && args[3] == "restart":
 		return s.restartK3s(args[4] + ".service")
+	case name == "dpkg-query" && len(args) == 5 && slices.Equal(args[1:4], []string{"--show", "--showformat", "${db:Status-Status}"}):
+		return s.dpkgQuery(hc, args[4])
+	case slices.Equal(args, []string{"apt-get", "update", "--error-on=any"}):
+		return s.aptUpdate(hc)
+	case name == "apt-get" && len(args) == 6 && slices.Equal(args[1:5], []string{"--option", "DPkg::Lock::Timeout=300", "--yes", "install"}):
+		return s.aptInstall(hc, args[5])
+	case name == "apt-cache" && len(args) == 3 && args[1] == "show":
+		say("Package: %s\n", args[2])
+	case slices.Equal(args, []string{"systemctl", "start", "qemu-guest-agent"}):
+		s.startAgent()
+	case name == "journalctl" && slices.Contains(args, "--follow"):
+		s.follow(ctx, hc)
 	case name == "journalctl":
 		// The lines that scripts ask for.
 		log, _ := s.on.files.read(k3sLog)
@@ -197,6 +196,22 @@ func (s *system) run1(hc interp.HandlerContext, args []string) int {
 	}
 
 	return 0
+}
+
+// follow shows what K3s says from now on, as long as the script runs.
+func (s *system) follow(ctx context.Context, hc interp.HandlerContext) {
+	shown, _ := s.on.files.read(k3sLog)
+
+	for ctx.Err() == nil {
+		log, _ := s.on.files.read(k3sLog)
+		fmt.Fprint(hc.Stdout, strings.TrimPrefix(log, shown))
+		shown = log
+
+		select {
+		case <-time.After(again / 10):
+		case <-ctx.Done():
+		}
+	}
 }
 
 func filter(hc interp.HandlerContext, of func([]string) string) int {

@@ -34,6 +34,7 @@ status=$(curl --output "$tmp/install.sh" https://raw.githubusercontent.com/k3s-i
 [ "$status" = 200 ] || { echo "status $status"; exit 78; }
 echo begun >/var/begun
 INSTALL_K3S_VERSION=v1.34.2+k3s1 INSTALL_K3S_SKIP_START=true sh "$tmp/install.sh" %[1]s
+journalctl --unit %[2]s --lines 0 --follow &
 timeout 60 systemctl restart %[2]s || { journalctl --unit %[2]s; exit 1; }
 echo installed
 `

@@ -140,8 +140,7 @@ func (s *system) oneshot(u unit) {
 	log, _ := strings.CutPrefix(u.get("StandardOutput"), "append:")
 
 	for s.ctx.Err() == nil {
-		status, out := s.execute(u.get("ExecStart"))
-		s.on.files.append(log, out)
+		status := s.execute(u.get("ExecStart"), log)
 
 		if status == 0 || u.get("Restart") != "on-failure" || slices.Contains(strings.Fields(u.get("RestartPreventExitStatus")), fmt.Sprint(status)) {
 			return

@@ -119,7 +119,7 @@ func (x explainer) explain(e *jsonschema.ValidationError) plan.Problems {
 
 		return all
 	case *kind.Type:
-		return one("must be "+article(k.Want), article([]string{k.Got}), "change the value")
+		return one("must be "+article(k.Want), article([]string{k.Got}), retype(schema, k.Want, k.Got))
 	case *kind.Enum:
 		var want []string
 		for _, v := range k.Want {
@@ -157,9 +157,9 @@ func (x explainer) explainChoice(e *jsonschema.ValidationError) plan.Problems {
 		wanted, given = append(wanted, k.Want...), k.Got
 	}
 
-	path, _ := locate(x.schema, e.InstanceLocation)
+	path, schema := locate(x.schema, e.InstanceLocation)
 
-	return plan.Problems{{Path: path, Rule: "must be " + article(wanted), Value: article([]string{given}), Remedy: "change the value"}}
+	return plan.Problems{{Path: path, Rule: "must be " + article(wanted), Value: article([]string{given}), Remedy: retype(schema, wanted, given)}}
 }
 
 // explainFormats: a text may have one of several formats, and has none of them.
@@ -241,6 +241,28 @@ func join(path, step string) string {
 	}
 
 	return path + "." + step
+}
+
+// retype says how what has another type is written.
+func retype(s *jsonschema.Schema, wanted []string, given string) string {
+	want := func(kinds ...string) bool {
+		return slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(wanted, k) })
+	}
+
+	switch {
+	case want("string") && (given == "number" || given == "boolean"):
+		return "write it in quotes"
+	case want("integer", "number") && given == "string":
+		return "write digits alone, without a unit or quotes"
+	case want("boolean") && given == "string":
+		return "write true or false, without quotes"
+	case want("array"):
+		return "write it in brackets: [first, second]"
+	case want("object") && s != nil && len(s.Properties) > 0:
+		return "write its keys below it: " + strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
+	default:
+		return "change the value"
+	}
 }
 
 // article names JSON types as people do.

@@ -197,16 +197,20 @@ func (r *resolver) checkK3sPool(p *pool) {
 	}
 }
 
-// checkKind refuses what belongs to the other kind. The spec is as it was given, without defaults.
-func (r *resolver) checkKind(given Spec) {
+// checkKind refuses what belongs to the other kind, and says whether there is such a kind. The spec is as it was given, without
+// defaults.
+func (r *resolver) checkKind(given Spec) bool {
 	switch {
 	case !oneOf(r, "cluster.kind", r.spec.Cluster.Kind, KindTalos, KindK3s):
+		return false
 	case r.isK3s():
 		r.refuse(KindK3s, talosOnly(given))
 		r.checkK3sModes()
 	default:
 		r.refuse(KindTalos, k3sOnly(given))
 	}
+
+	return true
 }
 
 // belonging is a key that only one kind has.
@@ -337,8 +341,21 @@ const (
 	sshPort  = 22
 )
 
-// k3sPods are the addresses of pods, K3s' default.
-var k3sPods = netip.MustParsePrefix("10.42.0.0/16")
+// k3sPods are the addresses of pods, k3sServices those of services, K3s' defaults.
+var (
+	k3sPods     = netip.MustParsePrefix("10.42.0.0/16")
+	k3sServices = netip.MustParsePrefix("10.43.0.0/16")
+)
+
+// checkK3sNetwork keeps nodes out of the networks of pods and services. One that holds these and much else does no harm by itself.
+func (r *resolver) checkK3sNetwork() {
+	for _, own := range []netip.Prefix{k3sPods, k3sServices} {
+		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
+			r.problems.Add("network.cidr", "must lie outside of "+own.String()+", which K3s has for pods and services", r.network.String(),
+				"give the nodes another network")
+		}
+	}
+}
 
 // openK3s is what nodes let in, and control planes beside: of the world the Kubernetes API and SSH, and from each other what K3s says that
 // it needs. Agents reach servers by the port of the API.

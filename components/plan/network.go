@@ -17,6 +17,10 @@ func (r *resolver) checkNetwork(p *Plan) {
 	r.checkCIDR()
 	p.Network = r.network
 
+	if r.isK3s() {
+		r.checkK3sNetwork()
+	}
+
 	if n.Gateway != "" {
 		r.checkGateway()
 	} else if n.Addressing == Static || r.static {

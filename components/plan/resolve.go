@@ -65,7 +65,10 @@ func (r *resolver) resolve() *Plan {
 		BootstrapWaitsForWorkers: s.Lifecycle.BootstrapWaitsForWorkers,
 	}
 
-	r.checkKind(given)
+	if !r.checkKind(given) {
+		return p // everything else depends on it
+	}
+
 	r.checkModes()
 	r.checkCluster(p)
 	r.checkNetwork(p)

@@ -9,6 +9,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc/codes"
 
 	"talos-proxmox/components/wait"
 )
@@ -40,7 +41,8 @@ func Unconfigured(ctx context.Context, t Target) bool {
 
 	_, err = api.Version(ctx)
 
-	return err == nil
+	// This, like most, is for who has credentials, and nobody has any here. A node that has an identity ends the connection.
+	return err == nil || client.StatusCode(err) == codes.Unimplemented
 }
 
 // Kubeconfig is an administrator's, made by a control plane. It names the cluster's endpoint.

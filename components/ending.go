@@ -40,9 +40,13 @@ func (e *ending) after(all []pulumi.Resource, output pulumi.StringOutput) pulumi
 }
 
 func (e *ending) look(ctx context.Context) error {
-	// What has failed has been said, and may well be closed.
-	if e.ctx.DryRun() || e.plan.Teardown || e.turns.stopped() != nil {
+	if e.ctx.DryRun() || e.plan.Teardown {
 		return nil
+	}
+
+	// What runs after a change can only warn. The node may well be closed.
+	if name := e.turns.failure(); name != "" {
+		return fmt.Errorf("%s failed: the messages say why; see to it, then run 'pulumi up' again", name)
 	}
 
 	if err := e.turns.allBack(ctx, e.plan.ReadyTimeout, e.say); err != nil {

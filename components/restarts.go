@@ -63,11 +63,9 @@ type vacated struct {
 // underWay is a VM that is being changed.
 type underWay struct {
 	vacated
+	machineNow
 
 	end func(error)
-	vm  proxmoxapi.VM
-	// process ran it before.
-	process int
 }
 
 // before runs before a VM is changed. Its error leaves the VM as it is.
@@ -77,7 +75,16 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
 	}
 
+	now, err := r.look(ctx, n)
+	if err != nil && !r.ctx.DryRun() { // A preview has said that Proxmox VE cannot be reached.
+		return err
+	}
+
 	why := restartedFor(args.OldInputs, args.NewInputs)
+	if why == "" {
+		why = now.owed
+	}
+
 	if why == "" {
 		return nil
 	}
@@ -95,30 +102,48 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		return fmt.Errorf("%s: %w", n.Name, refused)
 	}
 
+	// What is off is not restarted.
+	if now.process == 0 {
+		return nil
+	}
+
+	return r.begin(ctx, args.Name, n, now, why)
+}
+
+// machineNow is a VM as it runs.
+type machineNow struct {
+	vm proxmoxapi.VM
+	// process runs it; 0: it is off, or there is none.
+	process int
+	// owed are settings that wait for its restart; empty: none. An update has failed before it came to that, and to the provider the VM
+	// looks done, in the state as on Proxmox VE.
+	owed string
+}
+
+func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
+	if r.ctx.DryRun() {
+		short, cancel := context.WithTimeout(ctx, wait.Ask)
+		defer cancel()
+
+		ctx = short
+	}
+
 	v, there, err := r.proxmox.Find(ctx, n.VMID)
 	if err != nil || !there || v.Stopped {
-		// What is off is not restarted.
-		return err
+		return machineNow{}, err
 	}
 
 	process, err := r.proxmox.Process(ctx, v)
 	if err != nil {
-		return err
+		return machineNow{}, err
 	}
 
-	u, err := r.begin(ctx, n, why)
-	if err != nil {
-		return err
+	waiting, err := r.proxmox.Pending(ctx, v)
+	if len(waiting) > 0 {
+		waiting[len(waiting)-1] += ", since an earlier update"
 	}
 
-	u.vm, u.process = v, process
-
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	r.under[args.Name] = u
-
-	return nil
+	return machineNow{v, process, strings.Join(waiting, ", ")}, err
 }
 
 // restartedFor names what of a VM changes for which the provider restarts it; empty when nothing does.
@@ -146,8 +171,9 @@ func (r *restarts) foresee(ctx context.Context, n plan.Node, why string, refused
 	return errors.Join(tell(r.ctx, row), refused)
 }
 
-// begin makes a node ready for its restart when it is its turn.
-func (r *restarts) begin(ctx context.Context, n plan.Node, why string) (underWay, error) {
+// begin makes a node ready for the restart of its VM when it is its turn, and does what an earlier update has left to be done: the
+// provider does not.
+func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
 	bound := r.plan.DrainTimeout + 3*r.plan.UpgradeTimeout + 2*r.plan.ReadyTimeout
 	if r.inside == nil {
 		// Only the VM is waited for, and nobody says so when that fails.
@@ -156,26 +182,38 @@ func (r *restarts) begin(ctx context.Context, n plan.Node, why string) (underWay
 
 	end, err := r.turns.inLine(ctx, r.canaries, n, bound, r.say)
 	if err != nil {
-		return underWay{}, err
+		return err
 	}
+
+	u := underWay{machineNow: now, end: end}
 
 	if r.inside == nil {
 		r.say(fmt.Sprintf("the VM of %s restarts (%s); its pods are the business of who made a cluster of it", n.Name, why))
+	} else {
+		if u.vacated, err = r.inside.vacate(ctx, n); err != nil {
+			err = fmt.Errorf("the VM of %s is not changed: %w", n.Name, err)
+			end(err)
 
-		return underWay{end: end}, nil
+			return err
+		}
+
+		r.say(fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why))
 	}
 
-	ready, err := r.inside.vacate(ctx, n)
-	if err != nil {
-		err = fmt.Errorf("the VM of %s is not changed: %w", n.Name, err)
-		end(err)
+	if now.owed != "" {
+		if err := r.proxmox.Restart(ctx, now.vm); err != nil {
+			err = fmt.Errorf("the VM of %s is not restarted: %w", n.Name, err)
 
-		return underWay{}, err
+			return errors.Join(err, r.abandon(ctx, u, err))
+		}
 	}
 
-	r.say(fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why))
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	return underWay{vacated: ready, end: end}, nil
+	r.under[name] = u
+
+	return nil
 }
 
 // after runs after a VM has been changed, and ends its turn when the node is back. Its error leaves the node cordoned; whoever
@@ -217,13 +255,18 @@ func (r *restarts) same(ctx context.Context, u underWay) bool {
 	return err == nil && process != 0 && process == u.process
 }
 
-// failed runs after a VM could not be changed. The node may not have gone down at all: it takes pods again.
+// failed runs after a VM could not be changed.
 func (r *restarts) failed(ctx context.Context, args *pulumi.ErrorHookArgs) (again bool, err error) {
 	u, there := r.done(args.Name)
 	if !there {
 		return false, nil
 	}
 
+	return false, r.abandon(ctx, u, errors.New("its VM could not be changed"))
+}
+
+// abandon ends the turn of a node with why. It may not have gone down at all: it takes pods again.
+func (r *restarts) abandon(ctx context.Context, u underWay, why error) (err error) {
 	if u.reopen != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.plan.SettleTimeout)
 		err = u.reopen(ctx)
@@ -231,9 +274,9 @@ func (r *restarts) failed(ctx context.Context, args *pulumi.ErrorHookArgs) (agai
 		cancel()
 	}
 
-	u.end(errors.New("its VM could not be changed"))
+	u.end(why)
 
-	return false, err
+	return err
 }
 
 // done takes out who is under way.

@@ -121,6 +121,9 @@ type running struct {
 	roomy
 
 	off, gone bool
+	// pending are settings that wait for a restart, stuck is why there is none.
+	pending []string
+	stuck   error
 	// kept VMs run on; others are restarted each time they are asked for.
 	kept bool
 	err  error
@@ -136,6 +139,62 @@ func (v running) Process(context.Context, proxmoxapi.VM) (int, error) {
 	}
 
 	return int(time.Now().UnixNano()), nil
+}
+
+func (v running) Pending(context.Context, proxmoxapi.VM) ([]string, error) { return v.pending, nil }
+
+func (v running) Restart(context.Context, proxmoxapi.VM) error { return v.stuck }
+
+// TestRestartIsOwed: an update failed before the VM was restarted, and the provider takes it for done. The next one makes up for that in
+// the node's turn, before the provider is asked: while it fails, the update has failed.
+func TestRestartIsOwed(t *testing.T) {
+	same := func() *pulumi.ResourceHookArgs { return changedVM("a-vm", map[string]any{}, map[string]any{}) }
+
+	for name, c := range map[string]struct {
+		vm   running
+		args *pulumi.ResourceHookArgs
+		want string
+		done []string
+	}{
+		"nothing else changes": {vm: running{pending: []string{"cores", "memory"}}, args: same(), done: []string{"vacate a", "back a"}},
+		"it was to change":     {vm: running{pending: []string{"memory"}}, args: larger("a-vm"), done: []string{"vacate a", "back a"}},
+		"it does not restart": {
+			vm: running{pending: []string{"memory"}, stuck: errors.New("no")}, args: same(), want: "the VM of a is not restarted: no",
+			done: []string{"vacate a", "reopen a"},
+		},
+		"it is off":        {vm: running{pending: []string{"memory"}, off: true}, args: same()},
+		"nothing is owed":  {args: same()},
+		"nothing restarts": {vm: running{stuck: errors.New("not asked")}, args: larger("a-vm"), done: []string{"vacate a", "back a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inProgram(t, false, func(ctx *pulumi.Context) {
+				g := &guests{}
+				r := restarting(ctx, g, func(r *restarts) { r.proxmox = c.vm })
+
+				if err := r.before(t.Context(), c.args); c.want == "" {
+					assert.NoError(t, err)
+					assert.NoError(t, r.turns.stopped())
+				} else {
+					assert.EqualError(t, err, c.want)
+					assert.EqualError(t, r.turns.stopped(), "not begun: a failed")
+				}
+
+				assert.NoError(t, r.after(t.Context(), c.args))
+				assert.Equal(t, c.done, g.done)
+				assert.Empty(t, r.under)
+			})
+		})
+	}
+
+	inProgram(t, true, func(ctx *pulumi.Context) {
+		g := &guests{}
+		r := restarting(ctx, g, func(r *restarts) { r.proxmox = running{pending: []string{"memory"}} })
+		require.NoError(t, r.before(t.Context(), same()))
+		assert.Equal(t, []string{"outage a"}, g.done, "a preview says so")
+
+		r.proxmox = running{err: proxmoxapi.ErrUnreachable}
+		require.NoError(t, r.before(t.Context(), same()), "and stops for nobody")
+	})
 }
 
 // TestRestartIsNotNeeded: an update that failed half-way had restarted the VM already. The next one of it does not, and nobody waits
@@ -397,8 +456,8 @@ func TestEnding(t *testing.T) {
 
 		failed := of(ctx, kube)
 		failed.turns.stop("a")
-		require.NoError(t, failed.look(t.Context()))
-		assert.Equal(t, []string{"a"}, closed(), "it has failed in this run")
+		require.EqualError(t, failed.look(t.Context()), "a failed: the messages say why; see to it, then run 'pulumi up' again")
+		assert.Equal(t, []string{"a"}, closed())
 	})
 
 	inProgram(t, true, func(ctx *pulumi.Context) {

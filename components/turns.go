@@ -20,8 +20,8 @@ type turns struct {
 	// busy are those who are being taken down, next the control planes that wait for it.
 	busy map[plan.Role]int
 	next int
-	// failed is the first whose turn has failed, and why.
-	failed error
+	// failed is the first whose turn has failed.
+	failed string
 	// away are nodes that are being made anew, in the order in which they went.
 	away []absent
 	// moved is closed when any of this changes.
@@ -75,8 +75,8 @@ func (t *turns) take(ctx context.Context, name string, role plan.Role, bound tim
 
 		t.busy[role]--
 
-		if err != nil && t.failed == nil {
-			t.failed = fmt.Errorf("not begun: %s failed", name)
+		if err != nil && t.failed == "" {
+			t.failed = name
 		}
 
 		t.tell()
@@ -109,10 +109,10 @@ func (t *turns) queue(ctx context.Context, name string, role plan.Role, bound ti
 	for said := false; ; said = true {
 		t.mu.Lock()
 
-		if t.failed != nil {
+		if t.failed != "" {
 			defer t.mu.Unlock()
 
-			return fmt.Errorf("%s: %w", name, t.failed)
+			return fmt.Errorf("%s: not begun: %s failed", name, t.failed)
 		}
 
 		if t.free(role) {
@@ -205,19 +205,28 @@ func (t *turns) stop(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	if t.failed == nil {
-		t.failed = fmt.Errorf("not begun: %s failed", name)
+	if t.failed == "" {
+		t.failed = name
 	}
 
 	t.tell()
 }
 
-// stopped is why nobody gets a turn any more; nil while anybody does.
-func (t *turns) stopped() error {
+// failure is for whom nobody gets a turn any more; empty while anybody does.
+func (t *turns) failure() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
 	return t.failed
+}
+
+// stopped is why nobody gets a turn any more; nil while anybody does.
+func (t *turns) stopped() error {
+	if name := t.failure(); name != "" {
+		return fmt.Errorf("not begun: %s failed", name)
+	}
+
+	return nil
 }
 
 // tell wakes those that wait.

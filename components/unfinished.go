@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -84,19 +83,7 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 		}
 	}
 
-	// Where the change restarts it, all of it is done then.
-	if restartedFor(args.OldInputs, args.NewInputs) != "" {
-		return nil
-	}
-
-	// What waits for a restart looks like done to the provider, in the state as on Proxmox VE.
-	waiting, err := proxmox.Pending(ctx, v)
-	if err != nil || len(waiting) == 0 {
-		return err
-	}
-
-	return fmt.Errorf("VM %d on host %s is not finished: %s changed, and it has not been restarted since. Restart it ('qm reboot %d' there), one node at a time, "+
-		"then run 'pulumi up' again", v.ID, v.Host, strings.Join(waiting, ", "), v.ID)
+	return nil
 }
 
 // disks are those of a VM, as its inputs or its outputs have them.

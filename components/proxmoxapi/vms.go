@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/luthermonson/go-proxmox"
 )
@@ -140,6 +141,31 @@ func (c *Client) Pending(ctx context.Context, vm VM) ([]string, error) {
 
 	return keys, nil
 }
+
+// Restart has a running VM shut down and start with what waits for that, and returns when it has, or will not.
+func (c *Client) Restart(ctx context.Context, vm VM) error {
+	call := qemu(vm) + "/status/reboot"
+
+	var id proxmox.UPID
+	if err := c.explain("POST "+call, c.api.Post(ctx, call, nil, &id)); err != nil {
+		return err
+	}
+
+	task := proxmox.NewTask(id, c.api)
+
+	if err := task.Wait(ctx, time.Second/4, restartTimeout); err != nil {
+		return c.explain("the task of "+call, err)
+	}
+
+	if task.IsFailed {
+		return fmt.Errorf("Proxmox VE on host %s: %s", vm.Host, task.ExitStatus)
+	}
+
+	return nil
+}
+
+// restartTimeout is how long a guest may take to shut down.
+const restartTimeout = 30 * time.Minute
 
 // Process is the number of the process that runs a VM on its host: another one after each start, and 0 while it is off.
 func (c *Client) Process(ctx context.Context, vm VM) (int, error) {

@@ -207,11 +207,17 @@ func (s *survey) rows() []lifecycle.Row {
 			row.Effect, row.Why = lifecycle.Unknown, "its configuration changes"
 		}
 
-		if told, there := s.restarts[row.Node]; there {
+		told, there := s.restarts[row.Node]
+		if there {
 			row.Quorum, row.Refused, limits = cmp.Or(row.Quorum, told.Quorum), cmp.Or(row.Refused, told.Refused), told.Limits
 		}
 
-		rows = append(rows, n.restarted(row))
+		if row = n.restarted(row); there && !row.Effect.Down() {
+			// The provider does not know what an earlier update has left to be done.
+			row.Effect, row.Why = told.Effect, told.Why
+		}
+
+		rows = append(rows, row)
 	}
 
 	quorum(rows)

@@ -42,11 +42,16 @@ func TestRows(t *testing.T) {
 	node("create", "x-control-6", "c-6", "controlplane", 406)
 	node("delete", "x-worker-5", "w-5", "worker", 505)
 	node("delete", "x-worker-6", "w-6", "worker", 506)
+	node("same", "x-worker-7", "w-7", "worker", 507)
 
 	var message events.EngineEvent
 	message.DiagnosticEvent = &apitype.DiagnosticEvent{Message: "<{%reset%}>" + lifecycle.RowMark +
 		`{"node":"c-1","pool":"p-controlplane","role":"controlplane","effect":"upgrade","quorum":"4 of 5, 3 needed","why":"W","limits":{"maxUnavailable":2,"canary":false}}` +
 		"<{%reset%}>\n"}
+
+	owed := message
+	owed.DiagnosticEvent = &apitype.DiagnosticEvent{Message: lifecycle.RowMark +
+		`{"node":"w-7","pool":"p-worker","role":"worker","effect":"reboot","why":"VM: memory, since an earlier update","limits":{"maxUnavailable":2},"vm":true}`}
 
 	restart, grown := message, event("update", vmType, "x-worker-2-vm", nil, "disks")
 	restart.DiagnosticEvent = &apitype.DiagnosticEvent{Message: lifecycle.RowMark +
@@ -58,7 +63,7 @@ func TestRows(t *testing.T) {
 		event("update", vmType, "x-control-2-vm", nil, "memory", "cpu"), restart, grown,
 		event("replace", vmType, "x-control-3-vm", nil), event("update", configType, "x-control-4-config", nil),
 		event("update", vmType, "x-worker-1-vm", nil, "tags"), event("create", vmType, "x-worker-3-vm", nil),
-		event("update", vmType, "x-worker-4-vm", nil, "timeoutClone"),
+		event("update", vmType, "x-worker-4-vm", nil, "timeoutClone"), owed,
 	} {
 		require.NoError(t, s.note(e))
 	}
@@ -73,13 +78,14 @@ func TestRows(t *testing.T) {
 		"c-2 reboot 2 3 of 4, 3 needed | VM: cpu, memoryR",
 		"c-3 replace 3 4 of 5, 3 needed | its VM is made anew",
 		"c-4 unknown 0  | its configuration changes",
-		"c-5 remove 4 5 stay, 4 needed | it is not in the configuration any more",
+		"c-5 remove 5 5 stay, 4 needed | it is not in the configuration any more",
 		"c-6 create 0 6 of 6, 4 needed | ",
 		"w-1 live 0  | VM: tags",
 		"w-2 live 0  | VM: disks, tags",
 		"w-3 create 0  | ",
 		"w-4 none 0  | ",
-		"w-5 remove 5  | it is not in the configuration any more",
-		"w-6 remove 5  | it is not in the configuration any more",
+		"w-5 remove 6  | it is not in the configuration any more",
+		"w-6 remove 6  | it is not in the configuration any more",
+		"w-7 reboot 4  | VM: memory, since an earlier update",
 	}, found)
 }

@@ -1,0 +1,70 @@
+package components
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+)
+
+// TestK3sRestartGoesOn: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted as it is, and the
+// turn ends when the node is ready and takes pods again.
+func TestK3sRestartGoesOn(t *testing.T) {
+	var (
+		api    = fake.NewClientset()
+		kube   = kubeapi.Of(api)
+		p      = k3sPlan(t)
+		known  = &roster{}
+		config = newLater[string]()
+		agent  = plan.Node{Name: "edge-agent-1", Role: plan.Worker}
+	)
+
+	node := func(name string, ready corev1.ConditionStatus) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+		}
+	}
+
+	for _, n := range []*corev1.Node{node("edge-server-1", corev1.ConditionTrue), node("edge-agent-1", corev1.ConditionUnknown)} {
+		_, err := api.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, kube.Cordon(t.Context(), "edge-agent-1"))
+
+	known.enter("edge-server-1", "10.0.0.11")
+	config.set("of an administrator")
+
+	p.MaxUnavailable, p.ReadyTimeout, p.UpgradeTimeout = 1, time.Minute, time.Millisecond
+
+	k := &k3sInside{
+		k3sServers: k3sServers{p, known, func([]byte, string) (*kubeapi.Client, error) { return kube, nil }}, kubeconfig: config, say: silent,
+	}
+
+	v, err := k.vacate(t.Context(), agent)
+	require.NoError(t, err)
+	assert.Nil(t, v.reopen, "there is nobody who could take pods")
+	require.EqualError(t, v.back(t.Context()), "gave up after 1ms, waiting for edge-agent-1 to be ready in Kubernetes")
+
+	back, err := api.CoreV1().Nodes().Get(t.Context(), "edge-agent-1", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.True(t, back.Spec.Unschedulable, "not before it is ready")
+
+	back.Status = node("", corev1.ConditionTrue).Status
+	_, err = api.CoreV1().Nodes().UpdateStatus(t.Context(), back, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, v.back(t.Context()))
+
+	now, there, err := kube.Node(t.Context(), "edge-agent-1")
+	require.NoError(t, err)
+	assert.True(t, there)
+	assert.False(t, now.Cordoned)
+}

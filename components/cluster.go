@@ -134,14 +134,14 @@ type builder struct {
 	known []pulumi.Resource
 	// configured are the control planes, once they are registered.
 	configured []pulumi.Resource
-	// line is what workers stand in that are made anew.
+	// line is what workers stand in where some are made anew; nil: nobody need.
 	line *line
 }
 
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
 	b := &builder{
 		TalosCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, key: args.TailscaleKey, bundle: args.MachineSecrets,
-		addresses: &roster{}, child: pulumi.Parent(c), line: newLine(args.Plan.MaxUnavailable),
+		addresses: &roster{}, child: pulumi.Parent(c), line: newLine(args.Plan),
 	}
 
 	for _, n := range args.Plan.Nodes() {
@@ -339,7 +339,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 			all[i].Configuration = configure(n)
 		}
 
-		if all[i].Replace {
+		if b.found.has(n) {
 			all[i].line = b.line
 		}
 	}

@@ -151,14 +151,14 @@ func (b *k3sBuilder) make(pools []plan.PlannedPool) error {
 	return nil
 }
 
-// agents makes those of pools, and has them join. Who is made anew stands in line.
+// agents makes those of pools, and has them join. Where some are made anew, those that are there stand in line.
 func (b *k3sBuilder) agents(pools []plan.PlannedPool) error {
-	anew := newLine(b.Plan.MaxUnavailable)
+	anew := newLine(b.Plan)
 
 	for _, pool := range pools {
 		for _, n := range pool.Nodes {
 			var in *line
-			if slices.Contains(b.Plan.Replace, n.Name) {
+			if b.found.has(n) {
 				in = anew
 			}
 

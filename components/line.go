@@ -1,16 +1,32 @@
 package components
 
-import "github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+import (
+	"slices"
 
-// line is in which order workers are made anew: so many at a time. It is made of dependencies, for who waits in a hook may wait
-// for steps that the engine has not begun yet, and will not begin while all it does at a time is wait.
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+)
+
+// line is in which order workers change where some are made anew: so many at a time. It is made of dependencies, for who waits in a
+// hook for one that is made anew waits for steps that the engine has not begun yet, and will not begin while all it does at a time is
+// wait.
 type line struct {
 	places int
 	// whole are the last resources of those that have been registered.
 	whole []pulumi.Resource
 }
 
-func newLine(places int) *line { return &line{places: max(places, 1)} }
+// newLine is that of a plan; nil where no worker is made anew: then nobody waits for more than what is under way.
+func newLine(p *plan.Plan) *line {
+	for _, n := range p.Nodes() {
+		if n.Role != plan.ControlPlane && slices.Contains(p.Replace, n.Name) {
+			return &line{places: max(p.MaxUnavailable, 1)}
+		}
+	}
+
+	return nil
+}
 
 // before is what the next must wait for.
 func (l *line) before() []pulumi.Resource {

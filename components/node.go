@@ -52,7 +52,7 @@ type TalosNodeArgs struct {
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 
-	// line is what the node stands in while it is made anew; nil: it need not.
+	// line is what the node stands in; nil: it need not.
 	line *line
 }
 

@@ -22,6 +22,17 @@ type component struct {
 	of   func(talosconfig.Provider) string
 }
 
+// patch states its image.
+func (c component) patch(image string) string {
+	return fmt.Sprintf("cluster: { %s: { image: %q } }", c.key, image)
+}
+
+func proxyPatch(image string) string { return fmt.Sprintf("cluster: { proxy: { image: %q } }", image) }
+
+func kubeletPatch(image string) string {
+	return fmt.Sprintf("machine: { kubelet: { image: %q } }", image)
+}
+
 // components in the order in which they change: what asks the API servers is never newer than any of them.
 var components = []component{
 	{"kube-apiserver", "apiServer", func(c talosconfig.Provider) string { return c.Cluster().APIServer().Image() }},
@@ -40,6 +51,34 @@ func (r *rollout) carryOver(ctx context.Context, c changing) error {
 	}
 
 	return r.carryKubelet(ctx, c)
+}
+
+// uncarried is the configuration that is wanted, with the versions of Kubernetes that the node runs: a reboot into the others would have
+// it run them before all API servers do.
+func uncarried(c changing, now talosconfig.Provider) (talosconfig.Provider, error) {
+	patches := []string{kubeletPatch(now.Machine().Kubelet().Image())}
+
+	if c.node.Role == plan.ControlPlane {
+		for _, part := range components {
+			patches = append(patches, part.patch(part.of(now)))
+		}
+
+		if proxy := now.Cluster().Proxy(); proxy.Enabled() {
+			patches = append(patches, proxyPatch(proxy.Image()))
+		}
+	}
+
+	text, err := c.wanted.Bytes()
+	if err != nil {
+		return nil, err
+	}
+
+	kept, err := machineconfig.Applied(string(text), patches)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+
+	return kept, nil
 }
 
 func (r *rollout) carryControlPlanes(ctx context.Context, c changing) error {
@@ -78,7 +117,7 @@ func (r *rollout) carryBeside(ctx context.Context, c changing, controls []talosa
 			break
 		}
 
-		if _, err := r.patch(ctx, c, t, fmt.Sprintf("cluster: { proxy: { image: %q } }", proxy.Image()), func(now talosconfig.Provider) bool {
+		if _, err := r.patch(ctx, c, t, proxyPatch(proxy.Image()), func(now talosconfig.Provider) bool {
 			return now.Cluster().Proxy().Image() == proxy.Image()
 		}); err != nil {
 			return err
@@ -134,7 +173,7 @@ func runs(object *unstructured.Unstructured, image string) bool {
 func (r *rollout) carryComponent(ctx context.Context, c changing, t talosapi.Target, part component) error {
 	image := part.of(c.wanted)
 
-	changed, err := r.patch(ctx, c, t, fmt.Sprintf("cluster: { %s: { image: %q } }", part.key, image), func(now talosconfig.Provider) bool {
+	changed, err := r.patch(ctx, c, t, part.patch(image), func(now talosconfig.Provider) bool {
 		return part.of(now) == image
 	})
 	if err != nil {
@@ -161,7 +200,7 @@ func (r *rollout) carryKubelet(ctx context.Context, c changing) error {
 		return err
 	}
 
-	changed, err := r.patch(ctx, c, c.Target, fmt.Sprintf("machine: { kubelet: { image: %q } }", image), func(now talosconfig.Provider) bool {
+	changed, err := r.patch(ctx, c, c.Target, kubeletPatch(image), func(now talosconfig.Provider) bool {
 		return now.Machine().Kubelet().Image() == image
 	})
 	if err != nil {

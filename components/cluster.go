@@ -219,7 +219,7 @@ func (b *builder) cluster() error {
 			b.WorkerConfiguration = configuration
 		}
 
-		hooks := []*pulumi.ResourceHook{b.hooks.answering}
+		hooks := []*pulumi.ResourceHook{b.hooks.answering, b.hooks.adopted}
 		if pool.Image.Detach {
 			hooks = append(hooks, b.hooks.detached)
 		}

@@ -27,6 +27,8 @@ type gates struct {
 	// answering runs before a node is configured for the first time: the provider would look for a node that is not up yet
 	// only every ten seconds.
 	answering *pulumi.ResourceHook
+	// adopted runs after it, and in previews: a node that runs already is changed as others are.
+	adopted *pulumi.ResourceHook
 	// detached runs after it, and takes the ISO file out of the node's drive.
 	detached *pulumi.ResourceHook
 	// bootstrapped runs before the kubeconfig is fetched and starts the cluster. It is no resource because it is done once
@@ -65,6 +67,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 
 	rolled := &rollout{
 		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: newCanaries(p), backup: kept, say: say(ctx, name), nodes: nodes,
+		found: args.Findings,
 	}
 	restarted := &restarts{
 		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: say(ctx, name), nodes: nodesBy(p, name, "-vm"),
@@ -90,6 +93,8 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 
 		return talosapi.WaitAnswering(c, talosapi.Target{Name: n.Name, Address: text(args.NewInputs, "node")}, p.NodeTimeout, say(ctx, name))
 	})
+
+	register(&g.adopted, "node-adopted", rolled.adopted, &pulumi.ResourceHookOptions{OnDryRun: true})
 
 	register(&g.detached, "iso-detached", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, err := node(args)

@@ -28,6 +28,7 @@ type rollout struct {
 	canaries *canaries
 	backup   backup
 	say      wait.Say
+	found    *Findings
 	// nodes of the plan, by the name of their configuration.
 	nodes map[string]plan.Node
 	// looked is done when the cluster was looked through for what the next version of Kubernetes has no more.
@@ -67,6 +68,11 @@ func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		return r.foresee(ctx, c)
 	}
 
+	return r.change(ctx, c)
+}
+
+// change does what takes a node down, or to another Kubernetes.
+func (r *rollout) change(ctx context.Context, c changing) error {
 	v, err := r.judgeAnswering(ctx, c)
 	if err != nil {
 		return err

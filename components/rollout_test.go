@@ -1,14 +1,18 @@
 package components
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 )
 
@@ -45,6 +49,36 @@ func TestWorkersAway(t *testing.T) {
 
 	nodes[4].Ready = false
 	require.EqualError(t, workersAway(p, nodes, "w1"), "2 of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are w2, w3")
+}
+
+// TestUncarried: what is rebooted into has the versions of Kubernetes that run, and all else that is wanted.
+func TestUncarried(t *testing.T) {
+	of := func(version, swappiness string, role plan.Role) talosconfig.Provider {
+		text := "version: v1alpha1\nmachine: { type: " + string(role) + ", kubelet: { image: ghcr.io/siderolabs/kubelet:" + version +
+			" }, sysctls: { vm.swappiness: " + strconv.Quote(swappiness) + " } }\ncluster: { controlPlane: { endpoint: https://10.0.0.1:6443 }"
+
+		if role == plan.ControlPlane {
+			for key, image := range map[string]string{
+				"apiServer": "kube-apiserver", "controllerManager": "kube-controller-manager", "scheduler": "kube-scheduler", "proxy": "kube-proxy",
+			} {
+				text += ", " + key + ": { image: registry.k8s.io/" + image + ":" + version + " }"
+			}
+		}
+
+		c, err := machineconfig.Applied(text+" }\n", nil)
+		require.NoError(t, err)
+
+		return c
+	}
+
+	for _, role := range []plan.Role{plan.ControlPlane, plan.Worker} {
+		kept, err := uncarried(changing{node: plan.Node{Role: role}, wanted: of("v1.34.2", "1", role)}, of("v1.33.6", "0", role))
+		require.NoError(t, err)
+
+		differ, err := lifecycle.Settings(of("v1.33.6", "1", role), kept)
+		require.NoError(t, err)
+		assert.Empty(t, differ)
+	}
 }
 
 func TestRuns(t *testing.T) {

@@ -44,7 +44,7 @@ func (r *rollout) takeDown(ctx context.Context, c changing) error {
 	}
 
 	if v.Effect.Down() {
-		if err := r.change(ctx, c, v, kube); err != nil {
+		if err := r.restart(ctx, c, v, kube); err != nil {
 			return err
 		}
 	}
@@ -161,8 +161,14 @@ func workersAway(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s", p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
 }
 
-// change empties the node, and has it upgrade or reboot into its configuration.
-func (r *rollout) change(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) error {
+// restart empties the node, and has it upgrade or reboot into its configuration. Kubernetes is not carried over by that.
+func (r *rollout) restart(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) (err error) {
+	if v.carries {
+		if c.wanted, err = uncarried(c, v.now.Configuration); err != nil {
+			return err
+		}
+	}
+
 	if err := empty(ctx, kube, c.Name, r.plan.DrainTimeout, r.say); err != nil {
 		return err
 	}

@@ -66,6 +66,7 @@ func TestWiring(t *testing.T) {
 		talosProvider   = "k3s-dev-talos"
 		proxmoxProvider = "k3s-dev-proxmox"
 		answering       = "k3s-dev-node-answering"
+		adopted         = "k3s-dev-node-adopted"
 	)
 
 	controls := []string{"k3s-dev-control-1-config", "k3s-dev-control-2-config", "k3s-dev-control-3-config"}
@@ -86,7 +87,7 @@ func TestWiring(t *testing.T) {
 
 		want[node] = line("talos-proxmox:index:TalosNode", "k3s-dev", "", nil, nil)
 		want[node+"-vm"] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmoxProvider, nil, []string{"k3s-dev-vmid-free"})
-		want[node+"-config"] = line("talos:machine/configurationApply:ConfigurationApply", node, talosProvider, after, []string{answering})
+		want[node+"-config"] = line("talos:machine/configurationApply:ConfigurationApply", node, talosProvider, after, []string{answering, adopted})
 	}
 
 	got := map[string]string{}

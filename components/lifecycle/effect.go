@@ -139,6 +139,10 @@ func (c Change) upgradeWhy() string {
 		why = append(why, "schematic "+orNone(short(c.Now.Schematic))+" becomes "+short(c.Wanted.Schematic))
 	}
 
+	if c.Now.Kubernetes != "" && c.Wanted.Kubernetes != "" && c.Now.Kubernetes != c.Wanted.Kubernetes {
+		why = append(why, "Kubernetes "+c.Now.Kubernetes+" becomes "+c.Wanted.Kubernetes)
+	}
+
 	return strings.Join(why, ", ")
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -92,12 +94,12 @@ func TestShapeChanges(t *testing.T) {
 }
 
 // TestNewVersion: another version is no reason to make a node again. The image of nodes to come follows it, running nodes are
-// upgraded, also a lone control plane.
+// upgraded, also a lone control plane. They keep the defaults of the version that the cluster was made with, until these are moved.
 func TestNewVersion(t *testing.T) {
 	t.Parallel()
 
 	p := pair{"factory", "nocloud", "iso", "reserved"}
-	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "v1.12.4", "v1.12.2", 1)))
+	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "v1.12.4", "v1.11.6", 1)))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -109,8 +111,8 @@ func TestNewVersion(t *testing.T) {
 	preview, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
 	require.NoError(t, err)
 	assert.NotContains(t, previewed(preview.ChangeSummary), "delete")
-	assert.Contains(t, out.String(), "pair-control-1: upgrade, for Talos v1.12.2 becomes v1.12.4; etcd meanwhile: 0 of 1, 1 needed: it stands still")
-	assert.Contains(t, out.String(), "pair-worker-1: upgrade, for Talos v1.12.2 becomes v1.12.4")
+	assert.Contains(t, out.String(), "pair-control-1: upgrade, for Talos v1.11.6 becomes v1.12.4; etcd meanwhile: 0 of 1, 1 needed: it stands still")
+	assert.Contains(t, out.String(), "pair-worker-1: upgrade, for Talos v1.11.6 becomes v1.12.4")
 
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -120,6 +122,28 @@ func TestNewVersion(t *testing.T) {
 		assert.Equal(t, "v1.12.4", n.Talos)
 	}
 
+	machines, since := uuids(t, r), time.Now()
+
+	set(t, r.Stack, "cluster.versions.contract", "v1.12.4")
+
+	table := told(t, r)
+	assert.Equal(t, map[string]lifecycle.Effect{"pair-control-1": lifecycle.Reboot, "pair-worker-1": lifecycle.Reboot}, effects(table))
+
+	var settings []string
+	for _, s := range table["pair-worker-1"].Settings {
+		settings = append(settings, s.String())
+	}
+
+	assert.Equal(t, []string{
+		"HostnameConfig.apiVersion: v1alpha1 (new)", "HostnameConfig.auto: off (new)", "HostnameConfig.hostname: pair-worker-1 (new)",
+		"HostnameConfig.kind: HostnameConfig (new)", "machine.features.apidCheckExtKeyUsage: true (goes)", "machine.features.rbac: true (goes)",
+		"machine.features.stableHostname: true (goes)", "machine.install.grubUseUKICmdline: true (new)", "machine.network.hostname: pair-worker-1 (goes)",
+	}, settings)
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Equal(t, effects(table), happened(r, since))
+	assert.Equal(t, machines, uuids(t, r))
 	requireNoChange(t, r.Stack)
 }
 

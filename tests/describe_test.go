@@ -4,9 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +18,7 @@ import (
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/ops/adopt"
 	"talos-proxmox/stacks/ops/describe"
+	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -45,8 +49,9 @@ const odd = `config:
         "3": { host: pve2, mac: "BC:24:11:00:00:07", labels: { tier: db }, patches: ["machine: { kernel: { modules: [{ name: br_netfilter }] } }"] }
 `
 
-// TestDescribe loses state and stack file of a cluster. What stands tells a stack file, with which it is taken over: nothing changes
-// on any machine, and the preview is empty.
+// TestDescribe loses state and stack file of a cluster, one of whose nodes somebody has changed by hand. What stands tells a stack file,
+// with which it is taken over: no machine changes, and of the nodes that one alone, in what cannot be described and the table names. Then
+// the preview is empty.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 
@@ -54,7 +59,12 @@ func TestDescribe(t *testing.T) {
 	outputs := up(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
-	deployed := r.Lab.World().Snapshot()
+	deployed, before := r.Lab.World().Snapshot(), configurations(t, r, outputs)
+	byHand(t, r, outputs, "odd-work-3", func(c *v1alpha1.Config) {
+		c.MachineConfig.MachineSysctls["vm.swappiness"] = "1"
+		c.MachineConfig.MachineKubelet.KubeletNodeIP.KubeletNodeIPValidSubnets[0] = "10.0.0.0/8"
+	})
+
 	talosconfig := filepath.Join(t.TempDir(), "talosconfig")
 	require.NoError(t, os.WriteFile(talosconfig, []byte(outputs["talosconfig"].Value.(string)), 0o600))
 
@@ -68,6 +78,8 @@ func TestDescribe(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		"no VM tells what it booted first: the file names local:iso/talos-1.12.4.iso, which must be there when there is a new node",
+		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[0]: 10.0.0.0/8 becomes " + r.Plan.Network.String(),
+		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[1]: 10.0.0.0/8 (new)",
 		"how nodes get their addresses is not known: the file says reserved, which expects them from outside, from DHCP or from what the image holds; new nodes need that too",
 		"who may log in to Proxmox VE is not in the file: pulumi config set --secret proxmoxTokenSecret",
 	}, result.Notes)
@@ -82,25 +94,72 @@ func TestDescribe(t *testing.T) {
 	assert.NotContains(t, said, "absent")
 	importFile(t, r, files.Import)
 
-	before := configurations(t, r, outputs)
+	out := newOutput(t)
+	_, err = r.Stack.Preview(t.Context(), optpreview.Refresh(), optpreview.ProgressStreams(out))
+	require.NoError(t, err)
+	assert.Contains(t, out.String(), "odd-work-3: live, for machine.kubelet.nodeIP.validSubnets[0], machine.kubelet.nodeIP.validSubnets[1]")
+
+	for _, other := range []string{"cp01", "odd-work-1"} {
+		assert.Contains(t, out.String(), other+": none, for it runs so already")
+	}
+
+	since := time.Now()
+
 	requireUntouched(t, r)
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
-	assert.Equal(t, before, configurations(t, r, outputs))
+	assert.Equal(t, map[string][]talos.Deed{"odd-work-3": {talos.Applied}}, deeds(r, since))
+
+	after := configurations(t, r, outputs)
+	assert.Contains(t, after["odd-work-3"], "vm.swappiness: \"1\"", "what can be described stays")
+	delete(before, "odd-work-3")
+	delete(after, "odd-work-3")
+	assert.Equal(t, before, after)
 	requireNoChange(t, r.Stack)
 }
 
-// configurations are what the nodes run with, by name.
-func configurations(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) map[string]string {
+// byHand changes the configuration that a node runs with, as talosctl would.
+func byHand(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name string, change func(*v1alpha1.Config)) {
+	t.Helper()
+
+	target, credentials := nodeOf(t, r, outputs, name)
+
+	system, err := talosapi.Ask(t.Context(), target, credentials)
+	require.NoError(t, err)
+
+	changed, err := system.Configuration.PatchV1Alpha1(func(c *v1alpha1.Config) error {
+		change(c)
+
+		return nil
+	})
+	require.NoError(t, err)
+
+	text, err := changed.Bytes()
+	require.NoError(t, err)
+	require.NoError(t, talosapi.ApplyLive(t.Context(), target, credentials, text))
+}
+
+// nodeOf is a node of the rehearsal, with an administrator's credentials.
+func nodeOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name string) (talosapi.Target, talosapi.Credentials) {
 	t.Helper()
 
 	config, err := clientconfig.FromString(outputs[stacks.OutputTalosconfig].Value.(string))
 	require.NoError(t, err)
 
 	c := config.Contexts[config.Context]
+
+	return talosapi.Target{Name: name, Address: addressOf(r, name)}, talosapi.Credentials{CA: c.CA, Certificate: c.Crt, Key: c.Key}
+}
+
+// configurations are what the nodes run with, by name.
+func configurations(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) map[string]string {
+	t.Helper()
+
 	found := map[string]string{}
 
 	for _, n := range r.Plan.Nodes() {
-		system, err := talosapi.Ask(t.Context(), talosapi.Target{Name: n.Name, Address: addressOf(r, n.Name)}, talosapi.Credentials{CA: c.CA, Certificate: c.Crt, Key: c.Key})
+		target, credentials := nodeOf(t, r, outputs, n.Name)
+
+		system, err := talosapi.Ask(t.Context(), target, credentials)
 		require.NoError(t, err)
 
 		text, err := system.Configuration.Bytes()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
+	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -206,6 +207,19 @@ func TestDeadNodes(t *testing.T) {
 	_, err = r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", vmids(r)["home-worker-2"])
 	require.NoError(t, err)
 
+	t.Run("unknown, in the table", func(t *testing.T) {
+		set(t, r.Stack, "cluster.patches[0]", `machine: { sysctls: { vm.swappiness: "1" } }`)
+
+		table := told(t, r)
+		assert.Equal(t, map[string]lifecycle.Effect{
+			"home-control-1": lifecycle.Live, "home-control-2": lifecycle.Unknown, "home-control-3": lifecycle.Live,
+			"home-worker-1": lifecycle.Live, "home-worker-2": lifecycle.Unknown,
+		}, effects(table))
+		assert.Regexp(t, "^it does not answer: ", table["home-control-2"].Why)
+
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:cluster.patches", &auto.ConfigOptions{Path: true}))
+	})
+
 	t.Run("a control plane that is replaced", func(t *testing.T) {
 		set(t, r.Stack, "lifecycle.replace[0]", "home-control-2")
 
@@ -248,6 +262,7 @@ func TestTheLastControlPlane(t *testing.T) {
 	before := r.Lab.World().Snapshot()
 
 	set(t, r.Stack, "lifecycle.replace[0]", "k3s-dev-control-1")
+	set(t, r.Stack, "lifecycle.replace[1]", "k3s-dev-worker-1")
 
 	const refused = "k3s-dev-control-1 is not removed: the last control plane never leaves: etcd would be lost with it; " +
 		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'"

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/stacks/ops/impact"
 	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -79,6 +81,33 @@ func requireOrderly(t *testing.T, r *rehearsal.Rehearsal, since time.Time, worke
 	if controls, workers := of("controlplane"), of("worker"); len(controls) > 0 && len(workers) > 0 {
 		assert.True(t, controls[len(controls)-1].To.Before(workers[0].From), "control planes go first")
 	}
+}
+
+// requireCanary holds that one worker was back before another went down.
+func requireCanary(t *testing.T, r *rehearsal.Rehearsal, since time.Time) {
+	t.Helper()
+
+	workers := slices.DeleteFunc(r.Talos.Outages(since), func(o talos.Outage) bool { return o.Role != "worker" })
+	require.Greater(t, len(workers), 1)
+
+	for _, o := range workers[1:] {
+		assert.True(t, workers[0].To.Before(o.From), "%s before %s was back", o.Node, workers[0].Node)
+	}
+}
+
+// changedVMs are those whose settings somebody wrote.
+func changedVMs(r *rehearsal.Rehearsal, since time.Time) []string {
+	var found []string
+
+	for _, e := range r.Lab.Journal().Entries() {
+		if e.Time.After(since) && regexp.MustCompile(`^PUT /nodes/\w+/qemu/\d+/config$`).MatchString(e.Call) {
+			found = append(found, e.Call)
+		}
+	}
+
+	slices.Sort(found)
+
+	return slices.Compact(found)
 }
 
 // told is the table of what an update would do, by node.
@@ -282,12 +311,19 @@ func TestConfigurationChanges(t *testing.T) {
 
 	set(t, r.Stack, "lifecycle.apply", "auto")
 
+	// Nodes that reboot for another reason go to another version of Kubernetes in its own order all the same.
+	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
+
 	table = told(t, r)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, effects(table), happened(r, since))
 	assert.Equal(t, lifecycle.Reboot, table["roll-worker-1"].Effect)
-	assert.Equal(t, []lifecycle.Setting{{Path: "machine.env.NO_PROXY", Secret: true}}, table["roll-worker-1"].Settings)
+	assert.Equal(t, []lifecycle.Setting{
+		{Path: "machine.env.NO_PROXY", Secret: true},
+		{Path: "machine.kubelet.image", Before: "ghcr.io/siderolabs/kubelet:v1.33.6", After: "ghcr.io/siderolabs/kubelet:v1.34.2"},
+	}, table["roll-worker-1"].Settings)
+	assert.Empty(t, r.Talos.Violations(since))
 	requireOrderly(t, r, since, 2)
 	requireVoters(t, r, 3)
 	assert.Empty(t, cordoned(t, r))
@@ -295,14 +331,27 @@ func TestConfigurationChanges(t *testing.T) {
 	since = time.Now()
 
 	set(t, r.Stack, "defaults.memoryMiB", "6144")
+	set(t, r.Stack, "lifecycle.upgrade.canary", "true")
+
+	// One worker goes first, and its VM does not restart. The others are not begun; the next update makes up for it.
+	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(`/qemu/5\d\d/status/shutdown$`), Kind: journal.Refuse})
 
 	table = told(t, r)
+	failUp(t, r.Stack)
+	assert.Len(t, changedVMs(r, since), 4, "three control planes and the canary")
+
+	left := told(t, r)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, effects(table), happened(r, since))
+	requireCanary(t, r, since)
 	requireOrderly(t, r, since, 2)
 	requireVoters(t, r, 3)
 	assert.Empty(t, cordoned(t, r))
+
+	for name, row := range left {
+		assert.Equal(t, row.Role == "worker", row.Effect == lifecycle.Reboot, "%s: %v", name, row)
+	}
 
 	set(t, r.Stack, "cluster.patches[1]", `machine: { env: { NO_PROXY: "other.example" } }`)
 	set(t, r.Stack, "lifecycle.apply", "staged")
@@ -317,12 +366,13 @@ func TestConfigurationChanges(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestIllegalJump: versions that cannot follow each other are refused in the preview, with the way to go.
+// TestIllegalJump: versions that cannot follow each other are refused in the preview, with the way to go. On that way Talos and
+// Kubernetes change in one update.
 func TestIllegalJump(t *testing.T) {
 	t.Parallel()
 
 	p := pair{"factory", "nocloud", "iso", "reserved"}
-	r := rehearse(t, stackFile(t, strings.NewReplacer("v1.12.4", "v1.9.5", "v1.34.2", "v1.32.3").Replace(p.stack())))
+	r := rehearse(t, stackFile(t, strings.NewReplacer("v1.12.4", "v1.9.5", "v1.34.2", "v1.31.4").Replace(p.stack())))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -342,10 +392,17 @@ func TestIllegalJump(t *testing.T) {
 	assert.Contains(t, failUp(t, r.Stack), refused)
 	assert.Empty(t, deeds(r, since))
 
-	// One version on the way.
+	// One version on the way, and one of Kubernetes with it.
 	set(t, r.Stack, "cluster.versions.talos", "v1.11.6")
+	set(t, r.Stack, "cluster.versions.kubernetes", "v1.32.3")
+
+	table := told(t, r)
+	assert.Equal(t, "Talos v1.9.5 becomes v1.11.6, Kubernetes v1.31.4 becomes v1.32.3", table["pair-control-1"].Why)
+
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Equal(t, effects(table), happened(r, since))
+	assert.Empty(t, r.Talos.Violations(since))
 	requireNoChange(t, r.Stack)
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"time"
 
@@ -58,7 +59,8 @@ func New(kubeconfig []byte, address string) (*Client, error) {
 }
 
 // Patient returns the client with patience for an API server that has answered and is away for a moment, as it is when a setting of its
-// own changes: a connection that is refused is tried again for at most the bound, and what is waited for is said. Nothing is sent twice.
+// own changes: a request whose connection fails is sent again for at most the bound, and what is waited for is said. All that this
+// package asks for may be asked twice.
 func (c *Client) Patient(bound time.Duration, say wait.Say) (*Client, error) {
 	if c.config == nil {
 		return c, nil
@@ -66,18 +68,7 @@ func (c *Client) Patient(bound time.Duration, say wait.Say) (*Client, error) {
 
 	config := rest.CopyConfig(c.config)
 	config.Timeout += bound
-	config.Dial = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
-			var d net.Dialer
-			if conn, err = d.DialContext(ctx, network, address); err != nil {
-				return fmt.Sprintf("the Kubernetes API at %s (%v)", address, wait.Reason(err)), nil
-			}
-
-			return "", nil
-		})
-
-		return conn, err
-	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &patient{next, bound, say} })
 
 	api, err := kubernetes.NewForConfig(config)
 

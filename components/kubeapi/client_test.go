@@ -2,9 +2,11 @@ package kubeapi
 
 import (
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,17 +182,27 @@ clusters: [{name: c, cluster: {server: "https://a", insecure-skip-tls-verify: tr
 	_, err = c.Nodes(t.Context())
 	require.ErrorContains(t, err, "connection refused")
 
+	var asked atomic.Int32
+
 	var said []string
 
 	patient, err := c.Patient(time.Minute, func(m string) {
-		said = append(said, m)
+		if said = append(said, m); len(said) > 1 {
+			return
+		}
 
 		// It comes back when it is seen to be waited for.
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) == 1 {
+				panic(http.ErrAbortHandler) // it ends with a question half answered
+			}
+
+			body, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			assert.Contains(t, string(body), cordonedBy)
+
 			w.Header().Set("Content-Type", "application/json")
-			assert.NoError(t, json.NewEncoder(w).Encode(corev1.NodeList{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: []corev1.Node{*node("a", corev1.ConditionTrue)},
-			}))
+			assert.NoError(t, json.NewEncoder(w).Encode(node("a", corev1.ConditionTrue)))
 		}))
 
 		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address+":"+port)
@@ -202,10 +214,10 @@ clusters: [{name: c, cluster: {server: "https://a", insecure-skip-tls-verify: tr
 	})
 	require.NoError(t, err)
 
-	all, err := patient.Nodes(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, []Node{{Name: "a", Ready: true, Kubelet: "v1.34.2", Boot: "boot"}}, all)
-	assert.Equal(t, []string{"waiting for the Kubernetes API at 127.83.5.1:6443 (connection refused) (0s of at most 1m0s)"}, said)
+	require.NoError(t, patient.setCordon(t.Context(), "a", true))
+	require.Len(t, said, 2)
+	assert.Equal(t, "waiting for the Kubernetes API at 127.83.5.1:6443 (connection refused) (0s of at most 1m0s)", said[0])
+	assert.Contains(t, said[1], "waiting for the Kubernetes API at 127.83.5.1:6443 (")
 
 	c, err = New(kubeconfig, "127.83.5.2")
 	require.NoError(t, err)

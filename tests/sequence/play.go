@@ -91,12 +91,12 @@ func (c *cluster) refuse(ctx context.Context, m *Model, f Forecast, o *observati
 		return err
 	}
 
+	judge := o.compareRefused // what needs nobody to go down may have been taken on
 	if f.Refused == Preview {
-		return o.compareNothing()
+		judge = o.compareNothing
 	}
 
-	// What needs nobody to go down may have been taken on.
-	if err := o.compareRefused(); err != nil {
+	if err := judge(); err != nil {
 		return err
 	}
 

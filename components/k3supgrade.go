@@ -37,7 +37,7 @@ func (b *k3sBuilder) upgraded(ctx context.Context, args *pulumi.ResourceHookArgs
 
 	p := u.plan
 
-	end, err := b.hooks.turns.take(ctx, u.node.Name, u.node.Role, p.DrainTimeout+2*p.ReadyTimeout, u.say)
+	end, err := b.hooks.turns.take(ctx, u.node.Name, u.node.Role, turnBound(p), u.say)
 	if err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ func (r *restarts) foresee(ctx context.Context, n plan.Node, why string, refused
 // begin makes a node ready for the restart of its VM when it is its turn, and does what an earlier update has left to be done: the
 // provider does not.
 func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
-	bound := r.plan.DrainTimeout + 3*r.plan.UpgradeTimeout + 2*r.plan.ReadyTimeout
+	bound := turnBound(r.plan)
 	if r.inside == nil {
 		// Only the VM is waited for, and nobody says so when that fails.
 		bound = r.plan.ReadyTimeout

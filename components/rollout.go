@@ -219,9 +219,7 @@ func (r *rollout) needsReboot(ctx context.Context, c changing) (bool, error) {
 
 // inTurn takes the node down, or carries it over to another Kubernetes, when it is its turn.
 func (r *rollout) inTurn(ctx context.Context, c changing) (err error) {
-	bound := r.plan.DrainTimeout + 3*r.plan.UpgradeTimeout + 2*r.plan.ReadyTimeout
-
-	end, err := r.turns.inLine(ctx, r.canaries, c.node, bound, r.say)
+	end, err := r.turns.inLine(ctx, r.canaries, c.node, turnBound(r.plan), r.say)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,12 @@ func newTurns(workers int) *turns {
 	return &turns{workers: workers, busy: map[plan.Role]int{}, moved: make(chan struct{})}
 }
 
+// turnBound is the longest time that a node may be away in its turn: until it is empty, the provider has restarted its VM and heard of
+// its guest agent, or it has been upgraded, and it does its work again.
+func turnBound(p *plan.Plan) time.Duration {
+	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout
+}
+
 // inLine waits for a node's turn, and before that for the canary of its pool, if it is a worker and there are canaries.
 func (t *turns) inLine(ctx context.Context, c *canaries, n plan.Node, bound time.Duration, say wait.Say) (end func(error), err error) {
 	done := func() {}

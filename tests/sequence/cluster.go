@@ -31,7 +31,7 @@ const base = `config:
   talos-proxmox:cluster: { name: seq, versions: { talos: v1.12.4, kubernetes: v1.34.2 }, endpoint: { mode: vip, address: 10.40.0.9 } }
   talos-proxmox:image: { source: factory, platform: nocloud, factory: { format: iso, extensions: [qemu-guest-agent] } }
   talos-proxmox:network: { addressing: static, cidr: 10.40.0.0/24, gateway: 10.40.0.1 }
-  talos-proxmox:lifecycle: { keepImages: false, nodeTimeout: 40s, readyTimeout: 1m, drainTimeout: 20s }
+  talos-proxmox:lifecycle: { keepImages: false, nodeTimeout: 40s, agentTimeout: 20s, readyTimeout: 1m, drainTimeout: 20s }
   talos-proxmox:pools:
     control: { role: controlplane, nodes: { "1": {} }, addresses: 10.40.0.11-15 }
     worker: { role: worker, nodes: { "1": {} }, addresses: 10.40.0.21-24 }
@@ -153,6 +153,9 @@ func (c *cluster) write(to Config) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
+// errEndless is an update that waits for longer than anything of it may.
+var errEndless = errors.New("it did not end")
+
 // up runs an update. What it printed is in the error.
 func (c *cluster) up(ctx context.Context, options ...optup.Option) error {
 	ctx, cancel := context.WithTimeout(ctx, operationBound)
@@ -167,7 +170,7 @@ func (c *cluster) up(ctx context.Context, options ...optup.Option) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("it did not end within %s:\n%s", operationBound, c.log.Tail())
+		return fmt.Errorf("%w within %s:\n%s", errEndless, operationBound, c.log.Tail())
 	default:
 		return errors.New(c.log.Tail())
 	}

@@ -131,7 +131,7 @@ func (c *cluster) carryOut(ctx context.Context, m *Model, s Step, o *observation
 	}
 
 	for ; err != nil; again++ {
-		if again == tries {
+		if again == tries || errors.Is(err, errEndless) {
 			return again, fmt.Errorf("it does not go on: %w", err)
 		}
 

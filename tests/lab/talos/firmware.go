@@ -45,6 +45,7 @@ type Firmware struct {
 	faults    map[string]map[Fault]bool // by the name of the VM
 	withdrawn []string                  // ends of the names of images that cannot be pulled
 
+	checking   sync.Mutex // one looks at versions at a time
 	violations []Violation
 	newest     map[string]semver.Version // of what runs, by node and component
 }

@@ -23,6 +23,10 @@ type running struct {
 	version    semver.Version
 }
 
+func (r running) equal(other running) bool {
+	return r.node == other.node && r.name == other.name && r.version.EQ(other.version)
+}
+
 func (r running) String() string { return fmt.Sprintf("%s v%s of %s", r.name, r.version, r.node) }
 
 // maxKubeletSkew is how many minor versions kubelets and kube-proxies may be behind
@@ -49,21 +53,15 @@ func (f *Firmware) Violations(since time.Time) []Violation {
 
 // checkVersions looks at all that runs in a node's cluster.
 func (f *Firmware) checkVersions(n *node) {
-	var (
-		all     []running
-		broken  []string
-		cluster = n.config().Cluster().ID()
-	)
+	f.checking.Lock()
+	defer f.checking.Unlock()
 
-	for _, other := range f.nodes() {
-		cfg := other.config()
-		if cfg == nil || cfg.Cluster().ID() != cluster {
-			continue
-		}
+	cluster := n.config().Cluster().ID()
 
-		here := other.runningVersions()
-		all = append(all, here...)
-		broken = append(broken, unsupported(other.image.Version, here)...)
+	// What one node runs is looked at after another's: only what has not changed meanwhile was there at one time.
+	all, broken := f.runningIn(cluster)
+	for again, wrong := f.runningIn(cluster); !slices.EqualFunc(all, again, running.equal); again, wrong = f.runningIn(cluster) {
+		all, broken = again, wrong
 	}
 
 	broken = append(broken, skews(all)...)
@@ -85,6 +83,22 @@ func (f *Firmware) checkVersions(n *node) {
 			f.violations = append(f.violations, Violation{Time: time.Now(), Text: text})
 		}
 	}
+}
+
+// runningIn is all that runs in a cluster, and what of it does not go together with its node's Talos.
+func (f *Firmware) runningIn(cluster string) (all []running, broken []string) {
+	for _, n := range f.nodes() {
+		cfg := n.config()
+		if cfg == nil || cfg.Cluster().ID() != cluster {
+			continue
+		}
+
+		here := n.runningVersions()
+		all = append(all, here...)
+		broken = append(broken, unsupported(n.image.Version, here)...)
+	}
+
+	return all, broken
 }
 
 // runningVersions are those of Kubernetes on a node.

@@ -254,6 +254,16 @@ func TestOpsCommand(t *testing.T) {
 
 	deployed, resources := r.Lab.World().Snapshot(), strconv.Itoa(len(urns(t, stack)))
 
+	// Nothing is forgotten because nobody answers.
+	endpoint := r.Lab.Endpoint()
+	set(t, stack, "proxmox.endpoint", "https://127.0.0.1:9")
+
+	printed, err = ops("run", "refresh", "--yes")
+	require.Error(t, err)
+	assert.Contains(t, printed, "pulumi refresh was not run, for a refresh would forget what does not answer: Proxmox VE at https://127.0.0.1:9 cannot be reached: ")
+	assert.Equal(t, resources, strconv.Itoa(len(urns(t, stack))))
+	set(t, stack, "proxmox.endpoint", endpoint)
+
 	// State is lost by mistake, and comes back.
 	assert.Contains(t, succeed("run", "--keep", "2", "state", "delete", "--all", "--force", "--yes"), "removed  state-backups/compiled.")
 	assert.Empty(t, state(t, stack).Resources)

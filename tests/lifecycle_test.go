@@ -137,3 +137,20 @@ func TestBootstrapDoesNotWaitForWorkers(t *testing.T) {
 
 	assert.Contains(t, calls(r, "/Bootstrap"), "talos k3s-dev-control-1 /machine.MachineService/Bootstrap")
 }
+
+// TestSilentAgent: a guest agent that says nothing costs the wait that the operator chose, not the provider's quarter of an hour. The cluster
+// is there without its node, which joins as soon as the agent speaks.
+func TestSilentAgent(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.Replace(pair{"iso", "metal", "", "agent"}.stack(), "agentTimeout: 20s", "agentTimeout: 3s", 1)))
+	r.Lab.World().SilenceAgent(501, true)
+
+	said := failUp(t, r.Stack)
+	assert.Regexp(t, `pair-worker-1 \(VMID 501, \S+\) reports no address inside network\.cidr .* lifecycle\.agentTimeout \(3s\) bounds the wait`, said)
+	assert.Contains(t, calls(r, "/Bootstrap"), "talos pair-control-1 /machine.MachineService/Bootstrap")
+
+	r.Lab.World().SilenceAgent(501, false)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+}

@@ -130,7 +130,6 @@ func TestK3sHA(t *testing.T) {
 
 	r := rehearse(t, stackFile(t, `config:
   talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }, { name: pve2 }], ssh: { username: pulumi } }
-  talos-proxmox:k3sToken: a-token-of-the-operators
   talos-proxmox:cluster: { name: ha, kind: k3s, ha: true, versions: { k3s: v1.33.6+k3s1 } }
   talos-proxmox:image:
     source: cloudImage
@@ -143,6 +142,11 @@ func TestK3sHA(t *testing.T) {
     server: { role: controlplane, count: 3 }
     agent: { role: worker, count: 1, labels: { tier: db }, taints: { dedicated: "db:NoSchedule" } }
 `))
+
+	const token = "a-token/of+the=operators"
+
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sToken", auto.ConfigValue{Value: token, Secret: true}))
+
 	result := up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -159,6 +163,7 @@ func TestK3sHA(t *testing.T) {
 	assert.Len(t, contractOf(t, result).ControlPlaneEndpoints, 3)
 
 	requireNoChange(t, r.Stack)
+	requireHidden(t, map[string]string{"the token": token}, map[string]string{"the exported state": cli(t, r, "stack", "export")}, left(t, r))
 
 	// A token that the servers do not know is refused before anything is made.
 	token := func(value string) {

@@ -82,45 +82,8 @@ func TestNoSecretInPlainText(t *testing.T) {
 
 	maps.Copy(secrets, machineSecrets(t, life.shown))
 
-	places := life.exported
-	places["what the CLI printed"] = out.String()
-
-	// State, history and backups, the stack's settings, and what was temporary.
-	for _, dir := range []string{r.Backend.Dir(), r.Stack.Workspace().WorkDir(), temporary} {
-		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-
-			// These are the credentials themselves.
-			if filepath.Dir(path) == filepath.Join(r.Stack.Workspace().WorkDir(), "talos") {
-				info, err := d.Info()
-				assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), path)
-
-				return err
-			}
-
-			text, err := os.ReadFile(path)
-			places[path] = string(text)
-
-			return err
-		}))
-	}
-
-	require.Greater(t, len(places), 8)
-
-	for _, e := range r.Lab.Journal().Entries() {
-		places["the lab's journal"] += e.String() + "\n"
-	}
-
-	for place, text := range places {
-		for name, secret := range secrets {
-			for form, secret := range forms(secret) {
-				assert.NotContains(t, place, secret)
-				assert.False(t, strings.Contains(text, secret), "%s holds %s, %s", place, name, form)
-			}
-		}
-	}
+	life.exported["what the CLI printed"] = out.String()
+	requireHidden(t, secrets, life.exported, left(t, r, temporary))
 
 	exported := life.exported["the exported state"]
 
@@ -157,6 +120,62 @@ func TestNoSecretInPlainText(t *testing.T) {
 			"vault-kubeconfig":       {"clientConfiguration", "kubeconfigRaw", "kubernetesClientConfiguration"},
 		}, encrypted)
 	})
+}
+
+// left is what a stack leaves behind, by where it is: state, history and backups, its settings, what is in other directories, and the lab's
+// journal.
+func left(t *testing.T, r *rehearsal.Rehearsal, others ...string) map[string]string {
+	t.Helper()
+
+	places := map[string]string{}
+	project := r.Stack.Workspace().WorkDir()
+
+	for _, dir := range append(others, r.Backend.Dir(), project) {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+
+			// These are the credentials themselves.
+			if filepath.Dir(path) == filepath.Join(project, "talos") {
+				info, err := d.Info()
+				assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), path)
+
+				return err
+			}
+
+			text, err := os.ReadFile(path)
+			places[path] = string(text)
+
+			return err
+		}))
+	}
+
+	require.Greater(t, len(places), 4)
+
+	for _, e := range r.Lab.Journal().Entries() {
+		places["the lab's journal"] += e.String() + "\n"
+	}
+
+	return places
+}
+
+// requireHidden holds that no secret is in any place, however it may be written.
+func requireHidden(t *testing.T, secrets map[string]string, places ...map[string]string) {
+	t.Helper()
+
+	for name, secret := range secrets {
+		require.NotEmpty(t, secret, name)
+
+		for form, secret := range forms(secret) {
+			for _, some := range places {
+				for place, text := range some {
+					assert.NotContains(t, place, secret)
+					assert.False(t, strings.Contains(text, secret), "%s holds %s, %s", place, name, form)
+				}
+			}
+		}
+	}
 }
 
 // life is that of a stack on which much fails.
@@ -275,8 +294,7 @@ func privateKeys(t *testing.T, kubeconfig, talosconfig string) map[string]string
 	return found
 }
 
-// machineSecrets takes the private parts of the cluster's secrets out of the state with everything decrypted: as they are
-// kept, and private keys as text too, with its line breaks and with those that JSON has.
+// machineSecrets takes the private parts of the cluster's secrets out of the state with everything decrypted.
 func machineSecrets(t *testing.T, exported string) map[string]string {
 	t.Helper()
 
@@ -297,6 +315,13 @@ func machineSecrets(t *testing.T, exported string) map[string]string {
 	// The keys of etcd, Kubernetes, its aggregator, its service accounts, Talos and the administrator, as they are; the
 	// cluster's secret, the two tokens and the key of what etcd holds.
 	require.GreaterOrEqual(t, len(found), 10, "%v", slices.Sorted(maps.Keys(found)))
+
+	return asText(t, found)
+}
+
+// asText adds private keys as text, with its line breaks and with those that JSON has.
+func asText(t *testing.T, found map[string]string) map[string]string {
+	t.Helper()
 
 	for name, secret := range maps.Clone(found) {
 		if text, err := base64.StdEncoding.DecodeString(secret); err == nil && strings.Contains(string(text), "PRIVATE KEY") {
@@ -330,7 +355,7 @@ func private(found map[string]string, path string, value any) {
 		}
 	case string:
 		names := []string{"key", "clientKey", "secret", "token", "bootstrapToken", "secretboxEncryptionSecret", "aescbcEncryptionSecret"}
-		if len(v) >= 16 && slices.Contains(names, path[strings.LastIndex(path, ".")+1:]) {
+		if len(v) >= 16 && slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, path[strings.LastIndex(path, ".")+1:]) }) {
 			found[path] = v
 		}
 	}

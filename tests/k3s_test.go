@@ -143,9 +143,12 @@ func TestK3sHA(t *testing.T) {
     agent: { role: worker, count: 1, labels: { tier: db }, taints: { dedicated: "db:NoSchedule" } }
 `))
 
-	const token = "a-token/of+the=operators"
+	const given = "a-token/of+the=operators"
 
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sToken", auto.ConfigValue{Value: token, Secret: true}))
+	token := func(value string) {
+		require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sToken", auto.ConfigValue{Value: value, Secret: true}))
+	}
+	token(given)
 
 	result := up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -163,12 +166,9 @@ func TestK3sHA(t *testing.T) {
 	assert.Len(t, contractOf(t, result).ControlPlaneEndpoints, 3)
 
 	requireNoChange(t, r.Stack)
-	requireHidden(t, map[string]string{"the token": token}, map[string]string{"the exported state": cli(t, r, "stack", "export")}, left(t, r))
+	requireHidden(t, map[string]string{"the token": given}, map[string]string{"the exported state": cli(t, r, "stack", "export")}, left(t, r))
 
 	// A token that the servers do not know is refused before anything is made.
-	token := func(value string) {
-		require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sToken", auto.ConfigValue{Value: value, Secret: true}))
-	}
 	token("another-one-of-the-operators")
 	out := newOutput(t)
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
@@ -176,7 +176,7 @@ func TestK3sHA(t *testing.T) {
 	assert.Contains(t, out.String(), "k3sToken: must stay as it was when the cluster was made: its servers let nobody in by another; "+
 		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
 	assert.NotContains(t, out.String(), "another-one-of-the-operators")
-	token("a-token-of-the-operators")
+	token(given)
 
 	set(t, r.Stack, "cluster.versions.k3s", "v1.35.0+k3s1")
 	out = newOutput(t)

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"talos-proxmox/components/wholefile"
 )
 
 // Store is a directory with the snapshots of one cluster. Others may be in it.
@@ -32,32 +34,28 @@ var nameOf = regexp.MustCompile(`^(.+)\.(\d{8}-\d{6})\.db$`)
 // Take keeps what fetch writes in a new file: whole and sound or not at all, for nobody else to read. What is known of it is
 // written beside it. The oldest snapshots beyond Keep go.
 func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error) {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return Snapshot{}, err
+	var taken Snapshot
+
+	fill := func(f *os.File) (err error) {
+		if err := fetch(f); err != nil {
+			return err
+		}
+
+		if taken, err = Read(f); err != nil {
+			return fmt.Errorf("what etcd sent is no snapshot: %w", err)
+		}
+
+		return nil
 	}
 
-	f, err := os.CreateTemp(s.Dir, ".unfinished-*")
-	if err != nil {
-		return Snapshot{}, err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it has its name already, or is of no use
-	defer f.Close()
+	err := wholefile.Write(s.Dir, fill, func(unfinished string) error {
+		taken.Taken = now.UTC().Truncate(time.Second)
+		taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+".db")
 
-	if err := errors.Join(fetch(f), f.Sync()); err != nil {
-		return Snapshot{}, err
-	}
-
-	taken, err := Read(f)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("what etcd sent is no snapshot: %w", err)
-	}
-
-	taken.Taken = now.UTC().Truncate(time.Second)
-	taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+".db")
-
-	// A link, unlike a rename, takes no name that is taken. A snapshot of the same second is as good.
-	if err := os.Link(f.Name(), taken.Path); errors.Is(err, fs.ErrExist) {
-		return taken, nil
+		return os.Link(unfinished, taken.Path)
+	})
+	if errors.Is(err, fs.ErrExist) {
+		return taken, nil // a snapshot of the same second is as good
 	} else if err != nil {
 		return Snapshot{}, err
 	}

@@ -23,6 +23,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wholefile"
 	"talos-proxmox/stacks/ops/guard"
 )
 
@@ -74,10 +75,6 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 		return Files{}, fmt.Errorf("the state of stack %s has all that the program wants: there is nothing to adopt", stack.Name())
 	}
 
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return Files{}, err
-	}
-
 	cluster := &cluster{options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded}, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle}
 
@@ -119,18 +116,7 @@ func report(out io.Writer, all []outcome) error {
 	return t.Flush()
 }
 
-// private writes a file that nobody else can read, whole or not at all.
+// private writes a file that nobody else can read, in the place of one that may be there.
 func private(path string, text []byte) error {
-	unfinished, err := os.CreateTemp(filepath.Dir(path), ".unfinished-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(unfinished.Name()) //nolint:errcheck // it has another name by then, or is of no use
-
-	_, err = unfinished.Write(text)
-	if err := errors.Join(err, unfinished.Close()); err != nil {
-		return err
-	}
-
-	return os.Rename(unfinished.Name(), path)
+	return wholefile.Write(filepath.Dir(path), wholefile.Text(text), func(unfinished string) error { return os.Rename(unfinished, path) })
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"talos-proxmox/components/wholefile"
 )
 
 // Snapshots are the files of one stack's states in a directory. Others may be in it.
@@ -50,38 +52,30 @@ func (s Snapshots) write(ctx context.Context, suffix string, text []byte) (File,
 		return File{}, broken
 	}
 
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return File{}, err
-	}
+	kept := File{PreRestore: suffix != "", Deployment: deployment, Err: broken}
 
-	unfinished, err := os.CreateTemp(s.Dir, ".unfinished-*")
+	err := wholefile.Write(s.Dir, wholefile.Text(text), func(unfinished string) error {
+		for {
+			kept.Taken = time.Now().UTC().Truncate(time.Second)
+			kept.Path = filepath.Join(s.Dir, s.Stack+suffix+"."+kept.Taken.Format(timestamp)+".json")
+
+			// The name may be that of another snapshot of this second.
+			if err := os.Link(unfinished, kept.Path); !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Until(kept.Taken.Add(time.Second))):
+			}
+		}
+	})
 	if err != nil {
 		return File{}, err
 	}
-	defer os.Remove(unfinished.Name()) //nolint:errcheck // it has its name already, or is of no use
 
-	_, err = unfinished.Write(text)
-	if err := errors.Join(err, unfinished.Sync(), unfinished.Close()); err != nil {
-		return File{}, err
-	}
-
-	for {
-		now := time.Now().UTC().Truncate(time.Second)
-		path := filepath.Join(s.Dir, s.Stack+suffix+"."+now.Format(timestamp)+".json")
-
-		// A link, unlike a rename, fails when the name is taken: another snapshot of this second.
-		if err := os.Link(unfinished.Name(), path); err == nil {
-			return File{Path: path, Taken: now, PreRestore: suffix != "", Deployment: deployment, Err: broken}, nil
-		} else if !errors.Is(err, fs.ErrExist) {
-			return File{}, err
-		}
-
-		select {
-		case <-ctx.Done():
-			return File{}, ctx.Err()
-		case <-time.After(time.Until(now.Add(time.Second))):
-		}
-	}
+	return kept, nil
 }
 
 // List returns the stack's snapshots, newest first. A directory that is not there holds none.

@@ -1,0 +1,36 @@
+// Package wholefile writes files that hold secrets: whole or not at all, and for nobody else to read.
+package wholefile
+
+import (
+	"errors"
+	"os"
+)
+
+// Write makes a file in a directory, which is made with mode 0700 where it is not there. fill writes it, and place gives it its name when it
+// is on the disk: os.Link takes none that is taken, os.Rename takes any. Whatever fails, nothing is left.
+func Write(dir string, fill func(f *os.File) error, place func(unfinished string) error) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+
+	f, err := os.CreateTemp(dir, ".unfinished-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it has its name already, or is of no use
+
+	if err := errors.Join(fill(f), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+
+	return place(f.Name())
+}
+
+// Text is a fill that writes a text.
+func Text(text []byte) func(f *os.File) error {
+	return func(f *os.File) error {
+		_, err := f.Write(text)
+
+		return err
+	}
+}

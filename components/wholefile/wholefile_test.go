@@ -1,0 +1,40 @@
+package wholefile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWrite: a file is there whole, for its owner only, or nothing is.
+func TestWrite(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	path := filepath.Join(dir, "file")
+	link := func(unfinished string) error { return os.Link(unfinished, path) }
+
+	require.NoError(t, Write(dir, Text([]byte("first")), link))
+	require.ErrorIs(t, Write(dir, Text([]byte("second")), link), os.ErrExist)
+	require.EqualError(t, Write(dir, func(f *os.File) error {
+		_, err := f.WriteString("half")
+
+		return errors.Join(err, errors.New("lost"))
+	}, link), "lost")
+
+	for file, mode := range map[string]os.FileMode{dir: 0o700, path: 0o600} {
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		assert.Equal(t, mode, info.Mode().Perm(), file)
+	}
+
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "first", string(text))
+
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, left, 1)
+}

@@ -270,6 +270,9 @@ func (f *Forecast) refuseDead(m *Model, to Config, refuse func(Stage, string, ..
 			refuse(Update, "%s is dead, and cannot be changed", name)
 		case name != m.Dead && e != None && !(goes && forced) && isControl(m.Dead) && isControl(name) && e != Live:
 			refuse(Update, "%s is dead, and no other control plane may leave or join", m.Dead)
+		case name != m.Dead && isControl(m.Dead) && isControl(name) && (e == Reboot || e == Upgrade):
+			// What leaves goes last, and etcd counts it until then.
+			refuse(Update, "%s is dead, and no other control plane may go down", m.Dead)
 		}
 	}
 }

@@ -3,7 +3,10 @@ package components
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -83,7 +86,78 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 		}
 	}
 
+	return unwritten(ctx, proxmox, v, args)
+}
+
+// unwritten finds what an update that failed has left in the state and not on Proxmox VE: the state has its outputs, and the inputs of
+// before.
+func unwritten(ctx context.Context, proxmox Proxmox, v proxmoxapi.VM, args *pulumi.ResourceHookArgs) error {
+	before, state := settings(args.OldInputs), settings(args.OldOutputs)
+
+	stated := slices.DeleteFunc(slices.Sorted(maps.Keys(state)), func(key string) bool { return before[key] == "" || before[key] == state[key] })
+	if len(stated) == 0 {
+		return nil
+	}
+
+	has, err := proxmox.Settings(ctx, v)
+	if err != nil {
+		return err
+	}
+
+	for _, name := range stated {
+		// "net0 bridge" is a part of the setting net0.
+		key, part, _ := strings.Cut(name, " ")
+		parts := proxmoxapi.Properties(has[key])
+
+		is := parts[part]
+		if is == "" {
+			is = parts[firstPart[key]]
+		}
+
+		if is != state[name] {
+			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q in place of %q, because an earlier update failed. "+
+				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, name, is, state[name])
+		}
+	}
+
 	return nil
+}
+
+// firstPart is the name of the first part of a setting, which may be left out (qm.conf).
+var firstPart = map[string]string{"memory": "current", "cpu": "cputype"}
+
+// settings are those of a VM that an operator changes, as its inputs or its outputs have them, by the keys of Proxmox VE.
+func settings(values resource.PropertyMap) map[string]string {
+	found := map[string]string{}
+
+	add := func(key string, value resource.PropertyValue) {
+		switch value = unwrap(value); {
+		case value.IsString() && value.StringValue() != "":
+			found[key] = value.StringValue()
+		case value.IsNumber() && value.NumberValue() != 0:
+			found[key] = strconv.FormatFloat(value.NumberValue(), 'f', -1, 64)
+		}
+	}
+
+	if memory := unwrap(values["memory"]); memory.IsObject() {
+		add("memory", memory.ObjectValue()["dedicated"])
+	}
+
+	if cpu := unwrap(values["cpu"]); cpu.IsObject() {
+		add("cores", cpu.ObjectValue()["cores"])
+		add("cpu", cpu.ObjectValue()["type"])
+	}
+
+	if list := unwrap(values["networkDevices"]); list.IsArray() {
+		for i, entry := range list.ArrayValue() {
+			if device := unwrap(entry); device.IsObject() {
+				add(fmt.Sprintf("net%d bridge", i), device.ObjectValue()["bridge"])
+				add(fmt.Sprintf("net%d tag", i), device.ObjectValue()["vlanId"])
+			}
+		}
+	}
+
+	return found
 }
 
 // disks are those of a VM, as its inputs or its outputs have them.

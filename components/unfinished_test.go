@@ -16,7 +16,12 @@ import (
 type stopped struct {
 	roomy
 
-	config proxmoxapi.VMConfig
+	config   proxmoxapi.VMConfig
+	settings map[string]string
+}
+
+func (s stopped) Settings(context.Context, proxmoxapi.VM) (map[string]string, error) {
+	return s.settings, nil
 }
 
 func (stopped) Find(_ context.Context, id int) (proxmoxapi.VM, bool, error) {
@@ -90,4 +95,28 @@ func TestResumed(t *testing.T) {
 		"VM 401 on host a is not finished: the state does not know its disks, because they could not be read when it was made or changed. "+
 			"Make the node anew (lifecycle.replace); or, where nothing is on it yet, delete its VM ('qm stop 401', 'qm destroy 401 --purge' there) and run "+
 			"'pulumi up --refresh'")
+}
+
+// TestUnwritten: an update that failed leaves its outputs in the state, with the inputs of before. What of it Proxmox VE does not have
+// would never come there.
+func TestUnwritten(t *testing.T) {
+	machine := func(memory, cores, vlan float64) resource.PropertyMap {
+		return resource.NewPropertyMapFromMap(map[string]any{
+			"vmId": 401.0, "memory": map[string]any{"dedicated": memory}, "cpu": map[string]any{"cores": cores, "type": "host"},
+			"networkDevices": []any{map[string]any{"bridge": "vmbr0", "vlanId": vlan}},
+		})
+	}
+	vm := stopped{settings: map[string]string{"memory": "current=4096", "cores": "2", "cpu": "host", "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0,tag=5"}}
+
+	look := func(before, state resource.PropertyMap) error {
+		return resumed(t.Context(), vm, &pulumi.ResourceHookArgs{NewInputs: machine(4096, 2, 5), OldInputs: before, OldOutputs: state})
+	}
+
+	const remedy = ", because an earlier update failed. Run 'pulumi up --refresh', which sees that"
+
+	require.NoError(t, look(machine(4096, 2, 5), machine(4096, 2, 5)))
+	require.NoError(t, look(machine(2048, 1, 4), machine(4096, 2, 5)), "all of it was written")
+	require.NoError(t, look(machine(8192, 2, 5), machine(8192, 2, 5)), "somebody has changed it: that is for a refresh to find")
+	require.EqualError(t, look(machine(4096, 2, 5), machine(8192, 2, 5)), `VM 401 on host a is not as the state says: memory is "4096" in place of "8192"`+remedy)
+	require.EqualError(t, look(machine(4096, 2, 5), machine(4096, 2, 7)), `VM 401 on host a is not as the state says: net0 tag is "5" in place of "7"`+remedy)
 }

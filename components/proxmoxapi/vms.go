@@ -215,7 +215,11 @@ func (c *Client) Settings(ctx context.Context, vm VM) (map[string]string, error)
 
 	settings := make(map[string]string, len(config))
 	for key, value := range config {
-		settings[key] = fmt.Sprint(value)
+		if number, ok := value.(float64); ok {
+			settings[key] = strconv.FormatFloat(number, 'f', -1, 64)
+		} else {
+			settings[key] = fmt.Sprint(value)
+		}
 	}
 
 	return settings, nil

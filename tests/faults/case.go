@@ -32,6 +32,13 @@ func (c Case) String() string {
 	return fmt.Sprintf("%s, %s: %s %s %s", c.Stack, c.Stage, which, c.Call, c.Effect)
 }
 
+// providers says that what comes of a case is the provider's, as stacks/docs/reliability.md tells: it takes over a VM that has its VMID
+// since a moment ago, and forgets the disks that it could not read back after a change.
+func (c Case) providers() bool {
+	return c.Effect == Taken && c.Call.Pattern == "POST /nodes/{host}/qemu" ||
+		c.Stage == Update && c.Call.Pattern == "GET /nodes/{host}/storage/{store}/content/{volume}"
+}
+
 // Cases are all that a rig's calls can be struck with, in a steady order.
 func (g *Rig) Cases() []Case {
 	var all []Case

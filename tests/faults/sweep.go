@@ -26,7 +26,7 @@ type Sweep struct {
 	Stages []Stage
 	// Seed orders the cases; the same seed, the same order.
 	Seed uint64
-	// Sample is how many cases are run of each stack; 0: all.
+	// Sample is how many cases are run of each stack, and none of those that the provider loses; 0: all.
 	Sample int
 	// Shard of Shards is this sweep's; Shards 0 means that there is one.
 	Shard, Shards int
@@ -223,8 +223,8 @@ func (s *Sweep) chosen(g *Rig) []Case {
 	r := rand.New(rand.NewPCG(s.Seed, 0))
 	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 
-	if s.Sample > 0 && s.Sample < len(cases) {
-		cases = spread(cases, s.Sample)
+	if s.Sample > 0 {
+		cases = spread(slices.DeleteFunc(cases, Case.providers), s.Sample)
 	}
 
 	s.say("%s: %d cases, %d of them done before", g.Name, len(cases), len(slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !done[c.String()] })))
@@ -243,7 +243,7 @@ func spread(cases []Case, n int) []Case {
 		next[c.Stage] = append(next[c.Stage], c)
 	}
 
-	for len(some) < n {
+	for n = min(n, len(cases)); len(some) < n; {
 		for _, stage := range Stages() {
 			if len(next[stage]) > 0 && len(some) < n {
 				some, next[stage] = append(some, next[stage][0]), next[stage][1:]

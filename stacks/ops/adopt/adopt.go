@@ -77,6 +77,9 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 
 	cluster := &cluster{options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded}, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle}
+	if p.Kind == plan.KindK3s {
+		f.identity = p.Cluster + "-identity"
+	}
 
 	known := !slices.ContainsFunc(w.Resources, func(entry map[string]any) bool { return text(entry, "type") == secretsType })
 

@@ -42,6 +42,7 @@ const (
 	// placeholder is what the engine writes where an id is to be filled in.
 	placeholder = "<PLACEHOLDER>"
 	secretsType = "talos:machine/secrets:Secrets"
+	stashType   = "pulumi:index:Stash"
 )
 
 // finder looks for resources.
@@ -49,6 +50,8 @@ type finder struct {
 	proxmox Proxmox
 	// secrets returns the file of the cluster's secrets; none where there is no cluster yet.
 	secrets func(ctx context.Context) (string, error)
+	// identity is the name of what a cluster of K3s is known by; empty with Talos.
+	identity string
 	// anything says that something was found on Proxmox VE.
 	anything bool
 }
@@ -66,7 +69,7 @@ var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome,
 	"talos:imageFactory/schematic:Schematic":              remake("the factory knows it by its content"),
 	"talos:machine/configurationApply:ConfigurationApply": remake("a node that has the configuration is not changed by it"),
 	"talos:cluster/kubeconfig:Kubeconfig":                 remake("it is fetched"),
-	"pulumi:index:Stash":                                  remake("it keeps cluster.versions.contract: state that where the cluster was made with another version"),
+	stashType:                                             remake("it keeps cluster.versions.contract: state that where the cluster was made with another version"),
 }
 
 // remake is for what leaves nothing to be found, and may be made again.
@@ -86,7 +89,7 @@ func (f *finder) fill(ctx context.Context, w *wanted) ([]outcome, error) {
 
 		for _, entry := range w.Resources {
 			// Components and providers have no id to be filled in.
-			if text(entry, "id") != placeholder || (text(entry, "type") == secretsType) != secrets {
+			if text(entry, "id") != placeholder || f.secret(keyOf(entry)) != secrets {
 				kept = append(kept, entry)
 
 				continue
@@ -112,9 +115,19 @@ func (f *finder) fill(ctx context.Context, w *wanted) ([]outcome, error) {
 	return all, nil
 }
 
+// secret says that a resource is what makes the cluster this one and no other.
+func (f *finder) secret(k key) bool {
+	return k.kind == secretsType || k.kind == stashType && k.name == f.identity
+}
+
 // look looks for one resource, and fills in its entry when it was found.
 func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (outcome, error) {
 	k := keyOf(entry)
+
+	if k.kind == stashType && k.name == f.identity {
+		return outcome{}, fmt.Errorf("%s is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state "+
+			"('go run ./stacks/ops list', 'restore'); without one, make the cluster anew (stacks/docs/recovery.md)", k.name)
+	}
 
 	look, known := kinds[k.kind]
 	if !known {

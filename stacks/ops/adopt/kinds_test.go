@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -176,6 +177,24 @@ func TestFill(t *testing.T) {
 		filled(entry(rulesType, "c-rules-1"), "rule-3551421451", rules),
 		filled(entry(optionsType, "c-firewall"), "options-2201914918", inputs("vmId", 401.0, "nodeName", "pve2")),
 	}, w.Resources)
+}
+
+// TestFillK3s: what a cluster of K3s is known by is nowhere but in the state. Where nothing of the cluster is there, it is not missed.
+func TestFillK3s(t *testing.T) {
+	fill := func(vmid float64) error {
+		w := &wanted{
+			Resources: []map[string]any{entry(stashType, "c-identity"), entry(stashType, "c-server-1-joined"), entry(vmType, "c-server-1-vm")},
+			planned:   map[key]planned{{vmType, "c-server-1-vm"}: inputs("vmId", vmid)},
+		}
+
+		_, err := (&finder{proxmox: pve{}, identity: "c-identity"}).fill(t.Context(), w)
+
+		return err
+	}
+
+	compare(t, "c-identity is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state ('go run ./stacks/ops list', "+
+		"'restore'); without one, make the cluster anew (stacks/docs/recovery.md)", fmt.Sprint(fill(401)))
+	compare(t, "nothing that the program wants is on Proxmox VE: to make it all, run an update", fmt.Sprint(fill(501)))
 }
 
 // inputs are those of a resource that returns nothing else.

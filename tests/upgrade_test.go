@@ -334,7 +334,7 @@ func TestConfigurationChanges(t *testing.T) {
 	set(t, r.Stack, "lifecycle.upgrade.canary", "true")
 
 	// One worker goes first, and its VM does not restart. The others are not begun; the next update makes up for it.
-	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(`/qemu/5\d\d/status/shutdown$`), Kind: journal.Refuse})
+	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(`/qemu/5\d\d/status/(shutdown|reboot)$`), Kind: journal.Refuse})
 
 	table = told(t, r)
 	failUp(t, r.Stack)

@@ -11,7 +11,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/k3s"
-	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/wait"
@@ -40,7 +39,7 @@ func (b *k3sBuilder) registerGates() error {
 	register := registering(b.ctx, b.name, &errs)
 	b.hooks.turns = newTurns(max(b.Plan.MaxUnavailable, 1))
 	b.hooks.inside = &k3sInside{
-		k3sServers: k3sServers{b.Plan, b.servers, kubeapi.New}, ctx: b.ctx, kubeconfig: b.admin, discovery: discoveryOf(b.Plan, b.proxmox), say: say(b.ctx, b.name),
+		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin, discovery: discoveryOf(b.Plan, b.proxmox), say: say(b.ctx, b.name),
 	}
 
 	restarted := &restarts{
@@ -134,7 +133,7 @@ func (j *joining) asked() []plan.Node {
 
 // missing is what the node lacks in Kubernetes, asked of the servers that are known.
 func (j *joining) missing(ctx context.Context) string {
-	api, err := k3sServers{j.plan, j.known, kubeapi.New}.first(ctx, j.asked())
+	api, err := serversOf(j.plan, j.known).first(ctx, j.asked())
 	if err != nil {
 		return err.Error()
 	}

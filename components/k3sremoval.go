@@ -46,7 +46,7 @@ func (b *k3sBuilder) leaves(ctx context.Context, args *pulumi.ResourceHookArgs) 
 // forget takes the pods off a node and the node out of Kubernetes. Every step may be done already, by a run that was cut off.
 // Of one that is said to be dead, nothing is waited for.
 func (b *k3sBuilder) forget(ctx context.Context, name string, say wait.Say) error {
-	api, err := serverOf(ctx, b.Plan, b.servers)
+	api, err := serversOf(b.Plan, b.servers).answering(ctx)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func newEdge(t *testing.T) edge {
 	b.servers.enter("edge-server-1", address)
 	b.servers.enter("", kubeconfig)
 
-	api, err := serverOf(t.Context(), p, b.servers)
+	api, err := serversOf(p, b.servers).answering(t.Context())
 	require.NoError(t, err)
 
 	signer, err := x509.NewCertificateAuthorityFromCertificateAndKey(pair(i.ClientCA))

@@ -21,6 +21,8 @@ type k3sServers struct {
 	connect func(kubeconfig []byte, address string) (*kubeapi.Client, error)
 }
 
+func serversOf(p *plan.Plan, known *roster) k3sServers { return k3sServers{p, known, kubeapi.New} }
+
 // api is Kubernetes by the first of the servers whose address is known and that answers. One of them is asked last: it is the
 // one that something happens to.
 func (s k3sServers) api(ctx context.Context, last string) (*kubeapi.Client, error) {
@@ -30,32 +32,55 @@ func (s k3sServers) api(ctx context.Context, last string) (*kubeapi.Client, erro
 	return s.first(ctx, servers)
 }
 
-// first is Kubernetes by the first of some servers.
+// first is Kubernetes by the first of some servers. Its error is what is waited for.
 func (s k3sServers) first(ctx context.Context, servers []plan.Node) (*kubeapi.Client, error) {
-	var silent []string
+	kube, others, err := s.ask(ctx, servers)
+	if kube != nil || err != nil {
+		return kube, err
+	}
 
+	if len(others) == 0 {
+		return nil, errors.New("the address of a server")
+	}
+
+	var missed []string
+	for _, m := range others {
+		missed = append(missed, fmt.Sprintf("the Kubernetes API of %s (%v)", m.name, m.why))
+	}
+
+	return nil, errors.New(strings.Join(missed, "; "))
+}
+
+// answering is Kubernetes by the first server that answers.
+func (s k3sServers) answering(ctx context.Context) (*kubeapi.Client, error) {
+	kube, others, err := s.ask(ctx, s.plan.ControlPlanes())
+	if kube != nil || err != nil {
+		return kube, err
+	}
+
+	return nil, unanswered(others)
+}
+
+// ask returns Kubernetes by the first of some servers that answers, and those that do not.
+func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi.Client, others []mute, err error) {
 	for _, server := range servers {
 		if s.known.of(server.Name) == "" {
 			continue
 		}
 
-		kube, err := s.apiOf(server.Name)
-		if err != nil {
-			return nil, err
+		if kube, err = s.apiOf(server.Name); err != nil {
+			return nil, nil, err
 		}
 
-		if _, err = kube.Nodes(ctx); err == nil {
-			return kube, nil
+		_, why := kube.Nodes(ctx)
+		if why == nil {
+			return kube, nil, nil
 		}
 
-		silent = append(silent, fmt.Sprintf("the Kubernetes API of %s (%v)", server.Name, wait.Reason(err)))
+		others = append(others, mute{server.Name, wait.Reason(why)})
 	}
 
-	if len(silent) == 0 {
-		return nil, errors.New("the address of a server")
-	}
-
-	return nil, errors.New(strings.Join(silent, "; "))
+	return nil, others, nil
 }
 
 // apiOf is Kubernetes by one server.

@@ -73,11 +73,7 @@ func (b *k3sBuilder) foresee(u *k3sUpgrade) error {
 		row.Quorum = lifecycle.Quorum(len(u.plan.ControlPlanes()))
 	}
 
-	refused := lifecycle.K3sPath(u.from, to)
-	if refused != nil {
-		row.Refused = refused.Error()
-		refused = fmt.Errorf("%s: %w", u.node.Name, refused)
-	}
+	refused := row.Refuse(lifecycle.K3sPath(u.from, to))
 
 	return errors.Join(refused, tell(b.ctx, row))
 }
@@ -117,7 +113,7 @@ func (u *k3sUpgrade) running(ctx context.Context) (kube *kubeapi.Client, now kub
 	err = wait.Until(ctx, u.plan.NodeTimeout, u.say, func(ctx context.Context) (string, error) {
 		var there bool
 
-		if kube, err = serverOf(ctx, u.plan, u.known); err == nil {
+		if kube, err = serversOf(u.plan, u.known).answering(ctx); err == nil {
 			now, there, err = kube.Node(ctx, u.node.Name)
 		}
 

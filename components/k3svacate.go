@@ -81,18 +81,12 @@ func (k *k3sInside) learn(ctx context.Context) error {
 func (k *k3sInside) room(ctx context.Context, n plan.Node, now *kubeapi.Node, there *bool) (*kubeapi.Client, error) {
 	var kube *kubeapi.Client
 
-	patience := wait.Patience{Bound: 3 * k.plan.SettleTimeout}
-
-	err := wait.Until(ctx, k.plan.ReadyTimeout, k.say, func(context.Context) (_ string, err error) {
-		if kube, err = k.k3sServers.api(ctx, n.Name); err == nil {
-			err = k.spare(ctx, kube, n, now, there)
+	err := well(ctx, k.plan, k.say, "the cluster to do without "+n.Name, func() (err error) {
+		if kube, err = k.k3sServers.api(ctx, n.Name); err != nil {
+			return err
 		}
 
-		if err == nil || patience.Over() {
-			return "", err
-		}
-
-		return "the cluster to do without " + n.Name + ": " + err.Error(), nil
+		return k.spare(ctx, kube, n, now, there)
 	})
 	if kube == nil && n.Role == plan.ControlPlane && ctx.Err() == nil {
 		return nil, nil //nolint:nilnil // nobody answers, and that is what is told

@@ -43,7 +43,7 @@ func silence(ctx context.Context, t talosapi.Target, c talosapi.Credentials, bou
 
 // kubernetes speaks with the first of the control planes whose API answers.
 func kubernetes(ctx context.Context, controlPlanes []talosapi.Target, c talosapi.Credentials) (*kubeapi.Client, error) {
-	var said []string
+	var all []mute
 
 	for _, t := range controlPlanes {
 		kube, err := kubernetesOf(ctx, t, c)
@@ -51,10 +51,25 @@ func kubernetes(ctx context.Context, controlPlanes []talosapi.Target, c talosapi
 			return kube, nil
 		}
 
-		said = append(said, fmt.Sprintf("%s: %v", t.Name, wait.Reason(err)))
+		all = append(all, mute{t.Name, wait.Reason(err)})
 	}
 
-	return nil, fmt.Errorf("no Kubernetes API answers (%s)", strings.Join(said, "; "))
+	return nil, unanswered(all)
+}
+
+// mute is a control plane whose Kubernetes API does not answer, and why.
+type mute struct {
+	name string
+	why  error
+}
+
+func unanswered(all []mute) error {
+	var said []string
+	for _, s := range all {
+		said = append(said, fmt.Sprintf("%s: %v", s.name, s.why))
+	}
+
+	return fmt.Errorf("no Kubernetes API answers (%s)", strings.Join(said, "; "))
 }
 
 // lasting is Kubernetes for work that takes time, in which other control planes may be changed.
@@ -83,29 +98,4 @@ func kubernetesOf(ctx context.Context, t talosapi.Target, c talosapi.Credentials
 	_, err = kube.Nodes(ctx)
 
 	return kube, err
-}
-
-// serverOf speaks with the first of K3s' servers whose API answers. The roster has the kubeconfig by no name.
-func serverOf(ctx context.Context, p *plan.Plan, known *roster) (*kubeapi.Client, error) {
-	var said []string
-
-	for _, server := range p.ControlPlanes() {
-		address := known.of(server.Name)
-		if address == "" {
-			continue
-		}
-
-		kube, err := kubeapi.New([]byte(known.of("")), address)
-		if err != nil {
-			return nil, err
-		}
-
-		if _, err = kube.Nodes(ctx); err == nil {
-			return kube, nil
-		}
-
-		said = append(said, fmt.Sprintf("%s: %v", server.Name, wait.Reason(err)))
-	}
-
-	return nil, fmt.Errorf("no Kubernetes API answers (%s)", strings.Join(said, "; "))
 }

@@ -13,7 +13,6 @@ type Proxmox interface {
 	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 	Pending(ctx context.Context, vm proxmoxapi.VM) ([]string, error)
-	Settings(ctx context.Context, vm proxmoxapi.VM) (map[string]string, error)
 	Restart(ctx context.Context, vm proxmoxapi.VM) error
 	Process(ctx context.Context, vm proxmoxapi.VM) (int, error)
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
@@ -160,11 +159,8 @@ func (r *restarts) foresee(ctx context.Context, n plan.Node, why string, refused
 		Limits: lifecycle.Limits{MaxUnavailable: r.plan.MaxUnavailable, Canary: r.plan.Canary},
 	}
 
-	switch {
-	case refused != nil:
-		row.Refused = refused.Error()
-		refused = fmt.Errorf("%s: %w", n.Name, refused)
-	case r.inside != nil:
+	refused = row.Refuse(refused)
+	if refused == nil && r.inside != nil {
 		row.Quorum = r.inside.outage(ctx, n)
 	}
 
@@ -288,34 +284,4 @@ func (r *restarts) done(name string) (underWay, bool) {
 	delete(r.under, name)
 
 	return u, there
-}
-
-// later is a value that becomes known while resources are registered.
-type later[T any] struct {
-	once  sync.Once
-	known chan struct{}
-	value T
-}
-
-func newLater[T any]() *later[T] { return &later[T]{known: make(chan struct{})} }
-
-func (l *later[T]) set(value T) {
-	l.once.Do(func() {
-		l.value = value
-		close(l.known)
-	})
-}
-
-// get waits for the value, for at most the bound.
-func (l *later[T]) get(ctx context.Context, bound time.Duration) (T, bool) {
-	select {
-	case <-l.known:
-		return l.value, true
-	case <-ctx.Done():
-	case <-time.After(bound):
-	}
-
-	var none T
-
-	return none, false
 }

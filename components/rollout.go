@@ -200,10 +200,9 @@ func (r *rollout) judge(ctx context.Context, c changing) verdict {
 		Limits: lifecycle.Limits{MaxUnavailable: r.plan.MaxUnavailable, Canary: r.plan.Canary},
 	}}
 
-	if v.Effect, v.Why, v.refused = change.Judge(); v.refused != nil {
-		v.Refused = v.refused.Error()
-		v.refused = fmt.Errorf("%s: %w", c.Name, v.refused)
-	}
+	var refused error
+	v.Effect, v.Why, refused = change.Judge()
+	v.refused = v.Refuse(refused)
 
 	return v
 }

@@ -99,22 +99,27 @@ func (r *rollout) settled(ctx context.Context, c changing) (now talosapi.System,
 func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect) (*kubeapi.Client, error) {
 	var kube *kubeapi.Client
 
-	// Another may just be coming back.
-	patience := wait.Patience{Bound: 3 * r.plan.SettleTimeout}
-
-	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
-		err := r.spare(ctx, c, effect, &kube)
-		if err == nil || patience.Over() {
-			return "", err
-		}
-
-		return "the cluster to do without " + c.Name + ": " + err.Error(), nil
-	})
+	err := well(ctx, r.plan, r.say, "the cluster to do without "+c.Name, func() error { return r.spare(ctx, c, effect, &kube) })
 	if err != nil {
 		return nil, err
 	}
 
 	return kube.Patient(r.plan.SettleTimeout, r.say)
+}
+
+// well waits until nothing is amiss. What has been for three times lifecycle.settleTimeout is the error: another node may just be coming
+// back.
+func well(ctx context.Context, p *plan.Plan, say wait.Say, what string, amiss func() error) error {
+	patience := wait.Patience{Bound: 3 * p.SettleTimeout}
+
+	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (string, error) {
+		err := amiss()
+		if err == nil || patience.Over() {
+			return "", err
+		}
+
+		return what + ": " + err.Error(), nil
+	})
 }
 
 func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {

@@ -86,28 +86,20 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 		}
 	}
 
-	return unwritten(ctx, proxmox, v, args)
+	return unwritten(v, config, args)
 }
 
 // unwritten finds what an update that failed has left in the state and not on Proxmox VE: the state has its outputs, and the inputs of
 // before.
-func unwritten(ctx context.Context, proxmox Proxmox, v proxmoxapi.VM, args *pulumi.ResourceHookArgs) error {
+func unwritten(v proxmoxapi.VM, config proxmoxapi.VMConfig, args *pulumi.ResourceHookArgs) error {
 	before, state := settings(args.OldInputs), settings(args.OldOutputs)
 
 	stated := slices.DeleteFunc(slices.Sorted(maps.Keys(state)), func(key string) bool { return before[key] == "" || before[key] == state[key] })
-	if len(stated) == 0 {
-		return nil
-	}
-
-	has, err := proxmox.Settings(ctx, v)
-	if err != nil {
-		return err
-	}
 
 	for _, name := range stated {
 		// "net0 bridge" is a part of the setting net0.
 		key, part, _ := strings.Cut(name, " ")
-		parts := proxmoxapi.Properties(has[key])
+		parts := proxmoxapi.Properties(config.Settings[key])
 
 		is := parts[part]
 		if is == "" {

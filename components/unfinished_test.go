@@ -16,12 +16,7 @@ import (
 type stopped struct {
 	roomy
 
-	config   proxmoxapi.VMConfig
-	settings map[string]string
-}
-
-func (s stopped) Settings(context.Context, proxmoxapi.VM) (map[string]string, error) {
-	return s.settings, nil
+	config proxmoxapi.VMConfig
 }
 
 func (stopped) Find(_ context.Context, id int) (proxmoxapi.VM, bool, error) {
@@ -106,7 +101,7 @@ func TestUnwritten(t *testing.T) {
 			"networkDevices": []any{map[string]any{"bridge": "vmbr0", "vlanId": vlan}},
 		})
 	}
-	vm := stopped{settings: map[string]string{"memory": "current=4096", "cores": "2", "cpu": "host", "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0,tag=5"}}
+	vm := stopped{config: proxmoxapi.VMConfig{Settings: map[string]string{"memory": "current=4096", "cores": "2", "cpu": "host", "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0,tag=5"}}}
 
 	look := func(before, state resource.PropertyMap) error {
 		return resumed(t.Context(), vm, &pulumi.ResourceHookArgs{NewInputs: machine(4096, 2, 5), OldInputs: before, OldOutputs: state})

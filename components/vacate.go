@@ -100,20 +100,14 @@ func (t *talosInside) dispensable(ctx context.Context, c changing) error {
 		return nil
 	}
 
-	patience := wait.Patience{Bound: 3 * t.plan.SettleTimeout}
-
-	return wait.Until(ctx, t.plan.ReadyTimeout, t.say, func(context.Context) (string, error) {
+	return well(ctx, t.plan, t.say, "etcd", func() error {
 		members, err := talosapi.EtcdMembers(ctx, t.others(c), c.credentials)
 		if err != nil {
 			// Nobody has a quorum that could be lost.
-			return "", nil //nolint:nilerr // that is what is asked
+			return nil //nolint:nilerr // that is what is asked
 		}
 
-		if err = lifecycle.Dispensable(members, c.Name); err == nil || patience.Over() {
-			return "", err
-		}
-
-		return "etcd: " + err.Error(), nil
+		return lifecycle.Dispensable(members, c.Name)
 	})
 }
 

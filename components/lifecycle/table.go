@@ -65,6 +65,17 @@ func (r Row) String() string {
 	return s
 }
 
+// Refuse notes why a change is refused, and returns that with the node's name; nil when it is not.
+func (r *Row) Refuse(why error) error {
+	if why == nil {
+		return nil
+	}
+
+	r.Refused = why.Error()
+
+	return fmt.Errorf("%s: %w", r.Node, why)
+}
+
 // Quorum says what is left of etcd while one of so many voting members is away.
 func Quorum(voters int) string {
 	need := Needed(voters)

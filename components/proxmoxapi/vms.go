@@ -66,6 +66,8 @@ type VMConfig struct {
 	Protection bool
 	// Devices of the host that are passed through.
 	Devices []Device
+	// Settings are all settings as Proxmox VE keeps them, by key.
+	Settings map[string]string
 }
 
 // Device is passed through to a VM: by the name of a resource mapping, or by its addresses.
@@ -98,6 +100,7 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		SCSIController: textOr(config["scsihw"], "lsi"),
 		// A number, or a text of one.
 		Protection: fmt.Sprint(config["protection"]) == "1",
+		Settings:   settingsOf(config),
 	}
 
 	if m := uuidOf.FindStringSubmatch(textOr(config["smbios1"], "")); m != nil {
@@ -206,13 +209,8 @@ func Properties(text string) map[string]string {
 
 func qemu(vm VM) string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.Host, vm.ID) }
 
-// Settings are all settings of a VM as Proxmox VE keeps them, by key.
-func (c *Client) Settings(ctx context.Context, vm VM) (map[string]string, error) {
-	var config map[string]any
-	if err := c.get(ctx, qemu(vm)+"/config", &config); err != nil {
-		return nil, err
-	}
-
+// settingsOf are settings as texts, whatever Proxmox VE sends them as.
+func settingsOf(config map[string]any) map[string]string {
 	settings := make(map[string]string, len(config))
 	for key, value := range config {
 		if number, ok := value.(float64); ok {
@@ -222,7 +220,7 @@ func (c *Client) Settings(ctx context.Context, vm VM) (map[string]string, error)
 		}
 	}
 
-	return settings, nil
+	return settings
 }
 
 func textOr(value any, otherwise string) string {

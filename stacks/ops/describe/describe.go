@@ -44,7 +44,7 @@ type Result struct {
 // Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client answers it.
 type Proxmox interface {
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
-	Settings(ctx context.Context, vm proxmoxapi.VM) (map[string]string, error)
+	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
 }
 
@@ -109,12 +109,12 @@ func vms(ctx context.Context, proxmox Proxmox, o Options) ([]*machine, error) {
 			continue
 		}
 
-		settings, err := proxmox.Settings(ctx, v)
+		config, err := proxmox.Config(ctx, v)
 		if err != nil {
 			return nil, err
 		}
 
-		found = append(found, &machine{vm: v, settings: settings})
+		found = append(found, &machine{vm: v, settings: config.Settings})
 	}
 
 	if len(found) == 0 {

@@ -1,8 +1,12 @@
 package tests
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -144,20 +148,42 @@ func left(t *testing.T, r *rehearsal.Rehearsal, others ...string) map[string]str
 				return err
 			}
 
-			text, err := os.ReadFile(path)
-			places[path] = string(text)
+			places[path], err = readable(path)
 
 			return err
 		}))
 	}
 
 	require.Greater(t, len(places), 4)
+	require.True(t, slices.ContainsFunc(slices.Collect(maps.Values(places)), func(text string) bool { return strings.Contains(text, "CLI Metadata") }),
+		"the CLI's own logs are looked into")
 
 	for _, e := range r.Lab.Journal().Entries() {
 		places["the lab's journal"] += e.String() + "\n"
 	}
 
 	return places
+}
+
+// readable is the text of a file, unpacked where it is compressed: the CLI's own logs are.
+func readable(path string) (string, error) {
+	packed, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+
+	unpacking, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return string(packed), nil //nolint:nilerr // it is not compressed
+	}
+
+	text, err := io.ReadAll(unpacking)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		// A CLI that was killed did not finish it.
+		err = nil
+	}
+
+	return string(text), err
 }
 
 // requireHidden holds that no secret is in any place, however it may be written.

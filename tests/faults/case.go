@@ -75,8 +75,6 @@ const (
 	Adopted Verdict = "adopted"
 	// Deleted: a VM that was begun, or a mapping, had to be deleted by hand, as the message or stacks/docs/troubleshooting.md said.
 	Deleted Verdict = "deleted"
-	// Restarted: a VM had to be restarted by hand, as the message said.
-	Restarted Verdict = "restarted"
 	// Missed: the call was not made this time.
 	Missed Verdict = "missed"
 	// Failed: it took more than the documentation tells, or the world is not what it should be.

@@ -30,14 +30,6 @@ var remedies = []remedy{
 	{Deleted, regexp.MustCompile(`pci ID '([^']+)' already defined`), func(_ context.Context, g *Rig, mapping string) error {
 		return g.r.Lab.World().DeleteMapping("pci", mapping)
 	}},
-	{Restarted, regexp.MustCompile(`'qm reboot (\d+)'`), func(_ context.Context, g *Rig, id string) error {
-		n, err := strconv.Atoi(id)
-		if err == nil {
-			_, err = g.r.Lab.World().Reboot(g.caller(), "pve", n, nil)
-		}
-
-		return err
-	}},
 	{Adopted, regexp.MustCompile(`but not in this stack's state`), func(ctx context.Context, g *Rig, _ string) error { return g.adopt(ctx) }},
 	{Refreshed, regexp.MustCompile(`pulumi up --refresh`), nil},
 	{Refreshed, regexp.MustCompile(`does not exist`), nil},

@@ -132,6 +132,8 @@ type builder struct {
 
 	// known is what holds the identity of the cluster, where a resource does.
 	known []pulumi.Resource
+	// precedence is what the VMs of workers wait for.
+	precedence *precedence
 	// configured are the control planes, once they are registered.
 	configured []pulumi.Resource
 	// line is what workers stand in where some are made anew; nil: nobody need.
@@ -247,6 +249,10 @@ func (b *builder) cluster() error {
 
 			b.configured = append(b.configured, node.Applied)
 		}
+	}
+
+	if b.precedence, err = newPrecedence(b.ctx, b.name, p, b.found, slices.Concat(b.known, b.configured), b.child); err != nil {
+		return err
 	}
 
 	for _, pool := range others {
@@ -383,13 +389,16 @@ func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*Talos
 }
 
 // before is what must be done before a VM that is there may change: who empties its node needs the credentials of the cluster,
-// and control planes go before workers. One that is not there yet is made at once.
+// and control planes go before workers.
 func (b *builder) before(n plan.Node) []pulumi.Resource {
-	if !b.found.has(n) {
+	switch {
+	case n.Role == plan.Worker:
+		return b.precedence.of(b.found.has(n))
+	case b.found.has(n):
+		return b.known
+	default:
 		return nil
 	}
-
-	return slices.Concat(b.known, b.configured)
 }
 
 // node is what a node of the plan is made of.

@@ -108,6 +108,8 @@ type k3sBuilder struct {
 	admin *later[string]
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
+	// precedence is what the VMs of agents wait for.
+	precedence *precedence
 }
 
 // machines makes the nodes, the servers first, and what is known when they have joined.
@@ -127,6 +129,11 @@ func (b *k3sBuilder) machines() error {
 		}
 
 		b.joined = append(b.joined, node.Joined)
+	}
+
+	var err error
+	if b.precedence, err = newPrecedence(b.ctx, b.name, b.Plan, b.found, append([]pulumi.Resource{b.kept, b.issued}, b.joined...), b.child); err != nil {
+		return err
 	}
 
 	if err := b.agents(agents); err != nil {
@@ -205,13 +212,16 @@ func (b *k3sBuilder) join(node *K3sNode) error {
 }
 
 // before is what must be done before a VM that is there may change: who empties its node needs the credentials of the cluster,
-// and servers go before agents. One that is not there yet is made at once.
+// and servers go before agents.
 func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
-	if !b.found.has(n) {
+	switch {
+	case n.Role == plan.Worker:
+		return b.precedence.of(b.found.has(n))
+	case b.found.has(n):
+		return []pulumi.Resource{b.kept, b.issued}
+	default:
 		return nil
 	}
-
-	return append([]pulumi.Resource{b.kept, b.issued}, b.joined...)
 }
 
 // binding are the hooks of a node's membership. Servers are not removed, and an agent is let go where the whole cluster is.

@@ -75,13 +75,18 @@ func TestK3sWiring(t *testing.T) {
 		"edge":               line("talos-proxmox:index:K3sCluster", "", "", nil, nil),
 		"edge-identity":      line(stash, "edge", "", nil, nil),
 		"edge-administrator": line(stash, "edge", "", []string{"edge-identity"}, nil),
+		"edge-precedence":    line(stash, "edge", "", nil, nil),
 	}
 
 	for _, node := range []string{"edge-server-1", "edge-agent-1"} {
-		vm := node + "-vm"
+		vm, first := node+"-vm", []string{node + "-user-data"}
+		if node == "edge-agent-1" {
+			first = append(first, "edge-precedence")
+		}
+
 		want[node] = line("talos-proxmox:index:K3sNode", "edge", "", nil, nil)
 		want[node+"-user-data"] = line("proxmoxve:Storage/file:File", node, proxmox, []string{"edge-identity"}, nil)
-		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, []string{node + "-user-data"}, []string{"edge-vmid-free"})
+		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, first, []string{"edge-vmid-free"})
 		want[node+"-rules"] = line("proxmoxve:Network/firewallRules:FirewallRules", node, proxmox, []string{vm}, nil)
 		want[node+"-firewall"] = line("proxmoxve:Network/firewallOptions:FirewallOptions", node, proxmox, []string{node + "-rules", vm}, nil)
 		before := []string{"edge-administrator", "edge-identity", node + "-firewall", vm}

@@ -75,18 +75,19 @@ func TestWiring(t *testing.T) {
 		proxmoxProvider:      line("pulumi:providers:proxmoxve", "", "", nil, nil),
 		talosProvider:        line("pulumi:providers:talos", "", "", nil, nil),
 		"k3s-dev":            line("talos-proxmox:index:TalosCluster", "", "", nil, nil),
+		"k3s-dev-precedence": line("pulumi:index:Stash", "k3s-dev", "", nil, nil),
 		"k3s-dev-secrets":    line("talos:machine/secrets:Secrets", "k3s-dev", talosProvider, nil, nil),
 		"k3s-dev-kubeconfig": line("talos:cluster/kubeconfig:Kubeconfig", "k3s-dev", talosProvider, append([]string{"k3s-dev-secrets"}, controls...), []string{"k3s-dev-bootstrapped", "k3s-dev-ready"}),
 	}
 
 	for _, node := range []string{"k3s-dev-control-1", "k3s-dev-control-2", "k3s-dev-control-3", "k3s-dev-worker-1", "k3s-dev-worker-2"} {
-		after := []string{"k3s-dev-secrets", node + "-vm"}
+		after, first := []string{"k3s-dev-secrets", node + "-vm"}, []string(nil)
 		if strings.Contains(node, "worker") {
-			after = append(after, controls...)
+			after, first = append(after, controls...), []string{"k3s-dev-precedence"}
 		}
 
 		want[node] = line("talos-proxmox:index:TalosNode", "k3s-dev", "", nil, nil)
-		want[node+"-vm"] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmoxProvider, nil, []string{"k3s-dev-vmid-free"})
+		want[node+"-vm"] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmoxProvider, first, []string{"k3s-dev-vmid-free"})
 		want[node+"-config"] = line("talos:machine/configurationApply:ConfigurationApply", node, talosProvider, after, []string{answering, adopted})
 	}
 

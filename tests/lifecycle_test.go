@@ -34,7 +34,19 @@ func TestLifecycle(t *testing.T) {
 	})
 
 	t.Run("up again changes nothing", func(t *testing.T) {
+		dependencies := func() any {
+			for _, resource := range state(t, r.Stack).Resources {
+				if resource.URN.Name() == "k3s-dev-worker-1-vm" {
+					return resource.Dependencies
+				}
+			}
+
+			return "no such worker"
+		}
+
+		depends := dependencies()
 		again := up(t, r.Stack)
+		assert.Equal(t, depends, dependencies(), "with others, the engine would write the whole state for each worker")
 		requireOnlySame(t, *again.Summary.ResourceChanges)
 		requireNoChange(t, r.Stack)
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())

@@ -24,7 +24,7 @@ func TestPreview(t *testing.T) {
 		out := newOutput(t)
 		result, err := stack.Preview(t.Context(), optpreview.ProgressStreams(out))
 		require.NoError(t, err)
-		assert.Equal(t, map[string]int{"create": 17}, previewed(result.ChangeSummary))
+		assert.Equal(t, map[string]int{"create": 18}, previewed(result.ChangeSummary))
 		assert.Contains(t, out.String(),
 			"Proxmox VE at https://127.0.0.1:9 cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused; "+
 				"credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, templates, images, GPUs and addresses were not checked")

@@ -160,8 +160,13 @@ func (l *life) open(ctx context.Context) error {
 		return err
 	}
 
+	l.stack.Workspace().SetEnvVar(parallelDiff, "true")
+
 	return l.stack.SetAllConfig(ctx, l.rehearsal.Secrets())
 }
+
+// parallelDiff has the engine compare resources with the state beside each other, as stacks/docs/speed.md advises, and not one after the other.
+const parallelDiff = "PULUMI_PARALLEL_DIFF"
 
 func (l *life) close() {
 	l.measured.watch.close()

@@ -35,7 +35,8 @@ func (r *Report) publish(docs string) error {
 	var tables strings.Builder
 	r.show(&tables)
 
-	said := fmt.Sprintf("\n![Seconds by number of nodes](speed.svg)\n\nMeasured on %s, %d cores, `--parallel %d`.\n\n", r.Began.Format("2006-01-02"), r.Cores, r.Results[0].Parallel)
+	said := fmt.Sprintf("\n![Seconds by number of nodes](speed.svg)\n\nMeasured on %s, %d cores, `--parallel %d`, `%s=true`.\n\n",
+		r.Began.Format("2006-01-02"), r.Cores, r.Results[0].Parallel, parallelDiff)
 	if err := os.WriteFile(page, []byte(before+tablesBegin+said+tables.String()+tablesEnd+after), 0o644); err != nil { //nolint:gosec // for everybody to read
 		return err
 	}

@@ -7,6 +7,7 @@
 //	├── imagefactory.Schematic          what an image carries, where the factory makes it
 //	├── download.File                   an image, one per host, or one for all where they share the datastore
 //	├── machine.Secrets                 the cluster's identity, kept in state
+//	├── Stash                           what the VMs of workers wait for
 //	├── TalosNode, one per node
 //	│   ├── imagefactory.Schematic, download.File, where the image holds the node's address
 //	│   ├── vm.VirtualMachine
@@ -23,6 +24,7 @@
 //	K3sCluster
 //	├── Stash                           the identity of the cluster
 //	├── Stash                           an administrator's certificate, renewed twice a year
+//	├── Stash                           what the VMs of agents wait for
 //	├── download.File                   a cloud image, one per host
 //	└── K3sNode, one per node
 //	    ├── storage.File                its user data, a snippet

@@ -48,6 +48,7 @@ var kinds = []struct{ token, kind, colour string }{
 	{"proxmoxve:Download/file:File", "image on a datastore", "#0f9488"},
 	{"talos:machine/secrets:Secrets", "secrets of the cluster", "#d97706"},
 	{"proxmoxve:Hardware/mapping/pci:Pci", "mapping of a GPU", "#0f9488"},
+	{"pulumi:index:Stash", "what workers wait for", "#8b97b1"},
 	{"talos-proxmox:index:TalosNode", "TalosNode", "#4f46e5"},
 	{"talos-proxmox:index:GPUWorkerPool", "GPUWorkerPool", "#4f46e5"},
 	{"proxmoxve:VM/virtualMachine:VirtualMachine", "VM", "#0f9488"},

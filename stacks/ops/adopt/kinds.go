@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -69,7 +70,7 @@ var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome,
 	"talos:imageFactory/schematic:Schematic":              remake("the factory knows it by its content"),
 	"talos:machine/configurationApply:ConfigurationApply": remake("a node that has the configuration is not changed by it"),
 	"talos:cluster/kubeconfig:Kubeconfig":                 remake("it is fetched"),
-	stashType:                                             remake("it keeps cluster.versions.contract: state that where the cluster was made with another version"),
+	stashType:                                             (*finder).stash,
 }
 
 // remake is for what leaves nothing to be found, and may be made again.
@@ -263,6 +264,16 @@ func (f *finder) machineSecrets(ctx context.Context, _ planned) (outcome, error)
 	}
 
 	return outcome{verdict: found, id: path, remark: path}, err
+}
+
+// stash: nothing is to be found of what only the state keeps. What it keeps is a version of Talos, or the order of steps.
+func (f *finder) stash(_ context.Context, p planned) (outcome, error) {
+	remark := "workers wait for it, and it for control planes"
+	if strings.HasPrefix(text(p.inputs, "input"), "v") {
+		remark = "it keeps cluster.versions.contract: state that where the cluster was made with another version"
+	}
+
+	return outcome{verdict: again, remark: remark}, nil
 }
 
 // number reads a number of an event.

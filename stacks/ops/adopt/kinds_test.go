@@ -78,7 +78,7 @@ func TestFill(t *testing.T) {
 			entry(vmType, "c-worker-1-vm"), entry(fileType, "c-image"),
 			entry(fileType, "c-other-image"), entry(mappingType, "c-gpu-1"), entry(mappingType, "c-gpu-2"), entry(haType, "c-ha"), entry(haType, "c-ha-2"),
 			entry(rulesType, "c-rules-1"), entry(rulesType, "c-rules-2"), entry(rulesType, "c-rules-3"), entry(optionsType, "c-firewall"),
-			entry(applyType, "c-config"), entry("a:b:New", "c-new"),
+			entry(applyType, "c-config"), entry(stashType, "c-contract"), entry(stashType, "c-precedence"), entry("a:b:New", "c-new"),
 		},
 		planned: map[key]planned{
 			{vmType, "c-control-1-vm"}: {
@@ -100,6 +100,8 @@ func TestFill(t *testing.T) {
 			{rulesType, "c-rules-2"}:    inputs("vmId", 402.0),
 			{rulesType, "c-rules-3"}:    inputs("vmId", 501.0),
 			{optionsType, "c-firewall"}: inputs("vmId", 401.0, "nodeName", "pve1"),
+			{stashType, "c-contract"}:   inputs("input", "v1.12"),
+			{stashType, "c-precedence"}: inputs("input", "control planes before workers"),
 		},
 	}
 
@@ -130,6 +132,8 @@ func TestFill(t *testing.T) {
 		"absent c-rules-3: no VM has VMID 501",
 		"found c-firewall: firewall options of VM 401",
 		"again c-config: a node that has the configuration is not changed by it",
+		"again c-contract: it keeps cluster.versions.contract: state that where the cluster was made with another version",
+		"again c-precedence: workers wait for it, and it for control planes",
 		"absent c-new: how to find a a:b:New is not known here; see whether it is there before you run an update",
 		"found c-secrets: /secrets.yaml",
 	}, said)

@@ -3,6 +3,7 @@ package talos
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 type discovery struct {
 	mu      sync.Mutex
 	members map[*node]member
+	changes int
 }
 
 type member struct {
@@ -45,23 +47,37 @@ func (d *discovery) announce(n *node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if m.cluster == "" {
-		delete(d.members, n)
+	was, there := d.members[n]
 
+	switch {
+	case m.cluster == "" && !there, there && reflect.DeepEqual(was, m):
 		return
+	case m.cluster == "":
+		delete(d.members, n)
+	default:
+		if d.members == nil {
+			d.members = map[*node]member{}
+		}
+
+		d.members[n] = m
 	}
 
-	if d.members == nil {
-		d.members = map[*node]member{}
-	}
-
-	d.members[n] = m
+	d.changes++
 }
 
 func (d *discovery) withdraw(n *node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.members, n)
+	d.changes++
+}
+
+// said is how often somebody has said something new.
+func (d *discovery) said() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return d.changes
 }
 
 // of returns the members of a node's cluster, itself included, by host name.

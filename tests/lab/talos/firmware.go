@@ -48,6 +48,8 @@ type Firmware struct {
 	checking   sync.Mutex // one looks at versions at a time
 	violations []Violation
 	newest     map[string]semver.Version // of what runs, by node and component
+	// how many looks were asked for, and which of them the last one did for, by cluster
+	asked, looked map[string]int
 }
 
 // New returns a firmware for one world.
@@ -72,7 +74,10 @@ func New(o Options) *Firmware {
 		o.Log = func(string, string) {}
 	}
 
-	return &Firmware{opts: o, quorum: &quorumLog{}, history: &history{}, systems: map[int]*system{}, faults: map[string]map[Fault]bool{}, newest: map[string]semver.Version{}}
+	return &Firmware{
+		opts: o, quorum: &quorumLog{}, history: &history{}, systems: map[int]*system{}, faults: map[string]map[Fault]bool{},
+		newest: map[string]semver.Version{}, asked: map[string]int{}, looked: map[string]int{},
+	}
 }
 
 // PowerOn implements [machine.Firmware].

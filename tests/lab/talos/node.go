@@ -39,8 +39,9 @@ type node struct {
 	closing   chan struct{}        // closed when streams have to end
 
 	// what was published and told; only the publishing goroutine looks at it
-	last map[string]shown
-	told string
+	last    map[string]shown
+	members memberList
+	told    string
 
 	storing sync.Mutex // one change of the disk at a time
 	netmu   sync.Mutex // one change of the network at a time
@@ -84,7 +85,7 @@ func newNode(s *system, from *bootSource) *node {
 		sys: s, fw: s.fw, hw: s.hw, image: from.image, disk: from.disk,
 		bootID: uuid.NewString(), started: time.Now(),
 		state: newState(), events: newEventLog(), commands: make(chan command, 1), applied: make(chan config.Provider),
-		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]shown{}, components: map[string]component{}, published: newSignal(), starting: make(chan struct{}, 1),
+		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]shown{}, members: memberList{last: map[string]shown{}}, components: map[string]component{}, published: newSignal(), starting: make(chan struct{}, 1),
 	}
 	n.ctx, n.stop = context.WithCancel(s.ctx)
 	n.services = newServices(n)

@@ -62,7 +62,19 @@ func (n *node) shown(ctx context.Context) {
 // board collects what is to be published, so that what is gone can be told from what is new.
 type board struct {
 	node *node
+	// last is what was published, by id.
+	last map[string]shown
 	seen map[string]bool
+}
+
+// sweep takes away what has not been shown again.
+func (b *board) sweep() {
+	for id, old := range b.last {
+		if !b.seen[id] {
+			b.node.drop(old.pointer)
+			delete(b.last, id)
+		}
+	}
 }
 
 // show publishes a resource unless it is there already with the same content.
@@ -76,11 +88,11 @@ func show[R interface {
 	b.seen[id] = true
 	spec := *r.TypedSpec()
 
-	if old, ok := b.node.last[id]; ok && reflect.DeepEqual(old.spec, spec) {
+	if old, ok := b.last[id]; ok && reflect.DeepEqual(old.spec, spec) {
 		return
 	}
 
-	b.node.last[id] = shown{pointer: *r.Metadata(), spec: spec}
+	b.last[id] = shown{pointer: *r.Metadata(), spec: spec}
 	b.node.put(r)
 }
 
@@ -92,7 +104,7 @@ type shown struct {
 
 // publish brings the resources in line with the node. Only the publishing goroutine calls it.
 func (n *node) publish() {
-	b := &board{node: n, seen: map[string]bool{}}
+	b := &board{node: n, last: n.last, seen: map[string]bool{}}
 	n.publishNetwork(b)
 	n.publishServices(b)
 
@@ -104,12 +116,47 @@ func (n *node) publish() {
 		n.publishKubernetes(b)
 	}
 
-	for id, old := range n.last {
-		if !b.seen[id] {
-			n.drop(old.pointer)
-			delete(n.last, id)
+	b.sweep()
+	n.publishMembers()
+}
+
+// memberList is what was published of who is in the node's cluster, and when.
+type memberList struct {
+	last map[string]shown
+	key  string
+	said int
+}
+
+// publishMembers publishes who is in the node's cluster, when somebody has said something else: of many nodes it is far more than all the
+// rest, for each of them.
+func (n *node) publishMembers() {
+	var (
+		key string
+		all []cluster.AffiliateSpec
+	)
+
+	said := n.fw.discovery.said() // before they are asked: what is said meanwhile is published the next time
+
+	if cfg := n.config(); cfg != nil {
+		if key = discoveryKey(cfg); key != "" && key == n.members.key && said == n.members.said {
+			return
 		}
+
+		all = n.fw.discovery.of(n)
 	}
+
+	n.members.key, n.members.said = key, said
+	b := &board{node: n, last: n.members.last, seen: map[string]bool{}}
+
+	for _, a := range all {
+		show(b, cluster.NewAffiliate(cluster.NamespaceName, a.NodeID), func(s *cluster.AffiliateSpec) { *s = a })
+		show(b, cluster.NewMember(cluster.NamespaceName, a.Nodename), func(s *cluster.MemberSpec) {
+			s.NodeID, s.Addresses, s.Hostname, s.MachineType = a.NodeID, a.Addresses, a.Hostname, a.MachineType
+			s.OperatingSystem, s.ControlPlane = a.OperatingSystem, a.ControlPlane
+		})
+	}
+
+	b.sweep()
 }
 
 // publishMachine publishes what does not change while the system runs.
@@ -286,14 +333,6 @@ func (n *node) publishCluster(b *board) {
 
 	for name, value := range cfg.Machine().Sysctls() {
 		show(b, runtime.NewKernelParamStatus(runtime.NamespaceName, "proc.sys."+name), func(s *runtime.KernelParamStatusSpec) { s.Current = value })
-	}
-
-	for _, a := range n.fw.discovery.of(n) {
-		show(b, cluster.NewAffiliate(cluster.NamespaceName, a.NodeID), func(s *cluster.AffiliateSpec) { *s = a })
-		show(b, cluster.NewMember(cluster.NamespaceName, a.Nodename), func(s *cluster.MemberSpec) {
-			s.NodeID, s.Addresses, s.Hostname, s.MachineType = a.NodeID, a.Addresses, a.Hostname, a.MachineType
-			s.OperatingSystem, s.ControlPlane = a.OperatingSystem, a.ControlPlane
-		})
 	}
 
 	if m := n.membership(); m != nil && n.services.running("etcd") {

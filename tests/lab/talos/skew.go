@@ -51,12 +51,26 @@ func (f *Firmware) Violations(since time.Time) []Violation {
 	return slices.DeleteFunc(slices.Clone(f.violations), func(v Violation) bool { return v.Time.Before(since) })
 }
 
-// checkVersions looks at all that runs in a node's cluster.
+// checkVersions looks at all that runs in a node's cluster. One look does for all who asked for one before it began: of many nodes it takes
+// long, and each asks.
 func (f *Firmware) checkVersions(n *node) {
+	cluster := n.config().Cluster().ID()
+
+	f.mu.Lock()
+	f.asked[cluster]++
+	mine := f.asked[cluster]
+	f.mu.Unlock()
+
 	f.checking.Lock()
 	defer f.checking.Unlock()
 
-	cluster := n.config().Cluster().ID()
+	f.mu.Lock()
+	asked, done := f.asked[cluster], f.looked[cluster] >= mine
+	f.mu.Unlock()
+
+	if done {
+		return
+	}
 
 	// What one node runs is looked at after another's: only what has not changed meanwhile was there at one time.
 	all, broken := f.runningIn(cluster)
@@ -68,6 +82,7 @@ func (f *Firmware) checkVersions(n *node) {
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looked[cluster] = asked
 
 	for _, r := range all {
 		id := r.node + " " + r.name

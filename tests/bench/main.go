@@ -22,7 +22,7 @@ import (
 
 const usage = `Measure how long clusters take on the lab, and what that costs.
 
-  go run ./tests/bench                             all of it, which takes a quarter of an hour
+  go run ./tests/bench                             all of it, which takes half an hour
   go run ./tests/bench --only talos-5x1            five nodes on one host
   go run ./tests/bench --results bench.json        go on where an earlier run was
 

@@ -15,11 +15,11 @@ import (
 
 // exports writes the contract as other tools read it.
 func exports() *cobra.Command {
-	parent := &cobra.Command{
+	parent := group(&cobra.Command{
 		Use: "export", Short: "Write a stack's contract as other tools read it",
 		Long: "Write a stack's contract as other tools read it.\n\n" +
 			"The contract comes from a file, or from standard input:\n\n  pulumi stack output --json | go run ./stacks/ops export ansible",
-	}
+	})
 
 	one := func(use, short string, write func(*stacks.Contract) (string, error)) *cobra.Command {
 		return &cobra.Command{
@@ -81,7 +81,7 @@ func addresses() *cobra.Command {
 	var write bool
 
 	c := &cobra.Command{
-		Use: "addresses <nodes.json> <stack file>", Short: "State the addresses of a nodes.json in a stack file (network.addressing reported)",
+		Use: "set-addresses <nodes.json> <stack file>", Aliases: []string{"addresses"}, Short: "State the addresses of a nodes.json in a stack file (network.addressing reported)",
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := os.ReadFile(args[0])

@@ -73,13 +73,13 @@ func TestAddresses(t *testing.T) {
 	stack := filepath.Join(t.TempDir(), "Pulumi.home.yaml")
 	require.NoError(t, os.WriteFile(stack, []byte(file(t, data, "Pulumi.home.yaml")), 0o600))
 
-	out, said, err := ops(t, "", "addresses", data+"/nodes.json", stack)
+	out, said, err := ops(t, "", "set-addresses", data+"/nodes.json", stack)
 	require.NoError(t, err)
 	assert.Equal(t, file(t, data, "pools.yaml"), out)
 	assert.Equal(t, notes, strings.Count(said, "note: "))
 	assert.Equal(t, file(t, data, "Pulumi.home.yaml"), file(t, stack), "the file is left alone")
 
-	out, _, err = ops(t, "", "addresses", "--write", data+"/nodes.json", stack)
+	out, _, err = ops(t, "", "set-addresses", "--write", data+"/nodes.json", stack)
 	require.NoError(t, err)
 	assert.Empty(t, out)
 	assert.Equal(t, file(t, data, "applied.yaml"), file(t, stack))

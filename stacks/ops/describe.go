@@ -17,8 +17,9 @@ func fromCluster() *cobra.Command {
 	var o describe.Options
 
 	c := &cobra.Command{
-		Use: "describe", Short: "Write the stack file of a cluster that stands, to standard output; then adopt takes it over", Args: cobra.NoArgs,
-		Long: "Write the stack file of a cluster that stands, to standard output; then adopt takes it over.\n\n" +
+		Use: "generate", Aliases: []string{"describe"}, Args: cobra.NoArgs,
+		Short: "Write the stack file of an existing cluster to standard output; ops import then takes it over",
+		Long: "Write the stack file of an existing cluster to standard output; ops import then takes it over.\n\n" +
 			"The secret of the token, or the password of the user, is in the environment variable " + secretVariable + ".",
 		RunE: func(c *cobra.Command, _ []string) error {
 			secret := os.Getenv(secretVariable)

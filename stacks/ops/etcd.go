@@ -21,7 +21,7 @@ import (
 
 // etcd keeps snapshots of etcd, beside those that an update takes.
 func etcd(o *options) *cobra.Command {
-	c := &cobra.Command{Use: "etcd", Short: "Keep snapshots of etcd, and see what is in them"}
+	c := group(&cobra.Command{Use: "etcd", Short: "Take and check snapshots of etcd"})
 
 	dir := c.PersistentFlags().String("backups", "etcd-backups", "where snapshots of etcd are kept, seen from the project")
 

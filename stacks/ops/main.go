@@ -1,5 +1,5 @@
-// Command ops is what an operator runs beside pulumi: snapshots of a stack's state and the way back to them, a guard before
-// whatever changes state, and the import file that brings back a state that was lost.
+// Command ops is the operator's command: it snapshots and restores a stack's state, runs pulumi behind a snapshot, shows what a
+// stack file plans and what an update would do, and imports a cluster whose state is lost.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 
@@ -36,7 +37,7 @@ func main() {
 	}
 
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "\n"+err.Error())
+		fmt.Fprintln(os.Stderr, "error: "+err.Error())
 		os.Exit(1)
 	}
 }
@@ -53,18 +54,78 @@ func command(out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use: "ops", Short: "Guard a stack's state, see what an update does, and hand its contract to other tools", SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			noteRename(c)
+
+			return o.findProject(c)
+		},
 	}
 	root.SetOut(out)
 
 	flags := root.PersistentFlags()
 	flags.StringVarP(&o.stack, "stack", "s", "", "the stack; the selected one when left out")
-	flags.StringVarP(&o.project, "cwd", "C", ".", "the directory of Pulumi.yaml")
+	flags.StringVarP(&o.project, cwdFlag, "C", "", "the directory of Pulumi.yaml; the nearest one upwards when left out")
 	flags.StringVar(&o.dir, "dir", "state-backups", "where snapshots are kept, seen from the project")
 
-	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o), impactOf(o))
+	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o), planOf(o), impactOf(o))
 	root.AddCommand(etcd(o), exports(), addresses(), fromTerraform(), fromCluster())
 
 	return root
+}
+
+// cwdFlag names the directory of the project, as pulumi's own flag does.
+const cwdFlag = "cwd"
+
+// findProject settles the directory of the project: the one that is named, or the nearest upwards with a Pulumi.yaml.
+func (o *options) findProject(c *cobra.Command) error {
+	if c.Flags().Changed(cwdFlag) {
+		return nil
+	}
+
+	start, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if exists(filepath.Join(dir, "Pulumi.yaml")) {
+			o.project, err = filepath.Rel(start, dir)
+
+			return err
+		}
+
+		if dir == filepath.Dir(dir) {
+			// Commands that only read files need no project; the others say that there is none.
+			o.project = "."
+
+			return nil
+		}
+	}
+}
+
+// noteRename says which command an old name has become. Old names are cobra's aliases, and go on working for one release.
+func noteRename(c *cobra.Command) {
+	if called := c.CalledAs(); called != "" && called != c.Name() {
+		fmt.Fprintf(c.ErrOrStderr(), "note: the command %s is now called %s; the old name is removed in the next release\n", called, c.Name())
+	}
+}
+
+// group makes a command of several refuse what is none of them: cobra alone prints its help and succeeds.
+func group(c *cobra.Command) *cobra.Command {
+	c.RunE = func(c *cobra.Command, args []string) error {
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.Name())
+		}
+
+		if len(args) == 0 {
+			return fmt.Errorf("%s: name a command: %s", c.CommandPath(), strings.Join(names, ", "))
+		}
+
+		return fmt.Errorf("%s: unknown command %q: use one of %s", c.CommandPath(), args[0], strings.Join(names, ", "))
+	}
+
+	return c
 }
 
 func snapshot(o *options) *cobra.Command {
@@ -223,7 +284,8 @@ func bringBack(o *options) *cobra.Command {
 	var a adopt.Options
 
 	c := &cobra.Command{
-		Use: "adopt", Short: "Write a file for pulumi import with what still stands of a cluster whose state is lost", Args: cobra.NoArgs,
+		Use: "import", Aliases: []string{"adopt"}, Args: cobra.NoArgs,
+		Short: "Write a file for pulumi import with the resources of a cluster whose state is lost",
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := o.open(c.Context())
 			if err != nil {

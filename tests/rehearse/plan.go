@@ -7,40 +7,26 @@ import (
 	"path/filepath"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/machineconfig"
-	"talos-proxmox/components/plan"
-	"talos-proxmox/stacks"
+	opsplan "talos-proxmox/stacks/ops/plan"
 	"talos-proxmox/stacks/planview"
 	"talos-proxmox/tests/rehearsal"
 )
 
-// showPlan shows what is planned for a stack, and starts nothing. Talos is asked what it thinks of the configurations.
+// showPlan shows what is planned for a stack, and starts nothing: ops plan, under the name of a flag.
 func showPlan(root string, stack *rehearsal.Stack, format string, out io.Writer) error {
-	config, err := stacks.LoadFile(stack.Path)
+	spec, p, err := opsplan.OfFile(stack.Path)
 	if err != nil {
 		return err
 	}
-
-	p, err := plan.New(config.Spec())
-	if err != nil {
-		return err
-	}
-
-	warnings, err := machineconfig.Check(p)
-	if err != nil {
-		return err
-	}
-
-	p.Warnings = append(p.Warnings, warnings...)
 
 	switch format {
 	case "text":
-		text, err := planview.Text(config.Spec(), p)
+		text, err := planview.Text(spec, p)
 		if err != nil {
 			return err
 		}
 
-		_, err = io.WriteString(out, text+"\nNobody was asked: "+components.Unchecked+".\n")
+		_, err = io.WriteString(out, text+"\nNothing was contacted: "+components.Unchecked+".\n")
 
 		return err
 	case "svg":

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestUnknownCommands: a word that is no command is an error that names those that are, not a page of help and success.
+func TestUnknownCommands(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"export", "ansibel"}, `ops export: unknown command "ansibel": use one of ansible, nodes.json, talosctl`},
+		{[]string{"export"}, "ops export: name a command: ansible, nodes.json, talosctl"},
+		{[]string{"etcd", "snapshots"}, `ops etcd: unknown command "snapshots": use one of check, list, snapshot`},
+		{[]string{"plam", "dev"}, "unknown command \"plam\" for \"ops\"\n\nDid you mean this?\n\tplan\n"},
+		{[]string{"plan", "dev", "atlas"}, "accepts 1 arg(s), received 2"},
+		{[]string{"plan", "dev", "--format", "png"}, `--format is text or svg, not "png"`},
+	} {
+		out, _, err := ops(t, "", c.args...)
+		require.EqualError(t, err, c.want)
+		assert.Empty(t, out)
+	}
+}
+
+// TestOldNames: a command that was renamed still goes by its old name, and says the new one.
+func TestOldNames(t *testing.T) {
+	_, notes, err := ops(t, "", "addresses", "no-such-nodes.json", "no-such-stack.yaml")
+	require.ErrorIs(t, err, os.ErrNotExist)
+	assert.Equal(t, "note: the command addresses is now called set-addresses; the old name is removed in the next release\n", notes)
+
+	_, notes, err = ops(t, "", "set-addresses", "no-such-nodes.json", "no-such-stack.yaml")
+	require.ErrorIs(t, err, os.ErrNotExist)
+	assert.Empty(t, notes)
+}
+
+// TestPlan: a plan is shown from any directory of the project, K3s' too.
+func TestPlan(t *testing.T) {
+	root, err := filepath.Abs(project)
+	require.NoError(t, err)
+
+	t.Chdir(filepath.Join(root, "stacks", "docs"))
+
+	out, _, err := ops(t, "", "plan", "dev")
+	require.NoError(t, err)
+	assert.Contains(t, out, "k3s-dev-control-1")
+
+	out, _, err = ops(t, "", "plan", filepath.Join(root, "stacks", "examples", "Pulumi.k3s.yaml"))
+	require.NoError(t, err)
+	assert.Contains(t, out, "Nothing was contacted: ")
+
+	out, _, err = ops(t, "", "plan", "dev", "--format", "svg")
+	require.NoError(t, err)
+	assert.Contains(t, out, "<svg")
+
+	_, _, err = ops(t, "", "plan", "nosuch")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

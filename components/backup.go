@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync"
 	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/plan"
@@ -20,12 +23,23 @@ type backup struct {
 	say   wait.Say
 }
 
-func newBackup(p *plan.Plan, directory string, say wait.Say) backup {
+func newBackup(ctx *pulumi.Context, p *plan.Plan, directory string, say wait.Say) backup {
 	if p.Backup == nil {
 		return backup{}
 	}
 
-	return backup{&etcdbackup.Store{Dir: filepath.Join(directory, p.Backup.Dir), Cluster: p.Cluster, Keep: p.Backup.Keep}, p.TransferTimeout, say}
+	var warned sync.Map
+
+	warn := func(message string) {
+		// One update takes many snapshots.
+		if _, again := warned.LoadOrStore(message, true); !again {
+			_ = ctx.Log.Warn("lifecycle.backup: "+message, nil) // a message that does not reach the screen is no reason to stop
+		}
+	}
+
+	store := &etcdbackup.Store{Dir: filepath.Join(directory, p.Backup.Dir), Cluster: p.Cluster, Keep: p.Backup.Keep, Warn: warn}
+
+	return backup{store, p.TransferTimeout, say}
 }
 
 // take keeps what the first of the control planes that answers has.

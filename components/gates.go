@@ -49,7 +49,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	var (
 		p, proxmox = args.Plan, args.Proxmox
 		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newLater[talosapi.Credentials]()}
-		kept       = newBackup(p, args.Dir, say(ctx, name))
+		kept       = newBackup(ctx, p, args.Dir, say(ctx, name))
 		nodes      = nodesBy(p, name, "-config")
 		errs       []error
 	)

@@ -164,3 +164,61 @@ func TestStore(t *testing.T) {
 	require.NoError(t, os.WriteFile(all[0].Path, hashed(database(t, 99)), 0o600))
 	require.EqualError(t, Verify(all[0]), "it is not what it was when it was taken")
 }
+
+// TestNotes: a note that was cut off blocks nothing, and one that cannot be written leaves no snapshot.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+
+	var warned []string
+
+	s := Store{Dir: t.TempDir(), Cluster: "atlas", Keep: 2, Warn: func(message string) { warned = append(warned, message) }}
+	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+	content := hashed(database(t, 41))
+	send := func(w io.Writer) error {
+		_, err := w.Write(content)
+
+		return err
+	}
+
+	first, err := s.Take(now, send)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(noteOf(first.Path), []byte(`{"sha256": "00", "revi`), 0o600))
+
+	_, err = s.Take(now.Add(time.Hour), send)
+	require.NoError(t, err)
+	require.Len(t, warned, 1)
+	assert.Equal(t, noteOf(first.Path)+" cannot be read (unexpected end of JSON input). It is passed over: the snapshot itself may be good, "+
+		"which 'go run ./stacks/ops etcd check' tells. Remove the note", warned[0])
+
+	all, err := s.List()
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	assert.EqualValues(t, 41, all[0].Revision)
+	require.ErrorContains(t, all[1].NoteErr, "unexpected end of JSON input")
+	assert.Equal(t, Snapshot{Path: first.Path, Taken: now, NoteErr: all[1].NoteErr}, all[1], "nothing of half a note counts")
+	require.NoError(t, Verify(all[1]))
+
+	_, err = s.Take(now.Add(2*time.Hour), send)
+	require.NoError(t, err)
+	assert.NoFileExists(t, first.Path, "the oldest goes, with its note")
+	assert.NoFileExists(t, noteOf(first.Path))
+
+	// What cannot be written is not the fault of whoever sends it.
+	_, err = s.Take(now, func(w io.Writer) error {
+		require.NoError(t, w.(*writer).to.(*os.File).Close())
+		require.Error(t, send(w))
+
+		return errors.New("the control plane sent nothing")
+	})
+	require.ErrorIs(t, err, os.ErrClosed)
+	assert.NotContains(t, err.Error(), "control plane")
+
+	late := now.Add(3 * time.Hour)
+	taken := filepath.Join(s.Dir, "atlas.20261121-210000.db")
+	require.NoError(t, os.Mkdir(noteOf(taken), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(noteOf(taken), "file"), nil, 0o600))
+
+	_, err = s.Take(late, send)
+	require.Error(t, err)
+	assert.NoFileExists(t, taken, "a snapshot that is never pruned")
+}

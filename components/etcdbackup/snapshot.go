@@ -30,6 +30,8 @@ type Snapshot struct {
 	Size int64 `json:"size"`
 	// Raw says that the file was copied from a member's disk: it has no hash of its own to be checked.
 	Raw bool `json:"raw,omitempty"`
+	// NoteErr is why what was noted of it cannot be read; nil: it was, or there is no note.
+	NoteErr error `json:"-"`
 }
 
 // page is what the size of an etcd database is a multiple of. A snapshot has a hash after that.

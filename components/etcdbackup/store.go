@@ -24,6 +24,8 @@ type Store struct {
 	Cluster string
 	// Keep is how many snapshots stay when another is taken; 0: all of them.
 	Keep int
+	// Warn is told of notes that cannot be read; nil: they are passed over in silence.
+	Warn func(message string)
 }
 
 const timestamp = "20060102-150405"
@@ -31,13 +33,16 @@ const timestamp = "20060102-150405"
 // nameOf takes a file's name apart: the cluster, and when.
 var nameOf = regexp.MustCompile(`^(.+)\.(\d{8}-\d{6})\.db$`)
 
-// Take keeps what fetch writes in a new file: whole and sound or not at all, for nobody else to read. What is known of it is
-// written beside it. The oldest snapshots beyond Keep go.
+// Take keeps what fetch writes in a new file: whole and sound or not at all, readable for its owner only. A note next to it, written
+// in the same way, says what is known of it. The oldest snapshots beyond Keep go.
 func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error) {
 	var taken Snapshot
 
 	fill := func(f *os.File) (err error) {
-		if err := fetch(f); err != nil {
+		w := &writer{to: f}
+		if err := fetch(w); w.err != nil {
+			return w.err // whatever fetch makes of it, its source is not to blame
+		} else if err != nil {
 			return err
 		}
 
@@ -65,18 +70,34 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		return Snapshot{}, err
 	}
 
-	if err := os.WriteFile(beside(taken.Path), append(text, '\n'), 0o600); err != nil {
-		return Snapshot{}, err
+	rename := func(unfinished string) error { return os.Rename(unfinished, noteOf(taken.Path)) }
+	if err := wholefile.Write(s.Dir, wholefile.Text(append(text, '\n')), rename); err != nil {
+		// Where each try fails, snapshots that are never pruned would fill the disk.
+		return Snapshot{}, errors.Join(err, os.Remove(taken.Path))
 	}
 
 	return taken, s.prune()
 }
 
-// beside is the file that says what is known of a snapshot.
-func beside(path string) string { return path + ".json" }
+// writer remembers what went wrong with writing.
+type writer struct {
+	to  io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (w *writer) Write(p []byte) (n int, err error) {
+	n, err = w.to.Write(p)
+	w.err = err
+
+	return n, err
+}
+
+// noteOf is the file that says what is known of a snapshot.
+func noteOf(path string) string { return path + ".json" }
 
 // List returns the cluster's snapshots, newest first, as they were when they were taken. A directory that is not there holds
-// none.
+// none. A snapshot whose note cannot be read is known by its name only.
 func (s Store) List() ([]Snapshot, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -96,11 +117,9 @@ func (s Store) List() ([]Snapshot, error) {
 			continue // the digits are no time, so it is not one of ours
 		}
 
-		// Without what was noted, the file still is one.
-		if text, err := os.ReadFile(beside(one.Path)); err == nil {
-			if err := json.Unmarshal(text, &one); err != nil {
-				return nil, fmt.Errorf("%s: %w", beside(one.Path), err)
-			}
+		if one.NoteErr = one.readNote(); one.NoteErr != nil && s.Warn != nil {
+			s.Warn(fmt.Sprintf("%s cannot be read (%s). It is passed over: the snapshot itself may be good, which 'go run ./stacks/ops etcd check' tells. "+
+				"Remove the note", noteOf(one.Path), one.NoteErr))
 		}
 
 		found = append(found, one)
@@ -109,6 +128,23 @@ func (s Store) List() ([]Snapshot, error) {
 	slices.SortFunc(found, func(a, b Snapshot) int { return cmp.Or(b.Taken.Compare(a.Taken), cmp.Compare(a.Path, b.Path)) })
 
 	return found, nil
+}
+
+// readNote reads what was noted when the snapshot was taken. Without a note, the file still is a snapshot.
+func (s *Snapshot) readNote() error {
+	text, err := os.ReadFile(noteOf(s.Path))
+	if err != nil {
+		return ignoreMissing(err)
+	}
+
+	noted := *s
+	if err := json.Unmarshal(text, &noted); err != nil {
+		return err
+	}
+
+	*s = noted
+
+	return nil
 }
 
 // Verify reads a snapshot of the store and holds it to what was noted when it was taken.
@@ -138,7 +174,7 @@ func (s Store) prune() error {
 	}
 
 	for _, old := range all[s.Keep:] {
-		if err := errors.Join(os.Remove(old.Path), ignoreMissing(os.Remove(beside(old.Path)))); err != nil {
+		if err := errors.Join(os.Remove(old.Path), ignoreMissing(os.Remove(noteOf(old.Path)))); err != nil {
 			return err
 		}
 	}

@@ -3,12 +3,23 @@ package wholefile
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"syscall"
 )
 
 // Write makes a file in a directory, which is made with mode 0700 where it is not there. fill writes it, and place gives it its name when it
 // is on the disk: os.Link takes none that is taken, os.Rename takes any. Whatever fails, nothing is left.
 func Write(dir string, fill func(f *os.File) error, place func(unfinished string) error) error {
+	err := write(dir, fill, place)
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("the disk that holds %s is full: %w", dir, err)
+	}
+
+	return err
+}
+
+func write(dir string, fill func(f *os.File) error, place func(unfinished string) error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

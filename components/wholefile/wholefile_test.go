@@ -38,3 +38,22 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
 }
+
+// TestFullDisk: a disk that is full is called that.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+
+	err := Write(dir, func(*os.File) error {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		require.NoError(t, err)
+
+		_, err = full.WriteString("text")
+
+		return errors.Join(err, full.Close())
+	}, func(string) error { return nil })
+	require.EqualError(t, err, "the disk that holds "+dir+" is full: write /dev/full: no space left on device")
+
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}

@@ -52,7 +52,10 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 				return errors.New("the talosconfig has no context that is selected and names control planes: choose one with 'talosctl config context'")
 			}
 
-			store := etcdbackup.Store{Dir: filepath.Join(o.project, *dir), Cluster: config.Context, Keep: keep}
+			store := etcdbackup.Store{
+				Dir: filepath.Join(o.project, *dir), Cluster: config.Context, Keep: keep,
+				Warn: func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },
+			}
 
 			s, err := store.Take(time.Now(), func(w io.Writer) error { return fromAny(c.Context(), administrator, bound, w) })
 			if err != nil {
@@ -123,6 +126,8 @@ func etcdList(o *options, dir *string) *cobra.Command {
 				remark := ""
 				if err := etcdbackup.Verify(s); err != nil {
 					remark = err.Error()
+				} else if s.NoteErr != nil {
+					remark = "whole, but its note cannot be read: " + s.NoteErr.Error()
 				}
 
 				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", filepath.Base(s.Path), s.Taken.Local().Format(time.DateTime), s.Revision, size(s.Size), remark)

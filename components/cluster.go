@@ -23,7 +23,7 @@ import (
 type TalosClusterArgs struct {
 	// Plan is every decision; see plan.New.
 	Plan *plan.Plan
-	// Findings are what Preflight found for the plan.
+	// Findings are what Preflight found for the plan. They are required in an update; nil, in a preview, means that Proxmox VE did not answer.
 	Findings *Findings
 	// Proxmox is asked by what runs between steps.
 	Proxmox Proxmox
@@ -70,6 +70,8 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 	switch {
 	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("TalosCluster " + name + ": a plan and access to Proxmox VE are required")
+	case args.Findings == nil && !ctx.DryRun():
+		return nil, errors.New("TalosCluster " + name + noFindings)
 	case args.Plan.Tailscale != nil && args.TailscaleKey == nil:
 		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, whose key is required")
 	case args.Plan.TakeOver != (args.MachineSecrets != nil):
@@ -377,7 +379,9 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*TalosNode, error) {
 	args := &GPUWorkerPoolArgs{Pool: pool.Name}
 	for _, a := range all {
-		args.Nodes = append(args.Nodes, GPUWorker{Name: childName(b.name, a.Node), Args: a, Device: b.found.device(a.Node)})
+		args.Nodes = append(args.Nodes, GPUWorker{
+			Name: childName(b.name, a.Node), Args: a, Device: b.found.device(a.Node), Exists: b.found.has(a.Node),
+		})
 	}
 
 	made, err := NewGPUWorkerPool(b.ctx, b.name+"-"+pool.Name, args, b.child)

@@ -26,9 +26,14 @@ type GPUWorker struct {
 	Name string
 	// Args of the node.
 	Args *TalosNodeArgs
-	// Device is the GPU as its host describes it; nil: not known. A mapping that is there stays as it is then, and none can be made.
+	// Device is the GPU as its host describes it; nil: not known, which an update takes only where no mapping is to be made.
 	Device *proxmoxapi.PCIDevice
+	// Exists says that an earlier update made the mapping. Without a Device it stays as it is.
+	Exists bool
 }
+
+// makesMapping says that the pool makes the resource mapping of the GPU.
+func (w GPUWorker) makesMapping() bool { return !w.Args.Node.GPU.Raw && w.Args.Mapping == nil }
 
 // GPUWorkerPool is a pool of nodes that each have a GPU of their host passed through. Hosts must have been prepared for
 // that (IOMMU on, the GPU bound to vfio-pci): nothing is changed on them but the resource mappings of Proxmox VE.
@@ -51,6 +56,11 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 	for _, w := range args.Nodes {
 		if w.Name == "" || w.Args == nil || w.Args.Node.GPU == nil {
 			return nil, fmt.Errorf("GPUWorkerPool %s: each node needs a name and a GPU", name)
+		}
+
+		if w.makesMapping() && w.Device == nil && !w.Exists && !ctx.DryRun() {
+			return nil, fmt.Errorf("GPUWorkerPool %s: Device of %s is nil, and the resource mapping of its GPU is made of it; "+
+				"set what proxmoxapi.Client.PCIDevices says of %s, or Exists where an earlier update made the mapping", name, w.Name, w.Args.Node.GPU.BDF)
 		}
 
 		gpus[w.Args.Node.Name] = pulumi.String(w.Args.Node.Host + " " + w.Args.Node.GPU.BDF)
@@ -81,7 +91,7 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 func newGPUWorker(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOption) (*TalosNode, error) {
 	args := *w.Args
 
-	if !args.Node.GPU.Raw && args.Mapping == nil {
+	if w.makesMapping() {
 		// Where the VM waits, so does its mapping: what is wrong with the VM is said first.
 		waiting := append([]pulumi.ResourceOption{pulumi.DependsOn(args.After)}, opts...)
 

@@ -15,7 +15,7 @@ import (
 type K3sClusterArgs struct {
 	// Plan is every decision; see plan.New. Its kind is k3s.
 	Plan *plan.Plan
-	// Findings are what Preflight found for the plan.
+	// Findings are what Preflight found for the plan. They are required in an update; nil, in a preview, means that Proxmox VE did not answer.
 	Findings *Findings
 	// Proxmox is asked by what runs between steps.
 	Proxmox Proxmox
@@ -50,6 +50,8 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	switch {
 	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("K3sCluster " + name + ": a plan and access to Proxmox VE are required")
+	case args.Findings == nil && !ctx.DryRun():
+		return nil, errors.New("K3sCluster " + name + noFindings)
 	case args.Plan.K3s == nil:
 		return nil, errors.New("K3sCluster " + name + ": the plan is of another kind")
 	case args.Plan.K3s.TokenGiven != (args.Token != nil):

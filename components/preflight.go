@@ -29,6 +29,9 @@ type Findings struct {
 	absent map[int]bool
 }
 
+// noFindings is what a constructor says that was not given any in an update.
+const noFindings = ": Findings are nil, and an update needs what Preflight returns for the plan"
+
 // template is what to clone for a node.
 func (f *Findings) template(n plan.Node) pulumi.IntInput {
 	if f == nil {

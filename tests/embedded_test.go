@@ -1,0 +1,94 @@
+package tests
+
+import (
+	"testing"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// TestIncompleteArgs: a constructor that lacks what an update needs refuses it before it registers anything.
+func TestIncompleteArgs(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	before := r.Lab.World().Snapshot()
+
+	var gpu components.TalosNodeArgs
+
+	for _, n := range r.Plan.Nodes() {
+		if n.GPU != nil {
+			gpu = components.TalosNodeArgs{Node: n, Origin: "a test", Template: pulumi.Int(9000)}
+		}
+	}
+
+	require.NotNil(t, gpu.Node.GPU)
+
+	for _, c := range []struct {
+		name, want string
+		construct  func(ctx *pulumi.Context, by pulumi.ResourceOption) error
+	}{
+		{
+			"pool", "GPUWorkerPool gpus: Device of gpu-1 is nil, and the resource mapping of its GPU is made of it; set what " +
+				"proxmoxapi.Client.PCIDevices says of 0000:01:00.0, or Exists where an earlier update made the mapping",
+			func(ctx *pulumi.Context, by pulumi.ResourceOption) error {
+				_, err := components.NewGPUWorkerPool(ctx, "gpus", &components.GPUWorkerPoolArgs{
+					Pool: "gpu", Nodes: []components.GPUWorker{{Name: "gpu-1", Args: &gpu}},
+				}, by)
+
+				return err
+			},
+		},
+		{
+			"cluster", "TalosCluster dev: Findings are nil, and an update needs what Preflight returns for the plan",
+			func(ctx *pulumi.Context, by pulumi.ResourceOption) error {
+				api, err := proxmoxapi.New(proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true})
+				if err != nil {
+					return err
+				}
+
+				_, err = components.NewTalosCluster(ctx, "dev", &components.TalosClusterArgs{Plan: r.Plan, Proxmox: api}, by)
+
+				return err
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := embedding(t, r, c.name, c.construct)
+
+			assert.Contains(t, failUp(t, s), c.want)
+			assert.Equal(t, before, r.Lab.World().Snapshot())
+
+			for _, one := range state(t, s).Resources {
+				assert.NotContains(t, string(one.Type), "talos-proxmox:", "%s was registered", one.URN)
+			}
+		})
+	}
+}
+
+// embedding is a stack whose program constructs something with a provider for the lab.
+func embedding(t *testing.T, r *rehearsal.Rehearsal, name string, construct func(*pulumi.Context, pulumi.ResourceOption) error) auto.Stack {
+	t.Helper()
+
+	s, err := r.Backend.InlineStack(t.Context(), "embedding", name, func(ctx *pulumi.Context) error {
+		provider, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{
+			Endpoint: pulumi.String(r.Lab.Endpoint()), Insecure: pulumi.Bool(true),
+			ApiToken: pulumi.String(r.Lab.Credentials().TokenID + "=" + r.Lab.Credentials().TokenSecret),
+		})
+		if err != nil {
+			return err
+		}
+
+		return construct(ctx, pulumi.Providers(provider))
+	}, nil)
+	require.NoError(t, err)
+
+	return s
+}

@@ -78,7 +78,7 @@ func TestImageOffered(t *testing.T) {
 		"nothing":                       {store{err: errors.New("bad request: invalid response: 404")}, "host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := imageGates{&c.store}.offered(t.Context(), download)
+			err := imageGates{&c.store, &plan.Plan{}}.offered(t.Context(), download)
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -107,7 +107,7 @@ func TestImageWhole(t *testing.T) {
 		"cut off":     {disk, map[string]int64{"local:iso/x.img": 9}, "image local:iso/x.img on host pve has 9 bytes: that is no image. Delete it there ('pvesm free local:iso/x.img'), and run 'pulumi up --refresh'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := imageGates{&store{files: c.size}}.whole(t.Context(), c.args)
+			err := imageGates{proxmox: &store{files: c.size}}.whole(t.Context(), c.args)
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {

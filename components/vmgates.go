@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 // vmGates are the hooks of VMs and of what they boot, whatever is to run in them.
 type vmGates struct {
-	// offered runs before a host downloads an image, and refuses what cannot be one.
+	// offered runs before a host downloads an image, and refuses what cannot be one. It runs in previews, too.
 	offered *pulumi.ResourceHook
 	// free runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
 	free *pulumi.ResourceHook
@@ -35,9 +36,15 @@ type registration func(hook **pulumi.ResourceHook, kind string, run func(context
 // register registers them.
 func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, register registration) error {
 	proxmox := r.proxmox
-	images := imageGates{proxmox}
+	images := imageGates{proxmox: proxmox, plan: r.plan}
 
-	register(&g.offered, "image-offered", images.offered)
+	register(&g.offered, "image-offered", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		if ctx.DryRun() {
+			return images.foreseen(c, args)
+		}
+
+		return images.offered(c, args)
+	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 	register(&g.whole, "image-whole", images.whole)
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return free(c, r.plan, proxmox, ctx.Stack(), args)
@@ -135,7 +142,10 @@ func nodeOf(p *plan.Plan, vmid int) (plan.PlannedPool, plan.Node, bool) {
 }
 
 // imageGates hold what is known of an image before and after it is downloaded.
-type imageGates struct{ proxmox Proxmox }
+type imageGates struct {
+	proxmox Proxmox
+	plan    *plan.Plan
+}
 
 // smallestImage is well below any Talos image, in bytes, and above any page that says that there is none.
 const smallestImage = 16 << 20
@@ -148,12 +158,41 @@ func (g imageGates) offered(ctx context.Context, args *pulumi.ResourceHookArgs) 
 
 	switch {
 	case err != nil:
-		return fmt.Errorf("host %s cannot get the image %s: %w", host, url, err)
+		return fmt.Errorf("host %s cannot get the image %s: %w%s", host, url, err, g.remedy(url))
 	case size > 0 && size < smallestImage:
 		return fmt.Errorf("%s holds %d bytes: that is no image. Open it, and correct the URL, or what the factory is asked for", url, size)
 	default:
 		return nil
 	}
+}
+
+// foreseen asks in a preview what is known there: an image of the factory may be of a schematic that it does not know yet, and without
+// Proxmox VE nothing is known, which the preview has said.
+func (g imageGates) foreseen(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	url := text(args.NewInputs, "url")
+	if url == "" || slices.ContainsFunc(g.plan.Pools, func(p plan.PlannedPool) bool {
+		return p.Image.FactoryURL != "" && strings.HasPrefix(url, p.Image.FactoryURL+"/")
+	}) {
+		return nil
+	}
+
+	err := g.offered(ctx, args)
+	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) {
+		return nil
+	}
+
+	return err
+}
+
+// remedy names the key that states a URL; empty when none does.
+func (g imageGates) remedy(url string) string {
+	for _, p := range g.plan.Pools {
+		if p.Image.URL == url {
+			return "; correct " + p.Image.Path + ".url, or let the host reach it"
+		}
+	}
+
+	return ""
 }
 
 // whole looks at the image that a VM is about to boot: where a download was cut off, nobody else would notice.

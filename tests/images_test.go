@@ -1,0 +1,57 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMissingImage: a preview that plans downloads asks the hosts for them, and is refused where the URL holds nothing. It goes on
+// without Proxmox VE.
+func TestMissingImage(t *testing.T) {
+	t.Parallel()
+
+	text := strings.NewReplacer("iso: { volume: local:iso/talos-1.12.4.iso }", "iso: { url: https://mirror.lan/talos-1.12.4.iso }",
+		"hosts: [{ name: pve1 }, { name: pve2 }]", "hosts: [{ name: pve1 }, { name: pve2 }, { name: pve3 }]",
+		"worker: { role: worker, count: 1,", "worker: { role: worker, count: 2,").Replace(pair{"iso", "nocloud", "", "static"}.stack())
+
+	r := rehearse(t, stackFile(t, text))
+	missing := r.Lab.FactoryURL() + "/image/" + strings.Repeat("0", 64) + "/v1.12.4/nocloud-amd64.iso"
+	good, err := r.Stack.GetConfigWithOptions(t.Context(), "talos-proxmox:image.iso.url", &auto.ConfigOptions{Path: true})
+	require.NoError(t, err)
+
+	const refused = " cannot get the image "
+
+	t.Run("before anything is made", func(t *testing.T) {
+		set(t, r.Stack, "image.iso.url", missing)
+
+		said := failPreview(t, r.Stack)
+		assert.Contains(t, said, refused+missing+": Proxmox VE at")
+		assert.Contains(t, said, "404 Not Found'; correct image.iso.url, or let the host reach it")
+	})
+
+	set(t, r.Stack, "image.iso.url", good.Value)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	before := r.Lab.World().Snapshot()
+
+	t.Run("in place of images that are there", func(t *testing.T) {
+		set(t, r.Stack, "image.iso.url", missing)
+
+		assert.Contains(t, failPreview(t, r.Stack), refused+missing)
+		assert.Contains(t, failUp(t, r.Stack), refused+missing)
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+	})
+
+	t.Run("without Proxmox VE", func(t *testing.T) {
+		set(t, r.Stack, "proxmox.endpoint", "https://127.0.0.1:9")
+
+		_, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(newOutput(t)))
+		require.NoError(t, err, "what is not known is no error in a preview")
+	})
+}

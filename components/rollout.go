@@ -194,8 +194,13 @@ func (r *rollout) judge(ctx context.Context, c changing) verdict {
 		change.Reboot, err = r.needsReboot(ctx, c)
 	}
 
+	var rejected talosapi.RejectedError
+	if errors.As(err, &rejected) {
+		change.Rejected, err = rejected, nil
+	}
+
 	change.Silent = err
-	v := verdict{now: now, carries: err == nil && change.Now.Kubernetes != change.Wanted.Kubernetes && r.plan.Apply != plan.ApplyStaged, Row: lifecycle.Row{
+	v := verdict{now: now, carries: err == nil && change.Rejected == nil && change.Now.Kubernetes != change.Wanted.Kubernetes && r.plan.Apply != plan.ApplyStaged, Row: lifecycle.Row{
 		Node: c.Name, Pool: c.node.Pool, Role: string(c.node.Role), Now: change.Now.String(), Wanted: change.Wanted.String(), Settings: change.Settings,
 		Limits: lifecycle.Limits{MaxUnavailable: r.plan.MaxUnavailable, Canary: r.plan.Canary},
 	}}

@@ -63,7 +63,9 @@ func short(schematic string) string { return schematic[:min(len(schematic), 8)] 
 // Change is all that is known of a node whose configuration is about to change.
 type Change struct {
 	// Silent is why the node tells nothing; nil when it does.
-	Silent      error
+	Silent error
+	// Rejected is what the node says of a configuration that it refuses; nil when it takes it.
+	Rejected    error
 	Now, Wanted System
 	// Reboot says that Talos takes the configuration with a reboot only.
 	Reboot bool
@@ -82,6 +84,8 @@ func (c Change) Judge() (Effect, string, error) {
 	switch {
 	case c.Silent != nil:
 		return Unknown, "it does not answer: " + c.Silent.Error(), nil
+	case c.Rejected != nil:
+		return None, "nothing is applied", fmt.Errorf("%w; correct the patches, or the key that this is about", c.Rejected)
 	case c.Upgrades():
 		return Upgrade, c.upgradeWhy(), c.upgradable()
 	}

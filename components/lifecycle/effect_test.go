@@ -30,8 +30,12 @@ func TestJudge(t *testing.T) {
 		effect       Effect
 		why, refused string
 	}{
-		"nothing":              {Change{Now: now, Wanted: now}, None, "it runs so already", ""},
-		"no answer":            {Change{Silent: errors.New("connection refused"), Wanted: now}, Unknown, "it does not answer: connection refused", ""},
+		"nothing":   {Change{Now: now, Wanted: now}, None, "it runs so already", ""},
+		"no answer": {Change{Silent: errors.New("connection refused"), Wanted: now}, Unknown, "it does not answer: connection refused", ""},
+		"a refusal": {
+			Change{Rejected: errors.New("it refuses its configuration: no image"), Now: now, Wanted: now, Settings: setting}, None, "nothing is applied",
+			"it refuses its configuration: no image; correct the patches, or the key that this is about",
+		},
 		"a setting":            {Change{Now: now, Wanted: now, Settings: setting}, Live, "machine.sysctls.x", ""},
 		"settings":             {Change{Now: now, Wanted: now, Settings: many[:4]}, Live, "a, b, c, d", ""},
 		"many settings":        {Change{Now: now, Wanted: now, Settings: many}, Live, "a, b, c, 2 more", ""},

@@ -16,6 +16,7 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"google.golang.org/grpc/codes"
 
 	"talos-proxmox/components/lifecycle"
 )
@@ -98,7 +99,13 @@ func (s *System) resources(ctx context.Context, api *client.Client) error {
 	return nil
 }
 
-// NeedsReboot asks a node whether it takes a configuration only with a reboot. Nothing is applied.
+// RejectedError is what a node says of a configuration that it refuses. Asking again does not change that.
+type RejectedError struct{ Words string }
+
+func (e RejectedError) Error() string { return "it refuses its configuration: " + e.Words }
+
+// NeedsReboot asks a node whether it takes a configuration only with a reboot. Nothing is applied. The error is a RejectedError where
+// the node does not take the configuration at all.
 func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []byte) (bool, error) {
 	var reboots bool
 
@@ -116,11 +123,15 @@ func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []b
 
 		return nil
 	})
-	if err != nil {
-		return false, fmt.Errorf("%s does not take the configuration: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+	switch client.StatusCode(err) {
+	case codes.OK:
+		return reboots, nil
+	case codes.InvalidArgument, codes.Unknown:
+		// Talos says InvalidArgument of what it validates, and nothing in particular of what it cannot read.
+		return false, RejectedError{brief(err)}
+	default:
+		return false, fmt.Errorf("%s does not check the configuration: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
 	}
-
-	return reboots, nil
 }
 
 // ApplyAndReboot gives a node a configuration and has it reboot. The request is accepted when it returns, not done.

@@ -24,8 +24,8 @@ type vmGates struct {
 	resumed *pulumi.ResourceHook
 	// whole runs before a VM is made, and refuses an image that is not all there.
 	whole *pulumi.ResourceHook
-	// vacated runs before a VM is changed, and takes the pods off a node that is restarted by that, when it is its turn. It runs in
-	// previews, too. back runs after it and ends the turn, stuck where the change has failed.
+	// vacated runs before a VM is changed, refuses what would take a disk away, and takes the pods off a node that is restarted by the
+	// change, when it is its turn. It runs in previews, too. back runs after it and ends the turn, stuck where the change has failed.
 	vacated, back *pulumi.ResourceHook
 	stuck         []*pulumi.ErrorHook
 }
@@ -50,7 +50,13 @@ func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, regist
 		return free(c, r.plan, proxmox, ctx.Stack(), args)
 	})
 	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, proxmox, args) })
-	register(&g.vacated, "vm-vacated", r.before, &pulumi.ResourceHookOptions{OnDryRun: true})
+	register(&g.vacated, "vm-vacated", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		if err := keepsDisks(r.plan, args); err != nil {
+			return err
+		}
+
+		return r.before(c, args)
+	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 	register(&g.back, "vm-back", r.after)
 
 	stuck, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) { return r.failed(ctx.Context(), args) })

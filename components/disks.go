@@ -1,0 +1,41 @@
+package components
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+)
+
+// keepsDisks refuses, in previews too, a change that takes a disk away from a VM: provider 0.69.1 fails in the middle of it, and newer ones
+// remove the disk with what is on it. To detach it by hand is no way: after a refresh the state has an entry without a place, which
+// no update can take out.
+func keepsDisks(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
+	var problems plan.Problems
+
+	remedy := "name the node in lifecycle.replace: its VM is made again without it, and all that is on its disks goes"
+	if p.Bootstrap == plan.External {
+		remedy = "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all that is on its disks goes"
+	}
+
+	for i, disk := range disks(args.OldInputs) {
+		at := text(disk, "interface")
+		if at == "" || slices.ContainsFunc(disks(args.NewInputs), func(d resource.PropertyMap) bool { return text(d, "interface") == at }) {
+			continue
+		}
+
+		path := "extraDisks"
+		if i == 0 {
+			path = "disk.interface"
+		}
+
+		problems.Add(path, "a disk is not removed from a VM, for what is on it would be lost",
+			fmt.Sprintf("%s without %s, which has %d GiB on %s", text(args.OldInputs, "name"), at, int(number(disk, "size")), text(disk, "datastoreId")),
+			"put it back (one that states no interface has the next after the disk before it); or "+remedy)
+	}
+
+	return problems.Err()
+}

@@ -169,7 +169,8 @@ type Lifecycle struct {
 	Replace []string `json:"replace,omitempty"`
 	// Names of nodes that are dead and may leave without being asked.
 	ForceRemove []string `json:"forceRemove,omitempty"`
-	// Let the whole cluster be destroyed: nodes are not held back any more, nor protected. It is the first of two steps.
+	// Let the whole cluster be destroyed: nodes are not held back any more, nor protected. It is the first of two steps. With
+	// cluster.bootstrap external no node is held back, and only VMs that are protected need it.
 	Teardown bool `json:"teardown,omitempty" jsonschema:"default=false"`
 	// Snapshots of etcd, taken each time before a control plane is taken down or leaves.
 	Backup Backup `json:"backup,omitempty"`

@@ -33,7 +33,11 @@ func (r *rollout) adopted(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		return err
 	}
 
-	return r.change(ctx, c)
+	if err := r.change(ctx, c); err != nil {
+		return err
+	}
+
+	return r.send(ctx, c)
 }
 
 // fresh waits until a machine says whether it is one that waits for its first configuration.

@@ -228,6 +228,8 @@ func (b *builder) cluster() error {
 			hooks = append(hooks, b.hooks.detached)
 		}
 
+		hooks = append(hooks, b.hooks.configured)
+
 		return func(n plan.Node) *NodeConfiguration {
 			return &NodeConfiguration{
 				Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks, Removed: b.held(),
@@ -257,16 +259,33 @@ func (b *builder) cluster() error {
 		return err
 	}
 
-	for _, pool := range others {
-		if err := b.workers(pool, configure(pool, b.configured)); err != nil {
-			return err
+	workers := func(after ...pulumi.Resource) error {
+		for _, pool := range others {
+			if err := b.workers(pool, configure(pool, after)); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	}
+
+	// A worker is configured when it shows a certificate, which control planes issue. Without the discovery service it learns from
+	// Kubernetes alone where they are, so Kubernetes comes first.
+	if p.Discovery == plan.DiscoveryService {
+		if err = workers(b.configured...); err == nil {
+			_, err = b.start(credentials, b.configured)
+		}
+	} else {
+		var kubeconfig pulumi.Resource
+		if kubeconfig, err = b.start(credentials, b.configured); err == nil {
+			err = workers(append(slices.Clone(b.configured), kubeconfig)...)
 		}
 	}
 
 	b.Talosconfig = b.talosconfig(credentials)
 	b.TalosconfigExpiry = expiry(credentials.ClientCertificate().ToStringPtrOutput())
 
-	return b.start(credentials, b.configured)
+	return err
 }
 
 // held are the hooks that keep a node's machine until it has left the cluster; none where all is let go of.
@@ -410,7 +429,8 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	p := b.Plan
 	args := &TalosNodeArgs{
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
-		Firewall: pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n), Unfinished: b.found.halfMade(n),
+		identified: b.hooks.uuids[n.Name].set,
+		Firewall:   pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n), Unfinished: b.found.halfMade(n),
 	}
 
 	if n.CloudInit != "" {
@@ -572,13 +592,13 @@ func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.String
 
 // start fetches the kubeconfig, once the cluster has been bootstrapped and its control plane is up. It waits for control
 // planes only, unless it is told otherwise: a worker that does not come up must not keep the cluster from starting.
-func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPlanes []pulumi.Resource) error {
+func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPlanes []pulumi.Resource) (pulumi.Resource, error) {
 	first := b.Nodes[0].IPAddress.Elem()
 	after := controlPlanes
 
 	if b.Plan.BootstrapWaitsForWorkers {
 		after = nil
-		for _, node := range b.Nodes {
+		for _, node := range b.Nodes { // those that are registered: workers that need Kubernetes first are not
 			after = append(after, node.Applied)
 		}
 	}
@@ -599,11 +619,11 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPl
 			BeforeCreate: []*pulumi.ResourceHook{b.hooks.bootstrapped, b.hooks.ready},
 		}))
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	b.Kubeconfig = pulumi.ToSecret(kubeconfig.KubeconfigRaw).(pulumi.StringOutput)
 	b.KubeconfigExpiry = expiry(kubeconfig.KubernetesClientConfiguration.ClientCertificate().ToStringPtrOutput())
 
-	return nil
+	return kubeconfig, nil
 }

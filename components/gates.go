@@ -31,6 +31,10 @@ type gates struct {
 	adopted *pulumi.ResourceHook
 	// detached runs after it, and takes the ISO file out of the node's drive.
 	detached *pulumi.ResourceHook
+	// configured runs after it, and gives the node its first configuration.
+	configured *pulumi.ResourceHook
+	// uuids of the VMs, as they become known.
+	uuids vmUUIDs
 	// bootstrapped runs before the kubeconfig is fetched and starts the cluster. It is no resource because it is done once
 	// and leaves nothing to manage; as one, a lost reply would leave a cluster that no later run could take over.
 	bootstrapped *pulumi.ResourceHook
@@ -48,7 +52,7 @@ type gates struct {
 func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, addresses *roster) (gates, error) {
 	var (
 		p, proxmox = args.Plan, args.Proxmox
-		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newLater[talosapi.Credentials]()}
+		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newLater[talosapi.Credentials](), uuids: newVMUUIDs(p)}
 		kept       = newBackup(ctx, p, args.Dir, say(ctx, name))
 		nodes      = nodesBy(p, name, "-config")
 		errs       []error
@@ -67,7 +71,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 
 	rolled := &rollout{
 		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: newCanaries(p), backup: kept, say: say(ctx, name), nodes: nodes,
-		found: args.Findings,
+		found: args.Findings, proxmox: proxmox, uuids: g.uuids,
 	}
 	restarted := &restarts{
 		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: say(ctx, name), nodes: nodesBy(p, name, "-vm"),
@@ -104,6 +108,8 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 
 		return detach(c, proxmox, n)
 	})
+
+	register(&g.configured, "node-configured", rolled.configured)
 
 	register(&g.bootstrapped, "bootstrapped", func(c context.Context, hook *pulumi.ResourceHookArgs) error {
 		from, err := recovery(p, args.Dir)

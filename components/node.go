@@ -54,6 +54,8 @@ type TalosNodeArgs struct {
 
 	// line is what the node stands in; nil: it need not.
 	line *line
+	// identified is told the SMBIOS UUID of the VM, empty where the state has none; nil: nothing is.
+	identified func(uuid string)
 }
 
 // NodeConfiguration is what a node is told to be.
@@ -142,6 +144,18 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 
 	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
 		return nil, err
+	}
+
+	if args.identified != nil {
+		node.VM.Smbios.Uuid().ApplyT(func(uuid *string) error {
+			if uuid == nil {
+				uuid = new(string)
+			}
+
+			args.identified(*uuid)
+
+			return nil
+		})
 	}
 
 	node.VMID = node.VM.VmId

@@ -29,6 +29,9 @@ type rollout struct {
 	backup   backup
 	say      wait.Say
 	found    *Findings
+	proxmox  Proxmox
+	// uuids tell the cluster's VMs from other machines.
+	uuids vmUUIDs
 	// nodes of the plan, by the name of their configuration.
 	nodes map[string]plan.Node
 	// looked is done when the cluster was looked through for what the next version of Kubernetes has no more.
@@ -68,7 +71,11 @@ func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		return r.foresee(ctx, c)
 	}
 
-	return r.change(ctx, c)
+	if err := r.change(ctx, c); err != nil {
+		return err
+	}
+
+	return r.send(ctx, c)
 }
 
 // change does what takes a node down, or to another Kubernetes.
@@ -162,7 +169,7 @@ func (r *rollout) judgeAnswering(ctx context.Context, c changing) (verdict, erro
 	err := wait.Until(ctx, r.plan.NodeTimeout, r.say, func(ctx context.Context) (string, error) {
 		v = r.judge(ctx, c)
 		if v.Effect == lifecycle.Unknown {
-			return fmt.Sprintf("%s at %s: %s", c.Name, c.Address, v.Why), nil
+			return fmt.Sprintf("%s at %s: %s", c.Name, c.Address, v.Why), r.notTheNode(ctx, c)
 		}
 
 		return "", v.refused

@@ -176,7 +176,7 @@ func TestImagesPerHost(t *testing.T) {
 		}
 
 		for _, name := range namesOf(resources, configToken) {
-			assert.Equal(t, []string{"c-node-answering", "c-node-adopted", "c-iso-detached"}, resources[name].hooks)
+			assert.Equal(t, []string{"c-node-answering", "c-node-adopted", "c-iso-detached", "c-node-configured"}, resources[name].hooks)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestImportedDisk(t *testing.T) {
 	assert.Equal(t, "raw", disk["fileFormat"].StringValue())
 	assert.Contains(t, vm.ignored, "disks[0].fileId")
 	assert.Equal(t, "none", vm.inputs["cdrom"].ObjectValue()["fileId"].StringValue())
-	assert.Equal(t, []string{"c-node-answering", "c-node-adopted"}, resources["c-worker-1-config"].hooks)
+	assert.Equal(t, []string{"c-node-answering", "c-node-adopted", "c-node-configured"}, resources["c-worker-1-config"].hooks)
 }
 
 // TestReportedByAgent: everything that needs an address waits for the one that the guest agent reports.

@@ -67,6 +67,7 @@ func TestWiring(t *testing.T) {
 		proxmoxProvider = "k3s-dev-proxmox"
 		answering       = "k3s-dev-node-answering"
 		adopted         = "k3s-dev-node-adopted"
+		configured      = "k3s-dev-node-configured"
 	)
 
 	controls := []string{"k3s-dev-control-1-config", "k3s-dev-control-2-config", "k3s-dev-control-3-config"}
@@ -88,7 +89,7 @@ func TestWiring(t *testing.T) {
 
 		want[node] = line("talos-proxmox:index:TalosNode", "k3s-dev", "", nil, nil)
 		want[node+"-vm"] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmoxProvider, first, []string{"k3s-dev-vmid-free"})
-		want[node+"-config"] = line("talos:machine/configurationApply:ConfigurationApply", node, talosProvider, after, []string{answering, adopted})
+		want[node+"-config"] = line("talos:machine/configurationApply:ConfigurationApply", node, talosProvider, after, []string{answering, adopted, configured})
 	}
 
 	got := map[string]string{}

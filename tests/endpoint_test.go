@@ -22,7 +22,7 @@ func TestEndpointGate(t *testing.T) {
 	assert.Contains(t, failUp(t, r.Stack), "the Kubernetes API to answer at https://api.invalid:6443")
 	assert.NoFileExists(t, filepath.Join(r.Stack.Workspace().WorkDir(), "talos", "kubeconfig"))
 	assert.Len(t, calls(r, "/Bootstrap"), 1, "nodes are spoken to by their own addresses")
-	assert.Len(t, calls(r, "/ApplyConfiguration"), 2)
+	assert.Len(t, calls(r, "/ApplyConfiguration"), 4, "by the program, and then by the provider")
 
 	set(t, r.Stack, "cluster.endpoint.mode", "firstControlPlane")
 	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":cluster.endpoint.host", &auto.ConfigOptions{Path: true}))

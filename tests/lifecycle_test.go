@@ -167,3 +167,16 @@ func TestSilentAgent(t *testing.T) {
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 }
+
+// TestWithoutDiscovery: workers that learn from Kubernetes alone where the control planes are get their certificates once it runs,
+// and nothing waits for them before.
+func TestWithoutDiscovery(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, devWith(t))
+	set(t, r.Stack, "cluster.discovery", "none")
+	set(t, r.Stack, "lifecycle.bootstrapWaitsForWorkers", "true")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+}

@@ -153,11 +153,11 @@ const (
 type Lifecycle struct {
 	// How long to wait for the control plane before the kubeconfig is fetched.
 	ReadyTimeout string `json:"readyTimeout,omitempty" jsonschema:"default=10m"`
-	// How long to wait for a node to answer before its configuration is applied.
+	// How long to wait for a node to answer before its configuration is applied, and to run with it afterwards.
 	NodeTimeout string `json:"nodeTimeout,omitempty" jsonschema:"default=10m"`
 	// How long to wait for the guest agent to report an address.
 	AgentTimeout string `json:"agentTimeout,omitempty" jsonschema:"default=5m"`
-	// Bootstrap only after the workers are configured too. Absent: a worker that does not come up holds nothing back.
+	// Bootstrap only after the workers are configured too. Absent: a worker that does not come up holds nothing back. Without the discovery service, workers are always configured after it.
 	BootstrapWaitsForWorkers bool `json:"bootstrapWaitsForWorkers,omitempty" jsonschema:"default=false"`
 	// Keep downloaded images when the stack is destroyed.
 	KeepImages *bool `json:"keepImages,omitempty" jsonschema:"default=true"`

@@ -65,18 +65,24 @@ func steps(p *Plan) []Step {
 
 		step("configure-controlplanes", "configure %s", count(controls, "control plane"))
 
-		if others > 0 {
+		late := p.Discovery != DiscoveryService
+
+		if others > 0 && !late {
 			step("configure-workers", "configure %s, after the control planes", count(others, "worker"))
 		}
 
 		wait := "the control planes are configured"
-		if p.BootstrapWaitsForWorkers {
+		if p.BootstrapWaitsForWorkers && !late {
 			wait = "all nodes are configured"
 		}
 
 		step("bootstrap", "bootstrap etcd on the first control plane when %s", wait)
 		step("ready", "wait for the control plane, for at most %s", p.ReadyTimeout)
 		step("kubeconfig", "fetch the kubeconfig")
+
+		if others > 0 && late {
+			step("configure-workers", "configure %s, which find the control planes in Kubernetes", count(others, "worker"))
+		}
 
 		if f := p.Outputs.Files; f != nil {
 			step("files", "write %s to %s", count(len(f.Write), "file"), f.Dir)

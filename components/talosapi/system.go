@@ -139,6 +139,11 @@ func ApplyAndReboot(ctx context.Context, t Target, c Credentials, configuration 
 	return apply(ctx, t, c, configuration, machineapi.ApplyConfigurationRequest_REBOOT)
 }
 
+// ApplyStaged gives a node a configuration for its next boot.
+func ApplyStaged(ctx context.Context, t Target, c Credentials, configuration []byte) error {
+	return apply(ctx, t, c, configuration, machineapi.ApplyConfigurationRequest_STAGED)
+}
+
 // ApplyLive gives a node a configuration that it takes without a reboot, or not at all.
 func ApplyLive(ctx context.Context, t Target, c Credentials, configuration []byte) error {
 	return apply(ctx, t, c, configuration, machineapi.ApplyConfigurationRequest_NO_REBOOT)
@@ -152,11 +157,8 @@ func apply(ctx context.Context, t Target, c Credentials, configuration []byte, m
 
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("%s does not take the configuration: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
-	}
 
-	return nil
+	return notTaken(t.Name, err)
 }
 
 // PullImage has a node fetch an image, within the bound.

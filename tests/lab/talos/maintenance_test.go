@@ -15,6 +15,7 @@ import (
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -44,6 +45,11 @@ func TestMaintenance(t *testing.T) {
 	list, err := safe.StateListAll[*block.Disk](ctx, api.COSI)
 	require.NoError(t, err)
 	require.Equal(t, 1, list.Len())
+
+	// which machine it is, everybody may know
+	shown, err := safe.StateGetByID[*hardware.SystemInformation](ctx, api.COSI, hardware.SystemInformationID)
+	require.NoError(t, err)
+	require.Equal(t, v.hw.UUID, shown.TypedSpec().UUID)
 
 	// what a real node does not do in maintenance mode either is no gap of the lab's
 	_, err = api.Kubeconfig(ctx)

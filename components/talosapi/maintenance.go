@@ -1,0 +1,81 @@
+package talosapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+)
+
+// Maintenance is one connection to a machine that waits for its first configuration. Its certificate proves nothing, so what
+// the machine has said holds on this connection only: when it breaks, there is no second one.
+type Maintenance struct {
+	// UUID is the SMBIOS UUID that the machine shows.
+	UUID string
+
+	name string
+	api  *client.Client
+}
+
+// errOneConnection keeps gRPC from connecting again by itself.
+var errOneConnection = errors.New("the connection to the machine in maintenance mode is lost")
+
+// ConnectMaintenance connects to a machine in maintenance mode and asks which one it is. A node that has a configuration ends
+// the connection: it asks for a certificate.
+func ConnectMaintenance(ctx context.Context, t Target) (*Maintenance, error) {
+	var dialed atomic.Bool
+
+	once := func(ctx context.Context, address string) (net.Conn, error) {
+		if dialed.Swap(true) {
+			return nil, errOneConnection
+		}
+
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	}
+
+	api, err := client.New(ctx, client.WithEndpoints(t.Address), client.WithGRPCDialOptions(grpc.WithContextDialer(once)),
+		client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true})) //nolint:gosec // it has no identity yet
+	if err != nil {
+		return nil, err
+	}
+
+	shown, err := safe.StateGetByID[*hardware.SystemInformation](ctx, api.COSI, hardware.SystemInformationID)
+	if err != nil {
+		return nil, errors.Join(errors.New(brief(err)), api.Close())
+	}
+
+	return &Maintenance{UUID: shown.TypedSpec().UUID, name: t.Name, api: api}, nil
+}
+
+// Apply gives the machine its first configuration.
+func (m *Maintenance) Apply(ctx context.Context, configuration []byte) error {
+	_, err := m.api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+		Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO,
+	})
+
+	return notTaken(m.name, err)
+}
+
+// Close ends the connection.
+func (m *Maintenance) Close() { _ = m.api.Close() } // nothing is left to be written
+
+// notTaken says why a node has not taken a configuration. Only a RejectedError is final.
+func notTaken(node string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case client.StatusCode(err) == codes.InvalidArgument:
+		return RejectedError{brief(err)}
+	default:
+		return fmt.Errorf("%s does not take the configuration: %s", node, brief(err)) //nolint:errorlint // its words are enough
+	}
+}

@@ -149,7 +149,7 @@ func (s *survey) run(ctx context.Context) error {
 
 	for _, look := range []func(context.Context) error{
 		s.lookForHosts, s.lookForUnfinished, s.lookForTemplates, s.lookForPrivileges, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets,
-		s.lookForFirewall, s.lookForGroups, s.lookForLeaving, s.lookForOccupied,
+		s.lookForFirewall, s.lookForGroups, s.checkDrives, s.lookForLeaving, s.lookForOccupied,
 	} {
 		switch err := look(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):
@@ -285,7 +285,8 @@ func taken(v proxmoxapi.VM, n plan.Node, cluster string) *plan.Problem {
 	case slices.Contains(v.Tags, cluster):
 		return &plan.Problem{
 			Path: "pools." + n.Pool + ".names", Rule: fmt.Sprintf("VMID %d is %q, a node of this cluster: a node keeps its name", v.ID, v.Name),
-			Value: n.Name, Remedy: "leave the names, and the cluster's and the pool's, as they were",
+			Value: n.Name, Remedy: fmt.Sprintf("where the VM was renamed, run 'qm set %d --name %s' on host %s; where the configuration changed, "+
+				"leave the names, and the cluster's and the pool's, as they were", v.ID, n.Name, v.Host),
 		}
 	default:
 		return &plan.Problem{

@@ -118,7 +118,7 @@ func TestFindTemplates(t *testing.T) {
 		"node under another name": {
 			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "old-2", Host: "pve", Tags: []string{"c", "controlplane", "talos"}}}, iface: "scsi0", size: 10},
 			problem: `pools.control.names: VMID 402 is "old-2", a node of this cluster: a node keeps its name (given: c-control-2); ` +
-				`leave the names, and the cluster's and the pool's, as they were`,
+				`where the VM was renamed, run 'qm set 402 --name c-control-2' on host pve; where the configuration changed, leave the names, and the cluster's and the pool's, as they were`,
 		},
 		"template gone, nodes there": {
 			shelf: shelf{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"}, {ID: 402, Name: "c-control-2", Host: "pve9"}}},

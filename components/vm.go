@@ -305,6 +305,7 @@ func addBoot(v *vm.VirtualMachineArgs, args *machineArgs) {
 	volume := args.Image.ToStringOutput().ToStringPtrOutput()
 
 	if n.CDROM != "" {
+		// Provider 0.69.1 makes no drive that is not enabled; newer ones warn that they need not be told.
 		v.Cdrom = vm.VirtualMachineCdromArgs{Enabled: pulumi.Bool(true), FileId: volume, Interface: pulumi.String(n.CDROM)}
 
 		return

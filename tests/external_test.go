@@ -1,13 +1,16 @@
 package tests
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -55,4 +58,43 @@ func TestDestroyExternal(t *testing.T) {
 			assert.Empty(t, r.Leftovers())
 		})
 	}
+}
+
+// TestExternalByHand: an ISO file that stays in the drive is pointed out until it is taken out, and a VM that was renamed is refused with the
+// way back. Both commands do what they say.
+func TestExternalByHand(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, external(pair{"factory", "nocloud", "iso", "static"})))
+	up(t, r.Stack)
+
+	operator := world.Caller{ID: r.Lab.Credentials().TokenID}
+	preview := func() string {
+		out := newOutput(t)
+		_, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
+		require.NoError(t, err)
+
+		return out.String()
+	}
+	edit := func(v world.VMState, key, value string) {
+		require.NoError(t, r.Lab.World().Update(operator, v.Host, v.ID, world.UpdateRequest{Conf: map[string]string{key: value}}))
+	}
+
+	first, control := preview(), world.VMState{}
+
+	for _, name := range []string{"pair-control-1", "pair-worker-1"} {
+		v, _ := r.Lab.World().Snapshot().VM(name)
+		control = v
+
+		assert.Contains(t, first, "leaves the ISO file in the drives of VMs on host "+v.Host+", which pins them to it")
+		assert.Contains(t, first, fmt.Sprintf("'qm set %d --ide2 none,media=cdrom'", v.ID))
+		edit(v, "ide2", "none,media=cdrom")
+	}
+
+	assert.NotContains(t, preview(), "leaves the ISO file")
+
+	edit(control, "name", "renamed")
+	assert.Contains(t, failPreview(t, r.Stack), fmt.Sprintf("where the VM was renamed, run 'qm set %d --name %s' on host %s", control.ID, control.Name, control.Host))
+	edit(control, "name", control.Name)
+	requireNoChange(t, r.Stack)
 }

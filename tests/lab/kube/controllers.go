@@ -572,3 +572,23 @@ func (c *Cluster) put(k *kind, obj runtime.Object) {
 	m.SetResourceVersion(was.GetResourceVersion())
 	c.replace(k, obj)
 }
+
+// Changed is closed at the next change of anything.
+func (c *Cluster) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.changed
+}
+
+// UpdateNode changes a node as a controller does that runs outside of the controller manager.
+func (c *Cluster) UpdateNode(name string, change func(*corev1.Node)) error {
+	_, err := c.update(nodes, "", name, false, func(obj runtime.Object) (runtime.Object, error) {
+		n := obj.(*corev1.Node) //nolint:forcetypeassert
+		change(n)
+
+		return n, nil
+	})
+
+	return err
+}

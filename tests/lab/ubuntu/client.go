@@ -16,9 +16,13 @@ import (
 	"github.com/siderolabs/crypto/x509"
 )
 
+// clusterHeader is how a server of the lab says which cluster it is of: real ones differ in what they know.
+const clusterHeader = "Lab-Cluster"
+
 // client speaks with a server's supervisor (K3s: pkg/clientaccess).
 type client struct {
 	url            string
+	cluster        string // that answers
 	ca             []byte
 	user, password string
 	http           *http.Client
@@ -58,8 +62,9 @@ const patience = 20 * time.Second
 // dial gets the server's authority without trusting it, holds it against the token, and from then on trusts it alone.
 func dial(ctx context.Context, url, token string) (*client, error) {
 	var (
-		ca  []byte
-		err error
+		ca     []byte
+		header http.Header
+		err    error
 	)
 
 	open := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
@@ -67,7 +72,7 @@ func dial(ctx context.Context, url, token string) (*client, error) {
 	}}
 
 	for deadline := time.Now().Add(patience); ; {
-		if ca, err = get(ctx, open, url+"/cacerts", nil); err == nil {
+		if ca, header, err = get(ctx, open, url+"/cacerts", nil); err == nil {
 			break
 		}
 
@@ -90,15 +95,15 @@ func dial(ctx context.Context, url, token string) (*client, error) {
 	pool := stdx509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 
-	return &client{url: url, ca: ca, user: user, password: password, http: &http.Client{
+	return &client{url: url, cluster: header.Get(clusterHeader), ca: ca, user: user, password: password, http: &http.Client{
 		Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true},
 	}}, nil
 }
 
-func get(ctx context.Context, c *http.Client, url string, prepare func(*http.Request)) ([]byte, error) {
+func get(ctx context.Context, c *http.Client, url string, prepare func(*http.Request)) ([]byte, http.Header, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	if prepare != nil {
@@ -107,7 +112,7 @@ func get(ctx context.Context, c *http.Client, url string, prepare func(*http.Req
 
 	reply, err := c.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer reply.Body.Close()
 
@@ -116,11 +121,11 @@ func get(ctx context.Context, c *http.Client, url string, prepare func(*http.Req
 		err = fmt.Errorf("%s: %s: %s", url, reply.Status, strings.TrimSpace(string(body)))
 	}
 
-	return body, err
+	return body, reply.Header, err
 }
 
 func (c *client) ask(ctx context.Context, path string, into any, header map[string]string) error {
-	body, err := get(ctx, c.http, c.url+path, func(r *http.Request) {
+	body, _, err := get(ctx, c.http, c.url+path, func(r *http.Request) {
 		r.SetBasicAuth(c.user, c.password)
 
 		for name, value := range header {

@@ -35,7 +35,7 @@ type Firmware struct {
 
 	mu       sync.Mutex
 	systems  map[int]*system // by VMID
-	clusters map[string]*cluster
+	clusters []*cluster      // in the order in which they began
 }
 
 // New returns a firmware for one world.
@@ -44,7 +44,7 @@ func New(o Options) *Firmware {
 		o.Lease = func(machine.NIC) (netip.Prefix, bool) { return netip.Prefix{}, false }
 	}
 
-	return &Firmware{opts: o, systems: map[int]*system{}, clusters: map[string]*cluster{}}
+	return &Firmware{opts: o, systems: map[int]*system{}}
 }
 
 // magic is in the beginning of each image. Real ones have other text there.

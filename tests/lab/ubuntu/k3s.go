@@ -10,6 +10,7 @@ import (
 
 	"github.com/siderolabs/crypto/x509"
 	"go.yaml.in/yaml/v4"
+	"k8s.io/client-go/util/retry"
 
 	"talos-proxmox/tests/lab/kube"
 )
@@ -161,6 +162,12 @@ func (k *service) start() error {
 	return k.joinAsAgent("https://" + k.address() + ":6443")
 }
 
+func (k *service) setCluster(c *cluster) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cluster = c
+}
+
 func (k *service) address() string { return k.sys.status().Address.String() }
 
 // end stops K3s, and lets the cluster know that its node is lost: it would find out.
@@ -171,6 +178,10 @@ func (k *service) end() {
 	server, cluster, joined := k.server, k.cluster, k.joined
 	k.server, k.joined = nil, false
 	k.mu.Unlock()
+
+	if cluster != nil {
+		cluster.leave(k)
+	}
 
 	if server != nil {
 		server.close()
@@ -194,15 +205,16 @@ func (k *service) joinAsAgent(url string) error {
 
 	kubelet := &kube.Kubelet{Servers: []string{url}, CA: client.ca, Certificate: issued, Node: k.node()}
 
-	if err := kubelet.Join(k.ctx); err != nil {
+	// Others change its Node, too.
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return kubelet.Join(k.ctx) }); err != nil {
 		return fmt.Errorf("the node does not register: %w", err)
 	}
 
-	if err := kubelet.Report(k.ctx, true, ""); err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return kubelet.Report(k.ctx, true, "") }); err != nil {
 		return err
 	}
 
-	found := k.sys.fw.clusterOf(string(client.ca))
+	found := k.sys.fw.clusterBy(client.cluster)
 
 	k.mu.Lock()
 	k.joined, k.cluster = true, found

@@ -22,17 +22,23 @@ func (k *service) node() *corev1.Node {
 		}
 	}
 
+	annotations := map[string]string{"k3s.io/hostname": c.NodeName}
+
+	if m := k.member(k.cluster); m != nil {
+		annotations[memberName], annotations[memberAddress] = m.name, m.address
+	}
+
 	for _, label := range c.NodeLabel {
 		key, value, _ := strings.Cut(label, "=")
 		labels[key] = value
 	}
 
 	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: c.NodeName, Labels: labels, Annotations: map[string]string{"k3s.io/hostname": c.NodeName}},
+		ObjectMeta: metav1.ObjectMeta{Name: c.NodeName, Labels: labels, Annotations: annotations},
 		Status: corev1.NodeStatus{
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion: k.version, OSImage: "Ubuntu " + k.sys.on.Version + " LTS", OperatingSystem: "linux", Architecture: "amd64",
-				BootID:                  k.sys.boot,
+				BootID: k.sys.boot, SystemUUID: k.sys.hw.UUID,
 				ContainerRuntimeVersion: "containerd://2.1.4-k3s1", KernelVersion: "6.8.0-87-generic",
 			},
 			Addresses: []corev1.NodeAddress{

@@ -28,23 +28,19 @@ var authorities = []string{"server-ca", "client-ca", "request-header-ca", "etcd/
 
 // cluster is what the servers of one cluster share: what is in etcd.
 type cluster struct {
+	// id is that of etcd.
+	id   string
 	kube *kube.Cluster
 
 	mu sync.Mutex
+	// members of etcd.
+	members []*member
 	// files are the authorities, by their path; the same on all servers.
 	files map[string]string
 	// token and agentToken are passwords.
 	token, agentToken string
 	// nodes are the passwords of nodes, by name.
 	nodes map[string]string
-}
-
-// clusterOf finds a cluster by the certificate of its server authority.
-func (f *Firmware) clusterOf(ca string) *cluster {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return f.clusters[ca]
 }
 
 // Deployed are the names of what is deployed in the system's namespace of the cluster that a node has joined; nil where it
@@ -80,7 +76,7 @@ func (f *Firmware) all() []*cluster {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	return slices.Collect(maps.Values(f.clusters))
+	return slices.Clone(f.clusters)
 }
 
 func (c *cluster) deployed() map[string]bool {
@@ -107,11 +103,13 @@ func (s *server) close() {
 	}
 }
 
-// serve brings the control plane up: it begins a cluster, or joins the one that it is pointed at.
+// serve brings the control plane up: it goes on with the etcd on its disk. Where there is none, it joins the cluster that it is pointed
+// at, or begins one (K3s: pkg/cluster, bootstrap.go).
 func (k *service) serve() error {
-	var err error
+	there, err := k.resume()
 
 	switch c := k.config; {
+	case there || err != nil:
 	case c.ClusterInit == (c.Server != ""):
 		return errors.New("a server of the lab either begins a cluster with embedded etcd (cluster-init) or joins one (server)")
 	case c.ClusterInit:
@@ -162,37 +160,21 @@ func (k *service) begin() error {
 
 	found["service.key"] = service
 
-	f, ca := k.sys.fw, found["server-ca.crt"]
-
-	f.mu.Lock()
-	c := f.clusters[ca]
-
-	if c == nil {
-		c = &cluster{kube: kube.NewCluster(), files: found, nodes: map[string]string{}}
-		f.clusters[ca] = c
-	}
-	f.mu.Unlock()
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	token, err := passwordOf(k.config.Token, ca)
+	token, err := passwordOf(k.config.Token, found["server-ca.crt"])
 	if err != nil {
 		return err
 	}
 
-	if c.token != "" && c.token != token {
-		return errors.New("bootstrap data already found and encrypted with different token")
-	}
-
+	c := k.sys.fw.newCluster(found)
 	c.token, c.agentToken = token, k.config.AgentToken
+
 	if c.agentToken == "" {
 		c.agentToken = token
 	}
 
-	k.cluster = c
+	k.setCluster(c)
 
-	return nil
+	return k.enroll(c)
 }
 
 // joinAsServer gets the authorities from a server that runs.
@@ -207,7 +189,7 @@ func (k *service) joinAsServer() error {
 		return err
 	}
 
-	c := k.sys.fw.clusterOf(files["server-ca.crt"])
+	c := k.sys.fw.clusterBy(client.cluster)
 	if c == nil {
 		return errors.New("etcd is gone")
 	}
@@ -216,7 +198,11 @@ func (k *service) joinAsServer() error {
 		k.sys.on.files.write(tlsDir+name, text)
 	}
 
-	k.cluster = c
+	if err := k.enroll(c); err != nil {
+		return fmt.Errorf("ETCD join failed: %w", err)
+	}
+
+	k.setCluster(c)
 
 	return nil
 }
@@ -241,7 +227,7 @@ func (k *service) listen() error {
 	api, err := kube.NewServer(kube.ServerConfig{
 		Node: k.config.NodeName, Cluster: c.kube, Version: k.version, CA: serverCA, ClientCA: clientCA.Crt,
 		Names:   append([]string{address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc", "10.43.0.1"}, k.config.TLSSAN...),
-		Healthy: func() error { return nil }, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
+		Healthy: func() error { return c.healthy(k) }, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
 		Front: &supervisor{cluster: c},
 	})
 	if err != nil {
@@ -263,6 +249,8 @@ func (k *service) listen() error {
 	k.mu.Lock()
 	k.server = s
 	k.mu.Unlock()
+
+	k.sys.work.Go(func() { k.manage(c) })
 
 	return nil
 }
@@ -326,6 +314,7 @@ func (s *supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.mu.Unlock()
 
 	if r.URL.Path == "/cacerts" {
+		w.Header().Set(clusterHeader, c.id)
 		_, _ = w.Write([]byte(c.files["server-ca.crt"]))
 
 		return

@@ -179,7 +179,7 @@ func TestJoining(t *testing.T) {
 	a1 := agent(501, "a1", full+"node:agents", "one")
 	logs(t, a1, "installed")
 
-	_, ready := f.clusterOf(files[tlsDir+"server-ca.crt"]).kube.NodeReady("a1")
+	_, ready := f.all()[0].kube.NodeReady("a1")
 	assert.True(t, ready)
 
 	logs(t, agent(502, "a2", full+"node:guessed", "two"), "401 Unauthorized: not authorized")
@@ -198,7 +198,7 @@ func TestJoining(t *testing.T) {
 
 	a1.Kill()
 
-	_, ready = f.clusterOf(files[tlsDir+"server-ca.crt"]).kube.NodeReady("a1")
+	_, ready = f.all()[0].kube.NodeReady("a1")
 	assert.False(t, ready, "its power is off")
 	require.NoError(t, j.Unknown())
 }

@@ -229,8 +229,7 @@ func TestK3sPreflight(t *testing.T) {
 		},
 		"a server that is left out": {
 			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}}}}, stores: taken, drive: true},
-			want: "pools: a server of K3s cannot be removed by leaving it out: etcd would go on counting it (given: edge-server-2, VMID 402 on host b, is not in the configuration any more); " +
-				"put it back; or run 'kubectl delete node edge-server-2', which takes it out of etcd, delete its VM, and run 'pulumi refresh'",
+			want:  "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without edge-server-2); add a control plane first",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

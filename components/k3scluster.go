@@ -69,6 +69,12 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	}
 
 	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, child: pulumi.Parent(c), servers: &roster{}, admin: newLater[string]()}
+	for _, n := range p.Nodes() {
+		if n.Address.IsValid() {
+			b.servers.enter(n.Name, n.Address.String())
+		}
+	}
+
 	b.images = newImages(name, args.Findings.shared(), b.child)
 
 	if err := errors.Join(b.identify(args.Token), b.registerGates()); err != nil {
@@ -101,6 +107,8 @@ type k3sBuilder struct {
 	images  *images
 	servers *roster
 	child   pulumi.ResourceOption
+	// datastore tells the first server which etcd it has.
+	datastore *k3sDatastore
 
 	// identity is the cluster's, as k3s.ReadIdentity reads it; administrator likewise. Both are secret.
 	identity, administrator pulumi.StringOutput
@@ -118,19 +126,8 @@ type k3sBuilder struct {
 func (b *k3sBuilder) machines() error {
 	servers, agents := byRole(b.Plan)
 
-	if err := b.make(servers); err != nil {
+	if err := b.control(servers); err != nil {
 		return err
-	}
-
-	b.Endpoint = endpointOf(b.Plan, b.Nodes[0].IPAddress)
-	b.credentials()
-
-	for _, node := range b.Nodes {
-		if err := b.join(node); err != nil {
-			return err
-		}
-
-		b.joined = append(b.joined, node.Joined)
 	}
 
 	var err error
@@ -147,13 +144,34 @@ func (b *k3sBuilder) machines() error {
 	return nil
 }
 
-// make makes the machines of pools.
-func (b *k3sBuilder) make(pools []plan.PlannedPool) error {
+// control makes the servers of pools, and has them join. Where some are made anew, those that are there stand in line.
+func (b *k3sBuilder) control(pools []plan.PlannedPool) error {
+	anew := newServerLine(b.Plan)
+
 	for _, pool := range pools {
 		for _, n := range pool.Nodes {
-			if err := b.machine(pool, n, nil); err != nil {
+			var in *line
+			if b.found.has(n) {
+				in = anew
+			}
+
+			if err := b.machine(pool, n, in.before()); err != nil {
 				return err
 			}
+
+			last := b.Nodes[len(b.Nodes)-1]
+
+			if len(b.Nodes) == 1 {
+				b.Endpoint = endpointOf(b.Plan, last.IPAddress)
+				b.credentials()
+			}
+
+			if err := b.join(last); err != nil {
+				return err
+			}
+
+			b.joined = append(b.joined, last.Joined)
+			in.enter(last.Joined)
 		}
 	}
 
@@ -226,12 +244,12 @@ func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 	}
 }
 
-// binding are the hooks of a node's membership. Servers are not removed, and an agent is let go where the whole cluster is.
+// binding are the hooks of a node's membership. A node is let go without where the whole cluster is.
 func (b *k3sBuilder) binding(n plan.Node) *pulumi.ResourceHookBinding {
 	hooks := &pulumi.ResourceHookBinding{
 		BeforeCreate: []*pulumi.ResourceHook{b.hooks.joined}, BeforeUpdate: []*pulumi.ResourceHook{b.hooks.upgraded},
 	}
-	if n.Role == plan.Worker && !b.Plan.Teardown {
+	if !b.Plan.Teardown {
 		hooks.BeforeDelete = []*pulumi.ResourceHook{b.hooks.leaves}
 	}
 
@@ -245,7 +263,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.free),
-		After: b.before(n), Unfinished: b.found.halfMade(n),
+		After: b.before(n), Unfinished: b.found.halfMade(n), Absent: b.found.gone()[n.VMID],
 	}
 
 	if p.Addressing == plan.Static {
@@ -322,7 +340,7 @@ func (b *k3sBuilder) known(node *K3sNode) pulumi.Map {
 	}).(pulumi.StringPtrOutput)
 
 	return pulumi.Map{
-		"name": pulumi.String(n.Name), "version": pulumi.String(b.Plan.K3s.Version),
+		"name": pulumi.String(n.Name), "vmid": node.VMID, "uuid": node.VM.Smbios.Uuid(), "version": pulumi.String(b.Plan.K3s.Version),
 		// The kubeconfig is not in it.
 		"address": pulumi.Unsecret(address).(pulumi.StringPtrOutput),
 	}

@@ -29,7 +29,7 @@ type k3sGates struct {
 	joined *pulumi.ResourceHook
 	// upgraded runs before another version of K3s is noted of a node, and sees to it that the node runs it.
 	upgraded *pulumi.ResourceHook
-	// leaves runs before an agent is removed, and takes it out of Kubernetes.
+	// leaves runs before a node is removed, and takes it out of the cluster, or refuses that. It runs in previews, too.
 	leaves *pulumi.ResourceHook
 }
 
@@ -38,9 +38,11 @@ func (b *k3sBuilder) registerGates() error {
 
 	register := registering(b.ctx, b.name, &errs)
 	b.hooks.turns = newTurns(max(b.Plan.MaxUnavailable, 1))
-	b.hooks.inside = &k3sInside{
+	inside := &k3sInside{
 		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin, discovery: discoveryOf(b.Plan, b.proxmox), say: say(b.ctx, b.name),
 	}
+	b.hooks.inside = inside
+	b.datastore = &k3sDatastore{k3sServers: serversOf(b.Plan, b.servers), proxmox: b.proxmox, found: b.found}
 
 	restarted := &restarts{
 		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: say(b.ctx, b.name), nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
@@ -60,10 +62,14 @@ func (b *k3sBuilder) registerGates() error {
 
 		return nil
 	})
+
+	r := &k3sRemoval{
+		k3sDatastore: b.datastore, ctx: b.ctx, turns: b.hooks.turns, say: say(b.ctx, b.name), learn: inside.learn, nodes: nodesBy(b.Plan, b.name, "-joined"),
+	}
 	register(&b.hooks.leaves, "node-leaves", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		// What is deleted is deleted when the program has ended.
-		return b.leaves(context.WithoutCancel(c), args)
-	})
+		return r.before(context.WithoutCancel(c), args)
+	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 
 	register(&b.hooks.upgraded, "node-upgraded", b.upgraded, &pulumi.ResourceHookOptions{OnDryRun: true})
 
@@ -74,7 +80,7 @@ func (b *k3sBuilder) registerGates() error {
 func (b *k3sBuilder) joining(resource string) (*joining, error) {
 	for _, n := range b.Plan.Nodes() {
 		if childName(b.name, n)+"-joined" == resource {
-			return &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers}, nil
+			return &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers, datastore: b.datastore}, nil
 		}
 	}
 
@@ -88,7 +94,10 @@ type joining struct {
 	proxmox Proxmox
 	// known are addresses by node name, and the kubeconfig by no name.
 	known *roster
+	// datastore tells the first server which etcd it has; nil: nothing does.
+	datastore *k3sDatastore
 
+	told   bool
 	looked time.Time
 	setUp  string // what is still missing of the machine's own set-up, as it was seen last
 	failed string // what has gone wrong in it
@@ -102,6 +111,10 @@ func (j *joining) wait(ctx context.Context, say wait.Say) error {
 	err := wait.Until(ctx, j.plan.ReadyTimeout, say, func(ctx context.Context) (string, error) {
 		if err := j.look(ctx); err != nil {
 			return "", err
+		}
+
+		if waitingFor, err := j.tell(ctx); waitingFor != "" || err != nil {
+			return waitingFor + j.failed, err
 		}
 
 		if missing := j.missing(ctx); missing != "" {
@@ -120,6 +133,18 @@ func (j *joining) wait(ctx context.Context, say wait.Say) error {
 	}
 
 	return fmt.Errorf("%w\n%s", err, j.logs(ctx))
+}
+
+// tell tells the first server, once, which etcd it is to have.
+func (j *joining) tell(ctx context.Context) (waitingFor string, err error) {
+	if j.told || j.datastore == nil || j.node.Name != j.plan.ControlPlanes()[0].Name {
+		return "", nil
+	}
+
+	waitingFor, err = j.datastore.tell(ctx, j.node)
+	j.told = waitingFor == "" && err == nil
+
+	return waitingFor, err
 }
 
 // asked are those who can say whether the node is there: a server itself, for its own API counts, and any server of an agent.

@@ -44,6 +44,8 @@ type K3sNodeArgs struct {
 	After []pulumi.Resource
 	// Unfinished has the VM made anew, if the state says that its creation failed.
 	Unfinished bool
+	// Absent says that the VM is not there. What it will be told is written for it, whatever is there of an earlier one.
+	Absent bool
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 	// Replace makes the VM anew, with user data of now, once when it becomes true; becoming false again changes nothing.
@@ -107,7 +109,7 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 		return nil, err
 	}
 
-	compareOrigin(ctx, n, args.description(), "A running node is not changed by that: make agents anew by lifecycle.replace", node.VM)
+	compareOrigin(ctx, n, args.description(), "A running node is not changed by that: make nodes anew by lifecycle.replace", node.VM)
 
 	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pu
 	// Other user data would be another instance to cloud-init, which would set a running node up anew when it is restarted. Another
 	// host would mean another file.
 	ignored := []string{"nodeName"}
-	if !args.Replace {
+	if !args.Replace && !args.Absent {
 		ignored = append(ignored, "sourceRaw")
 	}
 
@@ -185,7 +187,7 @@ func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pu
 		return nil, err
 	}
 
-	if !args.Replace {
+	if !args.Replace && !args.Absent {
 		args.compareTold(ctx, file)
 	}
 
@@ -207,7 +209,7 @@ func (args *K3sNodeArgs) compareTold(ctx *pulumi.Context, file *storage.File) {
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s was told otherwise when it was made, and is not told again: %s. Change it there by hand, or make agents anew "+
+		return ctx.Log.Warn(fmt.Sprintf("%s was told otherwise when it was made, and is not told again: %s. Change it there by hand, or make nodes anew "+
 			"by lifecycle.replace", args.Node.Name, strings.Join(differ, ", ")), nil)
 	})
 }
@@ -218,7 +220,7 @@ func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pul
 	joined, err := pulumi.NewStash(ctx, node.name+"-joined", &pulumi.StashArgs{Input: known},
 		pulumi.Parent(node), pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.beside, before)),
 		// Who it is does not change.
-		pulumi.IgnoreChanges([]string{"input.name", "input.address"}),
+		pulumi.IgnoreChanges([]string{"input.name", "input.vmid", "input.uuid", "input.address"}),
 		// A VM that is made again has to join again: by the program, or because somebody had deleted it.
 		pulumi.ReplaceWith([]pulumi.Resource{node.VM}), pulumi.ReplacementTrigger(node.VM.Smbios.Uuid()),
 		// Who leaves does so before somebody of its name comes.

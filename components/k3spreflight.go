@@ -59,19 +59,3 @@ func checkCloudTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path
 		Remedy: fmt.Sprintf("name another, or, where Ubuntu's cloud image is in it, run 'qm set %d --ide2 <datastore>:cloudinit' on that host", template.ID),
 	}
 }
-
-// leavingServers are the servers of K3s among the VMs that the plan no longer has. Deleting them would leave etcd counting members
-// that are gone, until it has no quorum.
-func leavingServers(gone []proxmoxapi.VM) plan.Problems {
-	var problems plan.Problems
-
-	for _, v := range gone {
-		if slices.Contains(v.Tags, string(plan.ControlPlane)) {
-			problems.Add("pools", "a server of K3s cannot be removed by leaving it out: etcd would go on counting it",
-				fmt.Sprintf("%s, VMID %d on host %s, is not in the configuration any more", v.Name, v.ID, v.Host),
-				fmt.Sprintf("put it back; or run 'kubectl delete node %s', which takes it out of etcd, delete its VM, and run 'pulumi refresh'", v.Name))
-		}
-	}
-
-	return problems
-}

@@ -2,40 +2,98 @@ package components
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/wait"
 )
 
-// leaves runs before an agent of K3s is no longer counted as one, and its VM deleted: its pods move elsewhere, and Kubernetes
-// forgets it. One that stays in the plan and is not to be made anew goes without: its VM is gone already, or the whole cluster
-// is being destroyed.
-func (b *k3sBuilder) leaves(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+// k3sRemoval decides whether a node of K3s may lose its machine, and takes it out of the cluster before it does.
+type k3sRemoval struct {
+	*k3sDatastore
+
+	ctx   *pulumi.Context
+	turns *turns
+	say   wait.Say
+	// learn finds out where the cluster is.
+	learn func(context.Context) error
+	// nodes of the plan, by the name of their membership.
+	nodes map[string]plan.Node
+}
+
+// k3sLeaver is a node whose membership is about to be deleted, and its VM after it.
+type k3sLeaver struct {
+	name string
+	// vmid and uuid are those of its machine, as they were when it joined; none where the state does not know.
+	vmid int
+	uuid string
+	// planned is the node as the plan has it; nil: it has it no more.
+	planned *plan.Node
+	// dead says that it is known to be gone, or said to be.
+	dead bool
+}
+
+// before runs before the membership of a node is deleted. Its error leaves the node as it is.
+func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	joined := unwrap(args.OldInputs["input"])
 	if !joined.IsObject() {
 		return nil
 	}
 
-	name := text(joined.ObjectValue(), "name")
-	planned := slices.ContainsFunc(b.Plan.Nodes(), func(n plan.Node) bool { return n.Name == name })
+	known := joined.ObjectValue()
+	l := k3sLeaver{name: text(known, "name"), vmid: int(number(known, "vmid")), uuid: text(known, "uuid")}
 
-	if name == "" || planned && !slices.Contains(b.Plan.Replace, name) {
+	if n, there := r.nodes[args.Name]; there {
+		l.planned, l.name = &n, n.Name
+
+		if n.Name == r.plan.ControlPlanes()[0].Name {
+			r.existed.Store(true)
+		}
+	}
+
+	if l.name == "" || r.plan.Teardown {
 		return nil
 	}
 
-	end, err := b.hooks.turns.take(ctx, name, plan.Worker, b.Plan.DrainTimeout+b.Plan.ReadyTimeout, say(b.ctx, b.name))
+	if err := r.learn(ctx); err != nil {
+		return err
+	}
+
+	if l.planned != nil {
+		gone, err := r.gone(ctx, l)
+
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: whether its machine is the one that has joined is not known: %w", l.name, err)
+		case !gone && !slices.Contains(r.plan.Replace, l.name):
+			return r.keep(l)
+		case gone && l.planned.Role == plan.Worker:
+			return nil
+		}
+
+		l.dead = gone
+	}
+
+	if r.ctx.DryRun() {
+		return r.foresee(ctx, l)
+	}
+
+	end, err := r.turns.take(ctx, l.name, r.role(ctx, l), r.plan.DrainTimeout+r.plan.ReadyTimeout, r.say)
 	if err != nil {
 		return err
 	}
 
-	if err = b.forget(ctx, name, say(b.ctx, b.name)); err != nil {
-		err = fmt.Errorf("%s is not removed: %w", name, err)
+	if err = r.leave(ctx, l); err != nil {
+		err = fmt.Errorf("%s is not removed: %w", l.name, err)
 	}
 
 	end(err)
@@ -43,61 +101,303 @@ func (b *k3sBuilder) leaves(ctx context.Context, args *pulumi.ResourceHookArgs) 
 	return err
 }
 
-// forget takes the pods off a node and the node out of Kubernetes. Every step may be done already, by a run that was cut off.
-// Of one that is said to be dead, nothing is waited for.
-func (b *k3sBuilder) forget(ctx context.Context, name string, say wait.Say) error {
-	api, err := serversOf(b.Plan, b.servers).answering(ctx)
-	if err != nil {
-		return err
+// keep refuses to take the machine of a node that stays: the cluster is being destroyed, or something else wants a new VM.
+func (r *k3sRemoval) keep(l k3sLeaver) error {
+	if !r.ctx.DryRun() {
+		r.turns.stop(l.name)
 	}
 
-	if api, err = api.Patient(b.Plan.SettleTimeout, say); err != nil {
-		return err
+	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; %s", l.name, toDestroy)
+}
+
+// gone says whether the machine that has joined is no more, as when somebody has deleted its VM: whatever is there now is another
+// one. Where the state does not know which machine that was, Kubernetes does.
+func (r *k3sRemoval) gone(ctx context.Context, l k3sLeaver) (bool, error) {
+	if r.found.gone()[l.planned.VMID] {
+		return true, nil
 	}
 
-	forced := slices.Contains(b.Plan.ForceRemove, name)
-
-	ready, there, err := b.answers(ctx, api, name, forced, say)
+	machine, there, err := r.proxmox.Find(ctx, l.planned.VMID)
 	if err != nil || !there {
-		return err
+		return !there && err == nil, err
 	}
 
-	switch {
-	case ready:
-		err = empty(ctx, api, name, b.Plan.DrainTimeout, say)
-	case forced:
-		// Its pods are lost with it.
-		err = cordon(ctx, api, name)
-	default:
-		err = lifecycle.Refusal{
-			Rule:   "Kubernetes hears nothing of it",
-			Remedy: "bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+	was := l.uuid
+	if was == "" {
+		if was, err = r.machineOf(ctx, l.name); err != nil || was == "" {
+			return false, err
 		}
 	}
 
-	if err != nil && !forced {
+	config, err := r.proxmox.Config(ctx, machine)
+	if err != nil {
+		return false, err
+	}
+
+	return !strings.EqualFold(was, config.UUID), nil
+}
+
+// machineOf is the SMBIOS UUID of a node, as Kubernetes has it.
+func (r *k3sRemoval) machineOf(ctx context.Context, name string) (string, error) {
+	kube, err := r.answering(ctx)
+	if err != nil {
+		// Only the machine that Kubernetes knows is worth anything to a cluster.
+		return "", nil //nolint:nilerr // it stays then
+	}
+
+	return kube.Machine(ctx, name)
+}
+
+// role is what a node is to the cluster: one that the plan does not have is known to Kubernetes alone. In doubt it is a server,
+// which goes by itself.
+func (r *k3sRemoval) role(ctx context.Context, l k3sLeaver) plan.Role {
+	if l.planned != nil {
+		return l.planned.Role
+	}
+
+	kube, err := r.answering(ctx)
+	if err != nil {
+		return plan.ControlPlane
+	}
+
+	servers, err := kube.Servers(ctx)
+	if _, is := servers[l.name]; err == nil && !is {
+		return plan.Worker
+	}
+
+	return plan.ControlPlane
+}
+
+// foresee is the judgement in a preview. What is not in order now may be when it is carried out, so that is a warning; too few
+// members are an error, and so is a cluster that would be lost.
+func (r *k3sRemoval) foresee(ctx context.Context, l k3sLeaver) error {
+	kube, err := r.others(ctx, l)
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is not removed: %w", l.name, err)
+	case kube == nil:
+		return nil
+	}
+
+	members, err := r.members(ctx, kube)
+	if err != nil {
+		r.warn(fmt.Sprintf("whether %s may leave is not known: %v", l.name, err))
+
+		return nil
+	}
+
+	if !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return m.Name == l.name }) {
+		return nil
+	}
+
+	// Those that are to come are there when it leaves, unless they come after it.
+	for _, n := range r.plan.ControlPlanes() {
+		if l.planned == nil && !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return m.Name == n.Name }) {
+			members = append(members, lifecycle.Member{Name: n.Name})
+		}
+	}
+
+	d := r.departure(l, members)
+	if err := d.Counted(); err != nil {
+		return fmt.Errorf("%s is not removed: %w", l.name, err)
+	}
+
+	if err := d.Judge(); err != nil {
+		r.warn(fmt.Sprintf("as it is now, %s would not be removed: %v", l.name, err))
+	}
+
+	return nil
+}
+
+// warn shows what is no error. Where the program has ended already, nobody listens.
+func (r *k3sRemoval) warn(message string) { _ = r.ctx.Log.Warn(message, nil) }
+
+// others is Kubernetes by a server that stays. There is no client, and no error, where nothing has to be taken out of a cluster: the
+// machine has etcd again, or an empty cluster is wanted.
+func (r *k3sRemoval) others(ctx context.Context, l k3sLeaver) (*kubeapi.Client, error) {
+	stay := slices.DeleteFunc(slices.Clone(r.plan.ControlPlanes()), func(n plan.Node) bool { return n.Name == l.name })
+
+	kube, mutes, err := r.ask(ctx, stay)
+	if kube != nil || err != nil {
+		return kube, err
+	}
+
+	if l.planned == nil || l.planned.Role != plan.ControlPlane {
+		return nil, unanswered(mutes)
+	}
+
+	own, why, err := r.ask(ctx, []plan.Node{*l.planned})
+
+	switch {
+	case err != nil:
+		return nil, err
+	case l.dead && own != nil:
+		// Somebody has restored a snapshot there.
+		return nil, nil //nolint:nilnil // nothing has to be done
+	case own != nil:
+		return own, nil
+	case l.dead && r.lost(l.name):
+		if r.plan.AcceptEmpty {
+			return nil, nil //nolint:nilnil // nothing is left
+		}
+
+		return nil, k3s.Lost(l.name, r.plan.Cluster)
+	default:
+		return nil, unanswered(append(mutes, why...))
+	}
+}
+
+// members are those of etcd, as Kubernetes knows them. One whose own API does not answer is not well: it answers when its etcd does.
+func (r *k3sRemoval) members(ctx context.Context, kube *kubeapi.Client) ([]lifecycle.Member, error) {
+	servers, err := kube.Servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	nodes, err := kube.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var members []lifecycle.Member
+
+	for _, n := range nodes {
+		s, is := servers[n.Name]
+		if !is || s.Member == "" {
+			continue
+		}
+
+		m := lifecycle.Member{Name: n.Name, Learner: s.Learner}
+
+		switch {
+		case s.Leaving:
+			m.Problem = "its VM is shut down, to be removed"
+		case !n.Ready:
+			m.Problem = "it is not ready in Kubernetes"
+		case r.known.of(n.Name) != "":
+			if own, err := r.apiOf(n.Name); err != nil {
+				return nil, err
+			} else if _, err := own.Nodes(ctx); err != nil {
+				m.Problem = fmt.Sprintf("its API does not answer: %v", wait.Reason(err))
+			}
+		}
+
+		members = append(members, m)
+	}
+
+	return members, nil
+}
+
+// departure is who leaves: the node, all servers that the plan does not have, and those whose machines are gone.
+func (r *k3sRemoval) departure(l k3sLeaver, members []lifecycle.Member) lifecycle.Departure {
+	d := lifecycle.Departure{Members: members, Dead: slices.Clone(r.plan.ForceRemove)}
+
+	for _, m := range members {
+		i := slices.IndexFunc(r.plan.ControlPlanes(), func(n plan.Node) bool { return n.Name == m.Name })
+		gone := i >= 0 && r.found.gone()[r.plan.ControlPlanes()[i].VMID]
+
+		if i < 0 || gone || m.Name == l.name {
+			d.Leaving = append(d.Leaving, m.Name)
+		}
+
+		if gone || m.Name == l.name && l.dead {
+			d.Dead = append(d.Dead, m.Name)
+		}
+	}
+
+	return d
+}
+
+// leave takes a node out of the cluster: its pods, its member of etcd, its Node. Every step may be done already, by a run that was
+// cut off. Of one that is said to be dead, nothing is waited for.
+func (r *k3sRemoval) leave(ctx context.Context, l k3sLeaver) error {
+	kube, err := r.others(ctx, l)
+	if err != nil || kube == nil {
 		return err
 	}
 
+	if kube, err = kube.Patient(r.plan.SettleTimeout, r.say); err != nil {
+		return err
+	}
+
+	servers, err := kube.Servers(ctx)
 	if err != nil {
-		if err := b.ctx.Log.Warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", name, err), nil); err != nil {
+		return err
+	}
+
+	server, is := servers[l.name]
+	if is && server.Member != "" {
+		if err := r.judge(ctx, kube, &l, server); err != nil {
 			return err
 		}
 	}
 
-	return api.DeleteNode(ctx, name)
+	l.dead = l.dead || slices.Contains(r.plan.ForceRemove, l.name)
+	// It was shut down by a run that was cut off after that.
+	shut := is && server.Leaving && r.off(ctx, l, server)
+
+	ready, there, err := r.answers(ctx, kube, l.name, l.dead || shut)
+	if err != nil || !there {
+		return err
+	}
+
+	if err := r.emptied(ctx, kube, l, ready, shut); err != nil {
+		return err
+	}
+
+	if is {
+		if err := r.withdraw(ctx, kube, l, server, ready); err != nil {
+			return err
+		}
+	}
+
+	if err := kube.DeleteNode(ctx, l.name); err != nil {
+		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
+	}
+
+	return kube.WaitForgotten(ctx, l.name, r.plan.NodeTimeout, r.say)
+}
+
+// judge waits until etcd can do without the server for good, and says why not where it cannot.
+func (r *k3sRemoval) judge(ctx context.Context, kube *kubeapi.Client, l *k3sLeaver, s kubeapi.Server) error {
+	patience := wait.Patience{Bound: r.plan.SettleTimeout}
+	shut := s.Leaving && r.off(ctx, *l, s)
+
+	return wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
+		members, err := r.members(ctx, kube)
+
+		if err == nil {
+			d := r.departure(*l, members)
+			if shut {
+				d.Dead = append(d.Dead, l.name)
+			}
+
+			if err := d.Counted(); err != nil {
+				return "", err
+			}
+
+			err = d.Judge()
+		}
+
+		if err == nil || patience.Over() {
+			return "", err
+		}
+
+		return "etcd: " + err.Error(), nil
+	})
 }
 
 // answers says whether a node is ready in Kubernetes, and whether it is there at all. A restart of K3s is no silence.
-func (b *k3sBuilder) answers(ctx context.Context, api *kubeapi.Client, name string, forced bool, say wait.Say) (ready, there bool, err error) {
-	patience := wait.Patience{Bound: min(b.Plan.SettleTimeout, b.Plan.NodeTimeout)}
+func (r *k3sRemoval) answers(ctx context.Context, api *kubeapi.Client, name string, dead bool) (ready, there bool, err error) {
+	patience := wait.Patience{Bound: min(r.plan.SettleTimeout, r.plan.NodeTimeout)}
 
 	// The patience ends before the wait does.
-	err = wait.Until(ctx, b.Plan.NodeTimeout+b.Plan.SettleTimeout, say, func(ctx context.Context) (string, error) {
+	err = wait.Until(ctx, r.plan.NodeTimeout+r.plan.SettleTimeout, r.say, func(ctx context.Context) (string, error) {
 		n, known, err := api.Node(ctx, name)
 		ready, there = n.Ready, known
 
-		if err != nil || !known || n.Ready || forced || patience.Over() {
+		if err != nil || !known || n.Ready || dead || patience.Over() {
 			return "", err
 		}
 
@@ -105,4 +405,93 @@ func (b *k3sBuilder) answers(ctx context.Context, api *kubeapi.Client, name stri
 	})
 
 	return ready, there, err
+}
+
+// emptied takes the pods off a node.
+func (r *k3sRemoval) emptied(ctx context.Context, kube *kubeapi.Client, l k3sLeaver, ready, shut bool) (err error) {
+	switch {
+	case ready:
+		err = empty(ctx, kube, l.name, r.plan.DrainTimeout, r.say)
+	case l.dead || shut:
+		// Its pods are lost with it.
+		err = cordon(ctx, kube, l.name)
+	default:
+		return lifecycle.Refusal{
+			Rule:   "Kubernetes hears nothing of it",
+			Remedy: "bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+		}
+	}
+
+	if err == nil || !l.dead {
+		return err
+	}
+
+	r.warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", l.name, err))
+
+	return nil
+}
+
+// withdraw takes a server out of etcd. Its VM is shut down before: a K3s whose member is removed would be started again by systemd, and
+// join as another one.
+func (r *k3sRemoval) withdraw(ctx context.Context, kube *kubeapi.Client, l k3sLeaver, s kubeapi.Server, ready bool) error {
+	machine, there, err := r.machine(ctx, l, s)
+
+	switch {
+	case err == nil && there && !machine.Stopped:
+		r.say("the VM of " + l.name + " is shut down")
+
+		if err = kube.MarkLeaving(ctx, l.name); err == nil {
+			err = r.proxmox.Shutdown(ctx, machine)
+		}
+	case err == nil && !there && ready:
+		err = errors.New("no VM with its SMBIOS UUID is found, and it must be off before it leaves etcd")
+	}
+
+	if err != nil && (ready || !l.dead) {
+		return errors.Join(err, kube.Uncordon(context.WithoutCancel(ctx), l.name))
+	}
+
+	if err != nil {
+		r.warn(fmt.Sprintf("%s is removed although its VM is not known to be off: %v", l.name, err))
+	}
+
+	r.say(l.name + " leaves etcd")
+
+	if err := kube.RemoveMember(ctx, l.name, r.plan.NodeTimeout, r.say); err != nil {
+		return fmt.Errorf("etcd does not let it go: %w", err)
+	}
+
+	return nil
+}
+
+// machine is the VM of a server, told from all others by its SMBIOS UUID: as it was when it joined, and as Kubernetes has it.
+func (r *k3sRemoval) machine(ctx context.Context, l k3sLeaver, s kubeapi.Server) (proxmoxapi.VM, bool, error) {
+	vms, err := r.proxmox.VMs(ctx)
+	if err != nil {
+		return proxmoxapi.VM{}, false, err
+	}
+
+	for _, v := range vms {
+		if v.Container || v.Template || !(v.ID == l.vmid || v.Name == l.name || l.planned != nil && v.ID == l.planned.VMID) {
+			continue
+		}
+
+		config, err := r.proxmox.Config(ctx, v)
+		if err != nil {
+			return v, false, err
+		}
+
+		if config.UUID != "" && strings.EqualFold(config.UUID, s.Machine) && (l.uuid == "" || strings.EqualFold(config.UUID, l.uuid)) {
+			return v, true, nil
+		}
+	}
+
+	return proxmoxapi.VM{}, false, nil
+}
+
+// off says whether the VM of a server is off.
+func (r *k3sRemoval) off(ctx context.Context, l k3sLeaver, s kubeapi.Server) bool {
+	machine, there, err := r.machine(ctx, l, s)
+
+	return err == nil && there && machine.Stopped
 }

@@ -104,11 +104,10 @@ func (e edge) known(t *testing.T) (n kubeapi.Node, there bool) {
 
 // TestAgentLeaves: one that answers is emptied and forgotten; one that is silent stays, unless it is said to be dead.
 func TestAgentLeaves(t *testing.T) {
-	quiet := func(string) {}
-
 	e := newEdge(t)
+	r := &k3sRemoval{k3sDatastore: &k3sDatastore{k3sServers: serversOf(e.Plan, e.servers)}, say: func(string) {}}
 
-	require.EqualError(t, e.forget(t.Context(), "edge-agent-1", quiet), "Kubernetes hears nothing of it; "+
+	require.EqualError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}), "Kubernetes hears nothing of it; "+
 		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
 
 	n, there := e.known(t)
@@ -116,22 +115,22 @@ func TestAgentLeaves(t *testing.T) {
 	assert.False(t, n.Cordoned, "what is refused leaves the node as it was")
 
 	e.Plan.ForceRemove = []string{"edge-agent-1"}
-	require.NoError(t, e.forget(t.Context(), "edge-agent-1", quiet))
+	require.NoError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}))
 
 	_, there = e.known(t)
 	assert.False(t, there)
-	require.NoError(t, e.forget(t.Context(), "edge-agent-1", quiet), "gone is gone")
+	require.NoError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}), "gone is gone")
 
 	e.Plan.ForceRemove = nil
 	require.NoError(t, e.kubelet.Join(t.Context()))
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
-	require.NoError(t, e.forget(t.Context(), "edge-agent-1", quiet))
+	require.NoError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}))
 
 	_, there = e.known(t)
 	assert.False(t, there)
 
 	e.servers.enter("edge-server-1", "127.0.0.9")
-	require.EqualError(t, e.forget(t.Context(), "edge-agent-1", quiet), "no Kubernetes API answers (edge-server-1: connection refused)")
+	require.EqualError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}), "no Kubernetes API answers (edge-server-1: connection refused)")
 }
 
 // TestUpgradeIsSpared: a server is not taken down while etcd needs it.

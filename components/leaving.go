@@ -11,16 +11,10 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// lookForLeaving judges the nodes that the plan no longer has. Each asks etcd itself before it goes; but what cannot go, or not
-// as a whole, must not begin.
+// lookForLeaving judges the nodes that the plan no longer has, of Talos as of K3s. Each asks etcd itself before it goes; but what cannot
+// go, or not as a whole, must not begin.
 func (s *survey) lookForLeaving(ctx context.Context) error {
 	gone := unplanned(s.vms, s.plan)
-
-	if s.plan.Kind == plan.KindK3s {
-		s.problems = append(s.problems, leavingServers(gone)...)
-
-		return nil
-	}
 
 	for _, v := range gone {
 		// On a host that does not answer, nothing is known.

@@ -19,9 +19,16 @@ type line struct {
 
 // newLine is that of a plan; nil where no worker is made anew: then nobody waits for more than what is under way.
 func newLine(p *plan.Plan) *line {
+	return lineOf(p, plan.Worker, max(p.MaxUnavailable, 1))
+}
+
+// newServerLine is that of servers of K3s, which go one by one: nothing restarts one while another is made anew.
+func newServerLine(p *plan.Plan) *line { return lineOf(p, plan.ControlPlane, 1) }
+
+func lineOf(p *plan.Plan, role plan.Role, places int) *line {
 	for _, n := range p.Nodes() {
-		if n.Role != plan.ControlPlane && slices.Contains(p.Replace, n.Name) {
-			return &line{places: max(p.MaxUnavailable, 1)}
+		if (n.Role == plan.ControlPlane) == (role == plan.ControlPlane) && slices.Contains(p.Replace, n.Name) {
+			return &line{places: places}
 		}
 	}
 

@@ -14,6 +14,7 @@ type Proxmox interface {
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 	Pending(ctx context.Context, vm proxmoxapi.VM) ([]string, error)
 	Restart(ctx context.Context, vm proxmoxapi.VM) error
+	Shutdown(ctx context.Context, vm proxmoxapi.VM) error
 	Process(ctx context.Context, vm proxmoxapi.VM) (int, error)
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error

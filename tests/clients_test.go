@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,8 +143,19 @@ func talosVersions(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap)
 func kubernetesClient(t *testing.T, outputs auto.OutputMap) *kubernetes.Clientset {
 	t.Helper()
 
+	return kubernetesAt(t, outputs, "")
+}
+
+// kubernetesAt is the same by one server, wherever the kubeconfig leads; empty: there.
+func kubernetesAt(t *testing.T, outputs auto.OutputMap, address string) *kubernetes.Clientset {
+	t.Helper()
+
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[stacks.OutputKubeconfig].Value.(string)))
 	require.NoError(t, err)
+
+	if address != "" {
+		config.Host = "https://" + net.JoinHostPort(address, "6443")
+	}
 
 	api, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)

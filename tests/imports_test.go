@@ -28,7 +28,7 @@ func TestImports(t *testing.T) {
 		{"components/machineconfig/manifests", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
 		{"components/machineconfig", []string{"components/plan", "components/machineconfig/", "components/lifecycle"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/k3s", []string{"components/plan", "components/cloudinit"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
+		{"components/k3s", []string{"components/plan", "components/cloudinit", "components/lifecycle"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
 		{"components/lifecycle", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/wholefile", nil, []string{"github.com/", "net/http", "k8s.io/"}},

@@ -15,7 +15,7 @@ import (
 type Node struct {
 	// Planned is everything that was decided about it.
 	Planned plan.Node
-	// First is the server that the cluster begins with.
+	// First is the server that the cluster begins with. It is told so when nothing speaks against it: see Datastore.
 	First bool
 	// Server is the URL that the node joins at; empty for the first.
 	Server string
@@ -23,16 +23,15 @@ type Node struct {
 
 // config is the configuration file of K3s (K3s: k3s server, k3s agent): the options of the command line, without dashes.
 type config struct {
-	Token       string   `yaml:"token"`
-	AgentToken  string   `yaml:"agent-token,omitempty"`
-	ClusterInit bool     `yaml:"cluster-init,omitempty"`
-	Server      string   `yaml:"server,omitempty"`
-	NodeName    string   `yaml:"node-name"`
-	NodeIP      string   `yaml:"node-ip,omitempty"`
-	TLSSAN      []string `yaml:"tls-san,omitempty"`
-	Disable     []string `yaml:"disable,omitempty"`
-	NodeLabel   []string `yaml:"node-label,omitempty"`
-	NodeTaint   []string `yaml:"node-taint,omitempty"`
+	Token      string   `yaml:"token"`
+	AgentToken string   `yaml:"agent-token,omitempty"`
+	Server     string   `yaml:"server,omitempty"`
+	NodeName   string   `yaml:"node-name"`
+	NodeIP     string   `yaml:"node-ip,omitempty"`
+	TLSSAN     []string `yaml:"tls-san,omitempty"`
+	Disable    []string `yaml:"disable,omitempty"`
+	NodeLabel  []string `yaml:"node-label,omitempty"`
+	NodeTaint  []string `yaml:"node-taint,omitempty"`
 	// WriteKubeconfigMode keeps the server's own kubeconfig root's.
 	WriteKubeconfigMode string `yaml:"write-kubeconfig-mode,omitempty"`
 
@@ -52,7 +51,7 @@ func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 
 	if n.Planned.Role == plan.ControlPlane {
 		args = k.ServerArgs
-		c.Token, c.AgentToken, c.ClusterInit = i.ServerToken(), i.AgentToken, n.First
+		c.Token, c.AgentToken = i.ServerToken(), i.AgentToken
 		c.Disable, c.WriteKubeconfigMode, c.TLSSAN = k.Disable, "0600", names(p)
 	} else {
 		c.Token = i.JoinToken()

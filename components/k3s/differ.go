@@ -25,6 +25,12 @@ func Differ(then, now string) []string {
 	var found []string
 
 	b, a := settings(before), settings(after)
+
+	// The first server is told by another way.
+	if _, there := a["server"]; !there {
+		delete(b, "server")
+	}
+
 	for key := range b {
 		if _, there := a[key]; !there {
 			a[key] = nil
@@ -59,6 +65,9 @@ func settings(c cloudinit.Config) map[string]any {
 			_ = yaml.Unmarshal([]byte(f.Content), &found) // what cannot be read differs
 		}
 	}
+
+	// Which etcd a server has is decided once, when it has none.
+	delete(found, "cluster-init")
 
 	if names, there := found["tls-san"].([]any); there {
 		found["tls-san"] = slices.DeleteFunc(slices.Clone(names), func(name any) bool {

@@ -108,6 +108,21 @@ if [ -n "$K3S_CHECKSUM" ]; then
 	}
 fi
 
+# The first server is told whether the cluster begins with it, or which server to join: what is not on its disk may have been on
+# another one.
+if [ "${K3S_DATASTORE-}" = told ]; then
+	tries=0
+	while [ ! -s "$state/datastore" ]; do
+		[ "$tries" -gt 0 ] || say "waiting for pulumi up to say which cluster this server is of"
+		tries=$((tries + 1))
+		[ "$tries" -le 300 ] || exit 1
+		sleep 2
+	done
+
+	mkdir -p "$root/etc/rancher/k3s/config.yaml.d"
+	cp "$state/datastore" "$root/etc/rancher/k3s/config.yaml.d/datastore.yaml"
+fi
+
 case $K3S_ROLE in
 server) service=k3s ;;
 *) service=k3s-agent ;;

@@ -188,6 +188,32 @@ func TestInstallAgain(t *testing.T) {
 	require.Equal(t, 2, strings.Count(calls, "--yes install qemu-guest-agent"), "what is installed is not installed again")
 }
 
+// TestInstallTold: the first server is installed, and does not start before it is told which etcd it has.
+func TestInstallTold(t *testing.T) {
+	t.Parallel()
+
+	const settings = "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES=''\nK3S_DATASTORE='told'\n"
+
+	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", settings)
+	impatient := filepath.Join(root, "bin", "sleep")
+	require.NoError(t, os.WriteFile(impatient, []byte("#!/bin/sh\n"), 0o755)) //nolint:gosec // it is run
+
+	log, status := install(t, root)
+	require.Equal(t, 1, status, log)
+	require.Contains(t, log, "waiting for pulumi up to say which cluster this server is of")
+	require.NotContains(t, read(t, filepath.Join(root, "calls")), "systemctl restart")
+
+	// It is told while it waits.
+	begin, _, err := Datastore{}.Settings()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(impatient, []byte("#!/bin/sh\nprintf '"+begin+"' >"+filepath.Join(root, DatastoreFile)+"\n"), 0o755)) //nolint:gosec // it is run
+
+	log, status = install(t, root)
+	require.Zero(t, status, log)
+	require.Contains(t, read(t, filepath.Join(root, "calls")), "systemctl restart k3s")
+	require.Equal(t, begin, read(t, filepath.Join(root, "etc/rancher/k3s/config.yaml.d/datastore.yaml")))
+}
+
 // TestInstallAnother: what is wanted since is installed, once, and what is no good leaves what was there.
 func TestInstallAnother(t *testing.T) {
 	t.Parallel()

@@ -46,9 +46,13 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		return "", err
 	}
 
-	role := "agent"
+	role, datastore := "agent", ""
 	if n.Planned.Role == plan.ControlPlane {
 		role = "server"
+	}
+
+	if n.First {
+		datastore = "K3S_DATASTORE='told'\n"
 	}
 
 	files := []cloudinit.File{
@@ -57,7 +61,7 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
 		// Who waits reads it from the beginning on: nothing is wrong yet.
 		{Path: FatalFile, Permissions: "0644"},
-		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_ROLE='%s'\nK3S_PACKAGES='%s'\n", role, strings.Join(packages, " ")) + Wanted(k)},
+		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_ROLE='%s'\nK3S_PACKAGES='%s'\n", role, strings.Join(packages, " ")) + datastore + Wanted(k)},
 		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installer},
 		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},
 		{Path: "/etc/systemd/system/k3s-install.path", Permissions: "0644", Content: watch},

@@ -181,15 +181,6 @@ func (r *resolver) checkK3sPool(p *pool) {
 
 	check(p.path, p.shape)
 
-	for i, name := range r.spec.Lifecycle.Replace {
-		if p.Role == ControlPlane && slices.ContainsFunc(p.members, func(m member) bool {
-			return newNamer(p.Names, r.spec.Cluster.Name, p.name).name(m.ordinal) == name
-		}) {
-			r.problems.Add(at("lifecycle.replace", i), "must not name a server of K3s: what it had of etcd would be gone, and its place not free", name,
-				"run 'kubectl delete node "+name+"', delete its VM, and run 'pulumi up --refresh'")
-		}
-	}
-
 	for _, m := range p.members {
 		if m.shaped() {
 			check(m.path, overlay(p.shape, m.Shape))

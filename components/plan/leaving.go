@@ -10,6 +10,17 @@ func (r *resolver) checkLeaving(p *Plan) {
 	l := r.spec.Lifecycle
 	p.Replace, p.ForceRemove, p.Teardown = l.Replace, l.ForceRemove, l.Teardown
 
+	if l.AcceptEmptyCluster != "" && l.AcceptEmptyCluster != p.Cluster {
+		r.problems.Add("lifecycle.acceptEmptyCluster", "must be the name of the cluster, "+p.Cluster, l.AcceptEmptyCluster, "state it, or leave the key out")
+	}
+
+	if l.AcceptEmptyCluster != "" && r.spec.Cluster.RecoverFrom != "" {
+		r.problems.Add("lifecycle.acceptEmptyCluster", "excludes cluster.recoverFrom: etcd begins with a snapshot or empty", l.AcceptEmptyCluster,
+			"leave one of them out")
+	}
+
+	p.AcceptEmpty = l.AcceptEmptyCluster != ""
+
 	if l.Teardown && len(l.Replace)+len(l.ForceRemove) > 0 {
 		r.problems.Add("lifecycle.teardown", "excludes replace and forceRemove: it lets go of every node", strings.Join(slices.Concat(l.Replace, l.ForceRemove), " "),
 			"leave them out, or set teardown to false")

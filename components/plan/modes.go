@@ -128,6 +128,7 @@ func (r *resolver) checkExternal() {
 	exclude("lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true")
 	exclude("lifecycle.replace", len(s.Lifecycle.Replace) > 0, "")
 	exclude("lifecycle.forceRemove", len(s.Lifecycle.ForceRemove) > 0, "")
+	exclude("lifecycle.acceptEmptyCluster", s.Lifecycle.AcceptEmptyCluster != "", s.Lifecycle.AcceptEmptyCluster)
 	exclude("lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{MaxUnavailable: 1, Timeout: "15m"}, "")
 	exclude("lifecycle.apply", s.Lifecycle.Apply != ApplyAuto, string(s.Lifecycle.Apply))
 

@@ -93,6 +93,8 @@ type Plan struct {
 	SettleTimeout, TransferTimeout time.Duration
 	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead and may leave.
 	Replace, ForceRemove []string
+	// AcceptEmpty lets a cluster that has lost its etcd begin with an empty one.
+	AcceptEmpty bool
 	// RecoverFrom is the snapshot of etcd that a new set of control planes begins with; empty: none.
 	RecoverFrom string
 	// Backup is where snapshots of etcd are kept; nil: none is taken.

@@ -122,8 +122,9 @@ func (l *privileges) guest() {
 	if l.plan.K3s != nil {
 		l.ofVM("to read the logs of a node that does not join", "VM.GuestAgent.FileRead|VM.GuestAgent.Unrestricted|VM.Monitor")
 		l.all[len(l.all)-1].Spare = true
-		l.ofVM("to upgrade K3s", "VM.GuestAgent.FileWrite|VM.GuestAgent.Unrestricted|VM.Monitor")
-		l.all[len(l.all)-1].Spare = true
+		// The first server is told by it which etcd it has.
+		l.ofVM("to begin a cluster of K3s and to upgrade it", "VM.GuestAgent.FileWrite|VM.GuestAgent.Unrestricted|VM.Monitor")
+		l.all[len(l.all)-1].Spare = l.node.Name != l.plan.ControlPlanes()[0].Name
 	}
 }
 

@@ -169,6 +169,9 @@ type Lifecycle struct {
 	Replace []string `json:"replace,omitempty"`
 	// Names of nodes that are dead and may leave without being asked.
 	ForceRemove []string `json:"forceRemove,omitempty"`
+	// The name of the cluster: with all control planes lost, it may begin with an empty etcd, once when the key is set. What Kubernetes knew is
+	// lost; see cluster.recoverFrom.
+	AcceptEmptyCluster string `json:"acceptEmptyCluster,omitempty"`
 	// Let the whole cluster be destroyed: nodes are not held back any more, nor protected. It is the first of two steps. With
 	// cluster.bootstrap external no node is held back, and only VMs that are protected need it.
 	Teardown bool `json:"teardown,omitempty" jsonschema:"default=false"`

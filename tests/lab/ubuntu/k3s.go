@@ -105,15 +105,18 @@ func (s *system) startK3s(name string) int {
 	k := &service{sys: s, role: "worker", version: strings.TrimPrefix(binary, Binary(""))}
 	k.ctx, k.stop = context.WithCancel(s.ctx)
 
-	text, _ := s.on.files.read(k3sConfig)
-	decoder := yaml.NewDecoder(strings.NewReader(text))
-	decoder.KnownFields(true)
+	// K3s reads the files of that directory after the one, in their order.
+	for _, path := range append([]string{k3sConfig}, slices.Sorted(slices.Values(s.on.files.under(k3sConfig+".d/")))...) {
+		text, _ := s.on.files.read(path)
+		decoder := yaml.NewDecoder(strings.NewReader(text))
+		decoder.KnownFields(true)
 
-	if err := decoder.Decode(&k.config); err != nil {
-		log(`level=fatal msg="%s: %v"`, k3sConfig, err)
-		k.stop()
+		if err := decoder.Decode(&k.config); err != nil {
+			log(`level=fatal msg="%s: %v"`, path, err)
+			k.stop()
 
-		return 1
+			return 1
+		}
 	}
 
 	if role == "server" {

@@ -144,13 +144,19 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 		}
 
 		say("%s", text)
-	case name == "cp" && len(args) == 4 && args[1] == "-p":
-		text, there := s.on.files.read(args[2])
+	case name == "cp" && (len(args) == 3 || len(args) == 4 && args[1] == "-p"):
+		text, there := s.on.files.read(args[len(args)-2])
 		if !there {
 			return 1
 		}
 
-		s.on.files.write(args[3], text)
+		s.on.files.write(args[len(args)-1], text)
+	case name == "sleep" && len(args) == 2:
+		select {
+		case <-time.After(again / 4):
+		case <-ctx.Done():
+			return 1
+		}
 	case name == "rm":
 		s.on.files.remove(args[len(args)-1])
 	case slices.Equal(args, []string{"uname", "-m"}):

@@ -1,6 +1,7 @@
 package pve
 
 import (
+	"maps"
 	"strconv"
 
 	"talos-proxmox/tests/lab/world"
@@ -38,7 +39,7 @@ func resources(r *request) (any, error) {
 	}
 
 	if kind == "" || kind == "vm" {
-		for _, v := range r.world.VMs(r.caller, "") {
+		for _, v := range r.world.Heard(r.caller) {
 			out = append(out, vmResource(v))
 		}
 	}
@@ -59,10 +60,13 @@ func resources(r *request) (any, error) {
 }
 
 func vmResource(v world.VMInfo) map[string]any {
-	out := map[string]any{
-		"id": "qemu/" + strconv.Itoa(v.ID), "type": "qemu", "vmid": v.ID, "node": v.Host, "name": v.Name, "status": powerState(v),
-		"template": bit(v.Template), "uptime": int(v.Uptime.Seconds()), "maxcpu": v.CPUs, "maxmem": v.Memory, "maxdisk": v.Disk,
-		"cpu": 0, "mem": 0, "disk": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
+	out := map[string]any{"id": "qemu/" + strconv.Itoa(v.ID), "type": "qemu", "vmid": v.ID, "node": v.Host}
+
+	if !v.Unheard {
+		maps.Copy(out, map[string]any{
+			"name": v.Name, "status": powerState(v), "template": bit(v.Template), "uptime": int(v.Uptime.Seconds()), "maxcpu": v.CPUs,
+			"maxmem": v.Memory, "maxdisk": v.Disk, "cpu": 0, "mem": 0, "disk": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
+		})
 	}
 
 	optional(out, "pool", v.Pool)

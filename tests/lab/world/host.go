@@ -34,6 +34,11 @@ type Host struct {
 	ClockSkew time.Duration
 	// Offline hosts are in the cluster and answer nothing.
 	Offline bool
+
+	// deaf hosts run on without the daemons that answer; to the cluster they are online.
+	deaf bool
+	// said is what pvestatd has last broadcast of the host's VMs; nil: all that is so.
+	said map[int]VMInfo
 }
 
 // Storage is a datastore. A storage of the same name on several hosts is one entry of the cluster's configuration: shared ones
@@ -177,11 +182,14 @@ func (w *World) host(name string) (*Host, error) {
 		return nil, failf("hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name)
 	}
 
-	if w.hosts[i].Offline {
+	switch h := w.hosts[i]; {
+	case h.Offline:
 		return nil, &Error{Code: 595, Reason: "No route to host"}
+	case h.deaf:
+		return nil, &Error{Code: 595, Reason: "Connection refused"}
+	default:
+		return h, nil
 	}
-
-	return w.hosts[i], nil
 }
 
 // Reach tells whether a host answers, with the error a client gets when it does not.
@@ -191,22 +199,6 @@ func (w *World) Reach(name string) error {
 	_, err := w.host(name)
 
 	return err
-}
-
-// SetOffline takes a host off the network, or back on. Its VMs keep running.
-func (w *World) SetOffline(name string, offline bool) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	for _, h := range w.hosts {
-		if h.Name == name {
-			h.Offline = offline
-
-			return nil
-		}
-	}
-
-	return fmt.Errorf("no host %q", name)
 }
 
 // RemovePCI takes a device out of a host.

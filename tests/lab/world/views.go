@@ -29,6 +29,8 @@ type VMInfo struct {
 	Machine      string
 	// HAState is what high availability makes of the VM, empty when it does not manage it; HAGroup may be empty.
 	HAState, HAGroup string
+	// Unheard says that the cluster has no broadcast about the VM: it knows no name of it, no power, no sizes.
+	Unheard bool
 }
 
 func (w *World) info(v *vm) VMInfo {

@@ -21,6 +21,8 @@ func (r *resolver) checkCluster(p *Plan) {
 	switch {
 	case c.Name == "":
 		r.problems.Add("cluster.name", "is required", "", "give the cluster a name, for example k3s-dev")
+	case slices.Contains(sharedTags(), c.Name):
+		r.problems.Add("cluster.name", "must not be a tag that the VMs of other clusters have, too: "+strings.Join(sharedTags(), ", "), c.Name, "choose another name")
 	case !isLabel(c.Name):
 		r.problems.Add("cluster.name", "must be a DNS label: lower case letters, digits and dashes", c.Name, "rename it")
 	}

@@ -316,6 +316,11 @@ func given[T any](v *T) string {
 	return fmt.Sprint(*v)
 }
 
+// sharedTags are those that say nothing of whose a VM is.
+func sharedTags() []string {
+	return []string{string(KindTalos), string(KindK3s), string(ControlPlane), string(Worker)}
+}
+
 // tags are sorted and without repetition, as Proxmox stores them: any other order would be a difference for ever.
 func tags(kind Kind, cluster string, role Role, more []string) []string {
 	all := append([]string{string(kind), cluster, string(role)}, more...)

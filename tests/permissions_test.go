@@ -191,8 +191,7 @@ func TestPrivilegesAreEnough(t *testing.T) {
 
 			// The calls of the table are calls that are made.
 			for _, p := range table {
-				// Nothing is upgraded here.
-				if slices.Contains(l.of(table), p.name) && p.name != "VM.GuestAgent.FileWrite" {
+				if slices.Contains(l.of(table), p.name) {
 					assertCalled(t, r, p)
 				}
 			}
@@ -276,7 +275,7 @@ func TestPrivilegesOfThePlan(t *testing.T) {
 }
 
 // spare are privileges that a stack comes up without.
-var spare = map[string]bool{"VM.GuestAgent.FileRead": true, "VM.GuestAgent.FileWrite": true}
+var spare = map[string]bool{"VM.GuestAgent.FileRead": true}
 
 // hiddenWithout is what is said where nothing is denied, but something cannot be seen.
 var hiddenWithout = map[string]string{

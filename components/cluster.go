@@ -32,6 +32,8 @@ type TalosClusterArgs struct {
 	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the plan
 	// says so, and kept secret; otherwise one is made and kept in state.
 	MachineSecrets pulumi.StringInput
+	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as well.
+	Destroying bool
 	// Dir is where the plan's paths begin, of snapshots of etcd; the working directory when empty.
 	Dir string
 }
@@ -431,6 +433,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
 		identified: b.hooks.uuids[n.Name].set,
 		Firewall:   pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n), Unfinished: b.found.halfMade(n),
+		identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if n.CloudInit != "" {

@@ -1,6 +1,8 @@
 package components
 
 import (
+	"slices"
+
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/network"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -10,7 +12,7 @@ import (
 
 // newFirewall closes a VM for everything that the rules do not let in. It has an effect where Proxmox VE's firewall is on
 // for the whole datacenter, which is the operator's matter.
-func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, machineVM *vm.VirtualMachine, parent pulumi.ResourceOption) (pulumi.Resource, error) {
+func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, machineVM *vm.VirtualMachine, vmid pulumi.IntOutput, opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
 	all := network.FirewallRulesRuleArray{}
 
 	for _, r := range rules {
@@ -26,23 +28,23 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 	}
 
 	open, err := network.NewFirewallRules(ctx, name+"-rules", &network.FirewallRulesArgs{
-		NodeName: machineVM.NodeName, VmId: machineVM.VmId.ToIntPtrOutput(), Rules: all,
-	}, parent,
+		NodeName: machineVM.NodeName, VmId: vmid.ToIntPtrOutput(), Rules: all,
+	}, append(slices.Clone(opts),
 		// The provider changes rules only where they are: it cannot add or remove one. They go with a VM that is made anew.
 		pulumi.ReplaceOnChanges([]string{"rules", "vmId"}),
 		// The rules of a VM are one list: what replaces them must not be there before they are gone.
-		pulumi.DeleteBeforeReplace(true))
+		pulumi.DeleteBeforeReplace(true))...)
 	if err != nil {
 		return nil, err
 	}
 
 	return network.NewFirewallOptions(ctx, name+"-firewall", &network.FirewallOptionsArgs{
-		NodeName: machineVM.NodeName, VmId: machineVM.VmId.ToIntPtrOutput(), Enabled: pulumi.Bool(true),
+		NodeName: machineVM.NodeName, VmId: vmid.ToIntPtrOutput(), Enabled: pulumi.Bool(true),
 		InputPolicy: pulumi.String("DROP"), OutputPolicy: pulumi.String("ACCEPT"),
 		// The node speaks DHCP and finds its neighbours; nobody speaks with another machine's MAC address.
 		Dhcp: pulumi.Bool(true), Ndp: pulumi.Bool(true), Radv: pulumi.Bool(false), Macfilter: pulumi.Bool(true), Ipfilter: pulumi.Bool(false),
 		LogLevelIn: pulumi.String("nolog"), LogLevelOut: pulumi.String("nolog"),
-	}, parent,
+	}, append(slices.Clone(opts),
 		// Closed only when what is needed is let in.
-		pulumi.DependsOn([]pulumi.Resource{open}), pulumi.ReplaceOnChanges([]string{"vmId"}), pulumi.DeleteBeforeReplace(true))
+		pulumi.DependsOn([]pulumi.Resource{open}), pulumi.ReplaceOnChanges([]string{"vmId"}), pulumi.DeleteBeforeReplace(true))...)
 }

@@ -24,6 +24,8 @@ type gates struct {
 
 	vmGates
 
+	identities *identities
+
 	// answering runs before a node is configured for the first time: the provider would look for a node that is not up yet
 	// only every ten seconds.
 	answering *pulumi.ResourceHook
@@ -75,8 +77,10 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	}
 	restarted := &restarts{
 		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: say(ctx, name), nodes: nodesBy(p, name, "-vm"),
-		under: map[string]underWay{},
+		under: map[string]underWay{}, identities: newIdentities(ctx, p, proxmox, args.Findings),
 	}
+
+	g.identities, g.deletions = restarted.identities, !p.Teardown || args.Destroying
 
 	if p.Bootstrap != plan.External {
 		g.inside = &talosInside{rollout: rolled, credentials: g.credentials, discovery: discoveryOf(p, proxmox)}
@@ -103,6 +107,10 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	register(&g.detached, "iso-detached", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, err := node(args)
 		if err != nil {
+			return err
+		}
+
+		if err := g.identities.still(c, n); err != nil {
 			return err
 		}
 

@@ -19,6 +19,8 @@ type K3sClusterArgs struct {
 	Findings *Findings
 	// Proxmox is asked by what runs between steps.
 	Proxmox Proxmox
+	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as well.
+	Destroying bool
 	// Token is what servers join with. It is required where the plan says that it is given, and kept secret; otherwise one is
 	// made and kept in state.
 	Token pulumi.StringInput
@@ -68,7 +70,9 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, child: pulumi.Parent(c), servers: &roster{}, admin: newLater[string]()}
+	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, child: pulumi.Parent(c), servers: &roster{}, admin: newLater[string](),
+		destroying: args.Destroying,
+	}
 	for _, n := range p.Nodes() {
 		if n.Address.IsValid() {
 			b.servers.enter(n.Name, n.Address.String())
@@ -109,6 +113,8 @@ type k3sBuilder struct {
 	child   pulumi.ResourceOption
 	// datastore tells the first server which etcd it has.
 	datastore *k3sDatastore
+
+	destroying bool
 
 	// identity is the cluster's, as k3s.ReadIdentity reads it; administrator likewise. Both are secret.
 	identity, administrator pulumi.StringOutput
@@ -264,6 +270,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.free),
 		After: b.before(n), Unfinished: b.found.halfMade(n), Absent: b.found.gone()[n.VMID],
+		identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if p.Addressing == plan.Static {

@@ -25,6 +25,8 @@ type k3sGates struct {
 
 	vmGates
 
+	identities *identities
+
 	// joined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has done what it does.
 	joined *pulumi.ResourceHook
 	// upgraded runs before another version of K3s is noted of a node, and sees to it that the node runs it.
@@ -46,8 +48,10 @@ func (b *k3sBuilder) registerGates() error {
 
 	restarted := &restarts{
 		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: say(b.ctx, b.name), nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
-		under: map[string]underWay{},
+		under: map[string]underWay{}, identities: newIdentities(b.ctx, b.Plan, b.proxmox, b.found),
 	}
+
+	b.hooks.identities, b.hooks.deletions = restarted.identities, !b.Plan.Teardown || b.destroying
 
 	errs = append(errs, b.hooks.vmGates.register(b.ctx, b.name, restarted, register))
 	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {

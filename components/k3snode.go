@@ -50,6 +50,10 @@ type K3sNodeArgs struct {
 	Rebalance bool
 	// Replace makes the VM anew, with user data of now, once when it becomes true; becoming false again changes nothing.
 	Replace bool
+
+	// identities tell the node's VM from another; nil: nothing does. companions are the hooks of what belongs to the VM.
+	identities *identities
+	companions *pulumi.ResourceHookBinding
 }
 
 // K3sNode is one machine with K3s: its user data, its VM, and that it has joined.
@@ -74,6 +78,7 @@ type K3sNode struct {
 
 	node   plan.Node
 	name   string            // of the component
+	uuid   pulumi.StringPtrOutput
 	beside []pulumi.Resource // what belongs to the VM, and goes before it
 }
 
@@ -111,11 +116,14 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 
 	compareOrigin(ctx, n, args.description(), "A running node is not changed by that: make nodes anew by lifecycle.replace", node.VM)
 
-	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
+	// What comes after the VM has both from here.
+	node.VMID, node.uuid = args.identities.of(n, node.VM)
+
+	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, node.VMID, args.companions, pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 
-	node.VMID, node.Name, node.Host = node.VM.VmId, node.VM.Name, node.VM.NodeName
+	node.Name, node.Host = node.VM.Name, node.VM.NodeName
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
 	node.IPAddress = addressOf(ctx, n, args.Discovery, node.VM)
 
@@ -222,7 +230,7 @@ func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pul
 		// Who it is does not change.
 		pulumi.IgnoreChanges([]string{"input.name", "input.vmid", "input.uuid", "input.address"}),
 		// A VM that is made again has to join again: by the program, or because somebody had deleted it.
-		pulumi.ReplaceWith([]pulumi.Resource{node.VM}), pulumi.ReplacementTrigger(node.VM.Smbios.Uuid()),
+		pulumi.ReplaceWith([]pulumi.Resource{node.VM}), pulumi.ReplacementTrigger(node.uuid),
 		// Who leaves does so before somebody of its name comes.
 		pulumi.DeleteBeforeReplace(true), pulumi.ResourceHooks(hooks))
 	node.Joined = joined

@@ -17,11 +17,18 @@ func machineInputs(n plan.Node) pulumi.Map {
 }
 
 // newBeside makes what a VM has beside it: its place in a high-availability group, and its firewall.
-func newBeside(ctx *pulumi.Context, name string, n plan.Node, rules []plan.FirewallRule, machineVM *vm.VirtualMachine, parent pulumi.ResourceOption) ([]pulumi.Resource, error) {
+func newBeside(
+	ctx *pulumi.Context, name string, n plan.Node, rules []plan.FirewallRule, machineVM *vm.VirtualMachine, vmid pulumi.IntOutput,
+	hooks *pulumi.ResourceHookBinding, parent pulumi.ResourceOption,
+) ([]pulumi.Resource, error) {
+	opts := []pulumi.ResourceOption{parent}
+	if hooks != nil {
+		opts = append(opts, pulumi.ResourceHooks(hooks))
+	}
 	var beside []pulumi.Resource
 
 	if n.HAGroup != "" {
-		kept, err := newHAResource(ctx, name+"-ha", n, machineVM, parent)
+		kept, err := newHAResource(ctx, name+"-ha", n, vmid, opts...)
 		if err != nil {
 			return nil, err
 		}
@@ -30,7 +37,7 @@ func newBeside(ctx *pulumi.Context, name string, n plan.Node, rules []plan.Firew
 	}
 
 	if rules != nil {
-		closed, err := newFirewall(ctx, name, rules, machineVM, parent)
+		closed, err := newFirewall(ctx, name, rules, machineVM, vmid, opts...)
 		if err != nil {
 			return nil, err
 		}

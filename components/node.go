@@ -56,6 +56,10 @@ type TalosNodeArgs struct {
 	line *line
 	// identified is told the SMBIOS UUID of the VM, empty where the state has none; nil: nothing is.
 	identified func(uuid string)
+
+	// identities tell the node's VM from another; nil: nothing does. companions are the hooks of what belongs to the VM.
+	identities *identities
+	companions *pulumi.ResourceHookBinding
 }
 
 // NodeConfiguration is what a node is told to be.
@@ -96,6 +100,7 @@ type TalosNode struct {
 
 	node plan.Node
 	name string // of the component
+	uuid pulumi.StringPtrOutput
 	// beside is what the VM has beside it, such as its firewall: it is there before the node is configured, and goes after it.
 	beside []pulumi.Resource
 }
@@ -142,7 +147,10 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 		return nil, err
 	}
 
-	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, pulumi.Parent(node)); err != nil {
+	// What comes after the VM has both from here.
+	node.VMID, node.uuid = args.identities.of(n, node.VM)
+
+	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, node.VMID, args.companions, pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 
@@ -158,7 +166,6 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 		})
 	}
 
-	node.VMID = node.VM.VmId
 	node.Name = node.VM.Name
 	node.Host = node.VM.NodeName
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
@@ -243,7 +250,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.beside, c.After)),
 		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.
 		pulumi.ReplaceWith([]pulumi.Resource{node.VM}),
-		pulumi.ReplacementTrigger(node.VM.Smbios.Uuid()),
+		pulumi.ReplacementTrigger(node.uuid),
 		// What a node leaves behind is cleared up before it is configured again, never after.
 		pulumi.DeleteBeforeReplace(true),
 		pulumi.AdditionalSecretOutputs([]string{

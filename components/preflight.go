@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"golang.org/x/sync/errgroup"
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // Findings are what Proxmox VE says of a plan before anything is registered. Nil means that it did not answer.
@@ -27,6 +30,8 @@ type Findings struct {
 	sharedImages bool
 	// absent are the VMIDs of nodes whose VM is not there.
 	absent map[int]bool
+	// machines are the VMs that have VMIDs of the plan, as far as Proxmox VE tells which they are.
+	machines map[int]proxmoxvm.Found
 }
 
 // noFindings is what a constructor says that was not given any in an update.
@@ -67,6 +72,17 @@ func (f *Findings) gone() map[int]bool {
 	}
 
 	return f.absent
+}
+
+// machine is the VM that has a VMID of the plan.
+func (f *Findings) machine(vmid int) (proxmoxvm.Found, bool) {
+	if f == nil {
+		return proxmoxvm.Found{}, false
+	}
+
+	found, there := f.machines[vmid]
+
+	return found, there
 }
 
 // has says that a node is known to have its VM.
@@ -132,7 +148,7 @@ func newSurvey(p *plan.Plan, proxmox Proxmox, network Network) *survey {
 	return &survey{
 		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent,
 		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{},
-		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent},
+		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent, machines: map[int]proxmoxvm.Found{}},
 	}
 }
 
@@ -148,7 +164,7 @@ func (s *survey) run(ctx context.Context) error {
 	var refused []error
 
 	for _, look := range []func(context.Context) error{
-		s.lookForHosts, s.lookForUnfinished, s.lookForTemplates, s.lookForPrivileges, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets,
+		s.lookForHosts, s.checkIdentities, s.lookForUnfinished, s.lookForTemplates, s.lookForPrivileges, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets,
 		s.lookForFirewall, s.lookForGroups, s.checkDrives, s.lookForLeaving, s.lookForOccupied,
 	} {
 		switch err := look(ctx); {
@@ -187,6 +203,61 @@ func (s *survey) lookForVMs() {
 			s.problems = append(s.problems, *problem)
 		}
 	}
+}
+
+// checkIdentities reads which VMs have the VMIDs of the plan. Whether they are those of the state is compared when the state is known: a
+// program knows it of a resource only once that is registered.
+func (s *survey) checkIdentities(ctx context.Context) error {
+	planned := map[int]bool{}
+	for _, n := range s.plan.Nodes() {
+		planned[n.VMID] = true
+	}
+
+	var (
+		mu    sync.Mutex
+		group errgroup.Group
+	)
+
+	group.SetLimit(atOnce)
+
+	for _, v := range s.vms {
+		if !planned[v.ID] {
+			continue
+		}
+
+		group.Go(func() error {
+			var config proxmoxapi.VMConfig
+
+			if !v.Container {
+				var err error
+				config, err = s.proxmox.Config(ctx, v)
+
+				switch {
+				case errors.Is(err, proxmoxapi.ErrRefused):
+					return err
+				case err != nil:
+					mu.Lock()
+					defer mu.Unlock()
+
+					s.warnings = append(s.warnings, plan.Problem{
+						Path: "proxmox.hosts", Rule: fmt.Sprintf("which VM has VMID %d on host %s is not known: %v", v.ID, v.Host, err),
+						Remedy: "bring that host back: until it is known, the VM is not changed",
+					})
+
+					return nil
+				}
+			}
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			s.found.machines[v.ID] = proxmoxvm.Found{VM: v, Config: config}
+
+			return nil
+		})
+	}
+
+	return group.Wait()
 }
 
 // lookForFirewall warns where the firewall of a VM would let everything in.

@@ -35,6 +35,8 @@ type restarts struct {
 	nodes map[string]plan.Node
 	// inside is what runs in the VMs; nil: somebody else looks after it.
 	inside inside
+	// identities say whether a VM is still the node's.
+	identities *identities
 
 	mu sync.Mutex
 	// under are those that are under way, by the name of their VM.
@@ -194,6 +196,13 @@ func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now mach
 		}
 
 		r.say(fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why))
+	}
+
+	// To drain a node takes its time.
+	if err := r.identities.still(ctx, n); err != nil {
+		err = fmt.Errorf("the VM of %s is not changed: %w", n.Name, err)
+
+		return errors.Join(err, r.abandon(ctx, u, err))
 	}
 
 	if now.owed != "" {

@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // nothing is what no resource needs.
@@ -113,7 +114,23 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*restarts)) *rest
 		f(r)
 	}
 
+	r.identities = newIdentities(ctx, r.plan, r.proxmox, nil)
+	for _, n := range r.nodes {
+		r.identities.enter(proxmoxvm.Machine{VMID: n.VMID, Name: n.Name, UUID: runningUUID, Tags: owner(r.plan)})
+	}
+
 	return r
+}
+
+// runningUUID is that of every VM of running.
+const runningUUID = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
+
+func (v running) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	if v.foreign {
+		return proxmoxapi.VMConfig{UUID: "110ec58a-a0f2-4ac4-8393-c866d813b8d1"}, nil
+	}
+
+	return proxmoxapi.VMConfig{UUID: runningUUID}, nil
 }
 
 // running is a Proxmox VE all of whose VMs run.
@@ -121,6 +138,8 @@ type running struct {
 	roomy
 
 	off, gone bool
+	// foreign: its VMs are not those of the state.
+	foreign bool
 	// pending are settings that wait for a restart, stuck is why there is none.
 	pending []string
 	stuck   error

@@ -27,12 +27,12 @@ func (s *survey) lookForUnfinished(ctx context.Context) error {
 			continue
 		}
 
-		config, err := s.proxmox.Config(ctx, s.vms[i])
-		if err != nil {
-			return fmt.Errorf("VM %d of %s: %w", n.VMID, n.Name, err)
+		found, known := s.found.machines[n.VMID]
+		if !known {
+			continue
 		}
 
-		_, disk := config.Disks[n.Disks[0].Interface]
+		_, disk := found.Config.Disks[n.Disks[0].Interface]
 
 		// These tell a VM that was never whole. A disk that is too small does not: it may be one that could not be made larger.
 		if !disk || !slices.Contains(s.vms[i].Tags, s.plan.Cluster) {

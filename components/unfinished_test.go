@@ -59,6 +59,7 @@ func TestUnfinished(t *testing.T) {
 
 			s := newSurvey(p, stopped{config: config}, nobody{})
 			s.vms = []proxmoxapi.VM{v}
+			require.NoError(t, s.checkIdentities(t.Context()))
 			require.NoError(t, s.lookForUnfinished(t.Context()))
 			assert.Equal(t, c.want, s.found.unfinished)
 			assert.Equal(t, c.want != nil, s.found.halfMade(n))

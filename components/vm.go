@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // CloudInit is what a cloud-init drive states.
@@ -48,6 +49,11 @@ type machineArgs struct {
 // newVM makes the VM of a node.
 func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {
 	n := args.Node
+	id, description := uuid.NewString(), args.Description
+
+	if n.Template != "" {
+		description = proxmoxvm.Describe(description, id)
+	}
 
 	v := &vm.VirtualMachineArgs{
 		NodeName: pulumi.String(n.Host),
@@ -55,7 +61,7 @@ func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.R
 		Migrate:     pulumi.Bool(args.Rebalance),
 		VmId:        pulumi.Int(n.VMID),
 		Name:        pulumi.String(n.Name),
-		Description: pulumi.String(args.Description),
+		Description: pulumi.String(description),
 		Tags:        pulumi.ToStringArray(n.Tags),
 		Cpu:         vm.VirtualMachineCpuArgs{Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType), Numa: pulumi.Bool(n.NUMA)},
 		Memory:      memory(n),
@@ -63,7 +69,7 @@ func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.R
 		Cdrom:           vm.VirtualMachineCdromArgs{FileId: pulumi.String("none")},
 		SerialDevices:   vm.VirtualMachineSerialDeviceArray{},
 		Agent:           agent(args),
-		Smbios:          vm.VirtualMachineSmbiosArgs{Uuid: pulumi.String(uuid.NewString())},
+		Smbios:          vm.VirtualMachineSmbiosArgs{Uuid: pulumi.String(id)},
 		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
 		OnBoot:          pulumi.Bool(n.OnBoot),
 		Protection:      pulumi.Bool(n.Protection),
@@ -117,11 +123,11 @@ const cloneTimeout = 1800
 func compareOrigin(ctx *pulumi.Context, n plan.Node, now, so string, machineVM *vm.VirtualMachine) {
 
 	machineVM.Description.ApplyT(func(then *string) error {
-		if then == nil || *then == "" || *then == now {
+		if then == nil || *then == "" || proxmoxvm.Description(*then) == now {
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s", n.Name, *then, now, so), nil)
+		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s", n.Name, proxmoxvm.Description(*then), now, so), nil)
 	})
 }
 
@@ -361,12 +367,12 @@ func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArg
 }
 
 // newHAResource has the high-availability manager of Proxmox VE keep the VM running.
-func newHAResource(ctx *pulumi.Context, name string, n plan.Node, machineVM *vm.VirtualMachine, opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
+func newHAResource(ctx *pulumi.Context, name string, n plan.Node, vmid pulumi.IntOutput, opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
 	// It goes with a VM that is made anew.
 	opts = append(opts, pulumi.ReplaceOnChanges([]string{"resourceId"}), pulumi.DeleteBeforeReplace(true))
 
 	return ha.NewHAResource(ctx, name, &ha.HAResourceArgs{
 		// It depends on the VM: it is there after it and gone before it.
-		ResourceId: pulumi.Sprintf("vm:%d", machineVM.VmId), Group: pulumi.String(n.HAGroup), State: pulumi.String("started"), Type: pulumi.String("vm"),
+		ResourceId: pulumi.Sprintf("vm:%d", vmid), Group: pulumi.String(n.HAGroup), State: pulumi.String("started"), Type: pulumi.String("vm"),
 	}, opts...)
 }

@@ -28,6 +28,12 @@ type vmGates struct {
 	// change, when it is its turn. It runs in previews, too. back runs after it and ends the turn, stuck where the change has failed.
 	vacated, back *pulumi.ResourceHook
 	stuck         []*pulumi.ErrorHook
+
+	// announced runs before a VM is made and created after it, checked before a VM is changed or deleted, companions before what belongs
+	// to one is: each holds that it is the VM of the state.
+	announced, created, checked, companions *pulumi.ResourceHook
+	// deletions says that deletions have hooks: without the program, the engine refuses to delete what has.
+	deletions bool
 }
 
 // registration registers a hook under the name of its cluster.
@@ -35,7 +41,7 @@ type registration func(hook **pulumi.ResourceHook, kind string, run func(context
 
 // register registers them.
 func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, register registration) error {
-	proxmox := r.proxmox
+	proxmox, previews := r.proxmox, &pulumi.ResourceHookOptions{OnDryRun: true}
 	images := imageGates{proxmox: proxmox, plan: r.plan}
 
 	register(&g.offered, "image-offered", func(c context.Context, args *pulumi.ResourceHookArgs) error {
@@ -44,7 +50,7 @@ func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, regist
 		}
 
 		return images.offered(c, args)
-	}, &pulumi.ResourceHookOptions{OnDryRun: true})
+	}, previews)
 	register(&g.whole, "image-whole", images.whole)
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return free(c, r.plan, proxmox, ctx.Stack(), args)
@@ -56,7 +62,11 @@ func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, regist
 		}
 
 		return r.before(c, args)
-	}, &pulumi.ResourceHookOptions{OnDryRun: true})
+	}, previews)
+	register(&g.announced, "vm-announced", r.identities.announced, previews)
+	register(&g.created, "vm-created", r.identities.created)
+	register(&g.checked, "vm-checked", r.identities.checked, previews)
+	register(&g.companions, "vm-companions", r.identities.companions, previews)
 	register(&g.back, "vm-back", r.after)
 
 	stuck, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) { return r.failed(ctx.Context(), args) })
@@ -72,10 +82,25 @@ func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, regist
 // of are the hooks of a VM, with those that run before it is made.
 func (g *vmGates) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
-		BeforeCreate: made,
+		BeforeCreate: append([]*pulumi.ResourceHook{g.announced}, made...), AfterCreate: []*pulumi.ResourceHook{g.created},
 		// Who has been emptied for a change is changed: nothing may refuse it after that.
-		BeforeUpdate: []*pulumi.ResourceHook{g.resumed, g.vacated}, AfterUpdate: []*pulumi.ResourceHook{g.back}, OnError: g.stuck,
+		BeforeUpdate: []*pulumi.ResourceHook{g.checked, g.resumed, g.vacated}, AfterUpdate: []*pulumi.ResourceHook{g.back}, OnError: g.stuck,
+		BeforeDelete: g.held(g.checked),
 	}
+}
+
+// ofCompanions are the hooks of what belongs to a VM.
+func (g *vmGates) ofCompanions() *pulumi.ResourceHookBinding {
+	return &pulumi.ResourceHookBinding{BeforeUpdate: []*pulumi.ResourceHook{g.companions}, BeforeDelete: g.held(g.companions)}
+}
+
+// held are the hooks of a deletion.
+func (g *vmGates) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
+	if !g.deletions {
+		return nil
+	}
+
+	return hooks
 }
 
 // free holds that nobody has the VMID of a VM that is to be made. A refresh would not see it: it looks only for what the

@@ -51,6 +51,8 @@ type Config struct {
 
 	// Dir is where paths of the configuration begin, the project's directory; the working directory when empty.
 	Dir string `json:"-"`
+	// Destroying says that the run destroys the stack, by 'ops run destroy'.
+	Destroying bool `json:"-"`
 }
 
 // Proxmox is where Proxmox VE is, how to log in, and what may be used of it.

@@ -50,8 +50,14 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 		}
 	}
 
-	return Parse(values, root)
+	config, err := Parse(values, root)
+	config.Destroying = os.Getenv(DestroyVariable) != ""
+
+	return config, err
 }
+
+// DestroyVariable is the environment variable that tells the program that the run destroys the stack: the engine does not tell it.
+const DestroyVariable = "TALOS_PROXMOX_DESTROY"
 
 // Parse reads a configuration from its values as Pulumi keeps them: text as it is, anything else as JSON. Patch files are
 // read from below root.

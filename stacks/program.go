@@ -90,7 +90,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	}
 
 	if p.Kind == plan.KindK3s {
-		return deployK3s(ctx, config, &components.K3sClusterArgs{Plan: p, Findings: findings, Proxmox: api}, append(opts, pulumi.Providers(proxmox))...)
+		return deployK3s(ctx, config, &components.K3sClusterArgs{Plan: p, Findings: findings, Proxmox: api, Destroying: config.Destroying}, append(opts, pulumi.Providers(proxmox))...)
 	}
 
 	talosProvider, err := talos.NewProvider(ctx, name+"-talos", talosArgs(p), opts...)
@@ -98,7 +98,9 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		return nil, err
 	}
 
-	args := &components.TalosClusterArgs{Plan: p, Findings: findings, Proxmox: api, Dir: config.Dir}
+	args := &components.TalosClusterArgs{
+		Plan: p, Findings: findings, Proxmox: api, Dir: config.Dir, Destroying: config.Destroying,
+	}
 	if config.TailscaleAuthKey != "" {
 		args.TailscaleKey = pulumi.ToSecret(pulumi.String(config.TailscaleAuthKey)).(pulumi.StringOutput)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/ops/adopt"
 	"talos-proxmox/stacks/ops/guard"
 )
@@ -269,7 +270,7 @@ func run(o *options) *cobra.Command {
 			s.Keep = keep
 
 			return s.Run(c.Context(), args, func(_ context.Context, args ...string) error {
-				return pulumi(o.project, append(args, "--stack", o.stack))
+				return pulumi(o.project, append(guard.WithProgram(args), "--stack", o.stack))
 			})
 		},
 	}
@@ -364,6 +365,10 @@ func (o *options) open(ctx context.Context) (guard.State, error) {
 // pulumi hands the terminal over to the CLI. An interrupt reaches it as it reaches us, and it is for it to end.
 func pulumi(dir string, args []string) error {
 	c := exec.Command("pulumi", args...)
+	if args[0] == "destroy" {
+		c.Env = append(os.Environ(), stacks.DestroyVariable+"=1")
+	}
+
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, os.Stdout, os.Stderr
 
 	return c.Run()

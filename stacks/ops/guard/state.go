@@ -205,6 +205,16 @@ func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.C
 	return pulumi(ctx, args...)
 }
 
+// WithProgram has the program run while a stack is destroyed: only then is each VM looked at before it is deleted.
+func WithProgram(args []string) []string {
+	told := slices.ContainsFunc(args, func(a string) bool { return a == "--run-program" || strings.HasPrefix(a, "--run-program=") })
+	if args[0] != "destroy" || told {
+		return args
+	}
+
+	return slices.Insert(slices.Clone(args), 1, "--run-program")
+}
+
 // refreshes tells whether a command reads the resources anew.
 func refreshes(args []string) bool {
 	return args[0] == "refresh" || slices.ContainsFunc(args[1:], func(a string) bool {

@@ -1,0 +1,246 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
+)
+
+// identities tell the VMs of a cluster from others that have their VMIDs. What changes, restarts or deletes a VM asks here first,
+// right before it does.
+type identities struct {
+	ctx     *pulumi.Context
+	plan    *plan.Plan
+	proxmox Proxmox
+	found   *Findings
+
+	mu sync.Mutex
+	// known are the VMs as the state has them, as far as this run has come to them.
+	known map[int]proxmoxvm.Machine
+	// creating are those that this run makes.
+	creating map[int]bool
+	// foreign are VMIDs that another VM has, and why.
+	foreign map[int]error
+}
+
+func newIdentities(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, found *Findings) *identities {
+	return &identities{
+		ctx: ctx, plan: p, proxmox: proxmox, found: found,
+		known: map[int]proxmoxvm.Machine{}, creating: map[int]bool{}, foreign: map[int]error{},
+	}
+}
+
+// owner are the tags that all VMs of the cluster have.
+func owner(p *plan.Plan) []string { return []string{p.Cluster, string(p.Kind)} }
+
+// announced runs before a VM is made, and in previews.
+func (i *identities) announced(_ context.Context, args *pulumi.ResourceHookArgs) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.creating[int(number(args.NewInputs, "vmId"))] = true
+
+	return nil
+}
+
+// created runs after a VM was made. Without a template, the provider takes over a VM that got the VMID since it was last looked at.
+func (i *identities) created(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	m := machineOf(args.NewInputs)
+	c := m.Compare(ctx, i.proxmox, owner(i.plan))
+
+	if c.Verdict != proxmoxvm.Foreign {
+		i.enter(m)
+
+		return nil
+	}
+
+	err := fmt.Errorf("%s: another VM got the VMID while this run was about to make %s, and the provider took that for its own. "+
+		"Nothing else is done to it. %s", c.Why, m.Name, forget(args.URN))
+	i.refuse(m.VMID, err)
+
+	return err
+}
+
+// checked runs before a VM is changed, and before it is deleted. It runs in previews, too.
+func (i *identities) checked(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	// What left the plan is deleted after the program has ended, and the context of one that runs in process with it.
+	ctx = context.WithoutCancel(ctx)
+	m := machineOf(args.OldInputs)
+
+	if m.UUID == "" {
+		m.UUID = machineOf(args.OldOutputs).UUID
+	}
+
+	err := i.evaluate(m, m.Compare(ctx, i.proxmox, owner(i.plan)), args.URN)
+	if err == nil {
+		i.enter(m)
+	}
+
+	return err
+}
+
+// evaluate says why a VM is left alone. In a preview, what is not known is a warning.
+func (i *identities) evaluate(m proxmoxvm.Machine, c proxmoxvm.Comparison, urn pulumi.URN) error {
+	switch {
+	case c.Verdict == proxmoxvm.Foreign:
+		err := fmt.Errorf("%s. It is not touched. %s", c.Why, forget(urn))
+		i.refuse(m.VMID, err)
+
+		return err
+	case c.Verdict == proxmoxvm.Unknown && i.ctx.DryRun():
+		return i.ctx.Log.Warn(fmt.Sprintf("whether VMID %d is still %s is not known: %s", m.VMID, m.Name, c.Why), nil)
+	case c.Verdict == proxmoxvm.Unknown:
+		return fmt.Errorf("whether VMID %d is still %s is not known, so nothing is done to it: %s", m.VMID, m.Name, c.Why)
+	default:
+		return nil
+	}
+}
+
+// forget is what to do about a VM that another has taken the VMID of.
+func forget(urn pulumi.URN) string {
+	return fmt.Sprintf("Give that VM another VMID and run 'pulumi up --refresh'; or have the state forget ours ('pulumi state delete "+
+		"--target-dependents '%s'', see recovery.md) and choose other VMIDs", urn)
+}
+
+// companions runs before what a VM has of its own (its firewall, its high availability) is changed or deleted. These go before the VM does.
+func (i *identities) companions(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	ctx = context.WithoutCancel(ctx)
+
+	vmid := int(number(args.OldInputs, "vmId"))
+	if id, ok := strings.CutPrefix(text(args.OldInputs, "resourceId"), "vm:"); ok {
+		vmid, _ = strconv.Atoi(id)
+	}
+
+	i.mu.Lock()
+	m, known := i.known[vmid]
+	refused := i.foreign[vmid]
+	i.mu.Unlock()
+
+	if refused != nil {
+		return refused
+	}
+
+	if !known {
+		// A node that left the plan: its VM comes after this, and only its tags are known here.
+		v, there, err := i.proxmox.Find(ctx, vmid)
+
+		switch {
+		case err != nil:
+			return i.evaluate(proxmoxvm.Machine{VMID: vmid, Name: args.Name}, proxmoxvm.Comparison{Verdict: proxmoxvm.Unknown, Why: err.Error()}, "")
+		case !there:
+			return nil
+		}
+
+		if proxmoxvm.Tagged(v.Tags, owner(i.plan)) {
+			return nil
+		}
+
+		return fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM, and what belongs to it is not touched. %s",
+			vmid, v.Name, v.Host, strings.Join(owner(i.plan), " and "), forget(args.URN))
+	}
+
+	return i.evaluate(m, m.Compare(ctx, i.proxmox, owner(i.plan)), args.URN)
+}
+
+// still says why a planned node's VM may not be touched now: it is looked at once more.
+func (i *identities) still(ctx context.Context, n plan.Node) error {
+	i.mu.Lock()
+	m, known := i.known[n.VMID]
+	refused := i.foreign[n.VMID]
+	i.mu.Unlock()
+
+	if refused != nil {
+		return refused
+	}
+
+	if !known {
+		return fmt.Errorf("which VM %s is, is not known to this run", n.Name)
+	}
+
+	switch c := m.Compare(ctx, i.proxmox, owner(i.plan)); c.Verdict {
+	case proxmoxvm.Ours:
+		return nil
+	case proxmoxvm.Gone:
+		return fmt.Errorf("the VM of %s (VMID %d) is gone", n.Name, n.VMID)
+	default:
+		return errors.New(c.Why)
+	}
+}
+
+// of are the VMID of a node's VM and its UUID, from which all that comes after the VM has them: it does not go on with another VM.
+func (i *identities) of(n plan.Node, machineVM *vm.VirtualMachine) (pulumi.IntOutput, pulumi.StringPtrOutput) {
+	if i == nil {
+		return machineVM.VmId, machineVM.Smbios.Uuid()
+	}
+
+	compared := pulumi.All(machineVM.VmId, machineVM.Smbios.Uuid(), machineVM.Tags, machineVM.URN()).
+		ApplyT(func(all []any) (proxmoxvm.Machine, error) {
+			m := proxmoxvm.Machine{VMID: all[0].(int), Name: n.Name}
+			m.Tags, _ = all[2].([]string)
+
+			if uuid, _ := all[1].(*string); uuid != nil {
+				m.UUID = *uuid
+			}
+
+			return m, i.look(m, all[3].(pulumi.URN))
+		})
+
+	return compared.ApplyT(func(m any) int { return m.(proxmoxvm.Machine).VMID }).(pulumi.IntOutput),
+		compared.ApplyT(func(m any) *string { return new(m.(proxmoxvm.Machine).UUID) }).(pulumi.StringPtrOutput)
+}
+
+// look compares a VM of the state with what was found when the run began. One that this run makes is compared when it is made.
+func (i *identities) look(m proxmoxvm.Machine, urn pulumi.URN) error {
+	i.mu.Lock()
+	refused, made := i.foreign[m.VMID], i.creating[m.VMID]
+	i.mu.Unlock()
+
+	if refused != nil || made {
+		return refused
+	}
+
+	if f, there := i.found.machine(m.VMID); there {
+		if err := i.evaluate(m, m.Judge(f, owner(i.plan)), urn); err != nil {
+			return err
+		}
+	}
+
+	i.enter(m)
+
+	return nil
+}
+
+func (i *identities) enter(m proxmoxvm.Machine) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.known[m.VMID] = m
+}
+
+func (i *identities) refuse(vmid int, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.foreign[vmid] = err
+}
+
+// machineOf reads a VM from its inputs: these have the UUID that the program chose, where outputs have what the provider found.
+func machineOf(inputs resource.PropertyMap) proxmoxvm.Machine {
+	m := proxmoxvm.Machine{VMID: int(number(inputs, "vmId")), Name: text(inputs, "name"), Tags: texts(inputs, "tags")}
+
+	if smbios := unwrap(inputs["smbios"]); smbios.IsObject() {
+		m.UUID = text(smbios.ObjectValue(), "uuid")
+	}
+
+	return m
+}

@@ -1,0 +1,125 @@
+// Package proxmoxvm tells a VM from another one that has its VMID. Proxmox VE hands out a VMID again as soon as it is free, so only
+// the SMBIOS UUID says which VM is ours: the program chooses it, the state keeps it, and no other VM has it.
+package proxmoxvm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// Proxmox is what is asked of Proxmox VE. VM.Audit on the VM is enough.
+type Proxmox interface {
+	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
+	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
+}
+
+// Machine is a VM as the state has it.
+type Machine struct {
+	VMID       int
+	Name, UUID string
+	Tags       []string
+}
+
+// Verdict says whose the VM with a VMID is.
+type Verdict string
+
+const (
+	// Ours: it is the VM of the state.
+	Ours Verdict = "ours"
+	// Foreign: it is another VM.
+	Foreign Verdict = "foreign"
+	// Gone: no VM has the VMID.
+	Gone Verdict = "gone"
+	// Unknown: Proxmox VE does not say.
+	Unknown Verdict = "unknown"
+)
+
+// Found is a VM as Proxmox VE has it.
+type Found struct {
+	VM     proxmoxapi.VM
+	Config proxmoxapi.VMConfig
+}
+
+// Comparison is what a comparison came to.
+type Comparison struct {
+	Verdict Verdict
+	// Why explains every verdict but Ours and Gone.
+	Why string
+}
+
+// Compare asks Proxmox VE which VM has the VMID now. The owner's tags are on every VM of the cluster.
+func (m Machine) Compare(ctx context.Context, proxmox Proxmox, owner []string) Comparison {
+	v, there, err := proxmox.Find(ctx, m.VMID)
+	if err != nil {
+		return Comparison{Unknown, err.Error()}
+	}
+
+	if !there {
+		return Comparison{Verdict: Gone}
+	}
+
+	if v.Container || v.Template {
+		return m.Judge(Found{VM: v}, owner)
+	}
+
+	config, err := proxmox.Config(ctx, v)
+	if err != nil {
+		return Comparison{Unknown, err.Error()}
+	}
+
+	return m.Judge(Found{v, config}, owner)
+}
+
+// Judge compares a VM of the state with one that was found.
+func (m Machine) Judge(f Found, owner []string) Comparison {
+	now := fmt.Sprintf("VMID %d is %q on host %s", m.VMID, f.VM.Name, f.VM.Host)
+
+	switch {
+	case f.VM.Container:
+		return Comparison{Foreign, now + ", a container"}
+	case f.VM.Template:
+		return Comparison{Foreign, now + ", a template"}
+	case m.UUID == "":
+		return Comparison{Unknown, fmt.Sprintf("the state has no UUID of %s (VMID %d)", m.Name, m.VMID)}
+	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner):
+		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
+		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh has taken it into the state",
+			now, f.Config.UUID, strings.Join(owner, " and "))}
+	case strings.EqualFold(m.UUID, f.Config.UUID):
+		return Comparison{Verdict: Ours}
+	case copied(f, m, owner):
+		return Comparison{Verdict: Ours}
+	default:
+		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now, f.Config.UUID, m.Name, m.UUID)}
+	}
+}
+
+// Tagged says that a VM has all tags of an owner.
+func Tagged(tags, owner []string) bool {
+	return !slices.ContainsFunc(owner, func(tag string) bool { return !slices.Contains(tags, tag) })
+}
+
+// mark precedes the UUID in the description of a VM.
+const mark = "VM UUID "
+
+// Describe adds the UUID that a VM is going to have to its description. Proxmox VE gives a copy of a template the description at
+// once, and a UUID of its own until its settings follow: a copy that was cut off in between is recognized by it.
+func Describe(description, uuid string) string { return description + "\n\n" + mark + uuid }
+
+// Description is what Describe was given.
+func Description(text string) string {
+	text, _, _ = strings.Cut(text, "\n\n"+mark)
+
+	return strings.TrimSpace(text)
+}
+
+// copied says that a VM is the copy of a template that has not got its settings yet. The UUID and the tags come together.
+func copied(f Found, m Machine, owner []string) bool {
+	tags := strings.FieldsFunc(f.Config.Settings["tags"], func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
+
+	return f.VM.Stopped && strings.Contains(f.Config.Settings["description"], mark+m.UUID) && !Tagged(tags, owner)
+}

@@ -1,0 +1,98 @@
+package proxmoxvm_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+)
+
+// cluster is a Proxmox VE with one VM.
+type cluster struct {
+	vm           *proxmoxapi.VM
+	config       proxmoxapi.VMConfig
+	lost, silent error
+}
+
+func (c cluster) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+	if c.lost != nil || c.vm == nil || c.vm.ID != vmid {
+		return proxmoxapi.VM{}, false, c.lost
+	}
+
+	return *c.vm, true, nil
+}
+
+func (c cluster) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) { return c.config, c.silent }
+
+func TestCompare(t *testing.T) {
+	const (
+		uuid  = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
+		other = "110ec58a-a0f2-4ac4-8393-c866d813b8d1"
+	)
+
+	owner := []string{"home", "talos"}
+	ours := proxmoxvm.Machine{VMID: 502, Name: "home-worker-2", UUID: uuid, Tags: []string{"home", "talos", "worker"}}
+	at := proxmoxapi.VM{ID: 502, Name: "home-worker-2", Host: "pve"}
+	payroll := proxmoxapi.VM{ID: 502, Name: "payroll-db", Host: "pve2"}
+	container, template, off := payroll, payroll, at
+	container.Container, template.Template, off.Stopped = true, true, true
+
+	refreshed := ours
+	refreshed.Name, refreshed.UUID, refreshed.Tags = "payroll-db", other, nil
+
+	unnamed := ours
+	unnamed.UUID = ""
+
+	half := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid)}}
+	whole := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid), "tags": "home;talos;worker"}}
+
+	for name, c := range map[string]struct {
+		machine proxmoxvm.Machine
+		proxmox cluster
+		want    proxmoxvm.Verdict
+		why     string
+	}{
+		"ours":               {ours, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: "6C84FB90-12C4-11E1-840D-7B25C5EE775A"}}, proxmoxvm.Ours, ""},
+		"gone":               {ours, cluster{}, proxmoxvm.Gone, ""},
+		"Proxmox VE is gone": {ours, cluster{lost: errors.New("no route")}, proxmoxvm.Unknown, "no route"},
+		"its host is gone":   {ours, cluster{vm: &at, silent: errors.New("595")}, proxmoxvm.Unknown, "595"},
+		"another": {
+			ours, cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.Foreign,
+			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid + `)`,
+		},
+		"another of our name": {
+			ours, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.Foreign,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid + `)`,
+		},
+		"a container": {ours, cluster{vm: &container}, proxmoxvm.Foreign, `VMID 502 is "payroll-db" on host pve2, a container`},
+		"a template":  {ours, cluster{vm: &template}, proxmoxvm.Foreign, `VMID 502 is "payroll-db" on host pve2, a template`},
+		"taken over by a refresh": {
+			refreshed, cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.Foreign,
+			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other + `), without the tags home and talos of this cluster: a refresh has taken it into the state`,
+		},
+		"a state without its UUID": {
+			unnamed, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: uuid}}, proxmoxvm.Unknown,
+			"the state has no UUID of home-worker-2 (VMID 502)",
+		},
+		"a copy that was cut off": {ours, cluster{vm: &off, config: half}, proxmoxvm.Ours, ""},
+		"a copy that runs": {
+			ours, cluster{vm: &at, config: half}, proxmoxvm.Foreign,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid + `)`,
+		},
+		"a copy of our VM": {
+			ours, cluster{vm: &off, config: whole}, proxmoxvm.Foreign,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid + `)`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, proxmoxvm.Comparison{Verdict: c.want, Why: c.why}, c.machine.Compare(t.Context(), c.proxmox, owner))
+		})
+	}
+
+	assert.Equal(t, "Talos worker", proxmoxvm.Description(proxmoxvm.Describe("Talos worker", uuid)))
+	assert.Equal(t, "Talos worker", proxmoxvm.Description("Talos worker"))
+}

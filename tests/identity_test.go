@@ -1,0 +1,180 @@
+package tests
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks"
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// machinesOnly is a cluster that is configured elsewhere, with two workers.
+const machinesOnly = `config:
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [{ name: pve }] }
+  talos-proxmox:cluster: { name: home, bootstrap: external, versions: { talos: v1.12.4 } }
+  talos-proxmox:image: { source: factory, platform: nocloud, factory: { format: iso } }
+  talos-proxmox:network: { addressing: static, cidr: 192.168.10.0/24, gateway: 192.168.10.1 }
+  talos-proxmox:firewall: { enabled: true }
+  talos-proxmox:pools:
+    control: { role: controlplane, count: 1, addresses: 192.168.10.11-19 }
+    worker: { role: worker, count: 2, addresses: 192.168.10.21-49 }
+`
+
+// foreign puts a VM that is not the stack's in the place of one that is: what was there is gone.
+func foreign(t *testing.T, r *rehearsal.Rehearsal, vmid int, conf map[string]string) {
+	t.Helper()
+	remove(t, r, vmid)
+	madeForeign(t, r, vmid, conf)
+}
+
+func madeForeign(t *testing.T, r *rehearsal.Rehearsal, vmid int, conf map[string]string) {
+	t.Helper()
+
+	w := r.Lab.World()
+
+	_, err := w.Create(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", world.CreateRequest{VMID: vmid, Conf: conf})
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		config, err := w.Config("pve", vmid, true)
+
+		return err == nil && config["lock"] == nil
+	}, wait, 50*time.Millisecond)
+}
+
+// untouched holds that nothing but its owner has changed a VM.
+func untouched(t *testing.T, r *rehearsal.Rehearsal, vmid int) {
+	t.Helper()
+
+	config, err := r.Lab.World().Config("pve", vmid, true)
+	require.NoError(t, err)
+
+	mark := len(r.Lab.Journal().Entries())
+
+	t.Cleanup(func() {
+		now, err := r.Lab.World().Config("pve", vmid, true)
+		require.NoError(t, err)
+		assert.Equal(t, config, now)
+
+		// Neither the VM nor what belongs to it, its firewall and its high availability.
+		writes := regexp.MustCompile(`^(POST|PUT|DELETE) .*(/qemu/|vm:)` + regexp.QuoteMeta(strconv.Itoa(vmid)) + `\b`)
+		for _, e := range r.Lab.Journal().Entries()[mark:] {
+			assert.False(t, e.Face == journal.Proxmox && writes.MatchString(e.Call), "%v", e)
+		}
+	})
+}
+
+// TestForeignVM: the VMID of a node went to another VM. Whatever is asked for, that VM is not touched, and the message names both.
+func TestForeignVM(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, machinesOnly))
+	up(t, r.Stack)
+	requireNoChange(t, r.Stack)
+
+	ours, _ := vmConfig(t, r, "home-worker-2")["smbios1"].(string)
+	ours = strings.TrimPrefix(strings.Split(ours, ",")[0], "uuid=")
+
+	foreign(t, r, 502, map[string]string{"name": "payroll-db", "cores": "2", "memory": "1024"})
+
+	const now = `VMID 502 is "payroll-db" on host pve (UUID `
+
+	t.Run("the pool gets smaller", func(t *testing.T) {
+		untouched(t, r, 502)
+		set(t, r.Stack, "pools.worker.count", "1")
+
+		for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
+			assert.Contains(t, said, now)
+			assert.Contains(t, said, "), and the state has home-worker-2 there (UUID "+ours+"). It is not touched. Give that VM another VMID")
+			assert.Contains(t, said, "pulumi state delete --target-dependents '"+urnOf(t, r, "home-worker-2-vm")+"'")
+		}
+	})
+
+	t.Run("refreshed", func(t *testing.T) {
+		untouched(t, r, 502)
+
+		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+
+		for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
+			assert.Contains(t, said, now)
+			assert.Contains(t, said, "without the tags home and talos of this cluster: a refresh has taken it into the state")
+		}
+
+		// In the plan again.
+		set(t, r.Stack, "pools.worker.count", "2")
+
+		for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
+			assert.Contains(t, said, `502 is taken by "payroll-db" on host pve`)
+		}
+	})
+
+	t.Run("destroyed", func(t *testing.T) {
+		untouched(t, r, 502)
+		set(t, r.Stack, "pools.worker.count", "1")
+
+		out := newOutput(t)
+		_, err := r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		require.Error(t, err)
+		assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
+
+		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		require.Error(t, err)
+		assert.Contains(t, out.String(), now)
+	})
+
+	t.Run("forgotten", func(t *testing.T) {
+		untouched(t, r, 502)
+
+		cli(t, r, "state", "delete", "--target-dependents", "--yes", urnOf(t, r, "home-worker-2-vm"))
+		up(t, r.Stack)
+		requireNoChange(t, r.Stack)
+		assert.Contains(t, vmids(r), "home-worker-1")
+	})
+}
+
+// TestForeignTwin: the other VM has the node's name and its tags; only its UUID is not ours. It is in the plan and in the state.
+func TestForeignTwin(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, machinesOnly))
+	up(t, r.Stack)
+	requireNoChange(t, r.Stack)
+
+	foreign(t, r, 502, map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2", "memory": "1024"})
+
+	for _, change := range []string{"", "pools.worker.memoryMiB", "placement.rebalance", "lifecycle.teardown"} {
+		t.Run("with "+change, func(t *testing.T) {
+			untouched(t, r, 502)
+
+			switch change {
+			case "":
+			case "pools.worker.memoryMiB":
+				set(t, r.Stack, change, "5120")
+			default:
+				set(t, r.Stack, change, "true")
+			}
+
+			for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
+				assert.Contains(t, said, `VMID 502 is "home-worker-2" on host pve (UUID `)
+				assert.Contains(t, said, ", and the state has home-worker-2 there (UUID ")
+				assert.Contains(t, said, "It is not touched.")
+			}
+
+			if change != "" {
+				require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":"+change, &auto.ConfigOptions{Path: true}))
+			}
+		})
+	}
+}

@@ -130,8 +130,13 @@ func (i *identities) companions(ctx context.Context, args *pulumi.ResourceHookAr
 		return refused
 	}
 
+	if !known && i.ctx.DryRun() {
+		// Its VM comes after this, and says more.
+		return nil
+	}
+
 	if !known {
-		// A node that left the plan: its VM comes after this, and only its tags are known here.
+		// A node that left the plan: its VM comes after this, and only the tags are known here.
 		v, there, err := i.proxmox.Find(ctx, vmid)
 
 		switch {
@@ -145,8 +150,8 @@ func (i *identities) companions(ctx context.Context, args *pulumi.ResourceHookAr
 			return nil
 		}
 
-		return fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM, and what belongs to it is not touched. %s",
-			vmid, v.Name, v.Host, strings.Join(owner(i.plan), " and "), forget(args.URN))
+		return fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM, and what belongs to it is not "+
+			"touched. 'pulumi preview' says what to do", vmid, v.Name, v.Host, strings.Join(owner(i.plan), " and "))
 	}
 
 	return i.evaluate(m, m.Compare(ctx, i.proxmox, owner(i.plan)), args.URN)

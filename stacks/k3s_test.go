@@ -86,7 +86,7 @@ func TestK3sWiring(t *testing.T) {
 
 		want[node] = line("talos-proxmox:index:K3sNode", "edge", "", nil, nil)
 		want[node+"-user-data"] = line("proxmoxve:Storage/file:File", node, proxmox, []string{"edge-identity"}, nil)
-		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, first, []string{"edge-vmid-free"})
+		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, first, []string{"edge-vm-announced", "edge-vmid-free"})
 		want[node+"-rules"] = line("proxmoxve:Network/firewallRules:FirewallRules", node, proxmox, []string{vm}, nil)
 		want[node+"-firewall"] = line("proxmoxve:Network/firewallOptions:FirewallOptions", node, proxmox, []string{node + "-rules", vm}, nil)
 		before := []string{"edge-administrator", "edge-identity", node + "-firewall", vm}

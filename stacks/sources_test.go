@@ -165,7 +165,7 @@ func TestImagesPerHost(t *testing.T) {
 
 		for _, name := range namesOf(resources, vmToken) {
 			vm := resources[name]
-			assert.Equal(t, []string{"c-vmid-free", "c-image-whole"}, vm.hooks)
+			assert.Equal(t, []string{"c-vm-announced", "c-vmid-free", "c-image-whole"}, vm.hooks)
 			assert.Contains(t, vm.ignored, "cdrom")
 			assert.True(t, vm.inputs["cdrom"].ObjectValue()["enabled"].BoolValue())
 			assert.Equal(t, "ide2", vm.inputs["cdrom"].ObjectValue()["interface"].StringValue())

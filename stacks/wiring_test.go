@@ -88,7 +88,7 @@ func TestWiring(t *testing.T) {
 		}
 
 		want[node] = line("talos-proxmox:index:TalosNode", "k3s-dev", "", nil, nil)
-		want[node+"-vm"] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmoxProvider, first, []string{"k3s-dev-vmid-free"})
+		want[node+"-vm"] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmoxProvider, first, []string{"k3s-dev-vm-announced", "k3s-dev-vmid-free"})
 		want[node+"-config"] = line("talos:machine/configurationApply:ConfigurationApply", node, talosProvider, after, []string{answering, adopted, configured})
 	}
 

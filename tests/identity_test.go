@@ -77,8 +77,6 @@ func untouched(t *testing.T, r *rehearsal.Rehearsal, vmid int) {
 
 // TestForeignVM: the VMID of a node went to another VM. Whatever is asked for, that VM is not touched, and the message names both.
 func TestForeignVM(t *testing.T) {
-	t.Parallel()
-
 	r := rehearse(t, stackFile(t, machinesOnly))
 	up(t, r.Stack)
 	requireNoChange(t, r.Stack)
@@ -94,11 +92,14 @@ func TestForeignVM(t *testing.T) {
 		untouched(t, r, 502)
 		set(t, r.Stack, "pools.worker.count", "1")
 
-		for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
-			assert.Contains(t, said, now)
-			assert.Contains(t, said, "), and the state has home-worker-2 there (UUID "+ours+"). It is not touched. Give that VM another VMID")
-			assert.Contains(t, said, "pulumi state delete --target-dependents '"+urnOf(t, r, "home-worker-2-vm")+"'")
-		}
+		said := failPreview(t, r.Stack)
+		assert.Contains(t, said, now)
+		assert.Contains(t, said, "), and the state has home-worker-2 there (UUID "+ours+"). It is not touched. Give that VM another VMID")
+		assert.Contains(t, said, "pulumi state delete --target-dependents '"+urnOf(t, r, "home-worker-2-vm")+"'")
+
+		// Its firewall goes first.
+		assert.Contains(t, failUp(t, r.Stack),
+			`VMID 502 is "payroll-db" on host pve, without the tags home and talos of this cluster: it is another VM, and what belongs to it is not touched`)
 	})
 
 	t.Run("refreshed", func(t *testing.T) {
@@ -107,10 +108,8 @@ func TestForeignVM(t *testing.T) {
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
 
-		for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
-			assert.Contains(t, said, now)
-			assert.Contains(t, said, "without the tags home and talos of this cluster: a refresh has taken it into the state")
-		}
+		assert.Contains(t, failPreview(t, r.Stack), "without the tags home and talos of this cluster: a refresh has taken it into the state")
+		assert.Contains(t, failUp(t, r.Stack), "without the tags home and talos of this cluster")
 
 		// In the plan again.
 		set(t, r.Stack, "pools.worker.count", "2")
@@ -131,7 +130,20 @@ func TestForeignVM(t *testing.T) {
 
 		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
 		require.Error(t, err)
-		assert.Contains(t, out.String(), now)
+		assert.Contains(t, out.String(), `VMID 502 is "payroll-db" on host pve`)
+	})
+
+	t.Run("torn down", func(t *testing.T) {
+		untouched(t, r, 502)
+		set(t, r.Stack, "pools.worker.count", "2")
+		set(t, r.Stack, "lifecycle.teardown", "true")
+
+		for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
+			assert.Contains(t, said, `502 is taken by "payroll-db" on host pve`)
+		}
+
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.teardown", &auto.ConfigOptions{Path: true}))
+		set(t, r.Stack, "pools.worker.count", "1")
 	})
 
 	t.Run("forgotten", func(t *testing.T) {
@@ -142,6 +154,31 @@ func TestForeignVM(t *testing.T) {
 		requireNoChange(t, r.Stack)
 		assert.Contains(t, vmids(r), "home-worker-1")
 	})
+
+	t.Run("in two steps", func(t *testing.T) {
+		untouched(t, r, 502)
+
+		set(t, r.Stack, "lifecycle.teardown", "true")
+		up(t, r.Stack)
+
+		// Each VM is looked at where the program runs, and is told so.
+		foreign(t, r, 501, map[string]string{"name": "home-worker-1", "tags": "home;talos;worker"})
+		t.Setenv(stacks.DestroyVariable, "1")
+
+		out := newOutput(t)
+		_, err := r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		require.Error(t, err)
+		assert.Contains(t, out.String(), `VMID 501 is "home-worker-1" on host pve (UUID `)
+		assert.Contains(t, vmids(r), "home-control-1")
+	})
+
+	// A plain destroy cannot look: the operator does.
+	remove(t, r, 501)
+	cli(t, r, "state", "delete", "--target-dependents", "--yes", urnOf(t, r, "home-worker-1-vm"))
+
+	_, err := r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int{"payroll-db": 502}, vmids(r))
 }
 
 // TestForeignTwin: the other VM has the node's name and its tags; only its UUID is not ours. It is in the plan and in the state.

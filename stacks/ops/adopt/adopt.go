@@ -76,7 +76,7 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 	}
 
 	cluster := &cluster{options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded}, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
-	f := finder{proxmox: proxmox, secrets: cluster.bundle}
+	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Kind)}}
 	if p.Kind == plan.KindK3s {
 		f.identity = p.Cluster + "-identity"
 	}

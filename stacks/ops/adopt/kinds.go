@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client answers it.
@@ -53,6 +54,8 @@ type finder struct {
 	secrets func(ctx context.Context) (string, error)
 	// identity is the name of what a cluster of K3s is known by; empty with Talos.
 	identity string
+	// owner are the tags that all VMs of the cluster have.
+	owner []string
 	// anything says that something was found on Proxmox VE.
 	anything bool
 }
@@ -164,7 +167,8 @@ func (f *finder) exists(id, remark string, state planned) (outcome, error) {
 	return outcome{verdict: found, id: id, remark: remark, state: &state}, nil
 }
 
-// vm finds a VM by its VMID. That it is the node's is known: a preview refuses a VMID that somebody else has.
+// vm finds a VM by its VMID. The UUID that would tell whose it is was lost with the state: it has to have the cluster's tags, and its name, by
+// which a preview refuses others. The UUID that it has is shown.
 func (f *finder) vm(ctx context.Context, p planned) (outcome, error) {
 	vmid := int(number(p.inputs, "vmId"))
 
@@ -175,6 +179,11 @@ func (f *finder) vm(ctx context.Context, p planned) (outcome, error) {
 
 	if !there {
 		return outcome{verdict: absent, remark: fmt.Sprintf("no VM has VMID %d", vmid)}, nil
+	}
+
+	if !proxmoxvm.Tagged(v.Tags, f.owner) {
+		return outcome{}, fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM and is not taken into the state. "+
+			"Choose another VMID, or give it the tags if it is yours", vmid, v.Name, v.Host, strings.Join(f.owner, " and "))
 	}
 
 	config, err := f.proxmox.Config(ctx, v)
@@ -202,7 +211,7 @@ func (f *finder) vm(ctx context.Context, p planned) (outcome, error) {
 		delete(p.outputs, "cdrom")
 	}
 
-	return f.exists(fmt.Sprint(vmid), "VM "+fmt.Sprint(vmid)+" on host "+v.Host, p)
+	return f.exists(fmt.Sprint(vmid), fmt.Sprintf("VM %d on host %s, UUID %s", vmid, v.Host, config.UUID), p)
 }
 
 // download finds a file on a datastore.

@@ -215,3 +215,36 @@ func TestForeignTwin(t *testing.T) {
 		})
 	}
 }
+
+// TestTakenOver: the VMID of a new node goes to another VM between the last look and the request. The provider takes that VM for its own; the
+// program does not, and changes and deletes nothing of it, then or later.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, machinesOnly))
+	set(t, r.Stack, "pools.worker.count", "1")
+	up(t, r.Stack)
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^POST /nodes/[^/]+/qemu$`), Kind: journal.Interfere,
+		Before: func(journal.Entry) {
+			_, err := r.Lab.World().Create(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", world.CreateRequest{
+				VMID: 502, Conf: map[string]string{"name": "payroll-db", "memory": "1024"},
+			})
+			assert.NoError(t, err)
+		},
+	})
+
+	set(t, r.Stack, "pools.worker.count", "2")
+	assert.Contains(t, failUp(t, r.Stack), "another VM got the VMID while this run was about to make home-worker-2")
+	r.Lab.Journal().Clear()
+
+	untouched(t, r, 502)
+	assert.Empty(t, calls(r, "/qemu/502/firewall"), "what comes after a VM does not come after another")
+
+	assert.Contains(t, failUp(t, r.Stack), `502 is taken by "payroll-db" on host pve`)
+
+	set(t, r.Stack, "pools.worker.count", "1")
+	assert.Contains(t, failPreview(t, r.Stack), `VMID 502 is "payroll-db" on host pve (UUID `)
+	failUp(t, r.Stack)
+}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +22,9 @@ type View struct {
 // madeUp are settings that differ from one creation of a VM to the next.
 var madeUp = []string{"digest", "meta", "smbios1", "vmgenid"}
 
+// ownUUID is what the description of a VM says of it alone.
+var ownUUID = regexp.MustCompile(`VM UUID [0-9a-f-]+`)
+
 // view looks at the world.
 func view(w *world.World) (View, error) {
 	v := View{State: w.Snapshot(), Configs: map[int][]string{}}
@@ -33,7 +37,7 @@ func view(w *world.World) (View, error) {
 
 		for key, value := range config {
 			if !slices.Contains(madeUp, key) {
-				v.Configs[vm.ID] = append(v.Configs[vm.ID], fmt.Sprintf("%s: %v", key, value))
+				v.Configs[vm.ID] = append(v.Configs[vm.ID], ownUUID.ReplaceAllString(fmt.Sprintf("%s: %v", key, value), ""))
 			}
 		}
 

@@ -3,7 +3,6 @@ package tests
 import (
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -82,7 +81,7 @@ func TestForeignVM(t *testing.T) {
 	requireNoChange(t, r.Stack)
 
 	ours, _ := vmConfig(t, r, "home-worker-2")["smbios1"].(string)
-	ours = strings.TrimPrefix(strings.Split(ours, ",")[0], "uuid=")
+	ours = regexp.MustCompile(`uuid=([^,]+)`).FindStringSubmatch(ours)[1]
 
 	foreign(t, r, 502, map[string]string{"name": "payroll-db", "cores": "2", "memory": "1024"})
 
@@ -172,11 +171,12 @@ func TestForeignVM(t *testing.T) {
 		assert.Contains(t, vmids(r), "home-control-1")
 	})
 
-	// A plain destroy cannot look: the operator does.
 	remove(t, r, 501)
 	cli(t, r, "state", "delete", "--target-dependents", "--yes", urnOf(t, r, "home-worker-1-vm"))
 
-	_, err := r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
+	t.Setenv(stacks.DestroyVariable, "1")
+
+	_, err := r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"payroll-db": 502}, vmids(r))
 }

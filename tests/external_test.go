@@ -21,8 +21,8 @@ func external(p pair) string {
 	).Replace(p.stack())
 }
 
-// TestDestroyExternal: nothing holds VMs back that are not this program's cluster. Those that are protected take the two steps that every
-// cluster may take.
+// TestDestroyExternal: nothing but its identity holds a VM back that is not of this program's cluster, and the program looks at that. VMs that
+// are protected take the two steps that every cluster may take.
 func TestDestroyExternal(t *testing.T) {
 	t.Parallel()
 
@@ -31,8 +31,14 @@ func TestDestroyExternal(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
 		steps func(t *testing.T, r *rehearsal.Rehearsal)
+		o     []optdestroy.Option
 	}{
-		"alone": {text, func(*testing.T, *rehearsal.Rehearsal) {}},
+		"alone": {text, func(t *testing.T, r *rehearsal.Rehearsal) {
+			out := newOutput(t)
+			_, err := r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+			require.Error(t, err)
+			assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
+		}, []optdestroy.Option{optdestroy.RunProgram(true)}},
 		"protected": {strings.Replace(text, "config:\n", "config:\n  talos-proxmox:environment: production\n", 1), func(t *testing.T, r *rehearsal.Rehearsal) {
 			out := newOutput(t)
 			_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
@@ -40,11 +46,11 @@ func TestDestroyExternal(t *testing.T) {
 			assert.Contains(t, out.String(), "protect")
 			set(t, r.Stack, "lifecycle.teardown", "true")
 			up(t, r.Stack)
-		}},
+		}, nil},
 		"two steps": {text, func(t *testing.T, r *rehearsal.Rehearsal) {
 			set(t, r.Stack, "lifecycle.teardown", "true")
 			requireOnlySame(t, *up(t, r.Stack).Summary.ResourceChanges)
-		}},
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +59,7 @@ func TestDestroyExternal(t *testing.T) {
 			up(t, r.Stack)
 			c.steps(t, r)
 
-			_, err := r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
+			_, err := r.Stack.Destroy(t.Context(), append(c.o, optdestroy.ProgressStreams(newOutput(t)))...)
 			require.NoError(t, err)
 			assert.Empty(t, r.Leftovers())
 		})

@@ -77,7 +77,7 @@ type K3sNode struct {
 	Joined *pulumi.Stash
 
 	node   plan.Node
-	name   string            // of the component
+	name   string // of the component
 	uuid   pulumi.StringPtrOutput
 	beside []pulumi.Resource // what belongs to the VM, and goes before it
 }

@@ -21,7 +21,9 @@ func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	return hosts, nil
 }
 
-func (roomy) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) { return proxmoxapi.VMConfig{}, nil }
+func (roomy) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return proxmoxapi.VMConfig{}, nil
+}
 
 func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
 	stores := map[string]proxmoxapi.Store{}

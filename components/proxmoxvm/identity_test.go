@@ -26,7 +26,9 @@ func (c cluster) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) 
 	return *c.vm, true, nil
 }
 
-func (c cluster) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) { return c.config, c.silent }
+func (c cluster) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return c.config, c.silent
+}
 
 func TestCompare(t *testing.T) {
 	const (

@@ -20,6 +20,8 @@ type k3sDatastore struct {
 
 	proxmox Proxmox
 	found   *Findings
+	// identities tell a node's VM from another.
+	identities *identities
 	// existed is set when the state turns out to know the server of this run's first node.
 	existed atomic.Bool
 }
@@ -75,6 +77,10 @@ func (d *k3sDatastore) tell(ctx context.Context, n plan.Node) (waitingFor string
 
 // write gives a server what its installation waits for.
 func (d *k3sDatastore) write(ctx context.Context, n plan.Node, settings string) (waitingFor string, err error) {
+	if err = d.identities.still(ctx, n); err != nil {
+		return fmt.Sprintf("the VM of %s (%v)", n.Name, wait.Reason(err)), nil
+	}
+
 	machine, there, err := d.proxmox.Find(ctx, n.VMID)
 	if err == nil && !there {
 		err = fmt.Errorf("there is no VM with VMID %d", n.VMID)

@@ -44,7 +44,6 @@ func (b *k3sBuilder) registerGates() error {
 		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin, discovery: discoveryOf(b.Plan, b.proxmox), say: say(b.ctx, b.name),
 	}
 	b.hooks.inside = inside
-	b.datastore = &k3sDatastore{k3sServers: serversOf(b.Plan, b.servers), proxmox: b.proxmox, found: b.found}
 
 	restarted := &restarts{
 		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: say(b.ctx, b.name), nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
@@ -52,6 +51,9 @@ func (b *k3sBuilder) registerGates() error {
 	}
 
 	b.hooks.identities, b.hooks.deletions = restarted.identities, !b.Plan.Teardown || b.destroying
+	b.datastore = &k3sDatastore{
+		k3sServers: serversOf(b.Plan, b.servers), proxmox: b.proxmox, found: b.found, identities: b.hooks.identities,
+	}
 
 	errs = append(errs, b.hooks.vmGates.register(b.ctx, b.name, restarted, register))
 	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {
@@ -84,7 +86,7 @@ func (b *k3sBuilder) registerGates() error {
 func (b *k3sBuilder) joining(resource string) (*joining, error) {
 	for _, n := range b.Plan.Nodes() {
 		if childName(b.name, n)+"-joined" == resource {
-			return &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers, datastore: b.datastore}, nil
+			return &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers, datastore: b.datastore, identities: b.hooks.identities}, nil
 		}
 	}
 
@@ -100,6 +102,8 @@ type joining struct {
 	known *roster
 	// datastore tells the first server which etcd it has; nil: nothing does.
 	datastore *k3sDatastore
+	// identities tell the node's VM from another.
+	identities *identities
 
 	told   bool
 	looked time.Time

@@ -191,6 +191,10 @@ func (u *k3sUpgrade) spared(ctx context.Context, kube *kubeapi.Client) error {
 
 // tell writes what is wanted where the node looks for it. What went wrong before counts no longer.
 func (u *k3sUpgrade) tell(ctx context.Context, wanted plan.PlannedK3s) error {
+	if err := u.identities.still(ctx, u.node); err != nil {
+		return err
+	}
+
 	machine, there, err := u.proxmox.Find(ctx, u.node.VMID)
 	if err == nil && !there {
 		err = fmt.Errorf("there is no VM with VMID %d", u.node.VMID)

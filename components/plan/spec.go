@@ -173,7 +173,7 @@ type Lifecycle struct {
 	// lost; see cluster.recoverFrom.
 	AcceptEmptyCluster string `json:"acceptEmptyCluster,omitempty"`
 	// Let the whole cluster be destroyed: nodes are not held back any more, nor protected. It is the first of two steps. With
-	// cluster.bootstrap external no node is held back, and only VMs that are protected need it.
+	// cluster.bootstrap external, 'ops run destroy' alone is enough, and only VMs that are protected need it.
 	Teardown bool `json:"teardown,omitempty" jsonschema:"default=false"`
 	// Snapshots of etcd, taken each time before a control plane is taken down or leaves.
 	Backup Backup `json:"backup,omitempty"`

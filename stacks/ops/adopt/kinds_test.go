@@ -118,8 +118,8 @@ func TestFill(t *testing.T) {
 	}
 
 	compare(t, []string{
-		"found c-control-1-vm: VM 401 on host pve2",
-		"found c-control-2-vm: VM 402 on host pve2",
+		"found c-control-1-vm: VM 401 on host pve2, UUID 11111111-2222-3333-4444-555555555555",
+		"found c-control-2-vm: VM 402 on host pve2, UUID 11111111-2222-3333-4444-555555555555",
 		"absent c-worker-1-vm: no VM has VMID 501",
 		"found c-image: local:iso/talos.iso on host pve1",
 		"absent c-other-image: local:iso/other.iso is not on host pve1",

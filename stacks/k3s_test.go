@@ -98,7 +98,7 @@ func TestK3sWiring(t *testing.T) {
 		want[node+"-joined"] = line(stash, node, "", before, []string{"edge-node-joined"})
 
 		assert.Equal(t, []string{vm}, resources[node+"-joined"].replace)
-		assert.Equal(t, []string{"nodeName", "sourceRaw"}, slices.Sorted(slices.Values(resources[node+"-user-data"].ignored)))
+		assert.Equal(t, []string{"nodeName"}, resources[node+"-user-data"].ignored, "a VM that is not there is told what holds now")
 	}
 
 	got := map[string]string{}
@@ -201,10 +201,14 @@ func TestK3sOutputs(t *testing.T) {
 
 	status := all[OutputK3s].(map[string]any)
 	assert.Equal(t, "https://192.168.20.11:6443", status["api"])
+	agent := status["nodes"].(map[string]any)["edge-agent-1"].(map[string]any)
+	joined := agent["joined"].(map[string]any)
+	assert.NotEmpty(t, joined["uuid"])
+	delete(joined, "uuid")
 	assert.Equal(t, map[string]any{
 		"health": "ready", "host_name": "edge-agent-1", "ssh": "ssh ubuntu@192.168.20.21",
-		"joined": map[string]any{"name": "edge-agent-1", "address": "192.168.20.21", "version": "v1.34.2+k3s1"},
-	}, status["nodes"].(map[string]any)["edge-agent-1"])
+		"joined": map[string]any{"name": "edge-agent-1", "address": "192.168.20.21", "version": "v1.34.2+k3s1", "vmid": 501.0},
+	}, agent)
 }
 
 // TestContractOfK3s: each kind has its own version, and no other's.

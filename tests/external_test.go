@@ -41,7 +41,7 @@ func TestDestroyExternal(t *testing.T) {
 		}, []optdestroy.Option{optdestroy.RunProgram(true)}},
 		"protected": {strings.Replace(text, "config:\n", "config:\n  talos-proxmox:environment: production\n", 1), func(t *testing.T, r *rehearsal.Rehearsal) {
 			out := newOutput(t)
-			_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+			_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
 			require.Error(t, err)
 			assert.Contains(t, out.String(), "protect")
 			set(t, r.Stack, "lifecycle.teardown", "true")

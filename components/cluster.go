@@ -202,6 +202,7 @@ func (b *builder) cluster() error {
 		return nil
 	})
 
+	credentials = b.hooks.bootstrap.checked(credentials)
 	b.contract = b.contract.ApplyT(func(made string) string { return p.WithContract(made).ContractVersion() }).(pulumi.StringOutput)
 
 	b.WorkerConfiguration = pulumi.String("").ToStringOutput()
@@ -615,8 +616,7 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPl
 		Node: first, Endpoint: first,
 	}, b.child,
 		pulumi.DependsOn(after),
-		// Control planes that are made again may be all there were: the gates then start the cluster anew.
-		pulumi.ReplaceWith(controlPlanes),
+		// It is never replaced: that it is in the state says that the cluster has been bootstrapped.
 		pulumi.AdditionalSecretOutputs([]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
 			BeforeCreate: []*pulumi.ResourceHook{b.hooks.bootstrapped, b.hooks.ready},
@@ -625,7 +625,18 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPl
 		return nil, err
 	}
 
-	b.Kubeconfig = pulumi.ToSecret(kubeconfig.KubeconfigRaw).(pulumi.StringOutput)
+	established := append([]pulumi.Resource{kubeconfig}, controlPlanes...)
+
+	accepted, err := b.emptied(established)
+	if err != nil {
+		return err
+	}
+
+	if accepted != nil {
+		established = append(established, accepted)
+	}
+
+	b.Kubeconfig = pulumi.ToSecret(b.hooks.bootstrap.established(credentials, kubeconfig.KubeconfigRaw, established)).(pulumi.StringOutput)
 	b.KubeconfigExpiry = expiry(kubeconfig.KubernetesClientConfiguration.ClientCertificate().ToStringPtrOutput())
 
 	return kubeconfig, nil

@@ -40,6 +40,10 @@ type gates struct {
 	// bootstrapped runs before the kubeconfig is fetched and starts the cluster. It is no resource because it is done once
 	// and leaves nothing to manage; as one, a lost reply would leave a cluster that no later run could take over.
 	bootstrapped *pulumi.ResourceHook
+	// emptied runs before it is recorded that an empty cluster was accepted, and starts one.
+	emptied *pulumi.ResourceHook
+	// bootstrap holds that the cluster has one etcd.
+	bootstrap *bootstrap
 	// ready runs after it: whoever reads the kubeconfig finds a cluster that answers.
 	ready *pulumi.ResourceHook
 	// removed runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first, or
@@ -71,6 +75,9 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 
 	register := registering(ctx, name, &errs)
 
+	g.bootstrap = &bootstrap{
+		ctx: ctx, name: name, plan: p, addresses: addresses, found: args.Findings, backup: kept, dir: args.Dir, say: say(ctx, name),
+	}
 	rolled := &rollout{
 		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: newCanaries(p), backup: kept, say: say(ctx, name), nodes: nodes,
 		found: args.Findings, proxmox: proxmox, uuids: g.uuids,
@@ -102,7 +109,13 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 		return talosapi.WaitAnswering(c, talosapi.Target{Name: n.Name, Address: text(args.NewInputs, "node")}, p.NodeTimeout, say(ctx, name))
 	})
 
-	register(&g.adopted, "node-adopted", rolled.adopted, &pulumi.ResourceHookOptions{OnDryRun: true})
+	register(&g.adopted, "node-adopted", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		if nodes[args.Name].Role == plan.ControlPlane {
+			g.bootstrap.joins.Store(true)
+		}
+
+		return rolled.adopted(c, args)
+	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 
 	register(&g.detached, "iso-detached", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, err := node(args)
@@ -125,23 +138,25 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 			return err
 		}
 
-		return talosapi.Bootstrap(c, controlPlanes(p, addresses), credentials(hook.NewInputs), from, p.NodeTimeout, say(ctx, name))
+		return g.bootstrap.begin(c, credentials(hook.NewInputs), from)
 	})
 
 	register(&g.ready, "ready", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		if err := talosapi.WaitReady(c, controlPlanes(p, addresses), credentials(args.NewInputs), p.ReadyTimeout, say(ctx, name)); err != nil {
-			return err
-		}
-
-		// The first control plane's own address has just been found to be up.
-		if p.EndpointMode == plan.FirstControlPlane {
-			return nil
-		}
-
-		return talosapi.WaitEndpoint(c, p.Endpoint, p.ReadyTimeout, say(ctx, name))
+		return g.bootstrap.ready(c, credentials(args.NewInputs))
 	})
 
-	r := &removal{ctx: ctx, plan: p, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), nodes: nodes, absent: args.Findings.gone()}
+	register(&g.emptied, "emptied", func(c context.Context, _ *pulumi.ResourceHookArgs) error {
+		known, there := g.credentials.get(c, p.NodeTimeout)
+		if !there {
+			return errors.New("the credentials of the cluster are not known")
+		}
+
+		g.bootstrap.accepted.Store(true)
+
+		return g.bootstrap.begin(c, known, nil)
+	})
+
+	r := &removal{ctx: ctx, plan: p, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), nodes: nodes, absent: args.Findings.gone(), bootstrap: g.bootstrap}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with it.
 		return r.before(context.WithoutCancel(c), args)

@@ -31,6 +31,8 @@ type removal struct {
 	nodes map[string]plan.Node
 	// absent are the VMIDs of planned nodes that had no VM when the run began.
 	absent map[int]bool
+	// bootstrap holds that etcd is not forgotten with its last control plane.
+	bootstrap *bootstrap
 }
 
 // leaver is a node whose configuration is about to be deleted, and its VM after it.
@@ -52,8 +54,10 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 	if n := l.planned; n != nil {
 		switch {
-		case r.plan.Teardown, r.absent[n.VMID]:
+		case r.plan.Teardown:
 			return nil
+		case r.absent[n.VMID]:
+			return r.bootstrap.mayLose(ctx, l)
 		case l.moved(r.addresses.of(n.Name)):
 			return nil
 		case !slices.Contains(r.plan.Replace, n.Name):
@@ -118,7 +122,7 @@ func (r *removal) keep(ctx context.Context, l leaver) error {
 		case err == nil:
 			return "", refused
 		case talosapi.Unconfigured(ctx, l.Target):
-			return "", nil
+			return "", r.bootstrap.mayLose(ctx, l)
 		default:
 			return fmt.Sprintf("%s to answer at %s (%v)", l.Name, l.Address, err), errors.Join(r.turns.stopped())
 		}

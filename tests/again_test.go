@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestMadeAgain takes machines away behind the program's back: a worker, and then the only control plane. What is made again
-// is configured again, and a cluster that has lost its etcd is started anew.
+// is configured again. A cluster that has lost its etcd begins with a snapshot, or empty where the operator says so, and never by itself.
 func TestMadeAgain(t *testing.T) {
 	t.Parallel()
 
@@ -36,21 +37,62 @@ func TestMadeAgain(t *testing.T) {
 		requireNoChange(t, r.Stack)
 	})
 
-	t.Run("the only control plane", func(t *testing.T) {
+	const refused = "etcd is lost: no control plane holds its data, and k3s-dev would begin as an empty cluster; "
+
+	// lose takes the only control plane away, and does what the page about recovery says.
+	lose := func(t *testing.T, newest string) {
+		t.Helper()
+
+		bootstraps := len(calls(r, "/Bootstrap"))
 		remove(t, r, 401)
 
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
 
-		up(t, r.Stack)
-		assert.Len(t, calls(r, "/Bootstrap"), 2)
+		assert.Contains(t, failPreview(t, r.Stack), refused+newest)
 
-		for _, n := range r.Nodes() {
-			if n.Role == "controlplane" {
-				assert.Equal(t, "running", strings.TrimSuffix(n.State, ", ready"))
-			}
+		// Again and again: the machine that is made meanwhile changes nothing about it.
+		for range 2 {
+			assert.Contains(t, failUp(t, r.Stack), refused+newest)
 		}
 
+		assert.Len(t, calls(r, "/Bootstrap"), bootstraps)
+	}
+
+	t.Run("the only control plane, with an empty cluster", func(t *testing.T) {
+		lose(t, "no snapshot of it is in ./etcd-backups; to begin with a snapshot, set cluster.recoverFrom to it; to begin with an empty cluster, "+
+			"set lifecycle.acceptEmptyCluster to k3s-dev; ")
+
+		set(t, r.Stack, "lifecycle.acceptEmptyCluster", "another")
+		assert.Contains(t, failPreview(t, r.Stack), "lifecycle.acceptEmptyCluster: must be the name of the cluster, k3s-dev")
+
+		set(t, r.Stack, "lifecycle.acceptEmptyCluster", "k3s-dev")
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		assert.Len(t, calls(r, "/Bootstrap"), 2)
+		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("what was said once counts once", func(t *testing.T) {
+		remove(t, r, 401)
+
+		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+
+		assert.Contains(t, failUp(t, r.Stack), "lifecycle.acceptEmptyCluster has been carried out before")
+		assert.Len(t, calls(r, "/Bootstrap"), 2)
+
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster", &auto.ConfigOptions{Path: true}))
+		assert.Contains(t, failUp(t, r.Stack), refused)
+		assert.Len(t, calls(r, "/Bootstrap"), 2)
+
+		cli(t, r, "state", "delete", "--yes", urnOf(t, r, "k3s-dev-empty"))
+		set(t, r.Stack, "lifecycle.acceptEmptyCluster", "k3s-dev")
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster", &auto.ConfigOptions{Path: true}))
+		up(t, r.Stack)
 		requireNoChange(t, r.Stack)
 	})
 }

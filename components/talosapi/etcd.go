@@ -95,6 +95,8 @@ func unwell(ctx context.Context, m lifecycle.Member, c Credentials) string {
 			s := message.GetMemberStatus()
 
 			switch {
+			case s.GetMemberId() != m.ID:
+				problem = "it runs a member of another etcd"
 			case len(s.GetErrors()) > 0:
 				problem = strings.TrimSpace(strings.Join(s.GetErrors(), ", "))
 			case s.GetLeader() == 0:

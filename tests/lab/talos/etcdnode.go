@@ -33,6 +33,12 @@ func (n *node) runEtcd(ctx context.Context) {
 		n.services.set("etcd", statePreparing, err.Error(), nil)
 	})
 
+	for n.has(EtcdNotStarted) {
+		if !pause(ctx, retry) {
+			return
+		}
+	}
+
 	up, _, grown := m.cluster.spans()
 	if !n.wait("etcd", n.fw.opts.Latencies.Etcd, up, grown) {
 		return

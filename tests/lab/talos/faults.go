@@ -10,6 +10,8 @@ const (
 	EtcdCutOff Fault = "etcd cut off"
 	// EtcdLags keeps a learner from catching up, and so from getting its vote.
 	EtcdLags Fault = "etcd lags"
+	// EtcdNotStarted keeps the etcd of a node that boots from starting: its service goes on preparing itself.
+	EtcdNotStarted Fault = "etcd not started"
 	// EtcdNoSpace raises the alarm of a member that is out of space. It is disarmed by the API, and raised once by each Break.
 	EtcdNoSpace Fault = "etcd out of space"
 	// InstallerFails lets the installer of an upgrade fail: the node reboots into the system that it had.
@@ -56,7 +58,7 @@ func (m *membership) strike(n *node, fault Fault, broken bool) {
 		if broken {
 			m.cluster.alarm(m.id)
 		}
-	case EtcdLags, InstallerFails, UpgradeFallsBack, NeverReturns: // looked at when it comes to that
+	case EtcdLags, EtcdNotStarted, InstallerFails, UpgradeFallsBack, NeverReturns: // looked at when it comes to that
 	}
 
 	n.kick.notify()

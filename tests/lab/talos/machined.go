@@ -2,6 +2,8 @@ package talos
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"runtime"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	storageapi "github.com/siderolabs/talos/pkg/machinery/api/storage"
 	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -178,6 +181,34 @@ func (s *machined) Read(in *machineapi.ReadRequest, stream machineapi.MachineSer
 	}
 
 	return stream.Send(&common.Data{Bytes: []byte(s.node.bootID + "\n")})
+}
+
+// List has the one directory whose content matters here, that of etcd's data (Talos: v1alpha1_server.go). It is there once the etcd service
+// has begun to prepare itself.
+func (s *machined) List(in *machineapi.ListRequest, stream machineapi.MachineService_ListServer) error {
+	root := strings.TrimSuffix(in.GetRoot(), "/")
+
+	switch {
+	case root != constants.EtcdDataPath || in.GetRecurse():
+		return status.Error(codes.Unimplemented, "method List of "+root+" not implemented")
+	case !s.node.controlPlane() || !s.node.services.known("etcd"):
+		return fmt.Errorf("stat %s: no such file or directory", root)
+	}
+
+	entries := []*machineapi.FileInfo{{Name: root, RelativeName: ".", Mode: uint32(fs.ModeDir | 0o700), IsDir: true}}
+	if s.node.membership() != nil {
+		entries = append(entries, &machineapi.FileInfo{
+			Name: root + "/member", RelativeName: "member", Mode: uint32(fs.ModeDir | 0o700), IsDir: true,
+		})
+	}
+
+	for _, e := range entries {
+		if err := stream.Send(e); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // storaged is the old way to list disks; it is how clients find out whether a node is in maintenance mode.

@@ -93,6 +93,14 @@ func (s *services) running(id string) bool {
 	return s.all[id] != nil && s.all[id].state == stateRunning
 }
 
+// known tells whether a service has been begun at all.
+func (s *services) known(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.all[id] != nil
+}
+
 // serviceInfo is a service as it is now.
 type serviceInfo struct {
 	id, state string

@@ -1,0 +1,92 @@
+package tests
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/talos"
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// etcdClusters are the clusters of etcd that there have been.
+func etcdClusters(r *rehearsal.Rehearsal) []uint64 {
+	var ids []uint64
+	for _, q := range r.Talos.Quorum(time.Time{}) {
+		ids = append(ids, q.Cluster)
+	}
+
+	slices.Sort(ids)
+
+	return slices.Compact(ids)
+}
+
+// TestNoSecondEtcd replaces a control plane, and the other two lose their power once it has left. No etcd is begun on the one that is left,
+// neither in that update nor in later ones, nor while the others boot. Then it joins them.
+func TestNoSecondEtcd(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, threeAndOne))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	operator := world.Caller{ID: r.Lab.Credentials().TokenID}
+	others := []string{"home-control-2", "home-control-3"}
+
+	set(t, r.Stack, "lifecycle.readyTimeout", "10s")
+	set(t, r.Stack, "lifecycle.nodeTimeout", "10s")
+	set(t, r.Stack, "lifecycle.replace[0]", "home-control-1")
+
+	over := make(chan error)
+
+	go func() {
+		_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)))
+		over <- err
+	}()
+
+	require.Eventually(t, func() bool { return vmids(r)["home-control-1"] == 0 }, wait, time.Millisecond, "its VM goes")
+
+	for _, name := range others {
+		_, err := r.Lab.World().Stop(operator, "pve", vmids(r)[name])
+		require.NoError(t, err)
+
+		r.Talos.Break(name, talos.EtcdNotStarted)
+	}
+
+	require.Error(t, <-over)
+	require.Len(t, calls(r, "/Bootstrap"), 1)
+
+	const refused = "no second etcd is begun: gave up after 10s, waiting for etcd, of which no control plane that answers holds data: "
+
+	assert.Contains(t, failUp(t, r.Stack), refused)
+	require.Len(t, calls(r, "/Bootstrap"), 1)
+
+	// Their service is in the state of one that waits for a bootstrap; what tells them from it is on their disks.
+	for _, name := range others {
+		_, err := r.Lab.World().Start(operator, "pve", vmids(r)[name])
+		require.NoError(t, err)
+	}
+
+	failUp(t, r.Stack)
+	require.Len(t, calls(r, "/Bootstrap"), 1)
+
+	for _, name := range others {
+		r.Talos.Mend(name, talos.EtcdNotStarted)
+	}
+
+	set(t, r.Stack, "lifecycle.readyTimeout", "1m")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Len(t, calls(r, "/Bootstrap"), 1)
+	assert.Len(t, etcdClusters(r), 1)
+
+	last := r.Talos.Quorum(time.Time{})
+	assert.Equal(t, 3, last[len(last)-1].Healthy)
+	requireNoChange(t, r.Stack)
+}

@@ -17,7 +17,8 @@
 //	├── GPUWorkerPool, one per GPU pool
 //	│   ├── mapping.Pci                 lets an API token pass the GPU of a node
 //	│   └── TalosNode                   as above
-//	└── cluster.Kubeconfig              after the control plane is up
+//	├── cluster.Kubeconfig              after the control plane is up; the record that there has been a bootstrap
+//	└── Stash                           an empty cluster was accepted, while lifecycle.acceptEmptyCluster is set
 //
 // A cluster of K3s has its identity and its administrator's certificate in state, and nodes that set themselves up:
 //

@@ -262,7 +262,6 @@ func talosOnly(s Spec) []belonging {
 		{"lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{}, ""},
 		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
-		{"lifecycle.acceptEmptyCluster", s.Lifecycle.AcceptEmptyCluster != "", s.Lifecycle.AcceptEmptyCluster},
 		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
 		{"lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{}, ""},
 		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},

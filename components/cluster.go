@@ -629,7 +629,7 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPl
 
 	accepted, err := b.emptied(established)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	if accepted != nil {

@@ -1,6 +1,9 @@
 package tests
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -93,6 +97,27 @@ func TestMadeAgain(t *testing.T) {
 
 		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster", &auto.ConfigOptions{Path: true}))
 		up(t, r.Stack)
+		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("the only control plane, with a snapshot", func(t *testing.T) {
+		project := r.Stack.Workspace().WorkDir()
+		command := exec.CommandContext(t.Context(), compile(t, "./stacks/ops"), "-C", project, "-s", r.Stack.Name(), "etcd", "snapshot")
+		command.Env = append(r.Backend.Environ(), "PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		said, err := command.CombinedOutput()
+		require.NoError(t, err, "%s", said)
+
+		kept, err := etcdbackup.Store{Dir: filepath.Join(project, "etcd-backups"), Cluster: "k3s-dev"}.List()
+		require.NoError(t, err)
+		require.Len(t, kept, 1)
+
+		snapshot := "etcd-backups/" + filepath.Base(kept[0].Path)
+		lose(t, "its newest snapshot is "+snapshot+"; to begin with a snapshot, set cluster.recoverFrom to it; ")
+
+		set(t, r.Stack, "cluster.recoverFrom", snapshot)
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		assert.Len(t, calls(r, "/Bootstrap"), 4)
 		requireNoChange(t, r.Stack)
 	})
 }

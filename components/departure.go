@@ -30,7 +30,7 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 		}
 	}
 
-	member := slices.IndexFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name || m.Address == l.Address })
+	member := l.in(members)
 
 	kube, err := lasting(ctx, without(r.controlPlanes(l), l.Target), l.credentials, r.plan, r.say)
 	if err != nil {
@@ -52,18 +52,26 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 		}
 	}
 
+	d := drain{kube, l.Name, r.plan.DrainTimeout, r.say}
+
 	// Pods of a dead node are lost with it.
 	if dead != nil {
-		err = cordon(ctx, kube, l.Name)
+		err = d.cordon(ctx)
 	} else {
-		err = empty(ctx, kube, l.Name, r.plan.DrainTimeout, r.say)
+		err = d.run(ctx)
 	}
 
 	if err != nil {
 		return err
 	}
 
-	if member >= 0 {
+	if l.role == plan.ControlPlane {
+		if err := d.recheck(ctx, func(ctx context.Context) error { members, err = r.judge(ctx, l); return err }); err != nil {
+			return err
+		}
+	}
+
+	if member = l.in(members); member >= 0 {
 		if err := r.unvote(ctx, l, members[member], dead); err != nil {
 			return errors.Join(err, kube.Uncordon(context.WithoutCancel(ctx), l.Name))
 		}
@@ -78,6 +86,11 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 	}
 
 	return r.reset(ctx, l, dead)
+}
+
+// in is which of the members of etcd the node is; -1: none.
+func (l leaver) in(members []lifecycle.Member) int {
+	return slices.IndexFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name || m.Address == l.Address })
 }
 
 // judge waits for control planes that are on their way into etcd, and then says whether this one may leave.

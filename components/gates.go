@@ -156,7 +156,10 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 		return g.bootstrap.begin(c, known, nil)
 	})
 
-	r := &removal{ctx: ctx, plan: p, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), nodes: nodes, absent: args.Findings.gone(), bootstrap: g.bootstrap}
+	r := &removal{
+		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), current: g.credentials, nodes: nodes,
+		absent: args.Findings.gone(), bootstrap: g.bootstrap,
+	}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with it.
 		return r.before(context.WithoutCancel(c), args)

@@ -317,7 +317,7 @@ func (r *k3sRemoval) leave(ctx context.Context, l k3sLeaver) error {
 		return err
 	}
 
-	if kube, err = kube.Patient(r.plan.SettleTimeout, r.say); err != nil {
+	if kube, err = kube.WithRetry(r.plan.SettleTimeout, r.say, r.addresses()...); err != nil {
 		return err
 	}
 
@@ -342,8 +342,15 @@ func (r *k3sRemoval) leave(ctx context.Context, l k3sLeaver) error {
 		return err
 	}
 
-	if err := r.emptied(ctx, kube, l, ready, shut); err != nil {
+	d := drain{kube, l.name, r.plan.DrainTimeout, r.say}
+	if err := r.drained(ctx, d, l, ready, shut); err != nil {
 		return err
+	}
+
+	if is && server.Member != "" {
+		if err := d.recheck(ctx, func(ctx context.Context) error { return r.judge(ctx, kube, &l, server) }); err != nil {
+			return err
+		}
 	}
 
 	if is {
@@ -407,14 +414,14 @@ func (r *k3sRemoval) answers(ctx context.Context, api *kubeapi.Client, name stri
 	return ready, there, err
 }
 
-// emptied takes the pods off a node.
-func (r *k3sRemoval) emptied(ctx context.Context, kube *kubeapi.Client, l k3sLeaver, ready, shut bool) (err error) {
+// drained takes the pods off a node.
+func (r *k3sRemoval) drained(ctx context.Context, d drain, l k3sLeaver, ready, shut bool) (err error) {
 	switch {
 	case ready:
-		err = empty(ctx, kube, l.name, r.plan.DrainTimeout, r.say)
+		err = d.run(ctx)
 	case l.dead || shut:
 		// Its pods are lost with it.
-		err = cordon(ctx, kube, l.name)
+		err = d.cordon(ctx)
 	default:
 		return lifecycle.Refusal{
 			Rule:   "Kubernetes hears nothing of it",

@@ -142,5 +142,6 @@ func TestUpgradeIsSpared(t *testing.T) {
 
 	e.Plan.Pools[0].Nodes = append(e.Plan.Pools[0].Nodes, plan.Node{Name: "edge-agent-1", Role: plan.ControlPlane}, plan.Node{Name: "edge-server-3", Role: plan.ControlPlane})
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
-	require.EqualError(t, u.spared(t.Context(), e.api), "gave up after 300ms, waiting for 2 other servers to be ready, which etcd needs (1 are)")
+	require.EqualError(t, u.spared(t.Context(), e.api), "gave up after 300ms, waiting for etcd to do without edge-server-1: etcd needs 2 other servers that are "+
+		"ready, and 1 are; see to the others first, then run 'pulumi up' again")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/wait"
 )
@@ -81,6 +82,60 @@ func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi
 	}
 
 	return nil, others, nil
+}
+
+// members are the servers that Kubernetes knows as members of etcd. What Kubernetes says of a node is old by up to a minute, so each
+// server's own API server is asked, which has its answer from its own member.
+func (s k3sServers) members(ctx context.Context, nodes []kubeapi.Node) []lifecycle.Member {
+	var members []lifecycle.Member
+
+	for _, server := range s.plan.ControlPlanes() {
+		i := slices.IndexFunc(nodes, func(n kubeapi.Node) bool { return n.Name == server.Name })
+		if i < 0 {
+			continue
+		}
+
+		m := lifecycle.Member{Name: server.Name}
+
+		if !nodes[i].Ready {
+			m.Problem = "it is not ready in Kubernetes"
+		} else if err := s.serves(ctx, server.Name); err != nil {
+			m.Problem = fmt.Sprintf("its API server does not answer: %v", wait.Reason(err))
+		}
+
+		members = append(members, m)
+	}
+
+	return members
+}
+
+// serves is why the API server of a server does not answer. One whose address is not known cannot be asked.
+func (s k3sServers) serves(ctx context.Context, server string) error {
+	if s.known.of(server) == "" {
+		return nil
+	}
+
+	kube, err := s.apiOf(server)
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	defer cancel()
+
+	_, err = kube.Nodes(ctx)
+
+	return err
+}
+
+// addresses of the servers; empty where one is not known.
+func (s k3sServers) addresses() []string {
+	var all []string
+	for _, server := range s.plan.ControlPlanes() {
+		all = append(all, s.known.of(server.Name))
+	}
+
+	return all
 }
 
 // apiOf is Kubernetes by one server.

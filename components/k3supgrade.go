@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -130,7 +129,7 @@ func (u *k3sUpgrade) running(ctx context.Context) (kube *kubeapi.Client, now kub
 		return nil, now, err
 	}
 
-	kube, err = kube.Patient(u.plan.SettleTimeout, u.say)
+	kube, err = kube.WithRetry(u.plan.SettleTimeout, u.say, serversOf(u.plan, u.known).addresses()...)
 
 	return kube, now, err
 }
@@ -141,16 +140,19 @@ func (u *k3sUpgrade) begin(ctx context.Context, kube *kubeapi.Client, now kubeap
 		return err
 	}
 
-	if u.node.Role == plan.ControlPlane {
-		if err := u.spared(ctx, kube); err != nil {
-			return err
-		}
+	if err := u.spared(ctx, kube); err != nil {
+		return err
 	}
 
 	// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version. A node by itself has no other
 	// place for them.
 	if lifecycle.Minor(now.Kubelet, u.plan.K3s.Version) && len(u.plan.Nodes()) > 1 {
-		if err := empty(ctx, kube, u.node.Name, u.plan.DrainTimeout, u.say); err != nil {
+		d := drain{kube, u.node.Name, u.plan.DrainTimeout, u.say}
+		if err := d.run(ctx); err != nil {
+			return err
+		}
+
+		if err := d.recheck(ctx, func(ctx context.Context) error { return u.spared(ctx, kube) }); err != nil {
 			return err
 		}
 	}
@@ -160,32 +162,35 @@ func (u *k3sUpgrade) begin(ctx context.Context, kube *kubeapi.Client, now kubeap
 	return u.tell(ctx, *u.plan.K3s)
 }
 
-// spared waits until etcd can do without this server's member for a while. A server by itself has no choice.
+// spared waits until etcd can do without this node's member for a while. A server by itself has no choice.
 func (u *k3sUpgrade) spared(ctx context.Context, kube *kubeapi.Client) error {
 	servers := u.plan.ControlPlanes()
-	if len(servers) == 1 {
+	if u.node.Role != plan.ControlPlane || len(servers) == 1 {
 		return nil
 	}
 
-	return wait.Until(ctx, u.plan.NodeTimeout, u.say, func(ctx context.Context) (string, error) {
+	return well(ctx, u.plan, u.say, "etcd to do without "+u.node.Name, func() error {
 		nodes, err := kube.Nodes(ctx)
 		if err != nil {
-			return fmt.Sprintf("a Kubernetes API to answer (%v)", wait.Reason(err)), nil
+			return err
 		}
 
 		ready := 0
 
-		for _, s := range servers {
-			if s.Name != u.node.Name && slices.ContainsFunc(nodes, func(n kubeapi.Node) bool { return n.Name == s.Name && n.Ready }) {
+		for _, m := range serversOf(u.plan, u.known).members(ctx, nodes) {
+			if m.Name != u.node.Name && m.Problem == "" {
 				ready++
 			}
 		}
 
 		if need := lifecycle.Needed(len(servers)); ready < need {
-			return fmt.Sprintf("%d other servers to be ready, which etcd needs (%d are)", need, ready), nil
+			return lifecycle.Refusal{
+				Rule:   fmt.Sprintf("etcd needs %d other servers that are ready, and %d are", need, ready),
+				Remedy: "see to the others first, then run 'pulumi up' again",
+			}
 		}
 
-		return "", nil
+		return nil
 	})
 }
 

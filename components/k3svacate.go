@@ -52,7 +52,12 @@ func (k *k3sInside) vacate(ctx context.Context, n plan.Node) (vacated, error) {
 
 	// A node by itself has no other place for its pods.
 	if len(k.plan.Nodes()) > 1 {
-		if err := empty(ctx, kube, n.Name, k.plan.DrainTimeout, k.say); err != nil {
+		d := drain{kube, n.Name, k.plan.DrainTimeout, k.say}
+		if err := d.run(ctx); err != nil {
+			return vacated{}, err
+		}
+
+		if err := d.recheck(ctx, func(ctx context.Context) error { return k.recheck(ctx, n) }); err != nil {
 			return vacated{}, err
 		}
 	}
@@ -96,7 +101,22 @@ func (k *k3sInside) room(ctx context.Context, n plan.Node, now *kubeapi.Node, th
 		return nil, err
 	}
 
-	return kube.Patient(k.plan.SettleTimeout, k.say)
+	return kube.WithRetry(k.plan.SettleTimeout, k.say, k.addresses()...)
+}
+
+// recheck holds that the cluster can still do without a drained node. It had an API server that answered when the drain began.
+func (k *k3sInside) recheck(ctx context.Context, n plan.Node) error {
+	var (
+		now   kubeapi.Node
+		there bool
+	)
+
+	kube, err := k.room(ctx, n, &now, &there)
+	if err == nil && kube == nil {
+		err = errors.New("no Kubernetes API answers any more")
+	}
+
+	return err
 }
 
 func (k *k3sInside) spare(ctx context.Context, kube *kubeapi.Client, n plan.Node, now *kubeapi.Node, there *bool) error {
@@ -107,28 +127,19 @@ func (k *k3sInside) spare(ctx context.Context, kube *kubeapi.Client, n plan.Node
 
 	*there = false
 
-	var members []lifecycle.Member
-
 	for _, found := range nodes {
 		if found.Name == n.Name {
 			*now, *there = found, true
 		}
-
-		problem := ""
-		if !found.Ready {
-			problem = "it is not ready in Kubernetes"
-		}
-
-		for _, server := range k.plan.ControlPlanes() {
-			if server.Name == found.Name {
-				members = append(members, lifecycle.Member{Name: found.Name, Problem: problem})
-			}
-		}
 	}
 
-	switch {
-	case n.Role != plan.ControlPlane:
+	if n.Role != plan.ControlPlane {
 		return workersAway(k.plan, nodes, n.Name)
+	}
+
+	members := k.members(ctx, nodes)
+
+	switch {
 	case *there && !now.Ready:
 		return lifecycle.Dispensable(members, n.Name)
 	default:

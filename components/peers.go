@@ -81,7 +81,16 @@ func lasting(
 		return nil, err
 	}
 
-	return kube.Patient(p.SettleTimeout, say)
+	return kube.WithRetry(p.SettleTimeout, say, addressesOf(controlPlanes)...)
+}
+
+func addressesOf(all []talosapi.Target) []string {
+	var addresses []string
+	for _, t := range all {
+		addresses = append(addresses, t.Address)
+	}
+
+	return addresses
 }
 
 func kubernetesOf(ctx context.Context, t talosapi.Target, c talosapi.Credentials) (*kubeapi.Client, error) {

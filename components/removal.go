@@ -27,6 +27,8 @@ type removal struct {
 	turns     *turns
 	backup    backup
 	say       wait.Say
+	// current are the credentials of the cluster; of an update that has renewed them, the new ones.
+	current *later[talosapi.Credentials]
 	// nodes of the plan, by the name of their configuration.
 	nodes map[string]plan.Node
 	// absent are the VMIDs of planned nodes that had no VM when the run began.
@@ -47,7 +49,7 @@ type leaver struct {
 
 // before runs before the configuration of a node is deleted. Its error leaves the node as it is.
 func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	l, err := r.leaver(args)
+	l, err := r.leaver(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -88,8 +90,8 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 }
 
 // leaver reads who leaves from the configuration that was applied: a node that is out of the plan is known from nowhere else.
-func (r *removal) leaver(args *pulumi.ResourceHookArgs) (leaver, error) {
-	l := leaver{Target: talosapi.Target{Address: text(args.OldInputs, "node")}, credentials: credentials(args.OldInputs)}
+func (r *removal) leaver(ctx context.Context, args *pulumi.ResourceHookArgs) (leaver, error) {
+	l := leaver{Target: talosapi.Target{Address: text(args.OldInputs, "node")}, credentials: r.credentials(ctx, credentials(args.OldInputs))}
 
 	applied, err := machineconfig.Applied(text(args.OldInputs, "machineConfigurationInput"), texts(args.OldInputs, "configPatches"))
 	if err != nil {
@@ -107,6 +109,21 @@ func (r *removal) leaver(args *pulumi.ResourceHookArgs) (leaver, error) {
 	}
 
 	return l, nil
+}
+
+// credentials are those that the cluster has now. Those that a node was configured with may be long expired. They are good enough where
+// the others are not known, as in a preview that renews them, or belong to another cluster.
+func (r *removal) credentials(ctx context.Context, configured talosapi.Credentials) talosapi.Credentials {
+	bound := r.plan.NodeTimeout
+	if r.ctx.DryRun() {
+		bound = wait.Ask
+	}
+
+	if now, known := r.current.get(ctx, bound); known && now.CA == configured.CA {
+		return now
+	}
+
+	return configured
 }
 
 // moved says that the node has another address now: only what was applied at the old one goes.

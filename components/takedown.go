@@ -104,7 +104,7 @@ func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect)
 		return nil, err
 	}
 
-	return kube.Patient(r.plan.SettleTimeout, r.say)
+	return kube.WithRetry(r.plan.SettleTimeout, r.say, addressesOf(r.others(c))...)
 }
 
 // well waits until nothing is amiss. What has been for three times lifecycle.settleTimeout is the error: another node may just be coming
@@ -166,7 +166,8 @@ func workersAway(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s", p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
 }
 
-// restart empties the node, and has it upgrade or reboot into its configuration. Kubernetes is not carried over by that.
+// restart drains the node, and has it upgrade or reboot into its configuration. Right before either, the cluster is checked again.
+// Kubernetes is not carried over by that.
 func (r *rollout) restart(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) (err error) {
 	if v.carries {
 		if c.wanted, err = uncarried(c, v.now.Configuration); err != nil {
@@ -174,11 +175,16 @@ func (r *rollout) restart(ctx context.Context, c changing, v verdict, kube *kube
 		}
 	}
 
-	if err := empty(ctx, kube, c.Name, r.plan.DrainTimeout, r.say); err != nil {
+	d := drain{kube, c.Name, r.plan.DrainTimeout, r.say}
+	if err := d.run(ctx); err != nil {
 		return err
 	}
 
 	if v.Effect == lifecycle.Upgrade {
+		if err := r.recheck(ctx, d, c, lifecycle.Upgrade); err != nil {
+			return err
+		}
+
 		if err := r.upgrade(ctx, c, v.now); err != nil {
 			return err
 		}
@@ -190,7 +196,20 @@ func (r *rollout) restart(ctx context.Context, c changing, v verdict, kube *kube
 		}
 	}
 
+	if err := r.recheck(ctx, d, c, lifecycle.Reboot); err != nil {
+		return err
+	}
+
 	return r.reboot(ctx, c)
+}
+
+// recheck holds that the cluster can still do without a drained node.
+func (r *rollout) recheck(ctx context.Context, d drain, c changing, effect lifecycle.Effect) error {
+	return d.recheck(ctx, func(ctx context.Context) error {
+		_, err := r.room(ctx, c, effect)
+
+		return err
+	})
 }
 
 // upgrade installs what the configuration wants to be installed.
@@ -275,5 +294,5 @@ func (r *rollout) kubernetesBack(ctx context.Context, c changing) (*kubeapi.Clie
 		return nil, err
 	}
 
-	return kube.Patient(r.plan.SettleTimeout, r.say)
+	return kube.WithRetry(r.plan.SettleTimeout, r.say, addressesOf(r.others(c))...)
 }

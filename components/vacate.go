@@ -66,7 +66,12 @@ func (t *talosInside) vacate(ctx context.Context, n plan.Node) (vacated, error) 
 		}
 	}
 
-	if err := empty(ctx, kube, c.Name, t.plan.DrainTimeout, t.say); err != nil {
+	d := drain{kube, c.Name, t.plan.DrainTimeout, t.say}
+	if err := d.run(ctx); err != nil {
+		return vacated{}, err
+	}
+
+	if err := t.recheck(ctx, d, c, lifecycle.Reboot); err != nil {
 		return vacated{}, err
 	}
 

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
 	"time"
 
@@ -56,23 +55,6 @@ func New(kubeconfig []byte, address string) (*Client, error) {
 	}
 
 	return &Client{api, config}, nil
-}
-
-// Patient returns the client with patience for an API server that has answered and is away for a moment, as it is when a setting of its
-// own changes: a request whose connection fails is sent again for at most the bound, and what is waited for is said. All that this
-// package asks for may be asked twice.
-func (c *Client) Patient(bound time.Duration, say wait.Say) (*Client, error) {
-	if c.config == nil {
-		return c, nil
-	}
-
-	config := rest.CopyConfig(c.config)
-	config.Timeout += bound
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &patient{next, bound, say} })
-
-	api, err := kubernetes.NewForConfig(config)
-
-	return &Client{api, config}, err
 }
 
 // Of returns a client for an API that is there already, such as a fake of client-go.

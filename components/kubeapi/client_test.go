@@ -169,12 +169,82 @@ func TestDrainNamesTheBudgetThatHoldsAPod(t *testing.T) {
 		"a could not be drained within 10ms: pod shop/web is held by the disruption budget always (1 healthy, 1 required)")
 }
 
-// TestPatient: a server that is away for a moment is waited for by one that has patience, and by nobody else.
-func TestPatient(t *testing.T) {
-	const address = "127.83.5.1"
-
-	kubeconfig := []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+var kubeconfig = []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: "https://a", insecure-skip-tls-verify: true}}], users: [{name: u, user: {}}]}`)
+
+// serve has an API server at an address.
+func serve(t *testing.T, address string, handle http.HandlerFunc) {
+	t.Helper()
+
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address+":"+port)
+	require.NoError(t, err)
+
+	server := httptest.NewUnstartedServer(handle)
+	server.Listener = listener
+	server.StartTLS()
+	t.Cleanup(server.Close)
+}
+
+// TestAnotherServer: where the server in use is down, refuses or is silent, another one is asked, and asked first from then on.
+func TestAnotherServer(t *testing.T) {
+	const refuses, hangs, works = "127.83.6.1", "127.83.6.2", "127.83.6.3"
+
+	var refused, hung atomic.Int32
+
+	serve(t, refuses, func(w http.ResponseWriter, _ *http.Request) {
+		refused.Add(1)
+		http.Error(w, "etcdserver: request timed out", http.StatusInternalServerError)
+	})
+	serve(t, hangs, func(_ http.ResponseWriter, r *http.Request) {
+		hung.Add(1)
+
+		_, _ = io.Copy(io.Discard, r.Body) // only then it notices that its client is gone
+		<-r.Context().Done()
+	})
+	serve(t, works, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		assert.Contains(t, string(body), cordonedBy)
+
+		w.Header().Set("Content-Type", "application/json")
+		assert.NoError(t, json.NewEncoder(w).Encode(node("a", corev1.ConditionTrue)))
+	})
+
+	c, err := New(kubeconfig, refuses)
+	require.NoError(t, err)
+
+	c, err = c.WithRetry(time.Minute, quiet, "", refuses, "127.83.6.9", hangs, works)
+	require.NoError(t, err)
+
+	for range 3 {
+		require.NoError(t, c.setCordon(t.Context(), "a", true))
+	}
+
+	assert.EqualValues(t, 1, refused.Load())
+	assert.EqualValues(t, 1, hung.Load())
+}
+
+// TestAServerErrorThatLasts is told in the server's own words.
+func TestAServerErrorThatLasts(t *testing.T) {
+	const address = "127.83.6.4"
+
+	serve(t, address, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "the pod has two disruption budgets", http.StatusInternalServerError)
+	})
+
+	c, err := New(kubeconfig, address)
+	require.NoError(t, err)
+
+	c, err = c.WithRetry(time.Millisecond, quiet)
+	require.NoError(t, err)
+
+	_, err = c.Nodes(t.Context())
+	require.ErrorContains(t, err, "the pod has two disruption budgets")
+}
+
+// TestRetry: a server that is away for a moment is waited for.
+func TestRetry(t *testing.T) {
+	const address = "127.83.5.1"
 
 	c, err := New(kubeconfig, address)
 	require.NoError(t, err)
@@ -186,7 +256,7 @@ clusters: [{name: c, cluster: {server: "https://a", insecure-skip-tls-verify: tr
 
 	var said []string
 
-	patient, err := c.Patient(time.Minute, func(m string) {
+	patient, err := c.WithRetry(time.Minute, func(m string) {
 		if said = append(said, m); len(said) > 1 {
 			return
 		}
@@ -222,7 +292,7 @@ clusters: [{name: c, cluster: {server: "https://a", insecure-skip-tls-verify: tr
 	c, err = New(kubeconfig, "127.83.5.2")
 	require.NoError(t, err)
 
-	c, err = c.Patient(time.Millisecond, quiet)
+	c, err = c.WithRetry(time.Millisecond, quiet)
 	require.NoError(t, err)
 
 	_, err = c.Nodes(t.Context())

@@ -28,11 +28,18 @@ type observation struct {
 	dead     string
 
 	mu sync.Mutex
-	// cut are the times in which a member of etcd was away that the program could not know of in advance.
+	// cut are the times in which a member of etcd was cut off while the update ran.
 	cut []span
 }
 
-type span struct{ from, to time.Time }
+type span struct {
+	node     string
+	from, to time.Time
+}
+
+// decided is how long ago the program may have checked the cluster last when a node goes down: an update of a VM makes some calls
+// before it restarts the VM.
+const decided = 2 * time.Second
 
 func (c *cluster) observe(s Step, dead string) (*observation, error) {
 	machines, err := c.machines()
@@ -40,15 +47,15 @@ func (c *cluster) observe(s Step, dead string) (*observation, error) {
 	return &observation{c: c, since: time.Now(), machines: machines, forecast: s.Forecast, to: s.To, dead: dead}, err
 }
 
-// away notes that somebody else takes a member of etcd away, until the result is called.
-func (o *observation) away(string) (back func()) {
+// away notes that a member of etcd is cut off, until the result is called.
+func (o *observation) away(node string) (back func()) {
 	from := time.Now()
 
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		// Those that were under way need a moment to be noted.
-		o.cut = append(o.cut, span{from, time.Now().Add(time.Second)})
+
+		o.cut = append(o.cut, span{node, from, time.Now()})
 	}
 }
 
@@ -216,20 +223,27 @@ func (o *observation) judgeQuorum() error {
 	defer o.mu.Unlock()
 
 	for _, q := range o.c.r.Talos.Quorum(o.since) {
-		margin := q.Margin()
-
-		for _, s := range o.cut {
-			if !q.Time.Before(s.from) && !q.Time.After(s.to) {
-				margin++
-			}
-		}
-
-		if margin < 0 && !o.forecast.StandsStill {
+		if q.Margin() < 0 && !o.forecast.StandsStill && !o.cameAfter(q) {
 			return fmt.Errorf("etcd was below its quorum: %d of %d members were healthy (%s)%s", q.Healthy, q.Voters, q.Cause, o.story())
 		}
 	}
 
 	return nil
+}
+
+// cameAfter tells whether etcd is below its quorum because a member was cut off when another one was down already. No program could
+// have known. One that takes a control plane down while a member is cut off is to blame.
+func (o *observation) cameAfter(q talos.Quorum) bool {
+	i := slices.IndexFunc(o.cut, func(s span) bool { return !q.Time.Before(s.from) && !q.Time.After(s.to) })
+	if i < 0 {
+		return false
+	}
+
+	s := o.cut[i]
+
+	return !slices.ContainsFunc(o.c.r.Talos.Outages(s.from), func(d talos.Outage) bool {
+		return isControl(d.Node) && d.Node != s.node && d.From.After(s.from.Add(decided)) && !d.From.After(q.Time)
+	})
 }
 
 // lowest is the lowest margin of etcd; nil where nothing of it changed, or where others than the program had a part in it.

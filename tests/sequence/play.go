@@ -211,8 +211,8 @@ func (c *cluster) spoil(f Fault, o *observation) (mend func(context.Context) err
 	return none, nil
 }
 
-// blink is how long a member is cut off.
-const blink = 1500 * time.Millisecond
+// blink is how long a member is cut off: long enough for an update to go on meanwhile.
+const blink = 3 * decided
 
 // when does something once, at a moment of the update: at a deed, or after so many calls of an operator. The result waits for it, or
 // takes it back when its moment has not come.

@@ -1,0 +1,189 @@
+package kubeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"talos-proxmox/components/wait"
+)
+
+// errSilent is why an API server is given up that takes a request and does not answer it.
+var errSilent = errors.New("no answer")
+
+// WithRetry returns a client that outlives the API server that it began with. A request is sent again, to each of the servers in
+// turn and for at most the bound, when its connection fails, when it is not answered, or when it is answered with a server error:
+// the API server may be restarted by a setting of its own, or be gone with its machine. What is waited for is said. Everything that
+// this package asks for may be asked twice.
+func (c *Client) WithRetry(bound time.Duration, say wait.Say, servers ...string) (*Client, error) {
+	if c.config == nil {
+		return c, nil
+	}
+
+	config := rest.CopyConfig(c.config)
+
+	first, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+
+	hosts := []string{first.Host}
+	for _, s := range servers {
+		if host := net.JoinHostPort(s, port); s != "" && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+
+	// A server alone is given all the time there is.
+	each := requestTimeout
+	if len(hosts) > 1 {
+		each = max(bound/time.Duration(len(hosts)), wait.Ask)
+	}
+
+	config.Timeout += bound + time.Duration(len(hosts))*each
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &retry{next: next, bound: bound, each: each, say: say, hosts: hosts}
+	})
+
+	api, err := kubernetes.NewForConfig(config)
+
+	return &Client{api, config}, err
+}
+
+// retry sends requests that fail again.
+type retry struct {
+	next  http.RoundTripper
+	bound time.Duration
+	// each is how long one server may take until it begins to answer.
+	each time.Duration
+	say  wait.Say
+
+	mu sync.Mutex
+	// hosts are the servers, the one that answered last first.
+	hosts []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *retry) RoundTrip(req *http.Request) (reply *http.Response, err error) {
+	err = wait.Until(req.Context(), r.bound, r.say, func(context.Context) (string, error) {
+		var missed []string
+
+		for _, host := range r.order() {
+			discard(reply)
+
+			if reply, err = r.send(req, host); req.Context().Err() != nil {
+				return "", err
+			}
+
+			switch {
+			case err != nil:
+				missed = append(missed, fmt.Sprintf("%s (%v)", host, wait.Reason(err)))
+			case reply.StatusCode >= http.StatusInternalServerError:
+				missed = append(missed, fmt.Sprintf("%s (%s)", host, reply.Status))
+			default:
+				r.prefer(host)
+
+				return "", nil
+			}
+		}
+
+		return "the Kubernetes API at " + strings.Join(missed, ", "), nil
+	})
+
+	if err != nil && reply != nil && req.Context().Err() == nil {
+		// The last server has said itself what is wrong.
+		return reply, nil
+	}
+
+	if err != nil {
+		discard(reply)
+
+		return nil, err
+	}
+
+	return reply, nil
+}
+
+// send asks one server.
+func (r *retry) send(req *http.Request, host string) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+
+	attempt := req.Clone(ctx)
+	attempt.URL.Host, attempt.Host = host, host
+
+	if req.GetBody != nil {
+		body, err := req.GetBody()
+		if err != nil {
+			cancel(nil)
+
+			return nil, err
+		}
+
+		attempt.Body = body
+	}
+
+	silent := time.AfterFunc(r.each, func() { cancel(errSilent) })
+	reply, err := r.next.RoundTrip(attempt)
+
+	if !silent.Stop() {
+		discard(reply)
+
+		return nil, context.Cause(ctx)
+	}
+
+	if err != nil {
+		cancel(nil)
+
+		return nil, err
+	}
+
+	reply.Body = &body{reply.Body, func() { cancel(nil) }}
+
+	return reply, nil
+}
+
+func (r *retry) order() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return slices.Clone(r.hosts)
+}
+
+// prefer has a server asked first from now on.
+func (r *retry) prefer(host string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.hosts = append([]string{host}, slices.DeleteFunc(slices.Clone(r.hosts), func(h string) bool { return h == host })...)
+}
+
+// body ends the request when all of the answer has been read.
+type body struct {
+	io.ReadCloser
+
+	done func()
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer b.done()
+
+	return b.ReadCloser.Close()
+}
+
+func discard(reply *http.Response) {
+	if reply != nil {
+		_ = reply.Body.Close() // nobody reads it
+	}
+}

@@ -30,18 +30,15 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 		}
 	}
 
-	member := l.in(members)
-
 	kube, err := lasting(ctx, without(r.controlPlanes(l), l.Target), l.credentials, r.plan, r.say)
 	if err != nil {
 		return err
 	}
 
-	forced := slices.Contains(r.plan.ForceRemove, l.Name)
-	dead := r.silence(ctx, l, forced)
+	dead := r.silence(ctx, l)
 
-	if dead != nil && !forced {
-		if _, there, err := kube.Node(ctx, l.Name); err == nil && !there && member < 0 {
+	if dead != nil && !l.forced {
+		if _, there, err := kube.Node(ctx, l.Name); err == nil && !there && l.in(members) < 0 {
 			// It had left when a run was cut off.
 			return nil
 		}
@@ -53,27 +50,24 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 	}
 
 	d := drain{kube, l.Name, r.plan.DrainTimeout, r.say}
-
-	// Pods of a dead node are lost with it.
-	if dead != nil {
-		err = d.cordon(ctx)
-	} else {
-		err = d.run(ctx)
-	}
-
-	if err != nil {
+	if err := r.drain(ctx, l, d, dead); err != nil {
 		return err
 	}
 
 	if l.role == plan.ControlPlane {
-		if err := d.recheck(ctx, func(ctx context.Context) error { members, err = r.judge(ctx, l); return err }); err != nil {
+		err = d.recheck(ctx, func(ctx context.Context) (err error) {
+			members, err = r.judge(ctx, l)
+
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 
-	if member = l.in(members); member >= 0 {
+	if member := l.in(members); member >= 0 {
 		if err := r.unvote(ctx, l, members[member], dead); err != nil {
-			return errors.Join(err, kube.Uncordon(context.WithoutCancel(ctx), l.Name))
+			return errors.Join(err, d.undo(ctx))
 		}
 	}
 
@@ -88,9 +82,48 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 	return r.reset(ctx, l, dead)
 }
 
+// otherwise is what becomes of a step of a removal that has failed. A node that is named in lifecycle.forceRemove is
+// removed nevertheless, by the next stronger step, and that is said; of any other, the error says that there is this
+// way.
+func (r *removal) otherwise(ctx context.Context, l leaver, failed error, stronger string) error {
+	switch {
+	case failed == nil:
+		return nil
+	case ctx.Err() != nil:
+		return failed
+	case !l.forced:
+		return forceable(failed)
+	default:
+		r.warn(fmt.Sprintf("%s: %v: %s, for it is named in lifecycle.forceRemove", l.Name, failed, stronger))
+
+		return nil
+	}
+}
+
+func forceable(failed error) error {
+	return fmt.Errorf(
+		"%w; if the node is broken, name it in lifecycle.forceRemove, and it is removed without that", failed)
+}
+
+// drain takes the pods off the node. Those of a dead one are lost with it, as are those that do not leave one that is
+// named in lifecycle.forceRemove.
+func (r *removal) drain(ctx context.Context, l leaver, d drain, dead error) error {
+	if !l.forced {
+		return r.otherwise(ctx, l, d.run(ctx), "")
+	}
+
+	if err := r.otherwise(ctx, l, d.cordon(ctx), "it is removed without"); err != nil || dead != nil {
+		return err
+	}
+
+	return r.otherwise(ctx, l, d.evict(ctx), "its pods are given up")
+}
+
 // in is which of the members of etcd the node is; -1: none.
 func (l leaver) in(members []lifecycle.Member) int {
-	return slices.IndexFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name || m.Address == l.Address })
+	return slices.IndexFunc(members, func(m lifecycle.Member) bool {
+		return m.Name == l.Name || m.Address == l.Address
+	})
 }
 
 // judge waits for control planes that are on their way into etcd, and then says whether this one may leave.
@@ -180,37 +213,43 @@ func (r *removal) missing(ctx context.Context, l leaver) (string, error) {
 }
 
 // silence is why the node does not answer, nil when it does. One that is said to be dead is asked once.
-func (r *removal) silence(ctx context.Context, l leaver, forced bool) error {
-	if forced {
+func (r *removal) silence(ctx context.Context, l leaver) error {
+	if l.forced {
 		return talosapi.Answers(ctx, l.Target, l.credentials)
 	}
 
 	return silence(ctx, l.Target, l.credentials, min(r.plan.SettleTimeout, r.plan.NodeTimeout), r.say)
 }
 
-// unvote takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost.
+// unvote takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost. A member that
+// cannot leave by itself is removed by another.
 func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead error) error {
 	r.say(l.Name + " leaves etcd")
 
-	err := dead
+	others := without(r.controlPlanes(l), l.Target)
+	left := dead
+
 	if dead == nil {
 		ctx, cancel := context.WithTimeout(ctx, r.plan.NodeTimeout)
-		err = talosapi.LeaveEtcd(ctx, l.Target, l.credentials)
+		left = talosapi.LeaveEtcd(ctx, l.Target, l.credentials)
 
 		cancel()
 	}
 
-	others := without(r.controlPlanes(l), l.Target)
+	if left != nil && l.forced {
+		if dead == nil {
+			r.warn(fmt.Sprintf(
+				"%v: another control plane removes its member, for it is named in lifecycle.forceRemove", left))
+		}
 
-	if dead != nil {
 		for _, t := range others {
-			if err = talosapi.RemoveEtcdMember(ctx, t, l.credentials, m); err == nil {
+			if left = talosapi.RemoveEtcdMember(ctx, t, l.credentials, m); left == nil {
 				break
 			}
 		}
 	}
 
-	return wait.Until(ctx, r.plan.SettleTimeout, r.say, func(context.Context) (string, error) {
+	err := wait.Until(ctx, r.plan.SettleTimeout, r.say, func(context.Context) (string, error) {
 		members, listed := talosapi.EtcdMembers(ctx, others, l.credentials)
 
 		switch {
@@ -218,12 +257,25 @@ func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead
 			return fmt.Sprintf("etcd without %s (%v)", l.Name, listed), nil
 		case !slices.ContainsFunc(members, func(now lifecycle.Member) bool { return now.ID == m.ID }):
 			return "", nil
-		case err != nil:
-			return "", err
+		case left != nil:
+			return "", left
 		default:
 			return "etcd to let " + l.Name + " go", nil
 		}
 	})
+
+	switch {
+	case err == nil:
+		if err := talosapi.EndAlarms(ctx, others, l.credentials, m); err != nil {
+			r.warn(err.Error())
+		}
+
+		return nil
+	case l.forced:
+		return err // nothing is stronger
+	default:
+		return r.otherwise(ctx, l, err, "")
+	}
 }
 
 // reset makes the node forget the cluster. Its VM goes next, so nobody waits for it to be done.
@@ -232,7 +284,7 @@ func (r *removal) reset(ctx context.Context, l leaver, dead error) error {
 		return nil
 	}
 
-	return wait.Until(ctx, r.plan.SettleTimeout, r.say, func(ctx context.Context) (string, error) {
+	err := wait.Until(ctx, r.plan.SettleTimeout, r.say, func(ctx context.Context) (string, error) {
 		err := talosapi.Reset(ctx, l.Target, l.credentials)
 		if err == nil || talosapi.Answers(ctx, l.Target, l.credentials) != nil {
 			// When it does not answer any more, the reply was lost, not the request.
@@ -241,4 +293,6 @@ func (r *removal) reset(ctx context.Context, l leaver, dead error) error {
 
 		return fmt.Sprintf("%s to reset (%v)", l.Name, err), nil
 	})
+
+	return r.otherwise(ctx, l, err, "its VM is deleted as it is")
 }

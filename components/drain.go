@@ -25,14 +25,22 @@ func (d drain) run(ctx context.Context) error {
 		return err
 	}
 
-	err := d.kube.Drain(ctx, d.node, d.bound, d.say)
-	if err == nil {
-		return nil
+	if err := d.evict(ctx); err != nil {
+		return errors.Join(err, d.undo(ctx))
 	}
 
-	return errors.Join(
-		lifecycle.Refusal{Rule: err.Error(), Remedy: "make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again"},
-		d.undo(ctx))
+	return nil
+}
+
+func (d drain) evict(ctx context.Context) error {
+	if err := d.kube.Drain(ctx, d.node, d.bound, d.say); err != nil {
+		return lifecycle.Refusal{
+			Rule:   err.Error(),
+			Remedy: "make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again",
+		}
+	}
+
+	return nil
 }
 
 func (d drain) cordon(ctx context.Context) error {
@@ -43,15 +51,17 @@ func (d drain) cordon(ctx context.Context) error {
 	return nil
 }
 
-// recheck checks the cluster again, right before the node is taken down: since the first check, up to lifecycle.drainTimeout has
-// gone by. A node that must not be taken down any more is uncordoned.
+// recheck checks the cluster again, right before the node is taken down: since the first check, up to
+// lifecycle.drainTimeout has gone by. A node that must not be taken down any more is uncordoned.
 func (d drain) recheck(ctx context.Context, check func(context.Context) error) error {
 	err := check(ctx)
 	if err == nil {
 		return nil
 	}
 
-	return errors.Join(fmt.Errorf("it was drained, and is uncordoned again, for the cluster has changed meanwhile: %w", err), d.undo(ctx))
+	err = fmt.Errorf("it was drained, and is uncordoned again, for the cluster has changed meanwhile: %w", err)
+
+	return errors.Join(err, d.undo(ctx))
 }
 
 // undo uncordons the node, also in a run that is interrupted.

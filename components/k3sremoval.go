@@ -429,8 +429,11 @@ func (r *k3sRemoval) drained(ctx context.Context, d drain, l k3sLeaver, ready, s
 		}
 	}
 
-	if err == nil || !l.dead {
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case !l.dead:
+		return forceable(err)
 	}
 
 	r.warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", l.name, err))

@@ -84,8 +84,8 @@ func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi
 	return nil, others, nil
 }
 
-// members are the servers that Kubernetes knows as members of etcd. What Kubernetes says of a node is old by up to a minute, so each
-// server's own API server is asked, which has its answer from its own member.
+// members are the servers that Kubernetes knows as members of etcd. What Kubernetes says of a node is old by up to a
+// minute, so each server's own API server is asked, which has its answer from its own member.
 func (s k3sServers) members(ctx context.Context, nodes []kubeapi.Node) []lifecycle.Member {
 	var members []lifecycle.Member
 

@@ -104,7 +104,8 @@ func (k *k3sInside) room(ctx context.Context, n plan.Node, now *kubeapi.Node, th
 	return kube.WithRetry(k.plan.SettleTimeout, k.say, k.addresses()...)
 }
 
-// recheck holds that the cluster can still do without a drained node. It had an API server that answered when the drain began.
+// recheck holds that the cluster can still do without a drained node. It had an API server that answered when the
+// drain began.
 func (k *k3sInside) recheck(ctx context.Context, n plan.Node) error {
 	var (
 		now   kubeapi.Node

@@ -43,6 +43,8 @@ type leaver struct {
 
 	role        plan.Role
 	credentials talosapi.Credentials
+	// forced says that it is named in lifecycle.forceRemove: what it does not do is done without it.
+	forced bool
 	// planned is the node as the plan has it; nil: it has it no more.
 	planned *plan.Node
 }
@@ -91,7 +93,10 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 // leaver reads who leaves from the configuration that was applied: a node that is out of the plan is known from nowhere else.
 func (r *removal) leaver(ctx context.Context, args *pulumi.ResourceHookArgs) (leaver, error) {
-	l := leaver{Target: talosapi.Target{Address: text(args.OldInputs, "node")}, credentials: r.credentials(ctx, credentials(args.OldInputs))}
+	l := leaver{
+		Target:      talosapi.Target{Address: text(args.OldInputs, "node")},
+		credentials: r.credentials(ctx, credentials(args.OldInputs)),
+	}
 
 	applied, err := machineconfig.Applied(text(args.OldInputs, "machineConfigurationInput"), texts(args.OldInputs, "configPatches"))
 	if err != nil {
@@ -108,11 +113,13 @@ func (r *removal) leaver(ctx context.Context, args *pulumi.ResourceHookArgs) (le
 		l.Name = strings.TrimSuffix(args.Name, "-config")
 	}
 
+	l.forced = slices.Contains(r.plan.ForceRemove, l.Name)
+
 	return l, nil
 }
 
-// credentials are those that the cluster has now. Those that a node was configured with may be long expired. They are good enough where
-// the others are not known, as in a preview that renews them, or belong to another cluster.
+// credentials are those that the cluster has now. Those that a node was configured with may be long expired. They are
+// good enough where the others are not known, as in a preview that renews them, or belong to another cluster.
 func (r *removal) credentials(ctx context.Context, configured talosapi.Credentials) talosapi.Credentials {
 	bound := r.plan.NodeTimeout
 	if r.ctx.DryRun() {

@@ -166,8 +166,8 @@ func workersAway(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s", p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
 }
 
-// restart drains the node, and has it upgrade or reboot into its configuration. Right before either, the cluster is checked again.
-// Kubernetes is not carried over by that.
+// restart drains the node, and has it upgrade or reboot into its configuration. Right before either, the cluster is
+// checked again. Kubernetes is not carried over by that.
 func (r *rollout) restart(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) (err error) {
 	if v.carries {
 		if c.wanted, err = uncarried(c, v.now.Configuration); err != nil {

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -349,8 +350,11 @@ func TestRemovalIsContinued(t *testing.T) {
 
 	// The node has left etcd, though nobody was told; Kubernetes does not let it go.
 	plant(journal.Talos, "EtcdLeaveCluster", journal.LoseReply)
-	plant(journal.Kubernetes, "^DELETE /api/v1/nodes/", journal.Refuse)
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Kubernetes, Call: regexp.MustCompile("^DELETE /api/v1/nodes/"), Kind: journal.Refuse, Times: math.MaxInt,
+	})
 	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: Kubernetes does not forget its node: ")
+	r.Lab.Journal().Clear()
 	requireVoters(t, r, 2)
 	assert.Contains(t, kubernetesNodes(t, api), gone)
 	assert.Contains(t, vmids(r), gone)

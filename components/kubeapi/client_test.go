@@ -185,11 +185,12 @@ func serve(t *testing.T, address string, handle http.HandlerFunc) {
 	t.Cleanup(server.Close)
 }
 
-// TestAnotherServer: where the server in use is down, refuses or is silent, another one is asked, and asked first from then on.
+// TestAnotherServer: where the server in use is down, refuses or is silent, another one is asked, and asked first
+// from then on.
 func TestAnotherServer(t *testing.T) {
-	const refuses, hangs, works = "127.83.6.1", "127.83.6.2", "127.83.6.3"
+	const refuses, hangs, dies, works = "127.83.6.1", "127.83.6.2", "127.83.6.5", "127.83.6.3"
 
-	var refused, hung atomic.Int32
+	var refused, hung, died atomic.Int32
 
 	serve(t, refuses, func(w http.ResponseWriter, _ *http.Request) {
 		refused.Add(1)
@@ -200,6 +201,12 @@ func TestAnotherServer(t *testing.T) {
 
 		_, _ = io.Copy(io.Discard, r.Body) // only then it notices that its client is gone
 		<-r.Context().Done()
+	})
+	serve(t, dies, func(w http.ResponseWriter, _ *http.Request) {
+		died.Add(1)
+		w.Header().Set("Content-Length", "1000")
+
+		_, _ = io.WriteString(w, "{") // it ends in the middle of its answer
 	})
 	serve(t, works, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -213,7 +220,7 @@ func TestAnotherServer(t *testing.T) {
 	c, err := New(kubeconfig, refuses)
 	require.NoError(t, err)
 
-	c, err = c.WithRetry(time.Minute, quiet, "", refuses, "127.83.6.9", hangs, works)
+	c, err = c.WithRetry(time.Minute, quiet, "", refuses, "127.83.6.9", hangs, dies, works)
 	require.NoError(t, err)
 
 	for range 3 {
@@ -222,6 +229,7 @@ func TestAnotherServer(t *testing.T) {
 
 	assert.EqualValues(t, 1, refused.Load())
 	assert.EqualValues(t, 1, hung.Load())
+	assert.EqualValues(t, 1, died.Load())
 }
 
 // TestAServerErrorThatLasts is told in the server's own words.

@@ -1,6 +1,7 @@
 package kubeapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,10 @@ import (
 // errSilent is why an API server is given up that takes a request and does not answer it.
 var errSilent = errors.New("no answer")
 
-// WithRetry returns a client that outlives the API server that it began with. A request is sent again, to each of the servers in
-// turn and for at most the bound, when its connection fails, when it is not answered, or when it is answered with a server error:
-// the API server may be restarted by a setting of its own, or be gone with its machine. What is waited for is said. Everything that
-// this package asks for may be asked twice.
+// WithRetry returns a client that outlives the API server that it began with. A request is sent again, to each of the
+// servers in turn and for at most the bound, when its connection fails, when it is not answered, or when it is
+// answered with a server error: the API server may be restarted by a setting of its own, or be gone with its machine.
+// What is waited for is said. Everything that this package asks for may be asked twice.
 func (c *Client) WithRetry(bound time.Duration, say wait.Say, servers ...string) (*Client, error) {
 	if c.config == nil {
 		return c, nil
@@ -65,7 +66,7 @@ func (c *Client) WithRetry(bound time.Duration, say wait.Say, servers ...string)
 type retry struct {
 	next  http.RoundTripper
 	bound time.Duration
-	// each is how long one server may take until it begins to answer.
+	// each is how long one server may take to answer.
 	each time.Duration
 	say  wait.Say
 
@@ -76,48 +77,46 @@ type retry struct {
 
 // RoundTrip implements http.RoundTripper.
 func (r *retry) RoundTrip(req *http.Request) (reply *http.Response, err error) {
+	if req.URL.Query().Has("watch") {
+		// Its answer has no end.
+		return r.next.RoundTrip(req)
+	}
+
 	err = wait.Until(req.Context(), r.bound, r.say, func(context.Context) (string, error) {
 		var missed []string
 
 		for _, host := range r.order() {
-			discard(reply)
-
-			if reply, err = r.send(req, host); req.Context().Err() != nil {
-				return "", err
-			}
+			reply, err = r.send(req, host)
 
 			switch {
-			case err != nil:
-				missed = append(missed, fmt.Sprintf("%s (%v)", host, wait.Reason(err)))
-			case reply.StatusCode >= http.StatusInternalServerError:
-				missed = append(missed, fmt.Sprintf("%s (%s)", host, reply.Status))
-			default:
+			case err == nil && reply.StatusCode < http.StatusInternalServerError:
 				r.prefer(host)
 
 				return "", nil
+			case req.Context().Err() != nil:
+				return "", err
+			case err != nil:
+				missed = append(missed, fmt.Sprintf("%s (%v)", host, wait.Reason(err)))
+			default:
+				missed = append(missed, fmt.Sprintf("%s (%s)", host, reply.Status))
 			}
 		}
 
 		return "the Kubernetes API at " + strings.Join(missed, ", "), nil
 	})
 
-	if err != nil && reply != nil && req.Context().Err() == nil {
-		// The last server has said itself what is wrong.
+	if reply != nil {
+		// A server has said itself what is wrong.
 		return reply, nil
 	}
 
-	if err != nil {
-		discard(reply)
-
-		return nil, err
-	}
-
-	return reply, nil
+	return nil, err
 }
 
-// send asks one server.
+// send asks one server, and reads all of its answer: its machine may go down while it answers.
 func (r *retry) send(req *http.Request, host string) (*http.Response, error) {
-	ctx, cancel := context.WithCancelCause(req.Context())
+	ctx, cancel := context.WithTimeoutCause(req.Context(), r.each, errSilent)
+	defer cancel()
 
 	attempt := req.Clone(ctx)
 	attempt.URL.Host, attempt.Host = host, host
@@ -125,30 +124,29 @@ func (r *retry) send(req *http.Request, host string) (*http.Response, error) {
 	if req.GetBody != nil {
 		body, err := req.GetBody()
 		if err != nil {
-			cancel(nil)
-
 			return nil, err
 		}
 
 		attempt.Body = body
 	}
 
-	silent := time.AfterFunc(r.each, func() { cancel(errSilent) })
 	reply, err := r.next.RoundTrip(attempt)
 
-	if !silent.Stop() {
-		discard(reply)
+	var answer []byte
+	if err == nil {
+		answer, err = io.ReadAll(reply.Body)
+		err = errors.Join(err, reply.Body.Close())
+	}
 
-		return nil, context.Cause(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
 
 	if err != nil {
-		cancel(nil)
-
 		return nil, err
 	}
 
-	reply.Body = &body{reply.Body, func() { cancel(nil) }}
+	reply.Body = io.NopCloser(bytes.NewReader(answer))
 
 	return reply, nil
 }
@@ -165,25 +163,6 @@ func (r *retry) prefer(host string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	r.hosts = append([]string{host}, slices.DeleteFunc(slices.Clone(r.hosts), func(h string) bool { return h == host })...)
-}
-
-// body ends the request when all of the answer has been read.
-type body struct {
-	io.ReadCloser
-
-	done func()
-}
-
-// Close implements io.Closer.
-func (b *body) Close() error {
-	defer b.done()
-
-	return b.ReadCloser.Close()
-}
-
-func discard(reply *http.Response) {
-	if reply != nil {
-		_ = reply.Body.Close() // nobody reads it
-	}
+	others := slices.DeleteFunc(slices.Clone(r.hosts), func(h string) bool { return h == host })
+	r.hosts = append([]string{host}, others...)
 }

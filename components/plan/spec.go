@@ -167,7 +167,8 @@ type Lifecycle struct {
 	SettleTimeout string `json:"settleTimeout,omitempty" jsonschema:"default=10s"`
 	// Names of nodes whose VM is made anew, once when a name is added. VMID, MAC address, name and address stay.
 	Replace []string `json:"replace,omitempty"`
-	// Names of nodes that are dead and may leave without being asked.
+	// Names of nodes that are dead or broken. They are removed although they do not answer, or a step of their
+	// removal fails.
 	ForceRemove []string `json:"forceRemove,omitempty"`
 	// The name of the cluster: with all control planes lost, it may begin with an empty etcd, once when the key is set. What Kubernetes knew is
 	// lost; see cluster.recoverFrom.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,11 +96,11 @@ func unwell(ctx context.Context, m lifecycle.Member, c Credentials) string {
 		for _, message := range reply.GetMessages() {
 			s := message.GetMemberStatus()
 
-			switch {
+			switch errs := own(s.GetErrors(), m.ID); {
 			case s.GetMemberId() != m.ID:
 				problem = "it runs a member of another etcd"
-			case len(s.GetErrors()) > 0:
-				problem = strings.TrimSpace(strings.Join(s.GetErrors(), ", "))
+			case len(errs) > 0:
+				problem = strings.Join(errs, ", ")
 			case s.GetLeader() == 0:
 				problem = "it has no leader"
 			}
@@ -111,6 +113,65 @@ func unwell(ctx context.Context, m lifecycle.Member, c Credentials) string {
 	}
 
 	return problem
+}
+
+// alarmed is how etcd writes the alarm of a member.
+var alarmed = regexp.MustCompile(`^memberID:(\d+) alarm:`)
+
+// own are the errors of a member by which it is unwell itself: every member tells the alarms of all of them.
+func own(all []string, id uint64) []string {
+	var mine []string
+
+	for _, e := range all {
+		if alarm := alarmed.FindStringSubmatch(e); alarm == nil || alarm[1] == strconv.FormatUint(id, 10) {
+			mine = append(mine, strings.TrimSpace(e))
+		}
+	}
+
+	return mine
+}
+
+// EndAlarms ends the alarms of a member that etcd has removed, by the first of the control planes that answers. Etcd
+// keeps an alarm beyond its member, and takes no writes while there is one. It only ends all alarms at once: where
+// others have one too, that is left to the operator.
+func EndAlarms(ctx context.Context, controlPlanes []Target, c Credentials, removed lifecycle.Member) error {
+	var errs []error
+
+	for _, t := range controlPlanes {
+		err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
+			reply, err := api.EtcdAlarmList(ctx)
+			if err != nil {
+				return err
+			}
+
+			var its, others bool
+
+			for _, message := range reply.GetMessages() {
+				for _, a := range message.GetMemberAlarms() {
+					if a.GetMemberId() == removed.ID {
+						its = true
+					} else {
+						others = true
+					}
+				}
+			}
+
+			if !its || others {
+				return nil
+			}
+
+			_, err = api.EtcdAlarmDisarm(ctx)
+
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+
+		errs = append(errs, fmt.Errorf("%s: %s", t.Name, brief(err))) //nolint:errorlint // its words are enough
+	}
+
+	return fmt.Errorf("whether etcd has alarms of %s left is not known: %w", removed, errors.Join(errs...))
 }
 
 // LeaveEtcd takes the node's own member out of etcd, after it has handed the leadership over. The context bounds it: Talos

@@ -37,8 +37,8 @@ type span struct {
 	from, to time.Time
 }
 
-// decided is how long ago the program may have checked the cluster last when a node goes down: an update of a VM makes some calls
-// before it restarts the VM.
+// decided is how long ago the program may have checked the cluster last when a node goes down: an update of a VM
+// makes some calls before it restarts the VM.
 const decided = 2 * time.Second
 
 func (c *cluster) observe(s Step, dead string) (*observation, error) {
@@ -231,8 +231,8 @@ func (o *observation) judgeQuorum() error {
 	return nil
 }
 
-// cameAfter tells whether etcd is below its quorum because a member was cut off when another one was down already. No program could
-// have known. One that takes a control plane down while a member is cut off is to blame.
+// cameAfter tells whether etcd is below its quorum because a member was cut off when another one was down already. No
+// program could have known. One that takes a control plane down while a member is cut off is to blame.
 func (o *observation) cameAfter(q talos.Quorum) bool {
 	i := slices.IndexFunc(o.cut, func(s span) bool { return !q.Time.Before(s.from) && !q.Time.After(s.to) })
 	if i < 0 {

@@ -273,7 +273,7 @@ func (c *Cluster) deleteLocked(k *kind, obj runtime.Object) runtime.Object {
 	m := accessor(gone)
 
 	switch {
-	case len(m.GetFinalizers()) == 0:
+	case len(m.GetFinalizers()) == 0 && !c.stays(k, obj):
 		c.commit(k, watch.Deleted, gone, obj)
 	case m.GetDeletionTimestamp() == nil:
 		now, none := metav1.NewTime(time.Now().Truncate(time.Second)), int64(0)
@@ -290,6 +290,19 @@ func (c *Cluster) deleteLocked(k *kind, obj runtime.Object) runtime.Object {
 	}
 
 	return gone
+}
+
+// stays tells whether an object is a pod whose kubelet is silent: only that could end it. Mirrors of static pods are deleted without
+// grace, by the kubelet itself.
+func (c *Cluster) stays(k *kind, obj runtime.Object) bool {
+	p, ok := obj.(*corev1.Pod)
+	if k != pods || !ok || p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+		return false
+	}
+
+	n, ok := c.objects[nodes][key("", p.Spec.NodeName)].(*corev1.Node)
+
+	return ok && nodeCondition(n) == corev1.ConditionUnknown && len(n.Status.Conditions) > 0
 }
 
 // empty deletes what is in a namespace. The caller holds the lock.

@@ -267,6 +267,12 @@ func (c *Cluster) collectPods(all map[string]*corev1.Node) {
 			continue
 		}
 
+		if nodeCondition(n) == corev1.ConditionTrue && p.DeletionTimestamp != nil && len(p.Finalizers) == 0 {
+			// the kubelet is back, and ends it
+			c.commit(pods, watch.Deleted, p, c.objects[pods][key(p.Namespace, p.Name)])
+			continue
+		}
+
 		if nodeCondition(n) == corev1.ConditionUnknown && len(n.Status.Conditions) > 0 {
 			setReady(p, false)
 		} else if ref := metav1.GetControllerOf(p); ref == nil || ref.Kind != "Node" {
@@ -397,6 +403,11 @@ func (c *Cluster) owned(owner metav1.Object) []*corev1.Pod {
 	return out
 }
 
+// active are the pods that are not being deleted.
+func active(all []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(all, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+}
+
 func (c *Cluster) startPod(owner metav1.Object, gvk string, template *corev1.PodTemplateSpec, n *corev1.Node) {
 	group, name, _ := strings.Cut(gvk, "/")
 	yes := true
@@ -474,7 +485,7 @@ func (c *Cluster) runDeployments(all map[string]*corev1.Node) {
 
 		c.rollOut(d, &d.Spec.Template)
 
-		have := c.owned(d)
+		have := active(c.owned(d))
 
 		// pods go round the nodes that can take them, least loaded first
 		for int32(len(have)) < want {
@@ -489,7 +500,7 @@ func (c *Cluster) runDeployments(all map[string]*corev1.Node) {
 			}
 
 			c.startPod(d, "apps/Deployment", &d.Spec.Template, best)
-			have = c.owned(d)
+			have = active(c.owned(d))
 		}
 
 		for int32(len(have)) > want {

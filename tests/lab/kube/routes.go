@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,6 +93,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 			return
 		}
 
+		if err := s.writable("create"); err != nil {
+			writeError(w, err)
+			return
+		}
+
 		s.evict(w, r, t)
 
 		return
@@ -106,7 +112,25 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 		return
 	}
 
+	if err := s.writable(verb); err != nil {
+		writeError(w, err)
+		return
+	}
+
 	s.resource(w, r, t, k, verb, call)
+}
+
+// writable tells why etcd does not take a request. What only deletes it takes.
+func (s *Server) writable(verb string) error {
+	if s.cfg.Writable == nil || !slices.Contains([]string{"create", "update", "patch"}, verb) {
+		return nil
+	}
+
+	if err := s.cfg.Writable(); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+
+	return nil
 }
 
 // refuse answers what a real API server would do and this one cannot.

@@ -42,6 +42,8 @@ type ServerConfig struct {
 	Names []string
 	// Healthy says whether etcd answers; an error fails every request.
 	Healthy func() error
+	// Writable says whether etcd takes writes; an error fails every request that is one. It may be nil.
+	Writable func() error
 	// Journal records the calls.
 	Journal *journal.Journal
 	// Touch is called for each request that is not a node's own; it may be nil.

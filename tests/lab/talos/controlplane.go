@@ -78,7 +78,7 @@ func (n *node) serveKubernetes(ctx context.Context, m *membership) {
 		srv, err = kube.NewServer(kube.ServerConfig{
 			Node: n.name(), Cluster: m.cluster.kube, Version: imageTag(cfg.APIServer().Image()),
 			CA: cfg.IssuingCA(), AcceptedCAs: cfg.AcceptedCAs(), Names: n.apiServerNames(),
-			Healthy: func() error { return m.cluster.answers(m.id) }, Journal: n.fw.opts.Journal, Touch: n.fw.opts.Timeline.Touch,
+			Healthy: func() error { return m.cluster.answers(m.id) }, Writable: m.cluster.writable, Journal: n.fw.opts.Journal, Touch: n.fw.opts.Timeline.Touch,
 		})
 	}
 

@@ -30,7 +30,7 @@ type etcdCluster struct {
 	term    uint64
 	index   uint64
 	met     bool                  // there was a quorum once: what comes before is not recorded
-	alarms  []uint64              // members that are out of space
+	alarms  []uint64              // members that are out of space; an alarm outlives its member
 	up      *timeline.Span        // when etcd first answered
 	grown   *timeline.Span        // when the newest member got its vote
 	api     *timeline.Span        // when the first API server did
@@ -78,6 +78,7 @@ var (
 	errLearnerNotReady  = &etcdError{codes.FailedPrecondition, "can only promote a learner member which is in sync with leader"}
 	errNotForLearners   = &etcdError{codes.FailedPrecondition, "rpc not supported for learner"}
 	errBadTransferee    = &etcdError{codes.FailedPrecondition, "bad leader transferee"}
+	errNoSpace          = &etcdError{codes.ResourceExhausted, "mvcc: database space exceeded"}
 	errTransferTimeout  = &etcdError{codes.Unavailable, "request timed out, leader transfer took too long"}
 )
 
@@ -190,7 +191,6 @@ func (c *etcdCluster) removeLocked(id uint64, cause string) error {
 	}
 
 	c.members = slices.DeleteFunc(c.members, func(m *etcdMember) bool { return m.id == id })
-	c.alarms = slices.DeleteFunc(c.alarms, func(a uint64) bool { return a == id })
 	close(m.gone)
 	c.changed(cause)
 
@@ -301,6 +301,18 @@ func (c *etcdCluster) healthy() error {
 func (c *etcdCluster) healthyLocked() error {
 	if c.leader == 0 {
 		return errNoLeader
+	}
+
+	return nil
+}
+
+// writable tells why the cluster takes no writes, nil when it does (etcd: etcdserver/apply.go, applierV3Capped).
+func (c *etcdCluster) writable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if len(c.alarms) > 0 {
+		return errNoSpace
 	}
 
 	return nil

@@ -39,6 +39,12 @@ func (n *node) runEtcd(ctx context.Context) {
 		}
 	}
 
+	if n.has(EtcdCorrupt) {
+		n.crashEtcd()
+
+		return
+	}
+
 	up, _, grown := m.cluster.spans()
 	if !n.wait("etcd", n.fw.opts.Latencies.Etcd, up, grown) {
 		return
@@ -170,6 +176,20 @@ func (n *node) stopEtcd(forget bool) {
 		n.store(func(i *Installed) { i.etcd = nil })
 		n.mu.Unlock()
 	}
+}
+
+// crashEtcd ends the node's etcd, which Talos starts again and again from now on.
+func (n *node) crashEtcd() {
+	n.mu.Lock()
+	p := n.etcd
+	n.mu.Unlock()
+
+	if p != nil {
+		p.stop()
+		<-p.done
+	}
+
+	n.services.set("etcd", "Waiting", `Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 2`, nil)
 }
 
 // joinEtcd asks the control planes that can be found to take the node into their cluster, nil when none does. Their peer

@@ -12,8 +12,14 @@ const (
 	EtcdLags Fault = "etcd lags"
 	// EtcdNotStarted keeps the etcd of a node that boots from starting: its service goes on preparing itself.
 	EtcdNotStarted Fault = "etcd not started"
-	// EtcdNoSpace raises the alarm of a member that is out of space. It is disarmed by the API, and raised once by each Break.
+	// EtcdNoSpace raises the alarm of a member that is out of space: etcd takes no writes any more. It is disarmed by
+	// the API, and raised once by each Break.
 	EtcdNoSpace Fault = "etcd out of space"
+	// EtcdCorrupt ends a node's etcd, which does not start again: its disk is full, or its log cannot be read.
+	EtcdCorrupt Fault = "etcd corrupt"
+	// KubeletDies ends a node's kubelet for the rest of the boot. What runs on the node goes on, and does not end
+	// when it is told to.
+	KubeletDies Fault = "kubelet dies"
 	// InstallerFails lets the installer of an upgrade fail: the node reboots into the system that it had.
 	InstallerFails Fault = "installer fails"
 	// UpgradeFallsBack keeps a new system from coming up: the boot loader goes back to the one before.
@@ -38,6 +44,10 @@ func (f *Firmware) setFault(name string, fault Fault, broken bool) {
 	f.mu.Unlock()
 
 	for _, n := range f.nodes() {
+		if n.name() == name && fault == KubeletDies && broken {
+			n.killKubelet()
+		}
+
 		if m := n.membership(); m != nil && n.name() == name {
 			m.strike(n, fault, broken)
 		}
@@ -58,7 +68,11 @@ func (m *membership) strike(n *node, fault Fault, broken bool) {
 		if broken {
 			m.cluster.alarm(m.id)
 		}
-	case EtcdLags, EtcdNotStarted, InstallerFails, UpgradeFallsBack, NeverReturns: // looked at when it comes to that
+	case EtcdCorrupt:
+		if broken {
+			n.crashEtcd()
+		}
+	case EtcdLags, EtcdNotStarted, KubeletDies, InstallerFails, UpgradeFallsBack, NeverReturns: // looked at when it comes to that
 	}
 
 	n.kick.notify()

@@ -1,0 +1,129 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/tests/lab/talos"
+)
+
+// TestSickNodesLeave removes nodes that answer and cannot leave in order. Without lifecycle.forceRemove the message
+// says which step has failed and that there is this way; with it one update removes them, and says what it did
+// without.
+func TestSickNodesLeave(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.NewReplacer(
+		"control: { role: controlplane, count: 3", "control: { role: controlplane, count: 5", "worker, count: 1", "worker, count: 4",
+		"drainTimeout: 3s", "drainTimeout: 3s, settleTimeout: 2s",
+	).Replace(threeAndOne)))
+	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 5)
+
+	finalizer := func(finalizers string) {
+		pods, err := api.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=on-home-worker-4"})
+		require.NoError(t, err)
+		require.NotEmpty(t, pods.Items)
+
+		for _, p := range pods.Items {
+			p.Finalizers = []string{finalizers}
+			_, err = api.CoreV1().Pods("default").Update(t.Context(), &p, metav1.UpdateOptions{})
+			require.NoError(t, err)
+		}
+	}
+
+	for _, c := range []struct {
+		name, node, key, value, fails, call string
+		ail                                 func()
+	}{
+		{
+			name: "a pod with a finalizer", node: "home-worker-4", key: "pools.worker.count", value: "3",
+			ail:   func() { pinned(t, api, "home-worker-4"); finalizer("example.com/never") },
+			fails: "home-worker-4 is not removed: home-worker-4 could not be drained within 3s: ", call: "DELETE /api/v1/nodes/home-worker-4",
+		},
+		{
+			name: "an etcd whose log is corrupt", node: "home-control-5", key: "pools.control.count", value: "4",
+			ail:   func() { r.Talos.Break("home-control-5", talos.EtcdCorrupt) },
+			fails: "home-control-5 is not removed: the etcd member home-control-5 is not healthy (", call: "/EtcdRemoveMemberByID",
+		},
+		{
+			name: "an etcd that is out of space", node: "home-control-4", key: "pools.control.count", value: "3",
+			ail:   func() { r.Talos.Break("home-control-4", talos.EtcdNoSpace) },
+			fails: "home-control-4 is not removed: the etcd member home-control-4 is not healthy (", call: "/EtcdAlarmDisarm",
+		},
+		{
+			name: "a kubelet that is dead", node: "home-worker-3", key: "lifecycle.replace[0]", value: "home-worker-3",
+			ail: func() {
+				pinned(t, api, "home-worker-3")
+				r.Talos.Break("home-worker-3", talos.KubeletDies)
+				r.Talos.Mend("home-worker-3", talos.KubeletDies) // in the next boot
+			},
+			fails: "home-worker-3 is not removed: home-worker-3 could not be drained within 3s: ", call: "DELETE /api/v1/nodes/home-worker-3",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.ail()
+			set(t, r.Stack, c.key, c.value)
+
+			uuid := vmConfig(t, r, c.node)["smbios1"]
+
+			said := failUp(t, r.Stack)
+			assert.Contains(t, said, c.fails)
+			assert.Contains(t, said, "name it in lifecycle.forceRemove")
+			assert.Contains(t, vmids(r), c.node)
+			assert.Contains(t, kubernetesNodes(t, api), c.node)
+
+			set(t, r.Stack, "lifecycle.forceRemove[0]", c.node)
+
+			out := newOutput(t)
+			_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+			require.NoError(t, err)
+			assert.Len(t, calls(r, c.call), 1)
+
+			if c.value == c.node {
+				assert.Contains(t, out.String(), ": its pods are given up, for it is named in lifecycle.forceRemove")
+				assert.NotEqual(t, uuid, vmConfig(t, r, c.node)["smbios1"])
+
+				return
+			}
+
+			assert.NotContains(t, kubernetesNodes(t, api), c.node)
+			assert.NotContains(t, vmids(r), c.node)
+		})
+	}
+
+	requireVoters(t, r, 3)
+
+	// etcd takes writes again.
+	pinned(t, api, "home-worker-1")
+	requireNoChange(t, r.Stack)
+}
+
+// TestRemovalAfterAYear: the credentials that nodes were configured with have expired. A stack that nothing has been
+// done with since then can still remove and replace nodes: it does so with those that it has renewed.
+func TestRemovalAfterAYear(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "worker, count: 1", "worker, count: 2", 1)))
+	young := up(t, r.Stack).Outputs
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	grow(t, r, young, -day)
+
+	set(t, r.Stack, "pools.worker.count", "1")
+	set(t, r.Stack, "pools.control.count", "2")
+	up(t, r.Stack)
+
+	assert.NotContains(t, vmids(r), "home-worker-2")
+	assert.NotContains(t, vmids(r), "home-control-3")
+	assert.Len(t, calls(r, "/EtcdLeaveCluster"), 1)
+	assert.Len(t, calls(r, "/Reset"), 2, "they were asked to leave")
+	requireVoters(t, r, 2)
+}

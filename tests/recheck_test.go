@@ -62,8 +62,8 @@ func whileDraining(r *rehearsal.Rehearsal, node string, do func()) {
 	})
 }
 
-// threeServers is a cluster of K3s with three servers, and an agent.
-var threeServers = `config:
+// homeServers is a cluster of K3s with three servers, and an agent.
+var homeServers = `config:
   talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve }], ssh: { username: pulumi } }
   talos-proxmox:cluster: { name: home, kind: k3s, ha: true, versions: { k3s: v1.33.6+k3s1 } }
   talos-proxmox:image:
@@ -138,7 +138,7 @@ func TestCheckedAgainAfterTheDrainK3s(t *testing.T) {
 
 	const node, other = "home-server-1", "home-server-2"
 
-	r := rehearse(t, stackFile(t, threeServers))
+	r := rehearse(t, stackFile(t, homeServers))
 	api := kubernetesClient(t, up(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	pinned(t, api, node)

@@ -360,7 +360,8 @@ func TestConfigurationChanges(t *testing.T) {
 	up(t, r.Stack)
 
 	for name, did := range deeds(r, since) {
-		assert.Equal(t, []talos.Deed{talos.Staged}, did, name)
+		// The program stages it first, over a connection that it has checked; the provider then sends the same again.
+		assert.Equal(t, []talos.Deed{talos.Staged}, slices.Compact(did), name)
 	}
 
 	requireNoChange(t, r.Stack)

@@ -204,7 +204,8 @@ func TestK3sHA(t *testing.T) {
 		told = append(told, strings.Split(call, "/")[4])
 	}
 
-	assert.Equal(t, []string{"401", "401", "402", "402", "403", "403", "501", "501"}, told)
+	// A write whose answer is lost is repeated.
+	assert.Equal(t, []string{"401", "402", "403", "501"}, slices.Compact(told))
 	requireNoChange(t, r.Stack)
 
 	destroy(t, r.Stack)

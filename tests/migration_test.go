@@ -50,7 +50,7 @@ disk_pool = "tank"
 	before := r.Lab.World().Snapshot()
 
 	files, said := adoptable(t, r, adopt.Options{})
-	assert.Contains(t, said, "found  k3s-dev-control-1-vm  VM 110 on host pve\n")
+	assert.Contains(t, said, "found  k3s-dev-control-1-vm  VM 110 on host pve, UUID ")
 	importFile(t, r, files.Import)
 
 	sent := len(r.Lab.Journal().Entries())

@@ -33,11 +33,7 @@ func (r *rollout) adopted(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		return err
 	}
 
-	if err := r.change(ctx, c); err != nil {
-		return err
-	}
-
-	return r.send(ctx, c)
+	return r.change(ctx, c)
 }
 
 // fresh waits until a machine says whether it is one that waits for its first configuration.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
@@ -62,9 +63,10 @@ func (s k3sServers) answering(ctx context.Context) (*kubeapi.Client, error) {
 	return nil, unanswered(others)
 }
 
-// ask returns Kubernetes by the first of some servers that answers, and those that do not.
+// ask returns Kubernetes by the first of some servers that answers, and those that do not. One that takes a connection and
+// says nothing leaves time for the others, and for what the caller asks next.
 func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi.Client, others []mute, err error) {
-	for _, server := range servers {
+	for i, server := range servers {
 		if s.known.of(server.Name) == "" {
 			continue
 		}
@@ -73,7 +75,7 @@ func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi
 			return nil, nil, err
 		}
 
-		_, why := kube.Nodes(ctx)
+		_, why := share(ctx, len(servers)-i, kube.Nodes)
 		if why == nil {
 			return kube, nil, nil
 		}
@@ -149,4 +151,17 @@ func order(later bool) int {
 	}
 
 	return 0
+}
+
+// share asks one of some questions, and leaves the others, and the caller, their part of the time that is left.
+func share[T any](ctx context.Context, questions int, ask func(context.Context) (T, error)) (T, error) {
+	bound := wait.Ask
+	if end, ok := ctx.Deadline(); ok {
+		bound = min(bound, time.Until(end)/time.Duration(questions+1))
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+
+	return ask(ctx)
 }

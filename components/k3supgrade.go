@@ -25,6 +25,9 @@ func (b *k3sBuilder) upgraded(ctx context.Context, args *pulumi.ResourceHookArgs
 		return err
 	}
 
+	// Kubernetes knows it: it has its etcd.
+	j.told = true
+
 	u := &k3sUpgrade{joining: j, from: versionOf(args.OldInputs), say: say(b.ctx, b.name)}
 	if u.from == u.plan.K3s.Version {
 		return nil

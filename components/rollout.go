@@ -71,14 +71,10 @@ func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		return r.foresee(ctx, c)
 	}
 
-	if err := r.change(ctx, c); err != nil {
-		return err
-	}
-
-	return r.send(ctx, c)
+	return r.change(ctx, c)
 }
 
-// change does what takes a node down, or to another Kubernetes.
+// change does what takes a node down, or to another Kubernetes, and then sends it its configuration.
 func (r *rollout) change(ctx context.Context, c changing) error {
 	v, err := r.judgeAnswering(ctx, c)
 	if err != nil {
@@ -89,16 +85,19 @@ func (r *rollout) change(ctx context.Context, c changing) error {
 		r.warnOfRemoved(ctx, c, v.now)
 	}
 
-	if !v.Effect.Down() && !v.carries {
+	if v.Effect.Down() || v.carries {
+		err = r.inTurn(ctx, c)
+	} else if kube, unreachable := lasting(ctx, r.others(c), c.credentials, r.plan, r.say); unreachable == nil {
 		// A run that was cut off may have left the node cordoned. Kubernetes may be what the change is to mend.
-		if kube, err := lasting(ctx, r.others(c), c.credentials, r.plan, r.say); err == nil {
-			return kube.Uncordon(ctx, c.Name)
-		}
-
-		return nil
+		err = kube.Uncordon(ctx, c.Name)
 	}
 
-	return r.inTurn(ctx, c)
+	// What differs in the order of its text alone is not sent.
+	if err != nil || v.Effect == lifecycle.None {
+		return err
+	}
+
+	return r.send(ctx, c)
 }
 
 // changing reads what is to be applied.

@@ -190,6 +190,8 @@ func (oneTemplate) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	return []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}}, nil
 }
 
+func (o oneTemplate) VMsOn(ctx context.Context, _ string) ([]proxmoxapi.VM, error) { return o.VMs(ctx) }
+
 func (oneTemplate) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 10}}, nil
 }

@@ -434,6 +434,6 @@ func TestEachPrivilege(t *testing.T) {
 		}
 	}
 
-	assert.Contains(t, needed, plan.Privilege{Names: []string{"SDN.Use"}, Paths: []string{"/sdn/zones/localnetwork/vmbr0/30"}, For: "to use the bridge"})
+	assert.Contains(t, needed, plan.Privilege{Names: []string{"SDN.Use"}, Paths: []string{"/sdn/zones/localnetwork/vmbr0/30"}, For: "to use the bridge", Changes: []string{"networkDevices"}})
 	assert.Contains(t, needed, plan.Privilege{Names: []string{"VM.Allocate"}, Paths: []string{"/vms/401", "/pool/nodes"}, For: "to make and to remove VMs"})
 }

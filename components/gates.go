@@ -84,7 +84,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	}
 	restarted := &restarts{
 		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: say(ctx, name), nodes: nodesBy(p, name, "-vm"),
-		under: map[string]underWay{}, identities: newIdentities(ctx, p, proxmox, args.Findings),
+		found: args.Findings, under: map[string]underWay{}, identities: newIdentities(ctx, p, proxmox, args.Findings),
 	}
 
 	g.identities, g.deletions = restarted.identities, !p.Teardown || args.Destroying
@@ -157,7 +157,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	})
 
 	r := &removal{
-		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), current: g.credentials, nodes: nodes,
+		ctx: ctx, plan: p, proxmox: proxmox, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), current: g.credentials, nodes: nodes,
 		absent: args.Findings.gone(), bootstrap: g.bootstrap,
 	}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {

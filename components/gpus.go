@@ -34,6 +34,10 @@ func (s *survey) lookForGPUs(ctx context.Context) error {
 			s.warnings = append(s.warnings, plan.Problem{
 				Path: bdfPath(n), Rule: "was not checked: Proxmox VE cannot reach host " + n.Host, Value: n.GPU.BDF,
 			})
+		case a.err != nil && !errors.Is(a.err, proxmoxapi.ErrRefused) && !s.absent[n.VMID]:
+			s.warnings = append(s.warnings, plan.Problem{Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err), Value: n.GPU.BDF})
+		case errors.Is(a.err, proxmoxapi.ErrHostSilent):
+			s.noNewNodes(n.Host)
 		case a.err != nil:
 			return a.err
 		default:

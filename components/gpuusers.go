@@ -51,13 +51,13 @@ func (s *survey) lookForUsers(ctx context.Context) error {
 
 func (s *survey) used(n plan.Node, v proxmoxapi.VM) {
 	if !v.Stopped {
-		s.problems.Add(bdfPath(n), fmt.Sprintf("is in use by %s (VMID %d) on host %s", v.Name, v.ID, v.Host), n.GPU.BDF, "take it from that VM, or name another GPU")
+		s.problems.Add(bdfPath(n), fmt.Sprintf("is in use by %s (VMID %d) on host %s", v.Label(), v.ID, v.Host), n.GPU.BDF, "take it from that VM, or name another GPU")
 
 		return
 	}
 
 	s.warnings = append(s.warnings, plan.Problem{
-		Path: bdfPath(n), Rule: fmt.Sprintf("belongs to %s (VMID %d) on host %s too, which cannot be started any more", v.Name, v.ID, v.Host), Value: n.GPU.BDF,
+		Path: bdfPath(n), Rule: fmt.Sprintf("belongs to %s (VMID %d) on host %s too, which cannot be started any more", v.Label(), v.ID, v.Host), Value: n.GPU.BDF,
 		Remedy: "take it from that VM, or name another GPU",
 	})
 }

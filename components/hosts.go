@@ -62,7 +62,7 @@ func (s *survey) lookForHosts(ctx context.Context) error {
 func (s *survey) lookInto(ctx context.Context, host string, coming []plan.Node) error {
 	stores, err := s.storesOf(ctx, host)
 	if errors.Is(err, proxmoxapi.ErrHostSilent) {
-		s.problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host, "see to it, or take it out")
+		s.noNewNodes(host)
 
 		return nil
 	} else if err != nil {
@@ -110,6 +110,11 @@ func (s *survey) lookInto(ctx context.Context, host string, coming []plan.Node) 
 	}
 
 	return nil
+}
+
+// noNewNodes says that a host cannot have those that it is to have.
+func (s *survey) noNewNodes(host string) {
+	s.problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host, "see to it, or take it out")
 }
 
 // storesOf are the datastores of a host, which is asked once.

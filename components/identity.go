@@ -81,6 +81,12 @@ func (i *identities) checked(ctx context.Context, args *pulumi.ResourceHookArgs)
 		m.UUID = machineOf(args.OldOutputs).UUID
 	}
 
+	if len(args.NewInputs) > 0 {
+		if v, there, err := i.proxmox.Find(ctx, m.VMID); err == nil && there && v.Silent {
+			return unchangeable(v, m.Name)
+		}
+	}
+
 	err := i.evaluate(m, m.Compare(ctx, i.proxmox, owner(i.plan)), args.URN)
 	if err == nil {
 		i.enter(m)
@@ -98,7 +104,10 @@ func (i *identities) evaluate(m proxmoxvm.Machine, c proxmoxvm.Comparison, urn p
 
 		return err
 	case c.Verdict == proxmoxvm.Unknown && i.ctx.DryRun():
-		return i.ctx.Log.Warn(fmt.Sprintf("whether VMID %d is still %s is not known: %s", m.VMID, m.Name, c.Why), nil)
+		// Where the program has ended already, no warning is shown: what leaves is deleted after it.
+		_ = i.ctx.Log.Warn(fmt.Sprintf("whether VMID %d is still %s is not known: %s", m.VMID, m.Name, c.Why), nil)
+
+		return nil
 	case c.Verdict == proxmoxvm.Unknown:
 		return fmt.Errorf("whether VMID %d is still %s is not known, so nothing is done to it: %s", m.VMID, m.Name, c.Why)
 	default:

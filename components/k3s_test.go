@@ -200,6 +200,7 @@ func TestK3sPreflight(t *testing.T) {
 	p := k3sPlan(t)
 	host := p.Nodes()[0].Host
 	template := proxmoxapi.VM{ID: 9000, Name: "ubuntu", Host: host, Template: true}
+	first := proxmoxapi.VM{ID: p.Nodes()[0].VMID, Name: p.Nodes()[0].Name, Host: p.Nodes()[0].Host}
 	disks := proxmoxapi.Store{Content: []string{"images"}, Active: true, Free: 1 << 50}
 	taken := map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "snippets"}, Active: true}, "local-lvm": disks}}
 
@@ -228,7 +229,7 @@ func TestK3sPreflight(t *testing.T) {
 				"prepare the template, or correct the name",
 		},
 		"a server that is left out": {
-			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}}}}, stores: taken, drive: true},
+			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template, first, {ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}}}}, stores: taken, drive: true},
 			want:  "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without edge-server-2); add a control plane first",
 		},
 	} {

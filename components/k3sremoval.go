@@ -72,6 +72,8 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		gone, err := r.gone(ctx, l)
 
 		switch {
+		case errors.Is(err, proxmoxapi.ErrHostSilent) && slices.Contains(r.plan.Replace, l.name):
+			// The next look says what can be done there.
 		case err != nil:
 			return fmt.Errorf("%s: whether its machine is the one that has joined is not known: %w", l.name, err)
 		case !gone && !slices.Contains(r.plan.Replace, l.name):
@@ -83,7 +85,17 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		l.dead = gone
 	}
 
+	// Of a host that does not answer, Proxmox VE deletes no VM.
+	kept := stranded(ctx, r.proxmox, r.plan, l.name)
+	if kept != nil && !slices.Contains(r.plan.ForceRemove, l.name) {
+		return kept.before()
+	}
+
 	if r.ctx.DryRun() {
+		if kept != nil {
+			r.warn(kept.foreseen())
+		}
+
 		return r.foresee(ctx, l)
 	}
 
@@ -97,6 +109,11 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 	}
 
 	end(err)
+
+	if err == nil && kept != nil {
+		// What is left to do concerns no other node.
+		return kept.after()
+	}
 
 	return err
 }
@@ -482,7 +499,8 @@ func (r *k3sRemoval) machine(ctx context.Context, l k3sLeaver, s kubeapi.Server)
 	}
 
 	for _, v := range vms {
-		if v.Container || v.Template || !(v.ID == l.vmid || v.Name == l.name || l.planned != nil && v.ID == l.planned.VMID) {
+		named := v.Name == l.name || v.Name == "" && ofCluster(v, r.plan)
+		if v.Container || v.Template || !(v.ID == l.vmid || named || l.planned != nil && v.ID == l.planned.VMID) {
 			continue
 		}
 
@@ -492,11 +510,21 @@ func (r *k3sRemoval) machine(ctx context.Context, l k3sLeaver, s kubeapi.Server)
 		}
 
 		if config.UUID != "" && strings.EqualFold(config.UUID, s.Machine) && (l.uuid == "" || strings.EqualFold(config.UUID, l.uuid)) {
-			return v, true, nil
+			return r.now(ctx, v)
 		}
 	}
 
 	return proxmoxapi.VM{}, false, nil
+}
+
+// now is a VM as its host knows it: only that says whether it is off.
+func (r *k3sRemoval) now(ctx context.Context, v proxmoxapi.VM) (proxmoxapi.VM, bool, error) {
+	found, there, err := r.proxmox.Find(ctx, v.ID)
+	if err == nil && found.Silent {
+		err = fmt.Errorf("host %s of VM %d: %w", v.Host, v.ID, proxmoxapi.ErrHostSilent)
+	}
+
+	return found, there, err
 }
 
 // off says whether the VM of a server is off.

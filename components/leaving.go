@@ -16,17 +16,49 @@ import (
 func (s *survey) lookForLeaving(ctx context.Context) error {
 	gone := unplanned(s.vms, s.plan)
 
+	if problem := nameInUse(gone, s.plan, s.absent); problem != nil {
+		s.problems = append(s.problems, *problem)
+
+		return nil
+	}
+
 	for _, v := range gone {
+		if v.Silent {
+			// What the hook of its deletion says in a preview comes after the program has ended.
+			s.warnings = append(s.warnings, plan.Problem{
+				Path: "pools", Rule: v.Label() + " leaves the cluster, and cannot be deleted before its host answers", Value: v.Host, Remedy: "start the host",
+			})
+		}
+
 		// On a host that does not answer, nothing is known.
 		if c, err := s.proxmox.Config(ctx, v); err == nil && c.Protection {
 			s.problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
-				fmt.Sprintf("%s, VMID %d on host %s", v.Name, v.ID, v.Host), "put it back with protection: false for its pool, run 'pulumi up', then take it out")
+				fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host), "put it back with protection: false for its pool, run 'pulumi up', then take it out")
 		}
 	}
 
 	s.problems = append(s.problems, leaving(gone, s.plan)...)
 
 	return nil
+}
+
+// nameInUse finds another cluster of the same name: its control planes are there, and of this one's nodes there is none.
+func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *plan.Problem {
+	none := !slices.ContainsFunc(p.Nodes(), func(n plan.Node) bool { return !absent[n.VMID] })
+	first := slices.IndexFunc(others, func(v proxmoxapi.VM) bool { return slices.Contains(v.Tags, string(plan.ControlPlane)) })
+
+	if !none || first < 0 {
+		return nil
+	}
+
+	v := others[first]
+
+	return &plan.Problem{
+		Path: "cluster.name", Value: p.Cluster,
+		Rule: fmt.Sprintf("is in use on this Proxmox VE by VM %d (%s on host %s), which is not in this stack's configuration, while none of its nodes is there", v.ID, v.Label(),
+			v.Host),
+		Remedy: "choose another name; or, if that VM is of this stack, put its VMIDs back",
+	}
 }
 
 // unplanned are the VMs of the cluster that the plan no longer has.
@@ -37,7 +69,7 @@ func unplanned(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
 	}
 
 	return slices.DeleteFunc(slices.Clone(vms), func(v proxmoxapi.VM) bool {
-		return planned[v.ID] || !slices.Contains(v.Tags, p.Cluster) || !slices.Contains(v.Tags, string(p.Kind))
+		return planned[v.ID] || !ofCluster(v, p)
 	})
 }
 
@@ -49,10 +81,10 @@ func leaving(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 	)
 
 	for _, v := range gone {
-		all = append(all, fmt.Sprintf("%s, VMID %d on host %s", v.Name, v.ID, v.Host))
+		all = append(all, fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host))
 
 		if slices.Contains(v.Tags, string(plan.ControlPlane)) {
-			controls = append(controls, v.Name)
+			controls = append(controls, v.Label())
 		}
 	}
 

@@ -18,20 +18,25 @@ type lack struct {
 	paths []string
 }
 
-// lookForPrivileges holds that the credentials may do all that nodes need. What nodes that are there need is asked for when they
-// are changed or removed, so that it only is a warning.
+// lookForPrivileges holds that the credentials may do all that new nodes need, and delete those that leave. What nodes that are there need
+// is a warning, and an error once something changes that needs it.
 func (s *survey) lookForPrivileges(ctx context.Context) error {
 	held, err := s.proxmox.Permissions(ctx)
 	if err != nil {
 		return err
 	}
 
+	for _, n := range s.plan.Nodes() {
+		for _, needed := range s.plan.Privileges(n, 0) {
+			if !s.absent[n.VMID] && !granted(held, needed) && !s.inVNet(needed) {
+				s.found.lacking[n.Name] = append(s.found.lacking[n.Name], lack{needed, needed.Paths[:1]})
+			}
+		}
+	}
+
 	for _, there := range []bool{false, true} {
 		for _, m := range s.lacking(held, there) {
-			problem := plan.Problem{
-				Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(m.Names, " or "), upTo(m.paths, 3), m.For),
-				Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see that they have it on that path", m.Names[0]),
-			}
+			problem := m.problem()
 
 			switch {
 			case there:
@@ -46,7 +51,54 @@ func (s *survey) lookForPrivileges(ctx context.Context) error {
 		}
 	}
 
+	for _, v := range unplanned(s.vms, s.plan) {
+		for _, name := range []string{"VM.Allocate", "VM.PowerMgmt"} {
+			needed := plan.Privilege{Names: []string{name}, Paths: []string{fmt.Sprintf("/vms/%d", v.ID)}, For: "to remove " + v.Label()}
+			if !granted(held, needed) && !onAnyPool(held, name) {
+				s.problems = append(s.problems, lack{needed, needed.Paths}.problem())
+			}
+		}
+	}
+
 	return nil
+}
+
+// problem names a privilege that is missing.
+func (m lack) problem() plan.Problem {
+	return plan.Problem{
+		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(m.Names, " or "), upTo(m.paths, 3), m.For),
+		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see that they have it on that path", m.Names[0]),
+	}
+}
+
+// onAnyPool says that a privilege is had on some resource pool: which one a VM is in that left the plan is not known.
+func onAnyPool(held proxmoxapi.Permissions, name string) bool {
+	for path := range held {
+		if strings.HasPrefix(path, "/pool/") && held.On(path, name) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// permits holds that the credentials may change these properties of the VM of a node.
+func (f *Findings) permits(n plan.Node, changes []string) error {
+	if f == nil {
+		return nil
+	}
+
+	var problems plan.Problems
+
+	for _, m := range f.lacking[n.Name] {
+		if len(changes) > 0 && slices.ContainsFunc(m.Changes, func(c string) bool { return c == plan.AnyChange || slices.Contains(changes, c) }) {
+			problem := m.problem()
+			problem.Rule += fmt.Sprintf(", which the change of %s needs (%s)", n.Name, strings.Join(changes, ", "))
+			problems = append(problems, problem)
+		}
+	}
+
+	return problems.Err()
 }
 
 // lacking are the privileges that the nodes need which are there, or those which are not, and the credentials lack.

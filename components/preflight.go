@@ -32,6 +32,8 @@ type Findings struct {
 	absent map[int]bool
 	// machines are the VMs that have VMIDs of the plan, as far as Proxmox VE tells which they are.
 	machines map[int]proxmoxvm.Found
+	// lacking are the privileges that the credentials lack, by the name of a node that is there.
+	lacking map[string][]lack
 }
 
 // noFindings is what a constructor says that was not given any in an update.
@@ -129,6 +131,8 @@ type survey struct {
 	now     func() time.Time
 
 	vms []proxmoxapi.VM
+	// silent are the hosts that were asked and do not answer, with why.
+	silent map[string]error
 	// absent are the VMIDs of nodes whose VM is not there yet: what a VM was made from harms nobody later when it is gone.
 	absent map[int]bool
 	// stores are the datastores of the hosts that were asked, by the host's name.
@@ -146,9 +150,10 @@ func newSurvey(p *plan.Plan, proxmox Proxmox, network Network) *survey {
 	absent := map[int]bool{}
 
 	return &survey{
-		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent,
+		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent, silent: map[string]error{},
 		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{},
-		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent, machines: map[int]proxmoxvm.Found{}},
+		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent, machines: map[int]proxmoxvm.Found{},
+			lacking: map[string][]lack{}},
 	}
 }
 
@@ -159,12 +164,16 @@ func (s *survey) run(ctx context.Context) error {
 		return err
 	}
 
+	if err := s.hear(ctx); err != nil {
+		return err
+	}
+
 	s.lookForVMs()
 
 	var refused []error
 
 	for _, look := range []func(context.Context) error{
-		s.lookForHosts, s.checkIdentities, s.lookForUnfinished, s.lookForTemplates, s.lookForPrivileges, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets,
+		s.lookForSilence, s.lookForHosts, s.checkIdentities, s.lookForUnfinished, s.lookForTemplates, s.lookForPrivileges, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets,
 		s.lookForFirewall, s.lookForGroups, s.checkDrives, s.lookForLeaving, s.lookForOccupied,
 	} {
 		switch err := look(ctx); {
@@ -199,7 +208,7 @@ func (s *survey) lookForVMs() {
 		v, there := at[n.VMID]
 		if !there {
 			s.absent[n.VMID] = true
-		} else if problem := taken(v, n, s.plan.Cluster); problem != nil {
+		} else if problem := taken(v, n, s.plan); problem != nil {
 			s.problems = append(s.problems, *problem)
 		}
 	}
@@ -221,7 +230,8 @@ func (s *survey) checkIdentities(ctx context.Context) error {
 	group.SetLimit(atOnce)
 
 	for _, v := range s.vms {
-		if !planned[v.ID] {
+		// A silent host has been named, with its nodes.
+		if !planned[v.ID] || v.Silent {
 			continue
 		}
 
@@ -267,6 +277,12 @@ func (s *survey) lookForFirewall(ctx context.Context) error {
 	}
 
 	on, err := s.proxmox.FirewallOn(ctx)
+	if err != nil && !errors.Is(err, proxmoxapi.ErrRefused) {
+		s.warnings = append(s.warnings, plan.Problem{Path: "firewall.enabled", Rule: fmt.Sprintf("whether the firewall of the datacenter is on is unknown: %v", err)})
+
+		return nil
+	}
+
 	if err == nil && !on {
 		s.warnings = append(s.warnings, plan.Problem{
 			Path: "firewall.enabled", Rule: "has no effect on Proxmox VE yet: the firewall of its datacenter is off", Value: "true",
@@ -348,12 +364,21 @@ func refusal(err error) plan.Problem {
 	}
 }
 
-// taken says who has the VMID of a node, when it is not the node.
-func taken(v proxmoxapi.VM, n plan.Node, cluster string) *plan.Problem {
+// taken says who has the VMID of a node, when it is not the node. What a silent host has been heard to say of a VM is old; the VM's tags
+// are not.
+func taken(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *plan.Problem {
+	ours := ofCluster(v, p)
+
 	switch {
-	case v.Name == n.Name && !v.Container:
+	case v.Name == n.Name && !v.Container, ours && (v.Silent || v.Name == ""):
 		return nil
-	case slices.Contains(v.Tags, cluster):
+	case v.Silent:
+		return &plan.Problem{
+			Path: "pools." + n.Pool + ".vmids", Value: n.Name,
+			Rule:   fmt.Sprintf("%d is a VM on host %s, which does not answer, without the tags %s and %s: whose it is is unknown", v.ID, v.Host, p.Cluster, p.Kind),
+			Remedy: "start the host, or choose another range",
+		}
+	case ours:
 		return &plan.Problem{
 			Path: "pools." + n.Pool + ".names", Rule: fmt.Sprintf("VMID %d is %q, a node of this cluster: a node keeps its name", v.ID, v.Name),
 			Value: n.Name, Remedy: fmt.Sprintf("where the VM was renamed, run 'qm set %d --name %s' on host %s; where the configuration changed, "+
@@ -365,4 +390,9 @@ func taken(v proxmoxapi.VM, n plan.Node, cluster string) *plan.Problem {
 			Value: n.Name, Remedy: "choose another range, or remove that machine",
 		}
 	}
+}
+
+// ofCluster says that a VM has the tags of a cluster's nodes.
+func ofCluster(v proxmoxapi.VM, p *plan.Plan) bool {
+	return slices.Contains(v.Tags, p.Cluster) && slices.Contains(v.Tags, string(p.Kind))
 }

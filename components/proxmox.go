@@ -10,6 +10,7 @@ import (
 // Proxmox is what is asked of Proxmox VE beside the provider; *proxmoxapi.Client answers it.
 type Proxmox interface {
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
+	VMsOn(ctx context.Context, host string) ([]proxmoxapi.VM, error)
 	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 	Pending(ctx context.Context, vm proxmoxapi.VM) ([]string, error)

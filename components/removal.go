@@ -23,6 +23,7 @@ const toDestroy = "to destroy the whole cluster, set lifecycle.teardown to true 
 type removal struct {
 	ctx       *pulumi.Context
 	plan      *plan.Plan
+	proxmox   Proxmox
 	addresses *roster
 	turns     *turns
 	backup    backup
@@ -69,11 +70,23 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		}
 	}
 
+	// Of a host that does not answer, Proxmox VE deletes no VM.
+	kept := stranded(ctx, r.proxmox, r.plan, l.Name)
+	forced := slices.Contains(r.plan.ForceRemove, l.Name)
+
+	if kept != nil && (!forced || r.recovers(l)) {
+		return kept.before()
+	}
+
 	if r.recovers(l) {
 		return r.giveUp(ctx, l)
 	}
 
 	if r.ctx.DryRun() {
+		if kept != nil {
+			r.warn(kept.foreseen())
+		}
+
 		return r.foresee(ctx, l)
 	}
 
@@ -87,6 +100,11 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 	}
 
 	end(err)
+
+	if err == nil && kept != nil {
+		// What is left to do concerns no other node.
+		return kept.after()
+	}
 
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +28,9 @@ type restarts struct {
 	ctx     *pulumi.Context
 	plan    *plan.Plan
 	proxmox Proxmox
-	turns   *turns
+	// found is what the credentials may do, among others.
+	found *Findings
+	turns *turns
 	// canaries let one worker of a pool go first; nil: none does.
 	canaries *canaries
 	say      wait.Say
@@ -77,13 +80,19 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	now, err := r.look(ctx, n)
-	if err != nil && !r.ctx.DryRun() { // A preview has said that Proxmox VE cannot be reached.
+	if err != nil && (errors.Is(err, proxmoxapi.ErrHostSilent) || !r.ctx.DryRun()) { // A preview has said that Proxmox VE cannot be reached.
 		return err
 	}
 
-	why := restartedFor(args.OldInputs, args.NewInputs)
+	changes := changesOf(args.OldInputs, args.NewInputs)
+
+	why := strings.Join(lifecycle.Restarts(changes), ", ")
 	if why == "" {
 		why = now.owed
+	}
+
+	if err := r.found.permits(n, properties(changes, why != "")); err != nil {
+		return err
 	}
 
 	if why == "" {
@@ -134,6 +143,10 @@ func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
 		return machineNow{}, err
 	}
 
+	if err := unchangeable(v, n.Name); err != nil {
+		return machineNow{}, err
+	}
+
 	process, err := r.proxmox.Process(ctx, v)
 	if err != nil {
 		return machineNow{}, err
@@ -147,11 +160,31 @@ func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
 	return machineNow{v, process, strings.Join(waiting, ", ")}, err
 }
 
-// restartedFor names what of a VM changes for which the provider restarts it; empty when nothing does.
-func restartedFor(before, after resource.PropertyMap) string {
-	changes := plugin.NewDetailedDiffFromObjectDiff(before.Diff(after, resource.IsInternalPropertyKey), true)
+// changesOf are the paths of what of a VM changes.
+func changesOf(before, after resource.PropertyMap) []string {
+	return slices.Collect(maps.Keys(plugin.NewDetailedDiffFromObjectDiff(before.Diff(after, resource.IsInternalPropertyKey), true)))
+}
 
-	return strings.Join(lifecycle.Restarts(slices.Collect(maps.Keys(changes))), ", ")
+// diskChange is a disk more or less, or another size or place.
+var diskChange = regexp.MustCompile(`^disks\[\d+\](\.(size|datastoreId|interface))?$`)
+
+// properties are those that paths are about.
+func properties(changes []string, restart bool) []string {
+	var found []string
+	for _, path := range changes {
+		// Options of disks that the program ignores differ here, too.
+		if lifecycle.Property(path) != "disks" || diskChange.MatchString(path) {
+			found = append(found, lifecycle.Property(path))
+		}
+	}
+
+	if restart {
+		found = append(found, "started")
+	}
+
+	slices.Sort(found)
+
+	return slices.Compact(found)
 }
 
 // foresee says in a preview what will become of the node. A refusal is an error there, too.

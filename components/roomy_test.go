@@ -12,6 +12,8 @@ import (
 // roomy is a Proxmox VE with room for whatever tests want to make.
 type roomy struct{ Proxmox }
 
+func (roomy) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return nil, nil }
+
 func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	var hosts []proxmoxapi.Host
 	for _, name := range []string{"a", "b", "pve", "pve1", "pve2", "pve3"} {

@@ -150,5 +150,6 @@ func TestGPUs(t *testing.T) {
 	}, s.warnings)
 
 	_, err = look(t, p(), &house{silent: "b", devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}}})
-	assert.ErrorIs(t, err, proxmoxapi.ErrHostSilent)
+	assert.EqualError(t, err, `the configuration has 1 problem:
+  - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); see to it, or take it out`)
 }

@@ -17,7 +17,8 @@ func (s *survey) lookForTemplates(ctx context.Context) error {
 	configs := map[int]proxmoxapi.VMConfig{}
 
 	for _, n := range s.plan.Nodes() {
-		if n.Template == "" {
+		// Of a silent host no template is known, and it gets no new node.
+		if n.Template == "" || s.silent[n.Host] != nil {
 			continue
 		}
 

@@ -66,6 +66,10 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 		return err
 	}
 
+	if err := unchangeable(v, text(args.NewInputs, "name")); err != nil {
+		return err
+	}
+
 	config, err := proxmox.Config(ctx, v)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ func (s *survey) lookForVolumes(ctx context.Context) error {
 
 	for _, n := range s.plan.Nodes() {
 		image := s.plan.PoolOf(n).Image
-		if image.Volume == "" || !s.absent[n.VMID] {
+		if image.Volume == "" || !s.absent[n.VMID] || s.silent[n.Host] != nil {
 			continue
 		}
 

@@ -13,6 +13,8 @@ import (
 // roomy is a Proxmox VE with room for whatever tests want to make.
 type roomy struct{ components.Proxmox }
 
+func (roomy) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return nil, nil }
+
 func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	var hosts []proxmoxapi.Host
 	for _, name := range []string{"pve", "pve1", "pve2", "pve3", "proxmox1", "proxmox2", "proxmox3"} {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,8 +17,21 @@ type Privilege struct {
 	For string
 	// Instead are privileges that do as well, all together.
 	Instead []Privilege
+	// Changes are the properties of a VM whose change needs it, by the names of the provider; AnyChange for all. A restart changes "started".
+	Changes []string
 	// Spare says that the cluster comes up without it, and less is seen when it does not.
 	Spare bool
+}
+
+// AnyChange stands for whatever of a VM changes: the provider states the VM's name each time.
+const AnyChange = "*"
+
+// neededToChange are privileges on a VM that exists, by what of it changes.
+var neededToChange = map[string][]string{
+	"VM.Config.CDROM": {"cdrom"}, "VM.Config.CPU": {"cpu"}, "VM.Config.Disk": {"disks"}, "VM.Config.Memory": {"memory"}, "VM.Config.Network": {"networkDevices"},
+	"VM.Config.HWType":  {"machine", "bios", "scsiHardware", "serialDevices", "hostpcis"},
+	"VM.Config.Options": {AnyChange}, "VM.Migrate": {"nodeName"}, "Datastore.AllocateSpace": {"disks"}, "SDN.Use": {"networkDevices"}, "Mapping.Use": {"hostpcis"},
+	"Pool.Allocate": {"poolId"}, "VM.PowerMgmt": {"started"},
 }
 
 // Privileges are what Proxmox VE asks for when a node is made, changed and removed; stacks/docs/permissions.md has the calls that do. The
@@ -34,6 +48,15 @@ func (p *Plan) Privileges(n Node, template int) []Privilege {
 	l.guest()
 	l.gpu()
 	l.host()
+
+	for i, needed := range l.all {
+		l.all[i].Changes = neededToChange[needed.Names[0]]
+	}
+
+	if l.node.Startup != nil {
+		i := slices.IndexFunc(l.all, func(needed Privilege) bool { return needed.Names[0] == "Sys.Modify" })
+		l.all[i].Changes = []string{"startup"}
+	}
 
 	return l.all
 }

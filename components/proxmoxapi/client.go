@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -143,13 +144,26 @@ func (c *Client) explain(call string, err error) error {
 		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrRefused, call, denied)
 	case errors.As(err, &failed) && failed.silent():
 		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, failed)
+	case strings.Contains(err.Error(), "hostname lookup '"):
+		// The host has left the cluster, and its VMs have not.
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, err)
 	case errors.As(err, &failed):
 		return fmt.Errorf("Proxmox VE at %s answers %s with: %w", c.endpoint, call, failed)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUntrusted, certificate.Err)
+	case errors.As(err, &transport) && transport.Timeout() && handedOn(call, err):
+		return fmt.Errorf("Proxmox VE at %s %w (%s): no answer in time", c.endpoint, ErrHostSilent, call)
 	case errors.As(err, &transport):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUnreachable, transport.Err)
 	default:
 		return fmt.Errorf("Proxmox VE at %s answers %s with: %w", c.endpoint, call, err)
 	}
+}
+
+// handedOn says that a call which ran out of time is about a host, and that Proxmox VE itself was reached: it waits for a host that has
+// just gone longer than we wait for it.
+func handedOn(call string, err error) bool {
+	var dial *net.OpError
+
+	return strings.Contains(call, " /nodes/") && !(errors.As(err, &dial) && dial.Op == "dial")
 }

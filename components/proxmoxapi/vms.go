@@ -2,6 +2,7 @@ package proxmoxapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -16,20 +17,35 @@ import (
 )
 
 // VM is a virtual machine, a template or a container: whatever has a VMID.
+//
+// Where it is and its tags are in files of the cluster. All else is what its host says of it: now, where the host was asked, or what it
+// has said last, which is old, and forgotten once the host has been silent for some minutes.
 type VM struct {
-	ID        int
+	ID int
+	// Name is empty where it is forgotten.
 	Name      string
 	Host      string
 	Template  bool
 	Container bool
-	// Stopped is what Proxmox VE knows to be off. Of a host that does not answer it knows nothing.
-	Stopped bool
-	Tags    []string
-	// MemoryMiB is what it is promised.
+	Tags      []string
+	// MemoryMiB is what it is promised; 0 where that is forgotten.
 	MemoryMiB int
+	// Stopped is true only where its host has just been asked, and says that it is off.
+	Stopped bool
+	// Silent says that its host was asked, and does not answer.
+	Silent bool
 }
 
-// VMs lists everything with a VMID that the credentials may see.
+// Label names it, whether its name is known or not.
+func (v VM) Label() string {
+	if v.Name == "" {
+		return fmt.Sprintf("VM %d", v.ID)
+	}
+
+	return v.Name
+}
+
+// VMs lists everything with a VMID that the credentials may see, as the cluster knows it.
 func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	var resources proxmox.ClusterResources
 	if err := c.get(ctx, "/cluster/resources?type=vm", &resources); err != nil {
@@ -40,13 +56,48 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 
 	for _, r := range resources {
 		found = append(found, VM{
-			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc",
-			Stopped: r.Status == "stopped", MemoryMiB: int(r.MaxMem >> 20),
-			Tags: strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }),
+			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc", MemoryMiB: int(r.MaxMem >> 20),
+			Tags: tagsIn(r.Tags),
 		})
 	}
 
 	return found, nil
+}
+
+// VMsOn lists the VMs and templates of a host as the host knows them; no containers.
+func (c *Client) VMsOn(ctx context.Context, host string) ([]VM, error) {
+	var all []statusOfVM
+	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/qemu", host), &all); err != nil {
+		return nil, err
+	}
+
+	found := make([]VM, len(all))
+	for i, s := range all {
+		found[i] = s.of(host)
+	}
+
+	return found, nil
+}
+
+// statusOfVM is what a host says of a VM.
+type statusOfVM struct {
+	VMID     int64  `json:"vmid"`
+	Name     string `json:"name"`
+	Status   string `json:"status"`
+	Template int    `json:"template"`
+	MaxMem   int64  `json:"maxmem"`
+	Tags     string `json:"tags"`
+}
+
+func (s statusOfVM) of(host string) VM {
+	return VM{
+		ID: int(s.VMID), Name: s.Name, Host: host, Template: s.Template == 1, Stopped: s.Status == "stopped", MemoryMiB: int(s.MaxMem >> 20),
+		Tags: tagsIn(s.Tags),
+	}
+}
+
+func tagsIn(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
 }
 
 // VMConfig is what of a VM's configuration the program looks at.
@@ -258,16 +309,32 @@ func sizeGiB(drive string) int {
 	}
 }
 
-// Find returns the VM, template or container with a VMID; false when there is none.
+// Find returns the VM, template or container with a VMID, as its host knows it; false when there is none.
 func (c *Client) Find(ctx context.Context, vmid int) (VM, bool, error) {
 	all, err := c.VMs(ctx)
-	for _, v := range all {
-		if v.ID == vmid {
-			return v, true, nil
-		}
+
+	i := slices.IndexFunc(all, func(v VM) bool { return v.ID == vmid })
+	if i < 0 {
+		return VM{}, false, err
 	}
 
-	return VM{}, false, err
+	v := all[i]
+	if v.Container {
+		return v, true, nil
+	}
+
+	var now statusOfVM
+
+	switch err := c.get(ctx, qemu(v)+"/status/current", &now); {
+	case errors.Is(err, ErrHostSilent):
+		v.Silent = true
+
+		return v, true, nil
+	case err != nil:
+		return VM{}, false, err
+	default:
+		return now.of(v.Host), true, nil
+	}
 }
 
 // Eject takes what is in a CD-ROM drive out of it. The drive stays, and a running VM notices at once. It does nothing when

@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/wait"
 )
 
 // Discovery is how the address of a node is found that nobody states: its guest agent reports it.
@@ -42,7 +43,8 @@ func discoveryOf(p *plan.Plan, proxmox Proxmox) *Discovery {
 // find is the address that the guest agent of a node reports. It is unknown in a preview until it has been seen once, and
 // nil when it cannot be found and need not be.
 func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.VirtualMachine) pulumi.StringPtrOutput {
-	seen := pulumi.All(machineVM.NetworkInterfaceNames, machineVM.MacAddresses, machineVM.Ipv4Addresses, machineVM.Ipv6Addresses)
+	seen := pulumi.All(machineVM.NetworkInterfaceNames, machineVM.MacAddresses, machineVM.Ipv4Addresses, machineVM.Ipv6Addresses,
+		machineVM.Started)
 
 	return seen.ApplyT(func(seen []any) (pulumi.StringPtrOutput, error) {
 		links := linksOf(seen[0].([]string), seen[1].([]string), seen[2].([][]string), seen[3].([][]string))
@@ -52,12 +54,23 @@ func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.Virtual
 			return pulumi.StringPtrOutput{}, err
 		}
 
+		// The provider asks no agent of a VM that it has found off, and does so while one restarts.
+		started := seen[4].(*bool)
+		unasked := len(links) == 0 && started != nil && !*started
+
+		if !found.IsValid() && unasked && ctx.DryRun() && d.Proxmox != nil {
+			short, cancel := context.WithTimeout(ctx.Context(), wait.Ask)
+			found, _ = d.once(short, n) // It will be known when Proxmox VE answers.
+
+			cancel()
+		}
+
 		if !found.IsValid() && ctx.DryRun() {
 			return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) *string { return nil }).(pulumi.StringPtrOutput), nil
 		}
 
 		if !found.IsValid() {
-			if found, err = d.ask(ctx.Context(), n, len(links) > 0, say(ctx, n.Name)); err != nil && !d.Optional {
+			if found, err = d.ask(ctx.Context(), n, len(links) > 0 || unasked, say(ctx, n.Name)); err != nil && !d.Optional {
 				return pulumi.StringPtrOutput{}, err
 			}
 		}

@@ -434,7 +434,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
 		identified: b.hooks.uuids[n.Name].set,
 		Firewall:   pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n), Unfinished: b.found.halfMade(n),
-		identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
+		State: b.found.vmState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if n.CloudInit != "" {

@@ -84,7 +84,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	}
 	restarted := &restarts{
 		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: say(ctx, name), nodes: nodesBy(p, name, "-vm"),
-		found: args.Findings, under: map[string]underWay{}, identities: newIdentities(ctx, p, proxmox, args.Findings),
+		found: args.Findings, under: map[string]underWay{}, grace: startGrace, identities: newIdentities(ctx, p, proxmox, args.Findings),
 	}
 
 	g.identities, g.deletions = restarted.identities, !p.Teardown || args.Destroying

@@ -270,7 +270,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.free),
 		After: b.before(n), Unfinished: b.found.halfMade(n), Absent: b.found.gone()[n.VMID],
-		identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
+		State: b.found.vmState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if p.Addressing == plan.Static {

@@ -47,7 +47,7 @@ func (b *k3sBuilder) registerGates() error {
 
 	restarted := &restarts{
 		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: say(b.ctx, b.name), nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
-		found: b.found, under: map[string]underWay{}, identities: newIdentities(b.ctx, b.Plan, b.proxmox, b.found),
+		found: b.found, under: map[string]underWay{}, grace: startGrace, identities: newIdentities(b.ctx, b.Plan, b.proxmox, b.found),
 	}
 
 	b.hooks.identities, b.hooks.deletions = restarted.identities, !b.Plan.Teardown || b.destroying

@@ -46,6 +46,8 @@ type K3sNodeArgs struct {
 	Unfinished bool
 	// Absent says that the VM is not there. What it will be told is written for it, whatever is there of an earlier one.
 	Absent bool
+	// State is that of a VM that is there.
+	State VMState
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 	// Replace makes the VM anew, with user data of now, once when it becomes true; becoming false again changes nothing.
@@ -168,7 +170,7 @@ func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *machineArgs {
 	return &machineArgs{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout, Rebalance: args.Rebalance, Replace: args.Replace,
-		Unfinished: args.Unfinished, Hooks: args.Hooks, After: args.After,
+		Unfinished: args.Unfinished, State: args.State, Hooks: args.Hooks, After: args.After,
 	}
 }
 

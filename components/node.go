@@ -49,6 +49,8 @@ type TalosNodeArgs struct {
 	Replace bool
 	// Unfinished has the VM made anew, if the state says that its creation failed.
 	Unfinished bool
+	// State is that of a VM that is there.
+	State VMState
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 
@@ -187,7 +189,7 @@ func (args *TalosNodeArgs) machine(image pulumi.StringInput) *machineArgs {
 	return &machineArgs{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping, AgentTimeout: args.AgentTimeout,
-		Rebalance: args.Rebalance, Replace: args.Replace, Unfinished: args.Unfinished, Hooks: args.Hooks,
+		Rebalance: args.Rebalance, Replace: args.Replace, Unfinished: args.Unfinished, State: args.State, Hooks: args.Hooks,
 		After: slices.Concat(args.After, args.line.before()),
 	}
 }

@@ -96,9 +96,9 @@ func TestRebalance(t *testing.T) {
 	n := planOf(t, builtSpec()).Nodes()[0]
 
 	always := []string{
-		"bios", "bootOrders", "clone", "description", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard", "disks[0].fileFormat",
+		"agent.type", "bios", "bootOrders", "clone", "description", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard", "disks[0].fileFormat",
 		"disks[0].iothread", "disks[0].replicate", "disks[0].speed", "disks[0].ssd", "efiDisk", "initialization", "machine", "nodeName", "scsiHardware",
-		"smbios", "tpmState",
+		"smbios", "timeoutMigrate", "tpmState",
 	}
 	rebalanced := slices.DeleteFunc(slices.Clone(always), func(path string) bool { return path == "nodeName" })
 

@@ -34,6 +34,8 @@ type Findings struct {
 	machines map[int]proxmoxvm.Found
 	// lacking are the privileges that the credentials lack, by the name of a node that is there.
 	lacking map[string][]lack
+	// states are those of the VMs that are there, by node name.
+	states map[string]VMState
 }
 
 // noFindings is what a constructor says that was not given any in an update.
@@ -152,8 +154,10 @@ func newSurvey(p *plan.Plan, proxmox Proxmox, network Network) *survey {
 	return &survey{
 		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent, silent: map[string]error{},
 		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{},
-		found: &Findings{templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent, machines: map[int]proxmoxvm.Found{},
-			lacking: map[string][]lack{}},
+		found: &Findings{
+			templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent,
+			machines: map[int]proxmoxvm.Found{}, states: map[string]VMState{}, lacking: map[string][]lack{},
+		},
 	}
 }
 
@@ -173,8 +177,9 @@ func (s *survey) run(ctx context.Context) error {
 	var refused []error
 
 	for _, look := range []func(context.Context) error{
-		s.lookForSilence, s.lookForHosts, s.checkIdentities, s.lookForUnfinished, s.lookForTemplates, s.lookForPrivileges, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets,
-		s.lookForFirewall, s.lookForGroups, s.checkDrives, s.lookForLeaving, s.lookForOccupied,
+		s.lookForSilence, s.lookForHosts, s.checkIdentities, s.lookForUnfinished, s.lookForStates, s.lookForTemplates,
+		s.lookForPrivileges, s.lookForVolumes, s.lookForGPUs, s.lookForStores, s.lookForSnippets, s.lookForFirewall,
+		s.lookForGroups, s.checkDrives, s.lookForLeaving, s.lookForOccupied,
 	} {
 		switch err := look(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):

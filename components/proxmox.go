@@ -13,9 +13,11 @@ type Proxmox interface {
 	VMsOn(ctx context.Context, host string) ([]proxmoxapi.VM, error)
 	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
-	Pending(ctx context.Context, vm proxmoxapi.VM) ([]string, error)
+	Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error)
+	Start(ctx context.Context, vm proxmoxapi.VM) error
 	Restart(ctx context.Context, vm proxmoxapi.VM) error
 	Shutdown(ctx context.Context, vm proxmoxapi.VM) error
+	Resize(ctx context.Context, vm proxmoxapi.VM, disk string, gib int) error
 	Process(ctx context.Context, vm proxmoxapi.VM) (int, error)
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
@@ -40,6 +41,9 @@ type restarts struct {
 	inside inside
 	// identities say whether a VM is still the node's.
 	identities *identities
+
+	// grace is how long Proxmox VE may take to start a VM that it restarts.
+	grace time.Duration
 
 	mu sync.Mutex
 	// under are those that are under way, by the name of their VM.
@@ -91,12 +95,16 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		why = now.owed
 	}
 
+	if why == "" && now.rewrites(args) {
+		why = "disks"
+	}
+
 	if err := r.found.permits(n, properties(changes, why != "")); err != nil {
 		return err
 	}
 
 	if why == "" {
-		return nil
+		return r.switchOn(ctx, n, now, args)
 	}
 
 	var refused error
@@ -128,6 +136,8 @@ type machineNow struct {
 	// owed are settings that wait for its restart; empty: none. An update has failed before it came to that, and to the provider the VM
 	// looks done, in the state as on Proxmox VE.
 	owed string
+	// settings are those it runs with.
+	settings map[string]string
 }
 
 func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
@@ -139,7 +149,7 @@ func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
 	}
 
 	v, there, err := r.proxmox.Find(ctx, n.VMID)
-	if err != nil || !there || v.Stopped {
+	if err != nil || !there {
 		return machineNow{}, err
 	}
 
@@ -148,16 +158,54 @@ func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
 	}
 
 	process, err := r.proxmox.Process(ctx, v)
-	if err != nil {
-		return machineNow{}, err
+	if err != nil || process == 0 {
+		return machineNow{vm: v}, err
 	}
 
-	waiting, err := r.proxmox.Pending(ctx, v)
+	settings, err := r.proxmox.Settings(ctx, v)
+
+	waiting := settings.PendingKeys()
 	if len(waiting) > 0 {
 		waiting[len(waiting)-1] += ", since an earlier update"
 	}
 
-	return machineNow{v, process, strings.Join(waiting, ", ")}, err
+	return machineNow{v, process, strings.Join(waiting, ", "), settings.Current}, err
+}
+
+// rewrites says that the provider restarts a VM for a change of any of its disks: it writes the options of all, and one that the VM of a
+// template has never had stated is a change to it.
+func (m machineNow) rewrites(args *pulumi.ResourceHookArgs) bool {
+	before, after := disks(args.OldOutputs), disks(args.NewInputs)
+	differ := len(before) != len(after)
+
+	for i := range min(len(before), len(after)) {
+		differ = differ || number(before[i], "size") != number(after[i], "size")
+	}
+
+	return differ && slices.ContainsFunc(before, func(disk resource.PropertyMap) bool {
+		setting, there := m.settings[text(disk, "interface")]
+
+		return there && text(disk, "aio") != "" && proxmoxapi.Properties(setting)["aio"] != text(disk, "aio")
+	})
+}
+
+// switchOn starts a VM that the state says is on: the provider does not, and would wait for its guest agent.
+func (r *restarts) switchOn(ctx context.Context, n plan.Node, now machineNow, args *pulumi.ResourceHookArgs) error {
+	on := func(values resource.PropertyMap) bool {
+		started := unwrap(values["started"])
+
+		return started.IsBool() && started.BoolValue()
+	}
+
+	if r.ctx.DryRun() || now.vm.ID == 0 || now.process != 0 || !on(args.OldOutputs) || !on(args.NewInputs) {
+		return nil
+	}
+
+	if err := r.proxmox.Start(ctx, now.vm); err != nil {
+		return fmt.Errorf("VM %d of %s is off, and does not start: %w", now.vm.ID, n.Name, err)
+	}
+
+	return nil
 }
 
 // changesOf are the paths of what of a VM changes.
@@ -239,7 +287,12 @@ func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now mach
 	}
 
 	if now.owed != "" {
-		if err := r.proxmox.Restart(ctx, now.vm); err != nil {
+		err := r.proxmox.Restart(ctx, now.vm)
+		if err == nil {
+			err = r.holdRunning(ctx, n, true)
+		}
+
+		if err != nil {
 			err = fmt.Errorf("the VM of %s is not restarted: %w", n.Name, err)
 
 			return errors.Join(err, r.abandon(ctx, u, err))
@@ -257,15 +310,30 @@ func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now mach
 // after runs after a VM has been changed, and ends its turn when the node is back. Its error leaves the node cordoned; whoever
 // sees to it and runs the next update has it opened again.
 func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, known := r.nodes[args.Name]
+	if !known {
+		return nil
+	}
+
 	u, there := r.done(args.Name)
+
+	if err := r.holdRunning(ctx, n, there); err != nil {
+		err = fmt.Errorf("%s has not what its VM was changed for: %w", n.Name, err)
+
+		if there {
+			u.end(err)
+		} else {
+			r.turns.stop(n.Name)
+		}
+
+		return err
+	}
+
 	if !there {
 		return nil
 	}
 
-	var (
-		n   = r.nodes[args.Name]
-		err error
-	)
+	var err error
 
 	switch {
 	case r.same(ctx, u):

@@ -44,6 +44,10 @@ func (roomy) Time(context.Context, string) (time.Time, error) { return time.Now(
 
 func (roomy) Permissions(context.Context) (proxmoxapi.Permissions, error) { return everything(), nil }
 
+func (roomy) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
+	return proxmoxapi.Settings{}, nil
+}
+
 func (roomy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
 
 // everything is all that nodes may need.

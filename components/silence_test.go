@@ -132,7 +132,7 @@ func TestSilentHost(t *testing.T) {
 		})
 	}
 
-	assert.EqualError(t, resumed(t.Context(), onDeadHost{}, args), refused)
+	assert.EqualError(t, resumed(t.Context(), onePlan(), onDeadHost{}, args), refused)
 	assert.EqualError(t, free(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
 		`VMID 401, meant for "a", is a VM's on host pve2 already, which does not answer: whose it is is unknown. Start the host, or choose another range`)
 }

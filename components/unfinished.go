@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -60,7 +61,7 @@ func whole(unfinished bool) []pulumi.ResourceOption {
 
 // resumed runs before a VM is changed, and refuses to go on where the state has more than there is: after a failure the engine asks the
 // provider once more, which compares the state with the program, finds nothing to do, and would call the VM finished.
-func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs) error {
+func resumed(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pulumi.ResourceHookArgs) error {
 	v, there, err := proxmox.Find(ctx, int(number(args.NewInputs, "vmId")))
 	if err != nil || !there {
 		return err
@@ -75,6 +76,8 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 		return err
 	}
 
+	_, n, _ := nodeOf(p, v.ID)
+
 	for _, disk := range disks(args.OldOutputs) {
 		at, size := text(disk, "interface"), int(number(disk, "size"))
 
@@ -84,7 +87,7 @@ func resumed(ctx context.Context, proxmox Proxmox, args *pulumi.ResourceHookArgs
 			return fmt.Errorf("VM %d on host %s is not finished: the state does not know its disks, because they could not be read when it was made or changed. "+
 				"Make the node anew (lifecycle.replace); or, where nothing is on it yet, delete its VM ('qm stop %d', 'qm destroy %d --purge' there) and run "+
 				"'pulumi up --refresh'", v.ID, v.Host, v.ID, v.ID)
-		case has < size:
+		case has < size && !slices.ContainsFunc(n.Disks, func(d plan.Disk) bool { return d.Interface == at && d.SizeGiB >= size }): // It does not grow.
 			return fmt.Errorf("VM %d on host %s is not finished: disk %s has %d GiB in place of %d, because an earlier run failed. "+
 				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, at, has, size)
 		}
@@ -110,6 +113,13 @@ func unwritten(v proxmoxapi.VM, config proxmoxapi.VMConfig, args *pulumi.Resourc
 			is = parts[firstPart[key]]
 		}
 
+		switch key {
+		case "tags":
+			is = sortedTags(strings.FieldsFunc(config.Settings[key], func(c rune) bool { return c == ';' || c == ',' || c == ' ' }))
+		case "onboot", "protection":
+			is = cmp.Or(is, "0")
+		}
+
 		if is != state[name] {
 			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q in place of %q, because an earlier update failed. "+
 				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, name, is, state[name])
@@ -132,8 +142,14 @@ func settings(values resource.PropertyMap) map[string]string {
 			found[key] = value.StringValue()
 		case value.IsNumber() && value.NumberValue() != 0:
 			found[key] = strconv.FormatFloat(value.NumberValue(), 'f', -1, 64)
+		case value.IsBool():
+			found[key] = map[bool]string{false: "0", true: "1"}[value.BoolValue()]
 		}
 	}
+
+	add("onboot", values["onBoot"])
+	add("protection", values["protection"])
+	add("tags", resource.NewProperty(sortedTags(texts(values, "tags"))))
 
 	if memory := unwrap(values["memory"]); memory.IsObject() {
 		add("memory", memory.ObjectValue()["dedicated"])
@@ -154,6 +170,11 @@ func settings(values resource.PropertyMap) map[string]string {
 	}
 
 	return found
+}
+
+// sortedTags are tags as one text, whatever their order: Proxmox VE has its own.
+func sortedTags(tags []string) string {
+	return strings.Join(slices.Sorted(slices.Values(tags)), ";")
 }
 
 // disks are those of a VM, as its inputs or its outputs have them.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -83,11 +84,11 @@ func TestResumed(t *testing.T) {
 
 	whole := stopped{config: proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}}}
 
-	assert.NoError(t, resumed(t.Context(), whole, args(disk(40))))
-	assert.NoError(t, resumed(t.Context(), whole, args(disk(10))), "somebody has made it larger")
-	assert.EqualError(t, resumed(t.Context(), whole, args(disk(50))),
+	assert.NoError(t, resumed(t.Context(), &plan.Plan{}, whole, args(disk(40))))
+	assert.NoError(t, resumed(t.Context(), &plan.Plan{}, whole, args(disk(10))), "somebody has made it larger")
+	assert.EqualError(t, resumed(t.Context(), &plan.Plan{}, whole, args(disk(50))),
 		"VM 401 on host a is not finished: disk scsi0 has 40 GiB in place of 50, because an earlier run failed. Run 'pulumi up --refresh', which sees that")
-	assert.EqualError(t, resumed(t.Context(), whole, args(map[string]any{"interface": nil, "size": nil})),
+	assert.EqualError(t, resumed(t.Context(), &plan.Plan{}, whole, args(map[string]any{"interface": nil, "size": nil})),
 		"VM 401 on host a is not finished: the state does not know its disks, because they could not be read when it was made or changed. "+
 			"Make the node anew (lifecycle.replace); or, where nothing is on it yet, delete its VM ('qm stop 401', 'qm destroy 401 --purge' there) and run "+
 			"'pulumi up --refresh'")
@@ -105,7 +106,7 @@ func TestUnwritten(t *testing.T) {
 	vm := stopped{config: proxmoxapi.VMConfig{Settings: map[string]string{"memory": "current=4096", "cores": "2", "cpu": "host", "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0,tag=5"}}}
 
 	look := func(before, state resource.PropertyMap) error {
-		return resumed(t.Context(), vm, &pulumi.ResourceHookArgs{NewInputs: machine(4096, 2, 5), OldInputs: before, OldOutputs: state})
+		return resumed(t.Context(), &plan.Plan{}, vm, &pulumi.ResourceHookArgs{NewInputs: machine(4096, 2, 5), OldInputs: before, OldOutputs: state})
 	}
 
 	const remedy = ", because an earlier update failed. Run 'pulumi up --refresh', which sees that"

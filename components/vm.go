@@ -40,6 +40,8 @@ type machineArgs struct {
 	Rebalance, Replace bool
 	// Unfinished makes it anew, if the state says that its creation failed.
 	Unfinished bool
+	// State is that of a VM that is there.
+	State VMState
 	// Hooks of the VM; nil: none.
 	Hooks *pulumi.ResourceHookBinding
 	// After names what must be done before it is made or changed.
@@ -82,6 +84,10 @@ func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.R
 
 	opts = slices.Concat(opts, anew(v, args.Replace), whole(args.Unfinished))
 
+	if args.State.Mark > 0 {
+		v.TimeoutMigrate = pulumi.Int(migrateTimeout + args.State.Mark)
+	}
+
 	addHardware(v, n, args.Mapping)
 	addBoot(v, args)
 
@@ -115,8 +121,8 @@ func anew(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption {
 	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{"timeoutClone"})}
 }
 
-// cloneTimeout is the provider's own, in seconds.
-const cloneTimeout = 1800
+// cloneTimeout and migrateTimeout are the provider's own, in seconds.
+const cloneTimeout, migrateTimeout = 1800, 1800
 
 // compareOrigin points out a node that was made from something else than the plan says now, and what becomes of that. The
 // description is the one that was written when the VM was made.
@@ -135,7 +141,23 @@ func compareOrigin(ctx *pulumi.Context, n plan.Node, now, so string, machineVM *
 func ignored(args *machineArgs) []string {
 	n := args.Node
 	// smbios is the identity of this very machine: it changes only when the VM is made again.
-	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState"}
+	// The kind of agent is read back as none where nobody has stated it, and to state it restarts the VM.
+	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState", "agent.type"}
+
+	if args.State.Running {
+		// Where it would start the VM, the provider takes these for unknown.
+		paths = append(paths, "started", "ipv4Addresses", "ipv6Addresses", "networkInterfaceNames")
+	}
+
+	// Disks grow in a hook of the update that a mark causes, and the provider reads their size after it. The mark is a value of the state
+	// that means nothing to the machine, by how long a migration may take: it stays until the next one.
+	if args.State.Mark == 0 {
+		paths = append(paths, "timeoutMigrate")
+	}
+
+	for _, i := range args.State.Smaller {
+		paths = append(paths, fmt.Sprintf("disks[%d].size", i))
+	}
 
 	for i := range n.Disks {
 		// Shown as changed for ever.

@@ -22,9 +22,11 @@ type vmGates struct {
 	free *pulumi.ResourceHook
 	// resumed runs before a VM is changed, and refuses to call one finished that is not.
 	resumed *pulumi.ResourceHook
+	// grown runs before a VM is changed, refuses what would take a disk away, and makes disks larger. It runs in previews, too.
+	grown *pulumi.ResourceHook
 	// whole runs before a VM is made, and refuses an image that is not all there.
 	whole *pulumi.ResourceHook
-	// vacated runs before a VM is changed, refuses what would take a disk away, and takes the pods off a node that is restarted by the
+	// vacated runs before a VM is changed, and takes the pods off a node that is restarted by the
 	// change, when it is its turn. It runs in previews, too. back runs after it and ends the turn, stuck where the change has failed.
 	vacated, back *pulumi.ResourceHook
 	stuck         []*pulumi.ErrorHook
@@ -55,14 +57,24 @@ func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, regist
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return free(c, r.plan, proxmox, ctx.Stack(), args)
 	})
-	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, proxmox, args) })
-	register(&g.vacated, "vm-vacated", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error { return resumed(c, r.plan, proxmox, args) })
+	register(&g.grown, "vm-grown", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		n, there := r.nodes[args.Name]
+		if !there {
+			return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
+		}
+
 		if err := keepsDisks(r.plan, args); err != nil {
 			return err
 		}
 
-		return r.before(c, args)
+		if err := r.grow(c, n); err != nil && !ctx.DryRun() { // A preview has said that Proxmox VE cannot be reached.
+			return err
+		}
+
+		return nil
 	}, previews)
+	register(&g.vacated, "vm-vacated", r.before, previews)
 	register(&g.announced, "vm-announced", r.identities.announced, previews)
 	register(&g.created, "vm-created", r.identities.created)
 	register(&g.checked, "vm-checked", r.identities.checked, previews)
@@ -71,8 +83,8 @@ func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, regist
 
 	stuck, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) { return r.failed(ctx.Context(), args) })
 
-	// Where the program does not run, the engine would show that it is missing in place of why a VM could not be deleted.
-	if r.inside != nil && !r.plan.Teardown {
+	// Where the program does not run, the engine shows that it is missing in place of why a VM could not be deleted.
+	if !r.plan.Teardown {
 		g.stuck = []*pulumi.ErrorHook{stuck}
 	}
 
@@ -84,8 +96,8 @@ func (g *vmGates) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
 		BeforeCreate: append([]*pulumi.ResourceHook{g.announced}, made...), AfterCreate: []*pulumi.ResourceHook{g.created},
 		// Who has been emptied for a change is changed: nothing may refuse it after that.
-		BeforeUpdate: []*pulumi.ResourceHook{g.checked, g.resumed, g.vacated}, AfterUpdate: []*pulumi.ResourceHook{g.back}, OnError: g.stuck,
-		BeforeDelete: g.held(g.checked),
+		BeforeUpdate: []*pulumi.ResourceHook{g.checked, g.resumed, g.grown, g.vacated}, AfterUpdate: []*pulumi.ResourceHook{g.back},
+		OnError: g.stuck, BeforeDelete: g.held(g.checked),
 	}
 }
 

@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/ha"
@@ -54,7 +55,9 @@ func hardware(l *lab.Lab, cores int, sources ...string) pulumi.RunFunc {
 
 		kept, err := vm.NewVirtualMachine(ctx, "kept", &vm.VirtualMachineArgs{
 			NodeName: pulumi.String("pve"), VmId: pulumi.Int(502), Name: pulumi.String("kept"), StopOnDestroy: pulumi.Bool(true),
-			Cdrom: vm.VirtualMachineCdromArgs{FileId: pulumi.String("none")}, SerialDevices: vm.VirtualMachineSerialDeviceArray{},
+			Cdrom: vm.VirtualMachineCdromArgs{FileId: pulumi.String("none")},
+			// An absent list becomes one with a null in it, which the provider then refuses.
+			SerialDevices: vm.VirtualMachineSerialDeviceArray{}, NetworkDevices: vm.VirtualMachineNetworkDeviceArray{},
 			Disks: vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{
 				Interface: pulumi.String("scsi0"), DatastoreId: pulumi.String("tank"), Size: pulumi.Int(1), FileFormat: pulumi.String("raw"),
 			}},
@@ -224,6 +227,12 @@ func TestHardware(t *testing.T) {
 
 	s = open(4, "10.0.0.0/16", "10.1.0.0/16")
 	up(t, s)
+
+	// The provider looks at the VM while Proxmox VE restarts it, and notes that it is off.
+	require.Eventually(t, func() bool { v, err := l.World().VM("pve", 501); return err == nil && v.Running }, wait, 50*time.Millisecond)
+
+	_, err = s.Refresh(t.Context())
+	require.NoError(t, err)
 
 	config, err := l.World().Config("pve", 501, true)
 	require.NoError(t, err)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/luthermonson/go-proxmox"
 )
@@ -176,51 +175,6 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 	return found, nil
 }
 
-// Pending are the settings of a running VM whose change waits for its restart, by their keys.
-func (c *Client) Pending(ctx context.Context, vm VM) ([]string, error) {
-	var settings proxmox.PendingConfiguration
-	if err := c.get(ctx, qemu(vm)+"/pending", &settings); err != nil {
-		return nil, err
-	}
-
-	var keys []string
-
-	for _, s := range settings {
-		if s.Pending != nil || s.Delete != nil {
-			keys = append(keys, s.Key)
-		}
-	}
-
-	slices.Sort(keys)
-
-	return keys, nil
-}
-
-// Restart has a running VM shut down and start with what waits for that, and returns when it has, or will not.
-func (c *Client) Restart(ctx context.Context, vm VM) error {
-	call := qemu(vm) + "/status/reboot"
-
-	var id proxmox.UPID
-	if err := c.explain("POST "+call, c.api.Post(ctx, call, nil, &id)); err != nil {
-		return err
-	}
-
-	task := proxmox.NewTask(id, c.api)
-
-	if err := task.Wait(ctx, time.Second/4, restartTimeout); err != nil {
-		return c.explain("the task of "+call, err)
-	}
-
-	if task.IsFailed {
-		return fmt.Errorf("Proxmox VE on host %s: %s", vm.Host, task.ExitStatus)
-	}
-
-	return nil
-}
-
-// restartTimeout is how long a guest may take to shut down.
-const restartTimeout = 30 * time.Minute
-
 // Process is the number of the process that runs a VM on its host: another one after each start, and 0 while it is off.
 func (c *Client) Process(ctx context.Context, vm VM) (int, error) {
 	var status struct {
@@ -264,14 +218,18 @@ func qemu(vm VM) string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.Host, vm.ID
 func settingsOf(config map[string]any) map[string]string {
 	settings := make(map[string]string, len(config))
 	for key, value := range config {
-		if number, ok := value.(float64); ok {
-			settings[key] = strconv.FormatFloat(number, 'f', -1, 64)
-		} else {
-			settings[key] = fmt.Sprint(value)
-		}
+		settings[key] = setting(value)
 	}
 
 	return settings
+}
+
+func setting(value any) string {
+	if number, ok := value.(float64); ok {
+		return strconv.FormatFloat(number, 'f', -1, 64)
+	}
+
+	return fmt.Sprint(value)
 }
 
 func textOr(value any, otherwise string) string {

@@ -89,6 +89,9 @@ func TestAllCalls(t *testing.T) {
 	testPools(f)
 
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/401/status/reboot", "timeout", "1800"))
+	require.Eventually(t, func() bool {
+		return f.object(f.ok("GET", "/nodes/pve1/qemu/401/status/current"))["status"] == "running"
+	}, 10*time.Second, 10*time.Millisecond, "it starts once the task has ended")
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/401/status/reset"))
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/401/status/shutdown", "forceStop", "1", "timeout", "1800"))
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/401/status/stop"))

@@ -63,17 +63,48 @@ func (w *World) Shutdown(c Caller, host string, id int, r ShutdownRequest) (stri
 	return w.powerTask(c, host, id, "qmshutdown", false, func(t *task, v *vm) error { return w.shutdown(t, v, r) })
 }
 
-// Reboot shuts a VM down and starts it again, with what was pending.
+// Reboot shuts a VM down, and returns the task: it ends when the VM is off. The start follows as a task of its own, of root's, which
+// who asked for the reboot does not hear of (qemu-server: vm_reboot, qmeventd, qm cleanup).
 func (w *World) Reboot(c Caller, host string, id int, timeout *time.Duration) (string, error) {
 	return w.powerTask(c, host, id, "qmreboot", true, func(t *task, v *vm) error {
 		if err := w.shutdown(t, v, ShutdownRequest{Timeout: timeout}); err != nil {
 			return err
 		}
 
-		// Proxmox VE ends this task here and starts the VM a moment later from outside. Here it starts within the task, so that
-		// no poll finds it stopped by chance.
-		return w.powerOn(t, v)
+		w.wait.Add(1)
+
+		go func() {
+			defer w.wait.Done()
+
+			w.startAgain(v)
+		}()
+
+		return nil
 	})
+}
+
+// startGap is the time from the end of a reboot's task to the start: whoever looks at once finds the VM off.
+const startGap = 2 * time.Second
+
+// startAgain starts a VM that was shut down for a reboot, unless it was started or has gone meanwhile.
+func (w *World) startAgain(v *vm) {
+	select {
+	case <-w.ctx.Done():
+		return
+	case <-time.After(startGap):
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.vms[v.id] != v || v.run != nil {
+		return
+	}
+
+	id := v.id
+	w.start(Caller{ID: superuser}, job{node: v.host, kind: "qmstart", id: strconv.Itoa(id), work: func(t *task) error {
+		return t.withVM(v.host, id, func(v *vm) error { return w.powerOn(t, v) })
+	}})
 }
 
 // Reset restarts a VM as its reset button would, without what is pending.

@@ -113,8 +113,7 @@ func TestTheAgentOfAVMWithoutOne(t *testing.T) {
 	_, err = w.Interfaces("pve1", 100)
 	require.EqualError(t, err, "No QEMU guest agent configured")
 
-	upid, err = w.Reboot(token, "pve1", 100, nil)
-	done(t, w, upid, err)
+	reboot(t, w, "pve1", 100)
 	_, err = w.Interfaces("pve1", 100)
 	require.NoError(t, err)
 }

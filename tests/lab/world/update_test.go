@@ -43,8 +43,7 @@ func TestARunningMachineTakesWhatItCan(t *testing.T) {
 	require.Eventually(t, func() bool { boots, _ := f.count(); return boots == 2 }, 5e9, 1e6)
 	require.Equal(t, 2, f.last().Cores)
 
-	upid, err = w.Reboot(token, "pve1", 100, nil)
-	done(t, w, upid, err)
+	reboot(t, w, "pve1", 100)
 	require.Equal(t, 4, f.last().Cores)
 
 	now, err = w.Config("pve1", 100, true)
@@ -98,15 +97,13 @@ func TestADiskThatWasOnlyPending(t *testing.T) {
 	done(t, w, upid, err)
 	require.Equal(t, "tank:vm-100-disk-0,aio=threads,size=1G", config(t, w, "pve1", 100)["scsi0"])
 
-	upid, err = w.Reboot(token, "pve1", 100, nil)
-	done(t, w, upid, err)
+	reboot(t, w, "pve1", 100)
 	upid, err = w.Resize(token, "pve1", 100, world.ResizeRequest{Disk: "scsi0", Size: "5G"})
 	done(t, w, upid, err)
 	require.Equal(t, "tank:vm-100-disk-0,aio=threads,size=1G", config(t, w, "pve1", 100)["scsi0"])
 
 	require.NoError(t, update(w, 100, "scsi0 tank:vm-100-disk-0,aio=native"))
-	upid, err = w.Reboot(token, "pve1", 100, nil)
-	done(t, w, upid, err)
+	reboot(t, w, "pve1", 100)
 
 	conf = config(t, w, "pve1", 100)
 	require.Equal(t, "tank:vm-100-disk-0,aio=native,size=5G", conf["scsi0"])

@@ -136,6 +136,20 @@ func done(t *testing.T, w *world.World, upid string, err error) {
 	require.Equal(t, "OK", ended(t, w, upid, err))
 }
 
+// reboot restarts a VM through Proxmox VE, and waits for the task that starts it.
+func reboot(t *testing.T, w *world.World, host string, id int) {
+	t.Helper()
+
+	upid, err := w.Reboot(token, host, id, nil)
+	done(t, w, upid, err)
+
+	v, err := w.VM(host, id)
+	require.NoError(t, err)
+	require.False(t, v.Running, "the task has ended, and the VM is off")
+
+	require.Eventually(t, func() bool { v, err = w.VM(host, id); return err == nil && v.Running }, 10*time.Second, time.Millisecond)
+}
+
 func config(t *testing.T, w *world.World, host string, id int) map[string]any {
 	t.Helper()
 

@@ -1,0 +1,113 @@
+package proxmoxapi
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/luthermonson/go-proxmox"
+)
+
+// Settings are those of a VM, by key.
+type Settings struct {
+	// Current are what it runs with.
+	Current map[string]string
+	// Pending are the values that wait for its restart; an empty one means that the setting is to go.
+	Pending map[string]string
+}
+
+// Disk is the size of a disk in GiB, rounded up; 0 when there is none, or Proxmox VE does not say.
+func (s Settings) Disk(position string) int { return sizeGiB(s.Current[position]) }
+
+// PendingKeys are the settings that wait for a restart, sorted.
+func (s Settings) PendingKeys() []string {
+	var keys []string
+	for key := range s.Pending {
+		keys = append(keys, key)
+	}
+
+	slices.Sort(keys)
+
+	return keys
+}
+
+// Settings returns what a VM runs with, and what waits for its restart.
+func (c *Client) Settings(ctx context.Context, vm VM) (Settings, error) {
+	var all proxmox.PendingConfiguration
+	if err := c.get(ctx, qemu(vm)+"/pending", &all); err != nil {
+		return Settings{}, err
+	}
+
+	found := Settings{Current: map[string]string{}, Pending: map[string]string{}}
+
+	for _, s := range all {
+		if s.Value != nil {
+			found.Current[s.Key] = setting(s.Value)
+		}
+
+		switch {
+		case s.Pending != nil:
+			found.Pending[s.Key] = setting(s.Pending)
+		case s.Delete != nil:
+			found.Pending[s.Key] = ""
+		}
+	}
+
+	return found, nil
+}
+
+// Start starts a VM that is off, and returns when it runs. The error says why it does not.
+func (c *Client) Start(ctx context.Context, vm VM) error {
+	call := qemu(vm) + "/status/start"
+
+	var id proxmox.UPID
+	if err := c.explain("POST "+call, c.api.Post(ctx, call, nil, &id)); err != nil {
+		return err
+	}
+
+	return c.finish(ctx, vm, "POST "+call, id)
+}
+
+// Restart has a running VM shut down and start with what waits for that. It returns when the VM is off: Proxmox VE starts it after that,
+// and tells nobody how that went.
+func (c *Client) Restart(ctx context.Context, vm VM) error {
+	call := qemu(vm) + "/status/reboot"
+
+	var id proxmox.UPID
+	if err := c.explain("POST "+call, c.api.Post(ctx, call, nil, &id)); err != nil {
+		return err
+	}
+
+	return c.finish(ctx, vm, "POST "+call, id)
+}
+
+// Resize makes a disk of a VM larger, which a running VM notices at once.
+func (c *Client) Resize(ctx context.Context, vm VM, disk string, gib int) error {
+	call := qemu(vm) + "/resize"
+
+	var id proxmox.UPID
+	if err := c.explain("PUT "+call, c.api.Put(ctx, call, map[string]string{"disk": disk, "size": fmt.Sprintf("%dG", gib)}, &id)); err != nil {
+		return err
+	}
+
+	return c.finish(ctx, vm, "PUT "+call, id)
+}
+
+// finish waits for the task of a call.
+func (c *Client) finish(ctx context.Context, vm VM, call string, id proxmox.UPID) error {
+	task := proxmox.NewTask(id, c.api)
+
+	if err := task.Wait(ctx, time.Second/4, taskTimeout); err != nil {
+		return c.explain("the task of "+call, err)
+	}
+
+	if task.IsFailed {
+		return fmt.Errorf("Proxmox VE on host %s: %s", vm.Host, task.ExitStatus)
+	}
+
+	return nil
+}
+
+// taskTimeout is how long a task may take: a guest to shut down, a datastore to make a disk larger.
+const taskTimeout = 30 * time.Minute

@@ -1,0 +1,201 @@
+package tests
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/rehearsal"
+)
+
+// restartable is the stack of a control plane and two workers, all clones of a template.
+func restartable(t *testing.T) *rehearsal.Rehearsal {
+	t.Helper()
+
+	text := pair{"template", "metal", "", "reserved"}.stack()
+	r := rehearse(t, stackFile(t, text))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	return r
+}
+
+// machine is a VM as it runs.
+func machine(t *testing.T, r *rehearsal.Rehearsal, name string) world.VMInfo {
+	t.Helper()
+
+	v, there := r.Lab.World().Snapshot().VM(name)
+	require.True(t, there, name)
+
+	info, err := r.Lab.World().VM(v.Host, v.ID)
+	require.NoError(t, err)
+
+	return info
+}
+
+const restartedWorker = "pair-worker-1"
+
+// TestRestartedVM: the provider looks at a VM while Proxmox VE restarts it, and notes that it is off. That is no reason for the next
+// update to start what runs.
+func TestRestartedVM(t *testing.T) {
+	t.Parallel()
+
+	r := restartable(t)
+
+	set(t, r.Stack, "pools.worker.memoryMiB", "6144")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.True(t, machine(t, r, restartedWorker).Running)
+	requireNoChange(t, r.Stack)
+
+	before := machine(t, r, restartedWorker).PID
+
+	set(t, r.Stack, "pools.worker.tags[0]", "fast")
+	up(t, r.Stack)
+	assert.Equal(t, before, machine(t, r, restartedWorker).PID, "it runs on")
+	requireNoChange(t, r.Stack)
+
+	set(t, r.Stack, "pools.worker.memoryMiB", "5120")
+	up(t, r.Stack)
+	assert.EqualValues(t, 5120<<20, machine(t, r, restartedWorker).Memory)
+	requireNoChange(t, r.Stack)
+}
+
+// TestGrownDisk: a disk grows while the VM runs, and nothing else of the VM is touched.
+func TestGrownDisk(t *testing.T) {
+	t.Parallel()
+
+	r := restartable(t)
+	before, disk := machine(t, r, restartedWorker), vmConfig(t, r, restartedWorker)["scsi0"].(string)
+	sent := len(r.Lab.Journal().Entries())
+
+	set(t, r.Stack, "pools.worker.diskGiB", "50")
+
+	preview, err := r.Stack.Preview(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, preview.StdOut, "disk scsi0 grows from 40 to 50 GiB; the VM runs on")
+
+	up(t, r.Stack)
+
+	assert.Equal(t, strings.Replace(disk, "size=40G", "size=50G", 1), vmConfig(t, r, restartedWorker)["scsi0"])
+	assert.Equal(t, before.PID, machine(t, r, restartedWorker).PID)
+
+	for _, e := range r.Lab.Journal().Entries()[sent:] {
+		assert.NotContains(t, e.Call, "/status/reboot")
+	}
+
+	requireNoChange(t, r.Stack)
+
+	// The state has learned of it.
+	up(t, r.Stack)
+	requireNoChange(t, r.Stack)
+
+	set(t, r.Stack, "pools.worker.diskGiB", "55")
+	up(t, r.Stack)
+	assert.Contains(t, vmConfig(t, r, restartedWorker)["scsi0"], "size=55G")
+	assert.Equal(t, before.PID, machine(t, r, restartedWorker).PID)
+	requireNoChange(t, r.Stack)
+}
+
+// TestFailedRestart: a VM that does not start after a change fails the update that restarted it, with the reason.
+func TestFailedRestart(t *testing.T) {
+	t.Parallel()
+
+	r := restartable(t)
+
+	set(t, r.Stack, "pools.worker.cores", "1024")
+	assert.Contains(t, failUp(t, r.Stack), "pools.worker.cores: must be at most")
+
+	set(t, r.Stack, "pools.worker.cores", "4")
+
+	// What an operator has added waits for a restart, and cannot be.
+	v := machine(t, r, restartedWorker)
+	root := world.Caller{ID: "root@pam"}
+	require.NoError(t, r.Lab.World().Update(root, v.Host, v.ID, world.UpdateRequest{Conf: map[string]string{"hostpci0": "mapping=gone"}}))
+
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, "settings of VM")
+	assert.Contains(t, said, "does not start")
+	assert.Contains(t, said, "PCI device mapping not found for 'gone'")
+	assert.False(t, machine(t, r, restartedWorker).Running)
+
+	require.NoError(t, r.Lab.World().Update(root, v.Host, v.ID, world.UpdateRequest{Delete: []string{"hostpci0"}}))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Equal(t, 4, machine(t, r, restartedWorker).CPUs)
+	requireNoChange(t, r.Stack)
+}
+
+// TestPendingChange: an update failed before it restarted a VM, and a refresh has the state say that all is done. The next update restarts
+// it, in its turn, as the preview says.
+func TestPendingChange(t *testing.T) {
+	t.Parallel()
+
+	r := restartable(t)
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^POST .*/status/reboot$`), Kind: journal.Refuse, Message: "VM is locked (backup)",
+	})
+	set(t, r.Stack, "pools.worker.cores", "4")
+	failUp(t, r.Stack)
+
+	_, err := r.Stack.Refresh(t.Context())
+	require.NoError(t, err)
+
+	preview, err := r.Stack.Preview(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, preview.StdOut, "cores, since an earlier update")
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Equal(t, 4, machine(t, r, restartedWorker).CPUs)
+	requireNoChange(t, r.Stack)
+}
+
+// TestRefusedChange: an update that Proxmox VE has refused is not taken for done.
+func TestRefusedChange(t *testing.T) {
+	t.Parallel()
+
+	r := restartable(t)
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^(PUT|POST) .*/config$`), Kind: journal.Refuse, Message: "VM is locked (backup)",
+	})
+	set(t, r.Stack, "pools.worker.tags[0]", "fast")
+	failUp(t, r.Stack)
+
+	assert.Contains(t, failUp(t, r.Stack), "because an earlier update failed. Run 'pulumi up --refresh', which sees that")
+
+	_, err := r.Stack.Refresh(t.Context())
+	require.NoError(t, err)
+	up(t, r.Stack)
+	assert.Contains(t, vmConfig(t, r, restartedWorker)["tags"], "fast")
+	requireNoChange(t, r.Stack)
+}
+
+// TestFailedUpdateEndsItsTurn: with a cluster that somebody else looks after, VMs are restarted in turns, too. One whose update fails
+// gives its turn back.
+func TestFailedUpdateEndsItsTurn(t *testing.T) {
+	t.Parallel()
+
+	text := pair{"template", "metal", "", "reserved"}.stack()
+	text = strings.Replace(text, "    name: pair\n", "    name: pair\n    bootstrap: external\n", 1)
+	text = strings.Replace(text, ", kubernetes: v1.34.2", "", 1)
+	r := rehearse(t, stackFile(t, text))
+	up(t, r.Stack)
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^(PUT|POST) .*/config$`), Kind: journal.Refuse, Message: "VM is locked (backup)",
+	})
+	set(t, r.Stack, "pools.worker.memoryMiB", "6144")
+	set(t, r.Stack, "pools.control.memoryMiB", "6144")
+
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, "not begun: pair-")
+	assert.NotContains(t, said, "gave up after")
+}

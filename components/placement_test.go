@@ -96,7 +96,7 @@ func TestRebalance(t *testing.T) {
 	n := planOf(t, builtSpec()).Nodes()[0]
 
 	always := []string{
-		"agent.type", "bios", "bootOrders", "clone", "description", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard", "disks[0].fileFormat",
+		"bios", "bootOrders", "clone", "description", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard", "disks[0].fileFormat",
 		"disks[0].iothread", "disks[0].replicate", "disks[0].speed", "disks[0].ssd", "efiDisk", "initialization", "machine", "nodeName", "scsiHardware",
 		"smbios", "timeoutMigrate", "tpmState",
 	}

@@ -141,8 +141,7 @@ func compareOrigin(ctx *pulumi.Context, n plan.Node, now, so string, machineVM *
 func ignored(args *machineArgs) []string {
 	n := args.Node
 	// smbios is the identity of this very machine: it changes only when the VM is made again.
-	// The kind of agent is read back as none where nobody has stated it, and to state it restarts the VM.
-	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState", "agent.type"}
+	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState"}
 
 	if args.State.Running {
 		// Where it would start the VM, the provider takes these for unknown.

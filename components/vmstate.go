@@ -231,6 +231,10 @@ func (r *restarts) holdRunning(ctx context.Context, n plan.Node, restarted bool)
 	}
 
 	if process == 0 {
+		if err := r.identities.still(ctx, n); err != nil {
+			return fmt.Errorf("VM %d is off, and is not started: %w", v.ID, err)
+		}
+
 		if err := r.proxmox.Start(ctx, v); err != nil {
 			if again, asked := r.proxmox.Process(ctx, v); asked != nil || again == 0 {
 				return fmt.Errorf("VM %d does not start: %w", v.ID, err)

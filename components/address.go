@@ -10,6 +10,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/wait"
@@ -70,7 +71,8 @@ func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.Virtual
 		}
 
 		if !found.IsValid() {
-			if found, err = d.ask(ctx.Context(), n, len(links) > 0 || unasked, say(ctx, n.Name)); err != nil && !d.Optional {
+			if found, err = d.ask(ctx.Context(), n, len(links) > 0 || unasked, hookutil.Progress(ctx, n.Name)); err != nil &&
+				!d.Optional {
 				return pulumi.StringPtrOutput{}, err
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
@@ -111,7 +112,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 		all = append(all, node.VM, node.Applied)
 	}
 
-	e := &ending{ctx: ctx, plan: p, turns: b.hooks.turns, inside: b.hooks.inside, say: say(ctx, name)}
+	e := &ending{ctx: ctx, plan: p, turns: b.hooks.turns, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
 
 	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"endpoint": c.Endpoint, "kubeconfig": e.after(all, c.Kubeconfig), "talosconfig": c.Talosconfig,

@@ -7,6 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 )
 
@@ -22,8 +23,9 @@ func keepsDisks(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 	}
 
 	for i, disk := range disks(args.OldInputs) {
-		at := text(disk, "interface")
-		if at == "" || slices.ContainsFunc(disks(args.NewInputs), func(d resource.PropertyMap) bool { return text(d, "interface") == at }) {
+		at := hookutil.String(disk, "interface")
+		if at == "" || slices.ContainsFunc(disks(args.NewInputs),
+			func(d resource.PropertyMap) bool { return hookutil.String(d, "interface") == at }) {
 			continue
 		}
 
@@ -33,7 +35,8 @@ func keepsDisks(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 		}
 
 		problems.Add(path, "a disk is not removed from a VM, for what is on it would be lost",
-			fmt.Sprintf("%s without %s, which has %d GiB on %s", text(args.OldInputs, "name"), at, int(number(disk, "size")), text(disk, "datastoreId")),
+			fmt.Sprintf("%s without %s, which has %d GiB on %s", hookutil.String(args.OldInputs, "name"), at,
+				int(hookutil.Number(disk, "size")), hookutil.String(disk, "datastoreId")),
 			"put it back (one that states no interface has the next after the disk before it); or "+remedy)
 	}
 

@@ -8,9 +8,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/components/wait"
 )
 
 // gates are the hooks of one cluster.
@@ -59,7 +59,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	var (
 		p, proxmox = args.Plan, args.Proxmox
 		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newLater[talosapi.Credentials](), uuids: newVMUUIDs(p)}
-		kept       = newBackup(ctx, p, args.Dir, say(ctx, name))
+		kept       = newBackup(ctx, p, args.Dir, hookutil.Progress(ctx, name))
 		nodes      = nodesBy(p, name, "-config")
 		errs       []error
 	)
@@ -73,17 +73,20 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 		return n, nil
 	}
 
-	register := registering(ctx, name, &errs)
+	register := hookutil.Registering(ctx, name, &errs)
 
 	g.bootstrap = &bootstrap{
-		ctx: ctx, name: name, plan: p, addresses: addresses, found: args.Findings, backup: kept, dir: args.Dir, say: say(ctx, name),
+		ctx: ctx, name: name, plan: p, addresses: addresses, found: args.Findings, backup: kept, dir: args.Dir,
+		say: hookutil.Progress(ctx, name),
 	}
 	rolled := &rollout{
-		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: newCanaries(p), backup: kept, say: say(ctx, name), nodes: nodes,
+		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: newCanaries(p), backup: kept,
+		say: hookutil.Progress(ctx, name), nodes: nodes,
 		found: args.Findings, proxmox: proxmox, uuids: g.uuids,
 	}
 	restarted := &restarts{
-		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: say(ctx, name), nodes: nodesBy(p, name, "-vm"),
+		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: hookutil.Progress(ctx, name),
+		nodes: nodesBy(p, name, "-vm"),
 		found: args.Findings, under: map[string]underWay{}, grace: startGrace, identities: newIdentities(ctx, p, proxmox, args.Findings),
 	}
 
@@ -106,7 +109,8 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 			return fmt.Errorf("lifecycle.apply: staged cannot configure %s for the first time; set auto", n.Name)
 		}
 
-		return talosapi.WaitAnswering(c, talosapi.Target{Name: n.Name, Address: text(args.NewInputs, "node")}, p.NodeTimeout, say(ctx, name))
+		return talosapi.WaitAnswering(c, talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")},
+			p.NodeTimeout, hookutil.Progress(ctx, name))
 	})
 
 	register(&g.adopted, "node-adopted", func(c context.Context, args *pulumi.ResourceHookArgs) error {
@@ -157,7 +161,8 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	})
 
 	r := &removal{
-		ctx: ctx, plan: p, proxmox: proxmox, addresses: addresses, turns: g.turns, backup: kept, say: say(ctx, name), current: g.credentials, nodes: nodes,
+		ctx: ctx, plan: p, proxmox: proxmox, addresses: addresses, turns: g.turns, backup: kept,
+		say: hookutil.Progress(ctx, name), current: g.credentials, nodes: nodes,
 		absent: args.Findings.gone(), bootstrap: g.bootstrap,
 	}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
@@ -167,15 +172,6 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	register(&g.changed, "changed", rolled.before, &pulumi.ResourceHookOptions{OnDryRun: true})
 
 	return g, errors.Join(errs...)
-}
-
-// registering registers hooks under the name of their cluster, and collects what is wrong with that.
-func registering(ctx *pulumi.Context, name string, errs *[]error) registration {
-	return func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error, options ...*pulumi.ResourceHookOptions) {
-		h, err := ctx.RegisterResourceHook(name+"-"+kind, func(args *pulumi.ResourceHookArgs) error { return run(ctx.Context(), args) },
-			append(options, nil)[0])
-		*hook, *errs = h, append(*errs, err)
-	}
 }
 
 // nodesBy are the nodes of a plan by the name of one of their resources.
@@ -214,7 +210,7 @@ func detach(ctx context.Context, proxmox Proxmox, n plan.Node) error {
 
 // credentials are taken from the resource that the hook guards: they are known there, and come from nowhere else.
 func credentials(inputs resource.PropertyMap) talosapi.Credentials {
-	client := unwrap(inputs["clientConfiguration"])
+	client := hookutil.Unwrap(inputs["clientConfiguration"])
 	if !client.IsObject() {
 		return talosapi.Credentials{}
 	}
@@ -222,64 +218,7 @@ func credentials(inputs resource.PropertyMap) talosapi.Credentials {
 	c := client.ObjectValue()
 
 	return talosapi.Credentials{
-		CA: text(c, "caCertificate"), Certificate: text(c, "clientCertificate"), Key: text(c, "clientKey"),
-	}
-}
-
-func text(m resource.PropertyMap, key resource.PropertyKey) string {
-	v := unwrap(m[key])
-	if !v.IsString() {
-		return ""
-	}
-
-	return v.StringValue()
-}
-
-// texts are those of a list that are no empty ones.
-func texts(m resource.PropertyMap, key resource.PropertyKey) []string {
-	v := unwrap(m[key])
-	if !v.IsArray() {
-		return nil
-	}
-
-	var all []string
-
-	for _, item := range v.ArrayValue() {
-		if item := unwrap(item); item.IsString() && item.StringValue() != "" {
-			all = append(all, item.StringValue())
-		}
-	}
-
-	return all
-}
-
-func number(m resource.PropertyMap, key resource.PropertyKey) float64 {
-	v := unwrap(m[key])
-	if !v.IsNumber() {
-		return 0
-	}
-
-	return v.NumberValue()
-}
-
-// unwrap takes a value out of the marks that say it is secret or was computed.
-func unwrap(v resource.PropertyValue) resource.PropertyValue {
-	for {
-		switch {
-		case v.IsSecret():
-			v = v.SecretValue().Element
-		case v.IsOutput():
-			v = v.OutputValue().Element
-		default:
-			return v
-		}
-	}
-}
-
-// say shows progress beside the resource operations. It does not stay on the screen once it is over.
-func say(ctx *pulumi.Context, subject string) wait.Say {
-	return func(message string) {
-		// A message that does not reach the screen is no reason to stop.
-		_ = ctx.Log.Info(subject+": "+message, &pulumi.LogArgs{Ephemeral: true})
+		CA: hookutil.String(c, "caCertificate"), Certificate: hookutil.String(c, "clientCertificate"),
+		Key: hookutil.String(c, "clientKey"),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 )
@@ -48,7 +49,7 @@ func (i *identities) announced(_ context.Context, args *pulumi.ResourceHookArgs)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	i.creating[int(number(args.NewInputs, "vmId"))] = true
+	i.creating[int(hookutil.Number(args.NewInputs, "vmId"))] = true
 
 	return nil
 }
@@ -125,8 +126,8 @@ func forget(urn pulumi.URN) string {
 func (i *identities) companions(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	ctx = context.WithoutCancel(ctx)
 
-	vmid := int(number(args.OldInputs, "vmId"))
-	if id, ok := strings.CutPrefix(text(args.OldInputs, "resourceId"), "vm:"); ok {
+	vmid := int(hookutil.Number(args.OldInputs, "vmId"))
+	if id, ok := strings.CutPrefix(hookutil.String(args.OldInputs, "resourceId"), "vm:"); ok {
 		vmid, _ = strconv.Atoi(id)
 	}
 
@@ -250,10 +251,11 @@ func (i *identities) refuse(vmid int, err error) {
 
 // machineOf reads a VM from its inputs: these have the UUID that the program chose, where outputs have what the provider found.
 func machineOf(inputs resource.PropertyMap) proxmoxvm.Machine {
-	m := proxmoxvm.Machine{VMID: int(number(inputs, "vmId")), Name: text(inputs, "name"), Tags: texts(inputs, "tags")}
+	m := proxmoxvm.Machine{VMID: int(hookutil.Number(inputs, "vmId")), Name: hookutil.String(inputs, "name"),
+		Tags: hookutil.Strings(inputs, "tags")}
 
-	if smbios := unwrap(inputs["smbios"]); smbios.IsObject() {
-		m.UUID = text(smbios.ObjectValue(), "uuid")
+	if smbios := hookutil.Unwrap(inputs["smbios"]); smbios.IsObject() {
+		m.UUID = hookutil.String(smbios.ObjectValue(), "uuid")
 	}
 
 	return m

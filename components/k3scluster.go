@@ -7,6 +7,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
 )
@@ -94,7 +95,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		all = append(all, node.VM, node.Joined)
 	}
 
-	e := &ending{ctx: ctx, plan: p, turns: b.hooks.turns, inside: b.hooks.inside, say: say(ctx, name)}
+	e := &ending{ctx: ctx, plan: p, turns: b.hooks.turns, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
 
 	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": e.after(all, c.Kubeconfig)})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
@@ -38,15 +39,17 @@ type k3sGates struct {
 func (b *k3sBuilder) registerGates() error {
 	var errs []error
 
-	register := registering(b.ctx, b.name, &errs)
+	register := hookutil.Registering(b.ctx, b.name, &errs)
 	b.hooks.turns = newTurns(max(b.Plan.MaxUnavailable, 1))
 	inside := &k3sInside{
-		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin, discovery: discoveryOf(b.Plan, b.proxmox), say: say(b.ctx, b.name),
+		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin, discovery: discoveryOf(b.Plan, b.proxmox),
+		say: hookutil.Progress(b.ctx, b.name),
 	}
 	b.hooks.inside = inside
 
 	restarted := &restarts{
-		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: say(b.ctx, b.name), nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
+		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: hookutil.Progress(b.ctx, b.name),
+		nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
 		found: b.found, under: map[string]underWay{}, grace: startGrace, identities: newIdentities(b.ctx, b.Plan, b.proxmox, b.found),
 	}
 
@@ -62,7 +65,7 @@ func (b *k3sBuilder) registerGates() error {
 			return err
 		}
 
-		if err := j.wait(c, say(b.ctx, b.name)); err != nil {
+		if err := j.wait(c, hookutil.Progress(b.ctx, b.name)); err != nil {
 			return fmt.Errorf("%s has not joined: %w", j.node.Name, err)
 		}
 
@@ -70,7 +73,8 @@ func (b *k3sBuilder) registerGates() error {
 	})
 
 	r := &k3sRemoval{
-		k3sDatastore: b.datastore, ctx: b.ctx, turns: b.hooks.turns, say: say(b.ctx, b.name), learn: inside.learn, nodes: nodesBy(b.Plan, b.name, "-joined"),
+		k3sDatastore: b.datastore, ctx: b.ctx, turns: b.hooks.turns, say: hookutil.Progress(b.ctx, b.name),
+		learn: inside.learn, nodes: nodesBy(b.Plan, b.name, "-joined"),
 	}
 	register(&b.hooks.leaves, "node-leaves", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		// What is deleted is deleted when the program has ended.

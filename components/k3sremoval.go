@@ -9,6 +9,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
@@ -44,13 +45,14 @@ type k3sLeaver struct {
 
 // before runs before the membership of a node is deleted. Its error leaves the node as it is.
 func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	joined := unwrap(args.OldInputs["input"])
+	joined := hookutil.Unwrap(args.OldInputs["input"])
 	if !joined.IsObject() {
 		return nil
 	}
 
 	known := joined.ObjectValue()
-	l := k3sLeaver{name: text(known, "name"), vmid: int(number(known, "vmid")), uuid: text(known, "uuid")}
+	l := k3sLeaver{name: hookutil.String(known, "name"), vmid: int(hookutil.Number(known, "vmid")),
+		uuid: hookutil.String(known, "uuid")}
 
 	if n, there := r.nodes[args.Name]; there {
 		l.planned, l.name = &n, n.Name

@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
@@ -28,7 +29,7 @@ func (b *k3sBuilder) upgraded(ctx context.Context, args *pulumi.ResourceHookArgs
 	// Kubernetes knows it: it has its etcd.
 	j.told = true
 
-	u := &k3sUpgrade{joining: j, from: versionOf(args.OldInputs), say: say(b.ctx, b.name)}
+	u := &k3sUpgrade{joining: j, from: versionOf(args.OldInputs), say: hookutil.Progress(b.ctx, b.name)}
 	if u.from == u.plan.K3s.Version {
 		return nil
 	}
@@ -55,12 +56,12 @@ func (b *k3sBuilder) upgraded(ctx context.Context, args *pulumi.ResourceHookArgs
 
 // versionOf is what is noted of a node.
 func versionOf(inputs resource.PropertyMap) string {
-	joined := unwrap(inputs["input"])
+	joined := hookutil.Unwrap(inputs["input"])
 	if !joined.IsObject() {
 		return ""
 	}
 
-	return text(joined.ObjectValue(), "version")
+	return hookutil.String(joined.ObjectValue(), "version")
 }
 
 // foresee says in a preview what will become of the node. A refusal is an error there, too.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
@@ -112,11 +113,12 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 // leaver reads who leaves from the configuration that was applied: a node that is out of the plan is known from nowhere else.
 func (r *removal) leaver(ctx context.Context, args *pulumi.ResourceHookArgs) (leaver, error) {
 	l := leaver{
-		Target:      talosapi.Target{Address: text(args.OldInputs, "node")},
+		Target:      talosapi.Target{Address: hookutil.String(args.OldInputs, "node")},
 		credentials: r.credentials(ctx, credentials(args.OldInputs)),
 	}
 
-	applied, err := machineconfig.Applied(text(args.OldInputs, "machineConfigurationInput"), texts(args.OldInputs, "configPatches"))
+	applied, err := machineconfig.Applied(hookutil.String(args.OldInputs, "machineConfigurationInput"),
+		hookutil.Strings(args.OldInputs, "configPatches"))
 	if err != nil {
 		return l, fmt.Errorf("%s: what the node was configured with cannot be read: %w", args.Name, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
@@ -179,20 +180,22 @@ func (m machineNow) rewrites(args *pulumi.ResourceHookArgs) bool {
 	differ := len(before) != len(after)
 
 	for i := range min(len(before), len(after)) {
-		differ = differ || number(before[i], "size") != number(after[i], "size")
+		differ = differ || hookutil.Number(before[i], "size") != hookutil.Number(after[i], "size")
 	}
 
 	return differ && slices.ContainsFunc(before, func(disk resource.PropertyMap) bool {
-		setting, there := m.settings[text(disk, "interface")]
+		setting, there := m.settings[hookutil.String(disk, "interface")]
 
-		return there && text(disk, "aio") != "" && proxmoxapi.Properties(setting)["aio"] != text(disk, "aio")
+		aio := hookutil.String(disk, "aio")
+
+		return there && aio != "" && proxmoxapi.Properties(setting)["aio"] != aio
 	})
 }
 
 // switchOn starts a VM that the state says is on: the provider does not, and would wait for its guest agent.
 func (r *restarts) switchOn(ctx context.Context, n plan.Node, now machineNow, args *pulumi.ResourceHookArgs) error {
 	on := func(values resource.PropertyMap) bool {
-		started := unwrap(values["started"])
+		started := hookutil.Unwrap(values["started"])
 
 		return started.IsBool() && started.BoolValue()
 	}

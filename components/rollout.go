@@ -9,6 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
@@ -108,16 +109,17 @@ func (r *rollout) changing(args *pulumi.ResourceHookArgs) (changing, error) {
 	}
 
 	c := changing{
-		Target: talosapi.Target{Name: n.Name, Address: text(args.NewInputs, "node")}, node: n, credentials: credentials(args.NewInputs),
+		Target: talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")}, node: n,
+		credentials: credentials(args.NewInputs),
 	}
 
-	input := text(args.NewInputs, "machineConfigurationInput")
+	input := hookutil.String(args.NewInputs, "machineConfigurationInput")
 	if input == "" && r.ctx.DryRun() {
 		return c, nil
 	}
 
 	var err error
-	if c.wanted, err = machineconfig.Applied(input, texts(args.NewInputs, "configPatches")); err != nil {
+	if c.wanted, err = machineconfig.Applied(input, hookutil.Strings(args.NewInputs, "configPatches")); err != nil {
 		return c, fmt.Errorf("%s: %w", n.Name, err)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -62,12 +63,12 @@ func whole(unfinished bool) []pulumi.ResourceOption {
 // resumed runs before a VM is changed, and refuses to go on where the state has more than there is: after a failure the engine asks the
 // provider once more, which compares the state with the program, finds nothing to do, and would call the VM finished.
 func resumed(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pulumi.ResourceHookArgs) error {
-	v, there, err := proxmox.Find(ctx, int(number(args.NewInputs, "vmId")))
+	v, there, err := proxmox.Find(ctx, int(hookutil.Number(args.NewInputs, "vmId")))
 	if err != nil || !there {
 		return err
 	}
 
-	if err := unchangeable(v, text(args.NewInputs, "name")); err != nil {
+	if err := unchangeable(v, hookutil.String(args.NewInputs, "name")); err != nil {
 		return err
 	}
 
@@ -79,7 +80,7 @@ func resumed(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pulumi.Re
 	_, n, _ := nodeOf(p, v.ID)
 
 	for _, disk := range disks(args.OldOutputs) {
-		at, size := text(disk, "interface"), int(number(disk, "size"))
+		at, size := hookutil.String(disk, "interface"), int(hookutil.Number(disk, "size"))
 
 		switch has := config.Disks[at]; {
 		case at == "":
@@ -137,7 +138,7 @@ func settings(values resource.PropertyMap) map[string]string {
 	found := map[string]string{}
 
 	add := func(key string, value resource.PropertyValue) {
-		switch value = unwrap(value); {
+		switch value = hookutil.Unwrap(value); {
 		case value.IsString() && value.StringValue() != "":
 			found[key] = value.StringValue()
 		case value.IsNumber() && value.NumberValue() != 0:
@@ -149,20 +150,20 @@ func settings(values resource.PropertyMap) map[string]string {
 
 	add("onboot", values["onBoot"])
 	add("protection", values["protection"])
-	add("tags", resource.NewProperty(sortedTags(texts(values, "tags"))))
+	add("tags", resource.NewProperty(sortedTags(hookutil.Strings(values, "tags"))))
 
-	if memory := unwrap(values["memory"]); memory.IsObject() {
+	if memory := hookutil.Unwrap(values["memory"]); memory.IsObject() {
 		add("memory", memory.ObjectValue()["dedicated"])
 	}
 
-	if cpu := unwrap(values["cpu"]); cpu.IsObject() {
+	if cpu := hookutil.Unwrap(values["cpu"]); cpu.IsObject() {
 		add("cores", cpu.ObjectValue()["cores"])
 		add("cpu", cpu.ObjectValue()["type"])
 	}
 
-	if list := unwrap(values["networkDevices"]); list.IsArray() {
+	if list := hookutil.Unwrap(values["networkDevices"]); list.IsArray() {
 		for i, entry := range list.ArrayValue() {
-			if device := unwrap(entry); device.IsObject() {
+			if device := hookutil.Unwrap(entry); device.IsObject() {
 				add(fmt.Sprintf("net%d bridge", i), device.ObjectValue()["bridge"])
 				add(fmt.Sprintf("net%d tag", i), device.ObjectValue()["vlanId"])
 			}
@@ -181,9 +182,9 @@ func sortedTags(tags []string) string {
 func disks(values resource.PropertyMap) []resource.PropertyMap {
 	var all []resource.PropertyMap
 
-	if list := unwrap(values["disks"]); list.IsArray() {
+	if list := hookutil.Unwrap(values["disks"]); list.IsArray() {
 		for _, entry := range list.ArrayValue() {
-			if disk := unwrap(entry); disk.IsObject() {
+			if disk := hookutil.Unwrap(entry); disk.IsObject() {
 				all = append(all, disk.ObjectValue())
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -38,11 +39,8 @@ type vmGates struct {
 	deletions bool
 }
 
-// registration registers a hook under the name of its cluster.
-type registration func(hook **pulumi.ResourceHook, kind string, run func(context.Context, *pulumi.ResourceHookArgs) error, options ...*pulumi.ResourceHookOptions)
-
 // register registers them.
-func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, register registration) error {
+func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, register hookutil.Register) error {
 	proxmox, previews := r.proxmox, &pulumi.ResourceHookOptions{OnDryRun: true}
 	images := imageGates{proxmox: proxmox, plan: r.plan}
 
@@ -118,8 +116,8 @@ func (g *vmGates) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
 // free holds that nobody has the VMID of a VM that is to be made. A refresh would not see it: it looks only for what the
 // state has.
 func free(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack string, args *pulumi.ResourceHookArgs) error {
-	vmid := int(number(args.NewInputs, "vmId"))
-	name := text(args.NewInputs, "name")
+	vmid := int(hookutil.Number(args.NewInputs, "vmId"))
+	name := hookutil.String(args.NewInputs, "name")
 
 	v, there, err := proxmox.Find(ctx, vmid)
 
@@ -200,7 +198,7 @@ const smallestImage = 16 << 20
 
 // offered asks the host what the URL holds. A server that answers with a page instead of an image would be believed.
 func (g imageGates) offered(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	host, url := text(args.NewInputs, "nodeName"), text(args.NewInputs, "url")
+	host, url := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "url")
 
 	size, err := g.proxmox.Offered(ctx, host, url)
 
@@ -217,7 +215,7 @@ func (g imageGates) offered(ctx context.Context, args *pulumi.ResourceHookArgs) 
 // foreseen asks in a preview what is known there: an image of the factory may be of a schematic that it does not know yet, and without
 // Proxmox VE nothing is known, which the preview has said.
 func (g imageGates) foreseen(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	url := text(args.NewInputs, "url")
+	url := hookutil.String(args.NewInputs, "url")
 	if url == "" || slices.ContainsFunc(g.plan.Pools, func(p plan.PlannedPool) bool {
 		return p.Image.FactoryURL != "" && strings.HasPrefix(url, p.Image.FactoryURL+"/")
 	}) {
@@ -245,7 +243,7 @@ func (g imageGates) remedy(url string) string {
 
 // whole looks at the image that a VM is about to boot: where a download was cut off, nobody else would notice.
 func (g imageGates) whole(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	host, volume := text(args.NewInputs, "nodeName"), bootVolume(args.NewInputs)
+	host, volume := hookutil.String(args.NewInputs, "nodeName"), bootVolume(args.NewInputs)
 	if volume == "" {
 		return nil
 	}
@@ -272,14 +270,14 @@ func (g imageGates) whole(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 // bootVolume is the ISO file or the image of a VM; empty for a clone.
 func bootVolume(inputs resource.PropertyMap) string {
-	if cdrom := unwrap(inputs["cdrom"]); cdrom.IsObject() {
-		if volume := text(cdrom.ObjectValue(), "fileId"); strings.Contains(volume, ":") {
+	if cdrom := hookutil.Unwrap(inputs["cdrom"]); cdrom.IsObject() {
+		if volume := hookutil.String(cdrom.ObjectValue(), "fileId"); strings.Contains(volume, ":") {
 			return volume
 		}
 	}
 
 	if all := disks(inputs); len(all) > 0 {
-		return text(all[0], "fileId")
+		return hookutil.String(all[0], "fileId")
 	}
 
 	return ""

@@ -2,11 +2,20 @@
 package main
 
 import (
+	"context"
+	"os"
+	"os/signal"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/stacks"
 )
 
 func main() {
-	pulumi.Run(stacks.Program)
+	// When the operator presses Ctrl-C, the language host interrupts the program, and kills it after five seconds.
+	interrupt, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	pulumi.Run(func(ctx *pulumi.Context) error { return stacks.Program(hookutil.WithInterrupt(ctx, interrupt)) })
 }

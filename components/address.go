@@ -60,7 +60,7 @@ func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.Virtual
 		unasked := len(links) == 0 && started != nil && !*started
 
 		if !found.IsValid() && unasked && ctx.DryRun() && d.Proxmox != nil {
-			short, cancel := context.WithTimeout(ctx.Context(), wait.Ask)
+			short, cancel := context.WithTimeout(hookutil.Interruptible(ctx.Context()), wait.Ask)
 			found, _ = d.once(short, n) // It will be known when Proxmox VE answers.
 
 			cancel()
@@ -71,7 +71,7 @@ func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.Virtual
 		}
 
 		if !found.IsValid() {
-			if found, err = d.ask(ctx.Context(), n, len(links) > 0 || unasked, hookutil.Progress(ctx, n.Name)); err != nil &&
+			if found, err = d.ask(hookutil.Interruptible(ctx.Context()), n, len(links) > 0 || unasked, hookutil.Progress(ctx, n.Name)); err != nil &&
 				!d.Optional {
 				return pulumi.StringPtrOutput{}, err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
@@ -112,7 +113,7 @@ func (b *bootstrap) established(c machine.ClientConfigurationOutput, kubeconfig 
 	}
 
 	return pulumi.All(waited...).ApplyT(func(all []any) (string, error) {
-		return all[0].(string), b.hold(b.ctx.Context(), talosapi.Credentials{CA: all[1].(string), Certificate: all[2].(string), Key: all[3].(string)})
+		return all[0].(string), b.hold(hookutil.Interruptible(b.ctx.Context()), talosapi.Credentials{CA: all[1].(string), Certificate: all[2].(string), Key: all[3].(string)})
 	}).(pulumi.StringOutput)
 }
 
@@ -184,7 +185,7 @@ func (b *bootstrap) checked(c machine.ClientConfigurationOutput) machine.ClientC
 			}
 		}
 
-		return client, b.one(b.ctx.Context(), there, talosapi.Credentials{
+		return client, b.one(hookutil.Interruptible(b.ctx.Context()), there, talosapi.Credentials{
 			CA: client.CaCertificate, Certificate: client.ClientCertificate, Key: client.ClientKey,
 		})
 	}).(machine.ClientConfigurationOutput)

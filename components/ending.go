@@ -8,6 +8,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/wait"
 )
@@ -35,7 +36,7 @@ func (e *ending) after(all []pulumi.Resource, output pulumi.StringOutput) pulumi
 	}
 
 	return pulumi.ToSecret(pulumi.All(waited...).ApplyT(func(all []any) (string, error) {
-		return all[0].(string), e.look(e.ctx.Context())
+		return all[0].(string), e.look(hookutil.Interruptible(e.ctx.Context()))
 	})).(pulumi.StringOutput)
 }
 

@@ -167,7 +167,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with it.
-		return r.before(context.WithoutCancel(c), args)
+		return r.before(hookutil.Interruptible(context.WithoutCancel(c)), args)
 	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 	register(&g.changed, "changed", rolled.before, &pulumi.ResourceHookOptions{OnDryRun: true})
 

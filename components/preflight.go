@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"golang.org/x/sync/errgroup"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
@@ -110,7 +111,7 @@ func Preflight(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Netwo
 	}
 
 	s := newSurvey(p, proxmox, network)
-	missing := s.run(ctx.Context())
+	missing := s.run(hookutil.Interruptible(ctx.Context()))
 
 	for _, w := range slices.Concat(p.Warnings, warnings, s.warnings) {
 		if err := ctx.Log.Warn(w.String(), nil); err != nil {

@@ -79,7 +79,9 @@ func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, regist
 	register(&g.companions, "vm-companions", r.identities.companions, previews)
 	register(&g.back, "vm-back", r.after)
 
-	stuck, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) { return r.failed(ctx.Context(), args) })
+	stuck, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) {
+		return r.failed(hookutil.Interruptible(ctx.Context()), args)
+	})
 
 	// Where the program does not run, the engine shows that it is missing in place of why a VM could not be deleted.
 	if !r.plan.Teardown {

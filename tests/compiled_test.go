@@ -42,13 +42,13 @@ func TestCompiledProgram(t *testing.T) {
 }
 
 // compiled is the rehearsed stack as a stack of its own in a project directory, whose program is the compiled one.
-func compiled(t *testing.T, r *rehearsal.Rehearsal, name string) auto.Stack {
+func compiled(t *testing.T, r *rehearsal.Rehearsal, name string, opts ...auto.LocalWorkspaceOption) auto.Stack {
 	t.Helper()
 
 	project := projectOf(t, ".")
 	require.NoError(t, r.WriteStackFile(filepath.Join(project, "Pulumi."+name+".yaml")))
 
-	stack, err := r.Backend.LocalStack(t.Context(), project, name, nil)
+	stack, err := r.Backend.LocalStack(t.Context(), project, name, nil, opts...)
 	require.NoError(t, err)
 	require.NoError(t, stack.SetAllConfig(t.Context(), r.Secrets()))
 

@@ -13,6 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/talos"
@@ -147,4 +148,61 @@ func TestUpgradeOfTwenty(t *testing.T) {
 	requireKilledAndContinued(t, r, command, talos.Applied, 4)
 	assert.Empty(t, r.Talos.Outages(since), "no node goes down for Kubernetes")
 	requireNoChange(t, r.Stack)
+}
+
+// TestInterrupted: Ctrl-C ends what an update waits for, which would take half an hour, and leaves nodes open to pods.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	command := e.NewCommand()
+	r := rehearse(t, stackFile(t, strings.NewReplacer("worker: { role: worker, count: 1", "worker: { role: worker, count: 2", "readyTimeout: 60s",
+		"readyTimeout: 30m, drainTimeout: 30m").Replace(pair{"template", "metal", "", "reserved"}.stack())))
+	stack := compiled(t, r, "interrupted", auto.Pulumi(command))
+	api := kubernetesClient(t, up(t, stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	workers := []string{"pair-worker-1", "pair-worker-2"}
+	for _, name := range workers {
+		hold(t, api, name, name)
+	}
+
+	set(t, stack, "pools.worker.memoryMiB", "6144")
+
+	said, before := make(chan string), machine(t, r, workers[0]).PID
+
+	go func() {
+		out := newOutput(t)
+		_, err := stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+		assert.Error(t, err)
+		said <- out.String()
+	}()
+
+	require.Eventually(t, func() bool { return len(calls(r, "/eviction")) > 3 }, wait, 50*time.Millisecond)
+	require.NoError(t, command.Interrupt())
+
+	var printed string
+	select {
+	case printed = <-said:
+	case <-time.After(wait):
+		require.NoError(t, command.Interrupt())
+		t.Fatalf("one Ctrl-C has not ended it: %s", <-said)
+	}
+
+	assert.Contains(t, printed, "interrupted while it waited for its turn")
+	assert.NotContains(t, printed, "gave up after")
+	assert.Equal(t, before, machine(t, r, workers[0]).PID)
+
+	for _, name := range workers {
+		n, err := api.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.False(t, n.Spec.Unschedulable, name)
+		require.NoError(t, api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+
+	up(t, stack)
+	assert.EqualValues(t, 6144<<20, machine(t, r, workers[1]).Memory)
+	requireNoChange(t, stack)
 }

@@ -273,6 +273,38 @@ func TestTheLastControlPlane(t *testing.T) {
 	assert.Equal(t, before, r.Lab.World().Snapshot())
 }
 
+// hold runs a pod on a node that a disruption budget keeps there. Both have the same name.
+func hold(t *testing.T, api *kubernetes.Clientset, name, node string) {
+	t.Helper()
+
+	labels := map[string]string{"app": name}
+
+	_, err := api.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{"kubernetes.io/hostname": node},
+				Containers:   []corev1.Container{{Name: name, Image: "registry.k8s.io/pause:3.10"}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	one := intstr.FromInt32(1)
+	_, err = api.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		b, err := api.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), name, metav1.GetOptions{})
+
+		return err == nil && b.Status.CurrentHealthy == 1
+	}, wait, 50*time.Millisecond)
+}
+
 // TestDrainIsBounded: a disruption budget holds a worker, until it does not.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
@@ -281,33 +313,7 @@ func TestDrainIsBounded(t *testing.T) {
 	api := kubernetesClient(t, up(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
-	labels := map[string]string{"app": "web"}
-
-	_, err := api.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-				NodeSelector: map[string]string{"kubernetes.io/hostname": "home-worker-2"},
-				Containers:   []corev1.Container{{Name: "web", Image: "registry.k8s.io/pause:3.10"}},
-			}},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-
-	one := intstr.FromInt32(1)
-	_, err = api.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-
-	require.Eventually(t, func() bool {
-		b, err := api.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), "web", metav1.GetOptions{})
-
-		return err == nil && b.Status.CurrentHealthy == 1
-	}, wait, 50*time.Millisecond)
-
+	hold(t, api, "web", "home-worker-2")
 	set(t, r.Stack, "pools.worker.count", "1")
 
 	said := failUp(t, r.Stack)

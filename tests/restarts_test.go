@@ -189,13 +189,18 @@ func TestFailedUpdateEndsItsTurn(t *testing.T) {
 	r := rehearse(t, stackFile(t, text))
 	up(t, r.Stack)
 
-	r.Lab.Journal().Plant(journal.Fault{
-		Face: journal.Proxmox, Call: regexp.MustCompile(`^(PUT|POST) .*/config$`), Kind: journal.Refuse, Message: "VM is locked (backup)",
-	})
-	set(t, r.Stack, "pools.worker.memoryMiB", "6144")
-	set(t, r.Stack, "pools.control.memoryMiB", "6144")
+	for call, memory := range map[string]string{`^(PUT|POST) .*/config$`: "6144", `^POST .*/status/reboot$`: "7168"} {
+		r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(call), Kind: journal.Refuse, Message: "VM is locked (backup)"})
+		set(t, r.Stack, "pools.worker.memoryMiB", memory)
+		set(t, r.Stack, "pools.control.memoryMiB", memory)
 
-	said := failUp(t, r.Stack)
-	assert.Contains(t, said, "not begun: pair-")
-	assert.NotContains(t, said, "gave up after")
+		said := failUp(t, r.Stack)
+		assert.Contains(t, said, "not begun: pair-")
+		assert.NotContains(t, said, "gave up after")
+
+		_, err := r.Stack.Refresh(t.Context())
+		require.NoError(t, err)
+		up(t, r.Stack)
+		assert.True(t, machine(t, r, restartedWorker).Running)
+	}
 }

@@ -23,7 +23,7 @@ func Registering(ctx *pulumi.Context, cluster string, errs *[]error) Register {
 		}
 
 		h, err := ctx.RegisterResourceHook(cluster+"-"+kind, func(args *pulumi.ResourceHookArgs) error {
-			return run(ctx.Context(), args)
+			return run(Interruptible(ctx.Context()), args)
 		}, option)
 		*hook, *errs = h, append(*errs, err)
 	}

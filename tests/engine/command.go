@@ -95,6 +95,19 @@ func (c *Command) Kill() {
 	}
 }
 
+// Interrupt sends the update that runs, if one does, what Ctrl-C sends. In a terminal that reaches the CLI alone, too: its plugins, the
+// language host and with it the program are in process groups of their own.
+func (c *Command) Interrupt() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.process == nil {
+		return errors.New("no update runs")
+	}
+
+	return c.process.Signal(os.Interrupt)
+}
+
 // Killed tells whether the update that ended last was killed.
 func (c *Command) Killed() bool {
 	c.mu.Lock()

@@ -46,12 +46,14 @@ func serve(ctx context.Context, args []string) error {
 	if err := rpcutil.Healthcheck(ctx, engine, time.Minute, cancel); err != nil {
 		return fmt.Errorf("the engine at %s: %w", engine, err)
 	}
+	canceled, cancelPrograms := context.WithCancel(ctx)
+	defer cancelPrograms()
 	stop := make(chan bool)
 	context.AfterFunc(ctx, func() { close(stop) })
 	handle, err := rpcutil.ServeWithOptions(rpcutil.ServeOptions{
 		Cancel: stop,
 		Init: func(s *grpc.Server) error {
-			pulumirpc.RegisterLanguageRuntimeServer(s, &host{engine: engine})
+			pulumirpc.RegisterLanguageRuntimeServer(s, &host{engine: engine, canceled: canceled, cancel: cancelPrograms})
 			return nil
 		},
 	})
@@ -67,6 +69,15 @@ func serve(ctx context.Context, args []string) error {
 type host struct {
 	pulumirpc.UnimplementedLanguageRuntimeServer
 	engine string // address, passed on to the program
+	// canceled ends when the engine says that the operator has interrupted the update, or that it is over.
+	canceled context.Context
+	cancel   context.CancelFunc
+}
+
+// Cancel interrupts the program that runs.
+func (h *host) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
+	h.cancel()
+	return &emptypb.Empty{}, nil
 }
 
 func (h *host) Handshake(context.Context, *pulumirpc.LanguageHandshakeRequest) (*pulumirpc.LanguageHandshakeResponse, error) {
@@ -108,9 +119,20 @@ func (h *host) Run(ctx context.Context, req *pulumirpc.RunRequest) (*pulumirpc.R
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, binary, req.Args...)
+	until, end := context.WithCancel(h.canceled)
+	defer end()
+	context.AfterFunc(ctx, end)
+	cmd := exec.CommandContext(until, binary, req.Args...)
 	cmd.Dir = req.Pwd
 	cmd.Env = append(os.Environ(), env...)
+	// As Pulumi's own host does (sdk/go/pulumi-language-go of v3.259.0): an interrupt, and five seconds to end.
+	cmd.Cancel = func() error {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			return cmd.Process.Kill()
+		}
+		return nil
+	}
+	cmd.WaitDelay = 5 * time.Second
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err = cmd.Run()
 	var exit *exec.ExitError

@@ -126,11 +126,11 @@ func typeOf(s *jsonschema.Schema) string {
 			return "map of " + typeOf(more)
 		}
 
-		return "block"
+		return "object"
 	case "string":
-		return "text"
+		return "string"
 	case "boolean":
-		return "yes or no"
+		return "bool"
 	default:
 		return "number"
 	}

@@ -108,7 +108,7 @@ func (l limited) of(table []privilege) []string {
 	var names []string
 
 	for _, p := range table {
-		if slices.ContainsFunc(p.needed, func(by string) bool { return by == "every one" || slices.Contains(l.needs, by) }) {
+		if slices.ContainsFunc(p.needed, func(by string) bool { return by == "all" || slices.Contains(l.needs, by) }) {
 			names = append(names, p.name)
 		}
 	}

@@ -48,7 +48,7 @@ func parse(args []string) (*options, error) {
 	flags := pflag.NewFlagSet("bench", pflag.ContinueOnError)
 	flags.StringSliceVar(&o.only, "only", names(), "the rows to measure")
 	flags.StringVar(&o.results, "results", "", "a file for the results; rows that are in it are not measured again")
-	flags.BoolVar(&o.docs, "docs", false, "write the tables to stacks/docs/speed.md, and a chart beside it")
+	flags.BoolVar(&o.docs, "docs", false, "write the tables to stacks/docs/benchmarks.md, and the chart speed.svg")
 	flags.StringVar(&o.profiles, "profiles", "", "write profiles of the engine to this directory, which takes time of its own")
 	flags.IntVar(&o.parallel, "parallel", 64, "how many operations the engine may have at a time, pulumi's own --parallel")
 	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")

@@ -113,7 +113,7 @@ func TestReport(t *testing.T) {
 	assert.False(t, again.has(Row{plan.KindTalos, 20, 3, 1}))
 
 	docs := t.TempDir()
-	page := filepath.Join(docs, "speed.md")
+	page := filepath.Join(docs, "benchmarks.md")
 	require.NoError(t, os.WriteFile(page, []byte("# Speed\n\n"+tablesBegin+"old\n"+tablesEnd+"\nThe end.\n"), 0o600))
 	require.NoError(t, again.publish(docs))
 
@@ -138,5 +138,5 @@ func TestReport(t *testing.T) {
 	}
 
 	require.NoError(t, os.WriteFile(page, []byte("# Speed\n"), 0o600))
-	assert.ErrorContains(t, again.publish(docs), "speed.md has no place for the tables")
+	assert.ErrorContains(t, again.publish(docs), "benchmarks.md has no place for the tables")
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Where the tables stand in the page, between two remarks that nobody sees.
+// Where the tables stand in the page, between two comments.
 const (
 	tablesBegin = "<!-- Written by go run ./tests/bench --docs: do not edit. -->\n"
 	tablesEnd   = "<!-- Here ends what is written by it. -->\n"
@@ -16,9 +16,9 @@ const (
 // chartHosts is how many hosts the clusters of the chart have.
 const chartHosts = 1
 
-// publish writes the tables into the page on speed, and the chart beside it.
+// publish writes the tables and the chart of the page on benchmarks.
 func (r *Report) publish(docs string) error {
-	page := filepath.Join(docs, "speed.md")
+	page := filepath.Join(docs, "benchmarks.md")
 
 	text, err := os.ReadFile(page)
 	if err != nil {

@@ -157,14 +157,19 @@ func (r *removal) credentials(ctx context.Context, configured talosapi.Credentia
 func (l leaver) moved(address string) bool { return address != "" && address != l.Address }
 
 // keep refuses to take the machine of a node that stays: the cluster is being destroyed, or something else wants a new VM. A
-// machine that belongs to no cluster is a new one already.
+// machine that belongs to no cluster is a new one already, where the program has made it: a refresh takes another VM with our VMID,
+// name and tags for ours.
 func (r *removal) keep(ctx context.Context, l leaver) error {
 	refused := fmt.Errorf("%s is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; %s", l.Name, toDestroy)
+
+	another := r.another(l)
 
 	look := func(ctx context.Context) (string, error) {
 		switch err := talosapi.Answers(ctx, l.Target, l.credentials); {
 		case err == nil:
 			return "", refused
+		case another != nil:
+			return "", another
 		case talosapi.Unconfigured(ctx, l.Target):
 			return "", r.bootstrap.mayLose(ctx, l)
 		default:
@@ -184,6 +189,18 @@ func (r *removal) keep(ctx context.Context, l leaver) error {
 	}
 
 	return err
+}
+
+// another is why the VM of a node is not known to be the one that was configured.
+func (r *removal) another(l leaver) error {
+	found, there := r.bootstrap.found.machine(l.planned.VMID)
+	if !there || found.Described() {
+		return nil
+	}
+
+	return fmt.Errorf("%s was configured on another VM than the state has now: nothing on VMID %d (UUID %s, host %s) says that it was made for %s, "+
+		"so a refresh has probably taken it into the state. Give that VM another VMID and run 'pulumi up --refresh'; "+
+		"or, if it may be deleted, name the node in lifecycle.replace", l.Name, l.planned.VMID, found.Config.UUID, found.VM.Host, l.Name)
 }
 
 // foresee is the judgement in a preview. What is amiss now may be in order when it is carried out, so that is a warning; too

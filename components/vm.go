@@ -51,11 +51,7 @@ type machineArgs struct {
 // newVM makes the VM of a node.
 func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {
 	n := args.Node
-	id, description := uuid.NewString(), args.Description
-
-	if n.Template != "" {
-		description = proxmoxvm.Describe(description, id)
-	}
+	id := uuid.NewString()
 
 	v := &vm.VirtualMachineArgs{
 		NodeName: pulumi.String(n.Host),
@@ -63,7 +59,7 @@ func newVM(ctx *pulumi.Context, name string, args *machineArgs, opts ...pulumi.R
 		Migrate:     pulumi.Bool(args.Rebalance),
 		VmId:        pulumi.Int(n.VMID),
 		Name:        pulumi.String(n.Name),
-		Description: pulumi.String(description),
+		Description: pulumi.String(proxmoxvm.Describe(args.Description, id)),
 		Tags:        pulumi.ToStringArray(n.Tags),
 		Cpu:         vm.VirtualMachineCpuArgs{Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType), Numa: pulumi.Bool(n.NUMA)},
 		Memory:      memory(n),

@@ -3,12 +3,14 @@ package tests
 import (
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -247,4 +249,30 @@ func TestTakenOver(t *testing.T) {
 	set(t, r.Stack, "pools.worker.count", "1")
 	assert.Contains(t, failPreview(t, r.Stack), `VMID 502 is "payroll-db" on host pve (UUID `)
 	failUp(t, r.Stack)
+}
+
+// TestForeignTwinRefreshed: a refresh takes the UUID of the other VM into the state. What was configured on ours tells them apart.
+func TestForeignTwinRefreshed(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.Replace(machinesOnly, "bootstrap: external, versions: { talos: v1.12.4 }", "versions: { talos: v1.12.4, kubernetes: v1.34.2 }", 1)))
+	up(t, r.Stack)
+	requireNoChange(t, r.Stack)
+
+	foreign(t, r, 502, map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2", "memory": "1024"})
+
+	t.Run("left alone", func(t *testing.T) {
+		untouched(t, r, 502)
+
+		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+
+		assert.Contains(t, failPreview(t, r.Stack), "home-worker-2 was configured on another VM than the state has now")
+	})
+
+	// It has gone again: the node gets a VM of its own.
+	remove(t, r, 502)
+	_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	requireNoChange(t, r.Stack)
 }

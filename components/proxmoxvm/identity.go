@@ -89,6 +89,9 @@ func (m Machine) Judge(f Found, owner []string) Comparison {
 		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
 		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh has taken it into the state",
 			now, f.Config.UUID, strings.Join(owner, " and "))}
+	case strings.EqualFold(m.UUID, f.Config.UUID) && original(f) != "" && !f.Described():
+		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), a copy of the VM with UUID %s by its notes: a refresh has taken it into the state",
+			now, f.Config.UUID, original(f))}
 	case strings.EqualFold(m.UUID, f.Config.UUID):
 		return Comparison{Verdict: Ours}
 	case copied(f, m, owner):
@@ -106,8 +109,9 @@ func Tagged(tags, owner []string) bool {
 // mark precedes the UUID in the description of a VM.
 const mark = "VM UUID "
 
-// Describe adds the UUID that a VM is going to have to its description. Proxmox VE gives a copy of a template the description at
-// once, and a UUID of its own until its settings follow: a copy that was cut off in between is recognized by it.
+// Describe adds the UUID that a VM is going to have to its description. A refresh takes the UUID of whatever VM has the VMID into the
+// state, and this tells whether the program has made it. Proxmox VE gives a copy of a template the description at once, and a UUID of
+// its own until its settings follow: a copy that was cut off in between is recognized by it.
 func Describe(description, uuid string) string { return description + "\n\n" + mark + uuid }
 
 // Description is what Describe was given.
@@ -117,9 +121,22 @@ func Description(text string) string {
 	return strings.TrimSpace(text)
 }
 
+// Described says that the VM was made by this program with the UUID that it has: its description says so.
+func (f Found) Described() bool {
+	return f.Config.UUID != "" && strings.EqualFold(original(f), f.Config.UUID)
+}
+
+// original is the UUID that the description of a VM states; empty where it states none.
+func original(f Found) string {
+	_, stated, _ := strings.Cut(f.Config.Settings["description"], mark)
+	first, _, _ := strings.Cut(strings.TrimSpace(stated), "\n")
+
+	return strings.TrimSpace(first)
+}
+
 // copied says that a VM is the copy of a template that has not got its settings yet. The UUID and the tags come together.
 func copied(f Found, m Machine, owner []string) bool {
 	tags := strings.FieldsFunc(f.Config.Settings["tags"], func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
 
-	return f.VM.Stopped && strings.Contains(f.Config.Settings["description"], mark+m.UUID) && !Tagged(tags, owner)
+	return f.VM.Stopped && strings.EqualFold(original(f), m.UUID) && !Tagged(tags, owner)
 }

@@ -208,7 +208,7 @@ func (b *bootstrap) one(ctx context.Context, controlPlanes []talosapi.Target, c 
 			return "", nil
 		case patience.Over():
 			return "", lifecycle.Refusal{
-				Rule: err.Error() + ", and nothing is changed",
+				Rule: err.Error() + ", so no node is configured",
 				Remedy: "decide which of them holds the data that you need, then wipe each control plane of the other: 'talosctl reset --nodes " +
 					"<address> --graceful=false --reboot --system-labels-to-wipe EPHEMERAL'; it joins the one that is left",
 			}

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -89,4 +92,65 @@ func TestNoSecondEtcd(t *testing.T) {
 	last := r.Talos.Quorum(time.Time{})
 	assert.Equal(t, 3, last[len(last)-1].Healthy)
 	requireNoChange(t, r.Stack)
+}
+
+// TestTwoEtcds: an operator wipes a control plane while the others are off, and bootstraps it. No run configures a node until all members
+// are of one cluster again.
+func TestTwoEtcds(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, threeAndOne))
+	outputs := up(t, r.Stack).Outputs
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	operator := world.Caller{ID: r.Lab.Credentials().TokenID}
+	others := []string{"home-control-1", "home-control-2"}
+	target, credentials := nodeOf(t, r, outputs, "home-control-3")
+
+	api, err := client.New(t.Context(), client.WithEndpoints(target.Address), client.WithConfigContext(&clientconfig.Context{
+		CA: credentials.CA, Crt: credentials.Certificate, Key: credentials.Key,
+	}))
+	require.NoError(t, err)
+
+	defer api.Close() //nolint:errcheck // the test is over
+
+	wipe := func() {
+		require.NoError(t, api.ResetGeneric(t.Context(), &machineapi.ResetRequest{
+			Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: "EPHEMERAL", Wipe: true}},
+		}))
+	}
+
+	for _, name := range others {
+		_, err := r.Lab.World().Stop(operator, "pve", vmids(r)[name])
+		require.NoError(t, err)
+	}
+
+	wipe()
+	require.Eventually(t, func() bool { return api.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}) == nil }, wait, 100*time.Millisecond)
+
+	for _, name := range others {
+		_, err := r.Lab.World().Start(operator, "pve", vmids(r)[name])
+		require.NoError(t, err)
+	}
+
+	require.Eventually(t, func() bool { return len(etcdClusters(r)) == 2 }, wait, 100*time.Millisecond)
+
+	set(t, r.Stack, "pools.worker.count", "2")
+
+	const refused = "home-control-1 and home-control-3 run members of two different etcd clusters, so no node is configured"
+
+	since := time.Now()
+
+	assert.Contains(t, failUp(t, r.Stack), refused)
+	assert.Empty(t, deeds(r, since))
+
+	// As the message says.
+	wipe()
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+
+	last := r.Talos.Quorum(time.Time{})
+	assert.Equal(t, 3, last[len(last)-1].Healthy)
 }

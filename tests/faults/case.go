@@ -32,13 +32,12 @@ func (c Case) String() string {
 	return fmt.Sprintf("%s, %s: %s %s %s", c.Stack, c.Stage, which, c.Call, c.Effect)
 }
 
-// providers says that what comes of a case is the provider's, as stacks/docs/reliability.md tells: it takes over a VM that has its VMID
-// since a moment ago, forgets the disks that it could not read back after a change, and does not look after the removal of an image.
+// providers says that what comes of a case is the provider's, as stacks/docs/reliability.md tells: it forgets the disks that it could not
+// read back after a change, and does not look after the removal of an image.
 func (c Case) providers() bool {
 	const volume = " /nodes/{host}/storage/{store}/content/{volume}"
 
-	return c.Effect == Taken && c.Call.Pattern == "POST /nodes/{host}/qemu" ||
-		c.Stage == Update && c.Call.Pattern == "GET"+volume ||
+	return c.Stage == Update && c.Call.Pattern == "GET"+volume ||
 		c.Effect == TaskFailed && c.Call.Pattern == "DELETE"+volume
 }
 

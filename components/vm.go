@@ -150,8 +150,11 @@ func ignored(args *machineArgs) []string {
 		paths = append(paths, "timeoutMigrate")
 	}
 
-	for _, i := range args.State.Smaller {
-		paths = append(paths, fmt.Sprintf("disks[%d].size", i))
+	// A VM that is made again is as large as stated from the start.
+	if !args.Replace && !args.Unfinished {
+		for _, i := range args.State.Disks {
+			paths = append(paths, fmt.Sprintf("disks[%d].size", i))
+		}
 	}
 
 	for i := range n.Disks {

@@ -21,8 +21,9 @@ import (
 type VMState struct {
 	// Running: the provider, which looks while a VM restarts, may have noted that it is off, and would start what runs.
 	Running bool
-	// Smaller are the disks that are to grow, by their place in the plan.
-	Smaller []int
+	// Disks are those that the VM has, by their place in the plan. The program makes them larger, not the provider, whose state may be that
+	// of before.
+	Disks []int
 	// Mark is another one for each thing that is left to be done on the VM and that the provider does not do; 0: nothing is.
 	Mark int
 }
@@ -108,8 +109,14 @@ func (s *survey) look(ctx context.Context, n plan.Node, v proxmoxapi.VM, setting
 	)
 
 	for i, d := range n.Disks {
-		if has := settings.Disk(d.Interface); has > 0 && has < d.SizeGiB {
-			state.Smaller = append(state.Smaller, i)
+		has := settings.Disk(d.Interface)
+		if has == 0 || has > d.SizeGiB {
+			continue
+		}
+
+		state.Disks = append(state.Disks, i)
+
+		if has < d.SizeGiB {
 			left = append(left, fmt.Sprintf("%s %d", d.Interface, d.SizeGiB))
 		}
 	}

@@ -94,11 +94,11 @@ func TestMark(t *testing.T) {
 	}
 
 	done, warned := look(&resizable{settings: map[string]string{"scsi0": "tank:x,size=50G"}})
-	assert.Equal(t, VMState{Running: true}, done)
+	assert.Equal(t, VMState{Running: true, Disks: []int{0}}, done)
 	assert.Empty(t, warned)
 
 	small, _ := look(&resizable{settings: map[string]string{"scsi0": "tank:x,size=40G"}})
-	assert.Equal(t, []int{0}, small.Smaller)
+	assert.Equal(t, []int{0}, small.Disks)
 	assert.Positive(t, small.Mark)
 
 	owed, warned := look(&resizable{waiting: map[string]string{"cores": "4", "memory": "current=4096"}})

@@ -131,6 +131,7 @@ func TestAVMFromAnISO(t *testing.T) {
 
 	task, err = vm.Reboot(t.Context())
 	wait(t, task, err)
+	require.Eventually(t, func() bool { return len(f.seen()) == 2 }, time.Minute, time.Millisecond, "it starts after the task has ended")
 	require.Empty(t, f.seen()[1].Boot)
 
 	task, err = vm.Stop(t.Context())

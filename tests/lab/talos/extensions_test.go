@@ -182,7 +182,12 @@ func TestKubeVIP(t *testing.T) {
 		return nil
 	})
 
-	conn, err := net.Dial("tcp", net.JoinHostPort(vip, "6443")) //nolint:noctx
-	require.NoError(t, err)
-	require.NoError(t, conn.Close())
+	r.until("the address serves", func(context.Context) error {
+		conn, err := net.Dial("tcp", net.JoinHostPort(vip, "6443")) //nolint:noctx
+		if err != nil {
+			return err
+		}
+
+		return conn.Close()
+	})
 }

@@ -46,6 +46,9 @@ func TestCompare(t *testing.T) {
 	refreshed := ours
 	refreshed.Name, refreshed.UUID, refreshed.Tags = "payroll-db", other, nil
 
+	copied := ours
+	copied.UUID = other
+
 	unnamed := ours
 	unnamed.UUID = ""
 
@@ -75,6 +78,14 @@ func TestCompare(t *testing.T) {
 		"taken over by a refresh": {
 			refreshed, cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.Foreign,
 			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other + `), without the tags home and talos of this cluster: a refresh has taken it into the state`,
+		},
+		"a copy of our VM, taken over by a refresh": {
+			copied, cluster{vm: &at, config: whole}, proxmoxvm.Foreign,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), a copy of the VM with UUID ` + uuid + ` by its notes: a refresh has taken it into the state`,
+		},
+		"as it was made": {
+			ours, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: uuid, Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid) + "\n"}}},
+			proxmoxvm.Ours, "",
 		},
 		"a state without its UUID": {
 			unnamed, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: uuid}}, proxmoxvm.Unknown,

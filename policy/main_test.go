@@ -211,7 +211,7 @@ func table(t *testing.T) string {
 
 	var b bytes.Buffer
 
-	b.WriteString("\n| Rule | Production | Lab | What must hold | Settings beside `except` | What to do |\n|---|---|---|---|---|---|\n")
+	b.WriteString("\n| Rule | Production | Lab | What must hold | Settings other than `except` | What to do |\n|---|---|---|---|---|---|\n")
 
 	for _, r := range all {
 		of := ""

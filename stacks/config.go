@@ -10,9 +10,10 @@ import (
 // Config is one stack's configuration. Its JSON names are the keys below the project's namespace; they and the comments
 // here and in package plan are the source of the JSON Schema that editors complete from. Secrets are keys of their own.
 type Config struct {
-	// What the stack is for. Sets the strength of the policy pack, and the defaults of firewall.enabled and of the protection of control planes.
+	// Environment of the stack. Sets the enforcement level of the policy pack, and the defaults of firewall.enabled
+	// and of the protection of control planes.
 	Environment plan.Environment `json:"environment,omitempty" jsonschema:"default=lab,enum=lab,enum=production"`
-	// Where Proxmox VE is and what of it may be used.
+	// Connection to Proxmox VE, and the resources to use.
 	Proxmox Proxmox `json:"proxmox"`
 	// Secret of the API token. Set it with --secret.
 	ProxmoxTokenSecret string `json:"proxmoxTokenSecret,omitempty"`
@@ -22,31 +23,33 @@ type Config struct {
 	SSHPrivateKey string `json:"sshPrivateKey,omitempty"`
 	// The Kubernetes cluster.
 	Cluster plan.Cluster `json:"cluster"`
-	// What is particular to a cluster of kind k3s.
+	// Settings of a cluster of kind k3s.
 	K3s *plan.K3s `json:"k3s,omitempty"`
-	// Token that servers of K3s join with, as long as the cluster lives. Absent: one is made and kept in state. Set it with --secret.
+	// Token that K3s servers join with; it cannot change. Absent: one is generated and kept in the state. Set it
+	// with --secret.
 	K3sToken string `json:"k3sToken,omitempty"`
-	// A Talos secrets bundle (talosctl gen secrets) to take over, instead of making one. Set it with --secret.
+	// A Talos secrets bundle (talosctl gen secrets) to import, instead of generating one. Set it with --secret.
 	MachineSecrets string `json:"machineSecrets,omitempty"`
-	// Where the first boot of a node comes from.
+	// Boot source of the nodes.
 	Image plan.Image `json:"image,omitempty"`
 	// The network of the nodes.
 	Network plan.Network `json:"network"`
-	// Which host a VM is made on.
+	// Selection of the host of a new VM.
 	Placement plan.Placement `json:"placement,omitempty"`
-	// Size and kind of the VMs; a pool or a node may say otherwise.
+	// Size and options of the VMs; pools and nodes override them.
 	Defaults plan.Shape `json:"defaults,omitempty"`
-	// Nodes of one role and shape, by the pool's name.
+	// Pools of nodes with the same role and shape, by name.
 	Pools map[string]plan.Pool `json:"pools"`
 	// Membership of the nodes in a tailnet. Absent: none.
 	Tailscale *plan.Tailscale `json:"tailscale,omitempty"`
-	// Key that lets nodes join the tailnet. Set it with --secret. HEADSCALE_AUTH_KEY in the environment goes before it.
+	// Key that lets nodes join the tailnet. Set it with --secret. HEADSCALE_AUTH_KEY in the environment takes
+	// precedence.
 	TailscaleAuthKey string `json:"tailscaleAuthKey,omitempty"`
-	// Firewalls of Proxmox VE, and of Talos.
+	// Firewalls of Proxmox VE and of Talos.
 	Firewall plan.Firewall `json:"firewall,omitempty"`
-	// Bounds of the program's own waits, and what stays.
+	// Timeouts, upgrades, replacement and removal of nodes.
 	Lifecycle plan.Lifecycle `json:"lifecycle,omitempty"`
-	// What the stack leaves for others beside the contract.
+	// Outputs in addition to the contract.
 	Outputs plan.Outputs `json:"outputs,omitempty"`
 
 	// Dir is where paths of the configuration begin, the project's directory; the working directory when empty.
@@ -69,7 +72,7 @@ type Proxmox struct {
 	Hosts []plan.Host `json:"hosts"`
 	// Datastores.
 	Storage plan.Storage `json:"storage,omitempty"`
-	// Login to the hosts, only for image.factory.format disk and for cluster.kind k3s.
+	// SSH login to the hosts, only for image.factory.format disk and for cluster.kind k3s.
 	SSH *plan.SSH `json:"ssh,omitempty"`
 }
 

@@ -260,3 +260,68 @@ func TestSchematicIDs(t *testing.T) {
 
 	assert.NotZero(t, seen)
 }
+
+// forbiddenWords are words and constructions that the documents do not use: a plainer term is on the right.
+var forbiddenWords = map[string]string{
+	`besides?`:                      "next to, in addition to, with",
+	`anew`:                          "again, recreate, replace",
+	`(no|some|every)body`:           "name the person or the machine",
+	`amiss|unwell`:                  "unhealthy",
+	`of old`:                        "previous",
+	`(is|are|was|were) had`:         "use the active voice",
+	`(see|sees) to (it|the|them)`:   "fix, repair",
+	`what (is|was) (not )?there`:    "name the thing",
+	`who (waits|comes|goes|leaves)`: "name the node",
+	`vacat\w+`:                      "drain",
+	`leaver|departure`:              "the node that is removed",
+	`bring back|brought back`:       "restore, recover",
+	`judged?`:                       "check",
+	`taken? back`:                   "revert",
+	`taken? down|going down`:        "disrupt",
+	`(it|that|which|this|they) (is|are) no [a-km-z][a-z]*`: "is not a",
+	`hence|thereby|therein|whence`:                         "so, therefore",
+	`whoever|whosever`:                                     "name the person or the machine",
+	`for want of`:                                          "because ... is missing",
+	`lets? go of`:                                          "release",
+	`will do\b`:                                            "is enough",
+}
+
+// TestPlainWords: the documents use plain terms. What is code, or quoted between double quotes, is the program's own text.
+func TestPlainWords(t *testing.T) {
+	t.Parallel()
+
+	quotes := regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]*`|\"[^\"\n]*\"")
+
+	for page, text := range documents(t) {
+		// The lines stay, for the numbers.
+		prose := quotes.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
+
+		for pattern, instead := range forbiddenWords {
+			for _, at := range regexp.MustCompile(`(?i)\b(`+pattern+`)\b`).FindAllStringIndex(prose, -1) {
+				t.Errorf("%s:%d: %q: write plainly, for example: %s", page, 1+strings.Count(prose[:at[0]], "\n"), prose[at[0]:at[1]], instead)
+			}
+		}
+	}
+}
+
+// TestOneSentenceALine: a line of prose holds one sentence, so that a change shows as the sentences that changed. Tables and list
+// items may hold several.
+func TestOneSentenceALine(t *testing.T) {
+	t.Parallel()
+
+	var (
+		fences = regexp.MustCompile("(?ms)^ *```.*?^ *```$|<!--.*?-->")
+		prose  = regexp.MustCompile(`^[A-Z[` + "`" + `*]`)
+		wrap   = regexp.MustCompile(`[^.:!?)*|>]$`)
+	)
+
+	for page, text := range documents(t) {
+		text = fences.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
+
+		for i, line := range strings.Split(text, "\n") {
+			if prose.MatchString(line) && wrap.MatchString(line) {
+				t.Errorf("%s:%d: a sentence ends with its line: %s", page, i+1, line)
+			}
+		}
+	}
+}

@@ -51,11 +51,11 @@ type Secrets struct {
 
 // Host is one Proxmox VE host (Proxmox calls it a node; here a node is always a Talos machine).
 type Host struct {
-	// Name of the host as Proxmox VE knows it.
+	// Name of the host in Proxmox VE.
 	Name string `json:"name"`
-	// What the host can give to VMs. Absent: as much as is asked.
+	// Resources of the host for VMs. Absent: unlimited.
 	Capacity *Resources `json:"capacity,omitempty"`
-	// What of the capacity is left alone, instead of placement.reserve.
+	// Part of the capacity to leave unused, instead of placement.reserve.
 	Reserve *Resources `json:"reserve,omitempty"`
 }
 
@@ -71,9 +71,10 @@ type Resources struct {
 type Storage struct {
 	// Datastore of VM disks.
 	Disks string `json:"disks,omitempty" jsonschema:"default=local-lvm"`
-	// Datastore of ISO files and disk images that are downloaded.
+	// Datastore of downloaded ISO files and disk images.
 	Images string `json:"images,omitempty" jsonschema:"default=local"`
-	// Datastore of the user data of K3s nodes. It must take snippets; a VM that may move needs one that its hosts share.
+	// Datastore of the user data of K3s nodes. It must allow snippets; a VM that may move needs a datastore that
+	// its hosts share.
 	Snippets string `json:"snippets,omitempty" jsonschema:"default=local"`
 }
 
@@ -83,17 +84,17 @@ type SSH struct {
 	Username string `json:"username"`
 	// Port of the SSH server.
 	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`
-	// Address of each host, by its name. Absent: what Proxmox VE says.
+	// Address of each host, by name. Absent: the address that Proxmox VE reports.
 	Addresses map[string]string `json:"addresses,omitempty"`
 }
 
 // Placement decides which host a VM is made on.
 type Placement struct {
-	// How hosts are chosen: spread evens out, pin takes the host that each node or pool names.
+	// Strategy: spread distributes nodes evenly, pin uses the host that each node or pool names.
 	Strategy Strategy `json:"strategy,omitempty" jsonschema:"default=spread,enum=spread,enum=pin"`
-	// What is left alone on each host that states no reserve of its own.
+	// Resources to leave unused on each host without its own reserve.
 	Reserve Resources `json:"reserve,omitempty"`
-	// Move VMs to where the plan wants them, by migration. Absent: a VM stays where it is, and a differing plan is a warning.
+	// Migrate VMs to the hosts of the plan. Absent: a VM stays on its host, and a different plan is a warning.
 	Rebalance bool `json:"rebalance,omitempty" jsonschema:"default=false"`
 }
 
@@ -116,26 +117,26 @@ type Tailscale struct {
 
 // Firewall closes what the nodes do not need.
 type Firewall struct {
-	// Whether firewalls are set up. Absent: in production, not in a lab.
+	// Configure the firewalls. Absent: true in production, false in a lab.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Networks that may reach the Talos and Kubernetes APIs beside the nodes, and SSH of K3s nodes. It must hold whoever runs
-	// this program. Absent: network.cidr.
+	// Networks that may reach the Talos and Kubernetes APIs in addition to the nodes, and SSH of K3s nodes. They
+	// must include the machine that runs pulumi. Absent: network.cidr.
 	APIFrom []string `json:"apiFrom,omitempty"`
-	// What else may come in, such as what an ingress controller serves.
+	// Additional open ports, such as those of an ingress controller.
 	Open []Opening `json:"open,omitempty"`
 }
 
 // Opening lets more in to nodes than Talos and Kubernetes need.
 type Opening struct {
-	// Name of the opening, a DNS label.
+	// Name of the rule, a DNS label.
 	Name string `json:"name"`
 	// Ports, for example 443 or 30000-32767.
 	Ports Range `json:"ports"`
 	// Protocol of the ports.
 	Protocol Protocol `json:"protocol,omitempty" jsonschema:"default=tcp,enum=tcp,enum=udp"`
-	// Networks that may come in, for example 0.0.0.0/0. Absent: network.cidr.
+	// Source networks, for example 0.0.0.0/0. Absent: network.cidr.
 	From []string `json:"from,omitempty"`
-	// Pools whose nodes are opened. Absent: all.
+	// Pools that the rule applies to. Absent: all.
 	Pools []string `json:"pools,omitempty"`
 }
 
@@ -151,59 +152,62 @@ const (
 
 // Lifecycle bounds the program's own waits and says what stays.
 type Lifecycle struct {
-	// How long to wait for the control plane before the kubeconfig is fetched.
+	// Timeout for the control plane to become ready before the kubeconfig is fetched.
 	ReadyTimeout string `json:"readyTimeout,omitempty" jsonschema:"default=10m"`
-	// How long to wait for a node to answer before its configuration is applied, and to run with it afterwards.
+	// Timeout for a node to answer before its configuration is applied, and to run with it afterwards.
 	NodeTimeout string `json:"nodeTimeout,omitempty" jsonschema:"default=10m"`
-	// How long to wait for the guest agent to report an address.
+	// Timeout for the guest agent to report an address.
 	AgentTimeout string `json:"agentTimeout,omitempty" jsonschema:"default=5m"`
-	// Bootstrap only after the workers are configured too. Absent: a worker that does not come up holds nothing back. Without the discovery service, workers are always configured after it.
+	// Bootstrap only after the workers are configured too. Absent: a worker that does not come up does not block
+	// the bootstrap. Without the discovery service, workers are always configured after it.
 	BootstrapWaitsForWorkers bool `json:"bootstrapWaitsForWorkers,omitempty" jsonschema:"default=false"`
 	// Keep downloaded images when the stack is destroyed.
 	KeepImages *bool `json:"keepImages,omitempty" jsonschema:"default=true"`
-	// How long the pods of a node may take to leave it before something is done to it. Disruption budgets are respected.
+	// Timeout of the drain of a node before it is disrupted or removed. Disruption budgets are respected.
 	DrainTimeout string `json:"drainTimeout,omitempty" jsonschema:"default=5m"`
-	// How long etcd may look unwell, a node that is to leave not answer, or a Kubernetes API server be away that has answered before, until that counts; three times as long before a node is taken down.
+	// Grace period for transient failures: of etcd, of a node that is being removed, of a Kubernetes API server
+	// that answered before. Operations fail once it has elapsed. It is three times as long before a node is
+	// disrupted.
 	SettleTimeout string `json:"settleTimeout,omitempty" jsonschema:"default=10s"`
-	// Names of nodes whose VM is made anew, once when a name is added. VMID, MAC address, name and address stay.
+	// Names of nodes to replace, once when a name is added. VMID, MAC address, name and IP address stay.
 	Replace []string `json:"replace,omitempty"`
-	// Names of nodes that are dead or broken. They are removed although they do not answer, or a step of their
-	// removal fails.
+	// Names of dead or broken nodes. They are removed even if they do not answer, or a step of their removal fails.
 	ForceRemove []string `json:"forceRemove,omitempty"`
-	// The name of the cluster: with all control planes lost, it may begin with an empty etcd, once when the key is set. What Kubernetes knew is
-	// lost; see cluster.recoverFrom.
+	// The name of the cluster. After the loss of all control planes, the cluster may start with an empty etcd, once
+	// when the key is set. All Kubernetes data are lost; see cluster.recoverFrom.
 	AcceptEmptyCluster string `json:"acceptEmptyCluster,omitempty"`
-	// Let the whole cluster be destroyed: nodes are not held back any more, nor protected. It is the first of two steps. With
-	// cluster.bootstrap external, 'ops run destroy' alone is enough, and only VMs that are protected need it.
+	// Allow the whole cluster to be destroyed: releases all nodes, and removes their protection. It is the first of
+	// two steps. With cluster.bootstrap external, 'ops run destroy' alone is enough, and only protected VMs need
+	// it.
 	Teardown bool `json:"teardown,omitempty" jsonschema:"default=false"`
-	// Snapshots of etcd, taken each time before a control plane is taken down or leaves.
+	// Snapshots of etcd, taken each time before a control plane is disrupted or removed.
 	Backup Backup `json:"backup,omitempty"`
-	// How running nodes are taken down and come back, for an upgrade or a change that needs a reboot.
+	// How running nodes are disrupted, for an upgrade or a change that needs a reboot.
 	Upgrade Upgrade `json:"upgrade,omitempty"`
-	// What becomes of a change that Talos takes only with a reboot: the node is rebooted, the change waits for the next reboot, or it
-	// is refused.
+	// How to apply a change that needs a reboot: auto reboots the node, staged waits for the next reboot, noReboot
+	// refuses the change.
 	Apply Apply `json:"apply,omitempty" jsonschema:"default=auto,enum=auto,enum=staged,enum=noReboot"`
 }
 
 // Backup keeps snapshots of etcd on the machine that runs the program.
 type Backup struct {
-	// Take them. They hold all that Kubernetes knows, its secrets included.
+	// Take snapshots. They contain all Kubernetes data, secrets included.
 	Enabled *bool `json:"enabled,omitempty" jsonschema:"default=true"`
 	// Directory, relative to the project. It must be ignored by git.
 	Dir string `json:"dir,omitempty" jsonschema:"default=./etcd-backups"`
-	// How many of the cluster's snapshots stay.
+	// Number of the cluster's snapshots to keep.
 	Keep int `json:"keep,omitempty" jsonschema:"default=10,minimum=1,maximum=1000"`
-	// How long a snapshot may take to be sent, from a node or to one.
+	// Timeout of the transfer of a snapshot, from or to a node.
 	Timeout string `json:"timeout,omitempty" jsonschema:"default=15m"`
 }
 
 // Upgrade bounds how running nodes are taken down. Control planes go first and one by one, whatever it says.
 type Upgrade struct {
-	// How many workers may be away at the same time.
+	// Number of workers that may be unavailable at the same time.
 	MaxUnavailable int `json:"maxUnavailable,omitempty" jsonschema:"default=1,minimum=1,maximum=1000"`
-	// The first worker of each pool goes alone, and the others when it is back.
+	// Disrupt the first worker of each pool alone, and the others when it has recovered.
 	Canary bool `json:"canary,omitempty" jsonschema:"default=false"`
-	// How long a node may take to come back.
+	// Timeout for a disrupted node to recover.
 	Timeout string `json:"timeout,omitempty" jsonschema:"default=15m"`
 }
 
@@ -219,9 +223,9 @@ const (
 
 // Outputs are what the stack leaves for others beside the contract.
 type Outputs struct {
-	// Files for the operator's own machine. Absent: none.
+	// Files to write on the operator's machine. Absent: none.
 	Files *Files `json:"files,omitempty"`
-	// Also the outputs control_plane_ips, worker_ips, gpu_worker_ips and their VMID and BDF lists.
+	// Add the outputs control_plane_ips, worker_ips, gpu_worker_ips and their VMID and BDF lists.
 	Legacy bool `json:"legacy,omitempty" jsonschema:"default=false"`
 }
 
@@ -229,7 +233,7 @@ type Outputs struct {
 type Files struct {
 	// Directory, relative to the project. It must be ignored by git.
 	Dir string `json:"dir,omitempty" jsonschema:"default=./talos"`
-	// Which files.
+	// Files to write.
 	Write []File `json:"write" jsonschema:"enum=talosconfig,enum=kubeconfig,enum=control-plane.yaml,enum=worker.yaml,enum=secrets.yaml"`
 }
 

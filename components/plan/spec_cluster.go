@@ -7,47 +7,48 @@ import (
 
 // Cluster describes the Kubernetes cluster.
 type Cluster struct {
-	// What the nodes run: Talos Linux, or K3s on Ubuntu.
+	// Distribution: Talos Linux, or K3s on Ubuntu.
 	Kind Kind `json:"kind,omitempty" jsonschema:"default=talos,enum=talos,enum=k3s"`
 	// Name of the cluster: a DNS label, part of node names, MAC addresses and tags.
 	Name string `json:"name"`
-	// Demand at least three control planes, and an odd number of them.
+	// Require an odd number of control planes, at least three.
 	HA bool `json:"ha,omitempty" jsonschema:"default=false"`
-	// Who turns the VMs into a cluster. With external, VMs and the contract are made and no node is touched.
+	// Who bootstraps the cluster. With external, the program creates VMs and the contract, and does not connect to
+	// any node.
 	Bootstrap Owner `json:"bootstrap,omitempty" jsonschema:"default=pulumi,enum=pulumi,enum=external"`
-	// Versions of what runs in the cluster.
+	// Software versions of the cluster.
 	Versions Versions `json:"versions"`
 	// How the Kubernetes API is reached.
 	Endpoint Endpoint `json:"endpoint,omitempty"`
-	// The network between pods.
+	// The pod network.
 	CNI CNI `json:"cni,omitempty"`
-	// Where nodes find each other: the discovery service, which sees encrypted data only; annotations in Kubernetes, up to
-	// version 1.31; or nowhere, so that they know no more than the Kubernetes API tells them.
+	// How nodes discover each other: service, the discovery service, which only sees encrypted data; kubernetes,
+	// annotations in Kubernetes, up to version 1.31; none, only through the Kubernetes API.
 	Discovery Discovery `json:"discovery,omitempty" jsonschema:"default=service,enum=service,enum=kubernetes,enum=none"`
 	// Talos machine configuration patches for every node: each a path relative to the project, or the patch itself.
 	Patches []Patch `json:"patches,omitempty"`
-	// Kubernetes manifests that Talos applies, such as what hands over to GitOps: each a path relative to the project, a URL that
-	// control planes fetch, or the manifest itself. What is there is never changed.
+	// Kubernetes manifests that Talos applies, such as those of a GitOps tool: each a path relative to the project,
+	// a URL that control planes fetch, or the manifest itself. Existing objects are never changed.
 	Manifests []Text `json:"manifests,omitempty"`
-	// URLs of mirrors, by the registry that they stand in for: docker.io, or * for any.
+	// URLs of mirrors, by registry: docker.io, or * for any.
 	RegistryMirrors map[string][]string `json:"registryMirrors,omitempty"`
-	// Certificate authorities that nodes trust beside the usual ones: each a path relative to the project, or PEM.
+	// Additional certificate authorities that nodes trust: each a path relative to the project, or PEM.
 	TrustedCAs []Text `json:"trustedCAs,omitempty"`
 	// Where nodes send their logs. Absent: nowhere.
 	Logs Logs `json:"logs,omitempty"`
-	// A snapshot of etcd that a new set of control planes begins with, instead of an empty etcd: a path relative to the project. It
-	// does nothing to a cluster whose etcd has its quorum.
+	// A snapshot of etcd that new control planes start from, instead of an empty etcd: a path relative to the
+	// project. It has no effect while etcd has its quorum.
 	RecoverFrom string `json:"recoverFrom,omitempty"`
-	// Encrypt the disks of nodes that are made from now on, with a key that follows from the node's identity, or one that its TPM
-	// keeps, which needs tpm and a SecureBoot image. Absent: no encryption.
+	// Encrypt the disks of new nodes, with a key derived from the node's identity, or one that its TPM keeps, which
+	// needs tpm and a SecureBoot image. Absent: no encryption.
 	Encryption Encryption `json:"encryption,omitempty" jsonschema:"enum=nodeID,enum=tpm"`
 }
 
 // Logs are where nodes send their logs.
 type Logs struct {
-	// URLs that take the logs of services as lines of JSON, for example tcp://10.0.0.5:5044.
+	// URLs that receive the logs of services as JSON lines, for example tcp://10.0.0.5:5044.
 	Services []string `json:"services,omitempty"`
-	// URLs that take the kernel's log.
+	// URLs that receive the kernel's log.
 	Kernel []string `json:"kernel,omitempty"`
 }
 
@@ -73,26 +74,27 @@ const (
 type Versions struct {
 	// Talos Linux, for example v1.12.4. Required with kind talos.
 	Talos string `json:"talos,omitempty"`
-	// Kubernetes, for example v1.34.2. Required with kind talos and bootstrap pulumi, excluded by external.
+	// Kubernetes, for example v1.34.2. Required with kind talos and bootstrap pulumi, not allowed with external.
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// K3s, for example v1.34.2+k3s1. Required with kind k3s; the version of Kubernetes is in it.
+	// K3s, for example v1.34.2+k3s1. Required with kind k3s; it contains the Kubernetes version.
 	K3s string `json:"k3s,omitempty"`
-	// Version of Talos whose defaults machine configuration is written with. Absent: the version that the cluster was made with, so
-	// that an upgrade changes what runs and nothing else. A later one, up to versions.talos, moves all nodes to the defaults of that version.
+	// Talos version whose defaults the machine configuration uses. Absent: the version that the cluster was created
+	// with, so that an upgrade changes the running software and nothing else. A later one, up to versions.talos,
+	// changes all nodes to the defaults of that version.
 	Contract string `json:"contract,omitempty"`
 }
 
 // Endpoint is how the Kubernetes API is reached.
 type Endpoint struct {
-	// Which address stands for the Kubernetes API.
+	// Address of the Kubernetes API.
 	Mode EndpointMode `json:"mode,omitempty" jsonschema:"default=firstControlPlane,enum=firstControlPlane,enum=vip,enum=dns,enum=kubeVip"`
-	// The virtual address, with mode vip and kubeVip.
+	// The virtual IP address, with mode vip and kubeVip.
 	Address string `json:"address,omitempty"`
-	// The DNS name, with mode dns. It must lead to the control planes.
+	// The DNS name, with mode dns. It must resolve to the control planes.
 	Host string `json:"host,omitempty"`
-	// The network interface of the virtual address, with mode kubeVip; for example tailscale0.
+	// The network interface of the virtual IP address, with mode kubeVip; for example tailscale0.
 	Interface string `json:"interface,omitempty"`
-	// Version of kube-vip, with mode kubeVip. A running cluster changes to another with talosctl upgrade-k8s.
+	// Version of kube-vip, with mode kubeVip. Update a running cluster with talosctl upgrade-k8s.
 	Version string `json:"version,omitempty" jsonschema:"default=v1.2.3"`
 }
 
@@ -119,13 +121,13 @@ const (
 
 // CNI is the network between pods.
 type CNI struct {
-	// Which one; none leaves it to you.
+	// The CNI; with none, you install one.
 	Name CNIName `json:"name,omitempty" jsonschema:"default=flannel,enum=flannel,enum=cilium,enum=none"`
 	// Version of Cilium, for example 1.18.4. Flannel comes with Talos.
 	Version string `json:"version,omitempty"`
 	// Run kube-proxy.
 	KubeProxy *bool `json:"kubeProxy,omitempty" jsonschema:"default=true"`
-	// Helm values of Cilium, over those that Talos needs.
+	// Helm values of Cilium; they override those that Talos needs.
 	Values map[string]any `json:"values,omitempty"`
 }
 

@@ -4,8 +4,8 @@ import "encoding/json"
 
 // Image says where a node's first boot comes from.
 type Image struct {
-	// Where the first boot of a node comes from: a template that is cloned, an ISO file, or the Image Factory; with cluster.kind
-	// k3s a template or a cloud image. Absent: factory, or template with cluster.kind k3s.
+	// Boot source: a template to clone, an ISO file, or the Image Factory; with cluster.kind k3s a template or a
+	// cloud image. Absent: factory, or template with cluster.kind k3s.
 	Source Source `json:"source,omitempty" jsonschema:"enum=template,enum=iso,enum=factory,enum=cloudImage"`
 	// The Talos platform of the image. Absent: metal for templates and ISO files, nocloud for the factory.
 	Platform Platform `json:"platform,omitempty" jsonschema:"enum=metal,enum=nocloud"`
@@ -13,11 +13,11 @@ type Image struct {
 	Template TemplateImage `json:"template,omitempty"`
 	// The ISO file, with source iso.
 	ISO ISOImage `json:"iso,omitempty"`
-	// Ubuntu's image, with source cloudImage.
+	// Ubuntu's cloud image, with source cloudImage.
 	CloudImage CloudImage `json:"cloudImage,omitempty"`
-	// What the factory makes, with source factory.
+	// Image Factory settings, with source factory.
 	Factory FactoryImage `json:"factory,omitempty"`
-	// What the template or the ISO file carries: the id of its schematic, or its list of extensions. Absent: nothing.
+	// Contents of the template or the ISO file: its schematic ID, or its list of extensions. Absent: no extensions.
 	Schematic *Schematic `json:"schematic,omitempty"`
 }
 
@@ -27,11 +27,11 @@ type PoolImage struct {
 	Template TemplateRef `json:"template,omitempty"`
 	// ISO file of the pool, instead of image.iso.
 	ISO *ISOImage `json:"iso,omitempty"`
-	// Extensions of the pool beside image.factory.extensions, such as GPU drivers.
+	// Extensions of the pool in addition to image.factory.extensions, such as GPU drivers.
 	Extensions []string `json:"extensions,omitempty"`
-	// Kernel arguments of the pool beside image.factory.kernelArgs.
+	// Kernel arguments of the pool in addition to image.factory.kernelArgs.
 	KernelArgs []string `json:"kernelArgs,omitempty"`
-	// What the pool's template or ISO file carries, instead of image.schematic.
+	// Contents of the pool's template or ISO file, instead of image.schematic.
 	Schematic *Schematic `json:"schematic,omitempty"`
 }
 
@@ -60,11 +60,11 @@ const (
 type TemplateImage struct {
 	// For control planes, a name or a VMID.
 	Control TemplateRef `json:"control,omitempty"`
-	// For workers. Required when there are any.
+	// For workers. Required if the cluster has any.
 	Worker TemplateRef `json:"worker,omitempty"`
-	// For GPU workers. Required when there are any.
+	// For GPU workers. Required if the cluster has any.
 	GPUWorker TemplateRef `json:"gpuWorker,omitempty"`
-	// Admit names other than talos-v<major>.<minor>.<patch>-base.
+	// Allow names other than talos-v<major>.<minor>.<patch>-base.
 	AllowNonCanonicalName bool `json:"allowNonCanonicalName,omitempty" jsonschema:"default=false"`
 }
 
@@ -82,13 +82,13 @@ func (t *TemplateRef) UnmarshalJSON(b []byte) error {
 type ISOImage struct {
 	// A file on a datastore of every host, for example local:iso/talos-1.12.4.iso.
 	Volume string `json:"volume,omitempty"`
-	// Where to download it from, instead of volume.
+	// URL to download it from, instead of volume.
 	URL string `json:"url,omitempty"`
-	// Checksum of what url holds, as sha256:<64 hexadecimal digits>. Absent: only the size is checked.
+	// Checksum of the download, as sha256:<64 hexadecimal digits>. Absent: only the size is checked.
 	Checksum string `json:"checksum,omitempty"`
-	// Download again when what url holds has another size.
+	// Download again if the size of the file at url changed.
 	Overwrite bool `json:"overwrite,omitempty" jsonschema:"default=false"`
-	// Take the file out of the drive once the node is known, before Talos is installed.
+	// Remove the file from the drive once the node is identified, before Talos is installed.
 	Detach *bool `json:"detach,omitempty" jsonschema:"default=true"`
 }
 
@@ -96,7 +96,7 @@ type ISOImage struct {
 type FactoryImage struct {
 	// URL of the factory.
 	URL string `json:"url,omitempty" jsonschema:"default=https://factory.talos.dev"`
-	// An ISO file that installs Talos, or a disk that has it; a disk needs proxmox.ssh.
+	// iso: an ISO file that installs Talos. disk: a disk image with Talos; it needs proxmox.ssh.
 	Format Format `json:"format,omitempty" jsonschema:"default=iso,enum=iso,enum=disk"`
 	// System extensions, for example qemu-guest-agent.
 	Extensions []string `json:"extensions,omitempty"`

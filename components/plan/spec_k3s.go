@@ -12,24 +12,26 @@ const (
 // K3s is what is particular to a cluster of kind k3s: K3s on Ubuntu, set up by cloud-init. A control plane is a server of
 // K3s, a worker an agent.
 type K3s struct {
-	// Components that come with K3s and are left out.
+	// Components of K3s to disable.
 	Disable []string `json:"disable,omitempty" jsonschema:"enum=coredns,enum=local-storage,enum=metrics-server,enum=runtimes,enum=servicelb,enum=traefik"`
-	// Further arguments of servers, for example --kube-apiserver-arg=audit-log-maxage=30. What the program states itself is
-	// refused.
+	// Additional arguments of servers, for example --kube-apiserver-arg=audit-log-maxage=30. Arguments that the
+	// program sets itself are refused.
 	ServerArgs []string `json:"serverArgs,omitempty"`
-	// Further arguments of agents.
+	// Additional arguments of agents.
 	AgentArgs []string `json:"agentArgs,omitempty"`
-	// Checksum of the k3s binary, as sha256:<64 hexadecimal digits>, beside the one of its release, which is always held.
+	// Checksum of the k3s binary, as sha256:<64 hexadecimal digits>, in addition to that of its release, which is
+	// always verified.
 	Checksum string `json:"checksum,omitempty"`
-	// User that may log in to the nodes by SSH, and become root.
+	// User that may log in to the nodes over SSH, and become root.
 	User string `json:"user,omitempty" jsonschema:"default=ubuntu"`
 	// Public SSH keys of that user, as in authorized_keys.
 	SSHKeys []string `json:"sshKeys,omitempty"`
-	// Make a key pair for that user beside. The private half is kept in state, and is the secret output ssh_private_key.
+	// Generate an additional key pair for that user. The private key is kept in the state, and is the secret output
+	// ssh_private_key.
 	GenerateSSHKey bool `json:"generateSSHKey,omitempty" jsonschema:"default=false"`
-	// Ubuntu packages to install beside the guest agent.
+	// Ubuntu packages to install in addition to the guest agent.
 	Packages []string `json:"packages,omitempty"`
-	// Upgrade Ubuntu's packages when a node boots first.
+	// Upgrade Ubuntu's packages at the first boot of a node.
 	UpgradePackages *bool `json:"upgradePackages,omitempty" jsonschema:"default=true"`
 }
 
@@ -38,8 +40,8 @@ type K3s struct {
 type CloudImage struct {
 	// A file on a datastore of every host, for example local:iso/ubuntu-24.04.img.
 	Volume string `json:"volume,omitempty"`
-	// Where to download it from, instead of volume.
+	// URL to download it from, instead of volume.
 	URL string `json:"url,omitempty"`
-	// Checksum of what url holds, as sha256:<64 hexadecimal digits>. Absent: only the size is checked.
+	// Checksum of the download, as sha256:<64 hexadecimal digits>. Absent: only the size is checked.
 	Checksum string `json:"checksum,omitempty"`
 }

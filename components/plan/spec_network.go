@@ -2,9 +2,9 @@ package plan
 
 // Network is the network of the nodes.
 type Network struct {
-	// How the address of a node is known: static (written into the image or the cloud-init drive), reserved (DHCP, by MAC
-	// address), agent (DHCP, read from the guest agent), reported (known elsewhere, or not at all). Absent: static, or
-	// reserved for metal templates and ISO files, which cannot hold an address.
+	// How nodes get their addresses: static (written to the image or the cloud-init drive), reserved (DHCP, by MAC
+	// address), agent (DHCP, read from the guest agent), reported (known from elsewhere, or unknown). Absent:
+	// static, or reserved for metal templates and ISO files, which cannot hold an address.
 	Addressing Addressing `json:"addressing,omitempty" jsonschema:"enum=static,enum=reserved,enum=agent,enum=reported"`
 	// The network of the nodes, for example 10.0.0.0/16.
 	CIDR string `json:"cidr"`

@@ -6,11 +6,11 @@ import "encoding/json"
 type Pool struct {
 	// Role of the pool's nodes.
 	Role Role `json:"role" jsonschema:"enum=controlplane,enum=worker"`
-	// The nodes 1 to count. Node n has the nth VMID and the nth address of the pool, for life.
+	// Number of nodes, 1 to count. Node n permanently has the nth VMID and the nth address of the pool.
 	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=10000"`
-	// Nodes by their number, each with what it has of its own. Instead of count.
+	// Nodes by number, each with its own settings. Instead of count.
 	Nodes map[string]NodeSpec `json:"nodes,omitempty"`
-	// GPU nodes by their number, one node for each GPU. Instead of count.
+	// GPU nodes by number, one node for each GPU. Instead of count.
 	GPUs map[string]GPUSpec `json:"gpus,omitempty"`
 	// VMIDs of the pool, for example 401-449. Absent: from 401 for the only pool of control planes, from 501 for the only
 	// one of workers, from 601 for the only one of GPU workers.
@@ -19,12 +19,12 @@ type Pool struct {
 	Addresses Range `json:"addresses,omitempty"`
 	// Pattern of node names; {nn} and {nnn} pad the number with zeros.
 	Names string `json:"names,omitempty" jsonschema:"default={cluster}-{pool}-{n}"`
-	// Over network.addressing reserved: static writes the address of each node into its machine configuration, once the node
-	// has been reached at it, so that it needs its reservation no longer. No VM is replaced.
+	// Overrides network.addressing reserved: static writes the address of each node to its machine configuration,
+	// once the node was reached at it. The node then needs no reservation. No VM is replaced.
 	Addressing Addressing `json:"addressing,omitempty" jsonschema:"enum=static"`
-	// Host of all nodes of the pool that name none.
+	// Host of all nodes of the pool that do not name one.
 	Host string `json:"host,omitempty"`
-	// What the pool boots from instead of what image says.
+	// Boot image of the pool, instead of image.
 	Image PoolImage `json:"image,omitempty"`
 	// Talos machine configuration patches for the nodes of this pool, after those of the cluster.
 	Patches []Patch `json:"patches,omitempty"`
@@ -34,13 +34,13 @@ type Pool struct {
 
 // NodeSpec is what a node has of its own.
 type NodeSpec struct {
-	// Host the VM is made on. Absent: placement decides.
+	// Host that the VM is created on. Absent: chosen by placement.
 	Host string `json:"host,omitempty"`
-	// MAC address of the first network interface. Absent: it follows from the names of cluster and node.
+	// MAC address of the first network interface. Absent: derived from the names of cluster and node.
 	MAC string `json:"mac,omitempty"`
-	// Address of the node, instead of the one that the pool's range has for it.
+	// Address of the node, instead of that from the pool's range.
 	Address string `json:"address,omitempty"`
-	// As the pool's, for this node.
+	// As for the pool, for this node.
 	Addressing Addressing `json:"addressing,omitempty" jsonschema:"enum=static"`
 	// Talos machine configuration patches for this node, after those of the pool.
 	Patches []Patch `json:"patches,omitempty"`
@@ -50,13 +50,14 @@ type NodeSpec struct {
 
 // GPUSpec is a node with a GPU of its host.
 type GPUSpec struct {
-	// PCI address of the GPU on its host, for example 0000:01:00.0; 0000:01:00 is all its functions.
+	// PCI address of the GPU on its host, for example 0000:01:00.0; 0000:01:00 means all its functions.
 	BDF string `json:"bdf"`
-	// Show the guest a PCI Express device.
+	// Present the GPU as a PCI Express device.
 	PCIe *bool `json:"pcie,omitempty" jsonschema:"default=true"`
-	// Show the guest the GPU's ROM.
+	// Expose the GPU's ROM to the guest.
 	ROMBar *bool `json:"rombar,omitempty" jsonschema:"default=true"`
-	// Pass the GPU by its address, without a resource mapping. Proxmox VE allows that to root@pam with a password only.
+	// Pass the GPU by its address, without a resource mapping. Proxmox VE allows this only to root@pam with a
+	// password.
 	Raw bool `json:"raw,omitempty" jsonschema:"default=false"`
 
 	NodeSpec

@@ -7,19 +7,19 @@ type Shape struct {
 	Cores *int `json:"cores,omitempty" jsonschema:"default=2,minimum=1,maximum=8192"`
 	// CPU type that the guest sees.
 	CPUType *string `json:"cpuType,omitempty" jsonschema:"default=host"`
-	// Show the guest which memory belongs to which CPU.
+	// Expose the NUMA topology to the guest.
 	NUMA *bool `json:"numa,omitempty" jsonschema:"default=false"`
 	// Memory in MiB.
 	MemoryMiB *int `json:"memoryMiB,omitempty" jsonschema:"default=4096,minimum=1024,maximum=100000000"`
-	// Let Proxmox VE take back memory that the guest does not use. Kubernetes does not expect that.
+	// Let Proxmox VE reclaim memory that the guest does not use. Kubernetes does not expect that.
 	Ballooning *bool `json:"ballooning,omitempty" jsonschema:"default=false"`
-	// System disk in GiB; it may grow later and never shrinks.
+	// System disk in GiB; it can grow later, and never shrinks.
 	DiskGiB *int `json:"diskGiB,omitempty" jsonschema:"default=40,minimum=6,maximum=1000000"`
-	// Where and how the system disk is kept.
+	// Datastore and options of the system disk.
 	Disk DiskOptions `json:"disk,omitempty"`
-	// More disks, in order.
+	// Additional disks, in order.
 	ExtraDisks []ExtraDisk `json:"extraDisks,omitempty"`
-	// Network interfaces, the first with the node's address. Absent: one, as network says.
+	// Network interfaces; the first has the node's address. Absent: one, with the values of network.
 	NICs []NIC `json:"nics,omitempty"`
 	// Machine type. Absent: the template's, or q35.
 	Machine *string `json:"machine,omitempty" jsonschema:"enum=q35,enum=i440fx"`
@@ -29,15 +29,16 @@ type Shape struct {
 	TPM *bool `json:"tpm,omitempty" jsonschema:"default=false"`
 	// SCSI controller. Absent: the template's, or virtio-scsi-pci.
 	SCSIController *string `json:"scsiController,omitempty" jsonschema:"enum=virtio-scsi-pci,enum=virtio-scsi-single,enum=lsi,enum=lsi53c810,enum=megasas,enum=pvscsi"`
-	// A serial console. Absent: with kind k3s, for Ubuntu's images write to one, and with no other.
+	// A serial console. Absent: true with kind k3s, because Ubuntu's images write to one, otherwise false.
 	Serial *bool `json:"serial,omitempty"`
 	// Start the VM when its host starts.
 	OnBoot *bool `json:"onBoot,omitempty" jsonschema:"default=true"`
 	// Order of start and stop when the host starts or stops. Absent: any.
 	Startup *Startup `json:"startup,omitempty"`
-	// Refuse to remove the VM, in Proxmox VE and in Pulumi. Absent: of control planes in production, and of no others.
+	// Protect the VM from removal, in Proxmox VE and in Pulumi. Absent: true for control planes in production,
+	// otherwise false.
 	Protection *bool `json:"protection,omitempty"`
-	// Tags of the VM beside those of the cluster.
+	// Tags of the VM in addition to those of the cluster.
 	Tags []string `json:"tags,omitempty"`
 	// Resource pool of Proxmox VE that the VM belongs to. Absent: none.
 	ResourcePool *string `json:"resourcePool,omitempty"`
@@ -55,17 +56,18 @@ type Shape struct {
 type DiskOptions struct {
 	// Datastore. Absent: proxmox.storage.disks.
 	Datastore *string `json:"datastore,omitempty"`
-	// Where the disk is attached; with source template, where the template has it. Absent: scsi0, further disks after it.
+	// Interface of the disk; with source template, that of the template. Absent: scsi0, and the next ones for
+	// further disks.
 	Interface *string `json:"interface,omitempty"`
-	// Host cache. With source template, this and all that follows is the template's, as far as the system disk goes.
+	// Host cache. With source template, the system disk has this and the options below from the template.
 	Cache *string `json:"cache,omitempty" jsonschema:"default=none,enum=none,enum=directsync,enum=writethrough,enum=writeback,enum=unsafe"`
-	// How the host does input and output.
+	// Asynchronous I/O mode of the host.
 	AIO *string `json:"aio,omitempty" jsonschema:"default=io_uring,enum=io_uring,enum=native,enum=threads"`
-	// Give deleted blocks back to the datastore.
+	// Return deleted blocks to the datastore.
 	Discard *bool `json:"discard,omitempty" jsonschema:"default=true"`
 	// Tell the guest that it is a solid state disk.
 	SSD *bool `json:"ssd,omitempty" jsonschema:"default=false"`
-	// A thread of its own; a SCSI disk needs scsiController virtio-scsi-single.
+	// Use a separate I/O thread; a SCSI disk needs scsiController virtio-scsi-single.
 	IOThread *bool `json:"iothread,omitempty" jsonschema:"default=false"`
 	// Include the disk in backups.
 	Backup *bool `json:"backup,omitempty" jsonschema:"default=true"`
@@ -88,7 +90,7 @@ type NIC struct {
 	VLAN *int `json:"vlan,omitempty" jsonschema:"minimum=0,maximum=4094"`
 	// MTU; 1 means the bridge's. Absent: network.mtu.
 	MTU *int `json:"mtu,omitempty" jsonschema:"minimum=1,maximum=65520"`
-	// Let the Proxmox VE firewall see the traffic. Absent: as firewall.enabled.
+	// Filter the traffic with the Proxmox VE firewall. Absent: as firewall.enabled.
 	Firewall *bool `json:"firewall,omitempty"`
 }
 

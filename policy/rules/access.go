@@ -11,12 +11,12 @@ func accessRules(b *builder) []Rule {
 		perResource(b, Rule{
 			Name:   "verify-tls",
 			Must:   "Connections to Proxmox VE and downloads must be encrypted, and the server's certificate verified.",
-			Remedy: "Give the host a trusted certificate, or trust its CA where Pulumi and the hosts run; loopback is passed over.",
+			Remedy: "Give the host a trusted certificate, or trust its CA where Pulumi and the hosts run; loopback is skipped.",
 		}, except{}, verifyTLS),
 		perResource(b, Rule{
 			Name:   "no-root-credentials",
 			Must:   "Proxmox VE must not be used as root.",
-			Remedy: "Make a user with the role that the README names, and an API token for it; pass GPUs by resource mapping.",
+			Remedy: "Make a user with the role of the README, and an API token for it; pass GPUs by resource mapping.",
 		}, rootSettings{}, noRoot),
 	}
 }

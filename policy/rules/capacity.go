@@ -10,7 +10,7 @@ func capacityRules(b *builder) []Rule {
 	return []Rule{
 		perStack(b, Rule{
 			Name:   "host-capacity",
-			Must:   "The VMs and containers of a host must not be promised more CPU or memory than it has for them.",
+			Must:   "The VMs and containers of a host must not be promised more CPU or memory than the host has for them.",
 			Remedy: "Move a VM to another host, make VMs smaller, or state what the host really has.",
 		}, capacitySettings{Hosts: b.facts.Room}, hostCapacity),
 	}
@@ -18,7 +18,7 @@ func capacityRules(b *builder) []Rule {
 
 type capacitySettings struct {
 	except
-	Hosts map[string]plan.Resources `json:"hosts" jsonschema_description:"What the guests of each host may have in all, vcpu and memoryMiB; 0 or absent: any. A host that is not named is not judged."`
+	Hosts map[string]plan.Resources `json:"hosts" jsonschema_description:"Limit for all guests of each host, vcpu and memoryMiB; 0 or absent: unlimited. A host that is not named is not checked."`
 }
 
 // Defaults of the provider for what a guest does not state.

@@ -28,8 +28,8 @@ func controlPlaneRules(b *builder) []Rule {
 		}, apartSettings{controlPlaneSettings: defaults}, controlPlanesApart),
 		perStack(b, Rule{
 			Name:   "odd-control-planes",
-			Must:   "The number of control planes must be odd: an even one fails as early as the odd one below it, and has more to fail.",
-			Remedy: "Have one control plane more or fewer.",
+			Must:   "The number of control planes must be odd: an even number tolerates no more failures than the odd number below it.",
+			Remedy: "Add or remove one control plane.",
 		}, defaults, oddControlPlanes),
 		perStack(b, Rule{
 			Name:   "control-plane-addresses",
@@ -38,7 +38,7 @@ func controlPlaneRules(b *builder) []Rule {
 		}, defaults, controlPlaneAddresses),
 		perStack(b, Rule{
 			Name:   "control-plane-endpoint",
-			Must:   "The endpoint of a cluster with several control planes must not be the address of one of them, or the API is gone with that one.",
+			Must:   "The endpoint of a cluster with several control planes must not be the address of one of them, or the API is lost with it.",
 			Remedy: "Use a virtual address, kube-vip or a DNS name (cluster.endpoint.mode in a stack of this project).",
 		}, defaults, controlPlaneEndpoint),
 	}
@@ -51,7 +51,7 @@ type controlPlaneSettings struct {
 
 type apartSettings struct {
 	controlPlaneSettings
-	KeepQuorum bool `json:"keepQuorum" jsonschema_description:"Have no host carry so many control planes that the others are no majority."`
+	KeepQuorum bool `json:"keepQuorum" jsonschema_description:"Allow no host to have so many control planes that the others are not a majority."`
 }
 
 // tagged says whether a VM is marked as a control plane.

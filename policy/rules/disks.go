@@ -9,8 +9,8 @@ func diskRules(b *builder) []Rule {
 	return []Rule{
 		perResource(b, Rule{
 			Name:   "disk-discard",
-			Must:   "Disks on thin storage must discard, or space once used is never given back.",
-			Remedy: "Set discard to on; the first disk of a clone has its template's options and is not judged.",
+			Must:   "Disks on thin storage must discard, or used space is never returned.",
+			Remedy: "Set discard to on; the first disk of a clone has its template's options and is not checked.",
 			Advice: true,
 		}, thinSettings{ThinDatastores: []string{"local-lvm", "local-zfs", "*thin*", "*zfs*", "*ceph*", "*rbd*"}}, diskDiscard),
 	}
@@ -18,7 +18,7 @@ func diskRules(b *builder) []Rule {
 
 type thinSettings struct {
 	except
-	ThinDatastores []string `json:"thinDatastores" jsonschema_description:"Datastores that allocate space when it is written; * stands for any text."`
+	ThinDatastores []string `json:"thinDatastores" jsonschema_description:"Thin-provisioned datastores; * matches any text."`
 }
 
 func (s thinSettings) check() error { return checkPatterns(slices.Concat(s.Except, s.ThinDatastores)) }

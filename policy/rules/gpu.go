@@ -9,13 +9,13 @@ func gpuRules(b *builder) []Rule {
 	return []Rule{
 		perResource(b, Rule{
 			Name:   "gpu-without-ballooning",
-			Must:   "A VM with a device passed through must not balloon: the device writes into memory that the host would take away.",
+			Must:   "A VM with a passed-through device must not balloon: the device writes to memory that the host would reclaim.",
 			Remedy: "Leave memory.floating out, or set it to 0.",
 		}, except{}, gpuMemory),
 		perResource(b, Rule{
 			Name:   "gpu-machine-type",
-			Must:   "A VM with a device passed through must have machine type q35, which has PCI Express.",
-			Remedy: "Set machine to q35; a clone that states none has its template's, which is not judged.",
+			Must:   "A VM with a passed-through device must have machine type q35, which has PCI Express.",
+			Remedy: "Set machine to q35; a clone that states none has its template's, which is not checked.",
 		}, except{}, gpuMachine),
 	}
 }
@@ -25,7 +25,7 @@ func passesThrough(r Resource) bool { return r.Type == typeVM && len(list(r.at("
 
 func gpuMemory(_ except, r Resource) []Finding {
 	if floating := number(r.at("memory", "floating"), 0); passesThrough(r) && floating > 0 {
-		return []Finding{r.finding("memory.floating", "must be 0 beside hostpcis", strconv.Itoa(floating), "leave it out")}
+		return []Finding{r.finding("memory.floating", "must be 0 with hostpcis", strconv.Itoa(floating), "leave it out")}
 	}
 
 	return nil
@@ -46,5 +46,5 @@ func gpuMachine(_ except, r Resource) []Finding {
 		value = "none, which is i440fx"
 	}
 
-	return []Finding{r.finding("machine", "must be q35 beside hostpcis", value, "set it to q35")}
+	return []Finding{r.finding("machine", "must be q35 with hostpcis", value, "set it to q35")}
 }

@@ -30,7 +30,7 @@ var gpuCases = []ruleCase{
 	{
 		rule: "gpu-without-ballooning", name: "memory that the host may take back",
 		program: machineOf("gpu", withGPU(8192, "q35")),
-		want:    []string{"gpu.memory.floating: must be 0 beside hostpcis (given: 8192); leave it out"},
+		want:    []string{"gpu.memory.floating: must be 0 with hostpcis (given: 8192); leave it out"},
 	},
 	{
 		rule: "gpu-machine-type", name: "q35, the machine of a template, or no device",
@@ -40,9 +40,9 @@ var gpuCases = []ruleCase{
 		rule: "gpu-machine-type", name: "i440fx, stated or not",
 		program: all(machineOf("a", withGPU(0, "")), machineOf("b", withGPU(0, "pc")), machineOf("c", withGPU(0, "pc"), cloned)),
 		want: []string{
-			"a.machine: must be q35 beside hostpcis (given: none, which is i440fx); set it to q35",
-			"b.machine: must be q35 beside hostpcis (given: pc); set it to q35",
-			"c.machine: must be q35 beside hostpcis (given: pc); set it to q35",
+			"a.machine: must be q35 with hostpcis (given: none, which is i440fx); set it to q35",
+			"b.machine: must be q35 with hostpcis (given: pc); set it to q35",
+			"c.machine: must be q35 with hostpcis (given: pc); set it to q35",
 		},
 	},
 }

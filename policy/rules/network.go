@@ -21,7 +21,7 @@ const providerBridge = "vmbr0"
 
 type bridgeSettings struct {
 	except
-	PublicBridges []string `json:"publicBridges" jsonschema_description:"Bridges that lead out; * stands for any text."`
+	PublicBridges []string `json:"publicBridges" jsonschema_description:"Public bridges; * matches any text."`
 }
 
 func (s bridgeSettings) check() error { return checkPatterns(slices.Concat(s.Except, s.PublicBridges)) }

@@ -16,7 +16,7 @@ func tagRules(b *builder) []Rule {
 	return []Rule{
 		perResource(b, Rule{
 			Name:   "cluster-tags",
-			Must:   "Every VM must carry the tag of its cluster, so that people on Proxmox VE see whose it is.",
+			Must:   "Every VM must carry the tag of its cluster, so that administrators of Proxmox VE can identify it.",
 			Remedy: "Add the cluster's name to the tags of the VM, or the VM to except where it belongs to no cluster.",
 		}, s, clusterTags),
 	}
@@ -24,7 +24,7 @@ func tagRules(b *builder) []Rule {
 
 type tagSettings struct {
 	except
-	Clusters []string `json:"clusters" jsonschema_description:"Clusters of the stack; each VM must carry the name of one. Absent: any tag that is no role."`
+	Clusters []string `json:"clusters" jsonschema_description:"Clusters of the stack; each VM must carry the name of one. Absent: any tag that is not a role."`
 }
 
 // generalTags say what a VM is, not whose.

@@ -20,7 +20,7 @@ func versionRules(b *builder) []Rule {
 		}, except{}, pinnedVersions),
 		perResource(b, Rule{
 			Name:   "pinned-images",
-			Must:   "Boot images must be of one version: the same address must not bring something else tomorrow.",
+			Must:   "Boot images must have a fixed version: the same URL must not return a different image later.",
 			Remedy: "Name the version in the URL and in the file's name, or state a checksum.",
 		}, imageSettings{}, pinnedImages),
 	}

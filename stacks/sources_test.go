@@ -415,7 +415,7 @@ func TestGPURemoved(t *testing.T) {
 		}
 
 		// A running machine keeps its identity, and stays on its host wherever it would be put now.
-		for _, ignored := range []resource.PropertyKey{"smbios", "nodeName"} {
+		for _, ignored := range []resource.PropertyKey{"smbios", "description", "nodeName"} {
 			delete(was.inputs, ignored)
 			delete(is.inputs, ignored)
 		}

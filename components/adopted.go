@@ -15,7 +15,7 @@ import (
 // over, it may run with another one, which somebody has given it by hand: then this is a change like any other.
 func (r *rollout) adopted(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	c, err := r.changing(args)
-	if err != nil || c.Address == "" || c.credentials == (talosapi.Credentials{}) || !r.found.has(c.node) {
+	if err != nil || c.Address == "" || c.credentials == (talosapi.Credentials{}) || !r.report.Exists(c.node) {
 		return err
 	}
 

@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -24,7 +25,7 @@ type bootstrap struct {
 	name      string
 	plan      *plan.Plan
 	addresses *roster
-	found     *Findings
+	report    *preflight.Report
 	backup    backup
 	dir       string
 	say       wait.Say
@@ -84,14 +85,14 @@ const emptied = "-empty"
 // mayLose runs before the configuration of a control plane is forgotten whose machine is gone or new. The error is why it stays: with the
 // last that may hold data of etcd, the state would no longer know that there has been a cluster.
 func (b *bootstrap) mayLose(ctx context.Context, l leaver) error {
-	if l.role != plan.ControlPlane || b.found == nil || b.plan.RecoverFrom != "" || b.plan.AcceptEmpty {
+	if l.role != plan.ControlPlane || b.report == nil || b.plan.RecoverFrom != "" || b.plan.AcceptEmpty {
 		return nil
 	}
 
 	var others []talosapi.Target
 
 	for _, n := range b.plan.ControlPlanes() {
-		if n.Name != l.Name && b.found.has(n) {
+		if n.Name != l.Name && b.report.Exists(n) {
 			others = append(others, talosapi.Target{Name: n.Name, Address: b.addresses.of(n.Name)})
 		}
 	}
@@ -180,7 +181,7 @@ func (b *bootstrap) checked(c machine.ClientConfigurationOutput) machine.ClientC
 		var there []talosapi.Target
 
 		for _, n := range b.plan.ControlPlanes() {
-			if address := b.addresses.of(n.Name); b.found.has(n) && address != "" {
+			if address := b.addresses.of(n.Name); b.report.Exists(n) && address != "" {
 				there = append(there, talosapi.Target{Name: n.Name, Address: address})
 			}
 		}

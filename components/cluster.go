@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/talosapi"
 )
 
@@ -24,8 +25,9 @@ import (
 type TalosClusterArgs struct {
 	// Plan is every decision; see plan.New.
 	Plan *plan.Plan
-	// Findings are what Preflight found for the plan. They are required in an update; nil, in a preview, means that Proxmox VE did not answer.
-	Findings *Findings
+	// Preflight is the report of preflight.Run for the plan. An update requires it; nil, in a preview, means that
+	// Proxmox VE did not answer.
+	Preflight *preflight.Report
 	// Proxmox is asked by what runs between steps.
 	Proxmox Proxmox
 	// TailscaleKey lets nodes join the tailnet. It is required where the plan has one, and kept secret.
@@ -73,8 +75,8 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 	switch {
 	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("TalosCluster " + name + ": a plan and access to Proxmox VE are required")
-	case args.Findings == nil && !ctx.DryRun():
-		return nil, errors.New("TalosCluster " + name + noFindings)
+	case args.Preflight == nil && !ctx.DryRun():
+		return nil, errors.New("TalosCluster " + name + noReport)
 	case args.Plan.Tailscale != nil && args.TailscaleKey == nil:
 		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, whose key is required")
 	case args.Plan.TakeOver != (args.MachineSecrets != nil):
@@ -125,7 +127,7 @@ type builder struct {
 
 	ctx       *pulumi.Context
 	name      string
-	found     *Findings
+	report    *preflight.Report
 	proxmox   Proxmox
 	hooks     gates
 	addresses *roster
@@ -147,7 +149,8 @@ type builder struct {
 
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
 	b := &builder{
-		TalosCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, key: args.TailscaleKey, bundle: args.MachineSecrets,
+		TalosCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox, key: args.TailscaleKey,
+		bundle:    args.MachineSecrets,
 		addresses: &roster{}, child: pulumi.Parent(c), line: newLine(args.Plan),
 	}
 
@@ -162,7 +165,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 		return nil, err
 	}
 
-	b.images = newImages(name, args.Findings.shared(), b.child)
+	b.images = newImages(name, args.Preflight.SharedImages(), b.child)
 
 	return b, nil
 }
@@ -259,7 +262,8 @@ func (b *builder) cluster() error {
 		}
 	}
 
-	if b.precedence, err = newPrecedence(b.ctx, b.name, p, b.found, slices.Concat(b.known, b.configured), b.child); err != nil {
+	if b.precedence, err = newPrecedence(b.ctx, b.name, p, b.report, slices.Concat(b.known, b.configured),
+		b.child); err != nil {
 		return err
 	}
 
@@ -370,7 +374,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 			all[i].Configuration = configure(n)
 		}
 
-		if b.found.has(n) {
+		if b.report.Exists(n) {
 			all[i].line = b.line
 		}
 	}
@@ -403,7 +407,7 @@ func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*Talos
 	args := &GPUWorkerPoolArgs{Pool: pool.Name}
 	for _, a := range all {
 		args.Nodes = append(args.Nodes, GPUWorker{
-			Name: childName(b.name, a.Node), Args: a, Device: b.found.device(a.Node), Exists: b.found.has(a.Node),
+			Name: childName(b.name, a.Node), Args: a, Device: b.report.Device(a.Node), Exists: b.report.Exists(a.Node),
 		})
 	}
 
@@ -420,8 +424,8 @@ func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*Talos
 func (b *builder) before(n plan.Node) []pulumi.Resource {
 	switch {
 	case n.Role == plan.Worker:
-		return b.precedence.of(b.found.has(n))
-	case b.found.has(n):
+		return b.precedence.of(b.report.Exists(n))
+	case b.report.Exists(n):
 		return b.known
 	default:
 		return nil
@@ -434,8 +438,9 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	args := &TalosNodeArgs{
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
 		identified: b.hooks.uuids[n.Name].set,
-		Firewall:   pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n), Unfinished: b.found.halfMade(n),
-		State: b.found.vmState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
+		Firewall:   pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n),
+		Unfinished: b.report.Incomplete(n),
+		State:      b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if n.CloudInit != "" {
@@ -448,7 +453,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	}
 
 	if n.Template != "" {
-		args.Template = b.found.template(n)
+		args.Template = templateInput(b.report, n)
 
 		return args, nil
 	}
@@ -642,3 +647,20 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPl
 
 	return kubeconfig, nil
 }
+
+// templateInput is what to clone for a node.
+func templateInput(report *preflight.Report, n plan.Node) pulumi.IntInput {
+	switch id := report.Template(n); {
+	case report == nil:
+		// Only a preview gets here: what to clone will be known when Proxmox VE answers.
+		return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) int { return 0 }).(pulumi.IntOutput)
+	case id == 0:
+		// The value is ignored, for the VM exists; it must only be one that a VMID can have.
+		return pulumi.Int(n.VMID)
+	default:
+		return pulumi.Int(id)
+	}
+}
+
+// noReport is the error of a constructor that was not given any in an update.
+const noReport = ": Preflight is nil, and an update needs the report of preflight.Run for the plan"

@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -126,10 +127,10 @@ func ExampleNewTalosCluster() {
 		}
 
 		// In earnest: proxmoxapi.New(proxmoxapi.Access{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", ...}), and
-		// components.Dialer{} for the network
+		// preflight.Dialer{} for the network
 		var api components.Proxmox = oneTemplate{}
 
-		findings, err := components.Preflight(ctx, p, api, nobody{})
+		report, err := preflight.Run(ctx, p, api, quietNetwork{})
 		if err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func ExampleNewTalosCluster() {
 		}
 
 		cluster, err := components.NewTalosCluster(ctx, "home",
-			&components.TalosClusterArgs{Plan: p, Findings: findings, Proxmox: api}, pulumi.Providers(proxmox, talosProvider))
+			&components.TalosClusterArgs{Plan: p, Preflight: report, Proxmox: api}, pulumi.Providers(proxmox, talosProvider))
 		if err != nil {
 			return err
 		}
@@ -222,7 +223,7 @@ func (oneTemplate) Permissions(context.Context) (proxmoxapi.Permissions, error) 
 	return proxmoxapi.Permissions{"/": all}, nil
 }
 
-// nobody is a network in which nobody answers.
-type nobody struct{}
+// quietNetwork is a network in which no machine answers.
+type quietNetwork struct{}
 
-func (nobody) Listening(context.Context, netip.Addr) int { return 0 }
+func (quietNetwork) Listening(context.Context, netip.Addr) int { return 0 }

@@ -76,18 +76,19 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	register := hookutil.Registering(ctx, name, &errs)
 
 	g.bootstrap = &bootstrap{
-		ctx: ctx, name: name, plan: p, addresses: addresses, found: args.Findings, backup: kept, dir: args.Dir,
+		ctx: ctx, name: name, plan: p, addresses: addresses, report: args.Preflight, backup: kept, dir: args.Dir,
 		say: hookutil.Progress(ctx, name),
 	}
 	rolled := &rollout{
 		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: newCanaries(p), backup: kept,
 		say: hookutil.Progress(ctx, name), nodes: nodes,
-		found: args.Findings, proxmox: proxmox, uuids: g.uuids,
+		report: args.Preflight, proxmox: proxmox, uuids: g.uuids,
 	}
 	restarted := &restarts{
 		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: hookutil.Progress(ctx, name),
-		nodes: nodesBy(p, name, "-vm"),
-		found: args.Findings, under: map[string]underWay{}, grace: startGrace, identities: newIdentities(ctx, p, proxmox, args.Findings),
+		nodes:  nodesBy(p, name, "-vm"),
+		report: args.Preflight, under: map[string]underWay{}, grace: startGrace,
+		identities: newIdentities(ctx, p, proxmox, args.Preflight),
 	}
 
 	g.identities, g.deletions = restarted.identities, !p.Teardown || args.Destroying
@@ -163,7 +164,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 	r := &removal{
 		ctx: ctx, plan: p, proxmox: proxmox, addresses: addresses, turns: g.turns, backup: kept,
 		say: hookutil.Progress(ctx, name), current: g.credentials, nodes: nodes,
-		absent: args.Findings.gone(), bootstrap: g.bootstrap,
+		absent: args.Preflight.AbsentVMIDs(), bootstrap: g.bootstrap,
 	}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with it.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -118,7 +119,7 @@ func TestImageWhole(t *testing.T) {
 }
 
 func TestVMIDFree(t *testing.T) {
-	p := isoPlan(t)
+	p := plantest.ISO(t)
 	n := p.Nodes()[0]
 	args := inputs(map[string]any{"vmId": float64(n.VMID), "name": n.Name})
 	at := fmt.Sprintf("VMID %d", n.VMID)

@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
 )
 
@@ -23,7 +24,7 @@ type identities struct {
 	ctx     *pulumi.Context
 	plan    *plan.Plan
 	proxmox Proxmox
-	found   *Findings
+	report  *preflight.Report
 
 	mu sync.Mutex
 	// known are the VMs as the state has them, as far as this run has come to them.
@@ -34,15 +35,12 @@ type identities struct {
 	foreign map[int]error
 }
 
-func newIdentities(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, found *Findings) *identities {
+func newIdentities(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, report *preflight.Report) *identities {
 	return &identities{
-		ctx: ctx, plan: p, proxmox: proxmox, found: found,
+		ctx: ctx, plan: p, proxmox: proxmox, report: report,
 		known: map[int]proxmoxvm.Machine{}, creating: map[int]bool{}, foreign: map[int]error{},
 	}
 }
-
-// owner are the tags that all VMs of the cluster have.
-func owner(p *plan.Plan) []string { return []string{p.Cluster, string(p.Kind)} }
 
 // announced runs before a VM is made, and in previews.
 func (i *identities) announced(_ context.Context, args *pulumi.ResourceHookArgs) error {
@@ -57,7 +55,7 @@ func (i *identities) announced(_ context.Context, args *pulumi.ResourceHookArgs)
 // created runs after a VM was made. Without a template, the provider takes over a VM that got the VMID since it was last looked at.
 func (i *identities) created(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	m := machineOf(args.NewInputs)
-	c := m.Compare(ctx, i.proxmox, owner(i.plan))
+	c := m.Compare(ctx, i.proxmox, proxmoxvm.OwnerTags(i.plan))
 
 	if c.Verdict != proxmoxvm.Foreign {
 		i.enter(m)
@@ -84,11 +82,11 @@ func (i *identities) checked(ctx context.Context, args *pulumi.ResourceHookArgs)
 
 	if len(args.NewInputs) > 0 {
 		if v, there, err := i.proxmox.Find(ctx, m.VMID); err == nil && there && v.Silent {
-			return unchangeable(v, m.Name)
+			return proxmoxvm.CheckReachable(v, m.Name)
 		}
 	}
 
-	err := i.evaluate(m, m.Compare(ctx, i.proxmox, owner(i.plan)), args.URN)
+	err := i.evaluate(m, m.Compare(ctx, i.proxmox, proxmoxvm.OwnerTags(i.plan)), args.URN)
 	if err == nil {
 		i.enter(m)
 	}
@@ -156,15 +154,16 @@ func (i *identities) companions(ctx context.Context, args *pulumi.ResourceHookAr
 			return nil
 		}
 
-		if proxmoxvm.Tagged(v.Tags, owner(i.plan)) {
+		if proxmoxvm.Tagged(v.Tags, proxmoxvm.OwnerTags(i.plan)) {
 			return nil
 		}
 
 		return fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM, and what belongs to it is not "+
-			"touched. 'pulumi preview' says what to do", vmid, v.Name, v.Host, strings.Join(owner(i.plan), " and "))
+			"touched. 'pulumi preview' says what to do", vmid, v.Name, v.Host, strings.Join(proxmoxvm.OwnerTags(i.plan), " "+
+			"and "))
 	}
 
-	return i.evaluate(m, m.Compare(ctx, i.proxmox, owner(i.plan)), args.URN)
+	return i.evaluate(m, m.Compare(ctx, i.proxmox, proxmoxvm.OwnerTags(i.plan)), args.URN)
 }
 
 // still says why a planned node's VM may not be touched now: it is looked at once more.
@@ -182,7 +181,7 @@ func (i *identities) still(ctx context.Context, n plan.Node) error {
 		return fmt.Errorf("which VM %s is, is not known to this run", n.Name)
 	}
 
-	switch c := m.Compare(ctx, i.proxmox, owner(i.plan)); c.Verdict {
+	switch c := m.Compare(ctx, i.proxmox, proxmoxvm.OwnerTags(i.plan)); c.Verdict {
 	case proxmoxvm.Ours:
 		return nil
 	case proxmoxvm.Gone:
@@ -224,8 +223,8 @@ func (i *identities) look(m proxmoxvm.Machine, urn pulumi.URN) error {
 		return refused
 	}
 
-	if f, there := i.found.machine(m.VMID); there {
-		if err := i.evaluate(m, m.Judge(f, owner(i.plan)), urn); err != nil {
+	if f, there := i.report.VM(m.VMID); there {
+		if err := i.evaluate(m, m.Judge(f, proxmoxvm.OwnerTags(i.plan)), urn); err != nil {
 			return err
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/k3s"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
 // guest is a Proxmox VE with one VM, whose guest agent has files.
 type guest struct {
-	roomy
+	Proxmox
 
 	files  map[string]string
 	denied error
@@ -39,20 +39,6 @@ func (g guest) GuestFile(_ context.Context, _ proxmoxapi.VM, path string) (strin
 	default:
 		return text, nil
 	}
-}
-
-func k3sPlan(t *testing.T) *plan.Plan {
-	t.Helper()
-
-	return planOf(t, plan.Spec{
-		Hosts: []plan.Host{{Name: "a"}, {Name: "b"}}, SSH: &plan.SSH{Username: "root"}, Given: plan.Secrets{SSHKey: true},
-		Cluster: plan.Cluster{Name: "edge", Kind: plan.KindK3s, Versions: plan.Versions{K3s: "v1.34.2+k3s1"}},
-		Image:   plan.Image{Template: plan.TemplateImage{Control: "ubuntu", Worker: "ubuntu"}},
-		Network: plan.Network{CIDR: "127.0.0.0/8", Gateway: "127.0.0.1"},
-		Pools:   map[string]plan.Pool{"server": {Role: plan.ControlPlane, Count: new(1), Addresses: "127.0.0.9"}},
-		// Nobody is there to wait for.
-		Lifecycle: plan.Lifecycle{ReadyTimeout: "300ms"},
-	})
 }
 
 // TestJoiningFails: what is said when a node does not join, with the end of its logs or why they cannot be had.
@@ -106,7 +92,7 @@ func TestJoiningFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := k3sPlan(t)
+			p := plantest.K3s(t)
 			known := &roster{}
 			known.enter("edge-server-1", "127.0.0.9")
 			known.enter("", kubeconfigOf(t))
@@ -123,7 +109,7 @@ func TestJoiningFails(t *testing.T) {
 
 // TestJoiningWaitsForCloudInit: a machine that has not finished with itself is not ready, whatever Kubernetes says.
 func TestJoiningWaitsForCloudInit(t *testing.T) {
-	j := &joining{node: k3sPlan(t).Nodes()[0], plan: k3sPlan(t), proxmox: guest{files: map[string]string{
+	j := &joining{node: plantest.K3s(t).Nodes()[0], plan: plantest.K3s(t), proxmox: guest{files: map[string]string{
 		k3s.CloudInitStatus: `{"v1": {"stage": "modules-final", "modules-final": {"errors": [], "finished": null}}}`,
 	}}}
 
@@ -137,9 +123,10 @@ func TestJoiningShowsCloudInit(t *testing.T) {
 	known.enter("edge-server-1", "127.0.0.9")
 	known.enter("", kubeconfigOf(t))
 
-	j := &joining{node: k3sPlan(t).Nodes()[0], plan: k3sPlan(t), known: known, proxmox: guest{files: map[string]string{
-		k3s.CloudInitStatus: `{"v1": {"stage": null, "modules-final": {"errors": ["('scripts_user', RuntimeError())"], "finished": 40.5}}}`,
-	}}}
+	j := &joining{node: plantest.K3s(t).Nodes()[0], plan: plantest.K3s(t), known: known,
+		proxmox: guest{files: map[string]string{
+			k3s.CloudInitStatus: `{"v1": {"stage": null, "modules-final": {"errors": ["('scripts_user', RuntimeError())"], "finished": 40.5}}}`,
+		}}}
 
 	var said []string
 
@@ -177,71 +164,4 @@ func kubeconfigOf(t *testing.T) string {
 	require.NoError(t, err)
 
 	return kubeconfig
-}
-
-// cloud is a Proxmox VE that K3s nodes are to be made on.
-type cloud struct {
-	shelf
-
-	stores map[string]map[string]proxmoxapi.Store
-	drive  bool
-}
-
-func (c cloud) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
-	return c.stores[host], nil
-}
-
-func (c cloud) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
-	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 4}, CloudInit: c.drive}, nil
-}
-
-// TestK3sPreflight: what Proxmox VE lacks for nodes of K3s is found before anything is made.
-func TestK3sPreflight(t *testing.T) {
-	p := k3sPlan(t)
-	host := p.Nodes()[0].Host
-	template := proxmoxapi.VM{ID: 9000, Name: "ubuntu", Host: host, Template: true}
-	first := proxmoxapi.VM{ID: p.Nodes()[0].VMID, Name: p.Nodes()[0].Name, Host: p.Nodes()[0].Host}
-	disks := proxmoxapi.Store{Content: []string{"images"}, Active: true, Free: 1 << 50}
-	taken := map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "snippets"}, Active: true}, "local-lvm": disks}}
-
-	for name, c := range map[string]struct {
-		cloud cloud
-		want  string
-	}{
-		"as it should be": {cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: taken, drive: true}},
-		"no snippets": {
-			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "vztmpl"}, Active: true}, "local-lvm": disks}}, drive: true},
-			want: "proxmox.storage.snippets: takes no snippets on host " + host + " (given: local, which takes iso, vztmpl); " +
-				"run 'pvesm set local --content iso,vztmpl,snippets', or name another datastore",
-		},
-		"no datastore": {
-			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: map[string]map[string]proxmoxapi.Store{host: {"local-lvm": disks}}, drive: true},
-			want:  "proxmox.storage.snippets: is no datastore of host " + host + " (given: local); name one that is, and takes snippets",
-		},
-		"no template for cloud-init": {
-			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template}}, stores: taken},
-			want: "image.template.control: must be a template for cloud-init, and this one has no cloud-init drive (given: ubuntu, VMID 9000 on host " + host + "); " +
-				"name another, or, where Ubuntu's cloud image is in it, run 'qm set 9000 --ide2 <datastore>:cloudinit' on that host",
-		},
-		"no template": {
-			cloud: cloud{stores: taken},
-			want: "image.template.control: is not on host " + host + ", nor anything like it on another (given: ubuntu); " +
-				"prepare the template, or correct the name",
-		},
-		"a server that is left out": {
-			cloud: cloud{shelf: shelf{vms: []proxmoxapi.VM{template, first, {ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}}}}, stores: taken, drive: true},
-			want:  "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without edge-server-2); add a control plane first",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := look(t, p, c.cloud)
-			if c.want == "" {
-				require.NoError(t, err)
-
-				return
-			}
-
-			require.EqualError(t, err, "the configuration has 1 problem:\n  - "+c.want)
-		})
-	}
 }

@@ -10,14 +10,16 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 )
 
 // K3sClusterArgs describe one cluster of K3s.
 type K3sClusterArgs struct {
 	// Plan is every decision; see plan.New. Its kind is k3s.
 	Plan *plan.Plan
-	// Findings are what Preflight found for the plan. They are required in an update; nil, in a preview, means that Proxmox VE did not answer.
-	Findings *Findings
+	// Preflight is the report of preflight.Run for the plan. An update requires it; nil, in a preview, means that
+	// Proxmox VE did not answer.
+	Preflight *preflight.Report
 	// Proxmox is asked by what runs between steps.
 	Proxmox Proxmox
 	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as well.
@@ -53,8 +55,8 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	switch {
 	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("K3sCluster " + name + ": a plan and access to Proxmox VE are required")
-	case args.Findings == nil && !ctx.DryRun():
-		return nil, errors.New("K3sCluster " + name + noFindings)
+	case args.Preflight == nil && !ctx.DryRun():
+		return nil, errors.New("K3sCluster " + name + noReport)
 	case args.Plan.K3s == nil:
 		return nil, errors.New("K3sCluster " + name + ": the plan is of another kind")
 	case args.Plan.K3s.TokenGiven != (args.Token != nil):
@@ -71,7 +73,8 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, found: args.Findings, proxmox: args.Proxmox, child: pulumi.Parent(c), servers: &roster{}, admin: newLater[string](),
+	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
+		child: pulumi.Parent(c), servers: &roster{}, admin: newLater[string](),
 		destroying: args.Destroying,
 	}
 	for _, n := range p.Nodes() {
@@ -80,7 +83,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		}
 	}
 
-	b.images = newImages(name, args.Findings.shared(), b.child)
+	b.images = newImages(name, args.Preflight.SharedImages(), b.child)
 
 	if err := errors.Join(b.identify(args.Token), b.registerGates()); err != nil {
 		return nil, err
@@ -106,7 +109,7 @@ type k3sBuilder struct {
 
 	ctx     *pulumi.Context
 	name    string
-	found   *Findings
+	report  *preflight.Report
 	proxmox Proxmox
 	hooks   k3sGates
 	images  *images
@@ -138,7 +141,8 @@ func (b *k3sBuilder) machines() error {
 	}
 
 	var err error
-	if b.precedence, err = newPrecedence(b.ctx, b.name, b.Plan, b.found, append([]pulumi.Resource{b.kept, b.issued}, b.joined...), b.child); err != nil {
+	if b.precedence, err = newPrecedence(b.ctx, b.name, b.Plan, b.report,
+		append([]pulumi.Resource{b.kept, b.issued}, b.joined...), b.child); err != nil {
 		return err
 	}
 
@@ -158,7 +162,7 @@ func (b *k3sBuilder) control(pools []plan.PlannedPool) error {
 	for _, pool := range pools {
 		for _, n := range pool.Nodes {
 			var in *line
-			if b.found.has(n) {
+			if b.report.Exists(n) {
 				in = anew
 			}
 
@@ -192,7 +196,7 @@ func (b *k3sBuilder) agents(pools []plan.PlannedPool) error {
 	for _, pool := range pools {
 		for _, n := range pool.Nodes {
 			var in *line
-			if b.found.has(n) {
+			if b.report.Exists(n) {
 				in = anew
 			}
 
@@ -243,8 +247,8 @@ func (b *k3sBuilder) join(node *K3sNode) error {
 func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 	switch {
 	case n.Role == plan.Worker:
-		return b.precedence.of(b.found.has(n))
-	case b.found.has(n):
+		return b.precedence.of(b.report.Exists(n))
+	case b.report.Exists(n):
 		return []pulumi.Resource{b.kept, b.issued}
 	default:
 		return nil
@@ -270,8 +274,8 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.free),
-		After: b.before(n), Unfinished: b.found.halfMade(n), Absent: b.found.gone()[n.VMID],
-		State: b.found.vmState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
+		After: b.before(n), Unfinished: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
+		State: b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if p.Addressing == plan.Static {
@@ -281,7 +285,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 	args.Discovery = discoveryOf(p, b.proxmox)
 
 	if n.Template != "" {
-		args.Template = b.found.template(n)
+		args.Template = templateInput(b.report, n)
 
 		return args, nil
 	}

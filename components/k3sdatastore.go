@@ -10,6 +10,7 @@ import (
 
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/wait"
 )
@@ -19,7 +20,7 @@ type k3sDatastore struct {
 	k3sServers
 
 	proxmox Proxmox
-	found   *Findings
+	report  *preflight.Report
 	// identities tell a node's VM from another.
 	identities *identities
 	// existed is set when the state turns out to know the server of this run's first node.
@@ -51,7 +52,7 @@ func (d *k3sDatastore) tell(ctx context.Context, n plan.Node) (waitingFor string
 		}
 
 		// One whose VM was not there when the run began has its whole life in this run.
-		if !d.found.has(other) {
+		if !d.report.Exists(other) {
 			continue
 		}
 
@@ -119,5 +120,8 @@ func (d *k3sDatastore) hasBeenUp(ctx context.Context, n plan.Node) (bool, error)
 
 // lost says that none of the plan's servers but one that was made anew has a VM, or is known to have had one.
 func (d *k3sDatastore) lost(name string) bool {
-	return !slices.ContainsFunc(d.plan.ControlPlanes(), func(n plan.Node) bool { return n.Name != name && d.found.has(n) })
+	return !slices.ContainsFunc(d.plan.ControlPlanes(), func(n plan.Node) bool {
+		return n.Name != name &&
+			d.report.Exists(n)
+	})
 }

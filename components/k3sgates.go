@@ -50,12 +50,13 @@ func (b *k3sBuilder) registerGates() error {
 	restarted := &restarts{
 		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: hookutil.Progress(b.ctx, b.name),
 		nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
-		found: b.found, under: map[string]underWay{}, grace: startGrace, identities: newIdentities(b.ctx, b.Plan, b.proxmox, b.found),
+		report: b.report, under: map[string]underWay{}, grace: startGrace, identities: newIdentities(b.ctx, b.Plan, b.proxmox,
+			b.report),
 	}
 
 	b.hooks.identities, b.hooks.deletions = restarted.identities, !b.Plan.Teardown || b.destroying
 	b.datastore = &k3sDatastore{
-		k3sServers: serversOf(b.Plan, b.servers), proxmox: b.proxmox, found: b.found, identities: b.hooks.identities,
+		k3sServers: serversOf(b.Plan, b.servers), proxmox: b.proxmox, report: b.report, identities: b.hooks.identities,
 	}
 
 	errs = append(errs, b.hooks.vmGates.register(b.ctx, b.name, restarted, register))

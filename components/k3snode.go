@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // K3sNodeArgs describe one machine with K3s. What it boots first, and what it is told then, is used when the VM is made and
@@ -47,7 +48,7 @@ type K3sNodeArgs struct {
 	// Absent says that the VM is not there. What it will be told is written for it, whatever is there of an earlier one.
 	Absent bool
 	// State is that of a VM that is there.
-	State VMState
+	State proxmoxvm.State
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 	// Replace makes the VM anew, with user data of now, once when it becomes true; becoming false again changes nothing.

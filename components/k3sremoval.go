@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/wait"
 )
 
@@ -88,14 +89,14 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 	}
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
-	kept := stranded(ctx, r.proxmox, r.plan, l.name)
+	kept := proxmoxvm.FindUnreachable(ctx, r.proxmox, r.plan, l.name)
 	if kept != nil && !slices.Contains(r.plan.ForceRemove, l.name) {
-		return kept.before()
+		return kept.BlocksRemoval()
 	}
 
 	if r.ctx.DryRun() {
 		if kept != nil {
-			r.warn(kept.foreseen())
+			r.warn(kept.PreviewRemoval())
 		}
 
 		return r.foresee(ctx, l)
@@ -114,7 +115,7 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 
 	if err == nil && kept != nil {
 		// What is left to do concerns no other node.
-		return kept.after()
+		return kept.LeftBehind()
 	}
 
 	return err
@@ -132,7 +133,7 @@ func (r *k3sRemoval) keep(l k3sLeaver) error {
 // gone says whether the machine that has joined is no more, as when somebody has deleted its VM: whatever is there now is another
 // one. Where the state does not know which machine that was, Kubernetes does.
 func (r *k3sRemoval) gone(ctx context.Context, l k3sLeaver) (bool, error) {
-	if r.found.gone()[l.planned.VMID] {
+	if r.report.AbsentVMIDs()[l.planned.VMID] {
 		return true, nil
 	}
 
@@ -314,7 +315,7 @@ func (r *k3sRemoval) departure(l k3sLeaver, members []lifecycle.Member) lifecycl
 
 	for _, m := range members {
 		i := slices.IndexFunc(r.plan.ControlPlanes(), func(n plan.Node) bool { return n.Name == m.Name })
-		gone := i >= 0 && r.found.gone()[r.plan.ControlPlanes()[i].VMID]
+		gone := i >= 0 && r.report.AbsentVMIDs()[r.plan.ControlPlanes()[i].VMID]
 
 		if i < 0 || gone || m.Name == l.name {
 			d.Leaving = append(d.Leaving, m.Name)
@@ -501,7 +502,7 @@ func (r *k3sRemoval) machine(ctx context.Context, l k3sLeaver, s kubeapi.Server)
 	}
 
 	for _, v := range vms {
-		named := v.Name == l.name || v.Name == "" && ofCluster(v, r.plan)
+		named := v.Name == l.name || v.Name == "" && proxmoxvm.OfCluster(v, r.plan)
 		if v.Container || v.Template || !(v.ID == l.vmid || named || l.planned != nil && v.ID == l.planned.VMID) {
 			continue
 		}

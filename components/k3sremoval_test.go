@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/kube"
@@ -68,7 +69,7 @@ func newEdge(t *testing.T) edge {
 	kubeconfig, err := i.Kubeconfig("edge", "https://"+address+":6443", administrator)
 	require.NoError(t, err)
 
-	p := k3sPlan(t)
+	p := plantest.K3s(t)
 	p.NodeTimeout, p.DrainTimeout = 300*time.Millisecond, 10*time.Second
 
 	b := &k3sBuilder{K3sCluster: &K3sCluster{Plan: p}, servers: &roster{}}

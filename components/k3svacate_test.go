@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 )
 
 // TestK3sRestartGoesOn: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted as it is, and the
@@ -20,7 +21,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 	var (
 		api    = fake.NewClientset()
 		kube   = kubeapi.Of(api)
-		p      = k3sPlan(t)
+		p      = plantest.K3s(t)
 		known  = &roster{}
 		config = newLater[string]()
 		agent  = plan.Node{Name: "edge-agent-1", Role: plan.Worker}

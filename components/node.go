@@ -10,6 +10,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // TalosNodeArgs describe one machine. What it boots first is a template, an image that is there, or one that it fetches;
@@ -50,7 +51,7 @@ type TalosNodeArgs struct {
 	// Unfinished has the VM made anew, if the state says that its creation failed.
 	Unfinished bool
 	// State is that of a VM that is there.
-	State VMState
+	State proxmoxvm.State
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 

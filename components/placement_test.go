@@ -1,7 +1,6 @@
 package components
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -11,64 +10,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"google.golang.org/protobuf/proto"
 
-	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/plan/plantest"
 )
-
-// TestElsewhere: a VM that is not where the plan would make it now is spoken of, and left alone.
-func TestElsewhere(t *testing.T) {
-	s := builtSpec()
-	s.Pools["worker"] = plan.Pool{Role: plan.Worker, Count: new(3), Addresses: "10.0.0.21-29"}
-	p := planOf(t, s)
-
-	vms := []proxmoxapi.VM{
-		{ID: 401, Name: "c-control-1", Host: "a"},
-		{ID: 501, Name: "c-worker-1", Host: "b"}, // planned on a
-		{ID: 502, Name: "stranger", Host: "a"},   // not ours: reported elsewhere
-	}
-
-	want := []plan.Problem{{
-		Path: "placement", Rule: "c-worker-1 is on host b, the plan would make it on a", Value: "rebalance: false",
-		Remedy: "it stays there; set placement.rebalance to move it by migration",
-	}}
-	if diff := cmp.Diff(want, elsewhere(vms, p)); diff != "" {
-		t.Error(diff)
-	}
-
-	p.Rebalance = true
-
-	if moved := elsewhere(vms, p); moved != nil {
-		t.Errorf("%v is spoken of and moved", moved)
-	}
-}
-
-type counting struct {
-	roomy
-	asked int
-}
-
-func (c *counting) VMs(context.Context) ([]proxmoxapi.VM, error) {
-	c.asked++
-
-	return nil, nil
-}
-
-// TestAskOnce: the machines are listed once in a run, whatever they are looked through for.
-func TestAskOnce(t *testing.T) {
-	c := &counting{}
-
-	if err := pulumi.RunErr(func(ctx *pulumi.Context) error {
-		_, err := Preflight(ctx, planOf(t, builtSpec()), c, nobody{})
-
-		return err
-	}, pulumi.WithMocks("p", "s", &ignoredOf{})); err == nil {
-		t.Fatal("there is no template")
-	}
-
-	if c.asked != 1 {
-		t.Errorf("asked %d times", c.asked)
-	}
-}
 
 // ignoredOf records what changes the VM's registration ignores, and whether it may migrate.
 type ignoredOf struct {
@@ -93,7 +36,7 @@ func (m *ignoredOf) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) { re
 
 // TestRebalance: the host is used when a VM is made and ignored afterwards; only a rebalance moves it, by migration.
 func TestRebalance(t *testing.T) {
-	n := planOf(t, builtSpec()).Nodes()[0]
+	n := plantest.New(t, plantest.Spec()).Nodes()[0]
 
 	always := []string{
 		"bios", "bootOrders", "clone", "description", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard", "disks[0].fileFormat",

@@ -6,6 +6,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 )
 
 // precedence has workers wait for what must be done before their VMs may change. What they depend on is the same from their creation on, when
@@ -17,8 +18,9 @@ type precedence struct {
 	first pulumi.Resource
 }
 
-func newPrecedence(ctx *pulumi.Context, name string, p *plan.Plan, found *Findings, before []pulumi.Resource, opts ...pulumi.ResourceOption) (*precedence, error) {
-	there := slices.ContainsFunc(p.Nodes(), found.has)
+func newPrecedence(ctx *pulumi.Context, name string, p *plan.Plan, report *preflight.Report, before []pulumi.Resource,
+	opts ...pulumi.ResourceOption) (*precedence, error) {
+	there := slices.ContainsFunc(p.Nodes(), report.Exists)
 	if there {
 		opts = append(opts, pulumi.DependsOn(before))
 	}

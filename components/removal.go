@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -72,11 +73,11 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 	}
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
-	kept := stranded(ctx, r.proxmox, r.plan, l.Name)
+	kept := proxmoxvm.FindUnreachable(ctx, r.proxmox, r.plan, l.Name)
 	forced := slices.Contains(r.plan.ForceRemove, l.Name)
 
 	if kept != nil && (!forced || r.recovers(l)) {
-		return kept.before()
+		return kept.BlocksRemoval()
 	}
 
 	if r.recovers(l) {
@@ -85,7 +86,7 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 	if r.ctx.DryRun() {
 		if kept != nil {
-			r.warn(kept.foreseen())
+			r.warn(kept.PreviewRemoval())
 		}
 
 		return r.foresee(ctx, l)
@@ -104,7 +105,7 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 	if err == nil && kept != nil {
 		// What is left to do concerns no other node.
-		return kept.after()
+		return kept.LeftBehind()
 	}
 
 	return err
@@ -193,7 +194,7 @@ func (r *removal) keep(ctx context.Context, l leaver) error {
 
 // another is why the VM of a node is not known to be the one that was configured.
 func (r *removal) another(l leaver) error {
-	found, there := r.bootstrap.found.machine(l.planned.VMID)
+	found, there := r.bootstrap.report.VM(l.planned.VMID)
 	if !there || found.Described() {
 		return nil
 	}

@@ -19,7 +19,9 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/wait"
 )
 
@@ -31,8 +33,8 @@ type restarts struct {
 	plan    *plan.Plan
 	proxmox Proxmox
 	// found is what the credentials may do, among others.
-	found *Findings
-	turns *turns
+	report *preflight.Report
+	turns  *turns
 	// canaries let one worker of a pool go first; nil: none does.
 	canaries *canaries
 	say      wait.Say
@@ -100,7 +102,7 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		why = "disks"
 	}
 
-	if err := r.found.permits(n, properties(changes, why != "")); err != nil {
+	if err := r.report.CheckPermissions(n, properties(changes, why != "")); err != nil {
 		return err
 	}
 
@@ -154,7 +156,7 @@ func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
 		return machineNow{}, err
 	}
 
-	if err := unchangeable(v, n.Name); err != nil {
+	if err := proxmoxvm.CheckReachable(v, n.Name); err != nil {
 		return machineNow{}, err
 	}
 

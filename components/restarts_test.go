@@ -116,7 +116,8 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*restarts)) *rest
 
 	r.identities = newIdentities(ctx, r.plan, r.proxmox, nil)
 	for _, n := range r.nodes {
-		r.identities.enter(proxmoxvm.Machine{VMID: n.VMID, Name: n.Name, UUID: runningUUID, Tags: owner(r.plan)})
+		r.identities.enter(proxmoxvm.Machine{VMID: n.VMID, Name: n.Name, UUID: runningUUID,
+			Tags: proxmoxvm.OwnerTags(r.plan)})
 	}
 
 	return r
@@ -135,7 +136,7 @@ func (v running) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, er
 
 // running is a Proxmox VE all of whose VMs run.
 type running struct {
-	roomy
+	Proxmox
 
 	off, gone bool
 	// foreign: its VMs are not those of the state.

@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -29,7 +30,7 @@ type rollout struct {
 	canaries *canaries
 	backup   backup
 	say      wait.Say
-	found    *Findings
+	report   *preflight.Report
 	proxmox  Proxmox
 	// uuids tell the cluster's VMs from other machines.
 	uuids vmUUIDs

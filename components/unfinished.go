@@ -15,40 +15,8 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
-
-// lookForUnfinished finds VMs whose creation was cut off. The provider makes a VM in steps (a copy, its settings, its disks, its
-// start); when one fails, the VM stays in the state as it would have become, and the next update would find nothing to do. Only
-// what is off is looked at: the start is the last step.
-func (s *survey) lookForUnfinished(ctx context.Context) error {
-	for _, n := range s.plan.Nodes() {
-		i := slices.IndexFunc(s.vms, func(v proxmoxapi.VM) bool {
-			return v.ID == n.VMID && v.Name == n.Name && v.Stopped && !v.Container && !v.Template
-		})
-		if i < 0 {
-			continue
-		}
-
-		found, known := s.found.machines[n.VMID]
-		if !known {
-			continue
-		}
-
-		_, disk := found.Config.Disks[n.Disks[0].Interface]
-
-		// These tell a VM that was never whole. A disk that is too small does not: it may be one that could not be made larger.
-		if !disk || !slices.Contains(s.vms[i].Tags, s.plan.Cluster) {
-			s.found.unfinished = append(s.found.unfinished, n.Name)
-		}
-	}
-
-	return nil
-}
-
-// halfMade says that a node's VM is unfinished.
-func (f *Findings) halfMade(n plan.Node) bool {
-	return f != nil && slices.Contains(f.unfinished, n.Name)
-}
 
 // whole has an unfinished VM made anew where the state, too, says that its creation failed: either alone means nothing.
 func whole(unfinished bool) []pulumi.ResourceOption {
@@ -68,7 +36,7 @@ func resumed(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pulumi.Re
 		return err
 	}
 
-	if err := unchangeable(v, hookutil.String(args.NewInputs, "name")); err != nil {
+	if err := proxmoxvm.CheckReachable(v, hookutil.String(args.NewInputs, "name")); err != nil {
 		return err
 	}
 
@@ -77,7 +45,7 @@ func resumed(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pulumi.Re
 		return err
 	}
 
-	_, n, _ := nodeOf(p, v.ID)
+	_, n, _ := proxmoxvm.NodeByVMID(p, v.ID)
 
 	for _, disk := range disks(args.OldOutputs) {
 		at, size := hookutil.String(disk, "interface"), int(hookutil.Number(disk, "size"))

@@ -15,7 +15,7 @@ import (
 
 // stopped is a Proxmox VE whose VMs have one configuration.
 type stopped struct {
-	roomy
+	Proxmox
 
 	config proxmoxapi.VMConfig
 }
@@ -28,46 +28,8 @@ func (s stopped) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, er
 	return s.config, nil
 }
 
-// TestUnfinished: what is off and lacks its tags or its disk was never whole. A disk that is too small may be a running node's.
-func TestUnfinished(t *testing.T) {
-	p := isoPlan(t)
-	n := p.Nodes()[0]
-	config := proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}}
-	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "a", Tags: []string{"c", "talos"}, Stopped: true}
-
-	with := func(change func(*proxmoxapi.VM, *proxmoxapi.VMConfig)) (proxmoxapi.VM, proxmoxapi.VMConfig) {
-		v, c := ours, config
-		change(&v, &c)
-
-		return v, c
-	}
-
-	small := func(_ *proxmoxapi.VM, c *proxmoxapi.VMConfig) { c.Disks = map[string]int{"scsi0": 10} }
-
-	for name, c := range map[string]struct {
-		change func(*proxmoxapi.VM, *proxmoxapi.VMConfig)
-		want   []string
-	}{
-		"whole":                     {func(*proxmoxapi.VM, *proxmoxapi.VMConfig) {}, nil},
-		"a copy of the template":    {func(v *proxmoxapi.VM, c *proxmoxapi.VMConfig) { v.Tags, c.Disks = nil, map[string]int{"scsi0": 10} }, []string{n.Name}},
-		"with too small a disk":     {small, nil},
-		"without its disk":          {func(_ *proxmoxapi.VM, c *proxmoxapi.VMConfig) { c.Disks = nil }, []string{n.Name}},
-		"it runs":                   {func(v *proxmoxapi.VM, c *proxmoxapi.VMConfig) { v.Stopped, v.Tags, c.Disks = false, nil, nil }, nil},
-		"another VM with that VMID": {func(v *proxmoxapi.VM, _ *proxmoxapi.VMConfig) { v.Name, v.Tags = "mail", nil }, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v, config := with(c.change)
-
-			s := newSurvey(p, stopped{config: config}, nobody{})
-			s.vms = []proxmoxapi.VM{v}
-			require.NoError(t, s.checkIdentities(t.Context()))
-			require.NoError(t, s.lookForUnfinished(t.Context()))
-			assert.Equal(t, c.want, s.found.unfinished)
-			assert.Equal(t, c.want != nil, s.found.halfMade(n))
-		})
-	}
-
-	assert.False(t, (*Findings)(nil).halfMade(n), "nothing is known in a preview without Proxmox VE")
+// TestReplaceIncomplete: a VM is replaced only when Proxmox VE shows that it is incomplete.
+func TestReplaceIncomplete(t *testing.T) {
 	assert.Len(t, whole(true), 1)
 	assert.Empty(t, whole(false))
 }

@@ -41,7 +41,7 @@ type machineArgs struct {
 	// Unfinished makes it anew, if the state says that its creation failed.
 	Unfinished bool
 	// State is that of a VM that is there.
-	State VMState
+	State proxmoxvm.State
 	// Hooks of the VM; nil: none.
 	Hooks *pulumi.ResourceHookBinding
 	// After names what must be done before it is made or changed.
@@ -319,7 +319,8 @@ func addBoot(v *vm.VirtualMachineArgs, args *machineArgs) {
 		return
 	}
 
-	v.Machine, v.Bios, v.ScsiHardware = pulumi.String(machineType(n.Machine)), pulumi.String(n.Firmware), pulumi.String(n.SCSIController)
+	v.Machine, v.Bios, v.ScsiHardware = pulumi.String(proxmoxvm.MachineType(n.Machine)), pulumi.String(n.Firmware),
+		pulumi.String(n.SCSIController)
 	v.BootOrders = pulumi.ToStringArray(n.BootOrder)
 
 	if n.Firmware == "ovmf" {
@@ -341,15 +342,6 @@ func addBoot(v *vm.VirtualMachineArgs, args *machineArgs) {
 	first := disks[0].(vm.VirtualMachineDiskArgs)
 	first.FileId = volume
 	disks[0] = first
-}
-
-// machineType is what Proxmox VE calls a machine type.
-func machineType(name string) string {
-	if name == "i440fx" {
-		return "pc"
-	}
-
-	return name
 }
 
 func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArgs {

@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // vmGates are the hooks of VMs and of what they boot, whatever is to run in them.
@@ -156,7 +157,7 @@ func free(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack string, args
 // untouched tells whether nothing has ever run in a VM that is off: it is a copy without its settings, or has no disk yet, or the ISO file is
 // in its drive that is taken out before a node is configured.
 func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.VM) (bool, error) {
-	pool, n, planned := nodeOf(p, v.ID)
+	pool, n, planned := proxmoxvm.NodeByVMID(p, v.ID)
 	if !v.Stopped || !planned {
 		return false, nil
 	}
@@ -176,27 +177,11 @@ func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.
 	return !disk || loaded, nil
 }
 
-// nodeOf is the node with a VMID, and its pool.
-func nodeOf(p *plan.Plan, vmid int) (plan.PlannedPool, plan.Node, bool) {
-	for _, pool := range p.Pools {
-		for _, n := range pool.Nodes {
-			if n.VMID == vmid {
-				return pool, n, true
-			}
-		}
-	}
-
-	return plan.PlannedPool{}, plan.Node{}, false
-}
-
 // imageGates hold what is known of an image before and after it is downloaded.
 type imageGates struct {
 	proxmox Proxmox
 	plan    *plan.Plan
 }
-
-// smallestImage is well below any Talos image, in bytes, and above any page that says that there is none.
-const smallestImage = 16 << 20
 
 // offered asks the host what the URL holds. A server that answers with a page instead of an image would be believed.
 func (g imageGates) offered(ctx context.Context, args *pulumi.ResourceHookArgs) error {
@@ -207,7 +192,7 @@ func (g imageGates) offered(ctx context.Context, args *pulumi.ResourceHookArgs) 
 	switch {
 	case err != nil:
 		return fmt.Errorf("host %s cannot get the image %s: %w%s", host, url, err, g.remedy(url))
-	case size > 0 && size < smallestImage:
+	case size > 0 && size < proxmoxvm.SmallestImage:
 		return fmt.Errorf("%s holds %d bytes: that is no image. Open it, and correct the URL, or what the factory is asked for", url, size)
 	default:
 		return nil
@@ -262,7 +247,7 @@ func (g imageGates) whole(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	switch {
 	case !there:
 		return fmt.Errorf("image %s is not on host %s: it was removed. Run 'pulumi up --refresh'", volume, host)
-	case size < smallestImage:
+	case size < proxmoxvm.SmallestImage:
 		return fmt.Errorf("image %s on host %s has %d bytes: that is no image. Delete it there ('pvesm free %s'), and run 'pulumi up --refresh'", volume, host,
 			size, volume)
 	default:

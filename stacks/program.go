@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -73,11 +74,12 @@ func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (
 		return nil, err
 	}
 
-	return deploy(ctx, config, p, api, components.Dialer{}, opts...)
+	return deploy(ctx, config, p, api, preflight.Dialer{}, opts...)
 }
 
-func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Proxmox, network components.Network, opts ...pulumi.ResourceOption) (*Deployment, error) {
-	findings, err := components.Preflight(ctx, p, api, network)
+func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Proxmox, network preflight.Network,
+	opts ...pulumi.ResourceOption) (*Deployment, error) {
+	report, err := preflight.Run(ctx, p, api, network)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +92,8 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	}
 
 	if p.Kind == plan.KindK3s {
-		return deployK3s(ctx, config, &components.K3sClusterArgs{Plan: p, Findings: findings, Proxmox: api, Destroying: config.Destroying}, append(opts, pulumi.Providers(proxmox))...)
+		return deployK3s(ctx, config, &components.K3sClusterArgs{Plan: p, Preflight: report, Proxmox: api,
+			Destroying: config.Destroying}, append(opts, pulumi.Providers(proxmox))...)
 	}
 
 	talosProvider, err := talos.NewProvider(ctx, name+"-talos", talosArgs(p), opts...)
@@ -99,7 +102,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	}
 
 	args := &components.TalosClusterArgs{
-		Plan: p, Findings: findings, Proxmox: api, Dir: config.Dir, Destroying: config.Destroying,
+		Plan: p, Preflight: report, Proxmox: api, Dir: config.Dir, Destroying: config.Destroying,
 	}
 	if config.TailscaleAuthKey != "" {
 		args.TailscaleKey = pulumi.ToSecret(pulumi.String(config.TailscaleAuthKey)).(pulumi.StringOutput)

@@ -47,7 +47,7 @@ func TestIncompleteArgs(t *testing.T) {
 			},
 		},
 		{
-			"cluster", "TalosCluster dev: Findings are nil, and an update needs what Preflight returns for the plan",
+			"cluster", "TalosCluster dev: Preflight is nil, and an update needs the report of preflight.Run for the plan",
 			func(ctx *pulumi.Context, by pulumi.ResourceOption) error {
 				api, err := proxmoxapi.New(proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true})
 				if err != nil {

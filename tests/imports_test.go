@@ -24,6 +24,7 @@ func TestImports(t *testing.T) {
 		may     []string
 		mustNot []string
 	}{
+		{"components/plan/plantest", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/plan", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/machineconfig/manifests", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
 		{"components/machineconfig", []string{"components/plan", "components/machineconfig/", "components/lifecycle"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
@@ -36,6 +37,14 @@ func TestImports(t *testing.T) {
 		{"components/wait", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/talosapi", []string{"components/lifecycle", "components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
+		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
+		{"components/proxmoxvm", []string{
+			"components/hookutil", "components/lifecycle", "components/plan", "components/proxmoxapi", "components/wait",
+		}, []string{"net/http", "k8s.io/"}},
+		{"components/preflight", []string{
+			"components/hookutil", "components/lifecycle", "components/machineconfig", "components/plan", "components/proxmoxapi",
+			"components/proxmoxvm",
+		}, []string{"net/http", "k8s.io/"}},
 		{"components", []string{"components/"}, nil},
 		{"stacks", []string{"components", "stacks/"}, nil},
 		{"policy", []string{"components/plan", "policy/"}, nil},

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/rehearsal"
@@ -263,7 +264,7 @@ func TestPrivilegesOfThePlan(t *testing.T) {
 					template = 9000
 				}
 
-				for _, privilege := range p.Privileges(n, template) {
+				for _, privilege := range preflight.Privileges(p, n, template) {
 					needed = append(needed, privilege.Names[0])
 				}
 			}

@@ -17,6 +17,13 @@ type Proxmox interface {
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 }
 
+// Lister is a Proxmox that lists all VMs, too.
+type Lister interface {
+	Proxmox
+
+	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
+}
+
 // Machine is a VM as the state has it.
 type Machine struct {
 	VMID       int

@@ -52,8 +52,10 @@ func TestCompare(t *testing.T) {
 	unnamed := ours
 	unnamed.UUID = ""
 
-	half := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid)}}
-	whole := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid), "tags": "home;talos;worker"}}
+	half := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos "+
+		"worker", uuid)}}
+	whole := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos "+
+		"worker", uuid), "tags": "home;talos;worker"}}
 
 	for name, c := range map[string]struct {
 		machine proxmoxvm.Machine
@@ -61,7 +63,8 @@ func TestCompare(t *testing.T) {
 		want    proxmoxvm.Verdict
 		why     string
 	}{
-		"ours":               {ours, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: "6C84FB90-12C4-11E1-840D-7B25C5EE775A"}}, proxmoxvm.Ours, ""},
+		"ours": {ours, cluster{vm: &at,
+			config: proxmoxapi.VMConfig{UUID: "6C84FB90-12C4-11E1-840D-7B25C5EE775A"}}, proxmoxvm.Ours, ""},
 		"gone":               {ours, cluster{}, proxmoxvm.Gone, ""},
 		"Proxmox VE is gone": {ours, cluster{lost: errors.New("no route")}, proxmoxvm.Unknown, "no route"},
 		"its host is gone":   {ours, cluster{vm: &at, silent: errors.New("595")}, proxmoxvm.Unknown, "595"},

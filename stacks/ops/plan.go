@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/components"
+	"talos-proxmox/components/preflight"
 	opsplan "talos-proxmox/stacks/ops/plan"
 	"talos-proxmox/stacks/planview"
 )
@@ -41,7 +41,7 @@ func planOf(o *options) *cobra.Command {
 					return err
 				}
 
-				text += "\nNothing was contacted: " + components.Unchecked + ".\n"
+				text += "\nNothing was contacted: " + preflight.Unchecked + ".\n"
 			case "svg":
 				text = planview.SVG(p)
 			default:

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"talos-proxmox/components"
+	"talos-proxmox/components/preflight"
 	opsplan "talos-proxmox/stacks/ops/plan"
 	"talos-proxmox/stacks/planview"
 	"talos-proxmox/tests/rehearsal"
@@ -26,7 +26,7 @@ func showPlan(root string, stack *rehearsal.Stack, format string, out io.Writer)
 			return err
 		}
 
-		_, err = io.WriteString(out, text+"\nNothing was contacted: "+components.Unchecked+".\n")
+		_, err = io.WriteString(out, text+"\nNothing was contacted: "+preflight.Unchecked+".\n")
 
 		return err
 	case "svg":

@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // Network is what is asked of the network of the nodes; Dialer answers it.
 type Network interface {
-	// Listening returns the port on which somebody listens at an address; 0 when nobody seems to.
+	// Listening returns the port on which a machine listens at an address; 0 when none seems to.
 	Listening(ctx context.Context, address netip.Addr) int
 }
 
@@ -58,11 +58,12 @@ func (Dialer) Listening(ctx context.Context, address netip.Addr) int {
 	return 0
 }
 
-// atOnce is how many addresses are tried at the same time.
-const atOnce = 128
+// maxProbes is how many addresses are tried at the same time.
+const maxProbes = 128
 
-// lookForOccupied holds that nobody has the addresses of nodes that are yet to be made, nor the virtual one of a cluster that is.
-func (s *survey) lookForOccupied(ctx context.Context) error {
+// checkAddressConflicts checks that no machine answers at the addresses of nodes that are yet to be made, nor the
+// virtual one of a cluster that is.
+func (c *checks) checkAddressConflicts(ctx context.Context) error {
 	type use struct {
 		address netip.Addr
 		path    string
@@ -74,8 +75,8 @@ func (s *survey) lookForOccupied(ctx context.Context) error {
 		running bool // a control plane
 	)
 
-	for _, n := range s.plan.Nodes() {
-		switch absent := s.absent[n.VMID]; {
+	for _, n := range c.plan.Nodes() {
+		switch absent := c.absent[n.VMID]; {
 		case absent && n.Address.IsValid():
 			uses = append(uses, use{n.Address, "pools." + n.Pool + ".addresses", n.Name})
 		case !absent && n.Role == plan.ControlPlane:
@@ -83,18 +84,18 @@ func (s *survey) lookForOccupied(ctx context.Context) error {
 		}
 	}
 
-	if s.plan.VIP.IsValid() && !running {
-		uses = append(uses, use{s.plan.VIP, "cluster.endpoint.address", "the virtual address"})
+	if c.plan.VIP.IsValid() && !running {
+		uses = append(uses, use{c.plan.VIP, "cluster.endpoint.address", "the virtual address"})
 	}
 
-	ports, free := make([]int, len(uses)), make(chan struct{}, atOnce)
+	ports, free := make([]int, len(uses)), make(chan struct{}, maxProbes)
 
 	var asked sync.WaitGroup
 	for i, u := range uses {
 		free <- struct{}{}
 
 		asked.Go(func() {
-			ports[i] = s.network.Listening(ctx, u.address)
+			ports[i] = c.network.Listening(ctx, u.address)
 			<-free
 		})
 	}
@@ -103,7 +104,8 @@ func (s *survey) lookForOccupied(ctx context.Context) error {
 
 	for i, u := range uses {
 		if ports[i] != 0 {
-			s.problems.Add(u.path, fmt.Sprintf("%s is to be %s, and somebody answers there already, on port %d", u.address, u.by, ports[i]), "",
+			c.problems.Add(u.path, fmt.Sprintf("%s is to be %s, and a machine answers there already, on port %d", u.address,
+				u.by, ports[i]), "",
 				"find out who has it, or choose another address; a node of a former cluster may run on")
 		}
 	}

@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// house is a Proxmox VE of several hosts.
-type house struct {
-	roomy
+// manyHosts is a Proxmox VE of several hosts.
+type manyHosts struct {
+	healthy
 
 	vms     []proxmoxapi.VM
 	files   map[string]map[string]int64
@@ -24,15 +25,15 @@ type house struct {
 	asked   int
 }
 
-func (h *house) VMs(context.Context) ([]proxmoxapi.VM, error) { return h.vms, nil }
+func (h *manyHosts) VMs(context.Context) ([]proxmoxapi.VM, error) { return h.vms, nil }
 
-func (h *house) Files(_ context.Context, host, _ string) (map[string]int64, error) {
+func (h *manyHosts) Files(_ context.Context, host, _ string) (map[string]int64, error) {
 	h.asked++
 
 	return h.files[host], nil
 }
 
-func (h *house) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCIDevice, error) {
+func (h *manyHosts) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCIDevice, error) {
 	h.asked++
 
 	if host == h.silent {
@@ -42,39 +43,30 @@ func (h *house) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCIDevi
 	return h.devices[host], nil
 }
 
-func (h *house) SharedStores(context.Context) (map[string]bool, error) { return h.shared, nil }
+func (h *manyHosts) SharedStores(context.Context) (map[string]bool, error) { return h.shared, nil }
 
-func isoPlan(t *testing.T) *plan.Plan {
-	return planOf(t, plan.Spec{
-		Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}},
-		Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-		Image:   plan.Image{Source: plan.ISO, ISO: plan.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}},
-		Network: plan.Network{CIDR: "10.0.0.0/24"},
-		Pools:   map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
-	})
-}
-
-func TestVolumes(t *testing.T) {
+func TestImages(t *testing.T) {
 	const volume = "local:iso/talos-1.12.4.iso"
 	there := map[string]int64{volume: 100 << 20}
 
-	h := &house{files: map[string]map[string]int64{"a": there, "b": there}}
-	_, err := look(t, isoPlan(t), h)
+	h := &manyHosts{files: map[string]map[string]int64{"a": there, "b": there}}
+	_, err := check(t, plantest.ISO(t), h)
 	require.NoError(t, err)
 	assert.Equal(t, 2, h.asked, "each host is asked once")
 
-	_, err = look(t, isoPlan(t), &house{files: map[string]map[string]int64{"a": {volume: 9}, "b": {"local:iso/Talos-1.12.4.iso": 100 << 20}}})
+	_, err = check(t, plantest.ISO(t),
+		&manyHosts{files: map[string]map[string]int64{"a": {volume: 9}, "b": {"local:iso/Talos-1.12.4.iso": 100 << 20}}})
 	require.EqualError(t, err, `the configuration has 2 problems:
   - image.iso.volume: has 9 bytes on host a: that is no image (given: local:iso/talos-1.12.4.iso); upload it again
   - image.iso.volume: is not on host b (given: local:iso/talos-1.12.4.iso); upload it there, or name one that is; case matters`)
 
 	// What nodes have been made from may go.
-	gone := &house{}
-	for _, n := range isoPlan(t).Nodes() {
+	gone := &manyHosts{}
+	for _, n := range plantest.ISO(t).Nodes() {
 		gone.vms = append(gone.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
-	_, err = look(t, isoPlan(t), gone)
+	_, err = check(t, plantest.ISO(t), gone)
 	require.NoError(t, err)
 	assert.Zero(t, gone.asked)
 }
@@ -88,9 +80,9 @@ func TestSharedStore(t *testing.T) {
 	}
 
 	for shared, want := range map[string]bool{"nfs": true, "local": false} {
-		found, err := look(t, planOf(t, s), &house{shared: map[string]bool{shared: true}})
+		found, err := check(t, plantest.New(t, s), &manyHosts{shared: map[string]bool{shared: true}})
 		require.NoError(t, err)
-		assert.Equal(t, want, found.shared())
+		assert.Equal(t, want, found.SharedImages())
 	}
 }
 
@@ -103,12 +95,13 @@ func TestGPUs(t *testing.T) {
 			Pools: map[string]plan.Pool{
 				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
 				"gpu": {Role: plan.Worker, Addresses: "10.0.0.31-39", GPUs: map[string]plan.GPUSpec{
-					"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "a"}}, "2": {BDF: "0000:02:00", NodeSpec: plan.NodeSpec{Host: "b"}},
+					"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "a"}},
+					"2": {BDF: "0000:02:00", NodeSpec: plan.NodeSpec{Host: "b"}},
 				}},
 			},
 		}
 
-		return planOf(t, s)
+		return plantest.New(t, s)
 	}
 
 	card := proxmoxapi.PCIDevice{BDF: "0000:01:00.0", ID: "10de:2204", Class: "0x030000", IOMMUGroup: 14}
@@ -117,39 +110,43 @@ func TestGPUs(t *testing.T) {
 	bridge := proxmoxapi.PCIDevice{BDF: "0000:00:01.0", ID: "8086:1901", Class: "0x060400", IOMMUGroup: 15}
 	disk := proxmoxapi.PCIDevice{BDF: "0000:03:00.0", ID: "144d:a808", Class: "0x010802", Name: "NVMe", IOMMUGroup: 15}
 
-	s := newSurvey(p(), &house{devices: map[string][]proxmoxapi.PCIDevice{"a": {card, sound}, "b": {bridge, other, disk}}}, nobody{})
+	s := newChecks(p(), &manyHosts{devices: map[string][]proxmoxapi.PCIDevice{"a": {card, sound},
+		"b": {bridge, other, disk}}}, quietNetwork{})
 	require.NoError(t, s.run(t.Context()))
-	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.found.devices)
+	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.report.devices)
 	assert.Equal(t, []plan.Problem{{
-		Path: "pools.gpu.gpus.2.bdf", Rule: "shares IOMMU group 15 of host b with 0000:03:00.0 (NVMe), which the host loses too",
+		Path: "pools.gpu.gpus.2.bdf", Rule: "shares IOMMU group 15 of host b with 0000:03:00.0 (NVMe), which the host " +
+			"loses too",
 		Value: "0000:02:00", Remedy: "put the card into another slot",
 	}}, s.warnings)
 
 	card.IOMMUGroup = -1
-	_, err := look(t, p(), &house{devices: map[string][]proxmoxapi.PCIDevice{"a": {card}}})
+	_, err := check(t, p(), &manyHosts{devices: map[string][]proxmoxapi.PCIDevice{"a": {card}}})
 	assert.EqualError(t, err, `the configuration has 2 problems:
   - pools.gpu.gpus.1.bdf: cannot be passed through: the IOMMU of host a is off (given: 0000:01:00.0); `+
 		`switch it on in the firmware and in the kernel's command line, and restart the host
   - pools.gpu.gpus.2.bdf: is no PCI device of host b (given: 0000:02:00); run 'lspci -Dnn' on that host, and correct it`)
 
 	// A card that is gone and a host that is down stop nothing that is there already.
-	there := &house{silent: "b"}
+	there := &manyHosts{silent: "b"}
 	for _, n := range p().Nodes() {
 		there.vms = append(there.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
-	s = newSurvey(p(), there, nobody{})
+	s = newChecks(p(), there, quietNetwork{})
 	require.NoError(t, s.run(t.Context()))
-	assert.Empty(t, s.found.devices)
+	assert.Empty(t, s.report.devices)
 	assert.Equal(t, []plan.Problem{
 		{
-			Path: "pools.gpu.gpus.1.bdf", Rule: "is no PCI device of host a any more: the VM does not start without it", Value: "0000:01:00.0",
+			Path: "pools.gpu.gpus.1.bdf", Rule: "is no PCI device of host a any more: the VM does not start without it",
+			Value:  "0000:01:00.0",
 			Remedy: "run 'lspci -Dnn' on that host, and correct it",
 		},
 		{Path: "pools.gpu.gpus.2.bdf", Rule: "was not checked: Proxmox VE cannot reach host b", Value: "0000:02:00"},
 	}, s.warnings)
 
-	_, err = look(t, p(), &house{silent: "b", devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}}})
+	_, err = check(t, p(), &manyHosts{silent: "b",
+		devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}}})
 	assert.EqualError(t, err, `the configuration has 1 problem:
   - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); see to it, or take it out`)
 }

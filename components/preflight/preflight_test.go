@@ -1,20 +1,60 @@
-package components
+package preflight
 
 import (
 	"context"
 	"errors"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// shelf is a Proxmox VE that is a list: each machine has one disk. What a test does not expect to be asked is nil.
-type shelf struct {
-	roomy
+type countingLists struct {
+	healthy
+	asked int
+}
+
+func (c *countingLists) VMs(context.Context) ([]proxmoxapi.VM, error) {
+	c.asked++
+
+	return nil, nil
+}
+
+// mocks are an engine that takes everything.
+type mocks struct{}
+
+func (mocks) NewResource(args pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
+	return args.Name, args.Inputs, nil
+}
+
+func (mocks) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) { return nil, nil }
+
+// TestAskOnce: the machines are listed once in a run, whatever they are looked through for.
+func TestAskOnce(t *testing.T) {
+	c := &countingLists{}
+
+	if err := pulumi.RunErr(func(ctx *pulumi.Context) error {
+		_, err := Run(ctx, plantest.New(t, plantest.Spec()), c, quietNetwork{})
+
+		return err
+	}, pulumi.WithMocks("p", "s", mocks{})); err == nil {
+		t.Fatal("there is no template")
+	}
+
+	if c.asked != 1 {
+		t.Errorf("asked %d times", c.asked)
+	}
+}
+
+// fixedVMs is a Proxmox VE that is a list: each machine has one disk. What a test does not expect to be asked is nil.
+type fixedVMs struct {
+	healthy
 
 	vms   []proxmoxapi.VM
 	iface string
@@ -22,10 +62,11 @@ type shelf struct {
 	err   error
 }
 
-func (s shelf) VMs(context.Context) ([]proxmoxapi.VM, error) { return s.vms, s.err }
+func (s fixedVMs) VMs(context.Context) ([]proxmoxapi.VM, error) { return s.vms, s.err }
 
-func (s shelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
-	c := proxmoxapi.VMConfig{Disks: map[string]int{}, Machine: "i440fx", Firmware: "seabios", SCSIController: "virtio-scsi-pci"}
+func (s fixedVMs) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	c := proxmoxapi.VMConfig{Disks: map[string]int{}, Machine: "i440fx", Firmware: "seabios",
+		SCSIController: "virtio-scsi-pci"}
 	if s.iface != "" {
 		c.Disks[s.iface] = s.size
 	}
@@ -33,27 +74,14 @@ func (s shelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, erro
 	return c, nil
 }
 
-// look surveys a Proxmox VE for a plan.
-func look(t *testing.T, p *plan.Plan, proxmox Proxmox) (*Findings, error) {
+// check surveys a Proxmox VE for a plan.
+func check(t *testing.T, p *plan.Plan, proxmox Proxmox) (*Report, error) {
 	t.Helper()
 
-	s := newSurvey(p, proxmox, nobody{})
+	s := newChecks(p, proxmox, quietNetwork{})
 	err := s.run(t.Context())
 
-	return s.found, err
-}
-
-func onePlan() *plan.Plan {
-	node := plan.Node{
-		Name: "c-control-1", Pool: "control", Role: plan.ControlPlane, Host: "pve", VMID: 401, Template: "talos-v1.12.4-base",
-		Disks: []plan.Disk{{Interface: "scsi0", Datastore: "local-lvm", SizeGiB: 40}},
-	}
-	other := node
-	other.Name, other.VMID = "c-control-2", 402
-
-	return &plan.Plan{Kind: plan.KindTalos, Cluster: "c", Pools: []plan.PlannedPool{{
-		Name: "control", Role: plan.ControlPlane, Image: plan.BootImage{Path: "image.template.control"}, Nodes: []plan.Node{node, other},
-	}}}
+	return s.report, err
 }
 
 func TestFindTemplates(t *testing.T) {
@@ -61,72 +89,76 @@ func TestFindTemplates(t *testing.T) {
 	both := map[string]int{"c-control-1": 9000, "c-control-2": 9000}
 
 	for name, c := range map[string]struct {
-		shelf   shelf
+		shelf   fixedVMs
 		want    map[string]int
 		problem string
 	}{
-		"found by name": {shelf: shelf{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 10}, want: both},
+		"found by name": {shelf: fixedVMs{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 10}, want: both},
 		"nothing like it": {
-			shelf: shelf{},
+			shelf: fixedVMs{},
 			problem: `image.template.control: is not on host pve, nor anything like it on another (given: talos-v1.12.4-base); ` +
 				`prepare the template, or correct the name`,
 		},
 		"other case": {
-			shelf: shelf{vms: []proxmoxapi.VM{{ID: 9000, Name: "Talos-v1.12.4-base", Host: "pve", Template: true}}},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 9000, Name: "Talos-v1.12.4-base", Host: "pve", Template: true}}},
 			problem: `image.template.control: is not on host pve; there is "Talos-v1.12.4-base" (VMID 9000) on host pve (given: talos-v1.12.4-base); ` +
 				`correct the name, whose case matters, or make the template on the node's host`,
 		},
 		"other host": {
-			shelf: shelf{vms: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve2", Template: true}}},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve2", Template: true}}},
 			problem: `image.template.control: is not on host pve; there is "talos-v1.12.4-base" (VMID 9000) on host pve2 (given: talos-v1.12.4-base); ` +
 				`correct the name, whose case matters, or make the template on the node's host`,
 		},
 		"never finalised": {
-			shelf: shelf{vms: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve"}}},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve"}}},
 			problem: `image.template.control: is a VM on host pve (VMID 9000), not a template: it was never finalised (given: talos-v1.12.4-base); ` +
 				`run 'qm template 9000' on that host`,
 		},
 		"two of one name": {
-			shelf:   shelf{vms: []proxmoxapi.VM{template, {ID: 9001, Name: "talos-v1.12.4-base", Host: "pve", Template: true}}},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {ID: 9001, Name: "talos-v1.12.4-base", Host: "pve",
+				Template: true}}},
 			problem: `image.template.control: names 2 machines on host pve (given: talos-v1.12.4-base); give the VMID instead`,
 		},
 		"disk elsewhere": {
-			shelf: shelf{vms: []proxmoxapi.VM{template}, iface: "virtio0", size: 10},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{template}, iface: "virtio0", size: 10},
 			problem: `pools.control.disk.interface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
 				`it has virtio0`,
 		},
 		"no disk": {
-			shelf: shelf{vms: []proxmoxapi.VM{template}},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{template}},
 			problem: `pools.control.disk.interface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
 				`it has no disk`,
 		},
 		"disk too large": {
-			shelf: shelf{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 64},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 64},
 			problem: `pools.control.diskGiB: must be at least 64, the size of the disk of template talos-v1.12.4-base: a disk cannot shrink (given: 40); ` +
 				`raise it`,
 		},
 		"VMID of a stranger": {
-			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "mail", Host: "pve3"}}, iface: "scsi0", size: 10},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {ID: 402, Name: "mail", Host: "pve3"}}, iface: "scsi0", size: 10},
 			problem: `pools.control.vmids: 402 is taken by "mail" on host pve3 (given: c-control-2); ` +
 				`choose another range, or remove that machine`,
 		},
 		"VMID of a container": {
-			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "c-control-2", Host: "pve3", Container: true}}, iface: "scsi0", size: 10},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {ID: 402, Name: "c-control-2", Host: "pve3", Container: true}},
+				iface: "scsi0", size: 10},
 			problem: `pools.control.vmids: 402 is taken by "c-control-2" on host pve3 (given: c-control-2); ` +
 				`choose another range, or remove that machine`,
 		},
 		"node under another name": {
-			shelf: shelf{vms: []proxmoxapi.VM{template, {ID: 402, Name: "old-2", Host: "pve", Tags: []string{"c", "controlplane", "talos"}}}, iface: "scsi0", size: 10},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{template,
+				{ID: 402, Name: "old-2", Host: "pve", Tags: []string{"c", "controlplane", "talos"}}}, iface: "scsi0", size: 10},
 			problem: `pools.control.names: VMID 402 is "old-2", a node of this cluster: a node keeps its name (given: c-control-2); ` +
 				`where the VM was renamed, run 'qm set 402 --name c-control-2' on host pve; where the configuration changed, leave the names, and the cluster's and the pool's, as they were`,
 		},
 		"template gone, nodes there": {
-			shelf: shelf{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"}, {ID: 402, Name: "c-control-2", Host: "pve9"}}},
-			want:  map[string]int{},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"},
+				{ID: 402, Name: "c-control-2", Host: "pve9"}}},
+			want: map[string]int{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := look(t, onePlan(), c.shelf)
+			got, err := check(t, plantest.Template(), c.shelf)
 
 			if c.problem == "" {
 				require.NoError(t, err)
@@ -142,17 +174,18 @@ func TestFindTemplates(t *testing.T) {
 }
 
 func TestFindTemplatesByVMID(t *testing.T) {
-	p := onePlan()
+	p := plantest.Template()
 	for i := range p.Pools[0].Nodes {
 		p.Pools[0].Nodes[i].Template = "9000"
 	}
 
-	got, err := look(t, p, shelf{vms: []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}}, iface: "scsi0"})
+	got, err := check(t, p, fixedVMs{vms: []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}},
+		iface: "scsi0"})
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"c-control-1": 9000, "c-control-2": 9000}, got.templates)
 }
 
 func TestFindTemplatesWithoutAnswer(t *testing.T) {
-	_, err := look(t, onePlan(), shelf{err: proxmoxapi.ErrUnreachable})
+	_, err := check(t, plantest.Template(), fixedVMs{err: proxmoxapi.ErrUnreachable})
 	assert.True(t, errors.Is(err, proxmoxapi.ErrUnreachable))
 }

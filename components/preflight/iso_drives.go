@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
-// checkDrives points out ISO files that this program leaves in the drives of VMs, because it does not learn when their nodes have installed:
-// one on a datastore of a single host keeps the VM there.
-func (s *survey) checkDrives(ctx context.Context) error {
-	if s.plan.Bootstrap != plan.External {
+// checkISODrives warns of ISO files that this program leaves in the drives of VMs, because it does not learn when their
+// nodes have installed: one on a datastore of a single host keeps the VM there.
+func (c *checks) checkISODrives(ctx context.Context) error {
+	if c.plan.Bootstrap != plan.External {
 		return nil
 	}
 
@@ -23,13 +24,13 @@ func (s *survey) checkDrives(ctx context.Context) error {
 
 	left := map[string][]string{} // the commands, by host
 
-	for _, v := range s.vms {
-		_, n, planned := nodeOf(s.plan, v.ID)
+	for _, v := range c.vms {
+		_, n, planned := proxmoxvm.NodeByVMID(c.plan, v.ID)
 		if !planned || n.CDROM == "" || v.Name != n.Name || v.Container {
 			continue
 		}
 
-		config, err := s.proxmox.Config(ctx, v)
+		config, err := c.proxmox.Config(ctx, v)
 		if errors.Is(err, proxmoxapi.ErrHostSilent) {
 			continue
 		} else if err != nil {
@@ -42,7 +43,7 @@ func (s *survey) checkDrives(ctx context.Context) error {
 		}
 
 		if shared == nil {
-			if shared, err = s.proxmox.SharedStores(ctx); err != nil {
+			if shared, err = c.proxmox.SharedStores(ctx); err != nil {
 				return err
 			}
 		}
@@ -53,8 +54,9 @@ func (s *survey) checkDrives(ctx context.Context) error {
 	}
 
 	for _, host := range slices.Sorted(maps.Keys(left)) {
-		s.warnings = append(s.warnings, plan.Problem{
-			Path: "cluster.bootstrap", Rule: "leaves the ISO file in the drives of VMs on host " + host + ", which pins them to it: neither migration, " +
+		c.warnings = append(c.warnings, plan.Problem{
+			Path: "cluster.bootstrap", Rule: "leaves the ISO file in the drives of VMs on host " + host +
+				", which pins them to it: neither migration, " +
 				"placement.rebalance nor high availability moves them",
 			Value:  string(plan.External),
 			Remedy: "when their nodes have installed, run " + strings.Join(left[host], ", ") + " on that host",

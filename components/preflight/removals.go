@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
-// lookForLeaving judges the nodes that the plan no longer has, of Talos as of K3s. Each asks etcd itself before it goes; but what cannot
-// go, or not as a whole, must not begin.
-func (s *survey) lookForLeaving(ctx context.Context) error {
-	gone := unplanned(s.vms, s.plan)
+// checkRemovals checks the nodes that the plan no longer has, of Talos as of K3s. Each asks etcd itself before it goes;
+// but what cannot go, or not as a whole, must not begin.
+func (s *checks) checkRemovals(ctx context.Context) error {
+	gone := unplannedVMs(s.vms, s.plan)
 
 	if problem := nameInUse(gone, s.plan, s.absent); problem != nil {
 		s.problems = append(s.problems, *problem)
@@ -26,26 +27,30 @@ func (s *survey) lookForLeaving(ctx context.Context) error {
 		if v.Silent {
 			// What the hook of its deletion says in a preview comes after the program has ended.
 			s.warnings = append(s.warnings, plan.Problem{
-				Path: "pools", Rule: v.Label() + " leaves the cluster, and cannot be deleted before its host answers", Value: v.Host, Remedy: "start the host",
+				Path: "pools", Rule: v.Label() + " leaves the cluster, and cannot be deleted before its host answers",
+				Value: v.Host, Remedy: "start the host",
 			})
 		}
 
 		// On a host that does not answer, nothing is known.
 		if c, err := s.proxmox.Config(ctx, v); err == nil && c.Protection {
 			s.problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
-				fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host), "put it back with protection: false for its pool, run 'pulumi up', then take it out")
+				fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host), "put it back with protection: false for its "+
+					"pool, run 'pulumi up', then take it out")
 		}
 	}
 
-	s.problems = append(s.problems, leaving(gone, s.plan)...)
+	s.problems = append(s.problems, removalProblems(gone, s.plan)...)
 
 	return nil
 }
 
-// nameInUse finds another cluster of the same name: its control planes are there, and of this one's nodes there is none.
+// nameInUse finds another cluster of the same name: its control planes are there, and of this one's nodes there is
+// none.
 func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *plan.Problem {
 	none := !slices.ContainsFunc(p.Nodes(), func(n plan.Node) bool { return !absent[n.VMID] })
-	first := slices.IndexFunc(others, func(v proxmoxapi.VM) bool { return slices.Contains(v.Tags, string(plan.ControlPlane)) })
+	first := slices.IndexFunc(others,
+		func(v proxmoxapi.VM) bool { return slices.Contains(v.Tags, string(plan.ControlPlane)) })
 
 	if !none || first < 0 {
 		return nil
@@ -55,26 +60,27 @@ func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *plan.
 
 	return &plan.Problem{
 		Path: "cluster.name", Value: p.Cluster,
-		Rule: fmt.Sprintf("is in use on this Proxmox VE by VM %d (%s on host %s), which is not in this stack's configuration, while none of its nodes is there", v.ID, v.Label(),
+		Rule: fmt.Sprintf("is in use on this Proxmox VE by VM %d (%s on host %s), which is not in this stack's "+
+			"configuration, while none of its nodes is there", v.ID, v.Label(),
 			v.Host),
 		Remedy: "choose another name; or, if that VM is of this stack, put its VMIDs back",
 	}
 }
 
-// unplanned are the VMs of the cluster that the plan no longer has.
-func unplanned(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
+// unplannedVMs are the VMs of the cluster that the plan no longer has.
+func unplannedVMs(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
 	planned := map[int]bool{}
 	for _, n := range p.Nodes() {
 		planned[n.VMID] = true
 	}
 
 	return slices.DeleteFunc(slices.Clone(vms), func(v proxmoxapi.VM) bool {
-		return planned[v.ID] || !ofCluster(v, p)
+		return planned[v.ID] || !proxmoxvm.OfCluster(v, p)
 	})
 }
 
-// leaving judges, by the VMs there are, the set of those who go.
-func leaving(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
+// removalProblems judges, by the VMs there are, the set of those who go.
+func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 	var (
 		problems      plan.Problems
 		all, controls []string
@@ -89,7 +95,8 @@ func leaving(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 	}
 
 	if p.Teardown && len(all) > 0 {
-		problems.Add("lifecycle.teardown", "lets go of every node, so no single one can be removed meanwhile", strings.Join(all, "; "),
+		problems.Add("lifecycle.teardown", "lets go of every node, so no single one can be removed meanwhile",
+			strings.Join(all, "; "),
 			"put it back, or set teardown to false until it is gone")
 	}
 
@@ -102,10 +109,11 @@ func leaving(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 
 	switch {
 	case p.Bootstrap == plan.External:
-		problems.Add("pools", "a control plane of a cluster that somebody else configures cannot be removed: etcd would go on counting it",
+		problems.Add("pools", "a control plane cannot be removed with bootstrap: external: etcd would go on counting it",
 			strings.Join(controls, ", "), "put it back; or take it out of etcd, delete its VM, and run 'pulumi refresh'")
 	case stay < lifecycle.Needed(before):
-		problems.Add("pools", fmt.Sprintf("%d of %d control planes would stay, and etcd needs %d of them: nothing is removed", stay, before, lifecycle.Needed(before)),
+		problems.Add("pools", fmt.Sprintf("%d of %d control planes would stay, and etcd needs %d of them: nothing is removed",
+			stay, before, lifecycle.Needed(before)),
 			"without "+strings.Join(controls, ", "), lifecycle.AtMost(before))
 	}
 

@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -10,57 +10,58 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
-// lookForTemplates looks up the template of each node and checks what a clone of it needs.
-func (s *survey) lookForTemplates(ctx context.Context) error {
+// checkTemplates looks up the template of each node and checks what a clone of it needs.
+func (c *checks) checkTemplates(ctx context.Context) error {
 	configs := map[int]proxmoxapi.VMConfig{}
 
-	for _, n := range s.plan.Nodes() {
+	for _, n := range c.plan.Nodes() {
 		// Of a silent host no template is known, and it gets no new node.
-		if n.Template == "" || s.silent[n.Host] != nil {
+		if n.Template == "" || c.unreachable[n.Host] != nil {
 			continue
 		}
 
-		template, problem := findTemplate(s.vms, s.plan.PoolOf(n).Image.Path, n)
+		template, problem := findTemplate(c.vms, c.plan.PoolOf(n).Image.Path, n)
 		if problem != nil {
-			// A template that is gone harms nobody who has been cloned from it.
-			if s.absent[n.VMID] {
-				s.problems = append(s.problems, *problem)
+			// A template that is gone does no harm to its clones.
+			if c.absent[n.VMID] {
+				c.problems = append(c.problems, *problem)
 			}
 
 			continue
 		}
 
-		s.found.templates[n.Name] = template.ID
+		c.report.templates[n.Name] = template.ID
 
-		if !s.absent[n.VMID] {
+		if !c.absent[n.VMID] {
 			continue
 		}
 
 		if _, asked := configs[template.ID]; !asked {
 			var err error
-			if configs[template.ID], err = s.proxmox.Config(ctx, template); err != nil {
+			if configs[template.ID], err = c.proxmox.Config(ctx, template); err != nil {
 				return err
 			}
 		}
 
-		if s.plan.Kind == plan.KindK3s {
-			if problem := checkCloudTemplate(template, configs[template.ID], s.plan.PoolOf(n).Image.Path); problem != nil {
-				s.problems = append(s.problems, *problem)
+		if c.plan.Kind == plan.KindK3s {
+			if problem := checkCloudTemplate(template, configs[template.ID], c.plan.PoolOf(n).Image.Path); problem != nil {
+				c.problems = append(c.problems, *problem)
 			}
 		}
 
-		s.problems = append(s.problems, checkClone(n, template, configs[template.ID])...)
+		c.problems = append(c.problems, checkClone(n, template, configs[template.ID])...)
 	}
 
 	return nil
 }
 
-// findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three failures
-// are told apart because they have three remedies.
+// findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three
+// failures are told apart because they have three remedies.
 func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, *plan.Problem) {
-	id, _ := strconv.Atoi(n.Template) //nolint:errcheck // 0 is nobody's VMID
+	id, _ := strconv.Atoi(n.Template) //nolint:errcheck // 0 is no VMID
 	fail := func(rule, remedy string) (proxmoxapi.VM, *plan.Problem) {
 		return proxmoxapi.VM{}, &plan.Problem{Path: key, Rule: rule, Value: n.Template, Remedy: remedy}
 	}
@@ -86,15 +87,16 @@ func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, 
 	case len(here) == 1:
 		return here[0], nil
 	case len(alike) > 0:
-		return fail(fmt.Sprintf("is not on host %s; there is %q (VMID %d) on host %s", n.Host, alike[0].Name, alike[0].ID, alike[0].Host),
+		return fail(fmt.Sprintf("is not on host %s; there is %q (VMID %d) on host %s", n.Host, alike[0].Name, alike[0].ID,
+			alike[0].Host),
 			"correct the name, whose case matters, or make the template on the node's host")
 	default:
 		return fail("is not on host "+n.Host+", nor anything like it on another", "prepare the template, or correct the name")
 	}
 }
 
-// checkClone holds what a clone takes over from its template and cannot change: the disk is where it is said to be, and no
-// larger than asked for; the machine is of the kind that is wanted.
+// checkClone checks what a clone takes over from its template and cannot change: the disk is where it is said to be,
+// and no larger than asked for; the machine is of the kind that is wanted.
 func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig) plan.Problems {
 	var problems plan.Problems
 
@@ -108,7 +110,8 @@ func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig)
 		problems.Add(path+"disk.interface", "must be where "+named+" has its disk", n.Disks[0].Interface,
 			"it has "+orNone(slices.Sorted(maps.Keys(config.Disks))))
 	case size > n.Disks[0].SizeGiB:
-		problems.Add(path+"diskGiB", fmt.Sprintf("must be at least %d, the size of the disk of template %s: a disk cannot shrink", size, template.Name),
+		problems.Add(path+"diskGiB", fmt.Sprintf("must be at least %d, the size of the disk of template %s: a disk cannot "+
+			"shrink", size, template.Name),
 			strconv.Itoa(n.Disks[0].SizeGiB), "raise it")
 	}
 
@@ -119,7 +122,8 @@ func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig)
 	} {
 		if kind.want != "" && kind.have != kind.want {
 			problems.Add(path+kind.key, "is the template's, and "+named+" has "+kind.have, kind.want,
-				fmt.Sprintf("run 'qm set %d --%s %s' on host %s", template.ID, kind.option, machineType(kind.want), template.Host))
+				fmt.Sprintf("run 'qm set %d --%s %s' on host %s", template.ID, kind.option, proxmoxvm.MachineType(kind.want),
+					template.Host))
 		}
 	}
 

@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -11,12 +11,14 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-func TestLeaving(t *testing.T) {
+func TestRemovals(t *testing.T) {
 	// made are the VMs of so many control planes, and of a worker.
 	made := func(controls int) []proxmoxapi.VM {
-		vms := []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}}, {ID: 9000, Name: "template"}}
+		vms := []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}},
+			{ID: 9000, Name: "template"}}
 		for i := range controls {
-			vms = append(vms, proxmoxapi.VM{ID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1), Host: "pve", Tags: []string{"c", "controlplane", "talos"}})
+			vms = append(vms, proxmoxapi.VM{ID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1), Host: "pve",
+				Tags: []string{"c", "controlplane", "talos"}})
 		}
 
 		return vms
@@ -55,17 +57,21 @@ func TestLeaving(t *testing.T) {
 		{3, planned(2), ""},
 		{3, planned(3, noWorker), ""},
 		{2, planned(2, moved), ""},
-		{3, planned(1), "pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without c-control-2, c-control-3); " +
+		{3, planned(1), "pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed (given: " +
+			"without c-control-2, c-control-3); " +
 			"remove 1 at most at once"},
-		{2, planned(1), "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without c-control-2); " +
+		{2, planned(1), "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: " +
+			"without c-control-2); " +
 			"add a control plane first"},
-		{3, planned(2, external), "pools: a control plane of a cluster that somebody else configures cannot be removed: etcd would go on counting it " +
+		{3, planned(2, external), "pools: a control plane cannot be removed with bootstrap: external: etcd would go on " +
+			"counting it " +
 			"(given: c-control-3); put it back; or take it out of etcd, delete its VM, and run 'pulumi refresh'"},
 		{3, planned(3, teardown), ""},
-		{3, planned(3, teardown, noWorker), "lifecycle.teardown: lets go of every node, so no single one can be removed meanwhile " +
+		{3, planned(3, teardown, noWorker), "lifecycle.teardown: lets go of every node, so no single one can be removed " +
+			"meanwhile " +
 			"(given: c-worker-1, VMID 501 on host pve); put it back, or set teardown to false until it is gone"},
 	} {
-		found := leaving(unplanned(made(c.from), c.to), c.to)
+		found := removalProblems(unplannedVMs(made(c.from), c.to), c.to)
 
 		if c.want == "" {
 			assert.Empty(t, found)
@@ -77,16 +83,18 @@ func TestLeaving(t *testing.T) {
 
 func TestProtectedStays(t *testing.T) {
 	p := &plan.Plan{Kind: plan.KindTalos, Cluster: "c", Bootstrap: plan.ByPulumi}
-	s := newSurvey(p, guarded{shelf{vms: []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}}}}}, nobody{})
+	s := newChecks(p, protectedVMs{fixedVMs{vms: []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve",
+		Tags: []string{"c", "worker", "talos"}}}}}, quietNetwork{})
 
 	assert.EqualError(t, s.run(t.Context()), "the configuration has 1 problem:\n"+
-		"  - pools: a VM that is protected is not removed, and its node must not leave the cluster before it (given: c-worker-1, VMID 501 on host pve); "+
+		"  - pools: a VM that is protected is not removed, and its node must not leave the cluster before it (given: "+
+		"c-worker-1, VMID 501 on host pve); "+
 		"put it back with protection: false for its pool, run 'pulumi up', then take it out")
 }
 
-// guarded protects each VM.
-type guarded struct{ shelf }
+// protectedVMs protects each VM.
+type protectedVMs struct{ fixedVMs }
 
-func (guarded) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+func (protectedVMs) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{Protection: true}, nil
 }

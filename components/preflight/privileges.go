@@ -1,10 +1,12 @@
-package plan
+package preflight
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/plan"
 )
 
 // Privilege is what the login to Proxmox VE must be allowed, and what for.
@@ -17,7 +19,8 @@ type Privilege struct {
 	For string
 	// Instead are privileges that do as well, all together.
 	Instead []Privilege
-	// Changes are the properties of a VM whose change needs it, by the names of the provider; AnyChange for all. A restart changes "started".
+	// Changes are the properties of a VM whose change needs it, by the names of the provider; AnyChange for all. A restart
+	// changes "started".
 	Changes []string
 	// Spare says that the cluster comes up without it, and less is seen when it does not.
 	Spare bool
@@ -28,15 +31,17 @@ const AnyChange = "*"
 
 // neededToChange are privileges on a VM that exists, by what of it changes.
 var neededToChange = map[string][]string{
-	"VM.Config.CDROM": {"cdrom"}, "VM.Config.CPU": {"cpu"}, "VM.Config.Disk": {"disks"}, "VM.Config.Memory": {"memory"}, "VM.Config.Network": {"networkDevices"},
+	"VM.Config.CDROM": {"cdrom"}, "VM.Config.CPU": {"cpu"}, "VM.Config.Disk": {"disks"}, "VM.Config.Memory": {"memory"},
+	"VM.Config.Network": {"networkDevices"},
 	"VM.Config.HWType":  {"machine", "bios", "scsiHardware", "serialDevices", "hostpcis"},
-	"VM.Config.Options": {AnyChange}, "VM.Migrate": {"nodeName"}, "Datastore.AllocateSpace": {"disks"}, "SDN.Use": {"networkDevices"}, "Mapping.Use": {"hostpcis"},
+	"VM.Config.Options": {AnyChange}, "VM.Migrate": {"nodeName"}, "Datastore.AllocateSpace": {"disks"},
+	"SDN.Use": {"networkDevices"}, "Mapping.Use": {"hostpcis"},
 	"Pool.Allocate": {"poolId"}, "VM.PowerMgmt": {"started"},
 }
 
-// Privileges are what Proxmox VE asks for when a node is made, changed and removed; stacks/docs/permissions.md has the calls that do. The
-// VMID of its template is 0 when it is not known.
-func (p *Plan) Privileges(n Node, template int) []Privilege {
+// Privileges are what Proxmox VE asks for when a node is made, changed and removed; stacks/docs/permissions.md has the
+// calls that do. The VMID of its template is 0 when it is not known.
+func Privileges(p *plan.Plan, n plan.Node, template int) []Privilege {
 	l := privileges{plan: p, node: n, vm: []string{"/vms/" + strconv.Itoa(n.VMID)}}
 	if n.ResourcePool != "" {
 		l.vm = append(l.vm, "/pool/"+n.ResourcePool)
@@ -63,8 +68,8 @@ func (p *Plan) Privileges(n Node, template int) []Privilege {
 
 // privileges are collected for one node.
 type privileges struct {
-	plan *Plan
-	node Node
+	plan *plan.Plan
+	node plan.Node
 	// vm are the paths of its VM.
 	vm  []string
 	all []Privilege
@@ -83,7 +88,8 @@ func (l *privileges) ofVM(why string, names ...string) {
 func (l *privileges) machine(template int) {
 	l.ofVM("to see VMs", "VM.Audit")
 	l.ofVM("to make and to remove VMs", "VM.Allocate")
-	l.ofVM("to configure VMs", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Disk", "VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options")
+	l.ofVM("to configure VMs", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Disk", "VM.Config.HWType",
+		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options")
 	l.ofVM("to start and to stop VMs", "VM.PowerMgmt")
 
 	if template != 0 {
@@ -143,7 +149,8 @@ func (l *privileges) guest() {
 	}
 
 	if l.plan.K3s != nil {
-		l.ofVM("to read the logs of a node that does not join", "VM.GuestAgent.FileRead|VM.GuestAgent.Unrestricted|VM.Monitor")
+		l.ofVM("to read the logs of a node that does not join",
+			"VM.GuestAgent.FileRead|VM.GuestAgent.Unrestricted|VM.Monitor")
 		l.all[len(l.all)-1].Spare = true
 		// The first server is told by it which etcd it has.
 		l.ofVM("to begin a cluster of K3s and to upgrade it", "VM.GuestAgent.FileWrite|VM.GuestAgent.Unrestricted|VM.Monitor")

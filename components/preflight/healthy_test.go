@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// roomy is a Proxmox VE with room for whatever tests want to make.
-type roomy struct{ Proxmox }
+// healthy is a Proxmox VE with room for whatever tests want to make.
+type healthy struct{ Proxmox }
 
-func (roomy) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return nil, nil }
+func (healthy) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return nil, nil }
 
-func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
+func (healthy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	var hosts []proxmoxapi.Host
 	for _, name := range []string{"a", "b", "pve", "pve1", "pve2", "pve3"} {
 		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true})
@@ -23,11 +23,11 @@ func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	return hosts, nil
 }
 
-func (roomy) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+func (healthy) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{}, nil
 }
 
-func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
+func (healthy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
 	stores := map[string]proxmoxapi.Store{}
 	for _, name := range []string{"local", "local-lvm", "nfs"} {
 		stores[name] = proxmoxapi.Store{Content: []string{"images", "iso", "snippets"}, Active: true, Free: 1 << 50}
@@ -36,19 +36,19 @@ func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error
 	return stores, nil
 }
 
-func (roomy) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
+func (healthy) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
 	return []proxmoxapi.Bridge{{Name: "vmbr0"}}, nil
 }
 
-func (roomy) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
+func (healthy) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
 
-func (roomy) Permissions(context.Context) (proxmoxapi.Permissions, error) { return everything(), nil }
+func (healthy) Permissions(context.Context) (proxmoxapi.Permissions, error) { return everything(), nil }
 
-func (roomy) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
+func (healthy) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
 	return proxmoxapi.Settings{}, nil
 }
 
-func (roomy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
+func (healthy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
 
 // everything is all that nodes may need.
 func everything() proxmoxapi.Permissions {
@@ -62,7 +62,7 @@ func everything() proxmoxapi.Permissions {
 	return proxmoxapi.Permissions{"/": all}
 }
 
-// nobody is a network in which nobody answers.
-type nobody struct{}
+// quietNetwork is a network in which no machine answers.
+type quietNetwork struct{}
 
-func (nobody) Listening(context.Context, netip.Addr) int { return 0 }
+func (quietNetwork) Listening(context.Context, netip.Addr) int { return 0 }

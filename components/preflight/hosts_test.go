@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -8,21 +8,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// cramped is one in which everything is missing.
-type cramped struct {
-	house
+// lackingHosts is one in which everything is missing.
+type lackingHosts struct {
+	manyHosts
 
 	hosts   []proxmoxapi.Host
 	stores  map[string]proxmoxapi.Store
 	bridges []proxmoxapi.Bridge
 }
 
-func (c *cramped) Hosts(context.Context) ([]proxmoxapi.Host, error) { return c.hosts, nil }
+func (c *lackingHosts) Hosts(context.Context) ([]proxmoxapi.Host, error) { return c.hosts, nil }
 
-func (c *cramped) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
+func (c *lackingHosts) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
 	if host == c.silent {
 		return nil, proxmoxapi.ErrHostSilent
 	}
@@ -30,7 +31,7 @@ func (c *cramped) Stores(_ context.Context, host string) (map[string]proxmoxapi.
 	return c.stores, nil
 }
 
-func (c *cramped) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
+func (c *lackingHosts) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
 	return c.bridges, nil
 }
 
@@ -43,18 +44,19 @@ func TestHosts(t *testing.T) {
 		Placement: plan.Placement{Strategy: plan.Spread},
 		Pools:     map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
 	}
-	p := planOf(t, s)
+	p := plantest.New(t, s)
 
 	online := []proxmoxapi.Host{{Name: "a", Online: true}, {Name: "b", Online: true}, {Name: "pve", Online: true}}
 	good := map[string]proxmoxapi.Store{
 		"tank": {Content: []string{"images"}, Active: true, Free: 400 << 30}, "nfs": {Content: []string{"iso"}, Active: true},
 	}
 
-	h := &cramped{hosts: online, stores: good, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}}}
-	_, err := look(t, p, h)
+	h := &lackingHosts{hosts: online, stores: good, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}}}
+	_, err := check(t, p, h)
 	require.NoError(t, err)
 
-	_, err = look(t, p, &cramped{hosts: []proxmoxapi.Host{{Name: "A", Online: true}, {Name: "b"}, {Name: "pve", Online: true}}, house: house{silent: "pve"}})
+	_, err = check(t, p, &lackingHosts{hosts: []proxmoxapi.Host{{Name: "A", Online: true}, {Name: "b"},
+		{Name: "pve", Online: true}}, manyHosts: manyHosts{silent: "pve"}})
 	require.EqualError(t, err, `the configuration has 3 problems:
   - proxmox.hosts: is no host of this Proxmox VE, which has A, b, pve (given: a); correct the name; case matters
   - proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out
@@ -63,40 +65,48 @@ func TestHosts(t *testing.T) {
 	one := s
 	one.Hosts = s.Hosts[:1]
 
-	_, err = look(t, planOf(t, one), &cramped{hosts: online, stores: map[string]proxmoxapi.Store{"nfs": {Content: []string{"backup", "vztmpl"}, Active: true}}})
+	_, err = check(t, plantest.New(t, one),
+		&lackingHosts{hosts: online, stores: map[string]proxmoxapi.Store{"nfs": {Content: []string{"backup", "vztmpl"},
+			Active: true}}})
 	require.EqualError(t, err, `the configuration has 3 problems:
   - pools.control.disk.datastore: is no datastore of host a, or one that the credentials may not use (given: tank); name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it
   - proxmox.storage.images: takes no iso on host a (given: nfs, which takes backup, vztmpl); run 'pvesm set nfs --content backup,vztmpl,iso', or name another datastore
   - pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr0); name another, make it there, or give the role SDN.Use on it`)
 
 	off := map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}}, "nfs": good["nfs"]}
-	_, err = look(t, planOf(t, one), &cramped{hosts: online, stores: off, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}}})
+	_, err = check(t, plantest.New(t, one),
+		&lackingHosts{hosts: online, stores: off, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}}})
 	require.EqualError(t, err, `the configuration has 1 problem:
   - pools.control.disk.datastore: is not active on host a (given: tank); switch it on there, or name another`)
 
-	full := &cramped{
-		house: house{vms: []proxmoxapi.VM{{ID: 100, Name: "other", Host: "a", MemoryMiB: 30000}, {ID: 9000, Name: "base", Host: "a", Template: true, MemoryMiB: 9999}}},
-		hosts: []proxmoxapi.Host{{Name: "a", Online: true, MemoryMiB: 32768}}, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}},
-		stores: map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}, Active: true, Free: 100 << 30}, "nfs": good["nfs"]},
+	full := &lackingHosts{
+		manyHosts: manyHosts{vms: []proxmoxapi.VM{{ID: 100, Name: "other", Host: "a", MemoryMiB: 30000},
+			{ID: 9000, Name: "base", Host: "a", Template: true, MemoryMiB: 9999}}},
+		hosts:   []proxmoxapi.Host{{Name: "a", Online: true, MemoryMiB: 32768}},
+		bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}},
+		stores: map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}, Active: true, Free: 100 << 30},
+			"nfs": good["nfs"]},
 	}
-	survey := newSurvey(planOf(t, one), full, nobody{})
+	survey := newChecks(plantest.New(t, one), full, quietNetwork{})
 	require.NoError(t, survey.run(t.Context()))
 	assert.Equal(t, []plan.Problem{
 		{
-			Path: "proxmox.hosts", Rule: "has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 12288 MiB", Value: "a",
+			Path: "proxmox.hosts", Rule: "has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 12288 MiB",
+			Value:  "a",
 			Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
 		},
 		{
-			Path: "proxmox.storage", Rule: "has 100 GiB free on host a, and the disks of new nodes may grow to 120 GiB", Value: "tank",
+			Path: "proxmox.storage", Rule: "has 100 GiB free on host a, and the disks of new nodes may grow to 120 GiB",
+			Value:  "tank",
 			Remedy: "see that there is room, or make disks smaller (diskGiB)",
 		},
 	}, survey.warnings)
 
-	there := &cramped{}
+	there := &lackingHosts{}
 	for _, n := range p.Nodes() {
 		there.vms = append(there.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
-	_, err = look(t, p, there)
+	_, err = check(t, p, there)
 	require.NoError(t, err, "nodes that are there ask for nothing")
 }

@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"fmt"
@@ -14,13 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/world"
 )
 
-// site is a lab and a stack that is to be made in it.
-type site struct {
+// testbed is a lab and a stack that is to be made in it.
+type testbed struct {
 	*testing.T
 	*lab.Lab
 
@@ -31,8 +32,8 @@ type site struct {
 
 const limited = "limited@pve!token"
 
-// newSite has all that the stack needs, for the stack as it is after the changes.
-func newSite(t *testing.T, change ...func(*lab.Config)) *site {
+// newTestbed has all that the stack needs, for the stack as it is after the changes.
+func newTestbed(t *testing.T, change ...func(*lab.Config)) *testbed {
 	t.Helper()
 
 	storages := []lab.Storage{
@@ -44,7 +45,8 @@ func newSite(t *testing.T, change ...func(*lab.Config)) *site {
 			{Name: "a", VCPU: 8, MemoryMiB: 32768, Storages: storages, PCI: world.GPU("0000:01:00", 1)},
 			{Name: "b", VCPU: 8, MemoryMiB: 32768, Storages: storages},
 		},
-		Templates: []lab.Template{{Name: "talos-v1.12.4-base", VMID: 9000, Host: "a", Storage: "local-lvm", DiskGiB: 10, Conf: map[string]string{"machine": "q35"}}},
+		Templates: []lab.Template{{Name: "talos-v1.12.4-base", VMID: 9000, Host: "a", Storage: "local-lvm", DiskGiB: 10,
+			Conf: map[string]string{"machine": "q35"}}},
 	}
 
 	for _, f := range change {
@@ -58,7 +60,7 @@ func newSite(t *testing.T, change ...func(*lab.Config)) *site {
 		require.NoError(t, l.Journal().Unknown())
 	})
 
-	s := &site{T: t, Lab: l}
+	s := &testbed{T: t, Lab: l}
 	l.World().AddToken(limited, "secret")
 	l.World().Grant(limited, "/", world.Privileges...)
 
@@ -66,10 +68,12 @@ func newSite(t *testing.T, change ...func(*lab.Config)) *site {
 	s.spec = plan.Spec{
 		Hosts: []plan.Host{{Name: "a", Capacity: &plan.Resources{VCPU: 8, MemoryMiB: 32768}}, {Name: "b"}},
 		Cluster: plan.Cluster{
-			Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, Endpoint: plan.Endpoint{Mode: plan.VIP, Address: s.address(20)},
+			Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
+			Endpoint: plan.Endpoint{Mode: plan.VIP, Address: s.address(20)},
 		},
 		Image: plan.Image{
-			Source: plan.Template, Template: plan.TemplateImage{Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base", AllowNonCanonicalName: true},
+			Source: plan.Template, Template: plan.TemplateImage{Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
+				AllowNonCanonicalName: true},
 			Schematic: &plan.Schematic{Extensions: []string{"qemu-guest-agent"}},
 		},
 		Network: plan.Network{CIDR: l.Network().String()},
@@ -85,7 +89,7 @@ func newSite(t *testing.T, change ...func(*lab.Config)) *site {
 }
 
 // address is the nth of the network.
-func (s *site) address(n int) string {
+func (s *testbed) address(n int) string {
 	at := s.Network().Addr().As4()
 	at[3] = byte(n)
 
@@ -93,24 +97,25 @@ func (s *site) address(n int) string {
 }
 
 // pool changes a pool of the stack.
-func (s *site) pool(name string, change func(*plan.Pool)) {
+func (s *testbed) pool(name string, change func(*plan.Pool)) {
 	p := s.spec.Pools[name]
 	change(&p)
 	s.spec.Pools[name] = p
 }
 
 // downloads makes the stack one that boots what a factory makes.
-func (s *site) downloads() {
+func (s *testbed) downloads() {
 	s.spec.Image = plan.Image{Factory: plan.FactoryImage{URL: "https://factory.lan"}}
 	s.spec.Network.Gateway = s.address(1)
 	delete(s.spec.Pools, "gpu")
 }
 
-// machine makes a VM of somebody else on host a, and starts it where it is to run.
-func (s *site) machine(vmid int, running bool, settings map[string]string) {
+// machine makes a foreign VM on host a, and starts it where it is to run.
+func (s *testbed) machine(vmid int, running bool, settings map[string]string) {
 	s.Helper()
 
-	_, err := s.World().Create(world.Caller{ID: "root@pam"}, "a", world.CreateRequest{VMID: vmid, Conf: settings, Start: running})
+	_, err := s.World().Create(world.Caller{ID: "root@pam"}, "a", world.CreateRequest{VMID: vmid, Conf: settings,
+		Start: running})
 	require.NoError(s, err)
 	require.Eventually(s, func() bool {
 		v, err := s.World().VM("a", vmid)
@@ -120,7 +125,7 @@ func (s *site) machine(vmid int, running bool, settings map[string]string) {
 }
 
 // listen answers at an address.
-func (s *site) listen(n, port int) {
+func (s *testbed) listen(n, port int) {
 	s.Helper()
 
 	l, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", s.address(n), port))
@@ -129,12 +134,13 @@ func (s *site) listen(n, port int) {
 }
 
 // without takes privileges away.
-func (s *site) without(names ...string) {
-	s.World().Grant(limited, "/", slices.DeleteFunc(slices.Clone(world.Privileges), func(name string) bool { return slices.Contains(names, name) })...)
+func (s *testbed) without(names ...string) {
+	s.World().Grant(limited, "/", slices.DeleteFunc(slices.Clone(world.Privileges),
+		func(name string) bool { return slices.Contains(names, name) })...)
 }
 
 // findings are what the survey of the stack says: problems first, then warnings. The lab's network stands for N.
-func (s *site) findings() []string {
+func (s *testbed) findings() []string {
 	s.Helper()
 
 	api, err := proxmoxapi.New(s.access)
@@ -142,7 +148,7 @@ func (s *site) findings() []string {
 
 	var said []string
 
-	look := newSurvey(planOf(s.T, s.spec), api, Dialer{})
+	look := newChecks(plantest.New(s.T, s.spec), api, Dialer{})
 
 	err = look.run(s.Context())
 	if err != nil {
@@ -163,117 +169,138 @@ func (s *site) findings() []string {
 // finding is one thing that is wrong, and what is said of it.
 type finding struct {
 	config func(*lab.Config)
-	spoil  func(*site)
+	spoil  func(*testbed)
 	want   []string
 }
 
-const grant = "run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see that they have it on that path"
+const grant = "run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see that they " +
+	"have it on that path"
 
 func findings() map[string]finding {
 	return map[string]finding{
 		"nothing": {},
 		"a secret that is wrong": {
-			spoil: func(s *site) { s.access.TokenSecret = "other" },
+			spoil: func(s *testbed) { s.access.TokenSecret = "other" },
 			want: []string{"proxmox.tokenId: Proxmox VE at LAB refuses the credentials (GET /cluster/resources?type=vm); " +
 				"check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this"},
 		},
 		"a host that is offline": {
 			config: func(c *lab.Config) { c.Hosts[1].Offline = true },
-			spoil:  func(s *site) { s.downloads(); s.pool("control", func(p *plan.Pool) { p.Host = "b" }) },
-			want:   []string{"proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out"},
+			spoil:  func(s *testbed) { s.downloads(); s.pool("control", func(p *plan.Pool) { p.Host = "b" }) },
+			want: []string{"proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it " +
+				"out"},
 		},
 		"a host that is not there": {
-			spoil: func(s *site) {
+			spoil: func(s *testbed) {
 				s.downloads()
 				s.spec.Hosts[0].Name = "A"
 				s.pool("control", func(p *plan.Pool) { p.Host = "A" })
 			},
-			want: []string{"proxmox.hosts: is no host of this Proxmox VE, which has a, b (given: A); correct the name; case matters"},
+			want: []string{"proxmox.hosts: is no host of this Proxmox VE, which has a, b (given: A); correct the name; case " +
+				"matters"},
 		},
 		"a datastore that is not active": {
 			config: func(c *lab.Config) {
-				c.Hosts[0].Storages = append(slices.Clone(c.Hosts[0].Storages), lab.Storage{Name: "nas", Type: "nfs", Content: []string{"iso"}, Inactive: true})
+				c.Hosts[0].Storages = append(slices.Clone(c.Hosts[0].Storages),
+					lab.Storage{Name: "nas", Type: "nfs", Content: []string{"iso"}, Inactive: true})
 			},
-			spoil: func(s *site) { s.downloads(); s.spec.Storage.Images = "nas" },
+			spoil: func(s *testbed) { s.downloads(); s.spec.Storage.Images = "nas" },
 			want:  []string{"proxmox.storage.images: is not active on host a (given: nas); switch it on there, or name another"},
 		},
 		"a datastore of another content": {
-			spoil: func(s *site) { s.downloads(); s.spec.Storage.Images = "local-lvm" },
+			spoil: func(s *testbed) { s.downloads(); s.spec.Storage.Images = "local-lvm" },
 			want: []string{"proxmox.storage.images: takes no iso on host a (given: local-lvm, which takes images); " +
 				"run 'pvesm set local-lvm --content images,iso', or name another datastore"},
 		},
 		"a datastore without room": {
-			spoil: func(s *site) { s.pool("control", func(p *plan.Pool) { p.DiskGiB = new(600) }) },
-			want: []string{"warning: proxmox.storage: has 490 GiB free on host a, and the disks of new nodes may grow to 640 GiB (given: local-lvm); " +
+			spoil: func(s *testbed) { s.pool("control", func(p *plan.Pool) { p.DiskGiB = new(600) }) },
+			want: []string{"warning: proxmox.storage: has 490 GiB free on host a, and the disks of new nodes may grow to 640 " +
+				"GiB (given: local-lvm); " +
 				"see that there is room, or make disks smaller (diskGiB)"},
 		},
 		"no bridge": {
-			spoil: func(s *site) { s.spec.Network.Bridge = "vmbr7" },
+			spoil: func(s *testbed) { s.spec.Network.Bridge = "vmbr7" },
 			want: []string{
-				"pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name another, make it there, or give the role SDN.Use on it",
-				"pools.gpu.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name another, make it there, or give the role SDN.Use on it",
+				"pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name " +
+					"another, make it there, or give the role SDN.Use on it",
+				"pools.gpu.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name another, " +
+					"make it there, or give the role SDN.Use on it",
 			},
 		},
 		"no template": {
-			spoil: func(s *site) { s.spec.Image.Template.Control = "talos-none" },
-			want:  []string{"image.template.control: is not on host a, nor anything like it on another (given: talos-none); prepare the template, or correct the name"},
+			spoil: func(s *testbed) { s.spec.Image.Template.Control = "talos-none" },
+			want: []string{"image.template.control: is not on host a, nor anything like it on another (given: talos-none); " +
+				"prepare the template, or correct the name"},
 		},
 		"no ISO file": {
-			spoil: func(s *site) {
+			spoil: func(s *testbed) {
 				s.downloads()
 				s.spec.Image = plan.Image{Source: plan.ISO, ISO: plan.ISOImage{Volume: "local:iso/talos.iso"}}
 			},
-			want: []string{"image.iso.volume: is not on host a (given: local:iso/talos.iso); upload it there, or name one that is; case matters"},
+			want: []string{"image.iso.volume: is not on host a (given: local:iso/talos.iso); upload it there, or name one " +
+				"that is; case matters"},
 		},
-		"a VMID of somebody else": {
-			spoil: func(s *site) { s.machine(401, false, map[string]string{"name": "mail"}) },
+		"a VMID of a foreign VM": {
+			spoil: func(s *testbed) { s.machine(401, false, map[string]string{"name": "mail"}) },
 			want:  []string{`pools.control.vmids: 401 is taken by "mail" on host a (given: c-control-1); choose another range, or remove that machine`},
 		},
 		"an address that answers": {
-			spoil: func(s *site) { s.listen(11, 50000) },
-			want: []string{"pools.control.addresses: N.11 is to be c-control-1, and somebody answers there already, on port 50000; " +
+			spoil: func(s *testbed) { s.listen(11, 50000) },
+			want: []string{"pools.control.addresses: N.11 is to be c-control-1, and a machine answers there already, on port " +
+				"50000; " +
 				"find out who has it, or choose another address; a node of a former cluster may run on"},
 		},
 		"a virtual address that answers": {
-			spoil: func(s *site) { s.listen(20, 6443) },
-			want: []string{"cluster.endpoint.address: N.20 is to be the virtual address, and somebody answers there already, on port 6443; " +
+			spoil: func(s *testbed) { s.listen(20, 6443) },
+			want: []string{"cluster.endpoint.address: N.20 is to be the virtual address, and a machine answers there already, " +
+				"on port 6443; " +
 				"find out who has it, or choose another address; a node of a former cluster may run on"},
 		},
 		"too few processors": {
-			spoil: func(s *site) {
+			spoil: func(s *testbed) {
 				s.spec.Hosts[0].Capacity.VCPU = 64
 				s.pool("control", func(p *plan.Pool) { p.Cores = new(12) })
 			},
-			want: []string{"pools.control.cores: must be at most 8, the processors of host a: a VM with more does not start (given: 12); lower it, or place the node elsewhere"},
+			want: []string{"pools.control.cores: must be at most 8, the processors of host a: a VM with more does not start " +
+				"(given: 12); lower it, or place the node elsewhere"},
 		},
 		"too little memory": {
-			spoil: func(s *site) { s.machine(100, false, map[string]string{"memory": "30000"}) },
-			want: []string{"warning: proxmox.hosts: has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 8192 MiB (given: a); " +
+			spoil: func(s *testbed) { s.machine(100, false, map[string]string{"memory": "30000"}) },
+			want: []string{"warning: proxmox.hosts: has 32768 MiB of memory; what is on it is promised 30000 MiB, and new " +
+				"nodes 8192 MiB (given: a); " +
 				"see that not all of it is used at once, make nodes smaller, or place them elsewhere"},
 		},
 		"a capacity that the host has not": {
-			spoil: func(s *site) { s.spec.Hosts[0].Capacity.MemoryMiB = 65536 },
-			want:  []string{"warning: proxmox.hosts: states a capacity of 65536 MiB for host a, which has 32768 MiB (given: a); lower capacity.memoryMiB"},
+			spoil: func(s *testbed) { s.spec.Hosts[0].Capacity.MemoryMiB = 65536 },
+			want: []string{"warning: proxmox.hosts: states a capacity of 65536 MiB for host a, which has 32768 MiB (given: " +
+				"a); lower capacity.memoryMiB"},
 		},
 		"no GPU": {
 			config: func(c *lab.Config) { c.Hosts[0].PCI = nil },
-			want:   []string{"pools.gpu.gpus.1.bdf: is no PCI device of host a (given: 0000:01:00.0); run 'lspci -Dnn' on that host, and correct it"},
+			want: []string{"pools.gpu.gpus.1.bdf: is no PCI device of host a (given: 0000:01:00.0); run 'lspci -Dnn' on " +
+				"that host, and correct it"},
 		},
 		"a GPU that runs elsewhere": {
-			spoil: func(s *site) { s.machine(100, true, map[string]string{"name": "gaming", "hostpci0": "01:00,pcie=0"}) },
-			want:  []string{"pools.gpu.gpus.1.bdf: is in use by gaming (VMID 100) on host a (given: 0000:01:00.0); take it from that VM, or name another GPU"},
+			spoil: func(s *testbed) {
+				s.machine(100, true, map[string]string{"name": "gaming", "hostpci0": "01:00,pcie=0"})
+			},
+			want: []string{"pools.gpu.gpus.1.bdf: is in use by gaming (VMID 100) on host a (given: 0000:01:00.0); take it " +
+				"from that VM, or name another GPU"},
 		},
 		"a GPU that is mapped elsewhere": {
-			spoil: func(s *site) {
-				require.NoError(s, s.World().CreateMapping(world.Mapping{Kind: "pci", ID: "card", Map: []string{"id=10de:2204,iommugroup=1,node=a,path=0000:01:00.0,subsystem-id=10de:147d"}}))
+			spoil: func(s *testbed) {
+				require.NoError(s, s.World().CreateMapping(world.Mapping{Kind: "pci", ID: "card",
+					Map: []string{"id=10de:2204,iommugroup=1,node=a,path=0000:01:00.0,subsystem-id=10de:147d"}}))
 				s.machine(100, false, map[string]string{"name": "gaming", "hostpci0": "mapping=card"})
 			},
-			want: []string{"warning: pools.gpu.gpus.1.bdf: belongs to gaming (VMID 100) on host a too, which cannot be started any more (given: 0000:01:00.0); " +
+			want: []string{"warning: pools.gpu.gpus.1.bdf: belongs to gaming (VMID 100) on host a too, which cannot be " +
+				"started any more (given: 0000:01:00.0); " +
 				"take it from that VM, or name another GPU"},
 		},
 		"a GPU that is not alone": {
 			config: func(c *lab.Config) { c.Hosts[0].PCI = append(c.Hosts[0].PCI, world.GPU("0000:02:00", 1)[:1]...) },
-			want: []string{"warning: pools.gpu.gpus.1.bdf: shares IOMMU group 1 of host a with 0000:02:00.0 (GA102 [GeForce RTX 3090]), which the host loses too (given: 0000:01:00.0); " +
+			want: []string{"warning: pools.gpu.gpus.1.bdf: shares IOMMU group 1 of host a with 0000:02:00.0 (GA102 [GeForce " +
+				"RTX 3090]), which the host loses too (given: 0000:01:00.0); " +
 				"put the card into another slot"},
 		},
 		"no IOMMU": {
@@ -283,15 +310,19 @@ func findings() map[string]finding {
 		},
 		"a clock that is behind": {
 			config: func(c *lab.Config) { c.Hosts[0].ClockSkew = -2 * time.Hour },
-			want: []string{"warning: proxmox.hosts: has a clock that is 2h0m0s behind this machine's: nodes may refuse certificates that are made here (given: a); " +
+			want: []string{"warning: proxmox.hosts: has a clock that is 2h0m0s behind this machine's: nodes may refuse " +
+				"certificates that are made here (given: a); " +
 				"see to the time of both ('chronyc tracking')"},
 		},
 		"privileges": {
-			spoil: func(s *site) { s.without("VM.Allocate", "Mapping.Use", "Sys.Audit", "Sys.Modify") },
+			spoil: func(s *testbed) { s.without("VM.Allocate", "Mapping.Use", "Sys.Audit", "Sys.Modify") },
 			want: []string{
-				"proxmox: the credentials lack VM.Allocate on /vms/401, /vms/601, to make and to remove VMs; " + fmt.Sprintf(grant, "VM.Allocate"),
-				"proxmox: the credentials lack Sys.Audit or Sys.Modify on /, to see the GPUs of hosts; " + fmt.Sprintf(grant, "Sys.Audit"),
-				"proxmox: the credentials lack Mapping.Use on /mapping/pci/c-gpu-1, to use resource mappings of GPUs; " + fmt.Sprintf(grant, "Mapping.Use"),
+				"proxmox: the credentials lack VM.Allocate on /vms/401, /vms/601, to make and to remove VMs; " +
+					fmt.Sprintf(grant, "VM.Allocate"),
+				"proxmox: the credentials lack Sys.Audit or Sys.Modify on /, to see the GPUs of hosts; " +
+					fmt.Sprintf(grant, "Sys.Audit"),
+				"proxmox: the credentials lack Mapping.Use on /mapping/pci/c-gpu-1, to use resource mappings of GPUs; " +
+					fmt.Sprintf(grant, "Mapping.Use"),
 			},
 		},
 	}
@@ -308,7 +339,7 @@ func TestFindings(t *testing.T) {
 				changes = append(changes, f.config)
 			}
 
-			s := newSite(t, changes...)
+			s := newTestbed(t, changes...)
 			if f.spoil != nil {
 				f.spoil(s)
 			}
@@ -322,13 +353,14 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestOffline: nobody is asked; a preview goes on with what it does not know, an update does not.
+// TestOffline: nothing is asked; a preview goes on with what it does not know, an update does not.
 func TestOffline(t *testing.T) {
-	s := newSite(t)
+	s := newTestbed(t)
 	s.access.Offline = "TALOS_PROXMOX_OFFLINE is set"
 
 	assert.Equal(t, []string{
-		"proxmox.endpoint: Proxmox VE at LAB is not asked: TALOS_PROXMOX_OFFLINE is set; unset it: without Proxmox VE there are only previews",
+		"proxmox.endpoint: Proxmox VE at LAB is not asked: TALOS_PROXMOX_OFFLINE is set; unset it: without Proxmox VE " +
+			"there are only previews",
 	}, s.findings())
 
 	api, err := proxmoxapi.New(s.access)
@@ -336,11 +368,11 @@ func TestOffline(t *testing.T) {
 
 	for _, preview := range []bool{true, false} {
 		err := pulumi.RunErr(func(ctx *pulumi.Context) error {
-			found, err := Preflight(ctx, planOf(t, s.spec), api, nobody{})
-			assert.Nil(t, found.device(plan.Node{}))
+			found, err := Run(ctx, plantest.New(t, s.spec), api, quietNetwork{})
+			assert.Nil(t, found.Device(plan.Node{}))
 
 			return err
-		}, pulumi.WithMocks("p", "s", &ignoredOf{}), func(i *pulumi.RunInfo) { i.DryRun = preview })
+		}, pulumi.WithMocks("p", "s", mocks{}), func(i *pulumi.RunInfo) { i.DryRun = preview })
 		assert.Equal(t, preview, err == nil, "%v", err)
 	}
 
@@ -351,7 +383,8 @@ func TestOffline(t *testing.T) {
 func TestFindingsAtOnce(t *testing.T) {
 	all := findings()
 	together := []string{
-		"a capacity that the host has not", "a GPU that runs elsewhere", "a GPU that is not alone", "a clock that is behind", "an address that answers", "a virtual address that answers",
+		"a capacity that the host has not", "a GPU that runs elsewhere", "a GPU that is not alone", "a clock that is behind",
+		"an address that answers", "a virtual address that answers",
 		"a datastore without room", "no bridge", "no template",
 	}
 
@@ -368,7 +401,7 @@ func TestFindingsAtOnce(t *testing.T) {
 		want = append(want, all[name].want...)
 	}
 
-	s := newSite(t, changes...)
+	s := newTestbed(t, changes...)
 
 	for _, name := range together {
 		if all[name].spoil != nil {
@@ -376,31 +409,32 @@ func TestFindingsAtOnce(t *testing.T) {
 		}
 	}
 
-	// A privilege beside.
+	// A missing privilege, too.
 	s.without("VM.PowerMgmt")
-	want = append(want, "proxmox: the credentials lack VM.PowerMgmt on /vms/401, /vms/601, to start and to stop VMs; "+fmt.Sprintf(grant, "VM.PowerMgmt"))
+	want = append(want, "proxmox: the credentials lack VM.PowerMgmt on /vms/401, /vms/601, to start and to stop "+
+		"VMs; "+fmt.Sprintf(grant, "VM.PowerMgmt"))
 
 	assert.ElementsMatch(t, want, s.findings())
 }
 
 // TestEachPrivilege takes what each node needs away, one by one, where it is granted no wider than it must be.
 func TestEachPrivilege(t *testing.T) {
-	s := newSite(t)
+	s := newTestbed(t)
 	s.pool("control", func(p *plan.Pool) {
 		p.ResourcePool, p.Startup, p.HAGroup = new("nodes"), &plan.Startup{Order: new(1)}, new("racks")
 	})
 	s.spec.Firewall.Enabled = new(true)
 	s.spec.Network.VLAN = 30
 
-	var needed []plan.Privilege
+	var needed []Privilege
 
-	p := planOf(t, s.spec)
+	p := plantest.New(t, s.spec)
 	for _, n := range p.Nodes() {
-		needed = append(needed, p.Privileges(n, 9000)...)
+		needed = append(needed, Privileges(p, n, 9000)...)
 	}
 
 	// held has the first path and name of each but those that are left out.
-	held := func(out plan.Privilege) proxmoxapi.Permissions {
+	held := func(out Privilege) proxmoxapi.Permissions {
 		all := proxmoxapi.Permissions{}
 
 		for _, need := range needed {
@@ -418,14 +452,15 @@ func TestEachPrivilege(t *testing.T) {
 		return all
 	}
 
-	look := newSurvey(p, nil, nobody{})
+	look := newChecks(p, nil, quietNetwork{})
 	look.absent = map[int]bool{401: true, 601: true}
-	look.found.templates = map[string]int{"c-control-1": 9000, "c-gpu-1": 9000}
+	look.report.templates = map[string]int{"c-control-1": 9000, "c-gpu-1": 9000}
 
-	assert.Empty(t, look.lacking(held(plan.Privilege{Names: []string{""}, Paths: []string{""}}), false), "what is needed is enough")
+	assert.Empty(t, look.missingPrivileges(held(Privilege{Names: []string{""}, Paths: []string{""}}), false),
+		"what is needed is enough")
 
 	for _, out := range needed {
-		lacks := look.lacking(held(out), false)
+		lacks := look.missingPrivileges(held(out), false)
 		require.NotEmpty(t, lacks, "%v", out)
 
 		for _, m := range lacks {
@@ -434,6 +469,8 @@ func TestEachPrivilege(t *testing.T) {
 		}
 	}
 
-	assert.Contains(t, needed, plan.Privilege{Names: []string{"SDN.Use"}, Paths: []string{"/sdn/zones/localnetwork/vmbr0/30"}, For: "to use the bridge", Changes: []string{"networkDevices"}})
-	assert.Contains(t, needed, plan.Privilege{Names: []string{"VM.Allocate"}, Paths: []string{"/vms/401", "/pool/nodes"}, For: "to make and to remove VMs"})
+	assert.Contains(t, needed, Privilege{Names: []string{"SDN.Use"}, Paths: []string{"/sdn/zones/localnetwork/vmbr0/30"},
+		For: "to use the bridge", Changes: []string{"networkDevices"}})
+	assert.Contains(t, needed, Privilege{Names: []string{"VM.Allocate"}, Paths: []string{"/vms/401", "/pool/nodes"},
+		For: "to make and to remove VMs"})
 }

@@ -1,27 +1,26 @@
-package components
+package preflight
 
 import (
 	"context"
 	"fmt"
 	"testing"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// rumour is a Proxmox VE whose list of VMs is not what their hosts say.
-type rumour struct {
-	shelf
+// staleCluster is a Proxmox VE whose list of VMs is not what their hosts say.
+type staleCluster struct {
+	fixedVMs
 
 	hosts map[string][]proxmoxapi.VM // absent: the host does not answer
 }
 
-func (r rumour) VMsOn(_ context.Context, host string) ([]proxmoxapi.VM, error) {
+func (r staleCluster) VMsOn(_ context.Context, host string) ([]proxmoxapi.VM, error) {
 	vms, answers := r.hosts[host]
 	if !answers {
 		return nil, fmt.Errorf("asking %s: %w", host, proxmoxapi.ErrHostSilent)
@@ -30,12 +29,12 @@ func (r rumour) VMsOn(_ context.Context, host string) ([]proxmoxapi.VM, error) {
 	return vms, nil
 }
 
-func (rumour) Hosts(context.Context) ([]proxmoxapi.Host, error) {
+func (staleCluster) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	return []proxmoxapi.Host{{Name: "pve", Online: true}, {Name: "pve2"}, {Name: "pve3", Online: true}}, nil
 }
 
-// TestHear: what the hosts say goes before what the cluster repeats of them.
-func TestHear(t *testing.T) {
+// TestRefreshVMs: what the hosts say goes before what the cluster repeats of them.
+func TestRefreshVMs(t *testing.T) {
 	tags := []string{"c", "controlplane", "talos"}
 	listed := func(id int, host, name string) proxmoxapi.VM {
 		return proxmoxapi.VM{ID: id, Host: host, Name: name, Tags: tags}
@@ -53,26 +52,31 @@ func TestHear(t *testing.T) {
 	}{
 		"not broadcast yet": {
 			listed: []proxmoxapi.VM{listed(401, "pve", ""), listed(402, "pve", "VM 402")},
-			hosts:  map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false), is(402, "pve", "c-control-2", true)}}, stopped: true,
+			hosts: map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false),
+				is(402, "pve", "c-control-2", true)}}, stopped: true,
 		},
 		"offline for long": {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), listed(402, "pve2", "")},
 			hosts:  map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false)}},
-			warnings: []string{"proxmox.hosts: is offline: the state of the VMs of c-control-2 is unknown, and none of them can be changed or deleted (given: pve2); " +
+			warnings: []string{"proxmox.hosts: is offline: the state of the VMs of c-control-2 is unknown, and none of them " +
+				"can be changed or deleted (given: pve2); " +
 				"start it, or see to its daemons ('systemctl status pveproxy pvedaemon'); what is elsewhere can be changed"},
 		},
 		"its daemons are stopped": {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), listed(402, "pve3", "c-control-2")},
 			hosts:  map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false)}},
-			warnings: []string{"proxmox.hosts: does not answer, though the cluster sees it: the state of the VMs of c-control-2 is unknown, and none of them can be changed " +
-				"or deleted (given: pve3); start it, or see to its daemons ('systemctl status pveproxy pvedaemon'); what is elsewhere can be changed"},
+			warnings: []string{"proxmox.hosts: does not answer, though the cluster sees it: the state of the VMs of " +
+				"c-control-2 is unknown, and none of them can be changed " +
+				"or deleted (given: pve3); start it, or see to its daemons ('systemctl status pveproxy pvedaemon'); what is " +
+				"elsewhere can be changed"},
 		},
 		"without tags on a silent host": {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), {ID: 402, Host: "pve2"}},
 			hosts:  map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false)}},
 			problem: `pools.control.vmids: 402 is a VM on host pve2, which does not answer, without the tags c and talos: whose it is is unknown ` +
 				`(given: c-control-2); start the host, or choose another range`,
-			warnings: []string{"proxmox.hosts: is offline: the state of the VMs of c-control-2 is unknown, and none of them can be changed or deleted (given: pve2); " +
+			warnings: []string{"proxmox.hosts: is offline: the state of the VMs of c-control-2 is unknown, and none of them " +
+				"can be changed or deleted (given: pve2); " +
 				"start it, or see to its daemons ('systemctl status pveproxy pvedaemon'); what is elsewhere can be changed"},
 		},
 		"renamed since": {
@@ -84,12 +88,12 @@ func TestHear(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := onePlan()
+			p := plantest.Template()
 			for i := range p.Pools[0].Nodes {
 				p.Pools[0].Nodes[i].Template = ""
 			}
 
-			s := newSurvey(p, rumour{shelf: shelf{vms: c.listed, iface: "scsi0"}, hosts: c.hosts}, nobody{})
+			s := newChecks(p, staleCluster{fixedVMs: fixedVMs{vms: c.listed, iface: "scsi0"}, hosts: c.hosts}, quietNetwork{})
 
 			if err := s.run(t.Context()); c.problem == "" {
 				require.NoError(t, err)
@@ -105,48 +109,24 @@ func TestHear(t *testing.T) {
 			}
 
 			assert.Equal(t, c.warnings, said)
-			assert.Empty(t, s.found.absent, "a VM is there, whatever is known of it")
+			assert.Empty(t, s.report.absent, "a VM is there, whatever is known of it")
 			assert.Equal(t, c.stopped, s.vms[1].Stopped, "only a host says that a VM is off")
 		})
 	}
 }
 
-// onDeadHost is a Proxmox VE with one VM, whose host does not answer.
-type onDeadHost struct{ roomy }
-
-func (onDeadHost) Find(_ context.Context, id int) (proxmoxapi.VM, bool, error) {
-	return proxmoxapi.VM{ID: id, Host: "pve2", Silent: true}, true, nil
-}
-
-// TestSilentHost: a VM is not changed, nor its VMID taken, where nothing is known of it. A preview says so, too.
-func TestSilentHost(t *testing.T) {
-	args := larger("a-vm")
-	args.NewInputs["vmId"], args.NewInputs["name"] = resource.NewProperty(401.0), resource.NewProperty("a")
-
-	const refused = "the VM of a (VMID 401) is to be changed, and its host pve2 does not answer: start the host, or take the change back (cannot reach that host)"
-
-	for _, preview := range []bool{false, true} {
-		inProgram(t, preview, func(ctx *pulumi.Context) {
-			r := restarting(ctx, &guests{}, func(r *restarts) { r.proxmox = onDeadHost{} })
-			assert.EqualError(t, r.before(t.Context(), args), refused)
-		})
-	}
-
-	assert.EqualError(t, resumed(t.Context(), onePlan(), onDeadHost{}, args), refused)
-	assert.EqualError(t, free(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
-		`VMID 401, meant for "a", is a VM's on host pve2 already, which does not answer: whose it is is unknown. Start the host, or choose another range`)
-}
-
-// TestNameInUse: where none of a cluster's VMs is there and another cluster's control plane has its tags, the name is what is wrong.
+// TestNameInUse: where none of a cluster's VMs is there and another cluster's control plane has its tags, the name is
+// what is wrong.
 func TestNameInUse(t *testing.T) {
-	p := onePlan()
+	p := plantest.Template()
 	other := proxmoxapi.VM{ID: 1000, Name: "c-control-1", Host: "pve3", Tags: []string{"c", "controlplane", "talos"}}
 	worker := proxmoxapi.VM{ID: 1100, Name: "c-worker-1", Host: "pve3", Tags: []string{"c", "talos", "worker"}}
 	none := map[int]bool{401: true, 402: true}
 
 	problem := nameInUse([]proxmoxapi.VM{worker, other}, p, none)
 	require.NotNil(t, problem)
-	assert.Equal(t, "cluster.name: is in use on this Proxmox VE by VM 1000 (c-control-1 on host pve3), which is not in this stack's configuration, while none of its nodes is there "+
+	assert.Equal(t, "cluster.name: is in use on this Proxmox VE by VM 1000 (c-control-1 on host pve3), which is not in "+
+		"this stack's configuration, while none of its nodes is there "+
 		"(given: c); choose another name; or, if that VM is of this stack, put its VMIDs back", problem.String())
 
 	assert.Nil(t, nameInUse([]proxmoxapi.VM{worker}, p, none), "no control plane")
@@ -154,34 +134,34 @@ func TestNameInUse(t *testing.T) {
 	assert.Nil(t, nameInUse(nil, p, none))
 }
 
-// TestPermits: a change is refused for the privileges that it needs, not for others.
-func TestPermits(t *testing.T) {
-	n := onePlan().Pools[0].Nodes[0]
-	missing := func(names ...string) *Findings {
-		f := &Findings{lacking: map[string][]lack{}}
+// TestCheckPermissions: a change is refused for the privileges that it needs, not for others.
+func TestCheckPermissions(t *testing.T) {
+	n := plantest.Template().Pools[0].Nodes[0]
+	missing := func(names ...string) *Report {
+		f := &Report{missingPrivileges: map[string][]missingPrivilege{}}
 
-		for _, p := range onePlan().Privileges(n, 0) {
+		for _, p := range Privileges(plantest.Template(), n, 0) {
 			for _, name := range names {
 				if p.Names[0] == name {
-					f.lacking[n.Name] = append(f.lacking[n.Name], lack{p, p.Paths[:1]})
+					f.missingPrivileges[n.Name] = append(f.missingPrivileges[n.Name], missingPrivilege{p, p.Paths[:1]})
 				}
 			}
 		}
 
-		require.Len(t, f.lacking[n.Name], len(names))
+		require.Len(t, f.missingPrivileges[n.Name], len(names))
 
 		return f
 	}
 
 	memory := missing("VM.Config.Memory", "VM.Allocate")
-	assert.EqualError(t, memory.permits(n, []string{"memory", "started"}), `the configuration has 1 problem:
+	assert.EqualError(t, memory.CheckPermissions(n, []string{"memory", "started"}), `the configuration has 1 problem:
   - proxmox: the credentials lack VM.Config.Memory on /vms/401, to configure VMs, which the change of c-control-1 needs (memory, started); `+
 		`run 'pveum role modify TalosProxmox -append -privs VM.Config.Memory', with the name of the role, and see that they have it on that path`)
-	assert.NoError(t, memory.permits(n, []string{"cpu", "tags"}))
-	assert.NoError(t, memory.permits(plan.Node{Name: "another"}, []string{"memory"}))
-	assert.Error(t, missing("VM.PowerMgmt").permits(n, properties([]string{"cpu.cores"}, true)), "a restart")
-	assert.NoError(t, missing("VM.PowerMgmt").permits(n, properties([]string{"tags[0]"}, false)))
-	assert.Error(t, missing("VM.Config.Options").permits(n, []string{"disks"}), "each change states the name")
-	assert.NoError(t, missing("VM.Config.Options").permits(n, nil), "nothing changes")
-	assert.NoError(t, (*Findings)(nil).permits(n, []string{"memory"}))
+	assert.NoError(t, memory.CheckPermissions(n, []string{"cpu", "tags"}))
+	assert.NoError(t, memory.CheckPermissions(plan.Node{Name: "another"}, []string{"memory"}))
+	assert.Error(t, missing("VM.PowerMgmt").CheckPermissions(n, []string{"cpu", "started"}), "a restart")
+	assert.NoError(t, missing("VM.PowerMgmt").CheckPermissions(n, []string{"tags"}))
+	assert.Error(t, missing("VM.Config.Options").CheckPermissions(n, []string{"disks"}), "each change states the name")
+	assert.NoError(t, missing("VM.Config.Options").CheckPermissions(n, nil), "nothing changes")
+	assert.NoError(t, (*Report)(nil).CheckPermissions(n, []string{"memory"}))
 }

@@ -1,4 +1,4 @@
-package components
+package preflight
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// lookForGPUs finds the GPU of each node, and what a resource mapping says of it.
-func (s *survey) lookForGPUs(ctx context.Context) error {
+// checkGPUs finds the GPU of each node, and what a resource mapping says of it.
+func (c *checks) checkGPUs(ctx context.Context) error {
 	type answer struct {
 		devices []proxmoxapi.PCIDevice
 		err     error
@@ -19,38 +19,39 @@ func (s *survey) lookForGPUs(ctx context.Context) error {
 
 	answers := map[string]answer{}
 
-	for _, n := range s.plan.Nodes() {
+	for _, n := range c.plan.Nodes() {
 		if n.GPU == nil {
 			continue
 		}
 
 		if _, asked := answers[n.Host]; !asked {
-			devices, err := s.proxmox.PCIDevices(ctx, n.Host)
+			devices, err := c.proxmox.PCIDevices(ctx, n.Host)
 			answers[n.Host] = answer{devices, err}
 		}
 
 		switch a := answers[n.Host]; {
-		case errors.Is(a.err, proxmoxapi.ErrHostSilent) && !s.absent[n.VMID]:
-			s.warnings = append(s.warnings, plan.Problem{
+		case errors.Is(a.err, proxmoxapi.ErrHostSilent) && !c.absent[n.VMID]:
+			c.warnings = append(c.warnings, plan.Problem{
 				Path: bdfPath(n), Rule: "was not checked: Proxmox VE cannot reach host " + n.Host, Value: n.GPU.BDF,
 			})
-		case a.err != nil && !errors.Is(a.err, proxmoxapi.ErrRefused) && !s.absent[n.VMID]:
-			s.warnings = append(s.warnings, plan.Problem{Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err), Value: n.GPU.BDF})
+		case a.err != nil && !errors.Is(a.err, proxmoxapi.ErrRefused) && !c.absent[n.VMID]:
+			c.warnings = append(c.warnings, plan.Problem{Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err),
+				Value: n.GPU.BDF})
 		case errors.Is(a.err, proxmoxapi.ErrHostSilent):
-			s.noNewNodes(n.Host)
+			c.reportUnreachableHost(n.Host)
 		case a.err != nil:
 			return a.err
 		default:
-			s.lookForGPU(n, a.devices, s.absent[n.VMID])
+			c.checkGPU(n, a.devices, c.absent[n.VMID])
 		}
 	}
 
-	return s.lookForUsers(ctx)
+	return c.checkGPUInUse(ctx)
 }
 
 func bdfPath(n plan.Node) string { return fmt.Sprintf("pools.%s.gpus.%d.bdf", n.Pool, n.Ordinal) }
 
-func (s *survey) lookForGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bool) {
+func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bool) {
 	path := bdfPath(n)
 
 	// A device without a function is all its functions; the first stands for it.
@@ -69,26 +70,27 @@ func (s *survey) lookForGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent 
 
 	switch {
 	case gpu == nil && absent:
-		s.problems.Add(path, "is no PCI device of host "+n.Host, n.GPU.BDF, "run 'lspci -Dnn' on that host, and correct it")
+		c.problems.Add(path, "is no PCI device of host "+n.Host, n.GPU.BDF, "run 'lspci -Dnn' on that host, and correct it")
 
 		return
 	case gpu == nil:
-		s.warnings = append(s.warnings, plan.Problem{
-			Path: path, Rule: "is no PCI device of host " + n.Host + " any more: the VM does not start without it", Value: n.GPU.BDF,
+		c.warnings = append(c.warnings, plan.Problem{
+			Path: path, Rule: "is no PCI device of host " + n.Host + " any more: the VM does not start without it",
+			Value:  n.GPU.BDF,
 			Remedy: "run 'lspci -Dnn' on that host, and correct it",
 		})
 
 		return
 	}
 
-	s.found.devices[n.Name] = *gpu
+	c.report.devices[n.Name] = *gpu
 
 	if !absent {
 		return
 	}
 
 	if gpu.IOMMUGroup < 0 {
-		s.problems.Add(path, "cannot be passed through: the IOMMU of host "+n.Host+" is off", n.GPU.BDF,
+		c.problems.Add(path, "cannot be passed through: the IOMMU of host "+n.Host+" is off", n.GPU.BDF,
 			"switch it on in the firmware and in the kernel's command line, and restart the host")
 
 		return
@@ -99,8 +101,9 @@ func (s *survey) lookForGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent 
 		bridge := strings.HasPrefix(other.Class, "0x06")
 
 		if other.IOMMUGroup == gpu.IOMMUGroup && !bridge && !strings.HasPrefix(other.BDF, slot+".") {
-			s.warnings = append(s.warnings, plan.Problem{
-				Path: path, Rule: fmt.Sprintf("shares IOMMU group %d of host %s with %s (%s), which the host loses too", gpu.IOMMUGroup, n.Host, other.BDF, other.Name),
+			c.warnings = append(c.warnings, plan.Problem{
+				Path: path, Rule: fmt.Sprintf("shares IOMMU group %d of host %s with %s (%s), which the host loses too",
+					gpu.IOMMUGroup, n.Host, other.BDF, other.Name),
 				Value: n.GPU.BDF, Remedy: "put the card into another slot",
 			})
 		}

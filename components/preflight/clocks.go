@@ -1,0 +1,47 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// clockSkew is how far the clock of a host may be from ours. A VM begins with the clock of its host, and a certificate
+// that is made here holds from now on.
+const clockSkew = time.Minute
+
+// checkClock warns where a host that is to have new VMs has another time. Credentials that may not ask for it see
+// nothing.
+func (c *checks) checkClock(ctx context.Context, host string) error {
+	at, err := c.proxmox.Time(ctx, host)
+
+	switch {
+	case errors.Is(err, proxmoxapi.ErrRefused), errors.Is(err, proxmoxapi.ErrHostSilent):
+		return nil
+	case err != nil:
+		// Nothing needs it.
+		c.warnings = append(c.warnings, plan.Problem{Path: "proxmox.hosts", Rule: fmt.Sprintf("its clock was not looked "+
+			"at: %v", err), Value: host})
+
+		return nil
+	}
+
+	off, word := at.Sub(c.now()), "ahead of"
+	if off < 0 {
+		off, word = -off, "behind"
+	}
+
+	if off > clockSkew {
+		c.warnings = append(c.warnings, plan.Problem{
+			Path: "proxmox.hosts", Rule: fmt.Sprintf("has a clock that is %s %s this machine's: nodes may refuse certificates "+
+				"that are made here", off.Round(time.Minute), word),
+			Value: host, Remedy: "see to the time of both ('chronyc tracking')",
+		})
+	}
+
+	return nil
+}

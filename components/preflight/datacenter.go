@@ -1,0 +1,79 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// checkFirewall warns where the firewall of a VM would let everything in.
+func (c *checks) checkFirewall(ctx context.Context) error {
+	if !c.plan.Firewall {
+		return nil
+	}
+
+	on, err := c.proxmox.FirewallOn(ctx)
+	if err != nil && !errors.Is(err, proxmoxapi.ErrRefused) {
+		c.warnings = append(c.warnings, plan.Problem{Path: "firewall.enabled", Rule: fmt.Sprintf("whether the firewall of "+
+			"the datacenter is on is unknown: %v", err)})
+
+		return nil
+	}
+
+	if err == nil && !on {
+		c.warnings = append(c.warnings, plan.Problem{
+			Path: "firewall.enabled", Rule: "has no effect on Proxmox VE yet: the firewall of its datacenter is off",
+			Value:  "true",
+			Remedy: "see that you keep access to the hosts, then switch it on: Datacenter, Firewall, Options",
+		})
+	}
+
+	return err
+}
+
+// checkHAGroups checks that high-availability groups are there: Proxmox VE takes any name, and does nothing then.
+func (c *checks) checkHAGroups(ctx context.Context) error {
+	var groups []string
+
+	for _, n := range c.plan.Nodes() {
+		if n.HAGroup == "" {
+			continue
+		}
+
+		if groups == nil {
+			found, err := c.proxmox.HAGroups(ctx)
+			if err != nil {
+				return err
+			}
+
+			groups = append([]string{}, found...)
+		}
+
+		if !slices.Contains(groups, n.HAGroup) {
+			c.problems.Add("pools."+n.Pool+".haGroup", "is no high-availability group of this Proxmox VE", n.HAGroup,
+				"make it (Datacenter, HA, Groups), or name one that is")
+		}
+	}
+
+	return nil
+}
+
+// checkSharedStorage asks whether one host can download for all.
+func (c *checks) checkSharedStorage(ctx context.Context) error {
+	for _, pool := range c.plan.Pools {
+		if pool.Image.URL == "" && pool.Image.FactoryURL == "" {
+			continue
+		}
+
+		shared, err := c.proxmox.SharedStores(ctx)
+		c.report.sharedImages = shared[c.plan.ImageStore]
+
+		return err
+	}
+
+	return nil
+}

@@ -1,0 +1,191 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// checkHosts checks that the hosts that are to have new VMs are up, and have the datastores and bridges that those
+// need. Of hosts whose VMs are all there, nothing is asked.
+func (c *checks) checkHosts(ctx context.Context) error {
+	newNodes := map[string][]plan.Node{}
+
+	for _, n := range c.plan.Nodes() {
+		if c.absent[n.VMID] {
+			newNodes[n.Host] = append(newNodes[n.Host], n)
+		}
+	}
+
+	if len(newNodes) == 0 {
+		return nil
+	}
+
+	hosts, err := c.proxmox.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(newNodes)) {
+		at := slices.IndexFunc(hosts, func(h proxmoxapi.Host) bool { return h.Name == name })
+
+		switch {
+		case at < 0:
+			var names []string
+			for _, h := range hosts {
+				names = append(names, h.Name)
+			}
+
+			c.problems.Add("proxmox.hosts", "is no host of this Proxmox VE, which has "+strings.Join(names, ", "), name,
+				"correct the name; case matters")
+		case !hosts[at].Online:
+			c.problems.Add("proxmox.hosts", "is offline, and new nodes are to be made on it", name, "start it, or take it out")
+		default:
+			c.checkCapacity(hosts[at], newNodes[name])
+
+			if err := errors.Join(c.checkClock(ctx, name), c.checkHost(ctx, name, newNodes[name])); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// checkHost asks a host for the datastores and bridges of new nodes.
+func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Node) error {
+	stores, err := c.storesOf(ctx, host)
+	if errors.Is(err, proxmoxapi.ErrHostSilent) {
+		c.reportUnreachableHost(host)
+
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	bridges, err := c.proxmox.Bridges(ctx, host)
+	if err != nil {
+		return err
+	}
+
+	for _, b := range bridges {
+		c.vnets[b.Name] = c.vnets[b.Name] || b.VNet
+	}
+
+	needed := map[string]int{} // GiB, by datastore
+
+	for _, n := range newNodes {
+		path := "pools." + n.Pool
+
+		for _, d := range n.Disks {
+			c.checkDatastore(stores, host, d.Datastore, "images", path+".disk.datastore")
+			needed[d.Datastore] += d.SizeGiB
+		}
+
+		if image := c.plan.PoolOf(n).Image; image.URL != "" || image.FactoryURL != "" {
+			c.checkDatastore(stores, host, c.plan.ImageStore, "iso", "proxmox.storage.images")
+		}
+
+		for _, nic := range n.NICs {
+			if !slices.ContainsFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge }) {
+				c.problems.Add(path+".nics", "is no bridge of host "+host+", or one that the credentials may not use", nic.Bridge,
+					"name another, make it there, or give the role SDN.Use on it")
+			}
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		if free := int(stores[name].Free >> 30); stores[name].Active && free < needed[name] {
+			c.warnings = append(c.warnings, plan.Problem{
+				Path: "proxmox.storage", Rule: fmt.Sprintf("has %d GiB free on host %s, and the disks of new nodes may grow to "+
+					"%d GiB", free, host, needed[name]),
+				Value: name, Remedy: "see that there is room, or make disks smaller (diskGiB)",
+			})
+		}
+	}
+
+	return nil
+}
+
+// reportUnreachableHost adds the problem of a host that is to have new nodes and does not answer.
+func (c *checks) reportUnreachableHost(host string) {
+	c.problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host,
+		"see to it, or take it out")
+}
+
+// storesOf are the datastores of a host, which is asked once.
+func (c *checks) storesOf(ctx context.Context, host string) (map[string]proxmoxapi.Store, error) {
+	if found, asked := c.stores[host]; asked {
+		return found, nil
+	}
+
+	found, err := c.proxmox.Stores(ctx, host)
+	if err == nil {
+		c.stores[host] = found
+	}
+
+	return found, err
+}
+
+// checkDatastore checks that a datastore takes what is to be kept on it.
+func (c *checks) checkDatastore(stores map[string]proxmoxapi.Store, host, name, content, path string) {
+	switch store, there := stores[name]; {
+	case !there:
+		c.problems.Add(path, "is no datastore of host "+host+", or one that the credentials may not use", name,
+			"name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it")
+	case !store.Active:
+		c.problems.Add(path, "is not active on host "+host, name, "switch it on there, or name another")
+	case !slices.Contains(store.Content, content):
+		c.problems.Add(path, fmt.Sprintf("takes no %s on host %s", content, host),
+			name+", which takes "+strings.Join(store.Content, ", "),
+			fmt.Sprintf("run 'pvesm set %s --content %s,%s', or name another datastore", name, strings.Join(store.Content, ","),
+				content))
+	}
+}
+
+// checkCapacity checks that a host has the processors of each VM, and warns where it would promise more memory than it
+// has, or the configuration does.
+func (c *checks) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
+	promised, more := 0, 0
+
+	for _, v := range c.vms {
+		if v.Host == h.Name && !v.Template {
+			promised += v.MemoryMiB
+		}
+	}
+
+	for _, n := range newNodes {
+		more += n.MemoryMiB
+
+		if h.CPUs > 0 && n.Cores > h.CPUs {
+			c.problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with "+
+				"more does not start", h.CPUs, h.Name),
+				strconv.Itoa(n.Cores), "lower it, or place the node elsewhere")
+		}
+	}
+
+	if h.MemoryMiB > 0 && promised+more > h.MemoryMiB {
+		c.warnings = append(c.warnings, plan.Problem{
+			Path: "proxmox.hosts", Rule: fmt.Sprintf("has %d MiB of memory; what is on it is promised %d MiB, and new nodes "+
+				"%d MiB", h.MemoryMiB, promised, more),
+			Value: h.Name, Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
+		})
+	}
+
+	for _, stated := range c.plan.Hosts {
+		if stated.Name == h.Name && stated.Limited && h.MemoryMiB > 0 && stated.Capacity.MemoryMiB > h.MemoryMiB {
+			c.warnings = append(c.warnings, plan.Problem{
+				Path: "proxmox.hosts", Rule: fmt.Sprintf("states a capacity of %d MiB for host %s, which has %d MiB",
+					stated.Capacity.MemoryMiB, h.Name, h.MemoryMiB),
+				Value: h.Name, Remedy: "lower capacity.memoryMiB",
+			})
+		}
+	}
+}

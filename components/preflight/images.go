@@ -1,0 +1,45 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"talos-proxmox/components/proxmoxvm"
+)
+
+// checkImages checks that the ISO file of each node that is yet to be made is on the node's host.
+func (c *checks) checkImages(ctx context.Context) error {
+	type store struct{ host, name string }
+
+	files := map[store]map[string]int64{}
+
+	for _, n := range c.plan.Nodes() {
+		image := c.plan.PoolOf(n).Image
+		if image.Volume == "" || !c.absent[n.VMID] || c.unreachable[n.Host] != nil {
+			continue
+		}
+
+		name, _, _ := strings.Cut(image.Volume, ":")
+		at := store{n.Host, name}
+
+		if _, asked := files[at]; !asked {
+			var err error
+			if files[at], err = c.proxmox.Files(ctx, at.host, at.name); err != nil {
+				return err
+			}
+		}
+
+		path := image.Path + ".volume"
+
+		switch size, there := files[at][image.Volume]; {
+		case !there:
+			c.problems.Add(path, "is not on host "+n.Host, image.Volume, "upload it there, or name one that is; case matters")
+		case size < proxmoxvm.SmallestImage:
+			c.problems.Add(path, fmt.Sprintf("has %d bytes on host %s: that is no image", size, n.Host), image.Volume,
+				"upload it again")
+		}
+	}
+
+	return nil
+}

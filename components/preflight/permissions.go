@@ -1,0 +1,148 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// missingPrivilege is a privilege that the credentials lack.
+type missingPrivilege struct {
+	Privilege
+
+	// paths where they lack it.
+	paths []string
+}
+
+// checkPermissions checks that the credentials may do all that new nodes need, and delete those that leave. What nodes
+// that are there need is a warning, and an error once something changes that needs it.
+func (c *checks) checkPermissions(ctx context.Context) error {
+	held, err := c.proxmox.Permissions(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, n := range c.plan.Nodes() {
+		for _, needed := range Privileges(c.plan, n, 0) {
+			if !c.absent[n.VMID] && !granted(held, needed) && !c.inVNet(needed) {
+				c.report.missingPrivileges[n.Name] = append(c.report.missingPrivileges[n.Name],
+					missingPrivilege{needed, needed.Paths[:1]})
+			}
+		}
+	}
+
+	for _, there := range []bool{false, true} {
+		for _, m := range c.missingPrivileges(held, there) {
+			problem := m.problem()
+
+			switch {
+			case there:
+				problem.Rule += ", which nodes that are there may need"
+				c.warnings = append(c.warnings, problem)
+			case m.Spare:
+				c.warnings = append(c.warnings, problem)
+			default:
+				c.denied = true
+				c.problems = append(c.problems, problem)
+			}
+		}
+	}
+
+	for _, v := range unplannedVMs(c.vms, c.plan) {
+		for _, name := range []string{"VM.Allocate", "VM.PowerMgmt"} {
+			needed := Privilege{Names: []string{name}, Paths: []string{fmt.Sprintf("/vms/%d", v.ID)}, For: "to remove " +
+				v.Label()}
+			if !granted(held, needed) && !onAnyPool(held, name) {
+				c.problems = append(c.problems, missingPrivilege{needed, needed.Paths}.problem())
+			}
+		}
+	}
+
+	return nil
+}
+
+// problem names a privilege that is missing.
+func (m missingPrivilege) problem() plan.Problem {
+	return plan.Problem{
+		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(m.Names, " or "),
+			upTo(m.paths, 3), m.For),
+		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see "+
+			"that they have it on that path", m.Names[0]),
+	}
+}
+
+// onAnyPool says that a privilege is had on some resource pool: which one a VM is in that left the plan is not known.
+func onAnyPool(held proxmoxapi.Permissions, name string) bool {
+	for path := range held {
+		if strings.HasPrefix(path, "/pool/") && held.On(path, name) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// missingPrivileges are the privileges that the nodes need which are there, or those which are not, and the credentials
+// lack.
+func (c *checks) missingPrivileges(held proxmoxapi.Permissions, there bool) []missingPrivilege {
+	var all []missingPrivilege
+
+	for _, n := range c.plan.Nodes() {
+		if c.absent[n.VMID] == there {
+			continue
+		}
+
+		template := 0
+		if !there {
+			template = c.report.templates[n.Name]
+		}
+
+		for _, p := range Privileges(c.plan, n, template) {
+			if granted(held, p) || c.inVNet(p) {
+				continue
+			}
+
+			i := slices.IndexFunc(all, func(m missingPrivilege) bool { return m.For == p.For && slices.Equal(m.Names, p.Names) })
+			if i < 0 {
+				i, all = len(all), append(all, missingPrivilege{Privilege: p})
+			}
+
+			if !slices.Contains(all[i].paths, p.Paths[0]) {
+				all[i].paths = append(all[i].paths, p.Paths[0])
+			}
+		}
+	}
+
+	return all
+}
+
+func granted(held proxmoxapi.Permissions, p Privilege) bool {
+	if slices.ContainsFunc(p.Paths, func(path string) bool { return held.On(path, p.Names...) }) {
+		return true
+	}
+
+	return len(p.Instead) > 0 && !slices.ContainsFunc(p.Instead,
+		func(other Privilege) bool { return !granted(held, other) })
+}
+
+// inVNet says that a privilege is about a network whose zone is not known here. Proxmox VE shows it to those only who
+// may use it, or see it.
+func (c *checks) inVNet(p Privilege) bool {
+	name, ok := strings.CutPrefix(p.Paths[0], "/sdn/zones/localnetwork/")
+	name, _, _ = strings.Cut(name, "/")
+
+	return ok && c.vnets[name]
+}
+
+// upTo names the first of a list, and how many more there are.
+func upTo(names []string, count int) string {
+	if len(names) <= count {
+		return strings.Join(names, ", ")
+	}
+
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:count], ", "), len(names)-count)
+}

@@ -1,0 +1,38 @@
+package preflight
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// TestPlacementDrift: a VM that is not where the plan would make it now is spoken of, and left alone.
+func TestPlacementDrift(t *testing.T) {
+	s := plantest.Spec()
+	s.Pools["worker"] = plan.Pool{Role: plan.Worker, Count: new(3), Addresses: "10.0.0.21-29"}
+	p := plantest.New(t, s)
+
+	vms := []proxmoxapi.VM{
+		{ID: 401, Name: "c-control-1", Host: "a"},
+		{ID: 501, Name: "c-worker-1", Host: "b"}, // planned on a
+		{ID: 502, Name: "stranger", Host: "a"},   // not ours: reported elsewhere
+	}
+
+	want := []plan.Problem{{
+		Path: "placement", Rule: "c-worker-1 is on host b, the plan would make it on a", Value: "rebalance: false",
+		Remedy: "it stays there; set placement.rebalance to move it by migration",
+	}}
+	if diff := cmp.Diff(want, placementDrift(vms, p)); diff != "" {
+		t.Error(diff)
+	}
+
+	p.Rebalance = true
+
+	if moved := placementDrift(vms, p); moved != nil {
+		t.Errorf("%v is spoken of and moved", moved)
+	}
+}

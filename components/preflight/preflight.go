@@ -1,0 +1,157 @@
+// Package preflight checks a plan against Proxmox VE and the network before anything is registered. It reads only.
+package preflight
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+)
+
+// Unchecked says what is not checked without Proxmox VE.
+const Unchecked = "credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, " +
+	"templates, images, GPUs and addresses were not checked"
+
+// Run checks a plan against Talos, Proxmox VE and the network. It logs warnings and returns all problems in one error
+// (plan.Problems). A preview continues without Proxmox VE, with a warning and a nil report.
+func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*Report, error) {
+	var (
+		warnings []plan.Problem
+		refused  error
+	)
+
+	if p.Kind != plan.KindK3s {
+		warnings, refused = machineconfig.Check(p)
+	}
+
+	s := newChecks(p, proxmox, network)
+	missing := s.run(hookutil.Interruptible(ctx.Context()))
+
+	for _, w := range slices.Concat(p.Warnings, warnings, s.warnings) {
+		if err := ctx.Log.Warn(w.String(), nil); err != nil {
+			return nil, err
+		}
+	}
+
+	if (errors.Is(missing, proxmoxapi.ErrUnreachable) || errors.Is(missing, proxmoxapi.ErrOffline)) && ctx.DryRun() {
+		return nil, errors.Join(refused, ctx.Log.Warn(missing.Error()+"; "+Unchecked, nil))
+	}
+
+	return s.report, errors.Join(refused, explain(missing))
+}
+
+// checks are the checks of one plan.
+type checks struct {
+	plan    *plan.Plan
+	proxmox Proxmox
+	network Network
+	now     func() time.Time
+
+	vms []proxmoxapi.VM
+	// unreachable are the hosts that were asked and do not answer, with why.
+	unreachable map[string]error
+	// absent are the VMIDs of nodes whose VM is not there yet: what a VM was made from does no harm when it is gone later.
+	absent map[int]bool
+	// stores are the datastores of the hosts that were asked, by the host's name.
+	stores map[string]map[string]proxmoxapi.Store
+	// vnets are the bridges that belong to a software-defined network.
+	vnets map[string]bool
+	// denied says that a privilege is missing, which is why a request may have been refused.
+	denied   bool
+	report   *Report
+	problems plan.Problems
+	warnings []plan.Problem
+}
+
+func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
+	absent := map[int]bool{}
+
+	return &checks{
+		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent, unreachable: map[string]error{},
+		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{},
+		report: &Report{
+			templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent,
+			vms: map[int]proxmoxvm.Found{}, states: map[string]proxmoxvm.State{},
+			missingPrivileges: map[string][]missingPrivilege{},
+		},
+	}
+}
+
+// run runs all checks. The error holds all problems (plan.Problems), or says that Proxmox VE did not answer.
+func (c *checks) run(ctx context.Context) error {
+	var err error
+	if c.vms, err = c.proxmox.VMs(ctx); err != nil {
+		return err
+	}
+
+	if err := c.refreshVMs(ctx); err != nil {
+		return err
+	}
+
+	c.checkVMIDs()
+
+	var refused []error
+
+	for _, check := range []func(context.Context) error{
+		c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete, c.checkVMStates, c.checkTemplates,
+		c.checkPermissions, c.checkImages, c.checkGPUs, c.checkSharedStorage, c.checkSnippets, c.checkFirewall,
+		c.checkHAGroups, c.checkISODrives, c.checkRemovals, c.checkAddressConflicts,
+	} {
+		switch err := check(ctx); {
+		case errors.Is(err, proxmoxapi.ErrRefused):
+			refused = append(refused, err)
+		case err != nil:
+			return err
+		}
+	}
+
+	// A privilege that is missing says more than the call that was refused for it.
+	for _, err := range refused {
+		if !c.denied {
+			c.problems = append(c.problems, refusal(err))
+		}
+	}
+
+	c.warnings = append(c.warnings, placementDrift(c.vms, c.plan)...)
+
+	// Nodes of one pool share a template: what is wrong with it is said once.
+	return c.problems.Unique().Err()
+}
+
+// explain names what to change when Proxmox VE does not answer, or not us.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, proxmoxapi.ErrUnreachable):
+		return plan.Problems{{
+			Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "correct it, or see that the host is up and its port open " +
+				"from here",
+		}}
+	case errors.Is(err, proxmoxapi.ErrOffline):
+		return plan.Problems{{Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "unset it: without Proxmox VE there are " +
+			"only previews"}}
+	case errors.Is(err, proxmoxapi.ErrUntrusted):
+		return plan.Problems{{
+			Path: "proxmox.endpoint", Rule: err.Error(),
+			Remedy: "let this machine trust the certificate's authority, or set proxmox.insecure",
+		}}
+	case errors.Is(err, proxmoxapi.ErrRefused):
+		return plan.Problems{refusal(err)}
+	default:
+		return err
+	}
+}
+
+func refusal(err error) plan.Problem {
+	return plan.Problem{
+		Path: "proxmox.tokenId", Rule: err.Error(),
+		Remedy: "check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this",
+	}
+}

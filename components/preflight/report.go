@@ -1,0 +1,118 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+)
+
+// Report is what the checks read from Proxmox VE. Its methods can be called on nil, which means that Proxmox VE did not
+// answer.
+type Report struct {
+	// templates are the VMIDs of the templates to clone, by node name. A node is left out when its VM exists and the
+	// template is gone.
+	templates map[string]int
+	// devices are the GPUs to pass through, by node name; left out likewise, and when the host of a node that exists is
+	// unreachable.
+	devices map[string]proxmoxapi.PCIDevice
+	// incomplete are the names of nodes whose VM was only partially created.
+	incomplete []string
+	// sharedImages says that all hosts see what one of them downloads.
+	sharedImages bool
+	// absent are the VMIDs of nodes whose VM is not there.
+	absent map[int]bool
+	// vms are the VMs that have VMIDs of the plan, as far as Proxmox VE tells which they are.
+	vms map[int]proxmoxvm.Found
+	// missingPrivileges are those that the credentials lack, by the name of a node that is there.
+	missingPrivileges map[string][]missingPrivilege
+	// states are those of the VMs that are there, by node name.
+	states map[string]proxmoxvm.State
+}
+
+// Template is the VMID of the template to clone for a node; 0 when it is not known.
+func (r *Report) Template(n plan.Node) int {
+	if r == nil {
+		return 0
+	}
+
+	return r.templates[n.Name]
+}
+
+// Device is the GPU of a node; nil when it is not known.
+func (r *Report) Device(n plan.Node) *proxmoxapi.PCIDevice {
+	if r == nil {
+		return nil
+	}
+
+	if d, there := r.devices[n.Name]; there {
+		return &d
+	}
+
+	return nil
+}
+
+// AbsentVMIDs are the VMIDs of nodes whose VM is not there.
+func (r *Report) AbsentVMIDs() map[int]bool {
+	if r == nil {
+		return nil
+	}
+
+	return r.absent
+}
+
+// VM is the VM that has a VMID of the plan.
+func (r *Report) VM(vmid int) (proxmoxvm.Found, bool) {
+	if r == nil {
+		return proxmoxvm.Found{}, false
+	}
+
+	found, there := r.vms[vmid]
+
+	return found, there
+}
+
+// Exists says that the VM of a node is known to exist.
+func (r *Report) Exists(n plan.Node) bool { return r != nil && !r.absent[n.VMID] }
+
+// SharedImages says that an image that one host downloads can be used by all.
+func (r *Report) SharedImages() bool { return r != nil && r.sharedImages }
+
+// Incomplete says that the VM of a node was only partially created.
+func (r *Report) Incomplete(n plan.Node) bool {
+	return r != nil && slices.Contains(r.incomplete, n.Name)
+}
+
+// VMState is what is known of the VM of a node.
+func (r *Report) VMState(n plan.Node) proxmoxvm.State {
+	if r == nil {
+		return proxmoxvm.State{}
+	}
+
+	return r.states[n.Name]
+}
+
+// CheckPermissions checks that the credentials may change these properties of the VM of a node.
+func (r *Report) CheckPermissions(n plan.Node, changes []string) error {
+	if r == nil {
+		return nil
+	}
+
+	var problems plan.Problems
+
+	for _, m := range r.missingPrivileges[n.Name] {
+		if len(changes) > 0 && slices.ContainsFunc(m.Changes, func(c string) bool {
+			return c == AnyChange ||
+				slices.Contains(changes, c)
+		}) {
+			problem := m.problem()
+			problem.Rule += fmt.Sprintf(", which the change of %s needs (%s)", n.Name, strings.Join(changes, ", "))
+			problems = append(problems, problem)
+		}
+	}
+
+	return problems.Err()
+}

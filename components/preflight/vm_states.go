@@ -1,0 +1,200 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+)
+
+// maxReaders bounds how many VMs are looked at at once.
+const maxReaders = 8
+
+// checkVMStates asks what the VMs of nodes run with, and what is left to be done on them.
+func (c *checks) checkVMStates(ctx context.Context) error {
+	var (
+		nodes    = c.plan.Nodes()
+		vms      = make([]proxmoxapi.VM, len(nodes))
+		settings = make([]*proxmoxapi.Settings, len(nodes))
+		unread   = make([]error, len(nodes))
+		group    errgroup.Group
+	)
+
+	group.SetLimit(maxReaders)
+
+	for i, n := range nodes {
+		at := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
+			return v.ID == n.VMID && v.Name == n.Name &&
+				!v.Container && !v.Template
+		})
+		if at < 0 || c.vms[at].Silent {
+			continue
+		}
+
+		vms[i] = c.vms[at]
+
+		group.Go(func() error {
+			found, err := c.proxmox.Settings(ctx, vms[i])
+			settings[i], unread[i] = &found, err
+
+			return nil
+		})
+	}
+
+	_ = group.Wait() // each error is kept by its node
+
+	for i, n := range nodes {
+		switch {
+		case settings[i] == nil:
+		case unread[i] != nil:
+			if err := c.warnUnreadable(n, unread[i]); err != nil {
+				return err
+			}
+		default:
+			if err := c.checkVMState(ctx, n, vms[i], *settings[i]); err != nil {
+				return err
+			}
+		}
+	}
+
+	return c.checkCores(ctx, nodes, vms, settings)
+}
+
+// warnUnreadable: nothing depends on these settings where nothing is left to be done.
+func (c *checks) warnUnreadable(n plan.Node, err error) error {
+	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) ||
+		errors.Is(err, proxmoxapi.ErrRefused) {
+		return err
+	}
+
+	c.warnings = append(c.warnings, plan.Problem{
+		Path: "pools." + n.Pool, Rule: fmt.Sprintf("what waits for the restart of VM %d, and whether its disks are as "+
+			"large as stated, is not known: %v", n.VMID, err),
+		Value: n.Name, Remedy: "run 'pulumi up' again when its host answers",
+	})
+
+	return nil
+}
+
+// checkVMState notes what is left to be done on one VM.
+func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM, settings proxmoxapi.Settings) error {
+	var (
+		state = proxmoxvm.State{Running: !v.Stopped}
+		left  []string
+	)
+
+	for i, d := range n.Disks {
+		has := settings.Disk(d.Interface)
+		if has == 0 || has > d.SizeGiB {
+			continue
+		}
+
+		state.Disks = append(state.Disks, i)
+
+		if has < d.SizeGiB {
+			left = append(left, fmt.Sprintf("%s %d", d.Interface, d.SizeGiB))
+		}
+	}
+
+	pending, foreign := 0, []string(nil)
+
+	for _, key := range settings.PendingKeys() {
+		if !state.Running {
+			break // They are taken with its start.
+		}
+
+		if asked, there := plannedSettings(n)[key]; there && asked == firstValue(settings.Pending[key]) {
+			pending++
+			left = append(left, key+" "+settings.Pending[key])
+		} else {
+			foreign = append(foreign, key)
+		}
+	}
+
+	if len(foreign) > 0 {
+		c.warnings = append(c.warnings, plan.Problem{
+			Path: "pools." + n.Pool, Rule: fmt.Sprintf("settings of VM %d on host %s wait for its restart: %s", v.ID, v.Host,
+				strings.Join(foreign, ", ")), Value: n.Name,
+			Remedy: fmt.Sprintf("restart the node when it suits, or take them back there ('qm set %d --revert %s'); an update "+
+				"that restarts the node applies them", v.ID,
+				strings.Join(foreign, ",")),
+		})
+	}
+
+	if pending > 0 {
+		// The same may be left twice, with a restart in between.
+		process, err := c.proxmox.Process(ctx, v)
+		if err != nil {
+			return err
+		}
+
+		left = append(left, strconv.Itoa(process))
+	}
+
+	if len(left) > 0 {
+		state.Mark = 1 + int(crc32.ChecksumIEEE([]byte(strings.Join(left, "\n")))%markSpan)
+	}
+
+	c.report.states[n.Name] = state
+
+	return nil
+}
+
+// markSpan bounds marks, which are a number of seconds to the provider.
+const markSpan = 10_000
+
+// plannedSettings are the settings of a plan that take effect with a restart.
+func plannedSettings(n plan.Node) map[string]string {
+	return map[string]string{"cores": strconv.Itoa(n.Cores), "memory": strconv.Itoa(n.MemoryMiB), "cpu": n.CPUType}
+}
+
+// firstValue of a setting is its value without options: "host,flags=+aes", "cputype=host".
+func firstValue(setting string) string {
+	first, _, _ := strings.Cut(setting, ",")
+	if _, value, ok := strings.Cut(first, "="); ok {
+		return value
+	}
+
+	return first
+}
+
+// checkCores checks that a host has the processors of a VM that is to get more: Proxmox VE takes any number, and does
+// not start the VM.
+func (c *checks) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+	settings []*proxmoxapi.Settings) error {
+	var hosts []proxmoxapi.Host
+
+	for i, n := range nodes {
+		if settings[i] == nil || settings[i].Current == nil || settings[i].Current["cores"] == strconv.Itoa(n.Cores) {
+			continue
+		}
+
+		if hosts == nil {
+			found, err := c.proxmox.Hosts(ctx)
+			if err != nil {
+				return err
+			}
+
+			hosts = found
+		}
+
+		for _, h := range hosts {
+			if h.Name == vms[i].Host && h.CPUs > 0 && n.Cores > h.CPUs {
+				c.problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with "+
+					"more does not start", h.CPUs, h.Name),
+					strconv.Itoa(n.Cores), "lower it, or place the node elsewhere")
+			}
+		}
+	}
+
+	return nil
+}

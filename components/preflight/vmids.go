@@ -1,0 +1,118 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+)
+
+// checkVMIDs checks which VMs have the VMIDs of the plan.
+func (c *checks) checkVMIDs() {
+	at := map[int]proxmoxapi.VM{}
+	for _, v := range c.vms {
+		at[v.ID] = v
+	}
+
+	for _, n := range c.plan.Nodes() {
+		v, there := at[n.VMID]
+		if !there {
+			c.absent[n.VMID] = true
+		} else if problem := vmidConflict(v, n, c.plan); problem != nil {
+			c.problems = append(c.problems, *problem)
+		}
+	}
+}
+
+// vmidConflict says which VM has the VMID of a node, when it is not the node. What an unreachable host has been heard
+// to say of a VM is old; the VM's tags are not.
+func vmidConflict(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *plan.Problem {
+	ours := proxmoxvm.OfCluster(v, p)
+
+	switch {
+	case v.Name == n.Name && !v.Container, ours && (v.Silent || v.Name == ""):
+		return nil
+	case v.Silent:
+		return &plan.Problem{
+			Path: "pools." + n.Pool + ".vmids", Value: n.Name,
+			Rule: fmt.Sprintf("%d is a VM on host %s, which does not answer, without the tags %s and %s: whose it is is "+
+				"unknown", v.ID, v.Host, p.Cluster, p.Kind),
+			Remedy: "start the host, or choose another range",
+		}
+	case ours:
+		return &plan.Problem{
+			Path: "pools." + n.Pool + ".names", Rule: fmt.Sprintf("VMID %d is %q, a node of this cluster: a node keeps its name",
+				v.ID, v.Name),
+			Value: n.Name, Remedy: fmt.Sprintf("where the VM was renamed, run 'qm set %d --name %s' on host %s; where the "+
+				"configuration changed, "+
+				"leave the names, and the cluster's and the pool's, as they were", v.ID, n.Name, v.Host),
+		}
+	default:
+		return &plan.Problem{
+			Path: "pools." + n.Pool + ".vmids", Rule: fmt.Sprintf("%d is taken by %q on host %s", v.ID, v.Name, v.Host),
+			Value: n.Name, Remedy: "choose another range, or remove that machine",
+		}
+	}
+}
+
+// checkIdentities reads which VMs have the VMIDs of the plan. Whether they are those of the state is compared when the
+// state is known: a program knows it of a resource only once that is registered.
+func (c *checks) checkIdentities(ctx context.Context) error {
+	planned := map[int]bool{}
+	for _, n := range c.plan.Nodes() {
+		planned[n.VMID] = true
+	}
+
+	var (
+		mu    sync.Mutex
+		group errgroup.Group
+	)
+
+	group.SetLimit(maxProbes)
+
+	for _, v := range c.vms {
+		// An unreachable host has been named, with its nodes.
+		if !planned[v.ID] || v.Silent {
+			continue
+		}
+
+		group.Go(func() error {
+			var config proxmoxapi.VMConfig
+
+			if !v.Container {
+				var err error
+				config, err = c.proxmox.Config(ctx, v)
+
+				switch {
+				case errors.Is(err, proxmoxapi.ErrRefused):
+					return err
+				case err != nil:
+					mu.Lock()
+					defer mu.Unlock()
+
+					c.warnings = append(c.warnings, plan.Problem{
+						Path: "proxmox.hosts", Rule: fmt.Sprintf("which VM has VMID %d on host %s is not known: %v", v.ID, v.Host, err),
+						Remedy: "bring that host back: until it is known, the VM is not changed",
+					})
+
+					return nil
+				}
+			}
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			c.report.vms[v.ID] = proxmoxvm.Found{VM: v, Config: config}
+
+			return nil
+		})
+	}
+
+	return group.Wait()
+}

@@ -1,0 +1,36 @@
+package proxmoxvm
+
+import (
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// OwnerTags are the tags that all VMs of a cluster have.
+func OwnerTags(p *plan.Plan) []string { return []string{p.Cluster, string(p.Kind)} }
+
+// OfCluster says that a VM has the tags of a cluster's nodes.
+func OfCluster(v proxmoxapi.VM, p *plan.Plan) bool {
+	return Tagged(v.Tags, OwnerTags(p))
+}
+
+// MachineType is what Proxmox VE calls a machine type.
+func MachineType(name string) string {
+	if name == "i440fx" {
+		return "pc"
+	}
+
+	return name
+}
+
+// NodeByVMID is the node with a VMID, and its pool.
+func NodeByVMID(p *plan.Plan, vmid int) (plan.PlannedPool, plan.Node, bool) {
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			if n.VMID == vmid {
+				return pool, n, true
+			}
+		}
+	}
+
+	return plan.PlannedPool{}, plan.Node{}, false
+}

@@ -1,0 +1,40 @@
+package components
+
+import (
+	"context"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// onDeadHost is a Proxmox VE with one VM, whose host does not answer.
+type onDeadHost struct{ Proxmox }
+
+func (onDeadHost) Find(_ context.Context, id int) (proxmoxapi.VM, bool, error) {
+	return proxmoxapi.VM{ID: id, Host: "pve2", Silent: true}, true, nil
+}
+
+// TestSilentHost: a VM is not changed, nor its VMID taken, where nothing is known of it. A preview says so, too.
+func TestSilentHost(t *testing.T) {
+	args := larger("a-vm")
+	args.NewInputs["vmId"], args.NewInputs["name"] = resource.NewProperty(401.0), resource.NewProperty("a")
+
+	const refused = "the VM of a (VMID 401) is to be changed, and its host pve2 does not answer: start the host, or take the change back (cannot reach that host)"
+
+	for _, preview := range []bool{false, true} {
+		inProgram(t, preview, func(ctx *pulumi.Context) {
+			r := restarting(ctx, &guests{}, func(r *restarts) { r.proxmox = onDeadHost{} })
+			assert.EqualError(t, r.before(t.Context(), args), refused)
+		})
+	}
+
+	assert.EqualError(t, resumed(t.Context(), plantest.Template(), onDeadHost{}, args), refused)
+	assert.EqualError(t, free(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
+		`VMID 401, meant for "a", is a VM's on host pve2 already, which does not answer: whose it is is unknown. Start the host, or choose another range`)
+}

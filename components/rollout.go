@@ -216,6 +216,7 @@ func (r *rollout) judge(ctx context.Context, c changing) verdict {
 
 	var refused error
 	v.Effect, v.Why, refused = change.Judge()
+	v.Kubernetes = v.carries
 	v.refused = v.Refuse(refused)
 
 	return v

@@ -36,6 +36,7 @@ func TestRejectedConfiguration(t *testing.T) {
 	shown, err := command.CombinedOutput()
 	require.Error(t, err, "%s", shown)
 	assert.Contains(t, string(shown), "REFUSED: it refuses its configuration: ")
+	assert.NotContains(t, string(shown), "Previewing update", "the table, and what is wrong")
 
 	asked := len(calls(r, "/machine.MachineService/ApplyConfiguration"))
 	said = failUp(t, stack)

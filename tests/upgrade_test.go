@@ -121,7 +121,7 @@ func told(t *testing.T, r *rehearsal.Rehearsal) map[string]lifecycle.Row {
 func toldIn(t *testing.T, r *rehearsal.Rehearsal, printed *engine.Transcript) map[string]lifecycle.Row {
 	t.Helper()
 
-	rows, err := impact.Of(t.Context(), r.Stack, printed)
+	rows, _, err := impact.Of(t.Context(), r.Stack, printed)
 	require.NoError(t, err)
 
 	found := map[string]lifecycle.Row{}
@@ -249,6 +249,12 @@ func TestUpgrade(t *testing.T) {
 		since := time.Now()
 
 		set(t, r.Stack, "cluster.versions.kubernetes", "v1.33.6")
+
+		table := told(t, r)
+		assert.Equal(t, []int{1, 2, 3, 4, 5}, []int{
+			table["talos-cp-01"].Order, table["talos-cp-02"].Order, table["talos-cp-03"].Order, table["talos-worker-01"].Order, table["talos-worker-02"].Order,
+		}, "one node after the other")
+
 		requireKilledAndContinued(t, r, command, talos.Applied, 1)
 		assert.Empty(t, r.Talos.Outages(since), "no node goes down for it")
 	})
@@ -386,7 +392,7 @@ func TestIllegalJump(t *testing.T) {
 
 	assert.Contains(t, failPreview(t, r.Stack), refused)
 
-	rows, err := impact.Of(t.Context(), r.Stack, newOutput(t))
+	rows, _, err := impact.Of(t.Context(), r.Stack, newOutput(t))
 	require.EqualError(t, err, "the preview refuses the change, or failed: its messages say why")
 	assert.Equal(t, strings.TrimPrefix(refused, "pair-control-1: "), rows[0].Refused)
 

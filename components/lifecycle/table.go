@@ -36,6 +36,8 @@ type Row struct {
 	Settings []Setting `json:"settings,omitempty"`
 	// Limits bound how many nodes are away with it.
 	Limits Limits `json:"limits"`
+	// Kubernetes says that the node goes to another version of Kubernetes: one node after the other does, even where none is down for it.
+	Kubernetes bool `json:"kubernetes,omitempty"`
 	// VM says that it is about a change of the node's VM, and knows nothing of what runs in it.
 	VM bool `json:"vm,omitempty"`
 }
@@ -96,21 +98,21 @@ type Limits struct {
 	Canary bool `json:"canary"`
 }
 
-// Arrange gives each node that goes away its turn: control planes first, one by one, then workers; those that leave for good
+// Arrange gives each node that goes down, or to another Kubernetes, its turn: control planes first, one by one, then workers; those that leave for good
 // after all others. The rows are in plan order.
 func Arrange(rows []Row, limits Limits) {
 	turn := 0
-	turn = arrange(rows, limits, turn, func(e Effect) bool { return e.Down() })
-	arrange(rows, Limits{MaxUnavailable: limits.MaxUnavailable}, turn, func(e Effect) bool { return e == Remove })
+	turn = arrange(rows, limits, turn, func(r Row) bool { return r.Effect.Down() || r.Kubernetes })
+	arrange(rows, Limits{MaxUnavailable: limits.MaxUnavailable}, turn, func(r Row) bool { return r.Effect == Remove })
 }
 
 // arrange gives the turns after the last one to those whom something happens to, and returns the last.
-func arrange(rows []Row, limits Limits, turn int, goes func(Effect) bool) int {
+func arrange(rows []Row, limits Limits, turn int, goes func(Row) bool) int {
 	var workers []int
 
 	for i, r := range rows {
 		switch {
-		case !goes(r.Effect):
+		case !goes(r):
 		case r.Role == controlPlane:
 			turn++
 			rows[i].Order = turn

@@ -3,7 +3,10 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +16,7 @@ import (
 )
 
 func impactOf(o *options) *cobra.Command {
-	var asJSON bool
+	var asJSON, verbose bool
 
 	c := &cobra.Command{
 		Use: "impact", Short: "Preview, and show what the update would do to each node", Args: cobra.NoArgs,
@@ -23,7 +26,16 @@ func impactOf(o *options) *cobra.Command {
 				return err
 			}
 
-			rows, err := impact.Of(c.Context(), s.Stack.(*guard.Pulumi).Stack, os.Stderr)
+			preview := io.Discard
+			if verbose {
+				preview = os.Stderr
+			}
+
+			rows, warnings, err := impact.Of(c.Context(), s.Stack.(*guard.Pulumi).Stack, preview)
+
+			for _, w := range warnings {
+				fmt.Fprintln(os.Stderr, "warning: "+strings.TrimPrefix(w, "warning: "))
+			}
 
 			if asJSON {
 				encoder := json.NewEncoder(o.out)
@@ -35,6 +47,7 @@ func impactOf(o *options) *cobra.Command {
 			return errors.Join(lifecycle.Table(o.out, rows), err)
 		},
 	}
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "show the preview, too")
 	c.Flags().BoolVar(&asJSON, "json", false, "write the table as JSON")
 
 	return c

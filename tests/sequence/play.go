@@ -46,7 +46,7 @@ func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err err
 		return p, err
 	}
 
-	rows, err := impact.Of(ctx, c.r.Stack, c.log)
+	rows, _, err := impact.Of(ctx, c.r.Stack, c.log)
 
 	switch {
 	case f.Refused == Preview && err == nil:

@@ -16,15 +16,16 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/diag/colors"
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 )
 
-// Of previews a stack. What is shown of it goes to progress. The rows are there with an error, too: a preview that refuses
-// something says what.
-func Of(ctx context.Context, stack auto.Stack, progress io.Writer) ([]lifecycle.Row, error) {
+// Of previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there with an error, too: a
+// preview that refuses something says what.
+func Of(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []lifecycle.Row, warnings []string, err error) {
 	var (
 		all  survey
 		seen = make(chan events.EngineEvent)
@@ -40,15 +41,15 @@ func Of(ctx context.Context, stack auto.Stack, progress io.Writer) ([]lifecycle.
 		done <- errors.Join(errs...)
 	}()
 
-	_, err := stack.Preview(ctx, optpreview.EventStreams(seen), optpreview.ProgressStreams(progress), optpreview.ErrorProgressStreams(progress))
+	_, err = stack.Preview(ctx, optpreview.EventStreams(seen), optpreview.ProgressStreams(progress), optpreview.ErrorProgressStreams(progress))
 	broken := <-done
 
-	if err != nil {
-		// Its words have been shown.
-		err = errors.New("the preview refuses the change, or failed: its messages say why")
+	// The engine's error repeats all of the preview.
+	if err != nil && len(all.errors) > 0 {
+		err = errors.New(strings.Join(all.errors, "\n"))
 	}
 
-	return all.rows(), errors.Join(err, broken)
+	return all.rows(), all.warnings, errors.Join(err, broken)
 }
 
 // survey is what the events of a preview tell.
@@ -56,6 +57,8 @@ type survey struct {
 	nodes []*node // in the order of their appearance
 	// told is what the program says of nodes, restarts what it says of their VMs.
 	told, restarts map[string]lifecycle.Row
+	// errors and warnings are those of the preview, each once.
+	errors, warnings []string
 }
 
 // node is one node of the stack, as its resources tell.
@@ -78,12 +81,29 @@ func (s *survey) note(e events.EngineEvent) error {
 	case e.Error != nil:
 		return e.Error
 	case e.DiagnosticEvent != nil:
+		message := strings.TrimSpace(colors.Never.Colorize(e.DiagnosticEvent.Message))
+
+		switch e.DiagnosticEvent.Severity {
+		case "error":
+			s.errors = appendOnce(s.errors, message)
+		case "warning":
+			s.warnings = appendOnce(s.warnings, message)
+		}
+
 		return s.noteMessage(e.DiagnosticEvent.Message)
 	case e.ResourcePreEvent != nil:
 		s.noteStep(resourceStep(e))
 	}
 
 	return nil
+}
+
+func appendOnce(messages []string, message string) []string {
+	if message == "" || slices.Contains(messages, message) {
+		return messages
+	}
+
+	return append(messages, message)
 }
 
 // noteMessage reads what the program found out by asking a node.

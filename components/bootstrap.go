@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -24,7 +25,7 @@ type bootstrap struct {
 	ctx       *pulumi.Context
 	name      string
 	plan      *plan.Plan
-	addresses *roster
+	addresses *proxmoxvm.AddressBook
 	report    *preflight.Report
 	backup    backup
 	dir       string
@@ -93,7 +94,7 @@ func (b *bootstrap) mayLose(ctx context.Context, l leaver) error {
 
 	for _, n := range b.plan.ControlPlanes() {
 		if n.Name != l.Name && b.report.Exists(n) {
-			others = append(others, talosapi.Target{Name: n.Name, Address: b.addresses.of(n.Name)})
+			others = append(others, talosapi.Target{Name: n.Name, Address: b.addresses.Get(n.Name)})
 		}
 	}
 
@@ -181,7 +182,7 @@ func (b *bootstrap) checked(c machine.ClientConfigurationOutput) machine.ClientC
 		var there []talosapi.Target
 
 		for _, n := range b.plan.ControlPlanes() {
-			if address := b.addresses.of(n.Name); b.report.Exists(n) && address != "" {
+			if address := b.addresses.Get(n.Name); b.report.Exists(n) && address != "" {
 				there = append(there, talosapi.Target{Name: n.Name, Address: address})
 			}
 		}

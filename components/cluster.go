@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/talosapi"
 )
 
@@ -62,7 +63,7 @@ type TalosCluster struct {
 	// without what is particular to a node. WorkerConfiguration is empty without workers.
 	ControlPlaneConfiguration, WorkerConfiguration pulumi.StringOutput
 
-	// Nodes in plan order, beside the plan's nodes.
+	// Nodes in plan order, next to the plan's nodes.
 	Nodes []*TalosNode
 	// Plan that was carried out.
 	Plan *plan.Plan
@@ -130,8 +131,8 @@ type builder struct {
 	report    *preflight.Report
 	proxmox   Proxmox
 	hooks     gates
-	addresses *roster
-	images    *images
+	addresses *proxmoxvm.AddressBook
+	images    *proxmoxvm.Images
 	key       pulumi.StringInput // of the tailnet
 	bundle    pulumi.StringInput // that is taken over; nil: none
 	contract  pulumi.StringOutput
@@ -151,12 +152,12 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	b := &builder{
 		TalosCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox, key: args.TailscaleKey,
 		bundle:    args.MachineSecrets,
-		addresses: &roster{}, child: pulumi.Parent(c), line: newLine(args.Plan),
+		addresses: &proxmoxvm.AddressBook{}, child: pulumi.Parent(c), line: newLine(args.Plan),
 	}
 
 	for _, n := range args.Plan.Nodes() {
 		if n.Address.IsValid() {
-			b.addresses.enter(n.Name, n.Address.String())
+			b.addresses.Set(n.Name, n.Address.String())
 		}
 	}
 
@@ -165,7 +166,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 		return nil, err
 	}
 
-	b.images = newImages(name, args.Preflight.SharedImages(), b.child)
+	b.images = proxmoxvm.NewImages(name, args.Preflight.SharedImages(), b.child)
 
 	return b, nil
 }
@@ -439,17 +440,18 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
 		identified: b.hooks.uuids[n.Name].set,
 		Firewall:   pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n),
-		Unfinished: b.report.Incomplete(n),
+		Incomplete: b.report.Incomplete(n),
 		State:      b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if n.CloudInit != "" {
-		args.CloudInit = &CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway, Nameservers: p.Nameservers}
+		args.CloudInit = &proxmoxvm.CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway,
+			Nameservers: p.Nameservers}
 	}
 
-	if args.Discovery = discoveryOf(p, b.proxmox); args.Discovery != nil {
+	if args.Discovery = proxmoxvm.DiscoveryOf(p, b.proxmox); args.Discovery != nil {
 		args.Discovery.Optional = p.Bootstrap == plan.External
-		args.Discovery.found = func(address string) { b.addresses.enter(n.Name, address) }
+		args.Discovery.OnFound = func(address string) { b.addresses.Set(n.Name, address) }
 	}
 
 	if n.Template != "" {
@@ -465,7 +467,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 
 // boot says what a node boots that is no clone.
 func (b *builder) boot(args *TalosNodeArgs, image plan.BootImage) error {
-	fetch, err := fetchOf(b.Plan, image, args.Node, b.hooks.offered)
+	fetch, err := proxmoxvm.DownloadOf(b.Plan, image, args.Node, b.hooks.offered)
 
 	switch {
 	case err != nil:
@@ -475,7 +477,7 @@ func (b *builder) boot(args *TalosNodeArgs, image plan.BootImage) error {
 	case image.Scope == plan.PerNode:
 		args.Fetch = fetch
 	default:
-		args.Image, err = b.images.volume(b.ctx, fetch, args.Node.Host, image.Scope == plan.PerCluster)
+		args.Image, err = b.images.Volume(b.ctx, fetch, args.Node.Host, image.Scope == plan.PerCluster)
 	}
 
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/talosapi"
 )
 
@@ -24,7 +25,7 @@ type gates struct {
 
 	vmGates
 
-	identities *identities
+	identities *proxmoxvm.Identities
 
 	// answering runs before a node is configured for the first time: the provider would look for a node that is not up yet
 	// only every ten seconds.
@@ -55,7 +56,8 @@ type gates struct {
 }
 
 // registerGates registers the hooks of the cluster whose component is called name.
-func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, addresses *roster) (gates, error) {
+func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, addresses *proxmoxvm.AddressBook) (gates,
+	error) {
 	var (
 		p, proxmox = args.Plan, args.Proxmox
 		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newLater[talosapi.Credentials](), uuids: newVMUUIDs(p)}
@@ -88,13 +90,13 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: hookutil.Progress(ctx, name),
 		nodes:  nodesBy(p, name, "-vm"),
 		report: args.Preflight, under: map[string]underWay{}, grace: startGrace,
-		identities: newIdentities(ctx, p, proxmox, args.Preflight),
+		identities: proxmoxvm.NewIdentities(ctx, p, proxmox, args.Preflight.VM),
 	}
 
 	g.identities, g.deletions = restarted.identities, !p.Teardown || args.Destroying
 
 	if p.Bootstrap != plan.External {
-		g.inside = &talosInside{rollout: rolled, credentials: g.credentials, discovery: discoveryOf(p, proxmox)}
+		g.inside = &talosInside{rollout: rolled, credentials: g.credentials, discovery: proxmoxvm.DiscoveryOf(p, proxmox)}
 		restarted.inside = g.inside
 	}
 
@@ -128,11 +130,11 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 			return err
 		}
 
-		if err := g.identities.still(c, n); err != nil {
+		if err := g.identities.CheckNow(c, n); err != nil {
 			return err
 		}
 
-		return detach(c, proxmox, n)
+		return proxmoxvm.EjectISO(c, proxmox, n)
 	})
 
 	register(&g.configured, "node-configured", rolled.configured)
@@ -186,27 +188,13 @@ func nodesBy(p *plan.Plan, cluster, suffix string) map[string]plan.Node {
 }
 
 // controlPlanes are addressed one by one, never through the cluster's endpoint.
-func controlPlanes(p *plan.Plan, addresses *roster) []talosapi.Target {
+func controlPlanes(p *plan.Plan, addresses *proxmoxvm.AddressBook) []talosapi.Target {
 	var targets []talosapi.Target
 	for _, n := range p.ControlPlanes() {
-		targets = append(targets, talosapi.Target{Name: n.Name, Address: addresses.of(n.Name)})
+		targets = append(targets, talosapi.Target{Name: n.Name, Address: addresses.Get(n.Name)})
 	}
 
 	return targets
-}
-
-// detach takes the ISO file out of a node's drive: the node runs from memory, and what it boots next is its disk.
-func detach(ctx context.Context, proxmox Proxmox, n plan.Node) error {
-	v, there, err := proxmox.Find(ctx, n.VMID)
-	if err != nil {
-		return err
-	}
-
-	if !there {
-		return fmt.Errorf("%s: there is no VM with VMID %d to take the ISO file out of", n.Name, n.VMID)
-	}
-
-	return proxmox.Eject(ctx, v, n.CDROM)
 }
 
 // credentials are taken from the resource that the hook guards: they are known there, and come from nowhere else.

@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // guest is a Proxmox VE with one VM, whose guest agent has files.
@@ -93,9 +94,9 @@ func TestJoiningFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plantest.K3s(t)
-			known := &roster{}
-			known.enter("edge-server-1", "127.0.0.9")
-			known.enter("", kubeconfigOf(t))
+			known := &proxmoxvm.AddressBook{}
+			known.Set("edge-server-1", "127.0.0.9")
+			known.Set("", kubeconfigOf(t))
 
 			if c.quick {
 				p.ReadyTimeout = time.Hour
@@ -119,9 +120,9 @@ func TestJoiningWaitsForCloudInit(t *testing.T) {
 
 // TestJoiningShowsCloudInit: what cloud-init has failed at is said while the node is waited for.
 func TestJoiningShowsCloudInit(t *testing.T) {
-	known := &roster{}
-	known.enter("edge-server-1", "127.0.0.9")
-	known.enter("", kubeconfigOf(t))
+	known := &proxmoxvm.AddressBook{}
+	known.Set("edge-server-1", "127.0.0.9")
+	known.Set("", kubeconfigOf(t))
 
 	j := &joining{node: plantest.K3s(t).Nodes()[0], plan: plantest.K3s(t), known: known,
 		proxmox: guest{files: map[string]string{

@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // K3sClusterArgs describe one cluster of K3s.
@@ -42,7 +43,7 @@ type K3sCluster struct {
 	// SSHPrivateKey logs in to the nodes, secret; empty where none is made.
 	SSHPrivateKey pulumi.StringOutput
 
-	// Nodes in plan order, beside the plan's nodes.
+	// Nodes in plan order, next to the plan's nodes.
 	Nodes []*K3sNode
 	// Plan that was carried out.
 	Plan *plan.Plan
@@ -74,16 +75,16 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	}
 
 	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
-		child: pulumi.Parent(c), servers: &roster{}, admin: newLater[string](),
+		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: newLater[string](),
 		destroying: args.Destroying,
 	}
 	for _, n := range p.Nodes() {
 		if n.Address.IsValid() {
-			b.servers.enter(n.Name, n.Address.String())
+			b.servers.Set(n.Name, n.Address.String())
 		}
 	}
 
-	b.images = newImages(name, args.Preflight.SharedImages(), b.child)
+	b.images = proxmoxvm.NewImages(name, args.Preflight.SharedImages(), b.child)
 
 	if err := errors.Join(b.identify(args.Token), b.registerGates()); err != nil {
 		return nil, err
@@ -112,8 +113,8 @@ type k3sBuilder struct {
 	report  *preflight.Report
 	proxmox Proxmox
 	hooks   k3sGates
-	images  *images
-	servers *roster
+	images  *proxmoxvm.Images
+	servers *proxmoxvm.AddressBook
 	child   pulumi.ResourceOption
 	// datastore tells the first server which etcd it has.
 	datastore *k3sDatastore
@@ -274,15 +275,16 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.free),
-		After: b.before(n), Unfinished: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
+		After: b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
 		State: b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if p.Addressing == plan.Static {
-		args.CloudInit = CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway, Nameservers: p.Nameservers}
+		args.CloudInit = proxmoxvm.CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway,
+			Nameservers: p.Nameservers}
 	}
 
-	args.Discovery = discoveryOf(p, b.proxmox)
+	args.Discovery = proxmoxvm.DiscoveryOf(p, b.proxmox)
 
 	if n.Template != "" {
 		args.Template = templateInput(b.report, n)
@@ -292,7 +294,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 
 	args.Hooks = b.hooks.of(b.hooks.free, b.hooks.whole)
 
-	fetch, err := fetchOf(p, pool.Image, n, b.hooks.offered)
+	fetch, err := proxmoxvm.DownloadOf(p, pool.Image, n, b.hooks.offered)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +305,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		return args, nil
 	}
 
-	args.Image, err = b.images.volume(b.ctx, fetch, n.Host, true)
+	args.Image, err = b.images.Volume(b.ctx, fetch, n.Host, true)
 
 	return args, err
 }
@@ -339,14 +341,14 @@ func (b *k3sBuilder) known(node *K3sNode) pulumi.Map {
 	address := pulumi.All(node.IPAddress, b.Kubeconfig, b.Nodes[0].IPAddress).ApplyT(func(all []any) *string {
 		address, _ := all[0].(*string)
 		if address != nil {
-			b.servers.enter(n.Name, *address)
+			b.servers.Set(n.Name, *address)
 		}
 
 		if first, ok := all[2].(*string); ok && first != nil {
-			b.servers.enter(b.Nodes[0].node.Name, *first)
+			b.servers.Set(b.Nodes[0].node.Name, *first)
 		}
 
-		b.servers.enter("", all[1].(string))
+		b.servers.Set("", all[1].(string))
 
 		return address
 	}).(pulumi.StringPtrOutput)

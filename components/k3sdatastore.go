@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/wait"
 )
 
@@ -22,7 +23,7 @@ type k3sDatastore struct {
 	proxmox Proxmox
 	report  *preflight.Report
 	// identities tell a node's VM from another.
-	identities *identities
+	identities *proxmoxvm.Identities
 	// existed is set when the state turns out to know the server of this run's first node.
 	existed atomic.Bool
 }
@@ -47,7 +48,7 @@ func (d *k3sDatastore) tell(ctx context.Context, n plan.Node) (waitingFor string
 
 		if other.Role == plan.ControlPlane && known.Answering == "" {
 			if kube, _, err := d.ask(ctx, []plan.Node{other}); err == nil && kube != nil {
-				known.Answering = "https://" + net.JoinHostPort(d.known.of(other.Name), "6443")
+				known.Answering = "https://" + net.JoinHostPort(d.known.Get(other.Name), "6443")
 			}
 		}
 
@@ -78,7 +79,7 @@ func (d *k3sDatastore) tell(ctx context.Context, n plan.Node) (waitingFor string
 
 // write gives a server what its installation waits for.
 func (d *k3sDatastore) write(ctx context.Context, n plan.Node, settings string) (waitingFor string, err error) {
-	if err = d.identities.still(ctx, n); err != nil {
+	if err = d.identities.CheckNow(ctx, n); err != nil {
 		return fmt.Sprintf("the VM of %s (%v)", n.Name, wait.Reason(err)), nil
 	}
 

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/wait"
 )
 
@@ -26,7 +27,7 @@ type k3sGates struct {
 
 	vmGates
 
-	identities *identities
+	identities *proxmoxvm.Identities
 
 	// joined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has done what it does.
 	joined *pulumi.ResourceHook
@@ -42,16 +43,17 @@ func (b *k3sBuilder) registerGates() error {
 	register := hookutil.Registering(b.ctx, b.name, &errs)
 	b.hooks.turns = newTurns(max(b.Plan.MaxUnavailable, 1))
 	inside := &k3sInside{
-		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin, discovery: discoveryOf(b.Plan, b.proxmox),
-		say: hookutil.Progress(b.ctx, b.name),
+		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin,
+		discovery: proxmoxvm.DiscoveryOf(b.Plan, b.proxmox),
+		say:       hookutil.Progress(b.ctx, b.name),
 	}
 	b.hooks.inside = inside
 
 	restarted := &restarts{
 		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: hookutil.Progress(b.ctx, b.name),
 		nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
-		report: b.report, under: map[string]underWay{}, grace: startGrace, identities: newIdentities(b.ctx, b.Plan, b.proxmox,
-			b.report),
+		report: b.report, under: map[string]underWay{}, grace: startGrace,
+		identities: proxmoxvm.NewIdentities(b.ctx, b.Plan, b.proxmox, b.report.VM),
 	}
 
 	b.hooks.identities, b.hooks.deletions = restarted.identities, !b.Plan.Teardown || b.destroying
@@ -104,11 +106,11 @@ type joining struct {
 	plan    *plan.Plan
 	proxmox Proxmox
 	// known are addresses by node name, and the kubeconfig by no name.
-	known *roster
+	known *proxmoxvm.AddressBook
 	// datastore tells the first server which etcd it has; nil: nothing does.
 	datastore *k3sDatastore
 	// identities tell the node's VM from another.
-	identities *identities
+	identities *proxmoxvm.Identities
 
 	told   bool
 	looked time.Time
@@ -254,7 +256,7 @@ func (j *joining) logs(ctx context.Context) string {
 
 	if err != nil {
 		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see them: ssh %s@%s sudo tail %s %s",
-			whyUnread(err), j.plan.K3s.User, j.known.of(j.node.Name), k3s.InstallLog, k3s.CloudInitLog))
+			whyUnread(err), j.plan.K3s.User, j.known.Get(j.node.Name), k3s.InstallLog, k3s.CloudInitLog))
 	}
 
 	if advice != "" {

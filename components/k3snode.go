@@ -28,7 +28,7 @@ type K3sNodeArgs struct {
 	// Image is the volume that becomes the node's system disk, where it is no clone.
 	Image pulumi.StringInput
 	// CloudInit is the network that the cloud-init drive states. Its user data are the node's.
-	CloudInit CloudInit
+	CloudInit proxmoxvm.CloudInit
 	// UserData are what the node is told when it boots first. They are kept secret.
 	UserData pulumi.StringInput
 	// Snippets is the datastore that holds the user data.
@@ -36,15 +36,15 @@ type K3sNodeArgs struct {
 	// AgentTimeout bounds how long the guest agent is waited for when the VM is read; empty: the provider's 15 minutes.
 	AgentTimeout string
 	// Discovery finds an address that nobody states; nil: nothing does.
-	Discovery *Discovery
+	Discovery *proxmoxvm.Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule
 	// Hooks of the VM; nil: none.
 	Hooks *pulumi.ResourceHookBinding
 	// After names what must be done before the VM is made or changed.
 	After []pulumi.Resource
-	// Unfinished has the VM made anew, if the state says that its creation failed.
-	Unfinished bool
+	// Incomplete replaces the VM, if the state says that its creation failed.
+	Incomplete bool
 	// Absent says that the VM is not there. What it will be told is written for it, whatever is there of an earlier one.
 	Absent bool
 	// State is that of a VM that is there.
@@ -55,7 +55,7 @@ type K3sNodeArgs struct {
 	Replace bool
 
 	// identities tell the node's VM from another; nil: nothing does. companions are the hooks of what belongs to the VM.
-	identities *identities
+	identities *proxmoxvm.Identities
 	companions *pulumi.ResourceHookBinding
 }
 
@@ -79,10 +79,10 @@ type K3sNode struct {
 	// Joined is there once the node was ready in the cluster. Its input has the version that it runs.
 	Joined *pulumi.Stash
 
-	node   plan.Node
-	name   string // of the component
-	uuid   pulumi.StringPtrOutput
-	beside []pulumi.Resource // what belongs to the VM, and goes before it
+	node       plan.Node
+	name       string // of the component
+	uuid       pulumi.StringPtrOutput
+	companions []pulumi.Resource // they are deleted before the VM
 }
 
 // NewK3sNode makes one machine, which sets itself up. It needs a proxmoxve provider, whose login to the hosts writes the
@@ -113,22 +113,24 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 		return nil, err
 	}
 
-	if node.VM, err = newVM(ctx, name+"-vm", args.machine(userData), pulumi.Parent(node)); err != nil {
+	if node.VM, err = proxmoxvm.New(ctx, name+"-vm", args.machine(userData), pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 
-	compareOrigin(ctx, n, args.description(), "A running node is not changed by that: make nodes anew by lifecycle.replace", node.VM)
+	proxmoxvm.WarnOnImageDrift(ctx, n, args.description(), "A running node is not changed: replace it with "+
+		"lifecycle.replace", node.VM)
 
 	// What comes after the VM has both from here.
-	node.VMID, node.uuid = args.identities.of(n, node.VM)
+	node.VMID, node.uuid = args.identities.Of(n, node.VM)
 
-	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, node.VMID, args.companions, pulumi.Parent(node)); err != nil {
+	if node.companions, err = proxmoxvm.NewCompanions(ctx, name, n, args.Firewall, node.VM, node.VMID, args.companions,
+		pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 
 	node.Name, node.Host = node.VM.Name, node.VM.NodeName
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
-	node.IPAddress = addressOf(ctx, n, args.Discovery, node.VM)
+	node.IPAddress = proxmoxvm.AddressOf(ctx, n, args.Discovery, node.VM)
 
 	return node, nil
 }
@@ -164,14 +166,14 @@ func (args *K3sNodeArgs) description() string {
 }
 
 // machine is what the node's VM is made of.
-func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *machineArgs {
+func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 	n, drive := args.Node, args.CloudInit
 	drive.UserData = userData
 
-	return &machineArgs{
+	return &proxmoxvm.Args{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout, Rebalance: args.Rebalance, Replace: args.Replace,
-		Unfinished: args.Unfinished, State: args.State, Hooks: args.Hooks, After: args.After,
+		Incomplete: args.Incomplete, State: args.State, Hooks: args.Hooks, After: args.After,
 	}
 }
 
@@ -229,7 +231,7 @@ func (args *K3sNodeArgs) compareTold(ctx *pulumi.Context, file *storage.File) {
 // those that change before the node does.
 func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pulumi.ResourceHookBinding, before []pulumi.Resource) error {
 	joined, err := pulumi.NewStash(ctx, node.name+"-joined", &pulumi.StashArgs{Input: known},
-		pulumi.Parent(node), pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.beside, before)),
+		pulumi.Parent(node), pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, before)),
 		// Who it is does not change.
 		pulumi.IgnoreChanges([]string{"input.name", "input.vmid", "input.uuid", "input.address"}),
 		// A VM that is made again has to join again: by the program, or because somebody had deleted it.

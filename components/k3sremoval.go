@@ -295,7 +295,7 @@ func (r *k3sRemoval) members(ctx context.Context, kube *kubeapi.Client) ([]lifec
 			m.Problem = "its VM is shut down, to be removed"
 		case !n.Ready:
 			m.Problem = "it is not ready in Kubernetes"
-		case r.known.of(n.Name) != "":
+		case r.known.Get(n.Name) != "":
 			if own, err := r.apiOf(n.Name); err != nil {
 				return nil, err
 			} else if _, err := own.Nodes(ctx); err != nil {

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/kube"
@@ -72,9 +73,9 @@ func newEdge(t *testing.T) edge {
 	p := plantest.K3s(t)
 	p.NodeTimeout, p.DrainTimeout = 300*time.Millisecond, 10*time.Second
 
-	b := &k3sBuilder{K3sCluster: &K3sCluster{Plan: p}, servers: &roster{}}
-	b.servers.enter("edge-server-1", address)
-	b.servers.enter("", kubeconfig)
+	b := &k3sBuilder{K3sCluster: &K3sCluster{Plan: p}, servers: &proxmoxvm.AddressBook{}}
+	b.servers.Set("edge-server-1", address)
+	b.servers.Set("", kubeconfig)
 
 	api, err := serversOf(p, b.servers).answering(t.Context())
 	require.NoError(t, err)
@@ -130,7 +131,7 @@ func TestAgentLeaves(t *testing.T) {
 	_, there = e.known(t)
 	assert.False(t, there)
 
-	e.servers.enter("edge-server-1", "127.0.0.9")
+	e.servers.Set("edge-server-1", "127.0.0.9")
 	require.EqualError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}), "no Kubernetes API answers (edge-server-1: connection refused)")
 }
 

@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/wait"
 )
 
@@ -18,12 +19,14 @@ import (
 type k3sServers struct {
 	plan *plan.Plan
 	// known are addresses by node name, and the kubeconfig by no name.
-	known *roster
+	known *proxmoxvm.AddressBook
 	// connect is kubeapi.New.
 	connect func(kubeconfig []byte, address string) (*kubeapi.Client, error)
 }
 
-func serversOf(p *plan.Plan, known *roster) k3sServers { return k3sServers{p, known, kubeapi.New} }
+func serversOf(p *plan.Plan, known *proxmoxvm.AddressBook) k3sServers {
+	return k3sServers{p, known, kubeapi.New}
+}
 
 // api is Kubernetes by the first of the servers whose address is known and that answers. One of them is asked last: it is the
 // one that something happens to.
@@ -67,7 +70,7 @@ func (s k3sServers) answering(ctx context.Context) (*kubeapi.Client, error) {
 // says nothing leaves time for the others, and for what the caller asks next.
 func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi.Client, others []mute, err error) {
 	for i, server := range servers {
-		if s.known.of(server.Name) == "" {
+		if s.known.Get(server.Name) == "" {
 			continue
 		}
 
@@ -113,7 +116,7 @@ func (s k3sServers) members(ctx context.Context, nodes []kubeapi.Node) []lifecyc
 
 // serves is why the API server of a server does not answer. One whose address is not known cannot be asked.
 func (s k3sServers) serves(ctx context.Context, server string) error {
-	if s.known.of(server) == "" {
+	if s.known.Get(server) == "" {
 		return nil
 	}
 
@@ -134,7 +137,7 @@ func (s k3sServers) serves(ctx context.Context, server string) error {
 func (s k3sServers) addresses() []string {
 	var all []string
 	for _, server := range s.plan.ControlPlanes() {
-		all = append(all, s.known.of(server.Name))
+		all = append(all, s.known.Get(server.Name))
 	}
 
 	return all
@@ -142,7 +145,7 @@ func (s k3sServers) addresses() []string {
 
 // apiOf is Kubernetes by one server.
 func (s k3sServers) apiOf(server string) (*kubeapi.Client, error) {
-	return s.connect([]byte(s.known.of("")), s.known.of(server))
+	return s.connect([]byte(s.known.Get("")), s.known.Get(server))
 }
 
 func order(later bool) int {

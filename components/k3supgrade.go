@@ -200,7 +200,7 @@ func (u *k3sUpgrade) spared(ctx context.Context, kube *kubeapi.Client) error {
 
 // tell writes what is wanted where the node looks for it. What went wrong before counts no longer.
 func (u *k3sUpgrade) tell(ctx context.Context, wanted plan.PlannedK3s) error {
-	if err := u.identities.still(ctx, u.node); err != nil {
+	if err := u.identities.CheckNow(ctx, u.node); err != nil {
 		return err
 	}
 

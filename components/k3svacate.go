@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/wait"
 )
 
@@ -21,7 +22,7 @@ type k3sInside struct {
 	// kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
 	kubeconfig *later[string]
 	// discovery finds the address of a node that is not known yet; nil: all are stated.
-	discovery *Discovery
+	discovery *proxmoxvm.Discovery
 	say       wait.Say
 }
 
@@ -75,8 +76,8 @@ func (k *k3sInside) learn(ctx context.Context) error {
 		return fmt.Errorf("the credentials of the cluster are not known after %s", k.plan.NodeTimeout)
 	}
 
-	k.known.enter("", kubeconfig)
-	k.discovery.locate(ctx, k.plan.ControlPlanes(), k.known)
+	k.known.Set("", kubeconfig)
+	k.discovery.Locate(ctx, k.plan.ControlPlanes(), k.known)
 
 	return nil
 }
@@ -153,9 +154,9 @@ func (k *k3sInside) back(ctx context.Context, n plan.Node, before string) error 
 	return wait.Until(ctx, k.plan.UpgradeTimeout, k.say, func(ctx context.Context) (string, error) {
 		if n.Role == plan.ControlPlane {
 			// Its address may not have been known before.
-			k.discovery.locate(ctx, []plan.Node{n}, k.known)
+			k.discovery.Locate(ctx, []plan.Node{n}, k.known)
 
-			if k.known.of(n.Name) == "" {
+			if k.known.Get(n.Name) == "" {
 				return n.Name + " to report its address", nil
 			}
 		}

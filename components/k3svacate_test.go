@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // TestK3sRestartGoesOn: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted as it is, and the
@@ -22,7 +23,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 		api    = fake.NewClientset()
 		kube   = kubeapi.Of(api)
 		p      = plantest.K3s(t)
-		known  = &roster{}
+		known  = &proxmoxvm.AddressBook{}
 		config = newLater[string]()
 		agent  = plan.Node{Name: "edge-agent-1", Role: plan.Worker}
 	)
@@ -41,7 +42,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 
 	require.NoError(t, kube.Cordon(t.Context(), "edge-agent-1"))
 
-	known.enter("edge-server-1", "10.0.0.11")
+	known.Set("edge-server-1", "10.0.0.11")
 	config.set("of an administrator")
 
 	p.MaxUnavailable, p.ReadyTimeout, p.UpgradeTimeout = 1, time.Minute, time.Millisecond

@@ -27,9 +27,9 @@ type TalosNodeArgs struct {
 	// system disk.
 	Image pulumi.StringInput
 	// Fetch is an image that is the node's own, instead of Image.
-	Fetch *Fetch
+	Fetch *proxmoxvm.Download
 	// CloudInit is the network that the cloud-init drive states; nil: the node has no such drive.
-	CloudInit *CloudInit
+	CloudInit *proxmoxvm.CloudInit
 	// Mapping is the name of the resource mapping of the node's GPU. Without it, the GPU is passed by its address, which
 	// Proxmox VE allows to root@pam only.
 	Mapping pulumi.StringInput
@@ -37,7 +37,7 @@ type TalosNodeArgs struct {
 	// provider's 15 minutes.
 	AgentTimeout string
 	// Discovery finds an address that nobody states; nil: nothing does.
-	Discovery *Discovery
+	Discovery *proxmoxvm.Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule
 	// Hooks of the VM; nil: none.
@@ -48,8 +48,8 @@ type TalosNodeArgs struct {
 	Configuration *NodeConfiguration
 	// Replace makes the VM anew, once when it becomes true; becoming false again changes nothing.
 	Replace bool
-	// Unfinished has the VM made anew, if the state says that its creation failed.
-	Unfinished bool
+	// Incomplete replaces the VM, if the state says that its creation failed.
+	Incomplete bool
 	// State is that of a VM that is there.
 	State proxmoxvm.State
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
@@ -61,7 +61,7 @@ type TalosNodeArgs struct {
 	identified func(uuid string)
 
 	// identities tell the node's VM from another; nil: nothing does. companions are the hooks of what belongs to the VM.
-	identities *identities
+	identities *proxmoxvm.Identities
 	companions *pulumi.ResourceHookBinding
 }
 
@@ -104,8 +104,8 @@ type TalosNode struct {
 	node plan.Node
 	name string // of the component
 	uuid pulumi.StringPtrOutput
-	// beside is what the VM has beside it, such as its firewall: it is there before the node is configured, and goes after it.
-	beside []pulumi.Resource
+	// companions of the VM, such as its firewall: they exist before the node is configured, and are deleted after it.
+	companions []pulumi.Resource
 }
 
 // NewTalosNode makes one machine. It needs a proxmoxve provider, and a talos provider where a configuration is applied or
@@ -117,7 +117,8 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 	}
 
 	if args.Configuration == nil {
-		compareOrigin(ctx, args.Node, args.description(), "A node that somebody else configures is not changed by that: whoever does upgrades it", node.VM)
+		proxmoxvm.WarnOnImageDrift(ctx, args.Node, args.description(), "With bootstrap: external, Talos is not upgraded by "+
+			"that", node.VM)
 	} else if err := node.configure(ctx, args.Configuration); err != nil {
 		return nil, err
 	} else {
@@ -146,14 +147,15 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 		return nil, err
 	}
 
-	if node.VM, err = newVM(ctx, name+"-vm", args.machine(image), pulumi.Parent(node)); err != nil {
+	if node.VM, err = proxmoxvm.New(ctx, name+"-vm", args.machine(image), pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 
 	// What comes after the VM has both from here.
-	node.VMID, node.uuid = args.identities.of(n, node.VM)
+	node.VMID, node.uuid = args.identities.Of(n, node.VM)
 
-	if node.beside, err = newBeside(ctx, name, n, args.Firewall, node.VM, node.VMID, args.companions, pulumi.Parent(node)); err != nil {
+	if node.companions, err = proxmoxvm.NewCompanions(ctx, name, n, args.Firewall, node.VM, node.VMID, args.companions,
+		pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 
@@ -172,7 +174,7 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 	node.Name = node.VM.Name
 	node.Host = node.VM.NodeName
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
-	node.IPAddress = addressOf(ctx, n, args.Discovery, node.VM)
+	node.IPAddress = proxmoxvm.AddressOf(ctx, n, args.Discovery, node.VM)
 
 	return node, nil
 }
@@ -184,13 +186,13 @@ func (args *TalosNodeArgs) description() string {
 }
 
 // machine is what the node's VM is made of. image is the volume that it boots, nil for a clone.
-func (args *TalosNodeArgs) machine(image pulumi.StringInput) *machineArgs {
+func (args *TalosNodeArgs) machine(image pulumi.StringInput) *proxmoxvm.Args {
 	n := args.Node
 
-	return &machineArgs{
+	return &proxmoxvm.Args{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping, AgentTimeout: args.AgentTimeout,
-		Rebalance: args.Rebalance, Replace: args.Replace, Unfinished: args.Unfinished, State: args.State, Hooks: args.Hooks,
+		Rebalance: args.Rebalance, Replace: args.Replace, Incomplete: args.Incomplete, State: args.State, Hooks: args.Hooks,
 		After: slices.Concat(args.After, args.line.before()),
 	}
 }
@@ -222,12 +224,12 @@ func (node *TalosNode) fetch(ctx *pulumi.Context, args *TalosNodeArgs) (pulumi.S
 		return args.Image, nil
 	}
 
-	schematic, err := newSchematic(ctx, node.name+"-schematic", args.Fetch.File, pulumi.Parent(node))
+	schematic, err := proxmoxvm.NewSchematic(ctx, node.name+"-schematic", args.Fetch.File, pulumi.Parent(node))
 	if err != nil {
 		return nil, err
 	}
 
-	return newDownload(ctx, node.name+"-image", node.node.Host, args.Fetch, schematic, pulumi.Parent(node))
+	return proxmoxvm.NewFile(ctx, node.name+"-image", node.node.Host, args.Fetch, schematic, pulumi.Parent(node))
 }
 
 // configure applies a configuration to the node.
@@ -250,7 +252,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 
 	applied, err := machine.NewConfigurationApply(ctx, node.name+"-config", args,
 		pulumi.Parent(node),
-		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.beside, c.After)),
+		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, c.After)),
 		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.
 		pulumi.ReplaceWith([]pulumi.Resource{node.VM}),
 		pulumi.ReplacementTrigger(node.uuid),

@@ -26,7 +26,7 @@ type removal struct {
 	ctx       *pulumi.Context
 	plan      *plan.Plan
 	proxmox   Proxmox
-	addresses *roster
+	addresses *proxmoxvm.AddressBook
 	turns     *turns
 	backup    backup
 	say       wait.Say
@@ -65,7 +65,7 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 			return nil
 		case r.absent[n.VMID]:
 			return r.bootstrap.mayLose(ctx, l)
-		case l.moved(r.addresses.of(n.Name)):
+		case l.moved(r.addresses.Get(n.Name)):
 			return nil
 		case !slices.Contains(r.plan.Replace, n.Name):
 			return r.keep(ctx, l)
@@ -256,7 +256,7 @@ func (r *removal) departure(l leaver, members []lifecycle.Member) lifecycle.Depa
 
 // is says whether a member is a node of the plan: by name, or, before it has started, by address.
 func (r *removal) is(m lifecycle.Member, n plan.Node) bool {
-	return m.Name == n.Name || m.Name == "" && m.Address == r.addresses.of(n.Name)
+	return m.Name == n.Name || m.Name == "" && m.Address == r.addresses.Get(n.Name)
 }
 
 // controlPlanes are those to ask about the node that leaves.

@@ -43,7 +43,7 @@ type restarts struct {
 	// inside is what runs in the VMs; nil: somebody else looks after it.
 	inside inside
 	// identities say whether a VM is still the node's.
-	identities *identities
+	identities *proxmoxvm.Identities
 
 	// grace is how long Proxmox VE may take to start a VM that it restarts.
 	grace time.Duration
@@ -93,7 +93,7 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	changes := changesOf(args.OldInputs, args.NewInputs)
 
-	why := strings.Join(lifecycle.Restarts(changes), ", ")
+	why := strings.Join(proxmoxvm.Restarts(changes), ", ")
 	if why == "" {
 		why = now.owed
 	}
@@ -178,7 +178,7 @@ func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
 // rewrites says that the provider restarts a VM for a change of any of its disks: it writes the options of all, and one that the VM of a
 // template has never had stated is a change to it.
 func (m machineNow) rewrites(args *pulumi.ResourceHookArgs) bool {
-	before, after := disks(args.OldOutputs), disks(args.NewInputs)
+	before, after := proxmoxvm.Disks(args.OldOutputs), proxmoxvm.Disks(args.NewInputs)
 	differ := len(before) != len(after)
 
 	for i := range min(len(before), len(after)) {
@@ -226,8 +226,8 @@ func properties(changes []string, restart bool) []string {
 	var found []string
 	for _, path := range changes {
 		// Options of disks that the program ignores differ here, too.
-		if lifecycle.Property(path) != "disks" || diskChange.MatchString(path) {
-			found = append(found, lifecycle.Property(path))
+		if proxmoxvm.Property(path) != "disks" || diskChange.MatchString(path) {
+			found = append(found, proxmoxvm.Property(path))
 		}
 	}
 
@@ -285,7 +285,7 @@ func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now mach
 	}
 
 	// To drain a node takes its time.
-	if err := r.identities.still(ctx, n); err != nil {
+	if err := r.identities.CheckNow(ctx, n); err != nil {
 		err = fmt.Errorf("the VM of %s is not changed: %w", n.Name, err)
 
 		return errors.Join(err, r.abandon(ctx, u, err))
@@ -399,4 +399,56 @@ func (r *restarts) done(name string) (underWay, bool) {
 	delete(r.under, name)
 
 	return u, there
+}
+
+// startGrace is how long Proxmox VE may take to start a VM that it has shut down for a restart.
+const startGrace = 20 * time.Second
+
+// holdRunning holds that a VM runs, with all that was asked for. Proxmox VE starts it after the task of its restart has
+// ended, which the provider does not wait for, and tells nobody why it does not.
+func (r *restarts) holdRunning(ctx context.Context, n plan.Node, restarted bool) error {
+	v, there, err := r.proxmox.Find(ctx, n.VMID)
+	if err != nil || !there {
+		return err
+	}
+
+	if restarted {
+		// A wait that is in vain is no error: the start below says why.
+		_ = wait.Until(ctx, r.grace, r.say, func(ctx context.Context) (string, error) {
+			if process, err := r.proxmox.Process(ctx, v); err != nil || process == 0 {
+				return fmt.Sprintf("waiting for Proxmox VE to start VM %d", v.ID), err
+			}
+
+			return "", nil
+		})
+	}
+
+	process, err := r.proxmox.Process(ctx, v)
+	if err != nil {
+		return err
+	}
+
+	if process == 0 {
+		if err := r.identities.CheckNow(ctx, n); err != nil {
+			return fmt.Errorf("VM %d is off, and is not started: %w", v.ID, err)
+		}
+
+		if err := r.proxmox.Start(ctx, v); err != nil {
+			if again, asked := r.proxmox.Process(ctx, v); asked != nil || again == 0 {
+				return fmt.Errorf("VM %d does not start: %w", v.ID, err)
+			}
+		}
+	}
+
+	if !restarted {
+		return nil
+	}
+
+	settings, err := r.proxmox.Settings(ctx, v)
+	if err == nil && len(settings.Pending) > 0 {
+		err = fmt.Errorf("VM %d runs, and these of its settings still wait for a restart: %s", v.ID,
+			strings.Join(settings.PendingKeys(), ", "))
+	}
+
+	return err
 }

@@ -114,9 +114,9 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*restarts)) *rest
 		f(r)
 	}
 
-	r.identities = newIdentities(ctx, r.plan, r.proxmox, nil)
+	r.identities = proxmoxvm.NewIdentities(ctx, r.plan, r.proxmox, r.report.VM)
 	for _, n := range r.nodes {
-		r.identities.enter(proxmoxvm.Machine{VMID: n.VMID, Name: n.Name, UUID: runningUUID,
+		r.identities.Record(proxmoxvm.Machine{VMID: n.VMID, Name: n.Name, UUID: runningUUID,
 			Tags: proxmoxvm.OwnerTags(r.plan)})
 	}
 

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -24,7 +25,7 @@ import (
 type rollout struct {
 	ctx       *pulumi.Context
 	plan      *plan.Plan
-	addresses *roster
+	addresses *proxmoxvm.AddressBook
 	turns     *turns
 	// canaries let one worker of a pool go first; nil: none does.
 	canaries *canaries

@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // onDeadHost is a Proxmox VE with one VM, whose host does not answer.
@@ -34,7 +35,7 @@ func TestSilentHost(t *testing.T) {
 		})
 	}
 
-	assert.EqualError(t, resumed(t.Context(), plantest.Template(), onDeadHost{}, args), refused)
-	assert.EqualError(t, free(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
+	assert.EqualError(t, proxmoxvm.CheckComplete(t.Context(), plantest.Template(), onDeadHost{}, args), refused)
+	assert.EqualError(t, proxmoxvm.CheckVMIDFree(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
 		`VMID 401, meant for "a", is a VM's on host pve2 already, which does not answer: whose it is is unknown. Start the host, or choose another range`)
 }

@@ -7,6 +7,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -18,7 +19,7 @@ type talosInside struct {
 	// credentials are known as soon as the identity of the cluster is.
 	credentials *later[talosapi.Credentials]
 	// discovery finds the address of a node that is not known yet; nil: all are stated.
-	discovery *Discovery
+	discovery *proxmoxvm.Discovery
 }
 
 // vacate makes a node ready for the restart of its VM. Every step may be done already, by a run that was cut off.
@@ -87,9 +88,9 @@ func (t *talosInside) running(ctx context.Context, n plan.Node) (changing, error
 		return c, fmt.Errorf("the credentials of the cluster are not known after %s", t.plan.NodeTimeout)
 	}
 
-	t.discovery.locate(ctx, append(t.plan.ControlPlanes(), n), t.addresses)
+	t.discovery.Locate(ctx, append(t.plan.ControlPlanes(), n), t.addresses)
 
-	c.Address = t.addresses.of(n.Name)
+	c.Address = t.addresses.Get(n.Name)
 
 	return c, nil
 }

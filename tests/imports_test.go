@@ -39,7 +39,8 @@ func TestImports(t *testing.T) {
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
 		{"components/proxmoxvm", []string{
-			"components/hookutil", "components/lifecycle", "components/plan", "components/proxmoxapi", "components/wait",
+			"components/hookutil", "components/lifecycle", "components/machineconfig", "components/plan", "components/proxmoxapi",
+			"components/wait",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components/preflight", []string{
 			"components/hookutil", "components/lifecycle", "components/machineconfig", "components/plan", "components/proxmoxapi",

@@ -1,4 +1,7 @@
-// Package proxmoxvm tells a VM from another one that has its VMID. Proxmox VE hands out a VMID again as soon as it is free, so only
+// Package proxmoxvm makes the VM of a node: its arguments, image, firewall, high availability and address. It also
+// tells which VM it is.
+//
+// Another VM may have the VMID of a node. Proxmox VE hands out a VMID again as soon as it is free, so only
 // the SMBIOS UUID says which VM is ours: the program chooses it, the state keeps it, and no other VM has it.
 package proxmoxvm
 
@@ -11,17 +14,10 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// Proxmox is what is asked of Proxmox VE. VM.Audit on the VM is enough.
-type Proxmox interface {
+// Finder is what is asked of Proxmox VE to identify a VM. VM.Audit on the VM is enough.
+type Finder interface {
 	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
-}
-
-// Lister is a Proxmox that lists all VMs, too.
-type Lister interface {
-	Proxmox
-
-	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 }
 
 // Machine is a VM as the state has it.
@@ -59,7 +55,7 @@ type Comparison struct {
 }
 
 // Compare asks Proxmox VE which VM has the VMID now. The owner's tags are on every VM of the cluster.
-func (m Machine) Compare(ctx context.Context, proxmox Proxmox, owner []string) Comparison {
+func (m Machine) Compare(ctx context.Context, proxmox Finder, owner []string) Comparison {
 	v, there, err := proxmox.Find(ctx, m.VMID)
 	if err != nil {
 		return Comparison{Unknown, err.Error()}
@@ -94,17 +90,20 @@ func (m Machine) Judge(f Found, owner []string) Comparison {
 		return Comparison{Unknown, fmt.Sprintf("the state has no UUID of %s (VMID %d)", m.Name, m.VMID)}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner):
 		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
-		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh has taken it into the state",
+		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh has taken it "+
+			"into the state",
 			now, f.Config.UUID, strings.Join(owner, " and "))}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && original(f) != "" && !f.Described():
-		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), a copy of the VM with UUID %s by its notes: a refresh has taken it into the state",
+		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), a copy of the VM with UUID %s by its notes: a refresh has "+
+			"taken it into the state",
 			now, f.Config.UUID, original(f))}
 	case strings.EqualFold(m.UUID, f.Config.UUID):
 		return Comparison{Verdict: Ours}
 	case copied(f, m, owner):
 		return Comparison{Verdict: Ours}
 	default:
-		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now, f.Config.UUID, m.Name, m.UUID)}
+		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now, f.Config.UUID,
+			m.Name, m.UUID)}
 	}
 }
 
@@ -116,9 +115,10 @@ func Tagged(tags, owner []string) bool {
 // mark precedes the UUID in the description of a VM.
 const mark = "VM UUID "
 
-// Describe adds the UUID that a VM is going to have to its description. A refresh takes the UUID of whatever VM has the VMID into the
-// state, and this tells whether the program has made it. Proxmox VE gives a copy of a template the description at once, and a UUID of
-// its own until its settings follow: a copy that was cut off in between is recognized by it.
+// Describe adds the UUID that a VM is going to have to its description. A refresh takes the UUID of whatever VM has the
+// VMID into the state, and this tells whether the program has made it. Proxmox VE gives a copy of a template the
+// description at once, and a UUID of its own until its settings follow: a copy that was cut off in between is
+// recognized by it.
 func Describe(description, uuid string) string { return description + "\n\n" + mark + uuid }
 
 // Description is what Describe was given.
@@ -141,7 +141,8 @@ func original(f Found) string {
 	return strings.TrimSpace(first)
 }
 
-// copied says that a VM is the copy of a template that has not got its settings yet. The UUID and the tags come together.
+// copied says that a VM is the copy of a template that has not got its settings yet. The UUID and the tags come
+// together.
 func copied(f Found, m Machine, owner []string) bool {
 	tags := strings.FieldsFunc(f.Config.Settings["tags"], func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
 

@@ -87,7 +87,8 @@ func TestCompare(t *testing.T) {
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), a copy of the VM with UUID ` + uuid + ` by its notes: a refresh has taken it into the state`,
 		},
 		"as it was made": {
-			ours, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: uuid, Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid) + "\n"}}},
+			ours, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: uuid,
+				Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid) + "\n"}}},
 			proxmoxvm.Ours, "",
 		},
 		"a state without its UUID": {

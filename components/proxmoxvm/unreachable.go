@@ -30,7 +30,7 @@ type UnreachableVM struct {
 
 // FindUnreachable finds the VM of a node that goes, where its host does not answer; nil: it does, or Proxmox VE says
 // nothing.
-func FindUnreachable(ctx context.Context, proxmox Lister, p *plan.Plan, name string) *UnreachableVM {
+func FindUnreachable(ctx context.Context, proxmox Proxmox, p *plan.Plan, name string) *UnreachableVM {
 	listed, err := proxmox.VMs(ctx)
 	if err != nil {
 		return nil // the provider is about to say so

@@ -21,6 +21,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // Of previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there with an error, too: a
@@ -258,13 +259,13 @@ func (n *node) restarted(row lifecycle.Row) lifecycle.Row {
 	var properties []string
 
 	for _, path := range n.machine {
-		properties = append(properties, lifecycle.Property(path))
+		properties = append(properties, proxmoxvm.Property(path))
 	}
 
 	slices.Sort(properties)
 	why := "VM: " + strings.Join(slices.Compact(properties), ", ")
 
-	if len(lifecycle.Restarts(n.machine)) > 0 {
+	if len(proxmoxvm.Restarts(n.machine)) > 0 {
 		if !row.Effect.Down() {
 			row.Effect = lifecycle.Reboot
 		}

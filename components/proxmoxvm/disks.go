@@ -1,4 +1,4 @@
-package components
+package proxmoxvm
 
 import (
 	"fmt"
@@ -11,20 +11,21 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// keepsDisks refuses, in previews too, a change that takes a disk away from a VM: provider 0.69.1 fails in the middle of it, and newer ones
-// remove the disk with what is on it. To detach it by hand is no way: after a refresh the state has an entry without a place, which
-// no update can take out.
-func keepsDisks(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
+// CheckDisksKept is a hook that refuses, in previews too, a change that removes a disk from a VM: provider 0.69.1 fails
+// in the middle of it, and newer ones remove the disk with what is on it. To detach it by hand is no way: after a
+// refresh the state has an entry without a place, which no update can take out.
+func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 	var problems plan.Problems
 
 	remedy := "name the node in lifecycle.replace: its VM is made again without it, and all that is on its disks goes"
 	if p.Bootstrap == plan.External {
-		remedy = "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all that is on its disks goes"
+		remedy = "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all that " +
+			"is on its disks goes"
 	}
 
-	for i, disk := range disks(args.OldInputs) {
+	for i, disk := range Disks(args.OldInputs) {
 		at := hookutil.String(disk, "interface")
-		if at == "" || slices.ContainsFunc(disks(args.NewInputs),
+		if at == "" || slices.ContainsFunc(Disks(args.NewInputs),
 			func(d resource.PropertyMap) bool { return hookutil.String(d, "interface") == at }) {
 			continue
 		}

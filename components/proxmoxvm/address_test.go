@@ -1,4 +1,4 @@
-package components
+package proxmoxvm
 
 import (
 	"context"
@@ -17,10 +17,12 @@ import (
 var agentNode = plan.Node{Name: "c-control-1", VMID: 401, MAC: "42:00:00:00:00:01"}
 
 func discovery() *Discovery {
-	return &Discovery{Network: netip.MustParsePrefix("10.20.0.0/16"), Except: netip.MustParseAddr("10.20.0.5"), Timeout: time.Second}
+	return &Discovery{Network: netip.MustParsePrefix("10.20.0.0/16"), Except: netip.MustParseAddr("10.20.0.5"),
+		Timeout: time.Second}
 }
 
-// reportedLinks is what the agent of a control plane with Cilium and a virtual address reports, in an order that means nothing.
+// reportedLinks is what the agent of a control plane with Cilium and a virtual address reports, in an order that means
+// nothing.
 func reportedLinks() []proxmoxapi.Link {
 	link := func(name, mac string, addresses ...string) proxmoxapi.Link {
 		l := proxmoxapi.Link{Name: name, MAC: mac}
@@ -59,7 +61,8 @@ func TestChooseAddress(t *testing.T) {
 	links := reportedLinks()
 	links[3].Addresses = append(links[3].Addresses, netip.MustParseAddr("10.20.3.5"))
 	_, err = discovery().choose(agentNode, links)
-	assert.EqualError(t, err, "c-control-1 reports several addresses inside network.cidr 10.20.0.0/16 for 42:00:00:00:00:01: [10.20.3.4 10.20.3.5]; "+
+	assert.EqualError(t, err, "c-control-1 reports several addresses inside network.cidr 10.20.0.0/16 for "+
+		"42:00:00:00:00:01: [10.20.3.4 10.20.3.5]; "+
 		"narrow network.cidr, or state the addresses with another network.addressing")
 }
 
@@ -67,24 +70,26 @@ func TestLinksOf(t *testing.T) {
 	// The provider's lists are as long as the links it saw, and empty when it saw none.
 	assert.Empty(t, linksOf(nil, nil, nil, nil))
 	assert.Equal(t, []proxmoxapi.Link{
-		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}},
+		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"),
+			netip.MustParseAddr("::1")}},
 		{Name: "eth0", MAC: "42:00:00:00:00:01", Addresses: []netip.Addr{netip.MustParseAddr("10.20.3.4")}},
-	}, linksOf([]string{"lo", "eth0"}, []string{"00:00:00:00:00:00", "42:00:00:00:00:01"}, [][]string{{"127.0.0.1"}, {"10.20.3.4"}}, [][]string{{"::1"}, {}}))
+	}, linksOf([]string{"lo", "eth0"}, []string{"00:00:00:00:00:00", "42:00:00:00:00:01"},
+		[][]string{{"127.0.0.1"}, {"10.20.3.4"}}, [][]string{{"::1"}, {}}))
 }
 
-// telling is a Proxmox VE whose agent says something new each time it is asked.
-type telling struct {
+// fakeAgent is a Proxmox VE whose agent says something new each time it is asked.
+type fakeAgent struct {
 	Proxmox
 
 	says  [][]proxmoxapi.Link
 	asked int
 }
 
-func (t *telling) Find(context.Context, int) (proxmoxapi.VM, bool, error) {
+func (t *fakeAgent) Find(context.Context, int) (proxmoxapi.VM, bool, error) {
 	return proxmoxapi.VM{ID: 401, Host: "pve"}, true, nil
 }
 
-func (t *telling) Links(context.Context, proxmoxapi.VM) ([]proxmoxapi.Link, error) {
+func (t *fakeAgent) Links(context.Context, proxmoxapi.VM) ([]proxmoxapi.Link, error) {
 	if t.asked++; t.asked > len(t.says) || t.says[t.asked-1] == nil {
 		return nil, errors.New("QEMU guest agent is not running")
 	}
@@ -95,12 +100,14 @@ func (t *telling) Links(context.Context, proxmoxapi.VM) ([]proxmoxapi.Link, erro
 func TestAskAgent(t *testing.T) {
 	quiet := func(string) {}
 
-	silent := "c-control-1 (VMID 401, 42:00:00:00:00:01) reports no address inside network.cidr 10.20.0.0/16. The usual causes: the guest agent is not in the " +
-		"image that the node booted (extension qemu-guest-agent); DHCP gave it no address (bridge, VLAN, DHCP server); or the address lies in another " +
+	silent := "c-control-1 (VMID 401, 42:00:00:00:00:01) reports no address inside network.cidr 10.20.0.0/16. The usual " +
+		"causes: the guest agent is not in the " +
+		"image that the node booted (extension qemu-guest-agent); DHCP gave it no address (bridge, VLAN, DHCP server); or " +
+		"the address lies in another " +
 		"network. lifecycle.agentTimeout (1s) bounds the wait"
 
 	t.Run("silent to the provider, asked once", func(t *testing.T) {
-		d, p := discovery(), &telling{}
+		d, p := discovery(), &fakeAgent{}
 		d.Proxmox = p
 		_, err := d.ask(t.Context(), agentNode, false, quiet)
 		assert.EqualError(t, err, silent)
@@ -109,7 +116,7 @@ func TestAskAgent(t *testing.T) {
 
 	t.Run("answers by now", func(t *testing.T) {
 		d := discovery()
-		d.Proxmox = &telling{says: [][]proxmoxapi.Link{reportedLinks()}}
+		d.Proxmox = &fakeAgent{says: [][]proxmoxapi.Link{reportedLinks()}}
 		got, err := d.ask(t.Context(), agentNode, false, quiet)
 		require.NoError(t, err)
 		assert.Equal(t, "10.20.3.4", got.String())
@@ -118,7 +125,7 @@ func TestAskAgent(t *testing.T) {
 	t.Run("has a lease later", func(t *testing.T) {
 		d := discovery()
 		d.Timeout = time.Minute
-		d.Proxmox = &telling{says: [][]proxmoxapi.Link{reportedLinks()[:1], reportedLinks()}}
+		d.Proxmox = &fakeAgent{says: [][]proxmoxapi.Link{reportedLinks()[:1], reportedLinks()}}
 		got, err := d.ask(t.Context(), agentNode, true, quiet)
 		require.NoError(t, err)
 		assert.Equal(t, "10.20.3.4", got.String())
@@ -127,7 +134,7 @@ func TestAskAgent(t *testing.T) {
 	t.Run("never has one", func(t *testing.T) {
 		d := discovery()
 		d.Timeout = time.Millisecond
-		d.Proxmox = &telling{says: [][]proxmoxapi.Link{reportedLinks()[:1], reportedLinks()[:1]}}
+		d.Proxmox = &fakeAgent{says: [][]proxmoxapi.Link{reportedLinks()[:1], reportedLinks()[:1]}}
 		_, err := d.ask(t.Context(), agentNode, true, quiet)
 		assert.ErrorContains(t, err, "The usual causes")
 	})

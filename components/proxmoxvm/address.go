@@ -1,10 +1,9 @@
-package components
+package proxmoxvm
 
 import (
 	"context"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -16,7 +15,7 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// Discovery is how the address of a node is found that nobody states: its guest agent reports it.
+// Discovery is how the address of a node is found that is not stated: its guest agent reports it.
 type Discovery struct {
 	// Network is what the address must lie in.
 	Network netip.Prefix
@@ -26,14 +25,14 @@ type Discovery struct {
 	Timeout time.Duration
 	// Optional makes an address that cannot be found no error.
 	Optional bool
-	// Proxmox is asked when the provider has not seen the address; nil: nobody is.
+	// Proxmox is asked when the provider has not seen the address; nil: it is not asked.
 	Proxmox Proxmox
 
-	found func(address string)
+	OnFound func(address string)
 }
 
-// discoveryOf is how addresses of a cluster's nodes are found; nil where they are stated.
-func discoveryOf(p *plan.Plan, proxmox Proxmox) *Discovery {
+// DiscoveryOf is how addresses of a cluster's nodes are found; nil where they are stated.
+func DiscoveryOf(p *plan.Plan, proxmox Proxmox) *Discovery {
 	if p.Addressing != plan.Agent {
 		return nil
 	}
@@ -41,10 +40,11 @@ func discoveryOf(p *plan.Plan, proxmox Proxmox) *Discovery {
 	return &Discovery{Network: p.Network, Except: p.VIP, Timeout: p.AgentTimeout, Proxmox: proxmox}
 }
 
-// find is the address that the guest agent of a node reports. It is unknown in a preview until it has been seen once, and
-// nil when it cannot be found and need not be.
+// find is the address that the guest agent of a node reports. It is unknown in a preview until it has been seen once,
+// and nil when it cannot be found and need not be.
 func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.VirtualMachine) pulumi.StringPtrOutput {
-	seen := pulumi.All(machineVM.NetworkInterfaceNames, machineVM.MacAddresses, machineVM.Ipv4Addresses, machineVM.Ipv6Addresses,
+	seen := pulumi.All(machineVM.NetworkInterfaceNames, machineVM.MacAddresses, machineVM.Ipv4Addresses,
+		machineVM.Ipv6Addresses,
 		machineVM.Started)
 
 	return seen.ApplyT(func(seen []any) (pulumi.StringPtrOutput, error) {
@@ -71,7 +71,8 @@ func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.Virtual
 		}
 
 		if !found.IsValid() {
-			if found, err = d.ask(hookutil.Interruptible(ctx.Context()), n, len(links) > 0 || unasked, hookutil.Progress(ctx, n.Name)); err != nil &&
+			if found, err = d.ask(hookutil.Interruptible(ctx.Context()), n, len(links) > 0 || unasked,
+				hookutil.Progress(ctx, n.Name)); err != nil &&
 				!d.Optional {
 				return pulumi.StringPtrOutput{}, err
 			}
@@ -81,8 +82,8 @@ func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.Virtual
 			return noAddress(), nil
 		}
 
-		if d.found != nil {
-			d.found(found.String())
+		if d.OnFound != nil {
+			d.OnFound(found.String())
 		}
 
 		return pulumi.StringPtr(found.String()).ToStringPtrOutput(), nil
@@ -125,16 +126,19 @@ func (d *Discovery) choose(n plan.Node, links []proxmoxapi.Link) (netip.Addr, er
 	case 1:
 		return found[0], nil
 	default:
-		return netip.Addr{}, fmt.Errorf("%s reports several addresses inside network.cidr %s for %s: %v; narrow network.cidr, or state the "+
+		return netip.Addr{}, fmt.Errorf("%s reports several addresses inside network.cidr %s for %s: %v; narrow "+
+			"network.cidr, or state the "+
 			"addresses with another network.addressing", n.Name, d.Network, n.MAC, found)
 	}
 }
 
-// ask asks the agent itself, for what the provider has seen may be old. An agent that has said nothing to the provider all
-// the time is asked once.
+// ask asks the agent itself, for what the provider has seen may be old. An agent that has said nothing to the provider
+// all the time is asked once.
 func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say func(string)) (netip.Addr, error) {
-	silent := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest agent is not in the image that "+
-		"the node booted (extension %s); DHCP gave it no address (bridge, VLAN, DHCP server); or the address lies in another network. "+
+	silent := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest agent "+
+		"is not in the image that "+
+		"the node booted (extension %s); DHCP gave it no address (bridge, VLAN, DHCP server); or the address lies in "+
+		"another network. "+
 		"lifecycle.agentTimeout (%s) bounds the wait", n.Name, n.VMID, n.MAC, d.Network, plan.GuestAgent, d.Timeout)
 
 	if d.Proxmox == nil {
@@ -179,39 +183,31 @@ func (d *Discovery) once(ctx context.Context, n plan.Node) (netip.Addr, error) {
 	return d.choose(n, links)
 }
 
-// locate enters the addresses of nodes that run and are not known yet. One that says nothing stays unknown.
-func (d *Discovery) locate(ctx context.Context, nodes []plan.Node, known *roster) {
+// Locate enters the addresses of nodes that run and are not known yet. One that says nothing stays unknown.
+func (d *Discovery) Locate(ctx context.Context, nodes []plan.Node, known *AddressBook) {
 	for _, n := range nodes {
-		if d == nil || known.of(n.Name) != "" {
+		if d == nil || known.Get(n.Name) != "" {
 			continue
 		}
 
 		if found, err := d.once(ctx, n); err == nil && found.IsValid() {
-			known.enter(n.Name, found.String())
+			known.Set(n.Name, found.String())
 		}
 	}
 }
 
-// roster holds the addresses of nodes as they become known, for hooks that are about several of them.
-type roster struct {
-	mu     sync.Mutex
-	byName map[string]string
-}
-
-func (r *roster) enter(name, address string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	if r.byName == nil {
-		r.byName = map[string]string{}
+// AddressOf a machine is stated, or found, or not known.
+func AddressOf(ctx *pulumi.Context, n plan.Node, d *Discovery, machineVM *vm.VirtualMachine) pulumi.StringPtrOutput {
+	switch {
+	case n.Address.IsValid():
+		return pulumi.StringPtr(n.Address.String()).ToStringPtrOutput()
+	case d != nil:
+		return d.find(ctx, n, machineVM)
+	default:
+		return noAddress()
 	}
-
-	r.byName[name] = address
 }
 
-func (r *roster) of(name string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	return r.byName[name]
+func noAddress() pulumi.StringPtrOutput {
+	return pulumi.String("").ToStringOutput().ApplyT(func(string) *string { return nil }).(pulumi.StringPtrOutput)
 }

@@ -1,4 +1,4 @@
-package lifecycle
+package proxmoxvm
 
 import (
 	"regexp"
@@ -9,8 +9,10 @@ import (
 // restarting are the properties of a VM that the provider changes by restarting it (terraform-provider-proxmox v0.69.1:
 // proxmoxtf/resource/vm/vm.go, vmUpdate). Without them are those that make another VM.
 var restarting = []string{
-	"acpi", "agent", "audioDevice", "bios", "bootOrders", "cpu", "efiDisk", "hostpcis", "initialization", "keyboardLayout", "kvmArguments", "machine",
-	"memory", "networkDevices", "numas", "operatingSystem", "scsiHardware", "serialDevices", "tabletDevice", "template", "tpmState", "usbs", "vga", "watchdog",
+	"acpi", "agent", "audioDevice", "bios", "bootOrders", "cpu", "efiDisk", "hostpcis", "initialization", "keyboardLayout",
+	"kvmArguments", "machine",
+	"memory", "networkDevices", "numas", "operatingSystem", "scsiHardware", "serialDevices", "tabletDevice", "template",
+	"tpmState", "usbs", "vga", "watchdog",
 }
 
 // diskRestarts are properties of a disk that is there: one that moves to another datastore does so while the VM is off.

@@ -1,4 +1,4 @@
-package lifecycle
+package proxmoxvm
 
 import (
 	"testing"
@@ -36,5 +36,6 @@ func TestRestarts(t *testing.T) {
 		assert.Equal(t, want, Restarts([]string{path}), path)
 	}
 
-	assert.Equal(t, []string{"cpu", "memory"}, Restarts([]string{"memory.floating", "tags", "cpu.cores", "memory.dedicated"}))
+	assert.Equal(t, []string{"cpu", "memory"},
+		Restarts([]string{"memory.floating", "tags", "cpu.cores", "memory.dedicated"}))
 }

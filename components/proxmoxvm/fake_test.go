@@ -1,0 +1,61 @@
+package proxmoxvm
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// fakeProxmox is a Proxmox VE with files, an offer and one machine.
+type fakeProxmox struct {
+	Proxmox
+
+	files   map[string]int64
+	offered int64
+	err     error
+	machine *proxmoxapi.VM
+	config  proxmoxapi.VMConfig
+	ejected []string
+}
+
+func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[string]int64, error) {
+	if host != "pve" || datastore != "local" {
+		return nil, errors.New("asked elsewhere")
+	}
+
+	return s.files, s.err
+}
+
+func (s *fakeProxmox) Offered(_ context.Context, host, url string) (int64, error) {
+	if host != "pve" || url != "https://factory.lan/x.iso" {
+		return 0, errors.New("asked for something else")
+	}
+
+	return s.offered, s.err
+}
+
+func (s *fakeProxmox) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return s.config, nil
+}
+
+func (s *fakeProxmox) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+	if s.machine == nil || s.machine.ID != vmid {
+		return proxmoxapi.VM{}, false, s.err
+	}
+
+	return *s.machine, true, nil
+}
+
+func (s *fakeProxmox) Eject(_ context.Context, vm proxmoxapi.VM, drive string) error {
+	s.ejected = append(s.ejected, vm.Name+" "+drive)
+
+	return nil
+}
+
+func inputs(values map[string]any) *pulumi.ResourceHookArgs {
+	return &pulumi.ResourceHookArgs{NewInputs: resource.NewPropertyMapFromMap(values)}
+}

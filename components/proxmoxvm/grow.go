@@ -1,0 +1,71 @@
+package proxmoxvm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/wait"
+)
+
+// GrowDisks makes the disks of a VM as large as the plan says, while it runs: the provider would write all options of
+// its disks, restart it for that, and lose the size on the way. It runs in previews, too.
+func GrowDisks(ctx context.Context, program *pulumi.Context, proxmox Proxmox, n plan.Node, say wait.Say) error {
+	if program.DryRun() {
+		short, cancel := context.WithTimeout(ctx, wait.Ask)
+		defer cancel()
+
+		ctx = short
+	}
+
+	v, there, err := proxmox.Find(ctx, n.VMID)
+	if err != nil || !there {
+		return err
+	}
+
+	if v.Name != n.Name {
+		return fmt.Errorf("VM %d on host %s is %q, not %s: its disks are left alone", v.ID, v.Host, v.Name, n.Name)
+	}
+
+	settings, err := proxmox.Settings(ctx, v)
+	if err != nil {
+		return err
+	}
+
+	for _, d := range n.Disks {
+		has := settings.Disk(d.Interface)
+		if has == 0 || has >= d.SizeGiB {
+			continue
+		}
+
+		message := fmt.Sprintf("%s: disk %s grows from %d to %d GiB; the VM runs on", n.Name, d.Interface, has, d.SizeGiB)
+		if program.DryRun() {
+			if err := program.Log.Info(message, nil); err != nil {
+				return err
+			}
+
+			continue
+		}
+
+		say(message)
+
+		if err := proxmox.Resize(ctx, v, d.Interface, d.SizeGiB); err != nil {
+			return fmt.Errorf("disk %s of VM %d on host %s cannot grow to %d GiB: %w", d.Interface, v.ID, v.Host, d.SizeGiB, err)
+		}
+
+		after, err := proxmox.Settings(ctx, v)
+		if err != nil {
+			return err
+		}
+
+		if now := after.Disk(d.Interface); now < d.SizeGiB {
+			return fmt.Errorf("disk %s of VM %d on host %s was made larger, and its configuration says %d in place of %d GiB. "+
+				"Run 'qm disk rescan --vmid %d' there, "+
+				"then 'pulumi up' again", d.Interface, v.ID, v.Host, now, d.SizeGiB, v.ID)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,269 @@
+package proxmoxvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/plan"
+)
+
+// Identities tell the VMs of a cluster from others that have their VMIDs. What changes, restarts or deletes a VM asks
+// here first, immediately before it does.
+type Identities struct {
+	ctx     *pulumi.Context
+	plan    *plan.Plan
+	proxmox Proxmox
+	// found are the VMs that Proxmox VE had when the run began, by VMID.
+	found func(vmid int) (Found, bool)
+
+	mu sync.Mutex
+	// known are the VMs as the state has them, as far as this run has come to them.
+	known map[int]Machine
+	// creating are those that this run makes.
+	creating map[int]bool
+	// foreign are VMIDs that another VM has, and why.
+	foreign map[int]error
+}
+
+// NewIdentities returns the Identities of a plan. found is what preflight found with a VMID.
+func NewIdentities(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, found func(vmid int) (Found, bool)) *Identities {
+	return &Identities{
+		ctx: ctx, plan: p, proxmox: proxmox, found: found,
+		known: map[int]Machine{}, creating: map[int]bool{}, foreign: map[int]error{},
+	}
+}
+
+// Announce is a hook that runs before a VM is created, and in previews.
+func (i *Identities) Announce(_ context.Context, args *pulumi.ResourceHookArgs) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.creating[int(hookutil.Number(args.NewInputs, "vmId"))] = true
+
+	return nil
+}
+
+// CheckCreated is a hook that runs after a VM was created. Without a template, the provider takes over a VM that got
+// the VMID since it was last looked at.
+func (i *Identities) CheckCreated(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	m := machineOf(args.NewInputs)
+	c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan))
+
+	if c.Verdict != Foreign {
+		i.Record(m)
+
+		return nil
+	}
+
+	err := fmt.Errorf("%s: another VM got the VMID while this run was about to make %s, and the provider took that for "+
+		"its own. "+
+		"Nothing else is done to it. %s", c.Why, m.Name, forget(args.URN))
+	i.refuse(m.VMID, err)
+
+	return err
+}
+
+// Check is a hook that runs before a VM is changed or deleted, and in previews.
+func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	// What left the plan is deleted after the program has ended, and the context of one that runs in process with it.
+	ctx = context.WithoutCancel(ctx)
+	m := machineOf(args.OldInputs)
+
+	if m.UUID == "" {
+		m.UUID = machineOf(args.OldOutputs).UUID
+	}
+
+	if len(args.NewInputs) > 0 {
+		if v, there, err := i.proxmox.Find(ctx, m.VMID); err == nil && there && v.Silent {
+			return CheckReachable(v, m.Name)
+		}
+	}
+
+	err := i.evaluate(m, m.Compare(ctx, i.proxmox, OwnerTags(i.plan)), args.URN)
+	if err == nil {
+		i.Record(m)
+	}
+
+	return err
+}
+
+// evaluate says why a VM is left alone. In a preview, what is not known is a warning.
+func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
+	switch {
+	case c.Verdict == Foreign:
+		err := fmt.Errorf("%s. It is not touched. %s", c.Why, forget(urn))
+		i.refuse(m.VMID, err)
+
+		return err
+	case c.Verdict == Unknown && i.ctx.DryRun():
+		// Where the program has ended already, no warning is shown: what leaves is deleted after it.
+		_ = i.ctx.Log.Warn(fmt.Sprintf("whether VMID %d is still %s is not known: %s", m.VMID, m.Name, c.Why), nil)
+
+		return nil
+	case c.Verdict == Unknown:
+		return fmt.Errorf("whether VMID %d is still %s is not known, so nothing is done to it: %s", m.VMID, m.Name, c.Why)
+	default:
+		return nil
+	}
+}
+
+// forget is what to do about a VM that another has taken the VMID of.
+func forget(urn pulumi.URN) string {
+	return fmt.Sprintf("Give that VM another VMID and run 'pulumi up --refresh'; or have the state forget ours ('pulumi "+
+		"state delete "+
+		"--target-dependents '%s'', see recovery.md) and choose other VMIDs", urn)
+}
+
+// CheckCompanion is a hook that runs before a companion of a VM (its firewall, its high availability) is changed or
+// deleted. These go before the VM does.
+func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	ctx = context.WithoutCancel(ctx)
+
+	vmid := int(hookutil.Number(args.OldInputs, "vmId"))
+	if id, ok := strings.CutPrefix(hookutil.String(args.OldInputs, "resourceId"), "vm:"); ok {
+		vmid, _ = strconv.Atoi(id)
+	}
+
+	i.mu.Lock()
+	m, known := i.known[vmid]
+	refused := i.foreign[vmid]
+	i.mu.Unlock()
+
+	if refused != nil {
+		return refused
+	}
+
+	if !known && i.ctx.DryRun() {
+		// Its VM comes after this, and says more.
+		return nil
+	}
+
+	if !known {
+		// A node that left the plan: its VM comes after this, and only the tags are known here.
+		v, there, err := i.proxmox.Find(ctx, vmid)
+
+		switch {
+		case err != nil:
+			return i.evaluate(Machine{VMID: vmid, Name: args.Name}, Comparison{Verdict: Unknown, Why: err.Error()}, "")
+		case !there:
+			return nil
+		}
+
+		if Tagged(v.Tags, OwnerTags(i.plan)) {
+			return nil
+		}
+
+		return fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM, and what "+
+			"belongs to it is not "+
+			"touched. 'pulumi preview' says what to do", vmid, v.Name, v.Host, strings.Join(OwnerTags(i.plan), " "+
+			"and "))
+	}
+
+	return i.evaluate(m, m.Compare(ctx, i.proxmox, OwnerTags(i.plan)), args.URN)
+}
+
+// CheckNow says why a planned node's VM may not be touched now. It asks Proxmox VE again.
+func (i *Identities) CheckNow(ctx context.Context, n plan.Node) error {
+	i.mu.Lock()
+	m, known := i.known[n.VMID]
+	refused := i.foreign[n.VMID]
+	i.mu.Unlock()
+
+	if refused != nil {
+		return refused
+	}
+
+	if !known {
+		return fmt.Errorf("which VM %s is, is not known to this run", n.Name)
+	}
+
+	switch c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan)); c.Verdict {
+	case Ours:
+		return nil
+	case Gone:
+		return fmt.Errorf("the VM of %s (VMID %d) is gone", n.Name, n.VMID)
+	default:
+		return errors.New(c.Why)
+	}
+}
+
+// Of are the VMID of a node's VM and its UUID. What depends on them does not go on with another VM.
+func (i *Identities) Of(n plan.Node, machineVM *vm.VirtualMachine) (pulumi.IntOutput, pulumi.StringPtrOutput) {
+	if i == nil {
+		return machineVM.VmId, machineVM.Smbios.Uuid()
+	}
+
+	compared := pulumi.All(machineVM.VmId, machineVM.Smbios.Uuid(), machineVM.Tags, machineVM.URN()).
+		ApplyT(func(all []any) (Machine, error) {
+			m := Machine{VMID: all[0].(int), Name: n.Name}
+			m.Tags, _ = all[2].([]string)
+
+			if uuid, _ := all[1].(*string); uuid != nil {
+				m.UUID = *uuid
+			}
+
+			return m, i.look(m, all[3].(pulumi.URN))
+		})
+
+	return compared.ApplyT(func(m any) int { return m.(Machine).VMID }).(pulumi.IntOutput),
+		compared.ApplyT(func(m any) *string { return new(m.(Machine).UUID) }).(pulumi.StringPtrOutput)
+}
+
+// look compares a VM of the state with what was found when the run began. One that this run makes is compared when it
+// is made.
+func (i *Identities) look(m Machine, urn pulumi.URN) error {
+	i.mu.Lock()
+	refused, made := i.foreign[m.VMID], i.creating[m.VMID]
+	i.mu.Unlock()
+
+	if refused != nil || made {
+		return refused
+	}
+
+	if f, there := i.found(m.VMID); there {
+		if err := i.evaluate(m, m.Judge(f, OwnerTags(i.plan)), urn); err != nil {
+			return err
+		}
+	}
+
+	i.Record(m)
+
+	return nil
+}
+
+// Record says that a VM of the state was found to be ours.
+func (i *Identities) Record(m Machine) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.known[m.VMID] = m
+}
+
+func (i *Identities) refuse(vmid int, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.foreign[vmid] = err
+}
+
+// machineOf reads a VM from its inputs: these have the UUID that the program chose, where outputs have what the
+// provider found.
+func machineOf(inputs resource.PropertyMap) Machine {
+	m := Machine{VMID: int(hookutil.Number(inputs, "vmId")), Name: hookutil.String(inputs, "name"),
+		Tags: hookutil.Strings(inputs, "tags")}
+
+	if smbios := hookutil.Unwrap(inputs["smbios"]); smbios.IsObject() {
+		m.UUID = hookutil.String(smbios.ObjectValue(), "uuid")
+	}
+
+	return m
+}

@@ -1,0 +1,69 @@
+package proxmoxvm
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/components/plan"
+)
+
+func TestCheckDownload(t *testing.T) {
+	download := inputs(map[string]any{"nodeName": "pve", "url": "https://factory.lan/x.iso"})
+
+	for name, c := range map[string]struct {
+		store fakeProxmox
+		want  string
+	}{
+		"an image":                   {fakeProxmox{offered: 112 << 20}, ""},
+		"a server that does not say": {fakeProxmox{offered: 0}, ""},
+		"nine bytes that say Not Found": {fakeProxmox{offered: 9}, "https://factory.lan/x.iso holds 9 bytes: that is no " +
+			"image. Open it, and correct the URL, or what the factory is asked for"},
+		"nothing": {fakeProxmox{err: errors.New("bad request: invalid response: 404")},
+			"host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ImageHooks{&c.store, &plan.Plan{}}.CheckDownload(t.Context(), download)
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+		})
+	}
+}
+
+func TestCheckImage(t *testing.T) {
+	iso := inputs(map[string]any{"nodeName": "pve", "cdrom": map[string]any{"fileId": "local:iso/x.iso"}})
+	disk := inputs(map[string]any{
+		"nodeName": "pve", "cdrom": map[string]any{"fileId": "none"},
+		"disks": []any{map[string]any{"fileId": "local:iso/x.img"}},
+	})
+	clone := inputs(map[string]any{"nodeName": "pve", "cdrom": map[string]any{"fileId": "none"},
+		"disks": []any{map[string]any{"interface": "scsi0"}}})
+
+	for name, c := range map[string]struct {
+		args *pulumi.ResourceHookArgs
+		size map[string]int64
+		want string
+	}{
+		"an ISO file": {iso, map[string]int64{"local:iso/x.iso": 112 << 20}, ""},
+		"a disk":      {disk, map[string]int64{"local:iso/x.img": 1 << 30}, ""},
+		"a clone":     {clone, nil, ""},
+		"gone": {iso, map[string]int64{"local:iso/y.iso": 112 << 20}, "image local:iso/x.iso is not on host pve: it " +
+			"was removed. Run 'pulumi up --refresh'"},
+		"cut off": {disk, map[string]int64{"local:iso/x.img": 9}, "image local:iso/x.img on host pve has 9 bytes: that " +
+			"is no image. Delete it there ('pvesm free local:iso/x.img'), and run 'pulumi up --refresh'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ImageHooks{Proxmox: &fakeProxmox{files: c.size}}.CheckImage(t.Context(), c.args)
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,20 @@
+package proxmoxvm
+
+import (
+	"context"
+
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// Proxmox is what is asked of Proxmox VE in addition to the provider; *proxmoxapi.Client implements it.
+type Proxmox interface {
+	Finder
+
+	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
+	Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error)
+	Resize(ctx context.Context, vm proxmoxapi.VM, disk string, gib int) error
+	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
+	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error
+	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
+	Offered(ctx context.Context, host, url string) (int64, error)
+}

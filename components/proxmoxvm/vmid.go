@@ -1,0 +1,76 @@
+package proxmoxvm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// CheckVMIDFree is a hook that runs before a VM is created, and checks that no VM has its VMID. A refresh only looks
+// for what the state has.
+func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack string,
+	args *pulumi.ResourceHookArgs) error {
+	vmid := int(hookutil.Number(args.NewInputs, "vmId"))
+	name := hookutil.String(args.NewInputs, "name")
+
+	v, there, err := proxmox.Find(ctx, vmid)
+
+	if err != nil || !there {
+		return err
+	}
+
+	if v.Silent {
+		return fmt.Errorf("VMID %d, meant for %q, is a VM's on host %s already, which does not answer: "+
+			"whose it is is unknown. Start the host, or choose another range", vmid, name, v.Host)
+	}
+
+	begun, err := untouched(ctx, p, proxmox, v)
+
+	switch {
+	case err != nil:
+		return err
+	case v.Name == name && begun:
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: "+
+			"a run was cut off while it made it, and nothing is on it. "+
+			"Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
+	case v.Name == name && slices.Contains(v.Tags, string(plan.KindK3s)):
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
+			"could note it. Delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
+	case v.Name == name && slices.Contains(v.Tags, string(plan.KindTalos)):
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
+			"could note it. To take it in, run 'go run ./stacks/ops -s %s adopt' and what that prints. "+
+			"To have it recreated, delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host, stack)
+	default:
+		return fmt.Errorf("VMID %d, meant for %q, is taken by %q on host %s: it was made while this run was under way. "+
+			"Remove it, or choose another range", vmid, name, v.Name, v.Host)
+	}
+}
+
+// untouched tells whether nothing has ever run in a VM that is off: it is a copy without its settings, or has no disk
+// yet, or the ISO file is in its drive that is taken out before a node is configured.
+func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.VM) (bool, error) {
+	pool, n, planned := NodeByVMID(p, v.ID)
+	if !v.Stopped || !planned {
+		return false, nil
+	}
+
+	if !slices.Contains(v.Tags, string(plan.KindTalos)) && !slices.Contains(v.Tags, string(plan.KindK3s)) {
+		return true, nil
+	}
+
+	config, err := proxmox.Config(ctx, v)
+	if err != nil {
+		return false, err
+	}
+
+	_, disk := config.Disks[n.Disks[0].Interface]
+	loaded := pool.Image.Detach && !slices.Contains([]string{"", "none"}, config.CDROMs[n.CDROM])
+
+	return !disk || loaded, nil
+}

@@ -1,0 +1,56 @@
+package proxmoxvm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+func TestCheckVMIDFree(t *testing.T) {
+	p := plantest.ISO(t)
+	n := p.Nodes()[0]
+	args := inputs(map[string]any{"vmId": float64(n.VMID), "name": n.Name})
+	at := fmt.Sprintf("VMID %d", n.VMID)
+	empty := fmt.Sprintf(`%s is "c-control-1" on host pve already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. `+
+		`Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again`, at, n.VMID)
+	adopt := at + ` is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, ` +
+		`run 'go run ./stacks/ops -s dev adopt' and what that prints. To have it recreated, delete that VM, then run 'pulumi up' again`
+
+	assert.NoError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{}, "dev", args))
+	assert.EqualError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{err: proxmoxapi.ErrUnreachable}, "dev", args),
+		"cannot be reached")
+
+	whole := proxmoxapi.VMConfig{Disks: map[string]int{n.Disks[0].Interface: 40},
+		CDROMs: map[string]string{n.CDROM: "none"}}
+	loaded, bare := whole, whole
+	loaded.CDROMs, bare.Disks = map[string]string{n.CDROM: "local:iso/talos-1.12.4.iso"}, nil
+	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve", Tags: []string{"talos"}, Stopped: true}
+
+	for name, c := range map[string]struct {
+		change func(*proxmoxapi.VM)
+		config proxmoxapi.VMConfig
+		want   string
+	}{
+		"a foreign VM": {func(v *proxmoxapi.VM) { v.Name = "mail" }, bare,
+			at + `, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`},
+		"it runs":                            {func(v *proxmoxapi.VM) { v.Stopped = false }, loaded, adopt},
+		"it ran":                             {func(*proxmoxapi.VM) {}, whole, adopt},
+		"a copy without its settings":        {func(v *proxmoxapi.VM) { v.Tags = nil }, whole, empty},
+		"without its disk":                   {func(*proxmoxapi.VM) {}, bare, empty},
+		"the ISO file is still in its drive": {func(*proxmoxapi.VM) {}, loaded, empty},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := ours
+			c.change(&v)
+			assert.EqualError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{machine: &v, config: c.config}, "dev", args), c.want)
+		})
+	}
+
+	// Where it stays in the drive, it tells nothing.
+	p.Pools[0].Image.Detach = false
+	assert.EqualError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{machine: &ours, config: loaded}, "dev", args), adopt)
+}

@@ -77,6 +77,8 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		switch {
 		case errors.Is(err, proxmoxapi.ErrHostSilent) && slices.Contains(r.plan.Replace, l.name):
 			// The next look says what can be done there.
+		case errors.Is(err, proxmoxvm.ErrOtherVM):
+			return err
 		case err != nil:
 			return fmt.Errorf("%s: whether its machine is the one that has joined is not known: %w", l.name, err)
 		case !gone && !slices.Contains(r.plan.Replace, l.name):
@@ -130,8 +132,8 @@ func (r *k3sRemoval) keep(l k3sLeaver) error {
 	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; %s", l.name, toDestroy)
 }
 
-// gone says whether the machine that has joined is no more, as when somebody has deleted its VM: whatever is there now is another
-// one. Where the state does not know which machine that was, Kubernetes does.
+// gone says whether the machine that has joined is no more, as when its VM was deleted outside of Pulumi: the VM that is there now is
+// one that the program has made since. Where the state does not know which machine that was, Kubernetes does.
 func (r *k3sRemoval) gone(ctx context.Context, l k3sLeaver) (bool, error) {
 	if r.report.AbsentVMIDs()[l.planned.VMID] {
 		return true, nil
@@ -154,7 +156,11 @@ func (r *k3sRemoval) gone(ctx context.Context, l k3sLeaver) (bool, error) {
 		return false, err
 	}
 
-	return !strings.EqualFold(was, config.UUID), nil
+	if strings.EqualFold(was, config.UUID) {
+		return false, nil
+	}
+
+	return true, proxmoxvm.CheckSetUp(l.name, proxmoxvm.Found{VM: machine, Config: config})
 }
 
 // machineOf is the SMBIOS UUID of a node, as Kubernetes has it.

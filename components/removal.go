@@ -194,14 +194,11 @@ func (r *removal) keep(ctx context.Context, l leaver) error {
 
 // another is why the VM of a node is not known to be the one that was configured.
 func (r *removal) another(l leaver) error {
-	found, there := r.bootstrap.report.VM(l.planned.VMID)
-	if !there || found.Described() {
-		return nil
+	if found, there := r.bootstrap.report.VM(l.planned.VMID); there {
+		return proxmoxvm.CheckSetUp(l.Name, found)
 	}
 
-	return fmt.Errorf("%s was configured on another VM than the state has now: nothing on VMID %d (UUID %s, host %s) says that it was made for %s, "+
-		"so a refresh has probably taken it into the state. Give that VM another VMID and run 'pulumi up --refresh'; "+
-		"or, if it may be deleted, name the node in lifecycle.replace", l.Name, l.planned.VMID, found.Config.UUID, found.VM.Host, l.Name)
+	return nil
 }
 
 // foresee is the judgement in a preview. What is amiss now may be in order when it is carried out, so that is a warning; too

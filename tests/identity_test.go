@@ -273,7 +273,7 @@ func TestForeignTwinRefreshed(t *testing.T) {
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
 
-		assert.Contains(t, failPreview(t, r.Stack), "home-worker-2 was configured on another VM than the state has now")
+		assert.Contains(t, failPreview(t, r.Stack), "home-worker-2 was set up on another VM than the state has now")
 	})
 
 	// It has gone again: the node gets a VM of its own.
@@ -281,4 +281,27 @@ func TestForeignTwinRefreshed(t *testing.T) {
 	_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)
 	requireNoChange(t, r.Stack)
+}
+
+// TestForeignTwinRefreshedK3s: what has joined tells our VM from the other.
+func TestForeignTwinRefreshedK3s(t *testing.T) {
+	t.Parallel()
+
+	// The provider reads the UUID of a VM that is no copy of a template.
+	r := rehearse(t, example(t, "k3s", "    template: { control: ubuntu-24.04, worker: ubuntu-24.04 }\n", "    source: cloudImage\n"+
+		"    cloudImage: { url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img, "+
+		"checksum: sha256:"+strings.Repeat("0", 64)+" }\n"))
+	up(t, r.Stack)
+
+	tags, _ := vmConfig(t, r, "edge-agent-1")["tags"].(string)
+	foreign(t, r, 501, map[string]string{"name": "edge-agent-1", "tags": tags, "cores": "2", "memory": "1024"})
+
+	t.Run("left alone", func(t *testing.T) {
+		untouched(t, r, 501)
+
+		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+
+		assert.Contains(t, failPreview(t, r.Stack), "edge-agent-1 was set up on another VM than the state has now")
+	})
 }

@@ -255,6 +255,22 @@ func (i *Identities) refuse(vmid int, err error) {
 	i.foreign[vmid] = err
 }
 
+// ErrOtherVM is what CheckSetUp reports.
+var ErrOtherVM = errors.New("was set up on another VM than the state has now")
+
+// CheckSetUp reports a VM that is neither the one that a node was set up on, nor one that the program has created since. A
+// refresh takes whatever VM has the VMID into the state.
+func CheckSetUp(node string, found Found) error {
+	if found.Described() {
+		return nil
+	}
+
+	return fmt.Errorf("%s %w: nothing on VMID %d (UUID %s, host %s) says that it was made for %s, so a refresh has "+
+		"probably taken it into the state. Give that VM another VMID and run 'pulumi up --refresh'; or, if it may be "+
+		"deleted, name the node in lifecycle.replace",
+		node, ErrOtherVM, found.VM.ID, found.Config.UUID, found.VM.Host, node)
+}
+
 // machineOf reads a VM from its inputs: these have the UUID that the program chose, where outputs have what the
 // provider found.
 func machineOf(inputs resource.PropertyMap) Machine {

@@ -19,12 +19,12 @@ import (
 
 // vmUUIDs are the SMBIOS UUIDs of a cluster's VMs as the state has them, by the name of the node. One that the state does not
 // know is empty.
-type vmUUIDs map[string]*later[string]
+type vmUUIDs map[string]*future[string]
 
 func newVMUUIDs(p *plan.Plan) vmUUIDs {
 	all := vmUUIDs{}
 	for _, n := range p.Nodes() {
-		all[n.Name] = newLater[string]()
+		all[n.Name] = newFuture[string]()
 	}
 
 	return all

@@ -39,7 +39,7 @@
 // VM is called: a display name may change, an identity may not. Images are called after the cluster and the host
 // ("k3s-dev-image-pve"); one that only a pool has also after its content.
 //
-// # Gates
+// # Hooks
 //
 // What must be true between two steps and has no state of its own is a resource hook: what is downloaded is an image, a
 // VMID is free, a node answers and has its ISO file taken out before it is configured, the cluster is bootstrapped and its

@@ -20,7 +20,7 @@ type k3sInside struct {
 
 	ctx *pulumi.Context
 	// kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
-	kubeconfig *later[string]
+	kubeconfig *future[string]
 	// discovery finds the address of a node that is not known yet; nil: all are stated.
 	discovery *proxmoxvm.Discovery
 	say       wait.Say

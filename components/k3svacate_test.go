@@ -24,7 +24,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 		kube   = kubeapi.Of(api)
 		p      = plantest.K3s(t)
 		known  = &proxmoxvm.AddressBook{}
-		config = newLater[string]()
+		config = newFuture[string]()
 		agent  = plan.Node{Name: "edge-agent-1", Role: plan.Worker}
 	)
 

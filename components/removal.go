@@ -31,7 +31,7 @@ type removal struct {
 	backup    backup
 	say       wait.Say
 	// current are the credentials of the cluster; of an update that has renewed them, the new ones.
-	current *later[talosapi.Credentials]
+	current *future[talosapi.Credentials]
 	// nodes of the plan, by the name of their configuration.
 	nodes map[string]plan.Node
 	// absent are the VMIDs of planned nodes that had no VM when the run began.

@@ -420,7 +420,7 @@ func TestRestartOfStrangersNodes(t *testing.T) {
 }
 
 func TestLater(t *testing.T) {
-	l := newLater[string]()
+	l := newFuture[string]()
 
 	_, known := l.get(t.Context(), time.Millisecond)
 	assert.False(t, known)

@@ -17,7 +17,7 @@ type talosInside struct {
 	*rollout
 
 	// credentials are known as soon as the identity of the cluster is.
-	credentials *later[talosapi.Credentials]
+	credentials *future[talosapi.Credentials]
 	// discovery finds the address of a node that is not known yet; nil: all are stated.
 	discovery *proxmoxvm.Discovery
 }

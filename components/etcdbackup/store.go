@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"talos-proxmox/components/wholefile"
+	"talos-proxmox/components/atomicfile"
 )
 
 // Store is a directory with the snapshots of one cluster. Others may be in it.
@@ -53,7 +53,7 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		return nil
 	}
 
-	err := wholefile.Write(s.Dir, fill, func(unfinished string) error {
+	err := atomicfile.Write(s.Dir, fill, func(unfinished string) error {
 		taken.Taken = now.UTC().Truncate(time.Second)
 		taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+".db")
 
@@ -71,7 +71,7 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 	}
 
 	rename := func(unfinished string) error { return os.Rename(unfinished, noteOf(taken.Path)) }
-	if err := wholefile.Write(s.Dir, wholefile.Text(append(text, '\n')), rename); err != nil {
+	if err := atomicfile.Write(s.Dir, atomicfile.Text(append(text, '\n')), rename); err != nil {
 		// Where each try fails, snapshots that are never pruned would fill the disk.
 		return Snapshot{}, errors.Join(err, os.Remove(taken.Path))
 	}

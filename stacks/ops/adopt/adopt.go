@@ -20,10 +20,10 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
+	"talos-proxmox/components/atomicfile"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/components/wholefile"
 	"talos-proxmox/stacks/ops/guard"
 )
 
@@ -121,5 +121,6 @@ func report(out io.Writer, all []outcome) error {
 
 // private writes a file that nobody else can read, in the place of one that may be there.
 func private(path string, text []byte) error {
-	return wholefile.Write(filepath.Dir(path), wholefile.Text(text), func(unfinished string) error { return os.Rename(unfinished, path) })
+	return atomicfile.Write(filepath.Dir(path), atomicfile.Text(text),
+		func(unfinished string) error { return os.Rename(unfinished, path) })
 }

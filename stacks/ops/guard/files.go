@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"talos-proxmox/components/wholefile"
+	"talos-proxmox/components/atomicfile"
 )
 
 // Snapshots are the files of one stack's states in a directory. Others may be in it.
@@ -54,7 +54,7 @@ func (s Snapshots) write(ctx context.Context, suffix string, text []byte) (File,
 
 	kept := File{PreRestore: suffix != "", Deployment: deployment, Err: broken}
 
-	err := wholefile.Write(s.Dir, wholefile.Text(text), func(unfinished string) error {
+	err := atomicfile.Write(s.Dir, atomicfile.Text(text), func(unfinished string) error {
 		for {
 			kept.Taken = time.Now().UTC().Truncate(time.Second)
 			kept.Path = filepath.Join(s.Dir, s.Stack+suffix+"."+kept.Taken.Format(timestamp)+".json")

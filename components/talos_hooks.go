@@ -14,16 +14,16 @@ import (
 	"talos-proxmox/components/talosapi"
 )
 
-// gates are the hooks of one cluster.
-type gates struct {
+// talosHooks are the hooks of one Talos cluster.
+type talosHooks struct {
 	// turns are shared by all that take a running node down.
 	turns *turns
 	// credentials are known as soon as the identity of the cluster is.
-	credentials *later[talosapi.Credentials]
-	// inside is what runs in the VMs; nil: somebody else looks after it.
+	credentials *future[talosapi.Credentials]
+	// inside is what runs in the VMs; nil with bootstrap: external.
 	inside inside
 
-	vmGates
+	vmHooks
 
 	identities *proxmoxvm.Identities
 
@@ -47,23 +47,25 @@ type gates struct {
 	bootstrap *bootstrap
 	// ready runs after it: whoever reads the kubeconfig finds a cluster that answers.
 	ready *pulumi.ResourceHook
-	// removed runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first, or
-	// nothing goes. It runs in previews, too.
+	// removed runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first,
+	// or nothing goes. It runs in previews, too.
 	removed *pulumi.ResourceHook
-	// changed runs before the configuration of a running node is changed, and does what takes the node down. It runs in previews,
-	// too, and says there what would become of the node.
+	// changed runs before the configuration of a running node is changed, and does what takes the node down. It runs in
+	// previews, too, and says there what would become of the node.
 	changed *pulumi.ResourceHook
 }
 
-// registerGates registers the hooks of the cluster whose component is called name.
-func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, addresses *proxmoxvm.AddressBook) (gates,
+// registerTalosHooks registers the hooks of the cluster whose component is called name.
+func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs,
+	addresses *proxmoxvm.AddressBook) (talosHooks,
 	error) {
 	var (
 		p, proxmox = args.Plan, args.Proxmox
-		g          = gates{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newLater[talosapi.Credentials](), uuids: newVMUUIDs(p)}
-		kept       = newBackup(ctx, p, args.Dir, hookutil.Progress(ctx, name))
-		nodes      = nodesBy(p, name, "-config")
-		errs       []error
+		g          = talosHooks{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newFuture[talosapi.Credentials](),
+			uuids: newVMUUIDs(p)}
+		kept  = newBackup(ctx, p, args.Dir, hookutil.Progress(ctx, name))
+		nodes = nodesBy(p, name, "-config")
+		errs  []error
 	)
 
 	node := func(args *pulumi.ResourceHookArgs) (plan.Node, error) {
@@ -100,7 +102,7 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 		restarted.inside = g.inside
 	}
 
-	errs = append(errs, g.vmGates.register(ctx, name, restarted, register))
+	errs = append(errs, g.vmHooks.register(ctx, name, restarted, register))
 
 	register(&g.answering, "node-answering", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		n, err := node(args)
@@ -169,7 +171,8 @@ func registerGates(ctx *pulumi.Context, name string, args *TalosClusterArgs, add
 		absent: args.Preflight.AbsentVMIDs(), bootstrap: g.bootstrap,
 	}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with it.
+		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with
+		// it.
 		return r.before(hookutil.Interruptible(context.WithoutCancel(c)), args)
 	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 	register(&g.changed, "changed", rolled.before, &pulumi.ResourceHookOptions{OnDryRun: true})

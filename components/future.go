@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// later is a value that becomes known while resources are registered.
-type later[T any] struct {
+// future is a value that becomes known while resources are registered.
+type future[T any] struct {
 	once  sync.Once
 	known chan struct{}
 	value T
 }
 
-func newLater[T any]() *later[T] { return &later[T]{known: make(chan struct{})} }
+func newFuture[T any]() *future[T] { return &future[T]{known: make(chan struct{})} }
 
-func (l *later[T]) set(value T) {
+func (l *future[T]) set(value T) {
 	l.once.Do(func() {
 		l.value = value
 		close(l.known)
@@ -23,7 +23,7 @@ func (l *later[T]) set(value T) {
 }
 
 // get waits for the value, for at most the bound.
-func (l *later[T]) get(ctx context.Context, bound time.Duration) (T, bool) {
+func (l *future[T]) get(ctx context.Context, bound time.Duration) (T, bool) {
 	select {
 	case <-l.known:
 		return l.value, true

@@ -23,10 +23,11 @@ type K3sClusterArgs struct {
 	Preflight *preflight.Report
 	// Proxmox is asked by what runs between steps.
 	Proxmox Proxmox
-	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as well.
+	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as
+	// well.
 	Destroying bool
-	// Token is what servers join with. It is required where the plan says that it is given, and kept secret; otherwise one is
-	// made and kept in state.
+	// Token is what servers join with. It is required where the plan says that it is given, and kept secret; otherwise one
+	// is made and kept in state.
 	Token pulumi.StringInput
 }
 
@@ -49,10 +50,11 @@ type K3sCluster struct {
 	Plan *plan.Plan
 }
 
-// NewK3sCluster makes a cluster: an identity, machines that set themselves up with it, and the credentials to use it. It needs
-// a proxmoxve provider, whose login to the hosts writes the user data of the machines. It comes with the options or from the
-// parent.
-func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts ...pulumi.ResourceOption) (*K3sCluster, error) {
+// NewK3sCluster makes a cluster: an identity, machines that set themselves up with it, and the credentials to use it.
+// It needs a proxmoxve provider, whose login to the hosts writes the user data of the machines. It comes with the
+// options or from the parent.
+func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts ...pulumi.ResourceOption) (*K3sCluster,
+	error) {
 	switch {
 	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("K3sCluster " + name + ": a plan and access to Proxmox VE are required")
@@ -68,14 +70,15 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	c := &K3sCluster{Plan: p}
 
 	if err := ctx.RegisterComponentResourceV2(K3sClusterType, name, pulumi.Map{
-		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint), "environment": pulumi.String(p.Environment),
-		"k3sVersion": pulumi.String(p.K3s.Version),
+		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint),
+		"environment": pulumi.String(p.Environment),
+		"k3sVersion":  pulumi.String(p.K3s.Version),
 	}, c, opts...); err != nil {
 		return nil, err
 	}
 
 	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
-		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: newLater[string](),
+		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: newFuture[string](),
 		destroying: args.Destroying,
 	}
 	for _, n := range p.Nodes() {
@@ -86,7 +89,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 
 	b.images = proxmoxvm.NewImages(name, args.Preflight.SharedImages(), b.child)
 
-	if err := errors.Join(b.identify(args.Token), b.registerGates()); err != nil {
+	if err := errors.Join(b.identify(args.Token), b.registerHooks()); err != nil {
 		return nil, err
 	}
 
@@ -112,7 +115,7 @@ type k3sBuilder struct {
 	name    string
 	report  *preflight.Report
 	proxmox Proxmox
-	hooks   k3sGates
+	hooks   k3sHooks
 	images  *proxmoxvm.Images
 	servers *proxmoxvm.AddressBook
 	child   pulumi.ResourceOption
@@ -126,11 +129,11 @@ type k3sBuilder struct {
 	// kept is what holds the identity, issued the administrator.
 	kept, issued *pulumi.Stash
 	// admin is a kubeconfig that names no server in particular.
-	admin *later[string]
+	admin *future[string]
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
-	// precedence is what the VMs of agents wait for.
-	precedence *precedence
+	// creationOrder is what the VMs of agents wait for.
+	creationOrder *creationOrder
 }
 
 // machines makes the nodes, the servers first, and what is known when they have joined.
@@ -142,7 +145,7 @@ func (b *k3sBuilder) machines() error {
 	}
 
 	var err error
-	if b.precedence, err = newPrecedence(b.ctx, b.name, b.Plan, b.report,
+	if b.creationOrder, err = newCreationOrder(b.ctx, b.name, b.Plan, b.report,
 		append([]pulumi.Resource{b.kept, b.issued}, b.joined...), b.child); err != nil {
 		return err
 	}
@@ -156,18 +159,18 @@ func (b *k3sBuilder) machines() error {
 	return nil
 }
 
-// control makes the servers of pools, and has them join. Where some are made anew, those that are there stand in line.
+// control makes the servers of pools, and has them join. Where some are replaced, existing ones wait for them.
 func (b *k3sBuilder) control(pools []plan.PlannedPool) error {
-	anew := newServerLine(b.Plan)
+	anew := newServerReplacementOrder(b.Plan)
 
 	for _, pool := range pools {
 		for _, n := range pool.Nodes {
-			var in *line
+			var in *replacementOrder
 			if b.report.Exists(n) {
 				in = anew
 			}
 
-			if err := b.machine(pool, n, in.before()); err != nil {
+			if err := b.machine(pool, n, in.next()); err != nil {
 				return err
 			}
 
@@ -183,25 +186,25 @@ func (b *k3sBuilder) control(pools []plan.PlannedPool) error {
 			}
 
 			b.joined = append(b.joined, last.Joined)
-			in.enter(last.Joined)
+			in.add(last.Joined)
 		}
 	}
 
 	return nil
 }
 
-// agents makes those of pools, and has them join. Where some are made anew, those that are there stand in line.
+// agents makes those of pools, and has them join. Where some are replaced, existing ones wait for them.
 func (b *k3sBuilder) agents(pools []plan.PlannedPool) error {
-	anew := newLine(b.Plan)
+	anew := newReplacementOrder(b.Plan)
 
 	for _, pool := range pools {
 		for _, n := range pool.Nodes {
-			var in *line
+			var in *replacementOrder
 			if b.report.Exists(n) {
 				in = anew
 			}
 
-			if err := b.machine(pool, n, in.before()); err != nil {
+			if err := b.machine(pool, n, in.next()); err != nil {
 				return err
 			}
 
@@ -210,7 +213,7 @@ func (b *k3sBuilder) agents(pools []plan.PlannedPool) error {
 				return err
 			}
 
-			in.enter(last.Joined)
+			in.add(last.Joined)
 		}
 	}
 
@@ -235,20 +238,20 @@ func (b *k3sBuilder) machine(pool plan.PlannedPool, n plan.Node, after []pulumi.
 	return nil
 }
 
-// join has a machine count as a node of the cluster when it is one: servers one after the other, then the agents, for that is the
-// order of upgrades.
+// join has a machine count as a node of the cluster when it is one: servers one after the other, then the agents, for
+// that is the order of upgrades.
 func (b *k3sBuilder) join(node *K3sNode) error {
 	before := b.joined[max(len(b.joined)-1, 0):]
 
 	return errors.Join(node.join(b.ctx, b.known(node), b.binding(node.node), before), node.finish(b.ctx))
 }
 
-// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the cluster,
-// and servers go before agents.
+// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the
+// cluster, and servers go before agents.
 func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 	switch {
 	case n.Role == plan.Worker:
-		return b.precedence.of(b.report.Exists(n))
+		return b.creationOrder.dependencies(b.report.Exists(n))
 	case b.report.Exists(n):
 		return []pulumi.Resource{b.kept, b.issued}
 	default:
@@ -354,14 +357,15 @@ func (b *k3sBuilder) known(node *K3sNode) pulumi.Map {
 	}).(pulumi.StringPtrOutput)
 
 	return pulumi.Map{
-		"name": pulumi.String(n.Name), "vmid": node.VMID, "uuid": node.VM.Smbios.Uuid(), "version": pulumi.String(b.Plan.K3s.Version),
+		"name": pulumi.String(n.Name), "vmid": node.VMID, "uuid": node.VM.Smbios.Uuid(),
+		"version": pulumi.String(b.Plan.K3s.Version),
 		// The kubeconfig is not in it.
 		"address": pulumi.Unsecret(address).(pulumi.StringPtrOutput),
 	}
 }
 
-// release lets the credentials go when the servers have joined: who reads them finds a cluster that answers. An agent that does not come
-// up holds nothing back.
+// release lets the credentials go when the servers have joined: who reads them finds a cluster that answers. An agent
+// that does not come up holds nothing back.
 func (b *k3sBuilder) release() {
 	waited := []any{b.Kubeconfig}
 

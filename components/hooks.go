@@ -10,32 +10,34 @@ import (
 	"talos-proxmox/components/proxmoxvm"
 )
 
-// vmGates are the hooks of VMs and of what they boot, whatever is to run in them.
-type vmGates struct {
+// vmHooks are the hooks of VMs and of what they boot, whatever is to run in them.
+type vmHooks struct {
 	// offered runs before a host downloads an image, and refuses what cannot be one. It runs in previews, too.
 	offered *pulumi.ResourceHook
 	// free runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
 	free *pulumi.ResourceHook
 	// resumed runs before a VM is changed, and refuses to call one finished that is not.
 	resumed *pulumi.ResourceHook
-	// grown runs before a VM is changed, refuses what would take a disk away, and makes disks larger. It runs in previews, too.
+	// grown runs before a VM is changed, refuses what would take a disk away, and makes disks larger. It runs in previews,
+	// too.
 	grown *pulumi.ResourceHook
 	// whole runs before a VM is made, and refuses an image that is not all there.
 	whole *pulumi.ResourceHook
 	// vacated runs before a VM is changed, and takes the pods off a node that is restarted by the
-	// change, when it is its turn. It runs in previews, too. back runs after it and ends the turn, stuck where the change has failed.
+	// change, when it is its turn. It runs in previews, too. back runs after it and ends the turn, stuck where the change
+	// has failed.
 	vacated, back *pulumi.ResourceHook
 	stuck         []*pulumi.ErrorHook
 
-	// announced runs before a VM is made and created after it, checked before a VM is changed or deleted, companions before what belongs
-	// to one is: each holds that it is the VM of the state.
+	// announced runs before a VM is made and created after it, checked before a VM is changed or deleted, companions
+	// before what belongs to one is: each holds that it is the VM of the state.
 	announced, created, checked, companions *pulumi.ResourceHook
 	// deletions says that deletions have hooks: without the program, the engine refuses to delete what has.
 	deletions bool
 }
 
 // register registers them.
-func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, register hookutil.Register) error {
+func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, register hookutil.Register) error {
 	proxmox, previews := r.proxmox, &pulumi.ResourceHookOptions{OnDryRun: true}
 	images := proxmoxvm.ImageHooks{Proxmox: proxmox, Plan: r.plan}
 
@@ -90,22 +92,24 @@ func (g *vmGates) register(ctx *pulumi.Context, name string, r *restarts, regist
 }
 
 // of are the hooks of a VM, with those that run before it is made.
-func (g *vmGates) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
+func (g *vmHooks) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
 		BeforeCreate: append([]*pulumi.ResourceHook{g.announced}, made...), AfterCreate: []*pulumi.ResourceHook{g.created},
 		// Who has been emptied for a change is changed: nothing may refuse it after that.
-		BeforeUpdate: []*pulumi.ResourceHook{g.checked, g.resumed, g.grown, g.vacated}, AfterUpdate: []*pulumi.ResourceHook{g.back},
-		OnError: g.stuck, BeforeDelete: g.held(g.checked),
+		BeforeUpdate: []*pulumi.ResourceHook{g.checked, g.resumed, g.grown, g.vacated},
+		AfterUpdate:  []*pulumi.ResourceHook{g.back},
+		OnError:      g.stuck, BeforeDelete: g.held(g.checked),
 	}
 }
 
 // ofCompanions are the hooks of what belongs to a VM.
-func (g *vmGates) ofCompanions() *pulumi.ResourceHookBinding {
-	return &pulumi.ResourceHookBinding{BeforeUpdate: []*pulumi.ResourceHook{g.companions}, BeforeDelete: g.held(g.companions)}
+func (g *vmHooks) ofCompanions() *pulumi.ResourceHookBinding {
+	return &pulumi.ResourceHookBinding{BeforeUpdate: []*pulumi.ResourceHook{g.companions},
+		BeforeDelete: g.held(g.companions)}
 }
 
 // held are the hooks of a deletion.
-func (g *vmGates) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
+func (g *vmHooks) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
 	if !g.deletions {
 		return nil
 	}

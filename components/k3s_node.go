@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/components/proxmoxvm"
 )
 
-// K3sNodeArgs describe one machine with K3s. What it boots first, and what it is told then, is used when the VM is made and
-// ignored afterwards.
+// K3sNodeArgs describe one machine with K3s. What it boots first, and what it is told then, is used when the VM is made
+// and ignored afterwards.
 type K3sNodeArgs struct {
 	// Node is everything that was decided about the machine.
 	Node plan.Node
@@ -85,8 +85,8 @@ type K3sNode struct {
 	companions []pulumi.Resource // they are deleted before the VM
 }
 
-// NewK3sNode makes one machine, which sets itself up. It needs a proxmoxve provider, whose login to the hosts writes the
-// user data. It comes with the options or from the parent.
+// NewK3sNode makes one machine, which sets itself up. It needs a proxmoxve provider, whose login to the hosts writes
+// the user data. It comes with the options or from the parent.
 func NewK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pulumi.ResourceOption) (*K3sNode, error) {
 	node, err := newK3sNode(ctx, name, args, opts...)
 	if err != nil {
@@ -144,7 +144,8 @@ func (args *K3sNodeArgs) check(name string) error {
 
 	switch {
 	case n.Name == "" || n.Host == "" || n.VMID == 0 || len(n.Disks) == 0 || len(n.NICs) == 0 || n.CloudInit == "":
-		return fmt.Errorf("K3sNode %s: a name, a host, a VMID, a disk, a network interface and a cloud-init drive are required", name)
+		return fmt.Errorf("K3sNode %s: a name, a host, a VMID, a disk, a network interface and a cloud-init drive are "+
+			"required", name)
 	case (n.Template != "") != (args.Template != nil):
 		return fmt.Errorf("K3sNode %s: the VMID of the template goes with the name of one", name)
 	case n.Template == "" && args.Image == nil:
@@ -172,22 +173,25 @@ func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 
 	return &proxmoxvm.Args{
 		Node: n, Description: args.description(),
-		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout, Rebalance: args.Rebalance, Replace: args.Replace,
+		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout,
+		Rebalance: args.Rebalance, Replace: args.Replace,
 		Incomplete: args.Incomplete, State: args.State, Hooks: args.Hooks, After: args.After,
 	}
 }
 
 // newUserData writes the user data to the node's host, and returns the volume that they become.
-func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
-	// Other user data would be another instance to cloud-init, which would set a running node up anew when it is restarted. Another
-	// host would mean another file.
+func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs,
+	opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
+	// Other user data would be another instance to cloud-init, which would set a running node up anew when it is
+	// restarted. Another host would mean another file.
 	ignored := []string{"nodeName"}
 	if !args.Replace && !args.Absent {
 		ignored = append(ignored, "sourceRaw")
 	}
 
 	file, err := storage.NewFile(ctx, name, &storage.FileArgs{
-		NodeName: pulumi.String(args.Node.Host), DatastoreId: pulumi.String(args.Snippets), ContentType: pulumi.String("snippets"),
+		NodeName: pulumi.String(args.Node.Host), DatastoreId: pulumi.String(args.Snippets),
+		ContentType: pulumi.String("snippets"),
 		SourceRaw: storage.FileSourceRawArgs{
 			Data: pulumi.ToSecret(args.UserData).(pulumi.StringOutput), FileName: pulumi.String(args.Node.Name + ".yaml"),
 		},
@@ -222,14 +226,16 @@ func (args *K3sNodeArgs) compareTold(ctx *pulumi.Context, file *storage.File) {
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s was told otherwise when it was made, and is not told again: %s. Change it there by hand, or make nodes anew "+
+		return ctx.Log.Warn(fmt.Sprintf("%s was told otherwise when it was made, and is not told again: %s. Change it "+
+			"there by hand, or make nodes anew "+
 			"by lifecycle.replace", args.Node.Name, strings.Join(differ, ", ")), nil)
 	})
 }
 
-// join is there when the node is ready in the cluster, with the version that it states: its hooks see to that. It comes after
-// those that change before the node does.
-func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pulumi.ResourceHookBinding, before []pulumi.Resource) error {
+// join is there when the node is ready in the cluster, with the version that it states: its hooks see to that. It comes
+// after those that change before the node does.
+func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pulumi.ResourceHookBinding,
+	before []pulumi.Resource) error {
 	joined, err := pulumi.NewStash(ctx, node.name+"-joined", &pulumi.StashArgs{Input: known},
 		pulumi.Parent(node), pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, before)),
 		// Who it is does not change.

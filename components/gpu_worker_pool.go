@@ -15,8 +15,8 @@ import (
 type GPUWorkerPoolArgs struct {
 	// Pool is the name of the pool.
 	Pool string
-	// Nodes by the name of their resources, each with a GPU. A mapping is made where the GPU is not passed raw and the node
-	// names none.
+	// Nodes by the name of their resources, each with a GPU. A mapping is made where the GPU is not passed raw and the
+	// node names none.
 	Nodes []GPUWorker
 }
 
@@ -26,7 +26,8 @@ type GPUWorker struct {
 	Name string
 	// Args of the node.
 	Args *TalosNodeArgs
-	// Device is the GPU as its host describes it; nil: not known, which an update takes only where no mapping is to be made.
+	// Device is the GPU as its host describes it; nil: not known, which an update takes only where no mapping is to be
+	// made.
 	Device *proxmoxapi.PCIDevice
 	// Exists says that an earlier update made the mapping. Without a Device it stays as it is.
 	Exists bool
@@ -44,9 +45,10 @@ type GPUWorkerPool struct {
 	Nodes []*TalosNode
 }
 
-// NewGPUWorkerPool makes the nodes of a GPU pool, and for each the resource mapping that lets an API token pass its GPU.
-// It needs the providers that TalosNode needs.
-func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs, opts ...pulumi.ResourceOption) (*GPUWorkerPool, error) {
+// NewGPUWorkerPool makes the nodes of a GPU pool, and for each the resource mapping that lets an API token pass its
+// GPU. It needs the providers that TalosNode needs.
+func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
+	opts ...pulumi.ResourceOption) (*GPUWorkerPool, error) {
 	if args == nil || args.Pool == "" {
 		return nil, errors.New("GPUWorkerPool " + name + ": the name of the pool is required")
 	}
@@ -60,14 +62,16 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 
 		if w.makesMapping() && w.Device == nil && !w.Exists && !ctx.DryRun() {
 			return nil, fmt.Errorf("GPUWorkerPool %s: Device of %s is nil, and the resource mapping of its GPU is made of it; "+
-				"set what proxmoxapi.Client.PCIDevices says of %s, or Exists where an earlier update made the mapping", name, w.Name, w.Args.Node.GPU.BDF)
+				"set what proxmoxapi.Client.PCIDevices says of %s, or Exists where an earlier update made the mapping", name,
+				w.Name, w.Args.Node.GPU.BDF)
 		}
 
 		gpus[w.Args.Node.Name] = pulumi.String(w.Args.Node.Host + " " + w.Args.Node.GPU.BDF)
 	}
 
 	pool := &GPUWorkerPool{}
-	if err := ctx.RegisterComponentResourceV2(GPUPoolType, name, pulumi.Map{"pool": pulumi.String(args.Pool), "gpus": gpus}, pool, opts...); err != nil {
+	if err := ctx.RegisterComponentResourceV2(GPUPoolType, name,
+		pulumi.Map{"pool": pulumi.String(args.Pool), "gpus": gpus}, pool, opts...); err != nil {
 		return nil, err
 	}
 
@@ -104,8 +108,8 @@ func newGPUWorker(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOptio
 	return NewTalosNode(ctx, w.Name, &args, opts...)
 }
 
-// newMapping makes the resource mapping of one GPU. Proxmox VE compares what it says of the device each time that the VM
-// starts: another card in the same slot is not passed by mistake.
+// newMapping makes the resource mapping of one GPU. Proxmox VE compares what it says of the device each time that the
+// VM starts: another card in the same slot is not passed by mistake.
 func newMapping(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
 	n := w.Args.Node
 	device := mapping.PciMapTypeArgs{Node: pulumi.String(n.Host), Path: pulumi.String(n.GPU.BDF)}

@@ -18,14 +18,14 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// k3sGates are the hooks of one cluster of K3s.
-type k3sGates struct {
+// k3sHooks are the hooks of one cluster of K3s.
+type k3sHooks struct {
 	// turns are shared by all that take a running node down.
 	turns *turns
 	// inside is what runs in the VMs.
 	inside inside
 
-	vmGates
+	vmHooks
 
 	identities *proxmoxvm.Identities
 
@@ -37,7 +37,7 @@ type k3sGates struct {
 	leaves *pulumi.ResourceHook
 }
 
-func (b *k3sBuilder) registerGates() error {
+func (b *k3sBuilder) registerHooks() error {
 	var errs []error
 
 	register := hookutil.Registering(b.ctx, b.name, &errs)
@@ -61,7 +61,7 @@ func (b *k3sBuilder) registerGates() error {
 		k3sServers: serversOf(b.Plan, b.servers), proxmox: b.proxmox, report: b.report, identities: b.hooks.identities,
 	}
 
-	errs = append(errs, b.hooks.vmGates.register(b.ctx, b.name, restarted, register))
+	errs = append(errs, b.hooks.vmHooks.register(b.ctx, b.name, restarted, register))
 	register(&b.hooks.joined, "node-joined", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		j, err := b.joining(args.Name)
 		if err != nil {
@@ -93,7 +93,8 @@ func (b *k3sBuilder) registerGates() error {
 func (b *k3sBuilder) joining(resource string) (*joining, error) {
 	for _, n := range b.Plan.Nodes() {
 		if childName(b.name, n)+"-joined" == resource {
-			return &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers, datastore: b.datastore, identities: b.hooks.identities}, nil
+			return &joining{node: n, plan: b.Plan, proxmox: b.proxmox, known: b.servers, datastore: b.datastore,
+				identities: b.hooks.identities}, nil
 		}
 	}
 
@@ -121,7 +122,8 @@ type joining struct {
 // lookEvery is how often the guest agent is asked for files.
 const lookEvery = 3 * time.Second
 
-// wait waits until the node has joined. Where it cannot any more, or has not in time, the error shows what the machine says.
+// wait waits until the node has joined. Where it cannot any more, or has not in time, the error shows what the machine
+// says.
 func (j *joining) wait(ctx context.Context, say wait.Say) error {
 	err := wait.Until(ctx, j.plan.ReadyTimeout, say, func(ctx context.Context) (string, error) {
 		if err := j.look(ctx); err != nil {
@@ -162,7 +164,8 @@ func (j *joining) tell(ctx context.Context) (waitingFor string, err error) {
 	return waitingFor, err
 }
 
-// asked are those who can say whether the node is there: a server itself, for its own API counts, and any server of an agent.
+// asked are those who can say whether the node is there: a server itself, for its own API counts, and any server of an
+// agent.
 func (j *joining) asked() []plan.Node {
 	if j.node.Role == plan.ControlPlane {
 		return []plan.Node{j.node}
@@ -194,8 +197,8 @@ func (j *joining) missing(ctx context.Context) string {
 	}
 }
 
-// look reads from time to time, through the guest agent, how the machine gets on. It is an error when it has given up. A
-// machine that does not answer hides nothing that Kubernetes would not show.
+// look reads from time to time, through the guest agent, how the machine gets on. It is an error when it has given up.
+// A machine that does not answer hides nothing that Kubernetes would not show.
 func (j *joining) look(ctx context.Context) error {
 	if time.Since(j.looked) < lookEvery {
 		return nil
@@ -255,7 +258,8 @@ func (j *joining) logs(ctx context.Context) string {
 	}
 
 	if err != nil {
-		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see them: ssh %s@%s sudo tail %s %s",
+		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see "+
+			"them: ssh %s@%s sudo tail %s %s",
 			whyUnread(err), j.plan.K3s.User, j.known.Get(j.node.Name), k3s.InstallLog, k3s.CloudInitLog))
 	}
 

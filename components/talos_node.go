@@ -13,18 +13,18 @@ import (
 	"talos-proxmox/components/proxmoxvm"
 )
 
-// TalosNodeArgs describe one machine. What it boots first is a template, an image that is there, or one that it fetches;
-// all of that is used when the VM is made and ignored afterwards.
+// TalosNodeArgs describe one machine. What it boots first is a template, an image that is there, or one that it
+// fetches; all of that is used when the VM is made and ignored afterwards.
 type TalosNodeArgs struct {
 	// Node is everything that was decided about the machine.
 	Node plan.Node
-	// Origin says in a few words what the node is made from. The VM's description keeps it. A node that was made from something
-	// else, and is not configured here, is pointed out.
+	// Origin says in a few words what the node is made from. The VM's description keeps it. A node that was made from
+	// something else, and is not configured here, is pointed out.
 	Origin string
 	// Template is the VMID of the template to clone. It is required where Node.Template is set, and no other.
 	Template pulumi.IntInput
-	// Image is the volume that the node boots: an ISO file where the node has a CD-ROM drive, else an image that becomes its
-	// system disk.
+	// Image is the volume that the node boots: an ISO file where the node has a CD-ROM drive, else an image that becomes
+	// its system disk.
 	Image pulumi.StringInput
 	// Fetch is an image that is the node's own, instead of Image.
 	Fetch *proxmoxvm.Download
@@ -55,8 +55,8 @@ type TalosNodeArgs struct {
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 
-	// line is what the node stands in; nil: it need not.
-	line *line
+	// replacementOrder is the order that the node is replaced in; nil: it waits for no other.
+	replacementOrder *replacementOrder
 	// identified is told the SMBIOS UUID of the VM, empty where the state has none; nil: nothing is.
 	identified func(uuid string)
 
@@ -75,7 +75,8 @@ type NodeConfiguration struct {
 	Patches pulumi.StringArrayInput
 	// After names what must be done before the node is configured; its VM is made without waiting for it.
 	After []pulumi.Resource
-	// Hooks run before the configuration is applied for the first time, Changed before it is changed, Removed before the node loses it.
+	// Hooks run before the configuration is applied for the first time, Changed before it is changed, Removed before the
+	// node loses it.
 	Hooks, Changed, Removed []*pulumi.ResourceHook
 	// Staged leaves a changed configuration to the node's next reboot.
 	Staged bool
@@ -108,9 +109,10 @@ type TalosNode struct {
 	companions []pulumi.Resource
 }
 
-// NewTalosNode makes one machine. It needs a proxmoxve provider, and a talos provider where a configuration is applied or
-// a schematic is made; both come with the options or from the parent.
-func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode, error) {
+// NewTalosNode makes one machine. It needs a proxmoxve provider, and a talos provider where a configuration is applied
+// or a schematic is made; both come with the options or from the parent.
+func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode,
+	error) {
 	node, err := newNode(ctx, name, args, opts...)
 	if err != nil {
 		return nil, err
@@ -122,14 +124,14 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 	} else if err := node.configure(ctx, args.Configuration); err != nil {
 		return nil, err
 	} else {
-		args.line.enter(node.Applied)
+		args.replacementOrder.add(node.Applied)
 	}
 
 	return node, node.finish(ctx)
 }
 
-// newNode makes the VM. The node is whole after configure, where it is configured, and finish: what a first control plane
-// is configured with holds its own address.
+// newNode makes the VM. The node is whole after configure, where it is configured, and finish: what a first control
+// plane is configured with holds its own address.
 func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode, error) {
 	if err := args.check(name); err != nil {
 		return nil, err
@@ -191,9 +193,10 @@ func (args *TalosNodeArgs) machine(image pulumi.StringInput) *proxmoxvm.Args {
 
 	return &proxmoxvm.Args{
 		Node: n, Description: args.description(),
-		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping, AgentTimeout: args.AgentTimeout,
-		Rebalance: args.Rebalance, Replace: args.Replace, Incomplete: args.Incomplete, State: args.State, Hooks: args.Hooks,
-		After: slices.Concat(args.After, args.line.before()),
+		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping,
+		AgentTimeout: args.AgentTimeout,
+		Rebalance:    args.Rebalance, Replace: args.Replace, Incomplete: args.Incomplete, State: args.State, Hooks: args.Hooks,
+		After: slices.Concat(args.After, args.replacementOrder.next()),
 	}
 }
 
@@ -261,7 +264,8 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 		pulumi.AdditionalSecretOutputs([]string{
 			"machineConfiguration", "machineConfigurationInput", "clientConfiguration", "configPatches",
 		}),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks, BeforeUpdate: c.Changed, BeforeDelete: c.Removed}))
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks, BeforeUpdate: c.Changed,
+			BeforeDelete: c.Removed}))
 	node.Applied = applied
 
 	return err

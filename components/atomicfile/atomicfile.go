@@ -1,5 +1,5 @@
-// Package wholefile writes files that hold secrets: whole or not at all, and for nobody else to read.
-package wholefile
+// Package atomicfile writes files that hold secrets: completely or not at all, readable by their owner only.
+package atomicfile
 
 import (
 	"errors"
@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Write makes a file in a directory, which is made with mode 0700 where it is not there. fill writes it, and place gives it its name when it
-// is on the disk: os.Link takes none that is taken, os.Rename takes any. Whatever fails, nothing is left.
+// Write makes a file in a directory, which is made with mode 0700 where it is not there. fill writes it, and place
+// gives it its name when it is on the disk: os.Link takes none that is taken, os.Rename takes any. Whatever fails,
+// nothing is left.
 func Write(dir string, fill func(f *os.File) error, place func(unfinished string) error) error {
 	err := write(dir, fill, place)
 	if errors.Is(err, syscall.ENOSPC) {

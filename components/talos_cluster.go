@@ -33,10 +33,11 @@ type TalosClusterArgs struct {
 	Proxmox Proxmox
 	// TailscaleKey lets nodes join the tailnet. It is required where the plan has one, and kept secret.
 	TailscaleKey pulumi.StringInput
-	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the plan
-	// says so, and kept secret; otherwise one is made and kept in state.
+	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the
+	// plan says so, and kept secret; otherwise one is made and kept in state.
 	MachineSecrets pulumi.StringInput
-	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as well.
+	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as
+	// well.
 	Destroying bool
 	// Dir is where the plan's paths begin, of snapshots of etcd; the working directory when empty.
 	Dir string
@@ -53,14 +54,14 @@ type TalosCluster struct {
 	// Talosconfig of an administrator, secret.
 	Talosconfig pulumi.StringOutput `pulumi:"talosconfig"`
 
-	// KubeconfigExpiry and TalosconfigExpiry say until when the two are good, as RFC 3339 writes it. Any update in the last
-	// month before makes new ones.
+	// KubeconfigExpiry and TalosconfigExpiry say until when the two are good, as RFC 3339 writes it. Any update in the
+	// last month before makes new ones.
 	KubeconfigExpiry, TalosconfigExpiry pulumi.StringPtrOutput
 
 	// MachineSecrets are the identity of the cluster, secret.
 	MachineSecrets machine.MachineSecretsOutput
-	// ControlPlaneConfiguration and WorkerConfiguration are the machine configurations of the first pool of each role, secret,
-	// without what is particular to a node. WorkerConfiguration is empty without workers.
+	// ControlPlaneConfiguration and WorkerConfiguration are the machine configurations of the first pool of each role,
+	// secret, without what is particular to a node. WorkerConfiguration is empty without workers.
 	ControlPlaneConfiguration, WorkerConfiguration pulumi.StringOutput
 
 	// Nodes in plan order, next to the plan's nodes.
@@ -69,10 +70,11 @@ type TalosCluster struct {
 	Plan *plan.Plan
 }
 
-// NewTalosCluster makes a cluster: machines, their configuration, the bootstrap, and the credentials to use it. Where the
-// plan leaves the bootstrap to somebody else, it makes the machines only. It needs a proxmoxve and a talos provider, which
-// come with the options or from the parent.
-func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, opts ...pulumi.ResourceOption) (*TalosCluster, error) {
+// NewTalosCluster makes a cluster: machines, their configuration, the bootstrap, and the credentials to use it. Where
+// the plan leaves the bootstrap to somebody else, it makes the machines only. It needs a proxmoxve and a talos
+// provider, which come with the options or from the parent.
+func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
+	opts ...pulumi.ResourceOption) (*TalosCluster, error) {
 	switch {
 	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("TalosCluster " + name + ": a plan and access to Proxmox VE are required")
@@ -87,7 +89,8 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs, o
 	p := args.Plan
 	c := &TalosCluster{Plan: p}
 	if err := ctx.RegisterComponentResourceV2(ClusterType, name, pulumi.Map{
-		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint), "environment": pulumi.String(p.Environment),
+		"cluster": pulumi.String(p.Cluster), "endpoint": pulumi.String(p.Endpoint),
+		"environment":  pulumi.String(p.Environment),
 		"talosVersion": pulumi.String(p.Talos), "kubernetesVersion": pulumi.String(p.Kubernetes),
 	}, c, opts...); err != nil {
 		return nil, err
@@ -130,7 +133,7 @@ type builder struct {
 	name      string
 	report    *preflight.Report
 	proxmox   Proxmox
-	hooks     gates
+	hooks     talosHooks
 	addresses *proxmoxvm.AddressBook
 	images    *proxmoxvm.Images
 	key       pulumi.StringInput // of the tailnet
@@ -140,19 +143,19 @@ type builder struct {
 
 	// known is what holds the identity of the cluster, where a resource does.
 	known []pulumi.Resource
-	// precedence is what the VMs of workers wait for.
-	precedence *precedence
+	// creationOrder is what the VMs of workers wait for.
+	creationOrder *creationOrder
 	// configured are the control planes, once they are registered.
 	configured []pulumi.Resource
-	// line is what workers stand in where some are made anew; nil: nobody need.
-	line *line
+	// replacementOrder is the order of workers where some are replaced; nil: none is.
+	replacementOrder *replacementOrder
 }
 
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
 	b := &builder{
 		TalosCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox, key: args.TailscaleKey,
 		bundle:    args.MachineSecrets,
-		addresses: &proxmoxvm.AddressBook{}, child: pulumi.Parent(c), line: newLine(args.Plan),
+		addresses: &proxmoxvm.AddressBook{}, child: pulumi.Parent(c), replacementOrder: newReplacementOrder(args.Plan),
 	}
 
 	for _, n := range args.Plan.Nodes() {
@@ -162,7 +165,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	}
 
 	var err error
-	if b.hooks, err = registerGates(ctx, name, args, b.addresses); err != nil {
+	if b.hooks, err = registerTalosHooks(ctx, name, args, b.addresses); err != nil {
 		return nil, err
 	}
 
@@ -201,7 +204,8 @@ func (b *builder) cluster() error {
 		return err
 	}
 
-	pulumi.All(credentials.CaCertificate(), credentials.ClientCertificate(), credentials.ClientKey()).ApplyT(func(all []any) error {
+	pulumi.All(credentials.CaCertificate(), credentials.ClientCertificate(),
+		credentials.ClientKey()).ApplyT(func(all []any) error {
 		b.hooks.credentials.set(talosapi.Credentials{CA: all[0].(string), Certificate: all[1].(string), Key: all[2].(string)})
 
 		return nil
@@ -240,7 +244,8 @@ func (b *builder) cluster() error {
 
 		return func(n plan.Node) *NodeConfiguration {
 			return &NodeConfiguration{
-				Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks, Removed: b.held(),
+				Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks,
+				Removed: b.held(),
 				Changed: []*pulumi.ResourceHook{b.hooks.changed}, Staged: p.Apply == plan.ApplyStaged,
 			}
 		}
@@ -263,7 +268,7 @@ func (b *builder) cluster() error {
 		}
 	}
 
-	if b.precedence, err = newPrecedence(b.ctx, b.name, p, b.report, slices.Concat(b.known, b.configured),
+	if b.creationOrder, err = newCreationOrder(b.ctx, b.name, p, b.report, slices.Concat(b.known, b.configured),
 		b.child); err != nil {
 		return err
 	}
@@ -278,8 +283,8 @@ func (b *builder) cluster() error {
 		return nil
 	}
 
-	// A worker is configured when it shows a certificate, which control planes issue. Without the discovery service it learns from
-	// Kubernetes alone where they are, so Kubernetes comes first.
+	// A worker is configured when it shows a certificate, which control planes issue. Without the discovery service it
+	// learns from Kubernetes alone where they are, so Kubernetes comes first.
 	if p.Discovery == plan.DiscoveryService {
 		if err = workers(b.configured...); err == nil {
 			_, err = b.start(credentials, b.configured)
@@ -306,14 +311,16 @@ func (b *builder) held() []*pulumi.ResourceHook {
 	return []*pulumi.ResourceHook{b.hooks.removed}
 }
 
-// identity is the machine secrets of the cluster and an administrator's credentials, made and kept in state, or taken over.
+// identity is the machine secrets of the cluster and an administrator's credentials, made and kept in state, or taken
+// over.
 func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 	if b.bundle != nil {
 		var credentials machine.ClientConfigurationOutput
 		b.MachineSecrets, credentials = takeOver(b.bundle)
 
 		// Nothing else keeps what the cluster was taken over with.
-		made, err := pulumi.NewStash(b.ctx, b.name+"-contract", &pulumi.StashArgs{Input: pulumi.String(b.Plan.ContractVersion())}, b.child)
+		made, err := pulumi.NewStash(b.ctx, b.name+"-contract",
+			&pulumi.StashArgs{Input: pulumi.String(b.Plan.ContractVersion())}, b.child)
 		if err != nil {
 			return credentials, err
 		}
@@ -324,7 +331,8 @@ func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 	}
 
 	// Without its secrets a cluster is as lost as without its control planes.
-	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(b.Plan.ContractVersion())}, b.child,
+	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets",
+		&machine.SecretsArgs{TalosVersion: pulumi.String(b.Plan.ContractVersion())}, b.child,
 		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
 		// An older version here would replace the identity of the cluster, a newer one change its contract.
 		pulumi.IgnoreChanges([]string{"talosVersion"}),
@@ -376,7 +384,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 		}
 
 		if b.report.Exists(n) {
-			all[i].line = b.line
+			all[i].replacementOrder = b.replacementOrder
 		}
 	}
 
@@ -420,12 +428,12 @@ func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*Talos
 	return made.Nodes, nil
 }
 
-// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the cluster,
-// and control planes go before workers.
+// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the
+// cluster, and control planes go before workers.
 func (b *builder) before(n plan.Node) []pulumi.Resource {
 	switch {
 	case n.Role == plan.Worker:
-		return b.precedence.of(b.report.Exists(n))
+		return b.creationOrder.dependencies(b.report.Exists(n))
 	case b.report.Exists(n):
 		return b.known
 	default:
@@ -437,9 +445,10 @@ func (b *builder) before(n plan.Node) []pulumi.Resource {
 func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, error) {
 	p := b.Plan
 	args := &TalosNodeArgs{
-		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name), AgentTimeout: p.AgentTimeout.String(),
-		identified: b.hooks.uuids[n.Name].set,
-		Firewall:   pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n),
+		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
+		AgentTimeout: p.AgentTimeout.String(),
+		identified:   b.hooks.uuids[n.Name].set,
+		Firewall:     pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n),
 		Incomplete: b.report.Incomplete(n),
 		State:      b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
@@ -577,7 +586,8 @@ func (b *builder) rendered(render func(*plan.Plan) ([]string, error)) pulumi.Str
 // invoke makes functions use the cluster's providers.
 func (b *builder) invoke() pulumi.InvokeOption { return pulumi.Parent(b.TalosCluster) }
 
-// talosconfig has the control planes as endpoints, never the cluster's: the Talos API must be there when Kubernetes is not.
+// talosconfig has the control planes as endpoints, never the cluster's: the Talos API must be there when Kubernetes is
+// not.
 func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.StringOutput {
 	var endpoints, nodes pulumi.StringArray
 
@@ -602,9 +612,11 @@ func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.String
 	return pulumi.ToSecret(found.TalosConfig()).(pulumi.StringOutput)
 }
 
-// start fetches the kubeconfig, once the cluster has been bootstrapped and its control plane is up. It waits for control
-// planes only, unless it is told otherwise: a worker that does not come up must not keep the cluster from starting.
-func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPlanes []pulumi.Resource) (pulumi.Resource, error) {
+// start fetches the kubeconfig, once the cluster has been bootstrapped and its control plane is up. It waits for
+// control planes only, unless it is told otherwise: a worker that does not come up must not keep the cluster from
+// starting.
+func (b *builder) start(credentials machine.ClientConfigurationOutput,
+	controlPlanes []pulumi.Resource) (pulumi.Resource, error) {
 	first := b.Nodes[0].IPAddress.Elem()
 	after := controlPlanes
 
@@ -644,7 +656,8 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput, controlPl
 		established = append(established, accepted)
 	}
 
-	b.Kubeconfig = pulumi.ToSecret(b.hooks.bootstrap.established(credentials, kubeconfig.KubeconfigRaw, established)).(pulumi.StringOutput)
+	b.Kubeconfig = pulumi.ToSecret(b.hooks.bootstrap.established(credentials, kubeconfig.KubeconfigRaw,
+		established)).(pulumi.StringOutput)
 	b.KubeconfigExpiry = expiry(kubeconfig.KubernetesClientConfiguration.ClientCertificate().ToStringPtrOutput())
 
 	return kubeconfig, nil

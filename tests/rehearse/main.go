@@ -219,7 +219,7 @@ func look(ctx context.Context, r *rehearsal.Rehearsal, dir string, out io.Writer
 
 	printHints(out, r, files, shell)
 	<-ctx.Done()
-	fmt.Fprintln(out)
+	fmt.Fprintf(out, "\n%s stays: it holds the state and its passphrase. Delete it when you no longer need it.\n", dir)
 
 	return nil
 }

@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -66,7 +67,8 @@ func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, regist
 		}
 
 		// A preview has said that Proxmox VE cannot be reached.
-		if err := proxmoxvm.GrowDisks(c, ctx, proxmox, n, r.say); err != nil && !ctx.DryRun() {
+		if err := errors.Join(proxmoxvm.GrowDisks(c, ctx, proxmox, n, r.say),
+			proxmoxvm.RestorePool(c, ctx, proxmox, n, args, r.say)); err != nil && !ctx.DryRun() {
 			return err
 		}
 

@@ -1,12 +1,14 @@
 package tests
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -100,7 +102,184 @@ func TestExternalByHand(t *testing.T) {
 	assert.NotContains(t, preview(), "leaves the ISO file")
 
 	edit(control, "name", "renamed")
-	assert.Contains(t, failPreview(t, r.Stack), fmt.Sprintf("where the VM was renamed, run 'qm set %d --name %s' on host %s", control.ID, control.Name, control.Host))
+	assert.Contains(t, failPreview(t, r.Stack), fmt.Sprintf("if the VM was renamed, rename it back: run 'qm set %d --name %s' on host %s", control.ID, control.Name, control.Host))
 	edit(control, "name", control.Name)
 	requireNoChange(t, r.Stack)
+}
+
+// TestPinnedByISO: an ISO file in the drive of a VM keeps it on its host. Rebalance and high availability say so, and the VM
+// moves once the file is out.
+func TestPinnedByISO(t *testing.T) {
+	t.Parallel()
+
+	text := strings.NewReplacer(
+		"role: controlplane,", "role: controlplane, host: pve1,", "role: worker,", "role: worker, host: pve2, haGroup: racks,",
+	).Replace(external(pair{"factory", "nocloud", "iso", "static"}))
+	r := rehearse(t, stackFile(t, text))
+	up(t, r.Stack)
+
+	worker, _ := r.Lab.World().Snapshot().VM("pair-worker-1")
+	out := newOutput(t)
+	_, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
+	require.NoError(t, err)
+	assert.Contains(t, out.String(), "haGroup has no effect on pair-worker-1 until then")
+
+	set(t, r.Stack, "pools.worker.host", "pve1")
+	set(t, r.Stack, "placement.rebalance", "true")
+
+	for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
+		assert.Contains(t, said, "placement.rebalance: pair-worker-1 cannot move from host pve2 to pve1: local:iso/")
+		assert.Contains(t, said, fmt.Sprintf("run 'qm set %d --ide2 none,media=cdrom' on host %s", worker.ID, worker.Host))
+	}
+
+	require.NoError(t, r.Lab.World().Update(world.Caller{ID: "root@pam"}, worker.Host, worker.ID,
+		world.UpdateRequest{Conf: map[string]string{"ide2": "none,media=cdrom"}}))
+	up(t, r.Stack)
+
+	moved, _ := r.Lab.World().Snapshot().VM("pair-worker-1")
+	assert.Equal(t, "pve1", moved.Host)
+}
+
+// editable is a stack with all that an operator can change outside of it.
+var editable = strings.NewReplacer("    worker: { role: worker, count: 2, addresses: 192.168.10.21-49 }\n",
+	"    worker: { role: worker, count: 1, addresses: 192.168.10.21-49, haGroup: racks, resourcePool: talos }\n"+
+		"    gpu: { role: worker, addresses: 192.168.10.51-59, gpus: { \"1\": { bdf: \"0000:01:00.0\" } } }\n",
+).Replace(machinesOnly)
+
+// TestChangedByHand: what was changed or removed outside of the stack is restored by an update with a refresh, or refused with
+// the way to restore it.
+func TestChangedByHand(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, editable))
+	up(t, r.Stack)
+	requireNoChange(t, r.Stack)
+
+	w := r.Lab.World()
+	root := world.Caller{ID: "root@pam"}
+	worker, _ := w.Snapshot().VM("home-worker-1")
+	sid, firewall := fmt.Sprintf("vm:%d", worker.ID), world.FirewallScope{VMID: worker.ID}
+
+	edit := func(conf map[string]string, remove ...string) error {
+		return w.Update(root, worker.Host, worker.ID, world.UpdateRequest{Conf: conf, Delete: remove})
+	}
+	ha := func() any {
+		found, err := w.HAResource(sid)
+		if err != nil {
+			return err.Error()
+		}
+
+		return []any{found.Group, found.State}
+	}
+	mapping := func() any {
+		found, err := w.Mapping("pci", "home-gpu-1")
+		if err != nil {
+			return err.Error()
+		}
+
+		return found.Map
+	}
+	pool := func() any {
+		found, err := w.Pool("talos")
+		require.NoError(t, err)
+
+		return found
+	}
+	rules := func() any {
+		found, _, err := w.FirewallRules(firewall)
+		require.NoError(t, err)
+
+		return found
+	}
+	options := func() any {
+		found, _ := w.FirewallOptions(firewall)
+
+		return found
+	}
+	config := func() any {
+		found, err := w.Config(worker.Host, worker.ID, true)
+		require.NoError(t, err)
+
+		return []any{found["name"], found["tags"]}
+	}
+	tags, _ := vmConfig(t, r, worker.Name)["tags"].(string)
+	other := "another"
+
+	for _, c := range []struct {
+		name string
+		// now is what is changed, and what it is to be again.
+		now  func() any
+		deed func() error
+		// refused is what is said until back has done so; empty: it is healed.
+		refused string
+		back    func() error
+		// times is how many updates it takes.
+		times int
+	}{
+		{"HA entry removed", ha, func() error { return w.DeleteHAResource(sid) }, "", nil, 1},
+		{"HA entry stopped", ha, func() error {
+			return w.UpdateHAResource(sid, world.HAUpdate{State: new("disabled")})
+		}, "", nil, 1},
+		{"HA entry in no group", ha, func() error {
+			return w.UpdateHAResource(sid, world.HAUpdate{Delete: []string{"group"}})
+		}, "", nil, 1},
+		{"VM renamed", config, func() error { return edit(map[string]string{"name": other}) },
+			fmt.Sprintf("rename it back: run 'qm set %d --name %s' on host %s", worker.ID, worker.Name, worker.Host),
+			func() error { return edit(map[string]string{"name": worker.Name}) }, 1},
+		{"VM without its tags", config, func() error { return edit(nil, "tags") },
+			fmt.Sprintf("If it is the VM of %s and lost its tags, run 'qm set %d --tags home,talos' on host %s",
+				worker.Name, worker.ID, worker.Host),
+			func() error { return edit(map[string]string{"tags": tags}) }, 1},
+		{"mapping removed", mapping, func() error { return w.DeleteMapping("pci", "home-gpu-1") }, "", nil, 1},
+		{"mapping of another card", mapping, func() error {
+			return w.UpdateMapping("pci", "home-gpu-1",
+				world.MappingUpdate{Map: []string{"node=pve,path=0000:02:00,id=10de:2204"}})
+		}, "", nil, 1},
+		{"out of its pool", pool, func() error {
+			return w.UpdatePool("talos", world.PoolUpdate{VMs: []string{fmt.Sprint(worker.ID)}, Delete: true})
+		}, "", nil, 1},
+		{"firewall off", options, func() error {
+			return w.SetFirewallOptions(firewall, map[string]string{"enable": "0"}, nil, "")
+		}, "", nil, 1},
+		{"in another pool", pool, func() error {
+			return errors.Join(w.CreatePool("others", ""),
+				w.UpdatePool("others", world.PoolUpdate{VMs: []string{fmt.Sprint(worker.ID)}, AllowMove: true}))
+		}, "", nil, 1},
+		{"firewall open", options, func() error {
+			return w.SetFirewallOptions(firewall, map[string]string{"policy_in": "ACCEPT"}, nil, "")
+		}, "", nil, 1},
+		{"rule removed", rules, func() error { return w.DeleteFirewallRule(firewall, 0, "") }, "", nil, 1},
+		{"rule added", rules, func() error {
+			return w.AddFirewallRule(firewall,
+				world.FirewallRule{"type": "in", "action": "ACCEPT", "proto": "tcp", "dport": "22", "enable": "1"})
+		}, "", nil, 2}, // The provider deletes as many rules as it knew, and the rest after the next refresh.
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := c.now()
+			require.NoError(t, c.deed())
+			require.NotEqual(t, before, c.now())
+
+			if c.refused != "" {
+				out := newOutput(t)
+				_, err := r.Stack.Preview(t.Context(), optpreview.Refresh(),
+					optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+				require.Error(t, err)
+				assert.Contains(t, out.String(), c.refused)
+
+				out = newOutput(t)
+				_, err = r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+				require.Error(t, err)
+				assert.Contains(t, out.String(), c.refused)
+				require.NoError(t, c.back())
+			}
+
+			for range c.times {
+				_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
+				require.NoError(t, err)
+			}
+
+			assert.Equal(t, before, c.now())
+			requireNoChange(t, r.Stack)
+		})
+	}
 }

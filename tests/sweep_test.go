@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,6 +34,34 @@ func TestSweep(t *testing.T) {
 
 	for _, r := range results {
 		assert.NotEqual(t, faults.Failed, r.Verdict, "%s\n%s", r.Case, r.Why)
+	}
+}
+
+// TestSweepLocked: Proxmox VE refuses to resize the disk of a VM, or to start the VM, because it is locked. The same update, run
+// again, ends as an undisturbed one.
+func TestSweepLocked(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	var results []faults.Result
+
+	sweep := faults.Sweep{
+		Engine: e, Dir: t.TempDir(), Seed: 2026, Log: newOutput(t), Stacks: []string{"template"},
+		Stages: []faults.Stage{faults.Create, faults.ScaleUp},
+		Only: func(c faults.Case) bool {
+			return c.Effect == faults.Locked &&
+				(strings.HasSuffix(c.Call.Pattern, "/resize") || strings.HasSuffix(c.Call.Pattern, "/status/start"))
+		},
+		Results: func(r faults.Result) { results = append(results, r) },
+	}
+
+	require.NoError(t, sweep.Run(t.Context()))
+	assert.NotEmpty(t, results)
+
+	for _, r := range results {
+		assert.Contains(t, []faults.Verdict{faults.Absorbed, faults.Again}, r.Verdict, "%s\n%s", r.Case, r.Why)
 	}
 }
 

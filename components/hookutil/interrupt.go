@@ -11,8 +11,8 @@ type interruptKey struct{}
 
 var errInterrupted = errors.New("the operator interrupted the update")
 
-// WithInterrupt returns a context whose waits end when interrupt ends. Without it, hooks do not learn that the operator pressed Ctrl-C: the
-// context of pulumi.Run is never canceled.
+// WithInterrupt returns a context whose waits end when interrupt ends. Without it, hooks do not learn that the operator pressed
+// Ctrl-C: the context of pulumi.Run is never canceled.
 func WithInterrupt(ctx *pulumi.Context, interrupt context.Context) *pulumi.Context {
 	return ctx.WithValue(interruptKey{}, interrupt)
 }

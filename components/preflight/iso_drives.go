@@ -22,7 +22,8 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 
 	var shared map[string]bool
 
-	left := map[string][]string{} // the commands, by host
+	// By host: the commands that empty drives, and the nodes that high availability cannot move.
+	commands, bound := map[string][]string{}, map[string][]string{}
 
 	for _, v := range c.vms {
 		_, n, planned := proxmoxvm.NodeByVMID(c.plan, v.ID)
@@ -48,18 +49,37 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 			}
 		}
 
-		if !shared[datastore] {
-			left[v.Host] = append(left[v.Host], fmt.Sprintf("'qm set %d --%s none,media=cdrom'", v.ID, n.CDROM))
+		if shared[datastore] {
+			continue
+		}
+
+		command := fmt.Sprintf("'qm set %d --%s none,media=cdrom'", v.ID, n.CDROM)
+
+		if c.plan.Rebalance && v.Host != n.Host {
+			c.problems.Add("placement.rebalance", fmt.Sprintf("%s cannot move from host %s to %s: %s in drive %s is a file of host %s",
+				n.Name, v.Host, n.Host, config.CDROMs[n.CDROM], n.CDROM, v.Host), "true",
+				fmt.Sprintf("when the node has installed, run %s on host %s; or unset it", command, v.Host))
+
+			continue
+		}
+
+		commands[v.Host] = append(commands[v.Host], command)
+
+		if n.HAGroup != "" {
+			bound[v.Host] = append(bound[v.Host], n.Name)
 		}
 	}
 
-	for _, host := range slices.Sorted(maps.Keys(left)) {
+	for _, host := range slices.Sorted(maps.Keys(commands)) {
+		rule := "leaves the ISO file in the drives of VMs on host " + host + ", which pins them to it: neither migration, " +
+			"placement.rebalance nor high availability moves them"
+		if len(bound[host]) > 0 {
+			rule += "; haGroup has no effect on " + strings.Join(bound[host], ", ") + " until then"
+		}
+
 		c.warnings = append(c.warnings, plan.Problem{
-			Path: "cluster.bootstrap", Rule: "leaves the ISO file in the drives of VMs on host " + host +
-				", which pins them to it: neither migration, " +
-				"placement.rebalance nor high availability moves them",
-			Value:  string(plan.External),
-			Remedy: "when their nodes have installed, run " + strings.Join(left[host], ", ") + " on that host",
+			Path: "cluster.bootstrap", Rule: rule, Value: string(plan.External),
+			Remedy: "when their nodes have installed, run " + strings.Join(commands[host], ", ") + " on that host",
 		})
 	}
 

@@ -149,7 +149,8 @@ func TestFindTemplates(t *testing.T) {
 			shelf: fixedVMs{vms: []proxmoxapi.VM{template,
 				{ID: 402, Name: "old-2", Host: "pve", Tags: []string{"c", "controlplane", "talos"}}}, iface: "scsi0", size: 10},
 			problem: `pools.control.names: VMID 402 is "old-2", a node of this cluster: a node keeps its name (given: c-control-2); ` +
-				`where the VM was renamed, run 'qm set 402 --name c-control-2' on host pve; where the configuration changed, leave the names, and the cluster's and the pool's, as they were`,
+				`if the VM was renamed, rename it back: run 'qm set 402 --name c-control-2' on host pve; if the configuration was changed, ` +
+				`give the pool its former name, or its names the former pattern: the node must be called "old-2"`,
 		},
 		"template gone, nodes there": {
 			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"},

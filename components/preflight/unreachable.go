@@ -47,6 +47,7 @@ func (c *checks) refreshVMs(ctx context.Context) error {
 
 	for i, v := range c.vms {
 		if heard, there := now[v.ID]; there && heard.Host == v.Host {
+			heard.Pool = v.Pool
 			c.vms[i] = heard
 		}
 

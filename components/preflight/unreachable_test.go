@@ -83,8 +83,8 @@ func TestRefreshVMs(t *testing.T) {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), listed(402, "pve", "c-control-2")},
 			hosts:  map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false), is(402, "pve", "old-2", false)}},
 			problem: `pools.control.names: VMID 402 is "old-2", a node of this cluster: a node keeps its name (given: c-control-2); ` +
-				`where the VM was renamed, run 'qm set 402 --name c-control-2' on host pve; where the configuration changed, leave the names, and the cluster's and ` +
-				`the pool's, as they were`,
+				`if the VM was renamed, rename it back: run 'qm set 402 --name c-control-2' on host pve; if the configuration was changed, ` +
+				`give the pool its former name, or its names the former pattern: the node must be called "old-2"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

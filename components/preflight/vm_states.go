@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -103,6 +104,11 @@ func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM,
 		if has < d.SizeGiB {
 			left = append(left, fmt.Sprintf("%s %d", d.Interface, d.SizeGiB))
 		}
+	}
+
+	if n.ResourcePool != "" && v.Pool != n.ResourcePool {
+		// The same may be left again and again, with nothing on the VM that tells one time from the next.
+		left = append(left, "pool "+time.Now().String())
 	}
 
 	pending, foreign := 0, []string(nil)

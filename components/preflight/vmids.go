@@ -49,9 +49,9 @@ func vmidConflict(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *plan.Problem {
 		return &plan.Problem{
 			Path: "pools." + n.Pool + ".names", Rule: fmt.Sprintf("VMID %d is %q, a node of this cluster: a node keeps its name",
 				v.ID, v.Name),
-			Value: n.Name, Remedy: fmt.Sprintf("where the VM was renamed, run 'qm set %d --name %s' on host %s; where the "+
-				"configuration changed, "+
-				"leave the names, and the cluster's and the pool's, as they were", v.ID, n.Name, v.Host),
+			Value: n.Name, Remedy: fmt.Sprintf("if the VM was renamed, rename it back: run 'qm set %d --name %s' on host %s; if the "+
+				"configuration was changed, give the pool its former name, or its names the former pattern: the node must be called %q",
+				v.ID, n.Name, v.Host, v.Name),
 		}
 	default:
 		return &plan.Problem{

@@ -3,7 +3,9 @@ package proxmoxapi
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/luthermonson/go-proxmox"
@@ -92,6 +94,16 @@ func (c *Client) Resize(ctx context.Context, vm VM, disk string, gib int) error 
 	}
 
 	return c.finish(ctx, vm, "PUT "+call, id)
+}
+
+// MoveToPool puts a VM into a resource pool, out of the one that it is in.
+func (c *Client) MoveToPool(ctx context.Context, vm VM, pool string) error {
+	call, members := "/pools/"+url.PathEscape(pool), map[string]any{"vms": strconv.Itoa(vm.ID)}
+	if vm.Pool != "" {
+		members["allow-move"] = 1
+	}
+
+	return c.explain("PUT "+call, c.api.Put(ctx, call, members, nil))
 }
 
 // finish waits for the task of a call.

@@ -27,6 +27,8 @@ type VM struct {
 	Template  bool
 	Container bool
 	Tags      []string
+	// Pool is the resource pool that it is in; empty: none, or its host was asked, which does not say.
+	Pool string
 	// MemoryMiB is what it is promised; 0 where that is forgotten.
 	MemoryMiB int
 	// Stopped is true only where its host has just been asked, and says that it is off.
@@ -56,7 +58,7 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	for _, r := range resources {
 		found = append(found, VM{
 			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc", MemoryMiB: int(r.MaxMem >> 20),
-			Tags: tagsIn(r.Tags),
+			Tags: tagsIn(r.Tags), Pool: r.Pool,
 		})
 	}
 

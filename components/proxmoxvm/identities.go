@@ -100,7 +100,14 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
 	switch {
 	case c.Verdict == Foreign:
-		err := fmt.Errorf("%s. It is not touched. %s", c.Why, forget(urn))
+		remedy := forget(urn)
+
+		if _, n, planned := NodeByVMID(i.plan, m.VMID); planned && c.Untagged.Name == n.Name {
+			remedy = fmt.Sprintf("If it is the VM of %s and lost its tags, run 'qm set %d --tags %s' on host %s, then "+
+				"'pulumi up --refresh'. If it is not: %s", n.Name, m.VMID, strings.Join(OwnerTags(i.plan), ","), c.Untagged.Host, remedy)
+		}
+
+		err := fmt.Errorf("%s. It is not touched. %s", c.Why, remedy)
 		i.refuse(m.VMID, err)
 
 		return err

@@ -52,13 +52,15 @@ type Comparison struct {
 	Verdict Verdict
 	// Why explains every verdict but Ours and Gone.
 	Why string
+	// Untagged is a Foreign VM with the UUID of the state. Without a refresh in between, it would be ours.
+	Untagged proxmoxapi.VM
 }
 
 // Compare asks Proxmox VE which VM has the VMID now. The owner's tags are on every VM of the cluster.
 func (m Machine) Compare(ctx context.Context, proxmox Finder, owner []string) Comparison {
 	v, there, err := proxmox.Find(ctx, m.VMID)
 	if err != nil {
-		return Comparison{Unknown, err.Error()}
+		return Comparison{Verdict: Unknown, Why: err.Error()}
 	}
 
 	if !there {
@@ -71,7 +73,7 @@ func (m Machine) Compare(ctx context.Context, proxmox Finder, owner []string) Co
 
 	config, err := proxmox.Config(ctx, v)
 	if err != nil {
-		return Comparison{Unknown, err.Error()}
+		return Comparison{Verdict: Unknown, Why: err.Error()}
 	}
 
 	return m.Judge(Found{v, config}, owner)
@@ -83,27 +85,24 @@ func (m Machine) Judge(f Found, owner []string) Comparison {
 
 	switch {
 	case f.VM.Container:
-		return Comparison{Foreign, now + ", a container"}
+		return Comparison{Verdict: Foreign, Why: now + ", a container"}
 	case f.VM.Template:
-		return Comparison{Foreign, now + ", a template"}
+		return Comparison{Verdict: Foreign, Why: now + ", a template"}
 	case m.UUID == "":
-		return Comparison{Unknown, fmt.Sprintf("the state has no UUID of %s (VMID %d)", m.Name, m.VMID)}
+		return Comparison{Verdict: Unknown, Why: fmt.Sprintf("the state has no UUID of %s (VMID %d)", m.Name, m.VMID)}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner):
 		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
-		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh has taken it "+
-			"into the state",
-			now, f.Config.UUID, strings.Join(owner, " and "))}
+		return Comparison{Verdict: Foreign, Untagged: f.VM, Why: fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh "+
+			"has taken it into the state", now, f.Config.UUID, strings.Join(owner, " and "))}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && original(f) != "" && !f.Described():
-		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), a copy of the VM with UUID %s by its notes: a refresh has "+
-			"taken it into the state",
-			now, f.Config.UUID, original(f))}
+		return Comparison{Verdict: Foreign, Why: fmt.Sprintf("%s (UUID %s), a copy of the VM with UUID %s by its notes: a refresh has "+
+			"taken it into the state", now, f.Config.UUID, original(f))}
 	case strings.EqualFold(m.UUID, f.Config.UUID):
 		return Comparison{Verdict: Ours}
 	case copied(f, m, owner):
 		return Comparison{Verdict: Ours}
 	default:
-		return Comparison{Foreign, fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now, f.Config.UUID,
-			m.Name, m.UUID)}
+		return Comparison{Verdict: Foreign, Why: fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now, f.Config.UUID, m.Name, m.UUID)}
 	}
 }
 

@@ -106,7 +106,10 @@ func TestCompare(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, proxmoxvm.Comparison{Verdict: c.want, Why: c.why}, c.machine.Compare(t.Context(), c.proxmox, owner))
+			got := c.machine.Compare(t.Context(), c.proxmox, owner)
+			assert.Equal(t, c.want, got.Verdict)
+			assert.Equal(t, c.why, got.Why)
+			assert.Equal(t, name == "taken over by a refresh", got.Untagged.ID == 502)
 		})
 	}
 

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -97,4 +99,23 @@ type protectedVMs struct{ fixedVMs }
 
 func (protectedVMs) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{Protection: true}, nil
+}
+
+// TestNameInUse: where none of a cluster's VMs is there and another cluster's control plane has its tags, the name is
+// what is wrong.
+func TestNameInUse(t *testing.T) {
+	p := plantest.Template()
+	other := proxmoxapi.VM{ID: 1000, Name: "c-control-1", Host: "pve3", Tags: []string{"c", "controlplane", "talos"}}
+	worker := proxmoxapi.VM{ID: 1100, Name: "c-worker-1", Host: "pve3", Tags: []string{"c", "talos", "worker"}}
+	none := map[int]bool{401: true, 402: true}
+
+	problem := nameInUse([]proxmoxapi.VM{worker, other}, p, none)
+	require.NotNil(t, problem)
+	assert.Equal(t, "cluster.name: is in use on this Proxmox VE by VM 1000 (c-control-1 on host pve3), which is not in "+
+		"this stack's configuration, while none of its nodes is there "+
+		"(given: c); choose another name; or, if that VM is of this stack, put its VMIDs back", problem.String())
+
+	assert.Nil(t, nameInUse([]proxmoxapi.VM{worker}, p, none), "no control plane")
+	assert.Nil(t, nameInUse([]proxmoxapi.VM{other}, p, map[int]bool{401: true}), "a node is there")
+	assert.Nil(t, nameInUse(nil, p, none))
 }

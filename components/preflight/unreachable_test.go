@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -113,55 +112,4 @@ func TestRefreshVMs(t *testing.T) {
 			assert.Equal(t, c.stopped, s.vms[1].Stopped, "only a host says that a VM is off")
 		})
 	}
-}
-
-// TestNameInUse: where none of a cluster's VMs is there and another cluster's control plane has its tags, the name is
-// what is wrong.
-func TestNameInUse(t *testing.T) {
-	p := plantest.Template()
-	other := proxmoxapi.VM{ID: 1000, Name: "c-control-1", Host: "pve3", Tags: []string{"c", "controlplane", "talos"}}
-	worker := proxmoxapi.VM{ID: 1100, Name: "c-worker-1", Host: "pve3", Tags: []string{"c", "talos", "worker"}}
-	none := map[int]bool{401: true, 402: true}
-
-	problem := nameInUse([]proxmoxapi.VM{worker, other}, p, none)
-	require.NotNil(t, problem)
-	assert.Equal(t, "cluster.name: is in use on this Proxmox VE by VM 1000 (c-control-1 on host pve3), which is not in "+
-		"this stack's configuration, while none of its nodes is there "+
-		"(given: c); choose another name; or, if that VM is of this stack, put its VMIDs back", problem.String())
-
-	assert.Nil(t, nameInUse([]proxmoxapi.VM{worker}, p, none), "no control plane")
-	assert.Nil(t, nameInUse([]proxmoxapi.VM{other}, p, map[int]bool{401: true}), "a node is there")
-	assert.Nil(t, nameInUse(nil, p, none))
-}
-
-// TestCheckPermissions: a change is refused for the privileges that it needs, not for others.
-func TestCheckPermissions(t *testing.T) {
-	n := plantest.Template().Pools[0].Nodes[0]
-	missing := func(names ...string) *Report {
-		f := &Report{missingPrivileges: map[string][]missingPrivilege{}}
-
-		for _, p := range Privileges(plantest.Template(), n, 0) {
-			for _, name := range names {
-				if p.Names[0] == name {
-					f.missingPrivileges[n.Name] = append(f.missingPrivileges[n.Name], missingPrivilege{p, p.Paths[:1]})
-				}
-			}
-		}
-
-		require.Len(t, f.missingPrivileges[n.Name], len(names))
-
-		return f
-	}
-
-	memory := missing("VM.Config.Memory", "VM.Allocate")
-	assert.EqualError(t, memory.CheckPermissions(n, []string{"memory", "started"}), `the configuration has 1 problem:
-  - proxmox: the credentials lack VM.Config.Memory on /vms/401, to configure VMs, which the change of c-control-1 needs (memory, started); `+
-		`run 'pveum role modify TalosProxmox -append -privs VM.Config.Memory', with the name of the role, and see that they have it on that path`)
-	assert.NoError(t, memory.CheckPermissions(n, []string{"cpu", "tags"}))
-	assert.NoError(t, memory.CheckPermissions(plan.Node{Name: "another"}, []string{"memory"}))
-	assert.Error(t, missing("VM.PowerMgmt").CheckPermissions(n, []string{"cpu", "started"}), "a restart")
-	assert.NoError(t, missing("VM.PowerMgmt").CheckPermissions(n, []string{"tags"}))
-	assert.Error(t, missing("VM.Config.Options").CheckPermissions(n, []string{"disks"}), "each change states the name")
-	assert.NoError(t, missing("VM.Config.Options").CheckPermissions(n, nil), "nothing changes")
-	assert.NoError(t, (*Report)(nil).CheckPermissions(n, []string{"memory"}))
 }

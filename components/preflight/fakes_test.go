@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -66,3 +67,35 @@ func everything() proxmoxapi.Permissions {
 type quietNetwork struct{}
 
 func (quietNetwork) Listening(context.Context, netip.Addr) int { return 0 }
+
+// manyHosts is a Proxmox VE of several hosts.
+type manyHosts struct {
+	healthy
+
+	vms     []proxmoxapi.VM
+	files   map[string]map[string]int64
+	devices map[string][]proxmoxapi.PCIDevice
+	silent  string // a host that does not answer
+	shared  map[string]bool
+	asked   int
+}
+
+func (h *manyHosts) VMs(context.Context) ([]proxmoxapi.VM, error) { return h.vms, nil }
+
+func (h *manyHosts) Files(_ context.Context, host, _ string) (map[string]int64, error) {
+	h.asked++
+
+	return h.files[host], nil
+}
+
+func (h *manyHosts) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCIDevice, error) {
+	h.asked++
+
+	if host == h.silent {
+		return nil, fmt.Errorf("asking %s: %w", host, proxmoxapi.ErrHostSilent)
+	}
+
+	return h.devices[host], nil
+}
+
+func (h *manyHosts) SharedStores(context.Context) (map[string]bool, error) { return h.shared, nil }

@@ -1,8 +1,6 @@
 package preflight
 
 import (
-	"context"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,79 +10,6 @@ import (
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
-
-// manyHosts is a Proxmox VE of several hosts.
-type manyHosts struct {
-	healthy
-
-	vms     []proxmoxapi.VM
-	files   map[string]map[string]int64
-	devices map[string][]proxmoxapi.PCIDevice
-	silent  string // a host that does not answer
-	shared  map[string]bool
-	asked   int
-}
-
-func (h *manyHosts) VMs(context.Context) ([]proxmoxapi.VM, error) { return h.vms, nil }
-
-func (h *manyHosts) Files(_ context.Context, host, _ string) (map[string]int64, error) {
-	h.asked++
-
-	return h.files[host], nil
-}
-
-func (h *manyHosts) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCIDevice, error) {
-	h.asked++
-
-	if host == h.silent {
-		return nil, fmt.Errorf("asking %s: %w", host, proxmoxapi.ErrHostSilent)
-	}
-
-	return h.devices[host], nil
-}
-
-func (h *manyHosts) SharedStores(context.Context) (map[string]bool, error) { return h.shared, nil }
-
-func TestImages(t *testing.T) {
-	const volume = "local:iso/talos-1.12.4.iso"
-	there := map[string]int64{volume: 100 << 20}
-
-	h := &manyHosts{files: map[string]map[string]int64{"a": there, "b": there}}
-	_, err := check(t, plantest.ISO(t), h)
-	require.NoError(t, err)
-	assert.Equal(t, 2, h.asked, "each host is asked once")
-
-	_, err = check(t, plantest.ISO(t),
-		&manyHosts{files: map[string]map[string]int64{"a": {volume: 9}, "b": {"local:iso/Talos-1.12.4.iso": 100 << 20}}})
-	require.EqualError(t, err, `the configuration has 2 problems:
-  - image.iso.volume: has 9 bytes on host a: that is no image (given: local:iso/talos-1.12.4.iso); upload it again
-  - image.iso.volume: is not on host b (given: local:iso/talos-1.12.4.iso); upload it there, or name one that is; case matters`)
-
-	// What nodes have been made from may go.
-	gone := &manyHosts{}
-	for _, n := range plantest.ISO(t).Nodes() {
-		gone.vms = append(gone.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
-	}
-
-	_, err = check(t, plantest.ISO(t), gone)
-	require.NoError(t, err)
-	assert.Zero(t, gone.asked)
-}
-
-func TestSharedStore(t *testing.T) {
-	s := plan.Spec{
-		Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}},
-		Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-		Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"}, Storage: plan.Storage{Images: "nfs"},
-		Pools: map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
-	}
-
-	for shared, want := range map[string]bool{"nfs": true, "local": false} {
-		found, err := check(t, plantest.New(t, s), &manyHosts{shared: map[string]bool{shared: true}})
-		require.NoError(t, err)
-		assert.Equal(t, want, found.SharedImages())
-	}
-}
 
 func TestGPUs(t *testing.T) {
 	p := func() *plan.Plan {

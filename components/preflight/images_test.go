@@ -1,0 +1,37 @@
+package preflight
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+func TestImages(t *testing.T) {
+	const volume = "local:iso/talos-1.12.4.iso"
+	there := map[string]int64{volume: 100 << 20}
+
+	h := &manyHosts{files: map[string]map[string]int64{"a": there, "b": there}}
+	_, err := check(t, plantest.ISO(t), h)
+	require.NoError(t, err)
+	assert.Equal(t, 2, h.asked, "each host is asked once")
+
+	_, err = check(t, plantest.ISO(t),
+		&manyHosts{files: map[string]map[string]int64{"a": {volume: 9}, "b": {"local:iso/Talos-1.12.4.iso": 100 << 20}}})
+	require.EqualError(t, err, `the configuration has 2 problems:
+  - image.iso.volume: has 9 bytes on host a: that is no image (given: local:iso/talos-1.12.4.iso); upload it again
+  - image.iso.volume: is not on host b (given: local:iso/talos-1.12.4.iso); upload it there, or name one that is; case matters`)
+
+	// What nodes have been made from may go.
+	gone := &manyHosts{}
+	for _, n := range plantest.ISO(t).Nodes() {
+		gone.vms = append(gone.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
+	}
+
+	_, err = check(t, plantest.ISO(t), gone)
+	require.NoError(t, err)
+	assert.Zero(t, gone.asked)
+}

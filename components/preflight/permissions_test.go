@@ -1,0 +1,43 @@
+package preflight
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/plan/plantest"
+)
+
+// TestCheckPermissions: a change is refused for the privileges that it needs, not for others.
+func TestCheckPermissions(t *testing.T) {
+	n := plantest.Template().Pools[0].Nodes[0]
+	missing := func(names ...string) *Report {
+		f := &Report{missingPrivileges: map[string][]missingPrivilege{}}
+
+		for _, p := range Privileges(plantest.Template(), n, 0) {
+			for _, name := range names {
+				if p.Names[0] == name {
+					f.missingPrivileges[n.Name] = append(f.missingPrivileges[n.Name], missingPrivilege{p, p.Paths[:1]})
+				}
+			}
+		}
+
+		require.Len(t, f.missingPrivileges[n.Name], len(names))
+
+		return f
+	}
+
+	memory := missing("VM.Config.Memory", "VM.Allocate")
+	assert.EqualError(t, memory.CheckPermissions(n, []string{"memory", "started"}), `the configuration has 1 problem:
+  - proxmox: the credentials lack VM.Config.Memory on /vms/401, to configure VMs, which the change of c-control-1 needs (memory, started); `+
+		`run 'pveum role modify TalosProxmox -append -privs VM.Config.Memory', with the name of the role, and see that they have it on that path`)
+	assert.NoError(t, memory.CheckPermissions(n, []string{"cpu", "tags"}))
+	assert.NoError(t, memory.CheckPermissions(plan.Node{Name: "another"}, []string{"memory"}))
+	assert.Error(t, missing("VM.PowerMgmt").CheckPermissions(n, []string{"cpu", "started"}), "a restart")
+	assert.NoError(t, missing("VM.PowerMgmt").CheckPermissions(n, []string{"tags"}))
+	assert.Error(t, missing("VM.Config.Options").CheckPermissions(n, []string{"disks"}), "each change states the name")
+	assert.NoError(t, missing("VM.Config.Options").CheckPermissions(n, nil), "nothing changes")
+	assert.NoError(t, (*Report)(nil).CheckPermissions(n, []string{"memory"}))
+}

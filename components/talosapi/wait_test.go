@@ -12,8 +12,8 @@ import (
 
 func TestWaitAnswering(t *testing.T) {
 	// Nobody listens on the Talos port of this address.
-	err := WaitAnswering(t.Context(), Target{Name: "n1", Address: "127.255.255.254"}, 10*time.Millisecond, func(string) {})
-	assert.EqualError(t, err, "gave up after 10ms, waiting for n1 to answer at 127.255.255.254 (connection refused)")
+	err := WaitAnswering(t.Context(), Target{Name: "n1", Address: "127.255.255.254"}, 2*time.Second, func(string) {})
+	assert.EqualError(t, err, "gave up after 2s, waiting for n1 to answer at 127.255.255.254 (connection refused)")
 }
 
 func TestBrief(t *testing.T) {

@@ -311,7 +311,7 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 			t.Parallel()
 
 			l := limitedStacks(t)[map[string]string{
-				"every one": "templates", "templates": "templates", "GPUs": "k3s-dev-vms", "downloads": "atlas", "guest agent": "enterprise",
+				"all": "templates", "templates": "templates", "GPUs": "k3s-dev-vms", "downloads": "atlas", "guest agent": "enterprise",
 				"`lifecycle.keepImages: false`": "atlas without its images", "`startup`": "options", "`haGroup`": "options",
 				"`resourcePool`": "options", "`placement.rebalance`": "rebalance", "K3s": "k3s",
 			}[p.needed[0]]]

@@ -86,7 +86,10 @@ func (s *survey) note(e events.EngineEvent) error {
 
 		switch e.DiagnosticEvent.Severity {
 		case "error":
-			s.errors = appendOnce(s.errors, message)
+			// That it failed is said by what made it fail.
+			if message = strings.TrimPrefix(message, "Preview failed: "); message != "preview failed" {
+				s.errors = appendOnce(s.errors, message)
+			}
 		case "warning":
 			s.warnings = appendOnce(s.warnings, message)
 		}

@@ -93,12 +93,13 @@ func TestReadRefused(t *testing.T) {
 		content []byte
 		refused string
 	}{
-		"empty":         {nil, "it is no etcd database"},
-		"a page of one": {[]byte("<html>not found</html>"), "22 bytes are no whole snapshot of etcd"},
-		"cut off":       {hashed(content)[:len(content)-100], "are no whole snapshot of etcd"},
-		"changed":       {changed, "its content is not what its hash says: it was cut off, or changed"},
-		"zeros":         {make([]byte, 8192), "it is no etcd database"},
-		"no database":   {hashed(make([]byte, 8192)), "it is no etcd database"},
+		"empty":                     {nil, "it is no etcd database"},
+		"a page of one":             {[]byte("<html>not found</html>"), "22 bytes are no whole snapshot of etcd"},
+		"cut off":                   {hashed(content)[:len(content)-100], "are no whole snapshot of etcd"},
+		"cut off where a page ends": {content[:8192], "it is no etcd database"},
+		"changed":                   {changed, "its content is not what its hash says: it was cut off, or changed"},
+		"zeros":                     {make([]byte, 8192), "it is no etcd database"},
+		"no database":               {hashed(make([]byte, 8192)), "it is no etcd database"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,6 +108,27 @@ func TestReadRefused(t *testing.T) {
 			require.ErrorContains(t, err, c.refused)
 		})
 	}
+}
+
+// TestTakeCutOff: a transfer that ends early, and where a page does, looks like the file of a member.
+func TestTakeCutOff(t *testing.T) {
+	t.Parallel()
+
+	content := database(t, 41)
+	store := Store{Dir: t.TempDir(), Cluster: "c", Keep: 1}
+
+	for _, sent := range [][]byte{content, content[:8192]} {
+		_, err := store.Take(time.Now(), func(w io.Writer) error {
+			_, err := w.Write(sent)
+
+			return err
+		})
+		require.ErrorContains(t, err, "what etcd sent ")
+	}
+
+	kept, err := store.List()
+	require.NoError(t, err)
+	assert.Empty(t, kept)
 }
 
 func TestStore(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -99,7 +100,8 @@ func (s *Snapshot) hash(f *os.File) error {
 var revisions = []byte("key")
 
 func (s *Snapshot) count(path string) (err error) {
-	// bbolt asserts what it reads.
+	// bbolt asserts what it reads, and maps the file: what lies behind its end is a fault, which would end the program.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("it is no etcd database: %v", r)

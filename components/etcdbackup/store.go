@@ -50,6 +50,11 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 			return fmt.Errorf("what etcd sent is no snapshot: %w", err)
 		}
 
+		// What etcd sends ends with a hash.
+		if taken.Raw {
+			return fmt.Errorf("what etcd sent was cut off after %d bytes", taken.Size)
+		}
+
 		return nil
 	}
 

@@ -140,7 +140,7 @@ type k3sBuilder struct {
 func (b *k3sBuilder) machines() error {
 	servers, agents := byRole(b.Plan)
 
-	if err := b.control(servers); err != nil {
+	if err := b.pools(servers, newServerReplacementOrder(b.Plan)); err != nil {
 		return err
 	}
 
@@ -150,7 +150,7 @@ func (b *k3sBuilder) machines() error {
 		return err
 	}
 
-	if err := b.agents(agents); err != nil {
+	if err := b.pools(agents, newReplacementOrder(b.Plan)); err != nil {
 		return err
 	}
 
@@ -159,15 +159,13 @@ func (b *k3sBuilder) machines() error {
 	return nil
 }
 
-// control makes the servers of pools, and has them join. Where some are replaced, existing ones wait for them.
-func (b *k3sBuilder) control(pools []plan.PlannedPool) error {
-	anew := newServerReplacementOrder(b.Plan)
-
+// pools creates the nodes of pools, and has them join. Where some are replaced, existing ones wait for them.
+func (b *k3sBuilder) pools(pools []plan.PlannedPool, order *replacementOrder) error {
 	for _, pool := range pools {
 		for _, n := range pool.Nodes {
 			var in *replacementOrder
 			if b.report.Exists(n) {
-				in = anew
+				in = order
 			}
 
 			if err := b.machine(pool, n, in.next()); err != nil {
@@ -176,6 +174,7 @@ func (b *k3sBuilder) control(pools []plan.PlannedPool) error {
 
 			last := b.Nodes[len(b.Nodes)-1]
 
+			// The first server.
 			if len(b.Nodes) == 1 {
 				b.Endpoint = endpointOf(b.Plan, last.IPAddress)
 				b.credentials()
@@ -185,32 +184,8 @@ func (b *k3sBuilder) control(pools []plan.PlannedPool) error {
 				return err
 			}
 
-			b.joined = append(b.joined, last.Joined)
-			in.add(last.Joined)
-		}
-	}
-
-	return nil
-}
-
-// agents makes those of pools, and has them join. Where some are replaced, existing ones wait for them.
-func (b *k3sBuilder) agents(pools []plan.PlannedPool) error {
-	anew := newReplacementOrder(b.Plan)
-
-	for _, pool := range pools {
-		for _, n := range pool.Nodes {
-			var in *replacementOrder
-			if b.report.Exists(n) {
-				in = anew
-			}
-
-			if err := b.machine(pool, n, in.next()); err != nil {
-				return err
-			}
-
-			last := b.Nodes[len(b.Nodes)-1]
-			if err := b.join(last); err != nil {
-				return err
+			if n.Role == plan.ControlPlane {
+				b.joined = append(b.joined, last.Joined)
 			}
 
 			in.add(last.Joined)

@@ -41,6 +41,7 @@ type vmHooks struct {
 func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, register hookutil.Register) error {
 	proxmox, previews := r.proxmox, &pulumi.ResourceHookOptions{OnDryRun: true}
 	images := proxmoxvm.ImageHooks{Proxmox: proxmox, Plan: r.plan}
+	updates := proxmoxvm.UpdateHooks{Program: ctx, Proxmox: proxmox, Identities: r.identities, Progress: r.say}
 
 	register(&g.offered, "image-offered", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		if ctx.DryRun() {
@@ -67,8 +68,7 @@ func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, regist
 		}
 
 		// A preview has said that Proxmox VE cannot be reached.
-		if err := errors.Join(proxmoxvm.GrowDisks(c, ctx, proxmox, n, r.say),
-			proxmoxvm.RestorePool(c, ctx, proxmox, n, args, r.say)); err != nil && !ctx.DryRun() {
+		if err := errors.Join(updates.GrowDisks(c, n), updates.RestorePool(c, n, args)); err != nil && !ctx.DryRun() {
 			return err
 		}
 

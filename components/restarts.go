@@ -206,6 +206,10 @@ func (r *restarts) switchOn(ctx context.Context, n plan.Node, now machineNow, ar
 		return nil
 	}
 
+	if err := r.identities.CheckNow(ctx, n); err != nil {
+		return fmt.Errorf("VM %d is off, and is not started: %w", now.vm.ID, err)
+	}
+
 	if err := r.proxmox.Start(ctx, now.vm); err != nil {
 		return fmt.Errorf("VM %d of %s is off, and does not start: %w", now.vm.ID, n.Name, err)
 	}

@@ -317,6 +317,28 @@ func TestRestartOfNothing(t *testing.T) {
 	}
 }
 
+// TestForeignVMIsNotStarted: a VM that the state says is on and that is off is started where it is ours, and no other.
+func TestForeignVMIsNotStarted(t *testing.T) {
+	args := changedVM("a-vm", nil, map[string]any{"started": true, "tags": []any{"x"}})
+	args.OldOutputs = resource.PropertyMap{"started": resource.NewProperty(true)}
+
+	for name, c := range map[string]struct {
+		vm   running
+		want string
+	}{
+		// Its start is refused: that is how it is seen here.
+		"ours":    {running{off: true, stuck: errors.New("no memory")}, "VM 401 of a is off, and does not start: no memory"},
+		"foreign": {running{off: true, foreign: true, stuck: errors.New("no memory")}, "VM 401 is off, and is not started: VMID 401 is "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inProgram(t, false, func(ctx *pulumi.Context) {
+				r := restarting(ctx, nil, func(r *restarts) { r.proxmox = c.vm })
+				assert.ErrorContains(t, r.before(t.Context(), args), c.want)
+			})
+		})
+	}
+}
+
 // TestRestartFails: whatever fails is said, and nobody is begun after it.
 func TestRestartFails(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -10,17 +10,26 @@ import (
 	"talos-proxmox/components/wait"
 )
 
+// UpdateHooks do, before a VM is updated, what the provider does not, or not well. Each thing is done only to a VM that
+// has shown its UUID immediately before. They run in previews, too, and say there what they would do.
+type UpdateHooks struct {
+	Program    *pulumi.Context
+	Proxmox    Proxmox
+	Identities *Identities
+	Progress   wait.Say
+}
+
 // GrowDisks makes the disks of a VM as large as the plan says, while it runs: the provider would write all options of
-// its disks, restart it for that, and lose the size on the way. It runs in previews, too.
-func GrowDisks(ctx context.Context, program *pulumi.Context, proxmox Proxmox, n plan.Node, say wait.Say) error {
-	if program.DryRun() {
+// its disks, restart it for that, and lose the size on the way.
+func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
+	if u.Program.DryRun() {
 		short, cancel := context.WithTimeout(ctx, wait.Ask)
 		defer cancel()
 
 		ctx = short
 	}
 
-	v, there, err := proxmox.Find(ctx, n.VMID)
+	v, there, err := u.Proxmox.Find(ctx, n.VMID)
 	if err != nil || !there {
 		return err
 	}
@@ -29,7 +38,7 @@ func GrowDisks(ctx context.Context, program *pulumi.Context, proxmox Proxmox, n 
 		return fmt.Errorf("VM %d on host %s is %q, not %s: its disks are left alone", v.ID, v.Host, v.Name, n.Name)
 	}
 
-	settings, err := proxmox.Settings(ctx, v)
+	settings, err := u.Proxmox.Settings(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -41,29 +50,32 @@ func GrowDisks(ctx context.Context, program *pulumi.Context, proxmox Proxmox, n 
 		}
 
 		message := fmt.Sprintf("%s: disk %s grows from %d to %d GiB; the VM runs on", n.Name, d.Interface, has, d.SizeGiB)
-		if program.DryRun() {
-			if err := program.Log.Info(message, nil); err != nil {
+		if u.Program.DryRun() {
+			if err := u.Program.Log.Info(message, nil); err != nil {
 				return err
 			}
 
 			continue
 		}
 
-		say(message)
+		if err := u.Identities.CheckNow(ctx, n); err != nil {
+			return fmt.Errorf("disk %s of VM %d on host %s is left alone: %w", d.Interface, v.ID, v.Host, err)
+		}
 
-		if err := proxmox.Resize(ctx, v, d.Interface, d.SizeGiB); err != nil {
+		u.Progress(message)
+
+		if err := u.Proxmox.Resize(ctx, v, d.Interface, d.SizeGiB); err != nil {
 			return fmt.Errorf("disk %s of VM %d on host %s cannot grow to %d GiB: %w", d.Interface, v.ID, v.Host, d.SizeGiB, err)
 		}
 
-		after, err := proxmox.Settings(ctx, v)
+		after, err := u.Proxmox.Settings(ctx, v)
 		if err != nil {
 			return err
 		}
 
 		if now := after.Disk(d.Interface); now < d.SizeGiB {
 			return fmt.Errorf("disk %s of VM %d on host %s was made larger, and its configuration says %d in place of %d GiB. "+
-				"Run 'qm disk rescan --vmid %d' there, "+
-				"then 'pulumi up' again", d.Interface, v.ID, v.Host, now, d.SizeGiB, v.ID)
+				"Run 'qm disk rescan --vmid %d' there, then 'pulumi up' again", d.Interface, v.ID, v.Host, now, d.SizeGiB, v.ID)
 		}
 	}
 

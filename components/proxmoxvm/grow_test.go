@@ -1,6 +1,7 @@
 package proxmoxvm
 
 import (
+	"cmp"
 	"context"
 	"testing"
 
@@ -20,7 +21,15 @@ type growingDisks struct {
 	// fails: the task succeeds, and the configuration keeps its size.
 	fails bool
 	name  string
+	// uuid is the VM's; empty: that of the state.
+	uuid string
 }
+
+func (v *growingDisks) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return proxmoxapi.VMConfig{UUID: cmp.Or(v.uuid, grownUUID)}, nil
+}
+
+const grownUUID = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
 
 func (v *growingDisks) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
 	return proxmoxapi.VM{ID: vmid, Host: "pve", Name: v.name}, true, nil
@@ -43,9 +52,18 @@ func (v *growingDisks) Resize(_ context.Context, _ proxmoxapi.VM, disk string, _
 // noResources are the mocks of a program without resources.
 type noResources struct{ pulumi.MockResourceMonitor }
 
+// updatesOf are the hooks of a plan whose state has the VM of a node.
+func updatesOf(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, n plan.Node) UpdateHooks {
+	identities := NewIdentities(ctx, p, proxmox, nil)
+	identities.Record(Machine{VMID: n.VMID, Name: n.Name, UUID: grownUUID, Tags: OwnerTags(p)})
+
+	return UpdateHooks{ctx, proxmox, identities, func(string) {}}
+}
+
 func TestGrowDisks(t *testing.T) {
 	n := plan.Node{Name: "a", VMID: 401, Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 50},
 		{Interface: "scsi1", SizeGiB: 10}}}
+	p := &plan.Plan{Cluster: "c"}
 	before := func() map[string]string {
 		return map[string]string{"scsi0": "tank:vm-401-disk-0,size=40G", "scsi1": "tank:vm-401-disk-1,size=10G"}
 	}
@@ -59,6 +77,10 @@ func TestGrowDisks(t *testing.T) {
 		"one of two": {vm: growingDisks{name: "a"}, grown: []string{"scsi0"}},
 		"a preview":  {vm: growingDisks{name: "a"}, dry: true},
 		"another VM": {vm: growingDisks{name: "b"}, want: `VM 401 on host pve is "b", not a: its disks are left alone`},
+		"another VM of our name": {
+			vm:   growingDisks{name: "a", uuid: "110ec58a-a0f2-4ac4-8393-c866d813b8d1"},
+			want: "disk scsi0 of VM 401 on host pve is left alone: VMID 401 is \"a\" on host pve (UUID 110ec58a-",
+		},
 		"not noted": {
 			vm: growingDisks{name: "a", fails: true}, grown: []string{"scsi0"},
 			want: "disk scsi0 of VM 401 on host pve was made larger, and its configuration says 40 in place of 50 GiB. Run " +
@@ -70,7 +92,7 @@ func TestGrowDisks(t *testing.T) {
 			c.vm.settings = before()
 
 			err := pulumi.RunErr(func(ctx *pulumi.Context) error {
-				return GrowDisks(t.Context(), ctx, &c.vm, n, func(string) {})
+				return updatesOf(ctx, p, &c.vm, n).GrowDisks(t.Context(), n)
 			}, pulumi.WithMocks("p", "s", noResources{}), func(i *pulumi.RunInfo) { i.DryRun = c.dry })
 
 			if c.want == "" {

@@ -65,8 +65,7 @@ func (i *Identities) CheckCreated(ctx context.Context, args *pulumi.ResourceHook
 	}
 
 	err := fmt.Errorf("%s: another VM got the VMID while this run was about to make %s, and the provider took that for "+
-		"its own. "+
-		"Nothing else is done to it. %s", c.Why, m.Name, forget(args.URN))
+		"its own. Nothing else is done to it. %s", c.Why, m.Name, forget(args.URN))
 	i.refuse(m.VMID, err)
 
 	return err
@@ -170,9 +169,8 @@ func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHo
 		}
 
 		return fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM, and what "+
-			"belongs to it is not "+
-			"touched. 'pulumi preview' says what to do", vmid, v.Name, v.Host, strings.Join(OwnerTags(i.plan), " "+
-			"and "))
+			"belongs to it is not touched. 'pulumi preview' says what to do",
+			vmid, v.Name, v.Host, strings.Join(OwnerTags(i.plan), " and "))
 	}
 
 	return i.evaluate(m, m.Compare(ctx, i.proxmox, OwnerTags(i.plan)), args.URN)

@@ -10,19 +10,16 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/wait"
 )
 
 // RestorePool puts a VM back into its resource pool. The provider moves a VM where the configuration names another pool, and never
-// reads which one the VM is in. It runs in previews, too.
-func RestorePool(
-	ctx context.Context, program *pulumi.Context, proxmox Proxmox, n plan.Node, args *pulumi.ResourceHookArgs, say wait.Say,
-) error {
+// reads which one the VM is in.
+func (u UpdateHooks) RestorePool(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
 	if n.ResourcePool == "" || hookutil.String(args.OldInputs, "poolId") != n.ResourcePool {
 		return nil
 	}
 
-	vms, err := proxmox.VMs(ctx)
+	vms, err := u.Proxmox.VMs(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,13 +30,17 @@ func RestorePool(
 	}
 
 	message := fmt.Sprintf("%s: VM %d goes back into resource pool %s", n.Name, n.VMID, n.ResourcePool)
-	if program.DryRun() {
-		return program.Log.Info(message, nil)
+	if u.Program.DryRun() {
+		return u.Program.Log.Info(message, nil)
 	}
 
-	say(message)
+	if err := u.Identities.CheckNow(ctx, n); err != nil {
+		return fmt.Errorf("VM %d is not put into resource pool %s: %w", n.VMID, n.ResourcePool, err)
+	}
 
-	if err := proxmox.MoveToPool(ctx, vms[at], n.ResourcePool); err != nil {
+	u.Progress(message)
+
+	if err := u.Proxmox.MoveToPool(ctx, vms[at], n.ResourcePool); err != nil {
 		return fmt.Errorf("VM %d of %s is not in resource pool %s: %w", n.VMID, n.Name, n.ResourcePool, err)
 	}
 

@@ -15,6 +15,8 @@ import (
 type vmHooks struct {
 	// offered runs before a host downloads an image, and refuses what cannot be one. It runs in previews, too.
 	offered *pulumi.ResourceHook
+	// restored runs after an image was deleted, and has it downloaded again where nodes boot from it.
+	restored *pulumi.ResourceHook
 	// free runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
 	free *pulumi.ResourceHook
 	// resumed runs before a VM is changed, and refuses to call one finished that is not.
@@ -40,7 +42,7 @@ type vmHooks struct {
 // register registers them.
 func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, register hookutil.Register) error {
 	proxmox, previews := r.proxmox, &pulumi.ResourceHookOptions{OnDryRun: true}
-	images := proxmoxvm.ImageHooks{Proxmox: proxmox, Plan: r.plan}
+	images := proxmoxvm.ImageHooks{Proxmox: proxmox, Plan: r.plan, Progress: r.say}
 	updates := proxmoxvm.UpdateHooks{Program: ctx, Proxmox: proxmox, Identities: r.identities, Progress: r.say}
 
 	register(&g.offered, "image-offered", func(c context.Context, args *pulumi.ResourceHookArgs) error {
@@ -51,6 +53,10 @@ func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, regist
 		return images.CheckDownload(c, args)
 	}, previews)
 	register(&g.whole, "image-whole", images.CheckImage)
+	register(&g.restored, "image-restored", func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		// Replaced images are deleted after the program has ended, and the context of one that runs in process with it.
+		return images.RestoreImage(hookutil.Interruptible(context.WithoutCancel(c)), args)
+	})
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return proxmoxvm.CheckVMIDFree(c, r.plan, proxmox, ctx.Stack(), args)
 	})
@@ -102,6 +108,11 @@ func (g *vmHooks) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
 		AfterUpdate:  []*pulumi.ResourceHook{g.back},
 		OnError:      g.stuck, BeforeDelete: g.held(g.checked),
 	}
+}
+
+// ofImages are the hooks of what a host downloads.
+func (g *vmHooks) ofImages() *pulumi.ResourceHookBinding {
+	return &pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{g.offered}, AfterDelete: g.held(g.restored)}
 }
 
 // ofCompanions are the hooks of what belongs to a VM.

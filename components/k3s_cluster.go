@@ -272,7 +272,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 
 	args.Hooks = b.hooks.of(b.hooks.free, b.hooks.whole)
 
-	fetch, err := proxmoxvm.DownloadOf(p, pool.Image, n, b.hooks.offered)
+	fetch, err := proxmoxvm.DownloadOf(p, pool.Image, n, b.hooks.ofImages())
 	if err != nil {
 		return nil, err
 	}

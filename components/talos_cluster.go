@@ -476,7 +476,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 
 // boot says what a node boots that is no clone.
 func (b *builder) boot(args *TalosNodeArgs, image plan.BootImage) error {
-	fetch, err := proxmoxvm.DownloadOf(b.Plan, image, args.Node, b.hooks.offered)
+	fetch, err := proxmoxvm.DownloadOf(b.Plan, image, args.Node, b.hooks.ofImages())
 
 	switch {
 	case err != nil:

@@ -55,3 +55,33 @@ func TestMissingImage(t *testing.T) {
 		require.NoError(t, err, "what is not known is no error in a preview")
 	})
 }
+
+// TestImageOfFailedChange: an update that failed leaves the image that it replaced to be deleted by the next one. Where that
+// takes the change back, nodes boot from this image again, and it is kept.
+func TestImageOfFailedChange(t *testing.T) {
+	t.Parallel()
+
+	// Both versions of Talos go with this one of Kubernetes.
+	text := strings.ReplaceAll(pair{"factory", "nocloud", "iso", "reserved"}.stack(), "v1.34.2", "v1.32.3")
+
+	r := rehearse(t, stackFile(t, text))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	before := r.Lab.World().Snapshot()
+
+	set(t, r.Stack, "cluster.versions.talos", "v1.9.5")
+	assert.Contains(t, failUp(t, r.Stack), "Talos v1.12.4 cannot become v1.9.5")
+
+	set(t, r.Stack, "cluster.versions.talos", "v1.12.4")
+	up(t, r.Stack)
+	assert.Equal(t, before, r.Lab.World().Snapshot())
+
+	set(t, r.Stack, "pools.worker.count", "2")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+
+	destroy(t, r.Stack)
+	assert.Empty(t, r.Leftovers())
+}

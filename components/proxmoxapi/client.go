@@ -167,3 +167,36 @@ func handedOn(call string, err error) bool {
 
 	return strings.Contains(call, " /nodes/") && !(errors.As(err, &dial) && dial.Op == "dial")
 }
+
+// taskTimeout is how long a task may take: a guest to shut down, a datastore to make a disk larger, a host to download
+// an image.
+const taskTimeout = 30 * time.Minute
+
+// task makes a request that Proxmox VE answers with a task, and waits for the end of that.
+func (c *Client) task(ctx context.Context, host, method, path string, body any, timeout time.Duration) error {
+	var (
+		id   proxmox.UPID
+		call = method + " " + path
+		send = c.api.Post
+	)
+
+	if method == "PUT" {
+		send = c.api.Put
+	}
+
+	if err := c.explain(call, send(ctx, path, body, &id)); err != nil {
+		return err
+	}
+
+	task := proxmox.NewTask(id, c.api)
+
+	if err := task.Wait(ctx, time.Second/4, timeout); err != nil {
+		return c.explain("the task of "+call, err)
+	}
+
+	if task.IsFailed {
+		return fmt.Errorf("Proxmox VE on host %s: %s", host, task.ExitStatus)
+	}
+
+	return nil
+}

@@ -61,13 +61,13 @@ func (c *Client) Settings(ctx context.Context, vm VM) (Settings, error) {
 
 // Start starts a VM that is off, and returns when it runs. The error says why it does not.
 func (c *Client) Start(ctx context.Context, vm VM) error {
-	return c.task(ctx, vm, "POST", "/status/start", nil, taskTimeout)
+	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/start", nil, taskTimeout)
 }
 
 // Restart has a running VM shut down and start with what waits for that. It returns when the VM is off: Proxmox VE starts
 // it after that, and tells nobody how that went.
 func (c *Client) Restart(ctx context.Context, vm VM) error {
-	return c.task(ctx, vm, "POST", "/status/reboot", nil, taskTimeout)
+	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/reboot", nil, taskTimeout)
 }
 
 // shutdownSeconds is how long a guest may take to shut down before its power is cut.
@@ -75,13 +75,14 @@ const shutdownSeconds = 120
 
 // Shutdown has a VM shut down, cuts its power where it does not in time, and returns when it is off.
 func (c *Client) Shutdown(ctx context.Context, vm VM) error {
-	return c.task(ctx, vm, "POST", "/status/shutdown", map[string]any{"timeout": shutdownSeconds, "forceStop": 1},
-		2*shutdownSeconds*time.Second)
+	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/shutdown",
+		map[string]any{"timeout": shutdownSeconds, "forceStop": 1}, 2*shutdownSeconds*time.Second)
 }
 
 // Resize makes a disk of a VM larger, which a running VM notices at once.
 func (c *Client) Resize(ctx context.Context, vm VM, disk string, gib int) error {
-	return c.task(ctx, vm, "PUT", "/resize", map[string]string{"disk": disk, "size": fmt.Sprintf("%dG", gib)}, taskTimeout)
+	return c.task(ctx, vm.Host, "PUT", qemu(vm)+"/resize",
+		map[string]string{"disk": disk, "size": fmt.Sprintf("%dG", gib)}, taskTimeout)
 }
 
 // MoveToPool puts a VM into a resource pool, out of the one that it is in.
@@ -92,36 +93,4 @@ func (c *Client) MoveToPool(ctx context.Context, vm VM, pool string) error {
 	}
 
 	return c.explain("PUT "+call, c.api.Put(ctx, call, members, nil))
-}
-
-// taskTimeout is how long a task may take: a guest to shut down, a datastore to make a disk larger.
-const taskTimeout = 30 * time.Minute
-
-// task makes a request that Proxmox VE answers with a task, and waits for the end of that.
-func (c *Client) task(ctx context.Context, vm VM, method, path string, body any, timeout time.Duration) error {
-	var (
-		id   proxmox.UPID
-		call = method + " " + qemu(vm) + path
-		send = c.api.Post
-	)
-
-	if method == "PUT" {
-		send = c.api.Put
-	}
-
-	if err := c.explain(call, send(ctx, qemu(vm)+path, body, &id)); err != nil {
-		return err
-	}
-
-	task := proxmox.NewTask(id, c.api)
-
-	if err := task.Wait(ctx, time.Second/4, timeout); err != nil {
-		return c.explain("the task of "+call, err)
-	}
-
-	if task.IsFailed {
-		return fmt.Errorf("Proxmox VE on host %s: %s", vm.Host, task.ExitStatus)
-	}
-
-	return nil
 }

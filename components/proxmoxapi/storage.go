@@ -60,3 +60,29 @@ func (c *Client) Offered(ctx context.Context, host, address string) (int64, erro
 
 	return reply.Size, err
 }
+
+// Download is a file that a host downloads to its ISO files.
+type Download struct {
+	URL string
+	// Name of the file on the datastore.
+	Name string
+	// SHA256 of what the URL holds, in hexadecimal digits; empty when it is not known.
+	SHA256 string
+	// Compression of what the URL holds, which the host unpacks: "gz", "lzo" or "zst"; empty when it has none.
+	Compression string
+}
+
+// Download has a host download a file to a datastore, and returns when it is there.
+func (c *Client) Download(ctx context.Context, host, datastore string, file Download) error {
+	body := map[string]string{"content": "iso", "url": file.URL, "filename": file.Name}
+
+	if file.SHA256 != "" {
+		body["checksum"], body["checksum-algorithm"] = file.SHA256, "sha256"
+	}
+
+	if file.Compression != "" {
+		body["compression"] = file.Compression
+	}
+
+	return c.task(ctx, host, "POST", fmt.Sprintf("/nodes/%s/storage/%s/download-url", host, datastore), body, taskTimeout)
+}

@@ -20,6 +20,9 @@ type fakeProxmox struct {
 	machine *proxmoxapi.VM
 	config  proxmoxapi.VMConfig
 	ejected []string
+	// fetched are the downloads asked for; refused is what they fail with.
+	fetched []proxmoxapi.Download
+	refused error
 }
 
 func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[string]int64, error) {
@@ -36,6 +39,12 @@ func (s *fakeProxmox) Offered(_ context.Context, host, url string) (int64, error
 	}
 
 	return s.offered, s.err
+}
+
+func (s *fakeProxmox) Download(_ context.Context, _, _ string, file proxmoxapi.Download) error {
+	s.fetched = append(s.fetched, file)
+
+	return s.refused
 }
 
 func (s *fakeProxmox) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {

@@ -19,20 +19,19 @@ type Download struct {
 	Overwrite bool
 	// Keep leaves the file where it is when it is no longer wanted.
 	Keep bool
-	// Hooks run before the download.
-	Hooks []*pulumi.ResourceHook
+	// Hooks run before the download, and after the image is deleted.
+	Hooks *pulumi.ResourceHookBinding
 }
 
 // DownloadOf is the image that a node boots from; nil when nothing is downloaded for it.
-func DownloadOf(p *plan.Plan, image plan.BootImage, n plan.Node, offered *pulumi.ResourceHook) (*Download, error) {
+func DownloadOf(p *plan.Plan, image plan.BootImage, n plan.Node, hooks *pulumi.ResourceHookBinding) (*Download, error) {
 	file, err := machineconfig.Boot(p, image, n)
 	if err != nil || file == nil {
 		return nil, err
 	}
 
 	return &Download{
-		File: *file, Datastore: p.ImageStore, Overwrite: image.Overwrite, Keep: image.Keep,
-		Hooks: []*pulumi.ResourceHook{offered},
+		File: *file, Datastore: p.ImageStore, Overwrite: image.Overwrite, Keep: image.Keep, Hooks: hooks,
 	}, nil
 }
 
@@ -76,7 +75,7 @@ func NewFile(ctx *pulumi.Context, name, host string, f *Download, schematic pulu
 		pulumi.RetainOnDelete(f.Keep),
 		// Another host would mean another file.
 		pulumi.IgnoreChanges([]string{"nodeName"}),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: f.Hooks}))...)
+		pulumi.ResourceHooks(f.Hooks))...)
 	if err != nil {
 		return pulumi.StringOutput{}, err
 	}

@@ -11,14 +11,17 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/wait"
 )
 
-// ImageHooks check an image before and after it is downloaded.
+// ImageHooks check an image before and after it is downloaded, and keep one that is still wanted.
 type ImageHooks struct {
-	Proxmox Proxmox
-	Plan    *plan.Plan
+	Proxmox  Proxmox
+	Plan     *plan.Plan
+	Progress wait.Say
 }
 
 // CheckDownload is a hook that runs before a download. It asks the host what the URL holds. A server that answers with
@@ -95,6 +98,58 @@ func (h ImageHooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArg
 	default:
 		return nil
 	}
+}
+
+// RestoreImage is a hook that runs after an image was deleted, and has its host download one again that nodes boot from.
+// A change that failed leaves the image that it replaced to the next update, which deletes it at its end. Where that
+// update takes the change back, it has downloaded that very file again before.
+func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	host, datastore := hookutil.String(args.OldInputs, "nodeName"), hookutil.String(args.OldInputs, "datastoreId")
+
+	file, err := h.wanted(hookutil.String(args.OldInputs, "fileName"))
+	if err != nil || file == nil || datastore != h.Plan.ImageStore {
+		return err
+	}
+
+	volume := datastore + ":iso/" + file.Name
+
+	files, err := h.Proxmox.Files(ctx, host, datastore)
+	if err != nil {
+		return fmt.Errorf("host %s does not say whether it has image %s still: %w. Run 'pulumi up --refresh'", host, volume, err)
+	}
+
+	if _, there := files[volume]; there {
+		return nil
+	}
+
+	h.Progress(fmt.Sprintf("image %s was left over from a change that failed, and is wanted again: host %s downloads it",
+		volume, host))
+
+	if err := h.Proxmox.Download(ctx, host, datastore, proxmoxapi.Download{
+		URL: file.URL, Name: file.Name, SHA256: file.Checksum, Compression: file.Decompress,
+	}); err != nil {
+		return fmt.Errorf("image %s was deleted, and cannot be downloaded again: %w. Run 'pulumi up --refresh'", volume, err)
+	}
+
+	return nil
+}
+
+// wanted is the image of the plan that has a name; nil when there is none.
+func (h ImageHooks) wanted(name string) (*machineconfig.BootFile, error) {
+	for _, p := range h.Plan.Pools {
+		for _, n := range p.Nodes {
+			file, err := machineconfig.Boot(h.Plan, p.Image, n)
+			if err != nil {
+				return nil, err
+			}
+
+			if file != nil && file.Name == name {
+				return file, nil
+			}
+		}
+	}
+
+	return nil, nil //nolint:nilnil // nothing is an answer
 }
 
 // bootVolume is the ISO file or the image of a VM; empty for a clone.

@@ -6,8 +6,11 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
 )
 
 func TestCheckDownload(t *testing.T) {
@@ -25,7 +28,7 @@ func TestCheckDownload(t *testing.T) {
 			"host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ImageHooks{&c.store, &plan.Plan{}}.CheckDownload(t.Context(), download)
+			err := ImageHooks{Proxmox: &c.store, Plan: &plan.Plan{}}.CheckDownload(t.Context(), download)
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -64,6 +67,47 @@ func TestCheckImage(t *testing.T) {
 			} else {
 				assert.EqualError(t, err, c.want)
 			}
+		})
+	}
+}
+
+func TestRestoreImage(t *testing.T) {
+	const url = "https://factory.lan/x.iso"
+
+	p := &plan.Plan{Cluster: "c", ImageStore: "local",
+		Pools: []plan.PlannedPool{{Image: plan.BootImage{URL: url, Checksum: "ab"}, Nodes: []plan.Node{{Name: "a"}}}}}
+
+	file, err := machineconfig.Boot(p, p.Pools[0].Image, p.Pools[0].Nodes[0])
+	require.NoError(t, err)
+
+	wanted := []proxmoxapi.Download{{URL: url, Name: file.Name, SHA256: "ab"}}
+
+	for name, c := range map[string]struct {
+		deleted   string
+		datastore string
+		store     fakeProxmox
+		fetched   []proxmoxapi.Download
+		want      string
+	}{
+		"wanted":                {deleted: file.Name, datastore: "local", fetched: wanted},
+		"wanted, and there":     {deleted: file.Name, datastore: "local", store: fakeProxmox{files: map[string]int64{"local:iso/" + file.Name: 1}}},
+		"of an earlier version": {deleted: "c-old.iso", datastore: "local"},
+		"on another datastore":  {deleted: file.Name, datastore: "tank"},
+		"silent host": {deleted: file.Name, datastore: "local", store: fakeProxmox{err: errors.New("no answer")},
+			want: "host pve does not say whether it has image local:iso/" + file.Name + " still: no answer. Run 'pulumi up --refresh'"},
+		"mirror away": {deleted: file.Name, datastore: "local", store: fakeProxmox{refused: errors.New("404")}, fetched: wanted,
+			want: "image local:iso/" + file.Name + " was deleted, and cannot be downloaded again: 404. Run 'pulumi up --refresh'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ImageHooks{&c.store, p, func(string) {}}.RestoreImage(t.Context(), &pulumi.ResourceHookArgs{
+				OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs})
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+
+			assert.Equal(t, c.fetched, c.store.fetched)
 		})
 	}
 }

@@ -150,9 +150,11 @@ func (b *k3sBuilder) machines() error {
 		return err
 	}
 
-	if err := b.pools(agents, newReplacementOrder(b.Plan)); err != nil {
+	if err := b.pools(replacedFirst(b.Plan, agents), newReplacementOrder(b.Plan)); err != nil {
 		return err
 	}
+
+	inPlanOrder(b.Plan, b.Nodes, func(n *K3sNode) string { return n.node.Name })
 
 	b.release()
 

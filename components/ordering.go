@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -51,6 +52,38 @@ func (o *replacementOrder) add(last pulumi.Resource) {
 	if o != nil {
 		o.registered = append(o.registered, last)
 	}
+}
+
+// replacedFirst are pools in the order in which their nodes are registered where nodes wait for each other: those that
+// are replaced come first. A dead one counts as away until then, and no other would get its turn.
+func replacedFirst(p *plan.Plan, pools []plan.PlannedPool) []plan.PlannedPool {
+	rank := func(nodes ...plan.Node) int {
+		if slices.ContainsFunc(nodes, func(n plan.Node) bool { return slices.Contains(p.Replace, n.Name) }) {
+			return 0
+		}
+
+		return 1
+	}
+	sorted := slices.Clone(pools)
+
+	for i := range sorted {
+		sorted[i].Nodes = slices.Clone(sorted[i].Nodes)
+		slices.SortStableFunc(sorted[i].Nodes, func(a, b plan.Node) int { return cmp.Compare(rank(a), rank(b)) })
+	}
+
+	slices.SortStableFunc(sorted, func(a, b plan.PlannedPool) int { return cmp.Compare(rank(a.Nodes...), rank(b.Nodes...)) })
+
+	return sorted
+}
+
+// inPlanOrder puts nodes into the order of the plan.
+func inPlanOrder[N any](p *plan.Plan, nodes []N, name func(N) string) {
+	position := map[string]int{}
+	for i, n := range p.Nodes() {
+		position[n.Name] = i
+	}
+
+	slices.SortFunc(nodes, func(a, b N) int { return position[name(a)] - position[name(b)] })
 }
 
 // creationOrder has workers wait for control planes before their VMs may change. What they depend on is the same from

@@ -38,3 +38,34 @@ func TestReplacementOrder(t *testing.T) {
 	none.add(a)
 	assert.Empty(t, none.next())
 }
+
+func TestReplacedFirst(t *testing.T) {
+	nodes := func(names ...string) (all []plan.Node) {
+		for _, name := range names {
+			all = append(all, plan.Node{Name: name})
+		}
+
+		return all
+	}
+	p := &plan.Plan{Replace: []string{"b-2"}, Pools: []plan.PlannedPool{
+		{Name: "a", Nodes: nodes("a-1", "a-2")}, {Name: "b", Nodes: nodes("b-1", "b-2", "b-3")}, {Name: "c", Nodes: nodes("c-1")},
+	}}
+
+	registered := namesIn(replacedFirst(p, p.Pools))
+	assert.Equal(t, []string{"b-2", "b-1", "b-3", "a-1", "a-2", "c-1"}, registered)
+
+	planned := namesIn(p.Pools)
+	inPlanOrder(p, registered, func(name string) string { return name })
+	assert.Equal(t, planned, registered, "the plan is as it was, too")
+}
+
+// namesIn are those of the nodes of pools.
+func namesIn(pools []plan.PlannedPool) (all []string) {
+	for _, pool := range pools {
+		for _, n := range pool.Nodes {
+			all = append(all, n.Name)
+		}
+	}
+
+	return all
+}

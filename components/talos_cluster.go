@@ -274,7 +274,7 @@ func (b *builder) cluster() error {
 	}
 
 	workers := func(after ...pulumi.Resource) error {
-		for _, pool := range others {
+		for _, pool := range replacedFirst(p, others) {
 			if err := b.workers(pool, configure(pool, after)); err != nil {
 				return err
 			}
@@ -295,6 +295,8 @@ func (b *builder) cluster() error {
 			err = workers(append(slices.Clone(b.configured), kubeconfig)...)
 		}
 	}
+
+	inPlanOrder(p, b.Nodes, func(n *TalosNode) string { return n.node.Name })
 
 	b.Talosconfig = b.talosconfig(credentials)
 	b.TalosconfigExpiry = expiry(credentials.ClientCertificate().ToStringPtrOutput())

@@ -100,6 +100,9 @@ type Forecast struct {
 	// Refused says where the change is refused; empty when it is not. Why is for people.
 	Refused Stage
 	Why     string
+	// Again says that the update may have to be run again: nothing goes down before a dead control plane is replaced, and
+	// that may be over in time or not.
+	Again bool
 	// StandsStill says that etcd has so few members that it stands still while one is away.
 	StandsStill bool
 }
@@ -270,6 +273,8 @@ func (f *Forecast) refuseDead(m *Model, to Config, refuse func(Stage, string, ..
 			refuse(Update, "%s is dead, and cannot be changed", name)
 		case name != m.Dead && e != None && !(goes && forced) && isControl(m.Dead) && isControl(name) && e != Live:
 			refuse(Update, "%s is dead, and no other control plane may leave or join", m.Dead)
+		case name != m.Dead && isControl(m.Dead) && isControl(name) && (e == Reboot || e == Upgrade) && f.Effects[m.Dead] == Replace:
+			f.Again = true
 		case name != m.Dead && isControl(m.Dead) && isControl(name) && (e == Reboot || e == Upgrade):
 			// What leaves goes last, and etcd counts it until then.
 			refuse(Update, "%s is dead, and no other control plane may go down", m.Dead)

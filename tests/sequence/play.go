@@ -87,6 +87,9 @@ func (c *cluster) refuse(ctx context.Context, m *Model, f Forecast, o *observati
 		return fmt.Errorf("what must be refused went through: %s", f.Why)
 	}
 
+	// The refused update may have noted that the nodes of the list were replaced: they would be replaced again.
+	m.Asked.Replace, m.Asked.Force = nil, nil
+
 	if err := errors.Join(o.judge(m), c.write(m.Asked)); err != nil {
 		return err
 	}
@@ -122,7 +125,7 @@ func (c *cluster) carryOut(ctx context.Context, m *Model, s Step, o *observation
 	switch {
 	case mended != nil:
 		return 0, errors.Join(mended, err)
-	case s.Fault.Kind == "" && err != nil:
+	case s.Fault.Kind == "" && !s.Forecast.Again && err != nil:
 		return 0, fmt.Errorf("nothing was wrong, and the update failed: %w", err)
 	}
 

@@ -21,6 +21,7 @@ import (
 
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -235,7 +236,26 @@ func TestDeadNodes(t *testing.T) {
 		assert.Len(t, calls(r, "EtcdRemoveMemberByID"), 1)
 	})
 
+	t.Run("a worker that is replaced while another is to reboot", func(t *testing.T) {
+		since := time.Now()
+
+		set(t, r.Stack, "lifecycle.replace[0]", "home-worker-2")
+		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-worker-2")
+		set(t, r.Stack, "pools.worker.patches[0]", "machine: { env: { a: b } }")
+		up(t, r.Stack)
+
+		assert.Contains(t, deeds(r, since)["home-worker-1"], talos.Rebooted)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+
+		for _, list := range []string{"replace", "forceRemove"} {
+			require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle."+list, &auto.ConfigOptions{Path: true}))
+		}
+	})
+
 	t.Run("a worker that is removed", func(t *testing.T) {
+		_, err = r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", vmids(r)["home-worker-2"])
+		require.NoError(t, err)
+
 		set(t, r.Stack, "pools.worker.count", "1")
 
 		said := failUp(t, r.Stack)
@@ -243,7 +263,7 @@ func TestDeadNodes(t *testing.T) {
 			`bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again`, said)
 		assert.Contains(t, kubernetesNodes(t, api), "home-worker-2")
 
-		set(t, r.Stack, "lifecycle.forceRemove[1]", "home-worker-2")
+		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-worker-2")
 		up(t, r.Stack)
 		assert.NotContains(t, kubernetesNodes(t, api), "home-worker-2")
 		assert.NotContains(t, vmids(r), "home-worker-2")

@@ -65,7 +65,7 @@ func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err err
 	}
 
 	if f.Refused != "" {
-		return p, errors.Join(c.refuse(ctx, m, f, o), c.settle(ctx, m))
+		return p, errors.Join(c.refuse(ctx, m, f, o), c.noteStarted(m), c.settle(ctx, m))
 	}
 
 	if p.Again, err = c.carryOut(ctx, m, s, o); err != nil {
@@ -74,11 +74,26 @@ func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err err
 
 	m.Done(s.To, f)
 
-	if err := c.settle(ctx, m); err != nil {
+	if err := errors.Join(c.noteStarted(m), c.settle(ctx, m)); err != nil {
 		return p, err
 	}
 
 	return p, errors.Join(o.judge(m), o.compareDone(), c.present(m))
+}
+
+// noteStarted notes that updates started a dead node. The provider stores started: false for a VM that it restarted, and the
+// next update of that VM starts it where it is off.
+func (c *cluster) noteStarted(m *Model) error {
+	if m.Dead == "" {
+		return nil
+	}
+
+	v, err := c.vm(m.Dead)
+	if err == nil && v.Running {
+		m.Dead = ""
+	}
+
+	return err
 }
 
 // refuse holds that the update is refused, and takes the change back.

@@ -65,7 +65,7 @@ func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err err
 	}
 
 	if f.Refused != "" {
-		return p, errors.Join(c.refuse(ctx, m, f, o), c.noteStarted(m), c.settle(ctx, m))
+		return p, errors.Join(c.refuse(ctx, m, s, o), c.noteStarted(m), c.settle(ctx, m))
 	}
 
 	if p.Again, err = c.carryOut(ctx, m, s, o); err != nil {
@@ -96,9 +96,23 @@ func (c *cluster) noteStarted(m *Model) error {
 	return err
 }
 
-// refuse holds that the update is refused, and takes the change back.
-func (c *cluster) refuse(ctx context.Context, m *Model, f Forecast, o *observation) error {
-	if err := c.up(ctx); err == nil {
+// refuse holds that the update is refused, and takes the change back. Where the update itself started the dead node that
+// stood in the way, the change may be made.
+func (c *cluster) refuse(ctx context.Context, m *Model, s Step, o *observation) error {
+	f, dead := s.Forecast, m.Dead
+	err := c.up(ctx)
+
+	if err := c.noteStarted(m); err != nil {
+		return err
+	}
+
+	if now := m.Foresee(s.To); err == nil && dead != m.Dead && now.Refused == "" {
+		m.Done(s.To, now)
+
+		return o.judge(m)
+	}
+
+	if err == nil {
 		return fmt.Errorf("what must be refused went through: %s", f.Why)
 	}
 

@@ -44,7 +44,7 @@ func hardware(l *lab.Lab, cores int, sources ...string) pulumi.RunFunc {
 		}
 
 		full, err := vm.NewVirtualMachine(ctx, "full", fullVM(gpu.Name, cores), by,
-			pulumi.IgnoreChanges([]string{"disks[0].speed", "disks[1].speed", "disks[2].speed"}))
+			pulumi.IgnoreChanges([]string{"cdrom", "disks[0].speed", "disks[1].speed", "disks[2].speed"}))
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,8 @@ func hardware(l *lab.Lab, cores int, sources ...string) pulumi.RunFunc {
 			Disks: vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{
 				Interface: pulumi.String("scsi0"), DatastoreId: pulumi.String("tank"), Size: pulumi.Int(1), FileFormat: pulumi.String("raw"),
 			}},
-		}, by, pulumi.IgnoreChanges([]string{"disks[0].speed"}))
+			// Provider 0.69.1 makes no empty drive.
+		}, by, pulumi.IgnoreChanges([]string{"cdrom", "disks[0].speed"}))
 		if err != nil {
 			return err
 		}
@@ -110,10 +111,13 @@ func fullVM(gpu pulumi.StringInput, cores int) *vm.VirtualMachineArgs {
 			Device: pulumi.String("hostpci0"), Mapping: pulumi.StringPtrInput(gpu.ToStringOutput().ToStringPtrOutput()),
 			Pcie: pulumi.Bool(true), Rombar: pulumi.Bool(true), Xvga: pulumi.Bool(false),
 		}},
-		Smbios:          vm.VirtualMachineSmbiosArgs{Uuid: pulumi.String("6b1e9c32-8f6e-4a51-9f0d-0c1d2e3f4a5b")},
-		Startup:         vm.VirtualMachineStartupArgs{Order: pulumi.Int(3), UpDelay: pulumi.Int(60), DownDelay: pulumi.Int(30)},
-		SerialDevices:   vm.VirtualMachineSerialDeviceArray{vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")}},
-		Cdrom:           vm.VirtualMachineCdromArgs{FileId: pulumi.String("local:iso/talos.iso"), Interface: pulumi.String("ide2")},
+		Smbios:        vm.VirtualMachineSmbiosArgs{Uuid: pulumi.String("6b1e9c32-8f6e-4a51-9f0d-0c1d2e3f4a5b")},
+		Startup:       vm.VirtualMachineStartupArgs{Order: pulumi.Int(3), UpDelay: pulumi.Int(60), DownDelay: pulumi.Int(30)},
+		SerialDevices: vm.VirtualMachineSerialDeviceArray{vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")}},
+		// Provider 0.69.1 makes no drive that is not enabled.
+		Cdrom: vm.VirtualMachineCdromArgs{
+			Enabled: pulumi.Bool(true), FileId: pulumi.String("local:iso/talos.iso"), Interface: pulumi.String("ide2"),
+		},
 		BootOrders:      pulumi.ToStringArray([]string{"scsi0", "ide2"}),
 		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
 		OnBoot:          pulumi.Bool(true), Protection: pulumi.Bool(false), StopOnDestroy: pulumi.Bool(true),

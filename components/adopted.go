@@ -13,7 +13,7 @@ import (
 
 // adopted runs before a node is configured that the state knows no configuration of. Where it runs already, in a cluster that is taken
 // over, it may run with another one, which somebody has given it by hand: then this is a change like any other.
-func (r *rollout) adopted(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (r *talosRollout) adopted(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	c, err := r.changing(args)
 	if err != nil || c.Address == "" || c.credentials == (talosapi.Credentials{}) || !r.report.Exists(c.node) {
 		return err
@@ -37,7 +37,7 @@ func (r *rollout) adopted(ctx context.Context, args *pulumi.ResourceHookArgs) er
 }
 
 // fresh waits until a machine says whether it is one that waits for its first configuration.
-func (r *rollout) fresh(ctx context.Context, c changing) (fresh bool, err error) {
+func (r *talosRollout) fresh(ctx context.Context, c changing) (fresh bool, err error) {
 	err = wait.Until(ctx, r.plan.NodeTimeout, r.say, func(ctx context.Context) (string, error) {
 		err := talosapi.Answers(ctx, c.Target, c.credentials)
 		if err == nil {

@@ -43,7 +43,7 @@ var components = []component{
 // carryOver brings Kubernetes to another version: before the kubelet of the first control plane, each component of the control
 // plane on all of them, one node after the other. What has the version already is left alone. Nothing else of a node's
 // configuration is changed.
-func (r *rollout) carryOver(ctx context.Context, c changing) error {
+func (r *talosRollout) carryOver(ctx context.Context, c changing) error {
 	if c.node.Role == plan.ControlPlane {
 		if err := r.carryControlPlanes(ctx, c); err != nil {
 			return err
@@ -81,7 +81,7 @@ func uncarried(c changing, now talosconfig.Provider) (talosconfig.Provider, erro
 	return kept, nil
 }
 
-func (r *rollout) carryControlPlanes(ctx context.Context, c changing) error {
+func (r *talosRollout) carryControlPlanes(ctx context.Context, c changing) error {
 	controls := controlPlanes(r.plan, r.addresses)
 
 	for _, t := range controls {
@@ -105,7 +105,7 @@ func (r *rollout) carryControlPlanes(ctx context.Context, c changing) error {
 
 // carryBeside brings up what Talos installs into Kubernetes, once: kube-proxy, whose version is in the configuration of control
 // planes, and what comes with the version of Talos.
-func (r *rollout) carryBeside(ctx context.Context, c changing, controls []talosapi.Target) error {
+func (r *talosRollout) carryBeside(ctx context.Context, c changing, controls []talosapi.Target) error {
 	if r.beside {
 		return nil
 	}
@@ -170,7 +170,7 @@ func runs(object *unstructured.Unstructured, image string) bool {
 }
 
 // carryComponent changes one component on one node, and waits until it is back.
-func (r *rollout) carryComponent(ctx context.Context, c changing, t talosapi.Target, part component) error {
+func (r *talosRollout) carryComponent(ctx context.Context, c changing, t talosapi.Target, part component) error {
 	image := part.of(c.wanted)
 
 	changed, err := r.patch(ctx, c, t, part.patch(image), func(now talosconfig.Provider) bool {
@@ -193,7 +193,7 @@ func (r *rollout) carryComponent(ctx context.Context, c changing, t talosapi.Tar
 	return kube.WaitStaticPod(ctx, part.name, t.Name, image, r.plan.UpgradeTimeout, r.say)
 }
 
-func (r *rollout) carryKubelet(ctx context.Context, c changing) error {
+func (r *talosRollout) carryKubelet(ctx context.Context, c changing) error {
 	image, version := c.wanted.Machine().Kubelet().Image(), machineconfig.System(c.wanted).Kubernetes
 
 	if err := talosapi.PullImage(ctx, c.Target, c.credentials, common.ContainerdNamespace_NS_SYSTEM, image, r.plan.UpgradeTimeout); err != nil {
@@ -220,7 +220,7 @@ func (r *rollout) carryKubelet(ctx context.Context, c changing) error {
 }
 
 // patch changes the configuration that a node runs with, unless it is so already.
-func (r *rollout) patch(ctx context.Context, c changing, t talosapi.Target, patch string, done func(talosconfig.Provider) bool) (bool, error) {
+func (r *talosRollout) patch(ctx context.Context, c changing, t talosapi.Target, patch string, done func(talosconfig.Provider) bool) (bool, error) {
 	now, err := talosapi.Ask(ctx, t, c.credentials)
 	if err != nil {
 		return false, fmt.Errorf("%s does not answer: %w", t.Name, err)

@@ -31,7 +31,7 @@ func newVMUUIDs(p *plan.Plan) vmUUIDs {
 }
 
 // configured runs before the provider configures a node for the first time. It ends when the node runs with its configuration.
-func (r *rollout) configured(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (r *talosRollout) configured(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	c, err := r.changing(args)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (r *rollout) configured(ctx context.Context, args *pulumi.ResourceHookArgs)
 
 // configure sends the first configuration to a machine in maintenance mode, on the connection on which it has shown that it is
 // the node's VM. The error is final; all else may be tried again.
-func (r *rollout) configure(ctx context.Context, c changing, data []byte) (sent bool, final error) {
+func (r *talosRollout) configure(ctx context.Context, c changing, data []byte) (sent bool, final error) {
 	machine, err := talosapi.ConnectMaintenance(ctx, c.Target)
 	if err != nil {
 		return false, nil //nolint:nilerr // it is not in maintenance mode, or not up
@@ -94,7 +94,7 @@ func (r *rollout) configure(ctx context.Context, c changing, data []byte) (sent 
 
 // uuid is the SMBIOS UUID of the VM that was made for a node. The state has it, unless the VM is a clone: of those the provider
 // does not read it.
-func (r *rollout) uuid(ctx context.Context, n plan.Node) (string, error) {
+func (r *talosRollout) uuid(ctx context.Context, n plan.Node) (string, error) {
 	if known, _ := r.uuids[n.Name].get(ctx, wait.Ask); known != "" {
 		return known, nil
 	}
@@ -126,7 +126,7 @@ func otherMachine(c changing, shown, want string) error {
 
 // notTheNode is why nothing is sent to a machine that answers in maintenance mode where a node with a configuration is expected;
 // nil where none does.
-func (r *rollout) notTheNode(ctx context.Context, c changing) error {
+func (r *talosRollout) notTheNode(ctx context.Context, c changing) error {
 	machine, err := talosapi.ConnectMaintenance(ctx, c.Target)
 	if err != nil {
 		return nil //nolint:nilerr // none does
@@ -148,7 +148,7 @@ func (r *rollout) notTheNode(ctx context.Context, c changing) error {
 
 // send gives a node that runs its changed configuration, as the last thing before the provider does: to a node that has shown a
 // certificate of this cluster, and to no other. What needs a reboot has had it by then.
-func (r *rollout) send(ctx context.Context, c changing) error {
+func (r *talosRollout) send(ctx context.Context, c changing) error {
 	data, err := c.wanted.Bytes()
 	if err != nil {
 		return err

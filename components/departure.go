@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -49,13 +50,13 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 		}
 	}
 
-	d := drain{kube, l.Name, r.plan.DrainTimeout, r.say}
+	d := rollout.Drain{Kube: kube, Node: l.Name, Bound: r.plan.DrainTimeout, Say: r.say}
 	if err := r.drain(ctx, l, d, dead); err != nil {
 		return err
 	}
 
 	if l.role == plan.ControlPlane {
-		err = d.recheck(ctx, func(ctx context.Context) (err error) {
+		err = d.Recheck(ctx, func(ctx context.Context) (err error) {
 			members, err = r.judge(ctx, l)
 
 			return err
@@ -67,7 +68,7 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 
 	if member := l.in(members); member >= 0 {
 		if err := r.unvote(ctx, l, members[member], dead); err != nil {
-			return errors.Join(err, d.undo(ctx))
+			return errors.Join(err, d.Undo(ctx))
 		}
 	}
 
@@ -76,7 +77,7 @@ func (r *removal) leave(ctx context.Context, l leaver) (err error) {
 	}
 
 	if l.planned != nil {
-		r.turns.leave(l.Name, l.role, func(ctx context.Context) (string, error) { return r.missing(ctx, l) })
+		r.limiter.Replace(l.Name, l.role, func(ctx context.Context) (string, error) { return r.missing(ctx, l) })
 	}
 
 	return r.reset(ctx, l, dead)
@@ -107,16 +108,16 @@ func forceable(failed error) error {
 
 // drain takes the pods off the node. Those of a dead one are lost with it, as are those that do not leave one that is
 // named in lifecycle.forceRemove.
-func (r *removal) drain(ctx context.Context, l leaver, d drain, dead error) error {
+func (r *removal) drain(ctx context.Context, l leaver, d rollout.Drain, dead error) error {
 	if !l.forced {
-		return r.otherwise(ctx, l, d.run(ctx), "")
+		return r.otherwise(ctx, l, d.Run(ctx), "")
 	}
 
-	if err := r.otherwise(ctx, l, d.cordon(ctx), "it is removed without"); err != nil || dead != nil {
+	if err := r.otherwise(ctx, l, d.Cordon(ctx), "it is removed without"); err != nil || dead != nil {
 		return err
 	}
 
-	return r.otherwise(ctx, l, d.evict(ctx), "its pods are given up")
+	return r.otherwise(ctx, l, d.Evict(ctx), "its pods are given up")
 }
 
 // in is which of the members of etcd the node is; -1: none.

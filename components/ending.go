@@ -10,17 +10,18 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"
 )
 
 // ending is the last look at a cluster in a run: those that are made anew are back, and no node stays closed for a reason that
 // is gone. A run that was cut off, or whose change was taken back, may have left one cordoned that nothing else happens to.
 type ending struct {
-	ctx    *pulumi.Context
-	plan   *plan.Plan
-	turns  *turns
-	inside inside
-	say    wait.Say
+	ctx     *pulumi.Context
+	plan    *plan.Plan
+	limiter *rollout.Limiter
+	inside  inside
+	say     wait.Say
 }
 
 // lookUp bounds the question which nodes are closed. A cluster that does not answer is no reason for an update to fail that has
@@ -46,11 +47,11 @@ func (e *ending) look(ctx context.Context) error {
 	}
 
 	// What runs after a change can only warn. The node may well be closed.
-	if name := e.turns.failure(); name != "" {
+	if name := e.limiter.Failed(); name != "" {
 		return fmt.Errorf("%s failed: the messages say why; see to it, then run 'pulumi up' again", name)
 	}
 
-	if err := e.turns.allBack(ctx, e.plan.ReadyTimeout, e.say); err != nil {
+	if err := e.limiter.WaitReplaced(ctx, e.plan.ReadyTimeout, e.say); err != nil {
 		return err
 	}
 

@@ -102,7 +102,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		all = append(all, node.VM, node.Joined)
 	}
 
-	e := &ending{ctx: ctx, plan: p, turns: b.hooks.turns, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
+	e := &ending{ctx: ctx, plan: p, limiter: b.hooks.limiter, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
 
 	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": e.after(all, c.Kubeconfig)})
 }

@@ -15,13 +15,14 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"
 )
 
 // k3sHooks are the hooks of one cluster of K3s.
 type k3sHooks struct {
-	// turns are shared by all that take a running node down.
-	turns *turns
+	// limiter is shared by all that take a running node down.
+	limiter *rollout.Limiter
 	// inside is what runs in the VMs.
 	inside inside
 
@@ -41,7 +42,7 @@ func (b *k3sBuilder) registerHooks() error {
 	var errs []error
 
 	register := hookutil.Registering(b.ctx, b.name, &errs)
-	b.hooks.turns = newTurns(max(b.Plan.MaxUnavailable, 1))
+	b.hooks.limiter = rollout.NewLimiter(max(b.Plan.MaxUnavailable, 1))
 	inside := &k3sInside{
 		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin,
 		discovery: proxmoxvm.DiscoveryOf(b.Plan, b.proxmox),
@@ -50,7 +51,7 @@ func (b *k3sBuilder) registerHooks() error {
 	b.hooks.inside = inside
 
 	restarted := &restarts{
-		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, turns: b.hooks.turns, say: hookutil.Progress(b.ctx, b.name),
+		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, limiter: b.hooks.limiter, say: hookutil.Progress(b.ctx, b.name),
 		nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
 		report: b.report, under: map[string]underWay{}, grace: startGrace,
 		identities: proxmoxvm.NewIdentities(b.ctx, b.Plan, b.proxmox, b.report.VM),
@@ -76,7 +77,7 @@ func (b *k3sBuilder) registerHooks() error {
 	})
 
 	r := &k3sRemoval{
-		k3sDatastore: b.datastore, ctx: b.ctx, turns: b.hooks.turns, say: hookutil.Progress(b.ctx, b.name),
+		k3sDatastore: b.datastore, ctx: b.ctx, limiter: b.hooks.limiter, say: hookutil.Progress(b.ctx, b.name),
 		learn: inside.learn, nodes: nodesBy(b.Plan, b.name, "-joined"),
 	}
 	register(&b.hooks.leaves, "node-leaves", func(c context.Context, args *pulumi.ResourceHookArgs) error {

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"
 )
 
@@ -23,9 +24,9 @@ import (
 type k3sRemoval struct {
 	*k3sDatastore
 
-	ctx   *pulumi.Context
-	turns *turns
-	say   wait.Say
+	ctx     *pulumi.Context
+	limiter *rollout.Limiter
+	say     wait.Say
 	// learn finds out where the cluster is.
 	learn func(context.Context) error
 	// nodes of the plan, by the name of their membership.
@@ -104,7 +105,7 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		return r.foresee(ctx, l)
 	}
 
-	end, err := r.turns.take(ctx, l.name, r.role(ctx, l), r.plan.DrainTimeout+r.plan.ReadyTimeout, r.say)
+	end, err := r.limiter.Acquire(ctx, l.name, r.role(ctx, l), r.plan.DrainTimeout+r.plan.ReadyTimeout, r.say)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 // keep refuses to take the machine of a node that stays: the cluster is being destroyed, or something else wants a new VM.
 func (r *k3sRemoval) keep(l k3sLeaver) error {
 	if !r.ctx.DryRun() {
-		r.turns.stop(l.name)
+		r.limiter.Stop(l.name)
 	}
 
 	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; %s", l.name, toDestroy)
@@ -368,13 +369,13 @@ func (r *k3sRemoval) leave(ctx context.Context, l k3sLeaver) error {
 		return err
 	}
 
-	d := drain{kube, l.name, r.plan.DrainTimeout, r.say}
+	d := rollout.Drain{Kube: kube, Node: l.name, Bound: r.plan.DrainTimeout, Say: r.say}
 	if err := r.drained(ctx, d, l, ready, shut); err != nil {
 		return err
 	}
 
 	if is && server.Member != "" {
-		if err := d.recheck(ctx, func(ctx context.Context) error { return r.judge(ctx, kube, &l, server) }); err != nil {
+		if err := d.Recheck(ctx, func(ctx context.Context) error { return r.judge(ctx, kube, &l, server) }); err != nil {
 			return err
 		}
 	}
@@ -441,13 +442,13 @@ func (r *k3sRemoval) answers(ctx context.Context, api *kubeapi.Client, name stri
 }
 
 // drained takes the pods off a node.
-func (r *k3sRemoval) drained(ctx context.Context, d drain, l k3sLeaver, ready, shut bool) (err error) {
+func (r *k3sRemoval) drained(ctx context.Context, d rollout.Drain, l k3sLeaver, ready, shut bool) (err error) {
 	switch {
 	case ready:
-		err = d.run(ctx)
+		err = d.Run(ctx)
 	case l.dead || shut:
 		// Its pods are lost with it.
-		err = d.cordon(ctx)
+		err = d.Cordon(ctx)
 	default:
 		return lifecycle.Refusal{
 			Rule:   "Kubernetes hears nothing of it",

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"
 )
 
@@ -40,7 +41,7 @@ func (b *k3sBuilder) upgraded(ctx context.Context, args *pulumi.ResourceHookArgs
 
 	p := u.plan
 
-	end, err := b.hooks.turns.take(ctx, u.node.Name, u.node.Role, turnBound(p), u.say)
+	end, err := b.hooks.limiter.Acquire(ctx, u.node.Name, u.node.Role, rollout.Bound(p), u.say)
 	if err != nil {
 		return err
 	}
@@ -151,12 +152,12 @@ func (u *k3sUpgrade) begin(ctx context.Context, kube *kubeapi.Client, now kubeap
 	// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version. A node by itself has no other
 	// place for them.
 	if lifecycle.Minor(now.Kubelet, u.plan.K3s.Version) && len(u.plan.Nodes()) > 1 {
-		d := drain{kube, u.node.Name, u.plan.DrainTimeout, u.say}
-		if err := d.run(ctx); err != nil {
+		d := rollout.Drain{Kube: kube, Node: u.node.Name, Bound: u.plan.DrainTimeout, Say: u.say}
+		if err := d.Run(ctx); err != nil {
 			return err
 		}
 
-		if err := d.recheck(ctx, func(ctx context.Context) error { return u.spared(ctx, kube) }); err != nil {
+		if err := d.Recheck(ctx, func(ctx context.Context) error { return u.spared(ctx, kube) }); err != nil {
 			return err
 		}
 	}
@@ -173,7 +174,7 @@ func (u *k3sUpgrade) spared(ctx context.Context, kube *kubeapi.Client) error {
 		return nil
 	}
 
-	return well(ctx, u.plan, u.say, "etcd to do without "+u.node.Name, func() error {
+	return rollout.WaitHealthy(ctx, u.plan, u.say, "etcd to do without "+u.node.Name, func(ctx context.Context) error {
 		nodes, err := kube.Nodes(ctx)
 		if err != nil {
 			return err

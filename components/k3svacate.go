@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"
 )
 
@@ -53,12 +54,12 @@ func (k *k3sInside) vacate(ctx context.Context, n plan.Node) (vacated, error) {
 
 	// A node by itself has no other place for its pods.
 	if len(k.plan.Nodes()) > 1 {
-		d := drain{kube, n.Name, k.plan.DrainTimeout, k.say}
-		if err := d.run(ctx); err != nil {
+		d := rollout.Drain{Kube: kube, Node: n.Name, Bound: k.plan.DrainTimeout, Say: k.say}
+		if err := d.Run(ctx); err != nil {
 			return vacated{}, err
 		}
 
-		if err := d.recheck(ctx, func(ctx context.Context) error { return k.recheck(ctx, n) }); err != nil {
+		if err := d.Recheck(ctx, func(ctx context.Context) error { return k.recheck(ctx, n) }); err != nil {
 			return vacated{}, err
 		}
 	}
@@ -87,7 +88,7 @@ func (k *k3sInside) learn(ctx context.Context) error {
 func (k *k3sInside) room(ctx context.Context, n plan.Node, now *kubeapi.Node, there *bool) (*kubeapi.Client, error) {
 	var kube *kubeapi.Client
 
-	err := well(ctx, k.plan, k.say, "the cluster to do without "+n.Name, func() (err error) {
+	err := rollout.WaitHealthy(ctx, k.plan, k.say, "the cluster to do without "+n.Name, func(ctx context.Context) (err error) {
 		if kube, err = k.k3sServers.api(ctx, n.Name); err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func (k *k3sInside) spare(ctx context.Context, kube *kubeapi.Client, n plan.Node
 	}
 
 	if n.Role != plan.ControlPlane {
-		return workersAway(k.plan, nodes, n.Name)
+		return rollout.CheckWorkers(k.plan, nodes, n.Name)
 	}
 
 	members := k.members(ctx, nodes)

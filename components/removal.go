@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -27,7 +28,7 @@ type removal struct {
 	plan      *plan.Plan
 	proxmox   Proxmox
 	addresses *proxmoxvm.AddressBook
-	turns     *turns
+	limiter   *rollout.Limiter
 	backup    backup
 	say       wait.Say
 	// current are the credentials of the cluster; of an update that has renewed them, the new ones.
@@ -92,7 +93,7 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		return r.foresee(ctx, l)
 	}
 
-	end, err := r.turns.take(ctx, l.Name, l.role, r.plan.DrainTimeout+r.plan.ReadyTimeout, r.say)
+	end, err := r.limiter.Acquire(ctx, l.Name, l.role, r.plan.DrainTimeout+r.plan.ReadyTimeout, r.say)
 	if err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func (r *removal) keep(ctx context.Context, l leaver) error {
 		case talosapi.Unconfigured(ctx, l.Target):
 			return "", r.bootstrap.mayLose(ctx, l)
 		default:
-			return fmt.Sprintf("%s to answer at %s (%v)", l.Name, l.Address, err), errors.Join(r.turns.stopped())
+			return fmt.Sprintf("%s to answer at %s (%v)", l.Name, l.Address, err), errors.Join(r.limiter.Stopped())
 		}
 	}
 
@@ -186,7 +187,7 @@ func (r *removal) keep(ctx context.Context, l leaver) error {
 
 	err := wait.Until(ctx, r.plan.NodeTimeout, r.say, look)
 	if err != nil {
-		r.turns.stop(l.Name)
+		r.limiter.Stop(l.Name)
 	}
 
 	return err

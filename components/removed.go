@@ -12,7 +12,7 @@ import (
 
 // warnOfRemoved says what a node, and once in a run the cluster, has in use that is gone in the version of Kubernetes to go to. It stops
 // nothing: what is listed may not be all, and what uses it may not matter.
-func (r *rollout) warnOfRemoved(ctx context.Context, c changing, now talosapi.System) {
+func (r *talosRollout) warnOfRemoved(ctx context.Context, c changing, now talosapi.System) {
 	from, to := machineconfig.System(now.Configuration).Kubernetes, machineconfig.System(c.wanted).Kubernetes
 
 	found, err := talosapi.Removed(ctx, c.Target, c.credentials, c.node.Role == plan.ControlPlane, from, to)
@@ -32,7 +32,7 @@ func (r *rollout) warnOfRemoved(ctx context.Context, c changing, now talosapi.Sy
 }
 
 // warn shows what was found, or why nothing can be.
-func (r *rollout) warn(subject string, found []string, err error) {
+func (r *talosRollout) warn(subject string, found []string, err error) {
 	if err != nil {
 		found = []string{fmt.Sprintf("what %s uses of Kubernetes that is gone in the next version cannot be looked for: %v", subject, wait.Reason(err))}
 	}

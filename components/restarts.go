@@ -22,6 +22,7 @@ import (
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"
 )
 
@@ -33,10 +34,10 @@ type restarts struct {
 	plan    *plan.Plan
 	proxmox Proxmox
 	// found is what the credentials may do, among others.
-	report *preflight.Report
-	turns  *turns
+	report  *preflight.Report
+	limiter *rollout.Limiter
 	// canaries let one worker of a pool go first; nil: none does.
-	canaries *canaries
+	canaries *rollout.Canaries
 	say      wait.Say
 	// nodes of the plan, by the name of their VM.
 	nodes map[string]plan.Node
@@ -262,13 +263,13 @@ func (r *restarts) foresee(ctx context.Context, n plan.Node, why string, refused
 // begin makes a node ready for the restart of its VM when it is its turn, and does what an earlier update has left to be done: the
 // provider does not.
 func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
-	bound := turnBound(r.plan)
+	bound := rollout.Bound(r.plan)
 	if r.inside == nil {
 		// Only the VM is waited for, and nobody says so when that fails.
 		bound = r.plan.ReadyTimeout
 	}
 
-	end, err := r.turns.inLine(ctx, r.canaries, n, bound, r.say)
+	end, err := r.limiter.Admit(ctx, r.canaries, n, bound, r.say)
 	if err != nil {
 		return err
 	}
@@ -332,7 +333,7 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		if there {
 			u.end(err)
 		} else {
-			r.turns.stop(n.Name)
+			r.limiter.Stop(n.Name)
 		}
 
 		return err

@@ -19,7 +19,10 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 )
+
+func silent(string) {}
 
 // nothing is what no resource needs.
 type nothing struct{}
@@ -99,7 +102,7 @@ func changedVM(name string, before, after map[string]any) *pulumi.ResourceHookAr
 // restarting is the change of VMs of two control planes and a worker, all of which run.
 func restarting(ctx *pulumi.Context, g *guests, change ...func(*restarts)) *restarts {
 	r := &restarts{
-		ctx: ctx, plan: &plan.Plan{DrainTimeout: time.Minute}, turns: newTurns(1), say: silent, under: map[string]underWay{},
+		ctx: ctx, plan: &plan.Plan{DrainTimeout: time.Minute}, limiter: rollout.NewLimiter(1), say: silent, under: map[string]underWay{},
 		nodes: map[string]plan.Node{
 			"a-vm": {Name: "a", VMID: 401, Role: plan.ControlPlane}, "b-vm": {Name: "b", VMID: 402, Role: plan.ControlPlane},
 			"w-vm": {Name: "w", VMID: 501, Role: plan.Worker},
@@ -219,11 +222,11 @@ func TestRestartIsOwed(t *testing.T) {
 
 				if err := r.before(t.Context(), c.args); c.want == "" {
 					assert.NoError(t, err)
-					assert.NoError(t, r.turns.stopped())
+					assert.NoError(t, r.limiter.Stopped())
 					assert.NoError(t, r.after(t.Context(), c.args))
 				} else {
 					assert.EqualError(t, err, c.want)
-					assert.EqualError(t, r.turns.stopped(), "not begun: a failed")
+					assert.EqualError(t, r.limiter.Stopped(), "not begun: a failed")
 				}
 
 				assert.Equal(t, c.done, g.done)
@@ -311,7 +314,7 @@ func TestRestartOfNothing(t *testing.T) {
 				assert.NoError(t, err)
 				assert.False(t, again)
 				assert.Empty(t, g.done)
-				assert.NoError(t, r.turns.stopped())
+				assert.NoError(t, r.limiter.Stopped())
 			})
 		})
 	}
@@ -429,7 +432,7 @@ func TestRestartOfStrangersNodes(t *testing.T) {
 		require.NoError(t, r.before(t.Context(), larger("a-vm")))
 		assert.Equal(t, []string{"the VM of a restarts (memory); its pods are the business of who made a cluster of it"}, said)
 
-		_, err := r.turns.take(t.Context(), "b", plan.ControlPlane, time.Millisecond, silent)
+		_, err := r.limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Millisecond, silent)
 		require.EqualError(t, err, "b: gave up after 1ms, waiting for its turn")
 
 		require.NoError(t, r.after(t.Context(), larger("a-vm")))
@@ -509,7 +512,7 @@ func TestEnding(t *testing.T) {
 	p := &plan.Plan{ReadyTimeout: time.Millisecond, Pools: []plan.PlannedPool{{Role: plan.Worker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}}}
 
 	of := func(ctx *pulumi.Context, kube *kubeapi.Client) *ending {
-		return &ending{ctx: ctx, plan: p, turns: newTurns(1), inside: &guests{kube: kube}, say: silent}
+		return &ending{ctx: ctx, plan: p, limiter: rollout.NewLimiter(1), inside: &guests{kube: kube}, say: silent}
 	}
 
 	inProgram(t, false, func(ctx *pulumi.Context) {
@@ -525,7 +528,7 @@ func TestEnding(t *testing.T) {
 		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned"})
 
 		failed := of(ctx, kube)
-		failed.turns.stop("a")
+		failed.limiter.Stop("a")
 		require.EqualError(t, failed.look(t.Context()), "a failed: the messages say why; see to it, then run 'pulumi up' again")
 		assert.Equal(t, []string{"a"}, closed())
 	})

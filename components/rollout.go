@@ -15,20 +15,21 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
 
-// rollout carries changes to nodes that run. What takes a node down it does itself, before the provider applies the
+// talosRollout carries changes to nodes that run. What takes a node down it does itself, before the provider applies the
 // configuration: nodes go in turns, without their pods, and the next when the last is back. What the provider then applies
 // needs no reboot any more.
-type rollout struct {
+type talosRollout struct {
 	ctx       *pulumi.Context
 	plan      *plan.Plan
 	addresses *proxmoxvm.AddressBook
-	turns     *turns
+	limiter   *rollout.Limiter
 	// canaries let one worker of a pool go first; nil: none does.
-	canaries *canaries
+	canaries *rollout.Canaries
 	backup   backup
 	say      wait.Say
 	report   *preflight.Report
@@ -64,7 +65,7 @@ type verdict struct {
 }
 
 // before runs before the configuration of a node is changed. Its error leaves the node as it is.
-func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (r *talosRollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	c, err := r.changing(args)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (r *rollout) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 }
 
 // change does what takes a node down, or to another Kubernetes, and then sends it its configuration.
-func (r *rollout) change(ctx context.Context, c changing) error {
+func (r *talosRollout) change(ctx context.Context, c changing) error {
 	v, err := r.judgeAnswering(ctx, c)
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (r *rollout) change(ctx context.Context, c changing) error {
 }
 
 // changing reads what is to be applied.
-func (r *rollout) changing(args *pulumi.ResourceHookArgs) (changing, error) {
+func (r *talosRollout) changing(args *pulumi.ResourceHookArgs) (changing, error) {
 	n, there := r.nodes[args.Name]
 	if !there {
 		return changing{}, fmt.Errorf("%s is the configuration of no node of the plan", args.Name)
@@ -129,7 +130,7 @@ func (r *rollout) changing(args *pulumi.ResourceHookArgs) (changing, error) {
 }
 
 // foresee says in a preview what will become of the node. A refusal is an error there, too; silence of a node is none.
-func (r *rollout) foresee(ctx context.Context, c changing) error {
+func (r *talosRollout) foresee(ctx context.Context, c changing) error {
 	v := r.judge(ctx, c)
 
 	if v.carries {
@@ -151,7 +152,7 @@ func tell(ctx *pulumi.Context, row lifecycle.Row) error {
 }
 
 // outage warns of what would keep a control plane from being taken down as it is now, and says what is left of etcd meanwhile.
-func (r *rollout) outage(ctx context.Context, c changing, effect lifecycle.Effect) (quorum string) {
+func (r *talosRollout) outage(ctx context.Context, c changing, effect lifecycle.Effect) (quorum string) {
 	members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
 	if err == nil {
 		quorum = lifecycle.Quorum(lifecycle.Voters(members))
@@ -166,7 +167,7 @@ func (r *rollout) outage(ctx context.Context, c changing, effect lifecycle.Effec
 }
 
 // judgeAnswering judges a node as soon as it answers.
-func (r *rollout) judgeAnswering(ctx context.Context, c changing) (verdict, error) {
+func (r *talosRollout) judgeAnswering(ctx context.Context, c changing) (verdict, error) {
 	var v verdict
 
 	err := wait.Until(ctx, r.plan.NodeTimeout, r.say, func(ctx context.Context) (string, error) {
@@ -185,7 +186,7 @@ func (r *rollout) judgeAnswering(ctx context.Context, c changing) (verdict, erro
 }
 
 // judge asks the node what it runs, and what it thinks of the configuration.
-func (r *rollout) judge(ctx context.Context, c changing) verdict {
+func (r *talosRollout) judge(ctx context.Context, c changing) verdict {
 	change := lifecycle.Change{Apply: r.plan.Apply}
 
 	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
@@ -223,7 +224,7 @@ func (r *rollout) judge(ctx context.Context, c changing) verdict {
 	return v
 }
 
-func (r *rollout) needsReboot(ctx context.Context, c changing) (bool, error) {
+func (r *talosRollout) needsReboot(ctx context.Context, c changing) (bool, error) {
 	data, err := c.wanted.Bytes()
 	if err != nil {
 		return false, err
@@ -233,8 +234,8 @@ func (r *rollout) needsReboot(ctx context.Context, c changing) (bool, error) {
 }
 
 // inTurn takes the node down, or carries it over to another Kubernetes, when it is its turn.
-func (r *rollout) inTurn(ctx context.Context, c changing) (err error) {
-	end, err := r.turns.inLine(ctx, r.canaries, c.node, turnBound(r.plan), r.say)
+func (r *talosRollout) inTurn(ctx context.Context, c changing) (err error) {
+	end, err := r.limiter.Admit(ctx, r.canaries, c.node, rollout.Bound(r.plan), r.say)
 	if err != nil {
 		return err
 	}
@@ -249,6 +250,6 @@ func (r *rollout) inTurn(ctx context.Context, c changing) (err error) {
 }
 
 // others are the control planes to ask about the node.
-func (r *rollout) others(c changing) []talosapi.Target {
+func (r *talosRollout) others(c changing) []talosapi.Target {
 	return peersOf(r.plan, r.addresses, c.Target, c.node.Role)
 }

@@ -4,20 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
 
 // takeDown takes a node's pods off it, changes what it runs, and waits until all of it is back. Every step may be done
 // already, by a run that was cut off.
-func (r *rollout) takeDown(ctx context.Context, c changing) error {
+func (r *talosRollout) takeDown(ctx context.Context, c changing) error {
 	if _, err := r.settled(ctx, c); err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func (r *rollout) takeDown(ctx context.Context, c changing) error {
 }
 
 // reopen lets pods onto a node when it is ready for them.
-func (r *rollout) reopen(ctx context.Context, c changing) error {
+func (r *talosRollout) reopen(ctx context.Context, c changing) error {
 	// A lone control plane's API was away with it.
 	kube, err := r.kubernetesBack(ctx, c)
 	if err != nil {
@@ -77,7 +76,7 @@ func (r *rollout) reopen(ctx context.Context, c changing) error {
 }
 
 // settled waits for a node that is on its way up or down: a run that was cut off may have sent it there.
-func (r *rollout) settled(ctx context.Context, c changing) (now talosapi.System, err error) {
+func (r *talosRollout) settled(ctx context.Context, c changing) (now talosapi.System, err error) {
 	err = wait.Until(ctx, r.plan.UpgradeTimeout, r.say, func(ctx context.Context) (_ string, err error) {
 		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
 
@@ -96,10 +95,10 @@ func (r *rollout) settled(ctx context.Context, c changing) (now talosapi.System,
 
 // room waits until the cluster can do without the node: no other member of etcd may be unwell, and of workers no more be away
 // than are allowed to.
-func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect) (*kubeapi.Client, error) {
+func (r *talosRollout) room(ctx context.Context, c changing, effect lifecycle.Effect) (*kubeapi.Client, error) {
 	var kube *kubeapi.Client
 
-	err := well(ctx, r.plan, r.say, "the cluster to do without "+c.Name, func() error { return r.spare(ctx, c, effect, &kube) })
+	err := rollout.WaitHealthy(ctx, r.plan, r.say, "the cluster to do without "+c.Name, func(ctx context.Context) error { return r.spare(ctx, c, effect, &kube) })
 	if err != nil {
 		return nil, err
 	}
@@ -107,22 +106,7 @@ func (r *rollout) room(ctx context.Context, c changing, effect lifecycle.Effect)
 	return kube.WithRetry(r.plan.SettleTimeout, r.say, addressesOf(r.others(c))...)
 }
 
-// well waits until nothing is amiss. What has been for three times lifecycle.settleTimeout is the error: another node may just be coming
-// back.
-func well(ctx context.Context, p *plan.Plan, say wait.Say, what string, amiss func() error) error {
-	patience := wait.Patience{Bound: 3 * p.SettleTimeout}
-
-	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (string, error) {
-		err := amiss()
-		if err == nil || patience.Over() {
-			return "", err
-		}
-
-		return what + ": " + err.Error(), nil
-	})
-}
-
-func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {
+func (r *talosRollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {
 	if *kube, err = kubernetes(ctx, r.others(c), c.credentials); err != nil {
 		return err
 	}
@@ -141,42 +125,20 @@ func (r *rollout) spare(ctx context.Context, c changing, effect lifecycle.Effect
 		return err
 	}
 
-	return workersAway(r.plan, nodes, c.Name)
-}
-
-// workersAway holds that one more worker may go, by what Kubernetes says of the others.
-func workersAway(p *plan.Plan, nodes []kubeapi.Node, name string) error {
-	ready := map[string]bool{}
-	for _, n := range nodes {
-		ready[n.Name] = n.Ready
-	}
-
-	var away []string
-
-	for _, n := range p.Nodes() {
-		if is, there := ready[n.Name]; n.Role != plan.ControlPlane && n.Name != name && there && !is {
-			away = append(away, n.Name)
-		}
-	}
-
-	if len(away) < p.MaxUnavailable {
-		return nil
-	}
-
-	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s", p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
+	return rollout.CheckWorkers(r.plan, nodes, c.Name)
 }
 
 // restart drains the node, and has it upgrade or reboot into its configuration. Right before either, the cluster is
 // checked again. Kubernetes is not carried over by that.
-func (r *rollout) restart(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) (err error) {
+func (r *talosRollout) restart(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) (err error) {
 	if v.carries {
 		if c.wanted, err = uncarried(c, v.now.Configuration); err != nil {
 			return err
 		}
 	}
 
-	d := drain{kube, c.Name, r.plan.DrainTimeout, r.say}
-	if err := d.run(ctx); err != nil {
+	d := rollout.Drain{Kube: kube, Node: c.Name, Bound: r.plan.DrainTimeout, Say: r.say}
+	if err := d.Run(ctx); err != nil {
 		return err
 	}
 
@@ -204,8 +166,8 @@ func (r *rollout) restart(ctx context.Context, c changing, v verdict, kube *kube
 }
 
 // recheck holds that the cluster can still do without a drained node.
-func (r *rollout) recheck(ctx context.Context, d drain, c changing, effect lifecycle.Effect) error {
-	return d.recheck(ctx, func(ctx context.Context) error {
+func (r *talosRollout) recheck(ctx context.Context, d rollout.Drain, c changing, effect lifecycle.Effect) error {
+	return d.Recheck(ctx, func(ctx context.Context) error {
 		_, err := r.room(ctx, c, effect)
 
 		return err
@@ -213,7 +175,7 @@ func (r *rollout) recheck(ctx context.Context, d drain, c changing, effect lifec
 }
 
 // upgrade installs what the configuration wants to be installed.
-func (r *rollout) upgrade(ctx context.Context, c changing, before talosapi.System) error {
+func (r *talosRollout) upgrade(ctx context.Context, c changing, before talosapi.System) error {
 	image, wanted := c.wanted.Machine().Install().Image(), machineconfig.System(c.wanted)
 	r.say(fmt.Sprintf("%s upgrades from %s to %s", c.Name, before.System, wanted))
 
@@ -235,7 +197,7 @@ func (r *rollout) upgrade(ctx context.Context, c changing, before talosapi.Syste
 }
 
 // reboot has the node boot with its configuration.
-func (r *rollout) reboot(ctx context.Context, c changing) error {
+func (r *talosRollout) reboot(ctx context.Context, c changing) error {
 	data, err := c.wanted.Bytes()
 	if err != nil {
 		return err
@@ -258,7 +220,7 @@ func (r *rollout) reboot(ctx context.Context, c changing) error {
 }
 
 // back waits until the node has booted again and what runs on it is up.
-func (r *rollout) back(ctx context.Context, c changing, before talosapi.System) (talosapi.System, error) {
+func (r *talosRollout) back(ctx context.Context, c changing, before talosapi.System) (talosapi.System, error) {
 	var now talosapi.System
 
 	err := wait.Until(ctx, r.plan.UpgradeTimeout, r.say, func(ctx context.Context) (_ string, err error) {
@@ -280,7 +242,7 @@ func (r *rollout) back(ctx context.Context, c changing, before talosapi.System) 
 }
 
 // kubernetesBack waits for a control plane to speak with.
-func (r *rollout) kubernetesBack(ctx context.Context, c changing) (*kubeapi.Client, error) {
+func (r *talosRollout) kubernetesBack(ctx context.Context, c changing) (*kubeapi.Client, error) {
 	var kube *kubeapi.Client
 
 	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (_ string, err error) {

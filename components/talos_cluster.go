@@ -118,7 +118,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		all = append(all, node.VM, node.Applied)
 	}
 
-	e := &ending{ctx: ctx, plan: p, turns: b.hooks.turns, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
+	e := &ending{ctx: ctx, plan: p, limiter: b.hooks.limiter, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
 
 	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"endpoint": c.Endpoint, "kubeconfig": e.after(all, c.Kubeconfig), "talosconfig": c.Talosconfig,

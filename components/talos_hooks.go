@@ -11,13 +11,14 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/talosapi"
 )
 
 // talosHooks are the hooks of one Talos cluster.
 type talosHooks struct {
-	// turns are shared by all that take a running node down.
-	turns *turns
+	// limiter is shared by all that take a running node down.
+	limiter *rollout.Limiter
 	// credentials are known as soon as the identity of the cluster is.
 	credentials *future[talosapi.Credentials]
 	// inside is what runs in the VMs; nil with bootstrap: external.
@@ -61,7 +62,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 	error) {
 	var (
 		p, proxmox = args.Plan, args.Proxmox
-		g          = talosHooks{turns: newTurns(max(p.MaxUnavailable, 1)), credentials: newFuture[talosapi.Credentials](),
+		g          = talosHooks{limiter: rollout.NewLimiter(max(p.MaxUnavailable, 1)), credentials: newFuture[talosapi.Credentials](),
 			uuids: newVMUUIDs(p)}
 		kept  = newBackup(ctx, p, args.Dir, hookutil.Progress(ctx, name))
 		nodes = nodesBy(p, name, "-config")
@@ -83,13 +84,13 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 		ctx: ctx, name: name, plan: p, addresses: addresses, report: args.Preflight, backup: kept, dir: args.Dir,
 		say: hookutil.Progress(ctx, name),
 	}
-	rolled := &rollout{
-		ctx: ctx, plan: p, addresses: addresses, turns: g.turns, canaries: newCanaries(p), backup: kept,
+	rolled := &talosRollout{
+		ctx: ctx, plan: p, addresses: addresses, limiter: g.limiter, canaries: rollout.NewCanaries(p), backup: kept,
 		say: hookutil.Progress(ctx, name), nodes: nodes,
 		report: args.Preflight, proxmox: proxmox, uuids: g.uuids,
 	}
 	restarted := &restarts{
-		ctx: ctx, plan: p, proxmox: proxmox, turns: g.turns, canaries: newCanaries(p), say: hookutil.Progress(ctx, name),
+		ctx: ctx, plan: p, proxmox: proxmox, limiter: g.limiter, canaries: rollout.NewCanaries(p), say: hookutil.Progress(ctx, name),
 		nodes:  nodesBy(p, name, "-vm"),
 		report: args.Preflight, under: map[string]underWay{}, grace: startGrace,
 		identities: proxmoxvm.NewIdentities(ctx, p, proxmox, args.Preflight.VM),
@@ -98,7 +99,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 	g.identities, g.deletions = restarted.identities, !p.Teardown || args.Destroying
 
 	if p.Bootstrap != plan.External {
-		g.inside = &talosInside{rollout: rolled, credentials: g.credentials, discovery: proxmoxvm.DiscoveryOf(p, proxmox)}
+		g.inside = &talosInside{talosRollout: rolled, credentials: g.credentials, discovery: proxmoxvm.DiscoveryOf(p, proxmox)}
 		restarted.inside = g.inside
 	}
 
@@ -166,7 +167,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 	})
 
 	r := &removal{
-		ctx: ctx, plan: p, proxmox: proxmox, addresses: addresses, turns: g.turns, backup: kept,
+		ctx: ctx, plan: p, proxmox: proxmox, addresses: addresses, limiter: g.limiter, backup: kept,
 		say: hookutil.Progress(ctx, name), current: g.credentials, nodes: nodes,
 		absent: args.Preflight.AbsentVMIDs(), bootstrap: g.bootstrap,
 	}

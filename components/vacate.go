@@ -8,13 +8,14 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
 
 // talosInside is what runs in the VMs of a cluster of Talos.
 type talosInside struct {
-	*rollout
+	*talosRollout
 
 	// credentials are known as soon as the identity of the cluster is.
 	credentials *future[talosapi.Credentials]
@@ -67,8 +68,8 @@ func (t *talosInside) vacate(ctx context.Context, n plan.Node) (vacated, error) 
 		}
 	}
 
-	d := drain{kube, c.Name, t.plan.DrainTimeout, t.say}
-	if err := d.run(ctx); err != nil {
+	d := rollout.Drain{Kube: kube, Node: c.Name, Bound: t.plan.DrainTimeout, Say: t.say}
+	if err := d.Run(ctx); err != nil {
 		return vacated{}, err
 	}
 
@@ -106,7 +107,7 @@ func (t *talosInside) dispensable(ctx context.Context, c changing) error {
 		return nil
 	}
 
-	return well(ctx, t.plan, t.say, "etcd", func() error {
+	return rollout.WaitHealthy(ctx, t.plan, t.say, "etcd", func(ctx context.Context) error {
 		members, err := talosapi.EtcdMembers(ctx, t.others(c), c.credentials)
 		if err != nil {
 			// Nobody has a quorum that could be lost.
@@ -136,7 +137,7 @@ func (t *talosInside) outage(ctx context.Context, n plan.Node) string {
 		return ""
 	}
 
-	return t.rollout.outage(ctx, c, lifecycle.Reboot)
+	return t.talosRollout.outage(ctx, c, lifecycle.Reboot)
 }
 
 // api is the Kubernetes API of any control plane.

@@ -38,6 +38,9 @@ func TestImports(t *testing.T) {
 		{"components/talosapi", []string{"components/lifecycle", "components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
+		{"components/rollout", []string{
+			"components/kubeapi", "components/lifecycle", "components/plan", "components/wait",
+		}, []string{"github.com/pulumi/", "net/http"}},
 		{"components/proxmoxvm", []string{
 			"components/hookutil", "components/lifecycle", "components/machineconfig", "components/plan", "components/proxmoxapi",
 			"components/wait",

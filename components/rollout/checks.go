@@ -1,0 +1,50 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/wait"
+)
+
+// WaitHealthy waits until a check holds. What has failed for three times lifecycle.settleTimeout is the error: another node may
+// just be rejoining.
+func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string, check func(context.Context) error) error {
+	patience := wait.Patience{Bound: 3 * p.SettleTimeout}
+
+	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (string, error) {
+		err := check(ctx)
+		if err == nil || patience.Over() {
+			return "", err
+		}
+
+		return what + ": " + err.Error(), nil
+	})
+}
+
+// CheckWorkers holds that one more worker may be unavailable, by what Kubernetes says of the others.
+func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
+	ready := map[string]bool{}
+	for _, n := range nodes {
+		ready[n.Name] = n.Ready
+	}
+
+	var away []string
+
+	for _, n := range p.Nodes() {
+		if is, there := ready[n.Name]; n.Role != plan.ControlPlane && n.Name != name && there && !is {
+			away = append(away, n.Name)
+		}
+	}
+
+	if len(away) < p.MaxUnavailable {
+		return nil
+	}
+
+	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s",
+		p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
+}

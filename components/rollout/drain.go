@@ -1,0 +1,72 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/wait"
+)
+
+// Drain takes the pods off a node before the node is taken down, for whatever reason.
+type Drain struct {
+	Kube  *kubeapi.Client
+	Node  string
+	Bound time.Duration
+	Say   wait.Say
+}
+
+// Run cordons the node and drains it. A node that its pods do not leave is uncordoned.
+func (d Drain) Run(ctx context.Context) error {
+	if err := d.Cordon(ctx); err != nil {
+		return err
+	}
+
+	if err := d.Evict(ctx); err != nil {
+		return errors.Join(err, d.Undo(ctx))
+	}
+
+	return nil
+}
+
+// Evict takes the pods off the node.
+func (d Drain) Evict(ctx context.Context) error {
+	if err := d.Kube.Drain(ctx, d.Node, d.Bound, d.Say); err != nil {
+		return lifecycle.Refusal{
+			Rule:   err.Error(),
+			Remedy: "make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again",
+		}
+	}
+
+	return nil
+}
+
+// Cordon keeps pods off the node.
+func (d Drain) Cordon(ctx context.Context) error {
+	if err := d.Kube.Cordon(ctx, d.Node); err != nil {
+		return fmt.Errorf("it is not cordoned: %w", err)
+	}
+
+	return nil
+}
+
+// Recheck checks the cluster again, right before the node is taken down: since the first check, up to
+// lifecycle.drainTimeout has gone by. A node that must not be taken down any more is uncordoned.
+func (d Drain) Recheck(ctx context.Context, check func(context.Context) error) error {
+	err := check(ctx)
+	if err == nil {
+		return nil
+	}
+
+	err = fmt.Errorf("it was drained, and is uncordoned again, for the cluster has changed meanwhile: %w", err)
+
+	return errors.Join(err, d.Undo(ctx))
+}
+
+// Undo uncordons the node, also in a run that is interrupted.
+func (d Drain) Undo(ctx context.Context) error {
+	return d.Kube.Uncordon(context.WithoutCancel(ctx), d.Node)
+}

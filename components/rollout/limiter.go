@@ -1,0 +1,289 @@
+// Package rollout takes nodes down one after the other, without harm to what runs on them.
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/wait"
+)
+
+// Limiter admits one control plane, or so many workers, to be taken down at a time, for whatever reason: never both, for
+// control planes move the pods of workers. After the first failure it admits no node any more in this run.
+type Limiter struct {
+	workers int
+
+	mu sync.Mutex
+	// admitted nodes are being taken down; waiting are the control planes that go before further workers.
+	admitted map[plan.Role]int
+	waiting  int
+	// failed is the first node that has failed.
+	failed string
+	// replaced are nodes whose new machines are not known to have rejoined, in the order in which they left.
+	replaced []replaced
+	// changed is closed when any of this changes.
+	changed chan struct{}
+}
+
+// replaced is a node that is unavailable until nothing is missing any more.
+type replaced struct {
+	name    string
+	role    plan.Role
+	missing func(context.Context) (waitingFor string, err error)
+}
+
+// NewLimiter returns a Limiter that admits so many workers at a time.
+func NewLimiter(workers int) *Limiter {
+	return &Limiter{workers: workers, admitted: map[plan.Role]int{}, changed: make(chan struct{})}
+}
+
+// Acquire waits until a node may be taken down, for at most the bound from the last time that another was done. The caller
+// releases what it got with what came of it. Nodes that are being replaced count, too.
+func (l *Limiter) Acquire(
+	ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say,
+) (release func(error), err error) {
+	if err := l.queue(ctx, name, role, bound, say); err != nil {
+		return nil, err
+	}
+
+	release = func(err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+
+		l.admitted[role]--
+
+		if err != nil && l.failed == "" {
+			l.failed = name
+		}
+
+		l.wake()
+	}
+
+	if err := l.waitForReplaced(ctx, role, bound, say); err != nil {
+		release(err)
+
+		return nil, fmt.Errorf("%s: not begun: %w", name, err)
+	}
+
+	return release, nil
+}
+
+// Admit is Acquire for a node that is changed: a worker waits for the canary of its pool before, where there are canaries.
+func (l *Limiter) Admit(
+	ctx context.Context, c *Canaries, n plan.Node, bound time.Duration, say wait.Say,
+) (release func(error), err error) {
+	done, err := c.enter(ctx, n, bound)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", n.Name, err)
+	}
+
+	released, err := l.Acquire(ctx, n.Name, n.Role, bound, say)
+	if err != nil {
+		done()
+
+		return nil, err
+	}
+
+	return func(err error) {
+		released(err)
+		done()
+	}, nil
+}
+
+func (l *Limiter) queue(ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say) error {
+	if role == plan.ControlPlane {
+		l.mu.Lock()
+		l.waiting++
+		l.mu.Unlock()
+
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+
+			l.waiting--
+			l.wake()
+		}()
+	}
+
+	for said := false; ; said = true {
+		l.mu.Lock()
+
+		if l.failed != "" {
+			defer l.mu.Unlock()
+
+			return fmt.Errorf("%s: not begun: %s failed", name, l.failed)
+		}
+
+		if l.free(role) {
+			defer l.mu.Unlock()
+
+			l.admitted[role]++
+
+			return nil
+		}
+
+		changed := l.changed
+		l.mu.Unlock()
+
+		if !said {
+			say(name + " waits for its turn")
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: interrupted while it waited for its turn: %w", name, context.Cause(ctx))
+		case <-time.After(bound):
+			return fmt.Errorf("%s: gave up after %s, waiting for its turn", name, bound)
+		}
+	}
+}
+
+// free says whether one more may go. The Limiter is locked.
+func (l *Limiter) free(role plan.Role) bool {
+	if role == plan.ControlPlane {
+		return l.admitted[plan.ControlPlane]+l.admitted[plan.Worker] == 0
+	}
+
+	return l.admitted[plan.ControlPlane]+l.waiting == 0 && l.admitted[plan.Worker] < l.workers
+}
+
+// Replace notes that a node is unavailable until its new machine has rejoined, which missing tells.
+func (l *Limiter) Replace(name string, role plan.Role, missing func(context.Context) (waitingFor string, err error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.replaced = append(l.replaced, replaced{name, role, missing})
+}
+
+// waitForReplaced waits until not too many of a role are being replaced besides those that are admitted.
+func (l *Limiter) waitForReplaced(ctx context.Context, role plan.Role, bound time.Duration, say wait.Say) error {
+	for {
+		l.mu.Lock()
+
+		may := 0
+		if role == plan.Worker {
+			may = l.workers - l.admitted[role]
+		}
+
+		away := slices.DeleteFunc(slices.Clone(l.replaced), func(r replaced) bool { return r.role != role })
+		l.mu.Unlock()
+
+		if len(away) <= may {
+			return nil
+		}
+
+		if err := wait.Until(ctx, bound, say, away[0].missing); err != nil {
+			return fmt.Errorf("%s is away: %w", away[0].name, err)
+		}
+
+		l.mu.Lock()
+		l.replaced = slices.DeleteFunc(l.replaced, func(r replaced) bool { return r.name == away[0].name })
+		l.mu.Unlock()
+	}
+}
+
+// WaitReplaced waits until all nodes that were replaced have rejoined.
+func (l *Limiter) WaitReplaced(ctx context.Context, bound time.Duration, say wait.Say) error {
+	l.mu.Lock()
+	all := l.replaced
+	l.replaced = nil
+	l.mu.Unlock()
+
+	for _, r := range all {
+		if err := wait.Until(ctx, bound, say, r.missing); err != nil {
+			return fmt.Errorf("%s was made anew, and is not back: %w", r.name, err)
+		}
+	}
+
+	return nil
+}
+
+// Stop notes a failure of a node that was not admitted.
+func (l *Limiter) Stop(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.failed == "" {
+		l.failed = name
+	}
+
+	l.wake()
+}
+
+// Failed is the node whose failure keeps all others from being admitted; empty: none has failed.
+func (l *Limiter) Failed() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return l.failed
+}
+
+// Stopped is why no node is admitted any more; nil while nodes are.
+func (l *Limiter) Stopped() error {
+	if name := l.Failed(); name != "" {
+		return fmt.Errorf("not begun: %s failed", name)
+	}
+
+	return nil
+}
+
+// wake wakes those that wait. The Limiter is locked.
+func (l *Limiter) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// Bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and heard
+// of its guest agent, or it has been upgraded, and it serves again.
+func Bound(p *plan.Plan) time.Duration {
+	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout
+}
+
+// Canaries let one worker of a pool go before the others.
+type Canaries struct {
+	mu    sync.Mutex
+	first map[string]chan struct{} // by pool: closed when its canary is done
+}
+
+// NewCanaries returns those of one kind of change; nil where none go first.
+func NewCanaries(p *plan.Plan) *Canaries {
+	if !p.Canary {
+		return nil
+	}
+
+	return &Canaries{first: map[string]chan struct{}{}}
+}
+
+// enter makes the first worker of a pool its canary; the others wait until that is done, for at most the bound.
+func (c *Canaries) enter(ctx context.Context, n plan.Node, bound time.Duration) (done func(), err error) {
+	if c == nil || n.Role == plan.ControlPlane {
+		return func() {}, nil
+	}
+
+	c.mu.Lock()
+	first, there := c.first[n.Pool]
+
+	if !there {
+		first = make(chan struct{})
+		c.first[n.Pool] = first
+		c.mu.Unlock()
+
+		return func() { close(first) }, nil
+	}
+
+	c.mu.Unlock()
+
+	select {
+	case <-first:
+		return func() {}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(bound):
+		return nil, fmt.Errorf("gave up after %s, waiting for the first node of pool %s", bound, n.Pool)
+	}
+}

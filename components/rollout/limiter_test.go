@@ -1,0 +1,216 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+)
+
+func silent(string) {}
+
+func TestLimiterAdmitsOneControlPlaneAndSomeWorkers(t *testing.T) {
+	limiter := NewLimiter(2)
+
+	var (
+		now, most [2]atomic.Int32
+		all       sync.WaitGroup
+	)
+
+	for i := range 20 {
+		kind, role := i%2, []plan.Role{plan.ControlPlane, plan.Worker}[i%2]
+
+		all.Go(func() {
+			end, err := limiter.Acquire(t.Context(), "n", role, time.Minute, silent)
+			if !assert.NoError(t, err) {
+				return
+			}
+
+			n := now[kind].Add(1)
+			for m := most[kind].Load(); n > m && !most[kind].CompareAndSwap(m, n); m = most[kind].Load() {
+			}
+
+			time.Sleep(time.Millisecond)
+			now[kind].Add(-1)
+			end(nil)
+		})
+	}
+
+	all.Wait()
+	assert.Equal(t, int32(1), most[0].Load())
+	assert.Equal(t, int32(2), most[1].Load())
+}
+
+func TestLimiterStopsAtAFailure(t *testing.T) {
+	limiter := NewLimiter(1)
+
+	end, err := limiter.Acquire(t.Context(), "a", plan.ControlPlane, time.Minute, silent)
+	require.NoError(t, err)
+
+	waits := make(chan error)
+	go func() {
+		_, err := limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Minute, silent)
+		waits <- err
+	}()
+
+	require.NoError(t, limiter.Stopped())
+	end(errors.New("no"))
+	assert.EqualError(t, <-waits, "b: not begun: a failed")
+
+	_, err = limiter.Acquire(t.Context(), "c", plan.Worker, time.Minute, silent)
+	assert.EqualError(t, err, "c: not begun: a failed")
+	assert.EqualError(t, limiter.Stopped(), "not begun: a failed")
+}
+
+func TestLimiterIsBounded(t *testing.T) {
+	limiter := NewLimiter(1)
+
+	_, err := limiter.Acquire(t.Context(), "a", plan.Worker, time.Minute, silent)
+	require.NoError(t, err)
+
+	_, err = limiter.Acquire(t.Context(), "b", plan.Worker, time.Millisecond, silent)
+	assert.EqualError(t, err, "b: gave up after 1ms, waiting for its turn")
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+
+	_, err = limiter.Acquire(ctx, "c", plan.Worker, time.Minute, silent)
+	assert.EqualError(t, err, "c: interrupted while it waited for its turn: enough")
+}
+
+func TestLimiterWaitsForAControlPlaneThatIsAway(t *testing.T) {
+	limiter := NewLimiter(1)
+
+	asked := 0
+	limiter.Replace("a", plan.ControlPlane, func(context.Context) (string, error) {
+		asked++
+
+		return []string{"a to come back", ""}[asked-1], nil
+	})
+
+	end, err := limiter.Acquire(t.Context(), "w", plan.Worker, time.Minute, silent)
+	require.NoError(t, err, "workers do not wait")
+	end(nil)
+	assert.Equal(t, 0, asked)
+
+	end, err = limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Minute, silent)
+	require.NoError(t, err)
+	assert.Equal(t, 2, asked)
+	limiter.Replace("b", plan.ControlPlane, func(context.Context) (string, error) { return "b to come back", nil })
+	end(nil)
+
+	_, err = limiter.Acquire(t.Context(), "c", plan.ControlPlane, time.Millisecond, silent)
+	assert.EqualError(t, err, "c: not begun: b is away: gave up after 1ms, waiting for b to come back")
+
+	_, err = limiter.Acquire(t.Context(), "d", plan.ControlPlane, time.Minute, silent)
+	assert.EqualError(t, err, "d: not begun: c failed")
+}
+
+// TestLimiterWaitsForWorkersThatAreAway: those that are made anew count like those that are being taken down.
+func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
+	limiter := NewLimiter(2)
+
+	back := map[string]bool{}
+	leave := func(name string) {
+		limiter.Replace(name, plan.Worker, func(context.Context) (string, error) {
+			if back[name] {
+				return "", nil
+			}
+
+			return name + " to come back", nil
+		})
+	}
+
+	leave("a")
+
+	end, err := limiter.Acquire(t.Context(), "b", plan.Worker, time.Minute, silent)
+	require.NoError(t, err, "two may be away")
+	leave("b")
+	end(nil)
+
+	back["a"] = true
+	end, err = limiter.Acquire(t.Context(), "c", plan.Worker, time.Minute, silent)
+	require.NoError(t, err)
+	end(nil)
+
+	end, err = limiter.Acquire(t.Context(), "d", plan.ControlPlane, time.Minute, silent)
+	require.NoError(t, err, "control planes do not wait for workers")
+	end(nil)
+
+	leave("c")
+	require.EqualError(t, limiter.WaitReplaced(t.Context(), time.Millisecond, silent), "b was made anew, and is not back: gave up after 1ms, waiting for b to come back")
+	require.NoError(t, limiter.WaitReplaced(t.Context(), time.Millisecond, silent))
+
+	leave("e")
+	leave("f")
+	_, err = limiter.Acquire(t.Context(), "g", plan.Worker, time.Millisecond, silent)
+	assert.EqualError(t, err, "g: not begun: e is away: gave up after 1ms, waiting for e to come back")
+}
+
+// TestLimiterKeepsRolesApart: who takes pods off a worker asks a control plane, so neither goes while one of the other kind does, and
+// a control plane that waits goes before workers do.
+func TestLimiterKeepsRolesApart(t *testing.T) {
+	limiter := NewLimiter(2)
+
+	end, err := limiter.Acquire(t.Context(), "w1", plan.Worker, time.Minute, silent)
+	require.NoError(t, err)
+
+	waits := make(chan error)
+	queued := make(chan struct{})
+
+	go func() {
+		ended, err := limiter.Acquire(t.Context(), "c", plan.ControlPlane, time.Minute, func(string) { close(queued) })
+		if err == nil {
+			ended(nil)
+		}
+
+		waits <- err
+	}()
+
+	<-queued
+
+	_, err = limiter.Acquire(t.Context(), "w2", plan.Worker, time.Millisecond, silent)
+	require.EqualError(t, err, "w2: gave up after 1ms, waiting for its turn")
+
+	end(nil)
+	require.NoError(t, <-waits)
+
+	end, err = limiter.Acquire(t.Context(), "w2", plan.Worker, time.Minute, silent)
+	require.NoError(t, err)
+	end(nil)
+
+	_, err = limiter.Acquire(t.Context(), "c", plan.ControlPlane, time.Minute, silent)
+	require.NoError(t, err)
+
+	_, err = limiter.Acquire(t.Context(), "w3", plan.Worker, time.Millisecond, silent)
+	assert.EqualError(t, err, "w3: gave up after 1ms, waiting for its turn")
+}
+
+func TestCanaries(t *testing.T) {
+	c := NewCanaries(&plan.Plan{Canary: true})
+	of := func(pool string) plan.Node { return plan.Node{Pool: pool, Role: plan.Worker} }
+
+	done, err := c.enter(t.Context(), of("a"), time.Minute)
+	require.NoError(t, err)
+
+	_, err = c.enter(t.Context(), of("a"), time.Millisecond)
+	require.EqualError(t, err, "gave up after 1ms, waiting for the first node of pool a")
+
+	other, err := c.enter(t.Context(), of("b"), time.Millisecond)
+	require.NoError(t, err, "each pool has its own")
+	other()
+	done()
+
+	for range 2 {
+		next, err := c.enter(t.Context(), of("a"), time.Millisecond)
+		require.NoError(t, err)
+		next()
+	}
+}

@@ -23,8 +23,10 @@ import (
 type k3sHooks struct {
 	// limiter is shared by all that take a running node down.
 	limiter *rollout.Limiter
+	// upgrades go to another version of K3s.
+	upgrades *rollout.Rollout
 	// inside is what runs in the VMs.
-	inside inside
+	inside *k3sInside
 
 	vmHooks
 
@@ -42,16 +44,18 @@ func (b *k3sBuilder) registerHooks() error {
 	var errs []error
 
 	register := hookutil.Registering(b.ctx, b.name, &errs)
+	say := hookutil.Progress(b.ctx, b.name)
 	b.hooks.limiter = rollout.NewLimiter(max(b.Plan.MaxUnavailable, 1))
 	inside := &k3sInside{
 		k3sServers: serversOf(b.Plan, b.servers), ctx: b.ctx, kubeconfig: b.admin,
 		discovery: proxmoxvm.DiscoveryOf(b.Plan, b.proxmox),
-		say:       hookutil.Progress(b.ctx, b.name),
+		say:       say,
 	}
 	b.hooks.inside = inside
+	b.hooks.upgrades = rollout.New(b.Plan, b.hooks.limiter, say)
 
 	restarted := &restarts{
-		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, limiter: b.hooks.limiter, say: hookutil.Progress(b.ctx, b.name),
+		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, rollout: rollout.New(b.Plan, b.hooks.limiter, say), say: say,
 		nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
 		report: b.report, under: map[string]underWay{}, grace: startGrace,
 		identities: proxmoxvm.NewIdentities(b.ctx, b.Plan, b.proxmox, b.report.VM),
@@ -69,7 +73,7 @@ func (b *k3sBuilder) registerHooks() error {
 			return err
 		}
 
-		if err := j.wait(c, hookutil.Progress(b.ctx, b.name)); err != nil {
+		if err := j.wait(c, say); err != nil {
 			return fmt.Errorf("%s has not joined: %w", j.node.Name, err)
 		}
 
@@ -77,7 +81,7 @@ func (b *k3sBuilder) registerHooks() error {
 	})
 
 	r := &k3sRemoval{
-		k3sDatastore: b.datastore, ctx: b.ctx, limiter: b.hooks.limiter, say: hookutil.Progress(b.ctx, b.name),
+		k3sDatastore: b.datastore, ctx: b.ctx, limiter: b.hooks.limiter, say: say,
 		learn: inside.learn, nodes: nodesBy(b.Plan, b.name, "-joined"),
 	}
 	register(&b.hooks.leaves, "node-leaves", func(c context.Context, args *pulumi.ResourceHookArgs) error {

@@ -3,6 +3,7 @@ package components
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxvm"
@@ -135,15 +137,34 @@ func TestAgentLeaves(t *testing.T) {
 	require.EqualError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}), "no Kubernetes API answers (edge-server-1: connection refused)")
 }
 
-// TestUpgradeIsSpared: a server is not taken down while etcd needs it.
-func TestUpgradeIsSpared(t *testing.T) {
+// TestK3sDisruption: a server is not taken down while etcd needs it, nor an agent while another is not ready.
+func TestK3sDisruption(t *testing.T) {
 	e := newEdge(t)
-	u := &k3sUpgrade{joining: &joining{node: e.Plan.Nodes()[0], plan: e.Plan, known: e.servers}, say: func(string) {}}
+	server := k3sNode{&k3sInside{k3sServers: serversOf(e.Plan, e.servers), say: silent}, e.Plan.Nodes()[0]}
 
-	require.NoError(t, u.spared(t.Context(), e.api), "a server by itself has no choice")
+	require.NoError(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade), "a server by itself has no choice")
 
-	e.Plan.Pools[0].Nodes = append(e.Plan.Pools[0].Nodes, plan.Node{Name: "edge-agent-1", Role: plan.ControlPlane}, plan.Node{Name: "edge-server-3", Role: plan.ControlPlane})
+	pools := e.Plan.Pools
+	e.Plan.MaxUnavailable = 1
+	e.Plan.Pools = append(slices.Clone(pools), plan.PlannedPool{Role: plan.Worker, Nodes: []plan.Node{
+		{Name: "edge-agent-1", Role: plan.Worker}, {Name: "edge-agent-2", Role: plan.Worker},
+	}})
+
+	agents := e.Plan.Nodes()[len(e.Plan.Nodes())-2:]
+	require.NoError(t, k3sNode{server.k3sInside, agents[0]}.CheckDisruption(t.Context(), lifecycle.Upgrade))
+	require.EqualError(t, k3sNode{server.k3sInside, agents[1]}.CheckDisruption(t.Context(), lifecycle.Upgrade),
+		"gave up after 300ms, waiting for the cluster to do without edge-agent-2: 1 of the workers may be away "+
+			"(lifecycle.upgrade.maxUnavailable), and not ready are edge-agent-1")
+
+	e.Plan.Pools = pools
+	e.Plan.Pools[0].Nodes = append(e.Plan.Pools[0].Nodes,
+		plan.Node{Name: "edge-agent-1", Role: plan.ControlPlane}, plan.Node{Name: "edge-server-3", Role: plan.ControlPlane})
+
+	require.ErrorContains(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade),
+		"the etcd member edge-agent-1 is not healthy (it is not ready in Kubernetes)")
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
-	require.EqualError(t, u.spared(t.Context(), e.api), "gave up after 300ms, waiting for etcd to do without edge-server-1: etcd needs 2 other servers that are "+
-		"ready, and 1 are; see to the others first, then run 'pulumi up' again")
+	require.EqualError(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade),
+		"gave up after 300ms, waiting for the cluster to do without edge-server-1: etcd needs 2 other servers that are "+
+			"ready, and 1 are; see to the others first, then run 'pulumi up' again")
+	require.NoError(t, server.CheckDisruption(t.Context(), lifecycle.Reboot), "servers that have yet to join do not count")
 }

@@ -30,7 +30,7 @@ func (b *k3sBuilder) upgraded(ctx context.Context, args *pulumi.ResourceHookArgs
 	// Kubernetes knows it: it has its etcd.
 	j.told = true
 
-	u := &k3sUpgrade{joining: j, from: versionOf(args.OldInputs), say: hookutil.Progress(b.ctx, b.name)}
+	u := &k3sUpgrade{k3sNode: k3sNode{b.hooks.inside, j.node}, joined: j, from: versionOf(args.OldInputs)}
 	if u.from == u.plan.K3s.Version {
 		return nil
 	}
@@ -39,20 +39,7 @@ func (b *k3sBuilder) upgraded(ctx context.Context, args *pulumi.ResourceHookArgs
 		return b.foresee(u)
 	}
 
-	p := u.plan
-
-	end, err := b.hooks.limiter.Acquire(ctx, u.node.Name, u.node.Role, rollout.Bound(p), u.say)
-	if err != nil {
-		return err
-	}
-
-	if err = u.run(ctx); err != nil {
-		err = fmt.Errorf("%s is not upgraded: %w", u.node.Name, err)
-	}
-
-	end(err)
-
-	return err
+	return b.hooks.upgrades.Disrupt(ctx, u.node, u, u.node.Name+" is not upgraded")
 }
 
 // versionOf is what is noted of a node.
@@ -84,40 +71,54 @@ func (b *k3sBuilder) foresee(u *k3sUpgrade) error {
 
 // k3sUpgrade is one node on its way to another version.
 type k3sUpgrade struct {
-	*joining
+	k3sNode
 
+	joined *joining
 	// from is the version that is noted.
 	from string
-	say  wait.Say
 }
 
-// run has the node install the version that is planned, and waits until it runs it. Every step may be done already, by a run
-// that was cut off or by hand.
-func (u *k3sUpgrade) run(ctx context.Context) error {
-	kube, now, err := u.running(ctx)
-	if err != nil {
-		return err
+// Evaluate finds out what is left to be done, also by hand.
+func (u *k3sUpgrade) Evaluate(ctx context.Context) (rollout.Change, error) {
+	now, err := u.running(ctx)
+	if err != nil || now.Kubelet == u.plan.K3s.Version {
+		return rollout.Change{}, err
 	}
 
-	if now.Kubelet != u.plan.K3s.Version {
-		if err := u.begin(ctx, kube, now); err != nil {
-			return err
-		}
+	if err := lifecycle.K3sPath(now.Kubelet, u.plan.K3s.Version); err != nil {
+		return rollout.Change{}, err
 	}
 
-	if err := u.wait(ctx, u.say); err != nil {
+	install := func(ctx context.Context) error {
+		u.say(fmt.Sprintf("%s: K3s %s becomes %s", u.node.Name, now.Kubelet, u.plan.K3s.Version))
+
+		return u.tell(ctx, *u.plan.K3s)
+	}
+
+	return rollout.Change{
+		Effect: lifecycle.Upgrade,
+		// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version.
+		KeepPods: !lifecycle.Minor(now.Kubelet, u.plan.K3s.Version) || u.alone(),
+		Acts:     []rollout.Act{{Effect: lifecycle.Upgrade, Do: install}},
+	}, nil
+}
+
+// WaitRejoined waits until the node runs the version that is planned.
+func (u *k3sUpgrade) WaitRejoined(ctx context.Context) error {
+	if err := u.joined.wait(ctx, u.say); err != nil {
 		return errors.Join(err, u.stay(context.WithoutCancel(ctx)))
 	}
 
-	return kube.Uncordon(ctx, u.node.Name)
+	return nil
 }
 
 // running is what the node runs, as the first server that answers has it.
-func (u *k3sUpgrade) running(ctx context.Context) (kube *kubeapi.Client, now kubeapi.Node, err error) {
+func (u *k3sUpgrade) running(ctx context.Context) (now kubeapi.Node, err error) {
 	err = wait.Until(ctx, u.plan.NodeTimeout, u.say, func(ctx context.Context) (string, error) {
 		var there bool
 
-		if kube, err = serversOf(u.plan, u.known).answering(ctx); err == nil {
+		kube, err := u.answering(ctx)
+		if err == nil {
 			now, there, err = kube.Node(ctx, u.node.Name)
 		}
 
@@ -130,92 +131,29 @@ func (u *k3sUpgrade) running(ctx context.Context) (kube *kubeapi.Client, now kub
 			return "", nil
 		}
 	})
-	if err != nil {
-		return nil, now, err
-	}
 
-	kube, err = kube.WithRetry(u.plan.SettleTimeout, u.say, serversOf(u.plan, u.known).addresses()...)
-
-	return kube, now, err
-}
-
-// begin makes room for the upgrade, and tells the node.
-func (u *k3sUpgrade) begin(ctx context.Context, kube *kubeapi.Client, now kubeapi.Node) error {
-	if err := lifecycle.K3sPath(now.Kubelet, u.plan.K3s.Version); err != nil {
-		return err
-	}
-
-	if err := u.spared(ctx, kube); err != nil {
-		return err
-	}
-
-	// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version. A node by itself has no other
-	// place for them.
-	if lifecycle.Minor(now.Kubelet, u.plan.K3s.Version) && len(u.plan.Nodes()) > 1 {
-		d := rollout.Drain{Kube: kube, Node: u.node.Name, Bound: u.plan.DrainTimeout, Say: u.say}
-		if err := d.Run(ctx); err != nil {
-			return err
-		}
-
-		if err := d.Recheck(ctx, func(ctx context.Context) error { return u.spared(ctx, kube) }); err != nil {
-			return err
-		}
-	}
-
-	u.say(fmt.Sprintf("%s: K3s %s becomes %s", u.node.Name, now.Kubelet, u.plan.K3s.Version))
-
-	return u.tell(ctx, *u.plan.K3s)
-}
-
-// spared waits until etcd can do without this node's member for a while. A server by itself has no choice.
-func (u *k3sUpgrade) spared(ctx context.Context, kube *kubeapi.Client) error {
-	servers := u.plan.ControlPlanes()
-	if u.node.Role != plan.ControlPlane || len(servers) == 1 {
-		return nil
-	}
-
-	return rollout.WaitHealthy(ctx, u.plan, u.say, "etcd to do without "+u.node.Name, func(ctx context.Context) error {
-		nodes, err := kube.Nodes(ctx)
-		if err != nil {
-			return err
-		}
-
-		ready := 0
-
-		for _, m := range serversOf(u.plan, u.known).members(ctx, nodes) {
-			if m.Name != u.node.Name && m.Problem == "" {
-				ready++
-			}
-		}
-
-		if need := lifecycle.Needed(len(servers)); ready < need {
-			return lifecycle.Refusal{
-				Rule:   fmt.Sprintf("etcd needs %d other servers that are ready, and %d are", need, ready),
-				Remedy: "see to the others first, then run 'pulumi up' again",
-			}
-		}
-
-		return nil
-	})
+	return now, err
 }
 
 // tell writes what is wanted where the node looks for it. What went wrong before counts no longer.
 func (u *k3sUpgrade) tell(ctx context.Context, wanted plan.PlannedK3s) error {
-	if err := u.identities.CheckNow(ctx, u.node); err != nil {
+	proxmox := u.joined.proxmox
+
+	if err := u.joined.identities.CheckNow(ctx, u.node); err != nil {
 		return err
 	}
 
-	machine, there, err := u.proxmox.Find(ctx, u.node.VMID)
+	machine, there, err := proxmox.Find(ctx, u.node.VMID)
 	if err == nil && !there {
 		err = fmt.Errorf("there is no VM with VMID %d", u.node.VMID)
 	}
 
 	if err == nil {
-		err = u.proxmox.WriteGuestFile(ctx, machine, k3s.FatalFile, "\n")
+		err = proxmox.WriteGuestFile(ctx, machine, k3s.FatalFile, "\n")
 	}
 
 	if err == nil {
-		err = u.proxmox.WriteGuestFile(ctx, machine, k3s.WantedFile, k3s.Wanted(&wanted))
+		err = proxmox.WriteGuestFile(ctx, machine, k3s.WantedFile, k3s.Wanted(&wanted))
 	}
 
 	if errors.Is(err, proxmoxapi.ErrRefused) {
@@ -235,7 +173,7 @@ func (u *k3sUpgrade) stay(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, u.plan.SettleTimeout)
 	defer cancel()
 
-	kube, now, err := u.running(short)
+	now, err := u.running(short)
 	if err != nil || now.Kubelet == u.plan.K3s.Version || !now.Ready {
 		return nil //nolint:nilerr // it is on its way
 	}
@@ -243,5 +181,12 @@ func (u *k3sUpgrade) stay(ctx context.Context) error {
 	before := *u.plan.K3s
 	before.Version, before.Checksum = now.Kubelet, ""
 
-	return errors.Join(u.tell(ctx, before), kube.Uncordon(ctx, u.node.Name))
+	told := u.tell(ctx, before)
+
+	kube, err := u.Kubernetes(ctx)
+	if err == nil {
+		err = kube.Uncordon(ctx, u.node.Name)
+	}
+
+	return errors.Join(told, err)
 }

@@ -35,10 +35,8 @@ type restarts struct {
 	proxmox Proxmox
 	// found is what the credentials may do, among others.
 	report  *preflight.Report
-	limiter *rollout.Limiter
-	// canaries let one worker of a pool go first; nil: none does.
-	canaries *rollout.Canaries
-	say      wait.Say
+	rollout *rollout.Rollout
+	say     wait.Say
 	// nodes of the plan, by the name of their VM.
 	nodes map[string]plan.Node
 	// inside is what runs in the VMs; nil: somebody else looks after it.
@@ -56,28 +54,25 @@ type restarts struct {
 
 // inside is what runs in VMs and must not notice that one of them is restarted.
 type inside interface {
-	// vacate waits until the cluster can do without a node, and takes its pods off it.
-	vacate(ctx context.Context, n plan.Node) (vacated, error)
+	// restart is a node whose VM is to be restarted, as a rollout sees it.
+	restart(n plan.Node) rollout.Cluster
 	// outage warns of what would keep the node from being restarted as it is now, and says what is left of etcd meanwhile.
 	outage(ctx context.Context, n plan.Node) (quorum string)
 	// api is Kubernetes, by whatever control plane answers.
 	api(ctx context.Context) (*kubeapi.Client, error)
 }
 
-// vacated is a node without pods.
-type vacated struct {
-	// back waits until the node has restarted and does its work again; nil: there is nothing to wait for.
-	back func(context.Context) error
-	// reopen lets pods onto it again; nil: it has never been closed.
-	reopen func(context.Context) error
+// unmanaged is a node of a cluster that the program does not manage: nothing is asked of it.
+type unmanaged struct{ rollout.Cluster }
+
+func (unmanaged) Evaluate(context.Context) (rollout.Change, error) {
+	return rollout.Change{NotJoined: true}, nil
 }
 
 // underWay is a VM that is being changed.
 type underWay struct {
-	vacated
+	*rollout.Disruption
 	machineNow
-
-	end func(error)
 }
 
 // before runs before a VM is changed. Its error leaves the VM as it is.
@@ -263,31 +258,24 @@ func (r *restarts) foresee(ctx context.Context, n plan.Node, why string, refused
 // begin makes a node ready for the restart of its VM when it is its turn, and does what an earlier update has left to be done: the
 // provider does not.
 func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
-	bound := rollout.Bound(r.plan)
-	if r.inside == nil {
-		// Only the VM is waited for, and nobody says so when that fails.
-		bound = r.plan.ReadyTimeout
+	said := fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why)
+
+	var cluster rollout.Cluster = unmanaged{}
+
+	if r.inside != nil {
+		cluster = r.inside.restart(n)
+	} else {
+		said += "; its pods are the business of who made a cluster of it"
 	}
 
-	end, err := r.limiter.Admit(ctx, r.canaries, n, bound, r.say)
+	d, err := r.rollout.Prepare(ctx, n, cluster, "the VM of "+n.Name+" is not changed")
 	if err != nil {
 		return err
 	}
 
-	u := underWay{machineNow: now, end: end}
+	r.say(said)
 
-	if r.inside == nil {
-		r.say(fmt.Sprintf("the VM of %s restarts (%s); its pods are the business of who made a cluster of it", n.Name, why))
-	} else {
-		if u.vacated, err = r.inside.vacate(ctx, n); err != nil {
-			err = fmt.Errorf("the VM of %s is not changed: %w", n.Name, err)
-			end(err)
-
-			return err
-		}
-
-		r.say(fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why))
-	}
+	u := underWay{d, now}
 
 	// To drain a node takes its time.
 	if err := r.identities.CheckNow(ctx, n); err != nil {
@@ -331,9 +319,9 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		err = fmt.Errorf("%s has not what its VM was changed for: %w", n.Name, err)
 
 		if there {
-			u.end(err)
+			u.Release(err)
 		} else {
-			r.limiter.Stop(n.Name)
+			r.rollout.Limiter.Stop(n.Name)
 		}
 
 		return err
@@ -345,20 +333,15 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 	var err error
 
-	switch {
-	case r.same(ctx, u):
+	if r.same(ctx, u) {
 		r.say(fmt.Sprintf("the VM of %s has what it was to have, and runs on", n.Name))
 
-		if u.reopen != nil {
-			err = u.reopen(ctx)
-		}
-	case u.back != nil:
-		if err = u.back(ctx); err != nil {
-			err = fmt.Errorf("%s is not back since its VM was restarted: %w", n.Name, err)
-		}
+		err = u.Undo(ctx)
+	} else if err = u.Finish(ctx); err != nil {
+		err = fmt.Errorf("%s is not back since its VM was restarted: %w", n.Name, err)
 	}
 
-	u.end(err)
+	u.Release(err)
 
 	return err
 }
@@ -382,15 +365,12 @@ func (r *restarts) failed(ctx context.Context, args *pulumi.ErrorHookArgs) (agai
 }
 
 // abandon ends the turn of a node with why. It may not have gone down at all: it takes pods again.
-func (r *restarts) abandon(ctx context.Context, u underWay, why error) (err error) {
-	if u.reopen != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.plan.SettleTimeout)
-		err = u.reopen(ctx)
+func (r *restarts) abandon(ctx context.Context, u underWay, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.plan.SettleTimeout)
+	defer cancel()
 
-		cancel()
-	}
-
-	u.end(why)
+	err := u.Undo(ctx)
+	u.Release(why)
 
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,9 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
@@ -50,30 +54,60 @@ func inProgram(t *testing.T, dry bool, run func(ctx *pulumi.Context)) {
 type guests struct {
 	done []string
 
-	// held is why a node is not emptied, lost why it does not come back.
+	// held is why a node is not drained, lost why it does not rejoin.
 	held, lost error
 	kube       *kubeapi.Client
+	// apis are the Kubernetes of each node.
+	apis map[string]*fake.Clientset
 }
 
-func (g *guests) vacate(_ context.Context, n plan.Node) (vacated, error) {
-	if g.held != nil {
-		return vacated{}, g.held
+func (g *guests) restart(n plan.Node) rollout.Cluster { return &restartedGuest{g, n} }
+
+// restartedGuest is one of them.
+type restartedGuest struct {
+	*guests
+
+	node plan.Node
+}
+
+func (g *restartedGuest) Evaluate(context.Context) (rollout.Change, error) {
+	if g.held == nil {
+		g.done = append(g.done, "evaluate "+g.node.Name)
 	}
 
-	g.done = append(g.done, "vacate "+n.Name)
+	return rollout.Change{Effect: lifecycle.Reboot}, g.held
+}
 
-	return vacated{
-		back: func(context.Context) error {
-			g.done = append(g.done, "back "+n.Name)
+func (g *restartedGuest) CheckDisruption(context.Context, lifecycle.Effect) error { return nil }
 
-			return g.lost
-		},
-		reopen: func(context.Context) error {
-			g.done = append(g.done, "reopen "+n.Name)
+func (g *restartedGuest) Backup(context.Context) error { return nil }
 
-			return nil
-		},
-	}, nil
+// Kubernetes has the node, and notes when it is uncordoned.
+func (g *restartedGuest) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	if g.apis == nil {
+		g.apis = map[string]*fake.Clientset{}
+	}
+
+	if _, there := g.apis[g.node.Name]; !there {
+		api := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.node.Name}})
+		g.apis[g.node.Name] = api
+
+		api.PrependReactor("patch", "nodes", func(a k8stesting.Action) (bool, runtime.Object, error) {
+			if patch := a.(k8stesting.PatchAction); strings.Contains(string(patch.GetPatch()), `"unschedulable":false`) {
+				g.done = append(g.done, "uncordon "+patch.GetName())
+			}
+
+			return false, nil, nil
+		})
+	}
+
+	return kubeapi.Of(g.apis[g.node.Name]), ctx.Err()
+}
+
+func (g *restartedGuest) WaitRejoined(context.Context) error {
+	g.done = append(g.done, "rejoined "+g.node.Name)
+
+	return g.lost
 }
 
 func (g *guests) outage(_ context.Context, n plan.Node) string {
@@ -101,8 +135,9 @@ func changedVM(name string, before, after map[string]any) *pulumi.ResourceHookAr
 
 // restarting is the change of VMs of two control planes and a worker, all of which run.
 func restarting(ctx *pulumi.Context, g *guests, change ...func(*restarts)) *restarts {
+	p := &plan.Plan{DrainTimeout: time.Minute, SettleTimeout: time.Minute}
 	r := &restarts{
-		ctx: ctx, plan: &plan.Plan{DrainTimeout: time.Minute}, limiter: rollout.NewLimiter(1), say: silent, under: map[string]underWay{},
+		ctx: ctx, plan: p, rollout: rollout.New(p, rollout.NewLimiter(1), silent), say: silent, under: map[string]underWay{},
 		nodes: map[string]plan.Node{
 			"a-vm": {Name: "a", VMID: 401, Role: plan.ControlPlane}, "b-vm": {Name: "b", VMID: 402, Role: plan.ControlPlane},
 			"w-vm": {Name: "w", VMID: 501, Role: plan.Worker},
@@ -204,15 +239,15 @@ func TestRestartIsOwed(t *testing.T) {
 		want string
 		done []string
 	}{
-		"nothing else changes": {vm: running{pending: []string{"cores", "memory"}}, args: same(), done: []string{"vacate a", "back a"}},
-		"it was to change":     {vm: running{pending: []string{"memory"}}, args: larger("a-vm"), done: []string{"vacate a", "back a"}},
+		"nothing else changes": {vm: running{pending: []string{"cores", "memory"}}, args: same(), done: []string{"evaluate a", "rejoined a", "uncordon a"}},
+		"it was to change":     {vm: running{pending: []string{"memory"}}, args: larger("a-vm"), done: []string{"evaluate a", "rejoined a", "uncordon a"}},
 		"it does not restart": {
 			vm: running{pending: []string{"memory"}, stuck: errors.New("no")}, args: same(), want: "the VM of a is not restarted: no",
-			done: []string{"vacate a", "reopen a"},
+			done: []string{"evaluate a", "uncordon a"},
 		},
 		"it is off":        {vm: running{pending: []string{"memory"}, off: true}, args: same()},
 		"nothing is owed":  {args: same()},
-		"nothing restarts": {vm: running{stuck: errors.New("not asked")}, args: larger("a-vm"), done: []string{"vacate a", "back a"}},
+		"nothing restarts": {vm: running{stuck: errors.New("not asked")}, args: larger("a-vm"), done: []string{"evaluate a", "rejoined a", "uncordon a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {
@@ -222,11 +257,11 @@ func TestRestartIsOwed(t *testing.T) {
 
 				if err := r.before(t.Context(), c.args); c.want == "" {
 					assert.NoError(t, err)
-					assert.NoError(t, r.limiter.Stopped())
+					assert.NoError(t, r.rollout.Limiter.Stopped())
 					assert.NoError(t, r.after(t.Context(), c.args))
 				} else {
 					assert.EqualError(t, err, c.want)
-					assert.EqualError(t, r.limiter.Stopped(), "not begun: a failed")
+					assert.EqualError(t, r.rollout.Limiter.Stopped(), "not begun: a failed")
 				}
 
 				assert.Equal(t, c.done, g.done)
@@ -256,7 +291,7 @@ func TestRestartIsNotNeeded(t *testing.T) {
 		require.NoError(t, r.before(t.Context(), larger("a-vm")))
 		require.NoError(t, r.after(t.Context(), larger("a-vm")))
 		require.NoError(t, r.before(t.Context(), larger("b-vm")))
-		assert.Equal(t, []string{"vacate a", "reopen a", "vacate b"}, g.done)
+		assert.Equal(t, []string{"evaluate a", "uncordon a", "evaluate b"}, g.done)
 	})
 }
 
@@ -273,7 +308,7 @@ func TestRestartTakesItsTurn(t *testing.T) {
 		require.NoError(t, r.after(t.Context(), larger("a-vm")))
 		require.NoError(t, <-began)
 		require.NoError(t, r.after(t.Context(), larger("b-vm")))
-		assert.Equal(t, []string{"vacate a", "back a", "vacate b", "back b"}, g.done)
+		assert.Equal(t, []string{"evaluate a", "rejoined a", "uncordon a", "evaluate b", "rejoined b", "uncordon b"}, g.done)
 		assert.Empty(t, r.under)
 	})
 }
@@ -314,7 +349,7 @@ func TestRestartOfNothing(t *testing.T) {
 				assert.NoError(t, err)
 				assert.False(t, again)
 				assert.Empty(t, g.done)
-				assert.NoError(t, r.limiter.Stopped())
+				assert.NoError(t, r.rollout.Limiter.Stopped())
 			})
 		})
 	}
@@ -363,7 +398,7 @@ func TestRestartFails(t *testing.T) {
 				return r.after(t.Context(), larger("a-vm"))
 			},
 			want: "a is not back since its VM was restarted: gave up",
-			done: []string{"vacate a", "back a"},
+			done: []string{"evaluate a", "rejoined a"},
 		},
 		"Proxmox VE refuses": {
 			run: func(t *testing.T, r *restarts) error {
@@ -374,7 +409,7 @@ func TestRestartFails(t *testing.T) {
 
 				return err
 			},
-			done: []string{"vacate a", "reopen a"},
+			done: []string{"evaluate a", "uncordon a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -432,7 +467,7 @@ func TestRestartOfStrangersNodes(t *testing.T) {
 		require.NoError(t, r.before(t.Context(), larger("a-vm")))
 		assert.Equal(t, []string{"the VM of a restarts (memory); its pods are the business of who made a cluster of it"}, said)
 
-		_, err := r.limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Millisecond, silent)
+		_, err := r.rollout.Limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Millisecond, silent)
 		require.EqualError(t, err, "b: gave up after 1ms, waiting for its turn")
 
 		require.NoError(t, r.after(t.Context(), larger("a-vm")))

@@ -64,7 +64,8 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 		p, proxmox = args.Plan, args.Proxmox
 		g          = talosHooks{limiter: rollout.NewLimiter(max(p.MaxUnavailable, 1)), credentials: newFuture[talosapi.Credentials](),
 			uuids: newVMUUIDs(p)}
-		kept  = newBackup(ctx, p, args.Dir, hookutil.Progress(ctx, name))
+		say   = hookutil.Progress(ctx, name)
+		kept  = newBackup(ctx, p, args.Dir, say)
 		nodes = nodesBy(p, name, "-config")
 		errs  []error
 	)
@@ -82,15 +83,15 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 
 	g.bootstrap = &bootstrap{
 		ctx: ctx, name: name, plan: p, addresses: addresses, report: args.Preflight, backup: kept, dir: args.Dir,
-		say: hookutil.Progress(ctx, name),
+		say: say,
 	}
 	rolled := &talosRollout{
-		ctx: ctx, plan: p, addresses: addresses, limiter: g.limiter, canaries: rollout.NewCanaries(p), backup: kept,
-		say: hookutil.Progress(ctx, name), nodes: nodes,
+		ctx: ctx, plan: p, addresses: addresses, rollout: rollout.New(p, g.limiter, say), backup: kept,
+		say: say, nodes: nodes,
 		report: args.Preflight, proxmox: proxmox, uuids: g.uuids,
 	}
 	restarted := &restarts{
-		ctx: ctx, plan: p, proxmox: proxmox, limiter: g.limiter, canaries: rollout.NewCanaries(p), say: hookutil.Progress(ctx, name),
+		ctx: ctx, plan: p, proxmox: proxmox, rollout: rollout.New(p, g.limiter, say), say: say,
 		nodes:  nodesBy(p, name, "-vm"),
 		report: args.Preflight, under: map[string]underWay{}, grace: startGrace,
 		identities: proxmoxvm.NewIdentities(ctx, p, proxmox, args.Preflight.VM),
@@ -101,6 +102,9 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 	if p.Bootstrap != plan.External {
 		g.inside = &talosInside{talosRollout: rolled, credentials: g.credentials, discovery: proxmoxvm.DiscoveryOf(p, proxmox)}
 		restarted.inside = g.inside
+	} else {
+		// Only the VM is waited for, and its failure reports itself nowhere.
+		restarted.rollout.Bound = p.ReadyTimeout
 	}
 
 	errs = append(errs, g.vmHooks.register(ctx, name, restarted, register))
@@ -116,7 +120,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 		}
 
 		return talosapi.WaitAnswering(c, talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")},
-			p.NodeTimeout, hookutil.Progress(ctx, name))
+			p.NodeTimeout, say)
 	})
 
 	register(&g.adopted, "node-adopted", func(c context.Context, args *pulumi.ResourceHookArgs) error {
@@ -168,7 +172,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 
 	r := &removal{
 		ctx: ctx, plan: p, proxmox: proxmox, addresses: addresses, limiter: g.limiter, backup: kept,
-		say: hookutil.Progress(ctx, name), current: g.credentials, nodes: nodes,
+		say: say, current: g.credentials, nodes: nodes,
 		absent: args.Preflight.AbsentVMIDs(), bootstrap: g.bootstrap,
 	}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {

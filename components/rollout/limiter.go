@@ -1,4 +1,3 @@
-// Package rollout takes nodes down one after the other, without harm to what runs on them.
 package rollout
 
 import (
@@ -72,9 +71,9 @@ func (l *Limiter) Acquire(
 	return release, nil
 }
 
-// Admit is Acquire for a node that is changed: a worker waits for the canary of its pool before, where there are canaries.
-func (l *Limiter) Admit(
-	ctx context.Context, c *Canaries, n plan.Node, bound time.Duration, say wait.Say,
+// admit is Acquire for a node that is changed: a worker waits for the canary of its pool before, where there is one.
+func (l *Limiter) admit(
+	ctx context.Context, c *canaries, n plan.Node, bound time.Duration, say wait.Say,
 ) (release func(error), err error) {
 	done, err := c.enter(ctx, n, bound)
 	if err != nil {
@@ -238,29 +237,23 @@ func (l *Limiter) wake() {
 	l.changed = make(chan struct{})
 }
 
-// Bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and heard
-// of its guest agent, or it has been upgraded, and it serves again.
-func Bound(p *plan.Plan) time.Duration {
-	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout
-}
-
-// Canaries let one worker of a pool go before the others.
-type Canaries struct {
+// canaries let one worker of a pool go before the others.
+type canaries struct {
 	mu    sync.Mutex
 	first map[string]chan struct{} // by pool: closed when its canary is done
 }
 
-// NewCanaries returns those of one kind of change; nil where none go first.
-func NewCanaries(p *plan.Plan) *Canaries {
+// newCanaries returns those of one kind of change; nil where none go first.
+func newCanaries(p *plan.Plan) *canaries {
 	if !p.Canary {
 		return nil
 	}
 
-	return &Canaries{first: map[string]chan struct{}{}}
+	return &canaries{first: map[string]chan struct{}{}}
 }
 
 // enter makes the first worker of a pool its canary; the others wait until that is done, for at most the bound.
-func (c *Canaries) enter(ctx context.Context, n plan.Node, bound time.Duration) (done func(), err error) {
+func (c *canaries) enter(ctx context.Context, n plan.Node, bound time.Duration) (done func(), err error) {
 	if c == nil || n.Role == plan.ControlPlane {
 		return func() {}, nil
 	}

@@ -194,7 +194,7 @@ func TestLimiterKeepsRolesApart(t *testing.T) {
 }
 
 func TestCanaries(t *testing.T) {
-	c := NewCanaries(&plan.Plan{Canary: true})
+	c := newCanaries(&plan.Plan{Canary: true})
 	of := func(pool string) plan.Node { return plan.Node{Pool: pool, Role: plan.Worker} }
 
 	done, err := c.enter(t.Context(), of("a"), time.Minute)

@@ -14,65 +14,97 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// takeDown takes a node's pods off it, changes what it runs, and waits until all of it is back. Every step may be done
-// already, by a run that was cut off.
-func (r *talosRollout) takeDown(ctx context.Context, c changing) error {
-	if _, err := r.settled(ctx, c); err != nil {
+// talosNode is a node of Talos that is taken down.
+type talosNode struct {
+	*talosRollout
+	changing
+}
+
+// CheckDisruption waits until the cluster can do without the node: no other member of etcd may be unhealthy, and of workers no
+// more be unavailable than are allowed to.
+func (t *talosNode) CheckDisruption(ctx context.Context, e lifecycle.Effect) error {
+	return rollout.WaitHealthy(ctx, t.plan, t.say, "the cluster to do without "+t.Name, func(ctx context.Context) error {
+		return t.spare(ctx, t.changing, e)
+	})
+}
+
+// Backup keeps etcd as the first of the control planes has it that answers.
+func (t *talosNode) Backup(ctx context.Context) error {
+	return t.backup.take(ctx, t.others(t.changing), t.credentials)
+}
+
+// Kubernetes waits for a control plane to speak with.
+func (t *talosNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	return t.kubernetesBack(ctx, t.changing)
+}
+
+// WaitRejoined waits until the node is ready for pods.
+func (t *talosNode) WaitRejoined(ctx context.Context) error {
+	// A lone control plane's API was away with it.
+	kube, err := t.Kubernetes(ctx)
+	if err != nil {
 		return err
 	}
 
-	// What was found out before the turn began may have changed.
-	v := r.judge(ctx, c)
+	now, err := t.settled(ctx, t.changing)
+	if err != nil {
+		return err
+	}
+
+	return kube.WaitReady(ctx, t.Name, now.Boot, t.plan.UpgradeTimeout, t.say)
+}
+
+// talosChange is the change of a node's configuration, or of the Talos or Kubernetes that it runs.
+type talosChange struct{ talosNode }
+
+// Evaluate finds out what takes the node down: an upgrade, a reboot into its configuration, or both. Kubernetes goes to another
+// version when the node is up.
+func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
+	if _, err := t.settled(ctx, t.changing); err != nil {
+		return rollout.Change{}, err
+	}
+
+	v := t.judge(ctx, t.changing)
 	if v.refused != nil {
-		return v.refused
+		return rollout.Change{}, v.refused
 	}
 
 	if v.Effect == lifecycle.Unknown {
-		return errors.New(v.Why)
+		return rollout.Change{}, errors.New(v.Why)
 	}
 
-	kube, err := r.room(ctx, c, v.Effect)
-	if err != nil {
-		return err
+	change := rollout.Change{Effect: v.Effect}
+	if v.carries {
+		change.Online = func(ctx context.Context) error { return t.carryOver(ctx, t.changing) }
 	}
 
-	if c.node.Role == plan.ControlPlane && (v.Effect.Down() || v.carries) {
-		if err := r.backup.take(ctx, r.others(c), c.credentials); err != nil {
-			return err
+	if !v.Effect.Down() {
+		return change, nil
+	}
+
+	// Kubernetes is not carried over by that.
+	rebooted := t.changing
+	if v.carries {
+		var err error
+		if rebooted.wanted, err = uncarried(t.changing, v.now.Configuration); err != nil {
+			return change, err
 		}
 	}
 
-	if v.Effect.Down() {
-		if err := r.restart(ctx, c, v, kube); err != nil {
-			return err
-		}
+	if v.Effect == lifecycle.Upgrade {
+		change.Acts = append(change.Acts, rollout.Act{Effect: lifecycle.Upgrade, Do: func(ctx context.Context) error {
+			return t.upgrade(ctx, rebooted, v.now)
+		}})
 	}
 
-	if err := r.reopen(ctx, c); err != nil || !v.carries {
-		return err
-	}
+	// After an upgrade, the configuration may need a reboot as well.
+	change.Acts = append(change.Acts, rollout.Act{
+		Effect: lifecycle.Reboot,
+		Needed: func(ctx context.Context) (bool, error) { return t.needsReboot(ctx, rebooted) },
+		Do:     func(ctx context.Context) error { return t.reboot(ctx, rebooted) },
+	})
 
-	return r.carryOver(ctx, c)
-}
-
-// reopen lets pods onto a node when it is ready for them.
-func (r *talosRollout) reopen(ctx context.Context, c changing) error {
-	// A lone control plane's API was away with it.
-	kube, err := r.kubernetesBack(ctx, c)
-	if err != nil {
-		return err
-	}
-
-	now, err := r.settled(ctx, c)
-	if err != nil {
-		return err
-	}
-
-	if err := kube.WaitReady(ctx, c.Name, now.Boot, r.plan.UpgradeTimeout, r.say); err != nil {
-		return err
-	}
-
-	return kube.Uncordon(ctx, c.Name)
+	return change, nil
 }
 
 // settled waits for a node that is on its way up or down: a run that was cut off may have sent it there.
@@ -93,21 +125,10 @@ func (r *talosRollout) settled(ctx context.Context, c changing) (now talosapi.Sy
 	return now, err
 }
 
-// room waits until the cluster can do without the node: no other member of etcd may be unwell, and of workers no more be away
-// than are allowed to.
-func (r *talosRollout) room(ctx context.Context, c changing, effect lifecycle.Effect) (*kubeapi.Client, error) {
-	var kube *kubeapi.Client
-
-	err := rollout.WaitHealthy(ctx, r.plan, r.say, "the cluster to do without "+c.Name, func(ctx context.Context) error { return r.spare(ctx, c, effect, &kube) })
+// spare says why the cluster cannot do without the node now.
+func (r *talosRollout) spare(ctx context.Context, c changing, effect lifecycle.Effect) error {
+	kube, err := kubernetes(ctx, r.others(c), c.credentials)
 	if err != nil {
-		return nil, err
-	}
-
-	return kube.WithRetry(r.plan.SettleTimeout, r.say, addressesOf(r.others(c))...)
-}
-
-func (r *talosRollout) spare(ctx context.Context, c changing, effect lifecycle.Effect, kube **kubeapi.Client) (err error) {
-	if *kube, err = kubernetes(ctx, r.others(c), c.credentials); err != nil {
 		return err
 	}
 
@@ -120,58 +141,12 @@ func (r *talosRollout) spare(ctx context.Context, c changing, effect lifecycle.E
 		return lifecycle.Outage(members, c.Name, effect)
 	}
 
-	nodes, err := (*kube).Nodes(ctx)
+	nodes, err := kube.Nodes(ctx)
 	if err != nil {
 		return err
 	}
 
 	return rollout.CheckWorkers(r.plan, nodes, c.Name)
-}
-
-// restart drains the node, and has it upgrade or reboot into its configuration. Right before either, the cluster is
-// checked again. Kubernetes is not carried over by that.
-func (r *talosRollout) restart(ctx context.Context, c changing, v verdict, kube *kubeapi.Client) (err error) {
-	if v.carries {
-		if c.wanted, err = uncarried(c, v.now.Configuration); err != nil {
-			return err
-		}
-	}
-
-	d := rollout.Drain{Kube: kube, Node: c.Name, Bound: r.plan.DrainTimeout, Say: r.say}
-	if err := d.Run(ctx); err != nil {
-		return err
-	}
-
-	if v.Effect == lifecycle.Upgrade {
-		if err := r.recheck(ctx, d, c, lifecycle.Upgrade); err != nil {
-			return err
-		}
-
-		if err := r.upgrade(ctx, c, v.now); err != nil {
-			return err
-		}
-
-		// The configuration may need a reboot as well.
-		reboot, err := r.needsReboot(ctx, c)
-		if err != nil || !reboot {
-			return err
-		}
-	}
-
-	if err := r.recheck(ctx, d, c, lifecycle.Reboot); err != nil {
-		return err
-	}
-
-	return r.reboot(ctx, c)
-}
-
-// recheck holds that the cluster can still do without a drained node.
-func (r *talosRollout) recheck(ctx context.Context, d rollout.Drain, c changing, effect lifecycle.Effect) error {
-	return d.Recheck(ctx, func(ctx context.Context) error {
-		_, err := r.room(ctx, c, effect)
-
-		return err
-	})
 }
 
 // upgrade installs what the configuration wants to be installed.

@@ -27,13 +27,11 @@ type talosRollout struct {
 	ctx       *pulumi.Context
 	plan      *plan.Plan
 	addresses *proxmoxvm.AddressBook
-	limiter   *rollout.Limiter
-	// canaries let one worker of a pool go first; nil: none does.
-	canaries *rollout.Canaries
-	backup   backup
-	say      wait.Say
-	report   *preflight.Report
-	proxmox  Proxmox
+	rollout   *rollout.Rollout
+	backup    backup
+	say       wait.Say
+	report    *preflight.Report
+	proxmox   Proxmox
 	// uuids tell the cluster's VMs from other machines.
 	uuids vmUUIDs
 	// nodes of the plan, by the name of their configuration.
@@ -90,7 +88,7 @@ func (r *talosRollout) change(ctx context.Context, c changing) error {
 	}
 
 	if v.Effect.Down() || v.carries {
-		err = r.inTurn(ctx, c)
+		err = r.rollout.Disrupt(ctx, c.node, &talosChange{talosNode{r, c}}, c.Name+" is not changed")
 	} else if kube, unreachable := lasting(ctx, r.others(c), c.credentials, r.plan, r.say); unreachable == nil {
 		// A run that was cut off may have left the node cordoned. Kubernetes may be what the change is to mend.
 		err = kube.Uncordon(ctx, c.Name)
@@ -231,22 +229,6 @@ func (r *talosRollout) needsReboot(ctx context.Context, c changing) (bool, error
 	}
 
 	return talosapi.NeedsReboot(ctx, c.Target, c.credentials, data)
-}
-
-// inTurn takes the node down, or carries it over to another Kubernetes, when it is its turn.
-func (r *talosRollout) inTurn(ctx context.Context, c changing) (err error) {
-	end, err := r.limiter.Admit(ctx, r.canaries, c.node, rollout.Bound(r.plan), r.say)
-	if err != nil {
-		return err
-	}
-
-	if err = r.takeDown(ctx, c); err != nil {
-		err = fmt.Errorf("%s is not changed: %w", c.Name, err)
-	}
-
-	end(err)
-
-	return err
 }
 
 // others are the control planes to ask about the node.

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 )
 
 // TestK3sRestartGoesOn: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted as it is, and the
@@ -51,10 +52,11 @@ func TestK3sRestartGoesOn(t *testing.T) {
 		k3sServers: k3sServers{p, known, func([]byte, string) (*kubeapi.Client, error) { return kube, nil }}, kubeconfig: config, say: silent,
 	}
 
-	v, err := k.vacate(t.Context(), agent)
+	r := rollout.New(p, rollout.NewLimiter(1), silent)
+	d, err := r.Prepare(t.Context(), agent, k.restart(agent), "")
 	require.NoError(t, err)
-	assert.Nil(t, v.reopen, "there is nobody who could take pods")
-	require.EqualError(t, v.back(t.Context()), "gave up after 1ms, waiting for edge-agent-1 to be ready in Kubernetes")
+	require.NoError(t, d.Undo(t.Context()), "it was not drained")
+	require.EqualError(t, d.Finish(t.Context()), "gave up after 1ms, waiting for edge-agent-1 to be ready in Kubernetes")
 
 	back, err := api.CoreV1().Nodes().Get(t.Context(), "edge-agent-1", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -63,7 +65,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 	back.Status = node("", corev1.ConditionTrue).Status
 	_, err = api.CoreV1().Nodes().UpdateStatus(t.Context(), back, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.NoError(t, v.back(t.Context()))
+	require.NoError(t, d.Finish(t.Context()))
 
 	now, there, err := kube.Node(t.Context(), "edge-agent-1")
 	require.NoError(t, err)

@@ -23,61 +23,52 @@ type talosInside struct {
 	discovery *proxmoxvm.Discovery
 }
 
-// vacate makes a node ready for the restart of its VM. Every step may be done already, by a run that was cut off.
-func (t *talosInside) vacate(ctx context.Context, n plan.Node) (vacated, error) {
-	c, err := t.running(ctx, n)
-	if err != nil {
-		return vacated{}, err
+// talosRestart is the restart of a node's VM.
+type talosRestart struct {
+	talosNode
+
+	inside *talosInside
+	node   plan.Node
+	// before is what ran; empty: it is not known.
+	before talosapi.System
+}
+
+func (t *talosInside) restart(n plan.Node) rollout.Cluster {
+	return &talosRestart{talosNode: talosNode{talosRollout: t.talosRollout}, inside: t, node: n}
+}
+
+// Evaluate finds out how the node is.
+func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Change, err error) {
+	if t.changing, err = t.inside.running(ctx, t.node); err != nil {
+		return rollout.Change{}, err
 	}
 
-	if c.Address == "" || !t.member(ctx, c) {
-		// There is nobody who could notice.
-		return vacated{}, nil
-	}
+	c := t.changing
 
-	back := func(before talosapi.System) func(context.Context) error {
-		return func(ctx context.Context) error {
-			if _, err := t.back(ctx, c, before); err != nil {
-				return err
-			}
-
-			return t.reopen(ctx, c)
-		}
+	if c.Address == "" || !t.inside.member(ctx, c) {
+		// No cluster notices that it is gone.
+		return rollout.Change{NotJoined: true}, nil
 	}
 
 	if err := silence(ctx, c.Target, c.credentials, min(t.plan.SettleTimeout, t.plan.NodeTimeout), t.say); err != nil {
 		// It cannot be asked to let its pods go.
 		t.say(fmt.Sprintf("%s does not answer (%v): its VM is restarted as it is", c.Name, err))
 
-		return vacated{back: back(talosapi.System{})}, t.dispensable(ctx, c)
+		return rollout.Change{Effect: lifecycle.Reboot, Unreachable: true}, t.inside.dispensable(ctx, c)
 	}
 
-	before, err := t.settled(ctx, c)
-	if err != nil {
-		return vacated{}, err
+	t.before, err = t.settled(ctx, c)
+
+	return rollout.Change{Effect: lifecycle.Reboot}, err
+}
+
+// WaitRejoined waits until the node has booted again and what runs on it is up.
+func (t *talosRestart) WaitRejoined(ctx context.Context) error {
+	if _, err := t.back(ctx, t.changing, t.before); err != nil {
+		return err
 	}
 
-	kube, err := t.room(ctx, c, lifecycle.Reboot)
-	if err != nil {
-		return vacated{}, err
-	}
-
-	if c.node.Role == plan.ControlPlane {
-		if err := t.backup.take(ctx, t.others(c), c.credentials); err != nil {
-			return vacated{}, err
-		}
-	}
-
-	d := rollout.Drain{Kube: kube, Node: c.Name, Bound: t.plan.DrainTimeout, Say: t.say}
-	if err := d.Run(ctx); err != nil {
-		return vacated{}, err
-	}
-
-	if err := t.recheck(ctx, d, c, lifecycle.Reboot); err != nil {
-		return vacated{}, err
-	}
-
-	return vacated{back: back(before), reopen: func(ctx context.Context) error { return t.uncordon(ctx, c) }}, nil
+	return t.talosNode.WaitRejoined(ctx)
 }
 
 // running is a node as it is addressed now. A hook of its VM sees neither credentials nor addresses.
@@ -116,15 +107,6 @@ func (t *talosInside) dispensable(ctx context.Context, c changing) error {
 
 		return lifecycle.Dispensable(members, c.Name)
 	})
-}
-
-func (t *talosInside) uncordon(ctx context.Context, c changing) error {
-	kube, err := lasting(ctx, t.others(c), c.credentials, t.plan, t.say)
-	if err != nil {
-		return err
-	}
-
-	return kube.Uncordon(ctx, c.Name)
 }
 
 // outage is the judgement of a preview.

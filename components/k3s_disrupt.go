@@ -1,0 +1,274 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/wait"
+)
+
+// k3sInside is what runs in the VMs of a cluster of K3s. Nothing can be asked of the machines themselves, so Kubernetes is.
+type k3sInside struct {
+	k3sServers
+
+	ctx *pulumi.Context
+	// kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
+	kubeconfig *future[string]
+	// discovery finds the address of a node that is not known yet; nil: all are stated.
+	discovery *proxmoxvm.Discovery
+	say       wait.Say
+}
+
+// k3sNode is a node of K3s that is taken down.
+type k3sNode struct {
+	*k3sInside
+
+	node plan.Node
+}
+
+// CheckDisruption waits until the cluster can do without the node.
+func (k k3sNode) CheckDisruption(ctx context.Context, e lifecycle.Effect) error {
+	return rollout.WaitHealthy(ctx, k.plan, k.say, k.without(), func(ctx context.Context) error {
+		return k.check(ctx, k.node, e)
+	})
+}
+
+func (k k3sNode) without() string { return "the cluster to do without " + k.node.Name }
+
+// Backup is left to K3s, which keeps snapshots of its etcd by itself.
+func (k3sNode) Backup(context.Context) error { return nil }
+
+// Kubernetes waits for a server that answers.
+func (k k3sNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	var kube *kubeapi.Client
+
+	err := wait.Until(ctx, k.plan.ReadyTimeout, k.say, func(ctx context.Context) (_ string, err error) {
+		if kube, err = k.k3sServers.api(ctx, k.node.Name); err != nil {
+			return err.Error(), nil //nolint:nilerr // it is waited for
+		}
+
+		return "", nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return kube.WithRetry(k.plan.SettleTimeout, k.say, k.addresses()...)
+}
+
+// alone says that the node is all there is: its pods have no other place.
+func (k k3sNode) alone() bool { return len(k.plan.Nodes()) == 1 }
+
+// k3sRestart is the restart of a node's VM.
+type k3sRestart struct {
+	k3sNode
+
+	// before is the boot that ends; empty: it is not known.
+	before string
+}
+
+func (k *k3sInside) restart(n plan.Node) rollout.Cluster { return &k3sRestart{k3sNode: k3sNode{k, n}} }
+
+// Evaluate finds out how the node is. Without a server that answers, a server may go: nothing is lost with it.
+func (k *k3sRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
+	if err := k.learn(ctx); err != nil {
+		return rollout.Change{}, err
+	}
+
+	var (
+		answered, there bool
+		now             kubeapi.Node
+	)
+
+	err := rollout.WaitHealthy(ctx, k.plan, k.say, k.without(), func(ctx context.Context) error {
+		kube, err := k.k3sServers.api(ctx, k.node.Name)
+		if answered = err == nil; !answered {
+			return err
+		}
+
+		nodes, err := kube.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+
+		if now, there = named(nodes, k.node.Name); now.Ready {
+			return nil
+		}
+
+		return k.spare(ctx, nodes, k.node, lifecycle.Reboot)
+	})
+	unanswered := !answered && k.node.Role == plan.ControlPlane && ctx.Err() == nil
+
+	switch {
+	case err != nil && !unanswered:
+		return rollout.Change{}, err
+	case !unanswered && !there:
+		return rollout.Change{NotJoined: true}, nil
+	case !now.Ready || unanswered:
+		k.say(k.node.Name + " is not ready in Kubernetes: its VM is restarted as it is")
+
+		return rollout.Change{Effect: lifecycle.Reboot, Unreachable: true}, nil
+	}
+
+	k.before = now.Boot
+
+	return rollout.Change{Effect: lifecycle.Reboot, KeepPods: k.alone()}, nil
+}
+
+// learn finds out what a hook of a VM does not see: the kubeconfig, and where the servers are.
+func (k *k3sInside) learn(ctx context.Context) error {
+	kubeconfig, known := k.kubeconfig.get(ctx, k.plan.NodeTimeout)
+	if !known {
+		return fmt.Errorf("the credentials of the cluster are not known after %s", k.plan.NodeTimeout)
+	}
+
+	k.known.Set("", kubeconfig)
+	k.discovery.Locate(ctx, k.plan.ControlPlanes(), k.known)
+
+	return nil
+}
+
+// check says why the cluster cannot do without a node, or why that is not known.
+func (k *k3sInside) check(ctx context.Context, n plan.Node, e lifecycle.Effect) error {
+	kube, err := k.k3sServers.api(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+
+	nodes, err := kube.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+
+	return k.spare(ctx, nodes, n, e)
+}
+
+// spare says why the cluster cannot do without the node now. For an upgrade, servers count that are planned and that
+// Kubernetes does not know.
+func (k *k3sInside) spare(ctx context.Context, nodes []kubeapi.Node, n plan.Node, e lifecycle.Effect) error {
+	if n.Role != plan.ControlPlane {
+		return rollout.CheckWorkers(k.plan, nodes, n.Name)
+	}
+
+	members := k.members(ctx, nodes)
+
+	if now, there := named(nodes, n.Name); there && !now.Ready {
+		if err := lifecycle.Dispensable(members, n.Name); err != nil {
+			return err
+		}
+	} else if err := lifecycle.Outage(members, n.Name, lifecycle.Reboot); err != nil {
+		return err
+	}
+
+	servers := len(k.plan.ControlPlanes())
+	if e != lifecycle.Upgrade || servers == 1 {
+		return nil
+	}
+
+	ready := 0
+
+	for _, m := range members {
+		if m.Name != n.Name && m.Problem == "" {
+			ready++
+		}
+	}
+
+	if need := lifecycle.Needed(servers); ready < need {
+		return lifecycle.Refusal{
+			Rule:   fmt.Sprintf("etcd needs %d other servers that are ready, and %d are", need, ready),
+			Remedy: "see to the others first, then run 'pulumi up' again",
+		}
+	}
+
+	return nil
+}
+
+// named is a node by its name.
+func named(nodes []kubeapi.Node, name string) (kubeapi.Node, bool) {
+	for _, n := range nodes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+
+	return kubeapi.Node{}, false
+}
+
+// WaitRejoined waits until the node has booted again and is ready, a server by its own word: its API is there when its etcd
+// is.
+func (k *k3sRestart) WaitRejoined(ctx context.Context) error {
+	n := k.node
+
+	return wait.Until(ctx, k.plan.UpgradeTimeout, k.say, func(ctx context.Context) (string, error) {
+		if n.Role == plan.ControlPlane {
+			// Its address may not have been known before.
+			k.discovery.Locate(ctx, []plan.Node{n}, k.known)
+
+			if k.known.Get(n.Name) == "" {
+				return n.Name + " to report its address", nil
+			}
+		}
+
+		kube, err := k.k3sServers.api(ctx, n.Name)
+		if err == nil && n.Role == plan.ControlPlane {
+			kube, err = k.apiOf(n.Name)
+		}
+
+		if err != nil {
+			return err.Error(), nil //nolint:nilerr // it is waited for
+		}
+
+		now, there, err := kube.Node(ctx, n.Name)
+
+		switch {
+		case err != nil:
+			return fmt.Sprintf("%s to be ready in Kubernetes (%v)", n.Name, wait.Reason(err)), nil
+		case !there:
+			return n.Name + " to join Kubernetes", nil
+		case k.before != "" && now.Boot == k.before:
+			return n.Name + " to restart", nil
+		case !now.Ready:
+			return n.Name + " to be ready in Kubernetes", nil
+		default:
+			return "", nil
+		}
+	})
+}
+
+// outage is the judgement of a preview.
+func (k *k3sInside) outage(ctx context.Context, n plan.Node) string {
+	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	defer cancel()
+
+	if n.Role != plan.ControlPlane {
+		return ""
+	}
+
+	err := k.learn(ctx)
+	if err == nil {
+		err = k.check(ctx, n, lifecycle.Reboot)
+	}
+
+	if err != nil {
+		_ = k.ctx.Log.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", n.Name, err), nil)
+	}
+
+	return lifecycle.Quorum(len(k.plan.ControlPlanes()))
+}
+
+// api is Kubernetes, by whatever server answers.
+func (k *k3sInside) api(ctx context.Context) (*kubeapi.Client, error) {
+	if err := k.learn(ctx); err != nil {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+
+	return k.k3sServers.api(ctx, "")
+}

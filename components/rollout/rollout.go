@@ -1,0 +1,243 @@
+// Package rollout takes nodes down one after the other, without harm to what runs on them. Rollout.Disrupt lists the
+// steps.
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/wait"
+)
+
+// Cluster is what a rollout asks of the system that runs on a node, Talos or K3s, and of the node's peers.
+type Cluster interface {
+	// Evaluate says what is to be done to the node, now that it is its turn: what was found before may have changed, and a
+	// run that was cut off may have done any of it.
+	Evaluate(ctx context.Context) (Change, error)
+	// CheckDisruption waits until the cluster can do without the node. Its error says why it cannot.
+	CheckDisruption(ctx context.Context, e lifecycle.Effect) error
+	// Backup keeps etcd as it is now.
+	Backup(ctx context.Context) error
+	// Kubernetes waits for a control plane that answers. The node itself is asked last.
+	Kubernetes(ctx context.Context) (*kubeapi.Client, error)
+	// WaitRejoined waits until the node does its work again, after all that was done to it.
+	WaitRejoined(ctx context.Context) error
+}
+
+// Change is what is to be done to a node.
+type Change struct {
+	// Effect is that of the first act.
+	Effect lifecycle.Effect
+	// NotJoined says that the node is in no cluster: nothing notices that it is taken down.
+	NotJoined bool
+	// Unreachable says that the node cannot be drained, and is taken down as it is: the cluster does without it already.
+	Unreachable bool
+	// KeepPods says that pods stay on the node meanwhile: they outlive the change, or have no other place.
+	KeepPods bool
+	// Acts take the node down. A VM is restarted by the provider instead, between Prepare and Finish.
+	Acts []Act
+	// Online is what is done at last, with pods on the node; nil: nothing.
+	Online func(context.Context) error
+}
+
+// Act takes a node down and waits until it is up again.
+type Act struct {
+	Effect lifecycle.Effect
+	// Needed says, for an act that follows another, whether there is anything left for it.
+	Needed func(context.Context) (bool, error)
+	Do     func(context.Context) error
+}
+
+// Rollout is one kind of change, to any number of nodes.
+type Rollout struct {
+	Plan *plan.Plan
+	// Limiter is shared by all that takes nodes down.
+	Limiter *Limiter
+	// Bound is the longest time that another node may be unavailable.
+	Bound time.Duration
+	Say   wait.Say
+	// canaries let one worker of a pool go first; nil: none does.
+	canaries *canaries
+}
+
+// New returns a Rollout of the nodes of a plan.
+func New(p *plan.Plan, l *Limiter, say wait.Say) *Rollout {
+	return &Rollout{Plan: p, Limiter: l, Bound: bound(p), Say: say, canaries: newCanaries(p)}
+}
+
+// bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and heard
+// of its guest agent, or it has been upgraded, and it serves again.
+func bound(p *plan.Plan) time.Duration {
+	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout
+}
+
+// Disrupt does to a node what is to be done to it, and returns when the node serves again:
+//
+//  1. wait for the canary of its pool, and for the limiter
+//  2. evaluate what is to be done
+//  3. check that the cluster can do without the node
+//  4. back up etcd, for a control plane
+//  5. cordon and drain the node, and check the cluster again
+//  6. act, each further act after one more check
+//  7. wait until the node has rejoined, and uncordon it
+//  8. do what is done online, and release the limiter
+//
+// The first failure stops the rollout. failure begins its message, such as "worker-1 is not changed".
+func (r *Rollout) Disrupt(ctx context.Context, n plan.Node, c Cluster, failure string) error {
+	d, err := r.Prepare(ctx, n, c, failure)
+	if err != nil {
+		return err
+	}
+
+	if err = d.act(ctx); err == nil {
+		err = d.Finish(ctx)
+	}
+
+	return d.release(err)
+}
+
+// Prepare takes the first five steps, for what is taken down by others. Its error leaves the node as it was.
+func (r *Rollout) Prepare(ctx context.Context, n plan.Node, c Cluster, failure string) (*Disruption, error) {
+	release, err := r.Limiter.admit(ctx, r.canaries, n, r.Bound, r.Say)
+	if err != nil {
+		return nil, err
+	}
+
+	d := &Disruption{Release: release, rollout: r, node: n, cluster: c, failure: failure}
+	if err := d.prepare(ctx); err != nil {
+		return nil, d.release(err)
+	}
+
+	return d, nil
+}
+
+// Disruption is a node that is down, or about to be.
+type Disruption struct {
+	// Release ends it with what came of it.
+	Release func(error)
+
+	rollout *Rollout
+	node    plan.Node
+	cluster Cluster
+	failure string
+	change  Change
+	// drain is nil for a node that keeps its pods.
+	drain *Drain
+}
+
+func (d *Disruption) prepare(ctx context.Context) (err error) {
+	if d.change, err = d.cluster.Evaluate(ctx); err != nil {
+		return err
+	}
+
+	down := d.change.Effect.Down()
+	if d.change.NotJoined || d.change.Unreachable || !down && d.change.Online == nil {
+		return nil
+	}
+
+	if err := d.cluster.CheckDisruption(ctx, d.change.Effect); err != nil {
+		return err
+	}
+
+	if d.node.Role == plan.ControlPlane {
+		if err := d.cluster.Backup(ctx); err != nil {
+			return err
+		}
+	}
+
+	if !down || d.change.KeepPods {
+		return nil
+	}
+
+	kube, err := d.cluster.Kubernetes(ctx)
+	if err != nil {
+		return err
+	}
+
+	d.drain = &Drain{Kube: kube, Node: d.node.Name, Bound: d.rollout.Plan.DrainTimeout, Say: d.rollout.Say}
+	if err := d.drain.Run(ctx); err != nil {
+		return err
+	}
+
+	return d.recheck(ctx, d.change.Effect)
+}
+
+// recheck holds, right before the node is taken down, that the cluster can still do without it.
+func (d *Disruption) recheck(ctx context.Context, e lifecycle.Effect) error {
+	check := func(ctx context.Context) error { return d.cluster.CheckDisruption(ctx, e) }
+	if d.drain == nil {
+		return check(ctx)
+	}
+
+	return d.drain.Recheck(ctx, check)
+}
+
+func (d *Disruption) act(ctx context.Context) error {
+	for i, act := range d.change.Acts {
+		// Prepare has checked the cluster right before the first.
+		if i > 0 {
+			if needed, err := act.Needed(ctx); err != nil || !needed {
+				return err
+			}
+
+			if err := d.recheck(ctx, act.Effect); err != nil {
+				return err
+			}
+		}
+
+		if err := act.Do(ctx); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// Finish waits until the node serves again, and does what is done online.
+func (d *Disruption) Finish(ctx context.Context) error {
+	if d.change.NotJoined {
+		return nil
+	}
+
+	if err := d.cluster.WaitRejoined(ctx); err != nil {
+		return err
+	}
+
+	if err := d.uncordon(ctx); err != nil || d.change.Online == nil {
+		return err
+	}
+
+	return d.change.Online(ctx)
+}
+
+// Undo uncordons a node that was drained, and has not been taken down.
+func (d *Disruption) Undo(ctx context.Context) error {
+	if d.drain == nil {
+		return nil
+	}
+
+	return d.uncordon(ctx)
+}
+
+func (d *Disruption) uncordon(ctx context.Context) error {
+	kube, err := d.cluster.Kubernetes(ctx)
+	if err != nil {
+		return err
+	}
+
+	return kube.Uncordon(ctx, d.node.Name)
+}
+
+func (d *Disruption) release(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", d.failure, err)
+	}
+
+	d.Release(err)
+
+	return err
+}

@@ -1,0 +1,226 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+)
+
+// recorded is a cluster that notes what is asked of it, and fails where it is told to.
+type recorded struct {
+	change Change
+	// fails is the step that fails: its name, and after a "#" which time.
+	fails string
+
+	steps []string
+	kube  *kubeapi.Client
+}
+
+func newRecorded(change Change, fails string) *recorded {
+	c := &recorded{change: change, fails: fails}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+
+	// A run that was cut off has left it cordoned.
+	if len(change.Acts) == 0 || change.KeepPods || change.Unreachable {
+		n.Annotations = map[string]string{"talos-proxmox/cordoned": "true"}
+	}
+
+	api := fake.NewClientset(n)
+	api.PrependReactor("patch", "nodes", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		if strings.Contains(string(a.(k8stesting.PatchAction).GetPatch()), `"unschedulable":true`) {
+			return false, nil, c.step("cordon")
+		}
+
+		return false, nil, c.step("uncordon")
+	})
+	// A drain asks for the pods of the node.
+	api.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		err := c.step("drain")
+
+		return err != nil, nil, err
+	})
+
+	c.kube = kubeapi.Of(api)
+
+	return c
+}
+
+// step notes one.
+func (c *recorded) step(name string) error {
+	c.steps = append(c.steps, name)
+
+	times := len(slices.DeleteFunc(slices.Clone(c.steps), func(s string) bool { return s != name }))
+	if c.fails == name || c.fails == name+"#"+string(rune('0'+times)) {
+		return errors.New("no " + name)
+	}
+
+	return nil
+}
+
+func (c *recorded) Evaluate(context.Context) (Change, error) { return c.change, c.step("evaluate") }
+
+func (c *recorded) CheckDisruption(_ context.Context, e lifecycle.Effect) error {
+	return c.step("check " + string(e))
+}
+
+func (c *recorded) Backup(context.Context) error { return c.step("back up") }
+
+func (c *recorded) Kubernetes(context.Context) (*kubeapi.Client, error) { return c.kube, nil }
+
+func (c *recorded) WaitRejoined(context.Context) error { return c.step("rejoin") }
+
+// TestDisrupt: every step in its order, and none after one that has failed.
+func TestDisrupt(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		role plan.Role
+		// effects are those of the acts; the second is not needed where idle.
+		effects                          []lifecycle.Effect
+		idle, online, keep, joined, down bool
+
+		fails string
+		want  string
+		err   string
+	}{
+		"a worker": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot},
+			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot, rejoin, uncordon",
+		},
+		"a control plane": {
+			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, online: true,
+			want: "evaluate, check reboot, back up, cordon, drain, check reboot, act reboot, rejoin, uncordon, online",
+		},
+		"two acts": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot},
+			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, act reboot, rejoin, uncordon",
+		},
+		"the second act is not needed": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot}, idle: true,
+			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, rejoin, uncordon",
+		},
+		"online alone": {
+			role: plan.ControlPlane, online: true, want: "evaluate, check none, back up, rejoin, uncordon, online",
+		},
+		"all is done": {role: plan.ControlPlane, want: "evaluate, rejoin, uncordon"},
+		"its pods stay": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Upgrade}, keep: true,
+			want: "evaluate, check upgrade, act upgrade, rejoin, uncordon",
+		},
+		"it does not answer": {
+			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, down: true,
+			want: "evaluate, act reboot, rejoin, uncordon",
+		},
+		"it has not joined": {
+			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, joined: true, want: "evaluate, act reboot",
+		},
+		"the cluster needs it": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot",
+			want: "evaluate, check reboot", err: "n is not changed: no check reboot",
+		},
+		"no backup": {
+			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "back up",
+			want: "evaluate, check reboot, back up", err: "n is not changed: no back up",
+		},
+		"it is not drained": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "drain",
+			want: "evaluate, check reboot, cordon, drain, uncordon",
+			err: "n is not changed: the pods of n cannot be listed: no drain; make room for its pods elsewhere, or raise " +
+				"lifecycle.drainTimeout; then run 'pulumi up' again",
+		},
+		"the cluster needs it after the drain": {
+			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot#2",
+			want: "evaluate, check reboot, back up, cordon, drain, check reboot, uncordon",
+			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
+				"no check reboot",
+		},
+		"the cluster needs it between two acts": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot}, fails: "check reboot",
+			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, uncordon",
+			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
+				"no check reboot",
+		},
+		"it fails": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "act reboot",
+			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot", err: "n is not changed: no act reboot",
+		},
+		"it does not rejoin": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, online: true, fails: "rejoin",
+			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot, rejoin", err: "n is not changed: no rejoin",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var c *recorded
+
+			change := Change{Effect: lifecycle.None, KeepPods: test.keep, NotJoined: test.joined, Unreachable: test.down}
+
+			for _, e := range test.effects {
+				change.Acts = append(change.Acts, Act{
+					Effect: e,
+					Needed: func(context.Context) (bool, error) { return !test.idle, nil },
+					Do:     func(context.Context) error { return c.step("act " + string(e)) },
+				})
+				change.Effect = change.Acts[0].Effect
+			}
+
+			if test.online {
+				change.Online = func(context.Context) error { return c.step("online") }
+			}
+
+			c = newRecorded(change, test.fails)
+			p := &plan.Plan{DrainTimeout: time.Minute}
+			l := NewLimiter(1)
+			err := New(p, l, silent).Disrupt(t.Context(), plan.Node{Name: "n", Role: test.role}, c, "n is not changed")
+
+			assert.Equal(t, test.want, strings.Join(c.steps, ", "))
+
+			if test.err == "" {
+				require.NoError(t, err)
+				require.NoError(t, l.Stopped())
+			} else {
+				require.EqualError(t, err, test.err)
+				require.EqualError(t, l.Stopped(), "not begun: n failed")
+			}
+
+			// Whatever came of it, it is released.
+			assert.Zero(t, l.admitted[test.role])
+		})
+	}
+}
+
+// TestPrepare: what others take down is released by them, and a node that was not taken down is uncordoned.
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+
+	c := newRecorded(Change{Effect: lifecycle.Reboot}, "")
+	l := NewLimiter(1)
+
+	d, err := New(&plan.Plan{DrainTimeout: time.Minute}, l, silent).
+		Prepare(t.Context(), plan.Node{Name: "n", Role: plan.Worker}, c, "n is not changed")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"evaluate", "check reboot", "cordon", "drain", "check reboot"}, c.steps)
+	assert.Equal(t, 1, l.admitted[plan.Worker])
+
+	require.NoError(t, d.Undo(t.Context()))
+	assert.Equal(t, "uncordon", c.steps[len(c.steps)-1])
+
+	d.Release(nil)
+	assert.Zero(t, l.admitted[plan.Worker])
+}

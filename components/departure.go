@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
@@ -14,73 +15,96 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// leave takes a node out of the cluster: its pods, its vote, its Node, its identity. Every step may be done already, by a run
-// that was cut off.
-func (r *removal) leave(ctx context.Context, l leaver) (err error) {
-	var members []lifecycle.Member
+// nodeRemoval takes a node out of the cluster: its pods, its vote, its Node, its identity.
+type nodeRemoval struct {
+	*removal
+	leaver
 
-	if l.role == plan.ControlPlane {
-		if members, err = r.judge(ctx, l); err != nil {
-			return err
-		}
+	// members of etcd, as they were when the cluster was checked; none: it is a worker.
+	members []lifecycle.Member
+	// dead is why the node does not answer.
+	dead error
+	kube *kubeapi.Client
+}
+
+// Evaluate finds out whether the node may leave, and whether it can.
+func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
+	if err := n.CheckDisruption(ctx, lifecycle.Remove); err != nil {
+		return rollout.Change{}, err
 	}
 
-	if len(members) > 0 {
-		if err := r.backup.take(ctx, r.controlPlanes(l), l.credentials); err != nil {
-			return err
-		}
-	}
-
-	kube, err := lasting(ctx, without(r.controlPlanes(l), l.Target), l.credentials, r.plan, r.say)
+	kube, err := n.Kubernetes(ctx)
 	if err != nil {
-		return err
+		return rollout.Change{}, err
 	}
 
-	dead := r.silence(ctx, l)
+	n.dead = n.silence(ctx, n.leaver)
+	if n.dead == nil || n.forced {
+		return rollout.Change{
+			Effect: lifecycle.Remove, Drain: n.drain, Acts: []rollout.Act{{Effect: lifecycle.Remove, Do: n.leave}},
+		}, nil
+	}
 
-	if dead != nil && !l.forced {
-		if _, there, err := kube.Node(ctx, l.Name); err == nil && !there && l.in(members) < 0 {
-			// It had left when a run was cut off.
-			return nil
+	if _, there, err := kube.Node(ctx, n.Name); err == nil && !there && n.in(n.members) < 0 {
+		// It had left when a run was cut off.
+		return rollout.Change{NotJoined: true}, nil
+	}
+
+	return rollout.Change{}, lifecycle.Refusal{
+		Rule:   fmt.Sprintf("it does not answer at %s (%v)", n.Address, n.dead),
+		Remedy: "bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+	}
+}
+
+// CheckDisruption waits until etcd can do without a control plane for good.
+func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ lifecycle.Effect) (err error) {
+	if n.role == plan.ControlPlane {
+		n.members, err = n.judge(ctx, n.leaver)
+	}
+
+	return err
+}
+
+// Backup keeps etcd, unless there is none.
+func (n *nodeRemoval) Backup(ctx context.Context) error {
+	if len(n.members) == 0 {
+		return nil
+	}
+
+	return n.backup.take(ctx, n.controlPlanes(n.leaver), n.leaver.credentials)
+}
+
+// Kubernetes is that of the other control planes.
+func (n *nodeRemoval) Kubernetes(ctx context.Context) (_ *kubeapi.Client, err error) {
+	if n.kube == nil {
+		n.kube, err = lasting(ctx, without(n.controlPlanes(n.leaver), n.Target), n.leaver.credentials, n.plan, n.say)
+	}
+
+	return n.kube, err
+}
+
+// WaitRejoined is not asked: the node is gone.
+func (*nodeRemoval) WaitRejoined(context.Context) error { return nil }
+
+// leave takes the node out of etcd, of Kubernetes, and of its own memory.
+func (n *nodeRemoval) leave(ctx context.Context) error {
+	l := n.leaver
+
+	if member := l.in(n.members); member >= 0 {
+		if err := n.unvote(ctx, l, n.members[member], n.dead); err != nil {
+			return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), l.Name))
 		}
-
-		return lifecycle.Refusal{
-			Rule:   fmt.Sprintf("it does not answer at %s (%v)", l.Address, dead),
-			Remedy: "bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
-		}
 	}
 
-	d := rollout.Drain{Kube: kube, Node: l.Name, Bound: r.plan.DrainTimeout, Say: r.say}
-	if err := r.drain(ctx, l, d, dead); err != nil {
-		return err
-	}
-
-	if l.role == plan.ControlPlane {
-		err = d.Recheck(ctx, func(ctx context.Context) (err error) {
-			members, err = r.judge(ctx, l)
-
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-
-	if member := l.in(members); member >= 0 {
-		if err := r.unvote(ctx, l, members[member], dead); err != nil {
-			return errors.Join(err, d.Undo(ctx))
-		}
-	}
-
-	if err := kube.DeleteNode(ctx, l.Name); err != nil {
+	if err := n.kube.DeleteNode(ctx, l.Name); err != nil {
 		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
 	}
 
 	if l.planned != nil {
-		r.limiter.Replace(l.Name, l.role, func(ctx context.Context) (string, error) { return r.missing(ctx, l) })
+		n.limiter.Replace(l.Name, l.role, func(ctx context.Context) (string, error) { return n.missing(ctx, l) })
 	}
 
-	return r.reset(ctx, l, dead)
+	return n.reset(ctx, l, n.dead)
 }
 
 // otherwise is what becomes of a step of a removal that has failed. A node that is named in lifecycle.forceRemove is
@@ -108,16 +132,17 @@ func forceable(failed error) error {
 
 // drain takes the pods off the node. Those of a dead one are lost with it, as are those that do not leave one that is
 // named in lifecycle.forceRemove.
-func (r *removal) drain(ctx context.Context, l leaver, d rollout.Drain, dead error) error {
+func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
+	l := n.leaver
 	if !l.forced {
-		return r.otherwise(ctx, l, d.Run(ctx), "")
+		return n.otherwise(ctx, l, d.Run(ctx), "")
 	}
 
-	if err := r.otherwise(ctx, l, d.Cordon(ctx), "it is removed without"); err != nil || dead != nil {
+	if err := n.otherwise(ctx, l, d.Cordon(ctx), "it is removed without"); err != nil || n.dead != nil {
 		return err
 	}
 
-	return r.otherwise(ctx, l, d.Evict(ctx), "its pods are given up")
+	return n.otherwise(ctx, l, d.Evict(ctx), "its pods are given up")
 }
 
 // in is which of the members of etcd the node is; -1: none.

@@ -105,17 +105,7 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		return r.foresee(ctx, l)
 	}
 
-	end, err := r.limiter.Acquire(ctx, l.name, r.role(ctx, l), r.plan.DrainTimeout+r.plan.ReadyTimeout, r.say)
-	if err != nil {
-		return err
-	}
-
-	if err = r.leave(ctx, l); err != nil {
-		err = fmt.Errorf("%s is not removed: %w", l.name, err)
-	}
-
-	end(err)
-
+	err := r.remove(ctx, l)
 	if err == nil && kept != nil {
 		// What is left to do concerns no other node.
 		return kept.LeftBehind()
@@ -336,73 +326,105 @@ func (r *k3sRemoval) departure(l k3sLeaver, members []lifecycle.Member) lifecycl
 	return d
 }
 
-// leave takes a node out of the cluster: its pods, its member of etcd, its Node. Every step may be done already, by a run that was
-// cut off. Of one that is said to be dead, nothing is waited for.
-func (r *k3sRemoval) leave(ctx context.Context, l k3sLeaver) error {
-	kube, err := r.others(ctx, l)
+// remove takes a node out of the cluster, when it is its turn.
+func (r *k3sRemoval) remove(ctx context.Context, l k3sLeaver) error {
+	return rollout.Removals(r.plan, r.limiter, r.say).Disrupt(ctx, plan.Node{Name: l.name, Role: r.role(ctx, l)},
+		&k3sNodeRemoval{k3sRemoval: r, k3sLeaver: l}, l.name+" is not removed")
+}
+
+// k3sNodeRemoval takes a node out of the cluster: its pods, its member of etcd, its Node. Of one that is said to be dead, nothing
+// is waited for.
+type k3sNodeRemoval struct {
+	*k3sRemoval
+	k3sLeaver
+
+	kube *kubeapi.Client
+	// server is what Kubernetes knows of a server; nil: it is none.
+	server *kubeapi.Server
+	// ready says that the node is ready, shut that a run that was cut off after that has shut it down.
+	ready, shut bool
+}
+
+// Evaluate finds out whether the node may leave, and whether it can.
+func (n *k3sNodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
+	kube, err := n.others(ctx, n.k3sLeaver)
 	if err != nil || kube == nil {
-		return err
+		return rollout.Change{NotJoined: true}, err
 	}
 
-	if kube, err = kube.WithRetry(r.plan.SettleTimeout, r.say, r.addresses()...); err != nil {
-		return err
+	if n.kube, err = kube.WithRetry(n.plan.SettleTimeout, n.say, n.addresses()...); err != nil {
+		return rollout.Change{}, err
 	}
 
-	servers, err := kube.Servers(ctx)
+	servers, err := n.kube.Servers(ctx)
 	if err != nil {
-		return err
+		return rollout.Change{}, err
 	}
 
-	server, is := servers[l.name]
-	if is && server.Member != "" {
-		if err := r.judge(ctx, kube, &l, server); err != nil {
+	if server, is := servers[n.name]; is {
+		n.server = &server
+	}
+
+	if err := n.CheckDisruption(ctx, lifecycle.Remove); err != nil {
+		return rollout.Change{}, err
+	}
+
+	n.dead = n.dead || slices.Contains(n.plan.ForceRemove, n.name)
+	n.shut = n.server != nil && n.server.Leaving && n.off(ctx, n.k3sLeaver, *n.server)
+
+	there := false
+	if n.ready, there, err = n.answers(ctx, n.kube, n.name, n.dead || n.shut); err != nil || !there {
+		return rollout.Change{NotJoined: true}, err
+	}
+
+	return rollout.Change{
+		Effect: lifecycle.Remove, Drain: n.drain, Acts: []rollout.Act{{Effect: lifecycle.Remove, Do: n.leave}},
+	}, nil
+}
+
+// CheckDisruption waits until etcd can do without a server for good.
+func (n *k3sNodeRemoval) CheckDisruption(ctx context.Context, _ lifecycle.Effect) error {
+	if n.server == nil || n.server.Member == "" {
+		return nil
+	}
+
+	return n.judge(ctx, n.kube, n.k3sLeaver, *n.server)
+}
+
+// Backup is left to K3s, which keeps snapshots of its etcd by itself.
+func (*k3sNodeRemoval) Backup(context.Context) error { return nil }
+
+// Kubernetes is that of the other servers.
+func (n *k3sNodeRemoval) Kubernetes(context.Context) (*kubeapi.Client, error) { return n.kube, nil }
+
+// WaitRejoined is not asked: the node is gone.
+func (*k3sNodeRemoval) WaitRejoined(context.Context) error { return nil }
+
+// leave takes the node out of etcd and of Kubernetes.
+func (n *k3sNodeRemoval) leave(ctx context.Context) error {
+	if n.server != nil {
+		if err := n.withdraw(ctx, n.kube, n.k3sLeaver, *n.server, n.ready); err != nil {
 			return err
 		}
 	}
 
-	l.dead = l.dead || slices.Contains(r.plan.ForceRemove, l.name)
-	// It was shut down by a run that was cut off after that.
-	shut := is && server.Leaving && r.off(ctx, l, server)
-
-	ready, there, err := r.answers(ctx, kube, l.name, l.dead || shut)
-	if err != nil || !there {
-		return err
-	}
-
-	d := rollout.Drain{Kube: kube, Node: l.name, Bound: r.plan.DrainTimeout, Say: r.say}
-	if err := r.drained(ctx, d, l, ready, shut); err != nil {
-		return err
-	}
-
-	if is && server.Member != "" {
-		if err := d.Recheck(ctx, func(ctx context.Context) error { return r.judge(ctx, kube, &l, server) }); err != nil {
-			return err
-		}
-	}
-
-	if is {
-		if err := r.withdraw(ctx, kube, l, server, ready); err != nil {
-			return err
-		}
-	}
-
-	if err := kube.DeleteNode(ctx, l.name); err != nil {
+	if err := n.kube.DeleteNode(ctx, n.name); err != nil {
 		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
 	}
 
-	return kube.WaitForgotten(ctx, l.name, r.plan.NodeTimeout, r.say)
+	return n.kube.WaitForgotten(ctx, n.name, n.plan.NodeTimeout, n.say)
 }
 
 // judge waits until etcd can do without the server for good, and says why not where it cannot.
-func (r *k3sRemoval) judge(ctx context.Context, kube *kubeapi.Client, l *k3sLeaver, s kubeapi.Server) error {
+func (r *k3sRemoval) judge(ctx context.Context, kube *kubeapi.Client, l k3sLeaver, s kubeapi.Server) error {
 	patience := wait.Patience{Bound: r.plan.SettleTimeout}
-	shut := s.Leaving && r.off(ctx, *l, s)
+	shut := s.Leaving && r.off(ctx, l, s)
 
 	return wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
 		members, err := r.members(ctx, kube)
 
 		if err == nil {
-			d := r.departure(*l, members)
+			d := r.departure(l, members)
 			if shut {
 				d.Dead = append(d.Dead, l.name)
 			}
@@ -441,12 +463,12 @@ func (r *k3sRemoval) answers(ctx context.Context, api *kubeapi.Client, name stri
 	return ready, there, err
 }
 
-// drained takes the pods off a node.
-func (r *k3sRemoval) drained(ctx context.Context, d rollout.Drain, l k3sLeaver, ready, shut bool) (err error) {
+// drain takes the pods off a node.
+func (n *k3sNodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 	switch {
-	case ready:
+	case n.ready:
 		err = d.Run(ctx)
-	case l.dead || shut:
+	case n.dead || n.shut:
 		// Its pods are lost with it.
 		err = d.Cordon(ctx)
 	default:
@@ -459,11 +481,11 @@ func (r *k3sRemoval) drained(ctx context.Context, d rollout.Drain, l k3sLeaver, 
 	switch {
 	case err == nil:
 		return nil
-	case !l.dead:
+	case !n.dead:
 		return forceable(err)
 	}
 
-	r.warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", l.name, err))
+	n.warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", n.name, err))
 
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/kube"
@@ -106,12 +107,18 @@ func (e edge) known(t *testing.T) (n kubeapi.Node, there bool) {
 	return n, there
 }
 
-// TestAgentLeaves: one that answers is emptied and forgotten; one that is silent stays, unless it is said to be dead.
+// TestAgentLeaves: one that answers is drained and forgotten; one that is silent stays, unless it is said to be dead.
 func TestAgentLeaves(t *testing.T) {
 	e := newEdge(t)
-	r := &k3sRemoval{k3sDatastore: &k3sDatastore{k3sServers: serversOf(e.Plan, e.servers)}, say: func(string) {}}
+	r := &k3sRemoval{k3sDatastore: &k3sDatastore{k3sServers: serversOf(e.Plan, e.servers)}, say: silent}
+	remove := func() error {
+		// A removal that has failed stops the others of its run.
+		r.limiter = rollout.NewLimiter(1)
 
-	require.EqualError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}), "Kubernetes hears nothing of it; "+
+		return r.remove(t.Context(), k3sLeaver{name: "edge-agent-1"})
+	}
+
+	require.EqualError(t, remove(), "edge-agent-1 is not removed: Kubernetes hears nothing of it; "+
 		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
 
 	n, there := e.known(t)
@@ -119,22 +126,23 @@ func TestAgentLeaves(t *testing.T) {
 	assert.False(t, n.Cordoned, "what is refused leaves the node as it was")
 
 	e.Plan.ForceRemove = []string{"edge-agent-1"}
-	require.NoError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}))
+	require.NoError(t, remove())
 
 	_, there = e.known(t)
 	assert.False(t, there)
-	require.NoError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}), "gone is gone")
+	require.NoError(t, remove(), "gone is gone")
 
 	e.Plan.ForceRemove = nil
 	require.NoError(t, e.kubelet.Join(t.Context()))
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
-	require.NoError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}))
+	require.NoError(t, remove())
 
 	_, there = e.known(t)
 	assert.False(t, there)
 
 	e.servers.Set("edge-server-1", "127.0.0.9")
-	require.EqualError(t, r.leave(t.Context(), k3sLeaver{name: "edge-agent-1"}), "no Kubernetes API answers (edge-server-1: connection refused)")
+	require.EqualError(t, remove(),
+		"edge-agent-1 is not removed: no Kubernetes API answers (edge-server-1: connection refused)")
 }
 
 // TestK3sDisruption: a server is not taken down while etcd needs it, nor an agent while another is not ready.

@@ -93,17 +93,8 @@ func (r *removal) before(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		return r.foresee(ctx, l)
 	}
 
-	end, err := r.limiter.Acquire(ctx, l.Name, l.role, r.plan.DrainTimeout+r.plan.ReadyTimeout, r.say)
-	if err != nil {
-		return err
-	}
-
-	if err = r.leave(ctx, l); err != nil {
-		err = fmt.Errorf("%s is not removed: %w", l.Name, err)
-	}
-
-	end(err)
-
+	err = rollout.Removals(r.plan, r.limiter, r.say).Disrupt(ctx, plan.Node{Name: l.Name, Role: l.role},
+		&nodeRemoval{removal: r, leaver: l}, l.Name+" is not removed")
 	if err == nil && kept != nil {
 		// What is left to do concerns no other node.
 		return kept.LeftBehind()

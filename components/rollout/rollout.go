@@ -18,7 +18,8 @@ type Cluster interface {
 	// Evaluate says what is to be done to the node, now that it is its turn: what was found before may have changed, and a
 	// run that was cut off may have done any of it.
 	Evaluate(ctx context.Context) (Change, error)
-	// CheckDisruption waits until the cluster can do without the node. Its error says why it cannot.
+	// CheckDisruption waits until the cluster can do without the node, for good if it is removed. Its error says why it
+	// cannot.
 	CheckDisruption(ctx context.Context, e lifecycle.Effect) error
 	// Backup keeps etcd as it is now.
 	Backup(ctx context.Context) error
@@ -38,6 +39,8 @@ type Change struct {
 	Unreachable bool
 	// KeepPods says that pods stay on the node meanwhile: they outlive the change, or have no other place.
 	KeepPods bool
+	// Drain takes the pods off the node; nil: all of them leave, or nothing is done to it.
+	Drain func(context.Context, Drain) error
 	// Acts take the node down. A VM is restarted by the provider instead, between Prepare and Finish.
 	Acts []Act
 	// Online is what is done at last, with pods on the node; nil: nothing.
@@ -75,7 +78,12 @@ func bound(p *plan.Plan) time.Duration {
 	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout
 }
 
-// Disrupt does to a node what is to be done to it, and returns when the node serves again:
+// Removals returns a Rollout that removes nodes: they go without canaries, and it is not waited until they serve again.
+func Removals(p *plan.Plan, l *Limiter, say wait.Say) *Rollout {
+	return &Rollout{Plan: p, Limiter: l, Bound: p.DrainTimeout + p.ReadyTimeout, Say: say}
+}
+
+// Disrupt does to a node what is to be done to it, and returns when the node serves again, or has been removed:
 //
 //  1. wait for the canary of its pool, and for the limiter
 //  2. evaluate what is to be done
@@ -83,7 +91,7 @@ func bound(p *plan.Plan) time.Duration {
 //  4. back up etcd, for a control plane
 //  5. cordon and drain the node, and check the cluster again
 //  6. act, each further act after one more check
-//  7. wait until the node has rejoined, and uncordon it
+//  7. wait until the node has rejoined, and uncordon it, unless it was removed
 //  8. do what is done online, and release the limiter
 //
 // The first failure stops the rollout. failure begins its message, such as "worker-1 is not changed".
@@ -134,7 +142,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 		return err
 	}
 
-	down := d.change.Effect.Down()
+	down := d.change.Effect.Down() || d.change.Effect == lifecycle.Remove
 	if d.change.NotJoined || d.change.Unreachable || !down && d.change.Online == nil {
 		return nil
 	}
@@ -159,7 +167,13 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 	}
 
 	d.drain = &Drain{Kube: kube, Node: d.node.Name, Bound: d.rollout.Plan.DrainTimeout, Say: d.rollout.Say}
-	if err := d.drain.Run(ctx); err != nil {
+	if d.change.Drain != nil {
+		err = d.change.Drain(ctx, *d.drain)
+	} else {
+		err = d.drain.Run(ctx)
+	}
+
+	if err != nil {
 		return err
 	}
 
@@ -199,7 +213,7 @@ func (d *Disruption) act(ctx context.Context) error {
 
 // Finish waits until the node serves again, and does what is done online.
 func (d *Disruption) Finish(ctx context.Context) error {
-	if d.change.NotJoined {
+	if d.change.NotJoined || d.change.Effect == lifecycle.Remove {
 		return nil
 	}
 

@@ -91,8 +91,8 @@ func TestDisrupt(t *testing.T) {
 	for name, test := range map[string]struct {
 		role plan.Role
 		// effects are those of the acts; the second is not needed where idle.
-		effects                          []lifecycle.Effect
-		idle, online, keep, joined, down bool
+		effects                                  []lifecycle.Effect
+		idle, online, keep, joined, down, forced bool
 
 		fails string
 		want  string
@@ -128,6 +128,20 @@ func TestDisrupt(t *testing.T) {
 		},
 		"it has not joined": {
 			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, joined: true, want: "evaluate, act reboot",
+		},
+		"a removal": {
+			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Remove},
+			want: "evaluate, check remove, back up, cordon, drain, check remove, act remove",
+		},
+		"the cluster needs what is removed": {
+			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Remove}, fails: "check remove#2",
+			want: "evaluate, check remove, back up, cordon, drain, check remove, uncordon",
+			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
+				"no check remove",
+		},
+		"the pods of what is removed are given up": {
+			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Remove}, forced: true,
+			want: "evaluate, check remove, cordon, check remove, act remove",
 		},
 		"the cluster needs it": {
 			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot",
@@ -178,6 +192,10 @@ func TestDisrupt(t *testing.T) {
 					Do:     func(context.Context) error { return c.step("act " + string(e)) },
 				})
 				change.Effect = change.Acts[0].Effect
+			}
+
+			if test.forced {
+				change.Drain = func(ctx context.Context, d Drain) error { return d.Cordon(ctx) }
 			}
 
 			if test.online {

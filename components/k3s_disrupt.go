@@ -48,20 +48,14 @@ func (k3sNode) Backup(context.Context) error { return nil }
 
 // Kubernetes waits for a server that answers.
 func (k k3sNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
-	var kube *kubeapi.Client
-
-	err := wait.Until(ctx, k.plan.ReadyTimeout, k.say, func(ctx context.Context) (_ string, err error) {
-		if kube, err = k.k3sServers.api(ctx, k.node.Name); err != nil {
-			return err.Error(), nil //nolint:nilerr // it is waited for
+	return rollout.WaitKubernetes(ctx, k.plan, k.say, func(ctx context.Context) (*kubeapi.Client, error) {
+		kube, err := k.k3sServers.api(ctx, k.node.Name)
+		if err != nil {
+			return nil, err
 		}
 
-		return "", nil
+		return kube.WithRetry(k.plan.SettleTimeout, k.say, k.addresses()...)
 	})
-	if err != nil {
-		return nil, err
-	}
-
-	return kube.WithRetry(k.plan.SettleTimeout, k.say, k.addresses()...)
 }
 
 // alone says that the node is all there is: its pods have no other place.

@@ -218,18 +218,7 @@ func (r *talosRollout) back(ctx context.Context, c changing, before talosapi.Sys
 
 // kubernetesBack waits for a control plane to speak with.
 func (r *talosRollout) kubernetesBack(ctx context.Context, c changing) (*kubeapi.Client, error) {
-	var kube *kubeapi.Client
-
-	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (_ string, err error) {
-		if kube, err = kubernetes(ctx, r.others(c), c.credentials); err != nil {
-			return err.Error(), nil //nolint:nilerr // it is waited for
-		}
-
-		return "", nil
+	return rollout.WaitKubernetes(ctx, r.plan, r.say, func(ctx context.Context) (*kubeapi.Client, error) {
+		return lasting(ctx, r.others(c), c.credentials, r.plan, r.say)
 	})
-	if err != nil {
-		return nil, err
-	}
-
-	return kube.WithRetry(r.plan.SettleTimeout, r.say, addressesOf(r.others(c))...)
 }

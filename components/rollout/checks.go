@@ -26,6 +26,21 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string, c
 	})
 }
 
+// WaitKubernetes waits for a control plane that answers.
+func WaitKubernetes(
+	ctx context.Context, p *plan.Plan, say wait.Say, connect func(context.Context) (*kubeapi.Client, error),
+) (kube *kubeapi.Client, err error) {
+	err = wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (_ string, err error) {
+		if kube, err = connect(ctx); err != nil {
+			return err.Error(), nil //nolint:nilerr // it is waited for
+		}
+
+		return "", nil
+	})
+
+	return kube, err
+}
+
 // CheckWorkers holds that one more worker may be unavailable, by what Kubernetes says of the others.
 func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 	ready := map[string]bool{}

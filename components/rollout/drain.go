@@ -26,7 +26,7 @@ func (d Drain) Run(ctx context.Context) error {
 	}
 
 	if err := d.Evict(ctx); err != nil {
-		return errors.Join(err, d.Undo(ctx))
+		return errors.Join(err, d.undo(ctx))
 	}
 
 	return nil
@@ -53,20 +53,7 @@ func (d Drain) Cordon(ctx context.Context) error {
 	return nil
 }
 
-// Recheck checks the cluster again, right before the node is taken down: since the first check, up to
-// lifecycle.drainTimeout has gone by. A node that must not be taken down any more is uncordoned.
-func (d Drain) Recheck(ctx context.Context, check func(context.Context) error) error {
-	err := check(ctx)
-	if err == nil {
-		return nil
-	}
-
-	err = fmt.Errorf("it was drained, and is uncordoned again, for the cluster has changed meanwhile: %w", err)
-
-	return errors.Join(err, d.Undo(ctx))
-}
-
-// Undo uncordons the node, also in a run that is interrupted.
-func (d Drain) Undo(ctx context.Context) error {
+// undo uncordons the node, also in a run that is interrupted.
+func (d Drain) undo(ctx context.Context) error {
 	return d.Kube.Uncordon(context.WithoutCancel(ctx), d.Node)
 }

@@ -71,28 +71,6 @@ func (l *Limiter) Acquire(
 	return release, nil
 }
 
-// admit is Acquire for a node that is changed: a worker waits for the canary of its pool before, where there is one.
-func (l *Limiter) admit(
-	ctx context.Context, c *canaries, n plan.Node, bound time.Duration, say wait.Say,
-) (release func(error), err error) {
-	done, err := c.enter(ctx, n, bound)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", n.Name, err)
-	}
-
-	released, err := l.Acquire(ctx, n.Name, n.Role, bound, say)
-	if err != nil {
-		done()
-
-		return nil, err
-	}
-
-	return func(err error) {
-		released(err)
-		done()
-	}, nil
-}
-
 func (l *Limiter) queue(ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say) error {
 	if role == plan.ControlPlane {
 		l.mu.Lock()

@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -110,9 +111,21 @@ func (r *Rollout) Disrupt(ctx context.Context, n plan.Node, c Cluster, failure s
 
 // Prepare takes the first five steps, for what is taken down by others. Its error leaves the node as it was.
 func (r *Rollout) Prepare(ctx context.Context, n plan.Node, c Cluster, failure string) (*Disruption, error) {
-	release, err := r.Limiter.admit(ctx, r.canaries, n, r.Bound, r.Say)
+	done, err := r.canaries.enter(ctx, n, r.Bound)
 	if err != nil {
+		return nil, fmt.Errorf("%s: %w", n.Name, err)
+	}
+
+	released, err := r.Limiter.Acquire(ctx, n.Name, n.Role, r.Bound, r.Say)
+	if err != nil {
+		done()
+
 		return nil, err
+	}
+
+	release := func(err error) {
+		released(err)
+		done()
 	}
 
 	d := &Disruption{Release: release, rollout: r, node: n, cluster: c, failure: failure}
@@ -180,14 +193,17 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 	return d.recheck(ctx, d.change.Effect)
 }
 
-// recheck holds, right before the node is taken down, that the cluster can still do without it.
+// recheck checks the cluster again, right before the node is taken down: since the first check, up to lifecycle.drainTimeout
+// has gone by. A node that must not be taken down any more is uncordoned.
 func (d *Disruption) recheck(ctx context.Context, e lifecycle.Effect) error {
-	check := func(ctx context.Context) error { return d.cluster.CheckDisruption(ctx, e) }
-	if d.drain == nil {
-		return check(ctx)
+	err := d.cluster.CheckDisruption(ctx, e)
+	if err == nil || d.drain == nil {
+		return err
 	}
 
-	return d.drain.Recheck(ctx, check)
+	err = fmt.Errorf("it was drained, and is uncordoned again, for the cluster has changed meanwhile: %w", err)
+
+	return errors.Join(err, d.drain.undo(ctx))
 }
 
 func (d *Disruption) act(ctx context.Context) error {

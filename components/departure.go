@@ -153,36 +153,11 @@ func (l leaver) in(members []lifecycle.Member) int {
 }
 
 // judge waits for control planes that are on their way into etcd, and then says whether this one may leave.
-func (r *removal) judge(ctx context.Context, l leaver) ([]lifecycle.Member, error) {
-	var members []lifecycle.Member
+func (r *removal) judge(ctx context.Context, l leaver) (members []lifecycle.Member, err error) {
+	err = rollout.WaitRemovable(ctx, r.plan, r.say, func() (_ lifecycle.Departure, joining string, err error) {
+		members, err = talosapi.EtcdMembers(ctx, r.controlPlanes(l), l.credentials)
 
-	patience := wait.Patience{Bound: r.plan.SettleTimeout}
-
-	err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
-		// Each member may take its time to answer.
-		found, err := talosapi.EtcdMembers(ctx, r.controlPlanes(l), l.credentials)
-		members = found
-
-		if err == nil {
-			if coming := r.coming(l, found); coming != "" {
-				patience.Reset()
-
-				return coming, nil
-			}
-
-			d := r.departure(l, found)
-			if err := d.Counted(); err != nil {
-				return "", err
-			}
-
-			err = d.Judge()
-		}
-
-		if err == nil || patience.Over() {
-			return "", err
-		}
-
-		return "etcd: " + err.Error(), nil
+		return r.departure(l, members), r.coming(l, members), err
 	})
 
 	return members, err

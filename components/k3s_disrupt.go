@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -36,12 +37,27 @@ type k3sNode struct {
 
 // CheckDisruption waits until the cluster can do without the node.
 func (k k3sNode) CheckDisruption(ctx context.Context, e lifecycle.Effect) error {
-	return rollout.WaitHealthy(ctx, k.plan, k.say, k.without(), func(ctx context.Context) error {
-		return k.check(ctx, k.node, e)
-	})
+	_, err := k.waitHealthy(ctx, e)
+
+	return err
 }
 
-func (k k3sNode) without() string { return "the cluster to do without " + k.node.Name }
+// seenNode is a node as Kubernetes has it: whether a server has answered at last, whether it is there, and how it is.
+type seenNode struct {
+	kubeapi.Node
+	answered, there bool
+}
+
+func (k k3sNode) waitHealthy(ctx context.Context, e lifecycle.Effect) (seen seenNode, err error) {
+	err = rollout.WaitHealthy(ctx, k.plan, k.say, "the cluster to do without "+k.node.Name,
+		func(ctx context.Context) (err error) {
+			seen, err = k.check(ctx, k.node, e)
+
+			return err
+		})
+
+	return seen, err
+}
 
 // Backup is left to K3s, which keeps snapshots of its etcd by itself.
 func (k3sNode) Backup(context.Context) error { return nil }
@@ -77,42 +93,21 @@ func (k *k3sRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 		return rollout.Change{}, err
 	}
 
-	var (
-		answered, there bool
-		now             kubeapi.Node
-	)
-
-	err := rollout.WaitHealthy(ctx, k.plan, k.say, k.without(), func(ctx context.Context) error {
-		kube, err := k.k3sServers.api(ctx, k.node.Name)
-		if answered = err == nil; !answered {
-			return err
-		}
-
-		nodes, err := kube.Nodes(ctx)
-		if err != nil {
-			return err
-		}
-
-		if now, there = named(nodes, k.node.Name); now.Ready {
-			return nil
-		}
-
-		return k.spare(ctx, nodes, k.node, lifecycle.Reboot)
-	})
-	unanswered := !answered && k.node.Role == plan.ControlPlane && ctx.Err() == nil
+	seen, err := k.waitHealthy(ctx, lifecycle.Reboot)
+	unanswered := !seen.answered && k.node.Role == plan.ControlPlane && ctx.Err() == nil
 
 	switch {
 	case err != nil && !unanswered:
 		return rollout.Change{}, err
-	case !unanswered && !there:
+	case !unanswered && !seen.there:
 		return rollout.Change{NotJoined: true}, nil
-	case !now.Ready || unanswered:
+	case unanswered || !seen.Ready:
 		k.say(k.node.Name + " is not ready in Kubernetes: its VM is restarted as it is")
 
 		return rollout.Change{Effect: lifecycle.Reboot, Unreachable: true}, nil
 	}
 
-	k.before = now.Boot
+	k.before = seen.Boot
 
 	return rollout.Change{Effect: lifecycle.Reboot, KeepPods: k.alone()}, nil
 }
@@ -130,31 +125,39 @@ func (k *k3sInside) learn(ctx context.Context) error {
 	return nil
 }
 
-// check says why the cluster cannot do without a node, or why that is not known.
-func (k *k3sInside) check(ctx context.Context, n plan.Node, e lifecycle.Effect) error {
+// check says how a node is, and why the cluster cannot do without it, or why that is not known.
+func (k *k3sInside) check(ctx context.Context, n plan.Node, e lifecycle.Effect) (seen seenNode, err error) {
 	kube, err := k.k3sServers.api(ctx, n.Name)
 	if err != nil {
-		return err
+		return seen, err
 	}
+
+	seen.answered = true
 
 	nodes, err := kube.Nodes(ctx)
 	if err != nil {
-		return err
+		return seen, err
 	}
 
-	return k.spare(ctx, nodes, n, e)
+	if i := slices.IndexFunc(nodes, func(found kubeapi.Node) bool { return found.Name == n.Name }); i >= 0 {
+		seen.Node, seen.there = nodes[i], true
+	}
+
+	return seen, k.spare(ctx, nodes, seen, n, e)
 }
 
 // spare says why the cluster cannot do without the node now. For an upgrade, servers count that are planned and that
 // Kubernetes does not know.
-func (k *k3sInside) spare(ctx context.Context, nodes []kubeapi.Node, n plan.Node, e lifecycle.Effect) error {
+func (k *k3sInside) spare(
+	ctx context.Context, nodes []kubeapi.Node, seen seenNode, n plan.Node, e lifecycle.Effect,
+) error {
 	if n.Role != plan.ControlPlane {
 		return rollout.CheckWorkers(k.plan, nodes, n.Name)
 	}
 
 	members := k.members(ctx, nodes)
 
-	if now, there := named(nodes, n.Name); there && !now.Ready {
+	if seen.there && !seen.Ready {
 		if err := lifecycle.Dispensable(members, n.Name); err != nil {
 			return err
 		}
@@ -183,17 +186,6 @@ func (k *k3sInside) spare(ctx context.Context, nodes []kubeapi.Node, n plan.Node
 	}
 
 	return nil
-}
-
-// named is a node by its name.
-func named(nodes []kubeapi.Node, name string) (kubeapi.Node, bool) {
-	for _, n := range nodes {
-		if n.Name == name {
-			return n, true
-		}
-	}
-
-	return kubeapi.Node{}, false
 }
 
 // WaitRejoined waits until the node has booted again and is ready, a server by its own word: its API is there when its etcd
@@ -248,7 +240,7 @@ func (k *k3sInside) outage(ctx context.Context, n plan.Node) string {
 
 	err := k.learn(ctx)
 	if err == nil {
-		err = k.check(ctx, n, lifecycle.Reboot)
+		_, err = k.check(ctx, n, lifecycle.Reboot)
 	}
 
 	if err != nil {

@@ -215,16 +215,7 @@ func (r *k3sRemoval) foresee(ctx context.Context, l k3sLeaver) error {
 		}
 	}
 
-	d := r.departure(l, members)
-	if err := d.Counted(); err != nil {
-		return fmt.Errorf("%s is not removed: %w", l.name, err)
-	}
-
-	if err := d.Judge(); err != nil {
-		r.warn(fmt.Sprintf("as it is now, %s would not be removed: %v", l.name, err))
-	}
-
-	return nil
+	return previewRemoval(l.name, r.departure(l, members), r.warn)
 }
 
 // warn shows what is no error. Where the program has ended already, nobody listens.
@@ -417,30 +408,17 @@ func (n *k3sNodeRemoval) leave(ctx context.Context) error {
 
 // judge waits until etcd can do without the server for good, and says why not where it cannot.
 func (r *k3sRemoval) judge(ctx context.Context, kube *kubeapi.Client, l k3sLeaver, s kubeapi.Server) error {
-	patience := wait.Patience{Bound: r.plan.SettleTimeout}
 	shut := s.Leaving && r.off(ctx, l, s)
 
-	return wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(context.Context) (string, error) {
+	return rollout.WaitRemovable(ctx, r.plan, r.say, func() (d lifecycle.Departure, _ string, err error) {
 		members, err := r.members(ctx, kube)
+		d = r.departure(l, members)
 
-		if err == nil {
-			d := r.departure(l, members)
-			if shut {
-				d.Dead = append(d.Dead, l.name)
-			}
-
-			if err := d.Counted(); err != nil {
-				return "", err
-			}
-
-			err = d.Judge()
+		if shut {
+			d.Dead = append(d.Dead, l.name)
 		}
 
-		if err == nil || patience.Over() {
-			return "", err
-		}
-
-		return "etcd: " + err.Error(), nil
+		return d, "", err
 	})
 }
 

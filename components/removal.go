@@ -214,13 +214,17 @@ func (r *removal) foresee(ctx context.Context, l leaver) error {
 		}
 	}
 
-	d := r.departure(l, members)
+	return previewRemoval(l.Name, r.departure(l, members), r.warn)
+}
+
+// previewRemoval judges a removal as the members are now.
+func previewRemoval(name string, d lifecycle.Departure, warn func(string)) error {
 	if err := d.Counted(); err != nil {
-		return fmt.Errorf("%s is not removed: %w", l.Name, err)
+		return fmt.Errorf("%s is not removed: %w", name, err)
 	}
 
 	if err := d.Judge(); err != nil {
-		r.warn(fmt.Sprintf("as it is now, %s would not be removed: %v", l.Name, err))
+		warn(fmt.Sprintf("as it is now, %s would not be removed: %v", name, err))
 	}
 
 	return nil

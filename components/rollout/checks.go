@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/wait"
 )
@@ -23,6 +24,38 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string, c
 		}
 
 		return what + ": " + err.Error(), nil
+	})
+}
+
+// WaitRemovable waits until etcd can do without a member for good. Members on their way into etcd are waited for. Any
+// other reason why it cannot is the error once it has lasted for lifecycle.settleTimeout.
+func WaitRemovable(
+	ctx context.Context, p *plan.Plan, say wait.Say, ask func() (d lifecycle.Departure, joining string, err error),
+) error {
+	patience := wait.Patience{Bound: p.SettleTimeout}
+
+	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (string, error) {
+		// Each member may take its time to answer.
+		d, joining, err := ask()
+		if err == nil {
+			if joining != "" {
+				patience.Reset()
+
+				return joining, nil
+			}
+
+			if err := d.Counted(); err != nil {
+				return "", err
+			}
+
+			err = d.Judge()
+		}
+
+		if err == nil || patience.Over() {
+			return "", err
+		}
+
+		return "etcd: " + err.Error(), nil
 	})
 }
 

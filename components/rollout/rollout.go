@@ -193,8 +193,8 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 	return d.recheck(ctx, d.change.Effect)
 }
 
-// recheck checks the cluster again, right before the node is taken down: since the first check, up to lifecycle.drainTimeout
-// has gone by. A node that must not be taken down any more is uncordoned.
+// recheck checks the cluster again, right before the node is taken down: since the first check, up to
+// lifecycle.drainTimeout has gone by. A node that must not be taken down any more is uncordoned.
 func (d *Disruption) recheck(ctx context.Context, e lifecycle.Effect) error {
 	err := d.cluster.CheckDisruption(ctx, e)
 	if err == nil || d.drain == nil {

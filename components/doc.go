@@ -44,8 +44,8 @@
 // What must be true between two steps and has no state of its own is a resource hook: what is downloaded is an image, a
 // VMID is free, a node answers and has its ISO file taken out before it is configured, the cluster is bootstrapped and its
 // control plane up before the kubeconfig is fetched; a K3s node has joined before it counts as one.
-// What takes a running node down, a change of it or of its VM, or its removal, is one, too: nodes go in turns, and a preview says
-// what becomes of them.
+// What takes a running node down, a change of it or of its VM, or its removal, is one, too: nodes go in turns, as
+// rollout.Rollout.Disrupt lists it, and a preview says what becomes of them.
 // Hooks have one name per kind and cluster, and are always registered.
 package components
 

@@ -106,7 +106,7 @@ func (r *Rollout) Disrupt(ctx context.Context, n plan.Node, c Cluster, failure s
 		err = d.Finish(ctx)
 	}
 
-	return d.release(err)
+	return d.end(err)
 }
 
 // Prepare takes the first five steps, for what is taken down by others. Its error leaves the node as it was.
@@ -130,7 +130,7 @@ func (r *Rollout) Prepare(ctx context.Context, n plan.Node, c Cluster, failure s
 
 	d := &Disruption{Release: release, rollout: r, node: n, cluster: c, failure: failure}
 	if err := d.prepare(ctx); err != nil {
-		return nil, d.release(err)
+		return nil, d.end(err)
 	}
 
 	return d, nil
@@ -262,7 +262,8 @@ func (d *Disruption) uncordon(ctx context.Context) error {
 	return kube.Uncordon(ctx, d.node.Name)
 }
 
-func (d *Disruption) release(err error) error {
+// end releases it, and says what has failed.
+func (d *Disruption) end(err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", d.failure, err)
 	}

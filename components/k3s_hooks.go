@@ -73,7 +73,7 @@ func (b *k3sBuilder) registerHooks() error {
 			return err
 		}
 
-		if err := j.wait(c, say); err != nil {
+		if err := j.wait(c, j.plan.ReadyTimeout, say); err != nil {
 			return fmt.Errorf("%s has not joined: %w", j.node.Name, err)
 		}
 
@@ -129,8 +129,8 @@ const lookEvery = 3 * time.Second
 
 // wait waits until the node has joined. Where it cannot any more, or has not in time, the error shows what the machine
 // says.
-func (j *joining) wait(ctx context.Context, say wait.Say) error {
-	err := wait.Until(ctx, j.plan.ReadyTimeout, say, func(ctx context.Context) (string, error) {
+func (j *joining) wait(ctx context.Context, timeout time.Duration, say wait.Say) error {
+	err := wait.Until(ctx, timeout, say, func(ctx context.Context) (string, error) {
 		if err := j.look(ctx); err != nil {
 			return "", err
 		}

@@ -103,7 +103,7 @@ func TestJoiningFails(t *testing.T) {
 			}
 
 			j := &joining{node: p.Nodes()[0], plan: p, proxmox: c.guest, known: known}
-			require.EqualError(t, j.wait(t.Context(), func(string) {}), c.want)
+			require.EqualError(t, j.wait(t.Context(), p.ReadyTimeout, func(string) {}), c.want)
 		})
 	}
 }
@@ -131,7 +131,7 @@ func TestJoiningShowsCloudInit(t *testing.T) {
 
 	var said []string
 
-	require.Error(t, j.wait(t.Context(), func(message string) { said = append(said, message) }))
+	require.Error(t, j.wait(t.Context(), j.plan.ReadyTimeout, func(message string) { said = append(said, message) }))
 	assert.Equal(t, "waiting for the Kubernetes API of edge-server-1 (connection refused); its cloud-init has failed: ('scripts_user', RuntimeError()) "+
 		"(0s of at most 300ms)", said[0])
 }

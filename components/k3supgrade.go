@@ -57,7 +57,7 @@ func (b *k3sBuilder) foresee(u *k3sUpgrade) error {
 	to := u.plan.K3s.Version
 	row := lifecycle.Row{
 		Node: u.node.Name, Pool: u.node.Pool, Role: string(u.node.Role), Now: "K3s " + u.from, Wanted: "K3s " + to,
-		Effect: lifecycle.Upgrade, Why: "K3s " + u.from + " becomes " + to, Limits: lifecycle.Limits{MaxUnavailable: max(u.plan.MaxUnavailable, 1)},
+		Effect: lifecycle.Upgrade, Why: "K3s " + u.from + " becomes " + to, Limits: lifecycle.Limits{MaxUnavailable: u.plan.MaxUnavailable, Canary: u.plan.Canary},
 	}
 
 	if u.node.Role == plan.ControlPlane {
@@ -105,7 +105,7 @@ func (u *k3sUpgrade) Evaluate(ctx context.Context) (rollout.Change, error) {
 
 // WaitRejoined waits until the node runs the version that is planned.
 func (u *k3sUpgrade) WaitRejoined(ctx context.Context) error {
-	if err := u.joined.wait(ctx, u.say); err != nil {
+	if err := u.joined.wait(ctx, u.plan.UpgradeTimeout, u.say); err != nil {
 		return errors.Join(err, u.stay(context.WithoutCancel(ctx)))
 	}
 

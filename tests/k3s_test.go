@@ -137,10 +137,10 @@ func TestK3sHA(t *testing.T) {
       url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img
       checksum: sha256:`+strings.Repeat("0", 64)+`
   talos-proxmox:network: { addressing: agent, cidr: 10.0.0.0/16 }
-  talos-proxmox:lifecycle: { keepImages: false }
+  talos-proxmox:lifecycle: { keepImages: false, upgrade: { canary: true, maxUnavailable: 2 } }
   talos-proxmox:pools:
     server: { role: controlplane, count: 3 }
-    agent: { role: worker, count: 1, labels: { tier: db }, taints: { dedicated: "db:NoSchedule" } }
+    agent: { role: worker, count: 2, labels: { tier: db }, taints: { dedicated: "db:NoSchedule" } }
 `))
 
 	const given = "a-token/of+the=operators"
@@ -154,7 +154,7 @@ func TestK3sHA(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	api := kubernetesClient(t, result.Outputs)
-	assert.Equal(t, []string{"ha-agent-1", "ha-server-1", "ha-server-2", "ha-server-3"}, readyNodes(t, api))
+	assert.Equal(t, []string{"ha-agent-1", "ha-agent-2", "ha-server-1", "ha-server-2", "ha-server-3"}, readyNodes(t, api))
 
 	agent, err := api.CoreV1().Nodes().Get(t.Context(), "ha-agent-1", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -195,16 +195,19 @@ func TestK3sHA(t *testing.T) {
 
 	up(t, r.Stack)
 	assert.Equal(t, []string{
-		"ha-agent-1 v1.34.2+k3s1", "ha-server-1 v1.34.2+k3s1", "ha-server-2 v1.34.2+k3s1", "ha-server-3 v1.34.2+k3s1",
+		"ha-agent-1 v1.34.2+k3s1", "ha-agent-2 v1.34.2+k3s1", "ha-server-1 v1.34.2+k3s1", "ha-server-2 v1.34.2+k3s1", "ha-server-3 v1.34.2+k3s1",
 	}, versionsOf(t, api))
 
-	// What went wrong before is forgotten, then the version is wanted; the servers one by one, then the agent.
+	// What went wrong before is forgotten, then the version is wanted; the servers one by one, then one
+	// agent, and then the other.
 	var told []string
 	for _, call := range calls(r, "/agent/file-write")[begun:] {
 		told = append(told, strings.Split(call, "/")[4])
 	}
 
-	assert.Equal(t, []string{"401", "401", "402", "402", "403", "403", "501", "501"}, told)
+	require.Len(t, told, 10)
+	assert.Equal(t, []string{"401", "401", "402", "402", "403", "403"}, told[:6])
+	assert.Contains(t, [][]string{{"501", "501", "502", "502"}, {"502", "502", "501", "501"}}, told[6:])
 	requireNoChange(t, r.Stack)
 
 	destroy(t, r.Stack)
@@ -215,7 +218,7 @@ func TestK3sHA(t *testing.T) {
 func TestK3sGoesOn(t *testing.T) {
 	t.Parallel()
 
-	brief := []string{"  talos-proxmox:network:", "  talos-proxmox:lifecycle: { readyTimeout: 4s }\n  talos-proxmox:network:"}
+	brief := []string{"  talos-proxmox:network:", "  talos-proxmox:lifecycle: { readyTimeout: 4s, upgrade: { timeout: 4s } }\n  talos-proxmox:network:"}
 
 	for name, c := range map[string]struct {
 		options []func(*rehearsal.Options)

@@ -259,12 +259,8 @@ func talosOnly(s Spec) []belonging {
 		{"network.timeServers", len(s.Network.TimeServers) > 0, ""},
 		{"tailscale", s.Tailscale != nil, ""},
 		{"machineSecrets", s.Given.MachineSecrets, ""},
-		{"lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{}, ""},
 		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
-		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
-		{"lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{}, ""},
-		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 	}
 
 	if s.Outputs.Files != nil {

@@ -48,7 +48,7 @@ func (e *ending) look(ctx context.Context) error {
 
 	// What runs after a change can only warn. The node may well be closed.
 	if name := e.limiter.Failed(); name != "" {
-		return fmt.Errorf("%s failed: the messages say why; see to it, then run 'pulumi up' again", name)
+		return fmt.Errorf("%s failed: the messages say why; fix it, then run 'pulumi up' again", name)
 	}
 
 	if err := e.limiter.WaitReplaced(ctx, e.plan.ReadyTimeout, e.say); err != nil {
@@ -74,7 +74,7 @@ func (e *ending) look(ctx context.Context) error {
 		}
 
 		if err := kube.WaitReady(ctx, n.Name, "", e.plan.ReadyTimeout, e.say); err != nil {
-			return fmt.Errorf("%s takes no pods since an earlier run: %w; see to it, then run 'pulumi up' again", n.Name, err)
+			return fmt.Errorf("%s takes no pods since an earlier run: %w; fix it, then run 'pulumi up' again", n.Name, err)
 		}
 
 		if err := kube.Uncordon(ctx, n.Name); err != nil {

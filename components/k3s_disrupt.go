@@ -181,7 +181,7 @@ func (k *k3sInside) spare(
 	if need := lifecycle.Needed(servers); ready < need {
 		return lifecycle.Refusal{
 			Rule:   fmt.Sprintf("etcd needs %d other servers that are ready, and %d are", need, ready),
-			Remedy: "see to the others first, then run 'pulumi up' again",
+			Remedy: "repair the others first, then run 'pulumi up' again",
 		}
 	}
 

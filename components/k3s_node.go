@@ -227,7 +227,7 @@ func (args *K3sNodeArgs) compareTold(ctx *pulumi.Context, file *storage.File) {
 		}
 
 		return ctx.Log.Warn(fmt.Sprintf("%s was told otherwise when it was made, and is not told again: %s. Change it "+
-			"there by hand, or make nodes anew "+
+			"there by hand, or replace nodes "+
 			"by lifecycle.replace", args.Node.Name, strings.Join(differ, ", ")), nil)
 	})
 }

@@ -145,7 +145,7 @@ func TestSameToken(t *testing.T) {
 
 	require.NoError(t, sameToken(text, "the-first-of-the-operators"))
 	require.EqualError(t, sameToken(text, "another-of-the-operators"), "the configuration has 1 problem:\n"+
-		"  - k3sToken: must stay as it was when the cluster was made: its servers let nobody in by another; "+
+		"  - k3sToken: must stay as it was when the cluster was made: its servers accept no other; "+
 		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
 }
 

@@ -85,7 +85,7 @@ func sameToken(identity, token string) error {
 	}
 
 	return plan.Problems{{
-		Path: "k3sToken", Rule: "must stay as it was when the cluster was made: its servers let nobody in by another",
+		Path: "k3sToken", Rule: "must stay as it was when the cluster was made: its servers accept no other",
 		Remedy: "run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one",
 	}}
 }

@@ -120,7 +120,7 @@ func (r *k3sRemoval) keep(l k3sLeaver) error {
 		r.limiter.Stop(l.name)
 	}
 
-	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; %s", l.name, toDestroy)
+	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to recreate it, name it in lifecycle.replace; %s", l.name, toDestroy)
 }
 
 // gone says whether the machine that has joined is no more, as when its VM was deleted outside of Pulumi: the VM that is there now is

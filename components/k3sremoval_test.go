@@ -173,6 +173,6 @@ func TestK3sDisruption(t *testing.T) {
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
 	require.EqualError(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade),
 		"gave up after 300ms, waiting for the cluster to do without edge-server-1: etcd needs 2 other servers that are "+
-			"ready, and 1 are; see to the others first, then run 'pulumi up' again")
+			"ready, and 1 are; repair the others first, then run 'pulumi up' again")
 	require.NoError(t, server.CheckDisruption(t.Context(), lifecycle.Reboot), "servers that have yet to join do not count")
 }

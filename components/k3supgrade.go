@@ -126,7 +126,7 @@ func (u *k3sUpgrade) running(ctx context.Context) (now kubeapi.Node, err error) 
 		case err != nil:
 			return err.Error(), nil
 		case !there:
-			return "", errors.New("Kubernetes does not know it: bring it back, or make it anew")
+			return "", errors.New("Kubernetes does not know it: bring it back, or recreate it")
 		default:
 			return "", nil
 		}

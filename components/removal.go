@@ -153,7 +153,7 @@ func (l leaver) moved(address string) bool { return address != "" && address != 
 // machine that belongs to no cluster is a new one already, where the program has made it: a refresh takes another VM with our VMID,
 // name and tags for ours.
 func (r *removal) keep(ctx context.Context, l leaver) error {
-	refused := fmt.Errorf("%s is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; %s", l.Name, toDestroy)
+	refused := fmt.Errorf("%s is in the configuration, and its machine is not taken away; to recreate it, name it in lifecycle.replace; %s", l.Name, toDestroy)
 
 	another := r.another(l)
 

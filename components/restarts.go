@@ -265,7 +265,7 @@ func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now mach
 	if r.inside != nil {
 		cluster = r.inside.restart(n)
 	} else {
-		said += "; its pods are the business of who made a cluster of it"
+		said += "; its pods are not drained with bootstrap: external"
 	}
 
 	d, err := r.rollout.Prepare(ctx, n, cluster, "the VM of "+n.Name+" is not changed")
@@ -338,7 +338,7 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 		err = u.Undo(ctx)
 	} else if err = u.Finish(ctx); err != nil {
-		err = fmt.Errorf("%s is not back since its VM was restarted: %w", n.Name, err)
+		err = fmt.Errorf("%s has not rejoined since its VM was restarted: %w", n.Name, err)
 	}
 
 	u.Release(err)

@@ -397,7 +397,7 @@ func TestRestartFails(t *testing.T) {
 
 				return r.after(t.Context(), larger("a-vm"))
 			},
-			want: "a is not back since its VM was restarted: gave up",
+			want: "a has not rejoined since its VM was restarted: gave up",
 			done: []string{"evaluate a", "rejoined a"},
 		},
 		"Proxmox VE refuses": {
@@ -465,7 +465,7 @@ func TestRestartOfStrangersNodes(t *testing.T) {
 		r := restarting(ctx, nil, func(r *restarts) { r.say = func(text string) { said = append(said, text) } })
 
 		require.NoError(t, r.before(t.Context(), larger("a-vm")))
-		assert.Equal(t, []string{"the VM of a restarts (memory); its pods are the business of who made a cluster of it"}, said)
+		assert.Equal(t, []string{"the VM of a restarts (memory); its pods are not drained with bootstrap: external"}, said)
 
 		_, err := r.rollout.Limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Millisecond, silent)
 		require.EqualError(t, err, "b: gave up after 1ms, waiting for its turn")
@@ -564,7 +564,7 @@ func TestEnding(t *testing.T) {
 
 		failed := of(ctx, kube)
 		failed.limiter.Stop("a")
-		require.EqualError(t, failed.look(t.Context()), "a failed: the messages say why; see to it, then run 'pulumi up' again")
+		require.EqualError(t, failed.look(t.Context()), "a failed: the messages say why; fix it, then run 'pulumi up' again")
 		assert.Equal(t, []string{"a"}, closed())
 	})
 

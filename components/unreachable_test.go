@@ -37,5 +37,5 @@ func TestSilentHost(t *testing.T) {
 
 	assert.EqualError(t, proxmoxvm.CheckComplete(t.Context(), plantest.Template(), onDeadHost{}, args), refused)
 	assert.EqualError(t, proxmoxvm.CheckVMIDFree(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
-		`VMID 401, meant for "a", is a VM's on host pve2 already, which does not answer: whose it is is unknown. Start the host, or choose another range`)
+		`VMID 401, meant for "a", is a VM's on host pve2 already, which does not answer: its owner is unknown. Start the host, or choose another range`)
 }

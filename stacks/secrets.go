@@ -45,7 +45,7 @@ func (c Config) checkSecrets() plan.Problems {
 
 		switch _, err := ssh.ParseRawPrivateKey([]byte(key)); {
 		case errors.As(err, &locked):
-			ps.Add("sshPrivateKey", "is locked with a passphrase, which nobody could enter", "", "make a key for this program alone, without one")
+			ps.Add("sshPrivateKey", "is locked with a passphrase, which the program cannot enter", "", "make a key for this program alone, without one")
 		case err != nil:
 			ps.Add("sshPrivateKey", "is no private key of OpenSSH", "", "run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>")
 		}

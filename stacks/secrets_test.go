@@ -81,7 +81,7 @@ func TestPrivateKey(t *testing.T) {
 
 	for key, want := range map[string]string{
 		"": "", string(pem.EncodeToMemory(open)): "",
-		string(pem.EncodeToMemory(locked)): "sshPrivateKey: is locked with a passphrase, which nobody could enter; make a key for this program alone, without one",
+		string(pem.EncodeToMemory(locked)): "sshPrivateKey: is locked with a passphrase, which the program cannot enter; make a key for this program alone, without one",
 		"~/.ssh/id_ed25519":                "sshPrivateKey: is no private key of OpenSSH; run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>",
 	} {
 		got := ""

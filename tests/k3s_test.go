@@ -173,7 +173,7 @@ func TestK3sHA(t *testing.T) {
 	out := newOutput(t)
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	require.Error(t, err)
-	assert.Contains(t, out.String(), "k3sToken: must stay as it was when the cluster was made: its servers let nobody in by another; "+
+	assert.Contains(t, out.String(), "k3sToken: must stay as it was when the cluster was made: its servers accept no other; "+
 		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
 	assert.NotContains(t, out.String(), "another-one-of-the-operators")
 	token(given)

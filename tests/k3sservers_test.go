@@ -195,7 +195,7 @@ func TestK3sIsKept(t *testing.T) {
 
 			_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
 			require.Error(t, err)
-			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; "+
+			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, and its machine is not taken away; to recreate it, name it in lifecycle.replace; "+
 				"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'", out.String())
 			assert.Equal(t, before, r.Lab.World().Snapshot())
 

@@ -181,7 +181,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 
 		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
 		require.Error(t, err)
-		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, and its machine is not taken away; to make it anew, name it in lifecycle.replace; "+
+		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, and its machine is not taken away; to recreate it, name it in lifecycle.replace; "+
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
 		assert.Equal(t, before, r.Lab.World().Snapshot())
 		requireVoters(t, r, 3)
@@ -227,7 +227,7 @@ func TestDeadNodes(t *testing.T) {
 
 		said := failUp(t, r.Stack)
 		assert.Contains(t, said, "home-control-2 is not removed: the etcd member home-control-2 is not healthy (")
-		assert.Contains(t, said, "); see to it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
+		assert.Contains(t, said, "); repair it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
 		assert.Contains(t, kubernetesNodes(t, api), "home-control-2")
 
 		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-control-2")

@@ -28,7 +28,7 @@ func Outage(members []Member, name string, effect Effect) error {
 
 	switch {
 	case len(unwell) > 0:
-		return Refusal{strings.Join(unwell, ", "), "see to it first, then run 'pulumi up' again"}
+		return Refusal{strings.Join(unwell, ", "), "repair it first, then run 'pulumi up' again"}
 	case voters == 2 && effect == Upgrade:
 		return Refusal{
 			"etcd has two members, and Talos upgrades none of them: the other could not go on alone", "add a control plane, or remove one, first",
@@ -49,7 +49,7 @@ func Dispensable(members []Member, name string) error {
 	}
 
 	return Refusal{
-		fmt.Sprintf("%d of the other members of etcd are healthy, and %d are needed", well, Needed(voters)), "see to the others first, then run 'pulumi up' again",
+		fmt.Sprintf("%d of the other members of etcd are healthy, and %d are needed", well, Needed(voters)), "repair the others first, then run 'pulumi up' again",
 	}
 }
 

@@ -22,11 +22,11 @@ func TestOutage(t *testing.T) {
 		"one of two":       {members: []Member{a, b}, effect: Reboot},
 		"another is unwell": {
 			members: []Member{a, b, ill}, effect: Reboot,
-			refused: "the etcd member c is not healthy (no leader); see to it first, then run 'pulumi up' again",
+			refused: "the etcd member c is not healthy (no leader); repair it first, then run 'pulumi up' again",
 		},
 		"one joins": {
 			members: []Member{a, b, learner}, effect: Reboot,
-			refused: "the member at 10.0.0.3 is joining etcd and has no vote yet; see to it first, then run 'pulumi up' again",
+			refused: "the member at 10.0.0.3 is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again",
 		},
 		"an upgrade of one of two": {
 			members: []Member{a, b}, effect: Upgrade,

@@ -115,7 +115,7 @@ func votes(members []Member) (all, well int) {
 func (d Departure) unwell() error {
 	var rules []string
 
-	remedy := "see to it first, then run 'pulumi up' again"
+	remedy := "repair it first, then run 'pulumi up' again"
 
 	for _, m := range d.Members {
 		switch {
@@ -125,14 +125,14 @@ func (d Departure) unwell() error {
 			rules = append(rules, fmt.Sprintf("the etcd member %s is not healthy (%s)", m, m.Problem))
 
 			if d.leaves(m) {
-				remedy = "see to it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again"
+				remedy = "repair it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again"
 			}
 		}
 	}
 
 	if voters, healthy := votes(d.Members); healthy < Needed(voters) {
 		return Refusal{
-			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd lets nobody go", healthy, voters, Needed(voters)),
+			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd removes no member", healthy, voters, Needed(voters)),
 			"bring one back, or restore a snapshot",
 		}
 	}

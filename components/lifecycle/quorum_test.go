@@ -49,18 +49,18 @@ func TestDeparture(t *testing.T) {
 		{"all", Departure{Members: voters("a", "b", "c"), Leaving: []string{"a", "b", "c"}}, teardown},
 		{"no member leaves", Departure{Members: sick(voters("a", "b", "c"), "b", "no leader"), Leaving: []string{"d"}}, ""},
 		{"another is not healthy", Departure{Members: sick(voters("a", "b", "c"), "b", "no leader"), Leaving: []string{"c"}},
-			"the etcd member b is not healthy (no leader); see to it first, then run 'pulumi up' again"},
+			"the etcd member b is not healthy (no leader); repair it first, then run 'pulumi up' again"},
 		{"it is dead", Departure{Members: sick(voters("a", "b", "c"), "c", "connection refused"), Leaving: []string{"c"}},
-			"the etcd member c is not healthy (connection refused); see to it first, or, if it is dead, name it in lifecycle.forceRemove; " +
+			"the etcd member c is not healthy (connection refused); repair it first, or, if it is dead, name it in lifecycle.forceRemove; " +
 				"then run 'pulumi up' again"},
 		{"it is known to be dead", Departure{Members: sick(voters("a", "b", "c"), "c", "connection refused"), Leaving: []string{"c"}, Dead: []string{"c"}}, ""},
 		{"two are dead of five", Departure{Members: sick(sick(voters("a", "b", "c", "d", "e"), "c", "x"), "d", "x"), Leaving: []string{"c", "d"}, Dead: []string{"c", "d"}}, ""},
 		{"two are dead of three", Departure{Members: sick(sick(voters("a", "b", "c"), "b", "x"), "c", "x"), Leaving: []string{"c"}, Dead: []string{"b", "c"}},
-			"1 of the 3 members of etcd are healthy, and 2 are needed: etcd lets nobody go; bring one back, or restore a snapshot"},
+			"1 of the 3 members of etcd are healthy, and 2 are needed: etcd removes no member; bring one back, or restore a snapshot"},
 		{"a dead one stays", Departure{Members: sick(voters("a", "b", "c"), "b", "x"), Leaving: []string{"c"}, Dead: []string{"b"}},
-			"the etcd member b is not healthy (x); see to it first, then run 'pulumi up' again"},
+			"the etcd member b is not healthy (x); repair it first, then run 'pulumi up' again"},
 		{"one is joining", Departure{Members: append(voters("a", "b", "c"), Member{ID: 9, Address: "10.0.0.9", Learner: true}), Leaving: []string{"c"}},
-			"the member at 10.0.0.9 is joining etcd and has no vote yet; see to it first, then run 'pulumi up' again"},
+			"the member at 10.0.0.9 is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again"},
 		{"a learner leaves", Departure{Members: append(voters("a", "b"), Member{ID: 9, Name: "c", Learner: true}), Leaving: []string{"c"}}, ""},
 		{"nobody is there", Departure{Leaving: []string{"c"}}, "etcd has no voting member; see that the cluster is up"},
 	} {

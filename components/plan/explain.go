@@ -390,7 +390,7 @@ func show(v reflect.Value) string {
 
 func orNothing(text string) string {
 	if text == "" {
-		return "no key: nobody can log in"
+		return "no key: logging in is not possible"
 	}
 
 	return text

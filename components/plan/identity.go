@@ -198,7 +198,7 @@ func (r *resolver) checkGPU(seen map[string]string, p *pool, m member, n Node) {
 	seen[device+form[2]] = n.Name
 
 	if n.GPU.Raw && !r.spec.Given.RootPassword {
-		r.problems.Add(m.path+".raw", "needs proxmox.username root@pam with proxmoxPassword: Proxmox VE lets nobody else pass a device by its address",
+		r.problems.Add(m.path+".raw", "needs proxmox.username root@pam with proxmoxPassword: Proxmox VE lets no other user pass a device by its address",
 			"true", "leave it out: a resource mapping is made")
 	}
 }

@@ -70,7 +70,7 @@ func (r *resolver) checkImage() {
 	}
 
 	if kept && !*r.spec.Lifecycle.KeepImages {
-		r.warn("lifecycle.keepImages", "keeps an ISO file that nobody takes out of the drives of its VMs, which do not start without it", "false",
+		r.warn("lifecycle.keepImages", "keeps an ISO file that stays in the drives of its VMs, which do not start without it", "false",
 			"delete the file by hand when the VMs are gone")
 	}
 }

@@ -53,7 +53,7 @@ func TestImageStays(t *testing.T) {
 			var want []Problem
 			if c.keep {
 				want = []Problem{{
-					Path: "lifecycle.keepImages", Rule: "keeps an ISO file that nobody takes out of the drives of its VMs, which do not start without it",
+					Path: "lifecycle.keepImages", Rule: "keeps an ISO file that stays in the drives of its VMs, which do not start without it",
 					Value: "false", Remedy: "delete the file by hand when the VMs are gone",
 				}}
 			}

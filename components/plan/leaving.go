@@ -46,7 +46,7 @@ func (r *resolver) checkLeaving(p *Plan) {
 		// One that is not named has left the configuration, which is what the key is for.
 		if named[name] && !slices.Contains(l.Replace, name) {
 			r.warn("lifecycle.forceRemove", "has no effect on a node that stays", name,
-				"take it out of its pool to remove it, or name it in lifecycle.replace to make it anew")
+				"take it out of its pool to remove it, or name it in lifecycle.replace to recreate it")
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (r *resolver) checkReported() {
 
 		for _, m := range p.members {
 			if m.Address == "" {
-				r.problems.Add(p.path+".addresses", `is required with addressing "reported" and bootstrap "pulumi": nobody could reach the nodes`,
+				r.problems.Add(p.path+".addresses", `is required with addressing "reported" and bootstrap "pulumi": the nodes could not be reached`,
 					"", "state the addresses that the nodes have")
 
 				break

@@ -39,7 +39,7 @@ func (c *checks) checkClock(ctx context.Context, host string) error {
 		c.warnings = append(c.warnings, plan.Problem{
 			Path: "proxmox.hosts", Rule: fmt.Sprintf("has a clock that is %s %s this machine's: nodes may refuse certificates "+
 				"that are made here", off.Round(time.Minute), word),
-			Value: host, Remedy: "see to the time of both ('chronyc tracking')",
+			Value: host, Remedy: "correct the time of both ('chronyc tracking')",
 		})
 	}
 

@@ -312,7 +312,7 @@ func findings() map[string]finding {
 			config: func(c *lab.Config) { c.Hosts[0].ClockSkew = -2 * time.Hour },
 			want: []string{"warning: proxmox.hosts: has a clock that is 2h0m0s behind this machine's: nodes may refuse " +
 				"certificates that are made here (given: a); " +
-				"see to the time of both ('chronyc tracking')"},
+				"correct the time of both ('chronyc tracking')"},
 		},
 		"privileges": {
 			spoil: func(s *testbed) { s.without("VM.Allocate", "Mapping.Use", "Sys.Audit", "Sys.Modify") },

@@ -73,5 +73,5 @@ func TestGPUs(t *testing.T) {
 	_, err = check(t, p(), &manyHosts{silent: "b",
 		devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}}})
 	assert.EqualError(t, err, `the configuration has 1 problem:
-  - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); see to it, or take it out`)
+  - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); repair it, or take it out`)
 }

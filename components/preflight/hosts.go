@@ -117,7 +117,7 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 // reportUnreachableHost adds the problem of a host that is to have new nodes and does not answer.
 func (c *checks) reportUnreachableHost(host string) {
 	c.problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host,
-		"see to it, or take it out")
+		"repair it, or take it out")
 }
 
 // storesOf are the datastores of a host, which is asked once.

@@ -60,7 +60,7 @@ func TestHosts(t *testing.T) {
 	require.EqualError(t, err, `the configuration has 3 problems:
   - proxmox.hosts: is no host of this Proxmox VE, which has A, b, pve (given: a); correct the name; case matters
   - proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out
-  - proxmox.hosts: does not answer, and new nodes are to be made on it (given: pve); see to it, or take it out`)
+  - proxmox.hosts: does not answer, and new nodes are to be made on it (given: pve); repair it, or take it out`)
 
 	one := s
 	one.Hosts = s.Hosts[:1]

@@ -27,7 +27,7 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 
 	if v.Silent {
 		return fmt.Errorf("VMID %d, meant for %q, is a VM's on host %s already, which does not answer: "+
-			"whose it is is unknown. Start the host, or choose another range", vmid, name, v.Host)
+			"its owner is unknown. Start the host, or choose another range", vmid, name, v.Host)
 	}
 
 	begun, err := untouched(ctx, p, proxmox, v)

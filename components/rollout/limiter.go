@@ -173,7 +173,7 @@ func (l *Limiter) WaitReplaced(ctx context.Context, bound time.Duration, say wai
 
 	for _, r := range all {
 		if err := wait.Until(ctx, bound, say, r.missing); err != nil {
-			return fmt.Errorf("%s was made anew, and is not back: %w", r.name, err)
+			return fmt.Errorf("%s was replaced, and has not rejoined: %w", r.name, err)
 		}
 	}
 

@@ -145,7 +145,7 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 	end(nil)
 
 	leave("c")
-	require.EqualError(t, limiter.WaitReplaced(t.Context(), time.Millisecond, silent), "b was made anew, and is not back: gave up after 1ms, waiting for b to come back")
+	require.EqualError(t, limiter.WaitReplaced(t.Context(), time.Millisecond, silent), "b was replaced, and has not rejoined: gave up after 1ms, waiting for b to come back")
 	require.NoError(t, limiter.WaitReplaced(t.Context(), time.Millisecond, silent))
 
 	leave("e")

@@ -158,7 +158,7 @@ func etcdCheck(o *options) *cobra.Command {
 
 			kind := "a snapshot, its hash is right"
 			if s.Raw {
-				kind = "a copy of a member's database: whether it is whole, nobody can tell"
+				kind = "a copy of a member's database: whether it is complete is unknown"
 			}
 
 			_, err = fmt.Fprintf(o.out, "%s: %s, revision %d, %d revisions of keys, sha256 %s; %s\n", args[0], size(s.Size), s.Revision, s.Keys, s.SHA256, kind)

@@ -233,7 +233,7 @@ func (d *drawing) api() {
 	}
 
 	if p.Bootstrap == plan.External {
-		what += ", set up by somebody else"
+		what += ", set up by other tools"
 	}
 
 	w := max(width(title, 14), width(what, 12)) + 44

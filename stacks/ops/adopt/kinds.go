@@ -130,7 +130,7 @@ func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (out
 
 	if k.kind == stashType && k.name == f.identity {
 		return outcome{}, fmt.Errorf("%s is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state "+
-			"('go run ./stacks/ops list', 'restore'); without one, make the cluster anew (stacks/docs/recovery.md)", k.name)
+			"('go run ./stacks/ops list', 'restore'); without one, recreate the cluster (stacks/docs/recovery.md)", k.name)
 	}
 
 	look, known := kinds[k.kind]

@@ -197,7 +197,7 @@ func TestFillK3s(t *testing.T) {
 	}
 
 	compare(t, "c-identity is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state ('go run ./stacks/ops list', "+
-		"'restore'); without one, make the cluster anew (stacks/docs/recovery.md)", fmt.Sprint(fill(401)))
+		"'restore'); without one, recreate the cluster (stacks/docs/recovery.md)", fmt.Sprint(fill(401)))
 	compare(t, "nothing that the program wants is on Proxmox VE: to make it all, run an update", fmt.Sprint(fill(501)))
 }
 

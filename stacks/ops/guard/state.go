@@ -121,7 +121,7 @@ func (s State) present(ctx context.Context) (Deployment, error) {
 	}
 
 	if d.Pending > 0 {
-		return d, fmt.Errorf("an update was interrupted: of %s nobody knows what became; run a refresh", count(d.Pending, "operation"))
+		return d, fmt.Errorf("an update was interrupted: the result of %s is unknown; run a refresh", count(d.Pending, "operation"))
 	}
 
 	return d, nil

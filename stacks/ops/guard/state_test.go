@@ -329,7 +329,7 @@ preview        2 to create, 1 to update
 
 	f, s, out = guarded(t)
 	f.fail, f.pending = map[string]error{"free": ErrLocked, "config": errors.New("pools: is required")}, 1
-	fails(t, "lock: "+ErrLocked.Error()+"\nstate: an update was interrupted: of 1 operation nobody knows what became; run a refresh\n"+
+	fails(t, "lock: "+ErrLocked.Error()+"\nstate: an update was interrupted: the result of 1 operation is unknown; run a refresh\n"+
 		"configuration: pools: is required", s.Check(t.Context()))
 	equal(t, []string{"free", "export", "resources", "config"}, f.asked)
 	equal(t, "lock           NOT WELL\nstate          NOT WELL\nconfiguration  NOT WELL\n", out.String())

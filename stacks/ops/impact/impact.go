@@ -189,7 +189,7 @@ func (s *survey) noteStep(p step) {
 
 	switch {
 	case p.kind == vmType && strings.Contains(p.op, "replace") && n.row.Effect == lifecycle.None:
-		n.row.Effect, n.row.Why = lifecycle.Replace, "its VM is made anew"
+		n.row.Effect, n.row.Why = lifecycle.Replace, "its VM is recreated"
 	case p.kind == vmType && p.op == "update":
 		n.machine = append(n.machine, p.changes...)
 	case p.kind == configType && p.op == "update":

@@ -76,7 +76,7 @@ func TestRows(t *testing.T) {
 	assert.Equal(t, []string{
 		"c-1 upgrade 1 4 of 5, 3 needed | W",
 		"c-2 reboot 2 3 of 4, 3 needed | VM: cpu, memoryR",
-		"c-3 replace 3 4 of 5, 3 needed | its VM is made anew",
+		"c-3 replace 3 4 of 5, 3 needed | its VM is recreated",
 		"c-4 unknown 0  | its configuration changes",
 		"c-5 remove 5 5 stay, 4 needed | it is not in the configuration any more",
 		"c-6 create 0 6 of 6, 4 needed | ",

@@ -54,8 +54,7 @@ func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, regist
 	}, previews)
 	register(&g.whole, "image-whole", images.CheckImage)
 	register(&g.restored, "image-restored", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		// Replaced images are deleted after the program has ended, and the context of one that runs in process with it.
-		return images.RestoreImage(hookutil.Interruptible(context.WithoutCancel(c)), args)
+		return images.RestoreImage(hookutil.Deleting(c), args)
 	})
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return proxmoxvm.CheckVMIDFree(c, r.plan, proxmox, ctx.Stack(), args)

@@ -220,7 +220,7 @@ func (b *k3sBuilder) machine(pool plan.PlannedPool, n plan.Node, after []pulumi.
 func (b *k3sBuilder) join(node *K3sNode) error {
 	before := b.joined[max(len(b.joined)-1, 0):]
 
-	return errors.Join(node.join(b.ctx, b.known(node), b.binding(node.node), before), node.finish(b.ctx))
+	return errors.Join(node.join(b.ctx, b.known(node), b.binding(), before), node.finish(b.ctx))
 }
 
 // before is what must be done before a VM that is there may change: who empties its node needs the credentials of the
@@ -237,7 +237,7 @@ func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 }
 
 // binding are the hooks of a node's membership. A node is let go without where the whole cluster is.
-func (b *k3sBuilder) binding(n plan.Node) *pulumi.ResourceHookBinding {
+func (b *k3sBuilder) binding() *pulumi.ResourceHookBinding {
 	hooks := &pulumi.ResourceHookBinding{
 		BeforeCreate: []*pulumi.ResourceHook{b.hooks.joined}, BeforeUpdate: []*pulumi.ResourceHook{b.hooks.upgraded},
 	}

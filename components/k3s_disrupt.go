@@ -16,7 +16,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// k3sInside is what runs in the VMs of a cluster of K3s. Nothing can be asked of the machines themselves, so Kubernetes is.
+// k3sInside is what runs in the VMs of a cluster of K3s. Nothing can be asked of the machines themselves, so Kubernetes
+// is.
 type k3sInside struct {
 	k3sServers
 
@@ -188,8 +189,8 @@ func (k *k3sInside) spare(
 	return nil
 }
 
-// WaitRejoined waits until the node has booted again and is ready, a server by its own word: its API is there when its etcd
-// is.
+// WaitRejoined waits until the node has booted again and is ready, a server by its own word: its API is there when its
+// etcd is.
 func (k *k3sRestart) WaitRejoined(ctx context.Context) error {
 	n := k.node
 

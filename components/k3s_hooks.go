@@ -85,8 +85,7 @@ func (b *k3sBuilder) registerHooks() error {
 		learn: inside.learn, nodes: nodesBy(b.Plan, b.name, "-joined"),
 	}
 	register(&b.hooks.leaves, "node-leaves", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		// What is deleted is deleted when the program has ended.
-		return r.before(context.WithoutCancel(c), args)
+		return r.before(hookutil.Deleting(c), args)
 	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 
 	register(&b.hooks.upgraded, "node-upgraded", b.upgraded, &pulumi.ResourceHookOptions{OnDryRun: true})

@@ -26,9 +26,9 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// restarts are the changes of VMs that restart them. The provider restarts a VM within its update, whatever runs in it: the
-// node is emptied before, when it is its turn, and the turn ends when the node is back. All of that is within the one step of
-// the engine that changes the VM, so that whoever waits for a turn waits for work that is under way.
+// restarts are the changes of VMs that restart them. The provider restarts a VM within its update, whatever runs in it:
+// the node is emptied before, when it is its turn, and the turn ends when the node is back. All of that is within the
+// one step of the engine that changes the VM, so that whoever waits for a turn waits for work that is under way.
 type restarts struct {
 	ctx     *pulumi.Context
 	plan    *plan.Plan
@@ -132,8 +132,8 @@ type machineNow struct {
 	vm proxmoxapi.VM
 	// process runs it; 0: it is off, or there is none.
 	process int
-	// owed are settings that wait for its restart; empty: none. An update has failed before it came to that, and to the provider the VM
-	// looks done, in the state as on Proxmox VE.
+	// owed are settings that wait for its restart; empty: none. An update has failed before it came to that, and to the
+	// provider the VM looks done, in the state as on Proxmox VE.
 	owed string
 	// settings are those it runs with.
 	settings map[string]string
@@ -171,8 +171,8 @@ func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
 	return machineNow{v, process, strings.Join(waiting, ", "), settings.Current}, err
 }
 
-// rewrites says that the provider restarts a VM for a change of any of its disks: it writes the options of all, and one that the VM of a
-// template has never had stated is a change to it.
+// rewrites says that the provider restarts a VM for a change of any of its disks: it writes the options of all, and one
+// that the VM of a template has never had stated is a change to it.
 func (m machineNow) rewrites(args *pulumi.ResourceHookArgs) bool {
 	before, after := proxmoxvm.Disks(args.OldOutputs), proxmoxvm.Disks(args.NewInputs)
 	differ := len(before) != len(after)
@@ -255,8 +255,8 @@ func (r *restarts) foresee(ctx context.Context, n plan.Node, why string, refused
 	return errors.Join(tell(r.ctx, row), refused)
 }
 
-// begin makes a node ready for the restart of its VM when it is its turn, and does what an earlier update has left to be done: the
-// provider does not.
+// begin makes a node ready for the restart of its VM when it is its turn, and does what an earlier update has left to
+// be done: the provider does not.
 func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
 	said := fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why)
 
@@ -305,8 +305,8 @@ func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now mach
 	return nil
 }
 
-// after runs after a VM has been changed, and ends its turn when the node is back. Its error leaves the node cordoned; whoever
-// sees to it and runs the next update has it opened again.
+// after runs after a VM has been changed, and ends its turn when the node is back. Its error leaves the node cordoned;
+// whoever sees to it and runs the next update has it opened again.
 func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, known := r.nodes[args.Name]
 	if !known {
@@ -346,8 +346,8 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 	return err
 }
 
-// same says that a VM has not been restarted: an update that failed half-way may have done so, and the provider knows what of the
-// change is done.
+// same says that a VM has not been restarted: an update that failed half-way may have done so, and the provider knows
+// what of the change is done.
 func (r *restarts) same(ctx context.Context, u underWay) bool {
 	process, err := r.proxmox.Process(ctx, u.vm)
 

@@ -20,8 +20,8 @@ type talosNode struct {
 	changing
 }
 
-// CheckDisruption waits until the cluster can do without the node: no other member of etcd may be unhealthy, and of workers no
-// more be unavailable than are allowed to.
+// CheckDisruption waits until the cluster can do without the node: no other member of etcd may be unhealthy, and of
+// workers no more be unavailable than are allowed to.
 func (t *talosNode) CheckDisruption(ctx context.Context, e lifecycle.Effect) error {
 	return rollout.WaitHealthy(ctx, t.plan, t.say, "the cluster to do without "+t.Name, func(ctx context.Context) error {
 		return t.spare(ctx, t.changing, e)
@@ -57,8 +57,8 @@ func (t *talosNode) WaitRejoined(ctx context.Context) error {
 // talosChange is the change of a node's configuration, or of the Talos or Kubernetes that it runs.
 type talosChange struct{ talosNode }
 
-// Evaluate finds out what takes the node down: an upgrade, a reboot into its configuration, or both. Kubernetes goes to another
-// version when the node is up.
+// Evaluate finds out what takes the node down: an upgrade, a reboot into its configuration, or both. Kubernetes goes to
+// another version when the node is up.
 func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
 	if _, err := t.settled(ctx, t.changing); err != nil {
 		return rollout.Change{}, err

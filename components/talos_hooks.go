@@ -176,9 +176,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 		absent: args.Preflight.AbsentVMIDs(), bootstrap: g.bootstrap,
 	}
 	register(&g.removed, "removed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		// Nodes that left the plan are deleted after the program has ended, and the context of one that runs in process with
-		// it.
-		return r.before(hookutil.Interruptible(context.WithoutCancel(c)), args)
+		return r.before(hookutil.Deleting(c), args)
 	}, &pulumi.ResourceHookOptions{OnDryRun: true})
 	register(&g.changed, "changed", rolled.before, &pulumi.ResourceHookOptions{OnDryRun: true})
 

@@ -20,9 +20,9 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// talosRollout carries changes to nodes that run. What takes a node down it does itself, before the provider applies the
-// configuration: nodes go in turns, without their pods, and the next when the last is back. What the provider then applies
-// needs no reboot any more.
+// talosRollout carries changes to nodes that run. What takes a node down it does itself, before the provider applies
+// the configuration: nodes go in turns, without their pods, and the next when the last is back. What the provider then
+// applies needs no reboot any more.
 type talosRollout struct {
 	ctx       *pulumi.Context
 	plan      *plan.Plan
@@ -149,7 +149,8 @@ func tell(ctx *pulumi.Context, row lifecycle.Row) error {
 	return errors.Join(err, ctx.Log.Info(row.String(), nil), ctx.Log.Debug(message, nil))
 }
 
-// outage warns of what would keep a control plane from being taken down as it is now, and says what is left of etcd meanwhile.
+// outage warns of what would keep a control plane from being taken down as it is now, and says what is left of etcd
+// meanwhile.
 func (r *talosRollout) outage(ctx context.Context, c changing, effect lifecycle.Effect) (quorum string) {
 	members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMissingImage: a preview that plans downloads asks the hosts for them, and is refused where the URL holds nothing. It goes on
-// without Proxmox VE.
+// TestMissingImage: a preview that plans downloads asks the hosts for them, and is refused where the URL holds nothing.
+// It goes on without Proxmox VE.
 func TestMissingImage(t *testing.T) {
 	t.Parallel()
 
@@ -56,8 +56,8 @@ func TestMissingImage(t *testing.T) {
 	})
 }
 
-// TestImageOfFailedChange: an update that failed leaves the image that it replaced to be deleted by the next one. Where that
-// takes the change back, nodes boot from this image again, and it is kept.
+// TestImageOfFailedChange: an update that failed leaves the image that it replaced to be deleted by the next one. Where
+// that takes the change back, nodes boot from this image again, and it is kept.
 func TestImageOfFailedChange(t *testing.T) {
 	t.Parallel()
 

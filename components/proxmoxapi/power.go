@@ -64,8 +64,8 @@ func (c *Client) Start(ctx context.Context, vm VM) error {
 	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/start", nil, taskTimeout)
 }
 
-// Restart has a running VM shut down and start with what waits for that. It returns when the VM is off: Proxmox VE starts
-// it after that, and tells nobody how that went.
+// Restart has a running VM shut down and start with what waits for that. It returns when the VM is off: Proxmox VE
+// starts it after that, and does not report how that went.
 func (c *Client) Restart(ctx context.Context, vm VM) error {
 	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/reboot", nil, taskTimeout)
 }

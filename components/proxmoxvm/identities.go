@@ -73,8 +73,7 @@ func (i *Identities) CheckCreated(ctx context.Context, args *pulumi.ResourceHook
 
 // Check is a hook that runs before a VM is changed or deleted, and in previews.
 func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	// What left the plan is deleted after the program has ended, and the context of one that runs in process with it.
-	ctx = context.WithoutCancel(ctx)
+	ctx = hookutil.Deleting(ctx)
 	m := machineOf(args.OldInputs)
 
 	if m.UUID == "" {
@@ -132,7 +131,7 @@ func forget(urn pulumi.URN) string {
 // CheckCompanion is a hook that runs before a companion of a VM (its firewall, its high availability) is changed or
 // deleted. These go before the VM does.
 func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	ctx = context.WithoutCancel(ctx)
+	ctx = hookutil.Deleting(ctx)
 
 	vmid := int(hookutil.Number(args.OldInputs, "vmId"))
 	if id, ok := strings.CutPrefix(hookutil.String(args.OldInputs, "resourceId"), "vm:"); ok {

@@ -100,9 +100,9 @@ func (h ImageHooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArg
 	}
 }
 
-// RestoreImage is a hook that runs after an image was deleted, and has its host download one again that nodes boot from.
-// A change that failed leaves the image that it replaced to the next update, which deletes it at its end. Where that
-// update takes the change back, it has downloaded that very file again before.
+// RestoreImage is a hook that runs after an image was deleted, and has its host download one again that nodes boot
+// from. A change that failed leaves the image that it replaced to the next update, which deletes it at its end. Where
+// that update takes the change back, it has downloaded that very file again before.
 func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	host, datastore := hookutil.String(args.OldInputs, "nodeName"), hookutil.String(args.OldInputs, "datastoreId")
 

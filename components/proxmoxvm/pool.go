@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// RestorePool puts a VM back into its resource pool. The provider moves a VM where the configuration names another pool, and never
-// reads which one the VM is in.
+// RestorePool puts a VM back into its resource pool. The provider moves a VM where the configuration names another
+// pool, and never reads which one the VM is in.
 func (u UpdateHooks) RestorePool(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
 	if n.ResourcePool == "" || hookutil.String(args.OldInputs, "poolId") != n.ResourcePool {
 		return nil

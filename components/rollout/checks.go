@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// WaitHealthy waits until a check holds. What has failed for three times lifecycle.settleTimeout is the error: another node may
-// just be rejoining.
+// WaitHealthy waits until a check holds. What has failed for three times lifecycle.settleTimeout is the error: another
+// node may just be rejoining.
 func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string, check func(context.Context) error) error {
 	patience := wait.Patience{Bound: 3 * p.SettleTimeout}
 

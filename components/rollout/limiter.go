@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// Limiter admits one control plane, or so many workers, to be taken down at a time, for whatever reason: never both, for
-// control planes move the pods of workers. After the first failure it admits no node any more in this run.
+// Limiter admits one control plane, or so many workers, to be taken down at a time, for whatever reason: never both,
+// for control planes move the pods of workers. After the first failure it admits no node any more in this run.
 type Limiter struct {
 	workers int
 
@@ -40,8 +40,8 @@ func NewLimiter(workers int) *Limiter {
 	return &Limiter{workers: workers, admitted: map[plan.Role]int{}, changed: make(chan struct{})}
 }
 
-// Acquire waits until a node may be taken down, for at most the bound from the last time that another was done. The caller
-// releases what it got with what came of it. Nodes that are being replaced count, too.
+// Acquire waits until a node may be taken down, for at most the bound from the last time that another was done. The
+// caller releases what it got with what came of it. Nodes that are being replaced count, too.
 func (l *Limiter) Acquire(
 	ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say,
 ) (release func(error), err error) {

@@ -154,8 +154,8 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 	assert.EqualError(t, err, "g: not begun: e is away: gave up after 1ms, waiting for e to come back")
 }
 
-// TestLimiterKeepsRolesApart: who takes pods off a worker asks a control plane, so neither goes while one of the other kind does, and
-// a control plane that waits goes before workers do.
+// TestLimiterKeepsRolesApart: who takes pods off a worker asks a control plane, so neither goes while one of the other
+// kind does, and a control plane that waits goes before workers do.
 func TestLimiterKeepsRolesApart(t *testing.T) {
 	limiter := NewLimiter(2)
 

@@ -73,8 +73,8 @@ func New(p *plan.Plan, l *Limiter, say wait.Say) *Rollout {
 	return &Rollout{Plan: p, Limiter: l, Bound: bound(p), Say: say, canaries: newCanaries(p)}
 }
 
-// bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and heard
-// of its guest agent, or it has been upgraded, and it serves again.
+// bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and
+// heard of its guest agent, or it has been upgraded, and it serves again.
 func bound(p *plan.Plan) time.Duration {
 	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout
 }

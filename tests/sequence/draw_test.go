@@ -87,7 +87,7 @@ func TestForesee(t *testing.T) {
 		"a reboot, staged":                     {func(c *Config) { c.Env, c.Apply = 1, "staged" }, "", "live live live live", "", false},
 		"a reboot, noReboot":                   {func(c *Config) { c.Env, c.Apply = 1, "noReboot" }, "", "reboot reboot reboot reboot", Preview, false},
 		"an extension, staged":                 {func(c *Config) { c.Extension, c.Apply = true, "staged" }, "", "upgrade upgrade upgrade upgrade", Preview, false},
-		"dead, and nobody knows":               {func(c *Config) { c.Controls = []int{1, 2} }, "seq-control-3", "live live remove none", Update, false},
+		"dead, and not said to be":             {func(c *Config) { c.Controls = []int{1, 2} }, "seq-control-3", "live live remove none", Update, false},
 		"dead, and said to be":                 {func(c *Config) { c.Controls, c.Force = []int{1, 2}, []string{"seq-control-3"} }, "seq-control-3", "live live remove none", "", false},
 		"dead and replaced, and others reboot": {func(c *Config) { c.Replace, c.Force, c.Env = []string{"seq-control-3"}, []string{"seq-control-3"}, 1 }, "seq-control-3", "reboot reboot replace reboot", "", true},
 		"another leaves one is dead":           {func(c *Config) { c.Controls = []int{1, 3} }, "seq-control-3", "live remove unknown none", Update, false},

@@ -81,8 +81,8 @@ func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err err
 	return p, errors.Join(o.judge(m), o.compareDone(), c.present(m))
 }
 
-// noteStarted notes that updates started a dead node. The provider stores started: false for a VM that it restarted, and the
-// next update of that VM starts it where it is off.
+// noteStarted notes that updates started a dead node. The provider stores started: false for a VM that it restarted,
+// and the next update of that VM starts it where it is off.
 func (c *cluster) noteStarted(m *Model) error {
 	if m.Dead == "" {
 		return nil
@@ -96,8 +96,8 @@ func (c *cluster) noteStarted(m *Model) error {
 	return err
 }
 
-// refuse holds that the update is refused, and takes the change back. Where the update itself started the dead node that
-// stood in the way, the change may be made.
+// refuse holds that the update is refused, and takes the change back. Where the update itself started the dead node
+// that stood in the way, the change may be made.
 func (c *cluster) refuse(ctx context.Context, m *Model, s Step, o *observation) error {
 	f, dead := s.Forecast, m.Dead
 	err := c.up(ctx)
@@ -139,7 +139,8 @@ func (c *cluster) refuse(ctx context.Context, m *Model, s Step, o *observation) 
 	return o.judge(m)
 }
 
-// carryOut runs the update until it has gone through, and says how often it took more than one. With nothing wrong it is one.
+// carryOut runs the update until it has gone through, and says how often it took more than one. With nothing wrong it
+// is one.
 func (c *cluster) carryOut(ctx context.Context, m *Model, s Step, o *observation) (again int, err error) {
 	mark := len(c.r.Lab.Journal().Entries())
 
@@ -246,8 +247,8 @@ func (c *cluster) spoil(f Fault, o *observation) (mend func(context.Context) err
 // blink is how long a member is cut off: long enough for an update to go on meanwhile.
 const blink = 3 * decided
 
-// when does something once, at a moment of the update: at a deed, or after so many calls of an operator. The result waits for it, or
-// takes it back when its moment has not come.
+// when does something once, at a moment of the update: at a deed, or after so many calls of an operator. The result
+// waits for it, or takes it back when its moment has not come.
 func (c *cluster) when(f Fault, o *observation, do func()) (end func(context.Context) error) {
 	var (
 		now  = make(chan struct{}, 1)
@@ -340,8 +341,8 @@ func (c *cluster) wake(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// unlock does what stacks/docs/troubleshooting.md tells after a run that was cut off: cancel, and refresh where the state has
-// operations under way.
+// unlock does what stacks/docs/troubleshooting.md tells after a run that was cut off: cancel, and refresh where the
+// state has operations under way.
 func (c *cluster) unlock(ctx context.Context, mark int) error {
 	if err := c.quiet(ctx, mark); err != nil {
 		return err

@@ -3,6 +3,7 @@ package tests
 import (
 	"compress/gzip"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,25 +17,33 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// states holds stacks as an earlier version of the program left them on the lab: the stack file, its secrets, the exported
-// state and the passphrase that its secrets are encrypted with. They are not made again: what they hold is what users have.
+// states holds stacks as an earlier version of the program left them on the lab, a set for each kind of provider
+// plugins: the stack file, its secrets, the exported state and the passphrase that its secrets are encrypted with.
+// A set is recorded again when its plugins change, and never because the program has changed: it is what users have.
 const states = "testdata/states"
 
-// TestExistingStacks holds that a stack that exists sees no change from the program: names, types, hooks and inputs of its
-// resources are what they were. Proxmox VE is not asked, so all of the difference is the program's own.
-func TestExistingStacks(t *testing.T) {
-	t.Setenv("TALOS_PROXMOX_OFFLINE", "1")
+var record = flag.Bool("record", false, "let TestExistingStacks record its stacks again, with the providers in use")
 
+// TestExistingStacks holds that a stack that exists sees no change from the program: names, types, hooks and inputs of
+// its resources are what they were. Proxmox VE is not asked, so all of the difference is the program's own.
+func TestExistingStacks(t *testing.T) {
 	// Resources that came to be after the state was exported. Each is only new, and changes none of the others.
 	added := map[string]int{}
 
-	found, err := os.ReadDir(states)
+	e, err := theEngine()
 	require.NoError(t, err)
-	require.NotEmpty(t, found)
 
-	for _, dir := range found {
-		t.Run(dir.Name(), func(t *testing.T) {
-			stack := existing(t, dir.Name())
+	for _, name := range []string{"dev", "atlas", "enterprise", "k3s"} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(states, string(e.Providers()), name)
+
+			if *record {
+				recordStack(t, name, dir)
+			}
+
+			t.Setenv("TALOS_PROXMOX_OFFLINE", "1")
+
+			stack := existing(t, name, dir)
 
 			out := newOutput(t)
 			result, err := stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.Diff())
@@ -44,7 +53,7 @@ func TestExistingStacks(t *testing.T) {
 			assert.Positive(t, changes["same"])
 			delete(changes, "same")
 
-			if n := added[dir.Name()]; n > 0 {
+			if n := added[name]; n > 0 {
 				assert.Equal(t, map[string]int{"create": n}, changes, out.String())
 			} else {
 				assert.Empty(t, changes, out.String())
@@ -53,14 +62,58 @@ func TestExistingStacks(t *testing.T) {
 	}
 }
 
+// recordStack deploys a stack on the lab and keeps it.
+func recordStack(t *testing.T, name, dir string) {
+	t.Helper()
+
+	r := rehearse(t, name)
+	up(t, r.Stack)
+
+	exported, err := r.Stack.Export(t.Context())
+	require.NoError(t, err)
+
+	// Where the program's source was is a path of this machine.
+	deployment := state(t, r.Stack)
+	for i := range deployment.Resources {
+		deployment.Resources[i].SourcePosition, deployment.Resources[i].StackTrace = "", nil
+	}
+
+	exported.Deployment, err = json.Marshal(deployment)
+	require.NoError(t, err)
+
+	secrets := map[string]string{}
+	for key, value := range r.Secrets() {
+		secrets[key] = value.Value
+	}
+
+	text, err := json.MarshalIndent(secrets, "", " ")
+	require.NoError(t, err)
+
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, r.WriteStackFile(filepath.Join(dir, "Pulumi."+name+".yaml")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "secrets.json"), text, 0o600))
+
+	passphrase := r.Backend.Env()["PULUMI_CONFIG_PASSPHRASE"]
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "passphrase"), []byte(passphrase), 0o600))
+
+	file, err := os.Create(filepath.Join(dir, "state.json.gz"))
+	require.NoError(t, err)
+
+	packed := gzip.NewWriter(file)
+
+	require.NoError(t, json.NewEncoder(packed).Encode(exported))
+	require.NoError(t, packed.Close())
+	require.NoError(t, file.Close())
+}
+
 // existing opens a stack of an earlier version.
-func existing(t *testing.T, name string) auto.Stack {
+func existing(t *testing.T, name, from string) auto.Stack {
 	t.Helper()
 
 	e, err := theEngine()
 	require.NoError(t, err)
 
-	from, dir := filepath.Join(states, name), t.TempDir()
+	dir := t.TempDir()
 	backend, work := filepath.Join(dir, "backend"), filepath.Join(dir, "work")
 
 	require.NoError(t, os.MkdirAll(work, 0o700))

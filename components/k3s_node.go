@@ -132,6 +132,10 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
 	node.IPAddress = proxmoxvm.AddressOf(ctx, n, args.Discovery, node.VM)
 
+	if args.Absent {
+		proxmoxvm.WarnOnAddress(ctx, n, node.VM)
+	}
+
 	return node, nil
 }
 

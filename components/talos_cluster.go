@@ -453,6 +453,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		Firewall:     pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n),
 		Incomplete: b.report.Incomplete(n),
 		State:      b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
+		absent: b.report.AbsentVMIDs()[n.VMID],
 	}
 
 	if n.CloudInit != "" {

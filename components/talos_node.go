@@ -55,6 +55,8 @@ type TalosNodeArgs struct {
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
 
+	// absent says that the VM is not there.
+	absent bool
 	// replacementOrder is the order that the node is replaced in; nil: it waits for no other.
 	replacementOrder *replacementOrder
 	// identified is told the SMBIOS UUID of the VM, empty where the state has none; nil: nothing is.
@@ -177,6 +179,10 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 	node.Host = node.VM.NodeName
 	node.MACAddress = pulumi.String(n.MAC).ToStringOutput()
 	node.IPAddress = proxmoxvm.AddressOf(ctx, n, args.Discovery, node.VM)
+
+	if args.absent {
+		proxmoxvm.WarnOnAddress(ctx, n, node.VM)
+	}
 
 	return node, nil
 }

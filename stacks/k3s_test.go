@@ -25,7 +25,7 @@ func (cloudShelf) VMs(context.Context) ([]proxmoxapi.VM, error) {
 }
 
 func (cloudShelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
-	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 4}, CloudInit: true}, nil
+	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 4}, CloudInit: "ide2"}, nil
 }
 
 func (cloudShelf) FirewallOn(context.Context) (bool, error) { return true, nil }

@@ -283,3 +283,36 @@ func TestChangedByHand(t *testing.T) {
 		})
 	}
 }
+
+// reservedAddress is one node with a guest agent, whose address the DHCP server has reserved.
+const reservedAddress = `config:
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [{ name: pve }] }
+  talos-proxmox:cluster: { name: vms, bootstrap: external, versions: { talos: v1.12.4 } }
+  talos-proxmox:image: { source: template, schematic: [qemu-guest-agent], template: { control: talos-v1.12.4-base } }
+  talos-proxmox:network: { cidr: 192.168.10.0/24, addressing: reserved }
+  talos-proxmox:pools: { control: { role: controlplane, count: 1, addresses: 192.168.10.11 } }
+`
+
+// TestReportedAddress: the guest agent of a node reports another address than the planned one. The update that creates
+// the node says so, and each later preview.
+func TestReportedAddress(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, reservedAddress))
+	reserved := r.Plan.Nodes()[0].Address
+	planned := reserved.Next()
+	set(t, r.Stack, "pools.control.addresses", planned.String())
+
+	out := newOutput(t)
+	warning := fmt.Sprintf("pools.control.addresses: vms-control-1 is planned with another address than its guest agent reports: "+
+		"%s (given: %s)", reserved, planned)
+
+	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+	require.NoError(t, err)
+	assert.Contains(t, out.String(), warning)
+
+	out = newOutput(t)
+	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+	require.NoError(t, err)
+	assert.Contains(t, out.String(), warning)
+}

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -50,6 +51,10 @@ func (healthy) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, er
 }
 
 func (healthy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
+
+func (healthy) Links(context.Context, proxmoxapi.VM) ([]proxmoxapi.Link, error) {
+	return nil, errors.New("QEMU guest agent is not running")
+}
 
 // everything is all that nodes may need.
 func everything() proxmoxapi.Permissions {

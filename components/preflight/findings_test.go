@@ -173,6 +173,11 @@ type finding struct {
 	want   []string
 }
 
+// ofTemplates is what is said of the template of both pools.
+func ofTemplates(text string) []string {
+	return []string{"image.template.control: " + text, "image.template.gpuWorker: " + text}
+}
+
 const grant = "run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see that they " +
 	"have it on that path"
 
@@ -226,6 +231,18 @@ func findings() map[string]finding {
 				"pools.gpu.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name another, " +
 					"make it there, or give the role SDN.Use on it",
 			},
+		},
+		"a template with a cloud-init drive": {
+			config: func(c *lab.Config) { c.Templates[0].Conf["ide2"] = "local-lvm:vm-9000-cloudinit,media=cdrom" },
+			want: ofTemplates("must be a template of Talos without configuration, and this one has a cloud-init " +
+				"drive (ide2) (given: talos-v1.12.4-base, VMID 9000 on host a); run 'qm set 9000 --delete ide2' on that host, or " +
+				"name another"),
+		},
+		"a template with user data": {
+			config: func(c *lab.Config) { c.Templates[0].Conf["cicustom"] = "user=local:snippets/worker.yaml" },
+			want: ofTemplates("must be a template of Talos without configuration, and this one takes cloud-init " +
+				"data from files (user=local:snippets/worker.yaml) (given: talos-v1.12.4-base, VMID 9000 on host a); run 'qm set " +
+				"9000 --delete cicustom' on that host, or name another"),
 		},
 		"no template": {
 			spoil: func(s *testbed) { s.spec.Image.Template.Control = "talos-none" },

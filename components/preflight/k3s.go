@@ -50,7 +50,7 @@ func (c *checks) checkSnippets(ctx context.Context) error {
 // checkCloudTemplate checks that the template of a K3s node was made for cloud-init. The provider recreates the drive,
 // not the system that reads it.
 func checkCloudTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path string) *plan.Problem {
-	if config.CloudInit {
+	if config.CloudInit != "" {
 		return nil
 	}
 

@@ -15,7 +15,7 @@ type cloudHost struct {
 	fixedVMs
 
 	stores map[string]map[string]proxmoxapi.Store
-	drive  bool
+	drive  string
 }
 
 func (c cloudHost) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
@@ -40,17 +40,17 @@ func TestK3sPreflight(t *testing.T) {
 		cloud cloudHost
 		want  string
 	}{
-		"as it should be": {cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}}, stores: taken, drive: true}},
+		"as it should be": {cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}}, stores: taken, drive: "ide2"}},
 		"no snippets": {
 			cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
 				stores: map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "vztmpl"}, Active: true},
-					"local-lvm": disks}}, drive: true},
+					"local-lvm": disks}}, drive: "ide2"},
 			want: "proxmox.storage.snippets: takes no snippets on host " + host + " (given: local, which takes iso, vztmpl); " +
 				"run 'pvesm set local --content iso,vztmpl,snippets', or name another datastore",
 		},
 		"no datastore": {
 			cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
-				stores: map[string]map[string]proxmoxapi.Store{host: {"local-lvm": disks}}, drive: true},
+				stores: map[string]map[string]proxmoxapi.Store{host: {"local-lvm": disks}}, drive: "ide2"},
 			want: "proxmox.storage.snippets: is no datastore of host " + host + " (given: local); name one that is, and " +
 				"takes snippets",
 		},
@@ -69,7 +69,7 @@ func TestK3sPreflight(t *testing.T) {
 		"a server that is left out": {
 			cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template, first,
 				{ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}}}}, stores: taken,
-				drive: true},
+				drive: "ide2"},
 			want: "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without " +
 				"edge-server-2); add a control plane first",
 		},

@@ -14,6 +14,7 @@ type Proxmox interface {
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 	Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error)
 	Process(ctx context.Context, vm proxmoxapi.VM) (int, error)
+	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	PCIDevices(ctx context.Context, host string) ([]proxmoxapi.PCIDevice, error)
 	FirewallOn(ctx context.Context) (bool, error)
 	HAGroups(ctx context.Context) ([]string, error)

@@ -46,10 +46,13 @@ func (c *checks) checkTemplates(ctx context.Context) error {
 			}
 		}
 
+		checkContents := checkTalosTemplate
 		if c.plan.Kind == plan.KindK3s {
-			if problem := checkCloudTemplate(template, configs[template.ID], c.plan.PoolOf(n).Image.Path); problem != nil {
-				c.problems = append(c.problems, *problem)
-			}
+			checkContents = checkCloudTemplate
+		}
+
+		if problem := checkContents(template, configs[template.ID], c.plan.PoolOf(n).Image.Path); problem != nil {
+			c.problems = append(c.problems, *problem)
 		}
 
 		c.problems = append(c.problems, checkClone(n, template, configs[template.ID])...)
@@ -92,6 +95,27 @@ func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, 
 			"correct the name, whose case matters, or make the template on the node's host")
 	default:
 		return fail("is not on host "+n.Host+", nor anything like it on another", "prepare the template, or correct the name")
+	}
+}
+
+// checkTalosTemplate checks that a template of Talos has no machine configuration and no identity: its clones would
+// begin with those, and not wait for their own.
+func checkTalosTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path string) *plan.Problem {
+	var rule, setting string
+
+	switch {
+	case config.UserData != "":
+		rule, setting = "takes cloud-init data from files ("+config.UserData+")", "cicustom"
+	case config.CloudInit != "":
+		rule, setting = "has a cloud-init drive ("+config.CloudInit+")", config.CloudInit
+	default:
+		return nil
+	}
+
+	return &plan.Problem{
+		Path: path, Rule: "must be a template of Talos without configuration, and this one " + rule,
+		Value:  fmt.Sprintf("%s, VMID %d on host %s", template.Name, template.ID, template.Host),
+		Remedy: fmt.Sprintf("run 'qm set %d --delete %s' on that host, or name another", template.ID, setting),
 	}
 }
 

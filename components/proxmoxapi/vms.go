@@ -110,8 +110,8 @@ type VMConfig struct {
 	// Machine is "q35" or "i440fx", whatever version of it. Firmware and SCSIController are as Proxmox VE names them; its
 	// defaults where the VM states none.
 	Machine, Firmware, SCSIController string
-	// CloudInit says whether there is a cloud-init drive.
-	CloudInit bool
+	// CloudInit is where the cloud-init drive is, UserData what it takes from files; empty without.
+	CloudInit, UserData string
 	// UUID is what the VM says of itself by SMBIOS; empty where it states none.
 	UUID string
 	// Protection keeps the VM from being removed.
@@ -152,6 +152,7 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		SCSIController: textOr(config["scsihw"], "lsi"),
 		// A number, or a text of one.
 		Protection: fmt.Sprint(config["protection"]) == "1",
+		UserData:   textOr(config["cicustom"], ""),
 		Settings:   settingsOf(config),
 	}
 
@@ -168,7 +169,9 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		case !ok || !diskKey.MatchString(key):
 		case strings.Contains(text, "media=cdrom"):
 			found.CDROMs[key], _, _ = strings.Cut(text, ",")
-			found.CloudInit = found.CloudInit || cloudInitDrive.MatchString(found.CDROMs[key])
+			if cloudInitDrive.MatchString(found.CDROMs[key]) {
+				found.CloudInit = key
+			}
 		default:
 			found.Disks[key] = sizeGiB(text)
 		}

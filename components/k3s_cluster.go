@@ -41,6 +41,8 @@ type K3sCluster struct {
 	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
 	// KubeconfigExpiry says until when it is good, as RFC 3339 writes it. It is renewed twice a year, by any update.
 	KubeconfigExpiry pulumi.StringOutput
+	// Health of each node by name, as Kubernetes sees it when the update ends.
+	Health pulumi.StringMapOutput
 	// SSHPrivateKey logs in to the nodes, secret; empty where none is made.
 	SSHPrivateKey pulumi.StringOutput
 
@@ -104,7 +106,10 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 
 	e := &ending{ctx: ctx, plan: p, limiter: b.hooks.limiter, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
 
-	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": e.after(all, c.Kubeconfig)})
+	kubeconfig := e.after(all, c.Kubeconfig)
+	c.Health = b.health(kubeconfig)
+
+	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": kubeconfig})
 }
 
 // k3sBuilder carries what the resources of a cluster share while they are registered.

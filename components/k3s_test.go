@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
@@ -165,4 +167,14 @@ func kubeconfigOf(t *testing.T) string {
 	require.NoError(t, err)
 
 	return kubeconfig
+}
+
+// TestHealthOfNodes: a node is what Kubernetes says, and unknown without an answer.
+func TestHealthOfNodes(t *testing.T) {
+	nodes := []kubeapi.Node{{Name: "a", Ready: true}, {Name: "b", Ready: true, Cordoned: true}, {Name: "c", Cordoned: true}}
+
+	for name, want := range map[string]string{"a": HealthReady, "b": HealthCordoned, "c": HealthNotReady, "d": HealthMissing} {
+		assert.Equal(t, want, healthOf(plan.Node{Name: name}, nodes, true), name)
+		assert.Equal(t, HealthUnknown, healthOf(plan.Node{Name: name}, nil, false), name)
+	}
 }

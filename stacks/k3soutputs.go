@@ -32,15 +32,15 @@ func k3sOutputs(c *components.K3sCluster, stack string) pulumi.Map {
 	return exported
 }
 
-// k3sStatus says where the cluster is, and of each node that it has been found ready, with which version, and how to log in
-// to it. It is there when all of them were.
+// k3sStatus says where the cluster is, and of each node its health, what was noted when it joined, and how to log in to it. It
+// is there when all of them have joined.
 func k3sStatus(c *components.K3sCluster) pulumi.Map {
 	nodes := pulumi.Map{}
 
 	for i, n := range c.Plan.Nodes() {
 		node := c.Nodes[i]
 		nodes[n.Name] = pulumi.Map{
-			"health": pulumi.String("ready"), "host_name": pulumi.String(n.Name), "joined": node.Joined.Input,
+			"health": c.Health.MapIndex(pulumi.String(n.Name)), "host_name": pulumi.String(n.Name), "joined": node.Joined.Input,
 			"ssh": pulumi.Sprintf("ssh %s@%s", c.Plan.K3s.User, node.IPAddress.Elem()),
 		}
 	}

@@ -29,7 +29,7 @@ const (
 
 	// OutputSSHPrivateKey logs in to K3s nodes, secret; with k3s.generateSSHKey.
 	OutputSSHPrivateKey = "ssh_private_key"
-	// OutputK3s is how a cluster of K3s is: what of it has been found ready, and how to reach it.
+	// OutputK3s is how a cluster of K3s is: the health of its nodes, and how to reach them.
 	OutputK3s = "k3s_status"
 
 	// The outputs of old, with outputs.legacy.

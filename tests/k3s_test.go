@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"talos-proxmox/stacks"
@@ -58,6 +60,7 @@ func TestK3s(t *testing.T) {
 	status := result.Outputs[stacks.OutputK3s].Value.(map[string]any)
 	assert.Equal(t, "https://"+addressOf(r, "edge-server-1")+":6443", status["api"])
 	assert.Equal(t, "ssh ubuntu@"+addressOf(r, "edge-agent-1"), status["nodes"].(map[string]any)["edge-agent-1"].(map[string]any)["ssh"])
+	assert.Equal(t, map[string]any{"edge-agent-1": "ready", "edge-server-1": "ready"}, healthOf(result.Outputs))
 
 	_, err := ssh.ParsePrivateKey([]byte(result.Outputs[stacks.OutputSSHPrivateKey].Value.(string)))
 	require.NoError(t, err)
@@ -65,6 +68,11 @@ func TestK3s(t *testing.T) {
 	assert.True(t, result.Outputs[stacks.OutputKubeconfig].Secret)
 
 	requireNoChange(t, r.Stack)
+
+	setUnschedulable(t, api, "edge-agent-1", true)
+	assert.Equal(t, map[string]any{"edge-agent-1": "cordoned", "edge-server-1": "ready"}, healthOf(up(t, r.Stack).Outputs))
+	setUnschedulable(t, api, "edge-agent-1", false)
+
 	requireNothingInPlain(t, r, result.Outputs[stacks.OutputSSHPrivateKey].Value.(string))
 
 	kubeconfig := result.Outputs[stacks.OutputKubeconfig].Value
@@ -121,6 +129,25 @@ func TestK3s(t *testing.T) {
 
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
+}
+
+// healthOf are the nodes of K3s by name, with their health as the outputs have it.
+func healthOf(outputs auto.OutputMap) map[string]any {
+	found := map[string]any{}
+	for name, n := range outputs[stacks.OutputK3s].Value.(map[string]any)["nodes"].(map[string]any) {
+		found[name] = n.(map[string]any)["health"]
+	}
+
+	return found
+}
+
+// setUnschedulable cordons a node, or uncordons it, as kubectl does.
+func setUnschedulable(t *testing.T, api *kubernetes.Clientset, node string, cordoned bool) {
+	t.Helper()
+
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned)
+	_, err := api.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
 }
 
 // TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only the guest

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -50,7 +51,7 @@ func (b *bootstrap) ready(ctx context.Context, c talosapi.Credentials) error {
 	b.joins.Store(false)
 
 	// The first control plane's own address has just been found to be up.
-	if b.plan.EndpointMode == plan.FirstControlPlane {
+	if b.plan.EndpointMode == spec.EndpointFirstControlPlane {
 		return nil
 	}
 
@@ -86,7 +87,7 @@ const emptied = "-empty"
 // mayLose runs before the configuration of a control plane is forgotten whose machine is gone or new. The error is why it stays: with the
 // last that may hold data of etcd, the state would no longer know that there has been a cluster.
 func (b *bootstrap) mayLose(ctx context.Context, l leaver) error {
-	if l.role != plan.ControlPlane || b.report == nil || b.plan.RecoverFrom != "" || b.plan.AcceptEmpty {
+	if l.role != spec.RoleControlPlane || b.report == nil || b.plan.RecoverFrom != "" || b.plan.AcceptEmpty {
 		return nil
 	}
 

@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -44,7 +45,7 @@ var components = []component{
 // plane on all of them, one node after the other. What has the version already is left alone. Nothing else of a node's
 // configuration is changed.
 func (r *talosRollout) carryOver(ctx context.Context, c changing) error {
-	if c.node.Role == plan.ControlPlane {
+	if c.node.Role == spec.RoleControlPlane {
 		if err := r.carryControlPlanes(ctx, c); err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ func (r *talosRollout) carryOver(ctx context.Context, c changing) error {
 func uncarried(c changing, now talosconfig.Provider) (talosconfig.Provider, error) {
 	patches := []string{kubeletPatch(now.Machine().Kubelet().Image())}
 
-	if c.node.Role == plan.ControlPlane {
+	if c.node.Role == spec.RoleControlPlane {
 		for _, part := range components {
 			patches = append(patches, part.patch(part.of(now)))
 		}
@@ -185,7 +186,7 @@ func (r *talosRollout) carryComponent(ctx context.Context, c changing, t talosap
 	}
 
 	// It is asked of another node, where there is one: its own API server may be what restarts.
-	kube, err := r.kubernetesBack(ctx, changing{Target: t, node: plan.Node{Name: t.Name, Role: plan.ControlPlane}, credentials: c.credentials})
+	kube, err := r.kubernetesBack(ctx, changing{Target: t, node: plan.Node{Name: t.Name, Role: spec.RoleControlPlane}, credentials: c.credentials})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -155,7 +156,7 @@ func (r *talosRollout) send(ctx context.Context, c changing) error {
 	}
 
 	apply := talosapi.ApplyLive
-	if r.plan.Apply == plan.ApplyStaged {
+	if r.plan.Apply == spec.ApplyStaged {
 		apply = talosapi.ApplyStaged
 	}
 

@@ -9,8 +9,8 @@ import (
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -58,7 +58,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 
 // CheckDisruption waits until etcd can do without a control plane for good.
 func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ lifecycle.Effect) (err error) {
-	if n.role == plan.ControlPlane {
+	if n.role == spec.RoleControlPlane {
 		n.members, err = n.judge(ctx, n.leaver)
 	}
 
@@ -197,7 +197,7 @@ func (r *removal) missing(ctx context.Context, l leaver) (string, error) {
 		return l.Name + " to be ready in Kubernetes", nil //nolint:nilerr // it is waited for
 	}
 
-	if l.role != plan.ControlPlane {
+	if l.role != spec.RoleControlPlane {
 		return "", nil
 	}
 

@@ -15,18 +15,19 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // A machine by itself: the VM is cloned, and somebody else configures Talos on it.
 func ExampleNewTalosNode() {
 	run(func(ctx *pulumi.Context) error {
-		p, err := plan.New(plan.Spec{
-			Hosts:    []plan.Host{{Name: "pve"}},
-			Cluster:  plan.Cluster{Name: "k3s-dev", Bootstrap: plan.External, Versions: plan.Versions{Talos: "v1.12.4"}},
-			Image:    plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "talos-v1.12.4-base"}},
-			Network:  plan.Network{CIDR: "192.168.10.0/24"},
-			Defaults: plan.Shape{Cores: new(4), MemoryMiB: new(8192)},
-			Pools:    map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "192.168.10.11"}},
+		p, err := plan.New(spec.Spec{
+			Proxmox:  spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
+			Cluster:  spec.Cluster{Name: "k3s-dev", Bootstrap: spec.BootstrapExternal, Versions: spec.Versions{Talos: "v1.12.4"}},
+			Image:    spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base"}},
+			Network:  spec.Network{CIDR: "192.168.10.0/24"},
+			Defaults: spec.VMSpec{Cores: new(4), MemoryMiB: new(8192)},
+			Pools:    map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "192.168.10.11"}},
 		})
 		if err != nil {
 			return err
@@ -56,18 +57,18 @@ func ExampleNewTalosNode() {
 // second stays what it is.
 func ExampleNewGPUWorkerPool() {
 	run(func(ctx *pulumi.Context) error {
-		p, err := plan.New(plan.Spec{
-			Hosts:   []plan.Host{{Name: "pve"}},
-			Cluster: plan.Cluster{Name: "lab", Bootstrap: plan.External, Versions: plan.Versions{Talos: "v1.12.4"}},
-			Image: plan.Image{Source: plan.Template, Template: plan.TemplateImage{
+		p, err := plan.New(spec.Spec{
+			Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
+			Cluster: spec.Cluster{Name: "lab", Bootstrap: spec.BootstrapExternal, Versions: spec.Versions{Talos: "v1.12.4"}},
+			Image: spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{
 				Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
 			}},
-			Network: plan.Network{CIDR: "192.168.10.0/24"},
-			Pools: map[string]plan.Pool{
-				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "192.168.10.11"},
-				"gpu": {Role: plan.Worker, Addresses: "192.168.10.51-59", GPUs: map[string]plan.GPUSpec{
-					"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "pve"}},
-					"2": {BDF: "0000:02:00.0", NodeSpec: plan.NodeSpec{Host: "pve"}},
+			Network: spec.Network{CIDR: "192.168.10.0/24"},
+			Pools: map[string]spec.Pool{
+				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "192.168.10.11"},
+				"gpu": {Role: spec.RoleWorker, Addresses: "192.168.10.51-59", GPUs: map[string]spec.GPUSpec{
+					"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "pve"}},
+					"2": {BDF: "0000:02:00.0", NodeSpec: spec.NodeSpec{Host: "pve"}},
 				}},
 			},
 		})
@@ -110,16 +111,16 @@ func ExampleNewGPUWorkerPool() {
 // A whole cluster as a part of another program. Where the program reads no stack configuration, it states the spec itself.
 func ExampleNewTalosCluster() {
 	run(func(ctx *pulumi.Context) error {
-		p, err := plan.New(plan.Spec{
-			Hosts:   []plan.Host{{Name: "pve"}},
-			Cluster: plan.Cluster{Name: "home", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-			Image: plan.Image{Source: plan.Template, Template: plan.TemplateImage{
+		p, err := plan.New(spec.Spec{
+			Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
+			Cluster: spec.Cluster{Name: "home", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+			Image: spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{
 				Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base",
 			}},
-			Network: plan.Network{CIDR: "192.168.10.0/24"},
-			Pools: map[string]plan.Pool{
-				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "192.168.10.11-13"},
-				"worker":  {Role: plan.Worker, Count: new(2), Addresses: "192.168.10.21-49"},
+			Network: spec.Network{CIDR: "192.168.10.0/24"},
+			Pools: map[string]spec.Pool{
+				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "192.168.10.11-13"},
+				"worker":  {Role: spec.RoleWorker, Count: new(2), Addresses: "192.168.10.21-49"},
 			},
 		})
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // K3sClusterArgs describe one cluster of K3s.
@@ -191,7 +192,7 @@ func (b *k3sBuilder) pools(pools []plan.PlannedPool, order *replacementOrder) er
 				return err
 			}
 
-			if n.Role == plan.ControlPlane {
+			if n.Role == spec.RoleControlPlane {
 				b.joined = append(b.joined, last.Joined)
 			}
 
@@ -232,7 +233,7 @@ func (b *k3sBuilder) join(node *K3sNode) error {
 // cluster, and servers go before agents.
 func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 	switch {
-	case n.Role == plan.Worker:
+	case n.Role == spec.RoleWorker:
 		return b.creationOrder.dependencies(b.report.Exists(n))
 	case b.report.Exists(n):
 		return []pulumi.Resource{b.kept, b.issued}
@@ -264,7 +265,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		State: b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
 
-	if p.Addressing == plan.Static {
+	if p.Addressing == spec.AddressingStatic {
 		args.CloudInit = proxmoxvm.CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway,
 			Nameservers: p.Nameservers}
 	}
@@ -302,7 +303,7 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 
 	switch {
 	case node.First:
-	case n.Role == plan.Worker && b.Plan.EndpointMode == plan.DNS:
+	case n.Role == spec.RoleWorker && b.Plan.EndpointMode == spec.EndpointDNS:
 		first = b.Endpoint
 	default:
 		first = apiAt(b.Nodes[0].IPAddress)
@@ -352,7 +353,7 @@ func (b *k3sBuilder) release() {
 	waited := []any{b.Kubeconfig}
 
 	for _, node := range b.Nodes {
-		if node.node.Role == plan.ControlPlane {
+		if node.node.Role == spec.RoleControlPlane {
 			waited = append(waited, node.Joined.Output)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -95,7 +96,7 @@ func (k *k3sRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 	}
 
 	seen, err := k.waitHealthy(ctx, lifecycle.Reboot)
-	unanswered := !seen.answered && k.node.Role == plan.ControlPlane && ctx.Err() == nil
+	unanswered := !seen.answered && k.node.Role == spec.RoleControlPlane && ctx.Err() == nil
 
 	switch {
 	case err != nil && !unanswered:
@@ -152,7 +153,7 @@ func (k *k3sInside) check(ctx context.Context, n plan.Node, e lifecycle.Effect) 
 func (k *k3sInside) spare(
 	ctx context.Context, nodes []kubeapi.Node, seen seenNode, n plan.Node, e lifecycle.Effect,
 ) error {
-	if n.Role != plan.ControlPlane {
+	if n.Role != spec.RoleControlPlane {
 		return rollout.CheckWorkers(k.plan, nodes, n.Name)
 	}
 
@@ -195,7 +196,7 @@ func (k *k3sRestart) WaitRejoined(ctx context.Context) error {
 	n := k.node
 
 	return wait.Until(ctx, k.plan.UpgradeTimeout, k.say, func(ctx context.Context) (string, error) {
-		if n.Role == plan.ControlPlane {
+		if n.Role == spec.RoleControlPlane {
 			// Its address may not have been known before.
 			k.discovery.Locate(ctx, []plan.Node{n}, k.known)
 
@@ -205,7 +206,7 @@ func (k *k3sRestart) WaitRejoined(ctx context.Context) error {
 		}
 
 		kube, err := k.k3sServers.api(ctx, n.Name)
-		if err == nil && n.Role == plan.ControlPlane {
+		if err == nil && n.Role == spec.RoleControlPlane {
 			kube, err = k.apiOf(n.Name)
 		}
 
@@ -235,7 +236,7 @@ func (k *k3sInside) outage(ctx context.Context, n plan.Node) string {
 	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
 	defer cancel()
 
-	if n.Role != plan.ControlPlane {
+	if n.Role != spec.RoleControlPlane {
 		return ""
 	}
 

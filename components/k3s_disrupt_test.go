@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 )
 
 // TestK3sRestartGoesOn: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted as it is, and the
@@ -26,7 +27,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 		p      = plantest.K3s(t)
 		known  = &proxmoxvm.AddressBook{}
 		config = newFuture[string]()
-		agent  = plan.Node{Name: "edge-agent-1", Role: plan.Worker}
+		agent  = plan.Node{Name: "edge-agent-1", Role: spec.RoleWorker}
 	)
 
 	node := func(name string, ready corev1.ConditionStatus) *corev1.Node {

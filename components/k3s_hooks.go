@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -171,7 +172,7 @@ func (j *joining) tell(ctx context.Context) (waitingFor string, err error) {
 // asked are those who can say whether the node is there: a server itself, for its own API counts, and any server of an
 // agent.
 func (j *joining) asked() []plan.Node {
-	if j.node.Role == plan.ControlPlane {
+	if j.node.Role == spec.RoleControlPlane {
 		return []plan.Node{j.node}
 	}
 

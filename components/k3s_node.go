@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // K3sNodeArgs describe one machine with K3s. What it boots first, and what it is told then, is used when the VM is made
@@ -163,7 +164,7 @@ func (args *K3sNodeArgs) check(name string) error {
 
 func (args *K3sNodeArgs) description() string {
 	role := "agent"
-	if args.Node.Role == plan.ControlPlane {
+	if args.Node.Role == spec.RoleControlPlane {
 		role = "server"
 	}
 

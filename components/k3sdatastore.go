@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -46,7 +47,7 @@ func (d *k3sDatastore) tell(ctx context.Context, n plan.Node) (waitingFor string
 			continue
 		}
 
-		if other.Role == plan.ControlPlane && known.Answering == "" {
+		if other.Role == spec.RoleControlPlane && known.Answering == "" {
 			if kube, _, err := d.ask(ctx, []plan.Node{other}); err == nil && kube != nil {
 				known.Answering = "https://" + net.JoinHostPort(d.known.Get(other.Name), "6443")
 			}
@@ -58,11 +59,11 @@ func (d *k3sDatastore) tell(ctx context.Context, n plan.Node) (waitingFor string
 		}
 
 		switch up, err := d.hasBeenUp(ctx, other); {
-		case err != nil && other.Role == plan.ControlPlane:
+		case err != nil && other.Role == spec.RoleControlPlane:
 			known.Unknown = append(known.Unknown, fmt.Sprintf("%s (%v)", other.Name, wait.Reason(err)))
 		case err != nil || !up:
 			// An agent that nothing is known of says nothing against a new cluster: the state does.
-		case other.Role == plan.ControlPlane:
+		case other.Role == spec.RoleControlPlane:
 			known.Servers = append(known.Servers, other.Name)
 		default:
 			known.Agents = append(known.Agents, other.Name)

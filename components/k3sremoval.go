@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -84,7 +85,7 @@ func (r *k3sRemoval) before(ctx context.Context, args *pulumi.ResourceHookArgs) 
 			return fmt.Errorf("%s: whether its machine is the one that has joined is not known: %w", l.name, err)
 		case !gone && !slices.Contains(r.plan.Replace, l.name):
 			return r.keep(l)
-		case gone && l.planned.Role == plan.Worker:
+		case gone && l.planned.Role == spec.RoleWorker:
 			return nil
 		}
 
@@ -167,22 +168,22 @@ func (r *k3sRemoval) machineOf(ctx context.Context, name string) (string, error)
 
 // role is what a node is to the cluster: one that the plan does not have is known to Kubernetes alone. In doubt it is a server,
 // which goes by itself.
-func (r *k3sRemoval) role(ctx context.Context, l k3sLeaver) plan.Role {
+func (r *k3sRemoval) role(ctx context.Context, l k3sLeaver) spec.Role {
 	if l.planned != nil {
 		return l.planned.Role
 	}
 
 	kube, err := r.answering(ctx)
 	if err != nil {
-		return plan.ControlPlane
+		return spec.RoleControlPlane
 	}
 
 	servers, err := kube.Servers(ctx)
 	if _, is := servers[l.name]; err == nil && !is {
-		return plan.Worker
+		return spec.RoleWorker
 	}
 
-	return plan.ControlPlane
+	return spec.RoleControlPlane
 }
 
 // foresee is the judgement in a preview. What is not in order now may be when it is carried out, so that is a warning; too few
@@ -231,7 +232,7 @@ func (r *k3sRemoval) others(ctx context.Context, l k3sLeaver) (*kubeapi.Client, 
 		return kube, err
 	}
 
-	if l.planned == nil || l.planned.Role != plan.ControlPlane {
+	if l.planned == nil || l.planned.Role != spec.RoleControlPlane {
 		return nil, unanswered(mutes)
 	}
 

@@ -20,6 +20,7 @@ import (
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/kube"
@@ -154,8 +155,8 @@ func TestK3sDisruption(t *testing.T) {
 
 	pools := e.Plan.Pools
 	e.Plan.MaxUnavailable = 1
-	e.Plan.Pools = append(slices.Clone(pools), plan.PlannedPool{Role: plan.Worker, Nodes: []plan.Node{
-		{Name: "edge-agent-1", Role: plan.Worker}, {Name: "edge-agent-2", Role: plan.Worker},
+	e.Plan.Pools = append(slices.Clone(pools), plan.PlannedPool{Role: spec.RoleWorker, Nodes: []plan.Node{
+		{Name: "edge-agent-1", Role: spec.RoleWorker}, {Name: "edge-agent-2", Role: spec.RoleWorker},
 	}})
 
 	agents := e.Plan.Nodes()[len(e.Plan.Nodes())-2:]
@@ -166,7 +167,7 @@ func TestK3sDisruption(t *testing.T) {
 
 	e.Plan.Pools = pools
 	e.Plan.Pools[0].Nodes = append(e.Plan.Pools[0].Nodes,
-		plan.Node{Name: "edge-agent-1", Role: plan.ControlPlane}, plan.Node{Name: "edge-server-3", Role: plan.ControlPlane})
+		plan.Node{Name: "edge-agent-1", Role: spec.RoleControlPlane}, plan.Node{Name: "edge-server-3", Role: spec.RoleControlPlane})
 
 	require.ErrorContains(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade),
 		"the etcd member edge-agent-1 is not healthy (it is not ready in Kubernetes)")

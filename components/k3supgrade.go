@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -60,7 +61,7 @@ func (b *k3sBuilder) foresee(u *k3sUpgrade) error {
 		Effect: lifecycle.Upgrade, Why: "K3s " + u.from + " becomes " + to, Limits: lifecycle.Limits{MaxUnavailable: u.plan.MaxUnavailable, Canary: u.plan.Canary},
 	}
 
-	if u.node.Role == plan.ControlPlane {
+	if u.node.Role == spec.RoleControlPlane {
 		row.Quorum = lifecycle.Quorum(len(u.plan.ControlPlanes()))
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/spec"
 )
 
 // replacementOrder chains workers with DependsOn so that at most maxUnavailable are replaced at once. A hook must not
@@ -20,17 +21,17 @@ type replacementOrder struct {
 
 // newReplacementOrder is the order of workers; nil where no worker is replaced.
 func newReplacementOrder(p *plan.Plan) *replacementOrder {
-	return replacementOrderOf(p, plan.Worker, max(p.MaxUnavailable, 1))
+	return replacementOrderOf(p, spec.RoleWorker, max(p.MaxUnavailable, 1))
 }
 
 // newServerReplacementOrder is the order of K3s servers, one at a time: none is restarted while another is replaced.
 func newServerReplacementOrder(p *plan.Plan) *replacementOrder {
-	return replacementOrderOf(p, plan.ControlPlane, 1)
+	return replacementOrderOf(p, spec.RoleControlPlane, 1)
 }
 
-func replacementOrderOf(p *plan.Plan, role plan.Role, places int) *replacementOrder {
+func replacementOrderOf(p *plan.Plan, role spec.Role, places int) *replacementOrder {
 	for _, n := range p.Nodes() {
-		if (n.Role == plan.ControlPlane) == (role == plan.ControlPlane) && slices.Contains(p.Replace, n.Name) {
+		if (n.Role == spec.RoleControlPlane) == (role == spec.RoleControlPlane) && slices.Contains(p.Replace, n.Name) {
 			return &replacementOrder{parallel: places}
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 func TestReplacementOrder(t *testing.T) {
 	a, b, c := &pulumi.ResourceState{}, &pulumi.ResourceState{}, &pulumi.ResourceState{}
 
 	p := &plan.Plan{Replace: []string{"c-1"}, Pools: []plan.PlannedPool{
-		{Nodes: []plan.Node{{Name: "c-1", Role: plan.ControlPlane}}}, {Nodes: []plan.Node{{Name: "w-1", Role: plan.Worker}}},
+		{Nodes: []plan.Node{{Name: "c-1", Role: spec.RoleControlPlane}}}, {Nodes: []plan.Node{{Name: "w-1", Role: spec.RoleWorker}}},
 	}}
 	assert.Nil(t, newReplacementOrder(p), "no worker is replaced")
 

@@ -10,16 +10,17 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
 
 // peersOf are the control planes to ask when something happens to a node: those whose address is known, the node itself last
 // where it is one.
-func peersOf(p *plan.Plan, addresses *proxmoxvm.AddressBook, t talosapi.Target, role plan.Role) []talosapi.Target {
+func peersOf(p *plan.Plan, addresses *proxmoxvm.AddressBook, t talosapi.Target, role spec.Role) []talosapi.Target {
 	all := slices.DeleteFunc(controlPlanes(p, addresses), func(c talosapi.Target) bool { return c.Address == "" || c.Name == t.Name })
 
-	if role == plan.ControlPlane {
+	if role == spec.RoleControlPlane {
 		all = append(all, t)
 	}
 

@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -40,7 +41,7 @@ func recovery(p *plan.Plan, directory string) (*talosapi.Recovery, error) {
 // recovers says whether the node goes because etcd is lost: there is a snapshot to begin with, and the operator has named all
 // control planes that have a machine.
 func (r *removal) recovers(l leaver) bool {
-	return r.plan.RecoverFrom != "" && l.planned != nil && l.role == plan.ControlPlane &&
+	return r.plan.RecoverFrom != "" && l.planned != nil && l.role == spec.RoleControlPlane &&
 		!slices.ContainsFunc(r.plan.ControlPlanes(), func(n plan.Node) bool { return !r.absent[n.VMID] && !slices.Contains(r.plan.Replace, n.Name) })
 }
 

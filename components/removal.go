@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -45,7 +46,7 @@ type removal struct {
 type leaver struct {
 	talosapi.Target
 
-	role        plan.Role
+	role        spec.Role
 	credentials talosapi.Credentials
 	// forced says that it is named in lifecycle.forceRemove: what it does not do is done without it.
 	forced bool
@@ -196,7 +197,7 @@ func (r *removal) another(l leaver) error {
 // foresee is the judgement in a preview. What is amiss now may be in order when it is carried out, so that is a warning; too
 // few members are an error.
 func (r *removal) foresee(ctx context.Context, l leaver) error {
-	if l.role != plan.ControlPlane {
+	if l.role != spec.RoleControlPlane {
 		return nil
 	}
 

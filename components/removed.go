@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"talos-proxmox/components/machineconfig"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -15,7 +15,7 @@ import (
 func (r *talosRollout) warnOfRemoved(ctx context.Context, c changing, now talosapi.System) {
 	from, to := machineconfig.System(now.Configuration).Kubernetes, machineconfig.System(c.wanted).Kubernetes
 
-	found, err := talosapi.Removed(ctx, c.Target, c.credentials, c.node.Role == plan.ControlPlane, from, to)
+	found, err := talosapi.Removed(ctx, c.Target, c.credentials, c.node.Role == spec.RoleControlPlane, from, to)
 	r.warn(c.Name, found, err)
 
 	r.looked.Do(func() {

@@ -23,6 +23,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -107,7 +108,7 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	var refused error
-	if r.plan.Apply == plan.ApplyStaged || r.plan.Apply == plan.ApplyNoReboot {
+	if r.plan.Apply == spec.ApplyStaged || r.plan.Apply == spec.ApplyNoReboot {
 		refused = fmt.Errorf("lifecycle.apply: this change of its VM (%s) restarts it, which %s does not allow; set auto", why, r.plan.Apply)
 	}
 

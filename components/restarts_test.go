@@ -24,6 +24,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 )
 
 func silent(string) {}
@@ -139,8 +140,8 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*restarts)) *rest
 	r := &restarts{
 		ctx: ctx, plan: p, rollout: rollout.New(p, rollout.NewLimiter(1), silent), say: silent, under: map[string]underWay{},
 		nodes: map[string]plan.Node{
-			"a-vm": {Name: "a", VMID: 401, Role: plan.ControlPlane}, "b-vm": {Name: "b", VMID: 402, Role: plan.ControlPlane},
-			"w-vm": {Name: "w", VMID: 501, Role: plan.Worker},
+			"a-vm": {Name: "a", VMID: 401, Role: spec.RoleControlPlane}, "b-vm": {Name: "b", VMID: 402, Role: spec.RoleControlPlane},
+			"w-vm": {Name: "w", VMID: 501, Role: spec.RoleWorker},
 		},
 		proxmox: running{},
 	}
@@ -432,7 +433,7 @@ func TestRestartFails(t *testing.T) {
 }
 
 func TestRestartIsRefused(t *testing.T) {
-	for _, apply := range []plan.Apply{plan.ApplyNoReboot, plan.ApplyStaged} {
+	for _, apply := range []spec.Apply{spec.ApplyNoReboot, spec.ApplyStaged} {
 		for _, dry := range []bool{true, false} {
 			inProgram(t, dry, func(ctx *pulumi.Context) {
 				r := restarting(ctx, &guests{}, func(r *restarts) { r.plan.Apply = apply })
@@ -467,7 +468,7 @@ func TestRestartOfStrangersNodes(t *testing.T) {
 		require.NoError(t, r.before(t.Context(), larger("a-vm")))
 		assert.Equal(t, []string{"the VM of a restarts (memory); its pods are not drained with bootstrap: external"}, said)
 
-		_, err := r.rollout.Limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Millisecond, silent)
+		_, err := r.rollout.Limiter.Acquire(t.Context(), "b", spec.RoleControlPlane, time.Millisecond, silent)
 		require.EqualError(t, err, "b: gave up after 1ms, waiting for its turn")
 
 		require.NoError(t, r.after(t.Context(), larger("a-vm")))
@@ -544,7 +545,7 @@ func kubernetesWith(t *testing.T, nodes map[string]string) (*kubeapi.Client, fun
 
 // TestEnding: what an earlier run has left cordoned takes pods again, and nothing else does.
 func TestEnding(t *testing.T) {
-	p := &plan.Plan{ReadyTimeout: time.Millisecond, Pools: []plan.PlannedPool{{Role: plan.Worker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}}}
+	p := &plan.Plan{ReadyTimeout: time.Millisecond, Pools: []plan.PlannedPool{{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}}}
 
 	of := func(ctx *pulumi.Context, kube *kubeapi.Client) *ending {
 		return &ending{ctx: ctx, plan: p, limiter: rollout.NewLimiter(1), inside: &guests{kube: kube}, say: silent}

@@ -19,6 +19,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 )
 
@@ -101,7 +102,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		return nil, err
 	}
 
-	if p.Bootstrap == plan.External {
+	if p.Bootstrap == spec.BootstrapExternal {
 		if err := b.machines(); err != nil {
 			return nil, err
 		}
@@ -176,7 +177,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 
 // byRole are the pools of control planes, and the others.
 func byRole(p *plan.Plan) (controls, others []plan.PlannedPool) {
-	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role != plan.ControlPlane })
+	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role != spec.RoleControlPlane })
 	if first < 0 {
 		return p.Pools, nil
 	}
@@ -246,7 +247,7 @@ func (b *builder) cluster() error {
 			return &NodeConfiguration{
 				Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks,
 				Removed: b.held(),
-				Changed: []*pulumi.ResourceHook{b.hooks.changed}, Staged: p.Apply == plan.ApplyStaged,
+				Changed: []*pulumi.ResourceHook{b.hooks.changed}, Staged: p.Apply == spec.ApplyStaged,
 			}
 		}
 	}
@@ -285,7 +286,7 @@ func (b *builder) cluster() error {
 
 	// A worker is configured when it shows a certificate, which control planes issue. Without the discovery service it
 	// learns from Kubernetes alone where they are, so Kubernetes comes first.
-	if p.Discovery == plan.DiscoveryService {
+	if p.Discovery == spec.DiscoveryService {
 		if err = workers(b.configured...); err == nil {
 			_, err = b.start(credentials, b.configured)
 		}
@@ -434,7 +435,7 @@ func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*Talos
 // cluster, and control planes go before workers.
 func (b *builder) before(n plan.Node) []pulumi.Resource {
 	switch {
-	case n.Role == plan.Worker:
+	case n.Role == spec.RoleWorker:
 		return b.creationOrder.dependencies(b.report.Exists(n))
 	case b.report.Exists(n):
 		return b.known
@@ -462,7 +463,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	}
 
 	if args.Discovery = proxmoxvm.DiscoveryOf(p, b.proxmox); args.Discovery != nil {
-		args.Discovery.Optional = p.Bootstrap == plan.External
+		args.Discovery.Optional = p.Bootstrap == spec.BootstrapExternal
 		args.Discovery.OnFound = func(address string) { b.addresses.Set(n.Name, address) }
 	}
 
@@ -549,7 +550,7 @@ func (b *builder) poolConfiguration(pool plan.PlannedPool) pulumi.StringOutput {
 		}).(pulumi.StringOutput))
 	}
 
-	if pool.Role == plan.ControlPlane {
+	if pool.Role == spec.RoleControlPlane {
 		secret = append(secret, etcdEncryption(b.MachineSecrets))
 	}
 
@@ -598,7 +599,7 @@ func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.String
 		address := node.IPAddress.Elem()
 		nodes = append(nodes, address)
 
-		if node.node.Role == plan.ControlPlane {
+		if node.node.Role == spec.RoleControlPlane {
 			endpoints = append(endpoints, address)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -132,7 +132,7 @@ func (r *talosRollout) spare(ctx context.Context, c changing, effect lifecycle.E
 		return err
 	}
 
-	if c.node.Role == plan.ControlPlane {
+	if c.node.Role == spec.RoleControlPlane {
 		members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
 		if err != nil {
 			return err
@@ -209,7 +209,7 @@ func (r *talosRollout) back(ctx context.Context, c changing, before talosapi.Sys
 		case !now.Running:
 			return fmt.Sprintf("%s to be up (it is %s)", c.Name, now.Stage), nil
 		default:
-			return talosapi.Lacking(ctx, c.Target, c.credentials, c.node.Role == plan.ControlPlane)
+			return talosapi.Lacking(ctx, c.Target, c.credentials, c.node.Role == spec.RoleControlPlane)
 		}
 	})
 

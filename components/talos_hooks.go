@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 )
 
@@ -99,7 +100,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 
 	g.identities, g.deletions = restarted.identities, !p.Teardown || args.Destroying
 
-	if p.Bootstrap != plan.External {
+	if p.Bootstrap != spec.BootstrapExternal {
 		g.inside = &talosInside{talosRollout: rolled, credentials: g.credentials, discovery: proxmoxvm.DiscoveryOf(p, proxmox)}
 		restarted.inside = g.inside
 	} else {
@@ -115,7 +116,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 			return err
 		}
 
-		if p.Apply == plan.ApplyStaged {
+		if p.Apply == spec.ApplyStaged {
 			return fmt.Errorf("lifecycle.apply: staged cannot configure %s for the first time; set auto", n.Name)
 		}
 
@@ -124,7 +125,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, args *TalosClusterArgs
 	})
 
 	register(&g.adopted, "node-adopted", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		if nodes[args.Name].Role == plan.ControlPlane {
+		if nodes[args.Name].Role == spec.RoleControlPlane {
 			g.bootstrap.joins.Store(true)
 		}
 

@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -94,7 +95,7 @@ func (t *talosInside) member(ctx context.Context, c changing) bool {
 
 // dispensable holds that etcd does without a control plane that does not answer.
 func (t *talosInside) dispensable(ctx context.Context, c changing) error {
-	if c.node.Role != plan.ControlPlane {
+	if c.node.Role != spec.RoleControlPlane {
 		return nil
 	}
 
@@ -115,7 +116,7 @@ func (t *talosInside) outage(ctx context.Context, n plan.Node) string {
 	defer cancel()
 
 	c, err := t.running(ctx, n)
-	if err != nil || n.Role != plan.ControlPlane {
+	if err != nil || n.Role != spec.RoleControlPlane {
 		return ""
 	}
 

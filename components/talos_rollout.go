@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
@@ -135,7 +136,7 @@ func (r *talosRollout) foresee(ctx context.Context, c changing) error {
 		r.warnOfRemoved(ctx, c, v.now)
 	}
 
-	if v.Effect.Down() && c.node.Role == plan.ControlPlane {
+	if v.Effect.Down() && c.node.Role == spec.RoleControlPlane {
 		v.Quorum = r.outage(ctx, c, v.Effect)
 	}
 
@@ -210,7 +211,7 @@ func (r *talosRollout) judge(ctx context.Context, c changing) verdict {
 	}
 
 	change.Silent = err
-	v := verdict{now: now, carries: err == nil && change.Rejected == nil && change.Now.Kubernetes != change.Wanted.Kubernetes && r.plan.Apply != plan.ApplyStaged, Row: lifecycle.Row{
+	v := verdict{now: now, carries: err == nil && change.Rejected == nil && change.Now.Kubernetes != change.Wanted.Kubernetes && r.plan.Apply != spec.ApplyStaged, Row: lifecycle.Row{
 		Node: c.Name, Pool: c.node.Pool, Role: string(c.node.Role), Now: change.Now.String(), Wanted: change.Wanted.String(), Settings: change.Settings,
 		Limits: lifecycle.Limits{MaxUnavailable: r.plan.MaxUnavailable, Canary: r.plan.Canary},
 	}}

@@ -12,15 +12,16 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // TestUncarried: what is rebooted into has the versions of Kubernetes that run, and all else that is wanted.
 func TestUncarried(t *testing.T) {
-	of := func(version, swappiness string, role plan.Role) talosconfig.Provider {
+	of := func(version, swappiness string, role spec.Role) talosconfig.Provider {
 		text := "version: v1alpha1\nmachine: { type: " + string(role) + ", kubelet: { image: ghcr.io/siderolabs/kubelet:" + version +
 			" }, sysctls: { vm.swappiness: " + strconv.Quote(swappiness) + " } }\ncluster: { controlPlane: { endpoint: https://10.0.0.1:6443 }"
 
-		if role == plan.ControlPlane {
+		if role == spec.RoleControlPlane {
 			for key, image := range map[string]string{
 				"apiServer": "kube-apiserver", "controllerManager": "kube-controller-manager", "scheduler": "kube-scheduler", "proxy": "kube-proxy",
 			} {
@@ -34,7 +35,7 @@ func TestUncarried(t *testing.T) {
 		return c
 	}
 
-	for _, role := range []plan.Role{plan.ControlPlane, plan.Worker} {
+	for _, role := range []spec.Role{spec.RoleControlPlane, spec.RoleWorker} {
 		kept, err := uncarried(changing{node: plan.Node{Role: role}, wanted: of("v1.34.2", "1", role)}, of("v1.33.6", "0", role))
 		require.NoError(t, err)
 

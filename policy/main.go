@@ -14,7 +14,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/policy/rules"
 )
 
@@ -63,8 +63,8 @@ func pack(ctx *pulumi.Context) (policyx.PolicyPack, error) {
 }
 
 // level is what the rule has unless the policy configuration of the run says otherwise.
-func level(r rules.Rule, e plan.Environment) policyx.EnforcementLevel {
-	if r.Advice || e == plan.Lab {
+func level(r rules.Rule, e spec.Environment) policyx.EnforcementLevel {
+	if r.Advice || e == spec.EnvironmentLab {
 		return policyx.EnforcementLevelAdvisory
 	}
 

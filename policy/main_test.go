@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/policy/rules"
 )
 
@@ -41,8 +41,8 @@ func packOf(t *testing.T, config map[string]string) (policyx.PolicyPack, error) 
 func TestLevels(t *testing.T) {
 	t.Parallel()
 
-	for environment, want := range map[plan.Environment]policyx.EnforcementLevel{
-		plan.Lab: policyx.EnforcementLevelAdvisory, plan.Production: policyx.EnforcementLevelMandatory,
+	for environment, want := range map[spec.Environment]policyx.EnforcementLevel{
+		spec.EnvironmentLab: policyx.EnforcementLevelAdvisory, spec.EnvironmentProduction: policyx.EnforcementLevelMandatory,
 	} {
 		p, err := packOf(t, map[string]string{"atlas:environment": string(environment)})
 		require.NoError(t, err)
@@ -219,7 +219,7 @@ func table(t *testing.T) string {
 			of = " (stack)"
 		}
 
-		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s | %s | %s |\n", r.Name, of, word(level(r, plan.Production)), word(level(r, plan.Lab)),
+		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s | %s | %s |\n", r.Name, of, word(level(r, spec.EnvironmentProduction)), word(level(r, spec.EnvironmentLab)),
 			r.Must, settings(t, r), r.Remedy)
 	}
 

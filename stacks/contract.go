@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"talos-proxmox/components/spec"
 
-	"talos-proxmox/components/plan"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // ContractSchema is the JSON Schema of the contract, for programs in other languages. It is generated from Contract, and a
@@ -125,7 +125,7 @@ func DecodeContract(value any) (*Contract, error) {
 		return nil, err
 	}
 
-	if (c.Kind == string(plan.KindK3s)) != (c.Versions.K3s != "") || (c.Kind == string(plan.KindTalos)) != (c.Versions.Talos != "") {
+	if (c.Kind == string(spec.DistributionK3s)) != (c.Versions.K3s != "") || (c.Kind == string(spec.DistributionTalos)) != (c.Versions.Talos != "") {
 		return nil, fmt.Errorf("output %s does not have the contract's shape:\n  - versions: must hold that of %s, and of no other kind", OutputContract, c.Kind)
 	}
 

@@ -56,7 +56,7 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 			return nil, err
 		}
 
-		return plan.New(c.Spec())
+		return c.Plan()
 	}
 
 	read := func(base string) map[string]any {

@@ -11,20 +11,23 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 )
 
 // home is a configuration without a stack file. A secret is a value like any other here: take it from where yours are kept.
 func home(secret string) stacks.Config {
 	return stacks.Config{
-		Proxmox:            stacks.Proxmox{Endpoint: "https://127.0.0.1:1", TokenID: "pulumi@pve!talos", Hosts: []plan.Host{{Name: "pve"}}},
 		ProxmoxTokenSecret: secret,
-		Cluster:            plan.Cluster{Name: "home", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-		Image:              plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"}},
-		Network:            plan.Network{CIDR: "192.168.10.0/24"},
-		Pools: map[string]plan.Pool{
-			"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "192.168.10.11-13"},
-			"worker":  {Role: plan.Worker, Count: new(2), Addresses: "192.168.10.21-49"},
+		Spec: spec.Spec{
+			Proxmox: spec.Proxmox{Endpoint: "https://127.0.0.1:1", TokenID: "pulumi@pve!talos", Hosts: []spec.Host{{Name: "pve"}}},
+			Cluster: spec.Cluster{Name: "home", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+			Image:   spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"}},
+			Network: spec.Network{CIDR: "192.168.10.0/24"},
+			Pools: map[string]spec.Pool{
+				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "192.168.10.11-13"},
+				"worker":  {Role: spec.RoleWorker, Count: new(2), Addresses: "192.168.10.21-49"},
+			},
 		},
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks/planview"
 )
 
@@ -26,12 +25,12 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			p, err := plan.New(config.Spec())
+			p, err := config.Plan()
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			text, err := planview.Text(config.Spec(), p)
+			text, err := planview.Text(config.Spec, p)
 			if err != nil {
 				t.Fatal(err)
 			}

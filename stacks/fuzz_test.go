@@ -44,7 +44,7 @@ func FuzzParse(f *testing.F) {
 
 		c, err := Parse(withStandIns(values), root)
 		if err == nil {
-			if _, err := plan.New(c.Spec()); err != nil {
+			if _, err := c.Plan(); err != nil {
 				t.Fatalf("Parse finds nothing wrong, plan.New does: %v", err)
 			}
 

@@ -9,7 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // hints are the commands that an operator wants next, ready to be copied. Credentials that are not written as files are
@@ -18,7 +18,7 @@ func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.String
 	found := pulumi.Map{}
 	output := "pulumi stack output --stack " + shellWord(stack) + " "
 
-	place := func(name plan.File) string {
+	place := func(name spec.File) string {
 		if f := c.Plan.Outputs.Files; f != nil && slices.Contains(f.Write, name) {
 			return shellWord("./" + path.Join(f.Dir, string(name)))
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -43,7 +42,7 @@ func k3sConfig(t *testing.T) Config {
 
 func k3sProgram(config Config, then ...func(*Deployment)) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
-		p, err := plan.New(config.Spec())
+		p, err := config.Plan()
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // k3sOutputs are the stack outputs of a cluster of K3s.
@@ -50,7 +50,7 @@ func k3sStatus(c *components.K3sCluster) pulumi.Map {
 
 // k3sHints are the commands that an operator wants next, ready to be copied.
 func k3sHints(c *components.K3sCluster, stack string) pulumi.Map {
-	const file = plan.File(OutputKubeconfig)
+	const file = spec.File(OutputKubeconfig)
 
 	output := "pulumi stack output --stack " + shellWord(stack) + " "
 	found := pulumi.Map{"contract": pulumi.String(output + OutputContract + " --json")}

@@ -96,7 +96,7 @@ func Parse(values map[string]string, root string) (Config, error) {
 	problems = append(problems, checkSnapshot(&c, root)...)
 	more := append(c.checkAccess(), c.checkSecrets()...)
 
-	if _, err := plan.New(c.Spec()); err != nil {
+	if _, err := c.Plan(); err != nil {
 		var planned plan.Problems
 		if !errors.As(err, &planned) {
 			return Config{}, err

@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Names of the stack outputs. Other programs rely on them.
@@ -128,7 +129,7 @@ func shared(p *plan.Plan, made []member, all map[string]*group, versions pulumi.
 	}
 
 	contract := pulumi.Map{
-		"schemaVersion": pulumi.Int(ContractVersion), "kind": pulumi.String(p.Kind), "cluster": pulumi.String(p.Cluster), "versions": versions,
+		"schemaVersion": pulumi.Int(ContractVersion), "kind": pulumi.String(p.Distribution), "cluster": pulumi.String(p.Cluster), "versions": versions,
 	}
 	maps.Copy(contract, inventory)
 
@@ -157,7 +158,7 @@ func outputs(c *components.TalosCluster, stack string) pulumi.Map {
 	all := groups(c.Plan, made)
 	exported := shared(c.Plan, made, all, versions)
 
-	if c.Plan.Bootstrap == plan.ByPulumi {
+	if c.Plan.Bootstrap == spec.BootstrapPulumi {
 		control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
 
 		exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)

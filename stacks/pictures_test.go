@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"talos-proxmox/components/spec"
 
-	"talos-proxmox/components/plan"
+	"github.com/stretchr/testify/require"
 )
 
 // TestPictureOfCluster: the picture in the README is the plan of an example, drawn as rehearse --plan=svg does.
@@ -26,7 +26,7 @@ func TestPictureOfOwnership(t *testing.T) {
 	resources, _ := inYard(t, true, func(c *Config) {
 		withGPUs("1")(c)
 		c.Cluster.Name = "dev"
-		c.Pools["worker"] = plan.Pool{Role: plan.Worker, Count: new(1), Addresses: "10.0.0.21-29"}
+		c.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.0.0.21-29"}
 	})
 
 	golden(t, "docs/ownership.svg", newTree(resources).svg())

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // Program is the whole Pulumi program: load the stack's configuration, deploy it, export the outputs.
@@ -64,7 +65,7 @@ func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (
 		return nil, err
 	}
 
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		return nil, err
 	}
 
-	if p.Kind == plan.KindK3s {
+	if p.Distribution == spec.DistributionK3s {
 		return deployK3s(ctx, config, &components.K3sClusterArgs{Plan: p, Preflight: report, Proxmox: api,
 			Destroying: config.Destroying}, append(opts, pulumi.Providers(proxmox))...)
 	}
@@ -147,7 +148,7 @@ func talosArgs(p *plan.Plan) *talos.ProviderArgs {
 	return args
 }
 
-func proxmoxArgs(config Config, ssh *plan.SSH) *proxmoxve.ProviderArgs {
+func proxmoxArgs(config Config, ssh *spec.SSH) *proxmoxve.ProviderArgs {
 	args := &proxmoxve.ProviderArgs{
 		Endpoint: pulumi.String(config.Proxmox.Endpoint),
 		Insecure: pulumi.Bool(config.Proxmox.Insecure),
@@ -168,7 +169,7 @@ func proxmoxArgs(config Config, ssh *plan.SSH) *proxmoxve.ProviderArgs {
 }
 
 // sshArgs are the login for the import of disk images. Nothing of the operator's own SSH configuration is used.
-func sshArgs(config Config, ssh *plan.SSH) proxmoxve.ProviderSshArgs {
+func sshArgs(config Config, ssh *spec.SSH) proxmoxve.ProviderSshArgs {
 	nodes := proxmoxve.ProviderSshNodeArray{}
 	for _, name := range slices.Sorted(maps.Keys(ssh.Addresses)) {
 		nodes = append(nodes, proxmoxve.ProviderSshNodeArgs{

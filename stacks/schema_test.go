@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
-
-	"talos-proxmox/components/plan"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -36,11 +36,11 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 		text := &jsonschema.Schema{Type: "string"}
 
 		switch t {
-		case reflect.TypeFor[plan.Range](), reflect.TypeFor[plan.TemplateRef]():
+		case reflect.TypeFor[spec.Range](), reflect.TypeFor[spec.TemplateRef]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{text, {Type: "integer"}}}
-		case reflect.TypeFor[plan.Schematic]():
+		case reflect.TypeFor[spec.Schematic]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{text, {Type: "array", Items: text}}}
-		case reflect.TypeFor[plan.Patch]():
+		case reflect.TypeFor[spec.Patch]():
 			return text
 		}
 
@@ -48,7 +48,7 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 	}}
 
 	// The paths that comments are found at follow from the directory they are read in.
-	for _, source := range []struct{ base, dir string }{{"talos-proxmox", "stacks"}, {"talos-proxmox", "components/plan"}} {
+	for _, source := range []struct{ base, dir string }{{"talos-proxmox", "stacks"}, {"talos-proxmox", "components/spec"}} {
 		t.Chdir("..")
 
 		if err := r.AddGoComments(source.base, source.dir); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // yard is an empty Proxmox VE of any hosts, whose guest agents report one address each.
@@ -63,16 +64,16 @@ func inYard(t *testing.T, shared bool, change func(*Config)) (map[string]registe
 
 	config := testConfig()
 	config.Cluster.Name = "c"
-	config.Proxmox.Hosts = []plan.Host{{Name: "pve1"}, {Name: "pve2"}}
-	config.Image = plan.Image{}
-	config.Network = plan.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"}
-	config.Pools = map[string]plan.Pool{
-		"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
-		"worker":  {Role: plan.Worker, Count: new(3), Addresses: "10.0.0.21-29"},
+	config.Proxmox.Hosts = []spec.Host{{Name: "pve1"}, {Name: "pve2"}}
+	config.Image = spec.Image{}
+	config.Network = spec.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"}
+	config.Pools = map[string]spec.Pool{
+		"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+		"worker":  {Role: spec.RoleWorker, Count: new(3), Addresses: "10.0.0.21-29"},
 	}
 	change(&config)
 
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	require.NoError(t, err)
 
 	exported := make(chan map[string]any, 1)
@@ -184,7 +185,7 @@ func TestImagesPerHost(t *testing.T) {
 // TestImagesPerNode: an image with the node's address is the node's own, and so is its schematic.
 func TestImagesPerNode(t *testing.T) {
 	resources, _ := inYard(t, true, func(c *Config) {
-		c.Image = plan.Image{Platform: plan.Metal, Factory: plan.FactoryImage{URL: "http://factory.lan"}}
+		c.Image = spec.Image{Platform: spec.PlatformMetal, Factory: spec.FactoryImage{URL: "http://factory.lan"}}
 	})
 
 	assert.Equal(t, []string{"c-control-1-image", "c-worker-1-image", "c-worker-2-image", "c-worker-3-image"}, namesOf(resources, fileToken))
@@ -197,8 +198,8 @@ func TestImagesPerNode(t *testing.T) {
 // TestImportedDisk: a disk image becomes the system disk, over SSH, and its options are the program's.
 func TestImportedDisk(t *testing.T) {
 	resources, _ := inYard(t, false, func(c *Config) {
-		c.Image = plan.Image{Factory: plan.FactoryImage{Format: plan.FormatDisk}}
-		c.Proxmox.SSH = &plan.SSH{Username: "root", Port: 2222, Addresses: map[string]string{"pve1": "10.0.0.2", "pve2": "10.0.0.3"}}
+		c.Image = spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}}
+		c.Proxmox.SSH = &spec.SSH{Username: "root", Port: 2222, Addresses: map[string]string{"pve1": "10.0.0.2", "pve2": "10.0.0.3"}}
 		c.SSHPrivateKey = "KEY"
 	})
 
@@ -221,8 +222,8 @@ func TestImportedDisk(t *testing.T) {
 // TestReportedByAgent: everything that needs an address waits for the one that the guest agent reports.
 func TestReportedByAgent(t *testing.T) {
 	resources, outputs := inYard(t, false, func(c *Config) {
-		c.Image = plan.Image{Source: plan.ISO, ISO: plan.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}, Schematic: &plan.Schematic{Extensions: []string{"qemu-guest-agent"}}}
-		c.Network = plan.Network{CIDR: "10.0.0.0/16", Addressing: plan.Agent}
+		c.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}, Schematic: &spec.Schematic{Extensions: []string{"qemu-guest-agent"}}}
+		c.Network = spec.Network{CIDR: "10.0.0.0/16", Addressing: spec.AddressingAgent}
 		c.Lifecycle.BootstrapWaitsForWorkers = true
 
 		for name, pool := range c.Pools {
@@ -285,25 +286,25 @@ func TestHints(t *testing.T) {
 			"talosctl":        "talosctl --talosconfig ./talosconfig" + talosctl,
 		}},
 		"a virtual address, one file": {func(c *Config) {
-			c.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.9"}
-			c.Outputs.Files = &plan.Files{Dir: "./talos", Write: []plan.File{"talosconfig"}}
+			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.9"}
+			c.Outputs.Files = &spec.Files{Dir: "./talos", Write: []spec.File{"talosconfig"}}
 		}, map[string]any{
 			"get_kubeconfig": "(umask 077; pulumi stack output --stack dev kubeconfig --show-secrets > kubeconfig)",
 			"kubectl":        "kubectl --kubeconfig ./kubeconfig --server https://10.0.0.9:6443 get nodes -o wide",
 			"talosctl":       "talosctl --talosconfig ./talos/talosconfig" + talosctl,
 		}},
 		"a name, both files": {func(c *Config) {
-			c.Cluster.Endpoint = plan.Endpoint{Mode: plan.DNS, Host: "api.example.com"}
-			c.Outputs.Files = &plan.Files{Dir: "it's here", Write: []plan.File{"talosconfig", "kubeconfig"}}
+			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"}
+			c.Outputs.Files = &spec.Files{Dir: "it's here", Write: []spec.File{"talosconfig", "kubeconfig"}}
 		}, map[string]any{
 			"kubectl":  `kubectl --kubeconfig './it'\''s here/kubeconfig' --server https://api.example.com:6443 get nodes -o wide`,
 			"talosctl": `talosctl --talosconfig './it'\''s here/talosconfig'` + talosctl,
 		}},
 		"kube-vip with IPv6": {func(c *Config) {
-			c.Cluster.Endpoint = plan.Endpoint{Mode: plan.KubeVIP, Address: "fd7a:115c:a1e0::20", Interface: "tailscale0"}
+			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "fd7a:115c:a1e0::20", Interface: "tailscale0"}
 			c.Image.Factory.Extensions = []string{"tailscale"}
-			c.Tailscale, c.TailscaleAuthKey = &plan.Tailscale{}, "key"
-			c.Outputs.Files = &plan.Files{Write: []plan.File{"talosconfig", "kubeconfig"}}
+			c.Tailscale, c.TailscaleAuthKey = &spec.Tailscale{}, "key"
+			c.Outputs.Files = &spec.Files{Write: []spec.File{"talosconfig", "kubeconfig"}}
 		}, map[string]any{
 			"kubectl":  "kubectl --kubeconfig ./talos/kubeconfig --server 'https://[fd7a:115c:a1e0::20]:6443' get nodes -o wide",
 			"talosctl": "talosctl --talosconfig ./talos/talosconfig" + talosctl,
@@ -322,8 +323,8 @@ func TestHints(t *testing.T) {
 // TestExternal: machines and the contract, and nothing of a cluster.
 func TestExternal(t *testing.T) {
 	resources, outputs := inYard(t, false, func(c *Config) {
-		c.Cluster.Bootstrap, c.Cluster.Versions.Kubernetes = plan.External, ""
-		c.Network.Addressing = plan.Reported
+		c.Cluster.Bootstrap, c.Cluster.Versions.Kubernetes = spec.BootstrapExternal, ""
+		c.Network.Addressing = spec.AddressingReported
 		c.Network.Gateway = ""
 		c.Outputs.Legacy = true
 		worker := c.Pools["worker"]
@@ -357,12 +358,12 @@ func TestExternal(t *testing.T) {
 
 func withGPUs(keys ...string) func(*Config) {
 	return func(c *Config) {
-		gpus := map[string]plan.GPUSpec{}
+		gpus := map[string]spec.GPUSpec{}
 		for _, key := range keys {
-			gpus[key] = plan.GPUSpec{BDF: "0000:0" + key + ":00.0", NodeSpec: plan.NodeSpec{Host: "pve1"}}
+			gpus[key] = spec.GPUSpec{BDF: "0000:0" + key + ":00.0", NodeSpec: spec.NodeSpec{Host: "pve1"}}
 		}
 
-		c.Pools["gpu"] = plan.Pool{Role: plan.Worker, Addresses: "10.0.0.31-39", GPUs: gpus, Image: plan.PoolImage{Extensions: []string{"nvidia-container-toolkit-lts"}}}
+		c.Pools["gpu"] = spec.Pool{Role: spec.RoleWorker, Addresses: "10.0.0.31-39", GPUs: gpus, Image: spec.PoolImage{Extensions: []string{"nvidia-container-toolkit-lts"}}}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // readTexts replaces the paths of files by what they hold: patches, manifests, certificates. Only files below root are read,
@@ -24,7 +25,7 @@ func readTexts(c *Config, root string) (plan.Problems, error) {
 
 	var problems plan.Problems
 
-	texts := func(path, what string, texts []plan.Text) {
+	texts := func(path, what string, texts []spec.InlineOrFile) {
 		for i := range texts {
 			t := &texts[i]
 			t.Path = fmt.Sprintf("%s[%d]", path, i)
@@ -50,7 +51,7 @@ func readTexts(c *Config, root string) (plan.Problems, error) {
 		}
 	}
 
-	read := func(path string, patches []plan.Patch) { texts(path+".patches", "a patch", patches) }
+	read := func(path string, patches []spec.Patch) { texts(path+".patches", "a patch", patches) }
 
 	read("cluster", c.Cluster.Patches)
 	texts("cluster.manifests", aManifest, c.Cluster.Manifests)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // shelf is a Proxmox VE with one template. What is not expected to be asked is nil.
@@ -30,24 +30,26 @@ func (shelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 
 func testConfig() Config {
 	return Config{
-		Proxmox:            Proxmox{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", Hosts: []plan.Host{{Name: "pve"}}},
 		ProxmoxTokenSecret: "11111111-2222-3333-4444-555555555555",
-		Cluster:            plan.Cluster{Name: "k3s-dev", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-		Image: plan.Image{
-			Source:   plan.Template,
-			Template: plan.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"},
-		},
-		Network: plan.Network{CIDR: "192.168.10.0/24"},
-		Pools: map[string]plan.Pool{
-			"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "192.168.10.11-192.168.10.19"},
-			"worker":  {Role: plan.Worker, Count: new(2), Addresses: "192.168.10.21-192.168.10.29"},
+		Spec: spec.Spec{
+			Proxmox: spec.Proxmox{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", Hosts: []spec.Host{{Name: "pve"}}},
+			Cluster: spec.Cluster{Name: "k3s-dev", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+			Image: spec.Image{
+				Source:   spec.SourceTemplate,
+				Template: spec.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"},
+			},
+			Network: spec.Network{CIDR: "192.168.10.0/24"},
+			Pools: map[string]spec.Pool{
+				"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "192.168.10.11-192.168.10.19"},
+				"worker":  {Role: spec.RoleWorker, Count: new(2), Addresses: "192.168.10.21-192.168.10.29"},
+			},
 		},
 	}
 }
 
 func testProgram(config Config) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
-		p, err := plan.New(config.Spec())
+		p, err := config.Plan()
 		if err != nil {
 			return err
 		}
@@ -157,7 +159,7 @@ func TestTraps(t *testing.T) {
 // TestProtectedMachines: Pulumi guards what Proxmox VE guards, and what control planes are worth nothing without.
 func TestProtectedMachines(t *testing.T) {
 	config := testConfig()
-	config.Environment, config.Firewall.Enabled = plan.Production, new(false)
+	config.Environment, config.Firewall.Enabled = spec.EnvironmentProduction, new(false)
 
 	for name, r := range record(t, testProgram(config)) {
 		want := strings.Contains(name, "control") && strings.HasSuffix(name, "-vm")

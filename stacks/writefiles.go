@@ -6,7 +6,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/files"
 )
 
@@ -14,14 +14,14 @@ import (
 // project's directory. A preview writes none. Nothing ever removes them but the operator.
 func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 	var (
-		wanted     *plan.Files
-		contents   map[plan.File]pulumi.StringOutput
+		wanted     *spec.Files
+		contents   map[spec.File]pulumi.StringOutput
 		kubeconfig pulumi.StringOutput
 	)
 
 	if c := d.K3s; c != nil {
 		wanted, kubeconfig = c.Plan.Outputs.Files, c.Kubeconfig
-		contents = map[plan.File]pulumi.StringOutput{"kubeconfig": c.Kubeconfig}
+		contents = map[spec.File]pulumi.StringOutput{"kubeconfig": c.Kubeconfig}
 	} else {
 		wanted, contents, kubeconfig = talosFiles(d.Cluster)
 	}
@@ -43,12 +43,12 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 }
 
 // talosFiles are the files that a cluster of Talos can leave.
-func talosFiles(c *components.TalosCluster) (wanted *plan.Files, contents map[plan.File]pulumi.StringOutput, kubeconfig pulumi.StringOutput) {
+func talosFiles(c *components.TalosCluster) (wanted *spec.Files, contents map[spec.File]pulumi.StringOutput, kubeconfig pulumi.StringOutput) {
 	if wanted = c.Plan.Outputs.Files; wanted == nil {
 		return nil, nil, kubeconfig
 	}
 
-	return wanted, map[plan.File]pulumi.StringOutput{
+	return wanted, map[spec.File]pulumi.StringOutput{
 		"kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig,
 		"control-plane.yaml": c.ControlPlaneConfiguration, "worker.yaml": c.WorkerConfiguration,
 		"secrets.yaml": components.SecretsBundle(c.MachineSecrets),

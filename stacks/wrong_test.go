@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"talos-proxmox/components/plan"
 )
 
 // TestWrong reads each wrong configuration of testdata/wrong; the file beside it holds the whole message.
@@ -73,7 +71,7 @@ func TestSecretsAreRequired(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := plan.New(c.Spec()); err != nil {
+	if _, err := c.Plan(); err != nil {
 		t.Error(err)
 	}
 }

@@ -24,14 +24,15 @@ func TestImports(t *testing.T) {
 		may     []string
 		mustNot []string
 	}{
-		{"components/plan/plantest", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/plan", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/machineconfig/manifests", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
-		{"components/machineconfig", []string{"components/plan", "components/machineconfig/", "components/lifecycle"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/spec", nil, []string{"github.com/", "net/http", "k8s.io/"}},
+		{"components/plan/plantest", []string{"components/plan", "components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/plan", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/machineconfig/manifests", []string{"components/plan", "components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
+		{"components/machineconfig", []string{"components/plan", "components/spec", "components/machineconfig/", "components/lifecycle"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/k3s", []string{"components/plan", "components/cloudinit", "components/lifecycle"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
+		{"components/k3s", []string{"components/plan", "components/spec", "components/cloudinit", "components/lifecycle"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
-		{"components/lifecycle", []string{"components/plan"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/lifecycle", []string{"components/plan", "components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/atomicfile", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"components/etcdbackup", []string{"components/atomicfile"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/wait", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
@@ -39,19 +40,19 @@ func TestImports(t *testing.T) {
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
 		{"components/rollout", []string{
-			"components/kubeapi", "components/lifecycle", "components/plan", "components/wait",
+			"components/kubeapi", "components/lifecycle", "components/plan", "components/spec", "components/wait",
 		}, []string{"github.com/pulumi/", "net/http"}},
 		{"components/proxmoxvm", []string{
 			"components/hookutil", "components/lifecycle", "components/machineconfig", "components/plan", "components/proxmoxapi",
-			"components/wait",
+			"components/spec", "components/wait",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components/preflight", []string{
 			"components/hookutil", "components/lifecycle", "components/machineconfig", "components/plan", "components/proxmoxapi",
-			"components/proxmoxvm",
+			"components/proxmoxvm", "components/spec",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components", []string{"components/"}, nil},
 		{"stacks", []string{"components", "stacks/"}, nil},
-		{"policy", []string{"components/plan", "policy/"}, nil},
+		{"policy", []string{"components/plan", "components/spec", "policy/"}, nil},
 		{"tests/lab", []string{"tests/lab/"}, []string{"github.com/pulumi/", "github.com/luthermonson/"}},
 		{"tests/engine", []string{"tests/engine/"}, nil},
 	}

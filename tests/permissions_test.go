@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/journal"
@@ -249,7 +248,7 @@ func TestPrivilegesOfThePlan(t *testing.T) {
 			config, err := stacks.LoadFile(stack.Path)
 			require.NoError(t, err)
 
-			p, err := plan.New(config.Spec())
+			p, err := config.Plan()
 			require.NoError(t, err)
 
 			if slices.Contains(l.needs, "`placement.rebalance`") {

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Node is what is known of a node when its user data are written.
@@ -49,7 +50,7 @@ func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 
 	args := k.AgentArgs
 
-	if n.Planned.Role == plan.ControlPlane {
+	if n.Planned.Role == spec.RoleControlPlane {
 		args = k.ServerArgs
 		c.Token, c.AgentToken = i.ServerToken(), i.AgentToken
 		c.Disable, c.WriteKubeconfigMode, c.TLSSAN = k.Disable, "0600", names(p)
@@ -84,7 +85,7 @@ func names(p *plan.Plan) []string {
 	var all []string
 
 	host, _, _ := strings.Cut(strings.TrimPrefix(p.Endpoint, "https://"), ":")
-	if p.EndpointMode == plan.DNS {
+	if p.EndpointMode == spec.EndpointDNS {
 		all = append(all, host)
 	}
 

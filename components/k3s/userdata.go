@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/components/cloudinit"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Where things are on a node.
@@ -47,7 +48,7 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 	}
 
 	role, datastore := "agent", ""
-	if n.Planned.Role == plan.ControlPlane {
+	if n.Planned.Role == spec.RoleControlPlane {
 		role = "server"
 	}
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab/cloudinit"
 )
 
@@ -32,13 +33,13 @@ func identity() Identity {
 func planned(t *testing.T) *plan.Plan {
 	t.Helper()
 
-	p, err := plan.New(plan.Spec{
-		Hosts: []plan.Host{{Name: "pve"}}, SSH: &plan.SSH{Username: "root"}, Given: plan.Secrets{SSHKey: true},
-		Cluster: plan.Cluster{
-			Name: "edge", Kind: plan.KindK3s, Versions: plan.Versions{K3s: "1.34.2+k3s1"},
-			Endpoint: plan.Endpoint{Mode: plan.DNS, Host: "api.example.com"},
+	p, err := plan.New(spec.Spec{
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}, SSH: &spec.SSH{Username: "root"}}, Provided: spec.SecretsProvided{SSHKey: true},
+		Cluster: spec.Cluster{
+			Name: "edge", Distribution: spec.DistributionK3s, Versions: spec.Versions{K3s: "1.34.2+k3s1"},
+			Endpoint: spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"},
 		},
-		K3s: &plan.K3s{
+		K3s: &spec.K3s{
 			Disable:    []string{"traefik", "servicelb"},
 			ServerArgs: []string{"--kube-apiserver-arg=audit-log-maxage=30", "--kube-apiserver-arg=v=2", "--secrets-encryption", "--tls-san=lb.example.com"},
 			AgentArgs:  []string{"--kubelet-arg=max-pods=200"},
@@ -46,11 +47,11 @@ func planned(t *testing.T) *plan.Plan {
 			SSHKeys:    []string{" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtMwlzQ0KJyTzJuLKkSXWbQbKUeVeyXeRaNPcUkTpTu me\n"}, GenerateSSHKey: true,
 			Packages: []string{"nfs-common"},
 		},
-		Image:   plan.Image{Template: plan.TemplateImage{Control: "ubuntu", Worker: "ubuntu"}},
-		Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
-		Pools: map[string]plan.Pool{
-			"server": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
-			"agent": {Role: plan.Worker, Count: new(1), Addresses: "10.0.0.21", Shape: plan.Shape{
+		Image:   spec.Image{Template: spec.TemplateImage{Control: "ubuntu", Worker: "ubuntu"}},
+		Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+		Pools: map[string]spec.Pool{
+			"server": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
+			"agent": {Role: spec.RoleWorker, Count: new(1), Addresses: "10.0.0.21", VMSpec: spec.VMSpec{
 				Labels: map[string]string{"tier": "db", "a": "b"}, Taints: map[string]string{"dedicated": "db:NoSchedule"},
 			}},
 		},

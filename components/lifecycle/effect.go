@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Effect is what a change does to a node.
@@ -71,7 +71,7 @@ type Change struct {
 	Reboot bool
 	// Settings are what differs from the configuration that the node runs with.
 	Settings []Setting
-	Apply    plan.Apply
+	Apply    spec.Apply
 }
 
 // Upgrades says whether the node is to run another system than it does: another version of Talos, or other extensions.
@@ -93,10 +93,10 @@ func (c Change) Judge() (Effect, string, error) {
 	why := c.liveWhy()
 
 	switch {
-	case c.Reboot && c.Apply == plan.ApplyNoReboot:
+	case c.Reboot && c.Apply == spec.ApplyNoReboot:
 		return Reboot, why, fmt.Errorf("lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (%s); take it back, or "+
 			"set auto or staged", why)
-	case c.Reboot && c.Apply == plan.ApplyStaged:
+	case c.Reboot && c.Apply == spec.ApplyStaged:
 		return Live, "kept for the next reboot: " + why, c.kubernetes()
 	case c.Reboot:
 		return Reboot, why, c.kubernetes()
@@ -115,7 +115,7 @@ func (c Change) kubernetes() error {
 func (c Change) upgradable() error {
 	errs := []error{Path(Versions{c.Now.Talos, c.Now.Kubernetes}, Versions{c.Wanted.Talos, c.Wanted.Kubernetes})}
 
-	if c.Apply != plan.ApplyAuto {
+	if c.Apply != spec.ApplyAuto {
 		errs = append(errs, fmt.Errorf("lifecycle.apply: an upgrade reboots the node, which %s does not allow; set auto", c.Apply))
 	}
 

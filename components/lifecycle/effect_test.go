@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"talos-proxmox/components/plan"
 )
 
 func TestJudge(t *testing.T) {
@@ -39,15 +39,15 @@ func TestJudge(t *testing.T) {
 		"a setting":            {Change{Now: now, Wanted: now, Settings: setting}, Live, "machine.sysctls.x", ""},
 		"settings":             {Change{Now: now, Wanted: now, Settings: many[:4]}, Live, "a, b, c, d", ""},
 		"many settings":        {Change{Now: now, Wanted: now, Settings: many}, Live, "a, b, c, 2 more", ""},
-		"a reboot":             {Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: plan.ApplyAuto}, Reboot, "machine.sysctls.x", ""},
-		"a reboot, put off":    {Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: plan.ApplyStaged}, Live, "kept for the next reboot: machine.sysctls.x", ""},
+		"a reboot":             {Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyAuto}, Reboot, "machine.sysctls.x", ""},
+		"a reboot, put off":    {Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyStaged}, Live, "kept for the next reboot: machine.sysctls.x", ""},
 		"no schematic wanted":  {Change{Now: now, Wanted: to(func(s *System) { s.Schematic = "" })}, None, "it runs so already", ""},
-		"another schematic":    {Change{Now: now, Wanted: to(func(s *System) { s.Schematic = b }), Apply: plan.ApplyAuto}, Upgrade, "schematic aaaaaaaa becomes bbbbbbbb", ""},
-		"the first schematic":  {Change{Now: to(func(s *System) { s.Schematic = "" }), Wanted: now, Apply: plan.ApplyAuto}, Upgrade, "schematic none becomes aaaaaaaa", ""},
-		"another version":      {Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: plan.ApplyAuto}, Upgrade, "Talos v1.11.6 becomes v1.12.4", ""},
-		"back to no extension": {Change{Now: now, Wanted: to(func(s *System) { s.Schematic = vanilla }), Apply: plan.ApplyAuto}, Upgrade, "schematic aaaaaaaa becomes 37656798", ""},
+		"another schematic":    {Change{Now: now, Wanted: to(func(s *System) { s.Schematic = b }), Apply: spec.ApplyAuto}, Upgrade, "schematic aaaaaaaa becomes bbbbbbbb", ""},
+		"the first schematic":  {Change{Now: to(func(s *System) { s.Schematic = "" }), Wanted: now, Apply: spec.ApplyAuto}, Upgrade, "schematic none becomes aaaaaaaa", ""},
+		"another version":      {Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: spec.ApplyAuto}, Upgrade, "Talos v1.11.6 becomes v1.12.4", ""},
+		"back to no extension": {Change{Now: now, Wanted: to(func(s *System) { s.Schematic = vanilla }), Apply: spec.ApplyAuto}, Upgrade, "schematic aaaaaaaa becomes 37656798", ""},
 		"version and schematic": {
-			Change{Now: now, Wanted: to(func(s *System) { s.Talos, s.Schematic = "v1.12.4", b }), Apply: plan.ApplyAuto}, Upgrade,
+			Change{Now: now, Wanted: to(func(s *System) { s.Talos, s.Schematic = "v1.12.4", b }), Apply: spec.ApplyAuto}, Upgrade,
 			"Talos v1.11.6 becomes v1.12.4, schematic aaaaaaaa becomes bbbbbbbb", "",
 		},
 		"another Kubernetes": {
@@ -60,25 +60,25 @@ func TestJudge(t *testing.T) {
 				"the last v1.34, with an update each, then v1.35.0",
 		},
 		"a reboot that is forbidden": {
-			Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: plan.ApplyNoReboot}, Reboot, "machine.sysctls.x",
+			Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyNoReboot}, Reboot, "machine.sysctls.x",
 			"lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (machine.sysctls.x); take it back, or set auto or staged",
 		},
 		"an upgrade that is forbidden": {
-			Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: plan.ApplyStaged}, Upgrade, "Talos v1.11.6 becomes v1.12.4",
+			Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: spec.ApplyStaged}, Upgrade, "Talos v1.11.6 becomes v1.12.4",
 			"lifecycle.apply: an upgrade reboots the node, which staged does not allow; set auto",
 		},
 		"another platform": {
-			Change{Now: now, Wanted: to(func(s *System) { s.Schematic, s.Platform = b, "nocloud" }), Apply: plan.ApplyAuto}, Upgrade,
+			Change{Now: now, Wanted: to(func(s *System) { s.Schematic, s.Platform = b, "nocloud" }), Apply: spec.ApplyAuto}, Upgrade,
 			"schematic aaaaaaaa becomes bbbbbbbb",
 			"image.platform: the node was made for metal, where it finds its address in another place than nocloud looks; leave the platform, or replace the node",
 		},
 		"extensions that would be lost": {
-			Change{Now: now, Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"}, Apply: plan.ApplyAuto}, Upgrade, "Talos v1.11.6 becomes v1.12.4",
+			Change{Now: now, Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"}, Apply: spec.ApplyAuto}, Upgrade, "Talos v1.11.6 becomes v1.12.4",
 			"image.schematic: the node runs schematic " + a + ", whose extensions an upgrade from the plain installer would drop; state the schematic, or " +
 				vanilla + " to drop them",
 		},
 		"nothing to be lost": {
-			Change{Now: to(func(s *System) { s.Schematic = vanilla }), Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"}, Apply: plan.ApplyAuto}, Upgrade,
+			Change{Now: to(func(s *System) { s.Schematic = vanilla }), Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"}, Apply: spec.ApplyAuto}, Upgrade,
 			"Talos v1.11.6 becomes v1.12.4", "",
 		},
 	} {
@@ -107,7 +107,7 @@ func TestJudgeProperties(t *testing.T) {
 
 		c := Change{
 			Now: system("now"), Wanted: system("wanted"), Reboot: rapid.Bool().Draw(t, "reboot"),
-			Apply: rapid.SampledFrom([]plan.Apply{plan.ApplyAuto, plan.ApplyStaged, plan.ApplyNoReboot}).Draw(t, "apply"),
+			Apply: rapid.SampledFrom([]spec.Apply{spec.ApplyAuto, spec.ApplyStaged, spec.ApplyNoReboot}).Draw(t, "apply"),
 		}
 
 		effect, _, err := c.Judge()
@@ -118,7 +118,7 @@ func TestJudgeProperties(t *testing.T) {
 			assert.NoError(t, err)
 		}
 
-		if effect.Down() && c.Apply != plan.ApplyAuto {
+		if effect.Down() && c.Apply != spec.ApplyAuto {
 			assert.Error(t, err, "nothing goes away that is not allowed to")
 		}
 

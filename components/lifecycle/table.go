@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // RowMark begins a message that holds a row, as JSON.
@@ -147,7 +147,7 @@ func arrange(rows []Row, limits Limits, turn int, goes func(Row) bool) int {
 	return turn
 }
 
-const controlPlane = string(plan.ControlPlane)
+const controlPlane = string(spec.RoleControlPlane)
 
 // Table writes the rows, and below them what differs in configurations. Nodes with the same differences are named together.
 func Table(out io.Writer, rows []Row) error {

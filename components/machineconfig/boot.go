@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // unnamable is what Proxmox VE replaces in the name of a file (normalize_content_filename of pve-storage).
@@ -48,7 +49,7 @@ func Boot(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile, error)
 		// Proxmox VE takes no other ending for an ISO file, and would itself replace what it does not take in a name. Disk images
 		// it keeps among them.
 		ending := ".iso"
-		if image.Format == plan.FormatDisk {
+		if image.Format == spec.FormatDisk {
 			ending = ".img"
 		}
 
@@ -75,7 +76,7 @@ func factoryFile(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile,
 		URL:  fmt.Sprintf("%s/image/%s/%s/%s-amd64", image.FactoryURL, id, p.Talos, p.Platform),
 	}
 
-	if image.Format == plan.FormatDisk {
+	if image.Format == spec.FormatDisk {
 		// Of what the factory offers, the host unpacks this. It refuses a file that is called .raw.
 		f.URL, f.Name, f.Decompress = f.URL+".raw.zst", f.Name+".img", "zst"
 	} else {

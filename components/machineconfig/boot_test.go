@@ -4,39 +4,39 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"talos-proxmox/components/spec"
 
-	"talos-proxmox/components/plan"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestBoot(t *testing.T) {
 	nocloud := atlas(talos112)
-	nocloud.Image.Platform = plan.NoCloud
+	nocloud.Image.Platform = spec.PlatformNoCloud
 
 	disk := atlas(talos112)
-	disk.Image.Factory.Format, disk.Image.Factory.URL = plan.FormatDisk, "https://factory.lan/"
-	disk.SSH, disk.Given.SSHKey = &plan.SSH{Username: "root"}, true
+	disk.Image.Factory.Format, disk.Image.Factory.URL = spec.FormatDisk, "https://factory.lan/"
+	disk.Proxmox.SSH, disk.Provided.SSHKey = &spec.SSH{Username: "root"}, true
 
 	url := atlas(talos112)
-	url.Image = plan.Image{Source: plan.ISO, ISO: plan.ISOImage{
+	url.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{
 		URL: "https://mirror.lan/images/talos-1.12.4.iso", Checksum: "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 	}}
 	url.Network.Gateway, url.Network.Nameservers = "", nil
 
 	noSuffix := url
-	noSuffix.Image.ISO = plan.ISOImage{URL: "https://mirror.lan/latest?arch=amd64"}
+	noSuffix.Image.ISO = spec.ISOImage{URL: "https://mirror.lan/latest?arch=amd64"}
 
 	root := url
-	root.Image.ISO = plan.ISOImage{URL: "https://mirror.lan/"}
+	root.Image.ISO = spec.ISOImage{URL: "https://mirror.lan/"}
 
 	spaces := url
-	spaces.Image.ISO = plan.ISOImage{URL: "https://mirror.lan/my%20images/Talos%20v1.12.4%2B1.iso"}
+	spaces.Image.ISO = spec.ISOImage{URL: "https://mirror.lan/my%20images/Talos%20v1.12.4%2B1.iso"}
 
 	volume := url
-	volume.Image.ISO = plan.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}
+	volume.Image.ISO = spec.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}
 
 	for name, c := range map[string]struct {
-		spec plan.Spec
+		spec spec.Spec
 		want *BootFile
 	}{
 		"an ISO file for each node, its address inside": {atlas(talos112), &BootFile{
@@ -103,10 +103,10 @@ func withID(text, id string) string {
 // TestBootFilesDiffer: what holds the address of a node is no other node's, and what does not is everybody's.
 func TestBootFilesDiffer(t *testing.T) {
 	nocloud := atlas(talos112)
-	nocloud.Image.Platform = plan.NoCloud
+	nocloud.Image.Platform = spec.PlatformNoCloud
 
 	for _, c := range []struct {
-		spec plan.Spec
+		spec spec.Spec
 		want int
 	}{{atlas(talos112), 3}, {nocloud, 1}} {
 		p := planOf(t, c.spec)

@@ -19,13 +19,14 @@ import (
 
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Check generates the configuration of each node with throw-away secrets, applies all patches and lets Talos validate the
 // result, so that a bad patch fails here and not on the node. The warnings are Talos' own. The error is plan.Problems.
 // Nodes that nobody configures are not checked.
 func Check(p *plan.Plan) ([]plan.Problem, error) {
-	if p.Bootstrap == plan.External {
+	if p.Bootstrap == spec.BootstrapExternal {
 		return nil, nil
 	}
 
@@ -79,7 +80,7 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 	}
 
 	if tailscale != "" {
-		patches = slices.Insert(patches, 0, plan.Patch{Path: "tailscale", Origin: ownPatch, Text: tailscale})
+		patches = slices.Insert(patches, 0, spec.Patch{Path: "tailscale", Origin: ownPatch, Text: tailscale})
 	}
 
 	shared, ok := c.apply(generated, patches, pool.Nodes[0])
@@ -126,7 +127,7 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 }
 
 // apply applies patches one by one, to know which one fails; ok is false when one does.
-func (c *checker) apply(cfg talosconfig.Provider, patches []plan.Patch, node plan.Node) (talosconfig.Provider, bool) {
+func (c *checker) apply(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node) (talosconfig.Provider, bool) {
 	ok := true
 
 	for _, patch := range patches {
@@ -195,7 +196,7 @@ func remedy(err error) string {
 }
 
 // blame names the patch that breaks a rule which the configuration held before.
-func blame(cfg talosconfig.Provider, patches []plan.Patch, node plan.Node, rule string, broken func(talosconfig.Provider) bool) plan.Problem {
+func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule string, broken func(talosconfig.Provider) bool) plan.Problem {
 	problem := plan.Problem{Path: "pools." + node.Pool, Rule: rule, Value: node.Name}
 
 	for _, patch := range patches {
@@ -238,7 +239,7 @@ func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) 
 	return out.Config()
 }
 
-func generateBase(p *plan.Plan, role plan.Role) (talosconfig.Provider, error) {
+func generateBase(p *plan.Plan, role spec.Role) (talosconfig.Provider, error) {
 	bundle, err := throwAway()
 	if err != nil {
 		return nil, err
@@ -273,7 +274,7 @@ func Whole(p *plan.Plan, node plan.Node, bundle *secrets.Bundle) (talosconfig.Pr
 	return config, nil
 }
 
-func generated(p *plan.Plan, role plan.Role, bundle *secrets.Bundle) (talosconfig.Provider, error) {
+func generated(p *plan.Plan, role spec.Role, bundle *secrets.Bundle) (talosconfig.Provider, error) {
 	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
 		return nil, err
@@ -300,8 +301,8 @@ var throwAway = sync.OnceValues(func() (*secrets.Bundle, error) {
 	return secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_3)
 })
 
-func machineType(role plan.Role) configmachine.Type {
-	if role == plan.ControlPlane {
+func machineType(role spec.Role) configmachine.Type {
+	if role == spec.RoleControlPlane {
 		return configmachine.TypeControlPlane
 	}
 

@@ -9,26 +9,27 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // patched is a cluster of the template kind with patches of cluster, pool and node.
-func patched(versions plan.Versions, cluster, pool, node string) plan.Spec {
+func patched(versions spec.Versions, cluster, pool, node string) spec.Spec {
 	s := atlas(versions)
-	s.Cluster.CNI = plan.CNI{}
-	s.Image = plan.Image{}
+	s.Cluster.CNI = spec.CNI{}
+	s.Image = spec.Image{}
 
-	patch := func(path, text string) []plan.Patch {
+	patch := func(path, text string) []spec.Patch {
 		if text == "" {
 			return nil
 		}
 
-		return []plan.Patch{{Path: path + ".patches[0]", Origin: "patches/" + path + ".yaml", Text: text}}
+		return []spec.Patch{{Path: path + ".patches[0]", Origin: "patches/" + path + ".yaml", Text: text}}
 	}
 
 	s.Cluster.Patches = patch("cluster", cluster)
-	s.Pools["control"] = plan.Pool{
-		Role: plan.ControlPlane, Addresses: "10.0.0.11-13", Patches: patch("pools.control", pool),
-		Nodes: map[string]plan.NodeSpec{"1": {}, "2": {Patches: patch("pools.control.nodes.2", node)}},
+	s.Pools["control"] = spec.Pool{
+		Role: spec.RoleControlPlane, Addresses: "10.0.0.11-13", Patches: patch("pools.control", pool),
+		Nodes: map[string]spec.NodeSpec{"1": {}, "2": {Patches: patch("pools.control.nodes.2", node)}},
 	}
 	delete(s.Pools, "worker")
 
@@ -38,7 +39,7 @@ func patched(versions plan.Versions, cluster, pool, node string) plan.Spec {
 // TestCheck: a patch that is wrong is named, with the node and what Talos says.
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
-		spec plan.Spec
+		spec spec.Spec
 		want string
 	}{
 		"strategic merge": {spec: patched(talos112, "machine:\n  sysctls: {a: b}\n", "machine:\n  kubelet: {extraArgs: {v: \"4\"}}\n", "machine:\n  time: {disabled: true}\n")},
@@ -114,14 +115,14 @@ func TestCheck(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	const kubeSpan = "machine:\n  network:\n    kubespan: {enabled: true}\n"
 
-	alone := patched(plan.Versions{Talos: "v1.11.2", Kubernetes: "v1.31.1"}, "", kubeSpan, "")
-	alone.Cluster.Discovery = plan.DiscoveryKubernetes
+	alone := patched(spec.Versions{Talos: "v1.11.2", Kubernetes: "v1.31.1"}, "", kubeSpan, "")
+	alone.Cluster.Discovery = spec.DiscoveryKubernetes
 
 	cilium := patched(talos112, "machine:\n  features:\n    kubePrism: {port: 7446}\n", "", "")
-	cilium.Cluster.CNI = plan.CNI{Name: plan.Cilium, Version: "1.18.4"}
+	cilium.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: "1.18.4"}
 
 	for name, test := range map[string]struct {
-		spec plan.Spec
+		spec spec.Spec
 		want string
 	}{
 		"KubeSpan with the service": {spec: patched(talos112, "", kubeSpan, "")},
@@ -213,9 +214,9 @@ func TestCheckWarns(t *testing.T) {
 
 // TestExternalIsNotChecked: nobody configures those nodes.
 func TestExternalIsNotChecked(t *testing.T) {
-	s := atlas(plan.Versions{Talos: "v1.12.4"})
-	s.Cluster.Bootstrap, s.Cluster.CNI, s.Image = plan.External, plan.CNI{}, plan.Image{}
-	s.Pools = map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"}}
+	s := atlas(spec.Versions{Talos: "v1.12.4"})
+	s.Cluster.Bootstrap, s.Cluster.CNI, s.Image = spec.BootstrapExternal, spec.CNI{}, spec.Image{}
+	s.Pools = map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"}}
 
 	if warnings, err := Check(planOf(t, s)); err != nil || warnings != nil {
 		t.Error(warnings, err)
@@ -226,8 +227,8 @@ func TestExternalIsNotChecked(t *testing.T) {
 func TestUnknownEndpoint(t *testing.T) {
 	s := patched(talos112, "", "", "")
 	s.Image.Factory.Extensions = []string{plan.GuestAgent}
-	s.Network = plan.Network{CIDR: "10.0.0.0/16", Addressing: plan.Agent}
-	s.Pools["control"] = plan.Pool{Role: plan.ControlPlane, Count: new(1)}
+	s.Network = spec.Network{CIDR: "10.0.0.0/16", Addressing: spec.AddressingAgent}
+	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(1)}
 
 	if warnings, err := Check(planOf(t, s)); err != nil || warnings != nil {
 		t.Error(warnings, err)
@@ -236,7 +237,7 @@ func TestUnknownEndpoint(t *testing.T) {
 
 func BenchmarkCheck(b *testing.B) {
 	s := patched(talos112, "machine:\n  sysctls: {a: b}\n", "", "")
-	s.Pools["control"] = plan.Pool{Role: plan.ControlPlane, Count: new(200), VMIDs: "1000-1999", Addresses: "10.0.0.11-10.0.3.255"}
+	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(200), VMIDs: "1000-1999", Addresses: "10.0.0.11-10.0.3.255"}
 	p := planOf(b, s)
 
 	for b.Loop() {

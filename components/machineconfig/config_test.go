@@ -12,6 +12,7 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -41,26 +42,26 @@ func golden(t *testing.T, name, got string) {
 }
 
 // atlas is the home cluster of the examples: an image for each node.
-func atlas(versions plan.Versions) plan.Spec {
-	return plan.Spec{
-		Hosts: []plan.Host{{Name: "atlas"}},
-		Cluster: plan.Cluster{
-			Name: "atlas", Versions: versions, CNI: plan.CNI{Name: plan.Cilium, Version: "1.16.5", KubeProxy: new(false)},
+func atlas(versions spec.Versions) spec.Spec {
+	return spec.Spec{
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "atlas"}}},
+		Cluster: spec.Cluster{
+			Name: "atlas", Versions: versions, CNI: spec.CNI{Name: spec.CNICilium, Version: "1.16.5", KubeProxy: new(false)},
 		},
-		Image: plan.Image{Platform: plan.Metal, Factory: plan.FactoryImage{Extensions: []string{"tailscale", "qemu-guest-agent"}}},
-		Network: plan.Network{
+		Image: spec.Image{Platform: spec.PlatformMetal, Factory: spec.FactoryImage{Extensions: []string{"tailscale", "qemu-guest-agent"}}},
+		Network: spec.Network{
 			CIDR: "10.0.0.0/16", Gateway: "10.0.0.1", Nameservers: []string{"1.1.1.1", "8.8.8.8"},
 		},
-		Pools: map[string]plan.Pool{
-			"control": {Role: plan.ControlPlane, Count: new(1), Names: "talos-cp-{nn}", Addresses: "10.0.0.11-13"},
+		Pools: map[string]spec.Pool{
+			"control": {Role: spec.RoleControlPlane, Count: new(1), Names: "talos-cp-{nn}", Addresses: "10.0.0.11-13"},
 			"worker": {
-				Role: plan.Worker, Names: "talos-worker-{nn}", Addresses: "10.0.0.21-22",
-				Shape: plan.Shape{Labels: map[string]string{"tier": "db"}, Taints: map[string]string{"dedicated": "db:NoSchedule"}},
-				Nodes: map[string]plan.NodeSpec{"1": {}, "2": {
-					Shape: plan.Shape{
-						Annotations: map[string]string{"rack": "2"}, Labels: map[string]string{"zone": "b"}, Disk: plan.DiskOptions{Interface: new("virtio0")},
+				Role: spec.RoleWorker, Names: "talos-worker-{nn}", Addresses: "10.0.0.21-22",
+				VMSpec: spec.VMSpec{Labels: map[string]string{"tier": "db"}, Taints: map[string]string{"dedicated": "db:NoSchedule"}},
+				Nodes: map[string]spec.NodeSpec{"1": {}, "2": {
+					VMSpec: spec.VMSpec{
+						Annotations: map[string]string{"rack": "2"}, Labels: map[string]string{"zone": "b"}, Disk: spec.DiskOptions{Interface: new("virtio0")},
 					},
-					Patches: []plan.Patch{{Path: "pools.worker.nodes.2.patches[0]", Origin: "node.yaml", Text: "machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n"}},
+					Patches: []spec.Patch{{Path: "pools.worker.nodes.2.patches[0]", Origin: "node.yaml", Text: "machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n"}},
 				}},
 			},
 		},
@@ -68,11 +69,11 @@ func atlas(versions plan.Versions) plan.Spec {
 }
 
 var (
-	talos111 = plan.Versions{Talos: "v1.11.2", Kubernetes: "v1.32.1"}
-	talos112 = plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}
+	talos111 = spec.Versions{Talos: "v1.11.2", Kubernetes: "v1.32.1"}
+	talos112 = spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}
 )
 
-func planOf(t testing.TB, s plan.Spec) *plan.Plan {
+func planOf(t testing.TB, s spec.Spec) *plan.Plan {
 	t.Helper()
 
 	p, err := plan.New(s)
@@ -144,7 +145,7 @@ func whole(t *testing.T, p *plan.Plan, node plan.Node) talosconfig.Provider {
 
 // TestPatches: everything that is rendered for a cluster, for the two generations of Talos' documents.
 func TestPatches(t *testing.T) {
-	for name, versions := range map[string]plan.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
 		t.Run(name, func(t *testing.T) {
 			accepted(t, "patches-"+name+".yaml", planOf(t, atlas(versions)))
 		})
@@ -153,15 +154,15 @@ func TestPatches(t *testing.T) {
 
 // TestGPUs: what the driver of a GPU pool needs, where its image has one.
 func TestGPUs(t *testing.T) {
-	for name, versions := range map[string]plan.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
 		t.Run(name, func(t *testing.T) {
 			s := atlas(versions)
-			s.Cluster.CNI = plan.CNI{}
-			s.Pools = map[string]plan.Pool{
-				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+			s.Cluster.CNI = spec.CNI{}
+			s.Pools = map[string]spec.Pool{
+				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"},
 				"gpu": {
-					Role: plan.Worker, Addresses: "10.0.0.31", GPUs: map[string]plan.GPUSpec{"1": {BDF: "0000:01:00.0"}},
-					Image: plan.PoolImage{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts", "nvidia-container-toolkit-lts"}},
+					Role: spec.RoleWorker, Addresses: "10.0.0.31", GPUs: map[string]spec.GPUSpec{"1": {BDF: "0000:01:00.0"}},
+					Image: spec.PoolImage{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts", "nvidia-container-toolkit-lts"}},
 				},
 			}
 			accepted(t, "gpu-"+name+".yaml", planOf(t, s))
@@ -176,31 +177,31 @@ func TestInstaller(t *testing.T) {
 		agent = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" // and one with the guest agent only
 	)
 
-	template := func(s *plan.Schematic) plan.Spec {
-		spec := atlas(talos112)
-		spec.Image = plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "9000", Worker: "9000"}, Schematic: s}
-		spec.Network.Nameservers = nil
+	template := func(schematic *spec.Schematic) spec.Spec {
+		s := atlas(talos112)
+		s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"}, Schematic: schematic}
+		s.Network.Nameservers = nil
 
-		return spec
+		return s
 	}
 
-	factory := func(f plan.FactoryImage) plan.Spec {
-		spec := atlas(talos112)
-		spec.Image = plan.Image{Factory: f}
+	factory := func(f spec.FactoryImage) spec.Spec {
+		s := atlas(talos112)
+		s.Image = spec.Image{Factory: f}
 
-		return spec
+		return s
 	}
 
 	for name, test := range map[string]struct {
-		spec plan.Spec
+		spec spec.Spec
 		want string
 	}{
 		"plain template":           {template(nil), "ghcr.io/siderolabs/installer:v1.12.4"},
-		"template with extensions": {template(&plan.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}), "factory.talos.dev/metal-installer/" + agent + ":v1.12.4"},
-		"template with schematic":  {template(&plan.Schematic{ID: plain}), "factory.talos.dev/metal-installer/" + plain + ":v1.12.4"},
-		"plain factory":            {factory(plan.FactoryImage{}), "factory.talos.dev/nocloud-installer/" + plain + ":v1.12.4"},
+		"template with extensions": {template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}), "factory.talos.dev/metal-installer/" + agent + ":v1.12.4"},
+		"template with schematic":  {template(&spec.Schematic{ID: plain}), "factory.talos.dev/metal-installer/" + plain + ":v1.12.4"},
+		"plain factory":            {factory(spec.FactoryImage{}), "factory.talos.dev/nocloud-installer/" + plain + ":v1.12.4"},
 		"private factory": {
-			factory(plan.FactoryImage{URL: "https://factory.example.com:8443/", Extensions: []string{"qemu-guest-agent"}}),
+			factory(spec.FactoryImage{URL: "https://factory.example.com:8443/", Extensions: []string{"qemu-guest-agent"}}),
 			"factory.example.com:8443/nocloud-installer/" + agent + ":v1.12.4",
 		},
 	} {
@@ -218,8 +219,8 @@ func TestInstaller(t *testing.T) {
 // TestBase: what a cluster leaves at its defaults is not in its patches.
 func TestBase(t *testing.T) {
 	s := atlas(talos112)
-	s.Cluster.CNI = plan.CNI{}
-	s.Image = plan.Image{}
+	s.Cluster.CNI = spec.CNI{}
+	s.Image = spec.Image{}
 	p := planOf(t, s)
 
 	got, err := Patches(p, p.Pools[1])

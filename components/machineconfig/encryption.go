@@ -9,6 +9,7 @@ import (
 	blockres "github.com/siderolabs/talos/pkg/machinery/resources/block"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // diskEncryption encrypts what Talos keeps on its disk. It is said in a document for each volume since Talos 1.11.
@@ -21,7 +22,7 @@ func diskEncryption(contract *talosconfig.VersionContract, p *plan.Plan, m *v1al
 		volume := func() *v1alpha1.EncryptionConfig {
 			key := &v1alpha1.EncryptionKey{}
 
-			if p.Encryption == plan.TPMKey {
+			if p.Encryption == spec.EncryptionTPM {
 				key.KeyTPM = &v1alpha1.EncryptionKeyTPM{}
 			} else {
 				key.KeyNodeID = &v1alpha1.EncryptionKeyNodeID{}
@@ -40,7 +41,7 @@ func diskEncryption(contract *talosconfig.VersionContract, p *plan.Plan, m *v1al
 	for _, name := range []string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel} {
 		key := block.EncryptionKey{}
 
-		if p.Encryption == plan.TPMKey {
+		if p.Encryption == spec.EncryptionTPM {
 			key.KeyTPM = &block.EncryptionKeyTPM{}
 			// A disk whose STATE was exchanged must not give away the rest.
 			if name != constants.StatePartitionLabel {

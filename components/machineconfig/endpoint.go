@@ -15,6 +15,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // linkAlias is what Talos is told to call the link with the node's address, whose own name depends on the machine type and
@@ -23,7 +24,7 @@ const linkAlias = "lan"
 
 // virtualIP has a control plane compete for the shared address. It is a document of its own since Talos 1.12.
 func virtualIP(contract *talosconfig.VersionContract, p *plan.Plan, node plan.Node) ([]config.Document, error) {
-	if p.EndpointMode != plan.VIP || node.Role != plan.ControlPlane {
+	if p.EndpointMode != spec.EndpointVIP || node.Role != spec.RoleControlPlane {
 		return nil, nil
 	}
 
@@ -49,7 +50,7 @@ func virtualIP(contract *talosconfig.VersionContract, p *plan.Plan, node plan.No
 		DeviceVIPConfig: &v1alpha1.DeviceVIPConfig{SharedIP: p.VIP.String()},
 	}
 
-	if p.Addressing != plan.Static && !node.Static {
+	if p.Addressing != spec.AddressingStatic && !node.Static {
 		// A link that the configuration names gets no address by DHCP unless it says so.
 		device.DeviceDHCP = new(true)
 	}
@@ -113,14 +114,14 @@ func endpointHost(p *plan.Plan) string {
 // discovery says everything of the registries that is not so by itself.
 func discovery(p *plan.Plan) *v1alpha1.ClusterDiscoveryConfig {
 	switch p.Discovery {
-	case plan.DiscoveryKubernetes:
+	case spec.DiscoveryKubernetes:
 		return &v1alpha1.ClusterDiscoveryConfig{DiscoveryRegistries: v1alpha1.DiscoveryRegistriesConfig{
 			RegistryKubernetes: v1alpha1.RegistryKubernetesConfig{RegistryDisabled: new(false)},
 			RegistryService:    v1alpha1.RegistryServiceConfig{RegistryDisabled: new(true)},
 		}}
-	case plan.NoDiscovery:
+	case spec.DiscoveryNone:
 		return &v1alpha1.ClusterDiscoveryConfig{DiscoveryEnabled: new(false)}
-	case plan.DiscoveryService: // as generated
+	case spec.DiscoveryService: // as generated
 	}
 
 	return nil

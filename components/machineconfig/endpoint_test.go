@@ -4,55 +4,57 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"talos-proxmox/components/spec"
 
-	"talos-proxmox/components/plan"
+	"github.com/google/go-cmp/cmp"
 )
 
 // endpoints are the ways to reach a cluster of three control planes and one worker.
-func endpoints(versions plan.Versions) map[string]plan.Spec {
-	three := func(change func(*plan.Spec)) plan.Spec {
+func endpoints(versions spec.Versions) map[string]spec.Spec {
+	three := func(change func(*spec.Spec)) spec.Spec {
 		s := atlas(versions)
-		s.Cluster.CNI = plan.CNI{}
-		s.Pools = map[string]plan.Pool{
-			"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
-			"worker":  {Role: plan.Worker, Count: new(1), Addresses: "10.0.0.21"},
+		s.Cluster.CNI = spec.CNI{}
+		s.Pools = map[string]spec.Pool{
+			"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
+			"worker":  {Role: spec.RoleWorker, Count: new(1), Addresses: "10.0.0.21"},
 		}
 		change(&s)
 
 		return s
 	}
 
-	return map[string]plan.Spec{
-		"first": three(func(*plan.Spec) {}),
-		"vip":   three(func(s *plan.Spec) { s.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"} }),
-		"vip-dhcp": three(func(s *plan.Spec) {
-			s.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"}
-			s.Image = plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "9000", Worker: "9000"}}
+	return map[string]spec.Spec{
+		"first": three(func(*spec.Spec) {}),
+		"vip":   three(func(s *spec.Spec) { s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"} }),
+		"vip-dhcp": three(func(s *spec.Spec) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"}
+			s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"}}
 			s.Network.Nameservers = nil
 		}),
-		"vip-written": three(func(s *plan.Spec) {
-			s.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"}
-			s.Image = plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "9000", Worker: "9000"}}
-			s.Network.Addressing = plan.Reserved
+		"vip-written": three(func(s *spec.Spec) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"}
+			s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"}}
+			s.Network.Addressing = spec.AddressingReserved
 			control := s.Pools["control"]
-			control.Addressing = plan.Static
+			control.Addressing = spec.AddressingStatic
 			s.Pools["control"] = control
 		}),
-		"kube-vip": three(func(s *plan.Spec) {
-			s.Cluster.Endpoint = plan.Endpoint{Mode: plan.KubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
-			s.Tailscale, s.Given.TailscaleKey = &plan.Tailscale{Pools: []string{"control"}}, true
+		"kube-vip": three(func(s *spec.Spec) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
+			s.Tailscale, s.Provided.TailscaleKey = &spec.Tailscale{Pools: []string{"control"}}, true
 		}),
-		"dns": three(func(s *plan.Spec) { s.Cluster.Endpoint = plan.Endpoint{Mode: plan.DNS, Host: "api.example.com"} }),
+		"dns": three(func(s *spec.Spec) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"}
+		}),
 	}
 }
 
 // TestEndpoints: what is rendered for each way to reach the cluster, for the two generations of Talos' documents.
 func TestEndpoints(t *testing.T) {
-	for name, versions := range map[string]plan.Versions{"1.11": talos111, "1.12": talos112} {
-		for mode, spec := range endpoints(versions) {
+	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+		for mode, s := range endpoints(versions) {
 			t.Run(mode+" "+name, func(t *testing.T) {
-				p := planOf(t, spec)
+				p := planOf(t, s)
 				accepted(t, "endpoint-"+mode+"-"+name+".yaml", p)
 
 				control, worker := whole(t, p, p.Pools[0].Nodes[1]), whole(t, p, p.Pools[1].Nodes[0])
@@ -79,7 +81,7 @@ func TestEndpoints(t *testing.T) {
 				}
 
 				want := []netip.Addr(nil)
-				if p.EndpointMode == plan.VIP {
+				if p.EndpointMode == spec.EndpointVIP {
 					want = []netip.Addr{netip.MustParseAddr("10.0.0.20")}
 				}
 
@@ -109,7 +111,7 @@ func TestEndpoints(t *testing.T) {
 
 				// Which address is a node's own.
 				subnets := []string{"10.0.0.0/16"}
-				if p.EndpointMode == plan.VIP {
+				if p.EndpointMode == spec.EndpointVIP {
 					subnets = append(subnets, "!10.0.0.20/32")
 				}
 
@@ -131,14 +133,14 @@ func TestEndpoints(t *testing.T) {
 
 // TestDiscovery: one registry at most, the Kubernetes one only when asked for.
 func TestDiscovery(t *testing.T) {
-	for way, want := range map[plan.Discovery][3]bool{ // enabled, service, kubernetes
+	for way, want := range map[spec.Discovery][3]bool{ // enabled, service, kubernetes
 		"":                       {true, true, false},
-		plan.DiscoveryService:    {true, true, false},
-		plan.DiscoveryKubernetes: {true, false, true},
-		plan.NoDiscovery:         {false, true, false},
+		spec.DiscoveryService:    {true, true, false},
+		spec.DiscoveryKubernetes: {true, false, true},
+		spec.DiscoveryNone:       {false, true, false},
 	} {
 		t.Run(string(way), func(t *testing.T) {
-			s := patched(plan.Versions{Talos: "v1.11.2", Kubernetes: "v1.31.1"}, "", "", "")
+			s := patched(spec.Versions{Talos: "v1.11.2", Kubernetes: "v1.31.1"}, "", "", "")
 			s.Cluster.Discovery = way
 			p := planOf(t, s)
 

@@ -6,6 +6,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // firewall is Talos' own: what a pool's nodes let in, and nothing else. ICMP comes in by itself, slowly.
@@ -23,11 +24,11 @@ func firewall(pool plan.PlannedPool) []config.Document {
 		rule.MetaName = in.Name
 
 		switch in.Protocol {
-		case plan.TCP:
+		case spec.ProtocolTCP:
 			rule.PortSelector.Protocol = nethelpers.ProtocolTCP
-		case plan.UDP:
+		case spec.ProtocolUDP:
 			rule.PortSelector.Protocol = nethelpers.ProtocolUDP
-		case plan.ICMP:
+		case spec.ProtocolICMP:
 			continue
 		}
 

@@ -13,38 +13,39 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // walled is a production cluster: firewalls are set up because it is one.
-func walled(versions plan.Versions, cni plan.CNI) plan.Spec {
+func walled(versions spec.Versions, cni spec.CNI) spec.Spec {
 	s := atlas(versions)
-	s.Environment = plan.Production
+	s.Environment = spec.EnvironmentProduction
 	s.Cluster.CNI = cni
-	s.Cluster.Endpoint = plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"}
+	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"}
 	s.Firewall.APIFrom = []string{"192.168.7.0/24"}
-	s.Firewall.Open = []plan.Opening{
+	s.Firewall.Open = []spec.IngressRule{
 		{Name: "web", Ports: "443, 80", From: []string{"0.0.0.0/0", "::/0"}, Pools: []string{"worker"}},
-		{Name: "game", Ports: "30000-30010", Protocol: plan.UDP, Pools: []string{"worker"}},
+		{Name: "game", Ports: "30000-30010", Protocol: spec.ProtocolUDP, Pools: []string{"worker"}},
 	}
-	s.Pools = map[string]plan.Pool{
-		"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
-		"worker":  {Role: plan.Worker, Count: new(2), Addresses: "10.0.0.21-22"},
+	s.Pools = map[string]spec.Pool{
+		"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
+		"worker":  {Role: spec.RoleWorker, Count: new(2), Addresses: "10.0.0.21-22"},
 	}
 
 	return s
 }
 
 var (
-	withFlannel = plan.CNI{}
-	withCilium  = plan.CNI{Name: plan.Cilium, Version: "1.18.4", KubeProxy: new(false)}
+	withFlannel = spec.CNI{}
+	withCilium  = spec.CNI{Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false)}
 )
 
 // TestFirewalls: the rules that reach Talos and Proxmox VE with production settings, for each role.
 func TestFirewalls(t *testing.T) {
-	for name, cni := range map[string]plan.CNI{"flannel": withFlannel, "cilium": withCilium} {
+	for name, cni := range map[string]spec.CNI{"flannel": withFlannel, "cilium": withCilium} {
 		var texts []string
 
-		for _, versions := range []plan.Versions{talos111, talos112} {
+		for _, versions := range []spec.Versions{talos111, talos112} {
 			p := planOf(t, walled(versions, cni))
 
 			var b strings.Builder
@@ -96,25 +97,25 @@ func TestPatchesBehindFirewalls(t *testing.T) {
 		given    = " (given: own.yaml, for atlas-control-1); correct the patch"
 	)
 
-	wireguard := plan.Opening{Name: "kubespan", Protocol: plan.UDP, Ports: "51820"}
-	others := plan.Opening{Name: "pods", Ports: "6443, 10250", From: []string{"10.96.0.0/11"}}
+	wireguard := spec.IngressRule{Name: "kubespan", Protocol: spec.ProtocolUDP, Ports: "51820"}
+	others := spec.IngressRule{Name: "pods", Ports: "6443, 10250", From: []string{"10.96.0.0/11"}}
 
 	for name, test := range map[string]struct {
 		patch string
-		open  []plan.Opening
+		open  []spec.IngressRule
 		want  string
 	}{
 		"KubeSpan":         {kubeSpan, nil, refused + "KubeSpan needs UDP port 51820 between nodes, which the firewalls do not let in unless firewall.open does" + given},
-		"KubeSpan, opened": {kubeSpan, []plan.Opening{wireguard}, ""},
-		"other pods": {pods, []plan.Opening{wireguard}, refused + "pods of another network than 10.244.0.0/16 cannot reach ports 6443 and 10250, " +
+		"KubeSpan, opened": {kubeSpan, []spec.IngressRule{wireguard}, ""},
+		"other pods": {pods, []spec.IngressRule{wireguard}, refused + "pods of another network than 10.244.0.0/16 cannot reach ports 6443 and 10250, " +
 			"unless firewall.open lets them in" + given},
-		"other pods, opened": {pods, []plan.Opening{others}, ""},
+		"other pods, opened": {pods, []spec.IngressRule{others}, ""},
 		"neither":            {"machine:\n  sysctls: {vm.max_map_count: \"262144\"}\n", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := walled(talos112, withFlannel)
 			s.Firewall.Open = test.open
-			s.Cluster.Patches = []plan.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
+			s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
 
 			got := ""
 			if _, err := Check(planOf(t, s)); err != nil {
@@ -131,7 +132,7 @@ func TestPatchesBehindFirewalls(t *testing.T) {
 // TestNoFirewall: a lab has none.
 func TestNoFirewall(t *testing.T) {
 	s := walled(talos112, withFlannel)
-	s.Environment = plan.Lab
+	s.Environment = spec.EnvironmentLab
 
 	for _, pool := range planOf(t, s).Pools {
 		if docs, rules := firewall(pool), pool.FirewallRules(); docs != nil || rules != nil {
@@ -143,7 +144,7 @@ func TestNoFirewall(t *testing.T) {
 // wire is something that goes over the network to a node.
 type wire struct {
 	from     string // an address
-	to       plan.Role
+	to       spec.Role
 	protocol string
 	port     uint16
 }
@@ -157,7 +158,7 @@ const (
 // TestNothingNeededIsClosed holds both firewalls against the ports that Talos and Kubernetes document, and against what
 // nobody needs.
 func TestNothingNeededIsClosed(t *testing.T) {
-	const control, worker = plan.ControlPlane, plan.Worker
+	const control, worker = spec.RoleControlPlane, spec.RoleWorker
 
 	// Talos: Network Connectivity. apid is for talosctl and control planes, trustd for workers.
 	needed := []wire{
@@ -175,7 +176,7 @@ func TestNothingNeededIsClosed(t *testing.T) {
 	)
 
 	cnis := map[string]struct {
-		cni   plan.CNI
+		cni   spec.CNI
 		ports []wire // from every node to every node
 	}{
 		// Talos: Ingress Firewall.
@@ -194,7 +195,7 @@ func TestNothingNeededIsClosed(t *testing.T) {
 	}
 
 	for name, c := range cnis {
-		for _, versions := range []plan.Versions{talos111, talos112} {
+		for _, versions := range []spec.Versions{talos111, talos112} {
 			t.Run(name+" "+versions.Talos, func(t *testing.T) {
 				p := planOf(t, walled(versions, c.cni))
 				all := append(slices.Clone(needed), wire{stranger, worker, "tcp", 443}, wire{"2001:db8::1", worker, "tcp", 80}, wire{aControl, worker, "udp", 30010})

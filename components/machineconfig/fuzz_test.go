@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // FuzzPatch: whatever an operator writes as a patch, Talos takes the configuration with it, or there are problems that name the patch.
@@ -20,7 +21,7 @@ func FuzzPatch(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, patch string) {
-		p, err := plan.New(patched(plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, patch, "", ""))
+		p, err := plan.New(patched(spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, patch, "", ""))
 		if err != nil {
 			return // no place for a patch
 		}

@@ -3,10 +3,10 @@ package machineconfig
 import (
 	"fmt"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
-
-	"talos-proxmox/components/plan"
 )
 
 // Applied is the configuration that a node was given: that of its pool with the patches that are its own.
@@ -31,14 +31,14 @@ func Applied(pool string, patches []string) (config.Provider, error) {
 }
 
 // Identity is the name and the role of the node that a configuration was given to.
-func Identity(c config.Provider) (name string, role plan.Role) {
+func Identity(c config.Provider) (name string, role spec.Role) {
 	if h := c.NetworkHostnameConfig(); h != nil {
 		name = h.Hostname()
 	}
 
-	role = plan.Worker
+	role = spec.RoleWorker
 	if c.Machine().Type().IsControlPlane() {
-		role = plan.ControlPlane
+		role = spec.RoleControlPlane
 	}
 
 	return name, role

@@ -3,10 +3,10 @@ package machineconfig
 import (
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"talos-proxmox/components/plan"
 )
 
 func TestIdentity(t *testing.T) {
@@ -14,11 +14,11 @@ func TestIdentity(t *testing.T) {
 
 	for _, c := range []struct {
 		pool, patch, name string
-		role              plan.Role
+		role              spec.Role
 	}{
-		{pool + "controlplane\n", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: one\nauto: off\n", "one", plan.ControlPlane},
-		{pool + "worker\n", "machine:\n  network:\n    hostname: two\n", "two", plan.Worker},
-		{pool + "worker\n", "machine:\n  nodeLabels:\n    a: b\n", "", plan.Worker},
+		{pool + "controlplane\n", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: one\nauto: off\n", "one", spec.RoleControlPlane},
+		{pool + "worker\n", "machine:\n  network:\n    hostname: two\n", "two", spec.RoleWorker},
+		{pool + "worker\n", "machine:\n  nodeLabels:\n    a: b\n", "", spec.RoleWorker},
 	} {
 		applied, err := Applied(c.pool, []string{c.patch})
 		require.NoError(t, err)

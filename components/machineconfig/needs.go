@@ -9,6 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // need is what Talos lets a patch take away and this cluster cannot do without.
@@ -25,7 +26,7 @@ func needs(p *plan.Plan) []need {
 		},
 	}}
 
-	if p.CNI == plan.Cilium || p.EndpointMode == plan.KubeVIP {
+	if p.CNI == spec.CNICilium || p.EndpointMode == spec.EndpointKubeVIP {
 		all = append(all, need{
 			"KubePrism must stay on, at its own port: that is how Cilium and kube-vip reach the Kubernetes API",
 			func(cfg talosconfig.Provider) bool {
@@ -41,12 +42,12 @@ func needs(p *plan.Plan) []need {
 
 // firewallNeeds are what a patch may add that the firewalls do not know of.
 func firewallNeeds(p *plan.Plan) []need {
-	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role == plan.ControlPlane && pool.Ingress != nil })
+	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role == spec.RoleControlPlane && pool.Ingress != nil })
 	if first < 0 {
 		return nil
 	}
 
-	lets := func(protocol plan.Protocol, port uint16, from netip.Prefix) bool {
+	lets := func(protocol spec.Protocol, port uint16, from netip.Prefix) bool {
 		return slices.ContainsFunc(p.Pools[first].Ingress, func(in plan.Ingress) bool {
 			return in.Protocol == protocol &&
 				slices.ContainsFunc(in.Ports, func(span plan.Ports) bool { return span.First <= port && port <= span.Last }) &&
@@ -58,7 +59,7 @@ func firewallNeeds(p *plan.Plan) []need {
 		{
 			fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls do not let in unless firewall.open does", constants.KubeSpanDefaultPort),
 			func(cfg talosconfig.Provider) bool {
-				return cfg.Machine().Network().KubeSpan().Enabled() && !lets(plan.UDP, constants.KubeSpanDefaultPort, p.Network)
+				return cfg.Machine().Network().KubeSpan().Enabled() && !lets(spec.ProtocolUDP, constants.KubeSpanDefaultPort, p.Network)
 			},
 		},
 		{
@@ -68,7 +69,7 @@ func firewallNeeds(p *plan.Plan) []need {
 				return slices.ContainsFunc(cfg.Cluster().Network().PodCIDRs(), func(text string) bool {
 					pods, err := netip.ParsePrefix(text)
 
-					return err == nil && (!lets(plan.TCP, constants.DefaultControlPlanePort, pods) || !lets(plan.TCP, constants.KubeletPort, pods))
+					return err == nil && (!lets(spec.ProtocolTCP, constants.DefaultControlPlanePort, pods) || !lets(spec.ProtocolTCP, constants.KubeletPort, pods))
 				})
 			},
 		},

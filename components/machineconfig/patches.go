@@ -18,6 +18,7 @@ import (
 
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Patches returns the configuration patches of a pool, in the order they are applied: the program's own, the operator's
@@ -39,7 +40,7 @@ func NodePatches(p *plan.Plan, node plan.Node) ([]string, error) {
 // ownPatch is what a patch is called that nobody wrote.
 const ownPatch = "the program's own patch"
 
-func texts(patches []plan.Patch) []string {
+func texts(patches []spec.Patch) []string {
 	all := make([]string, 0, len(patches))
 	for _, patch := range patches {
 		text := patch.Text
@@ -54,7 +55,7 @@ func texts(patches []plan.Patch) []string {
 	return all
 }
 
-func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
+func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]spec.Patch, error) {
 	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
 		return nil, fmt.Errorf("version %s: %w", p.ContractVersion(), err)
@@ -81,8 +82,8 @@ func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]plan.Patch, error) {
 }
 
 // own are documents of the program's, each a patch.
-func own(pool string, docs []config.Document) ([]plan.Patch, error) {
-	var patches []plan.Patch
+func own(pool string, docs []config.Document) ([]spec.Patch, error) {
+	var patches []spec.Patch
 
 	for _, doc := range docs {
 		text, err := render(doc)
@@ -90,13 +91,13 @@ func own(pool string, docs []config.Document) ([]plan.Patch, error) {
 			return nil, err
 		}
 
-		patches = append(patches, plan.Patch{Path: "pools." + pool, Origin: ownPatch, Text: text})
+		patches = append(patches, spec.Patch{Path: "pools." + pool, Origin: ownPatch, Text: text})
 	}
 
 	return patches, nil
 }
 
-func nodePatches(p *plan.Plan, node plan.Node) ([]plan.Patch, error) {
+func nodePatches(p *plan.Plan, node plan.Node) ([]spec.Patch, error) {
 	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
 		return nil, fmt.Errorf("version %s: %w", p.ContractVersion(), err)
@@ -155,7 +156,7 @@ func base(contract *talosconfig.VersionContract, p *plan.Plan, pool plan.Planned
 
 	c.ClusterConfig = &v1alpha1.ClusterConfig{ClusterDiscoveryConfig: discovery(p)}
 
-	if pool.Role == plan.ControlPlane {
+	if pool.Role == spec.RoleControlPlane {
 		reachable(contract, p, c)
 
 		if err := addManifests(p, c.ClusterConfig); err != nil {
@@ -163,7 +164,7 @@ func base(contract *talosconfig.VersionContract, p *plan.Plan, pool plan.Planned
 		}
 	}
 
-	if p.CNI != plan.Flannel {
+	if p.CNI != spec.CNIFlannel {
 		// Cilium is not one that Talos knows: for Talos it is none, and comes as a manifest.
 		c.ClusterConfig.ClusterNetwork = &v1alpha1.ClusterNetworkConfig{CNI: &v1alpha1.CNIConfig{CNIName: constants.NoneCNI}}
 	}

@@ -3,11 +3,11 @@ package machineconfig
 import (
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/google/go-cmp/cmp"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
-
-	"talos-proxmox/components/plan"
 )
 
 // authority is a certificate authority that signed nothing.
@@ -22,17 +22,17 @@ jrqlqhqyFDgnQsna4jvY4EqbkMBeDQ==
 -----END CERTIFICATE-----`
 
 // around is a cluster that is told of everything around it.
-func around(versions plan.Versions) plan.Spec {
+func around(versions spec.Versions) spec.Spec {
 	s := atlas(versions)
-	s.Cluster.CNI = plan.CNI{}
+	s.Cluster.CNI = spec.CNI{}
 	s.Network.TimeServers = []string{"10.0.0.1", "time.example.com"}
 	s.Cluster.RegistryMirrors = map[string][]string{
 		"docker.io": {"https://registry.lan:5000", "https://mirror.example.com/docker"}, "*": {"http://10.0.0.5:5000"},
 	}
-	s.Cluster.TrustedCAs = []plan.Text{{Path: "cluster.trustedCAs[0]", Origin: "ca.pem", Text: authority}}
-	s.Cluster.Logs = plan.Logs{Services: []string{"tcp://10.0.0.5:5044"}, Kernel: []string{"udp://10.0.0.5:6050", "tcp://logs.example.com:6051"}}
-	s.Cluster.Encryption = plan.NodeIDKey
-	s.Cluster.Manifests = []plan.Text{
+	s.Cluster.TrustedCAs = []spec.InlineOrFile{{Path: "cluster.trustedCAs[0]", Origin: "ca.pem", Text: authority}}
+	s.Cluster.Logs = spec.Logs{Services: []string{"tcp://10.0.0.5:5044"}, Kernel: []string{"udp://10.0.0.5:6050", "tcp://logs.example.com:6051"}}
+	s.Cluster.Encryption = spec.EncryptionNodeID
+	s.Cluster.Manifests = []spec.InlineOrFile{
 		{Path: "cluster.manifests[0]", Origin: "gitops/namespace.yaml", Text: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: flux-system\n"},
 		{Path: "cluster.manifests[1]", Origin: "https://example.com/flux.yaml", Text: "https://example.com/flux.yaml"},
 	}
@@ -41,11 +41,11 @@ func around(versions plan.Versions) plan.Spec {
 }
 
 // older is before disks were encrypted by documents of their own.
-var older = plan.Versions{Talos: "v1.10.3", Kubernetes: "v1.32.1"}
+var older = spec.Versions{Talos: "v1.10.3", Kubernetes: "v1.32.1"}
 
 // TestServices: what nodes are told of what is around them, for the generations of Talos' documents.
 func TestServices(t *testing.T) {
-	for name, versions := range map[string]plan.Versions{"1.10": older, "1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.10": older, "1.11": talos111, "1.12": talos112} {
 		t.Run(name, func(t *testing.T) {
 			p := planOf(t, around(versions))
 			accepted(t, "services-"+name+".yaml", p)
@@ -105,12 +105,12 @@ func TestServices(t *testing.T) {
 
 // TestTPM: the key is the TPM's, and all but STATE opens only beside the STATE it belongs to.
 func TestTPM(t *testing.T) {
-	for name, versions := range map[string]plan.Versions{"1.10": older, "1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.10": older, "1.11": talos111, "1.12": talos112} {
 		t.Run(name, func(t *testing.T) {
 			s := atlas(versions)
-			s.Cluster.CNI = plan.CNI{}
-			s.Cluster.Encryption = plan.TPMKey
-			s.Image = plan.Image{Source: plan.Template, Template: plan.TemplateImage{Control: "9000", Worker: "9000"}}
+			s.Cluster.CNI = spec.CNI{}
+			s.Cluster.Encryption = spec.EncryptionTPM
+			s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"}}
 			s.Network.Nameservers = nil
 			s.Defaults.TPM = new(true)
 			p := planOf(t, s)

@@ -4,24 +4,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"talos-proxmox/components/spec"
 
-	"talos-proxmox/components/plan"
+	"github.com/google/go-cmp/cmp"
 )
 
 // reservedSpec is a cluster whose nodes have DHCP reservations.
-func reservedSpec() plan.Spec {
-	return plan.Spec{
-		Hosts:   []plan.Host{{Name: "pve"}},
-		Cluster: plan.Cluster{Name: "home", Versions: talos112},
-		Image: plan.Image{Source: plan.Template, Template: plan.TemplateImage{
+func reservedSpec() spec.Spec {
+	return spec.Spec{
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
+		Cluster: spec.Cluster{Name: "home", Versions: talos112},
+		Image: spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{
 			Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
 		}},
-		Network: plan.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
-		Pools: map[string]plan.Pool{
-			"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
-			"worker": {Role: plan.Worker, Addresses: "10.0.0.21-22", Nodes: map[string]plan.NodeSpec{
-				"1": {MAC: "02:00:00:00:00:21", Addressing: plan.Static}, "2": {},
+		Network: spec.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
+		Pools: map[string]spec.Pool{
+			"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+			"worker": {Role: spec.RoleWorker, Addresses: "10.0.0.21-22", Nodes: map[string]spec.NodeSpec{
+				"1": {MAC: "02:00:00:00:00:21", Addressing: spec.AddressingStatic}, "2": {},
 			}},
 		},
 	}
@@ -71,9 +71,9 @@ func TestStaticNode(t *testing.T) {
 // TestGPUModules: a driver's modules are loaded where the driver is, and nowhere else.
 func TestGPUModules(t *testing.T) {
 	s := reservedSpec()
-	s.Pools["gpu"] = plan.Pool{
-		Role: plan.Worker, Addresses: "10.0.0.31", GPUs: map[string]plan.GPUSpec{"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "pve"}}},
-		Image: plan.PoolImage{Schematic: &plan.Schematic{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts", "nvidia-container-toolkit-lts"}}},
+	s.Pools["gpu"] = spec.Pool{
+		Role: spec.RoleWorker, Addresses: "10.0.0.31", GPUs: map[string]spec.GPUSpec{"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "pve"}}},
+		Image: spec.PoolImage{Schematic: &spec.Schematic{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts", "nvidia-container-toolkit-lts"}}},
 	}
 
 	p := planOf(t, s)

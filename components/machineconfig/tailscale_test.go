@@ -4,21 +4,21 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // tailnet is a cluster whose control planes join a tailnet.
-func tailnet(versions plan.Versions) plan.Spec {
+func tailnet(versions spec.Versions) spec.Spec {
 	s := atlas(versions)
-	s.Tailscale = &plan.Tailscale{Pools: []string{"control"}, LoginServer: "https://headscale.example.com:8080"}
-	s.Given.TailscaleKey = true
+	s.Tailscale = &spec.Tailscale{Pools: []string{"control"}, LoginServer: "https://headscale.example.com:8080"}
+	s.Provided.TailscaleKey = true
 
 	return s
 }
 
 // TestTailscale: what lets a node join, for the pools that are to, and in no other patch.
 func TestTailscale(t *testing.T) {
-	for name, versions := range map[string]plan.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
 		t.Run(name, func(t *testing.T) {
 			p := planOf(t, tailnet(versions))
 
@@ -52,7 +52,7 @@ func TestTailscale(t *testing.T) {
 // TestTailscaleWithoutServer: Tailscale's own server needs no argument.
 func TestTailscaleWithoutServer(t *testing.T) {
 	s := tailnet(talos112)
-	s.Tailscale = &plan.Tailscale{}
+	s.Tailscale = &spec.Tailscale{}
 	p := planOf(t, s)
 
 	for _, pool := range p.Pools {
@@ -78,7 +78,7 @@ func TestTailscaleKey(t *testing.T) {
 // TestTailnetIsChecked: a patch that does not go with the program's document is found before a node sees it.
 func TestTailnetIsChecked(t *testing.T) {
 	s := tailnet(talos112)
-	s.Cluster.Patches = []plan.Patch{{
+	s.Cluster.Patches = []spec.Patch{{
 		Path: "cluster.patches[0]", Origin: "tailscale.yaml",
 		Text: "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: tailscale\nconfigFiles:\n  - content: \"\"\n    mountPath: /x\n",
 	}}

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/siderolabs/crypto/x509"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
-
-	"talos-proxmox/components/plan"
 )
 
 // bundled is a secrets bundle as talosctl writes one. The contract asked for is one without an RSA key, which takes a second.
@@ -64,7 +64,7 @@ func TestReadSecrets(t *testing.T) {
 
 // TestEtcdEncryption: for each version, a control plane has the one secret that its cluster has.
 func TestEtcdEncryption(t *testing.T) {
-	for _, versions := range []plan.Versions{talos111, talos112} {
+	for _, versions := range []spec.Versions{talos111, talos112} {
 		p := planOf(t, patched(versions, "", "", ""))
 
 		for _, want := range [][2]string{{"new", ""}, {"", "old"}} {

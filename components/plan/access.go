@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
+
+	"talos-proxmox/components/spec"
 
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 )
@@ -13,8 +16,8 @@ var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]*$`)
 // checkAccess holds the SSH login, which the import of disk images needs, and the user data of K3s nodes.
 func (r *resolver) checkAccess(p *Plan) {
 	image := r.spec.Image
-	needed := r.isK3s() || image.Source == Factory && image.Factory.Format == FormatDisk
-	ssh := r.spec.SSH
+	needed := r.isK3s() || image.Source == spec.SourceFactory && image.Factory.Format == spec.FormatDisk
+	ssh := r.spec.Proxmox.SSH
 
 	switch {
 	case ssh == nil && !needed:
@@ -31,7 +34,7 @@ func (r *resolver) checkAccess(p *Plan) {
 		return
 	case !needed:
 		r.warn("proxmox.ssh", "is not used: only image.factory.format disk and cluster.kind k3s need it", "", "leave it out")
-	case !r.spec.Given.SSHKey:
+	case !r.spec.Provided.SSHKey:
 		r.problems.Add("sshPrivateKey", "is required: proxmox.ssh is used", "", "run: pulumi config set --secret sshPrivateKey")
 	}
 
@@ -40,11 +43,11 @@ func (r *resolver) checkAccess(p *Plan) {
 	}
 
 	login := *ssh
-	setDefault(&login.Port, 22)
+	login.Port = cmp.Or(login.Port, 22)
 	r.checkBounds("proxmox.ssh.port", login.Port, 1, 65535)
 
 	// The provider takes a port together with an address only.
-	for _, host := range r.spec.Hosts {
+	for _, host := range r.spec.Proxmox.Hosts {
 		if needed && login.Port != 22 && ssh.Addresses[host.Name] == "" {
 			r.problems.Add("proxmox.ssh.addresses."+host.Name, "is required with a port other than 22", "", "state the host's address or DNS name")
 		}
@@ -53,7 +56,7 @@ func (r *resolver) checkAccess(p *Plan) {
 	for _, host := range slices.Sorted(maps.Keys(ssh.Addresses)) {
 		path := "proxmox.ssh.addresses." + host
 
-		if !slices.ContainsFunc(r.spec.Hosts, func(h Host) bool { return h.Name == host }) {
+		if !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
 			r.problems.Add(path, "is none of proxmox.hosts", host, "name one of them, or add it")
 		}
 

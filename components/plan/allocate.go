@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 // firstVMIDs of the pools that state none; they may have as many nodes as there is room before the next hundred.
@@ -19,7 +21,7 @@ func (r *resolver) allocate(p *pool) {
 		r.problems.Add(p.path, "must be a DNS label: lower case letters, digits and dashes", p.name, "rename the pool")
 	}
 
-	oneOf(r, p.path+".role", p.Role, ControlPlane, Worker)
+	oneOf(r, p.path+".role", p.Role, spec.RoleControlPlane, spec.RoleWorker)
 	r.checkNodesOf(p)
 
 	if p.Names != "" && !newNamer(p.Names, "", "").numbered() {
@@ -53,7 +55,7 @@ func (r *resolver) checkNodesOf(p *pool) {
 		r.problems.Add(p.path, "takes only one of count, nodes and gpus", strings.Join(ways, ", "), "leave the others out")
 	}
 
-	if p.GPUs != nil && p.Role == ControlPlane {
+	if p.GPUs != nil && p.Role == spec.RoleControlPlane {
 		r.problems.Add(p.path+".gpus", "are for workers", "", "set the role to worker, or use count or nodes")
 	}
 }
@@ -75,17 +77,17 @@ func (r *resolver) vmidsOf(p *pool) {
 			}
 		}
 
-		p.vmids = spans[int]{{first, first + defaultVMIDs - 1}}
+		p.vmids = intervals[int]{{first, first + defaultVMIDs - 1}}
 		given = p.vmids[0].String() + ", the default"
 	} else {
-		found, ok := p.VMIDs.numbers()
+		found, ok := parseNumbers(p.VMIDs)
 
 		switch {
 		case !ok:
 			r.problems.Add(path, "must be a VMID or a range of VMIDs", given, "write it like 401-449")
 
 			return
-		case slices.ContainsFunc(found, func(s span[int]) bool { return s.first < minVMID || s.last > maxVMID }):
+		case slices.ContainsFunc(found, func(s interval[int]) bool { return s.first < minVMID || s.last > maxVMID }):
 			r.problems.Add(path, fmt.Sprintf("must lie in %d-%d, which is what Proxmox VE accepts", minVMID, maxVMID), given,
 				"choose a range inside it")
 
@@ -101,18 +103,18 @@ func (r *resolver) vmidsOf(p *pool) {
 // addressesOf reads the addresses that belong to a pool.
 func (r *resolver) addressesOf(p *pool) {
 	path, given := p.path+".addresses", string(p.Addresses)
-	own := func(m member) bool { return m.Address != "" }
+	own := func(m poolNode) bool { return m.Address != "" }
 	addressing := r.spec.Network.Addressing
 
 	switch {
-	case addressing == Agent:
+	case addressing == spec.AddressingAgent:
 		if given != "" || slices.ContainsFunc(p.members, own) {
 			r.problems.Add(path, `are read from the guest agent: network.addressing is "agent"`, given, "leave them out, or choose another addressing")
 		}
 
 		return
 	case given == "":
-		if addressing != Reported && !allHave(p.members, own) {
+		if addressing != spec.AddressingReported && !allHave(p.members, own) {
 			r.problems.Add(path, fmt.Sprintf("is required with addressing %q", addressing), "",
 				"state one address per node, for example 10.0.0.11-10.0.0.13")
 		}
@@ -120,7 +122,7 @@ func (r *resolver) addressesOf(p *pool) {
 		return
 	}
 
-	found, ok := p.Addresses.addresses()
+	found, ok := parseAddresses(p.Addresses)
 	if !ok {
 		r.problems.Add(path, "must be an address or a range of addresses", given, "write it like 10.0.0.11-10.0.0.13")
 
@@ -131,12 +133,12 @@ func (r *resolver) addressesOf(p *pool) {
 	r.checkRoom(path, "address", p, found.room(addressCount), given, own)
 }
 
-func allHave(members []member, has func(member) bool) bool {
-	return !slices.ContainsFunc(members, func(m member) bool { return !has(m) })
+func allHave(members []poolNode, has func(poolNode) bool) bool {
+	return !slices.ContainsFunc(members, func(m poolNode) bool { return !has(m) })
 }
 
 // checkRoom finds the first node that a range has no value for. Nodes that have one of their own need none.
-func (r *resolver) checkRoom(path, noun string, p *pool, room uint64, value string, own func(member) bool) {
+func (r *resolver) checkRoom(path, noun string, p *pool, room uint64, value string, own func(poolNode) bool) {
 	for _, m := range p.members {
 		if uint64(m.ordinal) <= room || own != nil && own(m) { //nolint:gosec // ordinals are above zero
 			continue
@@ -153,26 +155,26 @@ func (r *resolver) checkRoom(path, noun string, p *pool, room uint64, value stri
 	}
 }
 
-// holding is a span of values that belong to a pool, for good.
-type holding[T any] struct {
-	span[T]
+// ownedRange is a span of values that belong to a pool, for good.
+type ownedRange[T any] struct {
+	interval[T]
 	path string
 }
 
 // checkRanges finds ranges that overlap, whether nodes use the common part yet or not, and addresses no node may have.
 func (r *resolver) checkRanges() {
 	var (
-		vmids     []holding[int]
-		addresses []holding[netip.Addr]
+		vmids     []ownedRange[int]
+		addresses []ownedRange[netip.Addr]
 	)
 
 	for _, p := range r.pools {
 		for _, s := range p.vmids {
-			vmids = append(vmids, holding[int]{s, p.path + ".vmids"})
+			vmids = append(vmids, ownedRange[int]{s, p.path + ".vmids"})
 		}
 
 		for _, s := range p.addresses {
-			addresses = append(addresses, holding[netip.Addr]{s, p.path + ".addresses"})
+			addresses = append(addresses, ownedRange[netip.Addr]{s, p.path + ".addresses"})
 		}
 	}
 
@@ -197,9 +199,9 @@ func (r *resolver) checkRanges() {
 
 // overlaps reports each holding that shares values with one before it. next is the value after another that a node may
 // have.
-func overlaps[T any](r *resolver, all []holding[T], noun string, compare func(a, b T) int, next func(T) (T, bool)) {
+func overlaps[T any](r *resolver, all []ownedRange[T], noun string, compare func(a, b T) int, next func(T) (T, bool)) {
 	sorted := slices.Clone(all)
-	slices.SortStableFunc(sorted, func(a, b holding[T]) int { return compare(a.first, b.first) })
+	slices.SortStableFunc(sorted, func(a, b ownedRange[T]) int { return compare(a.first, b.first) })
 
 	for i := 1; i < len(sorted); i++ {
 		// Of the holdings before, the one that reaches furthest.
@@ -224,7 +226,7 @@ func overlaps[T any](r *resolver, all []holding[T], noun string, compare func(a,
 }
 
 // nextFree is the first value after another that no holding has.
-func nextFree[T any](sorted []holding[T], after T, compare func(a, b T) int, next func(T) (T, bool)) (T, bool) {
+func nextFree[T any](sorted []ownedRange[T], after T, compare func(a, b T) int, next func(T) (T, bool)) (T, bool) {
 	free, ok := next(after)
 
 	for _, h := range sorted {
@@ -238,7 +240,7 @@ func nextFree[T any](sorted []holding[T], after T, compare func(a, b T) int, nex
 
 // checkSpan finds the addresses in a span that no node may have. One that is in nobody's use yet counts too: the pool
 // could not grow past it.
-func (r *resolver) checkSpan(h holding[netip.Addr]) {
+func (r *resolver) checkSpan(h ownedRange[netip.Addr]) {
 	inside := func(a netip.Addr) bool { return a.IsValid() && !a.Less(h.first) && !h.last.Less(a) }
 
 	if inside(r.vip) {
@@ -268,17 +270,17 @@ func (r *resolver) checkSpan(h holding[netip.Addr]) {
 
 	for _, a := range slices.Compact(wrong) {
 		r.problems.Add(h.path, strings.Replace(r.unusable(a), "must not be", "must not hold", 1)+" "+a.String(), h.String(),
-			without(h.span, wrong)+otherwise(r.suggest(h.last)))
+			without(h.interval, wrong)+altRemedy(r.suggest(h.last)))
 	}
 }
 
 // without is a remedy: the span without some of its addresses, which are sorted.
-func without(s span[netip.Addr], wrong []netip.Addr) string {
+func without(s interval[netip.Addr], wrong []netip.Addr) string {
 	var left []string
 
 	for _, a := range wrong {
 		if s.first.Less(a) {
-			left = append(left, span[netip.Addr]{s.first, a.Prev()}.String())
+			left = append(left, interval[netip.Addr]{s.first, a.Prev()}.String())
 		}
 
 		s.first = a.Next()

@@ -3,6 +3,8 @@ package plan
 import (
 	"path/filepath"
 	"strconv"
+
+	"talos-proxmox/components/spec"
 )
 
 // checkBackup holds what is kept of etcd, and what it begins with.
@@ -17,7 +19,7 @@ func (r *resolver) checkBackup(p *Plan) {
 		r.problems.Add("lifecycle.backup.keep", "must be 1 at least", strconv.Itoa(b.Keep), "state how many snapshots stay, or set lifecycle.backup.enabled to false")
 	}
 
-	if *b.Enabled && p.Bootstrap == ByPulumi {
+	if *b.Enabled && p.Bootstrap == spec.BootstrapPulumi {
 		p.Backup = &b
 	}
 

@@ -3,40 +3,42 @@ package plan
 import (
 	"fmt"
 	"testing"
+
+	"talos-proxmox/components/spec"
 )
 
 // large is a cluster of so many nodes on so many hosts, in the mode that asks most of a plan: an image of its own for each
 // node, three pools of workers of different size, a tenth of one pool with values of its own.
-func large(nodes, hosts int) Spec {
+func large(nodes, hosts int) draft {
 	s := small()
-	s.Image = Image{Platform: Metal, Factory: FactoryImage{Extensions: []string{GuestAgent}}}
+	s.Image = spec.Image{Platform: spec.PlatformMetal, Factory: spec.FactoryImage{Extensions: []string{GuestAgent}}}
 	s.Network.Gateway = "10.0.0.1"
-	s.Hosts = nil
+	s.Proxmox.Hosts = nil
 
 	// Room for all, but not much more.
-	capacity := Resources{VCPU: 16 + nodes*8/hosts, MemoryMiB: 65536 + nodes*16384/hosts}
+	capacity := spec.Resources{VCPU: 16 + nodes*8/hosts, MemoryMiB: 65536 + nodes*16384/hosts}
 	for i := range hosts {
-		s.Hosts = append(s.Hosts, Host{Name: fmt.Sprintf("pve%03d", i), Capacity: &capacity})
+		s.Proxmox.Hosts = append(s.Proxmox.Hosts, spec.Host{Name: fmt.Sprintf("pve%03d", i), Capacity: &capacity})
 	}
 
-	s.Pools["control"] = Pool{Role: ControlPlane, Count: new(3), Addresses: "10.0.0.11-10.0.0.13"}
+	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-10.0.0.13"}
 	left := nodes - 3
 
 	for i, share := range []int{left / 2, left / 3, left - left/2 - left/3} {
-		p := Pool{
-			Role: Worker, VMIDs: Range(fmt.Sprintf("%d-%d", 100_000*(i+1), 100_000*(i+1)+9999)),
-			Addresses: Range(fmt.Sprintf("10.%d.0.0-10.%d.255.255", i+1, i+1)), Shape: sized(2<<i, 4<<i),
+		p := spec.Pool{
+			Role: spec.RoleWorker, VMIDs: spec.Range(fmt.Sprintf("%d-%d", 100_000*(i+1), 100_000*(i+1)+9999)),
+			Addresses: spec.Range(fmt.Sprintf("10.%d.0.0-10.%d.255.255", i+1, i+1)), VMSpec: sized(2<<i, 4<<i),
 		}
 
 		if i < 2 {
 			p.Count = &share
 		} else {
-			p.Nodes = map[string]NodeSpec{}
+			p.Nodes = map[string]spec.NodeSpec{}
 
 			for n := range share {
-				node := NodeSpec{}
+				node := spec.NodeSpec{}
 				if n%10 == 0 {
-					node.Shape, node.Labels = sized(4, 8), map[string]string{"tier": "db"}
+					node.VMSpec, node.Labels = sized(4, 8), map[string]string{"tier": "db"}
 				}
 
 				p.Nodes[fmt.Sprint(n+1)] = node
@@ -57,7 +59,7 @@ func BenchmarkPlan(b *testing.B) {
 			s := large(size.nodes, size.hosts)
 
 			for b.Loop() {
-				if _, err := New(s); err != nil {
+				if _, err := New(spec.Spec(s)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -75,11 +77,11 @@ func BenchmarkRefuse(b *testing.B) {
 
 			p := s.Pools["worker2"]
 			for key := range p.Nodes {
-				p.Nodes[key] = NodeSpec{Host: "nowhere", MAC: "01:00:00:00:00:00", Address: "10.1.0.5", Shape: sized(0, 0)}
+				p.Nodes[key] = spec.NodeSpec{Host: "nowhere", MAC: "01:00:00:00:00:00", Address: "10.1.0.5", VMSpec: sized(0, 0)}
 			}
 
 			for b.Loop() {
-				if _, err := New(s); err == nil {
+				if _, err := New(spec.Spec(s)); err == nil {
 					b.Fatal("nothing found wrong")
 				}
 			}

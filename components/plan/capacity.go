@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 // problem says what is missing, host by host.
@@ -17,10 +19,10 @@ func (pl *placer) problem() Problem {
 // table shows vCPU and memory of each host: what it has, what is kept, what the placed nodes use, what all would use.
 func (pl *placer) table() string {
 	rows := [][]string{{"host", "capacity", "reserve", "used", "asked", "missing"}}
-	cell := func(r Resources) string { return fmt.Sprintf("%d vCPU %d MiB", r.VCPU, r.MemoryMiB) }
+	cell := func(r spec.Resources) string { return fmt.Sprintf("%d vCPU %d MiB", r.VCPU, r.MemoryMiB) }
 
 	for i, h := range pl.hosts {
-		asked := h.Used.plus(pl.extra[i])
+		asked := h.Used.Plus(pl.extra[i])
 
 		if !h.Limited {
 			rows = append(rows, []string{h.Name, "not stated", "-", cell(h.Used), cell(asked), "-"})
@@ -28,11 +30,11 @@ func (pl *placer) table() string {
 			continue
 		}
 
-		short := asked.minus(h.Capacity.minus(h.Reserve))
+		short := asked.Minus(h.Capacity.Minus(h.Reserve))
 		missing := "-"
 
 		if short.VCPU > 0 || short.MemoryMiB > 0 {
-			missing = cell(Resources{max(0, short.VCPU), max(0, short.MemoryMiB)})
+			missing = cell(spec.Resources{VCPU: max(0, short.VCPU), MemoryMiB: max(0, short.MemoryMiB)})
 		}
 
 		rows = append(rows, []string{h.Name, cell(h.Capacity), cell(h.Reserve), cell(h.Used), cell(asked), missing})

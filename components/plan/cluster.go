@@ -1,12 +1,15 @@
 package plan
 
 import (
+	"cmp"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/spec"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
@@ -30,7 +33,7 @@ func (r *resolver) checkCluster(p *Plan) {
 	controls, unclear := 0, false
 
 	for _, pool := range r.pools {
-		if pool.Role == ControlPlane {
+		if pool.Role == spec.RoleControlPlane {
 			controls += len(pool.members)
 			unclear = unclear || pool.Count == nil && pool.Nodes == nil
 		}
@@ -68,7 +71,7 @@ func (r *resolver) versions() (talos, kubernetes string) {
 	v := r.spec.Cluster.Versions
 	talos, ok := r.version("cluster.versions.talos", v.Talos, "v1.12.4")
 
-	if r.spec.Cluster.Bootstrap == External {
+	if r.spec.Cluster.Bootstrap == spec.BootstrapExternal {
 		return talos, ""
 	}
 
@@ -150,21 +153,21 @@ func (r *resolver) checkCNI(p *Plan) {
 	c := r.spec.Cluster.CNI
 	p.CNI, p.KubeProxy = c.Name, *c.KubeProxy
 
-	if !oneOf(r, "cluster.cni.name", c.Name, Flannel, Cilium, NoCNI) {
+	if !oneOf(r, "cluster.cni.name", c.Name, spec.CNIFlannel, spec.CNICilium, spec.CNINone) {
 		return
 	}
 
-	if c.Name == Cilium {
+	if c.Name == spec.CNICilium {
 		r.checkCilium(p)
 	} else if c.Version != "" {
 		r.problems.Add("cluster.cni.version", "belongs to Cilium", c.Version, "leave it out, or set cluster.cni.name to cilium")
 	}
 
-	if c.Name != Cilium && c.Values != nil {
+	if c.Name != spec.CNICilium && c.Values != nil {
 		r.problems.Add("cluster.cni.values", "belongs to Cilium", "", "leave it out, or set cluster.cni.name to cilium")
 	}
 
-	if c.Name == Flannel && !*c.KubeProxy {
+	if c.Name == spec.CNIFlannel && !*c.KubeProxy {
 		r.problems.Add("cluster.cni.kubeProxy", "cannot be false with Flannel, which does not stand in for kube-proxy", "false",
 			"leave it out, or set cluster.cni.name to cilium or none")
 	}
@@ -194,7 +197,7 @@ func (r *resolver) checkTailscale() {
 		return
 	}
 
-	if !r.spec.Given.TailscaleKey && r.spec.Cluster.Bootstrap != External {
+	if !r.spec.Provided.TailscaleKey && r.spec.Cluster.Bootstrap != spec.BootstrapExternal {
 		r.problems.Add("tailscaleAuthKey", "is required: tailscale is set", "",
 			"run: pulumi config set --secret tailscaleAuthKey, or set HEADSCALE_AUTH_KEY in the environment")
 	}
@@ -223,7 +226,7 @@ func (r *resolver) checkOutputs(p *Plan) {
 	}
 
 	f := *r.spec.Outputs.Files
-	setDefault(&f.Dir, "./talos")
+	f.Dir = cmp.Or(f.Dir, "./talos")
 	p.Outputs.Files = &f
 
 	if clean := path.Clean(f.Dir); path.IsAbs(f.Dir) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") {
@@ -237,7 +240,7 @@ func (r *resolver) checkOutputs(p *Plan) {
 	for i, name := range f.Write {
 		oneOf(r, at("outputs.files.write", i), name, "talosconfig", "kubeconfig", "control-plane.yaml", "worker.yaml", "secrets.yaml")
 
-		if name == "worker.yaml" && !slices.ContainsFunc(r.pools, func(p *pool) bool { return p.Role == Worker }) {
+		if name == "worker.yaml" && !slices.ContainsFunc(r.pools, func(p *pool) bool { return p.Role == spec.RoleWorker }) {
 			r.problems.Add(at("outputs.files.write", i), "needs a pool of workers", string(name), "leave it out")
 		}
 	}

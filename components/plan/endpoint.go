@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 )
 
@@ -13,17 +15,17 @@ func (r *resolver) checkEndpoint(p *Plan) {
 	e := r.spec.Cluster.Endpoint
 	p.EndpointMode = e.Mode
 
-	if !oneOf(r, "cluster.endpoint.mode", e.Mode, FirstControlPlane, VIP, DNS, KubeVIP) {
+	if !oneOf(r, "cluster.endpoint.mode", e.Mode, spec.EndpointFirstControlPlane, spec.EndpointVIP, spec.EndpointDNS, spec.EndpointKubeVIP) {
 		return
 	}
 
 	for _, key := range []struct {
 		name, value, example string
-		modes                []EndpointMode
+		modes                []spec.EndpointMode
 	}{
-		{"address", e.Address, "an unused address of the network", []EndpointMode{VIP, KubeVIP}},
-		{"host", e.Host, "a name like api.example.com", []EndpointMode{DNS}},
-		{"interface", e.Interface, "an interface like tailscale0", []EndpointMode{KubeVIP}},
+		{"address", e.Address, "an unused address of the network", []spec.EndpointMode{spec.EndpointVIP, spec.EndpointKubeVIP}},
+		{"host", e.Host, "a name like api.example.com", []spec.EndpointMode{spec.EndpointDNS}},
+		{"interface", e.Interface, "an interface like tailscale0", []spec.EndpointMode{spec.EndpointKubeVIP}},
 	} {
 		path := "cluster.endpoint." + key.name
 		wanted := slices.Contains(key.modes, e.Mode)
@@ -36,7 +38,7 @@ func (r *resolver) checkEndpoint(p *Plan) {
 		}
 	}
 
-	if e.Version != "" && e.Mode != KubeVIP {
+	if e.Version != "" && e.Mode != spec.EndpointKubeVIP {
 		r.problems.Add("cluster.endpoint.version", `has no meaning with mode "`+string(e.Mode)+`"`, e.Version, "leave it out, or set the mode to kubeVip")
 	}
 
@@ -44,7 +46,7 @@ func (r *resolver) checkEndpoint(p *Plan) {
 		r.problems.Add("cluster.endpoint.host", "must be a DNS name", e.Host, "write it like api.example.com")
 	}
 
-	if e.Mode == KubeVIP {
+	if e.Mode == spec.EndpointKubeVIP {
 		r.checkKubeVIP(p)
 	}
 
@@ -81,7 +83,7 @@ func (r *resolver) checkTailnetVIP() {
 	}
 
 	for _, p := range r.pools {
-		if p.Role == ControlPlane && !r.joinsTailnet(p) {
+		if p.Role == spec.RoleControlPlane && !r.joinsTailnet(p) {
 			r.problems.Add("cluster.endpoint.interface", "needs the control planes in the tailnet; those of pool "+p.name+" do not join",
 				r.spec.Cluster.Endpoint.Interface, "set tailscale, or add the pool to tailscale.pools")
 		}
@@ -116,11 +118,11 @@ func (r *resolver) endpoint(p *Plan) string {
 	const port = "6443"
 
 	switch p.EndpointMode {
-	case VIP, KubeVIP:
+	case spec.EndpointVIP, spec.EndpointKubeVIP:
 		return "https://" + hostPort(p.VIP, port)
-	case DNS:
+	case spec.EndpointDNS:
 		return "https://" + r.spec.Cluster.Endpoint.Host + ":" + port
-	case FirstControlPlane:
+	case spec.EndpointFirstControlPlane:
 		if first := p.ControlPlanes(); len(first) > 0 && first[0].Address.IsValid() {
 			return "https://" + hostPort(first[0].Address, port)
 		}
@@ -142,7 +144,7 @@ func (r *resolver) checkDiscovery(p *Plan) {
 	d := r.spec.Cluster.Discovery
 	p.Discovery = d
 
-	if oneOf(r, "cluster.discovery", d, DiscoveryService, DiscoveryKubernetes, NoDiscovery) && d == DiscoveryKubernetes && minor(p.Kubernetes) >= 32 {
+	if oneOf(r, "cluster.discovery", d, spec.DiscoveryService, spec.DiscoveryKubernetes, spec.DiscoveryNone) && d == spec.DiscoveryKubernetes && minor(p.Kubernetes) >= 32 {
 		// AuthorizeNodeWithSelectors is on by default from there on.
 		r.problems.Add("cluster.discovery", "cannot be kubernetes from Kubernetes 1.32 on, where a node may not read the others",
 			string(d), "use service, or none")

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 // Decision is one thing that was decided, and what it came from.
@@ -22,8 +24,8 @@ type Decision struct {
 const ByDefault = "default"
 
 // Explain says where the decisions of a plan came from. The spec is the one that the plan was made of.
-func Explain(spec Spec, p *Plan) []Decision {
-	e := explainer{spec: spec, plan: p}
+func Explain(asked spec.Spec, p *Plan) []Decision {
+	e := explainer{spec: asked, plan: p}
 	e.cluster()
 
 	for _, pool := range p.Pools {
@@ -34,7 +36,7 @@ func Explain(spec Spec, p *Plan) []Decision {
 }
 
 type explainer struct {
-	spec Spec
+	spec spec.Spec
 	plan *Plan
 	all  []Decision
 }
@@ -45,8 +47,8 @@ func (e *explainer) add(of, what, value, from string) {
 	}
 }
 
-// stated is the key when it was, else what otherwise decides.
-func stated(was bool, key, otherwise string) string {
+// decidedBy is the key when it was, else what otherwise decides.
+func decidedBy(was bool, key, otherwise string) string {
 	if was {
 		return key
 	}
@@ -58,26 +60,26 @@ func (e *explainer) cluster() {
 	s, p := e.spec, e.plan
 	add := func(what, value, from string) { e.add("cluster", what, value, from) }
 
-	add("environment", string(p.Environment), stated(s.Environment != "", "environment", ByDefault))
+	add("environment", string(p.Environment), decidedBy(s.Environment != "", "environment", ByDefault))
 
-	if p.Kind == KindK3s {
+	if p.Distribution == spec.DistributionK3s {
 		e.k3s()
 	} else {
-		add("bootstrap", string(p.Bootstrap), stated(s.Cluster.Bootstrap != "", "cluster.bootstrap", ByDefault))
-		add("boot source", string(p.Source), stated(s.Image.Source != "", "image.source", ByDefault))
-		add("platform", string(p.Platform), stated(s.Image.Platform != "", "image.platform", "default for image.source "+string(p.Source)))
-		add("addressing", string(p.Addressing), stated(s.Network.Addressing != "", "network.addressing",
+		add("bootstrap", string(p.Bootstrap), decidedBy(s.Cluster.Bootstrap != "", "cluster.bootstrap", ByDefault))
+		add("boot source", string(p.Source), decidedBy(s.Image.Source != "", "image.source", ByDefault))
+		add("platform", string(p.Platform), decidedBy(s.Image.Platform != "", "image.platform", "default for image.source "+string(p.Source)))
+		add("addressing", string(p.Addressing), decidedBy(s.Network.Addressing != "", "network.addressing",
 			fmt.Sprintf("default for a %s %s", p.Platform, p.Source)))
 	}
 
-	mode := stated(s.Cluster.Endpoint.Mode != "", "cluster.endpoint.mode", ByDefault)
+	mode := decidedBy(s.Cluster.Endpoint.Mode != "", "cluster.endpoint.mode", ByDefault)
 
 	switch p.EndpointMode {
-	case VIP, KubeVIP:
+	case spec.EndpointVIP, spec.EndpointKubeVIP:
 		add("endpoint", p.Endpoint, mode+", cluster.endpoint.address")
-	case DNS:
+	case spec.EndpointDNS:
 		add("endpoint", p.Endpoint, mode+", cluster.endpoint.host")
-	case FirstControlPlane:
+	case spec.EndpointFirstControlPlane:
 		endpoint := p.Endpoint
 		if endpoint == "" {
 			endpoint = "the first control plane, once its address is known"
@@ -86,19 +88,19 @@ func (e *explainer) cluster() {
 		add("endpoint", endpoint, mode+": "+string(p.EndpointMode))
 	}
 
-	if p.Bootstrap == ByPulumi && p.Kind == KindTalos {
+	if p.Bootstrap == spec.BootstrapPulumi && p.Distribution == spec.DistributionTalos {
 		cni := strings.TrimSpace(string(p.CNI) + " " + p.CNIVersion)
-		add("pod network", cni, stated(s.Cluster.CNI.Name != "", "cluster.cni.name", ByDefault))
-		add("discovery", string(p.Discovery), stated(s.Cluster.Discovery != "", "cluster.discovery", ByDefault))
-		add("kube-proxy", onOff(p.KubeProxy), stated(s.Cluster.CNI.KubeProxy != nil, "cluster.cni.kubeProxy", ByDefault))
+		add("pod network", cni, decidedBy(s.Cluster.CNI.Name != "", "cluster.cni.name", ByDefault))
+		add("discovery", string(p.Discovery), decidedBy(s.Cluster.Discovery != "", "cluster.discovery", ByDefault))
+		add("kube-proxy", onOff(p.KubeProxy), decidedBy(s.Cluster.CNI.KubeProxy != nil, "cluster.cni.kubeProxy", ByDefault))
 	}
 
-	if p.Addressing == Static {
-		add("nameservers", join(p.Nameservers), stated(s.Network.Nameservers != nil, "network.nameservers", ByDefault))
+	if p.Addressing == spec.AddressingStatic {
+		add("nameservers", join(p.Nameservers), decidedBy(s.Network.Nameservers != nil, "network.nameservers", ByDefault))
 	}
 
-	add("placement", string(p.Strategy), stated(s.Placement.Strategy != "", "placement.strategy", ByDefault))
-	add("firewall", onOff(p.Firewall), stated(s.Firewall.Enabled != nil, "firewall.enabled", "default for environment "+string(p.Environment)))
+	add("placement", string(p.Strategy), decidedBy(s.Placement.Strategy != "", "placement.strategy", ByDefault))
+	add("firewall", onOff(p.Firewall), decidedBy(s.Firewall.Enabled != nil, "firewall.enabled", "default for environment "+string(p.Environment)))
 }
 
 // k3s are the decisions that a cluster of K3s has instead of Talos'.
@@ -106,7 +108,7 @@ func (e *explainer) k3s() {
 	s, p := e.spec, e.plan
 	add := func(what, value, from string) { e.add("cluster", what, value, from) }
 
-	k := K3s{}
+	k := spec.K3s{}
 	if s.K3s != nil {
 		k = *s.K3s
 	}
@@ -126,16 +128,16 @@ func (e *explainer) k3s() {
 		keys = append(keys, "a key pair that is made")
 	}
 
-	add("kind", string(p.Kind), "cluster.kind")
-	add("boot source", string(p.Source), stated(s.Image.Source != "", "image.source", "default for cluster.kind k3s"))
-	add("addressing", string(p.Addressing), stated(s.Network.Addressing != "", "network.addressing", ByDefault))
-	add("token", token, stated(p.K3s.TokenGiven, "k3sToken", ByDefault))
+	add("kind", string(p.Distribution), "cluster.kind")
+	add("boot source", string(p.Source), decidedBy(s.Image.Source != "", "image.source", "default for cluster.kind k3s"))
+	add("addressing", string(p.Addressing), decidedBy(s.Network.Addressing != "", "network.addressing", ByDefault))
+	add("token", token, decidedBy(p.K3s.TokenGiven, "k3sToken", ByDefault))
 	add("left out of K3s", strings.Join(k.Disable, ", "), "k3s.disable")
 	add("arguments of servers", strings.Join(k.ServerArgs, " "), "k3s.serverArgs")
 	add("arguments of agents", strings.Join(k.AgentArgs, " "), "k3s.agentArgs")
-	add("SSH user", p.K3s.User+" with "+orNothing(strings.Join(keys, " and ")), stated(k.User != "", "k3s.user", ByDefault))
-	add("package upgrade", onOff(p.K3s.Upgrade), stated(k.UpgradePackages != nil, "k3s.upgradePackages", ByDefault))
-	add("user data", "snippets on "+p.K3s.Snippets, stated(s.Storage.Snippets != "", "proxmox.storage.snippets", ByDefault))
+	add("SSH user", p.K3s.User+" with "+orNothing(strings.Join(keys, " and ")), decidedBy(k.User != "", "k3s.user", ByDefault))
+	add("package upgrade", onOff(p.K3s.Upgrade), decidedBy(k.UpgradePackages != nil, "k3s.upgradePackages", ByDefault))
+	add("user data", "snippets on "+p.K3s.Snippets, decidedBy(s.Proxmox.Storage.Snippets != "", "proxmox.storage.snippets", ByDefault))
 }
 
 func (e *explainer) pool(p PlannedPool) {
@@ -143,20 +145,20 @@ func (e *explainer) pool(p PlannedPool) {
 		return
 	}
 
-	spec, path := e.spec.Pools[p.Name], "pools."+p.Name
+	asked, path := e.spec.Pools[p.Name], "pools."+p.Name
 	first, last := p.Nodes[0], p.Nodes[len(p.Nodes)-1]
 	add := func(what, value, from string) { e.add(path, what, value, from) }
 
 	way := "count"
-	if spec.Nodes != nil {
+	if asked.Nodes != nil {
 		way = "nodes"
-	} else if spec.GPUs != nil {
+	} else if asked.GPUs != nil {
 		way = "gpus"
 	}
 
 	add("nodes", fmt.Sprint(len(p.Nodes)), path+"."+way)
-	add("names", ends(first.Name, last.Name), stated(spec.Names != "", path+".names", ByDefault+" {cluster}-{pool}-{n}"))
-	add("VMIDs", ends(fmt.Sprint(first.VMID), fmt.Sprint(last.VMID)), stated(spec.VMIDs != "", path+".vmids", "default for the only pool of its kind"))
+	add("names", ends(first.Name, last.Name), decidedBy(asked.Names != "", path+".names", ByDefault+" {cluster}-{pool}-{n}"))
+	add("VMIDs", ends(fmt.Sprint(first.VMID), fmt.Sprint(last.VMID)), decidedBy(asked.VMIDs != "", path+".vmids", "default for the only pool of its kind"))
 	add("MAC addresses", "one of each node's own, the first "+first.MAC, "cluster.name and the nodes' names")
 
 	if first.Address.IsValid() {
@@ -171,27 +173,27 @@ func (e *explainer) pool(p PlannedPool) {
 		hosts = append(hosts, n.Host)
 	}
 
-	placed := stated(e.spec.Placement.Strategy != "", "placement.strategy", ByDefault) + ": " + string(e.plan.Strategy)
+	placed := decidedBy(e.spec.Placement.Strategy != "", "placement.strategy", ByDefault) + ": " + string(e.plan.Strategy)
 
 	switch {
-	case spec.Host != "":
+	case asked.Host != "":
 		placed = path + ".host"
-	case len(e.spec.Hosts) == 1:
+	case len(e.spec.Proxmox.Hosts) == 1:
 		placed = "proxmox.hosts, the only one"
-	case spec.GPUs != nil:
+	case asked.GPUs != nil:
 		placed = path + ".gpus, the hosts of the GPUs"
 	}
 
 	add("hosts", strings.Join(shortList(hosts), ", "), placed)
 	e.image(path, p)
-	e.shape(path, spec, first)
+	e.shape(path, asked, first)
 
-	for _, key := range slices.Sorted(maps.Keys(spec.Nodes)) {
-		e.own(path+".nodes."+key, spec.Nodes[key])
+	for _, key := range slices.Sorted(maps.Keys(asked.Nodes)) {
+		e.own(path+".nodes."+key, asked.Nodes[key])
 	}
 
-	for _, key := range slices.Sorted(maps.Keys(spec.GPUs)) {
-		g := spec.GPUs[key]
+	for _, key := range slices.Sorted(maps.Keys(asked.GPUs)) {
+		g := asked.GPUs[key]
 		e.add(path, "GPU of node "+key, g.BDF, path+".gpus."+key+".bdf")
 		e.own(path+".gpus."+key, g.NodeSpec)
 	}
@@ -199,7 +201,7 @@ func (e *explainer) pool(p PlannedPool) {
 
 func (e *explainer) image(path string, p PlannedPool) {
 	b, n := p.Image, p.Nodes[0]
-	spec := e.spec.Pools[p.Name]
+	asked := e.spec.Pools[p.Name]
 	add := func(what, value, from string) { e.add(path, what, value, from) }
 
 	switch {
@@ -214,7 +216,7 @@ func (e *explainer) image(path string, p PlannedPool) {
 	}
 
 	if b.SchematicID != "" {
-		add("schematic", b.SchematicID, stated(spec.Image.Schematic != nil, path+".image.schematic", "image.schematic"))
+		add("schematic", b.SchematicID, decidedBy(asked.Image.Schematic != nil, path+".image.schematic", "image.schematic"))
 	}
 
 	from := "image.schematic"
@@ -222,9 +224,9 @@ func (e *explainer) image(path string, p PlannedPool) {
 		from = "image.factory.extensions"
 	}
 
-	if spec.Image.Schematic != nil {
+	if asked.Image.Schematic != nil {
 		from = path + ".image.schematic"
-	} else if spec.Image.Extensions != nil {
+	} else if asked.Image.Extensions != nil {
 		from += ", " + path + ".image.extensions"
 	}
 
@@ -232,7 +234,7 @@ func (e *explainer) image(path string, p PlannedPool) {
 	add("kernel arguments", strings.Join(b.KernelArgs, " "), e.kernelArgs(path, b))
 
 	switch {
-	case e.plan.Kind == KindK3s:
+	case e.plan.Distribution == spec.DistributionK3s:
 		add("guest agent", onOff(n.Agent), "cluster.kind k3s installs it")
 		add("cloud-init drive", n.CloudInit, "cluster.kind k3s")
 	case n.CloudInit != "":
@@ -278,11 +280,11 @@ func (e *explainer) kernelArgs(path string, b BootImage) string {
 }
 
 // shape says of each value of the shape whether the pool, the defaults or nobody stated it.
-func (e *explainer) shape(path string, spec Pool, first Node) {
+func (e *explainer) shape(path string, asked spec.Pool, first Node) {
 	levels := []struct {
 		path string
 		v    reflect.Value
-	}{{path, reflect.ValueOf(spec.Shape)}, {"defaults", reflect.ValueOf(e.spec.Defaults)}, {"", reflect.ValueOf(builtin(e.spec.Cluster.Kind))}}
+	}{{path, reflect.ValueOf(asked.VMSpec)}, {"defaults", reflect.ValueOf(e.spec.Defaults)}, {"", reflect.ValueOf(spec.DefaultVM(e.spec.Cluster.Distribution))}}
 
 	var walk func(prefix string, at []int, t reflect.Type)
 
@@ -320,30 +322,30 @@ func (e *explainer) shape(path string, spec Pool, first Node) {
 		}
 	}
 
-	walk("", nil, reflect.TypeFor[Shape]())
+	walk("", nil, reflect.TypeFor[spec.VMSpec]())
 
-	if spec.Protection == nil && e.spec.Defaults.Protection == nil {
+	if asked.Protection == nil && e.spec.Defaults.Protection == nil {
 		from := ByDefault
 		if first.Protection {
-			from = "default for control planes in " + string(Production)
+			from = "default for control planes in " + string(spec.EnvironmentProduction)
 		}
 
 		e.add(path, "protection", show(reflect.ValueOf(&first.Protection)), from)
 	}
 
-	if spec.GPUs != nil && spec.Machine == nil && e.spec.Defaults.Machine == nil {
+	if asked.GPUs != nil && asked.Machine == nil && e.spec.Defaults.Machine == nil {
 		e.add(path, "machine", first.Machine, path+".gpus: a GPU needs PCI Express")
-	} else if first.Template == "" && spec.Machine == nil && e.spec.Defaults.Machine == nil {
+	} else if first.Template == "" && asked.Machine == nil && e.spec.Defaults.Machine == nil {
 		e.add(path, "machine", first.Machine, ByDefault)
 	}
 
-	if first.Template == "" && spec.Firmware == nil && e.spec.Defaults.Firmware == nil {
+	if first.Template == "" && asked.Firmware == nil && e.spec.Defaults.Firmware == nil {
 		e.add(path, "firmware", first.Firmware, ByDefault)
 	}
 }
 
 // own says what a node states itself.
-func (e *explainer) own(path string, n NodeSpec) {
+func (e *explainer) own(path string, n spec.NodeSpec) {
 	pool, node, _ := strings.Cut(path, ".nodes.")
 	if i := strings.Index(path, ".gpus."); i >= 0 {
 		pool, node = path[:i], path[i+len(".gpus."):]
@@ -353,7 +355,7 @@ func (e *explainer) own(path string, n NodeSpec) {
 		e.add(pool, v.key+" of node "+node, v.value, path+"."+v.key)
 	}
 
-	v := reflect.ValueOf(n.Shape)
+	v := reflect.ValueOf(n.VMSpec)
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		if f := v.Field(i); f.Kind() != reflect.Struct && !f.IsNil() {

@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"talos-proxmox/components/spec"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
@@ -12,7 +15,7 @@ import (
 type Ingress struct {
 	// Name tells it from the others.
 	Name     string
-	Protocol Protocol
+	Protocol spec.Protocol
 	// Ports are none for ICMP.
 	Ports []Ports
 	From  []netip.Prefix
@@ -58,8 +61,8 @@ func (r *resolver) checkFirewall(p *Plan) {
 		}
 
 		names[o.Name] = true
-		setDefault(&o.Protocol, TCP)
-		oneOf(r, path+".protocol", o.Protocol, TCP, UDP)
+		o.Protocol = cmp.Or(o.Protocol, spec.ProtocolTCP)
+		oneOf(r, path+".protocol", o.Protocol, spec.ProtocolTCP, spec.ProtocolUDP)
 
 		for j, name := range o.Pools {
 			if _, ok := r.spec.Pools[name]; !ok {
@@ -77,7 +80,7 @@ func (r *resolver) checkFirewall(p *Plan) {
 		r.warn("firewall.open", "opens nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
 	case !p.Firewall && f.APIFrom != nil:
 		r.warn("firewall.apiFrom", "closes nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
-	case p.Firewall && p.CNI == NoCNI:
+	case p.Firewall && p.CNI == spec.CNINone:
 		r.warn("cluster.cni.name", "leaves open nothing for the network between pods: the firewalls do not know it", string(p.CNI),
 			"name its ports in firewall.open")
 	case p.Firewall && ownTransport(p.CNIValues):
@@ -117,9 +120,9 @@ func (r *resolver) prefixes(path string, texts []string) []netip.Prefix {
 	return found
 }
 
-func (r *resolver) ports(path string, text Range) []Ports {
-	spans, ok := text.numbers()
-	slices.SortFunc(spans, func(a, b span[int]) int { return a.first - b.first })
+func (r *resolver) ports(path string, text spec.Range) []Ports {
+	spans, ok := parseNumbers(text)
+	slices.SortFunc(spans, func(a, b interval[int]) int { return a.first - b.first })
 
 	var found []Ports
 
@@ -156,7 +159,7 @@ func (r *resolver) openPools(p *Plan) {
 		pool := &p.Pools[i]
 		pool.Ingress = slices.Clone(all)
 
-		if pool.Role == ControlPlane {
+		if pool.Role == spec.RoleControlPlane {
 			pool.Ingress = append(pool.Ingress, control...)
 		}
 
@@ -181,27 +184,27 @@ func (r *resolver) openTalos(p *Plan) (all, control []Ingress) {
 	}
 
 	all = []Ingress{
-		{"apid", TCP, one(constants.ApidPort), api},
-		{"kubelet", TCP, one(constants.KubeletPort), pods},
-		{"icmp", ICMP, nil, nodes},
+		{"apid", spec.ProtocolTCP, one(constants.ApidPort), api},
+		{"kubelet", spec.ProtocolTCP, one(constants.KubeletPort), pods},
+		{"icmp", spec.ProtocolICMP, nil, nodes},
 	}
 
 	switch p.CNI {
-	case Flannel:
-		all = append(all, Ingress{"flannel-vxlan", UDP, one(flannelVXLAN), nodes})
-	case Cilium:
+	case spec.CNIFlannel:
+		all = append(all, Ingress{"flannel-vxlan", spec.ProtocolUDP, one(flannelVXLAN), nodes})
+	case spec.CNICilium:
 		all = append(all,
-			Ingress{"cilium-vxlan", UDP, one(ciliumVXLAN), nodes},
-			Ingress{"cilium-health", TCP, one(ciliumHealth), nodes},
-			Ingress{"cilium-hubble", TCP, one(ciliumHubble), pods},
+			Ingress{"cilium-vxlan", spec.ProtocolUDP, one(ciliumVXLAN), nodes},
+			Ingress{"cilium-health", spec.ProtocolTCP, one(ciliumHealth), nodes},
+			Ingress{"cilium-hubble", spec.ProtocolTCP, one(ciliumHubble), pods},
 		)
-	case NoCNI:
+	case spec.CNINone:
 	}
 
 	control = []Ingress{
-		{"trustd", TCP, one(constants.TrustdPort), nodes},
-		{"kube-apiserver", TCP, one(constants.DefaultControlPlanePort), kubernetes},
-		{"etcd", TCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
+		{"trustd", spec.ProtocolTCP, one(constants.TrustdPort), nodes},
+		{"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort), kubernetes},
+		{"etcd", spec.ProtocolTCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
 	}
 
 	return all, control

@@ -3,6 +3,8 @@ package plan
 import (
 	"net/netip"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 // FirewallRule is a rule of Proxmox VE's firewall of a VM, in its own words. It lets something in; what no rule lets in is
@@ -38,7 +40,7 @@ func (p PlannedPool) FirewallRules() []FirewallRule {
 
 			rule := FirewallRule{Protocol: string(in.Protocol), Sources: strings.Join(sources, ","), Comment: in.Name}
 
-			if in.Protocol == ICMP && v6 {
+			if in.Protocol == spec.ProtocolICMP && v6 {
 				rule.Protocol = "ipv6-icmp"
 			}
 

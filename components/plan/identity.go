@@ -81,7 +81,7 @@ func (r *resolver) clash(seen map[string]string, value, path, node string) {
 }
 
 // checkOwnAddress holds an address that a node states: it must be free for it, and stay so when pools grow.
-func (r *resolver) checkOwnAddress(p *pool, m member, a netip.Addr) {
+func (r *resolver) checkOwnAddress(p *pool, m poolNode, a netip.Addr) {
 	path := m.path + ".address"
 
 	switch rule := r.unusable(a); {
@@ -160,7 +160,7 @@ func (r *resolver) free(after netip.Addr) (netip.Addr, bool) {
 }
 
 // checkGPU holds the form of a GPU's address, and that a host's GPU belongs to one node.
-func (r *resolver) checkGPU(seen map[string]string, p *pool, m member, n Node) {
+func (r *resolver) checkGPU(seen map[string]string, p *pool, m poolNode, n Node) {
 	path := m.path + ".bdf"
 	form := bdf.FindStringSubmatch(n.GPU.BDF)
 
@@ -197,14 +197,14 @@ func (r *resolver) checkGPU(seen map[string]string, p *pool, m member, n Node) {
 
 	seen[device+form[2]] = n.Name
 
-	if n.GPU.Raw && !r.spec.Given.RootPassword {
+	if n.GPU.Raw && !r.spec.Provided.RootPassword {
 		r.problems.Add(m.path+".raw", "needs proxmox.username root@pam with proxmoxPassword: Proxmox VE lets no other user pass a device by its address",
 			"true", "leave it out: a resource mapping is made")
 	}
 }
 
-// otherwise adds a second remedy, where there is one.
-func otherwise(remedy string) string {
+// altRemedy adds a second remedy, where there is one.
+func altRemedy(remedy string) string {
 	if remedy == nothingFree {
 		return ""
 	}

@@ -1,11 +1,14 @@
 package plan
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 var (
@@ -26,25 +29,25 @@ var (
 // checkImage refuses blocks that belong to another source, and checks the ones that do not.
 func (r *resolver) checkImage() {
 	image := r.spec.Image
-	foreign := func(path string, given bool, source Source) {
+	foreign := func(path string, given bool, source spec.Source) {
 		if given && image.Source != source {
 			r.problems.Add(path, `belongs to image.source "`+string(source)+`"`, "", `leave it out, or change image.source, which is "`+string(image.Source)+`"`)
 		}
 	}
 
-	foreign("image.template", image.Template != TemplateImage{}, Template)
-	foreign("image.iso", image.ISO != ISOImage{}, ISO)
-	foreign("image.cloudImage", image.CloudImage != CloudImage{}, FromCloudImage)
+	foreign("image.template", image.Template != spec.TemplateImage{}, spec.SourceTemplate)
+	foreign("image.iso", image.ISO != spec.ISOImage{}, spec.SourceISO)
+	foreign("image.cloudImage", image.CloudImage != spec.CloudImage{}, spec.SourceCloudImage)
 
 	f := image.Factory
-	foreign("image.factory", f.URL != "" || f.Format != "" || f.Extensions != nil || f.KernelArgs != nil, Factory)
+	foreign("image.factory", f.URL != "" || f.Format != "" || f.Extensions != nil || f.KernelArgs != nil, spec.SourceFactory)
 
 	switch image.Source {
-	case Factory:
+	case spec.SourceFactory:
 		r.checkFactory()
-	case FromCloudImage:
+	case spec.SourceCloudImage:
 		r.checkCloudImage()
-	case Template, ISO: // checked for each pool, which may have its own
+	case spec.SourceTemplate, spec.SourceISO: // checked for each pool, which may have its own
 	}
 
 	r.checkSchematic("image.schematic", image.Schematic)
@@ -52,12 +55,12 @@ func (r *resolver) checkImage() {
 	kept := false
 
 	for _, p := range r.pools {
-		foreign(p.path+".image.template", p.Image.Template != "", Template)
-		foreign(p.path+".image.iso", p.Image.ISO != nil, ISO)
-		foreign(p.path+".image.extensions", p.Image.Extensions != nil, Factory)
-		foreign(p.path+".image.kernelArgs", p.Image.KernelArgs != nil, Factory)
+		foreign(p.path+".image.template", p.Image.Template != "", spec.SourceTemplate)
+		foreign(p.path+".image.iso", p.Image.ISO != nil, spec.SourceISO)
+		foreign(p.path+".image.extensions", p.Image.Extensions != nil, spec.SourceFactory)
+		foreign(p.path+".image.kernelArgs", p.Image.KernelArgs != nil, spec.SourceFactory)
 
-		if image.Source == Factory {
+		if image.Source == spec.SourceFactory {
 			r.checkExtensions(p.path+".image.extensions", p.Image.Extensions)
 			r.checkKernelArgs(p.path+".image.kernelArgs", p.Image.KernelArgs)
 		}
@@ -94,7 +97,7 @@ func (r *resolver) checkFactory() {
 	}
 
 	if f.Format != "" {
-		oneOf(r, "image.factory.format", f.Format, FormatISO, FormatDisk)
+		oneOf(r, "image.factory.format", f.Format, spec.FormatISO, spec.FormatDisk)
 	}
 
 	r.checkExtensions("image.factory.extensions", f.Extensions)
@@ -112,10 +115,10 @@ func (r *resolver) checkKernelArgs(path string, args []string) {
 	}
 }
 
-func (r *resolver) checkSchematic(path string, s *Schematic) {
+func (r *resolver) checkSchematic(path string, s *spec.Schematic) {
 	switch {
 	case s == nil:
-	case r.spec.Image.Source == Factory:
+	case r.spec.Image.Source == spec.SourceFactory:
 		r.problems.Add(path, "is what a template or an ISO file carries; the factory makes its own", "", "use image.factory.extensions")
 	case s.ID != "" && !schematicID.MatchString(s.ID):
 		r.problems.Add(path, "must be the id of a schematic, 64 hexadecimal digits, or a list of extensions", s.ID, "correct it")
@@ -143,7 +146,7 @@ func (r *resolver) checkTailnetImage(p *pool) {
 	}
 
 	path := "image.schematic"
-	if r.spec.Image.Source == Factory {
+	if r.spec.Image.Source == spec.SourceFactory {
 		path = "image.factory.extensions"
 	}
 
@@ -153,7 +156,7 @@ func (r *resolver) checkTailnetImage(p *pool) {
 // bootImage is what the nodes of a pool boot first.
 func (r *resolver) bootImage(p *pool) BootImage {
 	image := r.spec.Image
-	configured := r.spec.Cluster.Bootstrap == ByPulumi
+	configured := r.spec.Cluster.Bootstrap == spec.BootstrapPulumi
 	b := BootImage{Scope: PerCluster, Keep: *r.spec.Lifecycle.KeepImages}
 
 	if s := image.Schematic; s != nil {
@@ -165,32 +168,32 @@ func (r *resolver) bootImage(p *pool) BootImage {
 	}
 
 	switch image.Source {
-	case Template:
+	case spec.SourceTemplate:
 		b.Path, b.Template = r.template(p)
 		if p.Image.Template != "" {
 			b.Scope = PerPool
 		}
-	case ISO:
+	case spec.SourceISO:
 		iso, path := image.ISO, "image.iso"
 		if p.Image.ISO != nil {
 			iso, path, b.Scope = *p.Image.ISO, p.path+".image.iso", PerPool
 		}
 
-		setDefault(&iso.Detach, new(true))
+		iso.Detach = cmp.Or(iso.Detach, new(true))
 		b.Path, b.Volume, b.URL, b.Overwrite = path, iso.Volume, iso.URL, iso.Overwrite
 		b.Detach = *iso.Detach && configured
 		b.Checksum = strings.TrimPrefix(iso.Checksum, "sha256:")
 		r.checkISO(path, iso)
-	case FromCloudImage:
-		b.Path, b.Format = "image.cloudImage", FormatDisk
+	case spec.SourceCloudImage:
+		b.Path, b.Format = "image.cloudImage", spec.FormatDisk
 		b.Volume, b.URL, b.Checksum = image.CloudImage.Volume, image.CloudImage.URL, strings.TrimPrefix(image.CloudImage.Checksum, "sha256:")
-	case Factory:
+	case spec.SourceFactory:
 		f := image.Factory
-		setDefault(&f.URL, "https://factory.talos.dev")
-		setDefault(&f.Format, FormatISO)
+		f.URL = cmp.Or(f.URL, "https://factory.talos.dev")
+		f.Format = cmp.Or(f.Format, spec.FormatISO)
 		b.Path = "image.factory"
 		b.FactoryURL, b.Format = strings.TrimSuffix(f.URL, "/"), f.Format
-		b.Detach = f.Format == FormatISO && configured
+		b.Detach = f.Format == spec.FormatISO && configured
 		b.Extensions = short(f.Extensions, p.Image.Extensions)
 		b.KernelArgs = slices.Concat(f.KernelArgs, p.Image.KernelArgs)
 
@@ -209,7 +212,7 @@ func (r *resolver) bootImage(p *pool) BootImage {
 	}
 
 	// What is still in a drive must stay: a VM does not start without it.
-	b.Keep = b.Keep || (b.URL != "" || b.FactoryURL != "") && b.Format != FormatDisk && !b.Detach
+	b.Keep = b.Keep || (b.URL != "" || b.FactoryURL != "") && b.Format != spec.FormatDisk && !b.Detach
 
 	return b
 }
@@ -221,7 +224,7 @@ const oldNames = "net.ifnames=0"
 func (r *resolver) inMeta() bool {
 	s := r.spec
 
-	return s.Image.Source == Factory && s.Image.Platform == Metal && s.Network.Addressing == Static
+	return s.Image.Source == spec.SourceFactory && s.Image.Platform == spec.PlatformMetal && s.Network.Addressing == spec.AddressingStatic
 }
 
 // short are the names of extensions without the publisher that is meant when none is named; sorted, each once.
@@ -246,7 +249,7 @@ func (r *resolver) template(p *pool) (path, name string) {
 	switch {
 	case p.Image.Template != "":
 		path, ref = p.path+".image.template", p.Image.Template
-	case p.Role == ControlPlane:
+	case p.Role == spec.RoleControlPlane:
 		path, ref, group = "image.template.control", t.Control, "control plane"
 	case p.GPUs != nil:
 		path, ref, group = "image.template.gpuWorker", t.GPUWorker, "GPU worker"
@@ -294,7 +297,7 @@ func (r *resolver) checkNamed(path, ref, named, otherwise string) {
 	rule := "holds another version than cluster.versions.talos v" + talos[1]
 
 	// Whoever configures the nodes installs the version that they want.
-	if r.spec.Cluster.Bootstrap == External {
+	if r.spec.Cluster.Bootstrap == spec.BootstrapExternal {
 		r.warn(path, rule, ref, "change one of the two")
 
 		return
@@ -303,7 +306,7 @@ func (r *resolver) checkNamed(path, ref, named, otherwise string) {
 	r.once(path, rule, ref, "change one of the two"+otherwise)
 }
 
-func (r *resolver) checkISO(path string, iso ISOImage) {
+func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 	switch {
 	case iso.Volume == "" && iso.URL == "":
 		r.once(path, "needs a volume or a url", "", "write it like volume: local:iso/talos-1.12.4.iso")

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // booting is the smallest spec with another image and addresses that nodes state.
-func booting(image Image) Spec {
+func booting(image spec.Image) draft {
 	s := small()
 	s.Image, s.Network.Gateway = image, "10.0.0.1"
 
@@ -17,31 +19,31 @@ func booting(image Image) Spec {
 
 // TestImageStays: what is still in the drives of VMs is kept, whatever the configuration says, and the plan says so.
 func TestImageStays(t *testing.T) {
-	iso := Image{Source: ISO, Platform: NoCloud, ISO: ISOImage{URL: "https://mirror.lan/talos.iso"}}
+	iso := spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud, ISO: spec.ISOImage{URL: "https://mirror.lan/talos.iso"}}
 
 	attached := iso
 	attached.ISO.Detach = new(false)
 
 	for name, c := range map[string]struct {
-		image     Image
-		bootstrap Owner
+		image     spec.Image
+		bootstrap spec.BootstrapMode
 		detach    bool
 		keep      bool
 	}{
-		"the factory's, taken out":       {Image{}, ByPulumi, true, false},
-		"the factory's, left in":         {Image{}, External, false, true},
-		"an ISO file, taken out":         {iso, ByPulumi, true, false},
-		"an ISO file, left in":           {attached, ByPulumi, false, true},
-		"an ISO file of somebody else's": {iso, External, false, true},
+		"the factory's, taken out":       {spec.Image{}, spec.BootstrapPulumi, true, false},
+		"the factory's, left in":         {spec.Image{}, spec.BootstrapExternal, false, true},
+		"an ISO file, taken out":         {iso, spec.BootstrapPulumi, true, false},
+		"an ISO file, left in":           {attached, spec.BootstrapPulumi, false, true},
+		"an ISO file of somebody else's": {iso, spec.BootstrapExternal, false, true},
 		"a volume is not ours to remove": {
-			Image{Source: ISO, Platform: NoCloud, ISO: ISOImage{Volume: "local:iso/talos.iso"}}, External, false, false,
+			spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud, ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}}, spec.BootstrapExternal, false, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := booting(c.image)
 			s.Cluster.Bootstrap, s.Lifecycle.KeepImages = c.bootstrap, new(false)
 
-			if c.bootstrap == External {
+			if c.bootstrap == spec.BootstrapExternal {
 				s.Cluster.Versions.Kubernetes = ""
 			}
 
@@ -73,15 +75,15 @@ func TestImageStays(t *testing.T) {
 // TestLinkName: the link that META is for has its name from an argument, which is there once.
 func TestLinkName(t *testing.T) {
 	for name, c := range map[string]struct {
-		platform   Platform
+		platform   spec.Platform
 		args, want []string
 	}{
-		"nobody states it":       {Metal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
-		"the operator states it": {Metal, []string{"net.ifnames=0", "console=ttyS0"}, []string{"net.ifnames=0", "console=ttyS0"}},
-		"nothing is for a link":  {NoCloud, []string{"net.ifnames=1"}, []string{"net.ifnames=1"}},
+		"nobody states it":       {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
+		"the operator states it": {spec.PlatformMetal, []string{"net.ifnames=0", "console=ttyS0"}, []string{"net.ifnames=0", "console=ttyS0"}},
+		"nothing is for a link":  {spec.PlatformNoCloud, []string{"net.ifnames=1"}, []string{"net.ifnames=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := booting(Image{Platform: c.platform, Factory: FactoryImage{KernelArgs: c.args}})
+			s := booting(spec.Image{Platform: c.platform, Factory: spec.FactoryImage{KernelArgs: c.args}})
 
 			if diff := cmp.Diff(c.want, placed(t, s).Pools[0].Image.KernelArgs); diff != "" {
 				t.Error(diff)
@@ -101,28 +103,28 @@ func TestUncertainDisk(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct {
-		image         Image
+		image         spec.Image
 		system, other string
 		want          []Problem
 	}{
-		"one bus":                     {Image{}, "scsi1", "scsi0", nil},
-		"names of their own":          {Image{}, "scsi0", "virtio0", nil},
-		"and the other way":           {Image{}, "virtio0", "sata0", nil},
-		"two buses":                   {Image{}, "scsi0", "sata0", warning("sata0")},
-		"two buses, other way":        {Image{}, "sata0", "scsi5", warning("scsi5")},
+		"one bus":                     {spec.Image{}, "scsi1", "scsi0", nil},
+		"names of their own":          {spec.Image{}, "scsi0", "virtio0", nil},
+		"and the other way":           {spec.Image{}, "virtio0", "sata0", nil},
+		"two buses":                   {spec.Image{}, "scsi0", "sata0", warning("sata0")},
+		"two buses, other way":        {spec.Image{}, "sata0", "scsi5", warning("scsi5")},
 		"Talos is on it already":      {small().Image, "scsi0", "sata0", nil},
-		"and comes as an image of it": {Image{Factory: FactoryImage{Format: FormatDisk}}, "scsi0", "sata0", nil},
+		"and comes as an image of it": {spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}}, "scsi0", "sata0", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := booting(c.image)
-			s.SSH, s.Given.SSHKey = nil, false
+			s.Proxmox.SSH, s.Provided.SSHKey = nil, false
 
-			if c.image.Factory.Format == FormatDisk {
-				s.SSH, s.Given.SSHKey = &SSH{Username: "root"}, true
+			if c.image.Factory.Format == spec.FormatDisk {
+				s.Proxmox.SSH, s.Provided.SSHKey = &spec.SSH{Username: "root"}, true
 			}
 
 			pool := s.Pools["control"]
-			pool.Disk.Interface, pool.ExtraDisks = new(c.system), []ExtraDisk{{SizeGiB: 5, DiskOptions: DiskOptions{Interface: new(c.other)}}}
+			pool.Disk.Interface, pool.ExtraDisks = new(c.system), []spec.ExtraDisk{{SizeGiB: 5, DiskOptions: spec.DiskOptions{Interface: new(c.other)}}}
 
 			if diff := cmp.Diff(c.want, placed(t, s.with("control", pool)).Warnings); diff != "" {
 				t.Error(diff)
@@ -133,12 +135,12 @@ func TestUncertainDisk(t *testing.T) {
 
 // TestTemplateRef: a VMID is a number to most people.
 func TestTemplateRef(t *testing.T) {
-	var got TemplateImage
+	var got spec.TemplateImage
 	if err := json.Unmarshal([]byte(`{"control": 9000, "worker": "9001", "gpuWorker": "talos-v1.12.4-base"}`), &got); err != nil {
 		t.Fatal(err)
 	}
 
-	if diff := cmp.Diff(TemplateImage{Control: "9000", Worker: "9001", GPUWorker: "talos-v1.12.4-base"}, got); diff != "" {
+	if diff := cmp.Diff(spec.TemplateImage{Control: "9000", Worker: "9001", GPUWorker: "talos-v1.12.4-base"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"golang.org/x/crypto/ssh"
 )
@@ -50,40 +52,21 @@ var k3sOwn = map[string]string{
 	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
 }
 
-func (r *resolver) isK3s() bool { return r.spec.Cluster.Kind == KindK3s }
-
-// k3sDefaults fills in what an absent value means with kind k3s.
-func (r *resolver) k3sDefaults() {
-	s := &r.spec
-	setDefault(&s.Image.Source, Template)
-	setDefault(&s.Storage.Snippets, "local")
-
-	// Ubuntu reads the cloud-init drive as Talos' nocloud does.
-	s.Image.Platform = NoCloud
-
-	k := K3s{}
-	if s.K3s != nil {
-		k = *s.K3s
-	}
-
-	setDefault(&k.User, "ubuntu")
-	setDefault(&k.UpgradePackages, new(true))
-	s.K3s = &k
-}
+func (r *resolver) isK3s() bool { return r.spec.Cluster.Distribution == spec.DistributionK3s }
 
 // checkK3s holds what K3s is told.
 func (r *resolver) checkK3s(p *Plan) {
 	k := *r.spec.K3s
 	p.Kubernetes = r.k3sVersion()
-	p.CNI, p.KubeProxy = Flannel, true
+	p.CNI, p.KubeProxy = spec.CNIFlannel, true
 
 	p.K3s = &PlannedK3s{
 		Version: "v" + strings.TrimPrefix(r.spec.Cluster.Versions.K3s, "v"), Disable: k.Disable, ServerArgs: k.ServerArgs, AgentArgs: k.AgentArgs,
 		Checksum: strings.TrimPrefix(k.Checksum, "sha256:"), User: k.User, SSHKeys: k.SSHKeys, GenerateSSHKey: k.GenerateSSHKey,
-		Packages: k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Given.K3sToken, Snippets: r.spec.Storage.Snippets,
+		Packages: k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Provided.K3sToken, Snippets: r.spec.Proxmox.Storage.Snippets,
 	}
 
-	r.checkName("proxmox.storage.snippets", &r.spec.Storage.Snippets, "a datastore")
+	r.checkName("proxmox.storage.snippets", &r.spec.Proxmox.Storage.Snippets, "a datastore")
 
 	for i, name := range k.Disable {
 		path := at("k3s.disable", i)
@@ -169,9 +152,9 @@ func (r *resolver) checkK3sArgs(path string, args []string) {
 
 // checkK3sPool holds what K3s says that a machine needs (K3s: Requirements), and what nobody would carry out.
 func (r *resolver) checkK3sPool(p *pool) {
-	check := func(path string, s Shape) {
-		if p.Role == ControlPlane && *s.MemoryMiB < 2048 {
-			r.problems.Add(path+".memoryMiB", "must be at least 2048: a server of K3s needs it", given(s.MemoryMiB), "raise it")
+	check := func(path string, s spec.VMSpec) {
+		if p.Role == spec.RoleControlPlane && *s.MemoryMiB < 2048 {
+			r.problems.Add(path+".memoryMiB", "must be at least 2048: a server of K3s needs it", format(s.MemoryMiB), "raise it")
 		}
 
 		if len(s.Annotations) > 0 {
@@ -183,38 +166,38 @@ func (r *resolver) checkK3sPool(p *pool) {
 
 	for _, m := range p.members {
 		if m.shaped() {
-			check(m.path, overlay(p.shape, m.Shape))
+			check(m.path, p.shape.With(m.VMSpec))
 		}
 	}
 }
 
 // checkKind refuses what belongs to the other kind, and says whether there is such a kind. The spec is as it was given, without
 // defaults.
-func (r *resolver) checkKind(given Spec) bool {
+func (r *resolver) checkKind(given spec.Spec) bool {
 	switch {
-	case !oneOf(r, "cluster.kind", r.spec.Cluster.Kind, KindTalos, KindK3s):
+	case !oneOf(r, "cluster.kind", r.spec.Cluster.Distribution, spec.DistributionTalos, spec.DistributionK3s):
 		return false
 	case r.isK3s():
-		r.refuse(KindK3s, talosOnly(given))
+		r.refuse(spec.DistributionK3s, talosOnly(given))
 		r.checkK3sModes()
 	default:
-		r.refuse(KindTalos, k3sOnly(given))
+		r.refuse(spec.DistributionTalos, k3sOnly(given))
 	}
 
 	return true
 }
 
-// belonging is a key that only one kind has.
-type belonging struct {
+// exclusiveKey is a key that only one kind has.
+type exclusiveKey struct {
 	path  string
 	given bool
 	value string
 }
 
-func (r *resolver) refuse(kind Kind, keys []belonging) {
-	other := KindTalos
-	if kind == KindTalos {
-		other = KindK3s
+func (r *resolver) refuse(kind spec.Distribution, keys []exclusiveKey) {
+	other := spec.DistributionTalos
+	if kind == spec.DistributionTalos {
+		other = spec.DistributionK3s
 	}
 
 	for _, k := range keys {
@@ -224,26 +207,26 @@ func (r *resolver) refuse(kind Kind, keys []belonging) {
 	}
 }
 
-func k3sOnly(s Spec) []belonging {
-	return []belonging{
+func k3sOnly(s spec.Spec) []exclusiveKey {
+	return []exclusiveKey{
 		{"k3s", s.K3s != nil, ""},
 		{"cluster.versions.k3s", s.Cluster.Versions.K3s != "", s.Cluster.Versions.K3s},
-		{"image.source", s.Image.Source == FromCloudImage, string(s.Image.Source)},
-		{"image.cloudImage", s.Image.CloudImage != CloudImage{}, ""},
-		{"proxmox.storage.snippets", s.Storage.Snippets != "", s.Storage.Snippets},
-		{"k3sToken", s.Given.K3sToken, ""},
+		{"image.source", s.Image.Source == spec.SourceCloudImage, string(s.Image.Source)},
+		{"image.cloudImage", s.Image.CloudImage != spec.CloudImage{}, ""},
+		{"proxmox.storage.snippets", s.Proxmox.Storage.Snippets != "", s.Proxmox.Storage.Snippets},
+		{"k3sToken", s.Provided.K3sToken, ""},
 	}
 }
 
-func talosOnly(s Spec) []belonging {
+func talosOnly(s spec.Spec) []exclusiveKey {
 	c, i := s.Cluster, s.Image
-	keys := []belonging{
-		{"cluster.bootstrap", c.Bootstrap != "" && c.Bootstrap != ByPulumi, string(c.Bootstrap)},
+	keys := []exclusiveKey{
+		{"cluster.bootstrap", c.Bootstrap != "" && c.Bootstrap != spec.BootstrapPulumi, string(c.Bootstrap)},
 		{"cluster.versions.talos", c.Versions.Talos != "", c.Versions.Talos},
 		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
 		{"cluster.versions.kubernetes", c.Versions.Kubernetes != "", c.Versions.Kubernetes},
-		{"cluster.endpoint.mode", c.Endpoint.Mode == VIP || c.Endpoint.Mode == KubeVIP, string(c.Endpoint.Mode)},
-		{"cluster.cni.name", c.CNI.Name != "" && c.CNI.Name != Flannel, string(c.CNI.Name)},
+		{"cluster.endpoint.mode", c.Endpoint.Mode == spec.EndpointVIP || c.Endpoint.Mode == spec.EndpointKubeVIP, string(c.Endpoint.Mode)},
+		{"cluster.cni.name", c.CNI.Name != "" && c.CNI.Name != spec.CNIFlannel, string(c.CNI.Name)},
 		{"cluster.cni.kubeProxy", c.CNI.KubeProxy != nil && !*c.CNI.KubeProxy, "false"},
 		{"cluster.discovery", c.Discovery != "", string(c.Discovery)},
 		{"cluster.patches", len(c.Patches) > 0, ""},
@@ -252,20 +235,20 @@ func talosOnly(s Spec) []belonging {
 		{"cluster.trustedCAs", len(c.TrustedCAs) > 0, ""},
 		{"cluster.logs", len(c.Logs.Services)+len(c.Logs.Kernel) > 0, ""},
 		{"cluster.encryption", c.Encryption != "", string(c.Encryption)},
-		{"image.source", i.Source == ISO || i.Source == Factory, string(i.Source)},
+		{"image.source", i.Source == spec.SourceISO || i.Source == spec.SourceFactory, string(i.Source)},
 		{"image.platform", i.Platform != "", string(i.Platform)},
 		{"image.schematic", i.Schematic != nil, ""},
 		{"image.template.gpuWorker", i.Template.GPUWorker != "", string(i.Template.GPUWorker)},
 		{"network.timeServers", len(s.Network.TimeServers) > 0, ""},
 		{"tailscale", s.Tailscale != nil, ""},
-		{"machineSecrets", s.Given.MachineSecrets, ""},
+		{"machineSecrets", s.Provided.MachineSecrets, ""},
 		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 	}
 
 	if s.Outputs.Files != nil {
 		for n, name := range s.Outputs.Files.Write {
-			keys = append(keys, belonging{at("outputs.files.write", n), name != "kubeconfig", string(name)})
+			keys = append(keys, exclusiveKey{at("outputs.files.write", n), name != "kubeconfig", string(name)})
 		}
 	}
 
@@ -274,26 +257,26 @@ func talosOnly(s Spec) []belonging {
 
 // checkK3sModes refuses what of the pools belongs to Talos, and holds the cloud image.
 func (r *resolver) checkK3sModes() {
-	var keys []belonging
+	var keys []exclusiveKey
 
 	for _, p := range r.pools {
 		keys = append(keys,
-			belonging{p.path + ".gpus", p.GPUs != nil, ""},
-			belonging{p.path + ".patches", len(p.Patches) > 0, ""},
-			belonging{p.path + ".addressing", p.Addressing != "", string(p.Addressing)},
-			belonging{p.path + ".image.schematic", p.Image.Schematic != nil, ""},
+			exclusiveKey{p.path + ".gpus", p.GPUs != nil, ""},
+			exclusiveKey{p.path + ".patches", len(p.Patches) > 0, ""},
+			exclusiveKey{p.path + ".addressing", p.Addressing != "", string(p.Addressing)},
+			exclusiveKey{p.path + ".image.schematic", p.Image.Schematic != nil, ""},
 		)
 
 		for _, m := range p.members {
 			if m.path != p.path {
 				keys = append(keys,
-					belonging{m.path + ".patches", len(m.Patches) > 0, ""},
-					belonging{m.path + ".addressing", m.Addressing != "", string(m.Addressing)})
+					exclusiveKey{m.path + ".patches", len(m.Patches) > 0, ""},
+					exclusiveKey{m.path + ".addressing", m.Addressing != "", string(m.Addressing)})
 			}
 		}
 	}
 
-	r.refuse(KindK3s, keys)
+	r.refuse(spec.DistributionK3s, keys)
 }
 
 // checkCloudImage holds that there is one image.
@@ -352,14 +335,14 @@ func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
 	api := distinct(append(slices.Clone(nodes), r.apiFrom...))
 
 	all = []Ingress{
-		{"ssh", TCP, one(sshPort), api},
-		{"kubelet", TCP, one(constants.KubeletPort), pods},
-		{"icmp", ICMP, nil, nodes},
-		{"flannel-vxlan", UDP, one(k3sVXLAN), nodes},
+		{"ssh", spec.ProtocolTCP, one(sshPort), api},
+		{"kubelet", spec.ProtocolTCP, one(constants.KubeletPort), pods},
+		{"icmp", spec.ProtocolICMP, nil, nodes},
+		{"flannel-vxlan", spec.ProtocolUDP, one(k3sVXLAN), nodes},
 	}
 	control = []Ingress{
-		{"kube-apiserver", TCP, one(constants.DefaultControlPlanePort), distinct(append(slices.Clone(pods), r.apiFrom...))},
-		{"etcd", TCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
+		{"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort), distinct(append(slices.Clone(pods), r.apiFrom...))},
+		{"etcd", spec.ProtocolTCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
 	}
 
 	return all, control

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 // GuestAgent is the extension that reports a node's addresses to Proxmox VE.
@@ -12,23 +14,23 @@ const GuestAgent = "qemu-guest-agent"
 // checkModes holds the values of the modes, and which source goes with which addressing.
 func (r *resolver) checkModes() {
 	s := &r.spec
-	oneOf(r, "environment", s.Environment, Lab, Production)
-	oneOf(r, "cluster.bootstrap", s.Cluster.Bootstrap, ByPulumi, External)
-	oneOf(r, "placement.strategy", s.Placement.Strategy, Spread, Pin)
+	oneOf(r, "environment", s.Environment, spec.EnvironmentLab, spec.EnvironmentProduction)
+	oneOf(r, "cluster.bootstrap", s.Cluster.Bootstrap, spec.BootstrapPulumi, spec.BootstrapExternal)
+	oneOf(r, "placement.strategy", s.Placement.Strategy, spec.StrategySpread, spec.StrategyPin)
 
-	source := oneOf(r, "image.source", s.Image.Source, Template, ISO, Factory, FromCloudImage)
-	platform := oneOf(r, "image.platform", s.Image.Platform, Metal, NoCloud)
-	addressing := oneOf(r, "network.addressing", s.Network.Addressing, Static, Reserved, Agent, Reported)
+	source := oneOf(r, "image.source", s.Image.Source, spec.SourceTemplate, spec.SourceISO, spec.SourceFactory, spec.SourceCloudImage)
+	platform := oneOf(r, "image.platform", s.Image.Platform, spec.PlatformMetal, spec.PlatformNoCloud)
+	addressing := oneOf(r, "network.addressing", s.Network.Addressing, spec.AddressingStatic, spec.AddressingReserved, spec.AddressingAgent, spec.AddressingReported)
 
 	if source && platform && addressing {
 		r.checkPair()
 	}
 
-	if s.Cluster.Bootstrap == External && !r.isK3s() {
+	if s.Cluster.Bootstrap == spec.BootstrapExternal && !r.isK3s() {
 		r.checkExternal()
 	}
 
-	if s.Network.Addressing == Reported && s.Cluster.Bootstrap == ByPulumi {
+	if s.Network.Addressing == spec.AddressingReported && s.Cluster.Bootstrap == spec.BootstrapPulumi {
 		r.checkReported()
 	}
 
@@ -40,13 +42,13 @@ func (r *resolver) checkPair() {
 	image, addressing := r.spec.Image, r.spec.Network.Addressing
 
 	switch {
-	case addressing == Static && image.Platform == Metal && image.Source == Template:
+	case addressing == spec.AddressingStatic && image.Platform == spec.PlatformMetal && image.Source == spec.SourceTemplate:
 		r.problems.Add("network.addressing", "a metal template cannot hold the address of each of its clones, and Talos on metal ignores "+
 			"the cloud-init drive", string(addressing), "use reserved or reported, or a template with image.platform nocloud")
-	case addressing == Static && image.Platform == Metal && image.Source == ISO:
+	case addressing == spec.AddressingStatic && image.Platform == spec.PlatformMetal && image.Source == spec.SourceISO:
 		r.problems.Add("network.addressing", "one metal ISO file cannot hold the address of each node, and Talos on metal ignores "+
 			"the cloud-init drive", string(addressing), "use reserved, or image.source factory, or an ISO file with image.platform nocloud")
-	case addressing == Reserved && image.Platform == Metal && image.Source == Factory:
+	case addressing == spec.AddressingReserved && image.Platform == spec.PlatformMetal && image.Source == spec.SourceFactory:
 		r.warn("network.addressing", "a reservation is not needed: the factory writes the address into the image", string(addressing),
 			"use static")
 	}
@@ -74,17 +76,17 @@ func (r *resolver) checkReported() {
 // program configures.
 func (r *resolver) checkStaticNodes() {
 	s := r.spec
-	check := func(path string, a Addressing) {
+	check := func(path string, a spec.Addressing) {
 		path += ".addressing"
 
 		switch {
 		case a == "":
-		case a != Static:
+		case a != spec.AddressingStatic:
 			r.problems.Add(path, `must be "static" or absent`, string(a), "leave it out")
-		case s.Network.Addressing != Reserved:
+		case s.Network.Addressing != spec.AddressingReserved:
 			r.problems.Add(path, `belongs to network.addressing "reserved"`, string(a),
 				`leave it out, or change network.addressing, which is "`+string(s.Network.Addressing)+`"`)
-		case s.Cluster.Bootstrap == External:
+		case s.Cluster.Bootstrap == spec.BootstrapExternal:
 			r.problems.Add(path, `is excluded by cluster.bootstrap "external": no node is configured`, string(a), "leave it out, or set cluster.bootstrap to pulumi")
 		default:
 			r.static = true
@@ -113,8 +115,8 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.versions.kubernetes", s.Cluster.Versions.Kubernetes != "", s.Cluster.Versions.Kubernetes)
 	exclude("cluster.versions.contract", s.Cluster.Versions.Contract != "", s.Cluster.Versions.Contract)
 	exclude("cluster.patches", len(s.Cluster.Patches) > 0, "")
-	exclude("cluster.cni", s.Cluster.CNI.Name != Flannel || s.Cluster.CNI.Version != "" || !*s.Cluster.CNI.KubeProxy, string(s.Cluster.CNI.Name))
-	exclude("cluster.discovery", s.Cluster.Discovery != DiscoveryService, string(s.Cluster.Discovery))
+	exclude("cluster.cni", s.Cluster.CNI.Name != spec.CNIFlannel || s.Cluster.CNI.Version != "" || !*s.Cluster.CNI.KubeProxy, string(s.Cluster.CNI.Name))
+	exclude("cluster.discovery", s.Cluster.Discovery != spec.DiscoveryService, string(s.Cluster.Discovery))
 	exclude("cluster.manifests", len(s.Cluster.Manifests) > 0, "")
 	exclude("cluster.registryMirrors", len(s.Cluster.RegistryMirrors) > 0, "")
 	exclude("cluster.trustedCAs", len(s.Cluster.TrustedCAs) > 0, "")
@@ -123,16 +125,16 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.recoverFrom", s.Cluster.RecoverFrom != "", s.Cluster.RecoverFrom)
 	exclude("network.timeServers", len(s.Network.TimeServers) > 0, "")
 	exclude("tailscale", s.Tailscale != nil, "")
-	exclude("machineSecrets", s.Given.MachineSecrets, "")
+	exclude("machineSecrets", s.Provided.MachineSecrets, "")
 	exclude("outputs.files", s.Outputs.Files != nil, "")
 	exclude("lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true")
 	exclude("lifecycle.replace", len(s.Lifecycle.Replace) > 0, "")
 	exclude("lifecycle.forceRemove", len(s.Lifecycle.ForceRemove) > 0, "")
 	exclude("lifecycle.acceptEmptyCluster", s.Lifecycle.AcceptEmptyCluster != "", s.Lifecycle.AcceptEmptyCluster)
-	exclude("lifecycle.upgrade", s.Lifecycle.Upgrade != Upgrade{MaxUnavailable: 1, Timeout: "15m"}, "")
-	exclude("lifecycle.apply", s.Lifecycle.Apply != ApplyAuto, string(s.Lifecycle.Apply))
+	exclude("lifecycle.upgrade", s.Lifecycle.Upgrade != spec.Upgrade{MaxUnavailable: 1, Timeout: "15m"}, "")
+	exclude("lifecycle.apply", s.Lifecycle.Apply != spec.ApplyAuto, string(s.Lifecycle.Apply))
 
-	shape := func(path string, shape Shape) {
+	shape := func(path string, shape spec.VMSpec) {
 		exclude(path+".labels", len(shape.Labels) > 0, "")
 		exclude(path+".taints", len(shape.Taints) > 0, "")
 		exclude(path+".annotations", len(shape.Annotations) > 0, "")
@@ -142,17 +144,17 @@ func (r *resolver) checkExternal() {
 
 	for _, p := range r.pools {
 		exclude(p.path+".patches", len(p.Patches) > 0, "")
-		shape(p.path, p.Shape)
+		shape(p.path, p.VMSpec)
 
 		for _, m := range p.members {
 			if m.path != p.path {
 				exclude(m.path+".patches", len(m.Patches) > 0, "")
-				shape(m.path, m.Shape)
+				shape(m.path, m.VMSpec)
 			}
 		}
 	}
 
-	if mode := s.Cluster.Endpoint.Mode; mode != FirstControlPlane {
+	if mode := s.Cluster.Endpoint.Mode; mode != spec.EndpointFirstControlPlane {
 		r.warn("cluster.endpoint.mode", "is not carried out with bootstrap external: whoever configures the nodes sets it up", string(mode), "")
 	}
 }
@@ -160,14 +162,14 @@ func (r *resolver) checkExternal() {
 // checkAgent: an address can be read from the guest agent only where there is one.
 func (r *resolver) checkAgent(p *pool, image BootImage) {
 	// The agent of K3s nodes is installed when they boot.
-	if r.spec.Network.Addressing != Agent || r.isK3s() || len(p.members) == 0 || slices.Contains(image.Extensions, GuestAgent) {
+	if r.spec.Network.Addressing != spec.AddressingAgent || r.isK3s() || len(p.members) == 0 || slices.Contains(image.Extensions, GuestAgent) {
 		return
 	}
 
 	path := "image.schematic"
 
 	switch {
-	case r.spec.Image.Source == Factory:
+	case r.spec.Image.Source == spec.SourceFactory:
 		path = "image.factory.extensions"
 	case p.Image.Schematic != nil:
 		path = p.path + ".image.schematic"

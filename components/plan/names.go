@@ -1,12 +1,15 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 // isLabel holds a text to RFC 1123, `[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?`: what Kubernetes takes for the parts of a node's name and
@@ -30,7 +33,7 @@ type namer struct{ parts []string }
 
 // newNamer splits a pattern at the places of the node's number.
 func newNamer(pattern, cluster, pool string) namer {
-	setDefault(&pattern, "{cluster}-{pool}-{n}")
+	pattern = cmp.Or(pattern, "{cluster}-{pool}-{n}")
 	pattern = strings.NewReplacer("{cluster}", cluster, "{pool}", pool).Replace(pattern)
 
 	var parts []string
@@ -80,7 +83,7 @@ func (n namer) name(ordinal int) string {
 
 // NodeNames are the names that a plan gives the nodes of the pool called name, by the keys that the nodes have in the
 // configuration. The pool may lack what a plan needs; a key that is no number is left out.
-func (p Pool) NodeNames(cluster, name string) map[string]string {
+func NodeNames(p spec.Pool, cluster, name string) map[string]string {
 	var r resolver
 
 	names, found := newNamer(p.Names, cluster, name), map[string]string{}

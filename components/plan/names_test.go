@@ -5,15 +5,17 @@ import (
 	"slices"
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // TestNodeNames: the names can be had before the pool can be planned, and are those of the plan.
 func TestNodeNames(t *testing.T) {
-	pool := Pool{Role: Worker, Nodes: map[string]NodeSpec{"2": {}, "10": {}}, Names: "talos-{pool}-{nn}", Addresses: "10.0.1.1-10.0.1.99"}
+	pool := spec.Pool{Role: spec.RoleWorker, Nodes: map[string]spec.NodeSpec{"2": {}, "10": {}}, Names: "talos-{pool}-{nn}", Addresses: "10.0.1.1-10.0.1.99"}
 	want := map[string]string{"2": "talos-w-02", "10": "talos-w-10"}
 
-	p, err := New(small().with("w", pool))
+	p, err := New(spec.Spec(small().with("w", pool)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,13 +30,13 @@ func TestNodeNames(t *testing.T) {
 	}
 
 	pool.Addresses = ""
-	pool.Nodes["x"] = NodeSpec{}
+	pool.Nodes["x"] = spec.NodeSpec{}
 
-	if diff := cmp.Diff(want, pool.NodeNames("c", "w")); diff != "" {
+	if diff := cmp.Diff(want, NodeNames(pool, "c", "w")); diff != "" {
 		t.Error(diff)
 	}
 
-	counted := Pool{Count: new(2)}.NodeNames("c", "control")
+	counted := NodeNames(spec.Pool{Count: new(2)}, "c", "control")
 	if diff := cmp.Diff([]string{"c-control-1", "c-control-2"}, slices.Sorted(maps.Values(counted))); diff != "" {
 		t.Error(diff)
 	}

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 // linkName is what Linux takes for a bridge.
@@ -23,13 +25,13 @@ func (r *resolver) checkNetwork(p *Plan) {
 
 	if n.Gateway != "" {
 		r.checkGateway()
-	} else if n.Addressing == Static || r.static {
+	} else if n.Addressing == spec.AddressingStatic || r.static {
 		r.problems.Add("network.gateway", `is required with addressing "static"`, "", "state the router's address")
 	}
 
 	p.Gateway = r.gateway
 
-	static := n.Addressing == Static || r.static
+	static := n.Addressing == spec.AddressingStatic || r.static
 
 	if static && n.Nameservers == nil {
 		n.Nameservers = []string{"1.1.1.1", "8.8.8.8"}
@@ -104,7 +106,7 @@ func (r *resolver) broadcast() netip.Addr {
 		return netip.Addr{}
 	}
 
-	return addressAt(span[netip.Addr]{first: n.Addr()}, 1<<(32-n.Bits())-1)
+	return addressAt(interval[netip.Addr]{first: n.Addr()}, 1<<(32-n.Bits())-1)
 }
 
 func (r *resolver) checkLink(path, name string) {

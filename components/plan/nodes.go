@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
+
+	"talos-proxmox/components/spec"
 )
 
 // Where drives go: on q35 the provider takes no others, and a VM has one ISO file at most.
@@ -29,7 +32,7 @@ func (r *resolver) makeNodes(p *pool) {
 		n, own := like, nics
 
 		if m.shaped() {
-			shape := overlay(p.shape, m.Shape)
+			shape := p.shape.With(m.VMSpec)
 			n, own = r.node(p, shape), r.nics(shape)
 		}
 
@@ -39,7 +42,7 @@ func (r *resolver) makeNodes(p *pool) {
 		n.Patches = m.Patches
 		n.VMID, _ = p.vmids.nth(m.ordinal, vmidCount, vmidAt)
 		n.Address = r.address(p, m)
-		n.Static = p.Addressing == Static || m.Addressing == Static
+		n.Static = p.Addressing == spec.AddressingStatic || m.Addressing == spec.AddressingStatic
 
 		if n.NICs = all[i*len(nics) : (i+1)*len(nics) : (i+1)*len(nics)]; len(own) != len(nics) {
 			n.NICs = make([]Interface, len(own))
@@ -72,7 +75,7 @@ func (r *resolver) makeNodes(p *pool) {
 }
 
 // address is what the node states, else what its pool's range has for it.
-func (r *resolver) address(p *pool, m member) netip.Addr {
+func (r *resolver) address(p *pool, m poolNode) netip.Addr {
 	if m.Address == "" {
 		a, _ := p.addresses.nth(m.ordinal, addressCount, addressAt)
 
@@ -90,23 +93,23 @@ func (r *resolver) address(p *pool, m member) netip.Addr {
 }
 
 // node is what the nodes of one pool and shape share.
-func (r *resolver) node(p *pool, s Shape) Node {
+func (r *resolver) node(p *pool, s spec.VMSpec) Node {
 	image := p.planned.Image
 	n := Node{
 		Pool: p.name, Role: p.Role, Template: image.Template,
 		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
 		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot, Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,
 		Machine: valueOr(s.Machine, ""), Firmware: valueOr(s.Firmware, ""), SCSIController: valueOr(s.SCSIController, ""),
-		Tags:         tags(r.spec.Cluster.Kind, r.spec.Cluster.Name, p.Role, s.Tags),
+		Tags:         tags(r.spec.Cluster.Distribution, r.spec.Cluster.Name, p.Role, s.Tags),
 		ResourcePool: valueOr(s.ResourcePool, ""), HAGroup: valueOr(s.HAGroup, ""),
 		Labels: s.Labels, Taints: s.Taints, Annotations: s.Annotations,
 		Agent: r.isK3s() || image.has(GuestAgent),
 	}
 
 	if image.Template == "" {
-		setDefault(&n.Machine, "q35")
-		setDefault(&n.Firmware, "ovmf")
-		setDefault(&n.SCSIController, "virtio-scsi-pci")
+		n.Machine = cmp.Or(n.Machine, "q35")
+		n.Firmware = cmp.Or(n.Firmware, "ovmf")
+		n.SCSIController = cmp.Or(n.SCSIController, "virtio-scsi-pci")
 		n.BootOrder = []string{n.Disks[0].Interface}
 	}
 
@@ -121,7 +124,7 @@ func (r *resolver) node(p *pool, s Shape) Node {
 	}
 
 	// K3s nodes find there what they are, whoever gives them their addresses.
-	if r.isK3s() || r.spec.Image.Platform == NoCloud && r.spec.Network.Addressing == Static {
+	if r.isK3s() || r.spec.Image.Platform == spec.PlatformNoCloud && r.spec.Network.Addressing == spec.AddressingStatic {
 		n.CloudInit = cloudInitDrive
 	}
 
@@ -130,7 +133,7 @@ func (r *resolver) node(p *pool, s Shape) Node {
 
 // ISO says whether the image is an ISO file.
 func (b BootImage) ISO() bool {
-	return b.Format != FormatDisk && (b.Volume != "" || b.URL != "" || b.Format == FormatISO)
+	return b.Format != spec.FormatDisk && (b.Volume != "" || b.URL != "" || b.Format == spec.FormatISO)
 }
 
 func (b BootImage) has(extension string) bool {
@@ -144,15 +147,15 @@ func (b BootImage) has(extension string) bool {
 }
 
 // nics of a shape, without their MAC addresses.
-func (r *resolver) nics(s Shape) []Interface {
+func (r *resolver) nics(s spec.VMSpec) []Interface {
 	stated := s.NICs
 	if stated == nil {
-		stated = []NIC{{}}
+		stated = []spec.NIC{{}}
 	}
 
 	all := make([]Interface, 0, len(stated))
 	for _, n := range stated {
-		setDefault(&n.Bridge, r.spec.Network.Bridge)
+		n.Bridge = cmp.Or(n.Bridge, r.spec.Network.Bridge)
 		all = append(all, Interface{
 			Bridge: n.Bridge, VLAN: valueOr(n.VLAN, r.spec.Network.VLAN), MTU: valueOr(n.MTU, r.spec.Network.MTU),
 			Firewall: valueOr(n.Firewall, *r.spec.Firewall.Enabled),

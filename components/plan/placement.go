@@ -3,56 +3,50 @@ package plan
 import (
 	"slices"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
-// HostUse is what the plan puts on one host.
-type HostUse struct {
+// HostAllocation is what the plan puts on one host.
+type HostAllocation struct {
 	Name string
 	// Limited says that the host's capacity is stated; without that Capacity and Reserve say nothing.
 	Limited           bool
-	Capacity, Reserve Resources
+	Capacity, Reserve spec.Resources
 	// Used is what all nodes of the plan on this host need.
-	Used Resources
+	Used spec.Resources
 	// Slots are the workers that the host has room for beside its control planes, as far as all have the shape of the first
 	// pool of workers; -1 without a limit.
 	Slots int
 
 	controls, workers int
 	// pinned is what nodes need that name this host and are not placed yet.
-	pinned         Resources
+	pinned         spec.Resources
 	pinnedControls int
 }
 
 // room is what is left of a host.
-func (h *HostUse) room() Resources {
-	return Resources{
+func (h *HostAllocation) room() spec.Resources {
+	return spec.Resources{
 		VCPU:      h.Capacity.VCPU - h.Reserve.VCPU - h.Used.VCPU - h.pinned.VCPU,
 		MemoryMiB: h.Capacity.MemoryMiB - h.Reserve.MemoryMiB - h.Used.MemoryMiB - h.pinned.MemoryMiB,
 	}
 }
 
-func (h *HostUse) fits(need Resources) bool {
+func (h *HostAllocation) fits(need spec.Resources) bool {
 	left := h.room()
 
 	return !h.Limited || need.VCPU <= left.VCPU && need.MemoryMiB <= left.MemoryMiB
 }
 
-func (a Resources) plus(b Resources) Resources {
-	return Resources{a.VCPU + b.VCPU, a.MemoryMiB + b.MemoryMiB}
-}
-
-func (a Resources) minus(b Resources) Resources {
-	return Resources{a.VCPU - b.VCPU, a.MemoryMiB - b.MemoryMiB}
-}
-
 // need of a node.
-func (n *Node) need() Resources { return Resources{n.Cores, n.MemoryMiB} }
+func (n *Node) need() spec.Resources { return spec.Resources{VCPU: n.Cores, MemoryMiB: n.MemoryMiB} }
 
 // checkHosts holds names and numbers of the hosts, and that every host named elsewhere is one.
 func (r *resolver) checkHosts() {
 	seen := map[string]int{}
 
-	for i, h := range r.spec.Hosts {
+	for i, h := range r.spec.Proxmox.Hosts {
 		path := at("proxmox.hosts", i)
 
 		if !isLabel(strings.ToLower(h.Name)) {
@@ -82,7 +76,7 @@ func (r *resolver) checkHosts() {
 
 	r.checkResources("placement.reserve", r.spec.Placement.Reserve)
 
-	if len(r.spec.Hosts) == 0 {
+	if len(r.spec.Proxmox.Hosts) == 0 {
 		r.problems.Add("proxmox.hosts", "needs at least one host", "", "name it as Proxmox VE shows it, for example - name: pve")
 
 		return
@@ -103,20 +97,20 @@ func (r *resolver) checkHost(path, name string, known map[string]int) {
 	}
 }
 
-func (r *resolver) checkResources(path string, given Resources) {
+func (r *resolver) checkResources(path string, given spec.Resources) {
 	r.checkBounds(path+".vcpu", given.VCPU, 0, 1_000_000)
 	r.checkBounds(path+".memoryMiB", given.MemoryMiB, 0, 1_000_000_000)
 }
 
 // statedHost is the host that a node, or its pool, names; the only host there is needs no naming.
-func (r *resolver) statedHost(p *pool, m member) string {
+func (r *resolver) statedHost(p *pool, m poolNode) string {
 	switch {
 	case m.Host != "":
 		return m.Host
 	case p.Host != "":
 		return p.Host
-	case len(r.spec.Hosts) == 1:
-		return r.spec.Hosts[0].Name
+	case len(r.spec.Proxmox.Hosts) == 1:
+		return r.spec.Proxmox.Hosts[0].Name
 	default:
 		return ""
 	}
@@ -124,12 +118,12 @@ func (r *resolver) statedHost(p *pool, m member) string {
 
 // place chooses the host of each node: control planes first, then workers pool by pool, in order. What nodes of other
 // pools have pinned is not given away. It returns what the hosts have then.
-func (r *resolver) place() []HostUse {
-	hosts := make([]HostUse, len(r.spec.Hosts))
+func (r *resolver) place() []HostAllocation {
+	hosts := make([]HostAllocation, len(r.spec.Proxmox.Hosts))
 	index := make(map[string]int, len(hosts))
 
-	for i, h := range r.spec.Hosts {
-		hosts[i] = HostUse{Name: h.Name, Slots: -1}
+	for i, h := range r.spec.Proxmox.Hosts {
+		hosts[i] = HostAllocation{Name: h.Name, Slots: -1}
 		if h.Capacity != nil {
 			hosts[i].Limited, hosts[i].Capacity, hosts[i].Reserve = true, *h.Capacity, valueOr(h.Reserve, r.spec.Placement.Reserve)
 		}
@@ -147,7 +141,7 @@ func (r *resolver) place() []HostUse {
 		}
 	}
 
-	if r.spec.Placement.Strategy == Pin {
+	if r.spec.Placement.Strategy == spec.StrategyPin {
 		r.checkPinned()
 	}
 
@@ -159,7 +153,7 @@ func (r *resolver) place() []HostUse {
 	pl.countSlots()
 
 	for _, p := range r.pools {
-		if p.Role != ControlPlane {
+		if p.Role != spec.RoleControlPlane {
 			pl.placeWorkers(p)
 		}
 	}
@@ -188,10 +182,10 @@ func (r *resolver) checkPinned() {
 	}
 }
 
-func (h *HostUse) reservePin(n Node, sign int) {
-	h.pinned = h.pinned.plus(Resources{sign * n.Cores, sign * n.MemoryMiB})
+func (h *HostAllocation) reservePin(n Node, sign int) {
+	h.pinned = h.pinned.Plus(spec.Resources{VCPU: sign * n.Cores, MemoryMiB: sign * n.MemoryMiB})
 
-	if n.Role == ControlPlane {
+	if n.Role == spec.RoleControlPlane {
 		h.pinnedControls += sign
 	}
 }
@@ -199,11 +193,11 @@ func (h *HostUse) reservePin(n Node, sign int) {
 // placer carries the hosts while nodes are placed.
 type placer struct {
 	*resolver
-	hosts []HostUse
+	hosts []HostAllocation
 	index map[string]int
 	// missing is how many nodes have found no room, extra what they would need if the hosts had it.
 	missing int
-	extra   map[int]Resources
+	extra   map[int]spec.Resources
 }
 
 // pin is the host that a node must have.
@@ -218,14 +212,14 @@ func (pl *placer) take(n *Node, host int, fits bool) {
 	h := &pl.hosts[host]
 	n.Host = h.Name
 
-	if n.Role == ControlPlane {
+	if n.Role == spec.RoleControlPlane {
 		h.controls++
 	} else {
 		h.workers++
 	}
 
 	if fits {
-		h.Used = h.Used.plus(n.need())
+		h.Used = h.Used.Plus(n.need())
 
 		return
 	}
@@ -233,10 +227,10 @@ func (pl *placer) take(n *Node, host int, fits bool) {
 	pl.missing++
 
 	if pl.extra == nil {
-		pl.extra = map[int]Resources{}
+		pl.extra = map[int]spec.Resources{}
 	}
 
-	pl.extra[host] = pl.extra[host].plus(n.need())
+	pl.extra[host] = pl.extra[host].Plus(n.need())
 }
 
 // placeControls puts each control plane on the host with the fewest, the first of those in the order of the configuration.
@@ -247,7 +241,7 @@ func (pl *placer) placeControls() {
 	pins := map[*Node]int{}
 
 	for _, p := range pl.pools {
-		if p.Role != ControlPlane {
+		if p.Role != spec.RoleControlPlane {
 			continue
 		}
 
@@ -284,7 +278,7 @@ func (pl *placer) placeControls() {
 }
 
 // fewestControls is the host for a control plane; fits is false when none has room for it.
-func (pl *placer) fewestControls(need Resources, mayShare bool) (host int, fits bool) {
+func (pl *placer) fewestControls(need spec.Resources, mayShare bool) (host int, fits bool) {
 	best, bestAny := -1, 0
 	number := func(i int) int { return pl.hosts[i].controls + pl.hosts[i].pinnedControls }
 
@@ -307,17 +301,17 @@ func (pl *placer) fewestControls(need Resources, mayShare bool) (host int, fits 
 
 // countSlots divides what is left of each host by the first pool of workers' profile: the smaller of vCPU and memory.
 func (pl *placer) countSlots() {
-	i := slices.IndexFunc(pl.pools, func(p *pool) bool { return p.Role != ControlPlane && len(p.planned.Nodes) > 0 })
+	i := slices.IndexFunc(pl.pools, func(p *pool) bool { return p.Role != spec.RoleControlPlane && len(p.planned.Nodes) > 0 })
 	if i < 0 {
 		return
 	}
 
 	p := pl.pools[i]
-	profile := Resources{*p.shape.Cores, *p.shape.MemoryMiB}
+	profile := spec.Resources{VCPU: *p.shape.Cores, MemoryMiB: *p.shape.MemoryMiB}
 
 	for i := range pl.hosts {
 		if h := &pl.hosts[i]; h.Limited && profile.VCPU > 0 && profile.MemoryMiB > 0 {
-			left := Resources{h.Capacity.VCPU, h.Capacity.MemoryMiB}.minus(h.Reserve).minus(h.Used)
+			left := spec.Resources{VCPU: h.Capacity.VCPU, MemoryMiB: h.Capacity.MemoryMiB}.Minus(h.Reserve).Minus(h.Used)
 			h.Slots = max(0, min(left.VCPU/profile.VCPU, left.MemoryMiB/profile.MemoryMiB))
 		}
 	}
@@ -336,7 +330,7 @@ func (pl *placer) placeWorkers(p *pool) {
 		}
 	}
 
-	profile := Resources{*p.shape.Cores, *p.shape.MemoryMiB}
+	profile := spec.Resources{VCPU: *p.shape.Cores, MemoryMiB: *p.shape.MemoryMiB}
 
 	for i := range p.planned.Nodes {
 		n := &p.planned.Nodes[i]
@@ -355,7 +349,7 @@ func (pl *placer) placeWorkers(p *pool) {
 }
 
 // next is the host of the next slot that a worker fits in. A host without room for the pool's profile leaves the queue.
-func (pl *placer) next(queue *slots, need, profile Resources) (host int, found bool) {
+func (pl *placer) next(queue *slots, need, profile spec.Resources) (host int, found bool) {
 	var passed []int
 
 	for host = -1; queue.Len() > 0 && host < 0; {

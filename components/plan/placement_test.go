@@ -5,21 +5,23 @@ import (
 	"strings"
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/google/go-cmp/cmp"
 )
 
-func workers(count, cores, gib int) Pool {
-	return Pool{Role: Worker, Count: &count, Addresses: "10.1.0.0-10.1.255.255", VMIDs: "1000-19999", Shape: sized(cores, gib)}
+func workers(count, cores, gib int) spec.Pool {
+	return spec.Pool{Role: spec.RoleWorker, Count: &count, Addresses: "10.1.0.0-10.1.255.255", VMIDs: "1000-19999", VMSpec: sized(cores, gib)}
 }
 
-func controls(count, cores, gib int) Pool {
-	return Pool{Role: ControlPlane, Count: &count, Addresses: "10.0.0.11-10.0.0.99", Shape: sized(cores, gib)}
+func controls(count, cores, gib int) spec.Pool {
+	return spec.Pool{Role: spec.RoleControlPlane, Count: &count, Addresses: "10.0.0.11-10.0.0.99", VMSpec: sized(cores, gib)}
 }
 
-func placed(t *testing.T, s Spec) *Plan {
+func placed(t *testing.T, s draft) *Plan {
 	t.Helper()
 
-	p, err := New(s)
+	p, err := New(spec.Spec(s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func placed(t *testing.T, s Spec) *Plan {
 // TestPlacement tells the stories of the capacity document.
 func TestPlacement(t *testing.T) {
 	for name, test := range map[string]struct {
-		spec             Spec
+		spec             draft
 		control, workers string
 	}{
 		"slots are interleaved": {
@@ -65,31 +67,31 @@ func TestPlacement(t *testing.T) {
 			small().with("control", controls(3, 4, 8)).with("worker", workers(2, 4, 8)), "pve pve pve", "pve pve",
 		},
 		"a pinned control plane keeps others away": {
-			small().on([2]int{}, [2]int{}, [2]int{}).with("control", Pool{
-				Role: ControlPlane, Addresses: "10.0.0.11-99", Nodes: map[string]NodeSpec{"1": {}, "2": {}, "3": {Host: "a"}},
+			small().on([2]int{}, [2]int{}, [2]int{}).with("control", spec.Pool{
+				Role: spec.RoleControlPlane, Addresses: "10.0.0.11-99", Nodes: map[string]spec.NodeSpec{"1": {}, "2": {}, "3": {Host: "a"}},
 			}),
 			"b c a", "",
 		},
 		"room that another pool has pinned is not given away": {
 			small().on([2]int{8, 32}, [2]int{8, 32}).with("control", controls(1, 4, 8)).with("worker", workers(1, 4, 8)).
-				with("zz", Pool{Role: Worker, Count: new(1), Host: "a", Addresses: "10.2.0.1", VMIDs: "900", Shape: sized(4, 8)}),
+				with("zz", spec.Pool{Role: spec.RoleWorker, Count: new(1), Host: "a", Addresses: "10.2.0.1", VMIDs: "900", VMSpec: sized(4, 8)}),
 			"a", "b",
 		},
 		"a pin within the pool takes its turn": {
-			small().on([2]int{}, [2]int{}, [2]int{}).with("worker", Pool{
-				Role: Worker, Addresses: "10.1.0.1-99", Nodes: map[string]NodeSpec{"1": {}, "2": {Host: "a"}, "3": {}, "4": {}},
+			small().on([2]int{}, [2]int{}, [2]int{}).with("worker", spec.Pool{
+				Role: spec.RoleWorker, Addresses: "10.1.0.1-99", Nodes: map[string]spec.NodeSpec{"1": {}, "2": {Host: "a"}, "3": {}, "4": {}},
 			}),
 			"a", "a a b c",
 		},
 		"a node too large for its slot takes the next": {
-			small().on([2]int{8, 32}, [2]int{16, 64}).with("control", controls(1, 4, 8)).with("worker", Pool{
-				Role: Worker, Addresses: "10.1.0.1-99", Shape: sized(4, 8), Nodes: map[string]NodeSpec{"1": {Shape: sized(8, 8)}, "2": {}},
+			small().on([2]int{8, 32}, [2]int{16, 64}).with("control", controls(1, 4, 8)).with("worker", spec.Pool{
+				Role: spec.RoleWorker, Addresses: "10.1.0.1-99", VMSpec: sized(4, 8), Nodes: map[string]spec.NodeSpec{"1": {VMSpec: sized(8, 8)}, "2": {}},
 			}),
 			"a", "b a",
 		},
 		"a node smaller than its pool's others fits where they do not": {
-			small().on([2]int{7, 32}).with("control", controls(1, 4, 8)).with("worker", Pool{
-				Role: Worker, Addresses: "10.1.0.1-99", Shape: sized(4, 8), Nodes: map[string]NodeSpec{"1": {Shape: sized(2, 8)}},
+			small().on([2]int{7, 32}).with("control", controls(1, 4, 8)).with("worker", spec.Pool{
+				Role: spec.RoleWorker, Addresses: "10.1.0.1-99", VMSpec: sized(4, 8), Nodes: map[string]spec.NodeSpec{"1": {VMSpec: sized(2, 8)}},
 			}),
 			"a", "a",
 		},
@@ -111,8 +113,8 @@ func TestPlacement(t *testing.T) {
 // TestSlots: what is left after the control planes and the reserve, divided by the profile.
 func TestSlots(t *testing.T) {
 	s := small().on([2]int{32, 128}, [2]int{16, 64}, [2]int{}).with("control", controls(1, 4, 8)).with("worker", workers(1, 8, 16))
-	s.Placement.Reserve = Resources{2, 8192}
-	s.Hosts[1].Reserve = &Resources{}
+	s.Placement.Reserve = spec.Resources{VCPU: 2, MemoryMiB: 8192}
+	s.Proxmox.Hosts[1].Reserve = &spec.Resources{}
 
 	var got []int
 	for _, h := range placed(t, s).Hosts {
@@ -128,7 +130,7 @@ func TestSlots(t *testing.T) {
 // TestTwoProfiles: pools of different size share the hosts' turns.
 func TestTwoProfiles(t *testing.T) {
 	s := small().on([2]int{20, 64}, [2]int{20, 64}).with("control", controls(1, 4, 8)).with("big", workers(2, 8, 16)).
-		with("small", Pool{Role: Worker, Count: new(3), Addresses: "10.2.0.1-9", VMIDs: "900-909", Shape: sized(4, 4)})
+		with("small", spec.Pool{Role: spec.RoleWorker, Count: new(3), Addresses: "10.2.0.1-9", VMIDs: "900-909", VMSpec: sized(4, 4)})
 	p := placed(t, s)
 
 	if got := strings.Join(hostsOf(p, "big"), " ") + ", " + strings.Join(hostsOf(p, "small"), " "); got != "a b, a b a" {
@@ -138,8 +140,8 @@ func TestTwoProfiles(t *testing.T) {
 
 // TestPinnedTogether: two control planes on one host is the operator's word, but not passed over in silence.
 func TestPinnedTogether(t *testing.T) {
-	s := small().on([2]int{}, [2]int{}, [2]int{}).with("control", Pool{
-		Role: ControlPlane, Addresses: "10.0.0.11-99", Nodes: map[string]NodeSpec{"1": {Host: "a"}, "2": {Host: "a"}, "3": {}},
+	s := small().on([2]int{}, [2]int{}, [2]int{}).with("control", spec.Pool{
+		Role: spec.RoleControlPlane, Addresses: "10.0.0.11-99", Nodes: map[string]spec.NodeSpec{"1": {Host: "a"}, "2": {Host: "a"}, "3": {}},
 	})
 
 	want := []Problem{{
@@ -153,9 +155,9 @@ func TestPinnedTogether(t *testing.T) {
 // TestPinStrategy: every node is where it, or its pool, says.
 func TestPinStrategy(t *testing.T) {
 	s := small().on([2]int{8, 32}, [2]int{8, 32})
-	s.Placement.Strategy = Pin
-	s = s.with("control", Pool{Role: ControlPlane, Count: new(1), Host: "b", Addresses: "10.0.0.11"}).with("worker", Pool{
-		Role: Worker, Host: "a", Addresses: "10.1.0.1-99", Nodes: map[string]NodeSpec{"1": {}, "2": {Host: "b"}},
+	s.Placement.Strategy = spec.StrategyPin
+	s = s.with("control", spec.Pool{Role: spec.RoleControlPlane, Count: new(1), Host: "b", Addresses: "10.0.0.11"}).with("worker", spec.Pool{
+		Role: spec.RoleWorker, Host: "a", Addresses: "10.1.0.1-99", Nodes: map[string]spec.NodeSpec{"1": {}, "2": {Host: "b"}},
 	})
 	p := placed(t, s)
 

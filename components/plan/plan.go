@@ -10,25 +10,27 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"talos-proxmox/components/spec"
 )
 
 // Plan is every decision, made once, before anything is registered.
 type Plan struct {
-	Environment Environment
+	Environment spec.Environment
 	// Cluster is the cluster's name.
 	Cluster string
 	// Kind is what its nodes run; K3s is nil with any other.
-	Kind Kind
-	K3s  *PlannedK3s
+	Distribution spec.Distribution
+	K3s          *PlannedK3s
 
-	Bootstrap Owner
+	Bootstrap spec.BootstrapMode
 	// Talos and Kubernetes are versions with a leading v; Kubernetes is empty with bootstrap external, Talos with kind k3s.
 	Talos, Kubernetes string
 	// Contract is the version of Talos whose defaults machine configuration is written with. Empty: the version that the cluster
 	// was made with, which is not known here; see WithContract.
 	Contract string
 
-	EndpointMode EndpointMode
+	EndpointMode spec.EndpointMode
 	// Endpoint is the Kubernetes API as the nodes and the kubeconfig know it, "https://10.0.0.11:6443"; empty when it is an
 	// address that is not known in advance.
 	Endpoint string
@@ -36,53 +38,53 @@ type Plan struct {
 	VIP netip.Addr
 	// VIPInterface is the interface that kube-vip announces it on, KubeVIP its version; empty in other modes.
 	VIPInterface, KubeVIP string
-	Discovery             Discovery
-	CNI                   CNIName
+	Discovery             spec.Discovery
+	CNI                   spec.CNIName
 	// CNIVersion and CNIValues are Cilium's; empty with another CNI.
 	CNIVersion string
 	CNIValues  map[string]any
 	KubeProxy  bool
 
-	Addressing Addressing
+	Addressing spec.Addressing
 	// Network is the network of the nodes; Gateway is invalid when none is stated.
 	Network     netip.Prefix
 	Gateway     netip.Addr
 	Nameservers []netip.Addr
 
 	// Source and Platform are where the first boot comes from.
-	Source   Source
-	Platform Platform
+	Source   spec.Source
+	Platform spec.Platform
 	// ImageStore is the datastore of downloaded images.
 	ImageStore string
 	// SSH is the login to the hosts; nil when nothing needs it.
-	SSH *SSH
+	SSH *spec.SSH
 
-	Strategy  Strategy
+	Strategy  spec.Strategy
 	Rebalance bool
 	// Hosts are what placement counted, in the order of the configuration.
-	Hosts []HostUse
+	Hosts []HostAllocation
 	// Pools in plan order: control planes first, then by name.
 	Pools []PlannedPool
 	// Patches are the operator's machine configuration patches for every node.
-	Patches []Patch
+	Patches []spec.Patch
 	// Manifests are the operator's Kubernetes manifests, texts or URLs.
-	Manifests   []Text
+	Manifests   []spec.InlineOrFile
 	TimeServers []string
 	// Mirrors of registries, by the registry's name.
 	Mirrors    []Mirror
-	TrustedCAs []Text
+	TrustedCAs []spec.InlineOrFile
 	// ServiceLogs and KernelLogs are URLs.
 	ServiceLogs, KernelLogs []string
 	// Encryption is empty without it.
-	Encryption Encryption
+	Encryption spec.Encryption
 
 	// Tailscale is nil without it.
-	Tailscale *Tailscale
+	Tailscale *spec.Tailscale
 	// Firewall is whether firewalls are set up; what they let in is a decision for each pool.
 	Firewall bool
 	// TakeOver says that the cluster's secrets come from the configuration.
 	TakeOver bool
-	Outputs  Outputs
+	Outputs  spec.Outputs
 
 	// ReadyTimeout, NodeTimeout and AgentTimeout bound the program's own waits.
 	ReadyTimeout, NodeTimeout, AgentTimeout time.Duration
@@ -98,7 +100,7 @@ type Plan struct {
 	// RecoverFrom is the snapshot of etcd that a new set of control planes begins with; empty: none.
 	RecoverFrom string
 	// Backup is where snapshots of etcd are kept; nil: none is taken.
-	Backup *Backup
+	Backup *spec.Backup
 	// Teardown lets go of every node.
 	Teardown bool
 	// MaxUnavailable is how many workers may be away at the same time, Canary lets the first of a pool go alone, and UpgradeTimeout
@@ -106,7 +108,7 @@ type Plan struct {
 	MaxUnavailable int
 	Canary         bool
 	UpgradeTimeout time.Duration
-	Apply          Apply
+	Apply          spec.Apply
 
 	// Steps are what is done, in order.
 	Steps []Step
@@ -124,11 +126,11 @@ type Mirror struct {
 // PlannedPool is one pool with its nodes, in the order of their ordinals.
 type PlannedPool struct {
 	Name string
-	Role Role
+	Role spec.Role
 	// GPU says that each node has a GPU, Tailnet that each joins the tailnet.
 	GPU, Tailnet bool
 	Image        BootImage
-	Patches      []Patch
+	Patches      []spec.Patch
 	// Ingress is all that may come in to the nodes; nil without firewalls.
 	Ingress []Ingress
 	Nodes   []Node
@@ -151,7 +153,7 @@ type BootImage struct {
 	Keep bool
 	// FactoryURL is empty with other sources. Format is too, but for cloud images, which are disks.
 	FactoryURL string
-	Format     Format
+	Format     spec.Format
 	// SchematicID is what the operator says the image carries, when it is an id.
 	SchematicID string
 	// Extensions and KernelArgs are what the image carries.
@@ -175,7 +177,7 @@ const (
 type Node struct {
 	Name    string
 	Pool    string
-	Role    Role
+	Role    spec.Role
 	Ordinal int
 	// Host is where the VM is made. It may move later: this is no statement of where it is.
 	Host string
@@ -205,7 +207,7 @@ type Node struct {
 	// Machine, Firmware and SCSIController are empty where the template decides, and what it must have where they are not.
 	Machine, Firmware, SCSIController string
 	TPM, Serial, OnBoot, Protection   bool
-	Startup                           *Startup
+	Startup                           *spec.Startup
 	Tags                              []string
 	ResourcePool, HAGroup             string
 
@@ -217,7 +219,7 @@ type Node struct {
 	BootOrder []string
 
 	Labels, Taints, Annotations map[string]string
-	Patches                     []Patch
+	Patches                     []spec.Patch
 }
 
 // Disk of a VM. Of a cloned system disk only place and size are decided; the options are the template's.
@@ -266,7 +268,7 @@ const (
 // Group is the part of the contract that a node belongs to.
 func (p PlannedPool) Group() string {
 	switch {
-	case p.Role == ControlPlane:
+	case p.Role == spec.RoleControlPlane:
 		return GroupControlPlane
 	case p.GPU:
 		return GroupGPUWorkers
@@ -277,7 +279,7 @@ func (p PlannedPool) Group() string {
 
 // Runs says what the nodes run, with versions: "Talos v1.12.4", "Kubernetes v1.34.2", or "K3s v1.34.2+k3s1".
 func (p *Plan) Runs() []string {
-	if p.Kind == KindK3s {
+	if p.Distribution == spec.DistributionK3s {
 		return []string{"K3s " + p.K3s.Version}
 	}
 
@@ -332,7 +334,7 @@ func (p *Plan) ControlPlanes() []Node {
 	var found []Node
 
 	for _, pool := range p.Pools {
-		if pool.Role == ControlPlane {
+		if pool.Role == spec.RoleControlPlane {
 			found = append(found, pool.Nodes...)
 		}
 	}
@@ -342,7 +344,7 @@ func (p *Plan) ControlPlanes() []Node {
 
 // New plans a cluster. The error holds all problems (Problems); the plan is only there without one. The parts of the
 // plan belong to the caller only as long as the spec does: they share its lists and maps.
-func New(spec Spec) (*Plan, error) {
+func New(spec spec.Spec) (*Plan, error) {
 	r := resolver{spec: spec}
 
 	p := r.resolve()

@@ -7,14 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // TestModes: what follows from the modes, without a word of the operator.
 func TestModes(t *testing.T) {
 	type derived struct {
-		Platform          Platform
-		Addressing        Addressing
+		Platform          spec.Platform
+		Addressing        spec.Addressing
 		CDROM, CloudInit  string
 		Boot              string
 		Machine, Firmware string
@@ -23,80 +25,82 @@ func TestModes(t *testing.T) {
 		Key               string
 	}
 
-	factory := func(platform Platform, addressing Addressing, f FactoryImage) func(*Spec) {
-		return func(s *Spec) {
-			s.Image = Image{Platform: platform, Factory: f}
+	factory := func(platform spec.Platform, addressing spec.Addressing, f spec.FactoryImage) func(*draft) {
+		return func(s *draft) {
+			s.Image = spec.Image{Platform: platform, Factory: f}
 			s.Network.Addressing, s.Network.Gateway = addressing, "10.0.0.1"
-			s.SSH, s.Given.SSHKey = &SSH{Username: "root"}, true
+			s.Proxmox.SSH, s.Provided.SSHKey = &spec.SSH{Username: "root"}, true
 		}
 	}
 
-	agent := FactoryImage{Extensions: []string{"siderolabs/qemu-guest-agent"}}
+	agent := spec.FactoryImage{Extensions: []string{"siderolabs/qemu-guest-agent"}}
 
 	for name, test := range map[string]struct {
-		change func(*Spec)
+		change func(*draft)
 		want   derived
 	}{
 		"metal template": {
-			func(*Spec) {},
-			derived{Platform: Metal, Addressing: Reserved, Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+			func(*draft) {},
+			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
 		},
 		"nocloud template": {
-			func(s *Spec) { s.Image.Platform, s.Network.Gateway = NoCloud, "10.0.0.1" },
-			derived{Platform: NoCloud, Addressing: Static, CloudInit: "ide0", Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+			func(s *draft) { s.Image.Platform, s.Network.Gateway = spec.PlatformNoCloud, "10.0.0.1" },
+			derived{Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CloudInit: "ide0", Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
 		},
 		"template with agent": {
-			func(s *Spec) { s.Image.Schematic = &Schematic{Extensions: []string{"qemu-guest-agent"}} },
-			derived{Platform: Metal, Addressing: Reserved, Agent: true, Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+			func(s *draft) { s.Image.Schematic = &spec.Schematic{Extensions: []string{"qemu-guest-agent"}} },
+			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Agent: true, Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
 		},
 		"template of a pool": {
-			func(s *Spec) { p := s.Pools["control"]; p.Image.Template = "9000"; s.Pools["control"] = p },
-			derived{Platform: Metal, Addressing: Reserved, Scope: PerPool, Key: "template/9000"},
+			func(s *draft) { p := s.Pools["control"]; p.Image.Template = "9000"; s.Pools["control"] = p },
+			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Scope: PerPool, Key: "template/9000"},
 		},
 		"metal ISO file": {
-			func(s *Spec) { s.Image = Image{Source: ISO, ISO: ISOImage{Volume: "local:iso/talos-1.12.4.iso"}} },
+			func(s *draft) {
+				s.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}}
+			},
 			derived{
-				Platform: Metal, Addressing: Reserved, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Scope: PerCluster,
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Scope: PerCluster,
 				Key: "iso/local:iso/talos-1.12.4.iso",
 			},
 		},
 		"nocloud ISO file": {
-			func(s *Spec) {
-				s.Image = Image{Source: ISO, Platform: NoCloud, ISO: ISOImage{URL: "https://example.com/nocloud-amd64.iso"}}
+			func(s *draft) {
+				s.Image = spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud, ISO: spec.ISOImage{URL: "https://example.com/nocloud-amd64.iso"}}
 				s.Network.Gateway = "10.0.0.1"
 			},
 			derived{
-				Platform: NoCloud, Addressing: Static, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
+				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
 				Scope: PerCluster, Key: "iso/https://example.com/nocloud-amd64.iso",
 			},
 		},
 		"factory by default": {
-			factory("", "", FactoryImage{}),
+			factory("", "", spec.FactoryImage{}),
 			derived{
-				Platform: NoCloud, Addressing: Static, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
+				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
 				Scope: PerCluster, Key: "factory/cluster",
 			},
 		},
 		"factory metal": {
-			factory(Metal, "", agent),
+			factory(spec.PlatformMetal, "", agent),
 			derived{
-				Platform: Metal, Addressing: Static, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Agent: true,
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingStatic, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Agent: true,
 				Scope: PerNode, Key: "factory/node/c-control-1",
 			},
 		},
 		"factory metal, reserved": {
-			factory(Metal, Reserved, agent),
+			factory(spec.PlatformMetal, spec.AddressingReserved, agent),
 			derived{
-				Platform: Metal, Addressing: Reserved, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Agent: true,
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Agent: true,
 				Scope: PerCluster, Key: "factory/cluster",
 			},
 		},
 		"factory disk": {
-			factory(Metal, "", FactoryImage{Format: FormatDisk}),
-			derived{Platform: Metal, Addressing: Static, Boot: "scsi0", Machine: "q35", Firmware: "ovmf", Scope: PerNode, Key: "factory/node/c-control-1"},
+			factory(spec.PlatformMetal, "", spec.FactoryImage{Format: spec.FormatDisk}),
+			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingStatic, Boot: "scsi0", Machine: "q35", Firmware: "ovmf", Scope: PerNode, Key: "factory/node/c-control-1"},
 		},
 		"factory with extensions of a pool": {
-			func(s *Spec) {
+			func(s *draft) {
 				factory("", "", agent)(s)
 
 				p := s.Pools["control"]
@@ -104,7 +108,7 @@ func TestModes(t *testing.T) {
 				s.Pools["control"] = p
 			},
 			derived{
-				Platform: NoCloud, Addressing: Static, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "i440fx", Firmware: "seabios",
+				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "i440fx", Firmware: "seabios",
 				Agent: true, Scope: PerPool, Key: "factory/pool/control",
 			},
 		},
@@ -137,30 +141,30 @@ func TestLegalPairs(t *testing.T) {
 		"factory nocloud":  "yes yes yes yes",
 	}
 
-	for _, source := range []Source{Template, ISO, Factory} {
-		for _, platform := range []Platform{Metal, NoCloud} {
+	for _, source := range []spec.Source{spec.SourceTemplate, spec.SourceISO, spec.SourceFactory} {
+		for _, platform := range []spec.Platform{spec.PlatformMetal, spec.PlatformNoCloud} {
 			var got []string
 
-			for _, addressing := range []Addressing{Static, Reserved, Agent, Reported} {
+			for _, addressing := range []spec.Addressing{spec.AddressingStatic, spec.AddressingReserved, spec.AddressingAgent, spec.AddressingReported} {
 				s := small()
 				s.Network.Addressing, s.Network.Gateway = addressing, "10.0.0.1"
 
-				if addressing == Agent {
-					s.Pools["control"] = Pool{Role: ControlPlane, Count: new(1)}
+				if addressing == spec.AddressingAgent {
+					s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(1)}
 				}
 
 				switch source {
-				case Template:
-					s.Image.Schematic = &Schematic{Extensions: []string{GuestAgent}}
-				case ISO:
-					s.Image = Image{ISO: ISOImage{Volume: "local:iso/talos.iso"}, Schematic: &Schematic{Extensions: []string{GuestAgent}}}
-				case Factory:
-					s.Image = Image{Factory: FactoryImage{Extensions: []string{GuestAgent}}}
+				case spec.SourceTemplate:
+					s.Image.Schematic = &spec.Schematic{Extensions: []string{GuestAgent}}
+				case spec.SourceISO:
+					s.Image = spec.Image{ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}, Schematic: &spec.Schematic{Extensions: []string{GuestAgent}}}
+				case spec.SourceFactory:
+					s.Image = spec.Image{Factory: spec.FactoryImage{Extensions: []string{GuestAgent}}}
 				}
 
 				s.Image.Source, s.Image.Platform = source, platform
 
-				p, err := New(s)
+				p, err := New(spec.Spec(s))
 
 				switch {
 				case err != nil:
@@ -184,26 +188,26 @@ func TestLegalPairs(t *testing.T) {
 }
 
 func TestEndpoint(t *testing.T) {
-	for want, change := range map[string]func(*Spec){
-		"https://10.0.0.11:6443":       func(*Spec) {},
-		"https://10.0.0.200:6443":      func(s *Spec) { s.Cluster.Endpoint = Endpoint{Mode: VIP, Address: "10.0.0.200"} },
-		"https://api.example.com:6443": func(s *Spec) { s.Cluster.Endpoint = Endpoint{Mode: DNS, Host: "api.example.com"} },
-		"https://10.0.0.201:6443": func(s *Spec) {
-			s.Cluster.Endpoint = Endpoint{Mode: KubeVIP, Address: "10.0.0.201", Interface: "eth0"}
+	for want, change := range map[string]func(*draft){
+		"https://10.0.0.11:6443":       func(*draft) {},
+		"https://10.0.0.200:6443":      func(s *draft) { s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.200"} },
+		"https://api.example.com:6443": func(s *draft) { s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"} },
+		"https://10.0.0.201:6443": func(s *draft) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.201", Interface: "eth0"}
 		},
-		"https://100.64.0.1:6443": func(s *Spec) {
-			s.Cluster.Endpoint = Endpoint{Mode: KubeVIP, Address: "100.64.0.1", Interface: "tailscale0"}
-			s.Tailscale, s.Given.TailscaleKey = &Tailscale{}, true
-			s.Image.Schematic = &Schematic{Extensions: []string{"tailscale"}}
+		"https://100.64.0.1:6443": func(s *draft) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "100.64.0.1", Interface: "tailscale0"}
+			s.Tailscale, s.Provided.TailscaleKey = &spec.Tailscale{}, true
+			s.Image.Schematic = &spec.Schematic{Extensions: []string{"tailscale"}}
 		},
-		"https://[fd00::11]:6443": func(s *Spec) {
+		"https://[fd00::11]:6443": func(s *draft) {
 			s.Network.CIDR = "fd00::/64"
-			s.Pools["control"] = Pool{Role: ControlPlane, Count: new(1), Addresses: "fd00::11-fd00::1f"}
+			s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(1), Addresses: "fd00::11-fd00::1f"}
 		},
-		"": func(s *Spec) {
-			s.Network.Addressing = Agent
-			s.Image.Schematic = &Schematic{Extensions: []string{GuestAgent}}
-			s.Pools["control"] = Pool{Role: ControlPlane, Count: new(1)}
+		"": func(s *draft) {
+			s.Network.Addressing = spec.AddressingAgent
+			s.Image.Schematic = &spec.Schematic{Extensions: []string{GuestAgent}}
+			s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(1)}
 		},
 	} {
 		s := small()
@@ -218,10 +222,10 @@ func TestEndpoint(t *testing.T) {
 // TestExternal: what is of no effect there is a warning, not an error.
 func TestExternal(t *testing.T) {
 	s := small()
-	s.Cluster.Bootstrap, s.Cluster.Versions.Kubernetes, s.Cluster.Versions.Talos = External, "", "v1.11.5"
-	s.Cluster.Endpoint = Endpoint{Mode: VIP, Address: "10.0.0.200"}
-	s.Network.Addressing = Reported
-	s.Pools["control"] = Pool{Role: ControlPlane, Count: new(3)}
+	s.Cluster.Bootstrap, s.Cluster.Versions.Kubernetes, s.Cluster.Versions.Talos = spec.BootstrapExternal, "", "v1.11.5"
+	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.200"}
+	s.Network.Addressing = spec.AddressingReported
+	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(3)}
 	p := placed(t, s)
 
 	want := []Problem{
@@ -258,9 +262,9 @@ func TestVersionInURL(t *testing.T) {
 		"https://example.com/talos-1.11.2.iso": false,
 	} {
 		s := small()
-		s.Image = Image{Source: ISO, ISO: ISOImage{URL: address}}
+		s.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{URL: address}}
 
-		if _, err := New(s); (err == nil) != fine {
+		if _, err := New(spec.Spec(s)); (err == nil) != fine {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -269,13 +273,13 @@ func TestVersionInURL(t *testing.T) {
 // TestMerge: built-in, defaults, pool, node; maps by their keys, lists whole.
 func TestMerge(t *testing.T) {
 	s := small()
-	s.Image, s.Network.Gateway = Image{}, "10.0.0.1"
-	s.Defaults = Shape{Cores: new(4), Tags: []string{"a"}, Labels: map[string]string{"x": "1", "y": "1"}, Disk: DiskOptions{SSD: new(true)}}
-	s = s.with("worker", Pool{
-		Role: Worker, Addresses: "10.1.0.1-9",
-		Shape: Shape{MemoryMiB: new(8192), Tags: []string{"B"}, Labels: map[string]string{"y": "2"}, Disk: DiskOptions{Datastore: new("tank")}},
-		Nodes: map[string]NodeSpec{"1": {}, "3": {MAC: "02:00:00:aa:bb:cc", Address: "10.3.0.3", Shape: Shape{
-			Cores: new(8), Labels: map[string]string{"z": "3"}, ExtraDisks: []ExtraDisk{{SizeGiB: 7}}, NICs: []NIC{{VLAN: new(7)}, {Bridge: "vmbr1"}},
+	s.Image, s.Network.Gateway = spec.Image{}, "10.0.0.1"
+	s.Defaults = spec.VMSpec{Cores: new(4), Tags: []string{"a"}, Labels: map[string]string{"x": "1", "y": "1"}, Disk: spec.DiskOptions{SSD: new(true)}}
+	s = s.with("worker", spec.Pool{
+		Role: spec.RoleWorker, Addresses: "10.1.0.1-9",
+		VMSpec: spec.VMSpec{MemoryMiB: new(8192), Tags: []string{"B"}, Labels: map[string]string{"y": "2"}, Disk: spec.DiskOptions{Datastore: new("tank")}},
+		Nodes: map[string]spec.NodeSpec{"1": {}, "3": {MAC: "02:00:00:aa:bb:cc", Address: "10.3.0.3", VMSpec: spec.VMSpec{
+			Cores: new(8), Labels: map[string]string{"z": "3"}, ExtraDisks: []spec.ExtraDisk{{SizeGiB: 7}}, NICs: []spec.NIC{{VLAN: new(7)}, {Bridge: "vmbr1"}},
 		}}},
 	})
 	s.Network.VLAN = 5
@@ -310,27 +314,27 @@ func TestMerge(t *testing.T) {
 
 // TestProtection: control planes are protected in production, nothing else is, and whoever states it has their way.
 func TestProtection(t *testing.T) {
-	yes, no := Shape{Protection: new(true)}, Shape{Protection: new(false)}
+	yes, no := spec.VMSpec{Protection: new(true)}, spec.VMSpec{Protection: new(false)}
 
 	for name, test := range map[string]struct {
-		environment     Environment
-		defaults        Shape
-		control, worker Shape
+		environment     spec.Environment
+		defaults        spec.VMSpec
+		control, worker spec.VMSpec
 		want            [2]bool
 	}{
-		"a lab":                        {Lab, Shape{}, Shape{}, Shape{}, [2]bool{false, false}},
-		"production":                   {Production, Shape{}, Shape{}, Shape{}, [2]bool{true, false}},
-		"production, defaults off":     {Production, no, Shape{}, Shape{}, [2]bool{false, false}},
-		"production, the pool off":     {Production, Shape{}, no, Shape{}, [2]bool{false, false}},
-		"production, the workers too":  {Production, Shape{}, Shape{}, yes, [2]bool{true, true}},
-		"a lab, where it is asked for": {Lab, yes, Shape{}, no, [2]bool{true, false}},
+		"a lab":                        {spec.EnvironmentLab, spec.VMSpec{}, spec.VMSpec{}, spec.VMSpec{}, [2]bool{false, false}},
+		"production":                   {spec.EnvironmentProduction, spec.VMSpec{}, spec.VMSpec{}, spec.VMSpec{}, [2]bool{true, false}},
+		"production, defaults off":     {spec.EnvironmentProduction, no, spec.VMSpec{}, spec.VMSpec{}, [2]bool{false, false}},
+		"production, the pool off":     {spec.EnvironmentProduction, spec.VMSpec{}, no, spec.VMSpec{}, [2]bool{false, false}},
+		"production, the workers too":  {spec.EnvironmentProduction, spec.VMSpec{}, spec.VMSpec{}, yes, [2]bool{true, true}},
+		"a lab, where it is asked for": {spec.EnvironmentLab, yes, spec.VMSpec{}, no, [2]bool{true, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := small()
 			s.Environment, s.Defaults = test.environment, test.defaults
-			s = s.with("worker", Pool{Role: Worker, Count: new(1), Addresses: "10.1.0.1", Shape: test.worker})
+			s = s.with("worker", spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.1.0.1", VMSpec: test.worker})
 			control := s.Pools["control"]
-			control.Shape = test.control
+			control.VMSpec = test.control
 			s = s.with("control", control)
 
 			protection := func() [2]bool {
@@ -356,8 +360,8 @@ func TestIdentity(t *testing.T) {
 	s := small()
 	s.Cluster.Name = "k3s-dev"
 	s.Image.Template.GPUWorker = "9000"
-	s = s.with("worker", Pool{Role: Worker, Count: new(1), Addresses: "10.1.0.1", Names: "talos-{pool}-{nn}"}).
-		with("gpu", Pool{Role: Worker, Addresses: "10.2.0.1-9", GPUs: map[string]GPUSpec{"2": {BDF: "0000:01:00"}}})
+	s = s.with("worker", spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.1.0.1", Names: "talos-{pool}-{nn}"}).
+		with("gpu", spec.Pool{Role: spec.RoleWorker, Addresses: "10.2.0.1-9", GPUs: map[string]spec.GPUSpec{"2": {BDF: "0000:01:00"}}})
 
 	var got []any
 	for _, n := range placed(t, s).Nodes() {
@@ -378,7 +382,7 @@ func TestIdentity(t *testing.T) {
 
 // TestRanges: as people write them.
 func TestRanges(t *testing.T) {
-	for text, want := range map[Range]string{
+	for text, want := range map[spec.Range]string{
 		"10.0.0.11":                        "10.0.0.11 - -",
 		"10.0.0.11-10.0.0.12":              "10.0.0.11 10.0.0.12 -",
 		"10.0.0.11-13":                     "10.0.0.11 10.0.0.12 10.0.0.13",
@@ -386,7 +390,7 @@ func TestRanges(t *testing.T) {
 		"10.0.0.11, 10.0.0.20-10.0.0.21":   "10.0.0.11 10.0.0.20 10.0.0.21",
 		"fd00::ffff:ffff:ffff:ffff-fd01::": "fd00::ffff:ffff:ffff:ffff fd00:0:0:1:: fd00:0:0:1::1",
 	} {
-		found, ok := text.addresses()
+		found, ok := parseAddresses(text)
 		if !ok {
 			t.Errorf("%s is no range", text)
 		}
@@ -407,13 +411,13 @@ func TestRanges(t *testing.T) {
 		}
 	}
 
-	for _, text := range []Range{"", "-", "10.0.0.1-", "10.0.0.9-8", "10.0.0.1-fd00::1", "10.0.0.1,", "fe80::1%eth0", "10.0.0.1-2-3", "fd00::1-5"} {
-		if found, ok := text.addresses(); ok {
+	for _, text := range []spec.Range{"", "-", "10.0.0.1-", "10.0.0.9-8", "10.0.0.1-fd00::1", "10.0.0.1,", "fe80::1%eth0", "10.0.0.1-2-3", "fd00::1-5"} {
+		if found, ok := parseAddresses(text); ok {
 			t.Errorf("%q is %v", text, found)
 		}
 	}
 
-	found, ok := Range("401-402, 410").numbers()
+	found, ok := parseNumbers(spec.Range("401-402, 410"))
 	if !ok || found.room(vmidCount) != 3 {
 		t.Errorf("%v", found)
 	}
@@ -426,7 +430,7 @@ func TestRanges(t *testing.T) {
 		t.Error("there is a fourth")
 	}
 
-	all := span[netip.Addr]{netip.MustParseAddr("::"), netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
+	all := interval[netip.Addr]{netip.MustParseAddr("::"), netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
 	if got := addressCount(all); got != 1<<63 {
 		t.Errorf("%d addresses", got)
 	}
@@ -434,15 +438,15 @@ func TestRanges(t *testing.T) {
 
 // TestJSON: the forms that the configuration may have.
 func TestJSON(t *testing.T) {
-	var image Image
+	var image spec.Image
 
-	var pool Pool
+	var pool spec.Pool
 
 	if err := json.Unmarshal([]byte(`{"vmids": 401, "addresses": "10.0.0.1", "patches": ["a: b"]}`), &pool); err != nil || pool.VMIDs != "401" {
 		t.Error(pool, err)
 	}
 
-	for text, want := range map[string]Schematic{`"abc"`: {ID: "abc"}, `["x", "y"]`: {Extensions: []string{"x", "y"}}} {
+	for text, want := range map[string]spec.Schematic{`"abc"`: {ID: "abc"}, `["x", "y"]`: {Extensions: []string{"x", "y"}}} {
 		image.Schematic = nil
 		if err := json.Unmarshal([]byte(`{"schematic": `+text+`}`), &image); err != nil || cmp.Diff(want, *image.Schematic) != "" {
 			t.Error(image.Schematic, err)
@@ -478,7 +482,7 @@ func TestAddressesOfPods(t *testing.T) {
 	} {
 		s := small()
 		s.Firewall.Enabled = &firewall
-		s.Cluster.CNI = CNI{Name: Cilium, Version: "1.18.4", Values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}}}
+		s.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: "1.18.4", Values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}}}
 
 		if diff := cmp.Diff(want, placed(t, s).Warnings); diff != "" {
 			t.Error(diff)

@@ -8,33 +8,35 @@ import (
 	"slices"
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"pgregory.net/rapid"
 )
 
 // drawSpec draws a spec whose configuration is right; only the capacity of the hosts may be too small.
-func drawSpec(t *rapid.T) Spec {
+func drawSpec(t *rapid.T) draft {
 	s := small()
-	s.Hosts, s.Pools = nil, map[string]Pool{}
+	s.Proxmox.Hosts, s.Pools = nil, map[string]spec.Pool{}
 
 	limited := rapid.Bool().Draw(t, "limited")
 
 	for i := range rapid.IntRange(1, 6).Draw(t, "hosts") {
-		h := Host{Name: fmt.Sprintf("pve%d", i)}
+		h := spec.Host{Name: fmt.Sprintf("pve%d", i)}
 		if limited {
-			h.Capacity = &Resources{rapid.IntRange(4, 64).Draw(t, "vcpu"), rapid.IntRange(8, 256).Draw(t, "gib") * 1024}
+			h.Capacity = &spec.Resources{VCPU: rapid.IntRange(4, 64).Draw(t, "vcpu"), MemoryMiB: rapid.IntRange(8, 256).Draw(t, "gib") * 1024}
 		}
 
-		s.Hosts = append(s.Hosts, h)
+		s.Proxmox.Hosts = append(s.Proxmox.Hosts, h)
 	}
 
-	s.Placement.Reserve = Resources{rapid.IntRange(0, 4).Draw(t, "reserve"), rapid.IntRange(0, 4096).Draw(t, "reserve MiB")}
+	s.Placement.Reserve = spec.Resources{VCPU: rapid.IntRange(0, 4).Draw(t, "reserve"), MemoryMiB: rapid.IntRange(0, 4096).Draw(t, "reserve MiB")}
 
 	for i := range rapid.IntRange(1, 2).Draw(t, "control pools") {
-		s.Pools[fmt.Sprintf("control%d", i)] = drawPool(t, s, ControlPlane, i, 5)
+		s.Pools[fmt.Sprintf("control%d", i)] = drawPool(t, s, spec.RoleControlPlane, i, 5)
 	}
 
 	for i := range rapid.IntRange(0, 3).Draw(t, "worker pools") {
-		s.Pools[fmt.Sprintf("worker%d", i)] = drawPool(t, s, Worker, 10+i, 20)
+		s.Pools[fmt.Sprintf("worker%d", i)] = drawPool(t, s, spec.RoleWorker, 10+i, 20)
 	}
 
 	if first := s.Pools["control0"]; first.Count != nil && *first.Count == 0 {
@@ -45,10 +47,10 @@ func drawSpec(t *rapid.T) Spec {
 }
 
 // drawPool draws a pool with room for growth: VMIDs and addresses of its own.
-func drawPool(t *rapid.T, s Spec, role Role, i, most int) Pool {
-	p := Pool{
-		Role: role, VMIDs: Range(fmt.Sprintf("%d-%d", 1000*(i+1), 1000*(i+1)+999)), Addresses: Range(fmt.Sprintf("10.%d.0.1-10.%d.3.254", i+1, i+1)),
-		Shape: sized(rapid.IntRange(1, 8).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")),
+func drawPool(t *rapid.T, s draft, role spec.Role, i, most int) spec.Pool {
+	p := spec.Pool{
+		Role: role, VMIDs: spec.Range(fmt.Sprintf("%d-%d", 1000*(i+1), 1000*(i+1)+999)), Addresses: spec.Range(fmt.Sprintf("10.%d.0.1-10.%d.3.254", i+1, i+1)),
+		VMSpec: sized(rapid.IntRange(1, 8).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")),
 	}
 
 	if rapid.Bool().Draw(t, "count") {
@@ -57,17 +59,17 @@ func drawPool(t *rapid.T, s Spec, role Role, i, most int) Pool {
 		return p
 	}
 
-	p.Nodes = map[string]NodeSpec{}
+	p.Nodes = map[string]spec.NodeSpec{}
 
 	for _, n := range rapid.SliceOfNDistinct(rapid.IntRange(1, 40), 1, most, rapid.ID[int]).Draw(t, "ordinals") {
-		var node NodeSpec
+		var node spec.NodeSpec
 
 		if rapid.Bool().Draw(t, "pinned") {
-			node.Host = rapid.SampledFrom(s.Hosts).Draw(t, "host").Name
+			node.Host = rapid.SampledFrom(s.Proxmox.Hosts).Draw(t, "host").Name
 		}
 
 		if rapid.Bool().Draw(t, "own size") {
-			node.Shape = sized(rapid.IntRange(1, 8).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory"))
+			node.VMSpec = sized(rapid.IntRange(1, 8).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory"))
 		}
 
 		p.Nodes[fmt.Sprint(n)] = node
@@ -77,7 +79,7 @@ func drawPool(t *rapid.T, s Spec, role Role, i, most int) Pool {
 }
 
 // grown is a pool with more nodes behind those it has.
-func grown(t *rapid.T, s Spec, name string, by int) Pool {
+func grown(t *rapid.T, s draft, name string, by int) spec.Pool {
 	p := s.Pools[name]
 
 	if p.Count != nil {
@@ -100,10 +102,10 @@ func grown(t *rapid.T, s Spec, name string, by int) Pool {
 	p.Nodes = maps.Clone(p.Nodes)
 
 	for i := range by {
-		var node NodeSpec
+		var node spec.NodeSpec
 		// A control plane that is pinned takes its host from others: two must not share one.
-		if p.Role == Worker && rapid.Bool().Draw(t, "pin the new one") {
-			node.Host = rapid.SampledFrom(s.Hosts).Draw(t, "host of the new one").Name
+		if p.Role == spec.RoleWorker && rapid.Bool().Draw(t, "pin the new one") {
+			node.Host = rapid.SampledFrom(s.Proxmox.Hosts).Draw(t, "host of the new one").Name
 		}
 
 		p.Nodes[fmt.Sprint(last+1+i)] = node
@@ -113,8 +115,8 @@ func grown(t *rapid.T, s Spec, name string, by int) Pool {
 }
 
 // planned plans a spec that is right but for the capacity; nil when that is too small.
-func planned(t *rapid.T, s Spec) *Plan {
-	p, err := New(s)
+func planned(t *rapid.T, s draft) *Plan {
+	p, err := New(spec.Spec(s))
 	if err == nil {
 		return p
 	}
@@ -142,12 +144,12 @@ func TestNoHostIsOverCapacity(t *testing.T) {
 			return
 		}
 
-		used := map[string]Resources{}
+		used := map[string]spec.Resources{}
 		for _, n := range p.Nodes() {
-			used[n.Host] = used[n.Host].plus(Resources{n.Cores, n.MemoryMiB})
+			used[n.Host] = used[n.Host].Plus(spec.Resources{VCPU: n.Cores, MemoryMiB: n.MemoryMiB})
 		}
 
-		for i, h := range s.Hosts {
+		for i, h := range s.Proxmox.Hosts {
 			if p.Hosts[i].Used != used[h.Name] {
 				t.Fatalf("host %s: %v used, %v said", h.Name, used[h.Name], p.Hosts[i].Used)
 			}
@@ -156,8 +158,8 @@ func TestNoHostIsOverCapacity(t *testing.T) {
 				continue
 			}
 
-			left := h.Capacity.minus(s.Placement.Reserve).minus(used[h.Name])
-			if n := used[h.Name]; n != (Resources{}) && (left.VCPU < 0 || left.MemoryMiB < 0) {
+			left := h.Capacity.Minus(s.Placement.Reserve).Minus(used[h.Name])
+			if n := used[h.Name]; n != (spec.Resources{}) && (left.VCPU < 0 || left.MemoryMiB < 0) {
 				t.Fatalf("host %s: %v used of %v with %v kept", h.Name, n, *h.Capacity, s.Placement.Reserve)
 			}
 		}
@@ -169,7 +171,7 @@ func TestControlPlanesShareAHostOnlyWhenTheyMust(t *testing.T) {
 		s := drawSpec(t)
 
 		p := planned(t, s)
-		if p == nil || len(p.ControlPlanes()) > len(s.Hosts) {
+		if p == nil || len(p.ControlPlanes()) > len(s.Proxmox.Hosts) {
 			return
 		}
 
@@ -177,7 +179,7 @@ func TestControlPlanesShareAHostOnlyWhenTheyMust(t *testing.T) {
 
 		for _, pool := range s.Pools {
 			for _, n := range pool.Nodes {
-				if pool.Role == ControlPlane && n.Host != "" {
+				if pool.Role == spec.RoleControlPlane && n.Host != "" {
 					pins[n.Host]++
 				}
 			}
@@ -189,7 +191,7 @@ func TestControlPlanesShareAHostOnlyWhenTheyMust(t *testing.T) {
 
 		for host, n := range hosts {
 			if n > 1 && n != pins[host] {
-				t.Fatalf("%d control planes on %s, %d of them pinned there, and there are %d hosts", n, host, pins[host], len(s.Hosts))
+				t.Fatalf("%d control planes on %s, %d of them pinned there, and there are %d hosts", n, host, pins[host], len(s.Proxmox.Hosts))
 			}
 		}
 	})
@@ -199,8 +201,8 @@ func TestSpreadIsEvenWhereCapacityPermits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSpec(t)
 
-		for i := range s.Hosts {
-			s.Hosts[i].Capacity = nil
+		for i := range s.Proxmox.Hosts {
+			s.Proxmox.Hosts[i].Capacity = nil
 		}
 
 		for name, pool := range s.Pools {
@@ -214,7 +216,7 @@ func TestSpreadIsEvenWhereCapacityPermits(t *testing.T) {
 
 		p := planned(t, s)
 
-		for _, role := range []Role{ControlPlane, Worker} {
+		for _, role := range []spec.Role{spec.RoleControlPlane, spec.RoleWorker} {
 			number := map[string]int{}
 
 			for _, n := range p.Nodes() {
@@ -224,7 +226,7 @@ func TestSpreadIsEvenWhereCapacityPermits(t *testing.T) {
 			}
 
 			least, most := 1<<30, 0
-			for _, h := range s.Hosts {
+			for _, h := range s.Proxmox.Hosts {
 				least, most = min(least, number[h.Name]), max(most, number[h.Name])
 			}
 
@@ -240,17 +242,17 @@ func TestSpreadIsEvenWhereCapacityPermits(t *testing.T) {
 func TestInterleaving(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := small()
-		s.Hosts = nil
+		s.Proxmox.Hosts = nil
 
 		for i := range rapid.IntRange(1, 8).Draw(t, "hosts") {
-			s.Hosts = append(s.Hosts, Host{
+			s.Proxmox.Hosts = append(s.Proxmox.Hosts, spec.Host{
 				Name:     fmt.Sprintf("pve%d", i),
-				Capacity: &Resources{rapid.IntRange(8, 96).Draw(t, "vcpu"), rapid.IntRange(16, 256).Draw(t, "gib") * 1024},
+				Capacity: &spec.Resources{VCPU: rapid.IntRange(8, 96).Draw(t, "vcpu"), MemoryMiB: rapid.IntRange(16, 256).Draw(t, "gib") * 1024},
 			})
 		}
 
-		controls := rapid.IntRange(1, len(s.Hosts)).Draw(t, "control planes")
-		s.Pools["control"] = Pool{Role: ControlPlane, Count: &controls, Addresses: "10.0.0.11-10.0.0.99", Shape: sized(2, 4)}
+		controls := rapid.IntRange(1, len(s.Proxmox.Hosts)).Draw(t, "control planes")
+		s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: &controls, Addresses: "10.0.0.11-10.0.0.99", VMSpec: sized(2, 4)}
 
 		cores, gib := rapid.IntRange(1, 16).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")
 
@@ -259,17 +261,17 @@ func TestInterleaving(t *testing.T) {
 			free  []int
 		)
 
-		for i, h := range s.Hosts {
+		for i, h := range s.Proxmox.Hosts {
 			left := *h.Capacity
 			if i < controls {
-				left = left.minus(Resources{2, 4 * 1024})
+				left = left.Minus(spec.Resources{VCPU: 2, MemoryMiB: 4 * 1024})
 			}
 
 			free = append(free, min(left.VCPU/cores, left.MemoryMiB/(gib*1024)))
 		}
 
 		for round := range slices.Max(free) {
-			for i, h := range s.Hosts {
+			for i, h := range s.Proxmox.Hosts {
 				if round < free[i] {
 					slots = append(slots, h.Name)
 				}
@@ -277,7 +279,7 @@ func TestInterleaving(t *testing.T) {
 		}
 
 		workers := rapid.IntRange(0, len(slots)).Draw(t, "workers")
-		s.Pools["worker"] = Pool{Role: Worker, Count: &workers, Addresses: "10.1.0.0-10.2.0.0", VMIDs: "1000-9999", Shape: sized(cores, gib)}
+		s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: &workers, Addresses: "10.1.0.0-10.2.0.0", VMIDs: "1000-9999", VMSpec: sized(cores, gib)}
 
 		p := planned(t, s)
 		if p == nil {
@@ -289,7 +291,7 @@ func TestInterleaving(t *testing.T) {
 		}
 
 		if full := len(slots) + 1; workers == len(slots) {
-			s.Pools["worker"] = Pool{Role: Worker, Count: &full, Addresses: "10.1.0.0-10.2.0.0", VMIDs: "1000-9999", Shape: sized(cores, gib)}
+			s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: &full, Addresses: "10.1.0.0-10.2.0.0", VMIDs: "1000-9999", VMSpec: sized(cores, gib)}
 			if planned(t, s) != nil {
 				t.Fatal("there is no room for one more")
 			}

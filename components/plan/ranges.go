@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
 
 // Proxmox VE accepts VMIDs in this range.
@@ -15,15 +17,15 @@ const (
 	maxVMID = 999_999_999
 )
 
-// span is first to last, both included.
-type span[T any] struct{ first, last T }
+// interval is first to last, both included.
+type interval[T any] struct{ first, last T }
 
-// spans are the parts of a range as the operator wrote them, in that order.
-type spans[T any] []span[T]
+// intervals are the parts of a range as the operator wrote them, in that order.
+type intervals[T any] []interval[T]
 
-// parts splits "401-449, 460" at its commas and dashes.
-func (r Range) parts() []span[string] {
-	var found []span[string]
+// rangeParts splits "401-449, 460" at its commas and dashes.
+func rangeParts(r spec.Range) []interval[string] {
+	var found []interval[string]
 
 	for part := range strings.SplitSeq(string(r), ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -31,15 +33,15 @@ func (r Range) parts() []span[string] {
 			last = first
 		}
 
-		found = append(found, span[string]{strings.TrimSpace(first), strings.TrimSpace(last)})
+		found = append(found, interval[string]{strings.TrimSpace(first), strings.TrimSpace(last)})
 	}
 
 	return found
 }
 
-// numbers reads a range of numbers; ok is false when it is none.
-func (r Range) numbers() (found spans[int], ok bool) {
-	for _, part := range r.parts() {
+// parseNumbers reads a range of numbers; ok is false when it is none.
+func parseNumbers(r spec.Range) (found intervals[int], ok bool) {
+	for _, part := range rangeParts(r) {
 		first, err1 := strconv.Atoi(part.first)
 		last, err2 := strconv.Atoi(part.last)
 
@@ -47,15 +49,15 @@ func (r Range) numbers() (found spans[int], ok bool) {
 			return nil, false
 		}
 
-		found = append(found, span[int]{first, last})
+		found = append(found, interval[int]{first, last})
 	}
 
 	return found, true
 }
 
-// addresses reads a range of addresses; the end may be only the last number of an IPv4 address, as in 10.0.0.11-13.
-func (r Range) addresses() (found spans[netip.Addr], ok bool) {
-	for _, part := range r.parts() {
+// parseAddresses reads a range of addresses; the end may be only the last number of an IPv4 address, as in 10.0.0.11-13.
+func parseAddresses(r spec.Range) (found intervals[netip.Addr], ok bool) {
+	for _, part := range rangeParts(r) {
 		first, err := netip.ParseAddr(part.first)
 		if err != nil {
 			return nil, false
@@ -70,19 +72,19 @@ func (r Range) addresses() (found spans[netip.Addr], ok bool) {
 			return nil, false
 		}
 
-		found = append(found, span[netip.Addr]{first, last})
+		found = append(found, interval[netip.Addr]{first, last})
 	}
 
 	return found, true
 }
 
 // size of a span of VMIDs.
-func vmidCount(s span[int]) uint64 { return uint64(s.last - s.first + 1) } //nolint:gosec // first is not above last
+func vmidCount(s interval[int]) uint64 { return uint64(s.last - s.first + 1) } //nolint:gosec // first is not above last
 
-func vmidAt(s span[int], i uint64) int { return s.first + int(i) } //nolint:gosec // i is below the count
+func vmidAt(s interval[int], i uint64) int { return s.first + int(i) } //nolint:gosec // i is below the count
 
 // addressCount is the size of a span of addresses, at most 2^63.
-func addressCount(s span[netip.Addr]) uint64 {
+func addressCount(s interval[netip.Addr]) uint64 {
 	hi1, lo1 := halves(s.first)
 	hi2, lo2 := halves(s.last)
 
@@ -94,7 +96,7 @@ func addressCount(s span[netip.Addr]) uint64 {
 	return lo + 1
 }
 
-func addressAt(s span[netip.Addr], i uint64) netip.Addr {
+func addressAt(s interval[netip.Addr], i uint64) netip.Addr {
 	hi, lo := halves(s.first)
 	lo, carry := bits.Add64(lo, i, 0)
 
@@ -118,7 +120,7 @@ func halves(a netip.Addr) (hi, lo uint64) {
 }
 
 // room is how many values the spans hold, at most 2^63.
-func (ss spans[T]) room(size func(span[T]) uint64) uint64 {
+func (ss intervals[T]) room(size func(interval[T]) uint64) uint64 {
 	var sum uint64
 	for _, s := range ss {
 		sum = min(sum+size(s), 1<<63)
@@ -128,7 +130,7 @@ func (ss spans[T]) room(size func(span[T]) uint64) uint64 {
 }
 
 // nth is the value of ordinal n, which counts from 1; ok is false when there are not so many.
-func (ss spans[T]) nth(n int, size func(span[T]) uint64, at func(span[T], uint64) T) (value T, ok bool) {
+func (ss intervals[T]) nth(n int, size func(interval[T]) uint64, at func(interval[T], uint64) T) (value T, ok bool) {
 	i := uint64(n - 1) //nolint:gosec // ordinals are above zero
 
 	for _, s := range ss {
@@ -142,7 +144,7 @@ func (ss spans[T]) nth(n int, size func(span[T]) uint64, at func(span[T], uint64
 	return value, false
 }
 
-func (s span[T]) String() string {
+func (s interval[T]) String() string {
 	first, last := fmt.Sprint(s.first), fmt.Sprint(s.last)
 	if first == last {
 		return first

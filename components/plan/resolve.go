@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -8,11 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"talos-proxmox/components/spec"
 )
 
 // resolver carries the problems while a spec is resolved. Each step goes on after a problem, so that all are found.
 type resolver struct {
-	spec     Spec
+	spec     spec.Spec
 	network  netip.Prefix
 	gateway  netip.Addr
 	vip      netip.Addr
@@ -28,40 +31,40 @@ type resolver struct {
 // pool is a pool while it is resolved.
 type pool struct {
 	name, path string
-	Pool
+	spec.Pool
 	// shape is what a node of the pool is that says nothing of its own.
-	shape     Shape
-	members   []member
-	vmids     spans[int]
-	addresses spans[netip.Addr]
+	shape     spec.VMSpec
+	members   []poolNode
+	vmids     intervals[int]
+	addresses intervals[netip.Addr]
 	planned   PlannedPool
 }
 
-// member is one node as the operator wrote it.
-type member struct {
+// poolNode is one node as the operator wrote it.
+type poolNode struct {
 	ordinal int
 	path    string // of the node, or of the pool where the node has nothing of its own
-	*NodeSpec
-	gpu *GPUSpec
+	*spec.NodeSpec
+	gpu *spec.GPUSpec
 }
 
-// nothing is what a node states that is only counted.
-var nothing = &NodeSpec{}
+// emptyNode is what a node states that is only counted.
+var emptyNode = &spec.NodeSpec{}
 
 // shaped says whether the node states something of its shape.
-func (m member) shaped() bool { return m.NodeSpec != nothing && !m.Shape.isZero() }
+func (m poolNode) shaped() bool { return m.NodeSpec != emptyNode && !m.VMSpec.IsZero() }
 
 func (r *resolver) resolve() *Plan {
 	given := r.spec
-	r.defaults()
-	r.spread()
+	r.spec.SetDefaults()
+	r.expandPools()
 
 	s := &r.spec
 	p := &Plan{
-		Environment: s.Environment, Cluster: s.Cluster.Name, Kind: s.Cluster.Kind, Bootstrap: s.Cluster.Bootstrap, Patches: s.Cluster.Patches,
-		Addressing: s.Network.Addressing, Source: s.Image.Source, Platform: s.Image.Platform, ImageStore: s.Storage.Images,
+		Environment: s.Environment, Cluster: s.Cluster.Name, Distribution: s.Cluster.Distribution, Bootstrap: s.Cluster.Bootstrap, Patches: s.Cluster.Patches,
+		Addressing: s.Network.Addressing, Source: s.Image.Source, Platform: s.Image.Platform, ImageStore: s.Proxmox.Storage.Images,
 		Strategy: s.Placement.Strategy, Rebalance: s.Placement.Rebalance, Tailscale: s.Tailscale,
-		TakeOver: s.Given.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled,
+		TakeOver: s.Provided.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled,
 		BootstrapWaitsForWorkers: s.Lifecycle.BootstrapWaitsForWorkers,
 	}
 
@@ -111,57 +114,8 @@ func (r *resolver) resolve() *Plan {
 	return p
 }
 
-// defaults fills in what an absent value means, where it means the same for every node.
-func (r *resolver) defaults() {
-	s := &r.spec
-	setDefault(&s.Environment, Lab)
-	setDefault(&s.Storage.Disks, "local-lvm")
-	setDefault(&s.Storage.Images, "local")
-	setDefault(&s.Cluster.Kind, KindTalos)
-	setDefault(&s.Cluster.Bootstrap, ByPulumi)
-	setDefault(&s.Cluster.Endpoint.Mode, FirstControlPlane)
-	setDefault(&s.Cluster.CNI.Name, Flannel)
-	setDefault(&s.Cluster.CNI.KubeProxy, new(true))
-	setDefault(&s.Cluster.Discovery, DiscoveryService)
-	setDefault(&s.Network.Bridge, "vmbr0")
-	setDefault(&s.Placement.Strategy, Spread)
-	setDefault(&s.Firewall.Enabled, new(s.Environment == Production))
-	setDefault(&s.Lifecycle.ReadyTimeout, "10m")
-	setDefault(&s.Lifecycle.NodeTimeout, "10m")
-	setDefault(&s.Lifecycle.AgentTimeout, "5m")
-	setDefault(&s.Lifecycle.KeepImages, new(true))
-	setDefault(&s.Lifecycle.DrainTimeout, "5m")
-	setDefault(&s.Lifecycle.SettleTimeout, "10s")
-	setDefault(&s.Lifecycle.Backup.Enabled, new(true))
-	setDefault(&s.Lifecycle.Backup.Dir, "./etcd-backups")
-	setDefault(&s.Lifecycle.Backup.Keep, 10)
-	setDefault(&s.Lifecycle.Backup.Timeout, "15m")
-	setDefault(&s.Lifecycle.Upgrade.MaxUnavailable, 1)
-	setDefault(&s.Lifecycle.Upgrade.Timeout, "15m")
-	setDefault(&s.Lifecycle.Apply, ApplyAuto)
-
-	if r.isK3s() {
-		r.k3sDefaults()
-	}
-
-	setDefault(&s.Image.Source, Factory)
-
-	if s.Image.Source == Factory {
-		setDefault(&s.Image.Platform, NoCloud)
-	}
-
-	setDefault(&s.Image.Platform, Metal)
-
-	// A metal image that is the same for all nodes has no place for the address of one.
-	if s.Image.Source != Factory && s.Image.Platform == Metal {
-		setDefault(&s.Network.Addressing, Reserved)
-	}
-
-	setDefault(&s.Network.Addressing, Static)
-}
-
-// spread takes the pools apart, in plan order: control planes first, then by name.
-func (r *resolver) spread() {
+// expandPools takes the pools apart, in plan order: control planes first, then by name.
+func (r *resolver) expandPools() {
 	names := slices.SortedFunc(maps.Keys(r.spec.Pools), func(a, b string) int {
 		if c := roleOrder(r.spec.Pools[a].Role) - roleOrder(r.spec.Pools[b].Role); c != 0 {
 			return c
@@ -172,8 +126,8 @@ func (r *resolver) spread() {
 
 	for _, name := range names {
 		p := &pool{name: name, path: "pools." + name, Pool: r.spec.Pools[name]}
-		p.shape = overlay(overlay(builtin(r.spec.Cluster.Kind), r.spec.Defaults), p.Shape)
-		setDefault(&p.shape.Protection, new(protected(r.spec.Environment, p.Role)))
+		p.shape = spec.DefaultVM(r.spec.Cluster.Distribution).With(r.spec.Defaults).With(p.VMSpec)
+		p.shape.Protection = cmp.Or(p.shape.Protection, new(protected(r.spec.Environment, p.Role)))
 		p.members = r.members(p)
 		p.planned = PlannedPool{Name: name, Role: p.Role, GPU: p.GPUs != nil, Tailnet: r.joinsTailnet(p), Patches: p.Patches}
 		r.pools = append(r.pools, p)
@@ -181,10 +135,12 @@ func (r *resolver) spread() {
 }
 
 // protected says which VMs are protected without being asked for: in production, those that hold a copy of etcd.
-func protected(in Environment, role Role) bool { return in == Production && role == ControlPlane }
+func protected(in spec.Environment, role spec.Role) bool {
+	return in == spec.EnvironmentProduction && role == spec.RoleControlPlane
+}
 
-func roleOrder(role Role) int {
-	if role == ControlPlane {
+func roleOrder(role spec.Role) int {
+	if role == spec.RoleControlPlane {
 		return 0
 	}
 
@@ -192,8 +148,8 @@ func roleOrder(role Role) int {
 }
 
 // members are the nodes of a pool in the order of their ordinals.
-func (r *resolver) members(p *pool) []member {
-	var found []member
+func (r *resolver) members(p *pool) []poolNode {
+	var found []poolNode
 
 	if p.Count != nil {
 		if *p.Count < 0 || *p.Count > maxCount {
@@ -202,9 +158,9 @@ func (r *resolver) members(p *pool) []member {
 			return nil
 		}
 
-		found = make([]member, *p.Count)
+		found = make([]poolNode, *p.Count)
 		for i := range found {
-			found[i] = member{ordinal: i + 1, path: p.path, NodeSpec: nothing}
+			found[i] = poolNode{ordinal: i + 1, path: p.path, NodeSpec: emptyNode}
 		}
 
 		return found
@@ -213,15 +169,15 @@ func (r *resolver) members(p *pool) []member {
 	// In order, for what is wrong is reported in order.
 	for _, key := range slices.Sorted(maps.Keys(p.Nodes)) {
 		spec, path := p.Nodes[key], p.path+".nodes."+key
-		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec})
+		found = append(found, poolNode{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec})
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(p.GPUs)) {
 		spec, path := p.GPUs[key], p.path+".gpus."+key
-		found = append(found, member{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec.NodeSpec, gpu: &spec})
+		found = append(found, poolNode{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec.NodeSpec, gpu: &spec})
 	}
 
-	slices.SortFunc(found, func(a, b member) int {
+	slices.SortFunc(found, func(a, b poolNode) int {
 		if a.ordinal != b.ordinal {
 			return a.ordinal - b.ordinal
 		}
@@ -229,7 +185,7 @@ func (r *resolver) members(p *pool) []member {
 		return strings.Compare(a.path, b.path)
 	})
 
-	return slices.DeleteFunc(found, func(m member) bool { return m.ordinal == 0 })
+	return slices.DeleteFunc(found, func(m poolNode) bool { return m.ordinal == 0 })
 }
 
 // maxCount bounds the ordinals: beyond it a number is a slip, not a node.
@@ -245,13 +201,6 @@ func (r *resolver) ordinal(path, key string) int {
 	}
 
 	return n
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 func (r *resolver) checkLifecycle(p *Plan) {
@@ -271,7 +220,7 @@ func (r *resolver) checkLifecycle(p *Plan) {
 			"state how many workers may be away at the same time")
 	}
 
-	if oneOf(r, "lifecycle.apply", l.Apply, ApplyAuto, ApplyStaged, ApplyNoReboot) {
+	if oneOf(r, "lifecycle.apply", l.Apply, spec.ApplyAuto, spec.ApplyStaged, spec.ApplyNoReboot) {
 		p.Apply = l.Apply
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 )
 
@@ -57,7 +59,7 @@ func (r *resolver) checkServices(p *Plan) {
 			r.checkURL(at("cluster.manifests", i), m.Text, "https://example.com/flux.yaml", "https", "http")
 		}
 
-		if slices.ContainsFunc(c.Manifests[:i], func(o Text) bool { return o.Origin == m.Origin && o.Text == m.Text }) {
+		if slices.ContainsFunc(c.Manifests[:i], func(o spec.InlineOrFile) bool { return o.Origin == m.Origin && o.Text == m.Text }) {
 			r.problems.Add(at("cluster.manifests", i), "is there twice", m.Origin, "leave it out")
 		}
 	}
@@ -120,11 +122,11 @@ func (r *resolver) checkEncryption(p *Plan) {
 	e := r.spec.Cluster.Encryption
 	p.Encryption = e
 
-	if e == "" || !oneOf(r, "cluster.encryption", e, NodeIDKey, TPMKey) || e != TPMKey {
+	if e == "" || !oneOf(r, "cluster.encryption", e, spec.EncryptionNodeID, spec.EncryptionTPM) || e != spec.EncryptionTPM {
 		return
 	}
 
-	if r.spec.Image.Source == Factory {
+	if r.spec.Image.Source == spec.SourceFactory {
 		r.problems.Add("cluster.encryption", "cannot be tpm with image.source factory: Talos seals keys only when it was booted with SecureBoot, "+
 			"and these images are not", string(e), "use nodeID, or a template or an ISO file for SecureBoot")
 	}

@@ -1,12 +1,15 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/spec"
 
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 )
@@ -20,29 +23,14 @@ var (
 	object = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
-// builtin is the shape of a VM that nothing is said about (the defaults of the VM module that this program replaces; what
-// document and provider leave open is the provider's default). Absent is what depends on the source, the role or the environment.
-func builtin(kind Kind) Shape {
-	return Shape{
-		Cores: new(2), CPUType: new("host"), NUMA: new(false), MemoryMiB: new(4096), Ballooning: new(false), DiskGiB: new(40),
-		Disk: builtinDisk(), TPM: new(false), Serial: new(kind == KindK3s), OnBoot: new(true),
-	}
-}
-
-func builtinDisk() DiskOptions {
-	return DiskOptions{
-		Cache: new("none"), AIO: new("io_uring"), Discard: new(true), SSD: new(false), IOThread: new(false), Backup: new(true), Replicate: new(true),
-	}
-}
-
 // checkShapes checks what each level states by itself, so that a problem names the place where it is.
 func (r *resolver) checkShapes() {
-	r.checkName("proxmox.storage.disks", &r.spec.Storage.Disks, "a datastore")
-	r.checkName("proxmox.storage.images", &r.spec.Storage.Images, "a datastore")
+	r.checkName("proxmox.storage.disks", &r.spec.Proxmox.Storage.Disks, "a datastore")
+	r.checkName("proxmox.storage.images", &r.spec.Proxmox.Storage.Images, "a datastore")
 	r.checkShape("defaults", r.spec.Defaults)
 
 	for _, p := range r.pools {
-		r.checkShape(p.path, p.Shape)
+		r.checkShape(p.path, p.VMSpec)
 		r.checkWhole(p.path, p, p.shape)
 
 		for _, m := range p.members {
@@ -50,13 +38,13 @@ func (r *resolver) checkShapes() {
 				continue
 			}
 
-			r.checkShape(m.path, m.Shape)
-			r.checkWhole(m.path, p, overlay(p.shape, m.Shape))
+			r.checkShape(m.path, m.VMSpec)
+			r.checkWhole(m.path, p, p.shape.With(m.VMSpec))
 		}
 	}
 }
 
-func (r *resolver) checkShape(path string, s Shape) {
+func (r *resolver) checkShape(path string, s spec.VMSpec) {
 	starts, installs := "Talos does not start with less", "Talos does not install on less"
 	if r.isK3s() {
 		starts, installs = "Ubuntu with K3s does not start with less", "Ubuntu with K3s does not fit on less"
@@ -114,7 +102,7 @@ func (r *resolver) checkShape(path string, s Shape) {
 		}
 	}
 
-	if s.Startup != nil && (given(s.Startup.Order) != "" && *s.Startup.Order < 0 || s.Startup.UpDelaySeconds < 0 || s.Startup.DownDelaySeconds < 0) {
+	if s.Startup != nil && (format(s.Startup.Order) != "" && *s.Startup.Order < 0 || s.Startup.UpDelaySeconds < 0 || s.Startup.DownDelaySeconds < 0) {
 		r.problems.Add(path+".startup", "must hold no negative number", "", "correct it")
 	}
 
@@ -128,14 +116,14 @@ func (r *resolver) checkShape(path string, s Shape) {
 }
 
 // checkTemplateDisk: a clone keeps the options of its template's disk; the provider would not change them.
-func (r *resolver) checkTemplateDisk(path string, d DiskOptions) {
-	if r.spec.Image.Source != Template {
+func (r *resolver) checkTemplateDisk(path string, d spec.DiskOptions) {
+	if r.spec.Image.Source != spec.SourceTemplate {
 		return
 	}
 
 	for _, option := range []struct{ key, value string }{
-		{"cache", given(d.Cache)}, {"aio", given(d.AIO)}, {"discard", given(d.Discard)}, {"ssd", given(d.SSD)}, {"iothread", given(d.IOThread)},
-		{"backup", given(d.Backup)}, {"replicate", given(d.Replicate)},
+		{"cache", format(d.Cache)}, {"aio", format(d.AIO)}, {"discard", format(d.Discard)}, {"ssd", format(d.SSD)}, {"iothread", format(d.IOThread)},
+		{"backup", format(d.Backup)}, {"replicate", format(d.Replicate)},
 	} {
 		if option.value != "" {
 			r.problems.Add(path+"."+option.key, "is the template's: a clone keeps the options of its disk", option.value,
@@ -144,7 +132,7 @@ func (r *resolver) checkTemplateDisk(path string, d DiskOptions) {
 	}
 }
 
-func (r *resolver) checkDisk(path string, d DiskOptions) {
+func (r *resolver) checkDisk(path string, d spec.DiskOptions) {
 	r.checkName(path+".datastore", d.Datastore, "a datastore")
 	r.checkChoice(path+".cache", d.Cache, "none", "directsync", "writethrough", "writeback", "unsafe")
 	r.checkChoice(path+".aio", d.AIO, "io_uring", "native", "threads")
@@ -167,7 +155,7 @@ func (r *resolver) checkChoice(path string, value *string, allowed ...string) {
 }
 
 // checkKubernetes lets Talos say what it thinks of labels, taints and annotations.
-func (r *resolver) checkKubernetes(path string, s Shape) {
+func (r *resolver) checkKubernetes(path string, s spec.VMSpec) {
 	for _, kind := range []struct {
 		key      string
 		values   map[string]string
@@ -198,7 +186,7 @@ func oneLine(err error) string {
 }
 
 // checkWhole checks what only the merged shape of a pool or node shows.
-func (r *resolver) checkWhole(path string, p *pool, s Shape) {
+func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 	if p.GPUs != nil {
 		if s.Machine != nil && *s.Machine != "q35" {
 			r.problems.Add(path+".machine", "must be q35: a GPU is passed through as a PCI Express device", *s.Machine, "leave it out")
@@ -228,7 +216,7 @@ func (r *resolver) checkWhole(path string, p *pool, s Shape) {
 
 		seen[d.Interface] = disk
 
-		if d.IOThread && strings.HasPrefix(d.Interface, "scsi") && given(s.SCSIController) != "virtio-scsi-single" {
+		if d.IOThread && strings.HasPrefix(d.Interface, "scsi") && format(s.SCSIController) != "virtio-scsi-single" {
 			r.problems.Add(disk+".iothread", "needs scsiController virtio-scsi-single, or a virtio disk", "true", "change one of the two")
 		}
 
@@ -247,7 +235,7 @@ func (r *resolver) checkWhole(path string, p *pool, s Shape) {
 func (r *resolver) installs() bool {
 	image := r.spec.Image
 
-	return r.spec.Cluster.Bootstrap == ByPulumi && (image.Source == ISO || image.Source == Factory && image.Factory.Format != FormatDisk)
+	return r.spec.Cluster.Bootstrap == spec.BootstrapPulumi && (image.Source == spec.SourceISO || image.Source == spec.SourceFactory && image.Factory.Format != spec.FormatDisk)
 }
 
 // mixed says whether two disks are on different buses that share their names in Linux.
@@ -259,11 +247,11 @@ func mixed(system, other Disk) bool {
 }
 
 // disks of a shape: the system disk first. Further ones follow it on its bus, unless they say where they are.
-func (r *resolver) disks(s Shape) []Disk {
+func (r *resolver) disks(s spec.VMSpec) []Disk {
 	system := r.disk(s.Disk, valueOr(s.DiskGiB, 0))
-	setDefault(&system.Interface, "scsi0")
+	system.Interface = cmp.Or(system.Interface, "scsi0")
 
-	if r.spec.Image.Source == Template {
+	if r.spec.Image.Source == spec.SourceTemplate {
 		// The rest is the template's.
 		system = Disk{Interface: system.Interface, Datastore: system.Datastore, SizeGiB: system.SizeGiB}
 	}
@@ -277,7 +265,7 @@ func (r *resolver) disks(s Shape) []Disk {
 	}
 
 	for _, extra := range s.ExtraDisks {
-		options := overlay(Shape{Disk: builtinDisk()}, Shape{Disk: extra.DiskOptions}).Disk
+		options := spec.VMSpec{Disk: spec.DefaultDisk()}.With(spec.VMSpec{Disk: extra.DiskOptions}).Disk
 		d := r.disk(options, extra.SizeGiB)
 
 		for i := 1; d.Interface == ""; i++ {
@@ -292,9 +280,9 @@ func (r *resolver) disks(s Shape) []Disk {
 	return all
 }
 
-func (r *resolver) disk(o DiskOptions, size int) Disk {
+func (r *resolver) disk(o spec.DiskOptions, size int) Disk {
 	return Disk{
-		Interface: valueOr(o.Interface, ""), Datastore: valueOr(o.Datastore, r.spec.Storage.Disks), SizeGiB: size,
+		Interface: valueOr(o.Interface, ""), Datastore: valueOr(o.Datastore, r.spec.Proxmox.Storage.Disks), SizeGiB: size,
 		Cache: valueOr(o.Cache, ""), AIO: valueOr(o.AIO, ""), Discard: valueOr(o.Discard, false), SSD: valueOr(o.SSD, false),
 		IOThread: valueOr(o.IOThread, false), Backup: valueOr(o.Backup, false), Replicate: valueOr(o.Replicate, false),
 	}
@@ -308,7 +296,7 @@ func valueOr[T any](v *T, otherwise T) T {
 	return *v
 }
 
-func given[T any](v *T) string {
+func format[T any](v *T) string {
 	if v == nil {
 		return ""
 	}
@@ -318,11 +306,11 @@ func given[T any](v *T) string {
 
 // sharedTags are those that say nothing of whose a VM is.
 func sharedTags() []string {
-	return []string{string(KindTalos), string(KindK3s), string(ControlPlane), string(Worker)}
+	return []string{string(spec.DistributionTalos), string(spec.DistributionK3s), string(spec.RoleControlPlane), string(spec.RoleWorker)}
 }
 
 // tags are sorted and without repetition, as Proxmox stores them: any other order would be a difference for ever.
-func tags(kind Kind, cluster string, role Role, more []string) []string {
+func tags(kind spec.Distribution, cluster string, role spec.Role, more []string) []string {
 	all := append([]string{string(kind), cluster, string(role)}, more...)
 	for i := range all {
 		all[i] = strings.ToLower(all[i])

@@ -5,12 +5,12 @@ import "container/heap"
 // slots is the queue of the hosts' next slots, interleaved: the host with the fewest workers first, of those the first in
 // the order of the configuration.
 type slots struct {
-	hosts []HostUse
+	hosts []HostAllocation
 	queue []int // hosts
 	place []int // of each host in the queue; -1 when it is not there
 }
 
-func newSlots(hosts []HostUse) *slots {
+func newSlots(hosts []HostAllocation) *slots {
 	s := &slots{hosts: hosts, queue: make([]int, len(hosts)), place: make([]int, len(hosts))}
 	for i := range hosts {
 		s.queue[i], s.place[i] = i, i

@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"talos-proxmox/components/spec"
+)
 
 // Step is one thing that is done, after the ones before it.
 type Step struct {
@@ -20,7 +24,7 @@ func steps(p *Plan) []Step {
 	step := func(name, format string, args ...any) { all = append(all, Step{name, fmt.Sprintf(format, args...)}) }
 
 	for _, pool := range p.Pools {
-		if pool.Role == ControlPlane {
+		if pool.Role == spec.RoleControlPlane {
 			controls += len(pool.Nodes)
 		} else {
 			others += len(pool.Nodes)
@@ -36,7 +40,7 @@ func steps(p *Plan) []Step {
 		detach = detach || pool.Image.Detach
 	}
 
-	if p.Kind == KindK3s {
+	if p.Distribution == spec.DistributionK3s {
 		stepsK3s(p, step, len(images), controls, others)
 
 		return all
@@ -48,11 +52,11 @@ func steps(p *Plan) []Step {
 
 	step("machines", "make %s", count(controls+others, "VM"))
 
-	if p.Addressing == Agent {
+	if p.Addressing == spec.AddressingAgent {
 		step("addresses", "read the addresses from the guest agents, for at most %s", p.AgentTimeout)
 	}
 
-	if p.Bootstrap == ByPulumi {
+	if p.Bootstrap == spec.BootstrapPulumi {
 		if detach {
 			step("detach", "take the ISO file out of each VM's drive")
 		}
@@ -65,7 +69,7 @@ func steps(p *Plan) []Step {
 
 		step("configure-controlplanes", "configure %s", count(controls, "control plane"))
 
-		late := p.Discovery != DiscoveryService
+		late := p.Discovery != spec.DiscoveryService
 
 		if others > 0 && !late {
 			step("configure-workers", "configure %s, after the control planes", count(others, "worker"))
@@ -110,7 +114,7 @@ func stepsK3s(p *Plan, step func(name, format string, args ...any), images, serv
 	step("user-data", "write %s to datastore %s", count(servers+agents, "user data file"), p.K3s.Snippets)
 	step("machines", "make %s", count(servers+agents, "VM"))
 
-	if p.Addressing == Agent {
+	if p.Addressing == spec.AddressingAgent {
 		step("addresses", "read the addresses from the guest agents, for at most %s", p.AgentTimeout)
 	}
 

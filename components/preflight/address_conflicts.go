@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Network is what is asked of the network of the nodes; Dialer answers it.
@@ -79,7 +79,7 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 		switch absent := c.absent[n.VMID]; {
 		case absent && n.Address.IsValid():
 			uses = append(uses, use{n.Address, "pools." + n.Pool + ".addresses", n.Name})
-		case !absent && n.Role == plan.ControlPlane:
+		case !absent && n.Role == spec.RoleControlPlane:
 			running = true
 		}
 	}

@@ -6,16 +6,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/spec"
 )
 
 func TestSharedStore(t *testing.T) {
-	s := plan.Spec{
-		Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}},
-		Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-		Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"}, Storage: plan.Storage{Images: "nfs"},
-		Pools: map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
+	s := spec.Spec{
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}}, Storage: spec.Storage{Images: "nfs"}},
+		Cluster: spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+		Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+		Pools:   map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
 	}
 
 	for shared, want := range map[string]bool{"nfs": true, "local": false} {

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/world"
 )
@@ -25,7 +26,7 @@ type testbed struct {
 	*testing.T
 	*lab.Lab
 
-	spec plan.Spec
+	spec spec.Spec
 	// access is what the stack logs in with.
 	access proxmoxapi.Access
 }
@@ -65,22 +66,22 @@ func newTestbed(t *testing.T, change ...func(*lab.Config)) *testbed {
 	l.World().Grant(limited, "/", world.Privileges...)
 
 	s.access = proxmoxapi.Access{Endpoint: l.Endpoint(), Insecure: true, TokenID: limited, TokenSecret: "secret"}
-	s.spec = plan.Spec{
-		Hosts: []plan.Host{{Name: "a", Capacity: &plan.Resources{VCPU: 8, MemoryMiB: 32768}}, {Name: "b"}},
-		Cluster: plan.Cluster{
-			Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
-			Endpoint: plan.Endpoint{Mode: plan.VIP, Address: s.address(20)},
+	s.spec = spec.Spec{
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a", Capacity: &spec.Resources{VCPU: 8, MemoryMiB: 32768}}, {Name: "b"}}},
+		Cluster: spec.Cluster{
+			Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
+			Endpoint: spec.Endpoint{Mode: spec.EndpointVIP, Address: s.address(20)},
 		},
-		Image: plan.Image{
-			Source: plan.Template, Template: plan.TemplateImage{Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
+		Image: spec.Image{
+			Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
 				AllowNonCanonicalName: true},
-			Schematic: &plan.Schematic{Extensions: []string{"qemu-guest-agent"}},
+			Schematic: &spec.Schematic{Extensions: []string{"qemu-guest-agent"}},
 		},
-		Network: plan.Network{CIDR: l.Network().String()},
-		Pools: map[string]plan.Pool{
-			"control": {Role: plan.ControlPlane, Count: new(1), Addresses: plan.Range(s.address(11)), Host: "a"},
-			"gpu": {Role: plan.Worker, Addresses: plan.Range(s.address(31)), GPUs: map[string]plan.GPUSpec{
-				"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "a"}},
+		Network: spec.Network{CIDR: l.Network().String()},
+		Pools: map[string]spec.Pool{
+			"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: spec.Range(s.address(11)), Host: "a"},
+			"gpu": {Role: spec.RoleWorker, Addresses: spec.Range(s.address(31)), GPUs: map[string]spec.GPUSpec{
+				"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "a"}},
 			}},
 		},
 	}
@@ -97,7 +98,7 @@ func (s *testbed) address(n int) string {
 }
 
 // pool changes a pool of the stack.
-func (s *testbed) pool(name string, change func(*plan.Pool)) {
+func (s *testbed) pool(name string, change func(*spec.Pool)) {
 	p := s.spec.Pools[name]
 	change(&p)
 	s.spec.Pools[name] = p
@@ -105,7 +106,7 @@ func (s *testbed) pool(name string, change func(*plan.Pool)) {
 
 // downloads makes the stack one that boots what a factory makes.
 func (s *testbed) downloads() {
-	s.spec.Image = plan.Image{Factory: plan.FactoryImage{URL: "https://factory.lan"}}
+	s.spec.Image = spec.Image{Factory: spec.FactoryImage{URL: "https://factory.lan"}}
 	s.spec.Network.Gateway = s.address(1)
 	delete(s.spec.Pools, "gpu")
 }
@@ -191,15 +192,15 @@ func findings() map[string]finding {
 		},
 		"a host that is offline": {
 			config: func(c *lab.Config) { c.Hosts[1].Offline = true },
-			spoil:  func(s *testbed) { s.downloads(); s.pool("control", func(p *plan.Pool) { p.Host = "b" }) },
+			spoil:  func(s *testbed) { s.downloads(); s.pool("control", func(p *spec.Pool) { p.Host = "b" }) },
 			want: []string{"proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it " +
 				"out"},
 		},
 		"a host that is not there": {
 			spoil: func(s *testbed) {
 				s.downloads()
-				s.spec.Hosts[0].Name = "A"
-				s.pool("control", func(p *plan.Pool) { p.Host = "A" })
+				s.spec.Proxmox.Hosts[0].Name = "A"
+				s.pool("control", func(p *spec.Pool) { p.Host = "A" })
 			},
 			want: []string{"proxmox.hosts: is no host of this Proxmox VE, which has a, b (given: A); correct the name; case " +
 				"matters"},
@@ -209,16 +210,16 @@ func findings() map[string]finding {
 				c.Hosts[0].Storages = append(slices.Clone(c.Hosts[0].Storages),
 					lab.Storage{Name: "nas", Type: "nfs", Content: []string{"iso"}, Inactive: true})
 			},
-			spoil: func(s *testbed) { s.downloads(); s.spec.Storage.Images = "nas" },
+			spoil: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "nas" },
 			want:  []string{"proxmox.storage.images: is not active on host a (given: nas); switch it on there, or name another"},
 		},
 		"a datastore of another content": {
-			spoil: func(s *testbed) { s.downloads(); s.spec.Storage.Images = "local-lvm" },
+			spoil: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "local-lvm" },
 			want: []string{"proxmox.storage.images: takes no iso on host a (given: local-lvm, which takes images); " +
 				"run 'pvesm set local-lvm --content images,iso', or name another datastore"},
 		},
 		"a datastore without room": {
-			spoil: func(s *testbed) { s.pool("control", func(p *plan.Pool) { p.DiskGiB = new(600) }) },
+			spoil: func(s *testbed) { s.pool("control", func(p *spec.Pool) { p.DiskGiB = new(600) }) },
 			want: []string{"warning: proxmox.storage: has 490 GiB free on host a, and the disks of new nodes may grow to 640 " +
 				"GiB (given: local-lvm); " +
 				"see that there is room, or make disks smaller (diskGiB)"},
@@ -252,7 +253,7 @@ func findings() map[string]finding {
 		"no ISO file": {
 			spoil: func(s *testbed) {
 				s.downloads()
-				s.spec.Image = plan.Image{Source: plan.ISO, ISO: plan.ISOImage{Volume: "local:iso/talos.iso"}}
+				s.spec.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}}
 			},
 			want: []string{"image.iso.volume: is not on host a (given: local:iso/talos.iso); upload it there, or name one " +
 				"that is; case matters"},
@@ -275,8 +276,8 @@ func findings() map[string]finding {
 		},
 		"too few processors": {
 			spoil: func(s *testbed) {
-				s.spec.Hosts[0].Capacity.VCPU = 64
-				s.pool("control", func(p *plan.Pool) { p.Cores = new(12) })
+				s.spec.Proxmox.Hosts[0].Capacity.VCPU = 64
+				s.pool("control", func(p *spec.Pool) { p.Cores = new(12) })
 			},
 			want: []string{"pools.control.cores: must be at most 8, the processors of host a: a VM with more does not start " +
 				"(given: 12); lower it, or place the node elsewhere"},
@@ -288,7 +289,7 @@ func findings() map[string]finding {
 				"see that not all of it is used at once, make nodes smaller, or place them elsewhere"},
 		},
 		"a capacity that the host has not": {
-			spoil: func(s *testbed) { s.spec.Hosts[0].Capacity.MemoryMiB = 65536 },
+			spoil: func(s *testbed) { s.spec.Proxmox.Hosts[0].Capacity.MemoryMiB = 65536 },
 			want: []string{"warning: proxmox.hosts: states a capacity of 65536 MiB for host a, which has 32768 MiB (given: " +
 				"a); lower capacity.memoryMiB"},
 		},
@@ -437,8 +438,8 @@ func TestFindingsAtOnce(t *testing.T) {
 // TestEachPrivilege takes what each node needs away, one by one, where it is granted no wider than it must be.
 func TestEachPrivilege(t *testing.T) {
 	s := newTestbed(t)
-	s.pool("control", func(p *plan.Pool) {
-		p.ResourcePool, p.Startup, p.HAGroup = new("nodes"), &plan.Startup{Order: new(1)}, new("racks")
+	s.pool("control", func(p *spec.Pool) {
+		p.ResourcePool, p.Startup, p.HAGroup = new("nodes"), &spec.Startup{Order: new(1)}, new("racks")
 	})
 	s.spec.Firewall.Enabled = new(true)
 	s.spec.Network.VLAN = 30

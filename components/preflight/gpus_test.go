@@ -9,19 +9,20 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 func TestGPUs(t *testing.T) {
 	p := func() *plan.Plan {
-		s := plan.Spec{
-			Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}},
-			Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-			Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
-			Pools: map[string]plan.Pool{
-				"control": {Role: plan.ControlPlane, Count: new(1), Addresses: "10.0.0.11"},
-				"gpu": {Role: plan.Worker, Addresses: "10.0.0.31-39", GPUs: map[string]plan.GPUSpec{
-					"1": {BDF: "0000:01:00.0", NodeSpec: plan.NodeSpec{Host: "a"}},
-					"2": {BDF: "0000:02:00", NodeSpec: plan.NodeSpec{Host: "b"}},
+		s := spec.Spec{
+			Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}}},
+			Cluster: spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+			Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+			Pools: map[string]spec.Pool{
+				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+				"gpu": {Role: spec.RoleWorker, Addresses: "10.0.0.31-39", GPUs: map[string]spec.GPUSpec{
+					"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "a"}},
+					"2": {BDF: "0000:02:00", NodeSpec: spec.NodeSpec{Host: "b"}},
 				}},
 			},
 		}

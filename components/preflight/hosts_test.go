@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // lackingHosts is one in which everything is missing.
@@ -37,12 +38,12 @@ func (c *lackingHosts) Bridges(context.Context, string) ([]proxmoxapi.Bridge, er
 
 // TestHosts: all that hosts lack for new nodes is said at once, and nothing of it matters when the nodes are there.
 func TestHosts(t *testing.T) {
-	s := plan.Spec{
-		Hosts:   []plan.Host{{Name: "a"}, {Name: "b"}, {Name: "pve"}},
-		Cluster: plan.Cluster{Name: "c", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-		Network: plan.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"}, Storage: plan.Storage{Images: "nfs", Disks: "tank"},
-		Placement: plan.Placement{Strategy: plan.Spread},
-		Pools:     map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
+	s := spec.Spec{
+		Proxmox:   spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}, {Name: "pve"}}, Storage: spec.Storage{Images: "nfs", Disks: "tank"}},
+		Cluster:   spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+		Network:   spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+		Placement: spec.Placement{Strategy: spec.StrategySpread},
+		Pools:     map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
 	}
 	p := plantest.New(t, s)
 
@@ -63,7 +64,7 @@ func TestHosts(t *testing.T) {
   - proxmox.hosts: does not answer, and new nodes are to be made on it (given: pve); repair it, or take it out`)
 
 	one := s
-	one.Hosts = s.Hosts[:1]
+	one.Proxmox.Hosts = s.Proxmox.Hosts[:1]
 
 	_, err = check(t, plantest.New(t, one),
 		&lackingHosts{hosts: online, stores: map[string]proxmoxapi.Store{"nfs": {Content: []string{"backup", "vztmpl"},

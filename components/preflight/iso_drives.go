@@ -11,12 +11,13 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // checkISODrives warns of ISO files that this program leaves in the drives of VMs, because it does not learn when their
 // nodes have installed: one on a datastore of a single host keeps the VM there.
 func (c *checks) checkISODrives(ctx context.Context) error {
-	if c.plan.Bootstrap != plan.External {
+	if c.plan.Bootstrap != spec.BootstrapExternal {
 		return nil
 	}
 
@@ -78,7 +79,7 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 		}
 
 		c.warnings = append(c.warnings, plan.Problem{
-			Path: "cluster.bootstrap", Rule: rule, Value: string(plan.External),
+			Path: "cluster.bootstrap", Rule: rule, Value: string(spec.BootstrapExternal),
 			Remedy: "when their nodes have installed, run " + strings.Join(commands[host], ", ") + " on that host",
 		})
 	}

@@ -43,7 +43,7 @@ func (c *checks) checkPermissions(ctx context.Context) error {
 			case there:
 				problem.Rule += ", which nodes that are there may need"
 				c.warnings = append(c.warnings, problem)
-			case m.Spare:
+			case m.Optional:
 				c.warnings = append(c.warnings, problem)
 			default:
 				c.denied = true
@@ -125,7 +125,7 @@ func granted(held proxmoxapi.Permissions, p Privilege) bool {
 		return true
 	}
 
-	return len(p.Instead) > 0 && !slices.ContainsFunc(p.Instead,
+	return len(p.AnyOf) > 0 && !slices.ContainsFunc(p.AnyOf,
 		func(other Privilege) bool { return !granted(held, other) })
 }
 

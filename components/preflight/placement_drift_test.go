@@ -8,12 +8,13 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // TestPlacementDrift: a VM that is not where the plan would make it now is spoken of, and left alone.
 func TestPlacementDrift(t *testing.T) {
 	s := plantest.Spec()
-	s.Pools["worker"] = plan.Pool{Role: plan.Worker, Count: new(3), Addresses: "10.0.0.21-29"}
+	s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: new(3), Addresses: "10.0.0.21-29"}
 	p := plantest.New(t, s)
 
 	vms := []proxmoxapi.VM{

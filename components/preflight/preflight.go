@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // Unchecked says what is not checked without Proxmox VE.
@@ -28,7 +29,7 @@ func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*
 		refused  error
 	)
 
-	if p.Kind != plan.KindK3s {
+	if p.Distribution != spec.DistributionK3s {
 		warnings, refused = machineconfig.Check(p)
 	}
 

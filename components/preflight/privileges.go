@@ -18,12 +18,12 @@ type Privilege struct {
 	// For says what it is needed for.
 	For string
 	// Instead are privileges that do as well, all together.
-	Instead []Privilege
+	AnyOf []Privilege
 	// Changes are the properties of a VM whose change needs it, by the names of the provider; AnyChange for all. A restart
 	// changes "started".
 	Changes []string
 	// Spare says that the cluster comes up without it, and less is seen when it does not.
-	Spare bool
+	Optional bool
 }
 
 // AnyChange stands for whatever of a VM changes: the provider states the VM's name each time.
@@ -118,7 +118,7 @@ func (l *privileges) storage() {
 		l.need("Datastore.Audit", "/storage/"+l.plan.ImageStore, "to see images")
 
 		l.need("Sys.AccessNetwork", "/nodes/"+l.node.Host, "to download images")
-		l.all[len(l.all)-1].Instead = []Privilege{
+		l.all[len(l.all)-1].AnyOf = []Privilege{
 			{Names: []string{"Sys.Audit"}, Paths: []string{"/"}}, {Names: []string{"Sys.Modify"}, Paths: []string{"/"}},
 		}
 
@@ -151,10 +151,10 @@ func (l *privileges) guest() {
 	if l.plan.K3s != nil {
 		l.ofVM("to read the logs of a node that does not join",
 			"VM.GuestAgent.FileRead|VM.GuestAgent.Unrestricted|VM.Monitor")
-		l.all[len(l.all)-1].Spare = true
+		l.all[len(l.all)-1].Optional = true
 		// The first server is told by it which etcd it has.
 		l.ofVM("to begin a cluster of K3s and to upgrade it", "VM.GuestAgent.FileWrite|VM.GuestAgent.Unrestricted|VM.Monitor")
-		l.all[len(l.all)-1].Spare = l.node.Name != l.plan.ControlPlanes()[0].Name
+		l.all[len(l.all)-1].Optional = l.node.Name != l.plan.ControlPlanes()[0].Name
 	}
 }
 

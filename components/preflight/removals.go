@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // checkRemovals checks the nodes that the plan no longer has, of Talos as of K3s. Each asks etcd itself before it goes;
@@ -50,7 +51,7 @@ func (s *checks) checkRemovals(ctx context.Context) error {
 func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *plan.Problem {
 	none := !slices.ContainsFunc(p.Nodes(), func(n plan.Node) bool { return !absent[n.VMID] })
 	first := slices.IndexFunc(others,
-		func(v proxmoxapi.VM) bool { return slices.Contains(v.Tags, string(plan.ControlPlane)) })
+		func(v proxmoxapi.VM) bool { return slices.Contains(v.Tags, string(spec.RoleControlPlane)) })
 
 	if !none || first < 0 {
 		return nil
@@ -89,7 +90,7 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 	for _, v := range gone {
 		all = append(all, fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host))
 
-		if slices.Contains(v.Tags, string(plan.ControlPlane)) {
+		if slices.Contains(v.Tags, string(spec.RoleControlPlane)) {
 			controls = append(controls, v.Label())
 		}
 	}
@@ -108,7 +109,7 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
 	before := stay + len(controls)
 
 	switch {
-	case p.Bootstrap == plan.External:
+	case p.Bootstrap == spec.BootstrapExternal:
 		problems.Add("pools", "a control plane cannot be removed with bootstrap: external: etcd would go on counting it",
 			strings.Join(controls, ", "), "put it back; or take it out of etcd, delete its VM, and run 'pulumi refresh'")
 	case stay < lifecycle.Needed(before):

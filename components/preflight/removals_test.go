@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 func TestRemovals(t *testing.T) {
@@ -27,8 +28,8 @@ func TestRemovals(t *testing.T) {
 	}
 
 	planned := func(controls int, change ...func(*plan.Plan)) *plan.Plan {
-		p := &plan.Plan{Kind: plan.KindTalos, Cluster: "c", Bootstrap: plan.ByPulumi, Pools: []plan.PlannedPool{
-			{Role: plan.ControlPlane}, {Role: plan.Worker, Nodes: []plan.Node{{VMID: 501, Name: "c-worker-1"}}},
+		p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi, Pools: []plan.PlannedPool{
+			{Role: spec.RoleControlPlane}, {Role: spec.RoleWorker, Nodes: []plan.Node{{VMID: 501, Name: "c-worker-1"}}},
 		}}
 		for i := range controls {
 			p.Pools[0].Nodes = append(p.Pools[0].Nodes, plan.Node{VMID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1)})
@@ -42,7 +43,7 @@ func TestRemovals(t *testing.T) {
 	}
 
 	teardown := func(p *plan.Plan) { p.Teardown = true }
-	external := func(p *plan.Plan) { p.Bootstrap = plan.External }
+	external := func(p *plan.Plan) { p.Bootstrap = spec.BootstrapExternal }
 	noWorker := func(p *plan.Plan) { p.Pools = p.Pools[:1] }
 	moved := func(p *plan.Plan) {
 		p.Pools[0].Nodes = append(p.Pools[0].Nodes[1:], plan.Node{VMID: 411}, plan.Node{VMID: 412})
@@ -84,7 +85,7 @@ func TestRemovals(t *testing.T) {
 }
 
 func TestProtectedStays(t *testing.T) {
-	p := &plan.Plan{Kind: plan.KindTalos, Cluster: "c", Bootstrap: plan.ByPulumi}
+	p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi}
 	s := newChecks(p, protectedVMs{fixedVMs{vms: []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve",
 		Tags: []string{"c", "worker", "talos"}}}}}, quietNetwork{})
 

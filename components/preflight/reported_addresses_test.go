@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // reportingAgents is a Proxmox VE whose VMs have guest agents, by VMID; others do not answer.
@@ -42,8 +43,8 @@ func (r *reportingAgents) Links(_ context.Context, v proxmoxapi.VM) ([]proxmoxap
 // reservedPlan has three control planes with the guest agent.
 func reservedPlan() *plan.Plan {
 	s := plantest.Spec()
-	s.Image.Schematic = &plan.Schematic{Extensions: []string{plan.GuestAgent}}
-	s.Pools["control"] = plan.Pool{Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}
+	s.Image.Schematic = &spec.Schematic{Extensions: []string{plan.GuestAgent}}
+	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}
 
 	p, err := plan.New(s)
 	if err != nil {

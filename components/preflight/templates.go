@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // checkTemplates looks up the template of each node and checks what a clone of it needs.
@@ -47,7 +48,7 @@ func (c *checks) checkTemplates(ctx context.Context) error {
 		}
 
 		checkContents := checkTalosTemplate
-		if c.plan.Kind == plan.KindK3s {
+		if c.plan.Distribution == spec.DistributionK3s {
 			checkContents = checkCloudTemplate
 		}
 

@@ -42,7 +42,7 @@ func vmidConflict(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *plan.Problem {
 		return &plan.Problem{
 			Path: "pools." + n.Pool + ".vmids", Value: n.Name,
 			Rule: fmt.Sprintf("%d is a VM on host %s, which does not answer, without the tags %s and %s: its owner is "+
-				"unknown", v.ID, v.Host, p.Cluster, p.Kind),
+				"unknown", v.ID, v.Host, p.Cluster, p.Distribution),
 			Remedy: "start the host, or choose another range",
 		}
 	case ours:

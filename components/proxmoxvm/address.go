@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -33,7 +34,7 @@ type Discovery struct {
 
 // DiscoveryOf is how addresses of a cluster's nodes are found; nil where they are stated.
 func DiscoveryOf(p *plan.Plan, proxmox Proxmox) *Discovery {
-	if p.Addressing != plan.Agent {
+	if p.Addressing != spec.AddressingAgent {
 		return nil
 	}
 

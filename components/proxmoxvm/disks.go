@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // CheckDisksKept is a hook that refuses, in previews too, a change that removes a disk from a VM: provider 0.69.1 fails
@@ -18,7 +19,7 @@ func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 	var problems plan.Problems
 
 	remedy := "name the node in lifecycle.replace: its VM is made again without it, and all that is on its disks goes"
-	if p.Bootstrap == plan.External {
+	if p.Bootstrap == spec.BootstrapExternal {
 		remedy = "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all that " +
 			"is on its disks goes"
 	}

@@ -393,7 +393,7 @@ func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArg
 }
 
 // OwnerTags are the tags that all VMs of a cluster have.
-func OwnerTags(p *plan.Plan) []string { return []string{p.Cluster, string(p.Kind)} }
+func OwnerTags(p *plan.Plan) []string { return []string{p.Cluster, string(p.Distribution)} }
 
 // OfCluster says that a VM has the tags of a cluster's nodes.
 func OfCluster(v proxmoxapi.VM, p *plan.Plan) bool {

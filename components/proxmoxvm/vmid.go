@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // CheckVMIDFree is a hook that runs before a VM is created, and checks that no VM has its VMID. A refresh only looks
@@ -39,10 +40,10 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: "+
 			"a run was cut off while it made it, and nothing is on it. "+
 			"Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
-	case v.Name == name && slices.Contains(v.Tags, string(plan.KindK3s)):
+	case v.Name == name && slices.Contains(v.Tags, string(spec.DistributionK3s)):
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
 			"could note it. Delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
-	case v.Name == name && slices.Contains(v.Tags, string(plan.KindTalos)):
+	case v.Name == name && slices.Contains(v.Tags, string(spec.DistributionTalos)):
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
 			"could note it. To take it in, run 'go run ./stacks/ops -s %s adopt' and what that prints. "+
 			"To have it recreated, delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host, stack)
@@ -60,7 +61,7 @@ func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.
 		return false, nil
 	}
 
-	if !slices.Contains(v.Tags, string(plan.KindTalos)) && !slices.Contains(v.Tags, string(plan.KindK3s)) {
+	if !slices.Contains(v.Tags, string(spec.DistributionTalos)) && !slices.Contains(v.Tags, string(spec.DistributionK3s)) {
 		return true, nil
 	}
 

@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -84,7 +85,7 @@ func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 	var away []string
 
 	for _, n := range p.Nodes() {
-		if is, there := ready[n.Name]; n.Role != plan.ControlPlane && n.Name != name && there && !is {
+		if is, there := ready[n.Name]; n.Role != spec.RoleControlPlane && n.Name != name && there && !is {
 			away = append(away, n.Name)
 		}
 	}

@@ -7,12 +7,13 @@ import (
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 func TestCheckWorkers(t *testing.T) {
 	p := &plan.Plan{MaxUnavailable: 2, Pools: []plan.PlannedPool{
-		{Role: plan.ControlPlane, Nodes: []plan.Node{{Name: "c", Role: plan.ControlPlane}}},
-		{Role: plan.Worker, Nodes: []plan.Node{{Name: "w1", Role: plan.Worker}, {Name: "w2", Role: plan.Worker}, {Name: "w3", Role: plan.Worker}, {Name: "new", Role: plan.Worker}}},
+		{Role: spec.RoleControlPlane, Nodes: []plan.Node{{Name: "c", Role: spec.RoleControlPlane}}},
+		{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "w1", Role: spec.RoleWorker}, {Name: "w2", Role: spec.RoleWorker}, {Name: "w3", Role: spec.RoleWorker}, {Name: "new", Role: spec.RoleWorker}}},
 	}}
 
 	// Neither a control plane nor a foreign node counts, nor a node that has not come yet, nor the node itself.

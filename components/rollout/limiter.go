@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -18,7 +19,7 @@ type Limiter struct {
 
 	mu sync.Mutex
 	// admitted nodes are being taken down; waiting are the control planes that go before further workers.
-	admitted map[plan.Role]int
+	admitted map[spec.Role]int
 	waiting  int
 	// failed is the first node that has failed.
 	failed string
@@ -31,19 +32,19 @@ type Limiter struct {
 // replaced is a node that is unavailable until nothing is missing any more.
 type replaced struct {
 	name    string
-	role    plan.Role
+	role    spec.Role
 	missing func(context.Context) (waitingFor string, err error)
 }
 
 // NewLimiter returns a Limiter that admits so many workers at a time.
 func NewLimiter(workers int) *Limiter {
-	return &Limiter{workers: workers, admitted: map[plan.Role]int{}, changed: make(chan struct{})}
+	return &Limiter{workers: workers, admitted: map[spec.Role]int{}, changed: make(chan struct{})}
 }
 
 // Acquire waits until a node may be taken down, for at most the bound from the last time that another was done. The
 // caller releases what it got with what came of it. Nodes that are being replaced count, too.
 func (l *Limiter) Acquire(
-	ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say,
+	ctx context.Context, name string, role spec.Role, bound time.Duration, say wait.Say,
 ) (release func(error), err error) {
 	if err := l.queue(ctx, name, role, bound, say); err != nil {
 		return nil, err
@@ -71,8 +72,8 @@ func (l *Limiter) Acquire(
 	return release, nil
 }
 
-func (l *Limiter) queue(ctx context.Context, name string, role plan.Role, bound time.Duration, say wait.Say) error {
-	if role == plan.ControlPlane {
+func (l *Limiter) queue(ctx context.Context, name string, role spec.Role, bound time.Duration, say wait.Say) error {
+	if role == spec.RoleControlPlane {
 		l.mu.Lock()
 		l.waiting++
 		l.mu.Unlock()
@@ -121,16 +122,16 @@ func (l *Limiter) queue(ctx context.Context, name string, role plan.Role, bound 
 }
 
 // free says whether one more may go. The Limiter is locked.
-func (l *Limiter) free(role plan.Role) bool {
-	if role == plan.ControlPlane {
-		return l.admitted[plan.ControlPlane]+l.admitted[plan.Worker] == 0
+func (l *Limiter) free(role spec.Role) bool {
+	if role == spec.RoleControlPlane {
+		return l.admitted[spec.RoleControlPlane]+l.admitted[spec.RoleWorker] == 0
 	}
 
-	return l.admitted[plan.ControlPlane]+l.waiting == 0 && l.admitted[plan.Worker] < l.workers
+	return l.admitted[spec.RoleControlPlane]+l.waiting == 0 && l.admitted[spec.RoleWorker] < l.workers
 }
 
 // Replace notes that a node is unavailable until its new machine has rejoined, which missing tells.
-func (l *Limiter) Replace(name string, role plan.Role, missing func(context.Context) (waitingFor string, err error)) {
+func (l *Limiter) Replace(name string, role spec.Role, missing func(context.Context) (waitingFor string, err error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -138,12 +139,12 @@ func (l *Limiter) Replace(name string, role plan.Role, missing func(context.Cont
 }
 
 // waitForReplaced waits until not too many of a role are being replaced besides those that are admitted.
-func (l *Limiter) waitForReplaced(ctx context.Context, role plan.Role, bound time.Duration, say wait.Say) error {
+func (l *Limiter) waitForReplaced(ctx context.Context, role spec.Role, bound time.Duration, say wait.Say) error {
 	for {
 		l.mu.Lock()
 
 		may := 0
-		if role == plan.Worker {
+		if role == spec.RoleWorker {
 			may = l.workers - l.admitted[role]
 		}
 
@@ -232,7 +233,7 @@ func newCanaries(p *plan.Plan) *canaries {
 
 // enter makes the first worker of a pool its canary; the others wait until that is done, for at most the bound.
 func (c *canaries) enter(ctx context.Context, n plan.Node, bound time.Duration) (done func(), err error) {
-	if c == nil || n.Role == plan.ControlPlane {
+	if c == nil || n.Role == spec.RoleControlPlane {
 		return func() {}, nil
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 func silent(string) {}
@@ -25,7 +26,7 @@ func TestLimiterAdmitsOneControlPlaneAndSomeWorkers(t *testing.T) {
 	)
 
 	for i := range 20 {
-		kind, role := i%2, []plan.Role{plan.ControlPlane, plan.Worker}[i%2]
+		kind, role := i%2, []spec.Role{spec.RoleControlPlane, spec.RoleWorker}[i%2]
 
 		all.Go(func() {
 			end, err := limiter.Acquire(t.Context(), "n", role, time.Minute, silent)
@@ -51,12 +52,12 @@ func TestLimiterAdmitsOneControlPlaneAndSomeWorkers(t *testing.T) {
 func TestLimiterStopsAtAFailure(t *testing.T) {
 	limiter := NewLimiter(1)
 
-	end, err := limiter.Acquire(t.Context(), "a", plan.ControlPlane, time.Minute, silent)
+	end, err := limiter.Acquire(t.Context(), "a", spec.RoleControlPlane, time.Minute, silent)
 	require.NoError(t, err)
 
 	waits := make(chan error)
 	go func() {
-		_, err := limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Minute, silent)
+		_, err := limiter.Acquire(t.Context(), "b", spec.RoleControlPlane, time.Minute, silent)
 		waits <- err
 	}()
 
@@ -64,7 +65,7 @@ func TestLimiterStopsAtAFailure(t *testing.T) {
 	end(errors.New("no"))
 	assert.EqualError(t, <-waits, "b: not begun: a failed")
 
-	_, err = limiter.Acquire(t.Context(), "c", plan.Worker, time.Minute, silent)
+	_, err = limiter.Acquire(t.Context(), "c", spec.RoleWorker, time.Minute, silent)
 	assert.EqualError(t, err, "c: not begun: a failed")
 	assert.EqualError(t, limiter.Stopped(), "not begun: a failed")
 }
@@ -72,16 +73,16 @@ func TestLimiterStopsAtAFailure(t *testing.T) {
 func TestLimiterIsBounded(t *testing.T) {
 	limiter := NewLimiter(1)
 
-	_, err := limiter.Acquire(t.Context(), "a", plan.Worker, time.Minute, silent)
+	_, err := limiter.Acquire(t.Context(), "a", spec.RoleWorker, time.Minute, silent)
 	require.NoError(t, err)
 
-	_, err = limiter.Acquire(t.Context(), "b", plan.Worker, time.Millisecond, silent)
+	_, err = limiter.Acquire(t.Context(), "b", spec.RoleWorker, time.Millisecond, silent)
 	assert.EqualError(t, err, "b: gave up after 1ms, waiting for its turn")
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 
-	_, err = limiter.Acquire(ctx, "c", plan.Worker, time.Minute, silent)
+	_, err = limiter.Acquire(ctx, "c", spec.RoleWorker, time.Minute, silent)
 	assert.EqualError(t, err, "c: interrupted while it waited for its turn: enough")
 }
 
@@ -89,27 +90,27 @@ func TestLimiterWaitsForAControlPlaneThatIsAway(t *testing.T) {
 	limiter := NewLimiter(1)
 
 	asked := 0
-	limiter.Replace("a", plan.ControlPlane, func(context.Context) (string, error) {
+	limiter.Replace("a", spec.RoleControlPlane, func(context.Context) (string, error) {
 		asked++
 
 		return []string{"a to come back", ""}[asked-1], nil
 	})
 
-	end, err := limiter.Acquire(t.Context(), "w", plan.Worker, time.Minute, silent)
+	end, err := limiter.Acquire(t.Context(), "w", spec.RoleWorker, time.Minute, silent)
 	require.NoError(t, err, "workers do not wait")
 	end(nil)
 	assert.Equal(t, 0, asked)
 
-	end, err = limiter.Acquire(t.Context(), "b", plan.ControlPlane, time.Minute, silent)
+	end, err = limiter.Acquire(t.Context(), "b", spec.RoleControlPlane, time.Minute, silent)
 	require.NoError(t, err)
 	assert.Equal(t, 2, asked)
-	limiter.Replace("b", plan.ControlPlane, func(context.Context) (string, error) { return "b to come back", nil })
+	limiter.Replace("b", spec.RoleControlPlane, func(context.Context) (string, error) { return "b to come back", nil })
 	end(nil)
 
-	_, err = limiter.Acquire(t.Context(), "c", plan.ControlPlane, time.Millisecond, silent)
+	_, err = limiter.Acquire(t.Context(), "c", spec.RoleControlPlane, time.Millisecond, silent)
 	assert.EqualError(t, err, "c: not begun: b is away: gave up after 1ms, waiting for b to come back")
 
-	_, err = limiter.Acquire(t.Context(), "d", plan.ControlPlane, time.Minute, silent)
+	_, err = limiter.Acquire(t.Context(), "d", spec.RoleControlPlane, time.Minute, silent)
 	assert.EqualError(t, err, "d: not begun: c failed")
 }
 
@@ -119,7 +120,7 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 
 	back := map[string]bool{}
 	leave := func(name string) {
-		limiter.Replace(name, plan.Worker, func(context.Context) (string, error) {
+		limiter.Replace(name, spec.RoleWorker, func(context.Context) (string, error) {
 			if back[name] {
 				return "", nil
 			}
@@ -130,17 +131,17 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 
 	leave("a")
 
-	end, err := limiter.Acquire(t.Context(), "b", plan.Worker, time.Minute, silent)
+	end, err := limiter.Acquire(t.Context(), "b", spec.RoleWorker, time.Minute, silent)
 	require.NoError(t, err, "two may be away")
 	leave("b")
 	end(nil)
 
 	back["a"] = true
-	end, err = limiter.Acquire(t.Context(), "c", plan.Worker, time.Minute, silent)
+	end, err = limiter.Acquire(t.Context(), "c", spec.RoleWorker, time.Minute, silent)
 	require.NoError(t, err)
 	end(nil)
 
-	end, err = limiter.Acquire(t.Context(), "d", plan.ControlPlane, time.Minute, silent)
+	end, err = limiter.Acquire(t.Context(), "d", spec.RoleControlPlane, time.Minute, silent)
 	require.NoError(t, err, "control planes do not wait for workers")
 	end(nil)
 
@@ -150,7 +151,7 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 
 	leave("e")
 	leave("f")
-	_, err = limiter.Acquire(t.Context(), "g", plan.Worker, time.Millisecond, silent)
+	_, err = limiter.Acquire(t.Context(), "g", spec.RoleWorker, time.Millisecond, silent)
 	assert.EqualError(t, err, "g: not begun: e is away: gave up after 1ms, waiting for e to come back")
 }
 
@@ -159,14 +160,14 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 func TestLimiterKeepsRolesApart(t *testing.T) {
 	limiter := NewLimiter(2)
 
-	end, err := limiter.Acquire(t.Context(), "w1", plan.Worker, time.Minute, silent)
+	end, err := limiter.Acquire(t.Context(), "w1", spec.RoleWorker, time.Minute, silent)
 	require.NoError(t, err)
 
 	waits := make(chan error)
 	queued := make(chan struct{})
 
 	go func() {
-		ended, err := limiter.Acquire(t.Context(), "c", plan.ControlPlane, time.Minute, func(string) { close(queued) })
+		ended, err := limiter.Acquire(t.Context(), "c", spec.RoleControlPlane, time.Minute, func(string) { close(queued) })
 		if err == nil {
 			ended(nil)
 		}
@@ -176,26 +177,26 @@ func TestLimiterKeepsRolesApart(t *testing.T) {
 
 	<-queued
 
-	_, err = limiter.Acquire(t.Context(), "w2", plan.Worker, time.Millisecond, silent)
+	_, err = limiter.Acquire(t.Context(), "w2", spec.RoleWorker, time.Millisecond, silent)
 	require.EqualError(t, err, "w2: gave up after 1ms, waiting for its turn")
 
 	end(nil)
 	require.NoError(t, <-waits)
 
-	end, err = limiter.Acquire(t.Context(), "w2", plan.Worker, time.Minute, silent)
+	end, err = limiter.Acquire(t.Context(), "w2", spec.RoleWorker, time.Minute, silent)
 	require.NoError(t, err)
 	end(nil)
 
-	_, err = limiter.Acquire(t.Context(), "c", plan.ControlPlane, time.Minute, silent)
+	_, err = limiter.Acquire(t.Context(), "c", spec.RoleControlPlane, time.Minute, silent)
 	require.NoError(t, err)
 
-	_, err = limiter.Acquire(t.Context(), "w3", plan.Worker, time.Millisecond, silent)
+	_, err = limiter.Acquire(t.Context(), "w3", spec.RoleWorker, time.Millisecond, silent)
 	assert.EqualError(t, err, "w3: gave up after 1ms, waiting for its turn")
 }
 
 func TestCanaries(t *testing.T) {
 	c := newCanaries(&plan.Plan{Canary: true})
-	of := func(pool string) plan.Node { return plan.Node{Pool: pool, Role: plan.Worker} }
+	of := func(pool string) plan.Node { return plan.Node{Pool: pool, Role: spec.RoleWorker} }
 
 	done, err := c.enter(t.Context(), of("a"), time.Minute)
 	require.NoError(t, err)

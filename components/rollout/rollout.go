@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -164,7 +165,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 		return err
 	}
 
-	if d.node.Role == plan.ControlPlane {
+	if d.node.Role == spec.RoleControlPlane {
 		if err := d.cluster.Backup(ctx); err != nil {
 			return err
 		}

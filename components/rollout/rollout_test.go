@@ -19,6 +19,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // recorded is a cluster that notes what is asked of it, and fails where it is told to.
@@ -89,7 +90,7 @@ func TestDisrupt(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		role plan.Role
+		role spec.Role
 		// effects are those of the acts; the second is not needed where idle.
 		effects                                  []lifecycle.Effect
 		idle, online, keep, joined, down, forced bool
@@ -99,82 +100,82 @@ func TestDisrupt(t *testing.T) {
 		err   string
 	}{
 		"a worker": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot},
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot},
 			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot, rejoin, uncordon",
 		},
 		"a control plane": {
-			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, online: true,
+			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, online: true,
 			want: "evaluate, check reboot, back up, cordon, drain, check reboot, act reboot, rejoin, uncordon, online",
 		},
 		"two acts": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot},
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot},
 			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, act reboot, rejoin, uncordon",
 		},
 		"the second act is not needed": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot}, idle: true,
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot}, idle: true,
 			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, rejoin, uncordon",
 		},
 		"online alone": {
-			role: plan.ControlPlane, online: true, want: "evaluate, check none, back up, rejoin, uncordon, online",
+			role: spec.RoleControlPlane, online: true, want: "evaluate, check none, back up, rejoin, uncordon, online",
 		},
-		"all is done": {role: plan.ControlPlane, want: "evaluate, rejoin, uncordon"},
+		"all is done": {role: spec.RoleControlPlane, want: "evaluate, rejoin, uncordon"},
 		"its pods stay": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Upgrade}, keep: true,
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Upgrade}, keep: true,
 			want: "evaluate, check upgrade, act upgrade, rejoin, uncordon",
 		},
 		"it does not answer": {
-			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, down: true,
+			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, down: true,
 			want: "evaluate, act reboot, rejoin, uncordon",
 		},
 		"it has not joined": {
-			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, joined: true, want: "evaluate, act reboot",
+			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, joined: true, want: "evaluate, act reboot",
 		},
 		"a removal": {
-			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Remove},
+			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Remove},
 			want: "evaluate, check remove, back up, cordon, drain, check remove, act remove",
 		},
 		"the cluster needs what is removed": {
-			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Remove}, fails: "check remove#2",
+			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Remove}, fails: "check remove#2",
 			want: "evaluate, check remove, back up, cordon, drain, check remove, uncordon",
 			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
 				"no check remove",
 		},
 		"the pods of what is removed are given up": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Remove}, forced: true,
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Remove}, forced: true,
 			want: "evaluate, check remove, cordon, check remove, act remove",
 		},
 		"the cluster needs it": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot",
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot",
 			want: "evaluate, check reboot", err: "n is not changed: no check reboot",
 		},
 		"no backup": {
-			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "back up",
+			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "back up",
 			want: "evaluate, check reboot, back up", err: "n is not changed: no back up",
 		},
 		"it is not drained": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "drain",
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "drain",
 			want: "evaluate, check reboot, cordon, drain, uncordon",
 			err: "n is not changed: the pods of n cannot be listed: no drain; make room for its pods elsewhere, or raise " +
 				"lifecycle.drainTimeout; then run 'pulumi up' again",
 		},
 		"the cluster needs it after the drain": {
-			role: plan.ControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot#2",
+			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot#2",
 			want: "evaluate, check reboot, back up, cordon, drain, check reboot, uncordon",
 			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
 				"no check reboot",
 		},
 		"the cluster needs it between two acts": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot}, fails: "check reboot",
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot}, fails: "check reboot",
 			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, uncordon",
 			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
 				"no check reboot",
 		},
 		"it fails": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "act reboot",
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "act reboot",
 			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot", err: "n is not changed: no act reboot",
 		},
 		"it does not rejoin": {
-			role: plan.Worker, effects: []lifecycle.Effect{lifecycle.Reboot}, online: true, fails: "rejoin",
+			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot}, online: true, fails: "rejoin",
 			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot, rejoin", err: "n is not changed: no rejoin",
 		},
 	} {
@@ -231,14 +232,14 @@ func TestPrepare(t *testing.T) {
 	l := NewLimiter(1)
 
 	d, err := New(&plan.Plan{DrainTimeout: time.Minute}, l, silent).
-		Prepare(t.Context(), plan.Node{Name: "n", Role: plan.Worker}, c, "n is not changed")
+		Prepare(t.Context(), plan.Node{Name: "n", Role: spec.RoleWorker}, c, "n is not changed")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"evaluate", "check reboot", "cordon", "drain", "check reboot"}, c.steps)
-	assert.Equal(t, 1, l.admitted[plan.Worker])
+	assert.Equal(t, 1, l.admitted[spec.RoleWorker])
 
 	require.NoError(t, d.Undo(t.Context()))
 	assert.Equal(t, "uncordon", c.steps[len(c.steps)-1])
 
 	d.Release(nil)
-	assert.Zero(t, l.admitted[plan.Worker])
+	assert.Zero(t, l.admitted[spec.RoleWorker])
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 func capacityRules(b *builder) []Rule {
@@ -18,7 +19,7 @@ func capacityRules(b *builder) []Rule {
 
 type capacitySettings struct {
 	except
-	Hosts map[string]plan.Resources `json:"hosts" jsonschema_description:"Limit for all guests of each host, vcpu and memoryMiB; 0 or absent: unlimited. A host that is not named is not checked."`
+	Hosts map[string]spec.Resources `json:"hosts" jsonschema_description:"Limit for all guests of each host, vcpu and memoryMiB; 0 or absent: unlimited. A host that is not named is not checked."`
 }
 
 // Defaults of the provider for what a guest does not state.
@@ -28,7 +29,7 @@ const (
 )
 
 func hostCapacity(s capacitySettings, stack Stack) []Finding {
-	used, guests := map[string]plan.Resources{}, map[string]int{}
+	used, guests := map[string]spec.Resources{}, map[string]int{}
 
 	for _, r := range stack.resources {
 		if r.Type != typeVM && r.Type != typeContainer || is(r.at("template"), true) {

@@ -5,7 +5,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // guests on pve1: two VMs of 4 cores and 8 GiB, a template, which does not count, and a container of the size that the
@@ -29,7 +29,7 @@ func container(name string) pulumi.RunFunc {
 var capacityCases = []ruleCase{
 	{
 		rule: "host-capacity", name: "exactly enough",
-		facts:   Facts{Room: map[string]plan.Resources{"pve1": {VCPU: 9, MemoryMiB: 16896}, "pve2": {VCPU: 1}}},
+		facts:   Facts{Room: map[string]spec.Resources{"pve1": {VCPU: 9, MemoryMiB: 16896}, "pve2": {VCPU: 1}}},
 		program: guests,
 	},
 	{rule: "host-capacity", name: "nothing is known of the host", program: guests},

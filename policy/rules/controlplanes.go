@@ -10,10 +10,11 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 func controlPlaneRules(b *builder) []Rule {
-	defaults := controlPlaneSettings{Tags: []string{string(plan.ControlPlane), "control-plane"}}
+	defaults := controlPlaneSettings{Tags: []string{string(spec.RoleControlPlane), "control-plane"}}
 
 	return []Rule{
 		perResource(b, Rule{
@@ -294,7 +295,7 @@ type configuration struct {
 }
 
 func (c configuration) controlPlane() bool {
-	return c.Machine.Type == string(plan.ControlPlane) || c.Machine.Type == "init"
+	return c.Machine.Type == string(spec.RoleControlPlane) || c.Machine.Type == "init"
 }
 
 // configurationOf reads the first document, where these things are. What cannot be read or is not known yet is empty.

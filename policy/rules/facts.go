@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Namespace of the keys in a stack's configuration that are for the rules; the pack has the same name.
@@ -18,11 +18,11 @@ const (
 // Facts are what a stack's configuration tells the rules.
 type Facts struct {
 	// Environment decides whether rules enforce or advise.
-	Environment plan.Environment
+	Environment spec.Environment
 	// Cluster is the name of the stack's cluster; empty where the configuration is not this project's.
 	Cluster string
 	// Room is what the guests of each host may use in all, by the host's name; empty where no capacities are stated.
-	Room map[string]plan.Resources
+	Room map[string]spec.Resources
 	// Settings of rules, by the rule's name.
 	Settings map[string]json.RawMessage
 }
@@ -30,7 +30,7 @@ type Facts struct {
 // ReadFacts reads the configuration of a stack of the given project. A configuration that is not this project's has only
 // what is in the rules' own namespace.
 func ReadFacts(project string, get func(key string) (string, bool)) (Facts, error) {
-	f := Facts{Environment: plan.Production}
+	f := Facts{Environment: spec.EnvironmentProduction}
 
 	// The stack's program has reported whatever is wrong with its own keys.
 	read := func(key string, to any) bool {
@@ -41,19 +41,19 @@ func ReadFacts(project string, get func(key string) (string, bool)) (Facts, erro
 
 	// A stack of this project is a lab unless it says otherwise; of any other that is not to be assumed.
 	if read("pools", &map[string]any{}) {
-		f.Environment = plan.Lab
+		f.Environment = spec.EnvironmentLab
 	}
 
 	if e, _ := get(project + ":environment"); environment(e) {
-		f.Environment = plan.Environment(e)
+		f.Environment = spec.Environment(e)
 	}
 
 	if e, ok := get(environmentKey); ok {
 		if !environment(e) {
-			return f, fmt.Errorf("%s: must be %s or %s (given: %s); change the value", environmentKey, plan.Lab, plan.Production, e)
+			return f, fmt.Errorf("%s: must be %s or %s (given: %s); change the value", environmentKey, spec.EnvironmentLab, spec.EnvironmentProduction, e)
 		}
 
-		f.Environment = plan.Environment(e)
+		f.Environment = spec.Environment(e)
 	}
 
 	var cluster struct{ Name string }
@@ -73,20 +73,20 @@ func ReadFacts(project string, get func(key string) (string, bool)) (Facts, erro
 }
 
 func environment(text string) bool {
-	return text == string(plan.Lab) || text == string(plan.Production)
+	return text == string(spec.EnvironmentLab) || text == string(spec.EnvironmentProduction)
 }
 
 // room is the capacity of each host without its reserve, as placement has it.
-func room(read func(key string, to any) bool) map[string]plan.Resources {
+func room(read func(key string, to any) bool) map[string]spec.Resources {
 	var (
-		proxmox   struct{ Hosts []plan.Host }
-		placement plan.Placement
+		proxmox   struct{ Hosts []spec.Host }
+		placement spec.Placement
 	)
 
 	read("proxmox", &proxmox)
 	read("placement", &placement)
 
-	found := map[string]plan.Resources{}
+	found := map[string]spec.Resources{}
 
 	for _, h := range proxmox.Hosts {
 		if h.Capacity == nil {
@@ -98,7 +98,7 @@ func room(read func(key string, to any) bool) map[string]plan.Resources {
 			reserve = *h.Reserve
 		}
 
-		found[h.Name] = plan.Resources{VCPU: h.Capacity.VCPU - reserve.VCPU, MemoryMiB: h.Capacity.MemoryMiB - reserve.MemoryMiB}
+		found[h.Name] = spec.Resources{VCPU: h.Capacity.VCPU - reserve.VCPU, MemoryMiB: h.Capacity.MemoryMiB - reserve.MemoryMiB}
 	}
 
 	return found

@@ -4,33 +4,33 @@ import (
 	"encoding/json"
 	"testing"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"talos-proxmox/components/plan"
 )
 
 // TestReadFacts holds what the rules learn from the configuration of a stack.
 func TestReadFacts(t *testing.T) {
 	t.Parallel()
 
-	hosts := map[string]plan.Resources{"pve1": {VCPU: 30, MemoryMiB: 56 << 10}, "pve2": {VCPU: 8, MemoryMiB: 16 << 10}}
+	hosts := map[string]spec.Resources{"pve1": {VCPU: 30, MemoryMiB: 56 << 10}, "pve2": {VCPU: 8, MemoryMiB: 16 << 10}}
 
 	for name, c := range map[string]struct {
 		config map[string]string
 		want   Facts
 	}{
-		"nothing is said, and it is somebody else's": {nil, Facts{Environment: plan.Production}},
+		"nothing is said, and it is somebody else's": {nil, Facts{Environment: spec.EnvironmentProduction}},
 		"somebody else's with words of the same name": {
 			map[string]string{"atlas:environment": "staging", "atlas:proxmox": "pve1", "atlas:cluster": "home", "atlas:pools": "[]"},
-			Facts{Environment: plan.Production},
+			Facts{Environment: spec.EnvironmentProduction},
 		},
-		"this project's is a lab": {map[string]string{"atlas:pools": "{}"}, Facts{Environment: plan.Lab}},
+		"this project's is a lab": {map[string]string{"atlas:pools": "{}"}, Facts{Environment: spec.EnvironmentLab}},
 		"as it says": {
-			map[string]string{"atlas:pools": "{}", "atlas:environment": "production"}, Facts{Environment: plan.Production},
+			map[string]string{"atlas:pools": "{}", "atlas:environment": "production"}, Facts{Environment: spec.EnvironmentProduction},
 		},
 		"the rules' own word is the last": {
-			map[string]string{"atlas:environment": "production", "talos-proxmox-policy:environment": "lab"}, Facts{Environment: plan.Lab},
+			map[string]string{"atlas:environment": "production", "talos-proxmox-policy:environment": "lab"}, Facts{Environment: spec.EnvironmentLab},
 		},
 		"the cluster, and what its hosts have for it": {
 			map[string]string{
@@ -40,11 +40,11 @@ func TestReadFacts(t *testing.T) {
 					{"name": "pve2", "capacity": {"vcpu": 8, "memoryMiB": 20480}, "reserve": {"memoryMiB": 4096}},
 					{"name": "pve3"}]}`,
 			},
-			Facts{Environment: plan.Lab, Cluster: "home", Room: hosts},
+			Facts{Environment: spec.EnvironmentLab, Cluster: "home", Room: hosts},
 		},
 		"settings": {
 			map[string]string{"talos-proxmox-policy:rules": `{"verify-tls": {"except": []}}`},
-			Facts{Environment: plan.Production, Settings: map[string]json.RawMessage{"verify-tls": json.RawMessage(`{"except": []}`)}},
+			Facts{Environment: spec.EnvironmentProduction, Settings: map[string]json.RawMessage{"verify-tls": json.RawMessage(`{"except": []}`)}},
 		},
 	} {
 		f, err := ReadFacts("atlas", getter(c.config))

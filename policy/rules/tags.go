@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 func tagRules(b *builder) []Rule {
@@ -30,7 +30,7 @@ type tagSettings struct {
 // generalTags say what a VM is, not whose.
 var generalTags = []string{
 	"talos", "k3s", "kubernetes", "k8s", "pulumi", "terraform", "gpu", "node", "server", "agent",
-	string(plan.ControlPlane), string(plan.Worker), "control-plane", "master",
+	string(spec.RoleControlPlane), string(spec.RoleWorker), "control-plane", "master",
 }
 
 func clusterTags(s tagSettings, r Resource) []Finding {

@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 )
 
@@ -128,13 +129,13 @@ func (m *migration) cluster(path string) {
 	}
 
 	// Somebody else has made a cluster of the nodes so far, and goes on doing so.
-	c.Bootstrap = string(plan.External)
+	c.Bootstrap = string(spec.BootstrapExternal)
 
 	if m.options.CIDR == "" {
 		m.refuse("the network of the nodes is in none of the variables: state it with --cidr, for example 192.168.10.0/24")
 	}
 
-	m.stack.Network = network{Addressing: string(plan.Reported), CIDR: m.options.CIDR, Bridge: m.text("network_bridge")}
+	m.stack.Network = network{Addressing: string(spec.AddressingReported), CIDR: m.options.CIDR, Bridge: m.text("network_bridge")}
 }
 
 // proxmox decides where Proxmox VE is.
@@ -166,7 +167,7 @@ func (m *migration) proxmox() {
 // image decides the templates and, by their names, the version of Talos.
 func (m *migration) image() {
 	t := &m.stack.Image.Template
-	m.stack.Image.Source, m.stack.Image.Platform = string(plan.Template), string(plan.Metal)
+	m.stack.Image.Source, m.stack.Image.Platform = string(spec.SourceTemplate), string(spec.PlatformMetal)
 
 	used := false
 	template := func(variable string, wanted bool) string {
@@ -254,10 +255,10 @@ func (m *migration) shape() {
 
 // pools are one control plane, and the workers that there are.
 func (m *migration) pools() {
-	m.stack.Pools.Control = m.pool("control", plan.ControlPlane, 1)
+	m.stack.Pools.Control = m.pool("control", spec.RoleControlPlane, 1)
 
 	if n := m.workers(); n > 0 || m.has("worker_count") {
-		m.stack.Pools.Worker = m.pool("worker", plan.Worker, n)
+		m.stack.Pools.Worker = m.pool("worker", spec.RoleWorker, n)
 	}
 
 	bdfs := m.gpus()
@@ -265,7 +266,7 @@ func (m *migration) pools() {
 		return
 	}
 
-	p, nodes := m.pool("gpu", plan.Worker, len(bdfs)), m.standing("gpu")
+	p, nodes := m.pool("gpu", spec.RoleWorker, len(bdfs)), m.standing("gpu")
 	p.Nodes, p.Count = nil, nil
 
 	for i, bdf := range bdfs {
@@ -286,7 +287,7 @@ func (m *migration) pools() {
 }
 
 // pool is a pool of so many nodes, with what is known of those that stand.
-func (m *migration) pool(name string, role plan.Role, count int) *pool {
+func (m *migration) pool(name string, role spec.Role, count int) *pool {
 	p, nodes := &pool{Role: string(role)}, m.standing(name)
 
 	if m.old == nil || count == 0 {
@@ -332,7 +333,7 @@ func (m *migration) standing(pool string) []stacks.BootstrapNode {
 // nothing does.
 func pattern(cluster, pool string, nodes []stacks.BootstrapNode) (names string, ok bool) {
 	fits := func(names string) bool {
-		made := plan.Pool{Count: new(len(nodes)), Names: names}.NodeNames(cluster, pool)
+		made := plan.NodeNames(spec.Pool{Count: new(len(nodes)), Names: names}, cluster, pool)
 
 		for i, n := range nodes {
 			if made[strconv.Itoa(i+1)] != n.Name {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
 )
 
@@ -42,7 +41,7 @@ func nodes(t *testing.T, text []byte) []string {
 	config, err := stacks.LoadText(text, ".")
 	require.NoError(t, err)
 
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	require.NoError(t, err)
 
 	var found []string

@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 )
 
@@ -35,7 +36,7 @@ func (f *File) Apply(stackFile []byte, root string) (*Result, error) {
 		return nil, err
 	}
 
-	if a := config.Network.Addressing; a != plan.Reported {
+	if a := config.Network.Addressing; a != spec.AddressingReported {
 		return nil, fmt.Errorf("network.addressing must be reported for the addresses of nodes.json (given: %s); "+
 			"set it, or leave the addresses to what it says", a)
 	}
@@ -71,13 +72,13 @@ func (f *File) Apply(stackFile []byte, root string) (*Result, error) {
 func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string, notes []string, err error) {
 	type node struct{ pool, number string }
 
-	of := map[plan.Role]map[string]node{plan.ControlPlane: {}, plan.Worker: {}}
+	of := map[spec.Role]map[string]node{spec.RoleControlPlane: {}, spec.RoleWorker: {}}
 	chosen = map[string]map[string]string{}
 
 	for name, pool := range config.Pools {
 		chosen[name] = map[string]string{}
 
-		for number, called := range pool.NodeNames(config.Cluster.Name, name) {
+		for number, called := range plan.NodeNames(pool, config.Cluster.Name, name) {
 			of[pool.Role][called] = node{name, number}
 		}
 	}
@@ -85,9 +86,9 @@ func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string
 	var errs []error
 
 	for _, group := range []struct {
-		role  plan.Role
+		role  spec.Role
 		nodes []Node
-	}{{plan.ControlPlane, f.ControlPlanes}, {plan.Worker, f.Workers}} {
+	}{{spec.RoleControlPlane, f.ControlPlanes}, {spec.RoleWorker, f.Workers}} {
 		known := of[group.role]
 
 		for _, n := range group.nodes {
@@ -145,7 +146,7 @@ func (f *File) compare(config stacks.Config) []string {
 }
 
 // state writes addresses into the block of a pool.
-func state(block *yaml.Node, pool plan.Pool, addresses map[string]string) error {
+func state(block *yaml.Node, pool spec.Pool, addresses map[string]string) error {
 	if len(addresses) == 0 {
 		return nil
 	}

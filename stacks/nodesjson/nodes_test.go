@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
 )
 
@@ -81,7 +80,7 @@ func TestApply(t *testing.T) {
 	config, err := stacks.LoadText(r.Text, "testdata")
 	require.NoError(t, err)
 
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	require.NoError(t, err)
 
 	addresses := map[string]string{}

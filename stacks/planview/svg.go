@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Colours of the picture.
@@ -70,7 +71,7 @@ type drawing struct {
 
 // card is a host with its nodes.
 type card struct {
-	host       plan.HostUse
+	host       plan.HostAllocation
 	nodes      []tile
 	x, y, w, h float64
 	row        int
@@ -162,10 +163,10 @@ func (d *drawing) collect() {
 	for _, pool := range d.plan.Pools {
 		for _, n := range pool.Nodes {
 			c := &d.cards[at[n.Host]]
-			t := tile{Node: n, group: pool.Group(), first: first && pool.Role == plan.ControlPlane}
+			t := tile{Node: n, group: pool.Group(), first: first && pool.Role == spec.RoleControlPlane}
 			c.nodes = append(c.nodes, t)
 
-			if pool.Role == plan.ControlPlane && (t.first || d.plan.EndpointMode != plan.FirstControlPlane) {
+			if pool.Role == spec.RoleControlPlane && (t.first || d.plan.EndpointMode != spec.EndpointFirstControlPlane) {
 				c.endpoint = true
 			}
 
@@ -201,7 +202,7 @@ func (d *drawing) header() {
 	d.text(margin, 76, 14, attr("fill", faint), fmt.Sprintf("%s  ·  %s on %s", about, count(len(p.Nodes()), "node"), count(len(p.Hosts), "host")))
 
 	chips := []string{string(p.Environment), string(p.Source) + " · " + string(p.Platform), string(p.Addressing) + " addresses"}
-	if p.Bootstrap == plan.External {
+	if p.Bootstrap == spec.BootstrapExternal {
 		chips = append(chips, "external bootstrap")
 	} else {
 		chips = append(chips, strings.TrimSpace(string(p.CNI)+" "+p.CNIVersion))
@@ -221,9 +222,9 @@ func (d *drawing) header() {
 // api is the Kubernetes API with a line to each host that it leads to.
 func (d *drawing) api() {
 	p := d.plan
-	what := map[plan.EndpointMode]string{
-		plan.FirstControlPlane: "on the first control plane", plan.VIP: "a virtual address that the control planes share",
-		plan.DNS: "a name that leads to the control planes", plan.KubeVIP: "a virtual address, held by kube-vip",
+	what := map[spec.EndpointMode]string{
+		spec.EndpointFirstControlPlane: "on the first control plane", spec.EndpointVIP: "a virtual address that the control planes share",
+		spec.EndpointDNS: "a name that leads to the control planes", spec.EndpointKubeVIP: "a virtual address, held by kube-vip",
 	}[p.EndpointMode]
 
 	title := "Kubernetes API  ·  " + strings.TrimPrefix(p.Endpoint, "https://")
@@ -232,7 +233,7 @@ func (d *drawing) api() {
 		what += ", once its address is known"
 	}
 
-	if p.Bootstrap == plan.External {
+	if p.Bootstrap == spec.BootstrapExternal {
 		what += ", set up by other tools"
 	}
 
@@ -274,7 +275,7 @@ func (d *drawing) card(c *card) {
 
 // gauge is a bar of what the nodes of each group use, what is kept in reserve, and what is free. Without a limit the nodes
 // fill it.
-func (d *drawing) gauge(c *card, y float64, name string, of func(plan.Resources) int, write func(int) string) {
+func (d *drawing) gauge(c *card, y float64, name string, of func(spec.Resources) int, write func(int) string) {
 	const (
 		label = 54.0
 		thick = 11.0
@@ -317,18 +318,18 @@ func (d *drawing) gauge(c *card, y float64, name string, of func(plan.Resources)
 
 		for _, n := range c.nodes {
 			if n.group == g {
-				sum -= of(plan.Resources{VCPU: n.Cores, MemoryMiB: n.MemoryMiB})
+				sum -= of(spec.Resources{VCPU: n.Cores, MemoryMiB: n.MemoryMiB})
 			}
 		}
 	}
 }
 
-func vcpu(r plan.Resources) int { return r.VCPU }
+func vcpu(r spec.Resources) int { return r.VCPU }
 
-func mib(r plan.Resources) int { return r.MemoryMiB }
+func mib(r spec.Resources) int { return r.MemoryMiB }
 
 // amount is what of a host is used.
-func amount(h plan.HostUse, of func(plan.Resources) int, write func(int) string) string {
+func amount(h plan.HostAllocation, of func(spec.Resources) int, write func(int) string) string {
 	if !h.Limited {
 		return write(of(h.Used))
 	}
@@ -350,7 +351,7 @@ func (d *drawing) tile(x, y float64, n tile) {
 	room := tileWidth - 30.0
 	d.text(x+16, y+22, 13, attr("font-weight", "600", "fill", ink), fit(n.Name, 13, room))
 
-	if n.first && d.plan.Bootstrap == plan.ByPulumi {
+	if n.first && d.plan.Bootstrap == spec.BootstrapPulumi {
 		const badge = "bootstrap"
 
 		w := width(badge, 10) + 10
@@ -358,7 +359,7 @@ func (d *drawing) tile(x, y float64, n tile) {
 		d.text(x+tileWidth-w/2-10, y+53.5, 10, attr("text-anchor", "middle", "fill", "#ffffff"), badge)
 	}
 
-	where := address(n.Node, map[plan.Addressing]string{plan.Agent: "by guest agent", plan.Reported: "not known"}[d.plan.Addressing])
+	where := address(n.Node, map[spec.Addressing]string{spec.AddressingAgent: "by guest agent", spec.AddressingReported: "not known"}[d.plan.Addressing])
 	d.text(x+16, y+39, 11.5, attr("fill", ink), fit(fmt.Sprintf("VM %d  ·  %s", n.VMID, where), 11.5, room))
 
 	size := strings.ReplaceAll(shape(n.Node), ", ", "  ·  ")
@@ -426,7 +427,7 @@ func (d *drawing) legend() {
 	reserve, limited := false, false
 	for _, h := range d.plan.Hosts {
 		limited = limited || h.Limited
-		reserve = reserve || h.Limited && h.Reserve != plan.Resources{}
+		reserve = reserve || h.Limited && h.Reserve != spec.Resources{}
 	}
 
 	if reserve {

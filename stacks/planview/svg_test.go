@@ -10,26 +10,27 @@ import (
 	"testing"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // large is a plan of many nodes.
 func large(t testing.TB) *plan.Plan {
 	t.Helper()
 
-	s := plan.Spec{
-		Cluster:   plan.Cluster{Name: "large <&>", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-		Network:   plan.Network{CIDR: "10.0.0.0/8", Gateway: "10.0.0.1"},
-		Placement: plan.Placement{Reserve: plan.Resources{VCPU: 4, MemoryMiB: 16384}},
-		Pools: map[string]plan.Pool{
-			"control": {Role: plan.ControlPlane, Count: new(5), Addresses: "10.0.0.11-15"},
-			"worker":  {Role: plan.Worker, Count: new(400), VMIDs: "1000-1999", Addresses: "10.1.0.0-10.1.255.255"},
+	s := spec.Spec{
+		Cluster:   spec.Cluster{Name: "large <&>", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+		Network:   spec.Network{CIDR: "10.0.0.0/8", Gateway: "10.0.0.1"},
+		Placement: spec.Placement{Reserve: spec.Resources{VCPU: 4, MemoryMiB: 16384}},
+		Pools: map[string]spec.Pool{
+			"control": {Role: spec.RoleControlPlane, Count: new(5), Addresses: "10.0.0.11-15"},
+			"worker":  {Role: spec.RoleWorker, Count: new(400), VMIDs: "1000-1999", Addresses: "10.1.0.0-10.1.255.255"},
 		},
 	}
 	s.Cluster.Name = "large"
 
 	for i := range 24 {
-		capacity := plan.Resources{VCPU: 40 + 10*(i%3), MemoryMiB: 131072}
-		s.Hosts = append(s.Hosts, plan.Host{Name: fmt.Sprintf("pve%02d", i), Capacity: &capacity})
+		capacity := spec.Resources{VCPU: 40 + 10*(i%3), MemoryMiB: 131072}
+		s.Proxmox.Hosts = append(s.Proxmox.Hosts, spec.Host{Name: fmt.Sprintf("pve%02d", i), Capacity: &capacity})
 	}
 
 	p, err := plan.New(s)

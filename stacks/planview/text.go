@@ -8,11 +8,12 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Text shows a plan: its nodes, what the hosts have then, the order of the steps, and where each decision came from. The
 // spec is the one that the plan was made of.
-func Text(spec plan.Spec, p *plan.Plan) (string, error) {
+func Text(spec spec.Spec, p *plan.Plan) (string, error) {
 	images, err := images(p)
 	if err != nil {
 		return "", err
@@ -174,7 +175,7 @@ func images(p *plan.Plan) (string, error) {
 
 			seen[who] = true
 
-			if p.Kind == plan.KindK3s {
+			if p.Distribution == spec.DistributionK3s {
 				rows = append(rows, []string{who, boots(p, pool.Image), "-", p.Runs()[0]})
 
 				continue
@@ -196,7 +197,7 @@ func images(p *plan.Plan) (string, error) {
 				installer = strings.Replace(installer, id, short(id), 1)
 			}
 
-			if p.Bootstrap == plan.External {
+			if p.Bootstrap == spec.BootstrapExternal {
 				installer = "-"
 			}
 
@@ -228,7 +229,7 @@ func short(id string) string {
 }
 
 // decisions lists what came from where, pool by pool. What a pool leaves at its defaults is one paragraph.
-func decisions(spec plan.Spec, p *plan.Plan) string {
+func decisions(spec spec.Spec, p *plan.Plan) string {
 	var (
 		b        strings.Builder
 		rows     [][]string

@@ -6,13 +6,13 @@ import (
 	"os"
 	"strconv"
 
+	"talos-proxmox/components/spec"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
-
-	"talos-proxmox/components/plan"
 )
 
 // Colours that can be told from a light and from a dark page.
@@ -93,7 +93,7 @@ func (r *Report) line(p *plot.Plot, hosts int, name string, colour color.Color, 
 	var points plotter.XYs
 
 	for _, result := range r.Results {
-		if result.Kind == plan.KindTalos && result.Hosts == hosts && of(result) > 0 {
+		if result.Kind == spec.DistributionTalos && result.Hosts == hosts && of(result) > 0 {
 			points = append(points, plotter.XY{X: float64(result.Nodes), Y: of(result)})
 		}
 	}

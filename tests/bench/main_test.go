@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab/journal"
 )
 
@@ -95,7 +95,7 @@ func TestReport(t *testing.T) {
 
 	for _, nodes := range []int{5, 20} {
 		report.Results = append(report.Results, Result{
-			Row: Row{plan.KindTalos, nodes, 1, 1}, Parallel: 64, Downloads: map[string]int64{"pve1": 112 << 20, "pve2": 112 << 20},
+			Row: Row{spec.DistributionTalos, nodes, 1, 1}, Parallel: 64, Downloads: map[string]int64{"pve1": 112 << 20, "pve2": 112 << 20},
 			Steps: []Step{{
 				Stage: Create, Wall: 30 * time.Second, Engine: 28 * time.Second, Worked: 27500 * time.Millisecond, CriticalPath: 25 * time.Second,
 				Calls: map[string]int{"proxmox POST /nodes/{host}/qemu": 3 * nodes}, Polls: map[string]int{},
@@ -109,8 +109,8 @@ func TestReport(t *testing.T) {
 	again, err := readReport(path)
 	require.NoError(t, err)
 	assert.Equal(t, report, again)
-	assert.True(t, again.has(Row{plan.KindTalos, 20, 1, 1}))
-	assert.False(t, again.has(Row{plan.KindTalos, 20, 3, 1}))
+	assert.True(t, again.has(Row{spec.DistributionTalos, 20, 1, 1}))
+	assert.False(t, again.has(Row{spec.DistributionTalos, 20, 3, 1}))
 
 	docs := t.TempDir()
 	page := filepath.Join(docs, "benchmarks.md")

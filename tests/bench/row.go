@@ -6,15 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/rehearsal"
 )
 
 // Row is one cluster that is measured, or several of them at the same time.
 type Row struct {
-	Kind  plan.Kind `json:"kind"`
-	Nodes int       `json:"nodes"`
-	Hosts int       `json:"hosts"`
+	Kind  spec.Distribution `json:"kind"`
+	Nodes int               `json:"nodes"`
+	Hosts int               `json:"hosts"`
 	// Clusters are made at the same time, each on a Proxmox VE of its own.
 	Clusters int `json:"clusters"`
 }
@@ -31,11 +31,11 @@ func (r Row) String() string {
 
 // rows are all that is measured, the quick ones first.
 func rows() []Row {
-	all := []Row{{plan.KindK3s, 2, 1, 1}, {plan.KindK3s, 2, 1, 2}}
+	all := []Row{{spec.DistributionK3s, 2, 1, 1}, {spec.DistributionK3s, 2, 1, 2}}
 
 	for _, nodes := range []int{5, 20, 50, 200} {
 		for _, hosts := range []int{1, 3, 10} {
-			all = append(all, Row{plan.KindTalos, nodes, hosts, 1})
+			all = append(all, Row{spec.DistributionTalos, nodes, hosts, 1})
 		}
 	}
 
@@ -55,7 +55,7 @@ func names() []string {
 // stack is what a row measures: the example of K3s, and of Talos what the shortest stack file has, at the row's size. It is written
 // into a directory.
 func (r Row) stack(root, dir string) (*rehearsal.Stack, error) {
-	if r.Kind == plan.KindK3s {
+	if r.Kind == spec.DistributionK3s {
 		return rehearsal.Find(root, "k3s")
 	}
 

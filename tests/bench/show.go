@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab/world"
 )
 
@@ -35,7 +35,7 @@ func (r *Report) of(nodes int) []Result {
 	var found []Result
 
 	for _, result := range r.Results {
-		if result.Kind == plan.KindTalos && result.Nodes == nodes {
+		if result.Kind == spec.DistributionTalos && result.Nodes == nodes {
 			found = append(found, result)
 		}
 	}
@@ -123,7 +123,7 @@ func (r Result) downloaded() string {
 
 // calls is a table of what each further node asks for, by kind, from each size to the next.
 func (r *Report) calls(out io.Writer) {
-	sizes := slices.DeleteFunc(slices.Clone(r.Results), func(result Result) bool { return result.Kind != plan.KindTalos || result.Hosts != 1 })
+	sizes := slices.DeleteFunc(slices.Clone(r.Results), func(result Result) bool { return result.Kind != spec.DistributionTalos || result.Hosts != 1 })
 	cells, kinds := []string{"Kind"}, map[string]bool{}
 
 	for i, size := range sizes {

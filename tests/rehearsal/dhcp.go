@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab"
 )
 
@@ -14,16 +15,16 @@ const growth = 8
 
 // dhcp sets up what gives the nodes their addresses: reservations for those that have them stated, as an operator makes them, and
 // leases for those whose address nobody knows before. Where addresses are static, there is no DHCP at all. Silent nodes get nothing.
-func dhcp(c *lab.Config, p *plan.Plan, spec plan.Spec, silent []string, toLab func(netip.Addr) netip.Addr) {
+func dhcp(c *lab.Config, p *plan.Plan, s spec.Spec, silent []string, toLab func(netip.Addr) netip.Addr) {
 	c.Reservations = map[string]netip.Addr{}
 
-	if p.Addressing == plan.Static {
+	if p.Addressing == spec.AddressingStatic {
 		return
 	}
 
-	reserve(c.Reservations, spec, toLab)
+	reserve(c.Reservations, s, toLab)
 
-	if p.Addressing != plan.Reserved {
+	if p.Addressing != spec.AddressingReserved {
 		c.DHCP = rest(p, toLab)
 	}
 
@@ -35,11 +36,11 @@ func dhcp(c *lab.Config, p *plan.Plan, spec plan.Spec, silent []string, toLab fu
 }
 
 // reserve makes a reservation for every node, and for those that a larger pool would have as far as the pool has room for them.
-func reserve(reservations map[string]netip.Addr, spec plan.Spec, toLab func(netip.Addr) netip.Addr) {
-	for _, name := range slices.Sorted(maps.Keys(spec.Pools)) {
+func reserve(reservations map[string]netip.Addr, s spec.Spec, toLab func(netip.Addr) netip.Addr) {
+	for _, name := range slices.Sorted(maps.Keys(s.Pools)) {
 		for more := range growth + 1 {
-			larger := spec
-			larger.Pools = maps.Clone(spec.Pools)
+			larger := s
+			larger.Pools = maps.Clone(s.Pools)
 			pool := larger.Pools[name]
 
 			if pool.Count != nil {

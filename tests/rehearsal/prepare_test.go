@@ -7,22 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/world"
 )
 
 // planned is the plan of an example.
-func planned(t *testing.T, stack string) (*plan.Plan, plan.Spec) {
+func planned(t *testing.T, stack string) (*plan.Plan, spec.Spec) {
 	t.Helper()
 
 	s, err := Find("../..", stack)
 	require.NoError(t, err)
 	config, err := s.parse()
 	require.NoError(t, err)
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	require.NoError(t, err)
 
-	return p, config.Spec()
+	return p, config.Spec
 }
 
 func same(a netip.Addr) netip.Addr { return a }

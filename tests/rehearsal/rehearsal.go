@@ -13,6 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab"
@@ -69,7 +70,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 		return nil, err
 	}
 
-	original, err := plan.New(config.Spec())
+	original, err := config.Plan()
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine, workspace: o.Workspace}
 
 	c := labOf(original, o.Shared)
-	dhcp(&c, original, config.Spec(), o.Silent, toLab)
+	dhcp(&c, original, config.Spec, o.Silent, toLab)
 	c.Network = reservation
 	c.Latencies = o.Latencies
 
@@ -92,7 +93,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	}
 
 	c.Firmware = func(services lab.Services) machine.Firmware {
-		if original.Kind == plan.KindK3s {
+		if original.Distribution == spec.DistributionK3s {
 			r.Ubuntu = ubuntu.New(ubuntuOptions(services, o.Releases))
 
 			return r.Ubuntu
@@ -130,7 +131,7 @@ func (r *Rehearsal) open(ctx context.Context, s *Stack, original stacks.Config, 
 		return fmt.Errorf("the configuration does not survive being mapped onto %s: %w", r.To, err)
 	}
 
-	if r.Plan, err = plan.New(config.Spec()); err != nil {
+	if r.Plan, err = config.Plan(); err != nil {
 		return err
 	}
 

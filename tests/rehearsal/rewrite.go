@@ -8,7 +8,7 @@ import (
 	"regexp"
 
 	"talos-proxmox/components/machineconfig"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab"
 )
@@ -81,7 +81,7 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix, 
 // rewriteEndpoint gives a shared address that is not of the stack's network, such as one of a tailnet, a place in it: the last
 // address that nobody has.
 func (s *Stack) rewriteEndpoint(config stacks.Config, network netip.Prefix) error {
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *Stack) rewriteEndpoint(config stacks.Config, network netip.Prefix) erro
 }
 
 // rewriteSSH names the lab's SSH servers. The user is the stack's own.
-func rewriteSSH(login map[string]any, l *lab.Lab, hosts []plan.Host) {
+func rewriteSSH(login map[string]any, l *lab.Lab, hosts []spec.Host) {
 	addresses := map[string]string{}
 
 	for _, h := range hosts {
@@ -126,7 +126,7 @@ func rewriteSSH(login map[string]any, l *lab.Lab, hosts []plan.Host) {
 
 // rewriteImages has images come from the lab.
 func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
-	iso := func(block any, given *plan.ISOImage) {
+	iso := func(block any, given *spec.ISOImage) {
 		if given == nil || given.URL == "" {
 			return
 		}
@@ -153,7 +153,7 @@ func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
 			}
 		}
 
-		if config.Cluster.Kind != plan.KindK3s && (config.Image.Source == "" || config.Image.Source == plan.Factory) {
+		if config.Cluster.Distribution != spec.DistributionK3s && (config.Image.Source == "" || config.Image.Source == spec.SourceFactory) {
 			block, _ := image["factory"].(map[string]any)
 			if block == nil {
 				block = map[string]any{}
@@ -174,10 +174,10 @@ func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
 }
 
 // inline puts the text of patches into the block they belong to.
-func inline(block any, patches []plan.Patch) { inlineTexts(block.(map[string]any), "patches", patches) }
+func inline(block any, patches []spec.Patch) { inlineTexts(block.(map[string]any), "patches", patches) }
 
 // inlineTexts puts texts under a key. The line break says that one is no path.
-func inlineTexts(block map[string]any, key string, given []plan.Text) {
+func inlineTexts(block map[string]any, key string, given []spec.InlineOrFile) {
 	texts := make([]any, len(given))
 
 	for i, t := range given {

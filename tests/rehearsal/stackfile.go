@@ -14,7 +14,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/policy/rules"
 	"talos-proxmox/stacks"
 )
@@ -121,7 +120,7 @@ func (s *Stack) Check() error {
 		return err
 	}
 
-	_, err = plan.New(config.Spec())
+	_, err = config.Plan()
 
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"
@@ -94,7 +95,7 @@ func (r *Rehearsal) WaitReady(ctx context.Context, bound time.Duration) error {
 		var missing []string
 
 		for _, n := range r.Nodes() {
-			if !n.Ready && (r.Plan.Bootstrap != plan.External || n.State != talos.StageMaintenance) {
+			if !n.Ready && (r.Plan.Bootstrap != spec.BootstrapExternal || n.State != talos.StageMaintenance) {
 				missing = append(missing, n.Name+" is "+n.State)
 			}
 		}
@@ -124,7 +125,7 @@ func (r *Rehearsal) WriteCredentials(ctx context.Context, dir string) (Files, er
 	files := Files{Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	wanted := map[string]string{stacks.OutputKubeconfig: files.Kubeconfig}
 
-	if r.Plan.Kind == plan.KindTalos {
+	if r.Plan.Distribution == spec.DistributionTalos {
 		files.Talosconfig = filepath.Join(dir, "talosconfig")
 		wanted[stacks.OutputTalosconfig] = files.Talosconfig
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/timeline"
@@ -186,7 +186,7 @@ func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writ
 	}
 
 	reached := "all nodes ready"
-	if r.Plan.Bootstrap == plan.External {
+	if r.Plan.Bootstrap == spec.BootstrapExternal {
 		reached = "all nodes wait for whoever configures them"
 	}
 
@@ -206,7 +206,7 @@ func look(ctx context.Context, r *rehearsal.Rehearsal, dir string, out io.Writer
 	)
 
 	// Who configures the nodes has the credentials.
-	if r.Plan.Bootstrap != plan.External {
+	if r.Plan.Bootstrap != spec.BootstrapExternal {
 		if files, err = r.WriteCredentials(ctx, dir); err != nil {
 			return err
 		}

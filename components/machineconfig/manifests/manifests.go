@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Manifest is an inline manifest: YAML documents under a name.
@@ -32,13 +33,13 @@ func Inline(p *plan.Plan) ([]Manifest, error) {
 		return err
 	}
 
-	if p.EndpointMode == plan.KubeVIP {
+	if p.EndpointMode == spec.EndpointKubeVIP {
 		if err := add("kube-vip", kubeVIP(p), nil); err != nil {
 			return nil, err
 		}
 	}
 
-	if p.CNI == plan.Cilium {
+	if p.CNI == spec.CNICilium {
 		objects, err := cilium(p)
 		if err := add("cilium", objects, err); err != nil {
 			return nil, err

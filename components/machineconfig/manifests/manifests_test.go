@@ -16,21 +16,22 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
 
 // planned is a cluster with the pod network and the endpoint that a test is about.
-func planned(t *testing.T, cni plan.CNI, endpoint plan.Endpoint) *plan.Plan {
+func planned(t *testing.T, cni spec.CNI, endpoint spec.Endpoint) *plan.Plan {
 	t.Helper()
 
-	p, err := plan.New(plan.Spec{
-		Hosts:     []plan.Host{{Name: "atlas"}},
-		Cluster:   plan.Cluster{Name: "atlas", Versions: plan.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni, Endpoint: endpoint},
-		Image:     plan.Image{Factory: plan.FactoryImage{Extensions: []string{"tailscale"}}},
-		Network:   plan.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
-		Pools:     map[string]plan.Pool{"control": {Role: plan.ControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
-		Tailscale: &plan.Tailscale{}, Given: plan.Secrets{TailscaleKey: true},
+	p, err := plan.New(spec.Spec{
+		Proxmox:   spec.Proxmox{Hosts: []spec.Host{{Name: "atlas"}}},
+		Cluster:   spec.Cluster{Name: "atlas", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni, Endpoint: endpoint},
+		Image:     spec.Image{Factory: spec.FactoryImage{Extensions: []string{"tailscale"}}},
+		Network:   spec.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
+		Pools:     map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
+		Tailscale: &spec.Tailscale{}, Provided: spec.SecretsProvided{TailscaleKey: true},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,22 +41,22 @@ func planned(t *testing.T, cni plan.CNI, endpoint plan.Endpoint) *plan.Plan {
 }
 
 var (
-	ciliumAlone  = plan.CNI{Name: plan.Cilium, Version: "1.18.4", KubeProxy: new(false)}
-	ciliumBeside = plan.CNI{Name: plan.Cilium, Version: "v1.16.5", Values: map[string]any{
+	ciliumAlone  = spec.CNI{Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false)}
+	ciliumBeside = spec.CNI{Name: spec.CNICilium, Version: "v1.16.5", Values: map[string]any{
 		"hubble": map[string]any{"relay": map[string]any{"enabled": true}}, "operator": map[string]any{"replicas": 2.0}, "cgroup": nil,
 	}}
-	onTailnet = plan.Endpoint{Mode: plan.KubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
-	onLAN     = plan.Endpoint{Mode: plan.KubeVIP, Address: "10.0.0.20", Interface: "eth0", Version: "1.0.4"}
+	onTailnet = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
+	onLAN     = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.20", Interface: "eth0", Version: "1.0.4"}
 )
 
 // TestManifests: what is rendered, and that each document is a whole object of k8s.io/api without a field that its type
 // does not have.
 func TestManifests(t *testing.T) {
 	for name, p := range map[string]*plan.Plan{
-		"cilium":            planned(t, ciliumAlone, plan.Endpoint{}),
-		"cilium-kube-proxy": planned(t, ciliumBeside, plan.Endpoint{}),
-		"kube-vip":          planned(t, plan.CNI{}, onLAN),
-		"kube-vip-tailnet":  planned(t, plan.CNI{}, onTailnet),
+		"cilium":            planned(t, ciliumAlone, spec.Endpoint{}),
+		"cilium-kube-proxy": planned(t, ciliumBeside, spec.Endpoint{}),
+		"kube-vip":          planned(t, spec.CNI{}, onLAN),
+		"kube-vip-tailnet":  planned(t, spec.CNI{}, onTailnet),
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := Inline(p)
@@ -71,7 +72,7 @@ func TestManifests(t *testing.T) {
 
 // TestNone: what Talos brings along needs no manifest.
 func TestNone(t *testing.T) {
-	if all, err := Inline(planned(t, plan.CNI{}, plan.Endpoint{Mode: plan.VIP, Address: "10.0.0.20"})); err != nil || all != nil {
+	if all, err := Inline(planned(t, spec.CNI{}, spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"})); err != nil || all != nil {
 		t.Error(all, err)
 	}
 }
@@ -80,15 +81,15 @@ func TestNone(t *testing.T) {
 func TestCiliumJobs(t *testing.T) {
 	names := map[string]string{}
 
-	for of, cni := range map[string]plan.CNI{
+	for of, cni := range map[string]spec.CNI{
 		"1.18.4":        ciliumAlone,
-		"v1.18.4":       {Name: plan.Cilium, Version: "v1.18.4", KubeProxy: new(false)},
-		"1.18.5":        {Name: plan.Cilium, Version: "1.18.5", KubeProxy: new(false)},
-		"beside":        {Name: plan.Cilium, Version: "1.18.4"},
-		"with a value":  {Name: plan.Cilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{"debug": map[string]any{"enabled": true}}},
-		"without again": {Name: plan.Cilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{}},
+		"v1.18.4":       {Name: spec.CNICilium, Version: "v1.18.4", KubeProxy: new(false)},
+		"1.18.5":        {Name: spec.CNICilium, Version: "1.18.5", KubeProxy: new(false)},
+		"beside":        {Name: spec.CNICilium, Version: "1.18.4"},
+		"with a value":  {Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{"debug": map[string]any{"enabled": true}}},
+		"without again": {Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{}},
 	} {
-		all, err := Inline(planned(t, cni, plan.Endpoint{}))
+		all, err := Inline(planned(t, cni, spec.Endpoint{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +120,7 @@ func TestCiliumJobs(t *testing.T) {
 
 // TestCiliumValues: the operator's values lie over the documented ones, key by key; null is Helm's way to take one out.
 func TestCiliumValues(t *testing.T) {
-	all, err := Inline(planned(t, ciliumBeside, plan.Endpoint{}))
+	all, err := Inline(planned(t, ciliumBeside, spec.Endpoint{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +160,8 @@ func TestCheck(t *testing.T) {
 		"nothing":           {text: "", want: "there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := planned(t, plan.CNI{}, plan.Endpoint{})
-			p.Manifests = []plan.Text{{Path: "cluster.manifests[0]", Origin: "flux.yaml", Text: test.text}}
+			p := planned(t, spec.CNI{}, spec.Endpoint{})
+			p.Manifests = []spec.InlineOrFile{{Path: "cluster.manifests[0]", Origin: "flux.yaml", Text: test.text}}
 
 			want := plan.Problems(nil)
 			if test.want != "" {

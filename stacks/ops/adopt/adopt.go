@@ -21,8 +21,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
 	"talos-proxmox/components/atomicfile"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/stacks/ops/guard"
 )
@@ -56,7 +56,7 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 		return Files{}, err
 	}
 
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	if err != nil {
 		return Files{}, err
 	}
@@ -76,8 +76,8 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 	}
 
 	cluster := &cluster{options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded}, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
-	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Kind)}}
-	if p.Kind == plan.KindK3s {
+	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Distribution)}}
+	if p.Distribution == spec.DistributionK3s {
 		f.identity = p.Cluster + "-identity"
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 )
 
@@ -19,7 +20,7 @@ import (
 func lost(nodes ...plan.Node) *cluster {
 	return &cluster{
 		plan: &plan.Plan{
-			Pools: []plan.PlannedPool{{Role: plan.ControlPlane, Nodes: nodes}}, Network: netip.MustParsePrefix("10.0.0.0/24"), VIP: netip.MustParseAddr("10.0.0.20"),
+			Pools: []plan.PlannedPool{{Role: spec.RoleControlPlane, Nodes: nodes}}, Network: netip.MustParsePrefix("10.0.0.0/24"), VIP: netip.MustParseAddr("10.0.0.20"),
 		},
 		proxmox: pve{},
 	}

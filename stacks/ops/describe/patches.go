@@ -14,7 +14,6 @@ import (
 
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
 )
 
@@ -116,7 +115,7 @@ func (w *writer) rendered(first *machine, contract string) (map[*machine]talosco
 		return nil, err
 	}
 
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	if err != nil {
 		return nil, err
 	}

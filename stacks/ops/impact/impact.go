@@ -20,8 +20,8 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/lifecycle"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // Of previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there with an error, too: a
@@ -291,20 +291,20 @@ func quorum(rows []lifecycle.Row) {
 	voters, created, removed := 0, 0, 0
 
 	for _, r := range rows {
-		if r.Role == string(plan.ControlPlane) && r.Effect != lifecycle.Create {
+		if r.Role == string(spec.RoleControlPlane) && r.Effect != lifecycle.Create {
 			voters++
 		}
 	}
 
 	for i, r := range rows {
-		if r.Role == string(plan.ControlPlane) && r.Effect == lifecycle.Create && voters > 0 {
+		if r.Role == string(spec.RoleControlPlane) && r.Effect == lifecycle.Create && voters > 0 {
 			created++
 			rows[i].Quorum = fmt.Sprintf("%d of %d, %d needed", voters+created, voters+created, lifecycle.Needed(voters+created))
 		}
 	}
 
 	for i, r := range rows {
-		if r.Role != string(plan.ControlPlane) || r.Quorum != "" {
+		if r.Role != string(spec.RoleControlPlane) || r.Quorum != "" {
 			continue
 		}
 

@@ -4,31 +4,32 @@ package plan
 import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 )
 
 // OfFile plans a stack file and has Talos validate the machine configurations of the plan, whose warnings hold what Talos
 // advises. Nothing is contacted. The error holds everything that is wrong (plan.Problems).
-func OfFile(path string) (plan.Spec, *plan.Plan, error) {
+func OfFile(path string) (spec.Spec, *plan.Plan, error) {
 	config, err := stacks.LoadFile(path)
 	if err != nil {
-		return plan.Spec{}, nil, err
+		return spec.Spec{}, nil, err
 	}
 
-	p, err := plan.New(config.Spec())
+	p, err := config.Plan()
 	if err != nil {
-		return plan.Spec{}, nil, err
+		return spec.Spec{}, nil, err
 	}
 
 	// K3s has no machine configuration.
-	if p.Kind != plan.KindK3s {
+	if p.Distribution != spec.DistributionK3s {
 		warnings, err := machineconfig.Check(p)
 		if err != nil {
-			return plan.Spec{}, nil, err
+			return spec.Spec{}, nil, err
 		}
 
 		p.Warnings = append(p.Warnings, warnings...)
 	}
 
-	return config.Spec(), p, nil
+	return config.Spec, p, nil
 }

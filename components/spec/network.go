@@ -1,4 +1,4 @@
-package plan
+package spec
 
 // Network is the network of the nodes.
 type Network struct {
@@ -27,8 +27,8 @@ type Addressing string
 
 // The ways of addressing.
 const (
-	Static   Addressing = "static"
-	Reserved Addressing = "reserved"
-	Agent    Addressing = "agent"
-	Reported Addressing = "reported"
+	AddressingStatic   Addressing = "static"
+	AddressingReserved Addressing = "reserved"
+	AddressingAgent    Addressing = "agent"
+	AddressingReported Addressing = "reported"
 )

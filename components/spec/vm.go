@@ -1,8 +1,49 @@
-package plan
+package spec
 
-// Shape is the size and kind of a VM, and how Kubernetes sees it. Values merge: built-in, defaults, pool, node. Labels,
+import (
+	"maps"
+	"reflect"
+)
+
+// With returns s with everything that over states: what is nil in over is taken from s, maps merge by their keys, structs
+// by their fields, and anything else is taken whole.
+func (s VMSpec) With(over VMSpec) VMSpec {
+	merge(reflect.ValueOf(&s).Elem(), reflect.ValueOf(over))
+
+	return s
+}
+
+func merge(base, over reflect.Value) {
+	switch over.Kind() { //nolint:exhaustive // a Shape holds no other kinds
+	case reflect.Struct:
+		for i := range over.NumField() {
+			merge(base.Field(i), over.Field(i))
+		}
+	case reflect.Map:
+		if over.IsNil() {
+			return
+		}
+
+		both := maps.Clone(base.Interface().(map[string]string))
+		if both == nil {
+			both = map[string]string{}
+		}
+
+		maps.Copy(both, over.Interface().(map[string]string))
+		base.Set(reflect.ValueOf(both))
+	default:
+		if !over.IsNil() {
+			base.Set(over)
+		}
+	}
+}
+
+// IsZero says that nothing is stated.
+func (s VMSpec) IsZero() bool { return reflect.ValueOf(s).IsZero() }
+
+// VMSpec is the size and kind of a VM, and how Kubernetes sees it. Values merge: built-in, defaults, pool, node. Labels,
 // taints and annotations merge by their keys; every other value, lists included, is taken whole.
-type Shape struct {
+type VMSpec struct {
 	// Virtual CPU cores.
 	Cores *int `json:"cores,omitempty" jsonschema:"default=2,minimum=1,maximum=8192"`
 	// CPU type that the guest sees.

@@ -1,21 +1,16 @@
-package plan
-
-import (
-	"encoding/json"
-	"strings"
-)
+package spec
 
 // Cluster describes the Kubernetes cluster.
 type Cluster struct {
 	// Distribution: Talos Linux, or K3s on Ubuntu.
-	Kind Kind `json:"kind,omitempty" jsonschema:"default=talos,enum=talos,enum=k3s"`
+	Distribution Distribution `json:"kind,omitempty" jsonschema:"default=talos,enum=talos,enum=k3s"`
 	// Name of the cluster: a DNS label, part of node names, MAC addresses and tags.
 	Name string `json:"name"`
 	// Require an odd number of control planes, at least three.
 	HA bool `json:"ha,omitempty" jsonschema:"default=false"`
 	// Who bootstraps the cluster. With external, the program creates VMs and the contract, and does not connect to
 	// any node.
-	Bootstrap Owner `json:"bootstrap,omitempty" jsonschema:"default=pulumi,enum=pulumi,enum=external"`
+	Bootstrap BootstrapMode `json:"bootstrap,omitempty" jsonschema:"default=pulumi,enum=pulumi,enum=external"`
 	// Software versions of the cluster.
 	Versions Versions `json:"versions"`
 	// How the Kubernetes API is reached.
@@ -29,11 +24,11 @@ type Cluster struct {
 	Patches []Patch `json:"patches,omitempty"`
 	// Kubernetes manifests that Talos applies, such as those of a GitOps tool: each a path relative to the project,
 	// a URL that control planes fetch, or the manifest itself. Existing objects are never changed.
-	Manifests []Text `json:"manifests,omitempty"`
+	Manifests []InlineOrFile `json:"manifests,omitempty"`
 	// URLs of mirrors, by registry: docker.io, or * for any.
 	RegistryMirrors map[string][]string `json:"registryMirrors,omitempty"`
 	// Additional certificate authorities that nodes trust: each a path relative to the project, or PEM.
-	TrustedCAs []Text `json:"trustedCAs,omitempty"`
+	TrustedCAs []InlineOrFile `json:"trustedCAs,omitempty"`
 	// Where nodes send their logs. Absent: nowhere.
 	Logs Logs `json:"logs,omitempty"`
 	// A snapshot of etcd that new control planes start from, instead of an empty etcd: a path relative to the
@@ -57,17 +52,17 @@ type Encryption string
 
 // The keys of disks.
 const (
-	NodeIDKey Encryption = "nodeID"
-	TPMKey    Encryption = "tpm"
+	EncryptionNodeID Encryption = "nodeID"
+	EncryptionTPM    Encryption = "tpm"
 )
 
-// Owner says who bootstraps the cluster.
-type Owner string
+// BootstrapMode says who bootstraps the cluster.
+type BootstrapMode string
 
 // The owners.
 const (
-	ByPulumi Owner = "pulumi"
-	External Owner = "external"
+	BootstrapPulumi   BootstrapMode = "pulumi"
+	BootstrapExternal BootstrapMode = "external"
 )
 
 // Versions of Talos and Kubernetes, or of K3s, with or without the leading v.
@@ -103,10 +98,10 @@ type EndpointMode string
 
 // The endpoint modes.
 const (
-	FirstControlPlane EndpointMode = "firstControlPlane"
-	VIP               EndpointMode = "vip"
-	DNS               EndpointMode = "dns"
-	KubeVIP           EndpointMode = "kubeVip"
+	EndpointFirstControlPlane EndpointMode = "firstControlPlane"
+	EndpointVIP               EndpointMode = "vip"
+	EndpointDNS               EndpointMode = "dns"
+	EndpointKubeVIP           EndpointMode = "kubeVip"
 )
 
 // Discovery says where nodes find each other.
@@ -116,7 +111,7 @@ type Discovery string
 const (
 	DiscoveryService    Discovery = "service"
 	DiscoveryKubernetes Discovery = "kubernetes"
-	NoDiscovery         Discovery = "none"
+	DiscoveryNone       Discovery = "none"
 )
 
 // CNI is the network between pods.
@@ -136,26 +131,7 @@ type CNIName string
 
 // The networks between pods.
 const (
-	Flannel CNIName = "flannel"
-	Cilium  CNIName = "cilium"
-	NoCNI   CNIName = "none"
+	CNIFlannel CNIName = "flannel"
+	CNICilium  CNIName = "cilium"
+	CNINone    CNIName = "none"
 )
-
-// Text is a text of the operator's. In the configuration it is the text itself, or the path of a file that holds it, which is
-// read before planning.
-type Text struct {
-	Path   string // the configuration key it came from
-	Origin string // the file it was read from, or the key again
-	Text   string
-}
-
-// Patch is a Talos machine configuration patch (a strategic merge or a JSON patch, as Talos defines them).
-type Patch = Text
-
-// UnmarshalJSON reads the text.
-func (t *Text) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &t.Text) }
-
-// URL says whether the text is where something is, and not what it is.
-func (t Text) URL() bool {
-	return !strings.Contains(t.Text, "\n") && (strings.HasPrefix(t.Text, "https://") || strings.HasPrefix(t.Text, "http://"))
-}

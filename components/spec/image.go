@@ -1,6 +1,8 @@
-package plan
+package spec
 
-import "encoding/json"
+import (
+	"encoding/json"
+)
 
 // Image says where a node's first boot comes from.
 type Image struct {
@@ -40,11 +42,11 @@ type Source string
 
 // The boot sources.
 const (
-	Template Source = "template"
-	ISO      Source = "iso"
-	Factory  Source = "factory"
+	SourceTemplate Source = "template"
+	SourceISO      Source = "iso"
+	SourceFactory  Source = "factory"
 	// FromCloudImage belongs to kind k3s, which has template beside.
-	FromCloudImage Source = "cloudImage"
+	SourceCloudImage Source = "cloudImage"
 )
 
 // Platform is a Talos platform.
@@ -52,8 +54,8 @@ type Platform string
 
 // The platforms.
 const (
-	Metal   Platform = "metal"
-	NoCloud Platform = "nocloud"
+	PlatformMetal   Platform = "metal"
+	PlatformNoCloud Platform = "nocloud"
 )
 
 // TemplateImage names the template of each group of nodes: a VM template's name (case matters) or its VMID.
@@ -136,4 +138,15 @@ func (s Schematic) MarshalJSON() ([]byte, error) {
 	}
 
 	return json.Marshal(s.Extensions)
+}
+
+// CloudImage is Ubuntu's own disk image for clouds, which becomes the disk of a VM: one that is there, or one that is
+// downloaded once per host. Either way Proxmox VE keeps it among its ISO files, with the ending .img.
+type CloudImage struct {
+	// A file on a datastore of every host, for example local:iso/ubuntu-24.04.img.
+	Volume string `json:"volume,omitempty"`
+	// URL to download it from, instead of volume.
+	URL string `json:"url,omitempty"`
+	// Checksum of the download, as sha256:<64 hexadecimal digits>. Absent: only the size is checked.
+	Checksum string `json:"checksum,omitempty"`
 }

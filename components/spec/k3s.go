@@ -1,12 +1,12 @@
-package plan
+package spec
 
-// Kind is what the nodes of a cluster run.
-type Kind string
+// Distribution is what the nodes of a cluster run.
+type Distribution string
 
 // The kinds.
 const (
-	KindTalos Kind = "talos"
-	KindK3s   Kind = "k3s"
+	DistributionTalos Distribution = "talos"
+	DistributionK3s   Distribution = "k3s"
 )
 
 // K3s is what is particular to a cluster of kind k3s: K3s on Ubuntu, set up by cloud-init. A control plane is a server of
@@ -33,15 +33,4 @@ type K3s struct {
 	Packages []string `json:"packages,omitempty"`
 	// Upgrade Ubuntu's packages at the first boot of a node.
 	UpgradePackages *bool `json:"upgradePackages,omitempty" jsonschema:"default=true"`
-}
-
-// CloudImage is Ubuntu's own disk image for clouds, which becomes the disk of a VM: one that is there, or one that is
-// downloaded once per host. Either way Proxmox VE keeps it among its ISO files, with the ending .img.
-type CloudImage struct {
-	// A file on a datastore of every host, for example local:iso/ubuntu-24.04.img.
-	Volume string `json:"volume,omitempty"`
-	// URL to download it from, instead of volume.
-	URL string `json:"url,omitempty"`
-	// Checksum of the download, as sha256:<64 hexadecimal digits>. Absent: only the size is checked.
-	Checksum string `json:"checksum,omitempty"`
 }

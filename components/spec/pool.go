@@ -1,6 +1,4 @@
-package plan
-
-import "encoding/json"
+package spec
 
 // Pool is a set of nodes of one role and shape. It has one of count, nodes and gpus.
 type Pool struct {
@@ -29,7 +27,7 @@ type Pool struct {
 	// Talos machine configuration patches for the nodes of this pool, after those of the cluster.
 	Patches []Patch `json:"patches,omitempty"`
 
-	Shape
+	VMSpec
 }
 
 // NodeSpec is what a node has of its own.
@@ -45,7 +43,7 @@ type NodeSpec struct {
 	// Talos machine configuration patches for this node, after those of the pool.
 	Patches []Patch `json:"patches,omitempty"`
 
-	Shape
+	VMSpec
 }
 
 // GPUSpec is a node with a GPU of its host.
@@ -68,8 +66,8 @@ type Role string
 
 // The roles.
 const (
-	ControlPlane Role = "controlplane"
-	Worker       Role = "worker"
+	RoleControlPlane Role = "controlplane"
+	RoleWorker       Role = "worker"
 )
 
 // Range is "first-last", a single value, or several of them with commas between. A number in the configuration is read as
@@ -81,14 +79,4 @@ func (r *Range) UnmarshalJSON(b []byte) error {
 	*r = Range(textOf(b))
 
 	return nil
-}
-
-// textOf is a JSON text, or a number as it is written.
-func textOf(b []byte) string {
-	var s string
-	if json.Unmarshal(b, &s) != nil {
-		return string(b)
-	}
-
-	return s
 }

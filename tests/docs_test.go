@@ -243,6 +243,26 @@ func TestPulumiCommands(t *testing.T) {
 	assert.Greater(t, seen, 30)
 }
 
+// TestGuardedCommands: what the documents run to change a stack takes a snapshot of its state first. The state of a
+// rehearsal is thrown away.
+func TestGuardedCommands(t *testing.T) {
+	t.Parallel()
+
+	unguarded := regexp.MustCompile(`(?m)^\s*pulumi (up|destroy|import|refresh|state)\b.*`)
+
+	for page, text := range documents(t) {
+		if filepath.Base(page) == "practise.md" {
+			continue
+		}
+
+		for _, m := range shell.FindAllStringSubmatch(text, -1) {
+			for _, command := range unguarded.FindAllString(m[1], -1) {
+				t.Errorf("%s: %s: write go run ./stacks/ops run ...", page, strings.TrimSpace(command))
+			}
+		}
+	}
+}
+
 // TestSchematicIDs: an id in the documents is that of the image without extensions, the hash of what the factory is asked for.
 func TestSchematicIDs(t *testing.T) {
 	t.Parallel()

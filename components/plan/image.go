@@ -111,9 +111,15 @@ func (r *resolver) checkKernelArgs(path string, args []string) {
 			r.problems.Add(at(path, i), "must be a kernel argument", arg, "write it like console=ttyS0, or leave it out")
 		case r.inMeta() && slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames }):
 			r.problems.Add(at(path, i), "must leave the network interface its name eth0, which the address in the image is for", arg, "leave it out")
+		case r.spec.Cluster.Bootstrap != spec.BootstrapExternal && slices.ContainsFunc(fields, fetchesConfiguration):
+			r.problems.Add(at(path, i), "makes the node fetch a machine configuration, and this program sends one", arg,
+				"leave it out, or set cluster.bootstrap to external")
 		}
 	}
 }
+
+// fetchesConfiguration says that a kernel argument has Talos fetch its configuration: such a node never waits for ours.
+func fetchesConfiguration(arg string) bool { return strings.HasPrefix(arg, "talos.config=") }
 
 func (r *resolver) checkSchematic(path string, s *spec.Schematic) {
 	switch {

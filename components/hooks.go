@@ -8,7 +8,11 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/vmrestart"
 )
 
 // vmHooks are the hooks of VMs and of what they boot, whatever is to run in them.
@@ -40,10 +44,10 @@ type vmHooks struct {
 }
 
 // register registers them.
-func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, register hookutil.Register) error {
-	proxmox, previews := r.proxmox, &pulumi.ResourceHookOptions{OnDryRun: true}
-	images := proxmoxvm.ImageHooks{Proxmox: proxmox, Plan: r.plan, Progress: r.say}
-	updates := proxmoxvm.UpdateHooks{Program: ctx, Proxmox: proxmox, Identities: r.identities, Progress: r.say}
+func (g *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks, register hookutil.Register) error {
+	proxmox, previews := r.Proxmox, &pulumi.ResourceHookOptions{OnDryRun: true}
+	images := proxmoxvm.ImageHooks{Proxmox: proxmox, Plan: r.Plan, Progress: r.Progress}
+	updates := proxmoxvm.UpdateHooks{Program: ctx, Proxmox: proxmox, Identities: r.Identities, Progress: r.Progress}
 
 	register(&g.offered, "image-offered", func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		if ctx.DryRun() {
@@ -57,18 +61,18 @@ func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, regist
 		return images.RestoreImage(hookutil.Deleting(c), args)
 	})
 	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return proxmoxvm.CheckVMIDFree(c, r.plan, proxmox, ctx.Stack(), args)
+		return proxmoxvm.CheckVMIDFree(c, r.Plan, proxmox, ctx.Stack(), args)
 	})
 	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return proxmoxvm.CheckComplete(c, r.plan, proxmox, args)
+		return proxmoxvm.CheckComplete(c, r.Plan, proxmox, args)
 	})
 	register(&g.grown, "vm-grown", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		n, there := r.nodes[args.Name]
+		n, there := r.Nodes[args.Name]
 		if !there {
 			return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
 		}
 
-		if err := proxmoxvm.CheckDisksKept(r.plan, args); err != nil {
+		if err := proxmoxvm.CheckDisksKept(r.Plan, args); err != nil {
 			return err
 		}
 
@@ -79,19 +83,19 @@ func (g *vmHooks) register(ctx *pulumi.Context, name string, r *restarts, regist
 
 		return nil
 	}, previews)
-	register(&g.vacated, "vm-vacated", r.before, previews)
-	register(&g.announced, "vm-announced", r.identities.Announce, previews)
-	register(&g.created, "vm-created", r.identities.CheckCreated)
-	register(&g.checked, "vm-checked", r.identities.Check, previews)
-	register(&g.companions, "vm-companions", r.identities.CheckCompanion, previews)
-	register(&g.back, "vm-back", r.after)
+	register(&g.vacated, "vm-vacated", r.Before, previews)
+	register(&g.announced, "vm-announced", r.Identities.Announce, previews)
+	register(&g.created, "vm-created", r.Identities.CheckCreated)
+	register(&g.checked, "vm-checked", r.Identities.Check, previews)
+	register(&g.companions, "vm-companions", r.Identities.CheckCompanion, previews)
+	register(&g.back, "vm-back", r.After)
 
 	stuck, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) {
-		return r.failed(hookutil.Interruptible(ctx.Context()), args)
+		return r.Failed(hookutil.Interruptible(ctx.Context()), args)
 	})
 
 	// Where the program does not run, the engine shows that it is missing in place of why a VM could not be deleted.
-	if !r.plan.Teardown {
+	if !r.Plan.Teardown {
 		g.stuck = []*pulumi.ErrorHook{stuck}
 	}
 
@@ -127,4 +131,42 @@ func (g *vmHooks) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
 	}
 
 	return hooks
+}
+
+// programOf is the run that the operations on a cluster belong to.
+func programOf(ctx *pulumi.Context, name string) rollout.Program {
+	return rollout.Program{
+		DryRun: ctx.DryRun(), Progress: hookutil.Progress(ctx, name),
+		// A message that is not shown is no reason to stop.
+		Warn: func(message string) { _ = ctx.Log.Warn(message, nil) },
+		Preview: func(row lifecycle.Row) error {
+			message, err := row.Message()
+
+			return errors.Join(err, ctx.Log.Info(row.String(), nil), ctx.Log.Debug(message, nil))
+		},
+	}
+}
+
+// nodesBy are the nodes of a plan by the name of one of their resources.
+func nodesBy(p *plan.Plan, cluster, suffix string) map[string]plan.Node {
+	nodes := map[string]plan.Node{}
+	for _, n := range p.Nodes() {
+		nodes[childName(cluster, n)+suffix] = n
+	}
+
+	return nodes
+}
+
+// outputAfter is an output that is known when all resources are done and a check has passed. Nothing else waits for it.
+func outputAfter(
+	ctx *pulumi.Context, all []pulumi.Resource, output pulumi.StringOutput, check func(context.Context) error,
+) pulumi.StringOutput {
+	waited := []any{output}
+	for _, r := range all {
+		waited = append(waited, r.(pulumi.CustomResource).ID())
+	}
+
+	return pulumi.ToSecret(pulumi.All(waited...).ApplyT(func(all []any) (string, error) {
+		return all[0].(string), check(hookutil.Interruptible(ctx.Context()))
+	})).(pulumi.StringOutput)
 }

@@ -7,11 +7,11 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 )
 
@@ -81,7 +81,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	}
 
 	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
-		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: newFuture[string](),
+		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: rollout.NewFuture[string](),
 		destroying: args.Destroying,
 	}
 	for _, n := range p.Nodes() {
@@ -105,9 +105,11 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		all = append(all, node.VM, node.Joined)
 	}
 
-	e := &ending{ctx: ctx, plan: p, limiter: b.hooks.limiter, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
+	final := rollout.FinalCheck{
+		Program: programOf(ctx, name), Plan: p, Limiter: b.hooks.limiter, System: b.hooks.inside,
+	}
 
-	kubeconfig := e.after(all, c.Kubeconfig)
+	kubeconfig := outputAfter(ctx, all, c.Kubeconfig, final.Run)
 	c.Health = b.health(kubeconfig)
 
 	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": kubeconfig})
@@ -135,7 +137,7 @@ type k3sBuilder struct {
 	// kept is what holds the identity, issued the administrator.
 	kept, issued *pulumi.Stash
 	// admin is a kubeconfig that names no server in particular.
-	admin *future[string]
+	admin *rollout.Future[string]
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
 	// creationOrder is what the VMs of agents wait for.

@@ -24,7 +24,7 @@ type k3sInside struct {
 
 	ctx *pulumi.Context
 	// kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
-	kubeconfig *future[string]
+	kubeconfig *rollout.Future[string]
 	// discovery finds the address of a node that is not known yet; nil: all are stated.
 	discovery *proxmoxvm.Discovery
 	say       wait.Say
@@ -87,7 +87,8 @@ type k3sRestart struct {
 	before string
 }
 
-func (k *k3sInside) restart(n plan.Node) rollout.Cluster { return &k3sRestart{k3sNode: k3sNode{k, n}} }
+// Restart is the restart of the VM of a node.
+func (k *k3sInside) Restart(n plan.Node) rollout.Cluster { return &k3sRestart{k3sNode: k3sNode{k, n}} }
 
 // Evaluate finds out how the node is. Without a server that answers, a server may go: nothing is lost with it.
 func (k *k3sRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
@@ -116,7 +117,7 @@ func (k *k3sRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 
 // learn finds out what a hook of a VM does not see: the kubeconfig, and where the servers are.
 func (k *k3sInside) learn(ctx context.Context) error {
-	kubeconfig, known := k.kubeconfig.get(ctx, k.plan.NodeTimeout)
+	kubeconfig, known := k.kubeconfig.Get(ctx, k.plan.NodeTimeout)
 	if !known {
 		return fmt.Errorf("the credentials of the cluster are not known after %s", k.plan.NodeTimeout)
 	}
@@ -231,8 +232,8 @@ func (k *k3sRestart) WaitRejoined(ctx context.Context) error {
 	})
 }
 
-// outage is the judgement of a preview.
-func (k *k3sInside) outage(ctx context.Context, n plan.Node) string {
+// PreviewRestart warns of what would keep the node from being restarted as it is now.
+func (k *k3sInside) PreviewRestart(ctx context.Context, n plan.Node) string {
 	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
 	defer cancel()
 
@@ -252,8 +253,8 @@ func (k *k3sInside) outage(ctx context.Context, n plan.Node) string {
 	return lifecycle.Quorum(len(k.plan.ControlPlanes()))
 }
 
-// api is Kubernetes, by whatever server answers.
-func (k *k3sInside) api(ctx context.Context) (*kubeapi.Client, error) {
+// Kubernetes is that of whatever server answers.
+func (k *k3sInside) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 	if err := k.learn(ctx); err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}

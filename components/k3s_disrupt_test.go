@@ -26,7 +26,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 		kube   = kubeapi.Of(api)
 		p      = plantest.K3s(t)
 		known  = &proxmoxvm.AddressBook{}
-		config = newFuture[string]()
+		config = rollout.NewFuture[string]()
 		agent  = plan.Node{Name: "edge-agent-1", Role: spec.RoleWorker}
 	)
 
@@ -45,7 +45,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 	require.NoError(t, kube.Cordon(t.Context(), "edge-agent-1"))
 
 	known.Set("edge-server-1", "10.0.0.11")
-	config.set("of an administrator")
+	config.Set("of an administrator")
 
 	p.MaxUnavailable, p.ReadyTimeout, p.UpgradeTimeout = 1, time.Minute, time.Millisecond
 
@@ -54,7 +54,7 @@ func TestK3sRestartGoesOn(t *testing.T) {
 	}
 
 	r := rollout.New(p, rollout.NewLimiter(1), silent)
-	d, err := r.Prepare(t.Context(), agent, k.restart(agent), "")
+	d, err := r.Prepare(t.Context(), agent, k.Restart(agent), "")
 	require.NoError(t, err)
 	require.NoError(t, d.Undo(t.Context()), "it was not drained")
 	require.EqualError(t, d.Finish(t.Context()), "gave up after 1ms, waiting for edge-agent-1 to be ready in Kubernetes")

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
@@ -55,14 +56,13 @@ func (b *k3sBuilder) registerHooks() error {
 	b.hooks.inside = inside
 	b.hooks.upgrades = rollout.New(b.Plan, b.hooks.limiter, say)
 
-	restarted := &restarts{
-		ctx: b.ctx, plan: b.Plan, proxmox: b.proxmox, rollout: rollout.New(b.Plan, b.hooks.limiter, say), say: say,
-		nodes: nodesBy(b.Plan, b.name, "-vm"), inside: b.hooks.inside,
-		report: b.report, under: map[string]underWay{}, grace: startGrace,
-		identities: proxmoxvm.NewIdentities(b.ctx, b.Plan, b.proxmox, b.report.VM),
-	}
-
-	b.hooks.identities, b.hooks.deletions = restarted.identities, !b.Plan.Teardown || b.destroying
+	b.hooks.identities = proxmoxvm.NewIdentities(b.ctx, b.Plan, b.proxmox, b.report.VM)
+	b.hooks.deletions = !b.Plan.Teardown || b.destroying
+	restarted := vmrestart.New(vmrestart.Options{
+		Program: programOf(b.ctx, b.name), Plan: b.Plan, Proxmox: b.proxmox, Permissions: b.report,
+		Rollout: rollout.New(b.Plan, b.hooks.limiter, say), Nodes: nodesBy(b.Plan, b.name, "-vm"), System: b.hooks.inside,
+		Identities: b.hooks.identities,
+	})
 	b.datastore = &k3sDatastore{
 		k3sServers: serversOf(b.Plan, b.servers), proxmox: b.proxmox, report: b.report, identities: b.hooks.identities,
 	}

@@ -67,7 +67,7 @@ func (b *k3sBuilder) identify(token pulumi.StringInput) error {
 	pulumi.All(b.identity, b.administrator).ApplyT(func(both []any) error {
 		text, err := kubeconfig(b.Plan.Cluster, both[0].(string), both[1].(string), "https://server:6443")
 		if err == nil {
-			b.admin.set(text)
+			b.admin.Set(text)
 		}
 
 		return err

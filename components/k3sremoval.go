@@ -121,7 +121,7 @@ func (r *k3sRemoval) keep(l k3sLeaver) error {
 		r.limiter.Stop(l.name)
 	}
 
-	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to recreate it, name it in lifecycle.replace; %s", l.name, toDestroy)
+	return rollout.RefuseRemoval(l.name)
 }
 
 // gone says whether the machine that has joined is no more, as when its VM was deleted outside of Pulumi: the VM that is there now is
@@ -216,7 +216,7 @@ func (r *k3sRemoval) foresee(ctx context.Context, l k3sLeaver) error {
 		}
 	}
 
-	return previewRemoval(l.name, r.departure(l, members), r.warn)
+	return rollout.PreviewRemoval(l.name, r.departure(l, members), r.warn)
 }
 
 // warn shows what is no error. Where the program has ended already, nobody listens.
@@ -233,7 +233,7 @@ func (r *k3sRemoval) others(ctx context.Context, l k3sLeaver) (*kubeapi.Client, 
 	}
 
 	if l.planned == nil || l.planned.Role != spec.RoleControlPlane {
-		return nil, unanswered(mutes)
+		return nil, rollout.NoneReachable(mutes)
 	}
 
 	own, why, err := r.ask(ctx, []plan.Node{*l.planned})
@@ -253,7 +253,7 @@ func (r *k3sRemoval) others(ctx context.Context, l k3sLeaver) (*kubeapi.Client, 
 
 		return nil, k3s.Lost(l.name, r.plan.Cluster)
 	default:
-		return nil, unanswered(append(mutes, why...))
+		return nil, rollout.NoneReachable(append(mutes, why...))
 	}
 }
 
@@ -461,7 +461,7 @@ func (n *k3sNodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error)
 	case err == nil:
 		return nil
 	case !n.dead:
-		return forceable(err)
+		return rollout.SuggestForce(err)
 	}
 
 	n.warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", n.name, err))

@@ -26,6 +26,8 @@ import (
 	"talos-proxmox/tests/lab/kube"
 )
 
+func silent(string) {}
+
 // edge is a cluster of K3s whose server's Kubernetes API answers, with an agent that the plan does not have.
 type edge struct {
 	*k3sBuilder

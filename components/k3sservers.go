@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"
 )
 
@@ -50,7 +51,7 @@ func (s k3sServers) first(ctx context.Context, servers []plan.Node) (*kubeapi.Cl
 
 	var missed []string
 	for _, m := range others {
-		missed = append(missed, fmt.Sprintf("the Kubernetes API of %s (%v)", m.name, m.why))
+		missed = append(missed, fmt.Sprintf("the Kubernetes API of %s (%v)", m.Name, m.Why))
 	}
 
 	return nil, errors.New(strings.Join(missed, "; "))
@@ -63,12 +64,12 @@ func (s k3sServers) answering(ctx context.Context) (*kubeapi.Client, error) {
 		return kube, err
 	}
 
-	return nil, unanswered(others)
+	return nil, rollout.NoneReachable(others)
 }
 
 // ask returns Kubernetes by the first of some servers that answers, and those that do not. One that takes a connection and
 // says nothing leaves time for the others, and for what the caller asks next.
-func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi.Client, others []mute, err error) {
+func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi.Client, others []rollout.Unreachable, err error) {
 	for i, server := range servers {
 		if s.known.Get(server.Name) == "" {
 			continue
@@ -83,7 +84,7 @@ func (s k3sServers) ask(ctx context.Context, servers []plan.Node) (kube *kubeapi
 			return kube, nil, nil
 		}
 
-		others = append(others, mute{server.Name, wait.Reason(why)})
+		others = append(others, rollout.Unreachable{Name: server.Name, Why: wait.Reason(why)})
 	}
 
 	return nil, others, nil

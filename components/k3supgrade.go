@@ -67,7 +67,7 @@ func (b *k3sBuilder) foresee(u *k3sUpgrade) error {
 
 	refused := row.Refuse(lifecycle.K3sPath(u.from, to))
 
-	return errors.Join(refused, tell(b.ctx, row))
+	return errors.Join(refused, programOf(b.ctx, b.name).Preview(row))
 }
 
 // k3sUpgrade is one node on its way to another version.

@@ -5,16 +5,14 @@ import (
 
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout/vmrestart"
 )
 
 // Proxmox is what is asked of Proxmox VE in addition to the provider; *proxmoxapi.Client implements it.
 type Proxmox interface {
 	preflight.Proxmox
-	proxmoxvm.Proxmox
+	vmrestart.Proxmox
 
-	Start(ctx context.Context, vm proxmoxapi.VM) error
-	Restart(ctx context.Context, vm proxmoxapi.VM) error
 	Shutdown(ctx context.Context, vm proxmoxapi.VM) error
 	GuestFile(ctx context.Context, vm proxmoxapi.VM, path string) (string, error)
 	WriteGuestFile(ctx context.Context, vm proxmoxapi.VM, path, content string) error

@@ -19,6 +19,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 )
@@ -119,10 +120,12 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		all = append(all, node.VM, node.Applied)
 	}
 
-	e := &ending{ctx: ctx, plan: p, limiter: b.hooks.limiter, inside: b.hooks.inside, say: hookutil.Progress(ctx, name)}
+	final := rollout.FinalCheck{
+		Program: programOf(ctx, name), Plan: p, Limiter: b.hooks.limiter, System: b.hooks.system,
+	}
 
 	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"endpoint": c.Endpoint, "kubeconfig": e.after(all, c.Kubeconfig), "talosconfig": c.Talosconfig,
+		"endpoint": c.Endpoint, "kubeconfig": outputAfter(ctx, all, c.Kubeconfig, final.Run), "talosconfig": c.Talosconfig,
 	})
 }
 
@@ -207,12 +210,12 @@ func (b *builder) cluster() error {
 
 	pulumi.All(credentials.CaCertificate(), credentials.ClientCertificate(),
 		credentials.ClientKey()).ApplyT(func(all []any) error {
-		b.hooks.credentials.set(talosapi.Credentials{CA: all[0].(string), Certificate: all[1].(string), Key: all[2].(string)})
+		b.hooks.credentials.Set(talosapi.Credentials{CA: all[0].(string), Certificate: all[1].(string), Key: all[2].(string)})
 
 		return nil
 	})
 
-	credentials = b.hooks.bootstrap.checked(credentials)
+	credentials = b.checked(credentials)
 	b.contract = b.contract.ApplyT(func(made string) string { return p.WithContract(made).ContractVersion() }).(pulumi.StringOutput)
 
 	b.WorkerConfiguration = pulumi.String("").ToStringOutput()
@@ -450,7 +453,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	args := &TalosNodeArgs{
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(),
-		identified:   b.hooks.uuids[n.Name].set,
+		identified:   b.hooks.uuids[n.Name].Set,
 		Firewall:     pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n),
 		Incomplete: b.report.Incomplete(n),
 		State:      b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
@@ -660,11 +663,36 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput,
 		established = append(established, accepted)
 	}
 
-	b.Kubeconfig = pulumi.ToSecret(b.hooks.bootstrap.established(credentials, kubeconfig.KubeconfigRaw,
-		established)).(pulumi.StringOutput)
+	b.Kubeconfig = outputAfter(b.ctx, established, kubeconfig.KubeconfigRaw, b.hooks.operations.Bootstrap.CheckEstablished)
 	b.KubeconfigExpiry = expiry(kubeconfig.KubernetesClientConfiguration.ClientCertificate().ToStringPtrOutput())
 
 	return kubeconfig, nil
+}
+
+// checked are the credentials of the cluster, known when its etcd was found to be one: no node is configured before.
+func (b *builder) checked(c machine.ClientConfigurationOutput) machine.ClientConfigurationOutput {
+	return c.ApplyT(func(client machine.ClientConfiguration) (machine.ClientConfiguration, error) {
+		ctx := hookutil.Interruptible(b.ctx.Context())
+
+		return client, b.hooks.operations.Bootstrap.CheckOneEtcd(ctx, talosapi.Credentials{
+			CA: client.CaCertificate, Certificate: client.ClientCertificate, Key: client.ClientKey,
+		})
+	}).(machine.ClientConfigurationOutput)
+}
+
+// emptied ends the name of the record that an empty cluster was accepted.
+const emptied = "-empty"
+
+// emptied is the record that an empty etcd was accepted and begun: the key counts once. The record is there as long as
+// the key is set.
+func (b *builder) emptied(after []pulumi.Resource) (pulumi.Resource, error) {
+	if !b.Plan.AcceptEmpty {
+		return nil, nil //nolint:nilnil // an empty cluster is not accepted
+	}
+
+	return pulumi.NewStash(b.ctx, b.name+emptied, &pulumi.StashArgs{Input: pulumi.String("an empty cluster was accepted")},
+		b.child, pulumi.DependsOn(after),
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{b.hooks.emptied}}))
 }
 
 // templateInput is what to clone for a node.

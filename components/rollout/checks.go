@@ -97,3 +97,19 @@ func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s",
 		p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
 }
+
+// Unreachable is a control plane whose Kubernetes API does not answer, and why.
+type Unreachable struct {
+	Name string
+	Why  error
+}
+
+// NoneReachable is the error of asking them all.
+func NoneReachable(all []Unreachable) error {
+	var reasons []string
+	for _, u := range all {
+		reasons = append(reasons, fmt.Sprintf("%s: %v", u.Name, u.Why))
+	}
+
+	return fmt.Errorf("no Kubernetes API answers (%s)", strings.Join(reasons, "; "))
+}

@@ -1,4 +1,4 @@
-package components
+package talos
 
 import (
 	"context"
@@ -16,26 +16,27 @@ import (
 
 // talosNode is a node of Talos that is taken down.
 type talosNode struct {
-	*talosRollout
-	changing
+	*Changes
+	nodeChange
 }
 
 // CheckDisruption waits until the cluster can do without the node: no other member of etcd may be unhealthy, and of
 // workers no more be unavailable than are allowed to.
 func (t *talosNode) CheckDisruption(ctx context.Context, e lifecycle.Effect) error {
-	return rollout.WaitHealthy(ctx, t.plan, t.say, "the cluster to do without "+t.Name, func(ctx context.Context) error {
-		return t.spare(ctx, t.changing, e)
-	})
+	return rollout.WaitHealthy(ctx, t.Plan, t.Progress, "the cluster to do without "+t.Name,
+		func(ctx context.Context) error {
+			return t.checkDisruption(ctx, t.nodeChange, e)
+		})
 }
 
 // Backup keeps etcd as the first of the control planes has it that answers.
 func (t *talosNode) Backup(ctx context.Context) error {
-	return t.backup.take(ctx, t.others(t.changing), t.credentials)
+	return t.backupEtcd(ctx, t.others(t.nodeChange), t.credentials)
 }
 
 // Kubernetes waits for a control plane to speak with.
 func (t *talosNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
-	return t.kubernetesBack(ctx, t.changing)
+	return t.waitKubernetes(ctx, t.nodeChange)
 }
 
 // WaitRejoined waits until the node is ready for pods.
@@ -46,12 +47,12 @@ func (t *talosNode) WaitRejoined(ctx context.Context) error {
 		return err
 	}
 
-	now, err := t.settled(ctx, t.changing)
+	now, err := t.waitRunning(ctx, t.nodeChange)
 	if err != nil {
 		return err
 	}
 
-	return kube.WaitReady(ctx, t.Name, now.Boot, t.plan.UpgradeTimeout, t.say)
+	return kube.WaitReady(ctx, t.Name, now.Boot, t.Plan.UpgradeTimeout, t.Progress)
 }
 
 // talosChange is the change of a node's configuration, or of the Talos or Kubernetes that it runs.
@@ -60,13 +61,13 @@ type talosChange struct{ talosNode }
 // Evaluate finds out what takes the node down: an upgrade, a reboot into its configuration, or both. Kubernetes goes to
 // another version when the node is up.
 func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
-	if _, err := t.settled(ctx, t.changing); err != nil {
+	if _, err := t.waitRunning(ctx, t.nodeChange); err != nil {
 		return rollout.Change{}, err
 	}
 
-	v := t.judge(ctx, t.changing)
-	if v.refused != nil {
-		return rollout.Change{}, v.refused
+	v := t.evaluate(ctx, t.nodeChange)
+	if v.blocked != nil {
+		return rollout.Change{}, v.blocked
 	}
 
 	if v.Effect == lifecycle.Unknown {
@@ -74,19 +75,19 @@ func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
 	}
 
 	change := rollout.Change{Effect: v.Effect}
-	if v.carries {
-		change.Online = func(ctx context.Context) error { return t.carryOver(ctx, t.changing) }
+	if v.Kubernetes {
+		change.Online = func(ctx context.Context) error { return t.upgradeKubernetes(ctx, t.nodeChange) }
 	}
 
 	if !v.Effect.Down() {
 		return change, nil
 	}
 
-	// Kubernetes is not carried over by that.
-	rebooted := t.changing
-	if v.carries {
+	// That does not upgrade Kubernetes.
+	rebooted := t.nodeChange
+	if v.Kubernetes {
 		var err error
-		if rebooted.wanted, err = uncarried(t.changing, v.now.Configuration); err != nil {
+		if rebooted.wanted, err = withRunningKubernetes(t.nodeChange, v.now.Configuration); err != nil {
 			return change, err
 		}
 	}
@@ -107,9 +108,9 @@ func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
 	return change, nil
 }
 
-// settled waits for a node that is on its way up or down: a run that was cut off may have sent it there.
-func (r *talosRollout) settled(ctx context.Context, c changing) (now talosapi.System, err error) {
-	err = wait.Until(ctx, r.plan.UpgradeTimeout, r.say, func(ctx context.Context) (_ string, err error) {
+// waitRunning waits for a node that is on its way up or down: a run that was cut off may have sent it there.
+func (r *Changes) waitRunning(ctx context.Context, c nodeChange) (now talosapi.System, err error) {
+	err = wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (_ string, err error) {
 		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
 
 		switch {
@@ -125,8 +126,8 @@ func (r *talosRollout) settled(ctx context.Context, c changing) (now talosapi.Sy
 	return now, err
 }
 
-// spare says why the cluster cannot do without the node now.
-func (r *talosRollout) spare(ctx context.Context, c changing, effect lifecycle.Effect) error {
+// checkDisruption says why the cluster cannot do without the node now.
+func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect lifecycle.Effect) error {
 	kube, err := kubernetes(ctx, r.others(c), c.credentials)
 	if err != nil {
 		return err
@@ -146,33 +147,33 @@ func (r *talosRollout) spare(ctx context.Context, c changing, effect lifecycle.E
 		return err
 	}
 
-	return rollout.CheckWorkers(r.plan, nodes, c.Name)
+	return rollout.CheckWorkers(r.Plan, nodes, c.Name)
 }
 
 // upgrade installs what the configuration wants to be installed.
-func (r *talosRollout) upgrade(ctx context.Context, c changing, before talosapi.System) error {
+func (r *Changes) upgrade(ctx context.Context, c nodeChange, before talosapi.System) error {
 	image, wanted := c.wanted.Machine().Install().Image(), machineconfig.System(c.wanted)
-	r.say(fmt.Sprintf("%s upgrades from %s to %s", c.Name, before.System, wanted))
+	r.Progress(fmt.Sprintf("%s upgrades from %s to %s", c.Name, before.System, wanted))
 
-	if err := talosapi.Upgrade(ctx, c.Target, c.credentials, image, r.plan.UpgradeTimeout); err != nil {
+	if err := talosapi.Upgrade(ctx, c.Target, c.credentials, image, r.Plan.UpgradeTimeout); err != nil {
 		return err
 	}
 
-	now, err := r.back(ctx, c, before)
+	now, err := r.waitBooted(ctx, c, before)
 	if err != nil {
 		return err
 	}
 
 	if (lifecycle.Change{Now: now.System, Wanted: wanted}).Upgrades() {
-		return fmt.Errorf("it came back with %s, not with %s: its installer failed, or the new system did not come up; its console says which",
-			now.System, wanted)
+		return fmt.Errorf("it came back with %s, not with %s: its installer failed, or the new system did not come up; its "+
+			"console says which", now.System, wanted)
 	}
 
 	return nil
 }
 
 // reboot has the node boot with its configuration.
-func (r *talosRollout) reboot(ctx context.Context, c changing) error {
+func (r *Changes) reboot(ctx context.Context, c nodeChange) error {
 	data, err := c.wanted.Bytes()
 	if err != nil {
 		return err
@@ -183,22 +184,22 @@ func (r *talosRollout) reboot(ctx context.Context, c changing) error {
 		return err
 	}
 
-	r.say(c.Name + " reboots")
+	r.Progress(c.Name + " reboots")
 
 	if err := talosapi.ApplyAndReboot(ctx, c.Target, c.credentials, data); err != nil {
 		return err
 	}
 
-	_, err = r.back(ctx, c, before)
+	_, err = r.waitBooted(ctx, c, before)
 
 	return err
 }
 
-// back waits until the node has booted again and what runs on it is up.
-func (r *talosRollout) back(ctx context.Context, c changing, before talosapi.System) (talosapi.System, error) {
+// waitBooted waits until the node has booted again and what runs on it is up.
+func (r *Changes) waitBooted(ctx context.Context, c nodeChange, before talosapi.System) (talosapi.System, error) {
 	var now talosapi.System
 
-	err := wait.Until(ctx, r.plan.UpgradeTimeout, r.say, func(ctx context.Context) (_ string, err error) {
+	err := wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (_ string, err error) {
 		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
 
 		switch {
@@ -216,9 +217,9 @@ func (r *talosRollout) back(ctx context.Context, c changing, before talosapi.Sys
 	return now, err
 }
 
-// kubernetesBack waits for a control plane to speak with.
-func (r *talosRollout) kubernetesBack(ctx context.Context, c changing) (*kubeapi.Client, error) {
-	return rollout.WaitKubernetes(ctx, r.plan, r.say, func(ctx context.Context) (*kubeapi.Client, error) {
-		return lasting(ctx, r.others(c), c.credentials, r.plan, r.say)
+// waitKubernetes waits for a control plane to speak with.
+func (r *Changes) waitKubernetes(ctx context.Context, c nodeChange) (*kubeapi.Client, error) {
+	return rollout.WaitKubernetes(ctx, r.Plan, r.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
+		return r.retryingKubernetes(ctx, r.others(c), c.credentials)
 	})
 }

@@ -1,4 +1,4 @@
-package components
+package talos
 
 import (
 	"context"
@@ -37,26 +37,27 @@ func kubeletPatch(image string) string {
 // components in the order in which they change: what asks the API servers is never newer than any of them.
 var components = []component{
 	{"kube-apiserver", "apiServer", func(c talosconfig.Provider) string { return c.Cluster().APIServer().Image() }},
-	{"kube-controller-manager", "controllerManager", func(c talosconfig.Provider) string { return c.Cluster().ControllerManager().Image() }},
+	{"kube-controller-manager", "controllerManager",
+		func(c talosconfig.Provider) string { return c.Cluster().ControllerManager().Image() }},
 	{"kube-scheduler", "scheduler", func(c talosconfig.Provider) string { return c.Cluster().Scheduler().Image() }},
 }
 
-// carryOver brings Kubernetes to another version: before the kubelet of the first control plane, each component of the control
-// plane on all of them, one node after the other. What has the version already is left alone. Nothing else of a node's
-// configuration is changed.
-func (r *talosRollout) carryOver(ctx context.Context, c changing) error {
+// upgradeKubernetes brings Kubernetes to another version: before the kubelet of the first control plane, each component
+// of the control plane on all of them, one node after the other. What has the version already is left alone. Nothing
+// else of a node's configuration is changed.
+func (r *Changes) upgradeKubernetes(ctx context.Context, c nodeChange) error {
 	if c.node.Role == spec.RoleControlPlane {
-		if err := r.carryControlPlanes(ctx, c); err != nil {
+		if err := r.upgradeControlPlanes(ctx, c); err != nil {
 			return err
 		}
 	}
 
-	return r.carryKubelet(ctx, c)
+	return r.upgradeKubelet(ctx, c)
 }
 
-// uncarried is the configuration that is wanted, with the versions of Kubernetes that the node runs: a reboot into the others would have
-// it run them before all API servers do.
-func uncarried(c changing, now talosconfig.Provider) (talosconfig.Provider, error) {
+// withRunningKubernetes is the configuration that is wanted, with the versions of Kubernetes that the node runs: a
+// reboot into the others would have it run them before all API servers do.
+func withRunningKubernetes(c nodeChange, now talosconfig.Provider) (talosconfig.Provider, error) {
 	patches := []string{kubeletPatch(now.Machine().Kubelet().Image())}
 
 	if c.node.Role == spec.RoleControlPlane {
@@ -82,12 +83,13 @@ func uncarried(c changing, now talosconfig.Provider) (talosconfig.Provider, erro
 	return kept, nil
 }
 
-func (r *talosRollout) carryControlPlanes(ctx context.Context, c changing) error {
-	controls := controlPlanes(r.plan, r.addresses)
+func (r *Changes) upgradeControlPlanes(ctx context.Context, c nodeChange) error {
+	controls := r.controlPlanes()
 
 	for _, t := range controls {
 		for _, part := range components {
-			if err := talosapi.PullImage(ctx, t, c.credentials, common.ContainerdNamespace_NS_CRI, part.of(c.wanted), r.plan.UpgradeTimeout); err != nil {
+			if err := talosapi.PullImage(ctx, t, c.credentials, common.ContainerdNamespace_NS_CRI, part.of(c.wanted),
+				r.Plan.UpgradeTimeout); err != nil {
 				return err
 			}
 		}
@@ -95,19 +97,19 @@ func (r *talosRollout) carryControlPlanes(ctx context.Context, c changing) error
 
 	for _, part := range components {
 		for _, t := range controls {
-			if err := r.carryComponent(ctx, c, t, part); err != nil {
+			if err := r.upgradeComponent(ctx, c, t, part); err != nil {
 				return err
 			}
 		}
 	}
 
-	return r.carryBeside(ctx, c, controls)
+	return r.syncManifests(ctx, c, controls)
 }
 
-// carryBeside brings up what Talos installs into Kubernetes, once: kube-proxy, whose version is in the configuration of control
-// planes, and what comes with the version of Talos.
-func (r *talosRollout) carryBeside(ctx context.Context, c changing, controls []talosapi.Target) error {
-	if r.beside {
+// syncManifests brings up what Talos installs into Kubernetes, once: kube-proxy, whose version is in the configuration
+// of control planes, and what comes with the version of Talos.
+func (r *Changes) syncManifests(ctx context.Context, c nodeChange, controls []talosapi.Target) error {
+	if r.manifestsSynced {
 		return nil
 	}
 
@@ -127,13 +129,14 @@ func (r *talosRollout) carryBeside(ctx context.Context, c changing, controls []t
 
 	var objects []*unstructured.Unstructured
 
-	if err := wait.Until(ctx, r.plan.ReadyTimeout, r.say, func(ctx context.Context) (_ string, err error) {
+	if err := wait.Until(ctx, r.Plan.ReadyTimeout, r.Progress, func(ctx context.Context) (_ string, err error) {
 		objects, err = talosapi.Manifests(ctx, c.Target, c.credentials)
 
 		switch {
 		case err != nil:
 			return fmt.Sprintf("the manifests of %s (%v)", c.Name, err), nil
-		case proxy.Enabled() && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return runs(o, proxy.Image()) }):
+		case proxy.Enabled() && !slices.ContainsFunc(objects,
+			func(o *unstructured.Unstructured) bool { return runs(o, proxy.Image()) }):
 			return c.Name + " to render " + proxy.Image(), nil
 		default:
 			return "", nil
@@ -142,16 +145,16 @@ func (r *talosRollout) carryBeside(ctx context.Context, c changing, controls []t
 		return err
 	}
 
-	kube, err := r.kubernetesBack(ctx, c)
+	kube, err := r.waitKubernetes(ctx, c)
 	if err != nil {
 		return err
 	}
 
-	if err := kube.Sync(ctx, objects, r.plan.ReadyTimeout, r.say); err != nil {
+	if err := kube.Sync(ctx, objects, r.Plan.ReadyTimeout, r.Progress); err != nil {
 		return err
 	}
 
-	r.beside = true
+	r.manifestsSynced = true
 
 	return nil
 }
@@ -170,8 +173,8 @@ func runs(object *unstructured.Unstructured, image string) bool {
 	})
 }
 
-// carryComponent changes one component on one node, and waits until it is back.
-func (r *talosRollout) carryComponent(ctx context.Context, c changing, t talosapi.Target, part component) error {
+// upgradeComponent changes one component on one node, and waits until it is back.
+func (r *Changes) upgradeComponent(ctx context.Context, c nodeChange, t talosapi.Target, part component) error {
 	image := part.of(c.wanted)
 
 	changed, err := r.patch(ctx, c, t, part.patch(image), func(now talosconfig.Provider) bool {
@@ -182,22 +185,25 @@ func (r *talosRollout) carryComponent(ctx context.Context, c changing, t talosap
 	}
 
 	if changed {
-		r.say(fmt.Sprintf("%s of %s becomes %s", part.name, t.Name, image))
+		r.Progress(fmt.Sprintf("%s of %s becomes %s", part.name, t.Name, image))
 	}
 
 	// It is asked of another node, where there is one: its own API server may be what restarts.
-	kube, err := r.kubernetesBack(ctx, changing{Target: t, node: plan.Node{Name: t.Name, Role: spec.RoleControlPlane}, credentials: c.credentials})
+	kube, err := r.waitKubernetes(ctx, nodeChange{
+		Target: t, node: plan.Node{Name: t.Name, Role: spec.RoleControlPlane}, credentials: c.credentials,
+	})
 	if err != nil {
 		return err
 	}
 
-	return kube.WaitStaticPod(ctx, part.name, t.Name, image, r.plan.UpgradeTimeout, r.say)
+	return kube.WaitStaticPod(ctx, part.name, t.Name, image, r.Plan.UpgradeTimeout, r.Progress)
 }
 
-func (r *talosRollout) carryKubelet(ctx context.Context, c changing) error {
+func (r *Changes) upgradeKubelet(ctx context.Context, c nodeChange) error {
 	image, version := c.wanted.Machine().Kubelet().Image(), machineconfig.System(c.wanted).Kubernetes
 
-	if err := talosapi.PullImage(ctx, c.Target, c.credentials, common.ContainerdNamespace_NS_SYSTEM, image, r.plan.UpgradeTimeout); err != nil {
+	if err := talosapi.PullImage(ctx, c.Target, c.credentials, common.ContainerdNamespace_NS_SYSTEM, image,
+		r.Plan.UpgradeTimeout); err != nil {
 		return err
 	}
 
@@ -209,19 +215,21 @@ func (r *talosRollout) carryKubelet(ctx context.Context, c changing) error {
 	}
 
 	if changed {
-		r.say(fmt.Sprintf("kubelet of %s becomes %s", c.Name, version))
+		r.Progress(fmt.Sprintf("kubelet of %s becomes %s", c.Name, version))
 	}
 
-	kube, err := r.kubernetesBack(ctx, c)
+	kube, err := r.waitKubernetes(ctx, c)
 	if err != nil {
 		return err
 	}
 
-	return kube.WaitKubelet(ctx, c.Name, version, r.plan.UpgradeTimeout, r.say)
+	return kube.WaitKubelet(ctx, c.Name, version, r.Plan.UpgradeTimeout, r.Progress)
 }
 
 // patch changes the configuration that a node runs with, unless it is so already.
-func (r *talosRollout) patch(ctx context.Context, c changing, t talosapi.Target, patch string, done func(talosconfig.Provider) bool) (bool, error) {
+func (r *Changes) patch(
+	ctx context.Context, c nodeChange, t talosapi.Target, patch string, done func(talosconfig.Provider) bool,
+) (bool, error) {
 	now, err := talosapi.Ask(ctx, t, c.credentials)
 	if err != nil {
 		return false, fmt.Errorf("%s does not answer: %w", t.Name, err)

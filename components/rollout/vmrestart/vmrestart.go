@@ -1,4 +1,5 @@
-package components
+// Package vmrestart takes nodes down for changes of their VMs that restart them.
+package vmrestart
 
 import (
 	"context"
@@ -16,10 +17,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
@@ -27,40 +26,54 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// restarts are the changes of VMs that restart them. The provider restarts a VM within its update, whatever runs in it:
-// the node is emptied before, when it is its turn, and the turn ends when the node is back. All of that is within the
-// one step of the engine that changes the VM, so that whoever waits for a turn waits for work that is under way.
-type restarts struct {
-	ctx     *pulumi.Context
-	plan    *plan.Plan
-	proxmox Proxmox
-	// found is what the credentials may do, among others.
-	report  *preflight.Report
-	rollout *rollout.Rollout
-	say     wait.Say
-	// nodes of the plan, by the name of their VM.
-	nodes map[string]plan.Node
-	// inside is what runs in the VMs; nil: somebody else looks after it.
-	inside inside
-	// identities say whether a VM is still the node's.
-	identities *proxmoxvm.Identities
+// Options are what the hooks of one cluster's VMs need to know.
+type Options struct {
+	rollout.Program
+
+	Plan    *plan.Plan
+	Proxmox Proxmox
+	// Permissions of the credentials.
+	Permissions Permissions
+	Rollout     *rollout.Rollout
+	// Nodes of the plan, by the name of their VM.
+	Nodes map[string]plan.Node
+	// System is what runs in the VMs; nil: the program does not manage it.
+	System rollout.System
+	// Identities say whether a VM is still the node's.
+	Identities *proxmoxvm.Identities
+}
+
+// Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client implements it.
+type Proxmox interface {
+	proxmoxvm.Proxmox
+
+	Process(ctx context.Context, vm proxmoxapi.VM) (int, error)
+	Start(ctx context.Context, vm proxmoxapi.VM) error
+	Restart(ctx context.Context, vm proxmoxapi.VM) error
+}
+
+// Permissions say whether the credentials may change properties of the VM of a node; *preflight.Report implements it.
+type Permissions interface {
+	CheckPermissions(n plan.Node, changes []string) error
+}
+
+// Hooks run before and after changes of VMs. The provider restarts a VM within its update, whatever runs in it: the
+// node is drained before, when the limiter admits it, and released when it has rejoined. All of that is within the one
+// step of the engine that changes the VM, so that a node that waits for the limiter waits for work that is under way.
+type Hooks struct {
+	Options
 
 	// grace is how long Proxmox VE may take to start a VM that it restarts.
 	grace time.Duration
 
 	mu sync.Mutex
-	// under are those that are under way, by the name of their VM.
-	under map[string]underWay
+	// underWay are the restarts that are under way, by the name of the VM.
+	underWay map[string]restart
 }
 
-// inside is what runs in VMs and must not notice that one of them is restarted.
-type inside interface {
-	// restart is a node whose VM is to be restarted, as a rollout sees it.
-	restart(n plan.Node) rollout.Cluster
-	// outage warns of what would keep the node from being restarted as it is now, and says what is left of etcd meanwhile.
-	outage(ctx context.Context, n plan.Node) (quorum string)
-	// api is Kubernetes, by whatever control plane answers.
-	api(ctx context.Context) (*kubeapi.Client, error)
+// New returns the hooks of one cluster's VMs.
+func New(o Options) *Hooks {
+	return &Hooks{Options: o, grace: startGrace, underWay: map[string]restart{}}
 }
 
 // unmanaged is a node of a cluster that the program does not manage: nothing is asked of it.
@@ -70,21 +83,21 @@ func (unmanaged) Evaluate(context.Context) (rollout.Change, error) {
 	return rollout.Change{NotJoined: true}, nil
 }
 
-// underWay is a VM that is being changed.
-type underWay struct {
+// restart is a VM that is being changed.
+type restart struct {
 	*rollout.Disruption
 	machineNow
 }
 
-// before runs before a VM is changed. Its error leaves the VM as it is.
-func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	n, there := r.nodes[args.Name]
+// Before runs before a VM is changed. Its error leaves the VM as it is.
+func (r *Hooks) Before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, there := r.Nodes[args.Name]
 	if !there {
 		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
 	}
 
 	now, err := r.look(ctx, n)
-	if err != nil && (errors.Is(err, proxmoxapi.ErrHostSilent) || !r.ctx.DryRun()) { // A preview has said that Proxmox VE cannot be reached.
+	if err != nil && (errors.Is(err, proxmoxapi.ErrHostSilent) || !r.DryRun) {
 		return err
 	}
 
@@ -92,14 +105,14 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	why := strings.Join(proxmoxvm.Restarts(changes), ", ")
 	if why == "" {
-		why = now.owed
+		why = now.pending
 	}
 
 	if why == "" && now.rewrites(args) {
 		why = "disks"
 	}
 
-	if err := r.report.CheckPermissions(n, properties(changes, why != "")); err != nil {
+	if err := r.Permissions.CheckPermissions(n, properties(changes, why != "")); err != nil {
 		return err
 	}
 
@@ -107,17 +120,18 @@ func (r *restarts) before(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		return r.switchOn(ctx, n, now, args)
 	}
 
-	var refused error
-	if r.plan.Apply == spec.ApplyStaged || r.plan.Apply == spec.ApplyNoReboot {
-		refused = fmt.Errorf("lifecycle.apply: this change of its VM (%s) restarts it, which %s does not allow; set auto", why, r.plan.Apply)
+	var blocked error
+	if r.Plan.Apply == spec.ApplyStaged || r.Plan.Apply == spec.ApplyNoReboot {
+		blocked = fmt.Errorf("lifecycle.apply: this change of its VM (%s) restarts it, which %s does not allow; set auto",
+			why, r.Plan.Apply)
 	}
 
-	if r.ctx.DryRun() {
-		return r.foresee(ctx, n, why, refused)
+	if r.DryRun {
+		return r.preview(ctx, n, why, blocked)
 	}
 
-	if refused != nil {
-		return fmt.Errorf("%s: %w", n.Name, refused)
+	if blocked != nil {
+		return fmt.Errorf("%s: %w", n.Name, blocked)
 	}
 
 	// What is off is not restarted.
@@ -133,22 +147,22 @@ type machineNow struct {
 	vm proxmoxapi.VM
 	// process runs it; 0: it is off, or there is none.
 	process int
-	// owed are settings that wait for its restart; empty: none. An update has failed before it came to that, and to the
+	// pending are settings that wait for its restart; empty: none. An update has failed before it came to that, and to the
 	// provider the VM looks done, in the state as on Proxmox VE.
-	owed string
+	pending string
 	// settings are those it runs with.
 	settings map[string]string
 }
 
-func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
-	if r.ctx.DryRun() {
+func (r *Hooks) look(ctx context.Context, n plan.Node) (machineNow, error) {
+	if r.DryRun {
 		short, cancel := context.WithTimeout(ctx, wait.Ask)
 		defer cancel()
 
 		ctx = short
 	}
 
-	v, there, err := r.proxmox.Find(ctx, n.VMID)
+	v, there, err := r.Proxmox.Find(ctx, n.VMID)
 	if err != nil || !there {
 		return machineNow{}, err
 	}
@@ -157,12 +171,12 @@ func (r *restarts) look(ctx context.Context, n plan.Node) (machineNow, error) {
 		return machineNow{}, err
 	}
 
-	process, err := r.proxmox.Process(ctx, v)
+	process, err := r.Proxmox.Process(ctx, v)
 	if err != nil || process == 0 {
 		return machineNow{vm: v}, err
 	}
 
-	settings, err := r.proxmox.Settings(ctx, v)
+	settings, err := r.Proxmox.Settings(ctx, v)
 
 	waiting := settings.PendingKeys()
 	if len(waiting) > 0 {
@@ -192,22 +206,22 @@ func (m machineNow) rewrites(args *pulumi.ResourceHookArgs) bool {
 }
 
 // switchOn starts a VM that the state says is on: the provider does not, and would wait for its guest agent.
-func (r *restarts) switchOn(ctx context.Context, n plan.Node, now machineNow, args *pulumi.ResourceHookArgs) error {
+func (r *Hooks) switchOn(ctx context.Context, n plan.Node, now machineNow, args *pulumi.ResourceHookArgs) error {
 	on := func(values resource.PropertyMap) bool {
 		started := hookutil.Unwrap(values["started"])
 
 		return started.IsBool() && started.BoolValue()
 	}
 
-	if r.ctx.DryRun() || now.vm.ID == 0 || now.process != 0 || !on(args.OldOutputs) || !on(args.NewInputs) {
+	if r.DryRun || now.vm.ID == 0 || now.process != 0 || !on(args.OldOutputs) || !on(args.NewInputs) {
 		return nil
 	}
 
-	if err := r.identities.CheckNow(ctx, n); err != nil {
+	if err := r.Identities.CheckNow(ctx, n); err != nil {
 		return fmt.Errorf("VM %d is off, and is not started: %w", now.vm.ID, err)
 	}
 
-	if err := r.proxmox.Start(ctx, now.vm); err != nil {
+	if err := r.Proxmox.Start(ctx, now.vm); err != nil {
 		return fmt.Errorf("VM %d of %s is off, and does not start: %w", now.vm.ID, n.Name, err)
 	}
 
@@ -216,7 +230,8 @@ func (r *restarts) switchOn(ctx context.Context, n plan.Node, now machineNow, ar
 
 // changesOf are the paths of what of a VM changes.
 func changesOf(before, after resource.PropertyMap) []string {
-	return slices.Collect(maps.Keys(plugin.NewDetailedDiffFromObjectDiff(before.Diff(after, resource.IsInternalPropertyKey), true)))
+	return slices.Collect(maps.Keys(plugin.NewDetailedDiffFromObjectDiff(before.Diff(after,
+		resource.IsInternalPropertyKey), true)))
 }
 
 // diskChange is a disk more or less, or another size or place.
@@ -241,52 +256,52 @@ func properties(changes []string, restart bool) []string {
 	return slices.Compact(found)
 }
 
-// foresee says in a preview what will become of the node. A refusal is an error there, too.
-func (r *restarts) foresee(ctx context.Context, n plan.Node, why string, refused error) error {
+// preview says in a preview what will become of the node. A refusal is an error there, too.
+func (r *Hooks) preview(ctx context.Context, n plan.Node, why string, blocked error) error {
 	row := lifecycle.Row{
 		Node: n.Name, Pool: n.Pool, Role: string(n.Role), Effect: lifecycle.Reboot, Why: "VM: " + why, VM: true,
-		Limits: lifecycle.Limits{MaxUnavailable: r.plan.MaxUnavailable, Canary: r.plan.Canary},
+		Limits: lifecycle.Limits{MaxUnavailable: r.Plan.MaxUnavailable, Canary: r.Plan.Canary},
 	}
 
-	refused = row.Refuse(refused)
-	if refused == nil && r.inside != nil {
-		row.Quorum = r.inside.outage(ctx, n)
+	blocked = row.Refuse(blocked)
+	if blocked == nil && r.System != nil {
+		row.Quorum = r.System.PreviewRestart(ctx, n)
 	}
 
-	return errors.Join(tell(r.ctx, row), refused)
+	return errors.Join(r.Program.Preview(row), blocked)
 }
 
-// begin makes a node ready for the restart of its VM when it is its turn, and does what an earlier update has left to
-// be done: the provider does not.
-func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
+// begin drains a node for the restart of its VM when the limiter admits it, and restarts the VM where an earlier update
+// has not: the provider does not.
+func (r *Hooks) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
 	said := fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why)
 
 	var cluster rollout.Cluster = unmanaged{}
 
-	if r.inside != nil {
-		cluster = r.inside.restart(n)
+	if r.System != nil {
+		cluster = r.System.Restart(n)
 	} else {
 		said += "; its pods are not drained with bootstrap: external"
 	}
 
-	d, err := r.rollout.Prepare(ctx, n, cluster, "the VM of "+n.Name+" is not changed")
+	d, err := r.Rollout.Prepare(ctx, n, cluster, "the VM of "+n.Name+" is not changed")
 	if err != nil {
 		return err
 	}
 
-	r.say(said)
+	r.Progress(said)
 
-	u := underWay{d, now}
+	u := restart{d, now}
 
 	// To drain a node takes its time.
-	if err := r.identities.CheckNow(ctx, n); err != nil {
+	if err := r.Identities.CheckNow(ctx, n); err != nil {
 		err = fmt.Errorf("the VM of %s is not changed: %w", n.Name, err)
 
 		return errors.Join(err, r.abandon(ctx, u, err))
 	}
 
-	if now.owed != "" {
-		err := r.proxmox.Restart(ctx, now.vm)
+	if now.pending != "" {
+		err := r.Proxmox.Restart(ctx, now.vm)
 		if err == nil {
 			err = r.holdRunning(ctx, n, true)
 		}
@@ -301,15 +316,15 @@ func (r *restarts) begin(ctx context.Context, name string, n plan.Node, now mach
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	r.under[name] = u
+	r.underWay[name] = u
 
 	return nil
 }
 
-// after runs after a VM has been changed, and ends its turn when the node is back. Its error leaves the node cordoned;
-// whoever sees to it and runs the next update has it opened again.
-func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	n, known := r.nodes[args.Name]
+// After runs after a VM has been changed, and releases the node when it has rejoined. Its error leaves the node
+// cordoned; the next update uncordons it.
+func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, known := r.Nodes[args.Name]
 	if !known {
 		return nil
 	}
@@ -322,7 +337,7 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 		if there {
 			u.Release(err)
 		} else {
-			r.rollout.Limiter.Stop(n.Name)
+			r.Rollout.Limiter.Stop(n.Name)
 		}
 
 		return err
@@ -335,7 +350,7 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 	var err error
 
 	if r.same(ctx, u) {
-		r.say(fmt.Sprintf("the VM of %s has what it was to have, and runs on", n.Name))
+		r.Progress(fmt.Sprintf("the VM of %s has what it was to have, and runs on", n.Name))
 
 		err = u.Undo(ctx)
 	} else if err = u.Finish(ctx); err != nil {
@@ -349,14 +364,14 @@ func (r *restarts) after(ctx context.Context, args *pulumi.ResourceHookArgs) err
 
 // same says that a VM has not been restarted: an update that failed half-way may have done so, and the provider knows
 // what of the change is done.
-func (r *restarts) same(ctx context.Context, u underWay) bool {
-	process, err := r.proxmox.Process(ctx, u.vm)
+func (r *Hooks) same(ctx context.Context, u restart) bool {
+	process, err := r.Proxmox.Process(ctx, u.vm)
 
 	return err == nil && process != 0 && process == u.process
 }
 
-// failed runs after a VM could not be changed.
-func (r *restarts) failed(ctx context.Context, args *pulumi.ErrorHookArgs) (again bool, err error) {
+// Failed runs after a VM could not be changed.
+func (r *Hooks) Failed(ctx context.Context, args *pulumi.ErrorHookArgs) (again bool, err error) {
 	u, there := r.done(args.Name)
 	if !there {
 		return false, nil
@@ -365,9 +380,9 @@ func (r *restarts) failed(ctx context.Context, args *pulumi.ErrorHookArgs) (agai
 	return false, r.abandon(ctx, u, errors.New("its VM could not be changed"))
 }
 
-// abandon ends the turn of a node with why. It may not have gone down at all: it takes pods again.
-func (r *restarts) abandon(ctx context.Context, u underWay, why error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.plan.SettleTimeout)
+// abandon releases a node that failed. It may not have gone down at all: it is uncordoned.
+func (r *Hooks) abandon(ctx context.Context, u restart, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Plan.SettleTimeout)
 	defer cancel()
 
 	err := u.Undo(ctx)
@@ -376,13 +391,13 @@ func (r *restarts) abandon(ctx context.Context, u underWay, why error) error {
 	return err
 }
 
-// done takes out who is under way.
-func (r *restarts) done(name string) (underWay, bool) {
+// done takes out a restart that is under way.
+func (r *Hooks) done(name string) (restart, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	u, there := r.under[name]
-	delete(r.under, name)
+	u, there := r.underWay[name]
+	delete(r.underWay, name)
 
 	return u, there
 }
@@ -391,17 +406,17 @@ func (r *restarts) done(name string) (underWay, bool) {
 const startGrace = 20 * time.Second
 
 // holdRunning holds that a VM runs, with all that was asked for. Proxmox VE starts it after the task of its restart has
-// ended, which the provider does not wait for, and tells nobody why it does not.
-func (r *restarts) holdRunning(ctx context.Context, n plan.Node, restarted bool) error {
-	v, there, err := r.proxmox.Find(ctx, n.VMID)
+// ended, which the provider does not wait for, and reports nowhere why it does not.
+func (r *Hooks) holdRunning(ctx context.Context, n plan.Node, restarted bool) error {
+	v, there, err := r.Proxmox.Find(ctx, n.VMID)
 	if err != nil || !there {
 		return err
 	}
 
 	if restarted {
 		// A wait that is in vain is no error: the start below says why.
-		_ = wait.Until(ctx, r.grace, r.say, func(ctx context.Context) (string, error) {
-			if process, err := r.proxmox.Process(ctx, v); err != nil || process == 0 {
+		_ = wait.Until(ctx, r.grace, r.Progress, func(ctx context.Context) (string, error) {
+			if process, err := r.Proxmox.Process(ctx, v); err != nil || process == 0 {
 				return fmt.Sprintf("waiting for Proxmox VE to start VM %d", v.ID), err
 			}
 
@@ -409,18 +424,18 @@ func (r *restarts) holdRunning(ctx context.Context, n plan.Node, restarted bool)
 		})
 	}
 
-	process, err := r.proxmox.Process(ctx, v)
+	process, err := r.Proxmox.Process(ctx, v)
 	if err != nil {
 		return err
 	}
 
 	if process == 0 {
-		if err := r.identities.CheckNow(ctx, n); err != nil {
+		if err := r.Identities.CheckNow(ctx, n); err != nil {
 			return fmt.Errorf("VM %d is off, and is not started: %w", v.ID, err)
 		}
 
-		if err := r.proxmox.Start(ctx, v); err != nil {
-			if again, asked := r.proxmox.Process(ctx, v); asked != nil || again == 0 {
+		if err := r.Proxmox.Start(ctx, v); err != nil {
+			if again, asked := r.Proxmox.Process(ctx, v); asked != nil || again == 0 {
 				return fmt.Errorf("VM %d does not start: %w", v.ID, err)
 			}
 		}
@@ -430,7 +445,7 @@ func (r *restarts) holdRunning(ctx context.Context, n plan.Node, restarted bool)
 		return nil
 	}
 
-	settings, err := r.proxmox.Settings(ctx, v)
+	settings, err := r.Proxmox.Settings(ctx, v)
 	if err == nil && len(settings.Pending) > 0 {
 		err = fmt.Errorf("VM %d runs, and these of its settings still wait for a restart: %s", v.ID,
 			strings.Join(settings.PendingKeys(), ", "))

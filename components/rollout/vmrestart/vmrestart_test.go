@@ -1,9 +1,8 @@
-package components
+package vmrestart
 
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
@@ -29,16 +29,8 @@ import (
 
 func silent(string) {}
 
-// nothing is what no resource needs.
-type nothing struct{}
-
-func (nothing) NewResource(args pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
-	return args.Name, args.Inputs, nil
-}
-
-func (nothing) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) {
-	return nil, errors.New("nothing is called")
-}
+// noResources is a program that registers nothing.
+type noResources struct{ pulumi.MockResourceMonitor }
 
 // inProgram runs something with the context of a program.
 func inProgram(t *testing.T, dry bool, run func(ctx *pulumi.Context)) {
@@ -48,7 +40,14 @@ func inProgram(t *testing.T, dry bool, run func(ctx *pulumi.Context)) {
 		run(ctx)
 
 		return nil
-	}, pulumi.WithMocks("p", "s", nothing{}), func(info *pulumi.RunInfo) { info.DryRun = dry }))
+	}, pulumi.WithMocks("p", "s", noResources{}), func(info *pulumi.RunInfo) { info.DryRun = dry }))
+}
+
+// program is a run in which nothing is shown.
+func program(dry bool) rollout.Program {
+	return rollout.Program{
+		DryRun: dry, Progress: silent, Warn: silent, Preview: func(lifecycle.Row) error { return nil },
+	}
 }
 
 // guests are what runs in VMs, and what was done to it.
@@ -62,7 +61,7 @@ type guests struct {
 	apis map[string]*fake.Clientset
 }
 
-func (g *guests) restart(n plan.Node) rollout.Cluster { return &restartedGuest{g, n} }
+func (g *guests) Restart(n plan.Node) rollout.Cluster { return &restartedGuest{g, n} }
 
 // restartedGuest is one of them.
 type restartedGuest struct {
@@ -111,13 +110,13 @@ func (g *restartedGuest) WaitRejoined(context.Context) error {
 	return g.lost
 }
 
-func (g *guests) outage(_ context.Context, n plan.Node) string {
+func (g *guests) PreviewRestart(_ context.Context, n plan.Node) string {
 	g.done = append(g.done, "outage "+n.Name)
 
 	return "2 of 3, 2 needed"
 }
 
-func (g *guests) api(context.Context) (*kubeapi.Client, error) {
+func (g *guests) Kubernetes(context.Context) (*kubeapi.Client, error) {
 	if g.kube == nil {
 		return nil, errors.New("no Kubernetes API answers")
 	}
@@ -135,28 +134,30 @@ func changedVM(name string, before, after map[string]any) *pulumi.ResourceHookAr
 }
 
 // restarting is the change of VMs of two control planes and a worker, all of which run.
-func restarting(ctx *pulumi.Context, g *guests, change ...func(*restarts)) *restarts {
+func restarting(ctx *pulumi.Context, g *guests, change ...func(*Hooks)) *Hooks {
 	p := &plan.Plan{DrainTimeout: time.Minute, SettleTimeout: time.Minute}
-	r := &restarts{
-		ctx: ctx, plan: p, rollout: rollout.New(p, rollout.NewLimiter(1), silent), say: silent, under: map[string]underWay{},
-		nodes: map[string]plan.Node{
+	r := New(Options{
+		Program: program(ctx.DryRun()), Plan: p, Rollout: rollout.New(p, rollout.NewLimiter(1), silent),
+		Nodes: map[string]plan.Node{
 			"a-vm": {Name: "a", VMID: 401, Role: spec.RoleControlPlane}, "b-vm": {Name: "b", VMID: 402, Role: spec.RoleControlPlane},
 			"w-vm": {Name: "w", VMID: 501, Role: spec.RoleWorker},
 		},
-		proxmox: running{},
-	}
+		Proxmox: running{}, Permissions: (*preflight.Report)(nil),
+	})
+	r.grace = 0
+
 	if g != nil {
-		r.inside = g
+		r.System = g
 	}
 
 	for _, f := range change {
 		f(r)
 	}
 
-	r.identities = proxmoxvm.NewIdentities(ctx, r.plan, r.proxmox, r.report.VM)
-	for _, n := range r.nodes {
-		r.identities.Record(proxmoxvm.Machine{VMID: n.VMID, Name: n.Name, UUID: runningUUID,
-			Tags: proxmoxvm.OwnerTags(r.plan)})
+	r.Identities = proxmoxvm.NewIdentities(ctx, r.Plan, r.Proxmox, (*preflight.Report)(nil).VM)
+	for _, n := range r.Nodes {
+		r.Identities.Record(proxmoxvm.Machine{VMID: n.VMID, Name: n.Name, UUID: runningUUID,
+			Tags: proxmoxvm.OwnerTags(r.Plan)})
 	}
 
 	return r
@@ -254,31 +255,31 @@ func TestRestartIsOwed(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {
 				g := &guests{}
 				c.vm.again = new(bool)
-				r := restarting(ctx, g, func(r *restarts) { r.proxmox = c.vm })
+				r := restarting(ctx, g, func(r *Hooks) { r.Proxmox = c.vm })
 
-				if err := r.before(t.Context(), c.args); c.want == "" {
+				if err := r.Before(t.Context(), c.args); c.want == "" {
 					assert.NoError(t, err)
-					assert.NoError(t, r.rollout.Limiter.Stopped())
-					assert.NoError(t, r.after(t.Context(), c.args))
+					assert.NoError(t, r.Rollout.Limiter.Stopped())
+					assert.NoError(t, r.After(t.Context(), c.args))
 				} else {
 					assert.EqualError(t, err, c.want)
-					assert.EqualError(t, r.rollout.Limiter.Stopped(), "not begun: a failed")
+					assert.EqualError(t, r.Rollout.Limiter.Stopped(), "not begun: a failed")
 				}
 
 				assert.Equal(t, c.done, g.done)
-				assert.Empty(t, r.under)
+				assert.Empty(t, r.underWay)
 			})
 		})
 	}
 
 	inProgram(t, true, func(ctx *pulumi.Context) {
 		g := &guests{}
-		r := restarting(ctx, g, func(r *restarts) { r.proxmox = running{pending: []string{"memory"}} })
-		require.NoError(t, r.before(t.Context(), same()))
+		r := restarting(ctx, g, func(r *Hooks) { r.Proxmox = running{pending: []string{"memory"}} })
+		require.NoError(t, r.Before(t.Context(), same()))
 		assert.Equal(t, []string{"outage a"}, g.done, "a preview says so")
 
-		r.proxmox = running{err: proxmoxapi.ErrUnreachable}
-		require.NoError(t, r.before(t.Context(), same()), "and stops for nobody")
+		r.Proxmox = running{err: proxmoxapi.ErrUnreachable}
+		require.NoError(t, r.Before(t.Context(), same()), "and stops for nobody")
 	})
 }
 
@@ -287,11 +288,11 @@ func TestRestartIsOwed(t *testing.T) {
 func TestRestartIsNotNeeded(t *testing.T) {
 	inProgram(t, false, func(ctx *pulumi.Context) {
 		g := &guests{}
-		r := restarting(ctx, g, func(r *restarts) { r.proxmox = running{kept: true} })
+		r := restarting(ctx, g, func(r *Hooks) { r.Proxmox = running{kept: true} })
 
-		require.NoError(t, r.before(t.Context(), larger("a-vm")))
-		require.NoError(t, r.after(t.Context(), larger("a-vm")))
-		require.NoError(t, r.before(t.Context(), larger("b-vm")))
+		require.NoError(t, r.Before(t.Context(), larger("a-vm")))
+		require.NoError(t, r.After(t.Context(), larger("a-vm")))
+		require.NoError(t, r.Before(t.Context(), larger("b-vm")))
 		assert.Equal(t, []string{"evaluate a", "uncordon a", "evaluate b"}, g.done)
 	})
 }
@@ -301,16 +302,16 @@ func TestRestartTakesItsTurn(t *testing.T) {
 		g := &guests{}
 		r := restarting(ctx, g)
 
-		require.NoError(t, r.before(t.Context(), larger("a-vm")))
+		require.NoError(t, r.Before(t.Context(), larger("a-vm")))
 
 		began := make(chan error)
-		go func() { began <- r.before(t.Context(), larger("b-vm")) }()
+		go func() { began <- r.Before(t.Context(), larger("b-vm")) }()
 
-		require.NoError(t, r.after(t.Context(), larger("a-vm")))
+		require.NoError(t, r.After(t.Context(), larger("a-vm")))
 		require.NoError(t, <-began)
-		require.NoError(t, r.after(t.Context(), larger("b-vm")))
+		require.NoError(t, r.After(t.Context(), larger("b-vm")))
 		assert.Equal(t, []string{"evaluate a", "rejoined a", "uncordon a", "evaluate b", "rejoined b", "uncordon b"}, g.done)
-		assert.Empty(t, r.under)
+		assert.Empty(t, r.underWay)
 	})
 }
 
@@ -334,23 +335,23 @@ func TestRestartOfNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {
 				g := &guests{}
-				r := restarting(ctx, g, func(r *restarts) { r.proxmox = c.vm })
+				r := restarting(ctx, g, func(r *Hooks) { r.Proxmox = c.vm })
 
-				if err := r.before(t.Context(), c.args); c.want == "" {
+				if err := r.Before(t.Context(), c.args); c.want == "" {
 					assert.NoError(t, err)
 				} else {
 					assert.EqualError(t, err, c.want)
 				}
 
 				if c.want == "" {
-					assert.NoError(t, r.after(t.Context(), c.args))
+					assert.NoError(t, r.After(t.Context(), c.args))
 				}
 
-				again, err := r.failed(t.Context(), &pulumi.ErrorHookArgs{Name: c.args.Name})
+				again, err := r.Failed(t.Context(), &pulumi.ErrorHookArgs{Name: c.args.Name})
 				assert.NoError(t, err)
 				assert.False(t, again)
 				assert.Empty(t, g.done)
-				assert.NoError(t, r.rollout.Limiter.Stopped())
+				assert.NoError(t, r.Rollout.Limiter.Stopped())
 			})
 		})
 	}
@@ -371,8 +372,8 @@ func TestForeignVMIsNotStarted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {
-				r := restarting(ctx, nil, func(r *restarts) { r.proxmox = c.vm })
-				assert.ErrorContains(t, r.before(t.Context(), args), c.want)
+				r := restarting(ctx, nil, func(r *Hooks) { r.Proxmox = c.vm })
+				assert.ErrorContains(t, r.Before(t.Context(), args), c.want)
 			})
 		})
 	}
@@ -382,30 +383,30 @@ func TestForeignVMIsNotStarted(t *testing.T) {
 func TestRestartFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		guests guests
-		run    func(t *testing.T, r *restarts) error
+		run    func(t *testing.T, r *Hooks) error
 		want   string
 		done   []string
 	}{
 		"its pods stay": {
 			guests: guests{held: errors.New("a pod stays")},
-			run:    func(t *testing.T, r *restarts) error { return r.before(t.Context(), larger("a-vm")) },
+			run:    func(t *testing.T, r *Hooks) error { return r.Before(t.Context(), larger("a-vm")) },
 			want:   "the VM of a is not changed: a pod stays",
 		},
 		"it does not come back": {
 			guests: guests{lost: errors.New("gave up")},
-			run: func(t *testing.T, r *restarts) error {
-				require.NoError(t, r.before(t.Context(), larger("a-vm")))
+			run: func(t *testing.T, r *Hooks) error {
+				require.NoError(t, r.Before(t.Context(), larger("a-vm")))
 
-				return r.after(t.Context(), larger("a-vm"))
+				return r.After(t.Context(), larger("a-vm"))
 			},
 			want: "a has not rejoined since its VM was restarted: gave up",
 			done: []string{"evaluate a", "rejoined a"},
 		},
 		"Proxmox VE refuses": {
-			run: func(t *testing.T, r *restarts) error {
-				require.NoError(t, r.before(t.Context(), larger("a-vm")))
+			run: func(t *testing.T, r *Hooks) error {
+				require.NoError(t, r.Before(t.Context(), larger("a-vm")))
 
-				again, err := r.failed(t.Context(), &pulumi.ErrorHookArgs{Name: "a-vm"})
+				again, err := r.Failed(t.Context(), &pulumi.ErrorHookArgs{Name: "a-vm"})
 				assert.False(t, again)
 
 				return err
@@ -423,10 +424,10 @@ func TestRestartFails(t *testing.T) {
 					assert.EqualError(t, err, c.want)
 				}
 
-				assert.EqualError(t, r.before(t.Context(), larger("b-vm")), "b: not begun: a failed")
-				assert.EqualError(t, r.before(t.Context(), larger("w-vm")), "w: not begun: a failed")
+				assert.EqualError(t, r.Before(t.Context(), larger("b-vm")), "b: not begun: a failed")
+				assert.EqualError(t, r.Before(t.Context(), larger("w-vm")), "w: not begun: a failed")
 				assert.Equal(t, c.done, c.guests.done)
-				assert.Empty(t, r.under)
+				assert.Empty(t, r.underWay)
 			})
 		})
 	}
@@ -436,8 +437,8 @@ func TestRestartIsRefused(t *testing.T) {
 	for _, apply := range []spec.Apply{spec.ApplyNoReboot, spec.ApplyStaged} {
 		for _, dry := range []bool{true, false} {
 			inProgram(t, dry, func(ctx *pulumi.Context) {
-				r := restarting(ctx, &guests{}, func(r *restarts) { r.plan.Apply = apply })
-				assert.EqualError(t, r.before(t.Context(), larger("a-vm")),
+				r := restarting(ctx, &guests{}, func(r *Hooks) { r.Plan.Apply = apply })
+				assert.EqualError(t, r.Before(t.Context(), larger("a-vm")),
 					"a: lifecycle.apply: this change of its VM (memory) restarts it, which "+string(apply)+" does not allow; set auto")
 			})
 		}
@@ -447,14 +448,14 @@ func TestRestartIsRefused(t *testing.T) {
 func TestRestartInAPreview(t *testing.T) {
 	inProgram(t, true, func(ctx *pulumi.Context) {
 		g := &guests{}
-		r := restarting(ctx, g, func(r *restarts) { r.proxmox = running{err: proxmoxapi.ErrUnreachable} })
+		r := restarting(ctx, g, func(r *Hooks) { r.Proxmox = running{err: proxmoxapi.ErrUnreachable} })
 
-		require.NoError(t, r.before(t.Context(), larger("a-vm")))
+		require.NoError(t, r.Before(t.Context(), larger("a-vm")))
 		assert.Equal(t, []string{"outage a"}, g.done)
-		assert.Empty(t, r.under)
+		assert.Empty(t, r.underWay)
 
-		r.inside = nil
-		require.NoError(t, r.before(t.Context(), larger("a-vm")))
+		r.System = nil
+		require.NoError(t, r.Before(t.Context(), larger("a-vm")))
 	})
 }
 
@@ -463,115 +464,19 @@ func TestRestartOfStrangersNodes(t *testing.T) {
 	inProgram(t, false, func(ctx *pulumi.Context) {
 		var said []string
 
-		r := restarting(ctx, nil, func(r *restarts) { r.say = func(text string) { said = append(said, text) } })
+		r := restarting(ctx, nil, func(r *Hooks) { r.Progress = func(text string) { said = append(said, text) } })
 
-		require.NoError(t, r.before(t.Context(), larger("a-vm")))
+		require.NoError(t, r.Before(t.Context(), larger("a-vm")))
 		assert.Equal(t, []string{"the VM of a restarts (memory); its pods are not drained with bootstrap: external"}, said)
 
-		_, err := r.rollout.Limiter.Acquire(t.Context(), "b", spec.RoleControlPlane, time.Millisecond, silent)
+		_, err := r.Rollout.Limiter.Acquire(t.Context(), "b", spec.RoleControlPlane, time.Millisecond, silent)
 		require.EqualError(t, err, "b: gave up after 1ms, waiting for its turn")
 
-		require.NoError(t, r.after(t.Context(), larger("a-vm")))
-		require.NoError(t, r.before(t.Context(), larger("b-vm")))
+		require.NoError(t, r.After(t.Context(), larger("a-vm")))
+		require.NoError(t, r.Before(t.Context(), larger("b-vm")))
 
-		again, err := r.failed(t.Context(), &pulumi.ErrorHookArgs{Name: "b-vm"})
+		again, err := r.Failed(t.Context(), &pulumi.ErrorHookArgs{Name: "b-vm"})
 		require.NoError(t, err)
 		assert.False(t, again)
-	})
-}
-
-func TestLater(t *testing.T) {
-	l := newFuture[string]()
-
-	_, known := l.get(t.Context(), time.Millisecond)
-	assert.False(t, known)
-
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-
-	_, known = l.get(ended, time.Hour)
-	assert.False(t, known)
-
-	l.set("a")
-	l.set("b")
-
-	value, known := l.get(t.Context(), time.Hour)
-	assert.True(t, known)
-	assert.Equal(t, "a", value)
-}
-
-// kubernetesWith is a Kubernetes with nodes: "cordoned" by this program, "theirs" by somebody else.
-func kubernetesWith(t *testing.T, nodes map[string]string) (*kubeapi.Client, func() []string) {
-	t.Helper()
-
-	api := fake.NewClientset()
-
-	for name, state := range nodes {
-		n := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       corev1.NodeSpec{Unschedulable: state != "" && state != "lost"},
-			Status: corev1.NodeStatus{
-				NodeInfo:   corev1.NodeSystemInfo{BootID: "first"},
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "Unknown", false: "True"}[state == "lost"]}},
-			},
-		}
-		if state == "cordoned" {
-			n.Annotations = map[string]string{"talos-proxmox/cordoned": "true"}
-		}
-
-		_, err := api.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
-		require.NoError(t, err)
-	}
-
-	kube := kubeapi.Of(api)
-
-	return kube, func() []string {
-		all, err := kube.Nodes(t.Context())
-		require.NoError(t, err)
-
-		var closed []string
-
-		for _, n := range all {
-			if n.Cordoned {
-				closed = append(closed, n.Name)
-			}
-		}
-
-		slices.Sort(closed)
-
-		return closed
-	}
-}
-
-// TestEnding: what an earlier run has left cordoned takes pods again, and nothing else does.
-func TestEnding(t *testing.T) {
-	p := &plan.Plan{ReadyTimeout: time.Millisecond, Pools: []plan.PlannedPool{{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}}}
-
-	of := func(ctx *pulumi.Context, kube *kubeapi.Client) *ending {
-		return &ending{ctx: ctx, plan: p, limiter: rollout.NewLimiter(1), inside: &guests{kube: kube}, say: silent}
-	}
-
-	inProgram(t, false, func(ctx *pulumi.Context) {
-		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned", "b": "theirs", "stranger": "cordoned"})
-		require.NoError(t, of(ctx, kube).look(t.Context()))
-		assert.Equal(t, []string{"b", "stranger"}, closed())
-
-		failed := of(ctx, nil)
-		require.NoError(t, failed.look(t.Context()), "a cluster that does not answer stops nobody")
-	})
-
-	inProgram(t, false, func(ctx *pulumi.Context) {
-		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned"})
-
-		failed := of(ctx, kube)
-		failed.limiter.Stop("a")
-		require.EqualError(t, failed.look(t.Context()), "a failed: the messages say why; fix it, then run 'pulumi up' again")
-		assert.Equal(t, []string{"a"}, closed())
-	})
-
-	inProgram(t, true, func(ctx *pulumi.Context) {
-		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned"})
-		require.NoError(t, of(ctx, kube).look(t.Context()))
-		assert.Equal(t, []string{"a"}, closed(), "a preview changes nothing")
 	})
 }

@@ -1,4 +1,4 @@
-package components
+package talos
 
 import (
 	"strconv"
@@ -15,15 +15,19 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// TestUncarried: what is rebooted into has the versions of Kubernetes that run, and all else that is wanted.
-func TestUncarried(t *testing.T) {
+// TestWithRunningKubernetes: what is rebooted into has the versions of Kubernetes that run, and all else that is
+// wanted.
+func TestWithRunningKubernetes(t *testing.T) {
 	of := func(version, swappiness string, role spec.Role) talosconfig.Provider {
-		text := "version: v1alpha1\nmachine: { type: " + string(role) + ", kubelet: { image: ghcr.io/siderolabs/kubelet:" + version +
-			" }, sysctls: { vm.swappiness: " + strconv.Quote(swappiness) + " } }\ncluster: { controlPlane: { endpoint: https://10.0.0.1:6443 }"
+		text := "version: v1alpha1\nmachine: { type: " + string(role) + ", kubelet: { image: ghcr.io/siderolabs/kubelet:" +
+			version +
+			" }, sysctls: { vm.swappiness: " + strconv.Quote(swappiness) + " } }\ncluster: { controlPlane: { endpoint: " +
+			"https://10.0.0.1:6443 }"
 
 		if role == spec.RoleControlPlane {
 			for key, image := range map[string]string{
-				"apiServer": "kube-apiserver", "controllerManager": "kube-controller-manager", "scheduler": "kube-scheduler", "proxy": "kube-proxy",
+				"apiServer": "kube-apiserver", "controllerManager": "kube-controller-manager", "scheduler": "kube-scheduler",
+				"proxy": "kube-proxy",
 			} {
 				text += ", " + key + ": { image: registry.k8s.io/" + image + ":" + version + " }"
 			}
@@ -36,7 +40,8 @@ func TestUncarried(t *testing.T) {
 	}
 
 	for _, role := range []spec.Role{spec.RoleControlPlane, spec.RoleWorker} {
-		kept, err := uncarried(changing{node: plan.Node{Role: role}, wanted: of("v1.34.2", "1", role)}, of("v1.33.6", "0", role))
+		kept, err := withRunningKubernetes(nodeChange{node: plan.Node{Role: role}, wanted: of("v1.34.2", "1", role)},
+			of("v1.33.6", "0", role))
 		require.NoError(t, err)
 
 		differ, err := lifecycle.Settings(of("v1.33.6", "1", role), kept)

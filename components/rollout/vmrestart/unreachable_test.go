@@ -1,4 +1,4 @@
-package components
+package vmrestart
 
 import (
 	"context"
@@ -30,8 +30,8 @@ func TestSilentHost(t *testing.T) {
 
 	for _, preview := range []bool{false, true} {
 		inProgram(t, preview, func(ctx *pulumi.Context) {
-			r := restarting(ctx, &guests{}, func(r *restarts) { r.proxmox = onDeadHost{} })
-			assert.EqualError(t, r.before(t.Context(), args), refused)
+			r := restarting(ctx, &guests{}, func(r *Hooks) { r.Proxmox = onDeadHost{} })
+			assert.EqualError(t, r.Before(t.Context(), args), refused)
 		})
 	}
 

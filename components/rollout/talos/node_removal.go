@@ -1,4 +1,4 @@
-package components
+package talos
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 
 // nodeRemoval takes a node out of the cluster: its pods, its vote, its Node, its identity.
 type nodeRemoval struct {
-	*removal
-	leaver
+	*Removals
+	leavingNode
 
 	// members of etcd, as they were when the cluster was checked; none: it is a worker.
 	members []lifecycle.Member
@@ -38,7 +38,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 		return rollout.Change{}, err
 	}
 
-	n.dead = n.silence(ctx, n.leaver)
+	n.dead = n.unreachable(ctx, n.leavingNode)
 	if n.dead == nil || n.forced {
 		return rollout.Change{
 			Effect: lifecycle.Remove, Drain: n.drain, Acts: []rollout.Act{{Effect: lifecycle.Remove, Do: n.leave}},
@@ -59,7 +59,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 // CheckDisruption waits until etcd can do without a control plane for good.
 func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ lifecycle.Effect) (err error) {
 	if n.role == spec.RoleControlPlane {
-		n.members, err = n.judge(ctx, n.leaver)
+		n.members, err = n.evaluate(ctx, n.leavingNode)
 	}
 
 	return err
@@ -71,13 +71,13 @@ func (n *nodeRemoval) Backup(ctx context.Context) error {
 		return nil
 	}
 
-	return n.backup.take(ctx, n.controlPlanes(n.leaver), n.leaver.credentials)
+	return n.backupEtcd(ctx, n.peers(n.Target, n.role), n.leavingNode.credentials)
 }
 
 // Kubernetes is that of the other control planes.
 func (n *nodeRemoval) Kubernetes(ctx context.Context) (_ *kubeapi.Client, err error) {
 	if n.kube == nil {
-		n.kube, err = lasting(ctx, without(n.controlPlanes(n.leaver), n.Target), n.leaver.credentials, n.plan, n.say)
+		n.kube, err = n.retryingKubernetes(ctx, without(n.peers(n.Target, n.role), n.Target), n.leavingNode.credentials)
 	}
 
 	return n.kube, err
@@ -88,10 +88,10 @@ func (*nodeRemoval) WaitRejoined(context.Context) error { return nil }
 
 // leave takes the node out of etcd, of Kubernetes, and of its own memory.
 func (n *nodeRemoval) leave(ctx context.Context) error {
-	l := n.leaver
+	l := n.leavingNode
 
-	if member := l.in(n.members); member >= 0 {
-		if err := n.unvote(ctx, l, n.members[member], n.dead); err != nil {
+	if joined := l.in(n.members); joined >= 0 {
+		if err := n.removeEtcdMember(ctx, l, n.members[joined], n.dead); err != nil {
 			return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), l.Name))
 		}
 	}
@@ -101,7 +101,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	}
 
 	if l.planned != nil {
-		n.limiter.Replace(l.Name, l.role, func(ctx context.Context) (string, error) { return n.missing(ctx, l) })
+		n.Limiter.Replace(l.Name, l.role, func(ctx context.Context) (string, error) { return n.missing(ctx, l) })
 	}
 
 	return n.reset(ctx, l, n.dead)
@@ -110,30 +110,25 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 // otherwise is what becomes of a step of a removal that has failed. A node that is named in lifecycle.forceRemove is
 // removed nevertheless, by the next stronger step, and that is said; of any other, the error says that there is this
 // way.
-func (r *removal) otherwise(ctx context.Context, l leaver, failed error, stronger string) error {
+func (r *Removals) otherwise(ctx context.Context, l leavingNode, failed error, stronger string) error {
 	switch {
 	case failed == nil:
 		return nil
 	case ctx.Err() != nil:
 		return failed
 	case !l.forced:
-		return forceable(failed)
+		return rollout.SuggestForce(failed)
 	default:
-		r.warn(fmt.Sprintf("%s: %v: %s, for it is named in lifecycle.forceRemove", l.Name, failed, stronger))
+		r.Warn(fmt.Sprintf("%s: %v: %s, for it is named in lifecycle.forceRemove", l.Name, failed, stronger))
 
 		return nil
 	}
 }
 
-func forceable(failed error) error {
-	return fmt.Errorf(
-		"%w; if the node is broken, name it in lifecycle.forceRemove, and it is removed without that", failed)
-}
-
 // drain takes the pods off the node. Those of a dead one are lost with it, as are those that do not leave one that is
 // named in lifecycle.forceRemove.
 func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
-	l := n.leaver
+	l := n.leavingNode
 	if !l.forced {
 		return n.otherwise(ctx, l, d.Run(ctx), "")
 	}
@@ -146,30 +141,30 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
 }
 
 // in is which of the members of etcd the node is; -1: none.
-func (l leaver) in(members []lifecycle.Member) int {
+func (l leavingNode) in(members []lifecycle.Member) int {
 	return slices.IndexFunc(members, func(m lifecycle.Member) bool {
 		return m.Name == l.Name || m.Address == l.Address
 	})
 }
 
-// judge waits for control planes that are on their way into etcd, and then says whether this one may leave.
-func (r *removal) judge(ctx context.Context, l leaver) (members []lifecycle.Member, err error) {
-	err = rollout.WaitRemovable(ctx, r.plan, r.say, func() (_ lifecycle.Departure, joining string, err error) {
-		members, err = talosapi.EtcdMembers(ctx, r.controlPlanes(l), l.credentials)
+// evaluate waits for control planes that are on their way into etcd, and then says whether this one may leave.
+func (r *Removals) evaluate(ctx context.Context, l leavingNode) (members []lifecycle.Member, err error) {
+	err = rollout.WaitRemovable(ctx, r.Plan, r.Progress, func() (_ lifecycle.Departure, joining string, err error) {
+		members, err = talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
 
-		return r.departure(l, members), r.coming(l, members), err
+		return r.departure(l, members), r.joining(l, members), err
 	})
 
 	return members, err
 }
 
-// coming are planned control planes without a vote yet, other than the one that leaves. One that is known to be dead does not
-// come.
-func (r *removal) coming(l leaver, members []lifecycle.Member) string {
+// joining are planned control planes without a vote yet, other than the one that leaves. One that is known to be dead
+// does not come.
+func (r *Removals) joining(l leavingNode, members []lifecycle.Member) string {
 	var names []string
 
-	for _, n := range r.plan.ControlPlanes() {
-		if n.Name == l.Name || slices.Contains(r.plan.ForceRemove, n.Name) {
+	for _, n := range r.Plan.ControlPlanes() {
+		if n.Name == l.Name || slices.Contains(r.Plan.ForceRemove, n.Name) {
 			continue
 		}
 
@@ -185,9 +180,9 @@ func (r *removal) coming(l leaver, members []lifecycle.Member) string {
 	return strings.Join(names, ", ") + " to get a vote in etcd"
 }
 
-// missing is what a node lacks that is made anew.
-func (r *removal) missing(ctx context.Context, l leaver) (string, error) {
-	kube, err := kubernetes(ctx, without(r.controlPlanes(l), l.Target), l.credentials)
+// missing is what a node that is replaced lacks.
+func (r *Removals) missing(ctx context.Context, l leavingNode) (string, error) {
+	kube, err := kubernetes(ctx, without(r.peers(l.Target, l.role), l.Target), l.credentials)
 	if err != nil {
 		return err.Error(), nil //nolint:nilerr // it is waited for
 	}
@@ -201,37 +196,39 @@ func (r *removal) missing(ctx context.Context, l leaver) (string, error) {
 		return "", nil
 	}
 
-	members, err := talosapi.EtcdMembers(ctx, r.controlPlanes(l), l.credentials)
+	members, err := talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
 	if err != nil {
 		return "etcd to answer", nil
 	}
 
-	if !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return m.Name == l.Name && !m.Learner && m.Problem == "" }) {
+	if !slices.ContainsFunc(members, func(m lifecycle.Member) bool {
+		return m.Name == l.Name && !m.Learner && m.Problem == ""
+	}) {
 		return l.Name + " to be back in etcd", nil
 	}
 
 	return "", nil
 }
 
-// silence is why the node does not answer, nil when it does. One that is said to be dead is asked once.
-func (r *removal) silence(ctx context.Context, l leaver) error {
+// unreachable is why the node does not answer, nil when it does. One that is said to be dead is asked once.
+func (r *Removals) unreachable(ctx context.Context, l leavingNode) error {
 	if l.forced {
 		return talosapi.Answers(ctx, l.Target, l.credentials)
 	}
 
-	return silence(ctx, l.Target, l.credentials, min(r.plan.SettleTimeout, r.plan.NodeTimeout), r.say)
+	return r.whyUnreachable(ctx, l.Target, l.credentials)
 }
 
-// unvote takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost. A member that
-// cannot leave by itself is removed by another.
-func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead error) error {
-	r.say(l.Name + " leaves etcd")
+// removeEtcdMember takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost. A
+// member that cannot leave by itself is removed by another.
+func (r *Removals) removeEtcdMember(ctx context.Context, l leavingNode, m lifecycle.Member, dead error) error {
+	r.Progress(l.Name + " leaves etcd")
 
-	others := without(r.controlPlanes(l), l.Target)
+	others := without(r.peers(l.Target, l.role), l.Target)
 	left := dead
 
 	if dead == nil {
-		ctx, cancel := context.WithTimeout(ctx, r.plan.NodeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, r.Plan.NodeTimeout)
 		left = talosapi.LeaveEtcd(ctx, l.Target, l.credentials)
 
 		cancel()
@@ -239,7 +236,7 @@ func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead
 
 	if left != nil && l.forced {
 		if dead == nil {
-			r.warn(fmt.Sprintf(
+			r.Warn(fmt.Sprintf(
 				"%v: another control plane removes its member, for it is named in lifecycle.forceRemove", left))
 		}
 
@@ -250,7 +247,7 @@ func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead
 		}
 	}
 
-	err := wait.Until(ctx, r.plan.SettleTimeout, r.say, func(context.Context) (string, error) {
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) (string, error) {
 		members, listed := talosapi.EtcdMembers(ctx, others, l.credentials)
 
 		switch {
@@ -268,7 +265,7 @@ func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead
 	switch {
 	case err == nil:
 		if err := talosapi.EndAlarms(ctx, others, l.credentials, m); err != nil {
-			r.warn(err.Error())
+			r.Warn(err.Error())
 		}
 
 		return nil
@@ -279,13 +276,13 @@ func (r *removal) unvote(ctx context.Context, l leaver, m lifecycle.Member, dead
 	}
 }
 
-// reset makes the node forget the cluster. Its VM goes next, so nobody waits for it to be done.
-func (r *removal) reset(ctx context.Context, l leaver, dead error) error {
+// reset makes the node forget the cluster. Its VM goes next, so it is not waited for.
+func (r *Removals) reset(ctx context.Context, l leavingNode, dead error) error {
 	if dead != nil {
 		return nil
 	}
 
-	err := wait.Until(ctx, r.plan.SettleTimeout, r.say, func(ctx context.Context) (string, error) {
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(ctx context.Context) (string, error) {
 		err := talosapi.Reset(ctx, l.Target, l.credentials)
 		if err == nil || talosapi.Answers(ctx, l.Target, l.credentials) != nil {
 			// When it does not answer any more, the reply was lost, not the request.

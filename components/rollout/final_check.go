@@ -1,0 +1,95 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+)
+
+// System is what runs in the VMs of a cluster, Talos or K3s.
+type System interface {
+	// Restart is a node whose VM is to be restarted, as a rollout sees it.
+	Restart(n plan.Node) Cluster
+	// PreviewRestart warns of what would keep the node from being restarted as it is now, and says what is left of etcd
+	// meanwhile.
+	PreviewRestart(ctx context.Context, n plan.Node) (quorum string)
+	// Kubernetes is that of whatever control plane answers.
+	Kubernetes(ctx context.Context) (*kubeapi.Client, error)
+}
+
+// FinalCheck is the last check of a cluster in a run: nodes that were replaced have rejoined, and no node stays
+// cordoned for a reason that is gone. A run that was interrupted, or whose change was reverted, may have left a node
+// cordoned that nothing else happens to.
+type FinalCheck struct {
+	Program
+
+	Plan    *plan.Plan
+	Limiter *Limiter
+	System  System
+}
+
+// cordonedTimeout bounds the question which nodes are cordoned. A cluster that does not answer is no reason for an
+// update to fail that has nothing to do with it.
+const cordonedTimeout = 10 * time.Second
+
+// Run waits until the check passes.
+func (f FinalCheck) Run(ctx context.Context) error {
+	if f.DryRun || f.Plan.Teardown {
+		return nil
+	}
+
+	// What runs after a change can only warn. The node may well be cordoned.
+	if name := f.Limiter.Failed(); name != "" {
+		return fmt.Errorf("%s failed: the messages say why; fix it, then run 'pulumi up' again", name)
+	}
+
+	if err := f.Limiter.WaitReplaced(ctx, f.Plan.ReadyTimeout, f.Progress); err != nil {
+		return err
+	}
+
+	asked, cancel := context.WithTimeout(ctx, cordonedTimeout)
+	defer cancel()
+
+	var nodes []kubeapi.Node
+
+	kube, err := f.System.Kubernetes(asked)
+	if err == nil {
+		nodes, err = kube.Nodes(asked)
+	}
+
+	if err != nil {
+		f.Warn(fmt.Sprintf("whether an earlier run has left a node cordoned is not known: %v", err))
+	}
+
+	for _, n := range nodes {
+		planned := slices.ContainsFunc(f.Plan.Nodes(), func(planned plan.Node) bool { return planned.Name == n.Name })
+		if !n.Ours || !planned {
+			continue
+		}
+
+		if err := f.uncordon(ctx, kube, n.Name); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// uncordon uncordons a node that an earlier run has cordoned, when it is ready.
+func (f FinalCheck) uncordon(ctx context.Context, kube *kubeapi.Client, name string) error {
+	if err := kube.WaitReady(ctx, name, "", f.Plan.ReadyTimeout, f.Progress); err != nil {
+		return fmt.Errorf("%s takes no pods since an earlier run: %w; fix it, then run 'pulumi up' again", name, err)
+	}
+
+	if err := kube.Uncordon(ctx, name); err != nil {
+		return fmt.Errorf("%s takes no pods since an earlier run, and cannot be uncordoned: %w", name, err)
+	}
+
+	f.Progress(name + " takes pods again")
+
+	return nil
+}

@@ -1,0 +1,112 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+// system is one whose Kubernetes does not answer where there is none.
+type system struct{ kube *kubeapi.Client }
+
+func (system) Restart(plan.Node) Cluster { return nil }
+
+func (system) PreviewRestart(context.Context, plan.Node) string { return "" }
+
+func (s system) Kubernetes(context.Context) (*kubeapi.Client, error) {
+	if s.kube == nil {
+		return nil, errors.New("no Kubernetes API answers")
+	}
+
+	return s.kube, nil
+}
+
+// kubernetesWith is a Kubernetes with nodes: "cordoned" by this program, "theirs" by somebody else.
+func kubernetesWith(t *testing.T, nodes map[string]string) (*kubeapi.Client, func() []string) {
+	t.Helper()
+
+	api := fake.NewClientset()
+
+	for name, state := range nodes {
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.NodeSpec{Unschedulable: state != "" && state != "lost"},
+			Status: corev1.NodeStatus{
+				NodeInfo: corev1.NodeSystemInfo{BootID: "first"},
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "Unknown",
+					false: "True"}[state == "lost"]}},
+			},
+		}
+		if state == "cordoned" {
+			n.Annotations = map[string]string{"talos-proxmox/cordoned": "true"}
+		}
+
+		_, err := api.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+
+	kube := kubeapi.Of(api)
+
+	return kube, func() []string {
+		all, err := kube.Nodes(t.Context())
+		require.NoError(t, err)
+
+		var closed []string
+
+		for _, n := range all {
+			if n.Cordoned {
+				closed = append(closed, n.Name)
+			}
+		}
+
+		slices.Sort(closed)
+
+		return closed
+	}
+}
+
+// TestFinalCheck: what an earlier run has left cordoned takes pods again, and nothing else does.
+func TestFinalCheck(t *testing.T) {
+	p := &plan.Plan{ReadyTimeout: time.Millisecond,
+		Pools: []plan.PlannedPool{{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}}}
+
+	of := func(dry bool, kube *kubeapi.Client) FinalCheck {
+		return FinalCheck{Program{DryRun: dry, Progress: silent, Warn: silent}, p, NewLimiter(1), system{kube}}
+	}
+
+	t.Run("cordoned nodes", func(t *testing.T) {
+		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned", "b": "theirs", "stranger": "cordoned"})
+		require.NoError(t, of(false, kube).Run(t.Context()))
+		assert.Equal(t, []string{"b", "stranger"}, closed())
+
+		failed := of(false, nil)
+		require.NoError(t, failed.Run(t.Context()), "a cluster that does not answer stops nobody")
+	})
+
+	t.Run("a node has failed", func(t *testing.T) {
+		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned"})
+
+		failed := of(false, kube)
+		failed.Limiter.Stop("a")
+		require.EqualError(t, failed.Run(t.Context()), "a failed: the messages say why; fix it, then run 'pulumi up' again")
+		assert.Equal(t, []string{"a"}, closed())
+	})
+
+	t.Run("a preview", func(t *testing.T) {
+		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned"})
+		require.NoError(t, of(true, kube).Run(t.Context()))
+		assert.Equal(t, []string{"a"}, closed(), "a preview changes nothing")
+	})
+}

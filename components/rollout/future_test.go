@@ -1,0 +1,29 @@
+package rollout
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestFuture(t *testing.T) {
+	l := NewFuture[string]()
+
+	_, known := l.Get(t.Context(), time.Millisecond)
+	assert.False(t, known)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	_, known = l.Get(ended, time.Hour)
+	assert.False(t, known)
+
+	l.Set("a")
+	l.Set("b")
+
+	value, known := l.Get(t.Context(), time.Hour)
+	assert.True(t, known)
+	assert.Equal(t, "a", value)
+}

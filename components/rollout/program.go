@@ -1,0 +1,30 @@
+package rollout
+
+import (
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/wait"
+)
+
+// Program is the run of the Pulumi program that operations belong to.
+type Program struct {
+	// DryRun says that it is a preview.
+	DryRun bool
+	// Progress is shown while an operation runs, and does not stay in the log.
+	Progress wait.Say
+	// Warn shows what is no error. Where the program has ended already, nothing shows it.
+	Warn func(message string)
+	// Preview shows what a preview has found out about a node, to people and to 'ops impact'.
+	Preview func(lifecycle.Row) error
+}
+
+// Inventory is what Proxmox VE had when the run began; *preflight.Report implements it.
+type Inventory interface {
+	// Exists says that the VM of a node is known to exist.
+	Exists(n plan.Node) bool
+	// AbsentVMIDs are the VMIDs of nodes that had no VM; nil: Proxmox VE did not answer.
+	AbsentVMIDs() map[int]bool
+	// VM is the VM that has a VMID of the plan.
+	VM(vmid int) (proxmoxvm.Found, bool)
+}

@@ -1,0 +1,226 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// Bootstrap holds that a cluster has one etcd for the whole of its life. The kubeconfig in the state is the record that
+// there has been one: it is created after the bootstrap and never replaced, so that only its creation starts a cluster.
+// After that, an etcd is begun only from a snapshot, or empty where the operator says so.
+type Bootstrap struct {
+	*Cluster
+
+	// joins says that a control plane has got its first configuration in this run, and is not known to be up yet.
+	joins atomic.Bool
+	// accepted says that the operator has accepted an empty cluster in this run.
+	accepted atomic.Bool
+}
+
+// Begin runs before the kubeconfig is fetched, and starts the cluster.
+func (b *Bootstrap) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	from, err := b.recovery()
+	if err != nil {
+		return err
+	}
+
+	return b.begin(ctx, credentialsOf(args.NewInputs), from)
+}
+
+// WaitReady runs after Begin: what reads the kubeconfig finds a cluster that answers.
+func (b *Bootstrap) WaitReady(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	return b.ready(ctx, credentialsOf(args.NewInputs))
+}
+
+// BeginEmpty runs before it is recorded that an empty cluster was accepted, and starts one.
+func (b *Bootstrap) BeginEmpty(ctx context.Context, _ *pulumi.ResourceHookArgs) error {
+	c, err := b.currentCredentials(ctx)
+	if err != nil {
+		return err
+	}
+
+	b.accepted.Store(true)
+
+	return b.begin(ctx, c, nil)
+}
+
+// begin starts a cluster where no control plane holds data of etcd.
+func (b *Bootstrap) begin(ctx context.Context, c talosapi.Credentials, from *talosapi.Recovery) error {
+	return talosapi.Bootstrap(ctx, b.controlPlanes(), c, from, b.Plan.NodeTimeout, b.Progress)
+}
+
+// ready waits until the control plane is up.
+func (b *Bootstrap) ready(ctx context.Context, c talosapi.Credentials) error {
+	if err := talosapi.WaitReady(ctx, b.controlPlanes(), c, b.Plan.ReadyTimeout, b.Progress); err != nil {
+		return err
+	}
+
+	b.joins.Store(false)
+
+	// The first control plane's own address has just been found to be up.
+	if b.Plan.EndpointMode == spec.EndpointFirstControlPlane {
+		return nil
+	}
+
+	return talosapi.WaitEndpoint(ctx, b.Plan.Endpoint, b.Plan.ReadyTimeout, b.Progress)
+}
+
+// lostEtcd refuses to begin an empty etcd where there has been one.
+func (b *Bootstrap) lostEtcd() error {
+	kept := "no snapshot of it is known"
+
+	if b.snapshots != nil {
+		kept = "no snapshot of it is in " + b.Plan.Backup.Dir
+
+		if all, err := b.snapshots.List(); err == nil && len(all) > 0 {
+			kept = "its newest snapshot is " + filepath.Join(b.Plan.Backup.Dir, filepath.Base(all[0].Path))
+		}
+	}
+
+	accept := "set lifecycle.acceptEmptyCluster to " + b.Plan.Cluster
+	if b.Plan.AcceptEmpty {
+		accept = "run 'pulumi state delete' with the URN of " + b.EmptyRecord +
+			": lifecycle.acceptEmptyCluster has been carried out before"
+	}
+
+	return lifecycle.Refusal{
+		Rule: "etcd is lost: no control plane holds its data, and " + b.Plan.Cluster +
+			" would begin as an empty cluster; " + kept,
+		Remedy: "to begin with a snapshot, set cluster.recoverFrom to it; to begin with an empty cluster, " + accept + "; " +
+			rollout.ToDestroy,
+	}
+}
+
+// checkDataKept runs before the configuration of a control plane is forgotten whose machine is gone or new. The error
+// is why it stays: with the last that may hold data of etcd, the state would no longer know that there has been a
+// cluster.
+func (b *Bootstrap) checkDataKept(ctx context.Context, l leavingNode) error {
+	if l.role != spec.RoleControlPlane || b.Inventory.AbsentVMIDs() == nil || b.Plan.RecoverFrom != "" || b.Plan.AcceptEmpty {
+		return nil
+	}
+
+	var others []talosapi.Target
+
+	for _, n := range b.Plan.ControlPlanes() {
+		if n.Name != l.Name && b.Inventory.Exists(n) {
+			others = append(others, talosapi.Target{Name: n.Name, Address: b.Addresses.Get(n.Name)})
+		}
+	}
+
+	// One that does not answer may hold them.
+	if !talosapi.AskEtcd(ctx, others, l.credentials).All(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured) {
+		return nil
+	}
+
+	return b.lostEtcd()
+}
+
+// CheckEstablished waits until the cluster has its etcd, and control planes that came in this run have joined it. A run
+// that has done nothing to nodes that do not answer does not wait for them.
+func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
+	if b.DryRun || b.Plan.Teardown {
+		return nil
+	}
+
+	c, err := b.currentCredentials(ctx)
+	if err != nil {
+		return err
+	}
+
+	targets := b.controlPlanes()
+	joins, lost := b.joins.Load(), false
+
+	err = wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) (string, error) {
+		report := talosapi.AskEtcd(ctx, targets, c)
+		waits := report.Any(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured)
+		joins = joins || waits
+
+		switch {
+		case report.Any(talosapi.EtcdHeld), !joins:
+			return "", nil
+		case report.All(talosapi.EtcdEmpty):
+			lost = true
+
+			return "", nil
+		default:
+			return "etcd, of which no control plane that answers holds data: " + report.Lacks(), nil
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("no second etcd is begun: %w; bring the control planes back that hold its data, then run 'pulumi "+
+			"up' again", err)
+	}
+
+	if lost && !b.accepted.Load() {
+		if b.Plan.RecoverFrom == "" {
+			return b.lostEtcd()
+		}
+
+		from, err := b.recovery()
+		if err != nil {
+			return err
+		}
+
+		if err := b.begin(ctx, c, from); err != nil {
+			return err
+		}
+	}
+
+	if lost || joins {
+		if err := b.ready(ctx, c); err != nil {
+			return err
+		}
+	}
+
+	return b.checkOneEtcd(ctx, targets, c)
+}
+
+// CheckOneEtcd holds that the control planes that exist are members of one etcd: no node is configured before.
+func (b *Bootstrap) CheckOneEtcd(ctx context.Context, c talosapi.Credentials) error {
+	var existing []talosapi.Target
+
+	for _, n := range b.Plan.ControlPlanes() {
+		if address := b.Addresses.Get(n.Name); b.Inventory.Exists(n) && address != "" {
+			existing = append(existing, talosapi.Target{Name: n.Name, Address: address})
+		}
+	}
+
+	return b.checkOneEtcd(ctx, existing, c)
+}
+
+// checkOneEtcd holds that all members of etcd are of one cluster. One that joins or leaves while the others are asked
+// may look otherwise for a moment.
+func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.Target, c talosapi.Credentials) error {
+	if b.Plan.Teardown || len(controlPlanes) < 2 {
+		return nil
+	}
+
+	patience := wait.Patience{Bound: b.Plan.SettleTimeout}
+
+	return wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) (string, error) {
+		err := talosapi.OneEtcd(ctx, controlPlanes, c)
+
+		switch {
+		case err == nil:
+			return "", nil
+		case patience.Over():
+			return "", lifecycle.Refusal{
+				Rule: err.Error() + ", so no node is configured",
+				Remedy: "decide which of them holds the data that you need, then wipe each control plane of the other: " +
+					"'talosctl reset --nodes <address> --graceful=false --reboot --system-labels-to-wipe EPHEMERAL'; it joins the one that is left",
+			}
+		default:
+			return "one etcd (" + err.Error() + ")", nil
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package talos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// A machine configuration holds the keys of the cluster, and the provider hands it to whatever answers without a
+// certificate at the node's address. So the program sends each configuration first: to a machine that has shown that it
+// is our VM, or that it is a node of this cluster. What the provider sends after that goes to a node that has it
+// already, and asks for a certificate.
+
+// WaitAnswering runs before a node is configured for the first time: the provider would look only every ten seconds for
+// a node that is not up yet.
+func (r *Changes) WaitAnswering(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, err := r.node(args)
+	if err != nil {
+		return err
+	}
+
+	if r.Plan.Apply == spec.ApplyStaged {
+		return fmt.Errorf("lifecycle.apply: staged cannot configure %s for the first time; set auto", n.Name)
+	}
+
+	target := talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")}
+
+	return talosapi.WaitAnswering(ctx, target, r.Plan.NodeTimeout, r.Progress)
+}
+
+// EjectISO runs before a node is configured, and takes the ISO file out of its drive.
+func (r *Changes) EjectISO(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, err := r.node(args)
+	if err != nil {
+		return err
+	}
+
+	if err := r.Identities.CheckNow(ctx, n); err != nil {
+		return err
+	}
+
+	return proxmoxvm.EjectISO(ctx, r.Proxmox, n)
+}
+
+// Configure runs before the provider configures a node for the first time. It ends when the node runs with its
+// configuration.
+func (r *Changes) Configure(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	c, err := r.readChange(args)
+	if err != nil {
+		return err
+	}
+
+	data, err := c.wanted.Bytes()
+	if err != nil {
+		return err
+	}
+
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (string, error) {
+		err := talosapi.Answers(ctx, c.Target, c.credentials)
+		if err == nil {
+			return "", nil
+		}
+
+		sent, final := r.configure(ctx, c, data)
+
+		switch {
+		case final != nil:
+			return "", final
+		case sent:
+			return c.Name + " to run with its configuration", nil
+		default:
+			return fmt.Sprintf("%s to answer at %s (%v)", c.Name, c.Address, err), nil
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not configured: %w", c.Name, err)
+	}
+
+	return nil
+}
+
+// configure sends the first configuration to a machine in maintenance mode, on the connection on which it has shown
+// that it is the node's VM. The error is final; all else may be tried again.
+func (r *Changes) configure(ctx context.Context, c nodeChange, data []byte) (sent bool, final error) {
+	machine, err := talosapi.ConnectMaintenance(ctx, c.Target)
+	if err != nil {
+		return false, nil //nolint:nilerr // it is not in maintenance mode, or not up
+	}
+	defer machine.Close()
+
+	want, err := r.uuid(ctx, c.node)
+	if err != nil {
+		return false, err
+	}
+
+	if !strings.EqualFold(machine.UUID, want) {
+		return false, otherMachine(c, machine.UUID, want)
+	}
+
+	err = machine.Apply(ctx, data)
+	if errors.As(err, new(talosapi.RejectedError)) {
+		return false, err
+	}
+
+	return err == nil, nil
+}
+
+// uuid is the SMBIOS UUID of the VM that was made for a node. The state has it, unless the VM is a clone: of those the
+// provider does not read it.
+func (r *Changes) uuid(ctx context.Context, n plan.Node) (string, error) {
+	if known, _ := r.UUIDs[n.Name].Get(ctx, wait.Ask); known != "" {
+		return known, nil
+	}
+
+	v, there, err := r.Proxmox.Find(ctx, n.VMID)
+	if err != nil {
+		return "", err
+	}
+
+	if !there {
+		return "", fmt.Errorf("there is no VM with VMID %d", n.VMID)
+	}
+
+	config, err := r.Proxmox.Config(ctx, v)
+	if err == nil && config.UUID == "" {
+		err = fmt.Errorf("VM %d states no SMBIOS UUID, so no machine can show that it is this VM; give it one "+
+			"('qm set %d --smbios1 uuid=$(uuidgen)' on its host), and stop and start it", n.VMID, n.VMID)
+	}
+
+	return config.UUID, err
+}
+
+// otherMachine is what is said of a machine in maintenance mode at a node's address that is not the node's VM.
+func otherMachine(c nodeChange, shown, want string) error {
+	return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and VM %d has %s. Nothing was sent to "+
+		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the network, then run 'pulumi up' again",
+		c.Address, shown, c.node.VMID, want)
+}
+
+// checkNotReset is why nothing is sent to a machine that answers in maintenance mode where a node with a configuration
+// is expected; nil where none does.
+func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
+	machine, err := talosapi.ConnectMaintenance(ctx, c.Target)
+	if err != nil {
+		return nil //nolint:nilerr // none does
+	}
+	defer machine.Close()
+
+	want, err := r.uuid(ctx, c.node)
+
+	switch {
+	case err != nil:
+		return err
+	case !strings.EqualFold(machine.UUID, want):
+		return otherMachine(c, machine.UUID, want)
+	default:
+		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. To have it made "+
+			"again, name it in lifecycle.replace", c.Name, c.Address)
+	}
+}
+
+// send gives a node that runs its changed configuration, as the last thing before the provider does: to a node that has
+// shown a certificate of this cluster, and to no other. What needs a reboot has had it by then.
+func (r *Changes) send(ctx context.Context, c nodeChange) error {
+	data, err := c.wanted.Bytes()
+	if err != nil {
+		return err
+	}
+
+	apply := talosapi.ApplyLive
+	if r.Plan.Apply == spec.ApplyStaged {
+		apply = talosapi.ApplyStaged
+	}
+
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (string, error) {
+		err := apply(ctx, c.Target, c.credentials, data)
+
+		switch {
+		case err == nil:
+			return "", nil
+		case errors.As(err, new(talosapi.RejectedError)):
+			return "", err
+		default:
+			return err.Error(), r.checkNotReset(ctx, c)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not changed: %w", c.Name, err)
+	}
+
+	return nil
+}

@@ -1,0 +1,92 @@
+package talos
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"talos-proxmox/components/etcdbackup"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// recovery is what a new etcd begins with; nil: it begins empty.
+func (b *Bootstrap) recovery() (*talosapi.Recovery, error) {
+	if b.Plan.RecoverFrom == "" {
+		return nil, nil
+	}
+
+	open := func() (*os.File, error) { return os.OpenInRoot(cmp.Or(b.Dir, "."), b.Plan.RecoverFrom) }
+
+	f, err := open()
+	if err != nil {
+		return nil, fmt.Errorf("cluster.recoverFrom: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+
+	s, err := etcdbackup.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", b.Plan.RecoverFrom, err)
+	}
+
+	return &talosapi.Recovery{
+		Open: func() (io.ReadCloser, error) { return open() }, Raw: s.Raw, Bound: b.Plan.TransferTimeout,
+	}, nil
+}
+
+// recoversFromSnapshot says whether the node goes because etcd is lost: there is a snapshot to begin with, and the
+// operator has named all control planes that have a machine.
+func (r *Removals) recoversFromSnapshot(l leavingNode) bool {
+	return r.Plan.RecoverFrom != "" && l.planned != nil && l.role == spec.RoleControlPlane &&
+		!slices.ContainsFunc(r.Plan.ControlPlanes(), func(n plan.Node) bool {
+			return !r.Inventory.AbsentVMIDs()[n.VMID] && !slices.Contains(r.Plan.Replace, n.Name)
+		})
+}
+
+// abandonQuorum lets a control plane go whose etcd has lost its quorum: no member can be asked, and no quorum be kept.
+// With a quorum, nothing needs to be recovered.
+func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
+	blocked := lifecycle.Refusal{
+		Rule:   l.Name + " is not removed: etcd has its quorum, and nothing needs to be recovered",
+		Remedy: "take out cluster.recoverFrom, and name one control plane at a time in lifecycle.replace",
+	}
+
+	quorate := func() bool {
+		members, err := talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
+		if err != nil {
+			return false
+		}
+
+		return lifecycle.Departure{Members: members}.Quorate()
+	}
+
+	if r.DryRun {
+		if quorate() {
+			return blocked
+		}
+
+		return nil
+	}
+
+	// An election is no loss.
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) (string, error) {
+		if quorate() {
+			return "", blocked
+		}
+
+		return "etcd, whether it has lost its quorum for good", nil
+	})
+	if err == blocked { //nolint:errorlint // it is not wrapped
+		return err
+	}
+
+	r.Progress(l.Name + " goes: etcd has lost its quorum")
+
+	return nil
+}

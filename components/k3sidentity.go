@@ -7,7 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/k3s"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // identify makes what the cluster is known by, the first time, and has the state keep it: what is made in later runs is
@@ -84,7 +84,7 @@ func sameToken(identity, token string) error {
 		return err
 	}
 
-	return plan.Problems{{
+	return spec.Problems{{
 		Path: "k3sToken", Rule: "must stay as it was when the cluster was made: its servers accept no other",
 		Remedy: "run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one",
 	}}

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // The forms that the provider and Proxmox VE accept. The provider passes over a token of another form without a word.
@@ -16,8 +16,8 @@ var (
 )
 
 // checkAccess checks how Proxmox VE is reached. No secret is ever quoted.
-func (c Config) checkAccess() plan.Problems {
-	var ps plan.Problems
+func (c Config) checkAccess() spec.Problems {
+	var ps spec.Problems
 
 	p := c.Proxmox
 
@@ -64,7 +64,7 @@ func (c Config) checkAccess() plan.Problems {
 	return ps
 }
 
-func secret(ps *plan.Problems, key, value string, form *regexp.Regexp) {
+func secret(ps *spec.Problems, key, value string, form *regexp.Regexp) {
 	switch {
 	case value == "":
 		ps.Add(key, "is required", "", "run: pulumi config set --secret "+key)

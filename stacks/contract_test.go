@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"talos-proxmox/stacks/contract"
+	"talos-proxmox/stacks/schema"
+
 	"github.com/invopop/jsonschema"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,10 +19,10 @@ import (
 // StackOutputs is everything that a stack exports, as pulumi stack output --json prints it: what outputs.schema.json is
 // made from.
 type StackOutputs struct {
-	Inventory
+	contract.Inventory
 
 	// The contract: all of the above in one value.
-	Contract Contract `json:"talos_bootstrap_contract"`
+	Contract contract.Contract `json:"talos_bootstrap_contract"`
 	// Administrator's kubeconfig, secret; absent when somebody else makes a cluster of the nodes.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Administrator's talosconfig, secret; absent when somebody else makes a cluster of the nodes.
@@ -56,7 +59,7 @@ func TestContractSchema(t *testing.T) {
 		title string
 		value any
 	}{
-		"schema/contract.schema.json": {"Output " + OutputContract + " of a talos-proxmox stack", &Contract{}},
+		"schema/contract.schema.json": {"Output " + contract.OutputContract + " of a talos-proxmox stack", &contract.Contract{}},
 		"schema/outputs.schema.json":  {"Outputs of a talos-proxmox stack", &StackOutputs{}},
 	} {
 		s := reflector(t).Reflect(of.value)
@@ -87,11 +90,11 @@ func refine(s *jsonschema.Schema) {
 		switch p.Key {
 		case "ip":
 			p.Value.AnyOf = address().AnyOf
-		case OutputNodeIPMap:
+		case contract.OutputNodeIPMap:
 			p.Value.AdditionalProperties = address()
-		case OutputNodeVMIDMap:
+		case contract.OutputNodeVMIDMap:
 			p.Value.AdditionalProperties.Minimum = json.Number("100")
-		case OutputControlPlaneEndpoints, OutputControlPlaneIPs, OutputWorkerIPs, OutputGPUWorkerIPs:
+		case contract.OutputControlPlaneEndpoints, contract.OutputControlPlaneIPs, contract.OutputWorkerIPs, contract.OutputGPUWorkerIPs:
 			p.Value.Items = address()
 		}
 
@@ -114,19 +117,19 @@ func TestOutputNames(t *testing.T) {
 	text, err := os.ReadFile("schema/outputs.schema.json")
 	require.NoError(t, err)
 
-	s, err := compile(text)
+	s, err := schema.Compile(text)
 	require.NoError(t, err)
 
 	var known []string
-	for name := range follow(s).Properties {
+	for name := range schema.Follow(s).Properties {
 		known = append(known, name)
 	}
 
 	assert.ElementsMatch(t, []string{
-		OutputControlPlaneEndpoints, OutputBootstrapNodes, OutputNodeIPMap, OutputNodeVMIDMap, OutputContract,
-		OutputKubeconfig, OutputTalosconfig, OutputCredentialsExpiry, OutputHints, OutputSSHPrivateKey, OutputK3s,
-		OutputControlPlaneIPs, OutputWorkerIPs, OutputGPUWorkerIPs,
-		OutputControlPlaneVMIDs, OutputWorkerVMIDs, OutputGPUWorkerVMIDs, OutputGPUWorkerPCIBDFs,
+		contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap, contract.OutputNodeVMIDMap, contract.OutputContract,
+		contract.OutputKubeconfig, contract.OutputTalosconfig, contract.OutputCredentialsExpiry, contract.OutputHints, contract.OutputSSHPrivateKey, contract.OutputK3s,
+		contract.OutputControlPlaneIPs, contract.OutputWorkerIPs, contract.OutputGPUWorkerIPs,
+		contract.OutputControlPlaneVMIDs, contract.OutputWorkerVMIDs, contract.OutputGPUWorkerVMIDs, contract.OutputGPUWorkerPCIBDFs,
 	}, known)
 }
 
@@ -145,14 +148,14 @@ const aContract = `{
 
 // TestReadContract reads a contract by itself and out of a stack's outputs.
 func TestReadContract(t *testing.T) {
-	want := &Contract{
-		SchemaVersion: 1, Kind: "talos", Cluster: "atlas", Versions: Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
-		Inventory: Inventory{
+	want := &contract.Contract{
+		SchemaVersion: 1, Kind: "talos", Cluster: "atlas", Versions: contract.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
+		Inventory: contract.Inventory{
 			ControlPlaneEndpoints: []string{"10.0.0.11"},
-			BootstrapNodes: BootstrapNodes{
-				ControlPlane: []BootstrapNode{{Name: "atlas-control-1", VMID: 401, IP: new("10.0.0.11"), Host: "pve1"}},
-				Workers:      []BootstrapNode{{Name: "atlas-worker-1", VMID: 501, Host: "pve2"}},
-				GPUWorkers:   []BootstrapNode{{Name: "atlas-gpu-1", VMID: 601, IP: new("fd00::31"), Host: "pve2", GPU: new("0000:01:00.0")}},
+			BootstrapNodes: contract.BootstrapNodes{
+				ControlPlane: []contract.BootstrapNode{{Name: "atlas-control-1", VMID: 401, IP: new("10.0.0.11"), Host: "pve1"}},
+				Workers:      []contract.BootstrapNode{{Name: "atlas-worker-1", VMID: 501, Host: "pve2"}},
+				GPUWorkers:   []contract.BootstrapNode{{Name: "atlas-gpu-1", VMID: 601, IP: new("fd00::31"), Host: "pve2", GPU: new("0000:01:00.0")}},
 			},
 			NodeIPMap:   map[string]string{"atlas-control-1": "10.0.0.11", "atlas-gpu-1": "fd00::31"},
 			NodeVMIDMap: map[string]int{"atlas-control-1": 401, "atlas-worker-1": 501, "atlas-gpu-1": 601},
@@ -160,7 +163,7 @@ func TestReadContract(t *testing.T) {
 	}
 
 	for _, text := range []string{aContract, `{"kubeconfig": "[secret]", "talos_bootstrap_contract": ` + aContract + `}`} {
-		c, err := ReadContract([]byte(text))
+		c, err := contract.Read([]byte(text))
 		require.NoError(t, err)
 		assert.Equal(t, want, c)
 
@@ -206,7 +209,7 @@ func TestContractIsStrict(t *testing.T) {
 			text := strings.Replace(aContract, c.old, c.new, 1)
 			require.NotEqual(t, aContract, text)
 
-			_, err := ReadContract([]byte(text))
+			_, err := contract.Read([]byte(text))
 			assert.EqualError(t, err, c.want)
 		})
 	}
@@ -217,22 +220,22 @@ func TestOutputsSchema(t *testing.T) {
 	text, err := os.ReadFile("schema/outputs.schema.json")
 	require.NoError(t, err)
 
-	s, err := compile(text)
+	s, err := schema.Compile(text)
 	require.NoError(t, err)
 
 	var c map[string]any
 	require.NoError(t, json.Unmarshal([]byte(aContract), &c))
 
-	all := map[string]any{OutputContract: c}
-	for _, shared := range []string{OutputControlPlaneEndpoints, OutputBootstrapNodes, OutputNodeIPMap, OutputNodeVMIDMap} {
+	all := map[string]any{contract.OutputContract: c}
+	for _, shared := range []string{contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap, contract.OutputNodeVMIDMap} {
 		all[shared] = c[shared]
 	}
 
 	require.NoError(t, s.Validate(all))
 
 	legacy := []string{
-		OutputControlPlaneIPs, OutputWorkerIPs, OutputGPUWorkerIPs, OutputControlPlaneVMIDs, OutputWorkerVMIDs, OutputGPUWorkerVMIDs,
-		OutputGPUWorkerPCIBDFs,
+		contract.OutputControlPlaneIPs, contract.OutputWorkerIPs, contract.OutputGPUWorkerIPs, contract.OutputControlPlaneVMIDs, contract.OutputWorkerVMIDs, contract.OutputGPUWorkerVMIDs,
+		contract.OutputGPUWorkerPCIBDFs,
 	}
 
 	for i, name := range legacy {

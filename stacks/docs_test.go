@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"talos-proxmox/stacks/schema"
+
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -98,7 +100,7 @@ func keyTable(t *testing.T) string {
 }
 
 func typeOf(s *jsonschema.Schema) string {
-	s = follow(s)
+	s = schema.Follow(s)
 
 	if s.Enum != nil {
 		var values []string

@@ -10,9 +10,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 )
 
 // home is a configuration without a stack file. A secret is a value like any other here: take it from where yours are kept.
@@ -40,7 +40,7 @@ func ExampleDeploy() {
 			return err
 		}
 
-		ctx.Export("contract", d.Outputs[stacks.OutputContract])
+		ctx.Export("contract", d.Outputs[contract.OutputContract])
 
 		for _, node := range d.Cluster.Nodes {
 			show(node.Name, node.IPAddress.Elem())
@@ -63,7 +63,7 @@ func ExampleDeploy_problems() {
 
 		_, err := stacks.Deploy(ctx, config)
 
-		var problems plan.Problems
+		var problems spec.Problems
 		if errors.As(err, &problems) {
 			for _, p := range problems {
 				fmt.Println(p.Path)
@@ -105,14 +105,14 @@ func ExampleDeploy_automation() {
 			return "", err
 		}
 
-		contract, err := stacks.DecodeContract(result.Outputs[stacks.OutputContract].Value)
+		cluster, err := contract.Decode(result.Outputs[contract.OutputContract].Value)
 		if err != nil {
 			return "", err
 		}
 
-		fmt.Println(contract.Cluster, contract.ControlPlaneEndpoints)
+		fmt.Println(cluster.Cluster, cluster.ControlPlaneEndpoints)
 
-		return result.Outputs[stacks.OutputKubeconfig].Value.(string), nil
+		return result.Outputs[contract.OutputKubeconfig].Value.(string), nil
 	}
 
 	_ = up
@@ -126,7 +126,7 @@ func ExampleReadOutputs() {
 			return err
 		}
 
-		outputs, err := stacks.ReadOutputs(ref)
+		outputs, err := contract.ReadOutputs(ref)
 		if err != nil {
 			return err
 		}
@@ -147,15 +147,15 @@ func ExampleReadOutputs() {
 }
 
 // A program without Pulumi reads what pulumi stack output --json prints.
-func ExampleReadContract() {
-	contract, err := stacks.ReadContract([]byte(`{"talos_bootstrap_contract": ` + published + `}`))
+func Example_readContract() {
+	cluster, err := contract.Read([]byte(`{"talos_bootstrap_contract": ` + published + `}`))
 	if err != nil {
 		fmt.Println(err)
 
 		return
 	}
 
-	fmt.Println(contract.Cluster, contract.Versions.Talos, contract.ControlPlaneEndpoints, contract.NodeVMIDMap["home-worker-1"])
+	fmt.Println(cluster.Cluster, cluster.Versions.Talos, cluster.ControlPlaneEndpoints, cluster.NodeVMIDMap["home-worker-1"])
 	// Output: home v1.12.4 [192.168.10.11] 501
 }
 
@@ -201,13 +201,13 @@ func (mocks) NewResource(args pulumi.MockResourceArgs) (string, resource.Propert
 			"machineSecrets":      map[string]any{}, "talosVersion": "v1.12.4",
 		})
 	case "pulumi:pulumi:StackReference":
-		var contract map[string]any
-		if err := json.Unmarshal([]byte(published), &contract); err != nil {
+		var cluster map[string]any
+		if err := json.Unmarshal([]byte(published), &cluster); err != nil {
 			return "", nil, err
 		}
 
 		outputs = resource.NewPropertyMapFromMap(map[string]any{
-			"name": args.Name, "outputs": map[string]any{stacks.OutputContract: contract}, "secretOutputNames": []any{},
+			"name": args.Name, "outputs": map[string]any{contract.OutputContract: cluster}, "secretOutputNames": []any{},
 		})
 	}
 

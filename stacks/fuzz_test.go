@@ -8,7 +8,8 @@ import (
 	"reflect"
 	"testing"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/contract"
 )
 
 // FuzzParse: whatever stands in a stack file, it is a configuration that plans, or there are problems.
@@ -51,7 +52,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 
-		var problems plan.Problems
+		var problems spec.Problems
 		if !errors.As(err, &problems) {
 			t.Fatalf("no list of problems: %v", err)
 		}
@@ -70,7 +71,7 @@ func FuzzReadContract(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := ReadContract(text)
+		c, err := contract.Read(text)
 		if err != nil {
 			return
 		}
@@ -80,7 +81,7 @@ func FuzzReadContract(f *testing.F) {
 			t.Fatal(err)
 		}
 
-		again, err := ReadContract(written)
+		again, err := contract.Read(written)
 		if err != nil {
 			t.Fatalf("what was read is not taken again: %v\n%s", err, written)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/contract"
 )
 
 // hints are the commands that an operator wants next, ready to be copied. Credentials that are not written as files are
@@ -28,7 +29,7 @@ func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.String
 		return "./" + string(name)
 	}
 
-	kubeconfig, talosconfig := place(OutputKubeconfig), place(OutputTalosconfig)
+	kubeconfig, talosconfig := place(contract.OutputKubeconfig), place(contract.OutputTalosconfig)
 
 	found["kubectl"] = c.Endpoint.ApplyT(func(endpoint string) string {
 		return "kubectl --kubeconfig " + kubeconfig + " --server " + shellWord(endpoint) + " get nodes -o wide"
@@ -45,7 +46,7 @@ func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.String
 		return "talosctl --talosconfig " + talosconfig + " --endpoints " + strings.Join(both[0].([]string), ",") + " --nodes " +
 			strings.Join(all, ",") + " version"
 	}).(pulumi.StringOutput)
-	found["contract"] = pulumi.String(output + OutputContract + " --json")
+	found["contract"] = pulumi.String(output + contract.OutputContract + " --json")
 
 	return found
 }

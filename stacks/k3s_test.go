@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/stacks/contract"
 )
 
 // cloudShelf is a Proxmox VE with one template for cloud-init.
@@ -176,8 +177,8 @@ func TestK3sOutputs(t *testing.T) {
 
 	record(t, k3sProgram(k3sConfig(t), func(d *Deployment) {
 		assert.ElementsMatch(t, []string{
-			OutputControlPlaneEndpoints, OutputBootstrapNodes, OutputNodeIPMap, OutputNodeVMIDMap, OutputContract,
-			OutputKubeconfig, OutputCredentialsExpiry, OutputHints, OutputK3s, OutputSSHPrivateKey,
+			contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap, contract.OutputNodeVMIDMap, contract.OutputContract,
+			contract.OutputKubeconfig, contract.OutputCredentialsExpiry, contract.OutputHints, contract.OutputK3s, contract.OutputSSHPrivateKey,
 		}, slices.Collect(maps.Keys(d.Outputs)))
 
 		d.Outputs.ToMapOutput().ApplyT(func(all map[string]any) error {
@@ -189,16 +190,16 @@ func TestK3sOutputs(t *testing.T) {
 
 	all := <-values
 
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(all[OutputKubeconfig].(string)))
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(all[contract.OutputKubeconfig].(string)))
 	require.NoError(t, err)
 	assert.Equal(t, "https://192.168.20.11:6443", config.Host)
 
-	assert.Contains(t, all[OutputSSHPrivateKey], "OPENSSH PRIVATE KEY")
-	assert.Equal(t, "ssh -i ssh_private_key ubuntu@192.168.20.11", all[OutputHints].(map[string]any)["ssh"])
-	assert.Equal(t, map[string]any{"k3s": "v1.34.2+k3s1", "kubernetes": "v1.34.2"}, all[OutputContract].(map[string]any)["versions"])
-	assert.Equal(t, "k3s", all[OutputContract].(map[string]any)["kind"])
+	assert.Contains(t, all[contract.OutputSSHPrivateKey], "OPENSSH PRIVATE KEY")
+	assert.Equal(t, "ssh -i ssh_private_key ubuntu@192.168.20.11", all[contract.OutputHints].(map[string]any)["ssh"])
+	assert.Equal(t, map[string]any{"k3s": "v1.34.2+k3s1", "kubernetes": "v1.34.2"}, all[contract.OutputContract].(map[string]any)["versions"])
+	assert.Equal(t, "k3s", all[contract.OutputContract].(map[string]any)["kind"])
 
-	status := all[OutputK3s].(map[string]any)
+	status := all[contract.OutputK3s].(map[string]any)
 	assert.Equal(t, "https://192.168.20.11:6443", status["api"])
 	agent := status["nodes"].(map[string]any)["edge-agent-1"].(map[string]any)
 	joined := agent["joined"].(map[string]any)
@@ -214,10 +215,10 @@ func TestK3sOutputs(t *testing.T) {
 func TestContractOfK3s(t *testing.T) {
 	text := strings.NewReplacer(`"kind": "talos"`, `"kind": "k3s"`, `"talos": "v1.12.4"`, `"k3s": "v1.34.2+k3s1"`).Replace(aContract)
 
-	c, err := ReadContract([]byte(text))
+	c, err := contract.Read([]byte(text))
 	require.NoError(t, err)
 	assert.Equal(t, "v1.34.2+k3s1", c.Versions.K3s)
 
-	_, err = ReadContract([]byte(strings.Replace(aContract, `"kind": "talos"`, `"kind": "k3s"`, 1)))
+	_, err = contract.Read([]byte(strings.Replace(aContract, `"kind": "talos"`, `"kind": "k3s"`, 1)))
 	require.EqualError(t, err, "output talos_bootstrap_contract does not have the contract's shape:\n  - versions: must hold that of k3s, and of no other kind")
 }

@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/contract"
 )
 
 // k3sOutputs are the stack outputs of a cluster of K3s.
@@ -20,13 +21,13 @@ func k3sOutputs(c *components.K3sCluster, stack string) pulumi.Map {
 	}
 
 	exported := shared(p, made, groups(p, made), pulumi.Map{"k3s": pulumi.String(p.K3s.Version), "kubernetes": pulumi.String(p.Kubernetes)})
-	exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
-	exported[OutputCredentialsExpiry] = pulumi.Map{OutputKubeconfig: c.KubeconfigExpiry}
-	exported[OutputK3s] = k3sStatus(c)
-	exported[OutputHints] = k3sHints(c, stack)
+	exported[contract.OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
+	exported[contract.OutputCredentialsExpiry] = pulumi.Map{contract.OutputKubeconfig: c.KubeconfigExpiry}
+	exported[contract.OutputK3s] = k3sStatus(c)
+	exported[contract.OutputHints] = k3sHints(c, stack)
 
 	if p.K3s.GenerateSSHKey {
-		exported[OutputSSHPrivateKey] = pulumi.ToSecret(c.SSHPrivateKey)
+		exported[contract.OutputSSHPrivateKey] = pulumi.ToSecret(c.SSHPrivateKey)
 	}
 
 	return exported
@@ -50,16 +51,16 @@ func k3sStatus(c *components.K3sCluster) pulumi.Map {
 
 // k3sHints are the commands that an operator wants next, ready to be copied.
 func k3sHints(c *components.K3sCluster, stack string) pulumi.Map {
-	const file = spec.File(OutputKubeconfig)
+	const file = spec.File(contract.OutputKubeconfig)
 
 	output := "pulumi stack output --stack " + shellWord(stack) + " "
-	found := pulumi.Map{"contract": pulumi.String(output + OutputContract + " --json")}
+	found := pulumi.Map{"contract": pulumi.String(output + contract.OutputContract + " --json")}
 	kubeconfig := "./" + string(file)
 
 	if f := c.Plan.Outputs.Files; f != nil && slices.Contains(f.Write, file) {
 		kubeconfig = shellWord("./" + path.Join(f.Dir, string(file)))
 	} else {
-		found["get_kubeconfig"] = pulumi.String("(umask 077; " + output + OutputKubeconfig + " --show-secrets > kubeconfig)")
+		found["get_kubeconfig"] = pulumi.String("(umask 077; " + output + contract.OutputKubeconfig + " --show-secrets > kubeconfig)")
 	}
 
 	found["kubectl"] = pulumi.String("kubectl --kubeconfig " + kubeconfig + " get nodes -o wide")
@@ -67,7 +68,7 @@ func k3sHints(c *components.K3sCluster, stack string) pulumi.Map {
 	key := ""
 	if c.Plan.K3s.GenerateSSHKey {
 		key = "-i ssh_private_key "
-		found["get_ssh_private_key"] = pulumi.String("(umask 077; " + output + OutputSSHPrivateKey + " --show-secrets > ssh_private_key)")
+		found["get_ssh_private_key"] = pulumi.String("(umask 077; " + output + contract.OutputSSHPrivateKey + " --show-secrets > ssh_private_key)")
 	}
 
 	found["ssh"] = pulumi.Sprintf("ssh %s%s@%s", key, c.Plan.K3s.User, c.Nodes[0].IPAddress.Elem())

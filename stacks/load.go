@@ -10,12 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/schema"
 
-	"talos-proxmox/components/plan"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// Load reads the stack's configuration strictly. The error holds all problems (plan.Problems): unknown keys, wrong types,
+// Load reads the stack's configuration strictly. The error holds all problems (spec.Problems): unknown keys, wrong types,
 // and everything that planning finds in what could be read. The root is the project's directory, the current one when
 // empty.
 func Load(ctx *pulumi.Context, root string) (Config, error) {
@@ -25,7 +26,7 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 
 	values := map[string]string{}
 
-	known, err := keyTypes()
+	known, err := schema.KeyTypes()
 	if err != nil {
 		return Config{}, err
 	}
@@ -67,7 +68,7 @@ func Parse(values map[string]string, root string) (Config, error) {
 		return Config{}, err
 	}
 
-	found, err := checkKeys(tree)
+	found, err := schema.CheckConfig(tree)
 	if err != nil {
 		return Config{}, err
 	}
@@ -97,7 +98,7 @@ func Parse(values map[string]string, root string) (Config, error) {
 	more := append(c.checkAccess(), c.checkSecrets()...)
 
 	if _, err := c.Plan(); err != nil {
-		var planned plan.Problems
+		var planned spec.Problems
 		if !errors.As(err, &planned) {
 			return Config{}, err
 		}
@@ -109,11 +110,11 @@ func Parse(values map[string]string, root string) (Config, error) {
 }
 
 // merge adds what was found in the values to what was found in the keys and in reading files, without what only follows from it.
-func merge(keys, values plan.Problems) plan.Problems {
+func merge(keys, values spec.Problems) spec.Problems {
 	all := keys
 
 	for _, v := range values {
-		follows := slices.ContainsFunc(keys, func(k plan.Problem) bool {
+		follows := slices.ContainsFunc(keys, func(k spec.Problem) bool {
 			return v.Path == k.Path || within(v.Path, k.Path) || within(k.Path, v.Path)
 		})
 		if !follows {
@@ -132,12 +133,12 @@ func within(path, above string) bool {
 }
 
 // decode parses what is not text.
-func decode(values map[string]string) (map[string]any, plan.Problems, error) {
-	var problems plan.Problems
+func decode(values map[string]string) (map[string]any, spec.Problems, error) {
+	var problems spec.Problems
 
 	tree := map[string]any{}
 
-	types, err := keyTypes()
+	types, err := schema.KeyTypes()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -151,7 +152,7 @@ func decode(values map[string]string) (map[string]any, plan.Problems, error) {
 
 		var v any
 		if err := json.Unmarshal([]byte(values[key]), &v); err != nil {
-			problems.Add(key, "must be "+article([]string{types[key]}), "", "write it as YAML below the key")
+			problems.Add(key, "must be "+schema.TypeNames([]string{types[key]}), "", "write it as YAML below the key")
 			// Reported once, not as missing too.
 			v = map[string]any{}
 		}

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -10,37 +9,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
-)
-
-// Names of the stack outputs. Other programs rely on them.
-const (
-	OutputControlPlaneEndpoints = "talos_control_plane_endpoints"
-	OutputBootstrapNodes        = "talos_bootstrap_nodes"
-	OutputNodeIPMap             = "talos_node_ip_map"
-	OutputNodeVMIDMap           = "talos_node_vmid_map"
-	OutputContract              = "talos_bootstrap_contract"
-	// OutputKubeconfig and OutputTalosconfig are secret.
-	OutputKubeconfig  = "kubeconfig"
-	OutputTalosconfig = "talosconfig"
-
-	// OutputCredentialsExpiry says until when kubeconfig and talosconfig are good.
-	OutputCredentialsExpiry = "credentials_expiry"
-	// OutputHints are commands to go on with.
-	OutputHints = "hints"
-
-	// OutputSSHPrivateKey logs in to K3s nodes, secret; with k3s.generateSSHKey.
-	OutputSSHPrivateKey = "ssh_private_key"
-	// OutputK3s is how a cluster of K3s is: the health of its nodes, and how to reach them.
-	OutputK3s = "k3s_status"
-
-	// The outputs of old, with outputs.legacy.
-	OutputControlPlaneIPs   = "control_plane_ips"
-	OutputWorkerIPs         = "worker_ips"
-	OutputGPUWorkerIPs      = "gpu_worker_ips"
-	OutputControlPlaneVMIDs = "control_plane_vmids"
-	OutputWorkerVMIDs       = "worker_vmids"
-	OutputGPUWorkerVMIDs    = "gpu_worker_vmids"
-	OutputGPUWorkerPCIBDFs  = "gpu_worker_pci_bdfs"
+	"talos-proxmox/stacks/contract"
 )
 
 // group is a group of the contract while it is put together.
@@ -120,27 +89,27 @@ func shared(p *plan.Plan, made []member, all map[string]*group, versions pulumi.
 	}
 
 	inventory := pulumi.Map{
-		OutputControlPlaneEndpoints: control.known(),
-		OutputBootstrapNodes: pulumi.Map{
+		contract.OutputControlPlaneEndpoints: control.known(),
+		contract.OutputBootstrapNodes: pulumi.Map{
 			plan.GroupControlPlane: control.nodes, plan.GroupWorkers: workers.nodes, plan.GroupGPUWorkers: gpus.nodes,
 		},
-		OutputNodeIPMap:   addresses,
-		OutputNodeVMIDMap: vmids,
+		contract.OutputNodeIPMap:   addresses,
+		contract.OutputNodeVMIDMap: vmids,
 	}
 
-	contract := pulumi.Map{
-		"schemaVersion": pulumi.Int(ContractVersion), "kind": pulumi.String(p.Distribution), "cluster": pulumi.String(p.Cluster), "versions": versions,
+	whole := pulumi.Map{
+		"schemaVersion": pulumi.Int(contract.SchemaVersion), "kind": pulumi.String(p.Distribution), "cluster": pulumi.String(p.Cluster), "versions": versions,
 	}
-	maps.Copy(contract, inventory)
+	maps.Copy(whole, inventory)
 
-	exported := pulumi.Map{OutputContract: contract}
+	exported := pulumi.Map{contract.OutputContract: whole}
 	maps.Copy(exported, inventory)
 
 	if p.Outputs.Legacy {
 		maps.Copy(exported, pulumi.Map{
-			OutputControlPlaneIPs: control.known(), OutputWorkerIPs: workers.known(), OutputGPUWorkerIPs: gpus.known(),
-			OutputControlPlaneVMIDs: control.vmids, OutputWorkerVMIDs: workers.vmids, OutputGPUWorkerVMIDs: gpus.vmids,
-			OutputGPUWorkerPCIBDFs: gpus.bdfs,
+			contract.OutputControlPlaneIPs: control.known(), contract.OutputWorkerIPs: workers.known(), contract.OutputGPUWorkerIPs: gpus.known(),
+			contract.OutputControlPlaneVMIDs: control.vmids, contract.OutputWorkerVMIDs: workers.vmids, contract.OutputGPUWorkerVMIDs: gpus.vmids,
+			contract.OutputGPUWorkerPCIBDFs: gpus.bdfs,
 		})
 	}
 
@@ -161,38 +130,11 @@ func outputs(c *components.TalosCluster, stack string) pulumi.Map {
 	if c.Plan.Bootstrap == spec.BootstrapPulumi {
 		control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
 
-		exported[OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
-		exported[OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
-		exported[OutputCredentialsExpiry] = pulumi.Map{OutputKubeconfig: c.KubeconfigExpiry, OutputTalosconfig: c.TalosconfigExpiry}
-		exported[OutputHints] = hints(c, stack, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
+		exported[contract.OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
+		exported[contract.OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
+		exported[contract.OutputCredentialsExpiry] = pulumi.Map{contract.OutputKubeconfig: c.KubeconfigExpiry, contract.OutputTalosconfig: c.TalosconfigExpiry}
+		exported[contract.OutputHints] = hints(c, stack, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}
 
 	return exported
-}
-
-// Outputs is what a stack of this program offers to other stacks.
-type Outputs struct {
-	Contract Contract
-	// Kubeconfig and Talosconfig are secret.
-	Kubeconfig, Talosconfig pulumi.StringOutput
-}
-
-// ReadOutputs reads the outputs of another stack. The contract is there as plain values, so that it may shape the reading
-// program's resources. It is an error when the stack has not been deployed.
-func ReadOutputs(ref *pulumi.StackReference) (*Outputs, error) {
-	details, err := ref.GetOutputDetails(OutputContract)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", OutputContract, err)
-	}
-
-	contract, err := DecodeContract(details.Value)
-	if err != nil {
-		return nil, err
-	}
-
-	secret := func(name string) pulumi.StringOutput {
-		return pulumi.ToSecret(ref.GetStringOutput(pulumi.String(name))).(pulumi.StringOutput)
-	}
-
-	return &Outputs{Contract: *contract, Kubeconfig: secret(OutputKubeconfig), Talosconfig: secret(OutputTalosconfig)}, nil
 }

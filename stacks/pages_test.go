@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"talos-proxmox/stacks/schema"
 )
 
 // pages are the documents, by path.
@@ -141,7 +143,7 @@ func TestPagesShowStackFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			found, err := checkKeys(tree)
+			found, err := schema.CheckConfig(tree)
 			if err != nil {
 				t.Fatal(err)
 			}

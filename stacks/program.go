@@ -59,7 +59,7 @@ type Deployment struct {
 
 // Deploy makes the cluster that the configuration describes, with providers of its own, so that a program may deploy
 // several. The resources take their names from the cluster's name. Nothing is registered when the configuration is wrong;
-// the error holds everything that is (plan.Problems).
+// the error holds everything that is (spec.Problems).
 func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (*Deployment, error) {
 	if err := append(config.checkAccess(), config.checkSecrets()...).Err(); err != nil {
 		return nil, err

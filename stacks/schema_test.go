@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/schema"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
@@ -48,7 +49,7 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 	}}
 
 	// The paths that comments are found at follow from the directory they are read in.
-	for _, source := range []struct{ base, dir string }{{"talos-proxmox", "stacks"}, {"talos-proxmox", "components/spec"}} {
+	for _, source := range []struct{ base, dir string }{{"talos-proxmox", "stacks"}, {"talos-proxmox", "stacks/contract"}, {"talos-proxmox", "components/spec"}} {
 		t.Chdir("..")
 
 		if err := r.AddGoComments(source.base, source.dir); err != nil {
@@ -236,7 +237,7 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 func allKeys(t *testing.T) map[string]*validator.Schema {
 	t.Helper()
 
-	root, err := compiled()
+	root, err := schema.Compile(schema.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,19 +247,19 @@ func allKeys(t *testing.T) map[string]*validator.Schema {
 	var walk func(path string, s *validator.Schema)
 
 	walk = func(path string, s *validator.Schema) {
-		s = follow(s)
+		s = schema.Follow(s)
 
 		for name, child := range s.Properties {
-			found[join(path, name)] = child
-			walk(join(path, name), child)
+			found[schema.Join(path, name)] = child
+			walk(schema.Join(path, name), child)
 		}
 
-		if items := follow(s.Items2020); items != nil && len(items.Properties) > 0 {
+		if items := schema.Follow(s.Items2020); items != nil && len(items.Properties) > 0 {
 			walk(path+"[]", items)
 		}
 
 		if more, ok := s.AdditionalProperties.(*validator.Schema); ok {
-			walk(join(path, "<name>"), more)
+			walk(schema.Join(path, "<name>"), more)
 		}
 	}
 

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/machineconfig"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // keyVariable goes before the stack's tailscaleAuthKey.
@@ -32,8 +32,8 @@ var (
 )
 
 // checkSecrets holds the form of secrets that are used as they are. No secret is ever quoted.
-func (c Config) checkSecrets() plan.Problems {
-	var ps plan.Problems
+func (c Config) checkSecrets() spec.Problems {
+	var ps spec.Problems
 
 	if key := c.TailscaleAuthKey; key != "" && !printable.MatchString(key) {
 		ps.Add("tailscaleAuthKey", "does not look like a key: it holds spaces or what is no ASCII", "",

@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/contract"
 )
 
 // yard is an empty Proxmox VE of any hosts, whose guest agents report one address each.
@@ -234,8 +235,8 @@ func TestReportedByAgent(t *testing.T) {
 
 	assert.Equal(t, "10.0.9.1", resources["c-control-1-config"].inputs["node"].StringValue())
 	assert.Equal(t, "10.0.9.2", resources["c-worker-2-config"].inputs["endpoint"].StringValue())
-	assert.Equal(t, []any{"10.0.9.1"}, outputs[OutputControlPlaneEndpoints])
-	assert.Equal(t, map[string]any{"c-control-1": "10.0.9.1", "c-worker-1": "10.0.9.1", "c-worker-2": "10.0.9.2", "c-worker-3": "10.0.9.3"}, outputs[OutputNodeIPMap])
+	assert.Equal(t, []any{"10.0.9.1"}, outputs[contract.OutputControlPlaneEndpoints])
+	assert.Equal(t, map[string]any{"c-control-1": "10.0.9.1", "c-worker-1": "10.0.9.1", "c-worker-2": "10.0.9.2", "c-worker-3": "10.0.9.3"}, outputs[contract.OutputNodeIPMap])
 	assert.Subset(t, resources["c-kubeconfig"].deps, []string{"c-worker-1-config", "c-worker-2-config", "c-worker-3-config"})
 	assert.Equal(t, "5m0s", resources["c-control-1-vm"].inputs["agent"].ObjectValue()["timeout"].StringValue())
 }
@@ -314,8 +315,8 @@ func TestHints(t *testing.T) {
 			_, outputs := inYard(t, false, test.change)
 
 			test.want["contract"] = "pulumi stack output --stack dev talos_bootstrap_contract --json"
-			assert.Equal(t, test.want, outputs[OutputHints])
-			assert.Equal(t, map[string]any{"talosconfig": "2031-05-04T03:02:01Z"}, outputs[OutputCredentialsExpiry])
+			assert.Equal(t, test.want, outputs[contract.OutputHints])
+			assert.Equal(t, map[string]any{"talosconfig": "2031-05-04T03:02:01Z"}, outputs[contract.OutputCredentialsExpiry])
 		})
 	}
 }
@@ -342,18 +343,18 @@ func TestExternal(t *testing.T) {
 		vmToken: 4, fileToken: 2, schematicToken: 1,
 	}, tokens)
 
-	assert.NotContains(t, outputs, OutputKubeconfig)
-	assert.NotContains(t, outputs, OutputTalosconfig)
-	assert.Equal(t, []any{"10.0.0.11"}, outputs[OutputControlPlaneIPs])
-	assert.Equal(t, []any{}, outputs[OutputWorkerIPs])
-	assert.Equal(t, []any{501.0, 502.0, 503.0}, outputs[OutputWorkerVMIDs])
-	assert.Equal(t, []any{}, outputs[OutputGPUWorkerPCIBDFs])
+	assert.NotContains(t, outputs, contract.OutputKubeconfig)
+	assert.NotContains(t, outputs, contract.OutputTalosconfig)
+	assert.Equal(t, []any{"10.0.0.11"}, outputs[contract.OutputControlPlaneIPs])
+	assert.Equal(t, []any{}, outputs[contract.OutputWorkerIPs])
+	assert.Equal(t, []any{501.0, 502.0, 503.0}, outputs[contract.OutputWorkerVMIDs])
+	assert.Equal(t, []any{}, outputs[contract.OutputGPUWorkerPCIBDFs])
 
-	contract, err := DecodeContract(outputs[OutputContract])
+	cluster, err := contract.Decode(outputs[contract.OutputContract])
 	require.NoError(t, err)
-	assert.Equal(t, Versions{Talos: "v1.12.4"}, contract.Versions)
-	assert.Nil(t, contract.BootstrapNodes.Workers[0].IP)
-	assert.Equal(t, "10.0.0.11", *contract.BootstrapNodes.ControlPlane[0].IP)
+	assert.Equal(t, contract.Versions{Talos: "v1.12.4"}, cluster.Versions)
+	assert.Nil(t, cluster.BootstrapNodes.Workers[0].IP)
+	assert.Equal(t, "10.0.0.11", *cluster.BootstrapNodes.ControlPlane[0].IP)
 }
 
 func withGPUs(keys ...string) func(*Config) {
@@ -390,7 +391,7 @@ func TestGPUPool(t *testing.T) {
 	assert.Equal(t, "c-image", images[1])
 	assert.Equal(t, resources[images[0]].deps, []string{strings.TrimSuffix(images[0], "-image") + "-schematic"})
 
-	groups := outputs[OutputBootstrapNodes].(map[string]any)
+	groups := outputs[contract.OutputBootstrapNodes].(map[string]any)
 	assert.Equal(t, map[string]any{"name": "c-gpu-2", "vmid": 602.0, "node": "pve1", "ip": "10.0.0.32", "gpu_pci_bdf": "0000:02:00.0"}, groups["gpu_workers"].([]any)[1])
 }
 

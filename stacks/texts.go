@@ -10,20 +10,19 @@ import (
 	"strings"
 
 	"talos-proxmox/components/etcdbackup"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
 
 // readTexts replaces the paths of files by what they hold: patches, manifests, certificates. Only files below root are read,
 // links included: the configuration of a stranger must not show files of the machine it is previewed on.
-func readTexts(c *Config, root string) (plan.Problems, error) {
+func readTexts(c *Config, root string) (spec.Problems, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // read only
 
-	var problems plan.Problems
+	var problems spec.Problems
 
 	texts := func(path, what string, texts []spec.InlineOrFile) {
 		for i := range texts {
@@ -88,7 +87,7 @@ func readText(dir *os.Root, name string) (string, error) {
 }
 
 // checkSnapshot holds that there is something to recover from.
-func checkSnapshot(c *Config, root string) plan.Problems {
+func checkSnapshot(c *Config, root string) spec.Problems {
 	name := c.Cluster.RecoverFrom
 	if name == "" {
 		return nil
@@ -104,7 +103,7 @@ func checkSnapshot(c *Config, root string) plan.Problems {
 		return nil
 	}
 
-	return plan.Problems{{
+	return spec.Problems{{
 		Path: "cluster.recoverFrom", Rule: "must be a snapshot of etcd inside the project: " + reason(err), Value: name,
 		Remedy: "correct the path; 'go run ./stacks/ops etcd list' shows what there is",
 	}}

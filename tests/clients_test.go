@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -105,7 +105,7 @@ func hinted(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) func(n
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"), 0o700)) //nolint:gosec // it is to be run
 	}
 
-	hints := outputs[stacks.OutputHints].Value.(map[string]any)
+	hints := outputs[contract.OutputHints].Value.(map[string]any)
 
 	return func(name string) []string {
 		shell := exec.CommandContext(t.Context(), "sh", "-c", hints[name].(string))
@@ -150,7 +150,7 @@ func kubernetesClient(t *testing.T, outputs auto.OutputMap) *kubernetes.Clientse
 func kubernetesAt(t *testing.T, outputs auto.OutputMap, address string) *kubernetes.Clientset {
 	t.Helper()
 
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[stacks.OutputKubeconfig].Value.(string)))
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[contract.OutputKubeconfig].Value.(string)))
 	require.NoError(t, err)
 
 	if address != "" {
@@ -167,7 +167,7 @@ func kubernetesAt(t *testing.T, outputs auto.OutputMap, address string) *kuberne
 func talosClient(t *testing.T, outputs auto.OutputMap) (*client.Client, []string) {
 	t.Helper()
 
-	config, err := clientconfig.FromString(outputs[stacks.OutputTalosconfig].Value.(string))
+	config, err := clientconfig.FromString(outputs[contract.OutputTalosconfig].Value.(string))
 	require.NoError(t, err)
 
 	api, err := client.New(t.Context(), client.WithConfig(config))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -34,7 +34,7 @@ func TestCompiledProgram(t *testing.T) {
 	require.NoError(t, stack.RemoveConfig(t.Context(), "talos-proxmox:clutser"))
 
 	outputs := up(t, stack).Outputs
-	contract, err := stacks.DecodeContract(outputs[stacks.OutputContract].Value)
+	contract, err := contract.Decode(outputs[contract.OutputContract].Value)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501, "k3s-dev-gpu-1": 601}, contract.NodeVMIDMap)
 	requireNoChange(t, stack)

@@ -16,19 +16,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
 
 // requireOutputs holds everything that a stack exports against the schema of the repository, and that the outputs agree
 // with each other.
-func requireOutputs(t *testing.T, outputs auto.OutputMap) *stacks.Contract {
+func requireOutputs(t *testing.T, outputs auto.OutputMap) *contract.Contract {
 	t.Helper()
 
 	all := map[string]any{}
 
 	for name, output := range outputs {
 		all[name] = output.Value
-		assert.Equal(t, name == stacks.OutputKubeconfig || name == stacks.OutputTalosconfig, output.Secret, name)
+		assert.Equal(t, name == contract.OutputKubeconfig || name == contract.OutputTalosconfig, output.Secret, name)
 	}
 
 	text, err := json.Marshal(all)
@@ -38,10 +39,10 @@ func requireOutputs(t *testing.T, outputs auto.OutputMap) *stacks.Contract {
 	require.NoError(t, err)
 	require.NoError(t, schema(t, "outputs.schema.json").Validate(value))
 
-	contract, err := stacks.ReadContract(text)
+	cluster, err := contract.Read(text)
 	require.NoError(t, err)
 
-	shared, err := json.Marshal(contract.Inventory)
+	shared, err := json.Marshal(cluster.Inventory)
 	require.NoError(t, err)
 
 	var same map[string]any
@@ -51,16 +52,16 @@ func requireOutputs(t *testing.T, outputs auto.OutputMap) *stacks.Contract {
 		assert.Equal(t, value, all[name], name)
 	}
 
-	for _, n := range contract.BootstrapNodes.All() {
-		assert.Equal(t, n.VMID, contract.NodeVMIDMap[n.Name])
+	for _, n := range cluster.BootstrapNodes.All() {
+		assert.Equal(t, n.VMID, cluster.NodeVMIDMap[n.Name])
 
-		address, known := contract.NodeIPMap[n.Name]
+		address, known := cluster.NodeIPMap[n.Name]
 		if assert.Equal(t, n.IP != nil, known, n.Name); known {
 			assert.Equal(t, *n.IP, address)
 		}
 	}
 
-	return contract
+	return cluster
 }
 
 func schema(t *testing.T, name string) *jsonschema.Schema {
@@ -118,19 +119,19 @@ func TestContractOfExamples(t *testing.T) {
 			t.Parallel()
 
 			outputs := up(t, rehearse(t, name).Stack).Outputs
-			contract := requireOutputs(t, outputs)
+			cluster := requireOutputs(t, outputs)
 
-			assert.Len(t, contract.BootstrapNodes.ControlPlane, want.control)
-			assert.Len(t, contract.BootstrapNodes.Workers, want.workers)
-			assert.Len(t, contract.BootstrapNodes.GPUWorkers, want.gpus)
-			assert.Len(t, contract.NodeIPMap, want.known)
-			assert.Len(t, contract.ControlPlaneEndpoints, want.control)
+			assert.Len(t, cluster.BootstrapNodes.ControlPlane, want.control)
+			assert.Len(t, cluster.BootstrapNodes.Workers, want.workers)
+			assert.Len(t, cluster.BootstrapNodes.GPUWorkers, want.gpus)
+			assert.Len(t, cluster.NodeIPMap, want.known)
+			assert.Len(t, cluster.ControlPlaneEndpoints, want.control)
 			assert.Len(t, outputs, want.outputs)
 
 			if want.gpus > 0 {
-				assert.Equal(t, []any{"0000:01:00.0", "0000:02:00.0"}, outputs[stacks.OutputGPUWorkerPCIBDFs].Value)
-				assert.Equal(t, []any{601.0, 602.0}, outputs[stacks.OutputGPUWorkerVMIDs].Value)
-				assert.Equal(t, "0000:02:00.0", *contract.BootstrapNodes.GPUWorkers[1].GPU)
+				assert.Equal(t, []any{"0000:01:00.0", "0000:02:00.0"}, outputs[contract.OutputGPUWorkerPCIBDFs].Value)
+				assert.Equal(t, []any{601.0, 602.0}, outputs[contract.OutputGPUWorkerVMIDs].Value)
+				assert.Equal(t, "0000:02:00.0", *cluster.BootstrapNodes.GPUWorkers[1].GPU)
 			}
 		})
 	}
@@ -150,8 +151,8 @@ func TestTwoClustersInOneStack(t *testing.T) {
 				return err
 			}
 
-			ctx.Export(name, d.Outputs[stacks.OutputContract])
-			ctx.Export(name+"-kubeconfig", d.Outputs[stacks.OutputKubeconfig])
+			ctx.Export(name, d.Outputs[contract.OutputContract])
+			ctx.Export(name+"-kubeconfig", d.Outputs[contract.OutputKubeconfig])
 		}
 
 		return nil
@@ -161,10 +162,10 @@ func TestTwoClustersInOneStack(t *testing.T) {
 	outputs := up(t, s).Outputs
 
 	for name, r := range map[string]*rehearsal.Rehearsal{"one": one, "two": two} {
-		contract, err := stacks.DecodeContract(outputs[name].Value)
+		cluster, err := contract.Decode(outputs[name].Value)
 		require.NoError(t, err)
-		assert.Equal(t, r.Plan.Cluster, contract.Cluster)
-		assert.Equal(t, addressOf(r, r.Plan.Cluster+"-worker-1"), *contract.BootstrapNodes.Workers[0].IP)
+		assert.Equal(t, r.Plan.Cluster, cluster.Cluster)
+		assert.Equal(t, addressOf(r, r.Plan.Cluster+"-worker-1"), *cluster.BootstrapNodes.Workers[0].IP)
 		assert.Contains(t, outputs[name+"-kubeconfig"].Value, addressOf(r, r.Plan.Cluster+"-control-1")+":6443")
 		assert.True(t, outputs[name+"-kubeconfig"].Secret)
 		require.NoError(t, r.WaitReady(t.Context(), wait))

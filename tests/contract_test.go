@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -63,7 +64,7 @@ func readFromSecondStack(t *testing.T, r *rehearsal.Rehearsal, worker string) {
 			return err
 		}
 
-		read, err := stacks.ReadOutputs(ref)
+		read, err := contract.ReadOutputs(ref)
 		if err != nil {
 			return err
 		}

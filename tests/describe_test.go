@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/ops/adopt"
 	"talos-proxmox/stacks/ops/describe"
 	"talos-proxmox/tests/lab/talos"
@@ -142,7 +143,7 @@ func byHand(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name s
 func nodeOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name string) (talosapi.Target, talosapi.Credentials) {
 	t.Helper()
 
-	config, err := clientconfig.FromString(outputs[stacks.OutputTalosconfig].Value.(string))
+	config, err := clientconfig.FromString(outputs[contract.OutputTalosconfig].Value.(string))
 	require.NoError(t, err)
 
 	c := config.Contexts[config.Context]

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -49,12 +49,12 @@ func TestAtlas(t *testing.T) {
 			t.Parallel()
 
 			r := rehearse(t, example(t, "atlas", c.change...))
-			contract := contractOf(t, up(t, r.Stack))
+			cluster := contractOf(t, up(t, r.Stack))
 			require.NoError(t, r.WaitReady(t.Context(), wait))
 
-			assert.Equal(t, []string{"talos-cp-01", "talos-cp-02", "talos-cp-03"}, names(contract.BootstrapNodes.ControlPlane))
-			assert.Equal(t, []string{"talos-worker-01", "talos-worker-02"}, names(contract.BootstrapNodes.Workers))
-			assert.Equal(t, 300, contract.NodeVMIDMap["talos-cp-01"])
+			assert.Equal(t, []string{"talos-cp-01", "talos-cp-02", "talos-cp-03"}, names(cluster.BootstrapNodes.ControlPlane))
+			assert.Equal(t, []string{"talos-worker-01", "talos-worker-02"}, names(cluster.BootstrapNodes.Workers))
+			assert.Equal(t, 300, cluster.NodeVMIDMap["talos-cp-01"])
 
 			downloads := r.Lab.World().Downloads()
 			require.Len(t, downloads, c.images)
@@ -90,22 +90,22 @@ func TestEnterprise(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(r.Stack.Workspace().WorkDir(), "talos"), "a preview writes nothing")
 
 	result := up(t, r.Stack)
-	contract := contractOf(t, result)
+	cluster := contractOf(t, result)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	readCluster(t, result, 7)
 
 	hosts := map[string]int{}
 
-	for _, n := range contract.BootstrapNodes.ControlPlane {
+	for _, n := range cluster.BootstrapNodes.ControlPlane {
 		hosts[n.Host]++
 
 		require.NotNil(t, n.IP)
-		assert.Contains(t, contract.ControlPlaneEndpoints, *n.IP)
+		assert.Contains(t, cluster.ControlPlaneEndpoints, *n.IP)
 	}
 
 	assert.Equal(t, map[string]int{"pve1": 1, "pve2": 1, "pve3": 1}, hosts)
-	assert.Len(t, contract.BootstrapNodes.Workers, 4)
-	assert.Len(t, contract.NodeIPMap, 7)
+	assert.Len(t, cluster.BootstrapNodes.Workers, 4)
+	assert.Len(t, cluster.NodeIPMap, 7)
 
 	for _, n := range r.Plan.Nodes() {
 		config := vmConfig(t, r, n.Name)
@@ -149,16 +149,16 @@ func TestMachinesOnly(t *testing.T) {
 
 	r := rehearse(t, example(t, "k3s-dev-vms"))
 	result := up(t, r.Stack)
-	contract := contractOf(t, result)
+	cluster := contractOf(t, result)
 
-	assert.Equal(t, []string{"k3s-dev-gpu-1", "k3s-dev-gpu-2"}, names(contract.BootstrapNodes.GPUWorkers))
-	assert.Equal(t, "0000:02:00.0", *contract.BootstrapNodes.GPUWorkers[1].GPU)
-	assert.Empty(t, contract.Versions.Kubernetes)
+	assert.Equal(t, []string{"k3s-dev-gpu-1", "k3s-dev-gpu-2"}, names(cluster.BootstrapNodes.GPUWorkers))
+	assert.Equal(t, "0000:02:00.0", *cluster.BootstrapNodes.GPUWorkers[1].GPU)
+	assert.Empty(t, cluster.Versions.Kubernetes)
 
-	assert.Equal(t, []any{601.0, 602.0}, result.Outputs[stacks.OutputGPUWorkerVMIDs].Value)
-	assert.Equal(t, []any{"0000:01:00.0", "0000:02:00.0"}, result.Outputs[stacks.OutputGPUWorkerPCIBDFs].Value)
-	assert.Equal(t, []any{addressOf(r, "k3s-dev-worker-1"), addressOf(r, "k3s-dev-worker-2")}, result.Outputs[stacks.OutputWorkerIPs].Value)
-	assert.NotContains(t, result.Outputs, stacks.OutputKubeconfig)
+	assert.Equal(t, []any{601.0, 602.0}, result.Outputs[contract.OutputGPUWorkerVMIDs].Value)
+	assert.Equal(t, []any{"0000:01:00.0", "0000:02:00.0"}, result.Outputs[contract.OutputGPUWorkerPCIBDFs].Value)
+	assert.Equal(t, []any{addressOf(r, "k3s-dev-worker-1"), addressOf(r, "k3s-dev-worker-2")}, result.Outputs[contract.OutputWorkerIPs].Value)
+	assert.NotContains(t, result.Outputs, contract.OutputKubeconfig)
 
 	for _, e := range r.Lab.Journal().Entries() {
 		assert.NotEqual(t, "talos", string(e.Face), "%v", e)
@@ -169,7 +169,7 @@ func TestMachinesOnly(t *testing.T) {
 	assert.Empty(t, r.Leftovers())
 }
 
-func names(nodes []stacks.BootstrapNode) []string {
+func names(nodes []contract.BootstrapNode) []string {
 	var found []string
 	for _, n := range nodes {
 		found = append(found, n.Name)

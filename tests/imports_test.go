@@ -63,6 +63,8 @@ func TestImports(t *testing.T) {
 			"components/proxmoxvm", "components/spec",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components", []string{"components/"}, nil},
+		{"stacks/schema", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"stacks/contract", []string{"components/spec", "stacks/schema"}, []string{"net/http", "k8s.io/"}},
 		{"stacks", []string{"components", "components/", "stacks", "stacks/"}, nil},
 		{"policy", []string{"components/plan", "components/spec", "policy/"}, nil},
 		{"tests/lab", []string{"tests/lab/"}, []string{"github.com/pulumi/", "github.com/luthermonson/"}},

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -46,10 +47,10 @@ func TestK3s(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Len(t, calls(r, "/ubuntu/pool/qemu-guest-agent"), 2, "both have got the guest agent later")
 
-	contract := contractOf(t, result)
-	assert.Equal(t, "k3s", contract.Kind)
-	assert.Equal(t, stacks.Versions{K3s: "v1.34.2+k3s1", Kubernetes: "v1.34.2"}, contract.Versions)
-	assert.Equal(t, []string{addressOf(r, "edge-server-1")}, contract.ControlPlaneEndpoints)
+	cluster := contractOf(t, result)
+	assert.Equal(t, "k3s", cluster.Kind)
+	assert.Equal(t, contract.Versions{K3s: "v1.34.2+k3s1", Kubernetes: "v1.34.2"}, cluster.Versions)
+	assert.Equal(t, []string{addressOf(r, "edge-server-1")}, cluster.ControlPlaneEndpoints)
 
 	api := kubernetesClient(t, result.Outputs)
 	assert.Equal(t, []string{"edge-agent-1", "edge-server-1"}, readyNodes(t, api))
@@ -57,15 +58,15 @@ func TestK3s(t *testing.T) {
 
 	runWorkload(t, api)
 
-	status := result.Outputs[stacks.OutputK3s].Value.(map[string]any)
+	status := result.Outputs[contract.OutputK3s].Value.(map[string]any)
 	assert.Equal(t, "https://"+addressOf(r, "edge-server-1")+":6443", status["api"])
 	assert.Equal(t, "ssh ubuntu@"+addressOf(r, "edge-agent-1"), status["nodes"].(map[string]any)["edge-agent-1"].(map[string]any)["ssh"])
 	assert.Equal(t, map[string]any{"edge-agent-1": "ready", "edge-server-1": "ready"}, healthOf(result.Outputs))
 
-	_, err := ssh.ParsePrivateKey([]byte(result.Outputs[stacks.OutputSSHPrivateKey].Value.(string)))
+	_, err := ssh.ParsePrivateKey([]byte(result.Outputs[contract.OutputSSHPrivateKey].Value.(string)))
 	require.NoError(t, err)
-	assert.True(t, result.Outputs[stacks.OutputSSHPrivateKey].Secret)
-	assert.True(t, result.Outputs[stacks.OutputKubeconfig].Secret)
+	assert.True(t, result.Outputs[contract.OutputSSHPrivateKey].Secret)
+	assert.True(t, result.Outputs[contract.OutputKubeconfig].Secret)
 
 	requireNoChange(t, r.Stack)
 
@@ -73,9 +74,9 @@ func TestK3s(t *testing.T) {
 	assert.Equal(t, map[string]any{"edge-agent-1": "cordoned", "edge-server-1": "ready"}, healthOf(up(t, r.Stack).Outputs))
 	setUnschedulable(t, api, "edge-agent-1", false)
 
-	requireNothingInPlain(t, r, result.Outputs[stacks.OutputSSHPrivateKey].Value.(string))
+	requireNothingInPlain(t, r, result.Outputs[contract.OutputSSHPrivateKey].Value.(string))
 
-	kubeconfig := result.Outputs[stacks.OutputKubeconfig].Value
+	kubeconfig := result.Outputs[contract.OutputKubeconfig].Value
 
 	// Somebody has given the servers another token: who comes is not let in, until they have the old one again.
 	token := r.Ubuntu.ReplaceAgentToken("another")
@@ -90,7 +91,7 @@ func TestK3s(t *testing.T) {
 	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.readyTimeout", &auto.ConfigOptions{Path: true}))
 	result = up(t, r.Stack)
 	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-agent-3", "edge-server-1"}, readyNodes(t, api))
-	assert.Equal(t, kubeconfig, result.Outputs[stacks.OutputKubeconfig].Value, "the same administrator")
+	assert.Equal(t, kubeconfig, result.Outputs[contract.OutputKubeconfig].Value, "the same administrator")
 
 	set(t, r.Stack, "pools.agent.count", "1")
 	up(t, r.Stack)
@@ -134,7 +135,7 @@ func TestK3s(t *testing.T) {
 // healthOf are the nodes of K3s by name, with their health as the outputs have it.
 func healthOf(outputs auto.OutputMap) map[string]any {
 	found := map[string]any{}
-	for name, n := range outputs[stacks.OutputK3s].Value.(map[string]any)["nodes"].(map[string]any) {
+	for name, n := range outputs[contract.OutputK3s].Value.(map[string]any)["nodes"].(map[string]any) {
 		found[name] = n.(map[string]any)["health"]
 	}
 

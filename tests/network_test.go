@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -114,7 +114,7 @@ func TestVirtualIP(t *testing.T) {
 	}
 
 	// Talos is reached without the shared address, which etcd may take away.
-	talosconfig, err := clientconfig.FromString(outputs[stacks.OutputTalosconfig].Value.(string))
+	talosconfig, err := clientconfig.FromString(outputs[contract.OutputTalosconfig].Value.(string))
 	require.NoError(t, err)
 
 	named := talosconfig.Contexts[talosconfig.Context]
@@ -143,7 +143,7 @@ func TestVirtualIP(t *testing.T) {
 func endpointOf(t *testing.T, outputs auto.OutputMap) string {
 	t.Helper()
 
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[stacks.OutputKubeconfig].Value.(string)))
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[contract.OutputKubeconfig].Value.(string)))
 	require.NoError(t, err)
 
 	return strings.TrimPrefix(config.Host, "https://")

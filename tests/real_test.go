@@ -18,6 +18,7 @@ import (
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -144,10 +145,10 @@ func machines(t *testing.T, proxmox *proxmoxapi.Client) []proxmoxapi.VM {
 	return vms
 }
 
-func contractOf(t *testing.T, result auto.UpResult) *stacks.Contract {
+func contractOf(t *testing.T, result auto.UpResult) *contract.Contract {
 	t.Helper()
 
-	contract, err := stacks.DecodeContract(result.Outputs[stacks.OutputContract].Value)
+	contract, err := contract.Decode(result.Outputs[contract.OutputContract].Value)
 	require.NoError(t, err)
 
 	return contract

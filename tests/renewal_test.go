@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -79,10 +79,10 @@ type credentials struct{ kubernetes, talos string }
 func credentialsOf(t *testing.T, outputs auto.OutputMap) credentials {
 	t.Helper()
 
-	kubernetes, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[stacks.OutputKubeconfig].Value.(string)))
+	kubernetes, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[contract.OutputKubeconfig].Value.(string)))
 	require.NoError(t, err)
 
-	talos, err := clientconfig.FromString(outputs[stacks.OutputTalosconfig].Value.(string))
+	talos, err := clientconfig.FromString(outputs[contract.OutputTalosconfig].Value.(string))
 	require.NoError(t, err)
 
 	return credentials{base64.StdEncoding.EncodeToString(kubernetes.CertData), talos.Contexts[talos.Context].Crt}
@@ -93,10 +93,10 @@ func credentialsOf(t *testing.T, outputs auto.OutputMap) credentials {
 func requireValid(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, least time.Duration) {
 	t.Helper()
 
-	expiry := outputs[stacks.OutputCredentialsExpiry].Value.(map[string]any)
+	expiry := outputs[contract.OutputCredentialsExpiry].Value.(map[string]any)
 	found := credentialsOf(t, outputs)
 
-	for name, text := range map[string]string{stacks.OutputKubeconfig: found.kubernetes, stacks.OutputTalosconfig: found.talos} {
+	for name, text := range map[string]string{contract.OutputKubeconfig: found.kubernetes, contract.OutputTalosconfig: found.talos} {
 		end := certificateOf(t, text).NotAfter
 		assert.Equal(t, end.UTC().Format(time.RFC3339), expiry[name], name)
 		assert.Greater(t, time.Until(end), least, name)
@@ -139,7 +139,7 @@ func grow(t *testing.T, r *rehearsal.Rehearsal, young auto.OutputMap, left time.
 func secretsOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) *secrets.Bundle {
 	t.Helper()
 
-	config, err := clientconfig.FromString(outputs[stacks.OutputTalosconfig].Value.(string))
+	config, err := clientconfig.FromString(outputs[contract.OutputTalosconfig].Value.(string))
 	require.NoError(t, err)
 
 	first, c := r.Plan.ControlPlanes()[0], config.Contexts[config.Context]

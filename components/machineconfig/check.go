@@ -23,9 +23,9 @@ import (
 )
 
 // Check generates the configuration of each node with throw-away secrets, applies all patches and lets Talos validate the
-// result, so that a bad patch fails here and not on the node. The warnings are Talos' own. The error is plan.Problems.
+// result, so that a bad patch fails here and not on the node. The warnings are Talos' own. The error is spec.Problems.
 // Nodes that nobody configures are not checked.
-func Check(p *plan.Plan) ([]plan.Problem, error) {
+func Check(p *plan.Plan) ([]spec.Problem, error) {
 	if p.Bootstrap == spec.BootstrapExternal {
 		return nil, nil
 	}
@@ -48,11 +48,11 @@ func Check(p *plan.Plan) ([]plan.Problem, error) {
 
 // checker collects what is said of the nodes. What several nodes of a pool have in common is said of the first.
 type checker struct {
-	problems, warnings plan.Problems
+	problems, warnings spec.Problems
 	said               map[string]bool
 }
 
-func (c *checker) note(to *plan.Problems, problem plan.Problem) {
+func (c *checker) note(to *spec.Problems, problem spec.Problem) {
 	if key := problem.Path + "\x00" + problem.Rule; !c.said[key] {
 		if c.said == nil {
 			c.said = map[string]bool{}
@@ -119,7 +119,7 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 		}
 
 		for _, w := range warnings {
-			c.note(&c.warnings, plan.Problem{Path: "pools." + pool.Name, Rule: "Talos warns of the machine configuration: " + w, Value: node.Name})
+			c.note(&c.warnings, spec.Problem{Path: "pools." + pool.Name, Rule: "Talos warns of the machine configuration: " + w, Value: node.Name})
 		}
 	}
 
@@ -135,7 +135,7 @@ func (c *checker) apply(cfg talosconfig.Provider, patches []spec.Patch, node pla
 		if err != nil {
 			ok = false
 
-			c.note(&c.problems, plan.Problem{
+			c.note(&c.problems, spec.Problem{
 				Path: patch.Path, Rule: "is no patch that Talos can apply: " + keysOnly(err),
 				Value: patch.Origin + ", for " + node.Name, Remedy: remedy(err),
 			})
@@ -196,8 +196,8 @@ func remedy(err error) string {
 }
 
 // blame names the patch that breaks a rule which the configuration held before.
-func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule string, broken func(talosconfig.Provider) bool) plan.Problem {
-	problem := plan.Problem{Path: "pools." + node.Pool, Rule: rule, Value: node.Name}
+func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule string, broken func(talosconfig.Provider) bool) spec.Problem {
+	problem := spec.Problem{Path: "pools." + node.Pool, Rule: rule, Value: node.Name}
 
 	for _, patch := range patches {
 		patched, err := apply(cfg, patch.Text)

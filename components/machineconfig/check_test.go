@@ -203,7 +203,7 @@ func TestPatchIsNoFile(t *testing.T) {
 func TestCheckWarns(t *testing.T) {
 	warnings, err := Check(planOf(t, patched(talos112, "", "machine:\n  install:\n    extensions: [{image: ghcr.io/siderolabs/gvisor:1}]\n", "")))
 
-	want := []plan.Problem{{
+	want := []spec.Problem{{
 		Path: "pools.control", Value: "atlas-control-1", Rule: "Talos warns of the machine configuration: " +
 			".machine.install.extensions is deprecated, please see https://www.talos.dev/latest/talos-guides/install/boot-assets/",
 	}}

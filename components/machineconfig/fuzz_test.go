@@ -28,7 +28,7 @@ func FuzzPatch(f *testing.F) {
 
 		_, err = Check(p)
 
-		var problems plan.Problems
+		var problems spec.Problems
 		if err != nil && !errors.As(err, &problems) {
 			t.Fatalf("no list of problems: %v", err)
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 // problem says what is missing, host by host.
-func (pl *placer) problem() Problem {
-	return Problem{
+func (pl *placer) problem() spec.Problem {
+	return spec.Problem{
 		Path: "proxmox.hosts", Rule: "have no room for " + count(pl.missing, "node"), Value: count(len(pl.hosts), "host"),
 		Remedy: "add hosts or capacity, lower placement.reserve, or ask for fewer or smaller nodes",
 		Detail: pl.table(),
@@ -69,4 +69,12 @@ func Align(rows [][]string) string {
 	}
 
 	return b.String()
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, noun)
+	}
+
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -55,7 +55,7 @@ func FuzzNew(f *testing.F) {
 			t.Fatalf("the same input has other problems:\n%v\n%v", err, again)
 		}
 
-		var problems Problems
+		var problems spec.Problems
 		if !errors.As(err, &problems) || p != nil {
 			t.Fatalf("a plan with an error, or an error of another kind: %v", err)
 		}

@@ -353,7 +353,7 @@ func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 
 // once notes a problem that several pools may share.
 func (r *resolver) once(path, rule, value, remedy string) {
-	if p := (Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.problems, p) {
+	if p := (spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.problems, p) {
 		r.problems = append(r.problems, p)
 	}
 }

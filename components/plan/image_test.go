@@ -52,9 +52,9 @@ func TestImageStays(t *testing.T) {
 				t.Errorf("%+v", image)
 			}
 
-			var want []Problem
+			var want []spec.Problem
 			if c.keep {
-				want = []Problem{{
+				want = []spec.Problem{{
 					Path: "lifecycle.keepImages", Rule: "keeps an ISO file that stays in the drives of its VMs, which do not start without it",
 					Value: "false", Remedy: "delete the file by hand when the VMs are gone",
 				}}
@@ -94,8 +94,8 @@ func TestLinkName(t *testing.T) {
 
 // TestUncertainDisk: Linux calls disks of two buses sda and so on, in no order that one could install by.
 func TestUncertainDisk(t *testing.T) {
-	warning := func(at string) []Problem {
-		return []Problem{{
+	warning := func(at string) []spec.Problem {
+		return []spec.Problem{{
 			Path:  "pools.control.extraDisks[0].interface",
 			Rule:  "is on another bus than the system disk, and Linux calls disks of both sda and so on, in no certain order: Talos may be installed on the wrong one",
 			Value: at, Remedy: "put it on the bus of the system disk, or on virtio; or name the disk in a patch (machine.install.diskSelector)",
@@ -105,7 +105,7 @@ func TestUncertainDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		image         spec.Image
 		system, other string
-		want          []Problem
+		want          []spec.Problem
 	}{
 		"one bus":                     {spec.Image{}, "scsi1", "scsi0", nil},
 		"names of their own":          {spec.Image{}, "scsi0", "virtio0", nil},

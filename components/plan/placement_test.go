@@ -144,7 +144,7 @@ func TestPinnedTogether(t *testing.T) {
 		Role: spec.RoleControlPlane, Addresses: "10.0.0.11-99", Nodes: map[string]spec.NodeSpec{"1": {Host: "a"}, "2": {Host: "a"}, "3": {}},
 	})
 
-	want := []Problem{{
+	want := []spec.Problem{{
 		Path: "pools", Rule: "pin several control planes to one host, although there are enough hosts", Value: "a", Remedy: "pin them apart",
 	}}
 	if diff := cmp.Diff(want, placed(t, s).Warnings); diff != "" {

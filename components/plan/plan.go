@@ -113,7 +113,7 @@ type Plan struct {
 	// Steps are what is done, in order.
 	Steps []Step
 	// Warnings do not stop the program.
-	Warnings []Problem
+	Warnings []spec.Problem
 }
 
 // Mirror stands in for a registry of images.

@@ -228,7 +228,7 @@ func TestExternal(t *testing.T) {
 	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(3)}
 	p := placed(t, s)
 
-	want := []Problem{
+	want := []spec.Problem{
 		{
 			Path: "cluster.endpoint.mode", Rule: "is not carried out with bootstrap external: whoever configures the nodes sets it up", Value: "vip",
 		},
@@ -460,7 +460,7 @@ func TestJSON(t *testing.T) {
 
 // TestProblem is how every problem reads.
 func TestProblem(t *testing.T) {
-	for want, p := range map[string]Problem{
+	for want, p := range map[string]spec.Problem{
 		"a.b: must be c":                                    {Path: "a.b", Rule: "must be c"},
 		"a.b: must be c (given: d); write e":                {Path: "a.b", Rule: "must be c", Value: "d", Remedy: "write e"},
 		"a: must be c; write e\n\n      1  2\n      3  4\n": {Path: "a", Rule: "must be c", Remedy: "write e", Detail: "1  2\n3  4\n"},
@@ -473,7 +473,7 @@ func TestProblem(t *testing.T) {
 
 // TestAddressesOfPods: Cilium can be told to take others than the firewalls know.
 func TestAddressesOfPods(t *testing.T) {
-	for firewall, want := range map[bool][]Problem{
+	for firewall, want := range map[bool][]spec.Problem{
 		false: nil,
 		true: {{
 			Path: "cluster.cni.values.ipam", Rule: "may give pods addresses that the firewalls do not know: they let in 10.244.0.0/16",

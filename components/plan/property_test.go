@@ -121,7 +121,7 @@ func planned(t *rapid.T, s draft) *Plan {
 		return p
 	}
 
-	var problems Problems
+	var problems spec.Problems
 	if !errors.As(err, &problems) {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ type resolver struct {
 	pools    []*pool
 	static   bool                // some addresses are written into machine configuration
 	taken    map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
-	problems Problems
-	warnings []Problem
+	problems spec.Problems
+	warnings []spec.Problem
 }
 
 // pool is a pool while it is resolved.
@@ -236,5 +236,5 @@ func (r *resolver) duration(path, text string) time.Duration {
 
 // warn notes what does not stop the program.
 func (r *resolver) warn(path, rule, value, remedy string) {
-	r.warnings = append(r.warnings, Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
+	r.warnings = append(r.warnings, spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // clockSkew is how far the clock of a host may be from ours. A VM begins with the clock of its host, and a certificate
@@ -24,7 +24,7 @@ func (c *checks) checkClock(ctx context.Context, host string) error {
 		return nil
 	case err != nil:
 		// Nothing needs it.
-		c.warnings = append(c.warnings, plan.Problem{Path: "proxmox.hosts", Rule: fmt.Sprintf("its clock was not looked "+
+		c.warnings = append(c.warnings, spec.Problem{Path: "proxmox.hosts", Rule: fmt.Sprintf("its clock was not looked "+
 			"at: %v", err), Value: host})
 
 		return nil
@@ -36,7 +36,7 @@ func (c *checks) checkClock(ctx context.Context, host string) error {
 	}
 
 	if off > clockSkew {
-		c.warnings = append(c.warnings, plan.Problem{
+		c.warnings = append(c.warnings, spec.Problem{
 			Path: "proxmox.hosts", Rule: fmt.Sprintf("has a clock that is %s %s this machine's: nodes may refuse certificates "+
 				"that are made here", off.Round(time.Minute), word),
 			Value: host, Remedy: "correct the time of both ('chronyc tracking')",

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // checkFirewall warns where the firewall of a VM would let everything in.
@@ -18,14 +18,14 @@ func (c *checks) checkFirewall(ctx context.Context) error {
 
 	on, err := c.proxmox.FirewallOn(ctx)
 	if err != nil && !errors.Is(err, proxmoxapi.ErrRefused) {
-		c.warnings = append(c.warnings, plan.Problem{Path: "firewall.enabled", Rule: fmt.Sprintf("whether the firewall of "+
+		c.warnings = append(c.warnings, spec.Problem{Path: "firewall.enabled", Rule: fmt.Sprintf("whether the firewall of "+
 			"the datacenter is on is unknown: %v", err)})
 
 		return nil
 	}
 
 	if err == nil && !on {
-		c.warnings = append(c.warnings, plan.Problem{
+		c.warnings = append(c.warnings, spec.Problem{
 			Path: "firewall.enabled", Rule: "has no effect on Proxmox VE yet: the firewall of its datacenter is off",
 			Value:  "true",
 			Remedy: "see that you keep access to the hosts, then switch it on: Datacenter, Firewall, Options",

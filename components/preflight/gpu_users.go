@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // checkGPUInUse finds other VMs that have the GPU of a node that is yet to be made. While one of them runs, the node's
@@ -58,7 +59,7 @@ func (c *checks) reportGPUInUse(n plan.Node, v proxmoxapi.VM) {
 		return
 	}
 
-	c.warnings = append(c.warnings, plan.Problem{
+	c.warnings = append(c.warnings, spec.Problem{
 		Path: bdfPath(n), Rule: fmt.Sprintf("belongs to %s (VMID %d) on host %s too, which cannot be started any more",
 			v.Label(), v.ID, v.Host), Value: n.GPU.BDF,
 		Remedy: "take it from that VM, or name another GPU",

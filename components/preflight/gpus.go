@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // checkGPUs finds the GPU of each node, and what a resource mapping says of it.
@@ -31,11 +32,11 @@ func (c *checks) checkGPUs(ctx context.Context) error {
 
 		switch a := answers[n.Host]; {
 		case errors.Is(a.err, proxmoxapi.ErrHostSilent) && !c.absent[n.VMID]:
-			c.warnings = append(c.warnings, plan.Problem{
+			c.warnings = append(c.warnings, spec.Problem{
 				Path: bdfPath(n), Rule: "was not checked: Proxmox VE cannot reach host " + n.Host, Value: n.GPU.BDF,
 			})
 		case a.err != nil && !errors.Is(a.err, proxmoxapi.ErrRefused) && !c.absent[n.VMID]:
-			c.warnings = append(c.warnings, plan.Problem{Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err),
+			c.warnings = append(c.warnings, spec.Problem{Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err),
 				Value: n.GPU.BDF})
 		case errors.Is(a.err, proxmoxapi.ErrHostSilent):
 			c.reportUnreachableHost(n.Host)
@@ -74,7 +75,7 @@ func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bo
 
 		return
 	case gpu == nil:
-		c.warnings = append(c.warnings, plan.Problem{
+		c.warnings = append(c.warnings, spec.Problem{
 			Path: path, Rule: "is no PCI device of host " + n.Host + " any more: the VM does not start without it",
 			Value:  n.GPU.BDF,
 			Remedy: "run 'lspci -Dnn' on that host, and correct it",
@@ -101,7 +102,7 @@ func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bo
 		bridge := strings.HasPrefix(other.Class, "0x06")
 
 		if other.IOMMUGroup == gpu.IOMMUGroup && !bridge && !strings.HasPrefix(other.BDF, slot+".") {
-			c.warnings = append(c.warnings, plan.Problem{
+			c.warnings = append(c.warnings, spec.Problem{
 				Path: path, Rule: fmt.Sprintf("shares IOMMU group %d of host %s with %s (%s), which the host loses too",
 					gpu.IOMMUGroup, n.Host, other.BDF, other.Name),
 				Value: n.GPU.BDF, Remedy: "put the card into another slot",

@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // checkHosts checks that the hosts that are to have new VMs are up, and have the datastores and bridges that those
@@ -103,7 +104,7 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		if free := int(stores[name].Free >> 30); stores[name].Active && free < needed[name] {
-			c.warnings = append(c.warnings, plan.Problem{
+			c.warnings = append(c.warnings, spec.Problem{
 				Path: "proxmox.storage", Rule: fmt.Sprintf("has %d GiB free on host %s, and the disks of new nodes may grow to "+
 					"%d GiB", free, host, needed[name]),
 				Value: name, Remedy: "see that there is room, or make disks smaller (diskGiB)",
@@ -172,7 +173,7 @@ func (c *checks) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
 	}
 
 	if h.MemoryMiB > 0 && promised+more > h.MemoryMiB {
-		c.warnings = append(c.warnings, plan.Problem{
+		c.warnings = append(c.warnings, spec.Problem{
 			Path: "proxmox.hosts", Rule: fmt.Sprintf("has %d MiB of memory; what is on it is promised %d MiB, and new nodes "+
 				"%d MiB", h.MemoryMiB, promised, more),
 			Value: h.Name, Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
@@ -181,7 +182,7 @@ func (c *checks) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
 
 	for _, stated := range c.plan.Hosts {
 		if stated.Name == h.Name && stated.Limited && h.MemoryMiB > 0 && stated.Capacity.MemoryMiB > h.MemoryMiB {
-			c.warnings = append(c.warnings, plan.Problem{
+			c.warnings = append(c.warnings, spec.Problem{
 				Path: "proxmox.hosts", Rule: fmt.Sprintf("states a capacity of %d MiB for host %s, which has %d MiB",
 					stated.Capacity.MemoryMiB, h.Name, h.MemoryMiB),
 				Value: h.Name, Remedy: "lower capacity.memoryMiB",

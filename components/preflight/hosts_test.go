@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -90,7 +89,7 @@ func TestHosts(t *testing.T) {
 	}
 	survey := newChecks(plantest.New(t, one), full, quietNetwork{})
 	require.NoError(t, survey.run(t.Context()))
-	assert.Equal(t, []plan.Problem{
+	assert.Equal(t, []spec.Problem{
 		{
 			Path: "proxmox.hosts", Rule: "has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 12288 MiB",
 			Value:  "a",

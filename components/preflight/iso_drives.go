@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
@@ -78,7 +77,7 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 			rule += "; haGroup has no effect on " + strings.Join(bound[host], ", ") + " until then"
 		}
 
-		c.warnings = append(c.warnings, plan.Problem{
+		c.warnings = append(c.warnings, spec.Problem{
 			Path: "cluster.bootstrap", Rule: rule, Value: string(spec.BootstrapExternal),
 			Remedy: "when their nodes have installed, run " + strings.Join(commands[host], ", ") + " on that host",
 		})

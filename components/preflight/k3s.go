@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // checkSnippets checks that user data can be kept on the host of each K3s node that is yet to be made.
@@ -49,12 +49,12 @@ func (c *checks) checkSnippets(ctx context.Context) error {
 
 // checkCloudTemplate checks that the template of a K3s node was made for cloud-init. The provider recreates the drive,
 // not the system that reads it.
-func checkCloudTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path string) *plan.Problem {
+func checkCloudTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path string) *spec.Problem {
 	if config.CloudInit != "" {
 		return nil
 	}
 
-	return &plan.Problem{
+	return &spec.Problem{
 		Path: path, Rule: "must be a template for cloud-init, and this one has no cloud-init drive",
 		Value: fmt.Sprintf("%s, VMID %d on host %s", template.Name, template.ID, template.Host),
 		Remedy: fmt.Sprintf("name another, or, where Ubuntu's cloud image is in it, run 'qm set %d --ide2 "+

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // missingPrivilege is a privilege that the credentials lack.
@@ -66,8 +66,8 @@ func (c *checks) checkPermissions(ctx context.Context) error {
 }
 
 // problem names a privilege that is missing.
-func (m missingPrivilege) problem() plan.Problem {
-	return plan.Problem{
+func (m missingPrivilege) problem() spec.Problem {
+	return spec.Problem{
 		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(m.Names, " or "),
 			upTo(m.paths, 3), m.For),
 		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see "+

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -23,7 +22,7 @@ func TestPlacementDrift(t *testing.T) {
 		{ID: 502, Name: "stranger", Host: "a"},   // not ours: reported elsewhere
 	}
 
-	want := []plan.Problem{{
+	want := []spec.Problem{{
 		Path: "placement", Rule: "c-worker-1 is on host b, the plan would make it on a", Value: "rebalance: false",
 		Remedy: "it stays there; set placement.rebalance to move it by migration",
 	}}

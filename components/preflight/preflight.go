@@ -22,10 +22,10 @@ const Unchecked = "credentials and privileges, hosts, their memory and clocks, d
 	"templates, images, GPUs and addresses were not checked"
 
 // Run checks a plan against Talos, Proxmox VE and the network. It logs warnings and returns all problems in one error
-// (plan.Problems). A preview continues without Proxmox VE, with a warning and a nil report.
+// (spec.Problems). A preview continues without Proxmox VE, with a warning and a nil report.
 func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*Report, error) {
 	var (
-		warnings []plan.Problem
+		warnings []spec.Problem
 		refused  error
 	)
 
@@ -68,8 +68,8 @@ type checks struct {
 	// denied says that a privilege is missing, which is why a request may have been refused.
 	denied   bool
 	report   *Report
-	problems plan.Problems
-	warnings []plan.Problem
+	problems spec.Problems
+	warnings []spec.Problem
 }
 
 func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
@@ -86,7 +86,7 @@ func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
 	}
 }
 
-// run runs all checks. The error holds all problems (plan.Problems), or says that Proxmox VE did not answer.
+// run runs all checks. The error holds all problems (spec.Problems), or says that Proxmox VE did not answer.
 func (c *checks) run(ctx context.Context) error {
 	var err error
 	if c.vms, err = c.proxmox.VMs(ctx); err != nil {
@@ -132,27 +132,27 @@ func (c *checks) run(ctx context.Context) error {
 func explain(err error) error {
 	switch {
 	case errors.Is(err, proxmoxapi.ErrUnreachable):
-		return plan.Problems{{
+		return spec.Problems{{
 			Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "correct it, or see that the host is up and its port open " +
 				"from here",
 		}}
 	case errors.Is(err, proxmoxapi.ErrOffline):
-		return plan.Problems{{Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "unset it: without Proxmox VE there are " +
+		return spec.Problems{{Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "unset it: without Proxmox VE there are " +
 			"only previews"}}
 	case errors.Is(err, proxmoxapi.ErrUntrusted):
-		return plan.Problems{{
+		return spec.Problems{{
 			Path: "proxmox.endpoint", Rule: err.Error(),
 			Remedy: "let this machine trust the certificate's authority, or set proxmox.insecure",
 		}}
 	case errors.Is(err, proxmoxapi.ErrRefused):
-		return plan.Problems{refusal(err)}
+		return spec.Problems{refusal(err)}
 	default:
 		return err
 	}
 }
 
-func refusal(err error) plan.Problem {
-	return plan.Problem{
+func refusal(err error) spec.Problem {
+	return spec.Problem{
 		Path: "proxmox.tokenId", Rule: err.Error(),
 		Remedy: "check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this",
 	}

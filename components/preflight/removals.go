@@ -27,7 +27,7 @@ func (s *checks) checkRemovals(ctx context.Context) error {
 	for _, v := range gone {
 		if v.Silent {
 			// What the hook of its deletion says in a preview comes after the program has ended.
-			s.warnings = append(s.warnings, plan.Problem{
+			s.warnings = append(s.warnings, spec.Problem{
 				Path: "pools", Rule: v.Label() + " leaves the cluster, and cannot be deleted before its host answers",
 				Value: v.Host, Remedy: "start the host",
 			})
@@ -48,7 +48,7 @@ func (s *checks) checkRemovals(ctx context.Context) error {
 
 // nameInUse finds another cluster of the same name: its control planes are there, and of this one's nodes there is
 // none.
-func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *plan.Problem {
+func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *spec.Problem {
 	none := !slices.ContainsFunc(p.Nodes(), func(n plan.Node) bool { return !absent[n.VMID] })
 	first := slices.IndexFunc(others,
 		func(v proxmoxapi.VM) bool { return slices.Contains(v.Tags, string(spec.RoleControlPlane)) })
@@ -59,7 +59,7 @@ func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *plan.
 
 	v := others[first]
 
-	return &plan.Problem{
+	return &spec.Problem{
 		Path: "cluster.name", Value: p.Cluster,
 		Rule: fmt.Sprintf("is in use on this Proxmox VE by VM %d (%s on host %s), which is not in this stack's "+
 			"configuration, while none of its nodes is there", v.ID, v.Label(),
@@ -81,9 +81,9 @@ func unplannedVMs(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
 }
 
 // removalProblems judges, by the VMs there are, the set of those who go.
-func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) plan.Problems {
+func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) spec.Problems {
 	var (
-		problems      plan.Problems
+		problems      spec.Problems
 		all, controls []string
 	)
 

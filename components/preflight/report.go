@@ -8,6 +8,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // Report is what the checks read from Proxmox VE. Its methods can be called on nil, which means that Proxmox VE did not
@@ -101,7 +102,7 @@ func (r *Report) CheckPermissions(n plan.Node, changes []string) error {
 		return nil
 	}
 
-	var problems plan.Problems
+	var problems spec.Problems
 
 	for _, m := range r.missingPrivileges[n.Name] {
 		if len(changes) > 0 && slices.ContainsFunc(m.Changes, func(c string) bool {

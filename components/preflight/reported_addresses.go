@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // checkReportedAddresses compares the planned addresses of running nodes with those that their guest agents report.
@@ -17,7 +17,7 @@ import (
 func (c *checks) checkReportedAddresses(ctx context.Context) error {
 	var (
 		nodes = c.plan.Nodes()
-		found = make([]*plan.Problem, len(nodes))
+		found = make([]*spec.Problem, len(nodes))
 		group errgroup.Group
 	)
 

@@ -64,10 +64,10 @@ func (c *checks) checkTemplates(ctx context.Context) error {
 
 // findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three
 // failures are told apart because they have three remedies.
-func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, *plan.Problem) {
+func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, *spec.Problem) {
 	id, _ := strconv.Atoi(n.Template) //nolint:errcheck // 0 is no VMID
-	fail := func(rule, remedy string) (proxmoxapi.VM, *plan.Problem) {
-		return proxmoxapi.VM{}, &plan.Problem{Path: key, Rule: rule, Value: n.Template, Remedy: remedy}
+	fail := func(rule, remedy string) (proxmoxapi.VM, *spec.Problem) {
+		return proxmoxapi.VM{}, &spec.Problem{Path: key, Rule: rule, Value: n.Template, Remedy: remedy}
 	}
 
 	var here, alike []proxmoxapi.VM
@@ -101,7 +101,7 @@ func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, 
 
 // checkTalosTemplate checks that a template of Talos has no machine configuration and no identity: its clones would
 // begin with those, and not wait for their own.
-func checkTalosTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path string) *plan.Problem {
+func checkTalosTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path string) *spec.Problem {
 	var rule, setting string
 
 	switch {
@@ -113,7 +113,7 @@ func checkTalosTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path
 		return nil
 	}
 
-	return &plan.Problem{
+	return &spec.Problem{
 		Path: path, Rule: "must be a template of Talos without configuration, and this one " + rule,
 		Value:  fmt.Sprintf("%s, VMID %d on host %s", template.Name, template.ID, template.Host),
 		Remedy: fmt.Sprintf("run 'qm set %d --delete %s' on that host, or name another", template.ID, setting),
@@ -122,8 +122,8 @@ func checkTalosTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path
 
 // checkClone checks what a clone takes over from its template and cannot change: the disk is where it is said to be,
 // and no larger than asked for; the machine is of the kind that is wanted.
-func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig) plan.Problems {
-	var problems plan.Problems
+func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig) spec.Problems {
+	var problems spec.Problems
 
 	path := "pools." + n.Pool + "."
 	named := fmt.Sprintf("template %s (VMID %d)", template.Name, template.ID)

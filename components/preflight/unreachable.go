@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // refreshVMs asks the hosts that nodes are on, or are to be on, for their VMs: what the cluster repeats of them may be
@@ -113,7 +113,7 @@ func (c *checks) checkUnreachableHosts(ctx context.Context) error {
 			rule = "is offline"
 		}
 
-		c.warnings = append(c.warnings, plan.Problem{
+		c.warnings = append(c.warnings, spec.Problem{
 			Path: "proxmox.hosts", Value: name,
 			Rule: fmt.Sprintf("%s: the state of the VMs of %s is unknown, and none of them can be changed or deleted", rule,
 				strings.Join(nodes, ", ")),

@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // maxReaders bounds how many VMs are looked at at once.
@@ -77,7 +78,7 @@ func (c *checks) warnUnreadable(n plan.Node, err error) error {
 		return err
 	}
 
-	c.warnings = append(c.warnings, plan.Problem{
+	c.warnings = append(c.warnings, spec.Problem{
 		Path: "pools." + n.Pool, Rule: fmt.Sprintf("what waits for the restart of VM %d, and whether its disks are as "+
 			"large as stated, is not known: %v", n.VMID, err),
 		Value: n.Name, Remedy: "run 'pulumi up' again when its host answers",
@@ -127,7 +128,7 @@ func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM,
 	}
 
 	if len(foreign) > 0 {
-		c.warnings = append(c.warnings, plan.Problem{
+		c.warnings = append(c.warnings, spec.Problem{
 			Path: "pools." + n.Pool, Rule: fmt.Sprintf("settings of VM %d on host %s wait for its restart: %s", v.ID, v.Host,
 				strings.Join(foreign, ", ")), Value: n.Name,
 			Remedy: fmt.Sprintf("restart the node when it suits, or take them back there ('qm set %d --revert %s'); an update "+

@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // oneProcess is a Proxmox VE whose VMs run.
@@ -22,7 +23,7 @@ func TestMark(t *testing.T) {
 	n := plan.Node{Name: "a", Pool: "p", VMID: 401, Cores: 4, MemoryMiB: 4096, CPUType: "host",
 		Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 50}}}
 
-	look := func(settings proxmoxapi.Settings) (proxmoxvm.State, []plan.Problem) {
+	look := func(settings proxmoxapi.Settings) (proxmoxvm.State, []spec.Problem) {
 		s := newChecks(&plan.Plan{}, oneProcess{}, quietNetwork{})
 		require.NoError(t, s.checkVMState(t.Context(), n, proxmoxapi.VM{ID: 401, Host: "pve"}, settings))
 

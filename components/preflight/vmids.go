@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // checkVMIDs checks which VMs have the VMIDs of the plan.
@@ -32,21 +33,21 @@ func (c *checks) checkVMIDs() {
 
 // vmidConflict says which VM has the VMID of a node, when it is not the node. What an unreachable host has been heard
 // to say of a VM is old; the VM's tags are not.
-func vmidConflict(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *plan.Problem {
+func vmidConflict(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *spec.Problem {
 	ours := proxmoxvm.OfCluster(v, p)
 
 	switch {
 	case v.Name == n.Name && !v.Container, ours && (v.Silent || v.Name == ""):
 		return nil
 	case v.Silent:
-		return &plan.Problem{
+		return &spec.Problem{
 			Path: "pools." + n.Pool + ".vmids", Value: n.Name,
 			Rule: fmt.Sprintf("%d is a VM on host %s, which does not answer, without the tags %s and %s: its owner is "+
 				"unknown", v.ID, v.Host, p.Cluster, p.Distribution),
 			Remedy: "start the host, or choose another range",
 		}
 	case ours:
-		return &plan.Problem{
+		return &spec.Problem{
 			Path: "pools." + n.Pool + ".names", Rule: fmt.Sprintf("VMID %d is %q, a node of this cluster: a node keeps its name",
 				v.ID, v.Name),
 			Value: n.Name, Remedy: fmt.Sprintf("if the VM was renamed, rename it back: run 'qm set %d --name %s' on host %s; if the "+
@@ -54,7 +55,7 @@ func vmidConflict(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *plan.Problem {
 				v.ID, n.Name, v.Host, v.Name),
 		}
 	default:
-		return &plan.Problem{
+		return &spec.Problem{
 			Path: "pools." + n.Pool + ".vmids", Rule: fmt.Sprintf("%d is taken by %q on host %s", v.ID, v.Name, v.Host),
 			Value: n.Name, Remedy: "choose another range, or remove that machine",
 		}
@@ -96,7 +97,7 @@ func (c *checks) checkIdentities(ctx context.Context) error {
 					mu.Lock()
 					defer mu.Unlock()
 
-					c.warnings = append(c.warnings, plan.Problem{
+					c.warnings = append(c.warnings, spec.Problem{
 						Path: "proxmox.hosts", Rule: fmt.Sprintf("which VM has VMID %d on host %s is not known: %v", v.ID, v.Host, err),
 						Remedy: "bring that host back: until it is known, the VM is not changed",
 					})

@@ -16,7 +16,7 @@ import (
 // in the middle of it, and newer ones remove the disk with what is on it. To detach it by hand is no way: after a
 // refresh the state has an entry without a place, which no update can take out.
 func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
-	var problems plan.Problems
+	var problems spec.Problems
 
 	remedy := "name the node in lifecycle.replace: its VM is made again without it, and all that is on its disks goes"
 	if p.Bootstrap == spec.BootstrapExternal {

@@ -11,11 +11,12 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // CompareAddress is the warning for a node whose guest agent reports other addresses than the planned one; nil: it
 // reports the planned address, or none yet.
-func CompareAddress(n plan.Node, links []proxmoxapi.Link) *plan.Problem {
+func CompareAddress(n plan.Node, links []proxmoxapi.Link) *spec.Problem {
 	if !n.Address.IsValid() {
 		return nil
 	}
@@ -33,7 +34,7 @@ func CompareAddress(n plan.Node, links []proxmoxapi.Link) *plan.Problem {
 		texts[i] = a.String()
 	}
 
-	return &plan.Problem{
+	return &spec.Problem{
 		Path: "pools." + n.Pool + ".addresses", Value: n.Address.String(),
 		Rule: fmt.Sprintf("%s is planned with another address than its guest agent reports: %s", n.Name,
 			strings.Join(texts, ", ")),

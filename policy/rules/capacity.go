@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
 
@@ -48,7 +47,7 @@ func hostCapacity(s capacitySettings, stack Stack) []Finding {
 
 	over := func(host, what string, used, room int) {
 		if room != 0 && used > room {
-			found = append(found, Finding{Problem: plan.Problem{
+			found = append(found, Finding{Problem: spec.Problem{
 				Path: "host " + host, Rule: fmt.Sprintf("must have the %s that its %d guests are promised", what, guests[host]),
 				Value:  fmt.Sprintf("%d promised, %d to give", used, room),
 				Remedy: "move a guest to another host, make guests smaller, or state what the host has",

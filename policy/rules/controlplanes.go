@@ -9,7 +9,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
 
@@ -191,7 +190,7 @@ func (c controlPlanes) finding(rule, value, remedy string) Finding {
 		of += " of " + c.name
 	}
 
-	return Finding{URN: c.urn, Problem: plan.Problem{Path: of, Rule: rule, Value: value, Remedy: remedy}}
+	return Finding{URN: c.urn, Problem: spec.Problem{Path: of, Rule: rule, Value: value, Remedy: remedy}}
 }
 
 // clusters finds the control planes of a stack: VMs with a tag that says so, and machines whose configuration does.

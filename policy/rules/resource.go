@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"talos-proxmox/components/spec"
 
-	"talos-proxmox/components/plan"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
 // Type tokens that the rules look for.
@@ -43,7 +43,7 @@ func (r Resource) finding(path, rule, value, remedy string) Finding {
 		at += "." + path
 	}
 
-	return Finding{URN: r.URN, Problem: plan.Problem{Path: at, Rule: rule, Value: value, Remedy: remedy}}
+	return Finding{URN: r.URN, Problem: spec.Problem{Path: at, Rule: rule, Value: value, Remedy: remedy}}
 }
 
 // at follows keys and positions. What is not there is null; what cannot be known yet is computed.

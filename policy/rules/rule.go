@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/invopop/jsonschema"
+	"talos-proxmox/components/spec"
 
-	"talos-proxmox/components/plan"
+	"github.com/invopop/jsonschema"
 )
 
 // Rule is one requirement. It judges either single resources, before anything is done to them, or the stack as a whole.
@@ -40,7 +40,7 @@ type Rule struct {
 type Finding struct {
 	// URN of the resource; empty when it is the stack.
 	URN string
-	plan.Problem
+	spec.Problem
 }
 
 // All returns the rules, with the defaults that follow from the stack's configuration.

@@ -3,9 +3,9 @@ package export
 import (
 	"bytes"
 
-	"gopkg.in/yaml.v3"
+	"talos-proxmox/stacks/contract"
 
-	"talos-proxmox/stacks"
+	"gopkg.in/yaml.v3"
 )
 
 // host is a node in an inventory.
@@ -30,7 +30,7 @@ type group struct {
 // Ansible writes an inventory in YAML, with the groups of the contract. Talos has neither SSH nor Python: tasks run on the
 // control machine, for example talosctl and kubectl with {{ ansible_host }}. K3s nodes are reached by SSH. A node whose address is not known is there
 // without one.
-func Ansible(c *stacks.Contract) ([]byte, error) {
+func Ansible(c *contract.Contract) ([]byte, error) {
 	var i inventory
 
 	i.All.Vars = map[string]string{
@@ -63,7 +63,7 @@ func Ansible(c *stacks.Contract) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func hosts(nodes []stacks.BootstrapNode) group {
+func hosts(nodes []contract.BootstrapNode) group {
 	g := group{Hosts: map[string]host{}}
 
 	for _, n := range nodes {

@@ -5,21 +5,21 @@ import (
 	"os"
 	"testing"
 
+	"talos-proxmox/stacks/contract"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"talos-proxmox/stacks"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
 
-func contract(t *testing.T, name string) *stacks.Contract {
+func readContract(t *testing.T, name string) *contract.Contract {
 	t.Helper()
 
 	text, err := os.ReadFile("testdata/" + name)
 	require.NoError(t, err)
 
-	c, err := stacks.ReadContract(text)
+	c, err := contract.Read(text)
 	require.NoError(t, err)
 
 	return c
@@ -40,7 +40,7 @@ func golden(t *testing.T, name, got string) {
 
 // TestExport writes a contract with everything in it: a GPU, a node without an address.
 func TestExport(t *testing.T) {
-	c := contract(t, "contract.json")
+	c := readContract(t, "contract.json")
 
 	lines, err := Talosctl(c)
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestExport(t *testing.T) {
 
 // TestExportUnknown: without any address there is nothing to tell talosctl, and an inventory has the nodes all the same.
 func TestExportUnknown(t *testing.T) {
-	c := contract(t, "unknown.json")
+	c := readContract(t, "unknown.json")
 
 	_, err := Talosctl(c)
 	require.EqualError(t, err, "no address of a control plane is known: talosctl has no endpoint to talk to")

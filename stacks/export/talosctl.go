@@ -5,12 +5,12 @@ import (
 	"errors"
 	"strings"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 )
 
 // Talosctl writes the commands that tell talosctl of the cluster's nodes: lines for a shell. Nodes whose address is not
 // known are named in a comment.
-func Talosctl(c *stacks.Contract) (string, error) {
+func Talosctl(c *contract.Contract) (string, error) {
 	if c.Kind != "talos" {
 		return "", errors.New("cluster " + c.Cluster + " is of kind " + c.Kind + ": its nodes do not run Talos, and talosctl has nothing to talk to")
 	}

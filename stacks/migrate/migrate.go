@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 )
 
 // Options say what the variables do not.
@@ -90,7 +91,7 @@ func TFVars(path string, text []byte, o Options) (*Result, error) {
 type migration struct {
 	*values
 	options Options
-	old     *stacks.BootstrapNodes // what stands; nil when it is not known
+	old     *contract.BootstrapNodes // what stands; nil when it is not known
 
 	stack    stack
 	secrets  []string
@@ -321,17 +322,17 @@ func (m *migration) pool(name string, role spec.Role, count int) *pool {
 }
 
 // standing are the nodes of a pool as the outputs have them; none where nothing is known.
-func (m *migration) standing(pool string) []stacks.BootstrapNode {
+func (m *migration) standing(pool string) []contract.BootstrapNode {
 	if m.old == nil {
 		return nil
 	}
 
-	return map[string][]stacks.BootstrapNode{"control": m.old.ControlPlane, "worker": m.old.Workers, "gpu": m.old.GPUWorkers}[pool]
+	return map[string][]contract.BootstrapNode{"control": m.old.ControlPlane, "worker": m.old.Workers, "gpu": m.old.GPUWorkers}[pool]
 }
 
 // pattern finds what makes the names that the nodes of a pool have: empty where that is the default. It is not ok where
 // nothing does.
-func pattern(cluster, pool string, nodes []stacks.BootstrapNode) (names string, ok bool) {
+func pattern(cluster, pool string, nodes []contract.BootstrapNode) (names string, ok bool) {
 	fits := func(names string) bool {
 		made := plan.NodeNames(spec.Pool{Count: new(len(nodes)), Names: names}, cluster, pool)
 
@@ -381,14 +382,14 @@ func missing(variable string) error {
 // environment are the outputs of a Terraform environment, or what is in one of them.
 type environment struct {
 	Nodes struct {
-		Value *stacks.BootstrapNodes `json:"value"`
-		stacks.BootstrapNodes
+		Value *contract.BootstrapNodes `json:"value"`
+		contract.BootstrapNodes
 	} `json:"talos_bootstrap_nodes"`
 }
 
 // readOutputs reads the nodes from what terraform output -json prints, of all outputs or of the contract. Terraform writes
 // null or an empty text for an address that is not known.
-func readOutputs(text []byte) (*stacks.BootstrapNodes, error) {
+func readOutputs(text []byte) (*contract.BootstrapNodes, error) {
 	if text == nil {
 		return nil, nil //nolint:nilnil // there are none
 	}
@@ -407,7 +408,7 @@ func readOutputs(text []byte) (*stacks.BootstrapNodes, error) {
 		return nil, errors.New("the outputs have no nodes: talos_bootstrap_nodes is not among them, or empty")
 	}
 
-	for _, group := range [][]stacks.BootstrapNode{nodes.ControlPlane, nodes.Workers, nodes.GPUWorkers} {
+	for _, group := range [][]contract.BootstrapNode{nodes.ControlPlane, nodes.Workers, nodes.GPUWorkers} {
 		for i, n := range group {
 			if n.IP != nil && *n.IP == "" {
 				group[i].IP = nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -170,9 +171,9 @@ func TestRefused(t *testing.T) {
 
 // TestPattern: nodes keep their names where a pattern makes them.
 func TestPattern(t *testing.T) {
-	named := func(names ...string) (nodes []stacks.BootstrapNode) {
+	named := func(names ...string) (nodes []contract.BootstrapNode) {
 		for _, n := range names {
-			nodes = append(nodes, stacks.BootstrapNode{Name: n})
+			nodes = append(nodes, contract.BootstrapNode{Name: n})
 		}
 
 		return nodes

@@ -31,7 +31,7 @@ func (f *File) Apply(stackFile []byte, root string) (*Result, error) {
 	// What the addresses are missing for is expected to be wrong.
 	config, err := stacks.LoadText(stackFile, root)
 
-	var problems plan.Problems
+	var problems spec.Problems
 	if err != nil && !errors.As(err, &problems) {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"io"
 	"net/netip"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 )
 
 // File is a nodes.json.
@@ -34,7 +34,7 @@ type Node struct {
 
 // Of is the nodes.json of a cluster. The contract knows of no virtual address and no login server; without a virtual
 // address, the first control plane stands for all.
-func Of(c *stacks.Contract, vip, loginServer string) File {
+func Of(c *contract.Contract, vip, loginServer string) File {
 	f := File{ControlPlaneVIP: vip, LoginServer: loginServer, ControlPlanes: []Node{}, Workers: []Node{}}
 
 	if vip == "" && len(c.ControlPlaneEndpoints) > 0 {

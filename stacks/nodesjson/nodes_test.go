@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -35,12 +36,12 @@ func golden(t *testing.T, name, got string) {
 
 // TestOf writes the nodes.json of a cluster, and reads it again.
 func TestOf(t *testing.T) {
-	c := &stacks.Contract{Inventory: stacks.Inventory{
+	c := &contract.Contract{Inventory: contract.Inventory{
 		ControlPlaneEndpoints: []string{"10.0.0.11"},
-		BootstrapNodes: stacks.BootstrapNodes{
-			ControlPlane: []stacks.BootstrapNode{{Name: "talos-cp-01", IP: new("10.0.0.11")}, {Name: "talos-cp-02"}},
-			Workers:      []stacks.BootstrapNode{{Name: "talos-worker-01", IP: new("10.0.0.21")}},
-			GPUWorkers:   []stacks.BootstrapNode{{Name: "talos-gpu-01", IP: new("10.0.0.31")}},
+		BootstrapNodes: contract.BootstrapNodes{
+			ControlPlane: []contract.BootstrapNode{{Name: "talos-cp-01", IP: new("10.0.0.11")}, {Name: "talos-cp-02"}},
+			Workers:      []contract.BootstrapNode{{Name: "talos-worker-01", IP: new("10.0.0.21")}},
+			GPUWorkers:   []contract.BootstrapNode{{Name: "talos-gpu-01", IP: new("10.0.0.31")}},
 		},
 	}}
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/export"
 	"talos-proxmox/stacks/nodesjson"
 )
@@ -21,7 +21,7 @@ func exports() *cobra.Command {
 			"The contract comes from a file, or from standard input:\n\n  pulumi stack output --json | go run ./stacks/ops export ansible",
 	})
 
-	one := func(use, short string, write func(*stacks.Contract) (string, error)) *cobra.Command {
+	one := func(use, short string, write func(*contract.Contract) (string, error)) *cobra.Command {
 		return &cobra.Command{
 			Use: use + " [file]", Short: short, Args: cobra.MaximumNArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -30,7 +30,7 @@ func exports() *cobra.Command {
 					return err
 				}
 
-				contract, err := stacks.ReadContract(text)
+				contract, err := contract.Read(text)
 				if err != nil {
 					return err
 				}
@@ -47,7 +47,7 @@ func exports() *cobra.Command {
 
 	var vip, login string
 
-	nodes := one("nodes.json", "The nodes and their addresses, as nodes.json", func(contract *stacks.Contract) (string, error) {
+	nodes := one("nodes.json", "The nodes and their addresses, as nodes.json", func(contract *contract.Contract) (string, error) {
 		text, err := nodesjson.Of(contract, vip, login).Encode()
 
 		return string(text), err
@@ -57,7 +57,7 @@ func exports() *cobra.Command {
 
 	parent.AddCommand(
 		one("talosctl", "Commands that tell talosctl of the nodes", export.Talosctl),
-		one("ansible", "An inventory for Ansible, in YAML", func(contract *stacks.Contract) (string, error) {
+		one("ansible", "An inventory for Ansible, in YAML", func(contract *contract.Contract) (string, error) {
 			text, err := export.Ansible(contract)
 
 			return string(text), err

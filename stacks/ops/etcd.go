@@ -15,7 +15,7 @@ import (
 
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/ops/guard"
 )
 
@@ -100,7 +100,7 @@ func (o *options) talosconfig(ctx context.Context, path string) (*clientconfig.C
 		return nil, err
 	}
 
-	text, ok := outputs[stacks.OutputTalosconfig].Value.(string)
+	text, ok := outputs[contract.OutputTalosconfig].Value.(string)
 	if !ok {
 		return nil, errors.New("the stack has no output talosconfig: is it deployed, with cluster.bootstrap pulumi? Name a file with --talosconfig")
 	}

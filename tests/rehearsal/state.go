@@ -16,7 +16,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"
 )
@@ -123,11 +123,11 @@ func (r *Rehearsal) WriteCredentials(ctx context.Context, dir string) (Files, er
 	}
 
 	files := Files{Kubeconfig: filepath.Join(dir, "kubeconfig")}
-	wanted := map[string]string{stacks.OutputKubeconfig: files.Kubeconfig}
+	wanted := map[string]string{contract.OutputKubeconfig: files.Kubeconfig}
 
 	if r.Plan.Distribution == spec.DistributionTalos {
 		files.Talosconfig = filepath.Join(dir, "talosconfig")
-		wanted[stacks.OutputTalosconfig] = files.Talosconfig
+		wanted[contract.OutputTalosconfig] = files.Talosconfig
 	}
 
 	var errs []error

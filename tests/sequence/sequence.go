@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -190,7 +190,7 @@ func (c *cluster) kubernetes(ctx context.Context, m *Model) error {
 		return err
 	}
 
-	kubeconfig, _ := outputs[stacks.OutputKubeconfig].Value.(string)
+	kubeconfig, _ := outputs[contract.OutputKubeconfig].Value.(string)
 
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
 	if err != nil {

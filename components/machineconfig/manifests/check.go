@@ -13,11 +13,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Check finds what Talos could not apply of the operator's manifests. It tells no content, which may be secret.
-func Check(p *plan.Plan) plan.Problems {
-	var problems plan.Problems
+func Check(p *plan.Plan) spec.Problems {
+	var problems spec.Problems
 
 	for _, m := range p.Manifests {
 		if m.URL() {

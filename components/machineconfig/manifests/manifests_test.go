@@ -163,7 +163,7 @@ func TestCheck(t *testing.T) {
 			p := planned(t, spec.CNI{}, spec.Endpoint{})
 			p.Manifests = []spec.InlineOrFile{{Path: "cluster.manifests[0]", Origin: "flux.yaml", Text: test.text}}
 
-			want := plan.Problems(nil)
+			want := spec.Problems(nil)
 			if test.want != "" {
 				want.Add("cluster.manifests[0]", "must be Kubernetes manifests: "+test.want, "flux.yaml", "correct the manifest")
 			}

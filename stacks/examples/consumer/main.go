@@ -10,10 +10,10 @@ import (
 	"net"
 	"strings"
 
+	"talos-proxmox/stacks/contract"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/config"
-
-	"talos-proxmox/stacks"
 )
 
 func main() { pulumi.Run(program) }
@@ -29,7 +29,7 @@ func program(ctx *pulumi.Context) error {
 		return err
 	}
 
-	outputs, err := stacks.ReadOutputs(ref)
+	outputs, err := contract.ReadOutputs(ref)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func program(ctx *pulumi.Context) error {
 
 // haproxy spreads connections to the Kubernetes API over the control planes that answer. Their machine configuration names
 // the balancer with cluster.endpoint.mode dns.
-func haproxy(c stacks.Contract) string {
+func haproxy(c contract.Contract) string {
 	var b strings.Builder
 
 	fmt.Fprintf(&b, "frontend %s\n  mode tcp\n  bind :6443\n  default_backend %s-control-planes\n\n", c.Cluster, c.Cluster)

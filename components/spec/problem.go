@@ -1,4 +1,4 @@
-package plan
+package spec
 
 import (
 	"fmt"
@@ -43,7 +43,12 @@ type Problems []Problem
 func (ps Problems) Error() string {
 	lines := make([]string, 0, len(ps)+1)
 
-	lines = append(lines, fmt.Sprintf("the configuration has %s:", count(len(ps), "problem")))
+	noun := "problems"
+	if len(ps) == 1 {
+		noun = "problem"
+	}
+
+	lines = append(lines, fmt.Sprintf("the configuration has %d %s:", len(ps), noun))
 	for _, p := range ps {
 		lines = append(lines, "  - "+p.String())
 	}
@@ -79,12 +84,4 @@ func (ps Problems) Unique() Problems {
 // Add notes a problem; the value may be empty.
 func (ps *Problems) Add(path, rule, value, remedy string) {
 	*ps = append(*ps, Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return fmt.Sprintf("%d %s", n, noun)
-	}
-
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -1,13 +1,11 @@
-package stacks
+package schema
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/agext/levenshtein"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -15,56 +13,18 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
-// Schema is the JSON Schema of the configuration: which keys there are, of which type. It is generated from Config, and a
-// test keeps it current:
-//
-//	go test ./stacks -run TestSchema -update
-//
-//go:embed schema/config.schema.json
-var Schema []byte
-
-// compiled is the schema as a validator.
-var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) { return compile(Schema) })
-
-func compile(schema []byte) (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
-	if err != nil {
-		return nil, err
-	}
-
-	const url = "schema.json"
-
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-
-	if err := c.AddResource(url, doc); err != nil {
-		return nil, err
-	}
-
-	return c.Compile(url)
-}
-
-// checkKeys holds the configuration against the schema: unknown keys, missing keys, wrong types, values out of range.
-func checkKeys(values map[string]any) (plan.Problems, error) {
-	s, err := compiled()
-	if err != nil {
-		return nil, fmt.Errorf("the configuration schema: %w", err)
-	}
-
-	return explainer{s, "the configuration"}.check(values)
-}
-
-// explainer holds values against a schema.
+// explainer turns what a schema says of values into problems.
 type explainer struct {
 	schema *jsonschema.Schema
 	of     string // what the values are
 }
 
-func (x explainer) check(value any) (plan.Problems, error) {
-	err := x.schema.Validate(value)
+// Check holds values against a schema. of is what the values are, for messages.
+func Check(s *jsonschema.Schema, of string, value any) (spec.Problems, error) {
+	err := s.Validate(value)
 	if err == nil {
 		return nil, nil
 	}
@@ -74,14 +34,14 @@ func (x explainer) check(value any) (plan.Problems, error) {
 		return nil, err
 	}
 
-	found := x.explain(invalid)
-	slices.SortStableFunc(found, func(a, b plan.Problem) int { return strings.Compare(a.Path, b.Path) })
+	found := explainer{s, of}.explain(invalid)
+	slices.SortStableFunc(found, func(a, b spec.Problem) int { return strings.Compare(a.Path, b.Path) })
 
 	return found, nil
 }
 
 // explain turns the leaves of a validation error into the operator's words.
-func (x explainer) explain(e *jsonschema.ValidationError) plan.Problems {
+func (x explainer) explain(e *jsonschema.ValidationError) spec.Problems {
 	switch e.ErrorKind.(type) {
 	case *kind.OneOf:
 		return x.explainChoice(e)
@@ -90,7 +50,7 @@ func (x explainer) explain(e *jsonschema.ValidationError) plan.Problems {
 	}
 
 	if len(e.Causes) > 0 {
-		var all plan.Problems
+		var all spec.Problems
 		for _, cause := range e.Causes {
 			all = append(all, x.explain(cause)...)
 		}
@@ -99,27 +59,27 @@ func (x explainer) explain(e *jsonschema.ValidationError) plan.Problems {
 	}
 
 	path, schema := locate(x.schema, e.InstanceLocation)
-	one := func(rule, value, remedy string) plan.Problems {
-		return plan.Problems{{Path: path, Rule: rule, Value: value, Remedy: remedy}}
+	one := func(rule, value, remedy string) spec.Problems {
+		return spec.Problems{{Path: path, Rule: rule, Value: value, Remedy: remedy}}
 	}
 
 	switch k := e.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
-		var all plan.Problems
+		var all spec.Problems
 		for _, name := range k.Properties {
 			all = append(all, x.unknownKey(path, schema, name))
 		}
 
 		return all
 	case *kind.Required:
-		var all plan.Problems
+		var all spec.Problems
 		for _, name := range k.Missing {
-			all = append(all, plan.Problem{Path: join(path, name), Rule: "is required", Remedy: describe(schema, name)})
+			all = append(all, spec.Problem{Path: Join(path, name), Rule: "is required", Remedy: describe(schema, name)})
 		}
 
 		return all
 	case *kind.Type:
-		return one("must be "+article(k.Want), article([]string{k.Got}), retype(schema, k.Want, k.Got))
+		return one("must be "+TypeNames(k.Want), TypeNames([]string{k.Got}), retype(schema, k.Want, k.Got))
 	case *kind.Enum:
 		var want []string
 		for _, v := range k.Want {
@@ -138,7 +98,7 @@ func (x explainer) explain(e *jsonschema.ValidationError) plan.Problems {
 
 // explainChoice: a choice of types fails in as many ways as it has alternatives. Where the type fits one of them, that one
 // says what is wrong; else the choice itself does.
-func (x explainer) explainChoice(e *jsonschema.ValidationError) plan.Problems {
+func (x explainer) explainChoice(e *jsonschema.ValidationError) spec.Problems {
 	var (
 		wanted []string
 		given  string
@@ -159,11 +119,11 @@ func (x explainer) explainChoice(e *jsonschema.ValidationError) plan.Problems {
 
 	path, schema := locate(x.schema, e.InstanceLocation)
 
-	return plan.Problems{{Path: path, Rule: "must be " + article(wanted), Value: article([]string{given}), Remedy: retype(schema, wanted, given)}}
+	return spec.Problems{{Path: path, Rule: "must be " + TypeNames(wanted), Value: TypeNames([]string{given}), Remedy: retype(schema, wanted, given)}}
 }
 
 // explainFormats: a text may have one of several formats, and has none of them.
-func (x explainer) explainFormats(e *jsonschema.ValidationError) plan.Problems {
+func (x explainer) explainFormats(e *jsonschema.ValidationError) spec.Problems {
 	var (
 		wanted []string
 		given  any
@@ -180,14 +140,14 @@ func (x explainer) explainFormats(e *jsonschema.ValidationError) plan.Problems {
 
 	path, _ := locate(x.schema, e.InstanceLocation)
 
-	return plan.Problems{{Path: path, Rule: "must be " + strings.Join(wanted, " or "), Value: fmt.Sprintf("%q", given), Remedy: "change the value"}}
+	return spec.Problems{{Path: path, Rule: "must be " + strings.Join(wanted, " or "), Value: fmt.Sprintf("%q", given), Remedy: "change the value"}}
 }
 
 // locate writes a location as a configuration path, "proxmox.hosts[0].name", and finds the schema there; it is nil where
 // there is none.
 func locate(s *jsonschema.Schema, location []string) (string, *jsonschema.Schema) {
 	path := ""
-	s = follow(s)
+	s = Follow(s)
 
 	for _, step := range location {
 		var list bool
@@ -195,7 +155,7 @@ func locate(s *jsonschema.Schema, location []string) (string, *jsonschema.Schema
 		if s, list = below(s, step); list {
 			path += "[" + step + "]"
 		} else {
-			path = join(path, step)
+			path = Join(path, step)
 		}
 	}
 
@@ -209,25 +169,26 @@ func below(s *jsonschema.Schema, step string) (next *jsonschema.Schema, list boo
 	}
 
 	for _, alternative := range append(slices.Clone(s.OneOf), s) {
-		alternative = follow(alternative)
+		alternative = Follow(alternative)
 
 		if next, ok := alternative.Properties[step]; ok {
-			return follow(next), false
+			return Follow(next), false
 		}
 
 		if alternative.Items2020 != nil {
-			return follow(alternative.Items2020), true
+			return Follow(alternative.Items2020), true
 		}
 
 		if next, ok := alternative.AdditionalProperties.(*jsonschema.Schema); ok {
-			return follow(next), false
+			return Follow(next), false
 		}
 	}
 
 	return nil, false
 }
 
-func follow(s *jsonschema.Schema) *jsonschema.Schema {
+// Follow is the schema that a reference leads to.
+func Follow(s *jsonschema.Schema) *jsonschema.Schema {
 	for s != nil && s.Ref != nil {
 		s = s.Ref
 	}
@@ -235,7 +196,7 @@ func follow(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-func join(path, step string) string {
+func Join(path, step string) string {
 	if path == "" {
 		return step
 	}
@@ -265,8 +226,8 @@ func retype(s *jsonschema.Schema, wanted []string, given string) string {
 	}
 }
 
-// article names JSON types as people do.
-func article(types []string) string {
+// TypeNames names JSON types as people do.
+func TypeNames(types []string) string {
 	names := map[string]string{
 		"object": "a block of keys", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
 		"boolean": "true or false", "null": "nothing",
@@ -281,8 +242,8 @@ func article(types []string) string {
 }
 
 // unknownKey names the nearest key that exists at the same place.
-func (x explainer) unknownKey(path string, s *jsonschema.Schema, name string) plan.Problem {
-	p := plan.Problem{Path: join(path, name), Rule: "is not a key of " + x.of}
+func (x explainer) unknownKey(path string, s *jsonschema.Schema, name string) spec.Problem {
+	p := spec.Problem{Path: Join(path, name), Rule: "is not a key of " + x.of}
 
 	known := slices.Sorted(maps.Keys(s.Properties))
 	best, distance := "", len(name)/2+1
@@ -311,7 +272,7 @@ func describe(s *jsonschema.Schema, name string) string {
 
 	text := key.Description
 	if text == "" {
-		text = follow(key).Description
+		text = Follow(key).Description
 	}
 
 	if text == "" {
@@ -325,20 +286,4 @@ func describe(s *jsonschema.Schema, name string) string {
 	}
 
 	return "state it: " + first
-}
-
-// keyTypes are the top-level keys, each with the type it has in JSON.
-func keyTypes() (map[string]string, error) {
-	s, err := compiled()
-	if err != nil {
-		return nil, err
-	}
-
-	types := map[string]string{}
-
-	for name, key := range follow(s).Properties {
-		types[name] = follow(key).Types.ToStrings()[0]
-	}
-
-	return types, nil
 }

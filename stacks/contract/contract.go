@@ -1,4 +1,6 @@
-package stacks
+// Package contract is what a stack of this program offers to other programs: its outputs, their names, types and readers. It
+// is small enough to be imported by a program that makes no clusters itself.
+package contract
 
 import (
 	"bytes"
@@ -9,22 +11,15 @@ import (
 	"strings"
 	"sync"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/schema"
 )
 
-// ContractSchema is the JSON Schema of the contract, for programs in other languages. It is generated from Contract, and a
-// test keeps it current:
-//
-//	go test ./stacks -run TestContractSchema -update
-//
-//go:embed schema/contract.schema.json
-var ContractSchema []byte
-
-// ContractVersion is the version of the contract's shape. It rises when a key of a kind is added, changes its meaning or goes
+// SchemaVersion is the version of the contract's shape. It rises when a key of a kind is added, changes its meaning or goes
 // away: readers are strict. Who does not know a kind is told so by that.
-const ContractVersion = 1
+const SchemaVersion = 1
 
 // Contract is the output talos_bootstrap_contract: what a consumer needs to know of a cluster, without its secrets.
 type Contract struct {
@@ -93,11 +88,11 @@ type BootstrapNode struct {
 	GPU *string `json:"gpu_pci_bdf,omitempty" jsonschema:"pattern=^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(\\.[0-7])?$"`
 }
 
-var compiledContract = sync.OnceValues(func() (*jsonschema.Schema, error) { return compile(ContractSchema) })
+var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) { return schema.Compile(schema.Contract) })
 
-// DecodeContract reads the contract from the value of the output talos_bootstrap_contract, as a StackReference, the
+// Decode reads the contract from the value of the output talos_bootstrap_contract, as a StackReference, the
 // Automation API or a JSON decoder gives it. It takes nothing that the contract's JSON Schema does not.
-func DecodeContract(value any) (*Contract, error) {
+func Decode(value any) (*Contract, error) {
 	if value == nil {
 		return nil, fmt.Errorf("the stack has no output %s: is it a stack of this program, and deployed?", OutputContract)
 	}
@@ -111,12 +106,12 @@ func DecodeContract(value any) (*Contract, error) {
 	var version struct {
 		SchemaVersion *int `json:"schemaVersion"`
 	}
-	if json.Unmarshal(text, &version) == nil && version.SchemaVersion != nil && *version.SchemaVersion != ContractVersion {
+	if json.Unmarshal(text, &version) == nil && version.SchemaVersion != nil && *version.SchemaVersion != SchemaVersion {
 		return nil, fmt.Errorf("output %s has version %d of the contract, this program reads version %d: use the program's release that made it",
-			OutputContract, *version.SchemaVersion, ContractVersion)
+			OutputContract, *version.SchemaVersion, SchemaVersion)
 	}
 
-	if err := checkContract(text); err != nil {
+	if err := check(text); err != nil {
 		return nil, err
 	}
 
@@ -132,24 +127,24 @@ func DecodeContract(value any) (*Contract, error) {
 	return &c, nil
 }
 
-// ReadContract reads the contract from JSON: the contract by itself, or all outputs of a stack, as pulumi stack output
+// Read reads the contract from JSON: the contract by itself, or all outputs of a stack, as pulumi stack output
 // --json prints them.
-func ReadContract(text []byte) (*Contract, error) {
+func Read(text []byte) (*Contract, error) {
 	var value map[string]any
 	if err := json.Unmarshal(text, &value); err != nil {
 		return nil, fmt.Errorf("this is neither a contract nor the outputs of a stack; give what pulumi stack output --json prints: %w", err)
 	}
 
 	if _, itself := value["schemaVersion"]; itself {
-		return DecodeContract(value)
+		return Decode(value)
 	}
 
-	return DecodeContract(value[OutputContract])
+	return Decode(value[OutputContract])
 }
 
-// checkContract holds a contract against its schema.
-func checkContract(text []byte) error {
-	s, err := compiledContract()
+// check holds a contract against its schema.
+func check(text []byte) error {
+	s, err := compiled()
 	if err != nil {
 		return fmt.Errorf("the schema of the contract: %w", err)
 	}
@@ -159,7 +154,7 @@ func checkContract(text []byte) error {
 		return err
 	}
 
-	found, err := explainer{s, "the contract"}.check(value)
+	found, err := schema.Check(s, "the contract", value)
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -105,10 +105,42 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 	for i, u := range uses {
 		if ports[i] != 0 {
 			c.problems.Add(u.path, fmt.Sprintf("%s is to be %s, and a machine answers there already, on port %d", u.address,
-				u.by, ports[i]), "",
-				"find out who has it, or choose another address; a node of a former cluster may run on")
+				u.by, ports[i]), "", "find out which machine has it, or choose another address"+c.freeAddress(ctx, u.address)+
+				"; a node of a former cluster may run on")
 		}
 	}
 
 	return ctx.Err()
+}
+
+// maxFreeProbes bounds how many addresses are tried to offer one.
+const maxFreeProbes = 16
+
+// freeAddress offers the next address of the network that no node has and at which no machine answers; empty: there is
+// none nearby. Each is offered once.
+func (c *checks) freeAddress(ctx context.Context, after netip.Addr) string {
+	taken := map[netip.Addr]bool{c.plan.Gateway: true, c.plan.VIP: true}
+	for _, n := range c.plan.Nodes() {
+		taken[n.Address] = true
+	}
+
+	for probes := 0; probes < maxFreeProbes; {
+		after = after.Next()
+		// The last address of an IPv4 network is its broadcast address.
+		if !c.plan.Network.Contains(after) || after.Is4() && !c.plan.Network.Contains(after.Next()) {
+			return ""
+		}
+
+		if taken[after] || c.offered[after.String()] {
+			continue
+		}
+
+		if probes++; c.network.Listening(ctx, after) == 0 {
+			c.offered[after.String()] = true
+
+			return fmt.Sprintf(" (the next one at which no machine answers is %s)", after)
+		}
+	}
+
+	return ""
 }

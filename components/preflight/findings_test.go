@@ -260,19 +260,21 @@ func findings() map[string]finding {
 		},
 		"a VMID of a foreign VM": {
 			spoil: func(s *testbed) { s.machine(401, false, map[string]string{"name": "mail"}) },
-			want:  []string{`pools.control.vmids: 401 is taken by "mail" on host a (given: c-control-1); choose another range, or remove that machine`},
+			want:  []string{`pools.control.vmids: 401 is taken by "mail" on host a (given: c-control-1); choose another range (the next free VMID is 402), or remove that machine`},
 		},
 		"an address that answers": {
-			spoil: func(s *testbed) { s.listen(11, 50000) },
+			spoil: func(s *testbed) { s.listen(11, 50000); s.listen(12, 6443) },
 			want: []string{"pools.control.addresses: N.11 is to be c-control-1, and a machine answers there already, on port " +
 				"50000; " +
-				"find out who has it, or choose another address; a node of a former cluster may run on"},
+				"find out which machine has it, or choose another address (the next one at which no machine answers is N.13); a " +
+				"node of a former cluster may run on"},
 		},
 		"a virtual address that answers": {
 			spoil: func(s *testbed) { s.listen(20, 6443) },
 			want: []string{"cluster.endpoint.address: N.20 is to be the virtual address, and a machine answers there already, " +
 				"on port 6443; " +
-				"find out who has it, or choose another address; a node of a former cluster may run on"},
+				"find out which machine has it, or choose another address (the next one at which no machine answers is N.21); a " +
+				"node of a former cluster may run on"},
 		},
 		"too few processors": {
 			spoil: func(s *testbed) {

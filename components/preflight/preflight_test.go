@@ -137,13 +137,13 @@ func TestFindTemplates(t *testing.T) {
 		"VMID of a stranger": {
 			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {ID: 402, Name: "mail", Host: "pve3"}}, iface: "scsi0", size: 10},
 			problem: `pools.control.vmids: 402 is taken by "mail" on host pve3 (given: c-control-2); ` +
-				`choose another range, or remove that machine`,
+				`choose another range (the next free VMID is 403), or remove that machine`,
 		},
 		"VMID of a container": {
 			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {ID: 402, Name: "c-control-2", Host: "pve3", Container: true}},
 				iface: "scsi0", size: 10},
 			problem: `pools.control.vmids: 402 is taken by "c-control-2" on host pve3 (given: c-control-2); ` +
-				`choose another range, or remove that machine`,
+				`choose another range (the next free VMID is 403), or remove that machine`,
 		},
 		"node under another name": {
 			shelf: fixedVMs{vms: []proxmoxapi.VM{template,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -25,7 +26,7 @@ func (c *checks) checkVMIDs() {
 		v, there := at[n.VMID]
 		if !there {
 			c.absent[n.VMID] = true
-		} else if problem := vmidConflict(v, n, c.plan); problem != nil {
+		} else if problem := c.vmidConflict(v, n); problem != nil {
 			c.problems = append(c.problems, *problem)
 		}
 	}
@@ -33,7 +34,8 @@ func (c *checks) checkVMIDs() {
 
 // vmidConflict says which VM has the VMID of a node, when it is not the node. What an unreachable host has been heard
 // to say of a VM is old; the VM's tags are not.
-func vmidConflict(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *spec.Problem {
+func (c *checks) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
+	p := c.plan
 	ours := proxmoxvm.OfCluster(v, p)
 
 	switch {
@@ -57,7 +59,28 @@ func vmidConflict(v proxmoxapi.VM, n plan.Node, p *plan.Plan) *spec.Problem {
 	default:
 		return &spec.Problem{
 			Path: "pools." + n.Pool + ".vmids", Rule: fmt.Sprintf("%d is taken by %q on host %s", v.ID, v.Name, v.Host),
-			Value: n.Name, Remedy: "choose another range, or remove that machine",
+			Value: n.Name, Remedy: fmt.Sprintf("choose another range (the next free VMID is %d), or remove that machine",
+				c.freeVMID(v.ID)),
+		}
+	}
+}
+
+// freeVMID is the next VMID after another that no machine has and no node is to have. Each is offered once.
+func (c *checks) freeVMID(after int) int {
+	taken := map[int]bool{}
+	for _, v := range c.vms {
+		taken[v.ID] = true
+	}
+
+	for _, n := range c.plan.Nodes() {
+		taken[n.VMID] = true
+	}
+
+	for free := after + 1; ; free++ {
+		if !taken[free] && !c.offered[strconv.Itoa(free)] {
+			c.offered[strconv.Itoa(free)] = true
+
+			return free
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestContractIsStrict(t *testing.T) {
 		"an unknown key": {`"cluster"`, `"clutser": "x", "cluster"`,
 			shape + "\n" + "  - clutser: is not a key of the contract; did you mean \"cluster\"?"},
 		"a missing key and a wrong type": {`"vmid": 401, "ip": "10.0.0.11"`, `"vmid": "401", "ip": "10.0.0.11"`,
-			shape + "\n" + "  - talos_bootstrap_nodes.control_plane[0].vmid: must be a whole number (given: text); write digits alone, without a unit or quotes"},
+			shape + "\n" + "  - talos_bootstrap_nodes.control_plane[0].vmid: must be a whole number (given: \"401\"); write 401"},
 		"a group left out": {`"workers": [{"name": "atlas-worker-1", "vmid": 501, "node": "pve2"}],`, "",
 			shape + "\n" + "  - talos_bootstrap_nodes.workers: is required; state it: workers without a GPU"},
 		"an empty address": {`"ip": "fd00::31"`, `"ip": ""`,

@@ -4,7 +4,9 @@ import (
 	_ "embed"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agext/levenshtein"
@@ -20,6 +22,7 @@ import (
 type explainer struct {
 	schema *jsonschema.Schema
 	of     string // what the values are
+	value  any    // that is explained
 }
 
 // Check holds values against a schema. of is what the values are, for messages.
@@ -34,7 +37,7 @@ func Check(s *jsonschema.Schema, of string, value any) (spec.Problems, error) {
 		return nil, err
 	}
 
-	found := explainer{s, of}.explain(invalid)
+	found := explainer{s, of, value}.explain(invalid)
 	slices.SortStableFunc(found, func(a, b spec.Problem) int { return strings.Compare(a.Path, b.Path) })
 
 	return found, nil
@@ -79,6 +82,12 @@ func (x explainer) explain(e *jsonschema.ValidationError) spec.Problems {
 
 		return all
 	case *kind.Type:
+		if text, ok := valueAt(x.value, e.InstanceLocation).(string); ok && slices.Contains(k.Want, "integer") {
+			if n, ok := numberOf(path, text); ok {
+				return one("must be "+TypeNames(k.Want), strconv.Quote(text), fmt.Sprintf("write %d", n))
+			}
+		}
+
 		return one("must be "+TypeNames(k.Want), TypeNames([]string{k.Got}), retype(schema, k.Want, k.Got))
 	case *kind.Enum:
 		var want []string
@@ -141,6 +150,64 @@ func (x explainer) explainFormats(e *jsonschema.ValidationError) spec.Problems {
 	path, _ := locate(x.schema, e.InstanceLocation)
 
 	return spec.Problems{{Path: path, Rule: "must be " + strings.Join(wanted, " or "), Value: fmt.Sprintf("%q", given), Remedy: "change the value"}}
+}
+
+// amount is a number that may have a unit: "20", "20G", "4 GiB".
+var amount = regexp.MustCompile(`^(\d{1,9}) ?(?:([MGT])(?:i?B)?)?$`)
+
+// numberOf is the whole number that a text means in the unit of its key, such as diskGiB; false: it means none.
+func numberOf(key, text string) (int, bool) {
+	const units = "MGT"
+
+	m := amount.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+
+	n, _ := strconv.Atoi(m[1]) //nolint:errcheck // digits, by the pattern
+	if m[2] == "" {
+		return n, true
+	}
+
+	if !strings.HasSuffix(key, "MiB") && !strings.HasSuffix(key, "GiB") {
+		return 0, false
+	}
+
+	given, wanted := strings.Index(units, m[2]), strings.IndexByte(units, key[len(key)-3])
+	for ; given > wanted; given-- {
+		n *= 1024
+	}
+
+	for ; given < wanted; given++ {
+		if n%1024 != 0 {
+			return 0, false
+		}
+
+		n /= 1024
+	}
+
+	return n, true
+}
+
+// valueAt is a part of a value; nil: there is none.
+func valueAt(value any, location []string) any {
+	for _, step := range location {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(v) {
+				return nil
+			}
+
+			value = v[i]
+		default:
+			return nil
+		}
+	}
+
+	return value
 }
 
 // locate writes a location as a configuration path, "proxmox.hosts[0].name", and finds the schema there; it is nil where

@@ -30,6 +30,8 @@ type StackOutputs struct {
 
 	// Until when both are good, as RFC 3339 writes it; absent with them.
 	CredentialsExpiry map[string]string `json:"credentials_expiry,omitempty"`
+	// Schematic IDs that Talos nodes are installed from, by node name; absent where images carry nothing.
+	Schematics map[string]string `json:"talos_schematics,omitempty"`
 	// Private SSH key of K3s nodes, secret; with k3s.generateSSHKey.
 	SSHPrivateKey string `json:"ssh_private_key,omitempty"`
 	// How a cluster of K3s is; with cluster.kind k3s.
@@ -127,7 +129,7 @@ func TestOutputNames(t *testing.T) {
 
 	assert.ElementsMatch(t, []string{
 		contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap, contract.OutputNodeVMIDMap, contract.OutputContract,
-		contract.OutputKubeconfig, contract.OutputTalosconfig, contract.OutputCredentialsExpiry, contract.OutputHints, contract.OutputSSHPrivateKey, contract.OutputK3s,
+		contract.OutputKubeconfig, contract.OutputTalosconfig, contract.OutputCredentialsExpiry, contract.OutputHints, contract.OutputSSHPrivateKey, contract.OutputK3s, contract.OutputSchematics,
 		contract.OutputControlPlaneIPs, contract.OutputWorkerIPs, contract.OutputGPUWorkerIPs,
 		contract.OutputControlPlaneVMIDs, contract.OutputWorkerVMIDs, contract.OutputGPUWorkerVMIDs, contract.OutputGPUWorkerPCIBDFs,
 	}, known)

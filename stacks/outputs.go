@@ -7,6 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/contract"
@@ -117,7 +118,7 @@ func shared(p *plan.Plan, made []member, all map[string]*group, versions pulumi.
 }
 
 // outputs are the outputs of a stack with one cluster of Talos.
-func outputs(c *components.TalosCluster, stack string) pulumi.Map {
+func outputs(c *components.TalosCluster, stack string) (pulumi.Map, error) {
 	versions := pulumi.Map{"talos": pulumi.String(c.Plan.Talos)}
 	if c.Plan.Kubernetes != "" {
 		versions["kubernetes"] = pulumi.String(c.Plan.Kubernetes)
@@ -126,6 +127,11 @@ func outputs(c *components.TalosCluster, stack string) pulumi.Map {
 	made := talosMembers(c)
 	all := groups(c.Plan, made)
 	exported := shared(c.Plan, made, all, versions)
+
+	ids, err := schematics(c.Plan)
+	if len(ids) > 0 {
+		exported[contract.OutputSchematics] = ids
+	}
 
 	if c.Plan.Bootstrap == spec.BootstrapPulumi {
 		control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
@@ -136,5 +142,25 @@ func outputs(c *components.TalosCluster, stack string) pulumi.Map {
 		exported[contract.OutputHints] = hints(c, stack, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}
 
-	return exported
+	return exported, err
+}
+
+// schematics are the ids of nodes by name, without those whose image carries nothing.
+func schematics(p *plan.Plan) (pulumi.StringMap, error) {
+	ids := pulumi.StringMap{}
+
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			id, err := machineconfig.SchematicID(p, pool.Image, n)
+			if err != nil {
+				return nil, err
+			}
+
+			if id != "" {
+				ids[n.Name] = pulumi.String(id)
+			}
+		}
+	}
+
+	return ids, nil
 }

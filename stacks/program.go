@@ -119,7 +119,9 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 		return nil, err
 	}
 
-	return &Deployment{Cluster: cluster, Outputs: outputs(cluster, ctx.Stack())}, nil
+	exported, err := outputs(cluster, ctx.Stack())
+
+	return &Deployment{Cluster: cluster, Outputs: exported}, err
 }
 
 func deployK3s(ctx *pulumi.Context, config Config, args *components.K3sClusterArgs, opts ...pulumi.ResourceOption) (*Deployment, error) {

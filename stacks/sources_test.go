@@ -442,3 +442,27 @@ func TestRawGPU(t *testing.T) {
 	assert.Empty(t, namesOf(resources, mappingToken))
 	assert.Equal(t, "0000:01:00.0", resources["c-gpu-1-vm"].inputs["hostpcis"].ArrayValue()[0].ObjectValue()["id"].StringValue())
 }
+
+// TestSchematics: the outputs name what the Image Factory has made for each node, and nothing for images that carry nothing.
+func TestSchematics(t *testing.T) {
+	_, outputs := inYard(t, false, func(*Config) {})
+	ids := outputs[contract.OutputSchematics].(map[string]any)
+	assert.NotEmpty(t, ids)
+
+	for name, id := range ids {
+		assert.Equal(t, "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba", id, name)
+	}
+
+	_, outputs = inYard(t, false, func(c *Config) { c.Image.Factory.Extensions = []string{"qemu-guest-agent"} })
+	for name, id := range outputs[contract.OutputSchematics].(map[string]any) {
+		assert.NotEqual(t, ids[name], id, name)
+	}
+
+	config := testConfig()
+	p, err := plan.New(config.Spec)
+	require.NoError(t, err)
+
+	found, err := schematics(p)
+	require.NoError(t, err)
+	assert.Empty(t, found, "templates of which nothing is stated")
+}

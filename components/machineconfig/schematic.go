@@ -1,6 +1,7 @@
 package machineconfig
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -47,27 +48,30 @@ func Schematic(p *plan.Plan, image plan.BootImage, node plan.Node) (text, id str
 	return string(data), id, err
 }
 
+// SchematicID is the schematic that a node is installed from; empty: the image carries nothing.
+func SchematicID(p *plan.Plan, image plan.BootImage, node plan.Node) (string, error) {
+	if image.SchematicID != "" || image.FactoryURL == "" && len(image.Extensions) == 0 {
+		return image.SchematicID, nil
+	}
+
+	_, id, err := Schematic(p, image, node)
+
+	return id, err
+}
+
 // Installer is the image that Talos is installed and upgraded from: of the same schematic as the image that the node
 // boots first, so that extensions survive the installation.
 func Installer(p *plan.Plan, image plan.BootImage, node plan.Node) (string, error) {
-	factory, id := image.FactoryURL, image.SchematicID
+	id, err := SchematicID(p, image, node)
+	if err != nil {
+		return "", err
+	}
 
 	if id == "" {
-		if factory == "" && len(image.Extensions) == 0 {
-			return "ghcr.io/siderolabs/installer:" + p.Talos, nil
-		}
-
-		var err error
-		if _, id, err = Schematic(p, image, node); err != nil {
-			return "", err
-		}
+		return "ghcr.io/siderolabs/installer:" + p.Talos, nil
 	}
 
-	if factory == "" {
-		factory = defaultFactory
-	}
-
-	_, registry, _ := strings.Cut(factory, "://")
+	_, registry, _ := strings.Cut(cmp.Or(image.FactoryURL, defaultFactory), "://")
 
 	return fmt.Sprintf("%s/%s-installer/%s:%s", registry, p.Platform, id, p.Talos), nil
 }

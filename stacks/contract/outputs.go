@@ -22,6 +22,9 @@ const (
 	// OutputHints are commands to go on with.
 	OutputHints = "hints"
 
+	// OutputSchematics are the schematic IDs that Talos nodes are installed from, by node name.
+	OutputSchematics = "talos_schematics"
+
 	// OutputSSHPrivateKey logs in to K3s nodes, secret; with k3s.generateSSHKey.
 	OutputSSHPrivateKey = "ssh_private_key"
 	// OutputK3s is how a cluster of K3s is: the health of its nodes, and how to reach them.

@@ -18,7 +18,7 @@ import (
 // version admits what Talos, Kubernetes and Cilium release, with or without the leading v.
 var version = regexp.MustCompile(`^v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)\.\d+)?)$`)
 
-func (r *resolver) checkCluster(p *Plan) {
+func (r *resolver) checkCluster(p *Plan, stated spec.CNIName) {
 	c := r.spec.Cluster
 
 	switch {
@@ -61,7 +61,7 @@ func (r *resolver) checkCluster(p *Plan) {
 
 	p.Talos, p.Kubernetes = r.versions()
 	p.Contract = r.contract(p.Talos)
-	r.checkCNI(p)
+	r.checkCNI(p, stated)
 	r.checkDiscovery(p)
 	r.checkTailscale()
 }
@@ -71,7 +71,10 @@ func (r *resolver) versions() (talos, kubernetes string) {
 	v := r.spec.Cluster.Versions
 	talos, ok := r.version("cluster.versions.talos", v.Talos, "v1.12.4")
 
-	if r.spec.Cluster.Bootstrap == spec.BootstrapExternal {
+	configured := r.spec.Cluster.Bootstrap != spec.BootstrapExternal
+	ok = ok && r.checkTalos(talos, configured)
+
+	if !configured {
 		return talos, ""
 	}
 
@@ -149,12 +152,18 @@ func minor(version string) int {
 	return n
 }
 
-func (r *resolver) checkCNI(p *Plan) {
+// checkCNI takes what the operator has stated, empty where a default applies.
+func (r *resolver) checkCNI(p *Plan, stated spec.CNIName) {
 	c := r.spec.Cluster.CNI
 	p.CNI, p.KubeProxy = c.Name, *c.KubeProxy
 
 	if !oneOf(r, "cluster.cni.name", c.Name, spec.CNIFlannel, spec.CNICilium, spec.CNINone) {
 		return
+	}
+
+	if r.spec.Environment == spec.EnvironmentProduction && p.Bootstrap == spec.BootstrapPulumi && stated == "" {
+		r.warn("cluster.cni.name", "is not stated, and a running cluster keeps its pod network: Flannel enforces no network policies",
+			string(c.Name), "state flannel, cilium or none")
 	}
 
 	if c.Name == spec.CNICilium {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -120,8 +121,8 @@ func (r *resolver) k3sVersion() string {
 		r.problems.Add(path, "is required with cluster.kind k3s", "", "state it, for example v1.34.2+k3s1")
 	case m == nil:
 		r.problems.Add(path, "must be a full version of K3s", given, "write it like v1.34.2+k3s1")
-	case minor(m[2]) < 28:
-		r.problems.Add(path, "must be 1.28 or later: older ones are not tried", given, "raise it")
+	case minor(m[2]) < oldestK3s:
+		r.problems.Add(path, fmt.Sprintf("must be 1.%d or later: older ones are not supported", oldestK3s), given, "raise it")
 	default:
 		return "v" + m[2]
 	}

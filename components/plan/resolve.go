@@ -73,7 +73,7 @@ func (r *resolver) resolve() *Plan {
 	}
 
 	r.checkModes()
-	r.checkCluster(p)
+	r.checkCluster(p, given.Cluster.CNI.Name)
 	r.checkNetwork(p)
 	r.checkEndpoint(p)
 	r.checkFirewall(p)

@@ -1,0 +1,68 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+
+	"talos-proxmox/components/spec"
+)
+
+// TestNewestTalos: the newest version that is supported is the newest that Talos' library knows.
+func TestNewestTalos(t *testing.T) {
+	kubernetes, err := compatibility.ParseKubernetesVersion("1.34.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for minor, known := range map[int]bool{newestTalos: true, newestTalos + 1: false} {
+		talos, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: fmt.Sprintf("v1.%d.0", minor)})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := kubernetes.SupportedWith(talos); (err == nil) != known {
+			t.Errorf("Talos 1.%d: %v", minor, err)
+		}
+	}
+}
+
+// TestStatedCNI: production is warned of a pod network that nobody has chosen.
+func TestStatedCNI(t *testing.T) {
+	const warning = "cluster.cni.name: is not stated, and a running cluster keeps its pod network: Flannel enforces no network " +
+		"policies (given: flannel); state flannel, cilium or none"
+
+	for _, c := range []struct {
+		environment spec.Environment
+		stated      spec.CNIName
+		bootstrap   spec.BootstrapMode
+		warned      bool
+	}{
+		{environment: spec.EnvironmentProduction, warned: true},
+		{environment: spec.EnvironmentProduction, stated: spec.CNIFlannel},
+		{environment: spec.EnvironmentLab},
+	} {
+		p, err := New(spec.Spec{
+			Environment: c.environment,
+			Proxmox:     spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
+			Cluster: spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
+				CNI: spec.CNI{Name: c.stated}},
+			Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+			Pools:   map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		warned := false
+		for _, w := range p.Warnings {
+			warned = warned || w.String() == warning
+		}
+
+		if warned != c.warned {
+			t.Errorf("%+v: %v", c, p.Warnings)
+		}
+	}
+}

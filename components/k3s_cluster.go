@@ -7,6 +7,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
@@ -106,7 +107,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	}
 
 	final := rollout.FinalCheck{
-		Program: programOf(ctx, name), Plan: p, Limiter: b.hooks.limiter, System: b.hooks.inside,
+		Program: programOf(ctx, name), Plan: p, Limiter: b.hooks.limiter, System: b.hooks.operations.Cluster,
 	}
 
 	kubeconfig := outputAfter(ctx, all, c.Kubeconfig, final.Run)
@@ -127,8 +128,6 @@ type k3sBuilder struct {
 	images  *proxmoxvm.Images
 	servers *proxmoxvm.AddressBook
 	child   pulumi.ResourceOption
-	// datastore tells the first server which etcd it has.
-	datastore *k3sDatastore
 
 	destroying bool
 
@@ -336,8 +335,6 @@ func (b *k3sBuilder) known(node *K3sNode) pulumi.Map {
 			b.servers.Set(b.Nodes[0].node.Name, *first)
 		}
 
-		b.servers.Set("", all[1].(string))
-
 		return address
 	}).(pulumi.StringPtrOutput)
 
@@ -361,6 +358,24 @@ func (b *k3sBuilder) release() {
 	}
 
 	b.Kubeconfig = pulumi.ToSecret(pulumi.All(waited...).ApplyT(func(all []any) string { return all[0].(string) })).(pulumi.StringOutput)
+}
+
+// health asks the cluster for the health of each node, once nothing else is left to be done. A preview that does not
+// ask Proxmox VE does not ask the cluster either.
+func (b *k3sBuilder) health(finished pulumi.StringOutput) pulumi.StringMapOutput {
+	found := finished.ApplyT(func(string) (pulumi.StringMapOutput, error) {
+		if b.ctx.DryRun() && b.report == nil {
+			unknown := pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) map[string]string { return nil })
+
+			return unknown.(pulumi.StringMapOutput), nil
+		}
+
+		health := b.hooks.operations.Cluster.Health(hookutil.Interruptible(b.ctx.Context()))
+
+		return pulumi.ToStringMap(health).ToStringMapOutput(), nil
+	}).(pulumi.StringMapOutput)
+
+	return pulumi.Unsecret(found).(pulumi.StringMapOutput)
 }
 
 // k3sOrigin says what a node is made from. The version of K3s is no part of it: that changes.

@@ -1,10 +1,8 @@
 package components
 
 import (
-	"context"
-
 	"talos-proxmox/components/preflight"
-	"talos-proxmox/components/proxmoxapi"
+	k3srollout "talos-proxmox/components/rollout/k3s"
 	"talos-proxmox/components/rollout/vmrestart"
 )
 
@@ -12,8 +10,5 @@ import (
 type Proxmox interface {
 	preflight.Proxmox
 	vmrestart.Proxmox
-
-	Shutdown(ctx context.Context, vm proxmoxapi.VM) error
-	GuestFile(ctx context.Context, vm proxmoxapi.VM, path string) (string, error)
-	WriteGuestFile(ctx context.Context, vm proxmoxapi.VM, path, content string) error
+	k3srollout.Proxmox
 }

@@ -41,6 +41,10 @@ func TestImports(t *testing.T) {
 		{"components/talosapi", []string{"components/lifecycle", "components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
+		{"components/rollout/k3s", []string{
+			"components/hookutil", "components/k3s", "components/kubeapi", "components/lifecycle", "components/plan",
+			"components/proxmoxapi", "components/proxmoxvm", "components/rollout", "components/spec", "components/wait",
+		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos", []string{
 			"components/etcdbackup", "components/hookutil", "components/kubeapi", "components/lifecycle",
 			"components/machineconfig", "components/plan", "components/proxmoxvm", "components/rollout", "components/spec",

@@ -1,4 +1,4 @@
-package components
+package k3s
 
 import (
 	"net"
@@ -18,7 +18,6 @@ import (
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
-	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab"
@@ -30,7 +29,7 @@ func silent(string) {}
 
 // edge is a cluster of K3s whose server's Kubernetes API answers, with an agent that the plan does not have.
 type edge struct {
-	*k3sBuilder
+	*Cluster
 
 	kubelet *kube.Kubelet
 	api     *kubeapi.Client
@@ -79,11 +78,9 @@ func newEdge(t *testing.T) edge {
 	p := plantest.K3s(t)
 	p.NodeTimeout, p.DrainTimeout = 300*time.Millisecond, 10*time.Second
 
-	b := &k3sBuilder{K3sCluster: &K3sCluster{Plan: p}, servers: &proxmoxvm.AddressBook{}}
-	b.servers.Set("edge-server-1", address)
-	b.servers.Set("", kubeconfig)
+	c := clusterOf(p, address, kubeconfig)
 
-	api, err := serversOf(p, b.servers).answering(t.Context())
+	api, err := c.answering(t.Context())
 	require.NoError(t, err)
 
 	signer, err := x509.NewCertificateAuthorityFromCertificateAndKey(pair(i.ClientCA))
@@ -97,7 +94,7 @@ func newEdge(t *testing.T) edge {
 	}
 	require.NoError(t, kubelet.Join(t.Context()))
 
-	return edge{b, kubelet, api}
+	return edge{c, kubelet, api}
 }
 
 // known says whether Kubernetes knows the agent, and how.
@@ -113,12 +110,12 @@ func (e edge) known(t *testing.T) (n kubeapi.Node, there bool) {
 // TestAgentLeaves: one that answers is drained and forgotten; one that is silent stays, unless it is said to be dead.
 func TestAgentLeaves(t *testing.T) {
 	e := newEdge(t)
-	r := &k3sRemoval{k3sDatastore: &k3sDatastore{k3sServers: serversOf(e.Plan, e.servers)}, say: silent}
+	r := &Removals{e.Cluster}
 	remove := func() error {
 		// A removal that has failed stops the others of its run.
-		r.limiter = rollout.NewLimiter(1)
+		r.Limiter = rollout.NewLimiter(1)
 
-		return r.remove(t.Context(), k3sLeaver{name: "edge-agent-1"})
+		return r.remove(t.Context(), leavingNode{name: "edge-agent-1"})
 	}
 
 	require.EqualError(t, remove(), "edge-agent-1 is not removed: Kubernetes hears nothing of it; "+
@@ -143,15 +140,15 @@ func TestAgentLeaves(t *testing.T) {
 	_, there = e.known(t)
 	assert.False(t, there)
 
-	e.servers.Set("edge-server-1", "127.0.0.9")
+	e.Addresses.Set("edge-server-1", "127.0.0.9")
 	require.EqualError(t, remove(),
 		"edge-agent-1 is not removed: no Kubernetes API answers (edge-server-1: connection refused)")
 }
 
-// TestK3sDisruption: a server is not taken down while etcd needs it, nor an agent while another is not ready.
-func TestK3sDisruption(t *testing.T) {
+// TestCheckDisruption: a server is not taken down while etcd needs it, nor an agent while another is not ready.
+func TestCheckDisruption(t *testing.T) {
 	e := newEdge(t)
-	server := k3sNode{&k3sInside{k3sServers: serversOf(e.Plan, e.servers), say: silent}, e.Plan.Nodes()[0]}
+	server := clusterNode{e.Cluster, e.Plan.Nodes()[0]}
 
 	require.NoError(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade), "a server by itself has no choice")
 
@@ -162,8 +159,8 @@ func TestK3sDisruption(t *testing.T) {
 	}})
 
 	agents := e.Plan.Nodes()[len(e.Plan.Nodes())-2:]
-	require.NoError(t, k3sNode{server.k3sInside, agents[0]}.CheckDisruption(t.Context(), lifecycle.Upgrade))
-	require.EqualError(t, k3sNode{server.k3sInside, agents[1]}.CheckDisruption(t.Context(), lifecycle.Upgrade),
+	require.NoError(t, clusterNode{server.Cluster, agents[0]}.CheckDisruption(t.Context(), lifecycle.Upgrade))
+	require.EqualError(t, clusterNode{server.Cluster, agents[1]}.CheckDisruption(t.Context(), lifecycle.Upgrade),
 		"gave up after 300ms, waiting for the cluster to do without edge-agent-2: 1 of the workers may be away "+
 			"(lifecycle.upgrade.maxUnavailable), and not ready are edge-agent-1")
 

@@ -1,4 +1,4 @@
-package components
+package k3s
 
 import (
 	"testing"
@@ -13,21 +13,18 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
-	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 )
 
-// TestK3sRestartGoesOn: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted as it is, and the
+// TestRestartContinues: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted as it is, and the
 // turn ends when the node is ready and takes pods again.
-func TestK3sRestartGoesOn(t *testing.T) {
+func TestRestartContinues(t *testing.T) {
 	var (
-		api    = fake.NewClientset()
-		kube   = kubeapi.Of(api)
-		p      = plantest.K3s(t)
-		known  = &proxmoxvm.AddressBook{}
-		config = rollout.NewFuture[string]()
-		agent  = plan.Node{Name: "edge-agent-1", Role: spec.RoleWorker}
+		api   = fake.NewClientset()
+		kube  = kubeapi.Of(api)
+		p     = plantest.K3s(t)
+		agent = plan.Node{Name: "edge-agent-1", Role: spec.RoleWorker}
 	)
 
 	node := func(name string, ready corev1.ConditionStatus) *corev1.Node {
@@ -44,14 +41,10 @@ func TestK3sRestartGoesOn(t *testing.T) {
 
 	require.NoError(t, kube.Cordon(t.Context(), "edge-agent-1"))
 
-	known.Set("edge-server-1", "10.0.0.11")
-	config.Set("of an administrator")
-
 	p.MaxUnavailable, p.ReadyTimeout, p.UpgradeTimeout = 1, time.Minute, time.Millisecond
 
-	k := &k3sInside{
-		k3sServers: k3sServers{p, known, func([]byte, string) (*kubeapi.Client, error) { return kube, nil }}, kubeconfig: config, say: silent,
-	}
+	k := clusterOf(p, "10.0.0.11", "of an administrator")
+	k.connect = func([]byte, string) (*kubeapi.Client, error) { return kube, nil }
 
 	r := rollout.New(p, rollout.NewLimiter(1), silent)
 	d, err := r.Prepare(t.Context(), agent, k.Restart(agent), "")

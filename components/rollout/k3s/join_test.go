@@ -1,4 +1,4 @@
-package components
+package k3s
 
 import (
 	"context"
@@ -11,11 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/k3s"
-	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/wait"
 )
 
 // guest is a Proxmox VE with one VM, whose guest agent has files.
@@ -44,8 +46,8 @@ func (g guest) GuestFile(_ context.Context, _ proxmoxapi.VM, path string) (strin
 	}
 }
 
-// TestJoiningFails: what is said when a node does not join, with the end of its logs or why they cannot be had.
-func TestJoiningFails(t *testing.T) {
+// TestJoinFails: what is said when a node does not join, with the end of its logs or why they cannot be had.
+func TestJoinFails(t *testing.T) {
 	const logged = "    k3s does not come up; its log ends with:\n    token is not valid"
 
 	logs := map[string]string{
@@ -96,59 +98,61 @@ func TestJoiningFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plantest.K3s(t)
-			known := &proxmoxvm.AddressBook{}
-			known.Set("edge-server-1", "127.0.0.9")
-			known.Set("", kubeconfigOf(t))
-
 			if c.quick {
 				p.ReadyTimeout = time.Hour
 			}
 
-			j := &joining{node: p.Nodes()[0], plan: p, proxmox: c.guest, known: known}
-			require.EqualError(t, j.wait(t.Context(), p.ReadyTimeout, func(string) {}), c.want)
+			j := joinCheckOf(t, p, c.guest, silent)
+			require.EqualError(t, j.wait(t.Context(), p.ReadyTimeout), c.want)
 		})
 	}
 }
 
-// TestJoiningWaitsForCloudInit: a machine that has not finished with itself is not ready, whatever Kubernetes says.
-func TestJoiningWaitsForCloudInit(t *testing.T) {
-	j := &joining{node: plantest.K3s(t).Nodes()[0], plan: plantest.K3s(t), proxmox: guest{files: map[string]string{
+// TestJoinWaitsForCloudInit: a machine that has not finished with itself is not ready, whatever Kubernetes says.
+func TestJoinWaitsForCloudInit(t *testing.T) {
+	j := joinCheckOf(t, plantest.K3s(t), guest{files: map[string]string{
 		k3s.CloudInitStatus: `{"v1": {"stage": "modules-final", "modules-final": {"errors": [], "finished": null}}}`,
-	}}}
+	}}, silent)
 
 	require.NoError(t, j.look(t.Context()))
 	assert.Equal(t, "cloud-init of edge-server-1 to finish", j.setUp)
 }
 
-// TestJoiningShowsCloudInit: what cloud-init has failed at is said while the node is waited for.
-func TestJoiningShowsCloudInit(t *testing.T) {
-	known := &proxmoxvm.AddressBook{}
-	known.Set("edge-server-1", "127.0.0.9")
-	known.Set("", kubeconfigOf(t))
-
-	j := &joining{node: plantest.K3s(t).Nodes()[0], plan: plantest.K3s(t), known: known,
-		proxmox: guest{files: map[string]string{
-			k3s.CloudInitStatus: `{"v1": {"stage": null, "modules-final": {"errors": ["('scripts_user', RuntimeError())"], "finished": 40.5}}}`,
-		}}}
-
+// TestJoinShowsCloudInit: what cloud-init has failed at is said while the node is waited for.
+func TestJoinShowsCloudInit(t *testing.T) {
 	var said []string
 
-	require.Error(t, j.wait(t.Context(), j.plan.ReadyTimeout, func(message string) { said = append(said, message) }))
+	p := plantest.K3s(t)
+	j := joinCheckOf(t, p, guest{files: map[string]string{
+		k3s.CloudInitStatus: `{"v1": {"stage": null, "modules-final": {"errors": ["('scripts_user', RuntimeError())"], ` +
+			`"finished": 40.5}}}`,
+	}}, func(message string) { said = append(said, message) })
+
+	require.Error(t, j.wait(t.Context(), p.ReadyTimeout))
 	assert.Equal(t, "waiting for the Kubernetes API of edge-server-1 (connection refused); its cloud-init has failed: ('scripts_user', RuntimeError()) "+
 		"(0s of at most 300ms)", said[0])
 }
 
-// TestSameToken: another token than the cluster began with is refused, and not shown.
-func TestSameToken(t *testing.T) {
-	text, err := k3s.Identity{
-		ServerCA: k3s.KeyPair{Certificate: "c"}, ClientCA: k3s.KeyPair{Key: "k"}, Token: "the-first-of-the-operators",
-	}.Text()
-	require.NoError(t, err)
+// joinCheckOf is the check of the first server, which has its datastore and at whose address nothing answers.
+func joinCheckOf(t *testing.T, p *plan.Plan, proxmox Proxmox, progress wait.Say) *joinCheck {
+	t.Helper()
 
-	require.NoError(t, sameToken(text, "the-first-of-the-operators"))
-	require.EqualError(t, sameToken(text, "another-of-the-operators"), "the configuration has 1 problem:\n"+
-		"  - k3sToken: must stay as it was when the cluster was made: its servers accept no other; "+
-		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
+	c := clusterOf(p, "127.0.0.9", kubeconfigOf(t))
+	c.Proxmox, c.Progress = proxmox, progress
+
+	return &joinCheck{Cluster: c, node: p.Nodes()[0], datastoreTold: true}
+}
+
+// clusterOf is a cluster whose first server has an address.
+func clusterOf(p *plan.Plan, address, kubeconfig string) *Cluster {
+	c := New(Options{
+		Program: rollout.Program{Progress: silent, Warn: silent}, Plan: p, Inventory: (*preflight.Report)(nil),
+		Addresses: &proxmoxvm.AddressBook{}, Kubeconfig: rollout.NewFuture[string](),
+	}).Cluster
+	c.Addresses.Set("edge-server-1", address)
+	c.Kubeconfig.Set(kubeconfig)
+
+	return c
 }
 
 func kubeconfigOf(t *testing.T) string {
@@ -167,14 +171,4 @@ func kubeconfigOf(t *testing.T) string {
 	require.NoError(t, err)
 
 	return kubeconfig
-}
-
-// TestHealthOfNodes: a node is what Kubernetes says, and unknown without an answer.
-func TestHealthOfNodes(t *testing.T) {
-	nodes := []kubeapi.Node{{Name: "a", Ready: true}, {Name: "b", Ready: true, Cordoned: true}, {Name: "c", Cordoned: true}}
-
-	for name, want := range map[string]string{"a": HealthReady, "b": HealthCordoned, "c": HealthNotReady, "d": HealthMissing} {
-		assert.Equal(t, want, healthOf(plan.Node{Name: name}, nodes, true), name)
-		assert.Equal(t, HealthUnknown, healthOf(plan.Node{Name: name}, nil, false), name)
-	}
 }

@@ -1,0 +1,93 @@
+// Package k3s is what is done to the nodes of a K3s cluster that run, or are about to: they are told their datastore,
+// checked as they join, upgraded, restarted and removed.
+package k3s
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
+)
+
+// Options are what the operations need to know.
+type Options struct {
+	rollout.Program
+
+	Plan    *plan.Plan
+	Proxmox Proxmox
+	// Inventory is what Proxmox VE had when the run began.
+	Inventory rollout.Inventory
+	// Addresses of nodes, as they become known.
+	Addresses *proxmoxvm.AddressBook
+	// Identities tell the cluster's VMs from others.
+	Identities *proxmoxvm.Identities
+	// Limiter is shared by all that take a running node down.
+	Limiter *rollout.Limiter
+	// Kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
+	Kubeconfig *rollout.Future[string]
+	// Nodes of the plan, by the name of their membership.
+	Nodes map[string]plan.Node
+}
+
+// Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client implements it.
+type Proxmox interface {
+	proxmoxvm.Proxmox
+
+	Shutdown(ctx context.Context, vm proxmoxapi.VM) error
+	GuestFile(ctx context.Context, vm proxmoxapi.VM, path string) (string, error)
+	WriteGuestFile(ctx context.Context, vm proxmoxapi.VM, path, content string) error
+}
+
+// Cluster is what the operations share. It is the rollout.System of K3s. The machines themselves cannot be asked, so
+// Kubernetes is.
+type Cluster struct {
+	Options
+
+	// connect is kubeapi.New.
+	connect func(kubeconfig []byte, address string) (*kubeapi.Client, error)
+	// discovery finds the address of a node that is not known yet; nil: all are stated.
+	discovery *proxmoxvm.Discovery
+	// existed is set when the state turns out to know the server of this run's first node.
+	existed atomic.Bool
+}
+
+// Operations on the nodes of one cluster.
+type Operations struct {
+	Cluster  *Cluster
+	Upgrades *Upgrades
+	Removals *Removals
+}
+
+// New returns the operations on the nodes of a cluster.
+func New(o Options) Operations {
+	c := &Cluster{Options: o, connect: kubeapi.New, discovery: proxmoxvm.DiscoveryOf(o.Plan, o.Proxmox)}
+
+	return Operations{c, &Upgrades{c, rollout.New(o.Plan, o.Limiter, o.Progress)}, &Removals{c}}
+}
+
+// node is the node whose membership a hook runs for.
+func (c *Cluster) node(args *pulumi.ResourceHookArgs) (plan.Node, error) {
+	n, there := c.Nodes[args.Name]
+	if !there {
+		return n, fmt.Errorf("%s belongs to no node of the plan", args.Name)
+	}
+
+	return n, nil
+}
+
+// machine is the VM of a node.
+func (c *Cluster) machine(ctx context.Context, n plan.Node) (proxmoxapi.VM, error) {
+	machine, there, err := c.Proxmox.Find(ctx, n.VMID)
+	if err == nil && !there {
+		err = fmt.Errorf("there is no VM with VMID %d", n.VMID)
+	}
+
+	return machine, err
+}

@@ -1,0 +1,112 @@
+package k3s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/wait"
+)
+
+// tellDatastore tells a server that has none which etcd it is to have, and says what must be waited for before.
+func (c *Cluster) tellDatastore(ctx context.Context, n plan.Node) (waitingFor string, err error) {
+	// What runs has its etcd. Where somebody has restored it, the installation has yet to hear of it.
+	if kube, _, err := c.ask(ctx, []plan.Node{n}); err == nil && kube != nil {
+		if up, err := c.hasBeenUp(ctx, n); up || err != nil {
+			return "", nil //nolint:nilerr // it runs
+		}
+
+		return c.writeDatastore(ctx, n, k3s.Begin)
+	}
+
+	known := k3s.Datastore{Cluster: c.Plan.Cluster, Server: n.Name, Existed: c.existed.Load(),
+		AcceptEmpty: c.Plan.AcceptEmpty}
+
+	for _, other := range c.Plan.Nodes() {
+		if other.Name == n.Name {
+			continue
+		}
+
+		if other.Role == spec.RoleControlPlane && known.Answering == "" {
+			if kube, _, err := c.ask(ctx, []plan.Node{other}); err == nil && kube != nil {
+				known.Answering = "https://" + net.JoinHostPort(c.Addresses.Get(other.Name), "6443")
+			}
+		}
+
+		// One whose VM was not there when the run began has its whole life in this run.
+		if !c.Inventory.Exists(other) {
+			continue
+		}
+
+		switch up, err := c.hasBeenUp(ctx, other); {
+		case err != nil && other.Role == spec.RoleControlPlane:
+			known.Unknown = append(known.Unknown, fmt.Sprintf("%s (%v)", other.Name, wait.Reason(err)))
+		case err != nil || !up:
+			// An agent that nothing is known of says nothing against a new cluster: the state does.
+		case other.Role == spec.RoleControlPlane:
+			known.Servers = append(known.Servers, other.Name)
+		default:
+			known.Agents = append(known.Agents, other.Name)
+		}
+	}
+
+	settings, waitingFor, err := known.Settings()
+	if settings == "" || err != nil {
+		return waitingFor, err
+	}
+
+	return c.writeDatastore(ctx, n, settings)
+}
+
+// writeDatastore gives a server what its installation waits for.
+func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings string) (waitingFor string, err error) {
+	if err := c.Identities.CheckNow(ctx, n); err != nil {
+		return fmt.Sprintf("the VM of %s (%v)", n.Name, wait.Reason(err)), nil
+	}
+
+	machine, err := c.machine(ctx, n)
+	if err == nil {
+		err = c.Proxmox.WriteGuestFile(ctx, machine, k3s.DatastoreFile, settings)
+	}
+
+	switch {
+	case errors.Is(err, proxmoxapi.ErrRefused):
+		return "", fmt.Errorf("it cannot be told which etcd it has: %w; give its role VM.GuestAgent.FileWrite (before "+
+			"Proxmox VE 9: VM.Monitor)", err)
+	case err != nil:
+		return fmt.Sprintf("the guest agent of %s (%v)", n.Name, wait.Reason(err)), nil
+	default:
+		return "", nil
+	}
+}
+
+// hasBeenUp says whether K3s has been up on a node, by what is on its disk.
+func (c *Cluster) hasBeenUp(ctx context.Context, n plan.Node) (bool, error) {
+	machine, there, err := c.Proxmox.Find(ctx, n.VMID)
+	if err != nil || !there {
+		return false, err
+	}
+
+	if _, err = c.Proxmox.GuestFile(ctx, machine, k3s.DoneFile); err == nil {
+		return true, nil
+	}
+
+	// A file that is not there is told from an agent that does not answer by one that always is.
+	_, err = c.Proxmox.GuestFile(ctx, machine, "/etc/os-release")
+
+	return false, err
+}
+
+// noServerLeft says that none of the plan's servers but one that was made anew has a VM, or is known to have had one.
+func (c *Cluster) noServerLeft(name string) bool {
+	return !slices.ContainsFunc(c.Plan.ControlPlanes(), func(n plan.Node) bool {
+		return n.Name != name &&
+			c.Inventory.Exists(n)
+	})
+}

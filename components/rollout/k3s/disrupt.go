@@ -1,0 +1,125 @@
+package k3s
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
+)
+
+// clusterNode is a node of K3s that is taken down.
+type clusterNode struct {
+	*Cluster
+
+	node plan.Node
+}
+
+// CheckDisruption waits until the cluster can do without the node.
+func (k clusterNode) CheckDisruption(ctx context.Context, e lifecycle.Effect) error {
+	_, err := k.waitHealthy(ctx, e)
+
+	return err
+}
+
+// nodeStatus is a node as Kubernetes has it: whether a server has answered at last, whether it is there, and how it is.
+type nodeStatus struct {
+	kubeapi.Node
+	answered, there bool
+}
+
+func (k clusterNode) waitHealthy(ctx context.Context, e lifecycle.Effect) (seen nodeStatus, err error) {
+	err = rollout.WaitHealthy(ctx, k.Plan, k.Progress, "the cluster to do without "+k.node.Name,
+		func(ctx context.Context) (err error) {
+			seen, err = k.check(ctx, k.node, e)
+
+			return err
+		})
+
+	return seen, err
+}
+
+// Backup is left to K3s, which keeps snapshots of its etcd by itself.
+func (clusterNode) Backup(context.Context) error { return nil }
+
+// Kubernetes waits for a server that answers.
+func (k clusterNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	return rollout.WaitKubernetes(ctx, k.Plan, k.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
+		kube, err := k.api(ctx, k.node.Name)
+		if err != nil {
+			return nil, err
+		}
+
+		return kube.WithRetry(k.Plan.SettleTimeout, k.Progress, k.addresses()...)
+	})
+}
+
+// isOnlyNode says that the node is all there is: its pods have no other place.
+func (k clusterNode) isOnlyNode() bool { return len(k.Plan.Nodes()) == 1 }
+
+// check says how a node is, and why the cluster cannot do without it, or why that is not known.
+func (k *Cluster) check(ctx context.Context, n plan.Node, e lifecycle.Effect) (seen nodeStatus, err error) {
+	kube, err := k.api(ctx, n.Name)
+	if err != nil {
+		return seen, err
+	}
+
+	seen.answered = true
+
+	nodes, err := kube.Nodes(ctx)
+	if err != nil {
+		return seen, err
+	}
+
+	if i := slices.IndexFunc(nodes, func(found kubeapi.Node) bool { return found.Name == n.Name }); i >= 0 {
+		seen.Node, seen.there = nodes[i], true
+	}
+
+	return seen, k.checkDisruption(ctx, nodes, seen, n, e)
+}
+
+// checkDisruption says why the cluster cannot do without the node now. For an upgrade, servers count that are planned
+// and that Kubernetes does not know.
+func (k *Cluster) checkDisruption(
+	ctx context.Context, nodes []kubeapi.Node, seen nodeStatus, n plan.Node, e lifecycle.Effect,
+) error {
+	if n.Role != spec.RoleControlPlane {
+		return rollout.CheckWorkers(k.Plan, nodes, n.Name)
+	}
+
+	members := k.members(ctx, nodes)
+
+	if seen.there && !seen.Ready {
+		if err := lifecycle.Dispensable(members, n.Name); err != nil {
+			return err
+		}
+	} else if err := lifecycle.Outage(members, n.Name, lifecycle.Reboot); err != nil {
+		return err
+	}
+
+	servers := len(k.Plan.ControlPlanes())
+	if e != lifecycle.Upgrade || servers == 1 {
+		return nil
+	}
+
+	ready := 0
+
+	for _, m := range members {
+		if m.Name != n.Name && m.Problem == "" {
+			ready++
+		}
+	}
+
+	if need := lifecycle.Needed(servers); ready < need {
+		return lifecycle.Refusal{
+			Rule:   fmt.Sprintf("etcd needs %d other servers that are ready, and %d are", need, ready),
+			Remedy: "repair the others first, then run 'pulumi up' again",
+		}
+	}
+
+	return nil
+}

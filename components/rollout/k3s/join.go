@@ -1,0 +1,206 @@
+package k3s
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/wait"
+)
+
+// WaitJoined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has finished.
+func (c *Cluster) WaitJoined(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, err := c.node(args)
+	if err != nil {
+		return err
+	}
+
+	j := &joinCheck{Cluster: c, node: n}
+	if err := j.wait(ctx, c.Plan.ReadyTimeout); err != nil {
+		return fmt.Errorf("%s has not joined: %w", n.Name, err)
+	}
+
+	return nil
+}
+
+// joinCheck is the check of one node on its way into the cluster.
+type joinCheck struct {
+	*Cluster
+
+	node plan.Node
+
+	// datastoreTold says that the first server knows which etcd it has.
+	datastoreTold bool
+	looked        time.Time
+	setUp         string // what is still missing of the machine's own set-up, as it was seen last
+	failed        string // what has gone wrong in it
+}
+
+// lookEvery is how often the guest agent is asked for files.
+const lookEvery = 3 * time.Second
+
+// wait waits until the node has joined. Where it cannot any more, or has not in time, the error shows what the machine
+// says.
+func (j *joinCheck) wait(ctx context.Context, timeout time.Duration) error {
+	err := wait.Until(ctx, timeout, j.Progress, func(ctx context.Context) (string, error) {
+		if err := j.look(ctx); err != nil {
+			return "", err
+		}
+
+		if waitingFor, err := j.tell(ctx); waitingFor != "" || err != nil {
+			return waitingFor + j.failed, err
+		}
+
+		if missing := j.missing(ctx); missing != "" {
+			return missing + j.failed, nil
+		}
+
+		return j.setUp, nil
+	})
+	if err == nil {
+		return nil
+	}
+
+	// The wait may have ended with the context; its logs are wanted all the same, unless the operator has interrupted the
+	// program.
+	if ctx.Err() != nil {
+		return err
+	}
+
+	return fmt.Errorf("%w\n%s", err, j.logs(ctx))
+}
+
+// tell tells the first server, once, which etcd it is to have.
+func (j *joinCheck) tell(ctx context.Context) (waitingFor string, err error) {
+	if j.datastoreTold || j.node.Name != j.Plan.ControlPlanes()[0].Name {
+		return "", nil
+	}
+
+	waitingFor, err = j.tellDatastore(ctx, j.node)
+	j.datastoreTold = waitingFor == "" && err == nil
+
+	return waitingFor, err
+}
+
+// asked are those who can say whether the node is there: a server itself, for its own API counts, and any server of an
+// agent.
+func (j *joinCheck) asked() []plan.Node {
+	if j.node.Role == spec.RoleControlPlane {
+		return []plan.Node{j.node}
+	}
+
+	return j.Plan.ControlPlanes()
+}
+
+// missing is what the node lacks in Kubernetes, asked of the servers that are known.
+func (j *joinCheck) missing(ctx context.Context) string {
+	api, err := j.first(ctx, j.asked())
+	if err != nil {
+		return err.Error()
+	}
+
+	n, there, err := api.Node(ctx, j.node.Name)
+
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the Kubernetes API (%v)", wait.Reason(err))
+	case !there:
+		return j.node.Name + " to join Kubernetes"
+	case n.Kubelet != j.Plan.K3s.Version:
+		return fmt.Sprintf("%s to run K3s %s (it runs %s)", j.node.Name, j.Plan.K3s.Version, n.Kubelet)
+	case !n.Ready:
+		return j.node.Name + " to be ready in Kubernetes"
+	default:
+		return ""
+	}
+}
+
+// look reads from time to time, through the guest agent, how the installation gets on. It is an error when it has given
+// up. A machine that does not answer hides nothing that Kubernetes would not show.
+func (j *joinCheck) look(ctx context.Context) error {
+	if time.Since(j.looked) < lookEvery {
+		return nil
+	}
+
+	j.looked, j.setUp, j.failed = time.Now(), "", ""
+
+	machine, there, err := j.Proxmox.Find(ctx, j.node.VMID)
+	if err != nil || !there {
+		return nil //nolint:nilerr // asked again, and not what is waited for
+	}
+
+	if reason, err := j.Proxmox.GuestFile(ctx, machine, k3s.FatalFile); err == nil && strings.TrimSpace(reason) != "" {
+		return errors.New(strings.TrimSpace(reason))
+	}
+
+	if status, err := j.Proxmox.GuestFile(ctx, machine, k3s.CloudInitStatus); err == nil {
+		switch finished, failed, err := k3s.Finished(status); {
+		case err != nil:
+		case !finished:
+			j.setUp = "cloud-init of " + j.node.Name + " to finish"
+		case len(failed) > 0:
+			// The installation makes good for much of it, but not for all.
+			j.failed = "; its cloud-init has failed: " + strings.Join(failed, "; ")
+		}
+	}
+
+	return nil
+}
+
+// tail is how much of a log is shown: more than the installation shows of K3s' own.
+const tail = 25
+
+// logs are the ends of what the machine has logged, or why they cannot be had.
+func (j *joinCheck) logs(ctx context.Context) string {
+	machine, err := j.machine(ctx, j.node)
+
+	var (
+		shown  []string
+		advice string
+	)
+
+	for _, log := range []string{k3s.InstallLog, k3s.CloudInitLog} {
+		if err != nil {
+			break
+		}
+
+		var text string
+		if text, err = j.Proxmox.GuestFile(ctx, machine, log); err == nil {
+			end := k3s.Tail(text, tail)
+			shown = append(shown, log+" ends with:\n"+indented(end))
+			advice = cmp.Or(advice, k3s.Advice(end))
+		}
+	}
+
+	if err != nil {
+		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see "+
+			"them: ssh %s@%s sudo tail %s %s",
+			whyUnread(err), j.Plan.K3s.User, j.Addresses.Get(j.node.Name), k3s.InstallLog, k3s.CloudInitLog))
+	}
+
+	if advice != "" {
+		shown = append(shown, advice)
+	}
+
+	return strings.Join(shown, "\n")
+}
+
+// whyUnread names what to allow where the login may not read files of guests.
+func whyUnread(err error) error {
+	if errors.Is(err, proxmoxapi.ErrRefused) {
+		return fmt.Errorf("%w; give its role VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)", err)
+	}
+
+	return err
+}
+
+func indented(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") }

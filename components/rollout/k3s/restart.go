@@ -1,0 +1,133 @@
+package k3s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/wait"
+)
+
+// nodeRestart is the restart of a node's VM.
+type nodeRestart struct {
+	clusterNode
+
+	// before is the boot that ends; empty: it is not known.
+	before string
+}
+
+// Restart is the restart of the VM of a node.
+func (k *Cluster) Restart(n plan.Node) rollout.Cluster {
+	return &nodeRestart{clusterNode: clusterNode{k, n}}
+}
+
+// Evaluate finds out how the node is. Without a server that answers, a server may go: nothing is lost with it.
+func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
+	if err := k.locate(ctx); err != nil {
+		return rollout.Change{}, err
+	}
+
+	seen, err := k.waitHealthy(ctx, lifecycle.Reboot)
+	unanswered := !seen.answered && k.node.Role == spec.RoleControlPlane && ctx.Err() == nil
+
+	switch {
+	case err != nil && !unanswered:
+		return rollout.Change{}, err
+	case !unanswered && !seen.there:
+		return rollout.Change{NotJoined: true}, nil
+	case unanswered || !seen.Ready:
+		k.Progress(k.node.Name + " is not ready in Kubernetes: its VM is restarted as it is")
+
+		return rollout.Change{Effect: lifecycle.Reboot, Unreachable: true}, nil
+	}
+
+	k.before = seen.Boot
+
+	return rollout.Change{Effect: lifecycle.Reboot, KeepPods: k.isOnlyNode()}, nil
+}
+
+// locate finds the addresses of the servers: a hook of a VM does not see them.
+func (c *Cluster) locate(ctx context.Context) error {
+	_, err := c.kubeconfig(ctx)
+	if err == nil {
+		c.discovery.Locate(ctx, c.Plan.ControlPlanes(), c.Addresses)
+	}
+
+	return err
+}
+
+// WaitRejoined waits until the node has booted again and is ready, a server by its own word: its API is there when its
+// etcd is.
+func (k *nodeRestart) WaitRejoined(ctx context.Context) error {
+	n := k.node
+
+	return wait.Until(ctx, k.Plan.UpgradeTimeout, k.Progress, func(ctx context.Context) (string, error) {
+		if n.Role == spec.RoleControlPlane {
+			// Its address may not have been known before.
+			k.discovery.Locate(ctx, []plan.Node{n}, k.Addresses)
+
+			if k.Addresses.Get(n.Name) == "" {
+				return n.Name + " to report its address", nil
+			}
+		}
+
+		kube, err := k.api(ctx, n.Name)
+		if err == nil && n.Role == spec.RoleControlPlane {
+			kube, err = k.apiOf(ctx, n.Name)
+		}
+
+		if err != nil {
+			return err.Error(), nil //nolint:nilerr // it is waited for
+		}
+
+		now, there, err := kube.Node(ctx, n.Name)
+
+		switch {
+		case err != nil:
+			return fmt.Sprintf("%s to be ready in Kubernetes (%v)", n.Name, wait.Reason(err)), nil
+		case !there:
+			return n.Name + " to join Kubernetes", nil
+		case k.before != "" && now.Boot == k.before:
+			return n.Name + " to restart", nil
+		case !now.Ready:
+			return n.Name + " to be ready in Kubernetes", nil
+		default:
+			return "", nil
+		}
+	})
+}
+
+// PreviewRestart warns of what would keep the node from being restarted as it is now.
+func (k *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
+	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	defer cancel()
+
+	if n.Role != spec.RoleControlPlane {
+		return ""
+	}
+
+	err := k.locate(ctx)
+	if err == nil {
+		_, err = k.check(ctx, n, lifecycle.Reboot)
+	}
+
+	if err != nil {
+		k.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", n.Name, err))
+	}
+
+	return lifecycle.Quorum(len(k.Plan.ControlPlanes()))
+}
+
+// Kubernetes is that of whatever server answers.
+func (k *Cluster) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	if err := k.locate(ctx); err != nil {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+
+	return k.api(ctx, "")
+}

@@ -1,0 +1,189 @@
+package k3s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/wait"
+)
+
+// Upgrades go to another version of K3s.
+type Upgrades struct {
+	*Cluster
+
+	rollout *rollout.Rollout
+}
+
+// Upgrade runs before another version of K3s is noted of a node. Its error leaves the note as it is, so that the next
+// update tries again. Servers come one after the other, and agents when all servers have it: their resources depend on
+// each other so.
+func (u *Upgrades) Upgrade(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, err := u.node(args)
+	if err != nil {
+		return err
+	}
+
+	from := versionOf(args.OldInputs)
+
+	switch {
+	case from == u.Plan.K3s.Version:
+		return nil
+	case u.DryRun:
+		return u.preview(n, from)
+	default:
+		return u.rollout.Disrupt(ctx, n, &nodeUpgrade{clusterNode{u.Cluster, n}}, n.Name+" is not upgraded")
+	}
+}
+
+// versionOf is what is noted of a node.
+func versionOf(inputs resource.PropertyMap) string {
+	joined := hookutil.Unwrap(inputs["input"])
+	if !joined.IsObject() {
+		return ""
+	}
+
+	return hookutil.String(joined.ObjectValue(), "version")
+}
+
+// preview says in a preview what will become of the node. A refusal is an error there, too.
+func (u *Upgrades) preview(n plan.Node, from string) error {
+	to := u.Plan.K3s.Version
+	row := lifecycle.Row{
+		Node: n.Name, Pool: n.Pool, Role: string(n.Role), Now: "K3s " + from, Wanted: "K3s " + to,
+		Effect: lifecycle.Upgrade, Why: "K3s " + from + " becomes " + to,
+		Limits: lifecycle.Limits{MaxUnavailable: u.Plan.MaxUnavailable, Canary: u.Plan.Canary},
+	}
+
+	if n.Role == spec.RoleControlPlane {
+		row.Quorum = lifecycle.Quorum(len(u.Plan.ControlPlanes()))
+	}
+
+	blocked := row.Refuse(lifecycle.K3sPath(from, to))
+
+	return errors.Join(blocked, u.Program.Preview(row))
+}
+
+// nodeUpgrade is one node on its way to another version.
+type nodeUpgrade struct{ clusterNode }
+
+// Evaluate finds out what is left to be done, also by hand.
+func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Change, error) {
+	now, err := u.running(ctx)
+	if err != nil || now.Kubelet == u.Plan.K3s.Version {
+		return rollout.Change{}, err
+	}
+
+	if err := lifecycle.K3sPath(now.Kubelet, u.Plan.K3s.Version); err != nil {
+		return rollout.Change{}, err
+	}
+
+	install := func(ctx context.Context) error {
+		u.Progress(fmt.Sprintf("%s: K3s %s becomes %s", u.node.Name, now.Kubelet, u.Plan.K3s.Version))
+
+		return u.requestVersion(ctx, *u.Plan.K3s)
+	}
+
+	return rollout.Change{
+		Effect: lifecycle.Upgrade,
+		// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version.
+		KeepPods: !lifecycle.Minor(now.Kubelet, u.Plan.K3s.Version) || u.isOnlyNode(),
+		Acts:     []rollout.Act{{Effect: lifecycle.Upgrade, Do: install}},
+	}, nil
+}
+
+// WaitRejoined waits until the node runs the version that is planned.
+func (u *nodeUpgrade) WaitRejoined(ctx context.Context) error {
+	// Kubernetes knows it: it has its etcd.
+	check := &joinCheck{Cluster: u.Cluster, node: u.node, datastoreTold: true}
+
+	if err := check.wait(ctx, u.Plan.UpgradeTimeout); err != nil {
+		return errors.Join(err, u.keepVersion(context.WithoutCancel(ctx)))
+	}
+
+	return nil
+}
+
+// running is what the node runs, as the first server that answers has it.
+func (u *nodeUpgrade) running(ctx context.Context) (now kubeapi.Node, err error) {
+	err = wait.Until(ctx, u.Plan.NodeTimeout, u.Progress, func(ctx context.Context) (string, error) {
+		var there bool
+
+		kube, err := u.answering(ctx)
+		if err == nil {
+			now, there, err = kube.Node(ctx, u.node.Name)
+		}
+
+		switch {
+		case err != nil:
+			return err.Error(), nil
+		case !there:
+			return "", errors.New("Kubernetes does not know it: bring it back, or recreate it")
+		default:
+			return "", nil
+		}
+	})
+
+	return now, err
+}
+
+// requestVersion writes what is wanted where the node looks for it. What went wrong before counts no longer.
+func (u *nodeUpgrade) requestVersion(ctx context.Context, wanted plan.PlannedK3s) error {
+	if err := u.Identities.CheckNow(ctx, u.node); err != nil {
+		return err
+	}
+
+	machine, err := u.machine(ctx, u.node)
+	if err == nil {
+		err = u.Proxmox.WriteGuestFile(ctx, machine, k3s.FatalFile, "\n")
+	}
+
+	if err == nil {
+		err = u.Proxmox.WriteGuestFile(ctx, machine, k3s.WantedFile, k3s.Wanted(&wanted))
+	}
+
+	if errors.Is(err, proxmoxapi.ErrRefused) {
+		err = fmt.Errorf("%w; give its role VM.GuestAgent.FileWrite (before Proxmox VE 9: VM.Monitor)", err)
+	}
+
+	if err != nil {
+		return fmt.Errorf("it cannot be told through its guest agent: %w", err)
+	}
+
+	return nil
+}
+
+// keepVersion has a node that still runs its version go on with it: no upgrade is to happen to it later, when nothing
+// watches it. The next update tries again.
+func (u *nodeUpgrade) keepVersion(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, u.Plan.SettleTimeout)
+	defer cancel()
+
+	now, err := u.running(short)
+	if err != nil || now.Kubelet == u.Plan.K3s.Version || !now.Ready {
+		return nil //nolint:nilerr // it is on its way
+	}
+
+	before := *u.Plan.K3s
+	before.Version, before.Checksum = now.Kubelet, ""
+
+	requested := u.requestVersion(ctx, before)
+
+	kube, err := u.Kubernetes(ctx)
+	if err == nil {
+		err = kube.Uncordon(ctx, u.node.Name)
+	}
+
+	return errors.Join(requested, err)
+}

@@ -3,7 +3,6 @@ package components
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -17,24 +16,23 @@ import (
 
 // vmHooks are the hooks of VMs and of what they boot, whatever is to run in them.
 type vmHooks struct {
-	// offered runs before a host downloads an image, and refuses what cannot be one. It runs in previews, too.
-	offered *pulumi.ResourceHook
-	// restored runs after an image was deleted, and has it downloaded again where nodes boot from it.
-	restored *pulumi.ResourceHook
-	// free runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
-	free *pulumi.ResourceHook
-	// resumed runs before a VM is changed, and refuses to call one finished that is not.
-	resumed *pulumi.ResourceHook
-	// grown runs before a VM is changed, refuses what would take a disk away, and makes disks larger. It runs in previews,
-	// too.
-	grown *pulumi.ResourceHook
-	// whole runs before a VM is made, and refuses an image that is not all there.
-	whole *pulumi.ResourceHook
-	// vacated runs before a VM is changed, and takes the pods off a node that is restarted by the
-	// change, when it is its turn. It runs in previews, too. back runs after it and ends the turn, stuck where the change
-	// has failed.
-	vacated, back *pulumi.ResourceHook
-	stuck         []*pulumi.ErrorHook
+	// checkDownload runs before a host downloads an image, and refuses what is none. It runs in previews, too.
+	checkDownload *pulumi.ResourceHook
+	// restoreImage runs after an image was deleted, and has it downloaded again where nodes boot from it.
+	restoreImage *pulumi.ResourceHook
+	// checkVMIDFree runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
+	checkVMIDFree *pulumi.ResourceHook
+	// checkImage runs before a VM is made, and refuses an incomplete image.
+	checkImage *pulumi.ResourceHook
+	// checkComplete runs before a VM is changed, and refuses to record an incomplete one as complete.
+	checkComplete *pulumi.ResourceHook
+	// applyOnline runs before a VM is changed, refuses what would take a disk away, and makes disks larger. It runs in
+	// previews, too.
+	applyOnline *pulumi.ResourceHook
+	// drain runs before a VM is changed, and drains a node that the change restarts, when the limiter admits it. It runs in
+	// previews, too. rejoin runs after it and releases the node, failed where the change has failed.
+	drain, rejoin *pulumi.ResourceHook
+	failed        []*pulumi.ErrorHook
 
 	// announced runs before a VM is made and created after it, checked before a VM is changed or deleted, companions
 	// before what belongs to one is: each holds that it is the VM of the state.
@@ -44,89 +42,71 @@ type vmHooks struct {
 }
 
 // register registers them.
-func (g *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks, register hookutil.Register) error {
-	proxmox, previews := r.Proxmox, &pulumi.ResourceHookOptions{OnDryRun: true}
-	images := proxmoxvm.ImageHooks{Proxmox: proxmox, Plan: r.Plan, Progress: r.Progress}
-	updates := proxmoxvm.UpdateHooks{Program: ctx, Proxmox: proxmox, Identities: r.Identities, Progress: r.Progress}
+func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks, register hookutil.Register) error {
+	images := proxmoxvm.ImageHooks{Proxmox: r.Proxmox, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun}
+	updates := proxmoxvm.UpdateHooks{
+		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
+	}
+	checkVMIDFree := func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		return proxmoxvm.CheckVMIDFree(c, r.Plan, r.Proxmox, ctx.Stack(), args)
+	}
+	checkComplete := func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		return proxmoxvm.CheckComplete(c, r.Plan, r.Proxmox, args)
+	}
+	previews := &pulumi.ResourceHookOptions{OnDryRun: true}
 
-	register(&g.offered, "image-offered", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		if ctx.DryRun() {
-			return images.PreviewDownload(c, args)
-		}
+	register(&h.checkDownload, "image-offered", images.CheckDownload, previews)
+	register(&h.checkImage, "image-whole", images.CheckImage)
+	register(&h.restoreImage, "image-restored", images.RestoreImage)
+	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
+	register(&h.checkComplete, "vm-resumed", checkComplete)
+	register(&h.applyOnline, "vm-grown", updates.ApplyOnline, previews)
+	register(&h.drain, "vm-vacated", r.Before, previews)
+	register(&h.rejoin, "vm-back", r.After)
+	register(&h.announced, "vm-announced", r.Identities.Announce, previews)
+	register(&h.created, "vm-created", r.Identities.CheckCreated)
+	register(&h.checked, "vm-checked", r.Identities.Check, previews)
+	register(&h.companions, "vm-companions", r.Identities.CheckCompanion, previews)
 
-		return images.CheckDownload(c, args)
-	}, previews)
-	register(&g.whole, "image-whole", images.CheckImage)
-	register(&g.restored, "image-restored", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return images.RestoreImage(hookutil.Deleting(c), args)
-	})
-	register(&g.free, "vmid-free", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return proxmoxvm.CheckVMIDFree(c, r.Plan, proxmox, ctx.Stack(), args)
-	})
-	register(&g.resumed, "vm-resumed", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return proxmoxvm.CheckComplete(c, r.Plan, proxmox, args)
-	})
-	register(&g.grown, "vm-grown", func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		n, there := r.Nodes[args.Name]
-		if !there {
-			return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
-		}
-
-		if err := proxmoxvm.CheckDisksKept(r.Plan, args); err != nil {
-			return err
-		}
-
-		// A preview has said that Proxmox VE cannot be reached.
-		if err := errors.Join(updates.GrowDisks(c, n), updates.RestorePool(c, n, args)); err != nil && !ctx.DryRun() {
-			return err
-		}
-
-		return nil
-	}, previews)
-	register(&g.vacated, "vm-vacated", r.Before, previews)
-	register(&g.announced, "vm-announced", r.Identities.Announce, previews)
-	register(&g.created, "vm-created", r.Identities.CheckCreated)
-	register(&g.checked, "vm-checked", r.Identities.Check, previews)
-	register(&g.companions, "vm-companions", r.Identities.CheckCompanion, previews)
-	register(&g.back, "vm-back", r.After)
-
-	stuck, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) {
+	failed, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) {
 		return r.Failed(hookutil.Interruptible(ctx.Context()), args)
 	})
 
 	// Where the program does not run, the engine shows that it is missing in place of why a VM could not be deleted.
 	if !r.Plan.Teardown {
-		g.stuck = []*pulumi.ErrorHook{stuck}
+		h.failed = []*pulumi.ErrorHook{failed}
 	}
 
 	return err
 }
 
 // of are the hooks of a VM, with those that run before it is made.
-func (g *vmHooks) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
+func (h *vmHooks) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
-		BeforeCreate: append([]*pulumi.ResourceHook{g.announced}, made...), AfterCreate: []*pulumi.ResourceHook{g.created},
-		// Who has been emptied for a change is changed: nothing may refuse it after that.
-		BeforeUpdate: []*pulumi.ResourceHook{g.checked, g.resumed, g.grown, g.vacated},
-		AfterUpdate:  []*pulumi.ResourceHook{g.back},
-		OnError:      g.stuck, BeforeDelete: g.held(g.checked),
+		BeforeCreate: append([]*pulumi.ResourceHook{h.announced}, made...), AfterCreate: []*pulumi.ResourceHook{h.created},
+		// The drain is last: a node that was drained for a change is changed.
+		BeforeUpdate: []*pulumi.ResourceHook{h.checked, h.checkComplete, h.applyOnline, h.drain},
+		AfterUpdate:  []*pulumi.ResourceHook{h.rejoin},
+		OnError:      h.failed, BeforeDelete: h.held(h.checked),
 	}
 }
 
 // ofImages are the hooks of what a host downloads.
-func (g *vmHooks) ofImages() *pulumi.ResourceHookBinding {
-	return &pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{g.offered}, AfterDelete: g.held(g.restored)}
+func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
+	return &pulumi.ResourceHookBinding{
+		BeforeCreate: []*pulumi.ResourceHook{h.checkDownload}, AfterDelete: h.held(h.restoreImage),
+	}
 }
 
 // ofCompanions are the hooks of what belongs to a VM.
-func (g *vmHooks) ofCompanions() *pulumi.ResourceHookBinding {
-	return &pulumi.ResourceHookBinding{BeforeUpdate: []*pulumi.ResourceHook{g.companions},
-		BeforeDelete: g.held(g.companions)}
+func (h *vmHooks) ofCompanions() *pulumi.ResourceHookBinding {
+	return &pulumi.ResourceHookBinding{BeforeUpdate: []*pulumi.ResourceHook{h.companions},
+		BeforeDelete: h.held(h.companions)}
 }
 
 // held are the hooks of a deletion.
-func (g *vmHooks) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
-	if !g.deletions {
+func (h *vmHooks) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
+	if !h.deletions {
 		return nil
 	}
 

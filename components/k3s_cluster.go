@@ -261,7 +261,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 	args := &K3sNodeArgs{
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
-		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.free),
+		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.checkVMIDFree),
 		After: b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
 		State: b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 	}
@@ -279,7 +279,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		return args, nil
 	}
 
-	args.Hooks = b.hooks.of(b.hooks.free, b.hooks.whole)
+	args.Hooks = b.hooks.of(b.hooks.checkVMIDFree, b.hooks.checkImage)
 
 	fetch, err := proxmoxvm.DownloadOf(p, pool.Image, n, b.hooks.ofImages())
 	if err != nil {

@@ -1,9 +1,15 @@
 package components
 
 import (
+	"net"
+	"slices"
+	"strconv"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/spec"
 )
 
 // machineInputs are what the component of a machine shows of it, whatever runs in it.
@@ -14,3 +20,51 @@ func machineInputs(n plan.Node) pulumi.Map {
 		"diskGiB": pulumi.Int(n.Disks[0].SizeGiB),
 	}
 }
+
+// byRole are the pools of control planes, and the others.
+func byRole(p *plan.Plan) (controls, others []plan.PlannedPool) {
+	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role != spec.RoleControlPlane })
+	if first < 0 {
+		return p.Pools, nil
+	}
+
+	return p.Pools[:first], p.Pools[first:]
+}
+
+// endpointOf a cluster is planned, or the address of its first control plane, whatever that is.
+func endpointOf(p *plan.Plan, first pulumi.StringPtrOutput) pulumi.StringOutput {
+	if p.Endpoint != "" {
+		return pulumi.String(p.Endpoint).ToStringOutput()
+	}
+
+	return apiAt(first)
+}
+
+// apiAt is the Kubernetes API of the node at an address.
+func apiAt(address pulumi.StringPtrOutput) pulumi.StringOutput {
+	return address.Elem().ApplyT(func(address string) string {
+		return "https://" + net.JoinHostPort(address, "6443")
+	}).(pulumi.StringOutput)
+}
+
+// childName is the name of a node's resources: its place in the cluster, not what the machine is called.
+func childName(cluster string, n plan.Node) string {
+	return cluster + "-" + n.Pool + "-" + strconv.Itoa(n.Ordinal)
+}
+
+// templateInput is what to clone for a node.
+func templateInput(report *preflight.Report, n plan.Node) pulumi.IntInput {
+	switch id := report.Template(n); {
+	case report == nil:
+		// Only a preview gets here: what to clone will be known when Proxmox VE answers.
+		return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) int { return 0 }).(pulumi.IntOutput)
+	case id == 0:
+		// The value is ignored, for the VM exists; it must only be one that a VMID can have.
+		return pulumi.Int(n.VMID)
+	default:
+		return pulumi.Int(id)
+	}
+}
+
+// noReport is the error of a constructor that was not given any in an update.
+const noReport = ": Preflight is nil, and an update needs the report of preflight.Run for the plan"

@@ -3,10 +3,8 @@ package components
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -176,16 +174,6 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	b.images = proxmoxvm.NewImages(name, args.Preflight.SharedImages(), b.child)
 
 	return b, nil
-}
-
-// byRole are the pools of control planes, and the others.
-func byRole(p *plan.Plan) (controls, others []plan.PlannedPool) {
-	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role != spec.RoleControlPlane })
-	if first < 0 {
-		return p.Pools, nil
-	}
-
-	return p.Pools[:first], p.Pools[first:]
 }
 
 // machines makes the nodes, and leaves them waiting for somebody to configure them.
@@ -454,7 +442,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(),
 		identified:   b.hooks.uuids[n.Name].Set,
-		Firewall:     pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.free), After: b.before(n),
+		Firewall:     pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.checkVMIDFree), After: b.before(n),
 		Incomplete: b.report.Incomplete(n),
 		State:      b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
 		absent: b.report.AbsentVMIDs()[n.VMID],
@@ -476,7 +464,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		return args, nil
 	}
 
-	args.Hooks = b.hooks.of(b.hooks.free, b.hooks.whole)
+	args.Hooks = b.hooks.of(b.hooks.checkVMIDFree, b.hooks.checkImage)
 
 	return args, b.boot(args, pool.Image)
 }
@@ -518,27 +506,6 @@ func origin(p *plan.Plan, image plan.BootImage) string {
 
 		return from
 	}
-}
-
-// endpointOf a cluster is planned, or the address of its first control plane, whatever that is.
-func endpointOf(p *plan.Plan, first pulumi.StringPtrOutput) pulumi.StringOutput {
-	if p.Endpoint != "" {
-		return pulumi.String(p.Endpoint).ToStringOutput()
-	}
-
-	return apiAt(first)
-}
-
-// apiAt is the Kubernetes API of the node at an address.
-func apiAt(address pulumi.StringPtrOutput) pulumi.StringOutput {
-	return address.Elem().ApplyT(func(address string) string {
-		return "https://" + net.JoinHostPort(address, "6443")
-	}).(pulumi.StringOutput)
-}
-
-// childName is the name of a node's resources: its place in the cluster, not what the machine is called.
-func childName(cluster string, n plan.Node) string {
-	return cluster + "-" + n.Pool + "-" + strconv.Itoa(n.Ordinal)
 }
 
 // poolConfiguration is the machine configuration that the nodes of a pool share, secret.
@@ -694,20 +661,3 @@ func (b *builder) emptied(after []pulumi.Resource) (pulumi.Resource, error) {
 		b.child, pulumi.DependsOn(after),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{b.hooks.emptied}}))
 }
-
-// templateInput is what to clone for a node.
-func templateInput(report *preflight.Report, n plan.Node) pulumi.IntInput {
-	switch id := report.Template(n); {
-	case report == nil:
-		// Only a preview gets here: what to clone will be known when Proxmox VE answers.
-		return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) int { return 0 }).(pulumi.IntOutput)
-	case id == 0:
-		// The value is ignored, for the VM exists; it must only be one that a VMID can have.
-		return pulumi.Int(n.VMID)
-	default:
-		return pulumi.Int(id)
-	}
-}
-
-// noReport is the error of a constructor that was not given any in an update.
-const noReport = ": Preflight is nil, and an update needs the report of preflight.Run for the plan"

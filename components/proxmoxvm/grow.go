@@ -2,6 +2,7 @@ package proxmoxvm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -14,9 +15,31 @@ import (
 // has shown its UUID immediately before. They run in previews, too, and say there what they would do.
 type UpdateHooks struct {
 	Program    *pulumi.Context
+	Plan       *plan.Plan
 	Proxmox    Proxmox
 	Identities *Identities
 	Progress   wait.Say
+	// Nodes of the plan, by the name of their VM.
+	Nodes map[string]plan.Node
+}
+
+// ApplyOnline refuses what would take a disk away, makes disks larger, and restores the resource pool.
+func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, there := u.Nodes[args.Name]
+	if !there {
+		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
+	}
+
+	if err := CheckDisksKept(u.Plan, args); err != nil {
+		return err
+	}
+
+	// A preview has said that Proxmox VE cannot be reached.
+	if err := errors.Join(u.GrowDisks(ctx, n), u.RestorePool(ctx, n, args)); err != nil && !u.Program.DryRun() {
+		return err
+	}
+
+	return nil
 }
 
 // GrowDisks makes the disks of a VM as large as the plan says, while it runs: the provider would write all options of

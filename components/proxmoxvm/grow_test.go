@@ -57,7 +57,7 @@ func updatesOf(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, n plan.Node) 
 	identities := NewIdentities(ctx, p, proxmox, nil)
 	identities.Record(Machine{VMID: n.VMID, Name: n.Name, UUID: grownUUID, Tags: OwnerTags(p)})
 
-	return UpdateHooks{ctx, proxmox, identities, func(string) {}}
+	return UpdateHooks{Program: ctx, Plan: p, Proxmox: proxmox, Identities: identities, Progress: func(string) {}}
 }
 
 func TestGrowDisks(t *testing.T) {

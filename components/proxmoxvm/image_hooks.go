@@ -22,11 +22,21 @@ type ImageHooks struct {
 	Proxmox  Proxmox
 	Plan     *plan.Plan
 	Progress wait.Say
+	// DryRun says that it is a preview.
+	DryRun bool
 }
 
-// CheckDownload is a hook that runs before a download. It asks the host what the URL holds. A server that answers with
-// a page instead of an image would be believed.
+// CheckDownload is a hook that runs before a download, and in previews. It asks the host what the URL holds. A server
+// that answers with a page instead of an image would be believed.
 func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	if h.DryRun {
+		return h.previewDownload(ctx, args)
+	}
+
+	return h.checkDownload(ctx, args)
+}
+
+func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	host, url := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "url")
 
 	size, err := h.Proxmox.Offered(ctx, host, url)
@@ -42,9 +52,9 @@ func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHook
 	}
 }
 
-// PreviewDownload is CheckDownload in a preview: an image of the factory may be of a schematic that it does not know
+// previewDownload is CheckDownload in a preview: an image of the factory may be of a schematic that it does not know
 // yet, and without Proxmox VE nothing is known, which the preview has said.
-func (h ImageHooks) PreviewDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h ImageHooks) previewDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	url := hookutil.String(args.NewInputs, "url")
 	if url == "" || slices.ContainsFunc(h.Plan.Pools, func(p plan.PlannedPool) bool {
 		return p.Image.FactoryURL != "" && strings.HasPrefix(url, p.Image.FactoryURL+"/")
@@ -52,7 +62,7 @@ func (h ImageHooks) PreviewDownload(ctx context.Context, args *pulumi.ResourceHo
 		return nil
 	}
 
-	err := h.CheckDownload(ctx, args)
+	err := h.checkDownload(ctx, args)
 	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) {
 		return nil
 	}
@@ -104,6 +114,7 @@ func (h ImageHooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArg
 // from. A change that failed leaves the image that it replaced to the next update, which deletes it at its end. Where
 // that update takes the change back, it has downloaded that very file again before.
 func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	ctx = hookutil.Deleting(ctx)
 	host, datastore := hookutil.String(args.OldInputs, "nodeName"), hookutil.String(args.OldInputs, "datastoreId")
 
 	file, err := h.wanted(hookutil.String(args.OldInputs, "fileName"))

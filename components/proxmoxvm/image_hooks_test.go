@@ -99,7 +99,7 @@ func TestRestoreImage(t *testing.T) {
 			want: "image local:iso/" + file.Name + " was deleted, and cannot be downloaded again: 404. Run 'pulumi up --refresh'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ImageHooks{&c.store, p, func(string) {}}.RestoreImage(t.Context(), &pulumi.ResourceHookArgs{
+			err := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}}.RestoreImage(t.Context(), &pulumi.ResourceHookArgs{
 				OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs})
 			if c.want == "" {
 				assert.NoError(t, err)

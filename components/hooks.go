@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/vmrestart"
@@ -113,9 +114,12 @@ func (h *vmHooks) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
 	return hooks
 }
 
-// programOf is the run that the operations on a cluster belong to.
-func programOf(ctx *pulumi.Context, name string) rollout.Program {
-	return rollout.Program{
+// scopeOf is what the operations on the nodes of a cluster know.
+func scopeOf(
+	ctx *pulumi.Context, name string, p *plan.Plan, proxmox Proxmox, report *preflight.Report,
+	addresses *proxmoxvm.AddressBook,
+) rollout.Scope {
+	program := rollout.Program{
 		DryRun: ctx.DryRun(), Progress: hookutil.Progress(ctx, name),
 		// A message that is not shown is no reason to stop.
 		Warn: func(message string) { _ = ctx.Log.Warn(message, nil) },
@@ -124,6 +128,12 @@ func programOf(ctx *pulumi.Context, name string) rollout.Program {
 
 			return errors.Join(err, ctx.Log.Info(row.String(), nil), ctx.Log.Debug(message, nil))
 		},
+	}
+
+	return rollout.Scope{
+		Program: program, Plan: p, Inventory: report, Addresses: addresses,
+		Identities: proxmoxvm.NewIdentities(ctx, p, proxmox, report.VM),
+		Limiter:    rollout.NewLimiter(max(p.MaxUnavailable, 1)),
 	}
 }
 

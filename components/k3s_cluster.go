@@ -106,9 +106,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		all = append(all, node.VM, node.Joined)
 	}
 
-	final := rollout.FinalCheck{
-		Program: programOf(ctx, name), Plan: p, Limiter: b.hooks.limiter, System: b.hooks.operations.Cluster,
-	}
+	final := rollout.FinalCheck{Scope: b.hooks.scope, System: b.hooks.operations.Cluster}
 
 	kubeconfig := outputAfter(ctx, all, c.Kubeconfig, final.Run)
 	c.Health = b.health(kubeconfig)
@@ -246,10 +244,10 @@ func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 // binding are the hooks of a node's membership. A node is let go without where the whole cluster is.
 func (b *k3sBuilder) binding() *pulumi.ResourceHookBinding {
 	hooks := &pulumi.ResourceHookBinding{
-		BeforeCreate: []*pulumi.ResourceHook{b.hooks.joined}, BeforeUpdate: []*pulumi.ResourceHook{b.hooks.upgraded},
+		BeforeCreate: []*pulumi.ResourceHook{b.hooks.waitJoined}, BeforeUpdate: []*pulumi.ResourceHook{b.hooks.upgrade},
 	}
 	if !b.Plan.Teardown {
-		hooks.BeforeDelete = []*pulumi.ResourceHook{b.hooks.leaves}
+		hooks.BeforeDelete = []*pulumi.ResourceHook{b.hooks.remove}
 	}
 
 	return hooks
@@ -263,7 +261,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.checkVMIDFree),
 		After: b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
-		State: b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
+		State: b.report.VMState(n), identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if p.Addressing == spec.AddressingStatic {

@@ -118,9 +118,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		all = append(all, node.VM, node.Applied)
 	}
 
-	final := rollout.FinalCheck{
-		Program: programOf(ctx, name), Plan: p, Limiter: b.hooks.limiter, System: b.hooks.system,
-	}
+	final := rollout.FinalCheck{Scope: b.hooks.scope, System: b.hooks.system}
 
 	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"endpoint": c.Endpoint, "kubeconfig": outputAfter(ctx, all, c.Kubeconfig, final.Run), "talosconfig": c.Talosconfig,
@@ -227,18 +225,18 @@ func (b *builder) cluster() error {
 			b.WorkerConfiguration = configuration
 		}
 
-		hooks := []*pulumi.ResourceHook{b.hooks.answering, b.hooks.adopted}
+		hooks := []*pulumi.ResourceHook{b.hooks.waitAnswering, b.hooks.configureExisting}
 		if pool.Image.Detach {
-			hooks = append(hooks, b.hooks.detached)
+			hooks = append(hooks, b.hooks.ejectISO)
 		}
 
-		hooks = append(hooks, b.hooks.configured)
+		hooks = append(hooks, b.hooks.configure)
 
 		return func(n plan.Node) *NodeConfiguration {
 			return &NodeConfiguration{
 				Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks,
 				Removed: b.held(),
-				Changed: []*pulumi.ResourceHook{b.hooks.changed}, Staged: p.Apply == spec.ApplyStaged,
+				Changed: []*pulumi.ResourceHook{b.hooks.change}, Staged: p.Apply == spec.ApplyStaged,
 			}
 		}
 	}
@@ -302,7 +300,7 @@ func (b *builder) held() []*pulumi.ResourceHook {
 		return nil
 	}
 
-	return []*pulumi.ResourceHook{b.hooks.removed}
+	return []*pulumi.ResourceHook{b.hooks.remove}
 }
 
 // identity is the machine secrets of the cluster and an administrator's credentials, made and kept in state, or taken
@@ -444,7 +442,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		identified:   b.hooks.uuids[n.Name].Set,
 		Firewall:     pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.checkVMIDFree), After: b.before(n),
 		Incomplete: b.report.Incomplete(n),
-		State:      b.report.VMState(n), identities: b.hooks.identities, companions: b.hooks.ofCompanions(),
+		State:      b.report.VMState(n), identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(),
 		absent: b.report.AbsentVMIDs()[n.VMID],
 	}
 
@@ -613,7 +611,7 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput,
 		// It is never replaced: that it is in the state says that the cluster has been bootstrapped.
 		pulumi.AdditionalSecretOutputs([]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
-			BeforeCreate: []*pulumi.ResourceHook{b.hooks.bootstrapped, b.hooks.ready},
+			BeforeCreate: []*pulumi.ResourceHook{b.hooks.bootstrap, b.hooks.waitReady},
 		}))
 	if err != nil {
 		return nil, err
@@ -659,5 +657,5 @@ func (b *builder) emptied(after []pulumi.Resource) (pulumi.Resource, error) {
 
 	return pulumi.NewStash(b.ctx, b.name+emptied, &pulumi.StashArgs{Input: pulumi.String("an empty cluster was accepted")},
 		b.child, pulumi.DependsOn(after),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{b.hooks.emptied}}))
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{b.hooks.beginEmpty}}))
 }

@@ -16,8 +16,7 @@ import (
 
 // talosHooks are the hooks of one Talos cluster.
 type talosHooks struct {
-	// limiter is shared by all that take a running node down.
-	limiter *rollout.Limiter
+	scope rollout.Scope
 	// operations on the nodes.
 	operations talos.Operations
 	// system is what runs in the VMs; nil with bootstrap: external.
@@ -29,41 +28,28 @@ type talosHooks struct {
 
 	vmHooks
 
-	identities *proxmoxvm.Identities
-
-	// answering runs before a node is configured for the first time: the provider would look for a node that is not up yet
-	// only every ten seconds.
-	answering *pulumi.ResourceHook
-	// adopted runs after it, and in previews: a node that runs already is changed as others are.
-	adopted *pulumi.ResourceHook
-	// detached runs after it, and takes the ISO file out of the node's drive.
-	detached *pulumi.ResourceHook
-	// configured runs after it, and gives the node its first configuration.
-	configured *pulumi.ResourceHook
-	// bootstrapped runs before the kubeconfig is fetched and starts the cluster. It is no resource because it is done once
-	// and leaves nothing to manage; as one, a lost reply would leave a cluster that no later run could take over.
-	bootstrapped *pulumi.ResourceHook
-	// emptied runs before it is recorded that an empty cluster was accepted, and starts one.
-	emptied *pulumi.ResourceHook
-	// ready runs after it: whoever reads the kubeconfig finds a cluster that answers.
-	ready *pulumi.ResourceHook
-	// removed runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first,
-	// or nothing goes. It runs in previews, too.
-	removed *pulumi.ResourceHook
-	// changed runs before the configuration of a running node is changed, and does what takes the node down. It runs in
-	// previews, too, and says there what would become of the node.
-	changed *pulumi.ResourceHook
+	// These run before a node is configured for the first time, configureExisting in previews, too.
+	waitAnswering, configureExisting, ejectISO, configure *pulumi.ResourceHook
+	// change runs before the configuration of a running node is changed. It runs in previews, too.
+	change *pulumi.ResourceHook
+	// remove runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first, or
+	// nothing is deleted. It runs in previews, too.
+	remove *pulumi.ResourceHook
+	// bootstrap and waitReady run before the kubeconfig is fetched. The bootstrap is no resource because it is done once
+	// and leaves nothing to manage; as one, a lost reply would leave a cluster that no later run could import.
+	bootstrap, waitReady *pulumi.ResourceHook
+	// beginEmpty runs before it is recorded that an empty cluster was accepted.
+	beginEmpty *pulumi.ResourceHook
 }
 
 // registerTalosHooks registers the hooks of the cluster whose component is called name.
 func registerTalosHooks(
 	ctx *pulumi.Context, name string, args *TalosClusterArgs, addresses *proxmoxvm.AddressBook,
 ) (talosHooks, error) {
-	p, report, program := args.Plan, args.Preflight, programOf(ctx, name)
+	p := args.Plan
 	h := talosHooks{
-		limiter: rollout.NewLimiter(max(p.MaxUnavailable, 1)), credentials: rollout.NewFuture[talosapi.Credentials](),
-		uuids:      map[string]*rollout.Future[string]{},
-		identities: proxmoxvm.NewIdentities(ctx, p, args.Proxmox, report.VM),
+		scope:       scopeOf(ctx, name, p, args.Proxmox, args.Preflight, addresses),
+		credentials: rollout.NewFuture[talosapi.Credentials](), uuids: map[string]*rollout.Future[string]{},
 	}
 	h.deletions = !p.Teardown || args.Destroying
 
@@ -72,12 +58,11 @@ func registerTalosHooks(
 	}
 
 	h.operations = talos.New(talos.Options{
-		Program: program, Plan: p, Proxmox: args.Proxmox, Inventory: report, Addresses: addresses,
-		Identities: h.identities, Limiter: h.limiter, Credentials: h.credentials, UUIDs: h.uuids,
+		Scope: h.scope, Proxmox: args.Proxmox, Credentials: h.credentials, UUIDs: h.uuids,
 		Nodes: nodesBy(p, name, "-config"), Dir: args.Dir, EmptyRecord: name + emptied,
 	})
 
-	restarts := rollout.New(p, h.limiter, program.Progress)
+	restarts := rollout.New(p, h.scope.Limiter, h.scope.Progress)
 
 	if p.Bootstrap != spec.BootstrapExternal {
 		h.system = h.operations.Restarts
@@ -92,19 +77,19 @@ func registerTalosHooks(
 	previews := &pulumi.ResourceHookOptions{OnDryRun: true}
 
 	errs = append(errs, h.vmHooks.register(ctx, name, vmrestart.New(vmrestart.Options{
-		Program: program, Plan: p, Proxmox: args.Proxmox, Permissions: report, Rollout: restarts,
-		Nodes: nodesBy(p, name, "-vm"), System: h.system, Identities: h.identities,
+		Scope: h.scope, Proxmox: args.Proxmox, Permissions: args.Preflight, Rollout: restarts,
+		Nodes: nodesBy(p, name, "-vm"), System: h.system,
 	}), register))
 
-	register(&h.answering, "node-answering", h.operations.Changes.WaitAnswering)
-	register(&h.adopted, "node-adopted", h.operations.Changes.ConfigureExisting, previews)
-	register(&h.detached, "iso-detached", h.operations.Changes.EjectISO)
-	register(&h.configured, "node-configured", h.operations.Changes.Configure)
-	register(&h.changed, "changed", h.operations.Changes.Change, previews)
-	register(&h.removed, "removed", h.operations.Removals.Remove, previews)
-	register(&h.bootstrapped, "bootstrapped", h.operations.Bootstrap.Begin)
-	register(&h.ready, "ready", h.operations.Bootstrap.WaitReady)
-	register(&h.emptied, "emptied", h.operations.Bootstrap.BeginEmpty)
+	register(&h.waitAnswering, "node-answering", h.operations.Changes.WaitAnswering)
+	register(&h.configureExisting, "node-adopted", h.operations.Changes.ConfigureExisting, previews)
+	register(&h.ejectISO, "iso-detached", h.operations.Changes.EjectISO)
+	register(&h.configure, "node-configured", h.operations.Changes.Configure)
+	register(&h.change, "changed", h.operations.Changes.Change, previews)
+	register(&h.remove, "removed", h.operations.Removals.Remove, previews)
+	register(&h.bootstrap, "bootstrapped", h.operations.Bootstrap.Begin)
+	register(&h.waitReady, "ready", h.operations.Bootstrap.WaitReady)
+	register(&h.beginEmpty, "emptied", h.operations.Bootstrap.BeginEmpty)
 
 	return h, errors.Join(errs...)
 }

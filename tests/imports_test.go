@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImports holds the direction of imports: main, stacks, components, machineconfig, plan; pure packages know neither
+// TestImports holds the direction of imports: main, stacks, components, the operations on nodes (rollout/talos,
+// rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, lifecycle, plan, spec; pure packages know neither
 // Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would agree with our mistakes.
 func TestImports(t *testing.T) {
 	t.Parallel()

@@ -25,11 +25,9 @@ type System interface {
 // cordoned for a reason that is gone. A run that was interrupted, or whose change was reverted, may have left a node
 // cordoned that nothing else happens to.
 type FinalCheck struct {
-	Program
+	Scope
 
-	Plan    *plan.Plan
-	Limiter *Limiter
-	System  System
+	System System
 }
 
 // cordonedTimeout bounds the question which nodes are cordoned. A cluster that does not answer is no reason for an

@@ -83,7 +83,9 @@ func TestFinalCheck(t *testing.T) {
 		Pools: []plan.PlannedPool{{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}}}
 
 	of := func(dry bool, kube *kubeapi.Client) FinalCheck {
-		return FinalCheck{Program{DryRun: dry, Progress: silent, Warn: silent}, p, NewLimiter(1), system{kube}}
+		return FinalCheck{Scope{
+			Program: Program{DryRun: dry, Progress: silent, Warn: silent}, Plan: p, Limiter: NewLimiter(1),
+		}, system{kube}}
 	}
 
 	t.Run("cordoned nodes", func(t *testing.T) {

@@ -28,3 +28,18 @@ type Inventory interface {
 	// VM is the VM that has a VMID of the plan.
 	VM(vmid int) (proxmoxvm.Found, bool)
 }
+
+// Scope is what all operations on the nodes of one cluster know.
+type Scope struct {
+	Program
+
+	Plan *plan.Plan
+	// Inventory is what Proxmox VE had when the run began.
+	Inventory Inventory
+	// Addresses of nodes, as they become known.
+	Addresses *proxmoxvm.AddressBook
+	// Identities tell the cluster's VMs from others.
+	Identities *proxmoxvm.Identities
+	// Limiter is shared by all that take a running node down.
+	Limiter *Limiter
+}

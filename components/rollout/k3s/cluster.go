@@ -18,18 +18,9 @@ import (
 
 // Options are what the operations need to know.
 type Options struct {
-	rollout.Program
+	rollout.Scope
 
-	Plan    *plan.Plan
 	Proxmox Proxmox
-	// Inventory is what Proxmox VE had when the run began.
-	Inventory rollout.Inventory
-	// Addresses of nodes, as they become known.
-	Addresses *proxmoxvm.AddressBook
-	// Identities tell the cluster's VMs from others.
-	Identities *proxmoxvm.Identities
-	// Limiter is shared by all that take a running node down.
-	Limiter *rollout.Limiter
 	// Kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
 	Kubeconfig *rollout.Future[string]
 	// Nodes of the plan, by the name of their membership.

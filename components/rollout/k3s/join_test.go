@@ -146,8 +146,11 @@ func joinCheckOf(t *testing.T, p *plan.Plan, proxmox Proxmox, progress wait.Say)
 // clusterOf is a cluster whose first server has an address.
 func clusterOf(p *plan.Plan, address, kubeconfig string) *Cluster {
 	c := New(Options{
-		Program: rollout.Program{Progress: silent, Warn: silent}, Plan: p, Inventory: (*preflight.Report)(nil),
-		Addresses: &proxmoxvm.AddressBook{}, Kubeconfig: rollout.NewFuture[string](),
+		Scope: rollout.Scope{
+			Program: rollout.Program{Progress: silent, Warn: silent}, Plan: p, Inventory: (*preflight.Report)(nil),
+			Addresses: &proxmoxvm.AddressBook{},
+		},
+		Kubeconfig: rollout.NewFuture[string](),
 	}).Cluster
 	c.Addresses.Set("edge-server-1", address)
 	c.Kubeconfig.Set(kubeconfig)

@@ -22,18 +22,9 @@ import (
 
 // Options are what the operations need to know.
 type Options struct {
-	rollout.Program
+	rollout.Scope
 
-	Plan    *plan.Plan
 	Proxmox proxmoxvm.Proxmox
-	// Inventory is what Proxmox VE had when the run began.
-	Inventory rollout.Inventory
-	// Addresses of nodes, as they become known.
-	Addresses *proxmoxvm.AddressBook
-	// Identities tell the cluster's VMs from others.
-	Identities *proxmoxvm.Identities
-	// Limiter is shared by all that take a running node down.
-	Limiter *rollout.Limiter
 	// Credentials are known as soon as the identity of the cluster is; of an update that has renewed them, the new ones.
 	Credentials *rollout.Future[talosapi.Credentials]
 	// UUIDs are the SMBIOS UUIDs of the VMs as the state has them, by the name of the node. One that the state does not

@@ -28,9 +28,8 @@ import (
 
 // Options are what the hooks of one cluster's VMs need to know.
 type Options struct {
-	rollout.Program
+	rollout.Scope
 
-	Plan    *plan.Plan
 	Proxmox Proxmox
 	// Permissions of the credentials.
 	Permissions Permissions
@@ -39,8 +38,6 @@ type Options struct {
 	Nodes map[string]plan.Node
 	// System is what runs in the VMs; nil: the program does not manage it.
 	System rollout.System
-	// Identities say whether a VM is still the node's.
-	Identities *proxmoxvm.Identities
 }
 
 // Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client implements it.
@@ -337,7 +334,7 @@ func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 		if there {
 			u.Release(err)
 		} else {
-			r.Rollout.Limiter.Stop(n.Name)
+			r.Limiter.Stop(n.Name)
 		}
 
 		return err

@@ -136,8 +136,10 @@ func changedVM(name string, before, after map[string]any) *pulumi.ResourceHookAr
 // restarting is the change of VMs of two control planes and a worker, all of which run.
 func restarting(ctx *pulumi.Context, g *guests, change ...func(*Hooks)) *Hooks {
 	p := &plan.Plan{DrainTimeout: time.Minute, SettleTimeout: time.Minute}
+	limiter := rollout.NewLimiter(1)
 	r := New(Options{
-		Program: program(ctx.DryRun()), Plan: p, Rollout: rollout.New(p, rollout.NewLimiter(1), silent),
+		Scope:   rollout.Scope{Program: program(ctx.DryRun()), Plan: p, Limiter: limiter},
+		Rollout: rollout.New(p, limiter, silent),
 		Nodes: map[string]plan.Node{
 			"a-vm": {Name: "a", VMID: 401, Role: spec.RoleControlPlane}, "b-vm": {Name: "b", VMID: 402, Role: spec.RoleControlPlane},
 			"w-vm": {Name: "w", VMID: 501, Role: spec.RoleWorker},

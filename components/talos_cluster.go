@@ -599,13 +599,19 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput,
 		}
 	}
 
+	// Where nothing is stated, the provider's default is no input.
+	var renewal pulumi.StringPtrInput
+	if b.Plan.KubeconfigRenewal > 0 {
+		renewal = pulumi.String(b.Plan.KubeconfigRenewal.String())
+	}
+
 	kubeconfig, err := cluster.NewKubeconfig(b.ctx, b.name+"-kubeconfig", &cluster.KubeconfigArgs{
 		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
 			CaCertificate:     credentials.CaCertificate(),
 			ClientCertificate: credentials.ClientCertificate(),
 			ClientKey:         credentials.ClientKey(),
 		},
-		Node: first, Endpoint: first,
+		Node: first, Endpoint: first, CertificateRenewalDuration: renewal,
 	}, b.child,
 		pulumi.DependsOn(after),
 		// It is never replaced: that it is in the state says that the cluster has been bootstrapped.

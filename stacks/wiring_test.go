@@ -195,3 +195,14 @@ func TestGrowth(t *testing.T) {
 		assert.Equal(t, before, after)
 	}
 }
+
+// TestKubeconfigRenewal: the provider's default stays where nothing is stated, so that existing stacks see no change.
+func TestKubeconfigRenewal(t *testing.T) {
+	config := testConfig()
+	_, stated := record(t, testProgram(config))["k3s-dev-kubeconfig"].inputs["certificateRenewalDuration"]
+	assert.False(t, stated)
+
+	config.Lifecycle.KubeconfigRenewal = "1440h"
+	inputs := record(t, testProgram(config))["k3s-dev-kubeconfig"].inputs
+	assert.Equal(t, "1440h0m0s", inputs["certificateRenewalDuration"].StringValue())
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,16 @@ func TestRenewal(t *testing.T) {
 	t.Run("more than a month is left", func(t *testing.T) {
 		old := grow(t, r, young, 40*day)
 		requireNoChange(t, r.Stack)
+
+		source, err := filepath.Abs(filepath.Join(root, "policy"))
+		require.NoError(t, err)
+
+		found, err := previewWith(t, r, source)
+		require.NoError(t, err)
+
+		for _, certificate := range []string{"k3s-dev-kubeconfig.kubeconfigRaw", "k3s-dev-secrets.clientConfiguration.clientCertificate"} {
+			assert.Contains(t, strings.Join(found, "\n"), "certificate-validity: "+certificate+": must be valid for 45 more days (given: ends ")
+		}
 
 		result := up(t, r.Stack)
 		requireOnlySame(t, *result.Summary.ResourceChanges)

@@ -243,6 +243,7 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"network.timeServers", len(s.Network.TimeServers) > 0, ""},
 		{"tailscale", s.Tailscale != nil, ""},
 		{"machineSecrets", s.Provided.MachineSecrets, ""},
+		{"lifecycle.kubeconfigRenewal", s.Lifecycle.KubeconfigRenewal != "", s.Lifecycle.KubeconfigRenewal},
 		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 	}

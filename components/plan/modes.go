@@ -132,6 +132,7 @@ func (r *resolver) checkExternal() {
 	exclude("lifecycle.forceRemove", len(s.Lifecycle.ForceRemove) > 0, "")
 	exclude("lifecycle.acceptEmptyCluster", s.Lifecycle.AcceptEmptyCluster != "", s.Lifecycle.AcceptEmptyCluster)
 	exclude("lifecycle.upgrade", s.Lifecycle.Upgrade != spec.Upgrade{MaxUnavailable: 1, Timeout: "15m"}, "")
+	exclude("lifecycle.kubeconfigRenewal", s.Lifecycle.KubeconfigRenewal != "", s.Lifecycle.KubeconfigRenewal)
 	exclude("lifecycle.apply", s.Lifecycle.Apply != spec.ApplyAuto, string(s.Lifecycle.Apply))
 
 	shape := func(path string, shape spec.VMSpec) {

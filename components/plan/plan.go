@@ -93,6 +93,8 @@ type Plan struct {
 	DrainTimeout time.Duration
 	// SettleTimeout is how long what is amiss may last before it counts, TransferTimeout how long a snapshot of etcd may be on its way.
 	SettleTimeout, TransferTimeout time.Duration
+	// KubeconfigRenewal is how long before its end the kubeconfig is renewed; 0: the provider's default.
+	KubeconfigRenewal time.Duration
 	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead or broken and may leave.
 	Replace, ForceRemove []string
 	// AcceptEmpty lets a cluster that has lost its etcd begin with an empty one.

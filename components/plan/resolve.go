@@ -212,6 +212,15 @@ func (r *resolver) checkLifecycle(p *Plan) {
 	p.SettleTimeout = r.duration("lifecycle.settleTimeout", l.SettleTimeout)
 	p.TransferTimeout = r.duration("lifecycle.backup.timeout", l.Backup.Timeout)
 
+	if l.KubeconfigRenewal != "" {
+		p.KubeconfigRenewal = r.duration("lifecycle.kubeconfigRenewal", l.KubeconfigRenewal)
+	}
+
+	// Each update would renew what has a longer window than its validity.
+	if p.KubeconfigRenewal > maxRenewal {
+		r.problems.Add("lifecycle.kubeconfigRenewal", "must be 8000h at most: the kubeconfig is valid for a year", l.KubeconfigRenewal, "lower it")
+	}
+
 	p.UpgradeTimeout = r.duration("lifecycle.upgrade.timeout", l.Upgrade.Timeout)
 	p.MaxUnavailable, p.Canary = l.Upgrade.MaxUnavailable, l.Upgrade.Canary
 
@@ -224,6 +233,9 @@ func (r *resolver) checkLifecycle(p *Plan) {
 		p.Apply = l.Apply
 	}
 }
+
+// maxRenewal leaves some weeks between two renewals of a kubeconfig.
+const maxRenewal = 8000 * time.Hour
 
 func (r *resolver) duration(path, text string) time.Duration {
 	d, err := time.ParseDuration(text)

@@ -34,6 +34,8 @@ type Lifecycle struct {
 	Backup Backup `json:"backup,omitempty"`
 	// How running nodes are disrupted, for an upgrade or a change that needs a reboot.
 	Upgrade Upgrade `json:"upgrade,omitempty"`
+	// Remaining validity of the kubeconfig at which an update renews it, at most 8000h of its year. Absent: 720h.
+	KubeconfigRenewal string `json:"kubeconfigRenewal,omitempty"`
 	// How to apply a change that needs a reboot: auto reboots the node, staged waits for the next reboot, noReboot
 	// refuses the change.
 	Apply Apply `json:"apply,omitempty" jsonschema:"default=auto,enum=auto,enum=staged,enum=noReboot"`

@@ -19,6 +19,8 @@ const (
 	typeFile            = "proxmoxve:Storage/file:File"
 	typeFirewallOptions = "proxmoxve:Network/firewallOptions:FirewallOptions"
 	typeSecrets         = "talos:machine/secrets:Secrets"
+	typeKubeconfig      = "talos:cluster/kubeconfig:Kubeconfig"
+	typeStash           = "pulumi:index:Stash"
 	typeApply           = "talos:machine/configurationApply:ConfigurationApply"
 	typeCluster         = "talos-proxmox:index:TalosCluster"
 	prefixProvider      = "pulumi:providers:"

@@ -48,7 +48,7 @@ func All(f Facts) ([]Rule, error) {
 	b := &builder{facts: f}
 	all := slices.Concat(
 		accessRules(b), secretRules(b), versionRules(b), tagRules(b), controlPlaneRules(b), gpuRules(b), networkRules(b), diskRules(b),
-		capacityRules(b),
+		capacityRules(b), certificateRules(b),
 	)
 
 	for _, name := range slices.Sorted(maps.Keys(f.Settings)) {

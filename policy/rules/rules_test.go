@@ -36,7 +36,7 @@ type ruleCase struct {
 }
 
 func cases() []ruleCase {
-	return slices.Concat(accessCases, secretCases, versionCases, tagCases, controlPlaneCases, gpuCases, networkCases, diskCases, capacityCases)
+	return slices.Concat(accessCases, secretCases, versionCases, tagCases, controlPlaneCases, gpuCases, networkCases, diskCases, capacityCases, certificateCases)
 }
 
 // TestRules runs every case, and holds that each rule has one that it passes and one that it does not.
@@ -164,7 +164,7 @@ func TestTokens(t *testing.T) {
 	for _, r := range registered(t, all(
 		machineOf("vm"), container("container"), provider(proxmoxve.ProviderArgs{}),
 		downloaded("download", download.FileArgs{}), uploaded("file", storage.FileArgs{}), options(network.FirewallOptionsArgs{}),
-		machineSecrets(machine.SecretsArgs{}), applied("config", "node", nil),
+		machineSecrets(machine.SecretsArgs{}), applied("config", "node", nil), credentialsOf(400, 30),
 	)) {
 		registers = append(registers, r.Type)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
@@ -123,7 +123,7 @@ func scopeOf(
 		DryRun: ctx.DryRun(), Progress: hookutil.Progress(ctx, name),
 		// A message that is not shown is no reason to stop.
 		Warn: func(message string) { _ = ctx.Log.Warn(message, nil) },
-		Preview: func(row lifecycle.Row) error {
+		Preview: func(row impact.NodeImpact) error {
 			message, err := row.Message()
 
 			return errors.Join(err, ctx.Log.Info(row.String(), nil), ctx.Log.Debug(message, nil))

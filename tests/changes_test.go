@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -127,7 +127,7 @@ func TestNewVersion(t *testing.T) {
 	set(t, r.Stack, "cluster.versions.contract", "v1.12.4")
 
 	table := told(t, r)
-	assert.Equal(t, map[string]lifecycle.Effect{"pair-control-1": lifecycle.Reboot, "pair-worker-1": lifecycle.Reboot}, effects(table))
+	assert.Equal(t, map[string]impact.Effect{"pair-control-1": impact.EffectReboot, "pair-worker-1": impact.EffectReboot}, effects(table))
 
 	var settings []string
 	for _, s := range table["pair-worker-1"].Settings {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"
@@ -213,9 +213,9 @@ func TestDeadNodes(t *testing.T) {
 		set(t, r.Stack, "cluster.patches[0]", `machine: { sysctls: { vm.swappiness: "1" } }`)
 
 		table := told(t, r)
-		assert.Equal(t, map[string]lifecycle.Effect{
-			"home-control-1": lifecycle.Live, "home-control-2": lifecycle.Unknown, "home-control-3": lifecycle.Live,
-			"home-worker-1": lifecycle.Live, "home-worker-2": lifecycle.Unknown,
+		assert.Equal(t, map[string]impact.Effect{
+			"home-control-1": impact.EffectLive, "home-control-2": impact.EffectUnknown, "home-control-3": impact.EffectLive,
+			"home-worker-1": impact.EffectLive, "home-worker-2": impact.EffectUnknown,
 		}, effects(table))
 		assert.Regexp(t, "^it does not answer: ", table["home-control-2"].Why)
 

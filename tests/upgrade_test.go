@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/components/etcdbackup"
-	"talos-proxmox/components/lifecycle"
-	"talos-proxmox/stacks/ops/impact"
+	"talos-proxmox/components/impact"
+	"talos-proxmox/stacks/ops/preview"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
@@ -111,20 +111,20 @@ func changedVMs(r *rehearsal.Rehearsal, since time.Time) []string {
 }
 
 // told is the table of what an update would do, by node.
-func told(t *testing.T, r *rehearsal.Rehearsal) map[string]lifecycle.Row {
+func told(t *testing.T, r *rehearsal.Rehearsal) map[string]impact.NodeImpact {
 	t.Helper()
 
 	return toldIn(t, r, newOutput(t))
 }
 
 // toldIn keeps what was printed.
-func toldIn(t *testing.T, r *rehearsal.Rehearsal, printed *engine.Transcript) map[string]lifecycle.Row {
+func toldIn(t *testing.T, r *rehearsal.Rehearsal, printed *engine.Transcript) map[string]impact.NodeImpact {
 	t.Helper()
 
-	rows, _, err := impact.Of(t.Context(), r.Stack, printed)
+	rows, _, err := preview.Impact(t.Context(), r.Stack, printed)
 	require.NoError(t, err)
 
-	found := map[string]lifecycle.Row{}
+	found := map[string]impact.NodeImpact{}
 	for _, row := range rows {
 		found[row.Node] = row
 	}
@@ -135,8 +135,8 @@ func toldIn(t *testing.T, r *rehearsal.Rehearsal, printed *engine.Transcript) ma
 }
 
 // effects are what the table says becomes of each node.
-func effects(rows map[string]lifecycle.Row) map[string]lifecycle.Effect {
-	found := map[string]lifecycle.Effect{}
+func effects(rows map[string]impact.NodeImpact) map[string]impact.Effect {
+	found := map[string]impact.Effect{}
 	for name, row := range rows {
 		found[name] = row.Effect
 	}
@@ -145,19 +145,19 @@ func effects(rows map[string]lifecycle.Row) map[string]lifecycle.Effect {
 }
 
 // happened is what became of each node since a time, in the words of the table.
-func happened(r *rehearsal.Rehearsal, since time.Time) map[string]lifecycle.Effect {
-	found, done := map[string]lifecycle.Effect{}, deeds(r, since)
+func happened(r *rehearsal.Rehearsal, since time.Time) map[string]impact.Effect {
+	found, done := map[string]impact.Effect{}, deeds(r, since)
 
 	for _, n := range r.Plan.Nodes() {
 		switch did := done[n.Name]; {
 		case slices.Contains(did, talos.Upgraded):
-			found[n.Name] = lifecycle.Upgrade
+			found[n.Name] = impact.EffectUpgrade
 		case slices.Contains(did, talos.Rebooted), slices.Contains(did, talos.WasShutDown):
-			found[n.Name] = lifecycle.Reboot
+			found[n.Name] = impact.EffectReboot
 		case len(did) > 0:
-			found[n.Name] = lifecycle.Live
+			found[n.Name] = impact.EffectLive
 		default:
-			found[n.Name] = lifecycle.None
+			found[n.Name] = impact.EffectNone
 		}
 	}
 
@@ -262,7 +262,7 @@ func TestUpgrade(t *testing.T) {
 	requireNoChange(t, r.Stack)
 
 	for name, row := range told(t, r) {
-		assert.Equal(t, lifecycle.None, row.Effect, name)
+		assert.Equal(t, impact.EffectNone, row.Effect, name)
 	}
 }
 
@@ -303,8 +303,8 @@ func TestConfigurationChanges(t *testing.T) {
 	table := told(t, r)
 	up(t, r.Stack)
 	assert.Equal(t, effects(table), happened(r, since))
-	assert.Equal(t, lifecycle.Live, table["roll-control-1"].Effect)
-	assert.Equal(t, []lifecycle.Setting{{Path: "machine.sysctls.vm.swappiness", After: "1"}}, table["roll-control-1"].Settings)
+	assert.Equal(t, impact.EffectLive, table["roll-control-1"].Effect)
+	assert.Equal(t, []impact.Setting{{Path: "machine.sysctls.vm.swappiness", After: "1"}}, table["roll-control-1"].Settings)
 
 	set(t, r.Stack, "cluster.patches[1]", `machine: { env: { NO_PROXY: "secret.example" } }`)
 	set(t, r.Stack, "lifecycle.apply", "noReboot")
@@ -324,8 +324,8 @@ func TestConfigurationChanges(t *testing.T) {
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, effects(table), happened(r, since))
-	assert.Equal(t, lifecycle.Reboot, table["roll-worker-1"].Effect)
-	assert.Equal(t, []lifecycle.Setting{
+	assert.Equal(t, impact.EffectReboot, table["roll-worker-1"].Effect)
+	assert.Equal(t, []impact.Setting{
 		{Path: "machine.env.NO_PROXY", Secret: true},
 		{Path: "machine.kubelet.image", Before: "ghcr.io/siderolabs/kubelet:v1.33.6", After: "ghcr.io/siderolabs/kubelet:v1.34.2"},
 	}, table["roll-worker-1"].Settings)
@@ -356,7 +356,7 @@ func TestConfigurationChanges(t *testing.T) {
 	assert.Empty(t, cordoned(t, r))
 
 	for name, row := range left {
-		assert.Equal(t, row.Role == "worker", row.Effect == lifecycle.Reboot, "%s: %v", name, row)
+		assert.Equal(t, row.Role == "worker", row.Effect == impact.EffectReboot, "%s: %v", name, row)
 	}
 
 	set(t, r.Stack, "cluster.patches[1]", `machine: { env: { NO_PROXY: "other.example" } }`)
@@ -392,7 +392,7 @@ func TestIllegalJump(t *testing.T) {
 
 	assert.Contains(t, failPreview(t, r.Stack), refused)
 
-	rows, _, err := impact.Of(t.Context(), r.Stack, newOutput(t))
+	rows, _, err := preview.Impact(t.Context(), r.Stack, newOutput(t))
 	require.ErrorContains(t, err, refused)
 	require.NotContains(t, err.Error(), "preview failed", "only what says why")
 	assert.Equal(t, strings.TrimPrefix(refused, "pair-control-1: "), rows[0].Refused)

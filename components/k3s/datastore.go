@@ -3,7 +3,7 @@ package k3s
 import (
 	"strings"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/spec"
 )
 
 const (
@@ -50,9 +50,9 @@ func (d Datastore) Settings() (settings, waitingFor string, err error) {
 
 // Lost is why a server begins no second cluster.
 func Lost(server, cluster string) error {
-	return lifecycle.Refusal{
-		Rule: "the cluster has no server left, and its etcd is gone with them: " + server + " would begin an empty cluster",
-		Remedy: "restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, set " +
-			"lifecycle.acceptEmptyCluster to " + cluster + "; then run 'pulumi up' again",
-	}
+	return spec.Blocked(
+		"the cluster has no server left, and its etcd is gone with them: "+server+" would begin an empty cluster",
+		"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, set "+
+			"lifecycle.acceptEmptyCluster to "+cluster+"; then run 'pulumi up' again",
+	)
 }

@@ -4,9 +4,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/config"
+	"talos-proxmox/components/impact"
 
-	"talos-proxmox/components/lifecycle"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
 // fromFactory is how the Image Factory names its installers: the platform, then the schematic. Before Talos 1.10 it left the
@@ -14,9 +14,9 @@ import (
 var fromFactory = regexp.MustCompile(`/(?:([a-z]+)-)?installer/([0-9a-f]{64})$`)
 
 // System is what a node with the configuration is to run.
-func System(c config.Provider) lifecycle.System {
+func System(c config.Provider) impact.System {
 	image, version := cutTag(c.Machine().Install().Image())
-	s := lifecycle.System{Talos: version}
+	s := impact.System{Talos: version}
 
 	if m := fromFactory.FindStringSubmatch(image); m != nil {
 		s.Platform, s.Schematic = m[1], m[2]

@@ -4,17 +4,17 @@ import (
 	"strings"
 	"testing"
 
+	"talos-proxmox/components/impact"
+
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"talos-proxmox/components/lifecycle"
 )
 
 func TestSystem(t *testing.T) {
 	id := strings.Repeat("0a", 32)
 
-	for image, want := range map[string]lifecycle.System{
+	for image, want := range map[string]impact.System{
 		"factory.talos.dev/metal-installer/" + id + ":v1.12.4":           {Talos: "v1.12.4", Schematic: id, Platform: "metal"},
 		"127.0.0.1:8080/nocloud-installer/" + id + ":v1.12.4@sha256:abc": {Talos: "v1.12.4", Schematic: id, Platform: "nocloud"},
 		"factory.talos.dev/installer/" + id + ":v1.9.5":                  {Talos: "v1.9.5", Schematic: id},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
@@ -112,10 +112,10 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) spec.Problems {
 	case p.Bootstrap == spec.BootstrapExternal:
 		problems.Add("pools", "a control plane cannot be removed with bootstrap: external: etcd would go on counting it",
 			strings.Join(controls, ", "), "put it back; or take it out of etcd, delete its VM, and run 'pulumi refresh'")
-	case stay < lifecycle.Needed(before):
+	case stay < etcd.QuorumSize(before):
 		problems.Add("pools", fmt.Sprintf("%d of %d control planes would stay, and etcd needs %d of them: nothing is removed",
-			stay, before, lifecycle.Needed(before)),
-			"without "+strings.Join(controls, ", "), lifecycle.AtMost(before))
+			stay, before, etcd.QuorumSize(before)),
+			"without "+strings.Join(controls, ", "), etcd.AtMost(before))
 	}
 
 	return problems

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // CheckReachable is why a VM cannot be changed whose host does not answer; nil: its host does.
@@ -74,12 +74,12 @@ func (s *UnreachableVM) String() string {
 
 // BlocksRemoval is why a node does not leave yet: what comes after that could not be done.
 func (s *UnreachableVM) BlocksRemoval() error {
-	return lifecycle.Refusal{
-		Rule: fmt.Sprintf("the VM of %s cannot be deleted: it is %s", s.node, s),
-		Remedy: fmt.Sprintf("start the host; or, if it is dead, name %s in lifecycle.forceRemove: the node leaves the "+
+	return spec.Blocked(
+		fmt.Sprintf("the VM of %s cannot be deleted: it is %s", s.node, s),
+		fmt.Sprintf("start the host; or, if it is dead, name %s in lifecycle.forceRemove: the node leaves the "+
 			"cluster then, and its VM stays until the host is back, or is "+
 			"forgotten by Proxmox VE", s.node),
-	}
+	)
 }
 
 // PreviewRemoval is what a preview says of a node that leaves all the same.

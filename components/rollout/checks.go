@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
@@ -31,7 +31,7 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string, c
 // WaitRemovable waits until etcd can do without a member for good. Members on their way into etcd are waited for. Any
 // other reason why it cannot is the error once it has lasted for lifecycle.settleTimeout.
 func WaitRemovable(
-	ctx context.Context, p *plan.Plan, say wait.Say, ask func() (d lifecycle.Departure, joining string, err error),
+	ctx context.Context, p *plan.Plan, say wait.Say, ask func() (d etcd.MemberRemoval, joining string, err error),
 ) error {
 	patience := wait.Patience{Bound: p.SettleTimeout}
 
@@ -45,11 +45,11 @@ func WaitRemovable(
 				return joining, nil
 			}
 
-			if err := d.Counted(); err != nil {
+			if err := d.CheckQuorum(); err != nil {
 				return "", err
 			}
 
-			err = d.Judge()
+			err = d.Evaluate()
 		}
 
 		if err == nil || patience.Over() {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -35,10 +35,10 @@ func (d Drain) Run(ctx context.Context) error {
 // Evict takes the pods off the node.
 func (d Drain) Evict(ctx context.Context) error {
 	if err := d.Kube.Drain(ctx, d.Node, d.Bound, d.Say); err != nil {
-		return lifecycle.Refusal{
-			Rule:   err.Error(),
-			Remedy: "make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again",
-		}
+		return spec.Blocked(
+			err.Error(),
+			"make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again",
+		)
 	}
 
 	return nil

@@ -1,7 +1,7 @@
 package rollout
 
 import (
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/wait"
@@ -16,7 +16,7 @@ type Program struct {
 	// Warn shows what is no error. Where the program has ended already, nothing shows it.
 	Warn func(message string)
 	// Preview shows what a preview has found out about a node, to people and to 'ops impact'.
-	Preview func(lifecycle.Row) error
+	Preview func(impact.NodeImpact) error
 }
 
 // Inventory is what Proxmox VE had when the run began; *preflight.Report implements it.

@@ -3,7 +3,7 @@ package rollout
 import (
 	"fmt"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/etcd"
 )
 
 // ToDestroy are the two steps that take a whole cluster away.
@@ -25,12 +25,12 @@ func SuggestForce(failed error) error {
 
 // PreviewRemoval evaluates a removal by the members of etcd as they are now. Too few members are an error. What is
 // unhealthy now may be healthy when the node is removed, so that is a warning.
-func PreviewRemoval(name string, d lifecycle.Departure, warn func(string)) error {
-	if err := d.Counted(); err != nil {
+func PreviewRemoval(name string, d etcd.MemberRemoval, warn func(string)) error {
+	if err := d.CheckQuorum(); err != nil {
 		return fmt.Errorf("%s is not removed: %w", name, err)
 	}
 
-	if err := d.Judge(); err != nil {
+	if err := d.Evaluate(); err != nil {
 		warn(fmt.Sprintf("as it is now, %s would not be removed: %v", name, err))
 	}
 

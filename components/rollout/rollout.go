@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
@@ -22,7 +22,7 @@ type Cluster interface {
 	Evaluate(ctx context.Context) (Change, error)
 	// CheckDisruption waits until the cluster can do without the node, for good if it is removed. Its error says why it
 	// cannot.
-	CheckDisruption(ctx context.Context, e lifecycle.Effect) error
+	CheckDisruption(ctx context.Context, e impact.Effect) error
 	// Backup keeps etcd as it is now.
 	Backup(ctx context.Context) error
 	// Kubernetes waits for a control plane that answers. The node itself is asked last.
@@ -34,7 +34,7 @@ type Cluster interface {
 // Change is what is to be done to a node.
 type Change struct {
 	// Effect is that of the first act.
-	Effect lifecycle.Effect
+	Effect impact.Effect
 	// NotJoined says that the node is in no cluster: nothing notices that it is taken down.
 	NotJoined bool
 	// Unreachable says that the node cannot be drained, and is taken down as it is: the cluster does without it already.
@@ -51,7 +51,7 @@ type Change struct {
 
 // Act takes a node down and waits until it is up again.
 type Act struct {
-	Effect lifecycle.Effect
+	Effect impact.Effect
 	// Needed says, for an act that follows another, whether there is anything left for it.
 	Needed func(context.Context) (bool, error)
 	Do     func(context.Context) error
@@ -156,7 +156,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 		return err
 	}
 
-	down := d.change.Effect.Down() || d.change.Effect == lifecycle.Remove
+	down := d.change.Effect.Down() || d.change.Effect == impact.EffectRemove
 	if d.change.NotJoined || d.change.Unreachable || !down && d.change.Online == nil {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 
 // recheck checks the cluster again, right before the node is taken down: since the first check, up to
 // lifecycle.drainTimeout has gone by. A node that must not be taken down any more is uncordoned.
-func (d *Disruption) recheck(ctx context.Context, e lifecycle.Effect) error {
+func (d *Disruption) recheck(ctx context.Context, e impact.Effect) error {
 	err := d.cluster.CheckDisruption(ctx, e)
 	if err == nil || d.drain == nil {
 		return err
@@ -230,7 +230,7 @@ func (d *Disruption) act(ctx context.Context) error {
 
 // Finish waits until the node serves again, and does what is done online.
 func (d *Disruption) Finish(ctx context.Context) error {
-	if d.change.NotJoined || d.change.Effect == lifecycle.Remove {
+	if d.change.NotJoined || d.change.Effect == impact.EffectRemove {
 		return nil
 	}
 

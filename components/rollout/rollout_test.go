@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -75,7 +75,7 @@ func (c *recorded) step(name string) error {
 
 func (c *recorded) Evaluate(context.Context) (Change, error) { return c.change, c.step("evaluate") }
 
-func (c *recorded) CheckDisruption(_ context.Context, e lifecycle.Effect) error {
+func (c *recorded) CheckDisruption(_ context.Context, e impact.Effect) error {
 	return c.step("check " + string(e))
 }
 
@@ -92,7 +92,7 @@ func TestDisrupt(t *testing.T) {
 	for name, test := range map[string]struct {
 		role spec.Role
 		// effects are those of the acts; the second is not needed where idle.
-		effects                                  []lifecycle.Effect
+		effects                                  []impact.Effect
 		idle, online, keep, joined, down, forced bool
 
 		fails string
@@ -100,19 +100,19 @@ func TestDisrupt(t *testing.T) {
 		err   string
 	}{
 		"a worker": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot},
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectReboot},
 			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot, rejoin, uncordon",
 		},
 		"a control plane": {
-			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, online: true,
+			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectReboot}, online: true,
 			want: "evaluate, check reboot, back up, cordon, drain, check reboot, act reboot, rejoin, uncordon, online",
 		},
 		"two acts": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot},
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectUpgrade, impact.EffectReboot},
 			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, act reboot, rejoin, uncordon",
 		},
 		"the second act is not needed": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot}, idle: true,
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectUpgrade, impact.EffectReboot}, idle: true,
 			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, rejoin, uncordon",
 		},
 		"online alone": {
@@ -120,62 +120,62 @@ func TestDisrupt(t *testing.T) {
 		},
 		"all is done": {role: spec.RoleControlPlane, want: "evaluate, rejoin, uncordon"},
 		"its pods stay": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Upgrade}, keep: true,
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectUpgrade}, keep: true,
 			want: "evaluate, check upgrade, act upgrade, rejoin, uncordon",
 		},
 		"it does not answer": {
-			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, down: true,
+			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectReboot}, down: true,
 			want: "evaluate, act reboot, rejoin, uncordon",
 		},
 		"it has not joined": {
-			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, joined: true, want: "evaluate, act reboot",
+			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectReboot}, joined: true, want: "evaluate, act reboot",
 		},
 		"a removal": {
-			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Remove},
+			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectRemove},
 			want: "evaluate, check remove, back up, cordon, drain, check remove, act remove",
 		},
 		"the cluster needs what is removed": {
-			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Remove}, fails: "check remove#2",
+			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectRemove}, fails: "check remove#2",
 			want: "evaluate, check remove, back up, cordon, drain, check remove, uncordon",
 			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
 				"no check remove",
 		},
 		"the pods of what is removed are given up": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Remove}, forced: true,
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectRemove}, forced: true,
 			want: "evaluate, check remove, cordon, check remove, act remove",
 		},
 		"the cluster needs it": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot",
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectReboot}, fails: "check reboot",
 			want: "evaluate, check reboot", err: "n is not changed: no check reboot",
 		},
 		"no backup": {
-			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "back up",
+			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectReboot}, fails: "back up",
 			want: "evaluate, check reboot, back up", err: "n is not changed: no back up",
 		},
 		"it is not drained": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "drain",
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectReboot}, fails: "drain",
 			want: "evaluate, check reboot, cordon, drain, uncordon",
 			err: "n is not changed: the pods of n cannot be listed: no drain; make room for its pods elsewhere, or raise " +
 				"lifecycle.drainTimeout; then run 'pulumi up' again",
 		},
 		"the cluster needs it after the drain": {
-			role: spec.RoleControlPlane, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "check reboot#2",
+			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectReboot}, fails: "check reboot#2",
 			want: "evaluate, check reboot, back up, cordon, drain, check reboot, uncordon",
 			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
 				"no check reboot",
 		},
 		"the cluster needs it between two acts": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Upgrade, lifecycle.Reboot}, fails: "check reboot",
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectUpgrade, impact.EffectReboot}, fails: "check reboot",
 			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, uncordon",
 			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
 				"no check reboot",
 		},
 		"it fails": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot}, fails: "act reboot",
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectReboot}, fails: "act reboot",
 			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot", err: "n is not changed: no act reboot",
 		},
 		"it does not rejoin": {
-			role: spec.RoleWorker, effects: []lifecycle.Effect{lifecycle.Reboot}, online: true, fails: "rejoin",
+			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectReboot}, online: true, fails: "rejoin",
 			want: "evaluate, check reboot, cordon, drain, check reboot, act reboot, rejoin", err: "n is not changed: no rejoin",
 		},
 	} {
@@ -184,7 +184,7 @@ func TestDisrupt(t *testing.T) {
 
 			var c *recorded
 
-			change := Change{Effect: lifecycle.None, KeepPods: test.keep, NotJoined: test.joined, Unreachable: test.down}
+			change := Change{Effect: impact.EffectNone, KeepPods: test.keep, NotJoined: test.joined, Unreachable: test.down}
 
 			for _, e := range test.effects {
 				change.Acts = append(change.Acts, Act{
@@ -228,7 +228,7 @@ func TestDisrupt(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 
-	c := newRecorded(Change{Effect: lifecycle.Reboot}, "")
+	c := newRecorded(Change{Effect: impact.EffectReboot}, "")
 	l := NewLimiter(1)
 
 	d, err := New(&plan.Plan{DrainTimeout: time.Minute}, l, silent).

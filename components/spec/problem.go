@@ -7,7 +7,7 @@ import (
 
 // Problem is one thing wrong with the configuration, in the operator's words.
 type Problem struct {
-	Path   string // the configuration key, "pools.control.addresses"
+	Path   string // the configuration key, "pools.control.addresses"; empty where no key is at fault
 	Rule   string // what must hold
 	Value  string // what was given; empty when nothing was, or when it is secret
 	Remedy string // what to change
@@ -16,7 +16,11 @@ type Problem struct {
 
 // String is the message: path, rule, value and remedy on one line, the detail on lines of its own.
 func (p Problem) String() string {
-	s := p.Path + ": " + p.Rule
+	s := p.Rule
+	if p.Path != "" {
+		s = p.Path + ": " + s
+	}
+
 	if p.Value != "" {
 		s += " (given: " + p.Value + ")"
 	}
@@ -31,6 +35,12 @@ func (p Problem) String() string {
 
 	return s
 }
+
+// Error makes a problem an error by itself.
+func (p Problem) Error() string { return p.String() }
+
+// Blocked is why a change of a running cluster is not made, and what to do about it.
+func Blocked(rule, remedy string) error { return Problem{Rule: rule, Remedy: remedy} }
 
 func indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by)

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/wait"
 )
 
@@ -25,7 +25,7 @@ var ErrNoEtcd = errors.New("etcd does not answer")
 
 // EtcdMembers are the members of etcd as the first of the control planes lists them that answers, and how each member is by
 // its own word.
-func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]lifecycle.Member, error) {
+func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]etcd.Member, error) {
 	var said []string
 
 	for _, t := range controlPlanes {
@@ -49,8 +49,8 @@ func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]
 	return nil, fmt.Errorf("%w (%s)", ErrNoEtcd, strings.Join(said, "; "))
 }
 
-func listed(ctx context.Context, t Target, c Credentials) ([]lifecycle.Member, error) {
-	var members []lifecycle.Member
+func listed(ctx context.Context, t Target, c Credentials) ([]etcd.Member, error) {
+	var members []etcd.Member
 
 	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
 		reply, err := api.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
@@ -60,7 +60,7 @@ func listed(ctx context.Context, t Target, c Credentials) ([]lifecycle.Member, e
 
 		for _, message := range reply.GetMessages() {
 			for _, m := range message.GetMembers() {
-				members = append(members, lifecycle.Member{ID: m.GetId(), Name: m.GetHostname(), Address: hostOf(m.GetPeerUrls()), Learner: m.GetIsLearner()})
+				members = append(members, etcd.Member{ID: m.GetId(), Name: m.GetHostname(), Address: hostOf(m.GetPeerUrls()), Learner: m.GetIsLearner()})
 			}
 		}
 
@@ -84,7 +84,7 @@ func hostOf(urls []string) string {
 }
 
 // unwell is what is wrong with a member; empty when nothing is.
-func unwell(ctx context.Context, m lifecycle.Member, c Credentials) string {
+func unwell(ctx context.Context, m etcd.Member, c Credentials) string {
 	problem := ""
 
 	err := with(ctx, Target{Name: m.String(), Address: m.Address}, c, func(ctx context.Context, api *client.Client) error {
@@ -134,7 +134,7 @@ func own(all []string, id uint64) []string {
 // EndAlarms ends the alarms of a member that etcd has removed, by the first of the control planes that answers. Etcd
 // keeps an alarm beyond its member, and takes no writes while there is one. It only ends all alarms at once: where
 // others have one too, that is left to the operator.
-func EndAlarms(ctx context.Context, controlPlanes []Target, c Credentials, removed lifecycle.Member) error {
+func EndAlarms(ctx context.Context, controlPlanes []Target, c Credentials, removed etcd.Member) error {
 	var errs []error
 
 	for _, t := range controlPlanes {
@@ -195,7 +195,7 @@ func LeaveEtcd(ctx context.Context, t Target, c Credentials) error {
 }
 
 // RemoveEtcdMember takes a member out of etcd that cannot leave by itself. One that is not there is no error.
-func RemoveEtcdMember(ctx context.Context, via Target, c Credentials, m lifecycle.Member) error {
+func RemoveEtcdMember(ctx context.Context, via Target, c Credentials, m etcd.Member) error {
 	err := with(ctx, via, c, func(ctx context.Context, api *client.Client) error {
 		return api.EtcdRemoveMemberByID(ctx, &machineapi.EtcdRemoveMemberByIDRequest{MemberId: m.ID})
 	})

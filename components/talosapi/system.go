@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/components/impact"
+
 	"github.com/cosi-project/runtime/pkg/safe"
 	factory "github.com/siderolabs/image-factory/pkg/constants"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -17,14 +19,12 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc/codes"
-
-	"talos-proxmox/components/lifecycle"
 )
 
 // System is what a node runs, by its own word.
 type System struct {
 	// Talos, Schematic and Platform; what it runs of Kubernetes is in its configuration.
-	lifecycle.System
+	impact.System
 	// Boot is another one after each boot.
 	Boot string
 	// Running says that the node has booted and nothing is being done to it; Stage is what it does otherwise.

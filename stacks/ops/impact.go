@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/stacks/ops/guard"
-	"talos-proxmox/stacks/ops/impact"
+	"talos-proxmox/stacks/ops/preview"
 )
 
 func impactOf(o *options) *cobra.Command {
@@ -26,12 +26,12 @@ func impactOf(o *options) *cobra.Command {
 				return err
 			}
 
-			preview := io.Discard
+			progress := io.Discard
 			if verbose {
-				preview = os.Stderr
+				progress = os.Stderr
 			}
 
-			rows, warnings, err := impact.Of(c.Context(), s.Stack.(*guard.Pulumi).Stack, preview)
+			rows, warnings, err := preview.Impact(c.Context(), s.Stack.(*guard.Pulumi).Stack, progress)
 
 			for _, w := range warnings {
 				fmt.Fprintln(os.Stderr, "warning: "+strings.TrimPrefix(w, "warning: "))
@@ -44,7 +44,7 @@ func impactOf(o *options) *cobra.Command {
 				return errors.Join(encoder.Encode(rows), err)
 			}
 
-			return errors.Join(lifecycle.Table(o.out, rows), err)
+			return errors.Join(impact.Table(o.out, rows), err)
 		},
 	}
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "show the preview, too")

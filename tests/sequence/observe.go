@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/tests/lab/talos"
 )
 
@@ -108,7 +108,7 @@ func (o *observation) happened() (map[string]Effect, error) {
 }
 
 // compareTable holds the preview's table against the model.
-func (o *observation) compareTable(rows []lifecycle.Row) error {
+func (o *observation) compareTable(rows []impact.NodeImpact) error {
 	table := map[string]Effect{}
 	for _, row := range rows {
 		table[row.Node] = Effect(row.Effect)

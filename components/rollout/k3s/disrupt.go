@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
@@ -20,7 +22,7 @@ type clusterNode struct {
 }
 
 // CheckDisruption waits until the cluster can do without the node.
-func (k clusterNode) CheckDisruption(ctx context.Context, e lifecycle.Effect) error {
+func (k clusterNode) CheckDisruption(ctx context.Context, e impact.Effect) error {
 	_, err := k.waitHealthy(ctx, e)
 
 	return err
@@ -32,7 +34,7 @@ type nodeStatus struct {
 	answered, there bool
 }
 
-func (k clusterNode) waitHealthy(ctx context.Context, e lifecycle.Effect) (seen nodeStatus, err error) {
+func (k clusterNode) waitHealthy(ctx context.Context, e impact.Effect) (seen nodeStatus, err error) {
 	err = rollout.WaitHealthy(ctx, k.Plan, k.Progress, "the cluster to do without "+k.node.Name,
 		func(ctx context.Context) (err error) {
 			seen, err = k.check(ctx, k.node, e)
@@ -62,7 +64,7 @@ func (k clusterNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 func (k clusterNode) isOnlyNode() bool { return len(k.Plan.Nodes()) == 1 }
 
 // check says how a node is, and why the cluster cannot do without it, or why that is not known.
-func (k *Cluster) check(ctx context.Context, n plan.Node, e lifecycle.Effect) (seen nodeStatus, err error) {
+func (k *Cluster) check(ctx context.Context, n plan.Node, e impact.Effect) (seen nodeStatus, err error) {
 	kube, err := k.api(ctx, n.Name)
 	if err != nil {
 		return seen, err
@@ -85,7 +87,7 @@ func (k *Cluster) check(ctx context.Context, n plan.Node, e lifecycle.Effect) (s
 // checkDisruption says why the cluster cannot do without the node now. For an upgrade, servers count that are planned
 // and that Kubernetes does not know.
 func (k *Cluster) checkDisruption(
-	ctx context.Context, nodes []kubeapi.Node, seen nodeStatus, n plan.Node, e lifecycle.Effect,
+	ctx context.Context, nodes []kubeapi.Node, seen nodeStatus, n plan.Node, e impact.Effect,
 ) error {
 	if n.Role != spec.RoleControlPlane {
 		return rollout.CheckWorkers(k.Plan, nodes, n.Name)
@@ -94,15 +96,15 @@ func (k *Cluster) checkDisruption(
 	members := k.members(ctx, nodes)
 
 	if seen.there && !seen.Ready {
-		if err := lifecycle.Dispensable(members, n.Name); err != nil {
+		if err := etcd.CanStop(members, n.Name); err != nil {
 			return err
 		}
-	} else if err := lifecycle.Outage(members, n.Name, lifecycle.Reboot); err != nil {
+	} else if err := etcd.CheckDisruption(members, n.Name, impact.EffectReboot); err != nil {
 		return err
 	}
 
 	servers := len(k.Plan.ControlPlanes())
-	if e != lifecycle.Upgrade || servers == 1 {
+	if e != impact.EffectUpgrade || servers == 1 {
 		return nil
 	}
 
@@ -114,11 +116,11 @@ func (k *Cluster) checkDisruption(
 		}
 	}
 
-	if need := lifecycle.Needed(servers); ready < need {
-		return lifecycle.Refusal{
-			Rule:   fmt.Sprintf("etcd needs %d other servers that are ready, and %d are", need, ready),
-			Remedy: "repair the others first, then run 'pulumi up' again",
-		}
+	if need := etcd.QuorumSize(servers); ready < need {
+		return spec.Blocked(
+			fmt.Sprintf("etcd needs %d other servers that are ready, and %d are", need, ready),
+			"repair the others first, then run 'pulumi up' again",
+		)
 	}
 
 	return nil

@@ -9,10 +9,12 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
@@ -192,14 +194,14 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 		return nil
 	}
 
-	if !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return m.Name == l.name }) {
+	if !slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Name == l.name }) {
 		return nil
 	}
 
 	// New servers have joined when it leaves, unless they replace it.
 	for _, n := range r.Plan.ControlPlanes() {
-		if l.planned == nil && !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return m.Name == n.Name }) {
-			members = append(members, lifecycle.Member{Name: n.Name})
+		if l.planned == nil && !slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Name == n.Name }) {
+			members = append(members, etcd.Member{Name: n.Name})
 		}
 	}
 
@@ -242,7 +244,7 @@ func (r *Removals) others(ctx context.Context, l leavingNode) (*kubeapi.Client, 
 }
 
 // etcdMembers are those of etcd, as Kubernetes knows them.
-func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]lifecycle.Member, error) {
+func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etcd.Member, error) {
 	servers, err := kube.Servers(ctx)
 	if err != nil {
 		return nil, err
@@ -253,7 +255,7 @@ func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]lif
 		return nil, err
 	}
 
-	var members []lifecycle.Member
+	var members []etcd.Member
 
 	for _, n := range nodes {
 		s, is := servers[n.Name]
@@ -261,7 +263,7 @@ func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]lif
 			continue
 		}
 
-		m := lifecycle.Member{Name: n.Name, Learner: s.Learner}
+		m := etcd.Member{Name: n.Name, Learner: s.Learner}
 
 		if m.Problem = "its VM is shut down, to be removed"; !s.Leaving {
 			m.Problem = r.problem(ctx, n)
@@ -274,8 +276,8 @@ func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]lif
 }
 
 // departure is what leaves etcd: the node, all servers that the plan does not have, and those whose machines are gone.
-func (r *Removals) departure(l leavingNode, members []lifecycle.Member) lifecycle.Departure {
-	d := lifecycle.Departure{Members: members, Dead: slices.Clone(r.Plan.ForceRemove)}
+func (r *Removals) departure(l leavingNode, members []etcd.Member) etcd.MemberRemoval {
+	d := etcd.MemberRemoval{Members: members, Dead: slices.Clone(r.Plan.ForceRemove)}
 
 	for _, m := range members {
 		i := slices.IndexFunc(r.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Name == m.Name })
@@ -332,7 +334,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 		n.server, n.shut = &server, server.Leaving && n.off(ctx, n.leavingNode, server)
 	}
 
-	if err := n.CheckDisruption(ctx, lifecycle.Remove); err != nil {
+	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
 		return rollout.Change{}, err
 	}
 
@@ -343,17 +345,17 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 	}
 
 	return rollout.Change{
-		Effect: lifecycle.Remove, Drain: n.drain, Acts: []rollout.Act{{Effect: lifecycle.Remove, Do: n.leave}},
+		Effect: impact.EffectRemove, Drain: n.drain, Acts: []rollout.Act{{Effect: impact.EffectRemove, Do: n.leave}},
 	}, nil
 }
 
 // CheckDisruption waits until etcd can do without a server for good.
-func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ lifecycle.Effect) error {
+func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) error {
 	if n.server == nil || n.server.Member == "" {
 		return nil
 	}
 
-	return rollout.WaitRemovable(ctx, n.Plan, n.Progress, func() (d lifecycle.Departure, _ string, err error) {
+	return rollout.WaitRemovable(ctx, n.Plan, n.Progress, func() (d etcd.MemberRemoval, _ string, err error) {
 		members, err := n.etcdMembers(ctx, n.kube)
 		d = n.departure(n.leavingNode, members)
 
@@ -418,10 +420,10 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 		// Its pods are lost with it.
 		err = d.Cordon(ctx)
 	default:
-		return lifecycle.Refusal{
-			Rule:   "Kubernetes hears nothing of it",
-			Remedy: "bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
-		}
+		return spec.Blocked(
+			"Kubernetes hears nothing of it",
+			"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+		)
 	}
 
 	switch {

@@ -13,9 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/rollout"
@@ -150,7 +151,7 @@ func TestCheckDisruption(t *testing.T) {
 	e := newEdge(t)
 	server := clusterNode{e.Cluster, e.Plan.Nodes()[0]}
 
-	require.NoError(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade), "a server by itself has no choice")
+	require.NoError(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade), "a server by itself has no choice")
 
 	pools := e.Plan.Pools
 	e.Plan.MaxUnavailable = 1
@@ -159,8 +160,8 @@ func TestCheckDisruption(t *testing.T) {
 	}})
 
 	agents := e.Plan.Nodes()[len(e.Plan.Nodes())-2:]
-	require.NoError(t, clusterNode{server.Cluster, agents[0]}.CheckDisruption(t.Context(), lifecycle.Upgrade))
-	require.EqualError(t, clusterNode{server.Cluster, agents[1]}.CheckDisruption(t.Context(), lifecycle.Upgrade),
+	require.NoError(t, clusterNode{server.Cluster, agents[0]}.CheckDisruption(t.Context(), impact.EffectUpgrade))
+	require.EqualError(t, clusterNode{server.Cluster, agents[1]}.CheckDisruption(t.Context(), impact.EffectUpgrade),
 		"gave up after 300ms, waiting for the cluster to do without edge-agent-2: 1 of the workers may be away "+
 			"(lifecycle.upgrade.maxUnavailable), and not ready are edge-agent-1")
 
@@ -168,11 +169,11 @@ func TestCheckDisruption(t *testing.T) {
 	e.Plan.Pools[0].Nodes = append(e.Plan.Pools[0].Nodes,
 		plan.Node{Name: "edge-agent-1", Role: spec.RoleControlPlane}, plan.Node{Name: "edge-server-3", Role: spec.RoleControlPlane})
 
-	require.ErrorContains(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade),
+	require.ErrorContains(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
 		"the etcd member edge-agent-1 is not healthy (it is not ready in Kubernetes)")
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
-	require.EqualError(t, server.CheckDisruption(t.Context(), lifecycle.Upgrade),
+	require.EqualError(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
 		"gave up after 300ms, waiting for the cluster to do without edge-server-1: etcd needs 2 other servers that are "+
 			"ready, and 1 are; repair the others first, then run 'pulumi up' again")
-	require.NoError(t, server.CheckDisruption(t.Context(), lifecycle.Reboot), "servers that have yet to join do not count")
+	require.NoError(t, server.CheckDisruption(t.Context(), impact.EffectReboot), "servers that have yet to join do not count")
 }

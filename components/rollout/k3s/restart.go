@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
@@ -32,7 +34,7 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 		return rollout.Change{}, err
 	}
 
-	seen, err := k.waitHealthy(ctx, lifecycle.Reboot)
+	seen, err := k.waitHealthy(ctx, impact.EffectReboot)
 	unanswered := !seen.answered && k.node.Role == spec.RoleControlPlane && ctx.Err() == nil
 
 	switch {
@@ -43,12 +45,12 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 	case unanswered || !seen.Ready:
 		k.Progress(k.node.Name + " is not ready in Kubernetes: its VM is restarted as it is")
 
-		return rollout.Change{Effect: lifecycle.Reboot, Unreachable: true}, nil
+		return rollout.Change{Effect: impact.EffectReboot, Unreachable: true}, nil
 	}
 
 	k.before = seen.Boot
 
-	return rollout.Change{Effect: lifecycle.Reboot, KeepPods: k.isOnlyNode()}, nil
+	return rollout.Change{Effect: impact.EffectReboot, KeepPods: k.isOnlyNode()}, nil
 }
 
 // locate finds the addresses of the servers: a hook of a VM does not see them.
@@ -113,14 +115,14 @@ func (k *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 
 	err := k.locate(ctx)
 	if err == nil {
-		_, err = k.check(ctx, n, lifecycle.Reboot)
+		_, err = k.check(ctx, n, impact.EffectReboot)
 	}
 
 	if err != nil {
 		k.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", n.Name, err))
 	}
 
-	return lifecycle.Quorum(len(k.Plan.ControlPlanes()))
+	return etcd.QuorumText(len(k.Plan.ControlPlanes()))
 }
 
 // Kubernetes is that of whatever server answers.

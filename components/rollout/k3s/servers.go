@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"
@@ -79,13 +80,13 @@ func (c *Cluster) ask(
 }
 
 // members are the servers that Kubernetes knows as members of etcd.
-func (c *Cluster) members(ctx context.Context, nodes []kubeapi.Node) []lifecycle.Member {
-	var members []lifecycle.Member
+func (c *Cluster) members(ctx context.Context, nodes []kubeapi.Node) []etcd.Member {
+	var members []etcd.Member
 
 	for _, server := range c.Plan.ControlPlanes() {
 		i := slices.IndexFunc(nodes, func(n kubeapi.Node) bool { return n.Name == server.Name })
 		if i >= 0 {
-			members = append(members, lifecycle.Member{Name: server.Name, Problem: c.problem(ctx, nodes[i])})
+			members = append(members, etcd.Member{Name: server.Name, Problem: c.problem(ctx, nodes[i])})
 		}
 	}
 

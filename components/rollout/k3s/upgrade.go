@@ -8,10 +8,13 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/upgradepath"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/rollout"
@@ -60,17 +63,17 @@ func versionOf(inputs resource.PropertyMap) string {
 // preview says in a preview what will become of the node. A refusal is an error there, too.
 func (u *Upgrades) preview(n plan.Node, from string) error {
 	to := u.Plan.K3s.Version
-	row := lifecycle.Row{
+	row := impact.NodeImpact{
 		Node: n.Name, Pool: n.Pool, Role: string(n.Role), Now: "K3s " + from, Wanted: "K3s " + to,
-		Effect: lifecycle.Upgrade, Why: "K3s " + from + " becomes " + to,
-		Limits: lifecycle.Limits{MaxUnavailable: u.Plan.MaxUnavailable, Canary: u.Plan.Canary},
+		Effect: impact.EffectUpgrade, Why: "K3s " + from + " becomes " + to,
+		Limits: impact.Limits{MaxUnavailable: u.Plan.MaxUnavailable, Canary: u.Plan.Canary},
 	}
 
 	if n.Role == spec.RoleControlPlane {
-		row.Quorum = lifecycle.Quorum(len(u.Plan.ControlPlanes()))
+		row.Quorum = etcd.QuorumText(len(u.Plan.ControlPlanes()))
 	}
 
-	blocked := row.Refuse(lifecycle.K3sPath(from, to))
+	blocked := row.Refuse(upgradepath.CheckK3s(from, to))
 
 	return errors.Join(blocked, u.Program.Preview(row))
 }
@@ -85,7 +88,7 @@ func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Change, error) {
 		return rollout.Change{}, err
 	}
 
-	if err := lifecycle.K3sPath(now.Kubelet, u.Plan.K3s.Version); err != nil {
+	if err := upgradepath.CheckK3s(now.Kubelet, u.Plan.K3s.Version); err != nil {
 		return rollout.Change{}, err
 	}
 
@@ -96,10 +99,10 @@ func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Change, error) {
 	}
 
 	return rollout.Change{
-		Effect: lifecycle.Upgrade,
+		Effect: impact.EffectUpgrade,
 		// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version.
-		KeepPods: !lifecycle.Minor(now.Kubelet, u.Plan.K3s.Version) || u.isOnlyNode(),
-		Acts:     []rollout.Act{{Effect: lifecycle.Upgrade, Do: install}},
+		KeepPods: !upgradepath.Minor(now.Kubelet, u.Plan.K3s.Version) || u.isOnlyNode(),
+		Acts:     []rollout.Act{{Effect: impact.EffectUpgrade, Do: install}},
 	}, nil
 }
 

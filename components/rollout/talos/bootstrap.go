@@ -8,7 +8,6 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -93,12 +92,12 @@ func (b *Bootstrap) lostEtcd() error {
 			": lifecycle.acceptEmptyCluster has been carried out before"
 	}
 
-	return lifecycle.Refusal{
-		Rule: "etcd is lost: no control plane holds its data, and " + b.Plan.Cluster +
-			" would begin as an empty cluster; " + kept,
-		Remedy: "to begin with a snapshot, set cluster.recoverFrom to it; to begin with an empty cluster, " + accept + "; " +
+	return spec.Blocked(
+		"etcd is lost: no control plane holds its data, and "+b.Plan.Cluster+
+			" would begin as an empty cluster; "+kept,
+		"to begin with a snapshot, set cluster.recoverFrom to it; to begin with an empty cluster, "+accept+"; "+
 			rollout.ToDestroy,
-	}
+	)
 }
 
 // checkDataKept runs before the configuration of a control plane is forgotten whose machine is gone or new. The error
@@ -214,11 +213,11 @@ func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.T
 		case err == nil:
 			return "", nil
 		case patience.Over():
-			return "", lifecycle.Refusal{
-				Rule: err.Error() + ", so no node is configured",
-				Remedy: "decide which of them holds the data that you need, then wipe each control plane of the other: " +
+			return "", spec.Blocked(
+				err.Error()+", so no node is configured",
+				"decide which of them holds the data that you need, then wipe each control plane of the other: "+
 					"'talosctl reset --nodes <address> --graceful=false --reboot --system-labels-to-wipe EPHEMERAL'; it joins the one that is left",
-			}
+			)
 		default:
 			return "one etcd (" + err.Error() + ")", nil
 		}

@@ -9,8 +9,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
@@ -45,7 +46,7 @@ type nodeChange struct {
 
 // evaluation is what a change does to a node, and what the node ran when that was found out.
 type evaluation struct {
-	lifecycle.Row
+	impact.NodeImpact
 
 	now     talosapi.System
 	blocked error
@@ -84,7 +85,7 @@ func (r *Changes) change(ctx context.Context, c nodeChange) error {
 	}
 
 	// What differs in the order of its text alone is not sent.
-	if err != nil || v.Effect == lifecycle.None {
+	if err != nil || v.Effect == impact.EffectNone {
 		return err
 	}
 
@@ -128,16 +129,16 @@ func (r *Changes) preview(ctx context.Context, c nodeChange) error {
 		v.Quorum = r.previewDisruption(ctx, c, v.Effect)
 	}
 
-	return errors.Join(r.Program.Preview(v.Row), v.blocked)
+	return errors.Join(r.Program.Preview(v.NodeImpact), v.blocked)
 }
 
 // previewDisruption warns of what would keep a control plane from being taken down as it is now, and says what is left
 // of etcd meanwhile.
-func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect lifecycle.Effect) (quorum string) {
+func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect impact.Effect) (quorum string) {
 	members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
 	if err == nil {
-		quorum = lifecycle.Quorum(lifecycle.Voters(members))
-		err = lifecycle.Outage(members, c.Name, effect)
+		quorum = etcd.QuorumText(etcd.Voters(members))
+		err = etcd.CheckDisruption(members, c.Name, effect)
 	}
 
 	if err != nil {
@@ -153,7 +154,7 @@ func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluati
 
 	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (string, error) {
 		v = r.evaluate(ctx, c)
-		if v.Effect == lifecycle.Unknown {
+		if v.Effect == impact.EffectUnknown {
 			return fmt.Sprintf("%s at %s: %s", c.Name, c.Address, v.Why), r.checkNotReset(ctx, c)
 		}
 
@@ -168,7 +169,7 @@ func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluati
 
 // evaluate asks the node what it runs, and what it thinks of the configuration.
 func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
-	change := lifecycle.Change{Apply: r.Plan.Apply}
+	change := impact.Change{Apply: r.Plan.Apply}
 
 	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
 	if err == nil && c.wanted == nil {
@@ -178,7 +179,7 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 	if err == nil {
 		change.Now, change.Wanted = now.System, machineconfig.System(c.wanted)
 		change.Now.Kubernetes = machineconfig.System(now.Configuration).Kubernetes
-		change.Settings, err = lifecycle.Settings(now.Configuration, c.wanted)
+		change.Settings, err = impact.Settings(now.Configuration, c.wanted)
 	}
 
 	if err == nil && !change.Upgrades() {
@@ -192,14 +193,14 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 	}
 
 	change.Silent = err
-	v := evaluation{now: now, Row: lifecycle.Row{
+	v := evaluation{now: now, NodeImpact: impact.NodeImpact{
 		Node: c.Name, Pool: c.node.Pool, Role: string(c.node.Role), Now: change.Now.String(), Wanted: change.Wanted.String(),
 		Settings: change.Settings,
-		Limits:   lifecycle.Limits{MaxUnavailable: r.Plan.MaxUnavailable, Canary: r.Plan.Canary},
+		Limits:   impact.Limits{MaxUnavailable: r.Plan.MaxUnavailable, Canary: r.Plan.Canary},
 	}}
 
 	var blocked error
-	v.Effect, v.Why, blocked = change.Judge()
+	v.Effect, v.Why, blocked = change.Evaluate()
 	v.Kubernetes = err == nil && change.Rejected == nil &&
 		change.Now.Kubernetes != change.Wanted.Kubernetes && r.Plan.Apply != spec.ApplyStaged
 	v.blocked = v.Refuse(blocked)

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
@@ -22,7 +23,7 @@ type talosNode struct {
 
 // CheckDisruption waits until the cluster can do without the node: no other member of etcd may be unhealthy, and of
 // workers no more be unavailable than are allowed to.
-func (t *talosNode) CheckDisruption(ctx context.Context, e lifecycle.Effect) error {
+func (t *talosNode) CheckDisruption(ctx context.Context, e impact.Effect) error {
 	return rollout.WaitHealthy(ctx, t.Plan, t.Progress, "the cluster to do without "+t.Name,
 		func(ctx context.Context) error {
 			return t.checkDisruption(ctx, t.nodeChange, e)
@@ -70,7 +71,7 @@ func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
 		return rollout.Change{}, v.blocked
 	}
 
-	if v.Effect == lifecycle.Unknown {
+	if v.Effect == impact.EffectUnknown {
 		return rollout.Change{}, errors.New(v.Why)
 	}
 
@@ -92,15 +93,15 @@ func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
 		}
 	}
 
-	if v.Effect == lifecycle.Upgrade {
-		change.Acts = append(change.Acts, rollout.Act{Effect: lifecycle.Upgrade, Do: func(ctx context.Context) error {
+	if v.Effect == impact.EffectUpgrade {
+		change.Acts = append(change.Acts, rollout.Act{Effect: impact.EffectUpgrade, Do: func(ctx context.Context) error {
 			return t.upgrade(ctx, rebooted, v.now)
 		}})
 	}
 
 	// After an upgrade, the configuration may need a reboot as well.
 	change.Acts = append(change.Acts, rollout.Act{
-		Effect: lifecycle.Reboot,
+		Effect: impact.EffectReboot,
 		Needed: func(ctx context.Context) (bool, error) { return t.needsReboot(ctx, rebooted) },
 		Do:     func(ctx context.Context) error { return t.reboot(ctx, rebooted) },
 	})
@@ -127,7 +128,7 @@ func (r *Changes) waitRunning(ctx context.Context, c nodeChange) (now talosapi.S
 }
 
 // checkDisruption says why the cluster cannot do without the node now.
-func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect lifecycle.Effect) error {
+func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect impact.Effect) error {
 	kube, err := kubernetes(ctx, r.others(c), c.credentials)
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect life
 			return err
 		}
 
-		return lifecycle.Outage(members, c.Name, effect)
+		return etcd.CheckDisruption(members, c.Name, effect)
 	}
 
 	nodes, err := kube.Nodes(ctx)
@@ -164,7 +165,7 @@ func (r *Changes) upgrade(ctx context.Context, c nodeChange, before talosapi.Sys
 		return err
 	}
 
-	if (lifecycle.Change{Now: now.System, Wanted: wanted}).Upgrades() {
+	if (impact.Change{Now: now.System, Wanted: wanted}).Upgrades() {
 		return fmt.Errorf("it came back with %s, not with %s: its installer failed, or the new system did not come up; its "+
 			"console says which", now.System, wanted)
 	}

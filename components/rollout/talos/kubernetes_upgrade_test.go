@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -44,7 +44,7 @@ func TestWithRunningKubernetes(t *testing.T) {
 			of("v1.33.6", "0", role))
 		require.NoError(t, err)
 
-		differ, err := lifecycle.Settings(of("v1.33.6", "1", role), kept)
+		differ, err := impact.Settings(of("v1.33.6", "1", role), kept)
 		require.NoError(t, err)
 		assert.Empty(t, differ)
 	}

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -21,7 +22,7 @@ type nodeRemoval struct {
 	leavingNode
 
 	// members of etcd, as they were when the cluster was checked; none: it is a worker.
-	members []lifecycle.Member
+	members []etcd.Member
 	// dead is why the node does not answer.
 	dead error
 	kube *kubeapi.Client
@@ -29,7 +30,7 @@ type nodeRemoval struct {
 
 // Evaluate finds out whether the node may leave, and whether it can.
 func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
-	if err := n.CheckDisruption(ctx, lifecycle.Remove); err != nil {
+	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
 		return rollout.Change{}, err
 	}
 
@@ -41,7 +42,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 	n.dead = n.unreachable(ctx, n.leavingNode)
 	if n.dead == nil || n.forced {
 		return rollout.Change{
-			Effect: lifecycle.Remove, Drain: n.drain, Acts: []rollout.Act{{Effect: lifecycle.Remove, Do: n.leave}},
+			Effect: impact.EffectRemove, Drain: n.drain, Acts: []rollout.Act{{Effect: impact.EffectRemove, Do: n.leave}},
 		}, nil
 	}
 
@@ -50,14 +51,14 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 		return rollout.Change{NotJoined: true}, nil
 	}
 
-	return rollout.Change{}, lifecycle.Refusal{
-		Rule:   fmt.Sprintf("it does not answer at %s (%v)", n.Address, n.dead),
-		Remedy: "bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
-	}
+	return rollout.Change{}, spec.Blocked(
+		fmt.Sprintf("it does not answer at %s (%v)", n.Address, n.dead),
+		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+	)
 }
 
 // CheckDisruption waits until etcd can do without a control plane for good.
-func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ lifecycle.Effect) (err error) {
+func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err error) {
 	if n.role == spec.RoleControlPlane {
 		n.members, err = n.evaluate(ctx, n.leavingNode)
 	}
@@ -141,15 +142,15 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
 }
 
 // in is which of the members of etcd the node is; -1: none.
-func (l leavingNode) in(members []lifecycle.Member) int {
-	return slices.IndexFunc(members, func(m lifecycle.Member) bool {
+func (l leavingNode) in(members []etcd.Member) int {
+	return slices.IndexFunc(members, func(m etcd.Member) bool {
 		return m.Name == l.Name || m.Address == l.Address
 	})
 }
 
 // evaluate waits for control planes that are on their way into etcd, and then says whether this one may leave.
-func (r *Removals) evaluate(ctx context.Context, l leavingNode) (members []lifecycle.Member, err error) {
-	err = rollout.WaitRemovable(ctx, r.Plan, r.Progress, func() (_ lifecycle.Departure, joining string, err error) {
+func (r *Removals) evaluate(ctx context.Context, l leavingNode) (members []etcd.Member, err error) {
+	err = rollout.WaitRemovable(ctx, r.Plan, r.Progress, func() (_ etcd.MemberRemoval, joining string, err error) {
 		members, err = talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
 
 		return r.departure(l, members), r.joining(l, members), err
@@ -160,7 +161,7 @@ func (r *Removals) evaluate(ctx context.Context, l leavingNode) (members []lifec
 
 // joining are planned control planes without a vote yet, other than the one that leaves. One that is known to be dead
 // does not come.
-func (r *Removals) joining(l leavingNode, members []lifecycle.Member) string {
+func (r *Removals) joining(l leavingNode, members []etcd.Member) string {
 	var names []string
 
 	for _, n := range r.Plan.ControlPlanes() {
@@ -168,7 +169,7 @@ func (r *Removals) joining(l leavingNode, members []lifecycle.Member) string {
 			continue
 		}
 
-		if !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return r.is(m, n) && !m.Learner }) {
+		if !slices.ContainsFunc(members, func(m etcd.Member) bool { return r.is(m, n) && !m.Learner }) {
 			names = append(names, n.Name)
 		}
 	}
@@ -201,7 +202,7 @@ func (r *Removals) missing(ctx context.Context, l leavingNode) (string, error) {
 		return "etcd to answer", nil
 	}
 
-	if !slices.ContainsFunc(members, func(m lifecycle.Member) bool {
+	if !slices.ContainsFunc(members, func(m etcd.Member) bool {
 		return m.Name == l.Name && !m.Learner && m.Problem == ""
 	}) {
 		return l.Name + " to be back in etcd", nil
@@ -221,7 +222,7 @@ func (r *Removals) unreachable(ctx context.Context, l leavingNode) error {
 
 // removeEtcdMember takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost. A
 // member that cannot leave by itself is removed by another.
-func (r *Removals) removeEtcdMember(ctx context.Context, l leavingNode, m lifecycle.Member, dead error) error {
+func (r *Removals) removeEtcdMember(ctx context.Context, l leavingNode, m etcd.Member, dead error) error {
 	r.Progress(l.Name + " leaves etcd")
 
 	others := without(r.peers(l.Target, l.role), l.Target)
@@ -253,7 +254,7 @@ func (r *Removals) removeEtcdMember(ctx context.Context, l leavingNode, m lifecy
 		switch {
 		case listed != nil:
 			return fmt.Sprintf("etcd without %s (%v)", l.Name, listed), nil
-		case !slices.ContainsFunc(members, func(now lifecycle.Member) bool { return now.ID == m.ID }):
+		case !slices.ContainsFunc(members, func(now etcd.Member) bool { return now.ID == m.ID }):
 			return "", nil
 		case left != nil:
 			return "", left

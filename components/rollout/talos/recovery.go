@@ -8,8 +8,8 @@ import (
 	"os"
 	"slices"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/etcdbackup"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -52,10 +52,10 @@ func (r *Removals) recoversFromSnapshot(l leavingNode) bool {
 // abandonQuorum lets a control plane go whose etcd has lost its quorum: no member can be asked, and no quorum be kept.
 // With a quorum, nothing needs to be recovered.
 func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
-	blocked := lifecycle.Refusal{
-		Rule:   l.Name + " is not removed: etcd has its quorum, and nothing needs to be recovered",
-		Remedy: "take out cluster.recoverFrom, and name one control plane at a time in lifecycle.replace",
-	}
+	blocked := spec.Blocked(
+		l.Name+" is not removed: etcd has its quorum, and nothing needs to be recovered",
+		"take out cluster.recoverFrom, and name one control plane at a time in lifecycle.replace",
+	)
 
 	quorate := func() bool {
 		members, err := talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
@@ -63,7 +63,7 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 			return false
 		}
 
-		return lifecycle.Departure{Members: members}.Quorate()
+		return etcd.MemberRemoval{Members: members}.HasQuorum()
 	}
 
 	if r.DryRun {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
@@ -198,8 +198,8 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 
 	// Those that are to come are there when it leaves.
 	for _, n := range r.Plan.ControlPlanes() {
-		if !slices.ContainsFunc(members, func(m lifecycle.Member) bool { return r.is(m, n) }) {
-			members = append(members, lifecycle.Member{Name: n.Name})
+		if !slices.ContainsFunc(members, func(m etcd.Member) bool { return r.is(m, n) }) {
+			members = append(members, etcd.Member{Name: n.Name})
 		}
 	}
 
@@ -207,8 +207,8 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 }
 
 // departure is what leaves etcd: the node, and all members that the plan does not have.
-func (r *Removals) departure(l leavingNode, members []lifecycle.Member) lifecycle.Departure {
-	d := lifecycle.Departure{Members: members, Dead: r.Plan.ForceRemove}
+func (r *Removals) departure(l leavingNode, members []etcd.Member) etcd.MemberRemoval {
+	d := etcd.MemberRemoval{Members: members, Dead: r.Plan.ForceRemove}
 
 	for _, m := range members {
 		stays := slices.ContainsFunc(r.Plan.ControlPlanes(), func(n plan.Node) bool { return r.is(m, n) })
@@ -221,6 +221,6 @@ func (r *Removals) departure(l leavingNode, members []lifecycle.Member) lifecycl
 }
 
 // is says whether a member is a node of the plan: by name, or, before it has started, by address.
-func (r *Removals) is(m lifecycle.Member, n plan.Node) bool {
+func (r *Removals) is(m etcd.Member, n plan.Node) bool {
 	return m.Name == n.Name || m.Name == "" && m.Address == r.Addresses.Get(n.Name)
 }

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
@@ -54,12 +55,12 @@ func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Change, err erro
 		// It cannot be asked to let its pods go.
 		t.Progress(fmt.Sprintf("%s does not answer (%v): its VM is restarted as it is", c.Name, err))
 
-		return rollout.Change{Effect: lifecycle.Reboot, Unreachable: true}, t.restarts.checkUnreachable(ctx, c)
+		return rollout.Change{Effect: impact.EffectReboot, Unreachable: true}, t.restarts.checkUnreachable(ctx, c)
 	}
 
 	t.before, err = t.waitRunning(ctx, c)
 
-	return rollout.Change{Effect: lifecycle.Reboot}, err
+	return rollout.Change{Effect: impact.EffectReboot}, err
 }
 
 // WaitRejoined waits until the node has booted again and what runs on it is up.
@@ -104,7 +105,7 @@ func (t *Restarts) checkUnreachable(ctx context.Context, c nodeChange) error {
 			return nil //nolint:nilerr // that is what is asked
 		}
 
-		return lifecycle.Dispensable(members, c.Name)
+		return etcd.CanStop(members, c.Name)
 	})
 }
 
@@ -118,7 +119,7 @@ func (t *Restarts) PreviewRestart(ctx context.Context, n plan.Node) string {
 		return ""
 	}
 
-	return t.previewDisruption(ctx, c, lifecycle.Reboot)
+	return t.previewDisruption(ctx, c, impact.EffectReboot)
 }
 
 // Kubernetes is that of whatever control plane answers.

@@ -17,7 +17,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
@@ -255,9 +255,9 @@ func properties(changes []string, restart bool) []string {
 
 // preview says in a preview what will become of the node. A refusal is an error there, too.
 func (r *Hooks) preview(ctx context.Context, n plan.Node, why string, blocked error) error {
-	row := lifecycle.Row{
-		Node: n.Name, Pool: n.Pool, Role: string(n.Role), Effect: lifecycle.Reboot, Why: "VM: " + why, VM: true,
-		Limits: lifecycle.Limits{MaxUnavailable: r.Plan.MaxUnavailable, Canary: r.Plan.Canary},
+	row := impact.NodeImpact{
+		Node: n.Name, Pool: n.Pool, Role: string(n.Role), Effect: impact.EffectReboot, Why: "VM: " + why, VM: true,
+		Limits: impact.Limits{MaxUnavailable: r.Plan.MaxUnavailable, Canary: r.Plan.Canary},
 	}
 
 	blocked = row.Refuse(blocked)

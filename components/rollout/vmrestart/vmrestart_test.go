@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/lifecycle"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
@@ -46,7 +46,7 @@ func inProgram(t *testing.T, dry bool, run func(ctx *pulumi.Context)) {
 // program is a run in which nothing is shown.
 func program(dry bool) rollout.Program {
 	return rollout.Program{
-		DryRun: dry, Progress: silent, Warn: silent, Preview: func(lifecycle.Row) error { return nil },
+		DryRun: dry, Progress: silent, Warn: silent, Preview: func(impact.NodeImpact) error { return nil },
 	}
 }
 
@@ -75,10 +75,10 @@ func (g *restartedGuest) Evaluate(context.Context) (rollout.Change, error) {
 		g.done = append(g.done, "evaluate "+g.node.Name)
 	}
 
-	return rollout.Change{Effect: lifecycle.Reboot}, g.held
+	return rollout.Change{Effect: impact.EffectReboot}, g.held
 }
 
-func (g *restartedGuest) CheckDisruption(context.Context, lifecycle.Effect) error { return nil }
+func (g *restartedGuest) CheckDisruption(context.Context, impact.Effect) error { return nil }
 
 func (g *restartedGuest) Backup(context.Context) error { return nil }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"gopkg.in/yaml.v3"
 
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/stacks"
 )
@@ -44,7 +44,7 @@ func (w *writer) findPatches(first *machine) (contract string, err error) {
 		count := 0
 
 		for m, config := range rendered {
-			differ, err := lifecycle.Settings(config, m.config)
+			differ, err := impact.Settings(config, m.config)
 			if err != nil {
 				return "", err
 			}
@@ -67,7 +67,7 @@ func (w *writer) findPatches(first *machine) (contract string, err error) {
 			return "", fmt.Errorf("%s: %w", m.vm.Name, err)
 		}
 
-		differ, err := lifecycle.Settings(rendered[m], m.config)
+		differ, err := impact.Settings(rendered[m], m.config)
 		if err != nil {
 			return "", err
 		}
@@ -90,7 +90,7 @@ func (w *writer) hold(first *machine, contract string) error {
 	}
 
 	for _, m := range w.machines {
-		differ, err := lifecycle.Settings(m.config, rendered[m])
+		differ, err := impact.Settings(m.config, rendered[m])
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package impact
+package preview
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/impact"
 )
 
 func event(op apitype.OpType, kind, name string, inputs map[string]any, diffs ...string) events.EngineEvent {
@@ -45,16 +45,16 @@ func TestRows(t *testing.T) {
 	node("same", "x-worker-7", "w-7", "worker", 507)
 
 	var message events.EngineEvent
-	message.DiagnosticEvent = &apitype.DiagnosticEvent{Message: "<{%reset%}>" + lifecycle.RowMark +
+	message.DiagnosticEvent = &apitype.DiagnosticEvent{Message: "<{%reset%}>" + impact.MessagePrefix +
 		`{"node":"c-1","pool":"p-controlplane","role":"controlplane","effect":"upgrade","quorum":"4 of 5, 3 needed","why":"W","limits":{"maxUnavailable":2,"canary":false}}` +
 		"<{%reset%}>\n"}
 
 	owed := message
-	owed.DiagnosticEvent = &apitype.DiagnosticEvent{Message: lifecycle.RowMark +
+	owed.DiagnosticEvent = &apitype.DiagnosticEvent{Message: impact.MessagePrefix +
 		`{"node":"w-7","pool":"p-worker","role":"worker","effect":"reboot","why":"VM: memory, since an earlier update","limits":{"maxUnavailable":2},"vm":true}`}
 
 	restart, grown := message, event("update", vmType, "x-worker-2-vm", nil, "disks")
-	restart.DiagnosticEvent = &apitype.DiagnosticEvent{Message: lifecycle.RowMark +
+	restart.DiagnosticEvent = &apitype.DiagnosticEvent{Message: impact.MessagePrefix +
 		`{"node":"c-2","pool":"p-controlplane","role":"controlplane","effect":"reboot","quorum":"3 of 4, 3 needed","refused":"R","limits":{"maxUnavailable":2},"vm":true}`}
 	grown.ResourcePreEvent.Metadata.DetailedDiff = map[string]apitype.PropertyDiff{"disks[0].size": {}, "tags": {}}
 

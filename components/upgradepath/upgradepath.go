@@ -1,6 +1,5 @@
-// Package lifecycle judges changes of a cluster that runs: whether a version can be reached at once, what a node will suffer,
-// in which order, and what is left of etcd meanwhile. It is pure.
-package lifecycle
+// Package upgradepath says which versions of Talos, Kubernetes and K3s may follow each other in one update. It is pure.
+package upgradepath
 
 import (
 	"errors"
@@ -22,10 +21,10 @@ const (
 // Versions of what a node runs, or is to run, with a leading v. Kubernetes is empty where it is not known.
 type Versions struct{ Talos, Kubernetes string }
 
-// Path holds whether one run may lead from the versions that run to those that are wanted. Talos says which of its versions
+// Check holds whether one run may lead from the versions that run to those that are wanted. Talos says which of its versions
 // may follow each other and which of Kubernetes it goes with; Kubernetes moves by one minor version at a time. On the way,
 // each version of the one runs beside each of the other.
-func Path(from, to Versions) error {
+func Check(from, to Versions) error {
 	errs := []error{talosPath(from.Talos, to.Talos)}
 
 	if from.Kubernetes != "" && to.Kubernetes != "" {
@@ -75,8 +74,8 @@ func upgradeable(from, to string) error {
 // talosHops goes through every minor version in between: that is the way that Talos' makers test.
 func talosHops(from, to string) ([]string, error) { return hops(from, to, "the last v%d.%d") }
 
-// K3sPath holds whether one run may lead from one version of K3s to another: K3s goes with its version of Kubernetes.
-func K3sPath(from, to string) error { return kubernetesPath(k3sKey, "K3s", from, to) }
+// CheckK3s holds whether one run may lead from one version of K3s to another: K3s goes with its version of Kubernetes.
+func CheckK3s(from, to string) error { return kubernetesPath(k3sKey, "K3s", from, to) }
 
 // Minor says whether two versions differ by more than a patch.
 func Minor(from, to string) bool {

@@ -1,10 +1,20 @@
-package lifecycle
+// Package etcd has the rules of its quorum: which members may leave, and which may stop for a while. It is pure.
+package etcd
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"talos-proxmox/components/spec"
 )
+
+// Voters counts the members that have a vote.
+func Voters(members []Member) int {
+	all, _ := votes(members)
+
+	return all
+}
 
 // Member is a member of etcd.
 type Member struct {
@@ -28,11 +38,11 @@ func (m Member) String() string {
 	return m.Name
 }
 
-// Needed is how many of so many voting members must agree.
-func Needed(voters int) int { return voters/2 + 1 }
+// QuorumSize is how many of so many voting members must agree.
+func QuorumSize(voters int) int { return voters/2 + 1 }
 
-// Departure is the removal of members from etcd, judged as a whole before the first of them leaves.
-type Departure struct {
+// MemberRemoval is the removal of members from etcd, judged as a whole before the first of them leaves.
+type MemberRemoval struct {
 	// Members are all that there are.
 	Members []Member
 	// Leaving are the names of those who go.
@@ -41,38 +51,33 @@ type Departure struct {
 	Dead []string
 }
 
-// Refusal is why nodes may not leave, and what to do about it.
-type Refusal struct{ Rule, Remedy string }
-
-func (r Refusal) Error() string { return r.Rule + "; " + r.Remedy }
-
-// Judge says why the members may not leave, nil when the first of them may. At no instant of what it allows is etcd below its
+// Evaluate says why the members may not leave, nil when the first of them may. At no instant of what it allows is etcd below its
 // quorum, whatever the order, as long as no other member fails.
-func (d Departure) Judge() error {
-	if err := d.Counted(); err != nil || !slices.ContainsFunc(d.Members, d.leaves) {
+func (d MemberRemoval) Evaluate() error {
+	if err := d.CheckQuorum(); err != nil || !slices.ContainsFunc(d.Members, d.leaves) {
 		return err
 	}
 
-	return d.unwell()
+	return d.checkHealth()
 }
 
-// Counted says whether enough voting members stay, however they are.
-func (d Departure) Counted() error {
+// CheckQuorum says whether enough voting members stay, however they are.
+func (d MemberRemoval) CheckQuorum() error {
 	voters := Voters(d.Members)
 	stay := Voters(slices.DeleteFunc(slices.Clone(d.Members), d.leaves))
 
-	switch need := Needed(voters); {
+	switch need := QuorumSize(voters); {
 	case voters == 0:
-		return Refusal{"etcd has no voting member", "see that the cluster is up"}
+		return spec.Blocked("etcd has no voting member", "see that the cluster is up")
 	case !slices.ContainsFunc(d.Members, d.leaves):
 		return nil
 	case stay == 0:
-		return Refusal{
+		return spec.Blocked(
 			"the last control plane never leaves: etcd would be lost with it",
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
-		}
+		)
 	case stay < need:
-		return Refusal{fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed", stay, voters, need), AtMost(voters)}
+		return spec.Blocked(fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed", stay, voters, need), AtMost(voters))
 	default:
 		return nil
 	}
@@ -80,18 +85,18 @@ func (d Departure) Counted() error {
 
 // AtMost says what to do instead where too many of so many members would leave.
 func AtMost(voters int) string {
-	if most := voters - Needed(voters); most > 0 {
+	if most := voters - QuorumSize(voters); most > 0 {
 		return fmt.Sprintf("remove %d at most at once", most)
 	}
 
 	return "add a control plane first"
 }
 
-// Quorate says whether enough voting members are well for etcd to go on.
-func (d Departure) Quorate() bool {
+// HasQuorum says whether enough voting members are well for etcd to go on.
+func (d MemberRemoval) HasQuorum() bool {
 	all, well := votes(d.Members)
 
-	return all > 0 && well >= Needed(all)
+	return all > 0 && well >= QuorumSize(all)
 }
 
 // votes counts the voting members, and those of them that are well.
@@ -111,8 +116,8 @@ func votes(members []Member) (all, well int) {
 	return all, well
 }
 
-// unwell are the members in whose state no other may leave.
-func (d Departure) unwell() error {
+// checkHealth are the members in whose state no other may leave.
+func (d MemberRemoval) checkHealth() error {
 	var rules []string
 
 	remedy := "repair it first, then run 'pulumi up' again"
@@ -130,18 +135,32 @@ func (d Departure) unwell() error {
 		}
 	}
 
-	if voters, healthy := votes(d.Members); healthy < Needed(voters) {
-		return Refusal{
-			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd removes no member", healthy, voters, Needed(voters)),
+	if voters, healthy := votes(d.Members); healthy < QuorumSize(voters) {
+		return spec.Blocked(
+			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd removes no member", healthy, voters, QuorumSize(voters)),
 			"bring one back, or restore a snapshot",
-		}
+		)
 	}
 
 	if len(rules) == 0 {
 		return nil
 	}
 
-	return Refusal{strings.Join(rules, ", "), remedy}
+	return spec.Blocked(strings.Join(rules, ", "), remedy)
 }
 
-func (d Departure) leaves(m Member) bool { return m.Name != "" && slices.Contains(d.Leaving, m.Name) }
+func (d MemberRemoval) leaves(m Member) bool {
+	return m.Name != "" && slices.Contains(d.Leaving, m.Name)
+}
+
+// QuorumText says what is left of etcd while one of so many voting members is away.
+func QuorumText(voters int) string {
+	need := QuorumSize(voters)
+
+	s := fmt.Sprintf("%d of %d, %d needed", voters-1, voters, need)
+	if voters-1 < need {
+		s += ": it stands still"
+	}
+
+	return s
+}

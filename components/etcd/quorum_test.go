@@ -1,4 +1,4 @@
-package lifecycle
+package etcd
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func voters(names ...string) []Member {
 	return all
 }
 
-func TestDeparture(t *testing.T) {
+func TestMemberRemoval(t *testing.T) {
 	sick := func(members []Member, name, problem string) []Member {
 		for i := range members {
 			if members[i].Name == name {
@@ -34,51 +34,51 @@ func TestDeparture(t *testing.T) {
 
 	for _, c := range []struct {
 		name string
-		Departure
+		MemberRemoval
 		want string
 	}{
-		{"5 to 3", Departure{Members: voters("a", "b", "c", "d", "e"), Leaving: []string{"d", "e"}}, ""},
-		{"5 to 2", Departure{Members: voters("a", "b", "c", "d", "e"), Leaving: []string{"c", "d", "e"}},
+		{"5 to 3", MemberRemoval{Members: voters("a", "b", "c", "d", "e"), Leaving: []string{"d", "e"}}, ""},
+		{"5 to 2", MemberRemoval{Members: voters("a", "b", "c", "d", "e"), Leaving: []string{"c", "d", "e"}},
 			"2 of the 5 members of etcd would stay, and 3 are needed; remove 2 at most at once"},
-		{"3 to 2", Departure{Members: voters("a", "b", "c"), Leaving: []string{"b"}}, ""},
-		{"3 to 1", Departure{Members: voters("a", "b", "c"), Leaving: []string{"b", "c"}},
+		{"3 to 2", MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"b"}}, ""},
+		{"3 to 1", MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"b", "c"}},
 			"1 of the 3 members of etcd would stay, and 2 are needed; remove 1 at most at once"},
-		{"2 to 1", Departure{Members: voters("a", "b"), Leaving: []string{"b"}},
+		{"2 to 1", MemberRemoval{Members: voters("a", "b"), Leaving: []string{"b"}},
 			"1 of the 2 members of etcd would stay, and 2 are needed; add a control plane first"},
-		{"the last", Departure{Members: voters("a"), Leaving: []string{"a"}}, teardown},
-		{"all", Departure{Members: voters("a", "b", "c"), Leaving: []string{"a", "b", "c"}}, teardown},
-		{"no member leaves", Departure{Members: sick(voters("a", "b", "c"), "b", "no leader"), Leaving: []string{"d"}}, ""},
-		{"another is not healthy", Departure{Members: sick(voters("a", "b", "c"), "b", "no leader"), Leaving: []string{"c"}},
+		{"the last", MemberRemoval{Members: voters("a"), Leaving: []string{"a"}}, teardown},
+		{"all", MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"a", "b", "c"}}, teardown},
+		{"no member leaves", MemberRemoval{Members: sick(voters("a", "b", "c"), "b", "no leader"), Leaving: []string{"d"}}, ""},
+		{"another is not healthy", MemberRemoval{Members: sick(voters("a", "b", "c"), "b", "no leader"), Leaving: []string{"c"}},
 			"the etcd member b is not healthy (no leader); repair it first, then run 'pulumi up' again"},
-		{"it is dead", Departure{Members: sick(voters("a", "b", "c"), "c", "connection refused"), Leaving: []string{"c"}},
+		{"it is dead", MemberRemoval{Members: sick(voters("a", "b", "c"), "c", "connection refused"), Leaving: []string{"c"}},
 			"the etcd member c is not healthy (connection refused); repair it first, or, if it is dead, name it in lifecycle.forceRemove; " +
 				"then run 'pulumi up' again"},
-		{"it is known to be dead", Departure{Members: sick(voters("a", "b", "c"), "c", "connection refused"), Leaving: []string{"c"}, Dead: []string{"c"}}, ""},
-		{"two are dead of five", Departure{Members: sick(sick(voters("a", "b", "c", "d", "e"), "c", "x"), "d", "x"), Leaving: []string{"c", "d"}, Dead: []string{"c", "d"}}, ""},
-		{"two are dead of three", Departure{Members: sick(sick(voters("a", "b", "c"), "b", "x"), "c", "x"), Leaving: []string{"c"}, Dead: []string{"b", "c"}},
+		{"it is known to be dead", MemberRemoval{Members: sick(voters("a", "b", "c"), "c", "connection refused"), Leaving: []string{"c"}, Dead: []string{"c"}}, ""},
+		{"two are dead of five", MemberRemoval{Members: sick(sick(voters("a", "b", "c", "d", "e"), "c", "x"), "d", "x"), Leaving: []string{"c", "d"}, Dead: []string{"c", "d"}}, ""},
+		{"two are dead of three", MemberRemoval{Members: sick(sick(voters("a", "b", "c"), "b", "x"), "c", "x"), Leaving: []string{"c"}, Dead: []string{"b", "c"}},
 			"1 of the 3 members of etcd are healthy, and 2 are needed: etcd removes no member; bring one back, or restore a snapshot"},
-		{"a dead one stays", Departure{Members: sick(voters("a", "b", "c"), "b", "x"), Leaving: []string{"c"}, Dead: []string{"b"}},
+		{"a dead one stays", MemberRemoval{Members: sick(voters("a", "b", "c"), "b", "x"), Leaving: []string{"c"}, Dead: []string{"b"}},
 			"the etcd member b is not healthy (x); repair it first, then run 'pulumi up' again"},
-		{"one is joining", Departure{Members: append(voters("a", "b", "c"), Member{ID: 9, Address: "10.0.0.9", Learner: true}), Leaving: []string{"c"}},
+		{"one is joining", MemberRemoval{Members: append(voters("a", "b", "c"), Member{ID: 9, Address: "10.0.0.9", Learner: true}), Leaving: []string{"c"}},
 			"the member at 10.0.0.9 is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again"},
-		{"a learner leaves", Departure{Members: append(voters("a", "b"), Member{ID: 9, Name: "c", Learner: true}), Leaving: []string{"c"}}, ""},
-		{"nobody is there", Departure{Leaving: []string{"c"}}, "etcd has no voting member; see that the cluster is up"},
+		{"a learner leaves", MemberRemoval{Members: append(voters("a", "b"), Member{ID: 9, Name: "c", Learner: true}), Leaving: []string{"c"}}, ""},
+		{"nobody is there", MemberRemoval{Leaving: []string{"c"}}, "etcd has no voting member; see that the cluster is up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.want == "" {
-				assert.NoError(t, c.Judge())
+				assert.NoError(t, c.Evaluate())
 			} else {
-				assert.EqualError(t, c.Judge(), c.want)
+				assert.EqualError(t, c.Evaluate(), c.want)
 			}
 		})
 	}
 }
 
-// TestDepartureKeepsQuorum plays what is allowed, in any order: etcd has its quorum at every instant, and what was allowed as a
+// TestRemovalKeepsQuorum plays what is allowed, in any order: etcd has its quorum at every instant, and what was allowed as a
 // whole is allowed at every step.
-func TestDepartureKeepsQuorum(t *testing.T) {
+func TestRemovalKeepsQuorum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var d Departure
+		var d MemberRemoval
 
 		for i := range rapid.IntRange(1, 9).Draw(t, "members") {
 			m := Member{ID: uint64(i), Name: fmt.Sprintf("n%d", i), Learner: rapid.IntRange(0, 9).Draw(t, "learner") == 0}
@@ -98,7 +98,7 @@ func TestDepartureKeepsQuorum(t *testing.T) {
 			d.Members = append(d.Members, m)
 		}
 
-		if d.Judge() != nil {
+		if d.Evaluate() != nil {
 			return
 		}
 
@@ -120,11 +120,11 @@ func TestDepartureKeepsQuorum(t *testing.T) {
 				}
 			}
 
-			if healthy < Needed(voters) {
+			if healthy < QuorumSize(voters) {
 				t.Fatalf("%d of %d are healthy when %s leaves: %+v", healthy, voters, name, d)
 			}
 
-			if err := d.Judge(); err != nil {
+			if err := d.Evaluate(); err != nil {
 				t.Fatalf("allowed as a whole, refused at %s: %v", name, err)
 			}
 
@@ -132,4 +132,10 @@ func TestDepartureKeepsQuorum(t *testing.T) {
 			d.Leaving = slices.DeleteFunc(slices.Clone(d.Leaving), func(n string) bool { return n == name })
 		}
 	})
+}
+
+func TestQuorumText(t *testing.T) {
+	assert.Equal(t, "0 of 1, 1 needed: it stands still", QuorumText(1))
+	assert.Equal(t, "1 of 2, 2 needed: it stands still", QuorumText(2))
+	assert.Equal(t, "4 of 5, 3 needed", QuorumText(5))
 }

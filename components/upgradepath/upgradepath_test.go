@@ -1,4 +1,4 @@
-package lifecycle
+package upgradepath
 
 import (
 	"fmt"
@@ -68,7 +68,7 @@ func TestPath(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Path(c.from, c.to)
+			err := Check(c.from, c.to)
 			if c.refused == "" {
 				require.NoError(t, err)
 			} else {

@@ -1,6 +1,6 @@
-// Package impact tells what an update would do to each node of a stack, from what a preview says: the program asks the nodes
+// Package preview tells what an update would do to each node of a stack, from what a preview says: the program asks the nodes
 // themselves, the providers say what becomes of the machines.
-package impact
+package preview
 
 import (
 	"cmp"
@@ -19,14 +19,15 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/diag/colors"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/lifecycle"
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 )
 
-// Of previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there with an error, too: a
+// Impact previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there with an error, too: a
 // preview that refuses something says what.
-func Of(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []lifecycle.Row, warnings []string, err error) {
+func Impact(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []impact.NodeImpact, warnings []string, err error) {
 	var (
 		all  survey
 		seen = make(chan events.EngineEvent)
@@ -57,7 +58,7 @@ func Of(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []lifec
 type survey struct {
 	nodes []*node // in the order of their appearance
 	// told is what the program says of nodes, restarts what it says of their VMs.
-	told, restarts map[string]lifecycle.Row
+	told, restarts map[string]impact.NodeImpact
 	// errors and warnings are those of the preview, each once.
 	errors, warnings []string
 }
@@ -65,7 +66,7 @@ type survey struct {
 // node is one node of the stack, as its resources tell.
 type node struct {
 	urn        string
-	row        lifecycle.Row
+	row        impact.NodeImpact
 	vmid       float64
 	machine    []string // what of its VM changes, as paths
 	configured bool     // its configuration changes
@@ -112,19 +113,19 @@ func appendOnce(messages []string, message string) []string {
 
 // noteMessage reads what the program found out by asking a node.
 func (s *survey) noteMessage(message string) error {
-	_, text, found := strings.Cut(message, lifecycle.RowMark)
+	_, text, found := strings.Cut(message, impact.MessagePrefix)
 	if !found {
 		return nil
 	}
 
 	// The engine may have closed a colour after it.
-	var row lifecycle.Row
+	var row impact.NodeImpact
 	if err := json.NewDecoder(strings.NewReader(text)).Decode(&row); err != nil {
 		return fmt.Errorf("what the program says of a node cannot be read: %w", err)
 	}
 
 	if s.told == nil {
-		s.told, s.restarts = map[string]lifecycle.Row{}, map[string]lifecycle.Row{}
+		s.told, s.restarts = map[string]impact.NodeImpact{}, map[string]impact.NodeImpact{}
 	}
 
 	if row.VM {
@@ -170,11 +171,11 @@ func (s *survey) noteStep(p step) {
 
 		switch p.op {
 		case "create":
-			n.row.Effect = lifecycle.Create
+			n.row.Effect = impact.EffectCreate
 		case "delete":
-			n.row.Effect, n.row.Why = lifecycle.Remove, "it is not in the configuration any more"
+			n.row.Effect, n.row.Why = impact.EffectRemove, "it is not in the configuration any more"
 		default:
-			n.row.Effect = lifecycle.None
+			n.row.Effect = impact.EffectNone
 		}
 
 		s.nodes = append(s.nodes, n)
@@ -188,8 +189,8 @@ func (s *survey) noteStep(p step) {
 	}
 
 	switch {
-	case p.kind == vmType && strings.Contains(p.op, "replace") && n.row.Effect == lifecycle.None:
-		n.row.Effect, n.row.Why = lifecycle.Replace, "its VM is recreated"
+	case p.kind == vmType && strings.Contains(p.op, "replace") && n.row.Effect == impact.EffectNone:
+		n.row.Effect, n.row.Why = impact.EffectReplace, "its VM is recreated"
 	case p.kind == vmType && p.op == "update":
 		n.machine = append(n.machine, p.changes...)
 	case p.kind == configType && p.op == "update":
@@ -215,20 +216,20 @@ func (s *survey) owner(urn string) *node {
 func nameOf(urn string) string { return urn[strings.LastIndex(urn, "::")+2:] }
 
 // rows are in plan order: control planes first, then by pool and VMID.
-func (s *survey) rows() []lifecycle.Row {
+func (s *survey) rows() []impact.NodeImpact {
 	slices.SortStableFunc(s.nodes, func(a, b *node) int { return compare(a, b) })
 
-	limits := lifecycle.Limits{MaxUnavailable: 1}
+	limits := impact.Limits{MaxUnavailable: 1}
 
-	var rows []lifecycle.Row
+	var rows []impact.NodeImpact
 
 	for _, n := range s.nodes {
 		row := n.row
 
-		if told, there := s.told[row.Node]; there && row.Effect == lifecycle.None {
+		if told, there := s.told[row.Node]; there && row.Effect == impact.EffectNone {
 			row, limits = told, told.Limits
-		} else if n.configured && row.Effect == lifecycle.None {
-			row.Effect, row.Why = lifecycle.Unknown, "its configuration changes"
+		} else if n.configured && row.Effect == impact.EffectNone {
+			row.Effect, row.Why = impact.EffectUnknown, "its configuration changes"
 		}
 
 		told, there := s.restarts[row.Node]
@@ -245,17 +246,17 @@ func (s *survey) rows() []lifecycle.Row {
 	}
 
 	quorum(rows)
-	lifecycle.Arrange(rows, limits)
+	impact.AssignOrder(rows, limits)
 
 	return rows
 }
 
 // restarted adds what becomes of the machine.
-func (n *node) restarted(row lifecycle.Row) lifecycle.Row {
+func (n *node) restarted(row impact.NodeImpact) impact.NodeImpact {
 	// By this Pulumi remembers which nodes were made anew; their machines know nothing of it.
 	n.machine = slices.DeleteFunc(n.machine, func(key string) bool { return key == "timeoutClone" })
 
-	if len(n.machine) == 0 || row.Effect == lifecycle.Replace || row.Effect == lifecycle.Remove {
+	if len(n.machine) == 0 || row.Effect == impact.EffectReplace || row.Effect == impact.EffectRemove {
 		return row
 	}
 
@@ -270,10 +271,10 @@ func (n *node) restarted(row lifecycle.Row) lifecycle.Row {
 
 	if len(proxmoxvm.Restarts(n.machine)) > 0 {
 		if !row.Effect.Down() {
-			row.Effect = lifecycle.Reboot
+			row.Effect = impact.EffectReboot
 		}
-	} else if row.Effect == lifecycle.None {
-		row.Effect = lifecycle.Live
+	} else if row.Effect == impact.EffectNone {
+		row.Effect = impact.EffectLive
 	}
 
 	if row.Why != "" {
@@ -287,19 +288,19 @@ func (n *node) restarted(row lifecycle.Row) lifecycle.Row {
 
 // quorum says what etcd is left with where control planes come, go, or are away: by the machines there are. Those that come are
 // there before others leave.
-func quorum(rows []lifecycle.Row) {
+func quorum(rows []impact.NodeImpact) {
 	voters, created, removed := 0, 0, 0
 
 	for _, r := range rows {
-		if r.Role == string(spec.RoleControlPlane) && r.Effect != lifecycle.Create {
+		if r.Role == string(spec.RoleControlPlane) && r.Effect != impact.EffectCreate {
 			voters++
 		}
 	}
 
 	for i, r := range rows {
-		if r.Role == string(spec.RoleControlPlane) && r.Effect == lifecycle.Create && voters > 0 {
+		if r.Role == string(spec.RoleControlPlane) && r.Effect == impact.EffectCreate && voters > 0 {
 			created++
-			rows[i].Quorum = fmt.Sprintf("%d of %d, %d needed", voters+created, voters+created, lifecycle.Needed(voters+created))
+			rows[i].Quorum = fmt.Sprintf("%d of %d, %d needed", voters+created, voters+created, etcd.QuorumSize(voters+created))
 		}
 	}
 
@@ -309,11 +310,11 @@ func quorum(rows []lifecycle.Row) {
 		}
 
 		switch r.Effect {
-		case lifecycle.Reboot, lifecycle.Upgrade, lifecycle.Replace:
-			rows[i].Quorum = lifecycle.Quorum(voters)
-		case lifecycle.Remove:
+		case impact.EffectReboot, impact.EffectUpgrade, impact.EffectReplace:
+			rows[i].Quorum = etcd.QuorumText(voters)
+		case impact.EffectRemove:
 			removed++
-			rows[i].Quorum = fmt.Sprintf("%d stay, %d needed", voters+created-removed, lifecycle.Needed(voters+created))
+			rows[i].Quorum = fmt.Sprintf("%d stay, %d needed", voters+created-removed, etcd.QuorumSize(voters+created))
 		}
 	}
 }

@@ -1,4 +1,5 @@
-package lifecycle
+// Package impact says what a change does to each node of a running cluster, why, and in which order. It is pure.
+package impact
 
 import (
 	"errors"
@@ -6,6 +7,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/upgradepath"
 )
 
 // Effect is what a change does to a node.
@@ -14,18 +16,18 @@ type Effect string
 // The effects, from the harmless to what ends a node. Unknown is said of a node that does not answer, Create of one that is not
 // there yet.
 const (
-	None    Effect = "none"
-	Create  Effect = "create"
-	Live    Effect = "live"
-	Reboot  Effect = "reboot"
-	Upgrade Effect = "upgrade"
-	Replace Effect = "replace"
-	Remove  Effect = "remove"
-	Unknown Effect = "unknown"
+	EffectNone    Effect = "none"
+	EffectCreate  Effect = "create"
+	EffectLive    Effect = "live"
+	EffectReboot  Effect = "reboot"
+	EffectUpgrade Effect = "upgrade"
+	EffectReplace Effect = "replace"
+	EffectRemove  Effect = "remove"
+	EffectUnknown Effect = "unknown"
 )
 
 // Down says whether the node is away for a while.
-func (e Effect) Down() bool { return e == Reboot || e == Upgrade || e == Replace }
+func (e Effect) Down() bool { return e == EffectReboot || e == EffectUpgrade || e == EffectReplace }
 
 // vanilla is the schematic of an image without extensions and kernel arguments: the SHA-256 of "customization: {}\n".
 const vanilla = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
@@ -79,41 +81,47 @@ func (c Change) Upgrades() bool {
 	return c.Now.Talos != c.Wanted.Talos || c.Wanted.Schematic != "" && c.Now.Schematic != c.Wanted.Schematic
 }
 
-// Judge says what the change does to the node, and why. The error is why it must not be begun; it says what to do instead.
-func (c Change) Judge() (Effect, string, error) {
+// Evaluate says what the change does to the node, and why. The error is why it must not be begun; it says what to do instead.
+func (c Change) Evaluate() (Effect, string, error) {
 	switch {
 	case c.Silent != nil:
-		return Unknown, "it does not answer: " + c.Silent.Error(), nil
+		return EffectUnknown, "it does not answer: " + c.Silent.Error(), nil
 	case c.Rejected != nil:
-		return None, "nothing is applied", fmt.Errorf("%w; correct the patches, or the key that this is about", c.Rejected)
+		return EffectNone, "nothing is applied", fmt.Errorf("%w; correct the patches, or the key that this is about", c.Rejected)
 	case c.Upgrades():
-		return Upgrade, c.upgradeWhy(), c.upgradable()
+		return EffectUpgrade, c.upgradeWhy(), c.upgradable()
 	}
 
 	why := c.liveWhy()
 
 	switch {
 	case c.Reboot && c.Apply == spec.ApplyNoReboot:
-		return Reboot, why, fmt.Errorf("lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (%s); take it back, or "+
+		return EffectReboot, why, fmt.Errorf("lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (%s); take it back, or "+
 			"set auto or staged", why)
 	case c.Reboot && c.Apply == spec.ApplyStaged:
-		return Live, "kept for the next reboot: " + why, c.kubernetes()
+		return EffectLive, "kept for the next reboot: " + why, c.kubernetes()
 	case c.Reboot:
-		return Reboot, why, c.kubernetes()
+		return EffectReboot, why, c.kubernetes()
 	case len(c.Settings) > 0:
-		return Live, why, c.kubernetes()
+		return EffectLive, why, c.kubernetes()
 	default:
-		return None, "it runs so already", nil
+		return EffectNone, "it runs so already", nil
 	}
 }
 
 func (c Change) kubernetes() error {
-	return Path(Versions{c.Now.Talos, c.Now.Kubernetes}, Versions{c.Now.Talos, c.Wanted.Kubernetes})
+	return upgradepath.Check(
+		upgradepath.Versions{Talos: c.Now.Talos, Kubernetes: c.Now.Kubernetes},
+		upgradepath.Versions{Talos: c.Now.Talos, Kubernetes: c.Wanted.Kubernetes},
+	)
 }
 
 // upgradable holds what an upgrade in place can do.
 func (c Change) upgradable() error {
-	errs := []error{Path(Versions{c.Now.Talos, c.Now.Kubernetes}, Versions{c.Wanted.Talos, c.Wanted.Kubernetes})}
+	errs := []error{upgradepath.Check(
+		upgradepath.Versions{Talos: c.Now.Talos, Kubernetes: c.Now.Kubernetes},
+		upgradepath.Versions{Talos: c.Wanted.Talos, Kubernetes: c.Wanted.Kubernetes},
+	)}
 
 	if c.Apply != spec.ApplyAuto {
 		errs = append(errs, fmt.Errorf("lifecycle.apply: an upgrade reboots the node, which %s does not allow; set auto", c.Apply))

@@ -1,4 +1,4 @@
-package lifecycle
+package impact
 
 import (
 	"encoding/json"
@@ -12,11 +12,11 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// RowMark begins a message that holds a row, as JSON.
-const RowMark = "talos-proxmox row "
+// MessagePrefix begins a message that holds a row, as JSON.
+const MessagePrefix = "talos-proxmox row "
 
-// Row is what one node will suffer.
-type Row struct {
+// NodeImpact is what one node will suffer.
+type NodeImpact struct {
 	Node string `json:"node"`
 	Pool string `json:"pool"`
 	Role string `json:"role"`
@@ -43,14 +43,14 @@ type Row struct {
 }
 
 // Message is the row as one message, for programs.
-func (r Row) Message() (string, error) {
+func (r NodeImpact) Message() (string, error) {
 	text, err := json.Marshal(r)
 
-	return RowMark + string(text), err
+	return MessagePrefix + string(text), err
 }
 
 // String is the row as a sentence.
-func (r Row) String() string {
+func (r NodeImpact) String() string {
 	s := r.Node + ": " + string(r.Effect)
 	if r.Why != "" {
 		s += ", for " + r.Why
@@ -68,7 +68,7 @@ func (r Row) String() string {
 }
 
 // Refuse notes why a change is refused, and returns that with the node's name; nil when it is not.
-func (r *Row) Refuse(why error) error {
+func (r *NodeImpact) Refuse(why error) error {
 	if why == nil {
 		return nil
 	}
@@ -76,18 +76,6 @@ func (r *Row) Refuse(why error) error {
 	r.Refused = why.Error()
 
 	return fmt.Errorf("%s: %w", r.Node, why)
-}
-
-// Quorum says what is left of etcd while one of so many voting members is away.
-func Quorum(voters int) string {
-	need := Needed(voters)
-
-	s := fmt.Sprintf("%d of %d, %d needed", voters-1, voters, need)
-	if voters-1 < need {
-		s += ": it stands still"
-	}
-
-	return s
 }
 
 // Limits bound how many workers are away at the same time.
@@ -98,16 +86,16 @@ type Limits struct {
 	Canary bool `json:"canary"`
 }
 
-// Arrange gives each node that goes down, or to another Kubernetes, its turn: control planes first, one by one, then workers; those that leave for good
+// AssignOrder gives each node that goes down, or to another Kubernetes, its turn: control planes first, one by one, then workers; those that leave for good
 // after all others. The rows are in plan order.
-func Arrange(rows []Row, limits Limits) {
+func AssignOrder(rows []NodeImpact, limits Limits) {
 	turn := 0
-	turn = arrange(rows, limits, turn, func(r Row) bool { return r.Effect.Down() || r.Kubernetes })
-	arrange(rows, Limits{MaxUnavailable: limits.MaxUnavailable}, turn, func(r Row) bool { return r.Effect == Remove })
+	turn = assignOrder(rows, limits, turn, func(r NodeImpact) bool { return r.Effect.Down() || r.Kubernetes })
+	assignOrder(rows, Limits{MaxUnavailable: limits.MaxUnavailable}, turn, func(r NodeImpact) bool { return r.Effect == EffectRemove })
 }
 
-// arrange gives the turns after the last one to those whom something happens to, and returns the last.
-func arrange(rows []Row, limits Limits, turn int, goes func(Row) bool) int {
+// assignOrder gives the turns after the last one to those whom something happens to, and returns the last.
+func assignOrder(rows []NodeImpact, limits Limits, turn int, goes func(NodeImpact) bool) int {
 	var workers []int
 
 	for i, r := range rows {
@@ -150,7 +138,7 @@ func arrange(rows []Row, limits Limits, turn int, goes func(Row) bool) int {
 const controlPlane = string(spec.RoleControlPlane)
 
 // Table writes the rows, and below them what differs in configurations. Nodes with the same differences are named together.
-func Table(out io.Writer, rows []Row) error {
+func Table(out io.Writer, rows []NodeImpact) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tROLE\tNOW\tWANTED\tEFFECT\tORDER\tQUORUM\tWHY")
 

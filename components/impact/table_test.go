@@ -1,4 +1,4 @@
-package lifecycle
+package impact
 
 import (
 	"fmt"
@@ -13,17 +13,17 @@ import (
 
 func TestTable(t *testing.T) {
 	settings := []Setting{{Path: "machine.token", Secret: true}, {Path: "machine.sysctls.x", Before: "1", After: "2"}}
-	rows := []Row{
+	rows := []NodeImpact{
 		{
-			Node: "c-1", Role: "controlplane", Pool: "control", Now: "Talos v1.11.6", Wanted: "Talos v1.12.4", Effect: Upgrade, Quorum: Quorum(3),
+			Node: "c-1", Role: "controlplane", Pool: "control", Now: "Talos v1.11.6", Wanted: "Talos v1.12.4", Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed",
 			Why: "Talos v1.11.6 becomes v1.12.4", Settings: settings,
 		},
-		{Node: "c-2", Role: "controlplane", Pool: "control", Effect: Upgrade, Quorum: Quorum(3), Refused: "one\ntwo", Settings: settings},
-		{Node: "w-1", Role: "worker", Pool: "worker", Effect: Reboot},
-		{Node: "w-2", Role: "worker", Pool: "worker", Effect: Unknown, Why: "it does not answer"},
-		{Node: "w-3", Role: "worker", Pool: "worker", Effect: None},
+		{Node: "c-2", Role: "controlplane", Pool: "control", Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed", Refused: "one\ntwo", Settings: settings},
+		{Node: "w-1", Role: "worker", Pool: "worker", Effect: EffectReboot},
+		{Node: "w-2", Role: "worker", Pool: "worker", Effect: EffectUnknown, Why: "it does not answer"},
+		{Node: "w-3", Role: "worker", Pool: "worker", Effect: EffectNone},
 	}
-	Arrange(rows, Limits{MaxUnavailable: 1})
+	AssignOrder(rows, Limits{MaxUnavailable: 1})
 
 	var out strings.Builder
 	require.NoError(t, Table(&out, rows))
@@ -41,34 +41,31 @@ Configuration of c-1, c-2:
 
 	assert.Equal(t, "c-1: upgrade, for Talos v1.11.6 becomes v1.12.4; etcd meanwhile: 2 of 3, 2 needed", rows[0].String())
 	assert.Equal(t, "c-2: upgrade; etcd meanwhile: 2 of 3, 2 needed; refused: one\ntwo", rows[1].String())
-	assert.Equal(t, "0 of 1, 1 needed: it stands still", Quorum(1))
-	assert.Equal(t, "1 of 2, 2 needed: it stands still", Quorum(2))
-	assert.Equal(t, "4 of 5, 3 needed", Quorum(5))
 }
 
-// TestArrange: every node that goes away has one turn, control planes go alone and first, no turn has more workers than are
+// TestAssignOrder: every node that goes away has one turn, control planes go alone and first, no turn has more workers than are
 // allowed, and a canary has its pool's first turn for itself; those that leave do so after all others.
-func TestArrange(t *testing.T) {
+func TestAssignOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var rows []Row
+		var rows []NodeImpact
 
-		effect := rapid.SampledFrom([]Effect{None, Live, Create, Reboot, Upgrade, Replace, Unknown, Remove})
+		effect := rapid.SampledFrom([]Effect{EffectNone, EffectLive, EffectCreate, EffectReboot, EffectUpgrade, EffectReplace, EffectUnknown, EffectRemove})
 		for i := range rapid.IntRange(0, 5).Draw(t, "control planes") {
-			rows = append(rows, Row{Node: fmt.Sprint("c", i), Role: controlPlane, Pool: "control", Effect: effect.Draw(t, "effect")})
+			rows = append(rows, NodeImpact{Node: fmt.Sprint("c", i), Role: controlPlane, Pool: "control", Effect: effect.Draw(t, "effect")})
 		}
 
 		for i := range rapid.IntRange(0, 12).Draw(t, "workers") {
 			pool := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pool")
-			rows = append(rows, Row{Node: fmt.Sprint("w", i), Role: "worker", Pool: pool, Effect: effect.Draw(t, "effect")})
+			rows = append(rows, NodeImpact{Node: fmt.Sprint("w", i), Role: "worker", Pool: pool, Effect: effect.Draw(t, "effect")})
 		}
 
 		limits := Limits{MaxUnavailable: rapid.IntRange(1, 4).Draw(t, "at most"), Canary: rapid.Bool().Draw(t, "canary")}
-		Arrange(rows, limits)
+		AssignOrder(rows, limits)
 
-		last, turns := 0, map[int][]Row{}
+		last, turns := 0, map[int][]NodeImpact{}
 
 		for _, r := range rows {
-			away := slices.Contains([]Effect{Reboot, Upgrade, Replace, Remove}, r.Effect)
+			away := slices.Contains([]Effect{EffectReboot, EffectUpgrade, EffectReplace, EffectRemove}, r.Effect)
 			require.Equal(t, away, r.Order > 0, r)
 
 			if away {
@@ -84,14 +81,14 @@ func TestArrange(t *testing.T) {
 			require.NotEmpty(t, in, "no turn is left out")
 
 			for _, r := range in {
-				require.Equal(t, in[0].Effect == Remove, r.Effect == Remove)
+				require.Equal(t, in[0].Effect == EffectRemove, r.Effect == EffectRemove)
 			}
 
-			if in[0].Effect == Remove && !leaving {
+			if in[0].Effect == EffectRemove && !leaving {
 				leaving, workers = true, false
 			}
 
-			require.Equal(t, leaving, in[0].Effect == Remove, "those that leave are the last")
+			require.Equal(t, leaving, in[0].Effect == EffectRemove, "those that leave are the last")
 
 			fresh := map[string]int{}
 

@@ -279,7 +279,6 @@ var spare = map[string]bool{"VM.GuestAgent.FileRead": true}
 
 // hiddenWithout is what is said where nothing is denied, but something cannot be seen.
 var hiddenWithout = map[string]string{
-	"Pool.Audit":          "belongs already to pool 'talos'",
 	"VM.GuestAgent.Audit": "reports no address inside network.cidr",
 	"Sys.AccessNetwork":   `metal-amd64.iso\): Permission check failed`, // either of two would do, and none is named
 }
@@ -335,8 +334,9 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 				assert.Regexp(t, `the credentials lack ([A-Za-z.]+ or )*`+regexp.QuoteMeta(p.name)+`[ ,]`, said)
 			})
 
-			// Who cannot see a VM any more waits for it for as long as the provider does.
-			if spare[p.name] || p.name == "VM.Audit" {
+			// Who cannot see a VM any more waits for it for as long as the provider does. Providers 0.69.1 and 0.73.0 move
+			// a VM out of the pool that the state names, and look at none.
+			if spare[p.name] || p.name == "VM.Audit" || p.name == "Pool.Audit" {
 				return
 			}
 
@@ -349,11 +349,12 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 				})
 				require.Error(t, err)
 
-				// What is only hidden is not denied, nor named.
+				// What is only hidden is not denied, nor named. What changes a VM is looked for again before it does.
+				name := regexp.QuoteMeta(p.name)
 				if hidden, there := hiddenWithout[p.name]; there {
 					assert.Regexp(t, hidden, said)
 				} else {
-					assert.Regexp(t, `Permission check failed \([^)]*`+regexp.QuoteMeta(p.name), said)
+					assert.Regexp(t, `Permission check failed \([^)]*`+name+`|lack `+name+` [^\n]*, which the change of`, said)
 				}
 			})
 		})

@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"os"
+	"time"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
@@ -59,8 +60,11 @@ func offline() string {
 
 // Access is how Proxmox VE is reached.
 func (c Config) Access() proxmoxapi.Access {
+	timeout, _ := time.ParseDuration(c.Lifecycle.TaskTimeout) //nolint:errcheck // the plan refuses what is none; absent: 0
+
 	return proxmoxapi.Access{
-		Endpoint: c.Proxmox.Endpoint, Insecure: c.Proxmox.Insecure,
+		TaskTimeout: timeout,
+		Endpoint:    c.Proxmox.Endpoint, Insecure: c.Proxmox.Insecure,
 		TokenID: c.Proxmox.TokenID, TokenSecret: c.ProxmoxTokenSecret,
 		Username: c.Proxmox.Username, Password: c.ProxmoxPassword, Offline: offline(),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"strings"
+	"testing"
 	"time"
 
 	"talos-proxmox/components"
@@ -56,3 +57,13 @@ func (roomy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) {
 type nobody struct{}
 
 func (nobody) Listening(context.Context, netip.Addr) int { return 0 }
+
+// TestTaskTimeoutOfAccess: the program's own tasks are bounded as the stack says.
+func TestTaskTimeoutOfAccess(t *testing.T) {
+	config := testConfig()
+	config.Lifecycle.TaskTimeout = "90s"
+
+	if got := config.Access().TaskTimeout; got != 90*time.Second {
+		t.Errorf("got %s", got)
+	}
+}

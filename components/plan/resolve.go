@@ -210,6 +210,7 @@ func (r *resolver) checkLifecycle(p *Plan) {
 	p.AgentTimeout = r.duration("lifecycle.agentTimeout", l.AgentTimeout)
 	p.DrainTimeout = r.duration("lifecycle.drainTimeout", l.DrainTimeout)
 	p.SettleTimeout = r.duration("lifecycle.settleTimeout", l.SettleTimeout)
+	r.duration("lifecycle.taskTimeout", l.TaskTimeout)
 	p.TransferTimeout = r.duration("lifecycle.backup.timeout", l.Backup.Timeout)
 
 	if l.KubeconfigRenewal != "" {

@@ -3,6 +3,7 @@
 package proxmoxapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -28,6 +29,9 @@ type Access struct {
 	Username, Password string
 	// Offline says that nothing is to be asked, and why.
 	Offline string
+	// TaskTimeout bounds a task: a guest to shut down, a datastore to make a disk larger, a host to download an image.
+	// 0: half an hour.
+	TaskTimeout time.Duration
 }
 
 // Errors that callers tell apart.
@@ -47,6 +51,7 @@ var (
 // Client asks one Proxmox VE cluster.
 type Client struct {
 	endpoint, offline string
+	taskTimeout       time.Duration
 	api               *proxmox.Client
 }
 
@@ -72,7 +77,7 @@ func New(a Access) (*Client, error) {
 	}
 
 	return &Client{
-		endpoint: "https://" + u.Host, offline: a.Offline,
+		endpoint: "https://" + u.Host, offline: a.Offline, taskTimeout: cmp.Or(a.TaskTimeout, 30*time.Minute),
 		api: proxmox.NewClient("https://"+u.Host+"/api2/json", login,
 			proxmox.WithHTTPClient(&http.Client{Transport: listener{transport}, Timeout: requestTimeout})),
 	}, nil
@@ -168,12 +173,8 @@ func handedOn(call string, err error) bool {
 	return strings.Contains(call, " /nodes/") && !(errors.As(err, &dial) && dial.Op == "dial")
 }
 
-// taskTimeout is how long a task may take: a guest to shut down, a datastore to make a disk larger, a host to download
-// an image.
-const taskTimeout = 30 * time.Minute
-
 // task makes a request that Proxmox VE answers with a task, and waits for the end of that.
-func (c *Client) task(ctx context.Context, host, method, path string, body any, timeout time.Duration) error {
+func (c *Client) task(ctx context.Context, host, method, path string, body any) error {
 	var (
 		id   proxmox.UPID
 		call = method + " " + path
@@ -190,7 +191,11 @@ func (c *Client) task(ctx context.Context, host, method, path string, body any, 
 
 	task := proxmox.NewTask(id, c.api)
 
-	if err := task.Wait(ctx, time.Second/4, timeout); err != nil {
+	switch err := task.Wait(ctx, time.Second/4, c.taskTimeout); {
+	case proxmox.IsTimeout(err):
+		return fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)", host, call,
+			c.taskTimeout)
+	case err != nil:
 		return c.explain("the task of "+call, err)
 	}
 

@@ -84,5 +84,5 @@ func (c *Client) Download(ctx context.Context, host, datastore string, file Down
 		body["compression"] = file.Compression
 	}
 
-	return c.task(ctx, host, "POST", fmt.Sprintf("/nodes/%s/storage/%s/download-url", host, datastore), body, taskTimeout)
+	return c.task(ctx, host, "POST", fmt.Sprintf("/nodes/%s/storage/%s/download-url", host, datastore), body)
 }

@@ -19,6 +19,7 @@ func (s *Spec) SetDefaults() {
 	setDefault(&s.Lifecycle.AgentTimeout, "5m")
 	setDefault(&s.Lifecycle.KeepImages, new(true))
 	setDefault(&s.Lifecycle.DrainTimeout, "5m")
+	setDefault(&s.Lifecycle.TaskTimeout, "30m")
 	setDefault(&s.Lifecycle.SettleTimeout, "10s")
 	setDefault(&s.Lifecycle.Backup.Enabled, new(true))
 	setDefault(&s.Lifecycle.Backup.Dir, "./etcd-backups")

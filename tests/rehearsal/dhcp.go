@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab"
 )
 
@@ -15,14 +16,14 @@ const growth = 8
 
 // dhcp sets up what gives the nodes their addresses: reservations for those that have them stated, as an operator makes them, and
 // leases for those whose address nobody knows before. Where addresses are static, there is no DHCP at all. Silent nodes get nothing.
-func dhcp(c *lab.Config, p *plan.Plan, s spec.Spec, silent []string, toLab func(netip.Addr) netip.Addr) {
+func dhcp(c *lab.Config, p *plan.Plan, config stacks.Config, silent []string, toLab func(netip.Addr) netip.Addr) {
 	c.Reservations = map[string]netip.Addr{}
 
 	if p.Addressing == spec.AddressingStatic {
 		return
 	}
 
-	reserve(c.Reservations, s, toLab)
+	reserve(c.Reservations, config, toLab)
 
 	if p.Addressing != spec.AddressingReserved {
 		c.DHCP = rest(p, toLab)
@@ -36,11 +37,11 @@ func dhcp(c *lab.Config, p *plan.Plan, s spec.Spec, silent []string, toLab func(
 }
 
 // reserve makes a reservation for every node, and for those that a larger pool would have as far as the pool has room for them.
-func reserve(reservations map[string]netip.Addr, s spec.Spec, toLab func(netip.Addr) netip.Addr) {
-	for _, name := range slices.Sorted(maps.Keys(s.Pools)) {
+func reserve(reservations map[string]netip.Addr, config stacks.Config, toLab func(netip.Addr) netip.Addr) {
+	for _, name := range slices.Sorted(maps.Keys(config.Pools)) {
 		for more := range growth + 1 {
-			larger := s
-			larger.Pools = maps.Clone(s.Pools)
+			larger := config
+			larger.Pools = maps.Clone(config.Pools)
 			pool := larger.Pools[name]
 
 			if pool.Count != nil {
@@ -51,7 +52,7 @@ func reserve(reservations map[string]netip.Addr, s spec.Spec, toLab func(netip.A
 
 			larger.Pools[name] = pool
 
-			p, err := plan.New(larger)
+			p, err := larger.Plan()
 			if err != nil {
 				break
 			}

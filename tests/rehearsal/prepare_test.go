@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/world"
 )
 
 // planned is the plan of an example.
-func planned(t *testing.T, stack string) (*plan.Plan, spec.Spec) {
+func planned(t *testing.T, stack string) (*plan.Plan, stacks.Config) {
 	t.Helper()
 
 	s, err := Find("../..", stack)
@@ -23,7 +23,7 @@ func planned(t *testing.T, stack string) (*plan.Plan, spec.Spec) {
 	p, err := config.Plan()
 	require.NoError(t, err)
 
-	return p, config.Spec
+	return p, config
 }
 
 func same(a netip.Addr) netip.Addr { return a }
@@ -32,7 +32,7 @@ func same(a netip.Addr) netip.Addr { return a }
 func TestWhatAStackExpects(t *testing.T) {
 	t.Parallel()
 
-	p, spec := planned(t, "enterprise")
+	p, config := planned(t, "enterprise")
 	c := labOf(p, []string{"local-lvm"})
 	require.Equal(t, []lab.Storage{
 		{Name: "local", Type: "dir", SizeGiB: 8192, Content: []string{"iso", "vztmpl"}},
@@ -43,26 +43,26 @@ func TestWhatAStackExpects(t *testing.T) {
 	}}}, c.Files, "one for all hosts, with the guest agent")
 	require.Empty(t, c.Templates)
 
-	dhcp(&c, p, spec, []string{"enterprise-worker-1"}, same)
+	dhcp(&c, p, config, []string{"enterprise-worker-1"}, same)
 	require.Equal(t, lab.Range{From: netip.MustParseAddr("10.20.128.0"), To: netip.MustParseAddr("10.20.255.254")}, c.DHCP)
 	require.Len(t, c.Reservations, 1, "that the silent one gets nothing")
 
-	p, spec = planned(t, "atlas")
+	p, config = planned(t, "atlas")
 	c = labOf(p, nil)
 	require.Equal(t, []lab.Storage{{Name: "local", Type: "dir", SizeGiB: 8192, Content: []string{"images", "iso", "vztmpl"}}}, c.Hosts[0].Storages)
 	require.Empty(t, c.Files)
 
-	dhcp(&c, p, spec, nil, same)
+	dhcp(&c, p, config, nil, same)
 	require.Equal(t, lab.Range{}, c.DHCP, "static addresses need no DHCP")
 	require.Empty(t, c.Reservations)
 
-	p, spec = planned(t, "k3s-dev-vms")
+	p, config = planned(t, "k3s-dev-vms")
 	c = labOf(p, nil)
 	require.Len(t, c.Templates, 1)
 	require.Equal(t, map[string]string{"machine": "q35"}, c.Templates[0].Conf, "which is what the GPU nodes need")
 	require.Equal(t, append(world.GPU("0000:01:00", 10), world.GPU("0000:02:00", 12)...), c.Hosts[0].PCI)
 
-	dhcp(&c, p, spec, nil, same)
+	dhcp(&c, p, config, nil, same)
 	require.Equal(t, lab.Range{}, c.DHCP)
 	require.Contains(t, c.Reservations, p.Nodes()[0].MAC)
 }

@@ -84,7 +84,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine, workspace: o.Workspace}
 
 	c := labOf(original, o.Shared)
-	dhcp(&c, original, config.Spec, o.Silent, toLab)
+	dhcp(&c, original, config, o.Silent, toLab)
 	c.Network = reservation
 	c.Latencies = o.Latencies
 

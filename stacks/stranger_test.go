@@ -106,15 +106,15 @@ func strangers(place, file string) string {
 		outputs = "\n  talos-proxmox:outputs: { files: { dir: " + inQuotes(file) + ", write: [kubeconfig] } }"
 	}
 
-	recover := ""
+	from := ""
 	if place == "recoverFrom" {
-		recover = ", recoverFrom: " + inQuotes(file)
+		from = ", recoverFrom: " + inQuotes(file)
 	}
 
 	return `config:
   talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [{ name: pve }] }
   talos-proxmox:cluster: { name: home, versions: { talos: v1.12.4, kubernetes: v1.34.2 }` +
-		recover + at("cluster", "patches") + at("manifests", "manifests") + at("trustedCAs", "trustedCAs") + ` }
+		from + at("cluster", "patches") + at("manifests", "manifests") + at("trustedCAs", "trustedCAs") + ` }
   talos-proxmox:network: { cidr: 192.168.10.0/24, gateway: 192.168.10.1 }
   talos-proxmox:pools:
     control: { role: controlplane, addresses: 192.168.10.11-13, nodes: { "1": { cores: 2` + at("node", "patches") + ` } }` + at("pool", "patches") + ` }

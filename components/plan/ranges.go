@@ -134,11 +134,12 @@ func (ss intervals[T]) nth(n int, size func(interval[T]) uint64, at func(interva
 	i := uint64(n - 1) //nolint:gosec // ordinals are above zero
 
 	for _, s := range ss {
-		if c := size(s); i < c {
+		c := size(s)
+		if i < c {
 			return at(s, i), true
-		} else {
-			i -= c
 		}
+
+		i -= c
 	}
 
 	return value, false

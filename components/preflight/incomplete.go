@@ -10,7 +10,7 @@ import (
 // checkIncomplete finds VMs whose creation was cut off. The provider makes a VM in steps (a copy, its settings, its
 // disks, its start); when one fails, the VM stays in the state as it would have become, and the next update would find
 // nothing to do. Only what is off is looked at: the start is the last step.
-func (c *checks) checkIncomplete(ctx context.Context) error {
+func (c *checks) checkIncomplete(context.Context) error {
 	for _, n := range c.plan.Nodes() {
 		i := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
 			return v.ID == n.VMID && v.Name == n.Name && v.Stopped && !v.Container && !v.Template

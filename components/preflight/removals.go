@@ -15,11 +15,11 @@ import (
 
 // checkRemovals checks the nodes that the plan no longer has, of Talos as of K3s. Each asks etcd itself before it goes;
 // but what cannot go, or not as a whole, must not begin.
-func (s *checks) checkRemovals(ctx context.Context) error {
-	gone := unplannedVMs(s.vms, s.plan)
+func (c *checks) checkRemovals(ctx context.Context) error {
+	gone := unplannedVMs(c.vms, c.plan)
 
-	if problem := nameInUse(gone, s.plan, s.absent); problem != nil {
-		s.problems = append(s.problems, *problem)
+	if problem := nameInUse(gone, c.plan, c.absent); problem != nil {
+		c.problems = append(c.problems, *problem)
 
 		return nil
 	}
@@ -27,21 +27,21 @@ func (s *checks) checkRemovals(ctx context.Context) error {
 	for _, v := range gone {
 		if v.Silent {
 			// What the hook of its deletion says in a preview comes after the program has ended.
-			s.warnings = append(s.warnings, spec.Problem{
+			c.warnings = append(c.warnings, spec.Problem{
 				Path: "pools", Rule: v.Label() + " leaves the cluster, and cannot be deleted before its host answers",
 				Value: v.Host, Remedy: "start the host",
 			})
 		}
 
 		// On a host that does not answer, nothing is known.
-		if c, err := s.proxmox.Config(ctx, v); err == nil && c.Protection {
-			s.problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
+		if vm, err := c.proxmox.Config(ctx, v); err == nil && vm.Protection {
+			c.problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
 				fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host), "put it back with protection: false for its "+
 					"pool, run 'pulumi up', then take it out")
 		}
 	}
 
-	s.problems = append(s.problems, removalProblems(gone, s.plan)...)
+	c.problems = append(c.problems, removalProblems(gone, c.plan)...)
 
 	return nil
 }

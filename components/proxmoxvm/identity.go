@@ -31,13 +31,13 @@ type Machine struct {
 type Verdict string
 
 const (
-	// Ours: it is the VM of the state.
+	// Ours is the VM of the state.
 	Ours Verdict = "ours"
-	// Foreign: it is another VM.
+	// Foreign is another VM.
 	Foreign Verdict = "foreign"
-	// Gone: no VM has the VMID.
+	// Gone says that no VM has the VMID.
 	Gone Verdict = "gone"
-	// Unknown: Proxmox VE does not say.
+	// Unknown says that Proxmox VE does not tell.
 	Unknown Verdict = "unknown"
 )
 

@@ -93,6 +93,7 @@ type Images struct {
 	volumes    map[[2]string]pulumi.StringOutput
 }
 
+// NewImages returns the images of a cluster. Shared ones are downloaded once, by the first host that needs them.
 func NewImages(cluster string, shared bool, opts ...pulumi.ResourceOption) *Images {
 	return &Images{
 		cluster: cluster, shared: shared, opts: opts,

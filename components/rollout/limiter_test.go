@@ -36,6 +36,7 @@ func TestLimiterAdmitsOneControlPlaneAndSomeWorkers(t *testing.T) {
 
 			n := now[kind].Add(1)
 			for m := most[kind].Load(); n > m && !most[kind].CompareAndSwap(m, n); m = most[kind].Load() {
+				continue
 			}
 
 			time.Sleep(time.Millisecond)

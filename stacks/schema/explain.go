@@ -1,7 +1,6 @@
 package schema
 
 import (
-	_ "embed"
 	"fmt"
 	"maps"
 	"regexp"
@@ -263,6 +262,7 @@ func Follow(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
+// Join is the path of a key below another.
 func Join(path, step string) string {
 	if path == "" {
 		return step

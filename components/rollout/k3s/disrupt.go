@@ -64,8 +64,8 @@ func (k clusterNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 func (k clusterNode) isOnlyNode() bool { return len(k.Plan.Nodes()) == 1 }
 
 // check says how a node is, and why the cluster cannot do without it, or why that is not known.
-func (k *Cluster) check(ctx context.Context, n plan.Node, e impact.Effect) (seen nodeStatus, err error) {
-	kube, err := k.api(ctx, n.Name)
+func (c *Cluster) check(ctx context.Context, n plan.Node, e impact.Effect) (seen nodeStatus, err error) {
+	kube, err := c.api(ctx, n.Name)
 	if err != nil {
 		return seen, err
 	}
@@ -81,19 +81,19 @@ func (k *Cluster) check(ctx context.Context, n plan.Node, e impact.Effect) (seen
 		seen.Node, seen.there = nodes[i], true
 	}
 
-	return seen, k.checkDisruption(ctx, nodes, seen, n, e)
+	return seen, c.checkDisruption(ctx, nodes, seen, n, e)
 }
 
 // checkDisruption says why the cluster cannot do without the node now. For an upgrade, servers count that are planned
 // and that Kubernetes does not know.
-func (k *Cluster) checkDisruption(
+func (c *Cluster) checkDisruption(
 	ctx context.Context, nodes []kubeapi.Node, seen nodeStatus, n plan.Node, e impact.Effect,
 ) error {
 	if n.Role != spec.RoleControlPlane {
-		return rollout.CheckWorkers(k.Plan, nodes, n.Name)
+		return rollout.CheckWorkers(c.Plan, nodes, n.Name)
 	}
 
-	members := k.members(ctx, nodes)
+	members := c.members(ctx, nodes)
 
 	if seen.there && !seen.Ready {
 		if err := etcd.CanStop(members, n.Name); err != nil {
@@ -103,7 +103,7 @@ func (k *Cluster) checkDisruption(
 		return err
 	}
 
-	servers := len(k.Plan.ControlPlanes())
+	servers := len(c.Plan.ControlPlanes())
 	if e != impact.EffectUpgrade || servers == 1 {
 		return nil
 	}

@@ -24,8 +24,8 @@ type nodeRestart struct {
 }
 
 // Restart is the restart of the VM of a node.
-func (k *Cluster) Restart(n plan.Node) rollout.Cluster {
-	return &nodeRestart{clusterNode: clusterNode{k, n}}
+func (c *Cluster) Restart(n plan.Node) rollout.Cluster {
+	return &nodeRestart{clusterNode: clusterNode{c, n}}
 }
 
 // Evaluate finds out how the node is. Without a server that answers, a server may go: nothing is lost with it.
@@ -105,7 +105,7 @@ func (k *nodeRestart) WaitRejoined(ctx context.Context) error {
 }
 
 // PreviewRestart warns of what would keep the node from being restarted as it is now.
-func (k *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
+func (c *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
 	defer cancel()
 
@@ -113,23 +113,23 @@ func (k *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 		return ""
 	}
 
-	err := k.locate(ctx)
+	err := c.locate(ctx)
 	if err == nil {
-		_, err = k.check(ctx, n, impact.EffectReboot)
+		_, err = c.check(ctx, n, impact.EffectReboot)
 	}
 
 	if err != nil {
-		k.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", n.Name, err))
+		c.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", n.Name, err))
 	}
 
-	return etcd.QuorumText(len(k.Plan.ControlPlanes()))
+	return etcd.QuorumText(len(c.Plan.ControlPlanes()))
 }
 
 // Kubernetes is that of whatever server answers.
-func (k *Cluster) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
-	if err := k.locate(ctx); err != nil {
+func (c *Cluster) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	if err := c.locate(ctx); err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
 
-	return k.api(ctx, "")
+	return c.api(ctx, "")
 }

@@ -35,7 +35,7 @@ func (pve) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	}, nil
 }
 
-func (pve) Files(_ context.Context, host, datastore string) (map[string]int64, error) {
+func (pve) Files(_ context.Context, _, datastore string) (map[string]int64, error) {
 	return map[string]int64{datastore + ":iso/talos.iso": 300 << 20}, nil
 }
 

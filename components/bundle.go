@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/components/machineconfig"
 )
 
-// SecretsBundle is the machine secrets of a cluster as a Talos secrets bundle, the file that 'talosctl gen secrets' writes
-// and other tools of Talos read. It is secret.
+// SecretsBundle is the machine secrets of a cluster as a Talos secrets bundle, the file that 'talosctl gen secrets'
+// writes and other tools of Talos read. It is secret.
 func SecretsBundle(s machine.MachineSecretsOutput) pulumi.StringOutput {
 	return pulumi.ToSecret(s).(machine.MachineSecretsOutput).ApplyT(func(s machine.MachineSecrets) (string, error) {
 		bundle, err := bundleOf(s)
@@ -65,7 +65,8 @@ func bundleOf(s machine.MachineSecrets) (*secrets.Bundle, error) {
 	return bundle, errors.Join(errs...)
 }
 
-// takeOver reads a secrets bundle into the provider's form, and makes an administrator's credentials of it. Both are secret.
+// takeOver reads a secrets bundle into the provider's form, and makes an administrator's credentials of it. Both are
+// secret.
 func takeOver(bundle pulumi.StringInput) (machine.MachineSecretsOutput, machine.ClientConfigurationOutput) {
 	text := pulumi.ToSecret(bundle.ToStringOutput()).(pulumi.StringOutput)
 
@@ -114,8 +115,10 @@ func heldOf(s machineconfig.Secrets) machine.MachineSecrets {
 			Etcd: pair(s.Etcd), K8s: pair(s.Kubernetes), K8sAggregator: pair(s.Aggregator), Os: pair(s.OS),
 			K8sServiceaccount: machine.Key{Key: s.ServiceAccountKey},
 		},
-		Cluster: machine.Cluster{Id: s.ClusterID, Secret: s.ClusterSecret}, Trustdinfo: machine.TrustdInfo{Token: s.TrustdToken},
-		Secrets: machine.KubernetesSecrets{BootstrapToken: s.BootstrapToken, SecretboxEncryptionSecret: s.SecretboxEncryptionSecret},
+		Cluster:    machine.Cluster{Id: s.ClusterID, Secret: s.ClusterSecret},
+		Trustdinfo: machine.TrustdInfo{Token: s.TrustdToken},
+		Secrets: machine.KubernetesSecrets{BootstrapToken: s.BootstrapToken,
+			SecretboxEncryptionSecret: s.SecretboxEncryptionSecret},
 	}
 
 	if s.AESCBCEncryptionSecret != "" {

@@ -35,18 +35,18 @@
 //
 // # Names
 //
-// A child's resource name is its component's name, the pool and the node's ordinal ("k3s-dev-worker-2-vm"), whatever the
-// VM is called: a display name may change, an identity may not. Images are called after the cluster and the host
+// A child's resource name is its component's name, the pool and the node's ordinal ("k3s-dev-worker-2-vm"), whatever
+// the VM is called: a display name may change, an identity may not. Images are called after the cluster and the host
 // ("k3s-dev-image-pve"); one that only a pool has also after its content.
 //
 // # Hooks
 //
 // What must be true between two steps and has no state of its own is a resource hook: what is downloaded is an image, a
-// VMID is free, a node answers and has its ISO file taken out before it is configured, the cluster is bootstrapped and its
-// control plane up before the kubeconfig is fetched; a K3s node has joined before it counts as one.
-// What takes a running node down, a change of it or of its VM, or its removal, is one, too: nodes go in turns, as
-// rollout.Rollout.Disrupt lists it, and a preview says what becomes of them.
-// Hooks have one name per kind and cluster, and are always registered.
+// VMID is free, a node answers and has its ISO file taken out before it is configured, the cluster is bootstrapped and
+// its control plane up before the kubeconfig is fetched; a K3s node has joined before it counts as one. What takes a
+// running node down, a change of it or of its VM, or its removal, is one, too: nodes go in turns, as
+// rollout.Rollout.Disrupt lists it, and a preview says what becomes of them. Hooks have one name per kind and cluster,
+// and are always registered.
 package components
 
 // Type tokens: part of every URN, so they never change.

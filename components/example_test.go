@@ -22,8 +22,9 @@ import (
 func ExampleNewTalosNode() {
 	run(func(ctx *pulumi.Context) error {
 		p, err := plan.New(spec.Spec{
-			Proxmox:  spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
-			Cluster:  spec.Cluster{Name: "k3s-dev", Bootstrap: spec.BootstrapExternal, Versions: spec.Versions{Talos: "v1.12.4"}},
+			Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
+			Cluster: spec.Cluster{Name: "k3s-dev", Bootstrap: spec.BootstrapExternal,
+				Versions: spec.Versions{Talos: "v1.12.4"}},
 			Image:    spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base"}},
 			Network:  spec.Network{CIDR: "192.168.10.0/24"},
 			Defaults: spec.VMSpec{Cores: new(4), MemoryMiB: new(8192)},
@@ -33,7 +34,8 @@ func ExampleNewTalosNode() {
 			return err
 		}
 
-		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
+		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox",
+			&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
 		if err != nil {
 			return err
 		}
@@ -76,7 +78,8 @@ func ExampleNewGPUWorkerPool() {
 			return err
 		}
 
-		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
+		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox",
+			&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
 		if err != nil {
 			return err
 		}
@@ -108,7 +111,8 @@ func ExampleNewGPUWorkerPool() {
 	// lab-gpu-2 602 lab-gpu-2
 }
 
-// A whole cluster as a part of another program. Where the program reads no stack configuration, it states the spec itself.
+// A whole cluster as a part of another program. Where the program reads no stack configuration, it states the spec
+// itself.
 func ExampleNewTalosCluster() {
 	run(func(ctx *pulumi.Context) error {
 		p, err := plan.New(spec.Spec{
@@ -127,8 +131,8 @@ func ExampleNewTalosCluster() {
 			return err
 		}
 
-		// In earnest: proxmoxapi.New(proxmoxapi.Access{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", ...}), and
-		// preflight.Dialer{} for the network
+		// In earnest: proxmoxapi.New(proxmoxapi.Access{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", ...}),
+		// and preflight.Dialer{} for the network
 		var api components.Proxmox = oneTemplate{}
 
 		report, err := preflight.Run(ctx, p, api, quietNetwork{})
@@ -136,7 +140,8 @@ func ExampleNewTalosCluster() {
 			return err
 		}
 
-		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
+		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox",
+			&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
 		if err != nil {
 			return err
 		}
@@ -215,7 +220,8 @@ func (oneTemplate) Time(context.Context, string) (time.Time, error) { return tim
 func (oneTemplate) Permissions(context.Context) (proxmoxapi.Permissions, error) {
 	all := map[string]bool{}
 	for _, name := range []string{
-		"Datastore.AllocateSpace", "Datastore.Audit", "SDN.Use", "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Disk",
+		"Datastore.AllocateSpace", "Datastore.Audit", "SDN.Use", "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM",
+		"VM.Config.CPU", "VM.Config.Disk",
 		"VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.PowerMgmt",
 	} {
 		all[name] = true

@@ -30,8 +30,8 @@ type vmHooks struct {
 	// applyOnline runs before a VM is changed, refuses what would take a disk away, and makes disks larger. It runs in
 	// previews, too.
 	applyOnline *pulumi.ResourceHook
-	// drain runs before a VM is changed, and drains a node that the change restarts, when the limiter admits it. It runs in
-	// previews, too. rejoin runs after it and releases the node, failed where the change has failed.
+	// drain runs before a VM is changed, and drains a node that the change restarts, when the limiter admits it. It runs
+	// in previews, too. rejoin runs after it and releases the node, failed where the change has failed.
 	drain, rejoin *pulumi.ResourceHook
 	failed        []*pulumi.ErrorHook
 

@@ -76,8 +76,8 @@ func (b *k3sBuilder) identify(token pulumi.StringInput) error {
 	return nil
 }
 
-// sameToken holds that the token is the one that the cluster began with. Servers that run know no other, and K3s has encrypted with it
-// what they share.
+// sameToken holds that the token is the one that the cluster began with. Servers that run know no other, and K3s has
+// encrypted with it what they share.
 func sameToken(identity, token string) error {
 	i, err := k3s.ReadIdentity(identity)
 	if err != nil || i.Token == token {
@@ -124,7 +124,8 @@ func keptText(s *pulumi.Stash) pulumi.StringOutput {
 
 // credentials writes the kubeconfig, which needs nobody's answer.
 func (b *k3sBuilder) credentials() {
-	b.Kubeconfig = pulumi.ToSecret(pulumi.All(b.identity, b.administrator, b.Endpoint).ApplyT(func(all []any) (string, error) {
+	b.Kubeconfig = pulumi.ToSecret(pulumi.All(b.identity, b.administrator,
+		b.Endpoint).ApplyT(func(all []any) (string, error) {
 		return kubeconfig(b.Plan.Cluster, all[0].(string), all[1].(string), all[2].(string))
 	})).(pulumi.StringOutput)
 

@@ -72,7 +72,10 @@ func replacedFirst(p *plan.Plan, pools []plan.PlannedPool) []plan.PlannedPool {
 		slices.SortStableFunc(sorted[i].Nodes, func(a, b plan.Node) int { return cmp.Compare(rank(a), rank(b)) })
 	}
 
-	slices.SortStableFunc(sorted, func(a, b plan.PlannedPool) int { return cmp.Compare(rank(a.Nodes...), rank(b.Nodes...)) })
+	slices.SortStableFunc(sorted, func(a,
+		b plan.PlannedPool) int {
+		return cmp.Compare(rank(a.Nodes...), rank(b.Nodes...))
+	})
 
 	return sorted
 }

@@ -14,7 +14,8 @@ func TestReplacementOrder(t *testing.T) {
 	a, b, c := &pulumi.ResourceState{}, &pulumi.ResourceState{}, &pulumi.ResourceState{}
 
 	p := &plan.Plan{Replace: []string{"c-1"}, Pools: []plan.PlannedPool{
-		{Nodes: []plan.Node{{Name: "c-1", Role: spec.RoleControlPlane}}}, {Nodes: []plan.Node{{Name: "w-1", Role: spec.RoleWorker}}},
+		{Nodes: []plan.Node{{Name: "c-1", Role: spec.RoleControlPlane}}},
+		{Nodes: []plan.Node{{Name: "w-1", Role: spec.RoleWorker}}},
 	}}
 	assert.Nil(t, newReplacementOrder(p), "no worker is replaced")
 
@@ -49,7 +50,8 @@ func TestReplacedFirst(t *testing.T) {
 		return all
 	}
 	p := &plan.Plan{Replace: []string{"b-2"}, Pools: []plan.PlannedPool{
-		{Name: "a", Nodes: nodes("a-1", "a-2")}, {Name: "b", Nodes: nodes("b-1", "b-2", "b-3")}, {Name: "c", Nodes: nodes("c-1")},
+		{Name: "a", Nodes: nodes("a-1", "a-2")}, {Name: "b", Nodes: nodes("b-1", "b-2", "b-3")},
+		{Name: "c", Nodes: nodes("c-1")},
 	}}
 
 	registered := namesIn(replacedFirst(p, p.Pools))

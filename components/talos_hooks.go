@@ -32,8 +32,8 @@ type talosHooks struct {
 	waitAnswering, configureExisting, ejectISO, configure *pulumi.ResourceHook
 	// change runs before the configuration of a running node is changed. It runs in previews, too.
 	change *pulumi.ResourceHook
-	// remove runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first, or
-	// nothing is deleted. It runs in previews, too.
+	// remove runs before the configuration of a node is deleted, and its VM after it: the node leaves the cluster first,
+	// or nothing is deleted. It runs in previews, too.
 	remove *pulumi.ResourceHook
 	// bootstrap and waitReady run before the kubeconfig is fetched. The bootstrap is no resource because it is done once
 	// and leaves nothing to manage; as one, a lost reply would leave a cluster that no later run could import.

@@ -201,7 +201,8 @@ func (args *TalosNodeArgs) machine(image pulumi.StringInput) *proxmoxvm.Args {
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping,
 		AgentTimeout: args.AgentTimeout,
-		Rebalance:    args.Rebalance, Replace: args.Replace, Incomplete: args.Incomplete, State: args.State, Hooks: args.Hooks,
+		Rebalance:    args.Rebalance, Replace: args.Replace, Incomplete: args.Incomplete, State: args.State,
+		Hooks: args.Hooks,
 		After: slices.Concat(args.After, args.replacementOrder.next()),
 	}
 }

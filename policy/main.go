@@ -36,7 +36,8 @@ func main() {
 // endWithEngine ends the process when the engine that started it is gone without having stopped it.
 func endWithEngine(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("the engine's address is missing; run this as a policy pack: pulumi up --policy-pack %s", os.Args[0])
+		return fmt.Errorf("the engine's address is missing; run this as a policy pack: pulumi up --policy-pack %s",
+			os.Args[0])
 	}
 
 	return rpcutil.Healthcheck(context.Background(), args[len(args)-1], time.Minute, func() { os.Exit(1) })

@@ -73,7 +73,9 @@ func (r *reports) ReportViolation(message, urn string) { *r = append(*r, urn+" "
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 
-	p, err := packOf(t, map[string]string{"talos-proxmox-policy:rules": `{"host-capacity": {"hosts": {"pve": {"vcpu": 1}}}}`})
+	p,
+		err := packOf(t,
+		map[string]string{"talos-proxmox-policy:rules": `{"host-capacity": {"hosts": {"pve": {"vcpu": 1}}}}`})
 	require.NoError(t, err)
 
 	policies := map[string]policyx.Policy{}
@@ -85,7 +87,8 @@ func TestPolicies(t *testing.T) {
 		Type: "proxmoxve:VM/virtualMachine:VirtualMachine", Name: "vm", URN: "urn:vm",
 		Properties: property.NewMap(map[string]property.Value{
 			"nodeName": property.New("pve"), "cpu": property.New(map[string]property.Value{"cores": property.New(2.0)}),
-			"networkDevices": property.New([]property.Value{property.New(map[string]property.Value{"bridge": property.New("vmbr1")})}),
+			"networkDevices": property.New([]property.Value{property.New(
+				map[string]property.Value{"bridge": property.New("vmbr1")})}),
 		}),
 	}
 
@@ -211,7 +214,8 @@ func table(t *testing.T) string {
 
 	var b bytes.Buffer
 
-	b.WriteString("\n| Rule | Production | Lab | What must hold | Settings other than `except` | What to do |\n|---|---|---|---|---|---|\n")
+	b.WriteString("\n| Rule | Production | Lab | What must hold | Settings other than `except` | What to do " +
+		"|\n|---|---|---|---|---|---|\n")
 
 	for _, r := range all {
 		of := ""
@@ -219,7 +223,8 @@ func table(t *testing.T) string {
 			of = " (stack)"
 		}
 
-		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s | %s | %s |\n", r.Name, of, word(level(r, spec.EnvironmentProduction)), word(level(r, spec.EnvironmentLab)),
+		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s | %s | %s |\n", r.Name, of, word(level(r, spec.EnvironmentProduction)),
+			word(level(r, spec.EnvironmentLab)),
 			r.Must, settings(t, r), r.Remedy)
 	}
 

@@ -34,7 +34,8 @@ func (c Config) checkAccess() spec.Problems {
 
 		ps.Add("proxmox.endpoint", "must be a URL", given, "write it like https://pve.lan:8006")
 	case u.Scheme != "https":
-		ps.Add("proxmox.endpoint", "must begin with https://", p.Endpoint, "Proxmox VE serves its API with TLS only: write https://"+u.Host)
+		ps.Add("proxmox.endpoint", "must begin with https://", p.Endpoint,
+			"Proxmox VE serves its API with TLS only: write https://"+u.Host)
 	case strings.TrimSuffix(u.Path, "/") != "" && strings.TrimSuffix(u.Path, "/") != "/api2/json":
 		ps.Add("proxmox.endpoint", "must have no path but /api2/json", p.Endpoint, "write https://"+u.Host)
 	}
@@ -47,7 +48,8 @@ func (c Config) checkAccess() spec.Problems {
 			ps.Add("proxmox.tokenId", "must have the form user@realm!name, without the secret", id+"=...",
 				"put what follows the = into proxmoxTokenSecret")
 		} else if !tokenID.MatchString(p.TokenID) {
-			ps.Add("proxmox.tokenId", "must have the form user@realm!name", p.TokenID, "copy it from Datacenter, Permissions, API Tokens")
+			ps.Add("proxmox.tokenId", "must have the form user@realm!name", p.TokenID,
+				"copy it from Datacenter, Permissions, API Tokens")
 		}
 
 		secret(&ps, "proxmoxTokenSecret", c.ProxmoxTokenSecret, tokenSecret)
@@ -69,6 +71,7 @@ func secret(ps *spec.Problems, key, value string, form *regexp.Regexp) {
 	case value == "":
 		ps.Add(key, "is required", "", "run: pulumi config set --secret "+key)
 	case form != nil && !form.MatchString(value):
-		ps.Add(key, "does not look like the secret of an API token: letters, digits and dashes", "", "run: pulumi config set --secret "+key)
+		ps.Add(key, "does not look like the secret of an API token: letters, digits and dashes", "",
+			"run: pulumi config set --secret "+key)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Config is one stack's configuration: a Spec, and the secrets beside it. Its JSON names are the keys below the project's
-// namespace; they and the comments here and in package spec are the source of the JSON Schema that editors complete from.
+// Config is one stack's configuration: a Spec, and the secrets beside it. Its JSON names are the keys below the
+// project's namespace; they and the comments here and in package spec are the source of the JSON Schema that editors
+// complete from.
 type Config struct {
 	spec.Spec
 

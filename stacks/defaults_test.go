@@ -26,11 +26,15 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 		`{` + common + `}`,
 		`{` + strings.Replace(common, `"nodes"`, `"image": {"iso": {"url": "https://example.com/y.iso"}}, "nodes"`, 1) +
 			`, "image": {"source": "iso", "iso": {"url": "https://example.com/x.iso"}}}`,
-		`{` + strings.Replace(common, `"name": "c"`, `"name": "c", "endpoint": {"mode": "kubeVip", "address": "10.0.0.9", "interface": "eth0"}`, 1) + `}`,
-		`{` + common + `, "image": {"source": "template", "template": {"control": "1", "worker": "1", "gpuWorker": "1", "allowNonCanonicalName": false}}}`,
+		`{` + strings.Replace(common, `"name": "c"`,
+			`"name": "c", "endpoint": {"mode": "kubeVip", "address": "10.0.0.9", "interface": "eth0"}`, 1) + `}`,
+		`{` + common +
+			`, "image": {"source": "template", "template": {"control": "1", "worker": "1", "gpuWorker": "1", "allowNonCanonicalName": false}}}`,
 		// K3s has no GPU workers.
-		`{` + strings.NewReplacer(`"name": "c", "versions": {"talos": "v1.12.4", "kubernetes": "v1.34.2"}`, `"name": "c", "kind": "k3s", "versions": {"k3s": "v1.34.2+k3s1"}`,
-			`"addresses": "10.0.0.21"},`, `"addresses": "10.0.0.21"}`, `"gpu": {"role": "worker", "gpus": {"1": {"bdf": "0000:01:00.0"}}, "addresses": "10.0.0.31"}`, ``).Replace(common) +
+		`{` + strings.NewReplacer(`"name": "c", "versions": {"talos": "v1.12.4", "kubernetes": "v1.34.2"}`,
+			`"name": "c", "kind": "k3s", "versions": {"k3s": "v1.34.2+k3s1"}`,
+			`"addresses": "10.0.0.21"},`, `"addresses": "10.0.0.21"}`,
+			`"gpu": {"role": "worker", "gpus": {"1": {"bdf": "0000:01:00.0"}}, "addresses": "10.0.0.31"}`, ``).Replace(common) +
 			`, "image": {"template": {"control": "1", "worker": "1"}}, "k3s": {"disable": ["traefik"]}}`,
 	}
 
@@ -76,7 +80,8 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 		}
 
 		// The names that the bases use, by the place.
-		path := strings.NewReplacer("pools.<name>.gpus.<name>", "pools.gpu.gpus.1", "pools.<name>.nodes.<name>", "pools.worker.nodes.1",
+		path := strings.NewReplacer("pools.<name>.gpus.<name>", "pools.gpu.gpus.1", "pools.<name>.nodes.<name>",
+			"pools.worker.nodes.1",
 			"pools.<name>", "pools.worker").Replace(key)
 		// Extra disks are there in one pool only.
 		if strings.Contains(path, "extraDisks[]") && !strings.HasPrefix(path, "pools.worker.extraDisks") {

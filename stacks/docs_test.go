@@ -13,7 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// TestKeyTable keeps the key table of the documentation at what the schema says. The rest of the page is written by hand.
+// TestKeyTable keeps the key table of the documentation at what the schema says. The rest of the page is written by
+// hand.
 func TestKeyTable(t *testing.T) {
 	const (
 		page  = "docs/configuration.md"
@@ -75,7 +76,8 @@ func keyTable(t *testing.T) string {
 		case "":
 			b.WriteString("\n### Top level\n")
 		case "defaults":
-			b.WriteString("\n### Shape: `defaults`, and the same keys in `pools.<name>`, `pools.<name>.nodes.<n>` and `pools.<name>.gpus.<n>`\n")
+			b.WriteString("\n### Shape: `defaults`, and the same keys in `pools.<name>`, `pools.<name>.nodes.<n>` and " +
+				"`pools.<name>.gpus.<n>`\n")
 		default:
 			fmt.Fprintf(&b, "\n### `%s`\n", block)
 		}
@@ -95,7 +97,8 @@ func keyTable(t *testing.T) string {
 
 	b.WriteString("\n")
 
-	return strings.NewReplacer("pools.<name>.nodes.<name>", "pools.<name>.nodes.<n>", "pools.<name>.gpus.<name>", "pools.<name>.gpus.<n>").
+	return strings.NewReplacer("pools.<name>.nodes.<name>", "pools.<name>.nodes.<n>", "pools.<name>.gpus.<name>",
+		"pools.<name>.gpus.<n>").
 		Replace(b.String())
 }
 

@@ -15,14 +15,17 @@ import (
 	"talos-proxmox/stacks/contract"
 )
 
-// home is a configuration without a stack file. A secret is a value like any other here: take it from where yours are kept.
+// home is a configuration without a stack file. A secret is a value like any other here: take it from where yours are
+// kept.
 func home(secret string) stacks.Config {
 	return stacks.Config{
 		ProxmoxTokenSecret: secret,
 		Spec: spec.Spec{
-			Proxmox: spec.Proxmox{Endpoint: "https://127.0.0.1:1", TokenID: "pulumi@pve!talos", Hosts: []spec.Host{{Name: "pve"}}},
+			Proxmox: spec.Proxmox{Endpoint: "https://127.0.0.1:1", TokenID: "pulumi@pve!talos",
+				Hosts: []spec.Host{{Name: "pve"}}},
 			Cluster: spec.Cluster{Name: "home", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-			Image:   spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"}},
+			Image: spec.Image{Source: spec.SourceTemplate,
+				Template: spec.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"}},
 			Network: spec.Network{CIDR: "192.168.10.0/24"},
 			Pools: map[string]spec.Pool{
 				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "192.168.10.11-13"},
@@ -80,8 +83,8 @@ func ExampleDeploy_problems() {
 	// pools.worker.addresses
 }
 
-// A program of your own brings a cluster up without a project, a stack file or the pulumi command line; it needs the pulumi
-// CLI in its PATH.
+// A program of your own brings a cluster up without a project, a stack file or the pulumi command line; it needs the
+// pulumi CLI in its PATH.
 func ExampleDeploy_automation() {
 	up := func(ctx context.Context, secret string) (kubeconfig string, err error) {
 		stack, err := auto.UpsertStackInlineSource(ctx, "home", "clusters", func(ctx *pulumi.Context) error {
@@ -155,7 +158,8 @@ func Example_readContract() {
 		return
 	}
 
-	fmt.Println(cluster.Cluster, cluster.Versions.Talos, cluster.ControlPlaneEndpoints, cluster.NodeVMIDMap["home-worker-1"])
+	fmt.Println(cluster.Cluster, cluster.Versions.Talos, cluster.ControlPlaneEndpoints,
+		cluster.NodeVMIDMap["home-worker-1"])
 	// Output: home v1.12.4 [192.168.10.11] 501
 }
 
@@ -173,7 +177,8 @@ const published = `{
 
 // preview runs a program without an engine, as a preview: it goes on without Proxmox VE.
 func preview(program pulumi.RunFunc) {
-	err := pulumi.RunErr(program, pulumi.WithMocks("demo", "dev", mocks{}), func(info *pulumi.RunInfo) { info.DryRun = true })
+	err := pulumi.RunErr(program, pulumi.WithMocks("demo", "dev", mocks{}),
+		func(info *pulumi.RunInfo) { info.DryRun = true })
 	if err != nil {
 		fmt.Println(err)
 	}

@@ -18,8 +18,8 @@ const Project = "talos-proxmox"
 // standIn takes the place of a secret that is encrypted in the file, or is not in it at all.
 const standIn = "00000000-0000-0000-0000-000000000000"
 
-// LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted nor
-// asked for: each one that is needed has a stand-in. The error is as Load's.
+// LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted
+// nor asked for: each one that is needed has a stand-in. The error is as Load's.
 func LoadFile(path string) (Config, error) {
 	values, err := ReadFile(path)
 	if err != nil {
@@ -39,7 +39,8 @@ func LoadText(text []byte, root string) (Config, error) {
 	return Parse(values, root)
 }
 
-// ReadFile returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for secrets.
+// ReadFile returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for
+// secrets.
 func ReadFile(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -59,13 +59,15 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzReadContract: whatever somebody hands over as a contract, it is one that can be written and read again, or an error.
+// FuzzReadContract: whatever somebody hands over as a contract, it is one that can be written and read again, or an
+// error.
 func FuzzReadContract(f *testing.F) {
 	for _, text := range []string{
 		`{"schemaVersion": 1, "kind": "talos", "cluster": "c", "versions": {"talos": "v1.12.4", "kubernetes": "v1.34.2"},
 		"talos_control_plane_endpoints": ["10.0.0.11"], "talos_node_ip_map": {"c-control-1": "10.0.0.11"}, "talos_node_vmid_map": {"c-control-1": 401},
 		"talos_bootstrap_nodes": {"control_plane": [{"name": "c-control-1", "vmid": 401, "ip": "10.0.0.11", "node": "pve"}], "workers": [], "gpu_workers": []}}`,
-		`{"talos_bootstrap_contract": {"schemaVersion": 2}}`, `{"talos_bootstrap_contract": null}`, `{"schemaVersion": 1e400}`, `[]`, `null`, `{"schemaVersion": "1"}`,
+		`{"talos_bootstrap_contract": {"schemaVersion": 2}}`, `{"talos_bootstrap_contract": null}`,
+		`{"schemaVersion": 1e400}`, `[]`, `null`, `{"schemaVersion": "1"}`,
 	} {
 		f.Add([]byte(text))
 	}

@@ -15,7 +15,8 @@ import (
 
 // hints are the commands that an operator wants next, ready to be copied. Credentials that are not written as files are
 // written by the first two. They run in the project's directory, whichever stack is selected.
-func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.StringArrayOutput, nodes pulumi.ArrayOutput) pulumi.Map {
+func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.StringArrayOutput,
+	nodes pulumi.ArrayOutput) pulumi.Map {
 	found := pulumi.Map{}
 	output := "pulumi stack output --stack " + shellWord(stack) + " "
 
@@ -24,7 +25,8 @@ func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.String
 			return shellWord("./" + path.Join(f.Dir, string(name)))
 		}
 
-		found["get_"+string(name)] = pulumi.String("(umask 077; " + output + string(name) + " --show-secrets > " + string(name) + ")")
+		found["get_"+string(name)] = pulumi.String("(umask 077; " + output + string(name) + " --show-secrets > " +
+			string(name) + ")")
 
 		return "./" + string(name)
 	}
@@ -43,7 +45,8 @@ func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.String
 			}
 		}
 
-		return "talosctl --talosconfig " + talosconfig + " --endpoints " + strings.Join(both[0].([]string), ",") + " --nodes " +
+		return "talosctl --talosconfig " + talosconfig + " --endpoints " + strings.Join(both[0].([]string), ",") +
+			" --nodes " +
 			strings.Join(all, ",") + " version"
 	}).(pulumi.StringOutput)
 	found["contract"] = pulumi.String(output + contract.OutputContract + " --json")

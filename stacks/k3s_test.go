@@ -86,9 +86,11 @@ func TestK3sWiring(t *testing.T) {
 
 		want[node] = line("talos-proxmox:index:K3sNode", "edge", "", nil, nil)
 		want[node+"-user-data"] = line("proxmoxve:Storage/file:File", node, proxmox, []string{"edge-identity"}, nil)
-		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, first, []string{"edge-vm-announced", "edge-vmid-free"})
+		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, first,
+			[]string{"edge-vm-announced", "edge-vmid-free"})
 		want[node+"-rules"] = line("proxmoxve:Network/firewallRules:FirewallRules", node, proxmox, []string{vm}, nil)
-		want[node+"-firewall"] = line("proxmoxve:Network/firewallOptions:FirewallOptions", node, proxmox, []string{node + "-rules", vm}, nil)
+		want[node+"-firewall"] = line("proxmoxve:Network/firewallOptions:FirewallOptions", node, proxmox,
+			[]string{node + "-rules", vm}, nil)
 		before := []string{"edge-administrator", "edge-identity", node + "-firewall", vm}
 		if node == "edge-agent-1" {
 			// It is upgraded when the servers are.
@@ -98,7 +100,8 @@ func TestK3sWiring(t *testing.T) {
 		want[node+"-joined"] = line(stash, node, "", before, []string{"edge-node-joined"})
 
 		assert.Equal(t, []string{vm}, resources[node+"-joined"].replace)
-		assert.Equal(t, []string{"nodeName"}, resources[node+"-user-data"].ignored, "a VM that is not there is told what holds now")
+		assert.Equal(t, []string{"nodeName"}, resources[node+"-user-data"].ignored,
+			"a VM that is not there is told what holds now")
 	}
 
 	got := map[string]string{}
@@ -132,7 +135,8 @@ func TestK3sMachines(t *testing.T) {
 	file := resources["edge-agent-1-user-data"].inputs["sourceRaw"]
 	require.True(t, file.ContainsSecrets())
 
-	// From outside the network, a server lets in the API and SSH, from where the configuration says, and an agent only SSH.
+	// From outside the network, a server lets in the API and SSH, from where the configuration says, and an agent only
+	// SSH.
 	outside := func(node string) []string {
 		var found []string
 
@@ -177,8 +181,10 @@ func TestK3sOutputs(t *testing.T) {
 
 	record(t, k3sProgram(k3sConfig(t), func(d *Deployment) {
 		assert.ElementsMatch(t, []string{
-			contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap, contract.OutputNodeVMIDMap, contract.OutputContract,
-			contract.OutputKubeconfig, contract.OutputCredentialsExpiry, contract.OutputHints, contract.OutputK3s, contract.OutputSSHPrivateKey,
+			contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap,
+			contract.OutputNodeVMIDMap, contract.OutputContract,
+			contract.OutputKubeconfig, contract.OutputCredentialsExpiry, contract.OutputHints, contract.OutputK3s,
+			contract.OutputSSHPrivateKey,
 		}, slices.Collect(maps.Keys(d.Outputs)))
 
 		d.Outputs.ToMapOutput().ApplyT(func(all map[string]any) error {
@@ -196,7 +202,8 @@ func TestK3sOutputs(t *testing.T) {
 
 	assert.Contains(t, all[contract.OutputSSHPrivateKey], "OPENSSH PRIVATE KEY")
 	assert.Equal(t, "ssh -i ssh_private_key ubuntu@192.168.20.11", all[contract.OutputHints].(map[string]any)["ssh"])
-	assert.Equal(t, map[string]any{"k3s": "v1.34.2+k3s1", "kubernetes": "v1.34.2"}, all[contract.OutputContract].(map[string]any)["versions"])
+	assert.Equal(t, map[string]any{"k3s": "v1.34.2+k3s1", "kubernetes": "v1.34.2"},
+		all[contract.OutputContract].(map[string]any)["versions"])
 	assert.Equal(t, "k3s", all[contract.OutputContract].(map[string]any)["kind"])
 
 	status := all[contract.OutputK3s].(map[string]any)
@@ -207,18 +214,21 @@ func TestK3sOutputs(t *testing.T) {
 	delete(joined, "uuid")
 	assert.Equal(t, map[string]any{
 		"health": "unknown", "host_name": "edge-agent-1", "ssh": "ssh ubuntu@192.168.20.21",
-		"joined": map[string]any{"name": "edge-agent-1", "address": "192.168.20.21", "version": "v1.34.2+k3s1", "vmid": 501.0},
+		"joined": map[string]any{"name": "edge-agent-1", "address": "192.168.20.21", "version": "v1.34.2+k3s1",
+			"vmid": 501.0},
 	}, agent)
 }
 
 // TestContractOfK3s: each kind has its own version, and no other's.
 func TestContractOfK3s(t *testing.T) {
-	text := strings.NewReplacer(`"kind": "talos"`, `"kind": "k3s"`, `"talos": "v1.12.4"`, `"k3s": "v1.34.2+k3s1"`).Replace(aContract)
+	text := strings.NewReplacer(`"kind": "talos"`, `"kind": "k3s"`, `"talos": "v1.12.4"`,
+		`"k3s": "v1.34.2+k3s1"`).Replace(aContract)
 
 	c, err := contract.Read([]byte(text))
 	require.NoError(t, err)
 	assert.Equal(t, "v1.34.2+k3s1", c.Versions.K3s)
 
 	_, err = contract.Read([]byte(strings.Replace(aContract, `"kind": "talos"`, `"kind": "k3s"`, 1)))
-	require.EqualError(t, err, "output talos_bootstrap_contract does not have the contract's shape:\n  - versions: must hold that of k3s, and of no other kind")
+	require.EqualError(t, err, "output talos_bootstrap_contract does not have the contract's shape:\n  - versions: must "+
+		"hold that of k3s, and of no other kind")
 }

@@ -20,7 +20,8 @@ func k3sOutputs(c *components.K3sCluster, stack string) pulumi.Map {
 		made = append(made, member{n.VMID, n.Host, n.IPAddress})
 	}
 
-	exported := shared(p, made, groups(p, made), pulumi.Map{"k3s": pulumi.String(p.K3s.Version), "kubernetes": pulumi.String(p.Kubernetes)})
+	exported := shared(p, made, groups(p, made),
+		pulumi.Map{"k3s": pulumi.String(p.K3s.Version), "kubernetes": pulumi.String(p.Kubernetes)})
 	exported[contract.OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
 	exported[contract.OutputCredentialsExpiry] = pulumi.Map{contract.OutputKubeconfig: c.KubeconfigExpiry}
 	exported[contract.OutputK3s] = k3sStatus(c)
@@ -33,8 +34,8 @@ func k3sOutputs(c *components.K3sCluster, stack string) pulumi.Map {
 	return exported
 }
 
-// k3sStatus says where the cluster is, and of each node its health, what was noted when it joined, and how to log in to it. It
-// is there when all of them have joined.
+// k3sStatus says where the cluster is, and of each node its health, what was noted when it joined, and how to log in to
+// it. It is there when all of them have joined.
 func k3sStatus(c *components.K3sCluster) pulumi.Map {
 	nodes := pulumi.Map{}
 
@@ -60,7 +61,8 @@ func k3sHints(c *components.K3sCluster, stack string) pulumi.Map {
 	if f := c.Plan.Outputs.Files; f != nil && slices.Contains(f.Write, file) {
 		kubeconfig = shellWord("./" + path.Join(f.Dir, string(file)))
 	} else {
-		found["get_kubeconfig"] = pulumi.String("(umask 077; " + output + contract.OutputKubeconfig + " --show-secrets > kubeconfig)")
+		found["get_kubeconfig"] = pulumi.String("(umask 077; " + output + contract.OutputKubeconfig +
+			" --show-secrets > kubeconfig)")
 	}
 
 	found["kubectl"] = pulumi.String("kubectl --kubeconfig " + kubeconfig + " get nodes -o wide")
@@ -68,7 +70,8 @@ func k3sHints(c *components.K3sCluster, stack string) pulumi.Map {
 	key := ""
 	if c.Plan.K3s.GenerateSSHKey {
 		key = "-i ssh_private_key "
-		found["get_ssh_private_key"] = pulumi.String("(umask 077; " + output + contract.OutputSSHPrivateKey + " --show-secrets > ssh_private_key)")
+		found["get_ssh_private_key"] = pulumi.String("(umask 077; " + output + contract.OutputSSHPrivateKey +
+			" --show-secrets > ssh_private_key)")
 	}
 
 	found["ssh"] = pulumi.Sprintf("ssh %s%s@%s", key, c.Plan.K3s.User, c.Nodes[0].IPAddress.Elem())

@@ -16,9 +16,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// Load reads the stack's configuration strictly. The error holds all problems (spec.Problems): unknown keys, wrong types,
-// and everything that planning finds in what could be read. The root is the project's directory, the current one when
-// empty.
+// Load reads the stack's configuration strictly. The error holds all problems (spec.Problems): unknown keys, wrong
+// types, and everything that planning finds in what could be read. The root is the project's directory, the current one
+// when empty.
 func Load(ctx *pulumi.Context, root string) (Config, error) {
 	if root == "" {
 		root = "."
@@ -57,11 +57,12 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 	return config, err
 }
 
-// DestroyVariable is the environment variable that tells the program that the run destroys the stack: the engine does not tell it.
+// DestroyVariable is the environment variable that tells the program that the run destroys the stack: the engine does
+// not tell it.
 const DestroyVariable = "TALOS_PROXMOX_DESTROY"
 
-// Parse reads a configuration from its values as Pulumi keeps them: text as it is, anything else as JSON. Patch files are
-// read from below root.
+// Parse reads a configuration from its values as Pulumi keeps them: text as it is, anything else as JSON. Patch files
+// are read from below root.
 func Parse(values map[string]string, root string) (Config, error) {
 	tree, problems, err := decode(values)
 	if err != nil {
@@ -109,7 +110,8 @@ func Parse(values map[string]string, root string) (Config, error) {
 	return c, merge(problems, more).Err()
 }
 
-// merge adds what was found in the values to what was found in the keys and in reading files, without what only follows from it.
+// merge adds what was found in the values to what was found in the keys and in reading files, without what only follows
+// from it.
 func merge(keys, values spec.Problems) spec.Problems {
 	all := keys
 

@@ -99,7 +99,8 @@ func shared(p *plan.Plan, made []member, all map[string]*group, versions pulumi.
 	}
 
 	whole := pulumi.Map{
-		"schemaVersion": pulumi.Int(contract.SchemaVersion), "kind": pulumi.String(p.Distribution), "cluster": pulumi.String(p.Cluster), "versions": versions,
+		"schemaVersion": pulumi.Int(contract.SchemaVersion), "kind": pulumi.String(p.Distribution),
+		"cluster": pulumi.String(p.Cluster), "versions": versions,
 	}
 	maps.Copy(whole, inventory)
 
@@ -108,8 +109,10 @@ func shared(p *plan.Plan, made []member, all map[string]*group, versions pulumi.
 
 	if p.Outputs.Legacy {
 		maps.Copy(exported, pulumi.Map{
-			contract.OutputControlPlaneIPs: control.known(), contract.OutputWorkerIPs: workers.known(), contract.OutputGPUWorkerIPs: gpus.known(),
-			contract.OutputControlPlaneVMIDs: control.vmids, contract.OutputWorkerVMIDs: workers.vmids, contract.OutputGPUWorkerVMIDs: gpus.vmids,
+			contract.OutputControlPlaneIPs: control.known(), contract.OutputWorkerIPs: workers.known(),
+			contract.OutputGPUWorkerIPs:      gpus.known(),
+			contract.OutputControlPlaneVMIDs: control.vmids, contract.OutputWorkerVMIDs: workers.vmids,
+			contract.OutputGPUWorkerVMIDs:   gpus.vmids,
 			contract.OutputGPUWorkerPCIBDFs: gpus.bdfs,
 		})
 	}
@@ -138,8 +141,10 @@ func outputs(c *components.TalosCluster, stack string) (pulumi.Map, error) {
 
 		exported[contract.OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
 		exported[contract.OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
-		exported[contract.OutputCredentialsExpiry] = pulumi.Map{contract.OutputKubeconfig: c.KubeconfigExpiry, contract.OutputTalosconfig: c.TalosconfigExpiry}
-		exported[contract.OutputHints] = hints(c, stack, control.known(), pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
+		exported[contract.OutputCredentialsExpiry] = pulumi.Map{contract.OutputKubeconfig: c.KubeconfigExpiry,
+			contract.OutputTalosconfig: c.TalosconfigExpiry}
+		exported[contract.OutputHints] = hints(c, stack, control.known(),
+			pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}
 
 	return exported, err

@@ -94,7 +94,8 @@ func TestPagesNameKeys(t *testing.T) {
 			check(page, m[1])
 		}
 
-		for _, m := range regexp.MustCompile("pulumi config set ((?:--[a-z]+ )*)'?([a-z][^' \n`]*)").FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile("pulumi config set ((?:--[a-z]+ )*)'?([a-z][^' \n`]*)").FindAllStringSubmatch(
+			text, -1) {
 			check(page, m[2])
 
 			if name := strings.TrimPrefix(m[2], Project+":"); !strings.Contains(m[1], "--path") && keys[name] == nil {
@@ -108,8 +109,8 @@ func TestPagesNameKeys(t *testing.T) {
 	}
 }
 
-// TestPagesShowStackFiles: what a page shows of a stack file has keys that there are, with values of their types. A part of
-// one may lack what a whole one must have.
+// TestPagesShowStackFiles: what a page shows of a stack file has keys that there are, with values of their types. A
+// part of one may lack what a whole one must have.
 func TestPagesShowStackFiles(t *testing.T) {
 	seen := 0
 
@@ -171,7 +172,8 @@ func TestPagesQuoteMessages(t *testing.T) {
 	for _, dir := range []string{"../components", "."} {
 		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			// The installation of K3s speaks for itself.
-			if err != nil || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "install.sh") || strings.HasSuffix(path, "_test.go") {
+			if err != nil || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "install.sh") ||
+				strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 

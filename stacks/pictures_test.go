@@ -120,12 +120,14 @@ func (t twig) svg() string {
 		lines++
 
 		fmt.Fprintf(&b, "<circle cx=\"%g\" cy=\"%g\" r=\"6\" fill=\"%s\"/>\n", x, y, t.colour)
-		fmt.Fprintf(&b, "<text x=\"%g\" y=\"%g\" font-size=\"14\" font-weight=\"600\" fill=\"#172033\">%s<tspan font-size=\"12.5\" font-weight=\"400\" fill=\"#66718a\" dx=\"10\">%s</tspan></text>\n",
+		fmt.Fprintf(&b, "<text x=\"%g\" y=\"%g\" font-size=\"14\" font-weight=\"600\" fill=\"#172033\">%s<tspan "+
+			"font-size=\"12.5\" font-weight=\"400\" fill=\"#66718a\" dx=\"10\">%s</tspan></text>\n",
 			x+16, y+5, html.EscapeString(t.name), html.EscapeString(t.kind))
 
 		for _, child := range t.children {
 			to := draw(child)
-			fmt.Fprintf(&b, "<path d=\"M%g %gV%gH%g\" fill=\"none\" stroke=\"#b6bfd0\" stroke-width=\"1.5\"/>\n", x, y+9, to, x+indent-9)
+			fmt.Fprintf(&b, "<path d=\"M%g %gV%gH%g\" fill=\"none\" stroke=\"#b6bfd0\" stroke-width=\"1.5\"/>\n", x, y+9, to,
+				x+indent-9)
 		}
 
 		return y
@@ -138,13 +140,17 @@ func (t twig) svg() string {
 	height := top + float64(lines)*row + 56
 	legend := ""
 
-	for i, l := range [][2]string{{"#4f46e5", "component"}, {"#0f9488", "on Proxmox VE"}, {"#d97706", "Talos"}, {"#8b97b1", "provider"}} {
+	for i, l := range [][2]string{{"#4f46e5", "component"}, {"#0f9488", "on Proxmox VE"}, {"#d97706", "Talos"},
+		{"#8b97b1", "provider"}} {
 		x := left + float64(i)*140
-		legend += fmt.Sprintf("<circle cx=\"%g\" cy=\"%g\" r=\"6\" fill=\"%s\"/>\n<text x=\"%g\" y=\"%g\" font-size=\"12.5\" fill=\"#66718a\">%s</text>\n",
+		legend += fmt.Sprintf("<circle cx=\"%g\" cy=\"%g\" r=\"6\" fill=\"%s\"/>\n<text x=\"%g\" y=\"%g\" "+
+			"font-size=\"12.5\" fill=\"#66718a\">%s</text>\n",
 			x, height-36, l[0], x+14, height-31.5, l[1])
 	}
 
 	return fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\" "+
-		"font-family=\"Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\" role=\"img\" aria-label=\"Who owns what in a stack\">\n"+
-		"<rect width=\"%g\" height=\"%g\" fill=\"#f4f6fb\"/>\n%s%s</svg>\n", width, height, width, height, width, height, b.String(), legend)
+		"font-family=\"Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\" role=\"img\" "+
+		"aria-label=\"Who owns what in a stack\">\n"+
+		"<rect width=\"%g\" height=\"%g\" fill=\"#f4f6fb\"/>\n%s%s</svg>\n", width, height, width, height, width, height,
+		b.String(), legend)
 }

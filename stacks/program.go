@@ -22,8 +22,8 @@ func Program(ctx *pulumi.Context) error {
 	return run(ctx, ctx.RootDirectory())
 }
 
-// ProgramIn is Program for the Automation API, whose programs are not told where their project is: in the directory dir,
-// which holds the stack's file and the patch files that the configuration names.
+// ProgramIn is Program for the Automation API, whose programs are not told where their project is: in the directory
+// dir, which holds the stack's file and the patch files that the configuration names.
 func ProgramIn(dir string) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error { return run(ctx, dir) }
 }
@@ -58,8 +58,8 @@ type Deployment struct {
 }
 
 // Deploy makes the cluster that the configuration describes, with providers of its own, so that a program may deploy
-// several. The resources take their names from the cluster's name. Nothing is registered when the configuration is wrong;
-// the error holds everything that is (spec.Problems).
+// several. The resources take their names from the cluster's name. Nothing is registered when the configuration is
+// wrong; the error holds everything that is (spec.Problems).
 func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (*Deployment, error) {
 	if err := append(config.checkAccess(), config.checkSecrets()...).Err(); err != nil {
 		return nil, err
@@ -124,7 +124,8 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	return &Deployment{Cluster: cluster, Outputs: exported}, err
 }
 
-func deployK3s(ctx *pulumi.Context, config Config, args *components.K3sClusterArgs, opts ...pulumi.ResourceOption) (*Deployment, error) {
+func deployK3s(ctx *pulumi.Context, config Config, args *components.K3sClusterArgs,
+	opts ...pulumi.ResourceOption) (*Deployment, error) {
 	if config.K3sToken != "" {
 		args.Token = pulumi.ToSecret(pulumi.String(config.K3sToken)).(pulumi.StringOutput)
 	}

@@ -32,8 +32,8 @@ type registered struct {
 	protect  bool
 }
 
-// recorder is a strict Pulumi mock: it knows every resource type and function of this program and refuses all others, and
-// two resources of one name.
+// recorder is a strict Pulumi mock: it knows every resource type and function of this program and refuses all others,
+// and two resources of one name.
 type recorder struct {
 	mu        sync.Mutex
 	resources map[string]registered
@@ -63,7 +63,8 @@ var computed = map[string]resource.PropertyMap{
 }
 
 var secretsReply = map[string]any{
-	"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": clientCertificate(), "clientKey": "KEY"},
+	"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": clientCertificate(),
+		"clientKey": "KEY"},
 	"machineSecrets": map[string]any{
 		"certs": map[string]any{
 			"etcd": certificate, "k8s": certificate, "k8sAggregator": certificate, "os": certificate,
@@ -131,7 +132,8 @@ func (r *recorder) NewResource(args pulumi.MockResourceArgs) (string, resource.P
 func (r *recorder) Call(args pulumi.MockCallArgs) (resource.PropertyMap, error) {
 	switch args.Token {
 	case "talos:machine/getConfiguration:getConfiguration":
-		return resource.PropertyMap{"machineConfiguration": resource.NewProperty("CONFIGURATION of " + args.Args["machineType"].StringValue())}, nil
+		return resource.PropertyMap{"machineConfiguration": resource.NewProperty("CONFIGURATION of " +
+			args.Args["machineType"].StringValue())}, nil
 	case "talos:client/getConfiguration:getConfiguration":
 		return resource.PropertyMap{"talosConfig": resource.NewProperty("TALOSCONFIG")}, nil
 	}

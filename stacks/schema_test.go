@@ -49,7 +49,8 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 	}}
 
 	// The paths that comments are found at follow from the directory they are read in.
-	for _, source := range []struct{ base, dir string }{{"talos-proxmox", "stacks"}, {"talos-proxmox", "stacks/contract"}, {"talos-proxmox", "components/spec"}} {
+	for _, source := range []struct{ base, dir string }{{"talos-proxmox", "stacks"}, {"talos-proxmox", "stacks/contract"},
+		{"talos-proxmox", "components/spec"}} {
 		t.Chdir("..")
 
 		if err := r.AddGoComments(source.base, source.dir); err != nil {
@@ -332,7 +333,8 @@ func TestStackFilesFitTheSchema(t *testing.T) {
 		}
 	}
 
-	const start = "config:\n  talos-proxmox:proxmox: {endpoint: {secure: AAAA}, hosts: []}\n  talos-proxmox:cluster: {secure: AAAA}\n" +
+	const start = "config:\n  talos-proxmox:proxmox: {endpoint: {secure: AAAA}, hosts: []}\n  talos-proxmox:cluster: " +
+		"{secure: AAAA}\n" +
 		"  talos-proxmox:network: {cidr: 10.0.0.0/16}\n  talos-proxmox:pools: {}\n  aws:region: eu-central-1\n"
 
 	if err := check(t, start+"  talos-proxmox:proxmoxTokenSecret: {secure: AAAA}\nencryptionsalt: v1:xyz\n"); err != nil {

@@ -45,20 +45,25 @@ func (c Config) checkSecrets() spec.Problems {
 
 		switch _, err := ssh.ParseRawPrivateKey([]byte(key)); {
 		case errors.As(err, &locked):
-			ps.Add("sshPrivateKey", "is locked with a passphrase, which the program cannot enter", "", "make a key for this program alone, without one")
+			ps.Add("sshPrivateKey", "is locked with a passphrase, which the program cannot enter", "",
+				"make a key for this program alone, without one")
 		case err != nil:
-			ps.Add("sshPrivateKey", "is no private key of OpenSSH", "", "run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>")
+			ps.Add("sshPrivateKey", "is no private key of OpenSSH", "",
+				"run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>")
 		}
 	}
 
 	if key := c.K3sToken; key != "" && key != standIn && (!k3sToken.MatchString(key) || bootstrapToken.MatchString(key)) {
-		ps.Add("k3sToken", "must be a password of at least 16 letters, digits and . _ ~ + / = -, and no bootstrap token or full token of K3s", "",
+		ps.Add("k3sToken",
+			"must be a password of at least 16 letters, digits and . _ ~ + / = -, and no bootstrap token or full token of K3s",
+			"",
 			"run: openssl rand -hex 32 | pulumi config set --secret k3sToken")
 	}
 
 	if c.MachineSecrets != "" && c.MachineSecrets != standIn {
 		if _, err := machineconfig.ReadSecrets(c.MachineSecrets); err != nil {
-			ps.Add("machineSecrets", "must be a Talos secrets bundle: "+err.Error(), "", "run: pulumi config set --secret machineSecrets < secrets.yaml")
+			ps.Add("machineSecrets", "must be a Talos secrets bundle: "+err.Error(), "",
+				"run: pulumi config set --secret machineSecrets < secrets.yaml")
 		}
 	}
 

@@ -65,7 +65,8 @@ func TestKeyOfTheTailnet(t *testing.T) {
 	t.Setenv("HEADSCALE_AUTH_KEY", "two words")
 
 	_, err = load(values)
-	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: does not look like a key: it holds spaces or what is no ASCII; "+
+	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: does not look like a key: it "+
+		"holds spaces or what is no ASCII; "+
 		"run: pulumi config set --secret tailscaleAuthKey, or correct HEADSCALE_AUTH_KEY")
 }
 
@@ -81,8 +82,10 @@ func TestPrivateKey(t *testing.T) {
 
 	for key, want := range map[string]string{
 		"": "", string(pem.EncodeToMemory(open)): "",
-		string(pem.EncodeToMemory(locked)): "sshPrivateKey: is locked with a passphrase, which the program cannot enter; make a key for this program alone, without one",
-		"~/.ssh/id_ed25519":                "sshPrivateKey: is no private key of OpenSSH; run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>",
+		string(pem.EncodeToMemory(locked)): "sshPrivateKey: is locked with a passphrase, which the program cannot enter; " +
+			"make a key for this program alone, without one",
+		"~/.ssh/id_ed25519": "sshPrivateKey: is no private key of OpenSSH; run: pulumi config set --secret sshPrivateKey < " +
+			"~/.ssh/<key>",
 	} {
 		got := ""
 		for _, p := range (Config{SSHPrivateKey: key}).checkSecrets() {
@@ -93,12 +96,14 @@ func TestPrivateKey(t *testing.T) {
 	}
 }
 
-// TestMachineSecrets: what is no secrets bundle is refused and not shown; one that is encrypted in the file is not looked at.
+// TestMachineSecrets: what is no secrets bundle is refused and not shown; one that is encrypted in the file is not
+// looked at.
 func TestMachineSecrets(t *testing.T) {
 	c := Config{MachineSecrets: "cluster: {id: hunter2}"}
-	require.EqualError(t, c.checkSecrets().Err(), "the configuration has 1 problem:\n  - machineSecrets: must be a Talos secrets bundle: "+
-		"cluster.secret is required; secrets is required; trustdinfo is required; certs is required; "+
-		"run: pulumi config set --secret machineSecrets < secrets.yaml")
+	require.EqualError(t, c.checkSecrets().Err(),
+		"the configuration has 1 problem:\n  - machineSecrets: must be a Talos secrets bundle: "+
+			"cluster.secret is required; secrets is required; trustdinfo is required; certs is required; "+
+			"run: pulumi config set --secret machineSecrets < secrets.yaml")
 
 	whole, err := machineconfig.ThrowAwaySecrets()
 	require.NoError(t, err)

@@ -40,7 +40,8 @@ func (yard) Files(context.Context, string, string) (map[string]int64, error) {
 
 func (yard) PCIDevices(context.Context, string) ([]proxmoxapi.PCIDevice, error) {
 	return []proxmoxapi.PCIDevice{
-		{BDF: "0000:01:00.0", ID: "10de:2204", SubsystemID: "10de:1467", IOMMUGroup: 14}, {BDF: "0000:02:00.0", ID: "10de:2204", IOMMUGroup: 15},
+		{BDF: "0000:01:00.0", ID: "10de:2204", SubsystemID: "10de:1467", IOMMUGroup: 14},
+		{BDF: "0000:02:00.0", ID: "10de:2204", IOMMUGroup: 15},
 		{BDF: "0000:03:00.0", ID: "10de:2204", IOMMUGroup: 16},
 	}, nil
 }
@@ -52,7 +53,8 @@ func (yard) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
 func (y yard) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error) {
 	for _, n := range y.plan.Nodes() {
 		if n.VMID == vm.ID {
-			return []proxmoxapi.Link{{Name: "ens18", MAC: n.MAC, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 9, byte(n.VMID % 100)})}}}, nil
+			return []proxmoxapi.Link{{Name: "ens18", MAC: n.MAC,
+				Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 9, byte(n.VMID % 100)})}}}, nil
 		}
 	}
 
@@ -174,11 +176,13 @@ func TestImagesPerHost(t *testing.T) {
 
 			drive := vm.inputs["initialization"].ObjectValue()
 			assert.Equal(t, "ide0", drive["interface"].StringValue())
-			assert.Equal(t, "10.0.0.1", drive["ipConfigs"].ArrayValue()[0].ObjectValue()["ipv4"].ObjectValue()["gateway"].StringValue())
+			assert.Equal(t, "10.0.0.1",
+				drive["ipConfigs"].ArrayValue()[0].ObjectValue()["ipv4"].ObjectValue()["gateway"].StringValue())
 		}
 
 		for _, name := range namesOf(resources, configToken) {
-			assert.Equal(t, []string{"c-node-answering", "c-node-adopted", "c-iso-detached", "c-node-configured"}, resources[name].hooks)
+			assert.Equal(t, []string{"c-node-answering", "c-node-adopted", "c-iso-detached", "c-node-configured"},
+				resources[name].hooks)
 		}
 	}
 }
@@ -189,8 +193,10 @@ func TestImagesPerNode(t *testing.T) {
 		c.Image = spec.Image{Platform: spec.PlatformMetal, Factory: spec.FactoryImage{URL: "http://factory.lan"}}
 	})
 
-	assert.Equal(t, []string{"c-control-1-image", "c-worker-1-image", "c-worker-2-image", "c-worker-3-image"}, namesOf(resources, fileToken))
-	assert.Equal(t, []string{"c-control-1-schematic", "c-worker-1-schematic", "c-worker-2-schematic", "c-worker-3-schematic"}, namesOf(resources, schematicToken))
+	assert.Equal(t, []string{"c-control-1-image", "c-worker-1-image", "c-worker-2-image", "c-worker-3-image"},
+		namesOf(resources, fileToken))
+	assert.Equal(t, []string{"c-control-1-schematic", "c-worker-1-schematic", "c-worker-2-schematic",
+		"c-worker-3-schematic"}, namesOf(resources, schematicToken))
 	assert.Equal(t, "c-worker-2", resources["c-worker-2-image"].parent)
 	assert.Equal(t, "http://factory.lan", resources["c-talos"].inputs["imageFactoryUrl"].StringValue())
 	assert.NotContains(t, resources["c-worker-2-vm"].inputs, "initialization")
@@ -200,7 +206,8 @@ func TestImagesPerNode(t *testing.T) {
 func TestImportedDisk(t *testing.T) {
 	resources, _ := inYard(t, false, func(c *Config) {
 		c.Image = spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}}
-		c.Proxmox.SSH = &spec.SSH{Username: "root", Port: 2222, Addresses: map[string]string{"pve1": "10.0.0.2", "pve2": "10.0.0.3"}}
+		c.Proxmox.SSH = &spec.SSH{Username: "root", Port: 2222,
+			Addresses: map[string]string{"pve1": "10.0.0.2", "pve2": "10.0.0.3"}}
 		c.SSHPrivateKey = "KEY"
 	})
 
@@ -217,13 +224,15 @@ func TestImportedDisk(t *testing.T) {
 	assert.Equal(t, "raw", disk["fileFormat"].StringValue())
 	assert.Contains(t, vm.ignored, "disks[0].fileId")
 	assert.Equal(t, "none", vm.inputs["cdrom"].ObjectValue()["fileId"].StringValue())
-	assert.Equal(t, []string{"c-node-answering", "c-node-adopted", "c-node-configured"}, resources["c-worker-1-config"].hooks)
+	assert.Equal(t, []string{"c-node-answering", "c-node-adopted", "c-node-configured"},
+		resources["c-worker-1-config"].hooks)
 }
 
 // TestReportedByAgent: everything that needs an address waits for the one that the guest agent reports.
 func TestReportedByAgent(t *testing.T) {
 	resources, outputs := inYard(t, false, func(c *Config) {
-		c.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}, Schematic: &spec.Schematic{Extensions: []string{"qemu-guest-agent"}}}
+		c.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos-1.12.4.iso"},
+			Schematic: &spec.Schematic{Extensions: []string{"qemu-guest-agent"}}}
 		c.Network = spec.Network{CIDR: "10.0.0.0/16", Addressing: spec.AddressingAgent}
 		c.Lifecycle.BootstrapWaitsForWorkers = true
 
@@ -236,8 +245,10 @@ func TestReportedByAgent(t *testing.T) {
 	assert.Equal(t, "10.0.9.1", resources["c-control-1-config"].inputs["node"].StringValue())
 	assert.Equal(t, "10.0.9.2", resources["c-worker-2-config"].inputs["endpoint"].StringValue())
 	assert.Equal(t, []any{"10.0.9.1"}, outputs[contract.OutputControlPlaneEndpoints])
-	assert.Equal(t, map[string]any{"c-control-1": "10.0.9.1", "c-worker-1": "10.0.9.1", "c-worker-2": "10.0.9.2", "c-worker-3": "10.0.9.3"}, outputs[contract.OutputNodeIPMap])
-	assert.Subset(t, resources["c-kubeconfig"].deps, []string{"c-worker-1-config", "c-worker-2-config", "c-worker-3-config"})
+	assert.Equal(t, map[string]any{"c-control-1": "10.0.9.1", "c-worker-1": "10.0.9.1", "c-worker-2": "10.0.9.2",
+		"c-worker-3": "10.0.9.3"}, outputs[contract.OutputNodeIPMap])
+	assert.Subset(t, resources["c-kubeconfig"].deps,
+		[]string{"c-worker-1-config", "c-worker-2-config", "c-worker-3-config"})
 	assert.Equal(t, "5m0s", resources["c-control-1-vm"].inputs["agent"].ObjectValue()["timeout"].StringValue())
 }
 
@@ -269,7 +280,8 @@ func TestFirewall(t *testing.T) {
 	}
 
 	assert.Equal(t, []string{"apid", "kubelet", "icmp", "flannel-vxlan"}, comments("c-worker-1-rules"))
-	assert.Equal(t, []string{"apid", "kubelet", "icmp", "flannel-vxlan", "trustd", "kube-apiserver", "etcd"}, comments("c-control-1-rules"))
+	assert.Equal(t, []string{"apid", "kubelet", "icmp", "flannel-vxlan", "trustd", "kube-apiserver", "etcd"},
+		comments("c-control-1-rules"))
 }
 
 // TestHints: the commands are whole for each way to reach the cluster, and the credentials say how long they are good.
@@ -302,7 +314,8 @@ func TestHints(t *testing.T) {
 			"talosctl": `talosctl --talosconfig './it'\''s here/talosconfig'` + talosctl,
 		}},
 		"kube-vip with IPv6": {func(c *Config) {
-			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "fd7a:115c:a1e0::20", Interface: "tailscale0"}
+			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "fd7a:115c:a1e0::20",
+				Interface: "tailscale0"}
 			c.Image.Factory.Extensions = []string{"tailscale"}
 			c.Tailscale, c.TailscaleAuthKey = &spec.Tailscale{}, "key"
 			c.Outputs.Files = &spec.Files{Write: []spec.File{"talosconfig", "kubeconfig"}}
@@ -339,8 +352,9 @@ func TestExternal(t *testing.T) {
 	}
 
 	assert.Equal(t, map[string]int{
-		"pulumi:providers:proxmoxve": 1, "pulumi:providers:talos": 1, "talos-proxmox:index:TalosCluster": 1, "talos-proxmox:index:TalosNode": 4,
-		vmToken: 4, fileToken: 2, schematicToken: 1,
+		"pulumi:providers:proxmoxve": 1, "pulumi:providers:talos": 1, "talos-proxmox:index:TalosCluster": 1,
+		"talos-proxmox:index:TalosNode": 4,
+		vmToken:                         4, fileToken: 2, schematicToken: 1,
 	}, tokens)
 
 	assert.NotContains(t, outputs, contract.OutputKubeconfig)
@@ -364,11 +378,13 @@ func withGPUs(keys ...string) func(*Config) {
 			gpus[key] = spec.GPUSpec{BDF: "0000:0" + key + ":00.0", NodeSpec: spec.NodeSpec{Host: "pve1"}}
 		}
 
-		c.Pools["gpu"] = spec.Pool{Role: spec.RoleWorker, Addresses: "10.0.0.31-39", GPUs: gpus, Image: spec.PoolImage{Extensions: []string{"nvidia-container-toolkit-lts"}}}
+		c.Pools["gpu"] = spec.Pool{Role: spec.RoleWorker, Addresses: "10.0.0.31-39", GPUs: gpus,
+			Image: spec.PoolImage{Extensions: []string{"nvidia-container-toolkit-lts"}}}
 	}
 }
 
-// TestGPUPool: a mapping and a node for each GPU, with what the provider must be told; the driver is in the pool's image only.
+// TestGPUPool: a mapping and a node for each GPU, with what the provider must be told; the driver is in the pool's
+// image only.
 func TestGPUPool(t *testing.T) {
 	resources, outputs := inYard(t, true, withGPUs("1", "2", "3"))
 
@@ -377,11 +393,13 @@ func TestGPUPool(t *testing.T) {
 	assert.Equal(t, "c-gpu", resources["c-gpu-2"].parent)
 
 	device := resources["c-gpu-1-gpu"].inputs["maps"].ArrayValue()[0].ObjectValue().Mappable()
-	assert.Equal(t, map[string]any{"node": "pve1", "path": "0000:01:00.0", "id": "10de:2204", "subsystemId": "10de:1467", "iommuGroup": 14.0}, device)
+	assert.Equal(t, map[string]any{"node": "pve1", "path": "0000:01:00.0", "id": "10de:2204", "subsystemId": "10de:1467",
+		"iommuGroup": 14.0}, device)
 
 	vm := resources["c-gpu-1-vm"].inputs
 	assert.Equal(t, "q35", vm["machine"].StringValue())
-	assert.Equal(t, map[string]any{"device": "hostpci0", "mapping": "c-gpu-1", "pcie": true, "rombar": true, "xvga": false},
+	assert.Equal(t, map[string]any{"device": "hostpci0", "mapping": "c-gpu-1", "pcie": true, "rombar": true,
+		"xvga": false},
 		vm["hostpcis"].ArrayValue()[0].ObjectValue().Mappable())
 	assert.NotContains(t, vm["memory"].ObjectValue(), "floating")
 
@@ -392,7 +410,8 @@ func TestGPUPool(t *testing.T) {
 	assert.Equal(t, resources[images[0]].deps, []string{strings.TrimSuffix(images[0], "-image") + "-schematic"})
 
 	groups := outputs[contract.OutputBootstrapNodes].(map[string]any)
-	assert.Equal(t, map[string]any{"name": "c-gpu-2", "vmid": 602.0, "node": "pve1", "ip": "10.0.0.32", "gpu_pci_bdf": "0000:02:00.0"}, groups["gpu_workers"].([]any)[1])
+	assert.Equal(t, map[string]any{"name": "c-gpu-2", "vmid": 602.0, "node": "pve1", "ip": "10.0.0.32",
+		"gpu_pci_bdf": "0000:02:00.0"}, groups["gpu_workers"].([]any)[1])
 }
 
 // TestGPURemoved: the first of three goes, and the others are what they were.
@@ -440,10 +459,12 @@ func TestRawGPU(t *testing.T) {
 	})
 
 	assert.Empty(t, namesOf(resources, mappingToken))
-	assert.Equal(t, "0000:01:00.0", resources["c-gpu-1-vm"].inputs["hostpcis"].ArrayValue()[0].ObjectValue()["id"].StringValue())
+	assert.Equal(t, "0000:01:00.0",
+		resources["c-gpu-1-vm"].inputs["hostpcis"].ArrayValue()[0].ObjectValue()["id"].StringValue())
 }
 
-// TestSchematics: the outputs name what the Image Factory has made for each node, and nothing for images that carry nothing.
+// TestSchematics: the outputs name what the Image Factory has made for each node, and nothing for images that carry
+// nothing.
 func TestSchematics(t *testing.T) {
 	_, outputs := inYard(t, false, func(*Config) {})
 	ids := outputs[contract.OutputSchematics].(map[string]any)

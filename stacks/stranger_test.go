@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStranger: a stack file that somebody proposes is previewed on a machine with secrets. Nothing outside the project is read by it,
-// whatever it names and wherever it may name a file.
+// TestStranger: a stack file that somebody proposes is previewed on a machine with secrets. Nothing outside the project
+// is read by it, whatever it names and wherever it may name a file.
 func TestStranger(t *testing.T) {
 	const secret = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
@@ -26,8 +26,10 @@ func TestStranger(t *testing.T) {
 	require.NoError(t, err)
 
 	files := []string{
-		filepath.Join(outside, "id"), relative, "patches/" + strings.Repeat("../", 20) + "etc/passwd", "/proc/self/environ", "/dev/stdin", "/etc/shadow",
-		"patches/link.yaml", "patches/dir/id", "patches/twice.yaml", "~/.ssh/id_rsa", "$HOME/.ssh/id_rsa", "file://" + outside + "/id", "patches",
+		filepath.Join(outside, "id"), relative, "patches/" + strings.Repeat("../", 20) + "etc/passwd", "/proc/self/environ",
+		"/dev/stdin", "/etc/shadow",
+		"patches/link.yaml", "patches/dir/id", "patches/twice.yaml", "~/.ssh/id_rsa", "$HOME/.ssh/id_rsa",
+		"file://" + outside + "/id", "patches",
 	}
 
 	places := map[string]string{
@@ -56,10 +58,11 @@ func TestStranger(t *testing.T) {
 	key := func(key string) string { return strangers("", "") + "  talos-proxmox:" + key + "\n" }
 
 	for path, c := range map[string]struct{ text, rule string }{
-		"cluster.recoverFrom":   {strangers("recoverFrom", "{file}"), "must be a snapshot of etcd inside the project: "},
-		"image.factory.url":     {key("image: { factory: { url: '{file}' } }"), "must be a URL"},
-		"image.iso.url":         {key("image: { source: iso, iso: { url: '{file}' } }"), "must be a URL"},
-		"image.iso.volume":      {key("image: { source: iso, iso: { volume: '{file}' } }"), "must name an ISO file on a datastore"},
+		"cluster.recoverFrom": {strangers("recoverFrom", "{file}"), "must be a snapshot of etcd inside the project: "},
+		"image.factory.url":   {key("image: { factory: { url: '{file}' } }"), "must be a URL"},
+		"image.iso.url":       {key("image: { source: iso, iso: { url: '{file}' } }"), "must be a URL"},
+		"image.iso.volume": {key("image: { source: iso, iso: { volume: '{file}' } }"),
+			"must name an ISO file on a datastore"},
 		"tailscale.loginServer": {key("tailscale: { loginServer: '{file}' }"), "must be a URL"},
 		"proxmox.endpoint":      {strings.Replace(strangers("", ""), "https://pve.lan:8006", "'{file}'", 1), "must be"},
 	} {
@@ -74,7 +77,8 @@ func TestStranger(t *testing.T) {
 		}
 	}
 
-	// Nothing in a text is expanded, and what looks like the name of a file to the provider is none (machineconfig.TestPatchIsNoFile).
+	// Nothing in a text is expanded, and what looks like the name of a file to the provider is none
+	// (machineconfig.TestPatchIsNoFile).
 	t.Run("a text stays as it is", func(t *testing.T) {
 		const text = "machine: { env: { X: $HOME ${HOME} $(id) `id` @/etc/passwd ~ } }"
 

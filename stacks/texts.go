@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// readTexts replaces the paths of files by what they hold: patches, manifests, certificates. Only files below root are read,
-// links included: the configuration of a stranger must not show files of the machine it is previewed on.
+// readTexts replaces the paths of files by what they hold: patches, manifests, certificates. Only files below root are
+// read, links included: the configuration of a stranger must not show files of the machine it is previewed on.
 func readTexts(c *Config, root string) (spec.Problems, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {

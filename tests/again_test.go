@@ -18,8 +18,9 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestMadeAgain takes machines away behind the program's back: a worker, and then the only control plane. What is made again
-// is configured again. A cluster that has lost its etcd begins with a snapshot, or empty where the operator says so, and never by itself.
+// TestMadeAgain takes machines away behind the program's back: a worker, and then the only control plane. What is made
+// again is configured again. A cluster that has lost its etcd begins with a snapshot, or empty where the operator says
+// so, and never by itself.
 func TestMadeAgain(t *testing.T) {
 	t.Parallel()
 
@@ -37,7 +38,8 @@ func TestMadeAgain(t *testing.T) {
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 		// Each time by the program, and then by the provider.
 		assert.Len(t, calls(r, "k3s-dev-worker-1 /machine.MachineService/ApplyConfiguration"), 4)
-		assert.Len(t, calls(r, "k3s-dev-control-1 /machine.MachineService/ApplyConfiguration"), 2, "the other node is left alone")
+		assert.Len(t, calls(r, "k3s-dev-control-1 /machine.MachineService/ApplyConfiguration"), 2,
+			"the other node is left alone")
 		requireNoChange(t, r.Stack)
 	})
 
@@ -64,7 +66,8 @@ func TestMadeAgain(t *testing.T) {
 	}
 
 	t.Run("the only control plane, with an empty cluster", func(t *testing.T) {
-		lose(t, "no snapshot of it is in ./etcd-backups; to begin with a snapshot, set cluster.recoverFrom to it; to begin with an empty cluster, "+
+		lose(t, "no snapshot of it is in ./etcd-backups; to begin with a snapshot, set cluster.recoverFrom to it; to begin "+
+			"with an empty cluster, "+
 			"set lifecycle.acceptEmptyCluster to k3s-dev; ")
 
 		set(t, r.Stack, "lifecycle.acceptEmptyCluster", "another")
@@ -86,7 +89,8 @@ func TestMadeAgain(t *testing.T) {
 		assert.Contains(t, failUp(t, r.Stack), "lifecycle.acceptEmptyCluster has been carried out before")
 		assert.Len(t, calls(r, "/Bootstrap"), 2)
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster", &auto.ConfigOptions{Path: true}))
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster",
+			&auto.ConfigOptions{Path: true}))
 		assert.Contains(t, failUp(t, r.Stack), refused)
 		assert.Len(t, calls(r, "/Bootstrap"), 2)
 
@@ -95,15 +99,18 @@ func TestMadeAgain(t *testing.T) {
 		up(t, r.Stack)
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster", &auto.ConfigOptions{Path: true}))
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster",
+			&auto.ConfigOptions{Path: true}))
 		up(t, r.Stack)
 		requireNoChange(t, r.Stack)
 	})
 
 	t.Run("the only control plane, with a snapshot", func(t *testing.T) {
 		project := r.Stack.Workspace().WorkDir()
-		command := exec.CommandContext(t.Context(), compile(t, "./stacks/ops"), "-C", project, "-s", r.Stack.Name(), "etcd", "snapshot")
-		command.Env = append(r.Backend.Environ(), "PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		command := exec.CommandContext(t.Context(), compile(t, "./stacks/ops"), "-C", project, "-s", r.Stack.Name(), "etcd",
+			"snapshot")
+		command.Env = append(r.Backend.Environ(),
+			"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
 		said, err := command.CombinedOutput()
 		require.NoError(t, err, "%s", said)
 

@@ -12,7 +12,8 @@ import (
 	"talos-proxmox/components/etcdbackup"
 )
 
-// TestBrokenNote: a note next to a snapshot of etcd that was cut off is reported and passed over. The update goes on, and keeps its own snapshot.
+// TestBrokenNote: a note next to a snapshot of etcd that was cut off is reported and passed over. The update goes on,
+// and keeps its own snapshot.
 func TestBrokenNote(t *testing.T) {
 	t.Parallel()
 
@@ -32,7 +33,8 @@ func TestBrokenNote(t *testing.T) {
 	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
 	require.NoError(t, err)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
-	assert.Contains(t, out.String(), "lifecycle.backup: "+old+".json cannot be read (unexpected end of JSON input). It is passed over")
+	assert.Contains(t, out.String(), "lifecycle.backup: "+old+
+		".json cannot be read (unexpected end of JSON input). It is passed over")
 	assert.EqualValues(t, 3, vmConfig(t, r, "pair-control-1")["cores"])
 
 	kept, err := store.List()

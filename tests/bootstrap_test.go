@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestLostBootstrap loses the reply to the bootstrap, and ends the run before the cluster is up. The next update goes on
-// by itself: it sees that the cluster was started, and starts no second one.
+// TestLostBootstrap loses the reply to the bootstrap, and ends the run before the cluster is up. The next update goes
+// on by itself: it sees that the cluster was started, and starts no second one.
 func TestLostBootstrap(t *testing.T) {
 	t.Parallel()
 

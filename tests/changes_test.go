@@ -93,8 +93,9 @@ func TestShapeChanges(t *testing.T) {
 	}
 }
 
-// TestNewVersion: another version is no reason to make a node again. The image of nodes to come follows it, running nodes are
-// upgraded, also a lone control plane. They keep the defaults of the version that the cluster was made with, until these are moved.
+// TestNewVersion: another version is no reason to make a node again. The image of nodes to come follows it, running
+// nodes are upgraded, also a lone control plane. They keep the defaults of the version that the cluster was made with,
+// until these are moved.
 func TestNewVersion(t *testing.T) {
 	t.Parallel()
 
@@ -111,7 +112,8 @@ func TestNewVersion(t *testing.T) {
 	preview, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
 	require.NoError(t, err)
 	assert.NotContains(t, previewed(preview.ChangeSummary), "delete")
-	assert.Contains(t, out.String(), "pair-control-1: upgrade, for Talos v1.11.6 becomes v1.12.4; etcd meanwhile: 0 of 1, 1 needed: it stands still")
+	assert.Contains(t, out.String(),
+		"pair-control-1: upgrade, for Talos v1.11.6 becomes v1.12.4; etcd meanwhile: 0 of 1, 1 needed: it stands still")
 	assert.Contains(t, out.String(), "pair-worker-1: upgrade, for Talos v1.11.6 becomes v1.12.4")
 
 	up(t, r.Stack)
@@ -127,7 +129,8 @@ func TestNewVersion(t *testing.T) {
 	set(t, r.Stack, "cluster.versions.contract", "v1.12.4")
 
 	table := told(t, r)
-	assert.Equal(t, map[string]impact.Effect{"pair-control-1": impact.EffectReboot, "pair-worker-1": impact.EffectReboot}, effects(table))
+	assert.Equal(t, map[string]impact.Effect{"pair-control-1": impact.EffectReboot, "pair-worker-1": impact.EffectReboot},
+		effects(table))
 
 	var settings []string
 	for _, s := range table["pair-worker-1"].Settings {
@@ -135,9 +138,12 @@ func TestNewVersion(t *testing.T) {
 	}
 
 	assert.Equal(t, []string{
-		"HostnameConfig.apiVersion: v1alpha1 (new)", "HostnameConfig.auto: off (new)", "HostnameConfig.hostname: pair-worker-1 (new)",
-		"HostnameConfig.kind: HostnameConfig (new)", "machine.features.apidCheckExtKeyUsage: true (goes)", "machine.features.rbac: true (goes)",
-		"machine.features.stableHostname: true (goes)", "machine.install.grubUseUKICmdline: true (new)", "machine.network.hostname: pair-worker-1 (goes)",
+		"HostnameConfig.apiVersion: v1alpha1 (new)", "HostnameConfig.auto: off (new)",
+		"HostnameConfig.hostname: pair-worker-1 (new)",
+		"HostnameConfig.kind: HostnameConfig (new)", "machine.features.apidCheckExtKeyUsage: true (goes)",
+		"machine.features.rbac: true (goes)",
+		"machine.features.stableHostname: true (goes)", "machine.install.grubUseUKICmdline: true (new)",
+		"machine.network.hostname: pair-worker-1 (goes)",
 	}, settings)
 
 	up(t, r.Stack)
@@ -153,7 +159,8 @@ func TestReservedBecomesStatic(t *testing.T) {
 	t.Parallel()
 
 	p := pair{"iso", "metal", "", "reserved"}
-	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "worker: { role: worker, count: 1,", `worker: { role: worker, nodes: { "1": {} },`, 1)))
+	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "worker: { role: worker, count: 1,",
+		`worker: { role: worker, nodes: { "1": {} },`, 1)))
 	up(t, r.Stack)
 
 	before := r.Lab.World().Snapshot()
@@ -198,7 +205,8 @@ func TestGPURemoved(t *testing.T) {
         "3": { bdf: "0000:03:00" }
 `
 	text, _ := devText(t)
-	r := rehearse(t, stackFile(t, strings.Replace(text, "      gpus:\n        \"1\": { bdf: \"0000:01:00.0\" }\n", three, 1)))
+	r := rehearse(t, stackFile(t, strings.Replace(text, "      gpus:\n        \"1\": { bdf: \"0000:01:00.0\" }\n", three,
+		1)))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)
@@ -207,7 +215,8 @@ func TestGPURemoved(t *testing.T) {
 	require.Len(t, before.Mappings, 3)
 	assert.Contains(t, vmConfig(t, r, "k3s-dev-gpu-3")["hostpci0"], "mapping=k3s-dev-gpu-3,pcie=1,rombar=1")
 
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), `talos-proxmox:pools.gpu.gpus["1"]`, &auto.ConfigOptions{Path: true}))
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), `talos-proxmox:pools.gpu.gpus["1"]`,
+		&auto.ConfigOptions{Path: true}))
 	up(t, r.Stack)
 
 	after := r.Lab.World().Snapshot()
@@ -225,12 +234,13 @@ func TestGPURemoved(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestGPUAway takes a GPU out of its host, and then the host off the network: what is there already stays as it is, and what
-// is elsewhere can be changed.
+// TestGPUAway takes a GPU out of its host, and then the host off the network: what is there already stays as it is, and
+// what is elsewhere can be changed.
 func TestGPUAway(t *testing.T) {
 	t.Parallel()
 
-	text := strings.Replace(pair{"template", "metal", "", "reserved"}.stack(), "template: {", "template: { gpuWorker: talos-v1.12.4-base,", 1)
+	text := strings.Replace(pair{"template", "metal", "", "reserved"}.stack(), "template: {",
+		"template: { gpuWorker: talos-v1.12.4-base,", 1)
 	text += "    gpu: { role: worker, addresses: 10.40.0.31-39, gpus: { \"1\": { host: pve2, bdf: \"0000:01:00.0\" } } }\n"
 
 	r := rehearse(t, stackFile(t, text))
@@ -254,8 +264,8 @@ func TestGPUAway(t *testing.T) {
 	assert.Equal(t, before, r.Lab.World().Snapshot().Mappings)
 }
 
-// TestBadImages: a server that sends a page instead of an image, and a download that is cut off, stop the run before a VM
-// is made of them; the next run goes on.
+// TestBadImages: a server that sends a page instead of an image, and a download that is cut off, stop the run before a
+// VM is made of them; the next run goes on.
 func TestBadImages(t *testing.T) {
 	t.Parallel()
 
@@ -267,7 +277,8 @@ func TestBadImages(t *testing.T) {
 	})
 
 	said := failUp(t, r.Stack)
-	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is no image. Open it, and correct the URL, or what the factory is asked for")
+	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is no image. Open it, and correct the URL, "+
+		"or what the factory is asked for")
 	assert.Empty(t, vmids(r))
 
 	up(t, r.Stack)
@@ -275,8 +286,8 @@ func TestBadImages(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestForgottenImage: a refresh while Proxmox VE does not answer has the provider drop images from the state. The next update
-// takes the file that is there, or gets it again, and the nodes that were made from it are left alone.
+// TestForgottenImage: a refresh while Proxmox VE does not answer has the provider drop images from the state. The next
+// update takes the file that is there, or gets it again, and the nodes that were made from it are left alone.
 func TestForgottenImage(t *testing.T) {
 	t.Parallel()
 

@@ -55,7 +55,8 @@ func TestClients(t *testing.T) {
 
 	t.Run("the Talos client gets the version of each node", func(t *testing.T) {
 		assert.Equal(t, map[string]string{
-			addressOf(r, "k3s-dev-control-1"): r.Plan.Talos, addressOf(r, "k3s-dev-gpu-1"): r.Plan.Talos, addressOf(r, "k3s-dev-worker-1"): r.Plan.Talos,
+			addressOf(r, "k3s-dev-control-1"): r.Plan.Talos, addressOf(r, "k3s-dev-gpu-1"): r.Plan.Talos,
+			addressOf(r, "k3s-dev-worker-1"): r.Plan.Talos,
 		}, talosVersions(t, r, outputs))
 	})
 
@@ -76,11 +77,13 @@ func TestClients(t *testing.T) {
 		}
 
 		assert.Equal(t, []string{
-			"--kubeconfig", "./kubeconfig", "--server", "https://" + addressOf(r, "k3s-dev-control-1") + ":6443", "get", "nodes", "-o", "wide",
+			"--kubeconfig", "./kubeconfig", "--server", "https://" + addressOf(r, "k3s-dev-control-1") + ":6443", "get", "nodes",
+			"-o", "wide",
 		}, h("kubectl"))
 		assert.Equal(t, []string{
 			"--talosconfig", "./talosconfig", "--endpoints", addressOf(r, "k3s-dev-control-1"), "--nodes",
-			addressOf(r, "k3s-dev-control-1") + "," + addressOf(r, "k3s-dev-worker-1") + "," + addressOf(r, "k3s-dev-gpu-1"), "version",
+			addressOf(r, "k3s-dev-control-1") + "," + addressOf(r, "k3s-dev-worker-1") + "," + addressOf(r, "k3s-dev-gpu-1"),
+			"version",
 		}, h("talosctl"))
 
 		config, err := clientcmd.LoadFromFile(filepath.Join(dir, "kubeconfig"))
@@ -93,8 +96,8 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// hinted runs hints by their names in a shell, with the pulumi CLI and in the place of others what prints its arguments. It
-// returns what was printed, line by line.
+// hinted runs hints by their names in a shell, with the pulumi CLI and in the place of others what prints its
+// arguments. It returns what was printed, line by line.
 func hinted(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) func(name string) []string {
 	t.Helper()
 

@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestCompiledProgram runs the compiled main.go in a project directory, by the CLI and a Go language host, as an operator
-// does: an inline program would prove neither main nor the settings in Pulumi.yaml.
+// TestCompiledProgram runs the compiled main.go in a project directory, by the CLI and a Go language host, as an
+// operator does: an inline program would prove neither main nor the settings in Pulumi.yaml.
 func TestCompiledProgram(t *testing.T) {
 	t.Parallel()
 
@@ -36,7 +36,8 @@ func TestCompiledProgram(t *testing.T) {
 	outputs := up(t, stack).Outputs
 	contract, err := contract.Decode(outputs[contract.OutputContract].Value)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]int{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501, "k3s-dev-gpu-1": 601}, contract.NodeVMIDMap)
+	assert.Equal(t, map[string]int{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501, "k3s-dev-gpu-1": 601},
+		contract.NodeVMIDMap)
 	requireNoChange(t, stack)
 	destroy(t, stack)
 }

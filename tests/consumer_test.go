@@ -105,8 +105,8 @@ func TestLegacyOutputs(t *testing.T) {
 }
 
 // TestContractOfExamples holds everything that the example stacks export against the schema. What they are is as their
-// documents have it: VMs alone with GPU workers and the outputs of old, a highly available cluster at home, and one over
-// three hosts.
+// documents have it: VMs alone with GPU workers and the outputs of old, a highly available cluster at home, and one
+// over three hosts.
 func TestContractOfExamples(t *testing.T) {
 	t.Parallel()
 
@@ -137,7 +137,8 @@ func TestContractOfExamples(t *testing.T) {
 	}
 }
 
-// TestTwoClustersInOneStack: a program may deploy several clusters, each with providers of its own, and no name clashes.
+// TestTwoClustersInOneStack: a program may deploy several clusters, each with providers of its own, and no name
+// clashes.
 func TestTwoClustersInOneStack(t *testing.T) {
 	t.Parallel()
 
@@ -216,8 +217,10 @@ func TestConsumerExample(t *testing.T) {
 
 	assert.Contains(t, failUp(t, s), "missing required configuration variable 'cluster'; run `pulumi config` to set; "+
 		"name the stack of the cluster, for example organization/talos-proxmox/dev")
-	require.NoError(t, s.SetConfig(t.Context(), "consumer:cluster", auto.ConfigValue{Value: "organization/talos-proxmox/dev"}))
-	assert.Contains(t, failUp(t, s), "the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?")
+	require.NoError(t, s.SetConfig(t.Context(), "consumer:cluster",
+		auto.ConfigValue{Value: "organization/talos-proxmox/dev"}))
+	assert.Contains(t, failUp(t, s),
+		"the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?")
 
 	up(t, r.Stack)
 	outputs := up(t, s).Outputs

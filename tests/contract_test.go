@@ -22,13 +22,15 @@ func TestContract(t *testing.T) {
 	outputs := up(t, r.Stack).Outputs
 	requireOutputs(t, outputs)
 
-	control, worker, gpu := addressOf(r, "k3s-dev-control-1"), addressOf(r, "k3s-dev-worker-1"), addressOf(r, "k3s-dev-gpu-1")
+	control, worker, gpu := addressOf(r, "k3s-dev-control-1"), addressOf(r, "k3s-dev-worker-1"),
+		addressOf(r, "k3s-dev-gpu-1")
 	endpoints := fmt.Sprintf(`["%s"]`, control)
 	nodes := fmt.Sprintf(`{
 		"control_plane": [{"name": "k3s-dev-control-1", "vmid": 401, "ip": "%s", "node": "pve"}],
 		"workers": [{"name": "k3s-dev-worker-1", "vmid": 501, "ip": "%s", "node": "pve"}],
 		"gpu_workers": [{"name": "k3s-dev-gpu-1", "vmid": 601, "ip": "%s", "node": "pve", "gpu_pci_bdf": "0000:01:00.0"}]}`, control, worker, gpu)
-	ips := fmt.Sprintf(`{"k3s-dev-control-1": "%s", "k3s-dev-worker-1": "%s", "k3s-dev-gpu-1": "%s"}`, control, worker, gpu)
+	ips := fmt.Sprintf(`{"k3s-dev-control-1": "%s", "k3s-dev-worker-1": "%s", "k3s-dev-gpu-1": "%s"}`, control, worker,
+		gpu)
 	vmids := `{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501, "k3s-dev-gpu-1": 601}`
 
 	for name, want := range map[string]string{

@@ -23,8 +23,8 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// odd is a cluster that nobody would guess: numbers and names with holes, VMIDs that do not follow, a disk more, and machine
-// configuration that no key stands for.
+// odd is a cluster that nobody would guess: numbers and names with holes, VMIDs that do not follow, a disk more, and
+// machine configuration that no key stands for.
 const odd = `config:
   talos-proxmox:proxmox:
     endpoint: https://pve.lan:8006
@@ -50,9 +50,9 @@ const odd = `config:
         "3": { host: pve2, mac: "BC:24:11:00:00:07", labels: { tier: db }, patches: ["machine: { kernel: { modules: [{ name: br_netfilter }] } }"] }
 `
 
-// TestDescribe loses state and stack file of a cluster, one of whose nodes somebody has changed by hand. What stands tells a stack file,
-// with which it is taken over: no machine changes, and of the nodes that one alone, in what cannot be described and the table names. Then
-// the preview is empty.
+// TestDescribe loses state and stack file of a cluster, one of whose nodes somebody has changed by hand. What stands
+// tells a stack file, with which it is taken over: no machine changes, and of the nodes that one alone, in what cannot
+// be described and the table names. Then the preview is empty.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 
@@ -73,15 +73,19 @@ func TestDescribe(t *testing.T) {
 
 	credentials := r.Lab.Credentials()
 	result, err := describe.Stack(t.Context(), describe.Options{
-		Access: proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: credentials.TokenID, TokenSecret: credentials.TokenSecret},
-		Tag:    "odd", Talosconfig: talosconfig,
+		Access: proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: credentials.TokenID,
+			TokenSecret: credentials.TokenSecret},
+		Tag: "odd", Talosconfig: talosconfig,
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []string{
-		"no VM tells what it booted first: the file names local:iso/talos-1.12.4.iso, which must be there when there is a new node",
-		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[0]: 10.0.0.0/8 becomes " + r.Plan.Network.String(),
+		"no VM tells what it booted first: the file names local:iso/talos-1.12.4.iso, which must be there when there is a " +
+			"new node",
+		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[0]: 10.0.0.0/8 " +
+			"becomes " + r.Plan.Network.String(),
 		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[1]: 10.0.0.0/8 (new)",
-		"how nodes get their addresses is not known: the file says reserved, which expects them from outside, from DHCP or from what the image holds; new nodes need that too",
+		"how nodes get their addresses is not known: the file says reserved, which expects them from outside, from DHCP or " +
+			"from what the image holds; new nodes need that too",
 		"who may log in to Proxmox VE is not in the file: pulumi config set --secret proxmoxTokenSecret",
 	}, result.Notes)
 
@@ -89,7 +93,8 @@ func TestDescribe(t *testing.T) {
 	require.NoFileExists(t, file)
 	require.NoError(t, os.WriteFile(file, result.File, 0o600))
 	cli(t, r, "stack", "init")
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret", auto.ConfigValue{Value: credentials.TokenSecret, Secret: true}))
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+		auto.ConfigValue{Value: credentials.TokenSecret, Secret: true}))
 
 	files, said := adoptable(t, r, adopt.Options{Talosconfig: talosconfig})
 	assert.NotContains(t, said, "absent")
@@ -98,7 +103,8 @@ func TestDescribe(t *testing.T) {
 	out := newOutput(t)
 	_, err = r.Stack.Preview(t.Context(), optpreview.Refresh(), optpreview.ProgressStreams(out))
 	require.NoError(t, err)
-	assert.Contains(t, out.String(), "odd-work-3: live, for machine.kubelet.nodeIP.validSubnets[0], machine.kubelet.nodeIP.validSubnets[1]")
+	assert.Contains(t, out.String(),
+		"odd-work-3: live, for machine.kubelet.nodeIP.validSubnets[0], machine.kubelet.nodeIP.validSubnets[1]")
 
 	for _, other := range []string{"cp01", "odd-work-1"} {
 		assert.Contains(t, out.String(), other+": none, for it runs so already")
@@ -108,7 +114,8 @@ func TestDescribe(t *testing.T) {
 
 	requireUntouched(t, r)
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
-	assert.Equal(t, map[string][]talos.Deed{"odd-work-3": {talos.Applied, talos.Applied}}, deeds(r, since), "by the program, and again by the provider")
+	assert.Equal(t, map[string][]talos.Deed{"odd-work-3": {talos.Applied, talos.Applied}}, deeds(r, since),
+		"by the program, and again by the provider")
 
 	after := configurations(t, r, outputs)
 	assert.Contains(t, after["odd-work-3"], "vm.swappiness: \"1\"", "what can be described stays")
@@ -140,7 +147,8 @@ func byHand(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name s
 }
 
 // nodeOf is a node of the rehearsal, with an administrator's credentials.
-func nodeOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name string) (talosapi.Target, talosapi.Credentials) {
+func nodeOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name string) (talosapi.Target,
+	talosapi.Credentials) {
 	t.Helper()
 
 	config, err := clientconfig.FromString(outputs[contract.OutputTalosconfig].Value.(string))
@@ -148,7 +156,8 @@ func nodeOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name s
 
 	c := config.Contexts[config.Context]
 
-	return talosapi.Target{Name: name, Address: addressOf(r, name)}, talosapi.Credentials{CA: c.CA, Certificate: c.Crt, Key: c.Key}
+	return talosapi.Target{Name: name, Address: addressOf(r, name)},
+		talosapi.Credentials{CA: c.CA, Certificate: c.Crt, Key: c.Key}
 }
 
 // configurations are what the nodes run with, by name.

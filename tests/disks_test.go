@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDiskRemoved: a disk that leaves the configuration is refused in the preview, before anything else of the change is made. The message
-// names the way, which works.
+// TestDiskRemoved: a disk that leaves the configuration is refused in the preview, before anything else of the change
+// is made. The message names the way, which works.
 func TestDiskRemoved(t *testing.T) {
 	t.Parallel()
 
@@ -18,7 +18,8 @@ func TestDiskRemoved(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 
-			r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "worker: { role: worker,", "worker: { role: worker, extraDisks: [{ sizeGiB: 20 }],", 1)))
+			r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "worker: { role: worker,",
+				"worker: { role: worker, extraDisks: [{ sizeGiB: 20 }],", 1)))
 			up(t, r.Stack)
 			require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -26,12 +27,15 @@ func TestDiskRemoved(t *testing.T) {
 
 			before, machines := vmConfig(t, r, worker), vmids(r)
 
-			require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:pools.worker.extraDisks", &auto.ConfigOptions{Path: true}))
+			require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:pools.worker.extraDisks",
+				&auto.ConfigOptions{Path: true}))
 			set(t, r.Stack, "pools.worker.cores", "4")
 
 			for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
-				assert.Contains(t, said, "extraDisks: a disk is not removed from a VM, for what is on it would be lost (given: pair-worker-1 without scsi1, "+
-					"which has 20 GiB on local-lvm); put it back (one that states no interface has the next after the disk before it); or name the node "+
+				assert.Contains(t, said, "extraDisks: a disk is not removed from a VM, for what is on it would be lost (given: "+
+					"pair-worker-1 without scsi1, "+
+					"which has 20 GiB on local-lvm); put it back (one that states no interface has the next after the disk before "+
+					"it); or name the node "+
 					"in lifecycle.replace: its VM is made again without it, and all that is on its disks goes")
 			}
 

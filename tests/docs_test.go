@@ -314,18 +314,20 @@ func TestPlainWords(t *testing.T) {
 
 	for page, text := range documents(t) {
 		// The lines stay, for the numbers.
-		prose := quotes.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
+		prose := quotes.ReplaceAllStringFunc(text,
+			func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
 
 		for pattern, instead := range forbiddenWords {
 			for _, at := range regexp.MustCompile(`(?i)\b(`+pattern+`)\b`).FindAllStringIndex(prose, -1) {
-				t.Errorf("%s:%d: %q: write plainly, for example: %s", page, 1+strings.Count(prose[:at[0]], "\n"), prose[at[0]:at[1]], instead)
+				t.Errorf("%s:%d: %q: write plainly, for example: %s", page, 1+strings.Count(prose[:at[0]], "\n"),
+					prose[at[0]:at[1]], instead)
 			}
 		}
 	}
 }
 
-// TestOneSentenceALine: a line of prose holds one sentence, so that a change shows as the sentences that changed. Tables and list
-// items may hold several.
+// TestOneSentenceALine: a line of prose holds one sentence, so that a change shows as the sentences that changed.
+// Tables and list items may hold several.
 func TestOneSentenceALine(t *testing.T) {
 	t.Parallel()
 
@@ -336,7 +338,8 @@ func TestOneSentenceALine(t *testing.T) {
 	)
 
 	for page, text := range documents(t) {
-		text = fences.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
+		text = fences.ReplaceAllStringFunc(text,
+			func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
 
 		for i, line := range strings.Split(text, "\n") {
 			if prose.MatchString(line) && wrap.MatchString(line) {

@@ -11,12 +11,14 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestEndpointGate: a cluster is up only when its API answers where the stack says. Until then there is no kubeconfig and no
-// file of it, and the nodes are configured and started all the same; what is mended is found mended.
+// TestEndpointGate: a cluster is up only when its API answers where the stack says. Until then there is no kubeconfig
+// and no file of it, and the nodes are configured and started all the same; what is mended is found mended.
 func TestEndpointGate(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, string(readFile(t, devWith(t, "    name: k3s-dev\n", "    name: k3s-dev\n    endpoint: { mode: dns, host: api.invalid }\n")))+
+	r := rehearse(t, stackFile(t, string(
+		readFile(t, devWith(t, "    name: k3s-dev\n",
+			"    name: k3s-dev\n    endpoint: { mode: dns, host: api.invalid }\n")))+
 		"  talos-proxmox:lifecycle: { readyTimeout: 10s }\n  talos-proxmox:outputs: { files: { write: [kubeconfig] } }\n"))
 
 	assert.Contains(t, failUp(t, r.Stack), "the Kubernetes API to answer at https://api.invalid:6443")
@@ -25,7 +27,8 @@ func TestEndpointGate(t *testing.T) {
 	assert.Len(t, calls(r, "/ApplyConfiguration"), 4, "by the program, and then by the provider")
 
 	set(t, r.Stack, "cluster.endpoint.mode", "firstControlPlane")
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":cluster.endpoint.host", &auto.ConfigOptions{Path: true}))
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":cluster.endpoint.host",
+		&auto.ConfigOptions{Path: true}))
 
 	outputs := up(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))

@@ -29,8 +29,8 @@ func etcdClusters(r *rehearsal.Rehearsal) []uint64 {
 	return slices.Compact(ids)
 }
 
-// TestNoSecondEtcd replaces a control plane, and the other two lose their power once it has left. No etcd is begun on the one that is left,
-// neither in that update nor in later ones, nor while the others boot. Then it joins them.
+// TestNoSecondEtcd replaces a control plane, and the other two lose their power once it has left. No etcd is begun on
+// the one that is left, neither in that update nor in later ones, nor while the others boot. Then it joins them.
 func TestNoSecondEtcd(t *testing.T) {
 	t.Parallel()
 
@@ -65,7 +65,8 @@ func TestNoSecondEtcd(t *testing.T) {
 	require.Error(t, <-over)
 	require.Len(t, calls(r, "/Bootstrap"), 1)
 
-	const refused = "no second etcd is begun: gave up after 10s, waiting for etcd, of which no control plane that answers holds data: "
+	const refused = "no second etcd is begun: gave up after 10s, waiting for etcd, of which no control plane that " +
+		"answers holds data: "
 
 	assert.Contains(t, failUp(t, r.Stack), refused)
 	require.Len(t, calls(r, "/Bootstrap"), 1)
@@ -94,8 +95,8 @@ func TestNoSecondEtcd(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestTwoEtcds: an operator wipes a control plane while the others are off, and bootstraps it. No run configures a node until all members
-// are of one cluster again.
+// TestTwoEtcds: an operator wipes a control plane while the others are off, and bootstraps it. No run configures a node
+// until all members are of one cluster again.
 func TestTwoEtcds(t *testing.T) {
 	t.Parallel()
 
@@ -108,9 +109,10 @@ func TestTwoEtcds(t *testing.T) {
 	others := []string{"home-control-1", "home-control-2"}
 	target, credentials := nodeOf(t, r, outputs, "home-control-3")
 
-	api, err := client.New(t.Context(), client.WithEndpoints(target.Address), client.WithConfigContext(&clientconfig.Context{
-		CA: credentials.CA, Crt: credentials.Certificate, Key: credentials.Key,
-	}))
+	api, err := client.New(t.Context(), client.WithEndpoints(target.Address),
+		client.WithConfigContext(&clientconfig.Context{
+			CA: credentials.CA, Crt: credentials.Certificate, Key: credentials.Key,
+		}))
 	require.NoError(t, err)
 
 	defer api.Close() //nolint:errcheck // the test is over
@@ -127,7 +129,8 @@ func TestTwoEtcds(t *testing.T) {
 	}
 
 	wipe()
-	require.Eventually(t, func() bool { return api.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}) == nil }, wait, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return api.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}) == nil }, wait,
+		100*time.Millisecond)
 
 	for _, name := range others {
 		_, err := r.Lab.World().Start(operator, "pve", vmids(r)[name])
@@ -138,7 +141,8 @@ func TestTwoEtcds(t *testing.T) {
 
 	set(t, r.Stack, "pools.worker.count", "2")
 
-	const refused = "home-control-1 and home-control-3 run members of two different etcd clusters, so no node is configured"
+	const refused = "home-control-1 and home-control-3 run members of two different etcd clusters, so no node is " +
+		"configured"
 
 	since := time.Now()
 

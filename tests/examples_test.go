@@ -42,7 +42,8 @@ func TestAtlas(t *testing.T) {
 		"an image for each node": {nil, 5},
 		"one image for all":      {[]string{"platform: metal", "platform: nocloud"}, 1},
 		"disks": {[]string{
-			"format: iso", "format: disk", "    storage:\n      disks: local\n", "    ssh: { username: root }\n    storage:\n      disks: local\n",
+			"format: iso", "format: disk", "    storage:\n      disks: local\n",
+			"    ssh: { username: root }\n    storage:\n      disks: local\n",
 		}, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +131,8 @@ func requireProtected(t *testing.T, r *rehearsal.Rehearsal) {
 
 	destroyed, replaced := newOutput(t), newOutput(t)
 
-	_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(destroyed), optdestroy.ErrorProgressStreams(destroyed))
+	_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(destroyed),
+		optdestroy.ErrorProgressStreams(destroyed))
 	require.Error(t, err)
 	assert.Contains(t, destroyed.String(), "set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
 
@@ -142,8 +144,8 @@ func requireProtected(t *testing.T, r *rehearsal.Rehearsal) {
 	require.Equal(t, before, r.Lab.World().Snapshot(), "nothing is done by half")
 }
 
-// TestMachinesOnly brings up the machines of the development environment of old: the contract and the outputs of old, no
-// node touched.
+// TestMachinesOnly brings up the machines of the development environment of old: the contract and the outputs of old,
+// no node touched.
 func TestMachinesOnly(t *testing.T) {
 	t.Parallel()
 
@@ -157,7 +159,8 @@ func TestMachinesOnly(t *testing.T) {
 
 	assert.Equal(t, []any{601.0, 602.0}, result.Outputs[contract.OutputGPUWorkerVMIDs].Value)
 	assert.Equal(t, []any{"0000:01:00.0", "0000:02:00.0"}, result.Outputs[contract.OutputGPUWorkerPCIBDFs].Value)
-	assert.Equal(t, []any{addressOf(r, "k3s-dev-worker-1"), addressOf(r, "k3s-dev-worker-2")}, result.Outputs[contract.OutputWorkerIPs].Value)
+	assert.Equal(t, []any{addressOf(r, "k3s-dev-worker-1"), addressOf(r, "k3s-dev-worker-2")},
+		result.Outputs[contract.OutputWorkerIPs].Value)
 	assert.NotContains(t, result.Outputs, contract.OutputKubeconfig)
 
 	for _, e := range r.Lab.Journal().Entries() {

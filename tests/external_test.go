@@ -18,13 +18,15 @@ import (
 
 // external is a stack whose VMs somebody else makes a cluster of.
 func external(p pair) string {
-	return strings.NewReplacer("versions: { talos: v1.12.4, kubernetes: v1.34.2 }", "bootstrap: external\n    versions: { talos: v1.12.4 }",
-		"lifecycle: { keepImages: false, agentTimeout: 20s, nodeTimeout: 60s, readyTimeout: 60s }", "lifecycle: { agentTimeout: 20s }",
+	return strings.NewReplacer("versions: { talos: v1.12.4, kubernetes: v1.34.2 }",
+		"bootstrap: external\n    versions: { talos: v1.12.4 }",
+		"lifecycle: { keepImages: false, agentTimeout: 20s, nodeTimeout: 60s, readyTimeout: 60s }",
+		"lifecycle: { agentTimeout: 20s }",
 	).Replace(p.stack())
 }
 
-// TestDestroyExternal: nothing but its identity holds a VM back that is not of this program's cluster, and the program looks at that. VMs that
-// are protected take the two steps that every cluster may take.
+// TestDestroyExternal: nothing but its identity holds a VM back that is not of this program's cluster, and the program
+// looks at that. VMs that are protected take the two steps that every cluster may take.
 func TestDestroyExternal(t *testing.T) {
 	t.Parallel()
 
@@ -41,14 +43,16 @@ func TestDestroyExternal(t *testing.T) {
 			require.Error(t, err)
 			assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
 		}, []optdestroy.Option{optdestroy.RunProgram(true)}},
-		"protected": {strings.Replace(text, "config:\n", "config:\n  talos-proxmox:environment: production\n", 1), func(t *testing.T, r *rehearsal.Rehearsal) {
-			out := newOutput(t)
-			_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
-			require.Error(t, err)
-			assert.Contains(t, out.String(), "protect")
-			set(t, r.Stack, "lifecycle.teardown", "true")
-			up(t, r.Stack)
-		}, nil},
+		"protected": {strings.Replace(text, "config:\n", "config:\n  talos-proxmox:environment: production\n", 1),
+			func(t *testing.T, r *rehearsal.Rehearsal) {
+				out := newOutput(t)
+				_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+					optdestroy.ErrorProgressStreams(out))
+				require.Error(t, err)
+				assert.Contains(t, out.String(), "protect")
+				set(t, r.Stack, "lifecycle.teardown", "true")
+				up(t, r.Stack)
+			}, nil},
 		"two steps": {text, func(t *testing.T, r *rehearsal.Rehearsal) {
 			set(t, r.Stack, "lifecycle.teardown", "true")
 			requireOnlySame(t, *up(t, r.Stack).Summary.ResourceChanges)
@@ -68,8 +72,8 @@ func TestDestroyExternal(t *testing.T) {
 	}
 }
 
-// TestExternalByHand: an ISO file that stays in the drive is pointed out until it is taken out, and a VM that was renamed is refused with the
-// way back. Both commands do what they say.
+// TestExternalByHand: an ISO file that stays in the drive is pointed out until it is taken out, and a VM that was
+// renamed is refused with the way back. Both commands do what they say.
 func TestExternalByHand(t *testing.T) {
 	t.Parallel()
 
@@ -85,7 +89,8 @@ func TestExternalByHand(t *testing.T) {
 		return out.String()
 	}
 	edit := func(v world.VMState, key, value string) {
-		require.NoError(t, r.Lab.World().Update(operator, v.Host, v.ID, world.UpdateRequest{Conf: map[string]string{key: value}}))
+		require.NoError(t, r.Lab.World().Update(operator, v.Host, v.ID,
+			world.UpdateRequest{Conf: map[string]string{key: value}}))
 	}
 
 	first, control := preview(), world.VMState{}
@@ -102,18 +107,21 @@ func TestExternalByHand(t *testing.T) {
 	assert.NotContains(t, preview(), "leaves the ISO file")
 
 	edit(control, "name", "renamed")
-	assert.Contains(t, failPreview(t, r.Stack), fmt.Sprintf("if the VM was renamed, rename it back: run 'qm set %d --name %s' on host %s", control.ID, control.Name, control.Host))
+	assert.Contains(t, failPreview(t, r.Stack),
+		fmt.Sprintf("if the VM was renamed, rename it back: run 'qm set %d --name %s' on host %s", control.ID, control.Name,
+			control.Host))
 	edit(control, "name", control.Name)
 	requireNoChange(t, r.Stack)
 }
 
-// TestPinnedByISO: an ISO file in the drive of a VM keeps it on its host. Rebalance and high availability say so, and the VM
-// moves once the file is out.
+// TestPinnedByISO: an ISO file in the drive of a VM keeps it on its host. Rebalance and high availability say so, and
+// the VM moves once the file is out.
 func TestPinnedByISO(t *testing.T) {
 	t.Parallel()
 
 	text := strings.NewReplacer(
-		"role: controlplane,", "role: controlplane, host: pve1,", "role: worker,", "role: worker, host: pve2, haGroup: racks,",
+		"role: controlplane,", "role: controlplane, host: pve1,", "role: worker,",
+		"role: worker, host: pve2, haGroup: racks,",
 	).Replace(external(pair{"factory", "nocloud", "iso", "static"}))
 	r := rehearse(t, stackFile(t, text))
 	up(t, r.Stack)
@@ -146,8 +154,8 @@ var editable = strings.NewReplacer("    worker: { role: worker, count: 2, addres
 		"    gpu: { role: worker, addresses: 192.168.10.51-59, gpus: { \"1\": { bdf: \"0000:01:00.0\" } } }\n",
 ).Replace(machinesOnly)
 
-// TestChangedByHand: what was changed or removed outside of the stack is restored by an update with a refresh, or refused with
-// the way to restore it.
+// TestChangedByHand: what was changed or removed outside of the stack is restored by an update with a refresh, or
+// refused with the way to restore it.
 func TestChangedByHand(t *testing.T) {
 	t.Parallel()
 
@@ -304,8 +312,9 @@ func TestReportedAddress(t *testing.T) {
 	set(t, r.Stack, "pools.control.addresses", planned.String())
 
 	out := newOutput(t)
-	warning := fmt.Sprintf("pools.control.addresses: vms-control-1 is planned with another address than its guest agent reports: "+
-		"%s (given: %s)", reserved, planned)
+	warning := fmt.Sprintf(
+		"pools.control.addresses: vms-control-1 is planned with another address than its guest agent reports: "+
+			"%s (given: %s)", reserved, planned)
 
 	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
 	require.NoError(t, err)

@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// hardware is a stack of what the provider itself can make of a VM: one with all that a VM can have, one that high availability looks
-// after, a mapped device, and a firewall. Its shape is what changes between runs.
+// hardware is a stack of what the provider itself can make of a VM: one with all that a VM can have, one that high
+// availability looks after, a mapped device, and a firewall. Its shape is what changes between runs.
 func hardware(l *lab.Lab, cores int, sources ...string) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
 		provider, err := proxmoxve.NewProvider(ctx, "proxmox", &proxmoxve.ProviderArgs{
@@ -59,7 +59,8 @@ func hardware(l *lab.Lab, cores int, sources ...string) pulumi.RunFunc {
 			// An absent list becomes one with a null in it, which the provider then refuses.
 			SerialDevices: vm.VirtualMachineSerialDeviceArray{}, NetworkDevices: vm.VirtualMachineNetworkDeviceArray{},
 			Disks: vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{
-				Interface: pulumi.String("scsi0"), DatastoreId: pulumi.String("tank"), Size: pulumi.Int(1), FileFormat: pulumi.String("raw"),
+				Interface: pulumi.String("scsi0"), DatastoreId: pulumi.String("tank"), Size: pulumi.Int(1),
+				FileFormat: pulumi.String("raw"),
 			}},
 			// Provider 0.69.1 makes no empty drive.
 		}, by, pulumi.IgnoreChanges([]string{"cdrom", "disks[0].speed"}))
@@ -68,7 +69,8 @@ func hardware(l *lab.Lab, cores int, sources ...string) pulumi.RunFunc {
 		}
 
 		_, err = ha.NewHAResource(ctx, "kept", &ha.HAResourceArgs{
-			ResourceId: pulumi.Sprintf("vm:%d", kept.VmId), Type: pulumi.String("vm"), State: pulumi.String("started"), Group: pulumi.String("racks"),
+			ResourceId: pulumi.Sprintf("vm:%d", kept.VmId), Type: pulumi.String("vm"), State: pulumi.String("started"),
+			Group:   pulumi.String("racks"),
 			Comment: pulumi.String(fmt.Sprintf("beside %d cores", cores)), MaxRestart: pulumi.Int(2),
 		}, by)
 
@@ -80,20 +82,25 @@ func hardware(l *lab.Lab, cores int, sources ...string) pulumi.RunFunc {
 func fullVM(gpu pulumi.StringInput, cores int) *vm.VirtualMachineArgs {
 	disk := func(iface, datastore, format, cache, aio string, size int) vm.VirtualMachineDiskArgs {
 		return vm.VirtualMachineDiskArgs{
-			Interface: pulumi.String(iface), DatastoreId: pulumi.String(datastore), Size: pulumi.Int(size), FileFormat: pulumi.String(format),
-			Cache: pulumi.String(cache), Aio: pulumi.String(aio), Discard: pulumi.String("on"), Ssd: pulumi.Bool(true), Iothread: pulumi.Bool(true),
-			Backup: pulumi.Bool(false), Replicate: pulumi.Bool(false),
+			Interface: pulumi.String(iface), DatastoreId: pulumi.String(datastore), Size: pulumi.Int(size),
+			FileFormat: pulumi.String(format),
+			Cache:      pulumi.String(cache), Aio: pulumi.String(aio), Discard: pulumi.String("on"), Ssd: pulumi.Bool(true),
+			Iothread: pulumi.Bool(true),
+			Backup:   pulumi.Bool(false), Replicate: pulumi.Bool(false),
 		}
 	}
 
 	return &vm.VirtualMachineArgs{
-		NodeName: pulumi.String("pve"), VmId: pulumi.Int(501), Name: pulumi.String("full"), Description: pulumi.String("one of everything"),
-		Tags: pulumi.ToStringArray([]string{"atlas", "talos"}), PoolId: pulumi.String("nodes"),
+		NodeName: pulumi.String("pve"), VmId: pulumi.Int(501), Name: pulumi.String("full"),
+		Description: pulumi.String("one of everything"),
+		Tags:        pulumi.ToStringArray([]string{"atlas", "talos"}), PoolId: pulumi.String("nodes"),
 		Machine: pulumi.String("q35"), Bios: pulumi.String("ovmf"), ScsiHardware: pulumi.String("virtio-scsi-single"),
-		Cpu:    vm.VirtualMachineCpuArgs{Cores: pulumi.Int(cores), Type: pulumi.String("x86-64-v2-AES"), Numa: pulumi.Bool(true)},
+		Cpu: vm.VirtualMachineCpuArgs{Cores: pulumi.Int(cores), Type: pulumi.String("x86-64-v2-AES"),
+			Numa: pulumi.Bool(true)},
 		Memory: vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(2048)},
 		EfiDisk: vm.VirtualMachineEfiDiskArgs{
-			DatastoreId: pulumi.String("tank"), FileFormat: pulumi.String("raw"), Type: pulumi.String("4m"), PreEnrolledKeys: pulumi.Bool(false),
+			DatastoreId: pulumi.String("tank"), FileFormat: pulumi.String("raw"), Type: pulumi.String("4m"),
+			PreEnrolledKeys: pulumi.Bool(false),
 		},
 		TpmState: vm.VirtualMachineTpmStateArgs{DatastoreId: pulumi.String("tank"), Version: pulumi.String("v2.0")},
 		Disks: vm.VirtualMachineDiskArray{
@@ -102,10 +109,12 @@ func fullVM(gpu pulumi.StringInput, cores int) *vm.VirtualMachineArgs {
 		},
 		NetworkDevices: vm.VirtualMachineNetworkDeviceArray{
 			vm.VirtualMachineNetworkDeviceArgs{
-				Bridge: pulumi.String("vmbr0"), MacAddress: pulumi.String("BC:24:11:00:00:01"), VlanId: pulumi.Int(30), Mtu: pulumi.Int(1400),
+				Bridge: pulumi.String("vmbr0"), MacAddress: pulumi.String("BC:24:11:00:00:01"), VlanId: pulumi.Int(30),
+				Mtu:      pulumi.Int(1400),
 				Firewall: pulumi.Bool(true),
 			},
-			vm.VirtualMachineNetworkDeviceArgs{Bridge: pulumi.String("vmbr1"), MacAddress: pulumi.String("BC:24:11:00:00:02"), Mtu: pulumi.Int(1)},
+			vm.VirtualMachineNetworkDeviceArgs{Bridge: pulumi.String("vmbr1"), MacAddress: pulumi.String("BC:24:11:00:00:02"),
+				Mtu: pulumi.Int(1)},
 		},
 		Hostpcis: vm.VirtualMachineHostpciArray{vm.VirtualMachineHostpciArgs{
 			Device: pulumi.String("hostpci0"), Mapping: pulumi.StringPtrInput(gpu.ToStringOutput().ToStringPtrOutput()),
@@ -128,9 +137,11 @@ func fullVM(gpu pulumi.StringInput, cores int) *vm.VirtualMachineArgs {
 func addFirewall(ctx *pulumi.Context, machine *vm.VirtualMachine, sources []string, by pulumi.ResourceOption) error {
 	group, err := network.NewFirewallSecurityGroup(ctx, "nodes", &network.FirewallSecurityGroupArgs{
 		Name: pulumi.String("nodes"), Comment: pulumi.String("all nodes"), Rules: network.FirewallSecurityGroupRuleArray{
-			network.FirewallSecurityGroupRuleArgs{Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"), Macro: pulumi.String("Ping")},
+			network.FirewallSecurityGroupRuleArgs{Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"),
+				Macro: pulumi.String("Ping")},
 			network.FirewallSecurityGroupRuleArgs{
-				Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"), Proto: pulumi.String("tcp"), Dport: pulumi.String("10250"), Log: pulumi.String("info"),
+				Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"), Proto: pulumi.String("tcp"),
+				Dport: pulumi.String("10250"), Log: pulumi.String("info"),
 			},
 		},
 	}, by)
@@ -139,7 +150,8 @@ func addFirewall(ctx *pulumi.Context, machine *vm.VirtualMachine, sources []stri
 	}
 
 	_, err = network.NewFirewallOptions(ctx, "full", &network.FirewallOptionsArgs{
-		NodeName: pulumi.String("pve"), VmId: machine.VmId.ToIntPtrOutput(), Enabled: pulumi.Bool(true), Dhcp: pulumi.Bool(true), Ndp: pulumi.Bool(true),
+		NodeName: pulumi.String("pve"), VmId: machine.VmId.ToIntPtrOutput(), Enabled: pulumi.Bool(true),
+		Dhcp: pulumi.Bool(true), Ndp: pulumi.Bool(true),
 		Macfilter: pulumi.Bool(true), InputPolicy: pulumi.String("DROP"), OutputPolicy: pulumi.String("ACCEPT"),
 		LogLevelIn: pulumi.String("info"), LogLevelOut: pulumi.String("nolog"),
 	}, by)
@@ -148,12 +160,14 @@ func addFirewall(ctx *pulumi.Context, machine *vm.VirtualMachine, sources []stri
 	}
 
 	rules := network.FirewallRulesRuleArray{
-		network.FirewallRulesRuleArgs{SecurityGroup: group.Name.ToStringPtrOutput(), Iface: pulumi.String("net0"), Comment: pulumi.String("nodes")},
+		network.FirewallRulesRuleArgs{SecurityGroup: group.Name.ToStringPtrOutput(), Iface: pulumi.String("net0"),
+			Comment: pulumi.String("nodes")},
 	}
 
 	for _, source := range sources {
 		rules = append(rules, network.FirewallRulesRuleArgs{
-			Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"), Proto: pulumi.String("tcp"), Dport: pulumi.String("6443,50000:50001"),
+			Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"), Proto: pulumi.String("tcp"),
+			Dport:  pulumi.String("6443,50000:50001"),
 			Source: pulumi.String(source), Comment: pulumi.String("API"), Log: pulumi.String("nolog"),
 		})
 	}
@@ -165,8 +179,8 @@ func addFirewall(ctx *pulumi.Context, machine *vm.VirtualMachine, sources []stri
 	return err
 }
 
-// TestHardware makes all that a VM can be with the provider itself, and holds that the lab takes it, keeps it and reads it back
-// without a difference.
+// TestHardware makes all that a VM can be with the provider itself, and holds that the lab takes it, keeps it and reads
+// it back without a difference.
 func TestHardware(t *testing.T) {
 	t.Parallel()
 
@@ -174,10 +188,12 @@ func TestHardware(t *testing.T) {
 	require.NoError(t, err)
 
 	l, err := lab.Start(t.Context(), lab.Config{
-		Hosts: []lab.Host{{Name: "pve", Bridges: []string{"vmbr0", "vmbr1"}, PCI: world.GPU("0000:01:00", 1), Storages: []lab.Storage{
-			{Name: "tank", Type: "lvmthin", Content: []string{"images"}}, {Name: "zfs", Type: "zfspool", Content: []string{"images"}},
-			{Name: "files", Type: "dir", Content: []string{"images"}}, {Name: "local", Type: "dir", Content: []string{"iso"}},
-		}}},
+		Hosts: []lab.Host{{Name: "pve", Bridges: []string{"vmbr0", "vmbr1"}, PCI: world.GPU("0000:01:00", 1),
+			Storages: []lab.Storage{
+				{Name: "tank", Type: "lvmthin", Content: []string{"images"}},
+				{Name: "zfs", Type: "zfspool", Content: []string{"images"}},
+				{Name: "files", Type: "dir", Content: []string{"images"}}, {Name: "local", Type: "dir", Content: []string{"iso"}},
+			}}},
 		Pools: []string{"nodes"}, HAGroups: []lab.HAGroup{{Name: "racks", Nodes: []string{"pve"}}},
 	})
 	require.NoError(t, err)
@@ -208,7 +224,8 @@ func TestHardware(t *testing.T) {
 
 	api := func(source string) world.FirewallRule {
 		return world.FirewallRule{
-			"type": "in", "action": "ACCEPT", "enable": "1", "proto": "tcp", "dport": "6443,50000:50001", "source": source, "comment": "API", "log": "nolog",
+			"type": "in", "action": "ACCEPT", "enable": "1", "proto": "tcp", "dport": "6443,50000:50001", "source": source,
+			"comment": "API", "log": "nolog",
 			"ipversion": "4",
 		}
 	}
@@ -233,7 +250,8 @@ func TestHardware(t *testing.T) {
 	up(t, s)
 
 	// The provider looks at the VM while Proxmox VE restarts it, and notes that it is off.
-	require.Eventually(t, func() bool { v, err := l.World().VM("pve", 501); return err == nil && v.Running }, wait, 50*time.Millisecond)
+	require.Eventually(t, func() bool { v, err := l.World().VM("pve", 501); return err == nil && v.Running }, wait,
+		50*time.Millisecond)
 
 	_, err = s.Refresh(t.Context())
 	require.NoError(t, err)

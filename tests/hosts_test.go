@@ -31,8 +31,8 @@ func previewOf(t *testing.T, s auto.Stack) string {
 	return out.String()
 }
 
-// TestUnheardVMs: a host whose pvestatd hangs says nothing of new VMs, and in the end nothing of any. Names, states and templates come
-// from the host itself: nothing is refused, nothing is taken for off that runs.
+// TestUnheardVMs: a host whose pvestatd hangs says nothing of new VMs, and in the end nothing of any. Names, states and
+// templates come from the host itself: nothing is refused, nothing is taken for off that runs.
 func TestUnheardVMs(t *testing.T) {
 	t.Parallel()
 
@@ -107,8 +107,9 @@ var threeHosts = strings.NewReplacer(
 		"    edge: { role: worker, host: pve2, count: 1, vmids: 511-519, addresses: 192.168.10.31-39 }\n",
 ).Replace(threeAndOne) + "  talos-proxmox:placement: { strategy: spread }\n"
 
-// TestHostDown: a host goes down, now, and long ago. That is said before anything begins; what is on other hosts can be changed, what is
-// on this one cannot; nodes on it leave the cluster where the operator says that they are dead, and what is left to do is named.
+// TestHostDown: a host goes down, now, and long ago. That is said before anything begins; what is on other hosts can be
+// changed, what is on this one cannot; nodes on it leave the cluster where the operator says that they are dead, and
+// what is left to do is named.
 func TestHostDown(t *testing.T) {
 	t.Parallel()
 
@@ -133,7 +134,8 @@ func TestHostDown(t *testing.T) {
 	t.Run("its daemons are stopped", func(t *testing.T) {
 		require.NoError(t, w.StopDaemons("pve2", true))
 
-		const said = "does not answer, though the cluster sees it: the state of the VMs of home-control-2, home-edge-1 is unknown, and none of them can be changed or " +
+		const said = "does not answer, though the cluster sees it: the state of the VMs of home-control-2, home-edge-1 is " +
+			"unknown, and none of them can be changed or " +
 			"deleted (given: pve2)"
 
 		assert.Contains(t, previewOf(t, r.Stack), said)
@@ -143,7 +145,8 @@ func TestHostDown(t *testing.T) {
 
 		set(t, r.Stack, "pools.edge.cores", "3")
 
-		const refused = "the VM of home-edge-1 (VMID %d) is to be changed, and its host pve2 does not answer: start the host, or take the change back"
+		const refused = "the VM of home-edge-1 (VMID %d) is to be changed, and its host pve2 does not answer: start the " +
+			"host, or take the change back"
 		want := strings.Replace(refused, "%d", fmt.Sprint(vmids(r)["home-edge-1"]), 1)
 		assert.Contains(t, failPreview(t, r.Stack), want)
 		assert.Contains(t, failUp(t, r.Stack), want)
@@ -172,7 +175,8 @@ func TestHostDown(t *testing.T) {
 		require.NoError(t, w.CutPower("pve2"))
 		require.NoError(t, w.Forget("pve2"))
 
-		const said = "is offline: the state of the VMs of home-control-2, home-edge-1 is unknown, and none of them can be changed or deleted (given: pve2)"
+		const said = "is offline: the state of the VMs of home-control-2, home-edge-1 is unknown, and none of them can be " +
+			"changed or deleted (given: pve2)"
 
 		assert.Contains(t, previewOf(t, r.Stack), said)
 		elsewhere("moved", said)
@@ -181,10 +185,13 @@ func TestHostDown(t *testing.T) {
 	t.Run("a dead node leaves", func(t *testing.T) {
 		set(t, r.Stack, "pools.edge.count", "0")
 		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-edge-1")
-		assert.Contains(t, previewOf(t, r.Stack), "VM "+fmt.Sprint(edge)+" leaves the cluster, and cannot be deleted before its host answers (given: pve2)")
+		assert.Contains(t, previewOf(t, r.Stack),
+			"VM "+fmt.Sprint(edge)+" leaves the cluster, and cannot be deleted before its host answers (given: pve2)")
 
-		left := "home-edge-1 has left the cluster, and its VM is still there: it is VM " + fmt.Sprint(edge) + " on host pve2, which does not answer. When the host is back, run " +
-			"'pulumi up' again. If it never comes back, run 'rm /etc/pve/nodes/pve2/qemu-server/" + fmt.Sprint(edge) + ".conf' on another host, then 'pulumi up --refresh'"
+		left := "home-edge-1 has left the cluster, and its VM is still there: it is VM " + fmt.Sprint(edge) +
+			" on host pve2, which does not answer. When the host is back, run " +
+			"'pulumi up' again. If it never comes back, run 'rm /etc/pve/nodes/pve2/qemu-server/" + fmt.Sprint(edge) +
+			".conf' on another host, then 'pulumi up --refresh'"
 
 		// Once more is no other.
 		for range 2 {
@@ -218,15 +225,19 @@ func TestHostDown(t *testing.T) {
 		vmid := vmids(r)["home-control-2"]
 
 		set(t, r.Stack, "lifecycle.replace[0]", "home-control-2")
-		assert.Contains(t, failUp(t, r.Stack), "the VM of home-control-2 cannot be deleted: it is VM "+fmt.Sprint(vmid)+" on host pve2, which does not answer; start the host")
+		assert.Contains(t, failUp(t, r.Stack),
+			"the VM of home-control-2 cannot be deleted: it is VM "+fmt.Sprint(vmid)+
+				" on host pve2, which does not answer; start the host")
 
 		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-control-2")
-		assert.Contains(t, failUp(t, r.Stack), "home-control-2 has left the cluster, and its VM is still there: it is VM "+fmt.Sprint(vmid)+" on host pve2")
+		assert.Contains(t, failUp(t, r.Stack),
+			"home-control-2 has left the cluster, and its VM is still there: it is VM "+fmt.Sprint(vmid)+" on host pve2")
 
 		// As the message says; and the host goes out of the configuration.
 		require.NoError(t, w.RemoveConfig("pve2", vmid))
 		set(t, r.Stack, "proxmox.hosts[1].name", "pve3")
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:proxmox.hosts[2]", &auto.ConfigOptions{Path: true}))
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:proxmox.hosts[2]",
+			&auto.ConfigOptions{Path: true}))
 		unset(t, r.Stack, "pools.edge")
 
 		_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
@@ -247,7 +258,8 @@ func TestNameInUse(t *testing.T) {
 	r := rehearse(t, stackFile(t, threeAndOne))
 	w, operator := r.Lab.World(), world.Caller{ID: r.Lab.Credentials().TokenID}
 
-	_, err := w.Create(operator, "pve", world.CreateRequest{VMID: 1000, Conf: map[string]string{"name": "home-control-1", "tags": "controlplane;home;talos"}})
+	_, err := w.Create(operator, "pve", world.CreateRequest{VMID: 1000,
+		Conf: map[string]string{"name": "home-control-1", "tags": "controlplane;home;talos"}})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_, there := w.Snapshot().VM("home-control-1")
@@ -257,7 +269,8 @@ func TestNameInUse(t *testing.T) {
 
 	before := w.Snapshot()
 
-	const refused = "cluster.name: is in use on this Proxmox VE by VM 1000 (home-control-1 on host pve), which is not in this stack's configuration, while none of its nodes is " +
+	const refused = "cluster.name: is in use on this Proxmox VE by VM 1000 (home-control-1 on host pve), which is not " +
+		"in this stack's configuration, while none of its nodes is " +
 		"there (given: home); choose another name; or, if that VM is of this stack, put its VMIDs back"
 
 	for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
@@ -273,7 +286,8 @@ func TestClockUnknown(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "count: 3", "count: 1", 1)))
-	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(`^GET /nodes/pve/time$`), Kind: journal.Refuse, Message: "no clock"})
+	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(`^GET /nodes/pve/time$`),
+		Kind: journal.Refuse, Message: "no clock"})
 
 	out := newOutput(t)
 	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
@@ -281,7 +295,8 @@ func TestClockUnknown(t *testing.T) {
 	assert.Regexp(t, `warning: proxmox.hosts: its clock was not looked at: .*no clock \(given: pve\)`, out.String())
 }
 
-// TestPrivilegeOfAChange: a privilege that a change of a node needs is missed before the change begins, and by nothing else.
+// TestPrivilegeOfAChange: a privilege that a change of a node needs is missed before the change begins, and by nothing
+// else.
 func TestPrivilegeOfAChange(t *testing.T) {
 	t.Parallel()
 
@@ -295,7 +310,8 @@ func TestPrivilegeOfAChange(t *testing.T) {
 	w.AddToken(limitedToken, secret)
 	w.Grant(limitedToken, "/", role...)
 	set(t, r.Stack, "proxmox.tokenId", limitedToken)
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret", auto.ConfigValue{Value: secret, Secret: true}))
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+		auto.ConfigValue{Value: secret, Secret: true}))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -309,7 +325,8 @@ func TestPrivilegeOfAChange(t *testing.T) {
 	before := w.Snapshot()
 	set(t, r.Stack, "pools.worker.memoryMiB", "6144")
 
-	const lacks = "the credentials lack VM.Config.Memory on /vms/501, to configure VMs, which the change of home-worker-1 needs (memory, started)"
+	const lacks = "the credentials lack VM.Config.Memory on /vms/501, to configure VMs, which the change of " +
+		"home-worker-1 needs (memory, started)"
 
 	for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
 		assert.Contains(t, said, lacks)

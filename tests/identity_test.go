@@ -76,7 +76,8 @@ func untouched(t *testing.T, r *rehearsal.Rehearsal, vmid int) {
 	})
 }
 
-// TestForeignVM: the VMID of a node went to another VM. Whatever is asked for, that VM is not touched, and the message names both.
+// TestForeignVM: the VMID of a node went to another VM. Whatever is asked for, that VM is not touched, and the message
+// names both.
 func TestForeignVM(t *testing.T) {
 	r := rehearse(t, stackFile(t, machinesOnly))
 	up(t, r.Stack)
@@ -95,7 +96,8 @@ func TestForeignVM(t *testing.T) {
 
 		said := failPreview(t, r.Stack)
 		assert.Contains(t, said, now)
-		assert.Contains(t, said, "), and the state has home-worker-2 there (UUID "+ours+"). It is not touched. Give that VM another VMID")
+		assert.Contains(t, said, "), and the state has home-worker-2 there (UUID "+ours+
+			"). It is not touched. Give that VM another VMID")
 		assert.Contains(t, said, "pulumi state delete --target-dependents '"+urnOf(t, r, "home-worker-2-vm")+"'")
 
 		// Its firewall goes first.
@@ -109,7 +111,8 @@ func TestForeignVM(t *testing.T) {
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
 
-		assert.Contains(t, failPreview(t, r.Stack), "without the tags home and talos of this cluster: a refresh has taken it into the state")
+		assert.Contains(t, failPreview(t, r.Stack),
+			"without the tags home and talos of this cluster: a refresh has taken it into the state")
 		assert.Contains(t, failUp(t, r.Stack), "without the tags home and talos of this cluster")
 
 		// In the plan again.
@@ -129,7 +132,8 @@ func TestForeignVM(t *testing.T) {
 		require.Error(t, err)
 		assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
 
-		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+			optdestroy.ErrorProgressStreams(out))
 		require.Error(t, err)
 		assert.Contains(t, out.String(), `VMID 502 is "payroll-db" on host pve`)
 	})
@@ -143,7 +147,8 @@ func TestForeignVM(t *testing.T) {
 			assert.Contains(t, said, `502 is taken by "payroll-db" on host pve`)
 		}
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.teardown", &auto.ConfigOptions{Path: true}))
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.teardown",
+			&auto.ConfigOptions{Path: true}))
 		set(t, r.Stack, "pools.worker.count", "1")
 	})
 
@@ -167,7 +172,8 @@ func TestForeignVM(t *testing.T) {
 		t.Setenv(stacks.DestroyVariable, "1")
 
 		out := newOutput(t)
-		_, err := r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		_, err := r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+			optdestroy.ErrorProgressStreams(out))
 		require.Error(t, err)
 		assert.Contains(t, out.String(), `VMID 501 is "home-worker-1" on host pve (UUID `)
 		assert.Contains(t, vmids(r), "home-control-1")
@@ -183,7 +189,8 @@ func TestForeignVM(t *testing.T) {
 	assert.Equal(t, map[string]int{"payroll-db": 502}, vmids(r))
 }
 
-// TestForeignTwin: the other VM has the node's name and its tags; only its UUID is not ours. It is in the plan and in the state.
+// TestForeignTwin: the other VM has the node's name and its tags; only its UUID is not ours. It is in the plan and in
+// the state.
 func TestForeignTwin(t *testing.T) {
 	t.Parallel()
 
@@ -191,7 +198,8 @@ func TestForeignTwin(t *testing.T) {
 	up(t, r.Stack)
 	requireNoChange(t, r.Stack)
 
-	foreign(t, r, 502, map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2", "memory": "1024"})
+	foreign(t, r, 502, map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2",
+		"memory": "1024"})
 
 	for _, change := range []string{"", "pools.worker.memoryMiB", "placement.rebalance", "lifecycle.teardown"} {
 		t.Run("with "+change, func(t *testing.T) {
@@ -212,14 +220,15 @@ func TestForeignTwin(t *testing.T) {
 			}
 
 			if change != "" {
-				require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":"+change, &auto.ConfigOptions{Path: true}))
+				require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":"+change,
+					&auto.ConfigOptions{Path: true}))
 			}
 		})
 	}
 }
 
-// TestTakenOver: the VMID of a new node goes to another VM between the last look and the request. Nothing is done to that VM, then or later,
-// and once it has gone the same again makes the node.
+// TestTakenOver: the VMID of a new node goes to another VM between the last look and the request. Nothing is done to
+// that VM, then or later, and once it has gone the same again makes the node.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 
@@ -257,15 +266,18 @@ func TestTakenOver(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestForeignTwinRefreshed: a refresh takes the UUID of the other VM into the state. What was configured on ours tells them apart.
+// TestForeignTwinRefreshed: a refresh takes the UUID of the other VM into the state. What was configured on ours tells
+// them apart.
 func TestForeignTwinRefreshed(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, strings.Replace(machinesOnly, "bootstrap: external, versions: { talos: v1.12.4 }", "versions: { talos: v1.12.4, kubernetes: v1.34.2 }", 1)))
+	r := rehearse(t, stackFile(t, strings.Replace(machinesOnly, "bootstrap: external, versions: { talos: v1.12.4 }",
+		"versions: { talos: v1.12.4, kubernetes: v1.34.2 }", 1)))
 	up(t, r.Stack)
 	requireNoChange(t, r.Stack)
 
-	foreign(t, r, 502, map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2", "memory": "1024"})
+	foreign(t, r, 502, map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2",
+		"memory": "1024"})
 
 	t.Run("left alone", func(t *testing.T) {
 		untouched(t, r, 502)
@@ -288,9 +300,11 @@ func TestForeignTwinRefreshedK3s(t *testing.T) {
 	t.Parallel()
 
 	// The provider reads the UUID of a VM that is no copy of a template.
-	r := rehearse(t, example(t, "k3s", "    template: { control: ubuntu-24.04, worker: ubuntu-24.04 }\n", "    source: cloudImage\n"+
-		"    cloudImage: { url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img, "+
-		"checksum: sha256:"+strings.Repeat("0", 64)+" }\n"))
+	r := rehearse(t, example(t, "k3s", "    template: { control: ubuntu-24.04, worker: ubuntu-24.04 }\n",
+		"    source: cloudImage\n"+
+			"    cloudImage: { url: "+
+			"https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img, "+
+			"checksum: sha256:"+strings.Repeat("0", 64)+" }\n"))
 	up(t, r.Stack)
 
 	tags, _ := vmConfig(t, r, "edge-agent-1")["tags"].(string)

@@ -15,9 +15,11 @@ import (
 func TestMissingImage(t *testing.T) {
 	t.Parallel()
 
-	text := strings.NewReplacer("iso: { volume: local:iso/talos-1.12.4.iso }", "iso: { url: https://mirror.lan/talos-1.12.4.iso }",
+	text := strings.NewReplacer("iso: { volume: local:iso/talos-1.12.4.iso }",
+		"iso: { url: https://mirror.lan/talos-1.12.4.iso }",
 		"hosts: [{ name: pve1 }, { name: pve2 }]", "hosts: [{ name: pve1 }, { name: pve2 }, { name: pve3 }]",
-		"worker: { role: worker, count: 1,", "worker: { role: worker, count: 2,").Replace(pair{"iso", "nocloud", "", "static"}.stack())
+		"worker: { role: worker, count: 1,",
+		"worker: { role: worker, count: 2,").Replace(pair{"iso", "nocloud", "", "static"}.stack())
 
 	r := rehearse(t, stackFile(t, text))
 	missing := r.Lab.FactoryURL() + "/image/" + strings.Repeat("0", 64) + "/v1.12.4/nocloud-amd64.iso"

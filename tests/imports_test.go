@@ -28,24 +28,32 @@ func TestImports(t *testing.T) {
 		mustNot []string
 	}{
 		{"components/spec", nil, []string{"github.com/", "net/http", "k8s.io/"}},
-		{"components/plan/plantest", []string{"components/plan", "components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/plan/plantest", []string{"components/plan", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/plan", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/machineconfig/manifests", []string{"components/plan", "components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
-		{"components/machineconfig", []string{"components/plan", "components/spec", "components/machineconfig/", "components/impact"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/machineconfig/manifests", []string{"components/plan", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
+		{"components/machineconfig", []string{"components/plan", "components/spec", "components/machineconfig/",
+			"components/impact"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/k3s", []string{"components/plan", "components/spec", "components/cloudinit"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
+		{"components/k3s", []string{"components/plan", "components/spec", "components/cloudinit"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
 		{"components/upgradepath", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/impact", []string{"components/spec", "components/upgradepath"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/etcd", []string{"components/impact", "components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/impact", []string{"components/spec", "components/upgradepath"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/etcd", []string{"components/impact", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/atomicfile", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"components/etcdbackup", []string{"components/atomicfile"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/wait", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/talosapi", []string{"components/etcd", "components/impact", "components/wait"}, []string{"github.com/pulumi/"}},
+		{"components/talosapi", []string{"components/etcd", "components/impact", "components/wait"},
+			[]string{"github.com/pulumi/"}},
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
 		{"components/rollout/k3s", []string{
-			"components/hookutil", "components/k3s", "components/kubeapi", "components/etcd", "components/impact", "components/upgradepath", "components/plan",
+			"components/hookutil", "components/k3s", "components/kubeapi", "components/etcd", "components/impact",
+			"components/upgradepath", "components/plan",
 			"components/proxmoxapi", "components/proxmoxvm", "components/rollout", "components/spec", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos", []string{
@@ -113,7 +121,8 @@ func TestImports(t *testing.T) {
 				}
 
 				// Whoever proposes a configuration must not be able to have a command run by a preview of it.
-				if runs := imported == "os/exec" || imported == "plugin"; runs && !strings.HasPrefix(path, "tests") && !strings.HasPrefix(path, "stacks/ops") {
+				if runs := imported == "os/exec" || imported == "plugin"; runs && !strings.HasPrefix(path, "tests") &&
+					!strings.HasPrefix(path, "stacks/ops") {
 					t.Errorf("%s must not import %s: the program runs no commands", path, imported)
 				}
 

@@ -56,7 +56,8 @@ func requireNothingSent(t *testing.T, r *rehearsal.Rehearsal, i *talos.Impostor)
 func requireNamesBoth(t *testing.T, r *rehearsal.Rehearsal, said, node string) {
 	t.Helper()
 
-	assert.Contains(t, said, "another machine answers at "+addressOf(r, node)+`: it shows SMBIOS UUID "`+impostorUUID+`", and VM `)
+	assert.Contains(t, said, "another machine answers at "+addressOf(r, node)+`: it shows SMBIOS UUID "`+impostorUUID+
+		`", and VM `)
 	assert.Contains(t, said, uuidIn(t, r, node))
 	assert.Contains(t, said, "take it off the network, then run 'pulumi up' again")
 }
@@ -71,8 +72,8 @@ func uuidIn(t *testing.T, r *rehearsal.Rehearsal, node string) string {
 	return found[1]
 }
 
-// TestImpostorBeforeCreation: another machine has the address of a node before there is one. It gets nothing, and when it is gone
-// the cluster comes up.
+// TestImpostorBeforeCreation: another machine has the address of a node before there is one. It gets nothing, and when
+// it is gone the cluster comes up.
 func TestImpostorBeforeCreation(t *testing.T) {
 	t.Parallel()
 
@@ -111,8 +112,8 @@ func TestImpostorBeforeCreation(t *testing.T) {
 	}
 }
 
-// TestImpostorBetweenChanges: another machine takes the address of a node that runs, before a change or in the middle of one. It
-// gets nothing, and when it is gone the change is made.
+// TestImpostorBetweenChanges: another machine takes the address of a node that runs, before a change or in the middle
+// of one. It gets nothing, and when it is gone the change is made.
 func TestImpostorBetweenChanges(t *testing.T) {
 	t.Parallel()
 

@@ -26,11 +26,15 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestK3s brings the example up, runs a workload in it, and takes it through its life: more agents and fewer, and its end.
+// TestK3s brings the example up, runs a workload in it, and takes it through its life: more agents and fewer, and its
+// end.
 func TestK3s(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, example(t, "k3s"), func(o *rehearsal.Options) { o.Releases = []string{"v1.34.2+k3s1", "v1.34.3+k3s1"} })
+	r := rehearse(t, example(t, "k3s"), func(
+		o *rehearsal.Options) {
+		o.Releases = []string{"v1.34.2+k3s1", "v1.34.3+k3s1"}
+	})
 
 	// Agents join by the name of the API. Nobody resolves one here, but an address looks like one.
 	set(t, r.Stack, "cluster.endpoint.mode", "dns")
@@ -39,7 +43,8 @@ func TestK3s(t *testing.T) {
 	// Ubuntu's archive does not answer when the machines ask it first.
 	for _, node := range []string{"edge-server-1", "edge-agent-1"} {
 		r.Lab.Journal().Plant(journal.Fault{
-			Face: journal.Guest, Subject: node, Call: regexp.MustCompile("^GET http://archive.ubuntu.com/ubuntu$"), Kind: journal.Refuse, Message: "503 Service Unavailable",
+			Face: journal.Guest, Subject: node, Call: regexp.MustCompile("^GET http://archive.ubuntu.com/ubuntu$"),
+			Kind: journal.Refuse, Message: "503 Service Unavailable",
 		})
 	}
 
@@ -54,13 +59,15 @@ func TestK3s(t *testing.T) {
 
 	api := kubernetesClient(t, result.Outputs)
 	assert.Equal(t, []string{"edge-agent-1", "edge-server-1"}, readyNodes(t, api))
-	assert.Equal(t, []string{"coredns", "local-path-provisioner", "metrics-server"}, r.Ubuntu.Deployed("edge-server-1"), "without what is disabled")
+	assert.Equal(t, []string{"coredns", "local-path-provisioner", "metrics-server"}, r.Ubuntu.Deployed("edge-server-1"),
+		"without what is disabled")
 
 	runWorkload(t, api)
 
 	status := result.Outputs[contract.OutputK3s].Value.(map[string]any)
 	assert.Equal(t, "https://"+addressOf(r, "edge-server-1")+":6443", status["api"])
-	assert.Equal(t, "ssh ubuntu@"+addressOf(r, "edge-agent-1"), status["nodes"].(map[string]any)["edge-agent-1"].(map[string]any)["ssh"])
+	assert.Equal(t, "ssh ubuntu@"+addressOf(r, "edge-agent-1"),
+		status["nodes"].(map[string]any)["edge-agent-1"].(map[string]any)["ssh"])
 	assert.Equal(t, map[string]any{"edge-agent-1": "ready", "edge-server-1": "ready"}, healthOf(result.Outputs))
 
 	_, err := ssh.ParsePrivateKey([]byte(result.Outputs[contract.OutputSSHPrivateKey].Value.(string)))
@@ -88,14 +95,16 @@ func TestK3s(t *testing.T) {
 	assert.Contains(t, said, "its servers do not know its token: they have been given another")
 
 	r.Ubuntu.ReplaceAgentToken(token)
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.readyTimeout", &auto.ConfigOptions{Path: true}))
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.readyTimeout",
+		&auto.ConfigOptions{Path: true}))
 	result = up(t, r.Stack)
 	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-agent-3", "edge-server-1"}, readyNodes(t, api))
 	assert.Equal(t, kubeconfig, result.Outputs[contract.OutputKubeconfig].Value, "the same administrator")
 
 	set(t, r.Stack, "pools.agent.count", "1")
 	up(t, r.Stack)
-	assert.Equal(t, []string{"edge-agent-1", "edge-server-1"}, readyNodes(t, api), "Kubernetes has forgotten those that went")
+	assert.Equal(t, []string{"edge-agent-1", "edge-server-1"}, readyNodes(t, api),
+		"Kubernetes has forgotten those that went")
 
 	// Who comes back by a name is known again.
 	set(t, r.Stack, "pools.agent.count", "2")
@@ -107,7 +116,8 @@ func TestK3s(t *testing.T) {
 	set(t, r.Stack, "cluster.versions.k3s", "v1.34.9+k3s1")
 	said = failUp(t, r.Stack)
 	assert.Contains(t, said, "edge-server-1 is not upgraded: there is no release v1.34.9+k3s1 of K3s")
-	assert.Equal(t, []string{"edge-agent-1 v1.34.2+k3s1", "edge-agent-2 v1.34.2+k3s1", "edge-server-1 v1.34.2+k3s1"}, versionsOf(t, api))
+	assert.Equal(t, []string{"edge-agent-1 v1.34.2+k3s1", "edge-agent-2 v1.34.2+k3s1", "edge-server-1 v1.34.2+k3s1"},
+		versionsOf(t, api))
 
 	made := []any{vmConfig(t, r, "edge-server-1")["smbios1"], vmConfig(t, r, "edge-agent-1")["smbios1"]}
 	before := vmConfig(t, r, "edge-agent-2")["smbios1"]
@@ -117,16 +127,20 @@ func TestK3s(t *testing.T) {
 	set(t, r.Stack, "lifecycle.replace[0]", "edge-agent-2")
 	set(t, r.Stack, "k3s.disable[1]", "servicelb")
 	result = up(t, r.Stack)
-	assert.Contains(t, result.StdOut, "edge-server-1 was told otherwise when it was made, and is not told again: disable. Change it there by hand")
+	assert.Contains(t, result.StdOut,
+		"edge-server-1 was told otherwise when it was made, and is not told again: disable. Change it there by hand")
 	assert.NotContains(t, result.StdOut, "edge-agent-1 was told otherwise")
-	assert.Equal(t, []string{"edge-agent-1 v1.34.3+k3s1", "edge-agent-2 v1.34.3+k3s1", "edge-server-1 v1.34.3+k3s1"}, versionsOf(t, api))
-	assert.Equal(t, made, []any{vmConfig(t, r, "edge-server-1")["smbios1"], vmConfig(t, r, "edge-agent-1")["smbios1"]}, "in place")
+	assert.Equal(t, []string{"edge-agent-1 v1.34.3+k3s1", "edge-agent-2 v1.34.3+k3s1", "edge-server-1 v1.34.3+k3s1"},
+		versionsOf(t, api))
+	assert.Equal(t, made, []any{vmConfig(t, r, "edge-server-1")["smbios1"], vmConfig(t, r, "edge-agent-1")["smbios1"]},
+		"in place")
 	assert.NotEqual(t, before, vmConfig(t, r, "edge-agent-2")["smbios1"], "anew")
 	assert.Equal(t, "v1.34.3", contractOf(t, result).Versions.Kubernetes)
 	requireNoChange(t, r.Stack)
 
 	// Who was to be made anew was, and the end of all lets nobody else go.
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.replace", &auto.ConfigOptions{Path: true}))
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.replace",
+		&auto.ConfigOptions{Path: true}))
 
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
@@ -151,8 +165,8 @@ func setUnschedulable(t *testing.T, api *kubernetes.Clientset, node string, cord
 	require.NoError(t, err)
 }
 
-// TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only the guest
-// agents know, and a token of the operator's.
+// TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only
+// the guest agents know, and a token of the operator's.
 func TestK3sHA(t *testing.T) {
 	t.Parallel()
 
@@ -174,7 +188,8 @@ func TestK3sHA(t *testing.T) {
 	const given = "a-token/of+the=operators"
 
 	token := func(value string) {
-		require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sToken", auto.ConfigValue{Value: value, Secret: true}))
+		require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sToken",
+			auto.ConfigValue{Value: value, Secret: true}))
 	}
 	token(given)
 
@@ -187,22 +202,25 @@ func TestK3sHA(t *testing.T) {
 	agent, err := api.CoreV1().Nodes().Get(t.Context(), "ha-agent-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "db", agent.Labels["tier"])
-	assert.Equal(t, []corev1.Taint{{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}}, agent.Spec.Taints)
+	assert.Equal(t, []corev1.Taint{{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}},
+		agent.Spec.Taints)
 	assert.Equal(t, "v1.33.6+k3s1", agent.Status.NodeInfo.KubeletVersion)
 
 	assert.Len(t, r.Lab.World().Downloads(), 2, "one for each host")
 	assert.Len(t, contractOf(t, result).ControlPlaneEndpoints, 3)
 
 	requireNoChange(t, r.Stack)
-	requireHidden(t, map[string]string{"the token": given}, map[string]string{"the exported state": cli(t, r, "stack", "export")}, left(t, r))
+	requireHidden(t, map[string]string{"the token": given},
+		map[string]string{"the exported state": cli(t, r, "stack", "export")}, left(t, r))
 
 	// A token that the servers do not know is refused before anything is made.
 	token("another-one-of-the-operators")
 	out := newOutput(t)
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	require.Error(t, err)
-	assert.Contains(t, out.String(), "k3sToken: must stay as it was when the cluster was made: its servers accept no other; "+
-		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
+	assert.Contains(t, out.String(),
+		"k3sToken: must stay as it was when the cluster was made: its servers accept no other; "+
+			"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
 	assert.NotContains(t, out.String(), "another-one-of-the-operators")
 	token(given)
 
@@ -210,20 +228,23 @@ func TestK3sHA(t *testing.T) {
 	out = newOutput(t)
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	require.Error(t, err)
-	assert.Contains(t, out.String(), "K3s v1.33.6+k3s1 cannot become v1.35.0+k3s1 at once: it moves by one minor version at a time; "+
-		"go by way of the last v1.34, with an update each, then v1.35.0+k3s1")
+	assert.Contains(t, out.String(),
+		"K3s v1.33.6+k3s1 cannot become v1.35.0+k3s1 at once: it moves by one minor version at a time; "+
+			"go by way of the last v1.34, with an update each, then v1.35.0+k3s1")
 
 	set(t, r.Stack, "cluster.versions.k3s", "v1.34.2+k3s1")
 	out = newOutput(t)
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
 	require.NoError(t, err)
-	assert.Contains(t, out.String(), "ha-server-1: upgrade, for K3s v1.33.6+k3s1 becomes v1.34.2+k3s1; etcd meanwhile: 2 of 3, 2 needed")
+	assert.Contains(t, out.String(),
+		"ha-server-1: upgrade, for K3s v1.33.6+k3s1 becomes v1.34.2+k3s1; etcd meanwhile: 2 of 3, 2 needed")
 
 	begun := len(calls(r, "/agent/file-write"))
 
 	up(t, r.Stack)
 	assert.Equal(t, []string{
-		"ha-agent-1 v1.34.2+k3s1", "ha-agent-2 v1.34.2+k3s1", "ha-server-1 v1.34.2+k3s1", "ha-server-2 v1.34.2+k3s1", "ha-server-3 v1.34.2+k3s1",
+		"ha-agent-1 v1.34.2+k3s1", "ha-agent-2 v1.34.2+k3s1", "ha-server-1 v1.34.2+k3s1", "ha-server-2 v1.34.2+k3s1",
+		"ha-server-3 v1.34.2+k3s1",
 	}, versionsOf(t, api))
 
 	// What went wrong before is forgotten, then the version is wanted; the servers one by one, then one
@@ -246,7 +267,8 @@ func TestK3sHA(t *testing.T) {
 func TestK3sGoesOn(t *testing.T) {
 	t.Parallel()
 
-	brief := []string{"  talos-proxmox:network:", "  talos-proxmox:lifecycle: { readyTimeout: 4s, upgrade: { timeout: 4s } }\n  talos-proxmox:network:"}
+	brief := []string{"  talos-proxmox:network:",
+		"  talos-proxmox:lifecycle: { readyTimeout: 4s, upgrade: { timeout: 4s } }\n  talos-proxmox:network:"}
 
 	for name, c := range map[string]struct {
 		options []func(*rehearsal.Options)
@@ -267,19 +289,22 @@ func TestK3sGoesOn(t *testing.T) {
 		},
 		"another system": {
 			change: []string{"control: ubuntu-24.04, worker: ubuntu-24.04", "control: debian-12, worker: debian-12"},
-			want:   []string{"has not joined: unsupported operating system debian 12: a node must be Ubuntu 22.04 or 24.04. Correct the template or the image"},
-			lost:   true,
+			want: []string{"has not joined: unsupported operating system debian 12: a node must be Ubuntu 22.04 or 24.04. " +
+				"Correct the template or the image"},
+			lost: true,
 		},
 		"downloads that fail": {
 			change: brief,
 			before: func(_ *testing.T, r *rehearsal.Rehearsal) func() {
 				r.Lab.Journal().Plant(journal.Fault{
-					Face: journal.Guest, Call: regexp.MustCompile("install.sh$"), Times: 1000, Kind: journal.Refuse, Message: "Could not resolve host",
+					Face: journal.Guest, Call: regexp.MustCompile("install.sh$"), Times: 1000, Kind: journal.Refuse,
+					Message: "Could not resolve host",
 				})
 
 				return r.Lab.Journal().Clear
 			},
-			want: []string{"edge-server-1 has not joined: gave up after 4s", "the download of https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh failed; it is tried again"},
+			want: []string{"edge-server-1 has not joined: gave up after 4s",
+				"the download of https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh failed; it is tried again"},
 		},
 		"an address that somebody takes meanwhile": {
 			change: brief,
@@ -298,11 +323,13 @@ func TestK3sGoesOn(t *testing.T) {
 
 				return func() { _ = l.Close() }
 			},
-			want: []string{"edge-server-1 has not joined", "k3s does not come up; its log ends with:", "bind: address already in use"},
+			want: []string{"edge-server-1 has not joined", "k3s does not come up; its log ends with:",
+				"bind: address already in use"},
 		},
 		"a host that takes no file": {
 			before: func(_ *testing.T, r *rehearsal.Rehearsal) func() {
-				r.Lab.Journal().Plant(journal.Fault{Face: journal.SSH, Call: regexp.MustCompile("^tee .*edge-agent-1.yaml$"), Times: 1, Kind: journal.Refuse, Message: "tee: No space left on device"})
+				r.Lab.Journal().Plant(journal.Fault{Face: journal.SSH, Call: regexp.MustCompile("^tee .*edge-agent-1.yaml$"),
+					Times: 1, Kind: journal.Refuse, Message: "tee: No space left on device"})
 
 				return func() {}
 			},
@@ -393,7 +420,8 @@ func runWorkload(t *testing.T, api kubernetes.Interface) {
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
 		Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1.29"}}},
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1.29"}}},
 		},
 	}}
 

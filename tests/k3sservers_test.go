@@ -22,15 +22,19 @@ import (
 // threeServers are three servers of K3s and an agent, which wait for less than the example's.
 var threeServers = []string{
 	"count: 1, addresses: 192.168.20.11-13", "count: 3, addresses: 192.168.20.11-19",
-	"  talos-proxmox:network:", "  talos-proxmox:lifecycle: { drainTimeout: 10s, settleTimeout: 3s, nodeTimeout: 30s }\n  talos-proxmox:network:",
+	"  talos-proxmox:network:",
+	"  talos-proxmox:lifecycle: { drainTimeout: 10s, settleTimeout: 3s, nodeTimeout: 30s }\n  talos-proxmox:network:",
 }
 
 // lostCluster is what a server is refused that would begin a second cluster.
-const lostCluster = "edge-server-1 is not removed: the cluster has no server left, and its etcd is gone with them: edge-server-1 would begin an empty cluster; " +
-	"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, set lifecycle.acceptEmptyCluster to edge; " +
+const lostCluster = "edge-server-1 is not removed: the cluster has no server left, and its etcd is gone with them: " +
+	"edge-server-1 would begin an empty cluster; " +
+	"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, " +
+	"set lifecycle.acceptEmptyCluster to edge; " +
 	"then run 'pulumi up' again"
 
-// TestK3sServersComeAndGo: servers are made again and replaced, come and go, in one cluster with one etcd for all of its life.
+// TestK3sServersComeAndGo: servers are made again and replaced, come and go, in one cluster with one etcd for all of
+// its life.
 func TestK3sServersComeAndGo(t *testing.T) {
 	t.Parallel()
 
@@ -47,7 +51,8 @@ func TestK3sServersComeAndGo(t *testing.T) {
 	uuid := func(name string) any { return vmConfig(t, r, name)["smbios1"] }
 	unset := func(t *testing.T, key string) {
 		t.Helper()
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":"+key, &auto.ConfigOptions{Path: true}))
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":"+key,
+			&auto.ConfigOptions{Path: true}))
 	}
 
 	requireOneEtcd(t, three...)
@@ -96,8 +101,9 @@ func TestK3sServersComeAndGo(t *testing.T) {
 		before := r.Lab.World().Snapshot()
 
 		set(t, r.Stack, "pools.server.count", "1")
-		assert.Contains(t, failUp(t, r.Stack), "pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed "+
-			"(given: without edge-server-2, edge-server-3); remove 1 at most at once")
+		assert.Contains(t, failUp(t, r.Stack),
+			"pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed "+
+				"(given: without edge-server-2, edge-server-3); remove 1 at most at once")
 		assert.Equal(t, before, r.Lab.World().Snapshot())
 
 		set(t, r.Stack, "pools.server.count", "2")
@@ -108,8 +114,9 @@ func TestK3sServersComeAndGo(t *testing.T) {
 		assert.NotContains(t, vmids(r), "edge-server-3")
 
 		set(t, r.Stack, "pools.server.count", "1")
-		assert.Contains(t, failPreview(t, r.Stack), "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed "+
-			"(given: without edge-server-2); add a control plane first")
+		assert.Contains(t, failPreview(t, r.Stack),
+			"pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed "+
+				"(given: without edge-server-2); add a control plane first")
 
 		// Who comes back by a name is known again.
 		set(t, r.Stack, "pools.server.count", "3")
@@ -120,11 +127,13 @@ func TestK3sServersComeAndGo(t *testing.T) {
 	t.Run("a dead one", func(t *testing.T) {
 		_, err := r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", vmids(r)["edge-server-3"])
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return slices.Contains(readyNodes(t, api), "edge-server-3 (not ready)") }, wait, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return slices.Contains(readyNodes(t, api), "edge-server-3 (not ready)") }, wait,
+			50*time.Millisecond)
 
 		set(t, r.Stack, "lifecycle.replace[0]", "edge-server-3")
 		said := failUp(t, r.Stack)
-		assert.Contains(t, said, "edge-server-3 is not removed: the etcd member edge-server-3 is not healthy (it is not ready in Kubernetes)")
+		assert.Contains(t, said,
+			"edge-server-3 is not removed: the etcd member edge-server-3 is not healthy (it is not ready in Kubernetes)")
 		assert.Contains(t, said, "if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
 		requireOneEtcd(t, three...)
 
@@ -143,7 +152,8 @@ func TestK3sServersComeAndGo(t *testing.T) {
 	assert.Empty(t, r.Leftovers())
 }
 
-// TestK3sBeginsOnce: where the only server is gone, no second cluster begins in its place, unless an empty one is wanted.
+// TestK3sBeginsOnce: where the only server is gone, no second cluster begins in its place, unless an empty one is
+// wanted.
 func TestK3sBeginsOnce(t *testing.T) {
 	t.Parallel()
 
@@ -173,7 +183,8 @@ func TestK3sBeginsOnce(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestK3sIsKept: neither a destroy nor a replacement takes a machine of a cluster of K3s, be it of servers alone or with agents.
+// TestK3sIsKept: neither a destroy nor a replacement takes a machine of a cluster of K3s, be it of servers alone or
+// with agents.
 func TestK3sIsKept(t *testing.T) {
 	t.Parallel()
 
@@ -193,14 +204,18 @@ func TestK3sIsKept(t *testing.T) {
 			assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
 			assert.Equal(t, before, r.Lab.World().Snapshot())
 
-			_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+			_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+				optdestroy.ErrorProgressStreams(out))
 			require.Error(t, err)
-			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, and its machine is not taken away; to recreate it, name it in lifecycle.replace; "+
-				"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'", out.String())
+			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, and its machine is not taken away; to recreate "+
+				"it, name it in lifecycle.replace; "+
+				"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
+				out.String())
 			assert.Equal(t, before, r.Lab.World().Snapshot())
 
 			out = newOutput(t)
-			_, err = r.Stack.Up(t.Context(), optup.Replace([]string{urnOf(t, r, "edge-server-1-vm")}), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+			_, err = r.Stack.Up(t.Context(), optup.Replace([]string{urnOf(t, r, "edge-server-1-vm")}),
+				optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
 			require.Error(t, err)
 			assert.Contains(t, out.String(), "edge-server-1 is in the configuration, and its machine is not taken away")
 			assert.Equal(t, before, r.Lab.World().Snapshot())
@@ -216,7 +231,8 @@ func TestK3sIsKept(t *testing.T) {
 func remember(t *testing.T, api kubernetes.Interface) {
 	t.Helper()
 
-	_, err := api.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "remembered"}}, metav1.CreateOptions{})
+	_, err := api.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "remembered"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 

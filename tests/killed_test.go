@@ -30,11 +30,14 @@ func rehearseKillable(t *testing.T, stack string) (*rehearsal.Rehearsal, *engine
 
 	command := e.NewCommand()
 
-	return rehearse(t, stack, func(o *rehearsal.Options) { o.Workspace = []auto.LocalWorkspaceOption{auto.Pulumi(command)} }), command
+	return rehearse(t, stack, func(o *rehearsal.Options) {
+		o.Workspace = []auto.LocalWorkspaceOption{auto.Pulumi(
+			command)}
+	}), command
 }
 
-// killAt begins an update, kills the CLI once a node has done something, and does what the page about troubleshooting says then: cancel
-// what locks the stack, and refresh where the state has operations under way.
+// killAt begins an update, kills the CLI once a node has done something, and does what the page about troubleshooting
+// says then: cancel what locks the stack, and refresh where the state has operations under way.
 func killAt(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed talos.Deed) {
 	t.Helper()
 
@@ -69,7 +72,8 @@ func killAt(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed 
 			booting[h.Node] = h.Deed == talos.Upgraded || h.Deed == talos.Rebooted || booting[h.Node] && h.Deed != talos.Booted
 		}
 
-		return !slices.Contains(slices.Collect(maps.Values(booting)), true) && !slices.ContainsFunc(r.Lab.World().Tasks(""), func(task world.TaskInfo) bool { return task.End.IsZero() })
+		return !slices.Contains(slices.Collect(maps.Values(booting)), true) &&
+			!slices.ContainsFunc(r.Lab.World().Tasks(""), func(task world.TaskInfo) bool { return task.End.IsZero() })
 	}, wait, 50*time.Millisecond)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	require.NoError(t, r.Stack.Cancel(t.Context()))
@@ -92,9 +96,10 @@ func uuids(t *testing.T, r *rehearsal.Rehearsal) map[string]any {
 	return found
 }
 
-// requireKilledAndContinued makes a change that was set, kills it half-way, and goes on: what the table says happens to each node happens,
-// and no more; machines stay, nodes go down in turns, etcd keeps its quorum.
-func requireKilledAndContinued(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed talos.Deed, workers int) {
+// requireKilledAndContinued makes a change that was set, kills it half-way, and goes on: what the table says happens to
+// each node happens, and no more; machines stay, nodes go down in turns, etcd keeps its quorum.
+func requireKilledAndContinued(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed talos.Deed,
+	workers int) {
 	t.Helper()
 
 	since, machines, table := time.Now(), uuids(t, r), told(t, r)
@@ -117,8 +122,8 @@ func requireKilledAndContinued(t *testing.T, r *rehearsal.Rehearsal, command *en
 // manyNodes lets the upgrade of a large cluster be tested, which takes minutes.
 const manyNodes = "TALOS_PROXMOX_TEST_MANY_NODES"
 
-// TestUpgradeOfTwenty takes a cluster of twenty nodes from one minor version of Talos to the next, with an extension more, and then of
-// Kubernetes. Each is killed half-way.
+// TestUpgradeOfTwenty takes a cluster of twenty nodes from one minor version of Talos to the next, with an extension
+// more, and then of Kubernetes. Each is killed half-way.
 func TestUpgradeOfTwenty(t *testing.T) {
 	if os.Getenv(manyNodes) == "" {
 		t.Skip("set " + manyNodes + " to upgrade a cluster of twenty nodes")
@@ -127,7 +132,8 @@ func TestUpgradeOfTwenty(t *testing.T) {
 	t.Parallel()
 
 	r, command := rehearseKillable(t, stackFile(t, strings.NewReplacer(
-		"platform: metal", "platform: nocloud", "count: 3, addresses: 10.40.0.21-29", "count: 17, addresses: 10.40.0.21-49", "maxUnavailable: 2", "maxUnavailable: 4",
+		"platform: metal", "platform: nocloud", "count: 3, addresses: 10.40.0.21-29", "count: 17, addresses: 10.40.0.21-49",
+		"maxUnavailable: 2", "maxUnavailable: 4",
 		"timeout: 60s", "timeout: 5m", "readyTimeout: 60s", "readyTimeout: 5m", "nodeTimeout: 60s", "nodeTimeout: 5m",
 	).Replace(rolling)))
 	up(t, r.Stack)
@@ -158,7 +164,8 @@ func TestInterrupted(t *testing.T) {
 	require.NoError(t, err)
 
 	command := e.NewCommand()
-	r := rehearse(t, stackFile(t, strings.NewReplacer("worker: { role: worker, count: 1", "worker: { role: worker, count: 2", "readyTimeout: 60s",
+	r := rehearse(t, stackFile(t, strings.NewReplacer("worker: { role: worker, count: 1",
+		"worker: { role: worker, count: 2", "readyTimeout: 60s",
 		"readyTimeout: 30m, drainTimeout: 30m").Replace(pair{"template", "metal", "", "reserved"}.stack())))
 	stack := compiled(t, r, "interrupted", auto.Pulumi(command))
 	api := kubernetesClient(t, up(t, stack).Outputs)

@@ -85,7 +85,8 @@ func TestLifecycle(t *testing.T) {
 func TestOrder(t *testing.T) {
 	t.Parallel()
 
-	stack := devWith(t, "count: 1\n      vmids: 401-409", "count: 3\n      vmids: 401-409", "count: 1\n      vmids: 501-549", "count: 2\n      vmids: 501-549")
+	stack := devWith(t, "count: 1\n      vmids: 401-409", "count: 3\n      vmids: 401-409",
+		"count: 1\n      vmids: 501-549", "count: 2\n      vmids: 501-549")
 	r := rehearse(t, stack, func(o *rehearsal.Options) { o.Latencies.Clone = slow })
 	up(t, r.Stack)
 
@@ -141,7 +142,8 @@ func addressOf(r *rehearsal.Rehearsal, name string) string {
 func TestBootstrapDoesNotWaitForWorkers(t *testing.T) {
 	t.Parallel()
 
-	stack := devWith(t, "addresses: 192.168.10.21-192.168.10.49", "addresses: 192.168.10.21-192.168.10.49\n      names: deaf-{n}")
+	stack := devWith(t, "addresses: 192.168.10.21-192.168.10.49",
+		"addresses: 192.168.10.21-192.168.10.49\n      names: deaf-{n}")
 	r := rehearse(t, stack, func(o *rehearsal.Options) { o.Silent = []string{"deaf-1"} })
 	set(t, r.Stack, "lifecycle.nodeTimeout", "15s")
 
@@ -151,16 +153,18 @@ func TestBootstrapDoesNotWaitForWorkers(t *testing.T) {
 	assert.Contains(t, calls(r, "/Bootstrap"), "talos k3s-dev-control-1 /machine.MachineService/Bootstrap")
 }
 
-// TestSilentAgent: a guest agent that says nothing costs the wait that the operator chose, not the provider's quarter of an hour. The cluster
-// is there without its node, which joins as soon as the agent speaks.
+// TestSilentAgent: a guest agent that says nothing costs the wait that the operator chose, not the provider's quarter
+// of an hour. The cluster is there without its node, which joins as soon as the agent speaks.
 func TestSilentAgent(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, strings.Replace(pair{"iso", "metal", "", "agent"}.stack(), "agentTimeout: 20s", "agentTimeout: 3s", 1)))
+	r := rehearse(t, stackFile(t, strings.Replace(pair{"iso", "metal", "", "agent"}.stack(), "agentTimeout: 20s",
+		"agentTimeout: 3s", 1)))
 	r.Lab.World().SilenceAgent(501, true)
 
 	said := failUp(t, r.Stack)
-	assert.Regexp(t, `pair-worker-1 \(VMID 501, \S+\) reports no address inside network\.cidr .* lifecycle\.agentTimeout \(3s\) bounds the wait`, said)
+	assert.Regexp(t,
+		`pair-worker-1 \(VMID 501, \S+\) reports no address inside network\.cidr .* lifecycle\.agentTimeout \(3s\) bounds the wait`, said)
 	assert.Contains(t, calls(r, "/Bootstrap"), "talos pair-control-1 /machine.MachineService/Bootstrap")
 
 	r.Lab.World().SilenceAgent(501, false)
@@ -168,8 +172,8 @@ func TestSilentAgent(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 }
 
-// TestWithoutDiscovery: workers that learn from Kubernetes alone where the control planes are get their certificates once it runs,
-// and nothing waits for them before.
+// TestWithoutDiscovery: workers that learn from Kubernetes alone where the control planes are get their certificates
+// once it runs, and nothing waits for them before.
 func TestWithoutDiscovery(t *testing.T) {
 	t.Parallel()
 

@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestMigration takes over VMs that Terraform has cloned, as stacks/docs/migration.md says: the variables and outputs become
-// a stack file, what stands is imported, and no VM is made again.
+// TestMigration takes over VMs that Terraform has cloned, as stacks/docs/migration.md says: the variables and outputs
+// become a stack file, what stands is imported, and no VM is made again.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 
@@ -92,7 +92,8 @@ func terraform(t *testing.T, r *rehearsal.Rehearsal, vmid int, name string) stri
 
 	require.Eventually(t, func() bool {
 		err = w.Update(operator, "pve", vmid, world.UpdateRequest{Conf: map[string]string{
-			"cores": "2", "memory": "4096", "balloon": "0", "cpu": "host", "onboot": "1", "agent": "enabled=0,fstrim_cloned_disks=0,type=virtio", "ostype": "l26", "net0": "virtio,bridge=vmbr0",
+			"cores": "2", "memory": "4096", "balloon": "0", "cpu": "host", "onboot": "1",
+			"agent": "enabled=0,fstrim_cloned_disks=0,type=virtio", "ostype": "l26", "net0": "virtio,bridge=vmbr0",
 			"vga":  "memory=16,type=std", // as migration.md asks for
 			"tags": "k3s-dev;talos",      // by them the operator says whose the VM is
 		}})

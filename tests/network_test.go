@@ -46,8 +46,8 @@ const tailnet = `config:
     worker: { role: worker, count: 1, addresses: 192.168.10.21-49 }
 `
 
-// TestTailnet brings a cluster up whose API server is reached through kube-vip, which follows the control planes that are
-// there; another version of Cilium reaches the running cluster.
+// TestTailnet brings a cluster up whose API server is reached through kube-vip, which follows the control planes that
+// are there; another version of Cilium reaches the running cluster.
 func TestTailnet(t *testing.T) {
 	t.Parallel()
 
@@ -98,8 +98,8 @@ func TestTailnet(t *testing.T) {
 	assert.Empty(t, r.Leftovers())
 }
 
-// TestVirtualIP brings the home cluster up behind Talos' own shared address: its certificate covers what the configuration
-// names, and the kubeconfig works on when the control plane that holds the address stops.
+// TestVirtualIP brings the home cluster up behind Talos' own shared address: its certificate covers what the
+// configuration names, and the kubeconfig works on when the control plane that holds the address stops.
 func TestVirtualIP(t *testing.T) {
 	t.Parallel()
 
@@ -118,7 +118,8 @@ func TestVirtualIP(t *testing.T) {
 	require.NoError(t, err)
 
 	named := talosconfig.Contexts[talosconfig.Context]
-	assert.Equal(t, []string{addressOf(r, "talos-cp-01"), addressOf(r, "talos-cp-02"), addressOf(r, "talos-cp-03")}, named.Endpoints)
+	assert.Equal(t, []string{addressOf(r, "talos-cp-01"), addressOf(r, "talos-cp-02"), addressOf(r, "talos-cp-03")},
+		named.Endpoints)
 	assert.Len(t, named.Nodes, len(r.Plan.Nodes()))
 
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is read, not trusted
@@ -193,7 +194,8 @@ func stopHolder(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) {
 func cilium(t *testing.T, outputs auto.OutputMap) string {
 	t.Helper()
 
-	agents, err := kubernetesClient(t, outputs).AppsV1().DaemonSets(metav1.NamespaceSystem).Get(t.Context(), "cilium", metav1.GetOptions{})
+	agents, err := kubernetesClient(t, outputs).AppsV1().DaemonSets(metav1.NamespaceSystem).Get(t.Context(), "cilium",
+		metav1.GetOptions{})
 	require.NoError(t, err)
 
 	_, tag, _ := strings.Cut(agents.Spec.Template.Spec.Containers[0].Image, ":")
@@ -228,10 +230,12 @@ func onTailnet(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) map
 	found := map[string]bool{}
 
 	for _, n := range r.Plan.Nodes() {
-		services, err := api.ServiceInfo(client.WithNodes(context.WithoutCancel(t.Context()), n.Address.String()), "ext-tailscale")
+		services, err := api.ServiceInfo(client.WithNodes(context.WithoutCancel(t.Context()), n.Address.String()),
+			"ext-tailscale")
 		require.NoError(t, err)
 
-		found[n.Name] = slices.ContainsFunc(services, func(s client.ServiceInfo) bool { return s.Service.GetState() == "Running" })
+		found[n.Name] = slices.ContainsFunc(services,
+			func(s client.ServiceInfo) bool { return s.Service.GetState() == "Running" })
 	}
 
 	return found

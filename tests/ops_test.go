@@ -113,7 +113,8 @@ func TestRestore(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, text, 0o600))
 
 		err = s.Check(t.Context())
-		require.ErrorContains(t, err, "state: pulumi stack --output json: fetching stack: snapshot integrity failure; refusing to use it: ")
+		require.ErrorContains(t, err,
+			"state: pulumi stack --output json: fetching stack: snapshot integrity failure; refusing to use it: ")
 		require.NotContains(t, err.Error(), "goroutine")
 
 		require.NoError(t, s.Restore(t.Context(), good))
@@ -128,7 +129,8 @@ func TestRestore(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 
 		_, err := s.Snapshot(t.Context())
-		require.EqualError(t, err, "exporting the state: pulumi stack export: failed to load checkpoint: EOF: pulumi was killed while it wrote the state, which is "+
+		require.EqualError(t, err, "exporting the state: pulumi stack export: failed to load checkpoint: EOF: pulumi was "+
+			"killed while it wrote the state, which is "+
 			"whole: remove <stack>.json.attrs beside it, in .pulumi/stacks/<project> of the local backend")
 
 		// As it says.
@@ -139,7 +141,8 @@ func TestRestore(t *testing.T) {
 	t.Run("back to one worker, in state only", func(t *testing.T) {
 		require.NoError(t, s.Restore(t.Context(), one))
 		assert.Equal(t, urnsOfOne, urns(t, r.Stack))
-		assert.Contains(t, out.String(), "restored; an update would change: 3 to create. See that this is what you expect before you run one\n")
+		assert.Contains(t, out.String(),
+			"restored; an update would change: 3 to create. See that this is what you expect before you run one\n")
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 	})
 
@@ -187,10 +190,12 @@ func TestLocked(t *testing.T) {
 
 	require.Eventually(t, func() bool { return len(calls(r, "/clone")) > 0 }, wait, 10*time.Millisecond)
 
-	const lock = "another operation runs on the stack: wait for it, or, when none does any more, run: pulumi cancel (created by "
+	const lock = "another operation runs on the stack: wait for it, or, when none does any more, run: pulumi cancel " +
+		"(created by "
 
 	require.ErrorContains(t, s.Restore(t.Context(), full), "nothing was restored: "+lock)
-	require.ErrorContains(t, s.Stack.Import(t.Context(), text), lock, "the backend refuses too, should an update begin after the first look")
+	require.ErrorContains(t, s.Stack.Import(t.Context(), text), lock,
+		"the backend refuses too, should an update begin after the first look")
 
 	f, err := s.Snapshot(t.Context())
 	require.NoError(t, err)
@@ -205,8 +210,8 @@ func TestLocked(t *testing.T) {
 	require.NoError(t, s.Check(t.Context()))
 }
 
-// TestOpsCommand uses the command as an operator does, in a project directory: a snapshot before each change, and no change
-// without one.
+// TestOpsCommand uses the command as an operator does, in a project directory: a snapshot before each change, and no
+// change without one.
 func TestOpsCommand(t *testing.T) {
 	t.Parallel()
 
@@ -219,7 +224,8 @@ func TestOpsCommand(t *testing.T) {
 		command := exec.CommandContext(t.Context(), binary, args...)
 		command.Dir = project
 		// The last PATH wins.
-		command.Env = append(r.Backend.Environ(), "PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		command.Env = append(r.Backend.Environ(),
+			"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
 		printed, err := command.CombinedOutput()
 
 		return string(printed), err
@@ -239,11 +245,13 @@ func TestOpsCommand(t *testing.T) {
 
 	printed, err := ops("run", "up", "--yes")
 	require.Error(t, err)
-	assert.Contains(t, printed, "pulumi up was not run, for there is no snapshot: keeping the state in state-backups: mkdir state-backups: not a directory\n")
+	assert.Contains(t, printed, "pulumi up was not run, for there is no snapshot: keeping the state in state-backups: "+
+		"mkdir state-backups: not a directory\n")
 	assert.Equal(t, before, r.Lab.World().Snapshot())
 	require.NoError(t, os.Remove(backups))
 
-	assert.Regexp(t, `(?s)^snapshot state-backups/compiled\.\d{8}-\d{6}\.json, 0 resources\nUpdating \(compiled\):.* created\n`,
+	assert.Regexp(t,
+		`(?s)^snapshot state-backups/compiled\.\d{8}-\d{6}\.json, 0 resources\nUpdating \(compiled\):.* created\n`,
 		succeed("run", "up", "--yes", "--skip-preview"))
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -260,12 +268,14 @@ func TestOpsCommand(t *testing.T) {
 
 	printed, err = ops("run", "refresh", "--yes")
 	require.Error(t, err)
-	assert.Contains(t, printed, "pulumi refresh was not run, for a refresh would forget what does not answer: Proxmox VE at https://127.0.0.1:9 cannot be reached: ")
+	assert.Contains(t, printed, "pulumi refresh was not run, for a refresh would forget what does not answer: Proxmox "+
+		"VE at https://127.0.0.1:9 cannot be reached: ")
 	assert.Equal(t, resources, strconv.Itoa(len(urns(t, stack))))
 	set(t, stack, "proxmox.endpoint", endpoint)
 
 	// State is lost by mistake, and comes back.
-	assert.Contains(t, succeed("run", "--keep", "2", "state", "delete", "--all", "--force", "--yes"), "removed  state-backups/compiled.")
+	assert.Contains(t, succeed("run", "--keep", "2", "state", "delete", "--all", "--force", "--yes"),
+		"removed  state-backups/compiled.")
 	assert.Empty(t, state(t, stack).Resources)
 	assert.Contains(t, succeed("restore", "newest"), "4. the state is readable, "+resources+" resources\n5. preview\n")
 	assert.Contains(t, succeed("-C", project, "--stack", "compiled", "check"), "preview        nothing\n")
@@ -279,11 +289,13 @@ $`, succeed("list"))
 
 	printed, err = ops("--stack", "nobodys", "check")
 	require.Error(t, err)
-	assert.Contains(t, printed, "the backend has no stack nobodys of the project in "+project+": run: pulumi stack init nobodys\n")
+	assert.Contains(t, printed, "the backend has no stack nobodys of the project in "+project+
+		": run: pulumi stack init nobodys\n")
 
 	printed, err = ops("run", "destroy", "--yes", "--run-program")
 	require.Error(t, err)
-	assert.Contains(t, printed, "to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
+	assert.Contains(t, printed,
+		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
 
 	set(t, stack, "lifecycle.teardown", "true")
@@ -291,7 +303,8 @@ $`, succeed("list"))
 	assert.Equal(t, before, r.Lab.World().Snapshot())
 }
 
-// TestLockedInTheCloud asks a backend that tells what runs: a stand-in for Pulumi Cloud, with no more of it than that takes.
+// TestLockedInTheCloud asks a backend that tells what runs: a stand-in for Pulumi Cloud, with no more of it than that
+// takes.
 func TestLockedInTheCloud(t *testing.T) {
 	t.Parallel()
 
@@ -308,7 +321,8 @@ func TestLockedInTheCloud(t *testing.T) {
 		case path == "user/organizations/default":
 			reply["Organization"] = "acme"
 		case path == "user/stacks":
-			reply["stacks"] = []any{map[string]any{"orgName": "acme", "projectName": stacks.Project, "stackName": "prod", "lastUpdate": updated}}
+			reply["stacks"] = []any{map[string]any{"orgName": "acme", "projectName": stacks.Project, "stackName": "prod",
+				"lastUpdate": updated}}
 		case path == "stacks/acme/talos-proxmox/prod/export":
 			reply = map[string]any{"version": 3, "deployment": map[string]any{"manifest": map[string]any{}}}
 		case path == "stacks/acme/talos-proxmox/prod":
@@ -328,7 +342,8 @@ func TestLockedInTheCloud(t *testing.T) {
 	require.NoError(t, err)
 
 	project := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte("name: "+stacks.Project+"\nruntime: go\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"),
+		[]byte("name: "+stacks.Project+"\nruntime: go\n"), 0o600))
 
 	env := backend.Env()
 	env["PULUMI_BACKEND_URL"], env["PULUMI_ACCESS_TOKEN"] = cloud.URL, "pul-nobody"

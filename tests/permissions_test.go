@@ -36,7 +36,8 @@ func permissionsPage(t *testing.T) (table []privilege, role []string) {
 	page, err := os.ReadFile(filepath.Join(root, "stacks", "docs", "permissions.md"))
 	require.NoError(t, err)
 
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z.]+)` \\| (.*) \\| (.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z.]+)` \\| (.*) \\| (.*) \\|$").FindAllStringSubmatch(
+		string(page), -1) {
 		table = append(table, privilege{row[1], row[2], strings.Split(row[3], ", ")})
 	}
 
@@ -66,7 +67,8 @@ func limitedStacks(t *testing.T) map[string]limited {
 		return stackFile(t, string(text)+more)
 	}
 
-	const cloned = "  talos-proxmox:image: { source: template, template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base } }\n"
+	const cloned = "  talos-proxmox:image: { source: template, template: { control: talos-v1.12.4-base, worker: " +
+		"talos-v1.12.4-base } }\n"
 
 	return map[string]limited{
 		"dev":         {"dev", []string{templates, gpus}, nil},
@@ -80,7 +82,8 @@ func limitedStacks(t *testing.T) map[string]limited {
 		},
 		"k3s": {"k3s", []string{templates, agent, "K3s", "`firewall.enabled`"}, nil},
 		"options": {
-			with("stacks/examples/Pulumi.smallest.yaml", cloned+"  talos-proxmox:defaults: { startup: { order: 2 }, haGroup: racks, resourcePool: talos }\n"),
+			with("stacks/examples/Pulumi.smallest.yaml",
+				cloned+"  talos-proxmox:defaults: { startup: { order: 2 }, haGroup: racks, resourcePool: talos }\n"),
 			[]string{templates, "`startup`", "`haGroup`", "`resourcePool`"},
 			func(t *testing.T, r *rehearsal.Rehearsal) {
 				t.Helper()
@@ -90,7 +93,8 @@ func limitedStacks(t *testing.T) map[string]limited {
 		},
 		"templates": {with("stacks/examples/Pulumi.smallest.yaml", cloned), []string{templates}, nil},
 		"firewall": {
-			with("stacks/examples/Pulumi.smallest.yaml", cloned+"  talos-proxmox:firewall: { enabled: true }\n"), []string{templates, "`firewall.enabled`"}, nil,
+			with("stacks/examples/Pulumi.smallest.yaml", cloned+"  talos-proxmox:firewall: { enabled: true }\n"),
+			[]string{templates, "`firewall.enabled`"}, nil,
 		},
 		"rebalance": {
 			stackFile(t, pair{"iso", "metal", "", "reserved"}.stack()), []string{agent, "`placement.rebalance`"},
@@ -119,8 +123,10 @@ func (l limited) of(table []privilege) []string {
 // limitedToken is what a limited stack logs in with.
 const limitedToken = "limited@pve!token"
 
-// try deploys, changes and destroys a stack with a token that has these privileges alone. The other changes are made before.
-func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsal.Rehearsal)) (*rehearsal.Rehearsal, string, error) {
+// try deploys, changes and destroys a stack with a token that has these privileges alone. The other changes are made
+// before.
+func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsal.Rehearsal)) (*rehearsal.Rehearsal,
+	string, error) {
 	t.Helper()
 
 	const secret = "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
@@ -135,7 +141,8 @@ func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsa
 
 	set(t, r.Stack, "proxmox.tokenId", limitedToken)
 	set(t, r.Stack, "lifecycle.nodeTimeout", "20s")
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret", auto.ConfigValue{Value: secret, Secret: true}))
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+		auto.ConfigValue{Value: secret, Secret: true}))
 
 	out := newOutput(t)
 
@@ -309,7 +316,8 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 			t.Parallel()
 
 			l := limitedStacks(t)[map[string]string{
-				"all": "templates", "templates": "templates", "GPUs": "k3s-dev-vms", "downloads": "atlas", "guest agent": "enterprise",
+				"all": "templates", "templates": "templates", "GPUs": "k3s-dev-vms", "downloads": "atlas",
+				"guest agent":                   "enterprise",
 				"`lifecycle.keepImages: false`": "atlas without its images", "`startup`": "options", "`haGroup`": "options",
 				"`resourcePool`": "options", "`placement.rebalance`": "rebalance", "K3s": "k3s",
 			}[p.needed[0]]]

@@ -19,7 +19,8 @@ func TestMigratedNode(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, devWith(t,
-		"      - name: pve\n", "      - { name: pve1, capacity: { vcpu: 8, memoryMiB: 32768 } }\n      - { name: pve2, capacity: { vcpu: 8, memoryMiB: 32768 } }\n",
+		"      - name: pve\n", "      - { name: pve1, capacity: { vcpu: 8, memoryMiB: 32768 } }\n      - { name: pve2, "+
+			"capacity: { vcpu: 8, memoryMiB: 32768 } }\n",
 	))
 
 	placed := contractOf(t, up(t, r.Stack)).BootstrapNodes.Workers[0]

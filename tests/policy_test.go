@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestPolicy runs the policy pack with the engine: started from its source by the language host, and compiled. In production
-// it stops an update before anything is made; in a lab it only speaks.
+// TestPolicy runs the policy pack with the engine: started from its source by the language host, and compiled. In
+// production it stops an update before anything is made; in a lab it only speaks.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 
@@ -33,15 +33,20 @@ func TestPolicy(t *testing.T) {
 	require.NoError(t, err, string(printed))
 
 	const (
-		control   = "bridge-firewall: k3s-dev-control-1-vm.networkDevices[0].firewall: must be true on a public bridge (given: bridge vmbr0); set it to true"
-		worker    = "bridge-firewall: k3s-dev-worker-1-vm.networkDevices[0].firewall: must be true on a public bridge (given: bridge vmbr0); set it to true"
-		protected = "control-plane-protection: k3s-dev-control-1-vm.protection: must be true for a control plane (given: false); set it to true"
-		room      = "host-capacity: host pve: must have the virtual CPUs that its 2 guests are promised (given: 6 promised, 5 to give); " +
+		control = "bridge-firewall: k3s-dev-control-1-vm.networkDevices[0].firewall: must be true on a public bridge " +
+			"(given: bridge vmbr0); set it to true"
+		worker = "bridge-firewall: k3s-dev-worker-1-vm.networkDevices[0].firewall: must be true on a public bridge " +
+			"(given: bridge vmbr0); set it to true"
+		protected = "control-plane-protection: k3s-dev-control-1-vm.protection: must be true for a control plane (given: " +
+			"false); set it to true"
+		room = "host-capacity: host pve: must have the virtual CPUs that its 2 guests are promised (given: 6 promised, 5 " +
+			"to give); " +
 			"move a guest to another host, make guests smaller, or state what the host has"
 	)
 
 	// Whatever the environment's defaults are: the pack must find what somebody switched off.
-	open := devWith(t, "  talos-proxmox:pools:\n", "  talos-proxmox:firewall: { enabled: false }\n  talos-proxmox:defaults: { protection: false }\n  talos-proxmox:pools:\n")
+	open := devWith(t, "  talos-proxmox:pools:\n", "  talos-proxmox:firewall: { enabled: false }\n  "+
+		"talos-proxmox:defaults: { protection: false }\n  talos-proxmox:pools:\n")
 	r := rehearse(t, open)
 
 	t.Run("production is enforced", func(t *testing.T) {
@@ -80,7 +85,8 @@ func TestPolicy(t *testing.T) {
 		r := rehearse(t, stack)
 
 		run := filepath.Join(t.TempDir(), "policy.json")
-		require.NoError(t, os.WriteFile(run, []byte(`{"bridge-firewall": {"publicBridges": ["wan"]}, "host-capacity": "advisory"}`), 0o600))
+		require.NoError(t, os.WriteFile(run,
+			[]byte(`{"bridge-firewall": {"publicBridges": ["wan"]}, "host-capacity": "advisory"}`), 0o600))
 
 		found, err := previewWith(t, r, compiled, optpreview.PolicyPackConfigs(run))
 		require.NoError(t, err)

@@ -27,7 +27,8 @@ func TestPreview(t *testing.T) {
 		assert.Equal(t, map[string]int{"create": 18}, previewed(result.ChangeSummary))
 		assert.Contains(t, out.String(),
 			"Proxmox VE at https://127.0.0.1:9 cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused; "+
-				"credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, templates, images, GPUs and addresses were not checked")
+				"credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, templates, images, GPUs "+
+				"and addresses were not checked")
 	})
 
 	t.Run("a patch that Talos refuses", func(t *testing.T) {
@@ -35,7 +36,8 @@ func TestPreview(t *testing.T) {
 			"unknown field": {
 				"machine:\n  installl: {}\n",
 				"cluster.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
-					"unknown keys found during decoding: machine.installl (given: cluster.patches[0], for k3s-dev-control-1); correct the patch",
+					"unknown keys found during decoding: machine.installl (given: cluster.patches[0], for k3s-dev-control-1); " +
+					"correct the patch",
 			},
 			"impossible value": {
 				"machine:\n  install:\n    disk: \"\"\n    image: \"\"\n    diskSelector:\n      size: huge\n",
@@ -43,7 +45,8 @@ func TestPreview(t *testing.T) {
 			},
 			"invalid configuration": {
 				"machine:\n  kubelet:\n    nodeIP:\n      validSubnets: [nowhere]\n",
-				"cluster.patches[0]: Talos refuses the machine configuration: v1alpha1.Config: kubelet nodeIP subnet is not valid: \"nowhere\" ",
+				"cluster.patches[0]: Talos refuses the machine configuration: v1alpha1.Config: kubelet nodeIP subnet is not " +
+					"valid: \"nowhere\" ",
 			},
 		} {
 			t.Run(name, func(t *testing.T) {

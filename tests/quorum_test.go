@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// TestQuorumLost loses two of three control planes for good, and brings the cluster back from a snapshot, as the page about
-// recovery says: what Kubernetes knew is there again, and workers need not be touched.
+// TestQuorumLost loses two of three control planes for good, and brings the cluster back from a snapshot, as the page
+// about recovery says: what Kubernetes knew is there again, and workers need not be touched.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 
@@ -29,7 +29,8 @@ func TestQuorumLost(t *testing.T) {
 	requireVoters(t, r, 3)
 
 	keep := func(name string) {
-		_, err := api.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := api.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 
@@ -37,8 +38,10 @@ func TestQuorumLost(t *testing.T) {
 	binary := compile(t, "./stacks/ops")
 
 	etcd := func(words ...string) (string, error) {
-		c := exec.CommandContext(t.Context(), binary, append([]string{"-C", project, "-s", r.Stack.Name(), "etcd"}, words...)...)
-		c.Env = append(r.Backend.Environ(), "PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		c := exec.CommandContext(t.Context(), binary,
+			append([]string{"-C", project, "-s", r.Stack.Name(), "etcd"}, words...)...)
+		c.Env = append(r.Backend.Environ(), "PATH="+
+			filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
 
 		out, err := c.CombinedOutput()
 
@@ -69,7 +72,8 @@ func TestQuorumLost(t *testing.T) {
 
 		before := r.Lab.World().Snapshot()
 
-		const refused = "is not removed: etcd has its quorum, and nothing needs to be recovered; take out cluster.recoverFrom, and name one control plane " +
+		const refused = "is not removed: etcd has its quorum, and nothing needs to be recovered; take out " +
+			"cluster.recoverFrom, and name one control plane " +
 			"at a time in lifecycle.replace"
 
 		assert.Contains(t, failPreview(t, r.Stack), refused)
@@ -109,7 +113,8 @@ func TestQuorumLost(t *testing.T) {
 
 	assert.Contains(t, names, "before")
 	assert.NotContains(t, names, "after", "the snapshot is older")
-	assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"}, kubernetesNodes(t, api))
+	assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"},
+		kubernetesNodes(t, api))
 
 	require.NoError(t, os.WriteFile(kept[0].Path, []byte("half"), 0o600))
 
@@ -118,12 +123,14 @@ func TestQuorumLost(t *testing.T) {
 	assert.Contains(t, said, "nothing can be recovered from")
 }
 
-// TestHostLost loses a host with a control plane on it, and brings the node back on another, as the page about recovery says.
+// TestHostLost loses a host with a control plane on it, and brings the node back on another, as the page about recovery
+// says.
 func TestHostLost(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.NewReplacer(
-		"[{ name: pve }]", "[{ name: pve1 }, { name: pve2 }, { name: pve3 }]", "count: 1, addresses: 192.168.10.21-49", "count: 0, addresses: 192.168.10.21-49",
+		"[{ name: pve }]", "[{ name: pve1 }, { name: pve2 }, { name: pve3 }]", "count: 1, addresses: 192.168.10.21-49",
+		"count: 0, addresses: 192.168.10.21-49",
 	).Replace(threeAndOne)+"  talos-proxmox:placement: { strategy: spread }\n"))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -136,7 +143,8 @@ func TestHostLost(t *testing.T) {
 	require.NoError(t, r.Lab.World().SetOffline("pve2", true))
 
 	set(t, r.Stack, "proxmox.hosts[1].name", "pve3")
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:proxmox.hosts[2]", &auto.ConfigOptions{Path: true}))
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:proxmox.hosts[2]",
+		&auto.ConfigOptions{Path: true}))
 
 	_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)

@@ -23,8 +23,8 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestRealProxmox runs the life of a stack on a real Proxmox VE that the environment names. Nothing is rewritten but the
-// endpoint and the token.
+// TestRealProxmox runs the life of a stack on a real Proxmox VE that the environment names. Nothing is rewritten but
+// the endpoint and the token.
 func TestRealProxmox(t *testing.T) {
 	access := proxmoxapi.Access{
 		Endpoint:    os.Getenv("TALOS_PROXMOX_TEST_ENDPOINT"),
@@ -34,7 +34,8 @@ func TestRealProxmox(t *testing.T) {
 	file := os.Getenv("TALOS_PROXMOX_TEST_STACK")
 
 	if access.Endpoint == "" || access.TokenID == "" || access.TokenSecret == "" || file == "" {
-		t.Skip("SKIPPED: no real Proxmox VE. Set TALOS_PROXMOX_TEST_STACK, _ENDPOINT, _TOKEN_ID and _TOKEN_SECRET to run against one.")
+		t.Skip("SKIPPED: no real Proxmox VE. Set TALOS_PROXMOX_TEST_STACK, _ENDPOINT, _TOKEN_ID and _TOKEN_SECRET to run " +
+			"against one.")
 	}
 
 	access.Insecure, _ = strconv.ParseBool(os.Getenv("TALOS_PROXMOX_TEST_INSECURE")) //nolint:errcheck // absent is false
@@ -58,7 +59,8 @@ func TestRealProxmoxOnTheLab(t *testing.T) {
 	require.NoError(t, r.WriteStackFile(file))
 
 	c := r.Lab.Credentials()
-	liveOn(t, r.Engine(), file, proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: c.TokenID, TokenSecret: c.TokenSecret})
+	liveOn(t, r.Engine(), file, proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: c.TokenID,
+		TokenSecret: c.TokenSecret})
 }
 
 // liveOn deploys a stack, deploys it again, grows and shrinks it, reads it with other clients, and destroys it.
@@ -93,7 +95,8 @@ func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Acces
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.real.yaml"), text, 0o600))
 
-	stack, err := backend.InlineStack(t.Context(), stacks.Project, "real", stacks.ProgramIn(project), nil, auto.WorkDir(project))
+	stack, err := backend.InlineStack(t.Context(), stacks.Project, "real", stacks.ProgramIn(project), nil,
+		auto.WorkDir(project))
 	require.NoError(t, err)
 	set(t, stack, "proxmox.endpoint", access.Endpoint)
 	set(t, stack, "proxmox.tokenId", access.TokenID)

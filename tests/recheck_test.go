@@ -34,8 +34,9 @@ func pinned(t *testing.T, api kubernetes.Interface, node string) {
 			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				NodeSelector: map[string]string{"kubernetes.io/hostname": node},
-				Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule, Key: "node-role.kubernetes.io/control-plane"}},
-				Containers:   []corev1.Container{{Name: "web", Image: "registry.k8s.io/pause:3.10"}},
+				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+					Key: "node-role.kubernetes.io/control-plane"}},
+				Containers: []corev1.Container{{Name: "web", Image: "registry.k8s.io/pause:3.10"}},
 			}},
 		},
 	}, metav1.CreateOptions{})
@@ -87,7 +88,8 @@ func TestCheckedAgainAfterTheDrain(t *testing.T) {
 
 	r := rehearse(t, stackFile(t, strings.NewReplacer(
 		"drainTimeout: 3s", "drainTimeout: 30s, settleTimeout: 1s", "talos: v1.12.4", "talos: v1.12.2",
-		"source: template, template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base }", "source: factory, platform: nocloud",
+		"source: template, template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base }",
+		"source: factory, platform: nocloud",
 	).Replace(threeAndOne)))
 	api := kubernetesClient(t, up(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -185,11 +187,13 @@ func TestAnotherAPIServer(t *testing.T) {
 	pinned(t, api, node)
 
 	for patch, kind := range map[string]journal.Kind{
-		`machine: { env: { NO_PROXY: "refuse.example" } }`: journal.Refuse, `machine: { env: { NO_PROXY: "reset.example" } }`: journal.Reset,
+		`machine: { env: { NO_PROXY: "refuse.example" } }`: journal.Refuse,
+		`machine: { env: { NO_PROXY: "reset.example" } }`:  journal.Reset,
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			r.Lab.Journal().Plant(journal.Fault{
-				Face: journal.Kubernetes, Subject: first, Call: regexp.MustCompile("/eviction$"), Kind: kind, Times: math.MaxInt, Message: "etcdserver: request timed out",
+				Face: journal.Kubernetes, Subject: first, Call: regexp.MustCompile("/eviction$"), Kind: kind, Times: math.MaxInt,
+				Message: "etcdserver: request timed out",
 			})
 
 			set(t, r.Stack, "pools.worker.patches[0]", patch)
@@ -199,5 +203,6 @@ func TestAnotherAPIServer(t *testing.T) {
 		})
 	}
 
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:pools.worker.patches", &auto.ConfigOptions{Path: true}))
+	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:pools.worker.patches",
+		&auto.ConfigOptions{Path: true}))
 }

@@ -21,8 +21,8 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestRecover deletes the state of a running cluster and brings it back from what stands on Proxmox VE, with either of the
-// two sources of the cluster's secrets. One update, and no machine notices.
+// TestRecover deletes the state of a running cluster and brings it back from what stands on Proxmox VE, with either of
+// the two sources of the cluster's secrets. One update, and no machine notices.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 
@@ -121,7 +121,8 @@ func TestRecoverSources(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 
-			highlyAvailable := strings.Replace(p.stack(), "worker: { role: worker,", "worker: { role: worker, haGroup: prefer,", 1)
+			highlyAvailable := strings.Replace(p.stack(), "worker: { role: worker,", "worker: { role: worker, haGroup: prefer,",
+				1)
 			require.NotEqual(t, p.stack(), highlyAvailable)
 
 			r := rehearse(t, stackFile(t, highlyAvailable+"  talos-proxmox:firewall: { enabled: true }\n"))
@@ -158,7 +159,8 @@ func TestRecoverTakenOver(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, "dev")
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets", auto.ConfigValue{Value: newBundle(t, config.TalosVersionCurrent), Secret: true}))
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets",
+		auto.ConfigValue{Value: newBundle(t, config.TalosVersionCurrent), Secret: true}))
 	up(t, r.Stack)
 
 	resources, deployed := identities(t, r.Stack), r.Lab.World().Snapshot()
@@ -187,7 +189,8 @@ func newBundle(t *testing.T, contract *config.VersionContract) string {
 	return string(text)
 }
 
-// identities are the ids of all resources by their URNs. Those of providers and stashes are new each time that they are made.
+// identities are the ids of all resources by their URNs. Those of providers and stashes are new each time that they are
+// made.
 func identities(t *testing.T, s auto.Stack) map[string]string {
 	t.Helper()
 
@@ -249,11 +252,13 @@ func TestRecoverRefused(t *testing.T) {
 	}
 
 	t.Run("an update on the lost state has made other secrets", func(t *testing.T) {
-		assert.Contains(t, failUp(t, r.Stack), `VMID 401 is "k3s-dev-control-1" on host pve already, but not in this stack's state`)
+		assert.Contains(t, failUp(t, r.Stack),
+			`VMID 401 is "k3s-dev-control-1" on host pve already, but not in this stack's state`)
 
 		_, _, err := tryAdopt(t, r, adopt.Options{})
 		require.ErrorContains(t, err, "the secrets in the state are not accepted by the cluster: k3s-dev-control-1 (")
-		require.ErrorContains(t, err, "pulumi state delete --force --target-dependents '"+urnOf(t, r, "k3s-dev-secrets")+"'), and run this again")
+		require.ErrorContains(t, err, "pulumi state delete --force --target-dependents '"+urnOf(t, r, "k3s-dev-secrets")+
+			"'), and run this again")
 
 		// As it says.
 		cli(t, r, "state", "delete", "--yes", "--force", "--target-dependents", urnOf(t, r, "k3s-dev-secrets"))

@@ -24,8 +24,9 @@ func TestRefused(t *testing.T) {
 		want   []string
 	}{
 		{
-			name:   "unknown key, wrong type, missing value and a duplicate address, together",
-			change: map[string]string{"proxmox.tokenID": "x", "pools.worker.cores": "many", "cluster.name": "", "pools.worker.addresses": "{control}"},
+			name: "unknown key, wrong type, missing value and a duplicate address, together",
+			change: map[string]string{"proxmox.tokenID": "x", "pools.worker.cores": "many", "cluster.name": "",
+				"pools.worker.addresses": "{control}"},
 			want: []string{
 				`proxmox.tokenID: is not a key of the configuration; did you mean "tokenId"?`,
 				`pools.worker.cores: must be a whole number (given: text); write digits alone, without a unit or quotes`,
@@ -34,8 +35,9 @@ func TestRefused(t *testing.T) {
 			},
 		},
 		{
-			name:   "a template that is not there",
-			change: map[string]string{"image.template.worker": "talos-v1.12.4-Base", "image.template.allowNonCanonicalName": "true"},
+			name: "a template that is not there",
+			change: map[string]string{"image.template.worker": "talos-v1.12.4-Base",
+				"image.template.allowNonCanonicalName": "true"},
 			want: []string{
 				`image.template.worker: is not on host pve; there is "talos-v1.12.4-base" (VMID 9000) on host pve (given: talos-v1.12.4-Base); ` +
 					`correct the name, whose case matters, or make the template on the node's host`,
@@ -111,5 +113,6 @@ func rehearsalName(name string) string {
 func replaceControl(text string, r *rehearsal.Rehearsal) string {
 	first := addressOf(r, "k3s-dev-control-1")
 
-	return strings.NewReplacer("{control}", first, "{range}", first+"-"+first[:len(first)-1]+"3", "{lab}", r.Lab.Endpoint()).Replace(text)
+	return strings.NewReplacer("{control}", first, "{range}", first+"-"+first[:len(first)-1]+"3", "{lab}",
+		r.Lab.Endpoint()).Replace(text)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRejectedConfiguration has a patch that Talos does not accept. The preview says so in the node's own words, 'ops impact' shows it
-// and fails, and an update fails without asking again.
+// TestRejectedConfiguration has a patch that Talos does not accept. The preview says so in the node's own words, 'ops
+// impact' shows it and fails, and an update fails without asking again.
 func TestRejectedConfiguration(t *testing.T) {
 	t.Parallel()
 
@@ -32,7 +32,8 @@ func TestRejectedConfiguration(t *testing.T) {
 
 	command := exec.CommandContext(t.Context(), compile(t, "./stacks/ops"), "impact")
 	command.Dir = stack.Workspace().WorkDir()
-	command.Env = append(r.Backend.Environ(), "PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	command.Env = append(r.Backend.Environ(),
+		"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	shown, err := command.CombinedOutput()
 	require.Error(t, err, "%s", shown)
 	assert.Contains(t, string(shown), "REFUSED: it refuses its configuration: ")
@@ -41,6 +42,7 @@ func TestRejectedConfiguration(t *testing.T) {
 	asked := len(calls(r, "/machine.MachineService/ApplyConfiguration"))
 	said = failUp(t, stack)
 	assert.Contains(t, said, "home-control-1 is not changed: home-control-1: it refuses its configuration: ")
-	assert.LessOrEqual(t, len(calls(r, "/machine.MachineService/ApplyConfiguration"))-asked, len(r.Plan.Nodes()), "no node is asked twice")
+	assert.LessOrEqual(t, len(calls(r, "/machine.MachineService/ApplyConfiguration"))-asked, len(r.Plan.Nodes()),
+		"no node is asked twice")
 	assert.Empty(t, deeds(r, since))
 }

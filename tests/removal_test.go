@@ -38,7 +38,8 @@ const threeAndOne = `config:
     worker: { role: worker, count: 1, addresses: 192.168.10.21-49 }
 `
 
-// requireVoters waits until etcd has so many members with a vote, all well, and holds that it was never below its quorum.
+// requireVoters waits until etcd has so many members with a vote, all well, and holds that it was never below its
+// quorum.
 func requireVoters(t *testing.T, r *rehearsal.Rehearsal, want int) {
 	t.Helper()
 
@@ -79,13 +80,14 @@ func failPreview(t *testing.T, s auto.Stack) string {
 	return out.String()
 }
 
-// TestControlPlanesComeAndGo grows a cluster and makes it smaller, replaces a control plane, and asks for what would break it:
-// etcd has its quorum at every instant.
+// TestControlPlanesComeAndGo grows a cluster and makes it smaller, replaces a control plane, and asks for what would
+// break it: etcd has its quorum at every instant.
 func TestControlPlanesComeAndGo(t *testing.T) {
 	t.Parallel()
 
 	// With all that a VM can have beside it, and whatever restarts a VM that switches itself off.
-	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "control: {", "control: { haGroup: racks,", 1)+"  talos-proxmox:firewall: { enabled: true }\n"))
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "control: {", "control: { haGroup: racks,", 1)+
+		"  talos-proxmox:firewall: { enabled: true }\n"))
 	api := kubernetesClient(t, up(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
@@ -102,7 +104,8 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		requireVoters(t, r, 3)
 
 		assert.Equal(t, three, vmids(r))
-		assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"}, kubernetesNodes(t, api))
+		assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"},
+			kubernetesNodes(t, api))
 		requireNoChange(t, r.Stack)
 
 		for vmid, gone := range map[string]string{"404": "home-control-4", "405": "home-control-5"} {
@@ -110,7 +113,8 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 
 			for _, e := range r.Lab.Journal().Entries() {
 				mine := e.Subject == gone && regexp.MustCompile(`Forfeit|LeaveCluster|Reset$`).MatchString(e.Call)
-				if mine || regexp.MustCompile(`^DELETE /(api/v1/nodes/`+gone+`|.*/qemu/`+vmid+`/firewall/rules/0|.*/qemu/`+vmid+`|cluster/ha/resources/vm:`+vmid+`)$`).
+				if mine || regexp.MustCompile(`^DELETE /(api/v1/nodes/`+gone+`|.*/qemu/`+vmid+`/firewall/rules/0|.*/qemu/`+vmid+
+					`|cluster/ha/resources/vm:`+vmid+`)$`).
 					MatchString(e.Call) {
 					steps = append(steps, strings.TrimPrefix(e.Call, "/machine.MachineService/"))
 				}
@@ -119,7 +123,8 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 			assert.Equal(t, []string{
 				"EtcdForfeitLeadership", "EtcdLeaveCluster", "DELETE /api/v1/nodes/" + gone, "Reset",
 			}, steps[:4])
-			assert.ElementsMatch(t, []string{"DELETE /cluster/ha/resources/vm:" + vmid, "DELETE /nodes/pve/qemu/" + vmid + "/firewall/rules/0"}, steps[4:len(steps)-1])
+			assert.ElementsMatch(t, []string{"DELETE /cluster/ha/resources/vm:" + vmid,
+				"DELETE /nodes/pve/qemu/" + vmid + "/firewall/rules/0"}, steps[4:len(steps)-1])
 			assert.Equal(t, "DELETE /nodes/pve/qemu/"+vmid, steps[len(steps)-1])
 		}
 	})
@@ -155,7 +160,8 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		assert.Contains(t, kubernetesNodes(t, api), "home-control-2")
 		requireNoChange(t, r.Stack)
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.replace", &auto.ConfigOptions{Path: true}))
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.replace",
+			&auto.ConfigOptions{Path: true}))
 		up(t, r.Stack)
 		requireNoChange(t, r.Stack)
 		assert.Equal(t, made, uuid())
@@ -176,12 +182,15 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		require.Error(t, err)
 		assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.replace", &auto.ConfigOptions{Path: true}))
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.replace",
+			&auto.ConfigOptions{Path: true}))
 		up(t, r.Stack)
 
-		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+			optdestroy.ErrorProgressStreams(out))
 		require.Error(t, err)
-		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, and its machine is not taken away; to recreate it, name it in lifecycle.replace; "+
+		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, and its machine is not taken away; to "+
+			"recreate it, name it in lifecycle.replace; "+
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
 		assert.Equal(t, before, r.Lab.World().Snapshot())
 		requireVoters(t, r, 3)
@@ -219,7 +228,8 @@ func TestDeadNodes(t *testing.T) {
 		}, effects(table))
 		assert.Regexp(t, "^it does not answer: ", table["home-control-2"].Why)
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:cluster.patches", &auto.ConfigOptions{Path: true}))
+		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:cluster.patches",
+			&auto.ConfigOptions{Path: true}))
 	})
 
 	t.Run("a control plane that is replaced", func(t *testing.T) {
@@ -227,7 +237,8 @@ func TestDeadNodes(t *testing.T) {
 
 		said := failUp(t, r.Stack)
 		assert.Contains(t, said, "home-control-2 is not removed: the etcd member home-control-2 is not healthy (")
-		assert.Contains(t, said, "); repair it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
+		assert.Contains(t, said,
+			"); repair it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
 		assert.Contains(t, kubernetesNodes(t, api), "home-control-2")
 
 		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-control-2")
@@ -248,7 +259,8 @@ func TestDeadNodes(t *testing.T) {
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 
 		for _, list := range []string{"replace", "forceRemove"} {
-			require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle."+list, &auto.ConfigOptions{Path: true}))
+			require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle."+list,
+				&auto.ConfigOptions{Path: true}))
 		}
 	})
 
@@ -259,8 +271,9 @@ func TestDeadNodes(t *testing.T) {
 		set(t, r.Stack, "pools.worker.count", "1")
 
 		said := failUp(t, r.Stack)
-		assert.Regexp(t, `home-worker-2 is not removed: it does not answer at \S+ \(gave up after 10s, waiting for home-worker-2 to answer \(.+\)\); `+
-			`bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again`, said)
+		assert.Regexp(t,
+			`home-worker-2 is not removed: it does not answer at \S+ \(gave up after 10s, waiting for home-worker-2 to answer \(.+\)\); `+
+				`bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again`, said)
 		assert.Contains(t, kubernetesNodes(t, api), "home-worker-2")
 
 		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-worker-2")
@@ -314,7 +327,8 @@ func hold(t *testing.T, api *kubernetes.Clientset, name, node string) {
 	one := intstr.FromInt32(1)
 	_, err = api.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one,
+			Selector: &metav1.LabelSelector{MatchLabels: labels}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
@@ -329,7 +343,8 @@ func hold(t *testing.T, api *kubernetes.Clientset, name, node string) {
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, strings.NewReplacer("count: 3", "count: 1", "count: 1", "count: 2").Replace(threeAndOne)))
+	r := rehearse(t, stackFile(t, strings.NewReplacer("count: 3", "count: 1", "count: 1",
+		"count: 2").Replace(threeAndOne)))
 	api := kubernetesClient(t, up(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -337,8 +352,9 @@ func TestDrainIsBounded(t *testing.T) {
 	set(t, r.Stack, "pools.worker.count", "1")
 
 	said := failUp(t, r.Stack)
-	assert.Regexp(t, `home-worker-2 is not removed: home-worker-2 could not be drained within 3s: pod default/web-\S+ is held by the disruption budget web `+
-		`\(1 healthy, 1 required\); make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again`, said)
+	assert.Regexp(t,
+		`home-worker-2 is not removed: home-worker-2 could not be drained within 3s: pod default/web-\S+ is held by the disruption budget web `+
+			`\(1 healthy, 1 required\); make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again`, said)
 
 	n, err := api.CoreV1().Nodes().Get(t.Context(), "home-worker-2", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -352,7 +368,8 @@ func TestDrainIsBounded(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestRemovalIsContinued cuts the removal of a control plane off at each of its steps: the next update goes on from there.
+// TestRemovalIsContinued cuts the removal of a control plane off at each of its steps: the next update goes on from
+// there.
 func TestRemovalIsContinued(t *testing.T) {
 	t.Parallel()
 
@@ -377,7 +394,8 @@ func TestRemovalIsContinued(t *testing.T) {
 	// The node has left etcd, though nobody was told; Kubernetes does not let it go.
 	plant(journal.Talos, "EtcdLeaveCluster", journal.LoseReply)
 	r.Lab.Journal().Plant(journal.Fault{
-		Face: journal.Kubernetes, Call: regexp.MustCompile("^DELETE /api/v1/nodes/"), Kind: journal.Refuse, Times: math.MaxInt,
+		Face: journal.Kubernetes, Call: regexp.MustCompile("^DELETE /api/v1/nodes/"), Kind: journal.Refuse,
+		Times: math.MaxInt,
 	})
 	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: Kubernetes does not forget its node: ")
 	r.Lab.Journal().Clear()

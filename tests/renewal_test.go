@@ -29,8 +29,8 @@ import (
 
 const day = 24 * time.Hour
 
-// TestRenewal lets an administrator's credentials grow old. An update leaves them alone while they are good for more than a
-// month; within it, one makes both new, and no machine notices.
+// TestRenewal lets an administrator's credentials grow old. An update leaves them alone while they are good for more
+// than a month; within it, one makes both new, and no machine notices.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 
@@ -51,8 +51,10 @@ func TestRenewal(t *testing.T) {
 		found, err := previewWith(t, r, source)
 		require.NoError(t, err)
 
-		for _, certificate := range []string{"k3s-dev-kubeconfig.kubeconfigRaw", "k3s-dev-secrets.clientConfiguration.clientCertificate"} {
-			assert.Contains(t, strings.Join(found, "\n"), "certificate-validity: "+certificate+": must be valid for 45 more days (given: ends ")
+		for _, certificate := range []string{"k3s-dev-kubeconfig.kubeconfigRaw",
+			"k3s-dev-secrets.clientConfiguration.clientCertificate"} {
+			assert.Contains(t, strings.Join(found, "\n"),
+				"certificate-validity: "+certificate+": must be valid for 45 more days (given: ends ")
 		}
 
 		result := up(t, r.Stack)
@@ -76,7 +78,8 @@ func TestRenewal(t *testing.T) {
 
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 		assert.Len(t, calls(r, "/Bootstrap"), 1)
-		assert.NotEmpty(t, calls(r, "/ApplyConfiguration")[applied:], "with the new credentials, and what the nodes have already")
+		assert.NotEmpty(t, calls(r, "/ApplyConfiguration")[applied:],
+			"with the new credentials, and what the nodes have already")
 
 		requireNoChange(t, r.Stack)
 	})
@@ -99,15 +102,16 @@ func credentialsOf(t *testing.T, outputs auto.OutputMap) credentials {
 	return credentials{base64.StdEncoding.EncodeToString(kubernetes.CertData), talos.Contexts[talos.Context].Crt}
 }
 
-// requireValid holds that both credentials are good for some time to come, that the outputs say until when, and that the
-// cluster takes them.
+// requireValid holds that both credentials are good for some time to come, that the outputs say until when, and that
+// the cluster takes them.
 func requireValid(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, least time.Duration) {
 	t.Helper()
 
 	expiry := outputs[contract.OutputCredentialsExpiry].Value.(map[string]any)
 	found := credentialsOf(t, outputs)
 
-	for name, text := range map[string]string{contract.OutputKubeconfig: found.kubernetes, contract.OutputTalosconfig: found.talos} {
+	for name, text := range map[string]string{contract.OutputKubeconfig: found.kubernetes,
+		contract.OutputTalosconfig: found.talos} {
 		end := certificateOf(t, text).NotAfter
 		assert.Equal(t, end.UTC().Format(time.RFC3339), expiry[name], name)
 		assert.Greater(t, time.Until(end), least, name)

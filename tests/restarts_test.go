@@ -40,8 +40,8 @@ func machine(t *testing.T, r *rehearsal.Rehearsal, name string) world.VMInfo {
 
 const restartedWorker = "pair-worker-1"
 
-// TestRestartedVM: the provider looks at a VM while Proxmox VE restarts it, and notes that it is off. That is no reason for the next
-// update to start what runs.
+// TestRestartedVM: the provider looks at a VM while Proxmox VE restarts it, and notes that it is off. That is no reason
+// for the next update to start what runs.
 func TestRestartedVM(t *testing.T) {
 	t.Parallel()
 
@@ -116,7 +116,8 @@ func TestFailedRestart(t *testing.T) {
 	// What an operator has added waits for a restart, and cannot be.
 	v := machine(t, r, restartedWorker)
 	root := world.Caller{ID: "root@pam"}
-	require.NoError(t, r.Lab.World().Update(root, v.Host, v.ID, world.UpdateRequest{Conf: map[string]string{"hostpci0": "mapping=gone"}}))
+	require.NoError(t, r.Lab.World().Update(root, v.Host, v.ID,
+		world.UpdateRequest{Conf: map[string]string{"hostpci0": "mapping=gone"}}))
 
 	said := failUp(t, r.Stack)
 	assert.Contains(t, said, "settings of VM")
@@ -131,15 +132,16 @@ func TestFailedRestart(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestPendingChange: an update failed before it restarted a VM, and a refresh has the state say that all is done. The next update restarts
-// it, in its turn, as the preview says.
+// TestPendingChange: an update failed before it restarted a VM, and a refresh has the state say that all is done. The
+// next update restarts it, in its turn, as the preview says.
 func TestPendingChange(t *testing.T) {
 	t.Parallel()
 
 	r := restartable(t)
 
 	r.Lab.Journal().Plant(journal.Fault{
-		Face: journal.Proxmox, Call: regexp.MustCompile(`^POST .*/status/reboot$`), Kind: journal.Refuse, Message: "VM is locked (backup)",
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^POST .*/status/reboot$`), Kind: journal.Refuse,
+		Message: "VM is locked (backup)",
 	})
 	set(t, r.Stack, "pools.worker.cores", "4")
 	failUp(t, r.Stack)
@@ -164,7 +166,8 @@ func TestRefusedChange(t *testing.T) {
 	r := restartable(t)
 
 	r.Lab.Journal().Plant(journal.Fault{
-		Face: journal.Proxmox, Call: regexp.MustCompile(`^(PUT|POST) .*/config$`), Kind: journal.Refuse, Message: "VM is locked (backup)",
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^(PUT|POST) .*/config$`), Kind: journal.Refuse,
+		Message: "VM is locked (backup)",
 	})
 	set(t, r.Stack, "pools.worker.tags[0]", "fast")
 	failUp(t, r.Stack)
@@ -178,8 +181,8 @@ func TestRefusedChange(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestFailedUpdateEndsItsTurn: with a cluster that somebody else looks after, VMs are restarted in turns, too. One whose update fails
-// gives its turn back.
+// TestFailedUpdateEndsItsTurn: with a cluster that somebody else looks after, VMs are restarted in turns, too. One
+// whose update fails gives its turn back.
 func TestFailedUpdateEndsItsTurn(t *testing.T) {
 	t.Parallel()
 
@@ -190,7 +193,8 @@ func TestFailedUpdateEndsItsTurn(t *testing.T) {
 	up(t, r.Stack)
 
 	for call, memory := range map[string]string{`^(PUT|POST) .*/config$`: "6144", `^POST .*/status/reboot$`: "7168"} {
-		r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(call), Kind: journal.Refuse, Message: "VM is locked (backup)"})
+		r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(call), Kind: journal.Refuse,
+			Message: "VM is locked (backup)"})
 		set(t, r.Stack, "pools.worker.memoryMiB", memory)
 		set(t, r.Stack, "pools.control.memoryMiB", memory)
 

@@ -19,7 +19,8 @@ func TestSickNodesLeave(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.NewReplacer(
-		"control: { role: controlplane, count: 3", "control: { role: controlplane, count: 5", "worker, count: 1", "worker, count: 4",
+		"control: { role: controlplane, count: 3", "control: { role: controlplane, count: 5", "worker, count: 1",
+		"worker, count: 4",
 		"drainTimeout: 3s", "drainTimeout: 3s, settleTimeout: 2s",
 	).Replace(threeAndOne)))
 	api := kubernetesClient(t, up(t, r.Stack).Outputs)
@@ -45,12 +46,14 @@ func TestSickNodesLeave(t *testing.T) {
 		{
 			name: "a pod with a finalizer", node: "home-worker-4", key: "pools.worker.count", value: "3",
 			ail:   func() { pinned(t, api, "home-worker-4"); finalizer("example.com/never") },
-			fails: "home-worker-4 is not removed: home-worker-4 could not be drained within 3s: ", call: "DELETE /api/v1/nodes/home-worker-4",
+			fails: "home-worker-4 is not removed: home-worker-4 could not be drained within 3s: ",
+			call:  "DELETE /api/v1/nodes/home-worker-4",
 		},
 		{
 			name: "an etcd whose log is corrupt", node: "home-control-5", key: "pools.control.count", value: "4",
 			ail:   func() { r.Talos.Break("home-control-5", talos.EtcdCorrupt) },
-			fails: "home-control-5 is not removed: the etcd member home-control-5 is not healthy (", call: "/EtcdRemoveMemberByID",
+			fails: "home-control-5 is not removed: the etcd member home-control-5 is not healthy (",
+			call:  "/EtcdRemoveMemberByID",
 		},
 		{
 			name: "an etcd that is out of space", node: "home-control-4", key: "pools.control.count", value: "3",
@@ -64,7 +67,8 @@ func TestSickNodesLeave(t *testing.T) {
 				r.Talos.Break("home-worker-3", talos.KubeletDies)
 				r.Talos.Mend("home-worker-3", talos.KubeletDies) // in the next boot
 			},
-			fails: "home-worker-3 is not removed: home-worker-3 could not be drained within 3s: ", call: "DELETE /api/v1/nodes/home-worker-3",
+			fails: "home-worker-3 is not removed: home-worker-3 could not be drained within 3s: ",
+			call:  "DELETE /api/v1/nodes/home-worker-3",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -22,7 +22,8 @@ func (p pair) String() string {
 func legalPairs() []pair {
 	var all []pair
 
-	for _, source := range []struct{ name, format string }{{"template", ""}, {"iso", ""}, {"factory", "iso"}, {"factory", "disk"}} {
+	for _, source := range []struct{ name, format string }{{"template", ""}, {"iso", ""}, {"factory", "iso"},
+		{"factory", "disk"}} {
 		for _, platform := range []string{"metal", "nocloud"} {
 			for _, addressing := range []string{"static", "reserved", "agent", "reported"} {
 				// One metal image for all has no place for the address of each.
@@ -92,8 +93,8 @@ func (p pair) stack() string {
 `, ssh, p.source, p.platform, image, p.addressing, control, worker)
 }
 
-// TestSources brings up every pair of source and addressing, or a sample of them, and holds that a second run, a preview and
-// a refresh find nothing to do, and that nothing is left in the end.
+// TestSources brings up every pair of source and addressing, or a sample of them, and holds that a second run, a
+// preview and a refresh find nothing to do, and that nothing is left in the end.
 func TestSources(t *testing.T) {
 	t.Parallel()
 

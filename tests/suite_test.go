@@ -35,8 +35,8 @@ const (
 // root is the project's directory, seen from this package.
 const root = ".."
 
-// theEngine is opened once: the first time on a machine it builds the CLI and the plugins. Tests do not look for released
-// plugins on the network unless they are told to.
+// theEngine is opened once: the first time on a machine it builds the CLI and the plugins. Tests do not look for
+// released plugins on the network unless they are told to.
 var theEngine = sync.OnceValues(func() (*engine.Engine, error) {
 	providers := engine.Bridged
 	if os.Getenv(engine.ProvidersVariable) != "" {

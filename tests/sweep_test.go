@@ -14,7 +14,8 @@ import (
 // a command: go run ./tests/sweep.
 const sweepSample = 6
 
-// TestSweep breaks a call in each stage of a stack's life, and holds that the stack comes out of it as if nothing had happened.
+// TestSweep breaks a call in each stage of a stack's life, and holds that the stack comes out of it as if nothing had
+// happened.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 
@@ -37,8 +38,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepLocked: Proxmox VE refuses to resize the disk of a VM, or to start the VM, because it is locked. The same update, run
-// again, ends as an undisturbed one.
+// TestSweepLocked: Proxmox VE refuses to resize the disk of a VM, or to start the VM, because it is locked. The same
+// update, run again, ends as an undisturbed one.
 func TestSweepLocked(t *testing.T) {
 	t.Parallel()
 
@@ -65,10 +66,12 @@ func TestSweepLocked(t *testing.T) {
 	}
 }
 
-// killSample is how often the tests kill the pulumi CLI; the command does as often as it is told: go run ./tests/sweep --kills 50.
+// killSample is how often the tests kill the pulumi CLI; the command does as often as it is told: go run ./tests/sweep
+// --kills 50.
 const killSample = 3
 
-// TestKills kills the CLI in the middle of a stage, once for each of the small stacks, and does what the documentation tells then.
+// TestKills kills the CLI in the middle of a stage, once for each of the small stacks, and does what the documentation
+// tells then.
 func TestKills(t *testing.T) {
 	t.Parallel()
 

@@ -15,12 +15,13 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestTakeOver brings a cluster up with an identity that somebody else made: of today, and of a time when what etcd holds
-// was encrypted otherwise. It runs with exactly these secrets, and nothing of them is kept in plain text.
+// TestTakeOver brings a cluster up with an identity that somebody else made: of today, and of a time when what etcd
+// holds was encrypted otherwise. It runs with exactly these secrets, and nothing of them is kept in plain text.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 
-	for name, contract := range map[string]*config.VersionContract{"of today": config.TalosVersionCurrent, "with AES-CBC": config.TalosVersion1_2} {
+	for name, contract := range map[string]*config.VersionContract{"of today": config.TalosVersionCurrent,
+		"with AES-CBC": config.TalosVersion1_2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -32,8 +33,10 @@ func TestTakeOver(t *testing.T) {
 			assert.Equal(t, name == "with AES-CBC", bundle.Secrets.SecretboxEncryptionSecret == "")
 			assert.Equal(t, name == "with AES-CBC", bundle.Secrets.AESCBCEncryptionSecret != "")
 
-			r := rehearse(t, stackFile(t, string(readFile(t, devWith(t)))+"  talos-proxmox:outputs: { files: { write: [secrets.yaml] } }\n"))
-			require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets", auto.ConfigValue{Value: text, Secret: true}))
+			r := rehearse(t, stackFile(t, string(readFile(t, devWith(t)))+
+				"  talos-proxmox:outputs: { files: { write: [secrets.yaml] } }\n"))
+			require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets",
+				auto.ConfigValue{Value: text, Secret: true}))
 
 			outputs := up(t, r.Stack).Outputs
 			require.NoError(t, r.WaitReady(t.Context(), wait))

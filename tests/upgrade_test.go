@@ -164,8 +164,8 @@ func happened(r *rehearsal.Rehearsal, since time.Time) map[string]impact.Effect 
 	return found
 }
 
-// TestUpgrade takes the home cluster from one minor version of Talos to the next, with an extension more: in place, in turns, and
-// once, though the CLI is killed and a node falls back. Kubernetes follows, and is killed, too.
+// TestUpgrade takes the home cluster from one minor version of Talos to the next, with an extension more: in place, in
+// turns, and once, though the CLI is killed and a node falls back. Kubernetes follows, and is killed, too.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -189,7 +189,8 @@ func TestUpgrade(t *testing.T) {
 	}
 
 	assert.Equal(t, []int{1, 2, 3, 4, 5}, []int{
-		table["talos-cp-01"].Order, table["talos-cp-02"].Order, table["talos-cp-03"].Order, table["talos-worker-01"].Order, table["talos-worker-02"].Order,
+		table["talos-cp-01"].Order, table["talos-cp-02"].Order, table["talos-cp-03"].Order, table["talos-worker-01"].Order,
+		table["talos-worker-02"].Order,
 	})
 
 	killAt(t, r, command, talos.Upgraded)
@@ -230,13 +231,15 @@ func TestUpgrade(t *testing.T) {
 		assert.Equal(t, "v1.12.4", n.Talos)
 
 		times := map[bool]int{false: 1, true: 2}[n.Name == broken]
-		assert.Len(t, slices.DeleteFunc(deeds(r, made)[n.Name], func(d talos.Deed) bool { return d != talos.Upgraded }), times, n.Name)
+		assert.Len(t, slices.DeleteFunc(deeds(r, made)[n.Name], func(d talos.Deed) bool { return d != talos.Upgraded }),
+			times, n.Name)
 	}
 
 	assert.Empty(t, cordoned(t, r))
 
 	t.Run("snapshots", func(t *testing.T) {
-		kept, err := etcdbackup.Store{Dir: filepath.Join(r.Stack.Workspace().WorkDir(), "etcd-backups"), Cluster: "atlas"}.List()
+		kept, err := etcdbackup.Store{Dir: filepath.Join(r.Stack.Workspace().WorkDir(), "etcd-backups"),
+			Cluster: "atlas"}.List()
 		require.NoError(t, err)
 		assert.NotEmpty(t, kept)
 
@@ -252,7 +255,8 @@ func TestUpgrade(t *testing.T) {
 
 		table := told(t, r)
 		assert.Equal(t, []int{1, 2, 3, 4, 5}, []int{
-			table["talos-cp-01"].Order, table["talos-cp-02"].Order, table["talos-cp-03"].Order, table["talos-worker-01"].Order, table["talos-worker-02"].Order,
+			table["talos-cp-01"].Order, table["talos-cp-02"].Order, table["talos-cp-03"].Order, table["talos-worker-01"].Order,
+			table["talos-worker-02"].Order,
 		}, "one node after the other")
 
 		requireKilledAndContinued(t, r, command, talos.Applied, 1)
@@ -287,8 +291,8 @@ func cordoned(t *testing.T, r *rehearsal.Rehearsal) []string {
 	return names
 }
 
-// TestConfigurationChanges: what Talos takes at once is applied at once, what it does not reboots nodes in turns, or waits, or
-// is refused.
+// TestConfigurationChanges: what Talos takes at once is applied at once, what it does not reboots nodes in turns, or
+// waits, or is refused.
 func TestConfigurationChanges(t *testing.T) {
 	t.Parallel()
 
@@ -304,14 +308,16 @@ func TestConfigurationChanges(t *testing.T) {
 	up(t, r.Stack)
 	assert.Equal(t, effects(table), happened(r, since))
 	assert.Equal(t, impact.EffectLive, table["roll-control-1"].Effect)
-	assert.Equal(t, []impact.Setting{{Path: "machine.sysctls.vm.swappiness", After: "1"}}, table["roll-control-1"].Settings)
+	assert.Equal(t, []impact.Setting{{Path: "machine.sysctls.vm.swappiness", After: "1"}},
+		table["roll-control-1"].Settings)
 
 	set(t, r.Stack, "cluster.patches[1]", `machine: { env: { NO_PROXY: "secret.example" } }`)
 	set(t, r.Stack, "lifecycle.apply", "noReboot")
 
 	since = time.Now()
-	assert.Contains(t, failPreview(t, r.Stack), "lifecycle.apply: noReboot allows no change that needs a reboot, as this one does "+
-		"(machine.env.NO_PROXY); take it back, or set auto or staged")
+	assert.Contains(t, failPreview(t, r.Stack),
+		"lifecycle.apply: noReboot allows no change that needs a reboot, as this one does "+
+			"(machine.env.NO_PROXY); take it back, or set auto or staged")
 	failUp(t, r.Stack)
 	assert.Empty(t, deeds(r, since))
 
@@ -327,7 +333,8 @@ func TestConfigurationChanges(t *testing.T) {
 	assert.Equal(t, impact.EffectReboot, table["roll-worker-1"].Effect)
 	assert.Equal(t, []impact.Setting{
 		{Path: "machine.env.NO_PROXY", Secret: true},
-		{Path: "machine.kubelet.image", Before: "ghcr.io/siderolabs/kubelet:v1.33.6", After: "ghcr.io/siderolabs/kubelet:v1.34.2"},
+		{Path: "machine.kubelet.image", Before: "ghcr.io/siderolabs/kubelet:v1.33.6",
+			After: "ghcr.io/siderolabs/kubelet:v1.34.2"},
 	}, table["roll-worker-1"].Settings)
 	assert.Empty(t, r.Talos.Violations(since))
 	requireOrderly(t, r, since, 2)
@@ -340,7 +347,8 @@ func TestConfigurationChanges(t *testing.T) {
 	set(t, r.Stack, "lifecycle.upgrade.canary", "true")
 
 	// One worker goes first, and its VM does not restart. The others are not begun; the next update makes up for it.
-	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(`/qemu/5\d\d/status/(shutdown|reboot)$`), Kind: journal.Refuse})
+	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox,
+		Call: regexp.MustCompile(`/qemu/5\d\d/status/(shutdown|reboot)$`), Kind: journal.Refuse})
 
 	table = told(t, r)
 	failUp(t, r.Stack)
@@ -373,8 +381,8 @@ func TestConfigurationChanges(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestIllegalJump: versions that cannot follow each other are refused in the preview, with the way to go. On that way Talos and
-// Kubernetes change in one update.
+// TestIllegalJump: versions that cannot follow each other are refused in the preview, with the way to go. On that way
+// Talos and Kubernetes change in one update.
 func TestIllegalJump(t *testing.T) {
 	t.Parallel()
 
@@ -387,7 +395,8 @@ func TestIllegalJump(t *testing.T) {
 
 	set(t, r.Stack, "cluster.versions.talos", "v1.12.4")
 
-	const refused = "pair-control-1: cluster.versions.talos: Talos v1.9.5 cannot become v1.12.4 at once: host version 1.9.5 is too old to upgrade to " +
+	const refused = "pair-control-1: cluster.versions.talos: Talos v1.9.5 cannot become v1.12.4 at once: host version " +
+		"1.9.5 is too old to upgrade to " +
 		"Talos 1.12.4; go by way of the last v1.10, then the last v1.11, with an update each, then v1.12.4"
 
 	assert.Contains(t, failPreview(t, r.Stack), refused)
@@ -414,14 +423,15 @@ func TestIllegalJump(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestKubernetesUpgrade goes one minor version up: no node goes down, every step is within the version skew policy, and nothing
-// begins before the images are there.
+// TestKubernetesUpgrade goes one minor version up: no node goes down, every step is within the version skew policy, and
+// nothing begins before the images are there.
 func TestKubernetesUpgrade(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, rolling))
 	// What the next version has no more.
-	set(t, r.Stack, "cluster.patches[0]", "cluster:\n  apiServer:\n    extraArgs:\n      feature-gates: LegacySidecarContainers=true\n")
+	set(t, r.Stack, "cluster.patches[0]",
+		"cluster:\n  apiServer:\n    extraArgs:\n      feature-gates: LegacySidecarContainers=true\n")
 	set(t, r.Stack, "cluster.patches[1]", "machine:\n  kubelet:\n    extraArgs:\n      cloud-config: /etc/cloud.conf\n")
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -442,9 +452,11 @@ func TestKubernetesUpgrade(t *testing.T) {
 	assert.Empty(t, deeds(r, since))
 
 	for _, said := range []string{previewed.String(), failed} {
-		assert.Regexp(t, `kube-apiserver of roll-control-\d runs with the feature gate LegacySidecarContainers, which is gone in Kubernetes v1.34.2: `+
-			"it would not start; take it out in an update before", said)
-		assert.Regexp(t, `kubelet of roll-control-\d runs with the flag --cloud-config, which is gone in Kubernetes v1.34.2: `, said)
+		assert.Regexp(t,
+			`kube-apiserver of roll-control-\d runs with the feature gate LegacySidecarContainers, which is gone in Kubernetes v1.34.2: `+
+				"it would not start; take it out in an update before", said)
+		assert.Regexp(t,
+			`kubelet of roll-control-\d runs with the flag --cloud-config, which is gone in Kubernetes v1.34.2: `, said)
 	}
 
 	assert.Contains(t, previewed.String(), "kubelet of roll-worker-1 runs with the flag --cloud-config")

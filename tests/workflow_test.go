@@ -43,8 +43,8 @@ func workflows(t *testing.T) map[string]*actionlint.Workflow {
 	return found
 }
 
-// TestWorkflows: they may only read, what they use cannot change under them, no text of an event reaches a shell, and the
-// commands on this repository are there.
+// TestWorkflows: they may only read, what they use cannot change under them, no text of an event reaches a shell, and
+// the commands on this repository are there.
 func TestWorkflows(t *testing.T) {
 	t.Parallel()
 
@@ -94,8 +94,8 @@ func checkRun(t *testing.T, name, script string) {
 	}
 }
 
-// TestApproval: a stack is updated from main alone, after its preview and an approval, and a stranger's pull request runs
-// nowhere with secrets.
+// TestApproval: a stack is updated from main alone, after its preview and an approval, and a stranger's pull request
+// runs nowhere with secrets.
 func TestApproval(t *testing.T) {
 	t.Parallel()
 

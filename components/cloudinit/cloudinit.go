@@ -1,5 +1,5 @@
-// Package cloudinit writes cloud-init user data: the part of cloud-config that nodes of this project need, as types. It is
-// pure, and knows nothing of what the nodes are for.
+// Package cloudinit writes cloud-init user data: the part of cloud-config that nodes of this project need, as types. It
+// is pure, and knows nothing of what the nodes are for.
 package cloudinit
 
 import (

@@ -9,8 +9,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// CheckDisruption says why a member of etcd may not be taken down for a while, nil when it may: no other may be unwell, and a change
-// that Talos refuses while it would cost the quorum is not begun. A lone control plane may go: etcd stands still meanwhile.
+// CheckDisruption says why a member of etcd may not be taken down for a while, nil when it may: no other may be unwell,
+// and a change that Talos refuses while it would cost the quorum is not begun. A lone control plane may go: etcd stands
+// still meanwhile.
 func CheckDisruption(members []Member, name string, effect impact.Effect) error {
 	var unwell []string
 
@@ -34,15 +35,16 @@ func CheckDisruption(members []Member, name string, effect impact.Effect) error 
 		return spec.Blocked(strings.Join(unwell, ", "), "repair it first, then run 'pulumi up' again")
 	case voters == 2 && effect == impact.EffectUpgrade:
 		return spec.Blocked(
-			"etcd has two members, and Talos upgrades none of them: the other could not go on alone", "add a control plane, or remove one, first",
+			"etcd has two members, and Talos upgrades none of them: the other could not go on alone",
+			"add a control plane, or remove one, first",
 		)
 	default:
 		return nil
 	}
 }
 
-// CanStop says why a member of which nothing is known may not be taken down, nil when it may: where etcd goes on and too few
-// of the others are well, it is what etcd goes on with.
+// CanStop says why a member of which nothing is known may not be taken down, nil when it may: where etcd goes on and
+// too few of the others are well, it is what etcd goes on with.
 func CanStop(members []Member, name string) error {
 	_, well := votes(slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Name == name }))
 	voters := Voters(members)
@@ -52,6 +54,7 @@ func CanStop(members []Member, name string) error {
 	}
 
 	return spec.Blocked(
-		fmt.Sprintf("%d of the other members of etcd are healthy, and %d are needed", well, QuorumSize(voters)), "repair the others first, then run 'pulumi up' again",
+		fmt.Sprintf("%d of the other members of etcd are healthy, and %d are needed", well, QuorumSize(voters)),
+		"repair the others first, then run 'pulumi up' again",
 	)
 }

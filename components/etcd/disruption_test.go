@@ -32,7 +32,8 @@ func TestCheckDisruption(t *testing.T) {
 		},
 		"an upgrade of one of two": {
 			members: []Member{a, b}, effect: impact.EffectUpgrade,
-			refused: "etcd has two members, and Talos upgrades none of them: the other could not go on alone; add a control plane, or remove one, first",
+			refused: "etcd has two members, and Talos upgrades none of them: the other could not go on alone; add a control " +
+				"plane, or remove one, first",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,8 +51,8 @@ type MemberRemoval struct {
 	Dead []string
 }
 
-// Evaluate says why the members may not leave, nil when the first of them may. At no instant of what it allows is etcd below its
-// quorum, whatever the order, as long as no other member fails.
+// Evaluate says why the members may not leave, nil when the first of them may. At no instant of what it allows is etcd
+// below its quorum, whatever the order, as long as no other member fails.
 func (d MemberRemoval) Evaluate() error {
 	if err := d.CheckQuorum(); err != nil || !slices.ContainsFunc(d.Members, d.leaves) {
 		return err
@@ -77,7 +77,8 @@ func (d MemberRemoval) CheckQuorum() error {
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
 		)
 	case stay < need:
-		return spec.Blocked(fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed", stay, voters, need), AtMost(voters))
+		return spec.Blocked(fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed", stay, voters, need),
+			AtMost(voters))
 	default:
 		return nil
 	}
@@ -137,7 +138,8 @@ func (d MemberRemoval) checkHealth() error {
 
 	if voters, healthy := votes(d.Members); healthy < QuorumSize(voters) {
 		return spec.Blocked(
-			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd removes no member", healthy, voters, QuorumSize(voters)),
+			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd removes no member", healthy, voters,
+				QuorumSize(voters)),
 			"bring one back, or restore a snapshot",
 		)
 	}

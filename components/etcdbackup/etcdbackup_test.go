@@ -193,7 +193,8 @@ func TestNotes(t *testing.T) {
 
 	var warned []string
 
-	s := Store{Dir: t.TempDir(), Cluster: "atlas", Keep: 2, Warn: func(message string) { warned = append(warned, message) }}
+	s := Store{Dir: t.TempDir(), Cluster: "atlas", Keep: 2,
+		Warn: func(message string) { warned = append(warned, message) }}
 	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 	content := hashed(database(t, 41))
 	send := func(w io.Writer) error {
@@ -209,15 +210,18 @@ func TestNotes(t *testing.T) {
 	_, err = s.Take(now.Add(time.Hour), send)
 	require.NoError(t, err)
 	require.Len(t, warned, 1)
-	assert.Equal(t, noteOf(first.Path)+" cannot be read (unexpected end of JSON input). It is passed over: the snapshot itself may be good, "+
-		"which 'go run ./stacks/ops etcd check' tells. Remove the note", warned[0])
+	assert.Equal(t,
+		noteOf(first.Path)+
+			" cannot be read (unexpected end of JSON input). It is passed over: the snapshot itself may be good, "+
+			"which 'go run ./stacks/ops etcd check' tells. Remove the note", warned[0])
 
 	all, err := s.List()
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	assert.EqualValues(t, 41, all[0].Revision)
 	require.ErrorContains(t, all[1].NoteErr, "unexpected end of JSON input")
-	assert.Equal(t, Snapshot{Path: first.Path, Taken: now, NoteErr: all[1].NoteErr}, all[1], "nothing of half a note counts")
+	assert.Equal(t, Snapshot{Path: first.Path, Taken: now, NoteErr: all[1].NoteErr}, all[1],
+		"nothing of half a note counts")
 	require.NoError(t, Verify(all[1]))
 
 	_, err = s.Take(now.Add(2*time.Hour), send)

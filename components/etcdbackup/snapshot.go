@@ -1,4 +1,5 @@
-// Package etcdbackup keeps snapshots of etcd: files that hold everything a Kubernetes cluster knows, its secrets included.
+// Package etcdbackup keeps snapshots of etcd: files that hold everything a Kubernetes cluster knows, its secrets
+// included.
 package etcdbackup
 
 import (
@@ -38,8 +39,9 @@ type Snapshot struct {
 // page is what the size of an etcd database is a multiple of. A snapshot has a hash after that.
 const page = 512
 
-// Read looks into a file that etcd, or Talos, has written. The error says why nothing can be recovered from it: it is cut off,
-// was changed, or is something else. It reads through an open file, so that the caller decides which files may be opened.
+// Read looks into a file that etcd, or Talos, has written. The error says why nothing can be recovered from it: it is
+// cut off, was changed, or is something else. It reads through an open file, so that the caller decides which files may
+// be opened.
 func Read(f *os.File) (Snapshot, error) {
 	s := Snapshot{Path: f.Name()}
 

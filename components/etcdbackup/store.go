@@ -33,8 +33,8 @@ const timestamp = "20060102-150405"
 // nameOf takes a file's name apart: the cluster, and when.
 var nameOf = regexp.MustCompile(`^(.+)\.(\d{8}-\d{6})\.db$`)
 
-// Take keeps what fetch writes in a new file: whole and sound or not at all, readable for its owner only. A note next to it, written
-// in the same way, says what is known of it. The oldest snapshots beyond Keep go.
+// Take keeps what fetch writes in a new file: whole and sound or not at all, readable for its owner only. A note next
+// to it, written in the same way, says what is known of it. The oldest snapshots beyond Keep go.
 func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error) {
 	var taken Snapshot
 
@@ -101,8 +101,8 @@ func (w *writer) Write(p []byte) (n int, err error) {
 // noteOf is the file that says what is known of a snapshot.
 func noteOf(path string) string { return path + ".json" }
 
-// List returns the cluster's snapshots, newest first, as they were when they were taken. A directory that is not there holds
-// none. A snapshot whose note cannot be read is known by its name only.
+// List returns the cluster's snapshots, newest first, as they were when they were taken. A directory that is not there
+// holds none. A snapshot whose note cannot be read is known by its name only.
 func (s Store) List() ([]Snapshot, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -123,14 +123,18 @@ func (s Store) List() ([]Snapshot, error) {
 		}
 
 		if one.NoteErr = one.readNote(); one.NoteErr != nil && s.Warn != nil {
-			s.Warn(fmt.Sprintf("%s cannot be read (%s). It is passed over: the snapshot itself may be good, which 'go run ./stacks/ops etcd check' tells. "+
+			s.Warn(fmt.Sprintf("%s cannot be read (%s). It is passed over: the snapshot itself may be good, which 'go run "+
+				"./stacks/ops etcd check' tells. "+
 				"Remove the note", noteOf(one.Path), one.NoteErr))
 		}
 
 		found = append(found, one)
 	}
 
-	slices.SortFunc(found, func(a, b Snapshot) int { return cmp.Or(b.Taken.Compare(a.Taken), cmp.Compare(a.Path, b.Path)) })
+	slices.SortFunc(found, func(a, b Snapshot) int {
+		return cmp.Or(b.Taken.Compare(a.Taken),
+			cmp.Compare(a.Path, b.Path))
+	})
 
 	return found, nil
 }

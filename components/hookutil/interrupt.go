@@ -13,6 +13,7 @@ var errInterrupted = errors.New("the operator interrupted the update")
 
 // WithInterrupt returns a context whose waits end when interrupt ends. Without it, hooks do not learn that the operator
 // pressed Ctrl-C: the context of pulumi.Run is never canceled.
+//
 //nolint:revive // Pulumi's context goes first
 func WithInterrupt(ctx *pulumi.Context, interrupt context.Context) *pulumi.Context {
 	return ctx.WithValue(interruptKey{}, interrupt)

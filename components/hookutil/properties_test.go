@@ -16,7 +16,8 @@ func TestProperties(t *testing.T) {
 		"name": resource.MakeSecret(resource.NewProperty("a")),
 		"size": resource.NewProperty(resource.Output{Element: resource.NewProperty(8.0), Known: true}),
 		"tags": resource.NewProperty([]resource.PropertyValue{
-			resource.NewProperty("b"), resource.NewProperty(""), resource.NewProperty(1.0), resource.MakeSecret(resource.NewProperty("c")),
+			resource.NewProperty("b"), resource.NewProperty(""), resource.NewProperty(1.0),
+			resource.MakeSecret(resource.NewProperty("c")),
 		}),
 		"unknown": resource.MakeComputed(resource.NewProperty("")),
 	}

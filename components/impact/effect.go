@@ -13,8 +13,8 @@ import (
 // Effect is what a change does to a node.
 type Effect string
 
-// The effects, from the harmless to what ends a node. Unknown is said of a node that does not answer, Create of one that is not
-// there yet.
+// The effects, from the harmless to what ends a node. Unknown is said of a node that does not answer, Create of one
+// that is not there yet.
 const (
 	EffectNone    Effect = "none"
 	EffectCreate  Effect = "create"
@@ -81,13 +81,15 @@ func (c Change) Upgrades() bool {
 	return c.Now.Talos != c.Wanted.Talos || c.Wanted.Schematic != "" && c.Now.Schematic != c.Wanted.Schematic
 }
 
-// Evaluate says what the change does to the node, and why. The error is why it must not be begun; it says what to do instead.
+// Evaluate says what the change does to the node, and why. The error is why it must not be begun; it says what to do
+// instead.
 func (c Change) Evaluate() (Effect, string, error) {
 	switch {
 	case c.Silent != nil:
 		return EffectUnknown, "it does not answer: " + c.Silent.Error(), nil
 	case c.Rejected != nil:
-		return EffectNone, "nothing is applied", fmt.Errorf("%w; correct the patches, or the key that this is about", c.Rejected)
+		return EffectNone, "nothing is applied",
+			fmt.Errorf("%w; correct the patches, or the key that this is about", c.Rejected)
 	case c.Upgrades():
 		return EffectUpgrade, c.upgradeWhy(), c.upgradable()
 	}
@@ -96,8 +98,9 @@ func (c Change) Evaluate() (Effect, string, error) {
 
 	switch {
 	case c.Reboot && c.Apply == spec.ApplyNoReboot:
-		return EffectReboot, why, fmt.Errorf("lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (%s); take it back, or "+
-			"set auto or staged", why)
+		return EffectReboot, why, fmt.Errorf(
+			"lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (%s); take it back, or "+
+				"set auto or staged", why)
 	case c.Reboot && c.Apply == spec.ApplyStaged:
 		return EffectLive, "kept for the next reboot: " + why, c.kubernetes()
 	case c.Reboot:
@@ -124,17 +127,21 @@ func (c Change) upgradable() error {
 	)}
 
 	if c.Apply != spec.ApplyAuto {
-		errs = append(errs, fmt.Errorf("lifecycle.apply: an upgrade reboots the node, which %s does not allow; set auto", c.Apply))
+		errs = append(errs, fmt.Errorf("lifecycle.apply: an upgrade reboots the node, which %s does not allow; set auto",
+			c.Apply))
 	}
 
 	if c.Wanted.Platform != "" && c.Now.Platform != "" && c.Wanted.Platform != c.Now.Platform {
-		errs = append(errs, fmt.Errorf("image.platform: the node was made for %s, where it finds its address in another place than %s looks; "+
-			"leave the platform, or replace the node", c.Now.Platform, c.Wanted.Platform))
+		errs = append(errs,
+			fmt.Errorf("image.platform: the node was made for %s, where it finds its address in another place than %s looks; "+
+				"leave the platform, or replace the node", c.Now.Platform, c.Wanted.Platform))
 	}
 
 	if c.Wanted.Schematic == "" && c.Now.Schematic != "" && c.Now.Schematic != vanilla {
-		errs = append(errs, fmt.Errorf("image.schematic: the node runs schematic %s, whose extensions an upgrade from the plain installer would drop; "+
-			"state the schematic, or %s to drop them", c.Now.Schematic, vanilla))
+		errs = append(errs,
+			fmt.Errorf(
+				"image.schematic: the node runs schematic %s, whose extensions an upgrade from the plain installer would drop; "+
+					"state the schematic, or %s to drop them", c.Now.Schematic, vanilla))
 	}
 
 	return errors.Join(errs...)

@@ -81,12 +81,14 @@ func setting(path string, before, after value) Setting {
 const longest = 160
 
 // hidden are what a setting is called that may hold a secret of the operator's, which Talos does not know to be one.
-var hidden = regexp.MustCompile(`(?i)(secret|token|key|password|passphrase|auth|credential|cert|environment|env|content|configfiles|header|args|` +
-	`manifest)`)
+var hidden = regexp.MustCompile(
+	`(?i)(secret|token|key|password|passphrase|auth|credential|cert|environment|env|content|configfiles|header|args|` +
+		`manifest)`)
 
 // shown are settings that are called so and hold none.
-var shown = regexp.MustCompile(`^(machine\.(install|sysctls|sysfs|nodeLabels|nodeAnnotations|nodeTaints|features)\.|machine\.kubelet\.(image|nodeIP)|` +
-	`cluster\.(apiServer|controllerManager|scheduler|proxy)\.(image|certSANs)|cluster\.controlPlane\.endpoint|machine\.certSANs)`)
+var shown = regexp.MustCompile(
+	`^(machine\.(install|sysctls|sysfs|nodeLabels|nodeAnnotations|nodeTaints|features)\.|machine\.kubelet\.(image|nodeIP)|` +
+		`cluster\.(apiServer|controllerManager|scheduler|proxy)\.(image|certSANs)|cluster\.controlPlane\.endpoint|machine\.certSANs)`)
 
 func sensitive(path string) bool { return hidden.MatchString(path) && !shown.MatchString(path) }
 
@@ -98,7 +100,8 @@ type value struct {
 
 // hide says whether the value is better not shown: a secret, a file, or a URL with a password in it.
 func (v value) hide() bool {
-	return v.secret || len(v.text) > longest || strings.Contains(v.text, "\n") || strings.Contains(v.text, "://") && strings.Contains(v.text, "@")
+	return v.secret || len(v.text) > longest || strings.Contains(v.text, "\n") || strings.Contains(v.text, "://") &&
+		strings.Contains(v.text, "@")
 }
 
 // redacted stands for what Talos knows to be a secret.

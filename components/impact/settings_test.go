@@ -66,7 +66,8 @@ hostname: two
 auto: off
 `
 
-// TestSettings: what differs is named, and no secret is shown, neither one that Talos knows nor one that only its owner does.
+// TestSettings: what differs is named, and no secret is shown, neither one that Talos knows nor one that only its owner
+// does.
 func TestSettings(t *testing.T) {
 	found, err := Settings(load(t, configured), load(t, changed))
 	require.NoError(t, err)
@@ -82,7 +83,8 @@ func TestSettings(t *testing.T) {
 		"cluster.apiServer.certSANs[1]: 10.0.0.12 (new)",
 		"machine.env.http_proxy: changes (secret)",
 		"machine.files[0].content: changes (secret)",
-		"machine.install.image: factory.talos.dev/metal-installer/aa:v1.11.6 becomes factory.talos.dev/metal-installer/aa:v1.12.4",
+		"machine.install.image: factory.talos.dev/metal-installer/aa:v1.11.6 becomes " +
+			"factory.talos.dev/metal-installer/aa:v1.12.4",
 		"machine.kubelet.image: ghcr.io/siderolabs/kubelet:v1.33.6 becomes ghcr.io/siderolabs/kubelet:v1.34.2",
 		"machine.sysctls.net.core.somaxconn: 1024 becomes 2048",
 		"machine.sysctls.vm.swappiness: 1 (goes)",

@@ -36,7 +36,8 @@ type NodeImpact struct {
 	Settings []Setting `json:"settings,omitempty"`
 	// Limits bound how many nodes are away with it.
 	Limits Limits `json:"limits"`
-	// Kubernetes says that the node goes to another version of Kubernetes: one node after the other does, even where none is down for it.
+	// Kubernetes says that the node goes to another version of Kubernetes: one node after the other does, even where none
+	// is down for it.
 	Kubernetes bool `json:"kubernetes,omitempty"`
 	// VM says that it is about a change of the node's VM, and knows nothing of what runs in it.
 	VM bool `json:"vm,omitempty"`
@@ -86,12 +87,13 @@ type Limits struct {
 	Canary bool `json:"canary"`
 }
 
-// AssignOrder gives each node that goes down, or to another Kubernetes, its turn: control planes first, one by one, then workers; those that leave for good
-// after all others. The rows are in plan order.
+// AssignOrder gives each node that goes down, or to another Kubernetes, its turn: control planes first, one by one,
+// then workers; those that leave for good after all others. The rows are in plan order.
 func AssignOrder(rows []NodeImpact, limits Limits) {
 	turn := 0
 	turn = assignOrder(rows, limits, turn, func(r NodeImpact) bool { return r.Effect.Down() || r.Kubernetes })
-	assignOrder(rows, Limits{MaxUnavailable: limits.MaxUnavailable}, turn, func(r NodeImpact) bool { return r.Effect == EffectRemove })
+	assignOrder(rows, Limits{MaxUnavailable: limits.MaxUnavailable}, turn,
+		func(r NodeImpact) bool { return r.Effect == EffectRemove })
 }
 
 // assignOrder gives the turns after the last one to those whom something happens to, and returns the last.
@@ -118,7 +120,8 @@ func assignOrder(rows []NodeImpact, limits Limits, turn int, goes func(NodeImpac
 
 		for _, i := range workers {
 			alone := limits.Canary && !begun[rows[i].Pool]
-			if len(next) == limits.MaxUnavailable || alone && slices.ContainsFunc(next, func(j int) bool { return rows[j].Pool == rows[i].Pool }) {
+			if len(next) == limits.MaxUnavailable || alone &&
+				slices.ContainsFunc(next, func(j int) bool { return rows[j].Pool == rows[i].Pool }) {
 				continue
 			}
 
@@ -137,7 +140,8 @@ func assignOrder(rows []NodeImpact, limits Limits, turn int, goes func(NodeImpac
 
 const controlPlane = string(spec.RoleControlPlane)
 
-// Table writes the rows, and below them what differs in configurations. Nodes with the same differences are named together.
+// Table writes the rows, and below them what differs in configurations. Nodes with the same differences are named
+// together.
 func Table(out io.Writer, rows []NodeImpact) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tROLE\tNOW\tWANTED\tEFFECT\tORDER\tQUORUM\tWHY")
@@ -153,7 +157,8 @@ func Table(out io.Writer, rows []NodeImpact) error {
 			order = strconv.Itoa(r.Order)
 		}
 
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Node, r.Role, dash(r.Now), dash(r.Wanted), r.Effect, dash(order), dash(r.Quorum), dash(why))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Node, r.Role, dash(r.Now), dash(r.Wanted), r.Effect, dash(order),
+			dash(r.Quorum), dash(why))
 	}
 
 	if err := w.Flush(); err != nil {

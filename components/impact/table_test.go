@@ -15,10 +15,12 @@ func TestTable(t *testing.T) {
 	settings := []Setting{{Path: "machine.token", Secret: true}, {Path: "machine.sysctls.x", Before: "1", After: "2"}}
 	rows := []NodeImpact{
 		{
-			Node: "c-1", Role: "controlplane", Pool: "control", Now: "Talos v1.11.6", Wanted: "Talos v1.12.4", Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed",
+			Node: "c-1", Role: "controlplane", Pool: "control", Now: "Talos v1.11.6", Wanted: "Talos v1.12.4",
+			Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed",
 			Why: "Talos v1.11.6 becomes v1.12.4", Settings: settings,
 		},
-		{Node: "c-2", Role: "controlplane", Pool: "control", Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed", Refused: "one\ntwo", Settings: settings},
+		{Node: "c-2", Role: "controlplane", Pool: "control", Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed",
+			Refused: "one\ntwo", Settings: settings},
 		{Node: "w-1", Role: "worker", Pool: "worker", Effect: EffectReboot},
 		{Node: "w-2", Role: "worker", Pool: "worker", Effect: EffectUnknown, Why: "it does not answer"},
 		{Node: "w-3", Role: "worker", Pool: "worker", Effect: EffectNone},
@@ -43,20 +45,23 @@ Configuration of c-1, c-2:
 	assert.Equal(t, "c-2: upgrade; etcd meanwhile: 2 of 3, 2 needed; refused: one\ntwo", rows[1].String())
 }
 
-// TestAssignOrder: every node that goes away has one turn, control planes go alone and first, no turn has more workers than are
-// allowed, and a canary has its pool's first turn for itself; those that leave do so after all others.
+// TestAssignOrder: every node that goes away has one turn, control planes go alone and first, no turn has more workers
+// than are allowed, and a canary has its pool's first turn for itself; those that leave do so after all others.
 func TestAssignOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var rows []NodeImpact
 
-		effect := rapid.SampledFrom([]Effect{EffectNone, EffectLive, EffectCreate, EffectReboot, EffectUpgrade, EffectReplace, EffectUnknown, EffectRemove})
+		effect := rapid.SampledFrom([]Effect{EffectNone, EffectLive, EffectCreate, EffectReboot, EffectUpgrade, EffectReplace,
+			EffectUnknown, EffectRemove})
 		for i := range rapid.IntRange(0, 5).Draw(t, "control planes") {
-			rows = append(rows, NodeImpact{Node: fmt.Sprint("c", i), Role: controlPlane, Pool: "control", Effect: effect.Draw(t, "effect")})
+			rows = append(rows, NodeImpact{Node: fmt.Sprint("c", i), Role: controlPlane, Pool: "control",
+				Effect: effect.Draw(t, "effect")})
 		}
 
 		for i := range rapid.IntRange(0, 12).Draw(t, "workers") {
 			pool := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pool")
-			rows = append(rows, NodeImpact{Node: fmt.Sprint("w", i), Role: "worker", Pool: pool, Effect: effect.Draw(t, "effect")})
+			rows = append(rows, NodeImpact{Node: fmt.Sprint("w", i), Role: "worker", Pool: pool,
+				Effect: effect.Draw(t, "effect")})
 		}
 
 		limits := Limits{MaxUnavailable: rapid.IntRange(1, 4).Draw(t, "at most"), Canary: rapid.Bool().Draw(t, "canary")}

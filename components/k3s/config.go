@@ -22,7 +22,8 @@ type Node struct {
 	Server string
 }
 
-// config is the configuration file of K3s (K3s: k3s server, k3s agent): the options of the command line, without dashes.
+// config is the configuration file of K3s (K3s: k3s server, k3s agent): the options of the command line, without
+// dashes.
 type config struct {
 	Token      string   `yaml:"token"`
 	AgentToken string   `yaml:"agent-token,omitempty"`
@@ -42,7 +43,8 @@ type config struct {
 // configuration writes the configuration file of a node.
 func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 	k := p.K3s
-	c := config{NodeName: n.Planned.Name, Server: n.Server, NodeLabel: pairs(n.Planned.Labels, "="), NodeTaint: pairs(n.Planned.Taints, "=")}
+	c := config{NodeName: n.Planned.Name, Server: n.Server, NodeLabel: pairs(n.Planned.Labels, "="),
+		NodeTaint: pairs(n.Planned.Taints, "=")}
 
 	if n.Planned.Address.IsValid() {
 		c.NodeIP = n.Planned.Address.String()
@@ -79,8 +81,8 @@ func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 	return b.String(), enc.Close()
 }
 
-// names are those that the certificate of the API is for beside each server's own: whoever asks one server may be sent to
-// another.
+// names are those that the certificate of the API is for beside each server's own: whoever asks one server may be sent
+// to another.
 func names(p *plan.Plan) []string {
 	var all []string
 
@@ -107,8 +109,8 @@ func pairs(m map[string]string, between string) []string {
 	return all
 }
 
-// options are arguments of the command line as the configuration file has them: one that is stated once is a value, one that
-// is stated again a list.
+// options are arguments of the command line as the configuration file has them: one that is stated once is a value, one
+// that is stated again a list.
 func options(args []string) map[string]any {
 	found := map[string]any{}
 

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// DatastoreFile tells the first server, which has none, which etcd it is to have: see Datastore. It begins none by itself, for a disk
-	// without etcd may be all that is left of a cluster.
+	// DatastoreFile tells the first server, which has none, which etcd it is to have: see Datastore. It begins none by
+	// itself, for a disk without etcd may be all that is left of a cluster.
 	DatastoreFile = stateDir + "datastore"
 	// Begin begins a cluster with the server, unless it has an etcd.
 	Begin = "cluster-init: true\n"
@@ -40,7 +40,8 @@ func (d Datastore) Settings() (settings, waitingFor string, err error) {
 	case len(d.Unknown) > 0:
 		return "", "the guest agent to say whether K3s has been up on " + strings.Join(d.Unknown, ", "), nil
 	case len(d.Servers) > 0:
-		return "", strings.Join(d.Servers, ", ") + " to answer: K3s has been up there, and " + d.Server + " joins that cluster", nil
+		return "", strings.Join(d.Servers, ", ") + " to answer: K3s has been up there, and " + d.Server +
+			" joins that cluster", nil
 	case (d.Existed || len(d.Agents) > 0) && !d.AcceptEmpty:
 		return "", "", Lost(d.Server, d.Cluster)
 	default:

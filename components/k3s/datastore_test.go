@@ -22,14 +22,17 @@ func TestDatastore(t *testing.T) {
 		is                      Datastore
 		settings, waiting, fail string
 	}{
-		"a new cluster":                {settings: begin},
-		"another that answers":         {is: Datastore{Answering: "https://s2:6443", Existed: true}, settings: "server: https://s2:6443\n"},
-		"an answer, whatever is meant": {is: Datastore{Answering: "https://s2:6443", AcceptEmpty: true}, settings: "server: https://s2:6443\n"},
-		"the state knows it":           {is: Datastore{Existed: true}, fail: lost},
-		"an agent knows it":            {is: Datastore{Agents: []string{"a1"}}, fail: lost},
-		"an empty one is wanted":       {is: Datastore{Existed: true, Agents: []string{"a1"}, AcceptEmpty: true}, settings: begin},
+		"a new cluster": {settings: begin},
+		"another that answers": {is: Datastore{Answering: "https://s2:6443", Existed: true},
+			settings: "server: https://s2:6443\n"},
+		"an answer, whatever is meant": {is: Datastore{Answering: "https://s2:6443", AcceptEmpty: true},
+			settings: "server: https://s2:6443\n"},
+		"the state knows it":     {is: Datastore{Existed: true}, fail: lost},
+		"an agent knows it":      {is: Datastore{Agents: []string{"a1"}}, fail: lost},
+		"an empty one is wanted": {is: Datastore{Existed: true, Agents: []string{"a1"}, AcceptEmpty: true}, settings: begin},
 		"another that is silent": {
-			is: Datastore{Servers: []string{"s2", "s3"}, AcceptEmpty: true}, waiting: "s2, s3 to answer: K3s has been up there, and s1 joins that cluster",
+			is:      Datastore{Servers: []string{"s2", "s3"}, AcceptEmpty: true},
+			waiting: "s2, s3 to answer: K3s has been up there, and s1 joins that cluster",
 		},
 		"another that nothing is known of": {
 			is:      Datastore{Unknown: []string{"s2 (it is off)"}, AcceptEmpty: true},

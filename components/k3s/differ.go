@@ -13,8 +13,8 @@ import (
 
 const configFile = "/etc/rancher/k3s/config.yaml"
 
-// Differ says what a node was told otherwise than it would be told now, in the words of the configuration. The version is no part
-// of it, and neither are addresses of servers that came later: K3s finds out about those.
+// Differ says what a node was told otherwise than it would be told now, in the words of the configuration. The version
+// is no part of it, and neither are addresses of servers that came later: K3s finds out about those.
 func Differ(then, now string) []string {
 	var before, after cloudinit.Config
 

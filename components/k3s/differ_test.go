@@ -27,9 +27,12 @@ func TestDiffer(t *testing.T) {
 		change func(p *plan.Plan, i *Identity)
 		want   []string
 	}{
-		"nothing":                          {change: func(*plan.Plan, *Identity) {}},
-		"a version, which is carried over": {change: func(p *plan.Plan, _ *Identity) { p.K3s.Version, p.K3s.Checksum = "v1.34.3+k3s1", "" }},
-		"another server":                   {change: func(p *plan.Plan, _ *Identity) { p.Pools[0].Nodes = p.Pools[0].Nodes[:2] }},
+		"nothing": {change: func(*plan.Plan, *Identity) {}},
+		"a version, which is carried over": {change: func(p *plan.Plan, _ *Identity) {
+			p.K3s.Version,
+				p.K3s.Checksum = "v1.34.3+k3s1", ""
+		}},
+		"another server": {change: func(p *plan.Plan, _ *Identity) { p.Pools[0].Nodes = p.Pools[0].Nodes[:2] }},
 		"components and arguments": {
 			change: func(p *plan.Plan, _ *Identity) {
 				p.K3s.Disable, p.K3s.ServerArgs = nil, []string{"--debug", "--tls-san=other.example.com"}
@@ -39,7 +42,8 @@ func TestDiffer(t *testing.T) {
 		"a token":  {change: func(_ *plan.Plan, i *Identity) { i.Token = "another" }, want: []string{"token"}},
 		"keys":     {change: func(p *plan.Plan, _ *Identity) { p.K3s.SSHKeys = nil }, want: []string{"users and SSH keys"}},
 		"packages": {change: func(p *plan.Plan, _ *Identity) { p.K3s.Packages = nil }, want: []string{"packages"}},
-		"labels":   {change: func(p *plan.Plan, _ *Identity) { p.Pools[0].Nodes[0].Labels = map[string]string{"a": "b"} }, want: []string{"node-label"}},
+		"labels": {change: func(p *plan.Plan, _ *Identity) { p.Pools[0].Nodes[0].Labels = map[string]string{"a": "b"} },
+			want: []string{"node-label"}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, Differ(then, told(c.change))) })
 	}

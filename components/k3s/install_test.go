@@ -74,7 +74,8 @@ func TestInstall(t *testing.T) {
 			os: "ID=debian\nVERSION_ID=\"12\"\n", status: 78,
 			fatal: "unsupported operating system debian 12: a node must be Ubuntu 22.04 or 24.04. Correct the template or the image",
 		},
-		"unsupported architecture": {env: []string{"UNAME=aarch64"}, status: 78, fatal: "unsupported architecture aarch64: a node must be x86_64"},
+		"unsupported architecture": {env: []string{"UNAME=aarch64"}, status: 78,
+			fatal: "unsupported architecture aarch64: a node must be x86_64"},
 		"too little room": {
 			env: []string{"FREE=1048576"}, status: 78,
 			fatal: "too little room: 1024 MiB are free in /var, K3s and its images need 3072. Raise diskGiB",
@@ -91,8 +92,9 @@ func TestInstall(t *testing.T) {
 			},
 		},
 		"lists that are not whole, and the package in them": {
-			env:   []string{"MISSING=nfs-common", "NO_LISTS=100"},
-			calls: []string{"apt-get update --error-on=any", apt + "nfs-common", "install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s"},
+			env: []string{"MISSING=nfs-common", "NO_LISTS=100"},
+			calls: []string{"apt-get update --error-on=any", apt + "nfs-common",
+				"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s"},
 		},
 		"lists that are not whole, and no package": {
 			env: []string{"MISSING=nfs-common", "NO_LISTS=100", "NO_PACKAGE=nfs-common", "NO_SUCH=nfs-common"}, status: 1,
@@ -100,7 +102,8 @@ func TestInstall(t *testing.T) {
 			calls: []string{"apt-get update --error-on=any", apt + "nfs-common"},
 		},
 		"a package that cannot be got": {
-			env: []string{"MISSING=nfs-common", "NO_PACKAGE=nfs-common"}, status: 1, log: "the installation of the package nfs-common failed; it is tried again",
+			env: []string{"MISSING=nfs-common", "NO_PACKAGE=nfs-common"}, status: 1,
+			log:   "the installation of the package nfs-common failed; it is tried again",
 			calls: []string{"apt-get update --error-on=any", apt + "nfs-common"},
 		},
 		"no such package": {
@@ -108,12 +111,14 @@ func TestInstall(t *testing.T) {
 			fatal: "there is no package nfs-common for ubuntu 24.04. Correct k3s.packages",
 			calls: []string{"apt-get update --error-on=any", apt + "nfs-common"},
 		},
-		"no network": {env: []string{"NO_NETWORK=1"}, status: 1, log: "the download of " + url + " failed; it is tried again"},
+		"no network": {env: []string{"NO_NETWORK=1"}, status: 1,
+			log: "the download of " + url + " failed; it is tried again"},
 		"no such release": {
 			env: []string{"HTTP=404"}, status: 78,
 			fatal: "there is no release v1.34.2+k3s1 of K3s: " + url + " is not there. Correct cluster.versions.k3s",
 		},
-		"a server that fails": {env: []string{"HTTP=503"}, status: 1, log: url + " answers with status 503; it is tried again"},
+		"a server that fails": {env: []string{"HTTP=503"}, status: 1,
+			log: url + " answers with status 503; it is tried again"},
 		"no binary": {
 			env: []string{"NO_BINARY=1"}, status: 1, log: "the installation failed; it is tried again",
 			calls: []string{"install server version=v1.34.2+k3s1 start=true"},
@@ -124,7 +129,8 @@ func TestInstall(t *testing.T) {
 			calls: []string{"install server version=v1.34.2+k3s1 start=true"},
 		},
 		"a service that does not start": {
-			env: []string{"SYSTEMCTL=1"}, status: 1, log: "k3s does not come up; its log ends with:\nlevel=fatal msg=\"token is not valid\"",
+			env: []string{"SYSTEMCTL=1"}, status: 1,
+			log:   "k3s does not come up; its log ends with:\nlevel=fatal msg=\"token is not valid\"",
 			calls: []string{"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s"},
 		},
 	} {
@@ -139,7 +145,8 @@ func TestInstall(t *testing.T) {
 				c.role = "server"
 			}
 
-			root := machine(t, c.os, "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='"+c.role+"'\nK3S_CHECKSUM='"+c.sum+"'\nK3S_PACKAGES='qemu-guest-agent curl nfs-common'\n")
+			root := machine(t, c.os, "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='"+c.role+"'\nK3S_CHECKSUM='"+c.sum+
+				"'\nK3S_PACKAGES='qemu-guest-agent curl nfs-common'\n")
 
 			// A reason of an earlier run is no longer one.
 			require.NoError(t, os.MkdirAll(filepath.Join(root, stateDir), 0o755))
@@ -150,7 +157,8 @@ func TestInstall(t *testing.T) {
 			assert.Contains(t, log, c.log)
 
 			assert.Equal(t, c.fatal, strings.TrimSpace(read(t, filepath.Join(root, FatalFile))))
-			assert.Equal(t, map[bool]string{true: "v1.34.2+k3s1\n"}[c.status == 0], read(t, filepath.Join(root, stateDir, "done")))
+			assert.Equal(t, map[bool]string{true: "v1.34.2+k3s1\n"}[c.status == 0],
+				read(t, filepath.Join(root, stateDir, "done")))
 
 			var calls []string
 			for call := range strings.Lines(read(t, filepath.Join(root, "calls"))) {
@@ -172,7 +180,8 @@ func TestInstall(t *testing.T) {
 func TestInstallAgain(t *testing.T) {
 	t.Parallel()
 
-	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES='qemu-guest-agent'\n")
+	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n",
+		"K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES='qemu-guest-agent'\n")
 
 	_, status := install(t, root, "MISSING=qemu-guest-agent", "NO_LISTS=100", "NO_PACKAGE=qemu-guest-agent")
 	require.Equal(t, 1, status)
@@ -206,7 +215,8 @@ func TestInstallTold(t *testing.T) {
 	// It is told while it waits.
 	begin, _, err := Datastore{}.Settings()
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(impatient, []byte("#!/bin/sh\nprintf '"+begin+"' >"+filepath.Join(root, DatastoreFile)+"\n"), 0o755)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(impatient,
+		[]byte("#!/bin/sh\nprintf '"+begin+"' >"+filepath.Join(root, DatastoreFile)+"\n"), 0o755)) //nolint:gosec // it is run
 
 	log, status = install(t, root)
 	require.Zero(t, status, log)
@@ -218,7 +228,8 @@ func TestInstallTold(t *testing.T) {
 func TestInstallAnother(t *testing.T) {
 	t.Parallel()
 
-	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n", "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES='qemu-guest-agent'\n")
+	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n",
+		"K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES='qemu-guest-agent'\n")
 	calls := func() []string {
 		var found []string
 
@@ -273,7 +284,8 @@ func machine(t *testing.T, system, settings string) string {
 
 	root := t.TempDir()
 
-	for path, text := range map[string]string{"etc/os-release": system, "etc/default/k3s-install": settings, "var/x": "", "usr/local/bin/x": "", "calls": "", "apt": ""} {
+	for path, text := range map[string]string{"etc/os-release": system, "etc/default/k3s-install": settings, "var/x": "",
+		"usr/local/bin/x": "", "calls": "", "apt": ""} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
 	}
@@ -293,7 +305,8 @@ func install(t *testing.T, root string, env ...string) (string, int) {
 	t.Helper()
 
 	command := exec.CommandContext(t.Context(), "sh", filepath.Join(root, "install.sh"), root)
-	command.Env = append([]string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "ROOT=" + root, "CALLS=" + filepath.Join(root, "calls")}, env...)
+	command.Env = append([]string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "ROOT=" + root,
+		"CALLS=" + filepath.Join(root, "calls")}, env...)
 	out, err := command.CombinedOutput()
 
 	var failed *exec.ExitError

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Renewal is how an administrator's certificate is kept good: it lasts for a year, and a new one is made when a half of the
-// calendar year has passed, so that it never has less than half a year left when an update ends.
+// Renewal is how an administrator's certificate is kept good: it lasts for a year, and a new one is made when a half of
+// the calendar year has passed, so that it never has less than half a year left when an update ends.
 const certificateYear = 366 * 24 * time.Hour
 
 // Term names the half of the year that a moment lies in, "2026-2": while it is the same, a certificate stays.
@@ -56,7 +56,8 @@ func (i Identity) administrator(now time.Time) (KeyPair, error) {
 		// As K3s calls its own (K3s: pkg/daemons/control/deps).
 		Subject:   pkix.Name{CommonName: "system:admin", Organization: []string{"system:masters"}},
 		NotBefore: now.Add(-early).UTC(), NotAfter: now.Add(certificateYear).UTC(),
-		KeyUsage: x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, parent, key, signer)
 }
 
@@ -111,11 +112,13 @@ func (i Identity) Kubeconfig(cluster, endpoint string, administrator KeyPair) (s
 	user := "admin@" + cluster
 	text, err := yaml.Marshal(api.Config{
 		Kind: "Config", APIVersion: "v1", CurrentContext: user,
-		Clusters: []api.NamedCluster{{Name: cluster, Cluster: api.Cluster{Server: endpoint, CertificateAuthorityData: []byte(i.ServerCA.Certificate)}}},
+		Clusters: []api.NamedCluster{{Name: cluster,
+			Cluster: api.Cluster{Server: endpoint, CertificateAuthorityData: []byte(i.ServerCA.Certificate)}}},
 		AuthInfos: []api.NamedAuthInfo{{Name: user, AuthInfo: api.AuthInfo{
 			ClientCertificateData: []byte(administrator.Certificate), ClientKeyData: []byte(administrator.Key),
 		}}},
-		Contexts: []api.NamedContext{{Name: user, Context: api.Context{Cluster: cluster, AuthInfo: user, Namespace: "default"}}},
+		Contexts: []api.NamedContext{{Name: user,
+			Context: api.Context{Cluster: cluster, AuthInfo: user, Namespace: "default"}}},
 	})
 
 	return string(text), err

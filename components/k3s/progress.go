@@ -48,13 +48,16 @@ func Tail(log string, lines int) string {
 var refusals = []struct{ said, means string }{
 	{
 		"token CA hash does not match",
-		"the servers that it asks have another authority than the state keeps: another cluster has the address, or the state is that of an earlier one. " +
+		"the servers that it asks have another authority than the state keeps: another cluster has the address, or the " +
+			"state is that of an earlier one. " +
 			"Free the address, or restore the state that the servers were made with",
 	},
 	{
 		"401 Unauthorized",
-		"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. Set token and agent-token in " +
-			configFile + " of each server to what the state keeps, and restart k3s there; the node goes on trying, and 'pulumi up' goes on with it",
+		"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. Set " +
+			"token and agent-token in " +
+			configFile + " of each server to what the state keeps, and restart k3s there; the node goes on trying, and " +
+			"'pulumi up' goes on with it",
 	},
 }
 

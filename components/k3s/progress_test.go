@@ -20,7 +20,8 @@ func TestFinished(t *testing.T) {
 		"under way": {status: `{"v1": {"datasource": "DataSourceNoCloud", "stage": "modules-final", "init": {"errors": [], "finished": 12.3, "start": 11.0},
 			"modules-final": {"errors": [], "finished": null, "start": 20.5}}}`},
 		"before the last stage": {status: `{"v1": {"stage": null, "modules-config": {"errors": [], "finished": 12.3}}}`},
-		"done":                  {status: `{"v1": {"stage": null, "modules-final": {"errors": [], "finished": 40.5}}}`, finished: true},
+		"done": {status: `{"v1": {"stage": null, "modules-final": {"errors": [], "finished": 40.5}}}`,
+			finished: true},
 		"failed": {
 			status:   `{"v1": {"stage": null, "modules-final": {"errors": ["('package_update_upgrade_install', ...)"], "finished": 40.5}}}`,
 			finished: true, failed: []string{"('package_update_upgrade_install', ...)"},
@@ -52,8 +53,11 @@ func TestAdvice(t *testing.T) {
 	t.Parallel()
 
 	for log, want := range map[string]string{
-		"level=error msg=\"Failed to validate connection to cluster at https://10.0.0.11:6443: token CA hash does not match the Cluster CA certificate hash: 1 != 2\"": "the servers that it asks have another authority than the state keeps",
-		"level=info msg=\"Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\"":                      "its servers do not know its token",
+		"level=error msg=\"Failed to validate connection to cluster at https://10.0.0.11:6443: token CA hash does not " +
+			"match the Cluster CA certificate hash: 1 != 2\"": "the servers that it asks have another authority than the " +
+			"state keeps",
+		"level=info msg=\"Waiting to retrieve agent configuration; server is not ready: " +
+			"https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\"": "its servers do not know its token",
 		"level=info msg=\"Waiting for the agent's containerd\"": "",
 	} {
 		if want == "" {

@@ -15,8 +15,8 @@ const (
 	tlsDir   = "/var/lib/rancher/k3s/server/tls/"
 	stateDir = "/var/lib/k3s-install/"
 
-	// WantedFile holds the version that is to run, where it is another than the node was made with: whatever is written to it
-	// is carried out. See Wanted.
+	// WantedFile holds the version that is to run, where it is another than the node was made with: whatever is written to
+	// it is carried out. See Wanted.
 	WantedFile = stateDir + "wanted"
 	// FatalFile holds why K3s will never be installed, on one line; it is empty while there is hope.
 	FatalFile = stateDir + "fatal"
@@ -36,8 +36,8 @@ var (
 	watch string
 )
 
-// UserData is what a node is told when it boots first. It is secret: it holds the node's token, and the first server's also
-// the keys of the cluster's authorities.
+// UserData is what a node is told when it boots first. It is secret: it holds the node's token, and the first server's
+// also the keys of the cluster's authorities.
 func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 	k := p.K3s
 	packages := append([]string{"qemu-guest-agent", "curl", "ca-certificates"}, k.Packages...)
@@ -62,7 +62,9 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
 		// Who waits reads it from the beginning on: nothing is wrong yet.
 		{Path: FatalFile, Permissions: "0644"},
-		{Path: "/etc/default/k3s-install", Permissions: "0644", Content: fmt.Sprintf("K3S_ROLE='%s'\nK3S_PACKAGES='%s'\n", role, strings.Join(packages, " ")) + datastore + Wanted(k)},
+		{Path: "/etc/default/k3s-install", Permissions: "0644",
+			Content: fmt.Sprintf("K3S_ROLE='%s'\nK3S_PACKAGES='%s'\n", role,
+				strings.Join(packages, " ")) + datastore + Wanted(k)},
 		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installer},
 		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},
 		{Path: "/etc/systemd/system/k3s-install.path", Permissions: "0644", Content: watch},
@@ -84,7 +86,8 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 	return cloudinit.Config{
 		Hostname: n.Planned.Name, ManageEtcHosts: true, DisableRoot: true,
 		Users: []cloudinit.User{{
-			Name: k.User, Sudo: "ALL=(ALL) NOPASSWD:ALL", Groups: []string{"sudo"}, Shell: "/bin/bash", LockPassword: true, SSHKeys: keys,
+			Name: k.User, Sudo: "ALL=(ALL) NOPASSWD:ALL", Groups: []string{"sudo"}, Shell: "/bin/bash", LockPassword: true,
+			SSHKeys: keys,
 		}},
 		PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: packages,
 		Files: files,

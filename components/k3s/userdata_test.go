@@ -24,9 +24,11 @@ func identity() Identity {
 	}
 
 	return Identity{
-		ServerCA: pair("server"), ClientCA: pair("client"), RequestHeaderCA: pair("request header"), EtcdServerCA: pair("etcd server"),
-		EtcdPeerCA: pair("etcd peer"), ServiceAccountKey: "<service account key>\n", Token: "server-password", AgentToken: "agent-password",
-		SSH: SSHKey{Public: "ssh-ed25519 AAAA admin@edge"},
+		ServerCA: pair("server"), ClientCA: pair("client"), RequestHeaderCA: pair("request header"),
+		EtcdServerCA: pair("etcd server"),
+		EtcdPeerCA:   pair("etcd peer"), ServiceAccountKey: "<service account key>\n", Token: "server-password",
+		AgentToken: "agent-password",
+		SSH:        SSHKey{Public: "ssh-ed25519 AAAA admin@edge"},
 	}
 }
 
@@ -34,18 +36,21 @@ func planned(t *testing.T) *plan.Plan {
 	t.Helper()
 
 	p, err := plan.New(spec.Spec{
-		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}, SSH: &spec.SSH{Username: "root"}}, Provided: spec.SecretsProvided{SSHKey: true},
+		Proxmox:  spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}, SSH: &spec.SSH{Username: "root"}},
+		Provided: spec.SecretsProvided{SSHKey: true},
 		Cluster: spec.Cluster{
 			Name: "edge", Distribution: spec.DistributionK3s, Versions: spec.Versions{K3s: "1.34.2+k3s1"},
 			Endpoint: spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"},
 		},
 		K3s: &spec.K3s{
-			Disable:    []string{"traefik", "servicelb"},
-			ServerArgs: []string{"--kube-apiserver-arg=audit-log-maxage=30", "--kube-apiserver-arg=v=2", "--secrets-encryption", "--tls-san=lb.example.com"},
-			AgentArgs:  []string{"--kubelet-arg=max-pods=200"},
-			Checksum:   "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-			SSHKeys:    []string{" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtMwlzQ0KJyTzJuLKkSXWbQbKUeVeyXeRaNPcUkTpTu me\n"}, GenerateSSHKey: true,
-			Packages: []string{"nfs-common"},
+			Disable: []string{"traefik", "servicelb"},
+			ServerArgs: []string{"--kube-apiserver-arg=audit-log-maxage=30", "--kube-apiserver-arg=v=2", "--secrets-encryption",
+				"--tls-san=lb.example.com"},
+			AgentArgs:      []string{"--kubelet-arg=max-pods=200"},
+			Checksum:       "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+			SSHKeys:        []string{" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtMwlzQ0KJyTzJuLKkSXWbQbKUeVeyXeRaNPcUkTpTu me\n"},
+			GenerateSSHKey: true,
+			Packages:       []string{"nfs-common"},
 		},
 		Image:   spec.Image{Template: spec.TemplateImage{Control: "ubuntu", Worker: "ubuntu"}},
 		Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},

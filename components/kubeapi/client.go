@@ -1,6 +1,6 @@
 // Package kubeapi is what the program asks of a cluster's Kubernetes API: to take the pods off a node before something
-// happens to it, and to forget a node that is gone. It speaks with one control plane, never with the cluster's endpoint,
-// which may be the very node that is taken down.
+// happens to it, and to forget a node that is gone. It speaks with one control plane, never with the cluster's
+// endpoint, which may be the very node that is taken down.
 package kubeapi
 
 import (
@@ -115,8 +115,8 @@ func nodeOf(n *corev1.Node) Node {
 	}
 }
 
-// WaitReady waits until a node is ready, in the boot that is named: it takes a while until Kubernetes notices that one is gone.
-// Without one, any will do.
+// WaitReady waits until a node is ready, in the boot that is named: it takes a while until Kubernetes notices that one
+// is gone. Without one, any will do.
 func (c *Client) WaitReady(ctx context.Context, name, boot string, bound time.Duration, say wait.Say) error {
 	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
 		n, there, err := c.Node(ctx, name)
@@ -134,7 +134,8 @@ func (c *Client) WaitReady(ctx context.Context, name, boot string, bound time.Du
 	})
 }
 
-// Cordon keeps new pods off a node. A node that somebody else has cordoned stays theirs. Without the node, nothing is done.
+// Cordon keeps new pods off a node. A node that somebody else has cordoned stays theirs. Without the node, nothing is
+// done.
 func (c *Client) Cordon(ctx context.Context, name string) error {
 	n, there, err := c.Node(ctx, name)
 	if err != nil || !there || n.Cordoned {

@@ -39,7 +39,8 @@ func TestNodes(t *testing.T) {
 
 	all, err := c.Nodes(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []Node{{Name: "a", Ready: true, Kubelet: "v1.34.2", Boot: "boot"}, {Name: "b", Kubelet: "v1.34.2", Boot: "boot"}}, all)
+	assert.Equal(t, []Node{{Name: "a", Ready: true, Kubelet: "v1.34.2", Boot: "boot"},
+		{Name: "b", Kubelet: "v1.34.2", Boot: "boot"}}, all)
 
 	_, there, err := c.Node(t.Context(), "c")
 	require.NoError(t, err)
@@ -47,9 +48,12 @@ func TestNodes(t *testing.T) {
 
 	require.NoError(t, c.WaitReady(t.Context(), "a", "", time.Minute, quiet))
 	require.NoError(t, c.WaitReady(t.Context(), "a", "boot", time.Minute, quiet))
-	assert.EqualError(t, c.WaitReady(t.Context(), "a", "next", time.Millisecond, quiet), "gave up after 1ms, waiting for a to be ready in Kubernetes")
-	assert.EqualError(t, c.WaitReady(t.Context(), "b", "", time.Millisecond, quiet), "gave up after 1ms, waiting for b to be ready in Kubernetes")
-	assert.EqualError(t, c.WaitReady(t.Context(), "c", "", time.Millisecond, quiet), "gave up after 1ms, waiting for c to join Kubernetes")
+	assert.EqualError(t, c.WaitReady(t.Context(), "a", "next", time.Millisecond, quiet),
+		"gave up after 1ms, waiting for a to be ready in Kubernetes")
+	assert.EqualError(t, c.WaitReady(t.Context(), "b", "", time.Millisecond, quiet),
+		"gave up after 1ms, waiting for b to be ready in Kubernetes")
+	assert.EqualError(t, c.WaitReady(t.Context(), "c", "", time.Millisecond, quiet),
+		"gave up after 1ms, waiting for c to join Kubernetes")
 }
 
 func TestCordon(t *testing.T) {
@@ -101,7 +105,8 @@ func TestDeleteNode(t *testing.T) {
 func evictable(held string, objects ...runtime.Object) *Client {
 	api := fake.NewClientset(objects...)
 	api.Resources = []*metav1.APIResourceList{{
-		GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy", Version: "v1"}},
+		GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy",
+			Version: "v1"}},
 	}}
 
 	api.PrependReactor("create", "pods", func(action core.Action) (bool, runtime.Object, error) {
@@ -111,10 +116,12 @@ func evictable(held string, objects ...runtime.Object) *Client {
 
 		eviction := action.(core.CreateAction).GetObject().(*policyv1.Eviction)
 		if eviction.Name == held {
-			return true, nil, apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+			return true, nil, apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.",
+				0)
 		}
 
-		return true, nil, api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace, eviction.Name)
+		return true, nil, api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace,
+			eviction.Name)
 	})
 
 	return &Client{api: api}
@@ -124,7 +131,8 @@ func pod(name, kind string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{
-			NodeName: "a", Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			NodeName: "a", Volumes: []corev1.Volume{{Name: "v",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		},
 	}
 
@@ -304,7 +312,8 @@ func TestRetry(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = c.Nodes(t.Context())
-	require.ErrorContains(t, err, "gave up after 1ms, waiting for the Kubernetes API at 127.83.5.2:6443 (connection refused)")
+	require.ErrorContains(t, err,
+		"gave up after 1ms, waiting for the Kubernetes API at 127.83.5.2:6443 (connection refused)")
 }
 
 func TestNewRefusesWhatIsNoKubeconfig(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 // evictEvery is how soon an eviction is tried again that a disruption budget has refused.
 const evictEvery = time.Second
 
-// Drain evicts the pods of a node, for at most the bound. Disruption budgets are respected: a pod that one of them holds
-// stays, and is named in the error. Pods of DaemonSets and static pods stay in any case; pods that nobody will make again,
-// and what pods keep on the node, are lost with it.
+// Drain evicts the pods of a node, for at most the bound. Disruption budgets are respected: a pod that one of them
+// holds stays, and is named in the error. Pods of DaemonSets and static pods stay in any case; pods that nobody will
+// make again, and what pods keep on the node, are lost with it.
 func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, say wait.Say) error {
 	helper := &drain.Helper{
 		Ctx: ctx, Client: c.api, Out: io.Discard, ErrOut: io.Discard,
@@ -97,7 +97,8 @@ func (c *Client) why(ctx context.Context, pod *corev1.Pod) (string, error) {
 		}
 
 		if selector.Matches(labels.Set(pod.Labels)) && b.Status.DisruptionsAllowed == 0 {
-			return fmt.Sprintf("is held by the disruption budget %s (%d healthy, %d required)", b.Name, b.Status.CurrentHealthy, b.Status.DesiredHealthy), nil
+			return fmt.Sprintf("is held by the disruption budget %s (%d healthy, %d required)", b.Name, b.Status.CurrentHealthy,
+				b.Status.DesiredHealthy), nil
 		}
 	}
 

@@ -50,7 +50,8 @@ func (c *Client) Servers(ctx context.Context) (map[string]Server, error) {
 
 	for i := range list.Items {
 		n := &list.Items[i]
-		s := Server{Member: n.Annotations[memberName], Machine: n.Status.NodeInfo.SystemUUID, Leaving: n.Annotations[leaving] != ""}
+		s := Server{Member: n.Annotations[memberName], Machine: n.Status.NodeInfo.SystemUUID,
+			Leaving: n.Annotations[leaving] != ""}
 
 		// One that was removed and has come back has another name, which K3s notes when it sees that.
 		if gone := n.Annotations[removedMember]; gone != "" && gone == s.Member {
@@ -100,7 +101,8 @@ func (c *Client) RemoveMember(ctx context.Context, name string, bound time.Durat
 			return "", nil
 		case err != nil:
 			return fmt.Sprintf("etcd to let %s go (%v)", name, wait.Reason(err)), nil
-		case n.Annotations[removedMember] == "" || n.Annotations[memberName] != "" && n.Annotations[memberName] != n.Annotations[removedMember]:
+		case n.Annotations[removedMember] == "" || n.Annotations[memberName] != "" &&
+			n.Annotations[memberName] != n.Annotations[removedMember]:
 			return "etcd to let " + name + " go", nil
 		default:
 			return "", nil
@@ -125,7 +127,8 @@ func (c *Client) WaitForgotten(ctx context.Context, name string, bound time.Dura
 }
 
 func (c *Client) annotate(ctx context.Context, name, annotation string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation: "true"}}})
+	patch,
+		err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation: "true"}}})
 	if err != nil {
 		return err
 	}

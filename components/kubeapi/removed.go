@@ -10,8 +10,8 @@ import (
 	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
 )
 
-// Removed are the kinds of objects that there are in the cluster and whose API is gone in the version to go to. The list is that of
-// talosctl upgrade-k8s.
+// Removed are the kinds of objects that there are in the cluster and whose API is gone in the version to go to. The
+// list is that of talosctl upgrade-k8s.
 func (c *Client) Removed(ctx context.Context, from, to string) ([]string, error) {
 	path, err := upgrade.NewPath(from, to)
 	if err != nil {
@@ -33,7 +33,9 @@ func (c *Client) Removed(ctx context.Context, from, to string) ([]string, error)
 	}
 
 	for _, kind := range slices.Sorted(maps.Keys(removed.APIResources)) {
-		found = append(found, fmt.Sprintf("there are %d objects of %s, an API that is gone in Kubernetes %s: move them to its successor before", removed.APIResources[kind], kind, to))
+		found = append(found,
+			fmt.Sprintf("there are %d objects of %s, an API that is gone in Kubernetes %s: move them to its successor before",
+				removed.APIResources[kind], kind, to))
 	}
 
 	return found, nil

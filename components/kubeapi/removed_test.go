@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestRemoved: objects of an API that the next version has no more are counted; where the API is not even there, there are none.
+// TestRemoved: objects of an API that the next version has no more are counted; where the API is not even there, there
+// are none.
 func TestRemoved(t *testing.T) {
 	const kind = "/apis/resource.k8s.io/v1alpha3/podschedulingcontexts"
 
@@ -22,7 +23,8 @@ func TestRemoved(t *testing.T) {
 		err    string
 	}{
 		"in use": {http.StatusOK, "v1.31.4", []string{
-			"there are 2 objects of podschedulingcontexts.v1alpha3.resource.k8s.io, an API that is gone in Kubernetes v1.32.0: move them to its successor before",
+			"there are 2 objects of podschedulingcontexts.v1alpha3.resource.k8s.io, an API that is gone in Kubernetes " +
+				"v1.32.0: move them to its successor before",
 		}, ""},
 		"not there":       {http.StatusNotFound, "v1.31.4", nil, ""},
 		"forbidden":       {http.StatusForbidden, "v1.31.4", nil, "unknown"},
@@ -36,7 +38,8 @@ func TestRemoved(t *testing.T) {
 
 				const item = `{"apiVersion":"resource.k8s.io/v1alpha3","kind":"PodSchedulingContext","metadata":{"name":"x"}}`
 
-				fmt.Fprintf(w, `{"apiVersion":"resource.k8s.io/v1alpha3","kind":"PodSchedulingContextList","items":[%s,%s]}`, item, item)
+				fmt.Fprintf(w, `{"apiVersion":"resource.k8s.io/v1alpha3","kind":"PodSchedulingContextList","items":[%s,%s]}`, item,
+					item)
 			}))
 			t.Cleanup(server.Close)
 

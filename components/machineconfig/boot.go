@@ -26,13 +26,13 @@ type BootFile struct {
 	Decompress string
 	// Checksum is its SHA-256 in hexadecimal digits; empty when it is not known.
 	Checksum string
-	// Schematic is what the Image Factory is asked for, and SchematicID the name it has for that; both are empty for a file
-	// that is there already.
+	// Schematic is what the Image Factory is asked for, and SchematicID the name it has for that; both are empty for a
+	// file that is there already.
 	Schematic, SchematicID string
 }
 
-// Boot is the file that the nodes of an image boot from; node counts only where an image is made for each. It returns nil
-// when nothing is to be downloaded.
+// Boot is the file that the nodes of an image boot from; node counts only where an image is made for each. It returns
+// nil when nothing is to be downloaded.
 func Boot(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile, error) {
 	switch {
 	case image.FactoryURL != "":
@@ -46,8 +46,8 @@ func Boot(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile, error)
 		sum := sha256.Sum256([]byte(image.URL))
 		id := hex.EncodeToString(sum[:])
 
-		// Proxmox VE takes no other ending for an ISO file, and would itself replace what it does not take in a name. Disk images
-		// it keeps among them.
+		// Proxmox VE takes no other ending for an ISO file, and would itself replace what it does not take in a name. Disk
+		// images it keeps among them.
 		ending := ".iso"
 		if image.Format == spec.FormatDisk {
 			ending = ".img"
@@ -55,7 +55,8 @@ func Boot(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile, error)
 
 		name := unnamable.ReplaceAllString(strings.TrimSuffix(path.Base(u.Path), ending), "_") + ending
 
-		return &BootFile{ID: id, URL: image.URL, Name: fmt.Sprintf("%s-%s-%s", p.Cluster, id[:shortID], name), Checksum: image.Checksum}, nil
+		return &BootFile{ID: id, URL: image.URL, Name: fmt.Sprintf("%s-%s-%s", p.Cluster, id[:shortID], name),
+			Checksum: image.Checksum}, nil
 	default:
 		return nil, nil //nolint:nilnil // nothing is an answer
 	}

@@ -22,9 +22,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Check generates the configuration of each node with throw-away secrets, applies all patches and lets Talos validate the
-// result, so that a bad patch fails here and not on the node. The warnings are Talos' own. The error is spec.Problems.
-// Nodes that nobody configures are not checked.
+// Check generates the configuration of each node with throw-away secrets, applies all patches and lets Talos validate
+// the result, so that a bad patch fails here and not on the node. The warnings are Talos' own. The error is
+// spec.Problems. Nodes that nobody configures are not checked.
 func Check(p *plan.Plan) ([]spec.Problem, error) {
 	if p.Bootstrap == spec.BootstrapExternal {
 		return nil, nil
@@ -119,7 +119,8 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 		}
 
 		for _, w := range warnings {
-			c.note(&c.warnings, spec.Problem{Path: "pools." + pool.Name, Rule: "Talos warns of the machine configuration: " + w, Value: node.Name})
+			c.note(&c.warnings, spec.Problem{Path: "pools." + pool.Name, Rule: "Talos warns of the machine configuration: " + w,
+				Value: node.Name})
 		}
 	}
 
@@ -196,7 +197,8 @@ func remedy(err error) string {
 }
 
 // blame names the patch that breaks a rule which the configuration held before.
-func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule string, broken func(talosconfig.Provider) bool) spec.Problem {
+func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule string,
+	broken func(talosconfig.Provider) bool) spec.Problem {
 	problem := spec.Problem{Path: "pools." + node.Pool, Rule: rule, Value: node.Name}
 
 	for _, patch := range patches {
@@ -217,8 +219,8 @@ func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule 
 	return problem
 }
 
-// apply applies one patch. The text is a patch and nothing else: machinery's LoadPatches, and with it the provider, takes a
-// text like "@/etc/passwd" for the name of a file to read, which must not get that far.
+// apply applies one patch. The text is a patch and nothing else: machinery's LoadPatches, and with it the provider,
+// takes a text like "@/etc/passwd" for the name of a file to read, which must not get that far.
 func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) {
 	// Talos takes it for a list of no JSON patches, and then complains of those.
 	var content any

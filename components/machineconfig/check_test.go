@@ -42,45 +42,58 @@ func TestCheck(t *testing.T) {
 		spec spec.Spec
 		want string
 	}{
-		"strategic merge": {spec: patched(talos112, "machine:\n  sysctls: {a: b}\n", "machine:\n  kubelet: {extraArgs: {v: \"4\"}}\n", "machine:\n  time: {disabled: true}\n")},
+		"strategic merge": {spec: patched(talos112, "machine:\n  sysctls: {a: b}\n",
+			"machine:\n  kubelet: {extraArgs: {v: \"4\"}}\n", "machine:\n  time: {disabled: true}\n")},
 		"a document of its own": {
-			spec: patched(talos112, "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: tcp://10.0.0.2:514\n", "", ""),
+			spec: patched(talos112, "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: tcp://10.0.0.2:514\n", "",
+				""),
 		},
-		"deletion": {spec: patched(talos112, "", "", "cluster:\n  apiServer:\n    admissionControl:\n      - name: PodSecurity\n        $patch: delete\n")},
+		"deletion": {spec: patched(talos112, "", "",
+			"cluster:\n  apiServer:\n    admissionControl:\n      - name: PodSecurity\n        $patch: delete\n")},
 		"JSON patch": {
-			spec: patched(talos111, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`, "- op: remove\n  path: /machine/sysctls\n", ""),
+			spec: patched(talos111, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`,
+				"- op: remove\n  path: /machine/sysctls\n", ""),
 		},
 		"JSON patch since 1.12": {
 			spec: patched(talos112, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`, "", ""),
-			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: JSON6902 patches are not supported for multi-document " +
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: JSON6902 " +
+				"patches are not supported for multi-document " +
 				"machine configuration (given: patches/cluster.yaml, for atlas-control-1); write it as a strategic merge patch: " +
 				"since Talos 1.12 a machine configuration has several documents",
 		},
 		"unknown key": {
 			spec: patched(talos112, "machine:\n  sysctl: {a: b}\n", "", ""),
-			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
-				"unknown keys found during decoding: machine.sysctl.a (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: error decoding " +
+				"document /v1alpha1/ (line 1): " +
+				"unknown keys found during decoding: machine.sysctl.a (given: patches/cluster.yaml, for atlas-control-1); " +
+				"correct the patch",
 		},
 		"no YAML": {
 			spec: patched(talos112, "", "machine: [", ""),
-			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: is no patch that Talos can apply: decode error: yaml: line 1: did not find expected node content " +
+			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: is no patch that Talos can apply: decode " +
+				"error: yaml: line 1: did not find expected node content " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"refused, of one node": {
 			spec: patched(talos112, "", "machine:\n  sysctls: {a: b}\n", "machine:\n  network:\n    hostname: other\n"),
-			want: "the configuration has 1 problem:\n  - pools.control.nodes.2.patches[0]: Talos refuses the machine configuration: " +
-				"static hostname is already set in v1alpha1 config (given: patches/pools.control.nodes.2.yaml, for atlas-control-2); correct the patch",
+			want: "the configuration has 1 problem:\n  - pools.control.nodes.2.patches[0]: Talos refuses the machine " +
+				"configuration: " +
+				"static hostname is already set in v1alpha1 config (given: patches/pools.control.nodes.2.yaml, for " +
+				"atlas-control-2); correct the patch",
 		},
 		"refused, of all nodes": {
 			spec: patched(talos112, "cluster:\n  network:\n    cni: {name: calico}\n", "", ""),
-			want: "the configuration has 1 problem:\n  - cluster.patches[0]: Talos refuses the machine configuration: v1alpha1.Config: cni name should be one of " +
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: Talos refuses the machine configuration: " +
+				"v1alpha1.Config: cni name should be one of " +
 				`["flannel", "custom", "none"]` + " (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
 		},
 		"a file's name": {
 			spec: patched(talos112, "/etc/hostname", "@/etc/hostname", ""),
-			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a YAML document at line 1 " +
+			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a " +
+				"YAML document at line 1 " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
-				"  - pools.control.patches[0]: is no patch that Talos can apply: decode error: yaml: found character that cannot start any token " +
+				"  - pools.control.patches[0]: is no patch that Talos can apply: decode error: yaml: found character that cannot " +
+				"start any token " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"empty": {
@@ -90,9 +103,11 @@ func TestCheck(t *testing.T) {
 		},
 		"several": {
 			spec: patched(talos112, "just a text", "machine:\n  sysctl: {a: b}\n", ""),
-			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a YAML document at line 1 " +
+			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a " +
+				"YAML document at line 1 " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
-				"  - pools.control.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): unknown keys found during decoding: machine.sysctl.a " +
+				"  - pools.control.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
+				"unknown keys found during decoding: machine.sysctl.a " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 	} {
@@ -128,12 +143,14 @@ func TestNeeds(t *testing.T) {
 		"KubeSpan with the service": {spec: patched(talos112, "", kubeSpan, "")},
 		"KubeSpan without it": {
 			spec: alone,
-			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: KubeSpan needs the discovery service, which cluster.discovery does not use " +
+			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: KubeSpan needs the discovery service, " +
+				"which cluster.discovery does not use " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"Cilium without KubePrism": {
 			spec: cilium,
-			want: "the configuration has 1 problem:\n  - cluster.patches[0]: KubePrism must stay on, at its own port: that is how Cilium and kube-vip reach " +
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: KubePrism must stay on, at its own port: that is " +
+				"how Cilium and kube-vip reach " +
 				"the Kubernetes API (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
 		},
 	} {
@@ -152,8 +169,8 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestPatchIsNoFile: the provider reads some texts as the names of files, and what is a patch must not be one of them. A file with the name
-// of a patch, here in the project, may be a link to anywhere.
+// TestPatchIsNoFile: the provider reads some texts as the names of files, and what is a patch must not be one of them.
+// A file with the name of a patch, here in the project, may be a link to anywhere.
 func TestPatchIsNoFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 
@@ -201,11 +218,13 @@ func TestPatchIsNoFile(t *testing.T) {
 
 // TestCheckWarns: what Talos only warns of does not stop anybody.
 func TestCheckWarns(t *testing.T) {
-	warnings, err := Check(planOf(t, patched(talos112, "", "machine:\n  install:\n    extensions: [{image: ghcr.io/siderolabs/gvisor:1}]\n", "")))
+	warnings, err := Check(planOf(t, patched(talos112, "",
+		"machine:\n  install:\n    extensions: [{image: ghcr.io/siderolabs/gvisor:1}]\n", "")))
 
 	want := []spec.Problem{{
 		Path: "pools.control", Value: "atlas-control-1", Rule: "Talos warns of the machine configuration: " +
-			".machine.install.extensions is deprecated, please see https://www.talos.dev/latest/talos-guides/install/boot-assets/",
+			".machine.install.extensions is deprecated, please see " +
+			"https://www.talos.dev/latest/talos-guides/install/boot-assets/",
 	}}
 	if diff := cmp.Diff(want, warnings); err != nil || diff != "" {
 		t.Error(err, diff)
@@ -237,7 +256,8 @@ func TestUnknownEndpoint(t *testing.T) {
 
 func BenchmarkCheck(b *testing.B) {
 	s := patched(talos112, "machine:\n  sysctls: {a: b}\n", "", "")
-	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(200), VMIDs: "1000-1999", Addresses: "10.0.0.11-10.0.3.255"}
+	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(200), VMIDs: "1000-1999",
+		Addresses: "10.0.0.11-10.0.3.255"}
 	p := planOf(b, s)
 
 	for b.Loop() {

@@ -48,7 +48,8 @@ func atlas(versions spec.Versions) spec.Spec {
 		Cluster: spec.Cluster{
 			Name: "atlas", Versions: versions, CNI: spec.CNI{Name: spec.CNICilium, Version: "1.16.5", KubeProxy: new(false)},
 		},
-		Image: spec.Image{Platform: spec.PlatformMetal, Factory: spec.FactoryImage{Extensions: []string{"tailscale", "qemu-guest-agent"}}},
+		Image: spec.Image{Platform: spec.PlatformMetal,
+			Factory: spec.FactoryImage{Extensions: []string{"tailscale", "qemu-guest-agent"}}},
 		Network: spec.Network{
 			CIDR: "10.0.0.0/16", Gateway: "10.0.0.1", Nameservers: []string{"1.1.1.1", "8.8.8.8"},
 		},
@@ -56,12 +57,15 @@ func atlas(versions spec.Versions) spec.Spec {
 			"control": {Role: spec.RoleControlPlane, Count: new(1), Names: "talos-cp-{nn}", Addresses: "10.0.0.11-13"},
 			"worker": {
 				Role: spec.RoleWorker, Names: "talos-worker-{nn}", Addresses: "10.0.0.21-22",
-				VMSpec: spec.VMSpec{Labels: map[string]string{"tier": "db"}, Taints: map[string]string{"dedicated": "db:NoSchedule"}},
+				VMSpec: spec.VMSpec{Labels: map[string]string{"tier": "db"},
+					Taints: map[string]string{"dedicated": "db:NoSchedule"}},
 				Nodes: map[string]spec.NodeSpec{"1": {}, "2": {
 					VMSpec: spec.VMSpec{
-						Annotations: map[string]string{"rack": "2"}, Labels: map[string]string{"zone": "b"}, Disk: spec.DiskOptions{Interface: new("virtio0")},
+						Annotations: map[string]string{"rack": "2"}, Labels: map[string]string{"zone": "b"},
+						Disk: spec.DiskOptions{Interface: new("virtio0")},
 					},
-					Patches: []spec.Patch{{Path: "pools.worker.nodes.2.patches[0]", Origin: "node.yaml", Text: "machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n"}},
+					Patches: []spec.Patch{{Path: "pools.worker.nodes.2.patches[0]", Origin: "node.yaml",
+						Text: "machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n"}},
 				}},
 			},
 		},
@@ -173,13 +177,15 @@ func TestGPUs(t *testing.T) {
 // TestInstaller: the installer carries what the image of the first boot carries.
 func TestInstaller(t *testing.T) {
 	const (
-		plain = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba" // what the factory calls an empty schematic
+		// what the factory calls an empty schematic
+		plain = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 		agent = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" // and one with the guest agent only
 	)
 
 	template := func(schematic *spec.Schematic) spec.Spec {
 		s := atlas(talos112)
-		s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"}, Schematic: schematic}
+		s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"},
+			Schematic: schematic}
 		s.Network.Nameservers = nil
 
 		return s
@@ -196,10 +202,12 @@ func TestInstaller(t *testing.T) {
 		spec spec.Spec
 		want string
 	}{
-		"plain template":           {template(nil), "ghcr.io/siderolabs/installer:v1.12.4"},
-		"template with extensions": {template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}), "factory.talos.dev/metal-installer/" + agent + ":v1.12.4"},
-		"template with schematic":  {template(&spec.Schematic{ID: plain}), "factory.talos.dev/metal-installer/" + plain + ":v1.12.4"},
-		"plain factory":            {factory(spec.FactoryImage{}), "factory.talos.dev/nocloud-installer/" + plain + ":v1.12.4"},
+		"plain template": {template(nil), "ghcr.io/siderolabs/installer:v1.12.4"},
+		"template with extensions": {template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}),
+			"factory.talos.dev/metal-installer/" + agent + ":v1.12.4"},
+		"template with schematic": {template(&spec.Schematic{ID: plain}),
+			"factory.talos.dev/metal-installer/" + plain + ":v1.12.4"},
+		"plain factory": {factory(spec.FactoryImage{}), "factory.talos.dev/nocloud-installer/" + plain + ":v1.12.4"},
 		"private factory": {
 			factory(spec.FactoryImage{URL: "https://factory.example.com:8443/", Extensions: []string{"qemu-guest-agent"}}),
 			"factory.example.com:8443/nocloud-installer/" + agent + ":v1.12.4",

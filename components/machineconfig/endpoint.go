@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// linkAlias is what Talos is told to call the link with the node's address, whose own name depends on the machine type and
-// the kernel arguments.
+// linkAlias is what Talos is told to call the link with the node's address, whose own name depends on the machine type
+// and the kernel arguments.
 const linkAlias = "lan"
 
 // virtualIP has a control plane compete for the shared address. It is a document of its own since Talos 1.12.
@@ -71,7 +71,8 @@ func nodeSubnets(p *plan.Plan) []string {
 	return subnets
 }
 
-// reachable lets a control plane be reached by every name it may have, and has etcd take the same address as the kubelet.
+// reachable lets a control plane be reached by every name it may have, and has etcd take the same address as the
+// kubelet.
 func reachable(contract *talosconfig.VersionContract, p *plan.Plan, c *v1alpha1.Config) {
 	names := certificateNames(p)
 	c.MachineConfig.MachineCertSANs = names

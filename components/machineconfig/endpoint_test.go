@@ -25,7 +25,10 @@ func endpoints(versions spec.Versions) map[string]spec.Spec {
 
 	return map[string]spec.Spec{
 		"first": three(func(*spec.Spec) {}),
-		"vip":   three(func(s *spec.Spec) { s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"} }),
+		"vip": three(func(s *spec.Spec) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP,
+				Address: "10.0.0.20"}
+		}),
 		"vip-dhcp": three(func(s *spec.Spec) {
 			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"}
 			s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"}}
@@ -58,7 +61,8 @@ func TestEndpoints(t *testing.T) {
 				accepted(t, "endpoint-"+mode+"-"+name+".yaml", p)
 
 				control, worker := whole(t, p, p.Pools[0].Nodes[1]), whole(t, p, p.Pools[1].Nodes[0])
-				endpoint := map[string]string{"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20", "vip-written": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com"}[mode]
+				endpoint := map[string]string{"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20",
+					"vip-written": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com"}[mode]
 
 				// Who holds the shared address, on which link.
 				var vip []netip.Addr
@@ -89,7 +93,8 @@ func TestEndpoints(t *testing.T) {
 					t.Errorf("shared addresses: %s", diff)
 				}
 
-				if !control.RunDefaultDHCPOperators() || len(worker.Machine().Network().Devices())+len(worker.NetworkVirtualIPConfigs()) > 0 {
+				if !control.RunDefaultDHCPOperators() ||
+					len(worker.Machine().Network().Devices())+len(worker.NetworkVirtualIPConfigs()) > 0 {
 					t.Error("links are configured that should not be")
 				}
 
@@ -149,7 +154,8 @@ func TestDiscovery(t *testing.T) {
 			}
 
 			d := whole(t, p, p.Pools[0].Nodes[0]).Cluster().Discovery()
-			if got := [3]bool{d.Enabled(), d.Registries().Service().Enabled(), d.Registries().Kubernetes().Enabled()}; got != want {
+			if got := [3]bool{d.Enabled(), d.Registries().Service().Enabled(),
+				d.Registries().Kubernetes().Enabled()}; got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		})

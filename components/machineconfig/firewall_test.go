@@ -105,10 +105,12 @@ func TestPatchesBehindFirewalls(t *testing.T) {
 		open  []spec.IngressRule
 		want  string
 	}{
-		"KubeSpan":         {kubeSpan, nil, refused + "KubeSpan needs UDP port 51820 between nodes, which the firewalls do not let in unless firewall.open does" + given},
+		"KubeSpan": {kubeSpan, nil, refused +
+			"KubeSpan needs UDP port 51820 between nodes, which the firewalls do not let in unless firewall.open does" + given},
 		"KubeSpan, opened": {kubeSpan, []spec.IngressRule{wireguard}, ""},
-		"other pods": {pods, []spec.IngressRule{wireguard}, refused + "pods of another network than 10.244.0.0/16 cannot reach ports 6443 and 10250, " +
-			"unless firewall.open lets them in" + given},
+		"other pods": {pods, []spec.IngressRule{wireguard},
+			refused + "pods of another network than 10.244.0.0/16 cannot reach ports 6443 and 10250, " +
+				"unless firewall.open lets them in" + given},
 		"other pods, opened": {pods, []spec.IngressRule{others}, ""},
 		"neither":            {"machine:\n  sysctls: {vm.max_map_count: \"262144\"}\n", nil, ""},
 	} {
@@ -162,17 +164,20 @@ func TestNothingNeededIsClosed(t *testing.T) {
 
 	// Talos: Network Connectivity. apid is for talosctl and control planes, trustd for workers.
 	needed := []wire{
-		{operator, control, "tcp", 50000}, {operator, worker, "tcp", 50000}, {aControl, worker, "tcp", 50000}, {anotherControl, control, "tcp", 50000},
+		{operator, control, "tcp", 50000}, {operator, worker, "tcp", 50000}, {aControl, worker, "tcp", 50000},
+		{anotherControl, control, "tcp", 50000},
 		{aWorker, control, "tcp", 50001}, {anotherControl, control, "tcp", 50001},
 	}
-	// Kubernetes: Ports and Protocols. The API is for all, etcd for API servers and members, the kubelet for the control plane.
+	// Kubernetes: Ports and Protocols. The API is for all, etcd for API servers and members, the kubelet for the control
+	// plane.
 	for _, from := range []string{operator, aControl, anotherControl, aWorker, aPod} {
 		needed = append(needed, wire{from, control, "tcp", 6443})
 	}
 
 	needed = append(needed,
 		wire{aControl, control, "tcp", 2379}, wire{anotherControl, control, "tcp", 2380},
-		wire{aControl, worker, "tcp", 10250}, wire{anotherControl, control, "tcp", 10250}, wire{aPod, worker, "tcp", 10250}, wire{aPod, control, "tcp", 10250},
+		wire{aControl, worker, "tcp", 10250}, wire{anotherControl, control, "tcp", 10250}, wire{aPod, worker, "tcp", 10250},
+		wire{aPod, control, "tcp", 10250},
 	)
 
 	cnis := map[string]struct {
@@ -182,15 +187,20 @@ func TestNothingNeededIsClosed(t *testing.T) {
 		// Talos: Ingress Firewall.
 		"flannel": {withFlannel, []wire{{protocol: "udp", port: 4789}}},
 		// Cilium: System Requirements, Firewall Rules, of VXLAN with health checks and Hubble.
-		"cilium": {withCilium, []wire{{protocol: "udp", port: 8472}, {protocol: "tcp", port: 4240}, {protocol: "tcp", port: 4244}, {protocol: "icmp"}}},
+		"cilium": {withCilium, []wire{{protocol: "udp", port: 8472}, {protocol: "tcp", port: 4240},
+			{protocol: "tcp", port: 4244}, {protocol: "icmp"}}},
 	}
 
 	// What serves the machine itself, what is for others, and what is for nobody.
 	unneeded := []wire{
-		{aWorker, control, "tcp", 2379}, {aPod, control, "tcp", 2380}, {operator, control, "tcp", 2379}, {operator, worker, "tcp", 10250},
-		{stranger, control, "tcp", 50000}, {stranger, worker, "tcp", 50000}, {stranger, control, "tcp", 6443}, {stranger, control, "tcp", 50001},
-		{aWorker, worker, "tcp", 6443}, {aWorker, worker, "tcp", 50001}, {aControl, control, "tcp", 10257}, {aControl, control, "tcp", 10259},
-		{aControl, worker, "tcp", 10249}, {aWorker, worker, "tcp", 7445}, {stranger, worker, "tcp", 30000}, {aWorker, control, "udp", 51820},
+		{aWorker, control, "tcp", 2379}, {aPod, control, "tcp", 2380}, {operator, control, "tcp", 2379},
+		{operator, worker, "tcp", 10250},
+		{stranger, control, "tcp", 50000}, {stranger, worker, "tcp", 50000}, {stranger, control, "tcp", 6443},
+		{stranger, control, "tcp", 50001},
+		{aWorker, worker, "tcp", 6443}, {aWorker, worker, "tcp", 50001}, {aControl, control, "tcp", 10257},
+		{aControl, control, "tcp", 10259},
+		{aControl, worker, "tcp", 10249}, {aWorker, worker, "tcp", 7445}, {stranger, worker, "tcp", 30000},
+		{aWorker, control, "udp", 51820},
 		{stranger, control, "tcp", 443}, {operator, worker, "udp", 30000},
 	}
 
@@ -198,7 +208,8 @@ func TestNothingNeededIsClosed(t *testing.T) {
 		for _, versions := range []spec.Versions{talos111, talos112} {
 			t.Run(name+" "+versions.Talos, func(t *testing.T) {
 				p := planOf(t, walled(versions, c.cni))
-				all := append(slices.Clone(needed), wire{stranger, worker, "tcp", 443}, wire{"2001:db8::1", worker, "tcp", 80}, wire{aControl, worker, "udp", 30010})
+				all := append(slices.Clone(needed), wire{stranger, worker, "tcp", 443}, wire{"2001:db8::1", worker, "tcp", 80},
+					wire{aControl, worker, "udp", 30010})
 
 				for _, w := range c.ports {
 					for _, from := range []string{aControl, anotherControl, aWorker} {

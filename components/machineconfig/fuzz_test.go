@@ -8,14 +8,16 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// FuzzPatch: whatever an operator writes as a patch, Talos takes the configuration with it, or there are problems that name the patch.
+// FuzzPatch: whatever an operator writes as a patch, Talos takes the configuration with it, or there are problems that
+// name the patch.
 func FuzzPatch(f *testing.F) {
 	for _, patch := range []string{
 		"machine:\n  nodeLabels: { tier: db }\n",
 		"machine: { network: { interfaces: [{ deviceSelector: { physical: true }, dhcp: true }] } }",
 		"apiVersion: v1alpha1\nkind: WatchdogTimerConfig\ndevice: /dev/watchdog0\n",
 		`[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`,
-		"$patch: delete\n", "cluster:\n  inlineManifests:\n    - $patch: delete\n", "---\n---\n", "machine: [", "machine:\n  typ: x\n", "\x00", "&a [*a]",
+		"$patch: delete\n", "cluster:\n  inlineManifests:\n    - $patch: delete\n", "---\n---\n", "machine: [",
+		"machine:\n  typ: x\n", "\x00", "&a [*a]",
 	} {
 		f.Add(patch)
 	}

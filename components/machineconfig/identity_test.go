@@ -16,7 +16,8 @@ func TestIdentity(t *testing.T) {
 		pool, patch, name string
 		role              spec.Role
 	}{
-		{pool + "controlplane\n", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: one\nauto: off\n", "one", spec.RoleControlPlane},
+		{pool + "controlplane\n", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: one\nauto: off\n", "one",
+			spec.RoleControlPlane},
 		{pool + "worker\n", "machine:\n  network:\n    hostname: two\n", "two", spec.RoleWorker},
 		{pool + "worker\n", "machine:\n  nodeLabels:\n    a: b\n", "", spec.RoleWorker},
 	} {

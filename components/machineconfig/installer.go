@@ -9,8 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
-// fromFactory is how the Image Factory names its installers: the platform, then the schematic. Before Talos 1.10 it left the
-// platform out.
+// fromFactory is how the Image Factory names its installers: the platform, then the schematic. Before Talos 1.10 it
+// left the platform out.
 var fromFactory = regexp.MustCompile(`/(?:([a-z]+)-)?installer/([0-9a-f]{64})$`)
 
 // System is what a node with the configuration is to run.

@@ -15,11 +15,13 @@ func TestSystem(t *testing.T) {
 	id := strings.Repeat("0a", 32)
 
 	for image, want := range map[string]impact.System{
-		"factory.talos.dev/metal-installer/" + id + ":v1.12.4":           {Talos: "v1.12.4", Schematic: id, Platform: "metal"},
-		"127.0.0.1:8080/nocloud-installer/" + id + ":v1.12.4@sha256:abc": {Talos: "v1.12.4", Schematic: id, Platform: "nocloud"},
-		"factory.talos.dev/installer/" + id + ":v1.9.5":                  {Talos: "v1.9.5", Schematic: id},
-		"ghcr.io/siderolabs/installer:v1.12.4":                           {Talos: "v1.12.4"},
-		"registry:5000/own":                                              {},
+		"factory.talos.dev/metal-installer/" + id +
+			":v1.12.4": {Talos: "v1.12.4", Schematic: id, Platform: "metal"},
+		"127.0.0.1:8080/nocloud-installer/" + id +
+			":v1.12.4@sha256:abc": {Talos: "v1.12.4", Schematic: id, Platform: "nocloud"},
+		"factory.talos.dev/installer/" + id + ":v1.9.5": {Talos: "v1.9.5", Schematic: id},
+		"ghcr.io/siderolabs/installer:v1.12.4":          {Talos: "v1.12.4"},
+		"registry:5000/own":                             {},
 	} {
 		c, err := configloader.NewFromBytes([]byte(`version: v1alpha1
 machine:

@@ -27,14 +27,17 @@ func NetworkMeta(p *plan.Plan, node plan.Node) (string, error) {
 
 	config := network.PlatformConfigSpec{
 		// Without it Talos would ask for an address by DHCP beside.
-		Links: []network.LinkSpecSpec{{Name: linkName, Type: nethelpers.LinkEther, Up: true, ConfigLayer: network.ConfigPlatform}},
+		Links: []network.LinkSpecSpec{{Name: linkName, Type: nethelpers.LinkEther, Up: true,
+			ConfigLayer: network.ConfigPlatform}},
 		Addresses: []network.AddressSpecSpec{{
 			Address: netip.PrefixFrom(node.Address, p.Network.Bits()), LinkName: linkName, Family: family,
-			Scope: nethelpers.ScopeGlobal, Flags: nethelpers.AddressFlags(nethelpers.AddressPermanent), ConfigLayer: network.ConfigPlatform,
+			Scope: nethelpers.ScopeGlobal, Flags: nethelpers.AddressFlags(nethelpers.AddressPermanent),
+			ConfigLayer: network.ConfigPlatform,
 		}},
 		Routes: []network.RouteSpecSpec{{
 			Family: family, Gateway: p.Gateway, OutLinkName: linkName, Table: nethelpers.TableMain, Priority: routePriority,
-			Scope: nethelpers.ScopeGlobal, Type: nethelpers.TypeUnicast, Protocol: nethelpers.ProtocolStatic, ConfigLayer: network.ConfigPlatform,
+			Scope: nethelpers.ScopeGlobal, Type: nethelpers.TypeUnicast, Protocol: nethelpers.ProtocolStatic,
+			ConfigLayer: network.ConfigPlatform,
 		}},
 		Hostnames: []network.HostnameSpecSpec{{Hostname: node.Name, ConfigLayer: network.ConfigPlatform}},
 		Resolvers: []network.ResolverSpecSpec{{DNSServers: p.Nameservers, ConfigLayer: network.ConfigPlatform}},

@@ -10,8 +10,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// TestNetworkMeta compares with META key 10 as it was proven on hardware: testdata/meta-document.yaml is that text, with
-// its variables filled in.
+// TestNetworkMeta compares with META key 10 as it was proven on hardware: testdata/meta-document.yaml is that text,
+// with its variables filled in.
 func TestNetworkMeta(t *testing.T) {
 	p := planOf(t, atlas(talos111))
 

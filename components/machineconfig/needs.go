@@ -42,7 +42,10 @@ func needs(p *plan.Plan) []need {
 
 // firewallNeeds are what a patch may add that the firewalls do not know of.
 func firewallNeeds(p *plan.Plan) []need {
-	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Role == spec.RoleControlPlane && pool.Ingress != nil })
+	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool {
+		return pool.Role == spec.RoleControlPlane &&
+			pool.Ingress != nil
+	})
 	if first < 0 {
 		return nil
 	}
@@ -51,25 +54,32 @@ func firewallNeeds(p *plan.Plan) []need {
 		return slices.ContainsFunc(p.Pools[first].Ingress, func(in plan.Ingress) bool {
 			return in.Protocol == protocol &&
 				slices.ContainsFunc(in.Ports, func(span plan.Ports) bool { return span.First <= port && port <= span.Last }) &&
-				slices.ContainsFunc(in.From, func(net netip.Prefix) bool { return net.Bits() <= from.Bits() && net.Contains(from.Addr()) })
+				slices.ContainsFunc(in.From, func(net netip.Prefix) bool {
+					return net.Bits() <= from.Bits() &&
+						net.Contains(from.Addr())
+				})
 		})
 	}
 
 	return []need{
 		{
-			fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls do not let in unless firewall.open does", constants.KubeSpanDefaultPort),
+			fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls do not let in unless firewall.open does",
+				constants.KubeSpanDefaultPort),
 			func(cfg talosconfig.Provider) bool {
-				return cfg.Machine().Network().KubeSpan().Enabled() && !lets(spec.ProtocolUDP, constants.KubeSpanDefaultPort, p.Network)
+				return cfg.Machine().Network().KubeSpan().Enabled() &&
+					!lets(spec.ProtocolUDP, constants.KubeSpanDefaultPort, p.Network)
 			},
 		},
 		{
-			fmt.Sprintf("pods of another network than %s cannot reach ports %d and %d, unless firewall.open lets them in", constants.DefaultIPv4PodNet,
+			fmt.Sprintf("pods of another network than %s cannot reach ports %d and %d, unless firewall.open lets them in",
+				constants.DefaultIPv4PodNet,
 				constants.DefaultControlPlanePort, constants.KubeletPort),
 			func(cfg talosconfig.Provider) bool {
 				return slices.ContainsFunc(cfg.Cluster().Network().PodCIDRs(), func(text string) bool {
 					pods, err := netip.ParsePrefix(text)
 
-					return err == nil && (!lets(spec.ProtocolTCP, constants.DefaultControlPlanePort, pods) || !lets(spec.ProtocolTCP, constants.KubeletPort, pods))
+					return err == nil && (!lets(spec.ProtocolTCP, constants.DefaultControlPlanePort, pods) ||
+						!lets(spec.ProtocolTCP, constants.KubeletPort, pods))
 				})
 			},
 		},

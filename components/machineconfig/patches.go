@@ -1,6 +1,6 @@
-// Package machineconfig renders what a plan means for Talos: configuration patches, schematics and META values made from
-// Talos' own types, and their check by Talos' own validator. It is pure. No patch holds a secret, but those that Tailscale
-// and EtcdEncryption render.
+// Package machineconfig renders what a plan means for Talos: configuration patches, schematics and META values made
+// from Talos' own types, and their check by Talos' own validator. It is pure. No patch holds a secret, but those that
+// Tailscale and EtcdEncryption render.
 package machineconfig
 
 import (
@@ -44,7 +44,8 @@ func texts(patches []spec.Patch) []string {
 	all := make([]string, 0, len(patches))
 	for _, patch := range patches {
 		text := patch.Text
-		// The provider takes a text without these for the name of a file, and a file with that name may be a link to anywhere.
+		// The provider takes a text without these for the name of a file, and a file with that name may be a link to
+		// anywhere.
 		if !strings.ContainsAny(text, "\n ") {
 			text += "\n"
 		}
@@ -217,7 +218,8 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 		install.InstallImage = image
 	}
 
-	m := &v1alpha1.MachineConfig{MachineNodeLabels: node.Labels, MachineNodeTaints: node.Taints, MachineNodeAnnotations: node.Annotations}
+	m := &v1alpha1.MachineConfig{MachineNodeLabels: node.Labels, MachineNodeTaints: node.Taints,
+		MachineNodeAnnotations: node.Annotations}
 
 	if install.InstallDisk+install.InstallImage != "" {
 		m.MachineInstall = install
@@ -234,8 +236,8 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 	return m, nil
 }
 
-// staticNetwork is the address that a node had by reservation so far. The link is told by its MAC address, for what it is
-// called depends on the image.
+// staticNetwork is the address that a node had by reservation so far. The link is told by its MAC address, for what it
+// is called depends on the image.
 func staticNetwork(p *plan.Plan, node plan.Node) *v1alpha1.NetworkConfig {
 	link := &v1alpha1.Device{
 		DeviceSelector:  &v1alpha1.NetworkDeviceSelector{NetworkDeviceHardwareAddress: strings.ToLower(node.MAC)},

@@ -24,7 +24,8 @@ func Schematic(p *plan.Plan, image plan.BootImage, node plan.Node) (text, id str
 			name = "siderolabs/" + name
 		}
 
-		s.Customization.SystemExtensions.OfficialExtensions = append(s.Customization.SystemExtensions.OfficialExtensions, name)
+		s.Customization.SystemExtensions.OfficialExtensions = append(s.Customization.SystemExtensions.OfficialExtensions,
+			name)
 	}
 
 	s.Customization.ExtraKernelArgs = image.KernelArgs

@@ -18,9 +18,10 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// services tells a node of the services around it: time, mirrors of registries, certificate authorities, where logs go. What
-// has become a document of its own is one; the rest goes into the machine's configuration.
-func services(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.MachineConfig) ([]config.Document, error) {
+// services tells a node of the services around it: time, mirrors of registries, certificate authorities, where logs go.
+// What has become a document of its own is one; the rest goes into the machine's configuration.
+func services(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.MachineConfig) ([]config.Document,
+	error) {
 	var docs []config.Document
 
 	if p.TimeServers != nil {
@@ -57,7 +58,8 @@ func services(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.M
 }
 
 // registryMirrors are documents of their own since Talos 1.12, which generates such.
-func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.MachineConfig) ([]config.Document, error) {
+func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.MachineConfig) ([]config.Document,
+	error) {
 	var docs []config.Document
 
 	for _, mirror := range p.Mirrors {

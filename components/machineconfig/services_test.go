@@ -30,10 +30,12 @@ func around(versions spec.Versions) spec.Spec {
 		"docker.io": {"https://registry.lan:5000", "https://mirror.example.com/docker"}, "*": {"http://10.0.0.5:5000"},
 	}
 	s.Cluster.TrustedCAs = []spec.InlineOrFile{{Path: "cluster.trustedCAs[0]", Origin: "ca.pem", Text: authority}}
-	s.Cluster.Logs = spec.Logs{Services: []string{"tcp://10.0.0.5:5044"}, Kernel: []string{"udp://10.0.0.5:6050", "tcp://logs.example.com:6051"}}
+	s.Cluster.Logs = spec.Logs{Services: []string{"tcp://10.0.0.5:5044"},
+		Kernel: []string{"udp://10.0.0.5:6050", "tcp://logs.example.com:6051"}}
 	s.Cluster.Encryption = spec.EncryptionNodeID
 	s.Cluster.Manifests = []spec.InlineOrFile{
-		{Path: "cluster.manifests[0]", Origin: "gitops/namespace.yaml", Text: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: flux-system\n"},
+		{Path: "cluster.manifests[0]", Origin: "gitops/namespace.yaml",
+			Text: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: flux-system\n"},
 		{Path: "cluster.manifests[1]", Origin: "https://example.com/flux.yaml", Text: "https://example.com/flux.yaml"},
 	}
 
@@ -68,7 +70,8 @@ func TestServices(t *testing.T) {
 				t.Errorf("mirrors: %s", diff)
 			}
 
-			if got := worker.TrustedRoots().ExtraTrustedRootCertificates(); len(got) != 1 || got[0] != "\natlas:\n======\n"+authority+"\n" {
+			if got := worker.TrustedRoots().ExtraTrustedRootCertificates(); len(got) != 1 ||
+				got[0] != "\natlas:\n======\n"+authority+"\n" {
 				t.Errorf("certificate authorities: %q", got)
 			}
 
@@ -81,7 +84,8 @@ func TestServices(t *testing.T) {
 				logs = append(logs, u.String())
 			}
 
-			if diff := cmp.Diff([]string{"tcp://10.0.0.5:5044 json_lines", "udp://10.0.0.5:6050", "tcp://logs.example.com:6051"}, logs); diff != "" {
+			if diff := cmp.Diff([]string{"tcp://10.0.0.5:5044 json_lines", "udp://10.0.0.5:6050", "tcp://logs.example.com:6051"},
+				logs); diff != "" {
 				t.Errorf("logs: %s", diff)
 			}
 

@@ -72,8 +72,10 @@ func TestStaticNode(t *testing.T) {
 func TestGPUModules(t *testing.T) {
 	s := reservedSpec()
 	s.Pools["gpu"] = spec.Pool{
-		Role: spec.RoleWorker, Addresses: "10.0.0.31", GPUs: map[string]spec.GPUSpec{"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "pve"}}},
-		Image: spec.PoolImage{Schematic: &spec.Schematic{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts", "nvidia-container-toolkit-lts"}}},
+		Role: spec.RoleWorker, Addresses: "10.0.0.31",
+		GPUs: map[string]spec.GPUSpec{"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "pve"}}},
+		Image: spec.PoolImage{Schematic: &spec.Schematic{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts",
+			"nvidia-container-toolkit-lts"}}},
 	}
 
 	p := planOf(t, s)

@@ -10,8 +10,8 @@ import (
 )
 
 // Tailscale is the configuration patch with which the nodes of a pool join the tailnet, to go before the pool's other
-// patches. It holds the key and is as secret; nothing else that is rendered holds it. It is empty for a pool whose nodes do
-// not join. The variables are those of the extension's containerboot.
+// patches. It holds the key and is as secret; nothing else that is rendered holds it. It is empty for a pool whose
+// nodes do not join. The variables are those of the extension's containerboot.
 func Tailscale(p *plan.Plan, pool plan.PlannedPool, key string) (string, error) {
 	if !pool.Tailnet {
 		return "", nil

@@ -80,7 +80,8 @@ func TestTailnetIsChecked(t *testing.T) {
 	s := tailnet(talos112)
 	s.Cluster.Patches = []spec.Patch{{
 		Path: "cluster.patches[0]", Origin: "tailscale.yaml",
-		Text: "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: tailscale\nconfigFiles:\n  - content: \"\"\n    mountPath: /x\n",
+		Text: "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: tailscale\nconfigFiles:\n  - content: \"\"\n    " +
+			"mountPath: /x\n",
 	}}
 
 	const want = "the configuration has 1 problem:\n  - cluster.patches[0]: Talos refuses the machine configuration: " +

@@ -23,8 +23,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Secrets are the machine secrets of a cluster in the form that the talos provider has them: PEM in base64. All of it is
-// secret.
+// Secrets are the machine secrets of a cluster in the form that the talos provider has them: PEM in base64. All of it
+// is secret.
 type Secrets struct {
 	ClusterID, ClusterSecret string
 	BootstrapToken           string
@@ -41,8 +41,8 @@ type KeyPair struct{ Certificate, Key string }
 // Client are the credentials of an administrator of Talos, each PEM in base64.
 type Client struct{ CA, Certificate, Key string }
 
-// ReadSecrets reads a secrets bundle as "talosctl gen secrets" writes it. Its errors tell keys of the bundle and nothing of
-// what they hold.
+// ReadSecrets reads a secrets bundle as "talosctl gen secrets" writes it. Its errors tell keys of the bundle and
+// nothing of what they hold.
 func ReadSecrets(text string) (Secrets, error) {
 	bundle, err := readBundle(text)
 	if err != nil {
@@ -54,23 +54,25 @@ func ReadSecrets(text string) (Secrets, error) {
 
 	return Secrets{
 		ClusterID: bundle.Cluster.ID, ClusterSecret: bundle.Cluster.Secret, BootstrapToken: bundle.Secrets.BootstrapToken,
-		SecretboxEncryptionSecret: bundle.Secrets.SecretboxEncryptionSecret, AESCBCEncryptionSecret: bundle.Secrets.AESCBCEncryptionSecret,
-		TrustdToken: bundle.TrustdInfo.Token, Etcd: pair(c.Etcd), Kubernetes: pair(c.K8s), Aggregator: pair(c.K8sAggregator), OS: pair(c.OS),
+		SecretboxEncryptionSecret: bundle.Secrets.SecretboxEncryptionSecret,
+		AESCBCEncryptionSecret:    bundle.Secrets.AESCBCEncryptionSecret,
+		TrustdToken:               bundle.TrustdInfo.Token, Etcd: pair(c.Etcd), Kubernetes: pair(c.K8s),
+		Aggregator: pair(c.K8sAggregator), OS: pair(c.OS),
 		ServiceAccountKey: encoded(c.K8sServiceAccount.Key),
 	}, nil
 }
 
-// EtcdEncryption is the configuration patch that tells control planes with what etcd's content is encrypted: one of the two
-// secrets is empty. Talos generates the newer one only, and a cluster that has the older one could not read what it wrote.
-// The patch is secret.
+// EtcdEncryption is the configuration patch that tells control planes with what etcd's content is encrypted: one of the
+// two secrets is empty. Talos generates the newer one only, and a cluster that has the older one could not read what it
+// wrote. The patch is secret.
 func EtcdEncryption(secretbox, aesCBC string) (string, error) {
 	return render(&v1alpha1.Config{ConfigVersion: "v1alpha1", ClusterConfig: &v1alpha1.ClusterConfig{
 		ClusterSecretboxEncryptionSecret: secretbox, ClusterAESCBCEncryptionSecret: aesCBC,
 	}})
 }
 
-// ThrowAwaySecrets are a secrets bundle that is nobody's, where one must stand for a cluster's own. It is the same within a
-// process.
+// ThrowAwaySecrets are a secrets bundle that is nobody's, where one must stand for a cluster's own. It is the same
+// within a process.
 func ThrowAwaySecrets() (string, error) {
 	bundle, err := throwAway()
 	if err != nil {
@@ -136,7 +138,8 @@ func (s Secrets) Client(now time.Time) (Client, error) {
 
 	start := now.UTC().Truncate(clientWindow)
 
-	derived, err := hkdf.Key(sha256.New, key.Seed(), nil, fmt.Sprintf("administrator of Talos %d", start.Unix()), ed25519.SeedSize+16)
+	derived, err := hkdf.Key(sha256.New, key.Seed(), nil, fmt.Sprintf("administrator of Talos %d", start.Unix()),
+		ed25519.SeedSize+16)
 	if err != nil {
 		return Client{}, err
 	}

@@ -19,7 +19,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// bundled is a secrets bundle as talosctl writes one. The contract asked for is one without an RSA key, which takes a second.
+// bundled is a secrets bundle as talosctl writes one. The contract asked for is one without an RSA key, which takes a
+// second.
 func bundled(t *testing.T, change func(*secrets.Bundle)) (*secrets.Bundle, string) {
 	t.Helper()
 
@@ -54,7 +55,8 @@ func TestReadSecrets(t *testing.T) {
 	want := Secrets{
 		ClusterID: bundle.Cluster.ID, ClusterSecret: bundle.Cluster.Secret, BootstrapToken: bundle.Secrets.BootstrapToken,
 		SecretboxEncryptionSecret: bundle.Secrets.SecretboxEncryptionSecret, TrustdToken: bundle.TrustdInfo.Token,
-		Etcd: pair(bundle.Certs.Etcd), Kubernetes: pair(bundle.Certs.K8s), Aggregator: pair(bundle.Certs.K8sAggregator), OS: pair(bundle.Certs.OS),
+		Etcd: pair(bundle.Certs.Etcd), Kubernetes: pair(bundle.Certs.K8s), Aggregator: pair(bundle.Certs.K8sAggregator),
+		OS:                pair(bundle.Certs.OS),
 		ServiceAccountKey: base64.StdEncoding.EncodeToString(bundle.Certs.K8sServiceAccount.Key),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -126,15 +128,16 @@ func TestWrongSecrets(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct{ text, want string }{
-		"no YAML":         {"hunter2: [", no},
-		"a text":          {"hunter2", no},
-		"another file":    {"version: v1alpha1\nmachine: {token: hunter2}\n", no},
-		"a wrong type":    {"cluster: [hunter2]\n", no},
-		"nothing":         {"", no},
-		"an empty bundle": {"cluster: {id: hunter2}\n", "cluster.secret is required; secrets is required; trustdinfo is required; certs is required"},
-		"no key":          {of(func(b *secrets.Bundle) { b.Certs.Etcd.Key = nil }), "certs.etcd is invalid"},
-		"no certificate":  {of(func(b *secrets.Bundle) { b.Certs.K8s.Crt = []byte("hunter2") }), "certs.k8s is invalid"},
-		"no token":        {of(func(b *secrets.Bundle) { b.TrustdInfo.Token = "" }), "trustdinfo.token is required"},
+		"no YAML":      {"hunter2: [", no},
+		"a text":       {"hunter2", no},
+		"another file": {"version: v1alpha1\nmachine: {token: hunter2}\n", no},
+		"a wrong type": {"cluster: [hunter2]\n", no},
+		"nothing":      {"", no},
+		"an empty bundle": {"cluster: {id: hunter2}\n",
+			"cluster.secret is required; secrets is required; trustdinfo is required; certs is required"},
+		"no key":         {of(func(b *secrets.Bundle) { b.Certs.Etcd.Key = nil }), "certs.etcd is invalid"},
+		"no certificate": {of(func(b *secrets.Bundle) { b.Certs.K8s.Crt = []byte("hunter2") }), "certs.k8s is invalid"},
+		"no token":       {of(func(b *secrets.Bundle) { b.TrustdInfo.Token = "" }), "trustdinfo.token is required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ReadSecrets(test.text); err == nil || err.Error() != test.want {
@@ -195,7 +198,8 @@ func TestClient(t *testing.T) {
 		t.Error(diff)
 	}
 
-	if left := pair.Leaf.NotAfter.Sub(now); left < 275*24*time.Hour || left > 365*24*time.Hour || pair.Leaf.NotBefore.After(now) {
+	if left := pair.Leaf.NotAfter.Sub(now); left < 275*24*time.Hour || left > 365*24*time.Hour ||
+		pair.Leaf.NotBefore.After(now) {
 		t.Errorf("good from %s until %s", pair.Leaf.NotBefore, pair.Leaf.NotAfter)
 	}
 
@@ -227,7 +231,8 @@ func TestClientOfAnotherCA(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := s.Client(time.Now()); err == nil || err.Error() != "certs.os is not what Talos makes: an Ed25519 certificate authority" {
+	if _, err := s.Client(time.Now()); err == nil ||
+		err.Error() != "certs.os is not what Talos makes: an Ed25519 certificate authority" {
 		t.Error(err)
 	}
 }

@@ -23,7 +23,8 @@ func (r *resolver) checkAccess(p *Plan) {
 	case ssh == nil && !needed:
 		return
 	case ssh == nil && r.isK3s():
-		r.problems.Add("proxmox.ssh", `is required with cluster.kind "k3s": the user data of its nodes are files on the hosts, which can be written over SSH only`,
+		r.problems.Add("proxmox.ssh",
+			`is required with cluster.kind "k3s": the user data of its nodes are files on the hosts, which can be written over SSH only`,
 			"", "state proxmox.ssh.username, and set sshPrivateKey")
 
 		return
@@ -35,11 +36,13 @@ func (r *resolver) checkAccess(p *Plan) {
 	case !needed:
 		r.warn("proxmox.ssh", "is not used: only image.factory.format disk and cluster.kind k3s need it", "", "leave it out")
 	case !r.spec.Provided.SSHKey:
-		r.problems.Add("sshPrivateKey", "is required: proxmox.ssh is used", "", "run: pulumi config set --secret sshPrivateKey")
+		r.problems.Add("sshPrivateKey", "is required: proxmox.ssh is used", "",
+			"run: pulumi config set --secret sshPrivateKey")
 	}
 
 	if !userName.MatchString(ssh.Username) {
-		r.problems.Add("proxmox.ssh.username", "must be the name of a user on the hosts, without a realm", ssh.Username, "write it like root")
+		r.problems.Add("proxmox.ssh.username", "must be the name of a user on the hosts, without a realm", ssh.Username,
+			"write it like root")
 	}
 
 	login := *ssh
@@ -49,7 +52,8 @@ func (r *resolver) checkAccess(p *Plan) {
 	// The provider takes a port together with an address only.
 	for _, host := range r.spec.Proxmox.Hosts {
 		if needed && login.Port != 22 && ssh.Addresses[host.Name] == "" {
-			r.problems.Add("proxmox.ssh.addresses."+host.Name, "is required with a port other than 22", "", "state the host's address or DNS name")
+			r.problems.Add("proxmox.ssh.addresses."+host.Name, "is required with a port other than 22", "",
+				"state the host's address or DNS name")
 		}
 	}
 

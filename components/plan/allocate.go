@@ -109,7 +109,8 @@ func (r *resolver) addressesOf(p *pool) {
 	switch {
 	case addressing == spec.AddressingAgent:
 		if given != "" || slices.ContainsFunc(p.members, own) {
-			r.problems.Add(path, `are read from the guest agent: network.addressing is "agent"`, given, "leave them out, or choose another addressing")
+			r.problems.Add(path, `are read from the guest agent: network.addressing is "agent"`, given,
+				"leave them out, or choose another addressing")
 		}
 
 		return

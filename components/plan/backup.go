@@ -12,11 +12,13 @@ func (r *resolver) checkBackup(p *Plan) {
 	b := r.spec.Lifecycle.Backup
 
 	if !filepath.IsLocal(b.Dir) {
-		r.problems.Add("lifecycle.backup.dir", "must be a directory inside the project", b.Dir, "write it like ./etcd-backups")
+		r.problems.Add("lifecycle.backup.dir", "must be a directory inside the project", b.Dir,
+			"write it like ./etcd-backups")
 	}
 
 	if b.Keep < 1 {
-		r.problems.Add("lifecycle.backup.keep", "must be 1 at least", strconv.Itoa(b.Keep), "state how many snapshots stay, or set lifecycle.backup.enabled to false")
+		r.problems.Add("lifecycle.backup.keep", "must be 1 at least", strconv.Itoa(b.Keep),
+			"state how many snapshots stay, or set lifecycle.backup.enabled to false")
 	}
 
 	if *b.Enabled && p.Bootstrap == spec.BootstrapPulumi {

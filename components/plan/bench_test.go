@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// large is a cluster of so many nodes on so many hosts, in the mode that asks most of a plan: an image of its own for each
-// node, three pools of workers of different size, a tenth of one pool with values of its own.
+// large is a cluster of so many nodes on so many hosts, in the mode that asks most of a plan: an image of its own for
+// each node, three pools of workers of different size, a tenth of one pool with values of its own.
 func large(nodes, hosts int) draft {
 	s := small()
 	s.Image = spec.Image{Platform: spec.PlatformMetal, Factory: spec.FactoryImage{Extensions: []string{GuestAgent}}}
@@ -51,8 +51,8 @@ func large(nodes, hosts int) draft {
 	return s
 }
 
-// BenchmarkPlan plans clusters of growing size. What is asked: less than 100 ms for the largest, and at most twelve times
-// the time of a tenth of it.
+// BenchmarkPlan plans clusters of growing size. What is asked: less than 100 ms for the largest, and at most twelve
+// times the time of a tenth of it.
 func BenchmarkPlan(b *testing.B) {
 	for _, size := range []struct{ nodes, hosts int }{{10, 3}, {100, 10}, {1000, 50}, {10_000, 500}} {
 		b.Run(fmt.Sprintf("nodes=%d/hosts=%d", size.nodes, size.hosts), func(b *testing.B) {
@@ -67,8 +67,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkRefuse plans a large cluster where everything is wrong that can be: finding problems must not take longer than
-// finding none, by much.
+// BenchmarkRefuse plans a large cluster where everything is wrong that can be: finding problems must not take longer
+// than finding none, by much.
 func BenchmarkRefuse(b *testing.B) {
 	for _, size := range []struct{ nodes, hosts int }{{1000, 50}, {10_000, 500}} {
 		b.Run(fmt.Sprintf("nodes=%d/hosts=%d", size.nodes, size.hosts), func(b *testing.B) {

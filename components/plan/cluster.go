@@ -25,7 +25,8 @@ func (r *resolver) checkCluster(p *Plan, stated spec.CNIName) {
 	case c.Name == "":
 		r.problems.Add("cluster.name", "is required", "", "give the cluster a name, for example k3s-dev")
 	case slices.Contains(sharedTags(), c.Name):
-		r.problems.Add("cluster.name", "must not be a tag that the VMs of other clusters have, too: "+strings.Join(sharedTags(), ", "), c.Name, "choose another name")
+		r.problems.Add("cluster.name", "must not be a tag that the VMs of other clusters have, too: "+
+			strings.Join(sharedTags(), ", "), c.Name, "choose another name")
 	case !isLabel(c.Name):
 		r.problems.Add("cluster.name", "must be a DNS label: lower case letters, digits and dashes", c.Name, "rename it")
 	}
@@ -44,10 +45,12 @@ func (r *resolver) checkCluster(p *Plan, stated spec.CNIName) {
 	case controls == 0:
 		r.problems.Add("pools", "need at least one control plane", "", "add a pool with role: controlplane and count: 1")
 	case c.HA && (controls < 3 || controls%2 == 0):
-		r.problems.Add("cluster.ha", "needs an odd number of control planes, three at least", count(controls, "control plane"),
+		r.problems.Add("cluster.ha", "needs an odd number of control planes, three at least",
+			count(controls, "control plane"),
 			"set the count to 3 or 5, or ha to false")
 	case controls%2 == 0:
-		r.warn("pools", "an even number of control planes tolerates no more failures than one less", count(controls, "control plane"),
+		r.warn("pools", "an even number of control planes tolerates no more failures than one less",
+			count(controls, "control plane"),
 			"use an odd number")
 	}
 
@@ -162,14 +165,16 @@ func (r *resolver) checkCNI(p *Plan, stated spec.CNIName) {
 	}
 
 	if r.spec.Environment == spec.EnvironmentProduction && p.Bootstrap == spec.BootstrapPulumi && stated == "" {
-		r.warn("cluster.cni.name", "is not stated, and a running cluster keeps its pod network: Flannel enforces no network policies",
+		r.warn("cluster.cni.name",
+			"is not stated, and a running cluster keeps its pod network: Flannel enforces no network policies",
 			string(c.Name), "state flannel, cilium or none")
 	}
 
 	if c.Name == spec.CNICilium {
 		r.checkCilium(p)
 	} else if c.Version != "" {
-		r.problems.Add("cluster.cni.version", "belongs to Cilium", c.Version, "leave it out, or set cluster.cni.name to cilium")
+		r.problems.Add("cluster.cni.version", "belongs to Cilium", c.Version,
+			"leave it out, or set cluster.cni.name to cilium")
 	}
 
 	if c.Name != spec.CNICilium && c.Values != nil {
@@ -177,7 +182,8 @@ func (r *resolver) checkCNI(p *Plan, stated spec.CNIName) {
 	}
 
 	if c.Name == spec.CNIFlannel && !*c.KubeProxy {
-		r.problems.Add("cluster.cni.kubeProxy", "cannot be false with Flannel, which does not stand in for kube-proxy", "false",
+		r.problems.Add("cluster.cni.kubeProxy", "cannot be false with Flannel, which does not stand in for kube-proxy",
+			"false",
 			"leave it out, or set cluster.cni.name to cilium or none")
 	}
 }
@@ -196,7 +202,8 @@ func (r *resolver) checkCilium(p *Plan) {
 
 	// The job that installs it has a sidecar.
 	if p.Kubernetes != "" && minor(p.Kubernetes) < 29 {
-		r.problems.Add("cluster.cni.name", "needs Kubernetes 1.29 or later to be installed", string(c.Name), "raise cluster.versions.kubernetes")
+		r.problems.Add("cluster.cni.name", "needs Kubernetes 1.29 or later to be installed", string(c.Name),
+			"raise cluster.versions.kubernetes")
 	}
 }
 
@@ -211,7 +218,8 @@ func (r *resolver) checkTailscale() {
 			"run: pulumi config set --secret tailscaleAuthKey, or set HEADSCALE_AUTH_KEY in the environment")
 	}
 
-	if u, err := url.Parse(t.LoginServer); t.LoginServer != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+	if u, err := url.Parse(t.LoginServer); t.LoginServer != "" &&
+		(err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
 		r.problems.Add("tailscale.loginServer", "must be a URL", t.LoginServer, "write it like https://headscale.example.com")
 	}
 
@@ -243,11 +251,13 @@ func (r *resolver) checkOutputs(p *Plan) {
 	}
 
 	if len(f.Write) == 0 {
-		r.problems.Add("outputs.files.write", "is required: which files?", "", "name them, for example [talosconfig, kubeconfig]")
+		r.problems.Add("outputs.files.write", "is required: which files?", "",
+			"name them, for example [talosconfig, kubeconfig]")
 	}
 
 	for i, name := range f.Write {
-		oneOf(r, at("outputs.files.write", i), name, "talosconfig", "kubeconfig", "control-plane.yaml", "worker.yaml", "secrets.yaml")
+		oneOf(r, at("outputs.files.write", i), name, "talosconfig", "kubeconfig", "control-plane.yaml", "worker.yaml",
+			"secrets.yaml")
 
 		if name == "worker.yaml" && !slices.ContainsFunc(r.pools, func(p *pool) bool { return p.Role == spec.RoleWorker }) {
 			r.problems.Add(at("outputs.files.write", i), "needs a pool of workers", string(name), "leave it out")

@@ -15,7 +15,8 @@ func (r *resolver) checkEndpoint(p *Plan) {
 	e := r.spec.Cluster.Endpoint
 	p.EndpointMode = e.Mode
 
-	if !oneOf(r, "cluster.endpoint.mode", e.Mode, spec.EndpointFirstControlPlane, spec.EndpointVIP, spec.EndpointDNS, spec.EndpointKubeVIP) {
+	if !oneOf(r, "cluster.endpoint.mode", e.Mode, spec.EndpointFirstControlPlane, spec.EndpointVIP, spec.EndpointDNS,
+		spec.EndpointKubeVIP) {
 		return
 	}
 
@@ -23,7 +24,8 @@ func (r *resolver) checkEndpoint(p *Plan) {
 		name, value, example string
 		modes                []spec.EndpointMode
 	}{
-		{"address", e.Address, "an unused address of the network", []spec.EndpointMode{spec.EndpointVIP, spec.EndpointKubeVIP}},
+		{"address", e.Address, "an unused address of the network",
+			[]spec.EndpointMode{spec.EndpointVIP, spec.EndpointKubeVIP}},
 		{"host", e.Host, "a name like api.example.com", []spec.EndpointMode{spec.EndpointDNS}},
 		{"interface", e.Interface, "an interface like tailscale0", []spec.EndpointMode{spec.EndpointKubeVIP}},
 	} {
@@ -39,7 +41,8 @@ func (r *resolver) checkEndpoint(p *Plan) {
 	}
 
 	if e.Version != "" && e.Mode != spec.EndpointKubeVIP {
-		r.problems.Add("cluster.endpoint.version", `has no meaning with mode "`+string(e.Mode)+`"`, e.Version, "leave it out, or set the mode to kubeVip")
+		r.problems.Add("cluster.endpoint.version", `has no meaning with mode "`+string(e.Mode)+`"`, e.Version,
+			"leave it out, or set the mode to kubeVip")
 	}
 
 	if e.Host != "" && labels.ValidateDNS1123Subdomain(e.Host) != nil {
@@ -61,7 +64,8 @@ func (r *resolver) checkKubeVIP(p *Plan) {
 	p.VIPInterface, p.KubeVIP = e.Interface, kubeVIPVersion
 
 	if e.Interface != "" && !linkName.MatchString(e.Interface) {
-		r.problems.Add("cluster.endpoint.interface", "must be the name of a network interface", e.Interface, "write it like eth0")
+		r.problems.Add("cluster.endpoint.interface", "must be the name of a network interface", e.Interface,
+			"write it like eth0")
 	}
 
 	if e.Version != "" {
@@ -84,7 +88,8 @@ func (r *resolver) checkTailnetVIP() {
 
 	for _, p := range r.pools {
 		if p.Role == spec.RoleControlPlane && !r.joinsTailnet(p) {
-			r.problems.Add("cluster.endpoint.interface", "needs the control planes in the tailnet; those of pool "+p.name+" do not join",
+			r.problems.Add("cluster.endpoint.interface",
+				"needs the control planes in the tailnet; those of pool "+p.name+" do not join",
 				r.spec.Cluster.Endpoint.Interface, "set tailscale, or add the pool to tailscale.pools")
 		}
 	}
@@ -144,9 +149,11 @@ func (r *resolver) checkDiscovery(p *Plan) {
 	d := r.spec.Cluster.Discovery
 	p.Discovery = d
 
-	if oneOf(r, "cluster.discovery", d, spec.DiscoveryService, spec.DiscoveryKubernetes, spec.DiscoveryNone) && d == spec.DiscoveryKubernetes && minor(p.Kubernetes) >= 32 {
+	if oneOf(r, "cluster.discovery", d, spec.DiscoveryService, spec.DiscoveryKubernetes, spec.DiscoveryNone) &&
+		d == spec.DiscoveryKubernetes && minor(p.Kubernetes) >= 32 {
 		// AuthorizeNodeWithSelectors is on by default from there on.
-		r.problems.Add("cluster.discovery", "cannot be kubernetes from Kubernetes 1.32 on, where a node may not read the others",
+		r.problems.Add("cluster.discovery",
+			"cannot be kubernetes from Kubernetes 1.32 on, where a node may not read the others",
 			string(d), "use service, or none")
 	}
 }

@@ -67,7 +67,8 @@ func (e *explainer) cluster() {
 	} else {
 		add("bootstrap", string(p.Bootstrap), decidedBy(s.Cluster.Bootstrap != "", "cluster.bootstrap", ByDefault))
 		add("boot source", string(p.Source), decidedBy(s.Image.Source != "", "image.source", ByDefault))
-		add("platform", string(p.Platform), decidedBy(s.Image.Platform != "", "image.platform", "default for image.source "+string(p.Source)))
+		add("platform", string(p.Platform), decidedBy(s.Image.Platform != "", "image.platform",
+			"default for image.source "+string(p.Source)))
 		add("addressing", string(p.Addressing), decidedBy(s.Network.Addressing != "", "network.addressing",
 			fmt.Sprintf("default for a %s %s", p.Platform, p.Source)))
 	}
@@ -100,7 +101,8 @@ func (e *explainer) cluster() {
 	}
 
 	add("placement", string(p.Strategy), decidedBy(s.Placement.Strategy != "", "placement.strategy", ByDefault))
-	add("firewall", onOff(p.Firewall), decidedBy(s.Firewall.Enabled != nil, "firewall.enabled", "default for environment "+string(p.Environment)))
+	add("firewall", onOff(p.Firewall), decidedBy(s.Firewall.Enabled != nil, "firewall.enabled",
+		"default for environment "+string(p.Environment)))
 }
 
 // k3s are the decisions that a cluster of K3s has instead of Talos'.
@@ -135,9 +137,11 @@ func (e *explainer) k3s() {
 	add("left out of K3s", strings.Join(k.Disable, ", "), "k3s.disable")
 	add("arguments of servers", strings.Join(k.ServerArgs, " "), "k3s.serverArgs")
 	add("arguments of agents", strings.Join(k.AgentArgs, " "), "k3s.agentArgs")
-	add("SSH user", p.K3s.User+" with "+orNothing(strings.Join(keys, " and ")), decidedBy(k.User != "", "k3s.user", ByDefault))
+	add("SSH user", p.K3s.User+" with "+orNothing(strings.Join(keys, " and ")),
+		decidedBy(k.User != "", "k3s.user", ByDefault))
 	add("package upgrade", onOff(p.K3s.Upgrade), decidedBy(k.UpgradePackages != nil, "k3s.upgradePackages", ByDefault))
-	add("user data", "snippets on "+p.K3s.Snippets, decidedBy(s.Proxmox.Storage.Snippets != "", "proxmox.storage.snippets", ByDefault))
+	add("user data", "snippets on "+p.K3s.Snippets,
+		decidedBy(s.Proxmox.Storage.Snippets != "", "proxmox.storage.snippets", ByDefault))
 }
 
 func (e *explainer) pool(p PlannedPool) {
@@ -157,8 +161,10 @@ func (e *explainer) pool(p PlannedPool) {
 	}
 
 	add("nodes", fmt.Sprint(len(p.Nodes)), path+"."+way)
-	add("names", ends(first.Name, last.Name), decidedBy(asked.Names != "", path+".names", ByDefault+" {cluster}-{pool}-{n}"))
-	add("VMIDs", ends(fmt.Sprint(first.VMID), fmt.Sprint(last.VMID)), decidedBy(asked.VMIDs != "", path+".vmids", "default for the only pool of its kind"))
+	add("names", ends(first.Name, last.Name),
+		decidedBy(asked.Names != "", path+".names", ByDefault+" {cluster}-{pool}-{n}"))
+	add("VMIDs", ends(fmt.Sprint(first.VMID), fmt.Sprint(last.VMID)),
+		decidedBy(asked.VMIDs != "", path+".vmids", "default for the only pool of its kind"))
 	add("MAC addresses", "one of each node's own, the first "+first.MAC, "cluster.name and the nodes' names")
 
 	if first.Address.IsValid() {
@@ -242,7 +248,8 @@ func (e *explainer) image(path string, p PlannedPool) {
 		add("cloud-init drive", n.CloudInit, "network.addressing static on image.platform nocloud")
 	default:
 		add("guest agent", onOff(n.Agent), "follows from the extensions")
-		add("cloud-init drive", "none", fmt.Sprintf("network.addressing %s on image.platform %s", e.plan.Addressing, e.plan.Platform))
+		add("cloud-init drive", "none", fmt.Sprintf("network.addressing %s on image.platform %s", e.plan.Addressing,
+			e.plan.Platform))
 	}
 
 	if n.BootOrder != nil {
@@ -284,7 +291,8 @@ func (e *explainer) shape(path string, asked spec.Pool, first Node) {
 	levels := []struct {
 		path string
 		v    reflect.Value
-	}{{path, reflect.ValueOf(asked.VMSpec)}, {"defaults", reflect.ValueOf(e.spec.Defaults)}, {"", reflect.ValueOf(spec.DefaultVM(e.spec.Cluster.Distribution))}}
+	}{{path, reflect.ValueOf(asked.VMSpec)}, {"defaults", reflect.ValueOf(e.spec.Defaults)},
+		{"", reflect.ValueOf(spec.DefaultVM(e.spec.Cluster.Distribution))}}
 
 	var walk func(prefix string, at []int, t reflect.Type)
 

@@ -47,7 +47,8 @@ func (r *resolver) checkFirewall(p *Plan) {
 	names := map[string]bool{}
 
 	if _, given := r.spec.Cluster.CNI.Values["ipam"]; given && *f.Enabled {
-		r.warn("cluster.cni.values.ipam", "may give pods addresses that the firewalls do not know: they let in "+constants.DefaultIPv4PodNet, "",
+		r.warn("cluster.cni.values.ipam", "may give pods addresses that the firewalls do not know: they let in "+
+			constants.DefaultIPv4PodNet, "",
 			"state other networks of pods in firewall.open")
 	}
 
@@ -71,7 +72,8 @@ func (r *resolver) checkFirewall(p *Plan) {
 		}
 
 		r.openings = append(r.openings, opening{pools: o.Pools, Ingress: Ingress{
-			Name: "open-" + o.Name, Protocol: o.Protocol, Ports: r.ports(path+".ports", o.Ports), From: r.prefixes(path+".from", o.From),
+			Name: "open-" + o.Name, Protocol: o.Protocol, Ports: r.ports(path+".ports", o.Ports),
+			From: r.prefixes(path+".from", o.From),
 		}})
 	}
 
@@ -81,10 +83,12 @@ func (r *resolver) checkFirewall(p *Plan) {
 	case !p.Firewall && f.APIFrom != nil:
 		r.warn("firewall.apiFrom", "closes nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
 	case p.Firewall && p.CNI == spec.CNINone:
-		r.warn("cluster.cni.name", "leaves open nothing for the network between pods: the firewalls do not know it", string(p.CNI),
+		r.warn("cluster.cni.name", "leaves open nothing for the network between pods: the firewalls do not know it",
+			string(p.CNI),
 			"name its ports in firewall.open")
 	case p.Firewall && ownTransport(p.CNIValues):
-		r.warn("cluster.cni.values", "change how Cilium carries traffic between nodes, and the firewalls let in its VXLAN only", "",
+		r.warn("cluster.cni.values",
+			"change how Cilium carries traffic between nodes, and the firewalls let in its VXLAN only", "",
 			"name the ports in firewall.open")
 	}
 }
@@ -137,14 +141,15 @@ func (r *resolver) ports(path string, text spec.Range) []Ports {
 	}
 
 	if !ok {
-		r.problems.Add(path, "must be ports from 1 to 65535 that do not overlap", string(text), "write it like 80,443 or 30000-32767")
+		r.problems.Add(path, "must be ports from 1 to 65535 that do not overlap", string(text),
+			"write it like 80,443 or 30000-32767")
 	}
 
 	return found
 }
 
-// openPools decides what the nodes of each pool let in: what Kubernetes and what runs it need, from where they need it (Talos:
-// Network Connectivity and Ingress Firewall; Kubernetes: Ports and Protocols), and what the operator opens.
+// openPools decides what the nodes of each pool let in: what Kubernetes and what runs it need, from where they need it
+// (Talos: Network Connectivity and Ingress Firewall; Kubernetes: Ports and Protocols), and what the operator opens.
 func (r *resolver) openPools(p *Plan) {
 	if !p.Firewall || !r.network.IsValid() {
 		return

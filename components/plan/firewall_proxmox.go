@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// FirewallRule is a rule of Proxmox VE's firewall of a VM, in its own words. It lets something in; what no rule lets in is
-// dropped, and everything may go out.
+// FirewallRule is a rule of Proxmox VE's firewall of a VM, in its own words. It lets something in; what no rule lets in
+// is dropped, and everything may go out.
 type FirewallRule struct {
 	// Protocol is "tcp", "udp", "icmp" or "ipv6-icmp".
 	Protocol string

@@ -14,8 +14,10 @@ func FuzzNew(f *testing.F) {
 	seeds := []draft{small(), large(10, 3), {}}
 
 	s := small().on([2]int{8, 32}, [2]int{}, [2]int{4, 8}).with("gpu", spec.Pool{
-		Role: spec.RoleWorker, GPUs: map[string]spec.GPUSpec{"2": {BDF: "0000:01:00", NodeSpec: spec.NodeSpec{Host: "b"}}}, Addresses: "10.9.0.1, 10.9.0.3-9",
-	}).with("worker", spec.Pool{Role: spec.RoleWorker, Nodes: map[string]spec.NodeSpec{"1": {Address: "10.8.0.1", MAC: "02:00:00:00:00:01"}}})
+		Role: spec.RoleWorker, GPUs: map[string]spec.GPUSpec{"2": {BDF: "0000:01:00", NodeSpec: spec.NodeSpec{Host: "b"}}},
+		Addresses: "10.9.0.1, 10.9.0.3-9",
+	}).with("worker", spec.Pool{Role: spec.RoleWorker,
+		Nodes: map[string]spec.NodeSpec{"1": {Address: "10.8.0.1", MAC: "02:00:00:00:00:01"}}})
 	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.200"}
 	s.Defaults = spec.VMSpec{
 		ExtraDisks: []spec.ExtraDisk{{SizeGiB: 3, DiskOptions: spec.DiskOptions{Interface: new("virtio1")}}, {SizeGiB: 1}},
@@ -23,7 +25,8 @@ func FuzzNew(f *testing.F) {
 	}
 	seeds = append(seeds, s)
 
-	s.Image, s.Network = spec.Image{Platform: spec.PlatformMetal, Factory: spec.FactoryImage{Format: spec.FormatDisk}}, spec.Network{CIDR: "fd00::/64", Gateway: "fd00::1"}
+	s.Image, s.Network = spec.Image{Platform: spec.PlatformMetal, Factory: spec.FactoryImage{Format: spec.FormatDisk}},
+		spec.Network{CIDR: "fd00::/64", Gateway: "fd00::1"}
 	s.Image.Schematic, s.Tailscale = &spec.Schematic{ID: "x"}, &spec.Tailscale{Pools: []string{"y"}}
 	seeds = append(seeds, s)
 

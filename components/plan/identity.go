@@ -37,7 +37,8 @@ func (r *resolver) checkIdentity() {
 			if other, dup := names[n.Name]; dup && !twice {
 				twice = true
 
-				r.problems.Add(p.path+".names", "makes a name that pool "+other+" makes too", n.Name, "add {pool} to one of the two patterns")
+				r.problems.Add(p.path+".names", "makes a name that pool "+other+" makes too", n.Name,
+					"add {pool} to one of the two patterns")
 			}
 
 			names[n.Name] = n.Pool
@@ -52,7 +53,8 @@ func (r *resolver) checkIdentity() {
 
 			if n.Address.IsValid() {
 				if other, dup := addresses[n.Address]; dup && m.Address != "" {
-					r.problems.Add(m.path+".address", "is used twice: by "+other+" and by "+n.Name, n.Address.String(), r.suggest(n.Address))
+					r.problems.Add(m.path+".address", "is used twice: by "+other+" and by "+n.Name, n.Address.String(),
+						r.suggest(n.Address))
 				} else if !dup {
 					addresses[n.Address] = n.Name
 				}
@@ -165,7 +167,8 @@ func (r *resolver) checkGPU(seen map[string]string, p *pool, m poolNode, n Node)
 	form := bdf.FindStringSubmatch(n.GPU.BDF)
 
 	if form == nil {
-		r.problems.Add(path, "must be a PCI address, dddd:bb:dd.f or dddd:bb:dd, in lower case", n.GPU.BDF, "write it like 0000:01:00.0, as lspci -D does")
+		r.problems.Add(path, "must be a PCI address, dddd:bb:dd.f or dddd:bb:dd, in lower case", n.GPU.BDF,
+			"write it like 0000:01:00.0, as lspci -D does")
 
 		return
 	}
@@ -198,7 +201,8 @@ func (r *resolver) checkGPU(seen map[string]string, p *pool, m poolNode, n Node)
 	seen[device+form[2]] = n.Name
 
 	if n.GPU.Raw && !r.spec.Provided.RootPassword {
-		r.problems.Add(m.path+".raw", "needs proxmox.username root@pam with proxmoxPassword: Proxmox VE lets no other user pass a device by its address",
+		r.problems.Add(m.path+".raw",
+			"needs proxmox.username root@pam with proxmoxPassword: Proxmox VE lets no other user pass a device by its address",
 			"true", "leave it out: a resource mapping is made")
 	}
 }

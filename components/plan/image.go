@@ -31,7 +31,8 @@ func (r *resolver) checkImage() {
 	image := r.spec.Image
 	foreign := func(path string, given bool, source spec.Source) {
 		if given && image.Source != source {
-			r.problems.Add(path, `belongs to image.source "`+string(source)+`"`, "", `leave it out, or change image.source, which is "`+string(image.Source)+`"`)
+			r.problems.Add(path, `belongs to image.source "`+string(source)+`"`, "",
+				`leave it out, or change image.source, which is "`+string(image.Source)+`"`)
 		}
 	}
 
@@ -40,7 +41,8 @@ func (r *resolver) checkImage() {
 	foreign("image.cloudImage", image.CloudImage != spec.CloudImage{}, spec.SourceCloudImage)
 
 	f := image.Factory
-	foreign("image.factory", f.URL != "" || f.Format != "" || f.Extensions != nil || f.KernelArgs != nil, spec.SourceFactory)
+	foreign("image.factory", f.URL != "" || f.Format != "" || f.Extensions != nil || f.KernelArgs != nil,
+		spec.SourceFactory)
 
 	switch image.Source {
 	case spec.SourceFactory:
@@ -73,7 +75,8 @@ func (r *resolver) checkImage() {
 	}
 
 	if kept && !*r.spec.Lifecycle.KeepImages {
-		r.warn("lifecycle.keepImages", "keeps an ISO file that stays in the drives of its VMs, which do not start without it", "false",
+		r.warn("lifecycle.keepImages", "keeps an ISO file that stays in the drives of its VMs, which do not start without it",
+			"false",
 			"delete the file by hand when the VMs are gone")
 	}
 }
@@ -93,7 +96,8 @@ func (r *resolver) checkFactory() {
 	case u.User != nil:
 		r.problems.Add("image.factory.url", noCredentials, u.Redacted(), "leave them out")
 	case u.RawQuery != "" || u.Fragment != "":
-		r.problems.Add("image.factory.url", "must end with the path: images and installers are below it", f.URL, "leave out what follows ? and #")
+		r.problems.Add("image.factory.url", "must end with the path: images and installers are below it", f.URL,
+			"leave out what follows ? and #")
 	}
 
 	if f.Format != "" {
@@ -109,8 +113,10 @@ func (r *resolver) checkKernelArgs(path string, args []string) {
 		switch fields := strings.Fields(arg); {
 		case len(fields) == 0:
 			r.problems.Add(at(path, i), "must be a kernel argument", arg, "write it like console=ttyS0, or leave it out")
-		case r.inMeta() && slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames }):
-			r.problems.Add(at(path, i), "must leave the network interface its name eth0, which the address in the image is for", arg, "leave it out")
+		case r.inMeta() && slices.ContainsFunc(fields,
+			func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames }):
+			r.problems.Add(at(path, i), "must leave the network interface its name eth0, which the address in the image is for",
+				arg, "leave it out")
 		case r.spec.Cluster.Bootstrap != spec.BootstrapExternal && slices.ContainsFunc(fields, fetchesConfiguration):
 			r.problems.Add(at(path, i), "makes the node fetch a machine configuration, and this program sends one", arg,
 				"leave it out, or set cluster.bootstrap to external")
@@ -125,9 +131,11 @@ func (r *resolver) checkSchematic(path string, s *spec.Schematic) {
 	switch {
 	case s == nil:
 	case r.spec.Image.Source == spec.SourceFactory:
-		r.problems.Add(path, "is what a template or an ISO file carries; the factory makes its own", "", "use image.factory.extensions")
+		r.problems.Add(path, "is what a template or an ISO file carries; the factory makes its own", "",
+			"use image.factory.extensions")
 	case s.ID != "" && !schematicID.MatchString(s.ID):
-		r.problems.Add(path, "must be the id of a schematic, 64 hexadecimal digits, or a list of extensions", s.ID, "correct it")
+		r.problems.Add(path, "must be the id of a schematic, 64 hexadecimal digits, or a list of extensions", s.ID,
+			"correct it")
 	default:
 		r.checkExtensions(path, s.Extensions)
 	}
@@ -156,7 +164,8 @@ func (r *resolver) checkTailnetImage(p *pool) {
 		path = "image.factory.extensions"
 	}
 
-	r.problems.Add(path, "must hold tailscale: tailscale is set for pool "+p.name, strings.Join(image.Extensions, ", "), "add tailscale")
+	r.problems.Add(path, "must hold tailscale: tailscale is set for pool "+p.name, strings.Join(image.Extensions, ", "),
+		"add tailscale")
 }
 
 // bootImage is what the nodes of a pool boot first.
@@ -192,7 +201,8 @@ func (r *resolver) bootImage(p *pool) BootImage {
 		r.checkISO(path, iso)
 	case spec.SourceCloudImage:
 		b.Path, b.Format = "image.cloudImage", spec.FormatDisk
-		b.Volume, b.URL, b.Checksum = image.CloudImage.Volume, image.CloudImage.URL, strings.TrimPrefix(image.CloudImage.Checksum, "sha256:")
+		b.Volume, b.URL, b.Checksum = image.CloudImage.Volume, image.CloudImage.URL,
+			strings.TrimPrefix(image.CloudImage.Checksum, "sha256:")
 	case spec.SourceFactory:
 		f := image.Factory
 		f.URL = cmp.Or(f.URL, "https://factory.talos.dev")
@@ -230,7 +240,8 @@ const oldNames = "net.ifnames=0"
 func (r *resolver) inMeta() bool {
 	s := r.spec
 
-	return s.Image.Source == spec.SourceFactory && s.Image.Platform == spec.PlatformMetal && s.Network.Addressing == spec.AddressingStatic
+	return s.Image.Source == spec.SourceFactory && s.Image.Platform == spec.PlatformMetal &&
+		s.Network.Addressing == spec.AddressingStatic
 }
 
 // short are the names of extensions without the publisher that is meant when none is named; sorted, each once.
@@ -320,7 +331,8 @@ func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 		r.once(path, "takes either a volume or a url", iso.URL, "leave one out")
 	case iso.Volume != "":
 		if !volume.MatchString(iso.Volume) {
-			r.once(path+".volume", "must name an ISO file on a datastore", iso.Volume, "write it like local:iso/talos-1.12.4.iso")
+			r.once(path+".volume", "must name an ISO file on a datastore", iso.Volume,
+				"write it like local:iso/talos-1.12.4.iso")
 		}
 
 		if iso.Overwrite {
@@ -339,14 +351,16 @@ func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			r.once(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
 		} else if u.User != nil {
-			r.once(path+".url", noCredentials, u.Redacted(), "serve the file to the hosts without a login, or upload it and name its volume")
+			r.once(path+".url", noCredentials, u.Redacted(),
+				"serve the file to the hosts without a login, or upload it and name its volume")
 		} else if m := named.FindStringSubmatch(u.Path); m != nil {
 			// An address of the server is no version.
 			r.checkNamed(path+".url", iso.URL, m[1], "")
 		}
 
 		if iso.Checksum != "" && !checksum.MatchString(iso.Checksum) {
-			r.once(path+".checksum", "must be a SHA-256 checksum", iso.Checksum, "write it like sha256: and 64 hexadecimal digits, as sha256sum prints them")
+			r.once(path+".checksum", "must be a SHA-256 checksum", iso.Checksum,
+				"write it like sha256: and 64 hexadecimal digits, as sha256sum prints them")
 		}
 	}
 }

@@ -19,7 +19,8 @@ func booting(image spec.Image) draft {
 
 // TestImageStays: what is still in the drives of VMs is kept, whatever the configuration says, and the plan says so.
 func TestImageStays(t *testing.T) {
-	iso := spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud, ISO: spec.ISOImage{URL: "https://mirror.lan/talos.iso"}}
+	iso := spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
+		ISO: spec.ISOImage{URL: "https://mirror.lan/talos.iso"}}
 
 	attached := iso
 	attached.ISO.Detach = new(false)
@@ -36,7 +37,8 @@ func TestImageStays(t *testing.T) {
 		"an ISO file, left in":           {attached, spec.BootstrapPulumi, false, true},
 		"an ISO file of somebody else's": {iso, spec.BootstrapExternal, false, true},
 		"a volume is not ours to remove": {
-			spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud, ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}}, spec.BootstrapExternal, false, false,
+			spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
+				ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}}, spec.BootstrapExternal, false, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +57,8 @@ func TestImageStays(t *testing.T) {
 			var want []spec.Problem
 			if c.keep {
 				want = []spec.Problem{{
-					Path: "lifecycle.keepImages", Rule: "keeps an ISO file that stays in the drives of its VMs, which do not start without it",
+					Path:  "lifecycle.keepImages",
+					Rule:  "keeps an ISO file that stays in the drives of its VMs, which do not start without it",
 					Value: "false", Remedy: "delete the file by hand when the VMs are gone",
 				}}
 			}
@@ -78,9 +81,10 @@ func TestLinkName(t *testing.T) {
 		platform   spec.Platform
 		args, want []string
 	}{
-		"nobody states it":       {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
-		"the operator states it": {spec.PlatformMetal, []string{"net.ifnames=0", "console=ttyS0"}, []string{"net.ifnames=0", "console=ttyS0"}},
-		"nothing is for a link":  {spec.PlatformNoCloud, []string{"net.ifnames=1"}, []string{"net.ifnames=1"}},
+		"nobody states it": {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
+		"the operator states it": {spec.PlatformMetal, []string{"net.ifnames=0", "console=ttyS0"},
+			[]string{"net.ifnames=0", "console=ttyS0"}},
+		"nothing is for a link": {spec.PlatformNoCloud, []string{"net.ifnames=1"}, []string{"net.ifnames=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := booting(spec.Image{Platform: c.platform, Factory: spec.FactoryImage{KernelArgs: c.args}})
@@ -96,9 +100,12 @@ func TestLinkName(t *testing.T) {
 func TestUncertainDisk(t *testing.T) {
 	warning := func(at string) []spec.Problem {
 		return []spec.Problem{{
-			Path:  "pools.control.extraDisks[0].interface",
-			Rule:  "is on another bus than the system disk, and Linux calls disks of both sda and so on, in no certain order: Talos may be installed on the wrong one",
-			Value: at, Remedy: "put it on the bus of the system disk, or on virtio; or name the disk in a patch (machine.install.diskSelector)",
+			Path: "pools.control.extraDisks[0].interface",
+			Rule: "is on another bus than the system disk, and Linux calls disks of both sda and so on, in no certain order: " +
+				"Talos may be installed on the wrong one",
+			Value: at,
+			Remedy: "put it on the bus of the system disk, or on virtio; or name the disk in a patch " +
+				"(machine.install.diskSelector)",
 		}}
 	}
 
@@ -107,13 +114,14 @@ func TestUncertainDisk(t *testing.T) {
 		system, other string
 		want          []spec.Problem
 	}{
-		"one bus":                     {spec.Image{}, "scsi1", "scsi0", nil},
-		"names of their own":          {spec.Image{}, "scsi0", "virtio0", nil},
-		"and the other way":           {spec.Image{}, "virtio0", "sata0", nil},
-		"two buses":                   {spec.Image{}, "scsi0", "sata0", warning("sata0")},
-		"two buses, other way":        {spec.Image{}, "sata0", "scsi5", warning("scsi5")},
-		"Talos is on it already":      {small().Image, "scsi0", "sata0", nil},
-		"and comes as an image of it": {spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}}, "scsi0", "sata0", nil},
+		"one bus":                {spec.Image{}, "scsi1", "scsi0", nil},
+		"names of their own":     {spec.Image{}, "scsi0", "virtio0", nil},
+		"and the other way":      {spec.Image{}, "virtio0", "sata0", nil},
+		"two buses":              {spec.Image{}, "scsi0", "sata0", warning("sata0")},
+		"two buses, other way":   {spec.Image{}, "sata0", "scsi5", warning("scsi5")},
+		"Talos is on it already": {small().Image, "scsi0", "sata0", nil},
+		"and comes as an image of it": {spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}}, "scsi0", "sata0",
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := booting(c.image)
@@ -124,7 +132,8 @@ func TestUncertainDisk(t *testing.T) {
 			}
 
 			pool := s.Pools["control"]
-			pool.Disk.Interface, pool.ExtraDisks = new(c.system), []spec.ExtraDisk{{SizeGiB: 5, DiskOptions: spec.DiskOptions{Interface: new(c.other)}}}
+			pool.Disk.Interface, pool.ExtraDisks = new(c.system),
+				[]spec.ExtraDisk{{SizeGiB: 5, DiskOptions: spec.DiskOptions{Interface: new(c.other)}}}
 
 			if diff := cmp.Diff(c.want, placed(t, s.with("control", pool)).Warnings); diff != "" {
 				t.Error(diff)
@@ -136,11 +145,13 @@ func TestUncertainDisk(t *testing.T) {
 // TestTemplateRef: a VMID is a number to most people.
 func TestTemplateRef(t *testing.T) {
 	var got spec.TemplateImage
-	if err := json.Unmarshal([]byte(`{"control": 9000, "worker": "9001", "gpuWorker": "talos-v1.12.4-base"}`), &got); err != nil {
+	if err := json.Unmarshal([]byte(`{"control": 9000, "worker": "9001", "gpuWorker": "talos-v1.12.4-base"}`),
+		&got); err != nil {
 		t.Fatal(err)
 	}
 
-	if diff := cmp.Diff(spec.TemplateImage{Control: "9000", Worker: "9001", GPUWorker: "talos-v1.12.4-base"}, got); diff != "" {
+	if diff := cmp.Diff(spec.TemplateImage{Control: "9000", Worker: "9001", GPUWorker: "talos-v1.12.4-base"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 }

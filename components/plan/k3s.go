@@ -47,9 +47,12 @@ var (
 
 // k3sOwn are the options that the program states itself, with the key to use instead; empty where there is none.
 var k3sOwn = map[string]string{
-	"token": "k3sToken", "token-file": "k3sToken", "agent-token": "", "agent-token-file": "", "server": "", "cluster-init": "", "cluster-reset": "",
-	"node-name": "pools.<name>.names", "node-ip": "network.addressing", "node-label": "labels", "node-taint": "taints", "disable": "k3s.disable",
-	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "", "service-cidr": "", "https-listen-port": "", "write-kubeconfig": "",
+	"token": "k3sToken", "token-file": "k3sToken", "agent-token": "", "agent-token-file": "", "server": "",
+	"cluster-init": "", "cluster-reset": "",
+	"node-name": "pools.<name>.names", "node-ip": "network.addressing", "node-label": "labels", "node-taint": "taints",
+	"disable":  "k3s.disable",
+	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "", "service-cidr": "", "https-listen-port": "",
+	"write-kubeconfig":   "",
 	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
 }
 
@@ -62,16 +65,20 @@ func (r *resolver) checkK3s(p *Plan) {
 	p.CNI, p.KubeProxy = spec.CNIFlannel, true
 
 	p.K3s = &PlannedK3s{
-		Version: "v" + strings.TrimPrefix(r.spec.Cluster.Versions.K3s, "v"), Disable: k.Disable, ServerArgs: k.ServerArgs, AgentArgs: k.AgentArgs,
-		Checksum: strings.TrimPrefix(k.Checksum, "sha256:"), User: k.User, SSHKeys: k.SSHKeys, GenerateSSHKey: k.GenerateSSHKey,
-		Packages: k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Provided.K3sToken, Snippets: r.spec.Proxmox.Storage.Snippets,
+		Version: "v" + strings.TrimPrefix(r.spec.Cluster.Versions.K3s, "v"), Disable: k.Disable, ServerArgs: k.ServerArgs,
+		AgentArgs: k.AgentArgs,
+		Checksum:  strings.TrimPrefix(k.Checksum, "sha256:"), User: k.User, SSHKeys: k.SSHKeys,
+		GenerateSSHKey: k.GenerateSSHKey,
+		Packages:       k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Provided.K3sToken,
+		Snippets: r.spec.Proxmox.Storage.Snippets,
 	}
 
 	r.checkName("proxmox.storage.snippets", &r.spec.Proxmox.Storage.Snippets, "a datastore")
 
 	for i, name := range k.Disable {
 		path := at("k3s.disable", i)
-		if oneOf(r, path, name, "coredns", "local-storage", "metrics-server", "runtimes", "servicelb", "traefik") && slices.Contains(k.Disable[:i], name) {
+		if oneOf(r, path, name, "coredns", "local-storage", "metrics-server", "runtimes", "servicelb", "traefik") &&
+			slices.Contains(k.Disable[:i], name) {
 			r.problems.Add(path, "is named twice", name, "remove one")
 		}
 	}
@@ -80,7 +87,8 @@ func (r *resolver) checkK3s(p *Plan) {
 	r.checkK3sArgs("k3s.agentArgs", k.AgentArgs)
 
 	if k.Checksum != "" && !checksum.MatchString(k.Checksum) {
-		r.problems.Add("k3s.checksum", "must be a SHA-256 checksum", k.Checksum, "write it like sha256: and 64 hexadecimal digits, as the release's sha256sum-amd64.txt has it")
+		r.problems.Add("k3s.checksum", "must be a SHA-256 checksum", k.Checksum,
+			"write it like sha256: and 64 hexadecimal digits, as the release's sha256sum-amd64.txt has it")
 	}
 
 	if !userName.MatchString(k.User) || k.User == "root" {
@@ -94,7 +102,8 @@ func (r *resolver) checkK3s(p *Plan) {
 				given = "" // it is the other half
 			}
 
-			r.problems.Add(at("k3s.sshKeys", i), "must be one public key of OpenSSH", given, "copy the line of a file that ends in .pub")
+			r.problems.Add(at("k3s.sshKeys", i), "must be one public key of OpenSSH", given,
+				"copy the line of a file that ends in .pub")
 		}
 	}
 
@@ -134,7 +143,8 @@ func (r *resolver) checkK3sArgs(path string, args []string) {
 	for i, arg := range args {
 		m := k3sArgument.FindStringSubmatch(arg)
 		if m == nil {
-			r.problems.Add(at(path, i), "must be a long option of k3s", arg, "write it like --kube-apiserver-arg=audit-log-maxage=30")
+			r.problems.Add(at(path, i), "must be a long option of k3s", arg,
+				"write it like --kube-apiserver-arg=audit-log-maxage=30")
 
 			continue
 		}
@@ -159,7 +169,8 @@ func (r *resolver) checkK3sPool(p *pool) {
 		}
 
 		if len(s.Annotations) > 0 {
-			r.problems.Add(path+".annotations", `are excluded by cluster.kind "k3s": K3s sets none when a node registers`, "", "leave them out")
+			r.problems.Add(path+".annotations", `are excluded by cluster.kind "k3s": K3s sets none when a node registers`, "",
+				"leave them out")
 		}
 	}
 
@@ -172,8 +183,8 @@ func (r *resolver) checkK3sPool(p *pool) {
 	}
 }
 
-// checkKind refuses what belongs to the other kind, and says whether there is such a kind. The spec is as it was given, without
-// defaults.
+// checkKind refuses what belongs to the other kind, and says whether there is such a kind. The spec is as it was given,
+// without defaults.
 func (r *resolver) checkKind(given spec.Spec) bool {
 	switch {
 	case !oneOf(r, "cluster.kind", r.spec.Cluster.Distribution, spec.DistributionTalos, spec.DistributionK3s):
@@ -203,7 +214,8 @@ func (r *resolver) refuse(kind spec.Distribution, keys []exclusiveKey) {
 
 	for _, k := range keys {
 		if k.given {
-			r.problems.Add(k.path, `belongs to cluster.kind "`+string(other)+`"`, k.value, `leave it out, or change cluster.kind, which is "`+string(kind)+`"`)
+			r.problems.Add(k.path, `belongs to cluster.kind "`+string(other)+`"`, k.value,
+				`leave it out, or change cluster.kind, which is "`+string(kind)+`"`)
 		}
 	}
 }
@@ -226,7 +238,8 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"cluster.versions.talos", c.Versions.Talos != "", c.Versions.Talos},
 		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
 		{"cluster.versions.kubernetes", c.Versions.Kubernetes != "", c.Versions.Kubernetes},
-		{"cluster.endpoint.mode", c.Endpoint.Mode == spec.EndpointVIP || c.Endpoint.Mode == spec.EndpointKubeVIP, string(c.Endpoint.Mode)},
+		{"cluster.endpoint.mode", c.Endpoint.Mode == spec.EndpointVIP || c.Endpoint.Mode == spec.EndpointKubeVIP,
+			string(c.Endpoint.Mode)},
 		{"cluster.cni.name", c.CNI.Name != "" && c.CNI.Name != spec.CNIFlannel, string(c.CNI.Name)},
 		{"cluster.cni.kubeProxy", c.CNI.KubeProxy != nil && !*c.CNI.KubeProxy, "false"},
 		{"cluster.discovery", c.Discovery != "", string(c.Discovery)},
@@ -290,19 +303,24 @@ func (r *resolver) checkCloudImage() {
 	switch {
 	case c.Volume == "" && c.URL == "":
 		r.problems.Add(path, `is required with image.source "cloudImage": it needs a volume or a url`, "",
-			"write it like url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img")
+			"write it like url: "+
+				"https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img")
 	case c.Volume != "" && c.URL != "":
 		r.problems.Add(path, "takes either a volume or a url", c.URL, "leave one out")
 	case c.Volume != "" && !cloudVolume.MatchString(c.Volume):
-		r.problems.Add(path+".volume", "must name a disk image among the ISO files of a datastore, with the ending .img", c.Volume,
+		r.problems.Add(path+".volume", "must name a disk image among the ISO files of a datastore, with the ending .img",
+			c.Volume,
 			"write it like local:iso/ubuntu-24.04.img")
 	case c.Volume != "" && c.Checksum != "":
 		r.problems.Add(path+".checksum", "has no meaning with a volume, which is not downloaded", c.Checksum, "leave it out")
 	case c.URL != "":
-		r.checkURL(path+".url", c.URL, "https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img", "https", "http")
+		r.checkURL(path+".url", c.URL,
+			"https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img", "https",
+			"http")
 
 		if c.Checksum != "" && !checksum.MatchString(c.Checksum) {
-			r.problems.Add(path+".checksum", "must be a SHA-256 checksum", c.Checksum, "write it like sha256: and 64 hexadecimal digits, as SHA256SUMS has it")
+			r.problems.Add(path+".checksum", "must be a SHA-256 checksum", c.Checksum,
+				"write it like sha256: and 64 hexadecimal digits, as SHA256SUMS has it")
 		}
 	}
 }
@@ -319,18 +337,20 @@ var (
 	k3sServices = netip.MustParsePrefix("10.43.0.0/16")
 )
 
-// checkK3sNetwork keeps nodes out of the networks of pods and services. One that holds these and much else does no harm by itself.
+// checkK3sNetwork keeps nodes out of the networks of pods and services. One that holds these and much else does no harm
+// by itself.
 func (r *resolver) checkK3sNetwork() {
 	for _, own := range []netip.Prefix{k3sPods, k3sServices} {
 		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
-			r.problems.Add("network.cidr", "must lie outside of "+own.String()+", which K3s has for pods and services", r.network.String(),
+			r.problems.Add("network.cidr", "must lie outside of "+own.String()+", which K3s has for pods and services",
+				r.network.String(),
 				"give the nodes another network")
 		}
 	}
 }
 
-// openK3s is what nodes let in, and control planes beside: of the world the Kubernetes API and SSH, and from each other what K3s says that
-// it needs. Agents reach servers by the port of the API.
+// openK3s is what nodes let in, and control planes beside: of the world the Kubernetes API and SSH, and from each other
+// what K3s says that it needs. Agents reach servers by the port of the API.
 func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
 	nodes := []netip.Prefix{r.network}
 	pods := append(slices.Clone(nodes), k3sPods)
@@ -343,7 +363,8 @@ func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
 		{"flannel-vxlan", spec.ProtocolUDP, one(k3sVXLAN), nodes},
 	}
 	control = []Ingress{
-		{"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort), distinct(append(slices.Clone(pods), r.apiFrom...))},
+		{"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort),
+			distinct(append(slices.Clone(pods), r.apiFrom...))},
 		{"etcd", spec.ProtocolTCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
 	}
 

@@ -11,18 +11,21 @@ func (r *resolver) checkLeaving(p *Plan) {
 	p.Replace, p.ForceRemove, p.Teardown = l.Replace, l.ForceRemove, l.Teardown
 
 	if l.AcceptEmptyCluster != "" && l.AcceptEmptyCluster != p.Cluster {
-		r.problems.Add("lifecycle.acceptEmptyCluster", "must be the name of the cluster, "+p.Cluster, l.AcceptEmptyCluster, "state it, or leave the key out")
+		r.problems.Add("lifecycle.acceptEmptyCluster", "must be the name of the cluster, "+p.Cluster, l.AcceptEmptyCluster,
+			"state it, or leave the key out")
 	}
 
 	if l.AcceptEmptyCluster != "" && r.spec.Cluster.RecoverFrom != "" {
-		r.problems.Add("lifecycle.acceptEmptyCluster", "excludes cluster.recoverFrom: etcd begins with a snapshot or empty", l.AcceptEmptyCluster,
+		r.problems.Add("lifecycle.acceptEmptyCluster", "excludes cluster.recoverFrom: etcd begins with a snapshot or empty",
+			l.AcceptEmptyCluster,
 			"leave one of them out")
 	}
 
 	p.AcceptEmpty = l.AcceptEmptyCluster != ""
 
 	if l.Teardown && len(l.Replace)+len(l.ForceRemove) > 0 {
-		r.problems.Add("lifecycle.teardown", "excludes replace and forceRemove: it lets go of every node", strings.Join(slices.Concat(l.Replace, l.ForceRemove), " "),
+		r.problems.Add("lifecycle.teardown", "excludes replace and forceRemove: it lets go of every node",
+			strings.Join(slices.Concat(l.Replace, l.ForceRemove), " "),
 			"leave them out, or set teardown to false")
 	}
 
@@ -32,13 +35,15 @@ func (r *resolver) checkLeaving(p *Plan) {
 		named[n.Name] = true
 
 		if n.Protection && slices.Contains(l.Replace, n.Name) {
-			r.problems.Add("lifecycle.replace", "names a node whose VM is protected", n.Name, "set protection to false for its pool, and run 'pulumi up' before")
+			r.problems.Add("lifecycle.replace", "names a node whose VM is protected", n.Name,
+				"set protection to false for its pool, and run 'pulumi up' before")
 		}
 	}
 
 	for _, name := range l.Replace {
 		if !named[name] {
-			r.problems.Add("lifecycle.replace", "names no node", name, "state the name that the plan gives the node, or take it out")
+			r.problems.Add("lifecycle.replace", "names no node", name,
+				"state the name that the plan gives the node, or take it out")
 		}
 	}
 

@@ -18,9 +18,11 @@ func (r *resolver) checkModes() {
 	oneOf(r, "cluster.bootstrap", s.Cluster.Bootstrap, spec.BootstrapPulumi, spec.BootstrapExternal)
 	oneOf(r, "placement.strategy", s.Placement.Strategy, spec.StrategySpread, spec.StrategyPin)
 
-	source := oneOf(r, "image.source", s.Image.Source, spec.SourceTemplate, spec.SourceISO, spec.SourceFactory, spec.SourceCloudImage)
+	source := oneOf(r, "image.source", s.Image.Source, spec.SourceTemplate, spec.SourceISO, spec.SourceFactory,
+		spec.SourceCloudImage)
 	platform := oneOf(r, "image.platform", s.Image.Platform, spec.PlatformMetal, spec.PlatformNoCloud)
-	addressing := oneOf(r, "network.addressing", s.Network.Addressing, spec.AddressingStatic, spec.AddressingReserved, spec.AddressingAgent, spec.AddressingReported)
+	addressing := oneOf(r, "network.addressing", s.Network.Addressing, spec.AddressingStatic, spec.AddressingReserved,
+		spec.AddressingAgent, spec.AddressingReported)
 
 	if source && platform && addressing {
 		r.checkPair()
@@ -42,14 +44,20 @@ func (r *resolver) checkPair() {
 	image, addressing := r.spec.Image, r.spec.Network.Addressing
 
 	switch {
-	case addressing == spec.AddressingStatic && image.Platform == spec.PlatformMetal && image.Source == spec.SourceTemplate:
-		r.problems.Add("network.addressing", "a metal template cannot hold the address of each of its clones, and Talos on metal ignores "+
-			"the cloud-init drive", string(addressing), "use reserved or reported, or a template with image.platform nocloud")
+	case addressing == spec.AddressingStatic && image.Platform == spec.PlatformMetal &&
+		image.Source == spec.SourceTemplate:
+		r.problems.Add("network.addressing",
+			"a metal template cannot hold the address of each of its clones, and Talos on metal ignores "+
+				"the cloud-init drive", string(addressing), "use reserved or reported, or a template with image.platform nocloud")
 	case addressing == spec.AddressingStatic && image.Platform == spec.PlatformMetal && image.Source == spec.SourceISO:
-		r.problems.Add("network.addressing", "one metal ISO file cannot hold the address of each node, and Talos on metal ignores "+
-			"the cloud-init drive", string(addressing), "use reserved, or image.source factory, or an ISO file with image.platform nocloud")
-	case addressing == spec.AddressingReserved && image.Platform == spec.PlatformMetal && image.Source == spec.SourceFactory:
-		r.warn("network.addressing", "a reservation is not needed: the factory writes the address into the image", string(addressing),
+		r.problems.Add("network.addressing",
+			"one metal ISO file cannot hold the address of each node, and Talos on metal ignores "+
+				"the cloud-init drive", string(addressing),
+			"use reserved, or image.source factory, or an ISO file with image.platform nocloud")
+	case addressing == spec.AddressingReserved && image.Platform == spec.PlatformMetal &&
+		image.Source == spec.SourceFactory:
+		r.warn("network.addressing", "a reservation is not needed: the factory writes the address into the image",
+			string(addressing),
 			"use static")
 	}
 }
@@ -63,7 +71,8 @@ func (r *resolver) checkReported() {
 
 		for _, m := range p.members {
 			if m.Address == "" {
-				r.problems.Add(p.path+".addresses", `is required with addressing "reported" and bootstrap "pulumi": the nodes could not be reached`,
+				r.problems.Add(p.path+".addresses",
+					`is required with addressing "reported" and bootstrap "pulumi": the nodes could not be reached`,
 					"", "state the addresses that the nodes have")
 
 				break
@@ -72,8 +81,8 @@ func (r *resolver) checkReported() {
 	}
 }
 
-// checkStaticNodes: an address can be written into the configuration of a node that has been reached at it, and that this
-// program configures.
+// checkStaticNodes: an address can be written into the configuration of a node that has been reached at it, and that
+// this program configures.
 func (r *resolver) checkStaticNodes() {
 	s := r.spec
 	check := func(path string, a spec.Addressing) {
@@ -87,7 +96,8 @@ func (r *resolver) checkStaticNodes() {
 			r.problems.Add(path, `belongs to network.addressing "reserved"`, string(a),
 				`leave it out, or change network.addressing, which is "`+string(s.Network.Addressing)+`"`)
 		case s.Cluster.Bootstrap == spec.BootstrapExternal:
-			r.problems.Add(path, `is excluded by cluster.bootstrap "external": no node is configured`, string(a), "leave it out, or set cluster.bootstrap to pulumi")
+			r.problems.Add(path, `is excluded by cluster.bootstrap "external": no node is configured`, string(a),
+				"leave it out, or set cluster.bootstrap to pulumi")
 		default:
 			r.static = true
 		}
@@ -115,7 +125,8 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.versions.kubernetes", s.Cluster.Versions.Kubernetes != "", s.Cluster.Versions.Kubernetes)
 	exclude("cluster.versions.contract", s.Cluster.Versions.Contract != "", s.Cluster.Versions.Contract)
 	exclude("cluster.patches", len(s.Cluster.Patches) > 0, "")
-	exclude("cluster.cni", s.Cluster.CNI.Name != spec.CNIFlannel || s.Cluster.CNI.Version != "" || !*s.Cluster.CNI.KubeProxy, string(s.Cluster.CNI.Name))
+	exclude("cluster.cni", s.Cluster.CNI.Name != spec.CNIFlannel || s.Cluster.CNI.Version != "" ||
+		!*s.Cluster.CNI.KubeProxy, string(s.Cluster.CNI.Name))
 	exclude("cluster.discovery", s.Cluster.Discovery != spec.DiscoveryService, string(s.Cluster.Discovery))
 	exclude("cluster.manifests", len(s.Cluster.Manifests) > 0, "")
 	exclude("cluster.registryMirrors", len(s.Cluster.RegistryMirrors) > 0, "")
@@ -156,14 +167,16 @@ func (r *resolver) checkExternal() {
 	}
 
 	if mode := s.Cluster.Endpoint.Mode; mode != spec.EndpointFirstControlPlane {
-		r.warn("cluster.endpoint.mode", "is not carried out with bootstrap external: whoever configures the nodes sets it up", string(mode), "")
+		r.warn("cluster.endpoint.mode", "is not carried out with bootstrap external: whoever configures the nodes sets it up",
+			string(mode), "")
 	}
 }
 
 // checkAgent: an address can be read from the guest agent only where there is one.
 func (r *resolver) checkAgent(p *pool, image BootImage) {
 	// The agent of K3s nodes is installed when they boot.
-	if r.spec.Network.Addressing != spec.AddressingAgent || r.isK3s() || len(p.members) == 0 || slices.Contains(image.Extensions, GuestAgent) {
+	if r.spec.Network.Addressing != spec.AddressingAgent || r.isK3s() || len(p.members) == 0 ||
+		slices.Contains(image.Extensions, GuestAgent) {
 		return
 	}
 

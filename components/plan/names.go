@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// isLabel holds a text to RFC 1123, `[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?`: what Kubernetes takes for the parts of a node's name and
-// Proxmox VE for a VM's. A regular expression would be slow, for this is asked of every node.
+// isLabel holds a text to RFC 1123, `[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?`: what Kubernetes takes for the parts of a
+// node's name and Proxmox VE for a VM's. A regular expression would be slow, for this is asked of every node.
 func isLabel(s string) bool {
 	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
@@ -95,7 +95,8 @@ func NodeNames(p spec.Pool, cluster, name string) map[string]string {
 }
 
 // mac derives a locally administered unicast address from cluster and node name, so that a DHCP reservation can be made
-// before the VM exists and a VM made again keeps its lease. Further interfaces of the node are told apart by their index.
+// before the VM exists and a VM made again keeps its lease. Further interfaces of the node are told apart by their
+// index.
 func mac(cluster, node string, index int) string {
 	seed := make([]byte, 0, 128)
 	seed = append(append(append(seed, cluster...), 0), node...)

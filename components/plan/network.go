@@ -36,7 +36,8 @@ func (r *resolver) checkNetwork(p *Plan) {
 	if static && n.Nameservers == nil {
 		n.Nameservers = []string{"1.1.1.1", "8.8.8.8"}
 	} else if !static && n.Nameservers != nil {
-		r.problems.Add("network.nameservers", "come with DHCP unless addressing is static", strings.Join(n.Nameservers, ", "), "leave them out")
+		r.problems.Add("network.nameservers", "come with DHCP unless addressing is static", strings.Join(n.Nameservers, ", "),
+			"leave them out")
 	}
 
 	for i, text := range n.Nameservers {

@@ -13,8 +13,8 @@ const (
 	cloudInitDrive = "ide0"
 )
 
-// makeNodes gives each ordinal its name, VMID, MAC and address. Nothing here depends on other pools or on how many nodes
-// there are, so growing a pool changes nothing that exists.
+// makeNodes gives each ordinal its name, VMID, MAC and address. Nothing here depends on other pools or on how many
+// nodes there are, so growing a pool changes nothing that exists.
 func (r *resolver) makeNodes(p *pool) {
 	if len(p.members) == 0 {
 		return
@@ -98,7 +98,8 @@ func (r *resolver) node(p *pool, s spec.VMSpec) Node {
 	n := Node{
 		Pool: p.name, Role: p.Role, Template: image.Template,
 		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
-		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot, Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,
+		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot,
+		Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,
 		Machine: valueOr(s.Machine, ""), Firmware: valueOr(s.Firmware, ""), SCSIController: valueOr(s.SCSIController, ""),
 		Tags:         tags(r.spec.Cluster.Distribution, r.spec.Cluster.Name, p.Role, s.Tags),
 		ResourcePool: valueOr(s.ResourcePool, ""), HAGroup: valueOr(s.HAGroup, ""),

@@ -15,8 +15,8 @@ type HostAllocation struct {
 	Capacity, Reserve spec.Resources
 	// Used is what all nodes of the plan on this host need.
 	Used spec.Resources
-	// Slots are the workers that the host has room for beside its control planes, as far as all have the shape of the first
-	// pool of workers; -1 without a limit.
+	// Slots are the workers that the host has room for beside its control planes, as far as all have the shape of the
+	// first pool of workers; -1 without a limit.
 	Slots int
 
 	controls, workers int
@@ -69,7 +69,8 @@ func (r *resolver) checkHosts() {
 			r.checkResources(path+".reserve", *h.Reserve)
 
 			if h.Capacity == nil {
-				r.problems.Add(path+".reserve", "has no meaning without a capacity", "", "state the capacity, or leave the reserve out")
+				r.problems.Add(path+".reserve", "has no meaning without a capacity", "",
+					"state the capacity, or leave the reserve out")
 			}
 		}
 	}
@@ -77,7 +78,8 @@ func (r *resolver) checkHosts() {
 	r.checkResources("placement.reserve", r.spec.Placement.Reserve)
 
 	if len(r.spec.Proxmox.Hosts) == 0 {
-		r.problems.Add("proxmox.hosts", "needs at least one host", "", "name it as Proxmox VE shows it, for example - name: pve")
+		r.problems.Add("proxmox.hosts", "needs at least one host", "",
+			"name it as Proxmox VE shows it, for example - name: pve")
 
 		return
 	}
@@ -125,7 +127,8 @@ func (r *resolver) place() []HostAllocation {
 	for i, h := range r.spec.Proxmox.Hosts {
 		hosts[i] = HostAllocation{Name: h.Name, Slots: -1}
 		if h.Capacity != nil {
-			hosts[i].Limited, hosts[i].Capacity, hosts[i].Reserve = true, *h.Capacity, valueOr(h.Reserve, r.spec.Placement.Reserve)
+			hosts[i].Limited, hosts[i].Capacity, hosts[i].Reserve = true, *h.Capacity,
+				valueOr(h.Reserve, r.spec.Placement.Reserve)
 		}
 
 		index[h.Name] = i
@@ -233,8 +236,8 @@ func (pl *placer) take(n *Node, host int, fits bool) {
 	pl.extra[host] = pl.extra[host].Plus(n.need())
 }
 
-// placeControls puts each control plane on the host with the fewest, the first of those in the order of the configuration.
-// Two share a host only when there are fewer hosts than control planes.
+// placeControls puts each control plane on the host with the fewest, the first of those in the order of the
+// configuration. Two share a host only when there are fewer hosts than control planes.
 func (pl *placer) placeControls() {
 	var nodes []*Node
 
@@ -301,7 +304,10 @@ func (pl *placer) fewestControls(need spec.Resources, mayShare bool) (host int, 
 
 // countSlots divides what is left of each host by the first pool of workers' profile: the smaller of vCPU and memory.
 func (pl *placer) countSlots() {
-	i := slices.IndexFunc(pl.pools, func(p *pool) bool { return p.Role != spec.RoleControlPlane && len(p.planned.Nodes) > 0 })
+	i := slices.IndexFunc(pl.pools, func(p *pool) bool {
+		return p.Role != spec.RoleControlPlane &&
+			len(p.planned.Nodes) > 0
+	})
 	if i < 0 {
 		return
 	}
@@ -317,9 +323,9 @@ func (pl *placer) countSlots() {
 	}
 }
 
-// placeWorkers assigns the workers of a pool, in order, to the hosts' slots, interleaved: the first slot of each host, then
-// the second of each, and so on, passing over hosts that are full. Slots are taken rather than listed, which is the same
-// for workers of one profile and right for others.
+// placeWorkers assigns the workers of a pool, in order, to the hosts' slots, interleaved: the first slot of each host,
+// then the second of each, and so on, passing over hosts that are full. Slots are taken rather than listed, which is
+// the same for workers of one profile and right for others.
 func (pl *placer) placeWorkers(p *pool) {
 	queue := newSlots(pl.hosts)
 

@@ -24,15 +24,16 @@ type Plan struct {
 	K3s          *PlannedK3s
 
 	Bootstrap spec.BootstrapMode
-	// Talos and Kubernetes are versions with a leading v; Kubernetes is empty with bootstrap external, Talos with kind k3s.
+	// Talos and Kubernetes are versions with a leading v; Kubernetes is empty with bootstrap external, Talos with kind
+	// k3s.
 	Talos, Kubernetes string
-	// Contract is the version of Talos whose defaults machine configuration is written with. Empty: the version that the cluster
-	// was made with, which is not known here; see WithContract.
+	// Contract is the version of Talos whose defaults machine configuration is written with. Empty: the version that the
+	// cluster was made with, which is not known here; see WithContract.
 	Contract string
 
 	EndpointMode spec.EndpointMode
-	// Endpoint is the Kubernetes API as the nodes and the kubeconfig know it, "https://10.0.0.11:6443"; empty when it is an
-	// address that is not known in advance.
+	// Endpoint is the Kubernetes API as the nodes and the kubeconfig know it, "https://10.0.0.11:6443"; empty when it is
+	// an address that is not known in advance.
 	Endpoint string
 	// VIP is the virtual address; invalid without one.
 	VIP netip.Addr
@@ -91,7 +92,8 @@ type Plan struct {
 	BootstrapWaitsForWorkers                bool
 	// DrainTimeout bounds how long pods may take to leave a node.
 	DrainTimeout time.Duration
-	// SettleTimeout is how long what is amiss may last before it counts, TransferTimeout how long a snapshot of etcd may be on its way.
+	// SettleTimeout is how long what is amiss may last before it counts, TransferTimeout how long a snapshot of etcd may
+	// be on its way.
 	SettleTimeout, TransferTimeout time.Duration
 	// KubeconfigRenewal is how long before its end the kubeconfig is renewed; 0: the provider's default.
 	KubeconfigRenewal time.Duration
@@ -105,8 +107,8 @@ type Plan struct {
 	Backup *spec.Backup
 	// Teardown lets go of every node.
 	Teardown bool
-	// MaxUnavailable is how many workers may be away at the same time, Canary lets the first of a pool go alone, and UpgradeTimeout
-	// bounds how long a node may be away.
+	// MaxUnavailable is how many workers may be away at the same time, Canary lets the first of a pool go alone, and
+	// UpgradeTimeout bounds how long a node may be away.
 	MaxUnavailable int
 	Canary         bool
 	UpgradeTimeout time.Duration
@@ -293,8 +295,8 @@ func (p *Plan) Runs() []string {
 	return all
 }
 
-// WithContract is the plan of a cluster that was made with the version of Talos, unless the plan states one itself. What
-// runs must know the contract: after a way back, it is no later than what runs.
+// WithContract is the plan of a cluster that was made with the version of Talos, unless the plan states one itself.
+// What runs must know the contract: after a way back, it is no later than what runs.
 func (p *Plan) WithContract(version string) *Plan {
 	if p.Contract != "" {
 		return p

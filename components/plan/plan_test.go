@@ -41,15 +41,18 @@ func TestModes(t *testing.T) {
 	}{
 		"metal template": {
 			func(*draft) {},
-			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Scope: PerCluster,
+				Key: "template/talos-v1.12.4-base"},
 		},
 		"nocloud template": {
 			func(s *draft) { s.Image.Platform, s.Network.Gateway = spec.PlatformNoCloud, "10.0.0.1" },
-			derived{Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CloudInit: "ide0", Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+			derived{Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CloudInit: "ide0", Scope: PerCluster,
+				Key: "template/talos-v1.12.4-base"},
 		},
 		"template with agent": {
 			func(s *draft) { s.Image.Schematic = &spec.Schematic{Extensions: []string{"qemu-guest-agent"}} },
-			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Agent: true, Scope: PerCluster, Key: "template/talos-v1.12.4-base"},
+			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Agent: true, Scope: PerCluster,
+				Key: "template/talos-v1.12.4-base"},
 		},
 		"template of a pool": {
 			func(s *draft) { p := s.Pools["control"]; p.Image.Template = "9000"; s.Pools["control"] = p },
@@ -60,44 +63,51 @@ func TestModes(t *testing.T) {
 				s.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos-1.12.4.iso"}}
 			},
 			derived{
-				Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Scope: PerCluster,
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, CDROM: "ide2", Boot: "scsi0 ide2",
+				Machine: "q35", Firmware: "ovmf", Scope: PerCluster,
 				Key: "iso/local:iso/talos-1.12.4.iso",
 			},
 		},
 		"nocloud ISO file": {
 			func(s *draft) {
-				s.Image = spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud, ISO: spec.ISOImage{URL: "https://example.com/nocloud-amd64.iso"}}
+				s.Image = spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
+					ISO: spec.ISOImage{URL: "https://example.com/nocloud-amd64.iso"}}
 				s.Network.Gateway = "10.0.0.1"
 			},
 			derived{
-				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
+				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0",
+				Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
 				Scope: PerCluster, Key: "iso/https://example.com/nocloud-amd64.iso",
 			},
 		},
 		"factory by default": {
 			factory("", "", spec.FactoryImage{}),
 			derived{
-				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
+				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0",
+				Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf",
 				Scope: PerCluster, Key: "factory/cluster",
 			},
 		},
 		"factory metal": {
 			factory(spec.PlatformMetal, "", agent),
 			derived{
-				Platform: spec.PlatformMetal, Addressing: spec.AddressingStatic, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Agent: true,
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingStatic, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35",
+				Firmware: "ovmf", Agent: true,
 				Scope: PerNode, Key: "factory/node/c-control-1",
 			},
 		},
 		"factory metal, reserved": {
 			factory(spec.PlatformMetal, spec.AddressingReserved, agent),
 			derived{
-				Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, CDROM: "ide2", Boot: "scsi0 ide2", Machine: "q35", Firmware: "ovmf", Agent: true,
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, CDROM: "ide2", Boot: "scsi0 ide2",
+				Machine: "q35", Firmware: "ovmf", Agent: true,
 				Scope: PerCluster, Key: "factory/cluster",
 			},
 		},
 		"factory disk": {
 			factory(spec.PlatformMetal, "", spec.FactoryImage{Format: spec.FormatDisk}),
-			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingStatic, Boot: "scsi0", Machine: "q35", Firmware: "ovmf", Scope: PerNode, Key: "factory/node/c-control-1"},
+			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingStatic, Boot: "scsi0", Machine: "q35",
+				Firmware: "ovmf", Scope: PerNode, Key: "factory/node/c-control-1"},
 		},
 		"factory with extensions of a pool": {
 			func(s *draft) {
@@ -108,7 +118,8 @@ func TestModes(t *testing.T) {
 				s.Pools["control"] = p
 			},
 			derived{
-				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0", Boot: "scsi0 ide2", Machine: "i440fx", Firmware: "seabios",
+				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CDROM: "ide2", CloudInit: "ide0",
+				Boot: "scsi0 ide2", Machine: "i440fx", Firmware: "seabios",
 				Agent: true, Scope: PerPool, Key: "factory/pool/control",
 			},
 		},
@@ -120,7 +131,8 @@ func TestModes(t *testing.T) {
 			n, image := p.Nodes()[0], p.Pools[0].Image
 
 			got := derived{
-				p.Platform, p.Addressing, n.CDROM, n.CloudInit, strings.Join(n.BootOrder, " "), n.Machine, n.Firmware, n.Agent, image.Scope, n.ImageKey,
+				p.Platform, p.Addressing, n.CDROM, n.CloudInit, strings.Join(n.BootOrder, " "), n.Machine, n.Firmware, n.Agent,
+				image.Scope, n.ImageKey,
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
@@ -145,7 +157,8 @@ func TestLegalPairs(t *testing.T) {
 		for _, platform := range []spec.Platform{spec.PlatformMetal, spec.PlatformNoCloud} {
 			var got []string
 
-			for _, addressing := range []spec.Addressing{spec.AddressingStatic, spec.AddressingReserved, spec.AddressingAgent, spec.AddressingReported} {
+			for _, addressing := range []spec.Addressing{spec.AddressingStatic, spec.AddressingReserved, spec.AddressingAgent,
+				spec.AddressingReported} {
 				s := small()
 				s.Network.Addressing, s.Network.Gateway = addressing, "10.0.0.1"
 
@@ -157,7 +170,8 @@ func TestLegalPairs(t *testing.T) {
 				case spec.SourceTemplate:
 					s.Image.Schematic = &spec.Schematic{Extensions: []string{GuestAgent}}
 				case spec.SourceISO:
-					s.Image = spec.Image{ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}, Schematic: &spec.Schematic{Extensions: []string{GuestAgent}}}
+					s.Image = spec.Image{ISO: spec.ISOImage{Volume: "local:iso/talos.iso"},
+						Schematic: &spec.Schematic{Extensions: []string{GuestAgent}}}
 				case spec.SourceFactory:
 					s.Image = spec.Image{Factory: spec.FactoryImage{Extensions: []string{GuestAgent}}}
 				}
@@ -189,9 +203,15 @@ func TestLegalPairs(t *testing.T) {
 
 func TestEndpoint(t *testing.T) {
 	for want, change := range map[string]func(*draft){
-		"https://10.0.0.11:6443":       func(*draft) {},
-		"https://10.0.0.200:6443":      func(s *draft) { s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.200"} },
-		"https://api.example.com:6443": func(s *draft) { s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"} },
+		"https://10.0.0.11:6443": func(*draft) {},
+		"https://10.0.0.200:6443": func(
+			s *draft) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.200"}
+		},
+		"https://api.example.com:6443": func(
+			s *draft) {
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"}
+		},
 		"https://10.0.0.201:6443": func(s *draft) {
 			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.201", Interface: "eth0"}
 		},
@@ -230,10 +250,12 @@ func TestExternal(t *testing.T) {
 
 	want := []spec.Problem{
 		{
-			Path: "cluster.endpoint.mode", Rule: "is not carried out with bootstrap external: whoever configures the nodes sets it up", Value: "vip",
+			Path: "cluster.endpoint.mode",
+			Rule: "is not carried out with bootstrap external: whoever configures the nodes sets it up", Value: "vip",
 		},
 		{
-			Path: "image.template.control", Rule: "holds another version than cluster.versions.talos v1.11.5", Value: "talos-v1.12.4-base",
+			Path: "image.template.control", Rule: "holds another version than cluster.versions.talos v1.11.5",
+			Value:  "talos-v1.12.4-base",
 			Remedy: "change one of the two",
 		},
 	}
@@ -258,7 +280,8 @@ func TestExternal(t *testing.T) {
 // TestVersionInURL: a version is what stands in the path, not the address of the server.
 func TestVersionInURL(t *testing.T) {
 	for address, fine := range map[string]bool{
-		"http://10.0.0.5:8080/talos-1.12.4.iso": true, "http://10.0.0.5/v1.12.4/metal-amd64.iso": true, "http://10.0.0.5/metal.iso": true,
+		"http://10.0.0.5:8080/talos-1.12.4.iso": true, "http://10.0.0.5/v1.12.4/metal-amd64.iso": true,
+		"http://10.0.0.5/metal.iso":            true,
 		"https://example.com/talos-1.11.2.iso": false,
 	} {
 		s := small()
@@ -274,12 +297,15 @@ func TestVersionInURL(t *testing.T) {
 func TestMerge(t *testing.T) {
 	s := small()
 	s.Image, s.Network.Gateway = spec.Image{}, "10.0.0.1"
-	s.Defaults = spec.VMSpec{Cores: new(4), Tags: []string{"a"}, Labels: map[string]string{"x": "1", "y": "1"}, Disk: spec.DiskOptions{SSD: new(true)}}
+	s.Defaults = spec.VMSpec{Cores: new(4), Tags: []string{"a"}, Labels: map[string]string{"x": "1", "y": "1"},
+		Disk: spec.DiskOptions{SSD: new(true)}}
 	s = s.with("worker", spec.Pool{
 		Role: spec.RoleWorker, Addresses: "10.1.0.1-9",
-		VMSpec: spec.VMSpec{MemoryMiB: new(8192), Tags: []string{"B"}, Labels: map[string]string{"y": "2"}, Disk: spec.DiskOptions{Datastore: new("tank")}},
+		VMSpec: spec.VMSpec{MemoryMiB: new(8192), Tags: []string{"B"}, Labels: map[string]string{"y": "2"},
+			Disk: spec.DiskOptions{Datastore: new("tank")}},
 		Nodes: map[string]spec.NodeSpec{"1": {}, "3": {MAC: "02:00:00:aa:bb:cc", Address: "10.3.0.3", VMSpec: spec.VMSpec{
-			Cores: new(8), Labels: map[string]string{"z": "3"}, ExtraDisks: []spec.ExtraDisk{{SizeGiB: 7}}, NICs: []spec.NIC{{VLAN: new(7)}, {Bridge: "vmbr1"}},
+			Cores: new(8), Labels: map[string]string{"z": "3"}, ExtraDisks: []spec.ExtraDisk{{SizeGiB: 7}},
+			NICs: []spec.NIC{{VLAN: new(7)}, {Bridge: "vmbr1"}},
 		}}},
 	})
 	s.Network.VLAN = 5
@@ -288,7 +314,8 @@ func TestMerge(t *testing.T) {
 	first, third := p.Pools[1].Nodes[0], p.Pools[1].Nodes[1]
 
 	disk := Disk{
-		Interface: "scsi0", Datastore: "tank", SizeGiB: 40, Cache: "none", AIO: "io_uring", Discard: true, SSD: true, Backup: true, Replicate: true,
+		Interface: "scsi0", Datastore: "tank", SizeGiB: 40, Cache: "none", AIO: "io_uring", Discard: true, SSD: true,
+		Backup: true, Replicate: true,
 	}
 	extra := disk
 	extra.Interface, extra.Datastore, extra.SizeGiB, extra.SSD = "scsi1", "local-lvm", 7, false
@@ -322,8 +349,10 @@ func TestProtection(t *testing.T) {
 		control, worker spec.VMSpec
 		want            [2]bool
 	}{
-		"a lab":                        {spec.EnvironmentLab, spec.VMSpec{}, spec.VMSpec{}, spec.VMSpec{}, [2]bool{false, false}},
-		"production":                   {spec.EnvironmentProduction, spec.VMSpec{}, spec.VMSpec{}, spec.VMSpec{}, [2]bool{true, false}},
+		"a lab": {spec.EnvironmentLab, spec.VMSpec{}, spec.VMSpec{}, spec.VMSpec{},
+			[2]bool{false, false}},
+		"production": {spec.EnvironmentProduction, spec.VMSpec{}, spec.VMSpec{}, spec.VMSpec{},
+			[2]bool{true, false}},
 		"production, defaults off":     {spec.EnvironmentProduction, no, spec.VMSpec{}, spec.VMSpec{}, [2]bool{false, false}},
 		"production, the pool off":     {spec.EnvironmentProduction, spec.VMSpec{}, no, spec.VMSpec{}, [2]bool{false, false}},
 		"production, the workers too":  {spec.EnvironmentProduction, spec.VMSpec{}, spec.VMSpec{}, yes, [2]bool{true, true}},
@@ -360,8 +389,10 @@ func TestIdentity(t *testing.T) {
 	s := small()
 	s.Cluster.Name = "k3s-dev"
 	s.Image.Template.GPUWorker = "9000"
-	s = s.with("worker", spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.1.0.1", Names: "talos-{pool}-{nn}"}).
-		with("gpu", spec.Pool{Role: spec.RoleWorker, Addresses: "10.2.0.1-9", GPUs: map[string]spec.GPUSpec{"2": {BDF: "0000:01:00"}}})
+	s = s.with("worker", spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.1.0.1",
+		Names: "talos-{pool}-{nn}"}).
+		with("gpu", spec.Pool{Role: spec.RoleWorker, Addresses: "10.2.0.1-9",
+			GPUs: map[string]spec.GPUSpec{"2": {BDF: "0000:01:00"}}})
 
 	var got []any
 	for _, n := range placed(t, s).Nodes() {
@@ -369,13 +400,15 @@ func TestIdentity(t *testing.T) {
 	}
 
 	want := []any{
-		"k3s-dev-control-1", 401, "42:34:35:D3:21:F5", "k3s-dev-gpu-2", 602, "E2:15:11:2A:5F:75", "talos-worker-01", 501, mac("k3s-dev", "talos-worker-01", 0),
+		"k3s-dev-control-1", 401, "42:34:35:D3:21:F5", "k3s-dev-gpu-2", 602, "E2:15:11:2A:5F:75", "talos-worker-01", 501,
+		mac("k3s-dev", "talos-worker-01", 0),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 
-	if p := placed(t, s); *p.Pools[1].Nodes[0].GPU != (GPU{BDF: "0000:01:00", PCIe: true, ROMBar: true}) || p.Pools[1].Nodes[0].Machine != "q35" {
+	if p := placed(t, s); *p.Pools[1].Nodes[0].GPU != (GPU{BDF: "0000:01:00", PCIe: true, ROMBar: true}) ||
+		p.Pools[1].Nodes[0].Machine != "q35" {
 		t.Errorf("%+v", p.Pools[1].Nodes[0])
 	}
 }
@@ -411,7 +444,8 @@ func TestRanges(t *testing.T) {
 		}
 	}
 
-	for _, text := range []spec.Range{"", "-", "10.0.0.1-", "10.0.0.9-8", "10.0.0.1-fd00::1", "10.0.0.1,", "fe80::1%eth0", "10.0.0.1-2-3", "fd00::1-5"} {
+	for _, text := range []spec.Range{"", "-", "10.0.0.1-", "10.0.0.9-8", "10.0.0.1-fd00::1", "10.0.0.1,", "fe80::1%eth0",
+		"10.0.0.1-2-3", "fd00::1-5"} {
 		if found, ok := parseAddresses(text); ok {
 			t.Errorf("%q is %v", text, found)
 		}
@@ -442,13 +476,16 @@ func TestJSON(t *testing.T) {
 
 	var pool spec.Pool
 
-	if err := json.Unmarshal([]byte(`{"vmids": 401, "addresses": "10.0.0.1", "patches": ["a: b"]}`), &pool); err != nil || pool.VMIDs != "401" {
+	if err := json.Unmarshal([]byte(`{"vmids": 401, "addresses": "10.0.0.1", "patches": ["a: b"]}`), &pool); err != nil ||
+		pool.VMIDs != "401" {
 		t.Error(pool, err)
 	}
 
-	for text, want := range map[string]spec.Schematic{`"abc"`: {ID: "abc"}, `["x", "y"]`: {Extensions: []string{"x", "y"}}} {
+	for text, want := range map[string]spec.Schematic{`"abc"`: {ID: "abc"},
+		`["x", "y"]`: {Extensions: []string{"x", "y"}}} {
 		image.Schematic = nil
-		if err := json.Unmarshal([]byte(`{"schematic": `+text+`}`), &image); err != nil || cmp.Diff(want, *image.Schematic) != "" {
+		if err := json.Unmarshal([]byte(`{"schematic": `+text+`}`), &image); err != nil ||
+			cmp.Diff(want, *image.Schematic) != "" {
 			t.Error(image.Schematic, err)
 		}
 
@@ -461,9 +498,10 @@ func TestJSON(t *testing.T) {
 // TestProblem is how every problem reads.
 func TestProblem(t *testing.T) {
 	for want, p := range map[string]spec.Problem{
-		"a.b: must be c":                                    {Path: "a.b", Rule: "must be c"},
-		"a.b: must be c (given: d); write e":                {Path: "a.b", Rule: "must be c", Value: "d", Remedy: "write e"},
-		"a: must be c; write e\n\n      1  2\n      3  4\n": {Path: "a", Rule: "must be c", Remedy: "write e", Detail: "1  2\n3  4\n"},
+		"a.b: must be c":                     {Path: "a.b", Rule: "must be c"},
+		"a.b: must be c (given: d); write e": {Path: "a.b", Rule: "must be c", Value: "d", Remedy: "write e"},
+		"a: must be c; write e\n\n      1  2\n      3  4\n": {Path: "a", Rule: "must be c", Remedy: "write e",
+			Detail: "1  2\n3  4\n"},
 	} {
 		if p.String() != want {
 			t.Errorf("got %q, want %q", p.String(), want)
@@ -476,13 +514,15 @@ func TestAddressesOfPods(t *testing.T) {
 	for firewall, want := range map[bool][]spec.Problem{
 		false: nil,
 		true: {{
-			Path: "cluster.cni.values.ipam", Rule: "may give pods addresses that the firewalls do not know: they let in 10.244.0.0/16",
+			Path:   "cluster.cni.values.ipam",
+			Rule:   "may give pods addresses that the firewalls do not know: they let in 10.244.0.0/16",
 			Remedy: "state other networks of pods in firewall.open",
 		}},
 	} {
 		s := small()
 		s.Firewall.Enabled = &firewall
-		s.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: "1.18.4", Values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}}}
+		s.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: "1.18.4",
+			Values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}}}
 
 		if diff := cmp.Diff(want, placed(t, s).Warnings); diff != "" {
 			t.Error(diff)

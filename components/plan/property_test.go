@@ -23,13 +23,15 @@ func drawSpec(t *rapid.T) draft {
 	for i := range rapid.IntRange(1, 6).Draw(t, "hosts") {
 		h := spec.Host{Name: fmt.Sprintf("pve%d", i)}
 		if limited {
-			h.Capacity = &spec.Resources{VCPU: rapid.IntRange(4, 64).Draw(t, "vcpu"), MemoryMiB: rapid.IntRange(8, 256).Draw(t, "gib") * 1024}
+			h.Capacity = &spec.Resources{VCPU: rapid.IntRange(4, 64).Draw(t, "vcpu"),
+				MemoryMiB: rapid.IntRange(8, 256).Draw(t, "gib") * 1024}
 		}
 
 		s.Proxmox.Hosts = append(s.Proxmox.Hosts, h)
 	}
 
-	s.Placement.Reserve = spec.Resources{VCPU: rapid.IntRange(0, 4).Draw(t, "reserve"), MemoryMiB: rapid.IntRange(0, 4096).Draw(t, "reserve MiB")}
+	s.Placement.Reserve = spec.Resources{VCPU: rapid.IntRange(0, 4).Draw(t, "reserve"),
+		MemoryMiB: rapid.IntRange(0, 4096).Draw(t, "reserve MiB")}
 
 	for i := range rapid.IntRange(1, 2).Draw(t, "control pools") {
 		s.Pools[fmt.Sprintf("control%d", i)] = drawPool(t, s, spec.RoleControlPlane, i, 5)
@@ -49,8 +51,9 @@ func drawSpec(t *rapid.T) draft {
 // drawPool draws a pool with room for growth: VMIDs and addresses of its own.
 func drawPool(t *rapid.T, s draft, role spec.Role, i, most int) spec.Pool {
 	p := spec.Pool{
-		Role: role, VMIDs: spec.Range(fmt.Sprintf("%d-%d", 1000*(i+1), 1000*(i+1)+999)), Addresses: spec.Range(fmt.Sprintf("10.%d.0.1-10.%d.3.254", i+1, i+1)),
-		VMSpec: sized(rapid.IntRange(1, 8).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")),
+		Role: role, VMIDs: spec.Range(fmt.Sprintf("%d-%d", 1000*(i+1), 1000*(i+1)+999)),
+		Addresses: spec.Range(fmt.Sprintf("10.%d.0.1-10.%d.3.254", i+1, i+1)),
+		VMSpec:    sized(rapid.IntRange(1, 8).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")),
 	}
 
 	if rapid.Bool().Draw(t, "count") {
@@ -191,7 +194,8 @@ func TestControlPlanesShareAHostOnlyWhenTheyMust(t *testing.T) {
 
 		for host, n := range hosts {
 			if n > 1 && n != pins[host] {
-				t.Fatalf("%d control planes on %s, %d of them pinned there, and there are %d hosts", n, host, pins[host], len(s.Proxmox.Hosts))
+				t.Fatalf("%d control planes on %s, %d of them pinned there, and there are %d hosts", n, host, pins[host],
+					len(s.Proxmox.Hosts))
 			}
 		}
 	})
@@ -246,13 +250,15 @@ func TestInterleaving(t *testing.T) {
 
 		for i := range rapid.IntRange(1, 8).Draw(t, "hosts") {
 			s.Proxmox.Hosts = append(s.Proxmox.Hosts, spec.Host{
-				Name:     fmt.Sprintf("pve%d", i),
-				Capacity: &spec.Resources{VCPU: rapid.IntRange(8, 96).Draw(t, "vcpu"), MemoryMiB: rapid.IntRange(16, 256).Draw(t, "gib") * 1024},
+				Name: fmt.Sprintf("pve%d", i),
+				Capacity: &spec.Resources{VCPU: rapid.IntRange(8, 96).Draw(t, "vcpu"),
+					MemoryMiB: rapid.IntRange(16, 256).Draw(t, "gib") * 1024},
 			})
 		}
 
 		controls := rapid.IntRange(1, len(s.Proxmox.Hosts)).Draw(t, "control planes")
-		s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: &controls, Addresses: "10.0.0.11-10.0.0.99", VMSpec: sized(2, 4)}
+		s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: &controls, Addresses: "10.0.0.11-10.0.0.99",
+			VMSpec: sized(2, 4)}
 
 		cores, gib := rapid.IntRange(1, 16).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")
 
@@ -279,7 +285,8 @@ func TestInterleaving(t *testing.T) {
 		}
 
 		workers := rapid.IntRange(0, len(slots)).Draw(t, "workers")
-		s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: &workers, Addresses: "10.1.0.0-10.2.0.0", VMIDs: "1000-9999", VMSpec: sized(cores, gib)}
+		s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: &workers, Addresses: "10.1.0.0-10.2.0.0",
+			VMIDs: "1000-9999", VMSpec: sized(cores, gib)}
 
 		p := planned(t, s)
 		if p == nil {
@@ -291,7 +298,8 @@ func TestInterleaving(t *testing.T) {
 		}
 
 		if full := len(slots) + 1; workers == len(slots) {
-			s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: &full, Addresses: "10.1.0.0-10.2.0.0", VMIDs: "1000-9999", VMSpec: sized(cores, gib)}
+			s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: &full, Addresses: "10.1.0.0-10.2.0.0",
+				VMIDs: "1000-9999", VMSpec: sized(cores, gib)}
 			if planned(t, s) != nil {
 				t.Fatal("there is no room for one more")
 			}
@@ -320,8 +328,8 @@ func TestNothingClashes(t *testing.T) {
 	})
 }
 
-// TestGrowthChangesNothing: whatever pool grows, nobody gets another name, VMID, MAC or address, and nobody in that pool
-// another host.
+// TestGrowthChangesNothing: whatever pool grows, nobody gets another name, VMID, MAC or address, and nobody in that
+// pool another host.
 func TestGrowthChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSpec(t)
@@ -345,7 +353,8 @@ func TestGrowthChangesNothing(t *testing.T) {
 
 		for _, was := range before.Nodes() {
 			is := now[was.Name]
-			if is.VMID != was.VMID || is.MAC != was.MAC || is.Address != was.Address || is.Ordinal != was.Ordinal || is.ImageKey != was.ImageKey {
+			if is.VMID != was.VMID || is.MAC != was.MAC || is.Address != was.Address || is.Ordinal != was.Ordinal ||
+				is.ImageKey != was.ImageKey {
 				t.Fatalf("%s was %v and is %v", was.Name, was, is)
 			}
 

@@ -55,7 +55,8 @@ func parseNumbers(r spec.Range) (found intervals[int], ok bool) {
 	return found, true
 }
 
-// parseAddresses reads a range of addresses; the end may be only the last number of an IPv4 address, as in 10.0.0.11-13.
+// parseAddresses reads a range of addresses; the end may be only the last number of an IPv4 address, as in
+// 10.0.0.11-13.
 func parseAddresses(r spec.Range) (found intervals[netip.Addr], ok bool) {
 	for _, part := range rangeParts(r) {
 		first, err := netip.ParseAddr(part.first)

@@ -61,9 +61,11 @@ func (r *resolver) resolve() *Plan {
 
 	s := &r.spec
 	p := &Plan{
-		Environment: s.Environment, Cluster: s.Cluster.Name, Distribution: s.Cluster.Distribution, Bootstrap: s.Cluster.Bootstrap, Patches: s.Cluster.Patches,
-		Addressing: s.Network.Addressing, Source: s.Image.Source, Platform: s.Image.Platform, ImageStore: s.Proxmox.Storage.Images,
-		Strategy: s.Placement.Strategy, Rebalance: s.Placement.Rebalance, Tailscale: s.Tailscale,
+		Environment: s.Environment, Cluster: s.Cluster.Name, Distribution: s.Cluster.Distribution,
+		Bootstrap: s.Cluster.Bootstrap, Patches: s.Cluster.Patches,
+		Addressing: s.Network.Addressing, Source: s.Image.Source, Platform: s.Image.Platform,
+		ImageStore: s.Proxmox.Storage.Images,
+		Strategy:   s.Placement.Strategy, Rebalance: s.Placement.Rebalance, Tailscale: s.Tailscale,
 		TakeOver: s.Provided.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled,
 		BootstrapWaitsForWorkers: s.Lifecycle.BootstrapWaitsForWorkers,
 	}
@@ -153,7 +155,8 @@ func (r *resolver) members(p *pool) []poolNode {
 
 	if p.Count != nil {
 		if *p.Count < 0 || *p.Count > maxCount {
-			r.problems.Add(p.path+".count", fmt.Sprintf("must be a number from 0 to %d", maxCount), strconv.Itoa(*p.Count), "correct it")
+			r.problems.Add(p.path+".count", fmt.Sprintf("must be a number from 0 to %d", maxCount), strconv.Itoa(*p.Count),
+				"correct it")
 
 			return nil
 		}
@@ -219,7 +222,8 @@ func (r *resolver) checkLifecycle(p *Plan) {
 
 	// Each update would renew what has a longer window than its validity.
 	if p.KubeconfigRenewal > maxRenewal {
-		r.problems.Add("lifecycle.kubeconfigRenewal", "must be 8000h at most: the kubeconfig is valid for a year", l.KubeconfigRenewal, "lower it")
+		r.problems.Add("lifecycle.kubeconfigRenewal", "must be 8000h at most: the kubeconfig is valid for a year",
+			l.KubeconfigRenewal, "lower it")
 	}
 
 	p.UpgradeTimeout = r.duration("lifecycle.upgrade.timeout", l.Upgrade.Timeout)

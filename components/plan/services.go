@@ -23,7 +23,8 @@ func (r *resolver) checkServices(p *Plan) {
 
 	for i, server := range r.spec.Network.TimeServers {
 		if !isAddress(server) && labels.ValidateDNS1123Subdomain(server) != nil {
-			r.problems.Add(at("network.timeServers", i), "must be an address or a DNS name", server, "write it like time.example.com")
+			r.problems.Add(at("network.timeServers", i), "must be an address or a DNS name", server,
+				"write it like time.example.com")
 		}
 	}
 
@@ -59,7 +60,8 @@ func (r *resolver) checkServices(p *Plan) {
 			r.checkURL(at("cluster.manifests", i), m.Text, "https://example.com/flux.yaml", "https", "http")
 		}
 
-		if slices.ContainsFunc(c.Manifests[:i], func(o spec.InlineOrFile) bool { return o.Origin == m.Origin && o.Text == m.Text }) {
+		if slices.ContainsFunc(c.Manifests[:i],
+			func(o spec.InlineOrFile) bool { return o.Origin == m.Origin && o.Text == m.Text }) {
 			r.problems.Add(at("cluster.manifests", i), "is there twice", m.Origin, "leave it out")
 		}
 	}
@@ -72,7 +74,8 @@ func (r *resolver) checkURL(path, text, example string, schemes ...string) {
 
 	switch {
 	case err == nil && u.User != nil:
-		r.problems.Add(path, "must not hold credentials: they would be in the configuration of every node", u.Redacted(), "leave them out")
+		r.problems.Add(path, "must not hold credentials: they would be in the configuration of every node", u.Redacted(),
+			"leave them out")
 	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme):
 		if strings.Contains(text, "@") {
 			text = "" // what stands before it may be a password
@@ -85,7 +88,8 @@ func (r *resolver) checkURL(path, text, example string, schemes ...string) {
 func (r *resolver) checkLogs(path string, urls []string) {
 	for i, text := range urls {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "tcp" && u.Scheme != "udp" || u.Hostname() == "" || u.Port() == "" || u.User != nil || u.Path != "" && u.Path != "/" {
+		if err != nil || u.Scheme != "tcp" && u.Scheme != "udp" || u.Hostname() == "" || u.Port() == "" || u.User != nil ||
+			u.Path != "" && u.Path != "/" {
 			r.problems.Add(at(path, i), "must be tcp:// or udp://, a host and a port", text, "write it like tcp://10.0.0.5:5044")
 		}
 	}
@@ -112,7 +116,8 @@ func (r *resolver) checkCertificates() {
 		}
 
 		if found == 0 {
-			r.problems.Add(at("cluster.trustedCAs", i), "must be certificates in PEM, and nothing else", ca.Origin, "correct the file")
+			r.problems.Add(at("cluster.trustedCAs", i), "must be certificates in PEM, and nothing else", ca.Origin,
+				"correct the file")
 		}
 	}
 }
@@ -122,18 +127,21 @@ func (r *resolver) checkEncryption(p *Plan) {
 	e := r.spec.Cluster.Encryption
 	p.Encryption = e
 
-	if e == "" || !oneOf(r, "cluster.encryption", e, spec.EncryptionNodeID, spec.EncryptionTPM) || e != spec.EncryptionTPM {
+	if e == "" || !oneOf(r, "cluster.encryption", e, spec.EncryptionNodeID, spec.EncryptionTPM) ||
+		e != spec.EncryptionTPM {
 		return
 	}
 
 	if r.spec.Image.Source == spec.SourceFactory {
-		r.problems.Add("cluster.encryption", "cannot be tpm with image.source factory: Talos seals keys only when it was booted with SecureBoot, "+
-			"and these images are not", string(e), "use nodeID, or a template or an ISO file for SecureBoot")
+		r.problems.Add("cluster.encryption",
+			"cannot be tpm with image.source factory: Talos seals keys only when it was booted with SecureBoot, "+
+				"and these images are not", string(e), "use nodeID, or a template or an ISO file for SecureBoot")
 	}
 
 	for _, pool := range r.pools {
 		if slices.ContainsFunc(pool.planned.Nodes, func(n Node) bool { return !n.TPM }) {
-			r.problems.Add(pool.path+".tpm", `is required with cluster.encryption "tpm"`, "false", "set it to true, here or in defaults")
+			r.problems.Add(pool.path+".tpm", `is required with cluster.encryption "tpm"`, "false",
+				"set it to true, here or in defaults")
 		}
 	}
 }

@@ -63,7 +63,8 @@ func (r *resolver) checkShape(path string, s spec.VMSpec) {
 		switch {
 		case v.value == nil:
 		case *v.value < v.least:
-			r.problems.Add(path+"."+v.key, fmt.Sprintf("must be at least %d: %s", v.least, v.why), strconv.Itoa(*v.value), "raise it")
+			r.problems.Add(path+"."+v.key, fmt.Sprintf("must be at least %d: %s", v.least, v.why), strconv.Itoa(*v.value),
+				"raise it")
 		case *v.value > v.most:
 			r.problems.Add(path+"."+v.key, fmt.Sprintf("must be at most %d", v.most), strconv.Itoa(*v.value), "lower it")
 		}
@@ -74,7 +75,8 @@ func (r *resolver) checkShape(path string, s spec.VMSpec) {
 	r.checkName(path+".haGroup", s.HAGroup, "a high-availability group")
 	r.checkChoice(path+".machine", s.Machine, "q35", "i440fx")
 	r.checkChoice(path+".firmware", s.Firmware, "seabios", "ovmf")
-	r.checkChoice(path+".scsiController", s.SCSIController, "virtio-scsi-pci", "virtio-scsi-single", "lsi", "lsi53c810", "megasas", "pvscsi")
+	r.checkChoice(path+".scsiController", s.SCSIController, "virtio-scsi-pci", "virtio-scsi-single", "lsi", "lsi53c810",
+		"megasas", "pvscsi")
 	r.checkDisk(path+".disk", s.Disk)
 	r.checkTemplateDisk(path+".disk", s.Disk)
 
@@ -102,13 +104,15 @@ func (r *resolver) checkShape(path string, s spec.VMSpec) {
 		}
 	}
 
-	if s.Startup != nil && (format(s.Startup.Order) != "" && *s.Startup.Order < 0 || s.Startup.UpDelaySeconds < 0 || s.Startup.DownDelaySeconds < 0) {
+	if s.Startup != nil && (format(s.Startup.Order) != "" && *s.Startup.Order < 0 || s.Startup.UpDelaySeconds < 0 ||
+		s.Startup.DownDelaySeconds < 0) {
 		r.problems.Add(path+".startup", "must hold no negative number", "", "correct it")
 	}
 
 	for i, t := range s.Tags {
 		if !tag.MatchString(strings.ToLower(t)) {
-			r.problems.Add(at(path+".tags", i), "must hold letters, digits and _ - + . only, as Proxmox VE wants", t, "change the tag")
+			r.problems.Add(at(path+".tags", i), "must hold letters, digits and _ - + . only, as Proxmox VE wants", t,
+				"change the tag")
 		}
 	}
 
@@ -122,7 +126,8 @@ func (r *resolver) checkTemplateDisk(path string, d spec.DiskOptions) {
 	}
 
 	for _, option := range []struct{ key, value string }{
-		{"cache", format(d.Cache)}, {"aio", format(d.AIO)}, {"discard", format(d.Discard)}, {"ssd", format(d.SSD)}, {"iothread", format(d.IOThread)},
+		{"cache", format(d.Cache)}, {"aio", format(d.AIO)}, {"discard", format(d.Discard)}, {"ssd", format(d.SSD)},
+		{"iothread", format(d.IOThread)},
 		{"backup", format(d.Backup)}, {"replicate", format(d.Replicate)},
 	} {
 		if option.value != "" {
@@ -138,7 +143,8 @@ func (r *resolver) checkDisk(path string, d spec.DiskOptions) {
 	r.checkChoice(path+".aio", d.AIO, "io_uring", "native", "threads")
 
 	if d.Interface != nil && !diskInterface.MatchString(*d.Interface) {
-		r.problems.Add(path+".interface", "must be a disk position that Talos boots from", *d.Interface, "write it like scsi0, virtio0 or sata0")
+		r.problems.Add(path+".interface", "must be a disk position that Talos boots from", *d.Interface,
+			"write it like scsi0, virtio0 or sata0")
 	}
 }
 
@@ -167,7 +173,8 @@ func (r *resolver) checkKubernetes(path string, s spec.VMSpec) {
 	} {
 		for _, key := range slices.Sorted(maps.Keys(kind.values)) {
 			if err := kind.validate(map[string]string{key: kind.values[key]}); err != nil {
-				r.problems.Add(path+"."+kind.key+"."+key, "is not what Kubernetes takes: "+oneLine(err), kind.values[key], "correct it")
+				r.problems.Add(path+"."+kind.key+"."+key, "is not what Kubernetes takes: "+oneLine(err), kind.values[key],
+					"correct it")
 			}
 		}
 	}
@@ -189,7 +196,8 @@ func oneLine(err error) string {
 func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 	if p.GPUs != nil {
 		if s.Machine != nil && *s.Machine != "q35" {
-			r.problems.Add(path+".machine", "must be q35: a GPU is passed through as a PCI Express device", *s.Machine, "leave it out")
+			r.problems.Add(path+".machine", "must be q35: a GPU is passed through as a PCI Express device", *s.Machine,
+				"leave it out")
 		}
 
 		if *s.Ballooning {
@@ -207,7 +215,8 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 		}
 
 		if i > 0 && s.ExtraDisks[i-1].Interface == nil && !diskInterface.MatchString(d.Interface) {
-			r.problems.Add(disk, "has no place on the bus of the system disk", d.Interface, "state its interface, or have fewer disks")
+			r.problems.Add(disk, "has no place on the bus of the system disk", d.Interface,
+				"state its interface, or have fewer disks")
 		}
 
 		if other, dup := seen[d.Interface]; dup {
@@ -217,16 +226,20 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 		seen[d.Interface] = disk
 
 		if d.IOThread && strings.HasPrefix(d.Interface, "scsi") && format(s.SCSIController) != "virtio-scsi-single" {
-			r.problems.Add(disk+".iothread", "needs scsiController virtio-scsi-single, or a virtio disk", "true", "change one of the two")
+			r.problems.Add(disk+".iothread", "needs scsiController virtio-scsi-single, or a virtio disk", "true",
+				"change one of the two")
 		}
 
 		if r.installs() && mixed(disks[0], d) {
-			r.warn(disk+".interface", "is on another bus than the system disk, and Linux calls disks of both sda and so on, in no certain order: Talos may be "+
-				"installed on the wrong one", d.Interface, "put it on the bus of the system disk, or on virtio; or name the disk in a patch (machine.install.diskSelector)")
+			r.warn(disk+".interface", "is on another bus than the system disk, and Linux calls disks of both sda and so on, "+
+				"in no certain order: Talos may be "+
+				"installed on the wrong one", d.Interface,
+				"put it on the bus of the system disk, or on virtio; or name the disk in a patch (machine.install.diskSelector)")
 		}
 
 		if d.IOThread && strings.HasPrefix(d.Interface, "sata") {
-			r.problems.Add(disk+".iothread", "is not to be had for a SATA disk", "true", "leave it out, or choose another interface")
+			r.problems.Add(disk+".iothread", "is not to be had for a SATA disk", "true",
+				"leave it out, or choose another interface")
 		}
 	}
 }
@@ -235,7 +248,8 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 func (r *resolver) installs() bool {
 	image := r.spec.Image
 
-	return r.spec.Cluster.Bootstrap == spec.BootstrapPulumi && (image.Source == spec.SourceISO || image.Source == spec.SourceFactory && image.Factory.Format != spec.FormatDisk)
+	return r.spec.Cluster.Bootstrap == spec.BootstrapPulumi &&
+		(image.Source == spec.SourceISO || image.Source == spec.SourceFactory && image.Factory.Format != spec.FormatDisk)
 }
 
 // mixed says whether two disks are on different buses that share their names in Linux.
@@ -306,7 +320,8 @@ func format[T any](v *T) string {
 
 // sharedTags are those that say nothing of whose a VM is.
 func sharedTags() []string {
-	return []string{string(spec.DistributionTalos), string(spec.DistributionK3s), string(spec.RoleControlPlane), string(spec.RoleWorker)}
+	return []string{string(spec.DistributionTalos), string(spec.DistributionK3s), string(spec.RoleControlPlane),
+		string(spec.RoleWorker)}
 }
 
 // tags are sorted and without repetition, as Proxmox stores them: any other order would be a difference for ever.

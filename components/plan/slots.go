@@ -2,8 +2,8 @@ package plan
 
 import "container/heap"
 
-// slots is the queue of the hosts' next slots, interleaved: the host with the fewest workers first, of those the first in
-// the order of the configuration.
+// slots is the queue of the hosts' next slots, interleaved: the host with the fewest workers first, of those the first
+// in the order of the configuration.
 type slots struct {
 	hosts []HostAllocation
 	queue []int // hosts

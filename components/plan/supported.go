@@ -2,8 +2,8 @@ package plan
 
 import "fmt"
 
-// The minor versions that are supported, of version 1; stacks/docs/support-matrix.md lists them. The newest Talos is the
-// newest that its library knows.
+// The minor versions that are supported, of version 1; stacks/docs/support-matrix.md lists them. The newest Talos is
+// the newest that its library knows.
 const (
 	oldestTalos, newestTalos = 9, 12
 	oldestK3s                = 28
@@ -15,7 +15,8 @@ func (r *resolver) checkTalos(version string, configured bool) bool {
 
 	switch m := minor(version); {
 	case m < oldestTalos:
-		r.problems.Add(path, fmt.Sprintf("must be 1.%d or later: older ones are not supported", oldestTalos), version, "raise it")
+		r.problems.Add(path, fmt.Sprintf("must be 1.%d or later: older ones are not supported", oldestTalos), version,
+			"raise it")
 	case m > newestTalos && configured:
 		r.problems.Add(path, fmt.Sprintf("must be 1.%d or earlier: this release knows no later one", newestTalos), version,
 			"lower it, or use a later release of this program")

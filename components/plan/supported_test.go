@@ -31,7 +31,8 @@ func TestNewestTalos(t *testing.T) {
 
 // TestStatedCNI: production is warned of a pod network that nobody has chosen.
 func TestStatedCNI(t *testing.T) {
-	const warning = "cluster.cni.name: is not stated, and a running cluster keeps its pod network: Flannel enforces no network " +
+	const warning = "cluster.cni.name: is not stated, and a running cluster keeps its pod network: Flannel enforces no " +
+		"network " +
 		"policies (given: flannel); state flannel, cilium or none"
 
 	for _, c := range []struct {

@@ -67,13 +67,15 @@ func newTestbed(t *testing.T, change ...func(*lab.Config)) *testbed {
 
 	s.access = proxmoxapi.Access{Endpoint: l.Endpoint(), Insecure: true, TokenID: limited, TokenSecret: "secret"}
 	s.spec = spec.Spec{
-		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a", Capacity: &spec.Resources{VCPU: 8, MemoryMiB: 32768}}, {Name: "b"}}},
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a", Capacity: &spec.Resources{VCPU: 8, MemoryMiB: 32768}},
+			{Name: "b"}}},
 		Cluster: spec.Cluster{
 			Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
 			Endpoint: spec.Endpoint{Mode: spec.EndpointVIP, Address: s.address(20)},
 		},
 		Image: spec.Image{
-			Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
+			Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base",
+				GPUWorker:             "talos-v1.12.4-base",
 				AllowNonCanonicalName: true},
 			Schematic: &spec.Schematic{Extensions: []string{"qemu-guest-agent"}},
 		},

@@ -38,7 +38,8 @@ func (c *lackingHosts) Bridges(context.Context, string) ([]proxmoxapi.Bridge, er
 // TestHosts: all that hosts lack for new nodes is said at once, and nothing of it matters when the nodes are there.
 func TestHosts(t *testing.T) {
 	s := spec.Spec{
-		Proxmox:   spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}, {Name: "pve"}}, Storage: spec.Storage{Images: "nfs", Disks: "tank"}},
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}, {Name: "pve"}},
+			Storage: spec.Storage{Images: "nfs", Disks: "tank"}},
 		Cluster:   spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
 		Network:   spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
 		Placement: spec.Placement{Strategy: spec.StrategySpread},

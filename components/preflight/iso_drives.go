@@ -56,8 +56,9 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 		command := fmt.Sprintf("'qm set %d --%s none,media=cdrom'", v.ID, n.CDROM)
 
 		if c.plan.Rebalance && v.Host != n.Host {
-			c.problems.Add("placement.rebalance", fmt.Sprintf("%s cannot move from host %s to %s: %s in drive %s is a file of host %s",
-				n.Name, v.Host, n.Host, config.CDROMs[n.CDROM], n.CDROM, v.Host), "true",
+			c.problems.Add("placement.rebalance",
+				fmt.Sprintf("%s cannot move from host %s to %s: %s in drive %s is a file of host %s",
+					n.Name, v.Host, n.Host, config.CDROMs[n.CDROM], n.CDROM, v.Host), "true",
 				fmt.Sprintf("when the node has installed, run %s on host %s; or unset it", command, v.Host))
 
 			continue

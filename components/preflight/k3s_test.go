@@ -40,7 +40,8 @@ func TestK3sPreflight(t *testing.T) {
 		cloud cloudHost
 		want  string
 	}{
-		"as it should be": {cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}}, stores: taken, drive: "ide2"}},
+		"as it should be": {cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}}, stores: taken,
+			drive: "ide2"}},
 		"no snippets": {
 			cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
 				stores: map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "vztmpl"}, Active: true},

@@ -28,9 +28,10 @@ func TestRemovals(t *testing.T) {
 	}
 
 	planned := func(controls int, change ...func(*plan.Plan)) *plan.Plan {
-		p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi, Pools: []plan.PlannedPool{
-			{Role: spec.RoleControlPlane}, {Role: spec.RoleWorker, Nodes: []plan.Node{{VMID: 501, Name: "c-worker-1"}}},
-		}}
+		p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi,
+			Pools: []plan.PlannedPool{
+				{Role: spec.RoleControlPlane}, {Role: spec.RoleWorker, Nodes: []plan.Node{{VMID: 501, Name: "c-worker-1"}}},
+			}}
 		for i := range controls {
 			p.Pools[0].Nodes = append(p.Pools[0].Nodes, plan.Node{VMID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1)})
 		}

@@ -52,8 +52,10 @@ func (c *checks) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
 		return &spec.Problem{
 			Path: "pools." + n.Pool + ".names", Rule: fmt.Sprintf("VMID %d is %q, a node of this cluster: a node keeps its name",
 				v.ID, v.Name),
-			Value: n.Name, Remedy: fmt.Sprintf("if the VM was renamed, rename it back: run 'qm set %d --name %s' on host %s; if the "+
-				"configuration was changed, give the pool its former name, or its names the former pattern: the node must be called %q",
+			Value: n.Name,
+			Remedy: fmt.Sprintf("if the VM was renamed, rename it back: run 'qm set %d --name %s' on host %s; if the "+
+				"configuration was changed, give the pool its former name, or its names the former pattern: the node must be "+
+				"called %q",
 				v.ID, n.Name, v.Host, v.Name),
 		}
 	default:

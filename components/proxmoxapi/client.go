@@ -83,8 +83,8 @@ func New(a Access) (*Client, error) {
 	}, nil
 }
 
-// listener keeps what Proxmox VE says when a call fails: when it denies one, the client drops which privilege is missing, and
-// most other failures it takes for an answer with nothing in it.
+// listener keeps what Proxmox VE says when a call fails: when it denies one, the client drops which privilege is
+// missing, and most other failures it takes for an answer with nothing in it.
 type listener struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -165,8 +165,8 @@ func (c *Client) explain(call string, err error) error {
 	}
 }
 
-// handedOn says that a call which ran out of time is about a host, and that Proxmox VE itself was reached: it waits for a host that has
-// just gone longer than we wait for it.
+// handedOn says that a call which ran out of time is about a host, and that Proxmox VE itself was reached: it waits for
+// a host that has just gone longer than we wait for it.
 func handedOn(call string, err error) bool {
 	var dial *net.OpError
 
@@ -193,7 +193,8 @@ func (c *Client) task(ctx context.Context, host, method, path string, body any) 
 
 	switch err := task.Wait(ctx, time.Second/4, c.taskTimeout); {
 	case proxmox.IsTimeout(err):
-		return fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)", host, call,
+		return fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)", host,
+			call,
 			c.taskTimeout)
 	case err != nil:
 		return c.explain("the task of "+call, err)

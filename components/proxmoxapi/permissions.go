@@ -29,9 +29,9 @@ func (c *Client) Permissions(ctx context.Context) (Permissions, error) {
 	return found, nil
 }
 
-// On says whether the credentials have one of the privileges on a path. What is listed for a path is all there is; a path that is not
-// listed has what the one above it hands down. Proxmox VE leaves out a path on which everything was taken away: there, this says
-// too much.
+// On says whether the credentials have one of the privileges on a path. What is listed for a path is all there is; a
+// path that is not listed has what the one above it hands down. Proxmox VE leaves out a path on which everything was
+// taken away: there, this says too much.
 func (p Permissions) On(at string, privileges ...string) bool {
 	for here := at; ; here = path.Dir(here) {
 		if listed, there := p[here]; there {

@@ -49,8 +49,8 @@ func (c *Client) Files(ctx context.Context, host, datastore string) (map[string]
 	return files, nil
 }
 
-// Offered asks a host what a URL offers: the size in bytes, 0 when the server does not say. It is an error when the host
-// cannot get it.
+// Offered asks a host what a URL offers: the size in bytes, 0 when the server does not say. It is an error when the
+// host cannot get it.
 func (c *Client) Offered(ctx context.Context, host, address string) (int64, error) {
 	var reply struct {
 		Size int64 `json:"size"`

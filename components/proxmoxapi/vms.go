@@ -17,8 +17,8 @@ import (
 
 // VM is a virtual machine, a template or a container: whatever has a VMID.
 //
-// Where it is and its tags are in files of the cluster. All else is what its host says of it: now, where the host was asked, or what it
-// has said last, which is old, and forgotten once the host has been silent for some minutes.
+// Where it is and its tags are in files of the cluster. All else is what its host says of it: now, where the host was
+// asked, or what it has said last, which is old, and forgotten once the host has been silent for some minutes.
 type VM struct {
 	ID int
 	// Name is empty where it is forgotten.
@@ -57,8 +57,9 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 
 	for _, r := range resources {
 		found = append(found, VM{
-			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc", MemoryMiB: int(r.MaxMem >> 20),
-			Tags: tagsIn(r.Tags), Pool: r.Pool,
+			ID: int(r.VMID), Name: r.Name, Host: r.Node, Template: r.Template == 1, Container: r.Type == "lxc",
+			MemoryMiB: int(r.MaxMem >> 20),
+			Tags:      tagsIn(r.Tags), Pool: r.Pool,
 		})
 	}
 
@@ -92,8 +93,9 @@ type statusOfVM struct {
 
 func (s statusOfVM) of(host string) VM {
 	return VM{
-		ID: int(s.VMID), Name: s.Name, Host: host, Template: s.Template == 1, Stopped: s.Status == "stopped", MemoryMiB: int(s.MaxMem >> 20),
-		Tags: tagsIn(s.Tags),
+		ID: int(s.VMID), Name: s.Name, Host: host, Template: s.Template == 1, Stopped: s.Status == "stopped",
+		MemoryMiB: int(s.MaxMem >> 20),
+		Tags:      tagsIn(s.Tags),
 	}
 }
 
@@ -300,8 +302,8 @@ func (c *Client) Find(ctx context.Context, vmid int) (VM, bool, error) {
 	}
 }
 
-// Eject takes what is in a CD-ROM drive out of it. The drive stays, and a running VM notices at once. It does nothing when
-// the drive is empty.
+// Eject takes what is in a CD-ROM drive out of it. The drive stays, and a running VM notices at once. It does nothing
+// when the drive is empty.
 func (c *Client) Eject(ctx context.Context, vm VM, drive string) error {
 	var config map[string]any
 	if err := c.get(ctx, qemu(vm)+"/config", &config); err != nil {
@@ -351,8 +353,9 @@ func (c *Client) Links(ctx context.Context, vm VM) ([]Link, error) {
 	return links, nil
 }
 
-// AddressesOf are the addresses inside a network that the link with a MAC address has. One that it may hold and is not its own is left
-// out; it may be invalid. An agent reports much, in an order that means nothing: lo, the pods' network, virtual addresses.
+// AddressesOf are the addresses inside a network that the link with a MAC address has. One that it may hold and is not
+// its own is left out; it may be invalid. An agent reports much, in an order that means nothing: lo, the pods' network,
+// virtual addresses.
 func AddressesOf(mac string, links []Link, network netip.Prefix, except netip.Addr) []netip.Addr {
 	var found []netip.Addr
 
@@ -371,8 +374,8 @@ func AddressesOf(mac string, links []Link, network netip.Prefix, except netip.Ad
 	return found
 }
 
-// GuestFile reads a file of a running VM through its guest agent, as root of the guest. It is an error when no agent answers,
-// or the file is not there.
+// GuestFile reads a file of a running VM through its guest agent, as root of the guest. It is an error when no agent
+// answers, or the file is not there.
 func (c *Client) GuestFile(ctx context.Context, vm VM, path string) (string, error) {
 	var reply struct {
 		Content string `json:"content"`

@@ -102,7 +102,8 @@ func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
 
 		if _, n, planned := NodeByVMID(i.plan, m.VMID); planned && c.Untagged.Name == n.Name {
 			remedy = fmt.Sprintf("If it is the VM of %s and lost its tags, run 'qm set %d --tags %s' on host %s, then "+
-				"'pulumi up --refresh'. If it is not: %s", n.Name, m.VMID, strings.Join(OwnerTags(i.plan), ","), c.Untagged.Host, remedy)
+				"'pulumi up --refresh'. If it is not: %s", n.Name, m.VMID, strings.Join(OwnerTags(i.plan), ","), c.Untagged.Host,
+				remedy)
 		}
 
 		err := fmt.Errorf("%s. It is not touched. %s", c.Why, remedy)
@@ -262,8 +263,8 @@ func (i *Identities) refuse(vmid int, err error) {
 // ErrOtherVM is what CheckSetUp reports.
 var ErrOtherVM = errors.New("was set up on another VM than the state has now")
 
-// CheckSetUp reports a VM that is neither the one that a node was set up on, nor one that the program has created since. A
-// refresh takes whatever VM has the VMID into the state.
+// CheckSetUp reports a VM that is neither the one that a node was set up on, nor one that the program has created
+// since. A refresh takes whatever VM has the VMID into the state.
 func CheckSetUp(node string, found Found) error {
 	if found.Described() {
 		return nil

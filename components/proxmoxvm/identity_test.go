@@ -70,21 +70,26 @@ func TestCompare(t *testing.T) {
 		"its host is gone":   {ours, cluster{vm: &at, silent: errors.New("595")}, proxmoxvm.Unknown, "595"},
 		"another": {
 			ours, cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.Foreign,
-			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid + `)`,
+			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
+				`)`,
 		},
 		"another of our name": {
 			ours, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.Foreign,
-			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid + `)`,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
+				`)`,
 		},
-		"a container": {ours, cluster{vm: &container}, proxmoxvm.Foreign, `VMID 502 is "payroll-db" on host pve2, a container`},
-		"a template":  {ours, cluster{vm: &template}, proxmoxvm.Foreign, `VMID 502 is "payroll-db" on host pve2, a template`},
+		"a container": {ours, cluster{vm: &container}, proxmoxvm.Foreign,
+			`VMID 502 is "payroll-db" on host pve2, a container`},
+		"a template": {ours, cluster{vm: &template}, proxmoxvm.Foreign, `VMID 502 is "payroll-db" on host pve2, a template`},
 		"taken over by a refresh": {
 			refreshed, cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.Foreign,
-			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other + `), without the tags home and talos of this cluster: a refresh has taken it into the state`,
+			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other +
+				`), without the tags home and talos of this cluster: a refresh has taken it into the state`,
 		},
 		"a copy of our VM, taken over by a refresh": {
 			copied, cluster{vm: &at, config: whole}, proxmoxvm.Foreign,
-			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), a copy of the VM with UUID ` + uuid + ` by its notes: a refresh has taken it into the state`,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), a copy of the VM with UUID ` + uuid +
+				` by its notes: a refresh has taken it into the state`,
 		},
 		"as it was made": {
 			ours, cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: uuid,
@@ -98,11 +103,13 @@ func TestCompare(t *testing.T) {
 		"a copy that was cut off": {ours, cluster{vm: &off, config: half}, proxmoxvm.Ours, ""},
 		"a copy that runs": {
 			ours, cluster{vm: &at, config: half}, proxmoxvm.Foreign,
-			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid + `)`,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
+				`)`,
 		},
 		"a copy of our VM": {
 			ours, cluster{vm: &off, config: whole}, proxmoxvm.Foreign,
-			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid + `)`,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
+				`)`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

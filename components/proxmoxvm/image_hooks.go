@@ -126,7 +126,8 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 
 	files, err := h.Proxmox.Files(ctx, host, datastore)
 	if err != nil {
-		return fmt.Errorf("host %s does not say whether it has image %s still: %w. Run 'pulumi up --refresh'", host, volume, err)
+		return fmt.Errorf("host %s does not say whether it has image %s still: %w. Run 'pulumi up --refresh'", host, volume,
+			err)
 	}
 
 	if _, there := files[volume]; there {

@@ -89,18 +89,23 @@ func TestRestoreImage(t *testing.T) {
 		fetched   []proxmoxapi.Download
 		want      string
 	}{
-		"wanted":                {deleted: file.Name, datastore: "local", fetched: wanted},
-		"wanted, and there":     {deleted: file.Name, datastore: "local", store: fakeProxmox{files: map[string]int64{"local:iso/" + file.Name: 1}}},
+		"wanted": {deleted: file.Name, datastore: "local", fetched: wanted},
+		"wanted, and there": {deleted: file.Name, datastore: "local",
+			store: fakeProxmox{files: map[string]int64{"local:iso/" + file.Name: 1}}},
 		"of an earlier version": {deleted: "c-old.iso", datastore: "local"},
 		"on another datastore":  {deleted: file.Name, datastore: "tank"},
 		"silent host": {deleted: file.Name, datastore: "local", store: fakeProxmox{err: errors.New("no answer")},
-			want: "host pve does not say whether it has image local:iso/" + file.Name + " still: no answer. Run 'pulumi up --refresh'"},
-		"mirror away": {deleted: file.Name, datastore: "local", store: fakeProxmox{refused: errors.New("404")}, fetched: wanted,
-			want: "image local:iso/" + file.Name + " was deleted, and cannot be downloaded again: 404. Run 'pulumi up --refresh'"},
+			want: "host pve does not say whether it has image local:iso/" + file.Name +
+				" still: no answer. Run 'pulumi up --refresh'"},
+		"mirror away": {deleted: file.Name, datastore: "local", store: fakeProxmox{refused: errors.New("404")},
+			fetched: wanted,
+			want: "image local:iso/" + file.Name +
+				" was deleted, and cannot be downloaded again: 404. Run 'pulumi up --refresh'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}}.RestoreImage(t.Context(), &pulumi.ResourceHookArgs{
-				OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs})
+			err := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}}.RestoreImage(t.Context(),
+				&pulumi.ResourceHookArgs{
+					OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs})
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {

@@ -82,6 +82,8 @@ func TestCheckApplied(t *testing.T) {
 	require.NoError(t, look(machine(4096, 2, 5), machine(4096, 2, 5)))
 	require.NoError(t, look(machine(2048, 1, 4), machine(4096, 2, 5)), "all of it was written")
 	require.NoError(t, look(machine(8192, 2, 5), machine(8192, 2, 5)), "it was changed by hand: a refresh finds that")
-	require.EqualError(t, look(machine(4096, 2, 5), machine(8192, 2, 5)), `VM 401 on host a is not as the state says: memory is "4096" in place of "8192"`+remedy)
-	require.EqualError(t, look(machine(4096, 2, 5), machine(4096, 2, 7)), `VM 401 on host a is not as the state says: net0 tag is "5" in place of "7"`+remedy)
+	require.EqualError(t, look(machine(4096, 2, 5), machine(8192, 2, 5)),
+		`VM 401 on host a is not as the state says: memory is "4096" in place of "8192"`+remedy)
+	require.EqualError(t, look(machine(4096, 2, 5), machine(4096, 2, 7)),
+		`VM 401 on host a is not as the state says: net0 tag is "5" in place of "7"`+remedy)
 }

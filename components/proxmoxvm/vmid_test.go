@@ -15,9 +15,11 @@ func TestCheckVMIDFree(t *testing.T) {
 	n := p.Nodes()[0]
 	args := inputs(map[string]any{"vmId": float64(n.VMID), "name": n.Name})
 	at := fmt.Sprintf("VMID %d", n.VMID)
-	empty := fmt.Sprintf(`%s is "c-control-1" on host pve already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. `+
-		`Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again`, at, n.VMID)
-	adopt := at + ` is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, ` +
+	empty := fmt.Sprintf(
+		`%s is "c-control-1" on host pve already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. `+
+			`Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again`, at, n.VMID)
+	adopt := at +
+		` is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, ` +
 		`run 'go run ./stacks/ops -s dev adopt' and what that prints. To have it recreated, delete that VM, then run 'pulumi up' again`
 
 	assert.NoError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{}, "dev", args))
@@ -36,7 +38,8 @@ func TestCheckVMIDFree(t *testing.T) {
 		want   string
 	}{
 		"a foreign VM": {func(v *proxmoxapi.VM) { v.Name = "mail" }, bare,
-			at + `, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`},
+			at +
+				`, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`},
 		"it runs":                            {func(v *proxmoxapi.VM) { v.Stopped = false }, loaded, adopt},
 		"it ran":                             {func(*proxmoxapi.VM) {}, whole, adopt},
 		"a copy without its settings":        {func(v *proxmoxapi.VM) { v.Tags = nil }, whole, empty},

@@ -13,7 +13,8 @@ import (
 func TestCheckWorkers(t *testing.T) {
 	p := &plan.Plan{MaxUnavailable: 2, Pools: []plan.PlannedPool{
 		{Role: spec.RoleControlPlane, Nodes: []plan.Node{{Name: "c", Role: spec.RoleControlPlane}}},
-		{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "w1", Role: spec.RoleWorker}, {Name: "w2", Role: spec.RoleWorker}, {Name: "w3", Role: spec.RoleWorker}, {Name: "new", Role: spec.RoleWorker}}},
+		{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "w1", Role: spec.RoleWorker}, {Name: "w2", Role: spec.RoleWorker},
+			{Name: "w3", Role: spec.RoleWorker}, {Name: "new", Role: spec.RoleWorker}}},
 	}}
 
 	// Neither a control plane nor a foreign node counts, nor a node that has not come yet, nor the node itself.
@@ -21,5 +22,6 @@ func TestCheckWorkers(t *testing.T) {
 	require.NoError(t, CheckWorkers(p, nodes, "w1"))
 
 	nodes[4].Ready = false
-	require.EqualError(t, CheckWorkers(p, nodes, "w1"), "2 of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are w2, w3")
+	require.EqualError(t, CheckWorkers(p, nodes, "w1"),
+		"2 of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are w2, w3")
 }

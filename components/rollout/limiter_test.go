@@ -147,7 +147,8 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 	end(nil)
 
 	leave("c")
-	require.EqualError(t, limiter.WaitReplaced(t.Context(), time.Millisecond, silent), "b was replaced, and has not rejoined: gave up after 1ms, waiting for b to come back")
+	require.EqualError(t, limiter.WaitReplaced(t.Context(), time.Millisecond, silent),
+		"b was replaced, and has not rejoined: gave up after 1ms, waiting for b to come back")
 	require.NoError(t, limiter.WaitReplaced(t.Context(), time.Millisecond, silent))
 
 	leave("e")

@@ -109,7 +109,8 @@ func TestDisrupt(t *testing.T) {
 		},
 		"two acts": {
 			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectUpgrade, impact.EffectReboot},
-			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, act reboot, rejoin, uncordon",
+			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, act reboot, rejoin, " +
+				"uncordon",
 		},
 		"the second act is not needed": {
 			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectUpgrade, impact.EffectReboot}, idle: true,
@@ -128,7 +129,8 @@ func TestDisrupt(t *testing.T) {
 			want: "evaluate, act reboot, rejoin, uncordon",
 		},
 		"it has not joined": {
-			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectReboot}, joined: true, want: "evaluate, act reboot",
+			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectReboot}, joined: true,
+			want: "evaluate, act reboot",
 		},
 		"a removal": {
 			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectRemove},

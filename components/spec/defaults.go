@@ -67,8 +67,9 @@ func (s *Spec) setK3sDefaults() {
 	s.K3s = &k
 }
 
-// DefaultVM is the shape of a VM that nothing is said about (the defaults of the VM module that this program replaces; what
-// document and provider leave open is the provider's default). Absent is what depends on the source, the role or the environment.
+// DefaultVM is the shape of a VM that nothing is said about (the defaults of the VM module that this program replaces;
+// what document and provider leave open is the provider's default). Absent is what depends on the source, the role or
+// the environment.
 func DefaultVM(kind Distribution) VMSpec {
 	return VMSpec{
 		Cores: new(2), CPUType: new("host"), NUMA: new(false), MemoryMiB: new(4096), Ballooning: new(false), DiskGiB: new(40),
@@ -79,7 +80,8 @@ func DefaultVM(kind Distribution) VMSpec {
 // DefaultDisk are the options of a disk of which nothing is stated.
 func DefaultDisk() DiskOptions {
 	return DiskOptions{
-		Cache: new("none"), AIO: new("io_uring"), Discard: new(true), SSD: new(false), IOThread: new(false), Backup: new(true), Replicate: new(true),
+		Cache: new("none"), AIO: new("io_uring"), Discard: new(true), SSD: new(false), IOThread: new(false),
+		Backup: new(true), Replicate: new(true),
 	}
 }
 

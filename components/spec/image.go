@@ -121,8 +121,8 @@ type Schematic struct {
 	Extensions []string
 }
 
-// UnmarshalJSON accepts a text or a list. What is neither is left to the schema, which says so: an error here would keep
-// the rest of the configuration from being read.
+// UnmarshalJSON accepts a text or a list. What is neither is left to the schema, which says so: an error here would
+// keep the rest of the configuration from being read.
 func (s *Schematic) UnmarshalJSON(b []byte) error {
 	if json.Unmarshal(b, &s.ID) != nil && json.Unmarshal(b, &s.Extensions) != nil {
 		*s = Schematic{}

@@ -9,8 +9,8 @@ const (
 	DistributionK3s   Distribution = "k3s"
 )
 
-// K3s is what is particular to a cluster of kind k3s: K3s on Ubuntu, set up by cloud-init. A control plane is a server of
-// K3s, a worker an agent.
+// K3s is what is particular to a cluster of kind k3s: K3s on Ubuntu, set up by cloud-init. A control plane is a server
+// of K3s, a worker an agent.
 type K3s struct {
 	// Components of K3s to disable.
 	Disable []string `json:"disable,omitempty" jsonschema:"enum=coredns,enum=local-storage,enum=metrics-server,enum=runtimes,enum=servicelb,enum=traefik"`

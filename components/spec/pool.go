@@ -70,8 +70,8 @@ const (
 	RoleWorker       Role = "worker"
 )
 
-// Range is "first-last", a single value, or several of them with commas between. A number in the configuration is read as
-// its text.
+// Range is "first-last", a single value, or several of them with commas between. A number in the configuration is read
+// as its text.
 type Range string
 
 // UnmarshalJSON accepts a text or a number.

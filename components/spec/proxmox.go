@@ -57,7 +57,8 @@ type Storage struct {
 	Snippets string `json:"snippets,omitempty" jsonschema:"default=local"`
 }
 
-// SSH is the login to the hosts that the import of disk images and the user data of K3s nodes need. Its key is sshPrivateKey.
+// SSH is the login to the hosts that the import of disk images and the user data of K3s nodes need. Its key is
+// sshPrivateKey.
 type SSH struct {
 	// User on the hosts, root or one that may use sudo without a password.
 	Username string `json:"username"`

@@ -1,10 +1,10 @@
-// Package spec is what the operator writes: the types of the configuration, their JSON names, and the defaults. It decides
-// and checks nothing.
+// Package spec is what the operator writes: the types of the configuration, their JSON names, and the defaults. It
+// decides and checks nothing.
 package spec
 
-// Spec is what the operator asks for. Its JSON names are the keys of the stack configuration, the comments of its fields
-// are what editors show for them, and the paths of problems are paths in it. Absent values are zero values or nil
-// pointers; SetDefaults fills in the defaults that the tags name.
+// Spec is what the operator asks for. Its JSON names are the keys of the stack configuration, the comments of its
+// fields are what editors show for them, and the paths of problems are paths in it. Absent values are zero values or
+// nil pointers; SetDefaults fills in the defaults that the tags name.
 type Spec struct {
 	// Environment of the stack. Sets the enforcement level of the policy pack, and the defaults of firewall.enabled
 	// and of the protection of control planes.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// InlineOrFile is a text of the operator's. In the configuration it is the text itself, or the path of a file that holds it, which is
-// read before planning.
+// InlineOrFile is a text of the operator's. In the configuration it is the text itself, or the path of a file that
+// holds it, which is read before planning.
 type InlineOrFile struct {
 	Path   string // the configuration key it came from
 	Origin string // the file it was read from, or the key again
@@ -21,7 +21,8 @@ func (t *InlineOrFile) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, 
 
 // URL says whether the text is where something is, and not what it is.
 func (t InlineOrFile) URL() bool {
-	return !strings.Contains(t.Text, "\n") && (strings.HasPrefix(t.Text, "https://") || strings.HasPrefix(t.Text, "http://"))
+	return !strings.Contains(t.Text, "\n") &&
+		(strings.HasPrefix(t.Text, "https://") || strings.HasPrefix(t.Text, "http://"))
 }
 
 // textOf is a JSON text, or a number as it is written.

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// With returns s with everything that over states: what is nil in over is taken from s, maps merge by their keys, structs
-// by their fields, and anything else is taken whole.
+// With returns s with everything that over states: what is nil in over is taken from s, maps merge by their keys,
+// structs by their fields, and anything else is taken whole.
 func (s VMSpec) With(over VMSpec) VMSpec {
 	merge(reflect.ValueOf(&s).Elem(), reflect.ValueOf(over))
 
@@ -41,8 +41,8 @@ func merge(base, over reflect.Value) {
 // IsZero says that nothing is stated.
 func (s VMSpec) IsZero() bool { return reflect.ValueOf(s).IsZero() }
 
-// VMSpec is the size and kind of a VM, and how Kubernetes sees it. Values merge: built-in, defaults, pool, node. Labels,
-// taints and annotations merge by their keys; every other value, lists included, is taken whole.
+// VMSpec is the size and kind of a VM, and how Kubernetes sees it. Values merge: built-in, defaults, pool, node.
+// Labels, taints and annotations merge by their keys; every other value, lists included, is taken whole.
 type VMSpec struct {
 	// Virtual CPU cores.
 	Cores *int `json:"cores,omitempty" jsonschema:"default=2,minimum=1,maximum=8192"`

@@ -19,15 +19,16 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// etcdWaits is the state of Talos' etcd service while it waits for a bootstrap or for a cluster to join, and for a while whenever it starts.
+// etcdWaits is the state of Talos' etcd service while it waits for a bootstrap or for a cluster to join, and for a
+// while whenever it starts.
 const etcdWaits = "Preparing"
 
 // EtcdData says whether a control plane holds data of etcd.
 type EtcdData int
 
-// EtcdUnknown is said of a control plane that does not answer, or that is between two states. EtcdUnconfigured is a machine that waits for
-// its first configuration. EtcdEmpty is a control plane that runs with its configuration and waits for etcd, with no member on its disk.
-// EtcdHeld is one whose member runs, or is on its disk.
+// EtcdUnknown is said of a control plane that does not answer, or that is between two states. EtcdUnconfigured is a
+// machine that waits for its first configuration. EtcdEmpty is a control plane that runs with its configuration and
+// waits for etcd, with no member on its disk. EtcdHeld is one whose member runs, or is on its disk.
 const (
 	EtcdUnknown EtcdData = iota
 	EtcdUnconfigured
@@ -102,7 +103,8 @@ func AskEtcd(ctx context.Context, controlPlanes []Target, c Credentials) EtcdRep
 	return report
 }
 
-// etcdData asks one control plane. The state of the service alone proves nothing: a member that starts is in the state of one that waits.
+// etcdData asks one control plane. The state of the service alone proves nothing: a member that starts is in the state
+// of one that waits.
 func etcdData(ctx context.Context, t Target, api *client.Client) (data EtcdData, lacks string) {
 	found, err := services(ctx, api)
 	if err != nil {
@@ -130,7 +132,8 @@ func etcdData(ctx context.Context, t Target, api *client.Client) (data EtcdData,
 	}
 }
 
-// emptyDirectory says whether a directory of the node holds nothing. One that cannot be listed is not known to be empty.
+// emptyDirectory says whether a directory of the node holds nothing. One that cannot be listed is not known to be
+// empty.
 func emptyDirectory(ctx context.Context, api *client.Client, path string) (bool, error) {
 	entries, err := api.LS(ctx, &machineapi.ListRequest{Root: path})
 	if err != nil {
@@ -157,11 +160,12 @@ func emptyDirectory(ctx context.Context, api *client.Client, path string) (bool,
 	}
 }
 
-// Bootstrap makes the first of the control planes start a cluster, unless one of them holds data of etcd: that is proof that the bootstrap
-// has happened, even if the state does not know. Every control plane has to say that it holds none: a cluster must not be started next to
-// one that is only out of sight. A reply that is lost is no failure: the next look shows what became of the request. With a recovery, the
-// cluster begins with what a snapshot holds.
-func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from *Recovery, bound time.Duration, say wait.Say) error {
+// Bootstrap makes the first of the control planes start a cluster, unless one of them holds data of etcd: that is proof
+// that the bootstrap has happened, even if the state does not know. Every control plane has to say that it holds none:
+// a cluster must not be started next to one that is only out of sight. A reply that is lost is no failure: the next
+// look shows what became of the request. With a recovery, the cluster begins with what a snapshot holds.
+func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from *Recovery, bound time.Duration,
+	say wait.Say) error {
 	nodes, err := open(ctx, controlPlanes[:1], c)
 	if err != nil {
 		return err
@@ -185,8 +189,8 @@ func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from 
 	})
 }
 
-// Founded says whether there is a cluster: not where every control plane says that it holds no data of etcd. One that does not answer may be
-// part of one, and so may those that are not known.
+// Founded says whether there is a cluster: not where every control plane says that it holds no data of etcd. One that
+// does not answer may be part of one, and so may those that are not known.
 func Founded(ctx context.Context, controlPlanes []Target, c Credentials) bool {
 	return len(controlPlanes) == 0 || !AskEtcd(ctx, controlPlanes, c).All(EtcdEmpty, EtcdUnconfigured)
 }
@@ -222,9 +226,9 @@ func (p *probe) bootstrap(ctx context.Context, from *Recovery) (waitingFor strin
 	}
 }
 
-// OneEtcd holds that the members of etcd that run on the control planes are of one cluster: each is in the list of every other. Two
-// clusters of one name, certificate authority and address can have the same ids, but not the same lists. Who does not answer, or cannot
-// list the members, proves nothing.
+// OneEtcd holds that the members of etcd that run on the control planes are of one cluster: each is in the list of
+// every other. Two clusters of one name, certificate authority and address can have the same ids, but not the same
+// lists. Who does not answer, or cannot list the members, proves nothing.
 func OneEtcd(ctx context.Context, controlPlanes []Target, c Credentials) error {
 	type view struct {
 		name string

@@ -1,5 +1,5 @@
-// Package talosapi is what the program asks of Talos nodes directly, beside the provider: whether a node answers, whether
-// a control plane is up. It speaks the Talos API with the cluster's own credentials.
+// Package talosapi is what the program asks of Talos nodes directly, beside the provider: whether a node answers,
+// whether a control plane is up. It speaks the Talos API with the cluster's own credentials.
 package talosapi
 
 import (
@@ -44,15 +44,15 @@ func dial(ctx context.Context, t Target, c Credentials) (*client.Client, error) 
 	return api, nil
 }
 
-// reconnect has a connection that failed be tried again for each question. Left to itself it would wait longer each time, up to
-// two minutes, and a node that is back would not be noticed.
+// reconnect has a connection that failed be tried again for each question. Left to itself it would wait longer each
+// time, up to two minutes, and a node that is back would not be noticed.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: wait.Every / 2, Multiplier: 1, MaxDelay: wait.Every / 2},
 	MinConnectTimeout: wait.Ask,
 }
 
-// answers makes a TLS handshake with the node's API port. Both a node that waits for its configuration and one that runs
-// answer it, and neither needs credentials for it.
+// answers makes a TLS handshake with the node's API port. Both a node that waits for its configuration and one that
+// runs answer it, and neither needs credentials for it.
 func answers(ctx context.Context, t Target) error {
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}} //nolint:gosec // nothing is sent
 

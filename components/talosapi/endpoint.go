@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// WaitEndpoint waits until the Kubernetes API answers where the cluster's endpoint is ("https://10.0.0.20:6443"), with a
-// certificate that covers it. Who signed the certificate is for its users to judge.
+// WaitEndpoint waits until the Kubernetes API answers where the cluster's endpoint is ("https://10.0.0.20:6443"), with
+// a certificate that covers it. Who signed the certificate is for its users to judge.
 func WaitEndpoint(ctx context.Context, endpoint string, bound time.Duration, say wait.Say) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {

@@ -21,7 +21,8 @@ func TestWaitEndpoint(t *testing.T) {
 
 	other := strings.Replace(server.URL, "127.0.0.1", "127.0.0.2", 1)
 	err := WaitEndpoint(t.Context(), other, 100*time.Millisecond, quiet)
-	assert.ErrorContains(t, err, "gave up after 100ms, waiting for the Kubernetes API to answer at "+other+" (connection refused)")
+	assert.ErrorContains(t, err, "gave up after 100ms, waiting for the Kubernetes API to answer at "+other+
+		" (connection refused)")
 
 	named := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	err = WaitEndpoint(t.Context(), named, 100*time.Millisecond, quiet)

@@ -23,8 +23,8 @@ import (
 // ErrNoEtcd means that no control plane told the members of etcd.
 var ErrNoEtcd = errors.New("etcd does not answer")
 
-// EtcdMembers are the members of etcd as the first of the control planes lists them that answers, and how each member is by
-// its own word.
+// EtcdMembers are the members of etcd as the first of the control planes lists them that answers, and how each member
+// is by its own word.
 func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]etcd.Member, error) {
 	var said []string
 
@@ -60,7 +60,8 @@ func listed(ctx context.Context, t Target, c Credentials) ([]etcd.Member, error)
 
 		for _, message := range reply.GetMessages() {
 			for _, m := range message.GetMembers() {
-				members = append(members, etcd.Member{ID: m.GetId(), Name: m.GetHostname(), Address: hostOf(m.GetPeerUrls()), Learner: m.GetIsLearner()})
+				members = append(members, etcd.Member{ID: m.GetId(), Name: m.GetHostname(), Address: hostOf(m.GetPeerUrls()),
+					Learner: m.GetIsLearner()})
 			}
 		}
 
@@ -174,8 +175,8 @@ func EndAlarms(ctx context.Context, controlPlanes []Target, c Credentials, remov
 	return fmt.Errorf("whether etcd has alarms of %s left is not known: %w", removed, errors.Join(errs...))
 }
 
-// LeaveEtcd takes the node's own member out of etcd, after it has handed the leadership over. The context bounds it: Talos
-// tries for five minutes.
+// LeaveEtcd takes the node's own member out of etcd, after it has handed the leadership over. The context bounds it:
+// Talos tries for five minutes.
 func LeaveEtcd(ctx context.Context, t Target, c Credentials) error {
 	api, err := dial(ctx, t, c)
 	if err != nil {
@@ -212,7 +213,8 @@ func with(ctx context.Context, t Target, c Credentials, ask func(context.Context
 }
 
 // within asks one node something that may take longer.
-func within(ctx context.Context, bound time.Duration, t Target, c Credentials, ask func(context.Context, *client.Client) error) error {
+func within(ctx context.Context, bound time.Duration, t Target, c Credentials,
+	ask func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 

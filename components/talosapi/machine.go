@@ -33,7 +33,8 @@ func Unconfigured(ctx context.Context, t Target) bool {
 	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
 	defer cancel()
 
-	api, err := client.New(ctx, client.WithEndpoints(t.Address), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true})) //nolint:gosec // it has no identity yet
+	api, err := client.New(ctx, client.WithEndpoints(t.Address),
+		client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true})) //nolint:gosec // it has no identity yet
 	if err != nil {
 		return false
 	}
@@ -41,7 +42,8 @@ func Unconfigured(ctx context.Context, t Target) bool {
 
 	_, err = api.Version(ctx)
 
-	// This, like most, is for who has credentials, and nobody has any here. A node that has an identity ends the connection.
+	// This, like most, is for who has credentials, and nobody has any here. A node that has an identity ends the
+	// connection.
 	return err == nil || client.StatusCode(err) == codes.Unimplemented
 }
 

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// TestUnconfigured: a machine in maintenance mode speaks to everybody, and says that it does next to nothing. One that was configured wants
-// to see a certificate first.
+// TestUnconfigured: a machine in maintenance mode speaks to everybody, and says that it does next to nothing. One that
+// was configured wants to see a certificate first.
 func TestUnconfigured(t *testing.T) {
 	for name, c := range map[string]struct {
 		asks tls.ClientAuthType
@@ -30,7 +30,8 @@ func TestUnconfigured(t *testing.T) {
 			shown := httptest.NewTLSServer(nil)
 			defer shown.Close()
 
-			server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: shown.TLS.Certificates, ClientAuth: c.asks})))
+			server := grpc.NewServer(grpc.Creds(
+				credentials.NewTLS(&tls.Config{Certificates: shown.TLS.Certificates, ClientAuth: c.asks})))
 			machineapi.RegisterMachineServiceServer(server, machineapi.UnimplementedMachineServiceServer{})
 
 			listener := listen(t)

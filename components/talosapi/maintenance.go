@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Maintenance is one connection to a machine that waits for its first configuration. Its certificate proves nothing, so what
-// the machine has said holds on this connection only: when it breaks, there is no second one.
+// Maintenance is one connection to a machine that waits for its first configuration. Its certificate proves nothing, so
+// what the machine has said holds on this connection only: when it breaks, there is no second one.
 type Maintenance struct {
 	// UUID is the SMBIOS UUID that the machine shows.
 	UUID string
@@ -29,8 +29,8 @@ type Maintenance struct {
 // errOneConnection keeps gRPC from connecting again by itself.
 var errOneConnection = errors.New("the connection to the machine in maintenance mode is lost")
 
-// ConnectMaintenance connects to a machine in maintenance mode and asks which one it is. A node that has a configuration ends
-// the connection: it asks for a certificate.
+// ConnectMaintenance connects to a machine in maintenance mode and asks which one it is. A node that has a
+// configuration ends the connection: it asks for a certificate.
 func ConnectMaintenance(ctx context.Context, t Target) (*Maintenance, error) {
 	var dialed atomic.Bool
 

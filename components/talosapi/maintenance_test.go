@@ -62,8 +62,8 @@ func (w *waiting) on(t *testing.T, listener net.Listener, uuid string) *grpc.Ser
 	return s
 }
 
-// TestMaintenance: what a machine has said of itself holds on the connection on which it has said it. Another machine that takes
-// the address meanwhile is sent nothing.
+// TestMaintenance: what a machine has said of itself holds on the connection on which it has said it. Another machine
+// that takes the address meanwhile is sent nothing.
 func TestMaintenance(t *testing.T) {
 	listener := listen(t)
 	address := listener.Addr().String()

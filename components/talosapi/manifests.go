@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// fromConfiguration begins the names of manifests that the machine configuration holds (Talos: controllers/k8s/control_plane.go).
+// fromConfiguration begins the names of manifests that the machine configuration holds (Talos:
+// controllers/k8s/control_plane.go).
 const fromConfiguration = "99-"
 
-// Manifests are what Talos itself installs into Kubernetes, as a control plane would install it now: kube-proxy, CoreDNS, the
-// network. What the machine configuration holds beside is not among them.
+// Manifests are what Talos itself installs into Kubernetes, as a control plane would install it now: kube-proxy,
+// CoreDNS, the network. What the machine configuration holds beside is not among them.
 func Manifests(ctx context.Context, t Target, c Credentials) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 

@@ -12,8 +12,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 )
 
-// Members are the nodes of a cluster as the first of the targets that answers knows them, each with its first address. A node that
-// does not answer itself is among them for a while. Without discovery, a node knows only itself.
+// Members are the nodes of a cluster as the first of the targets that answers knows them, each with its first address.
+// A node that does not answer itself is among them for a while. Without discovery, a node knows only itself.
 func Members(ctx context.Context, targets []Target, c Credentials) ([]Target, error) {
 	var errs []error
 

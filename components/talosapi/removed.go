@@ -9,8 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 )
 
-// Removed are the flags, feature gates and admission plugins that the Kubernetes components of a node run with and that are gone in the
-// version to go to: with them, a component does not start. The list is that of talosctl upgrade-k8s.
+// Removed are the flags, feature gates and admission plugins that the Kubernetes components of a node run with and that
+// are gone in the version to go to: with them, a component does not start. The list is that of talosctl upgrade-k8s.
 func Removed(ctx context.Context, t Target, c Credentials, controlPlane bool, from, to string) ([]string, error) {
 	path, err := upgrade.NewPath(from, to)
 	if err != nil {
@@ -41,9 +41,11 @@ func Removed(ctx context.Context, t Target, c Credentials, controlPlane bool, fr
 	for _, kind := range []struct {
 		form  string
 		items []upgrade.ComponentItem
-	}{{"the flag --%s", removed.CLIFlags}, {"the feature gate %s", removed.FeatureGates}, {"the admission plugin %s", removed.AdmissionFlags}} {
+	}{{"the flag --%s", removed.CLIFlags}, {"the feature gate %s", removed.FeatureGates},
+		{"the admission plugin %s", removed.AdmissionFlags}} {
 		for _, item := range kind.items {
-			found = append(found, fmt.Sprintf("%s of %s runs with "+kind.form+", which is gone in Kubernetes %s: it would not start; take it out in an update before",
+			found = append(found, fmt.Sprintf("%s of %s runs with "+kind.form+
+				", which is gone in Kubernetes %s: it would not start; take it out in an update before",
 				item.Component, t.Name, item.Value, to))
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// Secrets reads the secrets that a cluster runs with from the configuration of a control plane: the first that answers. It
-// takes an administrator's credentials.
+// Secrets reads the secrets that a cluster runs with from the configuration of a control plane: the first that answers.
+// It takes an administrator's credentials.
 func Secrets(ctx context.Context, controlPlanes []Target, c Credentials) (*secrets.Bundle, error) {
 	var errs []error
 

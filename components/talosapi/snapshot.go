@@ -11,8 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 )
 
-// EtcdSnapshot writes what the first of the control planes that answers has in its etcd. It needs no quorum: the member is
-// asked for what it has itself. The bound is for the sending, of 8 GiB at most.
+// EtcdSnapshot writes what the first of the control planes that answers has in its etcd. It needs no quorum: the member
+// is asked for what it has itself. The bound is for the sending, of 8 GiB at most.
 func EtcdSnapshot(ctx context.Context, controlPlanes []Target, c Credentials, bound time.Duration, to io.Writer) error {
 	var all []error
 

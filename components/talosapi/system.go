@@ -104,8 +104,8 @@ type RejectedError struct{ Words string }
 
 func (e RejectedError) Error() string { return "it refuses its configuration: " + e.Words }
 
-// NeedsReboot asks a node whether it takes a configuration only with a reboot. Nothing is applied. The error is a RejectedError where
-// the node does not take the configuration at all.
+// NeedsReboot asks a node whether it takes a configuration only with a reboot. Nothing is applied. The error is a
+// RejectedError where the node does not take the configuration at all.
 func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []byte) (bool, error) {
 	var reboots bool
 
@@ -149,7 +149,8 @@ func ApplyLive(ctx context.Context, t Target, c Credentials, configuration []byt
 	return apply(ctx, t, c, configuration, machineapi.ApplyConfigurationRequest_NO_REBOOT)
 }
 
-func apply(ctx context.Context, t Target, c Credentials, configuration []byte, mode machineapi.ApplyConfigurationRequest_Mode) error {
+func apply(ctx context.Context, t Target, c Credentials, configuration []byte,
+	mode machineapi.ApplyConfigurationRequest_Mode) error {
 	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
 		_, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: mode,
@@ -162,8 +163,12 @@ func apply(ctx context.Context, t Target, c Credentials, configuration []byte, m
 }
 
 // PullImage has a node fetch an image, within the bound.
-func PullImage(ctx context.Context, t Target, c Credentials, namespace common.ContainerdNamespace, image string, bound time.Duration) error {
-	err := within(ctx, bound, t, c, func(ctx context.Context, api *client.Client) error { return api.ImagePull(ctx, namespace, image) })
+func PullImage(ctx context.Context, t Target, c Credentials, namespace common.ContainerdNamespace, image string,
+	bound time.Duration) error {
+	err := within(ctx, bound, t, c, func(ctx context.Context,
+		api *client.Client) error {
+		return api.ImagePull(ctx, namespace, image)
+	})
 	if err != nil {
 		return fmt.Errorf("%s cannot pull %s: %s", t.Name, image, brief(err)) //nolint:errorlint // its words are enough
 	}
@@ -171,8 +176,8 @@ func PullImage(ctx context.Context, t Target, c Credentials, namespace common.Co
 	return nil
 }
 
-// Upgrade has a node install a system from an installer image and reboot into it. The node pulls the image before it answers,
-// within the bound; the request is accepted when it returns, not done.
+// Upgrade has a node install a system from an installer image and reboot into it. The node pulls the image before it
+// answers, within the bound; the request is accepted when it returns, not done.
 func Upgrade(ctx context.Context, t Target, c Credentials, image string, bound time.Duration) error {
 	err := within(ctx, bound, t, c, func(ctx context.Context, api *client.Client) error {
 		_, err := api.UpgradeWithOptions(ctx, client.WithUpgradeImage(image))

@@ -20,8 +20,8 @@ func WaitAnswering(ctx context.Context, t Target, bound time.Duration, say wait.
 	})
 }
 
-// WaitReady waits until etcd, the kubelet and the Kubernetes API server are up on every control plane. When it gives up,
-// the error says of each node what it still lacked.
+// WaitReady waits until etcd, the kubelet and the Kubernetes API server are up on every control plane. When it gives
+// up, the error says of each node what it still lacked.
 func WaitReady(ctx context.Context, nodes []Target, c Credentials, bound time.Duration, say wait.Say) error {
 	probes, err := open(ctx, nodes, c)
 	if err != nil {

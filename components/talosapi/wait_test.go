@@ -20,6 +20,7 @@ func TestBrief(t *testing.T) {
 	assert.Equal(t, "connection refused", brief(status.Error(codes.Unavailable,
 		`connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.11:50000: connect: connection refused"`)))
 	assert.Equal(t, "gone", brief(status.Error(codes.Unavailable, "gone")))
-	assert.Equal(t, "bootstrap is not available yet", brief(status.Error(codes.FailedPrecondition, "bootstrap is not available yet")))
+	assert.Equal(t, "bootstrap is not available yet",
+		brief(status.Error(codes.FailedPrecondition, "bootstrap is not available yet")))
 	assert.Equal(t, "no connection", brief(errors.New("no connection")))
 }

@@ -21,9 +21,9 @@ const (
 // Versions of what a node runs, or is to run, with a leading v. Kubernetes is empty where it is not known.
 type Versions struct{ Talos, Kubernetes string }
 
-// Check holds whether one run may lead from the versions that run to those that are wanted. Talos says which of its versions
-// may follow each other and which of Kubernetes it goes with; Kubernetes moves by one minor version at a time. On the way,
-// each version of the one runs beside each of the other.
+// Check holds whether one run may lead from the versions that run to those that are wanted. Talos says which of its
+// versions may follow each other and which of Kubernetes it goes with; Kubernetes moves by one minor version at a time.
+// On the way, each version of the one runs beside each of the other.
 func Check(from, to Versions) error {
 	errs := []error{talosPath(from.Talos, to.Talos)}
 
@@ -104,7 +104,8 @@ func kubernetesPath(key, what, from, to string) error {
 		return err
 	}
 
-	return fmt.Errorf("%s: %s %s cannot become %s at once: it moves by one minor version at a time; %s", key, what, from, to, instead(way))
+	return fmt.Errorf("%s: %s %s cannot become %s at once: it moves by one minor version at a time; %s", key, what, from,
+		to, instead(way))
 }
 
 // pairs holds that every version of Kubernetes that may run meanwhile goes with every version of Talos that may.
@@ -113,15 +114,17 @@ func pairs(from, to Versions) error {
 
 	if from.Kubernetes != "" {
 		if err := goesWith(from.Kubernetes, to.Talos); err != nil {
-			errs = append(errs, fmt.Errorf("%s: Kubernetes %s runs, which does not go with Talos %s: %w; change %s first, in an update of its own",
-				talosKey, from.Kubernetes, to.Talos, err, kubernetesKey))
+			errs = append(errs,
+				fmt.Errorf("%s: Kubernetes %s runs, which does not go with Talos %s: %w; change %s first, in an update of its own",
+					talosKey, from.Kubernetes, to.Talos, err, kubernetesKey))
 		}
 	}
 
 	if to.Kubernetes != "" && from.Kubernetes != to.Kubernetes {
 		if err := goesWith(to.Kubernetes, from.Talos); err != nil {
-			errs = append(errs, fmt.Errorf("%s: Talos %s runs, which does not go with Kubernetes %s: %w; change %s first, in an update of its own",
-				kubernetesKey, from.Talos, to.Kubernetes, err, talosKey))
+			errs = append(errs,
+				fmt.Errorf("%s: Talos %s runs, which does not go with Kubernetes %s: %w; change %s first, in an update of its own",
+					kubernetesKey, from.Talos, to.Kubernetes, err, talosKey))
 		}
 	}
 

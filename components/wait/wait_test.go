@@ -16,12 +16,13 @@ func TestUntilSaysWhatChanges(t *testing.T) {
 
 	var said []string
 
-	err := Until(t.Context(), time.Minute, func(m string) { said = append(said, m) }, func(context.Context) (string, error) {
-		next := answers[0]
-		answers = answers[1:]
+	err := Until(t.Context(), time.Minute, func(m string) { said = append(said, m) },
+		func(context.Context) (string, error) {
+			next := answers[0]
+			answers = answers[1:]
 
-		return next, nil
-	})
+			return next, nil
+		})
 
 	require.NoError(t, err)
 	require.Len(t, said, 2, "the same is not said twice")
@@ -30,11 +31,13 @@ func TestUntilSaysWhatChanges(t *testing.T) {
 }
 
 func TestUntilGivesUp(t *testing.T) {
-	err := Until(t.Context(), time.Millisecond, func(string) {}, func(context.Context) (string, error) { return "Godot", nil })
+	err := Until(t.Context(), time.Millisecond, func(string) {},
+		func(context.Context) (string, error) { return "Godot", nil })
 	assert.EqualError(t, err, "gave up after 1ms, waiting for Godot")
 }
 
-// TestUntilRemembers: what the last whole answer was is said, not that one was cut off, be it by whoever looks at the time by itself.
+// TestUntilRemembers: what the last whole answer was is said, not that one was cut off, be it by whoever looks at the
+// time by itself.
 func TestUntilRemembers(t *testing.T) {
 	for name, cutOff := range map[string]func(context.Context){
 		"by the context": func(ctx context.Context) { <-ctx.Done() },
@@ -70,5 +73,6 @@ func TestUntilEndsWithAnError(t *testing.T) {
 }
 
 func TestReason(t *testing.T) {
-	assert.EqualError(t, Reason(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}), "connection refused")
+	assert.EqualError(t, Reason(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}),
+		"connection refused")
 }

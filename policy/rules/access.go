@@ -76,12 +76,14 @@ func noRoot(s rootSettings, r Resource) []Finding {
 	var found []Finding
 
 	if user := text(r.at("username")); isRoot(user) {
-		found = append(found, r.finding("username", "must not be root", user, "use an API token of a user that has only the role it needs"))
+		found = append(found, r.finding("username", "must not be root", user,
+			"use an API token of a user that has only the role it needs"))
 	}
 
 	// What follows the = is secret.
 	if id, _, _ := strings.Cut(text(r.at("apiToken")), "="); isRoot(id) {
-		found = append(found, r.finding("apiToken", "must not be a token of root", id, "make one for a user that has only the role it needs"))
+		found = append(found, r.finding("apiToken", "must not be a token of root", id,
+			"make one for a user that has only the role it needs"))
 	}
 
 	if user := text(r.at("ssh", "username")); user == "root" && !s.AllowSSH {

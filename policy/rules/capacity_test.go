@@ -34,11 +34,14 @@ var capacityCases = []ruleCase{
 	},
 	{rule: "host-capacity", name: "nothing is known of the host", program: guests},
 	{
-		rule: "host-capacity", name: "one core and one MiB short", settings: `{"hosts": {"pve1": {"vcpu": 8, "memoryMiB": 16895}}}`,
-		program: guests,
+		rule: "host-capacity", name: "one core and one MiB short",
+		settings: `{"hosts": {"pve1": {"vcpu": 8, "memoryMiB": 16895}}}`,
+		program:  guests,
 		want: []string{
-			"host pve1: must have the virtual CPUs that its 3 guests are promised (given: 9 promised, 8 to give); move a guest to another host, make guests smaller, or state what the host has",
-			"host pve1: must have the MiB of memory that its 3 guests are promised (given: 16896 promised, 16895 to give); move a guest to another host, make guests smaller, or state what the host has",
+			"host pve1: must have the virtual CPUs that its 3 guests are promised (given: 9 promised, 8 to give); move a " +
+				"guest to another host, make guests smaller, or state what the host has",
+			"host pve1: must have the MiB of memory that its 3 guests are promised (given: 16896 promised, 16895 to give); " +
+				"move a guest to another host, make guests smaller, or state what the host has",
 		},
 	},
 }

@@ -15,8 +15,9 @@ import (
 func certificateRules(b *builder) []Rule {
 	return []Rule{
 		perStack(b, Rule{
-			Name:   "certificate-validity",
-			Must:   "Certificates that the state holds must not be about to end: administrators lose access then, and the cluster stops with its authorities.",
+			Name: "certificate-validity",
+			Must: "Certificates that the state holds must not be about to end: administrators lose access then, and the " +
+				"cluster stops with its authorities.",
 			Remedy: "Update the stack in the last month of a credential, which renews it; rotate authorities.",
 			Advice: true,
 		}, validity{CredentialDays: 45, AuthorityDays: 180}, certificateValidity),

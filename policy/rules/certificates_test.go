@@ -31,8 +31,8 @@ func ends(days int) string {
 	return "ends " + time.Now().AddDate(0, 0, days).Add(time.Hour).UTC().Format(time.DateOnly)
 }
 
-// credentialsOf is a program whose state holds an authority, in base64 as Talos' provider does, and a client certificate
-// in JSON, as clusters of K3s do.
+// credentialsOf is a program whose state holds an authority, in base64 as Talos' provider does, and a client
+// certificate in JSON, as clusters of K3s do.
 func credentialsOf(authority, client int) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
 		ca := pulumi.String(base64.StdEncoding.EncodeToString([]byte(certificateWith(authority, true))))
@@ -63,15 +63,18 @@ var certificateCases = []ruleCase{
 		rule: "certificate-validity", name: "an authority and a client certificate",
 		program: credentialsOf(100, 10),
 		want: []string{
-			"kubeconfig.clientConfiguration.caCertificate: must be valid for 180 more days (given: " + ends(100) + "); rotate the authority",
-			"administrator.input: must be valid for 45 more days (given: " + ends(10) + "); update the stack in its last month, which renews it",
+			"kubeconfig.clientConfiguration.caCertificate: must be valid for 180 more days (given: " + ends(100) +
+				"); rotate the authority",
+			"administrator.input: must be valid for 45 more days (given: " + ends(10) +
+				"); update the stack in its last month, which renews it",
 		},
 	},
 	{
 		rule: "certificate-validity", name: "other limits", settings: `{"credentialDays": 60, "authorityDays": 30}`,
 		program: credentialsOf(100, 40),
 		want: []string{
-			"administrator.input: must be valid for 60 more days (given: " + ends(40) + "); update the stack in its last month, which renews it",
+			"administrator.input: must be valid for 60 more days (given: " + ends(40) +
+				"); update the stack in its last month, which renews it",
 		},
 	},
 }

@@ -17,9 +17,10 @@ func controlPlaneRules(b *builder) []Rule {
 
 	return []Rule{
 		perResource(b, Rule{
-			Name:   "control-plane-protection",
-			Must:   "The VMs of control planes must be protected from removal: each holds a copy of etcd.",
-			Remedy: "Set protection on the VM (protection of the pool in a stack of this project); to remove one, name it in except first.",
+			Name: "control-plane-protection",
+			Must: "The VMs of control planes must be protected from removal: each holds a copy of etcd.",
+			Remedy: "Set protection on the VM (protection of the pool in a stack of this project); to remove one, name it in " +
+				"except first.",
 		}, defaults, protection),
 		perStack(b, Rule{
 			Name:   "control-planes-apart",
@@ -27,18 +28,21 @@ func controlPlaneRules(b *builder) []Rule {
 			Remedy: "Place them on different hosts.",
 		}, apartSettings{controlPlaneSettings: defaults}, controlPlanesApart),
 		perStack(b, Rule{
-			Name:   "odd-control-planes",
-			Must:   "The number of control planes must be odd: an even number tolerates no more failures than the odd number below it.",
+			Name: "odd-control-planes",
+			Must: "The number of control planes must be odd: an even number tolerates no more failures than the odd number " +
+				"below it.",
 			Remedy: "Add or remove one control plane.",
 		}, defaults, oddControlPlanes),
 		perStack(b, Rule{
-			Name:   "control-plane-addresses",
-			Must:   "The address of a control plane must not come from its guest agent, for it changes with the DHCP lease and etcd knows members by it.",
+			Name: "control-plane-addresses",
+			Must: "The address of a control plane must not come from its guest agent, for it changes with the DHCP lease " +
+				"and etcd knows members by it.",
 			Remedy: "Use static addresses or DHCP reservations.",
 		}, defaults, controlPlaneAddresses),
 		perStack(b, Rule{
-			Name:   "control-plane-endpoint",
-			Must:   "The endpoint of a cluster with several control planes must not be the address of one of them, or the API is lost with it.",
+			Name: "control-plane-endpoint",
+			Must: "The endpoint of a cluster with several control planes must not be the address of one of them, or the API " +
+				"is lost with it.",
 			Remedy: "Use a virtual address, kube-vip or a DNS name (cluster.endpoint.mode in a stack of this project).",
 		}, defaults, controlPlaneEndpoint),
 	}
@@ -85,7 +89,8 @@ func controlPlanesApart(s apartSettings, stack Stack) []Finding {
 		for _, host := range sortedKeys(on) {
 			if host != "" && len(c.members) > 1 && len(on[host]) > most {
 				found = append(found, c.finding("must be on several hosts",
-					fmt.Sprintf("%s of %d on %s", strings.Join(on[host], ", "), len(c.members), host), "place them on different hosts"))
+					fmt.Sprintf("%s of %d on %s", strings.Join(on[host], ", "), len(c.members), host),
+					"place them on different hosts"))
 			}
 		}
 	}
@@ -141,8 +146,8 @@ func controlPlaneEndpoint(s controlPlaneSettings, stack Stack) []Finding {
 	return found
 }
 
-// fromAgent says whether a node's address is one that its VM's agent reports: it follows from the VM, the VM has an agent,
-// and the address is not one that the VM was given.
+// fromAgent says whether a node's address is one that its VM's agent reports: it follows from the VM, the VM has an
+// agent, and the address is not one that the VM was given.
 func fromAgent(apply, vm Resource) bool {
 	if !slices.Contains(apply.PropertyDependencies["node"], vm.URN) || !is(vm.at("agent", "enabled"), true) {
 		return false
@@ -242,8 +247,8 @@ func (s Stack) clusters(settings controlPlaneSettings) []controlPlanes {
 	return all
 }
 
-// clusterOf is the component that a control plane belongs to, or else the name in its configuration. What has neither is
-// taken to be the stack's only cluster. It cannot be told before the configuration is known.
+// clusterOf is the component that a control plane belongs to, or else the name in its configuration. What has neither
+// is taken to be the stack's only cluster. It cannot be told before the configuration is known.
 func (s Stack) clusterOf(m member) (name, urn string, ok bool) {
 	for _, r := range []*Resource{m.vm, m.apply} {
 		if r == nil {

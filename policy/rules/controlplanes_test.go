@@ -127,7 +127,8 @@ var control = []string{"controlplane", "atlas"}
 var controlPlaneCases = []ruleCase{
 	{
 		rule: "control-plane-protection", name: "protected, or no control plane",
-		program: all(machineOf("cp"), machineOf("worker", tags("worker"), func(a *vm.VirtualMachineArgs) { a.Protection = nil })),
+		program: all(machineOf("cp"), machineOf("worker", tags("worker"),
+			func(a *vm.VirtualMachineArgs) { a.Protection = nil })),
 	},
 	{
 		rule: "control-plane-protection", name: "neither protected nor said not to be",
@@ -150,14 +151,18 @@ var controlPlaneCases = []ruleCase{
 		program: all(
 			inComponents("atlas", node{name: "a", host: "pve1", tags: control}, node{name: "b", host: "pve1", tags: control},
 				node{name: "c", host: "pve2", tags: control}),
-			inComponents("single", node{name: "d", host: "pve1", tags: control}, node{name: "e", host: "pve1", tags: []string{"worker"}}),
+			inComponents("single", node{name: "d", host: "pve1", tags: control},
+				node{name: "e", host: "pve1", tags: []string{"worker"}}),
 		),
 	},
 	{
-		rule: "control-planes-apart", name: "a majority on one host, where quorum is to be kept", settings: `{"keepQuorum": true}`,
-		program: inComponents("atlas", node{name: "a", host: "pve1", tags: control}, node{name: "b", host: "pve1", tags: control},
+		rule: "control-planes-apart", name: "a majority on one host, where quorum is to be kept",
+		settings: `{"keepQuorum": true}`,
+		program: inComponents("atlas", node{name: "a", host: "pve1", tags: control},
+			node{name: "b", host: "pve1", tags: control},
 			node{name: "c", host: "pve2", tags: control}),
-		want: []string{"control planes of atlas: must be on several hosts (given: a, b of 3 on pve1); place them on different hosts"},
+		want: []string{"control planes of atlas: must be on several hosts (given: a, b of 3 on pve1); place them on " +
+			"different hosts"},
 	},
 	{
 		rule: "control-planes-apart", name: "on one host: by tags, by components, by configuration",
@@ -203,27 +208,32 @@ var controlPlaneCases = []ruleCase{
 	{
 		rule: "control-plane-addresses", name: "stated, or given to the VM, or a worker's",
 		program: nodes(
-			node{name: "a", host: "pve1", kind: "controlplane", cluster: "home", after: true, vm: []func(*vm.VirtualMachineArgs){agent}},
+			node{name: "a", host: "pve1", kind: "controlplane", cluster: "home", after: true,
+				vm: []func(*vm.VirtualMachineArgs){agent}},
 			node{
 				name: "b", host: "pve1", kind: "controlplane", cluster: "home", from: given,
 				vm: []func(*vm.VirtualMachineArgs){agent, addressed("10.0.0.11/16", "dhcp")},
 			},
 			node{name: "c", host: "pve1", kind: "controlplane", cluster: "home", from: given},
-			node{name: "d", host: "pve1", kind: "worker", cluster: "home", from: reported, vm: []func(*vm.VirtualMachineArgs){agent}},
+			node{name: "d", host: "pve1", kind: "worker", cluster: "home", from: reported,
+				vm: []func(*vm.VirtualMachineArgs){agent}},
 		),
 	},
 	{
 		rule: "control-plane-addresses", name: "read from the guest agent",
 		program: nodes(
-			node{name: "a", host: "pve1", kind: "controlplane", cluster: "home", from: reported, vm: []func(*vm.VirtualMachineArgs){agent}},
+			node{name: "a", host: "pve1", kind: "controlplane", cluster: "home", from: reported,
+				vm: []func(*vm.VirtualMachineArgs){agent}},
 			node{
 				name: "b", host: "pve1", tags: control, kind: "controlplane", cluster: "home", from: reported,
 				vm: []func(*vm.VirtualMachineArgs){agent, addressed("dhcp", "dhcp")},
 			},
 		),
 		want: []string{
-			"b-config.node: must be an address that is known without the guest agent (given: an output of b); use a static address or a DHCP reservation",
-			"a-config.node: must be an address that is known without the guest agent (given: an output of a); use a static address or a DHCP reservation",
+			"b-config.node: must be an address that is known without the guest agent (given: an output of b); use a static " +
+				"address or a DHCP reservation",
+			"a-config.node: must be an address that is known without the guest agent (given: an output of a); use a static " +
+				"address or a DHCP reservation",
 		},
 	},
 	{
@@ -242,7 +252,8 @@ var controlPlaneCases = []ruleCase{
 			node{name: "w", host: "pve2", kind: "worker", cluster: "atlas", after: true},
 		),
 		want: []string{
-			"control planes of atlas: must have an endpoint that is none of their own addresses (given: https://10.0.0.11:6443, of a); " +
+			"control planes of atlas: must have an endpoint that is none of their own addresses (given: " +
+				"https://10.0.0.11:6443, of a); " +
 				"use a virtual address or a DNS name",
 		},
 	},

@@ -12,7 +12,8 @@ func diskRules(b *builder) []Rule {
 			Must:   "Disks on thin storage must discard, or used space is never returned.",
 			Remedy: "Set discard to on; the first disk of a clone has its template's options and is not checked.",
 			Advice: true,
-		}, thinSettings{ThinDatastores: []string{"local-lvm", "local-zfs", "*thin*", "*zfs*", "*ceph*", "*rbd*"}}, diskDiscard),
+		}, thinSettings{ThinDatastores: []string{"local-lvm", "local-zfs", "*thin*", "*zfs*", "*ceph*", "*rbd*"}},
+			diskDiscard),
 	}
 }
 

@@ -27,8 +27,8 @@ type Facts struct {
 	Settings map[string]json.RawMessage
 }
 
-// ReadFacts reads the configuration of a stack of the given project. A configuration that is not this project's has only
-// what is in the rules' own namespace.
+// ReadFacts reads the configuration of a stack of the given project. A configuration that is not this project's has
+// only what is in the rules' own namespace.
 func ReadFacts(project string, get func(key string) (string, bool)) (Facts, error) {
 	f := Facts{Environment: spec.EnvironmentProduction}
 
@@ -50,7 +50,8 @@ func ReadFacts(project string, get func(key string) (string, bool)) (Facts, erro
 
 	if e, ok := get(environmentKey); ok {
 		if !environment(e) {
-			return f, fmt.Errorf("%s: must be %s or %s (given: %s); change the value", environmentKey, spec.EnvironmentLab, spec.EnvironmentProduction, e)
+			return f, fmt.Errorf("%s: must be %s or %s (given: %s); change the value", environmentKey, spec.EnvironmentLab,
+				spec.EnvironmentProduction, e)
 		}
 
 		f.Environment = spec.Environment(e)
@@ -98,7 +99,8 @@ func room(read func(key string, to any) bool) map[string]spec.Resources {
 			reserve = *h.Reserve
 		}
 
-		found[h.Name] = spec.Resources{VCPU: h.Capacity.VCPU - reserve.VCPU, MemoryMiB: h.Capacity.MemoryMiB - reserve.MemoryMiB}
+		found[h.Name] = spec.Resources{VCPU: h.Capacity.VCPU - reserve.VCPU,
+			MemoryMiB: h.Capacity.MemoryMiB - reserve.MemoryMiB}
 	}
 
 	return found

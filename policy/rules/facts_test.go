@@ -22,19 +22,23 @@ func TestReadFacts(t *testing.T) {
 	}{
 		"nothing is said, and it is somebody else's": {nil, Facts{Environment: spec.EnvironmentProduction}},
 		"somebody else's with words of the same name": {
-			map[string]string{"atlas:environment": "staging", "atlas:proxmox": "pve1", "atlas:cluster": "home", "atlas:pools": "[]"},
+			map[string]string{"atlas:environment": "staging", "atlas:proxmox": "pve1", "atlas:cluster": "home",
+				"atlas:pools": "[]"},
 			Facts{Environment: spec.EnvironmentProduction},
 		},
 		"this project's is a lab": {map[string]string{"atlas:pools": "{}"}, Facts{Environment: spec.EnvironmentLab}},
 		"as it says": {
-			map[string]string{"atlas:pools": "{}", "atlas:environment": "production"}, Facts{Environment: spec.EnvironmentProduction},
+			map[string]string{"atlas:pools": "{}", "atlas:environment": "production"},
+			Facts{Environment: spec.EnvironmentProduction},
 		},
 		"the rules' own word is the last": {
-			map[string]string{"atlas:environment": "production", "talos-proxmox-policy:environment": "lab"}, Facts{Environment: spec.EnvironmentLab},
+			map[string]string{"atlas:environment": "production", "talos-proxmox-policy:environment": "lab"},
+			Facts{Environment: spec.EnvironmentLab},
 		},
 		"the cluster, and what its hosts have for it": {
 			map[string]string{
-				"atlas:pools": "{}", "atlas:cluster": `{"name": "home", "ha": true}`, "atlas:placement": `{"reserve": {"vcpu": 2, "memoryMiB": 8192}}`,
+				"atlas:pools": "{}", "atlas:cluster": `{"name": "home", "ha": true}`,
+				"atlas:placement": `{"reserve": {"vcpu": 2, "memoryMiB": 8192}}`,
 				"atlas:proxmox": `{"endpoint": "https://pve.lan:8006", "hosts": [
 					{"name": "pve1", "capacity": {"vcpu": 32, "memoryMiB": 65536}},
 					{"name": "pve2", "capacity": {"vcpu": 8, "memoryMiB": 20480}, "reserve": {"memoryMiB": 4096}},
@@ -44,7 +48,8 @@ func TestReadFacts(t *testing.T) {
 		},
 		"settings": {
 			map[string]string{"talos-proxmox-policy:rules": `{"verify-tls": {"except": []}}`},
-			Facts{Environment: spec.EnvironmentProduction, Settings: map[string]json.RawMessage{"verify-tls": json.RawMessage(`{"except": []}`)}},
+			Facts{Environment: spec.EnvironmentProduction,
+				Settings: map[string]json.RawMessage{"verify-tls": json.RawMessage(`{"except": []}`)}},
 		},
 	} {
 		f, err := ReadFacts("atlas", getter(c.config))
@@ -60,7 +65,8 @@ func TestReadFacts(t *testing.T) {
 	}
 
 	_, err := ReadFacts("atlas", getter(map[string]string{"talos-proxmox-policy:environment": "prod"}))
-	require.EqualError(t, err, "talos-proxmox-policy:environment: must be lab or production (given: prod); change the value")
+	require.EqualError(t, err,
+		"talos-proxmox-policy:environment: must be lab or production (given: prod); change the value")
 
 	_, err = ReadFacts("atlas", getter(map[string]string{"talos-proxmox-policy:rules": "verify-tls"}))
 	require.ErrorContains(t, err, "talos-proxmox-policy:rules: must be a block of settings by rule: ")

@@ -8,8 +8,9 @@ import (
 func gpuRules(b *builder) []Rule {
 	return []Rule{
 		perResource(b, Rule{
-			Name:   "gpu-without-ballooning",
-			Must:   "A VM with a passed-through device must not balloon: the device writes to memory that the host would reclaim.",
+			Name: "gpu-without-ballooning",
+			Must: "A VM with a passed-through device must not balloon: the device writes to memory that the host would " +
+				"reclaim.",
 			Remedy: "Leave memory.floating out, or set it to 0.",
 		}, except{}, gpuMemory),
 		perResource(b, Rule{

@@ -34,11 +34,13 @@ var gpuCases = []ruleCase{
 	},
 	{
 		rule: "gpu-machine-type", name: "q35, the machine of a template, or no device",
-		program: all(machineOf("gpu", withGPU(0, "pc-q35-9.0")), machineOf("clone", withGPU(0, ""), cloned), machineOf("other")),
+		program: all(machineOf("gpu", withGPU(0, "pc-q35-9.0")), machineOf("clone", withGPU(0, ""), cloned),
+			machineOf("other")),
 	},
 	{
 		rule: "gpu-machine-type", name: "i440fx, stated or not",
-		program: all(machineOf("a", withGPU(0, "")), machineOf("b", withGPU(0, "pc")), machineOf("c", withGPU(0, "pc"), cloned)),
+		program: all(machineOf("a", withGPU(0, "")), machineOf("b", withGPU(0, "pc")),
+			machineOf("c", withGPU(0, "pc"), cloned)),
 		want: []string{
 			"a.machine: must be q35 with hostpcis (given: none, which is i440fx); set it to q35",
 			"b.machine: must be q35 with hostpcis (given: pc); set it to q35",

@@ -9,9 +9,10 @@ import (
 func networkRules(b *builder) []Rule {
 	return []Rule{
 		perResource(b, Rule{
-			Name:   "bridge-firewall",
-			Must:   "A network interface on a public bridge, or with a public address, must be behind the firewall of Proxmox VE.",
-			Remedy: "Set firewall on the interface (firewall.enabled in a stack of this project), or name the bridges that are public.",
+			Name: "bridge-firewall",
+			Must: "A network interface on a public bridge, or with a public address, must be behind the firewall of Proxmox VE.",
+			Remedy: "Set firewall on the interface (firewall.enabled in a stack of this project), or name the bridges that " +
+				"are public.",
 		}, bridgeSettings{PublicBridges: []string{providerBridge}}, bridgeFirewall),
 	}
 }
@@ -55,7 +56,8 @@ func interfaces(s bridgeSettings, r Resource) []Finding {
 
 		switch address := publicAddress(r, i); {
 		case address != "":
-			found = append(found, r.finding(path, "must be true for an interface with a public address", "address "+address, "set it to true"))
+			found = append(found, r.finding(path, "must be true for an interface with a public address", "address "+address,
+				"set it to true"))
 		case matches(s.PublicBridges, bridge):
 			found = append(found, r.finding(path, "must be true on a public bridge", "bridge "+bridge, "set it to true"))
 		}
@@ -83,7 +85,8 @@ func firewallOptions(r Resource) []Finding {
 	var found []Finding
 
 	if is(r.at("enabled"), false) {
-		found = append(found, r.finding("enabled", "must be true", "false", "leave the firewall on and write rules for what must pass"))
+		found = append(found, r.finding("enabled", "must be true", "false",
+			"leave the firewall on and write rules for what must pass"))
 	}
 
 	if policy := text(r.at("inputPolicy")); policy == "ACCEPT" {

@@ -46,8 +46,9 @@ var networkCases = []ruleCase{
 		),
 	},
 	{
-		rule: "bridge-firewall", name: "other bridges, where those are public", settings: `{"publicBridges": ["vmbr9", "wan*"]}`,
-		program: machineOf("vm", nics(bridge("vmbr0"), bridge("wan1"))),
+		rule: "bridge-firewall", name: "other bridges, where those are public",
+		settings: `{"publicBridges": ["vmbr9", "wan*"]}`,
+		program:  machineOf("vm", nics(bridge("vmbr0"), bridge("wan1"))),
 		want: []string{
 			"vm.networkDevices[1].firewall: must be true on a public bridge (given: bridge wan1); set it to true",
 		},
@@ -66,8 +67,10 @@ var networkCases = []ruleCase{
 			"options.inputPolicy: must be DROP or REJECT (given: ACCEPT); write rules for what must pass",
 			"a.networkDevices[0].firewall: must be true on a public bridge (given: bridge vmbr0); set it to true",
 			"b.networkDevices[0].firewall: must be true on a public bridge (given: bridge vmbr0); set it to true",
-			"c.networkDevices[0].firewall: must be true for an interface with a public address (given: address 8.8.4.4); set it to true",
-			"d.networkDevices[0].firewall: must be true for an interface with a public address (given: address 2001:4860::11); set it to true",
+			"c.networkDevices[0].firewall: must be true for an interface with a public address (given: address 8.8.4.4); set " +
+				"it to true",
+			"d.networkDevices[0].firewall: must be true for an interface with a public address (given: address " +
+				"2001:4860::11); set it to true",
 		},
 	},
 }

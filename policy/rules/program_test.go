@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// registered runs a program with the real SDKs and returns what it registers, as the rules would see it. The names of types
-// and properties in the cases are thus those of the SDKs, and a rule that looks for others finds nothing.
+// registered runs a program with the real SDKs and returns what it registers, as the rules would see it. The names of
+// types and properties in the cases are thus those of the SDKs, and a rule that looks for others finds nothing.
 func registered(t *testing.T, program pulumi.RunFunc) []Resource {
 	t.Helper()
 

@@ -1,5 +1,5 @@
-// Package rules judges resources as the Pulumi engine sees them: by their type tokens and properties, whoever registered
-// them. It decides nothing about levels and talks to nobody; command policy hands it to the engine.
+// Package rules judges resources as the Pulumi engine sees them: by their type tokens and properties, whoever
+// registered them. It decides nothing about levels and talks to nobody; command policy hands it to the engine.
 package rules
 
 import (
@@ -47,13 +47,15 @@ type Finding struct {
 func All(f Facts) ([]Rule, error) {
 	b := &builder{facts: f}
 	all := slices.Concat(
-		accessRules(b), secretRules(b), versionRules(b), tagRules(b), controlPlaneRules(b), gpuRules(b), networkRules(b), diskRules(b),
+		accessRules(b), secretRules(b), versionRules(b), tagRules(b), controlPlaneRules(b), gpuRules(b), networkRules(b),
+		diskRules(b),
 		capacityRules(b), certificateRules(b),
 	)
 
 	for _, name := range slices.Sorted(maps.Keys(f.Settings)) {
 		if !slices.ContainsFunc(all, func(r Rule) bool { return r.Name == name }) {
-			b.errs = append(b.errs, fmt.Errorf("%s.%s: is not a rule (known: %s); change the name", settingsKey, name, names(all)))
+			b.errs = append(b.errs, fmt.Errorf("%s.%s: is not a rule (known: %s); change the name", settingsKey, name,
+				names(all)))
 		}
 	}
 
@@ -135,8 +137,8 @@ func perResource[S settings](b *builder, r Rule, defaults S, judge func(S, Resou
 	return r
 }
 
-// perStack makes a rule that judges the stack. Its settings are those of the stack's configuration: the SDK hands policy
-// configuration to resource rules only.
+// perStack makes a rule that judges the stack. Its settings are those of the stack's configuration: the SDK hands
+// policy configuration to resource rules only.
 func perStack[S settings](b *builder, r Rule, defaults S, judge func(S, Stack) []Finding) Rule {
 	s := ofStack(b, &r, defaults)
 
@@ -184,7 +186,8 @@ func decode[S settings](text []byte, defaults S) (S, error) {
 
 	known, wrong := describe(defaults)
 
-	return defaults, errors.Join(fmt.Errorf("%w (known: %s); correct the setting", err, strings.Join(sortedKeys(known), ", ")), wrong)
+	return defaults, errors.Join(fmt.Errorf("%w (known: %s); correct the setting", err,
+		strings.Join(sortedKeys(known), ", ")), wrong)
 }
 
 // describe returns the JSON schema of each setting, with its default.

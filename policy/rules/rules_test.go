@@ -36,7 +36,8 @@ type ruleCase struct {
 }
 
 func cases() []ruleCase {
-	return slices.Concat(accessCases, secretCases, versionCases, tagCases, controlPlaneCases, gpuCases, networkCases, diskCases, capacityCases, certificateCases)
+	return slices.Concat(accessCases, secretCases, versionCases, tagCases, controlPlaneCases, gpuCases, networkCases,
+		diskCases, capacityCases, certificateCases)
 }
 
 // TestRules runs every case, and holds that each rule has one that it passes and one that it does not.
@@ -163,7 +164,8 @@ func TestTokens(t *testing.T) {
 
 	for _, r := range registered(t, all(
 		machineOf("vm"), container("container"), provider(proxmoxve.ProviderArgs{}),
-		downloaded("download", download.FileArgs{}), uploaded("file", storage.FileArgs{}), options(network.FirewallOptionsArgs{}),
+		downloaded("download", download.FileArgs{}), uploaded("file", storage.FileArgs{}),
+		options(network.FirewallOptionsArgs{}),
 		machineSecrets(machine.SecretsArgs{}), applied("config", "node", nil), credentialsOf(400, 30),
 	)) {
 		registers = append(registers, r.Type)
@@ -206,11 +208,13 @@ func TestSettings(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 
-	every, err := All(Facts{Settings: map[string]json.RawMessage{"bridge-firewall": json.RawMessage(`{"publicBridges": ["vmbr9"]}`)}})
+	every, err := All(Facts{Settings: map[string]json.RawMessage{"bridge-firewall": json.RawMessage(
+		`{"publicBridges": ["vmbr9"]}`)}})
 	require.NoError(t, err)
 
 	bridges := every[slices.IndexFunc(every, func(r Rule) bool { return r.Name == "bridge-firewall" })]
-	assert.Equal(t, []any{"vmbr9"}, bridges.Settings["publicBridges"]["default"], "the stack's configuration is the default of the run's")
+	assert.Equal(t, []any{"vmbr9"}, bridges.Settings["publicBridges"]["default"],
+		"the stack's configuration is the default of the run's")
 
 	_, err = bridges.Resource(map[string]any{"publicBridge": []string{}}, Resource{})
 	assert.EqualError(t, err, `settings of rule bridge-firewall: json: unknown field "publicBridge" (known: except, publicBridges); correct the setting`)

@@ -39,8 +39,10 @@ var secretCases = []ruleCase{
 		rule: "no-plain-secrets", name: "secrets that are marked, paths, and things that only look alike",
 		program: all(
 			component(pulumi.Map{
-				"password": pulumi.ToSecret(pulumi.String("hush")), "nested": pulumi.ToSecret(pulumi.StringMap{"key": pulumi.String(pem)}),
-				"kubeconfig": pulumi.String("~/.kube/config"), "secretName": pulumi.String("registry"), "authKey": pulumi.String(""),
+				"password":   pulumi.ToSecret(pulumi.String("hush")),
+				"nested":     pulumi.ToSecret(pulumi.StringMap{"key": pulumi.String(pem)}),
+				"kubeconfig": pulumi.String("~/.kube/config"), "secretName": pulumi.String("registry"),
+				"authKey": pulumi.String(""),
 			}),
 			described("certificate", base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMII"))),
 			described("id", "pulumi@pve!talos"),
@@ -50,11 +52,13 @@ var secretCases = []ruleCase{
 		rule: "no-plain-secrets", name: "each form of secret, in whatever input",
 		program: all(
 			component(pulumi.Map{
-				"password": pulumi.String("hush"), "nodes": pulumi.Array{pulumi.Map{"auth_key": pulumi.String("hush")}}, "kubeconfig": kubecfg,
+				"password": pulumi.String("hush"), "nodes": pulumi.Array{pulumi.Map{"auth_key": pulumi.String("hush")}},
+				"kubeconfig":           kubecfg,
 				"machineConfiguration": pulumi.String("{machine: {type: worker}}"),
 			}),
 			applied("config", "node", func(a *machine.ConfigurationApplyArgs) {
-				a.ConfigPatches = pulumi.StringArray{pulumi.String("a: b"), pulumi.String("machine:\n  token: abcdef.0123456789abcdef")}
+				a.ConfigPatches = pulumi.StringArray{pulumi.String("a: b"),
+					pulumi.String("machine:\n  token: abcdef.0123456789abcdef")}
 				a.ClientConfiguration = machine.ClientConfigurationArgs{
 					CaCertificate: pulumi.String("x"), ClientCertificate: pulumi.String("x"), ClientKey: pulumi.String("hush"),
 				}

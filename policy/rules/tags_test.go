@@ -12,9 +12,10 @@ func tags(of ...string) func(*vm.VirtualMachineArgs) {
 var tagCases = []ruleCase{
 	{
 		rule: "cluster-tags", name: "a tag that is no role",
-		program: all(machineOf("vm", tags("talos", "worker", "atlas")), machineOf("base", tags(), func(a *vm.VirtualMachineArgs) {
-			a.Template = pulumi.Bool(true)
-		})),
+		program: all(machineOf("vm", tags("talos", "worker", "atlas")),
+			machineOf("base", tags(), func(a *vm.VirtualMachineArgs) {
+				a.Template = pulumi.Bool(true)
+			})),
 	},
 	{
 		rule: "cluster-tags", name: "the stack's cluster", facts: Facts{Cluster: "Atlas"},

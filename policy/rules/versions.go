@@ -132,13 +132,15 @@ func pinnedImages(s imageSettings, r Resource) []Finding {
 		case s.RequireChecksum:
 			found = append(found, r.finding(path, "must have a checksum", redacted(address), "state the checksum of the file"))
 		case moving.MatchString(address) || !versionInside.MatchString(address):
-			found = append(found, r.finding(path, "must name a version", redacted(address), "choose the address of one version, or state the file's checksum"))
+			found = append(found, r.finding(path, "must name a version", redacted(address),
+				"choose the address of one version, or state the file's checksum"))
 		}
 	}
 
 	volume := func(path, id string) {
 		if moving.MatchString(id) {
-			found = append(found, r.finding(path, "must name the file of one version", id, "name the version in the file's name"))
+			found = append(found, r.finding(path, "must name the file of one version", id,
+				"name the version in the file's name"))
 		}
 	}
 

@@ -37,7 +37,8 @@ func fromURL(url string) download.FileArgs { return download.FileArgs{Url: pulum
 
 func disk(fileID string) func(*vm.VirtualMachineArgs) {
 	return func(a *vm.VirtualMachineArgs) {
-		a.Disks = vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{Interface: pulumi.String("scsi0"), FileId: pulumi.String(fileID)}}
+		a.Disks = vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{Interface: pulumi.String("scsi0"),
+			FileId: pulumi.String(fileID)}}
 		a.Cdrom = vm.VirtualMachineCdromArgs{FileId: pulumi.String(fileID)}
 	}
 }
@@ -48,7 +49,8 @@ var versionCases = []ruleCase{
 		program: all(
 			cluster("v1.12.4", "v1.35.0-rc.1"),
 			machineSecrets(machine.SecretsArgs{TalosVersion: pulumi.String("v1.12")}),
-			configured("machine:\n  install: {image: ghcr.io/siderolabs/installer:v1.12.4}\n---\nkind: X\nimage: registry:5000/a@sha256:0123",
+			configured("machine:\n  install: {image: ghcr.io/siderolabs/installer:v1.12.4}\n---\nkind: X\nimage: "+
+				"registry:5000/a@sha256:0123",
 				`{"machine": {"kubelet": {"image": ""}}}`),
 		),
 	},
@@ -66,9 +68,12 @@ var versionCases = []ruleCase{
 		want: []string{
 			"atlas.talosVersion: must be an exact version (given: v1.12); write it like v1.12.4",
 			"atlas.kubernetesVersion: must be an exact version (given: latest); write it like v1.34.2",
-			"config.machineConfigurationInput: must name images with an exact tag or a digest (given: ghcr.io/siderolabs/installer); state the version after a colon",
-			"config.machineConfigurationInput: must name images with an exact tag or a digest (given: registry:5000/a:latest); state the version after a colon",
-			"config.configPatches: must name images with an exact tag or a digest (given: busybox:stable); state the version after a colon",
+			"config.machineConfigurationInput: must name images with an exact tag or a digest (given: " +
+				"ghcr.io/siderolabs/installer); state the version after a colon",
+			"config.machineConfigurationInput: must name images with an exact tag or a digest (given: " +
+				"registry:5000/a:latest); state the version after a colon",
+			"config.configPatches: must name images with an exact tag or a digest (given: busybox:stable); state the version " +
+				"after a colon",
 			"secrets.talosVersion: must be an exact version; state the version that the cluster begins with",
 		},
 	},
@@ -76,8 +81,10 @@ var versionCases = []ruleCase{
 		rule: "pinned-images", name: "a version in the address, a checksum, a file of the machine's own",
 		program: all(
 			downloaded("factory", fromURL("https://factory.talos.dev/image/376567988/v1.12.4/metal-amd64.iso")),
-			downloaded("checked", download.FileArgs{Url: pulumi.String("https://example.org/talos.iso"), Checksum: pulumi.String("abc")}),
-			uploaded("local", storage.FileArgs{SourceFile: storage.FileSourceFileArgs{Path: pulumi.String("./latest/user-data")}}),
+			downloaded("checked", download.FileArgs{Url: pulumi.String("https://example.org/talos.iso"),
+				Checksum: pulumi.String("abc")}),
+			uploaded("local", storage.FileArgs{SourceFile: storage.FileSourceFileArgs{Path: pulumi.String(
+				"./latest/user-data")}}),
 			machineOf("vm", disk("local:iso/talos-1.12.4.iso")),
 		),
 	},
@@ -86,22 +93,29 @@ var versionCases = []ruleCase{
 		program: all(
 			downloaded("latest", fromURL("https://me:hush@example.org/releases/latest/1.2.3.iso")),
 			downloaded("none", fromURL("https://example.org/talos.iso")),
-			uploaded("uploaded", storage.FileArgs{SourceFile: storage.FileSourceFileArgs{Path: pulumi.String("https://example.org/current.img")}}),
+			uploaded("uploaded", storage.FileArgs{SourceFile: storage.FileSourceFileArgs{Path: pulumi.String(
+				"https://example.org/current.img")}}),
 			machineOf("vm", disk("local:iso/talos-latest.iso")),
 		),
 		want: []string{
-			"latest.url: must name a version (given: https://me:xxxxx@example.org/releases/latest/1.2.3.iso); choose the address of one version, or state the file's checksum",
-			"none.url: must name a version (given: https://example.org/talos.iso); choose the address of one version, or state the file's checksum",
-			"uploaded.sourceFile.path: must name a version (given: https://example.org/current.img); choose the address of one version, or state the file's checksum",
-			"vm.cdrom.fileId: must name the file of one version (given: local:iso/talos-latest.iso); name the version in the file's name",
-			"vm.disks[0].fileId: must name the file of one version (given: local:iso/talos-latest.iso); name the version in the file's name",
+			"latest.url: must name a version (given: https://me:xxxxx@example.org/releases/latest/1.2.3.iso); choose the " +
+				"address of one version, or state the file's checksum",
+			"none.url: must name a version (given: https://example.org/talos.iso); choose the address of one version, or " +
+				"state the file's checksum",
+			"uploaded.sourceFile.path: must name a version (given: https://example.org/current.img); choose the address of " +
+				"one version, or state the file's checksum",
+			"vm.cdrom.fileId: must name the file of one version (given: local:iso/talos-latest.iso); name the version in the " +
+				"file's name",
+			"vm.disks[0].fileId: must name the file of one version (given: local:iso/talos-latest.iso); name the version in " +
+				"the file's name",
 		},
 	},
 	{
 		rule: "pinned-images", name: "a version, where checksums are required", settings: `{"requireChecksum": true}`,
 		program: downloaded("factory", fromURL("https://factory.talos.dev/image/376567988/v1.12.4/metal-amd64.iso")),
 		want: []string{
-			"factory.url: must have a checksum (given: https://factory.talos.dev/image/376567988/v1.12.4/metal-amd64.iso); state the checksum of the file",
+			"factory.url: must have a checksum (given: https://factory.talos.dev/image/376567988/v1.12.4/metal-amd64.iso); " +
+				"state the checksum of the file",
 		},
 	},
 }

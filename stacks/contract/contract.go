@@ -1,5 +1,5 @@
-// Package contract is what a stack of this program offers to other programs: its outputs, their names, types and readers. It
-// is small enough to be imported by a program that makes no clusters itself.
+// Package contract is what a stack of this program offers to other programs: its outputs, their names, types and
+// readers. It is small enough to be imported by a program that makes no clusters itself.
 package contract
 
 import (
@@ -16,8 +16,8 @@ import (
 	"talos-proxmox/stacks/schema"
 )
 
-// SchemaVersion is the version of the contract's shape. It rises when a key of a kind is added, changes its meaning or goes
-// away: readers are strict. Who does not know a kind is told so by that.
+// SchemaVersion is the version of the contract's shape. It rises when a key of a kind is added, changes its meaning or
+// goes away: readers are strict. Who does not know a kind is told so by that.
 const SchemaVersion = 1
 
 // Contract is the output talos_bootstrap_contract: what a consumer needs to know of a cluster, without its secrets.
@@ -106,8 +106,10 @@ func Decode(value any) (*Contract, error) {
 		SchemaVersion *int `json:"schemaVersion"`
 	}
 	if json.Unmarshal(text, &version) == nil && version.SchemaVersion != nil && *version.SchemaVersion != SchemaVersion {
-		return nil, fmt.Errorf("output %s has version %d of the contract, this program reads version %d: use the program's release that made it",
-			OutputContract, *version.SchemaVersion, SchemaVersion)
+		return nil,
+			fmt.Errorf(
+				"output %s has version %d of the contract, this program reads version %d: use the program's release that made it",
+				OutputContract, *version.SchemaVersion, SchemaVersion)
 	}
 
 	if err := check(text); err != nil {
@@ -119,8 +121,11 @@ func Decode(value any) (*Contract, error) {
 		return nil, err
 	}
 
-	if (c.Kind == string(spec.DistributionK3s)) != (c.Versions.K3s != "") || (c.Kind == string(spec.DistributionTalos)) != (c.Versions.Talos != "") {
-		return nil, fmt.Errorf("output %s does not have the contract's shape:\n  - versions: must hold that of %s, and of no other kind", OutputContract, c.Kind)
+	if (c.Kind == string(spec.DistributionK3s)) != (c.Versions.K3s != "") ||
+		(c.Kind == string(spec.DistributionTalos)) != (c.Versions.Talos != "") {
+		return nil,
+			fmt.Errorf("output %s does not have the contract's shape:\n  - versions: must hold that of %s, and of no other kind",
+				OutputContract, c.Kind)
 	}
 
 	return &c, nil
@@ -131,7 +136,9 @@ func Decode(value any) (*Contract, error) {
 func Read(text []byte) (*Contract, error) {
 	var value map[string]any
 	if err := json.Unmarshal(text, &value); err != nil {
-		return nil, fmt.Errorf("this is neither a contract nor the outputs of a stack; give what pulumi stack output --json prints: %w", err)
+		return nil,
+			fmt.Errorf("this is neither a contract nor the outputs of a stack; give what pulumi stack output --json prints: %w",
+				err)
 	}
 
 	if _, itself := value["schemaVersion"]; itself {

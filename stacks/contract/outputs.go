@@ -47,8 +47,8 @@ type Outputs struct {
 	Kubeconfig, Talosconfig pulumi.StringOutput
 }
 
-// ReadOutputs reads the outputs of another stack. The contract is there as plain values, so that it may shape the reading
-// program's resources. It is an error when the stack has not been deployed.
+// ReadOutputs reads the outputs of another stack. The contract is there as plain values, so that it may shape the
+// reading program's resources. It is an error when the stack has not been deployed.
 func ReadOutputs(ref *pulumi.StackReference) (*Outputs, error) {
 	details, err := ref.GetOutputDetails(OutputContract)
 	if err != nil {

@@ -27,9 +27,9 @@ type group struct {
 	Hosts map[string]host `yaml:"hosts"`
 }
 
-// Ansible writes an inventory in YAML, with the groups of the contract. Talos has neither SSH nor Python: tasks run on the
-// control machine, for example talosctl and kubectl with {{ ansible_host }}. K3s nodes are reached by SSH. A node whose address is not known is there
-// without one.
+// Ansible writes an inventory in YAML, with the groups of the contract. Talos has neither SSH nor Python: tasks run on
+// the control machine, for example talosctl and kubectl with {{ ansible_host }}. K3s nodes are reached by SSH. A node
+// whose address is not known is there without one.
 func Ansible(c *contract.Contract) ([]byte, error) {
 	var i inventory
 
@@ -51,7 +51,8 @@ func Ansible(c *contract.Contract) ([]byte, error) {
 	}
 
 	i.All.Children = map[string]group{
-		"control_plane": hosts(c.BootstrapNodes.ControlPlane), "workers": hosts(c.BootstrapNodes.Workers), "gpu_workers": hosts(c.BootstrapNodes.GPUWorkers),
+		"control_plane": hosts(c.BootstrapNodes.ControlPlane), "workers": hosts(c.BootstrapNodes.Workers),
+		"gpu_workers": hosts(c.BootstrapNodes.GPUWorkers),
 	}
 
 	var b bytes.Buffer

@@ -51,7 +51,8 @@ func TestExport(t *testing.T) {
 	golden(t, "inventory.yaml", string(inventory))
 }
 
-// TestExportUnknown: without any address there is nothing to tell talosctl, and an inventory has the nodes all the same.
+// TestExportUnknown: without any address there is nothing to tell talosctl, and an inventory has the nodes all the
+// same.
 func TestExportUnknown(t *testing.T) {
 	c := readContract(t, "unknown.json")
 

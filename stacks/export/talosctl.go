@@ -1,4 +1,5 @@
-// Package export writes the contract in the forms that other tools read. Everything in it is a function of the contract.
+// Package export writes the contract in the forms that other tools read. Everything in it is a function of the
+// contract.
 package export
 
 import (
@@ -12,7 +13,8 @@ import (
 // known are named in a comment.
 func Talosctl(c *contract.Contract) (string, error) {
 	if c.Kind != "talos" {
-		return "", errors.New("cluster " + c.Cluster + " is of kind " + c.Kind + ": its nodes do not run Talos, and talosctl has nothing to talk to")
+		return "", errors.New("cluster " + c.Cluster + " is of kind " + c.Kind +
+			": its nodes do not run Talos, and talosctl has nothing to talk to")
 	}
 
 	var nodes, unknown []string

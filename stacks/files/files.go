@@ -1,5 +1,5 @@
-// Package files writes what a stack leaves on the operator's own machine: credentials and configuration, for nobody else to
-// read and never to be committed.
+// Package files writes what a stack leaves on the operator's own machine: credentials and configuration, for nobody
+// else to read and never to be committed.
 package files
 
 import (
@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// Write puts a file into a directory of a project: whole or not at all, readable for its owner only. The directory is made
-// with mode 0700, and what git makes of it is settled there: it ignores everything in it. A link in the place of the file is
-// replaced, not followed; one that leads out of the project on the way to it is an error.
+// Write puts a file into a directory of a project: whole or not at all, readable for its owner only. The directory is
+// made with mode 0700, and what git makes of it is settled there: it ignores everything in it. A link in the place of
+// the file is replaced, not followed; one that leads out of the project on the way to it is an error.
 func Write(project, dir, name string, content []byte) (err error) {
 	root, err := os.OpenRoot(project)
 	if err != nil {

@@ -50,8 +50,8 @@ var lastNumber = regexp.MustCompile(`(\d+)\D*$`)
 // canonical is the name of a template that tells its version.
 var canonical = regexp.MustCompile(`^talos-(v\d+\.\d+\.\d+)-base$`)
 
-// TFVars reads a file of variables, terraform.tfvars or terraform.tfvars.json. The stack file that it returns is one that
-// stacks.LoadFile takes; the error holds everything that keeps it from being one.
+// TFVars reads a file of variables, terraform.tfvars or terraform.tfvars.json. The stack file that it returns is one
+// that stacks.LoadFile takes; the error holds everything that keeps it from being one.
 func TFVars(path string, text []byte, o Options) (*Result, error) {
 	v, err := read(path, text)
 	if err != nil {
@@ -126,7 +126,9 @@ func (m *migration) cluster(path string) {
 	}
 
 	if name := m.text("name"); name != "" && name != c.Name+"-control-1" {
-		m.note("name %s is not taken over: nodes are called by cluster, pool and number; pools.<name>.names changes the pattern", name)
+		m.note(
+			"name %s is not taken over: nodes are called by cluster, pool and number; pools.<name>.names changes the pattern",
+			name)
 	}
 
 	// Somebody else has made a cluster of the nodes so far, and goes on doing so.
@@ -136,7 +138,8 @@ func (m *migration) cluster(path string) {
 		m.refuse("the network of the nodes is in none of the variables: state it with --cidr, for example 192.168.10.0/24")
 	}
 
-	m.stack.Network = network{Addressing: string(spec.AddressingReported), CIDR: m.options.CIDR, Bridge: m.text("network_bridge")}
+	m.stack.Network = network{Addressing: string(spec.AddressingReported), CIDR: m.options.CIDR,
+		Bridge: m.text("network_bridge")}
 }
 
 // proxmox decides where Proxmox VE is.
@@ -216,7 +219,8 @@ func (m *migration) image() {
 	case len(versions) == 1:
 		m.stack.Cluster.Versions.Talos = versions[0]
 	default:
-		m.refuse("the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4")
+		m.refuse(
+			"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4")
 	}
 }
 
@@ -248,7 +252,8 @@ func (m *migration) gpus() []string {
 }
 
 func (m *migration) shape() {
-	d := defaults{Cores: m.number("cores"), MemoryMiB: m.number("memory_mb"), DiskGiB: m.number("disk_gb"), OnBoot: m.yes("onboot")}
+	d := defaults{Cores: m.number("cores"), MemoryMiB: m.number("memory_mb"), DiskGiB: m.number("disk_gb"),
+		OnBoot: m.yes("onboot")}
 	if d != (defaults{}) {
 		m.stack.Defaults = &d
 	}
@@ -277,7 +282,8 @@ func (m *migration) pools() {
 			e.Address = nodes[i].IP
 
 			if nodes[i].GPU == nil || *nodes[i].GPU != bdf {
-				m.refuse("%s has another GPU in the outputs than %s: give the outputs that belong to the variables", nodes[i].Name, bdf)
+				m.refuse("%s has another GPU in the outputs than %s: give the outputs that belong to the variables", nodes[i].Name,
+					bdf)
 			}
 		}
 
@@ -298,7 +304,9 @@ func (m *migration) pool(name string, role spec.Role, count int) *pool {
 	}
 
 	if len(nodes) != count {
-		m.refuse("the outputs have %d nodes for pool %s, the variables %d: apply the environment first, or leave the outputs out", len(nodes), name, count)
+		m.refuse(
+			"the outputs have %d nodes for pool %s, the variables %d: apply the environment first, or leave the outputs out",
+			len(nodes), name, count)
 
 		return p
 	}
@@ -315,7 +323,8 @@ func (m *migration) pool(name string, role spec.Role, count int) *pool {
 	var ok bool
 	if p.Names, ok = pattern(m.stack.Cluster.Name, name, nodes); !ok {
 		p.Names = ""
-		m.note("the nodes of pool %s cannot keep their names: %s and so on follow no pattern of the node's number", name, nodes[0].Name)
+		m.note("the nodes of pool %s cannot keep their names: %s and so on follow no pattern of the node's number", name,
+			nodes[0].Name)
 	}
 
 	return p
@@ -327,7 +336,8 @@ func (m *migration) standing(pool string) []contract.BootstrapNode {
 		return nil
 	}
 
-	return map[string][]contract.BootstrapNode{"control": m.old.ControlPlane, "worker": m.old.Workers, "gpu": m.old.GPUWorkers}[pool]
+	return map[string][]contract.BootstrapNode{"control": m.old.ControlPlane, "worker": m.old.Workers,
+		"gpu": m.old.GPUWorkers}[pool]
 }
 
 // pattern finds what makes the names that the nodes of a pool have: empty where that is the default. It is not ok where
@@ -387,8 +397,8 @@ type environment struct {
 	} `json:"talos_bootstrap_nodes"`
 }
 
-// readOutputs reads the nodes from what terraform output -json prints, of all outputs or of the contract. Terraform writes
-// null or an empty text for an address that is not known.
+// readOutputs reads the nodes from what terraform output -json prints, of all outputs or of the contract. Terraform
+// writes null or an empty text for an address that is not known.
 func readOutputs(text []byte) (*contract.BootstrapNodes, error) {
 	if text == nil {
 		return nil, nil //nolint:nilnil // there are none

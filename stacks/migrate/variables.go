@@ -24,8 +24,8 @@ type Variable struct {
 	kind   cty.Type
 }
 
-// Variables are those that are known: of the environment (its VMs, its workers and GPU workers), and of the module for one
-// VM.
+// Variables are those that are known: of the environment (its VMs, its workers and GPU workers), and of the module for
+// one VM.
 func Variables() []Variable { return slices.Clone(variables) }
 
 var variables = []Variable{

@@ -25,8 +25,8 @@ type Result struct {
 }
 
 // Apply states each node's address in a stack file, under the node itself: an address that DHCP gave follows no range.
-// The stack's addressing must be reported. Root is where the stack file's patch files are. The error holds everything that
-// does not fit.
+// The stack's addressing must be reported. Root is where the stack file's patch files are. The error holds everything
+// that does not fit.
 func (f *File) Apply(stackFile []byte, root string) (*Result, error) {
 	// What the addresses are missing for is expected to be wrong.
 	config, err := stacks.LoadText(stackFile, root)
@@ -96,8 +96,9 @@ func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string
 
 			switch {
 			case !there:
-				errs = append(errs, fmt.Errorf("nodes.json: %s is no %s of the stack, which has %s; correct the name, or pools.<name>.names",
-					n.Name, group.role, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
+				errs = append(errs,
+					fmt.Errorf("nodes.json: %s is no %s of the stack, which has %s; correct the name, or pools.<name>.names",
+						n.Name, group.role, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
 			case n.DHCP == "" && n.Address == "":
 				notes = append(notes, n.Name+" has no address in nodes.json")
 			case n.DHCP == "":
@@ -106,7 +107,8 @@ func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string
 				chosen[at.pool][at.number] = n.DHCP
 
 				if n.Address != "" && n.Address != n.DHCP {
-					notes = append(notes, n.Name+" is to have the address "+n.Address+" later, and has "+n.DHCP+" now, which was taken")
+					notes = append(notes, n.Name+" is to have the address "+n.Address+" later, and has "+n.DHCP+
+						" now, which was taken")
 				}
 			}
 
@@ -118,8 +120,9 @@ func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string
 			notes = append(notes, left+" is not in nodes.json")
 
 			if config.Pools[at.pool].Addresses != "" {
-				errs = append(errs, fmt.Errorf("pools.%s.addresses: gives way to what nodes.json says of each node, and %s is not in it; "+
-					"add it there, or state pools.%s.nodes instead of a range", at.pool, left, at.pool))
+				errs = append(errs,
+					fmt.Errorf("pools.%s.addresses: gives way to what nodes.json says of each node, and %s is not in it; "+
+						"add it there, or state pools.%s.nodes instead of a range", at.pool, left, at.pool))
 			}
 		}
 	}
@@ -135,7 +138,8 @@ func (f *File) compare(config stacks.Config) []string {
 	first := len(f.ControlPlanes) > 0 && f.ControlPlaneVIP == f.ControlPlanes[0].DHCP
 
 	if f.ControlPlaneVIP != "" && f.ControlPlaneVIP != endpoint.Address && f.ControlPlaneVIP != endpoint.Host && !first {
-		notes = append(notes, "control_plane_vip "+f.ControlPlaneVIP+" is not written: state it in cluster.endpoint, with the mode that it has")
+		notes = append(notes, "control_plane_vip "+f.ControlPlaneVIP+
+			" is not written: state it in cluster.endpoint, with the mode that it has")
 	}
 
 	if f.LoginServer != "" && (config.Tailscale == nil || config.Tailscale.LoginServer != f.LoginServer) {

@@ -1,5 +1,5 @@
-// Package nodesjson writes and reads nodes.json, a list of a cluster's nodes and the addresses that DHCP has given them,
-// and brings the addresses into a stack file.
+// Package nodesjson writes and reads nodes.json, a list of a cluster's nodes and the addresses that DHCP has given
+// them, and brings the addresses into a stack file.
 package nodesjson
 
 import (

@@ -31,7 +31,9 @@ func find(file []byte) (*block, error) {
 	at := max(index(config, stacks.Project+":pools"), index(config, "pools"))
 
 	if at < 0 || config.Style == yaml.FlowStyle || config.Content[at+1].Kind != yaml.MappingNode {
-		return nil, errors.New("the stack file has no block of pools that could be written to: write it below config, on lines of its own")
+		return nil,
+			errors.New(
+				"the stack file has no block of pools that could be written to: write it below config, on lines of its own")
 	}
 
 	lines := strings.SplitAfter(string(file), "\n")

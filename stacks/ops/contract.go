@@ -18,7 +18,8 @@ func exports() *cobra.Command {
 	parent := group(&cobra.Command{
 		Use: "export", Short: "Write a stack's contract as other tools read it",
 		Long: "Write a stack's contract as other tools read it.\n\n" +
-			"The contract comes from a file, or from standard input:\n\n  pulumi stack output --json | go run ./stacks/ops export ansible",
+			"The contract comes from a file, or from standard input:\n\n  pulumi stack output --json | go run ./stacks/ops " +
+			"export ansible",
 	})
 
 	one := func(use, short string, write func(*contract.Contract) (string, error)) *cobra.Command {
@@ -47,12 +48,14 @@ func exports() *cobra.Command {
 
 	var vip, login string
 
-	nodes := one("nodes.json", "The nodes and their addresses, as nodes.json", func(contract *contract.Contract) (string, error) {
-		text, err := nodesjson.Of(contract, vip, login).Encode()
+	nodes := one("nodes.json", "The nodes and their addresses, as nodes.json",
+		func(contract *contract.Contract) (string, error) {
+			text, err := nodesjson.Of(contract, vip, login).Encode()
 
-		return string(text), err
-	})
-	nodes.Flags().StringVar(&vip, "vip", "", "the virtual address of the control planes; the first control plane's address when left out")
+			return string(text), err
+		})
+	nodes.Flags().StringVar(&vip, "vip", "",
+		"the virtual address of the control planes; the first control plane's address when left out")
 	nodes.Flags().StringVar(&login, "login-server", "", "the URL of a Headscale server")
 
 	parent.AddCommand(
@@ -81,8 +84,9 @@ func addresses() *cobra.Command {
 	var write bool
 
 	c := &cobra.Command{
-		Use: "set-addresses <nodes.json> <stack file>", Aliases: []string{"addresses"}, Short: "State the addresses of a nodes.json in a stack file (network.addressing reported)",
-		Args: cobra.ExactArgs(2),
+		Use: "set-addresses <nodes.json> <stack file>", Aliases: []string{"addresses"},
+		Short: "State the addresses of a nodes.json in a stack file (network.addressing reported)",
+		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := os.ReadFile(args[0])
 			if err != nil {

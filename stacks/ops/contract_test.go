@@ -52,7 +52,8 @@ func TestExport(t *testing.T) {
 		assert.Equal(t, want, out)
 	}
 
-	out, _, err := ops(t, "", "export", "nodes.json", "--vip", "10.0.0.20", "--login-server", "https://agentydragon.com:8080", contract)
+	out, _, err := ops(t, "", "export", "nodes.json", "--vip", "10.0.0.20", "--login-server",
+		"https://agentydragon.com:8080", contract)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{
 		"control_plane_vip": "10.0.0.20", "headscale_login_server": "https://agentydragon.com:8080",
@@ -60,7 +61,8 @@ func TestExport(t *testing.T) {
 		"workers": [{"name": "talos-worker-01", "dhcp": "10.0.0.21"}, {"name": "talos-gpu-01", "dhcp": "fd00::31"}]}`, out)
 
 	_, _, err = ops(t, "{}", "export", "ansible")
-	assert.EqualError(t, err, "the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?")
+	assert.EqualError(t, err,
+		"the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?")
 }
 
 // TestAddresses prints the pools with their addresses, or writes them.

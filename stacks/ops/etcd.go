@@ -49,7 +49,8 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 
 			administrator, there := config.Contexts[config.Context]
 			if !there || len(administrator.Endpoints) == 0 {
-				return errors.New("the talosconfig has no context that is selected and names control planes: choose one with 'talosctl config context'")
+				return errors.New("the talosconfig has no context that is selected and names control planes: choose one with " +
+					"'talosctl config context'")
 			}
 
 			store := etcdbackup.Store{
@@ -81,7 +82,8 @@ func fromAny(ctx context.Context, administrator *clientconfig.Context, bound tim
 		targets = append(targets, talosapi.Target{Name: endpoint, Address: endpoint})
 	}
 
-	return talosapi.EtcdSnapshot(ctx, targets, talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}, bound, w)
+	return talosapi.EtcdSnapshot(ctx, targets,
+		talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}, bound, w)
 }
 
 // talosconfig reads a file, or the stack's output.
@@ -102,7 +104,8 @@ func (o *options) talosconfig(ctx context.Context, path string) (*clientconfig.C
 
 	text, ok := outputs[contract.OutputTalosconfig].Value.(string)
 	if !ok {
-		return nil, errors.New("the stack has no output talosconfig: is it deployed, with cluster.bootstrap pulumi? Name a file with --talosconfig")
+		return nil, errors.New("the stack has no output talosconfig: is it deployed, with cluster.bootstrap pulumi? Name a " +
+			"file with --talosconfig")
 	}
 
 	return clientconfig.FromString(text)
@@ -130,7 +133,8 @@ func etcdList(o *options, dir *string) *cobra.Command {
 					remark = "whole, but its note cannot be read: " + s.NoteErr.Error()
 				}
 
-				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", filepath.Base(s.Path), s.Taken.Local().Format(time.DateTime), s.Revision, size(s.Size), remark)
+				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", filepath.Base(s.Path), s.Taken.Local().Format(time.DateTime), s.Revision,
+					size(s.Size), remark)
 			}
 
 			return w.Flush()
@@ -161,7 +165,8 @@ func etcdCheck(o *options) *cobra.Command {
 				kind = "a copy of a member's database: whether it is complete is unknown"
 			}
 
-			_, err = fmt.Fprintf(o.out, "%s: %s, revision %d, %d revisions of keys, sha256 %s; %s\n", args[0], size(s.Size), s.Revision, s.Keys, s.SHA256, kind)
+			_, err = fmt.Fprintf(o.out, "%s: %s, revision %d, %d revisions of keys, sha256 %s; %s\n", args[0], size(s.Size),
+				s.Revision, s.Keys, s.SHA256, kind)
 
 			return err
 		},

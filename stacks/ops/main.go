@@ -1,5 +1,5 @@
-// Command ops is the operator's command: it snapshots and restores a stack's state, runs pulumi behind a snapshot, shows what a
-// stack file plans and what an update would do, and imports a cluster whose state is lost.
+// Command ops is the operator's command: it snapshots and restores a stack's state, runs pulumi behind a snapshot,
+// shows what a stack file plans and what an update would do, and imports a cluster whose state is lost.
 package main
 
 import (
@@ -53,7 +53,8 @@ func command(out io.Writer) *cobra.Command {
 	o := &options{out: out}
 
 	root := &cobra.Command{
-		Use: "ops", Short: "Guard a stack's state, see what an update does, and hand its contract to other tools", SilenceUsage: true, SilenceErrors: true,
+		Use: "ops", Short: "Guard a stack's state, see what an update does, and hand its contract to other tools",
+		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			noteRename(c)
@@ -104,10 +105,12 @@ func (o *options) findProject(c *cobra.Command) error {
 	}
 }
 
-// noteRename says which command an old name has become. Old names are cobra's aliases, and go on working for one release.
+// noteRename says which command an old name has become. Old names are cobra's aliases, and go on working for one
+// release.
 func noteRename(c *cobra.Command) {
 	if called := c.CalledAs(); called != "" && called != c.Name() {
-		fmt.Fprintf(c.ErrOrStderr(), "note: the command %s is now called %s; the old name is removed in the next release\n", called, c.Name())
+		fmt.Fprintf(c.ErrOrStderr(), "note: the command %s is now called %s; the old name is removed in the next release\n",
+			called, c.Name())
 	}
 }
 
@@ -152,7 +155,8 @@ func snapshot(o *options) *cobra.Command {
 }
 
 func keepFlag(c *cobra.Command, keep *int) {
-	c.Flags().IntVar(keep, "keep", 0, "remove the oldest snapshots beyond this number, but none that a restore has kept; 0 removes none")
+	c.Flags().IntVar(keep, "keep", 0,
+		"remove the oldest snapshots beyond this number, but none that a restore has kept; 0 removes none")
 }
 
 func list(o *options) *cobra.Command {
@@ -191,7 +195,8 @@ func show(out io.Writer, files []guard.File) error {
 			remark = "an update was under way"
 		}
 
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", filepath.Base(f.Path), f.Taken.Local().Format("2006-01-02 15:04:05"), len(f.Deployment.URNs), remark)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", filepath.Base(f.Path), f.Taken.Local().Format("2006-01-02 15:04:05"),
+			len(f.Deployment.URNs), remark)
 	}
 
 	return w.Flush()
@@ -199,7 +204,8 @@ func show(out io.Writer, files []guard.File) error {
 
 func check(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "See that an update could run: no lock, state readable, configuration valid, preview", Args: cobra.NoArgs,
+		Use: "check", Short: "See that an update could run: no lock, state readable, configuration valid, preview",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := o.open(c.Context())
 			if err != nil {
@@ -260,7 +266,8 @@ func run(o *options) *cobra.Command {
 	var keep int
 
 	c := &cobra.Command{
-		Use: "run up|destroy|import|refresh|state [arguments of pulumi]", Short: "Take a snapshot, then let pulumi run; without the snapshot it does not",
+		Use:   "run up|destroy|import|refresh|state [arguments of pulumi]",
+		Short: "Take a snapshot, then let pulumi run; without the snapshot it does not",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := o.open(c.Context())
 			if err != nil {
@@ -305,8 +312,10 @@ func bringBack(o *options) *cobra.Command {
 	}
 
 	c.Flags().StringVar(&a.Secrets, "secrets", "", "the cluster's secrets bundle, what talosctl gen secrets wrote")
-	c.Flags().StringVar(&a.Talosconfig, "talosconfig", "", "an administrator's talosconfig, to read the cluster's secrets from a control plane")
-	c.Flags().StringVar(&a.ControlPlane, "control-plane", "", "the address of a control plane, where neither the configuration nor the talosconfig has it, and no guest agent reports it")
+	c.Flags().StringVar(&a.Talosconfig, "talosconfig", "",
+		"an administrator's talosconfig, to read the cluster's secrets from a control plane")
+	c.Flags().StringVar(&a.ControlPlane, "control-plane", "", "the address of a control plane, where neither the "+
+		"configuration nor the talosconfig has it, and no guest agent reports it")
 
 	return c
 }
@@ -327,7 +336,8 @@ func next(o *options, files adopt.Files) error {
 	ops += " -s " + o.stack
 
 	fmt.Fprintf(o.out, "\nwrote %s; next:\n\n", files.Import)
-	fmt.Fprintf(o.out, "  %s run import --file %s --protect=false --generate-code=false\n  %s run up --refresh\n", ops, file, ops)
+	fmt.Fprintf(o.out, "  %s run import --file %s --protect=false --generate-code=false\n  %s run up --refresh\n", ops,
+		file, ops)
 
 	if files.Secrets != "" {
 		fmt.Fprintf(o.out, "  rm %s\n", files.Secrets)

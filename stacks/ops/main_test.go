@@ -32,7 +32,8 @@ func TestUnknownCommands(t *testing.T) {
 func TestOldNames(t *testing.T) {
 	_, notes, err := ops(t, "", "addresses", "no-such-nodes.json", "no-such-stack.yaml")
 	require.ErrorIs(t, err, os.ErrNotExist)
-	assert.Equal(t, "note: the command addresses is now called set-addresses; the old name is removed in the next release\n", notes)
+	assert.Equal(t,
+		"note: the command addresses is now called set-addresses; the old name is removed in the next release\n", notes)
 
 	_, notes, err = ops(t, "", "set-addresses", "no-such-nodes.json", "no-such-stack.yaml")
 	require.ErrorIs(t, err, os.ErrNotExist)

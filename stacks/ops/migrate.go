@@ -17,7 +17,8 @@ func fromTerraform() *cobra.Command {
 	)
 
 	c := &cobra.Command{
-		Use: "migrate <terraform.tfvars>", Short: "Turn a terraform.tfvars into a stack file, on standard output", Args: cobra.ExactArgs(1),
+		Use: "migrate <terraform.tfvars>", Short: "Turn a terraform.tfvars into a stack file, on standard output",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])
 			if err != nil {
@@ -51,7 +52,8 @@ func fromTerraform() *cobra.Command {
 	c.Flags().StringVar(&o.Cluster, "cluster", "", "the name of the cluster; the directory's when left out")
 	c.Flags().StringVar(&o.CIDR, "cidr", "", "the network of the nodes, for example 192.168.10.0/24")
 	c.Flags().StringVar(&o.Talos, "talos", "", "the version of Talos in the templates; what their names say when left out")
-	c.Flags().StringVar(&outputs, "outputs", "", "a file with what terraform output -json prints, to take over VMIDs, names and addresses")
+	c.Flags().StringVar(&outputs, "outputs", "",
+		"a file with what terraform output -json prints, to take over VMIDs, names and addresses")
 
 	return c
 }

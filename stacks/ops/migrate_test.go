@@ -11,7 +11,8 @@ import (
 func TestMigrate(t *testing.T) {
 	const data = "../migrate/testdata/"
 
-	out, said, err := ops(t, "", "migrate", data+"terraform.tfvars", "--cluster", "k3s-dev", "--cidr", "192.168.10.0/24", "--outputs", data+"outputs.json")
+	out, said, err := ops(t, "", "migrate", data+"terraform.tfvars", "--cluster", "k3s-dev", "--cidr", "192.168.10.0/24",
+		"--outputs", data+"outputs.json")
 	require.NoError(t, err)
 	assert.Equal(t, file(t, data+"Pulumi.standing.yaml"), out)
 	assert.Equal(t, "note: ssh_password (line 30) is a variable that is not known here, and not taken over\n"+

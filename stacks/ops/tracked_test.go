@@ -59,9 +59,11 @@ func TestTracked(t *testing.T) {
 // TestIgnored: what the program, pulumi and this command leave behind cannot be added by mistake.
 func TestIgnored(t *testing.T) {
 	for _, name := range []string{
-		"state/.pulumi/stacks/talos-proxmox/dev.json", ".pulumi/stacks/talos-proxmox/dev.json", "state-backups/dev.20261121-180000.json",
+		"state/.pulumi/stacks/talos-proxmox/dev.json", ".pulumi/stacks/talos-proxmox/dev.json",
+		"state-backups/dev.20261121-180000.json",
 		"etcd-backups/dev.20261121-180000.db",
-		"elsewhere/dev.pre-restore.20261121-180000.json", "elsewhere/dev.import.json", "elsewhere/dev.secrets.yaml", "secrets.yaml", "kubeconfig",
+		"elsewhere/dev.pre-restore.20261121-180000.json", "elsewhere/dev.import.json", "elsewhere/dev.secrets.yaml",
+		"secrets.yaml", "kubeconfig",
 		"talos/talosconfig", "prod.kubeconfig", "Pulumi.dev.plain.yaml", "rehearsal/dev/kubeconfig", "id.pem", "id.key",
 	} {
 		git(t, "check-ignore", "--no-index", "-q", name)
@@ -84,8 +86,9 @@ func TestDevelopmentStack(t *testing.T) {
 
 var (
 	// leftovers are names of files that hold state or credentials, wherever they are.
-	leftovers = regexp.MustCompile(`^(kubeconfig|.*\.kubeconfig|kubeconfig\.ya?ml|talosconfig|(.*\.)?secrets\.ya?ml|.*\.import\.json|id_(rsa|ecdsa|ed25519)` +
-		`|.*\.tfstate(\..*)?|Pulumi\..*\.plain\.yaml)$`)
+	leftovers = regexp.MustCompile(
+		`^(kubeconfig|.*\.kubeconfig|kubeconfig\.ya?ml|talosconfig|(.*\.)?secrets\.ya?ml|.*\.import\.json|id_(rsa|ecdsa|ed25519)` +
+			`|.*\.tfstate(\..*)?|Pulumi\..*\.plain\.yaml)$`)
 	// states are directories and names of Pulumi's state, and of its copies.
 	states = regexp.MustCompile(`(^|/)(\.pulumi|state-backups|etcd-backups)/|\.pre-restore\.|\.\d{8}-\d{6}\.json$`)
 	// exported is the content of a state under any name.
@@ -202,12 +205,16 @@ func TestExposed(t *testing.T) {
 		"a/export.json":                         {`{"version": 3, "deployment": {"resources": [{"urn": "urn:pulumi:dev::p::t::n"}]}}`, "it is the state of a stack"},
 		"a/checkpoint.json":                     {`{"checkpoint": {"latest": {"resources": [{"urn": "urn:pulumi:dev::p::t::n"}]}}}`, "it is the state of a stack"},
 		"a/key.txt":                             {begin + body, "it holds a private key"},
-		"a/controlplane.yaml":                   {"machine:\n  ca: { crt: " + certificate + ", key: " + encoded + " }\n", "it holds a private key in base64"},
-		"Pulumi.prod.yaml":                      {"config:\n  talos-proxmox:proxmoxTokenSecret: abc\n", "talos-proxmox:proxmoxTokenSecret is not encrypted; set it with 'pulumi config set --secret'"},
-		"Pulumi.a.yaml":                         {"config:\n  other:list: [{ password: 1 }]\n", "other:list[0].password is not encrypted; set it with 'pulumi config set --secret'"},
-		"x/Pulumi.b.yaml":                       {"config: [", "it is no stack file: yaml: line 1: did not find expected node content"},
+		"a/controlplane.yaml": {"machine:\n  ca: { crt: " + certificate + ", key: " + encoded + " }\n",
+			"it holds a private key in base64"},
+		"Pulumi.prod.yaml": {"config:\n  talos-proxmox:proxmoxTokenSecret: abc\n",
+			"talos-proxmox:proxmoxTokenSecret is not encrypted; set it with 'pulumi config set --secret'"},
+		"Pulumi.a.yaml": {"config:\n  other:list: [{ password: 1 }]\n",
+			"other:list[0].password is not encrypted; set it with 'pulumi config set --secret'"},
+		"x/Pulumi.b.yaml": {"config: [", "it is no stack file: yaml: line 1: did not find expected node content"},
 
-		"Pulumi.c.yaml":         {"encryptionsalt: v1:x\nconfig:\n  talos-proxmox:proxmoxTokenSecret: { secure: v1:x }\n  talos-proxmox:proxmox: { tokenId: a@pve!b }\n", ""},
+		"Pulumi.c.yaml": {"encryptionsalt: v1:x\nconfig:\n  talos-proxmox:proxmoxTokenSecret: { secure: v1:x }\n  " +
+			"talos-proxmox:proxmox: { tokenId: a@pve!b }\n", ""},
 		"a/ca.crt":              {"crt: " + certificate, ""},
 		"components/secrets.go": {`strings.Contains(text, "PRIVATE KEY")`, ""},
 		"schema.json":           {`{"deployment": {}}`, ""},

@@ -176,7 +176,8 @@ func (d *drawing) collect() {
 }
 
 func (d *drawing) draw() string {
-	fmt.Fprintf(d, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=%q height=%q viewBox=\"0 0 %s %s\" font-family=%q role=\"img\" %s>\n",
+	fmt.Fprintf(d, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=%q height=%q viewBox=\"0 0 %s %s\" font-family=%q "+
+		"role=\"img\" %s>\n",
 		num(d.width), num(d.height), num(d.width), num(d.height), font, attr("aria-label", "Plan of cluster "+d.plan.Cluster))
 	d.rect(0, 0, d.width, d.height, 0, attr("fill", paper))
 	d.header()
@@ -199,9 +200,11 @@ func (d *drawing) header() {
 	d.text(margin, 50, 27, attr("font-weight", "700", "fill", ink), p.Cluster)
 
 	about := strings.Join(p.Runs(), "  ·  ")
-	d.text(margin, 76, 14, attr("fill", faint), fmt.Sprintf("%s  ·  %s on %s", about, count(len(p.Nodes()), "node"), count(len(p.Hosts), "host")))
+	d.text(margin, 76, 14, attr("fill", faint),
+		fmt.Sprintf("%s  ·  %s on %s", about, count(len(p.Nodes()), "node"), count(len(p.Hosts), "host")))
 
-	chips := []string{string(p.Environment), string(p.Source) + " · " + string(p.Platform), string(p.Addressing) + " addresses"}
+	chips := []string{string(p.Environment), string(p.Source) + " · " + string(p.Platform),
+		string(p.Addressing) + " addresses"}
 	if p.Bootstrap == spec.BootstrapExternal {
 		chips = append(chips, "external bootstrap")
 	} else {
@@ -223,8 +226,10 @@ func (d *drawing) header() {
 func (d *drawing) api() {
 	p := d.plan
 	what := map[spec.EndpointMode]string{
-		spec.EndpointFirstControlPlane: "on the first control plane", spec.EndpointVIP: "a virtual address that the control planes share",
-		spec.EndpointDNS: "a name that leads to the control planes", spec.EndpointKubeVIP: "a virtual address, held by kube-vip",
+		spec.EndpointFirstControlPlane: "on the first control plane",
+		spec.EndpointVIP:               "a virtual address that the control planes share",
+		spec.EndpointDNS:               "a name that leads to the control planes",
+		spec.EndpointKubeVIP:           "a virtual address, held by kube-vip",
 	}[p.EndpointMode]
 
 	title := "Kubernetes API  ·  " + strings.TrimPrefix(p.Endpoint, "https://")
@@ -273,8 +278,8 @@ func (d *drawing) card(c *card) {
 	}
 }
 
-// gauge is a bar of what the nodes of each group use, what is kept in reserve, and what is free. Without a limit the nodes
-// fill it.
+// gauge is a bar of what the nodes of each group use, what is kept in reserve, and what is free. Without a limit the
+// nodes fill it.
 func (d *drawing) gauge(c *card, y float64, name string, of func(spec.Resources) int, write func(int) string) {
 	const (
 		label = 54.0
@@ -359,7 +364,8 @@ func (d *drawing) tile(x, y float64, n tile) {
 		d.text(x+tileWidth-w/2-10, y+53.5, 10, attr("text-anchor", "middle", "fill", "#ffffff"), badge)
 	}
 
-	where := address(n.Node, map[spec.Addressing]string{spec.AddressingAgent: "by guest agent", spec.AddressingReported: "not known"}[d.plan.Addressing])
+	where := address(n.Node, map[spec.Addressing]string{spec.AddressingAgent: "by guest agent",
+		spec.AddressingReported: "not known"}[d.plan.Addressing])
 	d.text(x+16, y+39, 11.5, attr("fill", ink), fit(fmt.Sprintf("VM %d  ·  %s", n.VMID, where), 11.5, room))
 
 	size := strings.ReplaceAll(shape(n.Node), ", ", "  ·  ")

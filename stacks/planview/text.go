@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Text shows a plan: its nodes, what the hosts have then, the order of the steps, and where each decision came from. The
-// spec is the one that the plan was made of.
+// Text shows a plan: its nodes, what the hosts have then, the order of the steps, and where each decision came from.
+// The spec is the one that the plan was made of.
 func Text(spec spec.Spec, p *plan.Plan) (string, error) {
 	images, err := images(p)
 	if err != nil {
@@ -77,7 +77,8 @@ func nodes(p *plan.Plan) [][]string {
 				gpu = n.GPU.BDF
 			}
 
-			rows = append(rows, []string{n.Name, string(n.Role), n.Host, strconv.Itoa(n.VMID), n.MAC, address(n, "-"), shape(n), gpu})
+			rows = append(rows, []string{n.Name, string(n.Role), n.Host, strconv.Itoa(n.VMID), n.MAC, address(n, "-"), shape(n),
+				gpu})
 		}
 	}
 
@@ -122,8 +123,10 @@ func hosts(p *plan.Plan) string {
 		}
 
 		rows = append(rows,
-			[]string{h.Name, "vCPU", bar(h.Limited, h.Used.VCPU, h.Reserve.VCPU, h.Capacity.VCPU), ratio(h.Limited, h.Used.VCPU, h.Capacity.VCPU, strconv.Itoa), slots},
-			[]string{"", "memory", bar(h.Limited, h.Used.MemoryMiB, h.Reserve.MemoryMiB, h.Capacity.MemoryMiB), ratio(h.Limited, h.Used.MemoryMiB, h.Capacity.MemoryMiB, memory)})
+			[]string{h.Name, "vCPU", bar(h.Limited, h.Used.VCPU, h.Reserve.VCPU, h.Capacity.VCPU),
+				ratio(h.Limited, h.Used.VCPU, h.Capacity.VCPU, strconv.Itoa), slots},
+			[]string{"", "memory", bar(h.Limited, h.Used.MemoryMiB, h.Reserve.MemoryMiB, h.Capacity.MemoryMiB),
+				ratio(h.Limited, h.Used.MemoryMiB, h.Capacity.MemoryMiB, memory)})
 	}
 
 	return plan.Align(rows) + "\n# used   / kept in reserve   . free\n"

@@ -104,8 +104,8 @@ func (x explainer) explain(e *jsonschema.ValidationError) spec.Problems {
 	}
 }
 
-// explainChoice: a choice of types fails in as many ways as it has alternatives. Where the type fits one of them, that one
-// says what is wrong; else the choice itself does.
+// explainChoice: a choice of types fails in as many ways as it has alternatives. Where the type fits one of them, that
+// one says what is wrong; else the choice itself does.
 func (x explainer) explainChoice(e *jsonschema.ValidationError) spec.Problems {
 	var (
 		wanted []string
@@ -127,7 +127,8 @@ func (x explainer) explainChoice(e *jsonschema.ValidationError) spec.Problems {
 
 	path, schema := locate(x.schema, e.InstanceLocation)
 
-	return spec.Problems{{Path: path, Rule: "must be " + TypeNames(wanted), Value: TypeNames([]string{given}), Remedy: retype(schema, wanted, given)}}
+	return spec.Problems{{Path: path, Rule: "must be " + TypeNames(wanted), Value: TypeNames([]string{given}),
+		Remedy: retype(schema, wanted, given)}}
 }
 
 // explainFormats: a text may have one of several formats, and has none of them.
@@ -148,7 +149,8 @@ func (x explainer) explainFormats(e *jsonschema.ValidationError) spec.Problems {
 
 	path, _ := locate(x.schema, e.InstanceLocation)
 
-	return spec.Problems{{Path: path, Rule: "must be " + strings.Join(wanted, " or "), Value: fmt.Sprintf("%q", given), Remedy: "change the value"}}
+	return spec.Problems{{Path: path, Rule: "must be " + strings.Join(wanted, " or "), Value: fmt.Sprintf("%q", given),
+		Remedy: "change the value"}}
 }
 
 // amount is a number that may have a unit: "20", "20G", "4 GiB".
@@ -209,8 +211,8 @@ func valueAt(value any, location []string) any {
 	return value
 }
 
-// locate writes a location as a configuration path, "proxmox.hosts[0].name", and finds the schema there; it is nil where
-// there is none.
+// locate writes a location as a configuration path, "proxmox.hosts[0].name", and finds the schema there; it is nil
+// where there is none.
 func locate(s *jsonschema.Schema, location []string) (string, *jsonschema.Schema) {
 	path := ""
 	s = Follow(s)

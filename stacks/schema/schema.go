@@ -1,5 +1,5 @@
-// Package schema holds the JSON Schemas of the configuration and of the outputs, and says in plain words how values differ
-// from them.
+// Package schema holds the JSON Schemas of the configuration and of the outputs, and says in plain words how values
+// differ from them.
 package schema
 
 import (
@@ -13,16 +13,16 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Contract is the JSON Schema of the contract, for programs in other languages. It is generated from contract.Contract, and
-// a test keeps it current:
+// Contract is the JSON Schema of the contract, for programs in other languages. It is generated from contract.Contract,
+// and a test keeps it current:
 //
 //	go test ./stacks -run TestContractSchema -update
 //
 //go:embed contract.schema.json
 var Contract []byte
 
-// Config is the JSON Schema of the configuration: which keys there are, of which type. It is generated from stacks.Config, and
-// a test keeps it current:
+// Config is the JSON Schema of the configuration: which keys there are, of which type. It is generated from
+// stacks.Config, and a test keeps it current:
 //
 //	go test ./stacks -run TestSchema -update
 //

@@ -31,8 +31,8 @@ var (
 	}
 )
 
-// chart draws how long each stage takes by the number of nodes, on as many hosts, with both axes logarithmic: what is linear in the
-// number of nodes rises no steeper than the diagonal.
+// chart draws how long each stage takes by the number of nodes, on as many hosts, with both axes logarithmic: what is
+// linear in the number of nodes rises no steeper than the diagonal.
 func (r *Report) chart(path string, hosts int) error {
 	plot.DefaultFont.Variant = "Sans"
 
@@ -47,7 +47,8 @@ func (r *Report) chart(path string, hosts int) error {
 	p.Legend.Padding = vg.Points(2)
 
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.LineStyle.Color, axis.Label.TextStyle.Color, axis.Tick.LineStyle.Color, axis.Tick.Label.Color = ink, ink, ink, ink
+		axis.LineStyle.Color, axis.Label.TextStyle.Color, axis.Tick.LineStyle.Color, axis.Tick.Label.Color = ink, ink, ink,
+			ink
 	}
 
 	p.Title.TextStyle.Color, p.Legend.TextStyle.Color = ink, ink
@@ -57,7 +58,8 @@ func (r *Report) chart(path string, hosts int) error {
 	p.Add(lines)
 
 	for _, s := range stages {
-		if err := r.line(p, hosts, string(s.stage), s.colour, nil, func(result Result) float64 { return result.step(s.stage).Wall.Seconds() }); err != nil {
+		if err := r.line(p, hosts, string(s.stage), s.colour, nil,
+			func(result Result) float64 { return result.step(s.stage).Wall.Seconds() }); err != nil {
 			return err
 		}
 	}
@@ -89,7 +91,8 @@ func (r *Report) chart(path string, hosts int) error {
 }
 
 // line adds a line with its points, where there are any.
-func (r *Report) line(p *plot.Plot, hosts int, name string, colour color.Color, dashes []vg.Length, of func(Result) float64) error {
+func (r *Report) line(p *plot.Plot, hosts int, name string, colour color.Color, dashes []vg.Length,
+	of func(Result) float64) error {
 	var points plotter.XYs
 
 	for _, result := range r.Results {

@@ -9,8 +9,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 )
 
-// measured is a pulumi command that measures what runs the engine: not the commands by which the Automation API reads history and
-// outputs afterwards, which an operator does not wait for.
+// measured is a pulumi command that measures what runs the engine: not the commands by which the Automation API reads
+// history and outputs afterwards, which an operator does not wait for.
 type measured struct {
 	auto.PulumiCommand
 

@@ -1,5 +1,5 @@
-// Command bench measures how long clusters take, on the lab: their creation, updates and previews that change nothing, refresh and
-// destruction, at several sizes; and what that costs. It writes the results, a table and a chart of them.
+// Command bench measures how long clusters take, on the lab: their creation, updates and previews that change nothing,
+// refresh and destruction, at several sizes; and what that costs. It writes the results, a table and a chart of them.
 package main
 
 import (
@@ -49,7 +49,8 @@ func parse(args []string) (*options, error) {
 	flags.StringSliceVar(&o.only, "only", names(), "the rows to measure")
 	flags.StringVar(&o.results, "results", "", "a file for the results; rows that are in it are not measured again")
 	flags.BoolVar(&o.docs, "docs", false, "write the tables to stacks/docs/benchmarks.md, and the chart speed.svg")
-	flags.StringVar(&o.profiles, "profiles", "", "write profiles of the engine to this directory, which takes time of its own")
+	flags.StringVar(&o.profiles, "profiles", "",
+		"write profiles of the engine to this directory, which takes time of its own")
 	flags.IntVar(&o.parallel, "parallel", 64, "how many operations the engine may have at a time, pulumi's own --parallel")
 	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")
 	flags.Usage = func() {

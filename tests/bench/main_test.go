@@ -34,7 +34,8 @@ func TestOnly(t *testing.T) {
 	assert.ErrorContains(t, err, `--only: there is no row "talos-6x1": choose from k3s-2x1, 2x-k3s-2x1, talos-5x1, `)
 }
 
-// TestCount tells calls that do something from those that ask whether it is done, and leaves out what machines do by themselves.
+// TestCount tells calls that do something from those that ask whether it is done, and leaves out what machines do by
+// themselves.
 func TestCount(t *testing.T) {
 	s := Step{Calls: map[string]int{}, Polls: map[string]int{}}
 	s.count([]journal.Entry{
@@ -48,8 +49,10 @@ func TestCount(t *testing.T) {
 		{Face: journal.Guest, Call: "GET https://get.k3s.io"},
 	})
 
-	assert.Equal(t, map[string]int{"proxmox POST /nodes/{host}/qemu": 2, "talos /machine.MachineService/Bootstrap": 1}, s.Calls)
-	assert.Equal(t, map[string]int{"proxmox GET /nodes/{host}/qemu/{vm}/status/current": 1, "talos /machine.MachineService/ServiceList": 1}, s.Polls)
+	assert.Equal(t, map[string]int{"proxmox POST /nodes/{host}/qemu": 2, "talos /machine.MachineService/Bootstrap": 1},
+		s.Calls)
+	assert.Equal(t, map[string]int{"proxmox GET /nodes/{host}/qemu/{vm}/status/current": 1,
+		"talos /machine.MachineService/ServiceList": 1}, s.Polls)
 }
 
 // TestBlame: a run that failed names what the lab does not know, too: a node that waits for that waits in vain.
@@ -95,10 +98,12 @@ func TestReport(t *testing.T) {
 
 	for _, nodes := range []int{5, 20} {
 		report.Results = append(report.Results, Result{
-			Row: Row{spec.DistributionTalos, nodes, 1, 1}, Parallel: 64, Downloads: map[string]int64{"pve1": 112 << 20, "pve2": 112 << 20},
+			Row: Row{spec.DistributionTalos, nodes, 1, 1}, Parallel: 64,
+			Downloads: map[string]int64{"pve1": 112 << 20, "pve2": 112 << 20},
 			Steps: []Step{{
-				Stage: Create, Wall: 30 * time.Second, Engine: 28 * time.Second, Worked: 27500 * time.Millisecond, CriticalPath: 25 * time.Second,
-				Calls: map[string]int{"proxmox POST /nodes/{host}/qemu": 3 * nodes}, Polls: map[string]int{},
+				Stage: Create, Wall: 30 * time.Second, Engine: 28 * time.Second, Worked: 27500 * time.Millisecond,
+				CriticalPath: 25 * time.Second,
+				Calls:        map[string]int{"proxmox POST /nodes/{host}/qemu": 3 * nodes}, Polls: map[string]int{},
 				Processes: map[Process]Use{Engine: {PeakMiB: 130, CPU: 2 * time.Second}},
 			}},
 		})

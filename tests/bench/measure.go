@@ -126,7 +126,8 @@ func (b *bench) start(ctx context.Context, row Row) (*life, error) {
 		return nil, err
 	}
 
-	if l.rehearsal, err = rehearsal.Start(ctx, stack, rehearsal.Options{Engine: b.engine, Latencies: b.latencies, Dir: l.dir}); err != nil {
+	if l.rehearsal, err = rehearsal.Start(ctx, stack,
+		rehearsal.Options{Engine: b.engine, Latencies: b.latencies, Dir: l.dir}); err != nil {
 		return nil, err
 	}
 
@@ -145,7 +146,8 @@ func (l *life) open(ctx context.Context) error {
 		return err
 	}
 
-	settings := fmt.Sprintf("name: %s\nruntime: { name: go, options: { binary: %s } }\n", stacks.Project, filepath.Join(l.bench.dir, program))
+	settings := fmt.Sprintf("name: %s\nruntime: { name: go, options: { binary: %s } }\n", stacks.Project,
+		filepath.Join(l.bench.dir, program))
 	if err := os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte(settings), 0o600); err != nil {
 		return err
 	}
@@ -165,7 +167,8 @@ func (l *life) open(ctx context.Context) error {
 	return l.stack.SetAllConfig(ctx, l.rehearsal.Secrets())
 }
 
-// parallelDiff has the engine compare resources with the state beside each other, as stacks/docs/speed.md advises, and not one after the other.
+// parallelDiff has the engine compare resources with the state beside each other, as stacks/docs/speed.md advises, and
+// not one after the other.
 const parallelDiff = "PULUMI_PARALLEL_DIFF"
 
 func (l *life) close() {
@@ -179,7 +182,8 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 
 	if stage == Destroy {
 		// The nodes are let go of beforehand: an operator states that in the stack's file.
-		if err := l.stack.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"}, &auto.ConfigOptions{Path: true}); err != nil {
+		if err := l.stack.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"},
+			&auto.ConfigOptions{Path: true}); err != nil {
 			return s, err
 		}
 	}
@@ -229,22 +233,26 @@ const ready = 2 * time.Minute
 func (l *life) run(ctx context.Context, stage Stage, seen chan<- events.EngineEvent) error {
 	switch stage {
 	case Create, Again:
-		done, err := l.stack.Up(ctx, optup.Parallel(l.parallel), optup.EventStreams(seen), optup.SuppressProgress(), optup.SuppressOutputs())
+		done, err := l.stack.Up(ctx, optup.Parallel(l.parallel), optup.EventStreams(seen), optup.SuppressProgress(),
+			optup.SuppressOutputs())
 		if err == nil && stage == Again {
 			err = unchanged(*done.Summary.ResourceChanges)
 		}
 
 		return err
 	case Preview:
-		_, err := l.stack.Preview(ctx, optpreview.Parallel(l.parallel), optpreview.EventStreams(seen), optpreview.SuppressProgress(), optpreview.SuppressOutputs())
+		_, err := l.stack.Preview(ctx, optpreview.Parallel(l.parallel), optpreview.EventStreams(seen),
+			optpreview.SuppressProgress(), optpreview.SuppressOutputs())
 
 		return err
 	case Refresh:
-		_, err := l.stack.Refresh(ctx, optrefresh.Parallel(l.parallel), optrefresh.EventStreams(seen), optrefresh.SuppressProgress(), optrefresh.SuppressOutputs())
+		_, err := l.stack.Refresh(ctx, optrefresh.Parallel(l.parallel), optrefresh.EventStreams(seen),
+			optrefresh.SuppressProgress(), optrefresh.SuppressOutputs())
 
 		return err
 	case Destroy:
-		_, err := l.stack.Destroy(ctx, optdestroy.RunProgram(true), optdestroy.Parallel(l.parallel), optdestroy.EventStreams(seen),
+		_, err := l.stack.Destroy(ctx, optdestroy.RunProgram(true), optdestroy.Parallel(l.parallel),
+			optdestroy.EventStreams(seen),
 			optdestroy.SuppressProgress(), optdestroy.SuppressOutputs())
 
 		return err

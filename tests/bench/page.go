@@ -29,13 +29,15 @@ func (r *Report) publish(docs string) error {
 	_, after, ends := strings.Cut(rest, tablesEnd)
 
 	if !begins || !ends {
-		return fmt.Errorf("%s has no place for the tables: it must hold the lines %q and %q", page, strings.TrimSpace(tablesBegin), strings.TrimSpace(tablesEnd))
+		return fmt.Errorf("%s has no place for the tables: it must hold the lines %q and %q", page,
+			strings.TrimSpace(tablesBegin), strings.TrimSpace(tablesEnd))
 	}
 
 	var tables strings.Builder
 	r.show(&tables)
 
-	said := fmt.Sprintf("\n![Seconds by number of nodes](speed.svg)\n\nMeasured on %s, %d cores, `--parallel %d`, `%s=true`.\n\n",
+	said := fmt.Sprintf(
+		"\n![Seconds by number of nodes](speed.svg)\n\nMeasured on %s, %d cores, `--parallel %d`, `%s=true`.\n\n",
 		r.Began.Format("2006-01-02"), r.Cores, r.Results[0].Parallel, parallelDiff)
 	if err := os.WriteFile(page, []byte(before+tablesBegin+said+tables.String()+tablesEnd+after), 0o644); err != nil { //nolint:gosec // for everybody to read
 		return err

@@ -29,8 +29,8 @@ var executables = map[string]Process{
 // program is what the compiled program is called.
 const program = "program"
 
-// watch notes what the processes use that run with a backend, until it is stopped. It reads /proc; where there is none, it sees
-// nothing.
+// watch notes what the processes use that run with a backend, until it is stopped. It reads /proc; where there is none,
+// it sees nothing.
 type watch struct {
 	backend string
 	mu      sync.Mutex
@@ -44,7 +44,8 @@ type seen struct {
 	use     Use
 }
 
-// often is how often it looks. The kernel keeps the peak of the memory itself: only what a process does at its very end is missed.
+// often is how often it looks. The kernel keeps the peak of the memory itself: only what a process does at its very end
+// is missed.
 const often = 250 * time.Millisecond
 
 func newWatch(backend string) *watch {
@@ -163,8 +164,8 @@ func peak(status string) int {
 	return 0
 }
 
-// computed is the fourteenth and fifteenth field of a process's stat, in hundredths of a second. The second one, the name, may
-// hold blanks.
+// computed is the fourteenth and fifteenth field of a process's stat, in hundredths of a second. The second one, the
+// name, may hold blanks.
 func computed(stat string) time.Duration {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {

@@ -44,7 +44,8 @@ type Step struct {
 	Worked time.Duration `json:"worked"`
 	// CriticalPath is the longest chain of what takes time in the lab.
 	CriticalPath time.Duration `json:"criticalPath"`
-	// Calls by kind. Polls are those that only ask whether something has come to an end: how many depends on the time it takes.
+	// Calls by kind. Polls are those that only ask whether something has come to an end: how many depends on the time it
+	// takes.
 	Calls map[string]int `json:"calls"`
 	Polls map[string]int `json:"polls"`
 	// Processes are what the command started, by what they are.

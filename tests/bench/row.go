@@ -52,8 +52,8 @@ func names() []string {
 	return all
 }
 
-// stack is what a row measures: the example of K3s, and of Talos what the shortest stack file has, at the row's size. It is written
-// into a directory.
+// stack is what a row measures: the example of K3s, and of Talos what the shortest stack file has, at the row's size.
+// It is written into a directory.
 func (r Row) stack(root, dir string) (*rehearsal.Stack, error) {
 	if r.Kind == spec.DistributionK3s {
 		return rehearsal.Find(root, "k3s")

@@ -12,7 +12,8 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// show writes what the results say as tables in Markdown: whether the targets are met first, then what they were measured by.
+// show writes what the results say as tables in Markdown: whether the targets are met first, then what they were
+// measured by.
 func (r *Report) show(out io.Writer) {
 	for _, table := range []struct {
 		title string
@@ -95,7 +96,8 @@ func (r *Report) times(out io.Writer) {
 
 // creations is a table of creations: against the critical path, and what was asked for them.
 func (r *Report) creations(out io.Writer) {
-	heading(out, "Nodes x hosts", "critical path", "first request to last", "ratio", "engine", "calls per node", "polls per node", "MiB per host")
+	heading(out, "Nodes x hosts", "critical path", "first request to last", "ratio", "engine", "calls per node",
+		"polls per node", "MiB per host")
 
 	for _, result := range r.Results {
 		nodes := float64(result.Nodes)
@@ -105,8 +107,10 @@ func (r *Report) creations(out io.Writer) {
 				continue
 			}
 
-			line(out, result.String(), seconds(s.CriticalPath), seconds(s.Worked), fmt.Sprintf("%.2f", s.ratio()), seconds(s.Engine),
-				fmt.Sprintf("%.1f", float64(sum(s.Calls))/nodes), fmt.Sprintf("%.1f", float64(sum(s.Polls))/nodes), result.downloaded())
+			line(out, result.String(), seconds(s.CriticalPath), seconds(s.Worked), fmt.Sprintf("%.2f", s.ratio()),
+				seconds(s.Engine),
+				fmt.Sprintf("%.1f", float64(sum(s.Calls))/nodes), fmt.Sprintf("%.1f", float64(sum(s.Polls))/nodes),
+				result.downloaded())
 		}
 	}
 }
@@ -123,7 +127,8 @@ func (r Result) downloaded() string {
 
 // calls is a table of what each further node asks for, by kind, from each size to the next.
 func (r *Report) calls(out io.Writer) {
-	sizes := slices.DeleteFunc(slices.Clone(r.Results), func(result Result) bool { return result.Kind != spec.DistributionTalos || result.Hosts != 1 })
+	sizes := slices.DeleteFunc(slices.Clone(r.Results),
+		func(result Result) bool { return result.Kind != spec.DistributionTalos || result.Hosts != 1 })
 	cells, kinds := []string{"Kind"}, map[string]bool{}
 
 	for i, size := range sizes {

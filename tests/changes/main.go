@@ -1,5 +1,6 @@
-// Command changes takes clusters through random sequences of changes while things go wrong, and holds that etcd never loses its
-// quorum, that nodes go down in turns, and that each preview told what happened. It needs no Proxmox VE: it runs on the lab.
+// Command changes takes clusters through random sequences of changes while things go wrong, and holds that etcd never
+// loses its quorum, that nodes go down in turns, and that each preview told what happened. It needs no Proxmox VE: it
+// runs on the lab.
 package main
 
 import (
@@ -71,7 +72,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return nil
 	}
 
-	file := command.Results[sequence.Result]{Path: o.results, Key: func(r sequence.Result) string { return fmt.Sprint(r.Seed) }}
+	file := command.Results[sequence.Result]{Path: o.results,
+		Key: func(r sequence.Result) string { return fmt.Sprint(r.Seed) }}
 
 	all, err := file.Read()
 	if err != nil {
@@ -88,7 +90,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintln(out)
 
 	for _, r := range failed {
-		fmt.Fprintf(out, "FAILED seed %d (%s): go run ./tests/changes --seed %d --steps %d\n%s\n\n", r.Seed, r.Begin, r.Seed, o.many.Steps, r.Failed)
+		fmt.Fprintf(out, "FAILED seed %d (%s): go run ./tests/changes --seed %d --steps %d\n%s\n\n", r.Seed, r.Begin, r.Seed,
+			o.many.Steps, r.Failed)
 	}
 
 	if err := errors.Join(err, sequence.Table(out, all)); err != nil {
@@ -117,7 +120,8 @@ func (o *options) show(out io.Writer) {
 }
 
 // run runs the sequences that are left, and returns all results.
-func (o *options) run(ctx context.Context, all []sequence.Result, file command.Results[sequence.Result], out io.Writer) ([]sequence.Result, error) {
+func (o *options) run(ctx context.Context, all []sequence.Result, file command.Results[sequence.Result],
+	out io.Writer) ([]sequence.Result, error) {
 	for n := range o.seeds {
 		seed := o.first + uint64(n) //nolint:gosec // a count is not negative
 		same := func(r sequence.Result) bool { return r.Seed == seed }

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Main runs a command with the arguments of the process, prints its error and ends the process with 1 where there is one. The
-// context ends at an interrupt; a second interrupt ends the process at once.
+// Main runs a command with the arguments of the process, prints its error and ends the process with 1 where there is
+// one. The context ends at an interrupt; a second interrupt ends the process at once.
 func Main(run func(ctx context.Context, args []string, out io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -17,16 +17,18 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// Backend is a private place to run stacks: a directory with a Pulumi home of its own (plugins, no credentials), the state
-// of its stacks, and the passphrase that encrypts their secrets. It is safe for concurrent use with different stacks.
+// Backend is a private place to run stacks: a directory with a Pulumi home of its own (plugins, no credentials), the
+// state of its stacks, and the passphrase that encrypts their secrets. It is safe for concurrent use with different
+// stacks.
 type Backend struct {
 	engine *Engine
 	dir    string
 	env    map[string]string
 }
 
-// NewBackend makes a backend in dir, or opens the one that is there: its stacks then go on where they stood. The directory
-// is for the user's eyes only, since state holds secrets and the key to them lies beside it; remove it when done.
+// NewBackend makes a backend in dir, or opens the one that is there: its stacks then go on where they stood. The
+// directory is for the user's eyes only, since state holds secrets and the key to them lies beside it; remove it when
+// done.
 func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -58,8 +60,8 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	return b, nil
 }
 
-// whole has the CLI write each file at once. By itself it keeps a note beside each, which it writes in place: when it is killed just then,
-// the state cannot be loaded any more.
+// whole has the CLI write each file at once. By itself it keeps a note beside each, which it writes in place: when it
+// is killed just then, the state cannot be loaded any more.
 const whole = "metadata=skip"
 
 func (b *Backend) home() string  { return filepath.Join(b.dir, "home") }
@@ -71,8 +73,8 @@ func (b *Backend) Dir() string { return b.dir }
 // Env are the variables that make the CLI use this backend. The passphrase is among them.
 func (b *Backend) Env() map[string]string { return maps.Clone(b.env) }
 
-// Environ is the whole environment for running the CLI by hand, as exec.Cmd takes it: the process's own without what would
-// lead to other backends, accounts or hosts, and Env.
+// Environ is the whole environment for running the CLI by hand, as exec.Cmd takes it: the process's own without what
+// would lead to other backends, accounts or hosts, and Env.
 func (b *Backend) Environ() []string { return environ(b.env) }
 
 // Options make an Automation API workspace use this backend.
@@ -95,11 +97,12 @@ func (b *Backend) Options() []auto.LocalWorkspaceOption {
 }
 
 // InlineStack opens or creates a stack whose program is a function of this process. A non-nil config becomes the whole
-// configuration of the stack: keys that it lacks are removed. The working directory, which holds the stack's settings, is
-// below Dir and the stack's alone. Further options come last and win; auto.EnvVars would take the place of the backend's
-// variables, so add to them with SetEnvVars of the stack's workspace instead.
+// configuration of the stack: keys that it lacks are removed. The working directory, which holds the stack's settings,
+// is below Dir and the stack's alone. Further options come last and win; auto.EnvVars would take the place of the
+// backend's variables, so add to them with SetEnvVars of the stack's workspace instead.
 func (b *Backend) InlineStack(
-	ctx context.Context, project, stack string, program pulumi.RunFunc, config auto.ConfigMap, opts ...auto.LocalWorkspaceOption,
+	ctx context.Context, project, stack string, program pulumi.RunFunc, config auto.ConfigMap,
+	opts ...auto.LocalWorkspaceOption,
 ) (auto.Stack, error) {
 	dir := filepath.Join(b.dir, "work", project, stack)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -113,8 +116,8 @@ func (b *Backend) InlineStack(
 	return s, configure(ctx, s, config)
 }
 
-// LocalStack opens or creates a stack of the project in dir, which holds a Pulumi.yaml. The program is run by the language
-// host, as `pulumi up` in that directory would. Stack settings are read from and written to dir.
+// LocalStack opens or creates a stack of the project in dir, which holds a Pulumi.yaml. The program is run by the
+// language host, as `pulumi up` in that directory would. Stack settings are read from and written to dir.
 func (b *Backend) LocalStack(
 	ctx context.Context, dir, stack string, config auto.ConfigMap, opts ...auto.LocalWorkspaceOption,
 ) (auto.Stack, error) {
@@ -152,8 +155,8 @@ func configure(ctx context.Context, s auto.Stack, config auto.ConfigMap) error {
 	return s.SetAllConfig(ctx, config)
 }
 
-// linkPlugins puts the plugins where the engine looks last, after what was switched off: a real directory each, which the
-// engine insists on, with a link to the binary.
+// linkPlugins puts the plugins where the engine looks last, after what was switched off: a real directory each, which
+// the engine insists on, with a link to the binary.
 func (e *Engine) linkPlugins(dir string) error {
 	for _, p := range e.plugins {
 		if err := os.MkdirAll(filepath.Join(dir, p.directory()), 0o700); err != nil {
@@ -183,8 +186,8 @@ func environ(env map[string]string) []string {
 	return result
 }
 
-// foreign variables lead to the user's backends, accounts and hosts: those of Pulumi, and those that the Proxmox provider
-// takes for what its configuration leaves out.
+// foreign variables lead to the user's backends, accounts and hosts: those of Pulumi, and those that the Proxmox
+// provider takes for what its configuration leaves out.
 func foreign(name string) bool {
 	return strings.HasPrefix(name, "PULUMI_") || strings.HasPrefix(name, "PROXMOX_VE_")
 }

@@ -17,8 +17,8 @@ import (
 
 // Command runs the pulumi CLI for the Automation API, and kills it when it is told to. It is for one stack at a time.
 type Command struct {
-	// Terse leaves out what the Automation API asks at the end of each operation: there are no outputs and no summary then, and the
-	// time that a small operation takes is saved.
+	// Terse leaves out what the Automation API asks at the end of each operation: there are no outputs and no summary
+	// then, and the time that a small operation takes is saved.
 	Terse bool
 
 	path string
@@ -85,7 +85,8 @@ func (c *Command) hold(p *os.Process) {
 	}
 }
 
-// Kill kills the update that runs, if one does, by SIGKILL. Its plugins live on for a moment, as they do when it happens to an operator.
+// Kill kills the update that runs, if one does, by SIGKILL. Its plugins live on for a moment, as they do when it
+// happens to an operator.
 func (c *Command) Kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +96,8 @@ func (c *Command) Kill() {
 	}
 }
 
-// Interrupt sends the update that runs, if one does, what Ctrl-C sends. In a terminal that reaches the CLI alone, too: its plugins, the
-// language host and with it the program are in process groups of their own.
+// Interrupt sends the update that runs, if one does, what Ctrl-C sends. In a terminal that reaches the CLI alone, too:
+// its plugins, the language host and with it the program are in process groups of their own.
 func (c *Command) Interrupt() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,10 +1,10 @@
-// Package engine finds or builds what runs a Pulumi program here: the pulumi CLI, the plugins of the two providers, and a
-// language host for Go. Programs then run on private file backends: no account, no state and no credential of the user's is
-// read or written, and with plugins built here nothing outside the machine is contacted.
+// Package engine finds or builds what runs a Pulumi program here: the pulumi CLI, the plugins of the two providers, and
+// a language host for Go. Programs then run on private file backends: no account, no state and no credential of the
+// user's is read or written, and with plugins built here nothing outside the machine is contacted.
 //
 // What has to be built comes from nested modules of this repository, once per machine: it is kept in a cache directory
-// under a key of everything that went into it, so a change rebuilds and nothing else does. This needs the go command and a
-// Unix system.
+// under a key of everything that went into it, so a change rebuilds and nothing else does. This needs the go command
+// and a Unix system.
 package engine
 
 import (
@@ -77,9 +77,9 @@ type Engine struct {
 	pluginOrigin string
 }
 
-// Open finds or builds everything, and takes a second when nothing has to be built. The first call on a machine may build
-// for several minutes; processes that call it at the same time wait for one of them. A choice that cannot be met is an
-// error that says what was tried.
+// Open finds or builds everything, and takes a second when nothing has to be built. The first call on a machine may
+// build for several minutes; processes that call it at the same time wait for one of them. A choice that cannot be met
+// is an error that says what was tried.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = defaultLog()
@@ -206,8 +206,8 @@ func (e *Engine) findCLI(ctx context.Context, b *builder, source string) error {
 	return nil
 }
 
-// findLanguageHost builds one unless the CLI was installed with its own. Pulumi looks for it beside the CLI first and in the
-// plugin directory last.
+// findLanguageHost builds one unless the CLI was installed with its own. Pulumi looks for it beside the CLI first and
+// in the plugin directory last.
 func (e *Engine) findLanguageHost(ctx context.Context, b *builder, source string) error {
 	const binary = "pulumi-language-go"
 	cli, err := filepath.EvalSymlinks(e.cli)

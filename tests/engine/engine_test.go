@@ -60,7 +60,8 @@ func TestInlineStack(t *testing.T) {
 	require.NoError(t, err)
 	ctx := t.Context()
 
-	s, err := b.InlineStack(ctx, "smoke", "dev", secrets, auto.ConfigMap{"greeting": {Value: "hello"}, "other": {Value: "x"}})
+	s, err := b.InlineStack(ctx, "smoke", "dev", secrets,
+		auto.ConfigMap{"greeting": {Value: "hello"}, "other": {Value: "x"}})
 	require.NoError(t, err)
 	var log bytes.Buffer
 	up, err := s.Up(ctx, optup.ProgressStreams(&log), optup.ErrorProgressStreams(&log))
@@ -110,7 +111,8 @@ func TestInlineStack(t *testing.T) {
 	require.NoError(t, err, "%s", &log)
 }
 
-// TestProxmoxProvider has the other plugin call a server, which shows that its configuration arrives under the SDK's names.
+// TestProxmoxProvider has the other plugin call a server, which shows that its configuration arrives under the SDK's
+// names.
 func TestProxmoxProvider(t *testing.T) {
 	e := open(t)
 	b, err := e.NewBackend(t.TempDir())
@@ -205,7 +207,8 @@ func TestProgramDirectory(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Pulumi.yaml"), []byte(
 		"name: compiled\nmain: "+source+"\nruntime: go\n"), 0o600))
-	s, err := b.LocalStack(ctx, dir, "dev", auto.ConfigMap{"greeting": {Value: "hello"}, "secret": {Value: "x", Secret: true}})
+	s, err := b.LocalStack(ctx, dir, "dev",
+		auto.ConfigMap{"greeting": {Value: "hello"}, "secret": {Value: "x", Secret: true}})
 	require.NoError(t, err)
 	preview, err := s.Preview(ctx)
 	require.NoError(t, err)

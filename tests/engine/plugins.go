@@ -22,8 +22,8 @@ type plugin struct {
 func (p plugin) directory() string { return fmt.Sprintf("%s-%s-v%s", p.kind, p.name, p.version) }
 func (p plugin) file() string      { return fmt.Sprintf("pulumi-%s-%s", p.kind, p.name) }
 
-// sdks are the providers that the program uses, by the Go modules of their SDKs. A published plugin has its SDK's version
-// and is fetched from the server that the SDK names (pulumi-plugin.json in it).
+// sdks are the providers that the program uses, by the Go modules of their SDKs. A published plugin has its SDK's
+// version and is fetched from the server that the SDK names (pulumi-plugin.json in it).
 var sdks = []struct{ name, module, server string }{
 	{"talos", "github.com/pulumiverse/pulumi-talos/sdk", "github://api.github.com/pulumiverse"},
 	{"proxmoxve", "github.com/muhlba91/pulumi-proxmoxve/sdk/v6", "github://api.github.com/muhlba91/pulumi-proxmoxve"},

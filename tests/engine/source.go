@@ -28,8 +28,9 @@ func findSource(ctx context.Context) (string, error) {
 			return root, nil
 		}
 	}
-	return "", fmt.Errorf("the source of module %s was not found: the CLI and the plugins are built from its nested modules, "+
-		"so run this from a checkout of the repository", module)
+	return "",
+		fmt.Errorf("the source of module %s was not found: the CLI and the plugins are built from its nested modules, "+
+			"so run this from a checkout of the repository", module)
 }
 
 // requiredVersion is the version of a module that the go.mod in dir requires, so that no version is written twice.

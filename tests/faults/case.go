@@ -32,8 +32,8 @@ func (c Case) String() string {
 	return fmt.Sprintf("%s, %s: %s %s %s", c.Stack, c.Stage, which, c.Call, c.Effect)
 }
 
-// providers says that what comes of a case is the provider's, as stacks/docs/reliability.md tells: it forgets the disks that it could not
-// read back after a change, and does not look after the removal of an image.
+// providers says that what comes of a case is the provider's, as stacks/docs/reliability.md tells: it forgets the disks
+// that it could not read back after a change, and does not look after the removal of an image.
 func (c Case) providers() bool {
 	const volume = " /nodes/{host}/storage/{store}/content/{volume}"
 
@@ -75,7 +75,8 @@ const (
 	Refreshed Verdict = "refreshed"
 	// Adopted: a VM had to be taken into the state, as the message said.
 	Adopted Verdict = "adopted"
-	// Deleted: a VM that was begun, or a mapping, had to be deleted by hand, as the message or stacks/docs/troubleshooting.md said.
+	// Deleted: a VM that was begun, or a mapping, had to be deleted by hand, as the message or
+	// stacks/docs/troubleshooting.md said.
 	Deleted Verdict = "deleted"
 	// Missed: the call was not made this time.
 	Missed Verdict = "missed"
@@ -94,8 +95,8 @@ type Result struct {
 	Seen int
 }
 
-// Run runs the case's stage with the fault, and does what is left to do. The skip is how many calls of the kind pass first. The rig
-// must stand where the stage begins; it is of no use any more when the verdict is Failed.
+// Run runs the case's stage with the fault, and does what is left to do. The skip is how many calls of the kind pass
+// first. The rig must stand where the stage begins; it is of no use any more when the verdict is Failed.
 func (g *Rig) Run(ctx context.Context, c Case, skip int) Result {
 	start, mark := time.Now(), g.mark()
 

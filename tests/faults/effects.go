@@ -12,7 +12,8 @@ type Effect string
 
 // The effects.
 const (
-	// Refused calls get an error of the server's own: status 500 with Proxmox VE's reason, gRPC's Unavailable, an exit status.
+	// Refused calls get an error of the server's own: status 500 with Proxmox VE's reason, gRPC's Unavailable, an exit
+	// status.
 	Refused Effect = "refused"
 	// Reset connections are closed before anything is done.
 	Reset Effect = "reset"
@@ -54,7 +55,8 @@ var plants = map[Effect]journal.Fault{
 	Replaced:       {Kind: journal.Replace, Message: "<html>Not Found</html>"},
 }
 
-// can lists, by face and pattern, what can happen to a kind of call beside what can happen to any; every row that matches counts.
+// can lists, by face and pattern, what can happen to a kind of call beside what can happen to any; every row that
+// matches counts.
 var can = []struct {
 	face    journal.Face
 	pattern *regexp.Regexp
@@ -64,9 +66,12 @@ var can = []struct {
 	{journal.Proxmox, regexp.MustCompile(
 		`^(POST /nodes/{host}/qemu|POST .*/(clone|config|start|stop|shutdown|reboot|migrate|download-url)|PUT .*/resize|DELETE .*/(qemu/{vm}|content/{volume}))$`),
 		[]Effect{TaskFailed, TaskFailedLate}},
-	{journal.Proxmox, regexp.MustCompile(`^(POST|PUT|DELETE) .*/qemu/{vm}(/(config|resize|status/\w+))?$`), []Effect{Locked, Busy}},
+	{journal.Proxmox, regexp.MustCompile(`^(POST|PUT|DELETE) .*/qemu/{vm}(/(config|resize|status/\w+))?$`),
+		[]Effect{Locked, Busy}},
 	{journal.Proxmox, regexp.MustCompile(`^POST (/nodes/{host}/qemu|.*/clone)$`), []Effect{Taken}},
-	{journal.Talos, regexp.MustCompile(`/(ApplyConfiguration|Bootstrap|Reboot|Reset|Shutdown|Upgrade|EtcdLeaveCluster|EtcdForfeitLeadership|EtcdRemoveMemberByID)$`),
+	{journal.Talos,
+		regexp.MustCompile(
+			`/(ApplyConfiguration|Bootstrap|Reboot|Reset|Shutdown|Upgrade|EtcdLeaveCluster|EtcdForfeitLeadership|EtcdRemoveMemberByID)$`),
 		[]Effect{Unanswered}},
 	{journal.Kubernetes, regexp.MustCompile(`^(POST|PUT|PATCH|DELETE) `), []Effect{Unanswered}},
 	{journal.Factory, regexp.MustCompile(`^POST `), []Effect{Unanswered}},

@@ -16,8 +16,8 @@ import (
 	"talos-proxmox/tests/lab/journal"
 )
 
-// Kill is one end of the pulumi CLI in the middle of a stage, by SIGKILL. The plugins live on for a moment and go on with what
-// they are at, as they do when it happens to an operator.
+// Kill is one end of the pulumi CLI in the middle of a stage, by SIGKILL. The plugins live on for a moment and go on
+// with what they are at, as they do when it happens to an operator.
 type Kill struct {
 	Stack string
 	Seed  uint64
@@ -48,12 +48,13 @@ const longest = 200 * time.Millisecond
 // everything matches each call.
 var everything = regexp.MustCompile("")
 
-// Kill runs a life of the rig whose CLI is killed once, in the stage and at the call that the seed says. Every kind of face may have
-// the call.
+// Kill runs a life of the rig whose CLI is killed once, in the stage and at the call that the seed says. Every kind of
+// face may have the call.
 func (g *Rig) Kill(ctx context.Context, k Kill) Killed {
 	start := time.Now()
 	random := rand.New(rand.NewPCG(k.Seed, 1))
-	killed := Killed{Kill: k, Stage: Stages()[random.IntN(len(Stages()))], After: time.Duration(random.Int64N(int64(longest)))}
+	killed := Killed{Kill: k, Stage: Stages()[random.IntN(len(Stages()))],
+		After: time.Duration(random.Int64N(int64(longest)))}
 
 	total := 0
 	for _, n := range g.Reference[killed.Stage].Calls {
@@ -101,7 +102,8 @@ func (g *Rig) killIn(ctx context.Context, killed *Killed) error {
 	blow := &blow{cli: g.cli, after: killed.After, skip: killed.Call}
 
 	for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory, journal.SSH} {
-		g.r.Lab.Journal().Plant(journal.Fault{Face: face, Call: everything, Kind: journal.Interfere, Times: math.MaxInt, Before: blow.call})
+		g.r.Lab.Journal().Plant(journal.Fault{Face: face, Call: everything, Kind: journal.Interfere, Times: math.MaxInt,
+			Before: blow.call})
 	}
 
 	err = g.run(ctx, killed.Stage)
@@ -177,8 +179,8 @@ func (g *Rig) restless(since int) int {
 	return len(all)
 }
 
-// recover does what stacks/docs/troubleshooting.md tells: cancel the lock; refresh where the state has operations under way; then the
-// same operation again, and what it says.
+// recover does what stacks/docs/troubleshooting.md tells: cancel the lock; refresh where the state has operations under
+// way; then the same operation again, and what it says.
 func (g *Rig) recover(ctx context.Context, killed *Killed, mark int) error {
 	step := func(name string, do func() error) error {
 		killed.Steps = append(killed.Steps, name)
@@ -217,7 +219,8 @@ func (g *Rig) refresh(ctx context.Context) error {
 
 	g.log.Reset()
 
-	_, err := g.r.Stack.Refresh(ctx, optrefresh.ProgressStreams(g.log), optrefresh.ErrorProgressStreams(g.log), optrefresh.ClearPendingCreates())
+	_, err := g.r.Stack.Refresh(ctx, optrefresh.ProgressStreams(g.log), optrefresh.ErrorProgressStreams(g.log),
+		optrefresh.ClearPendingCreates())
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, g.log.Tail())
 	}

@@ -110,7 +110,8 @@ func (s *Kills) result(k Killed) {
 	defer s.mu.Unlock()
 
 	if s.Log != nil {
-		fmt.Fprintf(s.Log, "%-9s %5.1fs  %s, %s: %s after %s; %s\n", k.Verdict, k.Seconds, k.Kill, k.Stage, k.After.Round(1e6), k.Kind, strings.Join(k.Steps, ", "))
+		fmt.Fprintf(s.Log, "%-9s %5.1fs  %s, %s: %s after %s; %s\n", k.Verdict, k.Seconds, k.Kill, k.Stage,
+			k.After.Round(1e6), k.Kind, strings.Join(k.Steps, ", "))
 	}
 
 	if s.Results != nil {

@@ -17,7 +17,8 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// adopt takes VMs into the state that exist and are not in it, as stacks/docs/recovery.md says: adopt, import. An update with --refresh follows.
+// adopt takes VMs into the state that exist and are not in it, as stacks/docs/recovery.md says: adopt, import. An
+// update with --refresh follows.
 func (g *Rig) adopt(ctx context.Context) error {
 	stack, err := guard.On(ctx, g.r.Stack)
 	if err != nil {
@@ -31,7 +32,8 @@ func (g *Rig) adopt(ctx context.Context) error {
 		return fmt.Errorf("adopt: %w\n%s", err, said.String())
 	}
 
-	if err := g.pulumi(ctx, "import", "--file", files.Import, "--protect=false", "--generate-code=false", "--yes"); err != nil {
+	if err := g.pulumi(ctx, "import", "--file", files.Import, "--protect=false", "--generate-code=false",
+		"--yes"); err != nil {
 		return fmt.Errorf("%w\nadopt said:\n%s", err, said.String())
 	}
 
@@ -40,7 +42,8 @@ func (g *Rig) adopt(ctx context.Context) error {
 
 // pulumi runs the pulumi CLI on the stack.
 func (g *Rig) pulumi(ctx context.Context, args ...string) error {
-	command := exec.CommandContext(ctx, g.r.Engine().CLI(), append(args, "--stack", g.r.Stack.Name(), "--non-interactive")...)
+	command := exec.CommandContext(ctx, g.r.Engine().CLI(),
+		append(args, "--stack", g.r.Stack.Name(), "--non-interactive")...)
 	command.Dir, command.Env = g.r.Stack.Workspace().WorkDir(), g.r.Backend.Environ()
 
 	printed := &engine.Transcript{}

@@ -10,7 +10,8 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// remedy is what a message, or stacks/docs/troubleshooting.md by its words, tells an operator to do before the same operation once more.
+// remedy is what a message, or stacks/docs/troubleshooting.md by its words, tells an operator to do before the same
+// operation once more.
 type remedy struct {
 	verdict Verdict
 	told    *regexp.Regexp
@@ -27,10 +28,12 @@ var remedies = []remedy{
 
 		return err
 	}},
-	{Deleted, regexp.MustCompile(`pci ID '([^']+)' already defined`), func(_ context.Context, g *Rig, mapping string) error {
-		return g.r.Lab.World().DeleteMapping("pci", mapping)
-	}},
-	{Adopted, regexp.MustCompile(`but not in this stack's state`), func(ctx context.Context, g *Rig, _ string) error { return g.adopt(ctx) }},
+	{Deleted, regexp.MustCompile(`pci ID '([^']+)' already defined`),
+		func(_ context.Context, g *Rig, mapping string) error {
+			return g.r.Lab.World().DeleteMapping("pci", mapping)
+		}},
+	{Adopted, regexp.MustCompile(`but not in this stack's state`),
+		func(ctx context.Context, g *Rig, _ string) error { return g.adopt(ctx) }},
 	{Refreshed, regexp.MustCompile(`pulumi up --refresh`), nil},
 	{Refreshed, regexp.MustCompile(`does not exist`), nil},
 }

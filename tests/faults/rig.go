@@ -56,7 +56,8 @@ const (
 	readyBound     = 2 * time.Minute
 )
 
-// Rig is a small stack with a lab of its own. It serves one life after the other, until one ends in another world than it should.
+// Rig is a small stack with a lab of its own. It serves one life after the other, until one ends in another world than
+// it should.
 type Rig struct {
 	Name string
 	// Reference is the undisturbed life, by stage.
@@ -81,7 +82,8 @@ type Reference struct {
 // Open makes a rig for one of the small stacks, and lets it live an undisturbed life.
 func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Rig, error) {
 	g := &Rig{
-		Name: name, Reference: map[Stage]Reference{}, cli: e.NewCommand(), texts: map[Stage][]byte{}, log: &engine.Transcript{}, dir: dir,
+		Name: name, Reference: map[Stage]Reference{}, cli: e.NewCommand(), texts: map[Stage][]byte{},
+		log: &engine.Transcript{}, dir: dir,
 	}
 
 	// Nobody reads what an operation ends with.
@@ -137,7 +139,8 @@ func (g *Rig) prepare(ctx context.Context) error {
 				value = fmt.Sprint(workers[g.Name] + 1)
 			}
 
-			err := g.r.Stack.SetConfigWithOptions(ctx, stacks.Project+":"+key, auto.ConfigValue{Value: value}, &auto.ConfigOptions{Path: true})
+			err := g.r.Stack.SetConfigWithOptions(ctx, stacks.Project+":"+key, auto.ConfigValue{Value: value},
+				&auto.ConfigOptions{Path: true})
 			if err != nil {
 				return err
 			}
@@ -216,7 +219,8 @@ func (g *Rig) run(ctx context.Context, stage Stage, refresh ...bool) error {
 
 	if stage == Destroy {
 		options := []optdestroy.Option{
-			optdestroy.RunProgram(true), optdestroy.SuppressOutputs(), optdestroy.ProgressStreams(g.log), optdestroy.ErrorProgressStreams(g.log),
+			optdestroy.RunProgram(true), optdestroy.SuppressOutputs(), optdestroy.ProgressStreams(g.log),
+			optdestroy.ErrorProgressStreams(g.log),
 		}
 		if fresh {
 			options = append(options, optdestroy.Refresh())

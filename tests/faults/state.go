@@ -17,7 +17,8 @@ import (
 type state struct{ apitype.DeploymentV3 }
 
 func (g *Rig) state() (state, error) {
-	text, err := os.ReadFile(filepath.Join(g.r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, g.r.Stack.Name()+".json"))
+	text, err := os.ReadFile(filepath.Join(g.r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project,
+		g.r.Stack.Name()+".json"))
 	if err != nil {
 		return state{}, err
 	}

@@ -138,7 +138,8 @@ func (s *Sweep) say(format string, args ...any) {
 	}
 }
 
-// life runs one life of the rig, with a case in each stage that has one left. The rig is not to be used again unless it is sound.
+// life runs one life of the rig, with a case in each stage that has one left. The rig is not to be used again unless it
+// is sound.
 func (s *Sweep) life(ctx context.Context, g *Rig, q *queue) (sound bool, err error) {
 	for _, stage := range Stages() {
 		a, there := q.take(stage)
@@ -217,7 +218,8 @@ func (s *Sweep) chosen(g *Rig) []Case {
 	}
 
 	cases := slices.DeleteFunc(g.Cases(), func(c Case) bool {
-		return len(s.Stages) > 0 && !slices.Contains(s.Stages, c.Stage) || s.Shards > 1 && shard(c, s.Shards) != s.Shard || s.Only != nil && !s.Only(c)
+		return len(s.Stages) > 0 && !slices.Contains(s.Stages, c.Stage) || s.Shards > 1 && shard(c, s.Shards) != s.Shard ||
+			s.Only != nil && !s.Only(c)
 	})
 
 	r := rand.New(rand.NewPCG(s.Seed, 0))
@@ -227,7 +229,8 @@ func (s *Sweep) chosen(g *Rig) []Case {
 		cases = spread(slices.DeleteFunc(cases, Case.providers), s.Sample)
 	}
 
-	s.say("%s: %d cases, %d of them done before", g.Name, len(cases), len(slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !done[c.String()] })))
+	s.say("%s: %d cases, %d of them done before", g.Name, len(cases),
+		len(slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !done[c.String()] })))
 
 	return slices.DeleteFunc(cases, func(c Case) bool { return done[c.String()] })
 }

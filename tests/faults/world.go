@@ -9,7 +9,8 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// View is what must be the same in the end, whatever happened: every VM with its configuration, every volume, every mapping.
+// View is what must be the same in the end, whatever happened: every VM with its configuration, every volume, every
+// mapping.
 type View struct {
 	world.State
 

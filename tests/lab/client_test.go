@@ -93,7 +93,8 @@ func TestReadingThroughAClient(t *testing.T) {
 func TestLoginThroughAClient(t *testing.T) {
 	l, _ := start(t)
 
-	c := client(l, proxmox.WithCredentials(&proxmox.Credentials{Username: l.Credentials().Username, Password: l.Credentials().Password}))
+	c := client(l, proxmox.WithCredentials(
+		&proxmox.Credentials{Username: l.Credentials().Username, Password: l.Credentials().Password}))
 	require.NoError(t, c.NewPool(t.Context(), "p", ""))
 
 	c = client(l, proxmox.WithCredentials(&proxmox.Credentials{Username: l.Credentials().Username, Password: "wrong"}))
@@ -131,7 +132,8 @@ func TestAVMFromAnISO(t *testing.T) {
 
 	task, err = vm.Reboot(t.Context())
 	wait(t, task, err)
-	require.Eventually(t, func() bool { return len(f.seen()) == 2 }, time.Minute, time.Millisecond, "it starts after the task has ended")
+	require.Eventually(t, func() bool { return len(f.seen()) == 2 }, time.Minute, time.Millisecond,
+		"it starts after the task has ended")
 	require.Empty(t, f.seen()[1].Boot)
 
 	task, err = vm.Stop(t.Context())
@@ -148,7 +150,8 @@ func TestASilentAgent(t *testing.T) {
 	require.NoError(t, err)
 
 	task, err := node.NewVirtualMachine(t.Context(), 501,
-		proxmox.VirtualMachineOption{Name: "agent", Value: "enabled=1"}, proxmox.VirtualMachineOption{Name: "start", Value: 1})
+		proxmox.VirtualMachineOption{Name: "agent", Value: "enabled=1"},
+		proxmox.VirtualMachineOption{Name: "start", Value: 1})
 	wait(t, task, err)
 
 	vm, err := node.VirtualMachine(t.Context(), 501)
@@ -196,10 +199,13 @@ func TestWhatALabCannotBe(t *testing.T) {
 		{lab.Config{Hosts: []lab.Host{{}}}, "a host needs a name"},
 		{lab.Config{Hosts: []lab.Host{{Name: "a"}, {Name: "a"}}}, `host "a" is there twice`},
 		{lab.Config{Hosts: []lab.Host{
-			{Name: "a", Storages: []lab.Storage{{Name: "s", Type: "dir"}}}, {Name: "b", Storages: []lab.Storage{{Name: "s", Type: "lvm"}}},
+			{Name: "a", Storages: []lab.Storage{{Name: "s", Type: "dir"}}},
+			{Name: "b", Storages: []lab.Storage{{Name: "s", Type: "lvm"}}},
 		}}, `storage "s" has one type in the whole cluster`},
-		{lab.Config{Hosts: []lab.Host{{Name: "a"}}, Templates: []lab.Template{{Name: "t", VMID: 1, Host: "b"}}}, `the lab's template "t": hostname lookup`},
-		{lab.Config{Hosts: []lab.Host{{Name: "a"}}, Templates: []lab.Template{{Name: "t", VMID: 1, Host: "a", Storage: "s"}}}, "storage 's' does not exist"},
+		{lab.Config{Hosts: []lab.Host{{Name: "a"}}, Templates: []lab.Template{{Name: "t", VMID: 1, Host: "b"}}},
+			`the lab's template "t": hostname lookup`},
+		{lab.Config{Hosts: []lab.Host{{Name: "a"}}, Templates: []lab.Template{{Name: "t", VMID: 1, Host: "a", Storage: "s"}}},
+			"storage 's' does not exist"},
 	} {
 		_, err := lab.Start(t.Context(), c.config)
 		require.ErrorContains(t, err, c.want)

@@ -50,8 +50,8 @@ type Config struct {
 	Schematics []*Schematic
 	// Files are what the operator has put on storages.
 	Files []File
-	// Reservations are what DHCP has reserved: addresses by MAC address, in any spelling. An invalid address says that nothing is ever
-	// given to that machine.
+	// Reservations are what DHCP has reserved: addresses by MAC address, in any spelling. An invalid address says that
+	// nothing is ever given to that machine.
 	Reservations map[string]netip.Addr
 	// DHCP is what is given to machines without a reservation; empty: nothing is.
 	DHCP Range

@@ -11,8 +11,8 @@ import (
 // Range is a stretch of addresses, the first and the last included. The zero value is empty.
 type Range struct{ From, To netip.Addr }
 
-// leases is the DHCP server: what it has reserved, and what it gives to those that come without a reservation. Who came once keeps
-// his address.
+// leases is the DHCP server: what it has reserved, and what it gives to those that come without a reservation. Who came
+// once keeps his address.
 type leases struct {
 	free Range
 

@@ -1,6 +1,6 @@
-// Package lab runs a stand-in for a Proxmox VE installation and what runs on it, on loopback, so real that the published
-// provider plugins work against it. One world (hosts, VMs, storages, tasks) is behind it; tests plant faults in its journal, compare
-// its snapshots, and read from its timeline how long a run had to take.
+// Package lab runs a stand-in for a Proxmox VE installation and what runs on it, on loopback, so real that the
+// published provider plugins work against it. One world (hosts, VMs, storages, tasks) is behind it; tests plant faults
+// in its journal, compare its snapshots, and read from its timeline how long a run had to take.
 package lab
 
 import (
@@ -89,7 +89,8 @@ func (l *Lab) start(c Config, listener net.Listener) error {
 
 	if c.Firmware != nil {
 		options.Firmware = c.Firmware(Services{
-			Network: l.network.Network(), DHCP: l.leases.find, Factory: l.factory, Journal: l.journal, Timeline: l.timeline, Latencies: c.Latencies,
+			Network: l.network.Network(), DHCP: l.leases.find, Factory: l.factory, Journal: l.journal, Timeline: l.timeline,
+			Latencies: c.Latencies,
 		})
 	}
 

@@ -28,11 +28,12 @@ const (
 	lastBlock  = 254
 )
 
-// ReserveNetwork reserves a loopback network that a stack's network of the given prefix length fits into. A network longer than /16
-// gets a whole /16; one of /8 or shorter has no room on loopback.
+// ReserveNetwork reserves a loopback network that a stack's network of the given prefix length fits into. A network
+// longer than /16 gets a whole /16; one of /8 or shorter has no room on loopback.
 func ReserveNetwork(bits int) (*Reservation, error) {
 	if bits <= 8 || bits > 32 {
-		return nil, fmt.Errorf("a network of prefix length %d cannot be mapped onto loopback: 127.0.0.0/8 itself is a /8, so it takes /9 or longer", bits)
+		return nil, fmt.Errorf("a network of prefix length %d cannot be mapped onto loopback: 127.0.0.0/8 itself is a /8, "+
+			"so it takes /9 or longer", bits)
 	}
 
 	bits = min(bits, blockBits)
@@ -99,8 +100,8 @@ func (r *Reservation) Map(p netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(r.MapAddr(p.Addr()), p.Bits())
 }
 
-// MapAddr returns where an address of a stack lies in the reserved network. Two addresses of one stack's network never fall together.
-// An address that is not IPv4 comes back invalid.
+// MapAddr returns where an address of a stack lies in the reserved network. Two addresses of one stack's network never
+// fall together. An address that is not IPv4 comes back invalid.
 func (r *Reservation) MapAddr(a netip.Addr) netip.Addr {
 	if !a.Is4() {
 		return netip.Addr{}

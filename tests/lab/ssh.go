@@ -61,7 +61,8 @@ func (l *Lab) serveSSH(c Config, hosts []Host) error {
 		}
 
 		server, err := sshd.New(h.Name, l.world, l.journal, l.timeline.Touch, sshd.Login{
-			Username: l.login.Username, Password: l.login.Password, PublicKey: public, Sudo: l.login.Username != "root" && !l.login.NoSudo,
+			Username: l.login.Username, Password: l.login.Password, PublicKey: public,
+			Sudo: l.login.Username != "root" && !l.login.NoSudo,
 		})
 		if err != nil {
 			return errors.Join(err, listener.Close())

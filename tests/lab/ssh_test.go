@@ -17,7 +17,8 @@ import (
 	"talos-proxmox/tests/lab/talos"
 )
 
-// importScript is what the provider runs to import a disk (bpg v0.69.1: proxmoxtf/resource/vm/disk/disk.go, proxmox/ssh/client.go).
+// importScript is what the provider runs to import a disk (bpg v0.69.1: proxmoxtf/resource/vm/disk/disk.go,
+// proxmox/ssh/client.go).
 func importScript(file, store string, id int) string {
 	script := strings.Join([]string{
 		`set -e`,
@@ -100,7 +101,8 @@ func emptyVM(t *testing.T, l *lab.Lab, id int) {
 	node, err := byToken(l).Node(t.Context(), "pve")
 	require.NoError(t, err)
 	task, err := node.NewVirtualMachine(t.Context(), id,
-		proxmox.VirtualMachineOption{Name: "boot", Value: "order=scsi0"}, proxmox.VirtualMachineOption{Name: "name", Value: "node"})
+		proxmox.VirtualMachineOption{Name: "boot", Value: "order=scsi0"},
+		proxmox.VirtualMachineOption{Name: "name", Value: "node"})
 	wait(t, task, err)
 }
 
@@ -111,11 +113,14 @@ func TestImportOfADisk(t *testing.T) {
 		login                   lab.SSH
 		later                   bool
 	}{
-		"raw, decompressed":     {"metal-amd64.raw.zst", "talos.img", "zst", "tank", "tank:vm-401-disk-0", lab.SSH{}, false},
-		"qcow2":                 {"nocloud-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{Username: "terraform"}, false},
-		"to a directory":        {"metal-amd64.qcow2", "talos.img", "", "local", "local:401/vm-401-disk-0.raw", lab.SSH{Password: "secret"}, false},
-		"later release":         {"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{}, true},
-		"later release, a user": {"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{Username: "terraform"}, true},
+		"raw, decompressed": {"metal-amd64.raw.zst", "talos.img", "zst", "tank", "tank:vm-401-disk-0", lab.SSH{}, false},
+		"qcow2": {"nocloud-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0",
+			lab.SSH{Username: "terraform"}, false},
+		"to a directory": {"metal-amd64.qcow2", "talos.img", "", "local", "local:401/vm-401-disk-0.raw",
+			lab.SSH{Password: "secret"}, false},
+		"later release": {"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{}, true},
+		"later release, a user": {"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0",
+			lab.SSH{Username: "terraform"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, fw := withTalos(t, func(c *lab.Config) { c.SSH = tc.login })
@@ -147,7 +152,8 @@ func TestImportOfADisk(t *testing.T) {
 
 			vm, err := node.VirtualMachine(t.Context(), 401)
 			require.NoError(t, err)
-			require.Equal(t, tc.volume+",aio=io_uring,backup=1,cache=none,discard=on,iothread=0,replicate=1,size=1306M,ssd=0", vm.VirtualMachineConfig.SCSI0)
+			require.Equal(t, tc.volume+",aio=io_uring,backup=1,cache=none,discard=on,iothread=0,replicate=1,size=1306M,ssd=0",
+				vm.VirtualMachineConfig.SCSI0)
 			require.Empty(t, vm.VirtualMachineConfig.Unuseds, "it has found its place")
 
 			task, err := vm.ResizeDisk(t.Context(), "scsi0", "21474836480")
@@ -199,7 +205,8 @@ func status(err error) int {
 
 func TestWhatAHostDoesNotDo(t *testing.T) {
 	l, err := lab.Start(t.Context(), lab.Config{
-		Hosts:     []lab.Host{{Name: "pve", Storages: []lab.Storage{{Name: "tank", Type: "lvmthin", Content: []string{"images"}}, {Name: "local", Type: "dir", Content: []string{"iso"}}}}},
+		Hosts: []lab.Host{{Name: "pve", Storages: []lab.Storage{{Name: "tank", Type: "lvmthin",
+			Content: []string{"images"}}, {Name: "local", Type: "dir", Content: []string{"iso"}}}}},
 		Templates: []lab.Template{{Name: "base", VMID: 9000, Host: "pve", Storage: "tank", DiskGiB: 10}},
 	})
 	require.NoError(t, err)
@@ -208,10 +215,13 @@ func TestWhatAHostDoesNotDo(t *testing.T) {
 	key := byKey(t, l)
 
 	for command, want := range map[string]string{
-		"pvesm path local:iso/gone.iso":             "volume 'local:iso/gone.iso' does not exist\n",
-		"qm importdisk 401 /tmp/x tank":             "importing disk '/tmp/x' to VM 401 ...\nConfiguration file 'nodes/pve/qemu-server/401.conf' does not exist\n",
-		"qm importdisk 9000 /tmp/x tank":            "importing disk '/tmp/x' to VM 9000 ...\n/tmp/x: non-existent or non-regular file\n",
-		"qm set 9000 -cores many":                   "update VM 9000: -cores many\n400 Parameter verification failed.\ncores: type check ('integer') failed - got 'many'\n",
+		"pvesm path local:iso/gone.iso": "volume 'local:iso/gone.iso' does not exist\n",
+		"qm importdisk 401 /tmp/x tank": "importing disk '/tmp/x' to VM 401 ...\nConfiguration file " +
+			"'nodes/pve/qemu-server/401.conf' does not exist\n",
+		"qm importdisk 9000 /tmp/x tank": "importing disk '/tmp/x' to VM 9000 ...\n/tmp/x: non-existent or " +
+			"non-regular file\n",
+		"qm set 9000 -cores many": "update VM 9000: -cores many\n400 Parameter verification " +
+			"failed.\ncores: type check ('integer') failed - got 'many'\n",
 		"echo a:b:c | cut -d : -f 2 | grep b":       "b\n",
 		"printf 'a\\nb\\n' | wc -l; cat </dev/null": "2\nbash: line 1: cat: command not found\n",
 	} {
@@ -220,13 +230,15 @@ func TestWhatAHostDoesNotDo(t *testing.T) {
 	}
 
 	// What the lab does not know is noted, and fails the test that asked.
-	for _, command := range []string{"qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "echo x > /etc/passwd", "pvesm list local"} {
+	for _, command := range []string{"qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "echo x > /etc/passwd",
+		"pvesm list local"} {
 		_, err := shell(t, l, key, command)
 		require.Error(t, err, command)
 	}
 
 	unknown := l.Journal().Unknown().Error()
-	for _, want := range []string{"cat", "qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "open /etc/passwd", "pvesm list local"} {
+	for _, want := range []string{"cat", "qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "open /etc/passwd",
+		"pvesm list local"} {
 		require.Contains(t, unknown, "ssh pve "+want)
 	}
 }
@@ -236,7 +248,8 @@ func TestFaultsOfAHost(t *testing.T) {
 	emptyVM(t, l, 401)
 
 	plant := func(call string, kind journal.Kind) {
-		l.Journal().Plant(journal.Fault{Face: journal.SSH, Subject: "pve", Call: regexp.MustCompile(call), Kind: kind, Message: "no space left"})
+		l.Journal().Plant(journal.Fault{Face: journal.SSH, Subject: "pve", Call: regexp.MustCompile(call), Kind: kind,
+			Message: "no space left"})
 	}
 
 	plant("^qm importdisk", journal.Refuse)

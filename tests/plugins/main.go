@@ -1,8 +1,9 @@
 // Command plugins serves the upstream Terraform providers as Pulumi provider plugins.
 //
-// It stands in for the published plugins of the two SDKs where those cannot be downloaded: the published ones are release
-// files, the providers that they wrap are Go modules. One binary holds both providers, because most of it is the bridge;
-// the name of its file, pulumi-resource-talos or pulumi-resource-proxmoxve, says which one a process serves.
+// It stands in for the published plugins of the two SDKs where those cannot be downloaded: the published ones are
+// release files, the providers that they wrap are Go modules. One binary holds both providers, because most of it is
+// the bridge; the name of its file, pulumi-resource-talos or pulumi-resource-proxmoxve, says which one a process
+// serves.
 package main
 
 import (

@@ -21,8 +21,8 @@ import (
 	"github.com/siderolabs/terraform-provider-talos/pkg/talos"
 )
 
-// The versions are those of the SDKs, not of the providers underneath: the engine compares a plugin's version with the one
-// that the SDK asks for, and warns or searches elsewhere when it is lower.
+// The versions are those of the SDKs, not of the providers underneath: the engine compares a plugin's version with the
+// one that the SDK asks for, and warns or searches elsewhere when it is lower.
 const (
 	talosPkg, talosVersion     = "talos", "0.7.1"
 	proxmoxPkg, proxmoxVersion = "proxmoxve", "6.18.1"
@@ -36,7 +36,8 @@ func providerInfo(ctx context.Context, pkg string) (tfbridge.ProviderInfo, error
 	case proxmoxPkg:
 		return proxmoxInfo(ctx), nil
 	}
-	return tfbridge.ProviderInfo{}, fmt.Errorf("no provider for %q: name the binary pulumi-resource-%s or pulumi-resource-%s",
+	return tfbridge.ProviderInfo{}, fmt.Errorf(
+		"no provider for %q: name the binary pulumi-resource-%s or pulumi-resource-%s",
 		pkg, talosPkg, proxmoxPkg)
 }
 
@@ -91,8 +92,9 @@ func proxmoxInfo(ctx context.Context) tfbridge.ProviderInfo {
 	return info
 }
 
-// upstreamName is the full name of a resource or data source. Upstream is shortening its prefix; where it has, the old name
-// still works, and would warn users about a name that they never wrote. Only proxmox_vm is another thing than its namesake.
+// upstreamName is the full name of a resource or data source. Upstream is shortening its prefix; where it has, the old
+// name still works, and would warn users about a name that they never wrote. Only proxmox_vm is another thing than its
+// namesake.
 func upstreamName(all shim.ResourceMap, name string) string {
 	const old, short = "proxmox_virtual_environment_", "proxmox_"
 	if name != "vm" && all.Get(old+name).DeprecationMessage() != "" {
@@ -102,8 +104,8 @@ func upstreamName(all shim.ResourceMap, name string) string {
 }
 
 // packageSchema makes the Pulumi schema of a provider in memory, which takes a fraction of a second: published plugins
-// carry theirs as a generated file. For a provider of two halves it also decides which half serves which token, and leaves
-// that in the provider's metadata, where the bridge looks for it.
+// carry theirs as a generated file. For a provider of two halves it also decides which half serves which token, and
+// leaves that in the provider's metadata, where the bridge looks for it.
 func packageSchema(ctx context.Context, info *tfbridge.ProviderInfo) ([]byte, error) {
 	if halves, ok := info.P.(interface {
 		ResolveDispatch(*tfbridge.ProviderInfo) (muxer.DispatchTable, error)

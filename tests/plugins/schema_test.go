@@ -18,8 +18,8 @@ var sdkModules = map[string]string{
 	proxmoxPkg: "github.com/muhlba91/pulumi-proxmoxve/sdk/v6",
 }
 
-// TestSchema compares what the plugins serve with what the Go SDKs expect. differences.txt lists where they part, and is
-// the documentation of it: an entry that no longer holds fails as a new difference does.
+// TestSchema compares what the plugins serve with what the Go SDKs expect. differences.txt lists where they part, and
+// is the documentation of it: an entry that no longer holds fails as a new difference does.
 func TestSchema(t *testing.T) {
 	var found []string
 	for pkg, module := range sdkModules {
@@ -142,7 +142,8 @@ func readSchema(t *testing.T, pkg string) sdk {
 }
 
 func addObject(
-	into map[string]property, spec schema.PackageSpec, path string, properties map[string]schema.PropertySpec, required []string,
+	into map[string]property, spec schema.PackageSpec, path string, properties map[string]schema.PropertySpec,
+	required []string,
 ) {
 	for name, p := range properties {
 		addType(into, spec, path+"."+name, p.TypeSpec, slices.Contains(required, name))

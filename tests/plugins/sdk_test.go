@@ -112,8 +112,8 @@ func (p *sdkPackage) read(file *ast.File) {
 	}
 }
 
-// flatten adds the properties of a struct. A resource has two of each name, and the one whose fields are plain values has a
-// lower-case name, spelled by rules of its own.
+// flatten adds the properties of a struct. A resource has two of each name, and the one whose fields are plain values
+// has a lower-case name, spelled by rules of its own.
 func (p *sdkPackage) flatten(into map[string]property, path, name string) {
 	for other := range p.structs {
 		if strings.EqualFold(other, name) && other != name {

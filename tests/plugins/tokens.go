@@ -3,8 +3,8 @@ package main
 // member is one token of the SDK: proxmoxve:<module>/<name>:<Name>.
 type member struct{ module, name string }
 
-// proxmoxResources has the SDK's token of upstream resources, whose names have a prefix in front (upstreamName). They are written out because they follow no rule: the
-// SDK's names kept pace with several of its own conventions.
+// proxmoxResources has the SDK's token of upstream resources, whose names have a prefix in front (upstreamName). They
+// are written out because they follow no rule: the SDK's names kept pace with several of its own conventions.
 var proxmoxResources = map[string]member{
 	"acl":                             {"index", "Acl"},
 	"acme_account":                    {"index", "AcmeAccount"},

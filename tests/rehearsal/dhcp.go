@@ -14,8 +14,9 @@ import (
 // growth is how many nodes a pool may gain during a rehearsal.
 const growth = 8
 
-// dhcp sets up what gives the nodes their addresses: reservations for those that have them stated, as an operator makes them, and
-// leases for those whose address nobody knows before. Where addresses are static, there is no DHCP at all. Silent nodes get nothing.
+// dhcp sets up what gives the nodes their addresses: reservations for those that have them stated, as an operator makes
+// them, and leases for those whose address nobody knows before. Where addresses are static, there is no DHCP at all.
+// Silent nodes get nothing.
 func dhcp(c *lab.Config, p *plan.Plan, config stacks.Config, silent []string, toLab func(netip.Addr) netip.Addr) {
 	c.Reservations = map[string]netip.Addr{}
 
@@ -36,7 +37,8 @@ func dhcp(c *lab.Config, p *plan.Plan, config stacks.Config, silent []string, to
 	}
 }
 
-// reserve makes a reservation for every node, and for those that a larger pool would have as far as the pool has room for them.
+// reserve makes a reservation for every node, and for those that a larger pool would have as far as the pool has room
+// for them.
 func reserve(reservations map[string]netip.Addr, config stacks.Config, toLab func(netip.Addr) netip.Addr) {
 	for _, name := range slices.Sorted(maps.Keys(config.Pools)) {
 		for more := range growth + 1 {

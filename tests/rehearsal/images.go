@@ -47,7 +47,8 @@ func isoOf(p *plan.Plan, image plan.BootImage) lab.Asset {
 	return lab.Asset{Schematic: schematicOf(image), Version: p.Talos, Platform: string(p.Platform), ISO: true}
 }
 
-// publish makes the factory know what the operator's own images carry, and serve those that are downloaded from elsewhere.
+// publish makes the factory know what the operator's own images carry, and serve those that are downloaded from
+// elsewhere.
 func publish(f *factory.Factory, p *plan.Plan) {
 	for _, pool := range p.Pools {
 		image := pool.Image
@@ -79,6 +80,7 @@ func templateImage(p *plan.Plan, image plan.BootImage) *talos.Image {
 
 	return &talos.Image{
 		Version: p.Talos, Platform: string(p.Platform),
-		Schematic: talos.Schematic{ID: schematicOf(image), Extensions: c.SystemExtensions.OfficialExtensions, KernelArgs: c.ExtraKernelArgs},
+		Schematic: talos.Schematic{ID: schematicOf(image), Extensions: c.SystemExtensions.OfficialExtensions,
+			KernelArgs: c.ExtraKernelArgs},
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores, bridges and GPUs that its nodes use, the
-// resource pools and the groups for high availability, the templates where they are cloned, and the ISO files that somebody put there.
-// Datastores that are shared are the same on all hosts.
+// labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores, bridges and GPUs that
+// its nodes use, the resource pools and the groups for high availability, the templates where they are cloned, and the
+// ISO files that somebody put there. Datastores that are shared are the same on all hosts.
 func labOf(p *plan.Plan, shared []string) lab.Config {
 	var (
 		bridges, groups []string

@@ -28,7 +28,8 @@ func planned(t *testing.T, stack string) (*plan.Plan, stacks.Config) {
 
 func same(a netip.Addr) netip.Addr { return a }
 
-// TestWhatAStackExpects holds what the lab has for the examples: nothing that the plan does not need, and all that it does.
+// TestWhatAStackExpects holds what the lab has for the examples: nothing that the plan does not need, and all that it
+// does.
 func TestWhatAStackExpects(t *testing.T) {
 	t.Parallel()
 
@@ -39,7 +40,8 @@ func TestWhatAStackExpects(t *testing.T) {
 		{Name: "local-lvm", Type: "zfspool", SizeGiB: 8192, Shared: true, Content: []string{"images"}},
 	}, c.Hosts[2].Storages)
 	require.Equal(t, []lab.File{{Storage: "local", Name: "talos-1.9.0.iso", Asset: lab.Asset{
-		Schematic: "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515", Version: "v1.9.0", Platform: "metal", ISO: true,
+		Schematic: "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515", Version: "v1.9.0", Platform: "metal",
+		ISO: true,
 	}}}, c.Files, "one for all hosts, with the guest agent")
 	require.Empty(t, c.Templates)
 
@@ -49,7 +51,8 @@ func TestWhatAStackExpects(t *testing.T) {
 
 	p, config = planned(t, "atlas")
 	c = labOf(p, nil)
-	require.Equal(t, []lab.Storage{{Name: "local", Type: "dir", SizeGiB: 8192, Content: []string{"images", "iso", "vztmpl"}}}, c.Hosts[0].Storages)
+	require.Equal(t, []lab.Storage{{Name: "local", Type: "dir", SizeGiB: 8192,
+		Content: []string{"images", "iso", "vztmpl"}}}, c.Hosts[0].Storages)
 	require.Empty(t, c.Files)
 
 	dhcp(&c, p, config, nil, same)
@@ -91,7 +94,8 @@ func TestRest(t *testing.T) {
 	t.Parallel()
 
 	for network, want := range map[string][2]string{
-		"192.168.10.0/24": {"192.168.10.128", "192.168.10.254"}, "10.0.0.0/28": {"10.0.0.8", "10.0.0.14"}, "10.0.128.0/17": {"10.0.192.0", "10.0.255.254"},
+		"192.168.10.0/24": {"192.168.10.128", "192.168.10.254"}, "10.0.0.0/28": {"10.0.0.8", "10.0.0.14"},
+		"10.0.128.0/17": {"10.0.192.0", "10.0.255.254"},
 	} {
 		r := rest(&plan.Plan{Network: netip.MustParsePrefix(network)}, same)
 		require.Equal(t, want, [2]string{r.From.String(), r.To.String()})

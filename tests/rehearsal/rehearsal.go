@@ -62,8 +62,8 @@ type Rehearsal struct {
 	workspace []auto.LocalWorkspaceOption
 }
 
-// Start checks the stack, starts a lab with what the stack expects to find, and opens the rewritten stack in a backend of
-// its own. Nothing is deployed yet. The lab runs until Close, also when ctx ends: tearing down needs it still.
+// Start checks the stack, starts a lab with what the stack expects to find, and opens the rewritten stack in a backend
+// of its own. Nothing is deployed yet. The lab runs until Close, also when ctx ends: tearing down needs it still.
 func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	config, err := s.parse()
 	if err != nil {
@@ -81,7 +81,8 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	}
 
 	toLab := reservation.MapAddr
-	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine, workspace: o.Workspace}
+	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine,
+		workspace: o.Workspace}
 
 	c := labOf(original, o.Shared)
 	dhcp(&c, original, config, o.Silent, toLab)
@@ -119,7 +120,8 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 }
 
 // open rewrites the stack and opens it.
-func (r *Rehearsal) open(ctx context.Context, s *Stack, original stacks.Config, o Options, toLab func(netip.Addr) netip.Addr) error {
+func (r *Rehearsal) open(ctx context.Context, s *Stack, original stacks.Config, o Options,
+	toLab func(netip.Addr) netip.Addr) error {
 	var err error
 
 	if r.rewritten, err = s.rewrite(original, r.Lab, r.From, toLab); err != nil {
@@ -155,7 +157,8 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 		return auto.Stack{}, err
 	}
 
-	stack, err := r.Backend.InlineStack(ctx, stacks.Project, name, stacks.ProgramIn(work), nil, append([]auto.LocalWorkspaceOption{auto.WorkDir(work)}, r.workspace...)...)
+	stack, err := r.Backend.InlineStack(ctx, stacks.Project, name, stacks.ProgramIn(work), nil,
+		append([]auto.LocalWorkspaceOption{auto.WorkDir(work)}, r.workspace...)...)
 	if err != nil {
 		return auto.Stack{}, err
 	}
@@ -168,8 +171,8 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 	return stack, errors.Join(stack.Workspace().SetEnvVars(env), stack.SetAllConfig(ctx, r.Secrets()))
 }
 
-// Env are variables for the CLI beside those of the backend: a home of its own, for the provider notes the hosts that it logs in to
-// among those that the user knows. What Go keeps at home stays there.
+// Env are variables for the CLI beside those of the backend: a home of its own, for the provider notes the hosts that
+// it logs in to among those that the user knows. What Go keeps at home stays there.
 func (r *Rehearsal) Env() (map[string]string, error) {
 	home, err := filepath.Abs(filepath.Join(r.dir, "home"))
 	if err != nil {
@@ -210,7 +213,8 @@ func (r *Rehearsal) WriteStackFile(path string) error {
 func (r *Rehearsal) Secrets() auto.ConfigMap {
 	secrets := auto.ConfigMap{}
 
-	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey", "machineSecrets", "k3sToken"} {
+	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey",
+		"machineSecrets", "k3sToken"} {
 		if value, ok := r.rewritten.values[key]; ok {
 			secrets[stacks.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
 		}

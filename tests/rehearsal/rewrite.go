@@ -13,9 +13,10 @@ import (
 	"talos-proxmox/tests/lab"
 )
 
-// rewrite makes a copy of a stack that means the lab instead of the operator's Proxmox VE: its endpoint and credentials,
-// and every address of the stack's network mapped onto the lab's. The program does not notice.
-func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix, toLab func(netip.Addr) netip.Addr) (*Stack, error) {
+// rewrite makes a copy of a stack that means the lab instead of the operator's Proxmox VE: its endpoint and
+// credentials, and every address of the stack's network mapped onto the lab's. The program does not notice.
+func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
+	toLab func(netip.Addr) netip.Addr) (*Stack, error) {
 	r := &Stack{Name: s.Name, Path: s.Path, values: maps.Clone(s.values), policy: s.policy}
 
 	// The rehearsal runs in another directory: what files hold goes where their paths were.
@@ -78,8 +79,8 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix, 
 	return r, errors.Join(errs...)
 }
 
-// rewriteEndpoint gives a shared address that is not of the stack's network, such as one of a tailnet, a place in it: the last
-// address that nobody has.
+// rewriteEndpoint gives a shared address that is not of the stack's network, such as one of a tailnet, a place in it:
+// the last address that nobody has.
 func (s *Stack) rewriteEndpoint(config stacks.Config, network netip.Prefix) error {
 	p, err := config.Plan()
 	if err != nil {
@@ -106,10 +107,13 @@ func (s *Stack) rewriteEndpoint(config stacks.Config, network netip.Prefix) erro
 	}
 
 	if !network.Contains(free) {
-		return errors.New("cluster.endpoint.address: the rehearsal has no place for it: every address of network.cidr is taken")
+		return errors.New(
+			"cluster.endpoint.address: the rehearsal has no place for it: every address of network.cidr is taken")
 	}
 
-	return s.edit("cluster", func(cluster map[string]any) { cluster["endpoint"].(map[string]any)["address"] = free.String() })
+	return s.edit("cluster", func(cluster map[string]any) {
+		cluster["endpoint"].(map[string]any)["address"] = free.String()
+	})
 }
 
 // rewriteSSH names the lab's SSH servers. The user is the stack's own.
@@ -153,7 +157,8 @@ func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
 			}
 		}
 
-		if config.Cluster.Distribution != spec.DistributionK3s && (config.Image.Source == "" || config.Image.Source == spec.SourceFactory) {
+		if config.Cluster.Distribution != spec.DistributionK3s &&
+			(config.Image.Source == "" || config.Image.Source == spec.SourceFactory) {
 			block, _ := image["factory"].(map[string]any)
 			if block == nil {
 				block = map[string]any{}

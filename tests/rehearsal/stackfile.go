@@ -77,7 +77,9 @@ var stackName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*$`)
 func ReadStack(path string) (*Stack, error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "Pulumi."), ".yaml")
 	if !stackName.MatchString(name) || strings.Contains(name, "..") {
-		return nil, fmt.Errorf("%s: %q names no stack; call the file Pulumi.<stack>.yaml, with letters, digits, dashes and single dots", path, name)
+		return nil,
+			fmt.Errorf("%s: %q names no stack; call the file Pulumi.<stack>.yaml, with letters, digits, dashes and single dots",
+				path, name)
 	}
 
 	values, err := stacks.ReadFile(path)

@@ -85,8 +85,8 @@ func (r *Rehearsal) placed(running map[int]Node) []Node {
 	return nodes
 }
 
-// WaitReady waits until Kubernetes counts every node as ready. Workers join after the stack is up. Nodes that somebody else configures
-// have come as far as they can when they wait for that.
+// WaitReady waits until Kubernetes counts every node as ready. Workers join after the stack is up. Nodes that somebody
+// else configures have come as far as they can when they wait for that.
 func (r *Rehearsal) WaitReady(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -146,8 +146,8 @@ func (r *Rehearsal) WriteCredentials(ctx context.Context, dir string) (Files, er
 	return files, errors.Join(errs...)
 }
 
-// Leftovers says how the lab differs from what it was before the stack was deployed, empty when it does not. Images that the stack keeps
-// are none.
+// Leftovers says how the lab differs from what it was before the stack was deployed, empty when it does not. Images
+// that the stack keeps are none.
 func (r *Rehearsal) Leftovers() string {
 	now, kept := r.Lab.World().Snapshot(), r.Kept()
 	now.Volumes = slices.DeleteFunc(now.Volumes, func(v world.VolumeState) bool { return slices.Contains(kept, v) })
@@ -168,12 +168,13 @@ func (r *Rehearsal) Kept() []world.VolumeState {
 	downloaded := r.Lab.World().Downloads()
 
 	return slices.DeleteFunc(r.Lab.World().Snapshot().Volumes, func(v world.VolumeState) bool {
-		return !slices.ContainsFunc(downloaded, func(d world.Download) bool { return d.Volume == v.ID && (v.Host == "" || d.Host == v.Host) })
+		return !slices.ContainsFunc(downloaded,
+			func(d world.Download) bool { return d.Volume == v.ID && (v.Host == "" || d.Host == v.Host) })
 	})
 }
 
-// Shell writes the environment in which the pulumi CLI sees the stack to a file for nobody else to read, and returns the
-// start of a command line that takes it from there: the engine's CLI, in the stack's directory.
+// Shell writes the environment in which the pulumi CLI sees the stack to a file for nobody else to read, and returns
+// the start of a command line that takes it from there: the engine's CLI, in the stack's directory.
 func (r *Rehearsal) Shell() (string, error) {
 	all, err := r.Env()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// Destroy takes a stack away. Where nodes are held until they have left their cluster, it lets go of them first, and destroys
-// with the program: one step less than an operator takes. What is protected takes the operator's two.
+// Destroy takes a stack away. Where nodes are held until they have left their cluster, it lets go of them first, and
+// destroys with the program: one step less than an operator takes. What is protected takes the operator's two.
 func Destroy(ctx context.Context, s auto.Stack, o ...optdestroy.Option) error {
 	held, protected, err := holds(ctx, s)
 	if err != nil {
@@ -22,7 +22,8 @@ func Destroy(ctx context.Context, s auto.Stack, o ...optdestroy.Option) error {
 	}
 
 	if held || protected {
-		if err := s.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"}, &auto.ConfigOptions{Path: true}); err != nil {
+		if err := s.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"},
+			&auto.ConfigOptions{Path: true}); err != nil {
 			return err
 		}
 
@@ -40,7 +41,8 @@ func Destroy(ctx context.Context, s auto.Stack, o ...optdestroy.Option) error {
 	return err
 }
 
-// holds says whether anything in the stack's state must be asked before it is deleted, and whether anything is protected.
+// holds says whether anything in the stack's state must be asked before it is deleted, and whether anything is
+// protected.
 func holds(ctx context.Context, s auto.Stack) (held, protected bool, err error) {
 	exported, err := s.Export(ctx)
 	if err != nil {

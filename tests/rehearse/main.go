@@ -57,14 +57,16 @@ func parse(args []string) (options, error) {
 	)
 
 	flags := pflag.NewFlagSet("rehearse", pflag.ContinueOnError)
-	flags.BoolVar(&o.keep, "keep", false, "leave the lab running, with kubeconfig and talosconfig written, until interrupted")
+	flags.BoolVar(&o.keep, "keep", false,
+		"leave the lab running, with kubeconfig and talosconfig written, until interrupted")
 	flags.BoolVar(&o.destroy, "destroy", false, "tear the stack down at the end and show that nothing is left")
 	flags.BoolVar(&fast, "fast", false, "let nothing in the lab take time")
 	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")
 	flags.StringVar(&o.providers, "providers", "auto", "where the provider plugins come from: published, bridged or auto")
 	flags.StringVar(&o.plan, "plan", "", "show what is planned, as text or svg, and start nothing")
 	flags.Lookup("plan").NoOptDefVal = "text"
-	flags.BoolVar(&o.policy, "policy", false, "run the policy pack too: show what it advises, and stop at what it enforces")
+	flags.BoolVar(&o.policy, "policy", false,
+		"run the policy pack too: show what it advises, and stop at what it enforces")
 	flags.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
 		flags.PrintDefaults()
@@ -160,7 +162,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// up deploys the stack and shows what became of it. What the lab does not know is an error by itself, and may be why there is another.
+// up deploys the stack and shows what became of it. What the lab does not know is an error by itself, and may be why
+// there is another.
 func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, r.Lab.Journal().Unknown()) }()
 
@@ -228,7 +231,8 @@ func destroy(ctx context.Context, r *rehearsal.Rehearsal, out io.Writer) error {
 	fmt.Fprintln(out, "destroying the stack")
 
 	start := time.Now()
-	if err := (progress{out: out, start: start}).run(func(p progress) error { return p.destroy(ctx, r.Stack) }); err != nil {
+	if err := (progress{out: out, start: start}).run(
+		func(p progress) error { return p.destroy(ctx, r.Stack) }); err != nil {
 		return err
 	}
 

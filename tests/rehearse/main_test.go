@@ -38,8 +38,8 @@ func TestKeptDirectory(t *testing.T) {
 	require.NoError(t, release())
 }
 
-// TestProgress holds what becomes of an operation that fails: its reason is shown without the engine's wrapping, and when it
-// never began there is nothing to wait for.
+// TestProgress holds what becomes of an operation that fails: its reason is shown without the engine's wrapping, and
+// when it never began there is nothing to wait for.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 
@@ -103,5 +103,7 @@ func TestFindings(t *testing.T) {
 		}
 	}
 
-	assert.Regexp(t, `^ +[\d.]+s  advisory       verify-tls: a: must be true\n +[\d.]+s  mandatory      verify-tls: b: must be true\n$`, out.String())
+	assert.Regexp(t,
+		`^ +[\d.]+s  advisory       verify-tls: a: must be true\n +[\d.]+s  mandatory      verify-tls: b: must be true\n$`,
+		out.String())
 }

@@ -77,7 +77,8 @@ var wrapping = regexp.MustCompile(`^an unhandled error occurred:\s*(program fail
 
 // preview has the policy pack judge the stack as far as it is known before anything is made.
 func (p progress) preview(ctx context.Context, s auto.Stack, packs []string) error {
-	_, err := s.Preview(ctx, optpreview.EventStreams(p.events), optpreview.SuppressProgress(), optpreview.PolicyPacks(packs...))
+	_, err := s.Preview(ctx, optpreview.EventStreams(p.events), optpreview.SuppressProgress(),
+		optpreview.PolicyPacks(packs...))
 
 	return err
 }

@@ -21,7 +21,8 @@ func printNodes(out io.Writer, r *rehearsal.Rehearsal) {
 	fmt.Fprintln(w, "NAME\tROLE\tHOST\tVMID\tMAC\tADDRESS\tRUNS\tSTATE")
 
 	for _, n := range r.Nodes() {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", n.Name, n.Role, n.Host, n.VMID, n.MAC, n.Address, cmp.Or(n.Talos, n.K3s), n.State)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", n.Name, n.Role, n.Host, n.VMID, n.MAC, n.Address,
+			cmp.Or(n.Talos, n.K3s), n.State)
 	}
 
 	w.Flush() //nolint:errcheck // the screen
@@ -56,7 +57,8 @@ func printTimes(out io.Writer, t timeline.Report) {
 	}
 
 	fmt.Fprintf(out, "critical path %s (%s)\n", round(t.CriticalPath), strings.Join(chain, ", "))
-	fmt.Fprintf(out, "took %s from the first request to the last: %.2f of it\n\n", round(t.Wall), t.Wall.Seconds()/t.CriticalPath.Seconds())
+	fmt.Fprintf(out, "took %s from the first request to the last: %.2f of it\n\n", round(t.Wall),
+		t.Wall.Seconds()/t.CriticalPath.Seconds())
 }
 
 // printHints shows how to look around while the lab is there.
@@ -68,7 +70,8 @@ func printHints(out io.Writer, r *rehearsal.Rehearsal, files rehearsal.Files, sh
 	}
 
 	if files.Talosconfig != "" {
-		fmt.Fprintf(out, "  talosctl --talosconfig %[1]s version\n  talosctl --talosconfig %[1]s services\n", files.Talosconfig)
+		fmt.Fprintf(out, "  talosctl --talosconfig %[1]s version\n  talosctl --talosconfig %[1]s services\n",
+			files.Talosconfig)
 	}
 
 	fmt.Fprintf(out, "  (%s stack output --stack %s)\n\n", shell, r.Stack.Name())

@@ -70,7 +70,8 @@ func open(ctx context.Context, e *engine.Engine, dir string) (*cluster, error) {
 		return nil, err
 	}
 
-	c.r, err = rehearsal.Start(ctx, stack, rehearsal.Options{Engine: e, Dir: dir, Workspace: []auto.LocalWorkspaceOption{auto.Pulumi(c.cli)}})
+	c.r, err = rehearsal.Start(ctx, stack,
+		rehearsal.Options{Engine: e, Dir: dir, Workspace: []auto.LocalWorkspaceOption{auto.Pulumi(c.cli)}})
 
 	return c, err
 }
@@ -164,7 +165,8 @@ func (c *cluster) up(ctx context.Context, options ...optup.Option) error {
 	c.runs++
 	c.log.Reset()
 
-	_, err := c.r.Stack.Up(ctx, append(options, optup.SuppressOutputs(), optup.ProgressStreams(c.log), optup.ErrorProgressStreams(c.log))...)
+	_, err := c.r.Stack.Up(ctx, append(options, optup.SuppressOutputs(), optup.ProgressStreams(c.log),
+		optup.ErrorProgressStreams(c.log))...)
 
 	switch {
 	case err == nil:
@@ -182,7 +184,8 @@ func (c *cluster) refresh(ctx context.Context) error {
 
 	c.log.Reset()
 
-	_, err := c.r.Stack.Refresh(ctx, optrefresh.ClearPendingCreates(), optrefresh.ProgressStreams(c.log), optrefresh.ErrorProgressStreams(c.log))
+	_, err := c.r.Stack.Refresh(ctx, optrefresh.ClearPendingCreates(), optrefresh.ProgressStreams(c.log),
+		optrefresh.ErrorProgressStreams(c.log))
 	if err != nil {
 		return fmt.Errorf("refresh: %w\n%s", err, c.log.Tail())
 	}
@@ -219,7 +222,8 @@ func (c *cluster) machines() (map[string]string, error) {
 	return found, nil
 }
 
-// settle waits until everything that was begun has ended: tasks, nodes that come up, members that join. The dead one is not waited for.
+// settle waits until everything that was begun has ended: tasks, nodes that come up, members that join. The dead one is
+// not waited for.
 func (c *cluster) settle(ctx context.Context, m *Model) error {
 	return c.until(ctx, func() string { return c.busy(m) })
 }
@@ -268,7 +272,8 @@ func (c *cluster) busy(m *Model) string {
 
 	all := c.r.Talos.Quorum(time.Time{})
 	if last := all[len(all)-1]; last.Voters != voters || last.Healthy != healthy {
-		return fmt.Sprintf("etcd has %d voters, %d healthy, and should have %d, %d", last.Voters, last.Healthy, voters, healthy)
+		return fmt.Sprintf("etcd has %d voters, %d healthy, and should have %d, %d", last.Voters, last.Healthy, voters,
+			healthy)
 	}
 
 	return ""

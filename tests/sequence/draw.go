@@ -39,7 +39,8 @@ func (s Step) String() string {
 // beginnings are what clusters run at first.
 var beginnings = []Settings{
 	{Talos: "v1.9.5", Kubernetes: "v1.31.4"}, {Talos: "v1.10.7", Kubernetes: "v1.32.3"},
-	{Talos: "v1.11.6", Kubernetes: "v1.33.6"}, {Talos: "v1.11.6", Kubernetes: "v1.33.6"}, {Talos: "v1.12.4", Kubernetes: "v1.34.2"},
+	{Talos: "v1.11.6", Kubernetes: "v1.33.6"}, {Talos: "v1.11.6", Kubernetes: "v1.33.6"},
+	{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
 }
 
 // The versions that are asked for.
@@ -57,7 +58,8 @@ const (
 // begin draws a cluster.
 func begin(r *rand.Rand) Config {
 	c := Config{
-		Settings: beginnings[r.IntN(len(beginnings))], Controls: []int{1, 2, 3}, Workers: []int{1, 2}, Apply: "auto", MaxUnavailable: 1 + r.IntN(2),
+		Settings: beginnings[r.IntN(len(beginnings))], Controls: []int{1, 2, 3}, Workers: []int{1, 2}, Apply: "auto",
+		MaxUnavailable: 1 + r.IntN(2),
 	}
 
 	if r.IntN(8) == 0 {
@@ -74,7 +76,8 @@ type change struct {
 }
 
 var changes = []change{
-	{8, growControls}, {8, shrinkControls}, {5, growWorkers}, {4, shrinkWorkers}, {7, replace}, {7, upTalos}, {4, anyTalos}, {6, extend}, {6, upKubernetes},
+	{8, growControls}, {8, shrinkControls}, {5, growWorkers}, {4, shrinkWorkers}, {7, replace}, {7, upTalos},
+	{4, anyTalos}, {6, extend}, {6, upKubernetes},
 	{2, anyKubernetes}, {4, setSysctl}, {4, setLabel}, {6, setEnv}, {5, resize}, {3, stage}, {3, noReboot}, {2, nothing},
 }
 
@@ -236,7 +239,8 @@ func upTalos(r *rand.Rand, m *Model, to *Config) string {
 	var legal []string
 
 	for _, v := range talosVersions {
-		if minorOf(v) > minorOf(to.Talos) && slices.Contains(upgradable[minor(to.Talos)], minor(v)) && goesWith(v, to.Kubernetes) {
+		if minorOf(v) > minorOf(to.Talos) && slices.Contains(upgradable[minor(to.Talos)], minor(v)) &&
+			goesWith(v, to.Kubernetes) {
 			legal = append(legal, v)
 		}
 	}
@@ -360,7 +364,8 @@ func die(r *rand.Rand, m *Model, to Config) Step {
 	return s
 }
 
-// bury draws what is done about a dead node: it is removed or made anew, and the operator says that it is dead, or forgets it.
+// bury draws what is done about a dead node: it is removed or made anew, and the operator says that it is dead, or
+// forgets it.
 func bury(r *rand.Rand, m *Model, to Config) Step {
 	s := Step{To: to}
 

@@ -87,11 +87,14 @@ var (
 	writes = append([]journal.Kind{journal.LoseReply}, reads...)
 
 	often = []call{
-		{journal.Talos, `/Version$`, reads}, {journal.Talos, `/cosi\.resource\.State/(Get|List)$`, reads}, {journal.Talos, `/Kubeconfig$`, reads},
-		{journal.Proxmox, `^GET /cluster/resources`, reads}, {journal.Proxmox, `^GET /nodes/[^/]+/qemu/\d+/(config|status/current)$`, reads},
+		{journal.Talos, `/Version$`, reads}, {journal.Talos, `/cosi\.resource\.State/(Get|List)$`, reads},
+		{journal.Talos, `/Kubeconfig$`, reads},
+		{journal.Proxmox, `^GET /cluster/resources`, reads},
+		{journal.Proxmox, `^GET /nodes/[^/]+/qemu/\d+/(config|status/current)$`, reads},
 	}
 	etcd = []call{
-		{journal.Talos, `/EtcdMemberList$`, reads}, {journal.Talos, `/EtcdStatus$`, reads}, {journal.Talos, `/EtcdSnapshot$`, reads},
+		{journal.Talos, `/EtcdMemberList$`, reads}, {journal.Talos, `/EtcdStatus$`, reads},
+		{journal.Talos, `/EtcdSnapshot$`, reads},
 		{journal.Talos, `/EtcdAlarmList$`, reads},
 	}
 	drains = []call{
@@ -99,23 +102,27 @@ var (
 		{journal.Kubernetes, `^GET /api/v1/nodes/[^/]+$`, reads},
 	}
 	by = map[Effect][]call{
-		Live:    {{journal.Talos, `/ApplyConfiguration$`, writes}},
-		Reboot:  slices.Concat(etcd, drains, []call{{journal.Talos, `/(Reboot|ApplyConfiguration)$`, writes}}),
-		Upgrade: slices.Concat(etcd, drains, []call{{journal.Talos, `/Upgrade$`, writes}, {journal.Talos, `/ApplyConfiguration$`, writes}}),
+		Live:   {{journal.Talos, `/ApplyConfiguration$`, writes}},
+		Reboot: slices.Concat(etcd, drains, []call{{journal.Talos, `/(Reboot|ApplyConfiguration)$`, writes}}),
+		Upgrade: slices.Concat(etcd, drains,
+			[]call{{journal.Talos, `/Upgrade$`, writes}, {journal.Talos, `/ApplyConfiguration$`, writes}}),
 		Remove:  slices.Concat(etcd, drains, leaves),
 		Replace: slices.Concat(etcd, drains, leaves, comes),
 		Create:  comes,
 	}
 	leaves = []call{
-		{journal.Talos, `/EtcdLeaveCluster$`, writes}, {journal.Talos, `/EtcdForfeitLeadership$`, writes}, {journal.Talos, `/Reset$`, writes},
+		{journal.Talos, `/EtcdLeaveCluster$`, writes}, {journal.Talos, `/EtcdForfeitLeadership$`, writes},
+		{journal.Talos, `/Reset$`, writes},
 		{journal.Talos, `/EtcdRemoveMemberByID$`, writes}, {journal.Kubernetes, `^DELETE /api/v1/nodes/`, writes},
 		{journal.Proxmox, `^(POST /nodes/[^/]+/qemu/\d+/status/(stop|shutdown)|DELETE /nodes/[^/]+/qemu/\d+)$`, reads},
 	}
 	resizes = []call{
-		{journal.Proxmox, `^(PUT|POST) /nodes/[^/]+/qemu/\d+/config$`, reads}, {journal.Proxmox, `^POST /nodes/[^/]+/qemu/\d+/status/reboot$`, reads},
+		{journal.Proxmox, `^(PUT|POST) /nodes/[^/]+/qemu/\d+/config$`, reads},
+		{journal.Proxmox, `^POST /nodes/[^/]+/qemu/\d+/status/reboot$`, reads},
 	}
 	comes = []call{
-		{journal.Proxmox, `^POST /nodes/[^/]+/qemu/\d+/status/start$`, reads}, {journal.Talos, `/ApplyConfiguration$`, writes},
+		{journal.Proxmox, `^POST /nodes/[^/]+/qemu/\d+/status/start$`, reads},
+		{journal.Talos, `/ApplyConfiguration$`, writes},
 	}
 )
 
@@ -160,7 +167,8 @@ func drawFault(r *rand.Rand, m *Model, to Config) Fault {
 	case n < 9 && len(down) > 0:
 		hows := []talos.Fault{talos.NeverReturns}
 		if len(does[Upgrade]) > 0 {
-			hows = []talos.Fault{talos.InstallerFails, talos.InstallerFails, talos.UpgradeFallsBack, talos.UpgradeFallsBack, talos.NeverReturns}
+			hows = []talos.Fault{talos.InstallerFails, talos.InstallerFails, talos.UpgradeFallsBack, talos.UpgradeFallsBack,
+				talos.NeverReturns}
 		}
 
 		return Fault{Kind: NodeFails, Node: down[r.IntN(len(down))], How: hows[r.IntN(len(hows))]}
@@ -189,7 +197,8 @@ func drawFault(r *rand.Rand, m *Model, to Config) Fault {
 
 	c := possible[r.IntN(len(possible))]
 
-	return Fault{Kind: CallFails, Face: c.face, Pattern: c.pattern, Effect: c.effects[r.IntN(len(c.effects))], Skip: r.IntN(4), Times: 1 + r.IntN(2)}
+	return Fault{Kind: CallFails, Face: c.face, Pattern: c.pattern, Effect: c.effects[r.IntN(len(c.effects))],
+		Skip: r.IntN(4), Times: 1 + r.IntN(2)}
 }
 
 // deedOf is one that the change brings about.
@@ -198,8 +207,9 @@ func deedOf(r *rand.Rand, does map[Effect][]string) talos.Deed {
 
 	for _, e := range slices.Sorted(maps.Keys(does)) {
 		deeds = append(deeds, map[Effect][]talos.Deed{
-			Live: {talos.Applied}, Reboot: {talos.Rebooted}, Upgrade: {talos.Upgraded}, Remove: {talos.WasReset}, Replace: {talos.WasReset, talos.Booted},
-			Create: {talos.Booted},
+			Live: {talos.Applied}, Reboot: {talos.Rebooted}, Upgrade: {talos.Upgraded}, Remove: {talos.WasReset},
+			Replace: {talos.WasReset, talos.Booted},
+			Create:  {talos.Booted},
 		}[e]...)
 	}
 
@@ -209,6 +219,7 @@ func deedOf(r *rand.Rand, does map[Effect][]string) talos.Deed {
 // fault is the journal's.
 func (f Fault) planted() journal.Fault {
 	return journal.Fault{
-		Face: f.Face, Call: regexp.MustCompile(f.Pattern), Kind: f.Effect, Skip: f.Skip, Times: f.Times, For: stall, Message: "it is Tuesday",
+		Face: f.Face, Call: regexp.MustCompile(f.Pattern), Kind: f.Effect, Skip: f.Skip, Times: f.Times, For: stall,
+		Message: "it is Tuesday",
 	}
 }

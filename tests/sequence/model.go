@@ -119,8 +119,8 @@ type Model struct {
 // NewModel is that of a cluster that was made as asked.
 func NewModel(c Config) *Model { return &Model{Asked: c, Running: c.nodes()} }
 
-// upgradable lists, for the minor versions of Talos in use, to which others each can go at once (Talos' documentation, "Supported
-// upgrade paths", and the installer of each version).
+// upgradable lists, for the minor versions of Talos in use, to which others each can go at once (Talos' documentation,
+// "Supported upgrade paths", and the installer of each version).
 var upgradable = map[string][]string{
 	"v1.9":  {"v1.9", "v1.10", "v1.11"},
 	"v1.10": {"v1.9", "v1.10", "v1.11", "v1.12"},
@@ -273,7 +273,8 @@ func (f *Forecast) refuseDead(m *Model, to Config, refuse func(Stage, string, ..
 			refuse(Update, "%s is dead, and cannot be changed", name)
 		case name != m.Dead && e != None && !(goes && forced) && isControl(m.Dead) && isControl(name) && e != Live:
 			refuse(Update, "%s is dead, and no other control plane may leave or join", m.Dead)
-		case name != m.Dead && isControl(m.Dead) && isControl(name) && (e == Reboot || e == Upgrade) && f.Effects[m.Dead] == Replace:
+		case name != m.Dead && isControl(m.Dead) && isControl(name) && (e == Reboot || e == Upgrade) &&
+			f.Effects[m.Dead] == Replace:
 			f.Again = true
 		case name != m.Dead && isControl(m.Dead) && isControl(name) && (e == Reboot || e == Upgrade):
 			// What leaves goes last, and etcd counts it until then.

@@ -133,7 +133,8 @@ func (o *observation) compareDone() error {
 	}
 
 	if diff := cmp.Diff(o.forecast.Effects, happened); diff != "" {
-		return &Disagreement{fmt.Sprintf("something else happened than was foretold (-foretold +happened):\n%s%s", diff, o.story())}
+		return &Disagreement{fmt.Sprintf("something else happened than was foretold (-foretold +happened):\n%s%s", diff,
+			o.story())}
 	}
 
 	return nil
@@ -141,7 +142,8 @@ func (o *observation) compareDone() error {
 
 // partly are the effects that a node may have suffered while the change is under way.
 var partly = map[Effect][]Effect{
-	None: {None}, Live: {None, Live}, Reboot: {None, Live, Reboot}, Upgrade: {None, Live, Reboot, Upgrade}, Create: {Create},
+	None: {None}, Live: {None, Live}, Reboot: {None, Live, Reboot}, Upgrade: {None, Live, Reboot, Upgrade},
+	Create: {Create},
 	Remove: {None, Remove}, Replace: {None, Remove, Replace},
 }
 
@@ -154,7 +156,8 @@ func (o *observation) compareSoFar() error {
 
 	for _, name := range slices.Sorted(maps.Keys(happened)) {
 		if !slices.Contains(partly[o.forecast.Effects[name]], happened[name]) {
-			return &Disagreement{fmt.Sprintf("%s: %s was foretold, and %s happened%s", name, o.forecast.Effects[name], happened[name], o.story())}
+			return &Disagreement{fmt.Sprintf("%s: %s was foretold, and %s happened%s", name, o.forecast.Effects[name],
+				happened[name], o.story())}
 		}
 	}
 
@@ -203,11 +206,13 @@ func (o *observation) story() string {
 	}
 
 	for _, q := range o.c.r.Talos.Quorum(o.since) {
-		fmt.Fprintf(&b, "\n  %s etcd: %d of %d, %s", q.Time.Sub(o.since).Round(time.Millisecond), q.Healthy, q.Voters, q.Cause)
+		fmt.Fprintf(&b, "\n  %s etcd: %d of %d, %s", q.Time.Sub(o.since).Round(time.Millisecond), q.Healthy, q.Voters,
+			q.Cause)
 	}
 
 	for _, d := range o.c.r.Talos.Outages(o.since) {
-		fmt.Fprintf(&b, "\n  %s to %s %s is down: %s", d.From.Sub(o.since).Round(time.Millisecond), d.To.Sub(o.since).Round(time.Millisecond), d.Node, d.Why)
+		fmt.Fprintf(&b, "\n  %s to %s %s is down: %s", d.From.Sub(o.since).Round(time.Millisecond),
+			d.To.Sub(o.since).Round(time.Millisecond), d.Node, d.Why)
 	}
 
 	return b.String()
@@ -224,7 +229,8 @@ func (o *observation) judgeQuorum() error {
 
 	for _, q := range o.c.r.Talos.Quorum(o.since) {
 		if q.Margin() < 0 && !o.forecast.StandsStill && !o.cameAfter(q) {
-			return fmt.Errorf("etcd was below its quorum: %d of %d members were healthy (%s)%s", q.Healthy, q.Voters, q.Cause, o.story())
+			return fmt.Errorf("etcd was below its quorum: %d of %d members were healthy (%s)%s", q.Healthy, q.Voters, q.Cause,
+				o.story())
 		}
 	}
 
@@ -246,7 +252,8 @@ func (o *observation) cameAfter(q talos.Quorum) bool {
 	})
 }
 
-// lowest is the lowest margin of etcd; nil where nothing of it changed, or where others than the program had a part in it.
+// lowest is the lowest margin of etcd; nil where nothing of it changed, or where others than the program had a part in
+// it.
 func (o *observation) lowest() *int {
 	q, changed := o.c.r.Talos.LowestQuorum(o.since)
 	if !changed || o.forecast.StandsStill || len(o.cut) > 0 {
@@ -275,7 +282,8 @@ func (o *observation) judgeOutages() error {
 	}
 
 	if most, at := talos.MostDown(workers); most > o.to.MaxUnavailable {
-		return fmt.Errorf("%d workers were down at once, at %s, and %d may%s", most, at.Sub(o.since), o.to.MaxUnavailable, o.story())
+		return fmt.Errorf("%d workers were down at once, at %s, and %d may%s", most, at.Sub(o.since), o.to.MaxUnavailable,
+			o.story())
 	}
 
 	return nil

@@ -267,7 +267,8 @@ func (c *cluster) when(f Fault, o *observation, do func()) (end func(context.Con
 	if f.Deed == "" {
 		for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory} {
 			c.r.Lab.Journal().Plant(journal.Fault{
-				Face: face, Call: regexp.MustCompile(""), Kind: journal.Interfere, Times: math.MaxInt, Before: c.counted(&seen, f.Skip, strike),
+				Face: face, Call: regexp.MustCompile(""), Kind: journal.Interfere, Times: math.MaxInt,
+				Before: c.counted(&seen, f.Skip, strike),
 			})
 		}
 	}

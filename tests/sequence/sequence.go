@@ -25,7 +25,8 @@ type Played struct {
 	Refused Stage `json:",omitempty"`
 	// Again is how often the update had to be run again.
 	Again int `json:",omitempty"`
-	// Lowest is the lowest margin of etcd that the program has caused; nil where nothing of etcd changed, or somebody else had a part.
+	// Lowest is the lowest margin of etcd that the program has caused; nil where nothing of etcd changed, or somebody else
+	// had a part.
 	Lowest  *int `json:",omitempty"`
 	Seconds float64
 	Fault   bool `json:",omitempty"`
@@ -139,7 +140,8 @@ func (c *cluster) revive(ctx context.Context, m *Model) error {
 	return c.settle(ctx, m)
 }
 
-// end holds that there is nothing left to do, that Kubernetes knows the nodes, and that nothing is left when the stack is destroyed.
+// end holds that there is nothing left to do, that Kubernetes knows the nodes, and that nothing is left when the stack
+// is destroyed.
 func (s Sequence) end(ctx context.Context, c *cluster, m *Model) error {
 	// What the list of nodes to be made anew has left in the state goes with one more update.
 	if len(m.Asked.Replace)+len(m.Asked.Force) > 0 {
@@ -169,7 +171,8 @@ func (s Sequence) end(ctx context.Context, c *cluster, m *Model) error {
 
 	c.log.Reset()
 
-	if err := rehearsal.Destroy(ctx, c.r.Stack, optdestroy.ProgressStreams(c.log), optdestroy.ErrorProgressStreams(c.log)); err != nil {
+	if err := rehearsal.Destroy(ctx, c.r.Stack, optdestroy.ProgressStreams(c.log),
+		optdestroy.ErrorProgressStreams(c.log)); err != nil {
 		return fmt.Errorf("destroy: %w\n%s", err, c.log.Tail())
 	}
 
@@ -218,7 +221,8 @@ func (c *cluster) kubernetes(ctx context.Context, m *Model) error {
 		case n.Spec.Unschedulable:
 			return fmt.Errorf("%s takes no pods", n.Name)
 		case n.Status.NodeInfo.KubeletVersion != s.Kubernetes:
-			return fmt.Errorf("%s has the kubelet %s, and should have %s", n.Name, n.Status.NodeInfo.KubeletVersion, s.Kubernetes)
+			return fmt.Errorf("%s has the kubelet %s, and should have %s", n.Name, n.Status.NodeInfo.KubeletVersion,
+				s.Kubernetes)
 		}
 	}
 

@@ -1,6 +1,6 @@
-// Command sweep breaks every kind of call that a stack's life makes, in every way that it can break, one at a time, and prints
-// how the stack came out of it. What fails is a defect: of the program, or of a provider. It needs no Proxmox VE: it runs on the
-// lab.
+// Command sweep breaks every kind of call that a stack's life makes, in every way that it can break, one at a time, and
+// prints how the stack came out of it. What fails is a defect: of the program, or of a provider. It needs no Proxmox
+// VE: it runs on the lab.
 package main
 
 import (
@@ -50,7 +50,8 @@ func parse(args []string) (*options, error) {
 	flags := pflag.NewFlagSet("sweep", pflag.ContinueOnError)
 	flags.StringVar(&o.shard, "shard", "1/1", "which part of how many")
 	flags.StringSliceVar(&o.stacks, "stack", faults.Stacks(), "the stacks to break things in")
-	flags.StringSliceVar(&o.stages, "stage", nil, "the stages to break things in: create, scale-up, update, destroy; absent: all")
+	flags.StringSliceVar(&o.stages, "stage", nil,
+		"the stages to break things in: create, scale-up, update, destroy; absent: all")
 	flags.StringVar(&o.only, "only", "", "run the cases whose text holds this")
 	flags.Uint64Var(&o.sweep.Seed, "seed", 1, "gives the order of the cases, and the sample")
 	flags.IntVar(&o.sweep.Sample, "sample", 0, "how many cases of each stack; 0: all")
@@ -58,7 +59,8 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.results, "results", "", "a file for the results; cases that are in it are not run again")
 	flags.BoolVar(&o.again, "again", false, "run those again that failed, all the same")
 	flags.BoolVar(&o.list, "list", false, "show what is in the results file, and run nothing")
-	flags.IntVar(&o.kills, "kills", 0, "kill the pulumi CLI at so many moments, which the seeds from --seed on choose, in place of the cases")
+	flags.IntVar(&o.kills, "kills", 0,
+		"kill the pulumi CLI at so many moments, which the seeds from --seed on choose, in place of the cases")
 	flags.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
 		flags.PrintDefaults()
@@ -68,7 +70,8 @@ func parse(args []string) (*options, error) {
 		return nil, err
 	}
 
-	if n, err := fmt.Sscanf(o.shard, "%d/%d", &o.sweep.Shard, &o.sweep.Shards); n != 2 || err != nil || o.sweep.Shard < 1 || o.sweep.Shard > o.sweep.Shards {
+	if n, err := fmt.Sscanf(o.shard, "%d/%d", &o.sweep.Shard, &o.sweep.Shards); n != 2 || err != nil ||
+		o.sweep.Shard < 1 || o.sweep.Shard > o.sweep.Shards {
 		return nil, fmt.Errorf("--shard: %q is none: write 2/8 for the second of eight", o.shard)
 	}
 
@@ -96,7 +99,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return o.kill(ctx, out)
 	}
 
-	results := command.Results[faults.Result]{Path: o.results, Key: func(r faults.Result) string { return r.Case.String() }}
+	results := command.Results[faults.Result]{Path: o.results,
+		Key: func(r faults.Result) string { return r.Case.String() }}
 
 	all, err := results.Read()
 	if err != nil {
@@ -166,7 +170,8 @@ func (o *options) kill(ctx context.Context, out io.Writer) error {
 	)
 
 	results := command.Results[faults.Killed]{Path: o.results}
-	kills := faults.Kills{Engine: e, Dir: dir, Stacks: o.stacks, First: o.sweep.Seed, Count: o.kills, Parallel: o.sweep.Parallel, Log: out}
+	kills := faults.Kills{Engine: e, Dir: dir, Stacks: o.stacks, First: o.sweep.Seed, Count: o.kills,
+		Parallel: o.sweep.Parallel, Log: out}
 	kills.Results = func(k faults.Killed) {
 		all = append(all, k)
 

@@ -29,11 +29,11 @@ const (
 	jobAttempts = 100
 )
 
-// cilium is the installation by a job (Talos: Deploying Cilium CNI, method 5), with the settings given there. Talos makes
-// objects and never changes them, so the job and its values are called after the version and the content: another version
-// or other values are another job, which runs at once. The Cilium CLI has one command to install and one to upgrade, and
-// its image has no shell to choose. So a sidecar installs, which does nothing where Cilium is there; the job itself
-// upgrades, and is tried again until there is something to upgrade.
+// cilium is the installation by a job (Talos: Deploying Cilium CNI, method 5), with the settings given there. Talos
+// makes objects and never changes them, so the job and its values are called after the version and the content: another
+// version or other values are another job, which runs at once. The Cilium CLI has one command to install and one to
+// upgrade, and its image has no shell to choose. So a sidecar installs, which does nothing where Cilium is there; the
+// job itself upgrades, and is tried again until there is something to upgrade.
 func cilium(p *plan.Plan) ([]runtime.Object, error) {
 	values, err := yaml.Marshal(ciliumValues(p))
 	if err != nil {
@@ -42,7 +42,8 @@ func cilium(p *plan.Plan) ([]runtime.Object, error) {
 
 	meta := metav1.ObjectMeta{Name: ciliumName, Namespace: metav1.NamespaceSystem}
 	settings := corev1.ConfigMap{
-		TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: meta, Immutable: new(true), Data: map[string]string{valuesFile: string(values)},
+		TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: meta, Immutable: new(true),
+		Data: map[string]string{valuesFile: string(values)},
 	}
 	job := batchv1.Job{TypeMeta: typeOf("batch/v1", "Job"), ObjectMeta: meta, Spec: ciliumJob(p)}
 
@@ -58,9 +59,10 @@ func cilium(p *plan.Plan) ([]runtime.Object, error) {
 	return []runtime.Object{
 		&corev1.ServiceAccount{TypeMeta: typeOf("v1", "ServiceAccount"), ObjectMeta: meta},
 		&rbacv1.ClusterRoleBinding{
-			TypeMeta: typeOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: ciliumName},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: ciliumName, Namespace: metav1.NamespaceSystem}},
+			TypeMeta:   typeOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: ciliumName},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: ciliumName, Namespace: metav1.NamespaceSystem}},
 		},
 		&settings, &job,
 	}, nil
@@ -70,7 +72,8 @@ func ciliumJob(p *plan.Plan) batchv1.JobSpec {
 	command := func(verb string, more ...string) corev1.Container {
 		return corev1.Container{
 			Name: verb, Image: ciliumCLI,
-			Command:      append([]string{"cilium", verb, "--version", p.CNIVersion, "--values", valuesDir + "/" + valuesFile}, more...),
+			Command: append([]string{"cilium", verb, "--version", p.CNIVersion, "--values", valuesDir + "/" + valuesFile},
+				more...),
 			Env:          kubePrism(),
 			VolumeMounts: []corev1.VolumeMount{{Name: "values", MountPath: valuesDir, ReadOnly: true}},
 		}
@@ -109,7 +112,8 @@ func ciliumValues(p *plan.Plan) map[string]any {
 		"cgroup": map[string]any{"autoMount": map[string]any{"enabled": false}, "hostRoot": "/sys/fs/cgroup"},
 		"securityContext": map[string]any{"capabilities": map[string]any{
 			"ciliumAgent": []any{
-				"CHOWN", "KILL", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "SYS_ADMIN", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID",
+				"CHOWN", "KILL", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "SYS_ADMIN", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER",
+				"SETGID", "SETUID",
 			},
 			"cleanCiliumState": []any{"NET_ADMIN", "SYS_ADMIN", "SYS_RESOURCE"},
 		}},

@@ -26,8 +26,9 @@ func planned(t *testing.T, cni spec.CNI, endpoint spec.Endpoint) *plan.Plan {
 	t.Helper()
 
 	p, err := plan.New(spec.Spec{
-		Proxmox:   spec.Proxmox{Hosts: []spec.Host{{Name: "atlas"}}},
-		Cluster:   spec.Cluster{Name: "atlas", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni, Endpoint: endpoint},
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "atlas"}}},
+		Cluster: spec.Cluster{Name: "atlas", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni,
+			Endpoint: endpoint},
 		Image:     spec.Image{Factory: spec.FactoryImage{Extensions: []string{"tailscale"}}},
 		Network:   spec.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
 		Pools:     map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
@@ -43,7 +44,8 @@ func planned(t *testing.T, cni spec.CNI, endpoint spec.Endpoint) *plan.Plan {
 var (
 	ciliumAlone  = spec.CNI{Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false)}
 	ciliumBeside = spec.CNI{Name: spec.CNICilium, Version: "v1.16.5", Values: map[string]any{
-		"hubble": map[string]any{"relay": map[string]any{"enabled": true}}, "operator": map[string]any{"replicas": 2.0}, "cgroup": nil,
+		"hubble": map[string]any{"relay": map[string]any{"enabled": true}}, "operator": map[string]any{"replicas": 2.0},
+		"cgroup": nil,
 	}}
 	onTailnet = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
 	onLAN     = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.20", Interface: "eth0", Version: "1.0.4"}
@@ -72,21 +74,24 @@ func TestManifests(t *testing.T) {
 
 // TestNone: what Talos brings along needs no manifest.
 func TestNone(t *testing.T) {
-	if all, err := Inline(planned(t, spec.CNI{}, spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"})); err != nil || all != nil {
+	if all, err := Inline(planned(t, spec.CNI{},
+		spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"})); err != nil || all != nil {
 		t.Error(all, err)
 	}
 }
 
-// TestCiliumJobs: another version or other values are another job, which finds its own values; the same are the same job.
+// TestCiliumJobs: another version or other values are another job, which finds its own values; the same are the same
+// job.
 func TestCiliumJobs(t *testing.T) {
 	names := map[string]string{}
 
 	for of, cni := range map[string]spec.CNI{
-		"1.18.4":        ciliumAlone,
-		"v1.18.4":       {Name: spec.CNICilium, Version: "v1.18.4", KubeProxy: new(false)},
-		"1.18.5":        {Name: spec.CNICilium, Version: "1.18.5", KubeProxy: new(false)},
-		"beside":        {Name: spec.CNICilium, Version: "1.18.4"},
-		"with a value":  {Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{"debug": map[string]any{"enabled": true}}},
+		"1.18.4":  ciliumAlone,
+		"v1.18.4": {Name: spec.CNICilium, Version: "v1.18.4", KubeProxy: new(false)},
+		"1.18.5":  {Name: spec.CNICilium, Version: "1.18.5", KubeProxy: new(false)},
+		"beside":  {Name: spec.CNICilium, Version: "1.18.4"},
+		"with a value": {Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false),
+			Values: map[string]any{"debug": map[string]any{"enabled": true}}},
 		"without again": {Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{}},
 	} {
 		all, err := Inline(planned(t, cni, spec.Endpoint{}))
@@ -97,7 +102,8 @@ func TestCiliumJobs(t *testing.T) {
 		found := objects(t, all[0].Contents)
 		settings, job := found[2].(*corev1.ConfigMap), found[3].(*batchv1.Job)
 
-		if job.Name != settings.Name || job.Spec.Template.Spec.Volumes[0].ConfigMap.Name != settings.Name || len(job.Name) > 63 {
+		if job.Name != settings.Name || job.Spec.Template.Spec.Volumes[0].ConfigMap.Name != settings.Name ||
+			len(job.Name) > 63 {
 			t.Errorf("%s: job %s, values %s", of, job.Name, settings.Name)
 		}
 
@@ -126,15 +132,17 @@ func TestCiliumValues(t *testing.T) {
 	}
 
 	var got map[string]any
-	if err := yaml.Unmarshal([]byte(objects(t, all[0].Contents)[2].(*corev1.ConfigMap).Data["values.yaml"]), &got); err != nil {
+	if err := yaml.Unmarshal([]byte(objects(t, all[0].Contents)[2].(*corev1.ConfigMap).Data["values.yaml"]),
+		&got); err != nil {
 		t.Fatal(err)
 	}
 
 	delete(got, "securityContext")
 
 	want := map[string]any{
-		"ipam": map[string]any{"mode": "kubernetes"}, "kubeProxyReplacement": false, "k8sServiceHost": "localhost", "k8sServicePort": 7445.0,
-		"cgroup": nil, "rollOutCiliumPods": true, "operator": map[string]any{"replicas": 2.0, "rollOutPods": true},
+		"ipam": map[string]any{"mode": "kubernetes"}, "kubeProxyReplacement": false, "k8sServiceHost": "localhost",
+		"k8sServicePort": 7445.0,
+		"cgroup":         nil, "rollOutCiliumPods": true, "operator": map[string]any{"replicas": 2.0, "rollOutPods": true},
 		"hubble": map[string]any{"relay": map[string]any{"enabled": true}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -152,12 +160,13 @@ func TestCheck(t *testing.T) {
 		"a kind of its own": {text: "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\nspec: {secret: b}\n"},
 		"a list":            {text: "apiVersion: v1\nkind: List\nitems: []\n"},
 		"a URL":             {text: "https://example.com/flux.yaml"},
-		"no kind":           {text: whole + "---\napiVersion: v1\nmetadata: {name: b}\npassword: hunter2\n", want: "document 2 has no kind"},
-		"no version":        {text: "kind: ConfigMap\nmetadata: {name: a}\n", want: "document 1 has no apiVersion"},
-		"no name":           {text: "apiVersion: v1\nkind: ConfigMap\n", want: "document 1 has no metadata.name"},
-		"no YAML":           {text: "password: [hunter2", want: "document 1 is no YAML"},
-		"a text":            {text: "just a text", want: "document 1 is no YAML"},
-		"nothing":           {text: "", want: "there is none"},
+		"no kind": {text: whole + "---\napiVersion: v1\nmetadata: {name: b}\npassword: hunter2\n",
+			want: "document 2 has no kind"},
+		"no version": {text: "kind: ConfigMap\nmetadata: {name: a}\n", want: "document 1 has no apiVersion"},
+		"no name":    {text: "apiVersion: v1\nkind: ConfigMap\n", want: "document 1 has no metadata.name"},
+		"no YAML":    {text: "password: [hunter2", want: "document 1 is no YAML"},
+		"a text":     {text: "just a text", want: "document 1 is no YAML"},
+		"nothing":    {text: "", want: "there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := planned(t, spec.CNI{}, spec.Endpoint{})
@@ -179,7 +188,8 @@ func TestCheck(t *testing.T) {
 func objects(t *testing.T, text string) []runtime.Object {
 	t.Helper()
 
-	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
+		json.SerializerOptions{Yaml: true, Strict: true})
 
 	var found []runtime.Object
 

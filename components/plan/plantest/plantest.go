@@ -13,8 +13,10 @@ func K3s(t *testing.T) *plan.Plan {
 	t.Helper()
 
 	return New(t, spec.Spec{
-		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}}, SSH: &spec.SSH{Username: "root"}}, Provided: spec.SecretsProvided{SSHKey: true},
-		Cluster: spec.Cluster{Name: "edge", Distribution: spec.DistributionK3s, Versions: spec.Versions{K3s: "v1.34.2+k3s1"}},
+		Proxmox:  spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}}, SSH: &spec.SSH{Username: "root"}},
+		Provided: spec.SecretsProvided{SSHKey: true},
+		Cluster: spec.Cluster{Name: "edge", Distribution: spec.DistributionK3s,
+			Versions: spec.Versions{K3s: "v1.34.2+k3s1"}},
 		Image:   spec.Image{Template: spec.TemplateImage{Control: "ubuntu", Worker: "ubuntu"}},
 		Network: spec.Network{CIDR: "127.0.0.0/8", Gateway: "127.0.0.1"},
 		Pools:   map[string]spec.Pool{"server": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "127.0.0.9"}},
@@ -56,8 +58,9 @@ func New(t *testing.T, s spec.Spec) *plan.Plan {
 // Template is a plan of two control planes that are clones of a template.
 func Template() *plan.Plan {
 	node := plan.Node{
-		Name: "c-control-1", Pool: "control", Role: spec.RoleControlPlane, Host: "pve", VMID: 401, Template: "talos-v1.12.4-base",
-		Disks: []plan.Disk{{Interface: "scsi0", Datastore: "local-lvm", SizeGiB: 40}},
+		Name: "c-control-1", Pool: "control", Role: spec.RoleControlPlane, Host: "pve", VMID: 401,
+		Template: "talos-v1.12.4-base",
+		Disks:    []plan.Disk{{Interface: "scsi0", Datastore: "local-lvm", SizeGiB: 40}},
 	}
 	other := node
 	other.Name, other.VMID = "c-control-2", 402

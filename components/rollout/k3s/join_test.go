@@ -51,7 +51,8 @@ func TestJoinFails(t *testing.T) {
 	const logged = "    k3s does not come up; its log ends with:\n    token is not valid"
 
 	logs := map[string]string{
-		k3s.InstallLog: "k3s does not come up; its log ends with:\ntoken is not valid\n", k3s.CloudInitLog: "Cloud-init v. 25.3 finished\n",
+		k3s.InstallLog:   "k3s does not come up; its log ends with:\ntoken is not valid\n",
+		k3s.CloudInitLog: "Cloud-init v. 25.3 finished\n",
 	}
 	with := func(more map[string]string) map[string]string {
 		for path, text := range logs {
@@ -69,24 +70,31 @@ func TestJoinFails(t *testing.T) {
 		"given up": {
 			guest: guest{files: with(map[string]string{k3s.FatalFile: "unsupported operating system debian 12\n"})}, quick: true,
 			want: "unsupported operating system debian 12\n" +
-				"/var/log/k3s-install.log ends with:\n" + logged + "\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
+				"/var/log/k3s-install.log ends with:\n" + logged +
+				"\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
 		"refused": {
-			guest: guest{files: map[string]string{k3s.InstallLog: "https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n", k3s.CloudInitLog: "finished\n"}},
+			guest: guest{files: map[string]string{k3s.InstallLog: "https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n",
+				k3s.CloudInitLog: "finished\n"}},
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
-				"/var/log/k3s-install.log ends with:\n    https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n/var/log/cloud-init-output.log ends with:\n    finished\n" +
-				"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. Set token and agent-token in /etc/rancher/k3s/config.yaml " +
-				"of each server to what the state keeps, and restart k3s there; the node goes on trying, and 'pulumi up' goes on with it",
+				"/var/log/k3s-install.log ends with:\n    https://127.0.0.1:6444/v1-k3s/config: 401 " +
+				"Unauthorized\n/var/log/cloud-init-output.log ends with:\n    finished\n" +
+				"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. " +
+				"Set token and agent-token in /etc/rancher/k3s/config.yaml " +
+				"of each server to what the state keeps, and restart k3s there; the node goes on trying, and 'pulumi up' goes on " +
+				"with it",
 		},
 		"silent": {
 			guest: guest{files: with(map[string]string{k3s.FatalFile: ""})},
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
-				"/var/log/k3s-install.log ends with:\n" + logged + "\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
+				"/var/log/k3s-install.log ends with:\n" + logged +
+				"\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
 		"agent denied": {
 			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)},
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
-				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; give its role VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)\n" +
+				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; give its role " +
+				"VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)\n" +
 				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
 		},
 		"no machine": {
@@ -129,7 +137,8 @@ func TestJoinShowsCloudInit(t *testing.T) {
 	}}, func(message string) { said = append(said, message) })
 
 	require.Error(t, j.wait(t.Context(), p.ReadyTimeout))
-	assert.Equal(t, "waiting for the Kubernetes API of edge-server-1 (connection refused); its cloud-init has failed: ('scripts_user', RuntimeError()) "+
+	assert.Equal(t, "waiting for the Kubernetes API of edge-server-1 (connection refused); its cloud-init has failed: "+
+		"('scripts_user', RuntimeError()) "+
 		"(0s of at most 300ms)", said[0])
 }
 

@@ -59,8 +59,9 @@ func newEdge(t *testing.T) edge {
 	}))
 
 	srv, err := kube.NewServer(kube.ServerConfig{
-		Node: "edge-server-1", Cluster: cluster, Version: "v1.34.2+k3s1", CA: pair(i.ServerCA), ClientCA: []byte(i.ClientCA.Certificate),
-		Names: []string{address}, Healthy: func() error { return nil }, Journal: &journal.Journal{},
+		Node: "edge-server-1", Cluster: cluster, Version: "v1.34.2+k3s1", CA: pair(i.ServerCA),
+		ClientCA: []byte(i.ClientCA.Certificate),
+		Names:    []string{address}, Healthy: func() error { return nil }, Journal: &journal.Journal{},
 	})
 	require.NoError(t, err)
 	t.Cleanup(srv.Close)
@@ -86,12 +87,15 @@ func newEdge(t *testing.T) edge {
 
 	signer, err := x509.NewCertificateAuthorityFromCertificateAndKey(pair(i.ClientCA))
 	require.NoError(t, err)
-	issued, err := x509.NewKeyPair(signer, x509.CommonName("system:node:edge-agent-1"), x509.Organization("system:nodes"), x509.NotAfter(time.Now().Add(time.Hour)))
+	issued, err := x509.NewKeyPair(signer, x509.CommonName("system:node:edge-agent-1"), x509.Organization("system:nodes"),
+		x509.NotAfter(time.Now().Add(time.Hour)))
 	require.NoError(t, err)
 
 	kubelet := &kube.Kubelet{
-		Servers: []string{"https://" + address + ":6443"}, CA: []byte(i.ServerCA.Certificate), Certificate: x509.NewCertificateAndKeyFromKeyPair(issued),
-		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-agent-1"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.34.2+k3s1"}}},
+		Servers: []string{"https://" + address + ":6443"}, CA: []byte(i.ServerCA.Certificate),
+		Certificate: x509.NewCertificateAndKeyFromKeyPair(issued),
+		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-agent-1"},
+			Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.34.2+k3s1"}}},
 	}
 	require.NoError(t, kubelet.Join(t.Context()))
 
@@ -167,7 +171,8 @@ func TestCheckDisruption(t *testing.T) {
 
 	e.Plan.Pools = pools
 	e.Plan.Pools[0].Nodes = append(e.Plan.Pools[0].Nodes,
-		plan.Node{Name: "edge-agent-1", Role: spec.RoleControlPlane}, plan.Node{Name: "edge-server-3", Role: spec.RoleControlPlane})
+		plan.Node{Name: "edge-agent-1", Role: spec.RoleControlPlane},
+		plan.Node{Name: "edge-server-3", Role: spec.RoleControlPlane})
 
 	require.ErrorContains(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
 		"the etcd member edge-agent-1 is not healthy (it is not ready in Kubernetes)")
@@ -175,5 +180,6 @@ func TestCheckDisruption(t *testing.T) {
 	require.EqualError(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
 		"gave up after 300ms, waiting for the cluster to do without edge-server-1: etcd needs 2 other servers that are "+
 			"ready, and 1 are; repair the others first, then run 'pulumi up' again")
-	require.NoError(t, server.CheckDisruption(t.Context(), impact.EffectReboot), "servers that have yet to join do not count")
+	require.NoError(t, server.CheckDisruption(t.Context(), impact.EffectReboot),
+		"servers that have yet to join do not count")
 }

@@ -17,8 +17,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// TestRestartContinues: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted as it is, and the
-// turn ends when the node is ready and takes pods again.
+// TestRestartContinues: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted
+// as it is, and the turn ends when the node is ready and takes pods again.
 func TestRestartContinues(t *testing.T) {
 	var (
 		api   = fake.NewClientset()
@@ -34,7 +34,8 @@ func TestRestartContinues(t *testing.T) {
 		}
 	}
 
-	for _, n := range []*corev1.Node{node("edge-server-1", corev1.ConditionTrue), node("edge-agent-1", corev1.ConditionUnknown)} {
+	for _, n := range []*corev1.Node{node("edge-server-1", corev1.ConditionTrue),
+		node("edge-agent-1", corev1.ConditionUnknown)} {
 		_, err := api.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}

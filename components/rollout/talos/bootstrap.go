@@ -104,7 +104,8 @@ func (b *Bootstrap) lostEtcd() error {
 // is why it stays: with the last that may hold data of etcd, the state would no longer know that there has been a
 // cluster.
 func (b *Bootstrap) checkDataKept(ctx context.Context, l leavingNode) error {
-	if l.role != spec.RoleControlPlane || b.Inventory.AbsentVMIDs() == nil || b.Plan.RecoverFrom != "" || b.Plan.AcceptEmpty {
+	if l.role != spec.RoleControlPlane || b.Inventory.AbsentVMIDs() == nil || b.Plan.RecoverFrom != "" ||
+		b.Plan.AcceptEmpty {
 		return nil
 	}
 
@@ -216,7 +217,8 @@ func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.T
 			return "", spec.Blocked(
 				err.Error()+", so no node is configured",
 				"decide which of them holds the data that you need, then wipe each control plane of the other: "+
-					"'talosctl reset --nodes <address> --graceful=false --reboot --system-labels-to-wipe EPHEMERAL'; it joins the one that is left",
+					"'talosctl reset --nodes <address> --graceful=false --reboot --system-labels-to-wipe EPHEMERAL'; it joins the "+
+					"one that is left",
 			)
 		default:
 			return "one etcd (" + err.Error() + ")", nil

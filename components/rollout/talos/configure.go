@@ -143,7 +143,8 @@ func (r *Changes) uuid(ctx context.Context, n plan.Node) (string, error) {
 // otherMachine is what is said of a machine in maintenance mode at a node's address that is not the node's VM.
 func otherMachine(c nodeChange, shown, want string) error {
 	return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and VM %d has %s. Nothing was sent to "+
-		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the network, then run 'pulumi up' again",
+		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the "+
+		"network, then run 'pulumi up' again",
 		c.Address, shown, c.node.VMID, want)
 }
 

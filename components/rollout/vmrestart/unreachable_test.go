@@ -26,7 +26,8 @@ func TestSilentHost(t *testing.T) {
 	args := larger("a-vm")
 	args.NewInputs["vmId"], args.NewInputs["name"] = resource.NewProperty(401.0), resource.NewProperty("a")
 
-	const refused = "the VM of a (VMID 401) is to be changed, and its host pve2 does not answer: start the host, or take the change back (cannot reach that host)"
+	const refused = "the VM of a (VMID 401) is to be changed, and its host pve2 does not answer: start the host, or " +
+		"take the change back (cannot reach that host)"
 
 	for _, preview := range []bool{false, true} {
 		inProgram(t, preview, func(ctx *pulumi.Context) {

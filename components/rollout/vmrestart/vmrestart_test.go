@@ -126,11 +126,13 @@ func (g *guests) Kubernetes(context.Context) (*kubeapi.Client, error) {
 
 // larger is a VM that gets more memory.
 func larger(name string) *pulumi.ResourceHookArgs {
-	return changedVM(name, map[string]any{"memory": map[string]any{"dedicated": 2048.0}}, map[string]any{"memory": map[string]any{"dedicated": 4096.0}})
+	return changedVM(name, map[string]any{"memory": map[string]any{"dedicated": 2048.0}},
+		map[string]any{"memory": map[string]any{"dedicated": 4096.0}})
 }
 
 func changedVM(name string, before, after map[string]any) *pulumi.ResourceHookArgs {
-	return &pulumi.ResourceHookArgs{Name: name, OldInputs: resource.NewPropertyMapFromMap(before), NewInputs: resource.NewPropertyMapFromMap(after)}
+	return &pulumi.ResourceHookArgs{Name: name, OldInputs: resource.NewPropertyMapFromMap(before),
+		NewInputs: resource.NewPropertyMapFromMap(after)}
 }
 
 // restarting is the change of VMs of two control planes and a worker, all of which run.
@@ -141,7 +143,8 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*Hooks)) *Hooks {
 		Scope:   rollout.Scope{Program: program(ctx.DryRun()), Plan: p, Limiter: limiter},
 		Rollout: rollout.New(p, limiter, silent),
 		Nodes: map[string]plan.Node{
-			"a-vm": {Name: "a", VMID: 401, Role: spec.RoleControlPlane}, "b-vm": {Name: "b", VMID: 402, Role: spec.RoleControlPlane},
+			"a-vm": {Name: "a", VMID: 401, Role: spec.RoleControlPlane},
+			"b-vm": {Name: "b", VMID: 402, Role: spec.RoleControlPlane},
 			"w-vm": {Name: "w", VMID: 501, Role: spec.RoleWorker},
 		},
 		Proxmox: running{}, Permissions: (*preflight.Report)(nil),
@@ -232,8 +235,8 @@ func (v running) Restart(context.Context, proxmoxapi.VM) error {
 	return v.stuck
 }
 
-// TestRestartIsOwed: an update failed before the VM was restarted, and the provider takes it for done. The next one makes up for that in
-// the node's turn, before the provider is asked: while it fails, the update has failed.
+// TestRestartIsOwed: an update failed before the VM was restarted, and the provider takes it for done. The next one
+// makes up for that in the node's turn, before the provider is asked: while it fails, the update has failed.
 func TestRestartIsOwed(t *testing.T) {
 	same := func() *pulumi.ResourceHookArgs { return changedVM("a-vm", map[string]any{}, map[string]any{}) }
 
@@ -243,15 +246,19 @@ func TestRestartIsOwed(t *testing.T) {
 		want string
 		done []string
 	}{
-		"nothing else changes": {vm: running{pending: []string{"cores", "memory"}}, args: same(), done: []string{"evaluate a", "rejoined a", "uncordon a"}},
-		"it was to change":     {vm: running{pending: []string{"memory"}}, args: larger("a-vm"), done: []string{"evaluate a", "rejoined a", "uncordon a"}},
+		"nothing else changes": {vm: running{pending: []string{"cores", "memory"}}, args: same(),
+			done: []string{"evaluate a", "rejoined a", "uncordon a"}},
+		"it was to change": {vm: running{pending: []string{"memory"}}, args: larger("a-vm"),
+			done: []string{"evaluate a", "rejoined a", "uncordon a"}},
 		"it does not restart": {
-			vm: running{pending: []string{"memory"}, stuck: errors.New("no")}, args: same(), want: "the VM of a is not restarted: no",
+			vm: running{pending: []string{"memory"}, stuck: errors.New("no")}, args: same(),
+			want: "the VM of a is not restarted: no",
 			done: []string{"evaluate a", "uncordon a"},
 		},
-		"it is off":        {vm: running{pending: []string{"memory"}, off: true}, args: same()},
-		"nothing is owed":  {args: same()},
-		"nothing restarts": {vm: running{stuck: errors.New("not asked")}, args: larger("a-vm"), done: []string{"evaluate a", "rejoined a", "uncordon a"}},
+		"it is off":       {vm: running{pending: []string{"memory"}, off: true}, args: same()},
+		"nothing is owed": {args: same()},
+		"nothing restarts": {vm: running{stuck: errors.New("not asked")}, args: larger("a-vm"),
+			done: []string{"evaluate a", "rejoined a", "uncordon a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {
@@ -285,8 +292,8 @@ func TestRestartIsOwed(t *testing.T) {
 	})
 }
 
-// TestRestartIsNotNeeded: an update that failed half-way had restarted the VM already. The next one of it does not, and nobody waits
-// for that.
+// TestRestartIsNotNeeded: an update that failed half-way had restarted the VM already. The next one of it does not, and
+// nobody waits for that.
 func TestRestartIsNotNeeded(t *testing.T) {
 	inProgram(t, false, func(ctx *pulumi.Context) {
 		g := &guests{}
@@ -319,9 +326,12 @@ func TestRestartTakesItsTurn(t *testing.T) {
 
 // TestRestartOfNothing: what does not restart a running VM asks nobody and waits for nobody.
 func TestRestartOfNothing(t *testing.T) {
-	same := changedVM("a-vm", map[string]any{"memory": map[string]any{"dedicated": 1.0}}, map[string]any{"memory": map[string]any{"dedicated": 1.0, "__defaults": []any{}}, "tags": []any{"x"}})
-	same.OldInputs["disks"] = resource.NewProperty([]resource.PropertyValue{resource.NewProperty(resource.PropertyMap{"size": resource.NewProperty(10.0)})})
-	same.NewInputs["disks"] = resource.NewProperty([]resource.PropertyValue{resource.NewProperty(resource.PropertyMap{"size": resource.NewProperty(20.0)})})
+	same := changedVM("a-vm", map[string]any{"memory": map[string]any{"dedicated": 1.0}},
+		map[string]any{"memory": map[string]any{"dedicated": 1.0, "__defaults": []any{}}, "tags": []any{"x"}})
+	same.OldInputs["disks"] = resource.NewProperty(
+		[]resource.PropertyValue{resource.NewProperty(resource.PropertyMap{"size": resource.NewProperty(10.0)})})
+	same.NewInputs["disks"] = resource.NewProperty(
+		[]resource.PropertyValue{resource.NewProperty(resource.PropertyMap{"size": resource.NewProperty(20.0)})})
 
 	for name, c := range map[string]struct {
 		args *pulumi.ResourceHookArgs
@@ -331,8 +341,9 @@ func TestRestartOfNothing(t *testing.T) {
 		"a change that needs no restart": {args: same},
 		"a VM that is off":               {args: larger("a-vm"), vm: running{off: true}},
 		"a VM that is gone":              {args: larger("a-vm"), vm: running{gone: true}},
-		"no Proxmox VE":                  {args: larger("a-vm"), vm: running{err: proxmoxapi.ErrUnreachable}, want: "cannot be reached"},
-		"a stranger":                     {args: larger("x-vm"), want: "x-vm is the VM of no node of the plan"},
+		"no Proxmox VE": {args: larger("a-vm"), vm: running{err: proxmoxapi.ErrUnreachable},
+			want: "cannot be reached"},
+		"a stranger": {args: larger("x-vm"), want: "x-vm is the VM of no node of the plan"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {
@@ -369,8 +380,9 @@ func TestForeignVMIsNotStarted(t *testing.T) {
 		want string
 	}{
 		// Its start is refused: that is how it is seen here.
-		"ours":    {running{off: true, stuck: errors.New("no memory")}, "VM 401 of a is off, and does not start: no memory"},
-		"foreign": {running{off: true, foreign: true, stuck: errors.New("no memory")}, "VM 401 is off, and is not started: VMID 401 is "},
+		"ours": {running{off: true, stuck: errors.New("no memory")}, "VM 401 of a is off, and does not start: no memory"},
+		"foreign": {running{off: true, foreign: true, stuck: errors.New("no memory")},
+			"VM 401 is off, and is not started: VMID 401 is "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {

@@ -1,6 +1,6 @@
-// Command consumer is an example of a stack that reads a cluster's stack: the configuration of an HAProxy in front of the
-// control planes follows from the contract, and the kubeconfig is handed on. It needs one key, the name of the cluster's
-// stack:
+// Command consumer is an example of a stack that reads a cluster's stack: the configuration of an HAProxy in front of
+// the control planes follows from the contract, and the kubeconfig is handed on. It needs one key, the name of the
+// cluster's stack:
 //
 //	pulumi config set cluster organization/talos-proxmox/dev
 package main
@@ -49,8 +49,8 @@ func program(ctx *pulumi.Context) error {
 	return nil
 }
 
-// haproxy spreads connections to the Kubernetes API over the control planes that answer. Their machine configuration names
-// the balancer with cluster.endpoint.mode dns.
+// haproxy spreads connections to the Kubernetes API over the control planes that answer. Their machine configuration
+// names the balancer with cluster.endpoint.mode dns.
 func haproxy(c contract.Contract) string {
 	var b strings.Builder
 

@@ -2,9 +2,9 @@
 // program wants, the state does not have, and Proxmox VE still has.
 //
 // What is in the file is what the program registers, for the file begins as the one that "pulumi preview --import-file"
-// writes: URNs, parents and providers are the program's own. It is filled in with ids, and with the state itself, because
-// the provider's own import leaves out what it does not read (a VM's SMBIOS UUID, its agent): the next update would change
-// the VM for it, and restart it.
+// writes: URNs, parents and providers are the program's own. It is filled in with ids, and with the state itself,
+// because the provider's own import leaves out what it does not read (a VM's SMBIOS UUID, its agent): the next update
+// would change the VM for it, and restart it.
 package adopt
 
 import (
@@ -31,10 +31,11 @@ import (
 type Options struct {
 	// Dir is where the files go; it is made with mode 0700.
 	Dir string
-	// Secrets is the file of a secrets bundle ("talosctl gen secrets"), Talosconfig that of an administrator's talosconfig.
-	// The cluster's secrets come from one of them.
+	// Secrets is the file of a secrets bundle ("talosctl gen secrets"), Talosconfig that of an administrator's
+	// talosconfig. The cluster's secrets come from one of them.
 	Secrets, Talosconfig string
-	// ControlPlane is the address of one, where neither the configuration nor the talosconfig states it, and no guest agent reports it.
+	// ControlPlane is the address of one, where neither the configuration nor the talosconfig states it, and no guest
+	// agent reports it.
 	ControlPlane string
 	// Out is told what was found.
 	Out io.Writer
@@ -44,8 +45,8 @@ type Options struct {
 type Files struct {
 	// Import is the file for pulumi import.
 	Import string
-	// Secrets holds the cluster's secrets in plain text, for the import to read; empty when the import reads none, or a file
-	// that was given. It is of no use afterwards.
+	// Secrets holds the cluster's secrets in plain text, for the import to read; empty when the import reads none, or a
+	// file that was given. It is of no use afterwards.
 	Secrets string
 }
 
@@ -72,16 +73,19 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 	}
 
 	if len(w.Resources) == 0 {
-		return Files{}, fmt.Errorf("the state of stack %s has all that the program wants: there is nothing to adopt", stack.Name())
+		return Files{}, fmt.Errorf("the state of stack %s has all that the program wants: there is nothing to adopt",
+			stack.Name())
 	}
 
-	cluster := &cluster{options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded}, file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
+	cluster := &cluster{options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded},
+		file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Distribution)}}
 	if p.Distribution == spec.DistributionK3s {
 		f.identity = p.Cluster + "-identity"
 	}
 
-	known := !slices.ContainsFunc(w.Resources, func(entry map[string]any) bool { return text(entry, "type") == secretsType })
+	known := !slices.ContainsFunc(w.Resources,
+		func(entry map[string]any) bool { return text(entry, "type") == secretsType })
 
 	all, err := f.fill(ctx, w)
 	if err == nil && known {

@@ -19,7 +19,8 @@ type talos struct {
 }
 
 // running is what the cluster runs with.
-func (c *cluster) running(ctx context.Context, endpoints []string, credentials talosapi.Credentials) (*secrets.Bundle, error) {
+func (c *cluster) running(ctx context.Context, endpoints []string, credentials talosapi.Credentials) (*secrets.Bundle,
+	error) {
 	targets, err := c.controlPlanes(ctx)
 	if err != nil {
 		return nil, err
@@ -37,8 +38,8 @@ func (c *cluster) running(ctx context.Context, endpoints []string, credentials t
 	return c.talos.secrets(ctx, targets, credentials)
 }
 
-// founded says whether there is a cluster, or may be one. A run that was cut off early leaves machines that wait to be configured:
-// they have no secrets.
+// founded says whether there is a cluster, or may be one. A run that was cut off early leaves machines that wait to be
+// configured: they have no secrets.
 func (c *cluster) founded(ctx context.Context, credentials talosapi.Credentials) (bool, error) {
 	all, err := c.controlPlanes(ctx)
 	if err != nil || len(all) == 0 {
@@ -50,8 +51,8 @@ func (c *cluster) founded(ctx context.Context, credentials talosapi.Credentials)
 	return silent || c.talos.founded(ctx, all, credentials), nil
 }
 
-// controlPlanes are the one that was named, and those of the configuration that have a VM. Where it does not state their addresses, the
-// guest agent may know: without that, they have none.
+// controlPlanes are the one that was named, and those of the configuration that have a VM. Where it does not state
+// their addresses, the guest agent may know: without that, they have none.
 func (c *cluster) controlPlanes(ctx context.Context) ([]talosapi.Target, error) {
 	var all []talosapi.Target
 

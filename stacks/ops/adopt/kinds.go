@@ -70,10 +70,11 @@ var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome,
 	"proxmoxve:Network/firewallOptions:FirewallOptions": (*finder).firewallOptions,
 	secretsType: (*finder).machineSecrets,
 
-	"talos:imageFactory/schematic:Schematic":              remake("the factory knows it by its content"),
-	"talos:machine/configurationApply:ConfigurationApply": remake("a node that has the configuration is not changed by it"),
-	"talos:cluster/kubeconfig:Kubeconfig":                 remake("it is fetched"),
-	stashType:                                             (*finder).stash,
+	"talos:imageFactory/schematic:Schematic": remake("the factory knows it by its content"),
+	"talos:machine/configurationApply:ConfigurationApply": remake(
+		"a node that has the configuration is not changed by it"),
+	"talos:cluster/kubeconfig:Kubeconfig": remake("it is fetched"),
+	stashType:                             (*finder).stash,
 }
 
 // remake is for what leaves nothing to be found, and may be made again.
@@ -129,14 +130,16 @@ func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (out
 	k := keyOf(entry)
 
 	if k.kind == stashType && k.name == f.identity {
-		return outcome{}, fmt.Errorf("%s is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state "+
-			"('go run ./stacks/ops list', 'restore'); without one, recreate the cluster (stacks/docs/recovery.md)", k.name)
+		return outcome{},
+			fmt.Errorf("%s is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state "+
+				"('go run ./stacks/ops list', 'restore'); without one, recreate the cluster (stacks/docs/recovery.md)", k.name)
 	}
 
 	look, known := kinds[k.kind]
 	if !known {
 		return outcome{
-			verdict: absent, name: k.name, remark: "how to find a " + k.kind + " is not known here; see whether it is there before you run an update",
+			verdict: absent, name: k.name, remark: "how to find a " + k.kind +
+				" is not known here; see whether it is there before you run an update",
 		}, nil
 	}
 
@@ -167,8 +170,8 @@ func (f *finder) exists(id, remark string, state planned) (outcome, error) {
 	return outcome{verdict: found, id: id, remark: remark, state: &state}, nil
 }
 
-// vm finds a VM by its VMID. The UUID that would tell whose it is was lost with the state: it has to have the cluster's tags, and its name, by
-// which a preview refuses others. The UUID that it has is shown.
+// vm finds a VM by its VMID. The UUID that would tell whose it is was lost with the state: it has to have the cluster's
+// tags, and its name, by which a preview refuses others. The UUID that it has is shown.
 func (f *finder) vm(ctx context.Context, p planned) (outcome, error) {
 	vmid := int(number(p.inputs, "vmId"))
 
@@ -182,8 +185,10 @@ func (f *finder) vm(ctx context.Context, p planned) (outcome, error) {
 	}
 
 	if !proxmoxvm.Tagged(v.Tags, f.owner) {
-		return outcome{}, fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM and is not taken into the state. "+
-			"Choose another VMID, or give it the tags if it is yours", vmid, v.Name, v.Host, strings.Join(f.owner, " and "))
+		return outcome{},
+			fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM and is not taken into "+
+				"the state. "+
+				"Choose another VMID, or give it the tags if it is yours", vmid, v.Name, v.Host, strings.Join(f.owner, " and "))
 	}
 
 	config, err := f.proxmox.Config(ctx, v)
@@ -275,7 +280,8 @@ func (f *finder) machineSecrets(ctx context.Context, _ planned) (outcome, error)
 	return outcome{verdict: found, id: path, remark: path}, err
 }
 
-// stash: nothing is to be found of what only the state keeps. What it keeps is a version of Talos, or the order of steps.
+// stash: nothing is to be found of what only the state keeps. What it keeps is a version of Talos, or the order of
+// steps.
 func (f *finder) stash(_ context.Context, p planned) (outcome, error) {
 	remark := "workers wait for it, and it for control planes"
 	if strings.HasPrefix(text(p.inputs, "input"), "v") {

@@ -21,7 +21,8 @@ func (pve) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
 }
 
 func (pve) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
-	return proxmoxapi.VMConfig{UUID: "11111111-2222-3333-4444-555555555555", CDROMs: map[string]string{"ide2": "none"}}, nil
+	return proxmoxapi.VMConfig{UUID: "11111111-2222-3333-4444-555555555555", CDROMs: map[string]string{"ide2": "none"}},
+		nil
 }
 
 func (pve) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error) {
@@ -31,7 +32,8 @@ func (pve) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 
 	return []proxmoxapi.Link{
 		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
-		{Name: "eth0", MAC: "BC:24:11:00:00:01", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.20"), netip.MustParseAddr("10.0.0.11")}},
+		{Name: "eth0", MAC: "BC:24:11:00:00:01",
+			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.20"), netip.MustParseAddr("10.0.0.11")}},
 	}, nil
 }
 
@@ -67,7 +69,8 @@ func entry(kind, name string) map[string]any {
 // TestFill: what is there is filled in with what is known of it, what is not goes out, and everything else stays.
 func TestFill(t *testing.T) {
 	component := map[string]any{"type": "talos-proxmox:index:TalosCluster", "name": "c", "component": true}
-	provider := map[string]any{"type": "pulumi:providers:proxmoxve", "name": "p", "inputs": map[string]any{"endpoint": "https://pve:8006"}}
+	provider := map[string]any{"type": "pulumi:providers:proxmoxve", "name": "p",
+		"inputs": map[string]any{"endpoint": "https://pve:8006"}}
 
 	renamed := entry(vmType, "c-control-1-vmVirtualMachine")
 	renamed["logicalName"] = "c-control-1-vm"
@@ -76,27 +79,35 @@ func TestFill(t *testing.T) {
 		Resources: []map[string]any{
 			provider, component, entry(secretsType, "c-secrets"), renamed, entry(vmType, "c-control-2-vm"),
 			entry(vmType, "c-worker-1-vm"), entry(fileType, "c-image"),
-			entry(fileType, "c-other-image"), entry(mappingType, "c-gpu-1"), entry(mappingType, "c-gpu-2"), entry(haType, "c-ha"), entry(haType, "c-ha-2"),
-			entry(rulesType, "c-rules-1"), entry(rulesType, "c-rules-2"), entry(rulesType, "c-rules-3"), entry(optionsType, "c-firewall"),
-			entry(applyType, "c-config"), entry(stashType, "c-contract"), entry(stashType, "c-precedence"), entry("a:b:New", "c-new"),
+			entry(fileType, "c-other-image"), entry(mappingType, "c-gpu-1"), entry(mappingType, "c-gpu-2"),
+			entry(haType, "c-ha"), entry(haType, "c-ha-2"),
+			entry(rulesType, "c-rules-1"), entry(rulesType, "c-rules-2"), entry(rulesType, "c-rules-3"),
+			entry(optionsType, "c-firewall"),
+			entry(applyType, "c-config"), entry(stashType, "c-contract"), entry(stashType, "c-precedence"),
+			entry("a:b:New", "c-new"),
 		},
 		planned: map[key]planned{
 			{vmType, "c-control-1-vm"}: {
-				map[string]any{"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up"}, "cdrom": map[string]any{"interface": "ide2"}},
+				map[string]any{"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up"},
+					"cdrom": map[string]any{"interface": "ide2"}},
 				map[string]any{
-					"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up", "family": ""}, "timeoutClone": 1800.0,
-					"cdrom": map[string]any{"interface": "ide2", "enabled": true},
+					"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up", "family": ""},
+					"timeoutClone": 1800.0,
+					"cdrom":        map[string]any{"interface": "ide2", "enabled": true},
 				},
 			},
-			{vmType, "c-control-2-vm"}:  inputs("vmId", 402.0, "cdrom", map[string]any{"interface": "ide3", "fileId": "none"}),
-			{vmType, "c-worker-1-vm"}:   inputs("vmId", 501.0),
-			{fileType, "c-image"}:       inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName", "talos.iso"),
-			{fileType, "c-other-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName", "other.iso"),
-			{mappingType, "c-gpu-1"}:    inputs("name", "c-gpu-1"),
-			{mappingType, "c-gpu-2"}:    inputs("name", "c-gpu-2"),
-			{haType, "c-ha"}:            inputs("resourceId", "vm:401"),
-			{haType, "c-ha-2"}:          inputs("resourceId", "vm:501"),
-			{rulesType, "c-rules-1"}:    inputs("vmId", 401.0, "nodeName", "pve1", "rules", []any{map[string]any{"dport": "22"}, map[string]any{"dport": "443"}}),
+			{vmType, "c-control-2-vm"}: inputs("vmId", 402.0, "cdrom", map[string]any{"interface": "ide3", "fileId": "none"}),
+			{vmType, "c-worker-1-vm"}:  inputs("vmId", 501.0),
+			{fileType, "c-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName",
+				"talos.iso"),
+			{fileType, "c-other-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName",
+				"other.iso"),
+			{mappingType, "c-gpu-1"}: inputs("name", "c-gpu-1"),
+			{mappingType, "c-gpu-2"}: inputs("name", "c-gpu-2"),
+			{haType, "c-ha"}:         inputs("resourceId", "vm:401"),
+			{haType, "c-ha-2"}:       inputs("resourceId", "vm:501"),
+			{rulesType, "c-rules-1"}: inputs("vmId", 401.0, "nodeName", "pve1", "rules",
+				[]any{map[string]any{"dport": "22"}, map[string]any{"dport": "443"}}),
 			{rulesType, "c-rules-2"}:    inputs("vmId", 402.0),
 			{rulesType, "c-rules-3"}:    inputs("vmId", 501.0),
 			{optionsType, "c-firewall"}: inputs("vmId", 401.0, "nodeName", "pve1"),
@@ -164,7 +175,8 @@ func TestFill(t *testing.T) {
 		provider, component, secrets,
 		filled(vm, "401", planned{
 			map[string]any{
-				"vmId": 401.0, "nodeName": "pve2", "smbios": map[string]any{"uuid": uuid}, "cdrom": map[string]any{"interface": "ide2", "fileId": "none"},
+				"vmId": 401.0, "nodeName": "pve2", "smbios": map[string]any{"uuid": uuid},
+				"cdrom": map[string]any{"interface": "ide2", "fileId": "none"},
 			},
 			map[string]any{
 				"vmId": 401.0, "nodeName": "pve2", "smbios": map[string]any{"uuid": uuid, "family": ""}, "timeoutClone": 1800.0,
@@ -183,12 +195,14 @@ func TestFill(t *testing.T) {
 	}, w.Resources)
 }
 
-// TestFillK3s: what a cluster of K3s is known by is nowhere but in the state. Where nothing of the cluster is there, it is not missed.
+// TestFillK3s: what a cluster of K3s is known by is nowhere but in the state. Where nothing of the cluster is there, it
+// is not missed.
 func TestFillK3s(t *testing.T) {
 	fill := func(vmid float64) error {
 		w := &wanted{
-			Resources: []map[string]any{entry(stashType, "c-identity"), entry(stashType, "c-server-1-joined"), entry(vmType, "c-server-1-vm")},
-			planned:   map[key]planned{{vmType, "c-server-1-vm"}: inputs("vmId", vmid)},
+			Resources: []map[string]any{entry(stashType, "c-identity"), entry(stashType, "c-server-1-joined"),
+				entry(vmType, "c-server-1-vm")},
+			planned: map[key]planned{{vmType, "c-server-1-vm"}: inputs("vmId", vmid)},
 		}
 
 		_, err := (&finder{proxmox: pve{}, identity: "c-identity"}).fill(t.Context(), w)
@@ -196,7 +210,8 @@ func TestFillK3s(t *testing.T) {
 		return err
 	}
 
-	compare(t, "c-identity is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state ('go run ./stacks/ops list', "+
+	compare(t, "c-identity is lost with the state, and the nodes of this cluster know no other: go back to a copy of "+
+		"the state ('go run ./stacks/ops list', "+
 		"'restore'); without one, recreate the cluster (stacks/docs/recovery.md)", fmt.Sprint(fill(401)))
 	compare(t, "nothing that the program wants is on Proxmox VE: to make it all, run an update", fmt.Sprint(fill(501)))
 }
@@ -214,10 +229,12 @@ func inputs(pairs ...any) planned {
 // TestKnown: what a preview does not tell is left out, and with it the list that it is an element of.
 func TestKnown(t *testing.T) {
 	compare(t, map[string]any{
-		"text": "x", "nothing": nil, "disks": []any{map[string]any{"interface": "scsi0"}}, "initialization": map[string]any{"type": "nocloud"},
+		"text": "x", "nothing": nil, "disks": []any{map[string]any{"interface": "scsi0"}},
+		"initialization": map[string]any{"type": "nocloud"},
 	}, known(map[string]any{
 		"text": "x", "nothing": nil, "disks": []any{map[string]any{"interface": "scsi0", "fileId": unknown}},
-		"initialization": map[string]any{"type": "nocloud", "password": hidden}, "id": unknown, "tags": []any{"talos", unknown},
+		"initialization": map[string]any{"type": "nocloud", "password": hidden}, "id": unknown,
+		"tags": []any{"talos", unknown},
 	}))
 }
 
@@ -230,7 +247,8 @@ func TestFillNothing(t *testing.T) {
 	f := finder{proxmox: pve{}, secrets: func(context.Context) (string, error) { return "", errors.New("asked") }}
 
 	all, err := f.fill(t.Context(), w)
-	if err == nil || err.Error() != "nothing that the program wants is on Proxmox VE: to make it all, run an update" || len(all) != 1 {
+	if err == nil || err.Error() != "nothing that the program wants is on Proxmox VE: to make it all, run an update" ||
+		len(all) != 1 {
 		t.Error(all, err)
 	}
 }

@@ -40,8 +40,10 @@ func (c *cluster) bundle(ctx context.Context) (string, error) {
 			return "", err
 		}
 
-		return "", errors.New("the cluster's secrets are lost with the state: give either --talosconfig, an administrator's, to read them from a control " +
-			"plane, or --secrets, what 'talosctl gen secrets' wrote. Without them the nodes cannot be managed any more: rebuild the cluster")
+		return "", errors.New("the cluster's secrets are lost with the state: give either --talosconfig, an " +
+			"administrator's, to read them from a control " +
+			"plane, or --secrets, what 'talosctl gen secrets' wrote. Without them the nodes cannot be managed any more: " +
+			"rebuild the cluster")
 	case o.Secrets != "":
 		return c.given(ctx)
 	default:
@@ -98,7 +100,8 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 		}
 	}
 
-	bundle, err := c.running(ctx, context.Endpoints, talosapi.Credentials{CA: context.CA, Certificate: context.Crt, Key: context.Key})
+	bundle, err := c.running(ctx, context.Endpoints,
+		talosapi.Credentials{CA: context.CA, Certificate: context.Crt, Key: context.Key})
 	if err != nil {
 		return "", err
 	}
@@ -118,8 +121,8 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 	return path, private(path, text)
 }
 
-// compare holds that the secrets in the state are the cluster's. They are not when an update was run on a state that was
-// lost: it makes new ones before anything else, and no node would ever accept them.
+// compare holds that the secrets in the state are the cluster's. They are not when an update was run on a state that
+// was lost: it makes new ones before anything else, and no node would ever accept them.
 func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) error {
 	var d apitype.DeploymentV3
 	if err := json.Unmarshal(state.Deployment, &d); err != nil {
@@ -132,7 +135,8 @@ func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) 
 	}
 
 	client, _ := revealed(d.Resources[i].Outputs["clientConfiguration"]).(map[string]any) //nolint:errcheck // without it, nothing answers
-	credentials := talosapi.Credentials{CA: text(client, "caCertificate"), Certificate: text(client, "clientCertificate"), Key: text(client, "clientKey")}
+	credentials := talosapi.Credentials{CA: text(client, "caCertificate"), Certificate: text(client, "clientCertificate"),
+		Key: text(client, "clientKey")}
 
 	_, refused := c.running(ctx, nil, credentials)
 	if refused == nil {
@@ -150,8 +154,10 @@ func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) 
 		return nil
 	}
 
-	return fmt.Errorf("the secrets in the state are not accepted by the cluster: %w. When an update was run on the lost state, it has made new ones: "+
-		"forget them (pulumi state delete --force --target-dependents '%s'), and run this again with --talosconfig or --secrets", refused, d.Resources[i].URN)
+	return fmt.Errorf("the secrets in the state are not accepted by the cluster: %w. When an update was run on the lost "+
+		"state, it has made new ones: "+
+		"forget them (pulumi state delete --force --target-dependents '%s'), and run this again with --talosconfig or "+
+		"--secrets", refused, d.Resources[i].URN)
 }
 
 // revealed is a value of a state that was exported with its secrets shown, without the marks that say they are secret.

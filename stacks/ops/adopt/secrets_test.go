@@ -20,7 +20,8 @@ import (
 func lost(nodes ...plan.Node) *cluster {
 	return &cluster{
 		plan: &plan.Plan{
-			Pools: []plan.PlannedPool{{Role: spec.RoleControlPlane, Nodes: nodes}}, Network: netip.MustParsePrefix("10.0.0.0/24"), VIP: netip.MustParseAddr("10.0.0.20"),
+			Pools:   []plan.PlannedPool{{Role: spec.RoleControlPlane, Nodes: nodes}},
+			Network: netip.MustParsePrefix("10.0.0.0/24"), VIP: netip.MustParseAddr("10.0.0.20"),
 		},
 		proxmox: pve{},
 	}
@@ -33,16 +34,18 @@ var (
 	gone     = plan.Node{Name: "c-control-3", VMID: 403, Address: netip.MustParseAddr("10.0.0.33")}
 )
 
-// TestNotFounded: the secrets in the state stay where no control plane has been configured, and new ones are made where there are none.
-// One that answers to nobody, or whose address nobody knows, may be a part of a cluster.
+// TestNotFounded: the secrets in the state stay where no control plane has been configured, and new ones are made where
+// there are none. One that answers to nobody, or whose address nobody knows, may be a part of a cluster.
 func TestNotFounded(t *testing.T) {
 	const (
 		stay    = "no control plane has been configured yet: there is no cluster that has secrets; those in the state stay\n"
 		refused = "the secrets in the state are not accepted by the cluster: "
-		forget  = ". When an update was run on the lost state, it has made new ones: forget them (pulumi state delete --force --target-dependents 'urn'), and run this " +
+		forget  = ". When an update was run on the lost state, it has made new ones: forget them (pulumi state delete " +
+			"--force --target-dependents 'urn'), and run this " +
 			"again with --talosconfig or --secrets"
 		addressless = "no address of a control plane is known: name one with --control-plane"
-		giveOne     = "the cluster's secrets are lost with the state: give either --talosconfig, an administrator's, to read them from a control plane, or --secrets, " +
+		giveOne     = "the cluster's secrets are lost with the state: give either --talosconfig, an administrator's, to " +
+			"read them from a control plane, or --secrets, " +
 			"what 'talosctl gen secrets' wrote. Without them the nodes cannot be managed any more: rebuild the cluster"
 	)
 
@@ -58,15 +61,20 @@ func TestNotFounded(t *testing.T) {
 		said, want   string
 		lost         string
 	}{
-		"none has a VM":              {nodes: []plan.Node{gone}, said: stay},
-		"one that waits":             {nodes: []plan.Node{stated, gone}, asked: []talosapi.Target{one}, whose: []talosapi.Target{one}, said: stay},
-		"one that is somebody's":     {nodes: []plan.Node{stated, gone}, founded: true, asked: []talosapi.Target{one}, whose: []talosapi.Target{one}, want: refused + "TLS" + forget, lost: giveOne},
-		"one whose agent answers":    {nodes: []plan.Node{reported}, asked: at("10.0.0.11"), whose: at("10.0.0.11"), said: stay},
-		"one whose agent is silent":  {nodes: []plan.Node{silent}, want: refused + addressless + forget, lost: giveOne},
-		"one that waits, one silent": {nodes: []plan.Node{reported, silent}, asked: at("10.0.0.11"), want: refused + "TLS" + forget, lost: giveOne},
+		"none has a VM": {nodes: []plan.Node{gone}, said: stay},
+		"one that waits": {nodes: []plan.Node{stated, gone}, asked: []talosapi.Target{one},
+			whose: []talosapi.Target{one}, said: stay},
+		"one that is somebody's": {nodes: []plan.Node{stated, gone}, founded: true, asked: []talosapi.Target{one},
+			whose: []talosapi.Target{one}, want: refused + "TLS" + forget, lost: giveOne},
+		"one whose agent answers": {nodes: []plan.Node{reported}, asked: at("10.0.0.11"), whose: at("10.0.0.11"),
+			said: stay},
+		"one whose agent is silent": {nodes: []plan.Node{silent}, want: refused + addressless + forget, lost: giveOne},
+		"one that waits, one silent": {nodes: []plan.Node{reported, silent}, asked: at("10.0.0.11"),
+			want: refused + "TLS" + forget, lost: giveOne},
 		"one that was named": {
 			nodes: []plan.Node{gone}, named: "10.0.0.99", founded: true, want: refused + "TLS" + forget, lost: giveOne,
-			asked: []talosapi.Target{{Name: "control plane", Address: "10.0.0.99"}}, whose: []talosapi.Target{{Name: "control plane", Address: "10.0.0.99"}},
+			asked: []talosapi.Target{{Name: "control plane", Address: "10.0.0.99"}},
+			whose: []talosapi.Target{{Name: "control plane", Address: "10.0.0.99"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,9 +128,10 @@ func TestAccepted(t *testing.T) {
 
 // TestNoSecretsYet: without a cluster, the entry of its secrets goes out of the file.
 func TestNoSecretsYet(t *testing.T) {
-	w := &wanted{Resources: []map[string]any{entry(secretsType, "c-secrets"), entry(vmType, "c-control-1-vm")}, planned: map[key]planned{
-		{vmType, "c-control-1-vm"}: inputs("vmId", 401.0),
-	}}
+	w := &wanted{Resources: []map[string]any{entry(secretsType, "c-secrets"), entry(vmType, "c-control-1-vm")},
+		planned: map[key]planned{
+			{vmType, "c-control-1-vm"}: inputs("vmId", 401.0),
+		}}
 	f := finder{proxmox: pve{}, secrets: func(context.Context) (string, error) { return "", nil }}
 
 	all, err := f.fill(t.Context(), w)

@@ -24,8 +24,8 @@ type wanted struct {
 	planned map[key]planned
 }
 
-// planned is what a resource would be: what the provider would get, and what it would return. What a preview does not know,
-// and what it does not show because it is secret, is left out; the refresh of the first update fills it in.
+// planned is what a resource would be: what the provider would get, and what it would return. What a preview does not
+// know, and what it does not show because it is secret, is left out; the refresh of the first update fills it in.
 type planned struct{ inputs, outputs map[string]any }
 
 // key tells resources apart: type and name.

@@ -1,5 +1,6 @@
-// Package describe writes the stack file of a cluster that stands: made by hand, by another tool, or by this program whose file is
-// lost. Proxmox VE tells the machines, the Talos API what runs in them. What neither tells is noted, and nothing is changed.
+// Package describe writes the stack file of a cluster that stands: made by hand, by another tool, or by this program
+// whose file is lost. Proxmox VE tells the machines, the Talos API what runs in them. What neither tells is noted, and
+// nothing is changed.
 package describe
 
 import (
@@ -104,7 +105,8 @@ func vms(ctx context.Context, proxmox Proxmox, o Options) ([]*machine, error) {
 	var found []*machine
 
 	for _, v := range all {
-		meant := slices.Contains(v.Tags, o.Tag) || slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= v.ID && v.ID <= r[1] })
+		meant := slices.Contains(v.Tags, o.Tag) ||
+			slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= v.ID && v.ID <= r[1] })
 		if v.Template || v.Container || !meant {
 			continue
 		}
@@ -149,8 +151,8 @@ func rangesIn(text string) ([][2]int, error) {
 	return found, nil
 }
 
-// identify finds out which VM is which node of the cluster, by the hardware addresses, and reads what each runs. It returns the
-// cluster's secrets.
+// identify finds out which VM is which node of the cluster, by the hardware addresses, and reads what each runs. It
+// returns the cluster's secrets.
 func identify(ctx context.Context, machines []*machine, o Options) (*secrets.Bundle, error) {
 	config, err := clientconfig.Open(o.Talosconfig)
 	if err != nil {
@@ -194,7 +196,8 @@ func identify(ctx context.Context, machines []*machine, o Options) (*secrets.Bun
 
 	for _, m := range machines {
 		if m.config == nil {
-			return nil, fmt.Errorf("VM %d (%s) on host %s is no node that answers: start it, or leave it out of --tag and --vmids. Where nodes do not "+
+			return nil, fmt.Errorf("VM %d (%s) on host %s is no node that answers: start it, or leave it out of --tag and "+
+				"--vmids. Where nodes do not "+
 				"discover each other, name all their addresses as nodes in the talosconfig", m.vm.ID, m.vm.Name, m.vm.Host)
 		}
 	}
@@ -215,7 +218,8 @@ func assign(ctx context.Context, machines []*machine, t talosapi.Target, c talos
 	}
 
 	for _, m := range machines {
-		if m.config != nil || !slices.ContainsFunc(macs, func(mac string) bool { return strings.Contains(strings.ToUpper(m.settings["net0"]), mac) }) {
+		if m.config != nil || !slices.ContainsFunc(macs,
+			func(mac string) bool { return strings.Contains(strings.ToUpper(m.settings["net0"]), mac) }) {
 			continue
 		}
 

@@ -20,8 +20,8 @@ import (
 // oldest is the oldest version of Talos whose defaults a cluster is looked for with.
 const oldest = 5
 
-// findPatches renders what the stack file would give each node and takes for patches what a node has beside it. The defaults are
-// those of the version of Talos that leaves the least to patch.
+// findPatches renders what the stack file would give each node and takes for patches what a node has beside it. The
+// defaults are those of the version of Talos that leaves the least to patch.
 func (w *writer) findPatches(first *machine) (contract string, err error) {
 	best := -1
 
@@ -74,7 +74,9 @@ func (w *writer) findPatches(first *machine) (contract string, err error) {
 
 		for _, setting := range differ {
 			if setting.Secret {
-				w.note("the patches of %s hold what may be a secret, %s: move them to a file that is not tracked, or keep this one so", m.vm.Name, setting.Path)
+				w.note(
+					"the patches of %s hold what may be a secret, %s: move them to a file that is not tracked, or keep this one so",
+					m.vm.Name, setting.Path)
 			}
 		}
 	}
@@ -96,7 +98,8 @@ func (w *writer) hold(first *machine, contract string) error {
 		}
 
 		for _, setting := range differ {
-			w.unlike = append(w.unlike, fmt.Sprintf("%s cannot be described: the first update would change %s", m.vm.Name, setting))
+			w.unlike = append(w.unlike, fmt.Sprintf("%s cannot be described: the first update would change %s", m.vm.Name,
+				setting))
 		}
 	}
 

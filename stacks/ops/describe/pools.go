@@ -93,7 +93,8 @@ func (p *pool) ordinals() []int {
 	return all
 }
 
-// write is the pool in the stack file. Node n has the nth VMID and address, so that numbers that are not used take up some.
+// write is the pool in the stack file. Node n has the nth VMID and address, so that numbers that are not used take up
+// some.
 func (p *pool) write(w *writer) tree {
 	t := tree{"role": p.role}
 

@@ -21,11 +21,13 @@ var (
 func (w *writer) shape(m *machine) tree {
 	s := m.settings
 	t := tree{
-		"cores": number(s["cores"], 1) * number(s["sockets"], 1), "memoryMiB": number(s["memory"], 512), "cpuType": cpuType(s["cpu"]), "onBoot": s["onboot"] == "1",
+		"cores": number(s["cores"], 1) * number(s["sockets"], 1), "memoryMiB": number(s["memory"], 512),
+		"cpuType": cpuType(s["cpu"]), "onBoot": s["onboot"] == "1",
 	}
 
 	for key, on := range map[string]bool{
-		"numa": s["numa"] == "1", "protection": s["protection"] == "1", "serial": s["serial0"] != "", "tpm": s["tpmstate0"] != "",
+		"numa": s["numa"] == "1", "protection": s["protection"] == "1", "serial": s["serial0"] != "",
+		"tpm":        s["tpmstate0"] != "",
 		"ballooning": s["balloon"] != "0" && s["balloon"] != "",
 	} {
 		if on {
@@ -42,7 +44,8 @@ func (w *writer) shape(m *machine) tree {
 	w.disks(m, t)
 	w.nics(m, t)
 
-	if tags := slices.DeleteFunc(slices.Clone(m.vm.Tags), func(tag string) bool { return slices.Contains([]string{"talos", w.cluster, role(m)}, tag) }); len(tags) > 0 {
+	if tags := slices.DeleteFunc(slices.Clone(m.vm.Tags),
+		func(tag string) bool { return slices.Contains([]string{"talos", w.cluster, role(m)}, tag) }); len(tags) > 0 {
 		t["tags"] = tags
 	}
 
@@ -164,7 +167,8 @@ func (w *writer) nics(m *machine, t tree) {
 		}
 
 		if i > 0 {
-			w.note("the MAC address of network interface net%d of VM %d cannot be stated: the first update would change it", i, m.vm.ID)
+			w.note("the MAC address of network interface net%d of VM %d cannot be stated: the first update would change it", i,
+				m.vm.ID)
 		}
 
 		nics = append(nics, nic)
@@ -195,7 +199,8 @@ func (w *writer) gpu(m *machine) (bdf string, options tree) {
 	}
 
 	if p["mapping"] != "" && p["mapping"] != m.vm.Name {
-		w.note("the GPU of VM %d comes from the resource mapping %s; the program makes one called %s, to which the first update would change it, with a restart",
+		w.note("the GPU of VM %d comes from the resource mapping %s; the program makes one called %s, to which the first "+
+			"update would change it, with a restart",
 			m.vm.ID, p["mapping"], m.vm.Name)
 	}
 

@@ -69,7 +69,8 @@ func (w *writer) write() (*Result, error) {
 	}
 
 	w.same(first)
-	w.note("how nodes get their addresses is not known: the file says reserved, which expects them from outside, from DHCP or from what the image holds; new nodes need that too")
+	w.note("how nodes get their addresses is not known: the file says reserved, which expects them from outside, from " +
+		"DHCP or from what the image holds; new nodes need that too")
 	w.note("who may log in to Proxmox VE is not in the file: pulumi config set --secret proxmoxTokenSecret")
 
 	return &Result{Cluster: w.cluster, File: file, Notes: w.notes}, nil
@@ -79,15 +80,19 @@ func (w *writer) write() (*Result, error) {
 func (w *writer) same(first *machine) {
 	for _, m := range w.machines {
 		if m.system.Talos != first.system.Talos {
-			w.note("%s runs Talos %s, %s runs %s: bring them to one version first", m.vm.Name, m.system.Talos, first.vm.Name, first.system.Talos)
+			w.note("%s runs Talos %s, %s runs %s: bring them to one version first", m.vm.Name, m.system.Talos, first.vm.Name,
+				first.system.Talos)
 		}
 
 		if m.hasCDROM() != first.hasCDROM() {
-			w.note("some VMs have a drive for ISO files and some have none: the first update would change those of VM %d", m.vm.ID)
+			w.note("some VMs have a drive for ISO files and some have none: the first update would change those of VM %d",
+				m.vm.ID)
 		}
 
 		if name, _ := machineconfig.Identity(m.config); name != "" && name != m.vm.Name {
-			w.note("VM %d is called %s and its node %s: the program gives both one name, and the first update would rename the node", m.vm.ID, m.vm.Name, name)
+			w.note(
+				"VM %d is called %s and its node %s: the program gives both one name, and the first update would rename the node",
+				m.vm.ID, m.vm.Name, name)
 		}
 	}
 }
@@ -102,8 +107,8 @@ func (m *machine) hasCDROM() bool {
 	return false
 }
 
-// templates says whether the VMs look like clones: they have no drive for an ISO file. What of them is a template's is not looked at
-// any more.
+// templates says whether the VMs look like clones: they have no drive for an ISO file. What of them is a template's is
+// not looked at any more.
 func (w *writer) templates() bool { return !w.machines[0].hasCDROM() }
 
 // file is the whole stack file.
@@ -120,7 +125,8 @@ func (w *writer) file(first *machine, contract string) ([]byte, error) {
 
 	system := machineconfig.System(first.config)
 	cluster := tree{
-		"name": w.cluster, "versions": tree{"talos": first.system.Talos, "kubernetes": system.Kubernetes, "contract": contract}, "endpoint": w.endpoint(first),
+		"name": w.cluster, "versions": tree{"talos": first.system.Talos, "kubernetes": system.Kubernetes,
+			"contract": contract}, "endpoint": w.endpoint(first),
 	}
 
 	if name := first.config.Cluster().Network().CNI().Name(); name != "flannel" {
@@ -136,7 +142,8 @@ func (w *writer) file(first *machine, contract string) ([]byte, error) {
 	encoder.SetIndent(2)
 
 	err := encoder.Encode(tree{"config": section{
-		{"environment", "lab"}, {"proxmox", w.proxmox()}, {"cluster", cluster}, {"image", w.image(first)}, {"network", network}, {"pools", pools},
+		{"environment", "lab"}, {"proxmox", w.proxmox()}, {"cluster", cluster}, {"image", w.image(first)},
+		{"network", network}, {"pools", pools},
 	}})
 
 	return text.Bytes(), errors.Join(err, encoder.Close())
@@ -158,7 +165,8 @@ func (s section) MarshalYAML() (any, error) {
 			return nil, err
 		}
 
-		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: stacks.Project + ":" + entry.key}, &value)
+		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: stacks.Project + ":" + entry.key},
+			&value)
 	}
 
 	return mapping, nil
@@ -168,7 +176,8 @@ func (w *writer) proxmox() tree {
 	var hosts []any
 
 	for _, m := range w.machines {
-		if host := (tree{"name": m.vm.Host}); !slices.ContainsFunc(hosts, func(h any) bool { return h.(tree)["name"] == m.vm.Host }) {
+		if host := (tree{"name": m.vm.Host}); !slices.ContainsFunc(hosts,
+			func(h any) bool { return h.(tree)["name"] == m.vm.Host }) {
 			hosts = append(hosts, host)
 		}
 	}
@@ -201,7 +210,9 @@ func (w *writer) image(first *machine) tree {
 	if w.templates() {
 		base := "talos-" + first.system.Talos + "-base"
 		t["source"], t["template"] = "template", tree{"control": base, "worker": base, "gpuWorker": base}
-		w.note("no VM tells what it was cloned from: the file names a template %s, which must be there when there is a new node", base)
+		w.note(
+			"no VM tells what it was cloned from: the file names a template %s, which must be there when there is a new node",
+			base)
 	} else {
 		volume := "local:iso/talos-" + strings.TrimPrefix(first.system.Talos, "v") + ".iso"
 		t["source"], t["iso"] = "iso", tree{"volume": volume}
@@ -225,7 +236,8 @@ func (w *writer) endpoint(first *machine) tree {
 	case w.firstControlPlane() == address:
 		return tree{"mode": "firstControlPlane"}
 	default:
-		w.note("the Kubernetes API is at %s, which is neither the first control plane nor a virtual address of Talos: the file has it as vip; see who looks after it", at)
+		w.note("the Kubernetes API is at %s, which is neither the first control plane nor a virtual address of Talos: the "+
+			"file has it as vip; see who looks after it", at)
 
 		return tree{"mode": "vip", "address": host}
 	}

@@ -28,8 +28,11 @@ func decode(text []byte, project, stack string) (Deployment, error) {
 		return Deployment{}, fmt.Errorf("it is no exported state: %w", err)
 	}
 
-	if untyped.Version < apitype.DeploymentSchemaVersionCurrent || untyped.Version > apitype.DeploymentSchemaVersionLatest {
-		return Deployment{}, fmt.Errorf("it is no exported state, or of a pulumi version that is not known here: its version is %d", untyped.Version)
+	if untyped.Version < apitype.DeploymentSchemaVersionCurrent ||
+		untyped.Version > apitype.DeploymentSchemaVersionLatest {
+		return Deployment{},
+			fmt.Errorf("it is no exported state, or of a pulumi version that is not known here: its version is %d",
+				untyped.Version)
 	}
 
 	// A stack that was never updated may have none.
@@ -46,8 +49,9 @@ func decode(text []byte, project, stack string) (Deployment, error) {
 
 	for _, r := range d.Resources {
 		if r.URN.Stack().Name().String() != stack || r.URN.Project().String() != project {
-			return Deployment{}, fmt.Errorf("it holds %s, which belongs to stack %s of project %s; this is stack %s of project %s",
-				r.URN.Name(), r.URN.Stack().Name(), r.URN.Project(), stack, project)
+			return Deployment{},
+				fmt.Errorf("it holds %s, which belongs to stack %s of project %s; this is stack %s of project %s",
+					r.URN.Name(), r.URN.Stack().Name(), r.URN.Project(), stack, project)
 		}
 
 		found.URNs = append(found.URNs, string(r.URN))

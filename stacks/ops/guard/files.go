@@ -43,8 +43,8 @@ const (
 // nameOf takes a file name apart: the stack, whether it was kept by a restore, and when.
 var nameOf = regexp.MustCompile(`^(.+?)(\` + preRestore + `)?\.(\d{8}-\d{6})\.json$`)
 
-// write keeps a state in a new file: whole or not at all, for nobody else to read, and never over another file. suffix is
-// empty or preRestore.
+// write keeps a state in a new file: whole or not at all, for nobody else to read, and never over another file. suffix
+// is empty or preRestore.
 func (s Snapshots) write(ctx context.Context, suffix string, text []byte) (File, error) {
 	// What is replaced may be broken, and is kept all the same.
 	deployment, broken := decode(text, s.Project, s.Stack)
@@ -145,8 +145,8 @@ func (s Snapshots) Newest() (File, error) {
 	return File{}, fmt.Errorf("there is no snapshot of stack %s in %s that holds resources", s.Stack, s.Dir)
 }
 
-// Prune removes the oldest snapshots beyond a number, and returns what it has removed. What cannot be read does not count
-// as a snapshot and stays, as does what a restore has kept.
+// Prune removes the oldest snapshots beyond a number, and returns what it has removed. What cannot be read does not
+// count as a snapshot and stays, as does what a restore has kept.
 func (s Snapshots) Prune(keep int) ([]File, error) {
 	all, err := s.List()
 	if err != nil {

@@ -108,9 +108,9 @@ func (p *Pulumi) Import(ctx context.Context, text []byte) error {
 	return brief(err)
 }
 
-// Free implements Stack. Pulumi Cloud tells what runs. The other backends tell of a lock only when they refuse an operation
-// for it, so they are asked for one that they always refuse: to make a stack that there is. They look for locks first. The
-// state is not read: it may be what is broken.
+// Free implements Stack. Pulumi Cloud tells what runs. The other backends tell of a lock only when they refuse an
+// operation for it, so they are asked for one that they always refuse: to make a stack that there is. They look for
+// locks first. The state is not read: it may be what is broken.
 func (p *Pulumi) Free(ctx context.Context) error {
 	all, err := p.Workspace().ListStacks(ctx)
 	if err != nil {
@@ -218,7 +218,8 @@ func (p *Pulumi) Answers(ctx context.Context) error {
 
 // Preview implements Stack.
 func (p *Pulumi) Preview(ctx context.Context, out io.Writer) (map[string]int, error) {
-	result, err := p.Stack.Preview(ctx, optpreview.Diff(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+	result, err := p.Stack.Preview(ctx, optpreview.Diff(), optpreview.ProgressStreams(out),
+		optpreview.ErrorProgressStreams(out))
 	if err != nil {
 		return nil, errors.New("see above")
 	}
@@ -274,8 +275,8 @@ func brief(err error) error {
 // broken is how the CLI tells of a state that contradicts itself, below a page of other things.
 var broken = regexp.MustCompile(`(?m)^Error: +(.*)$`)
 
-// cutOff is how it tells of a note beside the state of a local backend (gocloud.dev/blob/fileblob, attrs.go) that it was killed in writing.
-// The state itself is replaced at once.
+// cutOff is how it tells of a note beside the state of a local backend (gocloud.dev/blob/fileblob, attrs.go) that it
+// was killed in writing. The state itself is replaced at once.
 const cutOff = "failed to load checkpoint: EOF"
 
 // integrity is what the CLI printed as its error, without the page, and what to do where it does not tell.
@@ -286,7 +287,8 @@ func integrity(problem string) string {
 
 	problem = strings.TrimPrefix(strings.TrimSpace(problem), "error: ")
 	if strings.HasSuffix(problem, cutOff) {
-		problem += ": pulumi was killed while it wrote the state, which is whole: remove <stack>.json.attrs beside it, in .pulumi/stacks/<project> of the local backend"
+		problem += ": pulumi was killed while it wrote the state, which is whole: remove <stack>.json.attrs beside it, in " +
+			".pulumi/stacks/<project> of the local backend"
 	}
 
 	return problem

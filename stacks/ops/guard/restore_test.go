@@ -25,11 +25,14 @@ func TestRestore(t *testing.T) {
 		kept   bool
 		state  []string
 	}{
-		{name: "restored", asked: []string{"free", "export", "import", "resources", "preview"}, kept: true, state: []string{"old"}},
-		{name: "no file", file: []byte{}, want: "{file} is no snapshot to restore: it is no exported state: unexpected end of JSON input"},
+		{name: "restored", asked: []string{"free", "export", "import", "resources", "preview"}, kept: true,
+			state: []string{"old"}},
+		{name: "no file", file: []byte{},
+			want: "{file} is no snapshot to restore: it is no exported state: unexpected end of JSON input"},
 		{
 			name: "another stack's", file: stateOf("prod", 0, "vm"),
-			want: "{file} is no snapshot to restore: it holds vm, which belongs to stack prod of project talos-proxmox; this is stack dev of project talos-proxmox",
+			want: "{file} is no snapshot to restore: it holds vm, which belongs to stack prod of project talos-proxmox; this " +
+				"is stack dev of project talos-proxmox",
 		},
 		{name: "empty", file: stateOf("dev", 0), want: "{file} holds no resource: restoring it would forget everything"},
 		{
@@ -120,7 +123,8 @@ func TestRestoreBroken(t *testing.T) {
 		}
 
 		_, err := s.Snapshot(t.Context())
-		fails(t, "keeping the state in "+s.Dir+": it is no exported state: invalid character 'h' looking for beginning of value", err)
+		fails(t, "keeping the state in "+s.Dir+
+			": it is no exported state: invalid character 'h' looking for beginning of value", err)
 	})
 
 	const kept = "dev.pre-restore.20000101-000000.json"
@@ -128,7 +132,8 @@ func TestRestoreBroken(t *testing.T) {
 	equal(t, []string{"old"}, f.present)
 	equal(t, []string{kept}, files(t, s))
 
-	if want := "2. the present state is kept in " + s.Dir + "/" + kept + "; it is broken: it is no exported state: "; !strings.Contains(out.String(), want) {
+	if want := "2. the present state is kept in " + s.Dir + "/" + kept +
+		"; it is broken: it is no exported state: "; !strings.Contains(out.String(), want) {
 		t.Errorf("want: %s\ngot:  %s", want, out)
 	}
 

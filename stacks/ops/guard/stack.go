@@ -1,5 +1,5 @@
-// Package guard guards a stack's state: snapshots of it, checks before it is changed, and the way back to a snapshot. It
-// asks the pulumi CLI and nothing else, so it works with every backend, and secrets stay encrypted all the way.
+// Package guard guards a stack's state: snapshots of it, checks before it is changed, and the way back to a snapshot.
+// It asks the pulumi CLI and nothing else, so it works with every backend, and secrets stay encrypted all the way.
 package guard
 
 import (
@@ -31,4 +31,5 @@ type Stack interface {
 }
 
 // ErrLocked says that another operation runs on the stack, or was killed and has left its lock.
-var ErrLocked = errors.New("another operation runs on the stack: wait for it, or, when none does any more, run: pulumi cancel")
+var ErrLocked = errors.New(
+	"another operation runs on the stack: wait for it, or, when none does any more, run: pulumi cancel")

@@ -32,7 +32,8 @@ func (s State) say(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n",
 func (s State) Snapshot(ctx context.Context) (File, error) {
 	// The names of what its restores keep would be those of another stack's snapshots.
 	if strings.HasSuffix(s.Stack.Name(), preRestore) {
-		return File{}, fmt.Errorf("stack %s: snapshots of a stack whose name ends with %q cannot be told apart", s.Stack.Name(), preRestore)
+		return File{}, fmt.Errorf("stack %s: snapshots of a stack whose name ends with %q cannot be told apart",
+			s.Stack.Name(), preRestore)
 	}
 
 	f, err := s.keep(ctx, "")
@@ -73,8 +74,8 @@ func (s State) keep(ctx context.Context, suffix string) (File, error) {
 	return f, nil
 }
 
-// Check looks at everything that an update needs, changes nothing, and says what it found. All that is wrong is reported
-// together; the preview is only made when nothing is.
+// Check looks at everything that an update needs, changes nothing, and says what it found. All that is wrong is
+// reported together; the preview is only made when nothing is.
 func (s State) Check(ctx context.Context) error {
 	var errs []error
 
@@ -121,15 +122,16 @@ func (s State) present(ctx context.Context) (Deployment, error) {
 	}
 
 	if d.Pending > 0 {
-		return d, fmt.Errorf("an update was interrupted: the result of %s is unknown; run a refresh", count(d.Pending, "operation"))
+		return d, fmt.Errorf("an update was interrupted: the result of %s is unknown; run a refresh",
+			count(d.Pending, "operation"))
 	}
 
 	return d, nil
 }
 
-// Restore makes a snapshot the state again, in five steps: nothing else runs, the present state is kept, the snapshot is
-// imported, the state is readable, a preview. It never updates. chosen is read, and refused when it is of no use, before
-// anything happens.
+// Restore makes a snapshot the state again, in five steps: nothing else runs, the present state is kept, the snapshot
+// is imported, the state is readable, a preview. It never updates. chosen is read, and refused when it is of no use,
+// before anything happens.
 func (s State) Restore(ctx context.Context, chosen string) error {
 	f, err := s.Snapshots().Read(chosen)
 	if err != nil {
@@ -165,7 +167,8 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 
 	urns, err := s.Stack.Resources(ctx)
 	if err == nil && !slices.Equal(urns, f.Deployment.URNs) {
-		err = fmt.Errorf("it holds %s, the snapshot %s", count(len(urns), "resource"), count(len(f.Deployment.URNs), "resource"))
+		err = fmt.Errorf("it holds %s, the snapshot %s", count(len(urns), "resource"),
+			count(len(f.Deployment.URNs), "resource"))
 	}
 
 	if err != nil {
@@ -185,8 +188,8 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 	return nil
 }
 
-// Run keeps the present state in a file and then hands a command over to the pulumi CLI. Without the file it does not, and no refresh while
-// Proxmox VE does not answer: providers take what they cannot read for gone.
+// Run keeps the present state in a file and then hands a command over to the pulumi CLI. Without the file it does not,
+// and no refresh while Proxmox VE does not answer: providers take what they cannot read for gone.
 func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.Context, args ...string) error) error {
 	if err := runnable(args); err != nil {
 		return err
@@ -207,7 +210,10 @@ func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.C
 
 // WithProgram has the program run while a stack is destroyed: only then is each VM looked at before it is deleted.
 func WithProgram(args []string) []string {
-	told := slices.ContainsFunc(args, func(a string) bool { return a == "--run-program" || strings.HasPrefix(a, "--run-program=") })
+	told := slices.ContainsFunc(args, func(a string) bool {
+		return a == "--run-program" ||
+			strings.HasPrefix(a, "--run-program=")
+	})
 	if args[0] != "destroy" || told {
 		return args
 	}
@@ -228,13 +234,15 @@ var changing = []string{"up", "destroy", "import", "refresh", "state"}
 // runnable refuses what would not be guarded.
 func runnable(args []string) error {
 	if len(args) == 0 || !slices.Contains(changing, args[0]) {
-		return fmt.Errorf("run takes one of pulumi's commands %s; others change no state: use pulumi itself", strings.Join(changing, ", "))
+		return fmt.Errorf("run takes one of pulumi's commands %s; others change no state: use pulumi itself",
+			strings.Join(changing, ", "))
 	}
 
 	for _, a := range args {
 		for _, elsewhere := range []string{"--stack", "--cwd", "-s", "-C"} {
 			if a == elsewhere || strings.HasPrefix(a, elsewhere+"=") || len(elsewhere) == 2 && strings.HasPrefix(a, elsewhere) {
-				return fmt.Errorf("%s would make pulumi use another stack than the one whose state was kept: write it before run", a)
+				return fmt.Errorf("%s would make pulumi use another stack than the one whose state was kept: write it before run",
+					a)
 			}
 		}
 	}

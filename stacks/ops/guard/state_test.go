@@ -82,12 +82,14 @@ func (f *fake) Preview(_ context.Context, out io.Writer) (map[string]int, error)
 func stateOf(stack string, pending int, names ...string) []byte {
 	resources := []string{}
 	for _, name := range names {
-		resources = append(resources, fmt.Sprintf(`{"urn": "urn:pulumi:%s::talos-proxmox::a:b:C::%s", "type": "a:b:C", "custom": true}`, stack, name))
+		resources = append(resources, fmt.Sprintf(
+			`{"urn": "urn:pulumi:%s::talos-proxmox::a:b:C::%s", "type": "a:b:C", "custom": true}`, stack, name))
 	}
 
 	operations := strings.TrimSuffix(strings.Repeat(`{"type": "creating"},`, pending), ",")
 
-	return fmt.Appendf(nil, `{"version": 3, "deployment": {"manifest": {}, "resources": [%s], "pending_operations": [%s]}}`,
+	return fmt.Appendf(nil,
+		`{"version": 3, "deployment": {"manifest": {}, "resources": [%s], "pending_operations": [%s]}}`,
 		strings.Join(resources, ","), operations)
 }
 
@@ -160,7 +162,10 @@ func TestSnapshot(t *testing.T) {
 	})
 
 	equal(t, []string{"dev.20000101-000000.json", "dev.20000101-000001.json"}, files(t, s))
-	equal(t, fmt.Sprintf("snapshot %[1]s/dev.20000101-000000.json, 2 resources\nsnapshot %[1]s/dev.20000101-000001.json, 2 resources\n", s.Dir), out.String())
+	equal(t,
+		fmt.Sprintf(
+			"snapshot %[1]s/dev.20000101-000000.json, 2 resources\nsnapshot %[1]s/dev.20000101-000001.json, 2 resources\n",
+			s.Dir), out.String())
 
 	for path, mode := range map[string]os.FileMode{s.Dir: os.ModeDir | 0o700, s.Dir + "/dev.20000101-000000.json": 0o600} {
 		info, err := os.Stat(path)
@@ -183,11 +188,13 @@ func TestSnapshot(t *testing.T) {
 func TestKeep(t *testing.T) {
 	_, s, out := guarded(t)
 	others := []string{
-		"dev.19990101-000000.json.bak", "dev.import.json", "dev.pre-restore.19990101-000000.json", "prod.19990101-000000.json",
+		"dev.19990101-000000.json.bak", "dev.import.json", "dev.pre-restore.19990101-000000.json",
+		"prod.19990101-000000.json",
 		"dev.eu.19990101-000000.json", "dev.19991399-000000.json",
 	}
 
-	for _, name := range append(others, "dev.19990101-000000.json", "dev.19990102-000000.json", "dev.19990103-000000.json") {
+	for _, name := range append(others, "dev.19990101-000000.json", "dev.19990102-000000.json",
+		"dev.19990103-000000.json") {
 		write(t, filepath.Join(s.Dir, name), stateOf("dev", 0, "a"))
 	}
 
@@ -214,10 +221,15 @@ func TestRefusedSnapshots(t *testing.T) {
 	_, s, _ := guarded(t)
 
 	for text, want := range map[string]string{
-		"":                               "it is no exported state: unexpected end of JSON input",
-		"{}":                             "it is no exported state, or of a pulumi version that is not known here: its version is 0",
-		`{"version": 5}`:                 "it is no exported state, or of a pulumi version that is not known here: its version is 5",
-		string(stateOf("prod", 0, "vm")): "it holds vm, which belongs to stack prod of project talos-proxmox; this is stack dev of project talos-proxmox",
+		"": "it is no exported state: unexpected end of JSON input",
+		"{}": "it is no exported state, or of a pulumi version that is not known here: its " +
+			"version is 0",
+		`{"version": 5}`: "it is no exported state, or of a pulumi version that is not known here: its " +
+			"version is 5",
+		string(
+			stateOf("prod", 0,
+				"vm")): "it holds vm, which belongs to stack prod of project talos-proxmox; this is stack dev of project " +
+			"talos-proxmox",
 		`{"version": 3, "deployment": {"resources": [{"urn": "urn:pulumi:dev::talos-proxmox::a:b:C::x", "outputs": {"list": [
 			{"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": "\"x\""}]}}]}}`: "it holds secrets in plain text: it was exported with --show-secrets",
 	} {
@@ -246,31 +258,40 @@ func TestRun(t *testing.T) {
 		ran    []string
 	}{
 		{name: "up", args: []string{"up", "--yes"}, asked: []string{"export"}, ran: []string{"up", "--yes"}},
-		{name: "state", args: []string{"state", "delete", "urn"}, asked: []string{"export"}, ran: []string{"state", "delete", "urn"}},
+		{name: "state", args: []string{"state", "delete", "urn"}, asked: []string{"export"},
+			ran: []string{"state", "delete", "urn"}},
 		{
-			name: "no export", args: []string{"destroy"}, change: func(f *fake, _ *State) { f.fail["export"] = errors.New("no backend") },
-			want:  "pulumi destroy was not run, for there is no snapshot: exporting the state: no backend",
-			asked: []string{"export"},
+			name: "no export", args: []string{"destroy"},
+			change: func(f *fake, _ *State) { f.fail["export"] = errors.New("no backend") },
+			want:   "pulumi destroy was not run, for there is no snapshot: exporting the state: no backend",
+			asked:  []string{"export"},
 		},
 		{
 			name: "no directory", args: []string{"up"}, change: func(_ *fake, s *State) { s.Dir = "/dev/null/x" },
-			want:  "pulumi up was not run, for there is no snapshot: keeping the state in /dev/null/x: mkdir /dev/null: not a directory",
+			want: "pulumi up was not run, for there is no snapshot: keeping the state in /dev/null/x: mkdir /dev/null: not a " +
+				"directory",
 			asked: []string{"export"},
 		},
-		{name: "refresh", args: []string{"refresh", "--yes"}, asked: []string{"export", "answers"}, ran: []string{"refresh", "--yes"}},
+		{name: "refresh", args: []string{"refresh", "--yes"}, asked: []string{"export", "answers"},
+			ran: []string{"refresh", "--yes"}},
 		{
-			name: "refresh in the dark", args: []string{"refresh"}, change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
-			want:  "pulumi refresh was not run, for a refresh would forget what does not answer: nobody there",
-			asked: []string{"export", "answers"},
+			name: "refresh in the dark", args: []string{"refresh"},
+			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
+			want:   "pulumi refresh was not run, for a refresh would forget what does not answer: nobody there",
+			asked:  []string{"export", "answers"},
 		},
 		{
-			name: "up with a refresh in the dark", args: []string{"up", "-r"}, change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
-			want:  "pulumi up was not run, for a refresh would forget what does not answer: nobody there",
-			asked: []string{"export", "answers"},
+			name: "up with a refresh in the dark", args: []string{"up", "-r"},
+			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
+			want:   "pulumi up was not run, for a refresh would forget what does not answer: nobody there",
+			asked:  []string{"export", "answers"},
 		},
-		{name: "up with one", args: []string{"up", "--refresh"}, asked: []string{"export", "answers"}, ran: []string{"up", "--refresh"}},
-		{name: "up without one", args: []string{"up", "--refresh=false"}, asked: []string{"export"}, ran: []string{"up", "--refresh=false"}},
-		{name: "nothing", want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself"},
+		{name: "up with one", args: []string{"up", "--refresh"}, asked: []string{"export", "answers"},
+			ran: []string{"up", "--refresh"}},
+		{name: "up without one", args: []string{"up", "--refresh=false"}, asked: []string{"export"},
+			ran: []string{"up", "--refresh=false"}},
+		{name: "nothing",
+			want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself"},
 		{
 			name: "another command", args: []string{"preview"},
 			want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself",
@@ -283,7 +304,8 @@ func TestRun(t *testing.T) {
 			name: "another stack, short", args: []string{"up", "-sprod"},
 			want: "-sprod would make pulumi use another stack than the one whose state was kept: write it before run",
 		},
-		{name: "flags that only begin alike", args: []string{"up", "--skip-preview"}, asked: []string{"export"}, ran: []string{"up", "--skip-preview"}},
+		{name: "flags that only begin alike", args: []string{"up", "--skip-preview"}, asked: []string{"export"},
+			ran: []string{"up", "--skip-preview"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, s, _ := guarded(t)
@@ -329,7 +351,8 @@ preview        2 to create, 1 to update
 
 	f, s, out = guarded(t)
 	f.fail, f.pending = map[string]error{"free": ErrLocked, "config": errors.New("pools: is required")}, 1
-	fails(t, "lock: "+ErrLocked.Error()+"\nstate: an update was interrupted: the result of 1 operation is unknown; run a refresh\n"+
+	fails(t, "lock: "+ErrLocked.Error()+
+		"\nstate: an update was interrupted: the result of 1 operation is unknown; run a refresh\n"+
 		"configuration: pools: is required", s.Check(t.Context()))
 	equal(t, []string{"free", "export", "resources", "config"}, f.asked)
 	equal(t, "lock           NOT WELL\nstate          NOT WELL\nconfiguration  NOT WELL\n", out.String())
@@ -339,10 +362,12 @@ preview        2 to create, 1 to update
 func TestBrief(t *testing.T) {
 	for _, c := range [][2]string{
 		{"plain", "plain"},
-		{"could not import stack: exit status 1\ncode: 1\nstdout: x\nstderr: error: no stack\n\n", "could not import stack: exit status 1: no stack"},
+		{"could not import stack: exit status 1\ncode: 1\nstdout: x\nstderr: error: no stack\n\n",
+			"could not import stack: exit status 1: no stack"},
 		{"failed: exit status 1\ncode: 1\nstdout: \nstderr: \n", "failed: exit status 1: no reason given"},
 		{
-			"failed: exit status 1\ncode: 1\nstdout: \nstderr: error: This is a bug!\n====\nGo Version: go1\nError:   snapshot integrity failure\n\nStack Trace:\n",
+			"failed: exit status 1\ncode: 1\nstdout: \nstderr: error: This is a bug!\n====\nGo Version: go1\nError:   " +
+				"snapshot integrity failure\n\nStack Trace:\n",
 			"failed: exit status 1: snapshot integrity failure",
 		},
 	} {
@@ -398,7 +423,8 @@ func TestNewest(t *testing.T) {
 
 	var listed []string
 	for _, f := range all {
-		listed = append(listed, fmt.Sprint(filepath.Base(f.Path), " ", f.Taken.Format("Jan 2"), " ", len(f.Deployment.URNs), " ", f.PreRestore, " ", f.Err == nil))
+		listed = append(listed, fmt.Sprint(filepath.Base(f.Path), " ", f.Taken.Format("Jan 2"), " ", len(f.Deployment.URNs),
+			" ", f.PreRestore, " ", f.Err == nil))
 	}
 
 	equal(t, []string{

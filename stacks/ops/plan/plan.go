@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// OfFile plans a stack file and has Talos validate the machine configurations of the plan, whose warnings hold what Talos
-// advises. Nothing is contacted. The error holds everything that is wrong (spec.Problems).
+// OfFile plans a stack file and has Talos validate the machine configurations of the plan, whose warnings hold what
+// Talos advises. Nothing is contacted. The error holds everything that is wrong (spec.Problems).
 func OfFile(path string) (spec.Spec, *plan.Plan, error) {
 	config, err := stacks.LoadFile(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package preview tells what an update would do to each node of a stack, from what a preview says: the program asks the nodes
-// themselves, the providers say what becomes of the machines.
+// Package preview tells what an update would do to each node of a stack, from what a preview says: the program asks the
+// nodes themselves, the providers say what becomes of the machines.
 package preview
 
 import (
@@ -25,9 +25,10 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Impact previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there with an error, too: a
-// preview that refuses something says what.
-func Impact(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []impact.NodeImpact, warnings []string, err error) {
+// Impact previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there
+// with an error, too: a preview that refuses something says what.
+func Impact(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []impact.NodeImpact, warnings []string,
+	err error) {
 	var (
 		all  survey
 		seen = make(chan events.EngineEvent)
@@ -43,7 +44,8 @@ func Impact(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []i
 		done <- errors.Join(errs...)
 	}()
 
-	_, err = stack.Preview(ctx, optpreview.EventStreams(seen), optpreview.ProgressStreams(progress), optpreview.ErrorProgressStreams(progress))
+	_, err = stack.Preview(ctx, optpreview.EventStreams(seen), optpreview.ProgressStreams(progress),
+		optpreview.ErrorProgressStreams(progress))
 	broken := <-done
 
 	// The engine's error repeats all of the preview.
@@ -286,8 +288,8 @@ func (n *node) restarted(row impact.NodeImpact) impact.NodeImpact {
 	return row
 }
 
-// quorum says what etcd is left with where control planes come, go, or are away: by the machines there are. Those that come are
-// there before others leave.
+// quorum says what etcd is left with where control planes come, go, or are away: by the machines there are. Those that
+// come are there before others leave.
 func quorum(rows []impact.NodeImpact) {
 	voters, created, removed := 0, 0, 0
 

@@ -15,7 +15,8 @@ import (
 func event(op apitype.OpType, kind, name string, inputs map[string]any, diffs ...string) events.EngineEvent {
 	var e events.EngineEvent
 	e.ResourcePreEvent = &apitype.ResourcePreEvent{Metadata: apitype.StepEventMetadata{
-		Op: op, Type: kind, URN: "urn:pulumi:s::p::t::" + name, Diffs: diffs, New: &apitype.StepEventStateMetadata{Inputs: inputs},
+		Op: op, Type: kind, URN: "urn:pulumi:s::p::t::" + name, Diffs: diffs,
+		New: &apitype.StepEventStateMetadata{Inputs: inputs},
 	}}
 
 	return e

@@ -1,9 +1,10 @@
-// Command languagehost is a Pulumi language host for Go programs, built as pulumi-language-go where no other is installed.
+// Command languagehost is a Pulumi language host for Go programs, built as pulumi-language-go where no other is
+// installed.
 //
-// It does what running a program or a policy pack takes and no more: it starts a compiled program, or compiles one first,
-// with the environment that the Go SDK reads. Pulumi's own host ships with the CLI's release and is not to be had as a Go module of
-// the CLI's version. Plugins are never installed on its word: it reports no required packages, and the engine takes the
-// versions from the resources that the program registers.
+// It does what running a program or a policy pack takes and no more: it starts a compiled program, or compiles one
+// first, with the environment that the Go SDK reads. Pulumi's own host ships with the CLI's release and is not to be
+// had as a Go module of the CLI's version. Plugins are never installed on its word: it reports no required packages,
+// and the engine takes the versions from the resources that the program registers.
 package main
 
 import (
@@ -64,8 +65,8 @@ func serve(ctx context.Context, args []string) error {
 	return <-handle.Done
 }
 
-// host answers for one engine. Whatever else the protocol has (code generation, templates) stays unimplemented, which the
-// engine takes as "this host cannot".
+// host answers for one engine. Whatever else the protocol has (code generation, templates) stays unimplemented, which
+// the engine takes as "this host cannot".
 type host struct {
 	pulumirpc.UnimplementedLanguageRuntimeServer
 	engine string // address, passed on to the program
@@ -80,7 +81,8 @@ func (h *host) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
 
-func (h *host) Handshake(context.Context, *pulumirpc.LanguageHandshakeRequest) (*pulumirpc.LanguageHandshakeResponse, error) {
+func (h *host) Handshake(context.Context, *pulumirpc.LanguageHandshakeRequest) (*pulumirpc.LanguageHandshakeResponse,
+	error) {
 	return &pulumirpc.LanguageHandshakeResponse{}, nil
 }
 
@@ -146,8 +148,8 @@ func (h *host) Run(ctx context.Context, req *pulumirpc.RunRequest) (*pulumirpc.R
 	}
 }
 
-// RunPlugin starts a plugin, such as a policy pack, and passes on what it writes; the port it listens on comes first. The
-// engine ends it by ending the call.
+// RunPlugin starts a plugin, such as a policy pack, and passes on what it writes; the port it listens on comes first.
+// The engine ends it by ending the call.
 func (h *host) RunPlugin(
 	req *pulumirpc.RunPluginRequest, server grpc.ServerStreamingServer[pulumirpc.RunPluginResponse],
 ) error {
@@ -186,8 +188,8 @@ func (s *lockedStream) Send(r *pulumirpc.RunPluginResponse) error {
 	return s.ServerStreamingServer.Send(r)
 }
 
-// program finds the program's binary, as the project's option `binary` names it, or compiles the program's directory. The
-// second result removes what was compiled.
+// program finds the program's binary, as the project's option `binary` names it, or compiles the program's directory.
+// The second result removes what was compiled.
 func program(ctx context.Context, info *pulumirpc.ProgramInfo) (string, func(), error) {
 	dir := info.GetProgramDirectory()
 	if binary := info.GetOptions().GetFields()["binary"].GetStringValue(); binary != "" {

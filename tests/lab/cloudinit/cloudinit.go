@@ -1,5 +1,5 @@
-// Package cloudinit reads user data as cloud-init does, only stricter: what cloud-init would log and pass over is an error
-// here. The schema is cloud-init's own (cloud-init 25.3, cloudinit/config/schemas/schema-cloud-config-v1.json).
+// Package cloudinit reads user data as cloud-init does, only stricter: what cloud-init would log and pass over is an
+// error here. The schema is cloud-init's own (cloud-init 25.3, cloudinit/config/schemas/schema-cloud-config-v1.json).
 package cloudinit
 
 import (

@@ -9,7 +9,8 @@ import (
 func TestParse(t *testing.T) {
 	t.Parallel()
 
-	c, err := Parse("#cloud-config\nhostname: a\nwrite_files:\n  - { path: /x, content: aGk=, encoding: b64 }\nruncmd:\n  - [echo, \"1\"]\n")
+	c, err := Parse("#cloud-config\nhostname: a\nwrite_files:\n  - { path: /x, content: aGk=, encoding: b64 " +
+		"}\nruncmd:\n  - [echo, \"1\"]\n")
 	require.NoError(t, err)
 	require.Equal(t, "a", c.Hostname)
 	require.Equal(t, [][]string{{"echo", "1"}}, c.Commands)

@@ -21,8 +21,8 @@ type Asset struct {
 // architecture is the only one that the lab's machines have.
 const architecture = "-amd64"
 
-// ParseFile reads the name of a file that the factory offers: "nocloud-amd64.iso", "metal-amd64.raw.zst". Forms that the
-// lab has no use for are not known to it.
+// ParseFile reads the name of a file that the factory offers: "nocloud-amd64.iso", "metal-amd64.raw.zst". Forms that
+// the lab has no use for are not known to it.
 func ParseFile(schematic, version, file string) (Asset, error) {
 	if !strings.HasPrefix(version, "v") {
 		version = "v" + version

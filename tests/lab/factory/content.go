@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// magic is in the beginning of each image of the lab. Real ones have other text there, but the lab's hosts and machines must
-// recognise what they downloaded.
+// magic is in the beginning of each image of the lab. Real ones have other text there, but the lab's hosts and machines
+// must recognise what they downloaded.
 const magic = "lab talos image "
 
 // HeadSize is how much of an image Identify needs.
@@ -43,7 +43,8 @@ func Identify(head []byte) (Asset, bool) {
 	return a, err == nil
 }
 
-// content is an image as a stream: what it is, and zeros, which cost nothing to make. A compressed one can be decompressed.
+// content is an image as a stream: what it is, and zeros, which cost nothing to make. A compressed one can be
+// decompressed.
 func (a Asset) content(size, raw int64) io.Reader {
 	begin := padded(a.line())
 
@@ -59,7 +60,8 @@ func (a Asset) content(size, raw int64) io.Reader {
 
 func padded(line []byte) []byte { return append(line, make([]byte, HeadSize-len(line))...) }
 
-// qcow2 is the header of QEMU's format, version 3, which says how large the disk in it is (QEMU: docs/interop/qcow2.txt).
+// qcow2 is the header of QEMU's format, version 3, which says how large the disk in it is (QEMU:
+// docs/interop/qcow2.txt).
 func qcow2(line []byte, size int64) []byte {
 	b := []byte("QFI\xfb")
 	b = binary.BigEndian.AppendUint32(b, 3)            // version
@@ -79,8 +81,9 @@ const (
 	zstdBlock     = 128 << 10
 )
 
-// zstd is a stream that decompresses to the raw image: its beginning as it is, and blocks that each stand for zeros. Around it are
-// parts that a decompressor skips: one that says what the file is, and one that makes it as large as a real one.
+// zstd is a stream that decompresses to the raw image: its beginning as it is, and blocks that each stand for zeros.
+// Around it are parts that a decompressor skips: one that says what the file is, and one that makes it as large as a
+// real one.
 func zstd(a Asset, raw, size int64) []byte {
 	inside := a
 	inside.Compression = ""

@@ -224,7 +224,8 @@ func (f *Factory) route(w http.ResponseWriter, r *http.Request, call string) {
 		writeJSON(w, f.opts.Versions)
 	case read && len(p) == 1 && p[0] == "healthz":
 		w.WriteHeader(http.StatusOK)
-	case r.Method == http.MethodGet && len(p) == 4 && p[0] == "version" && p[3] == "official" && (p[2] == "extensions" || p[2] == "overlays"):
+	case r.Method == http.MethodGet && len(p) == 4 && p[0] == "version" && p[3] == "official" &&
+		(p[2] == "extensions" || p[2] == "overlays"):
 		f.list(w, p[1], p[2])
 	case read && len(p) == 4 && p[0] == "image":
 		f.image(w, r, p[1], p[2], p[3])
@@ -331,7 +332,8 @@ func (f *Factory) image(w http.ResponseWriter, r *http.Request, id, version, fil
 	// a schematic may name anything; whether the extension exists is found out when an image is made of it
 	for _, name := range s.Customization.SystemExtensions.OfficialExtensions {
 		if !slices.Contains(Extensions(), name) {
-			http.Error(w, fmt.Sprintf("official extension %q is not available for Talos version %s", name, version), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("official extension %q is not available for Talos version %s", name, version),
+				http.StatusBadRequest)
 			return
 		}
 	}

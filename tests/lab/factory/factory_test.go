@@ -68,7 +68,8 @@ func (c client) do(method, path, body string) (int, string) {
 func TestImages(t *testing.T) {
 	f, c := start(t, factory.Options{})
 
-	code, body := c.do(http.MethodPost, "/schematics", `{customization: {extraKernelArgs: [net.ifnames=0], meta: [{key: 10, value: "{}"}]}}`)
+	code, body := c.do(http.MethodPost, "/schematics",
+		`{customization: {extraKernelArgs: [net.ifnames=0], meta: [{key: 10, value: "{}"}]}}`)
 	require.Equal(t, http.StatusCreated, code)
 
 	var reply struct{ ID string }
@@ -106,7 +107,8 @@ func TestWrongSchematics(t *testing.T) {
 	require.Contains(t, body, "extensions")
 
 	// an extension that does not exist is found out when an image is asked for
-	code, body = c.do(http.MethodPost, "/schematics", "customization: {systemExtensions: {officialExtensions: [siderolabs/nothing]}}")
+	code, body = c.do(http.MethodPost, "/schematics",
+		"customization: {systemExtensions: {officialExtensions: [siderolabs/nothing]}}")
 	require.Equal(t, http.StatusCreated, code)
 
 	var reply struct{ ID string }
@@ -137,7 +139,8 @@ func TestJournal(t *testing.T) {
 	j := &journal.Journal{}
 	_, c := start(t, factory.Options{Journal: j})
 
-	j.Plant(journal.Fault{Face: journal.Factory, Call: regexp.MustCompile("/versions"), Kind: journal.Refuse, Message: "out of order"})
+	j.Plant(journal.Fault{Face: journal.Factory, Call: regexp.MustCompile("/versions"), Kind: journal.Refuse,
+		Message: "out of order"})
 
 	code, body := c.do(http.MethodGet, "/versions", "")
 	require.Equal(t, http.StatusInternalServerError, code)

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Schematic is what an image is made of besides Talos itself. Its fields, their order and the way it is written are those
-// of github.com/siderolabs/image-factory/pkg/schematic, v0.9.0: the id depends on all three.
+// Schematic is what an image is made of besides Talos itself. Its fields, their order and the way it is written are
+// those of github.com/siderolabs/image-factory/pkg/schematic, v0.9.0: the id depends on all three.
 type Schematic struct {
 	Overlay       Overlay       `yaml:"overlay,omitempty"`
 	Customization Customization `yaml:"customization"`

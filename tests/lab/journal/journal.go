@@ -48,7 +48,8 @@ type Kind string
 
 // The kinds of fault that a face carries out.
 const (
-	// Refuse answers with an error and does nothing: HTTP 500 with Message as reason, gRPC Unavailable, or a command that fails with it.
+	// Refuse answers with an error and does nothing: HTTP 500 with Message as reason, gRPC Unavailable, or a command that
+	// fails with it.
 	Refuse Kind = "refuse"
 	// Reset closes the connection before anything is done.
 	Reset Kind = "reset"

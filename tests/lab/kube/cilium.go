@@ -21,16 +21,18 @@ func isCiliumCLI(image string) bool { return strings.Contains(image, "/cilium-cl
 
 var ciliumVersion = regexp.MustCompile(`^v?1\.(1[6-9]|[2-9]\d)\.\d+$`)
 
-// ciliumCLI plays "cilium install" and "cilium upgrade" as far as anybody can see it in the API: the agents, the operator
-// and their configuration, of the version and with the values asked for. It returns why the command fails.
+// ciliumCLI plays "cilium install" and "cilium upgrade" as far as anybody can see it in the API: the agents, the
+// operator and their configuration, of the version and with the values asked for. It returns why the command fails.
 func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 	if !c.isAdmin(p.Namespace, accountOf(&p.Spec)) {
-		return fmt.Sprintf(`User "system:serviceaccount:%s:%s" cannot list resource "secrets" in API group "" in the namespace "kube-system"`,
+		return fmt.Sprintf(
+			`User "system:serviceaccount:%s:%s" cannot list resource "secrets" in API group "" in the namespace "kube-system"`,
 			p.Namespace, accountOf(&p.Spec))
 	}
 
 	// there is no network for pods yet that would lead to the API's service
-	if !slices.ContainsFunc(ctr.Env, func(e corev1.EnvVar) bool { return e.Name == "KUBERNETES_SERVICE_HOST" }) || !p.Spec.HostNetwork {
+	if !slices.ContainsFunc(ctr.Env, func(e corev1.EnvVar) bool { return e.Name == "KUBERNETES_SERVICE_HOST" }) ||
+		!p.Spec.HostNetwork {
 		return "Kubernetes cluster unreachable: dial tcp 10.96.0.1:443: i/o timeout"
 	}
 
@@ -61,7 +63,8 @@ func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 }
 
 // ciliumFlags reads a command line, strictly.
-func (c *Cluster) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []string) (verb, version string, values map[string]any, problem string) {
+func (c *Cluster) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []string) (verb, version string,
+	values map[string]any, problem string) {
 	verb = args[0]
 	known := []string{"--version", "--values"}
 
@@ -163,13 +166,16 @@ func value[T any](values map[string]any, byDefault T, keys ...string) T {
 
 // ciliumObjects are what the chart makes that can be told from outside.
 func ciliumObjects(version string, values map[string]any) []runtime.Object {
-	agents := daemonSet(ciliumName, "quay.io/cilium/cilium:v"+version, map[string]string{"k8s-app": ciliumName, "app.kubernetes.io/part-of": ciliumName}, "/etc/cni/net.d")
+	agents := daemonSet(ciliumName, "quay.io/cilium/cilium:v"+version,
+		map[string]string{"k8s-app": ciliumName, "app.kubernetes.io/part-of": ciliumName}, "/etc/cni/net.d")
 	agent := &agents.Spec.Template.Spec.Containers[0]
 	agent.Name = "cilium-agent"
 	agent.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{}}
 
-	for _, name := range value(values, []any{"CHOWN", "NET_ADMIN", sysModule}, "securityContext", "capabilities", "ciliumAgent") {
-		agent.SecurityContext.Capabilities.Add = append(agent.SecurityContext.Capabilities.Add, corev1.Capability(fmt.Sprint(name)))
+	for _, name := range value(values, []any{"CHOWN", "NET_ADMIN", sysModule}, "securityContext", "capabilities",
+		"ciliumAgent") {
+		agent.SecurityContext.Capabilities.Add = append(agent.SecurityContext.Capabilities.Add,
+			corev1.Capability(fmt.Sprint(name)))
 	}
 
 	labels := map[string]string{"io.cilium/app": "operator", "name": "cilium-operator"}
@@ -177,10 +183,12 @@ func ciliumObjects(version string, values map[string]any) []runtime.Object {
 	meta := metav1.ObjectMeta{Name: "cilium-operator", Namespace: metav1.NamespaceSystem, Labels: labels}
 
 	return []runtime.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cilium-config", Namespace: metav1.NamespaceSystem}, Data: map[string]string{
-			"ipam": value(values, "cluster-pool", "ipam", "mode"), "kube-proxy-replacement": fmt.Sprint(value(values, false, "kubeProxyReplacement")),
-			"cgroup-root": value(values, "/run/cilium/cgroupv2", "cgroup", "hostRoot"),
-		}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cilium-config", Namespace: metav1.NamespaceSystem},
+			Data: map[string]string{
+				"ipam":                   value(values, "cluster-pool", "ipam", "mode"),
+				"kube-proxy-replacement": fmt.Sprint(value(values, false, "kubeProxyReplacement")),
+				"cgroup-root":            value(values, "/run/cilium/cgroupv2", "cgroup", "hostRoot"),
+			}},
 		agents,
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 			Replicas: &operatorReplicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -199,7 +207,8 @@ const sysModule = "SYS_MODULE"
 func refusedByTalos(p *corev1.Pod) (container, problem string) {
 	for _, ctr := range p.Spec.Containers {
 		if s := ctr.SecurityContext; s != nil && s.Capabilities != nil && slices.Contains(s.Capabilities.Add, sysModule) {
-			return ctr.Name, "failed to create containerd task: unable to apply caps: can't apply capabilities: operation not permitted"
+			return ctr.Name,
+				"failed to create containerd task: unable to apply caps: can't apply capabilities: operation not permitted"
 		}
 	}
 

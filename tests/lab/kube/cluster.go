@@ -170,8 +170,8 @@ func (c *Cluster) createLocked(k *kind, obj runtime.Object) (runtime.Object, err
 	return obj, nil
 }
 
-// current returns a copy of an object as it is now, which controllers may have changed since; of the object itself when it
-// is gone again.
+// current returns a copy of an object as it is now, which controllers may have changed since; of the object itself when
+// it is gone again.
 func (c *Cluster) current(k *kind, obj runtime.Object) runtime.Object {
 	m := accessor(obj)
 	if now, ok := c.objects[k][key(m.GetNamespace(), m.GetName())]; ok {
@@ -181,8 +181,10 @@ func (c *Cluster) current(k *kind, obj runtime.Object) runtime.Object {
 	return obj.DeepCopyObject()
 }
 
-// update changes one object with a function and returns a copy of the result. The function gets a copy. A dry run changes nothing.
-func (c *Cluster) update(k *kind, namespace, name string, dry bool, change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+// update changes one object with a function and returns a copy of the result. The function gets a copy. A dry run
+// changes nothing.
+func (c *Cluster) update(k *kind, namespace, name string, dry bool,
+	change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
 	if dry {
 		now, err := c.get(k, namespace, name)
 		if err != nil {
@@ -205,7 +207,8 @@ func (c *Cluster) update(k *kind, namespace, name string, dry bool, change func(
 	return c.current(k, obj), nil
 }
 
-func (c *Cluster) updateLocked(k *kind, namespace, name string, change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+func (c *Cluster) updateLocked(k *kind, namespace, name string,
+	change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
 	before, ok := c.objects[k][key(namespace, name)]
 	if !ok {
 		return nil, apierrors.NewNotFound(k.gr(), name)
@@ -292,8 +295,8 @@ func (c *Cluster) deleteLocked(k *kind, obj runtime.Object) runtime.Object {
 	return gone
 }
 
-// stays tells whether an object is a pod whose kubelet is silent: only that could end it. Mirrors of static pods are deleted without
-// grace, by the kubelet itself.
+// stays tells whether an object is a pod whose kubelet is silent: only that could end it. Mirrors of static pods are
+// deleted without grace, by the kubelet itself.
 func (c *Cluster) stays(k *kind, obj runtime.Object) bool {
 	p, ok := obj.(*corev1.Pod)
 	if k != pods || !ok || p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
@@ -316,8 +319,8 @@ func (c *Cluster) empty(namespace string) {
 	}
 }
 
-// since returns the changes of a kind after a version, the version reached, and a channel that is closed at the next change.
-// It reports false when the history does not reach back so far.
+// since returns the changes of a kind after a version, the version reached, and a channel that is closed at the next
+// change. It reports false when the history does not reach back so far.
 func (c *Cluster) since(k *kind, version uint64) (changes []change, reached uint64, next <-chan struct{}, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,7 +329,8 @@ func (c *Cluster) since(k *kind, version uint64) (changes []change, reached uint
 		return nil, 0, nil, false
 	}
 
-	i, _ := slices.BinarySearchFunc(c.history, version+1, func(e change, v uint64) int { return int(int64(e.version) - int64(v)) })
+	i, _ := slices.BinarySearchFunc(c.history, version+1,
+		func(e change, v uint64) int { return int(int64(e.version) - int64(v)) })
 	for _, e := range c.history[i:] {
 		if e.kind == k {
 			changes = append(changes, e)

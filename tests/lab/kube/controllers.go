@@ -69,7 +69,8 @@ func (c *Cluster) nodesLocked() map[string]*corev1.Node {
 	return all
 }
 
-// signRequests approves and signs what kubelets ask for, as the controller manager does with Talos' bootstrap manifests.
+// signRequests approves and signs what kubelets ask for, as the controller manager does with Talos' bootstrap
+// manifests.
 func (c *Cluster) signRequests() {
 	if c.signer == nil {
 		return
@@ -87,7 +88,8 @@ func (c *Cluster) signRequests() {
 		}
 
 		csr, err := stdx509.ParseCertificateRequest(block.Bytes)
-		if err != nil || !strings.HasPrefix(csr.Subject.CommonName, "system:node:") || !slices.Equal(csr.Subject.Organization, []string{"system:nodes"}) {
+		if err != nil || !strings.HasPrefix(csr.Subject.CommonName, "system:node:") ||
+			!slices.Equal(csr.Subject.Organization, []string{"system:nodes"}) {
 			continue
 		}
 
@@ -160,8 +162,8 @@ func nodeCondition(n *corev1.Node) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-// NodeLost marks a node whose kubelet has gone silent, as the node lifecycle controller does after its grace period. Here
-// the grace period is nothing: a lab's machine that is off is known to be off.
+// NodeLost marks a node whose kubelet has gone silent, as the node lifecycle controller does after its grace period.
+// Here the grace period is nothing: a lab's machine that is off is known to be off.
 func (c *Cluster) NodeLost(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,12 +241,14 @@ func (c *Cluster) HasNode(name string, uid types.UID) bool {
 	return ok && accessor(obj).GetUID() == uid
 }
 
-// NetworkPlugin is the name of what has put a CNI configuration on a node; empty while nothing has, and the node never becomes
-// Ready: a pod that runs there with the host's /etc/cni mounted, which is how flannel, Cilium, Calico and others do it.
+// NetworkPlugin is the name of what has put a CNI configuration on a node; empty while nothing has, and the node never
+// becomes Ready: a pod that runs there with the host's /etc/cni mounted, which is how flannel, Cilium, Calico and
+// others do it.
 func (c *Cluster) NetworkPlugin(node string) string {
 	for _, p := range c.RunningOn(node) {
 		for _, v := range p.Spec.Volumes {
-			if owner := metav1.GetControllerOf(p); owner != nil && v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/etc/cni") {
+			if owner := metav1.GetControllerOf(p); owner != nil && v.HostPath != nil &&
+				strings.HasPrefix(v.HostPath.Path, "/etc/cni") {
 				return owner.Name
 			}
 		}
@@ -284,8 +288,8 @@ func (c *Cluster) collectPods(all map[string]*corev1.Node) {
 	}
 }
 
-// runPod gives a pod the status it has on its node: pods on the host's network run as soon as the kubelet has registered,
-// others once the node is Ready.
+// runPod gives a pod the status it has on its node: pods on the host's network run as soon as the kubelet has
+// registered, others once the node is Ready.
 func runPod(p *corev1.Pod, n *corev1.Node) {
 	if !p.Spec.HostNetwork && nodeCondition(n) != corev1.ConditionTrue {
 		p.Status.Phase = corev1.PodPending
@@ -354,7 +358,8 @@ func setReady(p *corev1.Pod, ready bool) {
 		status = corev1.ConditionTrue
 	}
 
-	for _, t := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodScheduled} {
+	for _, t := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+		corev1.PodScheduled} {
 		want := status
 		if t == corev1.PodScheduled || t == corev1.PodInitialized {
 			want = corev1.ConditionTrue
@@ -362,7 +367,8 @@ func setReady(p *corev1.Pod, ready bool) {
 
 		i := slices.IndexFunc(p.Status.Conditions, func(cond corev1.PodCondition) bool { return cond.Type == t })
 		if i < 0 {
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: t, Status: want, LastTransitionTime: metav1.Now()})
+			p.Status.Conditions = append(p.Status.Conditions,
+				corev1.PodCondition{Type: t, Status: want, LastTransitionTime: metav1.Now()})
 		} else if p.Status.Conditions[i].Status != want {
 			p.Status.Conditions[i].Status, p.Status.Conditions[i].LastTransitionTime = want, metav1.Now()
 		}
@@ -373,7 +379,8 @@ func setReady(p *corev1.Pod, ready bool) {
 		p.Status.ContainerStatuses = nil
 
 		for _, ctr := range p.Spec.Containers {
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: ctr.Name, Image: ctr.Image})
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: ctr.Name, Image: ctr.Image})
 		}
 	}
 
@@ -416,7 +423,8 @@ func (c *Cluster) startPod(owner metav1.Object, gvk string, template *corev1.Pod
 			GenerateName: owner.GetName() + "-", Namespace: owner.GetNamespace(),
 			Labels: template.Labels, Annotations: template.Annotations,
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: group + "/v1", Kind: name, Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes,
+				APIVersion: group + "/v1", Kind: name, Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes,
+				BlockOwnerDeletion: &yes,
 			}},
 		},
 		Spec: *template.Spec.DeepCopy(),
@@ -431,7 +439,8 @@ func (c *Cluster) startPod(owner metav1.Object, gvk string, template *corev1.Pod
 // rollOut removes the pods that were made from another template; the controller makes them anew.
 func (c *Cluster) rollOut(owner metav1.Object, template *corev1.PodTemplateSpec) {
 	for _, p := range c.owned(owner) {
-		if !equal(p.Spec.Containers, template.Spec.Containers) || !equal(p.Spec.InitContainers, template.Spec.InitContainers) {
+		if !equal(p.Spec.Containers, template.Spec.Containers) ||
+			!equal(p.Spec.InitContainers, template.Spec.InitContainers) {
 			c.commit(pods, watch.Deleted, p, c.objects[pods][key(p.Namespace, p.Name)])
 		}
 	}
@@ -470,7 +479,8 @@ func (c *Cluster) runDaemonSets(all map[string]*corev1.Node) {
 		}
 
 		ds.Status.DesiredNumberScheduled, ds.Status.CurrentNumberScheduled = int32(desired), int32(desired)
-		ds.Status.UpdatedNumberScheduled, ds.Status.NumberReady, ds.Status.NumberAvailable = int32(desired), int32(ready), int32(ready)
+		ds.Status.UpdatedNumberScheduled, ds.Status.NumberReady, ds.Status.NumberAvailable = int32(desired), int32(ready),
+			int32(ready)
 		ds.Status.NumberUnavailable, ds.Status.ObservedGeneration = int32(desired-ready), ds.Generation
 		c.replace(daemonSets, ds)
 	}
@@ -530,7 +540,8 @@ func (c *Cluster) runDeployments(all map[string]*corev1.Node) {
 func (c *Cluster) collectOwned(name string, k *kind) {
 	for _, obj := range c.listLocked(pods, "") {
 		p := obj.(*corev1.Pod) //nolint:forcetypeassert
-		if ref := metav1.GetControllerOf(p); ref != nil && ref.Kind == name && c.objects[k][key(p.Namespace, ref.Name)] == nil {
+		if ref := metav1.GetControllerOf(p); ref != nil && ref.Kind == name &&
+			c.objects[k][key(p.Namespace, ref.Name)] == nil {
 			c.commit(pods, watch.Deleted, p, c.objects[pods][key(p.Namespace, p.Name)])
 		}
 	}
@@ -570,7 +581,8 @@ func (c *Cluster) put(k *kind, obj runtime.Object) {
 	before, ok := c.objects[k][key(m.GetNamespace(), m.GetName())]
 	if !ok {
 		if _, err := c.createLocked(k, obj); err != nil {
-			panic(fmt.Sprintf("kube: %s %s: %v", k.name, m.GetName(), err)) // the cluster's own objects go into namespaces it made
+			// the cluster's own objects go into namespaces it made
+			panic(fmt.Sprintf("kube: %s %s: %v", k.name, m.GetName(), err))
 		}
 
 		return

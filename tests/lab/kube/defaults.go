@@ -30,7 +30,8 @@ func setDefaults(obj runtime.Object) {
 		if o.Spec.UpdateStrategy.Type == "" {
 			one, none := intstr.FromInt32(1), intstr.FromInt32(0)
 			o.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{
-				Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one, MaxSurge: &none},
+				Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one, MaxSurge: &none},
 			}
 		}
 	case *appsv1.Deployment:
@@ -42,7 +43,8 @@ func setDefaults(obj runtime.Object) {
 		if o.Spec.Strategy.Type == "" {
 			quarter := intstr.FromString("25%")
 			o.Spec.Strategy = appsv1.DeploymentStrategy{
-				Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &quarter},
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &quarter},
 			}
 		}
 	}

@@ -40,7 +40,8 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request, call string) b
 			"paths": map[string]any{}, "definitions": map[string]any{},
 		})
 	default:
-		if strings.HasPrefix(path, "/metrics") || strings.HasPrefix(path, "/logs") || strings.HasPrefix(path, "/.well-known/") {
+		if strings.HasPrefix(path, "/metrics") || strings.HasPrefix(path, "/logs") ||
+			strings.HasPrefix(path, "/.well-known/") {
 			s.refuse(w, call, "the lab's API server does not have "+path)
 			return true
 		}
@@ -93,7 +94,8 @@ func groups() metav1.APIGroupList {
 		}
 
 		v := metav1.GroupVersionForDiscovery{GroupVersion: k.group + "/" + k.version, Version: k.version}
-		list.Groups = append(list.Groups, metav1.APIGroup{Name: k.group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+		list.Groups = append(list.Groups, metav1.APIGroup{Name: k.group, Versions: []metav1.GroupVersionForDiscovery{v},
+			PreferredVersion: v})
 	}
 
 	return list
@@ -119,8 +121,9 @@ func writeResources(w http.ResponseWriter, group, ver string) bool {
 
 		list.APIResources = append(list.APIResources, metav1.APIResource{
 			Categories: categories,
-			Name:       k.resource, SingularName: strings.ToLower(k.name), Namespaced: k.namespaced, Kind: k.name, ShortNames: k.short,
-			Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
+			Name:       k.resource, SingularName: strings.ToLower(k.name), Namespaced: k.namespaced, Kind: k.name,
+			ShortNames: k.short,
+			Verbs:      metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
 		})
 
 		if k.status {
@@ -131,7 +134,8 @@ func writeResources(w http.ResponseWriter, group, ver string) bool {
 
 		if k.resource == pods.resource && k.group == "" {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: k.resource + "/" + evictionResource, Namespaced: true, Group: eviction.group, Version: eviction.version, Kind: evictionKind,
+				Name: k.resource + "/" + evictionResource, Namespaced: true, Group: eviction.group, Version: eviction.version,
+				Kind:  evictionKind,
 				Verbs: metav1.Verbs{"create"},
 			})
 		}

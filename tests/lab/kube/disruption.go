@@ -48,7 +48,8 @@ func (c *Cluster) runBudgets() {
 		b.Status.ExpectedPods, b.Status.CurrentHealthy = int32(expected), int32(healthy)
 		b.Status.DesiredHealthy, b.Status.DisruptionsAllowed = int32(desired), int32(allowed)
 
-		cond := metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation}
+		cond := metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation}
 		if allowed > 0 {
 			cond.Status, cond.Reason = metav1.ConditionTrue, policyv1.SufficientPodsReason
 		}
@@ -58,8 +59,8 @@ func (c *Cluster) runBudgets() {
 	}
 }
 
-// expectation is how many pods a budget expects, and how many of them must be healthy. A number that must be available is
-// counted against the pods that are there; all else against what their controllers want.
+// expectation is how many pods a budget expects, and how many of them must be healthy. A number that must be available
+// is counted against the pods that are there; all else against what their controllers want.
 func (c *Cluster) expectation(b *policyv1.PodDisruptionBudget, covered []*corev1.Pod) (expected, desired int) {
 	scale := func(v *intstr.IntOrString) int {
 		n, err := intstr.GetScaledValueFromIntOrPercent(v, expected, true)

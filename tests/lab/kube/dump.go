@@ -101,7 +101,8 @@ func lost(n *corev1.Node) {
 
 	for i := range n.Status.Conditions {
 		if cond := &n.Status.Conditions[i]; cond.Status != corev1.ConditionUnknown {
-			cond.Status, cond.Reason, cond.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
+			cond.Status, cond.Reason, cond.Message = corev1.ConditionUnknown, "NodeStatusUnknown",
+				"Kubelet stopped posting node status."
 			cond.LastTransitionTime = now
 		}
 	}

@@ -40,7 +40,8 @@ func (s *Server) evict(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 
-	if err := s.cfg.Cluster.evict(t.namespace, t.name, dryRun(r) || e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) > 0); err != nil {
+	if err := s.cfg.Cluster.evict(t.namespace, t.name,
+		dryRun(r) || e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) > 0); err != nil {
 		writeError(w, err)
 		return
 	}
@@ -94,7 +95,8 @@ func (c *Cluster) disrupt(p *corev1.Pod, dry bool) error {
 		return nil
 	case 1:
 	default:
-		return apierrors.NewInternalError(errors.New("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")) //nolint:staticcheck // its words
+		return apierrors.NewInternalError(errors.New(
+			"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")) //nolint:staticcheck // its words
 	}
 
 	b := found[0]
@@ -114,8 +116,9 @@ func (c *Cluster) disrupt(p *corev1.Pod, dry bool) error {
 	if st.DisruptionsAllowed <= 0 {
 		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-			Type:    policyv1.DisruptionBudgetCause,
-			Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, st.DesiredHealthy, st.CurrentHealthy),
+			Type: policyv1.DisruptionBudgetCause,
+			Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name,
+				st.DesiredHealthy, st.CurrentHealthy),
 		})
 
 		return err

@@ -28,7 +28,8 @@ func (f *fixture) deploy(replicas int32) {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: webLabels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: webLabels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+				ObjectMeta: metav1.ObjectMeta{Labels: webLabels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
 			},
 		},
 	}, metav1.CreateOptions{})
@@ -64,7 +65,8 @@ func (f *fixture) web() map[string][]string {
 }
 
 func (f *fixture) evict(pod string) error {
-	return f.api.PolicyV1().Evictions("default").Evict(f.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: "default"}})
+	return f.api.PolicyV1().Evictions("default").Evict(f.Context(),
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: "default"}})
 }
 
 // What kubectl drains goes elsewhere, and the node is left alone until it is uncordoned.
@@ -78,14 +80,16 @@ func TestDrain(t *testing.T) {
 	var out, errs bytes.Buffer
 
 	helper := &drain.Helper{
-		Ctx: t.Context(), Client: f.api, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, GracePeriodSeconds: -1, Timeout: 5 * time.Second, Out: &out, ErrOut: &errs,
+		Ctx: t.Context(), Client: f.api, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, GracePeriodSeconds: -1,
+		Timeout: 5 * time.Second, Out: &out, ErrOut: &errs,
 	}
 	node := f.cluster.Node("node-1")
 	require.NoError(t, drain.RunCordonOrUncordon(helper, node, true))
 	require.NoError(t, drain.RunNodeDrain(helper, "node-1"))
 	require.Empty(t, f.web()["node-1"])
 	require.Len(t, f.web()["node-2"], 4)
-	require.Contains(t, f.cluster.Node("node-1").Spec.Taints, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
+	require.Contains(t, f.cluster.Node("node-1").Spec.Taints,
+		corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
 
 	require.NoError(t, drain.RunCordonOrUncordon(helper, f.cluster.Node("node-1"), false))
 	require.Empty(t, f.cluster.Node("node-1").Spec.Taints)
@@ -113,10 +117,12 @@ func TestDisruptionBudgets(t *testing.T) {
 			f.deploy(3)
 
 			st := f.budget(tc.spec)
-			require.Equal(t, []int32{3, 3, tc.desired, tc.allowed}, []int32{st.ExpectedPods, st.CurrentHealthy, st.DesiredHealthy, st.DisruptionsAllowed})
+			require.Equal(t, []int32{3, 3, tc.desired, tc.allowed},
+				[]int32{st.ExpectedPods, st.CurrentHealthy, st.DesiredHealthy, st.DisruptionsAllowed})
 
 			// nothing that is evicted can go anywhere
-			_, err := f.api.CoreV1().Nodes().Patch(t.Context(), "node-1", "application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+			_, err := f.api.CoreV1().Nodes().Patch(t.Context(), "node-1", "application/merge-patch+json",
+				[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 
 			for i, pod := range f.web()["node-1"] {
@@ -148,7 +154,8 @@ func TestEvictionsThatAreWrong(t *testing.T) {
 	f.budget(policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr(intstr.FromInt32(0))})
 
 	_, err := f.api.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: webLabels}},
+		ObjectMeta: metav1.ObjectMeta{Name: "second"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: webLabels}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.ErrorContains(t, f.evict(pod), "This pod has more than one PodDisruptionBudget")
@@ -188,13 +195,15 @@ func TestNodeDeleted(t *testing.T) {
 	f := start(t)
 	k := f.join("node-1", func(k *kube.Kubelet) {
 		k.StaticPods = []corev1.Pod{{
-			ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-node-1", Namespace: "kube-system", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "kube-apiserver"}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-node-1", Namespace: "kube-system",
+				Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kube-apiserver"}}},
 		}}
 	})
 
 	mirrors := func() int {
-		list, err := f.api.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=node-1"})
+		list, err := f.api.CoreV1().Pods("kube-system").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName=node-1"})
 		require.NoError(t, err)
 
 		return len(list.Items)
@@ -231,7 +240,8 @@ func TestCordonedByItself(t *testing.T) {
 		require.Equal(t, down, f.cluster.Node("node-1").Spec.Unschedulable)
 	}
 
-	_, err := f.api.CoreV1().Nodes().Patch(t.Context(), "node-1", "application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	_, err := f.api.CoreV1().Nodes().Patch(t.Context(), "node-1", "application/merge-patch+json",
+		[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.NoError(t, k.Join(t.Context()))
 	require.True(t, f.cluster.Node("node-1").Spec.Unschedulable)

@@ -35,7 +35,8 @@ func (c *Cluster) startJob(job *batchv1.Job, all map[string]*corev1.Node) {
 	}
 
 	for _, name := range sortedNames(all) {
-		if n := all[name]; !n.Spec.Unschedulable && mayRun(spec, n) && (nodeCondition(n) == corev1.ConditionTrue || toleratesNotReady(spec)) {
+		if n := all[name]; !n.Spec.Unschedulable && mayRun(spec, n) &&
+			(nodeCondition(n) == corev1.ConditionTrue || toleratesNotReady(spec)) {
 			now := metav1.Now()
 			job.Status.StartTime, job.Status.Active = &now, 1
 			c.startPod(job, "batch/Job", &job.Spec.Template, n)
@@ -92,8 +93,10 @@ func (c *Cluster) finishJob(job *batchv1.Job, p *corev1.Pod) {
 
 	job.Status.Active, job.Status.Succeeded, job.Status.CompletionTime = 0, 1, &now
 	job.Status.Conditions = []batchv1.JobCondition{
-		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached, LastTransitionTime: now},
-		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached, LastTransitionTime: now},
+		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached,
+			LastTransitionTime: now},
+		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached,
+			LastTransitionTime: now},
 	}
 	c.replace(jobs, job)
 }

@@ -52,7 +52,8 @@ func start(t *testing.T) *fixture {
 	}))
 
 	srv, err := kube.NewServer(kube.ServerConfig{
-		Node: "cp-1", Cluster: f.cluster, Version: "v1.34.2", CA: f.ca, Names: []string{"127.0.0.1", "kubernetes"}, Journal: f.journal,
+		Node: "cp-1", Cluster: f.cluster, Version: "v1.34.2", CA: f.ca, Names: []string{"127.0.0.1", "kubernetes"},
+		Journal: f.journal,
 		Healthy: func() error {
 			if f.broken.Load() {
 				return errors.New("etcdserver: no leader")
@@ -88,13 +89,16 @@ func (f *fixture) config(name, group string) *rest.Config {
 
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(f.ca)
 	require.NoError(f, err)
-	pair, err := x509.NewKeyPair(ca, x509.CommonName(name), x509.Organization(group), x509.NotAfter(time.Now().Add(time.Hour)),
-		x509.KeyUsage(stdx509.KeyUsageDigitalSignature), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}))
+	pair, err := x509.NewKeyPair(ca, x509.CommonName(name), x509.Organization(group),
+		x509.NotAfter(time.Now().Add(time.Hour)),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}))
 	require.NoError(f, err)
 
 	cert := x509.NewCertificateAndKeyFromKeyPair(pair)
 
-	return &rest.Config{Host: f.url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: f.ca.Crt, CertData: cert.Crt, KeyData: cert.Key}}
+	return &rest.Config{Host: f.url, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: f.ca.Crt, CertData: cert.Crt, KeyData: cert.Key}}
 }
 
 func (f *fixture) client(name, group string) kubernetes.Interface {
@@ -139,8 +143,9 @@ func TestNodesJoin(t *testing.T) {
 	f := start(t)
 	k := f.join("node-1", func(k *kube.Kubelet) {
 		k.StaticPods = []corev1.Pod{{
-			ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-node-1", Namespace: "kube-system", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "kube-apiserver"}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-node-1", Namespace: "kube-system",
+				Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kube-apiserver"}}},
 		}}
 	})
 
@@ -230,7 +235,8 @@ func TestAccess(t *testing.T) {
 	// a kubelet may change its own node only
 	f.join("node-1")
 	other := f.client("system:node:node-2", "system:nodes")
-	_, err = other.CoreV1().Nodes().Patch(t.Context(), "node-1", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	_, err = other.CoreV1().Nodes().Patch(t.Context(), "node-1", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
 }
 
@@ -238,7 +244,9 @@ func TestObjects(t *testing.T) {
 	f := start(t)
 	maps := f.api.CoreV1().ConfigMaps("default")
 
-	made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"k": "1"}}, Data: map[string]string{"x": "1"}}, metav1.CreateOptions{})
+	made, err := maps.Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"k": "1"}},
+			Data: map[string]string{"x": "1"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
 	_, err = maps.Create(t.Context(), made, metav1.CreateOptions{})
@@ -254,7 +262,8 @@ func TestObjects(t *testing.T) {
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 
 	for _, kind := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType} {
-		got, err := maps.Patch(t.Context(), "a", kind, []byte(`{"data":{"`+string(kind[12:17])+`":"y"}}`), metav1.PatchOptions{})
+		got, err := maps.Patch(t.Context(), "a", kind, []byte(`{"data":{"`+string(kind[12:17])+`":"y"}}`),
+			metav1.PatchOptions{})
 		require.NoError(t, err)
 		require.Equal(t, "y", got.Data[string(kind[12:17])])
 	}
@@ -267,11 +276,13 @@ func TestObjects(t *testing.T) {
 	_, err = maps.Get(t.Context(), "a", metav1.GetOptions{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
-	_, err = f.api.CoreV1().ConfigMaps("nowhere").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	_, err = f.api.CoreV1().ConfigMaps("nowhere").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
 	// fields that a kind does not have are refused
-	err = f.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/default/configmaps").SetHeader("Content-Type", "application/json").
+	err = f.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/default/configmaps").SetHeader("Content-Type",
+		"application/json").
 		Body([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b"},"dota":{}}`)).Do(t.Context()).Error()
 	require.True(t, apierrors.IsBadRequest(err), "%v", err)
 	require.ErrorContains(t, err, "dota")
@@ -299,7 +310,8 @@ func TestWatch(t *testing.T) {
 	patch := func(body string) {
 		t.Helper()
 
-		_, err := f.api.CoreV1().Nodes().Patch(t.Context(), "node-1", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		_, err := f.api.CoreV1().Nodes().Patch(t.Context(), "node-1", types.MergePatchType, []byte(body),
+			metav1.PatchOptions{})
 		require.NoError(t, err)
 	}
 
@@ -325,7 +337,8 @@ func TestDeployments(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -383,7 +396,8 @@ func TestFaults(t *testing.T) {
 		f.journal.Plant(journal.Fault{Face: journal.Kubernetes, Call: post, Kind: kind, Message: "out of order"})
 
 		name := string(rune('a' + i))
-		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		require.Error(t, err, kind)
 
 		_, err = maps.Get(t.Context(), name, metav1.GetOptions{})

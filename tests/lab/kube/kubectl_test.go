@@ -61,15 +61,17 @@ func TestCategories(t *testing.T) {
 func TestReviews(t *testing.T) {
 	f := start(t)
 
-	who, err := f.api.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	who, err := f.api.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "admin", who.Status.UserInfo.Username)
 	require.Contains(t, who.Status.UserInfo.Groups, "system:masters")
 
 	for group, allowed := range map[string]bool{"system:masters": true, "guests": false} {
-		got, err := f.client("someone", group).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Version: "*", Resource: "nodes"}},
-		}, metav1.CreateOptions{})
+		got, err := f.client("someone", group).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Version: "*", Resource: "nodes"}},
+			}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		require.Equal(t, allowed, got.Status.Allowed, group)
 	}
@@ -93,7 +95,8 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, corev1.ServiceAffinityNone, service.Spec.SessionAffinity)
 	require.EqualValues(t, 53, service.Spec.Ports[0].TargetPort.IntVal)
 
-	secret, err := f.api.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
+	secret, err := f.api.CoreV1().Secrets("default").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Equal(t, corev1.SecretTypeOpaque, secret.Type)
 }
@@ -104,7 +107,8 @@ func TestNamespaceDeletion(t *testing.T) {
 	f.join("node-1")
 
 	spaces := f.api.CoreV1().Namespaces()
-	_, err := spaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{})
+	_, err := spaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}},
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 
 	labels := map[string]string{"app": "web"}
@@ -143,7 +147,8 @@ func TestDryRun(t *testing.T) {
 	dry := []string{metav1.DryRunAll}
 	nodes := f.api.CoreV1().Nodes()
 
-	got, err := nodes.Patch(t.Context(), "node-1", types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{DryRun: dry})
+	got, err := nodes.Patch(t.Context(), "node-1", types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`),
+		metav1.PatchOptions{DryRun: dry})
 	require.NoError(t, err)
 	require.True(t, got.Spec.Unschedulable)
 
@@ -159,5 +164,6 @@ func TestDryRun(t *testing.T) {
 	other := types.UID("00000000-0000-0000-0000-000000000000")
 	err = nodes.Delete(t.Context(), "node-1", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}})
 	require.True(t, apierrors.IsConflict(err), "%v", err)
-	require.NoError(t, nodes.Delete(t.Context(), "node-1", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID}}))
+	require.NoError(t, nodes.Delete(t.Context(), "node-1",
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID}}))
 }

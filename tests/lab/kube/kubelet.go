@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Kubelet joins one machine to a cluster and reports for it. It knows of the cluster only what the machine's configuration
-// says: with a wrong address, CA or token it never gets in, as a real one.
+// Kubelet joins one machine to a cluster and reports for it. It knows of the cluster only what the machine's
+// configuration says: with a wrong address, CA or token it never gets in, as a real one.
 type Kubelet struct {
 	// Dial connects; nil: by the host's own network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -46,11 +46,11 @@ type Kubelet struct {
 	UID types.UID
 	// StaticPods are mirrored into the API. Nil leaves those that are there alone; an empty list takes them away.
 	StaticPods []corev1.Pod
-	// Registered says that this kubelet has registered the machine already. It does so once, when it starts: a Node that is
-	// deleted afterwards stays away.
+	// Registered says that this kubelet has registered the machine already. It does so once, when it starts: a Node that
+	// is deleted afterwards stays away.
 	Registered bool
-	// Cordoned says that the machine is going down. It is undone by the next boot, and only then if it was the machine that
-	// did it.
+	// Cordoned says that the machine is going down. It is undone by the next boot, and only then if it was the machine
+	// that did it.
 	Cordoned bool
 }
 
@@ -94,7 +94,10 @@ func (k *Kubelet) Report(ctx context.Context, ready bool, reason string) error {
 	var errs []error
 
 	for _, server := range k.Servers {
-		err := k.with(ctx, server, func(ctx context.Context, api kubernetes.Interface) error { return k.post(ctx, api, ready, reason) })
+		err := k.with(ctx, server, func(ctx context.Context,
+			api kubernetes.Interface) error {
+			return k.post(ctx, api, ready, reason)
+		})
 		if err == nil {
 			return nil
 		}
@@ -105,8 +108,8 @@ func (k *Kubelet) Report(ctx context.Context, ready bool, reason string) error {
 	return errors.Join(errs...)
 }
 
-// ControlPlanes asks which addresses serve the API, as the operating system does to find the control planes of a cluster
-// whose discovery is off.
+// ControlPlanes asks which addresses serve the API, as the operating system does to find the control planes of a
+// cluster whose discovery is off.
 func (k *Kubelet) ControlPlanes(ctx context.Context) ([]string, error) {
 	var (
 		out  []string
@@ -176,7 +179,8 @@ func (k *Kubelet) client(server, token string, cert *tls.Certificate) (kubernete
 		rt = bearer{token, transport}
 	}
 
-	api, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: server, QPS: -1}, &http.Client{Transport: rt, Timeout: 10 * time.Second})
+	api, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: server, QPS: -1},
+		&http.Client{Transport: rt, Timeout: 10 * time.Second})
 
 	return api, transport.CloseIdleConnections, err
 }
@@ -201,7 +205,8 @@ func (k *Kubelet) bootstrap(ctx context.Context, server string) (*x509.PEMEncode
 	}
 	defer done()
 
-	csr, pair, err := x509.NewECDSACSRAndIdentity(x509.CommonName("system:node:"+k.Node.Name), x509.Organization("system:nodes"))
+	csr, pair, err := x509.NewECDSACSRAndIdentity(x509.CommonName("system:node:"+k.Node.Name),
+		x509.Organization("system:nodes"))
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +286,8 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 	return k.dropMirrors(ctx, api)
 }
 
-// cordon brings a Node in line with whether the machine is going down (Talos: controllers/k8s/node_apply.go, ApplyCordoned).
+// cordon brings a Node in line with whether the machine is going down (Talos: controllers/k8s/node_apply.go,
+// ApplyCordoned).
 func (k *Kubelet) cordon(n *corev1.Node) {
 	_, ours := n.Annotations[constants.AnnotationCordonedKey]
 
@@ -295,8 +301,8 @@ func (k *Kubelet) cordon(n *corev1.Node) {
 	}
 }
 
-// Drain evicts the pods of the machine that would run elsewhere as well, and asks again until the context ends while a disruption budget
-// holds one (Talos: pkg/kubernetes/kubernetes.go, Drain).
+// Drain evicts the pods of the machine that would run elsewhere as well, and asks again until the context ends while a
+// disruption budget holds one (Talos: pkg/kubernetes/kubernetes.go, Drain).
 func (k *Kubelet) Drain(ctx context.Context) error {
 	for {
 		held, err := k.drainOnce(ctx)
@@ -320,7 +326,8 @@ func (k *Kubelet) drainOnce(ctx context.Context) (held, err error) {
 		err := k.with(context.WithoutCancel(ctx), server, func(ctx context.Context, api kubernetes.Interface) error {
 			held = nil
 
-			list, err := api.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.Node.Name})
+			list, err := api.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+				metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.Node.Name})
 			if err != nil {
 				return err
 			}
@@ -330,7 +337,8 @@ func (k *Kubelet) drainOnce(ctx context.Context) (held, err error) {
 					continue
 				}
 
-				err := api.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
+				err := api.CoreV1().Pods(p.Namespace).EvictV1(ctx,
+					&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
 				if apierrors.IsTooManyRequests(err) {
 					held = errors.Join(held, fmt.Errorf("%s/%s: %w", p.Namespace, p.Name, err))
 				}
@@ -350,18 +358,21 @@ func (k *Kubelet) drainOnce(ctx context.Context) (held, err error) {
 
 // dropMirrors deletes the mirrors of static pods that the machine has no more.
 func (k *Kubelet) dropMirrors(ctx context.Context, api kubernetes.Interface) error {
-	list, err := api.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.Node.Name})
+	list, err := api.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.Node.Name})
 	if err != nil {
 		return err
 	}
 
 	for _, p := range list.Items {
 		_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-		if !mirror || slices.ContainsFunc(k.StaticPods, func(s corev1.Pod) bool { return s.Namespace == p.Namespace && s.Name == p.Name }) {
+		if !mirror || slices.ContainsFunc(k.StaticPods,
+			func(s corev1.Pod) bool { return s.Namespace == p.Namespace && s.Name == p.Name }) {
 			continue
 		}
 
-		if err := api.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := api.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return err
 		}
 	}
@@ -401,7 +412,8 @@ func (k *Kubelet) mirror(ctx context.Context, api kubernetes.Interface, owner *c
 	client := api.CoreV1().Pods(static.Namespace)
 	p := static.DeepCopy()
 	p.Spec.NodeName, p.Spec.HostNetwork = k.Node.Name, true
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID, Controller: &yes}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID,
+		Controller: &yes}}
 	runPod(p, k.Node)
 	k.hold(p, static)
 
@@ -452,9 +464,12 @@ func (k *Kubelet) post(ctx context.Context, api kubernetes.Interface, ready bool
 func conditions(ready bool, reason string, was []corev1.NodeCondition) []corev1.NodeCondition {
 	now := metav1.Now()
 	out := []corev1.NodeCondition{
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory",
+			Message: "kubelet has sufficient memory available"},
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure",
+			Message: "kubelet has no disk pressure"},
+		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID",
+			Message: "kubelet has sufficient PID available"},
 		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: reason},
 	}
 

@@ -70,7 +70,8 @@ func (c *Cluster) Apply(m Manifests) error {
 func (m Manifests) objects() []runtime.Object {
 	var out []runtime.Object
 
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic,
+		corev1.NamespaceNodeLease} {
 		out = append(out, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 
@@ -81,7 +82,8 @@ func (m Manifests) objects() []runtime.Object {
 		},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: m.APIServerIP.String(),
-			Ports:     []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443), Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443),
+				Protocol: corev1.ProtocolTCP}},
 		},
 	})
 
@@ -105,11 +107,13 @@ func (m Manifests) Own() map[string][]runtime.Object {
 	}}}
 
 	if m.FlannelImage != "" {
-		out["05-flannel"] = []runtime.Object{daemonSet("kube-flannel", m.FlannelImage, map[string]string{"k8s-app": "flannel", "tier": "node"}, "/etc/cni/net.d")}
+		out["05-flannel"] = []runtime.Object{daemonSet("kube-flannel", m.FlannelImage,
+			map[string]string{"k8s-app": "flannel", "tier": "node"}, "/etc/cni/net.d")}
 	}
 
 	if m.ProxyImage != "" {
-		out["10-kube-proxy"] = []runtime.Object{daemonSet("kube-proxy", m.ProxyImage, map[string]string{"k8s-app": "kube-proxy", "tier": "node"}, "")}
+		out["10-kube-proxy"] = []runtime.Object{daemonSet("kube-proxy", m.ProxyImage,
+			map[string]string{"k8s-app": "kube-proxy", "tier": "node"}, "")}
 	}
 
 	if m.CoreDNSImage != "" {
@@ -133,7 +137,8 @@ func daemonSet(name, image string, labels map[string]string, hostPath string) *a
 	}
 
 	if hostPath != "" {
-		spec.Volumes = []corev1.Volume{{Name: "cni", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: hostPath}}}}
+		spec.Volumes = []corev1.Volume{{Name: "cni",
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: hostPath}}}}
 	}
 
 	return &appsv1.DaemonSet{
@@ -164,7 +169,8 @@ func (m Manifests) coreDNS() []runtime.Object {
 						ServiceAccountName: "coredns",
 						Containers:         []corev1.Container{{Name: "coredns", Image: m.CoreDNSImage}},
 						Tolerations: []corev1.Toleration{
-							{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+							{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists,
+								Effect: corev1.TaintEffectNoSchedule},
 						},
 					},
 				},
@@ -173,7 +179,8 @@ func (m Manifests) coreDNS() []runtime.Object {
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "kube-dns", Namespace: metav1.NamespaceSystem,
-				Labels: map[string]string{"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"},
+				Labels: map[string]string{"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true",
+					"kubernetes.io/name": "CoreDNS"},
 			},
 			Spec: corev1.ServiceSpec{
 				ClusterIP: m.DNSIP.String(), Selector: labels,
@@ -188,14 +195,16 @@ func (m Manifests) coreDNS() []runtime.Object {
 }
 
 func kubernetesEndpoints(addresses []string, port int32) *corev1.Endpoints {
-	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "https", Port: port, Protocol: corev1.ProtocolTCP}}}
+	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "https", Port: port,
+		Protocol: corev1.ProtocolTCP}}}
 	for _, a := range addresses {
 		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
 	}
 
 	return &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "kubernetes", Namespace: metav1.NamespaceDefault, Labels: map[string]string{"endpointslice.kubernetes.io/skip-mirror": "true"},
+			Name: "kubernetes", Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{"endpointslice.kubernetes.io/skip-mirror": "true"},
 		},
 		Subsets: []corev1.EndpointSubset{subset},
 	}
@@ -205,7 +214,8 @@ func kubernetesSlice(addresses []string, port int32) *discoveryv1.EndpointSlice 
 	name, protocol, ready := "https", corev1.ProtocolTCP, true
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "kubernetes", Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"},
+			Name: "kubernetes", Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
@@ -216,7 +226,8 @@ func kubernetesSlice(addresses []string, port int32) *discoveryv1.EndpointSlice 
 			continue
 		}
 
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+		slice.Endpoints = append(slice.Endpoints,
+			discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
 	}
 
 	return slice

@@ -65,7 +65,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 			return
 		}
 
-		obj, err := c.update(k, t.namespace, t.name, dryRun(r), func(now runtime.Object) (runtime.Object, error) { return merged(k, t, now, sent) })
+		obj, err := c.update(k, t.namespace, t.name, dryRun(r),
+			func(now runtime.Object) (runtime.Object, error) { return merged(k, t, now, sent) })
 		s.reply(w, r, k, http.StatusOK, obj, err)
 	case "patch":
 		s.patch(w, r, t, k, call)
@@ -81,7 +82,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 
 func dryRun(r *http.Request) bool { return r.URL.Query().Has("dryRun") }
 
-// remove deletes an object as far as the options in the body want it: not at all in a dry run, and not when it is another one by now.
+// remove deletes an object as far as the options in the body want it: not at all in a dry run, and not when it is
+// another one by now.
 func (s *Server) remove(r *http.Request, t target, k *kind) (runtime.Object, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit))
 	if err != nil {
@@ -217,7 +219,8 @@ func readObject(r *http.Request, k *kind) (runtime.Object, error) {
 
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
 	if !ok {
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, r.Method, k.gr(), "", "unsupported media type "+media, 0, false)
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, r.Method, k.gr(), "",
+			"unsupported media type "+media, 0, false)
 	}
 
 	serializer := info.Serializer

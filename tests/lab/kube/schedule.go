@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// mayRun tells whether a pod may be scheduled on a node, as the scheduler's own helpers see it: where the pod wants to be,
-// and what it tolerates.
+// mayRun tells whether a pod may be scheduled on a node, as the scheduler's own helpers see it: where the pod wants to
+// be, and what it tolerates.
 func mayRun(spec *corev1.PodSpec, n *corev1.Node) bool {
 	wanted, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec}).Match(n)
 	if err != nil || !wanted {
@@ -81,9 +81,10 @@ func toleratesNotReady(spec *corev1.PodSpec) bool {
 }
 
 func tolerates(spec *corev1.PodSpec, taints []corev1.Taint) bool {
-	_, repelled := helpers.FindMatchingUntoleratedTaint(klog.Background(), taints, spec.Tolerations, func(t *corev1.Taint) bool {
-		return t.Effect != corev1.TaintEffectPreferNoSchedule
-	}, false)
+	_, repelled := helpers.FindMatchingUntoleratedTaint(klog.Background(), taints, spec.Tolerations,
+		func(t *corev1.Taint) bool {
+			return t.Effect != corev1.TaintEffectPreferNoSchedule
+		}, false)
 
 	return !repelled
 }

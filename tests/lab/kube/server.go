@@ -106,7 +106,10 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		TLSConfig:         s.tls,
 		ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // refused handshakes are the clients' affair
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ConnContext: func(ctx context.Context,
+			c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
 	}
 
 	return s, nil
@@ -254,7 +257,8 @@ func (s *Server) authenticate(r *http.Request) (user, error) {
 		return user{}, errUnauthorized
 	}
 
-	return user{name: "system:bootstrap:" + id, groups: []string{"system:bootstrappers", "system:bootstrappers:nodes", "system:authenticated"}}, nil
+	return user{name: "system:bootstrap:" + id,
+		groups: []string{"system:bootstrappers", "system:bootstrappers:nodes", "system:authenticated"}}, nil
 }
 
 // authorize applies what RBAC and the node authorizer give to those who ask in a fresh cluster: the admins may do
@@ -269,7 +273,8 @@ func (s *Server) authorize(u user, verb string, k *kind, name string) error {
 		switch k {
 		case nodes:
 			// a creation has no name in its path
-			allowed = verb == "get" || verb == "list" || verb == "watch" || verb == "create" || verb != "delete" && u.name == "system:node:"+name
+			allowed = verb == "get" || verb == "list" || verb == "watch" || verb == "create" || verb != "delete" &&
+				u.name == "system:node:"+name
 		case pods:
 			allowed = true
 		case services, endpoints, slicesOf:
@@ -285,7 +290,8 @@ func (s *Server) authorize(u user, verb string, k *kind, name string) error {
 		return nil
 	}
 
-	return apierrors.NewForbidden(k.gr(), name, fmt.Errorf("User %q cannot %s resource %q in API group %q at the cluster scope", u.name, verb, k.resource, k.group))
+	return apierrors.NewForbidden(k.gr(), name,
+		fmt.Errorf("User %q cannot %s resource %q in API group %q at the cluster scope", u.name, verb, k.resource, k.group))
 }
 
 func writeJSON(w http.ResponseWriter, code int, v any) {

@@ -77,7 +77,8 @@ func columns(k *kind) []column {
 			col("Readiness Gates", true, func(*corev1.Pod) any { return "<none>" }),
 		}
 	case namespaces:
-		return []column{nameColumn, col("Status", false, func(n *corev1.Namespace) any { return string(n.Status.Phase) }), ageColumn}
+		return []column{nameColumn, col("Status", false, func(n *corev1.Namespace) any { return string(n.Status.Phase) }),
+			ageColumn}
 	case services:
 		return []column{
 			nameColumn,
@@ -100,7 +101,10 @@ func columns(k *kind) []column {
 	case deployments:
 		return []column{
 			nameColumn,
-			col("Ready", false, func(d *appsv1.Deployment) any { return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, replicas(d)) }),
+			col("Ready", false, func(d *appsv1.Deployment) any {
+				return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas,
+					replicas(d))
+			}),
 			col("Up-to-date", false, func(d *appsv1.Deployment) any { return d.Status.UpdatedReplicas }),
 			col("Available", false, func(d *appsv1.Deployment) any { return d.Status.AvailableReplicas }),
 			ageColumn,

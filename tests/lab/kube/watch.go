@@ -97,7 +97,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, k *kind
 		if !ok {
 			_ = enc.Encode(map[string]any{"type": watch.Error, "object": metav1.Status{
 				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-				Status:   metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version",
+				Status:   metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired,
+				Message: "too old resource version",
 			}})
 
 			return
@@ -127,8 +128,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, k *kind
 	}
 }
 
-// as translates a change into what a watch with the selector sees: an object that begins to match is added to it, one that
-// ceases to match is deleted from it.
+// as translates a change into what a watch with the selector sees: an object that begins to match is added to it, one
+// that ceases to match is deleted from it.
 func (e change) as(sel selector) (watch.EventType, runtime.Object) {
 	before := e.before != nil && sel.match(e.before)
 	after := e.event != watch.Deleted && sel.match(e.object)

@@ -18,7 +18,8 @@ type Content interface {
 	CloneContent() Content
 }
 
-// File is a file that a host keeps, an image say. There is no more of it than its beginning, by which firmware recognises it.
+// File is a file that a host keeps, an image say. There is no more of it than its beginning, by which firmware
+// recognises it.
 type File struct{ Head []byte }
 
 // CloneContent implements [Content].
@@ -102,8 +103,8 @@ type CloudInit struct {
 	UserData  string
 }
 
-// Hardware is what the firmware finds when a VM is powered on. It describes one power-on and is not changed while the VM
-// runs; disks are shared with the VM.
+// Hardware is what the firmware finds when a VM is powered on. It describes one power-on and is not changed while the
+// VM runs; disks are shared with the VM.
 type Hardware struct {
 	Host      string
 	VMID      int
@@ -127,8 +128,8 @@ type Hardware struct {
 	Reset func()
 	// Poweroff stops the VM as the guest would by itself.
 	Poweroff func()
-	// After is the newest span of this VM when it was powered on (its start, its clone); what the guest imposes comes after
-	// it. Nil when there is none.
+	// After is the newest span of this VM when it was powered on (its start, its clone); what the guest imposes comes
+	// after it. Nil when there is none.
 	After *timeline.Span
 	// Advance tells the hardware the guest's newest span, so that what the VM does next (a reset, a shutdown) is measured
 	// after it. It may be nil, and need not be called.

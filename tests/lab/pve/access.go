@@ -39,7 +39,8 @@ func login(r *request) (any, error) {
 	}
 
 	return map[string]any{
-		"username": t.Username, "ticket": t.Ticket, "CSRFPreventionToken": t.CSRF, "clustername": clusterName, "cap": map[string]any{},
+		"username": t.Username, "ticket": t.Ticket, "CSRFPreventionToken": t.CSRF, "clustername": clusterName,
+		"cap": map[string]any{},
 	}, nil
 }
 
@@ -84,31 +85,35 @@ func users(r *request) (any, error) {
 	return out, nil
 }
 
-// predefined are the roles that every Proxmox VE 8 has (pve-access-control: create_roles). There are no others: a lab's grants are
-// privileges, not roles.
+// predefined are the roles that every Proxmox VE 8 has (pve-access-control: create_roles). There are no others: a lab's
+// grants are privileges, not roles.
 var predefined = func() map[string][]string {
 	configure := privileges("VM", "Config.CPU Config.Disk Config.HWType Config.Memory Config.Network Config.Options")
 	vmUser := privileges("VM", "Audit Backup Config.CDROM Config.Cloudinit Console PowerMgmt")
-	vmAdmin := slices.Concat(vmUser, configure, privileges("VM", "Allocate Clone Migrate Monitor Snapshot Snapshot.Rollback"))
+	vmAdmin := slices.Concat(vmUser, configure,
+		privileges("VM", "Allocate Clone Migrate Monitor Snapshot Snapshot.Rollback"))
 	sysAdmin := privileges("Sys", "Audit Console Syslog")
 	users := []string{"Group.Allocate", "Realm.AllocateUser", "User.Modify"}
 
 	all := map[string][]string{
-		"NoAccess":         {},
-		"PVEVMAdmin":       vmAdmin,
-		"PVEVMUser":        vmUser,
-		"PVETemplateUser":  privileges("VM", "Audit Clone"),
-		"PVEDatastoreUser": privileges("Datastore", "AllocateSpace Audit"), "PVEDatastoreAdmin": privileges("Datastore", "Allocate AllocateSpace AllocateTemplate Audit"),
-		"PVEPoolUser": privileges("Pool", "Audit"), "PVEPoolAdmin": privileges("Pool", "Allocate Audit"),
+		"NoAccess":          {},
+		"PVEVMAdmin":        vmAdmin,
+		"PVEVMUser":         vmUser,
+		"PVETemplateUser":   privileges("VM", "Audit Clone"),
+		"PVEDatastoreUser":  privileges("Datastore", "AllocateSpace Audit"),
+		"PVEDatastoreAdmin": privileges("Datastore", "Allocate AllocateSpace AllocateTemplate Audit"),
+		"PVEPoolUser":       privileges("Pool", "Audit"), "PVEPoolAdmin": privileges("Pool", "Allocate Audit"),
 		"PVESDNUser": privileges("SDN", "Audit Use"), "PVESDNAdmin": privileges("SDN", "Allocate Audit Use"),
 		"PVEMappingUser": privileges("Mapping", "Audit Use"), "PVEMappingAdmin": privileges("Mapping", "Audit Modify Use"),
 		"PVESysAdmin": sysAdmin, "PVEUserAdmin": users,
 		"PVEAuditor": {"Datastore.Audit", "Mapping.Audit", "Pool.Audit", "SDN.Audit", "Sys.Audit", "VM.Audit"},
 	}
 
-	all["PVEAdmin"] = slices.Concat(vmAdmin, sysAdmin, users, all["PVEDatastoreAdmin"], all["PVEPoolAdmin"], all["PVESDNAdmin"], all["PVEMappingUser"])
+	all["PVEAdmin"] = slices.Concat(vmAdmin, sysAdmin, users, all["PVEDatastoreAdmin"], all["PVEPoolAdmin"],
+		all["PVESDNAdmin"], all["PVEMappingUser"])
 	all["Administrator"] = slices.Concat(all["PVEAdmin"], []string{
-		"Mapping.Modify", "Permissions.Modify", "Realm.Allocate", "Sys.AccessNetwork", "Sys.Incoming", "Sys.Modify", "Sys.PowerMgmt",
+		"Mapping.Modify", "Permissions.Modify", "Realm.Allocate", "Sys.AccessNetwork", "Sys.Incoming", "Sys.Modify",
+		"Sys.PowerMgmt",
 	})
 
 	for _, list := range all {

@@ -7,11 +7,13 @@ func agentRoutes() []route {
 	return []route{
 		{method: "GET", path: path + "/network-get-interfaces", needs: agent, handle: interfaces},
 		{
-			method: "GET", path: path + "/file-read", needs: need("/vms/{vmid}", "VM.GuestAgent.FileRead", "VM.GuestAgent.Unrestricted", "VM.Monitor"),
+			method: "GET", path: path + "/file-read",
+			needs:  need("/vms/{vmid}", "VM.GuestAgent.FileRead", "VM.GuestAgent.Unrestricted", "VM.Monitor"),
 			params: parameters("file!"), handle: guestFile,
 		},
 		{
-			method: "POST", path: path + "/file-write", needs: need("/vms/{vmid}", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted", "VM.Monitor"),
+			method: "POST", path: path + "/file-write",
+			needs:  need("/vms/{vmid}", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted", "VM.Monitor"),
 			params: parameters("file! content!"), handle: writeGuestFile,
 		},
 		{method: "POST", path: path + "/ping", needs: agent, handle: agentReply(map[string]any{})},
@@ -22,8 +24,9 @@ func agentRoutes() []route {
 			},
 		})},
 		{method: "GET", path: path + "/get-osinfo", needs: agent, handle: agentReply(map[string]any{
-			"id": "talos", "name": "Talos", "pretty-name": "Talos", "machine": "x86_64", "kernel-release": "6.12.0-talos", "kernel-version": "#1 SMP",
-			"version": "", "version-id": "",
+			"id": "talos", "name": "Talos", "pretty-name": "Talos", "machine": "x86_64", "kernel-release": "6.12.0-talos",
+			"kernel-version": "#1 SMP",
+			"version":        "", "version-id": "",
 		})},
 	}
 }
@@ -89,13 +92,15 @@ func interfaces(r *request) (any, error) {
 				kind = "ipv4"
 			}
 
-			addresses = append(addresses, map[string]any{"ip-address": a.Addr().String(), "ip-address-type": kind, "prefix": a.Bits()})
+			addresses = append(addresses, map[string]any{"ip-address": a.Addr().String(), "ip-address-type": kind,
+				"prefix": a.Bits()})
 		}
 
 		result = append(result, map[string]any{
 			"name": i.Name, "hardware-address": i.MAC, "ip-addresses": addresses,
 			"statistics": map[string]any{
-				"rx-bytes": 0, "rx-packets": 0, "rx-errs": 0, "rx-dropped": 0, "tx-bytes": 0, "tx-packets": 0, "tx-errs": 0, "tx-dropped": 0,
+				"rx-bytes": 0, "rx-packets": 0, "rx-errs": 0, "rx-dropped": 0, "tx-bytes": 0, "tx-packets": 0, "tx-errs": 0,
+				"tx-dropped": 0,
 			},
 		})
 	}

@@ -15,7 +15,8 @@ func TestAllCalls(t *testing.T) {
 	f := serve(t, timeline.Latencies{})
 
 	f.ok("POST", "/pools", "poolid", "talos", "comment", "nodes")
-	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/9000/clone", "newid", "401", "name", "cp-1", "pool", "talos", "full", "1"))
+	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/9000/clone", "newid", "401", "name", "cp-1", "pool", "talos",
+		"full", "1"))
 	require.Nil(t, f.ok("PUT", "/nodes/pve1/qemu/401/config", "tags", "talos", "agent", "1", "serial0", "socket"))
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/401/config", "cores", "4"))
 	require.Equal(t, "OK", f.task("PUT", "/nodes/pve1/qemu/401/resize", "disk", "scsi0", "size", "42949672960"))
@@ -61,7 +62,8 @@ func TestAllCalls(t *testing.T) {
 
 	require.Equal(t, "8.4.1", f.object(f.ok("GET", "/version"))["version"])
 	require.Equal(t, "100", f.ok("GET", "/cluster/nextid"))
-	require.Equal(t, map[string]string{"vmid": "VM 401 already exists"}, f.call("GET", "/cluster/nextid", "vmid", "401").Errors)
+	require.Equal(t, map[string]string{"vmid": "VM 401 already exists"},
+		f.call("GET", "/cluster/nextid", "vmid", "401").Errors)
 	require.Len(t, f.list(f.ok("GET", "/cluster/status")), 3)
 	f.ok("GET", "/cluster/options")
 	require.NotEmpty(t, f.list(f.ok("GET", "/cluster/tasks")))
@@ -73,16 +75,19 @@ func TestAllCalls(t *testing.T) {
 	require.Equal(t, "root@pam", f.list(f.ok("GET", "/access/users"))[1]["userid"])
 	require.Empty(t, f.ok("GET", "/access/groups"))
 	require.Contains(t, f.list(f.ok("GET", "/access/roles")), map[string]any{
-		"roleid": "PVEVMUser", "special": 1.0, "privs": "VM.Audit,VM.Backup,VM.Config.CDROM,VM.Config.Cloudinit,VM.Console,VM.PowerMgmt",
+		"roleid": "PVEVMUser", "special": 1.0,
+		"privs": "VM.Audit,VM.Backup,VM.Config.CDROM,VM.Config.Cloudinit,VM.Console,VM.PowerMgmt",
 	})
-	require.Equal(t, map[string]any{"VM.Audit": 1.0, "VM.Clone": 1.0}, f.object(f.ok("GET", "/access/roles/PVETemplateUser")))
+	require.Equal(t, map[string]any{"VM.Audit": 1.0, "VM.Clone": 1.0},
+		f.object(f.ok("GET", "/access/roles/PVETemplateUser")))
 	require.Equal(t, "500 role 'nobody' does not exist", f.call("GET", "/access/roles/nobody").status())
 	require.Contains(t, f.object(f.ok("GET", "/nodes/pve1/hosts"))["data"], "127.0.0.1 localhost")
 
 	pending := f.list(f.ok("GET", "/nodes/pve1/qemu/401/pending"))
 	require.Contains(t, pending, map[string]any{"key": "cores", "value": 4.0})
 
-	require.Equal(t, "500 QEMU guest agent is not running", f.call("GET", "/nodes/pve1/qemu/401/agent/network-get-interfaces").status())
+	require.Equal(t, "500 QEMU guest agent is not running",
+		f.call("GET", "/nodes/pve1/qemu/401/agent/network-get-interfaces").status())
 	require.Equal(t, "500 QEMU guest agent is not running", f.call("POST", "/nodes/pve1/qemu/401/agent/ping").status())
 
 	testStorages(f)
@@ -96,7 +101,8 @@ func TestAllCalls(t *testing.T) {
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/401/status/shutdown", "forceStop", "1", "timeout", "1800"))
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/401/status/stop"))
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/401/migrate", "target", "pve2", "with-local-disks", "1"))
-	require.Equal(t, "400 Parameter verification failed.", f.call("POST", "/nodes/pve2/qemu/401/status/stop", "skiplock", "1").status())
+	require.Equal(t, "400 Parameter verification failed.",
+		f.call("POST", "/nodes/pve2/qemu/401/status/stop", "skiplock", "1").status())
 	require.Nil(t, f.ok("PUT", "/nodes/pve2/qemu/401/cloudinit"))
 	require.Nil(t, f.ok("PUT", "/nodes/pve2/qemu/401/unlink", "idlist", "scsi0", "force", "1"))
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve2/qemu/401/template"))
@@ -118,12 +124,14 @@ func testStorages(f *face) {
 	require.InDelta(f, 0, state["shared"], 0)
 
 	require.Equal(f, []map[string]any{
-		{"volid": "tank:vm-401-disk-0", "content": "images", "format": "raw", "size": float64(40 << 30), "vmid": 401.0, "ctime": float64(time.Now().Unix())},
+		{"volid": "tank:vm-401-disk-0", "content": "images", "format": "raw", "size": float64(40 << 30), "vmid": 401.0,
+			"ctime": float64(time.Now().Unix())},
 	}, withoutClock(f.list(f.ok("GET", "/nodes/pve1/storage/tank/content", "vmid", "401"))))
 
 	volume := f.object(f.ok("GET", "/nodes/pve1/storage/tank/content/tank:vm-401-disk-0"))
 	require.Equal(f, "raw", volume["format"])
-	require.Equal(f, "500 volume 'tank:gone' does not exist", f.call("GET", "/nodes/pve1/storage/tank/content/tank:gone").status())
+	require.Equal(f, "500 volume 'tank:gone' does not exist",
+		f.call("GET", "/nodes/pve1/storage/tank/content/tank:gone").status())
 	require.Equal(f, "500 storage 'gone' does not exist", f.call("GET", "/nodes/pve1/storage/gone/status").status())
 
 	require.Equal(f, "OK", f.task("DELETE", "/nodes/pve1/storage/local/content/local:iso%2Ftalos.iso"))

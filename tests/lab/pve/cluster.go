@@ -64,8 +64,10 @@ func vmResource(v world.VMInfo) map[string]any {
 
 	if !v.Unheard {
 		maps.Copy(out, map[string]any{
-			"name": v.Name, "status": powerState(v), "template": bit(v.Template), "uptime": int(v.Uptime.Seconds()), "maxcpu": v.CPUs,
-			"maxmem": v.Memory, "maxdisk": v.Disk, "cpu": 0, "mem": 0, "disk": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
+			"name": v.Name, "status": powerState(v), "template": bit(v.Template), "uptime": int(v.Uptime.Seconds()),
+			"maxcpu": v.CPUs,
+			"maxmem": v.Memory, "maxdisk": v.Disk, "cpu": 0, "mem": 0, "disk": 0, "netin": 0, "netout": 0, "diskread": 0,
+			"diskwrite": 0,
 		})
 	}
 
@@ -109,7 +111,8 @@ func clusterStatus(r *request) (any, error) {
 		}
 
 		out = append(out, map[string]any{
-			"type": "node", "id": "node/" + h.Name, "name": h.Name, "nodeid": id, "ip": h.Address.String(), "local": bit(h.Order == 1),
+			"type": "node", "id": "node/" + h.Name, "name": h.Name, "nodeid": id, "ip": h.Address.String(),
+			"local":  bit(h.Order == 1),
 			"online": bit(h.Online), "level": "",
 		})
 	}

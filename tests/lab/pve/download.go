@@ -48,8 +48,8 @@ func (r *request) web() *http.Client {
 	}}
 }
 
-// trouble is what stood between a host and a server: in the words of Perl's LWP, and the last line that wget prints. Both are empty when
-// the connection broke, after which wget begins again.
+// trouble is what stood between a host and a server: in the words of Perl's LWP, and the last line that wget prints.
+// Both are empty when the connection broke, after which wget begins again.
 func trouble(err error, at *url.URL) (lwp, wget string) {
 	var (
 		dns  *net.DNSError
@@ -60,7 +60,8 @@ func trouble(err error, at *url.URL) (lwp, wget string) {
 	case errors.As(err, &dns):
 		return "Name or service not known", fmt.Sprintf("wget: unable to resolve host address ‘%s’", at.Hostname())
 	case errors.As(err, &cert):
-		return "certificate verify failed", fmt.Sprintf("To connect to %s insecurely, use `--no-check-certificate'.", at.Hostname())
+		return "certificate verify failed", fmt.Sprintf("To connect to %s insecurely, use `--no-check-certificate'.",
+			at.Hostname())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "Connection refused", fmt.Sprintf("Connecting to %s... failed: Connection refused.", hostPort(at))
 	default:
@@ -137,10 +138,12 @@ func downloadURL(r *request) (any, error) {
 	}
 
 	for name, allowed := range map[string][]string{
-		"content": {"iso", "vztmpl", "import"}, "compression": {"gz", "lzo", "zst", "bz2"}, "checksum-algorithm": world.Algorithms,
+		"content": {"iso", "vztmpl", "import"}, "compression": {"gz", "lzo", "zst", "bz2"},
+		"checksum-algorithm": world.Algorithms,
 	} {
 		if v := r.values.Get(name); v != "" && !slices.Contains(allowed, v) {
-			return nil, world.Invalid(name, "value '%s' does not have a value in the enumeration '%s'", v, strings.Join(allowed, ", "))
+			return nil, world.Invalid(name, "value '%s' does not have a value in the enumeration '%s'", v,
+				strings.Join(allowed, ", "))
 		}
 	}
 
@@ -154,7 +157,8 @@ func downloadURL(r *request) (any, error) {
 
 	return r.world.Download(r.caller, r.vars["node"], r.vars["storage"], world.DownloadRequest{
 		URL: address.String(), Content: r.values.Get("content"), Filename: r.values.Get("filename"),
-		Checksum: r.values.Get("checksum"), Algorithm: r.values.Get("checksum-algorithm"), Compression: r.values.Get("compression"),
+		Checksum: r.values.Get("checksum"), Algorithm: r.values.Get("checksum-algorithm"),
+		Compression: r.values.Get("compression"),
 		Fetch: func(ctx context.Context) (io.ReadCloser, error) {
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 			if err != nil {

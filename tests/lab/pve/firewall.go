@@ -26,13 +26,15 @@ func firewallRoutes() []route {
 			params: parameters("delete digest enable:int ebtables:bool policy_in policy_out policy_forward log_ratelimit"),
 		},
 		{method: "GET", path: groups, handle: securityGroups},
-		{method: "POST", path: groups, needs: change, params: parameters("group! comment rename digest"), handle: createSecurityGroup},
+		{method: "POST", path: groups, needs: change, params: parameters("group! comment rename digest"),
+			handle: createSecurityGroup},
 		{method: "DELETE", path: groups + "/{group}", needs: change, handle: deleteSecurityGroup},
 		{method: "GET", path: vmFirewall + "/options", needs: seeVM, handle: firewallOptions},
 		{
 			method: "PUT", path: vmFirewall + "/options", needs: changeVM, handle: setFirewallOptions,
-			params: parameters("delete digest enable:bool macfilter:bool dhcp:bool ndp:bool radv:bool ipfilter:bool policy_in policy_out " +
-				"log_level_in log_level_out"),
+			params: parameters(
+				"delete digest enable:bool macfilter:bool dhcp:bool ndp:bool radv:bool ipfilter:bool policy_in policy_out " +
+					"log_level_in log_level_out"),
 		},
 	}
 
@@ -46,9 +48,11 @@ func firewallRoutes() []route {
 func ruleRoutes(path string, see, change privilege) []route {
 	return []route{
 		{method: "GET", path: path, needs: see, handle: firewallRules},
-		{method: "POST", path: path, needs: change, params: parameters("type! action!" + ruleParams), handle: addFirewallRule},
+		{method: "POST", path: path, needs: change, params: parameters("type! action!" + ruleParams),
+			handle: addFirewallRule},
 		{method: "GET", path: path + "/{pos}", needs: see, handle: firewallRule},
-		{method: "PUT", path: path + "/{pos}", needs: change, params: parameters("moveto:int delete type action" + ruleParams), handle: updateFirewallRule},
+		{method: "PUT", path: path + "/{pos}", needs: change,
+			params: parameters("moveto:int delete type action" + ruleParams), handle: updateFirewallRule},
 		{method: "DELETE", path: path + "/{pos}", needs: change, params: parameters("digest"), handle: deleteFirewallRule},
 	}
 }
@@ -174,7 +178,8 @@ func updateFirewallRule(r *request) (any, error) {
 	}
 
 	return nil, r.world.UpdateFirewallRule(at, pos, world.FirewallRuleUpdate{
-		Set: r.rule(), MoveTo: r.values.optionalNumber("moveto"), Delete: r.values.list("delete"), Digest: r.values.Get("digest"),
+		Set: r.rule(), MoveTo: r.values.optionalNumber("moveto"), Delete: r.values.list("delete"),
+		Digest: r.values.Get("digest"),
 	})
 }
 

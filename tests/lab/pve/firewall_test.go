@@ -39,16 +39,19 @@ func TestFirewallOptionsAsTheProviderSetsThem(t *testing.T) {
 	f := serve(t, timeline.Latencies{})
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu", "vmid", "101"))
 
-	require.Equal(t, map[string]any{"digest": "da39a3ee5e6b4b0d3255bfef95601890afd80709"}, f.object(f.ok("GET", fwPath+"/options")))
+	require.Equal(t, map[string]any{"digest": "da39a3ee5e6b4b0d3255bfef95601890afd80709"},
+		f.object(f.ok("GET", fwPath+"/options")))
 
-	f.ok("PUT", fwPath+"/options", "dhcp", "0", "enable", "1", "ipfilter", "0", "log_level_in", "info", "log_level_out", "nolog", "macfilter", "1",
+	f.ok("PUT", fwPath+"/options", "dhcp", "0", "enable", "1", "ipfilter", "0", "log_level_in", "info", "log_level_out",
+		"nolog", "macfilter", "1",
 		"ndp", "1", "policy_in", "DROP", "policy_out", "ACCEPT", "radv", "0")
 
 	o := f.object(f.ok("GET", fwPath+"/options"))
 	digest := o["digest"].(string)
 	delete(o, "digest")
 	require.Equal(t, map[string]any{
-		"dhcp": 0.0, "enable": 1.0, "ipfilter": 0.0, "log_level_in": "info", "log_level_out": "nolog", "macfilter": 1.0, "ndp": 1.0,
+		"dhcp": 0.0, "enable": 1.0, "ipfilter": 0.0, "log_level_in": "info", "log_level_out": "nolog", "macfilter": 1.0,
+		"ndp":       1.0,
 		"policy_in": "DROP", "policy_out": "ACCEPT", "radv": 0.0,
 	}, o)
 
@@ -65,7 +68,8 @@ func TestFirewallOptionsAsTheProviderSetsThem(t *testing.T) {
 		pairs []string
 		want  map[string]string
 	}{
-		{fwPath, []string{"policy_in", "HOLD"}, map[string]string{"policy_in": "value 'HOLD' does not have a value in the enumeration 'ACCEPT, REJECT, DROP'"}},
+		{fwPath, []string{"policy_in", "HOLD"},
+			map[string]string{"policy_in": "value 'HOLD' does not have a value in the enumeration 'ACCEPT, REJECT, DROP'"}},
 		{fwPath, []string{"enable", "2"}, map[string]string{"enable": "type check ('boolean') failed - got '2'"}},
 		{fwPath, []string{"delete", "colour"}, map[string]string{"delete": "no such option 'colour'"}},
 		{clusterFw, []string{"policy_forward", "REJECT"}, map[string]string{
@@ -80,7 +84,8 @@ func TestFirewallOptionsAsTheProviderSetsThem(t *testing.T) {
 		require.Equal(t, c.want, a.Errors)
 	}
 
-	f.ok("PUT", clusterFw+"/options", "enable", "1", "ebtables", "0", "policy_in", "ACCEPT", "log_ratelimit", "enable=1,burst=10,rate=5/second")
+	f.ok("PUT", clusterFw+"/options", "enable", "1", "ebtables", "0", "policy_in", "ACCEPT", "log_ratelimit",
+		"enable=1,burst=10,rate=5/second")
 	require.InDelta(t, 1, f.object(f.ok("GET", clusterFw+"/options"))["enable"], 0)
 	require.NoError(t, f.journal.Unknown())
 }
@@ -93,7 +98,8 @@ func TestFirewallRulesAsTheProviderMakesThem(t *testing.T) {
 
 	path := fwPath + "/rules"
 	addRules(f, path,
-		[]string{"type", "in", "action", "ACCEPT", "enable", "1", "proto", "tcp", "dport", "50000", "source", "10.0.0.0/16", "comment", "Talos API", "log", "nolog"},
+		[]string{"type", "in", "action", "ACCEPT", "enable", "1", "proto", "tcp", "dport", "50000", "source", "10.0.0.0/16",
+			"comment", "Talos API", "log", "nolog"},
 		[]string{"type", "in", "action", "ACCEPT", "enable", "1", "macro", "https", "iface", "net0"},
 		[]string{"type", "in", "action", "ACCEPT", "proto", "icmp", "icmp-type", "echo-request"},
 		[]string{"type", "group", "action", "nodes", "enable", "1", "comment", "all nodes", "iface", "net0"},
@@ -106,7 +112,8 @@ func TestFirewallRulesAsTheProviderMakesThem(t *testing.T) {
 	digest := r["digest"].(string)
 	delete(r, "digest")
 	require.Equal(t, map[string]any{
-		"pos": "0", "type": "in", "action": "ACCEPT", "enable": 1.0, "proto": "tcp", "dport": "50000", "source": "10.0.0.0/16", "comment": "Talos API",
+		"pos": "0", "type": "in", "action": "ACCEPT", "enable": 1.0, "proto": "tcp", "dport": "50000",
+		"source": "10.0.0.0/16", "comment": "Talos API",
 		"log": "nolog", "ipversion": 4.0,
 	}, r)
 
@@ -120,7 +127,8 @@ func TestFirewallRulesAsTheProviderMakesThem(t *testing.T) {
 	}, rules[1:])
 
 	// An update has the position in the path and among the fields.
-	f.ok("PUT", path+"/0", "pos", "0", "type", "in", "action", "ACCEPT", "enable", "1", "proto", "tcp", "dport", "50000:50001", "source", "10.1.0.0/16", "comment", "-",
+	f.ok("PUT", path+"/0", "pos", "0", "type", "in", "action", "ACCEPT", "enable", "1", "proto", "tcp", "dport",
+		"50000:50001", "source", "10.1.0.0/16", "comment", "-",
 		"digest", digest)
 	require.Equal(t, "500 detected modified configuration - file changed by other user? Try again.",
 		f.call("PUT", path+"/0", "dport", "1", "digest", digest).status())
@@ -178,49 +186,61 @@ func TestFirewallRulesThatAreRefused(t *testing.T) {
 		pairs []string
 		want  map[string]string
 	}{
-		{fwPath + "/rules", []string{"action", "ACCEPT"}, map[string]string{"type": "property is missing and it is not optional"}},
+		{fwPath + "/rules", []string{"action", "ACCEPT"},
+			map[string]string{"type": "property is missing and it is not optional"}},
 		{fwPath + "/rules", []string{"type", "in", "action", "LET"}, map[string]string{"action": "unknown action 'LET'"}},
 		{fwPath + "/rules", []string{"type", "both", "action", "DROP"}, map[string]string{
 			"type": "value 'both' does not have a value in the enumeration 'in, out, forward, group'",
 		}},
-		{fwPath + "/rules", []string{"type", "forward", "action", "DROP"}, map[string]string{"type": "invalid rule type 'forward' for rule_env 'vm'"}},
-		{clusterFw + "/rules", []string{"type", "forward", "action", "REJECT"}, map[string]string{"action": "cannot define REJECT rules on forward chain"}},
-		{clusterFw + "/groups/nodes", []string{"type", "group", "action", "nodes"}, map[string]string{"type": "invalid rule type 'group' for rule_env 'group'"}},
+		{fwPath + "/rules", []string{"type", "forward", "action", "DROP"},
+			map[string]string{"type": "invalid rule type 'forward' for rule_env 'vm'"}},
+		{clusterFw + "/rules", []string{"type", "forward", "action", "REJECT"},
+			map[string]string{"action": "cannot define REJECT rules on forward chain"}},
+		{clusterFw + "/groups/nodes", []string{"type", "group", "action", "nodes"},
+			map[string]string{"type": "invalid rule type 'group' for rule_env 'group'"}},
 		{clusterFw + "/groups/nodes", []string{"type", "in", "action", "DROP", "iface", "net0"}, map[string]string{
 			"type": "parameter -i not allowed for this rule type",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "iface", "vmbr0"}, map[string]string{"iface": `value does not match the regex pattern 'net\d+'`}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "macro", "Kubernetes"}, map[string]string{"macro": "unknown macro 'Kubernetes'"}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "iface", "vmbr0"},
+			map[string]string{"iface": `value does not match the regex pattern 'net\d+'`}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "macro", "Kubernetes"},
+			map[string]string{"macro": "unknown macro 'Kubernetes'"}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "macro", "SSH", "proto", "udp"}, map[string]string{
 			"proto": "parameter 'proto' already define in macro (value = 'tcp')",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "macro", "DNS", "proto", "udp", "dport", "54"}, map[string]string{
-			"dport": "parameter 'dport' already define in macro (value = '53')",
-		}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "macro", "DNS", "proto", "udp", "dport", "54"},
+			map[string]string{
+				"dport": "parameter 'dport' already define in macro (value = '53')",
+			}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "dport", "6443"}, map[string]string{
 			"proto": "missing property - 'dport' requires this property",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "gre", "dport", "6443"}, map[string]string{"dport": "protocol 'gre' does not support ports"}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "gre", "dport", "6443"},
+			map[string]string{"dport": "protocol 'gre' does not support ports"}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "6443,"}, map[string]string{
 			"dport": "invalid format - extraneous commas in list",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "70000"}, map[string]string{"dport": "invalid format - invalid port '70000'"}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "70000"},
+			map[string]string{"dport": "invalid format - invalid port '70000'"}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "2380:2379"}, map[string]string{
 			"dport": "invalid format - backwards range '2380:2379' not allowed, did you mean '2379:2380'?",
 		}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "2379-2380"}, map[string]string{
 			"dport": "invalid format - invalid port '2379-2380'",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "1:2,3:4,5:6,7:8,9:10,11:12,13:14,15:16"}, map[string]string{
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport",
+			"1:2,3:4,5:6,7:8,9:10,11:12,13:14,15:16"}, map[string]string{
 			"dport": "invalid format - too many entries in port list (> 15 numbers)",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tpc"}, map[string]string{"proto": "invalid format - unknown protocol 'tpc'"}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tpc"},
+			map[string]string{"proto": "invalid format - unknown protocol 'tpc'"}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "icmp-type", "echo-request"}, map[string]string{
 			"proto": "missing property - 'icmp-type' requires this property",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "icmpv6", "icmp-type", "source-quench"}, map[string]string{
-			"icmp-type": "invalid icmp-type 'source-quench' for proto 'icmpv6'",
-		}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "icmpv6", "icmp-type", "source-quench"},
+			map[string]string{
+				"icmp-type": "invalid icmp-type 'source-quench' for proto 'icmpv6'",
+			}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.5/24"}, map[string]string{
 			"source": "invalid format - invalid IP address: Invalid prefix 00001010000000000000000000000101/24",
 		}},
@@ -233,20 +253,28 @@ func TestFirewallRulesThatAreRefused(t *testing.T) {
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.0/8,fd00::/8"}, map[string]string{
 			"source": "invalid format - detected mixed ipv4/ipv6 addresses in address list '10.0.0.0/8,fd00::/8'",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.1-10.0.0.9,10.0.0.20"}, map[string]string{
-			"source": "invalid format - you can't use a range in a list",
-		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.0/8", "dest", "fd00::/8"}, map[string]string{
-			"dest": "detected mixed ipv4/ipv6 addresses in rule",
-		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "+nodes"}, map[string]string{"source": "no such ipset 'nodes'"}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "office"}, map[string]string{"source": "no such alias 'office'"}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.1-10.0.0.9,10.0.0.20"},
+			map[string]string{
+				"source": "invalid format - you can't use a range in a list",
+			}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.0/8", "dest", "fd00::/8"},
+			map[string]string{
+				"dest": "detected mixed ipv4/ipv6 addresses in rule",
+			}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "+nodes"},
+			map[string]string{"source": "no such ipset 'nodes'"}},
+		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "office"},
+			map[string]string{"source": "no such alias 'office'"}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "log", "loud"}, map[string]string{
-			"log": "value 'loud' does not have a value in the enumeration 'emerg, alert, crit, err, warning, notice, info, debug, nolog'",
+			"log": "value 'loud' does not have a value in the enumeration 'emerg, alert, crit, err, warning, notice, info, " +
+				"debug, nolog'",
 		}},
-		{clusterFw + "/groups", []string{"group", "nodes"}, map[string]string{"group": "Security group 'nodes' already exists"}},
-		{clusterFw + "/groups", []string{"group", "0nodes"}, map[string]string{"group": "value does not match the regex pattern"}},
-		{clusterFw + "/groups", []string{"group", "a-name-that-is-too-long"}, map[string]string{"group": "value may only be 18 characters long"}},
+		{clusterFw + "/groups", []string{"group", "nodes"},
+			map[string]string{"group": "Security group 'nodes' already exists"}},
+		{clusterFw + "/groups", []string{"group", "0nodes"},
+			map[string]string{"group": "value does not match the regex pattern"}},
+		{clusterFw + "/groups", []string{"group", "a-name-that-is-too-long"},
+			map[string]string{"group": "value may only be 18 characters long"}},
 	} {
 		a := f.call("POST", c.path, c.pairs...)
 		require.Equal(t, "400 Parameter verification failed.", a.status(), c.pairs)
@@ -254,7 +282,8 @@ func TestFirewallRulesThatAreRefused(t *testing.T) {
 	}
 
 	require.Empty(t, f.ok("GET", fwPath+"/rules"))
-	require.Equal(t, "500 no such security group 'none'", f.call("POST", clusterFw+"/groups/none", "type", "in", "action", "DROP").status())
+	require.Equal(t, "500 no such security group 'none'",
+		f.call("POST", clusterFw+"/groups/none", "type", "in", "action", "DROP").status())
 	require.NoError(t, f.journal.Unknown())
 }
 
@@ -324,7 +353,8 @@ func TestIPSets(t *testing.T) {
 			delete(e, "digest")
 		}
 
-		require.Equal(t, []map[string]any{{"cidr": "10.0.0.7", "nomatch": 1.0}, {"cidr": "10.0.0.0/24", "comment": "a network"}}, entries)
+		require.Equal(t, []map[string]any{{"cidr": "10.0.0.7", "nomatch": 1.0},
+			{"cidr": "10.0.0.0/24", "comment": "a network"}}, entries)
 
 		f.ok("PUT", path+"/nodes/10.0.0.0%2F24", "comment", "the network", "digest", digest)
 		require.Equal(t, "the network", f.object(f.ok("GET", path+"/nodes/10.0.0.0%2F24"))["comment"])
@@ -338,7 +368,8 @@ func TestIPSets(t *testing.T) {
 		}
 
 		require.Equal(t, map[string]string{"cidr": "no such IP/Network"}, f.call("GET", path+"/nodes/10.9.0.0%2F24").Errors)
-		require.Equal(t, map[string]string{"name": "IPSet 'nodes' already exists"}, f.call("POST", path, "name", "nodes").Errors)
+		require.Equal(t, map[string]string{"name": "IPSet 'nodes' already exists"},
+			f.call("POST", path, "name", "nodes").Errors)
 		require.Equal(t, "500 no such IPSet 'none'", f.call("GET", path+"/none").status())
 
 		// Rules name sets.

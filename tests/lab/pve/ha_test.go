@@ -32,10 +32,12 @@ func TestHighAvailabilityAsTheProviderAsksForIt(t *testing.T) {
 	}, r)
 	require.Equal(t, "vm:101", f.object(f.ok("GET", haPath+"/101"))["sid"])
 
-	f.ok("PUT", haPath+"/vm:101", "state", "disabled", "max_relocate", "3", "delete", "comment,max_restart", "digest", digest)
+	f.ok("PUT", haPath+"/vm:101", "state", "disabled", "max_relocate", "3", "delete", "comment,max_restart", "digest",
+		digest)
 	r = f.list(f.ok("GET", haPath, "type", "vm"))[0]
 	delete(r, "digest")
-	require.Equal(t, map[string]any{"sid": "vm:101", "type": "vm", "state": "disabled", "group": "racks", "max_relocate": 3.0}, r)
+	require.Equal(t, map[string]any{"sid": "vm:101", "type": "vm", "state": "disabled", "group": "racks",
+		"max_relocate": 3.0}, r)
 
 	f.ok("DELETE", haPath+"/vm:101")
 	require.Equal(t, "500 no such resource 'vm:101'", f.call("GET", haPath+"/vm:101").status())
@@ -119,7 +121,8 @@ func TestHighAvailabilityKeepsAVMAsItShouldBe(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return f.object(f.ok("GET", "/nodes/pve2/qemu/101/status/current"))["status"] == "stopped"
 	}, 10*time.Second, time.Millisecond)
-	require.Equal(t, "500 unable to remove VM 101 - used in HA resources and purge parameter not set.", f.call("DELETE", "/nodes/pve2/qemu/101").status())
+	require.Equal(t, "500 unable to remove VM 101 - used in HA resources and purge parameter not set.",
+		f.call("DELETE", "/nodes/pve2/qemu/101").status())
 	require.Equal(t, "OK", f.task("DELETE", "/nodes/pve2/qemu/101", "purge", "1"))
 	require.Empty(t, f.ok("GET", haPath))
 	require.NoError(t, f.journal.Unknown())

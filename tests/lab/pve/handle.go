@@ -11,7 +11,8 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// ServeHTTP takes a call through what every call goes through: the journal and its faults, authentication, privileges, parameters.
+// ServeHTTP takes a call through what every call goes through: the journal and its faults, authentication, privileges,
+// parameters.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.timeline.Touch()
 
@@ -33,7 +34,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	fault := s.journal.Enter(journal.Proxmox, "", call)
 
-	// The whole body is read before anything is answered: a connection that is closed on unread data takes the answer with it.
+	// The whole body is read before anything is answered: a connection that is closed on unread data takes the answer with
+	// it.
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
 		reset(w)
@@ -61,8 +63,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var apiPrefix = regexp.MustCompile(`^/api2/json(/.*?)/?$`)
 
-// apiPath is the path of a call below the API, without the slash that some clients put at its end. Escapes are kept: a volume's id
-// may have a slash of its own.
+// apiPath is the path of a call below the API, without the slash that some clients put at its end. Escapes are kept: a
+// volume's id may have a slash of its own.
 func apiPath(r *http.Request) (string, bool) {
 	m := apiPrefix.FindStringSubmatch(r.URL.EscapedPath())
 	if m == nil {
@@ -109,7 +111,8 @@ type request struct {
 	values values
 }
 
-func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body []byte, f *journal.Fault) (any, error) {
+func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body []byte, f *journal.Fault) (any,
+	error) {
 	req := &request{world: s.world, vars: vars}
 
 	if !rt.open {

@@ -20,13 +20,20 @@ import (
 
 // hostile is what no client sends and everybody could.
 var hostile = []string{
-	"", " ", "0", "1", "-1", "100", "401", "9000", "999999999", "99999999999999999999", "x", "=", ",", ",,,", ";", ":", "a=b=c", "a=b,a=b", "\x00", "ä",
-	"none", "cdrom", "cloudinit", "tank:", ":cloudinit", "tank:cloudinit", "tank:1", "tank:0", "tank:99999999999999999999", "tank:1e999", "1", "gone:1",
-	"file=", "file=tank:1,size=", "file=tank:1,size=-1G", "tank:vm-401-disk-0", "tank:base-9000-disk-0", "tank:vm-401-cloudinit,media=cdrom",
-	"local:iso/talos.iso,media=cdrom", "local:iso/", "none,media=cdrom", "tank:1,import-from=local:iso/talos.iso", "/dev/sda", "../../etc/passwd",
-	"virtio", "virtio=", "model=virtio,bridge=vmbr0", "virtio=BC:24:11:00:00:01,bridge=,tag=x", "order=", "order=scsi0;net0", "order=;;", "legacy=cdn",
-	"mapping=", "mapping=gpu", "host=", "host=0000:01:00.0;", "ip=dhcp", "ip=,gw=", "gw=1", "enabled=1", "current=", "+", "+1G", "10G", "-5G", "1T",
-	"pve1", "pve2", "pve9", "true", "scsi0", "ide2", "unused0", "scsi0,ide2,net0,boot", "id=1:2,node=pve1,path=x", strings.Repeat("a", 5000),
+	"", " ", "0", "1", "-1", "100", "401", "9000", "999999999", "99999999999999999999", "x", "=", ",", ",,,", ";", ":",
+	"a=b=c", "a=b,a=b", "\x00", "ä",
+	"none", "cdrom", "cloudinit", "tank:", ":cloudinit", "tank:cloudinit", "tank:1", "tank:0", "tank:99999999999999999999",
+	"tank:1e999", "1", "gone:1",
+	"file=", "file=tank:1,size=", "file=tank:1,size=-1G", "tank:vm-401-disk-0", "tank:base-9000-disk-0",
+	"tank:vm-401-cloudinit,media=cdrom",
+	"local:iso/talos.iso,media=cdrom", "local:iso/", "none,media=cdrom", "tank:1,import-from=local:iso/talos.iso",
+	"/dev/sda", "../../etc/passwd",
+	"virtio", "virtio=", "model=virtio,bridge=vmbr0", "virtio=BC:24:11:00:00:01,bridge=,tag=x", "order=",
+	"order=scsi0;net0", "order=;;", "legacy=cdn",
+	"mapping=", "mapping=gpu", "host=", "host=0000:01:00.0;", "ip=dhcp", "ip=,gw=", "gw=1", "enabled=1", "current=", "+",
+	"+1G", "10G", "-5G", "1T",
+	"pve1", "pve2", "pve9", "true", "scsi0", "ide2", "unused0", "scsi0,ide2,net0,boot", "id=1:2,node=pve1,path=x",
+	strings.Repeat("a", 5000),
 }
 
 var settings = strings.Fields(`acpi agent boot cores sockets memory balloon name net0 net31 scsi0 scsi1 ide0 ide2 sata0 virtio0 efidisk0 tpmstate0 unused0
@@ -34,13 +41,19 @@ var settings = strings.Fields(`acpi agent boot cores sockets memory balloon name
 
 // plausible are values that get further than hostile ones do.
 var plausible = map[string][]string{
-	"node": {"pve1", "pve2", "pve9"}, "vmid": {"401", "402", "9000", "0", "x"}, "newid": {"401", "402", "9000", "1"}, "poolid": {"p", "q"}, "pool": {"p"},
-	"storage": {"tank", "local", "gone"}, "id": {"gpu"}, "sid": {"vm:401"}, "target": {"pve1", "pve2"}, "disk": {"scsi0", "ide2"}, "size": {"+1G", "5G"},
-	"delete": {"scsi0", "unused0", "ide2,net0,boot", "1"}, "idlist": {"scsi0,unused0"}, "vms": {"401,9000"}, "scsi0": {"tank:1", "tank:vm-401-disk-0"},
-	"ide2": {"tank:cloudinit", "local:iso/talos.iso,media=cdrom", "none,media=cdrom"}, "net0": {"virtio,bridge=vmbr0"}, "cores": {"2"}, "memory": {"1024"},
-	"boot": {"order=scsi0;ide2"}, "hostpci0": {"mapping=gpu"}, "map": {"id=10de:2204,subsystem-id=10de:147d,iommugroup=1,node=pve1,path=0000:01:00.0"}, "timeout": {"0", "1"},
-	"pos": {"0", "1"}, "moveto": {"0", "2"}, "group": {"nodes"}, "cidr": {"10.0.0.0/8"}, "type": {"in", "group"}, "action": {"DROP", "nodes"},
-	"macro": {"SSH"}, "proto": {"tcp", "icmp"}, "dport": {"22"}, "source": {"10.0.0.0/8", "+nodes"}, "rename": {"nodes"},
+	"node": {"pve1", "pve2", "pve9"}, "vmid": {"401", "402", "9000", "0", "x"}, "newid": {"401", "402", "9000", "1"},
+	"poolid": {"p", "q"}, "pool": {"p"},
+	"storage": {"tank", "local", "gone"}, "id": {"gpu"}, "sid": {"vm:401"}, "target": {"pve1", "pve2"},
+	"disk": {"scsi0", "ide2"}, "size": {"+1G", "5G"},
+	"delete": {"scsi0", "unused0", "ide2,net0,boot", "1"}, "idlist": {"scsi0,unused0"}, "vms": {"401,9000"},
+	"scsi0": {"tank:1", "tank:vm-401-disk-0"},
+	"ide2":  {"tank:cloudinit", "local:iso/talos.iso,media=cdrom", "none,media=cdrom"}, "net0": {"virtio,bridge=vmbr0"},
+	"cores": {"2"}, "memory": {"1024"},
+	"boot": {"order=scsi0;ide2"}, "hostpci0": {"mapping=gpu"},
+	"map": {"id=10de:2204,subsystem-id=10de:147d,iommugroup=1,node=pve1,path=0000:01:00.0"}, "timeout": {"0", "1"},
+	"pos": {"0", "1"}, "moveto": {"0", "2"}, "group": {"nodes"}, "cidr": {"10.0.0.0/8"}, "type": {"in", "group"},
+	"action": {"DROP", "nodes"},
+	"macro":  {"SSH"}, "proto": {"tcp", "icmp"}, "dport": {"22"}, "source": {"10.0.0.0/8", "+nodes"}, "rename": {"nodes"},
 }
 
 // sender draws calls. Its seed makes it send the same again.
@@ -95,10 +108,12 @@ func (s sender) call(routes []route, tasks []world.TaskInfo) *http.Request {
 	return r
 }
 
-// Whatever is sent, the face answers, and the world stays one that can be looked at. A panic in a task would end the test.
+// Whatever is sent, the face answers, and the world stays one that can be looked at. A panic in a task would end the
+// test.
 func TestNothingThatIsSentHurts(t *testing.T) {
 	storages := []world.Storage{
-		{Name: "tank", Type: "lvmthin", Content: []string{"images"}}, {Name: "local", Type: "dir", Content: []string{"iso", "images", "snippets"}},
+		{Name: "tank", Type: "lvmthin", Content: []string{"images"}},
+		{Name: "local", Type: "dir", Content: []string{"iso", "images", "snippets"}},
 	}
 
 	w, err := world.New(world.Options{
@@ -121,7 +136,8 @@ func TestNothingThatIsSentHurts(t *testing.T) {
 		if n%10 == 0 {
 			// What the calls before have destroyed comes back.
 			_ = w.AddTemplate(world.Template{Name: "base", VMID: 9000, Host: "pve1", Storage: "tank", DiskGiB: 1})
-			_ = w.AddTemplate(world.Template{Name: "vm", VMID: 401, Host: "pve1", Storage: "tank", DiskGiB: 1, Unfinalised: true})
+			_ = w.AddTemplate(world.Template{Name: "vm", VMID: 401, Host: "pve1", Storage: "tank", DiskGiB: 1,
+				Unfinalised: true})
 			_ = w.AddFile("pve1", "local", "iso", "talos.iso", world.MiB, nil)
 		}
 
@@ -146,7 +162,8 @@ func TestNothingThatIsSentHurts(t *testing.T) {
 }
 
 func TestPathsThatNobodySends(t *testing.T) {
-	for _, path := range []string{"", "/", "/api2", "/api2/json", "/api2/json/", "/api2/json//", "/api2/json/nodes//qemu", "/api2/extjs/version", "/api2/json/nodes/%zz/qemu"} {
+	for _, path := range []string{"", "/", "/api2", "/api2/json", "/api2/json/", "/api2/json//", "/api2/json/nodes//qemu",
+		"/api2/extjs/version", "/api2/json/nodes/%zz/qemu"} {
 		r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawPath: path}}
 		s := New(nil, &journal.Journal{}, timeline.New())
 		answer := httptest.NewRecorder()

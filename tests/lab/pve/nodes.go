@@ -50,12 +50,14 @@ func nodeStatus(r *request) (any, error) {
 
 	return map[string]any{
 		"cpuinfo": map[string]any{
-			"cpus": h.VCPU, "cores": h.VCPU, "sockets": 1, "model": "Lab Virtual Processor", "mhz": "3000.000", "user_hz": 100, "hvm": "1",
+			"cpus": h.VCPU, "cores": h.VCPU, "sockets": 1, "model": "Lab Virtual Processor", "mhz": "3000.000", "user_hz": 100,
+			"hvm":   "1",
 			"flags": "fpu vme de pse tsc msr pae",
 		},
-		"memory":  map[string]any{"total": h.Memory, "used": h.Used, "free": h.Memory - h.Used},
-		"swap":    map[string]any{"total": 0, "used": 0, "free": 0},
-		"rootfs":  map[string]any{"total": 100 * world.GiB, "used": 10 * world.GiB, "free": 90 * world.GiB, "avail": 90 * world.GiB},
+		"memory": map[string]any{"total": h.Memory, "used": h.Used, "free": h.Memory - h.Used},
+		"swap":   map[string]any{"total": 0, "used": 0, "free": 0},
+		"rootfs": map[string]any{"total": 100 * world.GiB, "used": 10 * world.GiB, "free": 90 * world.GiB,
+			"avail": 90 * world.GiB},
 		"ksm":     map[string]any{"shared": 0},
 		"loadavg": []string{"0.10", "0.12", "0.10"},
 		"cpu":     0.02, "idle": 0, "wait": 0, "uptime": int(h.Uptime.Seconds()),
@@ -89,7 +91,8 @@ func nodeNetwork(r *request) (any, error) {
 		port := fmt.Sprintf("eno%d", i+1)
 
 		entry := map[string]any{
-			"iface": bridge, "type": "bridge", "active": 1, "autostart": 1, "method": "manual", "method6": "manual", "families": []string{"inet"},
+			"iface": bridge, "type": "bridge", "active": 1, "autostart": 1, "method": "manual", "method6": "manual",
+			"families":     []string{"inet"},
 			"bridge_ports": port, "bridge_stp": "off", "bridge_fd": "0", "priority": 10 + i,
 		}
 
@@ -100,7 +103,8 @@ func nodeNetwork(r *request) (any, error) {
 
 		add(entry)
 		add(map[string]any{
-			"iface": port, "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual", "families": []string{"inet"},
+			"iface": port, "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual",
+			"families": []string{"inet"},
 			"priority": 3 + i,
 		})
 	}

@@ -82,8 +82,8 @@ type param struct {
 	repeated bool
 }
 
-// params are the parameters a call knows. Written as "newid:int! name full:bool": a "!" says that it must be there, a "*" that it may be
-// there several times; "CONFIG" stands for every setting of a VM.
+// params are the parameters a call knows. Written as "newid:int! name full:bool": a "!" says that it must be there, a
+// "*" that it may be there several times; "CONFIG" stands for every setting of a VM.
 type params struct {
 	known  map[string]param
 	config bool

@@ -17,7 +17,8 @@ func powerRoutes() []route {
 		},
 		{
 			method: "POST", path: vmPath + "/status/stop", needs: power,
-			params: parameters("timeout:int skiplock:bool keepActive:bool overrule-shutdown:bool"), handle: powerCall((*world.World).Stop),
+			params: parameters("timeout:int skiplock:bool keepActive:bool overrule-shutdown:bool"),
+			handle: powerCall((*world.World).Stop),
 		},
 		{
 			method: "POST", path: vmPath + "/status/reset", needs: power,

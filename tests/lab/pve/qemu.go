@@ -11,7 +11,8 @@ const vmPath = "/nodes/{node}/qemu/{vmid}"
 func qemuRoutes() []route {
 	vm := "/vms/{vmid}"
 
-	configure := need(vm, "VM.Config.Disk", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network", "VM.Config.HWType",
+	configure := need(vm, "VM.Config.Disk", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network",
+		"VM.Config.HWType",
 		"VM.Config.Options", "VM.Config.Cloudinit")
 
 	return []route{
@@ -24,7 +25,8 @@ func qemuRoutes() []route {
 			method: "DELETE", path: vmPath, needs: need(vm, "VM.Allocate"),
 			params: parameters("purge:bool destroy-unreferenced-disks:bool skiplock:bool"), handle: deleteVM,
 		},
-		{method: "GET", path: vmPath + "/config", needs: need(vm, "VM.Audit"), params: parameters("current:bool snapshot"), handle: getConfig},
+		{method: "GET", path: vmPath + "/config", needs: need(vm, "VM.Audit"), params: parameters("current:bool snapshot"),
+			handle: getConfig},
 		{
 			method: "PUT", path: vmPath + "/config", needs: configure,
 			params: parameters("delete revert force:bool digest skiplock:bool CONFIG"), handle: putConfig,
@@ -40,7 +42,8 @@ func qemuRoutes() []route {
 		},
 		{
 			method: "POST", path: vmPath + "/clone", needs: need(vm, "VM.Clone"),
-			params: parameters("newid:int! name description full:bool storage format target pool bwlimit:int snapname"), handle: clone,
+			params: parameters("newid:int! name description full:bool storage format target pool bwlimit:int snapname"),
+			handle: clone,
 		},
 		{
 			method: "PUT", path: vmPath + "/resize", needs: need(vm, "VM.Config.Disk"),
@@ -52,7 +55,8 @@ func qemuRoutes() []route {
 		},
 		{
 			method: "POST", path: vmPath + "/migrate", needs: need(vm, "VM.Migrate"),
-			params: parameters("target! online:bool with-local-disks:bool targetstorage bwlimit:int force:bool migration_type migration_network"),
+			params: parameters(
+				"target! online:bool with-local-disks:bool targetstorage bwlimit:int force:bool migration_type migration_network"),
 			handle: migrate,
 		},
 		{method: "POST", path: vmPath + "/template", needs: need(vm, "VM.Allocate"), handle: template},
@@ -104,7 +108,8 @@ func listVMs(r *request) (any, error) {
 // status is the part of a VM's status that lists have too.
 func status(v world.VMInfo) map[string]any {
 	out := map[string]any{
-		"vmid": v.ID, "name": v.Name, "status": powerState(v), "cpus": v.CPUs, "maxmem": v.Memory, "maxdisk": v.Disk, "disk": 0,
+		"vmid": v.ID, "name": v.Name, "status": powerState(v), "cpus": v.CPUs, "maxmem": v.Memory, "maxdisk": v.Disk,
+		"disk":   0,
 		"uptime": int(v.Uptime.Seconds()), "cpu": 0, "mem": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
 	}
 
@@ -133,7 +138,8 @@ func createVM(r *request) (any, error) {
 	}
 
 	return r.world.Create(r.caller, r.vars["node"], world.CreateRequest{
-		VMID: id, Conf: r.values.config(), Storage: r.values.Get("storage"), Pool: r.values.Get("pool"), Start: r.values.isSet("start"),
+		VMID: id, Conf: r.values.config(), Storage: r.values.Get("storage"), Pool: r.values.Get("pool"),
+		Start: r.values.isSet("start"),
 	})
 }
 
@@ -172,7 +178,8 @@ func (r *request) update() (int, world.UpdateRequest, error) {
 	}
 
 	return id, world.UpdateRequest{
-		Conf: r.values.config(), Delete: r.values.list("delete"), Revert: r.values.list("revert"), Force: r.values.isSet("force"),
+		Conf: r.values.config(), Delete: r.values.list("delete"), Revert: r.values.list("revert"),
+		Force:  r.values.isSet("force"),
 		Digest: r.values.Get("digest"),
 	}, err
 }
@@ -257,7 +264,8 @@ func clone(r *request) (any, error) {
 
 	return r.world.Clone(r.caller, r.vars["node"], id, world.CloneRequest{
 		NewID: newID, Name: r.values.Get("name"), Description: r.values.Get("description"), Full: r.values.flag("full"),
-		Storage: r.values.Get("storage"), Format: r.values.Get("format"), Target: r.values.Get("target"), Pool: r.values.Get("pool"),
+		Storage: r.values.Get("storage"), Format: r.values.Get("format"), Target: r.values.Get("target"),
+		Pool: r.values.Get("pool"),
 	})
 }
 
@@ -283,7 +291,8 @@ func moveDisk(r *request) (any, error) {
 	}
 
 	return r.world.MoveDisk(r.caller, r.vars["node"], id, world.MoveRequest{
-		Disk: r.values.Get("disk"), Storage: r.values.Get("storage"), Format: r.values.Get("format"), Digest: r.values.Get("digest"),
+		Disk: r.values.Get("disk"), Storage: r.values.Get("storage"), Format: r.values.Get("format"),
+		Digest: r.values.Get("digest"),
 		Delete: r.values.isSet("delete"),
 	})
 }

@@ -14,8 +14,8 @@ import (
 
 const contentType = "application/json;charset=UTF-8"
 
-// reply answers with data or with an error. Clients read the text of an error from the status line, which Go's server does not let
-// one write, so errors are written by hand on the connection, which then ends.
+// reply answers with data or with an error. Clients read the text of an error from the status line, which Go's server
+// does not let one write, so errors are written by hand on the connection, which then ends.
 func reply(w http.ResponseWriter, data any, err error) {
 	if err == nil {
 		body, failed := json.Marshal(map[string]any{"data": data})

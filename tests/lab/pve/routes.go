@@ -103,7 +103,8 @@ func (s *Server) table() []route {
 	var all []route
 
 	for _, part := range [][]route{
-		accessRoutes(), clusterRoutes(), nodeRoutes(), qemuRoutes(), powerRoutes(), agentRoutes(), taskRoutes(), storageRoutes(), poolRoutes(),
+		accessRoutes(), clusterRoutes(), nodeRoutes(), qemuRoutes(), powerRoutes(), agentRoutes(), taskRoutes(),
+		storageRoutes(), poolRoutes(),
 		mappingRoutes(), hardwareRoutes(), haRoutes(), firewallRoutes(), ipsetRoutes(),
 	} {
 		all = append(all, part...)

@@ -1,5 +1,6 @@
-// Package pve is the Proxmox VE face of the lab: the REST API over a world, as close to the real one as its clients can see. It is
-// strict: what it does not know it refuses with 501 and notes in the journal, instead of making up an answer.
+// Package pve is the Proxmox VE face of the lab: the REST API over a world, as close to the real one as its clients can
+// see. It is strict: what it does not know it refuses with 501 and notes in the journal, instead of making up an
+// answer.
 package pve
 
 import (
@@ -60,7 +61,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 
 	// Proxmox VE speaks HTTP/1.1 only.
-	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
+	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13,
+		NextProtos: []string{"http/1.1"}}
 
 	go func() {
 		defer close(s.done)

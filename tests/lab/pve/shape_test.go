@@ -12,11 +12,15 @@ import (
 
 // base are the fields that the provider sends for every VM it makes.
 var base = []string{
-	"vmid", "101", "name", "w1", "acpi", "1", "agent", "enabled=0,fstrim_cloned_disks=0,type=virtio", "boot", "order=scsi0;net0",
-	"cores", "2", "sockets", "1", "cpu", "cputype=host", "cpuunits", "1024", "memory", "2048", "balloon", "0", "keyboard", "en-us", "numa", "0",
-	"onboot", "1", "ostype", "l26", "protection", "0", "scsihw", "virtio-scsi-pci", "tablet", "1", "template", "0", "vga", "memory=16,type=std",
+	"vmid", "101", "name", "w1", "acpi", "1", "agent", "enabled=0,fstrim_cloned_disks=0,type=virtio", "boot",
+	"order=scsi0;net0",
+	"cores", "2", "sockets", "1", "cpu", "cputype=host", "cpuunits", "1024", "memory", "2048", "balloon", "0", "keyboard",
+	"en-us", "numa", "0",
+	"onboot", "1", "ostype", "l26", "protection", "0", "scsihw", "virtio-scsi-pci", "tablet", "1", "template", "0", "vga",
+	"memory=16,type=std",
 	"net0", "model=virtio,bridge=vmbr0,firewall=0,macaddr=BC:24:11:00:00:01",
-	"scsi0", "file=tank:20,format=raw,size=21474836480,aio=io_uring,backup=1,iothread=0,ssd=0,discard=ignore,cache=none,replicate=1",
+	"scsi0",
+	"file=tank:20,format=raw,size=21474836480,aio=io_uring,backup=1,iothread=0,ssd=0,discard=ignore,cache=none,replicate=1",
 }
 
 // shapes are what a VM can be asked to be: the fields as the provider sends them, and what it reads back.
@@ -25,15 +29,19 @@ var shapes = map[string]struct{ send, read map[string]string }{
 		send: map[string]string{"cores": "4", "sockets": "1", "cpu": "cputype=x86-64-v2-AES", "numa": "1"},
 		read: map[string]string{"cores": "4", "cpu": "cputype=x86-64-v2-AES", "numa": "1"},
 	},
-	"memory":     {send: map[string]string{"memory": "8192", "balloon": "8192"}, read: map[string]string{"memory": "8192", "balloon": "8192"}},
-	"q35":        {send: map[string]string{"machine": "q35"}, read: map[string]string{"machine": "q35"}},
-	"i440fx":     {send: map[string]string{"machine": "pc"}, read: map[string]string{"machine": "pc"}},
-	"serial":     {send: map[string]string{"serial0": "socket"}, read: map[string]string{"serial0": "socket"}},
-	"startup":    {send: map[string]string{"startup": "order=3,up=60,down=30"}, read: map[string]string{"startup": "order=3,up=60,down=30"}},
-	"tags":       {send: map[string]string{"tags": "talos;Control;atlas"}, read: map[string]string{"tags": "atlas;control;talos"}},
+	"memory": {send: map[string]string{"memory": "8192", "balloon": "8192"},
+		read: map[string]string{"memory": "8192", "balloon": "8192"}},
+	"q35":    {send: map[string]string{"machine": "q35"}, read: map[string]string{"machine": "q35"}},
+	"i440fx": {send: map[string]string{"machine": "pc"}, read: map[string]string{"machine": "pc"}},
+	"serial": {send: map[string]string{"serial0": "socket"}, read: map[string]string{"serial0": "socket"}},
+	"startup": {send: map[string]string{"startup": "order=3,up=60,down=30"},
+		read: map[string]string{"startup": "order=3,up=60,down=30"}},
+	"tags": {send: map[string]string{"tags": "talos;Control;atlas"},
+		read: map[string]string{"tags": "atlas;control;talos"}},
 	"onboot":     {send: map[string]string{"onboot": "0"}, read: map[string]string{"onboot": "0"}},
 	"protection": {send: map[string]string{"protection": "1"}, read: map[string]string{"protection": "1"}},
-	"controller": {send: map[string]string{"scsihw": "virtio-scsi-single"}, read: map[string]string{"scsihw": "virtio-scsi-single"}},
+	"controller": {send: map[string]string{"scsihw": "virtio-scsi-single"},
+		read: map[string]string{"scsihw": "virtio-scsi-single"}},
 	"firmware": {
 		send: map[string]string{"bios": "ovmf", "efidisk0": "file=tank:1,format=raw,efitype=4m,pre-enrolled-keys=0"},
 		read: map[string]string{"bios": "ovmf", "efidisk0": "tank:vm-101-disk-0,efitype=4m,pre-enrolled-keys=0,size=4M"},
@@ -43,7 +51,8 @@ var shapes = map[string]struct{ send, read map[string]string }{
 		read: map[string]string{"efidisk0": "files:101/vm-101-disk-0.qcow2,efitype=4m,pre-enrolled-keys=0,size=528K"},
 	},
 	"tpm": {
-		send: map[string]string{"tpmstate0": "file=zfs:1,version=v2.0"}, read: map[string]string{"tpmstate0": "zfs:vm-101-disk-0,size=4M,version=v2.0"},
+		send: map[string]string{"tpmstate0": "file=zfs:1,version=v2.0"},
+		read: map[string]string{"tpmstate0": "zfs:vm-101-disk-0,size=4M,version=v2.0"},
 	},
 	"identity": {
 		send: map[string]string{"smbios1": "base64=0,uuid=6b1e9c32-8f6e-4a51-9f0d-0c1d2e3f4a5b"},
@@ -80,7 +89,8 @@ var shapes = map[string]struct{ send, read map[string]string }{
 		read: map[string]string{"machine": "q35", "hostpci0": "mapping=gpu,pcie=1,rombar=1,x-vga=0"},
 	},
 	"an empty tray": {
-		send: map[string]string{"ide3": "file=none,media=cdrom,", "boot": "order=scsi0;ide3"}, read: map[string]string{"ide3": "none,media=cdrom", "boot": "order=scsi0;ide3"},
+		send: map[string]string{"ide3": "file=none,media=cdrom,", "boot": "order=scsi0;ide3"},
+		read: map[string]string{"ide3": "none,media=cdrom", "boot": "order=scsi0;ide3"},
 	},
 	"an ISO image": {
 		send: map[string]string{"ide2": "file=local:iso/talos.iso,media=cdrom,", "boot": "order=scsi0;ide2"},
@@ -157,7 +167,8 @@ func TestEveryShapeIsGivenToAClone(t *testing.T) {
 				read["efidisk0"] = "tank:vm-101-disk-1,efitype=4m,pre-enrolled-keys=0,size=4M"
 			}
 
-			f.ok("PUT", "/nodes/pve1/qemu/101/config", pairs([]string{"name", "w1", "delete", "net2,net3,net31,serial1,serial2,serial3"}, shape.send)...)
+			f.ok("PUT", "/nodes/pve1/qemu/101/config",
+				pairs([]string{"name", "w1", "delete", "net2,net3,net31,serial1,serial2,serial3"}, shape.send)...)
 			f.has(read)
 			require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/101/status/start", "timeout", "1800"))
 			f.has(read)
@@ -186,9 +197,11 @@ func TestShapesThatAreRefused(t *testing.T) {
 		},
 		"the other name of i440fx": {
 			send: map[string]string{"machine": "i440fx"}, create: "400 Parameter verification failed.",
-			errors: map[string]string{"machine": "invalid format - format error\nmachine.type: value does not match the regex pattern"},
+			errors: map[string]string{"machine": "invalid format - format error\nmachine.type: value does not match the regex " +
+				"pattern"},
 		},
-		"no such pool": {send: map[string]string{"pool": "none"}, create: "403 Permission check failed (pool 'none' does not exist)"},
+		"no such pool": {send: map[string]string{"pool": "none"},
+			create: "403 Permission check failed (pool 'none' does not exist)"},
 		"more cores than the host has": {
 			send: map[string]string{"cores": "17"}, start: "MAX 16 vcpus allowed per VM on this node",
 		},
@@ -240,7 +253,8 @@ func TestProtectionKeepsAVMAndItsDisks(t *testing.T) {
 	f.ok("PUT", "/nodes/pve1/qemu/101/config", "delete", "scsi1")
 	f.ok("PUT", "/nodes/pve1/qemu/101/config", "protection", "1")
 
-	require.Equal(t, "500 can't remove drive 'scsi0' - protection mode enabled", f.call("PUT", "/nodes/pve1/qemu/101/config", "delete", "scsi0").status())
+	require.Equal(t, "500 can't remove drive 'scsi0' - protection mode enabled",
+		f.call("PUT", "/nodes/pve1/qemu/101/config", "delete", "scsi0").status())
 	require.Equal(t, "500 can't remove unused disk 'tank:vm-101-disk-1' - protection mode enabled",
 		f.call("PUT", "/nodes/pve1/qemu/101/config", "delete", "unused0").status())
 	require.Equal(t, "500 can't remove VM 101 - protection mode enabled",

@@ -12,19 +12,26 @@ func storageRoutes() []route {
 
 	return []route{
 		{method: "GET", path: "/storage", params: parameters("type"), handle: storages},
-		{method: "GET", path: "/storage/{storage}", needs: need("/storage/{storage}", "Datastore.Allocate", "Datastore.Audit"), handle: storageConfig},
-		{method: "GET", path: path, params: parameters("content storage enabled:bool target format:bool"), handle: nodeStorages},
+		{method: "GET", path: "/storage/{storage}",
+			needs: need("/storage/{storage}", "Datastore.Allocate", "Datastore.Audit"), handle: storageConfig},
+		{method: "GET", path: path, params: parameters("content storage enabled:bool target format:bool"),
+			handle: nodeStorages},
 		{method: "GET", path: path + "/{storage}/status", needs: audit, handle: storageStatus},
-		{method: "GET", path: path + "/{storage}/content", needs: audit, params: parameters("content vmid:int"), handle: content},
+		{method: "GET", path: path + "/{storage}/content", needs: audit, params: parameters("content vmid:int"),
+			handle: content},
 		{method: "GET", path: path + "/{storage}/content/{volume...}", handle: volume},
-		{method: "DELETE", path: path + "/{storage}/content/{volume...}", params: parameters("delay:int"), handle: deleteVolume},
+		{method: "DELETE", path: path + "/{storage}/content/{volume...}", params: parameters("delay:int"),
+			handle: deleteVolume},
 		{
-			method: "POST", path: path + "/{storage}/download-url", needs: need("/storage/{storage}", "Datastore.AllocateTemplate"),
+			method: "POST", path: path + "/{storage}/download-url",
+			needs: need("/storage/{storage}", "Datastore.AllocateTemplate"),
 			// The node and the storage are in the path; a client may repeat them.
-			params: parameters("url! content! filename! checksum checksum-algorithm compression verify-certificates:bool node storage"),
+			params: parameters(
+				"url! content! filename! checksum checksum-algorithm compression verify-certificates:bool node storage"),
 			handle: downloadURL,
 		},
-		{method: "GET", path: "/nodes/{node}/query-url-metadata", params: parameters("url! verify-certificates:bool"), handle: queryURLMetadata},
+		{method: "GET", path: "/nodes/{node}/query-url-metadata", params: parameters("url! verify-certificates:bool"),
+			handle: queryURLMetadata},
 	}
 }
 
@@ -68,7 +75,8 @@ func storageConfig(r *request) (any, error) {
 
 func storageState(s world.StorageInfo) map[string]any {
 	return map[string]any{
-		"type": s.Type, "content": s.Content, "active": bit(s.Active), "enabled": bit(s.Enabled), "shared": bit(s.Shared), "total": s.Total, "used": s.Used,
+		"type": s.Type, "content": s.Content, "active": bit(s.Active), "enabled": bit(s.Enabled), "shared": bit(s.Shared),
+		"total": s.Total, "used": s.Used,
 		"avail": s.Total - s.Used,
 	}
 }
@@ -119,7 +127,8 @@ func storageStatus(r *request) (any, error) {
 }
 
 func content(r *request) (any, error) {
-	list, err := r.world.Volumes(r.caller, r.vars["node"], r.vars["storage"], r.values.Get("content"), r.values.number("vmid"))
+	list, err := r.world.Volumes(r.caller, r.vars["node"], r.vars["storage"], r.values.Get("content"),
+		r.values.number("vmid"))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +136,8 @@ func content(r *request) (any, error) {
 	out := []map[string]any{}
 
 	for _, v := range list {
-		entry := map[string]any{"volid": v.ID, "content": v.Kind, "format": v.Format, "size": v.Size, "ctime": v.Created.Unix()}
+		entry := map[string]any{"volid": v.ID, "content": v.Kind, "format": v.Format, "size": v.Size,
+			"ctime": v.Created.Unix()}
 		if v.VMID != 0 {
 			entry["vmid"] = v.VMID
 		}

@@ -10,7 +10,8 @@ func taskRoutes() []route {
 	path := "/nodes/{node}/tasks"
 
 	return []route{
-		{method: "GET", path: path, params: parameters("start:int limit:int vmid:int source errors:bool typefilter"), handle: nodeTasks},
+		{method: "GET", path: path, params: parameters("start:int limit:int vmid:int source errors:bool typefilter"),
+			handle: nodeTasks},
 		{method: "GET", path: path + "/{upid}/status", handle: taskStatus},
 		{method: "GET", path: path + "/{upid}/log", params: parameters("start:int limit:int"), handle: taskLog},
 		{method: "DELETE", path: path + "/{upid}", handle: stopTask},
@@ -47,7 +48,8 @@ func taskStatus(r *request) (any, error) {
 
 func taskEntry(t world.TaskInfo) map[string]any {
 	out := map[string]any{
-		"upid": t.UPID, "node": t.Node, "pid": t.PID, "pstart": t.PStart, "starttime": t.Start.Unix(), "type": t.Type, "id": t.ID, "user": t.User,
+		"upid": t.UPID, "node": t.Node, "pid": t.PID, "pstart": t.PStart, "starttime": t.Start.Unix(), "type": t.Type,
+		"id": t.ID, "user": t.User,
 	}
 
 	if !t.End.IsZero() {

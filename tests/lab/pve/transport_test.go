@@ -43,7 +43,8 @@ func TestErrorsAreInTheStatusLine(t *testing.T) {
 	require.Equal(t, map[string]string{"name": "invalid format - value does not look like a valid DNS name"}, a.Errors)
 
 	a = f.call("GET", "/nodes/pve9/qemu")
-	require.Equal(t, "500 hostname lookup 'pve9' failed - failed to get address info for: pve9: Name or service not known", a.status())
+	require.Equal(t, "500 hostname lookup 'pve9' failed - failed to get address info for: pve9: Name or service not known",
+		a.status())
 
 	require.NoError(t, f.world.SetOffline("pve2", true))
 	a = f.call("GET", "/nodes/pve2/status")
@@ -84,7 +85,8 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 
 	f.header = http.Header{}
-	require.Equal(t, "401 authentication failure", f.call("POST", "/access/ticket", "username", "root@pam", "password", "x").status())
+	require.Equal(t, "401 authentication failure",
+		f.call("POST", "/access/ticket", "username", "root@pam", "password", "x").status())
 
 	ticket := f.object(f.ok("POST", "/access/ticket", "username", "root@pam", "password", password))
 	require.Equal(t, "root@pam", ticket["username"])
@@ -106,10 +108,12 @@ func TestATokenWithoutPrivileges(t *testing.T) {
 
 	require.Equal(t, "403 Permission check failed (/vms/9000, VM.Clone)",
 		f.call("POST", "/nodes/pve1/qemu/9000/clone", "newid", "101").status())
-	require.Equal(t, "403 Permission check failed (/vms/9000, VM.Audit)", f.call("GET", "/nodes/pve1/qemu/9000/config").status())
+	require.Equal(t, "403 Permission check failed (/vms/9000, VM.Audit)",
+		f.call("GET", "/nodes/pve1/qemu/9000/config").status())
 
 	// Lists are short instead.
-	for _, path := range []string{"/cluster/resources?type=vm", "/nodes/pve1/qemu", "/pools", "/nodes/pve1/storage", "/cluster/mapping/pci"} {
+	for _, path := range []string{"/cluster/resources?type=vm", "/nodes/pve1/qemu", "/pools", "/nodes/pve1/storage",
+		"/cluster/mapping/pci"} {
 		require.Empty(t, f.ok("GET", path), path)
 	}
 
@@ -184,10 +188,12 @@ func TestPathsAsClientsWriteThem(t *testing.T) {
 func TestBodiesInJSON(t *testing.T) {
 	f := serve(t, timeline.Latencies{})
 
-	a := f.json("POST", "/nodes/pve1/qemu", map[string]any{"vmid": 101, "name": "n", "onboot": true, "cores": 2, "tags": nil})
+	a := f.json("POST", "/nodes/pve1/qemu",
+		map[string]any{"vmid": 101, "name": "n", "onboot": true, "cores": 2, "tags": nil})
 	require.Equal(t, "200 OK", a.status(), a.Errors)
 
-	a = f.json("POST", "/cluster/mapping/pci", map[string]any{"id": "gpu", "map": []string{"id=10de:2204,node=pve1,path=0000:01:00.0"}})
+	a = f.json("POST", "/cluster/mapping/pci",
+		map[string]any{"id": "gpu", "map": []string{"id=10de:2204,node=pve1,path=0000:01:00.0"}})
 	require.Equal(t, "200 OK", a.status(), a.Errors)
 
 	a = f.json("POST", "/pools", map[string]any{"poolid": map[string]any{}})
@@ -209,8 +215,10 @@ func TestParameters(t *testing.T) {
 		{nil, map[string]string{"newid": "property is missing and it is not optional"}},
 		{[]string{"newid", "x"}, map[string]string{"newid": "type check ('integer') failed - got 'x'"}},
 		{[]string{"newid", "7"}, map[string]string{"newid": "value must have a minimum value of 100"}},
-		{[]string{"newid", "101", "full", "perhaps"}, map[string]string{"full": "type check ('boolean') failed - got 'perhaps'"}},
-		{[]string{"newid", "101", "newid", "102"}, map[string]string{"newid": "duplicate parameter (already defined) with conflicting values!"}},
+		{[]string{"newid", "101", "full", "perhaps"},
+			map[string]string{"full": "type check ('boolean') failed - got 'perhaps'"}},
+		{[]string{"newid", "101", "newid", "102"},
+			map[string]string{"newid": "duplicate parameter (already defined) with conflicting values!"}},
 	} {
 		a := f.call("POST", "/nodes/pve1/qemu/9000/clone", c.pairs...)
 		require.Equal(t, "400 Parameter verification failed.", a.status())
@@ -231,7 +239,8 @@ func TestFaults(t *testing.T) {
 
 	// A refusal of a call with a body arrives whole.
 	plant(journal.Refuse, "POST .*/clone$", "cluster not ready - no quorum?")
-	require.Equal(t, "500 cluster not ready - no quorum?", f.call("POST", "/nodes/pve1/qemu/9000/clone", "newid", "401").status())
+	require.Equal(t, "500 cluster not ready - no quorum?",
+		f.call("POST", "/nodes/pve1/qemu/9000/clone", "newid", "401").status())
 
 	plant(journal.Reset, "POST .*/clone$", "")
 	_, err := f.request(t.Context(), "POST", "/nodes/pve1/qemu/9000/clone?newid=401", nil, "")

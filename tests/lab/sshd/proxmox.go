@@ -14,8 +14,8 @@ import (
 // errUnknown is a use of a command that the lab does not know.
 var errUnknown = errors.New("unknown command")
 
-// arguments splits what follows a command's name into words and options, "-format raw" or "--format=raw". Options that are not allowed
-// are unknown.
+// arguments splits what follows a command's name into words and options, "-format raw" or "--format=raw". Options that
+// are not allowed are unknown.
 func arguments(args []string, allowed func(string) bool) (words []string, options map[string]string, err error) {
 	options = map[string]string{}
 

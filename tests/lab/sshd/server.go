@@ -43,8 +43,8 @@ type Server struct {
 	conns map[net.Conn]bool
 }
 
-// hostKey is the same in every lab: another lab may get the same address and port, and a client that remembers hosts would take it for a
-// forgery.
+// hostKey is the same in every lab: another lab may get the same address and port, and a client that remembers hosts
+// would take it for a forgery.
 var hostKey = func() ssh.Signer {
 	seed := sha256.Sum256([]byte("the key of the lab's hosts"))
 

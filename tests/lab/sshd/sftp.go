@@ -94,7 +94,8 @@ func (f *readOnly) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 }
 
 func (f *readOnly) refuse(r *sftp.Request) error {
-	f.server.journal.Refused(journal.SSH, f.server.host, "sftp "+r.Method+" "+r.Filepath, "the lab's hosts let files be looked at only")
+	f.server.journal.Refused(journal.SSH, f.server.host, "sftp "+r.Method+" "+r.Filepath,
+		"the lab's hosts let files be looked at only")
 
 	return sftp.ErrSSHFxOpUnsupported
 }

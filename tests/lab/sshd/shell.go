@@ -234,7 +234,8 @@ func (p *process) proxmox(name string) int {
 	case err == nil:
 		return 0
 	case errors.Is(err, errUnknown):
-		p.server.journal.Refused(journal.SSH, p.server.host, strings.Join(p.args, " "), "the lab's hosts do not know that of "+name)
+		p.server.journal.Refused(journal.SSH, p.server.host, strings.Join(p.args, " "),
+			"the lab's hosts do not know that of "+name)
 		fmt.Fprintf(p.errs, "ERROR: unknown command '%s %s'\n", name, strings.Join(p.args[1:], " "))
 	case errors.As(err, &refused) && len(refused.Fields) > 0:
 		fmt.Fprintln(p.errs, "400 "+refused.Reason)

@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/tests/lab/machine"
 )
 
-// agent answers for the QEMU guest agent, which Talos has as a system extension. It runs from maintenance mode on, and before the
-// links have their addresses.
+// agent answers for the QEMU guest agent, which Talos has as a system extension. It runs from maintenance mode on, and
+// before the links have their addresses.
 func (n *node) agent() []machine.Interface {
 	if !n.hw.AgentDevice || !n.image.has("qemu-guest-agent") || !n.services.running("machined") {
 		return nil
@@ -44,7 +44,8 @@ func (n *node) agent() []machine.Interface {
 	return out
 }
 
-// pluginLinks are what a network plugin adds to a node: its own links, with addresses of the pods' network, and a pod's.
+// pluginLinks are what a network plugin adds to a node: its own links, with addresses of the pods' network, and a
+// pod's.
 func (n *node) pluginLinks() []machine.Interface {
 	n.mu.Lock()
 	in := n.kube.in
@@ -75,19 +76,22 @@ func (n *node) pluginLinks() []machine.Interface {
 
 	if strings.Contains(plugin, "cilium") {
 		return []machine.Interface{
-			made("cilium_net"), made("cilium_host", netip.PrefixFrom(first.Next(), first.BitLen())), made("cilium_vxlan"), made("lxc_health"),
+			made("cilium_net"), made("cilium_host", netip.PrefixFrom(first.Next(), first.BitLen())), made("cilium_vxlan"),
+			made("lxc_health"),
 			made("lxc" + n.suffix("lxc", 12)),
 		}
 	}
 
 	return []machine.Interface{
-		made("flannel.1", netip.PrefixFrom(first, first.BitLen())), made("cni0", netip.PrefixFrom(first.Next(), subnet.Bits())),
+		made("flannel.1", netip.PrefixFrom(first, first.BitLen())),
+		made("cni0", netip.PrefixFrom(first.Next(), subnet.Bits())),
 		made("veth" + n.suffix("veth", 8)),
 	}
 }
 
-// mix brings links and their addresses into an order that differs from machine to machine and from one set of links to the next, but
-// not from one call to the next. The real one follows from the order in which the kernel made the links, on which nobody can rely.
+// mix brings links and their addresses into an order that differs from machine to machine and from one set of links to
+// the next, but not from one call to the next. The real one follows from the order in which the kernel made the links,
+// on which nobody can rely.
 func (n *node) mix(list []machine.Interface) {
 	var names []string
 	for _, i := range list {
@@ -100,7 +104,10 @@ func (n *node) mix(list []machine.Interface) {
 	slices.SortFunc(list, func(a, b machine.Interface) int { return cmp.Compare(n.hash(all+a.Name), n.hash(all+b.Name)) })
 
 	for _, i := range list {
-		slices.SortFunc(i.Addresses, func(a, b netip.Prefix) int { return cmp.Compare(n.hash(a.String()), n.hash(b.String())) })
+		slices.SortFunc(i.Addresses, func(a,
+			b netip.Prefix) int {
+			return cmp.Compare(n.hash(a.String()), n.hash(b.String()))
+		})
 	}
 }
 
@@ -131,9 +138,9 @@ func (n *node) madeMAC(name string) string {
 	return mac[:6].String()
 }
 
-// uniqueLocal is an fd00::/8 address that follows from the MAC. The loopback addresses of the lab do not count as global
-// unicast ones, which is what a hypervisor's client looks for in a guest agent's answer. It comes with the link's first address: a
-// client that saw it earlier would take it for all there is.
+// uniqueLocal is an fd00::/8 address that follows from the MAC. The loopback addresses of the lab do not count as
+// global unicast ones, which is what a hypervisor's client looks for in a guest agent's answer. It comes with the
+// link's first address: a client that saw it earlier would take it for all there is.
 func uniqueLocal(mac string) netip.Prefix { return fromMAC([16]byte{0xfd, 0x1a, 0xb0}, mac) }
 
 // linkLocal is the address that a link has before it has any other.

@@ -85,7 +85,8 @@ func TestAgentOfNodesInACluster(t *testing.T) {
 	}{
 		"flannel": {"cluster: {network: {cni: {name: flannel}}}", []string{"cni0", "ens18", "flannel.1", "lo", "veth*"}},
 		"cilium": {
-			"cluster: {network: {cni: {name: none}}, inlineManifests: [{name: cilium, contents: '" + strings.ReplaceAll(ciliumManifest, "\n", "\n  ") + "'}]}",
+			"cluster: {network: {cni: {name: none}}, inlineManifests: [{name: cilium, contents: '" +
+				strings.ReplaceAll(ciliumManifest, "\n", "\n  ") + "'}]}",
 			[]string{"cilium_host", "cilium_net", "cilium_vxlan", "ens18", "lo", "lxc*", "lxc_health"},
 		},
 	} {
@@ -95,7 +96,8 @@ func TestAgentOfNodesInACluster(t *testing.T) {
 			places := map[int]bool{}
 			holders := 0
 
-			cl, cps := threeWithAgent(r, c.patch, "machine: {network: {interfaces: [{interface: ens18, dhcp: true, vip: {ip: "+vip.String()+"}}]}}")
+			cl, cps := threeWithAgent(r, c.patch,
+				"machine: {network: {interfaces: [{interface: ens18, dhcp: true, vip: {ip: "+vip.String()+"}}]}}")
 			nodesReady(r, cl.kubernetes(cps[0]).CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")
 
 			for _, v := range cps {

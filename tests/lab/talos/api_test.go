@@ -223,7 +223,8 @@ func TestUnknownMethods(t *testing.T) {
 	r := newRig(t)
 	c, cp, worker := small(r)
 
-	_, err := c.client(cp).MachineClient.Containers(client.WithNode(t.Context(), worker.addr()), &machineapi.ContainersRequest{})
+	_, err := c.client(cp).MachineClient.Containers(client.WithNode(t.Context(), worker.addr()),
+		&machineapi.ContainersRequest{})
 	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
 	require.ErrorContains(t, r.journal.Unknown(), "talos vm-21 /machine.MachineService/Containers")
 
@@ -246,7 +247,8 @@ func TestLiveConfiguration(t *testing.T) {
 	require.Equal(t, machineapi.ApplyConfigurationRequest_NO_REBOOT, reply.GetMessages()[0].GetMode())
 	require.Contains(t, reply.GetMessages()[0].GetModeDetails(), "tier: db")
 
-	reply, err = api.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: labelled, Mode: machineapi.ApplyConfigurationRequest_AUTO})
+	reply, err = api.ApplyConfiguration(t.Context(),
+		&machineapi.ApplyConfigurationRequest{Data: labelled, Mode: machineapi.ApplyConfigurationRequest_AUTO})
 	require.NoError(t, err)
 	require.Equal(t, "Applied configuration without a reboot", reply.GetMessages()[0].GetModeDetails())
 	require.Equal(t, before, cp.bootID(c))
@@ -254,18 +256,21 @@ func TestLiveConfiguration(t *testing.T) {
 	// environment variables need a reboot
 	other := c.config(configmachine.TypeControlPlane, "cp-1", "machine: {nodeLabels: {tier: db}, env: {A: b}}")
 
-	_, err = api.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: other, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT})
+	_, err = api.ApplyConfiguration(t.Context(),
+		&machineapi.ApplyConfigurationRequest{Data: other, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT})
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
 	require.ErrorContains(t, err, "can't be applied in immediate mode")
 
-	reply, err = api.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: other, Mode: machineapi.ApplyConfigurationRequest_AUTO})
+	reply, err = api.ApplyConfiguration(t.Context(),
+		&machineapi.ApplyConfigurationRequest{Data: other, Mode: machineapi.ApplyConfigurationRequest_AUTO})
 	require.NoError(t, err)
 	require.Equal(t, machineapi.ApplyConfigurationRequest_REBOOT, reply.GetMessages()[0].GetMode())
 	cp.rebooted(c, before)
 
 	// a try is taken back
 	_, err = c.client(cp).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
-		Data: c.config(configmachine.TypeControlPlane, "tried", "machine: {env: {A: b}}"), Mode: machineapi.ApplyConfigurationRequest_TRY,
+		Data:           c.config(configmachine.TypeControlPlane, "tried", "machine: {env: {A: b}}"),
+		Mode:           machineapi.ApplyConfigurationRequest_TRY,
 		TryModeTimeout: durationpb.New(3 * time.Second),
 	})
 	require.NoError(t, err)

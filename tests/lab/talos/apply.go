@@ -15,7 +15,8 @@ import (
 )
 
 // ApplyConfiguration on a configured node (Talos: v1alpha1_server.go).
-func (s *machined) ApplyConfiguration(_ context.Context, in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+func (s *machined) ApplyConfiguration(_ context.Context,
+	in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	n := s.node
 
 	if in.GetMode() != machineapi.ApplyConfigurationRequest_TRY {
@@ -33,7 +34,8 @@ func (s *machined) ApplyConfiguration(_ context.Context, in *machineapi.ApplyCon
 
 	if cfg.RawV1Alpha1() == nil {
 		return nil, status.Error(codes.InvalidArgument,
-			"the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?")
+			"the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config "+
+				"instead?")
 	}
 
 	mode, details, reason, err := decideMode(in.GetMode(), applicable(n.config().RawV1Alpha1(), cfg.RawV1Alpha1()))
@@ -63,7 +65,8 @@ func (s *machined) ApplyConfiguration(_ context.Context, in *machineapi.ApplyCon
 }
 
 // decideMode turns the mode that was asked for into the one that is used.
-func decideMode(asked machineapi.ApplyConfigurationRequest_Mode, notLive error) (_ machineapi.ApplyConfigurationRequest_Mode, details, reason string, _ error) {
+func decideMode(asked machineapi.ApplyConfigurationRequest_Mode,
+	notLive error) (_ machineapi.ApplyConfigurationRequest_Mode, details, reason string, _ error) {
 	const (
 		withReboot    = "Applied configuration with a reboot"
 		withoutReboot = "Applied configuration without a reboot"
@@ -93,7 +96,8 @@ func decideMode(asked machineapi.ApplyConfigurationRequest_Mode, notLive error) 
 }
 
 // apply carries a decided mode out and returns what is to be added to its details.
-func (n *node) apply(mode machineapi.ApplyConfigurationRequest_Mode, cfg config.Provider, in *machineapi.ApplyConfigurationRequest) string {
+func (n *node) apply(mode machineapi.ApplyConfigurationRequest_Mode, cfg config.Provider,
+	in *machineapi.ApplyConfigurationRequest) string {
 	switch mode {
 	case machineapi.ApplyConfigurationRequest_TRY:
 		timeout := constants.ConfigTryTimeout

@@ -58,12 +58,14 @@ func TestWhatNeedsAReboot(t *testing.T) {
 	} {
 		data := c.config(configmachine.TypeControlPlane, "cp-1", patch)
 
-		reply, err := api.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: data, Mode: auto, DryRun: true})
+		reply, err := api.ApplyConfiguration(t.Context(),
+			&machineapi.ApplyConfigurationRequest{Data: data, Mode: auto, DryRun: true})
 		require.NoError(t, err, patch)
 		require.Equal(t, want, reply.GetMessages()[0].GetMode(), patch)
 
 		for _, mode := range []machineapi.ApplyConfigurationRequest_Mode{noReboot, try} {
-			reply, err = api.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: data, Mode: mode, DryRun: true})
+			reply, err = api.ApplyConfiguration(t.Context(),
+				&machineapi.ApplyConfigurationRequest{Data: data, Mode: mode, DryRun: true})
 			if want == reboot {
 				require.Equal(t, codes.InvalidArgument, client.StatusCode(err), patch)
 				require.ErrorContains(t, err, "this config change can't be applied in immediate mode\ndiff:\n", patch)
@@ -84,10 +86,12 @@ func TestStagedConfiguration(t *testing.T) {
 	r := newRig(t)
 	c, cp := one(r)
 	began, before := time.Now(), cp.bootID(c)
-	data := c.config(configmachine.TypeControlPlane, "cp-1", "machine: {env: {A: b}}", "machine: {sysctls: {net.core.somaxconn: '65535'}}")
+	data := c.config(configmachine.TypeControlPlane, "cp-1", "machine: {env: {A: b}}",
+		"machine: {sysctls: {net.core.somaxconn: '65535'}}")
 
 	apply := func(mode machineapi.ApplyConfigurationRequest_Mode) *machineapi.ApplyConfiguration {
-		reply, err := c.client(cp).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: data, Mode: mode})
+		reply, err := c.client(cp).ApplyConfiguration(t.Context(),
+			&machineapi.ApplyConfigurationRequest{Data: data, Mode: mode})
 		require.NoError(t, err)
 
 		return reply.GetMessages()[0]
@@ -100,7 +104,8 @@ func TestStagedConfiguration(t *testing.T) {
 	require.Contains(t, cp.stored(), "somaxconn")
 
 	// it would still take a reboot
-	dry, err := c.client(cp).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: data, Mode: auto, DryRun: true})
+	dry, err := c.client(cp).ApplyConfiguration(t.Context(),
+		&machineapi.ApplyConfigurationRequest{Data: data, Mode: auto, DryRun: true})
 	require.NoError(t, err)
 	require.Equal(t, reboot, dry.GetMessages()[0].GetMode())
 
@@ -112,18 +117,21 @@ func TestStagedConfiguration(t *testing.T) {
 	// and now nothing
 	require.Equal(t, noReboot, apply(auto).GetMode())
 
-	data = c.config(configmachine.TypeControlPlane, "cp-1", "machine: {sysctls: {net.core.somaxconn: '4096'}}", "machine: {env: {A: b}}")
+	data = c.config(configmachine.TypeControlPlane, "cp-1", "machine: {sysctls: {net.core.somaxconn: '4096'}}",
+		"machine: {env: {A: b}}")
 	require.Equal(t, noReboot, apply(auto).GetMode())
 
 	before = cp.bootID(c)
 	data = c.config(configmachine.TypeControlPlane, "cp-1")
 	reply = apply(auto)
 	require.Equal(t, reboot, reply.GetMode())
-	require.Contains(t, reply.GetModeDetails(), "Applied configuration with a reboot: this config change can't be applied in immediate mode")
+	require.Contains(t, reply.GetModeDetails(),
+		"Applied configuration with a reboot: this config change can't be applied in immediate mode")
 	cp.rebooted(c, before)
 	cp.ready()
 
-	require.Equal(t, []string{"vm-11: stage", "vm-11: reboot", "vm-11: apply", "vm-11: reboot (for its configuration)"}, r.happened(began))
+	require.Equal(t, []string{"vm-11: stage", "vm-11: reboot", "vm-11: apply", "vm-11: reboot (for its configuration)"},
+		r.happened(began))
 }
 
 // active is the configuration that a node runs with.

@@ -47,7 +47,8 @@ func authorized(method string, roles role.Set) bool {
 	case roles.Includes(role.Admin):
 		return true
 	case readers[method] || readingServices[method]:
-		return roles.Includes(role.Operator) || roles.Includes(role.Reader) || backups[method] && roles.Includes(role.EtcdBackup)
+		return roles.Includes(role.Operator) || roles.Includes(role.Reader) || backups[method] &&
+			roles.Includes(role.EtcdBackup)
 	case operators[method]:
 		return roles.Includes(role.Operator) || backups[method] && roles.Includes(role.EtcdBackup)
 	default:
@@ -76,14 +77,16 @@ func (n *node) backend(closing <-chan struct{}, register func(*grpc.Server)) *gr
 	s := grpc.NewServer(
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
+			error) {
 			if err := check(ctx, info.FullMethod); err != nil {
 				return nil, err
 			}
 
 			return handler(ctx, req)
 		}),
-		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
+			handler grpc.StreamHandler) error {
 			if err := check(ss.Context(), info.FullMethod); err != nil {
 				return err
 			}
@@ -143,7 +146,8 @@ func (n *node) guarded() state.State {
 		}
 
 		rd, err := safe.StateGet[*meta.ResourceDefinition](ctx, n.state,
-			resource.NewMetadata(meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(access.ResourceType), resource.VersionUndefined))
+			resource.NewMetadata(meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(access.ResourceType),
+				resource.VersionUndefined))
 
 		switch {
 		case state.IsNotFoundError(err):
@@ -154,7 +158,8 @@ func (n *node) guarded() state.State {
 			return errNotAuthorized
 		}
 
-		_, err = n.state.Get(ctx, resource.NewMetadata(meta.NamespaceName, meta.NamespaceType, access.ResourceNamespace, resource.VersionUndefined))
+		_, err = n.state.Get(ctx, resource.NewMetadata(meta.NamespaceName, meta.NamespaceType, access.ResourceNamespace,
+			resource.VersionUndefined))
 		if state.IsNotFoundError(err) {
 			return status.Errorf(codes.PermissionDenied, "namespace %q is not supported", access.ResourceNamespace)
 		}

@@ -41,16 +41,18 @@ func (n *node) componentSpec(name string) componentSpec {
 	case controllerManager:
 		image := c.ControllerManager().Image()
 
-		return componentSpec{image, machine.ControllerManager().Disabled(), fmt.Sprint(image, c.ControllerManager().ExtraArgs(), machine.ControllerManager().Disabled())}
+		return componentSpec{image, machine.ControllerManager().Disabled(),
+			fmt.Sprint(image, c.ControllerManager().ExtraArgs(), machine.ControllerManager().Disabled())}
 	default:
 		image := c.Scheduler().Image()
 
-		return componentSpec{image, machine.Scheduler().Disabled(), fmt.Sprint(image, c.Scheduler().ExtraArgs(), machine.Scheduler().Disabled())}
+		return componentSpec{image, machine.Scheduler().Disabled(),
+			fmt.Sprint(image, c.Scheduler().ExtraArgs(), machine.Scheduler().Disabled())}
 	}
 }
 
-// runComponent keeps a component running while etcd does. Its configuration is rendered, then its pod is replaced, as soon as
-// the image is there: meanwhile it is down.
+// runComponent keeps a component running while etcd does. Its configuration is rendered, then its pod is replaced, as
+// soon as the image is there: meanwhile it is down.
 func (n *node) runComponent(ctx context.Context, name string, run func(context.Context)) {
 	defer n.setComponent(name, nil)
 
@@ -95,7 +97,8 @@ func (n *node) awaitChange(ctx context.Context, changed func() bool) {
 }
 
 // startComponent runs a component until the context ends.
-func (n *node) startComponent(ctx context.Context, name string, spec componentSpec, first bool, run func(context.Context)) {
+func (n *node) startComponent(ctx context.Context, name string, spec componentSpec, first bool,
+	run func(context.Context)) {
 	c := component{image: spec.image, config: n.putComponent(name, spec)}
 	n.setComponent(name, &c)
 
@@ -124,7 +127,8 @@ func isRunning(ctx context.Context) {
 }
 
 // fetch pulls an image, again and again, until it is there. What a boot begins with takes no time of its own.
-func (n *node) fetch(ctx context.Context, namespace common.ContainerdNamespace, image string, first bool, failed func(error)) bool {
+func (n *node) fetch(ctx context.Context, namespace common.ContainerdNamespace, image string, first bool,
+	failed func(error)) bool {
 	for {
 		latency := n.fw.opts.Latencies.Pull
 		if first {
@@ -178,7 +182,8 @@ func (n *node) putComponent(name string, spec componentSpec) string {
 		api := k8s.NewAPIServerConfig()
 		s := api.TypedSpec()
 		s.Image, s.ExtraArgs, s.LocalPort = spec.image, c.APIServer().ExtraArgs(), c.LocalAPIServerPort()
-		s.ControlPlaneEndpoint, s.EtcdServers, s.ServiceCIDRs = c.Endpoint().String(), []string{"https://localhost:2379"}, c.Network().ServiceCIDRs()
+		s.ControlPlaneEndpoint, s.EtcdServers, s.ServiceCIDRs = c.Endpoint().String(), []string{"https://localhost:2379"},
+			c.Network().ServiceCIDRs()
 		s.AdvertisedAddress = n.address().String()
 		r = api
 	case controllerManager:

@@ -41,7 +41,8 @@ var components = []string{"kube-apiserver", "kube-controller-manager", "kube-sch
 func (c *cluster) live(v *vm, role configmachine.Type, name string, patches ...string) {
 	c.Helper()
 
-	_, err := c.client(v).ApplyConfiguration(c.Context(), &machineapi.ApplyConfigurationRequest{Data: c.config(role, name, patches...), Mode: noReboot})
+	_, err := c.client(v).ApplyConfiguration(c.Context(),
+		&machineapi.ApplyConfigurationRequest{Data: c.config(role, name, patches...), Mode: noReboot})
 	require.NoError(c, err)
 }
 
@@ -57,15 +58,19 @@ func (c *cluster) runs(v *vm, name, version string) {
 		}
 
 		cfg, err := c.client(v).COSI.Get(ctx, resource.NewMetadata(k8s.ControlPlaneNamespaceName, map[string]resource.Type{
-			"kube-apiserver": k8s.APIServerConfigType, "kube-controller-manager": k8s.ControllerManagerConfigType, "kube-scheduler": k8s.SchedulerConfigType,
+			"kube-apiserver": k8s.APIServerConfigType, "kube-controller-manager": k8s.ControllerManagerConfigType,
+			"kube-scheduler": k8s.SchedulerConfigType,
 		}[name], name, resource.VersionUndefined))
 		if err != nil {
 			return err
 		}
 
-		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
-		if got := p.Spec.Containers[0].Image; !strings.HasSuffix(got, ":v"+version) || !ready || p.Annotations["talos.dev/config-version"] != cfg.Metadata().Version().String() {
-			return fmt.Errorf("%s, ready: %t, config version %s of %s", got, ready, p.Annotations["talos.dev/config-version"], cfg.Metadata().Version())
+		ready := slices.ContainsFunc(p.Status.Conditions,
+			func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		if got := p.Spec.Containers[0].Image; !strings.HasSuffix(got, ":v"+version) || !ready ||
+			p.Annotations["talos.dev/config-version"] != cfg.Metadata().Version().String() {
+			return fmt.Errorf("%s, ready: %t, config version %s of %s", got, ready, p.Annotations["talos.dev/config-version"],
+				cfg.Metadata().Version())
 		}
 
 		return nil
@@ -114,7 +119,8 @@ func TestUpgradeKubernetes(t *testing.T) {
 
 	// the service goes and comes
 	events := make(chan safe.WrappedStateEvent[*v1alpha1.Service])
-	require.NoError(t, safe.StateWatch(t.Context(), c.client(worker).COSI, v1alpha1.NewService("kubelet").Metadata(), events))
+	require.NoError(t, safe.StateWatch(t.Context(), c.client(worker).COSI, v1alpha1.NewService("kubelet").Metadata(),
+		events))
 	next := func() state.EventType {
 		event := <-events
 
@@ -128,7 +134,8 @@ func TestUpgradeKubernetes(t *testing.T) {
 	c.kubelet(cps[0], "worker-1", "1.35.0")
 
 	for i, v := range cps {
-		c.live(v, configmachine.TypeControlPlane, fmt.Sprintf("cp-%d", i+1), append(patches, component("kubelet", "1.35.0"))...)
+		c.live(v, configmachine.TypeControlPlane, fmt.Sprintf("cp-%d", i+1),
+			append(patches, component("kubelet", "1.35.0"))...)
 		c.kubelet(cps[0], fmt.Sprintf("cp-%d", i+1), "1.35.0")
 	}
 
@@ -136,11 +143,13 @@ func TestUpgradeKubernetes(t *testing.T) {
 	require.Empty(t, r.fw.Outages(began))
 
 	// manifests are created, not changed: that is the client's part
-	manifest, err := safe.StateGet[*k8s.Manifest](t.Context(), c.client(cps[0]).COSI, k8s.NewManifest(k8s.ControlPlaneNamespaceName, "10-kube-proxy").Metadata())
+	manifest, err := safe.StateGet[*k8s.Manifest](t.Context(), c.client(cps[0]).COSI,
+		k8s.NewManifest(k8s.ControlPlaneNamespaceName, "10-kube-proxy").Metadata())
 	require.NoError(t, err)
 	require.Equal(t, "DaemonSet", manifest.TypedSpec().Items[0].Object["kind"])
 
-	proxy, err := c.kubernetes(cps[0]).AppsV1().DaemonSets("kube-system").Get(t.Context(), "kube-proxy", metav1.GetOptions{})
+	proxy, err := c.kubernetes(cps[0]).AppsV1().DaemonSets("kube-system").Get(t.Context(), "kube-proxy",
+		metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "registry.k8s.io/kube-proxy:v1.34.2", proxy.Spec.Template.Spec.Containers[0].Image)
 }
@@ -182,7 +191,8 @@ func TestVersionSkew(t *testing.T) {
 		r := newRig(t)
 		cp := r.machine(11, template()).on()
 		c := r.cluster(cp.addr())
-		old := []string{component("kube-controller-manager", "1.33.6"), component("kube-scheduler", "1.33.6"), component("kubelet", "1.33.6")}
+		old := []string{component("kube-controller-manager", "1.33.6"), component("kube-scheduler", "1.33.6"),
+			component("kubelet", "1.33.6")}
 		c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", append(old, component("kube-apiserver", "1.33.6"))...))
 		c.bootstrap(cp)
 		cp.ready()
@@ -203,7 +213,8 @@ func TestVersionSkew(t *testing.T) {
 
 		c.live(cp, configmachine.TypeControlPlane, "cp-1", component("kube-scheduler", "1.35.0"))
 		c.runs(cp, "kube-scheduler", "1.35.0")
-		require.Equal(t, []string{"kube-scheduler v1.35.0 of vm-11 is newer than kube-apiserver v1.34.2 of vm-11"}, r.violations(began))
+		require.Equal(t, []string{"kube-scheduler v1.35.0 of vm-11 is newer than kube-apiserver v1.34.2 of vm-11"},
+			r.violations(began))
 
 		began = time.Now()
 		c.live(cp, configmachine.TypeControlPlane, "cp-1")
@@ -222,7 +233,8 @@ func TestImageThatIsMissing(t *testing.T) {
 	c.live(v, configmachine.TypeControlPlane, "cp-2", component("kube-apiserver", "1.35.0"))
 
 	status := func(ctx context.Context) (corev1.PodStatus, error) {
-		p, err := c.kubernetesAt(cps[0], cps[0].addr()).CoreV1().Pods("kube-system").Get(ctx, "kube-apiserver-cp-2", metav1.GetOptions{})
+		p, err := c.kubernetesAt(cps[0], cps[0].addr()).CoreV1().Pods("kube-system").Get(ctx, "kube-apiserver-cp-2",
+			metav1.GetOptions{})
 		if err != nil {
 			return corev1.PodStatus{}, err
 		}
@@ -236,7 +248,8 @@ func TestImageThatIsMissing(t *testing.T) {
 			return err
 		}
 
-		if w := st.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != "ImagePullBackOff" || !strings.Contains(w.Message, "kube-apiserver:v1.35.0") {
+		if w := st.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != "ImagePullBackOff" ||
+			!strings.Contains(w.Message, "kube-apiserver:v1.35.0") {
 			return fmt.Errorf("%v", st.ContainerStatuses)
 		}
 
@@ -250,7 +263,8 @@ func TestImageThatIsMissing(t *testing.T) {
 
 	// a kubelet likewise
 	r.fw.Withdraw("kubelet:v1.35.0")
-	c.live(v, configmachine.TypeControlPlane, "cp-2", component("kube-apiserver", "1.35.0"), component("kubelet", "1.35.0"))
+	c.live(v, configmachine.TypeControlPlane, "cp-2", component("kube-apiserver", "1.35.0"),
+		component("kubelet", "1.35.0"))
 	r.until("the kubelet is down", func(context.Context) error {
 		if _, state := service(t, c.client(v), "kubelet"); state != "Preparing" {
 			return errors.New(state)

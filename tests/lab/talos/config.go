@@ -13,7 +13,8 @@ import (
 	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
 )
 
-// loadConfig reads machine configuration with Talos' own loader. The decoder is strict: it refuses keys it does not know.
+// loadConfig reads machine configuration with Talos' own loader. The decoder is strict: it refuses keys it does not
+// know.
 func loadConfig(data []byte) (config.Provider, error) { return configloader.NewFromBytes(data) }
 
 // configBytes is the configuration as it was sent.
@@ -103,11 +104,14 @@ func applicable(now, wanted *v1alpha1.Config) error {
 		a.MachineTime, a.MachineInstall, a.MachineNetwork = b.MachineTime, b.MachineInstall, b.MachineNetwork //nolint:staticcheck
 		a.MachineSysfs, a.MachineSysctls, a.MachineLogging = b.MachineSysfs, b.MachineSysctls, b.MachineLogging
 		a.MachineControlPlane, a.MachineKubelet, a.MachineKernel = b.MachineControlPlane, b.MachineKubelet, b.MachineKernel
-		a.MachineRegistries, a.MachinePods, a.MachineSeccompProfiles = b.MachineRegistries, b.MachinePods, b.MachineSeccompProfiles //nolint:staticcheck
-		a.MachineNodeAnnotations, a.MachineNodeLabels, a.MachineNodeTaints = b.MachineNodeAnnotations, b.MachineNodeLabels, b.MachineNodeTaints
+		a.MachineRegistries, a.MachinePods, a.MachineSeccompProfiles = b.MachineRegistries, b.MachinePods,
+			b.MachineSeccompProfiles //nolint:staticcheck
+		a.MachineNodeAnnotations, a.MachineNodeLabels, a.MachineNodeTaints = b.MachineNodeAnnotations, b.MachineNodeLabels,
+			b.MachineNodeTaints
 
 		if f, g := a.MachineFeatures, b.MachineFeatures; f != nil && g != nil {
-			f.KubernetesTalosAPIAccessConfig, f.KubePrismSupport, f.HostDNSSupport = g.KubernetesTalosAPIAccessConfig, g.KubePrismSupport, g.HostDNSSupport
+			f.KubernetesTalosAPIAccessConfig, f.KubePrismSupport, f.HostDNSSupport = g.KubernetesTalosAPIAccessConfig,
+				g.KubePrismSupport, g.HostDNSSupport
 			f.ImageCacheSupport, f.FeatureNodeAddressSortAlgorithm = g.ImageCacheSupport, g.FeatureNodeAddressSortAlgorithm
 		}
 	}

@@ -80,10 +80,11 @@ func (i *Image) kernelArg(name string) (string, bool) {
 	return value, found
 }
 
-// cmdline is the kernel command line: the platform's part (Talos: platform/metal, platform/nocloud KernelArgs), then the
-// schematic's.
+// cmdline is the kernel command line: the platform's part (Talos: platform/metal, platform/nocloud KernelArgs), then
+// the schematic's.
 func (i *Image) cmdline() []string {
-	args := []string{"talos.platform=" + i.Platform, "console=ttyS0", "init_on_alloc=1", "slab_nomerge", "pti=on", "consoleblank=0"}
+	args := []string{"talos.platform=" + i.Platform, "console=ttyS0", "init_on_alloc=1", "slab_nomerge", "pti=on",
+		"consoleblank=0"}
 	if i.Platform == NoCloud {
 		args = append(args, "net.ifnames=0")
 	}
@@ -135,8 +136,8 @@ func (i *Installed) with(change func(*Installed)) *Installed {
 	return &c
 }
 
-// install returns the disk that an image becomes: a disk image on its first boot, or what an installer writes. META values
-// of the medium come along.
+// install returns the disk that an image becomes: a disk image on its first boot, or what an installer writes. META
+// values of the medium come along.
 func install(image Image, meta map[uint8]string) *Installed {
 	image = image.clone()
 	image.ISO = false

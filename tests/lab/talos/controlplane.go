@@ -78,7 +78,8 @@ func (n *node) serveKubernetes(ctx context.Context, m *membership) {
 		srv, err = kube.NewServer(kube.ServerConfig{
 			Node: n.name(), Cluster: m.cluster.kube, Version: imageTag(cfg.APIServer().Image()),
 			CA: cfg.IssuingCA(), AcceptedCAs: cfg.AcceptedCAs(), Names: n.apiServerNames(),
-			Healthy: func() error { return m.cluster.answers(m.id) }, Writable: m.cluster.writable, Journal: n.fw.opts.Journal, Touch: n.fw.opts.Timeline.Touch,
+			Healthy: func() error { return m.cluster.answers(m.id) }, Writable: m.cluster.writable, Journal: n.fw.opts.Journal,
+			Touch: n.fw.opts.Timeline.Touch,
 		})
 	}
 
@@ -117,7 +118,8 @@ func (n *node) apiServerNames() []string {
 	cfg := n.config().Cluster()
 	host, fqdn := n.fqdn()
 	names := append([]string{
-		cfg.Endpoint().Hostname(), host, fqdn, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		cfg.Endpoint().Hostname(), host, fqdn, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default",
+		"kubernetes.default.svc",
 		"kubernetes.default.svc." + cfg.Network().DNSDomain(),
 	}, cfg.CertSANs()...)
 
@@ -215,7 +217,8 @@ func (n *node) staticPod(name string, c component) corev1.Pod {
 			Phase:      corev1.PodPending,
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
 			ContainerStatuses: []corev1.ContainerStatus{{
-				Name: name, Image: c.image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: c.problem}},
+				Name: name, Image: c.image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason,
+					Message: c.problem}},
 			}},
 		}
 	}
@@ -228,7 +231,8 @@ func (n *node) componentCommand(name string) []string {
 	c := n.config().Cluster()
 
 	extra := map[string]func() map[string]string{
-		apiServer: c.APIServer().ExtraArgs, controllerManager: c.ControllerManager().ExtraArgs, scheduler: c.Scheduler().ExtraArgs,
+		apiServer: c.APIServer().ExtraArgs, controllerManager: c.ControllerManager().ExtraArgs,
+		scheduler: c.Scheduler().ExtraArgs,
 	}[name]()
 
 	return append([]string{"/usr/local/bin/" + name}, flags(extra)...)

@@ -18,9 +18,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// streamed are the methods whose replies are a stream of messages rather than one with a list (Talos: internal/app/apid/main.go).
-var streamed = regexp.MustCompile(`^/machine\.MachineService/(Copy|DiskUsage|Dmesg|EtcdSnapshot|Events|ImageList|Kubeconfig|List|Logs|PacketCapture|Read)$` +
-	`|^/os\.OSService/Dmesg$|^/cluster\.ClusterService/HealthCheck$|Stream$`)
+// streamed are the methods whose replies are a stream of messages rather than one with a list (Talos:
+// internal/app/apid/main.go).
+var streamed = regexp.MustCompile(
+	`^/machine\.MachineService/(Copy|DiskUsage|Dmesg|EtcdSnapshot|Events|ImageList|Kubeconfig|List|Logs|PacketCapture|Read)$` +
+		`|^/os\.OSService/Dmesg$|^/cluster\.ClusterService/HealthCheck$|Stream$`)
 
 // route says where a call goes: nowhere in particular (this node), to one node, or to many (Talos: apid/pkg/director).
 func (f *front) route(method string, md metadata.MD) (targets []string, many bool, err error) {
@@ -58,9 +60,10 @@ func (f *front) route(method string, md metadata.MD) (targets []string, many boo
 	}
 }
 
-// forwardToMany sends one request to several nodes and merges what they answer. An error of one node is part of the answer,
-// not the end of the call.
-func (f *front) forwardToMany(stream grpc.ServerStream, method string, md metadata.MD, roles role.Set, targets []string) error {
+// forwardToMany sends one request to several nodes and merges what they answer. An error of one node is part of the
+// answer, not the end of the call.
+func (f *front) forwardToMany(stream grpc.ServerStream, method string, md metadata.MD, roles role.Set,
+	targets []string) error {
 	var request frame
 	if err := stream.RecvMsg(&request); err != nil {
 		return err
@@ -181,7 +184,8 @@ func (l *labelled) SendMsg(m any) error {
 }
 
 func (l *labelled) fail(err error) {
-	empty := &common.Empty{Metadata: &common.Metadata{Hostname: l.target, Error: err.Error(), Status: status.Convert(err).Proto()}}
+	empty := &common.Empty{Metadata: &common.Metadata{Hostname: l.target, Error: err.Error(),
+		Status: status.Convert(err).Proto()}}
 
 	if l.streaming {
 		if payload, err := proto.Marshal(empty); err == nil {
@@ -196,8 +200,8 @@ func (l *labelled) fail(err error) {
 	}
 }
 
-// addToFirst adds fields to the one message in a reply. Each reply is a message whose field 1 repeats the messages of the
-// nodes, and field 1 of those is the metadata: so bytes can be joined without knowing the types.
+// addToFirst adds fields to the one message in a reply. Each reply is a message whose field 1 repeats the messages of
+// the nodes, and field 1 of those is the metadata: so bytes can be joined without knowing the types.
 func addToFirst(reply, fields []byte) ([]byte, error) {
 	num, typ, n := protowire.ConsumeTag(reply)
 	if n < 0 || num != 1 || typ != protowire.BytesType {

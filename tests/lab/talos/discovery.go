@@ -16,8 +16,8 @@ import (
 	"talos-proxmox/tests/lab/kube"
 )
 
-// discovery stands for the discovery service on the internet: nodes of one cluster leave word there of who they are, and
-// read it. What they write is encrypted with the cluster's secret, so only those that have it see each other.
+// discovery stands for the discovery service on the internet: nodes of one cluster leave word there of who they are,
+// and read it. What they write is encrypted with the cluster's secret, so only those that have it see each other.
 type discovery struct {
 	mu      sync.Mutex
 	members map[*node]member
@@ -98,7 +98,10 @@ func (d *discovery) of(n *node) []cluster.AffiliateSpec {
 		}
 	}
 
-	slices.SortFunc(out, func(a, b cluster.AffiliateSpec) int { return strings.Compare(a.Hostname+a.NodeID, b.Hostname+b.NodeID) })
+	slices.SortFunc(out, func(a, b cluster.AffiliateSpec) int {
+		return strings.Compare(a.Hostname+a.NodeID,
+			b.Hostname+b.NodeID)
+	})
 
 	return out
 }
@@ -124,7 +127,8 @@ func (n *node) affiliate() cluster.AffiliateSpec {
 }
 
 // controlPlanes are the addresses of the cluster's other control planes as far as the node can know: from the discovery
-// service, or, where that is off, from the Kubernetes API behind the cluster's endpoint (Talos: controllers/k8s/endpoint.go).
+// service, or, where that is off, from the Kubernetes API behind the cluster's endpoint (Talos:
+// controllers/k8s/endpoint.go).
 func (n *node) controlPlanes(ctx context.Context) ([]string, error) {
 	if discoveryKey(n.config()) == "" {
 		return n.controlPlanesFromAPI(ctx)
@@ -133,7 +137,8 @@ func (n *node) controlPlanes(ctx context.Context) ([]string, error) {
 	var out []string
 
 	for _, m := range n.fw.discovery.of(n) {
-		if m.MachineType != configmachine.TypeControlPlane && m.MachineType != configmachine.TypeInit || m.NodeID == n.nodeID() {
+		if m.MachineType != configmachine.TypeControlPlane && m.MachineType != configmachine.TypeInit ||
+			m.NodeID == n.nodeID() {
 			continue
 		}
 

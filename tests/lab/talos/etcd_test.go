@@ -153,7 +153,8 @@ func TestMembersThatMayNotGo(t *testing.T) {
 	// with one of three down nobody who runs may go
 	err = remove(ids["cp-2"])
 	require.Equal(t, codes.Unknown, client.StatusCode(err))
-	require.ErrorContains(t, err, fmt.Sprintf("failed to remove member: failed to remove member %d: etcdserver: unhealthy cluster", ids["cp-2"]))
+	require.ErrorContains(t, err, fmt.Sprintf(
+		"failed to remove member: failed to remove member %d: etcdserver: unhealthy cluster", ids["cp-2"]))
 
 	err = c.leaveWithin(cps[1], time.Second)
 	require.Equal(t, codes.DeadlineExceeded, client.StatusCode(err), "it asks again for minutes")
@@ -161,7 +162,10 @@ func TestMembersThatMayNotGo(t *testing.T) {
 	// nor may anybody come
 	four := r.machine(14, template()).on()
 	c.apply(four, c.config(configmachine.TypeControlPlane, "cp-4"))
-	r.until("cp-4 is refused", func(context.Context) error { return r.saw("error adding member: etcdserver: unhealthy cluster") })
+	r.until("cp-4 is refused", func(context.Context) error {
+		return r.saw(
+			"error adding member: etcdserver: unhealthy cluster")
+	})
 
 	// who is down may, and then the others may come
 	require.NoError(t, remove(ids["cp-3"]))
@@ -190,7 +194,8 @@ func TestRemovedWhileItRuns(t *testing.T) {
 	r := newRig(t)
 	c, cps := three(r, "", nil)
 
-	require.NoError(t, c.client(cps[0]).EtcdRemoveMemberByID(t.Context(), &machineapi.EtcdRemoveMemberByIDRequest{MemberId: c.memberIDs(cps[0])["cp-3"]}))
+	require.NoError(t, c.client(cps[0]).EtcdRemoveMemberByID(t.Context(),
+		&machineapi.EtcdRemoveMemberByIDRequest{MemberId: c.memberIDs(cps[0])["cp-3"]}))
 	r.until("its etcd ends", func(context.Context) error {
 		if _, state := service(t, c.client(cps[2]), "etcd"); state != "Waiting" {
 			return errors.New(state)

@@ -19,7 +19,8 @@ import (
 var errOnlyMember = errors.New("cannot forfeit leadership, only one member")
 
 // Bootstrap makes the node's etcd the first member of a cluster (Talos: v1alpha1_server.go).
-func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
+func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse,
+	error) {
 	n := s.node
 
 	switch {
@@ -61,14 +62,16 @@ func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest)
 func (n *node) localEtcd() (*membership, error) {
 	m := n.membership()
 	if m == nil || !n.services.running("etcd") {
-		return nil, errors.New(`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2379: connect: connection refused"`)
+		return nil,
+			errors.New(
+				`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2379: connect: connection refused"`)
 	}
 
 	return m, nil
 }
 
-// anyEtcd returns the etcd cluster as a client reaches it that tries all control planes: it waits for one to answer as long as the
-// caller does.
+// anyEtcd returns the etcd cluster as a client reaches it that tries all control planes: it waits for one to answer as
+// long as the caller does.
 func (n *node) anyEtcd(ctx context.Context) (*etcdCluster, error) {
 	for {
 		if m, err := n.localEtcd(); err == nil && m.cluster.has(m.id) {
@@ -92,7 +95,8 @@ func (n *node) anyEtcd(ctx context.Context) (*etcdCluster, error) {
 }
 
 // EtcdMemberList lists the members.
-func (s *machined) EtcdMemberList(ctx context.Context, in *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
+func (s *machined) EtcdMemberList(ctx context.Context,
+	in *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
 	if err := s.onlyControlPlane("member list"); err != nil {
 		return nil, err
 	}
@@ -137,7 +141,8 @@ func (s *machined) EtcdMemberList(ctx context.Context, in *machineapi.EtcdMember
 }
 
 // EtcdRemoveMemberByID removes any member.
-func (s *machined) EtcdRemoveMemberByID(ctx context.Context, in *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
+func (s *machined) EtcdRemoveMemberByID(ctx context.Context,
+	in *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
 	if err := s.onlyControlPlane("etcd remove member"); err != nil {
 		return nil, err
 	}
@@ -179,7 +184,8 @@ func (c *etcdCluster) memberName(id uint64) string {
 const leaveTimeout = 5 * time.Minute
 
 // EtcdLeaveCluster takes the node's member out of the cluster, ends its etcd and wipes its data.
-func (s *machined) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
+func (s *machined) EtcdLeaveCluster(ctx context.Context,
+	_ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
 	if err := s.onlyControlPlane("etcd leave"); err != nil {
 		return nil, err
 	}
@@ -224,7 +230,8 @@ func (n *node) leaveEtcd(ctx context.Context) error {
 }
 
 // EtcdForfeitLeadership makes another member the leader, if the node's own is.
-func (s *machined) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
+func (s *machined) EtcdForfeitLeadership(ctx context.Context,
+	_ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
 	if err := s.onlyControlPlane("etcd forfeit leadership"); err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ type etcdProcess struct {
 	done chan struct{} // closed when nothing of it runs
 }
 
-// runEtcd is a control plane's etcd: it starts with the data on the disk, with those of a cluster it can join, or with what
-// a bootstrap leaves.
+// runEtcd is a control plane's etcd: it starts with the data on the disk, with those of a cluster it can join, or with
+// what a bootstrap leaves.
 func (n *node) runEtcd(ctx context.Context) {
 	m := n.awaitMembership(ctx)
 	if m == nil {
@@ -87,7 +87,8 @@ func (n *node) runEtcd(ctx context.Context) {
 	case <-gone:
 		// it ends by itself, and Talos starts it again and again
 		n.sys.log("etcd: %v", errRemoved)
-		n.services.set("etcd", "Waiting", `Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 1`, nil)
+		n.services.set("etcd", "Waiting",
+			`Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 1`, nil)
 	}
 
 	stop()
@@ -96,8 +97,8 @@ func (n *node) runEtcd(ctx context.Context) {
 	close(p.done)
 }
 
-// promote waits until a learner has its vote, which Talos asks for on behalf of the node that joined (Talos: services/etcd.go,
-// promoteMember). A voter has it already.
+// promote waits until a learner has its vote, which Talos asks for on behalf of the node that joined (Talos:
+// services/etcd.go, promoteMember). A voter has it already.
 func (n *node) promote(ctx context.Context, m *membership) bool {
 	for {
 		if !n.has(EtcdLags) {
@@ -189,11 +190,13 @@ func (n *node) crashEtcd() {
 		<-p.done
 	}
 
-	n.services.set("etcd", "Waiting", `Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 2`, nil)
+	n.services.set("etcd", "Waiting",
+		`Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 2`, nil)
 }
 
-// joinEtcd asks the control planes that can be found to take the node into their cluster, nil when none does. Their peer
-// protocol is not spoken: what it would find out, that a member with the same CA runs at the address, is looked up.
+// joinEtcd asks the control planes that can be found to take the node into their cluster, nil when none does. Their
+// peer protocol is not spoken: what it would find out, that a member with the same CA runs at the address, is looked
+// up.
 func (n *node) joinEtcd(ctx context.Context) *membership {
 	c := n.otherEtcd(ctx)
 	if c == nil {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// join adds a learner, as Talos does with a node whose data directory is empty (Talos: services/etcd.go, addMember; etcd:
-// etcdserver/server.go, mayAddMember): a member of the same name is taken for its former self and removed, and all voters
-// have to be there.
+// join adds a learner, as Talos does with a node whose data directory is empty (Talos: services/etcd.go, addMember;
+// etcd: etcdserver/server.go, mayAddMember): a member of the same name is taken for its former self and removed, and
+// all voters have to be there.
 func (c *etcdCluster) join(name string, address netip.Addr) (*membership, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -96,7 +96,8 @@ func variable(environment []string, name string) string {
 
 // tailscaleFlags are those of "tailscale up" that have to do with joining.
 var tailscaleFlags = []string{
-	"--accept-dns", "--accept-routes", "--advertise-exit-node", "--advertise-routes", "--advertise-tags", "--auth-key", "--hostname",
+	"--accept-dns", "--accept-routes", "--advertise-exit-node", "--advertise-routes", "--advertise-tags", "--auth-key",
+	"--hostname",
 	"--login-server", "--reset", "--shields-up", "--snat-subnet-routes", "--ssh", "--timeout",
 }
 
@@ -130,12 +131,13 @@ func (n *node) tailnetLink() (link, bool) {
 
 func (n *node) publishExtensionConfigs(b *board) {
 	for _, c := range n.config().ExtensionServiceConfigs() {
-		show(b, runtime.NewExtensionServiceConfigSpec(runtime.NamespaceName, c.Name()), func(s *runtime.ExtensionServiceConfigSpec) {
-			s.Environment = c.Environment()
+		show(b, runtime.NewExtensionServiceConfigSpec(runtime.NamespaceName, c.Name()),
+			func(s *runtime.ExtensionServiceConfigSpec) {
+				s.Environment = c.Environment()
 
-			for _, f := range c.ConfigFiles() {
-				s.Files = append(s.Files, runtime.ExtensionServiceConfigFile{Content: f.Content(), MountPath: f.MountPath()})
-			}
-		})
+				for _, f := range c.ConfigFiles() {
+					s.Files = append(s.Files, runtime.ExtensionServiceConfigFile{Content: f.Content(), MountPath: f.MountPath()})
+				}
+			})
 	}
 }

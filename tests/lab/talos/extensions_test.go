@@ -19,11 +19,13 @@ import (
 )
 
 func withTailscale() *talos.Image {
-	return &talos.Image{Version: talosVersion, Platform: talos.Metal, Schematic: talos.Schematic{ID: "abc", Extensions: []string{"siderolabs/tailscale"}}}
+	return &talos.Image{Version: talosVersion, Platform: talos.Metal,
+		Schematic: talos.Schematic{ID: "abc", Extensions: []string{"siderolabs/tailscale"}}}
 }
 
 func joining(more ...string) string {
-	return "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: tailscale\nenvironment:\n  - TS_AUTHKEY=key\n" + strings.Join(more, "")
+	return "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: tailscale\nenvironment:\n  - TS_AUTHKEY=key\n" +
+		strings.Join(more, "")
 }
 
 // service is the state of a service and what it last said; both are empty when there is none.
@@ -66,7 +68,8 @@ func TestExtensionService(t *testing.T) {
 		t.Helper()
 
 		_, err := c.client(with).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
-			Data: c.config(configmachine.TypeControlPlane, "cp-1", patches...), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+			Data: c.config(configmachine.TypeControlPlane, "cp-1", patches...),
+			Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 		})
 		require.NoError(t, err)
 	}
@@ -94,7 +97,11 @@ func TestExtensionService(t *testing.T) {
 		return errors.New("there is none")
 	})
 
-	r.until("the other one is up", func(ctx context.Context) error { _, err := c.client(without).Version(ctx); return err })
+	r.until("the other one is up", func(ctx context.Context) error {
+		_,
+			err := c.client(without).Version(ctx)
+		return err
+	})
 	state, _ := c.service(without, "ext-tailscale")
 	require.Empty(t, state)
 }

@@ -1,7 +1,7 @@
 package talos
 
-// Fault is something that is wrong with a node, from [Firmware.Break] to [Firmware.Mend], across its reboots. Calls that
-// fail are planted in the journal instead.
+// Fault is something that is wrong with a node, from [Firmware.Break] to [Firmware.Mend], across its reboots. Calls
+// that fail are planted in the journal instead.
 type Fault string
 
 // The faults that a node can have.

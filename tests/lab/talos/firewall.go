@@ -25,7 +25,8 @@ func (n *node) publishFirewall(b *board) {
 		s.Type, s.Hook, s.Priority = nethelpers.ChainTypeFilter, nethelpers.ChainHookInput, nethelpers.ChainPriorityMangle+10
 		s.Policy = nethelpers.VerdictAccept
 		s.Rules = []network.NfTablesRule{accept(network.NfTablesRule{MatchIIfName: &network.NfTablesIfNameMatch{
-			InterfaceNames: []string{"lo", constants.SideroLinkName, constants.KubeSpanLinkName}, Operator: nethelpers.OperatorEqual,
+			InterfaceNames: []string{"lo", constants.SideroLinkName, constants.KubeSpanLinkName},
+			Operator:       nethelpers.OperatorEqual,
 		}})}
 
 		block := rules.DefaultAction() == nethelpers.DefaultActionBlock
@@ -41,7 +42,8 @@ func (n *node) publishFirewall(b *board) {
 			}
 
 			rule := network.NfTablesRule{
-				MatchSourceAddress: &network.NfTablesAddressMatch{IncludeSubnets: r.Subnets(), ExcludeSubnets: r.ExceptSubnets(), Invert: !block},
+				MatchSourceAddress: &network.NfTablesAddressMatch{IncludeSubnets: r.Subnets(), ExcludeSubnets: r.ExceptSubnets(),
+					Invert: !block},
 				MatchLayer4: &network.NfTablesLayer4Match{
 					Protocol: r.Protocol(), MatchDestinationPort: &network.NfTablesPortMatch{Ranges: ports},
 				},
@@ -80,7 +82,8 @@ func always(n talosconfig.ClusterNetwork) []network.NfTablesRule {
 
 	for _, protocol := range []nethelpers.Protocol{nethelpers.ProtocolICMP, nethelpers.ProtocolICMPv6} {
 		rules = append(rules, accept(network.NfTablesRule{
-			MatchLayer4: &network.NfTablesLayer4Match{Protocol: protocol}, MatchLimit: &network.NfTablesLimitMatch{PacketRatePerSecond: 5},
+			MatchLayer4: &network.NfTablesLayer4Match{Protocol: protocol},
+			MatchLimit:  &network.NfTablesLimitMatch{PacketRatePerSecond: 5},
 		}))
 	}
 

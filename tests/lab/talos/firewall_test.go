@@ -15,8 +15,10 @@ import (
 // Talos' firewall is held as it was configured, and is gone with its configuration.
 func TestFirewall(t *testing.T) {
 	const closed = "apiVersion: v1alpha1\nkind: NetworkDefaultActionConfig\ningress: block\n---\n" +
-		"apiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: apid\nportSelector: {ports: [50000], protocol: tcp}\ningress: [{subnet: 10.0.0.0/16}]\n---\n" +
-		"apiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: etcd\nportSelector: {ports: [2379-2380], protocol: tcp}\ningress: [{subnet: 10.0.0.11/32}]"
+		"apiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: apid\nportSelector: {ports: [50000], protocol: " +
+		"tcp}\ningress: [{subnet: 10.0.0.0/16}]\n---\n" +
+		"apiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: etcd\nportSelector: {ports: [2379-2380], protocol: " +
+		"tcp}\ningress: [{subnet: 10.0.0.11/32}]"
 
 	r := newRig(t)
 	cp := r.machine(11, template()).on()

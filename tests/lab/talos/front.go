@@ -27,8 +27,9 @@ import (
 	"talos-proxmox/tests/lab/journal"
 )
 
-// front is what listens on a node's port 50000: Talos' apid, or the maintenance service. It does not know the messages; it
-// passes frames to the node's own services or to other nodes, and it is where calls are recorded and faults carried out.
+// front is what listens on a node's port 50000: Talos' apid, or the maintenance service. It does not know the messages;
+// it passes frames to the node's own services or to other nodes, and it is where calls are recorded and faults carried
+// out.
 type front struct {
 	node        *node
 	maintenance bool
@@ -250,7 +251,8 @@ func (f *front) unknown(method string, err error) string {
 	}
 
 	msg := st.Message()
-	if strings.HasPrefix(msg, "method ") && strings.HasSuffix(msg, " not implemented") || strings.HasPrefix(msg, "unknown ") {
+	if strings.HasPrefix(msg, "method ") && strings.HasSuffix(msg, " not implemented") ||
+		strings.HasPrefix(msg, "unknown ") {
 		return msg
 	}
 
@@ -289,7 +291,8 @@ func outgoing(md metadata.MD, roles role.Set) metadata.MD {
 	out := metadata.MD{}
 
 	for k, v := range md {
-		if !strings.HasPrefix(k, ":") && k != "node" && k != "nodes" && k != "content-type" && k != "user-agent" && !strings.HasPrefix(k, "grpc-") {
+		if !strings.HasPrefix(k, ":") && k != "node" && k != "nodes" && k != "content-type" && k != "user-agent" &&
+			!strings.HasPrefix(k, "grpc-") {
 			out[k] = v
 		}
 	}
@@ -322,7 +325,8 @@ func (f *front) dial(target string) (*grpc.ClientConn, error) {
 
 	c, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(target, "50000"),
 		grpc.WithContextDialer(f.node.dialTCP),
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: id.pool, Certificates: []tls.Certificate{*id.client}})),
+		grpc.WithTransportCredentials(credentials.NewTLS(
+			&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: id.pool, Certificates: []tls.Certificate{*id.client}})),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
 		frameOptions)
 	if err != nil {
@@ -375,7 +379,8 @@ func (frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (frameCodec) Name() string { return "proto" }
 
-var frameOptions = grpc.WithDefaultCallOptions(grpc.ForceCodecV2(frameCodec{}), grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize))
+var frameOptions = grpc.WithDefaultCallOptions(grpc.ForceCodecV2(frameCodec{}),
+	grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize))
 
 // deaf is a stream whose replies go nowhere.
 type deaf struct{ grpc.ServerStream }
@@ -384,8 +389,8 @@ func (deaf) SendMsg(any) error            { return nil }
 func (deaf) SendHeader(metadata.MD) error { return nil }
 func (deaf) SetTrailer(metadata.MD)       {}
 
-// relay runs a call on another connection, frame by frame: requests come from one stream, replies go to the other, which is
-// the same unless replies are lost.
+// relay runs a call on another connection, frame by frame: requests come from one stream, replies go to the other,
+// which is the same unless replies are lost.
 func relay(from, to grpc.ServerStream, conn *grpc.ClientConn, method string, md metadata.MD) error {
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(from.Context(), md))
 	defer cancel()

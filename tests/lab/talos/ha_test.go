@@ -137,7 +137,8 @@ func TestReplacedControlPlane(t *testing.T) {
 // The shared address is with one control plane, whose certificate covers it, and moves when that one stops.
 func TestVirtualIP(t *testing.T) {
 	for name, patch := range map[string]string{
-		"document by alias": "apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector: {match: 'glob(\"bc:24:11:*\", mac(link.permanent_addr))'}\n" +
+		"document by alias": "apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector: {match: " +
+			"'glob(\"bc:24:11:*\", mac(link.permanent_addr))'}\n" +
 			"---\napiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: %s\nlink: lan",
 		"selector": "machine: {network: {interfaces: [{deviceSelector: {physical: true}, dhcp: true, vip: {ip: %s}}]}}",
 	} {
@@ -192,7 +193,8 @@ func TestVirtualIPOnNoLink(t *testing.T) {
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 
-	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", "apiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: "+vip+"\nlink: lan"))
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1",
+		"apiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: "+vip+"\nlink: lan"))
 	c.bootstrap(cp)
 	nodesReady(r, c.kubernetes(cp).CoreV1().Nodes().List, "cp-1")
 	require.Nil(t, c.serverCertificate(net.JoinHostPort(vip, "50000")))

@@ -38,12 +38,14 @@ type health struct {
 
 // HealthCheck waits until the cluster is healthy, check by check, and says what it waits for in the words of Talos
 // (Talos: pkg/cluster/check/default.go).
-func (s *clusterService) HealthCheck(in *cluster.HealthCheckRequest, stream cluster.ClusterService_HealthCheckServer) error {
+func (s *clusterService) HealthCheck(in *cluster.HealthCheckRequest,
+	stream cluster.ClusterService_HealthCheckServer) error {
 	if !s.node.controlPlane() {
 		return status.Error(codes.Unimplemented, "health check is only available on control plane nodes")
 	}
 
-	h := &health{clusterService: s, controlPlanes: in.GetClusterInfo().GetControlPlaneNodes(), workers: in.GetClusterInfo().GetWorkerNodes()}
+	h := &health{clusterService: s, controlPlanes: in.GetClusterInfo().GetControlPlaneNodes(),
+		workers: in.GetClusterInfo().GetWorkerNodes()}
 
 	for _, address := range h.nodes() {
 		if _, err := netip.ParseAddr(address); err != nil {
@@ -76,8 +78,10 @@ func (s *clusterService) HealthCheck(in *cluster.HealthCheckRequest, stream clus
 		{"kubelet to be healthy", func() string { return h.each(h.controlPlanes, (*node).kubeletHealth) }},
 		{"all nodes to finish boot sequence", func() string { return h.each(h.nodes(), (*node).bootProblem) }},
 		{"all k8s nodes to report", h.reportProblem},
-		{"all control plane static pods to be running", func() string { return h.each(h.controlPlanes, (*node).staticPodsProblem) }},
-		{"all control plane components to be ready", func() string { return h.each(h.controlPlanes, (*node).staticPodsProblem) }},
+		{"all control plane static pods to be running",
+			func() string { return h.each(h.controlPlanes, (*node).staticPodsProblem) }},
+		{"all control plane components to be ready",
+			func() string { return h.each(h.controlPlanes, (*node).staticPodsProblem) }},
 		{"all k8s nodes to report ready", h.readyProblem},
 		{"kube-proxy to report ready", func() string { return "" }},
 		{"coredns to report ready", func() string { return "" }},
@@ -91,7 +95,8 @@ func (s *clusterService) HealthCheck(in *cluster.HealthCheckRequest, stream clus
 	return nil
 }
 
-func (s *clusterService) wait(ctx context.Context, stream cluster.ClusterService_HealthCheckServer, name string, problem func() string) error {
+func (s *clusterService) wait(ctx context.Context, stream cluster.ClusterService_HealthCheckServer, name string,
+	problem func() string) error {
 	said := ""
 
 	for now := "..."; ; now = problem() {
@@ -144,8 +149,10 @@ func (h *health) each(addresses []string, problem func(*node) string) string {
 
 	for _, address := range addresses {
 		if n := h.peer(address); n == nil {
-			all = append(all, fmt.Sprintf("\t* %s: rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: "+
-				"dial tcp %s:50000: connect: connection refused\"", address, address))
+			all = append(all,
+				fmt.Sprintf(
+					"\t* %s: rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: "+
+						"dial tcp %s:50000: connect: connection refused\"", address, address))
 		} else if text := problem(n); text != "" {
 			all = append(all, fmt.Sprintf("\t* %s: %s", address, text))
 		}
@@ -164,7 +171,8 @@ func (h *health) each(addresses []string, problem func(*node) string) string {
 // peer is the node of this cluster that has an address and answers there.
 func (h *health) peer(address string) *node {
 	for _, n := range h.node.fw.nodes() {
-		if cfg := n.config(); cfg != nil && cfg.Cluster().ID() == h.node.config().Cluster().ID() && n.owns(address) && n.services.running("apid") {
+		if cfg := n.config(); cfg != nil && cfg.Cluster().ID() == h.node.config().Cluster().ID() && n.owns(address) &&
+			n.services.running("apid") {
 			return n
 		}
 	}
@@ -187,7 +195,8 @@ func (n *node) memoryProblem() string {
 	}
 
 	if total := int(n.memory() >> 10); total < minimal {
-		return fmt.Sprintf("node %q does not meet memory requirements: expected at least %d MiB, actual %d MiB", n.address(), minimal, total)
+		return fmt.Sprintf("node %q does not meet memory requirements: expected at least %d MiB, actual %d MiB", n.address(),
+			minimal, total)
 	}
 
 	return ""
@@ -209,7 +218,8 @@ func (n *node) staticPodsProblem() string {
 	defer n.mu.Unlock()
 
 	if !n.kube.serving {
-		return "missing static pods on node " + n.hostname + ": [kube-system/kube-apiserver kube-system/kube-controller-manager kube-system/kube-scheduler]"
+		return "missing static pods on node " + n.hostname +
+			": [kube-system/kube-apiserver kube-system/kube-controller-manager kube-system/kube-scheduler]"
 	}
 
 	return ""

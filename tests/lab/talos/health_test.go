@@ -47,19 +47,25 @@ func TestHealthCheck(t *testing.T) {
 
 	said, err := check(20*time.Second, nil)
 	require.NoError(t, err, said)
-	require.Contains(t, said, fmt.Sprintf("discovered nodes: [%q %q]\nwaiting for etcd to be healthy: ...\nwaiting for etcd to be healthy: OK\n", cp.addr(), worker.addr()))
+	require.Contains(t, said, fmt.Sprintf(
+		"discovered nodes: [%q %q]\nwaiting for etcd to be healthy: ...\nwaiting for etcd to be healthy: OK\n", cp.addr(),
+		worker.addr()))
 	require.True(t, strings.HasSuffix(said, "waiting for all k8s nodes to report schedulable: OK"), said)
 
 	said, err = check(time.Second, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{cp.addr()}})
 	require.ErrorContains(t, err, "context deadline exceeded")
-	require.True(t, strings.HasSuffix(said, fmt.Sprintf("waiting for all k8s nodes to report: unexpected nodes with IPs [%q]", worker.addr())), said)
+	require.True(t, strings.HasSuffix(said,
+		fmt.Sprintf("waiting for all k8s nodes to report: unexpected nodes with IPs [%q]", worker.addr())), said)
 
 	nobody := r.addr(99).String()
-	said, err = check(time.Second, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{cp.addr()}, WorkerNodes: []string{worker.addr(), nobody}})
+	said, err = check(time.Second, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{cp.addr()},
+		WorkerNodes: []string{worker.addr(), nobody}})
 	require.ErrorContains(t, err, "context deadline exceeded")
-	require.Contains(t, said, "waiting for apid to be ready: 1 error occurred:\n\t* "+nobody+": rpc error: code = Unavailable")
+	require.Contains(t, said, "waiting for apid to be ready: 1 error occurred:\n\t* "+nobody+
+		": rpc error: code = Unavailable")
 
-	said, err = check(time.Second, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{worker.addr()}, WorkerNodes: []string{cp.addr()}})
+	said, err = check(time.Second, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{worker.addr()},
+		WorkerNodes: []string{cp.addr()}})
 	require.ErrorContains(t, err, "context deadline exceeded")
 	require.Contains(t, said, `waiting for etcd to be healthy: 1 error occurred:`)
 }

@@ -50,8 +50,8 @@ func (h Happening) String() string {
 	return s
 }
 
-// Outage is the time in which a node that had been up was down: from the end of its pods until its services run and its Node is
-// Ready again.
+// Outage is the time in which a node that had been up was down: from the end of its pods until its services run and its
+// Node is Ready again.
 type Outage struct {
 	Node string // the name of the VM
 	Role string // "controlplane" or "worker"
@@ -101,12 +101,14 @@ func (f *Firmware) Happenings(since time.Time) []Happening {
 	return slices.DeleteFunc(slices.Clone(f.history.happenings), func(h Happening) bool { return h.Time.Before(since) })
 }
 
-// Outages returns the times in which nodes were down that had not ended before a time, in the order of their beginnings.
+// Outages returns the times in which nodes were down that had not ended before a time, in the order of their
+// beginnings.
 func (f *Firmware) Outages(since time.Time) []Outage {
 	f.history.mu.Lock()
 	defer f.history.mu.Unlock()
 
-	return slices.DeleteFunc(slices.Clone(f.history.outages), func(o Outage) bool { return !o.To.IsZero() && o.To.Before(since) })
+	return slices.DeleteFunc(slices.Clone(f.history.outages),
+		func(o Outage) bool { return !o.To.IsZero() && o.To.Before(since) })
 }
 
 // MostDown returns how many of some outages there were at once at most, with the instant at which it came to that.

@@ -65,14 +65,16 @@ func (n *node) acceptedCAs() []byte {
 		all = append(all, ca.Crt)
 	}
 
-	if ca := sec.IssuingCA(); ca != nil && !slices.ContainsFunc(all, func(b []byte) bool { return bytes.Equal(b, ca.Crt) }) {
+	if ca := sec.IssuingCA(); ca != nil &&
+		!slices.ContainsFunc(all, func(b []byte) bool { return bytes.Equal(b, ca.Crt) }) {
 		all = append(all, ca.Crt)
 	}
 
 	return bytes.Join(all, []byte("\n"))
 }
 
-// issueIdentity makes a control plane's certificates from the CA in its configuration (Talos: controllers/secrets/api.go).
+// issueIdentity makes a control plane's certificates from the CA in its configuration (Talos:
+// controllers/secrets/api.go).
 func (n *node) issueIdentity() (*identity, error) {
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(n.config().Machine().Security().IssuingCA())
 	if err != nil {
@@ -181,8 +183,9 @@ func onlyForClients(_ [][]byte, chains [][]*stdx509.Certificate) error {
 	return nil
 }
 
-// maintenanceTLS is how a node without configuration shows itself: with a certificate from a CA that nobody knows, whose names are
-// the addresses that the node has at the time (Talos: controllers/secrets/maintenance.go, maintenance_cert_sans.go).
+// maintenanceTLS is how a node without configuration shows itself: with a certificate from a CA that nobody knows,
+// whose names are the addresses that the node has at the time (Talos: controllers/secrets/maintenance.go,
+// maintenance_cert_sans.go).
 func (n *node) maintenanceTLS() (*tls.Config, error) {
 	ca, err := x509.NewSelfSignedCertificateAuthority(x509.Organization("maintenance"))
 	if err != nil {

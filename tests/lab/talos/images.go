@@ -28,7 +28,8 @@ type pulled struct {
 
 var errImageNotFound = errors.New("not found")
 
-// Withdraw takes images away from all registries: those whose name, complete with the registry and tag, has the given end.
+// Withdraw takes images away from all registries: those whose name, complete with the registry and tag, has the given
+// end.
 func (f *Firmware) Withdraw(suffix string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,14 +43,15 @@ func (f *Firmware) Publish(suffix string) {
 	f.withdrawn = slices.DeleteFunc(f.withdrawn, func(s string) bool { return s == suffix })
 }
 
-// pull fetches an image unless it is there (Talos: internal/pkg/containers/image/image.go). The lab has no registries: whatever is
-// well named and has not been withdrawn can be pulled.
+// pull fetches an image unless it is there (Talos: internal/pkg/containers/image/image.go). The lab has no registries:
+// whatever is well named and has not been withdrawn can be pulled.
 func (n *node) pull(ctx context.Context, namespace common.ContainerdNamespace, ref string) error {
 	return n.pullIn(ctx, namespace, ref, n.fw.opts.Latencies.Pull)
 }
 
 // pullIn is pull with a latency of its own.
-func (n *node) pullIn(ctx context.Context, namespace common.ContainerdNamespace, ref string, latency time.Duration) error {
+func (n *node) pullIn(ctx context.Context, namespace common.ContainerdNamespace, ref string,
+	latency time.Duration) error {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return fmt.Errorf("failed to parse image reference %q: %w", ref, err)
@@ -85,13 +87,15 @@ func (n *node) pullIn(ctx context.Context, namespace common.ContainerdNamespace,
 }
 
 func notPulled(name string) error {
-	return fmt.Errorf("failed to pull image %q: failed to resolve reference %q: %s: %w", name, name, name, errImageNotFound)
+	return fmt.Errorf("failed to pull image %q: failed to resolve reference %q: %s: %w", name, name, name,
+		errImageNotFound)
 }
 
 func (n *node) hasImage(namespace common.ContainerdNamespace, name string) bool {
 	i := n.installed()
 
-	return i != nil && slices.ContainsFunc(i.images, func(p pulled) bool { return p.namespace == namespace && p.name == name })
+	return i != nil && slices.ContainsFunc(i.images,
+		func(p pulled) bool { return p.namespace == namespace && p.name == name })
 }
 
 func knownNamespace(ns common.ContainerdNamespace) error {
@@ -103,7 +107,8 @@ func knownNamespace(ns common.ContainerdNamespace) error {
 }
 
 // ImagePull fetches an image (Talos: v1alpha1_images.go).
-func (s *machined) ImagePull(ctx context.Context, in *machineapi.ImagePullRequest) (*machineapi.ImagePullResponse, error) {
+func (s *machined) ImagePull(ctx context.Context, in *machineapi.ImagePullRequest) (*machineapi.ImagePullResponse,
+	error) {
 	if err := knownNamespace(in.GetNamespace()); err != nil {
 		return nil, err
 	}

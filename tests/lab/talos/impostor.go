@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Impostor is a machine at a node's address that is not the node's VM. To everybody it behaves as Talos does in maintenance mode,
-// takes whatever configuration it is sent, and keeps all that it was sent.
+// Impostor is a machine at a node's address that is not the node's VM. To everybody it behaves as Talos does in
+// maintenance mode, takes whatever configuration it is sent, and keeps all that it was sent.
 type Impostor struct {
 	uuid   string
 	server *grpc.Server
@@ -43,7 +43,8 @@ func NewImpostor(ctx context.Context, address netip.Addr, uuid string) (*Imposto
 		return nil, err
 	}
 
-	pair, err := x509.NewKeyPair(ca, x509.IPAddresses([]net.IP{address.AsSlice()}), x509.CommonName("maintenance-service.talos.dev"),
+	pair, err := x509.NewKeyPair(ca, x509.IPAddresses([]net.IP{address.AsSlice()}),
+		x509.CommonName("maintenance-service.talos.dev"),
 		x509.NotAfter(time.Now().Add(certificateTTL)))
 	if err != nil {
 		return nil, err
@@ -126,14 +127,16 @@ func (i *Impostor) keep(message any) {
 	}
 }
 
-func (i *Impostor) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (i *Impostor) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
+	error) {
 	i.called(info.FullMethod)
 	i.keep(request)
 
 	return handle(ctx, request)
 }
 
-func (i *Impostor) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (i *Impostor) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
 	i.called(info.FullMethod)
 
 	return handle(srv, &kept{stream, i})
@@ -158,7 +161,8 @@ type impostorMachine struct {
 	machineapi.UnimplementedMachineServiceServer
 }
 
-func (impostorMachine) ApplyConfiguration(context.Context, *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+func (impostorMachine) ApplyConfiguration(context.Context,
+	*machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{{}}}, nil
 }
 

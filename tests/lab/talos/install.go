@@ -30,7 +30,8 @@ func (n *node) storedConfig() config.Provider {
 // platformConfig is the user data of a nocloud machine, unless it is cloud-init's own format (Talos: platform/nocloud,
 // Configuration).
 func (n *node) platformConfig() config.Provider {
-	if n.image.Platform != NoCloud || n.hw.CloudInit == nil || n.hw.CloudInit.Format != NoCloud || n.hw.CloudInit.UserData == "" {
+	if n.image.Platform != NoCloud || n.hw.CloudInit == nil || n.hw.CloudInit.Format != NoCloud ||
+		n.hw.CloudInit.UserData == "" {
 		return nil
 	}
 
@@ -55,7 +56,8 @@ func (n *node) platformConfig() config.Provider {
 	return cfg
 }
 
-// installSystem is what a machine that runs from a medium does with its first configuration (Talos: the install sequence).
+// installSystem is what a machine that runs from a medium does with its first configuration (Talos: the install
+// sequence).
 func (n *node) installSystem(cfg config.Provider) next {
 	n.setStage(StageInstalling)
 	n.announce("install", "", machineapi.SequenceEvent_START)

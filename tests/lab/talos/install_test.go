@@ -24,7 +24,8 @@ var schematicID = strings.Repeat("a", 64)
 // withAgent is a world whose factory has one schematic besides the plain one.
 func withAgent(o *talos.Options) {
 	o.Schematic = func(id string) (talos.Schematic, bool) {
-		return talos.Schematic{ID: id, Extensions: []string{"siderolabs/qemu-guest-agent"}, KernelArgs: []string{"net.ifnames=0"}}, id == schematicID
+		return talos.Schematic{ID: id, Extensions: []string{"siderolabs/qemu-guest-agent"},
+			KernelArgs: []string{"net.ifnames=0"}}, id == schematicID
 	}
 }
 
@@ -46,7 +47,8 @@ func TestInstallFromISO(t *testing.T) {
 	require.Contains(t, cp.links(), "ens18")
 
 	c := r.cluster(cp.addr())
-	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", "machine: {install: {image: factory.talos.dev/metal-installer/"+schematicID+":v1.12.4}}"))
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1",
+		"machine: {install: {image: factory.talos.dev/metal-installer/"+schematicID+":v1.12.4}}"))
 	cp.until("runs from disk", func(ctx context.Context) error {
 		_, err := c.client(cp).Version(ctx)
 
@@ -76,7 +78,8 @@ func TestPlainInstallerLosesExtensions(t *testing.T) {
 	v.on()
 
 	c := r.cluster(v.addr())
-	c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1", "machine: {install: {image: ghcr.io/siderolabs/installer:v1.12.4}}"))
+	c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1",
+		"machine: {install: {image: ghcr.io/siderolabs/installer:v1.12.4}}"))
 	v.until("runs from disk", func(ctx context.Context) error {
 		_, err := c.client(v).Version(ctx)
 
@@ -88,8 +91,9 @@ func TestPlainInstallerLosesExtensions(t *testing.T) {
 // An installation that cannot be done ends where it began.
 func TestFailedInstallation(t *testing.T) {
 	for name, patch := range map[string]string{
-		"no such disk":      "machine: {install: {disk: /dev/vda}}",
-		"no such schematic": "machine: {install: {image: factory.talos.dev/metal-installer/" + strings.Repeat("b", 64) + ":v1.12.4}}",
+		"no such disk": "machine: {install: {disk: /dev/vda}}",
+		"no such schematic": "machine: {install: {image: factory.talos.dev/metal-installer/" + strings.Repeat("b", 64) +
+			":v1.12.4}}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, withAgent)
@@ -161,7 +165,8 @@ hostnames:
 // metal reads META and not the cloud-init drive, nocloud the other way round, and both take what DHCP has without it.
 func TestAddresses(t *testing.T) {
 	ci := func(r *rig, format string) *machine.CloudInit {
-		return &machine.CloudInit{Format: cmp.Or(format, "nocloud"), Hostname: "from-drive", Addresses: []netip.Prefix{netip.PrefixFrom(r.addr(32), 24)}}
+		return &machine.CloudInit{Format: cmp.Or(format, "nocloud"), Hostname: "from-drive",
+			Addresses: []netip.Prefix{netip.PrefixFrom(r.addr(32), 24)}}
 	}
 	meta := func(r *rig, link string) map[uint8]string {
 		return map[uint8]string{10: strings.NewReplacer("%s/24", r.addr(31).String()+"/24", "%s", link).Replace(static)}
@@ -176,14 +181,17 @@ func TestAddresses(t *testing.T) {
 		want     byte
 		iface    string
 	}{
-		"metal, META":                 {platform: talos.Metal, link: "ens18", drive: true, want: 31, iface: "ens18"},
-		"metal, META for another":     {platform: talos.Metal, link: "eth0", drive: true, want: 11, iface: "ens18"},
-		"metal, META, old names":      {platform: talos.Metal, args: []string{"net.ifnames=0"}, link: "eth0", want: 31, iface: "eth0"},
-		"metal, drive only":           {platform: talos.Metal, drive: true, want: 11, iface: "ens18"},
-		"nocloud, drive":              {platform: talos.NoCloud, link: "eth0", drive: true, want: 32, iface: "eth0"},
-		"nocloud, other drive":        {platform: talos.NoCloud, drive: true, format: "configdrive2", want: 11, iface: "eth0"},
-		"nocloud, without a drive":    {platform: talos.NoCloud, link: "eth0", want: 11, iface: "eth0"},
-		"nocloud, names switched off": {platform: talos.NoCloud, args: []string{"net.ifnames=1"}, drive: true, want: 32, iface: "ens18"},
+		"metal, META":             {platform: talos.Metal, link: "ens18", drive: true, want: 31, iface: "ens18"},
+		"metal, META for another": {platform: talos.Metal, link: "eth0", drive: true, want: 11, iface: "ens18"},
+		"metal, META, old names": {platform: talos.Metal, args: []string{"net.ifnames=0"}, link: "eth0", want: 31,
+			iface: "eth0"},
+		"metal, drive only": {platform: talos.Metal, drive: true, want: 11, iface: "ens18"},
+		"nocloud, drive":    {platform: talos.NoCloud, link: "eth0", drive: true, want: 32, iface: "eth0"},
+		"nocloud, other drive": {platform: talos.NoCloud, drive: true, format: "configdrive2", want: 11,
+			iface: "eth0"},
+		"nocloud, without a drive": {platform: talos.NoCloud, link: "eth0", want: 11, iface: "eth0"},
+		"nocloud, names switched off": {platform: talos.NoCloud, args: []string{"net.ifnames=1"}, drive: true, want: 32,
+			iface: "ens18"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -222,11 +230,12 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// What the machine configuration says about a link holds without any DHCP, from the moment it is applied and after each boot. A selector
-// compares texts: in capitals, no MAC address fits.
+// What the machine configuration says about a link holds without any DHCP, from the moment it is applied and after each
+// boot. A selector compares texts: in capitals, no MAC address fits.
 func TestStaticLinks(t *testing.T) {
 	device := func(v *vm, selector string) string {
-		return fmt.Sprintf("machine: {network: {interfaces: [{%s, addresses: [%s/24], routes: [{network: 0.0.0.0/0, gateway: %s}]}]}}",
+		return fmt.Sprintf(
+			"machine: {network: {interfaces: [{%s, addresses: [%s/24], routes: [{network: 0.0.0.0/0, gateway: %s}]}]}}",
 			selector, v.rig.addr(41), v.rig.addr(1))
 	}
 
@@ -238,14 +247,17 @@ func TestStaticLinks(t *testing.T) {
 		"by pattern": {func(v *vm) string {
 			return device(v, "deviceSelector: {hardwareAddr: 'bc:24:11:*', driver: virtio_net}")
 		}, true},
-		"by name":            {func(v *vm) string { return device(v, "interface: ens18") }, true},
-		"by MAC in capitals": {func(v *vm) string { return device(v, "deviceSelector: {hardwareAddr: 'BC:24:11:00:00:0B'}") }, false},
-		"by another name":    {func(v *vm) string { return device(v, "interface: eth0") }, false},
+		"by name": {func(v *vm) string { return device(v, "interface: ens18") }, true},
+		"by MAC in capitals": {func(v *vm) string { return device(v, "deviceSelector: {hardwareAddr: 'BC:24:11:00:00:0B'}") },
+			false},
+		"by another name": {func(v *vm) string { return device(v, "interface: eth0") }, false},
 		"document": {func(v *vm) string {
-			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkConfig\nname: ens18\naddresses: [{address: %s/24}]\n", v.rig.addr(41))
+			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkConfig\nname: ens18\naddresses: [{address: %s/24}]\n",
+				v.rig.addr(41))
 		}, true},
 		"document by alias": {func(v *vm) string {
-			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector: {match: 'mac(link.permanent_addr) == \"bc:24:11:00:00:0b\"'}\n"+
+			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector: {match: "+
+				"'mac(link.permanent_addr) == \"bc:24:11:00:00:0b\"'}\n"+
 				"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: lan\naddresses: [{address: %s/24}]\n", v.rig.addr(41))
 		}, true},
 	} {
@@ -347,7 +359,8 @@ func TestConfigurationFromTheDrive(t *testing.T) {
 	r := newRig(t)
 	v := r.machine(11, &talos.Image{Version: talosVersion, Platform: talos.NoCloud})
 	c := r.cluster(v.addr())
-	v.hw.CloudInit = &machine.CloudInit{Format: "nocloud", UserData: string(c.config(configmachine.TypeControlPlane, "cp-1"))}
+	v.hw.CloudInit = &machine.CloudInit{Format: "nocloud",
+		UserData: string(c.config(configmachine.TypeControlPlane, "cp-1"))}
 	v.on()
 
 	v.until("answers", func(ctx context.Context) error {

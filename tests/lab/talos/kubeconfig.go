@@ -26,7 +26,8 @@ import (
 // chunk is how much of a file goes into one message (Talos: pkg/chunker).
 const chunk = 1024
 
-// adminCertificate is a client certificate of the cluster's admin, for as long as the configuration says: a year by default.
+// adminCertificate is a client certificate of the cluster's admin, for as long as the configuration says: a year by
+// default.
 func adminCertificate(cfg talosconfig.ClusterConfig) (*x509.KeyPair, error) {
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(cfg.IssuingCA())
 	if err != nil {
@@ -66,8 +67,8 @@ func adminKubeconfig(cfg talosconfig.ClusterConfig) ([]byte, error) {
 	})
 }
 
-// Kubeconfig sends the admin's kubeconfig as a tar.gz with one file. It needs nothing but the configuration: neither etcd
-// nor the Kubernetes API.
+// Kubeconfig sends the admin's kubeconfig as a tar.gz with one file. It needs nothing but the configuration: neither
+// etcd nor the Kubernetes API.
 func (s *machined) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineService_KubeconfigServer) error {
 	if err := s.onlyControlPlane("kubeconfig"); err != nil {
 		return err
@@ -83,7 +84,8 @@ func (s *machined) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineService
 	zw := gzip.NewWriter(&buf)
 	tw := tar.NewWriter(zw)
 
-	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)), ModTime: time.Now(), Mode: 0o600}); err != nil {
+	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)),
+		ModTime: time.Now(), Mode: 0o600}); err != nil {
 		return err
 	}
 
@@ -116,9 +118,11 @@ func sendChunks(send func(*common.Data) error, data []byte) error {
 }
 
 // GenerateClientConfiguration issues a talosconfig.
-func (s *machined) GenerateClientConfiguration(_ context.Context, in *machineapi.GenerateClientConfigurationRequest) (*machineapi.GenerateClientConfigurationResponse, error) {
+func (s *machined) GenerateClientConfiguration(_ context.Context,
+	in *machineapi.GenerateClientConfigurationRequest) (*machineapi.GenerateClientConfigurationResponse, error) {
 	if !s.node.controlPlane() {
-		return nil, status.Error(codes.FailedPrecondition, "client configuration (talosconfig) can't be generated on worker nodes")
+		return nil, status.Error(codes.FailedPrecondition,
+			"client configuration (talosconfig) can't be generated on worker nodes")
 	}
 
 	ttl := in.GetCrtTtl().AsDuration()

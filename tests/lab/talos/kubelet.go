@@ -179,8 +179,8 @@ func (n *node) kubeletSpec() string {
 	return spec
 }
 
-// servedCluster is what the cluster's API servers answer from; what they last did while none does. It is another one after etcd
-// was recovered, and the machine has to report to it: a kubelet does so all the time.
+// servedCluster is what the cluster's API servers answer from; what they last did while none does. It is another one
+// after etcd was recovered, and the machine has to report to it: a kubelet does so all the time.
 func (n *node) servedCluster() *kube.Cluster {
 	id := n.config().Cluster().ID()
 
@@ -205,8 +205,8 @@ func (n *node) servedCluster() *kube.Cluster {
 	return n.kube.in
 }
 
-// report brings the machine's Node in line and returns whether it was reported ready. It is not ok when the API could not
-// be reached or refused.
+// report brings the machine's Node in line and returns whether it was reported ready. It is not ok when the API could
+// not be reached or refused.
 func (n *node) report(ctx context.Context) (ready, ok bool) {
 	k := n.kubelet()
 
@@ -225,7 +225,8 @@ func (n *node) report(ctx context.Context) (ready, ok bool) {
 	reason := ""
 
 	if ready = n.networkReady(); !ready {
-		reason = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+		reason = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network " +
+			"plugin returns error: cni plugin not initialized"
 	}
 
 	if err := k.Report(ctx, ready, reason); err != nil {
@@ -317,7 +318,8 @@ func (n *node) networkReady() bool {
 func (n *node) kubelet() *kube.Kubelet {
 	cfg := n.config().Cluster()
 	k := &kube.Kubelet{
-		Dial: n.dial, Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(), Node: n.kubernetesNode(),
+		Dial: n.dial, Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(),
+		Node: n.kubernetesNode(),
 	}
 
 	if n.kubePrism() {
@@ -374,7 +376,8 @@ func (n *node) kubernetesNode() *corev1.Node {
 		node.Labels[constants.LabelNodeRoleControlPlane] = ""
 
 		if !cfg.Cluster().ScheduleOnControlPlanes() {
-			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule})
+			node.Spec.Taints = append(node.Spec.Taints,
+				corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule})
 		}
 	}
 
@@ -403,8 +406,9 @@ func (n *node) kubernetesStatus() corev1.NodeStatus {
 		Capacity: resources, Allocatable: resources,
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID: strings.ReplaceAll(n.hw.UUID, "-", ""), SystemUUID: n.hw.UUID, BootID: n.bootID,
-			KernelVersion: "6.18.8-talos", OSImage: fmt.Sprintf("Talos (%s)", n.image.Version), ContainerRuntimeVersion: "containerd://2.1.6",
-			KubeletVersion: version, OperatingSystem: "linux", Architecture: "amd64",
+			KernelVersion: "6.18.8-talos", OSImage: fmt.Sprintf("Talos (%s)", n.image.Version),
+			ContainerRuntimeVersion: "containerd://2.1.6",
+			KubeletVersion:          version, OperatingSystem: "linux", Architecture: "amd64",
 		},
 	}
 

@@ -26,7 +26,8 @@ func (n *node) superviseKubelet(ctx context.Context) {
 			stop()
 		}()
 
-		if n.fetch(round, common.ContainerdNamespace_NS_SYSTEM, image, first, func(error) { n.leaveKubernetes() }) && !n.has(KubeletDies) {
+		if n.fetch(round, common.ContainerdNamespace_NS_SYSTEM, image, first, func(error) { n.leaveKubernetes() }) &&
+			!n.has(KubeletDies) {
 			n.setKubelet(image)
 			n.services.set("kubelet", stateRunning, "Started task kubelet", n.kubeletHealth)
 			<-round.Done()
@@ -38,7 +39,8 @@ func (n *node) superviseKubelet(ctx context.Context) {
 
 // killKubelet ends the kubelet. The cluster hears nothing of the machine any more.
 func (n *node) killKubelet() {
-	n.services.set("kubelet", "Waiting", `Error running Containerd(kubelet), going to restart forever: task "kubelet" failed: exit code 1`, nil)
+	n.services.set("kubelet", "Waiting",
+		`Error running Containerd(kubelet), going to restart forever: task "kubelet" failed: exit code 1`, nil)
 	n.leaveKubernetes()
 }
 

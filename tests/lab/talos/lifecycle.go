@@ -46,7 +46,8 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 
 	for _, p := range in.GetSystemPartitionsToWipe() {
 		if !slices.Contains([]string{partitionState, partitionEphemeral, partitionMeta}, p.GetLabel()) {
-			return nil, status.Errorf(codes.Unknown, "failed to get volume status with label %q: resource VolumeStatuses.block.talos.dev(runtime/%s@undefined) doesn't exist", p.GetLabel(), p.GetLabel())
+			return nil, status.Errorf(codes.Unknown, "failed to get volume status with label %q: resource "+
+				"VolumeStatuses.block.talos.dev(runtime/%s@undefined) doesn't exist", p.GetLabel(), p.GetLabel())
 		}
 
 		if p.GetWipe() {
@@ -85,8 +86,8 @@ func (n *node) goingDown() bool {
 }
 
 // drain is what a node does of its own accord before it goes down in an orderly way: it is cordoned, and its pods are
-// evicted as far as disruption budgets allow. A node that cannot reach the API goes down all the same, unlike Talos' own, some of
-// whose sequences give up after a minute.
+// evicted as far as disruption budgets allow. A node that cannot reach the API goes down all the same, unlike Talos'
+// own, some of whose sequences give up after a minute.
 func (n *node) drain(actor string) {
 	n.mu.Lock()
 	n.cordoned = true
@@ -156,7 +157,8 @@ func (n *node) wipe(partitions []string) {
 }
 
 // MetaWrite sets a key of the META partition.
-func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
+func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse,
+	error) {
 	if in.GetKey() > 255 {
 		return nil, status.Error(codes.InvalidArgument, "key must be a uint8")
 	}
@@ -167,7 +169,8 @@ func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest)
 }
 
 // MetaDelete removes one.
-func (s *machined) MetaDelete(_ context.Context, in *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+func (s *machined) MetaDelete(_ context.Context, in *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse,
+	error) {
 	if in.GetKey() > 255 {
 		return nil, status.Error(codes.InvalidArgument, "key must be a uint8")
 	}

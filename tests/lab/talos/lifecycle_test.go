@@ -121,7 +121,8 @@ func TestReset(t *testing.T) {
 				v.cd = agentISO(talos.Metal)
 			}
 
-			require.NoError(t, c.client(v).ResetGeneric(t.Context(), &machineapi.ResetRequest{Graceful: true, Reboot: true, SystemPartitionsToWipe: tc.partitions}))
+			require.NoError(t, c.client(v).ResetGeneric(t.Context(),
+				&machineapi.ResetRequest{Graceful: true, Reboot: true, SystemPartitionsToWipe: tc.partitions}))
 			v.stage(tc.want)
 
 			// a graceful reset leaves etcd
@@ -140,9 +141,11 @@ func TestFaults(t *testing.T) {
 
 	// nothing is done by a call that is refused or reset
 	for _, kind := range []journal.Kind{journal.Refuse, journal.Reset} {
-		r.journal.Plant(journal.Fault{Face: journal.Talos, Call: regexp.MustCompile("ApplyConfiguration"), Kind: kind, Message: "out of order"})
+		r.journal.Plant(journal.Fault{Face: journal.Talos, Call: regexp.MustCompile("ApplyConfiguration"), Kind: kind,
+			Message: "out of order"})
 
-		_, err := cp.insecure().ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: c.config(configmachine.TypeControlPlane, "cp-1")})
+		_, err := cp.insecure().ApplyConfiguration(t.Context(),
+			&machineapi.ApplyConfigurationRequest{Data: c.config(configmachine.TypeControlPlane, "cp-1")})
 		require.Equal(t, codes.Unavailable, client.StatusCode(err))
 		require.Equal(t, "maintenance", cp.status().Stage)
 	}
@@ -158,7 +161,8 @@ func TestFaults(t *testing.T) {
 	})
 
 	// all is done by a call whose reply is lost
-	r.journal.Plant(journal.Fault{Face: journal.Talos, Call: regexp.MustCompile("Bootstrap"), Subject: "vm-11", Kind: journal.LoseReply})
+	r.journal.Plant(journal.Fault{Face: journal.Talos, Call: regexp.MustCompile("Bootstrap"), Subject: "vm-11",
+		Kind: journal.LoseReply})
 
 	err := c.client(cp).Bootstrap(t.Context(), &machineapi.BootstrapRequest{})
 	require.Equal(t, codes.Unavailable, client.StatusCode(err))
@@ -173,7 +177,8 @@ func TestLatencies(t *testing.T) {
 	const ms = time.Millisecond
 
 	r := newRig(t, func(o *talos.Options) {
-		o.Latencies = talos.Latencies{Boot: 40 * ms, Install: 70 * ms, Apply: 20 * ms, Services: 10 * ms, Etcd: 50 * ms, APIServer: 60 * ms, Kubelet: 30 * ms}
+		o.Latencies = talos.Latencies{Boot: 40 * ms, Install: 70 * ms, Apply: 20 * ms, Services: 10 * ms, Etcd: 50 * ms,
+			APIServer: 60 * ms, Kubelet: 30 * ms}
 	})
 	cp, worker := r.machine(11, nil), r.machine(21, template())
 	cp.cd = agentISO(talos.Metal)
@@ -233,13 +238,15 @@ func TestShutdownDrains(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
 	on := func(node string) int {
-		list, err := api.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+		list, err := api.CoreV1().Pods("default").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 		require.NoError(t, err)
 
 		return len(list.Items)

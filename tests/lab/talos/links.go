@@ -28,12 +28,14 @@ func (n *node) bareLinks() []link {
 // status is what Talos finds out of the ith link itself.
 func (l link) status(i int) network.LinkStatusSpec {
 	s := network.LinkStatusSpec{
-		Index: uint32(i + 2), Type: nethelpers.LinkEther, MTU: 1500, OperationalState: nethelpers.OperStateUp, LinkState: true,
-		Driver: "virtio_net", BusPath: "0000:00:12.0", Alias: l.alias,
+		Index: uint32(i + 2), Type: nethelpers.LinkEther, MTU: 1500, OperationalState: nethelpers.OperStateUp,
+		LinkState: true,
+		Driver:    "virtio_net", BusPath: "0000:00:12.0", Alias: l.alias,
 	}
 
 	if l.virtual {
-		s.Type, s.Kind, s.OperationalState, s.Driver, s.BusPath = nethelpers.LinkNone, "tun", nethelpers.OperStateUnknown, "", ""
+		s.Type, s.Kind, s.OperationalState, s.Driver, s.BusPath = nethelpers.LinkNone, "tun", nethelpers.OperStateUnknown, "",
+			""
 	}
 
 	if mac, err := net.ParseMAC(l.mac); err == nil {
@@ -57,8 +59,9 @@ type configuredLinks struct {
 	shared  map[netip.Addr]string
 }
 
-// configuredLinks reads both ways of configuring links: machine.network.interfaces, and documents of their own, which may name a link by
-// its alias (Talos: controllers/network, device_config.go, operator_config.go, operator_vip_config.go, link_alias_config.go).
+// configuredLinks reads both ways of configuring links: machine.network.interfaces, and documents of their own, which
+// may name a link by its alias (Talos: controllers/network, device_config.go, operator_config.go,
+// operator_vip_config.go, link_alias_config.go).
 func (n *node) configuredLinks(cfg config.Provider) configuredLinks {
 	out := configuredLinks{links: map[string]*linkConfig{}, aliases: map[string]string{}, shared: map[netip.Addr]string{}}
 

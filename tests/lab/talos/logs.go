@@ -22,7 +22,8 @@ func (s *machined) Dmesg(in *machineapi.DmesgRequest, stream machineapi.MachineS
 			"Linux version 6.18.8-talos (lab)", "Command line: " + strings.Join(n.image.cmdline(), " "),
 			"[talos] Talos " + n.image.Version + " on " + n.hw.Name,
 		} {
-			text := fmt.Sprintf("kern:    info: [%s]: %s\n", n.started.Add(time.Duration(i)*time.Millisecond).Format(time.RFC3339Nano), line)
+			text := fmt.Sprintf("kern:    info: [%s]: %s\n",
+				n.started.Add(time.Duration(i)*time.Millisecond).Format(time.RFC3339Nano), line)
 			if err := stream.Send(&common.Data{Bytes: []byte(text)}); err != nil {
 				return err
 			}
@@ -74,7 +75,8 @@ func (s *machined) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsRe
 
 	if d := s.node.disk; d != nil {
 		size := uint64(max(0, d.Size()-otherPartitions))
-		list.Stats = append(list.Stats, &machineapi.MountStat{Filesystem: "/dev/EPHEMERAL", Size: size, Available: size * 9 / 10, MountedOn: "/var"})
+		list.Stats = append(list.Stats, &machineapi.MountStat{Filesystem: "/dev/EPHEMERAL", Size: size,
+			Available: size * 9 / 10, MountedOn: "/var"})
 	}
 
 	return &machineapi.MountsResponse{Messages: []*machineapi.Mounts{list}}, nil

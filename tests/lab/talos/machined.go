@@ -62,7 +62,8 @@ func (s *machined) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryRe
 	total := s.node.memory()
 
 	return &machineapi.MemoryResponse{Messages: []*machineapi.Memory{{Meminfo: &machineapi.MemInfo{
-		Memtotal: total, Memfree: total / 2, Memavailable: total * 7 / 10, Buffers: total / 100, Cached: total / 5, Slab: total / 50,
+		Memtotal: total, Memfree: total / 2, Memavailable: total * 7 / 10, Buffers: total / 100, Cached: total / 5,
+		Slab: total / 50,
 	}}}}, nil
 }
 
@@ -93,7 +94,8 @@ func (s *machined) LoadAvg(context.Context, *emptypb.Empty) (*machineapi.LoadAvg
 func (s *machined) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoResponse, error) {
 	info := &machineapi.CPUsInfo{}
 	for i := range s.node.hw.Cores {
-		info.CpuInfo = append(info.CpuInfo, &machineapi.CPUInfo{Processor: uint32(i), ModelName: "QEMU Virtual CPU", VendorId: "GenuineIntel"})
+		info.CpuInfo = append(info.CpuInfo, &machineapi.CPUInfo{Processor: uint32(i), ModelName: "QEMU Virtual CPU",
+			VendorId: "GenuineIntel"})
 	}
 
 	return &machineapi.CPUInfoResponse{Messages: []*machineapi.CPUsInfo{info}}, nil
@@ -129,29 +131,34 @@ func (s *machined) knowService(id, verb string) error {
 }
 
 // ServiceStart starts a service that was stopped.
-func (s *machined) ServiceStart(_ context.Context, in *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
+func (s *machined) ServiceStart(_ context.Context,
+	in *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
 	if err := s.knowService(in.GetId(), "start"); err != nil {
 		return nil, err
 	}
 
 	s.node.startService(in.GetId())
 
-	return &machineapi.ServiceStartResponse{Messages: []*machineapi.ServiceStart{{Resp: `Service "` + in.GetId() + `" started`}}}, nil
+	return &machineapi.ServiceStartResponse{Messages: []*machineapi.ServiceStart{{Resp: `Service "` + in.GetId() +
+		`" started`}}}, nil
 }
 
 // ServiceStop stops a service.
-func (s *machined) ServiceStop(_ context.Context, in *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
+func (s *machined) ServiceStop(_ context.Context, in *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse,
+	error) {
 	if err := s.knowService(in.GetId(), "stop"); err != nil {
 		return nil, err
 	}
 
 	s.node.services.set(in.GetId(), stateFinished, "Service finished successfully", nil)
 
-	return &machineapi.ServiceStopResponse{Messages: []*machineapi.ServiceStop{{Resp: `Service "` + in.GetId() + `" stopped`}}}, nil
+	return &machineapi.ServiceStopResponse{Messages: []*machineapi.ServiceStop{{Resp: `Service "` + in.GetId() +
+		`" stopped`}}}, nil
 }
 
 // ServiceRestart does both.
-func (s *machined) ServiceRestart(_ context.Context, in *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
+func (s *machined) ServiceRestart(_ context.Context,
+	in *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
 	if err := s.knowService(in.GetId(), "restart"); err != nil {
 		return nil, err
 	}
@@ -159,7 +166,8 @@ func (s *machined) ServiceRestart(_ context.Context, in *machineapi.ServiceResta
 	s.node.services.set(in.GetId(), stateFinished, "Service finished successfully", nil)
 	s.node.startService(in.GetId())
 
-	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: `Service "` + in.GetId() + `" restarted`}}}, nil
+	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: `Service "` + in.GetId() +
+		`" restarted`}}}, nil
 }
 
 func (n *node) startService(id string) {
@@ -183,8 +191,8 @@ func (s *machined) Read(in *machineapi.ReadRequest, stream machineapi.MachineSer
 	return stream.Send(&common.Data{Bytes: []byte(s.node.bootID + "\n")})
 }
 
-// List has the one directory whose content matters here, that of etcd's data (Talos: v1alpha1_server.go). It is there once the etcd service
-// has begun to prepare itself.
+// List has the one directory whose content matters here, that of etcd's data (Talos: v1alpha1_server.go). It is there
+// once the etcd service has begun to prepare itself.
 func (s *machined) List(in *machineapi.ListRequest, stream machineapi.MachineService_ListServer) error {
 	root := strings.TrimSuffix(in.GetRoot(), "/")
 
@@ -241,7 +249,8 @@ type clock struct {
 func (clock) Time(context.Context, *emptypb.Empty) (*timeapi.TimeResponse, error) {
 	now := timestamppb.Now()
 
-	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{Server: "time.cloudflare.com", Localtime: now, Remotetime: now}}}, nil
+	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{Server: "time.cloudflare.com", Localtime: now,
+		Remotetime: now}}}, nil
 }
 
 func (clock) TimeCheck(_ context.Context, in *timeapi.TimeRequest) (*timeapi.TimeResponse, error) {

@@ -16,7 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// maintain serves the maintenance API until a configuration has been accepted. Without one it returns what ends the boot.
+// maintain serves the maintenance API until a configuration has been accepted. Without one it returns what ends the
+// boot.
 func (n *node) maintain() (config.Provider, next) {
 	ctx, stop := context.WithCancel(n.ctx)
 	defer stop()
@@ -59,17 +60,19 @@ func (n *node) maintain() (config.Provider, next) {
 	}
 }
 
-// maintenance is the machine API of a node without configuration (Talos: internal/app/maintenance/server.go). What it does
-// not implement here it does not implement there either.
+// maintenance is the machine API of a node without configuration (Talos: internal/app/maintenance/server.go). What it
+// does not implement here it does not implement there either.
 type maintenance struct {
 	machineapi.UnimplementedMachineServiceServer
 
 	node *node
 }
 
-func (s *maintenance) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+func (s *maintenance) ApplyConfiguration(ctx context.Context,
+	in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	switch in.GetMode() {
-	case machineapi.ApplyConfigurationRequest_TRY, machineapi.ApplyConfigurationRequest_REBOOT, machineapi.ApplyConfigurationRequest_AUTO:
+	case machineapi.ApplyConfigurationRequest_TRY, machineapi.ApplyConfigurationRequest_REBOOT,
+		machineapi.ApplyConfigurationRequest_AUTO:
 	default:
 		return nil, status.Errorf(codes.Unimplemented, "apply configuration --mode='%s' is not supported in maintenance mode",
 			strings.ReplaceAll(strings.ToLower(in.GetMode().String()), "_", "-"))
@@ -119,10 +122,13 @@ func (s *maintenance) MetaWrite(context.Context, *machineapi.MetaWriteRequest) (
 	return nil, errMaintenance
 }
 
-func (s *maintenance) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+func (s *maintenance) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse,
+	error) {
 	return nil, errMaintenance
 }
 
-func (s *maintenance) GenerateClientConfiguration(context.Context, *machineapi.GenerateClientConfigurationRequest) (*machineapi.GenerateClientConfigurationResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "client configuration (talosconfig) can't be generated in the maintenance mode")
+func (s *maintenance) GenerateClientConfiguration(context.Context,
+	*machineapi.GenerateClientConfigurationRequest) (*machineapi.GenerateClientConfigurationResponse, error) {
+	return nil, status.Error(codes.Unimplemented,
+		"client configuration (talosconfig) can't be generated in the maintenance mode")
 }

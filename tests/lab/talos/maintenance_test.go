@@ -64,14 +64,15 @@ func TestMaintenance(t *testing.T) {
 	require.Equal(t, codes.PermissionDenied, client.StatusCode(err))
 }
 
-// A client that verifies what it speaks to finds the node's addresses in the certificate, also those that came after the service, and
-// nobody it knows behind it.
+// A client that verifies what it speaks to finds the node's addresses in the certificate, also those that came after
+// the service, and nobody it knows behind it.
 func TestMaintenanceCertificate(t *testing.T) {
 	r := newRig(t)
 	v := r.machine(11, template()).on()
 	v.maintained()
 
-	conn, err := tls.Dial("tcp", net.JoinHostPort(v.addr(), "50000"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	conn, err := tls.Dial("tcp", net.JoinHostPort(v.addr(), "50000"),
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 
@@ -79,7 +80,8 @@ func TestMaintenanceCertificate(t *testing.T) {
 	require.NoError(t, shown.VerifyHostname(v.addr()))
 	require.NoError(t, shown.VerifyHostname("127.0.0.1"))
 
-	_, err = tls.Dial("tcp", net.JoinHostPort(v.addr(), "50000"), &tls.Config{RootCAs: stdx509.NewCertPool(), NextProtos: []string{"h2"}})
+	_, err = tls.Dial("tcp", net.JoinHostPort(v.addr(), "50000"),
+		&tls.Config{RootCAs: stdx509.NewCertPool(), NextProtos: []string{"h2"}})
 	require.ErrorAs(t, err, new(stdx509.UnknownAuthorityError))
 }
 
@@ -97,15 +99,19 @@ func TestMaintenanceRefusesConfiguration(t *testing.T) {
 		want codes.Code
 		text string
 	}{
-		"not valid":        {data: bytes.ReplaceAll(good, []byte("disk: /dev/sda"), []byte("disk: ''")), want: codes.InvalidArgument, text: "install disk"},
-		"no such key":      {data: append([]byte("machina: {}\n"), good...), want: codes.Unknown, text: "machina"},
-		"not YAML":         {data: []byte("\t:"), want: codes.Unknown, text: "failed to parse config"},
-		"mode no-reboot":   {data: good, mode: machineapi.ApplyConfigurationRequest_NO_REBOOT, want: codes.Unimplemented, text: "no-reboot"},
-		"mode staged":      {data: good, mode: machineapi.ApplyConfigurationRequest_STAGED, want: codes.Unimplemented, text: "staged"},
+		"not valid": {data: bytes.ReplaceAll(good, []byte("disk: /dev/sda"), []byte("disk: ''")),
+			want: codes.InvalidArgument, text: "install disk"},
+		"no such key": {data: append([]byte("machina: {}\n"), good...), want: codes.Unknown, text: "machina"},
+		"not YAML":    {data: []byte("\t:"), want: codes.Unknown, text: "failed to parse config"},
+		"mode no-reboot": {data: good, mode: machineapi.ApplyConfigurationRequest_NO_REBOOT, want: codes.Unimplemented,
+			text: "no-reboot"},
+		"mode staged": {data: good, mode: machineapi.ApplyConfigurationRequest_STAGED, want: codes.Unimplemented,
+			text: "staged"},
 		"valid, mode auto": {data: good, mode: machineapi.ApplyConfigurationRequest_AUTO, want: codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reply, err := api.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: tc.data, Mode: tc.mode, DryRun: true})
+			reply, err := api.ApplyConfiguration(t.Context(),
+				&machineapi.ApplyConfigurationRequest{Data: tc.data, Mode: tc.mode, DryRun: true})
 			require.Equal(t, tc.want, client.StatusCode(err), "%v", err)
 
 			if tc.want != codes.OK {

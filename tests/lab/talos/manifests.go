@@ -25,8 +25,8 @@ type inlineManifest struct {
 	trees []map[string]any
 }
 
-// inlineManifests are those that can be read. Talos leaves out what it cannot read and goes on, and so does the lab; but it
-// also leaves out what a real API server would take with fields that do nothing.
+// inlineManifests are those that can be read. Talos leaves out what it cannot read and goes on, and so does the lab;
+// but it also leaves out what a real API server would take with fields that do nothing.
 func (n *node) inlineManifests() ([]inlineManifest, error) {
 	var (
 		out  []inlineManifest
@@ -58,7 +58,8 @@ func (n *node) inlineText() string {
 	return b.String()
 }
 
-var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{Yaml: true, Strict: true})
+var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
+	json.SerializerOptions{Yaml: true, Strict: true})
 
 // decodeManifest reads the objects of a manifest, strictly. Kinds that k8s.io/api does not have need a custom resource
 // definition, which the lab does not play.
@@ -138,7 +139,8 @@ func (n *node) publishManifests(b *board) {
 	}
 
 	applied := slices.Sorted(maps.Keys(trees))
-	show(b, k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName), func(s *k8s.ManifestStatusSpec) { s.ManifestsApplied = applied })
+	show(b, k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName),
+		func(s *k8s.ManifestStatusSpec) { s.ManifestsApplied = applied })
 }
 
 // tree is an object as a manifest has it.

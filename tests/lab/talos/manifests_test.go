@@ -20,7 +20,8 @@ const noCNI = "cluster: {network: {cni: {name: none}}}"
 
 // inline is a patch with one inline manifest.
 func inline(name, text string) string {
-	return "cluster:\n  inlineManifests:\n    - name: " + name + "\n      contents: |\n        " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n        ") + "\n"
+	return "cluster:\n  inlineManifests:\n    - name: " + name + "\n      contents: |\n        " +
+		strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n        ") + "\n"
 }
 
 // ciliumJob installs Cilium as Talos documents it: a sidecar installs, the job upgrades.
@@ -117,7 +118,8 @@ func TestCiliumByJob(t *testing.T) {
 		t.Helper()
 
 		_, err := c.client(cp).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
-			Data: c.config(configmachine.TypeControlPlane, "cp-1", noCNI, inline("cilium", text)), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+			Data: c.config(configmachine.TypeControlPlane, "cp-1", noCNI, inline("cilium", text)),
+			Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 		})
 		require.NoError(t, err)
 	}
@@ -125,7 +127,8 @@ func TestCiliumByJob(t *testing.T) {
 		t.Helper()
 		r.until("the agents are "+version, func(ctx context.Context) error {
 			images, err := agents(ctx, api)
-			if err == nil && fmt.Sprint(images) != fmt.Sprintf("[quay.io/cilium/cilium:v%[1]s quay.io/cilium/cilium:v%[1]s]", version) {
+			if err == nil && fmt.Sprint(images) != fmt.Sprintf("[quay.io/cilium/cilium:v%[1]s quay.io/cilium/cilium:v%[1]s]",
+				version) {
 				err = fmt.Errorf("%v", images)
 			}
 
@@ -141,7 +144,8 @@ func TestCiliumByJob(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int32(1), job.Status.Succeeded)
 
-	operator, err := api.AppsV1().Deployments(metav1.NamespaceSystem).Get(t.Context(), "cilium-operator", metav1.GetOptions{})
+	operator, err := api.AppsV1().Deployments(metav1.NamespaceSystem).Get(t.Context(), "cilium-operator",
+		metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, int32(1), operator.Status.ReadyReplicas)
 
@@ -152,7 +156,8 @@ func TestCiliumByJob(t *testing.T) {
 
 	status, err := safe.StateGetByID[*k8s.ManifestStatus](t.Context(), c.client(cp).COSI, k8s.ManifestStatusID)
 	require.NoError(t, err)
-	require.Equal(t, []string{"00-kubelet-bootstrapping-token", "10-kube-proxy", "11-core-dns", "11-core-dns-svc", "99-cilium"}, status.TypedSpec().ManifestsApplied)
+	require.Equal(t, []string{"00-kubelet-bootstrapping-token", "10-kube-proxy", "11-core-dns", "11-core-dns-svc",
+		"99-cilium"}, status.TypedSpec().ManifestsApplied)
 
 	listed, err := safe.StateGetByID[*k8s.Manifest](t.Context(), c.client(cp).COSI, "99-cilium")
 	require.NoError(t, err)
@@ -165,7 +170,8 @@ func TestCiliumThatLoadsModules(t *testing.T) {
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 
-	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", noCNI, inline("cilium", ciliumJob("cilium-1", "1.18.4", "NET_ADMIN, SYS_MODULE"))))
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", noCNI,
+		inline("cilium", ciliumJob("cilium-1", "1.18.4", "NET_ADMIN, SYS_MODULE"))))
 	c.bootstrap(cp)
 
 	api := c.kubernetes(cp)
@@ -179,7 +185,8 @@ func TestCiliumThatLoadsModules(t *testing.T) {
 			return fmt.Errorf("there is none")
 		}
 
-		if w := list.Items[0].Status.ContainerStatuses[0].State.Waiting; w == nil || !strings.Contains(w.Message, "operation not permitted") {
+		if w := list.Items[0].Status.ContainerStatuses[0].State.Waiting; w == nil ||
+			!strings.Contains(w.Message, "operation not permitted") {
 			return fmt.Errorf("%v", list.Items[0].Status)
 		}
 
@@ -208,5 +215,6 @@ func TestBrokenManifest(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found.Items, 1)
 	require.Equal(t, "whole", found.Items[0].Name)
-	require.Contains(t, r.said(), `inline manifest broken: ConfigMap map[name:broken namespace:default]: strict decoding error: unknown field "date"`)
+	require.Contains(t, r.said(),
+		`inline manifest broken: ConfigMap map[name:broken namespace:default]: strict decoding error: unknown field "date"`)
 }

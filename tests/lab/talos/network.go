@@ -27,8 +27,8 @@ type link struct {
 	routes    []netip.Addr // gateways
 }
 
-// linkName is the kernel's name of the nth virtio interface: the predictable one of the slot Proxmox VE gives it, or the
-// old one when the kernel was told so.
+// linkName is the kernel's name of the nth virtio interface: the predictable one of the slot Proxmox VE gives it, or
+// the old one when the kernel was told so.
 func linkName(image *Image, i int) string {
 	if v, ok := image.kernelArg("net.ifnames"); ok && v == "0" {
 		return fmt.Sprintf("eth%d", i)
@@ -49,7 +49,8 @@ type platformNetwork struct {
 }
 
 func (n *node) platformNetwork() platformNetwork {
-	p := platformNetwork{addresses: map[string][]netip.Prefix{}, gateways: map[string][]netip.Addr{}, links: map[string]bool{}, dhcp: map[string]bool{}}
+	p := platformNetwork{addresses: map[string][]netip.Prefix{}, gateways: map[string][]netip.Addr{},
+		links: map[string]bool{}, dhcp: map[string]bool{}}
 
 	switch n.image.Platform {
 	case Metal:
@@ -182,7 +183,8 @@ func (n *node) updateNetwork() bool {
 const leaseRetry = 200 * time.Millisecond
 
 func equalLink(a, b link) bool {
-	return a.name == b.name && a.alias == b.alias && a.mac == b.mac && slices.Equal(a.addresses, b.addresses) && slices.Equal(a.routes, b.routes)
+	return a.name == b.name && a.alias == b.alias && a.mac == b.mac && slices.Equal(a.addresses, b.addresses) &&
+		slices.Equal(a.routes, b.routes)
 }
 
 // computeLinks reports false when a DHCP lease is still missing.
@@ -199,8 +201,8 @@ func (n *node) computeLinks() ([]link, bool) {
 		l.routes = slices.Clone(platform.gateways[l.name])
 		l.alias = configured.aliases[l.name]
 
-		// DHCP runs on a link that nobody said anything about; a document about any link ends that for all. An address in META is not
-		// about a link.
+		// DHCP runs on a link that nobody said anything about; a document about any link ends that for all. An address in
+		// META is not about a link.
 		dhcp := !platform.links[l.name] && (cfg == nil || cfg.RunDefaultDHCPOperators()) || platform.dhcp[l.name]
 
 		if c := configured.links[l.name]; c != nil {
@@ -247,7 +249,8 @@ func (n *node) computeHostname(links []link) (string, string) {
 		return splitHostname(h)
 	}
 
-	if cfg := n.config(); cfg != nil && cfg.NetworkHostnameConfig() != nil && cfg.NetworkHostnameConfig().AutoHostname() == nethelpers.AutoHostnameKindStable {
+	if cfg := n.config(); cfg != nil && cfg.NetworkHostnameConfig() != nil &&
+		cfg.NetworkHostnameConfig().AutoHostname() == nethelpers.AutoHostnameKindStable {
 		return stableHostname(n.nodeID()), ""
 	}
 

@@ -85,7 +85,9 @@ func newNode(s *system, from *bootSource) *node {
 		sys: s, fw: s.fw, hw: s.hw, image: from.image, disk: from.disk,
 		bootID: uuid.NewString(), started: time.Now(),
 		state: newState(), events: newEventLog(), commands: make(chan command, 1), applied: make(chan config.Provider),
-		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]shown{}, members: memberList{last: map[string]shown{}}, components: map[string]component{}, published: newSignal(), starting: make(chan struct{}, 1),
+		kick: newSignal(), closing: make(chan struct{}), stage: StageBooting, last: map[string]shown{},
+		members: memberList{last: map[string]shown{}}, components: map[string]component{}, published: newSignal(),
+		starting: make(chan struct{}, 1),
 	}
 	n.ctx, n.stop = context.WithCancel(s.ctx)
 	n.services = newServices(n)
@@ -107,7 +109,8 @@ func (n *node) run(after *timeline.Span) (next, *timeline.Span) {
 	}
 
 	if _, halt := n.image.kernelArg("talos.halt_if_installed"); halt && n.disk == nil && n.sys.systemDisk() != nil {
-		n.sys.log("Talos is already installed to disk but booted from another media and talos.halt_if_installed kernel parameter is set. Please reboot from the disk.")
+		n.sys.log("Talos is already installed to disk but booted from another media and talos.halt_if_installed kernel " +
+			"parameter is set. Please reboot from the disk.")
 
 		return standStill, n.span()
 	}
@@ -182,7 +185,8 @@ func (n *node) end(c command) next {
 	n.mu.Unlock()
 
 	n.setStage(map[string]string{
-		"reboot": StageRebooting, "shutdown": StageShuttingDown, "reset": StageResetting, "upgrade": StageUpgrading, "stageUpgrade": StageUpgrading,
+		"reboot": StageRebooting, "shutdown": StageShuttingDown, "reset": StageResetting, "upgrade": StageUpgrading,
+		"stageUpgrade": StageUpgrading,
 	}[c.sequence])
 	n.announce(c.sequence, c.actor, machineapi.SequenceEvent_START)
 

@@ -150,7 +150,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// runServices is the boot sequence after the API: container runtime, kubelet, and on control planes etcd and Kubernetes.
+// runServices is the boot sequence after the API: container runtime, kubelet, and on control planes etcd and
+// Kubernetes.
 func (n *node) runServices(ctx context.Context) {
 	n.services.set("cri", statePreparing, "Running pre state", nil)
 	n.services.set("kubelet", "Waiting", `Waiting for service "cri" to be "up"`, nil)

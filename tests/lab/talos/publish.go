@@ -26,8 +26,8 @@ import (
 	"talos-proxmox/tests/lab/kube"
 )
 
-// publishInterval is how often the resources are compared with what they describe, besides whenever something says that it
-// changed: what happens on other nodes does not.
+// publishInterval is how often the resources are compared with what they describe, besides whenever something says that
+// it changed: what happens on other nodes does not.
 const publishInterval = 250 * time.Millisecond
 
 func (n *node) publishForever(ctx context.Context) {
@@ -127,8 +127,8 @@ type memberList struct {
 	said int
 }
 
-// publishMembers publishes who is in the node's cluster, when somebody has said something else: of many nodes it is far more than all the
-// rest, for each of them.
+// publishMembers publishes who is in the node's cluster, when somebody has said something else: of many nodes it is far
+// more than all the rest, for each of them.
 func (n *node) publishMembers() {
 	var (
 		key string
@@ -170,7 +170,8 @@ func (n *node) publishMachine() {
 	n.put(cmdline)
 
 	info := hardware.NewSystemInformation(hardware.SystemInformationID)
-	info.TypedSpec().Manufacturer, info.TypedSpec().ProductName, info.TypedSpec().UUID = "QEMU", "Standard PC (Q35 + ICH9, 2009)", n.hw.UUID
+	info.TypedSpec().Manufacturer, info.TypedSpec().ProductName, info.TypedSpec().UUID = "QEMU",
+		"Standard PC (Q35 + ICH9, 2009)", n.hw.UUID
 	n.put(info)
 
 	platform := runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID)
@@ -205,7 +206,8 @@ func (n *node) publishExtensions() {
 
 	// the schematic's id is recorded as an extension of its own
 	ext := runtime.NewExtensionStatus(runtime.NamespaceName, fmt.Sprint(len(n.image.Extensions)))
-	ext.TypedSpec().Metadata.Name, ext.TypedSpec().Metadata.Version, ext.TypedSpec().Metadata.Author = "schematic", n.image.ID, "Image Factory"
+	ext.TypedSpec().Metadata.Name, ext.TypedSpec().Metadata.Version, ext.TypedSpec().Metadata.Author = "schematic",
+		n.image.ID, "Image Factory"
 	n.put(ext)
 }
 
@@ -237,7 +239,8 @@ func (n *node) publishDisks() {
 }
 
 func (n *node) publishVolume(label string, size uint64, device string) {
-	index := map[string]int{constants.MetaPartitionLabel: 4, constants.StatePartitionLabel: 5, constants.EphemeralPartitionLabel: 6}[label]
+	index := map[string]int{constants.MetaPartitionLabel: 4, constants.StatePartitionLabel: 5,
+		constants.EphemeralPartitionLabel: 6}[label]
 	v := block.NewVolumeStatus(block.NamespaceName, label)
 	spec := v.TypedSpec()
 	spec.Phase, spec.Type = block.VolumePhaseReady, block.VolumeTypePartition
@@ -279,10 +282,11 @@ func (n *node) publishNetwork(b *board) {
 		})
 
 		for _, a := range l.addresses {
-			show(b, network.NewAddressStatus(network.NamespaceName, network.AddressID(l.name, a)), func(s *network.AddressStatusSpec) {
-				s.Address, s.LinkName, s.LinkIndex, s.Scope = a, l.name, uint32(i+2), nethelpers.ScopeGlobal
-				s.Family = family(a.Addr())
-			})
+			show(b, network.NewAddressStatus(network.NamespaceName, network.AddressID(l.name, a)),
+				func(s *network.AddressStatusSpec) {
+					s.Address, s.LinkName, s.LinkIndex, s.Scope = a, l.name, uint32(i+2), nethelpers.ScopeGlobal
+					s.Family = family(a.Addr())
+				})
 		}
 	}
 
@@ -295,7 +299,8 @@ func (n *node) publishNetwork(b *board) {
 	n.mu.Unlock()
 
 	for k, v := range meta {
-		show(b, runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(k)), func(s *runtime.MetaKeySpec) { s.Value = v })
+		show(b, runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(k)),
+			func(s *runtime.MetaKeySpec) { s.Value = v })
 	}
 }
 
@@ -328,15 +333,21 @@ func (n *node) publishServices(b *board) {
 func (n *node) publishCluster(b *board) {
 	cfg := n.config()
 
-	show(b, cluster.NewIdentity(cluster.NamespaceName, cluster.LocalIdentity), func(s *cluster.IdentitySpec) { s.NodeID = n.nodeID() })
-	show(b, cluster.NewInfo(), func(s *cluster.InfoSpec) { s.ClusterID, s.ClusterName = cfg.Cluster().ID(), cfg.Cluster().Name() })
+	show(b, cluster.NewIdentity(cluster.NamespaceName, cluster.LocalIdentity),
+		func(s *cluster.IdentitySpec) { s.NodeID = n.nodeID() })
+	show(b, cluster.NewInfo(), func(s *cluster.InfoSpec) {
+		s.ClusterID, s.ClusterName = cfg.Cluster().ID(),
+			cfg.Cluster().Name()
+	})
 
 	for name, value := range cfg.Machine().Sysctls() {
-		show(b, runtime.NewKernelParamStatus(runtime.NamespaceName, "proc.sys."+name), func(s *runtime.KernelParamStatusSpec) { s.Current = value })
+		show(b, runtime.NewKernelParamStatus(runtime.NamespaceName, "proc.sys."+name),
+			func(s *runtime.KernelParamStatusSpec) { s.Current = value })
 	}
 
 	if m := n.membership(); m != nil && n.services.running("etcd") {
-		show(b, etcd.NewMember(etcd.NamespaceName, etcd.LocalMemberID), func(s *etcd.MemberSpec) { s.MemberID = etcd.FormatMemberID(m.id) })
+		show(b, etcd.NewMember(etcd.NamespaceName, etcd.LocalMemberID),
+			func(s *etcd.MemberSpec) { s.MemberID = etcd.FormatMemberID(m.id) })
 	}
 }
 
@@ -394,7 +405,8 @@ func (n *node) publishStaticPods(b *board) {
 	for _, p := range n.staticPods() {
 		status := p.Status
 		if status.Phase == "" {
-			status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+			status = corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 		}
 
 		p.Status = corev1.PodStatus{}

@@ -35,8 +35,8 @@ func (l *quorumLog) add(q Quorum) {
 	l.instants = append(l.instants, q)
 }
 
-// Quorum returns every change of every etcd cluster since a time, in order; of each cluster from the instant on at which it first had
-// a quorum.
+// Quorum returns every change of every etcd cluster since a time, in order; of each cluster from the instant on at
+// which it first had a quorum.
 func (f *Firmware) Quorum(since time.Time) []Quorum {
 	f.quorum.mu.Lock()
 	defer f.quorum.mu.Unlock()
@@ -44,8 +44,8 @@ func (f *Firmware) Quorum(since time.Time) []Quorum {
 	return slices.DeleteFunc(slices.Clone(f.quorum.instants), func(q Quorum) bool { return q.Time.Before(since) })
 }
 
-// LowestQuorum returns the instant since a time at which an etcd cluster had the lowest margin, the first of them; false when nothing
-// changed.
+// LowestQuorum returns the instant since a time at which an etcd cluster had the lowest margin, the first of them;
+// false when nothing changed.
 func (f *Firmware) LowestQuorum(since time.Time) (Quorum, bool) {
 	var (
 		lowest Quorum

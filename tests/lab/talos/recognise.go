@@ -14,7 +14,8 @@ func Schematics(f *factory.Factory) func(id string) (Schematic, bool) {
 		}
 
 		c := known.Customization
-		s := Schematic{ID: id, Extensions: c.SystemExtensions.OfficialExtensions, KernelArgs: c.ExtraKernelArgs, META: map[uint8]string{}}
+		s := Schematic{ID: id, Extensions: c.SystemExtensions.OfficialExtensions, KernelArgs: c.ExtraKernelArgs,
+			META: map[uint8]string{}}
 
 		for _, v := range c.Meta {
 			s.META[v.Key] = v.Value
@@ -24,7 +25,8 @@ func Schematics(f *factory.Factory) func(id string) (Schematic, bool) {
 	}
 }
 
-// recognise tells which image a file holds, nil when it holds none that boots: anything else, or an image that is still compressed.
+// recognise tells which image a file holds, nil when it holds none that boots: anything else, or an image that is still
+// compressed.
 func (f *Firmware) recognise(file *machine.File) machine.Content {
 	a, ok := factory.Identify(file.Head)
 	if !ok || a.Compression != "" {

@@ -84,7 +84,8 @@ func (r *rig) said() string {
 	return strings.Join(r.lines, "\n")
 }
 
-// networks numbers the networks of rigs, from anywhere on: no two of this process are the same, and hardly two of several.
+// networks numbers the networks of rigs, from anywhere on: no two of this process are the same, and hardly two of
+// several.
 var networks atomic.Uint32
 
 func init() { networks.Store(rand.Uint32N(1 << 30)) }
@@ -152,7 +153,8 @@ func (r *rig) machine(number byte, content machine.Content) *vm {
 
 	mac := fmt.Sprintf("BC:24:11:00:00:%02X", number)
 	v := &vm{rig: r, hw: machine.Hardware{
-		Host: "pve1", VMID: 400 + int(number), Name: fmt.Sprintf("vm-%d", number), UUID: fmt.Sprintf("00000000-0000-4000-8000-0000000000%02x", number),
+		Host: "pve1", VMID: 400 + int(number), Name: fmt.Sprintf("vm-%d", number),
+		UUID:  fmt.Sprintf("00000000-0000-4000-8000-0000000000%02x", number),
 		Cores: 2, MemoryMiB: 4096, NICs: []machine.NIC{{MAC: mac, Bridge: "vmbr0"}},
 		Disks: []*machine.Disk{machine.NewDisk("scsi0", fmt.Sprintf("tank:vm-%d-disk-0", 400+int(number)), 40*gib, content)},
 	}}
@@ -227,8 +229,8 @@ func must(err error) {
 	}
 }
 
-// newBundle makes the secrets of a cluster, as secrets.NewBundle does but for the service account's key: an RSA key takes
-// seconds to make.
+// newBundle makes the secrets of a cluster, as secrets.NewBundle does but for the service account's key: an RSA key
+// takes seconds to make.
 func newBundle(contract *config.VersionContract) *secrets.Bundle {
 	now := time.Now()
 	made := func(ca *x509.CertificateAuthority, err error) *x509.PEMEncodedCertificateAndKey {
@@ -248,8 +250,10 @@ func newBundle(contract *config.VersionContract) *secrets.Bundle {
 		Secrets:    &secrets.Secrets{BootstrapToken: token(), SecretboxEncryptionSecret: secret()},
 		TrustdInfo: &secrets.TrustdInfo{Token: token()},
 		Certs: &secrets.Certs{
-			OS: made(secrets.NewTalosCA(now)), Etcd: made(secrets.NewEtcdCA(now, contract)), K8s: made(secrets.NewKubernetesCA(now, contract)),
-			K8sAggregator: made(secrets.NewAggregatorCA(now, contract)), K8sServiceAccount: &x509.PEMEncodedKey{Key: account.GetPrivateKeyPEM()},
+			OS: made(secrets.NewTalosCA(now)), Etcd: made(secrets.NewEtcdCA(now, contract)),
+			K8s:               made(secrets.NewKubernetesCA(now, contract)),
+			K8sAggregator:     made(secrets.NewAggregatorCA(now, contract)),
+			K8sServiceAccount: &x509.PEMEncodedKey{Key: account.GetPrivateKeyPEM()},
 		},
 	}
 }
@@ -263,7 +267,8 @@ func (r *rig) cluster(endpoint string, opts ...generate.Option) *cluster {
 	bundle := newBundle(contract)
 
 	in, err := generate.NewInput("lab", "https://"+endpoint+":6443", kubeVersion,
-		append([]generate.Option{generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle), generate.WithInstallDisk("/dev/sda")}, opts...)...)
+		append([]generate.Option{generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle),
+			generate.WithInstallDisk("/dev/sda")}, opts...)...)
 	require.NoError(r, err)
 	conf, err := in.Talosconfig()
 	require.NoError(r, err)
@@ -292,14 +297,16 @@ func (c *cluster) config(role configmachine.Type, hostname string, patches ...st
 
 // impatient clients try again at once what a client usually puts off by seconds.
 var impatient = client.WithGRPCDialOptions(grpc.WithConnectParams(grpc.ConnectParams{
-	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}, MinConnectTimeout: 5 * time.Second,
+	Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond},
+	MinConnectTimeout: 5 * time.Second,
 }))
 
 // insecure is a client of a node in maintenance mode.
 func (v *vm) insecure() *client.Client {
 	v.Helper()
 
-	c, err := client.New(v.Context(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(v.addr()), impatient)
+	c, err := client.New(v.Context(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}),
+		client.WithEndpoints(v.addr()), impatient)
 	require.NoError(v, err)
 	v.Cleanup(func() { _ = c.Close() })
 

@@ -16,15 +16,16 @@ func (n *node) publishLoopback(b *board) {
 	})
 
 	for _, a := range n.loopback() {
-		show(b, network.NewAddressStatus(network.NamespaceName, network.AddressID("lo", a)), func(s *network.AddressStatusSpec) {
-			s.Address, s.LinkName, s.LinkIndex, s.Scope = a, "lo", 1, nethelpers.ScopeHost
-			s.Family = family(a.Addr())
-		})
+		show(b, network.NewAddressStatus(network.NamespaceName, network.AddressID("lo", a)),
+			func(s *network.AddressStatusSpec) {
+				s.Address, s.LinkName, s.LinkIndex, s.Scope = a, "lo", 1, nethelpers.ScopeHost
+				s.Family = family(a.Addr())
+			})
 	}
 }
 
-// loopback are the addresses of the loopback interface: its own and, when pods resolve names through the node, the one that they ask
-// (Talos: controllers/network/hostdns_config.go).
+// loopback are the addresses of the loopback interface: its own and, when pods resolve names through the node, the one
+// that they ask (Talos: controllers/network/hostdns_config.go).
 func (n *node) loopback() []netip.Prefix {
 	out := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}
 
@@ -87,8 +88,10 @@ func (n *node) publishResolvers(b *board) {
 	}
 
 	if len(servers) == 0 {
-		servers = []netip.Addr{netip.MustParseAddr(constants.DefaultPrimaryResolver), netip.MustParseAddr(constants.DefaultSecondaryResolver)}
+		servers = []netip.Addr{netip.MustParseAddr(constants.DefaultPrimaryResolver),
+			netip.MustParseAddr(constants.DefaultSecondaryResolver)}
 	}
 
-	show(b, network.NewResolverStatus(network.NamespaceName, network.ResolverID), func(s *network.ResolverStatusSpec) { s.DNSServers = servers })
+	show(b, network.NewResolverStatus(network.NamespaceName, network.ResolverID),
+		func(s *network.ResolverStatusSpec) { s.DNSServers = servers })
 }

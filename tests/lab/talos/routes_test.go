@@ -29,7 +29,8 @@ func TestLookingAround(t *testing.T) {
 
 	links, err := safe.StateListAll[*network.LinkStatus](ctx, api.COSI)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ens18", "lo"}, safe.ToSlice(links, func(l *network.LinkStatus) string { return l.Metadata().ID() }))
+	require.Equal(t, []string{"ens18", "lo"},
+		safe.ToSlice(links, func(l *network.LinkStatus) string { return l.Metadata().ID() }))
 
 	routes, err := safe.StateListAll[*network.RouteStatus](ctx, api.COSI)
 	require.NoError(t, err)

@@ -63,7 +63,8 @@ func (s *services) set(id, state, message string, health func() string) {
 
 	if changed {
 		s.node.events.add("", &machineapi.ServiceStateEvent{
-			Service: id, Action: machineapi.ServiceStateEvent_Action(machineapi.ServiceStateEvent_Action_value[strings.ToUpper(state)]), Message: message,
+			Service: id, Action: machineapi.ServiceStateEvent_Action(
+				machineapi.ServiceStateEvent_Action_value[strings.ToUpper(state)]), Message: message,
 		})
 		s.node.kick.notify()
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 )
 
-// Violation is a rule about versions that whoever operates a cluster has broken: what he did was carried out all the same.
+// Violation is a rule about versions that whoever operates a cluster has broken: what he did was carried out all the
+// same.
 type Violation struct {
 	Time time.Time
 	Text string // "kubelet v1.35.0 of vm-21 is newer than kube-apiserver v1.34.2 of vm-11"
@@ -33,8 +34,8 @@ func (r running) String() string { return fmt.Sprintf("%s v%s of %s", r.name, r.
 // (https://kubernetes.io/releases/version-skew-policy).
 const maxKubeletSkew = 3
 
-// Violations returns what was done since a time against the version skew policy of Kubernetes, against the versions that Talos
-// supports, or against the rule that no component goes back to an older minor version. Each is there once.
+// Violations returns what was done since a time against the version skew policy of Kubernetes, against the versions
+// that Talos supports, or against the rule that no component goes back to an older minor version. Each is there once.
 func (f *Firmware) Violations(since time.Time) []Violation {
 	seen := map[string]bool{}
 
@@ -51,8 +52,8 @@ func (f *Firmware) Violations(since time.Time) []Violation {
 	return slices.DeleteFunc(slices.Clone(f.violations), func(v Violation) bool { return v.Time.Before(since) })
 }
 
-// checkVersions looks at all that runs in a node's cluster. One look does for all who asked for one before it began: of many nodes it takes
-// long, and each asks.
+// checkVersions looks at all that runs in a node's cluster. One look does for all who asked for one before it began: of
+// many nodes it takes long, and each asks.
 func (f *Firmware) checkVersions(n *node) {
 	cluster := n.config().Cluster().ID()
 
@@ -74,7 +75,8 @@ func (f *Firmware) checkVersions(n *node) {
 
 	// What one node runs is looked at after another's: only what has not changed meanwhile was there at one time.
 	all, broken := f.runningIn(cluster)
-	for again, wrong := f.runningIn(cluster); !slices.EqualFunc(all, again, running.equal); again, wrong = f.runningIn(cluster) {
+	for again, wrong := f.runningIn(cluster); !slices.EqualFunc(all, again, running.equal); again,
+		wrong = f.runningIn(cluster) {
 		all, broken = again, wrong
 	}
 
@@ -178,8 +180,8 @@ func unsupported(talos string, all []running) []string {
 	return out
 }
 
-// skews are the pairs that are too far apart. Controller managers and schedulers ask the API server of their own machine, all
-// else may ask any.
+// skews are the pairs that are too far apart. Controller managers and schedulers ask the API server of their own
+// machine, all else may ask any.
 func skews(all []running) []string {
 	var out []string
 

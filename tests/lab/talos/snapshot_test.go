@@ -39,7 +39,8 @@ func (c *cluster) snapshot(v *vm) []byte {
 func note(t *testing.T, api kubernetes.Interface, name string) {
 	t.Helper()
 
-	_, err := api.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := api.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 

@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/tests/lab/kube"
 )
 
-// A snapshot of etcd is its database, a bbolt file, with the SHA-256 of that after it. What is in the database is laid out as
-// etcd does it (etcd: server/storage/schema, mvcc), as far as its own tools look.
+// A snapshot of etcd is its database, a bbolt file, with the SHA-256 of that after it. What is in the database is laid
+// out as etcd does it (etcd: server/storage/schema, mvcc), as far as its own tools look.
 
 // The buckets.
 var (
@@ -61,7 +61,8 @@ func writeSnapshot(entries []kube.Entry, revision, term uint64) ([]byte, error) 
 }
 
 func fill(tx *bolt.Tx, entries []kube.Entry, revision, term uint64) error {
-	for _, name := range []string{"alarm", "auth", "authRoles", "authUsers", "cluster", "lease", "members", "members_removed"} {
+	for _, name := range []string{"alarm", "auth", "authRoles", "authUsers", "cluster", "lease", "members",
+		"members_removed"} {
 		if _, err := tx.CreateBucket([]byte(name)); err != nil {
 			return err
 		}
@@ -73,7 +74,8 @@ func fill(tx *bolt.Tx, entries []kube.Entry, revision, term uint64) error {
 	}
 
 	for name, value := range map[string][]byte{
-		"consistent_index": binary.BigEndian.AppendUint64(nil, revision), "term": binary.BigEndian.AppendUint64(nil, term), "storageVersion": []byte("3.6.0"),
+		"consistent_index": binary.BigEndian.AppendUint64(nil, revision), "term": binary.BigEndian.AppendUint64(nil, term),
+		"storageVersion": []byte("3.6.0"),
 	} {
 		if err := meta.Put([]byte(name), value); err != nil {
 			return err
@@ -164,8 +166,8 @@ func decodeKeyValue(b []byte) (kube.Entry, error) {
 	return e, nil
 }
 
-// readSnapshot returns the objects of a snapshot, and the revision it was taken at. A file that is the database alone has no
-// hash, and is taken only when none is asked for.
+// readSnapshot returns the objects of a snapshot, and the revision it was taken at. A file that is the database alone
+// has no hash, and is taken only when none is asked for.
 func readSnapshot(data []byte, skipHash bool) ([]kube.Entry, uint64, error) {
 	const page = 512 // the size of a database is a multiple of it
 

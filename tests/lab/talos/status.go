@@ -9,7 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
-// readiness says whether the machine is ready at its stage and what it lacks (Talos: controllers/runtime/machine_status.go).
+// readiness says whether the machine is ready at its stage and what it lacks (Talos:
+// controllers/runtime/machine_status.go).
 func (n *node) readiness() (bool, []runtime.UnmetCondition) {
 	n.mu.Lock()
 	stage := n.stage

@@ -38,7 +38,8 @@ func (n *node) serveTrustd(ctx context.Context) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 
-			return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*n.identity.server}}, nil
+			return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+				Certificates: []tls.Certificate{*n.identity.server}}, nil
 		},
 	})
 	srv := grpc.NewServer(grpc.Creds(creds), grpc.WaitForHandlers(true), grpc.UnaryInterceptor(n.record))
@@ -50,7 +51,8 @@ func (n *node) serveTrustd(ctx context.Context) {
 
 // record passes trustd's calls through the journal. They come from other nodes, which try again whatever went wrong, so
 // a connection that is cut and a reply that is lost are both an error.
-func (n *node) record(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (n *node) record(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
+	error) {
 	fault := n.fw.opts.Journal.Enter(journal.Talos, n.name(), info.FullMethod)
 	if fault == nil {
 		return handler(ctx, req)
@@ -63,7 +65,8 @@ func (n *node) record(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return nil, status.Error(codes.Unavailable, fault.Message)
 }
 
-func (t *trustd) Certificate(ctx context.Context, in *securityapi.CertificateRequest) (*securityapi.CertificateResponse, error) {
+func (t *trustd) Certificate(ctx context.Context, in *securityapi.CertificateRequest) (*securityapi.CertificateResponse,
+	error) {
 	sec := t.node.config().Machine().Security()
 
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -121,9 +124,11 @@ func (n *node) askTrustd(ctx context.Context, csr []byte) (ca, crt []byte, err e
 	return nil, nil, errors.Join(errs...)
 }
 
-func (n *node) askOne(ctx context.Context, endpoint string, pool *stdx509.CertPool, csr []byte) (*securityapi.CertificateResponse, error) {
+func (n *node) askOne(ctx context.Context, endpoint string, pool *stdx509.CertPool,
+	csr []byte) (*securityapi.CertificateResponse, error) {
 	conn, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(endpoint, strconv.Itoa(trustdPort)),
-		grpc.WithContextDialer(n.dialTCP), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool})))
+		grpc.WithContextDialer(n.dialTCP), grpc.WithTransportCredentials(
+			credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool})))
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,8 @@ func (s *machined) Upgrade(ctx context.Context, in *machineapi.UpgradeRequest) (
 
 	n.do(c)
 
-	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: c.actor}}}, nil
+	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received",
+		ActorId: c.actor}}}, nil
 }
 
 // pullInstaller fetches an installer and returns what it would install.
@@ -84,9 +85,11 @@ func (c *etcdCluster) validForUpgrade() error {
 		case !m.started:
 			return fmt.Errorf("etcd member %016x is not started, all members must be running to perform an upgrade", m.id)
 		case m.learner:
-			return fmt.Errorf("etcd member %016x is not healthy; all members must be healthy to perform an upgrade: %w", m.id, errNotForLearners)
+			return fmt.Errorf("etcd member %016x is not healthy; all members must be healthy to perform an upgrade: %w", m.id,
+				errNotForLearners)
 		case !m.connected():
-			return fmt.Errorf("etcd member %016x is not healthy; all members must be healthy to perform an upgrade: %w", m.id, context.DeadlineExceeded)
+			return fmt.Errorf("etcd member %016x is not healthy; all members must be healthy to perform an upgrade: %w", m.id,
+				context.DeadlineExceeded)
 		}
 	}
 
@@ -185,7 +188,8 @@ func (n *node) revert() {
 	})
 }
 
-// comeUp is what can keep a boot from coming up, and the upgrade that waited for it. It reports whether the boot ends with it.
+// comeUp is what can keep a boot from coming up, and the upgrade that waited for it. It reports whether the boot ends
+// with it.
 func (n *node) comeUp() (next, bool) {
 	i := n.installed()
 

@@ -25,7 +25,8 @@ import (
 var installer = "factory.talos.dev/metal-installer/" + schematicID + ":v1.12.5"
 
 func (c *cluster) upgrade(v *vm, image string, opts ...client.UpgradeOption) error {
-	_, err := c.client(v).UpgradeWithOptions(c.Context(), append([]client.UpgradeOption{client.WithUpgradeImage(image)}, opts...)...)
+	_, err := c.client(v).UpgradeWithOptions(c.Context(),
+		append([]client.UpgradeOption{client.WithUpgradeImage(image)}, opts...)...)
 
 	return err
 }
@@ -103,7 +104,8 @@ func TestUpgrade(t *testing.T) {
 	require.Equal(t, 0, lowest.Margin())
 	require.Equal(t, "vm-11: etcd stops (upgrade)", lowest.Cause)
 	require.Equal(t, []string{
-		"vm-11: upgrade (v1.12.4 to v1.12.5 aaaaaaaa)", "vm-12: upgrade (v1.12.4 to v1.12.5 aaaaaaaa)", "vm-13: upgrade (v1.12.4 to v1.12.5 aaaaaaaa)",
+		"vm-11: upgrade (v1.12.4 to v1.12.5 aaaaaaaa)", "vm-12: upgrade (v1.12.4 to v1.12.5 aaaaaaaa)",
+		"vm-13: upgrade (v1.12.4 to v1.12.5 aaaaaaaa)",
 	}, r.happened(began))
 
 	outages := r.fw.Outages(began)
@@ -120,7 +122,8 @@ func TestMostDown(t *testing.T) {
 	t.Parallel()
 
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
-	most, when := talos.MostDown([]talos.Outage{{From: at(1), To: at(3)}, {From: at(3), To: at(6)}, {From: at(4), To: at(5)}, {From: at(9)}})
+	most, when := talos.MostDown([]talos.Outage{{From: at(1), To: at(3)}, {From: at(3), To: at(6)},
+		{From: at(4), To: at(5)}, {From: at(9)}})
 	require.Equal(t, 2, most)
 	require.Equal(t, at(4), when)
 }
@@ -139,8 +142,9 @@ func TestUpgradeRefused(t *testing.T) {
 		"factory.talos.dev/metal-installer/" + strings.Repeat("b", 64) + ":v1.12.5": "not found",
 		"ghcr.io/siderolabs/installer:v1.12.99":                                     "not found",
 		"ghcr.io/siderolabs/installer:v1.12.6":                                      "failed to pull image",
-		"ghcr.io/siderolabs/kubelet:v1.34.2":                                        "installer help returned non-zero exit. assuming invalid installer",
-		"Not An Image":                                                              "failed to parse image reference",
+		"ghcr.io/siderolabs/kubelet:v1.34.2": "installer help returned non-zero " +
+			"exit. assuming invalid installer",
+		"Not An Image": "failed to parse image reference",
 	} {
 		err := c.upgrade(cps[0], image)
 		require.ErrorContains(t, err, fmt.Sprintf("error validating installer image %q: ", image))
@@ -149,11 +153,13 @@ func TestUpgradeRefused(t *testing.T) {
 
 	r.fw.Break("vm-13", talos.EtcdCutOff)
 	require.ErrorContains(t, c.upgrade(cps[0], installer), fmt.Sprintf(
-		"error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade: context deadline exceeded", ids["cp-3"]))
+		"error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an "+
+			"upgrade: context deadline exceeded", ids["cp-3"]))
 	r.fw.Mend("vm-13", talos.EtcdCutOff)
 
 	require.NoError(t, c.leave(cps[2]))
-	require.ErrorContains(t, c.upgrade(cps[0], installer), "etcd member count(2) is insufficient to maintain quorum if upgrade commences")
+	require.ErrorContains(t, c.upgrade(cps[0], installer),
+		"etcd member count(2) is insufficient to maintain quorum if upgrade commences")
 	require.Equal(t, []string{"vm-13: leave etcd"}, r.happened(began))
 
 	// what is forced is done
@@ -171,10 +177,12 @@ func TestFailedUpgrades(t *testing.T) {
 		said  string
 		deed  string
 	}{
-		"installer fails": {talos.InstallerFails, installer, "the installer failed", `upgrade failed (task "upgrade" failed: exit code 1)`},
-		"falls back":      {talos.UpgradeFallsBack, installer, "going back to v1.12.4", "fall back (v1.12.5 aaaaaaaa to v1.12.4)"},
+		"installer fails": {talos.InstallerFails, installer, "the installer failed",
+			`upgrade failed (task "upgrade" failed: exit code 1)`},
+		"falls back": {talos.UpgradeFallsBack, installer, "going back to v1.12.4", "fall back (v1.12.5 aaaaaaaa to v1.12.4)"},
 		"too far": {
-			"", "ghcr.io/siderolabs/installer:v1.9.5", "host version 1.12.4 is too new to downgrade to Talos 1.9.5", `upgrade failed (task "upgrade" failed: exit code 1)`,
+			"", "ghcr.io/siderolabs/installer:v1.9.5", "host version 1.12.4 is too new to downgrade to Talos 1.9.5",
+			`upgrade failed (task "upgrade" failed: exit code 1)`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,10 +288,13 @@ func TestImages(t *testing.T) {
 	}
 
 	require.Equal(t, []string{"ghcr.io/siderolabs/kubelet:v1.34.2"}, list(worker, common.ContainerdNamespace_NS_SYSTEM))
-	require.NoError(t, c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_CRI, "registry.k8s.io/kube-apiserver:v1.35.0"))
-	require.NoError(t, c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_CRI, "registry.k8s.io/kube-apiserver:v1.35.0"))
+	require.NoError(t, c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_CRI,
+		"registry.k8s.io/kube-apiserver:v1.35.0"))
+	require.NoError(t, c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_CRI,
+		"registry.k8s.io/kube-apiserver:v1.35.0"))
 	require.Equal(t, []string{
-		"registry.k8s.io/kube-apiserver:v1.34.2", "registry.k8s.io/kube-apiserver:v1.35.0", "registry.k8s.io/kube-controller-manager:v1.34.2",
+		"registry.k8s.io/kube-apiserver:v1.34.2", "registry.k8s.io/kube-apiserver:v1.35.0",
+		"registry.k8s.io/kube-controller-manager:v1.34.2",
 		"registry.k8s.io/kube-scheduler:v1.34.2",
 	}, list(cp, common.ContainerdNamespace_NS_CRI))
 
@@ -294,7 +305,8 @@ func TestImages(t *testing.T) {
 	require.ErrorContains(t, err, `error pulling image: failed to pull image "ghcr.io/siderolabs/kubelet:v1.35.9"`)
 
 	r.fw.Publish("kubelet:v1.35.9")
-	require.NoError(t, c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_SYSTEM, "ghcr.io/siderolabs/kubelet:v1.35.9"))
+	require.NoError(t, c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_SYSTEM,
+		"ghcr.io/siderolabs/kubelet:v1.35.9"))
 
 	err = c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_UNKNOWN, "pause")
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// virtualIPs are the shared addresses that a control plane's configuration names, with their links: in machine.network.interfaces or
-// in Layer2VIPConfig documents.
+// virtualIPs are the shared addresses that a control plane's configuration names, with their links: in
+// machine.network.interfaces or in Layer2VIPConfig documents.
 func (n *node) virtualIPs() map[netip.Addr]string {
 	cfg := n.config()
 	if cfg == nil || cfg.Machine() == nil || !cfg.Machine().Type().IsControlPlane() {
@@ -49,7 +49,8 @@ func (n *node) kubeVIPs() map[netip.Addr]string {
 				continue
 			}
 
-			// It reaches the API by Talos' balancer, or not at all: the service's address needs a kube-proxy, which needs the API.
+			// It reaches the API by Talos' balancer, or not at all: the service's address needs a kube-proxy, which needs the
+			// API.
 			if env["KUBERNETES_SERVICE_HOST"] == "localhost" && n.kubePrism() {
 				out[ip] = env["vip_interface"]
 			}
@@ -65,8 +66,8 @@ func hasCapability(c corev1.Container, name corev1.Capability) bool {
 	return s != nil && s.Capabilities != nil && slices.Contains(s.Capabilities.Add, name)
 }
 
-// runVIP campaigns for the shared addresses while etcd runs: one member holds each, and another takes over when it stops
-// (Talos: controllers/network/operator/vip.go). A member that lost the quorum gives them up.
+// runVIP campaigns for the shared addresses while etcd runs: one member holds each, and another takes over when it
+// stops (Talos: controllers/network/operator/vip.go). A member that lost the quorum gives them up.
 func (n *node) runVIP(ctx context.Context, m *membership) {
 	for {
 		wanted, held := n.kubeVIPs(), map[netip.Addr]string{}

@@ -86,8 +86,8 @@ func TestWorkerWithoutDiscovery(t *testing.T) {
 	nodesReady(r, c.kubernetes(cp).CoreV1().Nodes().List, "cp-1", "worker-1")
 }
 
-// A worker whose configuration names an endpoint where nothing is joins all the same, through KubePrism, which knows the
-// control planes from the discovery service. Without one of the two it never does.
+// A worker whose configuration names an endpoint where nothing is joins all the same, through KubePrism, which knows
+// the control planes from the discovery service. Without one of the two it never does.
 func TestWorkerWithTheWrongEndpoint(t *testing.T) {
 	r := newRig(t)
 	cp := r.machine(11, template()).on()
@@ -96,9 +96,11 @@ func TestWorkerWithTheWrongEndpoint(t *testing.T) {
 
 	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1"))
 
-	balanced, lonely, blind := r.machine(21, template()).on(), r.machine(22, template()).on(), r.machine(23, template()).on()
+	balanced, lonely, blind := r.machine(21, template()).on(), r.machine(22, template()).on(),
+		r.machine(23, template()).on()
 	c.apply(balanced, c.config(configmachine.TypeWorker, "worker-1", wrong))
-	c.apply(lonely, c.config(configmachine.TypeWorker, "worker-2", wrong, "machine: {features: {kubePrism: {enabled: false}}}"))
+	c.apply(lonely, c.config(configmachine.TypeWorker, "worker-2", wrong,
+		"machine: {features: {kubePrism: {enabled: false}}}"))
 	c.apply(blind, c.config(configmachine.TypeWorker, "worker-3", wrong, "cluster: {discovery: {enabled: false}}"))
 
 	c.bootstrap(cp)
@@ -163,7 +165,8 @@ func TestNodeObject(t *testing.T) {
 	c := r.cluster(cp.addr())
 
 	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1"))
-	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1", `machine: {nodeLabels: {tier: db}, nodeTaints: {gpu: "yes:NoSchedule"}}`))
+	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1",
+		`machine: {nodeLabels: {tier: db}, nodeTaints: {gpu: "yes:NoSchedule"}}`))
 	c.bootstrap(cp)
 
 	api := c.kubernetes(cp)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Latencies says how long each thing in the lab takes. The zero value takes no time at all, for tests that do not ask about
-// time; DefaultLatencies is for people who watch.
+// Latencies says how long each thing in the lab takes. The zero value takes no time at all, for tests that do not ask
+// about time; DefaultLatencies is for people who watch.
 type Latencies struct {
 	// Clone is a whole clone, whatever the number and size of the disks.
 	Clone time.Duration

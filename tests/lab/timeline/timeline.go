@@ -1,5 +1,5 @@
-// Package timeline holds the lab's latencies: it makes things take as long as they are set to take, and knows how long a
-// whole run had to take because of them (the critical path).
+// Package timeline holds the lab's latencies: it makes things take as long as they are set to take, and knows how long
+// a whole run had to take because of them (the critical path).
 package timeline
 
 import (
@@ -31,8 +31,8 @@ type Timeline struct {
 // New returns an empty timeline.
 func New() *Timeline { return &Timeline{} }
 
-// Wait imposes a latency: it sleeps for d, or until the context ends, and returns the span. The spans named in after are
-// those that had to end before this one could begin, whatever the client did; nil entries are skipped.
+// Wait imposes a latency: it sleeps for d, or until the context ends, and returns the span. The spans named in after
+// are those that had to end before this one could begin, whatever the client did; nil entries are skipped.
 func (t *Timeline) Wait(ctx context.Context, name, subject string, d time.Duration, after ...*Span) (*Span, error) {
 	s := &Span{Name: name, Subject: subject, Duration: d, Started: time.Now()}
 

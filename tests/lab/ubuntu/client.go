@@ -95,9 +95,11 @@ func dial(ctx context.Context, url, token string) (*client, error) {
 	pool := stdx509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 
-	return &client{url: url, cluster: header.Get(clusterHeader), ca: ca, user: user, password: password, http: &http.Client{
-		Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true},
-	}}, nil
+	return &client{url: url, cluster: header.Get(clusterHeader), ca: ca, user: user, password: password,
+		http: &http.Client{
+			Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool,
+				MinVersion: tls.VersionTLS12}, DisableKeepAlives: true},
+		}}, nil
 }
 
 func get(ctx context.Context, c *http.Client, url string, prepare func(*http.Request)) ([]byte, http.Header, error) {
@@ -150,7 +152,8 @@ func (c *client) bootstrap(ctx context.Context) (files map[string]string, err er
 func (c *client) kubelet(ctx context.Context, name, password string) (*x509.PEMEncodedCertificateAndKey, error) {
 	var pair struct{ Crt, Key string }
 
-	err := c.ask(ctx, "/v1-k3s/client-kubelet.crt", &pair, map[string]string{"k3s-Node-Name": name, "k3s-Node-Password": password})
+	err := c.ask(ctx, "/v1-k3s/client-kubelet.crt", &pair,
+		map[string]string{"k3s-Node-Name": name, "k3s-Node-Password": password})
 
 	return &x509.PEMEncodedCertificateAndKey{Crt: []byte(pair.Crt), Key: []byte(pair.Key)}, err
 }

@@ -19,8 +19,8 @@ const (
 	cloudInitStatus = "/run/cloud-init/status.json"
 )
 
-// setUp is cloud-init: the network at each boot, and the rest the first time that an instance boots. What is wrong with what
-// it is given is an error.
+// setUp is cloud-init: the network at each boot, and the rest the first time that an instance boots. What is wrong with
+// what it is given is an error.
 func (s *system) setUp() error {
 	if s.hw.CloudInit == nil {
 		return errors.New("there is no cloud-init drive: the machine does not know who it is")
@@ -92,8 +92,9 @@ func (s *system) finished(yes bool, errs ...error) {
 		}
 	}
 
-	s.on.files.write(cloudInitStatus, fmt.Sprintf(`{"v1": {"datasource": "DataSourceNoCloud [seed=/dev/sr0]", "stage": null, `+
-		`"modules-final": {"errors": [%s], "finished": %s, "start": 1.5}}}`, strings.Join(failed, ", "), now))
+	s.on.files.write(cloudInitStatus, fmt.Sprintf(
+		`{"v1": {"datasource": "DataSourceNoCloud [seed=/dev/sr0]", "stage": null, `+
+			`"modules-final": {"errors": [%s], "finished": %s, "start": 1.5}}}`, strings.Join(failed, ", "), now))
 }
 
 // apply does what the user data say: files, then packages, then commands.

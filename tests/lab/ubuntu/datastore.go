@@ -107,8 +107,8 @@ func (c *cluster) voters() []string {
 	return names
 }
 
-// resume goes on with the etcd on the disk, and says whether there is one. The data of a member that was removed meanwhile are
-// put aside, and the server begins as one that has never been up (K3s: pkg/etcd, the tombstone).
+// resume goes on with the etcd on the disk, and says whether there is one. The data of a member that was removed
+// meanwhile are put aside, and the server begins as one that has never been up (K3s: pkg/etcd, the tombstone).
 func (k *service) resume() (bool, error) {
 	id, there := k.sys.on.files.read(walFile)
 	if !there {
@@ -218,7 +218,8 @@ func (c *cluster) leave(k *service) {
 	}
 }
 
-// dismiss removes a member by its name and its address. A server whose member goes while it runs ends, and systemd starts it again.
+// dismiss removes a member by its name and its address. A server whose member goes while it runs ends, and systemd
+// starts it again.
 func (c *cluster) dismiss(name, address string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +252,8 @@ func (c *cluster) dismiss(name, address string) error {
 	return nil
 }
 
-// manage removes the members of etcd that Nodes say are to go, as long as the server runs (K3s: pkg/etcd, member_controller.go).
+// manage removes the members of etcd that Nodes say are to go, as long as the server runs (K3s: pkg/etcd,
+// member_controller.go).
 func (k *service) manage(c *cluster) {
 	for k.ctx.Err() == nil {
 		changed := c.kube.Changed()
@@ -311,10 +313,12 @@ func (c *cluster) sync(n *corev1.Node) error {
 			delete(n.Annotations, memberName)
 			delete(n.Annotations, memberAddress)
 		})
-	case a[memberName] != "" && !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == promoted }):
+	case a[memberName] != "" && !slices.ContainsFunc(n.Status.Conditions,
+		func(c corev1.NodeCondition) bool { return c.Type == promoted }):
 		return c.change(n, func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
-				Type: promoted, Status: corev1.ConditionTrue, Reason: "MemberNotLearner", Message: "Node is a voting member of the etcd cluster",
+				Type: promoted, Status: corev1.ConditionTrue, Reason: "MemberNotLearner",
+				Message: "Node is a voting member of the etcd cluster",
 			})
 		})
 	default:

@@ -22,11 +22,13 @@ func TestDatastore(t *testing.T) {
 	hash := sha256.Sum256([]byte(files[tlsDir+"server-ca.crt"]))
 	token := "token: K10" + hex.EncodeToString(hash[:]) + "::server:secret\nagent-token: agents\n"
 
-	first := boot(t, f, 401, at(11), guest{role: "server", files: files, config: token + "cluster-init: true\nnode-name: s1\n"})
+	first := boot(t, f, 401, at(11), guest{role: "server", files: files,
+		config: token + "cluster-init: true\nnode-name: s1\n"})
 	logs(t, first, "installed")
 
 	join := func(id int, name string) *system {
-		s := boot(t, f, id, at(id-390), guest{role: "server", config: token + "server: https://" + at(11).Addr().String() + ":6443\nnode-name: " + name + "\n"})
+		s := boot(t, f, id, at(id-390), guest{role: "server",
+			config: token + "server: https://" + at(11).Addr().String() + ":6443\nnode-name: " + name + "\n"})
 
 		return s
 	}
@@ -46,7 +48,8 @@ func TestDatastore(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n := c.kube.Node("s3")
 
-		return n.Annotations[removeMember] == "false" && n.Annotations[removedMember] == "" && slices.Contains(c.voters(), "s3")
+		return n.Annotations[removeMember] == "false" && n.Annotations[removedMember] == "" &&
+			slices.Contains(c.voters(), "s3")
 	}, 10*time.Second, 20*time.Millisecond)
 
 	third.Kill()
@@ -59,7 +62,8 @@ func TestDatastore(t *testing.T) {
 	second.Kill()
 	require.EqualError(t, c.healthy(nil), errNoLeader)
 
-	again := boot(t, f, 401, at(21), guest{role: "server", files: files, config: token + "cluster-init: true\nnode-name: s1\n"})
+	again := boot(t, f, 401, at(21), guest{role: "server", files: files,
+		config: token + "cluster-init: true\nnode-name: s1\n"})
 	logs(t, again, "installed")
 	assert.Len(t, f.Members(), 2, "another disk begins another cluster: "+fmt.Sprint(f.Members()))
 	require.NoError(t, j.Unknown())

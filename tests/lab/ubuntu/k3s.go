@@ -22,7 +22,8 @@ const (
 	tlsDir    = "/var/lib/rancher/k3s/server/tls/"
 )
 
-// config is the configuration file of K3s, as far as the lab heeds it. Another key is none of K3s', or not known to the lab.
+// config is the configuration file of K3s, as far as the lab heeds it. Another key is none of K3s', or not known to the
+// lab.
 type config struct {
 	Token       string   `yaml:"token"`
 	AgentToken  string   `yaml:"agent-token"`
@@ -80,8 +81,8 @@ func (s *system) restartK3s(name string) int {
 	return s.startK3s(name)
 }
 
-// startK3s is systemctl start: it returns when K3s says that it is up, or has failed. K3s is restarted when it fails, with
-// the same result as long as nothing else changes, so that once is enough.
+// startK3s is systemctl start: it returns when K3s says that it is up, or has failed. K3s is restarted when it fails,
+// with the same result as long as nothing else changes, so that once is enough.
 func (s *system) startK3s(name string) int {
 	log := func(format string, args ...any) { s.on.files.append(k3sLog, fmt.Sprintf(format, args...)+"\n") }
 
@@ -213,7 +214,8 @@ func (k *service) joinAsAgent(url string) error {
 		return fmt.Errorf("the node does not register: %w", err)
 	}
 
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return kubelet.Report(k.ctx, true, "") }); err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultBackoff,
+		func() error { return kubelet.Report(k.ctx, true, "") }); err != nil {
 		return err
 	}
 
@@ -226,8 +228,8 @@ func (k *service) joinAsAgent(url string) error {
 	return nil
 }
 
-// admitted asks until the server lets the node in. K3s never gives that up, and says each time why it was not (K3s: pkg/agent,
-// createProxyAndValidateToken).
+// admitted asks until the server lets the node in. K3s never gives that up, and says each time why it was not (K3s:
+// pkg/agent, createProxyAndValidateToken).
 func (k *service) admitted(url string) (*client, *x509.PEMEncodedCertificateAndKey, error) {
 	for {
 		client, issued, err := k.ask(url)
@@ -235,7 +237,8 @@ func (k *service) admitted(url string) (*client, *x509.PEMEncodedCertificateAndK
 			return client, issued, nil
 		}
 
-		k.sys.on.files.append(k3sLog, fmt.Sprintf("level=error msg=\"Failed to validate connection to cluster at %s: %v\"\n", url, err))
+		k.sys.on.files.append(k3sLog, fmt.Sprintf("level=error msg=\"Failed to validate connection to cluster at %s: %v\"\n",
+			url, err))
 
 		select {
 		case <-k.ctx.Done():

@@ -37,8 +37,9 @@ func (k *service) node() *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: c.NodeName, Labels: labels, Annotations: annotations},
 		Status: corev1.NodeStatus{
 			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion: k.version, OSImage: "Ubuntu " + k.sys.on.Version + " LTS", OperatingSystem: "linux", Architecture: "amd64",
-				BootID: k.sys.boot, SystemUUID: k.sys.hw.UUID,
+				KubeletVersion: k.version, OSImage: "Ubuntu " + k.sys.on.Version + " LTS", OperatingSystem: "linux",
+				Architecture: "amd64",
+				BootID:       k.sys.boot, SystemUUID: k.sys.hw.UUID,
 				ContainerRuntimeVersion: "containerd://2.1.4-k3s1", KernelVersion: "6.8.0-87-generic",
 			},
 			Addresses: []corev1.NodeAddress{

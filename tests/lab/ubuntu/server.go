@@ -43,8 +43,8 @@ type cluster struct {
 	nodes map[string]string
 }
 
-// Deployed are the names of what is deployed in the system's namespace of the cluster that a node has joined; nil where it
-// has joined none.
+// Deployed are the names of what is deployed in the system's namespace of the cluster that a node has joined; nil where
+// it has joined none.
 func (f *Firmware) Deployed(node string) []string {
 	for _, c := range f.all() {
 		if c.kube.Node(node) == nil {
@@ -60,8 +60,8 @@ func (f *Firmware) Deployed(node string) []string {
 	return nil
 }
 
-// ReplaceAgentToken has the servers of each cluster let in agents by another token, as if somebody had given it to them, and returns the
-// one before.
+// ReplaceAgentToken has the servers of each cluster let in agents by another token, as if somebody had given it to
+// them, and returns the one before.
 func (f *Firmware) ReplaceAgentToken(token string) (before string) {
 	for _, c := range f.all() {
 		c.mu.Lock()
@@ -103,15 +103,16 @@ func (s *server) close() {
 	}
 }
 
-// serve brings the control plane up: it goes on with the etcd on its disk. Where there is none, it joins the cluster that it is pointed
-// at, or begins one (K3s: pkg/cluster, bootstrap.go).
+// serve brings the control plane up: it goes on with the etcd on its disk. Where there is none, it joins the cluster
+// that it is pointed at, or begins one (K3s: pkg/cluster, bootstrap.go).
 func (k *service) serve() error {
 	there, err := k.resume()
 
 	switch c := k.config; {
 	case there || err != nil:
 	case c.ClusterInit == (c.Server != ""):
-		return errors.New("a server of the lab either begins a cluster with embedded etcd (cluster-init) or joins one (server)")
+		return errors.New(
+			"a server of the lab either begins a cluster with embedded etcd (cluster-init) or joins one (server)")
 	case c.ClusterInit:
 		err = k.begin()
 	default:
@@ -226,7 +227,8 @@ func (k *service) listen() error {
 
 	api, err := kube.NewServer(kube.ServerConfig{
 		Node: k.config.NodeName, Cluster: c.kube, Version: k.version, CA: serverCA, ClientCA: clientCA.Crt,
-		Names:   append([]string{address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc", "10.43.0.1"}, k.config.TLSSAN...),
+		Names: append([]string{address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc",
+			"10.43.0.1"}, k.config.TLSSAN...),
 		Healthy: func() error { return c.healthy(k) }, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
 		Front: &supervisor{cluster: c},
 	})
@@ -265,7 +267,8 @@ func (k *service) manifests(signer *x509.PEMEncodedCertificateAndKey) kube.Manif
 	var names []string
 
 	for component, name := range map[string]string{
-		"coredns": "coredns", "local-storage": "local-path-provisioner", "metrics-server": "metrics-server", "traefik": "traefik",
+		"coredns": "coredns", "local-storage": "local-path-provisioner", "metrics-server": "metrics-server",
+		"traefik": "traefik",
 	} {
 		if slices.Contains(k.config.Disable, component) {
 			continue
@@ -354,7 +357,8 @@ func (s *supervisor) kubelet(w http.ResponseWriter, r *http.Request) {
 	})
 	if err == nil {
 		var pair *x509.KeyPair
-		if pair, err = x509.NewKeyPair(ca, x509.CommonName("system:node:"+name), x509.Organization("system:nodes"), x509.NotAfter(time.Now().AddDate(1, 0, 0))); err == nil {
+		if pair, err = x509.NewKeyPair(ca, x509.CommonName("system:node:"+name), x509.Organization("system:nodes"),
+			x509.NotAfter(time.Now().AddDate(1, 0, 0))); err == nil {
 			_ = json.NewEncoder(w).Encode(map[string]string{"crt": string(pair.CrtPEM), "key": string(pair.KeyPEM)})
 
 			return

@@ -44,7 +44,8 @@ func (s *system) execute(path, log string) int {
 	defer end()
 
 	runner, err := interp.New(
-		interp.StdIO(nil, out, out), interp.Dir("/"), interp.Env(expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")),
+		interp.StdIO(nil, out, out), interp.Dir("/"),
+		interp.Env(expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")),
 		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return s.exec }),
 		interp.OpenHandler(s.open), interp.StatHandler(s.stat), interp.ReadDirHandler2(noReadDir),
 	)
@@ -129,7 +130,8 @@ func (s *system) exec(ctx context.Context, args []string) error {
 // tagged is the one edit that scripts make of a version to put it into a URL.
 var tagged = regexp.MustCompile(`^s/\+/%2B/$`)
 
-// run1 is each command that the lab's machines have, as far as scripts use it. Another one, or another use, fails the test.
+// run1 is each command that the lab's machines have, as far as scripts use it. Another one, or another use, fails the
+// test.
 func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []string) int {
 	say := func(format string, values ...any) { fmt.Fprintf(hc.Stdout, format, values...) }
 
@@ -162,7 +164,8 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 	case slices.Equal(args, []string{"uname", "-m"}):
 		say("x86_64\n")
 	case name == "df":
-		say("Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 %d 1500000 %d 1%% /\n", s.disk.Size()>>10, s.disk.Size()>>10-1500000)
+		say("Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 %d 1500000 %d 1%% /\n", s.disk.Size()>>10,
+			s.disk.Size()>>10-1500000)
 	case slices.Equal(args, []string{"awk", "NR == 2 { print $4 }"}):
 		return filter(hc, func(lines []string) string { return strings.Fields(lines[1])[3] })
 	case name == "sed" && len(args) == 2 && tagged.MatchString(args[1]):
@@ -177,11 +180,13 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 		return s.sha256sum(hc)
 	case name == "timeout" && len(args) == 5 && args[2] == "systemctl" && args[3] == "restart":
 		return s.restartK3s(args[4] + ".service")
-	case name == "dpkg-query" && len(args) == 5 && slices.Equal(args[1:4], []string{"--show", "--showformat", "${db:Status-Status}"}):
+	case name == "dpkg-query" && len(args) == 5 &&
+		slices.Equal(args[1:4], []string{"--show", "--showformat", "${db:Status-Status}"}):
 		return s.dpkgQuery(hc, args[4])
 	case slices.Equal(args, []string{"apt-get", "update", "--error-on=any"}):
 		return s.aptUpdate(hc)
-	case name == "apt-get" && len(args) == 6 && slices.Equal(args[1:5], []string{"--option", "DPkg::Lock::Timeout=300", "--yes", "install"}):
+	case name == "apt-get" && len(args) == 6 &&
+		slices.Equal(args[1:5], []string{"--option", "DPkg::Lock::Timeout=300", "--yes", "install"}):
 		return s.aptInstall(hc, args[5])
 	case name == "apt-cache" && len(args) == 3 && args[1] == "show":
 		say("Package: %s\n", args[2])
@@ -195,7 +200,8 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 		all := strings.SplitAfter(log, "\n")
 		say("%s", strings.Join(all[max(0, len(all)-21):], ""))
 	default:
-		s.fw.opts.Journal.Refused(journal.Guest, s.hw.Name, strings.Join(args, " "), "the lab's machines do not know the command")
+		s.fw.opts.Journal.Refused(journal.Guest, s.hw.Name, strings.Join(args, " "),
+			"the lab's machines do not know the command")
 		fmt.Fprintf(hc.Stderr, "%s: not found\n", name)
 
 		return 127
@@ -273,7 +279,8 @@ func (f *Firmware) released(version string) bool {
 	return slices.Contains(f.opts.Releases, version)
 }
 
-// install is the official script: it gets the binary, holds it against the checksums of its release, and makes a service.
+// install is the official script: it gets the binary, holds it against the checksums of its release, and makes a
+// service.
 func (s *system) install(hc interp.HandlerContext, path, role string) int {
 	text, _ := s.on.files.read(path)
 	fail := func(why string) int {

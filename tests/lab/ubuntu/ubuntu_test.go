@@ -56,7 +56,8 @@ func (g guest) userData(t *testing.T) string {
 	}
 
 	files := map[string]string{
-		"/etc/rancher/k3s/config.yaml": g.config, units + "install.service": unitFile, "/usr/local/sbin/install": fmt.Sprintf(installation, g.role, service),
+		"/etc/rancher/k3s/config.yaml": g.config, units + "install.service": unitFile,
+		"/usr/local/sbin/install": fmt.Sprintf(installation, g.role, service),
 	}
 	for path, text := range g.files {
 		files[path] = text
@@ -64,7 +65,8 @@ func (g guest) userData(t *testing.T) string {
 
 	b := &strings.Builder{}
 	b.WriteString("#cloud-config\nhostname: x\nusers: [{ name: ubuntu }]\npackages: [qemu-guest-agent]\n" + g.more +
-		"runcmd: [[systemctl, start, qemu-guest-agent], [systemctl, enable, --now, --no-block, install.service]]\nwrite_files:\n")
+		"runcmd: [[systemctl, start, qemu-guest-agent], [systemctl, enable, --now, --no-block, " +
+		"install.service]]\nwrite_files:\n")
 
 	for path, text := range files {
 		mode := "0600"
@@ -122,8 +124,10 @@ func boot(t *testing.T, f *Firmware, id int, address netip.Prefix, g guest) *sys
 	t.Helper()
 
 	s := f.PowerOn(machine.Hardware{
-		VMID: id, Name: fmt.Sprintf("vm-%d", id), Cores: 2, MemoryMiB: 2048, NICs: []machine.NIC{{MAC: "02:00:00:00:00:01"}}, AgentDevice: true,
-		Boot:      []machine.BootDevice{{Disk: machine.NewDisk("scsi0", "x", 10<<30, &Image{ID: "ubuntu", Version: "24.04"})}},
+		VMID: id, Name: fmt.Sprintf("vm-%d", id), Cores: 2, MemoryMiB: 2048, NICs: []machine.NIC{{MAC: "02:00:00:00:00:01"}},
+		AgentDevice: true,
+		Boot: []machine.BootDevice{{Disk: machine.NewDisk("scsi0", "x", 10<<30,
+			&Image{ID: "ubuntu", Version: "24.04"})}},
 		CloudInit: &machine.CloudInit{Format: "nocloud", Addresses: []netip.Prefix{address}, UserData: g.userData(t)},
 	}).(*system) //nolint:forcetypeassert // it is what this firmware makes
 	t.Cleanup(s.Kill)
@@ -165,15 +169,17 @@ func TestJoining(t *testing.T) {
 	url := "https://" + at(11).Addr().String() + ":6443"
 
 	first := boot(t, f, 401, at(11), guest{
-		role: "server", files: files, config: "token: " + full + "server:secret\nagent-token: agents\ncluster-init: true\nnode-name: s1\ndisable: [traefik]\n",
+		role: "server", files: files, config: "token: " + full +
+			"server:secret\nagent-token: agents\ncluster-init: true\nnode-name: s1\ndisable: [traefik]\n",
 	})
 	logs(t, first, "installed")
 	assert.Equal(t, []string{"coredns", "local-path-provisioner", "metrics-server"}, f.Deployed("s1"))
 
 	agent := func(id int, name, token, password string) *system {
-		return boot(t, f, id, at(id-480), guest{role: "agent", config: "token: " + token + "\nserver: " + url + "\nnode-name: " + name + "\n", files: map[string]string{
-			"/etc/rancher/node/password": password,
-		}})
+		return boot(t, f, id, at(id-480), guest{role: "agent",
+			config: "token: " + token + "\nserver: " + url + "\nnode-name: " + name + "\n", files: map[string]string{
+				"/etc/rancher/node/password": password,
+			}})
 	}
 
 	a1 := agent(501, "a1", full+"node:agents", "one")
@@ -183,14 +189,17 @@ func TestJoining(t *testing.T) {
 	assert.True(t, ready)
 
 	logs(t, agent(502, "a2", full+"node:guessed", "two"), "401 Unauthorized: not authorized")
-	logs(t, agent(503, "a3", "K10"+strings.Repeat("0", 64)+"::node:agents", "three"), "token CA hash does not match the Cluster CA certificate hash")
+	logs(t, agent(503, "a3", "K10"+strings.Repeat("0", 64)+"::node:agents", "three"),
+		"token CA hash does not match the Cluster CA certificate hash")
 	logs(t, agent(504, "a1", full+"node:agents", "another"), "unable to verify password for node [a1]")
 
-	second := boot(t, f, 402, at(12), guest{role: "server", config: "token: " + full + "server:secret\nagent-token: agents\nserver: " + url + "\nnode-name: s2\n"})
+	second := boot(t, f, 402, at(12), guest{role: "server",
+		config: "token: " + full + "server:secret\nagent-token: agents\nserver: " + url + "\nnode-name: s2\n"})
 	logs(t, second, "installed")
 
 	// An agent's token makes no server.
-	logs(t, boot(t, f, 403, at(13), guest{role: "server", config: "token: " + full + "node:agents\nserver: " + url + "\nnode-name: s3\n"}), "401 Unauthorized")
+	logs(t, boot(t, f, 403, at(13), guest{role: "server",
+		config: "token: " + full + "node:agents\nserver: " + url + "\nnode-name: s3\n"}), "401 Unauthorized")
 
 	begun, err := a1.ReadFile("/var/begun")
 	require.NoError(t, err)
@@ -213,9 +222,13 @@ func TestStrict(t *testing.T) {
 	missing := prepared(t)
 	delete(missing, tlsDir+"etcd/peer-ca.key")
 
-	logs(t, boot(t, f, 401, at(11), guest{role: "server", files: missing, config: "token: x\ncluster-init: true\nnode-name: s1\n"}), "etcd/peer-ca is not prepared")
-	logs(t, boot(t, f, 402, at(12), guest{role: "server", files: files, config: "token: x\ncluster-inti: true\nnode-name: s1\n"}), "cluster-inti")
-	logs(t, boot(t, f, 403, at(13), guest{role: "server", files: files, config: "token: x\ncluster-init: true\nnode-name: s1\ndisable: [treafik]\n"}), "there is no packaged component treafik")
+	logs(t, boot(t, f, 401, at(11), guest{role: "server", files: missing,
+		config: "token: x\ncluster-init: true\nnode-name: s1\n"}), "etcd/peer-ca is not prepared")
+	logs(t, boot(t, f, 402, at(12), guest{role: "server", files: files,
+		config: "token: x\ncluster-inti: true\nnode-name: s1\n"}), "cluster-inti")
+	logs(t, boot(t, f, 403, at(13), guest{role: "server", files: files,
+		config: "token: x\ncluster-init: true\nnode-name: s1\ndisable: [treafik]\n"}),
+		"there is no packaged component treafik")
 	require.NoError(t, j.Unknown())
 
 	boot(t, f, 404, at(14), guest{role: "server", more: "hostnam: y\n"})

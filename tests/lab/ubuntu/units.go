@@ -19,7 +19,8 @@ type unit map[string][]string
 
 // keys are those of unit files that the lab knows.
 var keys = []string{
-	"Description", "Documentation", "Wants", "After", "ConditionPathExists", "StartLimitIntervalSec", "Type", "ExecStart", "Restart", "RestartSec",
+	"Description", "Documentation", "Wants", "After", "ConditionPathExists", "StartLimitIntervalSec", "Type", "ExecStart",
+	"Restart", "RestartSec",
 	"RestartPreventExitStatus", "StandardOutput", "StandardError", "WantedBy", "PathChanged", "Unit",
 }
 
@@ -105,7 +106,8 @@ func (s *system) start(name string) error {
 	return nil
 }
 
-// changed starts what waits for a file to be changed. Who writes it while that runs is not heard, as systemd would not hear it.
+// changed starts what waits for a file to be changed. Who writes it while that runs is not heard, as systemd would not
+// hear it.
 func (s *system) changed(path string) error {
 	var errs []error
 
@@ -142,7 +144,8 @@ func (s *system) oneshot(u unit) {
 	for s.ctx.Err() == nil {
 		status := s.execute(u.get("ExecStart"), log)
 
-		if status == 0 || u.get("Restart") != "on-failure" || slices.Contains(strings.Fields(u.get("RestartPreventExitStatus")), fmt.Sprint(status)) {
+		if status == 0 || u.get("Restart") != "on-failure" ||
+			slices.Contains(strings.Fields(u.get("RestartPreventExitStatus")), fmt.Sprint(status)) {
 			return
 		}
 

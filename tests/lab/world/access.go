@@ -28,17 +28,20 @@ func NewCredentials() Credentials {
 var Privileges = []string{
 	"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit",
 	"Mapping.Audit", "Mapping.Modify", "Mapping.Use", "Pool.Allocate", "Pool.Audit",
-	"SDN.Allocate", "SDN.Audit", "SDN.Use", "Sys.AccessNetwork", "Sys.Audit", "Sys.Console", "Sys.Modify", "Sys.PowerMgmt", "Sys.Syslog",
-	"VM.Allocate", "VM.Audit", "VM.Backup", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk",
+	"SDN.Allocate", "SDN.Audit", "SDN.Use", "Sys.AccessNetwork", "Sys.Audit", "Sys.Console", "Sys.Modify", "Sys.PowerMgmt",
+	"Sys.Syslog",
+	"VM.Allocate", "VM.Audit", "VM.Backup", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit",
+	"VM.Config.Disk",
 	"VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.Console", "VM.GuestAgent.Audit",
-	"VM.GuestAgent.FileRead", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted", "VM.Migrate", "VM.Monitor", "VM.PowerMgmt", "VM.Snapshot", "VM.Snapshot.Rollback",
+	"VM.GuestAgent.FileRead", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted", "VM.Migrate", "VM.Monitor",
+	"VM.PowerMgmt", "VM.Snapshot", "VM.Snapshot.Rollback",
 }
 
 // superuser may do everything, some of which no privilege gives: Proxmox VE means the user, never a token of that user.
 const superuser = "root@pam"
 
-// access is who there is and what they may do. A token is a user of its own here, as it is in Proxmox VE when its privileges are
-// separated.
+// access is who there is and what they may do. A token is a user of its own here, as it is in Proxmox VE when its
+// privileges are separated.
 type access struct {
 	tokens    map[string]string // id: secret
 	passwords map[string]string
@@ -107,8 +110,8 @@ func (w *World) AddToken(id, secret string) {
 	w.access.grants[id] = map[string][]string{}
 }
 
-// Grant gives a user or token privileges on a path and everything below it, in place of what it had from paths above. Without
-// privileges it takes everything away.
+// Grant gives a user or token privileges on a path and everything below it, in place of what it had from paths above.
+// Without privileges it takes everything away.
 func (w *World) Grant(id, path string, privileges ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,14 +155,15 @@ func (w *World) Login(username, password string) (Ticket, error) {
 		return Ticket{}, &Error{Code: 401, Reason: "authentication failure"}
 	}
 
-	t := Ticket{Username: username, Ticket: "PVE:" + username + ":" + randomHex(24), CSRF: randomHex(4) + ":" + randomHex(16)}
+	t := Ticket{Username: username, Ticket: "PVE:" + username + ":" + randomHex(24),
+		CSRF: randomHex(4) + ":" + randomHex(16)}
 	w.access.tickets[t.Ticket] = t
 
 	return t, nil
 }
 
-// VerifyTicket accepts a ticket, for calls that change something only together with its CSRF prevention token, and returns whose
-// it is.
+// VerifyTicket accepts a ticket, for calls that change something only together with its CSRF prevention token, and
+// returns whose it is.
 func (w *World) VerifyTicket(ticket, csrf string, change bool) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,8 +180,8 @@ func (w *World) VerifyTicket(ticket, csrf string, change bool) (string, error) {
 	return t.Username, nil
 }
 
-// allowed tells whether a caller has a privilege: the grant on the longest path decides, and members of a pool also have what is
-// granted on the pool.
+// allowed tells whether a caller has a privilege: the grant on the longest path decides, and members of a pool also
+// have what is granted on the pool.
 func (w *World) allowed(id, path, privilege string) bool {
 	if id == superuser {
 		return true
@@ -247,8 +251,8 @@ func (w *World) Require(c Caller, path string, privileges ...string) error {
 	return w.needAny(c, path, privileges...)
 }
 
-// Permissions returns the caller's privileges by path, as pve-access-control lists them: on the top of the tree, wherever something was
-// granted, and on members of pools; a path with nothing on it is left out.
+// Permissions returns the caller's privileges by path, as pve-access-control lists them: on the top of the tree,
+// wherever something was granted, and on members of pools; a path with nothing on it is left out.
 func (w *World) Permissions(id string) map[string][]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

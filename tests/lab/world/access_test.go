@@ -37,7 +37,8 @@ func TestWhoIsLetIn(t *testing.T) {
 func TestEachPrivilegeIsNeeded(t *testing.T) {
 	needed := map[string][]string{
 		"/vms": {
-			"VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CPU", "VM.Config.Disk", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options",
+			"VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CPU", "VM.Config.Disk", "VM.Config.Memory", "VM.Config.Network",
+			"VM.Config.Options",
 			"VM.Config.HWType", "VM.Config.CDROM", "VM.PowerMgmt",
 		},
 		"/storage/tank":           {"Datastore.AllocateSpace"},
@@ -72,7 +73,8 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 		done(t, w, upid, nil)
 
 		for _, setting := range []string{
-			"cores 4", "memory 4096", "onboot 1", "serial0 socket", "ide3 none,media=cdrom", "scsi1 tank:1", "net0 virtio,bridge=vmbr0",
+			"cores 4", "memory 4096", "onboot 1", "serial0 socket", "ide3 none,media=cdrom", "scsi1 tank:1",
+			"net0 virtio,bridge=vmbr0",
 		} {
 			err := w.Update(caller, "pve1", 401, world.UpdateRequest{Conf: settingsOf([]string{setting})})
 			if err != nil {
@@ -116,7 +118,8 @@ func TestAGrantFurtherDownDecides(t *testing.T) {
 	w.Grant(caller.ID, "/", "VM.Audit")
 	require.NoError(t, w.Require(caller, "/vms/9000", "VM.Audit"))
 	w.Grant(caller.ID, "/vms/9000")
-	require.EqualError(t, w.Require(caller, "/vms/9000", "VM.Audit", "VM.Console"), "Permission check failed (/vms/9000, VM.Audit|VM.Console)")
+	require.EqualError(t, w.Require(caller, "/vms/9000", "VM.Audit", "VM.Console"),
+		"Permission check failed (/vms/9000, VM.Audit|VM.Console)")
 
 	// Members of a pool have what is granted on the pool.
 	require.NoError(t, w.CreatePool("talos", ""))
@@ -147,7 +150,8 @@ func TestPools(t *testing.T) {
 
 	require.NoError(t, w.CreatePool("other", ""))
 	require.NoError(t, w.UpdatePool("talos", world.PoolUpdate{VMs: []string{"9000"}, Storages: []string{"tank"}}))
-	require.EqualError(t, w.UpdatePool("talos", world.PoolUpdate{VMs: []string{"9000"}}), "update pools failed: VM 9000 is already a pool member")
+	require.EqualError(t, w.UpdatePool("talos", world.PoolUpdate{VMs: []string{"9000"}}),
+		"update pools failed: VM 9000 is already a pool member")
 	require.EqualError(t, w.UpdatePool("other", world.PoolUpdate{VMs: []string{"9000"}}),
 		"update pools failed: VM 9000 belongs already to pool 'talos' and 'allow-move' is not set")
 	require.EqualError(t, w.DeletePool("talos"), "delete pool failed: pool 'talos' is not empty (contains VM 9000)")

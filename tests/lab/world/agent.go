@@ -9,7 +9,8 @@ func agentEnabled(conf map[string]string) bool {
 	return ok && p["enabled"] == "1"
 }
 
-// SilenceAgent lets the guest agent of a VM say nothing any more, or speak again. The VM runs as before, and need not exist yet.
+// SilenceAgent lets the guest agent of a VM say nothing any more, or speak again. The VM runs as before, and need not
+// exist yet.
 func (w *World) SilenceAgent(id int, silent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

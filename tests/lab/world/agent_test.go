@@ -39,7 +39,8 @@ func TestWhenAGuestAgentAnswers(t *testing.T) {
 	asked("QEMU guest agent is not running")
 
 	// The port comes with the next start, and not with a reset.
-	require.NoError(t, w.Update(token, "pve1", 100, world.UpdateRequest{Conf: map[string]string{"agent": "enabled=1,type=virtio"}}))
+	require.NoError(t, w.Update(token, "pve1", 100,
+		world.UpdateRequest{Conf: map[string]string{"agent": "enabled=1,type=virtio"}}))
 	asked("QEMU guest agent is not running")
 	power(w.Reset)
 	asked("QEMU guest agent is not running")

@@ -330,7 +330,8 @@ func (w *World) copyImage(old *volume, host string, s *Storage, owner int, key, 
 // link makes an image that stands on a base image.
 func (w *World) link(base *volume, owner int, key string) (*volume, error) {
 	copied := base.disk.Clone("")
-	made, err := w.image(base.host, base.storage, owner, base.format, machine.NewDisk(key, "", copied.Size(), copied.Content()))
+	made, err := w.image(base.host, base.storage, owner, base.format,
+		machine.NewDisk(key, "", copied.Size(), copied.Content()))
 
 	if err != nil {
 		return nil, err

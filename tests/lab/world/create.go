@@ -124,8 +124,8 @@ func (w *World) fill(t *task, v *vm, conf map[string]string, r CreateRequest) er
 		made["vmgenid"] = newUUID()
 	}
 
-	// The drives are looked up in v.conf while they are made, so that a second cloud-init drive is seen, and a template's disks
-	// become base images.
+	// The drives are looked up in v.conf while they are made, so that a second cloud-init drive is seen, and a template's
+	// disks become base images.
 	v.conf = map[string]string{"lock": "create", "template": made["template"]}
 
 	for _, key := range sortedKeys(made) {
@@ -161,7 +161,8 @@ func (w *World) fill(t *task, v *vm, conf map[string]string, r CreateRequest) er
 	return nil
 }
 
-// defaultBoot is the boot order of a VM whose creator gave none: the first disk, the first CD-ROM, the first network device.
+// defaultBoot is the boot order of a VM whose creator gave none: the first disk, the first CD-ROM, the first network
+// device.
 func defaultBoot(conf map[string]string) string {
 	var disk, cdrom, netdev string
 
@@ -240,8 +241,8 @@ type Template struct {
 	DiskGiB int
 	// Interface is the disk's, "scsi0" when empty.
 	Interface string
-	// DiskOptions are the disk's options, "iothread=1,discard=on"; empty: none, as on a disk that was made by hand. One of the
-	// providers leaves them to a clone as they are, so a stack that asks for others sees a change.
+	// DiskOptions are the disk's options, "iothread=1,discard=on"; empty: none, as on a disk that was made by hand. One of
+	// the providers leaves them to a clone as they are, so a stack that asks for others sees a change.
 	DiskOptions string
 	// Content is what is on the disk.
 	Content machine.Content
@@ -283,8 +284,10 @@ func (w *World) AddTemplate(t Template) error {
 
 	v := newVM(t.VMID, t.Host, map[string]string{
 		"name": t.Name, "cores": "2", "sockets": "1", "memory": "2048", "cpu": "x86-64-v2-AES", "ostype": "l26", "numa": "0",
-		"scsihw": "virtio-scsi-pci", "boot": bootOrder([]string{t.Interface}), "smbios1": "uuid=" + newUUID(), "vmgenid": newUUID(),
-		"meta": fmt.Sprintf("creation-qemu=9.2.0,ctime=%d", time.Now().Unix()), "net0": "virtio=" + w.newMAC() + ",bridge=" + h.Bridges[0] + ",firewall=1",
+		"scsihw": "virtio-scsi-pci", "boot": bootOrder([]string{t.Interface}), "smbios1": "uuid=" + newUUID(),
+		"vmgenid": newUUID(),
+		"meta":    fmt.Sprintf("creation-qemu=9.2.0,ctime=%d", time.Now().Unix()),
+		"net0":    "virtio=" + w.newMAC() + ",bridge=" + h.Bridges[0] + ",firewall=1",
 	})
 	maps.Copy(v.conf, t.Conf)
 	w.vms[v.id] = v

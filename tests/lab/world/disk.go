@@ -63,9 +63,9 @@ func (w *World) Resize(c Caller, host string, id int, r ResizeRequest) (string, 
 
 			vol.disk.Resize(size)
 
-			// Only what the drive is now learns of the size. A change of the drive that waits for a start keeps the size that it was
-			// made with, and brings it back into the configuration (qemu-server: resize_vm, vmconfig_apply_pending), until the next
-			// change reads it from the storage.
+			// Only what the drive is now learns of the size. A change of the drive that waits for a start keeps the size that it
+			// was made with, and brings it back into the configuration (qemu-server: resize_vm, vmconfig_apply_pending), until
+			// the next change reads it from the storage.
 			d.properties["size"] = formatSize(size)
 			v.conf[r.Disk] = d.String()
 

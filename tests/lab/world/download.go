@@ -32,8 +32,8 @@ type DownloadRequest struct {
 	Checksum, Algorithm string
 	// Compression is what is undone before the file is kept: gz, lzo, zst, bz2; empty: nothing.
 	Compression string
-	// Fetch opens the file at the URL. Its error is what wget would end with; io.ErrUnexpectedEOF says that the connection broke, after
-	// which wget begins again.
+	// Fetch opens the file at the URL. Its error is what wget would end with; io.ErrUnexpectedEOF says that the connection
+	// broke, after which wget begins again.
 	Fetch func(context.Context) (io.ReadCloser, error)
 }
 
@@ -61,14 +61,16 @@ func (w *World) MayQueryURLs(c Caller, host string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if w.allowed(c.ID, "/", "Sys.Audit") && w.allowed(c.ID, "/", "Sys.Modify") || w.allowed(c.ID, "/nodes/"+host, "Sys.AccessNetwork") {
+	if w.allowed(c.ID, "/", "Sys.Audit") && w.allowed(c.ID, "/", "Sys.Modify") ||
+		w.allowed(c.ID, "/nodes/"+host, "Sys.AccessNetwork") {
 		return nil
 	}
 
 	return &Error{Code: 403, Reason: "Permission check failed"}
 }
 
-// Download lets a host fetch a file and returns the task (pve-storage: download_url, pve-common: download_file_from_url).
+// Download lets a host fetch a file and returns the task (pve-storage: download_url, pve-common:
+// download_file_from_url).
 func (w *World) Download(c Caller, host, storage string, r DownloadRequest) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +96,8 @@ func (w *World) Download(c Caller, host, storage string, r DownloadRequest) (str
 		return "", err
 	}
 
-	d := &download{DownloadRequest: r, world: w, storage: s, host: host, name: name, id: storage + ":" + r.Content + "/" + name}
+	d := &download{DownloadRequest: r, world: w, storage: s, host: host, name: name,
+		id: storage + ":" + r.Content + "/" + name}
 
 	return w.start(c, job{node: host, kind: "download", id: name, work: d.run}), nil
 }
@@ -159,7 +162,8 @@ func (d *download) run(t *task) error {
 
 	if err == nil {
 		var v *volume
-		if v, err = d.world.addFile(d.host, d.storage.Name, d.Content, d.name, file.size, &machine.File{Head: file.head}); err == nil {
+		if v, err = d.world.addFile(d.host, d.storage.Name, d.Content, d.name, file.size,
+			&machine.File{Head: file.head}); err == nil {
 			v.sums, v.span = file.sums(), span
 		}
 	}
@@ -304,7 +308,8 @@ func (d *download) unpack(f fetched) (*received, error) {
 	}
 
 	if f.plain.err != nil {
-		return nil, failf("command '%s %s.tmp_dwnl.%d' failed: exit code 1", decompressors[d.Compression], d.path(), 1000+len(d.name))
+		return nil, failf("command '%s %s.tmp_dwnl.%d' failed: exit code 1", decompressors[d.Compression], d.path(),
+			1000+len(d.name))
 	}
 
 	return f.plain, nil

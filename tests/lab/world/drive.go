@@ -30,7 +30,8 @@ func parseDrive(key, value string) (driveSpec, error) {
 	}
 
 	if p["file"] == "" {
-		return driveSpec{}, Invalid(key, "invalid format - format error\n%s.file: property is missing and it is not optional", key)
+		return driveSpec{}, Invalid(key, "invalid format - format error\n%s.file: property is missing and it is not optional",
+			key)
 	}
 
 	// Size is a matter of the volume; what the client says is only checked.
@@ -81,8 +82,9 @@ func (d driveSpec) fixedSize() int64 {
 	}
 }
 
-// allocate makes what a drive asks for: a blank disk ("tank:40"), a cloud-init drive ("tank:cloudinit"), or takes the volume it
-// names. It returns the drive as the configuration keeps it and the volume that was made, if any. The world is locked.
+// allocate makes what a drive asks for: a blank disk ("tank:40"), a cloud-init drive ("tank:cloudinit"), or takes the
+// volume it names. It returns the drive as the configuration keeps it and the volume that was made, if any. The world
+// is locked.
 func (w *World) allocate(v *vm, d driveSpec, defaultStorage string) (driveSpec, *volume, error) {
 	file := d.file()
 
@@ -220,7 +222,8 @@ func (w *World) attachVolume(v *vm, d driveSpec) (driveSpec, *volume, error) {
 		}
 	case "images":
 		if f := d.properties["format"]; f != "" && f != vol.format {
-			return d, nil, failf("drive '%s' - volume '%s' - 'format=%s' option different from storage format '%s'", d.key, vol.id, f, vol.format)
+			return d, nil, failf("drive '%s' - volume '%s' - 'format=%s' option different from storage format '%s'", d.key,
+				vol.id, f, vol.format)
 		}
 
 		if vol.disk.Interface != d.key {

@@ -8,16 +8,20 @@ import (
 // The property strings of drives, by bus (qemu-server: Drive.pm).
 var (
 	efiFormat = with(plainDrive, format{
-		"format": {schema: imageFormat}, "efitype": {schema: oneOf("2m", "4m")}, "pre-enrolled-keys": {schema: flag}, "import-from": {},
+		"format": {schema: imageFormat}, "efitype": {schema: oneOf("2m", "4m")}, "pre-enrolled-keys": {schema: flag},
+		"import-from": {},
 	})
 	tpmFormat    = with(plainDrive, format{"version": {schema: oneOf("v1.2", "v2.0")}, "import-from": {}})
 	unusedFormat = format{"file": {main: true}, "volume": {}}
-	ideFormat    = with(blockDrive, format{"model": {schema: schema{maxLength: 120}}, "ssd": {schema: flag}, "wwn": {schema: worldWide}})
+	ideFormat    = with(blockDrive, format{"model": {schema: schema{maxLength: 120}}, "ssd": {schema: flag},
+		"wwn": {schema: worldWide}})
 	sataFormat   = with(blockDrive, format{"ssd": {schema: flag}, "wwn": {schema: worldWide}})
 	virtioFormat = with(blockDrive, format{"iothread": {schema: flag}, "ro": {schema: flag}})
 	scsiFormat   = with(blockDrive, format{
-		"iothread": {schema: flag}, "queues": {schema: atLeast(2)}, "ro": {schema: flag}, "scsiblock": {schema: flag}, "ssd": {schema: flag},
-		"wwn": {schema: worldWide}, "product": {schema: matching(`[A-Za-z0-9\-_\s]{0,16}`)}, "vendor": {schema: matching(`[A-Za-z0-9\-_\s]{0,8}`)},
+		"iothread": {schema: flag}, "queues": {schema: atLeast(2)}, "ro": {schema: flag}, "scsiblock": {schema: flag},
+		"ssd": {schema: flag},
+		"wwn": {schema: worldWide}, "product": {schema: matching(`[A-Za-z0-9\-_\s]{0,16}`)},
+		"vendor": {schema: matching(`[A-Za-z0-9\-_\s]{0,8}`)},
 	})
 )
 
@@ -52,7 +56,8 @@ var (
 
 // driveAliases are other names of properties.
 var driveAliases = map[string]string{
-	"volume": "file", "bps_rd_length": "bps_rd_max_length", "bps_wr_length": "bps_wr_max_length", "iops_rd_length": "iops_rd_max_length",
+	"volume": "file", "bps_rd_length": "bps_rd_max_length", "bps_wr_length": "bps_wr_max_length",
+	"iops_rd_length": "iops_rd_max_length",
 	"iops_wr_length": "iops_wr_max_length",
 }
 

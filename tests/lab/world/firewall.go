@@ -59,8 +59,8 @@ func (f *firewall) clone() *firewall {
 	return out
 }
 
-// firewallOf is the configuration of the cluster or of a VM. That of a VM comes into being when it is first asked for, whether there is
-// such a VM or not.
+// firewallOf is the configuration of the cluster or of a VM. That of a VM comes into being when it is first asked for,
+// whether there is such a VM or not.
 func (w *World) firewallOf(at FirewallScope) *firewall {
 	if at.VMID == 0 {
 		return w.firewall

@@ -54,10 +54,24 @@ func FirewallMacros() []string { return sortedKeys(firewallMacros) }
 
 // What a rule may name: protocols, those of them that have ports, services by name, and messages of ICMP.
 var (
-	protocols     = strings.Fields("ip icmp igmp ggp ipencap st tcp egp igp pup udp hmp xns-idp rdp iso-tp4 dccp xtp ddp idpr-cmtp ipv6 ipv6-route ipv6-frag idrp rsvp gre esp ah skip ipv6-icmp icmpv6 ipv6-nonxt ipv6-opts rspf vmtp eigrp ospf ax.25 ipip etherip encap pim ipcomp vrrp l2tp isis sctp fc mobility-header udplite mpls-in-ip manet hip shim6 wesp rohc")
-	withPorts     = strings.Fields("udp 17 udplite 136 tcp 6 dccp 33 sctp 132")
-	services      = strings.Fields("ftp ssh telnet smtp domain bootps bootpc tftp http kerberos pop3 sunrpc auth nntp ntp imap2 snmp snmp-trap bgp ldap https submission syslog ldaps iscsi-target mysql postgresql vnc nfs")
-	icmpMessages  = strings.Fields("any echo-reply destination-unreachable network-unreachable host-unreachable protocol-unreachable port-unreachable fragmentation-needed source-route-failed network-unknown host-unknown network-prohibited host-prohibited TOS-network-unreachable TOS-host-unreachable communication-prohibited host-precedence-violation precedence-cutoff source-quench redirect network-redirect host-redirect TOS-network-redirect TOS-host-redirect echo-request router-advertisement router-solicitation time-exceeded ttl-zero-during-transit ttl-zero-during-reassembly parameter-problem ip-header-bad required-option-missing timestamp-request timestamp-reply address-mask-request address-mask-reply")
-	icmp6Messages = strings.Fields("destination-unreachable no-route communication-prohibited beyond-scope address-unreachable port-unreachable failed-policy reject-route packet-too-big time-exceeded ttl-zero-during-transit ttl-zero-during-reassembly parameter-problem bad-header unknown-header-type unknown-option echo-request echo-reply router-solicitation router-advertisement neighbor-solicitation neighbour-solicitation neighbor-advertisement neighbour-advertisement redirect")
-	logLevels     = oneOf("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug", "nolog")
+	protocols = strings.Fields("ip icmp igmp ggp ipencap st tcp egp igp pup udp hmp xns-idp rdp iso-tp4 dccp xtp " +
+		"ddp idpr-cmtp ipv6 ipv6-route ipv6-frag idrp rsvp gre esp ah skip ipv6-icmp icmpv6 ipv6-nonxt ipv6-opts rspf vmtp " +
+		"eigrp ospf ax.25 ipip etherip encap pim ipcomp vrrp l2tp isis sctp fc mobility-header udplite mpls-in-ip manet " +
+		"hip shim6 wesp rohc")
+	withPorts = strings.Fields("udp 17 udplite 136 tcp 6 dccp 33 sctp 132")
+	services  = strings.Fields("ftp ssh telnet smtp domain bootps bootpc tftp http kerberos pop3 sunrpc auth nntp " +
+		"ntp imap2 snmp snmp-trap bgp ldap https submission syslog ldaps iscsi-target mysql postgresql vnc nfs")
+	icmpMessages = strings.Fields("any echo-reply destination-unreachable network-unreachable host-unreachable " +
+		"protocol-unreachable port-unreachable fragmentation-needed source-route-failed network-unknown host-unknown " +
+		"network-prohibited host-prohibited TOS-network-unreachable TOS-host-unreachable communication-prohibited " +
+		"host-precedence-violation precedence-cutoff source-quench redirect network-redirect host-redirect " +
+		"TOS-network-redirect TOS-host-redirect echo-request router-advertisement router-solicitation time-exceeded " +
+		"ttl-zero-during-transit ttl-zero-during-reassembly parameter-problem ip-header-bad required-option-missing " +
+		"timestamp-request timestamp-reply address-mask-request address-mask-reply")
+	icmp6Messages = strings.Fields("destination-unreachable no-route communication-prohibited beyond-scope " +
+		"address-unreachable port-unreachable failed-policy reject-route packet-too-big time-exceeded " +
+		"ttl-zero-during-transit ttl-zero-during-reassembly parameter-problem bad-header unknown-header-type " +
+		"unknown-option echo-request echo-reply router-solicitation router-advertisement neighbor-solicitation " +
+		"neighbour-solicitation neighbor-advertisement neighbour-advertisement redirect")
+	logLevels = oneOf("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug", "nolog")
 )

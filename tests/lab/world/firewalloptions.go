@@ -11,14 +11,17 @@ var policies = oneOf("ACCEPT", "REJECT", "DROP")
 // firewallOptions are what can be set for a VM and for the cluster.
 var firewallOptions = map[string]map[string]schema{
 	"vm": {
-		"enable": flag, "macfilter": flag, "dhcp": flag, "ndp": flag, "radv": flag, "ipfilter": flag, "policy_in": policies, "policy_out": policies,
+		"enable": flag, "macfilter": flag, "dhcp": flag, "ndp": flag, "radv": flag, "ipfilter": flag, "policy_in": policies,
+		"policy_out":   policies,
 		"log_level_in": logLevels, "log_level_out": logLevels,
 	},
 	"cluster": {
-		"enable": atLeast(0), "ebtables": flag, "policy_in": policies, "policy_out": policies, "policy_forward": oneOf("ACCEPT", "DROP"),
+		"enable": atLeast(0), "ebtables": flag, "policy_in": policies, "policy_out": policies,
+		"policy_forward": oneOf("ACCEPT", "DROP"),
 		"log_ratelimit": inFormat(format{
-			"enable": {schema: flag, main: true, required: true}, "rate": {schema: matching(`[1-9][0-9]*/(second|minute|hour|day)`)},
-			"burst": {schema: atLeast(0)},
+			"enable": {schema: flag, main: true, required: true},
+			"rate":   {schema: matching(`[1-9][0-9]*/(second|minute|hour|day)`)},
+			"burst":  {schema: atLeast(0)},
 		}),
 	},
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// FirewallRule is a rule with its properties as the API has them: type (in, out, forward or group), action, enable, macro, proto, source,
-// dest, sport, dport, icmp-type, iface, log, comment.
+// FirewallRule is a rule with its properties as the API has them: type (in, out, forward or group), action, enable,
+// macro, proto, source, dest, sport, dport, icmp-type, iface, log, comment.
 type FirewallRule map[string]string
 
 // ruleSchema is what a rule can be made of (pve-firewall: Firewall.pm).
@@ -272,7 +272,8 @@ func (w *World) verifyRule(rule FirewallRule, at FirewallScope) error {
 
 func verifyRulePorts(rule FirewallRule) error {
 	proto := rule["proto"]
-	icmp := map[string][]string{"icmp": icmpMessages, "icmpv6": icmp6Messages, "ipv6-icmp": icmp6Messages, "1": icmpMessages, "58": icmp6Messages}[proto]
+	icmp := map[string][]string{"icmp": icmpMessages, "icmpv6": icmp6Messages, "ipv6-icmp": icmp6Messages,
+		"1": icmpMessages, "58": icmp6Messages}[proto]
 
 	for _, key := range []string{"dport", "sport"} {
 		ports := rule[key]

@@ -224,7 +224,8 @@ func (f format) check(path string, p properties) error {
 		}
 
 		if needed := f[key].requires; there && needed != "" && p[needed] == "" {
-			wrong = append(wrong, fmt.Sprintf("%s.%s: missing property - '%s.%s' requires this property", path, needed, path, key))
+			wrong = append(wrong, fmt.Sprintf("%s.%s: missing property - '%s.%s' requires this property", path, needed, path,
+				key))
 		}
 
 		if complaint != "" {

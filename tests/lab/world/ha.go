@@ -153,8 +153,8 @@ func (r HAResource) verify() error {
 	return nil
 }
 
-// CreateHAResource puts a VM under the care of high availability. That its group exists is nobody's concern: it shows when the
-// resource is listed or changed (pve-ha-manager 4: API2/HA/Resources.pm).
+// CreateHAResource puts a VM under the care of high availability. That its group exists is nobody's concern: it shows
+// when the resource is listed or changed (pve-ha-manager 4: API2/HA/Resources.pm).
 func (w *World) CreateHAResource(r HAResource) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +224,8 @@ func (w *World) UpdateHAResource(sid string, u HAUpdate) error {
 	case w.ha[id] == nil:
 		return failf("update resources config failed: no such resource '%s'", sid)
 	case u.Digest != "" && u.Digest != w.haView(w.ha[id]).Digest:
-		return failf("update resources config failed: detected modified configuration - file changed by other user? Try again.")
+		return failf(
+			"update resources config failed: detected modified configuration - file changed by other user? Try again.")
 	}
 
 	for _, name := range u.Delete {
@@ -305,8 +306,8 @@ func (w *World) haStatus(id int) (group, state string) {
 	return w.ha[id].Group, state
 }
 
-// enforce starts or stops a managed VM that is not as it should be, in a task of its own as the resource manager does. Whoever has the
-// VM's lock file is not disturbed. The world is locked.
+// enforce starts or stops a managed VM that is not as it should be, in a task of its own as the resource manager does.
+// Whoever has the VM's lock file is not disturbed. The world is locked.
 func (w *World) enforce(id int) {
 	v := w.vms[id]
 	if v == nil || !w.managed(id) || w.closed || len(v.busy) > 0 || w.wanted(id) == (v.run != nil) {
@@ -336,7 +337,8 @@ func (w *World) enforce(id int) {
 	}})
 }
 
-// throughHA asks high availability for a state of a VM, if it manages it: the task ends once that is asked, not when it is done.
+// throughHA asks high availability for a state of a VM, if it manages it: the task ends once that is asked, not when it
+// is done.
 func (w *World) throughHA(c Caller, host string, id int, kind, state string) (string, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

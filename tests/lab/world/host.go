@@ -41,8 +41,8 @@ type Host struct {
 	said map[int]VMInfo
 }
 
-// Storage is a datastore. A storage of the same name on several hosts is one entry of the cluster's configuration: shared ones
-// hold the same volumes everywhere, others hold volumes of their own on each host.
+// Storage is a datastore. A storage of the same name on several hosts is one entry of the cluster's configuration:
+// shared ones hold the same volumes everywhere, others hold volumes of their own on each host.
 type Storage struct {
 	Name string
 	// Type is Proxmox VE's: lvmthin, lvm, zfspool, dir, nfs, cifs, rbd, cephfs, btrfs.
@@ -166,7 +166,8 @@ func (w *World) addStorage(host string, s Storage) error {
 	}
 
 	if w.storages[i].Type != s.Type || w.storages[i].Shared != s.Shared {
-		return fmt.Errorf("storage %q has one type in the whole cluster: %q on host %s, %q before", s.Name, s.Type, host, w.storages[i].Type)
+		return fmt.Errorf("storage %q has one type in the whole cluster: %q on host %s, %q before", s.Name, s.Type, host,
+			w.storages[i].Type)
 	}
 
 	w.storages[i].hosts = append(w.storages[i].hosts, host)
@@ -179,7 +180,8 @@ func (w *World) addStorage(host string, s Storage) error {
 func (w *World) host(name string) (*Host, error) {
 	i := slices.IndexFunc(w.hosts, func(h *Host) bool { return h.Name == name })
 	if i < 0 {
-		return nil, failf("hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name)
+		return nil, failf("hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name,
+			name)
 	}
 
 	switch h := w.hosts[i]; {
@@ -263,8 +265,8 @@ func (w *World) imageStorage(host, name string) (*Storage, error) {
 	return s, s.activate(host)
 }
 
-// room refuses to give an image more than a storage has left. Only the storages that set the whole size aside do: on the others it is
-// the guest that fills them.
+// room refuses to give an image more than a storage has left. Only the storages that set the whole size aside do: on
+// the others it is the guest that fills them.
 func (w *World) room(host string, s *Storage, id string, more int64) error {
 	if info := w.storageInfo(host, s); more <= info.Total-info.Used {
 		return nil

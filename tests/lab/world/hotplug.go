@@ -20,7 +20,8 @@ func (w *World) applyPending(v *vm) {
 	v.pending, v.remove = map[string]string{}, map[string]bool{}
 }
 
-// hotplug applies what a running machine takes at once and leaves the rest pending (qemu-server: vmconfig_hotplug_pending).
+// hotplug applies what a running machine takes at once and leaves the rest pending (qemu-server:
+// vmconfig_hotplug_pending).
 func (w *World) hotplug(v *vm) error {
 	features := strings.Split(v.conf["hotplug"], ",")
 	if v.conf["hotplug"] == "" || v.conf["hotplug"] == "1" {

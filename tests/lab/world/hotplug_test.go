@@ -56,7 +56,8 @@ func TestChangesOfARunningVM(t *testing.T) {
 		t.Run(c.change, func(t *testing.T) {
 			w, _ := newWorld(t)
 			require.NoError(t, w.AddFile("pve1", "local", "iso", "other.iso", world.MiB, nil))
-			create(t, w, 100, "memory 1024", "balloon 1024", "agent enabled=1", "scsi0 tank:4", "ide2 local:iso/talos.iso,media=cdrom",
+			create(t, w, 100, "memory 1024", "balloon 1024", "agent enabled=1", "scsi0 tank:4",
+				"ide2 local:iso/talos.iso,media=cdrom",
 				"net0 virtio=BC:24:11:00:00:01,bridge=vmbr0", "boot order=scsi0;ide2;ide3;net0")
 
 			upid, err := w.Start(token, "pve1", 100)
@@ -124,7 +125,8 @@ func TestAnEjectedISOStaysOut(t *testing.T) {
 	require.Equal(t, "OK", power(w.Start))
 
 	// Without the file a VM that still has it does not start.
-	require.EqualError(t, update(w, 100, "ide2 local:iso/talos.iso,media=cdrom"), "volume 'local:iso/talos.iso' does not exist")
+	require.EqualError(t, update(w, 100, "ide2 local:iso/talos.iso,media=cdrom"),
+		"volume 'local:iso/talos.iso' does not exist")
 }
 
 func TestADeletedISOKeepsAVMFromStarting(t *testing.T) {

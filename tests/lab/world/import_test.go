@@ -24,7 +24,8 @@ func TestTheChainOfAnImage(t *testing.T) {
 			w, _ := newWorld(t, func(o *world.Options) {
 				o.Timeline = tl
 				o.Latencies = timeline.Latencies{
-					Download: 30 * time.Millisecond, CreateVM: 20 * time.Millisecond, Import: 10 * time.Millisecond, Start: 10 * time.Millisecond,
+					Download: 30 * time.Millisecond, CreateVM: 20 * time.Millisecond, Import: 10 * time.Millisecond,
+					Start: 10 * time.Millisecond,
 				}
 			})
 
@@ -34,7 +35,8 @@ func TestTheChainOfAnImage(t *testing.T) {
 			if tc.disk {
 				create(t, w, 401, "name cp")
 
-				made, err := w.ImportDisk(t.Context(), "pve1", world.ImportRequest{VMID: 401, Source: "/var/lib/vz/template/iso/a.img", Storage: "tank", Format: "qcow2"})
+				made, err := w.ImportDisk(t.Context(), "pve1",
+					world.ImportRequest{VMID: 401, Source: "/var/lib/vz/template/iso/a.img", Storage: "tank", Format: "qcow2"})
 				require.NoError(t, err)
 				require.Equal(t, world.Imported{Name: "unused0", Volume: "tank:vm-401-disk-0", Format: "raw"}, made)
 				require.Equal(t, "tank:vm-401-disk-0", config(t, w, "pve1", 401)["unused0"])

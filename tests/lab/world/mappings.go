@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Mapping is a resource mapping: one name for devices of several hosts, which is how an API token may pass devices through.
+// Mapping is a resource mapping: one name for devices of several hosts, which is how an API token may pass devices
+// through.
 type Mapping struct {
 	// Kind is "pci" or "usb".
 	ID, Kind    string
@@ -97,7 +98,8 @@ func (w *World) UpdateMapping(kind, id string, u MappingUpdate) error {
 
 	switch {
 	case u.Digest != "" && u.Digest != w.mappingDigest(kind):
-		return failf("update hardware mapping failed: detected modified configuration - file changed by other user? Try again.")
+		return failf(
+			"update hardware mapping failed: detected modified configuration - file changed by other user? Try again.")
 	case m == nil:
 		return failf("update hardware mapping failed: %s ID '%s' does not exist", kind, id)
 	case len(u.Map) == 0:
@@ -105,7 +107,8 @@ func (w *World) UpdateMapping(kind, id string, u MappingUpdate) error {
 	}
 
 	next := *m
-	given := map[string]bool{"description": u.Description != nil, "mdev": u.MDev != nil, "live-migration-capable": u.LiveMigration != nil}
+	given := map[string]bool{"description": u.Description != nil, "mdev": u.MDev != nil,
+		"live-migration-capable": u.LiveMigration != nil}
 
 	for _, name := range u.Delete {
 		switch {
@@ -255,8 +258,8 @@ func (m *Mapping) on(host string) []properties {
 	return list
 }
 
-// verify compares an entry with the device it names, in the order and with the words of pve-guest-common (Mapping/PCI.pm,
-// assert_valid).
+// verify compares an entry with the device it names, in the order and with the words of pve-guest-common
+// (Mapping/PCI.pm, assert_valid).
 func (m *Mapping) verify(h *Host, entry properties) error {
 	for i, address := range strings.Split(entry["path"], ";") {
 		if !strings.Contains(address, ".") {

@@ -49,7 +49,8 @@ func (w *World) Migrate(c Caller, host string, id int, r MigrateRequest) (string
 	if w.managed(id) && !c.manager {
 		// This task ends once high availability knows of the wish, which is before it is done.
 		return w.start(c, job{node: host, kind: "hamigrate", id: strconv.Itoa(id), work: func(*task) error {
-			_, err := w.Migrate(Caller{ID: superuser, manager: true}, host, id, MigrateRequest{Target: r.Target, Online: true, WithLocalDisks: true})
+			_, err := w.Migrate(Caller{ID: superuser, manager: true}, host, id,
+				MigrateRequest{Target: r.Target, Online: true, WithLocalDisks: true})
 
 			return err
 		}}), nil
@@ -97,7 +98,8 @@ func (w *World) unlock(v *vm) {
 	delete(v.conf, "lock")
 }
 
-// move takes the VM and its disks to the target. It looks at everything before it changes anything. The world is locked.
+// move takes the VM and its disks to the target. It looks at everything before it changes anything. The world is
+// locked.
 func (w *World) move(c Caller, v *vm, r MigrateRequest) error {
 	type step struct {
 		drive driveSpec

@@ -11,7 +11,8 @@ import (
 	"talos-proxmox/tests/lab/machine"
 )
 
-var networkModels = strings.Fields("e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b i82559er ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3")
+var networkModels = strings.Fields("e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b i82559er " +
+	"ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3")
 
 // networkFormat is the schema of netN.
 var networkFormat = format{
@@ -58,7 +59,8 @@ func parseNetwork(key, value string) (properties, error) {
 	return p, nil
 }
 
-// vnet is the path of the network of a device: its bridge, or the VLAN that it has there (pve-guest-common: check_vnet_access).
+// vnet is the path of the network of a device: its bridge, or the VLAN that it has there (pve-guest-common:
+// check_vnet_access).
 func (p properties) vnet() string {
 	path := "/sdn/zones/localnetwork/" + p["bridge"]
 	if p["tag"] != "" {

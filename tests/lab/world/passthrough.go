@@ -24,7 +24,8 @@ var hostPCI = format{
 	"sub-vendor-id": {schema: matching(`0x[0-9a-fA-F]{4}`)}, "sub-device-id": {schema: matching(`0x[0-9a-fA-F]{4}`)},
 }
 
-// passed is one hostpciN of a VM: the choices of devices that a mapping leaves, of which it takes the first that is free.
+// passed is one hostpciN of a VM: the choices of devices that a mapping leaves, of which it takes the first that is
+// free.
 type passed struct {
 	key     string
 	choices [][]PCIDevice
@@ -121,8 +122,8 @@ func (w *World) hostDevices(h *Host, p properties) ([][]PCIDevice, error) {
 	return choices, nil
 }
 
-// attach takes the devices that a VM's settings name for the power-on that follows, or says why it cannot have them. They stay taken
-// until it ends. The world is locked.
+// attach takes the devices that a VM's settings name for the power-on that follows, or says why it cannot have them.
+// They stay taken until it ends. The world is locked.
 func (w *World) attach(t *task, h *Host, v *vm) error {
 	list, err := w.passthrough(h, v)
 	if err != nil {
@@ -137,7 +138,10 @@ func (w *World) attach(t *task, h *Host, v *vm) error {
 		chosen := p.choices[0]
 
 		if len(p.choices) > 1 {
-			i := slices.IndexFunc(p.choices, func(c []PCIDevice) bool { return !overlaps(c, taken) && w.deviceFree(v, c) == nil })
+			i := slices.IndexFunc(p.choices, func(c []PCIDevice) bool {
+				return !overlaps(c, taken) &&
+					w.deviceFree(v, c) == nil
+			})
 			if i < 0 {
 				return failf("could not find a free device for '%s'", p.key)
 			}
@@ -200,17 +204,19 @@ func (w *World) deviceFree(v *vm, devices []PCIDevice) error {
 	return nil
 }
 
-// groupBusy is what QEMU prints when an IOMMU group of a VM's devices is with another VM, empty when none is: the kernel gives a
-// group to one process.
+// groupBusy is what QEMU prints when an IOMMU group of a VM's devices is with another VM, empty when none is: the
+// kernel gives a group to one process.
 func (w *World) groupBusy(v *vm) string {
 	for _, d := range v.devices {
 		for _, id := range sortedKeys(w.vms) {
 			o := w.vms[id]
-			if o == v || o.host != v.host || !slices.ContainsFunc(o.devices, func(e PCIDevice) bool { return e.IOMMUGroup == d.IOMMUGroup }) {
+			if o == v || o.host != v.host || !slices.ContainsFunc(o.devices,
+				func(e PCIDevice) bool { return e.IOMMUGroup == d.IOMMUGroup }) {
 				continue
 			}
 
-			return fmt.Sprintf("kvm: -device vfio-pci,host=%s: vfio %s: failed to open /dev/vfio/%d: Device or resource busy", d.BDF, d.BDF, d.IOMMUGroup)
+			return fmt.Sprintf("kvm: -device vfio-pci,host=%s: vfio %s: failed to open /dev/vfio/%d: Device or resource busy",
+				d.BDF, d.BDF, d.IOMMUGroup)
 		}
 	}
 

@@ -32,15 +32,20 @@ func TestDevicesThatAVMIsStartedWith(t *testing.T) {
 		settings []string
 		want     []string
 	}{
-		"one function":          {settings: []string{"hostpci0 host=0000:01:00.0"}, want: []string{"0000:01:00.0"}},
-		"all functions":         {settings: []string{"hostpci0 0000:01:00"}, want: []string{"0000:01:00.0", "0000:01:00.1"}},
-		"without the domain":    {settings: []string{"hostpci0 01:00.1"}, want: []string{"0000:01:00.1"}},
-		"a list":                {settings: []string{"hostpci0 01:00;02:00.0"}, want: []string{"0000:01:00.0", "0000:01:00.1", "0000:02:00.0"}},
-		"two settings":          {settings: []string{"hostpci1 host=01:00.0", "hostpci0 host=03:00.0"}, want: []string{"0000:03:00.0", "0000:01:00.0"}},
-		"PCI Express":           {settings: []string{"machine q35", "hostpci0 host=0000:01:00.0,pcie=1,rombar=0,x-vga=1"}, want: []string{"0000:01:00.0"}},
-		"PCI Express, versions": {settings: []string{"machine pc-q35-9.2", "hostpci0 host=0000:01:00.0,pcie=1"}, want: []string{"0000:01:00.0"}},
+		"one function":       {settings: []string{"hostpci0 host=0000:01:00.0"}, want: []string{"0000:01:00.0"}},
+		"all functions":      {settings: []string{"hostpci0 0000:01:00"}, want: []string{"0000:01:00.0", "0000:01:00.1"}},
+		"without the domain": {settings: []string{"hostpci0 01:00.1"}, want: []string{"0000:01:00.1"}},
+		"a list": {settings: []string{"hostpci0 01:00;02:00.0"},
+			want: []string{"0000:01:00.0", "0000:01:00.1", "0000:02:00.0"}},
+		"two settings": {settings: []string{"hostpci1 host=01:00.0", "hostpci0 host=03:00.0"},
+			want: []string{"0000:03:00.0", "0000:01:00.0"}},
+		"PCI Express": {settings: []string{"machine q35", "hostpci0 host=0000:01:00.0,pcie=1,rombar=0,x-vga=1"},
+			want: []string{"0000:01:00.0"}},
+		"PCI Express, versions": {settings: []string{"machine pc-q35-9.2", "hostpci0 host=0000:01:00.0,pcie=1"},
+			want: []string{"0000:01:00.0"}},
 		"a mapping": {
-			mapping: []string{card + "node=pve1,path=0000:02:00.0,iommugroup=2", card + "node=pve2,path=0000:41:00,iommugroup=14"}, settings: []string{"hostpci0 mapping=gpu"},
+			mapping: []string{card + "node=pve1,path=0000:02:00.0,iommugroup=2",
+				card + "node=pve2,path=0000:41:00,iommugroup=14"}, settings: []string{"hostpci0 mapping=gpu"},
 			want: []string{"0000:02:00.0"},
 		},
 		"a mapping of a whole device": {
@@ -80,14 +85,20 @@ func TestDevicesThatKeepAVMFromStarting(t *testing.T) {
 		settings []string
 		want     string
 	}{
-		"no such device":              {settings: []string{"hostpci0 host=0000:09:00.0"}, want: "no PCI device found for '0000:09:00.0'"},
-		"one of a list":               {settings: []string{"hostpci0 host=01:00;09:00"}, want: "no PCI device found for '09:00'"},
-		"PCI Express on i440fx":       {settings: []string{"hostpci0 host=01:00,pcie=1"}, want: "q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 495."},
-		"PCI Express on named i440fx": {settings: []string{"machine pc-i440fx-9.2", "hostpci0 host=01:00,pcie=1"}, want: "q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 495."},
-		"one device twice":            {settings: []string{"hostpci0 host=01:00", "hostpci1 host=01:00.1"}, want: "device '0000:01:00.1' assigned more than once"},
-		"a device and a mapping":      {settings: []string{"hostpci0 host=01:00,mapping=gpu"}, want: "Cannot set both 'host' and 'mapping'."},
-		"neither":                     {settings: []string{"hostpci0 pcie=0"}, want: "Either 'host' or 'mapping' must be set."},
-		"no mapping":                  {settings: []string{"hostpci0 mapping=gpu"}, want: "PCI device mapping not found for 'gpu'"},
+		"no such device": {settings: []string{"hostpci0 host=0000:09:00.0"},
+			want: "no PCI device found for '0000:09:00.0'"},
+		"one of a list": {settings: []string{"hostpci0 host=01:00;09:00"},
+			want: "no PCI device found for '09:00'"},
+		"PCI Express on i440fx": {settings: []string{"hostpci0 host=01:00,pcie=1"},
+			want: "q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 495."},
+		"PCI Express on named i440fx": {settings: []string{"machine pc-i440fx-9.2", "hostpci0 host=01:00,pcie=1"},
+			want: "q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 495."},
+		"one device twice": {settings: []string{"hostpci0 host=01:00", "hostpci1 host=01:00.1"},
+			want: "device '0000:01:00.1' assigned more than once"},
+		"a device and a mapping": {settings: []string{"hostpci0 host=01:00,mapping=gpu"},
+			want: "Cannot set both 'host' and 'mapping'."},
+		"neither":    {settings: []string{"hostpci0 pcie=0"}, want: "Either 'host' or 'mapping' must be set."},
+		"no mapping": {settings: []string{"hostpci0 mapping=gpu"}, want: "PCI device mapping not found for 'gpu'"},
 		"no mapping here": {
 			mapping: []string{card + "node=pve2,path=0000:41:00,iommugroup=14"}, settings: []string{"hostpci0 mapping=gpu"},
 			want: "PCI device mapping not found for 'gpu'",
@@ -98,7 +109,8 @@ func TestDevicesThatKeepAVMFromStarting(t *testing.T) {
 		},
 		"another device": {
 			mapping: []string{"id=10de:1eb8,node=pve1,path=0000:01:00,iommugroup=1"}, settings: []string{"hostpci0 mapping=gpu"},
-			want: "PCI device mapping invalid (hardware probably changed): 'id' does not match for 'gpu' (10de:2204 != 10de:1eb8)",
+			want: "PCI device mapping invalid (hardware probably changed): 'id' does not match for 'gpu' (10de:2204 != " +
+				"10de:1eb8)",
 		},
 		"another group": {
 			mapping: []string{card + "node=pve1,path=0000:01:00,iommugroup=7"}, settings: []string{"hostpci0 mapping=gpu"},
@@ -106,21 +118,27 @@ func TestDevicesThatKeepAVMFromStarting(t *testing.T) {
 		},
 		"no group": {
 			mapping: []string{card + "node=pve1,path=0000:01:00"}, settings: []string{"hostpci0 mapping=gpu"},
-			want: "PCI device mapping invalid (hardware probably changed): missing expected property 'iommugroup' for device '0000:01:00.0'",
+			want: "PCI device mapping invalid (hardware probably changed): missing expected property 'iommugroup' for device " +
+				"'0000:01:00.0'",
 		},
 		"no subsystem": {
 			mapping: []string{"id=10de:2204,node=pve1,path=0000:01:00,iommugroup=1"}, settings: []string{"hostpci0 mapping=gpu"},
-			want: "PCI device mapping invalid (hardware probably changed): missing expected property 'subsystem-id' for device '0000:01:00.0'",
+			want: "PCI device mapping invalid (hardware probably changed): missing expected property 'subsystem-id' for " +
+				"device '0000:01:00.0'",
 		},
 		"a subsystem that is not there": {
-			mapping: []string{"id=8086:1533,subsystem-id=8086:0001,node=pve1,path=0000:03:00.0,iommugroup=3"}, settings: []string{"hostpci0 mapping=gpu"},
-			want: "PCI device mapping invalid (hardware probably changed): unexpected property 'subsystem-id' configured for device '0000:03:00.0'",
+			mapping:  []string{"id=8086:1533,subsystem-id=8086:0001,node=pve1,path=0000:03:00.0,iommugroup=3"},
+			settings: []string{"hostpci0 mapping=gpu"},
+			want: "PCI device mapping invalid (hardware probably changed): unexpected property 'subsystem-id' configured " +
+				"for device '0000:03:00.0'",
 		},
 		"more settings than devices": {
 			mapping:  []string{card + "node=pve1,path=0000:01:00,iommugroup=1", card + "node=pve1,path=0000:02:00,iommugroup=2"},
-			settings: []string{"hostpci0 mapping=gpu", "hostpci1 mapping=gpu", "hostpci2 mapping=gpu"}, want: "could not find a free device for 'hostpci2'",
+			settings: []string{"hostpci0 mapping=gpu", "hostpci1 mapping=gpu", "hostpci2 mapping=gpu"},
+			want:     "could not find a free device for 'hostpci2'",
 		},
-		"a mediated device": {settings: []string{"hostpci0 host=01:00.0,mdev=nvidia-63"}, want: "could not create mediated device"},
+		"a mediated device": {settings: []string{"hostpci0 host=01:00.0,mdev=nvidia-63"},
+			want: "could not create mediated device"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, f := newWorld(t, withCards)
@@ -160,7 +178,9 @@ func TestDevicesBelongToOneVMAtATime(t *testing.T) {
 
 	log, err := w.TaskLog("pve1", w.Tasks("pve1")[0].UPID)
 	require.NoError(t, err)
-	require.Equal(t, "kvm: -device vfio-pci,host=0000:01:00.1: vfio 0000:01:00.1: failed to open /dev/vfio/1: Device or resource busy", log[0])
+	require.Equal(t,
+		"kvm: -device vfio-pci,host=0000:01:00.1: vfio 0000:01:00.1: failed to open /dev/vfio/1: Device or resource busy",
+		log[0])
 
 	// A reset keeps the devices, even when the settings no longer name them.
 	require.NoError(t, w.Update(root, "pve1", 100, world.UpdateRequest{Delete: []string{"hostpci0"}}))
@@ -199,7 +219,8 @@ func TestWhoMayPassDevicesThrough(t *testing.T) {
 	require.EqualError(t, w.Update(token, "pve1", 100, world.UpdateRequest{Conf: raw}), refused)
 	require.NoError(t, w.Update(root, "pve1", 100, world.UpdateRequest{Conf: raw}))
 	require.EqualError(t, w.Update(token, "pve1", 100, world.UpdateRequest{Delete: []string{"hostpci0"}}), refused)
-	require.EqualError(t, w.Update(token, "pve1", 100, world.UpdateRequest{Conf: map[string]string{"hostpci0": "mapping=gpu"}}), refused)
+	require.EqualError(t, w.Update(token, "pve1", 100,
+		world.UpdateRequest{Conf: map[string]string{"hostpci0": "mapping=gpu"}}), refused)
 	_, err := w.Clone(token, "pve1", 100, world.CloneRequest{NewID: 102})
 	require.EqualError(t, err, refused)
 
@@ -236,7 +257,8 @@ func TestDevicesKeepAVMOnItsHost(t *testing.T) {
 		return ended(t, w, upid, err)
 	}
 
-	require.Equal(t, "can't migrate to 'pve2': missing mapped devices hostpci0", migrate("pve1", "pve2", 100, world.MigrateRequest{}))
+	require.Equal(t, "can't migrate to 'pve2': missing mapped devices hostpci0",
+		migrate("pve1", "pve2", 100, world.MigrateRequest{}))
 
 	require.NoError(t, w.UpdateMapping("pci", "gpu", world.MappingUpdate{Map: []string{
 		card + "node=pve1,path=0000:01:00,iommugroup=1", card + "node=pve2,path=0000:41:00,iommugroup=14",
@@ -244,14 +266,17 @@ func TestDevicesKeepAVMOnItsHost(t *testing.T) {
 
 	upid, err := w.Start(root, "pve1", 100)
 	done(t, w, upid, err)
-	require.Equal(t, "can't live migrate running VM which uses following mapped devices: gpu", migrate("pve1", "pve2", 100, world.MigrateRequest{Online: true}))
+	require.Equal(t, "can't live migrate running VM which uses following mapped devices: gpu",
+		migrate("pve1", "pve2", 100, world.MigrateRequest{Online: true}))
 
 	upid, err = w.Stop(root, "pve1", 100)
 	done(t, w, upid, err)
 	require.Equal(t, "OK", migrate("pve1", "pve2", 100, world.MigrateRequest{}))
 
-	require.NoError(t, w.Update(root, "pve2", 100, world.UpdateRequest{Conf: map[string]string{"hostpci0": "41:00", "serial0": "/dev/ttyS0", "serial1": "socket"}}))
-	require.Equal(t, "can't migrate VM which uses local devices: hostpci0, serial0", migrate("pve2", "pve1", 100, world.MigrateRequest{}))
+	require.NoError(t, w.Update(root, "pve2", 100,
+		world.UpdateRequest{Conf: map[string]string{"hostpci0": "41:00", "serial0": "/dev/ttyS0", "serial1": "socket"}}))
+	require.Equal(t, "can't migrate VM which uses local devices: hostpci0, serial0",
+		migrate("pve2", "pve1", 100, world.MigrateRequest{}))
 }
 
 func TestAnInventoryThatNoHostHas(t *testing.T) {
@@ -265,11 +290,13 @@ func TestAnInventoryThatNoHostHas(t *testing.T) {
 	}
 
 	for want, devices := range map[string][]world.PCIDevice{
-		`host "pve": PCI device "01:00.0": the address is written as 0000:01:00.0`: change(func(d *world.PCIDevice) { d.BDF = "01:00.0" }),
-		`host "pve": PCI device "0000:01:00.0" is there twice`:                     {good, good},
+		`host "pve": PCI device "01:00.0": the address is written as 0000:01:00.0`: change(
+			func(d *world.PCIDevice) { d.BDF = "01:00.0" }),
+		`host "pve": PCI device "0000:01:00.0" is there twice`: {good, good},
 		`host "pve": PCI device "0000:01:00.0": class, vendor and device are written as 0x030000, 0x10de, 0x2204`: change(
 			func(d *world.PCIDevice) { d.Vendor = "10de" }),
-		`host "pve": PCI device "0000:01:00.0": a subsystem has a vendor and a device`: change(func(d *world.PCIDevice) { d.SubsystemDevice = "" }),
+		`host "pve": PCI device "0000:01:00.0": a subsystem has a vendor and a device`: change(
+			func(d *world.PCIDevice) { d.SubsystemDevice = "" }),
 	} {
 		_, err := world.New(world.Options{Hosts: []world.Host{{Name: "pve", PCI: devices}}})
 		require.EqualError(t, err, want)

@@ -20,22 +20,26 @@ type PCIDevice struct {
 	// The names are those of the database of PCI ids; empty where it has none.
 	VendorName, DeviceName                   string
 	SubsystemVendorName, SubsystemDeviceName string
-	// IOMMUGroup is the group that the device can only be passed through with. It counts for nothing on a host without IOMMU.
+	// IOMMUGroup is the group that the device can only be passed through with. It counts for nothing on a host without
+	// IOMMU.
 	IOMMUGroup int
 	// MDev devices can be divided into mediated ones.
 	MDev bool
 }
 
-// GPU is a graphics card as hosts have them: the card itself, function 0 of the given slot ("0000:01:00"), and its sound, function 1,
-// in one IOMMU group.
+// GPU is a graphics card as hosts have them: the card itself, function 0 of the given slot ("0000:01:00"), and its
+// sound, function 1, in one IOMMU group.
 func GPU(slot string, group int) []PCIDevice {
 	card := PCIDevice{
-		BDF: slot + ".0", Class: "0x030000", Vendor: "0x10de", Device: "0x2204", SubsystemVendor: "0x10de", SubsystemDevice: "0x147d",
-		VendorName: "NVIDIA Corporation", DeviceName: "GA102 [GeForce RTX 3090]", SubsystemVendorName: "NVIDIA Corporation", IOMMUGroup: group,
+		BDF: slot + ".0", Class: "0x030000", Vendor: "0x10de", Device: "0x2204", SubsystemVendor: "0x10de",
+		SubsystemDevice: "0x147d",
+		VendorName:      "NVIDIA Corporation", DeviceName: "GA102 [GeForce RTX 3090]",
+		SubsystemVendorName: "NVIDIA Corporation", IOMMUGroup: group,
 	}
 
 	sound := card
-	sound.BDF, sound.Class, sound.Device, sound.DeviceName = slot+".1", "0x040300", "0x1aef", "GA102 High Definition Audio Controller"
+	sound.BDF, sound.Class, sound.Device, sound.DeviceName = slot+".1", "0x040300", "0x1aef",
+		"GA102 High Definition Audio Controller"
 
 	return []PCIDevice{card, sound}
 }
@@ -57,7 +61,8 @@ func verifyPCI(host string, devices []PCIDevice) error {
 		case seen[d.BDF]:
 			return fmt.Errorf("host %q: PCI device %q is there twice", host, d.BDF)
 		case !pciClass.MatchString(d.Class) || !pciID.MatchString(d.Vendor) || !pciID.MatchString(d.Device):
-			return fmt.Errorf("host %q: PCI device %q: class, vendor and device are written as 0x030000, 0x10de, 0x2204", host, d.BDF)
+			return fmt.Errorf("host %q: PCI device %q: class, vendor and device are written as 0x030000, 0x10de, 0x2204", host,
+				d.BDF)
 		case (d.SubsystemVendor == "") != (d.SubsystemDevice == ""):
 			return fmt.Errorf("host %q: PCI device %q: a subsystem has a vendor and a device", host, d.BDF)
 		}
@@ -82,7 +87,8 @@ func (d PCIDevice) subsystem() string {
 
 func plainID(id string) string { return strings.TrimPrefix(id, "0x") }
 
-// lspci are the functions that an address means: "0000:01:00.0" is one, "0000:01:00" all of a device; the domain 0000 may be left out.
+// lspci are the functions that an address means: "0000:01:00.0" is one, "0000:01:00" all of a device; the domain 0000
+// may be left out.
 func (h *Host) lspci(address string) []PCIDevice {
 	var list []PCIDevice
 
@@ -97,8 +103,8 @@ func (h *Host) lspci(address string) []PCIDevice {
 	return list
 }
 
-// PCIDevices lists a host's devices by address, without those of the classes given ("05", "0604"), and tells whether the host has an
-// IOMMU.
+// PCIDevices lists a host's devices by address, without those of the classes given ("05", "0604"), and tells whether
+// the host has an IOMMU.
 func (w *World) PCIDevices(host string, without []string) ([]PCIDevice, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -73,7 +73,8 @@ func (w *World) UpdatePool(id string, u PoolUpdate) error {
 
 	for _, name := range u.Storages {
 		if u.Delete != p.storages[name] {
-			return failf("update pools failed: Storage '%s' is %s a pool member", name, map[bool]string{true: "not", false: "already"}[u.Delete])
+			return failf("update pools failed: Storage '%s' is %s a pool member", name,
+				map[bool]string{true: "not", false: "already"}[u.Delete])
 		}
 
 		p.storages[name] = !u.Delete

@@ -63,8 +63,8 @@ func (w *World) Shutdown(c Caller, host string, id int, r ShutdownRequest) (stri
 	return w.powerTask(c, host, id, "qmshutdown", false, func(t *task, v *vm) error { return w.shutdown(t, v, r) })
 }
 
-// Reboot shuts a VM down, and returns the task: it ends when the VM is off. The start follows as a task of its own, of root's, which
-// who asked for the reboot does not hear of (qemu-server: vm_reboot, qmeventd, qm cleanup).
+// Reboot shuts a VM down, and returns the task: it ends when the VM is off. The start follows as a task of its own, of
+// root's, which who asked for the reboot does not hear of (qemu-server: vm_reboot, qmeventd, qm cleanup).
 func (w *World) Reboot(c Caller, host string, id int, timeout *time.Duration) (string, error) {
 	return w.powerTask(c, host, id, "qmreboot", true, func(t *task, v *vm) error {
 		if err := w.shutdown(t, v, ShutdownRequest{Timeout: timeout}); err != nil {
@@ -124,9 +124,10 @@ func (w *World) Reset(c Caller, host string, id int) (string, error) {
 	})
 }
 
-// powerTask starts a task that works on the power of a VM. The calls that need a running VM look before the task, the others
-// leave it to the task to find the VM.
-func (w *World) powerTask(c Caller, host string, id int, kind string, running bool, work func(*task, *vm) error) (string, error) {
+// powerTask starts a task that works on the power of a VM. The calls that need a running VM look before the task, the
+// others leave it to the task to find the VM.
+func (w *World) powerTask(c Caller, host string, id int, kind string, running bool,
+	work func(*task, *vm) error) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -190,7 +191,8 @@ func (w *World) switchOn(t *task, v *vm) (func(), error) {
 	return w.newRun(v), nil
 }
 
-// newRun makes the VM a running one and returns what boots it, to be called with the world unlocked: firmware may call back at once.
+// newRun makes the VM a running one and returns what boots it, to be called with the world unlocked: firmware may call
+// back at once.
 func (w *World) newRun(v *vm) func() {
 	w.counter++
 

@@ -129,7 +129,8 @@ func TestABridgeThatIsNotThere(t *testing.T) {
 	require.Contains(t, log, "bridge 'vmbr7' does not exist")
 }
 
-// Everybody pulls at one VM at the same time. Whatever comes of it, power-ons and power cuts alternate and nothing is left behind.
+// Everybody pulls at one VM at the same time. Whatever comes of it, power-ons and power cuts alternate and nothing is
+// left behind.
 func TestManyHandsOnOnePowerButton(t *testing.T) {
 	w, f := newWorld(t)
 	create(t, w, 100, "scsi0 tank:1")

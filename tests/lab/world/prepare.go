@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// prepare checks settings before anything is done with them, in the order in which Proxmox VE does: each value by its schema, what
-// the caller may change, then storages and bridges; and it brings values into the form in which they are kept. The VM is nil while
-// it does not exist yet. The world is locked.
-func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[string]string, defaultStorage string) (map[string]string, error) {
+// prepare checks settings before anything is done with them, in the order in which Proxmox VE does: each value by its
+// schema, what the caller may change, then storages and bridges; and it brings values into the form in which they are
+// kept. The VM is nil while it does not exist yet. The world is locked.
+func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[string]string,
+	defaultStorage string) (map[string]string, error) {
 	conf := map[string]string{}
 
 	for _, key := range sortedKeys(in) {
@@ -115,7 +116,8 @@ func (w *World) mayChange(c Caller, id int, pool, key, value string) error {
 		}
 	}
 
-	if o.privilege == "VM.Config.Cloudinit" || key == "nameserver" || key == "searchdomain" || strings.HasPrefix(key, "ipconfig") {
+	if o.privilege == "VM.Config.Cloudinit" || key == "nameserver" || key == "searchdomain" ||
+		strings.HasPrefix(key, "ipconfig") {
 		privileges = []string{"VM.Config.Cloudinit", "VM.Config.Network"}
 	}
 
@@ -130,8 +132,8 @@ func (w *World) mayChange(c Caller, id int, pool, key, value string) error {
 	return w.needAny(c, fmt.Sprintf("/vms/%d", id), privileges...)
 }
 
-// mayUseDevice asks for the right to give a VM a device of its host: by a mapping, for only root@pam may name the device itself
-// (qemu-server: check_hostpci_perm, check_usb_perm, check_mapping_access).
+// mayUseDevice asks for the right to give a VM a device of its host: by a mapping, for only root@pam may name the
+// device itself (qemu-server: check_hostpci_perm, check_usb_perm, check_mapping_access).
 func (w *World) mayUseDevice(c Caller, key, value string) error {
 	kind, words := "", ""
 
@@ -191,7 +193,8 @@ func (w *World) verifyDrive(c Caller, h *Host, v *vm, key, value, defaultStorage
 	case name == "" && newDisk.MatchString(d.file()), d.file() == "cloudinit":
 		name = defaultStorage
 	case name == "":
-		return Invalid(key, "invalid format - format error\n%s.file: invalid format - unable to parse volume ID '%s'\n", key, d.file())
+		return Invalid(key, "invalid format - format error\n%s.file: invalid format - unable to parse volume ID '%s'\n", key,
+			d.file())
 	}
 
 	s, err := w.storage(h.Name, name)
@@ -199,7 +202,8 @@ func (w *World) verifyDrive(c Caller, h *Host, v *vm, key, value, defaultStorage
 		return err
 	}
 
-	fresh := newDisk.MatchString(d.file()) || strings.HasSuffix(d.file(), "cloudinit") && !cloudInitName.MatchString(d.file())
+	fresh := newDisk.MatchString(d.file()) || strings.HasSuffix(d.file(), "cloudinit") &&
+		!cloudInitName.MatchString(d.file())
 	if fresh {
 		if !s.holds("images") {
 			return Invalid("storage", "storage '%s' does not support vm images", name)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// properties is a property string, "tank:vm-401-disk-0,size=40G": a value without a key, which belongs to the default key, and
-// pairs. Proxmox VE prints the default key's value first and the rest sorted.
+// properties is a property string, "tank:vm-401-disk-0,size=40G": a value without a key, which belongs to the default
+// key, and pairs. Proxmox VE prints the default key's value first and the rest sorted.
 type properties map[string]string
 
 // parseProperties reads a property string. An empty part, as in a trailing comma, is skipped as Proxmox VE skips it.

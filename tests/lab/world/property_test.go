@@ -22,7 +22,8 @@ func TestPropertyStrings(t *testing.T) {
 
 func TestWhatIsPrintedIsReadTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := properties(rapid.MapOf(rapid.StringMatching(`[a-z]{1,5}`), rapid.StringMatching(`[a-z0-9:;/-]{1,8}`)).Draw(t, "properties"))
+		p := properties(rapid.MapOf(rapid.StringMatching(`[a-z]{1,5}`), rapid.StringMatching(`[a-z0-9:;/-]{1,8}`)).Draw(t,
+			"properties"))
 
 		again, ok := parseProperties(p.print("file"), "file")
 		require.True(t, ok)
@@ -31,7 +32,8 @@ func TestWhatIsPrintedIsReadTheSame(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for text, bytes := range map[string]int64{"40G": 40 * GiB, "4M": 4 * MiB, "528K": 528 << 10, "1T": 1 << 40, "1000": 1000, "2052M": 2052 * MiB} {
+	for text, bytes := range map[string]int64{"40G": 40 * GiB, "4M": 4 * MiB, "528K": 528 << 10, "1T": 1 << 40,
+		"1000": 1000, "2052M": 2052 * MiB} {
 		n, ok := parseSize(text)
 		require.True(t, ok)
 		require.Equal(t, bytes, n)
@@ -50,8 +52,10 @@ func TestSizes(t *testing.T) {
 
 func TestOptionNames(t *testing.T) {
 	for key, known := range map[string]bool{
-		"cores": true, "net0": true, "net31": true, "net32": false, "net": false, "net01": false, "scsi30": true, "scsi31": false, "scsihw": true,
-		"smbios1": true, "numa": true, "numa0": true, "numa8": false, "efidisk0": true, "efidisk1": false, "hostpci15": true, "boot": true, "boot0": false,
+		"cores": true, "net0": true, "net31": true, "net32": false, "net": false, "net01": false, "scsi30": true,
+		"scsi31": false, "scsihw": true,
+		"smbios1": true, "numa": true, "numa0": true, "numa8": false, "efidisk0": true, "efidisk1": false, "hostpci15": true,
+		"boot": true, "boot0": false,
 		"": false, "7": false, "amd-sev": true,
 	} {
 		require.Equal(t, known, IsOption(key), key)

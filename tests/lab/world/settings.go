@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The property strings of a VM's settings, but for its drives and network devices (qemu-server: QemuServer.pm, Machine.pm, Memory.pm,
-// CPUConfig.pm).
+// The property strings of a VM's settings, but for its drives and network devices (qemu-server: QemuServer.pm,
+// Machine.pm, Memory.pm, CPUConfig.pm).
 var (
 	agentFormat = format{
 		"enabled":             {schema: flag, main: true, required: true},
@@ -28,7 +28,8 @@ var (
 		"gw6": {schema: schema{valid: ipAddress("IPv6", netip.Addr.Is6)}, requires: "ip6"},
 	}
 	machineFormat = format{
-		"type": {schema: matching(`pc|pc(-i440fx)?-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|q35|pc-q35-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|virt(?:-\d+(\.\d+)+)?(\+pve\d+)?`),
+		"type": {schema: matching(
+			`pc|pc(-i440fx)?-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|q35|pc-q35-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|virt(?:-\d+(\.\d+)+)?(\+pve\d+)?`),
 			main: true},
 		"viommu":    {schema: oneOf("intel", "virtio")},
 		"enable-s3": {schema: flag}, "enable-s4": {schema: flag},
@@ -36,12 +37,14 @@ var (
 	memoryFormat = format{"current": {schema: atLeast(16), main: true, required: true}}
 	smbiosFormat = format{
 		"uuid":    {schema: matching(uuidPattern)},
-		"version": {schema: base64}, "serial": {schema: base64}, "manufacturer": {schema: base64}, "product": {schema: base64},
-		"sku": {schema: base64}, "family": {schema: base64},
+		"version": {schema: base64}, "serial": {schema: base64}, "manufacturer": {schema: base64},
+		"product": {schema: base64},
+		"sku":     {schema: base64}, "family": {schema: base64},
 		"base64": {schema: flag},
 	}
 	vgaFormat = format{
-		"type": {schema: oneOf(strings.Fields("cirrus qxl qxl2 qxl3 qxl4 none serial0 serial1 serial2 serial3 std virtio virtio-gl vmware")...),
+		"type": {schema: oneOf(strings.Fields(
+			"cirrus qxl qxl2 qxl3 qxl4 none serial0 serial1 serial2 serial3 std virtio virtio-gl vmware")...),
 			main: true},
 		"memory":    {schema: between(4, 512)},
 		"clipboard": {schema: oneOf("vnc")},
@@ -75,7 +78,8 @@ var (
 	}}
 	hotplugSchema = schema{valid: func(features string) string {
 		for _, feature := range splitList(features) {
-			if features != "0" && features != "1" && !slices.Contains([]string{"network", "disk", "cpu", "memory", "usb", "cloudinit"}, feature) {
+			if features != "0" && features != "1" &&
+				!slices.Contains([]string{"network", "disk", "cpu", "memory", "usb", "cloudinit"}, feature) {
 				return fmt.Sprintf("value '%s' does not look like a valid hotplug feature list", features)
 			}
 		}
@@ -103,10 +107,12 @@ var (
 )
 
 var (
-	dnsName     = regexp.MustCompile(`^([a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$`)
+	dnsName = regexp.MustCompile(
+		`^([a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$`)
 	startupPart = regexp.MustCompile(`^((order=)?\d+|up=\d+|down=\d+)$`)
 	tagPattern  = regexp.MustCompile(`(?i)^[a-z0-9_][a-z0-9_\-+.]*$`)
-	bootable    = regexp.MustCompile(`^(ide[0-3]|sata[0-5]|scsi(\d|[12]\d|30)|(virtio|hostpci)(\d|1[0-5])|net(\d|[12]\d|3[01])|usb(\d|1[0-3]))$`)
+	bootable    = regexp.MustCompile(
+		`^(ide[0-3]|sata[0-5]|scsi(\d|[12]\d|30)|(virtio|hostpci)(\d|1[0-5])|net(\d|[12]\d|3[01])|usb(\d|1[0-3]))$`)
 )
 
 // ValidName refuses what is not a DNS name.
@@ -160,7 +166,8 @@ var (
 		Icelake-Server-v4 Icelake-Server-v5 Icelake-Server-v6 SapphireRapids SapphireRapids-v2 GraniteRapids athlon phenom Opteron_G1 Opteron_G2
 		Opteron_G3 Opteron_G4 Opteron_G5 EPYC EPYC-IBPB EPYC-v3 EPYC-v4 EPYC-Rome EPYC-Rome-v2 EPYC-Rome-v3 EPYC-Rome-v4 EPYC-Milan EPYC-Milan-v2
 		EPYC-Genoa host kvm32 kvm64 qemu32 qemu64 max`)
-	cpuFlags = strings.Fields(`pcid spec-ctrl ibpb ssbd virt-ssbd amd-ssbd amd-no-ssb pdpe1gb md-clear hv-tlbflush hv-evmcs aes`)
+	cpuFlags = strings.Fields(
+		`pcid spec-ctrl ibpb ssbd virt-ssbd amd-ssbd amd-no-ssb pdpe1gb md-clear hv-tlbflush hv-evmcs aes`)
 )
 
 // cpuModel checks what cpuFormat has let pass.

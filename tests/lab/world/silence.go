@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// What the cluster knows of the VMs of a host comes from the broadcasts of the host's pvestatd: their names, their power, their memory.
-// When these end, the cluster repeats the last one, and 300 seconds later it has none: what is left then is what the files in /etc/pve
-// say, which host a VM is on, its tags, its lock (PVE::API2::Cluster::resources, PVE::API2Tools::extract_vm_stats).
+// What the cluster knows of the VMs of a host comes from the broadcasts of the host's pvestatd: their names, their
+// power, their memory. When these end, the cluster repeats the last one, and 300 seconds later it has none: what is
+// left then is what the files in /etc/pve say, which host a VM is on, its tags, its lock
+// (PVE::API2::Cluster::resources, PVE::API2Tools::extract_vm_stats).
 
 // SetOffline takes a host off the network, or back on. Its VMs keep running.
 func (w *World) SetOffline(name string, offline bool) error {
@@ -68,7 +69,8 @@ func (w *World) CutPower(name string) error {
 	return nil
 }
 
-// RemoveConfig removes the configuration of a VM that is off from /etc/pve, which is possible on any host. Its volumes stay on its own.
+// RemoveConfig removes the configuration of a VM that is off from /etc/pve, which is possible on any host. Its volumes
+// stay on its own.
 func (w *World) RemoveConfig(host string, id int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +147,8 @@ func (w *World) Heard(c Caller) []VMInfo {
 		if said := w.hosts[i].said; said != nil {
 			then, heard := said[id]
 			// These are in files of the cluster.
-			then.ID, then.Host, then.Tags, then.Lock, then.Pool, then.HAState = id, now.Host, now.Tags, now.Lock, now.Pool, now.HAState
+			then.ID, then.Host, then.Tags, then.Lock, then.Pool, then.HAState = id, now.Host, now.Tags, now.Lock, now.Pool,
+				now.HAState
 			then.Unheard = !heard
 			now = then
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// State is the world at one moment as plain values, for a comparison of before and after. What changes by itself (uptimes, tasks,
-// digests) is not in it.
+// State is the world at one moment as plain values, for a comparison of before and after. What changes by itself
+// (uptimes, tasks, digests) is not in it.
 type State struct {
 	VMs      []VMState
 	Volumes  []VolumeState
@@ -81,7 +81,8 @@ func (w *World) state(v *vm) VMState {
 	conf := v.effective()
 
 	s := VMState{
-		ID: v.id, Name: conf["name"], Host: v.host, Running: v.run != nil, Template: v.template(), Lock: conf["lock"], Pool: w.poolOf(v.id),
+		ID: v.id, Name: conf["name"], Host: v.host, Running: v.run != nil, Template: v.template(), Lock: conf["lock"],
+		Pool: w.poolOf(v.id),
 	}
 
 	for _, nic := range nics(conf) {

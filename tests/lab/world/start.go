@@ -63,7 +63,8 @@ func buildable(t *task, h *Host, conf map[string]string) error {
 		}
 
 		if p["model"] != "virtio" || p["bridge"] == "" {
-			t.lines = append(t.lines, fmt.Sprintf("WARN: netdev %s: ignoring MTU '%s', not using VirtIO or no bridge configured.", key, p["mtu"]))
+			t.lines = append(t.lines, fmt.Sprintf(
+				"WARN: netdev %s: ignoring MTU '%s', not using VirtIO or no bridge configured.", key, p["mtu"]))
 
 			continue
 		}
@@ -103,7 +104,8 @@ func (w *World) activateVolumes(v *vm) error {
 	return nil
 }
 
-// plug is what QEMU does itself with what it finds on the host. What it has to complain about is in the log of the task.
+// plug is what QEMU does itself with what it finds on the host. What it has to complain about is in the log of the
+// task.
 func (w *World) plug(t *task, v *vm) error {
 	failed := failf("start failed: QEMU exited with code 1")
 

@@ -64,7 +64,8 @@ func TestStoragesThatCannotBeUsed(t *testing.T) {
 		"vg":   `unable to create VM 401 - lvcreate 'vg/vm-401-disk-0' error:   Volume group "vg" has insufficient free space`,
 		"old":  "storage 'old' is disabled",
 	} {
-		upid, err := w.Create(token, "pve1", world.CreateRequest{VMID: 401, Conf: map[string]string{"scsi0": storage + ":40"}})
+		upid, err := w.Create(token, "pve1",
+			world.CreateRequest{VMID: 401, Conf: map[string]string{"scsi0": storage + ":40"}})
 		if err == nil {
 			require.Equal(t, want, ended(t, w, upid, nil))
 		} else {
@@ -77,7 +78,9 @@ func TestStoragesThatCannotBeUsed(t *testing.T) {
 	full := iso("a.iso", "")
 	full.Fetch = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(zeros{}), nil }
 	upid, err = w.Download(token, "pve1", "small", full)
-	require.Regexp(t, "^download failed: Cannot write to ‘/mnt/pve/small/template/iso/a.iso.tmp_dwnl.[0-9]+’ .No space left on device..$", ended(t, w, upid, err))
+	require.Regexp(t,
+		"^download failed: Cannot write to ‘/mnt/pve/small/template/iso/a.iso.tmp_dwnl.[0-9]+’ .No space left on device..$",
+		ended(t, w, upid, err))
 }
 
 func TestSharedFiles(t *testing.T) {

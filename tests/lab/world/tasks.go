@@ -49,7 +49,8 @@ func (w *World) start(c Caller, j job) string {
 	w.counter++
 
 	t := &task{world: w, TaskInfo: TaskInfo{
-		Node: j.node, PID: 1000 + w.counter, PStart: 100000 + w.counter, Type: j.kind, ID: j.id, User: c.ID, Start: time.Now(),
+		Node: j.node, PID: 1000 + w.counter, PStart: 100000 + w.counter, Type: j.kind, ID: j.id, User: c.ID,
+		Start: time.Now(),
 	}}
 	t.UPID = fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", t.Node, t.PID, t.PStart, t.Start.Unix(), t.Type, t.ID, t.User)
 	t.ctx, t.cancel = context.WithCancel(w.ctx)

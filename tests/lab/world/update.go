@@ -16,7 +16,8 @@ type UpdateRequest struct {
 	Digest string
 }
 
-// Update changes a VM's configuration before it returns. A fault that is meant for a task strikes the call, since there is none.
+// Update changes a VM's configuration before it returns. A fault that is meant for a task strikes the call, since there
+// is none.
 func (w *World) Update(c Caller, host string, id int, r UpdateRequest) error {
 	if c.Task != nil && !c.Task.Late {
 		return failf("%s", c.Task.Message)
@@ -158,8 +159,8 @@ func (w *World) mayUpdate(v *vm, conf map[string]string, r UpdateRequest) error 
 	return nil
 }
 
-// update changes the configuration: deletions first, then values, all as pending; then what a stopped machine takes at once and a
-// running one can take is taken. The world is locked.
+// update changes the configuration: deletions first, then values, all as pending; then what a stopped machine takes at
+// once and a running one can take is taken. The world is locked.
 func (w *World) update(v *vm, conf map[string]string, r UpdateRequest) error {
 	for _, key := range r.Revert {
 		delete(v.pending, key)
@@ -272,7 +273,8 @@ func (w *World) setSetting(v *vm, key, value string) error {
 		value = d.String()
 
 		// A new CD-ROM is made bootable.
-		if order, ok := strings.CutPrefix(v.effective()["boot"], "order="); ok && d.cdrom() && !slices.Contains(splitList(order), key) {
+		if order, ok := strings.CutPrefix(v.effective()["boot"], "order="); ok && d.cdrom() &&
+			!slices.Contains(splitList(order), key) {
 			v.pending["boot"] = bootOrder(append(splitList(order), key))
 		}
 	}
@@ -286,7 +288,8 @@ func (w *World) setSetting(v *vm, key, value string) error {
 	return nil
 }
 
-// dropPending forgets a change that another one takes the place of. A disk that was only pending loses its place like any other.
+// dropPending forgets a change that another one takes the place of. A disk that was only pending loses its place like
+// any other.
 func (w *World) dropPending(v *vm, key, value string) {
 	was, pending := v.pending[key]
 	delete(v.pending, key)

@@ -14,12 +14,14 @@ func remove(w *world.World, id int, keys ...string) error {
 
 func TestARunningMachineTakesWhatItCan(t *testing.T) {
 	w, f := newWorld(t)
-	create(t, w, 100, "cores 2", "memory 1024", "scsi0 tank:1", "ide2 local:iso/talos.iso,media=cdrom", "net0 virtio=BC:24:11:00:00:01,bridge=vmbr0")
+	create(t, w, 100, "cores 2", "memory 1024", "scsi0 tank:1", "ide2 local:iso/talos.iso,media=cdrom",
+		"net0 virtio=BC:24:11:00:00:01,bridge=vmbr0")
 
 	upid, err := w.Start(token, "pve1", 100)
 	done(t, w, upid, err)
 
-	require.NoError(t, update(w, 100, "cores 4", "name new", "scsi1 tank:2", "ide2 none,media=cdrom", "scsi0 tank:vm-100-disk-0,aio=threads"))
+	require.NoError(t, update(w, 100, "cores 4", "name new", "scsi1 tank:2", "ide2 none,media=cdrom",
+		"scsi0 tank:vm-100-disk-0,aio=threads"))
 
 	// What is asked for is what one reads; what the machine has is what it runs with.
 	conf := config(t, w, "pve1", 100)
@@ -91,7 +93,8 @@ func TestADiskThatWasOnlyPending(t *testing.T) {
 	require.NotContains(t, conf, "sata0")
 	require.Equal(t, "tank:vm-100-disk-1", conf["unused0"])
 
-	// A pending change of options keeps the size that it was made with, until the next change of the drive looks at the storage.
+	// A pending change of options keeps the size that it was made with, until the next change of the drive looks at the
+	// storage.
 	require.NoError(t, update(w, 100, "scsi0 tank:vm-100-disk-0,aio=threads"))
 	upid, err = w.Resize(token, "pve1", 100, world.ResizeRequest{Disk: "scsi0", Size: "5G"})
 	done(t, w, upid, err)
@@ -136,8 +139,10 @@ func TestUpdatesThatAreRefused(t *testing.T) {
 	require.EqualError(t, update(w, 100, "scsi1 gone:1"), "storage 'gone' does not exist")
 	require.EqualError(t, remove(w, 100, "colour"), "Parameter verification failed. (delete: unknown option 'colour')")
 
-	err := w.Update(token, "pve1", 100, world.UpdateRequest{Conf: map[string]string{"cores": "2"}, Delete: []string{"cores"}})
-	require.EqualError(t, err, "Parameter verification failed. (delete: you can't use '-cores' and -delete cores' at the same time)")
+	err := w.Update(token, "pve1", 100, world.UpdateRequest{Conf: map[string]string{"cores": "2"},
+		Delete: []string{"cores"}})
+	require.EqualError(t, err,
+		"Parameter verification failed. (delete: you can't use '-cores' and -delete cores' at the same time)")
 
 	err = w.Update(token, "pve1", 100, world.UpdateRequest{Conf: map[string]string{"cores": "2"}, Digest: "old"})
 	require.EqualError(t, err, "checksum mismatch (file change by other user?)")
@@ -198,7 +203,8 @@ func TestMoveDisk(t *testing.T) {
 	_, err := w.MoveDisk(token, "pve1", 100, world.MoveRequest{Disk: "scsi0", Storage: "tank"})
 	require.EqualError(t, err, "you can't move to the same storage with same format")
 
-	upid, err := w.MoveDisk(token, "pve1", 100, world.MoveRequest{Disk: "scsi0", Storage: "local", Format: "qcow2", Delete: true})
+	upid, err := w.MoveDisk(token, "pve1", 100,
+		world.MoveRequest{Disk: "scsi0", Storage: "local", Format: "qcow2", Delete: true})
 	done(t, w, upid, err)
 	require.Equal(t, "local:100/vm-100-disk-0.qcow2,size=10G", config(t, w, "pve1", 100)["scsi0"])
 	require.NotContains(t, volumes(w), "tank:vm-100-disk-0")
@@ -229,7 +235,8 @@ func TestMigrate(t *testing.T) {
 	upid, err = w.Migrate(token, "pve2", 100, world.MigrateRequest{Target: "pve1", Online: true})
 	require.Equal(t, "can't live migrate attached local disks without with-local-disks option", ended(t, w, upid, err))
 
-	upid, err = w.Migrate(token, "pve2", 100, world.MigrateRequest{Target: "pve1", Online: true, WithLocalDisks: true, TargetStorage: "zfs"})
+	upid, err = w.Migrate(token, "pve2", 100,
+		world.MigrateRequest{Target: "pve1", Online: true, WithLocalDisks: true, TargetStorage: "zfs"})
 	done(t, w, upid, err)
 	require.Equal(t, "zfs:vm-100-disk-0,size=10G", config(t, w, "pve1", 100)["scsi0"])
 

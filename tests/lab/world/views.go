@@ -35,7 +35,8 @@ type VMInfo struct {
 
 func (w *World) info(v *vm) VMInfo {
 	i := VMInfo{
-		ID: v.id, Host: v.host, Name: v.subject(), Template: v.template(), Lock: v.conf["lock"], Tags: v.conf["tags"], Pool: w.poolOf(v.id),
+		ID: v.id, Host: v.host, Name: v.subject(), Template: v.template(), Lock: v.conf["lock"], Tags: v.conf["tags"],
+		Pool: w.poolOf(v.id),
 		CPUs: intOf(v.conf, "cores", 1) * intOf(v.conf, "sockets", 1), Memory: int64(memoryMiB(v.conf)) * MiB,
 		Agent: agentEnabled(v.conf), Serial: v.conf["serial0"] != "", Machine: v.conf["machine"],
 	}
@@ -169,7 +170,8 @@ func (w *World) Hosts() []HostInfo {
 	for i, h := range w.hosts {
 		info := HostInfo{
 			Name: h.Name, Online: !h.Offline, VCPU: h.VCPU, Memory: int64(h.MemoryMiB) * MiB, Used: 2 * GiB,
-			Uptime: time.Since(w.born) + 24*time.Hour, Address: h.Address, Bridges: slices.Clone(h.Bridges), Order: i + 1, ClockSkew: h.ClockSkew,
+			Uptime: time.Since(w.born) + 24*time.Hour, Address: h.Address, Bridges: slices.Clone(h.Bridges), Order: i + 1,
+			ClockSkew: h.ClockSkew,
 		}
 
 		for _, v := range w.vms {
@@ -196,7 +198,8 @@ type StorageInfo struct {
 
 func (w *World) storageInfo(host string, s *Storage) StorageInfo {
 	info := StorageInfo{
-		Name: s.Name, Type: s.Type, Content: s.contentList(), Path: s.Path(), Host: host, Shared: s.Shared, Enabled: !s.Disabled,
+		Name: s.Name, Type: s.Type, Content: s.contentList(), Path: s.Path(), Host: host, Shared: s.Shared,
+		Enabled: !s.Disabled,
 	}
 
 	if info.Active = info.Enabled && s.activate(host) == nil; !info.Active {
@@ -280,7 +283,8 @@ type VolumeInfo struct {
 
 func (v *volume) info() VolumeInfo {
 	return VolumeInfo{
-		ID: v.id, Format: v.format, Kind: v.kind, Path: v.path(), Size: v.bytes(), VMID: v.owner, Parent: v.parent, Created: v.created,
+		ID: v.id, Format: v.format, Kind: v.kind, Path: v.path(), Size: v.bytes(), VMID: v.owner, Parent: v.parent,
+		Created: v.created,
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 	"talos-proxmox/tests/lab/timeline"
 )
 
-// vm is one virtual machine, kept as Proxmox VE keeps it: a flat configuration, and what of it waits for the next power cycle.
+// vm is one virtual machine, kept as Proxmox VE keeps it: a flat configuration, and what of it waits for the next power
+// cycle.
 type vm struct {
 	id   int
 	host string
@@ -32,7 +33,8 @@ type vm struct {
 }
 
 func newVM(id int, host string, conf map[string]string) *vm {
-	return &vm{id: id, host: host, conf: conf, pending: map[string]string{}, remove: map[string]bool{}, busy: make(chan struct{}, 1)}
+	return &vm{id: id, host: host, conf: conf, pending: map[string]string{}, remove: map[string]bool{},
+		busy: make(chan struct{}, 1)}
 }
 
 func (v *vm) subject() string {
@@ -105,8 +107,8 @@ func (w *World) hold(ctx context.Context, v *vm) (func(), error) {
 	}
 }
 
-// withVM runs work on a VM of the host that is free and not locked, with its lock file held. The VM is looked up when the task
-// runs, because it may be gone by then.
+// withVM runs work on a VM of the host that is free and not locked, with its lock file held. The VM is looked up when
+// the task runs, because it may be gone by then.
 func (t *task) withVM(host string, id int, work func(*vm) error) error {
 	w := t.world
 

@@ -170,8 +170,8 @@ func (w *World) diskNameTaken(v *volume, suffix string) bool {
 	return false
 }
 
-// imageID names an image as its storage does: a directory with the VM's number and an extension where volumes are files, the name
-// of the base image before it where the storage shows that.
+// imageID names an image as its storage does: a directory with the VM's number and an extension where volumes are
+// files, the name of the base image before it where the storage shows that.
 func (v *volume) imageID(name string) string {
 	id := name
 

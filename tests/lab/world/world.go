@@ -1,6 +1,6 @@
-// Package world is the state behind the lab's Proxmox VE: hosts, virtual machines, storages, tasks, pools, resource mappings, and
-// who may do what. It knows nothing of HTTP, but it answers as Proxmox VE does: its errors carry the status and the text that
-// Proxmox VE (qemu-server 8 and 9) would send, because clients read that text.
+// Package world is the state behind the lab's Proxmox VE: hosts, virtual machines, storages, tasks, pools, resource
+// mappings, and who may do what. It knows nothing of HTTP, but it answers as Proxmox VE does: its errors carry the
+// status and the text that Proxmox VE (qemu-server 8 and 9) would send, because clients read that text.
 package world
 
 import (

@@ -90,7 +90,8 @@ func newWorld(t *testing.T, change ...func(*world.Options)) (*world.World, *firm
 		Firmware:    f,
 		Credentials: world.Credentials{TokenID: token.ID, TokenSecret: "s", Username: root.ID, Password: "p"},
 		Hosts: []world.Host{
-			{Name: "pve1", Storages: append([]world.Storage{{Name: "zfs", Type: "zfspool", Content: []string{"images"}}}, storages...)},
+			{Name: "pve1", Storages: append([]world.Storage{{Name: "zfs", Type: "zfspool", Content: []string{"images"}}},
+				storages...)},
 			{Name: "pve2", Storages: storages},
 		},
 	}
@@ -103,7 +104,8 @@ func newWorld(t *testing.T, change ...func(*world.Options)) (*world.World, *firm
 	require.NoError(t, err)
 	t.Cleanup(w.Close)
 
-	require.NoError(t, w.AddTemplate(world.Template{Name: "base", VMID: 9000, Host: "pve1", Storage: "tank", DiskGiB: 10, Content: image("talos")}))
+	require.NoError(t, w.AddTemplate(world.Template{Name: "base", VMID: 9000, Host: "pve1", Storage: "tank", DiskGiB: 10,
+		Content: image("talos")}))
 	require.NoError(t, w.AddFile("pve1", "local", "iso", "talos.iso", 100*world.MiB, image("iso")))
 
 	return w, f
@@ -147,7 +149,8 @@ func reboot(t *testing.T, w *world.World, host string, id int) {
 	require.NoError(t, err)
 	require.False(t, v.Running, "the task has ended, and the VM is off")
 
-	require.Eventually(t, func() bool { v, err = w.VM(host, id); return err == nil && v.Running }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { v, err = w.VM(host, id); return err == nil && v.Running }, 10*time.Second,
+		time.Millisecond)
 }
 
 func config(t *testing.T, w *world.World, host string, id int) map[string]any {
@@ -223,7 +226,8 @@ func TestWhatIsNotThere(t *testing.T) {
 	require.EqualError(t, err, "unable to find configuration file for VM 9000 on node 'pve2'")
 
 	_, err = w.Start(token, "pve9", 101)
-	require.EqualError(t, err, "hostname lookup 'pve9' failed - failed to get address info for: pve9: Name or service not known")
+	require.EqualError(t, err,
+		"hostname lookup 'pve9' failed - failed to get address info for: pve9: Name or service not known")
 
 	// The calls that only start a task find out in the task.
 	upid, err := w.Start(token, "pve1", 101)
@@ -286,7 +290,8 @@ func TestTheChainOfOneVM(t *testing.T) {
 	tl := timeline.New()
 	w, f := newWorld(t, func(o *world.Options) {
 		o.Timeline = tl
-		o.Latencies = timeline.Latencies{Clone: 30 * time.Millisecond, Start: 20 * time.Millisecond, Stop: 10 * time.Millisecond}
+		o.Latencies = timeline.Latencies{Clone: 30 * time.Millisecond, Start: 20 * time.Millisecond,
+			Stop: 10 * time.Millisecond}
 	})
 
 	for _, id := range []int{401, 402} {

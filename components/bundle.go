@@ -117,8 +117,10 @@ func heldOf(s machineconfig.Secrets) machine.MachineSecrets {
 		},
 		Cluster:    machine.Cluster{Id: s.ClusterID, Secret: s.ClusterSecret},
 		Trustdinfo: machine.TrustdInfo{Token: s.TrustdToken},
-		Secrets: machine.KubernetesSecrets{BootstrapToken: s.BootstrapToken,
-			SecretboxEncryptionSecret: s.SecretboxEncryptionSecret},
+		Secrets: machine.KubernetesSecrets{
+			BootstrapToken:            s.BootstrapToken,
+			SecretboxEncryptionSecret: s.SecretboxEncryptionSecret,
+		},
 	}
 
 	if s.AESCBCEncryptionSecret != "" {

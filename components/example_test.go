@@ -23,8 +23,10 @@ func ExampleNewTalosNode() {
 	run(func(ctx *pulumi.Context) error {
 		p, err := plan.New(spec.Spec{
 			Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
-			Cluster: spec.Cluster{Name: "k3s-dev", Bootstrap: spec.BootstrapExternal,
-				Versions: spec.Versions{Talos: "v1.12.4"}},
+			Cluster: spec.Cluster{
+				Name: "k3s-dev", Bootstrap: spec.BootstrapExternal,
+				Versions: spec.Versions{Talos: "v1.12.4"},
+			},
 			Image:    spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base"}},
 			Network:  spec.Network{CIDR: "192.168.10.0/24"},
 			Defaults: spec.VMSpec{Cores: new(4), MemoryMiB: new(8192)},

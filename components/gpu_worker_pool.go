@@ -48,7 +48,8 @@ type GPUWorkerPool struct {
 // NewGPUWorkerPool makes the nodes of a GPU pool, and for each the resource mapping that lets an API token pass its
 // GPU. It needs the providers that TalosNode needs.
 func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
-	opts ...pulumi.ResourceOption) (*GPUWorkerPool, error) {
+	opts ...pulumi.ResourceOption,
+) (*GPUWorkerPool, error) {
 	if args == nil || args.Pool == "" {
 		return nil, errors.New("GPUWorkerPool " + name + ": the name of the pool is required")
 	}

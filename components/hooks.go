@@ -101,8 +101,10 @@ func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
 
 // ofCompanions are the hooks of what belongs to a VM.
 func (h *vmHooks) ofCompanions() *pulumi.ResourceHookBinding {
-	return &pulumi.ResourceHookBinding{BeforeUpdate: []*pulumi.ResourceHook{h.companions},
-		BeforeDelete: h.held(h.companions)}
+	return &pulumi.ResourceHookBinding{
+		BeforeUpdate: []*pulumi.ResourceHook{h.companions},
+		BeforeDelete: h.held(h.companions),
+	}
 }
 
 // held are the hooks of a deletion.

@@ -58,7 +58,8 @@ type K3sCluster struct {
 // It needs a proxmoxve provider, whose login to the hosts writes the user data of the machines. It comes with the
 // options or from the parent.
 func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts ...pulumi.ResourceOption) (*K3sCluster,
-	error) {
+	error,
+) {
 	switch {
 	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("K3sCluster " + name + ": a plan and access to Proxmox VE are required")
@@ -81,7 +82,8 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	b := &k3sBuilder{K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
+	b := &k3sBuilder{
+		K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
 		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: rollout.NewFuture[string](),
 		destroying: args.Destroying,
 	}
@@ -265,8 +267,10 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, err
 	}
 
 	if p.Addressing == spec.AddressingStatic {
-		args.CloudInit = proxmoxvm.CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway,
-			Nameservers: p.Nameservers}
+		args.CloudInit = proxmoxvm.CloudInit{
+			Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway,
+			Nameservers: p.Nameservers,
+		}
 	}
 
 	args.Discovery = proxmoxvm.DiscoveryOf(p, b.proxmox)
@@ -355,7 +359,8 @@ func (b *k3sBuilder) release() {
 		}
 	}
 
-	b.Kubeconfig = pulumi.ToSecret(pulumi.All(waited...).ApplyT(func(all []any) string { return all[0].(string) })).(pulumi.StringOutput)
+	first := pulumi.All(waited...).ApplyT(func(all []any) string { return all[0].(string) })
+	b.Kubeconfig = pulumi.ToSecret(first).(pulumi.StringOutput)
 }
 
 // health asks the cluster for the health of each node, once nothing else is left to be done. A preview that does not

@@ -186,7 +186,8 @@ func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 
 // newUserData writes the user data to the node's host, and returns the volume that they become.
 func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs,
-	opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
+	opts ...pulumi.ResourceOption,
+) (pulumi.StringInput, error) {
 	// Other user data would be another instance to cloud-init, which would set a running node up anew when it is
 	// restarted. Another host would mean another file.
 	ignored := []string{"nodeName"}
@@ -240,7 +241,8 @@ func (args *K3sNodeArgs) compareTold(ctx *pulumi.Context, file *storage.File) {
 // join is there when the node is ready in the cluster, with the version that it states: its hooks see to that. It comes
 // after those that change before the node does.
 func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pulumi.ResourceHookBinding,
-	before []pulumi.Resource) error {
+	before []pulumi.Resource,
+) error {
 	joined, err := pulumi.NewStash(ctx, node.name+"-joined", &pulumi.StashArgs{Input: known},
 		pulumi.Parent(node), pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, before)),
 		// Who it is does not change.

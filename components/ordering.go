@@ -73,7 +73,8 @@ func replacedFirst(p *plan.Plan, pools []plan.PlannedPool) []plan.PlannedPool {
 	}
 
 	slices.SortStableFunc(sorted, func(a,
-		b plan.PlannedPool) int {
+		b plan.PlannedPool,
+	) int {
 		return cmp.Compare(rank(a.Nodes...), rank(b.Nodes...))
 	})
 
@@ -102,7 +103,8 @@ type creationOrder struct {
 
 func newCreationOrder(ctx *pulumi.Context, name string, p *plan.Plan, report *preflight.Report,
 	before []pulumi.Resource,
-	opts ...pulumi.ResourceOption) (*creationOrder, error) {
+	opts ...pulumi.ResourceOption,
+) (*creationOrder, error) {
 	there := slices.ContainsFunc(p.Nodes(), report.Exists)
 	if there {
 		opts = append(opts, pulumi.DependsOn(before))

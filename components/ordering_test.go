@@ -50,7 +50,8 @@ func TestReplacedFirst(t *testing.T) {
 		return all
 	}
 	p := &plan.Plan{Replace: []string{"b-2"}, Pools: []plan.PlannedPool{
-		{Name: "a", Nodes: nodes("a-1", "a-2")}, {Name: "b", Nodes: nodes("b-1", "b-2", "b-3")},
+		{Name: "a", Nodes: nodes("a-1", "a-2")},
+		{Name: "b", Nodes: nodes("b-1", "b-2", "b-3")},
 		{Name: "c", Nodes: nodes("c-1")},
 	}}
 

@@ -74,7 +74,8 @@ type TalosCluster struct {
 // the plan leaves the bootstrap to somebody else, it makes the machines only. It needs a proxmoxve and a talos
 // provider, which come with the options or from the parent.
 func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
-	opts ...pulumi.ResourceOption) (*TalosCluster, error) {
+	opts ...pulumi.ResourceOption,
+) (*TalosCluster, error) {
 	switch {
 	case args == nil || args.Plan == nil || args.Proxmox == nil:
 		return nil, errors.New("TalosCluster " + name + ": a plan and access to Proxmox VE are required")
@@ -202,7 +203,9 @@ func (b *builder) cluster() error {
 	})
 
 	credentials = b.checked(credentials)
-	b.contract = b.contract.ApplyT(func(made string) string { return p.WithContract(made).ContractVersion() }).(pulumi.StringOutput)
+	b.contract = b.contract.ApplyT(func(made string) string {
+		return p.WithContract(made).ContractVersion()
+	}).(pulumi.StringOutput)
 
 	b.WorkerConfiguration = pulumi.String("").ToStringOutput()
 
@@ -447,8 +450,10 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 	}
 
 	if n.CloudInit != "" {
-		args.CloudInit = &proxmoxvm.CloudInit{Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway,
-			Nameservers: p.Nameservers}
+		args.CloudInit = &proxmoxvm.CloudInit{
+			Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway,
+			Nameservers: p.Nameservers,
+		}
 	}
 
 	if args.Discovery = proxmoxvm.DiscoveryOf(p, b.proxmox); args.Discovery != nil {
@@ -588,7 +593,8 @@ func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.String
 // control planes only, unless it is told otherwise: a worker that does not come up must not keep the cluster from
 // starting.
 func (b *builder) start(credentials machine.ClientConfigurationOutput,
-	controlPlanes []pulumi.Resource) (pulumi.Resource, error) {
+	controlPlanes []pulumi.Resource,
+) (pulumi.Resource, error) {
 	first := b.Nodes[0].IPAddress.Elem()
 	after := controlPlanes
 

@@ -114,7 +114,8 @@ type TalosNode struct {
 // NewTalosNode makes one machine. It needs a proxmoxve provider, and a talos provider where a configuration is applied
 // or a schematic is made; both come with the options or from the parent.
 func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode,
-	error) {
+	error,
+) {
 	node, err := newNode(ctx, name, args, opts...)
 	if err != nil {
 		return nil, err
@@ -271,8 +272,10 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 		pulumi.AdditionalSecretOutputs([]string{
 			"machineConfiguration", "machineConfigurationInput", "clientConfiguration", "configPatches",
 		}),
-		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: c.Hooks, BeforeUpdate: c.Changed,
-			BeforeDelete: c.Removed}))
+		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
+			BeforeCreate: c.Hooks, BeforeUpdate: c.Changed,
+			BeforeDelete: c.Removed,
+		}))
 	node.Applied = applied
 
 	return err

@@ -61,7 +61,7 @@ func offline() string {
 
 // Access is how Proxmox VE is reached.
 func (c Config) Access() proxmoxapi.Access {
-	timeout, _ := time.ParseDuration(c.Lifecycle.TaskTimeout) //nolint:errcheck // the plan refuses what is none; absent: 0
+	timeout, _ := time.ParseDuration(c.Lifecycle.TaskTimeout) // the plan refuses what is none; absent: 0
 
 	return proxmoxapi.Access{
 		TaskTimeout: timeout,

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/stacks/contract"
-	"talos-proxmox/stacks/schema"
-
 	"github.com/invopop/jsonschema"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks/contract"
+	"talos-proxmox/stacks/schema"
 )
 
 // StackOutputs is everything that a stack exports, as pulumi stack output --json prints it: what outputs.schema.json is
@@ -61,8 +61,10 @@ func TestContractSchema(t *testing.T) {
 		title string
 		value any
 	}{
-		"schema/contract.schema.json": {"Output " + contract.OutputContract + " of a talos-proxmox stack",
-			&contract.Contract{}},
+		"schema/contract.schema.json": {
+			"Output " + contract.OutputContract + " of a talos-proxmox stack",
+			&contract.Contract{},
+		},
 		"schema/outputs.schema.json": {"Outputs of a talos-proxmox stack", &StackOutputs{}},
 	} {
 		s := reflector(t).Reflect(of.value)
@@ -163,8 +165,10 @@ func TestReadContract(t *testing.T) {
 			BootstrapNodes: contract.BootstrapNodes{
 				ControlPlane: []contract.BootstrapNode{{Name: "atlas-control-1", VMID: 401, IP: new("10.0.0.11"), Host: "pve1"}},
 				Workers:      []contract.BootstrapNode{{Name: "atlas-worker-1", VMID: 501, Host: "pve2"}},
-				GPUWorkers: []contract.BootstrapNode{{Name: "atlas-gpu-1", VMID: 601, IP: new("fd00::31"), Host: "pve2",
-					GPU: new("0000:01:00.0")}},
+				GPUWorkers: []contract.BootstrapNode{{
+					Name: "atlas-gpu-1", VMID: 601, IP: new("fd00::31"), Host: "pve2",
+					GPU: new("0000:01:00.0"),
+				}},
 			},
 			NodeIPMap:   map[string]string{"atlas-control-1": "10.0.0.11", "atlas-gpu-1": "fd00::31"},
 			NodeVMIDMap: map[string]int{"atlas-control-1": 401, "atlas-worker-1": 501, "atlas-gpu-1": 601},
@@ -195,31 +199,51 @@ func TestContractIsStrict(t *testing.T) {
 	const shape = "output talos_bootstrap_contract does not have the contract's shape:"
 
 	for name, c := range map[string]struct{ old, new, want string }{
-		"nothing": {aContract, `{}`,
-			"the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?"},
-		"no JSON": {aContract, `atlas`,
+		"nothing": {
+			aContract, `{}`,
+			"the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?",
+		},
+		"no JSON": {
+			aContract, `atlas`,
 			"this is neither a contract nor the outputs of a stack; give what pulumi stack output --json prints: " +
-				"invalid character 'a' looking for beginning of value"},
-		"another version": {`"schemaVersion": 1`, `"schemaVersion": 2`,
+				"invalid character 'a' looking for beginning of value",
+		},
+		"another version": {
+			`"schemaVersion": 1`, `"schemaVersion": 2`,
 			"output talos_bootstrap_contract has version 2 of the contract, this program reads version 1: use the program's " +
-				"release that made it"},
-		"another kind": {`"kind": "talos"`, `"kind": "rke2"`,
-			shape + "\n" + `  - kind: must be one of "talos", "k3s" (given: rke2); choose one of them`},
-		"an unknown key": {`"cluster"`, `"clutser": "x", "cluster"`,
-			shape + "\n" + "  - clutser: is not a key of the contract; did you mean \"cluster\"?"},
-		"a missing key and a wrong type": {`"vmid": 401, "ip": "10.0.0.11"`, `"vmid": "401", "ip": "10.0.0.11"`,
+				"release that made it",
+		},
+		"another kind": {
+			`"kind": "talos"`, `"kind": "rke2"`,
+			shape + "\n" + `  - kind: must be one of "talos", "k3s" (given: rke2); choose one of them`,
+		},
+		"an unknown key": {
+			`"cluster"`, `"clutser": "x", "cluster"`,
+			shape + "\n" + "  - clutser: is not a key of the contract; did you mean \"cluster\"?",
+		},
+		"a missing key and a wrong type": {
+			`"vmid": 401, "ip": "10.0.0.11"`, `"vmid": "401", "ip": "10.0.0.11"`,
 			shape + "\n" +
-				"  - talos_bootstrap_nodes.control_plane[0].vmid: must be a whole number (given: \"401\"); write 401"},
-		"a group left out": {`"workers": [{"name": "atlas-worker-1", "vmid": 501, "node": "pve2"}],`, "",
-			shape + "\n" + "  - talos_bootstrap_nodes.workers: is required; state it: workers without a GPU"},
-		"an empty address": {`"ip": "fd00::31"`, `"ip": ""`,
-			shape + "\n" + `  - talos_bootstrap_nodes.gpu_workers[0].ip: must be ipv4 or ipv6 (given: ""); change the value`},
-		"a name that a shell would read": {`"name": "atlas-worker-1"`, `"name": "$(id)"`,
+				"  - talos_bootstrap_nodes.control_plane[0].vmid: must be a whole number (given: \"401\"); write 401",
+		},
+		"a group left out": {
+			`"workers": [{"name": "atlas-worker-1", "vmid": 501, "node": "pve2"}],`, "",
+			shape + "\n" + "  - talos_bootstrap_nodes.workers: is required; state it: workers without a GPU",
+		},
+		"an empty address": {
+			`"ip": "fd00::31"`, `"ip": ""`,
+			shape + "\n" + `  - talos_bootstrap_nodes.gpu_workers[0].ip: must be ipv4 or ipv6 (given: ""); change the value`,
+		},
+		"a name that a shell would read": {
+			`"name": "atlas-worker-1"`, `"name": "$(id)"`,
 			shape + "\n" + "  - talos_bootstrap_nodes.workers[0].name: '$(id)' does not match pattern " +
-				"'^[a-z0-9]([a-z0-9-]*[a-z0-9])?$'; change the value"},
-		"a GPU that is none": {`"0000:01:00.0"`, `"01:00.0"`,
+				"'^[a-z0-9]([a-z0-9-]*[a-z0-9])?$'; change the value",
+		},
+		"a GPU that is none": {
+			`"0000:01:00.0"`, `"01:00.0"`,
 			shape + "\n" +
-				`  - talos_bootstrap_nodes.gpu_workers[0].gpu_pci_bdf: '01:00.0' does not match pattern '^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(\\.[0-7])?$'; change the value`},
+				`  - talos_bootstrap_nodes.gpu_workers[0].gpu_pci_bdf: '01:00.0' does not match pattern '^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(\\.[0-7])?$'; change the value`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(aContract, c.old, c.new, 1)
@@ -243,8 +267,10 @@ func TestOutputsSchema(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(aContract), &c))
 
 	all := map[string]any{contract.OutputContract: c}
-	for _, shared := range []string{contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes,
-		contract.OutputNodeIPMap, contract.OutputNodeVMIDMap} {
+	for _, shared := range []string{
+		contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes,
+		contract.OutputNodeIPMap, contract.OutputNodeVMIDMap,
+	} {
 		all[shared] = c[shared]
 	}
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/stacks/schema"
-
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"talos-proxmox/stacks/schema"
 )
 
 // TestKeyTable keeps the key table of the documentation at what the schema says. The rest of the page is written by

@@ -21,11 +21,15 @@ func home(secret string) stacks.Config {
 	return stacks.Config{
 		ProxmoxTokenSecret: secret,
 		Spec: spec.Spec{
-			Proxmox: spec.Proxmox{Endpoint: "https://127.0.0.1:1", TokenID: "pulumi@pve!talos",
-				Hosts: []spec.Host{{Name: "pve"}}},
+			Proxmox: spec.Proxmox{
+				Endpoint: "https://127.0.0.1:1", TokenID: "pulumi@pve!talos",
+				Hosts: []spec.Host{{Name: "pve"}},
+			},
 			Cluster: spec.Cluster{Name: "home", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
-			Image: spec.Image{Source: spec.SourceTemplate,
-				Template: spec.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"}},
+			Image: spec.Image{
+				Source:   spec.SourceTemplate,
+				Template: spec.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"},
+			},
 			Network: spec.Network{CIDR: "192.168.10.0/24"},
 			Pools: map[string]spec.Pool{
 				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "192.168.10.11-13"},

@@ -76,7 +76,7 @@ func withStandIns(values map[string]string) map[string]string {
 	for _, key := range []string{"proxmox", "tailscale"} {
 		if text, ok := values[key]; ok {
 			// What has the wrong type is reported below.
-			_ = json.Unmarshal([]byte(`{"`+key+`":`+text+`}`), &c) //nolint:errcheck // see above
+			_ = json.Unmarshal([]byte(`{"`+key+`":`+text+`}`), &c)
 		}
 	}
 

@@ -16,7 +16,8 @@ import (
 // hints are the commands that an operator wants next, ready to be copied. Credentials that are not written as files are
 // written by the first two. They run in the project's directory, whichever stack is selected.
 func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.StringArrayOutput,
-	nodes pulumi.ArrayOutput) pulumi.Map {
+	nodes pulumi.ArrayOutput,
+) pulumi.Map {
 	found := pulumi.Map{}
 	output := "pulumi stack output --stack " + shellWord(stack) + " "
 

@@ -214,8 +214,10 @@ func TestK3sOutputs(t *testing.T) {
 	delete(joined, "uuid")
 	assert.Equal(t, map[string]any{
 		"health": "unknown", "host_name": "edge-agent-1", "ssh": "ssh ubuntu@192.168.20.21",
-		"joined": map[string]any{"name": "edge-agent-1", "address": "192.168.20.21", "version": "v1.34.2+k3s1",
-			"vmid": 501.0},
+		"joined": map[string]any{
+			"name": "edge-agent-1", "address": "192.168.20.21", "version": "v1.34.2+k3s1",
+			"vmid": 501.0,
+		},
 	}, agent)
 }
 

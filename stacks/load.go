@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/schema"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
 // Load reads the stack's configuration strictly. The error holds all problems (spec.Problems): unknown keys, wrong

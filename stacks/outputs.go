@@ -141,8 +141,10 @@ func outputs(c *components.TalosCluster, stack string) (pulumi.Map, error) {
 
 		exported[contract.OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
 		exported[contract.OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
-		exported[contract.OutputCredentialsExpiry] = pulumi.Map{contract.OutputKubeconfig: c.KubeconfigExpiry,
-			contract.OutputTalosconfig: c.TalosconfigExpiry}
+		exported[contract.OutputCredentialsExpiry] = pulumi.Map{
+			contract.OutputKubeconfig:  c.KubeconfigExpiry,
+			contract.OutputTalosconfig: c.TalosconfigExpiry,
+		}
 		exported[contract.OutputHints] = hints(c, stack, control.known(),
 			pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/spec"
 )
 
 // TestPictureOfCluster: the picture in the README is the plan of an example, drawn as rehearse --plan=svg does.
@@ -140,8 +140,12 @@ func (t twig) svg() string {
 	height := top + float64(lines)*row + 56
 	legend := ""
 
-	for i, l := range [][2]string{{"#4f46e5", "component"}, {"#0f9488", "on Proxmox VE"}, {"#d97706", "Talos"},
-		{"#8b97b1", "provider"}} {
+	for i, l := range [][2]string{
+		{"#4f46e5", "component"},
+		{"#0f9488", "on Proxmox VE"},
+		{"#d97706", "Talos"},
+		{"#8b97b1", "provider"},
+	} {
 		x := left + float64(i)*140
 		legend += fmt.Sprintf("<circle cx=\"%g\" cy=\"%g\" r=\"6\" fill=\"%s\"/>\n<text x=\"%g\" y=\"%g\" "+
 			"font-size=\"12.5\" fill=\"#66718a\">%s</text>\n",

@@ -79,7 +79,8 @@ func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (
 }
 
 func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Proxmox, network preflight.Network,
-	opts ...pulumi.ResourceOption) (*Deployment, error) {
+	opts ...pulumi.ResourceOption,
+) (*Deployment, error) {
 	report, err := preflight.Run(ctx, p, api, network)
 	if err != nil {
 		return nil, err
@@ -93,8 +94,10 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	}
 
 	if p.Distribution == spec.DistributionK3s {
-		return deployK3s(ctx, config, &components.K3sClusterArgs{Plan: p, Preflight: report, Proxmox: api,
-			Destroying: config.Destroying}, append(opts, pulumi.Providers(proxmox))...)
+		return deployK3s(ctx, config, &components.K3sClusterArgs{
+			Plan: p, Preflight: report, Proxmox: api,
+			Destroying: config.Destroying,
+		}, append(opts, pulumi.Providers(proxmox))...)
 	}
 
 	talosProvider, err := talos.NewProvider(ctx, name+"-talos", talosArgs(p), opts...)
@@ -125,7 +128,8 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 }
 
 func deployK3s(ctx *pulumi.Context, config Config, args *components.K3sClusterArgs,
-	opts ...pulumi.ResourceOption) (*Deployment, error) {
+	opts ...pulumi.ResourceOption,
+) (*Deployment, error) {
 	if config.K3sToken != "" {
 		args.Token = pulumi.ToSecret(pulumi.String(config.K3sToken)).(pulumi.StringOutput)
 	}
@@ -158,7 +162,8 @@ func proxmoxArgs(config Config, ssh *spec.SSH) *proxmoxve.ProviderArgs {
 	}
 
 	if config.Proxmox.TokenID != "" {
-		args.ApiToken = pulumi.ToSecret(pulumi.String(config.Proxmox.TokenID + "=" + config.ProxmoxTokenSecret)).(pulumi.StringOutput)
+		token := pulumi.String(config.Proxmox.TokenID + "=" + config.ProxmoxTokenSecret)
+		args.ApiToken = pulumi.ToSecret(token).(pulumi.StringOutput)
 	} else {
 		args.Username = pulumi.String(config.Proxmox.Username)
 		args.Password = pulumi.ToSecret(pulumi.String(config.ProxmoxPassword)).(pulumi.StringOutput)

@@ -63,8 +63,10 @@ var computed = map[string]resource.PropertyMap{
 }
 
 var secretsReply = map[string]any{
-	"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": clientCertificate(),
-		"clientKey": "KEY"},
+	"clientConfiguration": map[string]any{
+		"caCertificate": "CA", "clientCertificate": clientCertificate(),
+		"clientKey": "KEY",
+	},
 	"machineSecrets": map[string]any{
 		"certs": map[string]any{
 			"etcd": certificate, "k8s": certificate, "k8sAggregator": certificate, "os": certificate,

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/spec"
-	"talos-proxmox/stacks/schema"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/schema"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -49,8 +49,11 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 	}}
 
 	// The paths that comments are found at follow from the directory they are read in.
-	for _, source := range []struct{ base, dir string }{{"talos-proxmox", "stacks"}, {"talos-proxmox", "stacks/contract"},
-		{"talos-proxmox", "components/spec"}} {
+	for _, source := range []struct{ base, dir string }{
+		{"talos-proxmox", "stacks"},
+		{"talos-proxmox", "stacks/contract"},
+		{"talos-proxmox", "components/spec"},
+	} {
 		t.Chdir("..")
 
 		if err := r.AddGoComments(source.base, source.dir); err != nil {

@@ -53,8 +53,10 @@ func (yard) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
 func (y yard) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error) {
 	for _, n := range y.plan.Nodes() {
 		if n.VMID == vm.ID {
-			return []proxmoxapi.Link{{Name: "ens18", MAC: n.MAC,
-				Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 9, byte(n.VMID % 100)})}}}, nil
+			return []proxmoxapi.Link{{
+				Name: "ens18", MAC: n.MAC,
+				Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 9, byte(n.VMID % 100)})},
+			}}, nil
 		}
 	}
 
@@ -195,8 +197,10 @@ func TestImagesPerNode(t *testing.T) {
 
 	assert.Equal(t, []string{"c-control-1-image", "c-worker-1-image", "c-worker-2-image", "c-worker-3-image"},
 		namesOf(resources, fileToken))
-	assert.Equal(t, []string{"c-control-1-schematic", "c-worker-1-schematic", "c-worker-2-schematic",
-		"c-worker-3-schematic"}, namesOf(resources, schematicToken))
+	assert.Equal(t, []string{
+		"c-control-1-schematic", "c-worker-1-schematic", "c-worker-2-schematic",
+		"c-worker-3-schematic",
+	}, namesOf(resources, schematicToken))
 	assert.Equal(t, "c-worker-2", resources["c-worker-2-image"].parent)
 	assert.Equal(t, "http://factory.lan", resources["c-talos"].inputs["imageFactoryUrl"].StringValue())
 	assert.NotContains(t, resources["c-worker-2-vm"].inputs, "initialization")
@@ -206,8 +210,10 @@ func TestImagesPerNode(t *testing.T) {
 func TestImportedDisk(t *testing.T) {
 	resources, _ := inYard(t, false, func(c *Config) {
 		c.Image = spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}}
-		c.Proxmox.SSH = &spec.SSH{Username: "root", Port: 2222,
-			Addresses: map[string]string{"pve1": "10.0.0.2", "pve2": "10.0.0.3"}}
+		c.Proxmox.SSH = &spec.SSH{
+			Username: "root", Port: 2222,
+			Addresses: map[string]string{"pve1": "10.0.0.2", "pve2": "10.0.0.3"},
+		}
 		c.SSHPrivateKey = "KEY"
 	})
 
@@ -231,8 +237,10 @@ func TestImportedDisk(t *testing.T) {
 // TestReportedByAgent: everything that needs an address waits for the one that the guest agent reports.
 func TestReportedByAgent(t *testing.T) {
 	resources, outputs := inYard(t, false, func(c *Config) {
-		c.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos-1.12.4.iso"},
-			Schematic: &spec.Schematic{Extensions: []string{"qemu-guest-agent"}}}
+		c.Image = spec.Image{
+			Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos-1.12.4.iso"},
+			Schematic: &spec.Schematic{Extensions: []string{"qemu-guest-agent"}},
+		}
 		c.Network = spec.Network{CIDR: "10.0.0.0/16", Addressing: spec.AddressingAgent}
 		c.Lifecycle.BootstrapWaitsForWorkers = true
 
@@ -245,8 +253,10 @@ func TestReportedByAgent(t *testing.T) {
 	assert.Equal(t, "10.0.9.1", resources["c-control-1-config"].inputs["node"].StringValue())
 	assert.Equal(t, "10.0.9.2", resources["c-worker-2-config"].inputs["endpoint"].StringValue())
 	assert.Equal(t, []any{"10.0.9.1"}, outputs[contract.OutputControlPlaneEndpoints])
-	assert.Equal(t, map[string]any{"c-control-1": "10.0.9.1", "c-worker-1": "10.0.9.1", "c-worker-2": "10.0.9.2",
-		"c-worker-3": "10.0.9.3"}, outputs[contract.OutputNodeIPMap])
+	assert.Equal(t, map[string]any{
+		"c-control-1": "10.0.9.1", "c-worker-1": "10.0.9.1", "c-worker-2": "10.0.9.2",
+		"c-worker-3": "10.0.9.3",
+	}, outputs[contract.OutputNodeIPMap])
 	assert.Subset(t, resources["c-kubeconfig"].deps,
 		[]string{"c-worker-1-config", "c-worker-2-config", "c-worker-3-config"})
 	assert.Equal(t, "5m0s", resources["c-control-1-vm"].inputs["agent"].ObjectValue()["timeout"].StringValue())
@@ -314,8 +324,10 @@ func TestHints(t *testing.T) {
 			"talosctl": `talosctl --talosconfig './it'\''s here/talosconfig'` + talosctl,
 		}},
 		"kube-vip with IPv6": {func(c *Config) {
-			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "fd7a:115c:a1e0::20",
-				Interface: "tailscale0"}
+			c.Cluster.Endpoint = spec.Endpoint{
+				Mode: spec.EndpointKubeVIP, Address: "fd7a:115c:a1e0::20",
+				Interface: "tailscale0",
+			}
 			c.Image.Factory.Extensions = []string{"tailscale"}
 			c.Tailscale, c.TailscaleAuthKey = &spec.Tailscale{}, "key"
 			c.Outputs.Files = &spec.Files{Write: []spec.File{"talosconfig", "kubeconfig"}}
@@ -378,8 +390,10 @@ func withGPUs(keys ...string) func(*Config) {
 			gpus[key] = spec.GPUSpec{BDF: "0000:0" + key + ":00.0", NodeSpec: spec.NodeSpec{Host: "pve1"}}
 		}
 
-		c.Pools["gpu"] = spec.Pool{Role: spec.RoleWorker, Addresses: "10.0.0.31-39", GPUs: gpus,
-			Image: spec.PoolImage{Extensions: []string{"nvidia-container-toolkit-lts"}}}
+		c.Pools["gpu"] = spec.Pool{
+			Role: spec.RoleWorker, Addresses: "10.0.0.31-39", GPUs: gpus,
+			Image: spec.PoolImage{Extensions: []string{"nvidia-container-toolkit-lts"}},
+		}
 	}
 }
 
@@ -393,13 +407,17 @@ func TestGPUPool(t *testing.T) {
 	assert.Equal(t, "c-gpu", resources["c-gpu-2"].parent)
 
 	device := resources["c-gpu-1-gpu"].inputs["maps"].ArrayValue()[0].ObjectValue().Mappable()
-	assert.Equal(t, map[string]any{"node": "pve1", "path": "0000:01:00.0", "id": "10de:2204", "subsystemId": "10de:1467",
-		"iommuGroup": 14.0}, device)
+	assert.Equal(t, map[string]any{
+		"node": "pve1", "path": "0000:01:00.0", "id": "10de:2204", "subsystemId": "10de:1467",
+		"iommuGroup": 14.0,
+	}, device)
 
 	vm := resources["c-gpu-1-vm"].inputs
 	assert.Equal(t, "q35", vm["machine"].StringValue())
-	assert.Equal(t, map[string]any{"device": "hostpci0", "mapping": "c-gpu-1", "pcie": true, "rombar": true,
-		"xvga": false},
+	assert.Equal(t, map[string]any{
+		"device": "hostpci0", "mapping": "c-gpu-1", "pcie": true, "rombar": true,
+		"xvga": false,
+	},
 		vm["hostpcis"].ArrayValue()[0].ObjectValue().Mappable())
 	assert.NotContains(t, vm["memory"].ObjectValue(), "floating")
 
@@ -410,8 +428,10 @@ func TestGPUPool(t *testing.T) {
 	assert.Equal(t, resources[images[0]].deps, []string{strings.TrimSuffix(images[0], "-image") + "-schematic"})
 
 	groups := outputs[contract.OutputBootstrapNodes].(map[string]any)
-	assert.Equal(t, map[string]any{"name": "c-gpu-2", "vmid": 602.0, "node": "pve1", "ip": "10.0.0.32",
-		"gpu_pci_bdf": "0000:02:00.0"}, groups["gpu_workers"].([]any)[1])
+	assert.Equal(t, map[string]any{
+		"name": "c-gpu-2", "vmid": 602.0, "node": "pve1", "ip": "10.0.0.32",
+		"gpu_pci_bdf": "0000:02:00.0",
+	}, groups["gpu_workers"].([]any)[1])
 }
 
 // TestGPURemoved: the first of three goes, and the others are what they were.

@@ -61,8 +61,10 @@ func TestStranger(t *testing.T) {
 		"cluster.recoverFrom": {strangers("recoverFrom", "{file}"), "must be a snapshot of etcd inside the project: "},
 		"image.factory.url":   {key("image: { factory: { url: '{file}' } }"), "must be a URL"},
 		"image.iso.url":       {key("image: { source: iso, iso: { url: '{file}' } }"), "must be a URL"},
-		"image.iso.volume": {key("image: { source: iso, iso: { volume: '{file}' } }"),
-			"must name an ISO file on a datastore"},
+		"image.iso.volume": {
+			key("image: { source: iso, iso: { volume: '{file}' } }"),
+			"must name an ISO file on a datastore",
+		},
 		"tailscale.loginServer": {key("tailscale: { loginServer: '{file}' }"), "must be a URL"},
 		"proxmox.endpoint":      {strings.Replace(strangers("", ""), "https://pve.lan:8006", "'{file}'", 1), "must be"},
 	} {

@@ -20,7 +20,7 @@ func readTexts(c *Config, root string) (spec.Problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close() //nolint:errcheck // read only
+	defer dir.Close() // read only
 
 	var problems spec.Problems
 
@@ -79,7 +79,7 @@ func readText(dir *os.Root, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close() // read only
 
 	text, err := io.ReadAll(f)
 

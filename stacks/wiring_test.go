@@ -32,8 +32,10 @@ func testConfig() Config {
 	return Config{
 		ProxmoxTokenSecret: "11111111-2222-3333-4444-555555555555",
 		Spec: spec.Spec{
-			Proxmox: spec.Proxmox{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos",
-				Hosts: []spec.Host{{Name: "pve"}}},
+			Proxmox: spec.Proxmox{
+				Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos",
+				Hosts: []spec.Host{{Name: "pve"}},
+			},
 			Cluster: spec.Cluster{Name: "k3s-dev", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
 			Image: spec.Image{
 				Source:   spec.SourceTemplate,
@@ -85,8 +87,10 @@ func TestWiring(t *testing.T) {
 			append([]string{"k3s-dev-secrets"}, controls...), []string{"k3s-dev-bootstrapped", "k3s-dev-ready"}),
 	}
 
-	for _, node := range []string{"k3s-dev-control-1", "k3s-dev-control-2", "k3s-dev-control-3", "k3s-dev-worker-1",
-		"k3s-dev-worker-2"} {
+	for _, node := range []string{
+		"k3s-dev-control-1", "k3s-dev-control-2", "k3s-dev-control-3", "k3s-dev-worker-1",
+		"k3s-dev-worker-2",
+	} {
 		after, first := []string{"k3s-dev-secrets", node + "-vm"}, []string(nil)
 		if strings.Contains(node, "worker") {
 			after, first = append(after, controls...), []string{"k3s-dev-precedence"}

@@ -44,7 +44,8 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 
 // talosFiles are the files that a cluster of Talos can leave.
 func talosFiles(c *components.TalosCluster) (wanted *spec.Files, contents map[spec.File]pulumi.StringOutput,
-	kubeconfig pulumi.StringOutput) {
+	kubeconfig pulumi.StringOutput,
+) {
 	if wanted = c.Plan.Outputs.Files; wanted == nil {
 		return nil, nil, kubeconfig
 	}

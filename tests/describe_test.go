@@ -73,8 +73,10 @@ func TestDescribe(t *testing.T) {
 
 	credentials := r.Lab.Credentials()
 	result, err := describe.Stack(t.Context(), describe.Options{
-		Access: proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: credentials.TokenID,
-			TokenSecret: credentials.TokenSecret},
+		Access: proxmoxapi.Access{
+			Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: credentials.TokenID,
+			TokenSecret: credentials.TokenSecret,
+		},
 		Tag: "odd", Talosconfig: talosconfig,
 	})
 	require.NoError(t, err)
@@ -148,7 +150,8 @@ func byHand(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name s
 
 // nodeOf is a node of the rehearsal, with an administrator's credentials.
 func nodeOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name string) (talosapi.Target,
-	talosapi.Credentials) {
+	talosapi.Credentials,
+) {
 	t.Helper()
 
 	config, err := clientconfig.FromString(outputs[contract.OutputTalosconfig].Value.(string))

@@ -75,7 +75,8 @@ func TestIncompleteArgs(t *testing.T) {
 
 // embedding is a stack whose program constructs something with a provider for the lab.
 func embedding(t *testing.T, r *rehearsal.Rehearsal, name string,
-	construct func(*pulumi.Context, pulumi.ResourceOption) error) auto.Stack {
+	construct func(*pulumi.Context, pulumi.ResourceOption) error,
+) auto.Stack {
 	t.Helper()
 
 	s, err := r.Backend.InlineStack(t.Context(), "embedding", name, func(ctx *pulumi.Context) error {

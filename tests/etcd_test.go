@@ -115,7 +115,7 @@ func TestTwoEtcds(t *testing.T) {
 		}))
 	require.NoError(t, err)
 
-	defer api.Close() //nolint:errcheck // the test is over
+	defer api.Close() // the test is over
 
 	wipe := func() {
 		require.NoError(t, api.ResetGeneric(t.Context(), &machineapi.ResetRequest{

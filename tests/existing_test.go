@@ -138,7 +138,7 @@ func existing(t *testing.T, name, from string) auto.Stack {
 	packed, err := os.Open(filepath.Join(from, "state.json.gz"))
 	require.NoError(t, err)
 
-	defer packed.Close() //nolint:errcheck // read only
+	defer packed.Close() // read only
 
 	text, err := gzip.NewReader(packed)
 	require.NoError(t, err)

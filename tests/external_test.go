@@ -43,7 +43,8 @@ func TestDestroyExternal(t *testing.T) {
 			require.Error(t, err)
 			assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
 		}, []optdestroy.Option{optdestroy.RunProgram(true)}},
-		"protected": {strings.Replace(text, "config:\n", "config:\n  talos-proxmox:environment: production\n", 1),
+		"protected": {
+			strings.Replace(text, "config:\n", "config:\n  talos-proxmox:environment: production\n", 1),
 			func(t *testing.T, r *rehearsal.Rehearsal) {
 				out := newOutput(t)
 				_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
@@ -52,7 +53,8 @@ func TestDestroyExternal(t *testing.T) {
 				assert.Contains(t, out.String(), "protect")
 				set(t, r.Stack, "lifecycle.teardown", "true")
 				up(t, r.Stack)
-			}, nil},
+			}, nil,
+		},
 		"two steps": {text, func(t *testing.T, r *rehearsal.Rehearsal) {
 			set(t, r.Stack, "lifecycle.teardown", "true")
 			requireOnlySame(t, *up(t, r.Stack).Summary.ResourceChanges)
@@ -231,13 +233,17 @@ func TestChangedByHand(t *testing.T) {
 		{"HA entry in no group", ha, func() error {
 			return w.UpdateHAResource(sid, world.HAUpdate{Delete: []string{"group"}})
 		}, "", nil, 1},
-		{"VM renamed", config, func() error { return edit(map[string]string{"name": other}) },
+		{
+			"VM renamed", config, func() error { return edit(map[string]string{"name": other}) },
 			fmt.Sprintf("rename it back: run 'qm set %d --name %s' on host %s", worker.ID, worker.Name, worker.Host),
-			func() error { return edit(map[string]string{"name": worker.Name}) }, 1},
-		{"VM without its tags", config, func() error { return edit(nil, "tags") },
+			func() error { return edit(map[string]string{"name": worker.Name}) }, 1,
+		},
+		{
+			"VM without its tags", config, func() error { return edit(nil, "tags") },
 			fmt.Sprintf("If it is the VM of %s and lost its tags, run 'qm set %d --tags home,talos' on host %s",
 				worker.Name, worker.ID, worker.Host),
-			func() error { return edit(map[string]string{"tags": tags}) }, 1},
+			func() error { return edit(map[string]string{"tags": tags}) }, 1,
+		},
 		{"mapping removed", mapping, func() error { return w.DeleteMapping("pci", "home-gpu-1") }, "", nil, 1},
 		{"mapping of another card", mapping, func() error {
 			return w.UpdateMapping("pci", "home-gpu-1",

@@ -33,8 +33,10 @@ func TestFirewall(t *testing.T) {
 		require.NoError(t, err)
 
 		for _, rule := range held {
-			lines = append(lines, strings.Join([]string{rule["comment"], rule["action"], rule["proto"], rule["dport"], "from",
-				rule["source"]}, " "))
+			lines = append(lines, strings.Join([]string{
+				rule["comment"], rule["action"], rule["proto"], rule["dport"], "from",
+				rule["source"],
+			}, " "))
 		}
 
 		return strings.Join(lines, "\n")

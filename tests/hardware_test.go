@@ -95,8 +95,10 @@ func fullVM(gpu pulumi.StringInput, cores int) *vm.VirtualMachineArgs {
 		Description: pulumi.String("one of everything"),
 		Tags:        pulumi.ToStringArray([]string{"atlas", "talos"}), PoolId: pulumi.String("nodes"),
 		Machine: pulumi.String("q35"), Bios: pulumi.String("ovmf"), ScsiHardware: pulumi.String("virtio-scsi-single"),
-		Cpu: vm.VirtualMachineCpuArgs{Cores: pulumi.Int(cores), Type: pulumi.String("x86-64-v2-AES"),
-			Numa: pulumi.Bool(true)},
+		Cpu: vm.VirtualMachineCpuArgs{
+			Cores: pulumi.Int(cores), Type: pulumi.String("x86-64-v2-AES"),
+			Numa: pulumi.Bool(true),
+		},
 		Memory: vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(2048)},
 		EfiDisk: vm.VirtualMachineEfiDiskArgs{
 			DatastoreId: pulumi.String("tank"), FileFormat: pulumi.String("raw"), Type: pulumi.String("4m"),
@@ -113,8 +115,10 @@ func fullVM(gpu pulumi.StringInput, cores int) *vm.VirtualMachineArgs {
 				Mtu:      pulumi.Int(1400),
 				Firewall: pulumi.Bool(true),
 			},
-			vm.VirtualMachineNetworkDeviceArgs{Bridge: pulumi.String("vmbr1"), MacAddress: pulumi.String("BC:24:11:00:00:02"),
-				Mtu: pulumi.Int(1)},
+			vm.VirtualMachineNetworkDeviceArgs{
+				Bridge: pulumi.String("vmbr1"), MacAddress: pulumi.String("BC:24:11:00:00:02"),
+				Mtu: pulumi.Int(1),
+			},
 		},
 		Hostpcis: vm.VirtualMachineHostpciArray{vm.VirtualMachineHostpciArgs{
 			Device: pulumi.String("hostpci0"), Mapping: pulumi.StringPtrInput(gpu.ToStringOutput().ToStringPtrOutput()),
@@ -137,8 +141,10 @@ func fullVM(gpu pulumi.StringInput, cores int) *vm.VirtualMachineArgs {
 func addFirewall(ctx *pulumi.Context, machine *vm.VirtualMachine, sources []string, by pulumi.ResourceOption) error {
 	group, err := network.NewFirewallSecurityGroup(ctx, "nodes", &network.FirewallSecurityGroupArgs{
 		Name: pulumi.String("nodes"), Comment: pulumi.String("all nodes"), Rules: network.FirewallSecurityGroupRuleArray{
-			network.FirewallSecurityGroupRuleArgs{Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"),
-				Macro: pulumi.String("Ping")},
+			network.FirewallSecurityGroupRuleArgs{
+				Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"),
+				Macro: pulumi.String("Ping"),
+			},
 			network.FirewallSecurityGroupRuleArgs{
 				Type: pulumi.String("in"), Action: pulumi.String("ACCEPT"), Proto: pulumi.String("tcp"),
 				Dport: pulumi.String("10250"), Log: pulumi.String("info"),
@@ -160,8 +166,10 @@ func addFirewall(ctx *pulumi.Context, machine *vm.VirtualMachine, sources []stri
 	}
 
 	rules := network.FirewallRulesRuleArray{
-		network.FirewallRulesRuleArgs{SecurityGroup: group.Name.ToStringPtrOutput(), Iface: pulumi.String("net0"),
-			Comment: pulumi.String("nodes")},
+		network.FirewallRulesRuleArgs{
+			SecurityGroup: group.Name.ToStringPtrOutput(), Iface: pulumi.String("net0"),
+			Comment: pulumi.String("nodes"),
+		},
 	}
 
 	for _, source := range sources {
@@ -188,12 +196,15 @@ func TestHardware(t *testing.T) {
 	require.NoError(t, err)
 
 	l, err := lab.Start(t.Context(), lab.Config{
-		Hosts: []lab.Host{{Name: "pve", Bridges: []string{"vmbr0", "vmbr1"}, PCI: world.GPU("0000:01:00", 1),
+		Hosts: []lab.Host{{
+			Name: "pve", Bridges: []string{"vmbr0", "vmbr1"}, PCI: world.GPU("0000:01:00", 1),
 			Storages: []lab.Storage{
 				{Name: "tank", Type: "lvmthin", Content: []string{"images"}},
 				{Name: "zfs", Type: "zfspool", Content: []string{"images"}},
-				{Name: "files", Type: "dir", Content: []string{"images"}}, {Name: "local", Type: "dir", Content: []string{"iso"}},
-			}}},
+				{Name: "files", Type: "dir", Content: []string{"images"}},
+				{Name: "local", Type: "dir", Content: []string{"iso"}},
+			},
+		}},
 		Pools: []string{"nodes"}, HAGroups: []lab.HAGroup{{Name: "racks", Nodes: []string{"pve"}}},
 	})
 	require.NoError(t, err)

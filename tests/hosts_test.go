@@ -258,8 +258,10 @@ func TestNameInUse(t *testing.T) {
 	r := rehearse(t, stackFile(t, threeAndOne))
 	w, operator := r.Lab.World(), world.Caller{ID: r.Lab.Credentials().TokenID}
 
-	_, err := w.Create(operator, "pve", world.CreateRequest{VMID: 1000,
-		Conf: map[string]string{"name": "home-control-1", "tags": "controlplane;home;talos"}})
+	_, err := w.Create(operator, "pve", world.CreateRequest{
+		VMID: 1000,
+		Conf: map[string]string{"name": "home-control-1", "tags": "controlplane;home;talos"},
+	})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_, there := w.Snapshot().VM("home-control-1")
@@ -286,8 +288,10 @@ func TestClockUnknown(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "count: 3", "count: 1", 1)))
-	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(`^GET /nodes/pve/time$`),
-		Kind: journal.Refuse, Message: "no clock"})
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^GET /nodes/pve/time$`),
+		Kind: journal.Refuse, Message: "no clock",
+	})
 
 	out := newOutput(t)
 	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))

@@ -198,8 +198,10 @@ func TestForeignTwin(t *testing.T) {
 	up(t, r.Stack)
 	requireNoChange(t, r.Stack)
 
-	foreign(t, r, 502, map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2",
-		"memory": "1024"})
+	foreign(t, r, 502, map[string]string{
+		"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2",
+		"memory": "1024",
+	})
 
 	for _, change := range []string{"", "pools.worker.memoryMiB", "placement.rebalance", "lifecycle.teardown"} {
 		t.Run("with "+change, func(t *testing.T) {
@@ -276,8 +278,10 @@ func TestForeignTwinRefreshed(t *testing.T) {
 	up(t, r.Stack)
 	requireNoChange(t, r.Stack)
 
-	foreign(t, r, 502, map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2",
-		"memory": "1024"})
+	foreign(t, r, 502, map[string]string{
+		"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2",
+		"memory": "1024",
+	})
 
 	t.Run("left alone", func(t *testing.T) {
 		untouched(t, r, 502)

@@ -28,27 +28,47 @@ func TestImports(t *testing.T) {
 		mustNot []string
 	}{
 		{"components/spec", nil, []string{"github.com/", "net/http", "k8s.io/"}},
-		{"components/plan/plantest", []string{"components/plan", "components/spec"},
-			[]string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{
+			"components/plan/plantest",
+			[]string{"components/plan", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
+		},
 		{"components/plan", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/machineconfig/manifests", []string{"components/plan", "components/spec"},
-			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
-		{"components/machineconfig", []string{"components/plan", "components/spec", "components/machineconfig/",
-			"components/impact"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{
+			"components/machineconfig/manifests",
+			[]string{"components/plan", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
+		},
+		{"components/machineconfig", []string{
+			"components/plan", "components/spec", "components/machineconfig/",
+			"components/impact",
+		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/k3s", []string{"components/plan", "components/spec", "components/cloudinit"},
-			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"}},
+		{
+			"components/k3s",
+			[]string{"components/plan", "components/spec", "components/cloudinit"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"},
+		},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
 		{"components/upgradepath", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/impact", []string{"components/spec", "components/upgradepath"},
-			[]string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/etcd", []string{"components/impact", "components/spec"},
-			[]string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{
+			"components/impact",
+			[]string{"components/spec", "components/upgradepath"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
+		},
+		{
+			"components/etcd",
+			[]string{"components/impact", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
+		},
 		{"components/atomicfile", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"components/etcdbackup", []string{"components/atomicfile"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/wait", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
-		{"components/talosapi", []string{"components/etcd", "components/impact", "components/wait"},
-			[]string{"github.com/pulumi/"}},
+		{
+			"components/talosapi",
+			[]string{"components/etcd", "components/impact", "components/wait"},
+			[]string{"github.com/pulumi/"},
+		},
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
 		{"components/rollout/k3s", []string{
@@ -100,11 +120,12 @@ func TestImports(t *testing.T) {
 			Imports    []string
 		}
 
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
 			break
-		} else {
-			require.NoError(t, err)
 		}
+
+		require.NoError(t, err)
 
 		path := strings.TrimPrefix(p.ImportPath, module)
 

@@ -124,9 +124,9 @@ func TestImpostorBetweenChanges(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	for value, before := range map[string]bool{"1": true, "2": false} {
-		i, take := (*talos.Impostor)(nil), sync.OnceFunc(func() {})
+		var i *talos.Impostor
 
-		take = sync.OnceFunc(func() {
+		take := sync.OnceFunc(func() {
 			power(t, r, node, false)
 			i = impostorAt(t, r, node)
 		})

@@ -32,7 +32,8 @@ func TestK3s(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, example(t, "k3s"), func(
-		o *rehearsal.Options) {
+		o *rehearsal.Options,
+	) {
 		o.Releases = []string{"v1.34.2+k3s1", "v1.34.3+k3s1"}
 	})
 
@@ -267,8 +268,10 @@ func TestK3sHA(t *testing.T) {
 func TestK3sGoesOn(t *testing.T) {
 	t.Parallel()
 
-	brief := []string{"  talos-proxmox:network:",
-		"  talos-proxmox:lifecycle: { readyTimeout: 4s, upgrade: { timeout: 4s } }\n  talos-proxmox:network:"}
+	brief := []string{
+		"  talos-proxmox:network:",
+		"  talos-proxmox:lifecycle: { readyTimeout: 4s, upgrade: { timeout: 4s } }\n  talos-proxmox:network:",
+	}
 
 	for name, c := range map[string]struct {
 		options []func(*rehearsal.Options)
@@ -303,8 +306,10 @@ func TestK3sGoesOn(t *testing.T) {
 
 				return r.Lab.Journal().Clear
 			},
-			want: []string{"edge-server-1 has not joined: gave up after 4s",
-				"the download of https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh failed; it is tried again"},
+			want: []string{
+				"edge-server-1 has not joined: gave up after 4s",
+				"the download of https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh failed; it is tried again",
+			},
 		},
 		"an address that somebody takes meanwhile": {
 			change: brief,
@@ -323,13 +328,17 @@ func TestK3sGoesOn(t *testing.T) {
 
 				return func() { _ = l.Close() }
 			},
-			want: []string{"edge-server-1 has not joined", "k3s does not come up; its log ends with:",
-				"bind: address already in use"},
+			want: []string{
+				"edge-server-1 has not joined", "k3s does not come up; its log ends with:",
+				"bind: address already in use",
+			},
 		},
 		"a host that takes no file": {
 			before: func(_ *testing.T, r *rehearsal.Rehearsal) func() {
-				r.Lab.Journal().Plant(journal.Fault{Face: journal.SSH, Call: regexp.MustCompile("^tee .*edge-agent-1.yaml$"),
-					Times: 1, Kind: journal.Refuse, Message: "tee: No space left on device"})
+				r.Lab.Journal().Plant(journal.Fault{
+					Face: journal.SSH, Call: regexp.MustCompile("^tee .*edge-agent-1.yaml$"),
+					Times: 1, Kind: journal.Refuse, Message: "tee: No space left on device",
+				})
 
 				return func() {}
 			},

@@ -99,7 +99,8 @@ func uuids(t *testing.T, r *rehearsal.Rehearsal) map[string]any {
 // requireKilledAndContinued makes a change that was set, kills it half-way, and goes on: what the table says happens to
 // each node happens, and no more; machines stay, nodes go down in turns, etcd keeps its quorum.
 func requireKilledAndContinued(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed talos.Deed,
-	workers int) {
+	workers int,
+) {
 	t.Helper()
 
 	since, machines, table := time.Now(), uuids(t, r), told(t, r)

@@ -321,8 +321,10 @@ func TestLockedInTheCloud(t *testing.T) {
 		case path == "user/organizations/default":
 			reply["Organization"] = "acme"
 		case path == "user/stacks":
-			reply["stacks"] = []any{map[string]any{"orgName": "acme", "projectName": stacks.Project, "stackName": "prod",
-				"lastUpdate": updated}}
+			reply["stacks"] = []any{map[string]any{
+				"orgName": "acme", "projectName": stacks.Project, "stackName": "prod",
+				"lastUpdate": updated,
+			}}
 		case path == "stacks/acme/talos-proxmox/prod/export":
 			reply = map[string]any{"version": 3, "deployment": map[string]any{"manifest": map[string]any{}}}
 		case path == "stacks/acme/talos-proxmox/prod":

@@ -78,7 +78,8 @@ func limitedStacks(t *testing.T) map[string]limited {
 		"enterprise":  {"enterprise", []string{agent}, nil},
 		"atlas without its images": {
 			with("stacks/examples/Pulumi.atlas.yaml", "  talos-proxmox:lifecycle: { keepImages: false }\n"),
-			[]string{downloads, agent, "`lifecycle.keepImages: false`"}, nil,
+			[]string{downloads, agent, "`lifecycle.keepImages: false`"},
+			nil,
 		},
 		"k3s": {"k3s", []string{templates, agent, "K3s", "`firewall.enabled`"}, nil},
 		"options": {
@@ -94,10 +95,12 @@ func limitedStacks(t *testing.T) map[string]limited {
 		"templates": {with("stacks/examples/Pulumi.smallest.yaml", cloned), []string{templates}, nil},
 		"firewall": {
 			with("stacks/examples/Pulumi.smallest.yaml", cloned+"  talos-proxmox:firewall: { enabled: true }\n"),
-			[]string{templates, "`firewall.enabled`"}, nil,
+			[]string{templates, "`firewall.enabled`"},
+			nil,
 		},
 		"rebalance": {
-			stackFile(t, pair{"iso", "metal", "", "reserved"}.stack()), []string{agent, "`placement.rebalance`"},
+			stackFile(t, pair{"iso", "metal", "", "reserved"}.stack()),
+			[]string{agent, "`placement.rebalance`"},
 			func(t *testing.T, r *rehearsal.Rehearsal) {
 				t.Helper()
 				set(t, r.Stack, "placement.rebalance", "true")
@@ -126,7 +129,8 @@ const limitedToken = "limited@pve!token"
 // try deploys, changes and destroys a stack with a token that has these privileges alone. The other changes are made
 // before.
 func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsal.Rehearsal)) (*rehearsal.Rehearsal,
-	string, error) {
+	string, error,
+) {
 	t.Helper()
 
 	const secret = "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"

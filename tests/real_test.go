@@ -38,7 +38,7 @@ func TestRealProxmox(t *testing.T) {
 			"against one.")
 	}
 
-	access.Insecure, _ = strconv.ParseBool(os.Getenv("TALOS_PROXMOX_TEST_INSECURE")) //nolint:errcheck // absent is false
+	access.Insecure, _ = strconv.ParseBool(os.Getenv("TALOS_PROXMOX_TEST_INSECURE")) // absent is false
 
 	e, err := theEngine()
 	require.NoError(t, err)
@@ -59,8 +59,10 @@ func TestRealProxmoxOnTheLab(t *testing.T) {
 	require.NoError(t, r.WriteStackFile(file))
 
 	c := r.Lab.Credentials()
-	liveOn(t, r.Engine(), file, proxmoxapi.Access{Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: c.TokenID,
-		TokenSecret: c.TokenSecret})
+	liveOn(t, r.Engine(), file, proxmoxapi.Access{
+		Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: c.TokenID,
+		TokenSecret: c.TokenSecret,
+	})
 }
 
 // liveOn deploys a stack, deploys it again, grows and shrinks it, reads it with other clients, and destroys it.

@@ -34,8 +34,10 @@ func pinned(t *testing.T, api kubernetes.Interface, node string) {
 			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				NodeSelector: map[string]string{"kubernetes.io/hostname": node},
-				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
-					Key: "node-role.kubernetes.io/control-plane"}},
+				Tolerations: []corev1.Toleration{{
+					Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+					Key: "node-role.kubernetes.io/control-plane",
+				}},
 				Containers: []corev1.Container{{Name: "web", Image: "registry.k8s.io/pause:3.10"}},
 			}},
 		},

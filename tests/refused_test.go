@@ -25,8 +25,10 @@ func TestRefused(t *testing.T) {
 	}{
 		{
 			name: "unknown key, wrong type, missing value and a duplicate address, together",
-			change: map[string]string{"proxmox.tokenID": "x", "pools.worker.cores": "many", "cluster.name": "",
-				"pools.worker.addresses": "{control}"},
+			change: map[string]string{
+				"proxmox.tokenID": "x", "pools.worker.cores": "many", "cluster.name": "",
+				"pools.worker.addresses": "{control}",
+			},
 			want: []string{
 				`proxmox.tokenID: is not a key of the configuration; did you mean "tokenId"?`,
 				`pools.worker.cores: must be a whole number (given: text); write digits alone, without a unit or quotes`,
@@ -36,8 +38,10 @@ func TestRefused(t *testing.T) {
 		},
 		{
 			name: "a template that is not there",
-			change: map[string]string{"image.template.worker": "talos-v1.12.4-Base",
-				"image.template.allowNonCanonicalName": "true"},
+			change: map[string]string{
+				"image.template.worker":                "talos-v1.12.4-Base",
+				"image.template.allowNonCanonicalName": "true",
+			},
 			want: []string{
 				`image.template.worker: is not on host pve; there is "talos-v1.12.4-base" (VMID 9000) on host pve (given: talos-v1.12.4-Base); ` +
 					`correct the name, whose case matters, or make the template on the node's host`,

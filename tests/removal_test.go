@@ -123,8 +123,10 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 			assert.Equal(t, []string{
 				"EtcdForfeitLeadership", "EtcdLeaveCluster", "DELETE /api/v1/nodes/" + gone, "Reset",
 			}, steps[:4])
-			assert.ElementsMatch(t, []string{"DELETE /cluster/ha/resources/vm:" + vmid,
-				"DELETE /nodes/pve/qemu/" + vmid + "/firewall/rules/0"}, steps[4:len(steps)-1])
+			assert.ElementsMatch(t, []string{
+				"DELETE /cluster/ha/resources/vm:" + vmid,
+				"DELETE /nodes/pve/qemu/" + vmid + "/firewall/rules/0",
+			}, steps[4:len(steps)-1])
 			assert.Equal(t, "DELETE /nodes/pve/qemu/"+vmid, steps[len(steps)-1])
 		}
 	})
@@ -327,8 +329,10 @@ func hold(t *testing.T, api *kubernetes.Clientset, name, node string) {
 	one := intstr.FromInt32(1)
 	_, err = api.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one,
-			Selector: &metav1.LabelSelector{MatchLabels: labels}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &one,
+			Selector:     &metav1.LabelSelector{MatchLabels: labels},
+		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 

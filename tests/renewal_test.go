@@ -51,8 +51,10 @@ func TestRenewal(t *testing.T) {
 		found, err := previewWith(t, r, source)
 		require.NoError(t, err)
 
-		for _, certificate := range []string{"k3s-dev-kubeconfig.kubeconfigRaw",
-			"k3s-dev-secrets.clientConfiguration.clientCertificate"} {
+		for _, certificate := range []string{
+			"k3s-dev-kubeconfig.kubeconfigRaw",
+			"k3s-dev-secrets.clientConfiguration.clientCertificate",
+		} {
 			assert.Contains(t, strings.Join(found, "\n"),
 				"certificate-validity: "+certificate+": must be valid for 45 more days (given: ends ")
 		}
@@ -110,8 +112,10 @@ func requireValid(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, 
 	expiry := outputs[contract.OutputCredentialsExpiry].Value.(map[string]any)
 	found := credentialsOf(t, outputs)
 
-	for name, text := range map[string]string{contract.OutputKubeconfig: found.kubernetes,
-		contract.OutputTalosconfig: found.talos} {
+	for name, text := range map[string]string{
+		contract.OutputKubeconfig:  found.kubernetes,
+		contract.OutputTalosconfig: found.talos,
+	} {
 		end := certificateOf(t, text).NotAfter
 		assert.Equal(t, end.UTC().Format(time.RFC3339), expiry[name], name)
 		assert.Greater(t, time.Until(end), least, name)

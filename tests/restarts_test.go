@@ -193,8 +193,10 @@ func TestFailedUpdateEndsItsTurn(t *testing.T) {
 	up(t, r.Stack)
 
 	for call, memory := range map[string]string{`^(PUT|POST) .*/config$`: "6144", `^POST .*/status/reboot$`: "7168"} {
-		r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(call), Kind: journal.Refuse,
-			Message: "VM is locked (backup)"})
+		r.Lab.Journal().Plant(journal.Fault{
+			Face: journal.Proxmox, Call: regexp.MustCompile(call), Kind: journal.Refuse,
+			Message: "VM is locked (backup)",
+		})
 		set(t, r.Stack, "pools.worker.memoryMiB", memory)
 		set(t, r.Stack, "pools.control.memoryMiB", memory)
 

@@ -227,8 +227,10 @@ func (l *life) live(t *testing.T) (kubeconfig, talosconfig string) {
 
 	journals := l.r.Lab.Journal()
 
-	journals.Plant(journal.Fault{Face: journal.Proxmox, Call: regexp.MustCompile(`^POST .*/status/start$`),
-		Kind: journal.Refuse, Message: "out of memory"})
+	journals.Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^POST .*/status/start$`),
+		Kind: journal.Refuse, Message: "out of memory",
+	})
 	_, err := l.up(t)
 	require.Error(t, err, "a creation that fails")
 
@@ -393,8 +395,10 @@ func private(found map[string]string, path string, value any) {
 			private(found, path+"."+key, inner)
 		}
 	case string:
-		names := []string{"key", "clientKey", "secret", "token", "bootstrapToken", "secretboxEncryptionSecret",
-			"aescbcEncryptionSecret"}
+		names := []string{
+			"key", "clientKey", "secret", "token", "bootstrapToken", "secretboxEncryptionSecret",
+			"aescbcEncryptionSecret",
+		}
 		if len(v) >= 16 && slices.ContainsFunc(names,
 			func(n string) bool { return strings.EqualFold(n, path[strings.LastIndex(path, ".")+1:]) }) {
 			found[path] = v

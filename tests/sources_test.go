@@ -22,8 +22,12 @@ func (p pair) String() string {
 func legalPairs() []pair {
 	var all []pair
 
-	for _, source := range []struct{ name, format string }{{"template", ""}, {"iso", ""}, {"factory", "iso"},
-		{"factory", "disk"}} {
+	for _, source := range []struct{ name, format string }{
+		{"template", ""},
+		{"iso", ""},
+		{"factory", "iso"},
+		{"factory", "disk"},
+	} {
 		for _, platform := range []string{"metal", "nocloud"} {
 			for _, addressing := range []string{"static", "reserved", "agent", "reported"} {
 				// One metal image for all has no place for the address of each.

@@ -20,8 +20,10 @@ import (
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 
-	for name, contract := range map[string]*config.VersionContract{"of today": config.TalosVersionCurrent,
-		"with AES-CBC": config.TalosVersion1_2} {
+	for name, contract := range map[string]*config.VersionContract{
+		"of today":     config.TalosVersionCurrent,
+		"with AES-CBC": config.TalosVersion1_2,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 

@@ -238,8 +238,10 @@ func TestUpgrade(t *testing.T) {
 	assert.Empty(t, cordoned(t, r))
 
 	t.Run("snapshots", func(t *testing.T) {
-		kept, err := etcdbackup.Store{Dir: filepath.Join(r.Stack.Workspace().WorkDir(), "etcd-backups"),
-			Cluster: "atlas"}.List()
+		kept, err := etcdbackup.Store{
+			Dir:     filepath.Join(r.Stack.Workspace().WorkDir(), "etcd-backups"),
+			Cluster: "atlas",
+		}.List()
 		require.NoError(t, err)
 		assert.NotEmpty(t, kept)
 
@@ -333,8 +335,10 @@ func TestConfigurationChanges(t *testing.T) {
 	assert.Equal(t, impact.EffectReboot, table["roll-worker-1"].Effect)
 	assert.Equal(t, []impact.Setting{
 		{Path: "machine.env.NO_PROXY", Secret: true},
-		{Path: "machine.kubelet.image", Before: "ghcr.io/siderolabs/kubelet:v1.33.6",
-			After: "ghcr.io/siderolabs/kubelet:v1.34.2"},
+		{
+			Path: "machine.kubelet.image", Before: "ghcr.io/siderolabs/kubelet:v1.33.6",
+			After: "ghcr.io/siderolabs/kubelet:v1.34.2",
+		},
 	}, table["roll-worker-1"].Settings)
 	assert.Empty(t, r.Talos.Violations(since))
 	requireOrderly(t, r, since, 2)
@@ -347,8 +351,10 @@ func TestConfigurationChanges(t *testing.T) {
 	set(t, r.Stack, "lifecycle.upgrade.canary", "true")
 
 	// One worker goes first, and its VM does not restart. The others are not begun; the next update makes up for it.
-	r.Lab.Journal().Plant(journal.Fault{Face: journal.Proxmox,
-		Call: regexp.MustCompile(`/qemu/5\d\d/status/(shutdown|reboot)$`), Kind: journal.Refuse})
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox,
+		Call: regexp.MustCompile(`/qemu/5\d\d/status/(shutdown|reboot)$`), Kind: journal.Refuse,
+	})
 
 	table = told(t, r)
 	failUp(t, r.Stack)

@@ -38,40 +38,79 @@ func TestMemberRemoval(t *testing.T) {
 		want string
 	}{
 		{"5 to 3", MemberRemoval{Members: voters("a", "b", "c", "d", "e"), Leaving: []string{"d", "e"}}, ""},
-		{"5 to 2", MemberRemoval{Members: voters("a", "b", "c", "d", "e"), Leaving: []string{"c", "d", "e"}},
-			"2 of the 5 members of etcd would stay, and 3 are needed; remove 2 at most at once"},
+		{
+			"5 to 2",
+			MemberRemoval{Members: voters("a", "b", "c", "d", "e"), Leaving: []string{"c", "d", "e"}},
+			"2 of the 5 members of etcd would stay, and 3 are needed; remove 2 at most at once",
+		},
 		{"3 to 2", MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"b"}}, ""},
-		{"3 to 1", MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"b", "c"}},
-			"1 of the 3 members of etcd would stay, and 2 are needed; remove 1 at most at once"},
-		{"2 to 1", MemberRemoval{Members: voters("a", "b"), Leaving: []string{"b"}},
-			"1 of the 2 members of etcd would stay, and 2 are needed; add a control plane first"},
+		{
+			"3 to 1",
+			MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"b", "c"}},
+			"1 of the 3 members of etcd would stay, and 2 are needed; remove 1 at most at once",
+		},
+		{
+			"2 to 1",
+			MemberRemoval{Members: voters("a", "b"), Leaving: []string{"b"}},
+			"1 of the 2 members of etcd would stay, and 2 are needed; add a control plane first",
+		},
 		{"the last", MemberRemoval{Members: voters("a"), Leaving: []string{"a"}}, teardown},
 		{"all", MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"a", "b", "c"}}, teardown},
-		{"no member leaves", MemberRemoval{Members: sick(voters("a", "b", "c"), "b", "no leader"), Leaving: []string{"d"}},
-			""},
-		{"another is not healthy", MemberRemoval{Members: sick(voters("a", "b", "c"), "b", "no leader"),
-			Leaving: []string{"c"}},
-			"the etcd member b is not healthy (no leader); repair it first, then run 'pulumi up' again"},
-		{"it is dead", MemberRemoval{Members: sick(voters("a", "b", "c"), "c", "connection refused"), Leaving: []string{"c"}},
+		{
+			"no member leaves",
+			MemberRemoval{Members: sick(voters("a", "b", "c"), "b", "no leader"), Leaving: []string{"d"}},
+			"",
+		},
+		{
+			"another is not healthy",
+			MemberRemoval{
+				Members: sick(voters("a", "b", "c"), "b", "no leader"),
+				Leaving: []string{"c"},
+			},
+			"the etcd member b is not healthy (no leader); repair it first, then run 'pulumi up' again",
+		},
+		{
+			"it is dead",
+			MemberRemoval{Members: sick(voters("a", "b", "c"), "c", "connection refused"), Leaving: []string{"c"}},
 			"the etcd member c is not healthy (connection refused); repair it first, or, if it is dead, name it in " +
 				"lifecycle.forceRemove; " +
-				"then run 'pulumi up' again"},
-		{"it is known to be dead", MemberRemoval{Members: sick(voters("a", "b", "c"), "c", "connection refused"),
-			Leaving: []string{"c"}, Dead: []string{"c"}}, ""},
-		{"two are dead of five", MemberRemoval{Members: sick(sick(voters("a", "b", "c", "d", "e"), "c", "x"), "d", "x"),
-			Leaving: []string{"c", "d"}, Dead: []string{"c", "d"}}, ""},
-		{"two are dead of three", MemberRemoval{Members: sick(sick(voters("a", "b", "c"), "b", "x"), "c", "x"),
-			Leaving: []string{"c"}, Dead: []string{"b", "c"}},
+				"then run 'pulumi up' again",
+		},
+		{"it is known to be dead", MemberRemoval{
+			Members: sick(voters("a", "b", "c"), "c", "connection refused"),
+			Leaving: []string{"c"}, Dead: []string{"c"},
+		}, ""},
+		{"two are dead of five", MemberRemoval{
+			Members: sick(sick(voters("a", "b", "c", "d", "e"), "c", "x"), "d", "x"),
+			Leaving: []string{"c", "d"}, Dead: []string{"c", "d"},
+		}, ""},
+		{
+			"two are dead of three",
+			MemberRemoval{
+				Members: sick(sick(voters("a", "b", "c"), "b", "x"), "c", "x"),
+				Leaving: []string{"c"}, Dead: []string{"b", "c"},
+			},
 			"1 of the 3 members of etcd are healthy, and 2 are needed: etcd removes no member; bring one back, or restore a " +
-				"snapshot"},
-		{"a dead one stays", MemberRemoval{Members: sick(voters("a", "b", "c"), "b", "x"), Leaving: []string{"c"},
-			Dead: []string{"b"}},
-			"the etcd member b is not healthy (x); repair it first, then run 'pulumi up' again"},
-		{"one is joining", MemberRemoval{Members: append(voters("a", "b", "c"),
-			Member{ID: 9, Address: "10.0.0.9", Learner: true}), Leaving: []string{"c"}},
-			"the member at 10.0.0.9 is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again"},
-		{"a learner leaves", MemberRemoval{Members: append(voters("a", "b"), Member{ID: 9, Name: "c", Learner: true}),
-			Leaving: []string{"c"}}, ""},
+				"snapshot",
+		},
+		{
+			"a dead one stays",
+			MemberRemoval{
+				Members: sick(voters("a", "b", "c"), "b", "x"), Leaving: []string{"c"},
+				Dead: []string{"b"},
+			},
+			"the etcd member b is not healthy (x); repair it first, then run 'pulumi up' again",
+		},
+		{
+			"one is joining",
+			MemberRemoval{Members: append(voters("a", "b", "c"),
+				Member{ID: 9, Address: "10.0.0.9", Learner: true}), Leaving: []string{"c"}},
+			"the member at 10.0.0.9 is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again",
+		},
+		{"a learner leaves", MemberRemoval{
+			Members: append(voters("a", "b"), Member{ID: 9, Name: "c", Learner: true}),
+			Leaving: []string{"c"},
+		}, ""},
 		{"nobody is there", MemberRemoval{Leaving: []string{"c"}}, "etcd has no voting member; see that the cluster is up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

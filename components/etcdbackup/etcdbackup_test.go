@@ -193,8 +193,10 @@ func TestNotes(t *testing.T) {
 
 	var warned []string
 
-	s := Store{Dir: t.TempDir(), Cluster: "atlas", Keep: 2,
-		Warn: func(message string) { warned = append(warned, message) }}
+	s := Store{
+		Dir: t.TempDir(), Cluster: "atlas", Keep: 2,
+		Warn: func(message string) { warned = append(warned, message) },
+	}
 	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 	content := hashed(database(t, 41))
 	send := func(w io.Writer) error {

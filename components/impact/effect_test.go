@@ -31,8 +31,11 @@ func TestEvaluate(t *testing.T) {
 		why, refused string
 	}{
 		"nothing": {Change{Now: now, Wanted: now}, EffectNone, "it runs so already", ""},
-		"no answer": {Change{Silent: errors.New("connection refused"), Wanted: now}, EffectUnknown,
-			"it does not answer: connection refused", ""},
+		"no answer": {
+			Change{Silent: errors.New("connection refused"), Wanted: now},
+			EffectUnknown,
+			"it does not answer: connection refused", "",
+		},
 		"a refusal": {
 			Change{Rejected: errors.New("it refuses its configuration: no image"), Now: now, Wanted: now, Settings: setting},
 			EffectNone, "nothing is applied",
@@ -41,45 +44,66 @@ func TestEvaluate(t *testing.T) {
 		"a setting":     {Change{Now: now, Wanted: now, Settings: setting}, EffectLive, "machine.sysctls.x", ""},
 		"settings":      {Change{Now: now, Wanted: now, Settings: many[:4]}, EffectLive, "a, b, c, d", ""},
 		"many settings": {Change{Now: now, Wanted: now, Settings: many}, EffectLive, "a, b, c, 2 more", ""},
-		"a reboot": {Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyAuto},
-			EffectReboot, "machine.sysctls.x", ""},
-		"a reboot, put off": {Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyStaged},
-			EffectLive, "kept for the next reboot: machine.sysctls.x", ""},
-		"no schematic wanted": {Change{Now: now, Wanted: to(func(s *System) { s.Schematic = "" })}, EffectNone,
-			"it runs so already", ""},
-		"another schematic": {Change{Now: now, Wanted: to(func(s *System) { s.Schematic = b }), Apply: spec.ApplyAuto},
-			EffectUpgrade, "schematic aaaaaaaa becomes bbbbbbbb", ""},
-		"the first schematic": {Change{Now: to(func(s *System) { s.Schematic = "" }), Wanted: now, Apply: spec.ApplyAuto},
-			EffectUpgrade, "schematic none becomes aaaaaaaa", ""},
-		"another version": {Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: spec.ApplyAuto},
-			EffectUpgrade, "Talos v1.11.6 becomes v1.12.4", ""},
-		"back to no extension": {Change{Now: now, Wanted: to(func(s *System) { s.Schematic = vanilla }),
-			Apply: spec.ApplyAuto}, EffectUpgrade, "schematic aaaaaaaa becomes 37656798", ""},
+		"a reboot": {
+			Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyAuto},
+			EffectReboot, "machine.sysctls.x", "",
+		},
+		"a reboot, put off": {
+			Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyStaged},
+			EffectLive, "kept for the next reboot: machine.sysctls.x", "",
+		},
+		"no schematic wanted": {
+			Change{Now: now, Wanted: to(func(s *System) { s.Schematic = "" })},
+			EffectNone,
+			"it runs so already", "",
+		},
+		"another schematic": {
+			Change{Now: now, Wanted: to(func(s *System) { s.Schematic = b }), Apply: spec.ApplyAuto},
+			EffectUpgrade, "schematic aaaaaaaa becomes bbbbbbbb", "",
+		},
+		"the first schematic": {
+			Change{Now: to(func(s *System) { s.Schematic = "" }), Wanted: now, Apply: spec.ApplyAuto},
+			EffectUpgrade, "schematic none becomes aaaaaaaa", "",
+		},
+		"another version": {
+			Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: spec.ApplyAuto},
+			EffectUpgrade, "Talos v1.11.6 becomes v1.12.4", "",
+		},
+		"back to no extension": {Change{
+			Now: now, Wanted: to(func(s *System) { s.Schematic = vanilla }),
+			Apply: spec.ApplyAuto,
+		}, EffectUpgrade, "schematic aaaaaaaa becomes 37656798", ""},
 		"version and schematic": {
 			Change{Now: now, Wanted: to(func(s *System) { s.Talos, s.Schematic = "v1.12.4", b }), Apply: spec.ApplyAuto},
 			EffectUpgrade,
 			"Talos v1.11.6 becomes v1.12.4, schematic aaaaaaaa becomes bbbbbbbb", "",
 		},
 		"another Kubernetes": {
-			Change{Now: now, Wanted: to(func(s *System) { s.Kubernetes = "v1.34.2" }),
-				Settings: []Setting{{Path: "machine.kubelet.image"}}}, EffectLive,
+			Change{
+				Now: now, Wanted: to(func(s *System) { s.Kubernetes = "v1.34.2" }),
+				Settings: []Setting{{Path: "machine.kubelet.image"}},
+			},
+			EffectLive,
 			"machine.kubelet.image", "",
 		},
 		"a Kubernetes too far": {
-			Change{Now: now, Wanted: to(func(s *System) { s.Kubernetes = "v1.35.0" }), Settings: setting}, EffectLive,
+			Change{Now: now, Wanted: to(func(s *System) { s.Kubernetes = "v1.35.0" }), Settings: setting},
+			EffectLive,
 			"machine.sysctls.x",
 			"cluster.versions.kubernetes: Kubernetes v1.33.6 cannot become v1.35.0 at once: it moves by one minor version at " +
 				"a time; go by way of " +
 				"the last v1.34, with an update each, then v1.35.0",
 		},
 		"a reboot that is forbidden": {
-			Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyNoReboot}, EffectReboot,
+			Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyNoReboot},
+			EffectReboot,
 			"machine.sysctls.x",
 			"lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (machine.sysctls.x); take it " +
 				"back, or set auto or staged",
 		},
 		"an upgrade that is forbidden": {
-			Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: spec.ApplyStaged}, EffectUpgrade,
+			Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: spec.ApplyStaged},
+			EffectUpgrade,
 			"Talos v1.11.6 becomes v1.12.4",
 			"lifecycle.apply: an upgrade reboots the node, which staged does not allow; set auto",
 		},
@@ -91,15 +115,19 @@ func TestEvaluate(t *testing.T) {
 				"leave the platform, or replace the node",
 		},
 		"extensions that would be lost": {
-			Change{Now: now, Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"}, Apply: spec.ApplyAuto}, EffectUpgrade,
+			Change{Now: now, Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"}, Apply: spec.ApplyAuto},
+			EffectUpgrade,
 			"Talos v1.11.6 becomes v1.12.4",
 			"image.schematic: the node runs schematic " + a +
 				", whose extensions an upgrade from the plain installer would drop; state the schematic, or " +
 				vanilla + " to drop them",
 		},
 		"nothing to be lost": {
-			Change{Now: to(func(s *System) { s.Schematic = vanilla }), Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"},
-				Apply: spec.ApplyAuto}, EffectUpgrade,
+			Change{
+				Now: to(func(s *System) { s.Schematic = vanilla }), Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"},
+				Apply: spec.ApplyAuto,
+			},
+			EffectUpgrade,
 			"Talos v1.11.6 becomes v1.12.4", "",
 		},
 	} {

@@ -19,8 +19,10 @@ func TestTable(t *testing.T) {
 			Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed",
 			Why: "Talos v1.11.6 becomes v1.12.4", Settings: settings,
 		},
-		{Node: "c-2", Role: "controlplane", Pool: "control", Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed",
-			Refused: "one\ntwo", Settings: settings},
+		{
+			Node: "c-2", Role: "controlplane", Pool: "control", Effect: EffectUpgrade, Quorum: "2 of 3, 2 needed",
+			Refused: "one\ntwo", Settings: settings,
+		},
 		{Node: "w-1", Role: "worker", Pool: "worker", Effect: EffectReboot},
 		{Node: "w-2", Role: "worker", Pool: "worker", Effect: EffectUnknown, Why: "it does not answer"},
 		{Node: "w-3", Role: "worker", Pool: "worker", Effect: EffectNone},
@@ -51,17 +53,23 @@ func TestAssignOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var rows []NodeImpact
 
-		effect := rapid.SampledFrom([]Effect{EffectNone, EffectLive, EffectCreate, EffectReboot, EffectUpgrade, EffectReplace,
-			EffectUnknown, EffectRemove})
+		effect := rapid.SampledFrom([]Effect{
+			EffectNone, EffectLive, EffectCreate, EffectReboot, EffectUpgrade, EffectReplace,
+			EffectUnknown, EffectRemove,
+		})
 		for i := range rapid.IntRange(0, 5).Draw(t, "control planes") {
-			rows = append(rows, NodeImpact{Node: fmt.Sprint("c", i), Role: controlPlane, Pool: "control",
-				Effect: effect.Draw(t, "effect")})
+			rows = append(rows, NodeImpact{
+				Node: fmt.Sprint("c", i), Role: controlPlane, Pool: "control",
+				Effect: effect.Draw(t, "effect"),
+			})
 		}
 
 		for i := range rapid.IntRange(0, 12).Draw(t, "workers") {
 			pool := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pool")
-			rows = append(rows, NodeImpact{Node: fmt.Sprint("w", i), Role: "worker", Pool: pool,
-				Effect: effect.Draw(t, "effect")})
+			rows = append(rows, NodeImpact{
+				Node: fmt.Sprint("w", i), Role: "worker", Pool: pool,
+				Effect: effect.Draw(t, "effect"),
+			})
 		}
 
 		limits := Limits{MaxUnavailable: rapid.IntRange(1, 4).Draw(t, "at most"), Canary: rapid.Bool().Draw(t, "canary")}

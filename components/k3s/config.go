@@ -43,8 +43,10 @@ type config struct {
 // configuration writes the configuration file of a node.
 func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 	k := p.K3s
-	c := config{NodeName: n.Planned.Name, Server: n.Server, NodeLabel: pairs(n.Planned.Labels, "="),
-		NodeTaint: pairs(n.Planned.Taints, "=")}
+	c := config{
+		NodeName: n.Planned.Name, Server: n.Server, NodeLabel: pairs(n.Planned.Labels, "="),
+		NodeTaint: pairs(n.Planned.Taints, "="),
+	}
 
 	if n.Planned.Address.IsValid() {
 		c.NodeIP = n.Planned.Address.String()

@@ -53,7 +53,7 @@ func (d Datastore) Settings() (settings, waitingFor string, err error) {
 func Lost(server, cluster string) error {
 	return spec.Blocked(
 		"the cluster has no server left, and its etcd is gone with them: "+server+" would begin an empty cluster",
-		"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, set "+
-			"lifecycle.acceptEmptyCluster to "+cluster+"; then run 'pulumi up' again",
+		"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, "+
+			"set lifecycle.acceptEmptyCluster to "+cluster+"; then run 'pulumi up' again",
 	)
 }

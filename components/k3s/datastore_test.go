@@ -23,10 +23,14 @@ func TestDatastore(t *testing.T) {
 		settings, waiting, fail string
 	}{
 		"a new cluster": {settings: begin},
-		"another that answers": {is: Datastore{Answering: "https://s2:6443", Existed: true},
-			settings: "server: https://s2:6443\n"},
-		"an answer, whatever is meant": {is: Datastore{Answering: "https://s2:6443", AcceptEmpty: true},
-			settings: "server: https://s2:6443\n"},
+		"another that answers": {
+			is:       Datastore{Answering: "https://s2:6443", Existed: true},
+			settings: "server: https://s2:6443\n",
+		},
+		"an answer, whatever is meant": {
+			is:       Datastore{Answering: "https://s2:6443", AcceptEmpty: true},
+			settings: "server: https://s2:6443\n",
+		},
 		"the state knows it":     {is: Datastore{Existed: true}, fail: lost},
 		"an agent knows it":      {is: Datastore{Agents: []string{"a1"}}, fail: lost},
 		"an empty one is wanted": {is: Datastore{Existed: true, Agents: []string{"a1"}, AcceptEmpty: true}, settings: begin},

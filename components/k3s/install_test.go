@@ -74,8 +74,10 @@ func TestInstall(t *testing.T) {
 			os: "ID=debian\nVERSION_ID=\"12\"\n", status: 78,
 			fatal: "unsupported operating system debian 12: a node must be Ubuntu 22.04 or 24.04. Correct the template or the image",
 		},
-		"unsupported architecture": {env: []string{"UNAME=aarch64"}, status: 78,
-			fatal: "unsupported architecture aarch64: a node must be x86_64"},
+		"unsupported architecture": {
+			env: []string{"UNAME=aarch64"}, status: 78,
+			fatal: "unsupported architecture aarch64: a node must be x86_64",
+		},
 		"too little room": {
 			env: []string{"FREE=1048576"}, status: 78,
 			fatal: "too little room: 1024 MiB are free in /var, K3s and its images need 3072. Raise diskGiB",
@@ -93,8 +95,10 @@ func TestInstall(t *testing.T) {
 		},
 		"lists that are not whole, and the package in them": {
 			env: []string{"MISSING=nfs-common", "NO_LISTS=100"},
-			calls: []string{"apt-get update --error-on=any", apt + "nfs-common",
-				"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s"},
+			calls: []string{
+				"apt-get update --error-on=any", apt + "nfs-common",
+				"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s",
+			},
 		},
 		"lists that are not whole, and no package": {
 			env: []string{"MISSING=nfs-common", "NO_LISTS=100", "NO_PACKAGE=nfs-common", "NO_SUCH=nfs-common"}, status: 1,
@@ -111,14 +115,18 @@ func TestInstall(t *testing.T) {
 			fatal: "there is no package nfs-common for ubuntu 24.04. Correct k3s.packages",
 			calls: []string{"apt-get update --error-on=any", apt + "nfs-common"},
 		},
-		"no network": {env: []string{"NO_NETWORK=1"}, status: 1,
-			log: "the download of " + url + " failed; it is tried again"},
+		"no network": {
+			env: []string{"NO_NETWORK=1"}, status: 1,
+			log: "the download of " + url + " failed; it is tried again",
+		},
 		"no such release": {
 			env: []string{"HTTP=404"}, status: 78,
 			fatal: "there is no release v1.34.2+k3s1 of K3s: " + url + " is not there. Correct cluster.versions.k3s",
 		},
-		"a server that fails": {env: []string{"HTTP=503"}, status: 1,
-			log: url + " answers with status 503; it is tried again"},
+		"a server that fails": {
+			env: []string{"HTTP=503"}, status: 1,
+			log: url + " answers with status 503; it is tried again",
+		},
 		"no binary": {
 			env: []string{"NO_BINARY=1"}, status: 1, log: "the installation failed; it is tried again",
 			calls: []string{"install server version=v1.34.2+k3s1 start=true"},
@@ -284,8 +292,10 @@ func machine(t *testing.T, system, settings string) string {
 
 	root := t.TempDir()
 
-	for path, text := range map[string]string{"etc/os-release": system, "etc/default/k3s-install": settings, "var/x": "",
-		"usr/local/bin/x": "", "calls": "", "apt": ""} {
+	for path, text := range map[string]string{
+		"etc/os-release": system, "etc/default/k3s-install": settings, "var/x": "",
+		"usr/local/bin/x": "", "calls": "", "apt": "",
+	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
 	}
@@ -305,8 +315,10 @@ func install(t *testing.T, root string, env ...string) (string, int) {
 	t.Helper()
 
 	command := exec.CommandContext(t.Context(), "sh", filepath.Join(root, "install.sh"), root)
-	command.Env = append([]string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "ROOT=" + root,
-		"CALLS=" + filepath.Join(root, "calls")}, env...)
+	command.Env = append([]string{
+		"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "ROOT=" + root,
+		"CALLS=" + filepath.Join(root, "calls"),
+	}, env...)
 	out, err := command.CombinedOutput()
 
 	var failed *exec.ExitError

@@ -112,13 +112,17 @@ func (i Identity) Kubeconfig(cluster, endpoint string, administrator KeyPair) (s
 	user := "admin@" + cluster
 	text, err := yaml.Marshal(api.Config{
 		Kind: "Config", APIVersion: "v1", CurrentContext: user,
-		Clusters: []api.NamedCluster{{Name: cluster,
-			Cluster: api.Cluster{Server: endpoint, CertificateAuthorityData: []byte(i.ServerCA.Certificate)}}},
+		Clusters: []api.NamedCluster{{
+			Name:    cluster,
+			Cluster: api.Cluster{Server: endpoint, CertificateAuthorityData: []byte(i.ServerCA.Certificate)},
+		}},
 		AuthInfos: []api.NamedAuthInfo{{Name: user, AuthInfo: api.AuthInfo{
 			ClientCertificateData: []byte(administrator.Certificate), ClientKeyData: []byte(administrator.Key),
 		}}},
-		Contexts: []api.NamedContext{{Name: user,
-			Context: api.Context{Cluster: cluster, AuthInfo: user, Namespace: "default"}}},
+		Contexts: []api.NamedContext{{
+			Name:    user,
+			Context: api.Context{Cluster: cluster, AuthInfo: user, Namespace: "default"},
+		}},
 	})
 
 	return string(text), err

@@ -20,8 +20,10 @@ func TestFinished(t *testing.T) {
 		"under way": {status: `{"v1": {"datasource": "DataSourceNoCloud", "stage": "modules-final", "init": {"errors": [], "finished": 12.3, "start": 11.0},
 			"modules-final": {"errors": [], "finished": null, "start": 20.5}}}`},
 		"before the last stage": {status: `{"v1": {"stage": null, "modules-config": {"errors": [], "finished": 12.3}}}`},
-		"done": {status: `{"v1": {"stage": null, "modules-final": {"errors": [], "finished": 40.5}}}`,
-			finished: true},
+		"done": {
+			status:   `{"v1": {"stage": null, "modules-final": {"errors": [], "finished": 40.5}}}`,
+			finished: true,
+		},
 		"failed": {
 			status:   `{"v1": {"stage": null, "modules-final": {"errors": ["('package_update_upgrade_install', ...)"], "finished": 40.5}}}`,
 			finished: true, failed: []string{"('package_update_upgrade_install', ...)"},

@@ -62,9 +62,11 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
 		// Who waits reads it from the beginning on: nothing is wrong yet.
 		{Path: FatalFile, Permissions: "0644"},
-		{Path: "/etc/default/k3s-install", Permissions: "0644",
+		{
+			Path: "/etc/default/k3s-install", Permissions: "0644",
 			Content: fmt.Sprintf("K3S_ROLE='%s'\nK3S_PACKAGES='%s'\n", role,
-				strings.Join(packages, " ")) + datastore + Wanted(k)},
+				strings.Join(packages, " ")) + datastore + Wanted(k),
+		},
 		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installer},
 		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},
 		{Path: "/etc/systemd/system/k3s-install.path", Permissions: "0644", Content: watch},
@@ -113,8 +115,11 @@ func authorities(i Identity) []cloudinit.File {
 		name string
 		pair KeyPair
 	}{
-		{"server-ca", i.ServerCA}, {"client-ca", i.ClientCA}, {"request-header-ca", i.RequestHeaderCA},
-		{"etcd/server-ca", i.EtcdServerCA}, {"etcd/peer-ca", i.EtcdPeerCA},
+		{"server-ca", i.ServerCA},
+		{"client-ca", i.ClientCA},
+		{"request-header-ca", i.RequestHeaderCA},
+		{"etcd/server-ca", i.EtcdServerCA},
+		{"etcd/peer-ca", i.EtcdPeerCA},
 	} {
 		files = append(files,
 			cloudinit.File{Path: tlsDir + a.name + ".crt", Permissions: "0644", Content: a.pair.Certificate},

@@ -44,8 +44,10 @@ func planned(t *testing.T) *plan.Plan {
 		},
 		K3s: &spec.K3s{
 			Disable: []string{"traefik", "servicelb"},
-			ServerArgs: []string{"--kube-apiserver-arg=audit-log-maxage=30", "--kube-apiserver-arg=v=2", "--secrets-encryption",
-				"--tls-san=lb.example.com"},
+			ServerArgs: []string{
+				"--kube-apiserver-arg=audit-log-maxage=30", "--kube-apiserver-arg=v=2", "--secrets-encryption",
+				"--tls-san=lb.example.com",
+			},
 			AgentArgs:      []string{"--kubelet-arg=max-pods=200"},
 			Checksum:       "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 			SSHKeys:        []string{" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtMwlzQ0KJyTzJuLKkSXWbQbKUeVeyXeRaNPcUkTpTu me\n"},

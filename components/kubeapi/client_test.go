@@ -39,8 +39,10 @@ func TestNodes(t *testing.T) {
 
 	all, err := c.Nodes(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []Node{{Name: "a", Ready: true, Kubelet: "v1.34.2", Boot: "boot"},
-		{Name: "b", Kubelet: "v1.34.2", Boot: "boot"}}, all)
+	assert.Equal(t, []Node{
+		{Name: "a", Ready: true, Kubelet: "v1.34.2", Boot: "boot"},
+		{Name: "b", Kubelet: "v1.34.2", Boot: "boot"},
+	}, all)
 
 	_, there, err := c.Node(t.Context(), "c")
 	require.NoError(t, err)
@@ -105,8 +107,10 @@ func TestDeleteNode(t *testing.T) {
 func evictable(held string, objects ...runtime.Object) *Client {
 	api := fake.NewClientset(objects...)
 	api.Resources = []*metav1.APIResourceList{{
-		GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy",
-			Version: "v1"}},
+		GroupVersion: "v1", APIResources: []metav1.APIResource{{
+			Name: "pods/eviction", Kind: "Eviction", Group: "policy",
+			Version: "v1",
+		}},
 	}}
 
 	api.PrependReactor("create", "pods", func(action core.Action) (bool, runtime.Object, error) {
@@ -131,8 +135,10 @@ func pod(name, kind string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{
-			NodeName: "a", Volumes: []corev1.Volume{{Name: "v",
-				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			NodeName: "a", Volumes: []corev1.Volume{{
+				Name:         "v",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			}},
 		},
 	}
 

@@ -50,8 +50,10 @@ func (c *Client) Servers(ctx context.Context) (map[string]Server, error) {
 
 	for i := range list.Items {
 		n := &list.Items[i]
-		s := Server{Member: n.Annotations[memberName], Machine: n.Status.NodeInfo.SystemUUID,
-			Leaving: n.Annotations[leaving] != ""}
+		s := Server{
+			Member: n.Annotations[memberName], Machine: n.Status.NodeInfo.SystemUUID,
+			Leaving: n.Annotations[leaving] != "",
+		}
 
 		// One that was removed and has come back has another name, which K3s notes when it sees that.
 		if gone := n.Annotations[removedMember]; gone != "" && gone == s.Member {

@@ -15,7 +15,8 @@ import (
 // Sync makes what there is what the manifests say, as talosctl upgrade-k8s does: what is missing is made, what differs
 // is updated, and nothing is removed.
 func (c *Client) Sync(ctx context.Context, objects []*unstructured.Unstructured, bound time.Duration,
-	say wait.Say) error {
+	say wait.Say,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 

@@ -15,7 +15,8 @@ import (
 
 // WaitStaticPod waits until a static pod of kube-system runs an image. A pod is called after what it is and its node.
 func (c *Client) WaitStaticPod(ctx context.Context, component, node, image string, bound time.Duration,
-	say wait.Say) error {
+	say wait.Say,
+) error {
 	name := component + "-" + node
 
 	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {

@@ -86,7 +86,11 @@ func (r *retry) RoundTrip(req *http.Request) (reply *http.Response, err error) {
 		var missed []string
 
 		for _, host := range r.order() {
-			reply, err = r.send(req, host)
+			if reply != nil {
+				reply.Body.Close()
+			}
+
+			reply, err = r.send(req, host) //nolint:bodyclose // closed above, or by who gets it
 
 			switch {
 			case err == nil && reply.StatusCode < http.StatusInternalServerError:

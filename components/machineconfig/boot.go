@@ -55,8 +55,10 @@ func Boot(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile, error)
 
 		name := unnamable.ReplaceAllString(strings.TrimSuffix(path.Base(u.Path), ending), "_") + ending
 
-		return &BootFile{ID: id, URL: image.URL, Name: fmt.Sprintf("%s-%s-%s", p.Cluster, id[:shortID], name),
-			Checksum: image.Checksum}, nil
+		return &BootFile{
+			ID: id, URL: image.URL, Name: fmt.Sprintf("%s-%s-%s", p.Cluster, id[:shortID], name),
+			Checksum: image.Checksum,
+		}, nil
 	default:
 		return nil, nil //nolint:nilnil // nothing is an answer
 	}

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/spec"
 )
 
 func TestBoot(t *testing.T) {
@@ -56,8 +56,10 @@ func TestBoot(t *testing.T) {
 			URL: "https://mirror.lan/images/talos-1.12.4.iso", Name: "atlas-ID8-talos-1.12.4.iso",
 			Checksum: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 		}},
-		"a URL that does not end like a file": {noSuffix,
-			&BootFile{URL: "https://mirror.lan/latest?arch=amd64", Name: "atlas-ID8-latest.iso"}},
+		"a URL that does not end like a file": {
+			noSuffix,
+			&BootFile{URL: "https://mirror.lan/latest?arch=amd64", Name: "atlas-ID8-latest.iso"},
+		},
 		"a URL that does not end at all": {root, &BootFile{URL: "https://mirror.lan/", Name: "atlas-ID8-_.iso"}},
 		"a URL with what no file is called": {spaces, &BootFile{
 			URL: "https://mirror.lan/my%20images/Talos%20v1.12.4%2B1.iso", Name: "atlas-ID8-Talos_v1.12.4_1.iso",

@@ -119,8 +119,10 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 		}
 
 		for _, w := range warnings {
-			c.note(&c.warnings, spec.Problem{Path: "pools." + pool.Name, Rule: "Talos warns of the machine configuration: " + w,
-				Value: node.Name})
+			c.note(&c.warnings, spec.Problem{
+				Path: "pools." + pool.Name, Rule: "Talos warns of the machine configuration: " + w,
+				Value: node.Name,
+			})
 		}
 	}
 
@@ -198,7 +200,8 @@ func remedy(err error) string {
 
 // blame names the patch that breaks a rule which the configuration held before.
 func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule string,
-	broken func(talosconfig.Provider) bool) spec.Problem {
+	broken func(talosconfig.Provider) bool,
+) spec.Problem {
 	problem := spec.Problem{Path: "pools." + node.Pool, Rule: rule, Value: node.Name}
 
 	for _, patch := range patches {

@@ -256,8 +256,10 @@ func TestUnknownEndpoint(t *testing.T) {
 
 func BenchmarkCheck(b *testing.B) {
 	s := patched(talos112, "machine:\n  sysctls: {a: b}\n", "", "")
-	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(200), VMIDs: "1000-1999",
-		Addresses: "10.0.0.11-10.0.3.255"}
+	s.Pools["control"] = spec.Pool{
+		Role: spec.RoleControlPlane, Count: new(200), VMIDs: "1000-1999",
+		Addresses: "10.0.0.11-10.0.3.255",
+	}
 	p := planOf(b, s)
 
 	for b.Loop() {

@@ -48,8 +48,10 @@ func atlas(versions spec.Versions) spec.Spec {
 		Cluster: spec.Cluster{
 			Name: "atlas", Versions: versions, CNI: spec.CNI{Name: spec.CNICilium, Version: "1.16.5", KubeProxy: new(false)},
 		},
-		Image: spec.Image{Platform: spec.PlatformMetal,
-			Factory: spec.FactoryImage{Extensions: []string{"tailscale", "qemu-guest-agent"}}},
+		Image: spec.Image{
+			Platform: spec.PlatformMetal,
+			Factory:  spec.FactoryImage{Extensions: []string{"tailscale", "qemu-guest-agent"}},
+		},
 		Network: spec.Network{
 			CIDR: "10.0.0.0/16", Gateway: "10.0.0.1", Nameservers: []string{"1.1.1.1", "8.8.8.8"},
 		},
@@ -57,15 +59,19 @@ func atlas(versions spec.Versions) spec.Spec {
 			"control": {Role: spec.RoleControlPlane, Count: new(1), Names: "talos-cp-{nn}", Addresses: "10.0.0.11-13"},
 			"worker": {
 				Role: spec.RoleWorker, Names: "talos-worker-{nn}", Addresses: "10.0.0.21-22",
-				VMSpec: spec.VMSpec{Labels: map[string]string{"tier": "db"},
-					Taints: map[string]string{"dedicated": "db:NoSchedule"}},
+				VMSpec: spec.VMSpec{
+					Labels: map[string]string{"tier": "db"},
+					Taints: map[string]string{"dedicated": "db:NoSchedule"},
+				},
 				Nodes: map[string]spec.NodeSpec{"1": {}, "2": {
 					VMSpec: spec.VMSpec{
 						Annotations: map[string]string{"rack": "2"}, Labels: map[string]string{"zone": "b"},
 						Disk: spec.DiskOptions{Interface: new("virtio0")},
 					},
-					Patches: []spec.Patch{{Path: "pools.worker.nodes.2.patches[0]", Origin: "node.yaml",
-						Text: "machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n"}},
+					Patches: []spec.Patch{{
+						Path: "pools.worker.nodes.2.patches[0]", Origin: "node.yaml",
+						Text: "machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n",
+					}},
 				}},
 			},
 		},
@@ -184,8 +190,10 @@ func TestInstaller(t *testing.T) {
 
 	template := func(schematic *spec.Schematic) spec.Spec {
 		s := atlas(talos112)
-		s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"},
-			Schematic: schematic}
+		s.Image = spec.Image{
+			Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"},
+			Schematic: schematic,
+		}
 		s.Network.Nameservers = nil
 
 		return s
@@ -203,10 +211,14 @@ func TestInstaller(t *testing.T) {
 		want string
 	}{
 		"plain template": {template(nil), "ghcr.io/siderolabs/installer:v1.12.4"},
-		"template with extensions": {template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}),
-			"factory.talos.dev/metal-installer/" + agent + ":v1.12.4"},
-		"template with schematic": {template(&spec.Schematic{ID: plain}),
-			"factory.talos.dev/metal-installer/" + plain + ":v1.12.4"},
+		"template with extensions": {
+			template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}),
+			"factory.talos.dev/metal-installer/" + agent + ":v1.12.4",
+		},
+		"template with schematic": {
+			template(&spec.Schematic{ID: plain}),
+			"factory.talos.dev/metal-installer/" + plain + ":v1.12.4",
+		},
 		"plain factory": {factory(spec.FactoryImage{}), "factory.talos.dev/nocloud-installer/" + plain + ":v1.12.4"},
 		"private factory": {
 			factory(spec.FactoryImage{URL: "https://factory.example.com:8443/", Extensions: []string{"qemu-guest-agent"}}),

@@ -28,12 +28,16 @@ func diskEncryption(contract *talosconfig.VersionContract, p *plan.Plan, m *v1al
 				key.KeyNodeID = &v1alpha1.EncryptionKeyNodeID{}
 			}
 
-			return &v1alpha1.EncryptionConfig{EncryptionProvider: blockres.EncryptionProviderLUKS2.String(),
-				EncryptionKeys: []*v1alpha1.EncryptionKey{key}}
+			return &v1alpha1.EncryptionConfig{
+				EncryptionProvider: blockres.EncryptionProviderLUKS2.String(),
+				EncryptionKeys:     []*v1alpha1.EncryptionKey{key},
+			}
 		}
 
-		m.MachineSystemDiskEncryption = &v1alpha1.SystemDiskEncryptionConfig{StatePartition: volume(),
-			EphemeralPartition: volume()}
+		m.MachineSystemDiskEncryption = &v1alpha1.SystemDiskEncryptionConfig{
+			StatePartition:     volume(),
+			EphemeralPartition: volume(),
+		}
 
 		return nil
 	}
@@ -55,8 +59,10 @@ func diskEncryption(contract *talosconfig.VersionContract, p *plan.Plan, m *v1al
 
 		doc := block.NewVolumeConfigV1Alpha1()
 		doc.MetaName = name
-		doc.EncryptionSpec = block.EncryptionSpec{EncryptionProvider: blockres.EncryptionProviderLUKS2,
-			EncryptionKeys: []block.EncryptionKey{key}}
+		doc.EncryptionSpec = block.EncryptionSpec{
+			EncryptionProvider: blockres.EncryptionProviderLUKS2,
+			EncryptionKeys:     []block.EncryptionKey{key},
+		}
 		docs = append(docs, doc)
 	}
 

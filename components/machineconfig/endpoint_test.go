@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/spec"
 )
 
 // endpoints are the ways to reach a cluster of three control planes and one worker.
@@ -26,8 +26,10 @@ func endpoints(versions spec.Versions) map[string]spec.Spec {
 	return map[string]spec.Spec{
 		"first": three(func(*spec.Spec) {}),
 		"vip": three(func(s *spec.Spec) {
-			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP,
-				Address: "10.0.0.20"}
+			s.Cluster.Endpoint = spec.Endpoint{
+				Mode:    spec.EndpointVIP,
+				Address: "10.0.0.20",
+			}
 		}),
 		"vip-dhcp": three(func(s *spec.Spec) {
 			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"}
@@ -61,8 +63,10 @@ func TestEndpoints(t *testing.T) {
 				accepted(t, "endpoint-"+mode+"-"+name+".yaml", p)
 
 				control, worker := whole(t, p, p.Pools[0].Nodes[1]), whole(t, p, p.Pools[1].Nodes[0])
-				endpoint := map[string]string{"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20",
-					"vip-written": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com"}[mode]
+				endpoint := map[string]string{
+					"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20",
+					"vip-written": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com",
+				}[mode]
 
 				// Who holds the shared address, on which link.
 				var vip []netip.Addr
@@ -154,8 +158,10 @@ func TestDiscovery(t *testing.T) {
 			}
 
 			d := whole(t, p, p.Pools[0].Nodes[0]).Cluster().Discovery()
-			if got := [3]bool{d.Enabled(), d.Registries().Service().Enabled(),
-				d.Registries().Kubernetes().Enabled()}; got != want {
+			if got := [3]bool{
+				d.Enabled(), d.Registries().Service().Enabled(),
+				d.Registries().Kubernetes().Enabled(),
+			}; got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		})

@@ -108,9 +108,12 @@ func TestPatchesBehindFirewalls(t *testing.T) {
 		"KubeSpan": {kubeSpan, nil, refused +
 			"KubeSpan needs UDP port 51820 between nodes, which the firewalls do not let in unless firewall.open does" + given},
 		"KubeSpan, opened": {kubeSpan, []spec.IngressRule{wireguard}, ""},
-		"other pods": {pods, []spec.IngressRule{wireguard},
+		"other pods": {
+			pods,
+			[]spec.IngressRule{wireguard},
 			refused + "pods of another network than 10.244.0.0/16 cannot reach ports 6443 and 10250, " +
-				"unless firewall.open lets them in" + given},
+				"unless firewall.open lets them in" + given,
+		},
 		"other pods, opened": {pods, []spec.IngressRule{others}, ""},
 		"neither":            {"machine:\n  sysctls: {vm.max_map_count: \"262144\"}\n", nil, ""},
 	} {
@@ -164,9 +167,12 @@ func TestNothingNeededIsClosed(t *testing.T) {
 
 	// Talos: Network Connectivity. apid is for talosctl and control planes, trustd for workers.
 	needed := []wire{
-		{operator, control, "tcp", 50000}, {operator, worker, "tcp", 50000}, {aControl, worker, "tcp", 50000},
+		{operator, control, "tcp", 50000},
+		{operator, worker, "tcp", 50000},
+		{aControl, worker, "tcp", 50000},
 		{anotherControl, control, "tcp", 50000},
-		{aWorker, control, "tcp", 50001}, {anotherControl, control, "tcp", 50001},
+		{aWorker, control, "tcp", 50001},
+		{anotherControl, control, "tcp", 50001},
 	}
 	// Kubernetes: Ports and Protocols. The API is for all, etcd for API servers and members, the kubelet for the control
 	// plane.
@@ -187,21 +193,34 @@ func TestNothingNeededIsClosed(t *testing.T) {
 		// Talos: Ingress Firewall.
 		"flannel": {withFlannel, []wire{{protocol: "udp", port: 4789}}},
 		// Cilium: System Requirements, Firewall Rules, of VXLAN with health checks and Hubble.
-		"cilium": {withCilium, []wire{{protocol: "udp", port: 8472}, {protocol: "tcp", port: 4240},
-			{protocol: "tcp", port: 4244}, {protocol: "icmp"}}},
+		"cilium": {withCilium, []wire{
+			{protocol: "udp", port: 8472},
+			{protocol: "tcp", port: 4240},
+			{protocol: "tcp", port: 4244},
+			{protocol: "icmp"},
+		}},
 	}
 
 	// What serves the machine itself, what is for others, and what is for nobody.
 	unneeded := []wire{
-		{aWorker, control, "tcp", 2379}, {aPod, control, "tcp", 2380}, {operator, control, "tcp", 2379},
+		{aWorker, control, "tcp", 2379},
+		{aPod, control, "tcp", 2380},
+		{operator, control, "tcp", 2379},
 		{operator, worker, "tcp", 10250},
-		{stranger, control, "tcp", 50000}, {stranger, worker, "tcp", 50000}, {stranger, control, "tcp", 6443},
+		{stranger, control, "tcp", 50000},
+		{stranger, worker, "tcp", 50000},
+		{stranger, control, "tcp", 6443},
 		{stranger, control, "tcp", 50001},
-		{aWorker, worker, "tcp", 6443}, {aWorker, worker, "tcp", 50001}, {aControl, control, "tcp", 10257},
+		{aWorker, worker, "tcp", 6443},
+		{aWorker, worker, "tcp", 50001},
+		{aControl, control, "tcp", 10257},
 		{aControl, control, "tcp", 10259},
-		{aControl, worker, "tcp", 10249}, {aWorker, worker, "tcp", 7445}, {stranger, worker, "tcp", 30000},
+		{aControl, worker, "tcp", 10249},
+		{aWorker, worker, "tcp", 7445},
+		{stranger, worker, "tcp", 30000},
 		{aWorker, control, "udp", 51820},
-		{stranger, control, "tcp", 443}, {operator, worker, "udp", 30000},
+		{stranger, control, "tcp", 443},
+		{operator, worker, "udp", 30000},
 	}
 
 	for name, c := range cnis {
@@ -268,8 +287,8 @@ func proxmoxLetsIn(t *testing.T, pool plan.PlannedPool, w wire) bool {
 				last = first
 			}
 
-			lo, _ := strconv.Atoi(first) //nolint:errcheck // none for ICMP
-			hi, _ := strconv.Atoi(last)  //nolint:errcheck // the same
+			lo, _ := strconv.Atoi(first) // none for ICMP
+			hi, _ := strconv.Atoi(last)
 			port = port || lo <= int(w.port) && int(w.port) <= hi && hi > 0
 		}
 

@@ -3,10 +3,10 @@ package machineconfig
 import (
 	"fmt"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+
+	"talos-proxmox/components/spec"
 )
 
 // Applied is the configuration that a node was given: that of its pool with the patches that are its own.

@@ -3,10 +3,10 @@ package machineconfig
 import (
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/spec"
 )
 
 func TestIdentity(t *testing.T) {
@@ -16,8 +16,10 @@ func TestIdentity(t *testing.T) {
 		pool, patch, name string
 		role              spec.Role
 	}{
-		{pool + "controlplane\n", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: one\nauto: off\n", "one",
-			spec.RoleControlPlane},
+		{
+			pool + "controlplane\n", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: one\nauto: off\n", "one",
+			spec.RoleControlPlane,
+		},
 		{pool + "worker\n", "machine:\n  network:\n    hostname: two\n", "two", spec.RoleWorker},
 		{pool + "worker\n", "machine:\n  nodeLabels:\n    a: b\n", "", spec.RoleWorker},
 	} {

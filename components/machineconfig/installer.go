@@ -4,9 +4,9 @@ import (
 	"regexp"
 	"strings"
 
-	"talos-proxmox/components/impact"
-
 	"github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/components/impact"
 )
 
 // fromFactory is how the Image Factory names its installers: the platform, then the schematic. Before Talos 1.10 it

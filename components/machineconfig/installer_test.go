@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/impact"
-
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/impact"
 )
 
 func TestSystem(t *testing.T) {

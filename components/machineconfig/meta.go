@@ -27,8 +27,10 @@ func NetworkMeta(p *plan.Plan, node plan.Node) (string, error) {
 
 	config := network.PlatformConfigSpec{
 		// Without it Talos would ask for an address by DHCP beside.
-		Links: []network.LinkSpecSpec{{Name: linkName, Type: nethelpers.LinkEther, Up: true,
-			ConfigLayer: network.ConfigPlatform}},
+		Links: []network.LinkSpecSpec{{
+			Name: linkName, Type: nethelpers.LinkEther, Up: true,
+			ConfigLayer: network.ConfigPlatform,
+		}},
 		Addresses: []network.AddressSpecSpec{{
 			Address: netip.PrefixFrom(node.Address, p.Network.Bits()), LinkName: linkName, Family: family,
 			Scope: nethelpers.ScopeGlobal, Flags: nethelpers.AddressFlags(nethelpers.AddressPermanent),

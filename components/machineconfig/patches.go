@@ -218,8 +218,10 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 		install.InstallImage = image
 	}
 
-	m := &v1alpha1.MachineConfig{MachineNodeLabels: node.Labels, MachineNodeTaints: node.Taints,
-		MachineNodeAnnotations: node.Annotations}
+	m := &v1alpha1.MachineConfig{
+		MachineNodeLabels: node.Labels, MachineNodeTaints: node.Taints,
+		MachineNodeAnnotations: node.Annotations,
+	}
 
 	if install.InstallDisk+install.InstallImage != "" {
 		m.MachineInstall = install

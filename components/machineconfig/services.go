@@ -21,7 +21,8 @@ import (
 // services tells a node of the services around it: time, mirrors of registries, certificate authorities, where logs go.
 // What has become a document of its own is one; the rest goes into the machine's configuration.
 func services(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.MachineConfig) ([]config.Document,
-	error) {
+	error,
+) {
 	var docs []config.Document
 
 	if p.TimeServers != nil {
@@ -59,16 +60,19 @@ func services(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.M
 
 // registryMirrors are documents of their own since Talos 1.12, which generates such.
 func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.MachineConfig) ([]config.Document,
-	error) {
+	error,
+) {
 	var docs []config.Document
 
 	for _, mirror := range p.Mirrors {
 		if !contract.MultidocNetworkConfigSupported() {
-			if m.MachineRegistries.RegistryMirrors == nil { //nolint:staticcheck // what older versions know
-				m.MachineRegistries.RegistryMirrors = map[string]*v1alpha1.RegistryMirrorConfig{} //nolint:staticcheck // the same
+			if m.MachineRegistries.RegistryMirrors == nil { // what older versions know
+				m.MachineRegistries.RegistryMirrors = map[string]*v1alpha1.RegistryMirrorConfig{}
 			}
 
-			m.MachineRegistries.RegistryMirrors[mirror.Registry] = &v1alpha1.RegistryMirrorConfig{MirrorEndpoints: mirror.Endpoints} //nolint:staticcheck // the same
+			m.MachineRegistries.RegistryMirrors[mirror.Registry] = &v1alpha1.RegistryMirrorConfig{
+				MirrorEndpoints: mirror.Endpoints,
+			}
 
 			continue
 		}

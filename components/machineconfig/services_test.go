@@ -3,11 +3,11 @@ package machineconfig
 import (
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
+
+	"talos-proxmox/components/spec"
 )
 
 // authority is a certificate authority that signed nothing.
@@ -30,12 +30,16 @@ func around(versions spec.Versions) spec.Spec {
 		"docker.io": {"https://registry.lan:5000", "https://mirror.example.com/docker"}, "*": {"http://10.0.0.5:5000"},
 	}
 	s.Cluster.TrustedCAs = []spec.InlineOrFile{{Path: "cluster.trustedCAs[0]", Origin: "ca.pem", Text: authority}}
-	s.Cluster.Logs = spec.Logs{Services: []string{"tcp://10.0.0.5:5044"},
-		Kernel: []string{"udp://10.0.0.5:6050", "tcp://logs.example.com:6051"}}
+	s.Cluster.Logs = spec.Logs{
+		Services: []string{"tcp://10.0.0.5:5044"},
+		Kernel:   []string{"udp://10.0.0.5:6050", "tcp://logs.example.com:6051"},
+	}
 	s.Cluster.Encryption = spec.EncryptionNodeID
 	s.Cluster.Manifests = []spec.InlineOrFile{
-		{Path: "cluster.manifests[0]", Origin: "gitops/namespace.yaml",
-			Text: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: flux-system\n"},
+		{
+			Path: "cluster.manifests[0]", Origin: "gitops/namespace.yaml",
+			Text: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: flux-system\n",
+		},
 		{Path: "cluster.manifests[1]", Origin: "https://example.com/flux.yaml", Text: "https://example.com/flux.yaml"},
 	}
 

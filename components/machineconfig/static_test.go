@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/spec"
 )
 
 // reservedSpec is a cluster whose nodes have DHCP reservations.
@@ -74,8 +74,10 @@ func TestGPUModules(t *testing.T) {
 	s.Pools["gpu"] = spec.Pool{
 		Role: spec.RoleWorker, Addresses: "10.0.0.31",
 		GPUs: map[string]spec.GPUSpec{"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "pve"}}},
-		Image: spec.PoolImage{Schematic: &spec.Schematic{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts",
-			"nvidia-container-toolkit-lts"}}},
+		Image: spec.PoolImage{Schematic: &spec.Schematic{Extensions: []string{
+			"nvidia-open-gpu-kernel-modules-lts",
+			"nvidia-container-toolkit-lts",
+		}}},
 	}
 
 	p := planOf(t, s)

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/siderolabs/crypto/x509"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/components/spec"
 )
 
 // bundled is a secrets bundle as talosctl writes one. The contract asked for is one without an RSA key, which takes a
@@ -133,8 +133,10 @@ func TestWrongSecrets(t *testing.T) {
 		"another file": {"version: v1alpha1\nmachine: {token: hunter2}\n", no},
 		"a wrong type": {"cluster: [hunter2]\n", no},
 		"nothing":      {"", no},
-		"an empty bundle": {"cluster: {id: hunter2}\n",
-			"cluster.secret is required; secrets is required; trustdinfo is required; certs is required"},
+		"an empty bundle": {
+			"cluster: {id: hunter2}\n",
+			"cluster.secret is required; secrets is required; trustdinfo is required; certs is required",
+		},
 		"no key":         {of(func(b *secrets.Bundle) { b.Certs.Etcd.Key = nil }), "certs.etcd is invalid"},
 		"no certificate": {of(func(b *secrets.Bundle) { b.Certs.K8s.Crt = []byte("hunter2") }), "certs.k8s is invalid"},
 		"no token":       {of(func(b *secrets.Bundle) { b.TrustdInfo.Token = "" }), "trustdinfo.token is required"},

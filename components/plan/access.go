@@ -6,9 +6,9 @@ import (
 	"regexp"
 	"slices"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/siderolabs/talos/pkg/machinery/labels"
+
+	"talos-proxmox/components/spec"
 )
 
 var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]*$`)

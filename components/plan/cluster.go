@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+
+	"talos-proxmox/components/spec"
 )
 
 // version admits what Talos, Kubernetes and Cilium release, with or without the leading v.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/siderolabs/talos/pkg/machinery/labels"
+
+	"talos-proxmox/components/spec"
 )
 
 // checkEndpoint holds what each mode needs and excludes.
@@ -24,8 +24,10 @@ func (r *resolver) checkEndpoint(p *Plan) {
 		name, value, example string
 		modes                []spec.EndpointMode
 	}{
-		{"address", e.Address, "an unused address of the network",
-			[]spec.EndpointMode{spec.EndpointVIP, spec.EndpointKubeVIP}},
+		{
+			"address", e.Address, "an unused address of the network",
+			[]spec.EndpointMode{spec.EndpointVIP, spec.EndpointKubeVIP},
+		},
 		{"host", e.Host, "a name like api.example.com", []spec.EndpointMode{spec.EndpointDNS}},
 		{"interface", e.Interface, "an interface like tailscale0", []spec.EndpointMode{spec.EndpointKubeVIP}},
 	} {

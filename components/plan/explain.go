@@ -291,8 +291,11 @@ func (e *explainer) shape(path string, asked spec.Pool, first Node) {
 	levels := []struct {
 		path string
 		v    reflect.Value
-	}{{path, reflect.ValueOf(asked.VMSpec)}, {"defaults", reflect.ValueOf(e.spec.Defaults)},
-		{"", reflect.ValueOf(spec.DefaultVM(e.spec.Cluster.Distribution))}}
+	}{
+		{path, reflect.ValueOf(asked.VMSpec)},
+		{"defaults", reflect.ValueOf(e.spec.Defaults)},
+		{"", reflect.ValueOf(spec.DefaultVM(e.spec.Cluster.Distribution))},
+	}
 
 	var walk func(prefix string, at []int, t reflect.Type)
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"talos-proxmox/components/spec"
 )
 
 // Ingress is something that may come in to a node.

@@ -16,8 +16,10 @@ func FuzzNew(f *testing.F) {
 	s := small().on([2]int{8, 32}, [2]int{}, [2]int{4, 8}).with("gpu", spec.Pool{
 		Role: spec.RoleWorker, GPUs: map[string]spec.GPUSpec{"2": {BDF: "0000:01:00", NodeSpec: spec.NodeSpec{Host: "b"}}},
 		Addresses: "10.9.0.1, 10.9.0.3-9",
-	}).with("worker", spec.Pool{Role: spec.RoleWorker,
-		Nodes: map[string]spec.NodeSpec{"1": {Address: "10.8.0.1", MAC: "02:00:00:00:00:01"}}})
+	}).with("worker", spec.Pool{
+		Role:  spec.RoleWorker,
+		Nodes: map[string]spec.NodeSpec{"1": {Address: "10.8.0.1", MAC: "02:00:00:00:00:01"}},
+	})
 	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.200"}
 	s.Defaults = spec.VMSpec{
 		ExtraDisks: []spec.ExtraDisk{{SizeGiB: 3, DiskOptions: spec.DiskOptions{Interface: new("virtio1")}}, {SizeGiB: 1}},
@@ -43,7 +45,7 @@ func FuzzNew(f *testing.F) {
 		var s draft
 
 		// What cannot be read stays at its zero value, which is as good an input as any.
-		_ = json.Unmarshal(text, &s) //nolint:errcheck // see above
+		_ = json.Unmarshal(text, &s)
 
 		p, err := New(spec.Spec(s))
 		if err == nil {

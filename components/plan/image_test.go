@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/spec"
 )
 
 // booting is the smallest spec with another image and addresses that nodes state.
@@ -19,8 +19,10 @@ func booting(image spec.Image) draft {
 
 // TestImageStays: what is still in the drives of VMs is kept, whatever the configuration says, and the plan says so.
 func TestImageStays(t *testing.T) {
-	iso := spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
-		ISO: spec.ISOImage{URL: "https://mirror.lan/talos.iso"}}
+	iso := spec.Image{
+		Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
+		ISO: spec.ISOImage{URL: "https://mirror.lan/talos.iso"},
+	}
 
 	attached := iso
 	attached.ISO.Detach = new(false)
@@ -37,8 +39,10 @@ func TestImageStays(t *testing.T) {
 		"an ISO file, left in":           {attached, spec.BootstrapPulumi, false, true},
 		"an ISO file of somebody else's": {iso, spec.BootstrapExternal, false, true},
 		"a volume is not ours to remove": {
-			spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
-				ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}}, spec.BootstrapExternal, false, false,
+			spec.Image{
+				Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
+				ISO: spec.ISOImage{Volume: "local:iso/talos.iso"},
+			}, spec.BootstrapExternal, false, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,8 +86,11 @@ func TestLinkName(t *testing.T) {
 		args, want []string
 	}{
 		"nobody states it": {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
-		"the operator states it": {spec.PlatformMetal, []string{"net.ifnames=0", "console=ttyS0"},
-			[]string{"net.ifnames=0", "console=ttyS0"}},
+		"the operator states it": {
+			spec.PlatformMetal,
+			[]string{"net.ifnames=0", "console=ttyS0"},
+			[]string{"net.ifnames=0", "console=ttyS0"},
+		},
 		"nothing is for a link": {spec.PlatformNoCloud, []string{"net.ifnames=1"}, []string{"net.ifnames=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,8 +127,11 @@ func TestUncertainDisk(t *testing.T) {
 		"two buses":              {spec.Image{}, "scsi0", "sata0", warning("sata0")},
 		"two buses, other way":   {spec.Image{}, "sata0", "scsi5", warning("scsi5")},
 		"Talos is on it already": {small().Image, "scsi0", "sata0", nil},
-		"and comes as an image of it": {spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}}, "scsi0", "sata0",
-			nil},
+		"and comes as an image of it": {
+			spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}},
+			"scsi0", "sata0",
+			nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := booting(c.image)

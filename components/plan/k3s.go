@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"golang.org/x/crypto/ssh"
+
+	"talos-proxmox/components/spec"
 )
 
 // PlannedK3s is what is decided about a cluster of kind k3s beside its machines.
@@ -238,8 +238,10 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"cluster.versions.talos", c.Versions.Talos != "", c.Versions.Talos},
 		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
 		{"cluster.versions.kubernetes", c.Versions.Kubernetes != "", c.Versions.Kubernetes},
-		{"cluster.endpoint.mode", c.Endpoint.Mode == spec.EndpointVIP || c.Endpoint.Mode == spec.EndpointKubeVIP,
-			string(c.Endpoint.Mode)},
+		{
+			"cluster.endpoint.mode", c.Endpoint.Mode == spec.EndpointVIP || c.Endpoint.Mode == spec.EndpointKubeVIP,
+			string(c.Endpoint.Mode),
+		},
 		{"cluster.cni.name", c.CNI.Name != "" && c.CNI.Name != spec.CNIFlannel, string(c.CNI.Name)},
 		{"cluster.cni.kubeProxy", c.CNI.KubeProxy != nil && !*c.CNI.KubeProxy, "false"},
 		{"cluster.discovery", c.Discovery != "", string(c.Discovery)},
@@ -363,8 +365,10 @@ func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
 		{"flannel-vxlan", spec.ProtocolUDP, one(k3sVXLAN), nodes},
 	}
 	control = []Ingress{
-		{"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort),
-			distinct(append(slices.Clone(pods), r.apiFrom...))},
+		{
+			"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort),
+			distinct(append(slices.Clone(pods), r.apiFrom...)),
+		},
 		{"etcd", spec.ProtocolTCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
 	}
 

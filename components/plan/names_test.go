@@ -5,15 +5,17 @@ import (
 	"slices"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/spec"
 )
 
 // TestNodeNames: the names can be had before the pool can be planned, and are those of the plan.
 func TestNodeNames(t *testing.T) {
-	pool := spec.Pool{Role: spec.RoleWorker, Nodes: map[string]spec.NodeSpec{"2": {}, "10": {}},
-		Names: "talos-{pool}-{nn}", Addresses: "10.0.1.1-10.0.1.99"}
+	pool := spec.Pool{
+		Role: spec.RoleWorker, Nodes: map[string]spec.NodeSpec{"2": {}, "10": {}},
+		Names: "talos-{pool}-{nn}", Addresses: "10.0.1.1-10.0.1.99",
+	}
 	want := map[string]string{"2": "talos-w-02", "10": "talos-w-10"}
 
 	p, err := New(spec.Spec(small().with("w", pool)))

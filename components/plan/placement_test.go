@@ -5,19 +5,23 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/spec"
 )
 
 func workers(count, cores, gib int) spec.Pool {
-	return spec.Pool{Role: spec.RoleWorker, Count: &count, Addresses: "10.1.0.0-10.1.255.255", VMIDs: "1000-19999",
-		VMSpec: sized(cores, gib)}
+	return spec.Pool{
+		Role: spec.RoleWorker, Count: &count, Addresses: "10.1.0.0-10.1.255.255", VMIDs: "1000-19999",
+		VMSpec: sized(cores, gib),
+	}
 }
 
 func controls(count, cores, gib int) spec.Pool {
-	return spec.Pool{Role: spec.RoleControlPlane, Count: &count, Addresses: "10.0.0.11-10.0.0.99",
-		VMSpec: sized(cores, gib)}
+	return spec.Pool{
+		Role: spec.RoleControlPlane, Count: &count, Addresses: "10.0.0.11-10.0.0.99",
+		VMSpec: sized(cores, gib),
+	}
 }
 
 func placed(t *testing.T, s draft) *Plan {
@@ -79,8 +83,10 @@ func TestPlacement(t *testing.T) {
 		},
 		"room that another pool has pinned is not given away": {
 			small().on([2]int{8, 32}, [2]int{8, 32}).with("control", controls(1, 4, 8)).with("worker", workers(1, 4, 8)).
-				with("zz", spec.Pool{Role: spec.RoleWorker, Count: new(1), Host: "a", Addresses: "10.2.0.1", VMIDs: "900",
-					VMSpec: sized(4, 8)}),
+				with("zz", spec.Pool{
+					Role: spec.RoleWorker, Count: new(1), Host: "a", Addresses: "10.2.0.1", VMIDs: "900",
+					VMSpec: sized(4, 8),
+				}),
 			"a", "b",
 		},
 		"a pin within the pool takes its turn": {
@@ -140,8 +146,10 @@ func TestSlots(t *testing.T) {
 // TestTwoProfiles: pools of different size share the hosts' turns.
 func TestTwoProfiles(t *testing.T) {
 	s := small().on([2]int{20, 64}, [2]int{20, 64}).with("control", controls(1, 4, 8)).with("big", workers(2, 8, 16)).
-		with("small", spec.Pool{Role: spec.RoleWorker, Count: new(3), Addresses: "10.2.0.1-9", VMIDs: "900-909",
-			VMSpec: sized(4, 4)})
+		with("small", spec.Pool{
+			Role: spec.RoleWorker, Count: new(3), Addresses: "10.2.0.1-9", VMIDs: "900-909",
+			VMSpec: sized(4, 4),
+		})
 	p := placed(t, s)
 
 	if got := strings.Join(hostsOf(p, "big"), " ") + ", " + strings.Join(hostsOf(p, "small"), " "); got != "a b, a b a" {

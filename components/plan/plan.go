@@ -240,7 +240,7 @@ type Disk struct {
 // Position is the bus of a disk and its place there: scsi, 0.
 func (d Disk) Position() (bus string, place int) {
 	bus = strings.TrimRight(d.Interface, "0123456789")
-	place, _ = strconv.Atoi(d.Interface[len(bus):]) //nolint:errcheck // validated; 0 otherwise
+	place, _ = strconv.Atoi(d.Interface[len(bus):]) // validated; 0 otherwise
 
 	return bus, place
 }

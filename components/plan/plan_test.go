@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/spec"
 )
 
 // TestModes: what follows from the modes, without a word of the operator.
@@ -41,18 +41,24 @@ func TestModes(t *testing.T) {
 	}{
 		"metal template": {
 			func(*draft) {},
-			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Scope: PerCluster,
-				Key: "template/talos-v1.12.4-base"},
+			derived{
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Scope: PerCluster,
+				Key: "template/talos-v1.12.4-base",
+			},
 		},
 		"nocloud template": {
 			func(s *draft) { s.Image.Platform, s.Network.Gateway = spec.PlatformNoCloud, "10.0.0.1" },
-			derived{Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CloudInit: "ide0", Scope: PerCluster,
-				Key: "template/talos-v1.12.4-base"},
+			derived{
+				Platform: spec.PlatformNoCloud, Addressing: spec.AddressingStatic, CloudInit: "ide0", Scope: PerCluster,
+				Key: "template/talos-v1.12.4-base",
+			},
 		},
 		"template with agent": {
 			func(s *draft) { s.Image.Schematic = &spec.Schematic{Extensions: []string{"qemu-guest-agent"}} },
-			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Agent: true, Scope: PerCluster,
-				Key: "template/talos-v1.12.4-base"},
+			derived{
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingReserved, Agent: true, Scope: PerCluster,
+				Key: "template/talos-v1.12.4-base",
+			},
 		},
 		"template of a pool": {
 			func(s *draft) { p := s.Pools["control"]; p.Image.Template = "9000"; s.Pools["control"] = p },
@@ -70,8 +76,10 @@ func TestModes(t *testing.T) {
 		},
 		"nocloud ISO file": {
 			func(s *draft) {
-				s.Image = spec.Image{Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
-					ISO: spec.ISOImage{URL: "https://example.com/nocloud-amd64.iso"}}
+				s.Image = spec.Image{
+					Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
+					ISO: spec.ISOImage{URL: "https://example.com/nocloud-amd64.iso"},
+				}
 				s.Network.Gateway = "10.0.0.1"
 			},
 			derived{
@@ -106,8 +114,10 @@ func TestModes(t *testing.T) {
 		},
 		"factory disk": {
 			factory(spec.PlatformMetal, "", spec.FactoryImage{Format: spec.FormatDisk}),
-			derived{Platform: spec.PlatformMetal, Addressing: spec.AddressingStatic, Boot: "scsi0", Machine: "q35",
-				Firmware: "ovmf", Scope: PerNode, Key: "factory/node/c-control-1"},
+			derived{
+				Platform: spec.PlatformMetal, Addressing: spec.AddressingStatic, Boot: "scsi0", Machine: "q35",
+				Firmware: "ovmf", Scope: PerNode, Key: "factory/node/c-control-1",
+			},
 		},
 		"factory with extensions of a pool": {
 			func(s *draft) {
@@ -157,8 +167,10 @@ func TestLegalPairs(t *testing.T) {
 		for _, platform := range []spec.Platform{spec.PlatformMetal, spec.PlatformNoCloud} {
 			var got []string
 
-			for _, addressing := range []spec.Addressing{spec.AddressingStatic, spec.AddressingReserved, spec.AddressingAgent,
-				spec.AddressingReported} {
+			for _, addressing := range []spec.Addressing{
+				spec.AddressingStatic, spec.AddressingReserved, spec.AddressingAgent,
+				spec.AddressingReported,
+			} {
 				s := small()
 				s.Network.Addressing, s.Network.Gateway = addressing, "10.0.0.1"
 
@@ -170,8 +182,10 @@ func TestLegalPairs(t *testing.T) {
 				case spec.SourceTemplate:
 					s.Image.Schematic = &spec.Schematic{Extensions: []string{GuestAgent}}
 				case spec.SourceISO:
-					s.Image = spec.Image{ISO: spec.ISOImage{Volume: "local:iso/talos.iso"},
-						Schematic: &spec.Schematic{Extensions: []string{GuestAgent}}}
+					s.Image = spec.Image{
+						ISO:       spec.ISOImage{Volume: "local:iso/talos.iso"},
+						Schematic: &spec.Schematic{Extensions: []string{GuestAgent}},
+					}
 				case spec.SourceFactory:
 					s.Image = spec.Image{Factory: spec.FactoryImage{Extensions: []string{GuestAgent}}}
 				}
@@ -205,11 +219,13 @@ func TestEndpoint(t *testing.T) {
 	for want, change := range map[string]func(*draft){
 		"https://10.0.0.11:6443": func(*draft) {},
 		"https://10.0.0.200:6443": func(
-			s *draft) {
+			s *draft,
+		) {
 			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.200"}
 		},
 		"https://api.example.com:6443": func(
-			s *draft) {
+			s *draft,
+		) {
 			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"}
 		},
 		"https://10.0.0.201:6443": func(s *draft) {
@@ -297,12 +313,16 @@ func TestVersionInURL(t *testing.T) {
 func TestMerge(t *testing.T) {
 	s := small()
 	s.Image, s.Network.Gateway = spec.Image{}, "10.0.0.1"
-	s.Defaults = spec.VMSpec{Cores: new(4), Tags: []string{"a"}, Labels: map[string]string{"x": "1", "y": "1"},
-		Disk: spec.DiskOptions{SSD: new(true)}}
+	s.Defaults = spec.VMSpec{
+		Cores: new(4), Tags: []string{"a"}, Labels: map[string]string{"x": "1", "y": "1"},
+		Disk: spec.DiskOptions{SSD: new(true)},
+	}
 	s = s.with("worker", spec.Pool{
 		Role: spec.RoleWorker, Addresses: "10.1.0.1-9",
-		VMSpec: spec.VMSpec{MemoryMiB: new(8192), Tags: []string{"B"}, Labels: map[string]string{"y": "2"},
-			Disk: spec.DiskOptions{Datastore: new("tank")}},
+		VMSpec: spec.VMSpec{
+			MemoryMiB: new(8192), Tags: []string{"B"}, Labels: map[string]string{"y": "2"},
+			Disk: spec.DiskOptions{Datastore: new("tank")},
+		},
 		Nodes: map[string]spec.NodeSpec{"1": {}, "3": {MAC: "02:00:00:aa:bb:cc", Address: "10.3.0.3", VMSpec: spec.VMSpec{
 			Cores: new(8), Labels: map[string]string{"z": "3"}, ExtraDisks: []spec.ExtraDisk{{SizeGiB: 7}},
 			NICs: []spec.NIC{{VLAN: new(7)}, {Bridge: "vmbr1"}},
@@ -349,10 +369,20 @@ func TestProtection(t *testing.T) {
 		control, worker spec.VMSpec
 		want            [2]bool
 	}{
-		"a lab": {spec.EnvironmentLab, spec.VMSpec{}, spec.VMSpec{}, spec.VMSpec{},
-			[2]bool{false, false}},
-		"production": {spec.EnvironmentProduction, spec.VMSpec{}, spec.VMSpec{}, spec.VMSpec{},
-			[2]bool{true, false}},
+		"a lab": {
+			spec.EnvironmentLab,
+			spec.VMSpec{},
+			spec.VMSpec{},
+			spec.VMSpec{},
+			[2]bool{false, false},
+		},
+		"production": {
+			spec.EnvironmentProduction,
+			spec.VMSpec{},
+			spec.VMSpec{},
+			spec.VMSpec{},
+			[2]bool{true, false},
+		},
 		"production, defaults off":     {spec.EnvironmentProduction, no, spec.VMSpec{}, spec.VMSpec{}, [2]bool{false, false}},
 		"production, the pool off":     {spec.EnvironmentProduction, spec.VMSpec{}, no, spec.VMSpec{}, [2]bool{false, false}},
 		"production, the workers too":  {spec.EnvironmentProduction, spec.VMSpec{}, spec.VMSpec{}, yes, [2]bool{true, true}},
@@ -389,10 +419,14 @@ func TestIdentity(t *testing.T) {
 	s := small()
 	s.Cluster.Name = "k3s-dev"
 	s.Image.Template.GPUWorker = "9000"
-	s = s.with("worker", spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.1.0.1",
-		Names: "talos-{pool}-{nn}"}).
-		with("gpu", spec.Pool{Role: spec.RoleWorker, Addresses: "10.2.0.1-9",
-			GPUs: map[string]spec.GPUSpec{"2": {BDF: "0000:01:00"}}})
+	s = s.with("worker", spec.Pool{
+		Role: spec.RoleWorker, Count: new(1), Addresses: "10.1.0.1",
+		Names: "talos-{pool}-{nn}",
+	}).
+		with("gpu", spec.Pool{
+			Role: spec.RoleWorker, Addresses: "10.2.0.1-9",
+			GPUs: map[string]spec.GPUSpec{"2": {BDF: "0000:01:00"}},
+		})
 
 	var got []any
 	for _, n := range placed(t, s).Nodes() {
@@ -444,8 +478,10 @@ func TestRanges(t *testing.T) {
 		}
 	}
 
-	for _, text := range []spec.Range{"", "-", "10.0.0.1-", "10.0.0.9-8", "10.0.0.1-fd00::1", "10.0.0.1,", "fe80::1%eth0",
-		"10.0.0.1-2-3", "fd00::1-5"} {
+	for _, text := range []spec.Range{
+		"", "-", "10.0.0.1-", "10.0.0.9-8", "10.0.0.1-fd00::1", "10.0.0.1,", "fe80::1%eth0",
+		"10.0.0.1-2-3", "fd00::1-5",
+	} {
 		if found, ok := parseAddresses(text); ok {
 			t.Errorf("%q is %v", text, found)
 		}
@@ -481,8 +517,10 @@ func TestJSON(t *testing.T) {
 		t.Error(pool, err)
 	}
 
-	for text, want := range map[string]spec.Schematic{`"abc"`: {ID: "abc"},
-		`["x", "y"]`: {Extensions: []string{"x", "y"}}} {
+	for text, want := range map[string]spec.Schematic{
+		`"abc"`:      {ID: "abc"},
+		`["x", "y"]`: {Extensions: []string{"x", "y"}},
+	} {
 		image.Schematic = nil
 		if err := json.Unmarshal([]byte(`{"schematic": `+text+`}`), &image); err != nil ||
 			cmp.Diff(want, *image.Schematic) != "" {
@@ -500,8 +538,10 @@ func TestProblem(t *testing.T) {
 	for want, p := range map[string]spec.Problem{
 		"a.b: must be c":                     {Path: "a.b", Rule: "must be c"},
 		"a.b: must be c (given: d); write e": {Path: "a.b", Rule: "must be c", Value: "d", Remedy: "write e"},
-		"a: must be c; write e\n\n      1  2\n      3  4\n": {Path: "a", Rule: "must be c", Remedy: "write e",
-			Detail: "1  2\n3  4\n"},
+		"a: must be c; write e\n\n      1  2\n      3  4\n": {
+			Path: "a", Rule: "must be c", Remedy: "write e",
+			Detail: "1  2\n3  4\n",
+		},
 	} {
 		if p.String() != want {
 			t.Errorf("got %q, want %q", p.String(), want)
@@ -521,8 +561,10 @@ func TestAddressesOfPods(t *testing.T) {
 	} {
 		s := small()
 		s.Firewall.Enabled = &firewall
-		s.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: "1.18.4",
-			Values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}}}
+		s.Cluster.CNI = spec.CNI{
+			Name: spec.CNICilium, Version: "1.18.4",
+			Values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}},
+		}
 
 		if diff := cmp.Diff(want, placed(t, s).Warnings); diff != "" {
 			t.Error(diff)

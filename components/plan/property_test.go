@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"pgregory.net/rapid"
+
+	"talos-proxmox/components/spec"
 )
 
 // drawSpec draws a spec whose configuration is right; only the capacity of the hosts may be too small.
@@ -23,15 +23,19 @@ func drawSpec(t *rapid.T) draft {
 	for i := range rapid.IntRange(1, 6).Draw(t, "hosts") {
 		h := spec.Host{Name: fmt.Sprintf("pve%d", i)}
 		if limited {
-			h.Capacity = &spec.Resources{VCPU: rapid.IntRange(4, 64).Draw(t, "vcpu"),
-				MemoryMiB: rapid.IntRange(8, 256).Draw(t, "gib") * 1024}
+			h.Capacity = &spec.Resources{
+				VCPU:      rapid.IntRange(4, 64).Draw(t, "vcpu"),
+				MemoryMiB: rapid.IntRange(8, 256).Draw(t, "gib") * 1024,
+			}
 		}
 
 		s.Proxmox.Hosts = append(s.Proxmox.Hosts, h)
 	}
 
-	s.Placement.Reserve = spec.Resources{VCPU: rapid.IntRange(0, 4).Draw(t, "reserve"),
-		MemoryMiB: rapid.IntRange(0, 4096).Draw(t, "reserve MiB")}
+	s.Placement.Reserve = spec.Resources{
+		VCPU:      rapid.IntRange(0, 4).Draw(t, "reserve"),
+		MemoryMiB: rapid.IntRange(0, 4096).Draw(t, "reserve MiB"),
+	}
 
 	for i := range rapid.IntRange(1, 2).Draw(t, "control pools") {
 		s.Pools[fmt.Sprintf("control%d", i)] = drawPool(t, s, spec.RoleControlPlane, i, 5)
@@ -251,14 +255,18 @@ func TestInterleaving(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(t, "hosts") {
 			s.Proxmox.Hosts = append(s.Proxmox.Hosts, spec.Host{
 				Name: fmt.Sprintf("pve%d", i),
-				Capacity: &spec.Resources{VCPU: rapid.IntRange(8, 96).Draw(t, "vcpu"),
-					MemoryMiB: rapid.IntRange(16, 256).Draw(t, "gib") * 1024},
+				Capacity: &spec.Resources{
+					VCPU:      rapid.IntRange(8, 96).Draw(t, "vcpu"),
+					MemoryMiB: rapid.IntRange(16, 256).Draw(t, "gib") * 1024,
+				},
 			})
 		}
 
 		controls := rapid.IntRange(1, len(s.Proxmox.Hosts)).Draw(t, "control planes")
-		s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: &controls, Addresses: "10.0.0.11-10.0.0.99",
-			VMSpec: sized(2, 4)}
+		s.Pools["control"] = spec.Pool{
+			Role: spec.RoleControlPlane, Count: &controls, Addresses: "10.0.0.11-10.0.0.99",
+			VMSpec: sized(2, 4),
+		}
 
 		cores, gib := rapid.IntRange(1, 16).Draw(t, "cores"), rapid.IntRange(1, 32).Draw(t, "memory")
 
@@ -285,8 +293,10 @@ func TestInterleaving(t *testing.T) {
 		}
 
 		workers := rapid.IntRange(0, len(slots)).Draw(t, "workers")
-		s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: &workers, Addresses: "10.1.0.0-10.2.0.0",
-			VMIDs: "1000-9999", VMSpec: sized(cores, gib)}
+		s.Pools["worker"] = spec.Pool{
+			Role: spec.RoleWorker, Count: &workers, Addresses: "10.1.0.0-10.2.0.0",
+			VMIDs: "1000-9999", VMSpec: sized(cores, gib),
+		}
 
 		p := planned(t, s)
 		if p == nil {
@@ -298,8 +308,10 @@ func TestInterleaving(t *testing.T) {
 		}
 
 		if full := len(slots) + 1; workers == len(slots) {
-			s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: &full, Addresses: "10.1.0.0-10.2.0.0",
-				VMIDs: "1000-9999", VMSpec: sized(cores, gib)}
+			s.Pools["worker"] = spec.Pool{
+				Role: spec.RoleWorker, Count: &full, Addresses: "10.1.0.0-10.2.0.0",
+				VMIDs: "1000-9999", VMSpec: sized(cores, gib),
+			}
 			if planned(t, s) != nil {
 				t.Fatal("there is no room for one more")
 			}

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/siderolabs/talos/pkg/machinery/labels"
+
+	"talos-proxmox/components/spec"
 )
 
 // registryName is a host, with a port or not, or any registry.

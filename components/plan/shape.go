@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/siderolabs/talos/pkg/machinery/labels"
+
+	"talos-proxmox/components/spec"
 )
 
 var (
@@ -126,9 +126,13 @@ func (r *resolver) checkTemplateDisk(path string, d spec.DiskOptions) {
 	}
 
 	for _, option := range []struct{ key, value string }{
-		{"cache", format(d.Cache)}, {"aio", format(d.AIO)}, {"discard", format(d.Discard)}, {"ssd", format(d.SSD)},
+		{"cache", format(d.Cache)},
+		{"aio", format(d.AIO)},
+		{"discard", format(d.Discard)},
+		{"ssd", format(d.SSD)},
 		{"iothread", format(d.IOThread)},
-		{"backup", format(d.Backup)}, {"replicate", format(d.Replicate)},
+		{"backup", format(d.Backup)},
+		{"replicate", format(d.Replicate)},
 	} {
 		if option.value != "" {
 			r.problems.Add(path+"."+option.key, "is the template's: a clone keeps the options of its disk", option.value,
@@ -320,8 +324,10 @@ func format[T any](v *T) string {
 
 // sharedTags are those that say nothing of whose a VM is.
 func sharedTags() []string {
-	return []string{string(spec.DistributionTalos), string(spec.DistributionK3s), string(spec.RoleControlPlane),
-		string(spec.RoleWorker)}
+	return []string{
+		string(spec.DistributionTalos), string(spec.DistributionK3s), string(spec.RoleControlPlane),
+		string(spec.RoleWorker),
+	}
 }
 
 // tags are sorted and without repetition, as Proxmox stores them: any other order would be a difference for ever.

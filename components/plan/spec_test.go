@@ -17,11 +17,15 @@ func small() draft {
 		Cluster: spec.Cluster{
 			Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
 		},
-		Image: spec.Image{Source: spec.SourceTemplate,
-			Template: spec.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"}},
+		Image: spec.Image{
+			Source:   spec.SourceTemplate,
+			Template: spec.TemplateImage{Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base"},
+		},
 		Network: spec.Network{CIDR: "10.0.0.0/8"},
-		Pools: map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1),
-			Addresses: "10.0.0.11-10.0.0.99"}},
+		Pools: map[string]spec.Pool{"control": {
+			Role: spec.RoleControlPlane, Count: new(1),
+			Addresses: "10.0.0.11-10.0.0.99",
+		}},
 	}
 }
 

@@ -48,8 +48,10 @@ func TestStatedCNI(t *testing.T) {
 		p, err := New(spec.Spec{
 			Environment: c.environment,
 			Proxmox:     spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
-			Cluster: spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
-				CNI: spec.CNI{Name: c.stated}},
+			Cluster: spec.Cluster{
+				Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
+				CNI: spec.CNI{Name: c.stated},
+			},
 			Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
 			Pools:   map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"}},
 		})

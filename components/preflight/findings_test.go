@@ -46,8 +46,10 @@ func newTestbed(t *testing.T, change ...func(*lab.Config)) *testbed {
 			{Name: "a", VCPU: 8, MemoryMiB: 32768, Storages: storages, PCI: world.GPU("0000:01:00", 1)},
 			{Name: "b", VCPU: 8, MemoryMiB: 32768, Storages: storages},
 		},
-		Templates: []lab.Template{{Name: "talos-v1.12.4-base", VMID: 9000, Host: "a", Storage: "local-lvm", DiskGiB: 10,
-			Conf: map[string]string{"machine": "q35"}}},
+		Templates: []lab.Template{{
+			Name: "talos-v1.12.4-base", VMID: 9000, Host: "a", Storage: "local-lvm", DiskGiB: 10,
+			Conf: map[string]string{"machine": "q35"},
+		}},
 	}
 
 	for _, f := range change {
@@ -67,16 +69,20 @@ func newTestbed(t *testing.T, change ...func(*lab.Config)) *testbed {
 
 	s.access = proxmoxapi.Access{Endpoint: l.Endpoint(), Insecure: true, TokenID: limited, TokenSecret: "secret"}
 	s.spec = spec.Spec{
-		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a", Capacity: &spec.Resources{VCPU: 8, MemoryMiB: 32768}},
-			{Name: "b"}}},
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{
+			{Name: "a", Capacity: &spec.Resources{VCPU: 8, MemoryMiB: 32768}},
+			{Name: "b"},
+		}},
 		Cluster: spec.Cluster{
 			Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
 			Endpoint: spec.Endpoint{Mode: spec.EndpointVIP, Address: s.address(20)},
 		},
 		Image: spec.Image{
-			Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base",
+			Source: spec.SourceTemplate, Template: spec.TemplateImage{
+				Control:               "talos-v1.12.4-base",
 				GPUWorker:             "talos-v1.12.4-base",
-				AllowNonCanonicalName: true},
+				AllowNonCanonicalName: true,
+			},
 			Schematic: &spec.Schematic{Extensions: []string{"qemu-guest-agent"}},
 		},
 		Network: spec.Network{CIDR: l.Network().String()},
@@ -117,8 +123,10 @@ func (s *testbed) downloads() {
 func (s *testbed) machine(vmid int, running bool, settings map[string]string) {
 	s.Helper()
 
-	_, err := s.World().Create(world.Caller{ID: "root@pam"}, "a", world.CreateRequest{VMID: vmid, Conf: settings,
-		Start: running})
+	_, err := s.World().Create(world.Caller{ID: "root@pam"}, "a", world.CreateRequest{
+		VMID: vmid, Conf: settings,
+		Start: running,
+	})
 	require.NoError(s, err)
 	require.Eventually(s, func() bool {
 		v, err := s.World().VM("a", vmid)
@@ -311,8 +319,10 @@ func findings() map[string]finding {
 		},
 		"a GPU that is mapped elsewhere": {
 			spoil: func(s *testbed) {
-				require.NoError(s, s.World().CreateMapping(world.Mapping{Kind: "pci", ID: "card",
-					Map: []string{"id=10de:2204,iommugroup=1,node=a,path=0000:01:00.0,subsystem-id=10de:147d"}}))
+				require.NoError(s, s.World().CreateMapping(world.Mapping{
+					Kind: "pci", ID: "card",
+					Map: []string{"id=10de:2204,iommugroup=1,node=a,path=0000:01:00.0,subsystem-id=10de:147d"},
+				}))
 				s.machine(100, false, map[string]string{"name": "gaming", "hostpci0": "mapping=card"})
 			},
 			want: []string{"warning: pools.gpu.gpus.1.bdf: belongs to gaming (VMID 100) on host a too, which cannot be " +
@@ -491,8 +501,12 @@ func TestEachPrivilege(t *testing.T) {
 		}
 	}
 
-	assert.Contains(t, needed, Privilege{Names: []string{"SDN.Use"}, Paths: []string{"/sdn/zones/localnetwork/vmbr0/30"},
-		For: "to use the bridge", Changes: []string{"networkDevices"}})
-	assert.Contains(t, needed, Privilege{Names: []string{"VM.Allocate"}, Paths: []string{"/vms/401", "/pool/nodes"},
-		For: "to make and to remove VMs"})
+	assert.Contains(t, needed, Privilege{
+		Names: []string{"SDN.Use"}, Paths: []string{"/sdn/zones/localnetwork/vmbr0/30"},
+		For: "to use the bridge", Changes: []string{"networkDevices"},
+	})
+	assert.Contains(t, needed, Privilege{
+		Names: []string{"VM.Allocate"}, Paths: []string{"/vms/401", "/pool/nodes"},
+		For: "to make and to remove VMs",
+	})
 }

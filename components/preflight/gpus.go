@@ -36,8 +36,10 @@ func (c *checks) checkGPUs(ctx context.Context) error {
 				Path: bdfPath(n), Rule: "was not checked: Proxmox VE cannot reach host " + n.Host, Value: n.GPU.BDF,
 			})
 		case a.err != nil && !errors.Is(a.err, proxmoxapi.ErrRefused) && !c.absent[n.VMID]:
-			c.warnings = append(c.warnings, spec.Problem{Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err),
-				Value: n.GPU.BDF})
+			c.warnings = append(c.warnings, spec.Problem{
+				Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err),
+				Value: n.GPU.BDF,
+			})
 		case errors.Is(a.err, proxmoxapi.ErrHostSilent):
 			c.reportUnreachableHost(n.Host)
 		case a.err != nil:

@@ -36,8 +36,10 @@ func TestGPUs(t *testing.T) {
 	bridge := proxmoxapi.PCIDevice{BDF: "0000:00:01.0", ID: "8086:1901", Class: "0x060400", IOMMUGroup: 15}
 	disk := proxmoxapi.PCIDevice{BDF: "0000:03:00.0", ID: "144d:a808", Class: "0x010802", Name: "NVMe", IOMMUGroup: 15}
 
-	s := newChecks(p(), &manyHosts{devices: map[string][]proxmoxapi.PCIDevice{"a": {card, sound},
-		"b": {bridge, other, disk}}}, quietNetwork{})
+	s := newChecks(p(), &manyHosts{devices: map[string][]proxmoxapi.PCIDevice{
+		"a": {card, sound},
+		"b": {bridge, other, disk},
+	}}, quietNetwork{})
 	require.NoError(t, s.run(t.Context()))
 	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.report.devices)
 	assert.Equal(t, []spec.Problem{{
@@ -71,8 +73,10 @@ func TestGPUs(t *testing.T) {
 		{Path: "pools.gpu.gpus.2.bdf", Rule: "was not checked: Proxmox VE cannot reach host b", Value: "0000:02:00"},
 	}, s.warnings)
 
-	_, err = check(t, p(), &manyHosts{silent: "b",
-		devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}}})
+	_, err = check(t, p(), &manyHosts{
+		silent:  "b",
+		devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}},
+	})
 	assert.EqualError(t, err, `the configuration has 1 problem:
   - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); repair it, or take it out`)
 }

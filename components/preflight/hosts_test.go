@@ -38,8 +38,10 @@ func (c *lackingHosts) Bridges(context.Context, string) ([]proxmoxapi.Bridge, er
 // TestHosts: all that hosts lack for new nodes is said at once, and nothing of it matters when the nodes are there.
 func TestHosts(t *testing.T) {
 	s := spec.Spec{
-		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}, {Name: "pve"}},
-			Storage: spec.Storage{Images: "nfs", Disks: "tank"}},
+		Proxmox: spec.Proxmox{
+			Hosts:   []spec.Host{{Name: "a"}, {Name: "b"}, {Name: "pve"}},
+			Storage: spec.Storage{Images: "nfs", Disks: "tank"},
+		},
 		Cluster:   spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
 		Network:   spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
 		Placement: spec.Placement{Strategy: spec.StrategySpread},
@@ -56,8 +58,11 @@ func TestHosts(t *testing.T) {
 	_, err := check(t, p, h)
 	require.NoError(t, err)
 
-	_, err = check(t, p, &lackingHosts{hosts: []proxmoxapi.Host{{Name: "A", Online: true}, {Name: "b"},
-		{Name: "pve", Online: true}}, manyHosts: manyHosts{silent: "pve"}})
+	_, err = check(t, p, &lackingHosts{hosts: []proxmoxapi.Host{
+		{Name: "A", Online: true},
+		{Name: "b"},
+		{Name: "pve", Online: true},
+	}, manyHosts: manyHosts{silent: "pve"}})
 	require.EqualError(t, err, `the configuration has 3 problems:
   - proxmox.hosts: is no host of this Proxmox VE, which has A, b, pve (given: a); correct the name; case matters
   - proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out
@@ -67,8 +72,10 @@ func TestHosts(t *testing.T) {
 	one.Proxmox.Hosts = s.Proxmox.Hosts[:1]
 
 	_, err = check(t, plantest.New(t, one),
-		&lackingHosts{hosts: online, stores: map[string]proxmoxapi.Store{"nfs": {Content: []string{"backup", "vztmpl"},
-			Active: true}}})
+		&lackingHosts{hosts: online, stores: map[string]proxmoxapi.Store{"nfs": {
+			Content: []string{"backup", "vztmpl"},
+			Active:  true,
+		}}})
 	require.EqualError(t, err, `the configuration has 3 problems:
   - pools.control.disk.datastore: is no datastore of host a, or one that the credentials may not use (given: tank); name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it
   - proxmox.storage.images: takes no iso on host a (given: nfs, which takes backup, vztmpl); run 'pvesm set nfs --content backup,vztmpl,iso', or name another datastore
@@ -81,12 +88,16 @@ func TestHosts(t *testing.T) {
   - pools.control.disk.datastore: is not active on host a (given: tank); switch it on there, or name another`)
 
 	full := &lackingHosts{
-		manyHosts: manyHosts{vms: []proxmoxapi.VM{{ID: 100, Name: "other", Host: "a", MemoryMiB: 30000},
-			{ID: 9000, Name: "base", Host: "a", Template: true, MemoryMiB: 9999}}},
+		manyHosts: manyHosts{vms: []proxmoxapi.VM{
+			{ID: 100, Name: "other", Host: "a", MemoryMiB: 30000},
+			{ID: 9000, Name: "base", Host: "a", Template: true, MemoryMiB: 9999},
+		}},
 		hosts:   []proxmoxapi.Host{{Name: "a", Online: true, MemoryMiB: 32768}},
 		bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}},
-		stores: map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}, Active: true, Free: 100 << 30},
-			"nfs": good["nfs"]},
+		stores: map[string]proxmoxapi.Store{
+			"tank": {Content: []string{"images"}, Active: true, Free: 100 << 30},
+			"nfs":  good["nfs"],
+		},
 	}
 	survey := newChecks(plantest.New(t, one), full, quietNetwork{})
 	require.NoError(t, survey.run(t.Context()))

@@ -33,25 +33,35 @@ func TestK3sPreflight(t *testing.T) {
 	template := proxmoxapi.VM{ID: 9000, Name: "ubuntu", Host: host, Template: true}
 	first := proxmoxapi.VM{ID: p.Nodes()[0].VMID, Name: p.Nodes()[0].Name, Host: p.Nodes()[0].Host}
 	disks := proxmoxapi.Store{Content: []string{"images"}, Active: true, Free: 1 << 50}
-	taken := map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "snippets"}, Active: true},
-		"local-lvm": disks}}
+	taken := map[string]map[string]proxmoxapi.Store{host: {
+		"local":     {Content: []string{"iso", "snippets"}, Active: true},
+		"local-lvm": disks,
+	}}
 
 	for name, c := range map[string]struct {
 		cloud cloudHost
 		want  string
 	}{
-		"as it should be": {cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}}, stores: taken,
-			drive: "ide2"}},
+		"as it should be": {cloud: cloudHost{
+			fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}}, stores: taken,
+			drive: "ide2",
+		}},
 		"no snippets": {
-			cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
-				stores: map[string]map[string]proxmoxapi.Store{host: {"local": {Content: []string{"iso", "vztmpl"}, Active: true},
-					"local-lvm": disks}}, drive: "ide2"},
+			cloud: cloudHost{
+				fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
+				stores: map[string]map[string]proxmoxapi.Store{host: {
+					"local":     {Content: []string{"iso", "vztmpl"}, Active: true},
+					"local-lvm": disks,
+				}}, drive: "ide2",
+			},
 			want: "proxmox.storage.snippets: takes no snippets on host " + host + " (given: local, which takes iso, vztmpl); " +
 				"run 'pvesm set local --content iso,vztmpl,snippets', or name another datastore",
 		},
 		"no datastore": {
-			cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
-				stores: map[string]map[string]proxmoxapi.Store{host: {"local-lvm": disks}}, drive: "ide2"},
+			cloud: cloudHost{
+				fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
+				stores:   map[string]map[string]proxmoxapi.Store{host: {"local-lvm": disks}}, drive: "ide2",
+			},
 			want: "proxmox.storage.snippets: is no datastore of host " + host + " (given: local); name one that is, and " +
 				"takes snippets",
 		},
@@ -68,9 +78,13 @@ func TestK3sPreflight(t *testing.T) {
 				"prepare the template, or correct the name",
 		},
 		"a server that is left out": {
-			cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template, first,
-				{ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}}}}, stores: taken,
-				drive: "ide2"},
+			cloud: cloudHost{
+				fixedVMs: fixedVMs{vms: []proxmoxapi.VM{
+					template, first,
+					{ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}},
+				}}, stores: taken,
+				drive: "ide2",
+			},
 			want: "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: without " +
 				"edge-server-2); add a control plane first",
 		},

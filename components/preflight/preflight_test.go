@@ -65,8 +65,10 @@ type fixedVMs struct {
 func (s fixedVMs) VMs(context.Context) ([]proxmoxapi.VM, error) { return s.vms, s.err }
 
 func (s fixedVMs) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
-	c := proxmoxapi.VMConfig{Disks: map[string]int{}, Machine: "i440fx", Firmware: "seabios",
-		SCSIController: "virtio-scsi-pci"}
+	c := proxmoxapi.VMConfig{
+		Disks: map[string]int{}, Machine: "i440fx", Firmware: "seabios",
+		SCSIController: "virtio-scsi-pci",
+	}
 	if s.iface != "" {
 		c.Disks[s.iface] = s.size
 	}
@@ -115,8 +117,10 @@ func TestFindTemplates(t *testing.T) {
 				`run 'qm template 9000' on that host`,
 		},
 		"two of one name": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {ID: 9001, Name: "talos-v1.12.4-base", Host: "pve",
-				Template: true}}},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {
+				ID: 9001, Name: "talos-v1.12.4-base", Host: "pve",
+				Template: true,
+			}}},
 			problem: `image.template.control: names 2 machines on host pve (given: talos-v1.12.4-base); give the VMID instead`,
 		},
 		"disk elsewhere": {
@@ -140,21 +144,27 @@ func TestFindTemplates(t *testing.T) {
 				`choose another range (the next free VMID is 403), or remove that machine`,
 		},
 		"VMID of a container": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {ID: 402, Name: "c-control-2", Host: "pve3", Container: true}},
-				iface: "scsi0", size: 10},
+			shelf: fixedVMs{
+				vms:   []proxmoxapi.VM{template, {ID: 402, Name: "c-control-2", Host: "pve3", Container: true}},
+				iface: "scsi0", size: 10,
+			},
 			problem: `pools.control.vmids: 402 is taken by "c-control-2" on host pve3 (given: c-control-2); ` +
 				`choose another range (the next free VMID is 403), or remove that machine`,
 		},
 		"node under another name": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{template,
-				{ID: 402, Name: "old-2", Host: "pve", Tags: []string{"c", "controlplane", "talos"}}}, iface: "scsi0", size: 10},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{
+				template,
+				{ID: 402, Name: "old-2", Host: "pve", Tags: []string{"c", "controlplane", "talos"}},
+			}, iface: "scsi0", size: 10},
 			problem: `pools.control.names: VMID 402 is "old-2", a node of this cluster: a node keeps its name (given: c-control-2); ` +
 				`if the VM was renamed, rename it back: run 'qm set 402 --name c-control-2' on host pve; if the configuration was changed, ` +
 				`give the pool its former name, or its names the former pattern: the node must be called "old-2"`,
 		},
 		"template gone, nodes there": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 401, Name: "c-control-1", Host: "pve"},
-				{ID: 402, Name: "c-control-2", Host: "pve9"}}},
+			shelf: fixedVMs{vms: []proxmoxapi.VM{
+				{ID: 401, Name: "c-control-1", Host: "pve"},
+				{ID: 402, Name: "c-control-2", Host: "pve9"},
+			}},
 			want: map[string]int{},
 		},
 	} {
@@ -180,8 +190,10 @@ func TestFindTemplatesByVMID(t *testing.T) {
 		p.Pools[0].Nodes[i].Template = "9000"
 	}
 
-	got, err := check(t, p, fixedVMs{vms: []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}},
-		iface: "scsi0"})
+	got, err := check(t, p, fixedVMs{
+		vms:   []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}},
+		iface: "scsi0",
+	})
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"c-control-1": 9000, "c-control-2": 9000}, got.templates)
 }

@@ -17,21 +17,27 @@ import (
 func TestRemovals(t *testing.T) {
 	// made are the VMs of so many control planes, and of a worker.
 	made := func(controls int) []proxmoxapi.VM {
-		vms := []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}},
-			{ID: 9000, Name: "template"}}
+		vms := []proxmoxapi.VM{
+			{ID: 501, Name: "c-worker-1", Host: "pve", Tags: []string{"c", "worker", "talos"}},
+			{ID: 9000, Name: "template"},
+		}
 		for i := range controls {
-			vms = append(vms, proxmoxapi.VM{ID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1), Host: "pve",
-				Tags: []string{"c", "controlplane", "talos"}})
+			vms = append(vms, proxmoxapi.VM{
+				ID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1), Host: "pve",
+				Tags: []string{"c", "controlplane", "talos"},
+			})
 		}
 
 		return vms
 	}
 
 	planned := func(controls int, change ...func(*plan.Plan)) *plan.Plan {
-		p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi,
+		p := &plan.Plan{
+			Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi,
 			Pools: []plan.PlannedPool{
 				{Role: spec.RoleControlPlane}, {Role: spec.RoleWorker, Nodes: []plan.Node{{VMID: 501, Name: "c-worker-1"}}},
-			}}
+			},
+		}
 		for i := range controls {
 			p.Pools[0].Nodes = append(p.Pools[0].Nodes, plan.Node{VMID: 401 + i, Name: fmt.Sprintf("c-control-%d", i+1)})
 		}
@@ -87,8 +93,10 @@ func TestRemovals(t *testing.T) {
 
 func TestProtectedStays(t *testing.T) {
 	p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi}
-	s := newChecks(p, protectedVMs{fixedVMs{vms: []proxmoxapi.VM{{ID: 501, Name: "c-worker-1", Host: "pve",
-		Tags: []string{"c", "worker", "talos"}}}}}, quietNetwork{})
+	s := newChecks(p, protectedVMs{fixedVMs{vms: []proxmoxapi.VM{{
+		ID: 501, Name: "c-worker-1", Host: "pve",
+		Tags: []string{"c", "worker", "talos"},
+	}}}}, quietNetwork{})
 
 	assert.EqualError(t, s.run(t.Context()), "the configuration has 1 problem:\n"+
 		"  - pools: a VM that is protected is not removed, and its node must not leave the cluster before it (given: "+

@@ -65,7 +65,7 @@ func (c *checks) checkTemplates(ctx context.Context) error {
 // findTemplate looks for the template on the node's own host, by VMID or by name, whose case matters. Its three
 // failures are told apart because they have three remedies.
 func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, *spec.Problem) {
-	id, _ := strconv.Atoi(n.Template) //nolint:errcheck // 0 is no VMID
+	id, _ := strconv.Atoi(n.Template) // 0 is no VMID
 	fail := func(rule, remedy string) (proxmoxapi.VM, *spec.Problem) {
 		return proxmoxapi.VM{}, &spec.Problem{Path: key, Rule: rule, Value: n.Template, Remedy: remedy}
 	}

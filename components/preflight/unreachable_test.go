@@ -51,8 +51,10 @@ func TestRefreshVMs(t *testing.T) {
 	}{
 		"not broadcast yet": {
 			listed: []proxmoxapi.VM{listed(401, "pve", ""), listed(402, "pve", "VM 402")},
-			hosts: map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false),
-				is(402, "pve", "c-control-2", true)}}, stopped: true,
+			hosts: map[string][]proxmoxapi.VM{"pve": {
+				is(401, "pve", "c-control-1", false),
+				is(402, "pve", "c-control-2", true),
+			}}, stopped: true,
 		},
 		"offline for long": {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), listed(402, "pve2", "")},

@@ -177,7 +177,8 @@ func firstValue(setting string) string {
 // checkCores checks that a host has the processors of a VM that is to get more: Proxmox VE takes any number, and does
 // not start the VM.
 func (c *checks) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
-	settings []*proxmoxapi.Settings) error {
+	settings []*proxmoxapi.Settings,
+) error {
 	var hosts []proxmoxapi.Host
 
 	for i, n := range nodes {

@@ -20,8 +20,10 @@ func (oneProcess) Process(context.Context, proxmoxapi.VM) (int, error) { return 
 
 // TestMark: what is left to be done on a VM has its own mark, and what others have left there has none.
 func TestMark(t *testing.T) {
-	n := plan.Node{Name: "a", Pool: "p", VMID: 401, Cores: 4, MemoryMiB: 4096, CPUType: "host",
-		Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 50}}}
+	n := plan.Node{
+		Name: "a", Pool: "p", VMID: 401, Cores: 4, MemoryMiB: 4096, CPUType: "host",
+		Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 50}},
+	}
 
 	look := func(settings proxmoxapi.Settings) (proxmoxvm.State, []spec.Problem) {
 		s := newChecks(&plan.Plan{}, oneProcess{}, quietNetwork{})

@@ -13,15 +13,23 @@ func TestFailures(t *testing.T) {
 		kind error
 		said string
 	}{
-		http.StatusForbidden: {ErrRefused,
-			"refuses the credentials (GET /nodes/pve/hardware/pci?pci-class-blacklist=): Forbidden"},
+		http.StatusForbidden: {
+			ErrRefused,
+			"refuses the credentials (GET /nodes/pve/hardware/pci?pci-class-blacklist=): Forbidden",
+		},
 		http.StatusNotFound: {nil, "answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 404 Not Found"},
-		http.StatusServiceUnavailable: {nil,
-			"answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 503 Service Unavailable"},
-		http.StatusNotImplemented: {nil,
-			"answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 501 Not Implemented"},
-		595: {ErrHostSilent,
-			"cannot reach that host (GET /nodes/pve/hardware/pci?pci-class-blacklist=): 595 status code 595"},
+		http.StatusServiceUnavailable: {
+			nil,
+			"answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 503 Service Unavailable",
+		},
+		http.StatusNotImplemented: {
+			nil,
+			"answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 501 Not Implemented",
+		},
+		595: {
+			ErrHostSilent,
+			"cannot reach that host (GET /nodes/pve/hardware/pci?pci-class-blacklist=): 595 status code 595",
+		},
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -40,8 +40,10 @@ func (c *Client) PCIDevices(ctx context.Context, host string) ([]PCIDevice, erro
 	var found []PCIDevice
 
 	for _, d := range reply {
-		device := PCIDevice{BDF: d.ID, ID: pair(d.Vendor, d.Device), Class: d.Class, Name: d.DeviceName,
-			IOMMUGroup: d.IOMMUGroup}
+		device := PCIDevice{
+			BDF: d.ID, ID: pair(d.Vendor, d.Device), Class: d.Class, Name: d.DeviceName,
+			IOMMUGroup: d.IOMMUGroup,
+		}
 		if d.SubsystemVendor != "" && d.SubsystemDevice != "" {
 			device.SubsystemID = pair(d.SubsystemVendor, d.SubsystemDevice)
 		}

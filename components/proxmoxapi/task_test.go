@@ -20,8 +20,10 @@ func TestTaskTimeout(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 
-	c, err := New(Access{Endpoint: server.URL, Insecure: true, TokenID: "a@pve!b", TokenSecret: "c",
-		TaskTimeout: time.Millisecond})
+	c, err := New(Access{
+		Endpoint: server.URL, Insecure: true, TokenID: "a@pve!b", TokenSecret: "c",
+		TaskTimeout: time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

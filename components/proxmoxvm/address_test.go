@@ -17,8 +17,10 @@ import (
 var agentNode = plan.Node{Name: "c-control-1", VMID: 401, MAC: "42:00:00:00:00:01"}
 
 func discovery() *Discovery {
-	return &Discovery{Network: netip.MustParsePrefix("10.20.0.0/16"), Except: netip.MustParseAddr("10.20.0.5"),
-		Timeout: time.Second}
+	return &Discovery{
+		Network: netip.MustParsePrefix("10.20.0.0/16"), Except: netip.MustParseAddr("10.20.0.5"),
+		Timeout: time.Second,
+	}
 }
 
 // reportedLinks is what the agent of a control plane with Cilium and a virtual address reports, in an order that means
@@ -70,8 +72,10 @@ func TestLinksOf(t *testing.T) {
 	// The provider's lists are as long as the links it saw, and empty when it saw none.
 	assert.Empty(t, linksOf(nil, nil, nil, nil))
 	assert.Equal(t, []proxmoxapi.Link{
-		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"),
-			netip.MustParseAddr("::1")}},
+		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Addr{
+			netip.MustParseAddr("127.0.0.1"),
+			netip.MustParseAddr("::1"),
+		}},
 		{Name: "eth0", MAC: "42:00:00:00:00:01", Addresses: []netip.Addr{netip.MustParseAddr("10.20.3.4")}},
 	}, linksOf([]string{"lo", "eth0"}, []string{"00:00:00:00:00:00", "42:00:00:00:00:01"},
 		[][]string{{"127.0.0.1"}, {"10.20.3.4"}}, [][]string{{"::1"}, {}}))

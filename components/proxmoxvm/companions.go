@@ -43,7 +43,8 @@ func NewCompanions(
 
 // newHAResource has the high-availability manager of Proxmox VE keep the VM running.
 func newHAResource(ctx *pulumi.Context, name string, n plan.Node, vmid pulumi.IntOutput,
-	opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
+	opts ...pulumi.ResourceOption,
+) (pulumi.Resource, error) {
 	// It is replaced with its VM.
 	opts = append(opts, pulumi.ReplaceOnChanges([]string{"resourceId"}), pulumi.DeleteBeforeReplace(true))
 

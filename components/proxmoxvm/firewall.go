@@ -13,7 +13,8 @@ import (
 // newFirewall closes a VM for everything that the rules do not let in. It has an effect where Proxmox VE's firewall is
 // on for the whole datacenter, which is the operator's matter.
 func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, machineVM *vm.VirtualMachine,
-	vmid pulumi.IntOutput, opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
+	vmid pulumi.IntOutput, opts ...pulumi.ResourceOption,
+) (pulumi.Resource, error) {
 	all := network.FirewallRulesRuleArray{}
 
 	for _, r := range rules {

@@ -61,8 +61,10 @@ func updatesOf(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, n plan.Node) 
 }
 
 func TestGrowDisks(t *testing.T) {
-	n := plan.Node{Name: "a", VMID: 401, Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 50},
-		{Interface: "scsi1", SizeGiB: 10}}}
+	n := plan.Node{Name: "a", VMID: 401, Disks: []plan.Disk{
+		{Interface: "scsi0", SizeGiB: 50},
+		{Interface: "scsi1", SizeGiB: 10},
+	}}
 	p := &plan.Plan{Cluster: "c"}
 	before := func() map[string]string {
 		return map[string]string{"scsi0": "tank:vm-401-disk-0,size=40G", "scsi1": "tank:vm-401-disk-1,size=10G"}

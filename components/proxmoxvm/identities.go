@@ -279,8 +279,10 @@ func CheckSetUp(node string, found Found) error {
 // machineOf reads a VM from its inputs: these have the UUID that the program chose, where outputs have what the
 // provider found.
 func machineOf(inputs resource.PropertyMap) Machine {
-	m := Machine{VMID: int(hookutil.Number(inputs, "vmId")), Name: hookutil.String(inputs, "name"),
-		Tags: hookutil.Strings(inputs, "tags")}
+	m := Machine{
+		VMID: int(hookutil.Number(inputs, "vmId")), Name: hookutil.String(inputs, "name"),
+		Tags: hookutil.Strings(inputs, "tags"),
+	}
 
 	if smbios := hookutil.Unwrap(inputs["smbios"]); smbios.IsObject() {
 		m.UUID = hookutil.String(smbios.ObjectValue(), "uuid")

@@ -92,9 +92,11 @@ func (m Machine) Judge(f Found, owner []string) Comparison {
 		return Comparison{Verdict: Unknown, Why: fmt.Sprintf("the state has no UUID of %s (VMID %d)", m.Name, m.VMID)}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner):
 		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
-		return Comparison{Verdict: Foreign, Untagged: f.VM,
+		return Comparison{
+			Verdict: Foreign, Untagged: f.VM,
 			Why: fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh "+
-				"has taken it into the state", now, f.Config.UUID, strings.Join(owner, " and "))}
+				"has taken it into the state", now, f.Config.UUID, strings.Join(owner, " and ")),
+		}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && original(f) != "" && !f.Described():
 		return Comparison{Verdict: Foreign, Why: fmt.Sprintf(
 			"%s (UUID %s), a copy of the VM with UUID %s by its notes: a refresh has "+

@@ -37,7 +37,8 @@ func DownloadOf(p *plan.Plan, image plan.BootImage, n plan.Node, hooks *pulumi.R
 
 // NewSchematic has the Image Factory keep a schematic. It returns nil for a file that needs none.
 func NewSchematic(ctx *pulumi.Context, name string, file machineconfig.BootFile,
-	opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
+	opts ...pulumi.ResourceOption,
+) (pulumi.Resource, error) {
 	if file.Schematic == "" {
 		return nil, nil //nolint:nilnil // nothing is an answer
 	}
@@ -48,7 +49,8 @@ func NewSchematic(ctx *pulumi.Context, name string, file machineconfig.BootFile,
 
 // NewFile has a host fetch an image and returns the volume that it becomes.
 func NewFile(ctx *pulumi.Context, name, host string, f *Download, schematic pulumi.Resource,
-	opts ...pulumi.ResourceOption) (pulumi.StringOutput, error) {
+	opts ...pulumi.ResourceOption,
+) (pulumi.StringOutput, error) {
 	args := &download.FileArgs{
 		NodeName: pulumi.String(host), DatastoreId: pulumi.String(f.Datastore),
 		// Disk images too: of what there is, it is what a host downloads without SSH.

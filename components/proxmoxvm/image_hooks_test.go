@@ -24,8 +24,10 @@ func TestCheckDownload(t *testing.T) {
 		"a server that does not say": {fakeProxmox{offered: 0}, ""},
 		"nine bytes that say Not Found": {fakeProxmox{offered: 9}, "https://factory.lan/x.iso holds 9 bytes: that is no " +
 			"image. Open it, and correct the URL, or what the factory is asked for"},
-		"nothing": {fakeProxmox{err: errors.New("bad request: invalid response: 404")},
-			"host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404"},
+		"nothing": {
+			fakeProxmox{err: errors.New("bad request: invalid response: 404")},
+			"host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ImageHooks{Proxmox: &c.store, Plan: &plan.Plan{}}.CheckDownload(t.Context(), download)
@@ -44,8 +46,10 @@ func TestCheckImage(t *testing.T) {
 		"nodeName": "pve", "cdrom": map[string]any{"fileId": "none"},
 		"disks": []any{map[string]any{"fileId": "local:iso/x.img"}},
 	})
-	clone := inputs(map[string]any{"nodeName": "pve", "cdrom": map[string]any{"fileId": "none"},
-		"disks": []any{map[string]any{"interface": "scsi0"}}})
+	clone := inputs(map[string]any{
+		"nodeName": "pve", "cdrom": map[string]any{"fileId": "none"},
+		"disks": []any{map[string]any{"interface": "scsi0"}},
+	})
 
 	for name, c := range map[string]struct {
 		args *pulumi.ResourceHookArgs
@@ -74,8 +78,10 @@ func TestCheckImage(t *testing.T) {
 func TestRestoreImage(t *testing.T) {
 	const url = "https://factory.lan/x.iso"
 
-	p := &plan.Plan{Cluster: "c", ImageStore: "local",
-		Pools: []plan.PlannedPool{{Image: plan.BootImage{URL: url, Checksum: "ab"}, Nodes: []plan.Node{{Name: "a"}}}}}
+	p := &plan.Plan{
+		Cluster: "c", ImageStore: "local",
+		Pools: []plan.PlannedPool{{Image: plan.BootImage{URL: url, Checksum: "ab"}, Nodes: []plan.Node{{Name: "a"}}}},
+	}
 
 	file, err := machineconfig.Boot(p, p.Pools[0].Image, p.Pools[0].Nodes[0])
 	require.NoError(t, err)
@@ -90,22 +96,29 @@ func TestRestoreImage(t *testing.T) {
 		want      string
 	}{
 		"wanted": {deleted: file.Name, datastore: "local", fetched: wanted},
-		"wanted, and there": {deleted: file.Name, datastore: "local",
-			store: fakeProxmox{files: map[string]int64{"local:iso/" + file.Name: 1}}},
+		"wanted, and there": {
+			deleted: file.Name, datastore: "local",
+			store: fakeProxmox{files: map[string]int64{"local:iso/" + file.Name: 1}},
+		},
 		"of an earlier version": {deleted: "c-old.iso", datastore: "local"},
 		"on another datastore":  {deleted: file.Name, datastore: "tank"},
-		"silent host": {deleted: file.Name, datastore: "local", store: fakeProxmox{err: errors.New("no answer")},
+		"silent host": {
+			deleted: file.Name, datastore: "local", store: fakeProxmox{err: errors.New("no answer")},
 			want: "host pve does not say whether it has image local:iso/" + file.Name +
-				" still: no answer. Run 'pulumi up --refresh'"},
-		"mirror away": {deleted: file.Name, datastore: "local", store: fakeProxmox{refused: errors.New("404")},
+				" still: no answer. Run 'pulumi up --refresh'",
+		},
+		"mirror away": {
+			deleted: file.Name, datastore: "local", store: fakeProxmox{refused: errors.New("404")},
 			fetched: wanted,
 			want: "image local:iso/" + file.Name +
-				" was deleted, and cannot be downloaded again: 404. Run 'pulumi up --refresh'"},
+				" was deleted, and cannot be downloaded again: 404. Run 'pulumi up --refresh'",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}}.RestoreImage(t.Context(),
 				&pulumi.ResourceHookArgs{
-					OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs})
+					OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs,
+				})
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {

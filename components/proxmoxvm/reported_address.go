@@ -22,7 +22,7 @@ func CompareAddress(n plan.Node, links []proxmoxapi.Link) *spec.Problem {
 	}
 
 	// An interface may get its addresses of the other family earlier.
-	family, _ := n.Address.Prefix(0) //nolint:errcheck // valid for each address
+	family, _ := n.Address.Prefix(0) // valid for each address
 
 	reported := proxmoxapi.AddressesOf(n.MAC, links, family, netip.Addr{})
 	if len(reported) == 0 || slices.Contains(reported, n.Address) {

@@ -69,12 +69,16 @@ func TestCheckApplied(t *testing.T) {
 			"networkDevices": []any{map[string]any{"bridge": "vmbr0", "vlanId": vlan}},
 		})
 	}
-	vm := oneConfig{config: proxmoxapi.VMConfig{Settings: map[string]string{"memory": "current=4096", "cores": "2",
-		"cpu": "host", "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0,tag=5"}}}
+	vm := oneConfig{config: proxmoxapi.VMConfig{Settings: map[string]string{
+		"memory": "current=4096", "cores": "2",
+		"cpu": "host", "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0,tag=5",
+	}}}
 
 	look := func(before, state resource.PropertyMap) error {
-		return CheckComplete(t.Context(), &plan.Plan{}, vm, &pulumi.ResourceHookArgs{NewInputs: machine(4096, 2, 5),
-			OldInputs: before, OldOutputs: state})
+		return CheckComplete(t.Context(), &plan.Plan{}, vm, &pulumi.ResourceHookArgs{
+			NewInputs: machine(4096, 2, 5),
+			OldInputs: before, OldOutputs: state,
+		})
 	}
 
 	const remedy = ", because an earlier update failed. Run 'pulumi up --refresh', which sees that"

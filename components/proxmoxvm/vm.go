@@ -60,8 +60,10 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 		Name:        pulumi.String(n.Name),
 		Description: pulumi.String(Describe(args.Description, id)),
 		Tags:        pulumi.ToStringArray(n.Tags),
-		Cpu: vm.VirtualMachineCpuArgs{Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType),
-			Numa: pulumi.Bool(n.NUMA)},
+		Cpu: vm.VirtualMachineCpuArgs{
+			Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType),
+			Numa: pulumi.Bool(n.NUMA),
+		},
 		Memory: memory(n),
 		// An absent drive would become the host's own, an absent list a serial port.
 		Cdrom:           vm.VirtualMachineCdromArgs{FileId: pulumi.String("none")},
@@ -75,8 +77,10 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 		// A node that is deleted has no use for a shutdown, and waiting for one gains nothing.
 		StopOnDestroy: pulumi.Bool(true),
 		// The provider's own default, stated: see speed.
-		Watchdog: vm.VirtualMachineWatchdogArgs{Enabled: pulumi.Bool(false), Model: pulumi.String("i6300esb"),
-			Action: pulumi.String("none")},
+		Watchdog: vm.VirtualMachineWatchdogArgs{
+			Enabled: pulumi.Bool(false), Model: pulumi.String("i6300esb"),
+			Action: pulumi.String("none"),
+		},
 	}
 
 	opts = slices.Concat(opts, replaceOnce(v, args.Replace), replaceIncomplete(args.Incomplete))
@@ -125,7 +129,6 @@ const cloneTimeout, migrateTimeout = 1800, 1800
 // WarnOnImageDrift warns of a node that was made from another image than the plan says now, and says what follows. The
 // description is the one that was written when the VM was made.
 func WarnOnImageDrift(ctx *pulumi.Context, n plan.Node, now, so string, machineVM *vm.VirtualMachine) {
-
 	machineVM.Description.ApplyT(func(then *string) error {
 		if then == nil || *then == "" || Description(*then) == now {
 			return nil
@@ -226,8 +229,10 @@ func addHardware(v *vm.VirtualMachineArgs, n plan.Node, mapping pulumi.StringInp
 	}
 
 	if n.TPM {
-		v.TpmState = vm.VirtualMachineTpmStateArgs{DatastoreId: pulumi.String(n.Disks[0].Datastore),
-			Version: pulumi.String("v2.0")}
+		v.TpmState = vm.VirtualMachineTpmStateArgs{
+			DatastoreId: pulumi.String(n.Disks[0].Datastore),
+			Version:     pulumi.String("v2.0"),
+		}
 	}
 
 	if n.ResourcePool != "" {
@@ -235,8 +240,10 @@ func addHardware(v *vm.VirtualMachineArgs, n plan.Node, mapping pulumi.StringInp
 	}
 
 	if s := n.Startup; s != nil {
-		startup := vm.VirtualMachineStartupArgs{UpDelay: pulumi.Int(s.UpDelaySeconds),
-			DownDelay: pulumi.Int(s.DownDelaySeconds)}
+		startup := vm.VirtualMachineStartupArgs{
+			UpDelay:   pulumi.Int(s.UpDelaySeconds),
+			DownDelay: pulumi.Int(s.DownDelaySeconds),
+		}
 		if s.Order != nil {
 			startup.Order = pulumi.Int(*s.Order)
 		}
@@ -380,11 +387,15 @@ func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArg
 	case !c.Address.IsValid():
 		ip.Ipv4 = vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
 	case c.Address.Addr().Is4():
-		ip.Ipv4 = vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String(c.Address.String()),
-			Gateway: pulumi.String(c.Gateway.String())}
+		ip.Ipv4 = vm.VirtualMachineInitializationIpConfigIpv4Args{
+			Address: pulumi.String(c.Address.String()),
+			Gateway: pulumi.String(c.Gateway.String()),
+		}
 	default:
-		ip.Ipv6 = vm.VirtualMachineInitializationIpConfigIpv6Args{Address: pulumi.String(c.Address.String()),
-			Gateway: pulumi.String(c.Gateway.String())}
+		ip.Ipv6 = vm.VirtualMachineInitializationIpConfigIpv6Args{
+			Address: pulumi.String(c.Address.String()),
+			Gateway: pulumi.String(c.Gateway.String()),
+		}
 	}
 
 	args.IpConfigs = vm.VirtualMachineInitializationIpConfigArray{ip}

@@ -16,7 +16,8 @@ import (
 // CheckVMIDFree is a hook that runs before a VM is created, and checks that no VM has its VMID. A refresh only looks
 // for what the state has.
 func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack string,
-	args *pulumi.ResourceHookArgs) error {
+	args *pulumi.ResourceHookArgs,
+) error {
 	vmid := int(hookutil.Number(args.NewInputs, "vmId"))
 	name := hookutil.String(args.NewInputs, "name")
 

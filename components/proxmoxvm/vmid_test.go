@@ -26,8 +26,10 @@ func TestCheckVMIDFree(t *testing.T) {
 	assert.EqualError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{err: proxmoxapi.ErrUnreachable}, "dev", args),
 		"cannot be reached")
 
-	whole := proxmoxapi.VMConfig{Disks: map[string]int{n.Disks[0].Interface: 40},
-		CDROMs: map[string]string{n.CDROM: "none"}}
+	whole := proxmoxapi.VMConfig{
+		Disks:  map[string]int{n.Disks[0].Interface: 40},
+		CDROMs: map[string]string{n.CDROM: "none"},
+	}
 	loaded, bare := whole, whole
 	loaded.CDROMs, bare.Disks = map[string]string{n.CDROM: "local:iso/talos-1.12.4.iso"}, nil
 	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve", Tags: []string{"talos"}, Stopped: true}
@@ -37,9 +39,11 @@ func TestCheckVMIDFree(t *testing.T) {
 		config proxmoxapi.VMConfig
 		want   string
 	}{
-		"a foreign VM": {func(v *proxmoxapi.VM) { v.Name = "mail" }, bare,
+		"a foreign VM": {
+			func(v *proxmoxapi.VM) { v.Name = "mail" }, bare,
 			at +
-				`, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`},
+				`, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`,
+		},
 		"it runs":                            {func(v *proxmoxapi.VM) { v.Stopped = false }, loaded, adopt},
 		"it ran":                             {func(*proxmoxapi.VM) {}, whole, adopt},
 		"a copy without its settings":        {func(v *proxmoxapi.VM) { v.Tags = nil }, whole, empty},

@@ -16,7 +16,8 @@ import (
 // WaitHealthy waits until a check holds. What has failed for three times lifecycle.settleTimeout is the error: another
 // node may just be rejoining.
 func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string,
-	check func(context.Context) error) error {
+	check func(context.Context) error,
+) error {
 	patience := wait.Patience{Bound: 3 * p.SettleTimeout}
 
 	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (string, error) {

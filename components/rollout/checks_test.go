@@ -13,8 +13,12 @@ import (
 func TestCheckWorkers(t *testing.T) {
 	p := &plan.Plan{MaxUnavailable: 2, Pools: []plan.PlannedPool{
 		{Role: spec.RoleControlPlane, Nodes: []plan.Node{{Name: "c", Role: spec.RoleControlPlane}}},
-		{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "w1", Role: spec.RoleWorker}, {Name: "w2", Role: spec.RoleWorker},
-			{Name: "w3", Role: spec.RoleWorker}, {Name: "new", Role: spec.RoleWorker}}},
+		{Role: spec.RoleWorker, Nodes: []plan.Node{
+			{Name: "w1", Role: spec.RoleWorker},
+			{Name: "w2", Role: spec.RoleWorker},
+			{Name: "w3", Role: spec.RoleWorker},
+			{Name: "new", Role: spec.RoleWorker},
+		}},
 	}}
 
 	// Neither a control plane nor a foreign node counts, nor a node that has not come yet, nor the node itself.

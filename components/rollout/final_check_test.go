@@ -45,8 +45,10 @@ func kubernetesWith(t *testing.T, nodes map[string]string) (*kubeapi.Client, fun
 			Spec:       corev1.NodeSpec{Unschedulable: state != "" && state != "lost"},
 			Status: corev1.NodeStatus{
 				NodeInfo: corev1.NodeSystemInfo{BootID: "first"},
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "Unknown",
-					false: "True"}[state == "lost"]}},
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{
+					true:  "Unknown",
+					false: "True",
+				}[state == "lost"]}},
 			},
 		}
 		if state == "cordoned" {
@@ -79,8 +81,10 @@ func kubernetesWith(t *testing.T, nodes map[string]string) (*kubeapi.Client, fun
 
 // TestFinalCheck: what an earlier run has left cordoned takes pods again, and nothing else does.
 func TestFinalCheck(t *testing.T) {
-	p := &plan.Plan{ReadyTimeout: time.Millisecond,
-		Pools: []plan.PlannedPool{{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}}}
+	p := &plan.Plan{
+		ReadyTimeout: time.Millisecond,
+		Pools:        []plan.PlannedPool{{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}},
+	}
 
 	of := func(dry bool, kube *kubeapi.Client) FinalCheck {
 		return FinalCheck{Scope{

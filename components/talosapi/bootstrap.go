@@ -165,7 +165,8 @@ func emptyDirectory(ctx context.Context, api *client.Client, path string) (bool,
 // a cluster must not be started next to one that is only out of sight. A reply that is lost is no failure: the next
 // look shows what became of the request. With a recovery, the cluster begins with what a snapshot holds.
 func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from *Recovery, bound time.Duration,
-	say wait.Say) error {
+	say wait.Say,
+) error {
 	nodes, err := open(ctx, controlPlanes[:1], c)
 	if err != nil {
 		return err
@@ -205,7 +206,7 @@ func (p *probe) bootstrap(ctx context.Context, from *Recovery) (waitingFor strin
 		case codes.FailedPrecondition, codes.Unavailable:
 			return fmt.Sprintf("%s to take the snapshot of etcd (%s)", p.target.Name, brief(err)), nil
 		default:
-			return "", fmt.Errorf("%s does not take the snapshot of etcd: %s", p.target.Name, brief(err)) //nolint:errorlint // its words are enough
+			return "", fmt.Errorf("%s does not take the snapshot of etcd: %s", p.target.Name, brief(err)) // its words are enough
 		}
 
 		request.RecoverEtcd, request.RecoverSkipHashCheck = true, from.Raw

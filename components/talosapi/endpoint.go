@@ -25,7 +25,7 @@ func WaitEndpoint(ctx context.Context, endpoint string, bound time.Duration, say
 		if err != nil {
 			return fmt.Sprintf("the Kubernetes API to answer at %s (%v)", endpoint, wait.Reason(err)), nil
 		}
-		defer conn.Close() //nolint:errcheck // it has served
+		defer conn.Close() // it has served
 
 		shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 		if err := shown.VerifyHostname(u.Hostname()); err != nil {

@@ -60,8 +60,10 @@ func listed(ctx context.Context, t Target, c Credentials) ([]etcd.Member, error)
 
 		for _, message := range reply.GetMessages() {
 			for _, m := range message.GetMembers() {
-				members = append(members, etcd.Member{ID: m.GetId(), Name: m.GetHostname(), Address: hostOf(m.GetPeerUrls()),
-					Learner: m.GetIsLearner()})
+				members = append(members, etcd.Member{
+					ID: m.GetId(), Name: m.GetHostname(), Address: hostOf(m.GetPeerUrls()),
+					Learner: m.GetIsLearner(),
+				})
 			}
 		}
 
@@ -169,7 +171,7 @@ func EndAlarms(ctx context.Context, controlPlanes []Target, c Credentials, remov
 			return nil
 		}
 
-		errs = append(errs, fmt.Errorf("%s: %s", t.Name, brief(err))) //nolint:errorlint // its words are enough
+		errs = append(errs, fmt.Errorf("%s: %s", t.Name, brief(err))) // its words are enough
 	}
 
 	return fmt.Errorf("whether etcd has alarms of %s left is not known: %w", removed, errors.Join(errs...))
@@ -182,14 +184,14 @@ func LeaveEtcd(ctx context.Context, t Target, c Credentials) error {
 	if err != nil {
 		return err
 	}
-	defer api.Close() //nolint:errcheck // nothing is left to be written
+	defer api.Close() // nothing is left to be written
 
 	if _, err := api.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{}); err != nil {
-		return fmt.Errorf("%s does not hand the leadership of etcd over: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+		return fmt.Errorf("%s does not hand the leadership of etcd over: %s", t.Name, brief(err)) // its words are enough
 	}
 
 	if err := api.EtcdLeaveCluster(ctx, &machineapi.EtcdLeaveClusterRequest{}); err != nil {
-		return fmt.Errorf("%s does not leave etcd: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+		return fmt.Errorf("%s does not leave etcd: %s", t.Name, brief(err)) // its words are enough
 	}
 
 	return nil
@@ -204,7 +206,7 @@ func RemoveEtcdMember(ctx context.Context, via Target, c Credentials, m etcd.Mem
 		return nil
 	}
 
-	return fmt.Errorf("%s does not remove the etcd member %s: %s", via.Name, m, brief(err)) //nolint:errorlint // its words are enough
+	return fmt.Errorf("%s does not remove the etcd member %s: %s", via.Name, m, brief(err)) // its words are enough
 }
 
 // with asks one node something, within the bound of one question.
@@ -214,7 +216,8 @@ func with(ctx context.Context, t Target, c Credentials, ask func(context.Context
 
 // within asks one node something that may take longer.
 func within(ctx context.Context, bound time.Duration, t Target, c Credentials,
-	ask func(context.Context, *client.Client) error) error {
+	ask func(context.Context, *client.Client) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 
@@ -222,7 +225,7 @@ func within(ctx context.Context, bound time.Duration, t Target, c Credentials,
 	if err != nil {
 		return err
 	}
-	defer api.Close() //nolint:errcheck // nothing is left to be written
+	defer api.Close() // nothing is left to be written
 
 	return ask(ctx, api)
 }

@@ -38,7 +38,7 @@ func Unconfigured(ctx context.Context, t Target) bool {
 	if err != nil {
 		return false
 	}
-	defer api.Close() //nolint:errcheck // nothing is left to be written
+	defer api.Close() // nothing is left to be written
 
 	_, err = api.Version(ctx)
 
@@ -58,7 +58,7 @@ func Kubeconfig(ctx context.Context, t Target, c Credentials) ([]byte, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s gives no kubeconfig: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+		return nil, fmt.Errorf("%s gives no kubeconfig: %s", t.Name, brief(err)) // its words are enough
 	}
 
 	return raw, nil

@@ -76,6 +76,6 @@ func notTaken(node string, err error) error {
 	case client.StatusCode(err) == codes.InvalidArgument:
 		return RejectedError{brief(err)}
 	default:
-		return fmt.Errorf("%s does not take the configuration: %s", node, brief(err)) //nolint:errorlint // its words are enough
+		return fmt.Errorf("%s does not take the configuration: %s", node, brief(err)) // its words are enough
 	}
 }

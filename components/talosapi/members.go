@@ -38,7 +38,8 @@ func Members(ctx context.Context, targets []Target, c Credentials) ([]Target, er
 			return found, nil
 		}
 
-		errs = append(errs, fmt.Errorf("%s (%s) does not tell who is in the cluster: %s", t.Name, t.Address, brief(err))) //nolint:errorlint // its words are enough
+		// its words are enough
+		errs = append(errs, fmt.Errorf("%s (%s) does not tell who is in the cluster: %s", t.Name, t.Address, brief(err)))
 	}
 
 	return nil, errors.Join(errs...)
@@ -63,7 +64,8 @@ func MACs(ctx context.Context, t Target, c Credentials) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s (%s) does not tell its network interfaces: %s", t.Name, t.Address, brief(err)) //nolint:errorlint // its words are enough
+		// its words are enough
+		return nil, fmt.Errorf("%s (%s) does not tell its network interfaces: %s", t.Name, t.Address, brief(err))
 	}
 
 	return found, nil

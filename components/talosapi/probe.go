@@ -96,7 +96,7 @@ func (p *probe) ready(ctx context.Context) error {
 	if p.kubernetes == nil {
 		raw, err := p.api.Kubeconfig(ctx)
 		if err != nil {
-			return fmt.Errorf("no kubeconfig yet: %s", brief(err)) //nolint:errorlint // its words are enough
+			return fmt.Errorf("no kubeconfig yet: %s", brief(err)) // its words are enough
 		}
 
 		config, err := clientcmd.RESTConfigFromKubeConfig(raw)
@@ -126,7 +126,7 @@ func (p *probe) ready(ctx context.Context) error {
 		return nil
 	}
 
-	body, _ := io.ReadAll(io.LimitReader(response.Body, 200)) //nolint:errcheck // the status says enough
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 200)) // the status says enough
 
 	return fmt.Errorf("%s %s", response.Status, strings.Join(strings.Fields(string(body)), " "))
 }

@@ -41,8 +41,11 @@ func Removed(ctx context.Context, t Target, c Credentials, controlPlane bool, fr
 	for _, kind := range []struct {
 		form  string
 		items []upgrade.ComponentItem
-	}{{"the flag --%s", removed.CLIFlags}, {"the feature gate %s", removed.FeatureGates},
-		{"the admission plugin %s", removed.AdmissionFlags}} {
+	}{
+		{"the flag --%s", removed.CLIFlags},
+		{"the feature gate %s", removed.FeatureGates},
+		{"the admission plugin %s", removed.AdmissionFlags},
+	} {
 		for _, item := range kind.items {
 			found = append(found, fmt.Sprintf("%s of %s runs with "+kind.form+
 				", which is gone in Kubernetes %s: it would not start; take it out in an update before",

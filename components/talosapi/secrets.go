@@ -25,7 +25,8 @@ func Secrets(ctx context.Context, controlPlanes []Target, c Credentials) (*secre
 			return bundle, nil
 		}
 
-		errs = append(errs, fmt.Errorf("%s (%s) does not tell its configuration: %s", t.Name, t.Address, brief(err))) //nolint:errorlint // its words are enough
+		// its words are enough
+		errs = append(errs, fmt.Errorf("%s (%s) does not tell its configuration: %s", t.Name, t.Address, brief(err)))
 	}
 
 	return nil, errors.Join(errs...)
@@ -39,7 +40,7 @@ func secretsOf(ctx context.Context, t Target, c Credentials) (*secrets.Bundle, e
 	if err != nil {
 		return nil, err
 	}
-	defer api.Close() //nolint:errcheck // nothing is left to be written
+	defer api.Close() // nothing is left to be written
 
 	applied, err := safe.StateGetByID[*config.MachineConfig](ctx, api.COSI, config.ActiveID)
 	if err != nil {

@@ -22,7 +22,7 @@ func EtcdSnapshot(ctx context.Context, controlPlanes []Target, c Credentials, bo
 			return nil
 		}
 
-		all = append(all, fmt.Errorf("%s gives no snapshot of etcd: %s", t.Name, brief(err))) //nolint:errorlint // its words are enough
+		all = append(all, fmt.Errorf("%s gives no snapshot of etcd: %s", t.Name, brief(err))) // its words are enough
 
 		if sent > 0 {
 			break // what came so far is in the writer
@@ -45,13 +45,13 @@ func snapshot(ctx context.Context, t Target, c Credentials, bound time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	defer api.Close() //nolint:errcheck // nothing is left to be written
+	defer api.Close() // nothing is left to be written
 
 	from, err := api.EtcdSnapshot(ctx, &machineapi.EtcdSnapshotRequest{})
 	if err != nil {
 		return 0, err
 	}
-	defer from.Close() //nolint:errcheck // read only
+	defer from.Close() // read only
 
 	return io.Copy(to, from)
 }
@@ -72,7 +72,7 @@ func (r *Recovery) send(ctx context.Context, api *client.Client) error {
 	if err != nil {
 		return err
 	}
-	defer from.Close() //nolint:errcheck // read only
+	defer from.Close() // read only
 
 	ctx, cancel := context.WithTimeout(ctx, r.Bound)
 	defer cancel()

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"talos-proxmox/components/impact"
-
 	"github.com/cosi-project/runtime/pkg/safe"
 	factory "github.com/siderolabs/image-factory/pkg/constants"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -19,6 +17,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc/codes"
+
+	"talos-proxmox/components/impact"
 )
 
 // System is what a node runs, by its own word.
@@ -130,7 +130,7 @@ func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []b
 		// Talos says InvalidArgument of what it validates, and nothing in particular of what it cannot read.
 		return false, RejectedError{brief(err)}
 	default:
-		return false, fmt.Errorf("%s does not check the configuration: %s", t.Name, brief(err)) //nolint:errorlint // its words are enough
+		return false, fmt.Errorf("%s does not check the configuration: %s", t.Name, brief(err)) // its words are enough
 	}
 }
 
@@ -150,7 +150,8 @@ func ApplyLive(ctx context.Context, t Target, c Credentials, configuration []byt
 }
 
 func apply(ctx context.Context, t Target, c Credentials, configuration []byte,
-	mode machineapi.ApplyConfigurationRequest_Mode) error {
+	mode machineapi.ApplyConfigurationRequest_Mode,
+) error {
 	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
 		_, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: mode,
@@ -164,13 +165,15 @@ func apply(ctx context.Context, t Target, c Credentials, configuration []byte,
 
 // PullImage has a node fetch an image, within the bound.
 func PullImage(ctx context.Context, t Target, c Credentials, namespace common.ContainerdNamespace, image string,
-	bound time.Duration) error {
+	bound time.Duration,
+) error {
 	err := within(ctx, bound, t, c, func(ctx context.Context,
-		api *client.Client) error {
+		api *client.Client,
+	) error {
 		return api.ImagePull(ctx, namespace, image)
 	})
 	if err != nil {
-		return fmt.Errorf("%s cannot pull %s: %s", t.Name, image, brief(err)) //nolint:errorlint // its words are enough
+		return fmt.Errorf("%s cannot pull %s: %s", t.Name, image, brief(err)) // its words are enough
 	}
 
 	return nil
@@ -185,7 +188,7 @@ func Upgrade(ctx context.Context, t Target, c Credentials, image string, bound t
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%s does not upgrade to %s: %s", t.Name, image, brief(err)) //nolint:errorlint // its words are enough
+		return fmt.Errorf("%s does not upgrade to %s: %s", t.Name, image, brief(err)) // its words are enough
 	}
 
 	return nil

@@ -23,7 +23,8 @@ type Say func(message string)
 // Until asks until done, and says what is waited for when that changes. The question returns an empty text when it is
 // answered.
 func Until(ctx context.Context, bound time.Duration, say Say,
-	question func(context.Context) (waitingFor string, err error)) error {
+	question func(context.Context) (waitingFor string, err error),
+) error {
 	parent := ctx
 
 	ctx, cancel := context.WithTimeout(ctx, bound)

@@ -52,8 +52,10 @@ var accessCases = []ruleCase{
 	},
 	{
 		rule: "verify-tls", name: "an endpoint on loopback has no way to be listened on",
-		program: provider(proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://127.3.0.1:8006"),
-			Insecure: pulumi.Bool(true)}),
+		program: provider(proxmoxve.ProviderArgs{
+			Endpoint: pulumi.String("https://127.3.0.1:8006"),
+			Insecure: pulumi.Bool(true),
+		}),
 	},
 	{
 		rule: "verify-tls", name: "nothing is",
@@ -85,15 +87,19 @@ var accessCases = []ruleCase{
 	},
 	{
 		rule: "no-root-credentials", name: "root by SSH, where it is allowed", settings: `{"allowSSH": true}`,
-		program: provider(proxmoxve.ProviderArgs{Endpoint: endpoint,
-			Ssh: proxmoxve.ProviderSshArgs{Username: pulumi.String("root")}}),
+		program: provider(proxmoxve.ProviderArgs{
+			Endpoint: endpoint,
+			Ssh:      proxmoxve.ProviderSshArgs{Username: pulumi.String("root")},
+		}),
 	},
 	{
 		rule: "no-root-credentials", name: "root by password, by token and by SSH",
 		program: provider(proxmoxve.ProviderArgs{
 			Endpoint: endpoint, Username: pulumi.String("root@pam"), ApiToken: pulumi.String("root@pam!talos=hush"),
-			Ssh: proxmoxve.ProviderSshArgs{Username: pulumi.String("root"),
-				PrivateKey: pulumi.ToSecret(pulumi.String("hush")).(pulumi.StringOutput)},
+			Ssh: proxmoxve.ProviderSshArgs{
+				Username:   pulumi.String("root"),
+				PrivateKey: pulumi.ToSecret(pulumi.String("hush")).(pulumi.StringOutput),
+			},
 		}),
 		want: []string{
 			"pve.username: must not be root (given: root@pam); use an API token of a user that has only the role it needs",

@@ -16,8 +16,10 @@ import (
 // certificateWith has some days left.
 func certificateWith(days int, authority bool) string {
 	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	c := &x509.Certificate{SerialNumber: big.NewInt(int64(days)), IsCA: authority, BasicConstraintsValid: true,
-		NotAfter: time.Now().AddDate(0, 0, days).Add(time.Hour)}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(int64(days)), IsCA: authority, BasicConstraintsValid: true,
+		NotAfter: time.Now().AddDate(0, 0, days).Add(time.Hour),
+	}
 
 	der, err := x509.CreateCertificate(nil, c, c, private.Public(), private)
 	if err != nil {

@@ -306,7 +306,7 @@ func (c configuration) controlPlane() bool {
 func configurationOf(apply Resource) configuration {
 	var c configuration
 
-	_ = yaml.Unmarshal([]byte(text(apply.at("machineConfigurationInput"))), &c) //nolint:errcheck // see above
+	_ = yaml.Unmarshal([]byte(text(apply.at("machineConfigurationInput"))), &c)
 
 	return c
 }

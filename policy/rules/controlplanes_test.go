@@ -208,22 +208,28 @@ var controlPlaneCases = []ruleCase{
 	{
 		rule: "control-plane-addresses", name: "stated, or given to the VM, or a worker's",
 		program: nodes(
-			node{name: "a", host: "pve1", kind: "controlplane", cluster: "home", after: true,
-				vm: []func(*vm.VirtualMachineArgs){agent}},
+			node{
+				name: "a", host: "pve1", kind: "controlplane", cluster: "home", after: true,
+				vm: []func(*vm.VirtualMachineArgs){agent},
+			},
 			node{
 				name: "b", host: "pve1", kind: "controlplane", cluster: "home", from: given,
 				vm: []func(*vm.VirtualMachineArgs){agent, addressed("10.0.0.11/16", "dhcp")},
 			},
 			node{name: "c", host: "pve1", kind: "controlplane", cluster: "home", from: given},
-			node{name: "d", host: "pve1", kind: "worker", cluster: "home", from: reported,
-				vm: []func(*vm.VirtualMachineArgs){agent}},
+			node{
+				name: "d", host: "pve1", kind: "worker", cluster: "home", from: reported,
+				vm: []func(*vm.VirtualMachineArgs){agent},
+			},
 		),
 	},
 	{
 		rule: "control-plane-addresses", name: "read from the guest agent",
 		program: nodes(
-			node{name: "a", host: "pve1", kind: "controlplane", cluster: "home", from: reported,
-				vm: []func(*vm.VirtualMachineArgs){agent}},
+			node{
+				name: "a", host: "pve1", kind: "controlplane", cluster: "home", from: reported,
+				vm: []func(*vm.VirtualMachineArgs){agent},
+			},
 			node{
 				name: "b", host: "pve1", tags: control, kind: "controlplane", cluster: "home", from: reported,
 				vm: []func(*vm.VirtualMachineArgs){agent, addressed("dhcp", "dhcp")},

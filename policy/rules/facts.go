@@ -99,8 +99,10 @@ func room(read func(key string, to any) bool) map[string]spec.Resources {
 			reserve = *h.Reserve
 		}
 
-		found[h.Name] = spec.Resources{VCPU: h.Capacity.VCPU - reserve.VCPU,
-			MemoryMiB: h.Capacity.MemoryMiB - reserve.MemoryMiB}
+		found[h.Name] = spec.Resources{
+			VCPU:      h.Capacity.VCPU - reserve.VCPU,
+			MemoryMiB: h.Capacity.MemoryMiB - reserve.MemoryMiB,
+		}
 	}
 
 	return found

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"testing"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/spec"
 )
 
 // TestReadFacts holds what the rules learn from the configuration of a stack.
@@ -22,8 +22,10 @@ func TestReadFacts(t *testing.T) {
 	}{
 		"nothing is said, and it is somebody else's": {nil, Facts{Environment: spec.EnvironmentProduction}},
 		"somebody else's with words of the same name": {
-			map[string]string{"atlas:environment": "staging", "atlas:proxmox": "pve1", "atlas:cluster": "home",
-				"atlas:pools": "[]"},
+			map[string]string{
+				"atlas:environment": "staging", "atlas:proxmox": "pve1", "atlas:cluster": "home",
+				"atlas:pools": "[]",
+			},
 			Facts{Environment: spec.EnvironmentProduction},
 		},
 		"this project's is a lab": {map[string]string{"atlas:pools": "{}"}, Facts{Environment: spec.EnvironmentLab}},
@@ -48,8 +50,10 @@ func TestReadFacts(t *testing.T) {
 		},
 		"settings": {
 			map[string]string{"talos-proxmox-policy:rules": `{"verify-tls": {"except": []}}`},
-			Facts{Environment: spec.EnvironmentProduction,
-				Settings: map[string]json.RawMessage{"verify-tls": json.RawMessage(`{"except": []}`)}},
+			Facts{
+				Environment: spec.EnvironmentProduction,
+				Settings:    map[string]json.RawMessage{"verify-tls": json.RawMessage(`{"except": []}`)},
+			},
 		},
 	} {
 		f, err := ReadFacts("atlas", getter(c.config))

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
+
+	"talos-proxmox/components/spec"
 )
 
 // Type tokens that the rules look for.

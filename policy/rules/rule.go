@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/invopop/jsonschema"
+
+	"talos-proxmox/components/spec"
 )
 
 // Rule is one requirement. It judges either single resources, before anything is done to them, or the stack as a whole.

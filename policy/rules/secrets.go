@@ -85,8 +85,10 @@ var secretForms = []struct {
 	form *regexp.Regexp
 }{
 	{"a private key", privateKey},
-	{"the secret of a Proxmox VE API token",
-		regexp.MustCompile(`[^\s@!=]+@[^\s@!=]+![^\s@!=]+=[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)},
+	{
+		"the secret of a Proxmox VE API token",
+		regexp.MustCompile(`[^\s@!=]+@[^\s@!=]+![^\s@!=]+=[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`),
+	},
 	{"a Talos or Kubernetes token", regexp.MustCompile(`(?m)\btoken:\s*["']?[a-z0-9]{6}\.[a-z0-9]{16}\b`)},
 	{"a Tailscale key", regexp.MustCompile(`\btskey-[a-z]+-\w+`)},
 	{"an age key", regexp.MustCompile(`\bAGE-SECRET-KEY-1[0-9A-Z]{20,}`)},

@@ -57,8 +57,10 @@ var secretCases = []ruleCase{
 				"machineConfiguration": pulumi.String("{machine: {type: worker}}"),
 			}),
 			applied("config", "node", func(a *machine.ConfigurationApplyArgs) {
-				a.ConfigPatches = pulumi.StringArray{pulumi.String("a: b"),
-					pulumi.String("machine:\n  token: abcdef.0123456789abcdef")}
+				a.ConfigPatches = pulumi.StringArray{
+					pulumi.String("a: b"),
+					pulumi.String("machine:\n  token: abcdef.0123456789abcdef"),
+				}
 				a.ClientConfiguration = machine.ClientConfigurationArgs{
 					CaCertificate: pulumi.String("x"), ClientCertificate: pulumi.String("x"), ClientKey: pulumi.String("hush"),
 				}

@@ -14,8 +14,9 @@ import (
 func versionRules(b *builder) []Rule {
 	return []Rule{
 		perResource(b, Rule{
-			Name:   "pinned-versions",
-			Must:   "Versions of Talos and Kubernetes, and of the container images that machine configuration names, must be exact.",
+			Name: "pinned-versions",
+			Must: "Versions of Talos and Kubernetes, and of the container images that machine configuration names, " +
+				"must be exact.",
 			Remedy: "State the whole version, such as v1.12.4, or the digest of an image.",
 		}, except{}, pinnedVersions),
 		perResource(b, Rule{

@@ -37,8 +37,10 @@ func fromURL(url string) download.FileArgs { return download.FileArgs{Url: pulum
 
 func disk(fileID string) func(*vm.VirtualMachineArgs) {
 	return func(a *vm.VirtualMachineArgs) {
-		a.Disks = vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{Interface: pulumi.String("scsi0"),
-			FileId: pulumi.String(fileID)}}
+		a.Disks = vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{
+			Interface: pulumi.String("scsi0"),
+			FileId:    pulumi.String(fileID),
+		}}
 		a.Cdrom = vm.VirtualMachineCdromArgs{FileId: pulumi.String(fileID)}
 	}
 }
@@ -81,8 +83,10 @@ var versionCases = []ruleCase{
 		rule: "pinned-images", name: "a version in the address, a checksum, a file of the machine's own",
 		program: all(
 			downloaded("factory", fromURL("https://factory.talos.dev/image/376567988/v1.12.4/metal-amd64.iso")),
-			downloaded("checked", download.FileArgs{Url: pulumi.String("https://example.org/talos.iso"),
-				Checksum: pulumi.String("abc")}),
+			downloaded("checked", download.FileArgs{
+				Url:      pulumi.String("https://example.org/talos.iso"),
+				Checksum: pulumi.String("abc"),
+			}),
 			uploaded("local", storage.FileArgs{SourceFile: storage.FileSourceFileArgs{Path: pulumi.String(
 				"./latest/user-data")}}),
 			machineOf("vm", disk("local:iso/talos-1.12.4.iso")),

@@ -3,9 +3,9 @@ package export
 import (
 	"bytes"
 
-	"talos-proxmox/stacks/contract"
-
 	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/stacks/contract"
 )
 
 // host is a node in an inventory.

@@ -5,10 +5,10 @@ import (
 	"os"
 	"testing"
 
-	"talos-proxmox/stacks/contract"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks/contract"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")

@@ -43,7 +43,7 @@ func TestWriteIsWhole(t *testing.T) {
 	reader, err := os.Open(filepath.Join(project, "talos", "kubeconfig"))
 	require.NoError(t, err)
 
-	defer reader.Close() //nolint:errcheck // it was read only
+	defer reader.Close() // it was read only
 
 	require.NoError(t, Write(project, "talos", "kubeconfig", []byte("another")))
 

@@ -138,8 +138,10 @@ func (m *migration) cluster(path string) {
 		m.refuse("the network of the nodes is in none of the variables: state it with --cidr, for example 192.168.10.0/24")
 	}
 
-	m.stack.Network = network{Addressing: string(spec.AddressingReported), CIDR: m.options.CIDR,
-		Bridge: m.text("network_bridge")}
+	m.stack.Network = network{
+		Addressing: string(spec.AddressingReported), CIDR: m.options.CIDR,
+		Bridge: m.text("network_bridge"),
+	}
 }
 
 // proxmox decides where Proxmox VE is.
@@ -252,8 +254,10 @@ func (m *migration) gpus() []string {
 }
 
 func (m *migration) shape() {
-	d := defaults{Cores: m.number("cores"), MemoryMiB: m.number("memory_mb"), DiskGiB: m.number("disk_gb"),
-		OnBoot: m.yes("onboot")}
+	d := defaults{
+		Cores: m.number("cores"), MemoryMiB: m.number("memory_mb"), DiskGiB: m.number("disk_gb"),
+		OnBoot: m.yes("onboot"),
+	}
 	if d != (defaults{}) {
 		m.stack.Defaults = &d
 	}
@@ -336,8 +340,10 @@ func (m *migration) standing(pool string) []contract.BootstrapNode {
 		return nil
 	}
 
-	return map[string][]contract.BootstrapNode{"control": m.old.ControlPlane, "worker": m.old.Workers,
-		"gpu": m.old.GPUWorkers}[pool]
+	return map[string][]contract.BootstrapNode{
+		"control": m.old.ControlPlane, "worker": m.old.Workers,
+		"gpu": m.old.GPUWorkers,
+	}[pool]
 }
 
 // pattern finds what makes the names that the nodes of a pool have: empty where that is the default. It is not ok where

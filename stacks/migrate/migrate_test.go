@@ -151,36 +151,52 @@ func TestRefused(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"nothing": {"", Options{},
+		"nothing": {
+			"",
+			Options{},
 			"the network of the nodes is in none of the variables: state it with --cidr, for example 192.168.10.0/24\n" +
 				"proxmox_api_url is required, and not among the variables\nproxmox_api_token_id is required, and not among the " +
 				"variables\n" +
 				"node is required, and not among the variables\ncontrol_plane_template is required, and not among the variables\n" +
-				"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4"},
+				"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4",
+		},
 		"no HCL": {"node = \n", cidr, "the variables cannot be read:\nx.tfvars:1: Invalid expression: Expected the " +
 			"start of an expression, but found an invalid expression token."},
-		"an expression": {"proxmox_api_token_secret = var.x\n", cidr,
-			"the variables cannot be read:\nx.tfvars:1: Variables not allowed: Variables may not be used here."},
+		"an expression": {
+			"proxmox_api_token_secret = var.x\n", cidr,
+			"the variables cannot be read:\nx.tfvars:1: Variables not allowed: Variables may not be used here.",
+		},
 		"another type": {"worker_count = \"many\"\ncores = 1.5\n", cidr, "the variables cannot be read:\nx.tfvars:1: " +
 			"Wrong type: worker_count: a number is required\nx.tfvars:2: Wrong type: cores: a whole number is required"},
-		"no template": {start +
-			"control_plane_template = \"talos-v1.12.4-base\"\nworker_count = 1\ngpu_worker_pci_bdfs = [\"0000:01:00.0\"]\n",
+		"no template": {
+			start +
+				"control_plane_template = \"talos-v1.12.4-base\"\nworker_count = 1\ngpu_worker_pci_bdfs = [\"0000:01:00.0\"]\n",
 			cidr, "worker_template is required, and not among the variables\ngpu_worker_template is required, and not among " +
-				"the variables"},
-		"no version": {start + "template = \"golden\"\n", cidr,
-			"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4"},
+				"the variables",
+		},
+		"no version": {
+			start + "template = \"golden\"\n", cidr,
+			"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4",
+		},
 		"no such stack": {start + "template = \"talos-v1.12.4-base\"\ncores = 0\n", cidr, "the variables do not make a " +
 			"stack: the configuration has 1 problem:\n  - defaults.cores: must be at least 1 (given: 0); raise it"},
-		"other outputs": {start + "template = \"talos-v1.12.4-base\"\nworker_count = 3\n",
+		"other outputs": {
+			start + "template = \"talos-v1.12.4-base\"\nworker_count = 3\n",
 			Options{Cluster: "k3s-dev", CIDR: "192.168.10.0/24", Outputs: []byte(file(t, "outputs.json"))},
-			"the outputs have 2 nodes for pool worker, the variables 3: apply the environment first, or leave the outputs out"},
-		"other GPUs": {start +
-			"template = \"talos-v1.12.4-base\"\ngpu_worker_pci_bdfs = [\"0000:0a:00.0\", \"0000:02:00.0\"]\n",
+			"the outputs have 2 nodes for pool worker, the variables 3: apply the environment first, or leave the outputs out",
+		},
+		"other GPUs": {
+			start +
+				"template = \"talos-v1.12.4-base\"\ngpu_worker_pci_bdfs = [\"0000:0a:00.0\", \"0000:02:00.0\"]\n",
 			Options{Cluster: "k3s-dev", CIDR: "192.168.10.0/24", Outputs: []byte(file(t, "outputs.json"))},
 			"k3s-dev-gpu-worker-01 has another GPU in the outputs than 0000:0a:00.0: give the outputs that belong to the " +
-				"variables"},
-		"no outputs": {start, Options{Outputs: []byte("{}")},
-			"the outputs have no nodes: talos_bootstrap_nodes is not among them, or empty"},
+				"variables",
+		},
+		"no outputs": {
+			start,
+			Options{Outputs: []byte("{}")},
+			"the outputs have no nodes: talos_bootstrap_nodes is not among them, or empty",
+		},
 		"broken outputs": {start, Options{Outputs: []byte("[]")}, "the outputs are not what terraform output -json prints: " +
 			"json: cannot unmarshal array into Go value of type migrate.environment"},
 	} {

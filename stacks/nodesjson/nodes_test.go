@@ -104,27 +104,41 @@ func TestApply(t *testing.T) {
 // TestApplyRefuses holds the whole message for what does not fit.
 func TestApplyRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ stack, file, want []string }{
-		"another addressing": {[]string{"addressing: reported", "addressing: reserved"}, nil,
+		"another addressing": {
+			[]string{"addressing: reported", "addressing: reserved"},
+			nil,
 			[]string{"network.addressing must be reported for the addresses of nodes.json (given: reserved); set it, or leave " +
-				"the addresses to what it says"}},
-		"nodes of other names and roles": {nil, []string{"talos-cp-02", "talos-worker-02", "talos-worker-02", "talos-cp-02"},
+				"the addresses to what it says"},
+		},
+		"nodes of other names and roles": {
+			nil,
+			[]string{"talos-cp-02", "talos-worker-02", "talos-worker-02", "talos-cp-02"},
 			[]string{
 				"nodes.json: talos-worker-02 is no controlplane of the stack, which has talos-cp-02; correct the name, or " +
 					"pools.<name>.names",
 				"nodes.json: talos-cp-02 is no worker of the stack, which has talos-gpu-01, talos-worker-02; correct the name, " +
 					"or pools.<name>.names",
-			}},
-		"a node of a range left out": {[]string{"count: 2 # not yet three", "count: 3\n      addresses: 10.0.232.90-99"}, nil,
+			},
+		},
+		"a node of a range left out": {
+			[]string{"count: 2 # not yet three", "count: 3\n      addresses: 10.0.232.90-99"},
+			nil,
 			[]string{"pools.control.addresses: gives way to what nodes.json says of each node, and talos-cp-03 is not in it; " +
-				"add it there, or state pools.control.nodes instead of a range"}},
+				"add it there, or state pools.control.nodes instead of a range"},
+		},
 		"an address outside": {nil, []string{"10.0.232.93", "192.168.1.93"}, []string{
 			"the configuration has 1 problem:",
 			"  - pools.control.nodes.1.address: must lie inside network.cidr 10.0.232.0/24 (given: 192.168.1.93); a free " +
 				"address is 10.0.232.1",
 		}},
-		"a shared block": {[]string{`nodes: { "1": { memoryMiB: 16384 }, "2": {} }`,
-			`nodes: { "1": &a { memoryMiB: 16384 }, "2": *a }`}, nil,
-			[]string{"pools.worker: is shared with another part of the file, or encrypted: write it out"}},
+		"a shared block": {
+			[]string{
+				`nodes: { "1": { memoryMiB: 16384 }, "2": {} }`,
+				`nodes: { "1": &a { memoryMiB: 16384 }, "2": *a }`,
+			},
+			nil,
+			[]string{"pools.worker: is shared with another part of the file, or encrypted: write it out"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stack, file := read(t, "Pulumi.home.yaml"), read(t, "nodes.json")

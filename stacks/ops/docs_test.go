@@ -41,8 +41,10 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 
-	for _, name := range []string{"snapshot", "list", "check", "restore", "run", "import", "generate", "plan", "talosctl",
-		"ansible", "nodes.json", "set-addresses", "migrate", "impact"} {
+	for _, name := range []string{
+		"snapshot", "list", "check", "restore", "run", "import", "generate", "plan", "talosctl",
+		"ansible", "nodes.json", "set-addresses", "migrate", "impact",
+	} {
 		if !seen[name] {
 			t.Errorf("no page shows the command %s", name)
 		}

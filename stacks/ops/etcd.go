@@ -153,7 +153,7 @@ func etcdCheck(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer f.Close() //nolint:errcheck // read only
+			defer f.Close() // read only
 
 			s, err := etcdbackup.Read(f)
 			if err != nil {

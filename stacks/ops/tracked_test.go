@@ -136,7 +136,7 @@ func holdsPrivateKey(encoded []byte) bool {
 	// It may be cut off or run on: what can be decoded is enough.
 	whole := encoded[:len(encoded)/4*4]
 	decoded := make([]byte, base64.StdEncoding.DecodedLen(len(whole)))
-	n, _ := base64.StdEncoding.Decode(decoded, whole) //nolint:errcheck // see above
+	n, _ := base64.StdEncoding.Decode(decoded, whole)
 
 	return bytes.Contains(decoded[:n], []byte("PRIVATE KEY"))
 }
@@ -205,12 +205,18 @@ func TestExposed(t *testing.T) {
 		"a/export.json":                         {`{"version": 3, "deployment": {"resources": [{"urn": "urn:pulumi:dev::p::t::n"}]}}`, "it is the state of a stack"},
 		"a/checkpoint.json":                     {`{"checkpoint": {"latest": {"resources": [{"urn": "urn:pulumi:dev::p::t::n"}]}}}`, "it is the state of a stack"},
 		"a/key.txt":                             {begin + body, "it holds a private key"},
-		"a/controlplane.yaml": {"machine:\n  ca: { crt: " + certificate + ", key: " + encoded + " }\n",
-			"it holds a private key in base64"},
-		"Pulumi.prod.yaml": {"config:\n  talos-proxmox:proxmoxTokenSecret: abc\n",
-			"talos-proxmox:proxmoxTokenSecret is not encrypted; set it with 'pulumi config set --secret'"},
-		"Pulumi.a.yaml": {"config:\n  other:list: [{ password: 1 }]\n",
-			"other:list[0].password is not encrypted; set it with 'pulumi config set --secret'"},
+		"a/controlplane.yaml": {
+			"machine:\n  ca: { crt: " + certificate + ", key: " + encoded + " }\n",
+			"it holds a private key in base64",
+		},
+		"Pulumi.prod.yaml": {
+			"config:\n  talos-proxmox:proxmoxTokenSecret: abc\n",
+			"talos-proxmox:proxmoxTokenSecret is not encrypted; set it with 'pulumi config set --secret'",
+		},
+		"Pulumi.a.yaml": {
+			"config:\n  other:list: [{ password: 1 }]\n",
+			"other:list[0].password is not encrypted; set it with 'pulumi config set --secret'",
+		},
 		"x/Pulumi.b.yaml": {"config: [", "it is no stack file: yaml: line 1: did not find expected node content"},
 
 		"Pulumi.c.yaml": {"encryptionsalt: v1:x\nconfig:\n  talos-proxmox:proxmoxTokenSecret: { secure: v1:x }\n  " +

@@ -203,8 +203,10 @@ func (d *drawing) header() {
 	d.text(margin, 76, 14, attr("fill", faint),
 		fmt.Sprintf("%s  ·  %s on %s", about, count(len(p.Nodes()), "node"), count(len(p.Hosts), "host")))
 
-	chips := []string{string(p.Environment), string(p.Source) + " · " + string(p.Platform),
-		string(p.Addressing) + " addresses"}
+	chips := []string{
+		string(p.Environment), string(p.Source) + " · " + string(p.Platform),
+		string(p.Addressing) + " addresses",
+	}
 	if p.Bootstrap == spec.BootstrapExternal {
 		chips = append(chips, "external bootstrap")
 	} else {
@@ -364,8 +366,10 @@ func (d *drawing) tile(x, y float64, n tile) {
 		d.text(x+tileWidth-w/2-10, y+53.5, 10, attr("text-anchor", "middle", "fill", "#ffffff"), badge)
 	}
 
-	where := address(n.Node, map[spec.Addressing]string{spec.AddressingAgent: "by guest agent",
-		spec.AddressingReported: "not known"}[d.plan.Addressing])
+	where := address(n.Node, map[spec.Addressing]string{
+		spec.AddressingAgent:    "by guest agent",
+		spec.AddressingReported: "not known",
+	}[d.plan.Addressing])
 	d.text(x+16, y+39, 11.5, attr("fill", ink), fit(fmt.Sprintf("VM %d  ·  %s", n.VMID, where), 11.5, room))
 
 	size := strings.ReplaceAll(shape(n.Node), ", ", "  ·  ")

@@ -77,8 +77,10 @@ func nodes(p *plan.Plan) [][]string {
 				gpu = n.GPU.BDF
 			}
 
-			rows = append(rows, []string{n.Name, string(n.Role), n.Host, strconv.Itoa(n.VMID), n.MAC, address(n, "-"), shape(n),
-				gpu})
+			rows = append(rows, []string{
+				n.Name, string(n.Role), n.Host, strconv.Itoa(n.VMID), n.MAC, address(n, "-"), shape(n),
+				gpu,
+			})
 		}
 	}
 
@@ -123,10 +125,14 @@ func hosts(p *plan.Plan) string {
 		}
 
 		rows = append(rows,
-			[]string{h.Name, "vCPU", bar(h.Limited, h.Used.VCPU, h.Reserve.VCPU, h.Capacity.VCPU),
-				ratio(h.Limited, h.Used.VCPU, h.Capacity.VCPU, strconv.Itoa), slots},
-			[]string{"", "memory", bar(h.Limited, h.Used.MemoryMiB, h.Reserve.MemoryMiB, h.Capacity.MemoryMiB),
-				ratio(h.Limited, h.Used.MemoryMiB, h.Capacity.MemoryMiB, memory)})
+			[]string{
+				h.Name, "vCPU", bar(h.Limited, h.Used.VCPU, h.Reserve.VCPU, h.Capacity.VCPU),
+				ratio(h.Limited, h.Used.VCPU, h.Capacity.VCPU, strconv.Itoa), slots,
+			},
+			[]string{
+				"", "memory", bar(h.Limited, h.Used.MemoryMiB, h.Reserve.MemoryMiB, h.Capacity.MemoryMiB),
+				ratio(h.Limited, h.Used.MemoryMiB, h.Capacity.MemoryMiB, memory),
+			})
 	}
 
 	return plan.Align(rows) + "\n# used   / kept in reserve   . free\n"

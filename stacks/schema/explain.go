@@ -127,8 +127,10 @@ func (x explainer) explainChoice(e *jsonschema.ValidationError) spec.Problems {
 
 	path, schema := locate(x.schema, e.InstanceLocation)
 
-	return spec.Problems{{Path: path, Rule: "must be " + TypeNames(wanted), Value: TypeNames([]string{given}),
-		Remedy: retype(schema, wanted, given)}}
+	return spec.Problems{{
+		Path: path, Rule: "must be " + TypeNames(wanted), Value: TypeNames([]string{given}),
+		Remedy: retype(schema, wanted, given),
+	}}
 }
 
 // explainFormats: a text may have one of several formats, and has none of them.
@@ -149,8 +151,10 @@ func (x explainer) explainFormats(e *jsonschema.ValidationError) spec.Problems {
 
 	path, _ := locate(x.schema, e.InstanceLocation)
 
-	return spec.Problems{{Path: path, Rule: "must be " + strings.Join(wanted, " or "), Value: fmt.Sprintf("%q", given),
-		Remedy: "change the value"}}
+	return spec.Problems{{
+		Path: path, Rule: "must be " + strings.Join(wanted, " or "), Value: fmt.Sprintf("%q", given),
+		Remedy: "change the value",
+	}}
 }
 
 // amount is a number that may have a unit: "20", "20G", "4 GiB".
@@ -165,7 +169,7 @@ func numberOf(key, text string) (int, bool) {
 		return 0, false
 	}
 
-	n, _ := strconv.Atoi(m[1]) //nolint:errcheck // digits, by the pattern
+	n, _ := strconv.Atoi(m[1]) // digits, by the pattern
 	if m[2] == "" {
 		return n, true
 	}

@@ -6,13 +6,13 @@ import (
 	"os"
 	"strconv"
 
-	"talos-proxmox/components/spec"
-
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"talos-proxmox/components/spec"
 )
 
 // Colours that can be told from a light and from a dark page.
@@ -82,7 +82,7 @@ func (r *Report) chart(path string, hosts int) error {
 	}
 
 	if _, err := canvas.WriteTo(file); err != nil {
-		file.Close() //nolint:errcheck,gosec // the first error says it
+		file.Close() // the first error says it
 
 		return err
 	}
@@ -92,7 +92,8 @@ func (r *Report) chart(path string, hosts int) error {
 
 // line adds a line with its points, where there are any.
 func (r *Report) line(p *plot.Plot, hosts int, name string, colour color.Color, dashes []vg.Length,
-	of func(Result) float64) error {
+	of func(Result) float64,
+) error {
 	var points plotter.XYs
 
 	for _, result := range r.Results {

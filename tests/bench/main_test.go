@@ -51,8 +51,10 @@ func TestCount(t *testing.T) {
 
 	assert.Equal(t, map[string]int{"proxmox POST /nodes/{host}/qemu": 2, "talos /machine.MachineService/Bootstrap": 1},
 		s.Calls)
-	assert.Equal(t, map[string]int{"proxmox GET /nodes/{host}/qemu/{vm}/status/current": 1,
-		"talos /machine.MachineService/ServiceList": 1}, s.Polls)
+	assert.Equal(t, map[string]int{
+		"proxmox GET /nodes/{host}/qemu/{vm}/status/current": 1,
+		"talos /machine.MachineService/ServiceList":          1,
+	}, s.Polls)
 }
 
 // TestBlame: a run that failed names what the lab does not know, too: a node that waits for that waits in vain.
@@ -135,11 +137,12 @@ func TestReport(t *testing.T) {
 	defer drawn.Close()
 
 	for decoder := xml.NewDecoder(drawn); ; {
-		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+		_, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
 			break
-		} else {
-			require.NoError(t, err)
 		}
+
+		require.NoError(t, err)
 	}
 
 	require.NoError(t, os.WriteFile(page, []byte("# Speed\n"), 0o600))

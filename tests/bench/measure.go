@@ -173,7 +173,7 @@ const parallelDiff = "PULUMI_PARALLEL_DIFF"
 
 func (l *life) close() {
 	l.measured.watch.close()
-	l.rehearsal.Close() //nolint:errcheck // what was measured is measured
+	l.rehearsal.Close() // what was measured is measured
 }
 
 // step takes a stage, and measures it.

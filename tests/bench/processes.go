@@ -97,7 +97,7 @@ func (w *watch) look(id int) {
 	dir := filepath.Join("/proc", strconv.Itoa(id))
 
 	if link, err := os.Readlink(filepath.Join(dir, "exe")); err == nil {
-		args, _ := os.ReadFile(filepath.Join(dir, "cmdline")) //nolint:errcheck // it has ended
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it has ended
 		name, _, _ := strings.Cut(string(args), "\x00")
 
 		// What is started by a link is called after the link.
@@ -111,9 +111,9 @@ func (w *watch) look(id int) {
 		}
 	}
 
-	children, _ := filepath.Glob(filepath.Join(dir, "task", "*", "children")) //nolint:errcheck // the pattern is good
+	children, _ := filepath.Glob(filepath.Join(dir, "task", "*", "children")) // the pattern is good
 	for _, file := range children {
-		text, _ := os.ReadFile(file) //nolint:errcheck // it has ended
+		text, _ := os.ReadFile(file) // it has ended
 		for _, child := range strings.Fields(string(text)) {
 			if id, err := strconv.Atoi(child); err == nil {
 				w.look(id)

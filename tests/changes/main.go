@@ -72,8 +72,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return nil
 	}
 
-	file := command.Results[sequence.Result]{Path: o.results,
-		Key: func(r sequence.Result) string { return fmt.Sprint(r.Seed) }}
+	file := command.Results[sequence.Result]{
+		Path: o.results,
+		Key:  func(r sequence.Result) string { return fmt.Sprint(r.Seed) },
+	}
 
 	all, err := file.Read()
 	if err != nil {
@@ -121,7 +123,8 @@ func (o *options) show(out io.Writer) {
 
 // run runs the sequences that are left, and returns all results.
 func (o *options) run(ctx context.Context, all []sequence.Result, file command.Results[sequence.Result],
-	out io.Writer) ([]sequence.Result, error) {
+	out io.Writer,
+) ([]sequence.Result, error) {
 	for n := range o.seeds {
 		seed := o.first + uint64(n) //nolint:gosec // a count is not negative
 		same := func(r sequence.Result) bool { return r.Seed == seed }

@@ -129,8 +129,10 @@ func TestWaitingEnds(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var p progress
-	for _, piece := range []string{"go: downloading example.org/a v1.0.0\nruntime\nexample.",
-		"org/a\n# example.org/a\na.go:1: no\n"} {
+	for _, piece := range []string{
+		"go: downloading example.org/a v1.0.0\nruntime\nexample.",
+		"org/a\n# example.org/a\na.go:1: no\n",
+	} {
 		_, err := p.Write([]byte(piece))
 		require.NoError(t, err)
 	}

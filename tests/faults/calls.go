@@ -34,8 +34,10 @@ var variables = []struct {
 	{regexp.MustCompile(`/image/[^/]+/[^/]+/.+$`), "/image/{image}", `/image/.+`},
 	{regexp.MustCompile(`/version/[^/]+/official`), "/version/{version}/official", `/version/[^/]+/official`},
 	{regexp.MustCompile(`/api/v1/nodes/[^/]+`), "/api/v1/nodes/{node}", `/api/v1/nodes/[^/]+`},
-	{regexp.MustCompile(`/namespaces/[^/]+/pods/[^/]+`), "/namespaces/{namespace}/pods/{pod}",
-		`/namespaces/[^/]+/pods/[^/]+`},
+	{
+		regexp.MustCompile(`/namespaces/[^/]+/pods/[^/]+`), "/namespaces/{namespace}/pods/{pod}",
+		`/namespaces/[^/]+/pods/[^/]+`,
+	},
 }
 
 // task is the id of a task in a path. Its sixth part is what the task does.

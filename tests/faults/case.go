@@ -210,7 +210,7 @@ func (g *Rig) mend(ctx context.Context, stage Stage, mark int) (Verdict, error) 
 
 	// One remedy may bring to light that another is needed.
 	for n := 0; err != nil && n < len(remedies); n++ {
-		took, again, told := g.remedy(ctx, stage, err)
+		took, told, again := g.remedy(ctx, stage, err)
 		if !told {
 			break
 		}

@@ -63,16 +63,22 @@ var can = []struct {
 	effects []Effect
 }{
 	{journal.Proxmox, regexp.MustCompile(`^(POST|PUT|DELETE) `), []Effect{Unanswered}},
-	{journal.Proxmox, regexp.MustCompile(
-		`^(POST /nodes/{host}/qemu|POST .*/(clone|config|start|stop|shutdown|reboot|migrate|download-url)|PUT .*/resize|DELETE .*/(qemu/{vm}|content/{volume}))$`),
-		[]Effect{TaskFailed, TaskFailedLate}},
-	{journal.Proxmox, regexp.MustCompile(`^(POST|PUT|DELETE) .*/qemu/{vm}(/(config|resize|status/\w+))?$`),
-		[]Effect{Locked, Busy}},
+	{
+		journal.Proxmox, regexp.MustCompile(
+			`^(POST /nodes/{host}/qemu|POST .*/(clone|config|start|stop|shutdown|reboot|migrate|download-url)|PUT .*/resize|DELETE .*/(qemu/{vm}|content/{volume}))$`),
+		[]Effect{TaskFailed, TaskFailedLate},
+	},
+	{
+		journal.Proxmox, regexp.MustCompile(`^(POST|PUT|DELETE) .*/qemu/{vm}(/(config|resize|status/\w+))?$`),
+		[]Effect{Locked, Busy},
+	},
 	{journal.Proxmox, regexp.MustCompile(`^POST (/nodes/{host}/qemu|.*/clone)$`), []Effect{Taken}},
-	{journal.Talos,
+	{
+		journal.Talos,
 		regexp.MustCompile(
 			`/(ApplyConfiguration|Bootstrap|Reboot|Reset|Shutdown|Upgrade|EtcdLeaveCluster|EtcdForfeitLeadership|EtcdRemoveMemberByID)$`),
-		[]Effect{Unanswered}},
+		[]Effect{Unanswered},
+	},
 	{journal.Kubernetes, regexp.MustCompile(`^(POST|PUT|PATCH|DELETE) `), []Effect{Unanswered}},
 	{journal.Factory, regexp.MustCompile(`^POST `), []Effect{Unanswered}},
 	{journal.Factory, regexp.MustCompile(`^GET /image/`), []Effect{Truncated, Replaced}},

@@ -53,8 +53,10 @@ var everything = regexp.MustCompile("")
 func (g *Rig) Kill(ctx context.Context, k Kill) Killed {
 	start := time.Now()
 	random := rand.New(rand.NewPCG(k.Seed, 1))
-	killed := Killed{Kill: k, Stage: Stages()[random.IntN(len(Stages()))],
-		After: time.Duration(random.Int64N(int64(longest)))}
+	killed := Killed{
+		Kill: k, Stage: Stages()[random.IntN(len(Stages()))],
+		After: time.Duration(random.Int64N(int64(longest))),
+	}
 
 	total := 0
 	for _, n := range g.Reference[killed.Stage].Calls {
@@ -102,8 +104,10 @@ func (g *Rig) killIn(ctx context.Context, killed *Killed) error {
 	blow := &blow{cli: g.cli, after: killed.After, skip: killed.Call}
 
 	for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory, journal.SSH} {
-		g.r.Lab.Journal().Plant(journal.Fault{Face: face, Call: everything, Kind: journal.Interfere, Times: math.MaxInt,
-			Before: blow.call})
+		g.r.Lab.Journal().Plant(journal.Fault{
+			Face: face, Call: everything, Kind: journal.Interfere, Times: math.MaxInt,
+			Before: blow.call,
+		})
 	}
 
 	err = g.run(ctx, killed.Stage)

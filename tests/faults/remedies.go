@@ -28,18 +28,22 @@ var remedies = []remedy{
 
 		return err
 	}},
-	{Deleted, regexp.MustCompile(`pci ID '([^']+)' already defined`),
+	{
+		Deleted, regexp.MustCompile(`pci ID '([^']+)' already defined`),
 		func(_ context.Context, g *Rig, mapping string) error {
 			return g.r.Lab.World().DeleteMapping("pci", mapping)
-		}},
-	{Adopted, regexp.MustCompile(`but not in this stack's state`),
-		func(ctx context.Context, g *Rig, _ string) error { return g.adopt(ctx) }},
+		},
+	},
+	{
+		Adopted, regexp.MustCompile(`but not in this stack's state`),
+		func(ctx context.Context, g *Rig, _ string) error { return g.adopt(ctx) },
+	},
 	{Refreshed, regexp.MustCompile(`pulumi up --refresh`), nil},
 	{Refreshed, regexp.MustCompile(`does not exist`), nil},
 }
 
 // remedy does what an error tells to do, and runs the stage again; false when it tells nothing.
-func (g *Rig) remedy(ctx context.Context, stage Stage, failed error) (Verdict, error, bool) {
+func (g *Rig) remedy(ctx context.Context, stage Stage, failed error) (Verdict, bool, error) {
 	for _, r := range remedies {
 		named := r.told.FindAllStringSubmatch(failed.Error(), -1)
 		if len(named) == 0 {
@@ -56,11 +60,11 @@ func (g *Rig) remedy(ctx context.Context, stage Stage, failed error) (Verdict, e
 			}
 
 			if err := r.do(ctx, g, thing); err != nil {
-				return r.verdict, err, true
+				return r.verdict, true, err
 			}
 
 			if err := g.idle(ctx); err != nil {
-				return r.verdict, err, true
+				return r.verdict, true, err
 			}
 
 			done = append(done, thing)
@@ -68,10 +72,10 @@ func (g *Rig) remedy(ctx context.Context, stage Stage, failed error) (Verdict, e
 
 		refresh := r.verdict == Refreshed || r.verdict == Adopted || strings.Contains(failed.Error(), "'pulumi up --refresh'")
 
-		return r.verdict, g.run(ctx, stage, refresh), true
+		return r.verdict, true, g.run(ctx, stage, refresh)
 	}
 
-	return "", nil, false
+	return "", false, nil
 }
 
 func destroyVM(ctx context.Context, g *Rig, id string) error {

@@ -202,10 +202,14 @@ func TestWhatALabCannotBe(t *testing.T) {
 			{Name: "a", Storages: []lab.Storage{{Name: "s", Type: "dir"}}},
 			{Name: "b", Storages: []lab.Storage{{Name: "s", Type: "lvm"}}},
 		}}, `storage "s" has one type in the whole cluster`},
-		{lab.Config{Hosts: []lab.Host{{Name: "a"}}, Templates: []lab.Template{{Name: "t", VMID: 1, Host: "b"}}},
-			`the lab's template "t": hostname lookup`},
-		{lab.Config{Hosts: []lab.Host{{Name: "a"}}, Templates: []lab.Template{{Name: "t", VMID: 1, Host: "a", Storage: "s"}}},
-			"storage 's' does not exist"},
+		{
+			lab.Config{Hosts: []lab.Host{{Name: "a"}}, Templates: []lab.Template{{Name: "t", VMID: 1, Host: "b"}}},
+			`the lab's template "t": hostname lookup`,
+		},
+		{
+			lab.Config{Hosts: []lab.Host{{Name: "a"}}, Templates: []lab.Template{{Name: "t", VMID: 1, Host: "a", Storage: "s"}}},
+			"storage 's' does not exist",
+		},
 	} {
 		_, err := lab.Start(t.Context(), c.config)
 		require.ErrorContains(t, err, c.want)

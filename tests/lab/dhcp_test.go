@@ -13,7 +13,11 @@ func TestLeases(t *testing.T) {
 	l.reserve(map[string]netip.Addr{"aa:aa": from.Next(), "dd:dd": {}})
 
 	for _, c := range []struct{ mac, want string }{
-		{"AA:AA", "127.3.0.9"}, {"bb:bb", "127.3.0.8"}, {"cc:cc", "127.3.0.10"}, {"BB:BB", "127.3.0.8"}, {"ee:ee", ""},
+		{"AA:AA", "127.3.0.9"},
+		{"bb:bb", "127.3.0.8"},
+		{"cc:cc", "127.3.0.10"},
+		{"BB:BB", "127.3.0.8"},
+		{"ee:ee", ""},
 		{"dd:dd", ""},
 	} {
 		got, ok := l.find(c.mac)

@@ -24,19 +24,27 @@ func withTalos(t *testing.T, change ...func(*lab.Config)) (*lab.Lab, *talos.Firm
 	var fw *talos.Firmware
 
 	l, _ := start(t, append([]func(*lab.Config){func(c *lab.Config) {
-		c.Hosts = append(c.Hosts, lab.Host{Name: "pve2",
-			Storages: append(c.Hosts[0].Storages, lab.Storage{Name: "nas", Type: "nfs", Content: []string{"iso"}})})
+		c.Hosts = append(c.Hosts, lab.Host{
+			Name:     "pve2",
+			Storages: append(c.Hosts[0].Storages, lab.Storage{Name: "nas", Type: "nfs", Content: []string{"iso"}}),
+		})
 		c.Hosts[0].Storages = c.Hosts[1].Storages
 		c.Schematics = []*lab.Schematic{withAgent()}
 		c.Files = []lab.File{
-			{Storage: "local", Name: "talos-1.12.4.iso", Hosts: []string{"pve"},
-				Asset: lab.Asset{Schematic: withAgent().ID(), Version: "v1.12.4", Platform: metal, ISO: true}},
-			{Storage: "nas", Name: "talos-1.12.4.iso",
-				Asset: lab.Asset{Schematic: factory.Plain, Version: "v1.12.4", Platform: metal, ISO: true}},
+			{
+				Storage: "local", Name: "talos-1.12.4.iso", Hosts: []string{"pve"},
+				Asset: lab.Asset{Schematic: withAgent().ID(), Version: "v1.12.4", Platform: metal, ISO: true},
+			},
+			{
+				Storage: "nas", Name: "talos-1.12.4.iso",
+				Asset: lab.Asset{Schematic: factory.Plain, Version: "v1.12.4", Platform: metal, ISO: true},
+			},
 		}
 		c.Firmware = func(s lab.Services) machine.Firmware {
-			fw = talos.New(talos.Options{Journal: s.Journal, Timeline: s.Timeline, Latencies: s.Latencies,
-				Schematic: talos.Schematics(s.Factory)})
+			fw = talos.New(talos.Options{
+				Journal: s.Journal, Timeline: s.Timeline, Latencies: s.Latencies,
+				Schematic: talos.Schematics(s.Factory),
+			})
 
 			return fw
 		}
@@ -119,8 +127,10 @@ func TestDownloadedImages(t *testing.T) {
 	images := l.FactoryURL() + "/image/" + withAgent().ID() + "/v1.11.2/"
 
 	require.Equal(t, "OK", download(t, l, images+"metal-amd64.iso", "talos.iso"))
-	require.Equal(t, []lab.Download{{Host: "pve", URL: images + "metal-amd64.iso", Volume: "local:iso/talos.iso",
-		Bytes: 112 << 20}}, l.World().Downloads())
+	require.Equal(t, []lab.Download{{
+		Host: "pve", URL: images + "metal-amd64.iso", Volume: "local:iso/talos.iso",
+		Bytes: 112 << 20,
+	}}, l.World().Downloads())
 	require.Equal(t, "v1.11.2", boot(t, l, fw, 401, "local:iso/talos.iso").Version)
 
 	// A disk image in the drive does not boot, nor does one that is still compressed.

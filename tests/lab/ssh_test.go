@@ -114,13 +114,22 @@ func TestImportOfADisk(t *testing.T) {
 		later                   bool
 	}{
 		"raw, decompressed": {"metal-amd64.raw.zst", "talos.img", "zst", "tank", "tank:vm-401-disk-0", lab.SSH{}, false},
-		"qcow2": {"nocloud-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0",
-			lab.SSH{Username: "terraform"}, false},
-		"to a directory": {"metal-amd64.qcow2", "talos.img", "", "local", "local:401/vm-401-disk-0.raw",
-			lab.SSH{Password: "secret"}, false},
+		"qcow2": {
+			"nocloud-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0",
+			lab.SSH{Username: "terraform"},
+			false,
+		},
+		"to a directory": {
+			"metal-amd64.qcow2", "talos.img", "", "local", "local:401/vm-401-disk-0.raw",
+			lab.SSH{Password: "secret"},
+			false,
+		},
 		"later release": {"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0", lab.SSH{}, true},
-		"later release, a user": {"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0",
-			lab.SSH{Username: "terraform"}, true},
+		"later release, a user": {
+			"metal-amd64.qcow2", "talos.img", "", "tank", "tank:vm-401-disk-0",
+			lab.SSH{Username: "terraform"},
+			true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, fw := withTalos(t, func(c *lab.Config) { c.SSH = tc.login })
@@ -205,8 +214,10 @@ func status(err error) int {
 
 func TestWhatAHostDoesNotDo(t *testing.T) {
 	l, err := lab.Start(t.Context(), lab.Config{
-		Hosts: []lab.Host{{Name: "pve", Storages: []lab.Storage{{Name: "tank", Type: "lvmthin",
-			Content: []string{"images"}}, {Name: "local", Type: "dir", Content: []string{"iso"}}}}},
+		Hosts: []lab.Host{{Name: "pve", Storages: []lab.Storage{{
+			Name: "tank", Type: "lvmthin",
+			Content: []string{"images"},
+		}, {Name: "local", Type: "dir", Content: []string{"iso"}}}}},
 		Templates: []lab.Template{{Name: "base", VMID: 9000, Host: "pve", Storage: "tank", DiskGiB: 10}},
 	})
 	require.NoError(t, err)
@@ -225,20 +236,24 @@ func TestWhatAHostDoesNotDo(t *testing.T) {
 		"echo a:b:c | cut -d : -f 2 | grep b":       "b\n",
 		"printf 'a\\nb\\n' | wc -l; cat </dev/null": "2\nbash: line 1: cat: command not found\n",
 	} {
-		out, _ := shell(t, l, key, command) //nolint:errcheck // some fail
+		out, _ := shell(t, l, key, command) // some fail
 		require.ElementsMatch(t, strings.Split(want, "\n"), strings.Split(out, "\n"), command)
 	}
 
 	// What the lab does not know is noted, and fails the test that asked.
-	for _, command := range []string{"qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "echo x > /etc/passwd",
-		"pvesm list local"} {
+	for _, command := range []string{
+		"qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "echo x > /etc/passwd",
+		"pvesm list local",
+	} {
 		_, err := shell(t, l, key, command)
 		require.Error(t, err, command)
 	}
 
 	unknown := l.Journal().Unknown().Error()
-	for _, want := range []string{"cat", "qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "open /etc/passwd",
-		"pvesm list local"} {
+	for _, want := range []string{
+		"cat", "qm start 9000", "qm set 9000 -nothing 1", "rm -rf /", "open /etc/passwd",
+		"pvesm list local",
+	} {
 		require.Contains(t, unknown, "ssh pve "+want)
 	}
 }
@@ -248,8 +263,10 @@ func TestFaultsOfAHost(t *testing.T) {
 	emptyVM(t, l, 401)
 
 	plant := func(call string, kind journal.Kind) {
-		l.Journal().Plant(journal.Fault{Face: journal.SSH, Subject: "pve", Call: regexp.MustCompile(call), Kind: kind,
-			Message: "no space left"})
+		l.Journal().Plant(journal.Fault{
+			Face: journal.SSH, Subject: "pve", Call: regexp.MustCompile(call), Kind: kind,
+			Message: "no space left",
+		})
 	}
 
 	plant("^qm importdisk", journal.Refuse)

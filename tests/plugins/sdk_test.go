@@ -14,11 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	// The SDKs are read as source; importing a package of each keeps them in go.mod.
 	_ "github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/config"
 	_ "github.com/pulumiverse/pulumi-talos/sdk/go/talos/config"
+	"github.com/stretchr/testify/require"
 )
 
 // sdk is what a Go SDK knows of its provider, read from its source: for each token, the properties of its inputs and

@@ -80,7 +80,9 @@ func templateImage(p *plan.Plan, image plan.BootImage) *talos.Image {
 
 	return &talos.Image{
 		Version: p.Talos, Platform: string(p.Platform),
-		Schematic: talos.Schematic{ID: schematicOf(image), Extensions: c.SystemExtensions.OfficialExtensions,
-			KernelArgs: c.ExtraKernelArgs},
+		Schematic: talos.Schematic{
+			ID: schematicOf(image), Extensions: c.SystemExtensions.OfficialExtensions,
+			KernelArgs: c.ExtraKernelArgs,
+		},
 	}
 }

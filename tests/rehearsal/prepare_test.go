@@ -51,8 +51,10 @@ func TestWhatAStackExpects(t *testing.T) {
 
 	p, config = planned(t, "atlas")
 	c = labOf(p, nil)
-	require.Equal(t, []lab.Storage{{Name: "local", Type: "dir", SizeGiB: 8192,
-		Content: []string{"images", "iso", "vztmpl"}}}, c.Hosts[0].Storages)
+	require.Equal(t, []lab.Storage{{
+		Name: "local", Type: "dir", SizeGiB: 8192,
+		Content: []string{"images", "iso", "vztmpl"},
+	}}, c.Hosts[0].Storages)
 	require.Empty(t, c.Files)
 
 	dhcp(&c, p, config, nil, same)

@@ -81,8 +81,10 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	}
 
 	toLab := reservation.MapAddr
-	r := &Rehearsal{From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine,
-		workspace: o.Workspace}
+	r := &Rehearsal{
+		From: original.Network, To: reservation.Map(original.Network), dir: o.Dir, engine: o.Engine,
+		workspace: o.Workspace,
+	}
 
 	c := labOf(original, o.Shared)
 	dhcp(&c, original, config, o.Silent, toLab)
@@ -121,7 +123,8 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 
 // open rewrites the stack and opens it.
 func (r *Rehearsal) open(ctx context.Context, s *Stack, original stacks.Config, o Options,
-	toLab func(netip.Addr) netip.Addr) error {
+	toLab func(netip.Addr) netip.Addr,
+) error {
 	var err error
 
 	if r.rewritten, err = s.rewrite(original, r.Lab, r.From, toLab); err != nil {
@@ -213,8 +216,10 @@ func (r *Rehearsal) WriteStackFile(path string) error {
 func (r *Rehearsal) Secrets() auto.ConfigMap {
 	secrets := auto.ConfigMap{}
 
-	for _, key := range []string{"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey",
-		"machineSecrets", "k3sToken"} {
+	for _, key := range []string{
+		"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey",
+		"machineSecrets", "k3sToken",
+	} {
 		if value, ok := r.rewritten.values[key]; ok {
 			secrets[stacks.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
 		}

@@ -14,8 +14,10 @@ import (
 func TestStackNames(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range []string{"...yaml", "Pulumi...yaml", "Pulumi..yaml", ".yaml", "Pulumi.a..b.yaml",
-		"Pulumi.-a.yaml", "Pulumi.a b.yaml"} {
+	for _, name := range []string{
+		"...yaml", "Pulumi...yaml", "Pulumi..yaml", ".yaml", "Pulumi.a..b.yaml",
+		"Pulumi.-a.yaml", "Pulumi.a b.yaml",
+	} {
 		path := filepath.Join(t.TempDir(), name)
 		require.NoError(t, os.WriteFile(path, []byte("config: {}\n"), 0o600))
 

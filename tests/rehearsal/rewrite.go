@@ -16,7 +16,8 @@ import (
 // rewrite makes a copy of a stack that means the lab instead of the operator's Proxmox VE: its endpoint and
 // credentials, and every address of the stack's network mapped onto the lab's. The program does not notice.
 func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
-	toLab func(netip.Addr) netip.Addr) (*Stack, error) {
+	toLab func(netip.Addr) netip.Addr,
+) (*Stack, error) {
 	r := &Stack{Name: s.Name, Path: s.Path, values: maps.Clone(s.values), policy: s.policy}
 
 	// The rehearsal runs in another directory: what files hold goes where their paths were.

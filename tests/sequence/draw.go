@@ -38,8 +38,10 @@ func (s Step) String() string {
 
 // beginnings are what clusters run at first.
 var beginnings = []Settings{
-	{Talos: "v1.9.5", Kubernetes: "v1.31.4"}, {Talos: "v1.10.7", Kubernetes: "v1.32.3"},
-	{Talos: "v1.11.6", Kubernetes: "v1.33.6"}, {Talos: "v1.11.6", Kubernetes: "v1.33.6"},
+	{Talos: "v1.9.5", Kubernetes: "v1.31.4"},
+	{Talos: "v1.10.7", Kubernetes: "v1.32.3"},
+	{Talos: "v1.11.6", Kubernetes: "v1.33.6"},
+	{Talos: "v1.11.6", Kubernetes: "v1.33.6"},
 	{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
 }
 
@@ -76,9 +78,23 @@ type change struct {
 }
 
 var changes = []change{
-	{8, growControls}, {8, shrinkControls}, {5, growWorkers}, {4, shrinkWorkers}, {7, replace}, {7, upTalos},
-	{4, anyTalos}, {6, extend}, {6, upKubernetes},
-	{2, anyKubernetes}, {4, setSysctl}, {4, setLabel}, {6, setEnv}, {5, resize}, {3, stage}, {3, noReboot}, {2, nothing},
+	{8, growControls},
+	{8, shrinkControls},
+	{5, growWorkers},
+	{4, shrinkWorkers},
+	{7, replace},
+	{7, upTalos},
+	{4, anyTalos},
+	{6, extend},
+	{6, upKubernetes},
+	{2, anyKubernetes},
+	{4, setSysctl},
+	{4, setLabel},
+	{6, setEnv},
+	{5, resize},
+	{3, stage},
+	{3, noReboot},
+	{2, nothing},
 }
 
 // Draw draws the cluster of a seed, and its steps, and makes nothing of it.

@@ -78,32 +78,56 @@ func TestForesee(t *testing.T) {
 		again   bool
 	}{
 		"nothing": {func(*Config) {}, "", "none none none none", "", false},
-		"3 to 2": {func(c *Config) { c.Controls = []int{1, 2} }, "", "live live remove none",
-			"", false},
-		"3 to 1": {func(c *Config) { c.Controls = []int{1} }, "", "live remove remove none",
-			Preview, false},
-		"3 to others": {func(c *Config) { c.Controls = []int{4, 5, 6} }, "",
-			"remove remove remove none", Preview, false},
-		"replace": {func(c *Config) { c.Replace = []string{"seq-control-2"} }, "",
-			"none replace none none", "", false},
-		"the next Talos": {func(c *Config) { c.Talos = "v1.12.4" }, "",
-			"upgrade upgrade upgrade upgrade", "", false},
-		"a Talos too far back": {func(c *Config) { c.Talos = "v1.9.5" }, "",
-			"upgrade upgrade upgrade upgrade", Preview, false},
-		"the next Kubernetes": {func(c *Config) { c.Kubernetes = "v1.34.2" }, "", "live live live live", "",
-			false},
-		"both, which do not go": {func(c *Config) { c.Talos, c.Kubernetes = "v1.12.4", "v1.35.0" }, "",
-			"upgrade upgrade upgrade upgrade", Preview, false},
+		"3 to 2": {
+			func(c *Config) { c.Controls = []int{1, 2} }, "", "live live remove none",
+			"", false,
+		},
+		"3 to 1": {
+			func(c *Config) { c.Controls = []int{1} }, "", "live remove remove none",
+			Preview, false,
+		},
+		"3 to others": {
+			func(c *Config) { c.Controls = []int{4, 5, 6} }, "",
+			"remove remove remove none", Preview, false,
+		},
+		"replace": {
+			func(c *Config) { c.Replace = []string{"seq-control-2"} }, "",
+			"none replace none none", "", false,
+		},
+		"the next Talos": {
+			func(c *Config) { c.Talos = "v1.12.4" }, "",
+			"upgrade upgrade upgrade upgrade", "", false,
+		},
+		"a Talos too far back": {
+			func(c *Config) { c.Talos = "v1.9.5" }, "",
+			"upgrade upgrade upgrade upgrade", Preview, false,
+		},
+		"the next Kubernetes": {
+			func(c *Config) { c.Kubernetes = "v1.34.2" }, "", "live live live live", "",
+			false,
+		},
+		"both, which do not go": {
+			func(c *Config) { c.Talos, c.Kubernetes = "v1.12.4", "v1.35.0" }, "",
+			"upgrade upgrade upgrade upgrade", Preview, false,
+		},
 		"a label":  {func(c *Config) { c.Label = 1 }, "", "none none none live", "", false},
 		"a reboot": {func(c *Config) { c.Env = 1 }, "", "reboot reboot reboot reboot", "", false},
-		"a reboot, staged": {func(c *Config) { c.Env, c.Apply = 1, "staged" }, "", "live live live live",
-			"", false},
-		"a reboot, noReboot": {func(c *Config) { c.Env, c.Apply = 1, "noReboot" }, "",
-			"reboot reboot reboot reboot", Preview, false},
-		"an extension, staged": {func(c *Config) { c.Extension, c.Apply = true, "staged" }, "",
-			"upgrade upgrade upgrade upgrade", Preview, false},
-		"dead, and not said to be": {func(c *Config) { c.Controls = []int{1, 2} }, "seq-control-3",
-			"live live remove none", Update, false},
+		"a reboot, staged": {
+			func(c *Config) { c.Env, c.Apply = 1, "staged" }, "", "live live live live",
+			"", false,
+		},
+		"a reboot, noReboot": {
+			func(c *Config) { c.Env, c.Apply = 1, "noReboot" }, "",
+			"reboot reboot reboot reboot", Preview, false,
+		},
+		"an extension, staged": {
+			func(c *Config) { c.Extension, c.Apply = true, "staged" }, "",
+			"upgrade upgrade upgrade upgrade", Preview, false,
+		},
+		"dead, and not said to be": {
+			func(c *Config) { c.Controls = []int{1, 2} }, "seq-control-3",
+			"live live remove none", Update, false,
+		},
 		"dead, and said to be": {func(c *Config) {
 			c.Controls, c.Force = []int{1, 2},
 				[]string{"seq-control-3"}
@@ -112,10 +136,14 @@ func TestForesee(t *testing.T) {
 			c.Replace, c.Force, c.Env = []string{"seq-control-3"},
 				[]string{"seq-control-3"}, 1
 		}, "seq-control-3", "reboot reboot replace reboot", "", true},
-		"another leaves one is dead": {func(c *Config) { c.Controls = []int{1, 3} }, "seq-control-3",
-			"live remove unknown none", Update, false},
-		"an upgrade while one is off": {func(c *Config) { c.Talos = "v1.12.4" }, "seq-control-3",
-			"upgrade upgrade unknown upgrade", Update, false},
+		"another leaves one is dead": {
+			func(c *Config) { c.Controls = []int{1, 3} }, "seq-control-3",
+			"live remove unknown none", Update, false,
+		},
+		"an upgrade while one is off": {
+			func(c *Config) { c.Talos = "v1.12.4" }, "seq-control-3",
+			"upgrade upgrade unknown upgrade", Update, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

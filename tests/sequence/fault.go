@@ -87,18 +87,21 @@ var (
 	writes = append([]journal.Kind{journal.LoseReply}, reads...)
 
 	often = []call{
-		{journal.Talos, `/Version$`, reads}, {journal.Talos, `/cosi\.resource\.State/(Get|List)$`, reads},
+		{journal.Talos, `/Version$`, reads},
+		{journal.Talos, `/cosi\.resource\.State/(Get|List)$`, reads},
 		{journal.Talos, `/Kubeconfig$`, reads},
 		{journal.Proxmox, `^GET /cluster/resources`, reads},
 		{journal.Proxmox, `^GET /nodes/[^/]+/qemu/\d+/(config|status/current)$`, reads},
 	}
 	etcd = []call{
-		{journal.Talos, `/EtcdMemberList$`, reads}, {journal.Talos, `/EtcdStatus$`, reads},
+		{journal.Talos, `/EtcdMemberList$`, reads},
+		{journal.Talos, `/EtcdStatus$`, reads},
 		{journal.Talos, `/EtcdSnapshot$`, reads},
 		{journal.Talos, `/EtcdAlarmList$`, reads},
 	}
 	drains = []call{
-		{journal.Kubernetes, `^PATCH /api/v1/nodes/[^/]+$`, writes}, {journal.Kubernetes, `/eviction$`, writes},
+		{journal.Kubernetes, `^PATCH /api/v1/nodes/[^/]+$`, writes},
+		{journal.Kubernetes, `/eviction$`, writes},
 		{journal.Kubernetes, `^GET /api/v1/nodes/[^/]+$`, reads},
 	}
 	by = map[Effect][]call{
@@ -111,9 +114,11 @@ var (
 		Create:  comes,
 	}
 	leaves = []call{
-		{journal.Talos, `/EtcdLeaveCluster$`, writes}, {journal.Talos, `/EtcdForfeitLeadership$`, writes},
+		{journal.Talos, `/EtcdLeaveCluster$`, writes},
+		{journal.Talos, `/EtcdForfeitLeadership$`, writes},
 		{journal.Talos, `/Reset$`, writes},
-		{journal.Talos, `/EtcdRemoveMemberByID$`, writes}, {journal.Kubernetes, `^DELETE /api/v1/nodes/`, writes},
+		{journal.Talos, `/EtcdRemoveMemberByID$`, writes},
+		{journal.Kubernetes, `^DELETE /api/v1/nodes/`, writes},
 		{journal.Proxmox, `^(POST /nodes/[^/]+/qemu/\d+/status/(stop|shutdown)|DELETE /nodes/[^/]+/qemu/\d+)$`, reads},
 	}
 	resizes = []call{
@@ -167,8 +172,10 @@ func drawFault(r *rand.Rand, m *Model, to Config) Fault {
 	case n < 9 && len(down) > 0:
 		hows := []talos.Fault{talos.NeverReturns}
 		if len(does[Upgrade]) > 0 {
-			hows = []talos.Fault{talos.InstallerFails, talos.InstallerFails, talos.UpgradeFallsBack, talos.UpgradeFallsBack,
-				talos.NeverReturns}
+			hows = []talos.Fault{
+				talos.InstallerFails, talos.InstallerFails, talos.UpgradeFallsBack, talos.UpgradeFallsBack,
+				talos.NeverReturns,
+			}
 		}
 
 		return Fault{Kind: NodeFails, Node: down[r.IntN(len(down))], How: hows[r.IntN(len(hows))]}
@@ -197,8 +204,10 @@ func drawFault(r *rand.Rand, m *Model, to Config) Fault {
 
 	c := possible[r.IntN(len(possible))]
 
-	return Fault{Kind: CallFails, Face: c.face, Pattern: c.pattern, Effect: c.effects[r.IntN(len(c.effects))],
-		Skip: r.IntN(4), Times: 1 + r.IntN(2)}
+	return Fault{
+		Kind: CallFails, Face: c.face, Pattern: c.pattern, Effect: c.effects[r.IntN(len(c.effects))],
+		Skip: r.IntN(4), Times: 1 + r.IntN(2),
+	}
 }
 
 // deedOf is one that the change brings about.

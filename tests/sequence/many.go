@@ -144,10 +144,15 @@ func Table(out io.Writer, all []Result) error {
 		name  string
 		value any
 	}{
-		{"sequences", len(all)}, {"changes", steps}, {"refused in the preview, and in the update", preview},
+		{"sequences", len(all)},
+		{"changes", steps},
+		{"refused in the preview, and in the update", preview},
 		{"refused in the update", update},
-		{"changes in which something went wrong", faults}, {"updates", runs}, {"updates that had to be run again", again},
-		{"lowest margin of etcd", lowest}, {"sequences in which the table was not right", disagree},
+		{"changes in which something went wrong", faults},
+		{"updates", runs},
+		{"updates that had to be run again", again},
+		{"lowest margin of etcd", lowest},
+		{"sequences in which the table was not right", disagree},
 		{"sequences that failed", failed},
 	} {
 		fmt.Fprintf(w, "%s\t%v\n", row.name, row.value)

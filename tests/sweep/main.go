@@ -99,8 +99,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return o.kill(ctx, out)
 	}
 
-	results := command.Results[faults.Result]{Path: o.results,
-		Key: func(r faults.Result) string { return r.Case.String() }}
+	results := command.Results[faults.Result]{
+		Path: o.results,
+		Key:  func(r faults.Result) string { return r.Case.String() },
+	}
 
 	all, err := results.Read()
 	if err != nil {
@@ -170,8 +172,10 @@ func (o *options) kill(ctx context.Context, out io.Writer) error {
 	)
 
 	results := command.Results[faults.Killed]{Path: o.results}
-	kills := faults.Kills{Engine: e, Dir: dir, Stacks: o.stacks, First: o.sweep.Seed, Count: o.kills,
-		Parallel: o.sweep.Parallel, Log: out}
+	kills := faults.Kills{
+		Engine: e, Dir: dir, Stacks: o.stacks, First: o.sweep.Seed, Count: o.kills,
+		Parallel: o.sweep.Parallel, Log: out,
+	}
 	kills.Results = func(k faults.Killed) {
 		all = append(all, k)
 

@@ -27,8 +27,10 @@ func kubeVIP(p *plan.Plan) []runtime.Object {
 	env := []corev1.EnvVar{
 		{Name: "vip_arp", Value: "true"},
 		{Name: "port", Value: strconv.Itoa(constants.DefaultControlPlanePort)},
-		{Name: "vip_nodename",
-			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+		{
+			Name:      "vip_nodename",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+		},
 		{Name: "vip_interface", Value: p.VIPInterface},
 		{Name: "cp_enable", Value: "true"},
 		{Name: "cp_namespace", Value: metav1.NamespaceSystem},
@@ -46,16 +48,20 @@ func kubeVIP(p *plan.Plan) []runtime.Object {
 			TypeMeta: typeOf("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: kubeVIPName},
 			Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "get", "watch"}},
-				{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-					Verbs: []string{"list", "get", "watch", "update", "create"}},
+				{
+					APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+					Verbs: []string{"list", "get", "watch", "update", "create"},
+				},
 			},
 		},
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta:   typeOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
 			ObjectMeta: metav1.ObjectMeta{Name: kubeVIPName},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: kubeVIPName},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: kubeVIPName,
-				Namespace: metav1.NamespaceSystem}},
+			Subjects: []rbacv1.Subject{{
+				Kind: rbacv1.ServiceAccountKind, Name: kubeVIPName,
+				Namespace: metav1.NamespaceSystem,
+			}},
 		},
 		&appsv1.DaemonSet{
 			TypeMeta: typeOf("apps/v1", "DaemonSet"), ObjectMeta: meta,

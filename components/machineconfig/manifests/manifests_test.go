@@ -27,8 +27,10 @@ func planned(t *testing.T, cni spec.CNI, endpoint spec.Endpoint) *plan.Plan {
 
 	p, err := plan.New(spec.Spec{
 		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "atlas"}}},
-		Cluster: spec.Cluster{Name: "atlas", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni,
-			Endpoint: endpoint},
+		Cluster: spec.Cluster{
+			Name: "atlas", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni,
+			Endpoint: endpoint,
+		},
 		Image:     spec.Image{Factory: spec.FactoryImage{Extensions: []string{"tailscale"}}},
 		Network:   spec.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
 		Pools:     map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
@@ -90,8 +92,10 @@ func TestCiliumJobs(t *testing.T) {
 		"v1.18.4": {Name: spec.CNICilium, Version: "v1.18.4", KubeProxy: new(false)},
 		"1.18.5":  {Name: spec.CNICilium, Version: "1.18.5", KubeProxy: new(false)},
 		"beside":  {Name: spec.CNICilium, Version: "1.18.4"},
-		"with a value": {Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false),
-			Values: map[string]any{"debug": map[string]any{"enabled": true}}},
+		"with a value": {
+			Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false),
+			Values: map[string]any{"debug": map[string]any{"enabled": true}},
+		},
 		"without again": {Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false), Values: map[string]any{}},
 	} {
 		all, err := Inline(planned(t, cni, spec.Endpoint{}))
@@ -160,8 +164,10 @@ func TestCheck(t *testing.T) {
 		"a kind of its own": {text: "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\nspec: {secret: b}\n"},
 		"a list":            {text: "apiVersion: v1\nkind: List\nitems: []\n"},
 		"a URL":             {text: "https://example.com/flux.yaml"},
-		"no kind": {text: whole + "---\napiVersion: v1\nmetadata: {name: b}\npassword: hunter2\n",
-			want: "document 2 has no kind"},
+		"no kind": {
+			text: whole + "---\napiVersion: v1\nmetadata: {name: b}\npassword: hunter2\n",
+			want: "document 2 has no kind",
+		},
 		"no version": {text: "kind: ConfigMap\nmetadata: {name: a}\n", want: "document 1 has no apiVersion"},
 		"no name":    {text: "apiVersion: v1\nkind: ConfigMap\n", want: "document 1 has no metadata.name"},
 		"no YAML":    {text: "password: [hunter2", want: "document 1 is no YAML"},

@@ -15,8 +15,10 @@ func K3s(t *testing.T) *plan.Plan {
 	return New(t, spec.Spec{
 		Proxmox:  spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}}, SSH: &spec.SSH{Username: "root"}},
 		Provided: spec.SecretsProvided{SSHKey: true},
-		Cluster: spec.Cluster{Name: "edge", Distribution: spec.DistributionK3s,
-			Versions: spec.Versions{K3s: "v1.34.2+k3s1"}},
+		Cluster: spec.Cluster{
+			Name: "edge", Distribution: spec.DistributionK3s,
+			Versions: spec.Versions{K3s: "v1.34.2+k3s1"},
+		},
 		Image:   spec.Image{Template: spec.TemplateImage{Control: "ubuntu", Worker: "ubuntu"}},
 		Network: spec.Network{CIDR: "127.0.0.0/8", Gateway: "127.0.0.1"},
 		Pools:   map[string]spec.Pool{"server": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "127.0.0.9"}},
@@ -29,10 +31,14 @@ func K3s(t *testing.T) *plan.Plan {
 func Spec() spec.Spec {
 	return spec.Spec{
 		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}}},
-		Cluster: spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
-			CNI: spec.CNI{Name: spec.CNINone}},
-		Image: spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000",
-			GPUWorker: "9000"}},
+		Cluster: spec.Cluster{
+			Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
+			CNI: spec.CNI{Name: spec.CNINone},
+		},
+		Image: spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{
+			Control: "9000", Worker: "9000",
+			GPUWorker: "9000",
+		}},
 		Network: spec.Network{CIDR: "10.0.0.0/24", VLAN: 20},
 		Pools: map[string]spec.Pool{
 			"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11", VMSpec: spec.VMSpec{

@@ -25,8 +25,10 @@ func (c *Cluster) tellDatastore(ctx context.Context, n plan.Node) (waitingFor st
 		return c.writeDatastore(ctx, n, k3s.Begin)
 	}
 
-	known := k3s.Datastore{Cluster: c.Plan.Cluster, Server: n.Name, Existed: c.existed.Load(),
-		AcceptEmpty: c.Plan.AcceptEmpty}
+	known := k3s.Datastore{
+		Cluster: c.Plan.Cluster, Server: n.Name, Existed: c.existed.Load(),
+		AcceptEmpty: c.Plan.AcceptEmpty,
+	}
 
 	for _, other := range c.Plan.Nodes() {
 		if other.Name == n.Name {

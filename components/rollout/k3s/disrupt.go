@@ -8,7 +8,6 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"

@@ -74,8 +74,10 @@ func TestJoinFails(t *testing.T) {
 				"\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
 		"refused": {
-			guest: guest{files: map[string]string{k3s.InstallLog: "https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n",
-				k3s.CloudInitLog: "finished\n"}},
+			guest: guest{files: map[string]string{
+				k3s.InstallLog:   "https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n",
+				k3s.CloudInitLog: "finished\n",
+			}},
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"/var/log/k3s-install.log ends with:\n    https://127.0.0.1:6444/v1-k3s/config: 401 " +
 				"Unauthorized\n/var/log/cloud-init-output.log ends with:\n    finished\n" +

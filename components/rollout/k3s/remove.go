@@ -14,7 +14,6 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
-
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
@@ -48,8 +47,10 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	known := joined.ObjectValue()
-	l := leavingNode{name: hookutil.String(known, "name"), vmid: int(hookutil.Number(known, "vmid")),
-		uuid: hookutil.String(known, "uuid")}
+	l := leavingNode{
+		name: hookutil.String(known, "name"), vmid: int(hookutil.Number(known, "vmid")),
+		uuid: hookutil.String(known, "uuid"),
+	}
 
 	if n, there := r.Nodes[args.Name]; there {
 		l.planned, l.name = &n, n.Name

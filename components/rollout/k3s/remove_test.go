@@ -16,7 +16,6 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
-
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/rollout"
@@ -94,8 +93,10 @@ func newEdge(t *testing.T) edge {
 	kubelet := &kube.Kubelet{
 		Servers: []string{"https://" + address + ":6443"}, CA: []byte(i.ServerCA.Certificate),
 		Certificate: x509.NewCertificateAndKeyFromKeyPair(issued),
-		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-agent-1"},
-			Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.34.2+k3s1"}}},
+		Node: &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "edge-agent-1"},
+			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.34.2+k3s1"}},
+		},
 	}
 	require.NoError(t, kubelet.Join(t.Context()))
 

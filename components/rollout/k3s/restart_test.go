@@ -34,8 +34,10 @@ func TestRestartContinues(t *testing.T) {
 		}
 	}
 
-	for _, n := range []*corev1.Node{node("edge-server-1", corev1.ConditionTrue),
-		node("edge-agent-1", corev1.ConditionUnknown)} {
+	for _, n := range []*corev1.Node{
+		node("edge-server-1", corev1.ConditionTrue),
+		node("edge-agent-1", corev1.ConditionUnknown),
+	} {
 		_, err := api.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/kubeapi"
-
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/wait"

@@ -13,12 +13,11 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/upgradepath"
-
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/upgradepath"
 	"talos-proxmox/components/wait"
 )
 

@@ -37,8 +37,10 @@ func kubeletPatch(image string) string {
 // components in the order in which they change: what asks the API servers is never newer than any of them.
 var components = []component{
 	{"kube-apiserver", "apiServer", func(c talosconfig.Provider) string { return c.Cluster().APIServer().Image() }},
-	{"kube-controller-manager", "controllerManager",
-		func(c talosconfig.Provider) string { return c.Cluster().ControllerManager().Image() }},
+	{
+		"kube-controller-manager", "controllerManager",
+		func(c talosconfig.Provider) string { return c.Cluster().ControllerManager().Image() },
+	},
 	{"kube-scheduler", "scheduler", func(c talosconfig.Provider) string { return c.Cluster().Scheduler().Image() }},
 }
 

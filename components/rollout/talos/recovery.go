@@ -28,7 +28,7 @@ func (b *Bootstrap) recovery() (*talosapi.Recovery, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster.recoverFrom: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close() // read only
 
 	s, err := etcdbackup.Read(f)
 	if err != nil {

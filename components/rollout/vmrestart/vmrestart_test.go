@@ -131,8 +131,10 @@ func larger(name string) *pulumi.ResourceHookArgs {
 }
 
 func changedVM(name string, before, after map[string]any) *pulumi.ResourceHookArgs {
-	return &pulumi.ResourceHookArgs{Name: name, OldInputs: resource.NewPropertyMapFromMap(before),
-		NewInputs: resource.NewPropertyMapFromMap(after)}
+	return &pulumi.ResourceHookArgs{
+		Name: name, OldInputs: resource.NewPropertyMapFromMap(before),
+		NewInputs: resource.NewPropertyMapFromMap(after),
+	}
 }
 
 // restarting is the change of VMs of two control planes and a worker, all of which run.
@@ -161,8 +163,10 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*Hooks)) *Hooks {
 
 	r.Identities = proxmoxvm.NewIdentities(ctx, r.Plan, r.Proxmox, (*preflight.Report)(nil).VM)
 	for _, n := range r.Nodes {
-		r.Identities.Record(proxmoxvm.Machine{VMID: n.VMID, Name: n.Name, UUID: runningUUID,
-			Tags: proxmoxvm.OwnerTags(r.Plan)})
+		r.Identities.Record(proxmoxvm.Machine{
+			VMID: n.VMID, Name: n.Name, UUID: runningUUID,
+			Tags: proxmoxvm.OwnerTags(r.Plan),
+		})
 	}
 
 	return r
@@ -246,10 +250,14 @@ func TestRestartIsOwed(t *testing.T) {
 		want string
 		done []string
 	}{
-		"nothing else changes": {vm: running{pending: []string{"cores", "memory"}}, args: same(),
-			done: []string{"evaluate a", "rejoined a", "uncordon a"}},
-		"it was to change": {vm: running{pending: []string{"memory"}}, args: larger("a-vm"),
-			done: []string{"evaluate a", "rejoined a", "uncordon a"}},
+		"nothing else changes": {
+			vm: running{pending: []string{"cores", "memory"}}, args: same(),
+			done: []string{"evaluate a", "rejoined a", "uncordon a"},
+		},
+		"it was to change": {
+			vm: running{pending: []string{"memory"}}, args: larger("a-vm"),
+			done: []string{"evaluate a", "rejoined a", "uncordon a"},
+		},
 		"it does not restart": {
 			vm: running{pending: []string{"memory"}, stuck: errors.New("no")}, args: same(),
 			want: "the VM of a is not restarted: no",
@@ -257,8 +265,10 @@ func TestRestartIsOwed(t *testing.T) {
 		},
 		"it is off":       {vm: running{pending: []string{"memory"}, off: true}, args: same()},
 		"nothing is owed": {args: same()},
-		"nothing restarts": {vm: running{stuck: errors.New("not asked")}, args: larger("a-vm"),
-			done: []string{"evaluate a", "rejoined a", "uncordon a"}},
+		"nothing restarts": {
+			vm: running{stuck: errors.New("not asked")}, args: larger("a-vm"),
+			done: []string{"evaluate a", "rejoined a", "uncordon a"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {
@@ -341,8 +351,10 @@ func TestRestartOfNothing(t *testing.T) {
 		"a change that needs no restart": {args: same},
 		"a VM that is off":               {args: larger("a-vm"), vm: running{off: true}},
 		"a VM that is gone":              {args: larger("a-vm"), vm: running{gone: true}},
-		"no Proxmox VE": {args: larger("a-vm"), vm: running{err: proxmoxapi.ErrUnreachable},
-			want: "cannot be reached"},
+		"no Proxmox VE": {
+			args: larger("a-vm"), vm: running{err: proxmoxapi.ErrUnreachable},
+			want: "cannot be reached",
+		},
 		"a stranger": {args: larger("x-vm"), want: "x-vm is the VM of no node of the plan"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -381,8 +393,10 @@ func TestForeignVMIsNotStarted(t *testing.T) {
 	}{
 		// Its start is refused: that is how it is seen here.
 		"ours": {running{off: true, stuck: errors.New("no memory")}, "VM 401 of a is off, and does not start: no memory"},
-		"foreign": {running{off: true, foreign: true, stuck: errors.New("no memory")},
-			"VM 401 is off, and is not started: VMID 401 is "},
+		"foreign": {
+			running{off: true, foreign: true, stuck: errors.New("no memory")},
+			"VM 401 is off, and is not started: VMID 401 is ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inProgram(t, false, func(ctx *pulumi.Context) {

@@ -10,10 +10,10 @@ import (
 	"net"
 	"strings"
 
-	"talos-proxmox/stacks/contract"
-
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/config"
+
+	"talos-proxmox/stacks/contract"
 )
 
 func main() { pulumi.Run(program) }

@@ -77,8 +77,10 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 			stack.Name())
 	}
 
-	cluster := &cluster{options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded},
-		file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml")}
+	cluster := &cluster{
+		options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded},
+		file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml"),
+	}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Distribution)}}
 	if p.Distribution == spec.DistributionK3s {
 		f.identity = p.Cluster + "-identity"

@@ -20,7 +20,8 @@ type talos struct {
 
 // running is what the cluster runs with.
 func (c *cluster) running(ctx context.Context, endpoints []string, credentials talosapi.Credentials) (*secrets.Bundle,
-	error) {
+	error,
+) {
 	targets, err := c.controlPlanes(ctx)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func (f *finder) firewallRules(ctx context.Context, p planned) (outcome, error) 
 	}
 
 	// A preview does not know the positions, by which the provider reads the rules.
-	rules, _ := p.outputs["rules"].([]any) //nolint:errcheck // without rules, there is nothing to number
+	rules, _ := p.outputs["rules"].([]any) // without rules, there is nothing to number
 	for i, rule := range rules {
 		if rule, ok := rule.(map[string]any); ok {
 			rule["pos"] = i

@@ -293,7 +293,7 @@ func (f *finder) stash(_ context.Context, p planned) (outcome, error) {
 
 // number reads a number of an event.
 func number(from map[string]any, field string) float64 {
-	n, _ := from[field].(float64) //nolint:errcheck // what is no number is none
+	n, _ := from[field].(float64) // what is no number is none
 
 	return n
 }

@@ -32,8 +32,10 @@ func (pve) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 
 	return []proxmoxapi.Link{
 		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
-		{Name: "eth0", MAC: "BC:24:11:00:00:01",
-			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.20"), netip.MustParseAddr("10.0.0.11")}},
+		{
+			Name: "eth0", MAC: "BC:24:11:00:00:01",
+			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.20"), netip.MustParseAddr("10.0.0.11")},
+		},
 	}, nil
 }
 
@@ -69,8 +71,10 @@ func entry(kind, name string) map[string]any {
 // TestFill: what is there is filled in with what is known of it, what is not goes out, and everything else stays.
 func TestFill(t *testing.T) {
 	component := map[string]any{"type": "talos-proxmox:index:TalosCluster", "name": "c", "component": true}
-	provider := map[string]any{"type": "pulumi:providers:proxmoxve", "name": "p",
-		"inputs": map[string]any{"endpoint": "https://pve:8006"}}
+	provider := map[string]any{
+		"type": "pulumi:providers:proxmoxve", "name": "p",
+		"inputs": map[string]any{"endpoint": "https://pve:8006"},
+	}
 
 	renamed := entry(vmType, "c-control-1-vmVirtualMachine")
 	renamed["logicalName"] = "c-control-1-vm"
@@ -88,8 +92,10 @@ func TestFill(t *testing.T) {
 		},
 		planned: map[key]planned{
 			{vmType, "c-control-1-vm"}: {
-				map[string]any{"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up"},
-					"cdrom": map[string]any{"interface": "ide2"}},
+				map[string]any{
+					"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up"},
+					"cdrom": map[string]any{"interface": "ide2"},
+				},
 				map[string]any{
 					"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up", "family": ""},
 					"timeoutClone": 1800.0,
@@ -200,8 +206,10 @@ func TestFill(t *testing.T) {
 func TestFillK3s(t *testing.T) {
 	fill := func(vmid float64) error {
 		w := &wanted{
-			Resources: []map[string]any{entry(stashType, "c-identity"), entry(stashType, "c-server-1-joined"),
-				entry(vmType, "c-server-1-vm")},
+			Resources: []map[string]any{
+				entry(stashType, "c-identity"), entry(stashType, "c-server-1-joined"),
+				entry(vmType, "c-server-1-vm"),
+			},
 			planned: map[key]planned{{vmType, "c-server-1-vm"}: inputs("vmId", vmid)},
 		}
 

@@ -134,9 +134,11 @@ func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) 
 		return nil // somebody else bootstraps
 	}
 
-	client, _ := revealed(d.Resources[i].Outputs["clientConfiguration"]).(map[string]any) //nolint:errcheck // without it, nothing answers
-	credentials := talosapi.Credentials{CA: text(client, "caCertificate"), Certificate: text(client, "clientCertificate"),
-		Key: text(client, "clientKey")}
+	client, _ := revealed(d.Resources[i].Outputs["clientConfiguration"]).(map[string]any) // without it, nothing answers
+	credentials := talosapi.Credentials{
+		CA: text(client, "caCertificate"), Certificate: text(client, "clientCertificate"),
+		Key: text(client, "clientKey"),
+	}
 
 	_, refused := c.running(ctx, nil, credentials)
 	if refused == nil {

@@ -62,15 +62,23 @@ func TestNotFounded(t *testing.T) {
 		lost         string
 	}{
 		"none has a VM": {nodes: []plan.Node{gone}, said: stay},
-		"one that waits": {nodes: []plan.Node{stated, gone}, asked: []talosapi.Target{one},
-			whose: []talosapi.Target{one}, said: stay},
-		"one that is somebody's": {nodes: []plan.Node{stated, gone}, founded: true, asked: []talosapi.Target{one},
-			whose: []talosapi.Target{one}, want: refused + "TLS" + forget, lost: giveOne},
-		"one whose agent answers": {nodes: []plan.Node{reported}, asked: at("10.0.0.11"), whose: at("10.0.0.11"),
-			said: stay},
+		"one that waits": {
+			nodes: []plan.Node{stated, gone}, asked: []talosapi.Target{one},
+			whose: []talosapi.Target{one}, said: stay,
+		},
+		"one that is somebody's": {
+			nodes: []plan.Node{stated, gone}, founded: true, asked: []talosapi.Target{one},
+			whose: []talosapi.Target{one}, want: refused + "TLS" + forget, lost: giveOne,
+		},
+		"one whose agent answers": {
+			nodes: []plan.Node{reported}, asked: at("10.0.0.11"), whose: at("10.0.0.11"),
+			said: stay,
+		},
 		"one whose agent is silent": {nodes: []plan.Node{silent}, want: refused + addressless + forget, lost: giveOne},
-		"one that waits, one silent": {nodes: []plan.Node{reported, silent}, asked: at("10.0.0.11"),
-			want: refused + "TLS" + forget, lost: giveOne},
+		"one that waits, one silent": {
+			nodes: []plan.Node{reported, silent}, asked: at("10.0.0.11"),
+			want: refused + "TLS" + forget, lost: giveOne,
+		},
 		"one that was named": {
 			nodes: []plan.Node{gone}, named: "10.0.0.99", founded: true, want: refused + "TLS" + forget, lost: giveOne,
 			asked: []talosapi.Target{{Name: "control plane", Address: "10.0.0.99"}},
@@ -128,10 +136,12 @@ func TestAccepted(t *testing.T) {
 
 // TestNoSecretsYet: without a cluster, the entry of its secrets goes out of the file.
 func TestNoSecretsYet(t *testing.T) {
-	w := &wanted{Resources: []map[string]any{entry(secretsType, "c-secrets"), entry(vmType, "c-control-1-vm")},
+	w := &wanted{
+		Resources: []map[string]any{entry(secretsType, "c-secrets"), entry(vmType, "c-control-1-vm")},
 		planned: map[key]planned{
 			{vmType, "c-control-1-vm"}: inputs("vmId", 401.0),
-		}}
+		},
+	}
 	f := finder{proxmox: pve{}, secrets: func(context.Context) (string, error) { return "", nil }}
 
 	all, err := f.fill(t.Context(), w)

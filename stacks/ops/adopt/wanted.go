@@ -42,7 +42,7 @@ func keyOf(entry map[string]any) key {
 }
 
 func text(from map[string]any, field string) string {
-	t, _ := from[field].(string) //nolint:errcheck // what is no text is none
+	t, _ := from[field].(string) // what is no text is none
 
 	return t
 }
@@ -53,7 +53,7 @@ func preview(ctx context.Context, stack auto.Stack) (*wanted, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	defer os.RemoveAll(dir) // a temporary directory
 
 	w := &wanted{planned: map[key]planned{}}
 	stream, listened := make(chan events.EngineEvent), make(chan struct{})

@@ -38,7 +38,7 @@ func (w *writer) pools() []*pool {
 		pattern, ordinal := m.vm.Name, 1
 
 		if parts := numbered.FindStringSubmatch(m.vm.Name); parts != nil {
-			ordinal, _ = strconv.Atoi(parts[3]) //nolint:errcheck // digits
+			ordinal, _ = strconv.Atoi(parts[3]) // digits
 
 			width := len(parts[2]) + len(parts[3])
 			if parts[2] == "" || width > 3 {

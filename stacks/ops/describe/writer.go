@@ -125,8 +125,10 @@ func (w *writer) file(first *machine, contract string) ([]byte, error) {
 
 	system := machineconfig.System(first.config)
 	cluster := tree{
-		"name": w.cluster, "versions": tree{"talos": first.system.Talos, "kubernetes": system.Kubernetes,
-			"contract": contract}, "endpoint": w.endpoint(first),
+		"name": w.cluster, "versions": tree{
+			"talos": first.system.Talos, "kubernetes": system.Kubernetes,
+			"contract": contract,
+		}, "endpoint": w.endpoint(first),
 	}
 
 	if name := first.config.Cluster().Network().CNI().Name(); name != "flannel" {
@@ -142,8 +144,12 @@ func (w *writer) file(first *machine, contract string) ([]byte, error) {
 	encoder.SetIndent(2)
 
 	err := encoder.Encode(tree{"config": section{
-		{"environment", "lab"}, {"proxmox", w.proxmox()}, {"cluster", cluster}, {"image", w.image(first)},
-		{"network", network}, {"pools", pools},
+		{"environment", "lab"},
+		{"proxmox", w.proxmox()},
+		{"cluster", cluster},
+		{"image", w.image(first)},
+		{"network", network},
+		{"pools", pools},
 	}})
 
 	return text.Bytes(), errors.Join(err, encoder.Close())

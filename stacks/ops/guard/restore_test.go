@@ -25,10 +25,14 @@ func TestRestore(t *testing.T) {
 		kept   bool
 		state  []string
 	}{
-		{name: "restored", asked: []string{"free", "export", "import", "resources", "preview"}, kept: true,
-			state: []string{"old"}},
-		{name: "no file", file: []byte{},
-			want: "{file} is no snapshot to restore: it is no exported state: unexpected end of JSON input"},
+		{
+			name: "restored", asked: []string{"free", "export", "import", "resources", "preview"}, kept: true,
+			state: []string{"old"},
+		},
+		{
+			name: "no file", file: []byte{},
+			want: "{file} is no snapshot to restore: it is no exported state: unexpected end of JSON input",
+		},
 		{
 			name: "another stack's", file: stateOf("prod", 0, "vm"),
 			want: "{file} is no snapshot to restore: it holds vm, which belongs to stack prod of project talos-proxmox; this " +

@@ -258,8 +258,10 @@ func TestRun(t *testing.T) {
 		ran    []string
 	}{
 		{name: "up", args: []string{"up", "--yes"}, asked: []string{"export"}, ran: []string{"up", "--yes"}},
-		{name: "state", args: []string{"state", "delete", "urn"}, asked: []string{"export"},
-			ran: []string{"state", "delete", "urn"}},
+		{
+			name: "state", args: []string{"state", "delete", "urn"}, asked: []string{"export"},
+			ran: []string{"state", "delete", "urn"},
+		},
 		{
 			name: "no export", args: []string{"destroy"},
 			change: func(f *fake, _ *State) { f.fail["export"] = errors.New("no backend") },
@@ -272,8 +274,10 @@ func TestRun(t *testing.T) {
 				"directory",
 			asked: []string{"export"},
 		},
-		{name: "refresh", args: []string{"refresh", "--yes"}, asked: []string{"export", "answers"},
-			ran: []string{"refresh", "--yes"}},
+		{
+			name: "refresh", args: []string{"refresh", "--yes"}, asked: []string{"export", "answers"},
+			ran: []string{"refresh", "--yes"},
+		},
 		{
 			name: "refresh in the dark", args: []string{"refresh"},
 			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
@@ -286,12 +290,18 @@ func TestRun(t *testing.T) {
 			want:   "pulumi up was not run, for a refresh would forget what does not answer: nobody there",
 			asked:  []string{"export", "answers"},
 		},
-		{name: "up with one", args: []string{"up", "--refresh"}, asked: []string{"export", "answers"},
-			ran: []string{"up", "--refresh"}},
-		{name: "up without one", args: []string{"up", "--refresh=false"}, asked: []string{"export"},
-			ran: []string{"up", "--refresh=false"}},
-		{name: "nothing",
-			want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself"},
+		{
+			name: "up with one", args: []string{"up", "--refresh"}, asked: []string{"export", "answers"},
+			ran: []string{"up", "--refresh"},
+		},
+		{
+			name: "up without one", args: []string{"up", "--refresh=false"}, asked: []string{"export"},
+			ran: []string{"up", "--refresh=false"},
+		},
+		{
+			name: "nothing",
+			want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself",
+		},
 		{
 			name: "another command", args: []string{"preview"},
 			want: "run takes one of pulumi's commands up, destroy, import, refresh, state; others change no state: use pulumi itself",
@@ -304,8 +314,10 @@ func TestRun(t *testing.T) {
 			name: "another stack, short", args: []string{"up", "-sprod"},
 			want: "-sprod would make pulumi use another stack than the one whose state was kept: write it before run",
 		},
-		{name: "flags that only begin alike", args: []string{"up", "--skip-preview"}, asked: []string{"export"},
-			ran: []string{"up", "--skip-preview"}},
+		{
+			name: "flags that only begin alike", args: []string{"up", "--skip-preview"}, asked: []string{"export"},
+			ran: []string{"up", "--skip-preview"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, s, _ := guarded(t)
@@ -362,8 +374,10 @@ preview        2 to create, 1 to update
 func TestBrief(t *testing.T) {
 	for _, c := range [][2]string{
 		{"plain", "plain"},
-		{"could not import stack: exit status 1\ncode: 1\nstdout: x\nstderr: error: no stack\n\n",
-			"could not import stack: exit status 1: no stack"},
+		{
+			"could not import stack: exit status 1\ncode: 1\nstdout: x\nstderr: error: no stack\n\n",
+			"could not import stack: exit status 1: no stack",
+		},
 		{"failed: exit status 1\ncode: 1\nstdout: \nstderr: \n", "failed: exit status 1: no reason given"},
 		{
 			"failed: exit status 1\ncode: 1\nstdout: \nstderr: error: This is a bug!\n====\nGo Version: go1\nError:   " +
@@ -385,8 +399,13 @@ func TestSame(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"dev", "dev", true}, {"acme/dev", "dev", true}, {"dev", "acme/dev", true}, {"acme/dev", "acme/dev", true},
-		{"acme/dev", "other/dev", false}, {"dev", "prod", false}, {"acme/dev", "prod", false},
+		{"dev", "dev", true},
+		{"acme/dev", "dev", true},
+		{"dev", "acme/dev", true},
+		{"acme/dev", "acme/dev", true},
+		{"acme/dev", "other/dev", false},
+		{"dev", "prod", false},
+		{"acme/dev", "prod", false},
 	} {
 		equal(t, c.want, same(c.a, c.b))
 	}

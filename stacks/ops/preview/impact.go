@@ -28,7 +28,8 @@ import (
 // Impact previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there
 // with an error, too: a preview that refuses something says what.
 func Impact(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []impact.NodeImpact, warnings []string,
-	err error) {
+	err error,
+) {
 	var (
 		all  survey
 		seen = make(chan events.EngineEvent)

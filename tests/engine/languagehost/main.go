@@ -82,7 +82,8 @@ func (h *host) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
 }
 
 func (h *host) Handshake(context.Context, *pulumirpc.LanguageHandshakeRequest) (*pulumirpc.LanguageHandshakeResponse,
-	error) {
+	error,
+) {
 	return &pulumirpc.LanguageHandshakeResponse{}, nil
 }
 

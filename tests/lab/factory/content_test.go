@@ -17,8 +17,10 @@ import (
 
 // TestCompressedImages holds that what can be decompressed holds the raw image, of the raw image's size.
 func TestCompressedImages(t *testing.T) {
-	for size, want := range map[int64]int64{1 << 16: 1 << 16, 16: factory.HeadSize, 300_001: 300_001,
-		factory.HeadSize: factory.HeadSize} {
+	for size, want := range map[int64]int64{
+		1 << 16: 1 << 16, 16: factory.HeadSize, 300_001: 300_001,
+		factory.HeadSize: factory.HeadSize,
+	} {
 		f := factory.New(factory.Options{Size: func(factory.Asset) int64 { return size }})
 		a := factory.Asset{Schematic: factory.Plain, Version: "v1.12.4", Platform: "metal", Compression: "zst"}
 
@@ -69,8 +71,10 @@ func read(t *testing.T, f *factory.Factory, path string) string {
 func TestMirrorAndFaults(t *testing.T) {
 	j := &journal.Journal{}
 	f, c := start(t, factory.Options{Journal: j})
-	f.Mirror("/isos/talos-1.12.4.iso", factory.Asset{Schematic: factory.Plain, Version: "v1.12.4", Platform: "metal",
-		ISO: true})
+	f.Mirror("/isos/talos-1.12.4.iso", factory.Asset{
+		Schematic: factory.Plain, Version: "v1.12.4", Platform: "metal",
+		ISO: true,
+	})
 
 	code, body := c.do(http.MethodGet, "/isos/talos-1.12.4.iso", "")
 	require.Equal(t, http.StatusOK, code)
@@ -79,15 +83,17 @@ func TestMirrorAndFaults(t *testing.T) {
 	code, _ = c.do(http.MethodGet, "/isos/talos-1.12.5.iso", "")
 	require.Equal(t, http.StatusNotImplemented, code)
 
-	j.Plant(journal.Fault{Face: journal.Factory, Call: regexp.MustCompile(`GET .*\.iso`), Kind: journal.Replace,
-		Message: "Not Found"})
+	j.Plant(journal.Fault{
+		Face: journal.Factory, Call: regexp.MustCompile(`GET .*\.iso`), Kind: journal.Replace,
+		Message: "Not Found",
+	})
 	code, body = c.do(http.MethodGet, "/isos/talos-1.12.4.iso", "")
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, "Not Found", body)
 
 	j.Plant(journal.Fault{Face: journal.Factory, Call: regexp.MustCompile(`GET .*\.iso`), Kind: journal.Truncate})
 
-	response, err := http.Get(c.url + "/isos/talos-1.12.4.iso") //nolint:noctx
+	response, err := http.Get(c.url + "/isos/talos-1.12.4.iso")
 	require.NoError(t, err)
 
 	defer response.Body.Close()

@@ -57,7 +57,7 @@ func (c client) do(method, path, body string) (int, string) {
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(c, err)
 
-	defer resp.Body.Close() //nolint:errcheck
+	defer resp.Body.Close()
 
 	got, err := io.ReadAll(resp.Body)
 	require.NoError(c, err)
@@ -139,8 +139,10 @@ func TestJournal(t *testing.T) {
 	j := &journal.Journal{}
 	_, c := start(t, factory.Options{Journal: j})
 
-	j.Plant(journal.Fault{Face: journal.Factory, Call: regexp.MustCompile("/versions"), Kind: journal.Refuse,
-		Message: "out of order"})
+	j.Plant(journal.Fault{
+		Face: journal.Factory, Call: regexp.MustCompile("/versions"), Kind: journal.Refuse,
+		Message: "out of order",
+	})
 
 	code, body := c.do(http.MethodGet, "/versions", "")
 	require.Equal(t, http.StatusInternalServerError, code)
@@ -149,7 +151,7 @@ func TestJournal(t *testing.T) {
 	// Go's client tries again by itself what it may repeat, so this one is a POST
 	j.Plant(journal.Fault{Face: journal.Factory, Call: regexp.MustCompile("POST /schematics"), Kind: journal.Reset})
 
-	_, err := http.Post(c.url+"/schematics", "application/yaml", strings.NewReader("customization: {}")) //nolint:noctx
+	_, err := http.Post(c.url+"/schematics", "application/yaml", strings.NewReader("customization: {}"))
 	require.Error(t, err)
 	require.NoError(t, j.Unknown())
 

@@ -64,7 +64,8 @@ func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 
 // ciliumFlags reads a command line, strictly.
 func (c *Cluster) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []string) (verb, version string,
-	values map[string]any, problem string) {
+	values map[string]any, problem string,
+) {
 	verb = args[0]
 	known := []string{"--version", "--values"}
 
@@ -116,7 +117,7 @@ func (c *Cluster) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (ma
 				return nil, fmt.Sprintf("MountVolume.SetUp failed for volume %q : configmap %q not found", v.Name, v.ConfigMap.Name)
 			}
 
-			if text, ok := obj.(*corev1.ConfigMap).Data[path.Base(file)]; ok { //nolint:forcetypeassert
+			if text, ok := obj.(*corev1.ConfigMap).Data[path.Base(file)]; ok {
 				var values map[string]any
 				if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
 					return nil, err.Error()
@@ -133,7 +134,7 @@ func (c *Cluster) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (ma
 // isAdmin tells whether a service account is bound to cluster-admin.
 func (c *Cluster) isAdmin(namespace, account string) bool {
 	for _, obj := range c.objects[clusterRoleBindings] {
-		b := obj.(*rbacv1.ClusterRoleBinding) //nolint:forcetypeassert
+		b := obj.(*rbacv1.ClusterRoleBinding)
 		if b.RoleRef.Kind == "ClusterRole" && b.RoleRef.Name == "cluster-admin" && slices.Contains(b.Subjects, rbacv1.Subject{
 			Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: namespace,
 		}) {
@@ -183,12 +184,14 @@ func ciliumObjects(version string, values map[string]any) []runtime.Object {
 	meta := metav1.ObjectMeta{Name: "cilium-operator", Namespace: metav1.NamespaceSystem, Labels: labels}
 
 	return []runtime.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cilium-config", Namespace: metav1.NamespaceSystem},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "cilium-config", Namespace: metav1.NamespaceSystem},
 			Data: map[string]string{
 				"ipam":                   value(values, "cluster-pool", "ipam", "mode"),
 				"kube-proxy-replacement": fmt.Sprint(value(values, false, "kubeProxyReplacement")),
 				"cgroup-root":            value(values, "/run/cilium/cgroupv2", "cgroup", "hostRoot"),
-			}},
+			},
+		},
 		agents,
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 			Replicas: &operatorReplicas, Selector: &metav1.LabelSelector{MatchLabels: labels},

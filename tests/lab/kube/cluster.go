@@ -184,7 +184,8 @@ func (c *Cluster) current(k *kind, obj runtime.Object) runtime.Object {
 // update changes one object with a function and returns a copy of the result. The function gets a copy. A dry run
 // changes nothing.
 func (c *Cluster) update(k *kind, namespace, name string, dry bool,
-	change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	change func(runtime.Object) (runtime.Object, error),
+) (runtime.Object, error) {
 	if dry {
 		now, err := c.get(k, namespace, name)
 		if err != nil {
@@ -208,7 +209,8 @@ func (c *Cluster) update(k *kind, namespace, name string, dry bool,
 }
 
 func (c *Cluster) updateLocked(k *kind, namespace, name string,
-	change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	change func(runtime.Object) (runtime.Object, error),
+) (runtime.Object, error) {
 	before, ok := c.objects[k][key(namespace, name)]
 	if !ok {
 		return nil, apierrors.NewNotFound(k.gr(), name)

@@ -62,7 +62,7 @@ func (c *Cluster) reconcile() {
 func (c *Cluster) nodesLocked() map[string]*corev1.Node {
 	all := map[string]*corev1.Node{}
 	for _, obj := range c.objects[nodes] {
-		n := obj.(*corev1.Node) //nolint:forcetypeassert
+		n := obj.(*corev1.Node)
 		all[n.Name] = n
 	}
 
@@ -77,7 +77,7 @@ func (c *Cluster) signRequests() {
 	}
 
 	for _, obj := range c.listLocked(requests, "") {
-		req := obj.(*certificatesv1.CertificateSigningRequest) //nolint:forcetypeassert
+		req := obj.(*certificatesv1.CertificateSigningRequest)
 		if len(req.Status.Certificate) > 0 || req.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 			continue
 		}
@@ -132,7 +132,7 @@ func (c *Cluster) allocatePodCIDRs() {
 	}
 
 	for _, obj := range c.listLocked(nodes, "") {
-		n := obj.(*corev1.Node) //nolint:forcetypeassert
+		n := obj.(*corev1.Node)
 		if n.Spec.PodCIDR != "" {
 			continue
 		}
@@ -173,7 +173,7 @@ func (c *Cluster) NodeLost(name string) {
 		return
 	}
 
-	n := obj.DeepCopyObject().(*corev1.Node) //nolint:forcetypeassert
+	n := obj.DeepCopyObject().(*corev1.Node)
 	lost(n)
 	c.replace(nodes, n)
 	c.reconcile()
@@ -186,7 +186,7 @@ func (c *Cluster) NodeReady(name string) (joined, ready bool) {
 
 	obj, ok := c.objects[nodes][key("", name)]
 
-	return ok, ok && nodeCondition(obj.(*corev1.Node)) == corev1.ConditionTrue //nolint:forcetypeassert
+	return ok, ok && nodeCondition(obj.(*corev1.Node)) == corev1.ConditionTrue
 }
 
 // Node returns a copy of a node, nil when there is none of that name.
@@ -195,7 +195,7 @@ func (c *Cluster) Node(name string) *corev1.Node {
 	defer c.mu.Unlock()
 
 	if obj, ok := c.objects[nodes][key("", name)]; ok {
-		return obj.DeepCopyObject().(*corev1.Node) //nolint:forcetypeassert
+		return obj.DeepCopyObject().(*corev1.Node)
 	}
 
 	return nil
@@ -209,7 +209,7 @@ func (c *Cluster) RunningOn(node string) []*corev1.Pod {
 	var out []*corev1.Pod
 
 	for _, obj := range c.objects[pods] {
-		if p := obj.(*corev1.Pod); p.Spec.NodeName == node && podReady(p) { //nolint:forcetypeassert
+		if p := obj.(*corev1.Pod); p.Spec.NodeName == node && podReady(p) {
 			out = append(out, p.DeepCopy())
 		}
 	}
@@ -225,7 +225,7 @@ func (c *Cluster) Nodes() []*corev1.Node {
 	var out []*corev1.Node
 
 	for _, obj := range c.listLocked(nodes, "") {
-		out = append(out, obj.(*corev1.Node)) //nolint:forcetypeassert
+		out = append(out, obj.(*corev1.Node))
 	}
 
 	return out
@@ -260,7 +260,7 @@ func (c *Cluster) NetworkPlugin(node string) string {
 // collectPods removes the pods of nodes that are gone, and marks those of lost nodes as not ready.
 func (c *Cluster) collectPods(all map[string]*corev1.Node) {
 	for _, obj := range c.listLocked(pods, "") {
-		p := obj.(*corev1.Pod) //nolint:forcetypeassert
+		p := obj.(*corev1.Pod)
 		if p.Spec.NodeName == "" || completed(p) && all[p.Spec.NodeName] != nil {
 			continue
 		}
@@ -338,7 +338,7 @@ func (c *Cluster) assignAddress(p *corev1.Pod, n *corev1.Node) {
 
 	taken := map[string]bool{}
 	for _, obj := range c.objects[pods] {
-		taken[obj.(*corev1.Pod).Status.PodIP] = true //nolint:forcetypeassert
+		taken[obj.(*corev1.Pod).Status.PodIP] = true
 	}
 
 	// the first two are the network and its bridge
@@ -358,8 +358,10 @@ func setReady(p *corev1.Pod, ready bool) {
 		status = corev1.ConditionTrue
 	}
 
-	for _, t := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
-		corev1.PodScheduled} {
+	for _, t := range []corev1.PodConditionType{
+		corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+		corev1.PodScheduled,
+	} {
 		want := status
 		if t == corev1.PodScheduled || t == corev1.PodInitialized {
 			want = corev1.ConditionTrue
@@ -402,7 +404,7 @@ func (c *Cluster) owned(owner metav1.Object) []*corev1.Pod {
 	var out []*corev1.Pod
 
 	for _, obj := range c.listLocked(pods, owner.GetNamespace()) {
-		if p := obj.(*corev1.Pod); metav1.IsControlledBy(p, owner) { //nolint:forcetypeassert
+		if p := obj.(*corev1.Pod); metav1.IsControlledBy(p, owner) {
 			out = append(out, p)
 		}
 	}
@@ -448,7 +450,7 @@ func (c *Cluster) rollOut(owner metav1.Object, template *corev1.PodTemplateSpec)
 
 func (c *Cluster) runDaemonSets(all map[string]*corev1.Node) {
 	for _, obj := range c.listLocked(daemonSets, "") {
-		ds := obj.(*appsv1.DaemonSet) //nolint:forcetypeassert
+		ds := obj.(*appsv1.DaemonSet)
 		on := map[string]bool{}
 
 		c.rollOut(ds, &ds.Spec.Template)
@@ -490,7 +492,7 @@ func (c *Cluster) runDaemonSets(all map[string]*corev1.Node) {
 
 func (c *Cluster) runDeployments(all map[string]*corev1.Node) {
 	for _, obj := range c.listLocked(deployments, "") {
-		d := obj.(*appsv1.Deployment) //nolint:forcetypeassert
+		d := obj.(*appsv1.Deployment)
 		want := replicas(d)
 
 		c.rollOut(d, &d.Spec.Template)
@@ -539,7 +541,7 @@ func (c *Cluster) runDeployments(all map[string]*corev1.Node) {
 // collectOwned removes the pods whose owner of the given kind is gone.
 func (c *Cluster) collectOwned(name string, k *kind) {
 	for _, obj := range c.listLocked(pods, "") {
-		p := obj.(*corev1.Pod) //nolint:forcetypeassert
+		p := obj.(*corev1.Pod)
 		if ref := metav1.GetControllerOf(p); ref != nil && ref.Kind == name &&
 			c.objects[k][key(p.Namespace, ref.Name)] == nil {
 			c.commit(pods, watch.Deleted, p, c.objects[pods][key(p.Namespace, p.Name)])
@@ -607,7 +609,7 @@ func (c *Cluster) Changed() <-chan struct{} {
 // UpdateNode changes a node as a controller does that runs outside of the controller manager.
 func (c *Cluster) UpdateNode(name string, change func(*corev1.Node)) error {
 	_, err := c.update(nodes, "", name, false, func(obj runtime.Object) (runtime.Object, error) {
-		n := obj.(*corev1.Node) //nolint:forcetypeassert
+		n := obj.(*corev1.Node)
 		change(n)
 
 		return n, nil

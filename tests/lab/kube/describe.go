@@ -94,8 +94,10 @@ func groups() metav1.APIGroupList {
 		}
 
 		v := metav1.GroupVersionForDiscovery{GroupVersion: k.group + "/" + k.version, Version: k.version}
-		list.Groups = append(list.Groups, metav1.APIGroup{Name: k.group, Versions: []metav1.GroupVersionForDiscovery{v},
-			PreferredVersion: v})
+		list.Groups = append(list.Groups, metav1.APIGroup{
+			Name: k.group, Versions: []metav1.GroupVersionForDiscovery{v},
+			PreferredVersion: v,
+		})
 	}
 
 	return list

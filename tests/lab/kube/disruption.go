@@ -13,7 +13,7 @@ import (
 // runBudgets counts what each disruption budget allows (Kubernetes: pkg/controller/disruption/disruption.go).
 func (c *Cluster) runBudgets() {
 	for _, obj := range c.listLocked(budgets, "") {
-		b := obj.(*policyv1.PodDisruptionBudget) //nolint:forcetypeassert
+		b := obj.(*policyv1.PodDisruptionBudget)
 
 		sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
@@ -25,7 +25,7 @@ func (c *Cluster) runBudgets() {
 		healthy := 0
 
 		for _, o := range c.listLocked(pods, b.Namespace) {
-			p := o.(*corev1.Pod) //nolint:forcetypeassert
+			p := o.(*corev1.Pod)
 			if !sel.Matches(labels.Set(p.Labels)) || completed(p) {
 				continue
 			}
@@ -48,8 +48,10 @@ func (c *Cluster) runBudgets() {
 		b.Status.ExpectedPods, b.Status.CurrentHealthy = int32(expected), int32(healthy)
 		b.Status.DesiredHealthy, b.Status.DisruptionsAllowed = int32(desired), int32(allowed)
 
-		cond := metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation}
+		cond := metav1.Condition{
+			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation,
+		}
 		if allowed > 0 {
 			cond.Status, cond.Reason = metav1.ConditionTrue, policyv1.SufficientPodsReason
 		}
@@ -100,7 +102,7 @@ func (c *Cluster) wanted(covered []*corev1.Pod) int {
 		seen[ref.Name] = true
 
 		if obj, ok := c.objects[deployments][key(p.Namespace, ref.Name)]; ok {
-			sum += int(replicas(obj.(*appsv1.Deployment))) //nolint:forcetypeassert
+			sum += int(replicas(obj.(*appsv1.Deployment)))
 		}
 	}
 

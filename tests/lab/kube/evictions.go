@@ -34,7 +34,7 @@ func (s *Server) evict(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 
-	e := obj.(*policyv1.Eviction) //nolint:forcetypeassert
+	e := obj.(*policyv1.Eviction)
 	if e.Name != t.name {
 		writeError(w, apierrors.NewBadRequest("name in URL does not match name in Eviction object"))
 		return
@@ -61,7 +61,7 @@ func (c *Cluster) evict(namespace, name string, dry bool) error {
 		return apierrors.NewNotFound(pods.gr(), name)
 	}
 
-	p := obj.(*corev1.Pod) //nolint:forcetypeassert
+	p := obj.(*corev1.Pod)
 
 	if !completed(p) && p.Status.Phase != corev1.PodPending && p.DeletionTimestamp.IsZero() {
 		if err := c.disrupt(p, dry); err != nil {
@@ -84,7 +84,7 @@ func (c *Cluster) disrupt(p *corev1.Pod, dry bool) error {
 	var found []*policyv1.PodDisruptionBudget
 
 	for _, obj := range c.listLocked(budgets, p.Namespace) {
-		b := obj.(*policyv1.PodDisruptionBudget) //nolint:forcetypeassert
+		b := obj.(*policyv1.PodDisruptionBudget)
 		if sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && sel.Matches(labels.Set(p.Labels)) {
 			found = append(found, b)
 		}
@@ -96,7 +96,7 @@ func (c *Cluster) disrupt(p *corev1.Pod, dry bool) error {
 	case 1:
 	default:
 		return apierrors.NewInternalError(errors.New(
-			"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")) //nolint:staticcheck // its words
+			"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")) // its words
 	}
 
 	b := found[0]

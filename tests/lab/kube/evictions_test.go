@@ -195,8 +195,10 @@ func TestNodeDeleted(t *testing.T) {
 	f := start(t)
 	k := f.join("node-1", func(k *kube.Kubelet) {
 		k.StaticPods = []corev1.Pod{{
-			ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-node-1", Namespace: "kube-system",
-				Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "kube-apiserver-node-1", Namespace: "kube-system",
+				Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"},
+			},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kube-apiserver"}}},
 		}}
 	})

@@ -9,7 +9,7 @@ import (
 // runJobs starts the pod of each job that is not done, and ends it: what runs in it takes no time.
 func (c *Cluster) runJobs(all map[string]*corev1.Node) {
 	for _, obj := range c.listLocked(jobs, "") {
-		job := obj.(*batchv1.Job) //nolint:forcetypeassert
+		job := obj.(*batchv1.Job)
 		if job.Status.CompletionTime != nil {
 			continue
 		}
@@ -93,10 +93,14 @@ func (c *Cluster) finishJob(job *batchv1.Job, p *corev1.Pod) {
 
 	job.Status.Active, job.Status.Succeeded, job.Status.CompletionTime = 0, 1, &now
 	job.Status.Conditions = []batchv1.JobCondition{
-		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached,
-			LastTransitionTime: now},
-		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached,
-			LastTransitionTime: now},
+		{
+			Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached,
+			LastTransitionTime: now,
+		},
+		{
+			Type: batchv1.JobComplete, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached,
+			LastTransitionTime: now,
+		},
 	}
 	c.replace(jobs, job)
 }

@@ -65,7 +65,7 @@ func start(t *testing.T) *fixture {
 	require.NoError(t, err)
 	t.Cleanup(srv.Close)
 
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	srv.Listen(l)
 	f.url = "https://" + l.Addr().String()
@@ -97,8 +97,10 @@ func (f *fixture) config(name, group string) *rest.Config {
 
 	cert := x509.NewCertificateAndKeyFromKeyPair(pair)
 
-	return &rest.Config{Host: f.url, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: f.ca.Crt, CertData: cert.Crt, KeyData: cert.Key}}
+	return &rest.Config{
+		Host: f.url, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: f.ca.Crt, CertData: cert.Crt, KeyData: cert.Key},
+	}
 }
 
 func (f *fixture) client(name, group string) kubernetes.Interface {
@@ -143,8 +145,10 @@ func TestNodesJoin(t *testing.T) {
 	f := start(t)
 	k := f.join("node-1", func(k *kube.Kubelet) {
 		k.StaticPods = []corev1.Pod{{
-			ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-node-1", Namespace: "kube-system",
-				Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "kube-apiserver-node-1", Namespace: "kube-system",
+				Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"},
+			},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kube-apiserver"}}},
 		}}
 	})
@@ -214,11 +218,11 @@ func TestAccess(t *testing.T) {
 	f := start(t)
 
 	// nobody is anonymous, not even for /readyz
-	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec
+	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer anonymous.CloseIdleConnections()
 
 	for _, path := range []string{"/readyz", "/version", "/api/v1/nodes"} {
-		resp, err := anonymous.Get(f.url + path) //nolint:noctx
+		resp, err := anonymous.Get(f.url + path)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusUnauthorized, resp.StatusCode, path)
@@ -245,8 +249,10 @@ func TestObjects(t *testing.T) {
 	maps := f.api.CoreV1().ConfigMaps("default")
 
 	made, err := maps.Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"k": "1"}},
-			Data: map[string]string{"x": "1"}}, metav1.CreateOptions{})
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"k": "1"}},
+			Data:       map[string]string{"x": "1"},
+		}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
 	_, err = maps.Create(t.Context(), made, metav1.CreateOptions{})
@@ -301,7 +307,7 @@ func TestWatch(t *testing.T) {
 		select {
 		case e := <-w.ResultChan():
 			require.Equal(t, want, e.Type)
-			require.Equal(t, "node-1", e.Object.(*corev1.Node).Name) //nolint:forcetypeassert
+			require.Equal(t, "node-1", e.Object.(*corev1.Node).Name)
 		case <-time.After(10 * time.Second):
 			t.Fatal("no event")
 		}
@@ -337,8 +343,10 @@ func TestDeployments(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+			},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)

@@ -95,7 +95,8 @@ func (k *Kubelet) Report(ctx context.Context, ready bool, reason string) error {
 
 	for _, server := range k.Servers {
 		err := k.with(ctx, server, func(ctx context.Context,
-			api kubernetes.Interface) error {
+			api kubernetes.Interface,
+		) error {
 			return k.post(ctx, api, ready, reason)
 		})
 		if err == nil {
@@ -412,8 +413,10 @@ func (k *Kubelet) mirror(ctx context.Context, api kubernetes.Interface, owner *c
 	client := api.CoreV1().Pods(static.Namespace)
 	p := static.DeepCopy()
 	p.Spec.NodeName, p.Spec.HostNetwork = k.Node.Name, true
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID,
-		Controller: &yes}}
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID,
+		Controller: &yes,
+	}}
 	runPod(p, k.Node)
 	k.hold(p, static)
 
@@ -464,12 +467,18 @@ func (k *Kubelet) post(ctx context.Context, api kubernetes.Interface, ready bool
 func conditions(ready bool, reason string, was []corev1.NodeCondition) []corev1.NodeCondition {
 	now := metav1.Now()
 	out := []corev1.NodeCondition{
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory",
-			Message: "kubelet has sufficient memory available"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure",
-			Message: "kubelet has no disk pressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID",
-			Message: "kubelet has sufficient PID available"},
+		{
+			Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory",
+			Message: "kubelet has sufficient memory available",
+		},
+		{
+			Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure",
+			Message: "kubelet has no disk pressure",
+		},
+		{
+			Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID",
+			Message: "kubelet has sufficient PID available",
+		},
 		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: reason},
 	}
 

@@ -70,8 +70,10 @@ func (c *Cluster) Apply(m Manifests) error {
 func (m Manifests) objects() []runtime.Object {
 	var out []runtime.Object
 
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic,
-		corev1.NamespaceNodeLease} {
+	for _, name := range []string{
+		metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic,
+		corev1.NamespaceNodeLease,
+	} {
 		out = append(out, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 
@@ -82,8 +84,10 @@ func (m Manifests) objects() []runtime.Object {
 		},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: m.APIServerIP.String(),
-			Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443),
-				Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ServicePort{{
+				Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443),
+				Protocol: corev1.ProtocolTCP,
+			}},
 		},
 	})
 
@@ -137,8 +141,10 @@ func daemonSet(name, image string, labels map[string]string, hostPath string) *a
 	}
 
 	if hostPath != "" {
-		spec.Volumes = []corev1.Volume{{Name: "cni",
-			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: hostPath}}}}
+		spec.Volumes = []corev1.Volume{{
+			Name:         "cni",
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: hostPath}},
+		}}
 	}
 
 	return &appsv1.DaemonSet{
@@ -169,8 +175,10 @@ func (m Manifests) coreDNS() []runtime.Object {
 						ServiceAccountName: "coredns",
 						Containers:         []corev1.Container{{Name: "coredns", Image: m.CoreDNSImage}},
 						Tolerations: []corev1.Toleration{
-							{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists,
-								Effect: corev1.TaintEffectNoSchedule},
+							{
+								Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists,
+								Effect: corev1.TaintEffectNoSchedule,
+							},
 						},
 					},
 				},
@@ -179,8 +187,10 @@ func (m Manifests) coreDNS() []runtime.Object {
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "kube-dns", Namespace: metav1.NamespaceSystem,
-				Labels: map[string]string{"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true",
-					"kubernetes.io/name": "CoreDNS"},
+				Labels: map[string]string{
+					"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true",
+					"kubernetes.io/name": "CoreDNS",
+				},
 			},
 			Spec: corev1.ServiceSpec{
 				ClusterIP: m.DNSIP.String(), Selector: labels,
@@ -195,8 +205,10 @@ func (m Manifests) coreDNS() []runtime.Object {
 }
 
 func kubernetesEndpoints(addresses []string, port int32) *corev1.Endpoints {
-	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "https", Port: port,
-		Protocol: corev1.ProtocolTCP}}}
+	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{
+		Name: "https", Port: port,
+		Protocol: corev1.ProtocolTCP,
+	}}}
 	for _, a := range addresses {
 		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
 	}

@@ -11,10 +11,14 @@ import (
 
 // Reviews are questions in the shape of objects: nothing is stored.
 var reviews = map[string]*kind{
-	"/apis/authentication.k8s.io/v1/selfsubjectreviews": {group: "authentication.k8s.io", version: "v1",
-		resource: "selfsubjectreviews", name: "SelfSubjectReview"},
-	"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": {group: "authorization.k8s.io", version: "v1",
-		resource: "selfsubjectaccessreviews", name: "SelfSubjectAccessReview"},
+	"/apis/authentication.k8s.io/v1/selfsubjectreviews": {
+		group: "authentication.k8s.io", version: "v1",
+		resource: "selfsubjectreviews", name: "SelfSubjectReview",
+	},
+	"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": {
+		group: "authorization.k8s.io", version: "v1",
+		resource: "selfsubjectaccessreviews", name: "SelfSubjectAccessReview",
+	},
 }
 
 // review answers who the client is, and what it may do. It reports whether the path was such a question.

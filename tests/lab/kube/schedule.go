@@ -42,11 +42,11 @@ func place(spec *corev1.PodSpec, all map[string]*corev1.Node, load map[string]in
 func (c *Cluster) schedulePods(all map[string]*corev1.Node) {
 	load := map[string]int{}
 	for _, obj := range c.objects[pods] {
-		load[obj.(*corev1.Pod).Spec.NodeName]++ //nolint:forcetypeassert
+		load[obj.(*corev1.Pod).Spec.NodeName]++
 	}
 
 	for _, obj := range c.listLocked(pods, "") {
-		p := obj.(*corev1.Pod) //nolint:forcetypeassert
+		p := obj.(*corev1.Pod)
 		if p.Spec.NodeName != "" || completed(p) || !p.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -64,7 +64,7 @@ func (c *Cluster) taintCordoned() {
 	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
 	for _, obj := range c.listLocked(nodes, "") {
-		n := obj.(*corev1.Node) //nolint:forcetypeassert
+		n := obj.(*corev1.Node)
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 
 		if n.Spec.Unschedulable {

@@ -24,8 +24,10 @@ func TestMayRun(t *testing.T) {
 	everywhere := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	wants := func(o corev1.NodeSelectorOperator) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: role,
-				Operator: o}}}},
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key:      role,
+				Operator: o,
+			}}}},
 		}}}
 	}
 
@@ -36,15 +38,26 @@ func TestMayRun(t *testing.T) {
 		"plain":                {corev1.PodSpec{}, false, true},
 		"tolerates everything": {corev1.PodSpec{Tolerations: everywhere}, true, true},
 		"tolerates the taint":  {corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: role}}}, true, true},
-		"tolerates another": {corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "other",
-			Operator: corev1.TolerationOpExists}}}, false, true},
+		"tolerates another": {corev1.PodSpec{Tolerations: []corev1.Toleration{{
+			Key:      "other",
+			Operator: corev1.TolerationOpExists,
+		}}}, false, true},
 		"selects": {corev1.PodSpec{Tolerations: everywhere, NodeSelector: map[string]string{role: ""}}, true, false},
-		"selects another": {corev1.PodSpec{Tolerations: everywhere, NodeSelector: map[string]string{role: "x"}}, false,
-			false},
-		"wants the label": {corev1.PodSpec{Tolerations: everywhere, Affinity: wants(corev1.NodeSelectorOpExists)}, true,
-			false},
-		"wants no label": {corev1.PodSpec{Tolerations: everywhere, Affinity: wants(corev1.NodeSelectorOpDoesNotExist)}, false,
-			true},
+		"selects another": {
+			corev1.PodSpec{Tolerations: everywhere, NodeSelector: map[string]string{role: "x"}},
+			false,
+			false,
+		},
+		"wants the label": {
+			corev1.PodSpec{Tolerations: everywhere, Affinity: wants(corev1.NodeSelectorOpExists)},
+			true,
+			false,
+		},
+		"wants no label": {
+			corev1.PodSpec{Tolerations: everywhere, Affinity: wants(corev1.NodeSelectorOpDoesNotExist)},
+			false,
+			true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -107,7 +107,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // refused handshakes are the clients' affair
 		ConnContext: func(ctx context.Context,
-			c net.Conn) context.Context {
+			c net.Conn,
+		) context.Context {
 			return context.WithValue(ctx, connKey{}, c)
 		},
 	}
@@ -252,13 +253,15 @@ func (s *Server) authenticate(r *http.Request) (user, error) {
 		return user{}, errUnauthorized
 	}
 
-	stored := obj.(*corev1.Secret) //nolint:forcetypeassert
+	stored := obj.(*corev1.Secret)
 	if stored.Type != corev1.SecretTypeBootstrapToken || string(stored.Data["token-secret"]) != secret {
 		return user{}, errUnauthorized
 	}
 
-	return user{name: "system:bootstrap:" + id,
-		groups: []string{"system:bootstrappers", "system:bootstrappers:nodes", "system:authenticated"}}, nil
+	return user{
+		name:   "system:bootstrap:" + id,
+		groups: []string{"system:bootstrappers", "system:bootstrappers:nodes", "system:authenticated"},
+	}, nil
 }
 
 // authorize applies what RBAC and the node authorizer give to those who ask in a fresh cluster: the admins may do

@@ -45,7 +45,7 @@ var (
 )
 
 func col[T runtime.Object](name string, wide bool, cell func(T) any) column {
-	return column{name, wide, func(o runtime.Object) any { return cell(o.(T)) }} //nolint:forcetypeassert
+	return column{name, wide, func(o runtime.Object) any { return cell(o.(T)) }}
 }
 
 // columns returns what kubectl shows of a kind: the columns of the real API server for the kinds that people look at.
@@ -77,8 +77,10 @@ func columns(k *kind) []column {
 			col("Readiness Gates", true, func(*corev1.Pod) any { return "<none>" }),
 		}
 	case namespaces:
-		return []column{nameColumn, col("Status", false, func(n *corev1.Namespace) any { return string(n.Status.Phase) }),
-			ageColumn}
+		return []column{
+			nameColumn, col("Status", false, func(n *corev1.Namespace) any { return string(n.Status.Phase) }),
+			ageColumn,
+		}
 	case services:
 		return []column{
 			nameColumn,

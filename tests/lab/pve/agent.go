@@ -92,8 +92,10 @@ func interfaces(r *request) (any, error) {
 				kind = "ipv4"
 			}
 
-			addresses = append(addresses, map[string]any{"ip-address": a.Addr().String(), "ip-address-type": kind,
-				"prefix": a.Bits()})
+			addresses = append(addresses, map[string]any{
+				"ip-address": a.Addr().String(), "ip-address-type": kind,
+				"prefix": a.Bits(),
+			})
 		}
 
 		result = append(result, map[string]any{

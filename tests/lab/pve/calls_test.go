@@ -124,8 +124,10 @@ func testStorages(f *face) {
 	require.InDelta(f, 0, state["shared"], 0)
 
 	require.Equal(f, []map[string]any{
-		{"volid": "tank:vm-401-disk-0", "content": "images", "format": "raw", "size": float64(40 << 30), "vmid": 401.0,
-			"ctime": float64(time.Now().Unix())},
+		{
+			"volid": "tank:vm-401-disk-0", "content": "images", "format": "raw", "size": float64(40 << 30), "vmid": 401.0,
+			"ctime": float64(time.Now().Unix()),
+		},
 	}, withoutClock(f.list(f.ok("GET", "/nodes/pve1/storage/tank/content", "vmid", "401"))))
 
 	volume := f.object(f.ok("GET", "/nodes/pve1/storage/tank/content/tank:vm-401-disk-0"))

@@ -131,12 +131,18 @@ func TestDownloadURL(t *testing.T) {
 		pairs       []string
 	}{
 		{"filename", "wrong file extension", []string{"content", "iso", "filename", "talos.raw"}},
-		{"compression", "value 'xz' does not have a value in the enumeration 'gz, lzo, zst, bz2'",
-			[]string{"content", "iso", "filename", "a.iso", "compression", "xz"}},
-		{"content", "value 'images' does not have a value in the enumeration 'iso, vztmpl, import'",
-			[]string{"content", "images", "filename", "a.iso"}},
-		{"checksum-algorithm", "missing property - 'checksum' requires this property",
-			[]string{"content", "iso", "filename", "a.iso", "checksum", "1"}},
+		{
+			"compression", "value 'xz' does not have a value in the enumeration 'gz, lzo, zst, bz2'",
+			[]string{"content", "iso", "filename", "a.iso", "compression", "xz"},
+		},
+		{
+			"content", "value 'images' does not have a value in the enumeration 'iso, vztmpl, import'",
+			[]string{"content", "images", "filename", "a.iso"},
+		},
+		{
+			"checksum-algorithm", "missing property - 'checksum' requires this property",
+			[]string{"content", "iso", "filename", "a.iso", "checksum", "1"},
+		},
 	} {
 		require.Equal(t, map[string]string{c.field: c.want}, f.call("POST", download, append(c.pairs, "url", iso)...).Errors)
 	}

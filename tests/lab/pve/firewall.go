@@ -26,8 +26,10 @@ func firewallRoutes() []route {
 			params: parameters("delete digest enable:int ebtables:bool policy_in policy_out policy_forward log_ratelimit"),
 		},
 		{method: "GET", path: groups, handle: securityGroups},
-		{method: "POST", path: groups, needs: change, params: parameters("group! comment rename digest"),
-			handle: createSecurityGroup},
+		{
+			method: "POST", path: groups, needs: change, params: parameters("group! comment rename digest"),
+			handle: createSecurityGroup,
+		},
 		{method: "DELETE", path: groups + "/{group}", needs: change, handle: deleteSecurityGroup},
 		{method: "GET", path: vmFirewall + "/options", needs: seeVM, handle: firewallOptions},
 		{
@@ -48,11 +50,15 @@ func firewallRoutes() []route {
 func ruleRoutes(path string, see, change privilege) []route {
 	return []route{
 		{method: "GET", path: path, needs: see, handle: firewallRules},
-		{method: "POST", path: path, needs: change, params: parameters("type! action!" + ruleParams),
-			handle: addFirewallRule},
+		{
+			method: "POST", path: path, needs: change, params: parameters("type! action!" + ruleParams),
+			handle: addFirewallRule,
+		},
 		{method: "GET", path: path + "/{pos}", needs: see, handle: firewallRule},
-		{method: "PUT", path: path + "/{pos}", needs: change,
-			params: parameters("moveto:int delete type action" + ruleParams), handle: updateFirewallRule},
+		{
+			method: "PUT", path: path + "/{pos}", needs: change,
+			params: parameters("moveto:int delete type action" + ruleParams), handle: updateFirewallRule,
+		},
 		{method: "DELETE", path: path + "/{pos}", needs: change, params: parameters("digest"), handle: deleteFirewallRule},
 	}
 }

@@ -68,8 +68,11 @@ func TestFirewallOptionsAsTheProviderSetsThem(t *testing.T) {
 		pairs []string
 		want  map[string]string
 	}{
-		{fwPath, []string{"policy_in", "HOLD"},
-			map[string]string{"policy_in": "value 'HOLD' does not have a value in the enumeration 'ACCEPT, REJECT, DROP'"}},
+		{
+			fwPath,
+			[]string{"policy_in", "HOLD"},
+			map[string]string{"policy_in": "value 'HOLD' does not have a value in the enumeration 'ACCEPT, REJECT, DROP'"},
+		},
 		{fwPath, []string{"enable", "2"}, map[string]string{"enable": "type check ('boolean') failed - got '2'"}},
 		{fwPath, []string{"delete", "colour"}, map[string]string{"delete": "no such option 'colour'"}},
 		{clusterFw, []string{"policy_forward", "REJECT"}, map[string]string{
@@ -98,8 +101,10 @@ func TestFirewallRulesAsTheProviderMakesThem(t *testing.T) {
 
 	path := fwPath + "/rules"
 	addRules(f, path,
-		[]string{"type", "in", "action", "ACCEPT", "enable", "1", "proto", "tcp", "dport", "50000", "source", "10.0.0.0/16",
-			"comment", "Talos API", "log", "nolog"},
+		[]string{
+			"type", "in", "action", "ACCEPT", "enable", "1", "proto", "tcp", "dport", "50000", "source", "10.0.0.0/16",
+			"comment", "Talos API", "log", "nolog",
+		},
 		[]string{"type", "in", "action", "ACCEPT", "enable", "1", "macro", "https", "iface", "net0"},
 		[]string{"type", "in", "action", "ACCEPT", "proto", "icmp", "icmp-type", "echo-request"},
 		[]string{"type", "group", "action", "nodes", "enable", "1", "comment", "all nodes", "iface", "net0"},
@@ -186,61 +191,96 @@ func TestFirewallRulesThatAreRefused(t *testing.T) {
 		pairs []string
 		want  map[string]string
 	}{
-		{fwPath + "/rules", []string{"action", "ACCEPT"},
-			map[string]string{"type": "property is missing and it is not optional"}},
+		{
+			fwPath + "/rules",
+			[]string{"action", "ACCEPT"},
+			map[string]string{"type": "property is missing and it is not optional"},
+		},
 		{fwPath + "/rules", []string{"type", "in", "action", "LET"}, map[string]string{"action": "unknown action 'LET'"}},
 		{fwPath + "/rules", []string{"type", "both", "action", "DROP"}, map[string]string{
 			"type": "value 'both' does not have a value in the enumeration 'in, out, forward, group'",
 		}},
-		{fwPath + "/rules", []string{"type", "forward", "action", "DROP"},
-			map[string]string{"type": "invalid rule type 'forward' for rule_env 'vm'"}},
-		{clusterFw + "/rules", []string{"type", "forward", "action", "REJECT"},
-			map[string]string{"action": "cannot define REJECT rules on forward chain"}},
-		{clusterFw + "/groups/nodes", []string{"type", "group", "action", "nodes"},
-			map[string]string{"type": "invalid rule type 'group' for rule_env 'group'"}},
+		{
+			fwPath + "/rules",
+			[]string{"type", "forward", "action", "DROP"},
+			map[string]string{"type": "invalid rule type 'forward' for rule_env 'vm'"},
+		},
+		{
+			clusterFw + "/rules",
+			[]string{"type", "forward", "action", "REJECT"},
+			map[string]string{"action": "cannot define REJECT rules on forward chain"},
+		},
+		{
+			clusterFw + "/groups/nodes",
+			[]string{"type", "group", "action", "nodes"},
+			map[string]string{"type": "invalid rule type 'group' for rule_env 'group'"},
+		},
 		{clusterFw + "/groups/nodes", []string{"type", "in", "action", "DROP", "iface", "net0"}, map[string]string{
 			"type": "parameter -i not allowed for this rule type",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "iface", "vmbr0"},
-			map[string]string{"iface": `value does not match the regex pattern 'net\d+'`}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "macro", "Kubernetes"},
-			map[string]string{"macro": "unknown macro 'Kubernetes'"}},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "iface", "vmbr0"},
+			map[string]string{"iface": `value does not match the regex pattern 'net\d+'`},
+		},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "macro", "Kubernetes"},
+			map[string]string{"macro": "unknown macro 'Kubernetes'"},
+		},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "macro", "SSH", "proto", "udp"}, map[string]string{
 			"proto": "parameter 'proto' already define in macro (value = 'tcp')",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "macro", "DNS", "proto", "udp", "dport", "54"},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "macro", "DNS", "proto", "udp", "dport", "54"},
 			map[string]string{
 				"dport": "parameter 'dport' already define in macro (value = '53')",
-			}},
+			},
+		},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "dport", "6443"}, map[string]string{
 			"proto": "missing property - 'dport' requires this property",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "gre", "dport", "6443"},
-			map[string]string{"dport": "protocol 'gre' does not support ports"}},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "proto", "gre", "dport", "6443"},
+			map[string]string{"dport": "protocol 'gre' does not support ports"},
+		},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "6443,"}, map[string]string{
 			"dport": "invalid format - extraneous commas in list",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "70000"},
-			map[string]string{"dport": "invalid format - invalid port '70000'"}},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "70000"},
+			map[string]string{"dport": "invalid format - invalid port '70000'"},
+		},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "2380:2379"}, map[string]string{
 			"dport": "invalid format - backwards range '2380:2379' not allowed, did you mean '2379:2380'?",
 		}},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport", "2379-2380"}, map[string]string{
 			"dport": "invalid format - invalid port '2379-2380'",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tcp", "dport",
-			"1:2,3:4,5:6,7:8,9:10,11:12,13:14,15:16"}, map[string]string{
+		{fwPath + "/rules", []string{
+			"type", "in", "action", "DROP", "proto", "tcp", "dport",
+			"1:2,3:4,5:6,7:8,9:10,11:12,13:14,15:16",
+		}, map[string]string{
 			"dport": "invalid format - too many entries in port list (> 15 numbers)",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "tpc"},
-			map[string]string{"proto": "invalid format - unknown protocol 'tpc'"}},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "proto", "tpc"},
+			map[string]string{"proto": "invalid format - unknown protocol 'tpc'"},
+		},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "icmp-type", "echo-request"}, map[string]string{
 			"proto": "missing property - 'icmp-type' requires this property",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "proto", "icmpv6", "icmp-type", "source-quench"},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "proto", "icmpv6", "icmp-type", "source-quench"},
 			map[string]string{
 				"icmp-type": "invalid icmp-type 'source-quench' for proto 'icmpv6'",
-			}},
+			},
+		},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.5/24"}, map[string]string{
 			"source": "invalid format - invalid IP address: Invalid prefix 00001010000000000000000000000101/24",
 		}},
@@ -253,28 +293,49 @@ func TestFirewallRulesThatAreRefused(t *testing.T) {
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.0/8,fd00::/8"}, map[string]string{
 			"source": "invalid format - detected mixed ipv4/ipv6 addresses in address list '10.0.0.0/8,fd00::/8'",
 		}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.1-10.0.0.9,10.0.0.20"},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "source", "10.0.0.1-10.0.0.9,10.0.0.20"},
 			map[string]string{
 				"source": "invalid format - you can't use a range in a list",
-			}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "10.0.0.0/8", "dest", "fd00::/8"},
+			},
+		},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "source", "10.0.0.0/8", "dest", "fd00::/8"},
 			map[string]string{
 				"dest": "detected mixed ipv4/ipv6 addresses in rule",
-			}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "+nodes"},
-			map[string]string{"source": "no such ipset 'nodes'"}},
-		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "source", "office"},
-			map[string]string{"source": "no such alias 'office'"}},
+			},
+		},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "source", "+nodes"},
+			map[string]string{"source": "no such ipset 'nodes'"},
+		},
+		{
+			fwPath + "/rules",
+			[]string{"type", "in", "action", "DROP", "source", "office"},
+			map[string]string{"source": "no such alias 'office'"},
+		},
 		{fwPath + "/rules", []string{"type", "in", "action", "DROP", "log", "loud"}, map[string]string{
 			"log": "value 'loud' does not have a value in the enumeration 'emerg, alert, crit, err, warning, notice, info, " +
 				"debug, nolog'",
 		}},
-		{clusterFw + "/groups", []string{"group", "nodes"},
-			map[string]string{"group": "Security group 'nodes' already exists"}},
-		{clusterFw + "/groups", []string{"group", "0nodes"},
-			map[string]string{"group": "value does not match the regex pattern"}},
-		{clusterFw + "/groups", []string{"group", "a-name-that-is-too-long"},
-			map[string]string{"group": "value may only be 18 characters long"}},
+		{
+			clusterFw + "/groups",
+			[]string{"group", "nodes"},
+			map[string]string{"group": "Security group 'nodes' already exists"},
+		},
+		{
+			clusterFw + "/groups",
+			[]string{"group", "0nodes"},
+			map[string]string{"group": "value does not match the regex pattern"},
+		},
+		{
+			clusterFw + "/groups",
+			[]string{"group", "a-name-that-is-too-long"},
+			map[string]string{"group": "value may only be 18 characters long"},
+		},
 	} {
 		a := f.call("POST", c.path, c.pairs...)
 		require.Equal(t, "400 Parameter verification failed.", a.status(), c.pairs)
@@ -353,8 +414,10 @@ func TestIPSets(t *testing.T) {
 			delete(e, "digest")
 		}
 
-		require.Equal(t, []map[string]any{{"cidr": "10.0.0.7", "nomatch": 1.0},
-			{"cidr": "10.0.0.0/24", "comment": "a network"}}, entries)
+		require.Equal(t, []map[string]any{
+			{"cidr": "10.0.0.7", "nomatch": 1.0},
+			{"cidr": "10.0.0.0/24", "comment": "a network"},
+		}, entries)
 
 		f.ok("PUT", path+"/nodes/10.0.0.0%2F24", "comment", "the network", "digest", digest)
 		require.Equal(t, "the network", f.object(f.ok("GET", path+"/nodes/10.0.0.0%2F24"))["comment"])

@@ -14,8 +14,10 @@ func haRoutes() []route {
 		{method: "GET", path: "/cluster/ha/groups", needs: see, handle: haGroups},
 		{method: "GET", path: "/cluster/ha/groups/{group}", needs: see, handle: haGroup},
 		{method: "GET", path: "/cluster/ha/resources", needs: see, params: parameters("type"), handle: haResources},
-		{method: "POST", path: "/cluster/ha/resources", needs: change, params: parameters("sid! type " + settings),
-			handle: createHAResource},
+		{
+			method: "POST", path: "/cluster/ha/resources", needs: change, params: parameters("sid! type " + settings),
+			handle: createHAResource,
+		},
 		{method: "GET", path: "/cluster/ha/resources/{sid}", needs: see, handle: haResource},
 		{
 			method: "PUT", path: "/cluster/ha/resources/{sid}", needs: change, params: parameters("delete digest " + settings),

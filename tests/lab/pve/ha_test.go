@@ -36,8 +36,10 @@ func TestHighAvailabilityAsTheProviderAsksForIt(t *testing.T) {
 		digest)
 	r = f.list(f.ok("GET", haPath, "type", "vm"))[0]
 	delete(r, "digest")
-	require.Equal(t, map[string]any{"sid": "vm:101", "type": "vm", "state": "disabled", "group": "racks",
-		"max_relocate": 3.0}, r)
+	require.Equal(t, map[string]any{
+		"sid": "vm:101", "type": "vm", "state": "disabled", "group": "racks",
+		"max_relocate": 3.0,
+	}, r)
 
 	f.ok("DELETE", haPath+"/vm:101")
 	require.Equal(t, "500 no such resource 'vm:101'", f.call("GET", haPath+"/vm:101").status())

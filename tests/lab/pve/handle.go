@@ -112,7 +112,8 @@ type request struct {
 }
 
 func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body []byte, f *journal.Fault) (any,
-	error) {
+	error,
+) {
 	req := &request{world: s.world, vars: vars}
 
 	if !rt.open {

@@ -92,33 +92,56 @@ func TestMappingsThatAreRefused(t *testing.T) {
 		status       string
 		errors       map[string]string
 	}{
-		{"POST", "", []string{"id", "gpu2"}, "400 Parameter verification failed.",
-			map[string]string{"map": "property is missing and it is not optional"}},
+		{
+			"POST", "",
+			[]string{"id", "gpu2"},
+			"400 Parameter verification failed.",
+			map[string]string{"map": "property is missing and it is not optional"},
+		},
 		{"POST", "", []string{"id", "2gpu", "map", mapped}, "400 Parameter verification failed.", map[string]string{
 			"id": "invalid format - invalid configuration ID '2gpu'",
 		}},
-		{"POST", "", []string{"id", "gpu2", "map", mapped, "map", "id=10de:2204,path=x"},
-			"400 Parameter verification failed.", map[string]string{
+		{
+			"POST", "",
+			[]string{"id", "gpu2", "map", mapped, "map", "id=10de:2204,path=x"},
+			"400 Parameter verification failed.",
+			map[string]string{
 				"map[1]": "invalid format - format error\nmap[1].node: property is missing and it is not optional\n" +
 					"map[1].path: value does not match the regex pattern",
-			}},
-		{"POST", "", []string{"id", "gpu2", "map", mapped + ",colour=red"}, "400 Parameter verification failed.",
+			},
+		},
+		{
+			"POST", "",
+			[]string{"id", "gpu2", "map", mapped + ",colour=red"},
+			"400 Parameter verification failed.",
 			map[string]string{
 				"map[0]": "invalid format - invalid key in comma-separated list property: colour",
-			}},
+			},
+		},
 		{"PUT", "/gpu2", []string{"map", mapped}, "500 update hardware mapping failed: pci ID 'gpu2' does not exist", nil},
-		{"PUT", "/gpu", []string{"description", "x"},
-			"500 update hardware mapping failed: missing value for required option 'map'", nil},
-		{"PUT", "/gpu", []string{"map", mapped, "delete", "map"},
-			"500 update hardware mapping failed: unable to delete required option 'map'", nil},
-		{"PUT", "/gpu", []string{"map", mapped, "delete", "colour"},
-			"500 update hardware mapping failed: no such option 'colour'", nil},
 		{
-			"PUT", "/gpu", []string{"map", mapped, "mdev", "1", "delete", "mdev"},
+			"PUT", "/gpu",
+			[]string{"description", "x"},
+			"500 update hardware mapping failed: missing value for required option 'map'", nil,
+		},
+		{
+			"PUT", "/gpu",
+			[]string{"map", mapped, "delete", "map"},
+			"500 update hardware mapping failed: unable to delete required option 'map'", nil,
+		},
+		{
+			"PUT", "/gpu",
+			[]string{"map", mapped, "delete", "colour"},
+			"500 update hardware mapping failed: no such option 'colour'", nil,
+		},
+		{
+			"PUT", "/gpu",
+			[]string{"map", mapped, "mdev", "1", "delete", "mdev"},
 			"500 update hardware mapping failed: cannot set and delete property 'mdev' at the same time!", nil,
 		},
 		{
-			"PUT", "/gpu", []string{"map", mapped, "digest", "0"},
+			"PUT", "/gpu",
+			[]string{"map", mapped, "digest", "0"},
 			"500 update hardware mapping failed: detected modified configuration - file changed by other user? Try again.", nil,
 		},
 	} {
@@ -148,12 +171,23 @@ func TestPrivilegesOfHardware(t *testing.T) {
 			"/mapping/pci/gpu",
 			[]string{"Mapping.Use", "Mapping.Modify", "Mapping.Audit"},
 		},
-		{"POST", "/cluster/mapping/pci", []string{"id", "gpu2", "map", mapped}, "/mapping/pci, Mapping.Modify",
-			"/mapping/pci", []string{"Mapping.Modify"}},
-		{"PUT", "/cluster/mapping/pci/gpu", []string{"map", mapped}, "/mapping/pci/gpu, Mapping.Modify", "/mapping/pci/gpu",
-			[]string{"Mapping.Modify"}},
-		{"DELETE", "/cluster/mapping/pci/gpu", nil, "/mapping/pci, Mapping.Modify", "/mapping/pci",
-			[]string{"Mapping.Modify"}},
+		{
+			"POST", "/cluster/mapping/pci",
+			[]string{"id", "gpu2", "map", mapped},
+			"/mapping/pci, Mapping.Modify",
+			"/mapping/pci",
+			[]string{"Mapping.Modify"},
+		},
+		{
+			"PUT", "/cluster/mapping/pci/gpu",
+			[]string{"map", mapped},
+			"/mapping/pci/gpu, Mapping.Modify", "/mapping/pci/gpu",
+			[]string{"Mapping.Modify"},
+		},
+		{
+			"DELETE", "/cluster/mapping/pci/gpu", nil, "/mapping/pci, Mapping.Modify", "/mapping/pci",
+			[]string{"Mapping.Modify"},
+		},
 	} {
 		f.privileged(c.method, c.path, c.pairs, c.needs, c.on, c.any...)
 	}

@@ -136,8 +136,10 @@ func TestNothingThatIsSentHurts(t *testing.T) {
 		if n%10 == 0 {
 			// What the calls before have destroyed comes back.
 			_ = w.AddTemplate(world.Template{Name: "base", VMID: 9000, Host: "pve1", Storage: "tank", DiskGiB: 1})
-			_ = w.AddTemplate(world.Template{Name: "vm", VMID: 401, Host: "pve1", Storage: "tank", DiskGiB: 1,
-				Unfinalised: true})
+			_ = w.AddTemplate(world.Template{
+				Name: "vm", VMID: 401, Host: "pve1", Storage: "tank", DiskGiB: 1,
+				Unfinalised: true,
+			})
 			_ = w.AddFile("pve1", "local", "iso", "talos.iso", world.MiB, nil)
 		}
 
@@ -162,8 +164,10 @@ func TestNothingThatIsSentHurts(t *testing.T) {
 }
 
 func TestPathsThatNobodySends(t *testing.T) {
-	for _, path := range []string{"", "/", "/api2", "/api2/json", "/api2/json/", "/api2/json//", "/api2/json/nodes//qemu",
-		"/api2/extjs/version", "/api2/json/nodes/%zz/qemu"} {
+	for _, path := range []string{
+		"", "/", "/api2", "/api2/json", "/api2/json/", "/api2/json//", "/api2/json/nodes//qemu",
+		"/api2/extjs/version", "/api2/json/nodes/%zz/qemu",
+	} {
 		r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawPath: path}}
 		s := New(nil, &journal.Journal{}, timeline.New())
 		answer := httptest.NewRecorder()

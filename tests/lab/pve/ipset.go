@@ -19,8 +19,10 @@ func setRoutes(path string, see, change privilege) []route {
 		{method: "POST", path: one, needs: change, params: parameters("cidr! comment nomatch:bool"), handle: addToIPSet},
 		{method: "DELETE", path: one, needs: change, params: parameters("force:bool"), handle: deleteIPSet},
 		{method: "GET", path: entry, needs: see, handle: ipsetEntry},
-		{method: "PUT", path: entry, needs: change, params: parameters("comment nomatch:bool digest"),
-			handle: updateIPSetEntry},
+		{
+			method: "PUT", path: entry, needs: change, params: parameters("comment nomatch:bool digest"),
+			handle: updateIPSetEntry,
+		},
 		{method: "DELETE", path: entry, needs: change, params: parameters("digest"), handle: removeFromIPSet},
 	}
 }

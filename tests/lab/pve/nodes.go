@@ -56,8 +56,10 @@ func nodeStatus(r *request) (any, error) {
 		},
 		"memory": map[string]any{"total": h.Memory, "used": h.Used, "free": h.Memory - h.Used},
 		"swap":   map[string]any{"total": 0, "used": 0, "free": 0},
-		"rootfs": map[string]any{"total": 100 * world.GiB, "used": 10 * world.GiB, "free": 90 * world.GiB,
-			"avail": 90 * world.GiB},
+		"rootfs": map[string]any{
+			"total": 100 * world.GiB, "used": 10 * world.GiB, "free": 90 * world.GiB,
+			"avail": 90 * world.GiB,
+		},
 		"ksm":     map[string]any{"shared": 0},
 		"loadavg": []string{"0.10", "0.12", "0.10"},
 		"cpu":     0.02, "idle": 0, "wait": 0, "uptime": int(h.Uptime.Seconds()),

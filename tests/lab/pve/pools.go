@@ -11,16 +11,26 @@ func poolRoutes() []route {
 
 	return []route{
 		{method: "GET", path: "/pools", params: parameters("poolid type"), handle: pools},
-		{method: "POST", path: "/pools", needs: need("/pool/{poolid}", "Pool.Allocate"),
-			params: parameters("poolid! comment"), handle: createPool},
-		{method: "PUT", path: "/pools", needs: need("/pool/{poolid}", "Pool.Allocate"),
-			params: parameters("poolid! " + members), handle: updatePool},
-		{method: "DELETE", path: "/pools", needs: need("/pool/{poolid}", "Pool.Allocate"), params: parameters("poolid!"),
-			handle: deletePool},
-		{method: "GET", path: "/pools/{poolid}", needs: need("/pool/{poolid}", "Pool.Audit"), params: parameters("type"),
-			handle: getPool},
-		{method: "PUT", path: "/pools/{poolid}", needs: need("/pool/{poolid}", "Pool.Allocate"), params: parameters(members),
-			handle: updatePool},
+		{
+			method: "POST", path: "/pools", needs: need("/pool/{poolid}", "Pool.Allocate"),
+			params: parameters("poolid! comment"), handle: createPool,
+		},
+		{
+			method: "PUT", path: "/pools", needs: need("/pool/{poolid}", "Pool.Allocate"),
+			params: parameters("poolid! " + members), handle: updatePool,
+		},
+		{
+			method: "DELETE", path: "/pools", needs: need("/pool/{poolid}", "Pool.Allocate"), params: parameters("poolid!"),
+			handle: deletePool,
+		},
+		{
+			method: "GET", path: "/pools/{poolid}", needs: need("/pool/{poolid}", "Pool.Audit"), params: parameters("type"),
+			handle: getPool,
+		},
+		{
+			method: "PUT", path: "/pools/{poolid}", needs: need("/pool/{poolid}", "Pool.Allocate"), params: parameters(members),
+			handle: updatePool,
+		},
 		{method: "DELETE", path: "/pools/{poolid}", needs: need("/pool/{poolid}", "Pool.Allocate"), handle: deletePool},
 	}
 }

@@ -55,8 +55,10 @@ func serve(t *testing.T, latencies timeline.Latencies) *face {
 
 	w, err := world.New(world.Options{
 		Hosts: []world.Host{
-			{Name: "pve1", Bridges: []string{"vmbr0", "vmbr1"}, Storages: slices.Concat(storages, more),
-				PCI: world.GPU("0000:01:00", 1)},
+			{
+				Name: "pve1", Bridges: []string{"vmbr0", "vmbr1"}, Storages: slices.Concat(storages, more),
+				PCI: world.GPU("0000:01:00", 1),
+			},
 			{Name: "pve2", Storages: storages},
 		},
 		HAGroups:    []world.HAGroup{{Name: "racks", Nodes: []string{"pve1:2", "pve2"}, Comment: "both", Restricted: true}},

@@ -25,8 +25,10 @@ func qemuRoutes() []route {
 			method: "DELETE", path: vmPath, needs: need(vm, "VM.Allocate"),
 			params: parameters("purge:bool destroy-unreferenced-disks:bool skiplock:bool"), handle: deleteVM,
 		},
-		{method: "GET", path: vmPath + "/config", needs: need(vm, "VM.Audit"), params: parameters("current:bool snapshot"),
-			handle: getConfig},
+		{
+			method: "GET", path: vmPath + "/config", needs: need(vm, "VM.Audit"), params: parameters("current:bool snapshot"),
+			handle: getConfig,
+		},
 		{
 			method: "PUT", path: vmPath + "/config", needs: configure,
 			params: parameters("delete revert force:bool digest skiplock:bool CONFIG"), handle: putConfig,

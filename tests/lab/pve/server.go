@@ -61,8 +61,10 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 
 	// Proxmox VE speaks HTTP/1.1 only.
-	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13,
-		NextProtos: []string{"http/1.1"}}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13,
+		NextProtos: []string{"http/1.1"},
+	}
 
 	go func() {
 		defer close(s.done)

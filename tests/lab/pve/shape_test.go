@@ -29,19 +29,27 @@ var shapes = map[string]struct{ send, read map[string]string }{
 		send: map[string]string{"cores": "4", "sockets": "1", "cpu": "cputype=x86-64-v2-AES", "numa": "1"},
 		read: map[string]string{"cores": "4", "cpu": "cputype=x86-64-v2-AES", "numa": "1"},
 	},
-	"memory": {send: map[string]string{"memory": "8192", "balloon": "8192"},
-		read: map[string]string{"memory": "8192", "balloon": "8192"}},
+	"memory": {
+		send: map[string]string{"memory": "8192", "balloon": "8192"},
+		read: map[string]string{"memory": "8192", "balloon": "8192"},
+	},
 	"q35":    {send: map[string]string{"machine": "q35"}, read: map[string]string{"machine": "q35"}},
 	"i440fx": {send: map[string]string{"machine": "pc"}, read: map[string]string{"machine": "pc"}},
 	"serial": {send: map[string]string{"serial0": "socket"}, read: map[string]string{"serial0": "socket"}},
-	"startup": {send: map[string]string{"startup": "order=3,up=60,down=30"},
-		read: map[string]string{"startup": "order=3,up=60,down=30"}},
-	"tags": {send: map[string]string{"tags": "talos;Control;atlas"},
-		read: map[string]string{"tags": "atlas;control;talos"}},
+	"startup": {
+		send: map[string]string{"startup": "order=3,up=60,down=30"},
+		read: map[string]string{"startup": "order=3,up=60,down=30"},
+	},
+	"tags": {
+		send: map[string]string{"tags": "talos;Control;atlas"},
+		read: map[string]string{"tags": "atlas;control;talos"},
+	},
 	"onboot":     {send: map[string]string{"onboot": "0"}, read: map[string]string{"onboot": "0"}},
 	"protection": {send: map[string]string{"protection": "1"}, read: map[string]string{"protection": "1"}},
-	"controller": {send: map[string]string{"scsihw": "virtio-scsi-single"},
-		read: map[string]string{"scsihw": "virtio-scsi-single"}},
+	"controller": {
+		send: map[string]string{"scsihw": "virtio-scsi-single"},
+		read: map[string]string{"scsihw": "virtio-scsi-single"},
+	},
 	"firmware": {
 		send: map[string]string{"bios": "ovmf", "efidisk0": "file=tank:1,format=raw,efitype=4m,pre-enrolled-keys=0"},
 		read: map[string]string{"bios": "ovmf", "efidisk0": "tank:vm-101-disk-0,efitype=4m,pre-enrolled-keys=0,size=4M"},
@@ -200,8 +208,10 @@ func TestShapesThatAreRefused(t *testing.T) {
 			errors: map[string]string{"machine": "invalid format - format error\nmachine.type: value does not match the regex " +
 				"pattern"},
 		},
-		"no such pool": {send: map[string]string{"pool": "none"},
-			create: "403 Permission check failed (pool 'none' does not exist)"},
+		"no such pool": {
+			send:   map[string]string{"pool": "none"},
+			create: "403 Permission check failed (pool 'none' does not exist)",
+		},
 		"more cores than the host has": {
 			send: map[string]string{"cores": "17"}, start: "MAX 16 vcpus allowed per VM on this node",
 		},

@@ -12,16 +12,24 @@ func storageRoutes() []route {
 
 	return []route{
 		{method: "GET", path: "/storage", params: parameters("type"), handle: storages},
-		{method: "GET", path: "/storage/{storage}",
-			needs: need("/storage/{storage}", "Datastore.Allocate", "Datastore.Audit"), handle: storageConfig},
-		{method: "GET", path: path, params: parameters("content storage enabled:bool target format:bool"),
-			handle: nodeStorages},
+		{
+			method: "GET", path: "/storage/{storage}",
+			needs: need("/storage/{storage}", "Datastore.Allocate", "Datastore.Audit"), handle: storageConfig,
+		},
+		{
+			method: "GET", path: path, params: parameters("content storage enabled:bool target format:bool"),
+			handle: nodeStorages,
+		},
 		{method: "GET", path: path + "/{storage}/status", needs: audit, handle: storageStatus},
-		{method: "GET", path: path + "/{storage}/content", needs: audit, params: parameters("content vmid:int"),
-			handle: content},
+		{
+			method: "GET", path: path + "/{storage}/content", needs: audit, params: parameters("content vmid:int"),
+			handle: content,
+		},
 		{method: "GET", path: path + "/{storage}/content/{volume...}", handle: volume},
-		{method: "DELETE", path: path + "/{storage}/content/{volume...}", params: parameters("delay:int"),
-			handle: deleteVolume},
+		{
+			method: "DELETE", path: path + "/{storage}/content/{volume...}", params: parameters("delay:int"),
+			handle: deleteVolume,
+		},
 		{
 			method: "POST", path: path + "/{storage}/download-url",
 			needs: need("/storage/{storage}", "Datastore.AllocateTemplate"),
@@ -30,8 +38,10 @@ func storageRoutes() []route {
 				"url! content! filename! checksum checksum-algorithm compression verify-certificates:bool node storage"),
 			handle: downloadURL,
 		},
-		{method: "GET", path: "/nodes/{node}/query-url-metadata", params: parameters("url! verify-certificates:bool"),
-			handle: queryURLMetadata},
+		{
+			method: "GET", path: "/nodes/{node}/query-url-metadata", params: parameters("url! verify-certificates:bool"),
+			handle: queryURLMetadata,
+		},
 	}
 }
 
@@ -136,8 +146,10 @@ func content(r *request) (any, error) {
 	out := []map[string]any{}
 
 	for _, v := range list {
-		entry := map[string]any{"volid": v.ID, "content": v.Kind, "format": v.Format, "size": v.Size,
-			"ctime": v.Created.Unix()}
+		entry := map[string]any{
+			"volid": v.ID, "content": v.Kind, "format": v.Format, "size": v.Size,
+			"ctime": v.Created.Unix(),
+		}
 		if v.VMID != 0 {
 			entry["vmid"] = v.VMID
 		}

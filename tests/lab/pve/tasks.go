@@ -10,8 +10,10 @@ func taskRoutes() []route {
 	path := "/nodes/{node}/tasks"
 
 	return []route{
-		{method: "GET", path: path, params: parameters("start:int limit:int vmid:int source errors:bool typefilter"),
-			handle: nodeTasks},
+		{
+			method: "GET", path: path, params: parameters("start:int limit:int vmid:int source errors:bool typefilter"),
+			handle: nodeTasks,
+		},
 		{method: "GET", path: path + "/{upid}/status", handle: taskStatus},
 		{method: "GET", path: path + "/{upid}/log", params: parameters("start:int limit:int"), handle: taskLog},
 		{method: "DELETE", path: path + "/{upid}", handle: stopTask},

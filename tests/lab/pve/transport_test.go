@@ -112,8 +112,10 @@ func TestATokenWithoutPrivileges(t *testing.T) {
 		f.call("GET", "/nodes/pve1/qemu/9000/config").status())
 
 	// Lists are short instead.
-	for _, path := range []string{"/cluster/resources?type=vm", "/nodes/pve1/qemu", "/pools", "/nodes/pve1/storage",
-		"/cluster/mapping/pci"} {
+	for _, path := range []string{
+		"/cluster/resources?type=vm", "/nodes/pve1/qemu", "/pools", "/nodes/pve1/storage",
+		"/cluster/mapping/pci",
+	} {
 		require.Empty(t, f.ok("GET", path), path)
 	}
 
@@ -215,10 +217,14 @@ func TestParameters(t *testing.T) {
 		{nil, map[string]string{"newid": "property is missing and it is not optional"}},
 		{[]string{"newid", "x"}, map[string]string{"newid": "type check ('integer') failed - got 'x'"}},
 		{[]string{"newid", "7"}, map[string]string{"newid": "value must have a minimum value of 100"}},
-		{[]string{"newid", "101", "full", "perhaps"},
-			map[string]string{"full": "type check ('boolean') failed - got 'perhaps'"}},
-		{[]string{"newid", "101", "newid", "102"},
-			map[string]string{"newid": "duplicate parameter (already defined) with conflicting values!"}},
+		{
+			[]string{"newid", "101", "full", "perhaps"},
+			map[string]string{"full": "type check ('boolean') failed - got 'perhaps'"},
+		},
+		{
+			[]string{"newid", "101", "newid", "102"},
+			map[string]string{"newid": "duplicate parameter (already defined) with conflicting values!"},
+		},
 	} {
 		a := f.call("POST", "/nodes/pve1/qemu/9000/clone", c.pairs...)
 		require.Equal(t, "400 Parameter verification failed.", a.status())

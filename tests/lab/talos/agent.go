@@ -105,7 +105,8 @@ func (n *node) mix(list []machine.Interface) {
 
 	for _, i := range list {
 		slices.SortFunc(i.Addresses, func(a,
-			b netip.Prefix) int {
+			b netip.Prefix,
+		) int {
 			return cmp.Compare(n.hash(a.String()), n.hash(b.String()))
 		})
 	}

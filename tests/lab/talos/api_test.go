@@ -56,7 +56,7 @@ func TestOnlyTheClustersOwnClients(t *testing.T) {
 	own.Crt, own.Key = stranger.conf.Contexts["lab"].Crt, stranger.conf.Contexts["lab"].Key
 	api, err := client.New(t.Context(), client.WithConfigContext(&own), client.WithEndpoints(cp.addr()))
 	require.NoError(t, err)
-	defer api.Close() //nolint:errcheck
+	defer api.Close()
 
 	_, err = api.Version(t.Context())
 	require.Equal(t, codes.Unavailable, client.StatusCode(err))

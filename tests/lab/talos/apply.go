@@ -16,7 +16,8 @@ import (
 
 // ApplyConfiguration on a configured node (Talos: v1alpha1_server.go).
 func (s *machined) ApplyConfiguration(_ context.Context,
-	in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+	in *machineapi.ApplyConfigurationRequest,
+) (*machineapi.ApplyConfigurationResponse, error) {
 	n := s.node
 
 	if in.GetMode() != machineapi.ApplyConfigurationRequest_TRY {
@@ -66,7 +67,8 @@ func (s *machined) ApplyConfiguration(_ context.Context,
 
 // decideMode turns the mode that was asked for into the one that is used.
 func decideMode(asked machineapi.ApplyConfigurationRequest_Mode,
-	notLive error) (_ machineapi.ApplyConfigurationRequest_Mode, details, reason string, _ error) {
+	notLive error,
+) (_ machineapi.ApplyConfigurationRequest_Mode, details, reason string, _ error) {
 	const (
 		withReboot    = "Applied configuration with a reboot"
 		withoutReboot = "Applied configuration without a reboot"
@@ -97,7 +99,8 @@ func decideMode(asked machineapi.ApplyConfigurationRequest_Mode,
 
 // apply carries a decided mode out and returns what is to be added to its details.
 func (n *node) apply(mode machineapi.ApplyConfigurationRequest_Mode, cfg config.Provider,
-	in *machineapi.ApplyConfigurationRequest) string {
+	in *machineapi.ApplyConfigurationRequest,
+) string {
 	switch mode {
 	case machineapi.ApplyConfigurationRequest_TRY:
 		timeout := constants.ConfigTryTimeout

@@ -25,7 +25,7 @@ var (
 	operators = names(`EtcdAlarmDisarm EtcdDefragment EtcdSnapshot ImagePull PacketCapture Reboot Restart ServiceRestart ServiceStart
 		ServiceStop Shutdown`)
 	backups = names(`EtcdAlarmList EtcdMemberList EtcdSnapshot EtcdStatus`)
-	// other services' methods that only read
+	// Other services' methods that only read.
 	readingServices = map[string]bool{
 		"/cluster.ClusterService/HealthCheck": true, "/inspect.InspectService/ControllerRuntimeDependencies": true,
 		"/cosi.resource.State/Get": true, "/cosi.resource.State/List": true, "/cosi.resource.State/Watch": true,
@@ -78,7 +78,8 @@ func (n *node) backend(closing <-chan struct{}, register func(*grpc.Server)) *gr
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
 		grpc.WaitForHandlers(true),
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
-			error) {
+			error,
+		) {
 			if err := check(ctx, info.FullMethod); err != nil {
 				return nil, err
 			}
@@ -86,7 +87,8 @@ func (n *node) backend(closing <-chan struct{}, register func(*grpc.Server)) *gr
 			return handler(ctx, req)
 		}),
 		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
-			handler grpc.StreamHandler) error {
+			handler grpc.StreamHandler,
+		) error {
 			if err := check(ss.Context(), info.FullMethod); err != nil {
 				return err
 			}
@@ -132,7 +134,7 @@ func ending(closing <-chan struct{}, srv any, ss grpc.ServerStream, handler grpc
 // limited is a stream with a context of its own.
 type limited struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx
+	ctx context.Context
 }
 
 func (l *limited) Context() context.Context { return l.ctx }

@@ -41,13 +41,17 @@ func (n *node) componentSpec(name string) componentSpec {
 	case controllerManager:
 		image := c.ControllerManager().Image()
 
-		return componentSpec{image, machine.ControllerManager().Disabled(),
-			fmt.Sprint(image, c.ControllerManager().ExtraArgs(), machine.ControllerManager().Disabled())}
+		return componentSpec{
+			image, machine.ControllerManager().Disabled(),
+			fmt.Sprint(image, c.ControllerManager().ExtraArgs(), machine.ControllerManager().Disabled()),
+		}
 	default:
 		image := c.Scheduler().Image()
 
-		return componentSpec{image, machine.Scheduler().Disabled(),
-			fmt.Sprint(image, c.Scheduler().ExtraArgs(), machine.Scheduler().Disabled())}
+		return componentSpec{
+			image, machine.Scheduler().Disabled(),
+			fmt.Sprint(image, c.Scheduler().ExtraArgs(), machine.Scheduler().Disabled()),
+		}
 	}
 }
 
@@ -98,7 +102,8 @@ func (n *node) awaitChange(ctx context.Context, changed func() bool) {
 
 // startComponent runs a component until the context ends.
 func (n *node) startComponent(ctx context.Context, name string, spec componentSpec, first bool,
-	run func(context.Context)) {
+	run func(context.Context),
+) {
 	c := component{image: spec.image, config: n.putComponent(name, spec)}
 	n.setComponent(name, &c)
 
@@ -128,7 +133,8 @@ func isRunning(ctx context.Context) {
 
 // fetch pulls an image, again and again, until it is there. What a boot begins with takes no time of its own.
 func (n *node) fetch(ctx context.Context, namespace common.ContainerdNamespace, image string, first bool,
-	failed func(error)) bool {
+	failed func(error),
+) bool {
 	for {
 		latency := n.fw.opts.Latencies.Pull
 		if first {

@@ -191,8 +191,10 @@ func TestVersionSkew(t *testing.T) {
 		r := newRig(t)
 		cp := r.machine(11, template()).on()
 		c := r.cluster(cp.addr())
-		old := []string{component("kube-controller-manager", "1.33.6"), component("kube-scheduler", "1.33.6"),
-			component("kubelet", "1.33.6")}
+		old := []string{
+			component("kube-controller-manager", "1.33.6"), component("kube-scheduler", "1.33.6"),
+			component("kubelet", "1.33.6"),
+		}
 		c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", append(old, component("kube-apiserver", "1.33.6"))...))
 		c.bootstrap(cp)
 		cp.ready()

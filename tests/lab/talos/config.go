@@ -101,11 +101,11 @@ func applicable(now, wanted *v1alpha1.Config) error {
 
 	if a, b := wanted.MachineConfig, now.MachineConfig; a != nil && b != nil {
 		a.MachineCA, a.MachineAcceptedCAs, a.MachineCertSANs = b.MachineCA, b.MachineAcceptedCAs, b.MachineCertSANs
-		a.MachineTime, a.MachineInstall, a.MachineNetwork = b.MachineTime, b.MachineInstall, b.MachineNetwork //nolint:staticcheck
+		a.MachineTime, a.MachineInstall, a.MachineNetwork = b.MachineTime, b.MachineInstall, b.MachineNetwork
 		a.MachineSysfs, a.MachineSysctls, a.MachineLogging = b.MachineSysfs, b.MachineSysctls, b.MachineLogging
 		a.MachineControlPlane, a.MachineKubelet, a.MachineKernel = b.MachineControlPlane, b.MachineKubelet, b.MachineKernel
 		a.MachineRegistries, a.MachinePods, a.MachineSeccompProfiles = b.MachineRegistries, b.MachinePods,
-			b.MachineSeccompProfiles //nolint:staticcheck
+			b.MachineSeccompProfiles
 		a.MachineNodeAnnotations, a.MachineNodeLabels, a.MachineNodeTaints = b.MachineNodeAnnotations, b.MachineNodeLabels,
 			b.MachineNodeTaints
 

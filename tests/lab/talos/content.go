@@ -83,8 +83,10 @@ func (i *Image) kernelArg(name string) (string, bool) {
 // cmdline is the kernel command line: the platform's part (Talos: platform/metal, platform/nocloud KernelArgs), then
 // the schematic's.
 func (i *Image) cmdline() []string {
-	args := []string{"talos.platform=" + i.Platform, "console=ttyS0", "init_on_alloc=1", "slab_nomerge", "pti=on",
-		"consoleblank=0"}
+	args := []string{
+		"talos.platform=" + i.Platform, "console=ttyS0", "init_on_alloc=1", "slab_nomerge", "pti=on",
+		"consoleblank=0",
+	}
 	if i.Platform == NoCloud {
 		args = append(args, "net.ifnames=0")
 	}

@@ -217,8 +217,10 @@ func (n *node) staticPod(name string, c component) corev1.Pod {
 			Phase:      corev1.PodPending,
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
 			ContainerStatuses: []corev1.ContainerStatus{{
-				Name: name, Image: c.image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason,
-					Message: c.problem}},
+				Name: name, Image: c.image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+					Reason:  reason,
+					Message: c.problem,
+				}},
 			}},
 		}
 	}

@@ -63,7 +63,8 @@ func (f *front) route(method string, md metadata.MD) (targets []string, many boo
 // forwardToMany sends one request to several nodes and merges what they answer. An error of one node is part of the
 // answer, not the end of the call.
 func (f *front) forwardToMany(stream grpc.ServerStream, method string, md metadata.MD, roles role.Set,
-	targets []string) error {
+	targets []string,
+) error {
 	var request frame
 	if err := stream.RecvMsg(&request); err != nil {
 		return err
@@ -184,8 +185,10 @@ func (l *labelled) SendMsg(m any) error {
 }
 
 func (l *labelled) fail(err error) {
-	empty := &common.Empty{Metadata: &common.Metadata{Hostname: l.target, Error: err.Error(),
-		Status: status.Convert(err).Proto()}}
+	empty := &common.Empty{Metadata: &common.Metadata{
+		Hostname: l.target, Error: err.Error(),
+		Status: status.Convert(err).Proto(),
+	}}
 
 	if l.streaming {
 		if payload, err := proto.Marshal(empty); err == nil {

@@ -75,8 +75,10 @@ var (
 	errNotEnoughStarted = &etcdError{codes.FailedPrecondition, "re-configuration failed due to not enough started members"}
 	errPeerURLExists    = &etcdError{codes.FailedPrecondition, "Peer URLs already exists"}
 	errTooManyLearners  = &etcdError{codes.FailedPrecondition, "too many learner members in cluster"}
-	errLearnerNotReady  = &etcdError{codes.FailedPrecondition,
-		"can only promote a learner member which is in sync with leader"}
+	errLearnerNotReady  = &etcdError{
+		codes.FailedPrecondition,
+		"can only promote a learner member which is in sync with leader",
+	}
 	errNotForLearners  = &etcdError{codes.FailedPrecondition, "rpc not supported for learner"}
 	errBadTransferee   = &etcdError{codes.FailedPrecondition, "bad leader transferee"}
 	errNoSpace         = &etcdError{codes.ResourceExhausted, "mvcc: database space exceeded"}
@@ -92,16 +94,20 @@ func randomID() uint64 {
 
 // newEtcd makes a cluster with one member, which stores what the Kubernetes objects are.
 func newEtcd(log *quorumLog, ca string, stored *kube.Cluster, name string, address netip.Addr) *membership {
-	c := &etcdCluster{id: randomID(), ca: ca, kube: stored, log: log, term: 1, index: 1, servers: map[*node]string{},
-		holders: map[netip.Addr]uint64{}}
+	c := &etcdCluster{
+		id: randomID(), ca: ca, kube: stored, log: log, term: 1, index: 1, servers: map[*node]string{},
+		holders: map[netip.Addr]uint64{},
+	}
 
 	return &membership{cluster: c, id: c.add(name, address, false)}
 }
 
 func (c *etcdCluster) add(name string, address netip.Addr, learner bool) uint64 {
 	id := randomID()
-	c.members = append(c.members, &etcdMember{id: id, name: name, address: address, learner: learner,
-		gone: make(chan struct{})})
+	c.members = append(c.members, &etcdMember{
+		id: id, name: name, address: address, learner: learner,
+		gone: make(chan struct{}),
+	})
 	slices.SortFunc(c.members, func(a, b *etcdMember) int { return cmp.Compare(a.id, b.id) })
 
 	return id

@@ -233,9 +233,9 @@ func TestForfeitLeadership(t *testing.T) {
 			require.NotEqual(t, first, now)
 
 			break
-		} else {
-			require.Empty(t, now)
 		}
+
+		require.Empty(t, reply.GetMessages()[0].GetMember())
 	}
 
 	require.NotEqual(t, first, leader(cps[0]))

@@ -20,7 +20,8 @@ var errOnlyMember = errors.New("cannot forfeit leadership, only one member")
 
 // Bootstrap makes the node's etcd the first member of a cluster (Talos: v1alpha1_server.go).
 func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse,
-	error) {
+	error,
+) {
 	n := s.node
 
 	switch {
@@ -96,7 +97,8 @@ func (n *node) anyEtcd(ctx context.Context) (*etcdCluster, error) {
 
 // EtcdMemberList lists the members.
 func (s *machined) EtcdMemberList(ctx context.Context,
-	in *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
+	in *machineapi.EtcdMemberListRequest,
+) (*machineapi.EtcdMemberListResponse, error) {
 	if err := s.onlyControlPlane("member list"); err != nil {
 		return nil, err
 	}
@@ -142,7 +144,8 @@ func (s *machined) EtcdMemberList(ctx context.Context,
 
 // EtcdRemoveMemberByID removes any member.
 func (s *machined) EtcdRemoveMemberByID(ctx context.Context,
-	in *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
+	in *machineapi.EtcdRemoveMemberByIDRequest,
+) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
 	if err := s.onlyControlPlane("etcd remove member"); err != nil {
 		return nil, err
 	}
@@ -185,7 +188,8 @@ const leaveTimeout = 5 * time.Minute
 
 // EtcdLeaveCluster takes the node's member out of the cluster, ends its etcd and wipes its data.
 func (s *machined) EtcdLeaveCluster(ctx context.Context,
-	_ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
+	_ *machineapi.EtcdLeaveClusterRequest,
+) (*machineapi.EtcdLeaveClusterResponse, error) {
 	if err := s.onlyControlPlane("etcd leave"); err != nil {
 		return nil, err
 	}
@@ -231,7 +235,8 @@ func (n *node) leaveEtcd(ctx context.Context) error {
 
 // EtcdForfeitLeadership makes another member the leader, if the node's own is.
 func (s *machined) EtcdForfeitLeadership(ctx context.Context,
-	_ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
+	_ *machineapi.EtcdForfeitLeadershipRequest,
+) (*machineapi.EtcdForfeitLeadershipResponse, error) {
 	if err := s.onlyControlPlane("etcd forfeit leadership"); err != nil {
 		return nil, err
 	}

@@ -102,8 +102,10 @@ func (s *machined) Events(req *machineapi.EventsRequest, stream machineapi.Machi
 	log := s.node.events
 	last := log.start(req)
 
-	if err := stream.Send(&machineapi.Event{Data: &anypb.Any{}, Id: fmt.Sprintf("%020d", 0),
-		ActorId: req.GetWithActorId()}); err != nil {
+	if err := stream.Send(&machineapi.Event{
+		Data: &anypb.Any{}, Id: fmt.Sprintf("%020d", 0),
+		ActorId: req.GetWithActorId(),
+	}); err != nil {
 		return err
 	}
 

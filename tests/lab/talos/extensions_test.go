@@ -19,8 +19,10 @@ import (
 )
 
 func withTailscale() *talos.Image {
-	return &talos.Image{Version: talosVersion, Platform: talos.Metal,
-		Schematic: talos.Schematic{ID: "abc", Extensions: []string{"siderolabs/tailscale"}}}
+	return &talos.Image{
+		Version: talosVersion, Platform: talos.Metal,
+		Schematic: talos.Schematic{ID: "abc", Extensions: []string{"siderolabs/tailscale"}},
+	}
 }
 
 func joining(more ...string) string {
@@ -190,7 +192,7 @@ func TestKubeVIP(t *testing.T) {
 	})
 
 	r.until("the address serves", func(context.Context) error {
-		conn, err := net.Dial("tcp", net.JoinHostPort(vip, "6443")) //nolint:noctx
+		conn, err := net.Dial("tcp", net.JoinHostPort(vip, "6443"))
 		if err != nil {
 			return err
 		}

@@ -42,8 +42,10 @@ func (n *node) publishFirewall(b *board) {
 			}
 
 			rule := network.NfTablesRule{
-				MatchSourceAddress: &network.NfTablesAddressMatch{IncludeSubnets: r.Subnets(), ExcludeSubnets: r.ExceptSubnets(),
-					Invert: !block},
+				MatchSourceAddress: &network.NfTablesAddressMatch{
+					IncludeSubnets: r.Subnets(), ExcludeSubnets: r.ExceptSubnets(),
+					Invert: !block,
+				},
 				MatchLayer4: &network.NfTablesLayer4Match{
 					Protocol: r.Protocol(), MatchDestinationPort: &network.NfTablesPortMatch{Ranges: ports},
 				},

@@ -204,7 +204,7 @@ func TestVirtualIPOnNoLink(t *testing.T) {
 func (c *cluster) serverCertificate(address string) *x509.Certificate {
 	var leaf *x509.Certificate
 
-	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec,noctx
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err == nil {
 		leaf = conn.ConnectionState().PeerCertificates[0]
 		_ = conn.Close()

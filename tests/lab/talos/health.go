@@ -39,13 +39,16 @@ type health struct {
 // HealthCheck waits until the cluster is healthy, check by check, and says what it waits for in the words of Talos
 // (Talos: pkg/cluster/check/default.go).
 func (s *clusterService) HealthCheck(in *cluster.HealthCheckRequest,
-	stream cluster.ClusterService_HealthCheckServer) error {
+	stream cluster.ClusterService_HealthCheckServer,
+) error {
 	if !s.node.controlPlane() {
 		return status.Error(codes.Unimplemented, "health check is only available on control plane nodes")
 	}
 
-	h := &health{clusterService: s, controlPlanes: in.GetClusterInfo().GetControlPlaneNodes(),
-		workers: in.GetClusterInfo().GetWorkerNodes()}
+	h := &health{
+		clusterService: s, controlPlanes: in.GetClusterInfo().GetControlPlaneNodes(),
+		workers: in.GetClusterInfo().GetWorkerNodes(),
+	}
 
 	for _, address := range h.nodes() {
 		if _, err := netip.ParseAddr(address); err != nil {
@@ -78,10 +81,14 @@ func (s *clusterService) HealthCheck(in *cluster.HealthCheckRequest,
 		{"kubelet to be healthy", func() string { return h.each(h.controlPlanes, (*node).kubeletHealth) }},
 		{"all nodes to finish boot sequence", func() string { return h.each(h.nodes(), (*node).bootProblem) }},
 		{"all k8s nodes to report", h.reportProblem},
-		{"all control plane static pods to be running",
-			func() string { return h.each(h.controlPlanes, (*node).staticPodsProblem) }},
-		{"all control plane components to be ready",
-			func() string { return h.each(h.controlPlanes, (*node).staticPodsProblem) }},
+		{
+			"all control plane static pods to be running",
+			func() string { return h.each(h.controlPlanes, (*node).staticPodsProblem) },
+		},
+		{
+			"all control plane components to be ready",
+			func() string { return h.each(h.controlPlanes, (*node).staticPodsProblem) },
+		},
 		{"all k8s nodes to report ready", h.readyProblem},
 		{"kube-proxy to report ready", func() string { return "" }},
 		{"coredns to report ready", func() string { return "" }},
@@ -96,7 +103,8 @@ func (s *clusterService) HealthCheck(in *cluster.HealthCheckRequest,
 }
 
 func (s *clusterService) wait(ctx context.Context, stream cluster.ClusterService_HealthCheckServer, name string,
-	problem func() string) error {
+	problem func() string,
+) error {
 	said := ""
 
 	for now := "..."; ; now = problem() {

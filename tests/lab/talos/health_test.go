@@ -58,14 +58,18 @@ func TestHealthCheck(t *testing.T) {
 		fmt.Sprintf("waiting for all k8s nodes to report: unexpected nodes with IPs [%q]", worker.addr())), said)
 
 	nobody := r.addr(99).String()
-	said, err = check(time.Second, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{cp.addr()},
-		WorkerNodes: []string{worker.addr(), nobody}})
+	said, err = check(time.Second, &clusterapi.ClusterInfo{
+		ControlPlaneNodes: []string{cp.addr()},
+		WorkerNodes:       []string{worker.addr(), nobody},
+	})
 	require.ErrorContains(t, err, "context deadline exceeded")
 	require.Contains(t, said, "waiting for apid to be ready: 1 error occurred:\n\t* "+nobody+
 		": rpc error: code = Unavailable")
 
-	said, err = check(time.Second, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{worker.addr()},
-		WorkerNodes: []string{cp.addr()}})
+	said, err = check(time.Second, &clusterapi.ClusterInfo{
+		ControlPlaneNodes: []string{worker.addr()},
+		WorkerNodes:       []string{cp.addr()},
+	})
 	require.ErrorContains(t, err, "context deadline exceeded")
 	require.Contains(t, said, `waiting for etcd to be healthy: 1 error occurred:`)
 }

@@ -51,7 +51,8 @@ func (n *node) pull(ctx context.Context, namespace common.ContainerdNamespace, r
 
 // pullIn is pull with a latency of its own.
 func (n *node) pullIn(ctx context.Context, namespace common.ContainerdNamespace, ref string,
-	latency time.Duration) error {
+	latency time.Duration,
+) error {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return fmt.Errorf("failed to parse image reference %q: %w", ref, err)
@@ -108,7 +109,8 @@ func knownNamespace(ns common.ContainerdNamespace) error {
 
 // ImagePull fetches an image (Talos: v1alpha1_images.go).
 func (s *machined) ImagePull(ctx context.Context, in *machineapi.ImagePullRequest) (*machineapi.ImagePullResponse,
-	error) {
+	error,
+) {
 	if err := knownNamespace(in.GetNamespace()); err != nil {
 		return nil, err
 	}

@@ -128,7 +128,8 @@ func (i *Impostor) keep(message any) {
 }
 
 func (i *Impostor) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
-	error) {
+	error,
+) {
 	i.called(info.FullMethod)
 	i.keep(request)
 
@@ -136,7 +137,8 @@ func (i *Impostor) unary(ctx context.Context, request any, info *grpc.UnaryServe
 }
 
 func (i *Impostor) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
-	handle grpc.StreamHandler) error {
+	handle grpc.StreamHandler,
+) error {
 	i.called(info.FullMethod)
 
 	return handle(srv, &kept{stream, i})
@@ -162,7 +164,8 @@ type impostorMachine struct {
 }
 
 func (impostorMachine) ApplyConfiguration(context.Context,
-	*machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+	*machineapi.ApplyConfigurationRequest,
+) (*machineapi.ApplyConfigurationResponse, error) {
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{{}}}, nil
 }
 

@@ -24,8 +24,10 @@ var schematicID = strings.Repeat("a", 64)
 // withAgent is a world whose factory has one schematic besides the plain one.
 func withAgent(o *talos.Options) {
 	o.Schematic = func(id string) (talos.Schematic, bool) {
-		return talos.Schematic{ID: id, Extensions: []string{"siderolabs/qemu-guest-agent"},
-			KernelArgs: []string{"net.ifnames=0"}}, id == schematicID
+		return talos.Schematic{
+			ID: id, Extensions: []string{"siderolabs/qemu-guest-agent"},
+			KernelArgs: []string{"net.ifnames=0"},
+		}, id == schematicID
 	}
 }
 
@@ -165,8 +167,10 @@ hostnames:
 // metal reads META and not the cloud-init drive, nocloud the other way round, and both take what DHCP has without it.
 func TestAddresses(t *testing.T) {
 	ci := func(r *rig, format string) *machine.CloudInit {
-		return &machine.CloudInit{Format: cmp.Or(format, "nocloud"), Hostname: "from-drive",
-			Addresses: []netip.Prefix{netip.PrefixFrom(r.addr(32), 24)}}
+		return &machine.CloudInit{
+			Format: cmp.Or(format, "nocloud"), Hostname: "from-drive",
+			Addresses: []netip.Prefix{netip.PrefixFrom(r.addr(32), 24)},
+		}
 	}
 	meta := func(r *rig, link string) map[uint8]string {
 		return map[uint8]string{10: strings.NewReplacer("%s/24", r.addr(31).String()+"/24", "%s", link).Replace(static)}
@@ -183,15 +187,21 @@ func TestAddresses(t *testing.T) {
 	}{
 		"metal, META":             {platform: talos.Metal, link: "ens18", drive: true, want: 31, iface: "ens18"},
 		"metal, META for another": {platform: talos.Metal, link: "eth0", drive: true, want: 11, iface: "ens18"},
-		"metal, META, old names": {platform: talos.Metal, args: []string{"net.ifnames=0"}, link: "eth0", want: 31,
-			iface: "eth0"},
+		"metal, META, old names": {
+			platform: talos.Metal, args: []string{"net.ifnames=0"}, link: "eth0", want: 31,
+			iface: "eth0",
+		},
 		"metal, drive only": {platform: talos.Metal, drive: true, want: 11, iface: "ens18"},
 		"nocloud, drive":    {platform: talos.NoCloud, link: "eth0", drive: true, want: 32, iface: "eth0"},
-		"nocloud, other drive": {platform: talos.NoCloud, drive: true, format: "configdrive2", want: 11,
-			iface: "eth0"},
+		"nocloud, other drive": {
+			platform: talos.NoCloud, drive: true, format: "configdrive2", want: 11,
+			iface: "eth0",
+		},
 		"nocloud, without a drive": {platform: talos.NoCloud, link: "eth0", want: 11, iface: "eth0"},
-		"nocloud, names switched off": {platform: talos.NoCloud, args: []string{"net.ifnames=1"}, drive: true, want: 32,
-			iface: "ens18"},
+		"nocloud, names switched off": {
+			platform: talos.NoCloud, args: []string{"net.ifnames=1"}, drive: true, want: 32,
+			iface: "ens18",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -248,8 +258,10 @@ func TestStaticLinks(t *testing.T) {
 			return device(v, "deviceSelector: {hardwareAddr: 'bc:24:11:*', driver: virtio_net}")
 		}, true},
 		"by name": {func(v *vm) string { return device(v, "interface: ens18") }, true},
-		"by MAC in capitals": {func(v *vm) string { return device(v, "deviceSelector: {hardwareAddr: 'BC:24:11:00:00:0B'}") },
-			false},
+		"by MAC in capitals": {
+			func(v *vm) string { return device(v, "deviceSelector: {hardwareAddr: 'BC:24:11:00:00:0B'}") },
+			false,
+		},
 		"by another name": {func(v *vm) string { return device(v, "interface: eth0") }, false},
 		"document": {func(v *vm) string {
 			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkConfig\nname: ens18\naddresses: [{address: %s/24}]\n",
@@ -359,8 +371,10 @@ func TestConfigurationFromTheDrive(t *testing.T) {
 	r := newRig(t)
 	v := r.machine(11, &talos.Image{Version: talosVersion, Platform: talos.NoCloud})
 	c := r.cluster(v.addr())
-	v.hw.CloudInit = &machine.CloudInit{Format: "nocloud",
-		UserData: string(c.config(configmachine.TypeControlPlane, "cp-1"))}
+	v.hw.CloudInit = &machine.CloudInit{
+		Format:   "nocloud",
+		UserData: string(c.config(configmachine.TypeControlPlane, "cp-1")),
+	}
 	v.on()
 
 	v.until("answers", func(ctx context.Context) error {

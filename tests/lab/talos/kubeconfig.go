@@ -84,8 +84,10 @@ func (s *machined) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineService
 	zw := gzip.NewWriter(&buf)
 	tw := tar.NewWriter(zw)
 
-	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)),
-		ModTime: time.Now(), Mode: 0o600}); err != nil {
+	if err := tw.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)),
+		ModTime: time.Now(), Mode: 0o600,
+	}); err != nil {
 		return err
 	}
 
@@ -119,7 +121,8 @@ func sendChunks(send func(*common.Data) error, data []byte) error {
 
 // GenerateClientConfiguration issues a talosconfig.
 func (s *machined) GenerateClientConfiguration(_ context.Context,
-	in *machineapi.GenerateClientConfigurationRequest) (*machineapi.GenerateClientConfigurationResponse, error) {
+	in *machineapi.GenerateClientConfigurationRequest,
+) (*machineapi.GenerateClientConfigurationResponse, error) {
 	if !s.node.controlPlane() {
 		return nil, status.Error(codes.FailedPrecondition,
 			"client configuration (talosconfig) can't be generated on worker nodes")

@@ -158,7 +158,8 @@ func (n *node) wipe(partitions []string) {
 
 // MetaWrite sets a key of the META partition.
 func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse,
-	error) {
+	error,
+) {
 	if in.GetKey() > 255 {
 		return nil, status.Error(codes.InvalidArgument, "key must be a uint8")
 	}
@@ -170,7 +171,8 @@ func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest)
 
 // MetaDelete removes one.
 func (s *machined) MetaDelete(_ context.Context, in *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse,
-	error) {
+	error,
+) {
 	if in.GetKey() > 255 {
 		return nil, status.Error(codes.InvalidArgument, "key must be a uint8")
 	}

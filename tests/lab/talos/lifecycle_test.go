@@ -57,7 +57,7 @@ func TestReboot(t *testing.T) {
 	require.NoError(t, c.client(cp).Reboot(t.Context()))
 
 	sequence := (<-events).Event
-	require.Equal(t, "reboot", sequence.Payload.(*machineapi.SequenceEvent).GetSequence()) //nolint:forcetypeassert
+	require.Equal(t, "reboot", sequence.Payload.(*machineapi.SequenceEvent).GetSequence())
 	require.NotEmpty(t, sequence.ActorID)
 
 	cp.rebooted(c, before)
@@ -141,8 +141,10 @@ func TestFaults(t *testing.T) {
 
 	// nothing is done by a call that is refused or reset
 	for _, kind := range []journal.Kind{journal.Refuse, journal.Reset} {
-		r.journal.Plant(journal.Fault{Face: journal.Talos, Call: regexp.MustCompile("ApplyConfiguration"), Kind: kind,
-			Message: "out of order"})
+		r.journal.Plant(journal.Fault{
+			Face: journal.Talos, Call: regexp.MustCompile("ApplyConfiguration"), Kind: kind,
+			Message: "out of order",
+		})
 
 		_, err := cp.insecure().ApplyConfiguration(t.Context(),
 			&machineapi.ApplyConfigurationRequest{Data: c.config(configmachine.TypeControlPlane, "cp-1")})
@@ -161,8 +163,10 @@ func TestFaults(t *testing.T) {
 	})
 
 	// all is done by a call whose reply is lost
-	r.journal.Plant(journal.Fault{Face: journal.Talos, Call: regexp.MustCompile("Bootstrap"), Subject: "vm-11",
-		Kind: journal.LoseReply})
+	r.journal.Plant(journal.Fault{
+		Face: journal.Talos, Call: regexp.MustCompile("Bootstrap"), Subject: "vm-11",
+		Kind: journal.LoseReply,
+	})
 
 	err := c.client(cp).Bootstrap(t.Context(), &machineapi.BootstrapRequest{})
 	require.Equal(t, codes.Unavailable, client.StatusCode(err))
@@ -177,8 +181,10 @@ func TestLatencies(t *testing.T) {
 	const ms = time.Millisecond
 
 	r := newRig(t, func(o *talos.Options) {
-		o.Latencies = talos.Latencies{Boot: 40 * ms, Install: 70 * ms, Apply: 20 * ms, Services: 10 * ms, Etcd: 50 * ms,
-			APIServer: 60 * ms, Kubelet: 30 * ms}
+		o.Latencies = talos.Latencies{
+			Boot: 40 * ms, Install: 70 * ms, Apply: 20 * ms, Services: 10 * ms, Etcd: 50 * ms,
+			APIServer: 60 * ms, Kubelet: 30 * ms,
+		}
 	})
 	cp, worker := r.machine(11, nil), r.machine(21, template())
 	cp.cd = agentISO(talos.Metal)
@@ -238,8 +244,10 @@ func TestShutdownDrains(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+			},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)

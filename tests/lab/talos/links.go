@@ -174,8 +174,11 @@ func selects(s talosconfig.NetworkDeviceSelector, link network.LinkStatusSpec) b
 	given := false
 
 	for _, pair := range [][2]string{
-		{s.HardwareAddress(), link.HardwareAddr.String()}, {s.PermanentAddress(), link.PermanentAddr.String()},
-		{s.PCIID(), link.PCIID}, {s.KernelDriver(), link.Driver}, {s.Bus(), link.BusPath},
+		{s.HardwareAddress(), link.HardwareAddr.String()},
+		{s.PermanentAddress(), link.PermanentAddr.String()},
+		{s.PCIID(), link.PCIID},
+		{s.KernelDriver(), link.Driver},
+		{s.Bus(), link.BusPath},
 	} {
 		if pair[0] == "" {
 			continue

@@ -75,8 +75,10 @@ func (s *machined) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsRe
 
 	if d := s.node.disk; d != nil {
 		size := uint64(max(0, d.Size()-otherPartitions))
-		list.Stats = append(list.Stats, &machineapi.MountStat{Filesystem: "/dev/EPHEMERAL", Size: size,
-			Available: size * 9 / 10, MountedOn: "/var"})
+		list.Stats = append(list.Stats, &machineapi.MountStat{
+			Filesystem: "/dev/EPHEMERAL", Size: size,
+			Available: size * 9 / 10, MountedOn: "/var",
+		})
 	}
 
 	return &machineapi.MountsResponse{Messages: []*machineapi.Mounts{list}}, nil

@@ -94,8 +94,10 @@ func (s *machined) LoadAvg(context.Context, *emptypb.Empty) (*machineapi.LoadAvg
 func (s *machined) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoResponse, error) {
 	info := &machineapi.CPUsInfo{}
 	for i := range s.node.hw.Cores {
-		info.CpuInfo = append(info.CpuInfo, &machineapi.CPUInfo{Processor: uint32(i), ModelName: "QEMU Virtual CPU",
-			VendorId: "GenuineIntel"})
+		info.CpuInfo = append(info.CpuInfo, &machineapi.CPUInfo{
+			Processor: uint32(i), ModelName: "QEMU Virtual CPU",
+			VendorId: "GenuineIntel",
+		})
 	}
 
 	return &machineapi.CPUInfoResponse{Messages: []*machineapi.CPUsInfo{info}}, nil
@@ -132,7 +134,8 @@ func (s *machined) knowService(id, verb string) error {
 
 // ServiceStart starts a service that was stopped.
 func (s *machined) ServiceStart(_ context.Context,
-	in *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
+	in *machineapi.ServiceStartRequest,
+) (*machineapi.ServiceStartResponse, error) {
 	if err := s.knowService(in.GetId(), "start"); err != nil {
 		return nil, err
 	}
@@ -145,7 +148,8 @@ func (s *machined) ServiceStart(_ context.Context,
 
 // ServiceStop stops a service.
 func (s *machined) ServiceStop(_ context.Context, in *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse,
-	error) {
+	error,
+) {
 	if err := s.knowService(in.GetId(), "stop"); err != nil {
 		return nil, err
 	}
@@ -158,7 +162,8 @@ func (s *machined) ServiceStop(_ context.Context, in *machineapi.ServiceStopRequ
 
 // ServiceRestart does both.
 func (s *machined) ServiceRestart(_ context.Context,
-	in *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
+	in *machineapi.ServiceRestartRequest,
+) (*machineapi.ServiceRestartResponse, error) {
 	if err := s.knowService(in.GetId(), "restart"); err != nil {
 		return nil, err
 	}
@@ -249,8 +254,10 @@ type clock struct {
 func (clock) Time(context.Context, *emptypb.Empty) (*timeapi.TimeResponse, error) {
 	now := timestamppb.Now()
 
-	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{Server: "time.cloudflare.com", Localtime: now,
-		Remotetime: now}}}, nil
+	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{
+		Server: "time.cloudflare.com", Localtime: now,
+		Remotetime: now,
+	}}}, nil
 }
 
 func (clock) TimeCheck(_ context.Context, in *timeapi.TimeRequest) (*timeapi.TimeResponse, error) {

@@ -69,7 +69,8 @@ type maintenance struct {
 }
 
 func (s *maintenance) ApplyConfiguration(ctx context.Context,
-	in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+	in *machineapi.ApplyConfigurationRequest,
+) (*machineapi.ApplyConfigurationResponse, error) {
 	switch in.GetMode() {
 	case machineapi.ApplyConfigurationRequest_TRY, machineapi.ApplyConfigurationRequest_REBOOT,
 		machineapi.ApplyConfigurationRequest_AUTO:
@@ -123,12 +124,14 @@ func (s *maintenance) MetaWrite(context.Context, *machineapi.MetaWriteRequest) (
 }
 
 func (s *maintenance) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse,
-	error) {
+	error,
+) {
 	return nil, errMaintenance
 }
 
 func (s *maintenance) GenerateClientConfiguration(context.Context,
-	*machineapi.GenerateClientConfigurationRequest) (*machineapi.GenerateClientConfigurationResponse, error) {
+	*machineapi.GenerateClientConfigurationRequest,
+) (*machineapi.GenerateClientConfigurationResponse, error) {
 	return nil, status.Error(codes.Unimplemented,
 		"client configuration (talosconfig) can't be generated in the maintenance mode")
 }

@@ -99,14 +99,20 @@ func TestMaintenanceRefusesConfiguration(t *testing.T) {
 		want codes.Code
 		text string
 	}{
-		"not valid": {data: bytes.ReplaceAll(good, []byte("disk: /dev/sda"), []byte("disk: ''")),
-			want: codes.InvalidArgument, text: "install disk"},
+		"not valid": {
+			data: bytes.ReplaceAll(good, []byte("disk: /dev/sda"), []byte("disk: ''")),
+			want: codes.InvalidArgument, text: "install disk",
+		},
 		"no such key": {data: append([]byte("machina: {}\n"), good...), want: codes.Unknown, text: "machina"},
 		"not YAML":    {data: []byte("\t:"), want: codes.Unknown, text: "failed to parse config"},
-		"mode no-reboot": {data: good, mode: machineapi.ApplyConfigurationRequest_NO_REBOOT, want: codes.Unimplemented,
-			text: "no-reboot"},
-		"mode staged": {data: good, mode: machineapi.ApplyConfigurationRequest_STAGED, want: codes.Unimplemented,
-			text: "staged"},
+		"mode no-reboot": {
+			data: good, mode: machineapi.ApplyConfigurationRequest_NO_REBOOT, want: codes.Unimplemented,
+			text: "no-reboot",
+		},
+		"mode staged": {
+			data: good, mode: machineapi.ApplyConfigurationRequest_STAGED, want: codes.Unimplemented,
+			text: "staged",
+		},
 		"valid, mode auto": {data: good, mode: machineapi.ApplyConfigurationRequest_AUTO, want: codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {

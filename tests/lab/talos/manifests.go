@@ -125,7 +125,7 @@ func (n *node) publishManifests(b *board) {
 		}
 	}
 
-	inlines, _ := n.inlineManifests() //nolint:errcheck // logged when they were applied
+	inlines, _ := n.inlineManifests() // logged when they were applied
 	for _, inline := range inlines {
 		trees["99-"+inline.name] = inline.trees
 	}

@@ -156,8 +156,10 @@ func TestCiliumByJob(t *testing.T) {
 
 	status, err := safe.StateGetByID[*k8s.ManifestStatus](t.Context(), c.client(cp).COSI, k8s.ManifestStatusID)
 	require.NoError(t, err)
-	require.Equal(t, []string{"00-kubelet-bootstrapping-token", "10-kube-proxy", "11-core-dns", "11-core-dns-svc",
-		"99-cilium"}, status.TypedSpec().ManifestsApplied)
+	require.Equal(t, []string{
+		"00-kubelet-bootstrapping-token", "10-kube-proxy", "11-core-dns", "11-core-dns-svc",
+		"99-cilium",
+	}, status.TypedSpec().ManifestsApplied)
 
 	listed, err := safe.StateGetByID[*k8s.Manifest](t.Context(), c.client(cp).COSI, "99-cilium")
 	require.NoError(t, err)

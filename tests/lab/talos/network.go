@@ -49,8 +49,10 @@ type platformNetwork struct {
 }
 
 func (n *node) platformNetwork() platformNetwork {
-	p := platformNetwork{addresses: map[string][]netip.Prefix{}, gateways: map[string][]netip.Addr{},
-		links: map[string]bool{}, dhcp: map[string]bool{}}
+	p := platformNetwork{
+		addresses: map[string][]netip.Prefix{}, gateways: map[string][]netip.Addr{},
+		links: map[string]bool{}, dhcp: map[string]bool{},
+	}
 
 	switch n.image.Platform {
 	case Metal:

@@ -239,8 +239,10 @@ func (n *node) publishDisks() {
 }
 
 func (n *node) publishVolume(label string, size uint64, device string) {
-	index := map[string]int{constants.MetaPartitionLabel: 4, constants.StatePartitionLabel: 5,
-		constants.EphemeralPartitionLabel: 6}[label]
+	index := map[string]int{
+		constants.MetaPartitionLabel: 4, constants.StatePartitionLabel: 5,
+		constants.EphemeralPartitionLabel: 6,
+	}[label]
 	v := block.NewVolumeStatus(block.NamespaceName, label)
 	spec := v.TypedSpec()
 	spec.Phase, spec.Type = block.VolumePhaseReady, block.VolumeTypePartition
@@ -405,8 +407,10 @@ func (n *node) publishStaticPods(b *board) {
 	for _, p := range n.staticPods() {
 		status := p.Status
 		if status.Phase == "" {
-			status = corev1.PodStatus{Phase: corev1.PodRunning,
-				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+			status = corev1.PodStatus{
+				Phase:      corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			}
 		}
 
 		p.Status = corev1.PodStatus{}

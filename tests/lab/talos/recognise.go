@@ -14,8 +14,10 @@ func Schematics(f *factory.Factory) func(id string) (Schematic, bool) {
 		}
 
 		c := known.Customization
-		s := Schematic{ID: id, Extensions: c.SystemExtensions.OfficialExtensions, KernelArgs: c.ExtraKernelArgs,
-			META: map[uint8]string{}}
+		s := Schematic{
+			ID: id, Extensions: c.SystemExtensions.OfficialExtensions, KernelArgs: c.ExtraKernelArgs,
+			META: map[uint8]string{},
+		}
 
 		for _, v := range c.Meta {
 			s.META[v.Key] = v.Value

@@ -267,8 +267,10 @@ func (r *rig) cluster(endpoint string, opts ...generate.Option) *cluster {
 	bundle := newBundle(contract)
 
 	in, err := generate.NewInput("lab", "https://"+endpoint+":6443", kubeVersion,
-		append([]generate.Option{generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle),
-			generate.WithInstallDisk("/dev/sda")}, opts...)...)
+		append([]generate.Option{
+			generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle),
+			generate.WithInstallDisk("/dev/sda"),
+		}, opts...)...)
 	require.NoError(r, err)
 	conf, err := in.Talosconfig()
 	require.NoError(r, err)
@@ -428,7 +430,7 @@ func (v *vm) bootID(c *cluster) string {
 		if err != nil {
 			return err
 		}
-		defer stream.Close() //nolint:errcheck
+		defer stream.Close()
 
 		data, err := io.ReadAll(stream)
 		id = string(data)

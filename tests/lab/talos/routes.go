@@ -88,8 +88,10 @@ func (n *node) publishResolvers(b *board) {
 	}
 
 	if len(servers) == 0 {
-		servers = []netip.Addr{netip.MustParseAddr(constants.DefaultPrimaryResolver),
-			netip.MustParseAddr(constants.DefaultSecondaryResolver)}
+		servers = []netip.Addr{
+			netip.MustParseAddr(constants.DefaultPrimaryResolver),
+			netip.MustParseAddr(constants.DefaultSecondaryResolver),
+		}
 	}
 
 	show(b, network.NewResolverStatus(network.NamespaceName, network.ResolverID),

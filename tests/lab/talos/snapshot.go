@@ -19,7 +19,8 @@ const snapshotChunk = 1024
 
 // EtcdSnapshot streams a snapshot of what the node's own member stores, which needs no quorum.
 func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
-	stream machineapi.MachineService_EtcdSnapshotServer) error {
+	stream machineapi.MachineService_EtcdSnapshotServer,
+) error {
 	if err := s.onlyControlPlane("etcd snapshot"); err != nil {
 		return err
 	}

@@ -61,8 +61,10 @@ func writeSnapshot(entries []kube.Entry, revision, term uint64) ([]byte, error) 
 }
 
 func fill(tx *bolt.Tx, entries []kube.Entry, revision, term uint64) error {
-	for _, name := range []string{"alarm", "auth", "authRoles", "authUsers", "cluster", "lease", "members",
-		"members_removed"} {
+	for _, name := range []string{
+		"alarm", "auth", "authRoles", "authUsers", "cluster", "lease", "members",
+		"members_removed",
+	} {
 		if _, err := tx.CreateBucket([]byte(name)); err != nil {
 			return err
 		}

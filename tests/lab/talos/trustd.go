@@ -38,8 +38,10 @@ func (n *node) serveTrustd(ctx context.Context) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 
-			return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
-				Certificates: []tls.Certificate{*n.identity.server}}, nil
+			return &tls.Config{
+				MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+				Certificates: []tls.Certificate{*n.identity.server},
+			}, nil
 		},
 	})
 	srv := grpc.NewServer(grpc.Creds(creds), grpc.WaitForHandlers(true), grpc.UnaryInterceptor(n.record))
@@ -52,7 +54,8 @@ func (n *node) serveTrustd(ctx context.Context) {
 // record passes trustd's calls through the journal. They come from other nodes, which try again whatever went wrong, so
 // a connection that is cut and a reply that is lost are both an error.
 func (n *node) record(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
-	error) {
+	error,
+) {
 	fault := n.fw.opts.Journal.Enter(journal.Talos, n.name(), info.FullMethod)
 	if fault == nil {
 		return handler(ctx, req)
@@ -66,7 +69,8 @@ func (n *node) record(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 func (t *trustd) Certificate(ctx context.Context, in *securityapi.CertificateRequest) (*securityapi.CertificateResponse,
-	error) {
+	error,
+) {
 	sec := t.node.config().Machine().Security()
 
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -125,14 +129,15 @@ func (n *node) askTrustd(ctx context.Context, csr []byte) (ca, crt []byte, err e
 }
 
 func (n *node) askOne(ctx context.Context, endpoint string, pool *stdx509.CertPool,
-	csr []byte) (*securityapi.CertificateResponse, error) {
+	csr []byte,
+) (*securityapi.CertificateResponse, error) {
 	conn, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(endpoint, strconv.Itoa(trustdPort)),
 		grpc.WithContextDialer(n.dialTCP), grpc.WithTransportCredentials(
 			credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool})))
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close() //nolint:errcheck
+	defer conn.Close()
 
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

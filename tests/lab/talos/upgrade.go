@@ -46,8 +46,10 @@ func (s *machined) Upgrade(ctx context.Context, in *machineapi.UpgradeRequest) (
 
 	n.do(c)
 
-	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received",
-		ActorId: c.actor}}}, nil
+	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{
+		Ack:     "Upgrade request received",
+		ActorId: c.actor,
+	}}}, nil
 }
 
 // pullInstaller fetches an installer and returns what it would install.

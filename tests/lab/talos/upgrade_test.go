@@ -122,8 +122,12 @@ func TestMostDown(t *testing.T) {
 	t.Parallel()
 
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
-	most, when := talos.MostDown([]talos.Outage{{From: at(1), To: at(3)}, {From: at(3), To: at(6)},
-		{From: at(4), To: at(5)}, {From: at(9)}})
+	most, when := talos.MostDown([]talos.Outage{
+		{From: at(1), To: at(3)},
+		{From: at(3), To: at(6)},
+		{From: at(4), To: at(5)},
+		{From: at(9)},
+	})
 	require.Equal(t, 2, most)
 	require.Equal(t, at(4), when)
 }
@@ -177,8 +181,10 @@ func TestFailedUpgrades(t *testing.T) {
 		said  string
 		deed  string
 	}{
-		"installer fails": {talos.InstallerFails, installer, "the installer failed",
-			`upgrade failed (task "upgrade" failed: exit code 1)`},
+		"installer fails": {
+			talos.InstallerFails, installer, "the installer failed",
+			`upgrade failed (task "upgrade" failed: exit code 1)`,
+		},
 		"falls back": {talos.UpgradeFallsBack, installer, "going back to v1.12.4", "fall back (v1.12.5 aaaaaaaa to v1.12.4)"},
 		"too far": {
 			"", "ghcr.io/siderolabs/installer:v1.9.5", "host version 1.12.4 is too new to downgrade to Talos 1.9.5",

@@ -95,11 +95,15 @@ func dial(ctx context.Context, url, token string) (*client, error) {
 	pool := stdx509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 
-	return &client{url: url, cluster: header.Get(clusterHeader), ca: ca, user: user, password: password,
+	return &client{
+		url: url, cluster: header.Get(clusterHeader), ca: ca, user: user, password: password,
 		http: &http.Client{
-			Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool,
-				MinVersion: tls.VersionTLS12}, DisableKeepAlives: true},
-		}}, nil
+			Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{
+				RootCAs:    pool,
+				MinVersion: tls.VersionTLS12,
+			}, DisableKeepAlives: true},
+		},
+	}, nil
 }
 
 func get(ctx context.Context, c *http.Client, url string, prepare func(*http.Request)) ([]byte, http.Header, error) {

@@ -22,13 +22,17 @@ func TestDatastore(t *testing.T) {
 	hash := sha256.Sum256([]byte(files[tlsDir+"server-ca.crt"]))
 	token := "token: K10" + hex.EncodeToString(hash[:]) + "::server:secret\nagent-token: agents\n"
 
-	first := boot(t, f, 401, at(11), guest{role: "server", files: files,
-		config: token + "cluster-init: true\nnode-name: s1\n"})
+	first := boot(t, f, 401, at(11), guest{
+		role: "server", files: files,
+		config: token + "cluster-init: true\nnode-name: s1\n",
+	})
 	logs(t, first, "installed")
 
 	join := func(id int, name string) *system {
-		s := boot(t, f, id, at(id-390), guest{role: "server",
-			config: token + "server: https://" + at(11).Addr().String() + ":6443\nnode-name: " + name + "\n"})
+		s := boot(t, f, id, at(id-390), guest{
+			role:   "server",
+			config: token + "server: https://" + at(11).Addr().String() + ":6443\nnode-name: " + name + "\n",
+		})
 
 		return s
 	}
@@ -62,8 +66,10 @@ func TestDatastore(t *testing.T) {
 	second.Kill()
 	require.EqualError(t, c.healthy(nil), errNoLeader)
 
-	again := boot(t, f, 401, at(21), guest{role: "server", files: files,
-		config: token + "cluster-init: true\nnode-name: s1\n"})
+	again := boot(t, f, 401, at(21), guest{
+		role: "server", files: files,
+		config: token + "cluster-init: true\nnode-name: s1\n",
+	})
 	logs(t, again, "installed")
 	assert.Len(t, f.Members(), 2, "another disk begins another cluster: "+fmt.Sprint(f.Members()))
 	require.NoError(t, j.Unknown())

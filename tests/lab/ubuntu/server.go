@@ -227,8 +227,10 @@ func (k *service) listen() error {
 
 	api, err := kube.NewServer(kube.ServerConfig{
 		Node: k.config.NodeName, Cluster: c.kube, Version: k.version, CA: serverCA, ClientCA: clientCA.Crt,
-		Names: append([]string{address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc",
-			"10.43.0.1"}, k.config.TLSSAN...),
+		Names: append([]string{
+			address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc",
+			"10.43.0.1",
+		}, k.config.TLSSAN...),
 		Healthy: func() error { return c.healthy(k) }, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
 		Front: &supervisor{cluster: c},
 	})

@@ -176,10 +176,12 @@ func TestJoining(t *testing.T) {
 	assert.Equal(t, []string{"coredns", "local-path-provisioner", "metrics-server"}, f.Deployed("s1"))
 
 	agent := func(id int, name, token, password string) *system {
-		return boot(t, f, id, at(id-480), guest{role: "agent",
+		return boot(t, f, id, at(id-480), guest{
+			role:   "agent",
 			config: "token: " + token + "\nserver: " + url + "\nnode-name: " + name + "\n", files: map[string]string{
 				"/etc/rancher/node/password": password,
-			}})
+			},
+		})
 	}
 
 	a1 := agent(501, "a1", full+"node:agents", "one")
@@ -193,13 +195,17 @@ func TestJoining(t *testing.T) {
 		"token CA hash does not match the Cluster CA certificate hash")
 	logs(t, agent(504, "a1", full+"node:agents", "another"), "unable to verify password for node [a1]")
 
-	second := boot(t, f, 402, at(12), guest{role: "server",
-		config: "token: " + full + "server:secret\nagent-token: agents\nserver: " + url + "\nnode-name: s2\n"})
+	second := boot(t, f, 402, at(12), guest{
+		role:   "server",
+		config: "token: " + full + "server:secret\nagent-token: agents\nserver: " + url + "\nnode-name: s2\n",
+	})
 	logs(t, second, "installed")
 
 	// An agent's token makes no server.
-	logs(t, boot(t, f, 403, at(13), guest{role: "server",
-		config: "token: " + full + "node:agents\nserver: " + url + "\nnode-name: s3\n"}), "401 Unauthorized")
+	logs(t, boot(t, f, 403, at(13), guest{
+		role:   "server",
+		config: "token: " + full + "node:agents\nserver: " + url + "\nnode-name: s3\n",
+	}), "401 Unauthorized")
 
 	begun, err := a1.ReadFile("/var/begun")
 	require.NoError(t, err)
@@ -222,12 +228,18 @@ func TestStrict(t *testing.T) {
 	missing := prepared(t)
 	delete(missing, tlsDir+"etcd/peer-ca.key")
 
-	logs(t, boot(t, f, 401, at(11), guest{role: "server", files: missing,
-		config: "token: x\ncluster-init: true\nnode-name: s1\n"}), "etcd/peer-ca is not prepared")
-	logs(t, boot(t, f, 402, at(12), guest{role: "server", files: files,
-		config: "token: x\ncluster-inti: true\nnode-name: s1\n"}), "cluster-inti")
-	logs(t, boot(t, f, 403, at(13), guest{role: "server", files: files,
-		config: "token: x\ncluster-init: true\nnode-name: s1\ndisable: [treafik]\n"}),
+	logs(t, boot(t, f, 401, at(11), guest{
+		role: "server", files: missing,
+		config: "token: x\ncluster-init: true\nnode-name: s1\n",
+	}), "etcd/peer-ca is not prepared")
+	logs(t, boot(t, f, 402, at(12), guest{
+		role: "server", files: files,
+		config: "token: x\ncluster-inti: true\nnode-name: s1\n",
+	}), "cluster-inti")
+	logs(t, boot(t, f, 403, at(13), guest{
+		role: "server", files: files,
+		config: "token: x\ncluster-init: true\nnode-name: s1\ndisable: [treafik]\n",
+	}),
 		"there is no packaged component treafik")
 	require.NoError(t, j.Unknown())
 

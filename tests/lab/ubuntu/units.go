@@ -27,7 +27,7 @@ var keys = []string{
 func (s *system) unit(name string) (unit, error) {
 	text, there := s.on.files.read(units + name)
 	if !there {
-		return nil, fmt.Errorf("Unit file %s does not exist.", name) //nolint:staticcheck // systemd's words
+		return nil, fmt.Errorf("Unit file %s does not exist.", name) // systemd's words
 	}
 
 	u := unit{}

@@ -155,8 +155,10 @@ func (w *World) Login(username, password string) (Ticket, error) {
 		return Ticket{}, &Error{Code: 401, Reason: "authentication failure"}
 	}
 
-	t := Ticket{Username: username, Ticket: "PVE:" + username + ":" + randomHex(24),
-		CSRF: randomHex(4) + ":" + randomHex(16)}
+	t := Ticket{
+		Username: username, Ticket: "PVE:" + username + ":" + randomHex(24),
+		CSRF: randomHex(4) + ":" + randomHex(16),
+	}
 	w.access.tickets[t.Ticket] = t
 
 	return t, nil

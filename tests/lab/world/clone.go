@@ -332,7 +332,6 @@ func (w *World) link(base *volume, owner int, key string) (*volume, error) {
 	copied := base.disk.Clone("")
 	made, err := w.image(base.host, base.storage, owner, base.format,
 		machine.NewDisk(key, "", copied.Size(), copied.Content()))
-
 	if err != nil {
 		return nil, err
 	}

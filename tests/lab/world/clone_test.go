@@ -58,25 +58,34 @@ func TestVolumeNames(t *testing.T) {
 		{"thin pool, full", "tank", world.CloneRequest{Full: yes()}, "tank:base-9001-disk-0", "tank:vm-401-disk-0"},
 		{"thin pool, linked", "tank", world.CloneRequest{}, "tank:base-9001-disk-0", "tank:vm-401-disk-0"},
 		{"zfs, linked", "zfs", world.CloneRequest{Full: no()}, "zfs:base-9001-disk-0", "zfs:base-9001-disk-0/vm-401-disk-0"},
-		{"directory, full", "local", world.CloneRequest{Full: yes()}, "local:9001/base-9001-disk-0.raw",
-			"local:401/vm-401-disk-0.raw"},
 		{
-			"directory, linked", "local", world.CloneRequest{},
+			"directory, full", "local",
+			world.CloneRequest{Full: yes()},
+			"local:9001/base-9001-disk-0.raw",
+			"local:401/vm-401-disk-0.raw",
+		},
+		{
+			"directory, linked", "local",
+			world.CloneRequest{},
 			"local:9001/base-9001-disk-0.raw", "local:9001/base-9001-disk-0.raw/401/vm-401-disk-0.raw",
 		},
 		{
-			"from thin pool to directory", "tank", world.CloneRequest{Full: yes(), Storage: "local", Format: "qcow2"},
+			"from thin pool to directory", "tank",
+			world.CloneRequest{Full: yes(), Storage: "local", Format: "qcow2"},
 			"tank:base-9001-disk-0", "local:401/vm-401-disk-0.qcow2",
 		},
 		{
-			"from directory to zfs", "local", world.CloneRequest{Full: yes(), Storage: "zfs", Format: "qcow2"},
+			"from directory to zfs", "local",
+			world.CloneRequest{Full: yes(), Storage: "zfs", Format: "qcow2"},
 			"local:9001/base-9001-disk-0.raw", "zfs:vm-401-disk-0",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, _ := newWorld(t)
-			require.NoError(t, w.AddTemplate(world.Template{Name: "t", VMID: 9001, Host: "pve1", Storage: c.storage, DiskGiB: 1,
-				Interface: "virtio0", DiskOptions: "iothread=1"}))
+			require.NoError(t, w.AddTemplate(world.Template{
+				Name: "t", VMID: 9001, Host: "pve1", Storage: c.storage, DiskGiB: 1,
+				Interface: "virtio0", DiskOptions: "iothread=1",
+			}))
 
 			c.request.NewID = 401
 			upid, err := w.Clone(token, "pve1", 9001, c.request)
@@ -129,10 +138,14 @@ func TestACloneIsLockedWhileItIsMade(t *testing.T) {
 
 func TestClonesThatAreRefused(t *testing.T) {
 	w, _ := newWorld(t)
-	require.NoError(t, w.AddTemplate(world.Template{Name: "raw", VMID: 9002, Host: "pve1", Storage: "tank", DiskGiB: 1,
-		Unfinalised: true}))
-	require.NoError(t, w.AddTemplate(world.Template{Name: "elsewhere", VMID: 300, Host: "pve2", Storage: "tank",
-		DiskGiB: 1}))
+	require.NoError(t, w.AddTemplate(world.Template{
+		Name: "raw", VMID: 9002, Host: "pve1", Storage: "tank", DiskGiB: 1,
+		Unfinalised: true,
+	}))
+	require.NoError(t, w.AddTemplate(world.Template{
+		Name: "elsewhere", VMID: 300, Host: "pve2", Storage: "tank",
+		DiskGiB: 1,
+	}))
 
 	for _, c := range []struct {
 		name    string
@@ -140,27 +153,45 @@ func TestClonesThatAreRefused(t *testing.T) {
 		request world.CloneRequest
 		want    string
 	}{
-		{"taken elsewhere", 9000, world.CloneRequest{NewID: 300},
-			"unable to create VM 300: VM 300 already exists on node 'pve2'"},
-		{"linked with storage", 9000, world.CloneRequest{NewID: 1, Full: no(), Storage: "zfs"},
-			"parameter 'storage' not allowed for linked clones"},
-		{"linked with format", 9000, world.CloneRequest{NewID: 1, Full: no(), Format: "raw"},
-			"parameter 'format' not allowed for linked clones"},
 		{
-			"linked to a VM", 9002, world.CloneRequest{NewID: 1, Full: no()},
+			"taken elsewhere", 9000,
+			world.CloneRequest{NewID: 300},
+			"unable to create VM 300: VM 300 already exists on node 'pve2'",
+		},
+		{
+			"linked with storage", 9000,
+			world.CloneRequest{NewID: 1, Full: no(), Storage: "zfs"},
+			"parameter 'storage' not allowed for linked clones",
+		},
+		{
+			"linked with format", 9000,
+			world.CloneRequest{NewID: 1, Full: no(), Format: "raw"},
+			"parameter 'format' not allowed for linked clones",
+		},
+		{
+			"linked to a VM", 9002,
+			world.CloneRequest{NewID: 1, Full: no()},
 			"Linked clone feature is not supported for 'tank:vm-9002-disk-0' (scsi0)",
 		},
-		{"no such storage", 9000, world.CloneRequest{NewID: 1, Full: yes(), Storage: "gone"},
-			"storage 'gone' does not exist"},
+		{
+			"no such storage", 9000,
+			world.CloneRequest{NewID: 1, Full: yes(), Storage: "gone"},
+			"storage 'gone' does not exist",
+		},
 		{"no such host", 9000, world.CloneRequest{NewID: 1, Target: "pve9"}, "no such cluster node 'pve9'"},
 		{
-			"local storage to another host", 9000, world.CloneRequest{NewID: 1, Target: "pve2"},
+			"local storage to another host", 9000,
+			world.CloneRequest{NewID: 1, Target: "pve2"},
 			"can't clone VM to node 'pve2' (VM uses local storage)",
 		},
-		{"target storage not shared", 9000, world.CloneRequest{NewID: 1, Full: yes(), Target: "pve2", Storage: "tank"},
-			"can't clone to non-shared storage 'tank'"},
 		{
-			"bad name", 9000, world.CloneRequest{NewID: 1, Name: "a_b"},
+			"target storage not shared", 9000,
+			world.CloneRequest{NewID: 1, Full: yes(), Target: "pve2", Storage: "tank"},
+			"can't clone to non-shared storage 'tank'",
+		},
+		{
+			"bad name", 9000,
+			world.CloneRequest{NewID: 1, Name: "a_b"},
 			"Parameter verification failed. (name: invalid format - value does not look like a valid DNS name)",
 		},
 		{"no such pool", 9000, world.CloneRequest{NewID: 1, Pool: "p"}, "Permission check failed (pool 'p' does not exist)"},

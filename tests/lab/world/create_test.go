@@ -68,18 +68,26 @@ func TestVMsThatAreRefused(t *testing.T) {
 			"('integer') failed - got 'much')"},
 		{"cores 0", "Parameter verification failed. (cores: value must have a minimum value of 1)"},
 		{"onboot yes", "Parameter verification failed. (onboot: type check ('boolean') failed - got 'yes')"},
-		{"bios uefi",
-			"Parameter verification failed. (bios: value 'uefi' does not have a value in the enumeration 'seabios, ovmf')"},
+		{
+			"bios uefi",
+			"Parameter verification failed. (bios: value 'uefi' does not have a value in the enumeration 'seabios, ovmf')",
+		},
 		{"scsi0 gone:10", "storage 'gone' does not exist"},
 		{"scsi0 local:iso/gone.iso,media=cdrom", ""},
 		{"scsi0 local:iso/talos.iso", ""},
-		{"scsi0 tank:1,colour=red",
-			"Parameter verification failed. (scsi0: invalid format - invalid key in comma-separated list property: colour)"},
-		{"net0 virtio,bridge=vmbr0,macaddr=BD:24:11:00:00:01",
+		{
+			"scsi0 tank:1,colour=red",
+			"Parameter verification failed. (scsi0: invalid format - invalid key in comma-separated list property: colour)",
+		},
+		{
+			"net0 virtio,bridge=vmbr0,macaddr=BD:24:11:00:00:01",
 			"Parameter verification failed. (net0: invalid format - format error\n" +
-				"net0.macaddr: invalid format - value does not look like a valid unicast MAC address)"},
-		{"net0 carrier=pigeon",
-			"Parameter verification failed. (net0: invalid format - invalid key in comma-separated list property: carrier)"},
+				"net0.macaddr: invalid format - value does not look like a valid unicast MAC address)",
+		},
+		{
+			"net0 carrier=pigeon",
+			"Parameter verification failed. (net0: invalid format - invalid key in comma-separated list property: carrier)",
+		},
 		{"net0 virtio,bridge=vmbr0,tag=4095", "Parameter verification failed. (net0: invalid format - format error\n" +
 			"net0.tag: value must have a maximum value of 4094)"},
 		{"net0 bridge=vmbr0", "Parameter verification failed. (net0: invalid format - format error\nnet0.model: property " +
@@ -88,9 +96,11 @@ func TestVMsThatAreRefused(t *testing.T) {
 			"does not match the regex pattern)"},
 		{"cpu pentium9", "Parameter verification failed. (cpu: invalid format - Built-in cputype 'pentium9' is not defined " +
 			"(missing 'custom-' prefix?))"},
-		{"cpu host,flags=+fly",
+		{
+			"cpu host,flags=+fly",
 			"Parameter verification failed. (cpu: invalid format - VM-specific CPU flags must be a subset of: " +
-				"pcid, spec-ctrl, ibpb, ssbd, virt-ssbd, amd-ssbd, amd-no-ssb, pdpe1gb, md-clear, hv-tlbflush, hv-evmcs, aes)"},
+				"pcid, spec-ctrl, ibpb, ssbd, virt-ssbd, amd-ssbd, amd-no-ssb, pdpe1gb, md-clear, hv-tlbflush, hv-evmcs, aes)",
+		},
 		{"startup first", "Parameter verification failed. (startup: invalid format - unable to parse startup options)"},
 		{"tags a;b c!", "Parameter verification failed. (tags: invalid format - invalid characters in tag)"},
 		{"smbios1 uuid=1", "Parameter verification failed. (smbios1: invalid format - format error\nsmbios1.uuid: value " +
@@ -101,19 +111,27 @@ func TestVMsThatAreRefused(t *testing.T) {
 			"property is missing and it is not optional)"},
 		{"vga std,memory=1024", "Parameter verification failed. (vga: invalid format - format error\nvga.memory: value " +
 			"must have a maximum value of 512)"},
-		{"virtio0 tank:1,ssd=1",
-			"Parameter verification failed. (virtio0: invalid format - invalid key in comma-separated list property: ssd)"},
-		{"sata0 tank:1,iothread=1",
-			"Parameter verification failed. (sata0: invalid format - invalid key in comma-separated list property: iothread)"},
-		{"scsi0 tank:1,cache=writesome",
+		{
+			"virtio0 tank:1,ssd=1",
+			"Parameter verification failed. (virtio0: invalid format - invalid key in comma-separated list property: ssd)",
+		},
+		{
+			"sata0 tank:1,iothread=1",
+			"Parameter verification failed. (sata0: invalid format - invalid key in comma-separated list property: iothread)",
+		},
+		{
+			"scsi0 tank:1,cache=writesome",
 			"Parameter verification failed. (scsi0: invalid format - format error\nscsi0.cache: value 'writesome' " +
-				"does not have a value in the enumeration 'none, writethrough, writeback, unsafe, directsync')"},
+				"does not have a value in the enumeration 'none, writethrough, writeback, unsafe, directsync')",
+		},
 		{"hostpci0 host=0000:01:00.0", "only root can set 'hostpci0' config for non-mapped devices"},
 		{"hostpci0 pcie=1", "either 'host' or 'mapping' must be set."},
 		{"hostpci0 mapping=gpu,pcie=x", "Parameter verification failed. (hostpci0: invalid format - format error\n" +
 			"hostpci0.pcie: type check ('boolean') failed - got 'x')"},
-		{"hostpci0 mapping=gpu,colour=red",
-			"Parameter verification failed. (hostpci0: invalid format - invalid key in comma-separated list property: colour)"},
+		{
+			"hostpci0 mapping=gpu,colour=red",
+			"Parameter verification failed. (hostpci0: invalid format - invalid key in comma-separated list property: colour)",
+		},
 		{"hostpci0 host=0000:01", "Parameter verification failed. (hostpci0: invalid format - format error\n" +
 			"hostpci0.host: value does not match the regex pattern)"},
 		{"args -foo", "only root can set 'args' config"},

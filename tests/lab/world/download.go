@@ -96,8 +96,10 @@ func (w *World) Download(c Caller, host, storage string, r DownloadRequest) (str
 		return "", err
 	}
 
-	d := &download{DownloadRequest: r, world: w, storage: s, host: host, name: name,
-		id: storage + ":" + r.Content + "/" + name}
+	d := &download{
+		DownloadRequest: r, world: w, storage: s, host: host, name: name,
+		id: storage + ":" + r.Content + "/" + name,
+	}
 
 	return w.start(c, job{node: host, kind: "download", id: name, work: d.run}), nil
 }
@@ -246,7 +248,7 @@ func (d *download) try(ctx context.Context) (fetched, error) {
 	case !errors.Is(err, errFull):
 		err = io.ErrUnexpectedEOF
 	default:
-		err = fmt.Errorf("Cannot write to ‘%s.tmp_dwnl.%d’ (No space left on device).", d.path(), 1000+len(d.name)) //nolint:staticcheck // as wget says it
+		err = fmt.Errorf("Cannot write to ‘%s.tmp_dwnl.%d’ (No space left on device).", d.path(), 1000+len(d.name)) // as wget says it
 	}
 
 	return f, err

@@ -13,8 +13,10 @@ var (
 	})
 	tpmFormat    = with(plainDrive, format{"version": {schema: oneOf("v1.2", "v2.0")}, "import-from": {}})
 	unusedFormat = format{"file": {main: true}, "volume": {}}
-	ideFormat    = with(blockDrive, format{"model": {schema: schema{maxLength: 120}}, "ssd": {schema: flag},
-		"wwn": {schema: worldWide}})
+	ideFormat    = with(blockDrive, format{
+		"model": {schema: schema{maxLength: 120}}, "ssd": {schema: flag},
+		"wwn": {schema: worldWide},
+	})
 	sataFormat   = with(blockDrive, format{"ssd": {schema: flag}, "wwn": {schema: worldWide}})
 	virtioFormat = with(blockDrive, format{"iothread": {schema: flag}, "ro": {schema: flag}})
 	scsiFormat   = with(blockDrive, format{

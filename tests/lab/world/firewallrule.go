@@ -272,8 +272,10 @@ func (w *World) verifyRule(rule FirewallRule, at FirewallScope) error {
 
 func verifyRulePorts(rule FirewallRule) error {
 	proto := rule["proto"]
-	icmp := map[string][]string{"icmp": icmpMessages, "icmpv6": icmp6Messages, "ipv6-icmp": icmp6Messages,
-		"1": icmpMessages, "58": icmp6Messages}[proto]
+	icmp := map[string][]string{
+		"icmp": icmpMessages, "icmpv6": icmp6Messages, "ipv6-icmp": icmp6Messages,
+		"1": icmpMessages, "58": icmp6Messages,
+	}[proto]
 
 	for _, key := range []string{"dport", "sport"} {
 		ports := rule[key]

@@ -107,8 +107,10 @@ func (w *World) UpdateMapping(kind, id string, u MappingUpdate) error {
 	}
 
 	next := *m
-	given := map[string]bool{"description": u.Description != nil, "mdev": u.MDev != nil,
-		"live-migration-capable": u.LiveMigration != nil}
+	given := map[string]bool{
+		"description": u.Description != nil, "mdev": u.MDev != nil,
+		"live-migration-capable": u.LiveMigration != nil,
+	}
 
 	for _, name := range u.Delete {
 		switch {

@@ -86,8 +86,10 @@ var options = map[string]option{
 	"sockets":            {schema: atLeast(1), privilege: "VM.Config.CPU"},
 	"spice_enhancements": {schema: anything},
 	"sshkeys":            {schema: anything, privilege: "VM.Config.Cloudinit"},
-	"startdate": {schema: matching(`now|\d{4}-\d{1,2}-\d{1,2}(T\d{1,2}:\d{1,2}:\d{1,2})?`),
-		privilege: "VM.Config.Options"},
+	"startdate": {
+		schema:    matching(`now|\d{4}-\d{1,2}-\d{1,2}(T\d{1,2}:\d{1,2}:\d{1,2})?`),
+		privilege: "VM.Config.Options",
+	},
 	"startup":        {schema: startupSchema, privilege: "VM.Config.Options", live: true},
 	"tablet":         {schema: flag, privilege: "VM.Config.HWType", live: true},
 	"tags":           {schema: tagsSchema, privilege: "VM.Config.Options", live: true},

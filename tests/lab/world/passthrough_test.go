@@ -35,17 +35,27 @@ func TestDevicesThatAVMIsStartedWith(t *testing.T) {
 		"one function":       {settings: []string{"hostpci0 host=0000:01:00.0"}, want: []string{"0000:01:00.0"}},
 		"all functions":      {settings: []string{"hostpci0 0000:01:00"}, want: []string{"0000:01:00.0", "0000:01:00.1"}},
 		"without the domain": {settings: []string{"hostpci0 01:00.1"}, want: []string{"0000:01:00.1"}},
-		"a list": {settings: []string{"hostpci0 01:00;02:00.0"},
-			want: []string{"0000:01:00.0", "0000:01:00.1", "0000:02:00.0"}},
-		"two settings": {settings: []string{"hostpci1 host=01:00.0", "hostpci0 host=03:00.0"},
-			want: []string{"0000:03:00.0", "0000:01:00.0"}},
-		"PCI Express": {settings: []string{"machine q35", "hostpci0 host=0000:01:00.0,pcie=1,rombar=0,x-vga=1"},
-			want: []string{"0000:01:00.0"}},
-		"PCI Express, versions": {settings: []string{"machine pc-q35-9.2", "hostpci0 host=0000:01:00.0,pcie=1"},
-			want: []string{"0000:01:00.0"}},
+		"a list": {
+			settings: []string{"hostpci0 01:00;02:00.0"},
+			want:     []string{"0000:01:00.0", "0000:01:00.1", "0000:02:00.0"},
+		},
+		"two settings": {
+			settings: []string{"hostpci1 host=01:00.0", "hostpci0 host=03:00.0"},
+			want:     []string{"0000:03:00.0", "0000:01:00.0"},
+		},
+		"PCI Express": {
+			settings: []string{"machine q35", "hostpci0 host=0000:01:00.0,pcie=1,rombar=0,x-vga=1"},
+			want:     []string{"0000:01:00.0"},
+		},
+		"PCI Express, versions": {
+			settings: []string{"machine pc-q35-9.2", "hostpci0 host=0000:01:00.0,pcie=1"},
+			want:     []string{"0000:01:00.0"},
+		},
 		"a mapping": {
-			mapping: []string{card + "node=pve1,path=0000:02:00.0,iommugroup=2",
-				card + "node=pve2,path=0000:41:00,iommugroup=14"}, settings: []string{"hostpci0 mapping=gpu"},
+			mapping: []string{
+				card + "node=pve1,path=0000:02:00.0,iommugroup=2",
+				card + "node=pve2,path=0000:41:00,iommugroup=14",
+			}, settings: []string{"hostpci0 mapping=gpu"},
 			want: []string{"0000:02:00.0"},
 		},
 		"a mapping of a whole device": {
@@ -85,18 +95,30 @@ func TestDevicesThatKeepAVMFromStarting(t *testing.T) {
 		settings []string
 		want     string
 	}{
-		"no such device": {settings: []string{"hostpci0 host=0000:09:00.0"},
-			want: "no PCI device found for '0000:09:00.0'"},
-		"one of a list": {settings: []string{"hostpci0 host=01:00;09:00"},
-			want: "no PCI device found for '09:00'"},
-		"PCI Express on i440fx": {settings: []string{"hostpci0 host=01:00,pcie=1"},
-			want: "q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 495."},
-		"PCI Express on named i440fx": {settings: []string{"machine pc-i440fx-9.2", "hostpci0 host=01:00,pcie=1"},
-			want: "q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 495."},
-		"one device twice": {settings: []string{"hostpci0 host=01:00", "hostpci1 host=01:00.1"},
-			want: "device '0000:01:00.1' assigned more than once"},
-		"a device and a mapping": {settings: []string{"hostpci0 host=01:00,mapping=gpu"},
-			want: "Cannot set both 'host' and 'mapping'."},
+		"no such device": {
+			settings: []string{"hostpci0 host=0000:09:00.0"},
+			want:     "no PCI device found for '0000:09:00.0'",
+		},
+		"one of a list": {
+			settings: []string{"hostpci0 host=01:00;09:00"},
+			want:     "no PCI device found for '09:00'",
+		},
+		"PCI Express on i440fx": {
+			settings: []string{"hostpci0 host=01:00,pcie=1"},
+			want:     "q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 495.",
+		},
+		"PCI Express on named i440fx": {
+			settings: []string{"machine pc-i440fx-9.2", "hostpci0 host=01:00,pcie=1"},
+			want:     "q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 495.",
+		},
+		"one device twice": {
+			settings: []string{"hostpci0 host=01:00", "hostpci1 host=01:00.1"},
+			want:     "device '0000:01:00.1' assigned more than once",
+		},
+		"a device and a mapping": {
+			settings: []string{"hostpci0 host=01:00,mapping=gpu"},
+			want:     "Cannot set both 'host' and 'mapping'.",
+		},
 		"neither":    {settings: []string{"hostpci0 pcie=0"}, want: "Either 'host' or 'mapping' must be set."},
 		"no mapping": {settings: []string{"hostpci0 mapping=gpu"}, want: "PCI device mapping not found for 'gpu'"},
 		"no mapping here": {
@@ -137,8 +159,10 @@ func TestDevicesThatKeepAVMFromStarting(t *testing.T) {
 			settings: []string{"hostpci0 mapping=gpu", "hostpci1 mapping=gpu", "hostpci2 mapping=gpu"},
 			want:     "could not find a free device for 'hostpci2'",
 		},
-		"a mediated device": {settings: []string{"hostpci0 host=01:00.0,mdev=nvidia-63"},
-			want: "could not create mediated device"},
+		"a mediated device": {
+			settings: []string{"hostpci0 host=01:00.0,mdev=nvidia-63"},
+			want:     "could not create mediated device",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, f := newWorld(t, withCards)

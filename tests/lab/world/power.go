@@ -127,7 +127,8 @@ func (w *World) Reset(c Caller, host string, id int) (string, error) {
 // powerTask starts a task that works on the power of a VM. The calls that need a running VM look before the task, the
 // others leave it to the task to find the VM.
 func (w *World) powerTask(c Caller, host string, id int, kind string, running bool,
-	work func(*task, *vm) error) (string, error) {
+	work func(*task, *vm) error,
+) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 

@@ -9,7 +9,8 @@ import (
 // schema, what the caller may change, then storages and bridges; and it brings values into the form in which they are
 // kept. The VM is nil while it does not exist yet. The world is locked.
 func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[string]string,
-	defaultStorage string) (map[string]string, error) {
+	defaultStorage string,
+) (map[string]string, error) {
 	conf := map[string]string{}
 
 	for _, key := range sortedKeys(in) {

@@ -32,8 +32,10 @@ func TestWhatIsPrintedIsReadTheSame(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for text, bytes := range map[string]int64{"40G": 40 * GiB, "4M": 4 * MiB, "528K": 528 << 10, "1T": 1 << 40,
-		"1000": 1000, "2052M": 2052 * MiB} {
+	for text, bytes := range map[string]int64{
+		"40G": 40 * GiB, "4M": 4 * MiB, "528K": 528 << 10, "1T": 1 << 40,
+		"1000": 1000, "2052M": 2052 * MiB,
+	} {
 		n, ok := parseSize(text)
 		require.True(t, ok)
 		require.Equal(t, bytes, n)

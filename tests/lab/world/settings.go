@@ -28,9 +28,11 @@ var (
 		"gw6": {schema: schema{valid: ipAddress("IPv6", netip.Addr.Is6)}, requires: "ip6"},
 	}
 	machineFormat = format{
-		"type": {schema: matching(
-			`pc|pc(-i440fx)?-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|q35|pc-q35-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|virt(?:-\d+(\.\d+)+)?(\+pve\d+)?`),
-			main: true},
+		"type": {
+			schema: matching(
+				`pc|pc(-i440fx)?-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|q35|pc-q35-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|virt(?:-\d+(\.\d+)+)?(\+pve\d+)?`),
+			main: true,
+		},
 		"viommu":    {schema: oneOf("intel", "virtio")},
 		"enable-s3": {schema: flag}, "enable-s4": {schema: flag},
 	}
@@ -43,9 +45,11 @@ var (
 		"base64": {schema: flag},
 	}
 	vgaFormat = format{
-		"type": {schema: oneOf(strings.Fields(
-			"cirrus qxl qxl2 qxl3 qxl4 none serial0 serial1 serial2 serial3 std virtio virtio-gl vmware")...),
-			main: true},
+		"type": {
+			schema: oneOf(strings.Fields(
+				"cirrus qxl qxl2 qxl3 qxl4 none serial0 serial1 serial2 serial3 std virtio virtio-gl vmware")...),
+			main: true,
+		},
 		"memory":    {schema: between(4, 512)},
 		"clipboard": {schema: oneOf("vnc")},
 	}

@@ -139,8 +139,10 @@ func TestUpdatesThatAreRefused(t *testing.T) {
 	require.EqualError(t, update(w, 100, "scsi1 gone:1"), "storage 'gone' does not exist")
 	require.EqualError(t, remove(w, 100, "colour"), "Parameter verification failed. (delete: unknown option 'colour')")
 
-	err := w.Update(token, "pve1", 100, world.UpdateRequest{Conf: map[string]string{"cores": "2"},
-		Delete: []string{"cores"}})
+	err := w.Update(token, "pve1", 100, world.UpdateRequest{
+		Conf:   map[string]string{"cores": "2"},
+		Delete: []string{"cores"},
+	})
 	require.EqualError(t, err,
 		"Parameter verification failed. (delete: you can't use '-cores' and -delete cores' at the same time)")
 

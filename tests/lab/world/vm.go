@@ -33,8 +33,10 @@ type vm struct {
 }
 
 func newVM(id int, host string, conf map[string]string) *vm {
-	return &vm{id: id, host: host, conf: conf, pending: map[string]string{}, remove: map[string]bool{},
-		busy: make(chan struct{}, 1)}
+	return &vm{
+		id: id, host: host, conf: conf, pending: map[string]string{}, remove: map[string]bool{},
+		busy: make(chan struct{}, 1),
+	}
 }
 
 func (v *vm) subject() string {

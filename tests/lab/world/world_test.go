@@ -104,8 +104,10 @@ func newWorld(t *testing.T, change ...func(*world.Options)) (*world.World, *firm
 	require.NoError(t, err)
 	t.Cleanup(w.Close)
 
-	require.NoError(t, w.AddTemplate(world.Template{Name: "base", VMID: 9000, Host: "pve1", Storage: "tank", DiskGiB: 10,
-		Content: image("talos")}))
+	require.NoError(t, w.AddTemplate(world.Template{
+		Name: "base", VMID: 9000, Host: "pve1", Storage: "tank", DiskGiB: 10,
+		Content: image("talos"),
+	}))
 	require.NoError(t, w.AddFile("pve1", "local", "iso", "talos.iso", 100*world.MiB, image("iso")))
 
 	return w, f
@@ -290,8 +292,10 @@ func TestTheChainOfOneVM(t *testing.T) {
 	tl := timeline.New()
 	w, f := newWorld(t, func(o *world.Options) {
 		o.Timeline = tl
-		o.Latencies = timeline.Latencies{Clone: 30 * time.Millisecond, Start: 20 * time.Millisecond,
-			Stop: 10 * time.Millisecond}
+		o.Latencies = timeline.Latencies{
+			Clone: 30 * time.Millisecond, Start: 20 * time.Millisecond,
+			Stop: 10 * time.Millisecond,
+		}
 	})
 
 	for _, id := range []int{401, 402} {

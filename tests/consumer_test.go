@@ -112,8 +112,8 @@ func TestContractOfExamples(t *testing.T) {
 
 	for name, want := range map[string]struct{ control, workers, gpus, known, outputs int }{
 		"k3s-dev-vms": {1, 2, 2, 5, 12},
-		"atlas":       {3, 2, 0, 5, 9},
-		"enterprise":  {3, 4, 0, 7, 9},
+		"atlas":       {3, 2, 0, 5, 10},
+		"enterprise":  {3, 4, 0, 7, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

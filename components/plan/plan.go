@@ -95,6 +95,8 @@ type Plan struct {
 	// SettleTimeout is how long what is amiss may last before it counts, TransferTimeout how long a snapshot of etcd may
 	// be on its way.
 	SettleTimeout, TransferTimeout time.Duration
+	// TaskTimeout is how long a task that the program starts on Proxmox VE may take.
+	TaskTimeout time.Duration
 	// KubeconfigRenewal is how long before its end the kubeconfig is renewed; 0: the provider's default.
 	KubeconfigRenewal time.Duration
 	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead or broken and may leave.

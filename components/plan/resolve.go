@@ -191,6 +191,9 @@ func (r *resolver) members(p *pool) []poolNode {
 	return slices.DeleteFunc(found, func(m poolNode) bool { return m.ordinal == 0 })
 }
 
+// minTaskTimeout is the least time for a task on Proxmox VE.
+const minTaskTimeout = 4 * time.Minute
+
 // maxCount bounds the ordinals: beyond it a number is a slip, not a node.
 const maxCount = 10_000
 
@@ -213,7 +216,12 @@ func (r *resolver) checkLifecycle(p *Plan) {
 	p.AgentTimeout = r.duration("lifecycle.agentTimeout", l.AgentTimeout)
 	p.DrainTimeout = r.duration("lifecycle.drainTimeout", l.DrainTimeout)
 	p.SettleTimeout = r.duration("lifecycle.settleTimeout", l.SettleTimeout)
-	r.duration("lifecycle.taskTimeout", l.TaskTimeout)
+	p.TaskTimeout = r.duration("lifecycle.taskTimeout", l.TaskTimeout)
+
+	if p.TaskTimeout > 0 && p.TaskTimeout < minTaskTimeout {
+		r.problems.Add("lifecycle.taskTimeout", "must be at least "+minTaskTimeout.String()+
+			": a guest has two minutes to shut down", l.TaskTimeout, "raise it")
+	}
 	p.TransferTimeout = r.duration("lifecycle.backup.timeout", l.Backup.Timeout)
 
 	if l.KubeconfigRenewal != "" {

@@ -5,16 +5,16 @@ import "fmt"
 // The minor versions that are supported, of version 1; stacks/docs/support-matrix.md lists them. The newest Talos is
 // the newest that its library knows.
 const (
-	oldestTalos, newestTalos = 9, 12
+	oldestTalos, newestTalos = 8, 12
 	oldestK3s                = 28
 )
 
-// checkTalos holds Talos to the supported range. Nodes that others configure may run a later one.
+// checkTalos holds Talos to the supported range. Nodes that others configure may run any.
 func (r *resolver) checkTalos(version string, configured bool) bool {
 	const path = "cluster.versions.talos"
 
 	switch m := minor(version); {
-	case m < oldestTalos:
+	case m < oldestTalos && configured:
 		r.problems.Add(path, fmt.Sprintf("must be 1.%d or later: older ones are not supported", oldestTalos), version,
 			"raise it")
 	case m > newestTalos && configured:

@@ -44,13 +44,19 @@ func TestStatedCNI(t *testing.T) {
 		{environment: spec.EnvironmentProduction, warned: true},
 		{environment: spec.EnvironmentProduction, stated: spec.CNIFlannel},
 		{environment: spec.EnvironmentLab},
+		{environment: spec.EnvironmentProduction, bootstrap: spec.BootstrapExternal},
 	} {
+		kubernetes := "v1.34.2"
+		if c.bootstrap == spec.BootstrapExternal {
+			kubernetes = ""
+		}
+
 		p, err := New(spec.Spec{
 			Environment: c.environment,
 			Proxmox:     spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
 			Cluster: spec.Cluster{
-				Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
-				CNI: spec.CNI{Name: c.stated},
+				Name: "c", Bootstrap: c.bootstrap, CNI: spec.CNI{Name: c.stated},
+				Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: kubernetes},
 			},
 			Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
 			Pools:   map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"}},

@@ -185,6 +185,11 @@ type finding struct {
 }
 
 // ofTemplates is what is said of the template of both pools.
+func nocloud(s *testbed) {
+	s.spec.Image.Platform = spec.PlatformNoCloud
+	s.spec.Network.Gateway = netip.MustParsePrefix(s.spec.Network.CIDR).Addr().Next().String()
+}
+
 func ofTemplates(text string) []string {
 	return []string{"image.template.control: " + text, "image.template.gpuWorker: " + text}
 }
@@ -243,13 +248,18 @@ func findings() map[string]finding {
 					"make it there, or give the role SDN.Use on it",
 			},
 		},
+		"a template with a cloud-init drive, which Talos on metal does not read": {
+			config: func(c *lab.Config) { c.Templates[0].Conf["ide2"] = "local-lvm:vm-9000-cloudinit,media=cdrom" },
+		},
 		"a template with a cloud-init drive": {
+			spoil:  nocloud,
 			config: func(c *lab.Config) { c.Templates[0].Conf["ide2"] = "local-lvm:vm-9000-cloudinit,media=cdrom" },
 			want: ofTemplates("must be a template of Talos without configuration, and this one has a cloud-init " +
 				"drive (ide2) (given: talos-v1.12.4-base, VMID 9000 on host a); run 'qm set 9000 --delete ide2' on that host, or " +
 				"name another"),
 		},
 		"a template with user data": {
+			spoil:  nocloud,
 			config: func(c *lab.Config) { c.Templates[0].Conf["cicustom"] = "user=local:snippets/worker.yaml" },
 			want: ofTemplates("must be a template of Talos without configuration, and this one takes cloud-init " +
 				"data from files (user=local:snippets/worker.yaml) (given: talos-v1.12.4-base, VMID 9000 on host a); run 'qm set " +

@@ -47,12 +47,14 @@ func (c *checks) checkTemplates(ctx context.Context) error {
 			}
 		}
 
-		checkContents := checkTalosTemplate
-		if c.plan.Distribution == spec.DistributionK3s {
-			checkContents = checkCloudTemplate
+		switch path := c.plan.PoolOf(n).Image.Path; {
+		case c.plan.Distribution == spec.DistributionK3s:
+			problem = checkCloudTemplate(template, configs[template.ID], path)
+		case c.plan.Platform == spec.PlatformNoCloud: // Talos on metal does not read the drive
+			problem = checkTalosTemplate(template, configs[template.ID], path)
 		}
 
-		if problem := checkContents(template, configs[template.ID], c.plan.PoolOf(n).Image.Path); problem != nil {
+		if problem != nil {
 			c.problems = append(c.problems, *problem)
 		}
 

@@ -69,7 +69,7 @@ func (c *Client) Restart(ctx context.Context, vm VM) error {
 	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/reboot", nil)
 }
 
-// shutdownSeconds is how long a guest may take to shut down before its power is cut.
+// shutdownSeconds is how long a guest may take to shut down before its power is cut. lifecycle.taskTimeout is longer.
 const shutdownSeconds = 120
 
 // Shutdown has a VM shut down, cuts its power where it does not in time, and returns when it is off.

@@ -24,8 +24,14 @@ func (f *Future[T]) Set(value T) {
 	})
 }
 
-// Get waits for the value, for at most the bound.
+// Get waits for the value, for at most the bound. A value that is known is returned even if ctx has ended.
 func (f *Future[T]) Get(ctx context.Context, bound time.Duration) (T, bool) {
+	select {
+	case <-f.known:
+		return f.value, true
+	default:
+	}
+
 	select {
 	case <-f.known:
 		return f.value, true

@@ -23,7 +23,10 @@ func TestFuture(t *testing.T) {
 	l.Set("a")
 	l.Set("b")
 
-	value, known := l.Get(t.Context(), time.Hour)
-	assert.True(t, known)
-	assert.Equal(t, "a", value)
+	// Whatever becomes of who asks: a select of two things that are ready takes either.
+	for range 100 {
+		value, known := l.Get(ended, time.Hour)
+		assert.True(t, known)
+		assert.Equal(t, "a", value)
+	}
 }

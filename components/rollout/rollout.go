@@ -75,14 +75,14 @@ func New(p *plan.Plan, l *Limiter, say wait.Say) *Rollout {
 }
 
 // bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and
-// heard of its guest agent, or it has been upgraded, and it serves again.
+// heard of its guest agent, or it has been upgraded, and it serves again. Tasks on Proxmox VE take their time too.
 func bound(p *plan.Plan) time.Duration {
-	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout
+	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout + p.TaskTimeout
 }
 
 // Removals returns a Rollout that removes nodes: they go without canaries, and it is not waited until they serve again.
 func Removals(p *plan.Plan, l *Limiter, say wait.Say) *Rollout {
-	return &Rollout{Plan: p, Limiter: l, Bound: p.DrainTimeout + p.ReadyTimeout, Say: say}
+	return &Rollout{Plan: p, Limiter: l, Bound: p.DrainTimeout + p.ReadyTimeout + p.TaskTimeout, Say: say}
 }
 
 // Disrupt does to a node what is to be done to it, and returns when the node serves again, or has been removed:

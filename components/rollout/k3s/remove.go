@@ -356,6 +356,9 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) erro
 		return nil
 	}
 
+	// Its VM may have been started since.
+	n.shut = n.server.Leaving && n.off(ctx, n.leavingNode, *n.server)
+
 	return rollout.WaitRemovable(ctx, n.Plan, n.Progress, func() (d etcd.MemberRemoval, _ string, err error) {
 		members, err := n.etcdMembers(ctx, n.kube)
 		d = n.departure(n.leavingNode, members)

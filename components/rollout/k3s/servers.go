@@ -85,7 +85,10 @@ func (c *Cluster) members(ctx context.Context, nodes []kubeapi.Node) []etcd.Memb
 	for _, server := range c.Plan.ControlPlanes() {
 		i := slices.IndexFunc(nodes, func(n kubeapi.Node) bool { return n.Name == server.Name })
 		if i >= 0 {
-			members = append(members, etcd.Member{Name: server.Name, Problem: c.problem(ctx, nodes[i])})
+			ask, cancel := context.WithTimeout(ctx, wait.Ask)
+			members = append(members, etcd.Member{Name: server.Name, Problem: c.problem(ask, nodes[i])})
+
+			cancel()
 		}
 	}
 
@@ -102,9 +105,6 @@ func (c *Cluster) problem(ctx context.Context, server kubeapi.Node) string {
 	case c.Addresses.Get(server.Name) == "":
 		return ""
 	}
-
-	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
-	defer cancel()
 
 	kube, err := c.apiOf(ctx, server.Name)
 	if err == nil {
@@ -149,6 +149,10 @@ func order(later bool) int {
 // kubeconfig waits for the credentials of the cluster.
 func (c *Cluster) kubeconfig(ctx context.Context) (string, error) {
 	kubeconfig, known := c.Kubeconfig.Get(ctx, c.Plan.NodeTimeout)
+	if !known && errors.Is(ctx.Err(), context.Canceled) {
+		return "", context.Cause(ctx)
+	}
+
 	if !known {
 		return "", fmt.Errorf("the credentials of the cluster are not known after %s", c.Plan.NodeTimeout)
 	}

@@ -4,6 +4,7 @@ package talos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -79,6 +80,10 @@ func (c *Cluster) node(args *pulumi.ResourceHookArgs) (plan.Node, error) {
 // currentCredentials waits for the credentials of the cluster.
 func (c *Cluster) currentCredentials(ctx context.Context) (talosapi.Credentials, error) {
 	current, known := c.Credentials.Get(ctx, c.Plan.NodeTimeout)
+	if !known && errors.Is(ctx.Err(), context.Canceled) {
+		return current, context.Cause(ctx)
+	}
+
 	if !known {
 		return current, fmt.Errorf("the credentials of the cluster are not known after %s", c.Plan.NodeTimeout)
 	}

@@ -14,6 +14,10 @@ import (
 // roomy is a Proxmox VE with room for whatever tests want to make.
 type roomy struct{ components.Proxmox }
 
+func (roomy) Version(context.Context) (proxmoxapi.Version, error) {
+	return proxmoxapi.Version{Text: "8.4.1", Major: 8}, nil
+}
+
 func (roomy) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return nil, nil }
 
 func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {

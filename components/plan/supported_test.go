@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -26,6 +28,34 @@ func TestNewestTalos(t *testing.T) {
 		if err := kubernetes.SupportedWith(talos); (err == nil) != known {
 			t.Errorf("Talos 1.%d: %v", minor, err)
 		}
+	}
+}
+
+// TestSupportMatrix: the document lists the versions that are accepted.
+func TestSupportMatrix(t *testing.T) {
+	page, err := os.ReadFile("../../stacks/docs/support-matrix.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	rows := []string{
+		fmt.Sprintf("| Proxmox VE | %d, %d |", OldestProxmox, NewestProxmox),
+		fmt.Sprintf("| K3s | 1.%d or later |", oldestK3s),
+	}
+
+	for minor := oldestTalos; minor <= newestTalos; minor++ {
+		rows = append(rows, fmt.Sprintf("| 1.%d | 1.", minor))
+	}
+
+	for _, row := range rows {
+		if !strings.Contains(string(page), "\n"+row) {
+			t.Errorf("support-matrix.md has no row %q", row)
+		}
+	}
+
+	if strings.Contains(string(page), fmt.Sprintf("\n| 1.%d |", oldestTalos-1)) ||
+		strings.Contains(string(page), fmt.Sprintf("\n| 1.%d |", newestTalos+1)) {
+		t.Error("support-matrix.md lists a version of Talos that is refused")
 	}
 }
 

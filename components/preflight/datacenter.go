@@ -6,9 +6,40 @@ import (
 	"fmt"
 	"slices"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
+
+// checkVersion holds Proxmox VE to the supported range. A later version is only a warning, as the hosts of running
+// clusters are upgraded, and so is an older one that gets no new VM.
+func (c *checks) checkVersion(ctx context.Context) error {
+	found, err := c.proxmox.Version(ctx)
+	if err != nil {
+		return err
+	}
+
+	problem := spec.Problem{Path: "proxmox.endpoint", Value: found.Text}
+
+	switch {
+	case found.Major < plan.OldestProxmox:
+		problem.Rule = fmt.Sprintf("must be Proxmox VE %d or later: older ones are not supported", plan.OldestProxmox)
+		problem.Remedy = "upgrade it"
+	case found.Major > plan.NewestProxmox:
+		problem.Rule = fmt.Sprintf("is a Proxmox VE later than %d, which this release does not know", plan.NewestProxmox)
+		problem.Remedy = "try changes on a copy first, or use a later release of this program"
+	default:
+		return nil
+	}
+
+	if found.Major < plan.OldestProxmox && len(c.absent) > 0 {
+		c.problems = append(c.problems, problem)
+	} else {
+		c.warnings = append(c.warnings, problem)
+	}
+
+	return nil
+}
 
 // checkFirewall warns where the firewall of a VM would let everything in.
 func (c *checks) checkFirewall(ctx context.Context) error {

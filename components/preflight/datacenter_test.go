@@ -1,14 +1,66 @@
 package preflight
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
+
+// versionOf is a Proxmox VE of some version.
+type versionOf struct {
+	fixedVMs
+
+	version proxmoxapi.Version
+}
+
+func (v versionOf) Version(context.Context) (proxmoxapi.Version, error) { return v.version, nil }
+
+// TestVersionOfProxmox: a Proxmox VE that is too old gets no new VM; what runs there, or on one that is too new, is only
+// warned of.
+func TestVersionOfProxmox(t *testing.T) {
+	const (
+		old  = "proxmox.endpoint: must be Proxmox VE 8 or later: older ones are not supported (given: 7.4-3); upgrade it"
+		late = "proxmox.endpoint: is a Proxmox VE later than 9, which this release does not know (given: 10.0.1); try " +
+			"changes on a copy first, or use a later release of this program"
+	)
+
+	for name, c := range map[string]struct {
+		version          proxmoxapi.Version
+		absent           map[int]bool
+		problem, warning string
+	}{
+		"too old for new VMs":      {proxmoxapi.Version{Text: "7.4-3", Major: 7}, map[int]bool{401: true}, old, ""},
+		"too old, with its VMs":    {proxmoxapi.Version{Text: "7.4-3", Major: 7}, nil, "", old},
+		"the oldest":               {proxmoxapi.Version{Text: "8.0.2", Major: 8}, map[int]bool{401: true}, "", ""},
+		"the newest":               {proxmoxapi.Version{Text: "9.9.9", Major: 9}, map[int]bool{401: true}, "", ""},
+		"later than what is known": {proxmoxapi.Version{Text: "10.0.1", Major: 10}, map[int]bool{401: true}, "", late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newChecks(plantest.New(t, plantest.Spec()), versionOf{version: c.version}, quietNetwork{})
+			s.absent = c.absent
+			require.NoError(t, s.checkVersion(t.Context()))
+
+			var problems, warnings []string
+			for _, p := range s.problems {
+				problems = append(problems, p.String())
+			}
+
+			for _, w := range s.warnings {
+				warnings = append(warnings, w.String())
+			}
+
+			assert.Equal(t, c.problem, strings.Join(problems, "\n"))
+			assert.Equal(t, c.warning, strings.Join(warnings, "\n"))
+		})
+	}
+}
 
 func TestSharedStore(t *testing.T) {
 	s := spec.Spec{

@@ -14,6 +14,10 @@ import (
 // healthy is a Proxmox VE with room for whatever tests want to make.
 type healthy struct{ Proxmox }
 
+func (healthy) Version(context.Context) (proxmoxapi.Version, error) {
+	return proxmoxapi.Version{Text: "8.4.1", Major: 8}, nil
+}
+
 func (healthy) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return nil, nil }
 
 func (healthy) Hosts(context.Context) ([]proxmoxapi.Host, error) {

@@ -9,6 +9,7 @@ import (
 
 // Proxmox is what the checks read from Proxmox VE; *proxmoxapi.Client implements it.
 type Proxmox interface {
+	Version(ctx context.Context) (proxmoxapi.Version, error)
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 	VMsOn(ctx context.Context, host string) ([]proxmoxapi.VM, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)

@@ -56,3 +56,28 @@ func TestFailures(t *testing.T) {
 		})
 	}
 }
+
+// TestVersion: the first number is read whatever follows it; what has none is not taken for a version.
+func TestVersion(t *testing.T) {
+	for text, want := range map[string]Version{
+		"8.4.1": {"8.4.1", 8}, "7.4-3": {"7.4-3", 7}, "10.0.0~1": {"10.0.0~1", 10}, "": {},
+	} {
+		t.Run(text, func(t *testing.T) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/api2/json/version" {
+					_, _ = w.Write([]byte(`{"data":{"version":"` + text + `","release":"8.4"}}`))
+				}
+			}))
+			t.Cleanup(server.Close)
+
+			c, err := New(Access{Endpoint: server.URL, Insecure: true, TokenID: "a@pve!b", TokenSecret: "c"})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if got, err := c.Version(t.Context()); got != want || (err == nil) != (want.Major > 0) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}

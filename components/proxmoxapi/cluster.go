@@ -3,7 +3,33 @@ package proxmoxapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
 )
+
+// Version is a version of Proxmox VE: "8.4.1" and its first number.
+type Version struct {
+	Text  string
+	Major int
+}
+
+// Version returns the version of the host that answers. Every user may ask for it.
+func (c *Client) Version(ctx context.Context) (Version, error) {
+	var reply struct{ Version string }
+	if err := c.get(ctx, "/version", &reply); err != nil {
+		return Version{}, err
+	}
+
+	major, _, _ := strings.Cut(reply.Version, ".")
+
+	n, err := strconv.Atoi(major)
+	if err != nil {
+		return Version{}, fmt.Errorf("Proxmox VE at %s answers GET /version with: %q", c.endpoint, reply.Version)
+	}
+
+	return Version{Text: reply.Version, Major: n}, nil
+}
 
 // Mapped is a device of a host that a resource mapping stands for.
 type Mapped struct{ Host, BDF string }

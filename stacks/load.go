@@ -12,6 +12,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/schema"
 )
@@ -96,18 +98,36 @@ func Parse(values map[string]string, root string) (Config, error) {
 
 	problems = append(problems, unread...)
 	problems = append(problems, checkSnapshot(&c, root)...)
-	more := append(c.checkAccess(), c.checkSecrets()...)
 
-	if _, err := c.Plan(); err != nil {
-		var planned spec.Problems
-		if !errors.As(err, &planned) {
-			return Config{}, err
-		}
-
-		more = append(more, planned...)
+	if _, problems, err = c.check(problems); err != nil {
+		return Config{}, err
 	}
 
-	return c, merge(problems, more).Err()
+	return c, problems.Err()
+}
+
+// check plans the cluster, and adds everything that is wrong to what reading the configuration has shown. The patches
+// are checked where something else is wrong; otherwise the preflight checks do it, and give Talos' warnings, too.
+func (c Config) check(found spec.Problems) (*plan.Plan, spec.Problems, error) {
+	var planned, patches spec.Problems
+
+	p, err := c.Plan()
+	if err != nil && !errors.As(err, &planned) {
+		return nil, nil, err
+	}
+
+	more := slices.Concat(c.checkAccess(), c.checkSecrets(), planned)
+	if len(found)+len(more) == 0 {
+		return p, nil, nil
+	}
+
+	if p == nil {
+		patches, err = machineconfig.CheckPatches(c.Spec)
+	} else if _, err = machineconfig.Check(p); errors.As(err, &patches) {
+		err = nil
+	}
+
+	return p, merge(found, append(more, patches...)), err
 }
 
 // merge adds what was found in the values to what was found in the keys and in reading files, without what only follows

@@ -61,12 +61,12 @@ type Deployment struct {
 // several. The resources take their names from the cluster's name. Nothing is registered when the configuration is
 // wrong; the error holds everything that is (spec.Problems).
 func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (*Deployment, error) {
-	if err := append(config.checkAccess(), config.checkSecrets()...).Err(); err != nil {
+	p, problems, err := config.check(nil)
+	if err != nil {
 		return nil, err
 	}
 
-	p, err := config.Plan()
-	if err != nil {
+	if err := problems.Err(); err != nil {
 		return nil, err
 	}
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/machineconfig/manifests"
@@ -24,9 +26,9 @@ import (
 
 // Check generates the configuration of each node with throw-away secrets, applies all patches and lets Talos validate
 // the result, so that a bad patch fails here and not on the node. The warnings are Talos' own. The error is
-// spec.Problems. Nodes that nobody configures are not checked.
+// spec.Problems. Nodes that are not configured by the program, and those of K3s, have none.
 func Check(p *plan.Plan) ([]spec.Problem, error) {
-	if p.Bootstrap == spec.BootstrapExternal {
+	if p.Bootstrap == spec.BootstrapExternal || p.Distribution == spec.DistributionK3s {
 		return nil, nil
 	}
 
@@ -44,6 +46,57 @@ func Check(p *plan.Plan) ([]spec.Problem, error) {
 
 	// A patch that is wrong for one pool is mostly wrong for the others, in the same words.
 	return c.warnings.Unique(), c.problems.Unique().Err()
+}
+
+// CheckPatches checks the patches and manifests of a configuration that cannot be planned, on the plainest node that
+// their pool could have. What only shows together with the rest of the plan is left to Check.
+func CheckPatches(s spec.Spec) (spec.Problems, error) {
+	if s.Cluster.Distribution == spec.DistributionK3s || s.Cluster.Bootstrap == spec.BootstrapExternal {
+		return nil, nil
+	}
+
+	p := &plan.Plan{
+		Cluster: "cluster", Talos: s.Cluster.Versions.Talos, Kubernetes: "v" + constants.DefaultKubernetesVersion,
+		Network: netip.MustParsePrefix("10.0.0.0/8"), Discovery: spec.DiscoveryService, CNI: spec.CNIFlannel, KubeProxy: true,
+		Patches: s.Cluster.Patches, Manifests: s.Cluster.Manifests,
+	}
+
+	if _, err := talosconfig.ParseContractFromVersion(p.Talos); err != nil {
+		p.Talos = talosconfig.TalosVersion1_12.String()
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(s.Pools)) {
+		given := s.Pools[name]
+		pool := plan.PlannedPool{Name: name, Role: given.Role, Patches: given.Patches}
+		add := func(node string, patches []spec.Patch) {
+			pool.Nodes = append(pool.Nodes, plan.Node{
+				Name: node, Pool: name, Role: given.Role, Disks: []plan.Disk{{Interface: "scsi0"}}, Patches: patches,
+			})
+		}
+
+		add(name, nil)
+
+		for _, n := range slices.Sorted(maps.Keys(given.Nodes)) {
+			add(name+"-"+n, given.Nodes[n].Patches)
+		}
+
+		for _, n := range slices.Sorted(maps.Keys(given.GPUs)) {
+			add(name+"-"+n, given.GPUs[n].Patches)
+		}
+
+		p.Pools = append(p.Pools, pool)
+	}
+
+	var found spec.Problems
+
+	if _, err := Check(p); err != nil && !errors.As(err, &found) {
+		return nil, err
+	}
+
+	// What is not a patch's fault is one of this plan.
+	return slices.DeleteFunc(found, func(problem spec.Problem) bool {
+		return slices.ContainsFunc(p.Pools, func(pool plan.PlannedPool) bool { return problem.Path == "pools."+pool.Name })
+	}), nil
 }
 
 // checker collects what is said of the nodes. What several nodes of a pool have in common is said of the first.
@@ -83,10 +136,7 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 		patches = slices.Insert(patches, 0, spec.Patch{Path: "tailscale", Origin: ownPatch, Text: tailscale})
 	}
 
-	shared, ok := c.apply(generated, patches, pool.Nodes[0])
-	if !ok {
-		return nil
-	}
+	shared := c.apply(generated, patches, pool.Nodes[0])
 
 	for _, node := range pool.Nodes {
 		own, err := nodePatches(p, node)
@@ -94,22 +144,17 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 			return err
 		}
 
-		whole, ok := c.apply(shared, own, node)
-		if !ok {
-			continue
-		}
-
-		all := slices.Concat(patches, own)
+		whole, all := c.apply(shared, own, node), slices.Concat(patches, own)
 
 		warnings, err := whole.Validate(metal{})
-		if err != nil {
+		for _, fault := range faults(err) {
 			refused := func(cfg talosconfig.Provider) bool {
 				_, again := cfg.Validate(metal{})
 
-				return again != nil && oneLine(again) == oneLine(err)
+				return slices.Contains(faults(again), fault)
 			}
 
-			c.note(&c.problems, blame(generated, all, node, "Talos refuses the machine configuration: "+oneLine(err), refused))
+			c.note(&c.problems, blame(generated, all, node, "Talos refuses the machine configuration: "+fault, refused))
 		}
 
 		for _, need := range needs(p) {
@@ -129,15 +174,11 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 	return nil
 }
 
-// apply applies patches one by one, to know which one fails; ok is false when one does.
-func (c *checker) apply(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node) (talosconfig.Provider, bool) {
-	ok := true
-
+// apply applies patches one by one, without those that cannot be applied, which it notes.
+func (c *checker) apply(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node) talosconfig.Provider {
 	for _, patch := range patches {
 		patched, err := apply(cfg, patch.Text)
 		if err != nil {
-			ok = false
-
 			c.note(&c.problems, spec.Problem{
 				Path: patch.Path, Rule: "is no patch that Talos can apply: " + keysOnly(err),
 				Value: patch.Origin + ", for " + node.Name, Remedy: remedy(err),
@@ -149,7 +190,7 @@ func (c *checker) apply(cfg talosconfig.Provider, patches []spec.Patch, node pla
 		cfg = patched
 	}
 
-	return cfg, ok
+	return cfg
 }
 
 // unknownKeys is how Talos begins to quote what it does not know, everything below it included.
@@ -207,7 +248,7 @@ func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule 
 	for _, patch := range patches {
 		patched, err := apply(cfg, patch.Text)
 		if err != nil {
-			return problem
+			continue // it is noted by itself
 		}
 
 		cfg = patched
@@ -324,9 +365,14 @@ func (metal) InContainer() bool     { return false }
 // listed is how Talos' errors begin a list.
 var listed = regexp.MustCompile(`\d+ errors? occurred: \* `)
 
-// oneLine folds Talos' errors, which come as lists over several lines.
-func oneLine(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
+// faults are the errors of a list of Talos', which comes over several lines.
+func faults(err error) []string {
+	if err == nil {
+		return nil
+	}
 
-	return strings.ReplaceAll(listed.ReplaceAllString(text, ""), " * ", "; ")
+	return strings.Split(listed.ReplaceAllString(strings.Join(strings.Fields(err.Error()), " "), ""), " * ")
 }
+
+// oneLine folds Talos' errors.
+func oneLine(err error) string { return strings.Join(faults(err), "; ") }

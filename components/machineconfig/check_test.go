@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -269,4 +271,34 @@ func BenchmarkCheck(b *testing.B) {
 	}
 
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/200, "µs/node")
+}
+
+// TestCheckFindsAll: a patch that is wrong hides no other one, and each error of Talos' is blamed on its own patch.
+func TestCheckFindsAll(t *testing.T) {
+	t.Parallel()
+
+	s := patched(talos112, "machine:\n  sysctl: {a: b}\n", "cluster:\n  network:\n    cni: {name: calico}\n",
+		"machine: [")
+
+	_, whole := Check(planOf(t, s))
+	alone, err := CheckPatches(s)
+	require.NoError(t, err)
+
+	for _, err := range []error{whole, alone.Err()} {
+		var problems spec.Problems
+		require.ErrorAs(t, err, &problems)
+
+		var paths []string
+		for _, p := range problems {
+			paths = append(paths, p.Path)
+		}
+
+		assert.ElementsMatch(t, paths,
+			[]string{"cluster.patches[0]", "pools.control.patches[0]", "pools.control.nodes.2.patches[0]"}, err.Error())
+	}
+
+	s.Cluster.Distribution = spec.DistributionK3s
+	none, err := CheckPatches(s)
+	require.NoError(t, err)
+	assert.Empty(t, none)
 }

@@ -24,15 +24,7 @@ const Unchecked = "credentials and privileges, hosts, their memory and clocks, d
 // Run checks a plan against Talos, Proxmox VE and the network. It logs warnings and returns all problems in one error
 // (spec.Problems). A preview continues without Proxmox VE, with a warning and a nil report.
 func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*Report, error) {
-	var (
-		warnings []spec.Problem
-		refused  error
-	)
-
-	if p.Distribution != spec.DistributionK3s {
-		warnings, refused = machineconfig.Check(p)
-	}
-
+	warnings, refused := machineconfig.Check(p)
 	s := newChecks(p, proxmox, network)
 	missing := s.run(hookutil.Interruptible(ctx.Context()))
 
@@ -46,7 +38,26 @@ func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*
 		return nil, errors.Join(refused, ctx.Log.Warn(missing.Error()+"; "+Unchecked, nil))
 	}
 
-	return s.report, errors.Join(refused, explain(missing))
+	return s.report, join(refused, explain(missing))
+}
+
+// join makes one list of the problems of several errors.
+func join(errs ...error) error {
+	var (
+		all    spec.Problems
+		others []error
+	)
+
+	for _, err := range errs {
+		var problems spec.Problems
+		if errors.As(err, &problems) {
+			all = append(all, problems...)
+		} else {
+			others = append(others, err)
+		}
+	}
+
+	return errors.Join(append(others, all.Err())...)
 }
 
 // checks are the checks of one plan.

@@ -21,15 +21,12 @@ func OfFile(path string) (spec.Spec, *plan.Plan, error) {
 		return spec.Spec{}, nil, err
 	}
 
-	// K3s has no machine configuration.
-	if p.Distribution != spec.DistributionK3s {
-		warnings, err := machineconfig.Check(p)
-		if err != nil {
-			return spec.Spec{}, nil, err
-		}
-
-		p.Warnings = append(p.Warnings, warnings...)
+	warnings, err := machineconfig.Check(p)
+	if err != nil {
+		return spec.Spec{}, nil, err
 	}
+
+	p.Warnings = append(p.Warnings, warnings...)
 
 	return config.Spec, p, nil
 }

@@ -67,7 +67,7 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 			Content: fmt.Sprintf("K3S_ROLE='%s'\nK3S_PACKAGES='%s'\n", role,
 				strings.Join(packages, " ")) + datastore + Wanted(k),
 		},
-		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installer},
+		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installation(k)},
 		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},
 		{Path: "/etc/systemd/system/k3s-install.path", Permissions: "0644", Content: watch},
 	}
@@ -101,6 +101,20 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		},
 	}.Marshal()
 }
+
+// installation is the installer with the operator's timeout. It is text of user data: with the default of ten minutes it
+// is the file as it stands.
+func installation(k *plan.PlannedK3s) string {
+	seconds := int(k.StartTimeout.Seconds())
+
+	return strings.NewReplacer(
+		`[ "$tries" -le 300 ]`, fmt.Sprintf(`[ "$tries" -le %d ]`, seconds/datastorePause),
+		"timeout 600 systemctl", fmt.Sprintf("timeout %d systemctl", seconds),
+	).Replace(installer)
+}
+
+// datastorePause is how many seconds install.sh sleeps before it looks again for what the first server is told.
+const datastorePause = 2
 
 // Wanted is what a node is told of the version to run.
 func Wanted(k *plan.PlannedK3s) string {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -99,6 +100,18 @@ func TestUserData(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, again, "ssh-ed25519 AAAAC3")
 	require.Equal(t, " ssh-ed25519", p.K3s.SSHKeys[0][:12], "the plan is left as it was")
+}
+
+// TestStartTimeout: both waits of the installation are bounded by the key, and its default leaves the text as it is.
+func TestStartTimeout(t *testing.T) {
+	t.Parallel()
+
+	require.Equal(t, installer, installation(planned(t).K3s))
+
+	text := installation(&plan.PlannedK3s{StartTimeout: 25 * time.Minute})
+	require.Contains(t, text, "\ntimeout 1500 systemctl restart")
+	require.Contains(t, text, `[ "$tries" -le 750 ] || exit 1`)
+	require.NotContains(t, text, "600 ")
 }
 
 // TestAddressesThatAreNotKnown: a node whose address nobody knows finds it out itself.

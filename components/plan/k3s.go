@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"golang.org/x/crypto/ssh"
@@ -32,6 +33,8 @@ type PlannedK3s struct {
 	TokenGiven bool
 	// Snippets is the datastore of user data.
 	Snippets string
+	// StartTimeout bounds each attempt of a node to start K3s.
+	StartTimeout time.Duration
 }
 
 var (
@@ -70,7 +73,12 @@ func (r *resolver) checkK3s(p *Plan) {
 		Checksum:  strings.TrimPrefix(k.Checksum, "sha256:"), User: k.User, SSHKeys: k.SSHKeys,
 		GenerateSSHKey: k.GenerateSSHKey,
 		Packages:       k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Provided.K3sToken,
-		Snippets: r.spec.Proxmox.Storage.Snippets,
+		Snippets: r.spec.Proxmox.Storage.Snippets, StartTimeout: r.duration("k3s.startTimeout", k.StartTimeout),
+	}
+
+	if d := p.K3s.StartTimeout; d > 0 && d < time.Minute {
+		r.problems.Add("k3s.startTimeout", "must be at least 1m: K3s unpacks its images when it starts", k.StartTimeout,
+			"raise it")
 	}
 
 	r.checkName("proxmox.storage.snippets", &r.spec.Proxmox.Storage.Snippets, "a datastore")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
@@ -30,10 +29,6 @@ type FinalCheck struct {
 	System System
 }
 
-// cordonedTimeout bounds the question which nodes are cordoned. A cluster that does not answer is no reason for an
-// update to fail that has nothing to do with it.
-const cordonedTimeout = 10 * time.Second
-
 // Run waits until the check passes.
 func (f FinalCheck) Run(ctx context.Context) error {
 	if f.DryRun || f.Plan.Teardown {
@@ -49,7 +44,8 @@ func (f FinalCheck) Run(ctx context.Context) error {
 		return err
 	}
 
-	asked, cancel := context.WithTimeout(ctx, cordonedTimeout)
+	// A cluster that does not answer is no reason for an update to fail that has nothing to do with it.
+	asked, cancel := context.WithTimeout(ctx, f.Plan.SettleTimeout)
 	defer cancel()
 
 	var nodes []kubeapi.Node

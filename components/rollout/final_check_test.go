@@ -79,11 +79,20 @@ func kubernetesWith(t *testing.T, nodes map[string]string) (*kubeapi.Client, fun
 	}
 }
 
+// silentSystem is a cluster that answers no question in time.
+type silentSystem struct{ System }
+
+func (silentSystem) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	<-ctx.Done()
+
+	return nil, ctx.Err()
+}
+
 // TestFinalCheck: what an earlier run has left cordoned takes pods again, and nothing else does.
 func TestFinalCheck(t *testing.T) {
 	p := &plan.Plan{
-		ReadyTimeout: time.Millisecond,
-		Pools:        []plan.PlannedPool{{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}},
+		ReadyTimeout: time.Millisecond, SettleTimeout: time.Minute,
+		Pools: []plan.PlannedPool{{Role: spec.RoleWorker, Nodes: []plan.Node{{Name: "a"}, {Name: "b"}}}},
 	}
 
 	of := func(dry bool, kube *kubeapi.Client) FinalCheck {
@@ -99,6 +108,17 @@ func TestFinalCheck(t *testing.T) {
 
 		failed := of(false, nil)
 		require.NoError(t, failed.Run(t.Context()), "a cluster that does not answer stops nobody")
+	})
+
+	t.Run("a cluster that does not answer in time", func(t *testing.T) {
+		var warned string
+
+		late := of(false, nil)
+		late.System = silentSystem{}
+		late.Warn = func(text string) { warned = text }
+		late.Plan = &plan.Plan{SettleTimeout: time.Millisecond, Pools: p.Pools}
+		require.NoError(t, late.Run(t.Context()))
+		assert.Equal(t, "whether an earlier run has left a node cordoned is not known: context deadline exceeded", warned)
 	})
 
 	t.Run("a node has failed", func(t *testing.T) {

@@ -64,6 +64,7 @@ func (s *Spec) setK3sDefaults() {
 
 	setDefault(&k.User, "ubuntu")
 	setDefault(&k.UpgradePackages, new(true))
+	setDefault(&k.StartTimeout, "10m")
 	s.K3s = &k
 }
 

@@ -33,4 +33,7 @@ type K3s struct {
 	Packages []string `json:"packages,omitempty"`
 	// Upgrade Ubuntu's packages at the first boot of a node.
 	UpgradePackages *bool `json:"upgradePackages,omitempty" jsonschema:"default=true"`
+	// Timeout of each attempt of a node to start K3s, and of the first server to be told which cluster it belongs to;
+	// at least 1m. The node tries again afterwards. Applies to new nodes.
+	StartTimeout string `json:"startTimeout,omitempty" jsonschema:"default=10m"`
 }

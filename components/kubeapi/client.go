@@ -118,18 +118,18 @@ func nodeOf(n *corev1.Node) Node {
 // WaitReady waits until a node is ready, in the boot that is named: it takes a while until Kubernetes notices that one
 // is gone. Without one, any will do.
 func (c *Client) WaitReady(ctx context.Context, name, boot string, bound time.Duration, say wait.Say) error {
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
 		n, there, err := c.Node(ctx, name)
 
 		switch {
 		case err != nil:
-			return fmt.Sprintf("%s to be ready in Kubernetes (%v)", name, wait.Reason(err)), nil
+			return wait.For("%s to be ready in Kubernetes (%v)", name, wait.Reason(err))
 		case !there:
-			return name + " to join Kubernetes", nil
+			return wait.For("%s to join Kubernetes", name)
 		case !n.Ready || boot != "" && n.Boot != boot:
-			return name + " to be ready in Kubernetes", nil
+			return wait.For("%s to be ready in Kubernetes", name)
 		default:
-			return "", nil
+			return nil
 		}
 	})
 }

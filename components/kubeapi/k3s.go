@@ -3,7 +3,6 @@ package kubeapi
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,35 +94,35 @@ func (c *Client) RemoveMember(ctx context.Context, name string, bound time.Durat
 		return err
 	}
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
 		n, err := c.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 
 		switch {
 		case apierrors.IsNotFound(err):
-			return "", nil
+			return nil
 		case err != nil:
-			return fmt.Sprintf("etcd to let %s go (%v)", name, wait.Reason(err)), nil
+			return wait.For("etcd to let %s go (%v)", name, wait.Reason(err))
 		case n.Annotations[removedMember] == "" || n.Annotations[memberName] != "" &&
 			n.Annotations[memberName] != n.Annotations[removedMember]:
-			return "etcd to let " + name + " go", nil
+			return wait.For("etcd to let %s go", name)
 		default:
-			return "", nil
+			return nil
 		}
 	})
 }
 
 // WaitForgotten waits until a node that was deleted is gone: K3s has yet to finish with it.
 func (c *Client) WaitForgotten(ctx context.Context, name string, bound time.Duration, say wait.Say) error {
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
 		_, there, err := c.Node(ctx, name)
 
 		switch {
 		case err != nil:
-			return fmt.Sprintf("Kubernetes to forget %s (%v)", name, wait.Reason(err)), nil
+			return wait.For("Kubernetes to forget %s (%v)", name, wait.Reason(err))
 		case there:
-			return "Kubernetes to forget " + name, nil
+			return wait.For("Kubernetes to forget %s", name)
 		default:
-			return "", nil
+			return nil
 		}
 	})
 }

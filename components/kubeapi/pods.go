@@ -2,7 +2,6 @@ package kubeapi
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,40 +18,40 @@ func (c *Client) WaitStaticPod(ctx context.Context, component, node, image strin
 ) error {
 	name := component + "-" + node
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
 		pod, err := c.api.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
 
 		switch {
 		case apierrors.IsNotFound(err):
-			return name + " to be there", nil
+			return wait.For("%s to be there", name)
 		case err != nil:
-			return fmt.Sprintf("%s (%v)", name, wait.Reason(err)), nil
+			return wait.For("%s (%v)", name, wait.Reason(err))
 		case !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Image == image }):
-			return name + " to run " + image, nil
+			return wait.For("%s to run %s", name, image)
 		case !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		}):
-			return name + " to be ready", nil
+			return wait.For("%s to be ready", name)
 		default:
-			return "", nil
+			return nil
 		}
 	})
 }
 
 // WaitKubelet waits until the kubelet of a node has a version, and the node is ready.
 func (c *Client) WaitKubelet(ctx context.Context, name, version string, bound time.Duration, say wait.Say) error {
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
 		n, there, err := c.Node(ctx, name)
 
 		switch {
 		case err != nil:
-			return fmt.Sprintf("the kubelet of %s (%v)", name, wait.Reason(err)), nil
+			return wait.For("the kubelet of %s (%v)", name, wait.Reason(err))
 		case !there || n.Kubelet != version:
-			return fmt.Sprintf("the kubelet of %s to be %s", name, version), nil
+			return wait.For("the kubelet of %s to be %s", name, version)
 		case !n.Ready:
-			return name + " to be ready in Kubernetes", nil
+			return wait.For("%s to be ready in Kubernetes", name)
 		default:
-			return "", nil
+			return nil
 		}
 	})
 }

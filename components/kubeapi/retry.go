@@ -82,7 +82,7 @@ func (r *retry) RoundTrip(req *http.Request) (reply *http.Response, err error) {
 		return r.next.RoundTrip(req)
 	}
 
-	err = wait.Until(req.Context(), r.bound, r.say, func(context.Context) (string, error) {
+	err = wait.Until(req.Context(), r.bound, r.say, func(context.Context) error {
 		var missed []string
 
 		for _, host := range r.order() {
@@ -96,9 +96,9 @@ func (r *retry) RoundTrip(req *http.Request) (reply *http.Response, err error) {
 			case err == nil && reply.StatusCode < http.StatusInternalServerError:
 				r.prefer(host)
 
-				return "", nil
+				return nil
 			case req.Context().Err() != nil:
-				return "", err
+				return err
 			case err != nil:
 				missed = append(missed, fmt.Sprintf("%s (%v)", host, wait.Reason(err)))
 			default:
@@ -106,7 +106,7 @@ func (r *retry) RoundTrip(req *http.Request) (reply *http.Response, err error) {
 			}
 		}
 
-		return "the Kubernetes API at " + strings.Join(missed, ", "), nil
+		return wait.For("the Kubernetes API at %s", strings.Join(missed, ", "))
 	})
 
 	if reply != nil {

@@ -20,13 +20,13 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string,
 ) error {
 	patience := wait.Patience{Bound: 3 * p.SettleTimeout}
 
-	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (string, error) {
+	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) error {
 		err := check(ctx)
 		if err == nil || patience.Over() {
-			return "", err
+			return err
 		}
 
-		return what + ": " + err.Error(), nil
+		return wait.For("%s: %v", what, err)
 	})
 }
 
@@ -37,28 +37,28 @@ func WaitRemovable(
 ) error {
 	patience := wait.Patience{Bound: p.SettleTimeout}
 
-	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (string, error) {
+	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) error {
 		// Each member may take its time to answer.
 		d, joining, err := ask()
 		if err == nil {
 			if joining != "" {
 				patience.Reset()
 
-				return joining, nil
+				return wait.For("%s", joining)
 			}
 
 			if err := d.CheckQuorum(); err != nil {
-				return "", err
+				return err
 			}
 
 			err = d.Evaluate()
 		}
 
 		if err == nil || patience.Over() {
-			return "", err
+			return err
 		}
 
-		return "etcd: " + err.Error(), nil
+		return wait.For("etcd: %v", err)
 	})
 }
 
@@ -66,12 +66,12 @@ func WaitRemovable(
 func WaitKubernetes(
 	ctx context.Context, p *plan.Plan, say wait.Say, connect func(context.Context) (*kubeapi.Client, error),
 ) (kube *kubeapi.Client, err error) {
-	err = wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (_ string, err error) {
+	err = wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (err error) {
 		if kube, err = connect(ctx); err != nil {
-			return err.Error(), nil //nolint:nilerr // it is waited for
+			return wait.For("%v", err)
 		}
 
-		return "", nil
+		return nil
 	})
 
 	return kube, err

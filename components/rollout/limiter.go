@@ -33,7 +33,7 @@ type Limiter struct {
 type replaced struct {
 	name    string
 	role    spec.Role
-	missing func(context.Context) (waitingFor string, err error)
+	missing func(context.Context) error
 }
 
 // NewLimiter returns a Limiter that admits so many workers at a time.
@@ -131,7 +131,7 @@ func (l *Limiter) free(role spec.Role) bool {
 }
 
 // Replace notes that a node is unavailable until its new machine has rejoined, which missing tells.
-func (l *Limiter) Replace(name string, role spec.Role, missing func(context.Context) (waitingFor string, err error)) {
+func (l *Limiter) Replace(name string, role spec.Role, missing func(context.Context) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

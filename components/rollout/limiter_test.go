@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/wait"
 )
 
 func silent(string) {}
@@ -91,10 +92,10 @@ func TestLimiterWaitsForAControlPlaneThatIsAway(t *testing.T) {
 	limiter := NewLimiter(1)
 
 	asked := 0
-	limiter.Replace("a", spec.RoleControlPlane, func(context.Context) (string, error) {
+	limiter.Replace("a", spec.RoleControlPlane, func(context.Context) error {
 		asked++
 
-		return []string{"a to come back", ""}[asked-1], nil
+		return []error{wait.For("a to come back"), nil}[asked-1]
 	})
 
 	end, err := limiter.Acquire(t.Context(), "w", spec.RoleWorker, time.Minute, silent)
@@ -105,7 +106,7 @@ func TestLimiterWaitsForAControlPlaneThatIsAway(t *testing.T) {
 	end, err = limiter.Acquire(t.Context(), "b", spec.RoleControlPlane, time.Minute, silent)
 	require.NoError(t, err)
 	assert.Equal(t, 2, asked)
-	limiter.Replace("b", spec.RoleControlPlane, func(context.Context) (string, error) { return "b to come back", nil })
+	limiter.Replace("b", spec.RoleControlPlane, func(context.Context) error { return wait.For("b to come back") })
 	end(nil)
 
 	_, err = limiter.Acquire(t.Context(), "c", spec.RoleControlPlane, time.Millisecond, silent)
@@ -121,12 +122,12 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 
 	back := map[string]bool{}
 	leave := func(name string) {
-		limiter.Replace(name, spec.RoleWorker, func(context.Context) (string, error) {
+		limiter.Replace(name, spec.RoleWorker, func(context.Context) error {
 			if back[name] {
-				return "", nil
+				return nil
 			}
 
-			return name + " to come back", nil
+			return wait.For("%s to come back", name)
 		})
 	}
 

@@ -176,14 +176,14 @@ func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from 
 	// What begins with a snapshot takes longer than a question.
 	parent := ctx
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
 		report := AskEtcd(ctx, controlPlanes, c)
 
 		switch {
 		case report.Any(EtcdHeld):
-			return "", nil
+			return nil
 		case !report.All(EtcdEmpty):
-			return report.Lacks(), nil
+			return wait.For("%s", report.Lacks())
 		default:
 			return nodes[0].bootstrap(parent, from)
 		}
@@ -197,16 +197,16 @@ func Founded(ctx context.Context, controlPlanes []Target, c Credentials) bool {
 }
 
 // bootstrap asks the node to start a cluster.
-func (p *probe) bootstrap(ctx context.Context, from *Recovery) (waitingFor string, err error) {
+func (p *probe) bootstrap(ctx context.Context, from *Recovery) error {
 	request := &machineapi.BootstrapRequest{}
 
 	if from != nil {
 		switch err := from.send(ctx, p.api); status.Code(err) {
 		case codes.OK:
 		case codes.FailedPrecondition, codes.Unavailable:
-			return fmt.Sprintf("%s to take the snapshot of etcd (%s)", p.target.Name, brief(err)), nil
+			return wait.For("%s to take the snapshot of etcd (%s)", p.target.Name, brief(err))
 		default:
-			return "", fmt.Errorf("%s does not take the snapshot of etcd: %s", p.target.Name, brief(err)) // its words are enough
+			return fmt.Errorf("%s does not take the snapshot of etcd: %s", p.target.Name, brief(err)) // its words are enough
 		}
 
 		request.RecoverEtcd, request.RecoverSkipHashCheck = true, from.Raw
@@ -215,15 +215,15 @@ func (p *probe) bootstrap(ctx context.Context, from *Recovery) (waitingFor strin
 	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
 	defer cancel()
 
-	err = p.api.Bootstrap(ctx, request)
+	err := p.api.Bootstrap(ctx, request)
 
 	switch status.Code(err) {
 	case codes.OK, codes.AlreadyExists:
-		return "", nil
+		return nil
 	case codes.FailedPrecondition, codes.Unavailable, codes.DeadlineExceeded:
-		return fmt.Sprintf("%s to accept the bootstrap (%s)", p.target.Name, brief(err)), nil
+		return wait.For("%s to accept the bootstrap (%s)", p.target.Name, brief(err))
 	default:
-		return "", fmt.Errorf("%s refuses the bootstrap: %s", p.target.Name, brief(err))
+		return fmt.Errorf("%s refuses the bootstrap: %s", p.target.Name, brief(err))
 	}
 }
 

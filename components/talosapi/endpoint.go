@@ -3,7 +3,6 @@ package talosapi
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net/url"
 	"time"
 
@@ -18,20 +17,20 @@ func WaitEndpoint(ctx context.Context, endpoint string, bound time.Duration, say
 		return err
 	}
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
 		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // nothing is sent
 
 		conn, err := dialer.DialContext(ctx, "tcp", u.Host)
 		if err != nil {
-			return fmt.Sprintf("the Kubernetes API to answer at %s (%v)", endpoint, wait.Reason(err)), nil
+			return wait.For("the Kubernetes API to answer at %s (%v)", endpoint, wait.Reason(err))
 		}
 		defer conn.Close() // it has served
 
 		shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 		if err := shown.VerifyHostname(u.Hostname()); err != nil {
-			return fmt.Sprintf("a certificate that covers %s (%v)", endpoint, err), nil
+			return wait.For("a certificate that covers %s (%v)", endpoint, err)
 		}
 
-		return "", nil
+		return nil
 	})
 }

@@ -2,12 +2,12 @@ package talosapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 
@@ -52,25 +52,29 @@ func (ps probes) close() {
 	}
 }
 
-// each asks a question of every node and joins what they answer into one line, in a steady order.
-func (ps probes) each(ctx context.Context, question func(*probe, context.Context) string) string {
-	answers := make([]string, len(ps))
+// missing says what the nodes still lack, in one line and in a steady order.
+func (ps probes) missing(ctx context.Context) error {
+	answers := make([]error, len(ps))
 
 	var asked sync.WaitGroup
 	for i, p := range ps {
-		asked.Go(func() { answers[i] = question(p, ctx) })
+		asked.Go(func() { answers[i] = p.missing(ctx) })
 	}
 
 	asked.Wait()
 
-	return strings.Join(slices.DeleteFunc(answers, func(a string) bool { return a == "" }), "; ")
+	if err := errors.Join(answers...); err != nil {
+		return wait.For("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+
+	return nil
 }
 
-// missing says what the node still lacks, or nothing.
-func (p *probe) missing(ctx context.Context) string {
+// missing says what the node still lacks.
+func (p *probe) missing(ctx context.Context) error {
 	found, err := services(ctx, p.api)
 	if err != nil {
-		return fmt.Sprintf("%s: the Talos API (%s)", p.target.Name, brief(err))
+		return wait.For("%s: the Talos API (%s)", p.target.Name, brief(err))
 	}
 
 	for _, name := range []string{"etcd", "kubelet"} {
@@ -80,15 +84,15 @@ func (p *probe) missing(ctx context.Context) string {
 				text = "running, not healthy yet"
 			}
 
-			return fmt.Sprintf("%s: %s (%s)", p.target.Name, name, text)
+			return wait.For("%s: %s (%s)", p.target.Name, name, text)
 		}
 	}
 
 	if err := p.ready(ctx); err != nil {
-		return fmt.Sprintf("%s: the Kubernetes API server (%s)", p.target.Name, wait.Reason(err))
+		return wait.For("%s: the Kubernetes API server (%s)", p.target.Name, wait.Reason(err))
 	}
 
-	return ""
+	return nil
 }
 
 // ready asks the API server of this very node, whatever the cluster's endpoint is.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"talos-proxmox/components/impact"
+	"talos-proxmox/components/wait"
 )
 
 // System is what a node runs, by its own word.
@@ -194,31 +195,29 @@ func Upgrade(ctx context.Context, t Target, c Credentials, image string, bound t
 	return nil
 }
 
-// Lacking says what of etcd, the kubelet and the API server is not up on a node; of a worker, what of the kubelet.
-func Lacking(ctx context.Context, t Target, c Credentials, controlPlane bool) (string, error) {
+// CheckServices holds that etcd, the kubelet and the API server are up on a node; on a worker, the kubelet.
+func CheckServices(ctx context.Context, t Target, c Credentials, controlPlane bool) error {
 	if controlPlane {
 		nodes, err := open(ctx, []Target{t}, c)
 		if err != nil {
-			return "", err
+			return err
 		}
 		defer nodes.close()
 
-		return nodes[0].missing(ctx), nil
+		return nodes.missing(ctx)
 	}
-
-	lacking := ""
 
 	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
 		found, err := services(ctx, api)
 		if err == nil && !found["kubelet"].up() {
-			lacking = fmt.Sprintf("%s: kubelet (%s)", t.Name, orNot(found["kubelet"].state))
+			return wait.For("%s: kubelet (%s)", t.Name, orNot(found["kubelet"].state))
 		}
 
 		return err
 	})
-	if err != nil {
-		return fmt.Sprintf("%s: the Talos API (%s)", t.Name, brief(err)), nil
+	if err != nil && !wait.NotYet(err) {
+		return wait.For("%s: the Talos API (%s)", t.Name, brief(err))
 	}
 
-	return lacking, nil
+	return err
 }

@@ -2,7 +2,6 @@ package talosapi
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,12 +10,12 @@ import (
 
 // WaitAnswering waits until the node's API port answers, configured or not.
 func WaitAnswering(ctx context.Context, t Target, bound time.Duration, say wait.Say) error {
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
 		if err := answers(ctx, t); err != nil {
-			return fmt.Sprintf("%s to answer at %s (%v)", t.Name, t.Address, wait.Reason(err)), nil
+			return wait.For("%s to answer at %s (%v)", t.Name, t.Address, wait.Reason(err))
 		}
 
-		return "", nil
+		return nil
 	})
 }
 
@@ -29,8 +28,8 @@ func WaitReady(ctx context.Context, nodes []Target, c Credentials, bound time.Du
 	}
 	defer probes.close()
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) (string, error) {
-		return probes.each(ctx, (*probe).missing), nil
+	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+		return probes.missing(ctx)
 	})
 }
 

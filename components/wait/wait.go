@@ -20,11 +20,19 @@ const (
 // Say reports progress to the operator.
 type Say func(message string)
 
-// Until asks until done, and says what is waited for when that changes. The question returns an empty text when it is
-// answered.
-func Until(ctx context.Context, bound time.Duration, say Say,
-	question func(context.Context) (waitingFor string, err error),
-) error {
+// notYetError says what is still waited for.
+type notYetError string
+
+func (e notYetError) Error() string { return string(e) }
+
+// For is the error of a question that is to be asked again: it says what is waited for.
+func For(format string, args ...any) error { return notYetError(fmt.Sprintf(format, args...)) }
+
+// NotYet says whether an error is one of For.
+func NotYet(err error) bool { return errors.As(err, new(notYetError)) }
+
+// Until asks until the answer is anything but an error of For, and says what is waited for when that changes.
+func Until(ctx context.Context, bound time.Duration, say Say, question func(context.Context) error) error {
 	parent := ctx
 
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -41,17 +49,15 @@ func Until(ctx context.Context, bound time.Duration, say Say,
 
 	for {
 		ask, stop := context.WithTimeout(ctx, Ask)
-		waiting, err := question(ask)
+		err := question(ask)
 
 		stop()
 
-		if err != nil {
+		if !NotYet(err) {
 			return err
 		}
 
-		if waiting == "" {
-			return nil
-		}
+		waiting := err.Error()
 
 		// A question that the bound has cut off has found out nothing. Who is asked may notice that before the context does.
 		if last != "" && (ctx.Err() != nil || time.Now().After(end)) {

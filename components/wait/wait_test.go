@@ -3,6 +3,7 @@ package wait
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -11,17 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestUntilSaysWhatChanges(t *testing.T) {
-	answers := []string{"a cat", "a cat", "a dog", ""}
+func TestUntilReportsChanges(t *testing.T) {
+	answers := []error{For("a %s", "cat"), For("a cat"), fmt.Errorf("%w", For("a dog")), nil}
 
 	var said []string
 
 	err := Until(t.Context(), time.Minute, func(m string) { said = append(said, m) },
-		func(context.Context) (string, error) {
+		func(context.Context) error {
 			next := answers[0]
 			answers = answers[1:]
 
-			return next, nil
+			return next
 		})
 
 	require.NoError(t, err)
@@ -32,7 +33,7 @@ func TestUntilSaysWhatChanges(t *testing.T) {
 
 func TestUntilGivesUp(t *testing.T) {
 	err := Until(t.Context(), time.Millisecond, func(string) {},
-		func(context.Context) (string, error) { return "Godot", nil })
+		func(context.Context) error { return For("Godot") })
 	assert.EqualError(t, err, "gave up after 1ms, waiting for Godot")
 }
 
@@ -50,16 +51,16 @@ func TestUntilRemembers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answered := false
 
-			err := Until(t.Context(), 300*time.Millisecond, func(string) {}, func(ctx context.Context) (string, error) {
+			err := Until(t.Context(), 300*time.Millisecond, func(string) {}, func(ctx context.Context) error {
 				if !answered {
 					answered = true
 
-					return "Godot", nil
+					return For("Godot")
 				}
 
 				cutOff(ctx)
 
-				return "somebody", nil
+				return For("another")
 			})
 			assert.EqualError(t, err, "gave up after 300ms, waiting for Godot")
 		})
@@ -68,7 +69,7 @@ func TestUntilRemembers(t *testing.T) {
 
 func TestUntilEndsWithAnError(t *testing.T) {
 	want := errors.New("no")
-	err := Until(t.Context(), time.Minute, func(string) {}, func(context.Context) (string, error) { return "", want })
+	err := Until(t.Context(), time.Minute, func(string) {}, func(context.Context) error { return want })
 	assert.Equal(t, want, err)
 }
 

@@ -15,11 +15,11 @@ import (
 )
 
 // tellDatastore tells a server that has none which etcd it is to have, and says what must be waited for before.
-func (c *Cluster) tellDatastore(ctx context.Context, n plan.Node) (waitingFor string, err error) {
+func (c *Cluster) tellDatastore(ctx context.Context, n plan.Node) error {
 	// What runs has its etcd. Where somebody has restored it, the installation has yet to hear of it.
 	if kube, _, err := c.ask(ctx, []plan.Node{n}); err == nil && kube != nil {
 		if up, err := c.hasBeenUp(ctx, n); up || err != nil {
-			return "", nil //nolint:nilerr // it runs
+			return nil //nolint:nilerr // it runs
 		}
 
 		return c.writeDatastore(ctx, n, k3s.Begin)
@@ -59,17 +59,21 @@ func (c *Cluster) tellDatastore(ctx context.Context, n plan.Node) (waitingFor st
 	}
 
 	settings, waitingFor, err := known.Settings()
-	if settings == "" || err != nil {
-		return waitingFor, err
+	if waitingFor != "" {
+		return wait.For("%s", waitingFor)
+	}
+
+	if err != nil {
+		return err
 	}
 
 	return c.writeDatastore(ctx, n, settings)
 }
 
 // writeDatastore gives a server what its installation waits for.
-func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings string) (waitingFor string, err error) {
+func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings string) error {
 	if err := c.Identities.CheckNow(ctx, n); err != nil {
-		return fmt.Sprintf("the VM of %s (%v)", n.Name, wait.Reason(err)), nil
+		return wait.For("the VM of %s (%v)", n.Name, wait.Reason(err))
 	}
 
 	machine, err := c.machine(ctx, n)
@@ -79,12 +83,12 @@ func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings stri
 
 	switch {
 	case errors.Is(err, proxmoxapi.ErrRefused):
-		return "", fmt.Errorf("it cannot be told which etcd it has: %w; give its role VM.GuestAgent.FileWrite (before "+
+		return fmt.Errorf("it cannot be told which etcd it has: %w; give its role VM.GuestAgent.FileWrite (before "+
 			"Proxmox VE 9: VM.Monitor)", err)
 	case err != nil:
-		return fmt.Sprintf("the guest agent of %s (%v)", n.Name, wait.Reason(err)), nil
+		return wait.For("the guest agent of %s (%v)", n.Name, wait.Reason(err))
 	default:
-		return "", nil
+		return nil
 	}
 }
 

@@ -51,20 +51,24 @@ const lookEvery = 3 * time.Second
 // wait waits until the node has joined. Where it cannot any more, or has not in time, the error shows what the machine
 // says.
 func (j *joinCheck) wait(ctx context.Context, timeout time.Duration) error {
-	err := wait.Until(ctx, timeout, j.Progress, func(ctx context.Context) (string, error) {
+	err := wait.Until(ctx, timeout, j.Progress, func(ctx context.Context) error {
 		if err := j.look(ctx); err != nil {
-			return "", err
+			return err
 		}
 
-		if waitingFor, err := j.tell(ctx); waitingFor != "" || err != nil {
-			return waitingFor + j.failed, err
+		err := j.tell(ctx)
+		if err == nil {
+			err = j.missing(ctx)
 		}
 
-		if missing := j.missing(ctx); missing != "" {
-			return missing + j.failed, nil
+		switch {
+		case wait.NotYet(err):
+			return wait.For("%v%s", err, j.failed)
+		case err == nil && j.setUp != "":
+			return wait.For("%s", j.setUp)
+		default:
+			return err
 		}
-
-		return j.setUp, nil
 	})
 	if err == nil {
 		return nil
@@ -80,15 +84,15 @@ func (j *joinCheck) wait(ctx context.Context, timeout time.Duration) error {
 }
 
 // tell tells the first server, once, which etcd it is to have.
-func (j *joinCheck) tell(ctx context.Context) (waitingFor string, err error) {
+func (j *joinCheck) tell(ctx context.Context) error {
 	if j.datastoreTold || j.node.Name != j.Plan.ControlPlanes()[0].Name {
-		return "", nil
+		return nil
 	}
 
-	waitingFor, err = j.tellDatastore(ctx, j.node)
-	j.datastoreTold = waitingFor == "" && err == nil
+	err := j.tellDatastore(ctx, j.node)
+	j.datastoreTold = err == nil
 
-	return waitingFor, err
+	return err
 }
 
 // asked are those who can say whether the node is there: a server itself, for its own API counts, and any server of an
@@ -102,25 +106,25 @@ func (j *joinCheck) asked() []plan.Node {
 }
 
 // missing is what the node lacks in Kubernetes, asked of the servers that are known.
-func (j *joinCheck) missing(ctx context.Context) string {
+func (j *joinCheck) missing(ctx context.Context) error {
 	api, err := j.first(ctx, j.asked())
 	if err != nil {
-		return err.Error()
+		return wait.For("%v", err)
 	}
 
 	n, there, err := api.Node(ctx, j.node.Name)
 
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the Kubernetes API (%v)", wait.Reason(err))
+		return wait.For("the Kubernetes API (%v)", wait.Reason(err))
 	case !there:
-		return j.node.Name + " to join Kubernetes"
+		return wait.For("%s to join Kubernetes", j.node.Name)
 	case n.Kubelet != j.Plan.K3s.Version:
-		return fmt.Sprintf("%s to run K3s %s (it runs %s)", j.node.Name, j.Plan.K3s.Version, n.Kubelet)
+		return wait.For("%s to run K3s %s (it runs %s)", j.node.Name, j.Plan.K3s.Version, n.Kubelet)
 	case !n.Ready:
-		return j.node.Name + " to be ready in Kubernetes"
+		return wait.For("%s to be ready in Kubernetes", j.node.Name)
 	default:
-		return ""
+		return nil
 	}
 }
 

@@ -401,15 +401,15 @@ func (n *nodeRemoval) waitReady(ctx context.Context) (exists bool, err error) {
 	patience := wait.Patience{Bound: min(n.Plan.SettleTimeout, n.Plan.NodeTimeout)}
 
 	// The patience ends before the wait does.
-	err = wait.Until(ctx, n.Plan.NodeTimeout+n.Plan.SettleTimeout, n.Progress, func(ctx context.Context) (string, error) {
+	err = wait.Until(ctx, n.Plan.NodeTimeout+n.Plan.SettleTimeout, n.Progress, func(ctx context.Context) error {
 		now, there, err := n.kube.Node(ctx, n.name)
 		n.ready, exists = now.Ready, there
 
 		if err != nil || !there || n.ready || n.dead || n.shut || patience.Over() {
-			return "", err
+			return err
 		}
 
-		return n.name + " to be ready in Kubernetes", nil
+		return wait.For("%s to be ready in Kubernetes", n.name)
 	})
 
 	return exists, err

@@ -67,13 +67,13 @@ func (c *Cluster) locate(ctx context.Context) error {
 func (k *nodeRestart) WaitRejoined(ctx context.Context) error {
 	n := k.node
 
-	return wait.Until(ctx, k.Plan.UpgradeTimeout, k.Progress, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, k.Plan.UpgradeTimeout, k.Progress, func(ctx context.Context) error {
 		if n.Role == spec.RoleControlPlane {
 			// Its address may not have been known before.
 			k.discovery.Locate(ctx, []plan.Node{n}, k.Addresses)
 
 			if k.Addresses.Get(n.Name) == "" {
-				return n.Name + " to report its address", nil
+				return wait.For("%s to report its address", n.Name)
 			}
 		}
 
@@ -83,22 +83,22 @@ func (k *nodeRestart) WaitRejoined(ctx context.Context) error {
 		}
 
 		if err != nil {
-			return err.Error(), nil //nolint:nilerr // it is waited for
+			return wait.For("%v", err)
 		}
 
 		now, there, err := kube.Node(ctx, n.Name)
 
 		switch {
 		case err != nil:
-			return fmt.Sprintf("%s to be ready in Kubernetes (%v)", n.Name, wait.Reason(err)), nil
+			return wait.For("%s to be ready in Kubernetes (%v)", n.Name, wait.Reason(err))
 		case !there:
-			return n.Name + " to join Kubernetes", nil
+			return wait.For("%s to join Kubernetes", n.Name)
 		case k.before != "" && now.Boot == k.before:
-			return n.Name + " to restart", nil
+			return wait.For("%s to restart", n.Name)
 		case !now.Ready:
-			return n.Name + " to be ready in Kubernetes", nil
+			return wait.For("%s to be ready in Kubernetes", n.Name)
 		default:
-			return "", nil
+			return nil
 		}
 	})
 }

@@ -119,7 +119,7 @@ func (u *nodeUpgrade) WaitRejoined(ctx context.Context) error {
 
 // running is what the node runs, as the first server that answers has it.
 func (u *nodeUpgrade) running(ctx context.Context) (now kubeapi.Node, err error) {
-	err = wait.Until(ctx, u.Plan.NodeTimeout, u.Progress, func(ctx context.Context) (string, error) {
+	err = wait.Until(ctx, u.Plan.NodeTimeout, u.Progress, func(ctx context.Context) error {
 		var there bool
 
 		kube, err := u.answering(ctx)
@@ -129,11 +129,11 @@ func (u *nodeUpgrade) running(ctx context.Context) (now kubeapi.Node, err error)
 
 		switch {
 		case err != nil:
-			return err.Error(), nil
+			return wait.For("%v", err)
 		case !there:
-			return "", errors.New("Kubernetes does not know it: bring it back, or recreate it")
+			return errors.New("Kubernetes does not know it: bring it back, or recreate it")
 		default:
-			return "", nil
+			return nil
 		}
 	})
 

@@ -140,20 +140,20 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 	targets := b.controlPlanes()
 	joins, lost := b.joins.Load(), false
 
-	err = wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) (string, error) {
+	err = wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) error {
 		report := talosapi.AskEtcd(ctx, targets, c)
 		waits := report.Any(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured)
 		joins = joins || waits
 
 		switch {
 		case report.Any(talosapi.EtcdHeld), !joins:
-			return "", nil
+			return nil
 		case report.All(talosapi.EtcdEmpty):
 			lost = true
 
-			return "", nil
+			return nil
 		default:
-			return "etcd, of which no control plane that answers holds data: " + report.Lacks(), nil
+			return wait.For("etcd, of which no control plane that answers holds data: %s", report.Lacks())
 		}
 	})
 	if err != nil {
@@ -207,21 +207,21 @@ func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.T
 
 	patience := wait.Patience{Bound: b.Plan.SettleTimeout}
 
-	return wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) error {
 		err := talosapi.OneEtcd(ctx, controlPlanes, c)
 
 		switch {
 		case err == nil:
-			return "", nil
+			return nil
 		case patience.Over():
-			return "", spec.Blocked(
+			return spec.Blocked(
 				err.Error()+", so no node is configured",
 				"decide which of them holds the data that you need, then wipe each control plane of the other: "+
 					"'talosctl reset --nodes <address> --graceful=false --reboot --system-labels-to-wipe EPHEMERAL'; it joins the "+
 					"one that is left",
 			)
 		default:
-			return "one etcd (" + err.Error() + ")", nil
+			return wait.For("one etcd (%v)", err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,13 +153,13 @@ func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect im
 func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluation, error) {
 	var v evaluation
 
-	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (string, error) {
+	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
 		v = r.evaluate(ctx, c)
 		if v.Effect == impact.EffectUnknown {
-			return fmt.Sprintf("%s at %s: %s", c.Name, c.Address, v.Why), r.checkNotReset(ctx, c)
+			return cmp.Or(r.checkNotReset(ctx, c), wait.For("%s at %s: %s", c.Name, c.Address, v.Why))
 		}
 
-		return "", v.blocked
+		return v.blocked
 	})
 	if err != nil {
 		return v, fmt.Errorf("%s is not changed: %w", c.Name, err)

@@ -119,12 +119,12 @@ func (c *Cluster) peers(t talosapi.Target, role spec.Role) []talosapi.Target {
 func (c *Cluster) whyUnreachable(ctx context.Context, t talosapi.Target, credentials talosapi.Credentials) error {
 	bound := min(c.Plan.SettleTimeout, c.Plan.NodeTimeout)
 
-	return wait.Until(ctx, bound, c.Progress, func(ctx context.Context) (string, error) {
+	return wait.Until(ctx, bound, c.Progress, func(ctx context.Context) error {
 		if err := talosapi.Answers(ctx, t, credentials); err != nil {
-			return fmt.Sprintf("%s to answer (%v)", t.Name, err), nil
+			return wait.For("%s to answer (%v)", t.Name, err)
 		}
 
-		return "", nil
+		return nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,21 +66,21 @@ func (r *Changes) Configure(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		return err
 	}
 
-	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (string, error) {
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
 		err := talosapi.Answers(ctx, c.Target, c.credentials)
 		if err == nil {
-			return "", nil
+			return nil
 		}
 
 		sent, final := r.configure(ctx, c, data)
 
 		switch {
 		case final != nil:
-			return "", final
+			return final
 		case sent:
-			return c.Name + " to run with its configuration", nil
+			return wait.For("%s to run with its configuration", c.Name)
 		default:
-			return fmt.Sprintf("%s to answer at %s (%v)", c.Name, c.Address, err), nil
+			return wait.For("%s to answer at %s (%v)", c.Name, c.Address, err)
 		}
 	})
 	if err != nil {
@@ -183,16 +184,16 @@ func (r *Changes) send(ctx context.Context, c nodeChange) error {
 		apply = talosapi.ApplyStaged
 	}
 
-	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (string, error) {
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
 		err := apply(ctx, c.Target, c.credentials, data)
 
 		switch {
 		case err == nil:
-			return "", nil
+			return nil
 		case errors.As(err, new(talosapi.RejectedError)):
-			return "", err
+			return err
 		default:
-			return err.Error(), r.checkNotReset(ctx, c)
+			return cmp.Or(r.checkNotReset(ctx, c), wait.For("%v", err))
 		}
 	})
 	if err != nil {

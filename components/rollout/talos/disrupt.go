@@ -111,16 +111,16 @@ func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
 
 // waitRunning waits for a node that is on its way up or down: a run that was cut off may have sent it there.
 func (r *Changes) waitRunning(ctx context.Context, c nodeChange) (now talosapi.System, err error) {
-	err = wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (_ string, err error) {
+	err = wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (err error) {
 		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
 
 		switch {
 		case err != nil:
-			return fmt.Sprintf("%s to answer (%v)", c.Name, err), nil
+			return wait.For("%s to answer (%v)", c.Name, err)
 		case !now.Running:
-			return fmt.Sprintf("%s to be up (it is %s)", c.Name, now.Stage), nil
+			return wait.For("%s to be up (it is %s)", c.Name, now.Stage)
 		default:
-			return "", nil
+			return nil
 		}
 	})
 
@@ -200,18 +200,18 @@ func (r *Changes) reboot(ctx context.Context, c nodeChange) error {
 func (r *Changes) waitBooted(ctx context.Context, c nodeChange, before talosapi.System) (talosapi.System, error) {
 	var now talosapi.System
 
-	err := wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (_ string, err error) {
+	err := wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (err error) {
 		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
 
 		switch {
 		case err != nil:
-			return fmt.Sprintf("%s to come back (%v)", c.Name, err), nil
+			return wait.For("%s to come back (%v)", c.Name, err)
 		case now.Boot == before.Boot:
-			return c.Name + " to go down", nil
+			return wait.For("%s to go down", c.Name)
 		case !now.Running:
-			return fmt.Sprintf("%s to be up (it is %s)", c.Name, now.Stage), nil
+			return wait.For("%s to be up (it is %s)", c.Name, now.Stage)
 		default:
-			return talosapi.Lacking(ctx, c.Target, c.credentials, c.node.Role == spec.RoleControlPlane)
+			return talosapi.CheckServices(ctx, c.Target, c.credentials, c.node.Role == spec.RoleControlPlane)
 		}
 	})
 

@@ -43,17 +43,17 @@ func (r *Changes) ConfigureExisting(ctx context.Context, args *pulumi.ResourceHo
 
 // unconfigured waits until a machine says whether it is one that waits for its first configuration.
 func (r *Changes) unconfigured(ctx context.Context, c nodeChange) (unconfigured bool, err error) {
-	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (string, error) {
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
 		err := talosapi.Answers(ctx, c.Target, c.credentials)
 		if err == nil {
-			return "", nil
+			return nil
 		}
 
 		if unconfigured = talosapi.Unconfigured(ctx, c.Target); unconfigured {
-			return "", nil
+			return nil
 		}
 
-		return fmt.Sprintf("%s to answer at %s (%v)", c.Name, c.Address, err), nil
+		return wait.For("%s to answer at %s (%v)", c.Name, c.Address, err)
 	})
 	if err != nil {
 		err = fmt.Errorf("%s is not configured: %w", c.Name, err)

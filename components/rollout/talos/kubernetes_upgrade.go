@@ -131,17 +131,17 @@ func (r *Changes) syncManifests(ctx context.Context, c nodeChange, controls []ta
 
 	var objects []*unstructured.Unstructured
 
-	if err := wait.Until(ctx, r.Plan.ReadyTimeout, r.Progress, func(ctx context.Context) (_ string, err error) {
+	if err := wait.Until(ctx, r.Plan.ReadyTimeout, r.Progress, func(ctx context.Context) (err error) {
 		objects, err = talosapi.Manifests(ctx, c.Target, c.credentials)
 
 		switch {
 		case err != nil:
-			return fmt.Sprintf("the manifests of %s (%v)", c.Name, err), nil
+			return wait.For("the manifests of %s (%v)", c.Name, err)
 		case proxy.Enabled() && !slices.ContainsFunc(objects,
 			func(o *unstructured.Unstructured) bool { return runs(o, proxy.Image()) }):
-			return c.Name + " to render " + proxy.Image(), nil
+			return wait.For("%s to render %s", c.Name, proxy.Image())
 		default:
-			return "", nil
+			return nil
 		}
 	}); err != nil {
 		return err

@@ -102,7 +102,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	}
 
 	if l.planned != nil {
-		n.Limiter.Replace(l.Name, l.role, func(ctx context.Context) (string, error) { return n.missing(ctx, l) })
+		n.Limiter.Replace(l.Name, l.role, func(ctx context.Context) error { return n.missing(ctx, l) })
 	}
 
 	return n.reset(ctx, l, n.dead)
@@ -182,33 +182,33 @@ func (r *Removals) joining(l leavingNode, members []etcd.Member) string {
 }
 
 // missing is what a node that is replaced lacks.
-func (r *Removals) missing(ctx context.Context, l leavingNode) (string, error) {
+func (r *Removals) missing(ctx context.Context, l leavingNode) error {
 	kube, err := kubernetes(ctx, without(r.peers(l.Target, l.role), l.Target), l.credentials)
 	if err != nil {
-		return err.Error(), nil //nolint:nilerr // it is waited for
+		return wait.For("%v", err)
 	}
 
 	n, there, err := kube.Node(ctx, l.Name)
 	if err != nil || !there || !n.Ready {
-		return l.Name + " to be ready in Kubernetes", nil //nolint:nilerr // it is waited for
+		return wait.For("%s to be ready in Kubernetes", l.Name)
 	}
 
 	if l.role != spec.RoleControlPlane {
-		return "", nil
+		return nil
 	}
 
 	members, err := talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
 	if err != nil {
-		return "etcd to answer", nil
+		return wait.For("etcd to answer")
 	}
 
 	if !slices.ContainsFunc(members, func(m etcd.Member) bool {
 		return m.Name == l.Name && !m.Learner && m.Problem == ""
 	}) {
-		return l.Name + " to be back in etcd", nil
+		return wait.For("%s to be back in etcd", l.Name)
 	}
 
-	return "", nil
+	return nil
 }
 
 // unreachable is why the node does not answer, nil when it does. One that is said to be dead is asked once.
@@ -248,18 +248,18 @@ func (r *Removals) removeEtcdMember(ctx context.Context, l leavingNode, m etcd.M
 		}
 	}
 
-	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) (string, error) {
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) error {
 		members, listed := talosapi.EtcdMembers(ctx, others, l.credentials)
 
 		switch {
 		case listed != nil:
-			return fmt.Sprintf("etcd without %s (%v)", l.Name, listed), nil
+			return wait.For("etcd without %s (%v)", l.Name, listed)
 		case !slices.ContainsFunc(members, func(now etcd.Member) bool { return now.ID == m.ID }):
-			return "", nil
+			return nil
 		case left != nil:
-			return "", left
+			return left
 		default:
-			return "etcd to let " + l.Name + " go", nil
+			return wait.For("etcd to let %s go", l.Name)
 		}
 	})
 
@@ -283,14 +283,14 @@ func (r *Removals) reset(ctx context.Context, l leavingNode, dead error) error {
 		return nil
 	}
 
-	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(ctx context.Context) (string, error) {
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(ctx context.Context) error {
 		err := talosapi.Reset(ctx, l.Target, l.credentials)
 		if err == nil || talosapi.Answers(ctx, l.Target, l.credentials) != nil {
 			// When it does not answer any more, the reply was lost, not the request.
-			return "", nil
+			return nil
 		}
 
-		return fmt.Sprintf("%s to reset (%v)", l.Name, err), nil
+		return wait.For("%s to reset (%v)", l.Name, err)
 	})
 
 	return r.otherwise(ctx, l, err, "its VM is deleted as it is")

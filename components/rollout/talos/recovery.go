@@ -3,6 +3,7 @@ package talos
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -75,14 +76,14 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	}
 
 	// An election is no loss.
-	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) (string, error) {
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) error {
 		if quorate() {
-			return "", blocked
+			return blocked
 		}
 
-		return "etcd, whether it has lost its quorum for good", nil
+		return wait.For("etcd, whether it has lost its quorum for good")
 	})
-	if err == blocked { //nolint:errorlint // it is not wrapped
+	if errors.Is(err, blocked) {
 		return err
 	}
 

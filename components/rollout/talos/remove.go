@@ -2,7 +2,6 @@ package talos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -147,26 +146,30 @@ func (r *Removals) refuseReplacement(ctx context.Context, l leavingNode) error {
 
 	another := r.another(l)
 
-	look := func(ctx context.Context) (string, error) {
+	check := func(ctx context.Context) error {
 		switch err := talosapi.Answers(ctx, l.Target, l.credentials); {
 		case err == nil:
-			return "", blocked
+			return blocked
 		case another != nil:
-			return "", another
+			return another
 		case talosapi.Unconfigured(ctx, l.Target):
-			return "", r.bootstrap.checkDataKept(ctx, l)
+			return r.bootstrap.checkDataKept(ctx, l)
+		case r.Limiter.Stopped() != nil:
+			return r.Limiter.Stopped()
 		default:
-			return fmt.Sprintf("%s to answer at %s (%v)", l.Name, l.Address, err), errors.Join(r.Limiter.Stopped())
+			return wait.For("%s to answer at %s (%v)", l.Name, l.Address, err)
 		}
 	}
 
 	if r.DryRun {
-		_, err := look(ctx)
+		if err := check(ctx); !wait.NotYet(err) {
+			return err
+		}
 
-		return err
+		return nil
 	}
 
-	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, look)
+	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, check)
 	if err != nil {
 		r.Limiter.Stop(l.Name)
 	}

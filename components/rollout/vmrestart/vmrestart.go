@@ -412,12 +412,13 @@ func (r *Hooks) holdRunning(ctx context.Context, n plan.Node, restarted bool) er
 
 	if restarted {
 		// A wait that is in vain is no error: the start below says why.
-		_ = wait.Until(ctx, r.grace, r.Progress, func(ctx context.Context) (string, error) {
-			if process, err := r.Proxmox.Process(ctx, v); err != nil || process == 0 {
-				return fmt.Sprintf("waiting for Proxmox VE to start VM %d", v.ID), err
+		_ = wait.Until(ctx, r.grace, r.Progress, func(ctx context.Context) error {
+			process, err := r.Proxmox.Process(ctx, v)
+			if err == nil && process == 0 {
+				return wait.For("waiting for Proxmox VE to start VM %d", v.ID)
 			}
 
-			return "", nil
+			return err
 		})
 	}
 

@@ -65,9 +65,9 @@ func bundleOf(s machine.MachineSecrets) (*secrets.Bundle, error) {
 	return bundle, errors.Join(errs...)
 }
 
-// takeOver reads a secrets bundle into the provider's form, and makes an administrator's credentials of it. Both are
-// secret.
-func takeOver(bundle pulumi.StringInput) (machine.MachineSecretsOutput, machine.ClientConfigurationOutput) {
+// importSecrets reads a secrets bundle into the provider's form, and makes an administrator's credentials of it. Both
+// are secret.
+func importSecrets(bundle pulumi.StringInput) (machine.MachineSecretsOutput, machine.ClientConfigurationOutput) {
 	text := pulumi.ToSecret(bundle.ToStringOutput()).(pulumi.StringOutput)
 
 	secrets := text.ApplyT(func(text string) (machine.MachineSecrets, error) {

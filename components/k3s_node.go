@@ -211,14 +211,15 @@ func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs,
 	}
 
 	if !args.Replace && !args.Absent {
-		args.compareTold(ctx, file)
+		args.warnOnUserDataDrift(ctx, file)
 	}
 
 	return file.ID().ToStringOutput(), nil
 }
 
-// compareTold points out what a node was told otherwise than the configuration says now: nothing tells it again.
-func (args *K3sNodeArgs) compareTold(ctx *pulumi.Context, file *storage.File) {
+// warnOnUserDataDrift points out what a node was told otherwise than the configuration says now: nothing tells it
+// again.
+func (args *K3sNodeArgs) warnOnUserDataDrift(ctx *pulumi.Context, file *storage.File) {
 	pulumi.All(file.SourceRaw.Data(), args.UserData).ApplyT(func(both []any) error {
 		then, _ := both[0].(*string)
 		now, _ := both[1].(string)

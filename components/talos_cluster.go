@@ -311,7 +311,7 @@ func (b *builder) held() []*pulumi.ResourceHook {
 func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 	if b.bundle != nil {
 		var credentials machine.ClientConfigurationOutput
-		b.MachineSecrets, credentials = takeOver(b.bundle)
+		b.MachineSecrets, credentials = importSecrets(b.bundle)
 
 		// Nothing else keeps what the cluster was taken over with.
 		made, err := pulumi.NewStash(b.ctx, b.name+"-contract",

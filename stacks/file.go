@@ -15,8 +15,8 @@ import (
 // Project is the namespace of the configuration's keys, and the name in Pulumi.yaml.
 const Project = "talos-proxmox"
 
-// standIn takes the place of a secret that is encrypted in the file, or is not in it at all.
-const standIn = "00000000-0000-0000-0000-000000000000"
+// placeholder takes the place of a secret that is encrypted in the file, or is not in it at all.
+const placeholder = "00000000-0000-0000-0000-000000000000"
 
 // LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted
 // nor asked for: each one that is needed has a stand-in. The error is as Load's.
@@ -66,11 +66,11 @@ func valuesIn(text []byte) (map[string]string, error) {
 		return nil, err
 	}
 
-	return withStandIns(values), nil
+	return withPlaceholders(values), nil
 }
 
-// withStandIns puts stand-ins for the secrets that are needed and not there.
-func withStandIns(values map[string]string) map[string]string {
+// withPlaceholders puts stand-ins for the secrets that are needed and not there.
+func withPlaceholders(values map[string]string) map[string]string {
 	var c Config
 
 	for _, key := range []string{"proxmox", "tailscale"} {
@@ -85,7 +85,7 @@ func withStandIns(values map[string]string) map[string]string {
 		"sshPrivateKey": c.Proxmox.SSH != nil, "tailscaleAuthKey": c.Tailscale != nil,
 	} {
 		if _, given := values[key]; needed && !given {
-			values[key] = standIn
+			values[key] = placeholder
 		}
 	}
 
@@ -174,7 +174,7 @@ func opened(path string, value any) (any, error) {
 		}
 	case map[string]any:
 		if _, secret := v["secure"].(string); secret && len(v) == 1 {
-			return standIn, nil
+			return placeholder, nil
 		}
 
 		for _, key := range slices.Sorted(maps.Keys(v)) {

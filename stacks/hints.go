@@ -13,9 +13,9 @@ import (
 	"talos-proxmox/stacks/contract"
 )
 
-// hints are the commands that an operator wants next, ready to be copied. Credentials that are not written as files are
-// written by the first two. They run in the project's directory, whichever stack is selected.
-func hints(c *components.TalosCluster, stack string, controlPlanes pulumi.StringArrayOutput,
+// nextSteps are the commands that an operator wants next, ready to be copied. Credentials that are not written as files
+// are written by the first two. They run in the project's directory, whichever stack is selected.
+func nextSteps(c *components.TalosCluster, stack string, controlPlanes pulumi.StringArrayOutput,
 	nodes pulumi.ArrayOutput,
 ) pulumi.Map {
 	found := pulumi.Map{}

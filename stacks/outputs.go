@@ -145,7 +145,7 @@ func outputs(c *components.TalosCluster, stack string) (pulumi.Map, error) {
 			contract.OutputKubeconfig:  c.KubeconfigExpiry,
 			contract.OutputTalosconfig: c.TalosconfigExpiry,
 		}
-		exported[contract.OutputHints] = hints(c, stack, control.known(),
+		exported[contract.OutputHints] = nextSteps(c, stack, control.known(),
 			pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}
 

@@ -40,7 +40,7 @@ func (c Config) checkSecrets() spec.Problems {
 			"run: pulumi config set --secret tailscaleAuthKey, or correct "+keyVariable)
 	}
 
-	if key := c.SSHPrivateKey; key != "" && key != standIn {
+	if key := c.SSHPrivateKey; key != "" && key != placeholder {
 		var locked *ssh.PassphraseMissingError
 
 		switch _, err := ssh.ParseRawPrivateKey([]byte(key)); {
@@ -53,14 +53,15 @@ func (c Config) checkSecrets() spec.Problems {
 		}
 	}
 
-	if key := c.K3sToken; key != "" && key != standIn && (!k3sToken.MatchString(key) || bootstrapToken.MatchString(key)) {
+	if key := c.K3sToken; key != "" && key != placeholder &&
+		(!k3sToken.MatchString(key) || bootstrapToken.MatchString(key)) {
 		ps.Add("k3sToken",
 			"must be a password of at least 16 letters, digits and . _ ~ + / = -, and no bootstrap token or full token of K3s",
 			"",
 			"run: openssl rand -hex 32 | pulumi config set --secret k3sToken")
 	}
 
-	if c.MachineSecrets != "" && c.MachineSecrets != standIn {
+	if c.MachineSecrets != "" && c.MachineSecrets != placeholder {
 		if _, err := machineconfig.ReadSecrets(c.MachineSecrets); err != nil {
 			ps.Add("machineSecrets", "must be a Talos secrets bundle: "+err.Error(), "",
 				"run: pulumi config set --secret machineSecrets < secrets.yaml")

@@ -108,7 +108,7 @@ func TestMachineSecrets(t *testing.T) {
 	whole, err := machineconfig.ThrowAwaySecrets()
 	require.NoError(t, err)
 
-	for _, text := range []string{whole, standIn} {
+	for _, text := range []string{whole, placeholder} {
 		require.NoError(t, Config{MachineSecrets: text}.checkSecrets().Err())
 	}
 }

@@ -30,7 +30,7 @@ func Registering(ctx *pulumi.Context, cluster string, errs *[]error) Register {
 }
 
 // Progress reports progress in the status column of the engine's display. It does not stay in the log.
-func Progress(ctx *pulumi.Context, subject string) wait.Say {
+func Progress(ctx *pulumi.Context, subject string) wait.Reporter {
 	return func(message string) {
 		// A message that is not shown is no reason to stop.
 		_ = ctx.Log.Info(subject+": "+message, &pulumi.LogArgs{Ephemeral: true})

@@ -117,8 +117,8 @@ func nodeOf(n *corev1.Node) Node {
 
 // WaitReady waits until a node is ready, in the boot that is named: it takes a while until Kubernetes notices that one
 // is gone. Without one, any will do.
-func (c *Client) WaitReady(ctx context.Context, name, boot string, bound time.Duration, say wait.Say) error {
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+func (c *Client) WaitReady(ctx context.Context, name, boot string, bound time.Duration, progress wait.Reporter) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		n, there, err := c.Node(ctx, name)
 
 		switch {

@@ -22,7 +22,7 @@ const evictEvery = time.Second
 // Drain evicts the pods of a node, for at most the bound. Disruption budgets are respected: a pod that one of them
 // holds stays, and is named in the error. Pods of DaemonSets and static pods stay in any case; pods that nobody will
 // make again, and what pods keep on the node, are lost with it.
-func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, say wait.Say) error {
+func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, progress wait.Reporter) error {
 	helper := &drain.Helper{
 		Ctx: ctx, Client: c.api, Out: io.Discard, ErrOut: io.Discard,
 		Force: true, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
@@ -40,7 +40,7 @@ func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, sa
 		return nil
 	}
 
-	say(fmt.Sprintf("draining %s of %d pods (at most %s)", name, len(pods), bound))
+	progress(fmt.Sprintf("draining %s of %d pods (at most %s)", name, len(pods), bound))
 
 	err := helper.DeleteOrEvictPods(pods)
 	if err == nil {

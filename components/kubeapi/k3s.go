@@ -89,12 +89,12 @@ func (c *Client) MarkLeaving(ctx context.Context, name string) error {
 }
 
 // RemoveMember has K3s remove the member of etcd of a node, and waits until it has.
-func (c *Client) RemoveMember(ctx context.Context, name string, bound time.Duration, say wait.Say) error {
+func (c *Client) RemoveMember(ctx context.Context, name string, bound time.Duration, progress wait.Reporter) error {
 	if err := c.annotate(ctx, name, removeMember); err != nil {
 		return err
 	}
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		n, err := c.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 
 		switch {
@@ -112,8 +112,8 @@ func (c *Client) RemoveMember(ctx context.Context, name string, bound time.Durat
 }
 
 // WaitForgotten waits until a node that was deleted is gone: K3s has yet to finish with it.
-func (c *Client) WaitForgotten(ctx context.Context, name string, bound time.Duration, say wait.Say) error {
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+func (c *Client) WaitForgotten(ctx context.Context, name string, bound time.Duration, progress wait.Reporter) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		_, there, err := c.Node(ctx, name)
 
 		switch {

@@ -15,7 +15,7 @@ import (
 // Sync makes what there is what the manifests say, as talosctl upgrade-k8s does: what is missing is made, what differs
 // is updated, and nothing is removed.
 func (c *Client) Sync(ctx context.Context, objects []*unstructured.Unstructured, bound time.Duration,
-	say wait.Say,
+	progress wait.Reporter,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -30,7 +30,7 @@ func (c *Client) Sync(ctx context.Context, objects []*unstructured.Unstructured,
 
 	for r := range results {
 		if !r.Skipped {
-			say("Kubernetes gets " + r.Path)
+			progress("Kubernetes gets " + r.Path)
 		}
 	}
 

@@ -14,11 +14,11 @@ import (
 
 // WaitStaticPod waits until a static pod of kube-system runs an image. A pod is called after what it is and its node.
 func (c *Client) WaitStaticPod(ctx context.Context, component, node, image string, bound time.Duration,
-	say wait.Say,
+	progress wait.Reporter,
 ) error {
 	name := component + "-" + node
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		pod, err := c.api.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
 
 		switch {
@@ -39,8 +39,10 @@ func (c *Client) WaitStaticPod(ctx context.Context, component, node, image strin
 }
 
 // WaitKubelet waits until the kubelet of a node has a version, and the node is ready.
-func (c *Client) WaitKubelet(ctx context.Context, name, version string, bound time.Duration, say wait.Say) error {
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+func (c *Client) WaitKubelet(
+	ctx context.Context, name, version string, bound time.Duration, progress wait.Reporter,
+) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		n, there, err := c.Node(ctx, name)
 
 		switch {

@@ -27,7 +27,7 @@ var errSilent = errors.New("no answer")
 // servers in turn and for at most the bound, when its connection fails, when it is not answered, or when it is
 // answered with a server error: the API server may be restarted by a setting of its own, or be gone with its machine.
 // What is waited for is said. Everything that this package asks for may be asked twice.
-func (c *Client) WithRetry(bound time.Duration, say wait.Say, servers ...string) (*Client, error) {
+func (c *Client) WithRetry(bound time.Duration, progress wait.Reporter, servers ...string) (*Client, error) {
 	if c.config == nil {
 		return c, nil
 	}
@@ -49,12 +49,12 @@ func (c *Client) WithRetry(bound time.Duration, say wait.Say, servers ...string)
 	// A server alone is given all the time there is.
 	each := requestTimeout
 	if len(hosts) > 1 {
-		each = max(bound/time.Duration(len(hosts)), wait.Ask)
+		each = max(bound/time.Duration(len(hosts)), wait.RequestTimeout)
 	}
 
 	config.Timeout += bound + time.Duration(len(hosts))*each
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &retry{next: next, bound: bound, each: each, say: say, hosts: hosts}
+		return &retry{next: next, bound: bound, each: each, progress: progress, hosts: hosts}
 	})
 
 	api, err := kubernetes.NewForConfig(config)
@@ -67,8 +67,8 @@ type retry struct {
 	next  http.RoundTripper
 	bound time.Duration
 	// each is how long one server may take to answer.
-	each time.Duration
-	say  wait.Say
+	each     time.Duration
+	progress wait.Reporter
 
 	mu sync.Mutex
 	// hosts are the servers, the one that answered last first.
@@ -82,7 +82,7 @@ func (r *retry) RoundTrip(req *http.Request) (reply *http.Response, err error) {
 		return r.next.RoundTrip(req)
 	}
 
-	err = wait.Until(req.Context(), r.bound, r.say, func(context.Context) error {
+	err = wait.Until(req.Context(), r.bound, r.progress, func(context.Context) error {
 		var missed []string
 
 		for _, host := range r.order() {

@@ -61,7 +61,7 @@ func (d *Discovery) find(ctx *pulumi.Context, n plan.Node, machineVM *vm.Virtual
 		unasked := len(links) == 0 && started != nil && !*started
 
 		if !found.IsValid() && unasked && ctx.DryRun() && d.Proxmox != nil {
-			short, cancel := context.WithTimeout(hookutil.Interruptible(ctx.Context()), wait.Ask)
+			short, cancel := context.WithTimeout(hookutil.Interruptible(ctx.Context()), wait.RequestTimeout)
 			found, _ = d.once(short, n) // It will be known when Proxmox VE answers.
 
 			cancel()
@@ -161,13 +161,13 @@ func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say fu
 		select {
 		case <-ctx.Done():
 			return netip.Addr{}, ctx.Err()
-		case <-time.After(askAgain):
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
-// askAgain is how long an agent is left alone.
-const askAgain = 2 * time.Second
+// retryInterval is how long an agent is left alone.
+const retryInterval = 2 * time.Second
 
 func (d *Discovery) once(ctx context.Context, n plan.Node) (netip.Addr, error) {
 	machine, there, err := d.Proxmox.Find(ctx, n.VMID)

@@ -18,7 +18,7 @@ type UpdateHooks struct {
 	Plan       *plan.Plan
 	Proxmox    Proxmox
 	Identities *Identities
-	Progress   wait.Say
+	Progress   wait.Reporter
 	// Nodes of the plan, by the name of their VM.
 	Nodes map[string]plan.Node
 }
@@ -46,7 +46,7 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 // its disks, restart it for that, and lose the size on the way.
 func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
 	if u.Program.DryRun() {
-		short, cancel := context.WithTimeout(ctx, wait.Ask)
+		short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 		defer cancel()
 
 		ctx = short

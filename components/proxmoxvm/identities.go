@@ -58,7 +58,7 @@ func (i *Identities) CheckCreated(ctx context.Context, args *pulumi.ResourceHook
 	m := machineOf(args.NewInputs)
 	c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan))
 
-	if c.Verdict != Foreign {
+	if c.Verdict != VerdictForeign {
 		i.Record(m)
 
 		return nil
@@ -97,7 +97,7 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 // evaluate says why a VM is left alone. In a preview, what is not known is a warning.
 func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
 	switch {
-	case c.Verdict == Foreign:
+	case c.Verdict == VerdictForeign:
 		remedy := forget(urn)
 
 		if _, n, planned := NodeByVMID(i.plan, m.VMID); planned && c.Untagged.Name == n.Name {
@@ -110,12 +110,12 @@ func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
 		i.refuse(m.VMID, err)
 
 		return err
-	case c.Verdict == Unknown && i.ctx.DryRun():
+	case c.Verdict == VerdictUnknown && i.ctx.DryRun():
 		// Where the program has ended already, no warning is shown: what leaves is deleted after it.
 		_ = i.ctx.Log.Warn(fmt.Sprintf("whether VMID %d is still %s is not known: %s", m.VMID, m.Name, c.Why), nil)
 
 		return nil
-	case c.Verdict == Unknown:
+	case c.Verdict == VerdictUnknown:
 		return fmt.Errorf("whether VMID %d is still %s is not known, so nothing is done to it: %s", m.VMID, m.Name, c.Why)
 	default:
 		return nil
@@ -159,7 +159,7 @@ func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHo
 
 		switch {
 		case err != nil:
-			return i.evaluate(Machine{VMID: vmid, Name: args.Name}, Comparison{Verdict: Unknown, Why: err.Error()}, "")
+			return i.evaluate(Machine{VMID: vmid, Name: args.Name}, Comparison{Verdict: VerdictUnknown, Why: err.Error()}, "")
 		case !there:
 			return nil
 		}
@@ -192,9 +192,9 @@ func (i *Identities) CheckNow(ctx context.Context, n plan.Node) error {
 	}
 
 	switch c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan)); c.Verdict {
-	case Ours:
+	case VerdictOwn:
 		return nil
-	case Gone:
+	case VerdictGone:
 		return fmt.Errorf("the VM of %s (VMID %d) is gone", n.Name, n.VMID)
 	default:
 		return errors.New(c.Why)
@@ -235,7 +235,7 @@ func (i *Identities) look(m Machine, urn pulumi.URN) error {
 	}
 
 	if f, there := i.found(m.VMID); there {
-		if err := i.evaluate(m, m.Judge(f, OwnerTags(i.plan)), urn); err != nil {
+		if err := i.evaluate(m, m.Evaluate(f, OwnerTags(i.plan)), urn); err != nil {
 			return err
 		}
 	}

@@ -31,14 +31,14 @@ type Machine struct {
 type Verdict string
 
 const (
-	// Ours is the VM of the state.
-	Ours Verdict = "ours"
-	// Foreign is another VM.
-	Foreign Verdict = "foreign"
-	// Gone says that no VM has the VMID.
-	Gone Verdict = "gone"
-	// Unknown says that Proxmox VE does not tell.
-	Unknown Verdict = "unknown"
+	// VerdictOwn is the VM of the state.
+	VerdictOwn Verdict = "ours"
+	// VerdictForeign is another VM.
+	VerdictForeign Verdict = "foreign"
+	// VerdictGone says that no VM has the VMID.
+	VerdictGone Verdict = "gone"
+	// VerdictUnknown says that Proxmox VE does not tell.
+	VerdictUnknown Verdict = "unknown"
 )
 
 // Found is a VM as Proxmox VE has it.
@@ -60,53 +60,53 @@ type Comparison struct {
 func (m Machine) Compare(ctx context.Context, proxmox Finder, owner []string) Comparison {
 	v, there, err := proxmox.Find(ctx, m.VMID)
 	if err != nil {
-		return Comparison{Verdict: Unknown, Why: err.Error()}
+		return Comparison{Verdict: VerdictUnknown, Why: err.Error()}
 	}
 
 	if !there {
-		return Comparison{Verdict: Gone}
+		return Comparison{Verdict: VerdictGone}
 	}
 
 	if v.Container || v.Template {
-		return m.Judge(Found{VM: v}, owner)
+		return m.Evaluate(Found{VM: v}, owner)
 	}
 
 	config, err := proxmox.Config(ctx, v)
 	if err != nil {
-		return Comparison{Verdict: Unknown, Why: err.Error()}
+		return Comparison{Verdict: VerdictUnknown, Why: err.Error()}
 	}
 
-	return m.Judge(Found{v, config}, owner)
+	return m.Evaluate(Found{v, config}, owner)
 }
 
-// Judge compares a VM of the state with one that was found.
-func (m Machine) Judge(f Found, owner []string) Comparison {
+// Evaluate compares a VM of the state with one that was found.
+func (m Machine) Evaluate(f Found, owner []string) Comparison {
 	now := fmt.Sprintf("VMID %d is %q on host %s", m.VMID, f.VM.Name, f.VM.Host)
 
 	switch {
 	case f.VM.Container:
-		return Comparison{Verdict: Foreign, Why: now + ", a container"}
+		return Comparison{Verdict: VerdictForeign, Why: now + ", a container"}
 	case f.VM.Template:
-		return Comparison{Verdict: Foreign, Why: now + ", a template"}
+		return Comparison{Verdict: VerdictForeign, Why: now + ", a template"}
 	case m.UUID == "":
-		return Comparison{Verdict: Unknown, Why: fmt.Sprintf("the state has no UUID of %s (VMID %d)", m.Name, m.VMID)}
+		return Comparison{Verdict: VerdictUnknown, Why: fmt.Sprintf("the state has no UUID of %s (VMID %d)", m.Name, m.VMID)}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner):
 		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
 		return Comparison{
-			Verdict: Foreign, Untagged: f.VM,
+			Verdict: VerdictForeign, Untagged: f.VM,
 			Why: fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh "+
 				"has taken it into the state", now, f.Config.UUID, strings.Join(owner, " and ")),
 		}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && original(f) != "" && !f.Described():
-		return Comparison{Verdict: Foreign, Why: fmt.Sprintf(
+		return Comparison{Verdict: VerdictForeign, Why: fmt.Sprintf(
 			"%s (UUID %s), a copy of the VM with UUID %s by its notes: a refresh has "+
 				"taken it into the state", now, f.Config.UUID, original(f))}
 	case strings.EqualFold(m.UUID, f.Config.UUID):
-		return Comparison{Verdict: Ours}
+		return Comparison{Verdict: VerdictOwn}
 	case copied(f, m, owner):
-		return Comparison{Verdict: Ours}
+		return Comparison{Verdict: VerdictOwn}
 	default:
-		return Comparison{Verdict: Foreign, Why: fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now,
+		return Comparison{Verdict: VerdictForeign, Why: fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now,
 			f.Config.UUID, m.Name, m.UUID)}
 	}
 }

@@ -66,42 +66,42 @@ func TestCompare(t *testing.T) {
 		"ours": {ours, cluster{
 			vm:     &at,
 			config: proxmoxapi.VMConfig{UUID: "6C84FB90-12C4-11E1-840D-7B25C5EE775A"},
-		}, proxmoxvm.Ours, ""},
-		"gone":               {ours, cluster{}, proxmoxvm.Gone, ""},
-		"Proxmox VE is gone": {ours, cluster{lost: errors.New("no route")}, proxmoxvm.Unknown, "no route"},
-		"its host is gone":   {ours, cluster{vm: &at, silent: errors.New("595")}, proxmoxvm.Unknown, "595"},
+		}, proxmoxvm.VerdictOwn, ""},
+		"gone":               {ours, cluster{}, proxmoxvm.VerdictGone, ""},
+		"Proxmox VE is gone": {ours, cluster{lost: errors.New("no route")}, proxmoxvm.VerdictUnknown, "no route"},
+		"its host is gone":   {ours, cluster{vm: &at, silent: errors.New("595")}, proxmoxvm.VerdictUnknown, "595"},
 		"another": {
 			ours,
 			cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}},
-			proxmoxvm.Foreign,
+			proxmoxvm.VerdictForeign,
 			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
 				`)`,
 		},
 		"another of our name": {
 			ours,
 			cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: other}},
-			proxmoxvm.Foreign,
+			proxmoxvm.VerdictForeign,
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
 				`)`,
 		},
 		"a container": {
 			ours,
 			cluster{vm: &container},
-			proxmoxvm.Foreign,
+			proxmoxvm.VerdictForeign,
 			`VMID 502 is "payroll-db" on host pve2, a container`,
 		},
-		"a template": {ours, cluster{vm: &template}, proxmoxvm.Foreign, `VMID 502 is "payroll-db" on host pve2, a template`},
+		"a template": {ours, cluster{vm: &template}, proxmoxvm.VerdictForeign, `VMID 502 is "payroll-db" on host pve2, a template`},
 		"taken over by a refresh": {
 			refreshed,
 			cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}},
-			proxmoxvm.Foreign,
+			proxmoxvm.VerdictForeign,
 			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other +
 				`), without the tags home and talos of this cluster: a refresh has taken it into the state`,
 		},
 		"a copy of our VM, taken over by a refresh": {
 			copied,
 			cluster{vm: &at, config: whole},
-			proxmoxvm.Foreign,
+			proxmoxvm.VerdictForeign,
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), a copy of the VM with UUID ` + uuid +
 				` by its notes: a refresh has taken it into the state`,
 		},
@@ -111,26 +111,26 @@ func TestCompare(t *testing.T) {
 				UUID:     uuid,
 				Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid) + "\n"},
 			}},
-			proxmoxvm.Ours, "",
+			proxmoxvm.VerdictOwn, "",
 		},
 		"a state without its UUID": {
 			unnamed,
 			cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: uuid}},
-			proxmoxvm.Unknown,
+			proxmoxvm.VerdictUnknown,
 			"the state has no UUID of home-worker-2 (VMID 502)",
 		},
-		"a copy that was cut off": {ours, cluster{vm: &off, config: half}, proxmoxvm.Ours, ""},
+		"a copy that was cut off": {ours, cluster{vm: &off, config: half}, proxmoxvm.VerdictOwn, ""},
 		"a copy that runs": {
 			ours,
 			cluster{vm: &at, config: half},
-			proxmoxvm.Foreign,
+			proxmoxvm.VerdictForeign,
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
 				`)`,
 		},
 		"a copy of our VM": {
 			ours,
 			cluster{vm: &off, config: whole},
-			proxmoxvm.Foreign,
+			proxmoxvm.VerdictForeign,
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
 				`)`,
 		},

@@ -21,7 +21,7 @@ import (
 type ImageHooks struct {
 	Proxmox  Proxmox
 	Plan     *plan.Plan
-	Progress wait.Say
+	Progress wait.Reporter
 	// DryRun says that it is a preview.
 	DryRun bool
 }

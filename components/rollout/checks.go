@@ -15,14 +15,14 @@ import (
 
 // WaitHealthy waits until a check holds. What has failed for three times lifecycle.settleTimeout is the error: another
 // node may just be rejoining.
-func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string,
+func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what string,
 	check func(context.Context) error,
 ) error {
-	patience := wait.Patience{Bound: 3 * p.SettleTimeout}
+	grace := wait.GracePeriod{Bound: 3 * p.SettleTimeout}
 
-	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) error {
+	return wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) error {
 		err := check(ctx)
-		if err == nil || patience.Over() {
+		if err == nil || grace.Expired() {
 			return err
 		}
 
@@ -33,16 +33,19 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, say wait.Say, what string,
 // WaitRemovable waits until etcd can do without a member for good. Members on their way into etcd are waited for. Any
 // other reason why it cannot is the error once it has lasted for lifecycle.settleTimeout.
 func WaitRemovable(
-	ctx context.Context, p *plan.Plan, say wait.Say, ask func() (d etcd.MemberRemoval, joining string, err error),
+	ctx context.Context,
+	p *plan.Plan,
+	progress wait.Reporter,
+	ask func() (d etcd.MemberRemoval, joining string, err error),
 ) error {
-	patience := wait.Patience{Bound: p.SettleTimeout}
+	grace := wait.GracePeriod{Bound: p.SettleTimeout}
 
-	return wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) error {
+	return wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) error {
 		// Each member may take its time to answer.
 		d, joining, err := ask()
 		if err == nil {
 			if joining != "" {
-				patience.Reset()
+				grace.Reset()
 
 				return wait.For("%s", joining)
 			}
@@ -54,7 +57,7 @@ func WaitRemovable(
 			err = d.Evaluate()
 		}
 
-		if err == nil || patience.Over() {
+		if err == nil || grace.Expired() {
 			return err
 		}
 
@@ -64,9 +67,9 @@ func WaitRemovable(
 
 // WaitKubernetes waits for a control plane that answers.
 func WaitKubernetes(
-	ctx context.Context, p *plan.Plan, say wait.Say, connect func(context.Context) (*kubeapi.Client, error),
+	ctx context.Context, p *plan.Plan, progress wait.Reporter, connect func(context.Context) (*kubeapi.Client, error),
 ) (kube *kubeapi.Client, err error) {
-	err = wait.Until(ctx, p.ReadyTimeout, say, func(context.Context) (err error) {
+	err = wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) (err error) {
 		if kube, err = connect(ctx); err != nil {
 			return wait.For("%v", err)
 		}

@@ -13,10 +13,10 @@ import (
 
 // Drain takes the pods off a node before the node is taken down, for whatever reason.
 type Drain struct {
-	Kube  *kubeapi.Client
-	Node  string
-	Bound time.Duration
-	Say   wait.Say
+	Kube     *kubeapi.Client
+	Node     string
+	Bound    time.Duration
+	Progress wait.Reporter
 }
 
 // Run cordons the node and drains it. A node that its pods do not leave is uncordoned.
@@ -34,7 +34,7 @@ func (d Drain) Run(ctx context.Context) error {
 
 // Evict takes the pods off the node.
 func (d Drain) Evict(ctx context.Context) error {
-	if err := d.Kube.Drain(ctx, d.Node, d.Bound, d.Say); err != nil {
+	if err := d.Kube.Drain(ctx, d.Node, d.Bound, d.Progress); err != nil {
 		return spec.Blocked(
 			err.Error(),
 			"make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again",

@@ -44,9 +44,9 @@ func NewLimiter(workers int) *Limiter {
 // Acquire waits until a node may be taken down, for at most the bound from the last time that another was done. The
 // caller releases what it got with what came of it. Nodes that are being replaced count, too.
 func (l *Limiter) Acquire(
-	ctx context.Context, name string, role spec.Role, bound time.Duration, say wait.Say,
+	ctx context.Context, name string, role spec.Role, bound time.Duration, progress wait.Reporter,
 ) (release func(error), err error) {
-	if err := l.queue(ctx, name, role, bound, say); err != nil {
+	if err := l.queue(ctx, name, role, bound, progress); err != nil {
 		return nil, err
 	}
 
@@ -63,7 +63,7 @@ func (l *Limiter) Acquire(
 		l.wake()
 	}
 
-	if err := l.waitForReplaced(ctx, role, bound, say); err != nil {
+	if err := l.waitForReplaced(ctx, role, bound, progress); err != nil {
 		release(err)
 
 		return nil, fmt.Errorf("%s: not begun: %w", name, err)
@@ -72,7 +72,9 @@ func (l *Limiter) Acquire(
 	return release, nil
 }
 
-func (l *Limiter) queue(ctx context.Context, name string, role spec.Role, bound time.Duration, say wait.Say) error {
+func (l *Limiter) queue(
+	ctx context.Context, name string, role spec.Role, bound time.Duration, progress wait.Reporter,
+) error {
 	if role == spec.RoleControlPlane {
 		l.mu.Lock()
 		l.waiting++
@@ -108,7 +110,7 @@ func (l *Limiter) queue(ctx context.Context, name string, role spec.Role, bound 
 		l.mu.Unlock()
 
 		if !said {
-			say(name + " waits for its turn")
+			progress(name + " waits for its turn")
 		}
 
 		select {
@@ -139,7 +141,9 @@ func (l *Limiter) Replace(name string, role spec.Role, missing func(context.Cont
 }
 
 // waitForReplaced waits until not too many of a role are being replaced besides those that are admitted.
-func (l *Limiter) waitForReplaced(ctx context.Context, role spec.Role, bound time.Duration, say wait.Say) error {
+func (l *Limiter) waitForReplaced(
+	ctx context.Context, role spec.Role, bound time.Duration, progress wait.Reporter,
+) error {
 	for {
 		l.mu.Lock()
 
@@ -155,7 +159,7 @@ func (l *Limiter) waitForReplaced(ctx context.Context, role spec.Role, bound tim
 			return nil
 		}
 
-		if err := wait.Until(ctx, bound, say, away[0].missing); err != nil {
+		if err := wait.Until(ctx, bound, progress, away[0].missing); err != nil {
 			return fmt.Errorf("%s is away: %w", away[0].name, err)
 		}
 
@@ -166,14 +170,14 @@ func (l *Limiter) waitForReplaced(ctx context.Context, role spec.Role, bound tim
 }
 
 // WaitReplaced waits until all nodes that were replaced have rejoined.
-func (l *Limiter) WaitReplaced(ctx context.Context, bound time.Duration, say wait.Say) error {
+func (l *Limiter) WaitReplaced(ctx context.Context, bound time.Duration, progress wait.Reporter) error {
 	l.mu.Lock()
 	all := l.replaced
 	l.replaced = nil
 	l.mu.Unlock()
 
 	for _, r := range all {
-		if err := wait.Until(ctx, bound, say, r.missing); err != nil {
+		if err := wait.Until(ctx, bound, progress, r.missing); err != nil {
 			return fmt.Errorf("%s was replaced, and has not rejoined: %w", r.name, err)
 		}
 	}

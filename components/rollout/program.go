@@ -12,7 +12,7 @@ type Program struct {
 	// DryRun says that it is a preview.
 	DryRun bool
 	// Progress is shown while an operation runs, and does not stay in the log.
-	Progress wait.Say
+	Progress wait.Reporter
 	// Warn shows what is no error. Where the program has ended already, nothing shows it.
 	Warn func(message string)
 	// Preview shows what a preview has found out about a node, to people and to 'ops impact'.

@@ -63,15 +63,15 @@ type Rollout struct {
 	// Limiter is shared by all that takes nodes down.
 	Limiter *Limiter
 	// Bound is the longest time that another node may be unavailable.
-	Bound time.Duration
-	Say   wait.Say
+	Bound    time.Duration
+	Progress wait.Reporter
 	// canaries let one worker of a pool go first; nil: none does.
 	canaries *canaries
 }
 
 // New returns a Rollout of the nodes of a plan.
-func New(p *plan.Plan, l *Limiter, say wait.Say) *Rollout {
-	return &Rollout{Plan: p, Limiter: l, Bound: bound(p), Say: say, canaries: newCanaries(p)}
+func New(p *plan.Plan, l *Limiter, progress wait.Reporter) *Rollout {
+	return &Rollout{Plan: p, Limiter: l, Bound: bound(p), Progress: progress, canaries: newCanaries(p)}
 }
 
 // bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and
@@ -81,8 +81,8 @@ func bound(p *plan.Plan) time.Duration {
 }
 
 // Removals returns a Rollout that removes nodes: they go without canaries, and it is not waited until they serve again.
-func Removals(p *plan.Plan, l *Limiter, say wait.Say) *Rollout {
-	return &Rollout{Plan: p, Limiter: l, Bound: p.DrainTimeout + p.ReadyTimeout + p.TaskTimeout, Say: say}
+func Removals(p *plan.Plan, l *Limiter, progress wait.Reporter) *Rollout {
+	return &Rollout{Plan: p, Limiter: l, Bound: p.DrainTimeout + p.ReadyTimeout + p.TaskTimeout, Progress: progress}
 }
 
 // Disrupt does to a node what is to be done to it, and returns when the node serves again, or has been removed:
@@ -117,7 +117,7 @@ func (r *Rollout) Prepare(ctx context.Context, n plan.Node, c Cluster, failure s
 		return nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
 
-	released, err := r.Limiter.Acquire(ctx, n.Name, n.Role, r.Bound, r.Say)
+	released, err := r.Limiter.Acquire(ctx, n.Name, n.Role, r.Bound, r.Progress)
 	if err != nil {
 		done()
 
@@ -180,7 +180,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 		return err
 	}
 
-	d.drain = &Drain{Kube: kube, Node: d.node.Name, Bound: d.rollout.Plan.DrainTimeout, Say: d.rollout.Say}
+	d.drain = &Drain{Kube: kube, Node: d.node.Name, Bound: d.rollout.Plan.DrainTimeout, Progress: d.rollout.Progress}
 	if d.change.Drain != nil {
 		err = d.change.Drain(ctx, *d.drain)
 	} else {

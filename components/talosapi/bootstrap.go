@@ -165,7 +165,7 @@ func emptyDirectory(ctx context.Context, api *client.Client, path string) (bool,
 // a cluster must not be started next to one that is only out of sight. A reply that is lost is no failure: the next
 // look shows what became of the request. With a recovery, the cluster begins with what a snapshot holds.
 func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from *Recovery, bound time.Duration,
-	say wait.Say,
+	progress wait.Reporter,
 ) error {
 	nodes, err := open(ctx, controlPlanes[:1], c)
 	if err != nil {
@@ -176,7 +176,7 @@ func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from 
 	// What begins with a snapshot takes longer than a question.
 	parent := ctx
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		report := AskEtcd(ctx, controlPlanes, c)
 
 		switch {
@@ -212,7 +212,7 @@ func (p *probe) bootstrap(ctx context.Context, from *Recovery) error {
 		request.RecoverEtcd, request.RecoverSkipHashCheck = true, from.Raw
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
 	err := p.api.Bootstrap(ctx, request)

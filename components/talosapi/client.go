@@ -47,8 +47,8 @@ func dial(ctx context.Context, t Target, c Credentials) (*client.Client, error) 
 // reconnect has a connection that failed be tried again for each question. Left to itself it would wait longer each
 // time, up to two minutes, and a node that is back would not be noticed.
 var reconnect = grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: wait.Every / 2, Multiplier: 1, MaxDelay: wait.Every / 2},
-	MinConnectTimeout: wait.Ask,
+	Backoff:           backoff.Config{BaseDelay: wait.PollInterval / 2, Multiplier: 1, MaxDelay: wait.PollInterval / 2},
+	MinConnectTimeout: wait.RequestTimeout,
 }
 
 // answers makes a TLS handshake with the node's API port. Both a node that waits for its configuration and one that

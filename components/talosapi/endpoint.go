@@ -11,13 +11,13 @@ import (
 
 // WaitEndpoint waits until the Kubernetes API answers where the cluster's endpoint is ("https://10.0.0.20:6443"), with
 // a certificate that covers it. Who signed the certificate is for its users to judge.
-func WaitEndpoint(ctx context.Context, endpoint string, bound time.Duration, say wait.Say) error {
+func WaitEndpoint(ctx context.Context, endpoint string, bound time.Duration, progress wait.Reporter) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return err
 	}
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // nothing is sent
 
 		conn, err := dialer.DialContext(ctx, "tcp", u.Host)

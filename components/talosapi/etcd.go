@@ -38,7 +38,7 @@ func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]
 
 		var asked sync.WaitGroup
 		for i := range members {
-			asked.Go(func() { members[i].Problem = unwell(ctx, members[i], c) })
+			asked.Go(func() { members[i].Problem = memberProblem(ctx, members[i], c) })
 		}
 
 		asked.Wait()
@@ -86,8 +86,8 @@ func hostOf(urls []string) string {
 	return u.Hostname()
 }
 
-// unwell is what is wrong with a member; empty when nothing is.
-func unwell(ctx context.Context, m etcd.Member, c Credentials) string {
+// memberProblem is what is wrong with a member; empty when nothing is.
+func memberProblem(ctx context.Context, m etcd.Member, c Credentials) string {
 	problem := ""
 
 	err := with(ctx, Target{Name: m.String(), Address: m.Address}, c, func(ctx context.Context, api *client.Client) error {
@@ -211,7 +211,7 @@ func RemoveEtcdMember(ctx context.Context, via Target, c Credentials, m etcd.Mem
 
 // with asks one node something, within the bound of one question.
 func with(ctx context.Context, t Target, c Credentials, ask func(context.Context, *client.Client) error) error {
-	return within(ctx, wait.Ask, t, c, ask)
+	return within(ctx, wait.RequestTimeout, t, c, ask)
 }
 
 // within asks one node something that may take longer.

@@ -30,7 +30,7 @@ func Answers(ctx context.Context, t Target, c Credentials) error {
 
 // Unconfigured tells whether a machine waits at the address for somebody to configure it: it belongs to no cluster.
 func Unconfigured(ctx context.Context, t Target) bool {
-	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
 	api, err := client.New(ctx, client.WithEndpoints(t.Address),

@@ -33,7 +33,7 @@ func Secrets(ctx context.Context, controlPlanes []Target, c Credentials) (*secre
 }
 
 func secretsOf(ctx context.Context, t Target, c Credentials) (*secrets.Bundle, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
 	api, err := dial(ctx, t, c)

@@ -9,8 +9,8 @@ import (
 )
 
 // WaitAnswering waits until the node's API port answers, configured or not.
-func WaitAnswering(ctx context.Context, t Target, bound time.Duration, say wait.Say) error {
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+func WaitAnswering(ctx context.Context, t Target, bound time.Duration, progress wait.Reporter) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		if err := answers(ctx, t); err != nil {
 			return wait.For("%s to answer at %s (%v)", t.Name, t.Address, wait.Reason(err))
 		}
@@ -21,14 +21,14 @@ func WaitAnswering(ctx context.Context, t Target, bound time.Duration, say wait.
 
 // WaitReady waits until etcd, the kubelet and the Kubernetes API server are up on every control plane. When it gives
 // up, the error says of each node what it still lacked.
-func WaitReady(ctx context.Context, nodes []Target, c Credentials, bound time.Duration, say wait.Say) error {
+func WaitReady(ctx context.Context, nodes []Target, c Credentials, bound time.Duration, progress wait.Reporter) error {
 	probes, err := open(ctx, nodes, c)
 	if err != nil {
 		return err
 	}
 	defer probes.close()
 
-	return wait.Until(ctx, bound, say, func(ctx context.Context) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		return probes.missing(ctx)
 	})
 }

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// Every is how often a wait asks again. A node is asked often because the operator waits.
-	Every = 250 * time.Millisecond
-	// Ask bounds one question.
-	Ask = 5 * time.Second
-	// repeat is how often progress is repeated while nothing changes.
-	repeat = 20 * time.Second
+	// PollInterval is how often a wait asks again. A node is asked often because the operator waits.
+	PollInterval = 250 * time.Millisecond
+	// RequestTimeout bounds one question.
+	RequestTimeout = 5 * time.Second
+	// reportInterval is how often progress is repeated while nothing changes.
+	reportInterval = 20 * time.Second
 )
 
-// Say reports progress to the operator.
-type Say func(message string)
+// Reporter reports progress to the operator.
+type Reporter func(message string)
 
 // notYetError says what is still waited for.
 type notYetError string
@@ -32,7 +32,7 @@ func For(format string, args ...any) error { return notYetError(fmt.Sprintf(form
 func NotYet(err error) bool { return errors.As(err, new(notYetError)) }
 
 // Until asks until the answer is anything but an error of For, and says what is waited for when that changes.
-func Until(ctx context.Context, bound time.Duration, say Say, question func(context.Context) error) error {
+func Until(ctx context.Context, bound time.Duration, report Reporter, question func(context.Context) error) error {
 	parent := ctx
 
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -43,13 +43,13 @@ func Until(ctx context.Context, bound time.Duration, say Say, question func(cont
 		said   time.Time
 		start  = time.Now()
 		end, _ = ctx.Deadline()
-		ticker = time.NewTicker(Every)
+		ticker = time.NewTicker(PollInterval)
 	)
 	defer ticker.Stop()
 
 	for {
-		ask, stop := context.WithTimeout(ctx, Ask)
-		err := question(ask)
+		short, stop := context.WithTimeout(ctx, RequestTimeout)
+		err := question(short)
 
 		stop()
 
@@ -64,8 +64,8 @@ func Until(ctx context.Context, bound time.Duration, say Say, question func(cont
 			waiting = last
 		}
 
-		if waiting != last || time.Since(said) > repeat {
-			say(fmt.Sprintf("waiting for %s (%s of at most %s)", waiting, time.Since(start).Round(time.Second), bound))
+		if waiting != last || time.Since(said) > reportInterval {
+			report(fmt.Sprintf("waiting for %s (%s of at most %s)", waiting, time.Since(start).Round(time.Second), bound))
 
 			last, said = waiting, time.Now()
 		}
@@ -94,14 +94,14 @@ func Reason(err error) error {
 	}
 }
 
-// Patience lets what is amiss last for a while before it counts: an election, a lost reply.
-type Patience struct {
+// GracePeriod lets a failure last for a while before it counts: an election, a lost reply.
+type GracePeriod struct {
 	Bound time.Duration
 	since time.Time
 }
 
-// Over says that what is amiss has been so for too long. The first call begins the time.
-func (p *Patience) Over() bool {
+// Expired says that the failure has lasted for too long. The first call begins the time.
+func (p *GracePeriod) Expired() bool {
 	if p.since.IsZero() {
 		p.since = time.Now()
 	}
@@ -109,5 +109,5 @@ func (p *Patience) Over() bool {
 	return time.Since(p.since) > p.Bound
 }
 
-// Reset begins anew: nothing is amiss.
-func (p *Patience) Reset() { p.since = time.Time{} }
+// Reset ends it: nothing fails.
+func (p *GracePeriod) Reset() { p.since = time.Time{} }

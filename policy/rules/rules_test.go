@@ -55,7 +55,7 @@ func TestRules(t *testing.T) {
 
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, c.want, judge(t, c, registered(t, c.program)))
+			assert.Equal(t, c.want, evaluate(t, c, registered(t, c.program)))
 		})
 	}
 
@@ -68,8 +68,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// judge has one rule judge resources.
-func judge(t *testing.T, c ruleCase, resources []Resource) []string {
+// evaluate runs one rule on resources.
+func evaluate(t *testing.T, c ruleCase, resources []Resource) []string {
 	t.Helper()
 
 	if c.settings != "" {
@@ -129,7 +129,7 @@ func TestUnknown(t *testing.T) {
 			resources = append(resources, r)
 		}
 
-		assert.Empty(t, judge(t, c, resources), "%s/%s", c.rule, c.name)
+		assert.Empty(t, evaluate(t, c, resources), "%s/%s", c.rule, c.name)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestExcept(t *testing.T) {
 		require.NoError(t, err)
 
 		c.settings = string(text)
-		assert.Empty(t, judge(t, c, registered(t, c.program)), "%s/%s", c.rule, c.name)
+		assert.Empty(t, evaluate(t, c, registered(t, c.program)), "%s/%s", c.rule, c.name)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// tellDatastore tells a server that has none which etcd it is to have, and says what must be waited for before.
-func (c *Cluster) tellDatastore(ctx context.Context, n plan.Node) error {
+// sendDatastore tells a server that has none which etcd it is to have, and says what must be waited for before.
+func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 	// What runs has its etcd. Where somebody has restored it, the installation has yet to hear of it.
 	if kube, _, err := c.ask(ctx, []plan.Node{n}); err == nil && kube != nil {
 		if up, err := c.hasBeenUp(ctx, n); up || err != nil {

@@ -22,7 +22,7 @@ const (
 // Health asks the cluster for the health of each node. It does not fail without an answer: an update succeeds that has
 // nothing to do with an unhealthy cluster.
 func (c *Cluster) Health(ctx context.Context) map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, 2*wait.Ask)
+	ctx, cancel := context.WithTimeout(ctx, 2*wait.RequestTimeout)
 	defer cancel()
 
 	kube, err := c.answering(ctx)

@@ -38,25 +38,25 @@ type joinCheck struct {
 
 	node plan.Node
 
-	// datastoreTold says that the first server knows which etcd it has.
-	datastoreTold bool
-	looked        time.Time
+	// datastoreSent says that the first server knows which etcd it has.
+	datastoreSent bool
+	lastCheck     time.Time
 	setUp         string // what is still missing of the machine's own set-up, as it was seen last
 	failed        string // what has gone wrong in it
 }
 
-// lookEvery is how often the guest agent is asked for files.
-const lookEvery = 3 * time.Second
+// guestPollInterval is how often the guest agent is asked for files.
+const guestPollInterval = 3 * time.Second
 
 // wait waits until the node has joined. Where it cannot any more, or has not in time, the error shows what the machine
 // says.
 func (j *joinCheck) wait(ctx context.Context, timeout time.Duration) error {
 	err := wait.Until(ctx, timeout, j.Progress, func(ctx context.Context) error {
-		if err := j.look(ctx); err != nil {
+		if err := j.checkInstallation(ctx); err != nil {
 			return err
 		}
 
-		err := j.tell(ctx)
+		err := j.sendDatastoreOnce(ctx)
 		if err == nil {
 			err = j.missing(ctx)
 		}
@@ -83,14 +83,14 @@ func (j *joinCheck) wait(ctx context.Context, timeout time.Duration) error {
 	return fmt.Errorf("%w\n%s", err, j.logs(ctx))
 }
 
-// tell tells the first server, once, which etcd it is to have.
-func (j *joinCheck) tell(ctx context.Context) error {
-	if j.datastoreTold || j.node.Name != j.Plan.ControlPlanes()[0].Name {
+// sendDatastore tells the first server, once, which etcd it is to have.
+func (j *joinCheck) sendDatastoreOnce(ctx context.Context) error {
+	if j.datastoreSent || j.node.Name != j.Plan.ControlPlanes()[0].Name {
 		return nil
 	}
 
-	err := j.tellDatastore(ctx, j.node)
-	j.datastoreTold = err == nil
+	err := j.sendDatastore(ctx, j.node)
+	j.datastoreSent = err == nil
 
 	return err
 }
@@ -128,14 +128,14 @@ func (j *joinCheck) missing(ctx context.Context) error {
 	}
 }
 
-// look reads from time to time, through the guest agent, how the installation gets on. It is an error when it has given
-// up. A machine that does not answer hides nothing that Kubernetes would not show.
-func (j *joinCheck) look(ctx context.Context) error {
-	if time.Since(j.looked) < lookEvery {
+// checkInstallation reads from time to time, through the guest agent, how the installation gets on. It is an error when
+// it has given up. A machine that does not answer hides nothing that Kubernetes would not show.
+func (j *joinCheck) checkInstallation(ctx context.Context) error {
+	if time.Since(j.lastCheck) < guestPollInterval {
 		return nil
 	}
 
-	j.looked, j.setUp, j.failed = time.Now(), "", ""
+	j.lastCheck, j.setUp, j.failed = time.Now(), "", ""
 
 	machine, there, err := j.Proxmox.Find(ctx, j.node.VMID)
 	if err != nil || !there {

@@ -124,7 +124,7 @@ func TestJoinWaitsForCloudInit(t *testing.T) {
 		k3s.CloudInitStatus: `{"v1": {"stage": "modules-final", "modules-final": {"errors": [], "finished": null}}}`,
 	}}, silent)
 
-	require.NoError(t, j.look(t.Context()))
+	require.NoError(t, j.checkInstallation(t.Context()))
 	assert.Equal(t, "cloud-init of edge-server-1 to finish", j.setUp)
 }
 
@@ -145,13 +145,13 @@ func TestJoinShowsCloudInit(t *testing.T) {
 }
 
 // joinCheckOf is the check of the first server, which has its datastore and at whose address nothing answers.
-func joinCheckOf(t *testing.T, p *plan.Plan, proxmox Proxmox, progress wait.Say) *joinCheck {
+func joinCheckOf(t *testing.T, p *plan.Plan, proxmox Proxmox, progress wait.Reporter) *joinCheck {
 	t.Helper()
 
 	c := clusterOf(p, "127.0.0.9", kubeconfigOf(t))
 	c.Proxmox, c.Progress = proxmox, progress
 
-	return &joinCheck{Cluster: c, node: p.Nodes()[0], datastoreTold: true}
+	return &joinCheck{Cluster: c, node: p.Nodes()[0], datastoreSent: true}
 }
 
 // clusterOf is a cluster whose first server has an address.

@@ -206,7 +206,7 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 		}
 	}
 
-	return rollout.PreviewRemoval(l.name, r.departure(l, members), r.Warn)
+	return rollout.PreviewRemoval(l.name, r.nodeRemoval(l, members), r.Warn)
 }
 
 // others is Kubernetes by a server that stays. There is no client, and no error, where nothing has to be taken out of a
@@ -276,8 +276,9 @@ func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etc
 	return members, nil
 }
 
-// departure is what leaves etcd: the node, all servers that the plan does not have, and those whose machines are gone.
-func (r *Removals) departure(l leavingNode, members []etcd.Member) etcd.MemberRemoval {
+// nodeRemoval is what leaves etcd: the node, all servers that the plan does not have, and those whose machines are
+// gone.
+func (r *Removals) nodeRemoval(l leavingNode, members []etcd.Member) etcd.MemberRemoval {
 	d := etcd.MemberRemoval{Members: members, Dead: slices.Clone(r.Plan.ForceRemove)}
 
 	for _, m := range members {
@@ -361,7 +362,7 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) erro
 
 	return rollout.WaitRemovable(ctx, n.Plan, n.Progress, func() (d etcd.MemberRemoval, _ string, err error) {
 		members, err := n.etcdMembers(ctx, n.kube)
-		d = n.departure(n.leavingNode, members)
+		d = n.nodeRemoval(n.leavingNode, members)
 
 		if n.shut {
 			d.Dead = append(d.Dead, n.name)
@@ -398,14 +399,14 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 // waitReady finds out whether the node is ready in Kubernetes, and exists there at all. One that K3s is restarted on
 // gets time to be ready.
 func (n *nodeRemoval) waitReady(ctx context.Context) (exists bool, err error) {
-	patience := wait.Patience{Bound: min(n.Plan.SettleTimeout, n.Plan.NodeTimeout)}
+	grace := wait.GracePeriod{Bound: min(n.Plan.SettleTimeout, n.Plan.NodeTimeout)}
 
-	// The patience ends before the wait does.
+	// The grace period ends before the wait does.
 	err = wait.Until(ctx, n.Plan.NodeTimeout+n.Plan.SettleTimeout, n.Progress, func(ctx context.Context) error {
 		now, there, err := n.kube.Node(ctx, n.name)
 		n.ready, exists = now.Ready, there
 
-		if err != nil || !there || n.ready || n.dead || n.shut || patience.Over() {
+		if err != nil || !there || n.ready || n.dead || n.shut || grace.Expired() {
 			return err
 		}
 

@@ -105,7 +105,7 @@ func (k *nodeRestart) WaitRejoined(ctx context.Context) error {
 
 // PreviewRestart warns of what would keep the node from being restarted as it is now.
 func (c *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
-	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
 	if n.Role != spec.RoleControlPlane {

@@ -85,7 +85,7 @@ func (c *Cluster) members(ctx context.Context, nodes []kubeapi.Node) []etcd.Memb
 	for _, server := range c.Plan.ControlPlanes() {
 		i := slices.IndexFunc(nodes, func(n kubeapi.Node) bool { return n.Name == server.Name })
 		if i >= 0 {
-			ask, cancel := context.WithTimeout(ctx, wait.Ask)
+			ask, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 			members = append(members, etcd.Member{Name: server.Name, Problem: c.problem(ask, nodes[i])})
 
 			cancel()
@@ -162,7 +162,7 @@ func (c *Cluster) kubeconfig(ctx context.Context) (string, error) {
 
 // share asks one of some questions, and leaves the others, and the caller, their part of the time that is left.
 func share[T any](ctx context.Context, questions int, ask func(context.Context) (T, error)) (T, error) {
-	bound := wait.Ask
+	bound := wait.RequestTimeout
 	if end, ok := ctx.Deadline(); ok {
 		bound = min(bound, time.Until(end)/time.Duration(questions+1))
 	}

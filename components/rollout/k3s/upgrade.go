@@ -108,7 +108,7 @@ func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Change, error) {
 // WaitRejoined waits until the node runs the version that is planned.
 func (u *nodeUpgrade) WaitRejoined(ctx context.Context) error {
 	// Kubernetes knows it: it has its etcd.
-	check := &joinCheck{Cluster: u.Cluster, node: u.node, datastoreTold: true}
+	check := &joinCheck{Cluster: u.Cluster, node: u.node, datastoreSent: true}
 
 	if err := check.wait(ctx, u.Plan.UpgradeTimeout); err != nil {
 		return errors.Join(err, u.keepVersion(context.WithoutCancel(ctx)))

@@ -205,7 +205,7 @@ func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.T
 		return nil
 	}
 
-	patience := wait.Patience{Bound: b.Plan.SettleTimeout}
+	grace := wait.GracePeriod{Bound: b.Plan.SettleTimeout}
 
 	return wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) error {
 		err := talosapi.OneEtcd(ctx, controlPlanes, c)
@@ -213,7 +213,7 @@ func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.T
 		switch {
 		case err == nil:
 			return nil
-		case patience.Over():
+		case grace.Expired():
 			return spec.Blocked(
 				err.Error()+", so no node is configured",
 				"decide which of them holds the data that you need, then wipe each control plane of the other: "+

@@ -119,7 +119,7 @@ func (r *Changes) configure(ctx context.Context, c nodeChange, data []byte) (sen
 // uuid is the SMBIOS UUID of the VM that was made for a node. The state has it, unless the VM is a clone: of those the
 // provider does not read it.
 func (r *Changes) uuid(ctx context.Context, n plan.Node) (string, error) {
-	if known, _ := r.UUIDs[n.Name].Get(ctx, wait.Ask); known != "" {
+	if known, _ := r.UUIDs[n.Name].Get(ctx, wait.RequestTimeout); known != "" {
 		return known, nil
 	}
 

@@ -21,7 +21,7 @@ func (r *Changes) warnOfRemoved(ctx context.Context, c nodeChange, now talosapi.
 	r.checkedDeprecations.Do(func() {
 		kube, err := kubernetes(ctx, r.others(c), c.credentials)
 		if err == nil {
-			ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+			ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 			defer cancel()
 
 			found, err = kube.Removed(ctx, from, to)

@@ -153,7 +153,7 @@ func (r *Removals) evaluate(ctx context.Context, l leavingNode) (members []etcd.
 	err = rollout.WaitRemovable(ctx, r.Plan, r.Progress, func() (_ etcd.MemberRemoval, joining string, err error) {
 		members, err = talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
 
-		return r.departure(l, members), r.joining(l, members), err
+		return r.nodeRemoval(l, members), r.joining(l, members), err
 	})
 
 	return members, err

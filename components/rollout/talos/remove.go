@@ -125,7 +125,7 @@ func (r *Removals) leavingNode(ctx context.Context, args *pulumi.ResourceHookArg
 func (r *Removals) credentials(ctx context.Context, configured talosapi.Credentials) talosapi.Credentials {
 	bound := r.Plan.NodeTimeout
 	if r.DryRun {
-		bound = wait.Ask
+		bound = wait.RequestTimeout
 	}
 
 	if now, known := r.Credentials.Get(ctx, bound); known && now.CA == configured.CA {
@@ -206,11 +206,11 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 		}
 	}
 
-	return rollout.PreviewRemoval(l.Name, r.departure(l, members), r.Warn)
+	return rollout.PreviewRemoval(l.Name, r.nodeRemoval(l, members), r.Warn)
 }
 
-// departure is what leaves etcd: the node, and all members that the plan does not have.
-func (r *Removals) departure(l leavingNode, members []etcd.Member) etcd.MemberRemoval {
+// nodeRemoval is what leaves etcd: the node, and all members that the plan does not have.
+func (r *Removals) nodeRemoval(l leavingNode, members []etcd.Member) etcd.MemberRemoval {
 	d := etcd.MemberRemoval{Members: members, Dead: r.Plan.ForceRemove}
 
 	for _, m := range members {

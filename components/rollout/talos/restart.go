@@ -111,7 +111,7 @@ func (t *Restarts) checkUnreachable(ctx context.Context, c nodeChange) error {
 
 // PreviewRestart warns of what would keep the node from being restarted as it is now.
 func (t *Restarts) PreviewRestart(ctx context.Context, n plan.Node) string {
-	ctx, cancel := context.WithTimeout(ctx, wait.Ask)
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
 	c, err := t.running(ctx, n)

@@ -153,7 +153,7 @@ type machineNow struct {
 
 func (r *Hooks) look(ctx context.Context, n plan.Node) (machineNow, error) {
 	if r.DryRun {
-		short, cancel := context.WithTimeout(ctx, wait.Ask)
+		short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 		defer cancel()
 
 		ctx = short

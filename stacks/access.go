@@ -3,6 +3,7 @@ package stacks
 import (
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"talos-proxmox/components/spec"
@@ -36,6 +37,9 @@ func (c Config) checkAccess() spec.Problems {
 	case u.Scheme != "https":
 		ps.Add("proxmox.endpoint", "must begin with https://", p.Endpoint,
 			"Proxmox VE serves its API with TLS only: write https://"+u.Host)
+	case u.Port() != "" && !isPort(u.Port()):
+		ps.Add("proxmox.endpoint", "must have a port from 1 to 65535", p.Endpoint,
+			"write https://"+u.Hostname()+":8006")
 	case strings.TrimSuffix(u.Path, "/") != "" && strings.TrimSuffix(u.Path, "/") != "/api2/json":
 		ps.Add("proxmox.endpoint", "must have no path but /api2/json", p.Endpoint, "write https://"+u.Host)
 	}
@@ -64,6 +68,12 @@ func (c Config) checkAccess() spec.Problems {
 	}
 
 	return ps
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+
+	return err == nil && n > 0
 }
 
 func secret(ps *spec.Problems, key, value string, form *regexp.Regexp) {

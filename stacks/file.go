@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/components/spec"
 )
 
 // Project is the namespace of the configuration's keys, and the name in Pulumi.yaml.
@@ -21,22 +24,27 @@ const placeholder = "00000000-0000-0000-0000-000000000000"
 // LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted
 // nor asked for: each one that is needed has a stand-in. The error is as Load's.
 func LoadFile(path string) (Config, error) {
-	values, err := ReadFile(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return Config{}, err
 	}
 
-	return Parse(values, filepath.Dir(path))
+	config, err := LoadText(text, filepath.Dir(path))
+	if err != nil && !errors.As(err, new(spec.Problems)) {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+
+	return config, err
 }
 
 // LoadText is LoadFile for the text of a stack file that is not written yet. Patch files are read from below root.
 func LoadText(text []byte, root string) (Config, error) {
-	values, err := valuesIn(text)
+	values, unquoted, err := valuesIn(text)
 	if err != nil {
 		return Config{}, err
 	}
 
-	return Parse(values, root)
+	return parse(values, unquoted, root)
 }
 
 // ReadFile returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for
@@ -47,7 +55,11 @@ func ReadFile(path string) (map[string]string, error) {
 		return nil, err
 	}
 
-	values, err := valuesIn(text)
+	values, unquoted, err := valuesIn(text)
+	if err == nil {
+		err = unquoted.Err()
+	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -55,18 +67,19 @@ func ReadFile(path string) (map[string]string, error) {
 	return values, nil
 }
 
-func valuesIn(text []byte) (map[string]string, error) {
+// valuesIn are the values of a stack file, and the keys in it that Pulumi does not take.
+func valuesIn(text []byte) (map[string]string, spec.Problems, error) {
 	all, err := decodeFile(text)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	values, err := valuesOf(all)
+	values, unquoted, err := valuesOf(all)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	return withPlaceholders(values), nil
+	return withPlaceholders(values), unquoted, nil
 }
 
 // withPlaceholders puts stand-ins for the secrets that are needed and not there.
@@ -93,7 +106,9 @@ func withPlaceholders(values map[string]string) map[string]string {
 }
 
 // valuesOf are the values of a stack file as Pulumi keeps them: text as it is, anything else as JSON.
-func valuesOf(all map[string]any) (map[string]string, error) {
+func valuesOf(all map[string]any) (map[string]string, spec.Problems, error) {
+	var unquoted spec.Problems
+
 	values := map[string]string{}
 
 	for key, value := range all {
@@ -102,11 +117,7 @@ func valuesOf(all map[string]any) (map[string]string, error) {
 			continue
 		}
 
-		value, err := opened(name, value)
-		if err != nil {
-			return nil, err
-		}
-
+		value = opened(name, value, &unquoted)
 		if text, ok := value.(string); ok {
 			values[name] = text
 
@@ -115,13 +126,15 @@ func valuesOf(all map[string]any) (map[string]string, error) {
 
 		text, err := json.Marshal(value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
+			return nil, nil, fmt.Errorf("%s: %w", key, err)
 		}
 
 		values[name] = string(text)
 	}
 
-	return values, nil
+	slices.SortFunc(unquoted, func(a, b spec.Problem) int { return strings.Compare(a.Path, b.Path) })
+
+	return values, unquoted, nil
 }
 
 // readFile is what a stack file has under config. Like Pulumi, it takes a key without a namespace for the project's.
@@ -161,34 +174,37 @@ func decodeFile(text []byte) (map[string]any, error) {
 	return all, nil
 }
 
-// opened puts a stand-in for everything that is encrypted. Like Pulumi, it takes no keys but texts.
-func opened(path string, value any) (any, error) {
-	var err error
-
+// opened puts a stand-in for everything that is encrypted. Pulumi takes no keys but texts: others are noted, and read as
+// what they would be in quotes.
+func opened(path string, value any, unquoted *spec.Problems) any {
 	switch v := value.(type) {
 	case map[any]any:
-		for key := range v {
+		texts := map[string]any{}
+
+		for key, below := range v {
+			name := fmt.Sprint(key)
+			texts[name] = below
+
 			if _, ok := key.(string); !ok {
-				return nil, fmt.Errorf("%s: the key %v must be text: write it in quotes", path, key)
+				unquoted.Add(path+"."+name, "must have a text for a key, as Pulumi takes no other", name,
+					fmt.Sprintf("write the key in quotes: %q", name))
 			}
 		}
+
+		return opened(path, texts, unquoted)
 	case map[string]any:
 		if _, secret := v["secure"].(string); secret && len(v) == 1 {
-			return placeholder, nil
+			return placeholder
 		}
 
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if v[key], err = opened(path+"."+key, v[key]); err != nil {
-				return nil, err
-			}
+			v[key] = opened(path+"."+key, v[key], unquoted)
 		}
 	case []any:
 		for i := range v {
-			if v[i], err = opened(fmt.Sprintf("%s[%d]", path, i), v[i]); err != nil {
-				return nil, err
-			}
+			v[i] = opened(fmt.Sprintf("%s[%d]", path, i), v[i], unquoted)
 		}
 	}
 
-	return value, nil
+	return value
 }

@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 			return // no YAML
 		}
 
-		values, err := valuesOf(all)
+		values, _, err := valuesOf(all)
 		if err != nil {
 			return // Pulumi would not take it either
 		}

@@ -65,7 +65,10 @@ const DestroyVariable = "TALOS_PROXMOX_DESTROY"
 
 // Parse reads a configuration from its values as Pulumi keeps them: text as it is, anything else as JSON. Patch files
 // are read from below root.
-func Parse(values map[string]string, root string) (Config, error) {
+func Parse(values map[string]string, root string) (Config, error) { return parse(values, nil, root) }
+
+// parse is Parse, and adds its problems to those of the keys. What lies below a wrong key is checked all the same.
+func parse(values map[string]string, keys spec.Problems, root string) (Config, error) {
 	tree, problems, err := decode(values)
 	if err != nil {
 		return Config{}, err
@@ -103,7 +106,7 @@ func Parse(values map[string]string, root string) (Config, error) {
 		return Config{}, err
 	}
 
-	return c, problems.Err()
+	return c, slices.Concat(keys, problems).Err()
 }
 
 // check plans the cluster, and adds everything that is wrong to what reading the configuration has shown. The patches

@@ -134,7 +134,7 @@ func TestPagesShowStackFiles(t *testing.T) {
 				continue
 			}
 
-			values, err := valuesOf(all)
+			values, _, err := valuesOf(all)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ import (
 func TestKeyOfTheTailnet(t *testing.T) {
 	all, err := readFile("examples/Pulumi.atlas.yaml")
 	require.NoError(t, err)
-	values, err := valuesOf(all)
+	values, _, err := valuesOf(all)
 	require.NoError(t, err)
 
 	values["proxmoxTokenSecret"] = "0b3c-1d"

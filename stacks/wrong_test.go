@@ -43,7 +43,7 @@ func TestSecretsAreRequired(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	values, err := valuesOf(all)
+	values, _, err := valuesOf(all)
 	if err != nil {
 		t.Fatal(err)
 	}

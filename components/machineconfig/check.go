@@ -16,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"gopkg.in/yaml.v3"
 
@@ -57,7 +58,7 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 
 	p := &plan.Plan{
 		Cluster: "cluster", Talos: s.Cluster.Versions.Talos, Kubernetes: "v" + constants.DefaultKubernetesVersion,
-		Network: netip.MustParsePrefix("10.0.0.0/8"), Discovery: spec.DiscoveryService, CNI: spec.CNIFlannel, KubeProxy: true,
+		Network: netip.MustParsePrefix("192.0.2.0/24"), Discovery: spec.DiscoveryService, CNI: spec.CNIFlannel, KubeProxy: true,
 		Patches: s.Cluster.Patches, Manifests: s.Cluster.Manifests,
 	}
 
@@ -137,14 +138,15 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 	}
 
 	shared := c.apply(generated, patches, pool.Nodes[0])
+	planned := (&checker{}).apply(generated, programs(patches), pool.Nodes[0])
 
 	for _, node := range pool.Nodes {
-		own, err := nodePatches(p, node)
+		mine, err := nodePatches(p, node)
 		if err != nil {
 			return err
 		}
 
-		whole, all := c.apply(shared, own, node), slices.Concat(patches, own)
+		whole, all := c.apply(shared, mine, node), slices.Concat(patches, mine)
 
 		warnings, err := whole.Validate(metal{})
 		for _, fault := range faults(err) {
@@ -162,6 +164,8 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 				c.note(&c.problems, blame(generated, all, node, need.rule, need.broken))
 			}
 		}
+
+		c.checkOverrides(p, (&checker{}).apply(planned, programs(mine), node), whole, all, node)
 
 		for _, w := range warnings {
 			c.note(&c.warnings, spec.Problem{
@@ -273,6 +277,18 @@ func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) 
 	}
 
 	patch, err := configpatcher.LoadPatch([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+
+	// Talos' copy of a configuration shares the endpoint with it, and a patch would change both.
+	cfg, err = cfg.PatchV1Alpha1(func(c *v1alpha1.Config) error {
+		if e := c.Cluster().Endpoint(); e != nil {
+			c.ClusterConfig.ControlPlane.Endpoint = &v1alpha1.Endpoint{URL: new(*e)}
+		}
+
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func TestFirewalls(t *testing.T) {
 func TestPatchesBehindFirewalls(t *testing.T) {
 	const (
 		kubeSpan = "machine:\n  network:\n    kubespan: {enabled: true}\n"
-		pods     = "cluster:\n  network:\n    podSubnets: [10.100.0.0/16]\n"
+		pods     = "cluster:\n  network:\n    podSubnets: [10.112.0.0/16]\n"
 		refused  = "the configuration has 1 problem:\n  - cluster.patches[0]: "
 		given    = " (given: own.yaml, for atlas-control-1); correct the patch"
 	)

@@ -37,7 +37,7 @@ func needs(p *plan.Plan) []need {
 		})
 	}
 
-	return append(all, firewallNeeds(p)...)
+	return slices.Concat(all, clusterNetworks(p), firewallNeeds(p))
 }
 
 // firewallNeeds are what a patch may add that the firewalls do not know of.

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 
@@ -12,6 +13,16 @@ import (
 )
 
 var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]*$`)
+
+// checkEndpointPort: a port that is not stated is 443.
+func (r *resolver) checkEndpointPort() {
+	given := r.spec.Proxmox.Endpoint
+
+	if u, err := url.Parse(given); err == nil && u.Host != "" && u.Port() == "" && u.User == nil {
+		r.warn("proxmox.endpoint", "has no port, which means 443: Proxmox VE itself listens on 8006", given,
+			"write https://"+u.Host+":8006, or :443 if a proxy listens there")
+	}
+}
 
 // checkAccess holds the SSH login, which the import of disk images needs, and the user data of K3s nodes.
 func (r *resolver) checkAccess(p *Plan) {

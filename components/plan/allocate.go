@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"talos-proxmox/components/spec"
@@ -71,7 +72,7 @@ func (r *resolver) vmidsOf(p *pool) {
 		for _, other := range r.pools {
 			if other != p && other.VMIDs == "" && other.planned.Group() == group {
 				r.problems.Add(path, "is required: only one pool of each kind may leave it out, and "+other.name+" does too", "",
-					fmt.Sprintf("state a range, for example %d-%d", first+300, first+300+defaultVMIDs-1))
+					"state a range, for example "+r.offerVMIDs(first+300).String())
 
 				return
 			}
@@ -100,6 +101,25 @@ func (r *resolver) vmidsOf(p *pool) {
 	r.checkRoom(path, "VMID", p, p.vmids.room(vmidCount), given, nil)
 }
 
+// offerVMIDs is a range, from the given VMID on, that no pool has. Each is offered once.
+func (r *resolver) offerVMIDs(first int) interval[int] {
+	offer := interval[int]{first, first + defaultVMIDs - 1}
+	taken := slices.Clone(r.offered)
+
+	for _, p := range r.pools {
+		found, _ := parseNumbers(p.VMIDs)
+		taken = append(taken, found...)
+	}
+
+	for slices.ContainsFunc(taken, func(s interval[int]) bool { return s.first <= offer.last && offer.first <= s.last }) {
+		offer = interval[int]{offer.first + 100, offer.last + 100}
+	}
+
+	r.offered = append(r.offered, offer)
+
+	return offer
+}
+
 // addressesOf reads the addresses that belong to a pool.
 func (r *resolver) addressesOf(p *pool) {
 	path, given := p.path+".addresses", string(p.Addresses)
@@ -115,7 +135,7 @@ func (r *resolver) addressesOf(p *pool) {
 
 		return
 	case given == "":
-		if addressing != spec.AddressingReported && !allHave(p.members, own) {
+		if addressing != spec.AddressingReported && !allOf(p.members, own) {
 			r.problems.Add(path, fmt.Sprintf("is required with addressing %q", addressing), "",
 				"state one address per node, for example 10.0.0.11-10.0.0.13")
 		}
@@ -134,8 +154,8 @@ func (r *resolver) addressesOf(p *pool) {
 	r.checkRoom(path, "address", p, found.room(addressCount), given, own)
 }
 
-func allHave(members []poolNode, has func(poolNode) bool) bool {
-	return !slices.ContainsFunc(members, func(m poolNode) bool { return !has(m) })
+func allOf[T any](all []T, has func(T) bool) bool {
+	return !slices.ContainsFunc(all, func(one T) bool { return !has(one) })
 }
 
 // checkRoom finds the first node that a range has no value for. Nodes that have one of their own need none.
@@ -179,7 +199,8 @@ func (r *resolver) checkRanges() {
 		}
 	}
 
-	overlaps(r, vmids, "VMID", cmp.Compare[int], func(v int) (int, bool) { return v + 1, v < maxVMID })
+	overlaps(r, vmids, "VMID", cmp.Compare[int], func(v int) (int, bool) { return v + 1, v < maxVMID },
+		func(s interval[int], first int) int { return vmidAt(interval[int]{first: first}, vmidCount(s)-1) })
 
 	overlaps(r, addresses, "address", netip.Addr.Compare, func(a netip.Addr) (netip.Addr, bool) {
 		for a = a.Next(); a.IsValid() && (a == r.gateway || a == r.vip); {
@@ -187,7 +208,13 @@ func (r *resolver) checkRanges() {
 		}
 
 		return a, a.IsValid() && (!r.network.IsValid() || r.unusable(a) == "")
+	}, func(s interval[netip.Addr], first netip.Addr) netip.Addr {
+		return addressAt(interval[netip.Addr]{first: first}, addressCount(s)-1)
 	})
+
+	for _, p := range r.pools {
+		r.checkTemplateVMID(p, vmids)
+	}
 
 	if rule := r.unusable(r.vip); r.vip.IsValid() && r.network.IsValid() && rule != "" {
 		r.problems.Add("cluster.endpoint.address", rule, r.vip.String(), r.suggest(r.vip))
@@ -198,11 +225,30 @@ func (r *resolver) checkRanges() {
 	}
 }
 
+// checkTemplateVMID: a pool would grow into the VMID of a template.
+func (r *resolver) checkTemplateVMID(p *pool, vmids []ownedRange[int]) {
+	id, err := strconv.Atoi(p.planned.Image.Template)
+	if err != nil {
+		return
+	}
+
+	for _, h := range vmids {
+		if h.first <= id && id <= h.last {
+			r.once(p.planned.Image.Path, "is a VMID of "+h.path+" "+h.String()+", which are for nodes", strconv.Itoa(id),
+				"choose a range without it, or give the template another VMID")
+		}
+	}
+}
+
 // overlaps reports each holding that shares values with one before it. next is the value after another that a node may
-// have.
-func overlaps[T any](r *resolver, all []ownedRange[T], noun string, compare func(a, b T) int, next func(T) (T, bool)) {
+// have, last the end of a range as long as another that begins elsewhere.
+func overlaps[T any](r *resolver, all []ownedRange[T], noun string, compare func(a, b T) int, next func(T) (T, bool),
+	last func(interval[T], T) T,
+) {
+	byFirst := func(a, b ownedRange[T]) int { return compare(a.first, b.first) }
+	taken := slices.SortedStableFunc(slices.Values(all), byFirst)
 	sorted := slices.Clone(all)
-	slices.SortStableFunc(sorted, func(a, b ownedRange[T]) int { return compare(a.first, b.first) })
+	slices.SortStableFunc(sorted, byFirst)
 
 	for i := 1; i < len(sorted); i++ {
 		// Of the holdings before, the one that reaches furthest.
@@ -214,8 +260,11 @@ func overlaps[T any](r *resolver, all []ownedRange[T], noun string, compare func
 		h := sorted[i]
 		remedy := "choose another range"
 
-		if free, ok := nextFree(sorted, before.last, compare, next); ok {
+		if free, ok := nextFree(taken, before.last, compare, next); ok {
 			remedy = fmt.Sprintf("the next free %s is %v", noun, free)
+			// Another range is not told the same.
+			taken = append(taken, ownedRange[T]{interval: interval[T]{free, last(h.interval, free)}})
+			slices.SortStableFunc(taken, byFirst)
 		}
 
 		r.problems.Add(h.path, "overlaps "+before.path+" "+before.String(), h.String(), remedy)

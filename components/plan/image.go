@@ -118,8 +118,9 @@ func (r *resolver) checkKernelArgs(path string, args []string) {
 			r.problems.Add(at(path, i), "must leave the network interface its name eth0, which the address in the image is for",
 				arg, "leave it out")
 		case r.spec.Cluster.Bootstrap != spec.BootstrapExternal && slices.ContainsFunc(fields, fetchesConfiguration):
-			r.problems.Add(at(path, i), "makes the node fetch a machine configuration, and this program sends one", arg,
-				"leave it out, or set cluster.bootstrap to external")
+			// Its URL may hold credentials.
+			r.problems.Add(at(path, i), "makes the node fetch a machine configuration, and this program sends one",
+				"talos.config=...", "leave it out, or set cluster.bootstrap to external")
 		}
 	}
 }

@@ -49,6 +49,13 @@ func (r *resolver) checkNetwork(p *Plan) {
 		p.Nameservers = append(p.Nameservers, a)
 	}
 
+	other := func(a netip.Addr) bool { return a.IsValid() && a.Is4() != r.network.Addr().Is4() }
+	if r.network.IsValid() && len(p.Nameservers) > 0 && allOf(p.Nameservers, other) {
+		r.warn("network.nameservers", "are of another IP version than network.cidr "+r.network.String()+
+			": the nodes reach them only if they have addresses of both", strings.Join(n.Nameservers, ", "),
+			"state DNS servers of the network's version, such as 2606:4700:4700::1111 with IPv6")
+	}
+
 	r.checkLink("network.bridge", n.Bridge)
 	r.checkBounds("network.vlan", n.VLAN, 0, 4094)
 	r.checkMTU("network.mtu", n.MTU)
@@ -77,7 +84,9 @@ func (r *resolver) checkGateway() {
 	switch {
 	case err != nil || gateway.Zone() != "":
 		r.problems.Add("network.gateway", "must be an address", text, "write it like 10.0.0.1")
-	case r.network.IsValid() && !r.network.Contains(gateway):
+	case r.network.IsValid() && !r.network.Contains(gateway) &&
+		// A router of IPv6 is known by its link-local address.
+		!(r.network.Addr().Is6() && gateway.Is6() && gateway.IsLinkLocalUnicast()):
 		r.problems.Add("network.gateway", "must lie inside network.cidr "+r.network.String(), text, "correct one of the two")
 	default:
 		r.gateway = gateway

@@ -140,7 +140,13 @@ type PlannedPool struct {
 	// Ingress is all that may come in to the nodes; nil without firewalls.
 	Ingress []Ingress
 	Nodes   []Node
+	// VMIDs and Addresses belong to the pool, whether nodes use them yet or not.
+	VMIDs     []Span[int]
+	Addresses []Span[netip.Addr]
 }
+
+// Span is a range, both ends included.
+type Span[T any] struct{ First, Last T }
 
 // BootImage is what the nodes of a pool boot first.
 type BootImage struct {

@@ -130,6 +130,16 @@ func (ss intervals[T]) room(size func(interval[T]) uint64) uint64 {
 	return sum
 }
 
+// spans are the parts for who reads the plan.
+func (ss intervals[T]) spans() []Span[T] {
+	var all []Span[T]
+	for _, s := range ss {
+		all = append(all, Span[T]{s.first, s.last})
+	}
+
+	return all
+}
+
 // nth is the value of ordinal n, which counts from 1; ok is false when there are not so many.
 func (ss intervals[T]) nth(n int, size func(interval[T]) uint64, at func(interval[T], uint64) T) (value T, ok bool) {
 	i := uint64(n - 1) //nolint:gosec // ordinals are above zero

@@ -24,6 +24,7 @@ type resolver struct {
 	pools    []*pool
 	static   bool                // some addresses are written into machine configuration
 	taken    map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
+	offered  []interval[int]     // ranges of VMIDs that a problem has named
 	problems spec.Problems
 	warnings []spec.Problem
 }
@@ -81,6 +82,7 @@ func (r *resolver) resolve() *Plan {
 	r.checkFirewall(p)
 	r.checkServices(p)
 	r.checkAccess(p)
+	r.checkEndpointPort()
 	r.checkLifecycle(p)
 	r.checkBackup(p)
 	r.checkHosts()
@@ -103,6 +105,7 @@ func (r *resolver) resolve() *Plan {
 	p.Hosts = r.place()
 
 	for _, pool := range r.pools {
+		pool.planned.VMIDs, pool.planned.Addresses = pool.vmids.spans(), pool.addresses.spans()
 		p.Pools = append(p.Pools, pool.planned)
 	}
 

@@ -209,6 +209,11 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 		}
 	}
 
+	if p.Role == spec.RoleControlPlane && !r.isK3s() {
+		r.warnBelow(path+".memoryMiB", valueOr(s.MemoryMiB, 0), leastMemoryMiB)
+		r.warnBelow(path+".diskGiB", valueOr(s.DiskGiB, 0), leastDiskGiB)
+	}
+
 	disks := r.disks(s)
 	seen := map[string]string{}
 
@@ -245,6 +250,19 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 			r.problems.Add(disk+".iothread", "is not to be had for a SATA disk", "true",
 				"leave it out, or choose another interface")
 		}
+	}
+}
+
+// What Talos asks of a control plane (Talos: System Requirements).
+const (
+	leastMemoryMiB = 2048
+	leastDiskGiB   = 10
+)
+
+// warnBelow says that a control plane has less than Talos asks for. What is refused is not said twice.
+func (r *resolver) warnBelow(path string, value, least int) {
+	if value > 0 && value < least {
+		r.warn(path, fmt.Sprintf("is below what Talos asks of a control plane, %d", least), strconv.Itoa(value), "raise it")
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
 
@@ -68,6 +70,7 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 		address netip.Addr
 		path    string
 		by      string
+		pool    string
 	}
 
 	var (
@@ -78,14 +81,14 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 	for _, n := range c.plan.Nodes() {
 		switch absent := c.absent[n.VMID]; {
 		case absent && n.Address.IsValid():
-			uses = append(uses, use{n.Address, "pools." + n.Pool + ".addresses", n.Name})
+			uses = append(uses, use{n.Address, "pools." + n.Pool + ".addresses", n.Name, n.Pool})
 		case !absent && n.Role == spec.RoleControlPlane:
 			running = true
 		}
 	}
 
 	if c.plan.VIP.IsValid() && !running {
-		uses = append(uses, use{c.plan.VIP, "cluster.endpoint.address", "the virtual address"})
+		uses = append(uses, use{c.plan.VIP, "cluster.endpoint.address", "the virtual address", ""})
 	}
 
 	ports, free := make([]int, len(uses)), make(chan struct{}, maxProbes)
@@ -105,7 +108,7 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 	for i, u := range uses {
 		if ports[i] != 0 {
 			c.problems.Add(u.path, fmt.Sprintf("%s is to be %s, and a machine answers there already, on port %d", u.address,
-				u.by, ports[i]), "", "find out which machine has it, or choose another address"+c.freeAddress(ctx, u.address)+
+				u.by, ports[i]), "", "find out which machine has it, or choose another address"+c.freeAddress(ctx, u.address, u.pool)+
 				"; a node of a former cluster may run on")
 		}
 	}
@@ -116,9 +119,10 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 // maxFreeProbes bounds how many addresses are tried to offer one.
 const maxFreeProbes = 16
 
-// freeAddress offers the next address of the network that no node has and at which no machine answers; empty: there is
-// none nearby. Each is offered once.
-func (c *checks) freeAddress(ctx context.Context, after netip.Addr) string {
+// freeAddress offers the next address of the network that no node has, no other pool may, and at which no machine
+// answers; empty: there is none nearby. Each is offered once.
+func (c *checks) freeAddress(ctx context.Context, after netip.Addr, pool string) string {
+	others := otherRanges(c.plan, pool, func(p plan.PlannedPool) []plan.Span[netip.Addr] { return p.Addresses })
 	taken := map[netip.Addr]bool{c.plan.Gateway: true, c.plan.VIP: true}
 	for _, n := range c.plan.Nodes() {
 		taken[n.Address] = true
@@ -129,6 +133,14 @@ func (c *checks) freeAddress(ctx context.Context, after netip.Addr) string {
 		// The last address of an IPv4 network is its broadcast address.
 		if !c.plan.Network.Contains(after) || after.Is4() && !c.plan.Network.Contains(after.Next()) {
 			return ""
+		}
+
+		if i := slices.IndexFunc(others, func(s plan.Span[netip.Addr]) bool {
+			return !after.Less(s.First) && !s.Last.Less(after)
+		}); i >= 0 {
+			after = others[i].Last
+
+			continue
 		}
 
 		if taken[after] || c.offered[after.String()] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -62,13 +63,14 @@ func (c *checks) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
 		return &spec.Problem{
 			Path: "pools." + n.Pool + ".vmids", Rule: fmt.Sprintf("%d is taken by %q on host %s", v.ID, v.Name, v.Host),
 			Value: n.Name, Remedy: fmt.Sprintf("choose another range (the next free VMID is %d), or remove that machine",
-				c.freeVMID(v.ID)),
+				c.freeVMID(v.ID, n.Pool)),
 		}
 	}
 }
 
-// freeVMID is the next VMID after another that no machine has and no node is to have. Each is offered once.
-func (c *checks) freeVMID(after int) int {
+// freeVMID is the next VMID after another that no machine has, no node is to have and no other pool may. Each is
+// offered once.
+func (c *checks) freeVMID(after int, pool string) int {
 	taken := map[int]bool{}
 	for _, v := range c.vms {
 		taken[v.ID] = true
@@ -78,13 +80,34 @@ func (c *checks) freeVMID(after int) int {
 		taken[n.VMID] = true
 	}
 
+	others := otherRanges(c.plan, pool, func(p plan.PlannedPool) []plan.Span[int] { return p.VMIDs })
+
 	for free := after + 1; ; free++ {
+		if i := slices.IndexFunc(others, func(s plan.Span[int]) bool { return s.First <= free && free <= s.Last }); i >= 0 {
+			free = others[i].Last
+
+			continue
+		}
+
 		if !taken[free] && !c.offered[strconv.Itoa(free)] {
 			c.offered[strconv.Itoa(free)] = true
 
 			return free
 		}
 	}
+}
+
+// otherRanges are those of all pools but one.
+func otherRanges[T any](p *plan.Plan, pool string, of func(plan.PlannedPool) []plan.Span[T]) []plan.Span[T] {
+	var all []plan.Span[T]
+
+	for _, other := range p.Pools {
+		if other.Name != pool {
+			all = append(all, of(other)...)
+		}
+	}
+
+	return all
 }
 
 // checkIdentities reads which VMs have the VMIDs of the plan. Whether they are those of the state is compared when the

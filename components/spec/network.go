@@ -8,7 +8,7 @@ type Network struct {
 	Addressing Addressing `json:"addressing,omitempty" jsonschema:"enum=static,enum=reserved,enum=agent,enum=reported"`
 	// The network of the nodes, for example 10.0.0.0/16.
 	CIDR string `json:"cidr"`
-	// Address of the router. Required with addressing static.
+	// Address of the router, with IPv6 also a link-local one. Required with addressing static.
 	Gateway string `json:"gateway,omitempty"`
 	// DNS servers, with addressing static. Absent: 1.1.1.1 and 8.8.8.8.
 	Nameservers []string `json:"nameservers,omitempty"`

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -87,7 +88,9 @@ func (x explainer) explain(e *jsonschema.ValidationError) spec.Problems {
 			}
 		}
 
-		return one("must be "+TypeNames(k.Want), TypeNames([]string{k.Got}), retype(schema, k.Want, k.Got))
+		value := valueAt(x.value, e.InstanceLocation)
+
+		return one("must be "+TypeNames(k.Want), shown(value, k.Got), retype(schema, k.Want, k.Got, value))
 	case *kind.Enum:
 		var want []string
 		for _, v := range k.Want {
@@ -127,9 +130,11 @@ func (x explainer) explainChoice(e *jsonschema.ValidationError) spec.Problems {
 
 	path, schema := locate(x.schema, e.InstanceLocation)
 
+	value := valueAt(x.value, e.InstanceLocation)
+
 	return spec.Problems{{
-		Path: path, Rule: "must be " + TypeNames(wanted), Value: TypeNames([]string{given}),
-		Remedy: retype(schema, wanted, given),
+		Path: path, Rule: "must be " + TypeNames(wanted), Value: shown(value, given),
+		Remedy: retype(schema, wanted, given, value),
 	}}
 }
 
@@ -278,7 +283,7 @@ func Join(path, step string) string {
 }
 
 // retype says how what has another type is written.
-func retype(s *jsonschema.Schema, wanted []string, given string) string {
+func retype(s *jsonschema.Schema, wanted []string, given string, value any) string {
 	want := func(kinds ...string) bool {
 		return slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(wanted, k) })
 	}
@@ -290,13 +295,62 @@ func retype(s *jsonschema.Schema, wanted []string, given string) string {
 		return "write digits alone, without a unit or quotes"
 	case want("boolean") && given == "string":
 		return "write true or false, without quotes"
+	case want("string") && given == "array":
+		if parts := scalars(value); parts != nil {
+			return "write it as one text: " + strings.Join(parts, ", ")
+		}
+
+		return "write it as one text"
 	case want("array"):
 		return "write it in brackets: [first, second]"
 	case want("object") && s != nil && len(s.Properties) > 0:
 		return "write its keys below it: " + strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
+	case want("object") && s != nil && given == "array":
+		return `write each below its name or number: "1": ...`
 	default:
 		return "change the value"
 	}
+}
+
+// longest is how much of a value is shown.
+const longest = 40
+
+// shown names the type of a value, and shows what is short. A text that may hold credentials is not shown.
+func shown(value any, kind string) string {
+	name := TypeNames([]string{kind})
+
+	switch value.(type) {
+	case map[string]any, nil:
+		return name
+	case []any:
+		if scalars(value) == nil {
+			return name
+		}
+	}
+
+	text, err := json.Marshal(value)
+	if err != nil || len(text) > longest || strings.ContainsAny(string(text), `@\\`) || strings.Contains(string(text), "://") {
+		return name
+	}
+
+	return name + ", " + string(text)
+}
+
+// scalars are the elements of a list as they are written; nil: it is none, or holds more than values.
+func scalars(value any) []string {
+	var all []string
+
+	list, _ := value.([]any)
+	for _, one := range list {
+		switch one.(type) {
+		case string, bool, float64, json.Number:
+			all = append(all, fmt.Sprint(one))
+		default:
+			return nil
+		}
+	}
+
+	return all
 }
 
 // TypeNames names JSON types as people do.

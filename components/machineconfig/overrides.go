@@ -1,0 +1,175 @@
+package machineconfig
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+// override is what the plan decides and a patch may change without a word.
+type override struct {
+	what, remedy string
+	value        func(talosconfig.Provider) string
+	// refused says that the program could not go on with another value.
+	refused bool
+}
+
+func overrides(p *plan.Plan, node plan.Node) []override {
+	use := func(key string) string { return "leave it out of the patch, and use " + key }
+
+	all := []override{
+		{
+			what: "the hostname", remedy: use("pools." + node.Pool + ".names"), refused: true,
+			value: func(c talosconfig.Provider) string {
+				if h := c.NetworkHostnameConfig(); h != nil {
+					return h.Hostname()
+				}
+
+				return ""
+			},
+		},
+		{
+			what: "the install disk", remedy: "leave it out of the patch, and use disk.interface",
+			value: func(c talosconfig.Provider) string { return c.Machine().Install().Disk() },
+		},
+		{
+			what: "the installer", remedy: use("cluster.versions.talos and image"),
+			value: func(c talosconfig.Provider) string { return c.Machine().Install().Image() },
+		},
+		{
+			what: "the endpoint", remedy: use("cluster.endpoint"),
+			value: func(c talosconfig.Provider) string { return c.Cluster().Endpoint().String() },
+		},
+		{
+			what: "the CNI", remedy: use("cluster.cni.name"),
+			value: func(c talosconfig.Provider) string { return c.Cluster().Network().CNI().Name() },
+		},
+		{
+			what: "kube-proxy", remedy: use("cluster.cni.kubeProxy"),
+			value: func(c talosconfig.Provider) string { return fmt.Sprint(c.Cluster().Proxy().Enabled()) },
+		},
+		{
+			what: "the networks of pods and services", remedy: "a running cluster keeps its networks: change them only before " +
+				"the cluster is created",
+			value: func(c talosconfig.Provider) string {
+				return strings.Join(slices.Concat(c.Cluster().Network().PodCIDRs(), c.Cluster().Network().ServiceCIDRs()), ", ")
+			},
+		},
+	}
+
+	if p.Addressing == spec.AddressingStatic || node.Static || p.VIP.IsValid() {
+		all = append(all, override{
+			what: "the network interface with the node's address", remedy: use("network and the node's address"),
+			value: func(c talosconfig.Provider) string { return linkOf(c, node) },
+		})
+	}
+
+	return all
+}
+
+// linkOf says what a configuration tells of the link with the node's address.
+func linkOf(c talosconfig.Provider, node plan.Node) string {
+	var said []string
+
+	for _, d := range c.Machine().Network().Devices() {
+		selected := d.Selector() != nil && strings.EqualFold(d.Selector().HardwareAddress(), node.MAC)
+		if !selected && d.Interface() != linkName {
+			continue
+		}
+
+		said = append(said, fmt.Sprint(d.Addresses(), d.DHCP(), d.Ignore()))
+		if d.VIPConfig() != nil {
+			said = append(said, d.VIPConfig().IP())
+		}
+	}
+
+	for _, l := range c.NetworkCommonLinkConfigs() {
+		if l.Name() == linkName || l.Name() == linkAlias {
+			for _, a := range l.Addresses() {
+				said = append(said, a.Address().String())
+			}
+		}
+	}
+
+	return strings.Join(said, ", ")
+}
+
+// checkOverrides says which patch changes what the plan decides. Both configurations are of the same node: without the
+// operator's patches, and with all.
+func (c *checker) checkOverrides(p *plan.Plan, planned, whole talosconfig.Provider, patches []spec.Patch,
+	node plan.Node,
+) {
+	for _, o := range overrides(p, node) {
+		decided := o.value(planned)
+		changes := func(cfg talosconfig.Provider) bool { return o.value(cfg) != decided }
+
+		if !changes(whole) {
+			continue
+		}
+
+		problem := blame(planned, operators(patches), node, "overrides "+o.what+" of the plan, "+decided, changes)
+		problem.Remedy = o.remedy
+
+		if o.refused {
+			c.note(&c.problems, problem)
+		} else {
+			c.note(&c.warnings, problem)
+		}
+	}
+}
+
+// operators are the patches that the program does not make itself.
+func operators(patches []spec.Patch) []spec.Patch {
+	return slices.DeleteFunc(slices.Clone(patches), func(patch spec.Patch) bool { return patch.Origin == ownPatch })
+}
+
+// programs are the patches that the program makes itself.
+func programs(patches []spec.Patch) []spec.Patch {
+	return slices.DeleteFunc(slices.Clone(patches), func(patch spec.Patch) bool { return patch.Origin != ownPatch })
+}
+
+// clusterNetworks are the needs of the networks of pods and services, which only patches change.
+func clusterNetworks(p *plan.Plan) []need {
+	return []need{
+		{
+			"the networks of pods and services must not hold that of the nodes, network.cidr " + p.Network.String(),
+			func(cfg talosconfig.Provider) bool {
+				n := cfg.Cluster().Network()
+
+				// One that holds these and much else does no harm by itself.
+				return slices.ContainsFunc(prefixes(n.PodCIDRs(), n.ServiceCIDRs()), func(own netip.Prefix) bool {
+					return own.Contains(p.Network.Addr()) && p.Network.Bits() >= own.Bits()
+				})
+			},
+		},
+		{
+			"the networks of pods and services must not overlap",
+			func(cfg talosconfig.Provider) bool {
+				n := cfg.Cluster().Network()
+
+				return slices.ContainsFunc(prefixes(n.ServiceCIDRs()), func(services netip.Prefix) bool {
+					return slices.ContainsFunc(prefixes(n.PodCIDRs()), services.Overlaps)
+				})
+			},
+		},
+	}
+}
+
+// prefixes are the networks that the texts are; Talos refuses other texts by itself.
+func prefixes(lists ...[]string) []netip.Prefix {
+	var all []netip.Prefix
+
+	for _, text := range slices.Concat(lists...) {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, prefix)
+		}
+	}
+
+	return all
+}

@@ -1,0 +1,119 @@
+package machineconfig
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/spec"
+)
+
+// TestOverrides: a patch that changes what the plan decided is named, with what to use instead; one that a patch of the
+// program's own goes before is not.
+func TestOverrides(t *testing.T) {
+	t.Parallel()
+
+	const given = " (given: own.yaml, for home-worker-1); "
+
+	for name, test := range map[string]struct {
+		patch, warning, problem string
+	}{
+		"nothing": {patch: "machine: {sysctls: {a: b}}"},
+		"install disk": {
+			patch: "machine: {install: {disk: /dev/nvme0n1}}",
+			warning: "pools.worker.patches[0]: overrides the install disk of the plan, /dev/sda" + given +
+				"leave it out of the patch, and use disk.interface",
+		},
+		"endpoint": {
+			patch: "cluster: {controlPlane: {endpoint: 'https://k.example.com:6443'}}",
+			warning: "pools.worker.patches[0]: overrides the endpoint of the plan, https://10.0.0.11:6443" + given +
+				"leave it out of the patch, and use cluster.endpoint",
+		},
+		"CNI": {
+			patch: "cluster: {network: {cni: {name: none}}}",
+			warning: "pools.worker.patches[0]: overrides the CNI of the plan, flannel" + given +
+				"leave it out of the patch, and use cluster.cni.name",
+		},
+		"interface": {
+			patch: "machine: {network: {interfaces: [{deviceSelector: {hardwareAddr: '02:00:00:00:00:21'}, dhcp: true}]}}",
+			warning: "pools.worker.patches[0]: overrides the network interface with the node's address of the plan, " +
+				"[10.0.0.21/16] false false" + given + "leave it out of the patch, and use network and the node's address",
+		},
+		"another interface": {
+			patch: "machine: {network: {interfaces: [{interface: ens19, dhcp: true}]}}",
+		},
+		"subnets": {
+			patch: "cluster: {network: {podSubnets: [10.112.0.0/16]}}",
+			warning: "pools.worker.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
+				"10.96.0.0/12" + given + "a running cluster keeps its networks: change them only before the cluster is created",
+		},
+		"subnets of the nodes": {
+			patch: "cluster: {network: {podSubnets: [10.0.0.0/14]}}",
+			warning: "pools.worker.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
+				"10.96.0.0/12" + given + "a running cluster keeps its networks: change them only before the cluster is created",
+			problem: "pools.worker.patches[0]: the networks of pods and services must not hold that of the nodes, " +
+				"network.cidr 10.0.0.0/16" + given + "correct the patch",
+		},
+		"hostname": {
+			patch: "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := reservedSpec()
+			worker := s.Pools["worker"]
+			worker.Patches = []spec.Patch{{Path: "pools.worker.patches[0]", Origin: "own.yaml", Text: test.patch}}
+			worker.Nodes = map[string]spec.NodeSpec{"1": worker.Nodes["1"]}
+			s.Pools["worker"] = worker
+
+			warnings, err := Check(planOf(t, s))
+			if test.problem == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, "the configuration has 1 problem:\n  - "+test.problem)
+			}
+
+			got := ""
+			for _, w := range warnings {
+				got += w.String()
+			}
+
+			assert.Equal(t, test.warning, got)
+		})
+	}
+}
+
+// TestOverriddenHostname: the program waits for a node by its name.
+func TestOverriddenHostname(t *testing.T) {
+	t.Parallel()
+
+	s := patched(talos112, "", "", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\n")
+
+	_, err := Check(planOf(t, s))
+	require.EqualError(t, err, "the configuration has 1 problem:\n  - pools.control.nodes.2.patches[0]: overrides the "+
+		"hostname of the plan, atlas-control-2 (given: patches/pools.control.nodes.2.yaml, for atlas-control-2); leave it "+
+		"out of the patch, and use pools.control.names")
+}
+
+// TestLinkLocalGateway: Talos takes a gateway that only its link knows.
+func TestLinkLocalGateway(t *testing.T) {
+	t.Parallel()
+
+	s := reservedSpec()
+	s.Network = spec.Network{CIDR: "2001:db8::/64", Gateway: "fe80::1", Nameservers: []string{"2606:4700:4700::1111"}}
+	s.Pools = map[string]spec.Pool{"control": {
+		Role: spec.RoleControlPlane, Count: new(1), Addresses: "2001:db8::11", Addressing: spec.AddressingStatic,
+	}}
+
+	p := planOf(t, s)
+
+	warnings, err := Check(p)
+	require.NoError(t, err)
+	assert.Empty(t, warnings)
+
+	patches, err := NodePatches(p, p.Nodes()[0])
+	require.NoError(t, err)
+	assert.Contains(t, patches[len(patches)-1], "- gateway: fe80::1\n")
+}

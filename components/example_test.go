@@ -195,6 +195,10 @@ func (mocks) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) {
 // oneTemplate is a Proxmox VE that has a template, and room for what is made of it.
 type oneTemplate struct{ components.Proxmox }
 
+func (oneTemplate) Version(context.Context) (proxmoxapi.Version, error) {
+	return proxmoxapi.Version{Text: "9.0.3", Major: 9}, nil
+}
+
 func (oneTemplate) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	return []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}}, nil
 }

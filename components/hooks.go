@@ -48,8 +48,21 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	updates := proxmoxvm.UpdateHooks{
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
 	}
+	clones := &proxmoxvm.Clones{
+		Limit: r.Plan.ParallelClones, Timeout: r.Plan.TaskTimeout, Proxmox: r.Proxmox, Progress: r.Progress,
+	}
+	// It is the last hook of a clone: what it waits for is making the clone.
 	checkVMIDFree := func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		return proxmoxvm.CheckVMIDFree(c, r.Plan, r.Proxmox, ctx.Stack(), args)
+		if err := proxmoxvm.CheckVMIDFree(c, r.Plan, r.Proxmox, ctx.Stack(), args); err != nil {
+			return err
+		}
+
+		return clones.Begin(c, args)
+	}
+	checkCreated := func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		clones.End(args.Name)
+
+		return r.Identities.CheckCreated(c, args)
 	}
 	checkComplete := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return proxmoxvm.CheckComplete(c, r.Plan, r.Proxmox, args)
@@ -65,12 +78,17 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.drain, "vm-vacated", r.Before, previews)
 	register(&h.rejoin, "vm-back", r.After)
 	register(&h.announced, "vm-announced", r.Identities.Announce, previews)
-	register(&h.created, "vm-created", r.Identities.CheckCreated)
+	register(&h.created, "vm-created", checkCreated)
 	register(&h.checked, "vm-checked", r.Identities.Check, previews)
 	register(&h.companions, "vm-companions", r.Identities.CheckCompanion, previews)
 
 	failed, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) {
-		return r.Failed(hookutil.Interruptible(ctx.Context()), args)
+		c := hookutil.Interruptible(ctx.Context())
+		if args.FailedOperation == "create" {
+			return clones.Failed(c, args), nil
+		}
+
+		return r.Failed(c, args)
 	})
 
 	// Where the program does not run, the engine shows that it is missing in place of why a VM could not be deleted.

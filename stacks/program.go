@@ -11,6 +11,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos"
 
 	"talos-proxmox/components"
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
@@ -70,7 +71,10 @@ func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (
 		return nil, err
 	}
 
-	api, err := proxmoxapi.New(config.Access())
+	access := config.Access()
+	access.Progress = hookutil.Progress(ctx, p.Cluster)
+
+	api, err := proxmoxapi.New(access)
 	if err != nil {
 		return nil, err
 	}

@@ -97,6 +97,8 @@ type Plan struct {
 	SettleTimeout, TransferTimeout time.Duration
 	// TaskTimeout is how long a task that the program starts on Proxmox VE may take.
 	TaskTimeout time.Duration
+	// ParallelClones is how many clones of one template are made at a time; 0: any number.
+	ParallelClones int
 	// KubeconfigRenewal is how long before its end the kubeconfig is renewed; 0: the provider's default.
 	KubeconfigRenewal time.Duration
 	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead or broken and may leave.

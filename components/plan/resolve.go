@@ -219,6 +219,7 @@ func (r *resolver) checkLifecycle(p *Plan) {
 	p.AgentTimeout = r.duration("lifecycle.agentTimeout", l.AgentTimeout)
 	p.DrainTimeout = r.duration("lifecycle.drainTimeout", l.DrainTimeout)
 	p.SettleTimeout = r.duration("lifecycle.settleTimeout", l.SettleTimeout)
+	p.ParallelClones = r.spec.Image.Template.ParallelClones
 	p.TaskTimeout = r.duration("lifecycle.taskTimeout", l.TaskTimeout)
 
 	if p.TaskTimeout > 0 && p.TaskTimeout < minTaskTimeout {

@@ -30,8 +30,10 @@ type Access struct {
 	// Offline says that nothing is to be asked, and why.
 	Offline string
 	// TaskTimeout bounds a task: a guest to shut down, a datastore to make a disk larger, a host to download an image.
-	// 0: half an hour.
+	// It also bounds how long a lock of a VM is waited for. 0: half an hour.
 	TaskTimeout time.Duration
+	// Progress is told of waits for locks; nil: nothing is.
+	Progress func(message string)
 }
 
 // Errors that callers tell apart.
@@ -51,8 +53,10 @@ var (
 // Client asks one Proxmox VE cluster.
 type Client struct {
 	endpoint, offline string
-	taskTimeout       time.Duration
-	api               *proxmox.Client
+	// lockPause is how long it waits before it repeats what a lock has refused.
+	taskTimeout, lockPause time.Duration
+	progress               func(string)
+	api                    *proxmox.Client
 }
 
 // requestTimeout bounds each request: look-ups are small, and a preview must not hang on a host that is down.
@@ -76,8 +80,14 @@ func New(a Access) (*Client, error) {
 		login = proxmox.WithCredentials(&proxmox.Credentials{Username: a.Username, Password: a.Password})
 	}
 
+	progress := a.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
+
 	return &Client{
 		endpoint: "https://" + u.Host, offline: a.Offline, taskTimeout: cmp.Or(a.TaskTimeout, 30*time.Minute),
+		lockPause: lockPause, progress: progress,
 		api: proxmox.NewClient("https://"+u.Host+"/api2/json", login,
 			proxmox.WithHTTPClient(&http.Client{Transport: listener{transport}, Timeout: requestTimeout})),
 	}, nil
@@ -173,8 +183,13 @@ func handedOn(call string, err error) bool {
 	return strings.Contains(call, " /nodes/") && !(errors.As(err, &dial) && dial.Op == "dial")
 }
 
-// task makes a request that Proxmox VE answers with a task, and waits for the end of that.
+// task makes a request that Proxmox VE answers with a task, and waits for the end of that. What a lock refuses is sent
+// again.
 func (c *Client) task(ctx context.Context, host, method, path string, body any) error {
+	return c.untilUnlocked(ctx, method+" "+path, func() error { return c.taskOnce(ctx, host, method, path, body) })
+}
+
+func (c *Client) taskOnce(ctx context.Context, host, method, path string, body any) error {
 	var (
 		id   proxmox.UPID
 		call = method + " " + path

@@ -317,7 +317,9 @@ func (c *Client) Eject(ctx context.Context, vm VM, drive string) error {
 
 	path := qemu(vm) + "/config"
 
-	return c.explain("PUT "+path, c.api.Put(ctx, path, map[string]string{drive: empty}, nil))
+	return c.untilUnlocked(ctx, "PUT "+path, func() error {
+		return c.explain("PUT "+path, c.api.Put(ctx, path, map[string]string{drive: empty}, nil))
+	})
 }
 
 // Link is a network interface as the guest agent reports it.

@@ -68,6 +68,8 @@ type TemplateImage struct {
 	GPUWorker TemplateRef `json:"gpuWorker,omitempty"`
 	// Allow names other than talos-v<major>.<minor>.<patch>-base.
 	AllowNonCanonicalName bool `json:"allowNonCanonicalName,omitempty" jsonschema:"default=false"`
+	// Number of clones of one template that may be created at the same time. Absent: no limit of its own.
+	ParallelClones int `json:"parallelClones,omitempty" jsonschema:"minimum=1,maximum=1000"`
 }
 
 // TemplateRef is the name or the VMID of a template. A number in the configuration is read as its text.

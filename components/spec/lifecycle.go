@@ -16,7 +16,8 @@ type Lifecycle struct {
 	// Timeout of the drain of a node before it is disrupted or removed. Disruption budgets are respected.
 	DrainTimeout string `json:"drainTimeout,omitempty" jsonschema:"default=5m"`
 	// Timeout of a task that the program itself starts on Proxmox VE: to start or restart a VM, to grow a disk, to
-	// download an image again; at least 4m. Other tasks are the provider's.
+	// download an image again; at least 4m. It also bounds the wait for a locked VM or template. Other tasks are the
+	// provider's.
 	TaskTimeout string `json:"taskTimeout,omitempty" jsonschema:"default=30m"`
 	// Grace period for transient failures: of etcd, of a node that is being removed, of a Kubernetes API server
 	// that answered before. Operations fail once it has elapsed. It is three times as long before a node is

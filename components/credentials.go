@@ -3,10 +3,10 @@ package components
 import (
 	"encoding/base64"
 	"errors"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-
-	"talos-proxmox/components/k3s"
+	"github.com/siderolabs/crypto/x509"
 )
 
 // expiry is when a client certificate (PEM in base64, as the provider holds it) ends, as RFC 3339 writes it. That is no
@@ -31,5 +31,10 @@ func notAfter(text string) (string, error) {
 		return "", errors.New("a client certificate is no base64")
 	}
 
-	return k3s.KeyPair{Certificate: string(data)}.NotAfter()
+	c, err := (&x509.PEMEncodedCertificateAndKey{Crt: data}).GetCert()
+	if err != nil {
+		return "", errors.New("a client certificate cannot be read")
+	}
+
+	return c.NotAfter.UTC().Format(time.RFC3339), nil
 }

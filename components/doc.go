@@ -49,16 +49,18 @@
 // and are always registered.
 package components
 
+import "talos-proxmox/components/tokens"
+
 // Type tokens: part of every URN, so they never change.
 const (
 	// ClusterType is the token of TalosCluster.
-	ClusterType = "talos-proxmox:index:TalosCluster"
+	ClusterType = tokens.TalosCluster
 	// NodeType is the token of TalosNode.
-	NodeType = "talos-proxmox:index:TalosNode"
+	NodeType = tokens.TalosNode
 	// GPUPoolType is the token of GPUWorkerPool.
-	GPUPoolType = "talos-proxmox:index:GPUWorkerPool"
+	GPUPoolType = tokens.GPUWorkerPool
 	// K3sClusterType is the token of K3sCluster.
-	K3sClusterType = "talos-proxmox:index:K3sCluster"
+	K3sClusterType = tokens.K3sCluster
 	// K3sNodeType is the token of K3sNode.
-	K3sNodeType = "talos-proxmox:index:K3sNode"
+	K3sNodeType = tokens.K3sNode
 )

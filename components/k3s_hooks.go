@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/components/rollout"
 	k3srollout "talos-proxmox/components/rollout/k3s"
 	"talos-proxmox/components/rollout/vmrestart"
+	"talos-proxmox/components/tokens"
 )
 
 // k3sHooks are the hooks of one cluster of K3s.
@@ -44,7 +45,7 @@ func (b *k3sBuilder) registerHooks() error {
 
 	errs = append(errs, h.vmHooks.register(b.ctx, b.name, vmrestart.New(vmrestart.Options{
 		Scope: h.scope, Proxmox: b.proxmox, Permissions: b.report,
-		Rollout: rollout.New(p, h.scope.Limiter, h.scope.Progress), Nodes: nodesBy(p, b.name, "-vm"),
+		Rollout: rollout.New(p, h.scope.Limiter, h.scope.Progress), Nodes: nodesBy(p, b.name, tokens.VMSuffix),
 		System: h.operations.Cluster,
 	}), register))
 

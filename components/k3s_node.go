@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 // K3sNodeArgs describe one machine with K3s. What it boots first, and what it is told then, is used when the VM is made
@@ -114,7 +115,7 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 		return nil, err
 	}
 
-	if node.VM, err = proxmoxvm.New(ctx, name+"-vm", args.machine(userData), pulumi.Parent(node)); err != nil {
+	if node.VM, err = proxmoxvm.New(ctx, name+tokens.VMSuffix, args.machine(userData), pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 

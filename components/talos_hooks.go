@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/tokens"
 )
 
 // talosHooks are the hooks of one Talos cluster.
@@ -59,7 +60,7 @@ func registerTalosHooks(
 
 	h.operations = talos.New(talos.Options{
 		Scope: h.scope, Proxmox: args.Proxmox, Credentials: h.credentials, UUIDs: h.uuids,
-		Nodes: nodesBy(p, name, "-config"), Dir: args.Dir, EmptyRecord: name + emptied,
+		Nodes: nodesBy(p, name, tokens.ConfigurationSuffix), Dir: args.Dir, EmptyRecord: name + emptied,
 	})
 
 	restarts := rollout.New(p, h.scope.Limiter, h.scope.Progress)
@@ -78,7 +79,7 @@ func registerTalosHooks(
 
 	errs = append(errs, h.vmHooks.register(ctx, name, vmrestart.New(vmrestart.Options{
 		Scope: h.scope, Proxmox: args.Proxmox, Permissions: args.Preflight, Rollout: restarts,
-		Nodes: nodesBy(p, name, "-vm"), System: h.system,
+		Nodes: nodesBy(p, name, tokens.VMSuffix), System: h.system,
 	}), register))
 
 	register(&h.waitAnswering, "node-answering", h.operations.Changes.WaitAnswering)

@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/tokens"
 )
 
 // TalosNodeArgs describe one machine. What it boots first is a template, an image that is there, or one that it
@@ -152,7 +153,7 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 		return nil, err
 	}
 
-	if node.VM, err = proxmoxvm.New(ctx, name+"-vm", args.machine(image), pulumi.Parent(node)); err != nil {
+	if node.VM, err = proxmoxvm.New(ctx, name+tokens.VMSuffix, args.machine(image), pulumi.Parent(node)); err != nil {
 		return nil, err
 	}
 
@@ -261,7 +262,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 		args.ApplyMode = pulumi.String("staged")
 	}
 
-	applied, err := machine.NewConfigurationApply(ctx, node.name+"-config", args,
+	applied, err := machine.NewConfigurationApply(ctx, node.name+tokens.ConfigurationSuffix, args,
 		pulumi.Parent(node),
 		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, c.After)),
 		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.

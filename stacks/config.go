@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"os"
 	"time"
 
 	"talos-proxmox/components/plan"
@@ -32,6 +31,8 @@ type Config struct {
 
 	// Dir is where paths of the configuration begin, the project's directory; the working directory when empty.
 	Dir string `json:"-"`
+	// Offline is why previews do not ask Proxmox VE; empty: they do.
+	Offline string `json:"-"`
 	// Destroying says that the run destroys the stack, by 'ops run destroy'.
 	Destroying bool `json:"-"`
 }
@@ -48,17 +49,6 @@ func (c Config) Plan() (*plan.Plan, error) {
 	return plan.New(s)
 }
 
-// offlineVariable keeps previews from asking Proxmox VE.
-const offlineVariable = "TALOS_PROXMOX_OFFLINE"
-
-func offline() string {
-	if os.Getenv(offlineVariable) == "" {
-		return ""
-	}
-
-	return offlineVariable + " is set"
-}
-
 // Access is how Proxmox VE is reached.
 func (c Config) Access() proxmoxapi.Access {
 	timeout, _ := time.ParseDuration(c.Lifecycle.TaskTimeout) // the plan refuses what is none; absent: 0
@@ -67,6 +57,6 @@ func (c Config) Access() proxmoxapi.Access {
 		TaskTimeout: timeout,
 		Endpoint:    c.Proxmox.Endpoint, Insecure: c.Proxmox.Insecure,
 		TokenID: c.Proxmox.TokenID, TokenSecret: c.ProxmoxTokenSecret,
-		Username: c.Proxmox.Username, Password: c.ProxmoxPassword, Offline: offline(),
+		Username: c.Proxmox.Username, Password: c.ProxmoxPassword, Offline: c.Offline,
 	}
 }

@@ -47,9 +47,9 @@ func LoadText(text []byte, root string) (Config, error) {
 	return parse(values, unquoted, root)
 }
 
-// ReadFile returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for
+// ReadValues returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for
 // secrets.
-func ReadFile(path string) (map[string]string, error) {
+func ReadValues(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func valuesOf(all map[string]any) (map[string]string, spec.Problems, error) {
 	return values, unquoted, nil
 }
 
-// readFile is what a stack file has under config. Like Pulumi, it takes a key without a namespace for the project's.
-func readFile(path string) (map[string]any, error) {
+// readConfig is what a stack file has under config. Like Pulumi, it takes a key without a namespace for the project's.
+func readConfig(path string) (map[string]any, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -63,6 +63,17 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 // not tell it.
 const DestroyVariable = "TALOS_PROXMOX_DESTROY"
 
+// offlineVariable keeps previews from asking Proxmox VE.
+const offlineVariable = "TALOS_PROXMOX_OFFLINE"
+
+func offline() string {
+	if os.Getenv(offlineVariable) == "" {
+		return ""
+	}
+
+	return offlineVariable + " is set"
+}
+
 // Parse reads a configuration from its values as Pulumi keeps them: text as it is, anything else as JSON. Patch files
 // are read from below root.
 func Parse(values map[string]string, root string) (Config, error) { return parse(values, nil, root) }
@@ -86,7 +97,7 @@ func parse(values map[string]string, keys spec.Problems, root string) (Config, e
 		return Config{}, err
 	}
 
-	c := Config{Dir: root}
+	c := Config{Dir: root, Offline: offline()}
 
 	// What has the wrong type is in the problems already; the rest is read all the same, so that it can be checked too.
 	var mismatch *json.UnmarshalTypeError
@@ -198,7 +209,7 @@ func keysGiven(root, project, stack string) ([]string, error) {
 			return nil, fmt.Errorf("%s: %w", pulumi.EnvConfig, err)
 		}
 	} else {
-		file, err := readFile(filepath.Join(root, "Pulumi."+stack+".yaml"))
+		file, err := readConfig(filepath.Join(root, "Pulumi."+stack+".yaml"))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, nil
 		} else if err != nil {

@@ -38,7 +38,7 @@ func TestWrong(t *testing.T) {
 
 // TestSecretsAreRequired: a stack that Pulumi loads has no stand-ins.
 func TestSecretsAreRequired(t *testing.T) {
-	all, err := readFile("examples/Pulumi.atlas.yaml")
+	all, err := readConfig("examples/Pulumi.atlas.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -194,7 +194,7 @@ func configOf(t *testing.T, r *rehearsal.Rehearsal) stacks.Config {
 	path := filepath.Join(t.TempDir(), "Pulumi.embedded.yaml")
 	require.NoError(t, r.WriteStackFile(path))
 
-	values, err := stacks.ReadFile(path)
+	values, err := stacks.ReadValues(path)
 	require.NoError(t, err)
 
 	for key, secret := range r.Secrets() {

@@ -17,8 +17,8 @@ import (
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
-	"talos-proxmox/stacks/ops/adopt"
-	"talos-proxmox/stacks/ops/describe"
+	"talos-proxmox/stacks/ops/generate"
+	"talos-proxmox/stacks/ops/importcmd"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -72,7 +72,7 @@ func TestDescribe(t *testing.T) {
 	cli(t, r, "stack", "rm", "--force", "--yes")
 
 	credentials := r.Lab.Credentials()
-	result, err := describe.Stack(t.Context(), describe.Options{
+	result, err := generate.Stack(t.Context(), generate.Options{
 		Access: proxmoxapi.Access{
 			Endpoint: r.Lab.Endpoint(), Insecure: true, TokenID: credentials.TokenID,
 			TokenSecret: credentials.TokenSecret,
@@ -98,7 +98,7 @@ func TestDescribe(t *testing.T) {
 	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
 		auto.ConfigValue{Value: credentials.TokenSecret, Secret: true}))
 
-	files, said := adoptable(t, r, adopt.Options{Talosconfig: talosconfig})
+	files, said := adoptable(t, r, importcmd.Options{Talosconfig: talosconfig})
 	assert.NotContains(t, said, "absent")
 	importFile(t, r, files.Import)
 

@@ -61,6 +61,7 @@ func TestImports(t *testing.T) {
 			[]string{"components/impact", "components/spec"},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
 		},
+		{"components/tokens", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"components/atomicfile", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"components/etcdbackup", []string{"components/atomicfile"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/wait", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
@@ -79,7 +80,7 @@ func TestImports(t *testing.T) {
 		{"components/rollout/talos", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/impact", "components/kubeapi",
 			"components/machineconfig", "components/plan", "components/proxmoxvm", "components/rollout", "components/spec",
-			"components/talosapi", "components/wait",
+			"components/talosapi", "components/tokens", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/vmrestart", []string{
 			"components/hookutil", "components/impact", "components/plan", "components/proxmoxapi", "components/proxmoxvm",
@@ -101,7 +102,7 @@ func TestImports(t *testing.T) {
 		{"stacks/schema", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"stacks/contract", []string{"components/spec", "stacks/schema"}, []string{"net/http", "k8s.io/"}},
 		{"stacks", []string{"components", "components/", "stacks", "stacks/"}, nil},
-		{"policy", []string{"components/plan", "components/spec", "policy/"}, nil},
+		{"policy", []string{"components/plan", "components/spec", "components/tokens", "policy/"}, nil},
 		{"tests/lab", []string{"tests/lab/"}, []string{"github.com/pulumi/", "github.com/luthermonson/"}},
 		{"tests/engine", []string{"tests/engine/"}, nil},
 	}

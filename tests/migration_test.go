@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	variables "talos-proxmox/stacks/migrate"
-	"talos-proxmox/stacks/ops/adopt"
+	"talos-proxmox/stacks/ops/importcmd"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -49,7 +49,7 @@ disk_pool = "tank"
 
 	before := r.Lab.World().Snapshot()
 
-	files, said := adoptable(t, r, adopt.Options{})
+	files, said := adoptable(t, r, importcmd.Options{})
 	assert.Contains(t, said, "found  k3s-dev-control-1-vm  VM 110 on host pve, UUID ")
 	importFile(t, r, files.Import)
 

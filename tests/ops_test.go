@@ -22,21 +22,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
-	"talos-proxmox/stacks/ops/guard"
+	opsstate "talos-proxmox/stacks/ops/state"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
 
 // guarded is the way to the rehearsed stack's state, with what it says.
-func guarded(t *testing.T, r *rehearsal.Rehearsal) (guard.State, *engine.Transcript) {
+func guarded(t *testing.T, r *rehearsal.Rehearsal) (opsstate.State, *engine.Transcript) {
 	t.Helper()
 
-	stack, err := guard.On(t.Context(), r.Stack)
+	stack, err := opsstate.On(t.Context(), r.Stack)
 	require.NoError(t, err)
 
 	out := newOutput(t)
 
-	return guard.State{Stack: stack, Dir: filepath.Join(t.TempDir(), "state-backups"), Out: out}, out
+	return opsstate.State{Stack: stack, Dir: filepath.Join(t.TempDir(), "state-backups"), Out: out}, out
 }
 
 // TestRestore takes a snapshot, changes the stack, and goes back and forth. Nothing but state changes.
@@ -156,7 +156,7 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-func snapshot(t *testing.T, s guard.State) string {
+func snapshot(t *testing.T, s opsstate.State) string {
 	t.Helper()
 
 	f, err := s.Snapshot(t.Context())
@@ -350,14 +350,14 @@ func TestLockedInTheCloud(t *testing.T) {
 	env := backend.Env()
 	env["PULUMI_BACKEND_URL"], env["PULUMI_ACCESS_TOKEN"] = cloud.URL, "pul-nobody"
 
-	stack, err := guard.Open(t.Context(), project, "acme/prod", append(backend.Options(), auto.EnvVars(env))...)
+	stack, err := opsstate.Open(t.Context(), project, "acme/prod", append(backend.Options(), auto.EnvVars(env))...)
 	require.NoError(t, err)
 	assert.Equal(t, "prod", stack.Name())
-	require.ErrorIs(t, stack.Free(t.Context()), guard.ErrLocked)
+	require.ErrorIs(t, stack.Free(t.Context()), opsstate.ErrLocked)
 
 	updated = 1
 	require.NoError(t, stack.Free(t.Context()))
 
-	s := guard.State{Stack: stack, Dir: t.TempDir(), Out: newOutput(t)}
+	s := opsstate.State{Stack: stack, Dir: t.TempDir(), Out: newOutput(t)}
 	assert.Regexp(t, `/prod\.\d{8}-\d{6}\.json$`, snapshot(t, s))
 }

@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/stacks"
-	"talos-proxmox/stacks/ops/adopt"
-	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/stacks/ops/importcmd"
+	opsstate "talos-proxmox/stacks/ops/state"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -34,7 +34,7 @@ func TestRecover(t *testing.T) {
 	talosconfig := filepath.Join(t.TempDir(), "talosconfig")
 	require.NoError(t, os.WriteFile(talosconfig, []byte(result.Outputs["talosconfig"].Value.(string)), 0o600))
 
-	bring := func(t *testing.T, o adopt.Options) adopt.Files {
+	bring := func(t *testing.T, o importcmd.Options) importcmd.Files {
 		t.Helper()
 
 		files, said := adoptable(t, r, o)
@@ -55,7 +55,7 @@ func TestRecover(t *testing.T) {
 	t.Run("from a talosconfig", func(t *testing.T) {
 		lose(t, r)
 
-		files := bring(t, adopt.Options{Talosconfig: talosconfig})
+		files := bring(t, importcmd.Options{Talosconfig: talosconfig})
 		assert.Equal(t, contract, contractOf(t, up(t, r.Stack)))
 
 		for _, path := range []string{files.Import, files.Secrets} {
@@ -70,7 +70,7 @@ func TestRecover(t *testing.T) {
 
 		t.Run("from a secrets bundle", func(t *testing.T) {
 			lose(t, r)
-			assert.Empty(t, bring(t, adopt.Options{Secrets: files.Secrets}).Secrets)
+			assert.Empty(t, bring(t, importcmd.Options{Secrets: files.Secrets}).Secrets)
 			require.NoError(t, os.Remove(files.Secrets))
 		})
 	})
@@ -78,7 +78,7 @@ func TestRecover(t *testing.T) {
 	t.Run("a part of it", func(t *testing.T) {
 		cli(t, r, "state", "delete", "--yes", "--target-dependents", urnOf(t, r, "k3s-dev-worker-1-vm"))
 
-		files, said := adoptable(t, r, adopt.Options{})
+		files, said := adoptable(t, r, importcmd.Options{})
 		assert.Regexp(t, `^again  k3s-dev-worker-1-config  a node that has the configuration is not changed by it
 found  k3s-dev-worker-1-vm      VM 501 on host pve, UUID [0-9a-f-]{36}
 $`, said)
@@ -106,7 +106,7 @@ $`, said)
 	})
 
 	t.Run("nothing to bring back", func(t *testing.T) {
-		_, _, err := tryAdopt(t, r, adopt.Options{})
+		_, _, err := tryAdopt(t, r, importcmd.Options{})
 		require.EqualError(t, err, "the state of stack dev has all that the program wants: there is nothing to adopt")
 	})
 }
@@ -133,7 +133,7 @@ func TestRecoverSources(t *testing.T) {
 
 			lose(t, r)
 
-			files, said := adoptable(t, r, adopt.Options{Talosconfig: talosconfig})
+			files, said := adoptable(t, r, importcmd.Options{Talosconfig: talosconfig})
 			assert.NotContains(t, said, "absent")
 			assert.NotContains(t, said, "not known here")
 			importFile(t, r, files.Import)
@@ -146,7 +146,7 @@ func TestRecoverSources(t *testing.T) {
 				// Nobody names a control plane to compare the secrets with: its guest agent knows where it is.
 				cli(t, r, "state", "delete", "--yes", "--target-dependents", urnOf(t, r, "pair-worker-1-vm"))
 
-				_, said := adoptable(t, r, adopt.Options{})
+				_, said := adoptable(t, r, importcmd.Options{})
 				assert.Regexp(t, `(?m)^found +pair-worker-1-vm +VM 501 on host`, said)
 				assert.NotContains(t, said, "no control plane has been configured yet")
 			}
@@ -167,7 +167,7 @@ func TestRecoverTakenOver(t *testing.T) {
 
 	lose(t, r)
 
-	files, _ := adoptable(t, r, adopt.Options{})
+	files, _ := adoptable(t, r, importcmd.Options{})
 	assert.Empty(t, files.Secrets)
 	importFile(t, r, files.Import)
 	requireUntouched(t, r)
@@ -227,7 +227,7 @@ func TestRecoverRefused(t *testing.T) {
 
 	r := rehearse(t, "dev")
 
-	_, said, err := tryAdopt(t, r, adopt.Options{})
+	_, said, err := tryAdopt(t, r, importcmd.Options{})
 	require.EqualError(t, err, "nothing that the program wants is on Proxmox VE: to make it all, run an update")
 	assert.Contains(t, said, "absent  k3s-dev-control-1-vm      no VM has VMID 401\n")
 
@@ -238,7 +238,7 @@ func TestRecoverRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, []byte(newBundle(t, config.TalosVersionCurrent)), 0o600))
 	require.NoError(t, os.WriteFile(broken, []byte("cluster: {}\n"), 0o600))
 
-	for want, o := range map[string]adopt.Options{
+	for want, o := range map[string]importcmd.Options{
 		"the cluster's secrets are lost with the state: give either --talosconfig":                        {},
 		"broken is no secrets bundle: ":                                                                   {Secrets: broken},
 		"cannot be compared with what the cluster runs with: k3s-dev-control-1 ({control}) does not tell": {Secrets: other},
@@ -255,7 +255,7 @@ func TestRecoverRefused(t *testing.T) {
 		assert.Contains(t, failUp(t, r.Stack),
 			`VMID 401 is "k3s-dev-control-1" on host pve already, but not in this stack's state`)
 
-		_, _, err := tryAdopt(t, r, adopt.Options{})
+		_, _, err := tryAdopt(t, r, importcmd.Options{})
 		require.ErrorContains(t, err, "the secrets in the state are not accepted by the cluster: k3s-dev-control-1 (")
 		require.ErrorContains(t, err, "pulumi state delete --force --target-dependents '"+urnOf(t, r, "k3s-dev-secrets")+
 			"'), and run this again")
@@ -263,7 +263,7 @@ func TestRecoverRefused(t *testing.T) {
 		// As it says.
 		cli(t, r, "state", "delete", "--yes", "--force", "--target-dependents", urnOf(t, r, "k3s-dev-secrets"))
 
-		_, _, err = tryAdopt(t, r, adopt.Options{})
+		_, _, err = tryAdopt(t, r, importcmd.Options{})
 		require.ErrorContains(t, err, "the cluster's secrets are lost with the state")
 	})
 
@@ -292,21 +292,21 @@ func lose(t *testing.T, r *rehearsal.Rehearsal) {
 	cli(t, r, "stack", "init")
 }
 
-func tryAdopt(t *testing.T, r *rehearsal.Rehearsal, o adopt.Options) (adopt.Files, string, error) {
+func tryAdopt(t *testing.T, r *rehearsal.Rehearsal, o importcmd.Options) (importcmd.Files, string, error) {
 	t.Helper()
 
-	stack, err := guard.On(t.Context(), r.Stack)
+	stack, err := opsstate.On(t.Context(), r.Stack)
 	require.NoError(t, err)
 
 	out := newOutput(t)
 	o.Dir, o.Out = filepath.Join(t.TempDir(), "state-backups"), out
 
-	files, err := adopt.Write(t.Context(), stack, o)
+	files, err := importcmd.Write(t.Context(), stack, o)
 
 	return files, out.String(), err
 }
 
-func adoptable(t *testing.T, r *rehearsal.Rehearsal, o adopt.Options) (adopt.Files, string) {
+func adoptable(t *testing.T, r *rehearsal.Rehearsal, o importcmd.Options) (importcmd.Files, string) {
 	t.Helper()
 
 	files, said, err := tryAdopt(t, r, o)

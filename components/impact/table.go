@@ -1,7 +1,6 @@
 package impact
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,9 +10,6 @@ import (
 
 	"talos-proxmox/components/spec"
 )
-
-// MessagePrefix begins a message that holds a row, as JSON.
-const MessagePrefix = "talos-proxmox row "
 
 // NodeImpact is what one node will suffer.
 type NodeImpact struct {
@@ -41,13 +37,6 @@ type NodeImpact struct {
 	Kubernetes bool `json:"kubernetes,omitempty"`
 	// VM says that it is about a change of the node's VM, and knows nothing of what runs in it.
 	VM bool `json:"vm,omitempty"`
-}
-
-// Message is the row as one message, for programs.
-func (r NodeImpact) Message() (string, error) {
-	text, err := json.Marshal(r)
-
-	return MessagePrefix + string(text), err
 }
 
 // String is the row as a sentence.

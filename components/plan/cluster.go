@@ -6,9 +6,9 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/blang/semver"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 
@@ -140,19 +140,11 @@ func (r *resolver) version(path, given, example string) (string, bool) {
 	return given, false
 }
 
-// minor is the second number of a version, 0 when there is none.
-func minor(version string) int {
-	parts := strings.Split(version, ".")
-	if len(parts) < 2 {
-		return 0
-	}
+// minor is the second number of a version, 0 of what is no version.
+func minor(version string) uint64 {
+	v, _ := semver.ParseTolerant(version) // the zero version with an error
 
-	n, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return 0
-	}
-
-	return n
+	return v.Minor
 }
 
 // checkCNI takes what the operator has stated, empty where a default applies.

@@ -36,6 +36,21 @@ func Restarts(changes []string) []string {
 	return slices.Compact(found)
 }
 
+// Properties are those of a VM that change, without the mark of a replacement, of which the machine knows nothing.
+func Properties(changes []string) []string {
+	var found []string
+
+	for _, path := range changes {
+		if path != replaceMark {
+			found = append(found, Property(path))
+		}
+	}
+
+	slices.Sort(found)
+
+	return slices.Compact(found)
+}
+
 // Property is the one that a path is about: "memory" of "memory.dedicated".
 func Property(path string) string {
 	if end := strings.IndexAny(path, ".["); end >= 0 {

@@ -110,9 +110,13 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 	return machineVM, nil
 }
 
-// replaceOnce replaces the VM once when replace becomes true: the mark is a value of the state that means nothing to
-// the machine, by how long a clone may take. To take it off is a change in place, which changes nothing on the machine
-// either.
+// replaceMark is the property whose change replaces a VM: a value of the state that means nothing to the machine, by
+// how long a clone may take. A replacement trigger of the engine would not do: it counts only where the state has one
+// already.
+const replaceMark = "timeoutClone"
+
+// replaceOnce replaces the VM once when replace becomes true. To take the mark off is a change in place, which changes
+// nothing on the machine.
 func replaceOnce(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption {
 	if !replace {
 		return nil
@@ -120,7 +124,7 @@ func replaceOnce(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption
 
 	v.TimeoutClone = pulumi.Int(cloneTimeout + 1)
 
-	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{"timeoutClone"})}
+	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{replaceMark})}
 }
 
 // cloneTimeout and migrateTimeout are the provider's own, in seconds.

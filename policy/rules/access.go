@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"talos-proxmox/components/tokens"
 )
 
 func accessRules(b *builder) []Rule {
@@ -27,7 +29,7 @@ func verifyTLS(_ except, r Resource) []Finding {
 	add := func(path, rule, value, remedy string) { found = append(found, r.finding(path, rule, value, remedy)) }
 
 	switch r.Type {
-	case typeProxmox:
+	case tokens.Proxmox:
 		endpoint, err := url.Parse(text(r.at("endpoint")))
 		if err != nil || loopback(endpoint.Hostname()) {
 			return nil
@@ -44,11 +46,11 @@ func verifyTLS(_ except, r Resource) []Finding {
 		if v := text(r.at("minTls")); v == "1.0" || v == "1.1" {
 			add("minTls", "must be at least 1.2", v, "leave it out")
 		}
-	case typeFile:
+	case tokens.File:
 		if is(r.at("sourceFile", "insecure"), true) {
 			add("sourceFile.insecure", "must be false", "true", "trust the server's CA where Pulumi runs")
 		}
-	case typeDownload:
+	case tokens.Download:
 		if is(r.at("verify"), false) {
 			add("verify", "must be true", "false", "trust the server's CA on the hosts")
 		}
@@ -69,7 +71,7 @@ type rootSettings struct {
 }
 
 func noRoot(s rootSettings, r Resource) []Finding {
-	if r.Type != typeProxmox {
+	if r.Type != tokens.Proxmox {
 		return nil
 	}
 

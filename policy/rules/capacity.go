@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 func capacityRules(b *builder) []Rule {
@@ -31,7 +32,7 @@ func hostCapacity(s capacitySettings, stack Stack) []Finding {
 	used, guests := map[string]spec.Resources{}, map[string]int{}
 
 	for _, r := range stack.resources {
-		if r.Type != typeVM && r.Type != typeContainer || is(r.at("template"), true) {
+		if r.Type != tokens.VM && r.Type != tokens.Container || is(r.at("template"), true) {
 			continue
 		}
 

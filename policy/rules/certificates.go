@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/components/tokens"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
@@ -37,7 +39,7 @@ func certificateValidity(v validity, s Stack) []Finding {
 		seen  = map[string]bool{}
 	)
 
-	for _, token := range []string{typeSecrets, typeKubeconfig, typeStash} {
+	for _, token := range []string{tokens.Secrets, tokens.Kubeconfig, tokens.Stash} {
 		for _, r := range s.ofType(token) {
 			eachCertificate(r.at(), "", func(path string, c *x509.Certificate) {
 				days, remedy := v.CredentialDays, "update the stack in its last month, which renews it"

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 func controlPlaneRules(b *builder) []Rule {
@@ -65,7 +66,7 @@ func (s controlPlaneSettings) tagged(r Resource) bool {
 
 func protection(s controlPlaneSettings, r Resource) []Finding {
 	protected := r.at("protection")
-	if r.Type != typeVM || !s.tagged(r) || !known(protected) || is(protected, true) {
+	if r.Type != tokens.VM || !s.tagged(r) || !known(protected) || is(protected, true) {
 		return nil
 	}
 
@@ -202,13 +203,13 @@ func (c controlPlanes) finding(rule, value, remedy string) Finding {
 func (s Stack) clusters(settings controlPlaneSettings) []controlPlanes {
 	var members []member
 
-	for _, vm := range s.ofType(typeVM) {
+	for _, vm := range s.ofType(tokens.VM) {
 		if settings.tagged(vm) && !is(vm.at("template"), true) {
 			members = append(members, member{vm: &vm})
 		}
 	}
 
-	for _, apply := range s.ofType(typeApply) {
+	for _, apply := range s.ofType(tokens.Configuration) {
 		vm := s.machineOf(apply)
 		of := slices.IndexFunc(members, func(m member) bool { return vm != nil && m.vm != nil && m.vm.URN == vm.URN })
 
@@ -255,7 +256,7 @@ func (s Stack) clusterOf(m member) (name, urn string, ok bool) {
 			continue
 		}
 
-		if component, ok := s.above(*r, typeCluster); ok {
+		if component, ok := s.above(*r, tokens.TalosCluster); ok {
 			return component.Name, component.URN, true
 		}
 	}
@@ -273,7 +274,7 @@ func (s Stack) machineOf(apply Resource) *Resource {
 	waitsFor := s.vms(apply.Dependencies)
 
 	beside := slices.DeleteFunc(slices.Clone(waitsFor), func(vm Resource) bool {
-		return vm.Parent != apply.Parent || s.byURN[vm.Parent].Type == typeStack
+		return vm.Parent != apply.Parent || s.byURN[vm.Parent].Type == tokens.Stack
 	})
 
 	for _, candidates := range [][]Resource{s.vms(apply.PropertyDependencies["node"]), beside, waitsFor} {

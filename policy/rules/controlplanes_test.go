@@ -4,6 +4,8 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"talos-proxmox/components/tokens"
 )
 
 // applied configures a node that somebody else has made.
@@ -83,7 +85,7 @@ func (n node) register(ctx *pulumi.Context, opts ...pulumi.ResourceOption) error
 func inComponents(cluster string, of ...node) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
 		var above pulumi.ResourceState
-		if err := ctx.RegisterComponentResourceV2(typeCluster, cluster, pulumi.Map{}, &above); err != nil {
+		if err := ctx.RegisterComponentResourceV2(tokens.TalosCluster, cluster, pulumi.Map{}, &above); err != nil {
 			return err
 		}
 

@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"slices"
+
+	"talos-proxmox/components/tokens"
 )
 
 func diskRules(b *builder) []Rule {
@@ -25,7 +27,7 @@ type thinSettings struct {
 func (s thinSettings) check() error { return checkPatterns(slices.Concat(s.Except, s.ThinDatastores)) }
 
 func diskDiscard(s thinSettings, r Resource) []Finding {
-	if r.Type != typeVM {
+	if r.Type != tokens.VM {
 		return nil
 	}
 

@@ -3,6 +3,8 @@ package rules
 import (
 	"strconv"
 	"strings"
+
+	"talos-proxmox/components/tokens"
 )
 
 func gpuRules(b *builder) []Rule {
@@ -22,7 +24,7 @@ func gpuRules(b *builder) []Rule {
 }
 
 // passesThrough says whether a VM is given devices of its host.
-func passesThrough(r Resource) bool { return r.Type == typeVM && len(list(r.at("hostpcis"))) > 0 }
+func passesThrough(r Resource) bool { return r.Type == tokens.VM && len(list(r.at("hostpcis"))) > 0 }
 
 func gpuMemory(_ except, r Resource) []Finding {
 	if floating := number(r.at("memory", "floating"), 0); passesThrough(r) && floating > 0 {

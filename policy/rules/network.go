@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"talos-proxmox/components/tokens"
 )
 
 func networkRules(b *builder) []Rule {
@@ -29,9 +31,9 @@ func (s bridgeSettings) check() error { return checkPatterns(slices.Concat(s.Exc
 
 func bridgeFirewall(s bridgeSettings, r Resource) []Finding {
 	switch r.Type {
-	case typeVM:
+	case tokens.VM:
 		return interfaces(s, r)
-	case typeFirewallOptions:
+	case tokens.FirewallOptions:
 		return firewallOptions(r)
 	default:
 		return nil

@@ -7,23 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 
 	"talos-proxmox/components/spec"
-)
-
-// Type tokens that the rules look for.
-const (
-	typeStack           = "pulumi:pulumi:Stack"
-	typeProxmox         = "pulumi:providers:proxmoxve"
-	typeVM              = "proxmoxve:VM/virtualMachine:VirtualMachine"
-	typeContainer       = "proxmoxve:CT/container:Container"
-	typeDownload        = "proxmoxve:Download/file:File"
-	typeFile            = "proxmoxve:Storage/file:File"
-	typeFirewallOptions = "proxmoxve:Network/firewallOptions:FirewallOptions"
-	typeSecrets         = "talos:machine/secrets:Secrets"
-	typeKubeconfig      = "talos:cluster/kubeconfig:Kubeconfig"
-	typeStash           = "pulumi:index:Stash"
-	typeApply           = "talos:machine/configurationApply:ConfigurationApply"
-	typeCluster         = "talos-proxmox:index:TalosCluster"
-	prefixProvider      = "pulumi:providers:"
+	"talos-proxmox/components/tokens"
 )
 
 // Resource is what the rules see of a resource.
@@ -55,7 +39,7 @@ func (r Resource) at(path ...any) property.Value {
 	}
 
 	first := r.Properties.Get(path[0].(string))
-	if strings.HasPrefix(r.Type, prefixProvider) {
+	if strings.HasPrefix(r.Type, tokens.ProviderPrefix) {
 		first = decoded(first)
 	}
 

@@ -5,6 +5,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components"
+	"talos-proxmox/components/tokens"
 )
 
 // ruleCase is a program and what one rule finds in it; nothing, when it passes.
@@ -171,21 +174,43 @@ func TestTokens(t *testing.T) {
 		registers = append(registers, r.Type)
 	}
 
-	file, err := parser.ParseFile(token.NewFileSet(), "resource.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../components/tokens/tokens.go", nil, 0)
 	require.NoError(t, err)
 
-	var looked []string
+	values := map[string]string{}
 
 	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "type") {
+		if spec, ok := n.(*ast.ValueSpec); ok {
 			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 			require.NoError(t, err)
 
-			looked = append(looked, text)
+			values["tokens."+spec.Names[0].Name] = text
 		}
 
 		return true
 	})
+
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+
+	used := map[string]bool{}
+
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+
+		for _, name := range regexp.MustCompile(`\btokens\.\w+`).FindAllString(string(text), -1) {
+			used[values[name]] = !strings.HasSuffix(f, "_test.go") || used[values[name]]
+		}
+	}
+
+	var looked []string
+
+	for value, product := range used {
+		if product && value != tokens.ProviderPrefix {
+			looked = append(looked, value)
+		}
+	}
 
 	assert.ElementsMatch(t, registers, looked)
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 
+	"talos-proxmox/components/tokens"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
@@ -22,7 +24,7 @@ func secretRules(b *builder) []Rule {
 			Remedy: "Wrap the value in pulumi.ToSecret before it is exported.",
 		}, except{}, func(_ except, s Stack) []Finding {
 			var found []Finding
-			for _, r := range s.ofType(typeStack) {
+			for _, r := range s.ofType(tokens.Stack) {
 				found = append(found, plainSecrets(r)...)
 			}
 

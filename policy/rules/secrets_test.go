@@ -3,6 +3,8 @@ package rules
 import (
 	"encoding/base64"
 
+	"talos-proxmox/components/tokens"
+
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/storage"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -30,7 +32,7 @@ func component(inputs pulumi.Map) pulumi.RunFunc {
 // outputs stands for the stack, which the mocks do not register.
 func outputs(outputs pulumi.Map) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
-		return ctx.RegisterComponentResourceV2(typeStack, "project-dev", outputs, &pulumi.ResourceState{})
+		return ctx.RegisterComponentResourceV2(tokens.Stack, "project-dev", outputs, &pulumi.ResourceState{})
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"talos-proxmox/components/tokens"
 )
 
 // Stack is all resources of a stack, in the order of their URNs.
@@ -52,7 +54,7 @@ func (s Stack) above(r Resource, token string) (Resource, bool) {
 func (s Stack) vms(urns []string) []Resource {
 	var found []Resource
 	for _, urn := range slices.Compact(slices.Sorted(slices.Values(urns))) {
-		if r, ok := s.byURN[urn]; ok && r.Type == typeVM {
+		if r, ok := s.byURN[urn]; ok && r.Type == tokens.VM {
 			found = append(found, r)
 		}
 	}

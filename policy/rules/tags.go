@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 func tagRules(b *builder) []Rule {
@@ -35,7 +36,7 @@ var generalTags = []string{
 
 func clusterTags(s tagSettings, r Resource) []Finding {
 	tags := r.at("tags")
-	if r.Type != typeVM || is(r.at("template"), true) || !known(tags) {
+	if r.Type != tokens.VM || is(r.at("template"), true) || !known(tags) {
 		return nil
 	}
 

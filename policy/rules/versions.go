@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 
+	"talos-proxmox/components/tokens"
+
 	"go.yaml.in/yaml/v4"
 )
 
@@ -45,16 +47,16 @@ func pinnedVersions(_ except, r Resource) []Finding {
 	}
 
 	switch r.Type {
-	case typeCluster:
+	case tokens.TalosCluster:
 		exact("talosVersion", exactVersion, "write it like v1.12.4")
 
 		// Empty where the cluster is bootstrapped by others. The property is there all the same.
 		if v := r.at("kubernetesVersion"); v.IsNull() || text(v) != "" {
 			exact("kubernetesVersion", exactVersion, "write it like v1.34.2")
 		}
-	case typeSecrets:
+	case tokens.Secrets:
 		exact("talosVersion", contractVersion, "state the version that the cluster begins with")
-	case typeApply:
+	case tokens.Configuration:
 		paths := [][]any{{"machineConfigurationInput"}}
 		for i := range list(r.at("configPatches")) {
 			paths = append(paths, []any{"configPatches", i})
@@ -146,13 +148,13 @@ func pinnedImages(s imageSettings, r Resource) []Finding {
 	}
 
 	switch r.Type {
-	case typeDownload:
+	case tokens.Download:
 		download("url", text(r.at("url")), text(r.at("checksum")))
-	case typeFile:
+	case tokens.File:
 		if source := text(r.at("sourceFile", "path")); strings.Contains(source, "://") {
 			download("sourceFile.path", source, text(r.at("sourceFile", "checksum")))
 		}
-	case typeVM:
+	case tokens.VM:
 		volume("cdrom.fileId", text(r.at("cdrom", "fileId")))
 
 		for i, disk := range list(r.at("disks")) {

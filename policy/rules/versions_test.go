@@ -6,12 +6,14 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"talos-proxmox/components/tokens"
 )
 
 // cluster registers the component under the inputs that it has.
 func cluster(talos, kubernetes string) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
-		return ctx.RegisterComponentResourceV2(typeCluster, "atlas", pulumi.Map{
+		return ctx.RegisterComponentResourceV2(tokens.TalosCluster, "atlas", pulumi.Map{
 			"talosVersion": pulumi.String(talos), "kubernetesVersion": pulumi.String(kubernetes),
 		}, &pulumi.ResourceState{})
 	}

@@ -16,7 +16,7 @@ import (
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/stacks/contract"
-	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/stacks/ops/state"
 )
 
 // etcd keeps snapshots of etcd, beside those that an update takes.
@@ -92,7 +92,7 @@ func (o *options) talosconfig(ctx context.Context, path string) (*clientconfig.C
 		return clientconfig.Open(path)
 	}
 
-	stack, err := guard.Open(ctx, o.project, o.stack)
+	stack, err := state.Open(ctx, o.project, o.stack)
 	if err != nil {
 		return nil, err
 	}

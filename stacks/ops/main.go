@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/stacks"
-	"talos-proxmox/stacks/ops/adopt"
-	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/stacks/ops/importcmd"
+	"talos-proxmox/stacks/ops/state"
 )
 
 func main() {
@@ -179,7 +179,7 @@ func list(o *options) *cobra.Command {
 }
 
 // show prints a table of snapshots.
-func show(out io.Writer, files []guard.File) error {
+func show(out io.Writer, files []state.File) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SNAPSHOT\tTAKEN\tRESOURCES\tREMARK")
 
@@ -240,7 +240,7 @@ func restore(o *options) *cobra.Command {
 }
 
 // choose finds the snapshot that is meant.
-func choose(s guard.Snapshots, meant string) (string, error) {
+func choose(s state.Snapshots, meant string) (string, error) {
 	if meant == "newest" {
 		f, err := s.Newest()
 
@@ -277,7 +277,7 @@ func run(o *options) *cobra.Command {
 			s.Keep = keep
 
 			return s.Run(c.Context(), args, func(_ context.Context, args ...string) error {
-				return pulumi(o.project, append(guard.WithProgram(args), "--stack", o.stack))
+				return pulumi(o.project, append(state.WithProgram(args), "--stack", o.stack))
 			})
 		},
 	}
@@ -289,7 +289,7 @@ func run(o *options) *cobra.Command {
 }
 
 func bringBack(o *options) *cobra.Command {
-	var a adopt.Options
+	var a importcmd.Options
 
 	c := &cobra.Command{
 		Use: "import", Aliases: []string{"adopt"}, Args: cobra.NoArgs,
@@ -302,7 +302,7 @@ func bringBack(o *options) *cobra.Command {
 
 			a.Dir, a.Out = s.Dir, o.out
 
-			files, err := adopt.Write(c.Context(), s.Stack.(*guard.Pulumi), a)
+			files, err := importcmd.Write(c.Context(), s.Stack.(*state.Pulumi), a)
 			if err != nil {
 				return err
 			}
@@ -321,7 +321,7 @@ func bringBack(o *options) *cobra.Command {
 }
 
 // next prints what to do with the files.
-func next(o *options, files adopt.Files) error {
+func next(o *options, files importcmd.Files) error {
 	// pulumi runs in the project's directory.
 	file, err := filepath.Rel(o.project, files.Import)
 	if err != nil {
@@ -347,19 +347,19 @@ func next(o *options, files adopt.Files) error {
 }
 
 // open opens the stack, and settles which one it is.
-func (o *options) open(ctx context.Context) (guard.State, error) {
+func (o *options) open(ctx context.Context) (state.State, error) {
 	// The version that the program needs; it is one of the SDK's own type.
 	minimum := sdk.Version
 	minimum.Minor, minimum.Patch = 255, 0
 
 	cli, err := auto.NewPulumiCommand(&auto.PulumiCommandOptions{Version: minimum})
 	if err != nil {
-		return guard.State{}, fmt.Errorf("the pulumi CLI, %s or later, is needed: %w", minimum, err)
+		return state.State{}, fmt.Errorf("the pulumi CLI, %s or later, is needed: %w", minimum, err)
 	}
 
-	stack, err := guard.Open(ctx, o.project, o.stack, auto.Pulumi(cli))
+	stack, err := state.Open(ctx, o.project, o.stack, auto.Pulumi(cli))
 	if err != nil {
-		return guard.State{}, err
+		return state.State{}, err
 	}
 
 	o.stack = stack.Stack.Name()
@@ -369,7 +369,7 @@ func (o *options) open(ctx context.Context) (guard.State, error) {
 		dir = filepath.Join(o.project, dir)
 	}
 
-	return guard.State{Stack: stack, Dir: dir, Out: o.out}, nil
+	return state.State{Stack: stack, Dir: dir, Out: o.out}, nil
 }
 
 // pulumi hands the terminal over to the CLI. An interrupt reaches it as it reaches us, and it is for it to end.

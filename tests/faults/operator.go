@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"talos-proxmox/stacks/ops/adopt"
-	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/stacks/ops/importcmd"
+	opsstate "talos-proxmox/stacks/ops/state"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/world"
 )
@@ -20,14 +20,14 @@ import (
 // adopt takes VMs into the state that exist and are not in it, as stacks/docs/recovery.md says: adopt, import. An
 // update with --refresh follows.
 func (g *Rig) adopt(ctx context.Context) error {
-	stack, err := guard.On(ctx, g.r.Stack)
+	stack, err := opsstate.On(ctx, g.r.Stack)
 	if err != nil {
 		return err
 	}
 
 	var said bytes.Buffer
 
-	files, err := adopt.Write(ctx, stack, adopt.Options{Dir: filepath.Join(g.dir, "state-backups"), Out: &said})
+	files, err := importcmd.Write(ctx, stack, importcmd.Options{Dir: filepath.Join(g.dir, "state-backups"), Out: &said})
 	if err != nil {
 		return fmt.Errorf("adopt: %w\n%s", err, said.String())
 	}

@@ -82,7 +82,7 @@ func ReadStack(path string) (*Stack, error) {
 				path, name)
 	}
 
-	values, err := stacks.ReadFile(path)
+	values, err := stacks.ReadValues(path)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/tokens"
 	"talos-proxmox/components/wait"
 )
 
@@ -112,7 +113,7 @@ func (r *Removals) leavingNode(ctx context.Context, args *pulumi.ResourceHookArg
 	}
 
 	if l.Name == "" {
-		l.Name = strings.TrimSuffix(args.Name, "-config")
+		l.Name = strings.TrimSuffix(args.Name, tokens.ConfigurationSuffix)
 	}
 
 	l.forced = slices.Contains(r.Plan.ForceRemove, l.Name)

@@ -5,7 +5,6 @@ package preview
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +17,11 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/diag/colors"
 
-	"talos-proxmox/components"
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 // Impact previews a stack. The preview itself goes to progress, its warnings come with the rows. The rows are there
@@ -75,12 +74,6 @@ type node struct {
 	configured bool     // its configuration changes
 }
 
-// The resources of a node.
-const (
-	vmType     = "proxmoxve:VM/virtualMachine:VirtualMachine"
-	configType = "talos:machine/configurationApply:ConfigurationApply"
-)
-
 func (s *survey) note(e events.EngineEvent) error {
 	switch {
 	case e.Error != nil:
@@ -98,7 +91,7 @@ func (s *survey) note(e events.EngineEvent) error {
 			s.warnings = appendOnce(s.warnings, message)
 		}
 
-		return s.noteMessage(e.DiagnosticEvent.Message)
+		return s.noteRow(e.DiagnosticEvent.Message)
 	case e.ResourcePreEvent != nil:
 		s.noteStep(resourceStep(e))
 	}
@@ -114,17 +107,11 @@ func appendOnce(messages []string, message string) []string {
 	return append(messages, message)
 }
 
-// noteMessage reads what the program found out by asking a node.
-func (s *survey) noteMessage(message string) error {
-	_, text, found := strings.Cut(message, impact.MessagePrefix)
-	if !found {
-		return nil
-	}
-
-	// The engine may have closed a colour after it.
-	var row impact.NodeImpact
-	if err := json.NewDecoder(strings.NewReader(text)).Decode(&row); err != nil {
-		return fmt.Errorf("what the program says of a node cannot be read: %w", err)
+// noteRow notes what the program found out by asking a node.
+func (s *survey) noteRow(message string) error {
+	row, found, err := impact.ParseMessage(message)
+	if err != nil || !found {
+		return err
 	}
 
 	if s.told == nil {
@@ -165,7 +152,7 @@ func resourceStep(e events.EngineEvent) step {
 }
 
 func (s *survey) noteStep(p step) {
-	if p.kind == components.NodeType || p.kind == components.K3sNodeType {
+	if p.kind == tokens.TalosNode || p.kind == tokens.K3sNode {
 		n := &node{urn: p.urn}
 		n.row.Node, _ = p.inputs["name"].(string)
 		n.row.Pool, _ = p.inputs["pool"].(string)
@@ -192,11 +179,11 @@ func (s *survey) noteStep(p step) {
 	}
 
 	switch {
-	case p.kind == vmType && strings.Contains(p.op, "replace") && n.row.Effect == impact.EffectNone:
+	case p.kind == tokens.VM && strings.Contains(p.op, "replace") && n.row.Effect == impact.EffectNone:
 		n.row.Effect, n.row.Why = impact.EffectReplace, "its VM is recreated"
-	case p.kind == vmType && p.op == "update":
+	case p.kind == tokens.VM && p.op == "update":
 		n.machine = append(n.machine, p.changes...)
-	case p.kind == configType && p.op == "update":
+	case p.kind == tokens.Configuration && p.op == "update":
 		n.configured = true
 	}
 }
@@ -205,7 +192,7 @@ func (s *survey) noteStep(p step) {
 func (s *survey) owner(urn string) *node {
 	name := nameOf(urn)
 
-	for _, suffix := range []string{"-vm", "-config"} {
+	for _, suffix := range []string{tokens.VMSuffix, tokens.ConfigurationSuffix} {
 		if of, ok := strings.CutSuffix(name, suffix); ok {
 			if i := slices.IndexFunc(s.nodes, func(n *node) bool { return nameOf(n.urn) == of }); i >= 0 {
 				return s.nodes[i]
@@ -256,21 +243,12 @@ func (s *survey) rows() []impact.NodeImpact {
 
 // restarted adds what becomes of the machine.
 func (n *node) restarted(row impact.NodeImpact) impact.NodeImpact {
-	// By this Pulumi remembers which nodes were made anew; their machines know nothing of it.
-	n.machine = slices.DeleteFunc(n.machine, func(key string) bool { return key == "timeoutClone" })
-
-	if len(n.machine) == 0 || row.Effect == impact.EffectReplace || row.Effect == impact.EffectRemove {
+	properties := proxmoxvm.Properties(n.machine)
+	if len(properties) == 0 || row.Effect == impact.EffectReplace || row.Effect == impact.EffectRemove {
 		return row
 	}
 
-	var properties []string
-
-	for _, path := range n.machine {
-		properties = append(properties, proxmoxvm.Property(path))
-	}
-
-	slices.Sort(properties)
-	why := "VM: " + strings.Join(slices.Compact(properties), ", ")
+	why := "VM: " + strings.Join(properties, ", ")
 
 	if len(proxmoxvm.Restarts(n.machine)) > 0 {
 		if !row.Effect.Down() {

@@ -3,13 +3,13 @@ package preview
 import (
 	"testing"
 
+	"talos-proxmox/components/impact"
+	"talos-proxmox/components/tokens"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"talos-proxmox/components"
-	"talos-proxmox/components/impact"
 )
 
 func event(op apitype.OpType, kind, name string, inputs map[string]any, diffs ...string) events.EngineEvent {
@@ -28,7 +28,7 @@ func TestRows(t *testing.T) {
 
 	node := func(op apitype.OpType, resource, name, role string, vmid float64) {
 		inputs := map[string]any{"name": name, "pool": "p-" + role, "role": role, "vmid": vmid}
-		require.NoError(t, s.note(event(op, components.NodeType, resource, inputs)))
+		require.NoError(t, s.note(event(op, tokens.TalosNode, resource, inputs)))
 	}
 
 	node("same", "x-worker-2", "w-2", "worker", 502)
@@ -45,26 +45,36 @@ func TestRows(t *testing.T) {
 	node("delete", "x-worker-6", "w-6", "worker", 506)
 	node("same", "x-worker-7", "w-7", "worker", 507)
 
-	var message events.EngineEvent
-	message.DiagnosticEvent = &apitype.DiagnosticEvent{Message: "<{%reset%}>" + impact.MessagePrefix +
-		`{"node":"c-1","pool":"p-controlplane","role":"controlplane","effect":"upgrade","quorum":"4 of 5, 3 needed","why":"W","limits":{"maxUnavailable":2,"canary":false}}` +
-		"<{%reset%}>\n"}
+	message := func(row impact.NodeImpact) (e events.EngineEvent) {
+		text, err := row.Message()
+		require.NoError(t, err)
 
-	owed := message
-	owed.DiagnosticEvent = &apitype.DiagnosticEvent{Message: impact.MessagePrefix +
-		`{"node":"w-7","pool":"p-worker","role":"worker","effect":"reboot","why":"VM: memory, since an earlier update","limits":{"maxUnavailable":2},"vm":true}`}
+		e.DiagnosticEvent = &apitype.DiagnosticEvent{Message: "<{%reset%}>" + text + "<{%reset%}>\n"}
 
-	restart, grown := message, event("update", vmType, "x-worker-2-vm", nil, "disks")
-	restart.DiagnosticEvent = &apitype.DiagnosticEvent{Message: impact.MessagePrefix +
-		`{"node":"c-2","pool":"p-controlplane","role":"controlplane","effect":"reboot","quorum":"3 of 4, 3 needed","refused":"R","limits":{"maxUnavailable":2},"vm":true}`}
+		return e
+	}
+	limits := impact.Limits{MaxUnavailable: 2}
+	upgrade := message(impact.NodeImpact{
+		Node: "c-1", Pool: "p-controlplane", Role: "controlplane", Effect: impact.EffectUpgrade, Quorum: "4 of 5, 3 needed",
+		Why: "W", Limits: limits,
+	})
+	pending := message(impact.NodeImpact{
+		Node: "w-7", Pool: "p-worker", Role: "worker", Effect: impact.EffectReboot,
+		Why: "VM: memory, since an earlier update", Limits: limits, VM: true,
+	})
+	restart := message(impact.NodeImpact{
+		Node: "c-2", Pool: "p-controlplane", Role: "controlplane", Effect: impact.EffectReboot, Quorum: "3 of 4, 3 needed",
+		Refused: "R", Limits: limits, VM: true,
+	})
+	grown := event("update", tokens.VM, "x-worker-2-vm", nil, "disks")
 	grown.ResourcePreEvent.Metadata.DetailedDiff = map[string]apitype.PropertyDiff{"disks[0].size": {}, "tags": {}}
 
 	for _, e := range []events.EngineEvent{
-		event("same", vmType, "x-control-1-vm", nil), event("update", configType, "x-control-1-config", nil), message,
-		event("update", vmType, "x-control-2-vm", nil, "memory", "cpu"), restart, grown,
-		event("replace", vmType, "x-control-3-vm", nil), event("update", configType, "x-control-4-config", nil),
-		event("update", vmType, "x-worker-1-vm", nil, "tags"), event("create", vmType, "x-worker-3-vm", nil),
-		event("update", vmType, "x-worker-4-vm", nil, "timeoutClone"), owed,
+		event("same", tokens.VM, "x-control-1-vm", nil), event("update", tokens.Configuration, "x-control-1-config", nil), upgrade,
+		event("update", tokens.VM, "x-control-2-vm", nil, "memory", "cpu"), restart, grown,
+		event("replace", tokens.VM, "x-control-3-vm", nil), event("update", tokens.Configuration, "x-control-4-config", nil),
+		event("update", tokens.VM, "x-worker-1-vm", nil, "tags"), event("create", tokens.VM, "x-worker-3-vm", nil),
+		event("update", tokens.VM, "x-worker-4-vm", nil, "timeoutClone"), pending,
 	} {
 		require.NoError(t, s.note(e))
 	}

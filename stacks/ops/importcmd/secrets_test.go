@@ -1,4 +1,4 @@
-package adopt
+package importcmd
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/tokens"
 )
 
 // lost is a cluster with control planes of which VMs 401 and 402 stand, and the guest agent of 401 answers.
@@ -137,9 +138,9 @@ func TestAccepted(t *testing.T) {
 // TestNoSecretsYet: without a cluster, the entry of its secrets goes out of the file.
 func TestNoSecretsYet(t *testing.T) {
 	w := &wanted{
-		Resources: []map[string]any{entry(secretsType, "c-secrets"), entry(vmType, "c-control-1-vm")},
+		Resources: []map[string]any{entry(tokens.Secrets, "c-secrets"), entry(tokens.VM, "c-control-1-vm")},
 		planned: map[key]planned{
-			{vmType, "c-control-1-vm"}: inputs("vmId", 401.0),
+			{tokens.VM, "c-control-1-vm"}: inputs("vmId", 401.0),
 		},
 	}
 	f := finder{proxmox: pve{}, secrets: func(context.Context) (string, error) { return "", nil }}
@@ -171,7 +172,7 @@ func withSecrets(t *testing.T) apitype.UntypedDeployment {
 	t.Helper()
 
 	text, err := json.Marshal(apitype.DeploymentV3{Resources: []apitype.ResourceV3{{
-		URN: "urn", Type: secretsType, Outputs: map[string]any{"clientConfiguration": map[string]any{
+		URN: "urn", Type: tokens.Secrets, Outputs: map[string]any{"clientConfiguration": map[string]any{
 			"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
 			"plaintext":                        `{"caCertificate":"CA","clientCertificate":"certificate","clientKey":"key"}`,
 		}},

@@ -1,4 +1,4 @@
-package adopt
+package importcmd
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func text(from map[string]any, field string) string {
 
 // preview asks the engine what it would make.
 func preview(ctx context.Context, stack auto.Stack) (*wanted, error) {
-	dir, err := os.MkdirTemp("", "adopt-")
+	dir, err := os.MkdirTemp("", "import-")
 	if err != nil {
 		return nil, err
 	}

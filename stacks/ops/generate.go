@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/stacks/ops/describe"
+	"talos-proxmox/stacks/ops/generate"
 )
 
 // secretVariable holds the secret of the API token, or the password of the user.
@@ -14,7 +14,7 @@ const secretVariable = "TALOS_PROXMOX_SECRET"
 
 // fromCluster writes the stack file of a cluster that stands.
 func fromCluster() *cobra.Command {
-	var o describe.Options
+	var o generate.Options
 
 	c := &cobra.Command{
 		Use: "generate", Aliases: []string{"describe"}, Args: cobra.NoArgs,
@@ -29,7 +29,7 @@ func fromCluster() *cobra.Command {
 				o.Access.Password = secret
 			}
 
-			r, err := describe.Stack(c.Context(), o)
+			r, err := generate.Stack(c.Context(), o)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package adopt
+package importcmd
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/tokens"
 )
 
 // pve is a Proxmox VE with a VM that was migrated, an image, a mapping, and a VM that is kept running.
@@ -53,16 +54,6 @@ func (pve) HAResources(context.Context) (map[string]bool, error) {
 	return map[string]bool{"vm:401": true}, nil
 }
 
-const (
-	vmType      = "proxmoxve:VM/virtualMachine:VirtualMachine"
-	fileType    = "proxmoxve:Download/file:File"
-	mappingType = "proxmoxve:Hardware/mapping/pci:Pci"
-	haType      = "proxmoxve:HA/hAResource:HAResource"
-	rulesType   = "proxmoxve:Network/firewallRules:FirewallRules"
-	optionsType = "proxmoxve:Network/firewallOptions:FirewallOptions"
-	applyType   = "talos:machine/configurationApply:ConfigurationApply"
-)
-
 // entry is one of the file that the engine writes.
 func entry(kind, name string) map[string]any {
 	return map[string]any{"type": kind, "name": name, "id": placeholder, "parent": "c", "provider": "p"}
@@ -76,22 +67,22 @@ func TestFill(t *testing.T) {
 		"inputs": map[string]any{"endpoint": "https://pve:8006"},
 	}
 
-	renamed := entry(vmType, "c-control-1-vmVirtualMachine")
+	renamed := entry(tokens.VM, "c-control-1-vmVirtualMachine")
 	renamed["logicalName"] = "c-control-1-vm"
 
 	w := &wanted{
 		Resources: []map[string]any{
-			provider, component, entry(secretsType, "c-secrets"), renamed, entry(vmType, "c-control-2-vm"),
-			entry(vmType, "c-worker-1-vm"), entry(fileType, "c-image"),
-			entry(fileType, "c-other-image"), entry(mappingType, "c-gpu-1"), entry(mappingType, "c-gpu-2"),
-			entry(haType, "c-ha"), entry(haType, "c-ha-2"),
-			entry(rulesType, "c-rules-1"), entry(rulesType, "c-rules-2"), entry(rulesType, "c-rules-3"),
-			entry(optionsType, "c-firewall"),
-			entry(applyType, "c-config"), entry(stashType, "c-contract"), entry(stashType, "c-precedence"),
+			provider, component, entry(tokens.Secrets, "c-secrets"), renamed, entry(tokens.VM, "c-control-2-vm"),
+			entry(tokens.VM, "c-worker-1-vm"), entry(tokens.Download, "c-image"),
+			entry(tokens.Download, "c-other-image"), entry(tokens.PCIMapping, "c-gpu-1"), entry(tokens.PCIMapping, "c-gpu-2"),
+			entry(tokens.HAResource, "c-ha"), entry(tokens.HAResource, "c-ha-2"),
+			entry(tokens.FirewallRules, "c-rules-1"), entry(tokens.FirewallRules, "c-rules-2"), entry(tokens.FirewallRules, "c-rules-3"),
+			entry(tokens.FirewallOptions, "c-firewall"),
+			entry(tokens.Configuration, "c-config"), entry(tokens.Stash, "c-contract"), entry(tokens.Stash, "c-precedence"),
 			entry("a:b:New", "c-new"),
 		},
 		planned: map[key]planned{
-			{vmType, "c-control-1-vm"}: {
+			{tokens.VM, "c-control-1-vm"}: {
 				map[string]any{
 					"vmId": 401.0, "nodeName": "pve1", "smbios": map[string]any{"uuid": "made up"},
 					"cdrom": map[string]any{"interface": "ide2"},
@@ -102,23 +93,23 @@ func TestFill(t *testing.T) {
 					"cdrom":        map[string]any{"interface": "ide2", "enabled": true},
 				},
 			},
-			{vmType, "c-control-2-vm"}: inputs("vmId", 402.0, "cdrom", map[string]any{"interface": "ide3", "fileId": "none"}),
-			{vmType, "c-worker-1-vm"}:  inputs("vmId", 501.0),
-			{fileType, "c-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName",
+			{tokens.VM, "c-control-2-vm"}: inputs("vmId", 402.0, "cdrom", map[string]any{"interface": "ide3", "fileId": "none"}),
+			{tokens.VM, "c-worker-1-vm"}:  inputs("vmId", 501.0),
+			{tokens.Download, "c-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName",
 				"talos.iso"),
-			{fileType, "c-other-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName",
+			{tokens.Download, "c-other-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName",
 				"other.iso"),
-			{mappingType, "c-gpu-1"}: inputs("name", "c-gpu-1"),
-			{mappingType, "c-gpu-2"}: inputs("name", "c-gpu-2"),
-			{haType, "c-ha"}:         inputs("resourceId", "vm:401"),
-			{haType, "c-ha-2"}:       inputs("resourceId", "vm:501"),
-			{rulesType, "c-rules-1"}: inputs("vmId", 401.0, "nodeName", "pve1", "rules",
+			{tokens.PCIMapping, "c-gpu-1"}: inputs("name", "c-gpu-1"),
+			{tokens.PCIMapping, "c-gpu-2"}: inputs("name", "c-gpu-2"),
+			{tokens.HAResource, "c-ha"}:    inputs("resourceId", "vm:401"),
+			{tokens.HAResource, "c-ha-2"}:  inputs("resourceId", "vm:501"),
+			{tokens.FirewallRules, "c-rules-1"}: inputs("vmId", 401.0, "nodeName", "pve1", "rules",
 				[]any{map[string]any{"dport": "22"}, map[string]any{"dport": "443"}}),
-			{rulesType, "c-rules-2"}:    inputs("vmId", 402.0),
-			{rulesType, "c-rules-3"}:    inputs("vmId", 501.0),
-			{optionsType, "c-firewall"}: inputs("vmId", 401.0, "nodeName", "pve1"),
-			{stashType, "c-contract"}:   inputs("input", "v1.12"),
-			{stashType, "c-precedence"}: inputs("input", "control planes before workers"),
+			{tokens.FirewallRules, "c-rules-2"}:    inputs("vmId", 402.0),
+			{tokens.FirewallRules, "c-rules-3"}:    inputs("vmId", 501.0),
+			{tokens.FirewallOptions, "c-firewall"}: inputs("vmId", 401.0, "nodeName", "pve1"),
+			{tokens.Stash, "c-contract"}:           inputs("input", "v1.12"),
+			{tokens.Stash, "c-precedence"}:         inputs("input", "control planes before workers"),
 		},
 	}
 
@@ -162,10 +153,10 @@ func TestFill(t *testing.T) {
 		return e
 	}
 
-	secrets := entry(secretsType, "c-secrets")
+	secrets := entry(tokens.Secrets, "c-secrets")
 	secrets["id"] = "/secrets.yaml"
 
-	vm := entry(vmType, "c-control-1-vmVirtualMachine")
+	vm := entry(tokens.VM, "c-control-1-vmVirtualMachine")
 	vm["logicalName"] = "c-control-1-vm"
 
 	const uuid = "11111111-2222-3333-4444-555555555555"
@@ -189,15 +180,15 @@ func TestFill(t *testing.T) {
 				"cdrom": map[string]any{"interface": "ide2", "enabled": true, "fileId": "none"},
 			},
 		}),
-		filled(entry(vmType, "c-control-2-vm"), "402", planned{
+		filled(entry(tokens.VM, "c-control-2-vm"), "402", planned{
 			map[string]any{"vmId": 402.0, "nodeName": "pve2", "cdrom": map[string]any{"interface": "ide3", "fileId": "none"}},
 			map[string]any{"vmId": 402.0, "nodeName": "pve2"}, // it has no such drive
 		}),
-		filled(entry(fileType, "c-image"), "local:iso/talos.iso", image),
-		filled(entry(mappingType, "c-gpu-1"), "c-gpu-1", inputs("name", "c-gpu-1")),
-		filled(entry(haType, "c-ha"), "vm:401", inputs("resourceId", "vm:401")),
-		filled(entry(rulesType, "c-rules-1"), "rule-3551421451", rules),
-		filled(entry(optionsType, "c-firewall"), "options-2201914918", inputs("vmId", 401.0, "nodeName", "pve2")),
+		filled(entry(tokens.Download, "c-image"), "local:iso/talos.iso", image),
+		filled(entry(tokens.PCIMapping, "c-gpu-1"), "c-gpu-1", inputs("name", "c-gpu-1")),
+		filled(entry(tokens.HAResource, "c-ha"), "vm:401", inputs("resourceId", "vm:401")),
+		filled(entry(tokens.FirewallRules, "c-rules-1"), "rule-3551421451", rules),
+		filled(entry(tokens.FirewallOptions, "c-firewall"), "options-2201914918", inputs("vmId", 401.0, "nodeName", "pve2")),
 	}, w.Resources)
 }
 
@@ -207,10 +198,10 @@ func TestFillK3s(t *testing.T) {
 	fill := func(vmid float64) error {
 		w := &wanted{
 			Resources: []map[string]any{
-				entry(stashType, "c-identity"), entry(stashType, "c-server-1-joined"),
-				entry(vmType, "c-server-1-vm"),
+				entry(tokens.Stash, "c-identity"), entry(tokens.Stash, "c-server-1-joined"),
+				entry(tokens.VM, "c-server-1-vm"),
 			},
-			planned: map[key]planned{{vmType, "c-server-1-vm"}: inputs("vmId", vmid)},
+			planned: map[key]planned{{tokens.VM, "c-server-1-vm"}: inputs("vmId", vmid)},
 		}
 
 		_, err := (&finder{proxmox: pve{}, identity: "c-identity"}).fill(t.Context(), w)
@@ -249,8 +240,8 @@ func TestKnown(t *testing.T) {
 // TestFillNothing: where nothing stands, nobody is asked for secrets.
 func TestFillNothing(t *testing.T) {
 	w := &wanted{
-		Resources: []map[string]any{entry(secretsType, "c-secrets"), entry(vmType, "c-worker-1-vm")},
-		planned:   map[key]planned{{vmType, "c-worker-1-vm"}: inputs("vmId", 501.0)},
+		Resources: []map[string]any{entry(tokens.Secrets, "c-secrets"), entry(tokens.VM, "c-worker-1-vm")},
+		planned:   map[key]planned{{tokens.VM, "c-worker-1-vm"}: inputs("vmId", 501.0)},
 	}
 	f := finder{proxmox: pve{}, secrets: func(context.Context) (string, error) { return "", errors.New("asked") }}
 

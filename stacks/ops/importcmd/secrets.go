@@ -1,4 +1,4 @@
-package adopt
+package importcmd
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/tokens"
 )
 
 // cluster is where the secrets come from: its control planes know them.
@@ -129,7 +130,7 @@ func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) 
 		return err
 	}
 
-	i := slices.IndexFunc(d.Resources, func(r apitype.ResourceV3) bool { return r.Type == secretsType })
+	i := slices.IndexFunc(d.Resources, func(r apitype.ResourceV3) bool { return r.Type == tokens.Secrets })
 	if i < 0 {
 		return nil // somebody else bootstraps
 	}

@@ -1,11 +1,11 @@
-// Package adopt brings back a state that was lost, or a part of it. It writes a file for "pulumi import" with what the
-// program wants, the state does not have, and Proxmox VE still has.
+// Package importcmd brings back a state that was lost, or a part of it. It writes a file for "pulumi import" with what
+// the program wants, the state does not have, and Proxmox VE still has.
 //
 // What is in the file is what the program registers, for the file begins as the one that "pulumi preview --import-file"
 // writes: URNs, parents and providers are the program's own. It is filled in with ids, and with the state itself,
 // because the provider's own import leaves out what it does not read (a VM's SMBIOS UUID, its agent): the next update
 // would change the VM for it, and restart it.
-package adopt
+package importcmd
 
 import (
 	"context"
@@ -24,7 +24,8 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/stacks/ops/guard"
+	"talos-proxmox/components/tokens"
+	"talos-proxmox/stacks/ops/state"
 )
 
 // Options of Write.
@@ -51,7 +52,7 @@ type Files struct {
 }
 
 // Write writes the import file. It changes neither the state nor anything else.
-func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
+func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 	config, err := stack.Config(ctx)
 	if err != nil {
 		return Files{}, err
@@ -83,18 +84,18 @@ func Write(ctx context.Context, stack *guard.Pulumi, o Options) (Files, error) {
 	}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Distribution)}}
 	if p.Distribution == spec.DistributionK3s {
-		f.identity = p.Cluster + "-identity"
+		f.identity = p.Cluster + tokens.IdentitySuffix
 	}
 
 	known := !slices.ContainsFunc(w.Resources,
-		func(entry map[string]any) bool { return text(entry, "type") == secretsType })
+		func(entry map[string]any) bool { return text(entry, "type") == tokens.Secrets })
 
 	all, err := f.fill(ctx, w)
 	if err == nil && known {
 		// Decrypted, and in memory only.
-		var state apitype.UntypedDeployment
-		if state, err = stack.Stack.Export(ctx); err == nil {
-			err = cluster.compare(ctx, state)
+		var deployment apitype.UntypedDeployment
+		if deployment, err = stack.Stack.Export(ctx); err == nil {
+			err = cluster.compare(ctx, deployment)
 		}
 	}
 

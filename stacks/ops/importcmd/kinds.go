@@ -1,4 +1,4 @@
-package adopt
+package importcmd
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/tokens"
 )
 
 // Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client answers it.
@@ -40,12 +41,8 @@ type outcome struct {
 	state *planned
 }
 
-const (
-	// placeholder is what the engine writes where an id is to be filled in.
-	placeholder = "<PLACEHOLDER>"
-	secretsType = "talos:machine/secrets:Secrets"
-	stashType   = "pulumi:index:Stash"
-)
+// placeholder is what the engine writes where an id is to be filled in.
+const placeholder = "<PLACEHOLDER>"
 
 // finder looks for resources.
 type finder struct {
@@ -62,19 +59,18 @@ type finder struct {
 
 // kinds says how resources of a type are found. Components and providers are not in it: they are no more than state.
 var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome, error){
-	"proxmoxve:VM/virtualMachine:VirtualMachine":        (*finder).vm,
-	"proxmoxve:Download/file:File":                      (*finder).download,
-	"proxmoxve:Hardware/mapping/pci:Pci":                (*finder).mapping,
-	"proxmoxve:HA/hAResource:HAResource":                (*finder).ha,
-	"proxmoxve:Network/firewallRules:FirewallRules":     (*finder).firewallRules,
-	"proxmoxve:Network/firewallOptions:FirewallOptions": (*finder).firewallOptions,
-	secretsType: (*finder).machineSecrets,
+	tokens.VM:              (*finder).vm,
+	tokens.Download:        (*finder).download,
+	tokens.PCIMapping:      (*finder).mapping,
+	tokens.HAResource:      (*finder).ha,
+	tokens.FirewallRules:   (*finder).firewallRules,
+	tokens.FirewallOptions: (*finder).firewallOptions,
+	tokens.Secrets:         (*finder).machineSecrets,
 
-	"talos:imageFactory/schematic:Schematic": remake("the factory knows it by its content"),
-	"talos:machine/configurationApply:ConfigurationApply": remake(
-		"a node that has the configuration is not changed by it"),
-	"talos:cluster/kubeconfig:Kubeconfig": remake("it is fetched"),
-	stashType:                             (*finder).stash,
+	tokens.Schematic:     remake("the factory knows it by its content"),
+	tokens.Configuration: remake("a node that has the configuration is not changed by it"),
+	tokens.Kubeconfig:    remake("it is fetched"),
+	tokens.Stash:         (*finder).stash,
 }
 
 // remake is for what leaves nothing to be found, and may be made again.
@@ -122,14 +118,14 @@ func (f *finder) fill(ctx context.Context, w *wanted) ([]outcome, error) {
 
 // secret says that a resource is what makes the cluster this one and no other.
 func (f *finder) secret(k key) bool {
-	return k.kind == secretsType || k.kind == stashType && k.name == f.identity
+	return k.kind == tokens.Secrets || k.kind == tokens.Stash && k.name == f.identity
 }
 
 // look looks for one resource, and fills in its entry when it was found.
 func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (outcome, error) {
 	k := keyOf(entry)
 
-	if k.kind == stashType && k.name == f.identity {
+	if k.kind == tokens.Stash && k.name == f.identity {
 		return outcome{},
 			fmt.Errorf("%s is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state "+
 				"('go run ./stacks/ops list', 'restore'); without one, recreate the cluster (stacks/docs/recovery.md)", k.name)

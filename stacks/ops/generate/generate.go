@@ -1,7 +1,7 @@
-// Package describe writes the stack file of a cluster that stands: made by hand, by another tool, or by this program
+// Package generate writes the stack file of a cluster that stands: made by hand, by another tool, or by this program
 // whose file is lost. Proxmox VE tells the machines, the Talos API what runs in them. What neither tells is noted, and
 // nothing is changed.
-package describe
+package generate
 
 import (
 	"context"

@@ -1,6 +1,7 @@
-// Package guard guards a stack's state: snapshots of it, checks before it is changed, and the way back to a snapshot.
-// It asks the pulumi CLI and nothing else, so it works with every backend, and secrets stay encrypted all the way.
-package guard
+// Package state keeps a stack's state safe: snapshots of it, checks before it is changed, and the way back to a
+// snapshot. It asks the pulumi CLI and nothing else, so it works with every backend, and secrets stay encrypted all the
+// way.
+package state
 
 import (
 	"context"

@@ -13,7 +13,7 @@ import (
 // secret.
 func expiry(certificate pulumi.StringPtrOutput) pulumi.StringPtrOutput {
 	end := certificate.ApplyT(func(text *string) (*string, error) {
-		if text == nil {
+		if text == nil || *text == "" {
 			return nil, nil //nolint:nilnil // no certificate has no end
 		}
 

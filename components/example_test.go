@@ -2,6 +2,7 @@ package components_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -18,19 +19,13 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// A machine by itself: the VM is cloned, and somebody else configures Talos on it.
+// A machine by itself, of its own values: the VM is cloned, and Talos on it is configured by other means. Its hooks ask
+// Proxmox VE whether a VM is the node's own before they let it be changed or deleted.
 func ExampleNewTalosNode() {
 	run(func(ctx *pulumi.Context) error {
-		p, err := plan.New(spec.Spec{
-			Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
-			Cluster: spec.Cluster{
-				Name: "k3s-dev", Bootstrap: spec.BootstrapExternal,
-				Versions: spec.Versions{Talos: "v1.12.4"},
-			},
-			Image:    spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "talos-v1.12.4-base"}},
-			Network:  spec.Network{CIDR: "192.168.10.0/24"},
-			Defaults: spec.VMSpec{Cores: new(4), MemoryMiB: new(8192)},
-			Pools:    map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "192.168.10.11"}},
+		n, err := plan.NewNode(plan.NodeArgs{
+			Name: "edge-1", Host: "pve", VMID: 410, Address: "192.168.10.11", Template: "talos-v1.12.4-base",
+			VM: spec.VMSpec{Cores: new(4), MemoryMiB: new(8192)},
 		})
 		if err != nil {
 			return err
@@ -42,9 +37,10 @@ func ExampleNewTalosNode() {
 			return err
 		}
 
-		node, err := components.NewTalosNode(ctx, "k3s-dev-control-1", &components.TalosNodeArgs{
-			Node:     p.Nodes()[0],
-			Template: pulumi.Int(9000), // the VMID of talos-v1.12.4-base
+		node, err := components.NewTalosNode(ctx, "edge-1", &components.TalosNodeArgs{
+			Node:     n,
+			Proxmox:  oneTemplate{}, // in a real program what proxmoxapi.New returns
+			Template: pulumi.Int(9000),
 		}, pulumi.Providers(proxmox))
 		if err != nil {
 			return err
@@ -54,32 +50,32 @@ func ExampleNewTalosNode() {
 
 		return nil
 	})
-	// Output: k3s-dev-control-1 401 pve 192.168.10.11 42:34:35:D3:21:F5
+	// Output: edge-1 410 pve 192.168.10.11 FA:B8:6C:12:06:5A
 }
 
-// A pool of GPU workers by itself: one machine for each GPU. Its number is its identity: without the first entry, the
-// second stays what it is.
+// All that is wrong with a node's values is in the error, and can be looked at.
+func ExampleNewTalosNode_problems() {
+	_, err := plan.NewNode(plan.NodeArgs{
+		Name: "Edge", Host: "pve", VMID: 41, VM: spec.VMSpec{MemoryMiB: new(512)},
+	})
+
+	var problems spec.Problems
+	if errors.As(err, &problems) {
+		for _, p := range problems {
+			fmt.Println(p.Path, p.Rule)
+		}
+	}
+	// Output:
+	// node.name must be a DNS label: lower case letters, digits and dashes
+	// node.cluster must be a DNS label: lower case letters, digits and dashes
+	// node.vmid must be a VMID, from 100 to 999999999
+	// node.memoryMiB must be at least 1024: Talos does not start with less
+}
+
+// A pool of GPU workers by itself: one machine for each GPU. The name of an entry is its identity: without the first
+// entry, the second stays what it is.
 func ExampleNewGPUWorkerPool() {
 	run(func(ctx *pulumi.Context) error {
-		p, err := plan.New(spec.Spec{
-			Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
-			Cluster: spec.Cluster{Name: "lab", Bootstrap: spec.BootstrapExternal, Versions: spec.Versions{Talos: "v1.12.4"}},
-			Image: spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{
-				Control: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
-			}},
-			Network: spec.Network{CIDR: "192.168.10.0/24"},
-			Pools: map[string]spec.Pool{
-				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "192.168.10.11"},
-				"gpu": {Role: spec.RoleWorker, Addresses: "192.168.10.51-59", GPUs: map[string]spec.GPUSpec{
-					"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "pve"}},
-					"2": {BDF: "0000:02:00.0", NodeSpec: spec.NodeSpec{Host: "pve"}},
-				}},
-			},
-		})
-		if err != nil {
-			return err
-		}
-
 		proxmox, err := proxmoxve.NewProvider(ctx, "proxmox",
 			&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://pve.lan:8006")})
 		if err != nil {
@@ -88,12 +84,20 @@ func ExampleNewGPUWorkerPool() {
 
 		args := &components.GPUWorkerPoolArgs{Pool: "gpu"}
 
-		for _, n := range p.Nodes()[1:] {
+		for i, bdf := range []string{"0000:01:00.0", "0000:02:00.0"} {
+			n, err := plan.NewNode(plan.NodeArgs{
+				Name: fmt.Sprintf("lab-gpu-%d", i+1), Cluster: "lab", Pool: "gpu", Host: "pve", VMID: 601 + i,
+				Template: "talos-v1.12.4-base", GPU: &plan.GPU{BDF: bdf, PCIe: true, ROMBar: true},
+			})
+			if err != nil {
+				return err
+			}
+
 			args.Nodes = append(args.Nodes, components.GPUWorker{
 				Name: n.Name,
-				Args: &components.TalosNodeArgs{Node: n, Template: pulumi.Int(9000)},
+				Args: &components.TalosNodeArgs{Node: n, Proxmox: oneTemplate{}, Template: pulumi.Int(9000)},
 				// What the host says of the card: lspci -nn. Proxmox VE passes no other card by mistake.
-				Device: &proxmoxapi.PCIDevice{BDF: n.GPU.BDF, ID: "10de:2204", IOMMUGroup: 14},
+				Device: &proxmoxapi.PCIDevice{BDF: bdf, ID: "10de:2204", IOMMUGroup: 14},
 			})
 		}
 
@@ -135,7 +139,7 @@ func ExampleNewTalosCluster() {
 
 		// In earnest: proxmoxapi.New(proxmoxapi.Access{Endpoint: "https://pve.lan:8006", TokenID: "pulumi@pve!talos", ...}),
 		// and preflight.Dialer{} for the network
-		var api components.Proxmox = oneTemplate{}
+		api := oneTemplate{}
 
 		report, err := preflight.Run(ctx, p, api, quietNetwork{})
 		if err != nil {
@@ -193,7 +197,7 @@ func (mocks) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) {
 }
 
 // oneTemplate is a Proxmox VE that has a template, and room for what is made of it.
-type oneTemplate struct{ components.Proxmox }
+type oneTemplate struct{ *proxmoxapi.Client }
 
 func (oneTemplate) Version(context.Context) (proxmoxapi.Version, error) {
 	return proxmoxapi.Version{Text: "9.0.3", Major: 9}, nil

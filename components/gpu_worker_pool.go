@@ -33,20 +33,31 @@ type GPUWorker struct {
 	Exists bool
 }
 
+// gpuNode is a GPUWorker, with what its cluster knows of it.
+type gpuNode struct {
+	name   string
+	args   *clusterNode
+	device *proxmoxapi.PCIDevice
+	exists bool
+}
+
 // makesMapping says that the pool makes the resource mapping of the GPU.
-func (w GPUWorker) makesMapping() bool { return !w.Args.Node.GPU.Raw && w.Args.Mapping == nil }
+func (args TalosNodeArgs) makesMapping() bool { return !args.Node.GPU.Raw && args.Mapping == nil }
 
 // GPUWorkerPool is a pool of nodes that each have a GPU of their host passed through. Hosts must have been prepared for
 // that (IOMMU on, the GPU bound to vfio-pci): nothing is changed on them but the resource mappings of Proxmox VE.
 type GPUWorkerPool struct {
 	pulumi.ResourceState
 
+	// VMIDs of the nodes, in the order given.
+	VMIDs pulumi.IntArrayOutput `pulumi:"vmids"`
+
 	// Nodes in the order given.
 	Nodes []*TalosNode
 }
 
-// NewGPUWorkerPool makes the nodes of a GPU pool, and for each the resource mapping that lets an API token pass its
-// GPU. It needs the providers that TalosNode needs.
+// NewGPUWorkerPool creates the nodes of a GPU pool that belongs to no TalosCluster, and for each the resource mapping
+// that lets an API token pass its GPU. What holds for NewTalosNode holds for each node.
 func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 	opts ...pulumi.ResourceOption,
 ) (*GPUWorkerPool, error) {
@@ -54,29 +65,49 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 		return nil, errors.New("GPUWorkerPool " + name + ": the name of the pool is required")
 	}
 
-	gpus := pulumi.StringMap{}
+	var nodes []gpuNode
 
 	for _, w := range args.Nodes {
 		if w.Name == "" || w.Args == nil || w.Args.Node.GPU == nil {
 			return nil, fmt.Errorf("GPUWorkerPool %s: each node needs a name and a GPU", name)
 		}
 
-		if w.makesMapping() && w.Device == nil && !w.Exists && !ctx.DryRun() {
+		if w.Args.makesMapping() && w.Device == nil && !w.Exists && !ctx.DryRun() {
 			return nil, fmt.Errorf("GPUWorkerPool %s: Device of %s is nil, and the resource mapping of its GPU is made of it; "+
 				"set what proxmoxapi.Client.PCIDevices says of %s, or Exists where an earlier update made the mapping", name,
 				w.Name, w.Args.Node.GPU.BDF)
 		}
 
-		gpus[w.Args.Node.Name] = pulumi.String(w.Args.Node.Host + " " + w.Args.Node.GPU.BDF)
+		if err := w.Args.check(w.Name); err != nil {
+			return nil, fmt.Errorf("GPUWorkerPool %s: %w", name, err)
+		}
+
+		node, err := standalone(ctx, w.Name, *w.Args)
+		if err != nil {
+			return nil, err
+		}
+
+		nodes = append(nodes, gpuNode{w.Name, node, w.Device, w.Exists})
+	}
+
+	return newGPUWorkerPool(ctx, name, args.Pool, nodes, opts...)
+}
+
+func newGPUWorkerPool(ctx *pulumi.Context, name, poolName string, nodes []gpuNode,
+	opts ...pulumi.ResourceOption,
+) (*GPUWorkerPool, error) {
+	gpus := pulumi.StringMap{}
+	for _, w := range nodes {
+		gpus[w.args.Node.Name] = pulumi.String(w.args.Node.Host + " " + w.args.Node.GPU.BDF)
 	}
 
 	pool := &GPUWorkerPool{}
 	if err := ctx.RegisterComponentResourceV2(GPUPoolType, name,
-		pulumi.Map{"pool": pulumi.String(args.Pool), "gpus": gpus}, pool, opts...); err != nil {
+		pulumi.Map{"pool": pulumi.String(poolName), "gpus": gpus}, pool, opts...); err != nil {
 		return nil, err
 	}
 
-	for _, w := range args.Nodes {
+	for _, w := range nodes {
 		node, err := newGPUWorker(ctx, w, pulumi.Parent(pool))
 		if err != nil {
 			return nil, err
@@ -90,47 +121,47 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 		vmids = append(vmids, node.VMID)
 	}
 
-	return pool, ctx.RegisterResourceOutputs(pool, pulumi.Map{"vmids": vmids})
+	pool.VMIDs = vmids.ToIntArrayOutput()
+
+	return pool, ctx.RegisterResourceOutputs(pool, outputsOf(pool))
 }
 
-func newGPUWorker(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOption) (*TalosNode, error) {
-	args := *w.Args
-
-	if w.makesMapping() {
+func newGPUWorker(ctx *pulumi.Context, w gpuNode, opts ...pulumi.ResourceOption) (*TalosNode, error) {
+	if w.args.makesMapping() {
 		// Where the VM waits, so does its mapping: what is wrong with the VM is said first.
-		waiting := append([]pulumi.ResourceOption{pulumi.DependsOn(args.After)}, opts...)
+		waiting := append([]pulumi.ResourceOption{pulumi.DependsOn(w.args.after)}, opts...)
 
 		var err error
-		if args.Mapping, err = newMapping(ctx, w, waiting...); err != nil {
+		if w.args.Mapping, err = newMapping(ctx, w, waiting...); err != nil {
 			return nil, err
 		}
 	}
 
-	return NewTalosNode(ctx, w.Name, &args, opts...)
+	return newTalosNode(ctx, w.name, w.args, opts...)
 }
 
 // newMapping makes the resource mapping of one GPU. Proxmox VE compares what it says of the device each time that the
 // VM starts: another card in the same slot is not passed by mistake.
-func newMapping(ctx *pulumi.Context, w GPUWorker, opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
-	n := w.Args.Node
+func newMapping(ctx *pulumi.Context, w gpuNode, opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
+	n := w.args.Node
 	device := mapping.PciMapTypeArgs{Node: pulumi.String(n.Host), Path: pulumi.String(n.GPU.BDF)}
 
-	if w.Device != nil {
-		device.Id = pulumi.String(w.Device.ID)
-		if w.Device.SubsystemID != "" {
-			device.SubsystemId = pulumi.String(w.Device.SubsystemID)
+	if w.device != nil {
+		device.Id = pulumi.String(w.device.ID)
+		if w.device.SubsystemID != "" {
+			device.SubsystemId = pulumi.String(w.device.SubsystemID)
 		}
 
-		if w.Device.IOMMUGroup >= 0 {
-			device.IommuGroup = pulumi.Int(w.Device.IOMMUGroup)
+		if w.device.IOMMUGroup >= 0 {
+			device.IommuGroup = pulumi.Int(w.device.IOMMUGroup)
 		}
 	} else {
 		opts = append(opts, pulumi.IgnoreChanges([]string{"maps"}))
 		device.Id = pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
 	}
 
-	m, err := mapping.NewPci(ctx, w.Name+"-gpu", &mapping.PciArgs{
-		Name: pulumi.String(mappingName(w.Name)), Comment: pulumi.String("GPU of " + n.Name),
+	m, err := mapping.NewPci(ctx, w.name+"-gpu", &mapping.PciArgs{
+		Name: pulumi.String(mappingName(w.name)), Comment: pulumi.String("GPU of " + n.Name),
 		Maps: mapping.PciMapTypeArray{device},
 	}, opts...)
 	if err != nil {

@@ -157,6 +157,15 @@ func scopeOf(
 	}
 }
 
+// externalRollout restarts the VMs of nodes that the program does not bootstrap: only the VM is waited for, and its
+// failure reports itself nowhere.
+func externalRollout(s rollout.Scope) *rollout.Rollout {
+	r := rollout.New(s.Plan, s.Limiter, s.Progress)
+	r.Bound = s.Plan.ReadyTimeout
+
+	return r
+}
+
 // nodesBy are the nodes of a plan by the name of one of their resources.
 func nodesBy(p *plan.Plan, cluster, suffix string) map[string]plan.Node {
 	nodes := map[string]plan.Node{}

@@ -24,7 +24,7 @@ type K3sClusterArgs struct {
 	// Proxmox VE did not answer.
 	Preflight *preflight.Report
 	// Proxmox is asked by what runs between steps.
-	Proxmox Proxmox
+	Proxmox K3sProxmox
 	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as
 	// well.
 	Destroying bool
@@ -42,11 +42,11 @@ type K3sCluster struct {
 	// Kubeconfig of an administrator, secret. It is there when the servers have joined.
 	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
 	// KubeconfigExpiry says until when it is good, as RFC 3339 writes it. It is renewed twice a year, by any update.
-	KubeconfigExpiry pulumi.StringOutput
+	KubeconfigExpiry pulumi.StringOutput `pulumi:"kubeconfigExpiry"`
 	// Health of each node by name, as Kubernetes sees it when the update ends.
-	Health pulumi.StringMapOutput
+	Health pulumi.StringMapOutput `pulumi:"health"`
 	// SSHPrivateKey logs in to the nodes, secret; empty where none is made.
-	SSHPrivateKey pulumi.StringOutput
+	SSHPrivateKey pulumi.StringOutput `pulumi:"sshPrivateKey"`
 
 	// Nodes in plan order, next to the plan's nodes.
 	Nodes []*K3sNode
@@ -68,7 +68,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	case args.Plan.K3s == nil:
 		return nil, errors.New("K3sCluster " + name + ": the plan is of another kind")
 	case args.Plan.K3s.TokenGiven != (args.Token != nil):
-		return nil, errors.New("K3sCluster " + name + ": a token goes with a plan that has one given")
+		return nil, errors.New("K3sCluster " + name + ": Token is required if, and only if, the plan has one given")
 	}
 
 	p := args.Plan
@@ -113,7 +113,10 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	kubeconfig := outputAfter(ctx, all, c.Kubeconfig, final.Run)
 	c.Health = b.health(kubeconfig)
 
-	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{"endpoint": c.Endpoint, "kubeconfig": kubeconfig})
+	outputs := outputsOf(c)
+	outputs["kubeconfig"] = kubeconfig
+
+	return c, ctx.RegisterResourceOutputs(c, outputs)
 }
 
 // k3sBuilder carries what the resources of a cluster share while they are registered.
@@ -123,7 +126,7 @@ type k3sBuilder struct {
 	ctx     *pulumi.Context
 	name    string
 	report  *preflight.Report
-	proxmox Proxmox
+	proxmox K3sProxmox
 	hooks   k3sHooks
 	images  *proxmoxvm.Images
 	servers *proxmoxvm.AddressBook
@@ -256,9 +259,9 @@ func (b *k3sBuilder) binding() *pulumi.ResourceHookBinding {
 }
 
 // node is what a node of the plan is made of.
-func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*K3sNodeArgs, error) {
+func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, error) {
 	p := b.Plan
-	args := &K3sNodeArgs{
+	args := &k3sNodeArgs{
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.checkVMIDFree),

@@ -1,7 +1,6 @@
 package components
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,9 +16,9 @@ import (
 	"talos-proxmox/components/tokens"
 )
 
-// K3sNodeArgs describe one machine with K3s. What it boots first, and what it is told then, is used when the VM is made
+// k3sNodeArgs describe one machine with K3s. What it boots first, and what it is told then, is used when the VM is made
 // and ignored afterwards.
-type K3sNodeArgs struct {
+type k3sNodeArgs struct {
 	// Node is everything that was decided about the machine.
 	Node plan.Node
 	// Origin says in a few words what the node is made from. The VM's description keeps it, and a node that was made from
@@ -56,7 +55,7 @@ type K3sNodeArgs struct {
 	// Replace makes the VM anew, with user data of now, once when it becomes true; becoming false again changes nothing.
 	Replace bool
 
-	// identities tell the node's VM from another; nil: nothing does. companions are the hooks of what belongs to the VM.
+	// identities tell the node's VM from another. companions are the hooks of what belongs to the VM.
 	identities *proxmoxvm.Identities
 	companions *pulumi.ResourceHookBinding
 }
@@ -87,22 +86,8 @@ type K3sNode struct {
 	companions []pulumi.Resource // they are deleted before the VM
 }
 
-// NewK3sNode makes one machine, which sets itself up. It needs a proxmoxve provider, whose login to the hosts writes
-// the user data. It comes with the options or from the parent.
-func NewK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pulumi.ResourceOption) (*K3sNode, error) {
-	node, err := newK3sNode(ctx, name, args, opts...)
-	if err != nil {
-		return nil, err
-	}
-
-	return node, node.finish(ctx)
-}
-
-func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pulumi.ResourceOption) (*K3sNode, error) {
-	if err := args.check(name); err != nil {
-		return nil, err
-	}
-
+// newK3sNode creates the VM of a node, which sets itself up. The node is complete after join and finish.
+func newK3sNode(ctx *pulumi.Context, name string, args *k3sNodeArgs, opts ...pulumi.ResourceOption) (*K3sNode, error) {
 	n := args.Node
 	node := &K3sNode{node: n, name: name}
 
@@ -141,29 +126,7 @@ func newK3sNode(ctx *pulumi.Context, name string, args *K3sNodeArgs, opts ...pul
 	return node, nil
 }
 
-func (args *K3sNodeArgs) check(name string) error {
-	if args == nil {
-		return errors.New("K3sNode " + name + ": args are required")
-	}
-
-	n := args.Node
-
-	switch {
-	case n.Name == "" || n.Host == "" || n.VMID == 0 || len(n.Disks) == 0 || len(n.NICs) == 0 || n.CloudInit == "":
-		return fmt.Errorf("K3sNode %s: a name, a host, a VMID, a disk, a network interface and a cloud-init drive are "+
-			"required", name)
-	case (n.Template != "") != (args.Template != nil):
-		return fmt.Errorf("K3sNode %s: the VMID of the template goes with the name of one", name)
-	case n.Template == "" && args.Image == nil:
-		return fmt.Errorf("K3sNode %s: without a template, an image is required", name)
-	case args.UserData == nil || args.Snippets == "":
-		return fmt.Errorf("K3sNode %s: user data are required, and a datastore for them", name)
-	default:
-		return nil
-	}
-}
-
-func (args *K3sNodeArgs) description() string {
+func (args *k3sNodeArgs) description() string {
 	role := "agent"
 	if args.Node.Role == spec.RoleControlPlane {
 		role = "server"
@@ -173,7 +136,7 @@ func (args *K3sNodeArgs) description() string {
 }
 
 // machine is what the node's VM is made of.
-func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
+func (args *k3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 	n, drive := args.Node, args.CloudInit
 	drive.UserData = userData
 
@@ -186,7 +149,7 @@ func (args *K3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 }
 
 // newUserData writes the user data to the node's host, and returns the volume that they become.
-func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs,
+func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	opts ...pulumi.ResourceOption,
 ) (pulumi.StringInput, error) {
 	// Other user data would be another instance to cloud-init, which would set a running node up anew when it is
@@ -220,7 +183,7 @@ func newUserData(ctx *pulumi.Context, name string, args *K3sNodeArgs,
 
 // warnOnUserDataDrift points out what a node was told otherwise than the configuration says now: nothing tells it
 // again.
-func (args *K3sNodeArgs) warnOnUserDataDrift(ctx *pulumi.Context, file *storage.File) {
+func (args *k3sNodeArgs) warnOnUserDataDrift(ctx *pulumi.Context, file *storage.File) {
 	pulumi.All(file.SourceRaw.Data(), args.UserData).ApplyT(func(both []any) error {
 		then, _ := both[0].(*string)
 		now, _ := both[1].(string)
@@ -259,7 +222,5 @@ func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pul
 }
 
 func (node *K3sNode) finish(ctx *pulumi.Context) error {
-	return ctx.RegisterResourceOutputs(node, pulumi.Map{
-		"vmid": node.VMID, "name": node.Name, "host": node.Host, "macAddress": node.MACAddress, "ipAddress": node.IPAddress,
-	})
+	return ctx.RegisterResourceOutputs(node, outputsOf(node))
 }

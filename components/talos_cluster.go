@@ -31,38 +31,43 @@ type TalosClusterArgs struct {
 	Preflight *preflight.Report
 	// Proxmox is asked by what runs between steps.
 	Proxmox Proxmox
-	// TailscaleKey lets nodes join the tailnet. It is required where the plan has one, and kept secret.
-	TailscaleKey pulumi.StringInput
+	// TailscaleAuthKey lets nodes join the tailnet. It is required where the plan has one, and kept secret.
+	TailscaleAuthKey pulumi.StringInput
 	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the
 	// plan says so, and kept secret; otherwise one is made and kept in state.
 	MachineSecrets pulumi.StringInput
 	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as
 	// well.
 	Destroying bool
-	// Dir is where the plan's paths begin, of snapshots of etcd; the working directory when empty.
-	Dir string
+	// ProjectDir is where relative paths of the plan begin, such as that of etcd snapshots; empty: the working directory.
+	ProjectDir string
 }
 
 // TalosCluster is a Kubernetes cluster of Talos machines.
 type TalosCluster struct {
 	pulumi.ResourceState
 
-	// Endpoint of the Kubernetes API. This and what follows is not there when somebody else makes a cluster of the nodes.
+	// Endpoint of the Kubernetes API, "https://10.0.0.11:6443". With bootstrap: external, this and the texts that follow
+	// are empty, and the rest is nil or zero.
 	Endpoint pulumi.StringOutput `pulumi:"endpoint"`
-	// Kubeconfig of an administrator, secret. It is there when the API answers.
+	// Kubeconfig of an administrator, secret. It is known when the API answers.
 	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
 	// Talosconfig of an administrator, secret.
 	Talosconfig pulumi.StringOutput `pulumi:"talosconfig"`
 
-	// KubeconfigExpiry and TalosconfigExpiry say until when the two are good, as RFC 3339 writes it. Any update in the
-	// last month before makes new ones.
-	KubeconfigExpiry, TalosconfigExpiry pulumi.StringPtrOutput
+	// KubeconfigExpiry is when the kubeconfig expires (RFC 3339). Any update in the last month before renews it, or
+	// within lifecycle.kubeconfigRenewal.
+	KubeconfigExpiry pulumi.StringPtrOutput `pulumi:"kubeconfigExpiry"`
+	// TalosconfigExpiry is when the talosconfig expires, likewise.
+	TalosconfigExpiry pulumi.StringPtrOutput `pulumi:"talosconfigExpiry"`
 
 	// MachineSecrets are the identity of the cluster, secret.
-	MachineSecrets machine.MachineSecretsOutput
-	// ControlPlaneConfiguration and WorkerConfiguration are the machine configurations of the first pool of each role,
-	// secret, without what is particular to a node. WorkerConfiguration is empty without workers.
-	ControlPlaneConfiguration, WorkerConfiguration pulumi.StringOutput
+	MachineSecrets machine.MachineSecretsOutput `pulumi:"machineSecrets"`
+	// ControlPlaneConfiguration is the machine configuration of the first pool of control planes, without what is
+	// particular to a node, secret.
+	ControlPlaneConfiguration pulumi.StringOutput `pulumi:"controlPlaneConfiguration"`
+	// WorkerConfiguration is that of the first pool of workers; empty without workers.
+	WorkerConfiguration pulumi.StringOutput `pulumi:"workerConfiguration"`
 
 	// Nodes in plan order, next to the plan's nodes.
 	Nodes []*TalosNode
@@ -70,8 +75,8 @@ type TalosCluster struct {
 	Plan *plan.Plan
 }
 
-// NewTalosCluster makes a cluster: machines, their configuration, the bootstrap, and the credentials to use it. Where
-// the plan leaves the bootstrap to somebody else, it makes the machines only. It needs a proxmoxve and a talos
+// NewTalosCluster creates a cluster: machines, their configuration, the bootstrap, and the credentials to use it. With
+// bootstrap: external, it creates the machines only. It needs a proxmoxve and a talos
 // provider, which come with the options or from the parent.
 func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 	opts ...pulumi.ResourceOption,
@@ -81,10 +86,10 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		return nil, errors.New("TalosCluster " + name + ": a plan and access to Proxmox VE are required")
 	case args.Preflight == nil && !ctx.DryRun():
 		return nil, errors.New("TalosCluster " + name + noReport)
-	case args.Plan.Tailscale != nil && args.TailscaleKey == nil:
-		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, whose key is required")
+	case args.Plan.Tailscale != nil && args.TailscaleAuthKey == nil:
+		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, so TailscaleAuthKey is required")
 	case args.Plan.TakeOver != (args.MachineSecrets != nil):
-		return nil, errors.New("TalosCluster " + name + ": machine secrets go with a plan that takes them over")
+		return nil, errors.New("TalosCluster " + name + ": MachineSecrets are required if, and only if, the plan imports existing ones")
 	}
 
 	p := args.Plan
@@ -96,6 +101,8 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 	}, c, opts...); err != nil {
 		return nil, err
 	}
+
+	c.setAbsent()
 
 	b, err := newBuilder(ctx, name, args, c)
 	if err != nil {
@@ -121,9 +128,19 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 
 	final := rollout.FinalCheck{Scope: b.hooks.scope, System: b.hooks.system}
 
-	return c, ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"endpoint": c.Endpoint, "kubeconfig": outputAfter(ctx, all, c.Kubeconfig, final.Run), "talosconfig": c.Talosconfig,
-	})
+	outputs := outputsOf(c)
+	outputs["kubeconfig"] = outputAfter(ctx, all, c.Kubeconfig, final.Run)
+
+	return c, ctx.RegisterResourceOutputs(c, outputs)
+}
+
+// setAbsent gives the outputs values of a cluster that the program does not bootstrap. The SDK leaves those that a
+// component does not set unresolved.
+func (c *TalosCluster) setAbsent() {
+	none, unknown := pulumi.String("").ToStringOutput(), pulumi.ToOutput((*string)(nil)).(pulumi.StringPtrOutput)
+	c.Endpoint, c.Kubeconfig, c.Talosconfig, c.KubeconfigExpiry, c.TalosconfigExpiry = none, none, none, unknown, unknown
+	c.MachineSecrets = pulumi.ToOutput(machine.MachineSecrets{}).(machine.MachineSecretsOutput)
+	c.ControlPlaneConfiguration, c.WorkerConfiguration = none, none
 }
 
 // builder carries what the resources of a cluster share while they are registered.
@@ -154,7 +171,7 @@ type builder struct {
 
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
 	b := &builder{
-		TalosCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox, key: args.TailscaleKey,
+		TalosCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox, key: args.TailscaleAuthKey,
 		bundle:    args.MachineSecrets,
 		addresses: &proxmoxvm.AddressBook{}, child: pulumi.Parent(c), replacementOrder: newReplacementOrder(args.Plan),
 	}
@@ -207,8 +224,6 @@ func (b *builder) cluster() error {
 		return p.WithContract(made).ContractVersion()
 	}).(pulumi.StringOutput)
 
-	b.WorkerConfiguration = pulumi.String("").ToStringOutput()
-
 	controls, others := byRole(p)
 
 	// The address of the first may be what all are configured with.
@@ -218,7 +233,7 @@ func (b *builder) cluster() error {
 
 	b.Endpoint = endpointOf(p, b.Nodes[0].IPAddress)
 
-	configure := func(pool plan.PlannedPool, after []pulumi.Resource) func(plan.Node) *NodeConfiguration {
+	configure := func(pool plan.PlannedPool, after []pulumi.Resource) func(plan.Node) *clusterConfiguration {
 		configuration := b.poolConfiguration(pool)
 
 		switch {
@@ -235,11 +250,12 @@ func (b *builder) cluster() error {
 
 		hooks = append(hooks, b.hooks.configure)
 
-		return func(n plan.Node) *NodeConfiguration {
-			return &NodeConfiguration{
-				Client: credentials, Machine: configuration, Patches: b.nodePatches(n), After: after, Hooks: hooks,
-				Removed: b.held(),
-				Changed: []*pulumi.ResourceHook{b.hooks.change}, Staged: p.Apply == spec.ApplyStaged,
+		return func(n plan.Node) *clusterConfiguration {
+			return &clusterConfiguration{
+				NodeConfiguration: NodeConfiguration{
+					Client: credentials, Machine: configuration, Patches: b.nodePatches(n), Staged: p.Apply == spec.ApplyStaged,
+				},
+				after: after, created: hooks, changed: []*pulumi.ResourceHook{b.hooks.change}, removed: b.held(),
 			}
 		}
 	}
@@ -365,8 +381,8 @@ func (b *builder) controlPlanes(pools []plan.PlannedPool) error {
 }
 
 // workers makes the nodes of a pool and, where it is told how, configures them.
-func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *NodeConfiguration) error {
-	all := make([]*TalosNodeArgs, len(pool.Nodes))
+func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *clusterConfiguration) error {
+	all := make([]*clusterNode, len(pool.Nodes))
 
 	for i, n := range pool.Nodes {
 		var err error
@@ -375,7 +391,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 		}
 
 		if configure != nil {
-			all[i].Configuration = configure(n)
+			all[i].configuration = configure(n)
 		}
 
 		if b.report.Exists(n) {
@@ -395,7 +411,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 	}
 
 	for _, args := range all {
-		node, err := NewTalosNode(b.ctx, childName(b.name, args.Node), args, b.child)
+		node, err := newTalosNode(b.ctx, childName(b.name, args.Node), args, b.child)
 		if err != nil {
 			return err
 		}
@@ -406,16 +422,14 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *Node
 	return nil
 }
 
-// gpuPool makes the nodes of a GPU pool.
-func (b *builder) gpuPool(pool plan.PlannedPool, all []*TalosNodeArgs) ([]*TalosNode, error) {
-	args := &GPUWorkerPoolArgs{Pool: pool.Name}
+// gpuPool creates the nodes of a GPU pool.
+func (b *builder) gpuPool(pool plan.PlannedPool, all []*clusterNode) ([]*TalosNode, error) {
+	var nodes []gpuNode
 	for _, a := range all {
-		args.Nodes = append(args.Nodes, GPUWorker{
-			Name: childName(b.name, a.Node), Args: a, Device: b.report.Device(a.Node), Exists: b.report.Exists(a.Node),
-		})
+		nodes = append(nodes, gpuNode{childName(b.name, a.Node), a, b.report.Device(a.Node), b.report.Exists(a.Node)})
 	}
 
-	made, err := NewGPUWorkerPool(b.ctx, b.name+"-"+pool.Name, args, b.child)
+	made, err := newGPUWorkerPool(b.ctx, b.name+"-"+pool.Name, pool.Name, nodes, b.child)
 	if err != nil {
 		return nil, err
 	}
@@ -437,16 +451,16 @@ func (b *builder) before(n plan.Node) []pulumi.Resource {
 }
 
 // node is what a node of the plan is made of.
-func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, error) {
+func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*clusterNode, error) {
 	p := b.Plan
-	args := &TalosNodeArgs{
-		Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
-		AgentTimeout: p.AgentTimeout.String(),
-		identified:   b.hooks.uuids[n.Name].Set,
-		Firewall:     pool.FirewallRules(), Hooks: b.hooks.of(b.hooks.checkVMIDFree), After: b.before(n),
-		Incomplete: b.report.Incomplete(n),
-		State:      b.report.VMState(n), identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(),
-		absent: b.report.AbsentVMIDs()[n.VMID],
+	args := &clusterNode{
+		TalosNodeArgs: TalosNodeArgs{
+			Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
+			AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(), Proxmox: b.proxmox,
+		},
+		hooks: b.hooks.of(b.hooks.checkVMIDFree), companions: b.hooks.ofCompanions(), after: b.before(n),
+		incomplete: b.report.Incomplete(n), absent: b.report.AbsentVMIDs()[n.VMID], state: b.report.VMState(n),
+		identities: b.hooks.scope.Identities, identified: b.hooks.uuids[n.Name].Set,
 	}
 
 	if n.CloudInit != "" {
@@ -467,13 +481,13 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*TalosNodeArgs, erro
 		return args, nil
 	}
 
-	args.Hooks = b.hooks.of(b.hooks.checkVMIDFree, b.hooks.checkImage)
+	args.hooks = b.hooks.of(b.hooks.checkVMIDFree, b.hooks.checkImage)
 
 	return args, b.boot(args, pool.Image)
 }
 
 // boot says what a node boots that is no clone.
-func (b *builder) boot(args *TalosNodeArgs, image plan.BootImage) error {
+func (b *builder) boot(args *clusterNode, image plan.BootImage) error {
 	fetch, err := proxmoxvm.DownloadOf(b.Plan, image, args.Node, b.hooks.ofImages())
 
 	switch {
@@ -482,7 +496,7 @@ func (b *builder) boot(args *TalosNodeArgs, image plan.BootImage) error {
 	case fetch == nil:
 		args.Image = pulumi.String(image.Volume)
 	case image.Scope == plan.PerNode:
-		args.Fetch = fetch
+		args.fetch = fetch
 	default:
 		args.Image, err = b.images.Volume(b.ctx, fetch, args.Node.Host, image.Scope == plan.PerCluster)
 	}

@@ -60,16 +60,14 @@ func registerTalosHooks(
 
 	h.operations = talos.New(talos.Options{
 		Scope: h.scope, Proxmox: args.Proxmox, Credentials: h.credentials, UUIDs: h.uuids,
-		Nodes: nodesBy(p, name, tokens.ConfigurationSuffix), Dir: args.Dir, EmptyRecord: name + emptied,
+		Nodes: nodesBy(p, name, tokens.ConfigurationSuffix), Dir: args.ProjectDir, EmptyRecord: name + emptied,
 	})
 
-	restarts := rollout.New(p, h.scope.Limiter, h.scope.Progress)
+	restarts := externalRollout(h.scope)
 
 	if p.Bootstrap != spec.BootstrapExternal {
+		restarts = rollout.New(p, h.scope.Limiter, h.scope.Progress)
 		h.system = h.operations.Restarts
-	} else {
-		// Only the VM is waited for, and its failure reports itself nowhere.
-		restarts.Bound = p.ReadyTimeout
 	}
 
 	var errs []error

@@ -9,80 +9,95 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/tokens"
 )
 
-// TalosNodeArgs describe one machine. What it boots first is a template, an image that is there, or one that it
-// fetches; all of that is used when the VM is made and ignored afterwards.
+// TalosNodeArgs describe one machine. What it boots first is a template or an image; that is used when the VM is created
+// and ignored afterwards.
 type TalosNodeArgs struct {
-	// Node is everything that was decided about the machine.
+	// Node is the machine: plan.NewNode makes one of a node's own values, plan.New those of a cluster.
 	Node plan.Node
+	// Proxmox is asked, right before a VM is changed or deleted, whether it is this node's own. *proxmoxapi.Client
+	// implements it. It is required.
+	Proxmox Proxmox
 	// Origin says in a few words what the node is made from. The VM's description keeps it. A node that was made from
 	// something else, and is not configured here, is pointed out.
 	Origin string
 	// Template is the VMID of the template to clone. It is required where Node.Template is set, and no other.
 	Template pulumi.IntInput
 	// Image is the volume that the node boots: an ISO file where the node has a CD-ROM drive, else an image that becomes
-	// its system disk.
+	// its system disk. It is required where Node.Template is not set.
 	Image pulumi.StringInput
-	// Fetch is an image that is the node's own, instead of Image.
-	Fetch *proxmoxvm.Download
 	// CloudInit is the network that the cloud-init drive states; nil: the node has no such drive.
 	CloudInit *proxmoxvm.CloudInit
 	// Mapping is the name of the resource mapping of the node's GPU. Without it, the GPU is passed by its address, which
 	// Proxmox VE allows to root@pam only.
 	Mapping pulumi.StringInput
-	// AgentTimeout bounds how long the guest agent of an image that has one is waited for when the VM is read; zero: the
-	// provider's 15 minutes.
+	// AgentTimeout bounds how long the guest agent of an image that has one is waited for when the VM is read ("5m");
+	// empty: the provider's 15 minutes.
 	AgentTimeout string
-	// Discovery finds an address that nobody states; nil: nothing does.
+	// Discovery finds an address that is not stated; nil: IPAddress stays unknown.
 	Discovery *proxmoxvm.Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule
-	// Hooks of the VM; nil: none.
-	Hooks *pulumi.ResourceHookBinding
-	// After names what must be done before the VM is made or changed.
-	After []pulumi.Resource
-	// Configuration is applied to the node; nil leaves it waiting for one.
+	// Configuration is applied to the node; nil leaves it in maintenance mode.
 	Configuration *NodeConfiguration
-	// Replace makes the VM anew, once when it becomes true; becoming false again changes nothing.
+	// Replace replaces the VM once when it becomes true. Becoming false again changes nothing.
 	Replace bool
-	// Incomplete replaces the VM, if the state says that its creation failed.
-	Incomplete bool
-	// State is that of a VM that is there.
-	State proxmoxvm.State
-	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
+	// Rebalance migrates the VM to the node's host. False leaves it where it is.
 	Rebalance bool
-
-	// absent says that the VM is not there.
-	absent bool
-	// replacementOrder is the order that the node is replaced in; nil: it waits for no other.
-	replacementOrder *replacementOrder
-	// identified is told the SMBIOS UUID of the VM, empty where the state has none; nil: nothing is.
-	identified func(uuid string)
-
-	// identities tell the node's VM from another; nil: nothing does. companions are the hooks of what belongs to the VM.
-	identities *proxmoxvm.Identities
-	companions *pulumi.ResourceHookBinding
 }
 
-// NodeConfiguration is what a node is told to be.
+// NodeConfiguration is the machine configuration of a node.
 type NodeConfiguration struct {
 	// Client holds the credentials of the cluster.
 	Client machine.ClientConfigurationOutput
-	// Machine is the machine configuration of the node's pool. It is kept secret.
+	// Machine is the machine configuration that the node shares with others. It is kept secret.
 	Machine pulumi.StringInput
-	// Patches are particular to the node and applied last.
+	// Patches are particular to the node and applied last. They are kept secret.
 	Patches pulumi.StringArrayInput
-	// After names what must be done before the node is configured; its VM is made without waiting for it.
-	After []pulumi.Resource
-	// Hooks run before the configuration is applied for the first time, Changed before it is changed, Removed before the
-	// node loses it.
-	Hooks, Changed, Removed []*pulumi.ResourceHook
-	// Staged leaves a changed configuration to the node's next reboot.
+	// Staged applies a changed configuration at the node's next reboot.
 	Staged bool
+}
+
+// clusterNode is a node with what its cluster knows of it in addition.
+type clusterNode struct {
+	TalosNodeArgs
+
+	// fetch is an image that is the node's own, instead of Image.
+	fetch *proxmoxvm.Download
+	// hooks of the VM, and of its companions.
+	hooks, companions *pulumi.ResourceHookBinding
+	// after names what must be done before the VM is created or changed.
+	after []pulumi.Resource
+	// configuration is TalosNodeArgs.Configuration with its hooks.
+	configuration *clusterConfiguration
+	// incomplete replaces the VM, if the state says that its creation failed. absent says that there is no VM.
+	incomplete, absent bool
+	// state is that of an existing VM.
+	state proxmoxvm.State
+	// identities tell the node's VM from another.
+	identities *proxmoxvm.Identities
+	// identified is told the SMBIOS UUID of the VM, empty where the state has none; nil: not asked for.
+	identified func(uuid string)
+	// replacementOrder is the order that the node is replaced in; nil: it waits for no other.
+	replacementOrder *replacementOrder
+}
+
+// clusterConfiguration is a NodeConfiguration within the rollouts of a cluster.
+type clusterConfiguration struct {
+	NodeConfiguration
+
+	// after names what must be done before the node is configured; its VM is created without waiting for it.
+	after []pulumi.Resource
+	// created run before the configuration is applied for the first time, changed before it is changed, removed before
+	// the node loses it.
+	created, changed, removed []*pulumi.ResourceHook
 }
 
 // TalosNode is one Talos machine: its VM, and the configuration it runs with.
@@ -112,20 +127,66 @@ type TalosNode struct {
 	companions []pulumi.Resource
 }
 
-// NewTalosNode makes one machine. It needs a proxmoxve provider, and a talos provider where a configuration is applied
-// or a schematic is made; both come with the options or from the parent.
-func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode,
-	error,
-) {
+// NewTalosNode creates one machine that belongs to no TalosCluster: a TalosCluster creates its own. Its hooks refuse to
+// touch a VM that is not the node's own, so a program that deletes it must run: 'pulumi destroy --run-program'.
+//
+// It needs a proxmoxve provider, and a talos provider where a configuration is applied; both come with the options or
+// from the parent. Nothing is registered when args lack something.
+func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs,
+	opts ...pulumi.ResourceOption,
+) (*TalosNode, error) {
+	if err := args.check(name); err != nil {
+		return nil, err
+	}
+
+	node, err := standalone(ctx, name, *args)
+	if err != nil {
+		return nil, err
+	}
+
+	return newTalosNode(ctx, name, node, opts...)
+}
+
+// standalone is a node that makes up a cluster of its own, which the program does not bootstrap: its VM has the hooks
+// that the VMs of such a cluster have.
+func standalone(ctx *pulumi.Context, name string, args TalosNodeArgs) (*clusterNode, error) {
+	p := plan.Standalone(args.Node)
+	scope := scopeOf(ctx, name, p, args.Proxmox, nil, &proxmoxvm.AddressBook{})
+
+	var (
+		errs  []error
+		hooks = vmHooks{deletions: true}
+	)
+
+	errs = append(errs, hooks.register(ctx, name, vmrestart.New(vmrestart.Options{
+		Scope: scope, Proxmox: args.Proxmox, Permissions: (*preflight.Report)(nil),
+		Rollout: externalRollout(scope), Nodes: map[string]plan.Node{name + tokens.VMSuffix: args.Node},
+	}), hookutil.Registering(ctx, name, &errs)))
+
+	node := &clusterNode{
+		TalosNodeArgs: args, identities: scope.Identities,
+		hooks: hooks.of(hooks.checkVMIDFree), companions: hooks.ofCompanions(),
+	}
+	if args.Configuration != nil {
+		node.configuration = &clusterConfiguration{NodeConfiguration: *args.Configuration}
+	}
+
+	return node, errors.Join(errs...)
+}
+
+// newTalosNode creates the VM of a node and, where it has a configuration, applies that.
+func newTalosNode(ctx *pulumi.Context, name string, args *clusterNode,
+	opts ...pulumi.ResourceOption,
+) (*TalosNode, error) {
 	node, err := newNode(ctx, name, args, opts...)
 	if err != nil {
 		return nil, err
 	}
 
-	if args.Configuration == nil {
+	if args.configuration == nil {
 		proxmoxvm.WarnOnImageDrift(ctx, args.Node, args.description(), "With bootstrap: external, Talos is not upgraded by "+
 			"that", node.VM)
-	} else if err := node.configure(ctx, args.Configuration); err != nil {
+	} else if err := node.configure(ctx, args.configuration); err != nil {
 		return nil, err
 	} else {
 		args.replacementOrder.add(node.Applied)
@@ -134,13 +195,9 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ..
 	return node, node.finish(ctx)
 }
 
-// newNode makes the VM. The node is whole after configure, where it is configured, and finish: what a first control
+// newNode creates the VM. The node is complete after configure, where it is configured, and finish: what a first control
 // plane is configured with holds its own address.
-func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode, error) {
-	if err := args.check(name); err != nil {
-		return nil, err
-	}
-
+func newNode(ctx *pulumi.Context, name string, args *clusterNode, opts ...pulumi.ResourceOption) (*TalosNode, error) {
 	n := args.Node
 	node := &TalosNode{node: n, name: name}
 
@@ -189,23 +246,23 @@ func newNode(ctx *pulumi.Context, name string, args *TalosNodeArgs, opts ...pulu
 	return node, nil
 }
 
-func (args *TalosNodeArgs) description() string {
+func (args *clusterNode) description() string {
 	n := args.Node
 
 	return "Talos " + string(n.Role) + " of pool " + n.Pool + ", made by Pulumi from " + args.Origin
 }
 
 // machine is what the node's VM is made of. image is the volume that it boots, nil for a clone.
-func (args *TalosNodeArgs) machine(image pulumi.StringInput) *proxmoxvm.Args {
+func (args *clusterNode) machine(image pulumi.StringInput) *proxmoxvm.Args {
 	n := args.Node
 
 	return &proxmoxvm.Args{
 		Node: n, Description: args.description(),
 		Template: args.Template, Image: image, CloudInit: args.CloudInit, Mapping: args.Mapping,
 		AgentTimeout: args.AgentTimeout,
-		Rebalance:    args.Rebalance, Replace: args.Replace, Incomplete: args.Incomplete, State: args.State,
-		Hooks: args.Hooks,
-		After: slices.Concat(args.After, args.replacementOrder.next()),
+		Rebalance:    args.Rebalance, Replace: args.Replace, Incomplete: args.incomplete, State: args.state,
+		Hooks: args.hooks,
+		After: slices.Concat(args.after, args.replacementOrder.next()),
 	}
 }
 
@@ -217,12 +274,15 @@ func (args *TalosNodeArgs) check(name string) error {
 	n := args.Node
 
 	switch {
+	case args.Proxmox == nil:
+		return fmt.Errorf("TalosNode %s: Proxmox is required; set it to a *proxmoxapi.Client", name)
 	case n.Name == "" || n.Host == "" || n.VMID == 0 || len(n.Disks) == 0 || len(n.NICs) == 0:
-		return fmt.Errorf("TalosNode %s: a name, a host, a VMID, a disk and a network interface are required", name)
+		return fmt.Errorf("TalosNode %s: Node needs a name, a host, a VMID, a disk and a network interface; "+
+			"make it with plan.NewNode", name)
 	case (n.Template != "") != (args.Template != nil):
 		return fmt.Errorf("TalosNode %s: the VMID of the template goes with the name of one", name)
-	case n.Template == "" && (args.Image == nil) == (args.Fetch == nil):
-		return fmt.Errorf("TalosNode %s: without a template, an image is required, there or fetched", name)
+	case n.Template == "" && args.Image == nil:
+		return fmt.Errorf("TalosNode %s: Image is required, for the node has no template", name)
 	case args.Configuration != nil && !n.Address.IsValid() && args.Discovery == nil:
 		return fmt.Errorf("TalosNode %s: a configuration cannot be applied without an address", name)
 	default:
@@ -231,21 +291,21 @@ func (args *TalosNodeArgs) check(name string) error {
 }
 
 // fetch is the image that the node boots; nil for a clone.
-func (node *TalosNode) fetch(ctx *pulumi.Context, args *TalosNodeArgs) (pulumi.StringInput, error) {
-	if args.Fetch == nil {
+func (node *TalosNode) fetch(ctx *pulumi.Context, args *clusterNode) (pulumi.StringInput, error) {
+	if args.fetch == nil {
 		return args.Image, nil
 	}
 
-	schematic, err := proxmoxvm.NewSchematic(ctx, node.name+"-schematic", args.Fetch.File, pulumi.Parent(node))
+	schematic, err := proxmoxvm.NewSchematic(ctx, node.name+"-schematic", args.fetch.File, pulumi.Parent(node))
 	if err != nil {
 		return nil, err
 	}
 
-	return proxmoxvm.NewFile(ctx, node.name+"-image", node.node.Host, args.Fetch, schematic, pulumi.Parent(node))
+	return proxmoxvm.NewFile(ctx, node.name+"-image", node.node.Host, args.fetch, schematic, pulumi.Parent(node))
 }
 
 // configure applies a configuration to the node.
-func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) error {
+func (node *TalosNode) configure(ctx *pulumi.Context, c *clusterConfiguration) error {
 	// Always the node itself: a node without configuration cannot be reached through another.
 	itself := node.IPAddress.Elem()
 
@@ -264,7 +324,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 
 	applied, err := machine.NewConfigurationApply(ctx, node.name+tokens.ConfigurationSuffix, args,
 		pulumi.Parent(node),
-		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, c.After)),
+		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, c.after)),
 		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.
 		pulumi.ReplaceWith([]pulumi.Resource{node.VM}),
 		pulumi.ReplacementTrigger(node.uuid),
@@ -274,8 +334,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 			"machineConfiguration", "machineConfigurationInput", "clientConfiguration", "configPatches",
 		}),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
-			BeforeCreate: c.Hooks, BeforeUpdate: c.Changed,
-			BeforeDelete: c.Removed,
+			BeforeCreate: c.created, BeforeUpdate: c.changed, BeforeDelete: c.removed,
 		}))
 	node.Applied = applied
 
@@ -283,9 +342,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *NodeConfiguration) erro
 }
 
 func (node *TalosNode) finish(ctx *pulumi.Context) error {
-	return ctx.RegisterResourceOutputs(node, pulumi.Map{
-		"vmid": node.VMID, "name": node.Name, "host": node.Host, "macAddress": node.MACAddress, "ipAddress": node.IPAddress,
-	})
+	return ctx.RegisterResourceOutputs(node, outputsOf(node))
 }
 
 // secretClient marks the cluster's credentials, whatever the provider says of them.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
 )
 
 // ignoredOf records what changes the VM's registration ignores, and whether it may migrate.
@@ -51,7 +52,9 @@ func TestRebalance(t *testing.T) {
 		var m ignoredOf
 
 		err := pulumi.RunErr(func(ctx *pulumi.Context) error {
-			_, err := NewTalosNode(ctx, "n", &TalosNodeArgs{Node: n, Template: pulumi.Int(9000), Rebalance: rebalance})
+			_, err := NewTalosNode(ctx, "n", &TalosNodeArgs{
+				Node: n, Proxmox: &proxmoxapi.Client{}, Template: pulumi.Int(9000), Rebalance: rebalance,
+			})
 
 			return err
 		}, pulumi.WithMocks("p", "s", &m))

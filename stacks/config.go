@@ -3,6 +3,8 @@ package stacks
 import (
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -29,6 +31,8 @@ type Config struct {
 	// precedence.
 	TailscaleAuthKey string `json:"tailscaleAuthKey,omitempty"`
 
+	// Secrets are secrets that are not known when the program begins.
+	Secrets Secrets `json:"-"`
 	// Dir is where paths of the configuration begin, the project's directory; the working directory when empty.
 	Dir string `json:"-"`
 	// Offline is why previews do not ask Proxmox VE; empty: they do.
@@ -37,13 +41,21 @@ type Config struct {
 	Destroying bool `json:"-"`
 }
 
+// Secrets are secrets of a program's own, such as outputs of other resources or pulumi config secrets. Each stands for
+// the field of Config that has its name, which comes first. The credentials for Proxmox VE are not among them: they are
+// used before anything is registered.
+type Secrets struct {
+	TailscaleAuthKey, MachineSecrets, K3sToken pulumi.StringInput
+}
+
 // Plan decides everything about the cluster (plan.New). It says which secrets are set, and holds none.
 func (c Config) Plan() (*plan.Plan, error) {
 	s := c.Spec
 	s.Provided = spec.SecretsProvided{
 		RootPassword: c.Proxmox.Username == "root@pam" && c.ProxmoxPassword != "", SSHKey: c.SSHPrivateKey != "",
-		TailscaleKey: c.TailscaleAuthKey != "", MachineSecrets: c.MachineSecrets != "",
-		K3sToken: c.K3sToken != "",
+		TailscaleKey:   c.TailscaleAuthKey != "" || c.Secrets.TailscaleAuthKey != nil,
+		MachineSecrets: c.MachineSecrets != "" || c.Secrets.MachineSecrets != nil,
+		K3sToken:       c.K3sToken != "" || c.Secrets.K3sToken != nil,
 	}
 
 	return plan.New(s)

@@ -206,7 +206,7 @@ func (mocks) NewResource(args pulumi.MockResourceArgs) (string, resource.Propert
 	switch args.TypeToken {
 	case "talos:machine/secrets:Secrets":
 		outputs = resource.NewPropertyMapFromMap(map[string]any{
-			"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": "CERT", "clientKey": "KEY"},
+			"clientConfiguration": map[string]any{"caCertificate": "CA", "clientCertificate": "", "clientKey": "KEY"},
 			"machineSecrets":      map[string]any{}, "talosVersion": "v1.12.4",
 		})
 	case "pulumi:pulumi:StackReference":

@@ -48,7 +48,7 @@ func k3sProgram(config Config, then ...func(*Deployment)) pulumi.RunFunc {
 			return err
 		}
 
-		d, err := deploy(ctx, config, p, cloudShelf{}, nobody{})
+		d, err := deployTo(ctx, config, p, cloudShelf{})
 		if err != nil {
 			return err
 		}

@@ -58,38 +58,99 @@ type Deployment struct {
 	Outputs pulumi.Map
 }
 
-// Deploy makes the cluster that the configuration describes, with providers of its own, so that a program may deploy
-// several. The resources take their names from the cluster's name. Nothing is registered when the configuration is
-// wrong; the error holds everything that is (spec.Problems).
+// Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client implements it.
+type Proxmox interface {
+	preflight.Proxmox
+	components.K3sProxmox
+}
+
+// Deploy creates the cluster that the configuration describes, with providers of its own. The resources take their
+// names from the cluster's name. Nothing is registered when the configuration is wrong; the error holds all problems
+// (spec.Problems). A program with several clusters uses DeployAll.
 func Deploy(ctx *pulumi.Context, config Config, opts ...pulumi.ResourceOption) (*Deployment, error) {
-	p, problems, err := config.check(nil)
+	deployments, err := DeployAll(ctx, []Config{config}, opts...)
 	if err != nil {
 		return nil, err
+	}
+
+	return deployments[0], nil
+}
+
+// DeployAll creates several clusters, in the order of the configurations. Before anything is registered, it refuses
+// clusters with the same name and, on the same Proxmox VE, with the same VMIDs, MAC addresses or addresses.
+func DeployAll(ctx *pulumi.Context, configs []Config, opts ...pulumi.ResourceOption) ([]*Deployment, error) {
+	var (
+		clusters []planned
+		problems spec.Problems
+	)
+
+	for _, config := range configs {
+		p, found, err := config.check(nil)
+		if err != nil {
+			return nil, err
+		}
+
+		problems = append(problems, ofCluster(config, len(configs), found)...)
+		clusters = append(clusters, planned{config, p})
 	}
 
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
 
-	access := config.Access()
-	access.Progress = hookutil.Progress(ctx, p.Cluster)
-
-	api, err := proxmoxapi.New(access)
-	if err != nil {
+	if err := addClusters(ctx, clusters); err != nil {
 		return nil, err
 	}
 
-	return deploy(ctx, config, p, api, preflight.Dialer{}, opts...)
+	connect := func(config Config) (Proxmox, error) {
+		access := config.Access()
+		access.Progress = hookutil.Progress(ctx, config.Cluster.Name)
+
+		return proxmoxapi.New(access)
+	}
+
+	return deployAll(ctx, clusters, connect, preflight.Dialer{}, opts...)
 }
 
-func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Proxmox, network preflight.Network,
-	opts ...pulumi.ResourceOption,
-) (*Deployment, error) {
-	report, err := preflight.Run(ctx, p, api, network)
-	if err != nil {
-		return nil, err
+// deployAll checks all clusters before it registers anything of the first.
+func deployAll(ctx *pulumi.Context, clusters []planned, connect func(Config) (Proxmox, error),
+	network preflight.Network, opts ...pulumi.ResourceOption,
+) ([]*Deployment, error) {
+	var checked []func() (*Deployment, error)
+
+	for _, c := range clusters {
+		api, err := connect(c.config)
+		if err != nil {
+			return nil, err
+		}
+
+		report, err := preflight.Run(ctx, c.plan, api, network)
+		if err != nil {
+			return nil, err
+		}
+
+		checked = append(checked, func() (*Deployment, error) {
+			return deploy(ctx, c.config, c.plan, api, report, opts...)
+		})
 	}
 
+	var deployments []*Deployment
+
+	for _, register := range checked {
+		d, err := register()
+		if err != nil {
+			return nil, err
+		}
+
+		deployments = append(deployments, d)
+	}
+
+	return deployments, nil
+}
+
+func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, report *preflight.Report,
+	opts ...pulumi.ResourceOption,
+) (*Deployment, error) {
 	name := p.Cluster
 
 	proxmox, err := proxmoxve.NewProvider(ctx, name+"-proxmox", proxmoxArgs(config, p.SSH), opts...)
@@ -98,10 +159,15 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	}
 
 	if p.Distribution == spec.DistributionK3s {
-		return deployK3s(ctx, config, &components.K3sClusterArgs{
-			Plan: p, Preflight: report, Proxmox: api,
-			Destroying: config.Destroying,
+		cluster, err := components.NewK3sCluster(ctx, name, &components.K3sClusterArgs{
+			Plan: p, Preflight: report, Proxmox: api, Destroying: config.Destroying,
+			Token: secretInput(config.K3sToken, config.Secrets.K3sToken),
 		}, append(opts, pulumi.Providers(proxmox))...)
+		if err != nil {
+			return nil, err
+		}
+
+		return &Deployment{K3s: cluster, Outputs: k3sOutputs(cluster, ctx.Stack())}, nil
 	}
 
 	talosProvider, err := talos.NewProvider(ctx, name+"-talos", talosArgs(p), opts...)
@@ -110,14 +176,11 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	}
 
 	args := &components.TalosClusterArgs{
-		Plan: p, Preflight: report, Proxmox: api, Dir: config.Dir, Destroying: config.Destroying,
+		Plan: p, Preflight: report, Proxmox: api, ProjectDir: config.Dir, Destroying: config.Destroying,
+		TailscaleAuthKey: secretInput(config.TailscaleAuthKey, config.Secrets.TailscaleAuthKey),
 	}
-	if config.TailscaleAuthKey != "" {
-		args.TailscaleKey = pulumi.ToSecret(pulumi.String(config.TailscaleAuthKey)).(pulumi.StringOutput)
-	}
-
 	if p.TakeOver {
-		args.MachineSecrets = pulumi.ToSecret(pulumi.String(config.MachineSecrets)).(pulumi.StringOutput)
+		args.MachineSecrets = secretInput(config.MachineSecrets, config.Secrets.MachineSecrets)
 	}
 
 	cluster, err := components.NewTalosCluster(ctx, name, args,
@@ -131,19 +194,17 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api components.Pro
 	return &Deployment{Cluster: cluster, Outputs: exported}, err
 }
 
-func deployK3s(ctx *pulumi.Context, config Config, args *components.K3sClusterArgs,
-	opts ...pulumi.ResourceOption,
-) (*Deployment, error) {
-	if config.K3sToken != "" {
-		args.Token = pulumi.ToSecret(pulumi.String(config.K3sToken)).(pulumi.StringOutput)
+// secretInput is a secret that is known when the program begins, else one that is an input; nil without either.
+func secretInput(known string, input pulumi.StringInput) pulumi.StringInput {
+	if known != "" {
+		input = pulumi.String(known)
 	}
 
-	cluster, err := components.NewK3sCluster(ctx, args.Plan.Cluster, args, opts...)
-	if err != nil {
-		return nil, err
+	if input == nil {
+		return nil
 	}
 
-	return &Deployment{K3s: cluster, Outputs: k3sOutputs(cluster, ctx.Stack())}, nil
+	return pulumi.ToSecret(input).(pulumi.StringOutput)
 }
 
 // talosArgs names the factory that schematics are made at.

@@ -7,12 +7,24 @@ import (
 	"testing"
 	"time"
 
-	"talos-proxmox/components"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
+// deployTo deploys to a Proxmox VE, in a network in which no machine answers.
+func deployTo(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox) (*Deployment, error) {
+	all, err := deployAll(ctx, []planned{{config, p}}, func(Config) (Proxmox, error) { return api, nil }, nobody{})
+	if err != nil {
+		return nil, err
+	}
+
+	return all[0], nil
+}
+
 // roomy is a Proxmox VE with room for whatever tests want to make.
-type roomy struct{ components.Proxmox }
+type roomy struct{ Proxmox }
 
 func (roomy) Version(context.Context) (proxmoxapi.Version, error) {
 	return proxmoxapi.Version{Text: "8.4.1", Major: 8}, nil

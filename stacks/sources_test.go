@@ -83,7 +83,7 @@ func inYard(t *testing.T, shared bool, change func(*Config)) (map[string]registe
 
 	exported := make(chan map[string]any, 1)
 	resources := record(t, func(ctx *pulumi.Context) error {
-		d, err := deploy(ctx, config, p, yard{plan: p, shared: shared}, nobody{})
+		d, err := deployTo(ctx, config, p, yard{plan: p, shared: shared})
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func testProgram(config Config) pulumi.RunFunc {
 			return err
 		}
 
-		_, err = deploy(ctx, config, p, shelf{}, nobody{})
+		_, err = deployTo(ctx, config, p, shelf{})
 
 		return err
 	}

@@ -1,16 +1,20 @@
 package tests
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -71,6 +75,60 @@ func TestIncompleteArgs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNodeAlone: a node of its own values is created, seen again without a change, and deleted. A VM that is not the
+// node's own is touched neither when the node is created nor when it is deleted.
+func TestNodeAlone(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	memory := 2048
+	s := embedding(t, r, "alone", func(ctx *pulumi.Context, by pulumi.ResourceOption) error {
+		like := r.Plan.Nodes()[0]
+
+		n, err := plan.NewNode(plan.NodeArgs{
+			Name: "edge-1", Host: like.Host, VMID: 770, Template: spec.TemplateRef(like.Template),
+			Datastore: like.Disks[0].Datastore, VM: spec.VMSpec{MemoryMiB: &memory},
+		})
+		if err != nil {
+			return err
+		}
+
+		api, err := proxmoxapi.New(proxmoxapi.Access{
+			Endpoint: r.Lab.Endpoint(), Insecure: true,
+			TokenID: r.Lab.Credentials().TokenID, TokenSecret: r.Lab.Credentials().TokenSecret,
+		})
+		if err != nil {
+			return err
+		}
+
+		_, err = components.NewTalosNode(ctx, "edge-1", &components.TalosNodeArgs{
+			Node: n, Proxmox: api, Origin: "a test", Template: pulumi.Int(9000),
+		}, by)
+
+		return err
+	})
+
+	madeForeign(t, r, 770, map[string]string{"name": "payroll-db", "memory": "1024"})
+	assert.Contains(t, failUp(t, s), `VMID 770, meant for "edge-1", is taken by "payroll-db"`)
+	remove(t, r, 770)
+
+	up(t, s)
+	requireNoChange(t, s)
+
+	memory = 3072
+
+	up(t, s)
+	assert.Equal(t, "3072", vmConfig(t, r, "edge-1")["memory"])
+
+	foreign(t, r, 770, map[string]string{"name": "payroll-db", "memory": "1024"})
+	untouched(t, r, 770)
+
+	out := &strings.Builder{}
+	_, err := s.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out))
+	require.Error(t, err)
+	assert.Contains(t, out.String(), `VMID 770 is "payroll-db" on host pve`)
 }
 
 // embedding is a stack whose program constructs something with a provider for the lab.

@@ -96,7 +96,7 @@ func (r *resolver) address(p *pool, m poolNode) netip.Addr {
 func (r *resolver) node(p *pool, s spec.VMSpec) Node {
 	image := p.planned.Image
 	n := Node{
-		Pool: p.name, Role: p.Role, Template: image.Template,
+		Cluster: r.spec.Cluster.Name, Pool: p.name, Role: p.Role, Template: image.Template,
 		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
 		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot,
 		Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,

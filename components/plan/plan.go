@@ -189,7 +189,9 @@ const (
 
 // Node is one machine of the cluster: everything that is decided about it.
 type Node struct {
-	Name    string
+	Name string
+	// Cluster is the name of the node's cluster, which its VM has as a tag.
+	Cluster string
 	Pool    string
 	Role    spec.Role
 	Ordinal int

@@ -31,6 +31,9 @@ type K3sClusterArgs struct {
 	// Token is what servers join with. It is required where the plan says that it is given, and kept secret; otherwise one
 	// is made and kept in state.
 	Token pulumi.StringInput
+	// Identity are the files of a server that make a cluster that runs what it is, where the plan says that they are given;
+	// see k3s.ReadServerFiles.
+	Identity pulumi.StringInput
 }
 
 // K3sCluster is a Kubernetes cluster of K3s on Ubuntu machines: servers with an embedded etcd, and agents.
@@ -69,6 +72,8 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, errors.New("K3sCluster " + name + ": the plan is of another kind")
 	case args.Plan.K3s.TokenGiven != (args.Token != nil):
 		return nil, errors.New("K3sCluster " + name + ": Token is required if, and only if, the plan has one given")
+	case args.Plan.K3s.IdentityGiven != (args.Identity != nil):
+		return nil, errors.New("K3sCluster " + name + ": Identity is required if, and only if, the plan has one given")
 	}
 
 	p := args.Plan
@@ -95,7 +100,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 
 	b.images = proxmoxvm.NewImages(name, args.Preflight.SharedImages(), b.child)
 
-	if err := errors.Join(b.identify(args.Token), b.registerHooks()); err != nil {
+	if err := errors.Join(b.identify(args.Token, args.Identity), b.registerHooks()); err != nil {
 		return nil, err
 	}
 

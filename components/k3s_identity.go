@@ -1,18 +1,21 @@
 package components
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
 
 // identify makes what the cluster is known by, the first time, and has the state keep it: what is made in later runs is
 // dropped.
-func (b *k3sBuilder) identify(token pulumi.StringInput) error {
+func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 	now := time.Now()
 
 	made, err := k3s.NewIdentity(b.Plan.Cluster, now)
@@ -20,14 +23,30 @@ func (b *k3sBuilder) identify(token pulumi.StringInput) error {
 		return err
 	}
 
-	given := token != nil
-	if !given {
-		token = pulumi.String(made.Token)
+	k := b.Plan.K3s
+
+	if token == nil {
+		token = pulumi.String("")
 	}
 
-	text := token.ToStringOutput().ApplyT(func(token string) (string, error) {
+	if existing == nil {
+		existing = pulumi.String("")
+	}
+
+	text := pulumi.All(token, existing).ApplyT(func(both []any) (string, error) {
 		first := made
-		first.Token = token
+		first.Token = cmp.Or(both[0].(string), made.Token)
+
+		if files := both[1].(string); files != "" {
+			var err error
+			if first, err = k3s.ReadServerFiles(files); err != nil {
+				return "", fmt.Errorf("k3sIdentity: %w", err)
+			}
+
+			first.SSH = made.SSH
+		}
+
+		first.ClusterCIDR, first.ServiceCIDR = k.Pods.String(), k.Services.String()
 
 		return first.Text()
 	}).(pulumi.StringOutput)
@@ -38,13 +57,11 @@ func (b *k3sBuilder) identify(token pulumi.StringInput) error {
 		return err
 	}
 
-	b.identity = keptText(b.kept)
+	b.identity = pulumi.ToSecret(pulumi.All(keptText(b.kept), token, existing).ApplyT(func(all []any) (string, error) {
+		kept := all[0].(string)
 
-	if given {
-		b.identity = pulumi.ToSecret(pulumi.All(b.identity, token).ApplyT(func(both []any) (string, error) {
-			return both[0].(string), sameToken(both[0].(string), both[1].(string))
-		})).(pulumi.StringOutput)
-	}
+		return kept, errors.Join(sameNetworks(kept, k), sameToken(kept, all[1].(string)), sameIdentity(kept, all[2].(string)))
+	})).(pulumi.StringOutput)
 
 	issued := b.identity.ApplyT(func(text string) (string, error) {
 		i, err := k3s.ReadIdentity(text)
@@ -80,7 +97,7 @@ func (b *k3sBuilder) identify(token pulumi.StringInput) error {
 // encrypted with it what they share.
 func sameToken(identity, token string) error {
 	i, err := k3s.ReadIdentity(identity)
-	if err != nil || i.Token == token {
+	if err != nil || token == "" || i.Token == token {
 		return err
 	}
 
@@ -88,6 +105,52 @@ func sameToken(identity, token string) error {
 		Path: "k3sToken", Rule: "must stay as it was when the cluster was made: its servers accept no other",
 		Remedy: "run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one",
 	}}
+}
+
+// sameIdentity holds that the files of a server are of the cluster that the state knows.
+func sameIdentity(identity, files string) error {
+	if files == "" {
+		return nil
+	}
+
+	kept, err := k3s.ReadIdentity(identity)
+	if err != nil {
+		return err
+	}
+
+	given, err := k3s.ReadServerFiles(files)
+	if err != nil || kept.Same(given) {
+		return err
+	}
+
+	return spec.Problems{{
+		Path: "k3sIdentity", Rule: "is of another cluster than the state: its servers accept no other identity",
+		Remedy: "run 'pulumi config rm k3sIdentity', for the state keeps the identity",
+	}}
+}
+
+// sameNetworks holds that the networks are those that the cluster was made with: its services and nodes have addresses
+// of them.
+func sameNetworks(identity string, k *plan.PlannedK3s) error {
+	i, err := k3s.ReadIdentity(identity)
+	if err != nil {
+		return err
+	}
+
+	var problems spec.Problems
+
+	hold := func(path, kept, now string) {
+		if kept != now {
+			problems.Add(path, "must stay as it was when the cluster was made: its nodes and services have addresses of it",
+				now, "state "+kept+"; a cluster with another is a new one")
+		}
+	}
+
+	pods, services := i.Networks()
+	hold("k3s.clusterCIDR", pods, k.Pods.String())
+	hold("k3s.serviceCIDR", services, k.Services.String())
+
+	return problems.Err()
 }
 
 // kubeconfig is an administrator's.

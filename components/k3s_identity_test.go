@@ -1,11 +1,14 @@
 package components
 
 import (
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/plan"
 )
 
 // TestSameToken: another token than the cluster began with is refused, and not shown.
@@ -19,4 +22,21 @@ func TestSameToken(t *testing.T) {
 	require.EqualError(t, sameToken(text, "another-of-the-operators"), "the configuration has 1 problem:\n"+
 		"  - k3sToken: must stay as it was when the cluster was made: its servers accept no other; "+
 		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
+}
+
+// TestSameNetworks: a cluster keeps the networks that it was made with, those of older states included.
+func TestSameNetworks(t *testing.T) {
+	t.Parallel()
+
+	i, err := k3s.NewIdentity("c", time.Now())
+	require.NoError(t, err)
+
+	text, err := i.Text()
+	require.NoError(t, err)
+
+	require.NoError(t, sameNetworks(text, &plan.PlannedK3s{Pods: plan.K3sPods, Services: plan.K3sServices}))
+	require.EqualError(t, sameNetworks(text, &plan.PlannedK3s{
+		Pods: netip.MustParsePrefix("10.100.0.0/16"), Services: plan.K3sServices,
+	}), "the configuration has 1 problem:\n  - k3s.clusterCIDR: must stay as it was when the cluster was made: its nodes "+
+		"and services have addresses of it (given: 10.100.0.0/16); state 10.42.0.0/16; a cluster with another is a new one")
 }

@@ -25,6 +25,9 @@ type Config struct {
 	// Token that K3s servers join with; it cannot change. Absent: one is generated and kept in the state. Set it
 	// with --secret.
 	K3sToken string `json:"k3sToken,omitempty"`
+	// Files of a K3s server that make its cluster what it is, to import a cluster whose state is lost: a compressed tar
+	// archive in base64. Set it with --secret.
+	K3sIdentity string `json:"k3sIdentity,omitempty"`
 	// A Talos secrets bundle (talosctl gen secrets) to import, instead of generating one. Set it with --secret.
 	MachineSecrets string `json:"machineSecrets,omitempty"`
 	// Key that lets nodes join the tailnet. Set it with --secret. HEADSCALE_AUTH_KEY in the environment takes
@@ -56,6 +59,7 @@ func (c Config) Plan() (*plan.Plan, error) {
 		TailscaleKey:   c.TailscaleAuthKey != "" || c.Secrets.TailscaleAuthKey != nil,
 		MachineSecrets: c.MachineSecrets != "" || c.Secrets.MachineSecrets != nil,
 		K3sToken:       c.K3sToken != "" || c.Secrets.K3sToken != nil,
+		K3sIdentity:    c.K3sIdentity != "",
 	}
 
 	return plan.New(s)

@@ -161,7 +161,8 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, repor
 	if p.Distribution == spec.DistributionK3s {
 		cluster, err := components.NewK3sCluster(ctx, name, &components.K3sClusterArgs{
 			Plan: p, Preflight: report, Proxmox: api, Destroying: config.Destroying,
-			Token: secretInput(config.K3sToken, config.Secrets.K3sToken),
+			Token:    secretInput(config.K3sToken, config.Secrets.K3sToken),
+			Identity: secretInput(config.K3sIdentity, nil),
 		}, append(opts, pulumi.Providers(proxmox))...)
 		if err != nil {
 			return nil, err

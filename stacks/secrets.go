@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
 )
@@ -59,6 +60,17 @@ func (c Config) checkSecrets() spec.Problems {
 			"must be a password of at least 16 letters, digits and . _ ~ + / = -, and no bootstrap token or full token of K3s",
 			"",
 			"run: openssl rand -hex 32 | pulumi config set --secret k3sToken")
+	}
+
+	if files := c.K3sIdentity; files != "" && files != placeholder {
+		if _, err := k3s.ReadServerFiles(files); err != nil {
+			ps.Add("k3sIdentity", "must be the files of a K3s server: "+err.Error(), "",
+				"read them again, as stacks/docs/recovery.md says")
+		}
+	}
+
+	if c.K3sIdentity != "" && c.K3sToken != "" {
+		ps.Add("k3sIdentity", "excludes k3sToken: it holds the token", "", "run: pulumi config rm k3sToken")
 	}
 
 	if c.MachineSecrets != "" && c.MachineSecrets != placeholder {

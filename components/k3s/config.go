@@ -31,9 +31,12 @@ type config struct {
 	NodeName   string   `yaml:"node-name"`
 	NodeIP     string   `yaml:"node-ip,omitempty"`
 	TLSSAN     []string `yaml:"tls-san,omitempty"`
-	Disable    []string `yaml:"disable,omitempty"`
-	NodeLabel  []string `yaml:"node-label,omitempty"`
-	NodeTaint  []string `yaml:"node-taint,omitempty"`
+	// ClusterCIDR and ServiceCIDR are stated where they are not K3s' own.
+	ClusterCIDR string   `yaml:"cluster-cidr,omitempty"`
+	ServiceCIDR string   `yaml:"service-cidr,omitempty"`
+	Disable     []string `yaml:"disable,omitempty"`
+	NodeLabel   []string `yaml:"node-label,omitempty"`
+	NodeTaint   []string `yaml:"node-taint,omitempty"`
 	// WriteKubeconfigMode keeps the server's own kubeconfig root's.
 	WriteKubeconfigMode string `yaml:"write-kubeconfig-mode,omitempty"`
 
@@ -58,6 +61,14 @@ func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 		args = k.ServerArgs
 		c.Token, c.AgentToken = i.ServerToken(), i.AgentToken
 		c.Disable, c.WriteKubeconfigMode, c.TLSSAN = k.Disable, "0600", names(p)
+
+		if k.Pods != plan.K3sPods {
+			c.ClusterCIDR = k.Pods.String()
+		}
+
+		if k.Services != plan.K3sServices {
+			c.ServiceCIDR = k.Services.String()
+		}
 	} else {
 		c.Token = i.JoinToken()
 	}

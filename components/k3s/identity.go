@@ -36,6 +36,9 @@ type Identity struct {
 	// Token is the password of servers, AgentToken that of agents, which can do less.
 	Token      string `json:"token"`
 	AgentToken string `json:"agentToken"`
+	// ClusterCIDR and ServiceCIDR are the networks that the cluster was made with; empty: K3s' own.
+	ClusterCIDR string `json:"clusterCIDR,omitempty"`
+	ServiceCIDR string `json:"serviceCIDR,omitempty"`
 	// SSH is a login of the operator's to the nodes, made whether it is used or not.
 	SSH SSHKey `json:"ssh"`
 }

@@ -31,6 +31,10 @@ type PlannedK3s struct {
 	Upgrade        bool
 	// TokenGiven says that the token comes from the configuration.
 	TokenGiven bool
+	// IdentityGiven says that the identity comes from the configuration.
+	IdentityGiven bool
+	// Pods and Services are the networks of pods and services.
+	Pods, Services netip.Prefix
 	// Snippets is the datastore of user data.
 	Snippets string
 	// StartTimeout bounds each attempt of a node to start K3s.
@@ -54,7 +58,8 @@ var k3sOwn = map[string]string{
 	"cluster-init": "", "cluster-reset": "",
 	"node-name": "pools.<name>.names", "node-ip": "network.addressing", "node-label": "labels", "node-taint": "taints",
 	"disable":  "k3s.disable",
-	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "", "service-cidr": "", "https-listen-port": "",
+	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "k3s.clusterCIDR",
+	"service-cidr": "k3s.serviceCIDR", "https-listen-port": "",
 	"write-kubeconfig":   "",
 	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
 }
@@ -74,6 +79,9 @@ func (r *resolver) checkK3s(p *Plan) {
 		GenerateSSHKey: k.GenerateSSHKey,
 		Packages:       k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Provided.K3sToken,
 		Snippets: r.spec.Proxmox.Storage.Snippets, StartTimeout: r.duration("k3s.startTimeout", k.StartTimeout),
+		IdentityGiven: r.spec.Provided.K3sIdentity,
+		Pods:          r.k3sNetwork("k3s.clusterCIDR", k.ClusterCIDR, K3sPods),
+		Services:      r.k3sNetwork("k3s.serviceCIDR", k.ServiceCIDR, K3sServices),
 	}
 
 	if d := p.K3s.StartTimeout; d > 0 && d < time.Minute {
@@ -236,6 +244,7 @@ func k3sOnly(s spec.Spec) []exclusiveKey {
 		{"image.cloudImage", s.Image.CloudImage != spec.CloudImage{}, ""},
 		{"proxmox.storage.snippets", s.Proxmox.Storage.Snippets != "", s.Proxmox.Storage.Snippets},
 		{"k3sToken", s.Provided.K3sToken, ""},
+		{"k3sIdentity", s.Provided.K3sIdentity, ""},
 	}
 }
 
@@ -341,16 +350,72 @@ const (
 	sshPort  = 22
 )
 
-// k3sPods are the addresses of pods, k3sServices those of services, K3s' defaults.
+// K3sPods are the addresses of pods, K3sServices those of services, K3s' defaults.
 var (
-	k3sPods     = netip.MustParsePrefix("10.42.0.0/16")
-	k3sServices = netip.MustParsePrefix("10.43.0.0/16")
+	K3sPods     = netip.MustParsePrefix("10.42.0.0/16")
+	K3sServices = netip.MustParsePrefix("10.43.0.0/16")
 )
 
-// checkK3sNetwork keeps nodes out of the networks of pods and services. One that holds these and much else does no harm
-// by itself.
-func (r *resolver) checkK3sNetwork() {
-	for _, own := range []netip.Prefix{k3sPods, k3sServices} {
+// k3sNetwork reads a network of the cluster.
+func (r *resolver) k3sNetwork(path, text string, otherwise netip.Prefix) netip.Prefix {
+	if text == "" {
+		return otherwise
+	}
+
+	prefix, err := netip.ParsePrefix(text)
+
+	switch {
+	case err != nil:
+		r.problems.Add(path, "must be one network in CIDR form", text, "write it like "+otherwise.String())
+	case prefix != prefix.Masked():
+		r.problems.Add(path, "must be the network's first address", text, "write "+prefix.Masked().String())
+	default:
+		return prefix
+	}
+
+	return otherwise
+}
+
+// checkK3sNetwork holds that the networks of pods and services have room, and keeps them apart and nodes out of them.
+// One that holds these and much else does no harm by itself.
+func (r *resolver) checkK3sNetwork(k *PlannedK3s) {
+	nodes := 0
+	for _, p := range r.pools {
+		nodes += len(p.members)
+	}
+
+	// What Kubernetes gives a node, and the most and the least that it takes for services (kube-controller-manager:
+	// node-cidr-mask-size; kube-apiserver: service-cluster-ip-range).
+	perNode, most, least := 24, 12, 28
+	if k.Pods.Addr().Is6() {
+		perNode = 64
+	}
+
+	if k.Services.Addr().Is6() {
+		most, least = 108, 124
+	}
+
+	if room := perNode - k.Pods.Bits(); room < 0 || room < 31 && nodes > 1<<room {
+		r.problems.Add("k3s.clusterCIDR", fmt.Sprintf("must have a /%d for each node: there are %d", perNode, nodes),
+			k.Pods.String(), "choose a larger network")
+	}
+
+	if bits := k.Services.Bits(); bits < most || bits > least {
+		r.problems.Add("k3s.serviceCIDR", fmt.Sprintf("must have a prefix length from %d to %d", most, least),
+			k.Services.String(), "choose another network")
+	}
+
+	if k.Pods.Addr().Is4() != k.Services.Addr().Is4() {
+		r.problems.Add("k3s.serviceCIDR", "must be of the IP version of k3s.clusterCIDR "+k.Pods.String(),
+			k.Services.String(), "state both")
+	}
+
+	if k.Pods.Overlaps(k.Services) {
+		r.problems.Add("k3s.serviceCIDR", "overlaps the network of pods "+k.Pods.String(), k.Services.String(),
+			"choose another network")
+	}
+
+	for _, own := range []netip.Prefix{k.Pods, k.Services} {
 		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
 			r.problems.Add("network.cidr", "must lie outside of "+own.String()+", which K3s has for pods and services",
 				r.network.String(),
@@ -363,7 +428,7 @@ func (r *resolver) checkK3sNetwork() {
 // what K3s says that it needs. Agents reach servers by the port of the API.
 func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
 	nodes := []netip.Prefix{r.network}
-	pods := append(slices.Clone(nodes), k3sPods)
+	pods := append(slices.Clone(nodes), p.K3s.Pods)
 	api := distinct(append(slices.Clone(nodes), r.apiFrom...))
 
 	all = []Ingress{

@@ -20,7 +20,7 @@ func (r *resolver) checkNetwork(p *Plan) {
 	p.Network = r.network
 
 	if r.isK3s() {
-		r.checkK3sNetwork()
+		r.checkK3sNetwork(p.K3s)
 	}
 
 	if n.Gateway != "" {

@@ -36,8 +36,17 @@ func (c *Client) FirewallOn(ctx context.Context) (bool, error) {
 
 // Files returns the ISO files on a datastore of a host, with their sizes in bytes, by volume ("local:iso/talos.iso").
 func (c *Client) Files(ctx context.Context, host, datastore string) (map[string]int64, error) {
+	return c.content(ctx, host, datastore, "iso")
+}
+
+// Snippets is Files for snippets ("local:snippets/node.yaml").
+func (c *Client) Snippets(ctx context.Context, host, datastore string) (map[string]int64, error) {
+	return c.content(ctx, host, datastore, "snippets")
+}
+
+func (c *Client) content(ctx context.Context, host, datastore, kind string) (map[string]int64, error) {
 	var content []proxmox.StorageContent
-	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/storage/%s/content?content=iso", host, datastore), &content); err != nil {
+	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/storage/%s/content?content=%s", host, datastore, kind), &content); err != nil {
 		return nil, err
 	}
 

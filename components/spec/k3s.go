@@ -14,6 +14,12 @@ const (
 type K3s struct {
 	// Components of K3s to disable.
 	Disable []string `json:"disable,omitempty" jsonschema:"enum=coredns,enum=local-storage,enum=metrics-server,enum=runtimes,enum=servicelb,enum=traefik"`
+	// Network of pods, for example 10.100.0.0/16; it cannot change. Each node has a /24 of it, with IPv6 a /64.
+	// Absent: 10.42.0.0/16.
+	ClusterCIDR string `json:"clusterCIDR,omitempty"`
+	// Network of services, for example 10.101.0.0/16; it cannot change. The cluster's DNS has its tenth address.
+	// Absent: 10.43.0.0/16.
+	ServiceCIDR string `json:"serviceCIDR,omitempty"`
 	// Additional arguments of servers, for example --kube-apiserver-arg=audit-log-maxage=30. Arguments that the
 	// program sets itself are refused.
 	ServerArgs []string `json:"serverArgs,omitempty"`

@@ -55,6 +55,8 @@ type SecretsProvided struct {
 	SSHKey, TailscaleKey, MachineSecrets bool
 	// K3sToken: the key k3sToken.
 	K3sToken bool
+	// K3sIdentity: the key k3sIdentity.
+	K3sIdentity bool
 }
 
 // Tailscale makes nodes members of a tailnet. Its key is tailscaleAuthKey.

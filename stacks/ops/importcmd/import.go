@@ -84,7 +84,7 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 	}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Distribution)}}
 	if p.Distribution == spec.DistributionK3s {
-		f.identity = p.Cluster + tokens.IdentitySuffix
+		f.identity, f.given = p.Cluster+tokens.IdentitySuffix, p.K3s.IdentityGiven
 	}
 
 	known := !slices.ContainsFunc(w.Resources,

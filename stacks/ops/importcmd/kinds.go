@@ -17,6 +17,7 @@ type Proxmox interface {
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
+	Snippets(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
 	HAResources(ctx context.Context) (map[string]bool, error)
 	FirewallRules(ctx context.Context, vm proxmoxapi.VM) (int, error)
@@ -51,6 +52,8 @@ type finder struct {
 	secrets func(ctx context.Context) (string, error)
 	// identity is the name of what a cluster of K3s is known by; empty with Talos.
 	identity string
+	// given says that the configuration has it (k3sIdentity).
+	given bool
 	// owner are the tags that all VMs of the cluster have.
 	owner []string
 	// anything says that something was found on Proxmox VE.
@@ -66,6 +69,7 @@ var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome,
 	tokens.FirewallRules:   (*finder).firewallRules,
 	tokens.FirewallOptions: (*finder).firewallOptions,
 	tokens.Secrets:         (*finder).machineSecrets,
+	tokens.File:            (*finder).snippet,
 
 	tokens.Schematic:     remake("the factory knows it by its content"),
 	tokens.Configuration: remake("a node that has the configuration is not changed by it"),
@@ -125,10 +129,15 @@ func (f *finder) secret(k key) bool {
 func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (outcome, error) {
 	k := keyOf(entry)
 
+	if k.kind == tokens.Stash && k.name == f.identity && f.given {
+		return outcome{verdict: again, name: k.name, remark: "it is made of k3sIdentity"}, nil
+	}
+
 	if k.kind == tokens.Stash && k.name == f.identity {
 		return outcome{},
 			fmt.Errorf("%s is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state "+
-				"('go run ./stacks/ops list', 'restore'); without one, recreate the cluster (stacks/docs/recovery.md)", k.name)
+				"('go run ./stacks/ops list', 'restore'), or read it from a server and set k3sIdentity (stacks/docs/recovery.md)",
+				k.name)
 	}
 
 	look, known := kinds[k.kind]
@@ -234,6 +243,28 @@ func (f *finder) download(ctx context.Context, p planned) (outcome, error) {
 	p.outputs["size"] = size
 
 	return f.exists(volume, volume+" on host "+host, p)
+}
+
+// snippet finds the user data of a node. The provider reads where it is, and not what it holds: nothing writes it again,
+// which would make another instance of the machine to cloud-init.
+func (f *finder) snippet(ctx context.Context, p planned) (outcome, error) {
+	raw, _ := p.inputs["sourceRaw"].(map[string]any)
+	name := text(raw, "fileName")
+	host, datastore := text(p.inputs, "nodeName"), text(p.inputs, "datastoreId")
+	volume := datastore + ":" + text(p.inputs, "contentType") + "/" + name
+
+	files, err := f.proxmox.Snippets(ctx, host, datastore)
+	if err != nil {
+		return outcome{}, err
+	}
+
+	if _, there := files[volume]; !there {
+		return outcome{verdict: absent, remark: volume + " is not on host " + host}, nil
+	}
+
+	f.anything = true
+
+	return outcome{verdict: found, id: host + "/" + volume, remark: volume + " on host " + host}, nil
 }
 
 // mapping finds a resource mapping by its name.

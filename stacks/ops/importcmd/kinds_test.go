@@ -44,6 +44,10 @@ func (pve) Files(_ context.Context, _, datastore string) (map[string]int64, erro
 	return map[string]int64{datastore + ":iso/talos.iso": 300 << 20}, nil
 }
 
+func (pve) Snippets(_ context.Context, _, datastore string) (map[string]int64, error) {
+	return map[string]int64{datastore + ":snippets/c-server-1.yaml": 1 << 10}, nil
+}
+
 func (pve) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) {
 	return map[string][]proxmoxapi.Mapped{"c-gpu-1": nil}, nil
 }
@@ -195,24 +199,34 @@ func TestFill(t *testing.T) {
 // TestFillK3s: what a cluster of K3s is known by is nowhere but in the state. Where nothing of the cluster is there, it
 // is not missed.
 func TestFillK3s(t *testing.T) {
-	fill := func(vmid float64) error {
+	fill := func(vmid float64, given bool) ([]outcome, error) {
 		w := &wanted{
 			Resources: []map[string]any{
 				entry(tokens.Stash, "c-identity"), entry(tokens.Stash, "c-server-1-joined"),
-				entry(tokens.VM, "c-server-1-vm"),
+				entry(tokens.VM, "c-server-1-vm"), entry(tokens.File, "c-server-1-user-data"),
 			},
-			planned: map[key]planned{{tokens.VM, "c-server-1-vm"}: inputs("vmId", vmid)},
+			planned: map[key]planned{
+				{tokens.VM, "c-server-1-vm"}: inputs("vmId", vmid),
+				{tokens.File, "c-server-1-user-data"}: inputs("nodeName", "pve", "datastoreId", "local", "contentType", "snippets",
+					"sourceRaw", map[string]any{"fileName": fmt.Sprintf("c-server-%v.yaml", vmid-400)}),
+			},
 		}
 
-		_, err := (&finder{proxmox: pve{}, identity: "c-identity"}).fill(t.Context(), w)
-
-		return err
+		return (&finder{proxmox: pve{}, identity: "c-identity", given: given}).fill(t.Context(), w)
 	}
+
+	_, lost := fill(401, false)
+	_, nothing := fill(501, false)
+	all, err := fill(401, true)
+
+	compare(t, nil, err)
+	compare(t, "pve/local:snippets/c-server-1.yaml", all[2].id)
+	compare(t, "it is made of k3sIdentity", all[len(all)-1].remark)
 
 	compare(t, "c-identity is lost with the state, and the nodes of this cluster know no other: go back to a copy of "+
 		"the state ('go run ./stacks/ops list', "+
-		"'restore'); without one, recreate the cluster (stacks/docs/recovery.md)", fmt.Sprint(fill(401)))
-	compare(t, "nothing that the program wants is on Proxmox VE: to make it all, run an update", fmt.Sprint(fill(501)))
+		"'restore'), or read it from a server and set k3sIdentity (stacks/docs/recovery.md)", fmt.Sprint(lost))
+	compare(t, "nothing that the program wants is on Proxmox VE: to make it all, run an update", fmt.Sprint(nothing))
 }
 
 // inputs are those of a resource that returns nothing else.

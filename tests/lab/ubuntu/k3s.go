@@ -19,7 +19,8 @@ import (
 const (
 	k3sConfig = "/etc/rancher/k3s/config.yaml"
 	k3sLog    = "/var/log/journal/k3s"
-	tlsDir    = "/var/lib/rancher/k3s/server/tls/"
+	serverDir = "/var/lib/rancher/k3s/server/"
+	tlsDir    = serverDir + "tls/"
 )
 
 // config is the configuration file of K3s, as far as the lab heeds it. Another key is none of K3s', or not known to the
@@ -32,6 +33,8 @@ type config struct {
 	NodeName    string   `yaml:"node-name"`
 	NodeIP      string   `yaml:"node-ip"`
 	TLSSAN      []string `yaml:"tls-san"`
+	Pods        string   `yaml:"cluster-cidr"`
+	Services    string   `yaml:"service-cidr"`
 	Disable     []string `yaml:"disable"`
 	NodeLabel   []string `yaml:"node-label"`
 	NodeTaint   []string `yaml:"node-taint"`

@@ -1,7 +1,10 @@
 package ubuntu
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +42,8 @@ type cluster struct {
 	files map[string]string
 	// token and agentToken are passwords.
 	token, agentToken string
+	// pods and services are its networks; all servers must state the same.
+	pods, services string
 	// nodes are the passwords of nodes, by name.
 	nodes map[string]string
 }
@@ -168,6 +173,7 @@ func (k *service) begin() error {
 
 	c := k.sys.fw.newCluster(found)
 	c.token, c.agentToken = token, k.config.AgentToken
+	c.pods, c.services = k.networks()
 
 	if c.agentToken == "" {
 		c.agentToken = token
@@ -193,6 +199,11 @@ func (k *service) joinAsServer() error {
 	c := k.sys.fw.clusterBy(client.cluster)
 	if c == nil {
 		return errors.New("etcd is gone")
+	}
+
+	// K3s: pkg/daemons/config, CriticalControlArgs.
+	if pods, services := k.networks(); pods != c.pods || services != c.services {
+		return errors.New("failed to validate server configuration: critical configuration value mismatch between servers")
 	}
 
 	for name, text := range files {
@@ -221,7 +232,9 @@ func (k *service) listen() error {
 
 	address := k.address()
 
-	if err := c.kube.Apply(k.manifests(clientCA)); err != nil {
+	k.writeTokens(c)
+
+	if err := c.kube.Apply(k.manifests(c, clientCA)); err != nil {
 		return err
 	}
 
@@ -229,7 +242,7 @@ func (k *service) listen() error {
 		Node: k.config.NodeName, Cluster: c.kube, Version: k.version, CA: serverCA, ClientCA: clientCA.Crt,
 		Names: append([]string{
 			address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc",
-			"10.43.0.1",
+			serviceAddress(c, 1).String(),
 		}, k.config.TLSSAN...),
 		Healthy: func() error { return c.healthy(k) }, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
 		Front: &supervisor{cluster: c},
@@ -259,11 +272,58 @@ func (k *service) listen() error {
 	return nil
 }
 
-// manifests are what K3s deploys itself, without what is disabled.
-func (k *service) manifests(signer *x509.PEMEncodedCertificateAndKey) kube.Manifests {
+// networks are those of pods and services (K3s: k3s server, cluster-cidr, service-cidr).
+func (k *service) networks() (pods, services string) {
+	return cmp.Or(k.config.Pods, "10.42.0.0/16"), cmp.Or(k.config.Services, "10.43.0.0/16")
+}
+
+// serviceAddress is the nth address of the network of services.
+func serviceAddress(c *cluster, n int) netip.Addr {
+	a := netip.MustParsePrefix(c.services).Addr()
+	for range n {
+		a = a.Next()
+	}
+
+	return a
+}
+
+// writeTokens has the server keep its tokens in their full form (K3s: pkg/server, printTokens).
+func (k *service) writeTokens(c *cluster) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	hash := sha256.Sum256([]byte(c.files["server-ca.crt"]))
+	prefix := "K10" + hex.EncodeToString(hash[:]) + "::"
+
+	k.sys.on.files.write(serverDir+"token", prefix+"server:"+c.token+"\n")
+	k.sys.on.files.write(serverDir+"agent-token", prefix+"node:"+c.agentToken+"\n")
+}
+
+// ServerFiles are the files of a node below the directory of its server, by their path there.
+func (f *Firmware) ServerFiles(node string) map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	found := map[string]string{}
+
+	for _, s := range f.systems {
+		if s.on == nil || s.status().Name != node {
+			continue
+		}
+
+		for _, path := range s.on.files.under(serverDir) {
+			found[strings.TrimPrefix(path, serverDir)], _ = s.on.files.read(path)
+		}
+	}
+
+	return found
+}
+
+// manifests are what K3s deploys itself, without what is disabled. Its DNS has the tenth address.
+func (k *service) manifests(c *cluster, signer *x509.PEMEncodedCertificateAndKey) kube.Manifests {
 	m := kube.Manifests{
 		CA: signer, TokenID: "k3slab", TokenSecret: "0000000000000000",
-		APIServerIP: netip.MustParseAddr("10.43.0.1"), DNSIP: netip.MustParseAddr("10.43.0.10"),
+		APIServerIP: serviceAddress(c, 1), DNSIP: serviceAddress(c, 10),
 	}
 
 	var names []string

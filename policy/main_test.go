@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -23,9 +21,8 @@ import (
 
 	"talos-proxmox/components/spec"
 	"talos-proxmox/policy/rules"
+	"talos-proxmox/tests/golden"
 )
-
-var update = flag.Bool("update", false, "write the table of rules")
 
 // packOf is the pack as the engine asks for it, for a stack with this configuration.
 func packOf(t *testing.T, config map[string]string) (policyx.PolicyPack, error) {
@@ -136,21 +133,7 @@ func TestTable(t *testing.T) {
 		end   = "<!-- end of rules -->\n"
 	)
 
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	require.True(t, ok1 && ok2, "%s has no place for the rules between %q and %q", page, begin, end)
-
-	want := before + begin + table(t) + end + after
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644)) //nolint:gosec // a file of the repository
-	}
-
-	if diff := cmp.Diff(want, string(text)); diff != "" && !*update {
-		t.Errorf("%s is not current; run: go test ./policy -run TestTable -update\n%s", page, diff)
-	}
+	golden.CheckTable(t, page, begin, end, table(t))
 }
 
 // TestExamples: the settings that the documentation shows are settings of rules.

@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/schema"
+	"talos-proxmox/tests/golden"
 )
 
 // StackOutputs is everything that a stack exports, as pulumi stack output --json prints it: what outputs.schema.json is
@@ -75,7 +76,7 @@ func TestContractSchema(t *testing.T) {
 			refine(def)
 		}
 
-		golden(t, path, string(indented(t, s)))
+		golden.Check(t, path, string(indented(t, s)))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"talos-proxmox/stacks/schema"
+	"talos-proxmox/tests/golden"
 )
 
 // TestKeyTable keeps the key table of the documentation at what the schema says. The rest of the page is written by
@@ -22,19 +23,7 @@ func TestKeyTable(t *testing.T) {
 		end   = "<!-- end of keys -->\n"
 	)
 
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no place for the keys between %q and %q", page, begin, end)
-	}
-
-	golden(t, page, before+begin+keyTable(t)+end+after)
+	golden.CheckTable(t, page, begin, end, keyTable(t))
 }
 
 // keyTable lists every key once, under the block that it belongs to. The shape is one block, for it is the same in

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"talos-proxmox/stacks/planview"
+	"talos-proxmox/tests/golden"
 )
 
 // TestExamples loads and plans each stack that is there. The golden files are what people see with --plan.
@@ -35,8 +36,8 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			golden(t, filepath.Join("testdata", "plans", name+".txt"), text)
-			golden(t, filepath.Join("testdata", "plans", name+".svg"), planview.SVG(p))
+			golden.Check(t, filepath.Join("testdata", "plans", name+".txt"), text)
+			golden.Check(t, filepath.Join("testdata", "plans", name+".svg"), planview.SVG(p))
 		})
 	}
 }

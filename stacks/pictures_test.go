@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/tests/golden"
 )
 
 // TestPictureOfCluster: the picture in the README is the plan of an example, drawn as rehearse --plan=svg does.
 func TestPictureOfCluster(t *testing.T) {
 	drawn, err := os.ReadFile("testdata/plans/enterprise.svg")
 	require.NoError(t, err)
-	golden(t, "docs/cluster.svg", string(drawn))
+	golden.Check(t, "docs/cluster.svg", string(drawn))
 }
 
 // TestPictureOfOwnership draws who owns what, from what the program registers for a cluster with one node of each kind.
@@ -29,7 +30,7 @@ func TestPictureOfOwnership(t *testing.T) {
 		c.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.0.0.21-29"}
 	})
 
-	golden(t, "docs/ownership.svg", newTree(resources).svg())
+	golden.Check(t, "docs/ownership.svg", newTree(resources).svg())
 }
 
 // twig is a resource in the picture, below another.

@@ -3,23 +3,20 @@ package stacks
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/schema"
+	"talos-proxmox/tests/golden"
 )
-
-var update = flag.Bool("update", false, "write the files that tests compare with")
 
 // generate makes the schema of the configuration from the Go types, their tags and their comments.
 func generate(t *testing.T) *jsonschema.Schema {
@@ -202,29 +199,7 @@ func TestSchema(t *testing.T) {
 		"schema/config.schema.json": values,
 		"schema/stack.schema.json":  stackFile(t, values),
 	} {
-		golden(t, path, string(got))
-	}
-}
-
-// golden compares a text with a file, and writes it with -update.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the repository
-			t.Fatal(err)
-		}
-
-		return
-	}
-
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not current; run: go test ./stacks -update\n%s", path, diff)
+		golden.Check(t, path, string(got))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"talos-proxmox/tests/golden"
 )
 
 // TestWrong reads each wrong configuration of testdata/wrong; the file beside it holds the whole message.
@@ -31,7 +33,7 @@ func TestWrong(t *testing.T) {
 				}
 			}
 
-			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
+			golden.Check(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
 		})
 	}
 }

@@ -1,22 +1,18 @@
 package k3s
 
 import (
-	"flag"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/tests/golden"
 	"talos-proxmox/tests/lab/cloudinit"
 )
-
-var update = flag.Bool("update", false, "write the files that tests compare with")
 
 // identity has texts where keys are, so that the golden files are the same each time.
 func identity() Identity {
@@ -85,7 +81,7 @@ func TestUserData(t *testing.T) {
 			text, err := UserData(p, n, identity())
 			require.NoError(t, err)
 
-			golden(t, name+".yaml", text)
+			golden.Check(t, filepath.Join("testdata", name+".yaml"), text)
 
 			read, err := cloudinit.Parse(text)
 			require.NoError(t, err)
@@ -125,22 +121,4 @@ func TestAddressesThatAreNotKnown(t *testing.T) {
 	text, err := UserData(p, Node{Planned: n, Server: "https://10.0.0.11:6443"}, identity())
 	require.NoError(t, err)
 	require.NotContains(t, text, "node-ip")
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-
-	path := filepath.Join("testdata", name)
-
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-	}
-
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not current; run: go test ./components/k3s -update\n%s", path, diff)
-	}
 }

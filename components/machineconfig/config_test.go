@@ -1,9 +1,7 @@
 package machineconfig
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,33 +11,8 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/tests/golden"
 )
-
-var update = flag.Bool("update", false, "write the files that tests compare with")
-
-// golden compares a text with a file, and writes it with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-
-	path := filepath.Join("testdata", name)
-
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the repository
-			t.Fatal(err)
-		}
-
-		return
-	}
-
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs; to accept, run: go test ./components/machineconfig -update\n%s", path, diff)
-	}
-}
 
 // atlas is the home cluster of the examples: an image for each node.
 func atlas(versions spec.Versions) spec.Spec {
@@ -118,7 +91,7 @@ func accepted(t *testing.T, name string, p *plan.Plan) {
 		}
 	}
 
-	golden(t, name, b.String())
+	golden.Check(t, filepath.Join("testdata", name), b.String())
 
 	if warnings, err := Check(p); err != nil || len(warnings) > 0 {
 		t.Errorf("Talos does not take them: %v %v", warnings, err)

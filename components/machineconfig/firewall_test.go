@@ -3,6 +3,7 @@ package machineconfig
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/tests/golden"
 )
 
 // walled is a production cluster: firewalls are set up because it is one.
@@ -80,7 +82,7 @@ func TestFirewalls(t *testing.T) {
 			texts = append(texts, b.String())
 		}
 
-		golden(t, "firewall-"+name+".yaml", texts[0])
+		golden.Check(t, filepath.Join("testdata", "firewall-"+name+".yaml"), texts[0])
 
 		if texts[0] != texts[1] {
 			t.Error("they differ between the versions of Talos")

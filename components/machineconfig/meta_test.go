@@ -2,7 +2,10 @@ package machineconfig
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
+
+	"talos-proxmox/tests/golden"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/siderolabs/image-factory/pkg/schematic"
@@ -20,7 +23,7 @@ func TestNetworkMeta(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	golden(t, "meta.yaml", got)
+	golden.Check(t, filepath.Join("testdata", "meta.yaml"), got)
 
 	document, err := os.ReadFile("testdata/meta-document.yaml")
 	if err != nil {
@@ -78,7 +81,7 @@ func TestNetworkMetaIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	golden(t, "meta-ipv6.yaml", got)
+	golden.Check(t, filepath.Join("testdata", "meta-ipv6.yaml"), got)
 }
 
 // TestSchematic: what is posted is what the factory reads, and the id is the one that it gives.
@@ -91,7 +94,7 @@ func TestSchematic(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	golden(t, "schematic.yaml", text)
+	golden.Check(t, filepath.Join("testdata", "schematic.yaml"), text)
 
 	read, err := schematic.Unmarshal([]byte(text))
 	if err != nil {

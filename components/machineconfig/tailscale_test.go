@@ -1,10 +1,12 @@
 package machineconfig
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/tests/golden"
 )
 
 // tailnet is a cluster whose control planes join a tailnet.
@@ -27,7 +29,7 @@ func TestTailscale(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			golden(t, "tailscale.yaml", got)
+			golden.Check(t, filepath.Join("testdata", "tailscale.yaml"), got)
 
 			if none, err := Tailscale(p, p.Pools[1], "tskey-auth-secret"); err != nil || none != "" {
 				t.Errorf("the workers get %q %v", none, err)

@@ -1,17 +1,15 @@
 package export
 
 import (
-	"flag"
 	"os"
+	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/tests/golden"
 )
-
-var update = flag.Bool("update", false, "write the files that tests compare with")
 
 func readContract(t *testing.T, name string) *contract.Contract {
 	t.Helper()
@@ -25,30 +23,17 @@ func readContract(t *testing.T, name string) *contract.Contract {
 	return c
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-
-	path := "testdata/" + name
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644)) //nolint:gosec // a file of the repository
-	}
-
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got, path)
-}
-
 // TestExport writes a contract with everything in it: a GPU, a node without an address.
 func TestExport(t *testing.T) {
 	c := readContract(t, "contract.json")
 
 	lines, err := Talosctl(c)
 	require.NoError(t, err)
-	golden(t, "talosctl.sh", lines)
+	golden.Check(t, filepath.Join("testdata", "talosctl.sh"), lines)
 
 	inventory, err := Ansible(c)
 	require.NoError(t, err)
-	golden(t, "inventory.yaml", string(inventory))
+	golden.Check(t, filepath.Join("testdata", "inventory.yaml"), string(inventory))
 }
 
 // TestExportUnknown: without any address there is nothing to tell talosctl, and an inventory has the nodes all the
@@ -61,5 +46,5 @@ func TestExportUnknown(t *testing.T) {
 
 	inventory, err := Ansible(c)
 	require.NoError(t, err)
-	golden(t, "unknown.yaml", string(inventory))
+	golden.Check(t, filepath.Join("testdata", "unknown.yaml"), string(inventory))
 }

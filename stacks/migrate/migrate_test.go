@@ -1,8 +1,8 @@
 package migrate
 
 import (
-	"flag"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,9 +12,8 @@ import (
 
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/tests/golden"
 )
-
-var update = flag.Bool("update", false, "write the files that tests compare with")
 
 func file(t *testing.T, name string) string {
 	t.Helper()
@@ -23,16 +22,6 @@ func file(t *testing.T, name string) string {
 	require.NoError(t, err)
 
 	return string(text)
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/"+name, []byte(got), 0o644)) //nolint:gosec // a file of the repository
-	}
-
-	assert.Equal(t, file(t, name), got, name)
 }
 
 // nodes are the nodes of a stack file, as a plan has them.
@@ -66,7 +55,7 @@ func TestEveryVariable(t *testing.T) {
 	r, err := TFVars("/repo/terraform/environments/k3s-dev/terraform.tfvars", []byte(text),
 		Options{CIDR: "192.168.10.0/24"})
 	require.NoError(t, err)
-	golden(t, "Pulumi.k3s-dev.yaml", string(r.File))
+	golden.Check(t, filepath.Join("testdata", "Pulumi.k3s-dev.yaml"), string(r.File))
 
 	assert.Equal(t, []string{
 		"k3s-dev-control-1 talos-v1.12.4-base pve",
@@ -102,7 +91,7 @@ func TestWhatStands(t *testing.T) {
 		Cluster: "k3s-dev", CIDR: "192.168.10.0/24", Outputs: []byte(file(t, "outputs.json")),
 	})
 	require.NoError(t, err)
-	golden(t, "Pulumi.standing.yaml", string(r.File))
+	golden.Check(t, filepath.Join("testdata", "Pulumi.standing.yaml"), string(r.File))
 	assert.Equal(t, []string{
 		"ssh_password (line 30) is a variable that is not known here, and not taken over",
 		"the nodes are left to whoever configures them now; cluster.bootstrap pulumi takes that over too",
@@ -129,7 +118,7 @@ func TestWhatStands(t *testing.T) {
 func TestOneVM(t *testing.T) {
 	r, err := TFVars("vm.tfvars", []byte(file(t, "vm.tfvars")), Options{CIDR: "192.168.10.0/24"})
 	require.NoError(t, err)
-	golden(t, "Pulumi.vm.yaml", string(r.File))
+	golden.Check(t, filepath.Join("testdata", "Pulumi.vm.yaml"), string(r.File))
 	assert.Contains(t, r.Notes, "proxmox_api_token_secret is not in the file, and needed all the same")
 
 	again, err := TFVars("vm.tfvars.json", []byte(`{
@@ -253,17 +242,10 @@ func TestOtherTemplates(t *testing.T) {
 // TestVariableTable keeps the table of the page at what is known.
 func TestVariableTable(t *testing.T) {
 	const (
-		page  = "../../docs/migration.md"
+		page  = "../docs/migration.md"
 		begin = "<!-- variables: written by go test ./stacks/migrate -run TestVariableTable -update -->\n"
 		end   = "<!-- end of variables -->\n"
 	)
-
-	text := file(t, page)
-	before, rest, ok := strings.Cut(text, begin)
-	require.True(t, ok)
-
-	_, after, ok := strings.Cut(rest, end)
-	require.True(t, ok)
 
 	table := "| Variable | Becomes |\n|---|---|\n"
 
@@ -276,5 +258,5 @@ func TestVariableTable(t *testing.T) {
 		table += "| `" + v.Name + "` | " + becomes + " |\n"
 	}
 
-	golden(t, page, before+begin+table+end+after)
+	golden.CheckTable(t, page, begin, end, table)
 }

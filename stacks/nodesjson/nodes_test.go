@@ -1,8 +1,8 @@
 package nodesjson
 
 import (
-	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,9 +11,8 @@ import (
 
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/tests/golden"
 )
-
-var update = flag.Bool("update", false, "write the files that tests compare with")
 
 func read(t *testing.T, name string) string {
 	t.Helper()
@@ -22,16 +21,6 @@ func read(t *testing.T, name string) string {
 	require.NoError(t, err)
 
 	return string(text)
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/"+name, []byte(got), 0o644)) //nolint:gosec // a file of the repository
-	}
-
-	assert.Equal(t, read(t, name), got, name)
 }
 
 // TestOf writes the nodes.json of a cluster, and reads it again.
@@ -71,8 +60,8 @@ func TestApply(t *testing.T) {
 	r, err := f.Apply([]byte(read(t, "Pulumi.home.yaml")), "testdata")
 	require.NoError(t, err)
 
-	golden(t, "applied.yaml", string(r.Text))
-	golden(t, "pools.yaml", r.Pools)
+	golden.Check(t, filepath.Join("testdata", "applied.yaml"), string(r.Text))
+	golden.Check(t, filepath.Join("testdata", "pools.yaml"), r.Pools)
 	assert.Equal(t, []string{
 		"talos-cp-02 is to have the address 10.0.232.12 later, and has 10.0.232.110 now, which was taken",
 		"control_plane_vip tailscale-vip-placeholder is not written: state it in cluster.endpoint, with the mode that it has",

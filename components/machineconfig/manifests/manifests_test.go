@@ -1,9 +1,6 @@
 package manifests
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,9 +14,8 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/tests/golden"
 )
-
-var update = flag.Bool("update", false, "write the files that tests compare with")
 
 // planned is a cluster with the pod network and the endpoint that a test is about.
 func planned(t *testing.T, cni spec.CNI, endpoint spec.Endpoint) *plan.Plan {
@@ -68,7 +64,7 @@ func TestManifests(t *testing.T) {
 				t.Fatal(all, err)
 			}
 
-			golden(t, "testdata/"+name+".yaml", all[0].Contents)
+			golden.Check(t, "testdata/"+name+".yaml", all[0].Contents)
 			objects(t, all[0].Contents)
 		})
 	}
@@ -209,30 +205,4 @@ func objects(t *testing.T, text string) []runtime.Object {
 	}
 
 	return found
-}
-
-// golden compares a text with a file, and writes it with -update.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a directory of the repository
-			t.Fatal(err)
-		}
-
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the repository
-			t.Fatal(err)
-		}
-
-		return
-	}
-
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs; to accept, run: go test ./components/machineconfig/manifests -update\n%s", path, diff)
-	}
 }

@@ -25,7 +25,8 @@ func (r *resolver) allocate(p *pool) {
 	oneOf(r, p.path+".role", p.Role, spec.RoleControlPlane, spec.RoleWorker)
 	r.checkNodesOf(p)
 
-	if p.Names != "" && !newNamer(p.Names, "", "").numbered() {
+	// The name of an only node may be any: clusters that others made have such.
+	if len(p.members) > 1 && p.Names != "" && !newNamer(p.Names, "", "").numbered() {
 		r.problems.Add(p.path+".names", "must hold the node's number", p.Names, "add {n}, {nn} or {nnn}")
 	}
 

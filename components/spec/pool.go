@@ -15,7 +15,7 @@ type Pool struct {
 	VMIDs Range `json:"vmids,omitempty"`
 	// Addresses of the pool, for example 10.0.0.11-10.0.0.13. Required with addressing static and reserved.
 	Addresses Range `json:"addresses,omitempty"`
-	// Pattern of node names; {nn} and {nnn} pad the number with zeros.
+	// Pattern of node names; {nn} and {nnn} pad the number with zeros. With one node, it needs no number.
 	Names string `json:"names,omitempty" jsonschema:"default={cluster}-{pool}-{n}"`
 	// Overrides network.addressing reserved: static writes the address of each node to its machine configuration,
 	// once the node was reached at it. The node then needs no reservation. No VM is replaced.

@@ -17,20 +17,20 @@ import (
 	"talos-proxmox/stacks/contract"
 )
 
-// cloudShelf is a Proxmox VE with one template for cloud-init.
-type cloudShelf struct{ roomy }
+// cloudImageProxmox is a Proxmox VE with one template for cloud-init.
+type cloudImageProxmox struct{ fakeProxmox }
 
-func (cloudShelf) VMs(context.Context) ([]proxmoxapi.VM, error) {
+func (cloudImageProxmox) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	return []proxmoxapi.VM{{ID: 9000, Name: "ubuntu-24.04", Host: "pve", Template: true}}, nil
 }
 
-func (cloudShelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+func (cloudImageProxmox) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 4}, CloudInit: "ide2"}, nil
 }
 
-func (cloudShelf) FirewallOn(context.Context) (bool, error) { return true, nil }
+func (cloudImageProxmox) FirewallOn(context.Context) (bool, error) { return true, nil }
 
-func (cloudShelf) SharedStores(context.Context) (map[string]bool, error) { return nil, nil }
+func (cloudImageProxmox) SharedStores(context.Context) (map[string]bool, error) { return nil, nil }
 
 func k3sConfig(t *testing.T) Config {
 	t.Helper()
@@ -48,7 +48,7 @@ func k3sProgram(config Config, then ...func(*Deployment)) pulumi.RunFunc {
 			return err
 		}
 
-		d, err := deployTo(ctx, config, p, cloudShelf{})
+		d, err := deployTo(ctx, config, p, cloudImageProxmox{})
 		if err != nil {
 			return err
 		}

@@ -33,11 +33,11 @@ func TestPictureOfOwnership(t *testing.T) {
 	golden.Check(t, "docs/ownership.svg", newTree(resources).svg())
 }
 
-// twig is a resource in the picture, below another.
-type twig struct {
+// treeNode is a resource in the picture, below another.
+type treeNode struct {
 	name, kind, colour string
 	depth              int
-	children           []twig
+	children           []treeNode
 }
 
 // kinds of resources in the order in which a reader wants them.
@@ -68,10 +68,10 @@ func rank(token string) int {
 }
 
 // newTree puts resources below their parents; the stack itself is the root.
-func newTree(resources map[string]registered) twig {
-	var below func(parent string, depth int) []twig
+func newTree(resources map[string]registered) treeNode {
+	var below func(parent string, depth int) []treeNode
 
-	below = func(parent string, depth int) []twig {
+	below = func(parent string, depth int) []treeNode {
 		var names []string
 
 		for name, r := range resources {
@@ -84,10 +84,10 @@ func newTree(resources map[string]registered) twig {
 			return cmp.Or(rank(resources[a].token)-rank(resources[b].token), strings.Compare(a, b))
 		})
 
-		var found []twig
+		var found []treeNode
 
 		for _, name := range names {
-			t := twig{name: name, kind: resources[name].token, colour: "#172033", depth: depth, children: below(name, depth+1)}
+			t := treeNode{name: name, kind: resources[name].token, colour: "#172033", depth: depth, children: below(name, depth+1)}
 			if i := rank(t.kind); i >= 0 {
 				t.kind, t.colour = kinds[i].kind, kinds[i].colour
 			}
@@ -98,7 +98,7 @@ func newTree(resources map[string]registered) twig {
 		return found
 	}
 
-	return twig{name: "the stack", kind: "its program registers", colour: "#172033", children: below("", 1)}
+	return treeNode{name: "the stack", kind: "its program registers", colour: "#172033", children: below("", 1)}
 }
 
 const (
@@ -108,15 +108,15 @@ const (
 	top    = 40.0
 )
 
-func (t twig) svg() string {
+func (t treeNode) svg() string {
 	var (
 		b     strings.Builder
 		lines int
 	)
 
-	var draw func(t twig) (y float64)
+	var draw func(t treeNode) (y float64)
 
-	draw = func(t twig) float64 {
+	draw = func(t treeNode) float64 {
 		x, y := left+float64(t.depth)*indent, top+float64(lines)*row
 		lines++
 

@@ -15,7 +15,7 @@ import (
 
 // deployTo deploys to a Proxmox VE, in a network in which no machine answers.
 func deployTo(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox) (*Deployment, error) {
-	all, err := deployAll(ctx, []planned{{config, p}}, func(Config) (Proxmox, error) { return api, nil }, nobody{})
+	all, err := deployAll(ctx, []planned{{config, p}}, func(Config) (Proxmox, error) { return api, nil }, silentNetwork{})
 	if err != nil {
 		return nil, err
 	}
@@ -23,16 +23,16 @@ func deployTo(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox) (*D
 	return all[0], nil
 }
 
-// roomy is a Proxmox VE with room for whatever tests want to make.
-type roomy struct{ Proxmox }
+// fakeProxmox is a Proxmox VE with room for whatever tests want to make.
+type fakeProxmox struct{ Proxmox }
 
-func (roomy) Version(context.Context) (proxmoxapi.Version, error) {
+func (fakeProxmox) Version(context.Context) (proxmoxapi.Version, error) {
 	return proxmoxapi.Version{Text: "8.4.1", Major: 8}, nil
 }
 
-func (roomy) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return nil, nil }
+func (fakeProxmox) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return nil, nil }
 
-func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
+func (fakeProxmox) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	var hosts []proxmoxapi.Host
 	for _, name := range []string{"pve", "pve1", "pve2", "pve3", "proxmox1", "proxmox2", "proxmox3"} {
 		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true})
@@ -41,7 +41,7 @@ func (roomy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	return hosts, nil
 }
 
-func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
+func (fakeProxmox) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
 	stores := map[string]proxmoxapi.Store{}
 	for _, name := range []string{"local", "local-lvm", "local-zfs", "ceph"} {
 		stores[name] = proxmoxapi.Store{Content: []string{"images", "iso", "snippets"}, Active: true, Free: 1 << 50}
@@ -50,13 +50,13 @@ func (roomy) Stores(context.Context, string) (map[string]proxmoxapi.Store, error
 	return stores, nil
 }
 
-func (roomy) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
+func (fakeProxmox) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
 	return []proxmoxapi.Bridge{{Name: "vmbr0"}, {Name: "vmbr1"}}, nil
 }
 
-func (roomy) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
+func (fakeProxmox) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
 
-func (roomy) Permissions(context.Context) (proxmoxapi.Permissions, error) {
+func (fakeProxmox) Permissions(context.Context) (proxmoxapi.Permissions, error) {
 	all := map[string]bool{}
 	for _, name := range strings.Fields(`Datastore.Allocate Datastore.AllocateSpace Datastore.AllocateTemplate Datastore.Audit Mapping.Modify Mapping.Use Pool.Allocate Pool.Audit
 		SDN.Use Sys.AccessNetwork Sys.Audit Sys.Console Sys.Modify VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Disk VM.Config.HWType VM.Config.Memory
@@ -67,12 +67,12 @@ func (roomy) Permissions(context.Context) (proxmoxapi.Permissions, error) {
 	return proxmoxapi.Permissions{"/": all}, nil
 }
 
-func (roomy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
+func (fakeProxmox) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
 
-// nobody is a network in which nobody answers.
-type nobody struct{}
+// silentNetwork is a network in which nobody answers.
+type silentNetwork struct{}
 
-func (nobody) Listening(context.Context, netip.Addr) int { return 0 }
+func (silentNetwork) Listening(context.Context, netip.Addr) int { return 0 }
 
 // TestTaskTimeoutOfAccess: the program's own tasks are bounded as the stack says.
 func TestTaskTimeoutOfAccess(t *testing.T) {

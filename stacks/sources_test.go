@@ -20,25 +20,25 @@ import (
 	"talos-proxmox/stacks/contract"
 )
 
-// yard is an empty Proxmox VE of any hosts, whose guest agents report one address each.
-type yard struct {
-	roomy
+// emptyProxmox is an empty Proxmox VE of any hosts, whose guest agents report one address each.
+type emptyProxmox struct {
+	fakeProxmox
 
 	plan   *plan.Plan
 	shared bool
 }
 
-func (yard) VMs(context.Context) ([]proxmoxapi.VM, error) { return nil, nil }
+func (emptyProxmox) VMs(context.Context) ([]proxmoxapi.VM, error) { return nil, nil }
 
-func (y yard) SharedStores(context.Context) (map[string]bool, error) {
+func (y emptyProxmox) SharedStores(context.Context) (map[string]bool, error) {
 	return map[string]bool{"local": y.shared}, nil
 }
 
-func (yard) Files(context.Context, string, string) (map[string]int64, error) {
+func (emptyProxmox) Files(context.Context, string, string) (map[string]int64, error) {
 	return map[string]int64{"local:iso/talos-1.12.4.iso": 100 << 20}, nil
 }
 
-func (yard) PCIDevices(context.Context, string) ([]proxmoxapi.PCIDevice, error) {
+func (emptyProxmox) PCIDevices(context.Context, string) ([]proxmoxapi.PCIDevice, error) {
 	return []proxmoxapi.PCIDevice{
 		{BDF: "0000:01:00.0", ID: "10de:2204", SubsystemID: "10de:1467", IOMMUGroup: 14},
 		{BDF: "0000:02:00.0", ID: "10de:2204", IOMMUGroup: 15},
@@ -46,11 +46,11 @@ func (yard) PCIDevices(context.Context, string) ([]proxmoxapi.PCIDevice, error) 
 	}, nil
 }
 
-func (yard) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+func (emptyProxmox) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
 	return proxmoxapi.VM{ID: vmid, Host: "pve1"}, true, nil
 }
 
-func (y yard) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error) {
+func (y emptyProxmox) Links(_ context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error) {
 	for _, n := range y.plan.Nodes() {
 		if n.VMID == vm.ID {
 			return []proxmoxapi.Link{{
@@ -83,7 +83,7 @@ func inYard(t *testing.T, shared bool, change func(*Config)) (map[string]registe
 
 	exported := make(chan map[string]any, 1)
 	resources := record(t, func(ctx *pulumi.Context) error {
-		d, err := deployTo(ctx, config, p, yard{plan: p, shared: shared})
+		d, err := deployTo(ctx, config, p, emptyProxmox{plan: p, shared: shared})
 		if err != nil {
 			return err
 		}
@@ -262,7 +262,7 @@ func TestReportedByAgent(t *testing.T) {
 	assert.Equal(t, "5m0s", resources["c-control-1-vm"].inputs["agent"].ObjectValue()["timeout"].StringValue())
 }
 
-func (yard) FirewallOn(context.Context) (bool, error) { return true, nil }
+func (emptyProxmox) FirewallOn(context.Context) (bool, error) { return true, nil }
 
 // TestFirewall: each VM lets in what its pool needs before it is closed for everything else.
 func TestFirewall(t *testing.T) {

@@ -17,14 +17,14 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// shelf is a Proxmox VE with one template. What is not expected to be asked is nil.
-type shelf struct{ roomy }
+// templateProxmox is a Proxmox VE with one template. What is not expected to be asked is nil.
+type templateProxmox struct{ fakeProxmox }
 
-func (shelf) VMs(context.Context) ([]proxmoxapi.VM, error) {
+func (templateProxmox) VMs(context.Context) ([]proxmoxapi.VM, error) {
 	return []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}}, nil
 }
 
-func (shelf) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+func (templateProxmox) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 10}}, nil
 }
 
@@ -57,7 +57,7 @@ func testProgram(config Config) pulumi.RunFunc {
 			return err
 		}
 
-		_, err = deployTo(ctx, config, p, shelf{})
+		_, err = deployTo(ctx, config, p, templateProxmox{})
 
 		return err
 	}
@@ -142,8 +142,8 @@ func TestSecretInputs(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestTraps holds what the providers need to be told, each for the reason given where it is set.
-func TestTraps(t *testing.T) {
+// TestProviderWorkarounds holds what the providers need to be told, each for the reason given where it is set.
+func TestProviderWorkarounds(t *testing.T) {
 	resources := record(t, testProgram(testConfig()))
 
 	vm := resources["k3s-dev-worker-2-vm"]

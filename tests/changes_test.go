@@ -128,7 +128,7 @@ func TestNewVersion(t *testing.T) {
 
 	set(t, r.Stack, "cluster.versions.contract", "v1.12.4")
 
-	table := told(t, r)
+	table := impactTable(t, r)
 	assert.Equal(t, map[string]impact.Effect{"pair-control-1": impact.EffectReboot, "pair-worker-1": impact.EffectReboot},
 		effects(table))
 

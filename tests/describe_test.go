@@ -116,7 +116,7 @@ func TestDescribe(t *testing.T) {
 
 	requireUntouched(t, r)
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
-	assert.Equal(t, map[string][]talos.Deed{"odd-work-3": {talos.Applied, talos.Applied}}, deeds(r, since),
+	assert.Equal(t, map[string][]talos.EventKind{"odd-work-3": {talos.Applied, talos.Applied}}, eventsOf(r, since),
 		"by the program, and again by the provider")
 
 	after := configurations(t, r, outputs)

@@ -147,7 +147,7 @@ func TestTwoEtcds(t *testing.T) {
 	since := time.Now()
 
 	assert.Contains(t, failUp(t, r.Stack), refused)
-	assert.Empty(t, deeds(r, since))
+	assert.Empty(t, eventsOf(r, since))
 
 	// As the message says.
 	wipe()

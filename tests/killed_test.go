@@ -38,7 +38,7 @@ func rehearseKillable(t *testing.T, stack string) (*rehearsal.Rehearsal, *engine
 
 // killAt begins an update, kills the CLI once a node has done something, and does what the page about troubleshooting
 // says then: cancel what locks the stack, and refresh where the state has operations under way.
-func killAt(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed talos.Deed) {
+func killAt(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, kind talos.EventKind) {
 	t.Helper()
 
 	begun, over := time.Now(), make(chan struct{})
@@ -51,7 +51,7 @@ func killAt(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed 
 			default:
 			}
 
-			if slices.ContainsFunc(r.Talos.Happenings(begun), func(h talos.Happening) bool { return h.Deed == deed }) {
+			if slices.ContainsFunc(r.Talos.Events(begun), func(h talos.Event) bool { return h.Kind == kind }) {
 				command.Kill()
 
 				return
@@ -68,8 +68,8 @@ func killAt(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed 
 	require.Eventually(t, func() bool {
 		booting := map[string]bool{}
 
-		for _, h := range r.Talos.Happenings(begun) {
-			booting[h.Node] = h.Deed == talos.Upgraded || h.Deed == talos.Rebooted || booting[h.Node] && h.Deed != talos.Booted
+		for _, h := range r.Talos.Events(begun) {
+			booting[h.Node] = h.Kind == talos.Upgraded || h.Kind == talos.Rebooted || booting[h.Node] && h.Kind != talos.Booted
 		}
 
 		return !slices.Contains(slices.Collect(maps.Values(booting)), true) &&
@@ -98,16 +98,16 @@ func uuids(t *testing.T, r *rehearsal.Rehearsal) map[string]any {
 
 // requireKilledAndContinued makes a change that was set, kills it half-way, and goes on: what the table says happens to
 // each node happens, and no more; machines stay, nodes go down in turns, etcd keeps its quorum.
-func requireKilledAndContinued(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, deed talos.Deed,
+func requireKilledAndContinued(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, kind talos.EventKind,
 	workers int,
 ) {
 	t.Helper()
 
-	since, machines, table := time.Now(), uuids(t, r), told(t, r)
-	assert.Empty(t, deeds(r, since), "a preview changes nothing")
+	since, machines, table := time.Now(), uuids(t, r), impactTable(t, r)
+	assert.Empty(t, eventsOf(r, since), "a preview changes nothing")
 
-	killAt(t, r, command, deed)
-	require.Less(t, len(deeds(r, since)), len(r.Plan.Nodes()), "killed half-way")
+	killAt(t, r, command, kind)
+	require.Less(t, len(eventsOf(r, since)), len(r.Plan.Nodes()), "killed half-way")
 
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))

@@ -44,5 +44,5 @@ func TestRejectedConfiguration(t *testing.T) {
 	assert.Contains(t, said, "home-control-1 is not changed: home-control-1: it refuses its configuration: ")
 	assert.LessOrEqual(t, len(calls(r, "/machine.MachineService/ApplyConfiguration"))-asked, len(r.Plan.Nodes()),
 		"no node is asked twice")
-	assert.Empty(t, deeds(r, since))
+	assert.Empty(t, eventsOf(r, since))
 }

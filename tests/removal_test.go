@@ -223,7 +223,7 @@ func TestDeadNodes(t *testing.T) {
 	t.Run("unknown, in the table", func(t *testing.T) {
 		set(t, r.Stack, "cluster.patches[0]", `machine: { sysctls: { vm.swappiness: "1" } }`)
 
-		table := told(t, r)
+		table := impactTable(t, r)
 		assert.Equal(t, map[string]impact.Effect{
 			"home-control-1": impact.EffectLive, "home-control-2": impact.EffectUnknown, "home-control-3": impact.EffectLive,
 			"home-worker-1": impact.EffectLive, "home-worker-2": impact.EffectUnknown,
@@ -257,7 +257,7 @@ func TestDeadNodes(t *testing.T) {
 		set(t, r.Stack, "pools.worker.patches[0]", "machine: { env: { a: b } }")
 		up(t, r.Stack)
 
-		assert.Contains(t, deeds(r, since)["home-worker-1"], talos.Rebooted)
+		assert.Contains(t, eventsOf(r, since)["home-worker-1"], talos.Rebooted)
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 
 		for _, list := range []string{"replace", "forceRemove"} {

@@ -50,13 +50,13 @@ const rolling = `config:
     worker: { role: worker, count: 3, addresses: 10.40.0.21-29 }
 `
 
-// deeds are what was done to each node since a time, but for boots.
-func deeds(r *rehearsal.Rehearsal, since time.Time) map[string][]talos.Deed {
-	found := map[string][]talos.Deed{}
+// eventsOf are what was done to each node since a time, but for boots.
+func eventsOf(r *rehearsal.Rehearsal, since time.Time) map[string][]talos.EventKind {
+	found := map[string][]talos.EventKind{}
 
-	for _, h := range r.Talos.Happenings(since) {
-		if h.Deed != talos.Booted {
-			found[h.Node] = append(found[h.Node], h.Deed)
+	for _, h := range r.Talos.Events(since) {
+		if h.Kind != talos.Booted {
+			found[h.Node] = append(found[h.Node], h.Kind)
 		}
 	}
 
@@ -110,15 +110,15 @@ func changedVMs(r *rehearsal.Rehearsal, since time.Time) []string {
 	return slices.Compact(found)
 }
 
-// told is the table of what an update would do, by node.
-func told(t *testing.T, r *rehearsal.Rehearsal) map[string]impact.NodeImpact {
+// impactTable is the table of what an update would do, by node.
+func impactTable(t *testing.T, r *rehearsal.Rehearsal) map[string]impact.NodeImpact {
 	t.Helper()
 
-	return toldIn(t, r, newOutput(t))
+	return impactTableIn(t, r, newOutput(t))
 }
 
-// toldIn keeps what was printed.
-func toldIn(t *testing.T, r *rehearsal.Rehearsal, printed *engine.Transcript) map[string]impact.NodeImpact {
+// impactTableIn keeps what was printed.
+func impactTableIn(t *testing.T, r *rehearsal.Rehearsal, printed *engine.Transcript) map[string]impact.NodeImpact {
 	t.Helper()
 
 	rows, _, err := preview.Impact(t.Context(), r.Stack, printed)
@@ -146,7 +146,7 @@ func effects(rows map[string]impact.NodeImpact) map[string]impact.Effect {
 
 // happened is what became of each node since a time, in the words of the table.
 func happened(r *rehearsal.Rehearsal, since time.Time) map[string]impact.Effect {
-	found, done := map[string]impact.Effect{}, deeds(r, since)
+	found, done := map[string]impact.Effect{}, eventsOf(r, since)
 
 	for _, n := range r.Plan.Nodes() {
 		switch did := done[n.Name]; {
@@ -178,8 +178,8 @@ func TestUpgrade(t *testing.T) {
 	set(t, r.Stack, "cluster.versions.talos", "v1.12.4")
 	set(t, r.Stack, "image.factory.extensions[2]", "iscsi-tools")
 
-	table := told(t, r)
-	assert.Empty(t, deeds(r, made), "a preview changes nothing")
+	table := impactTable(t, r)
+	assert.Empty(t, eventsOf(r, made), "a preview changes nothing")
 
 	for name, row := range table {
 		assert.Contains(t, row.Why, "Talos v1.11.2 becomes v1.12.4, schematic ", name)
@@ -231,7 +231,7 @@ func TestUpgrade(t *testing.T) {
 		assert.Equal(t, "v1.12.4", n.Talos)
 
 		times := map[bool]int{false: 1, true: 2}[n.Name == broken]
-		assert.Len(t, slices.DeleteFunc(deeds(r, made)[n.Name], func(d talos.Deed) bool { return d != talos.Upgraded }),
+		assert.Len(t, slices.DeleteFunc(eventsOf(r, made)[n.Name], func(d talos.EventKind) bool { return d != talos.Upgraded }),
 			times, n.Name)
 	}
 
@@ -255,7 +255,7 @@ func TestUpgrade(t *testing.T) {
 
 		set(t, r.Stack, "cluster.versions.kubernetes", "v1.33.6")
 
-		table := told(t, r)
+		table := impactTable(t, r)
 		assert.Equal(t, []int{1, 2, 3, 4, 5}, []int{
 			table["talos-cp-01"].Order, table["talos-cp-02"].Order, table["talos-cp-03"].Order, table["talos-worker-01"].Order,
 			table["talos-worker-02"].Order,
@@ -267,7 +267,7 @@ func TestUpgrade(t *testing.T) {
 
 	requireNoChange(t, r.Stack)
 
-	for name, row := range told(t, r) {
+	for name, row := range impactTable(t, r) {
 		assert.Equal(t, impact.EffectNone, row.Effect, name)
 	}
 }
@@ -306,7 +306,7 @@ func TestConfigurationChanges(t *testing.T) {
 
 	set(t, r.Stack, "cluster.patches[0]", `machine: { sysctls: { vm.swappiness: "1" } }`)
 
-	table := told(t, r)
+	table := impactTable(t, r)
 	up(t, r.Stack)
 	assert.Equal(t, effects(table), happened(r, since))
 	assert.Equal(t, impact.EffectLive, table["roll-control-1"].Effect)
@@ -321,14 +321,14 @@ func TestConfigurationChanges(t *testing.T) {
 		"lifecycle.apply: noReboot allows no change that needs a reboot, as this one does "+
 			"(machine.env.NO_PROXY); take it back, or set auto or staged")
 	failUp(t, r.Stack)
-	assert.Empty(t, deeds(r, since))
+	assert.Empty(t, eventsOf(r, since))
 
 	set(t, r.Stack, "lifecycle.apply", "auto")
 
 	// Nodes that reboot for another reason go to another version of Kubernetes in its own order all the same.
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
 
-	table = told(t, r)
+	table = impactTable(t, r)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, effects(table), happened(r, since))
@@ -356,11 +356,11 @@ func TestConfigurationChanges(t *testing.T) {
 		Call: regexp.MustCompile(`/qemu/5\d\d/status/(shutdown|reboot)$`), Kind: journal.Refuse,
 	})
 
-	table = told(t, r)
+	table = impactTable(t, r)
 	failUp(t, r.Stack)
 	assert.Len(t, changedVMs(r, since), 4, "three control planes and the canary")
 
-	left := told(t, r)
+	left := impactTable(t, r)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, effects(table), happened(r, since))
@@ -379,9 +379,9 @@ func TestConfigurationChanges(t *testing.T) {
 	since = time.Now()
 	up(t, r.Stack)
 
-	for name, did := range deeds(r, since) {
+	for name, did := range eventsOf(r, since) {
 		// The program stages it first, over a connection that it has checked; the provider then sends the same again.
-		assert.Equal(t, []talos.Deed{talos.Staged}, slices.Compact(did), name)
+		assert.Equal(t, []talos.EventKind{talos.Staged}, slices.Compact(did), name)
 	}
 
 	requireNoChange(t, r.Stack)
@@ -413,13 +413,13 @@ func TestIllegalJump(t *testing.T) {
 	assert.Equal(t, strings.TrimPrefix(refused, "pair-control-1: "), rows[0].Refused)
 
 	assert.Contains(t, failUp(t, r.Stack), refused)
-	assert.Empty(t, deeds(r, since))
+	assert.Empty(t, eventsOf(r, since))
 
 	// One version on the way, and one of Kubernetes with it.
 	set(t, r.Stack, "cluster.versions.talos", "v1.11.6")
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.32.3")
 
-	table := told(t, r)
+	table := impactTable(t, r)
 	assert.Equal(t, "Talos v1.9.5 becomes v1.11.6, Kubernetes v1.31.4 becomes v1.32.3", table["pair-control-1"].Why)
 
 	up(t, r.Stack)
@@ -452,10 +452,10 @@ func TestKubernetesUpgrade(t *testing.T) {
 	r.Talos.Withdraw("kube-scheduler:v1.34.2")
 
 	previewed := newOutput(t)
-	table := toldIn(t, r, previewed)
+	table := impactTableIn(t, r, previewed)
 	failed := failUp(t, r.Stack)
 	assert.Contains(t, failed, "cannot pull registry.k8s.io/kube-scheduler:v1.34.2")
-	assert.Empty(t, deeds(r, since))
+	assert.Empty(t, eventsOf(r, since))
 
 	for _, said := range []string{previewed.String(), failed} {
 		assert.Regexp(t,

@@ -98,8 +98,8 @@ func accepted(t *testing.T, name string, p *plan.Plan) {
 	}
 }
 
-// whole is the configuration that a node runs with: generated, and all patches applied.
-func whole(t *testing.T, p *plan.Plan, node plan.Node) talosconfig.Provider {
+// fullConfiguration is the configuration that a node runs with: generated, and all patches applied.
+func fullConfiguration(t *testing.T, p *plan.Plan, node plan.Node) talosconfig.Provider {
 	t.Helper()
 
 	cfg, err := generateBase(p, node.Role)

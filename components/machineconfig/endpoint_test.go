@@ -62,7 +62,7 @@ func TestEndpoints(t *testing.T) {
 				p := planOf(t, s)
 				accepted(t, "endpoint-"+mode+"-"+name+".yaml", p)
 
-				control, worker := whole(t, p, p.Pools[0].Nodes[1]), whole(t, p, p.Pools[1].Nodes[0])
+				control, worker := fullConfiguration(t, p, p.Pools[0].Nodes[1]), fullConfiguration(t, p, p.Pools[1].Nodes[0])
 				endpoint := map[string]string{
 					"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20",
 					"vip-written": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com",
@@ -157,7 +157,7 @@ func TestDiscovery(t *testing.T) {
 				t.Error(err)
 			}
 
-			d := whole(t, p, p.Pools[0].Nodes[0]).Cluster().Discovery()
+			d := fullConfiguration(t, p, p.Pools[0].Nodes[0]).Cluster().Discovery()
 			if got := [3]bool{
 				d.Enabled(), d.Registries().Service().Enabled(),
 				d.Registries().Kubernetes().Enabled(),

@@ -159,7 +159,7 @@ type wire struct {
 // The addresses of one of each.
 const (
 	aControl, anotherControl, aWorker = "10.0.0.11", "10.0.0.12", "10.0.0.21"
-	aPod, operator, stranger          = "10.244.3.7", "192.168.7.30", "203.0.113.9"
+	aPod, operator, outsider          = "10.244.3.7", "192.168.7.30", "203.0.113.9"
 )
 
 // TestNothingNeededIsClosed holds both firewalls against the ports that Talos and Kubernetes document, and against what
@@ -209,19 +209,19 @@ func TestNothingNeededIsClosed(t *testing.T) {
 		{aPod, control, "tcp", 2380},
 		{operator, control, "tcp", 2379},
 		{operator, worker, "tcp", 10250},
-		{stranger, control, "tcp", 50000},
-		{stranger, worker, "tcp", 50000},
-		{stranger, control, "tcp", 6443},
-		{stranger, control, "tcp", 50001},
+		{outsider, control, "tcp", 50000},
+		{outsider, worker, "tcp", 50000},
+		{outsider, control, "tcp", 6443},
+		{outsider, control, "tcp", 50001},
 		{aWorker, worker, "tcp", 6443},
 		{aWorker, worker, "tcp", 50001},
 		{aControl, control, "tcp", 10257},
 		{aControl, control, "tcp", 10259},
 		{aControl, worker, "tcp", 10249},
 		{aWorker, worker, "tcp", 7445},
-		{stranger, worker, "tcp", 30000},
+		{outsider, worker, "tcp", 30000},
 		{aWorker, control, "udp", 51820},
-		{stranger, control, "tcp", 443},
+		{outsider, control, "tcp", 443},
 		{operator, worker, "udp", 30000},
 	}
 
@@ -229,7 +229,7 @@ func TestNothingNeededIsClosed(t *testing.T) {
 		for _, versions := range []spec.Versions{talos111, talos112} {
 			t.Run(name+" "+versions.Talos, func(t *testing.T) {
 				p := planOf(t, walled(versions, c.cni))
-				all := append(slices.Clone(needed), wire{stranger, worker, "tcp", 443}, wire{"2001:db8::1", worker, "tcp", 80},
+				all := append(slices.Clone(needed), wire{outsider, worker, "tcp", 443}, wire{"2001:db8::1", worker, "tcp", 80},
 					wire{aControl, worker, "udp", 30010})
 
 				for _, w := range c.ports {
@@ -239,7 +239,7 @@ func TestNothingNeededIsClosed(t *testing.T) {
 				}
 
 				for _, pool := range p.Pools {
-					cfg := whole(t, p, pool.Nodes[0])
+					cfg := fullConfiguration(t, p, pool.Nodes[0])
 
 					for _, w := range all {
 						if w.to == pool.Role && (!talosLetsIn(cfg, w) || !proxmoxLetsIn(t, pool, w)) {

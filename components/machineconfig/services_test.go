@@ -56,7 +56,7 @@ func TestServices(t *testing.T) {
 			p := planOf(t, around(versions))
 			accepted(t, "services-"+name+".yaml", p)
 
-			control, worker := whole(t, p, p.Pools[0].Nodes[0]), whole(t, p, p.Pools[1].Nodes[0])
+			control, worker := fullConfiguration(t, p, p.Pools[0].Nodes[0]), fullConfiguration(t, p, p.Pools[1].Nodes[0])
 
 			if diff := cmp.Diff([]string{"10.0.0.1", "time.example.com"}, worker.NetworkTimeSyncConfig().Servers()); diff != "" {
 				t.Errorf("time servers: %s", diff)
@@ -124,7 +124,7 @@ func TestTPM(t *testing.T) {
 			p := planOf(t, s)
 			accepted(t, "tpm-"+name+".yaml", p)
 
-			cfg := whole(t, p, p.Pools[0].Nodes[0])
+			cfg := fullConfiguration(t, p, p.Pools[0].Nodes[0])
 
 			for volume, locked := range map[string]bool{"STATE": false, "EPHEMERAL": name != "1.10"} {
 				if keys := keysOf(cfg, volume); len(keys) != 1 || keys[0].TPM() == nil || keys[0].LockToSTATE() != locked {

@@ -76,7 +76,7 @@ func TestEtcdEncryption(t *testing.T) {
 			}
 
 			// As Talos generates it for an old cluster: without the newer secret.
-			generated := whole(t, p, p.Pools[0].Nodes[0]).RawV1Alpha1().DeepCopy()
+			generated := fullConfiguration(t, p, p.Pools[0].Nodes[0]).RawV1Alpha1().DeepCopy()
 			generated.ClusterConfig.ClusterSecretboxEncryptionSecret = ""
 
 			cfg, err := container.New(generated)
@@ -117,8 +117,8 @@ func TestThrowAwaySecrets(t *testing.T) {
 	}
 }
 
-// TestWrongSecrets: what is wrong is named, and nothing is shown.
-func TestWrongSecrets(t *testing.T) {
+// TestInvalidSecrets: what is wrong is named, and nothing is shown.
+func TestInvalidSecrets(t *testing.T) {
 	const no = "it is no secrets bundle, which talosctl gen secrets writes"
 
 	of := func(change func(*secrets.Bundle)) string {

@@ -180,7 +180,7 @@ func (s *testbed) findings() []string {
 // finding is one thing that is wrong, and what is said of it.
 type finding struct {
 	config func(*lab.Config)
-	spoil  func(*testbed)
+	change  func(*testbed)
 	want   []string
 }
 
@@ -201,18 +201,18 @@ func findings() map[string]finding {
 	return map[string]finding{
 		"nothing": {},
 		"a secret that is wrong": {
-			spoil: func(s *testbed) { s.access.TokenSecret = "other" },
+			change: func(s *testbed) { s.access.TokenSecret = "other" },
 			want: []string{"proxmox.tokenId: Proxmox VE at LAB refuses the credentials (GET /cluster/resources?type=vm); " +
 				"check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this"},
 		},
 		"a host that is offline": {
 			config: func(c *lab.Config) { c.Hosts[1].Offline = true },
-			spoil:  func(s *testbed) { s.downloads(); s.pool("control", func(p *spec.Pool) { p.Host = "b" }) },
+			change:  func(s *testbed) { s.downloads(); s.pool("control", func(p *spec.Pool) { p.Host = "b" }) },
 			want: []string{"proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it " +
 				"out"},
 		},
 		"a host that is not there": {
-			spoil: func(s *testbed) {
+			change: func(s *testbed) {
 				s.downloads()
 				s.spec.Proxmox.Hosts[0].Name = "A"
 				s.pool("control", func(p *spec.Pool) { p.Host = "A" })
@@ -225,22 +225,22 @@ func findings() map[string]finding {
 				c.Hosts[0].Storages = append(slices.Clone(c.Hosts[0].Storages),
 					lab.Storage{Name: "nas", Type: "nfs", Content: []string{"iso"}, Inactive: true})
 			},
-			spoil: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "nas" },
+			change: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "nas" },
 			want:  []string{"proxmox.storage.images: is not active on host a (given: nas); switch it on there, or name another"},
 		},
 		"a datastore of another content": {
-			spoil: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "local-lvm" },
+			change: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "local-lvm" },
 			want: []string{"proxmox.storage.images: takes no iso on host a (given: local-lvm, which takes images); " +
 				"run 'pvesm set local-lvm --content images,iso', or name another datastore"},
 		},
 		"a datastore without room": {
-			spoil: func(s *testbed) { s.pool("control", func(p *spec.Pool) { p.DiskGiB = new(600) }) },
+			change: func(s *testbed) { s.pool("control", func(p *spec.Pool) { p.DiskGiB = new(600) }) },
 			want: []string{"warning: proxmox.storage: has 490 GiB free on host a, and the disks of new nodes may grow to 640 " +
 				"GiB (given: local-lvm); " +
 				"see that there is room, or make disks smaller (diskGiB)"},
 		},
 		"no bridge": {
-			spoil: func(s *testbed) { s.spec.Network.Bridge = "vmbr7" },
+			change: func(s *testbed) { s.spec.Network.Bridge = "vmbr7" },
 			want: []string{
 				"pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name " +
 					"another, make it there, or give the role SDN.Use on it",
@@ -252,26 +252,26 @@ func findings() map[string]finding {
 			config: func(c *lab.Config) { c.Templates[0].Conf["ide2"] = "local-lvm:vm-9000-cloudinit,media=cdrom" },
 		},
 		"a template with a cloud-init drive": {
-			spoil:  nocloud,
+			change:  nocloud,
 			config: func(c *lab.Config) { c.Templates[0].Conf["ide2"] = "local-lvm:vm-9000-cloudinit,media=cdrom" },
 			want: ofTemplates("must be a template of Talos without configuration, and this one has a cloud-init " +
 				"drive (ide2) (given: talos-v1.12.4-base, VMID 9000 on host a); run 'qm set 9000 --delete ide2' on that host, or " +
 				"name another"),
 		},
 		"a template with user data": {
-			spoil:  nocloud,
+			change:  nocloud,
 			config: func(c *lab.Config) { c.Templates[0].Conf["cicustom"] = "user=local:snippets/worker.yaml" },
 			want: ofTemplates("must be a template of Talos without configuration, and this one takes cloud-init " +
 				"data from files (user=local:snippets/worker.yaml) (given: talos-v1.12.4-base, VMID 9000 on host a); run 'qm set " +
 				"9000 --delete cicustom' on that host, or name another"),
 		},
 		"no template": {
-			spoil: func(s *testbed) { s.spec.Image.Template.Control = "talos-none" },
+			change: func(s *testbed) { s.spec.Image.Template.Control = "talos-none" },
 			want: []string{"image.template.control: is not on host a, nor anything like it on another (given: talos-none); " +
 				"prepare the template, or correct the name"},
 		},
 		"no ISO file": {
-			spoil: func(s *testbed) {
+			change: func(s *testbed) {
 				s.downloads()
 				s.spec.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}}
 			},
@@ -279,25 +279,25 @@ func findings() map[string]finding {
 				"that is; case matters"},
 		},
 		"a VMID of a foreign VM": {
-			spoil: func(s *testbed) { s.machine(401, false, map[string]string{"name": "mail"}) },
+			change: func(s *testbed) { s.machine(401, false, map[string]string{"name": "mail"}) },
 			want:  []string{`pools.control.vmids: 401 is taken by "mail" on host a (given: c-control-1); choose another range (the next free VMID is 402), or remove that machine`},
 		},
 		"an address that answers": {
-			spoil: func(s *testbed) { s.listen(11, 50000); s.listen(12, 6443) },
+			change: func(s *testbed) { s.listen(11, 50000); s.listen(12, 6443) },
 			want: []string{"pools.control.addresses: N.11 is to be c-control-1, and a machine answers there already, on port " +
 				"50000; " +
 				"find out which machine has it, or choose another address (the next one at which no machine answers is N.13); a " +
 				"node of a former cluster may run on"},
 		},
 		"a virtual address that answers": {
-			spoil: func(s *testbed) { s.listen(20, 6443) },
+			change: func(s *testbed) { s.listen(20, 6443) },
 			want: []string{"cluster.endpoint.address: N.20 is to be the virtual address, and a machine answers there already, " +
 				"on port 6443; " +
 				"find out which machine has it, or choose another address (the next one at which no machine answers is N.21); a " +
 				"node of a former cluster may run on"},
 		},
 		"too few processors": {
-			spoil: func(s *testbed) {
+			change: func(s *testbed) {
 				s.spec.Proxmox.Hosts[0].Capacity.VCPU = 64
 				s.pool("control", func(p *spec.Pool) { p.Cores = new(12) })
 			},
@@ -305,13 +305,13 @@ func findings() map[string]finding {
 				"(given: 12); lower it, or place the node elsewhere"},
 		},
 		"too little memory": {
-			spoil: func(s *testbed) { s.machine(100, false, map[string]string{"memory": "30000"}) },
+			change: func(s *testbed) { s.machine(100, false, map[string]string{"memory": "30000"}) },
 			want: []string{"warning: proxmox.hosts: has 32768 MiB of memory; what is on it is promised 30000 MiB, and new " +
 				"nodes 8192 MiB (given: a); " +
 				"see that not all of it is used at once, make nodes smaller, or place them elsewhere"},
 		},
 		"a capacity that the host has not": {
-			spoil: func(s *testbed) { s.spec.Proxmox.Hosts[0].Capacity.MemoryMiB = 65536 },
+			change: func(s *testbed) { s.spec.Proxmox.Hosts[0].Capacity.MemoryMiB = 65536 },
 			want: []string{"warning: proxmox.hosts: states a capacity of 65536 MiB for host a, which has 32768 MiB (given: " +
 				"a); lower capacity.memoryMiB"},
 		},
@@ -321,14 +321,14 @@ func findings() map[string]finding {
 				"that host, and correct it"},
 		},
 		"a GPU that runs elsewhere": {
-			spoil: func(s *testbed) {
+			change: func(s *testbed) {
 				s.machine(100, true, map[string]string{"name": "gaming", "hostpci0": "01:00,pcie=0"})
 			},
 			want: []string{"pools.gpu.gpus.1.bdf: is in use by gaming (VMID 100) on host a (given: 0000:01:00.0); take it " +
 				"from that VM, or name another GPU"},
 		},
 		"a GPU that is mapped elsewhere": {
-			spoil: func(s *testbed) {
+			change: func(s *testbed) {
 				require.NoError(s, s.World().CreateMapping(world.Mapping{
 					Kind: "pci", ID: "card",
 					Map: []string{"id=10de:2204,iommugroup=1,node=a,path=0000:01:00.0,subsystem-id=10de:147d"},
@@ -357,7 +357,7 @@ func findings() map[string]finding {
 				"correct the time of both ('chronyc tracking')"},
 		},
 		"privileges": {
-			spoil: func(s *testbed) { s.without("VM.Allocate", "Mapping.Use", "Sys.Audit", "Sys.Modify") },
+			change: func(s *testbed) { s.without("VM.Allocate", "Mapping.Use", "Sys.Audit", "Sys.Modify") },
 			want: []string{
 				"proxmox: the credentials lack VM.Allocate on /vms/401, /vms/601, to make and to remove VMs; " +
 					fmt.Sprintf(grant, "VM.Allocate"),
@@ -382,8 +382,8 @@ func TestFindings(t *testing.T) {
 			}
 
 			s := newTestbed(t, changes...)
-			if f.spoil != nil {
-				f.spoil(s)
+			if f.change != nil {
+				f.change(s)
 			}
 
 			assert.Equal(t, f.want, s.findings())
@@ -446,8 +446,8 @@ func TestFindingsAtOnce(t *testing.T) {
 	s := newTestbed(t, changes...)
 
 	for _, name := range together {
-		if all[name].spoil != nil {
-			all[name].spoil(s)
+		if all[name].change != nil {
+			all[name].change(s)
 		}
 	}
 

@@ -58,9 +58,9 @@ func (c *Client) content(ctx context.Context, host, datastore, kind string) (map
 	return files, nil
 }
 
-// Offered asks a host what a URL offers: the size in bytes, 0 when the server does not say. It is an error when the
+// URLSize asks a host what a URL offers: the size in bytes, 0 when the server does not say. It is an error when the
 // host cannot get it.
-func (c *Client) Offered(ctx context.Context, host, address string) (int64, error) {
+func (c *Client) URLSize(ctx context.Context, host, address string) (int64, error) {
 	var reply struct {
 		Size int64 `json:"size"`
 	}

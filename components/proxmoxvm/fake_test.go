@@ -33,7 +33,7 @@ func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[stri
 	return s.files, s.err
 }
 
-func (s *fakeProxmox) Offered(_ context.Context, host, url string) (int64, error) {
+func (s *fakeProxmox) URLSize(_ context.Context, host, url string) (int64, error) {
 	if host != "pve" || url != "https://factory.lan/x.iso" {
 		return 0, errors.New("asked for something else")
 	}

@@ -39,7 +39,7 @@ func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHook
 func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	host, url := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "url")
 
-	size, err := h.Proxmox.Offered(ctx, host, url)
+	size, err := h.Proxmox.URLSize(ctx, host, url)
 
 	switch {
 	case err != nil:

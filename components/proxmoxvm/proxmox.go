@@ -17,6 +17,6 @@ type Proxmox interface {
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
-	Offered(ctx context.Context, host, url string) (int64, error)
+	URLSize(ctx context.Context, host, url string) (int64, error)
 	Download(ctx context.Context, host, datastore string, file proxmoxapi.Download) error
 }

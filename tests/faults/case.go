@@ -41,8 +41,8 @@ func (c Case) providers() bool {
 		c.Effect == TaskFailed && c.Call.Pattern == "DELETE"+volume
 }
 
-// Cases are all that a rig's calls can be struck with, in a steady order.
-func (g *Rig) Cases() []Case {
+// Cases are all that a harness's calls can be struck with, in a steady order.
+func (g *Harness) Cases() []Case {
 	var all []Case
 
 	for _, stage := range Stages() {
@@ -73,8 +73,8 @@ const (
 	Again Verdict = "again"
 	// Refreshed: it took an update with --refresh, as the message said.
 	Refreshed Verdict = "refreshed"
-	// Adopted: a VM had to be taken into the state, as the message said.
-	Adopted Verdict = "adopted"
+	// Imported: a VM had to be taken into the state, as the message said.
+	Imported Verdict = "adopted"
 	// Deleted: a VM that was begun, or a mapping, had to be deleted by hand, as the message or
 	// stacks/docs/troubleshooting.md said.
 	Deleted Verdict = "deleted"
@@ -96,8 +96,8 @@ type Result struct {
 }
 
 // Run runs the case's stage with the fault, and does what is left to do. The skip is how many calls of the kind pass
-// first. The rig must stand where the stage begins; it is of no use any more when the verdict is Failed.
-func (g *Rig) Run(ctx context.Context, c Case, skip int) Result {
+// first. The harness must stand where the stage begins; it is of no use any more when the verdict is Failed.
+func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 	start, mark := time.Now(), g.mark()
 
 	before, err := g.standing()
@@ -107,9 +107,9 @@ func (g *Rig) Run(ctx context.Context, c Case, skip int) Result {
 
 	fault := c.Call.fault(c.Effect, skip)
 
-	var stranger stranger
+	var stranger foreignVM
 	if c.Effect == Taken {
-		fault.Before = func(journal.Entry) { stranger = g.stranger(c.Stage) }
+		fault.Before = func(journal.Entry) { stranger = g.placeForeignVM(c.Stage) }
 	}
 
 	g.r.Lab.Journal().Plant(fault)
@@ -128,7 +128,7 @@ func (g *Rig) Run(ctx context.Context, c Case, skip int) Result {
 		result.Verdict, err = g.mend(ctx, c.Stage, mark)
 	}
 
-	if err = errors.Join(err, g.judge(ctx, c.Stage, before, err == nil)); err != nil {
+	if err = errors.Join(err, g.evaluate(ctx, c.Stage, before, err == nil)); err != nil {
 		result.Verdict, result.Why = Failed, err.Error()
 	} else if !struck {
 		result.Verdict = Missed
@@ -145,7 +145,7 @@ type standing struct {
 	secrets  time.Time
 }
 
-func (g *Rig) standing() (standing, error) {
+func (g *Harness) standing() (standing, error) {
 	made, err := machines(g.r.Lab.World())
 	if err != nil {
 		return standing{}, err
@@ -156,8 +156,8 @@ func (g *Rig) standing() (standing, error) {
 	return standing{made, s.secrets()}, err
 }
 
-// judge compares the world with that of the undisturbed life, and with what was there before.
-func (g *Rig) judge(ctx context.Context, stage Stage, before standing, whole bool) error {
+// evaluate compares the world with that of the undisturbed life, and with what was there before.
+func (g *Harness) evaluate(ctx context.Context, stage Stage, before standing, whole bool) error {
 	errs := []error{g.r.Lab.Journal().Unknown()}
 
 	// What does not go on has no end to wait for.
@@ -198,7 +198,7 @@ func (g *Rig) judge(ctx context.Context, stage Stage, before standing, whole boo
 }
 
 // mend does what an operator is told to do when an operation has failed: the same again, and what its message says.
-func (g *Rig) mend(ctx context.Context, stage Stage, mark int) (Verdict, error) {
+func (g *Harness) mend(ctx context.Context, stage Stage, mark int) (Verdict, error) {
 	// Tasks of the first run go on by themselves. An operator is not faster.
 	if err := g.idle(ctx); err != nil {
 		return Again, err
@@ -233,7 +233,7 @@ func (g *Rig) mend(ctx context.Context, stage Stage, mark int) (Verdict, error) 
 	return verdict, nil
 }
 
-func (g *Rig) secretsMade() time.Time {
+func (g *Harness) secretsMade() time.Time {
 	s, err := g.state()
 	if err != nil {
 		return time.Time{}
@@ -243,7 +243,7 @@ func (g *Rig) secretsMade() time.Time {
 }
 
 // bootstraps counts the requests for one, since the stage began, that nothing befell.
-func (g *Rig) bootstraps(mark int) int {
+func (g *Harness) bootstraps(mark int) int {
 	return count(slices.DeleteFunc(g.r.Lab.Journal().Entries()[mark:], func(e journal.Entry) bool {
 		return e.Fault != ""
 	}))[Call{journal.Talos, "/machine.MachineService/Bootstrap"}]

@@ -29,7 +29,7 @@ const (
 	Locked Effect = "locked"
 	// Busy VMs have their configuration file locked for too long.
 	Busy Effect = "busy"
-	// Taken VMIDs belong to a stranger's VM, made just before the call.
+	// Taken VMIDs belong to a foreign VM, made just before the call.
 	Taken Effect = "taken"
 	// Truncated images end in the middle.
 	Truncated Effect = "truncated"
@@ -40,7 +40,7 @@ const (
 // stall is longer than proxmoxapi waits for an answer.
 const stall = 12 * time.Second
 
-// plants are the faults that bring the effects about. Taken is the rig's own.
+// plants are the faults that bring the effects about. Taken is the harness's own.
 var plants = map[Effect]journal.Fault{
 	Refused:        {Kind: journal.Refuse, Message: "cluster not ready - no quorum?"},
 	Reset:          {Kind: journal.Reset},

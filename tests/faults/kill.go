@@ -48,9 +48,9 @@ const longest = 200 * time.Millisecond
 // everything matches each call.
 var everything = regexp.MustCompile("")
 
-// Kill runs a life of the rig whose CLI is killed once, in the stage and at the call that the seed says. Every kind of
+// Kill runs a life of the harness whose CLI is killed once, in the stage and at the call that the seed says. Every kind of
 // face may have the call.
-func (g *Rig) Kill(ctx context.Context, k Kill) Killed {
+func (g *Harness) Kill(ctx context.Context, k Kill) Killed {
 	start := time.Now()
 	random := rand.New(rand.NewPCG(k.Seed, 1))
 	killed := Killed{
@@ -75,7 +75,7 @@ func (g *Rig) Kill(ctx context.Context, k Kill) Killed {
 	return killed
 }
 
-func (g *Rig) kill(ctx context.Context, killed *Killed) error {
+func (g *Harness) kill(ctx context.Context, killed *Killed) error {
 	for _, stage := range Stages() {
 		if stage == killed.Stage {
 			if err := g.killIn(ctx, killed); err != nil {
@@ -94,14 +94,14 @@ func (g *Rig) kill(ctx context.Context, killed *Killed) error {
 }
 
 // killIn runs the stage that is killed, and does what the documentation tells an operator to do then.
-func (g *Rig) killIn(ctx context.Context, killed *Killed) error {
+func (g *Harness) killIn(ctx context.Context, killed *Killed) error {
 	before, err := g.standing()
 	if err != nil {
 		return err
 	}
 
 	mark := g.mark()
-	blow := &blow{cli: g.cli, after: killed.After, skip: killed.Call}
+	blow := &timedKill{cli: g.cli, after: killed.After, skip: killed.Call}
 
 	for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory, journal.SSH} {
 		g.r.Lab.Journal().Plant(journal.Fault{
@@ -118,7 +118,7 @@ func (g *Rig) killIn(ctx context.Context, killed *Killed) error {
 	if err == nil {
 		killed.Verdict = Missed
 
-		return g.judge(ctx, killed.Stage, before, true)
+		return g.evaluate(ctx, killed.Stage, before, true)
 	}
 
 	if !g.cli.Killed() {
@@ -142,11 +142,11 @@ func (g *Rig) killIn(ctx context.Context, killed *Killed) error {
 		return err
 	}
 
-	return g.judge(ctx, killed.Stage, before, true)
+	return g.evaluate(ctx, killed.Stage, before, true)
 }
 
 // quiet waits until the plugins have ended what they were at: nobody has called for a while, and no task runs.
-func (g *Rig) quiet(ctx context.Context, mark int) error {
+func (g *Harness) quiet(ctx context.Context, mark int) error {
 	ctx, cancel := context.WithTimeout(ctx, readyBound)
 	defer cancel()
 
@@ -171,7 +171,7 @@ func (g *Rig) quiet(ctx context.Context, mark int) error {
 }
 
 // restless is where the journal would stand if machines alone had called since.
-func (g *Rig) restless(since int) int {
+func (g *Harness) restless(since int) int {
 	all := g.r.Lab.Journal().Entries()
 
 	for _, e := range all[since:] {
@@ -185,7 +185,7 @@ func (g *Rig) restless(since int) int {
 
 // recover does what stacks/docs/troubleshooting.md tells: cancel the lock; refresh where the state has operations under
 // way; then the same operation again, and what it says.
-func (g *Rig) recover(ctx context.Context, killed *Killed, mark int) error {
+func (g *Harness) recover(ctx context.Context, killed *Killed, mark int) error {
 	step := func(name string, do func() error) error {
 		killed.Steps = append(killed.Steps, name)
 
@@ -210,14 +210,14 @@ func (g *Rig) recover(ctx context.Context, killed *Killed, mark int) error {
 	killed.Verdict = verdict
 
 	name := string(killed.Stage)
-	if verdict == Adopted || verdict == Refreshed {
+	if verdict == Imported || verdict == Refreshed {
 		name += ", " + string(verdict)
 	}
 
 	return step(name, func() error { return err })
 }
 
-func (g *Rig) refresh(ctx context.Context) error {
+func (g *Harness) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, operationBound)
 	defer cancel()
 
@@ -232,8 +232,8 @@ func (g *Rig) refresh(ctx context.Context) error {
 	return nil
 }
 
-// blow is struck at a call, a while after it.
-type blow struct {
+// timedKill is struck at a call, a while after it.
+type timedKill struct {
 	cli   *engine.Command
 	after time.Duration
 	skip  int
@@ -243,7 +243,7 @@ type blow struct {
 	kind string
 }
 
-func (b *blow) call(e journal.Entry) {
+func (b *timedKill) call(e journal.Entry) {
 	c, operator := CallOf(e)
 	if !operator {
 		return
@@ -260,7 +260,7 @@ func (b *blow) call(e journal.Entry) {
 	b.seen++
 }
 
-func (b *blow) at() string {
+func (b *timedKill) at() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 

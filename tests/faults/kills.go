@@ -63,7 +63,7 @@ func (s *Kills) Run(ctx context.Context) error {
 }
 
 func (s *Kills) work(ctx context.Context, number int, waiting <-chan Kill) (err error) {
-	open := map[string]*Rig{} // by their stack
+	open := map[string]*Harness{} // by their stack
 
 	defer func() {
 		for _, r := range open {

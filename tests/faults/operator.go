@@ -17,9 +17,9 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// adopt takes VMs into the state that exist and are not in it, as stacks/docs/recovery.md says: adopt, import. An
+// importState takes VMs into the state that exist and are not in it, as stacks/docs/recovery.md says: adopt, import. An
 // update with --refresh follows.
-func (g *Rig) adopt(ctx context.Context) error {
+func (g *Harness) importState(ctx context.Context) error {
 	stack, err := opsstate.On(ctx, g.r.Stack)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (g *Rig) adopt(ctx context.Context) error {
 }
 
 // pulumi runs the pulumi CLI on the stack.
-func (g *Rig) pulumi(ctx context.Context, args ...string) error {
+func (g *Harness) pulumi(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, g.r.Engine().CLI(),
 		append(args, "--stack", g.r.Stack.Name(), "--non-interactive")...)
 	command.Dir, command.Env = g.r.Stack.Workspace().WorkDir(), g.r.Backend.Environ()
@@ -56,14 +56,14 @@ func (g *Rig) pulumi(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// stranger is a VM of somebody else, on a VMID of the plan.
-type stranger struct {
+// foreignVM is a VM of somebody else, on a VMID of the plan.
+type foreignVM struct {
 	id  int
 	err error
 }
 
-// stranger makes one where the first VM is to be that the stage makes and that is not there yet.
-func (g *Rig) stranger(stage Stage) stranger {
+// placeForeignVM makes one where the first VM is to be that the stage makes and that is not there yet.
+func (g *Harness) placeForeignVM(stage Stage) foreignVM {
 	w := g.r.Lab.World()
 
 	taken := map[int]bool{}
@@ -78,14 +78,14 @@ func (g *Rig) stranger(stage Stage) stranger {
 
 		_, err := w.Create(g.caller(), "pve", world.CreateRequest{VMID: n, Conf: map[string]string{"name": "stranger"}})
 
-		return stranger{n, err}
+		return foreignVM{n, err}
 	}
 
-	return stranger{err: errors.New("every VM of the plan is there: nothing is left for a stranger")}
+	return foreignVM{err: errors.New("every VM of the plan is there: nothing is left for a foreign VM")}
 }
 
-// leave holds that the stranger's VM has not been touched, and takes it away.
-func (s stranger) leave(g *Rig) error {
+// leave holds that the foreign VM has not been touched, and takes it away.
+func (s foreignVM) leave(g *Harness) error {
 	if s.id == 0 || s.err != nil {
 		return s.err
 	}
@@ -98,11 +98,11 @@ func (s stranger) leave(g *Rig) error {
 
 	config, err := w.Config("pve", s.id, true)
 	if err != nil {
-		return fmt.Errorf("the stranger's VM %d is gone: %w", s.id, err)
+		return fmt.Errorf("the foreign VM %d is gone: %w", s.id, err)
 	}
 
 	if fmt.Sprint(config["name"]) != "stranger" || config["tags"] != nil || config["net0"] != nil {
-		return fmt.Errorf("the stranger's VM %d was changed: %v", s.id, config)
+		return fmt.Errorf("the foreign VM %d was changed: %v", s.id, config)
 	}
 
 	if _, err := w.Destroy(g.caller(), "pve", s.id, world.DestroyRequest{}); err != nil {
@@ -115,5 +115,5 @@ func (s stranger) leave(g *Rig) error {
 		}
 	}
 
-	return fmt.Errorf("the stranger's VM %d does not go", s.id)
+	return fmt.Errorf("the foreign VM %d does not go", s.id)
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// EndOrphans ends the plugins that have outlived their CLI: those whose binary is below a directory of the rig's own.
+// EndOrphans ends the plugins that have outlived their CLI: those whose binary is below a directory of the harness's own.
 // Where processes are not shown as files, they are left.
 func EndOrphans(dir string) error {
 	dir, err := filepath.Abs(dir)

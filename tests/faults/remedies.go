@@ -14,15 +14,15 @@ import (
 // operation once more.
 type remedy struct {
 	verdict Verdict
-	told    *regexp.Regexp
+	pattern    *regexp.Regexp
 	// do is done to each thing that the message names; nil: nothing has to be done.
-	do func(ctx context.Context, g *Rig, named string) error
+	do func(ctx context.Context, g *Harness, named string) error
 }
 
 // remedies are all, the first that a message tells counts. The verdicts of those that take more come first, too.
 var remedies = []remedy{
 	{Deleted, regexp.MustCompile(`'qm destroy (\d+) --purge'`), destroyVM},
-	{Deleted, regexp.MustCompile(`'pvesm free ([^']+)'`), func(_ context.Context, g *Rig, volume string) error {
+	{Deleted, regexp.MustCompile(`'pvesm free ([^']+)'`), func(_ context.Context, g *Harness, volume string) error {
 		store, _, _ := strings.Cut(volume, ":")
 		_, err := g.r.Lab.World().DeleteVolume(g.caller(), "pve", store, volume)
 
@@ -30,22 +30,22 @@ var remedies = []remedy{
 	}},
 	{
 		Deleted, regexp.MustCompile(`pci ID '([^']+)' already defined`),
-		func(_ context.Context, g *Rig, mapping string) error {
+		func(_ context.Context, g *Harness, mapping string) error {
 			return g.r.Lab.World().DeleteMapping("pci", mapping)
 		},
 	},
 	{
-		Adopted, regexp.MustCompile(`but not in this stack's state`),
-		func(ctx context.Context, g *Rig, _ string) error { return g.adopt(ctx) },
+		Imported, regexp.MustCompile(`but not in this stack's state`),
+		func(ctx context.Context, g *Harness, _ string) error { return g.importState(ctx) },
 	},
 	{Refreshed, regexp.MustCompile(`pulumi up --refresh`), nil},
 	{Refreshed, regexp.MustCompile(`does not exist`), nil},
 }
 
 // remedy does what an error tells to do, and runs the stage again; false when it tells nothing.
-func (g *Rig) remedy(ctx context.Context, stage Stage, failed error) (Verdict, bool, error) {
+func (g *Harness) remedy(ctx context.Context, stage Stage, failed error) (Verdict, bool, error) {
 	for _, r := range remedies {
-		named := r.told.FindAllStringSubmatch(failed.Error(), -1)
+		named := r.pattern.FindAllStringSubmatch(failed.Error(), -1)
 		if len(named) == 0 {
 			continue
 		}
@@ -70,7 +70,7 @@ func (g *Rig) remedy(ctx context.Context, stage Stage, failed error) (Verdict, b
 			done = append(done, thing)
 		}
 
-		refresh := r.verdict == Refreshed || r.verdict == Adopted || strings.Contains(failed.Error(), "'pulumi up --refresh'")
+		refresh := r.verdict == Refreshed || r.verdict == Imported || strings.Contains(failed.Error(), "'pulumi up --refresh'")
 
 		return r.verdict, true, g.run(ctx, stage, refresh)
 	}
@@ -78,7 +78,7 @@ func (g *Rig) remedy(ctx context.Context, stage Stage, failed error) (Verdict, b
 	return "", false, nil
 }
 
-func destroyVM(ctx context.Context, g *Rig, id string) error {
+func destroyVM(ctx context.Context, g *Harness, id string) error {
 	n, err := strconv.Atoi(id)
 	if err != nil {
 		return err

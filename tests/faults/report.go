@@ -72,7 +72,7 @@ func table(out io.Writer, heading string, of func(Result) string, order []string
 	return w.Flush()
 }
 
-var verdicts = []Verdict{Absorbed, Again, Refreshed, Adopted, Deleted, Missed, Failed}
+var verdicts = []Verdict{Absorbed, Again, Refreshed, Imported, Deleted, Missed, Failed}
 
 func stagesOfStacks() []string {
 	var all []string

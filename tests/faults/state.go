@@ -16,7 +16,7 @@ import (
 // state is the stack's state as the backend has it on disk. It is read there because the CLI takes a second to tell it.
 type state struct{ apitype.DeploymentV3 }
 
-func (g *Rig) state() (state, error) {
+func (g *Harness) state() (state, error) {
 	text, err := os.ReadFile(filepath.Join(g.r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project,
 		g.r.Stack.Name()+".json"))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/tests/engine"
 )
 
-// Sweep runs many cases. A life of a rig takes one case in each of its stages, so four cases cost little more than one.
+// Sweep runs many cases. A life of a harness takes one case in each of its stages, so four cases cost little more than one.
 type Sweep struct {
 	Engine *engine.Engine
 	// Dir keeps the labs' stacks while they run.
@@ -56,7 +56,7 @@ const misses = 3
 // queue holds what is left for one stack.
 type queue struct {
 	mu sync.Mutex
-	// by stage; nil before the first rig has told what there is.
+	// by stage; nil before the first harness has told what there is.
 	waiting map[Stage][]attempt
 }
 
@@ -98,7 +98,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stack runs the cases of a stack that are left, in one rig after the other.
+// stack runs the cases of a stack that are left, in one harness after the other.
 func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) error {
 	for ctx.Err() == nil && !q.empty() {
 		s.say("%s: a lab, and an undisturbed life", name)
@@ -138,9 +138,9 @@ func (s *Sweep) say(format string, args ...any) {
 	}
 }
 
-// life runs one life of the rig, with a case in each stage that has one left. The rig is not to be used again unless it
+// life runs one life of the harness, with a case in each stage that has one left. The harness is not to be used again unless it
 // is sound.
-func (s *Sweep) life(ctx context.Context, g *Rig, q *queue) (sound bool, err error) {
+func (s *Sweep) life(ctx context.Context, g *Harness, q *queue) (sound bool, err error) {
 	for _, stage := range Stages() {
 		a, there := q.take(stage)
 
@@ -190,7 +190,7 @@ func (s *Sweep) result(r Result) {
 }
 
 // fill takes the cases of the stack that are this sweep's, once.
-func (q *queue) fill(s *Sweep, g *Rig) {
+func (q *queue) fill(s *Sweep, g *Harness) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -210,8 +210,8 @@ func (q *queue) fill(s *Sweep, g *Rig) {
 	}
 }
 
-// chosen are the cases of a rig that are to be run, in the order that the seed gives.
-func (s *Sweep) chosen(g *Rig) []Case {
+// chosen are the cases of a harness that are to be run, in the order that the seed gives.
+func (s *Sweep) chosen(g *Harness) []Case {
 	done := map[string]bool{}
 	for _, r := range s.Done {
 		done[r.Case.String()] = true

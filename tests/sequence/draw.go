@@ -131,12 +131,12 @@ func next(r *rand.Rand, m *Model) Step {
 	to.Replace, to.Force, to.Apply = nil, nil, "auto"
 
 	if m.Dead != "" {
-		return bury(r, m, to)
+		return handleDeadNode(r, m, to)
 	}
 
 	// One that dies is buried in the same step, or not at all.
 	if r.IntN(9) == 0 && len(m.Asked.Controls) > 2 {
-		return die(r, m, to)
+		return failNode(r, m, to)
 	}
 
 	total := 0
@@ -366,23 +366,23 @@ func resize(r *rand.Rand, m *Model, to *Config) string {
 
 func nothing(*rand.Rand, *Model, *Config) string { return "nothing" }
 
-// die lets a node die, and draws what the operator does about it.
-func die(r *rand.Rand, m *Model, to Config) Step {
+// failNode lets a node die, and draws what the operator does about it.
+func failNode(r *rand.Rand, m *Model, to Config) Step {
 	names := slices.Sorted(maps.Keys(to.nodes()))
 	dies := names[r.IntN(len(names))]
 
 	with := *m
 	with.Dead = dies
 
-	s := bury(r, &with, to)
+	s := handleDeadNode(r, &with, to)
 	s.Dies = dies
 
 	return s
 }
 
-// bury draws what is done about a dead node: it is removed or made anew, and the operator says that it is dead, or
+// handleDeadNode draws what is done about a dead node: it is removed or made anew, and the operator says that it is dead, or
 // forgets it.
-func bury(r *rand.Rand, m *Model, to Config) Step {
+func handleDeadNode(r *rand.Rand, m *Model, to Config) Step {
 	s := Step{To: to}
 
 	forgets := r.IntN(3) == 0

@@ -44,8 +44,8 @@ type Fault struct {
 	Effect  journal.Kind `json:",omitempty"`
 	Skip    int          `json:",omitempty"`
 	Times   int          `json:",omitempty"`
-	// After a deed, or after Skip calls, and so much time: the moment at which the CLI is killed, or etcd blinks.
-	Deed  talos.Deed    `json:",omitempty"`
+	// After an event, or after Skip calls, and so much time: the moment at which the CLI is killed, or etcd blinks.
+	Event  talos.EventKind    `json:",omitempty"`
 	After time.Duration `json:",omitempty"`
 	// Image is the end of its name.
 	Image string `json:",omitempty"`
@@ -53,8 +53,8 @@ type Fault struct {
 
 func (f Fault) String() string {
 	moment := fmt.Sprintf("after %d calls", f.Skip)
-	if f.Deed != "" {
-		moment = "at the first " + string(f.Deed)
+	if f.Event != "" {
+		moment = "at the first " + string(f.Event)
 	}
 
 	switch f.Kind {
@@ -156,11 +156,11 @@ func drawFault(r *rand.Rand, m *Model, to Config) Fault {
 	resized := to.MemoryMiB != m.Asked.MemoryMiB
 	moment := func(f Fault) Fault {
 		if f.Skip = r.IntN(120); r.IntN(3) > 0 {
-			f.Deed, f.Skip = deedOf(r, does), 0
+			f.Event, f.Skip = eventOf(r, does), 0
 		}
 
-		if resized && f.Deed == talos.Rebooted {
-			f.Deed = talos.WasShutDown
+		if resized && f.Event == talos.Rebooted {
+			f.Event = talos.WasShutDown
 		}
 
 		return f
@@ -210,19 +210,19 @@ func drawFault(r *rand.Rand, m *Model, to Config) Fault {
 	}
 }
 
-// deedOf is one that the change brings about.
-func deedOf(r *rand.Rand, does map[Effect][]string) talos.Deed {
-	var deeds []talos.Deed
+// eventOf is one that the change brings about.
+func eventOf(r *rand.Rand, does map[Effect][]string) talos.EventKind {
+	var events []talos.EventKind
 
 	for _, e := range slices.Sorted(maps.Keys(does)) {
-		deeds = append(deeds, map[Effect][]talos.Deed{
+		events = append(events, map[Effect][]talos.EventKind{
 			Live: {talos.Applied}, Reboot: {talos.Rebooted}, Upgrade: {talos.Upgraded}, Remove: {talos.WasReset},
 			Replace: {talos.WasReset, talos.Booted},
 			Create:  {talos.Booted},
 		}[e]...)
 	}
 
-	return deeds[r.IntN(len(deeds))]
+	return events[r.IntN(len(events))]
 }
 
 // fault is the journal's.

@@ -60,8 +60,8 @@ func (o *observation) away(node string) (back func()) {
 }
 
 // did tells whether something was done to any node.
-func (o *observation) did(deed talos.Deed) bool {
-	return slices.ContainsFunc(o.c.r.Talos.Happenings(o.since), func(h talos.Happening) bool { return h.Deed == deed })
+func (o *observation) did(deed talos.EventKind) bool {
+	return slices.ContainsFunc(o.c.r.Talos.Events(o.since), func(h talos.Event) bool { return h.Kind == deed })
 }
 
 // happened is what has become of each node so far.
@@ -71,16 +71,16 @@ func (o *observation) happened() (map[string]Effect, error) {
 		return nil, err
 	}
 
-	did := map[string][]talos.Deed{}
-	for _, h := range o.c.r.Talos.Happenings(o.since) {
-		did[h.Node] = append(did[h.Node], h.Deed)
+	did := map[string][]talos.EventKind{}
+	for _, h := range o.c.r.Talos.Events(o.since) {
+		did[h.Node] = append(did[h.Node], h.Kind)
 	}
 
 	found := map[string]Effect{}
 
 	for name, was := range o.machines {
 		is, there := now[name]
-		has := func(d talos.Deed) bool { return slices.Contains(did[name], d) }
+		has := func(d talos.EventKind) bool { return slices.Contains(did[name], d) }
 
 		switch {
 		case !there:
@@ -201,7 +201,7 @@ func (o *observation) compareRefused() error {
 func (o *observation) story() string {
 	var b strings.Builder
 
-	for _, h := range o.c.r.Talos.Happenings(o.since) {
+	for _, h := range o.c.r.Talos.Events(o.since) {
 		fmt.Fprintf(&b, "\n  %s %s", h.Time.Sub(o.since).Round(time.Millisecond), h)
 	}
 
@@ -218,12 +218,12 @@ func (o *observation) story() string {
 	return b.String()
 }
 
-// judge holds what must be so at every instant.
-func (o *observation) judge(m *Model) error {
-	return errors.Join(o.judgeQuorum(), o.judgeOutages(), o.judgeVersions(), o.c.r.Lab.Journal().Unknown())
+// evaluate holds what must be so at every instant.
+func (o *observation) evaluate(m *Model) error {
+	return errors.Join(o.evaluateQuorum(), o.evaluateOutages(), o.evaluateVersions(), o.c.r.Lab.Journal().Unknown())
 }
 
-func (o *observation) judgeQuorum() error {
+func (o *observation) evaluateQuorum() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
@@ -263,7 +263,7 @@ func (o *observation) lowest() *int {
 	return new(q.Margin())
 }
 
-func (o *observation) judgeOutages() error {
+func (o *observation) evaluateOutages() error {
 	var controls, workers []talos.Outage
 
 	for _, d := range o.c.r.Talos.Outages(o.since) {
@@ -289,7 +289,7 @@ func (o *observation) judgeOutages() error {
 	return nil
 }
 
-func (o *observation) judgeVersions() error {
+func (o *observation) evaluateVersions() error {
 	for _, v := range o.c.r.Talos.Violations(o.since) {
 		return errors.New(v.Text)
 	}

@@ -78,7 +78,7 @@ func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err err
 		return p, err
 	}
 
-	return p, errors.Join(o.judge(m), o.compareDone(), c.present(m))
+	return p, errors.Join(o.evaluate(m), o.compareDone(), c.present(m))
 }
 
 // noteStarted notes that updates started a dead node. The provider stores started: false for a VM that it restarted,
@@ -109,7 +109,7 @@ func (c *cluster) refuse(ctx context.Context, m *Model, s Step, o *observation) 
 	if now := m.Foresee(s.To); err == nil && dead != m.Dead && now.Refused == "" {
 		m.Done(s.To, now)
 
-		return o.judge(m)
+		return o.evaluate(m)
 	}
 
 	if err == nil {
@@ -119,16 +119,16 @@ func (c *cluster) refuse(ctx context.Context, m *Model, s Step, o *observation) 
 	// The refused update may have noted that the nodes of the list were replaced: they would be replaced again.
 	m.Asked.Replace, m.Asked.Force = nil, nil
 
-	if err := errors.Join(o.judge(m), c.write(m.Asked)); err != nil {
+	if err := errors.Join(o.evaluate(m), c.write(m.Asked)); err != nil {
 		return err
 	}
 
-	judge := o.compareRefused // what needs nobody to go down may have been taken on
+	evaluate := o.compareRefused // what needs nobody to go down may have been taken on
 	if f.Refused == Preview {
-		judge = o.compareNothing
+		evaluate = o.compareNothing
 	}
 
-	if err := judge(); err != nil {
+	if err := evaluate(); err != nil {
 		return err
 	}
 
@@ -136,7 +136,7 @@ func (c *cluster) refuse(ctx context.Context, m *Model, s Step, o *observation) 
 		return fmt.Errorf("what was refused is not taken back: %w", err)
 	}
 
-	return o.judge(m)
+	return o.evaluate(m)
 }
 
 // carryOut runs the update until it has gone through, and says how often it took more than one. With nothing wrong it
@@ -144,7 +144,7 @@ func (c *cluster) refuse(ctx context.Context, m *Model, s Step, o *observation) 
 func (c *cluster) carryOut(ctx context.Context, m *Model, s Step, o *observation) (again int, err error) {
 	mark := len(c.r.Lab.Journal().Entries())
 
-	mend, err := c.spoil(s.Fault, o)
+	mend, err := c.inject(s.Fault, o)
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (c *cluster) carryOut(ctx context.Context, m *Model, s Step, o *observation
 		return 0, fmt.Errorf("nothing was wrong, and the update failed: %w", err)
 	}
 
-	if err := errors.Join(o.compareSoFar(), o.judge(m)); err != nil {
+	if err := errors.Join(o.compareSoFar(), o.evaluate(m)); err != nil {
 		return 0, err
 	}
 
@@ -205,8 +205,8 @@ func (c *cluster) kill(ctx context.Context, m *Model, name string) error {
 	return c.settle(ctx, m)
 }
 
-// spoil lets go wrong what is to go wrong. The result puts it right again, once the update has ended.
-func (c *cluster) spoil(f Fault, o *observation) (mend func(context.Context) error, err error) {
+// inject lets go wrong what is to go wrong. The result puts it right again, once the update has ended.
+func (c *cluster) inject(f Fault, o *observation) (mend func(context.Context) error, err error) {
 	t, none := c.r.Talos, func(context.Context) error { return nil }
 
 	switch f.Kind {
@@ -247,7 +247,7 @@ func (c *cluster) spoil(f Fault, o *observation) (mend func(context.Context) err
 // blink is how long a member is cut off: long enough for an update to go on meanwhile.
 const blink = 3 * decided
 
-// when does something once, at a moment of the update: at a deed, or after so many calls of an operator. The result
+// when does something once, at a moment of the update: at an event, or after so many calls of an operator. The result
 // waits for it, or takes it back when its moment has not come.
 func (c *cluster) when(f Fault, o *observation, do func()) (end func(context.Context) error) {
 	var (
@@ -264,7 +264,7 @@ func (c *cluster) when(f Fault, o *observation, do func()) (end func(context.Con
 		}
 	}
 
-	if f.Deed == "" {
+	if f.Event == "" {
 		for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory} {
 			c.r.Lab.Journal().Plant(journal.Fault{
 				Face: face, Call: regexp.MustCompile(""), Kind: journal.Interfere, Times: math.MaxInt,
@@ -286,7 +286,7 @@ func (c *cluster) when(f Fault, o *observation, do func()) (end func(context.Con
 
 				return
 			case <-tick.C:
-				if f.Deed != "" && o.did(f.Deed) {
+				if f.Event != "" && o.did(f.Event) {
 					strike()
 				}
 			}
@@ -385,14 +385,14 @@ func (c *cluster) quiet(ctx context.Context, mark int) error {
 	})
 }
 
-// told is a machine that a message says to delete, or that the state does not have.
-var told = regexp.MustCompile(`VMID (\d+)[^\n]* is .*already, but not in this stack's state|'qm destroy (\d+) --purge'`)
+// deletable is a machine that a message says to delete, or that the state does not have.
+var deletable = regexp.MustCompile(`VMID (\d+)[^\n]* is .*already, but not in this stack's state|'qm destroy (\d+) --purge'`)
 
 // remove deletes the machines that were cut off in the making, which a message names.
 func (c *cluster) remove(ctx context.Context, message string) error {
 	w := c.r.Lab.World()
 
-	for _, found := range told.FindAllStringSubmatch(message, -1) {
+	for _, found := range deletable.FindAllStringSubmatch(message, -1) {
 		for _, v := range w.Snapshot().VMs {
 			if id := fmt.Sprint(v.ID); id != found[1] && id != found[2] {
 				continue

@@ -93,7 +93,7 @@ func (r *Hooks) Before(ctx context.Context, args *pulumi.ResourceHookArgs) error
 		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
 	}
 
-	now, err := r.look(ctx, n)
+	now, err := r.readMachine(ctx, n)
 	if err != nil && (errors.Is(err, proxmoxapi.ErrHostSilent) || !r.DryRun) {
 		return err
 	}
@@ -151,7 +151,7 @@ type machineNow struct {
 	settings map[string]string
 }
 
-func (r *Hooks) look(ctx context.Context, n plan.Node) (machineNow, error) {
+func (r *Hooks) readMachine(ctx context.Context, n plan.Node) (machineNow, error) {
 	if r.DryRun {
 		short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 		defer cancel()

@@ -131,7 +131,7 @@ func (w *writer) rendered(first *machine, contract string) (map[*machine]talosco
 				continue
 			}
 
-			if all[m], err = machineconfig.Whole(p, n, w.bundle); err != nil {
+			if all[m], err = machineconfig.FullConfiguration(p, n, w.bundle); err != nil {
 				return nil, fmt.Errorf("%s: %w", m.vm.Name, err)
 			}
 		}

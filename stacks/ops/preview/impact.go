@@ -30,7 +30,7 @@ func Impact(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []i
 	err error,
 ) {
 	var (
-		all  survey
+		all  previewEvents
 		seen = make(chan events.EngineEvent)
 		done = make(chan error)
 	)
@@ -56,11 +56,11 @@ func Impact(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []i
 	return all.rows(), all.warnings, errors.Join(err, broken)
 }
 
-// survey is what the events of a preview tell.
-type survey struct {
+// previewEvents is what the events of a preview tell.
+type previewEvents struct {
 	nodes []*node // in the order of their appearance
-	// told is what the program says of nodes, restarts what it says of their VMs.
-	told, restarts map[string]impact.NodeImpact
+	// reported is what the program says of nodes, restarts what it says of their VMs.
+	reported, restarts map[string]impact.NodeImpact
 	// errors and warnings are those of the preview, each once.
 	errors, warnings []string
 }
@@ -74,7 +74,7 @@ type node struct {
 	configured bool     // its configuration changes
 }
 
-func (s *survey) note(e events.EngineEvent) error {
+func (s *previewEvents) note(e events.EngineEvent) error {
 	switch {
 	case e.Error != nil:
 		return e.Error
@@ -108,20 +108,20 @@ func appendOnce(messages []string, message string) []string {
 }
 
 // noteRow notes what the program found out by asking a node.
-func (s *survey) noteRow(message string) error {
+func (s *previewEvents) noteRow(message string) error {
 	row, found, err := impact.ParseMessage(message)
 	if err != nil || !found {
 		return err
 	}
 
-	if s.told == nil {
-		s.told, s.restarts = map[string]impact.NodeImpact{}, map[string]impact.NodeImpact{}
+	if s.reported == nil {
+		s.reported, s.restarts = map[string]impact.NodeImpact{}, map[string]impact.NodeImpact{}
 	}
 
 	if row.VM {
 		s.restarts[row.Node] = row
 	} else {
-		s.told[row.Node] = row
+		s.reported[row.Node] = row
 	}
 
 	return nil
@@ -151,7 +151,7 @@ func resourceStep(e events.EngineEvent) step {
 	return s
 }
 
-func (s *survey) noteStep(p step) {
+func (s *previewEvents) noteStep(p step) {
 	if p.kind == tokens.TalosNode || p.kind == tokens.K3sNode {
 		n := &node{urn: p.urn}
 		n.row.Node, _ = p.inputs["name"].(string)
@@ -189,7 +189,7 @@ func (s *survey) noteStep(p step) {
 }
 
 // owner is the node that a resource belongs to: its name begins with the node's.
-func (s *survey) owner(urn string) *node {
+func (s *previewEvents) owner(urn string) *node {
 	name := nameOf(urn)
 
 	for _, suffix := range []string{tokens.VMSuffix, tokens.ConfigurationSuffix} {
@@ -206,7 +206,7 @@ func (s *survey) owner(urn string) *node {
 func nameOf(urn string) string { return urn[strings.LastIndex(urn, "::")+2:] }
 
 // rows are in plan order: control planes first, then by pool and VMID.
-func (s *survey) rows() []impact.NodeImpact {
+func (s *previewEvents) rows() []impact.NodeImpact {
 	slices.SortStableFunc(s.nodes, func(a, b *node) int { return compare(a, b) })
 
 	limits := impact.Limits{MaxUnavailable: 1}
@@ -216,20 +216,20 @@ func (s *survey) rows() []impact.NodeImpact {
 	for _, n := range s.nodes {
 		row := n.row
 
-		if told, there := s.told[row.Node]; there && row.Effect == impact.EffectNone {
-			row, limits = told, told.Limits
+		if reported, there := s.reported[row.Node]; there && row.Effect == impact.EffectNone {
+			row, limits = reported, reported.Limits
 		} else if n.configured && row.Effect == impact.EffectNone {
 			row.Effect, row.Why = impact.EffectUnknown, "its configuration changes"
 		}
 
-		told, there := s.restarts[row.Node]
+		reported, there := s.restarts[row.Node]
 		if there {
-			row.Quorum, row.Refused, limits = cmp.Or(row.Quorum, told.Quorum), cmp.Or(row.Refused, told.Refused), told.Limits
+			row.Quorum, row.Refused, limits = cmp.Or(row.Quorum, reported.Quorum), cmp.Or(row.Refused, reported.Refused), reported.Limits
 		}
 
 		if row = n.restarted(row); there && !row.Effect.Down() {
 			// The provider does not know what an earlier update has left to be done.
-			row.Effect, row.Why = told.Effect, told.Why
+			row.Effect, row.Why = reported.Effect, reported.Why
 		}
 
 		rows = append(rows, row)

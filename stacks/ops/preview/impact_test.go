@@ -24,7 +24,7 @@ func event(op apitype.OpType, kind, name string, inputs map[string]any, diffs ..
 
 // TestRows: what providers say of machines and what the program says of nodes becomes one table, in plan order.
 func TestRows(t *testing.T) {
-	var s survey
+	var s previewEvents
 
 	node := func(op apitype.OpType, resource, name, role string, vmid float64) {
 		inputs := map[string]any{"name": name, "pool": "p-" + role, "role": role, "vmid": vmid}

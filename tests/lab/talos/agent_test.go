@@ -151,7 +151,7 @@ const ciliumManifest = `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata
 "containers": [{"name": "agent", "image": "cilium"}], "volumes": [{"name": "etc-cni-netd", "hostPath": {"path": "/etc/cni/net.d"}}]}}}}`
 
 // threeWithAgent is a cluster of three control planes that run from disks with the guest agent.
-func threeWithAgent(r *rig, patches ...string) (*cluster, []*vm) {
+func threeWithAgent(r *harness, patches ...string) (*cluster, []*vm) {
 	r.Helper()
 
 	var cps []*vm

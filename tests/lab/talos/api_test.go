@@ -23,7 +23,7 @@ import (
 )
 
 // small is a control plane and a worker, configured and not bootstrapped.
-func small(r *rig) (c *cluster, cp, worker *vm) {
+func small(r *harness) (c *cluster, cp, worker *vm) {
 	r.Helper()
 
 	cp, worker = r.machine(11, template()).on(), r.machine(21, template()).on()

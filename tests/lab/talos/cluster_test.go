@@ -48,7 +48,7 @@ type (
 )
 
 // nodesReady waits until exactly these nodes are there and Ready.
-func nodesReady(r *rig, list func(context.Context, metav1.ListOptions) (*corev1.NodeList, error), names ...string) {
+func nodesReady(r *harness, list func(context.Context, metav1.ListOptions) (*corev1.NodeList, error), names ...string) {
 	r.Helper()
 	r.until("nodes are Ready", func(ctx context.Context) error {
 		got, err := list(ctx, metav1.ListOptions{})

@@ -146,7 +146,7 @@ func (n *node) fetch(ctx context.Context, namespace common.ContainerdNamespace, 
 			return true
 		}
 
-		n.sayOnce(err.Error())
+		n.logOnce(err.Error())
 		failed(err)
 
 		if !pause(ctx, retry) {

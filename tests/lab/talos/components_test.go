@@ -155,7 +155,7 @@ func TestUpgradeKubernetes(t *testing.T) {
 }
 
 // violations waits for the first of them.
-func (r *rig) violations(since time.Time) []string {
+func (r *harness) violations(since time.Time) []string {
 	r.Helper()
 
 	var out []string

@@ -182,7 +182,7 @@ func TestMembersThatMayNotGo(t *testing.T) {
 }
 
 // saw looks for a line on the consoles.
-func (r *rig) saw(line string) error {
+func (r *harness) saw(line string) error {
 	if said := r.said(); !strings.Contains(said, line) {
 		return errors.New(said)
 	}

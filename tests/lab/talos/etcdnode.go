@@ -207,7 +207,7 @@ func (n *node) joinEtcd(ctx context.Context) *membership {
 
 	m, err := c.join(host, n.address())
 	if err != nil {
-		n.sayOnce("failed to build initial etcd cluster: " + err.Error())
+		n.logOnce("failed to build initial etcd cluster: " + err.Error())
 
 		return nil
 	}

@@ -217,7 +217,7 @@ func (f *front) here(stream grpc.ServerStream, method string, md metadata.MD, ro
 
 			return status.Error(codes.Unavailable, "connection reset")
 		case journal.LoseReply:
-			sink = deaf{stream}
+			sink = unresponsive{stream}
 		case journal.Stall:
 			fault.Hold(stream.Context(), f.closing)
 			f.hangUp(stream.Context())
@@ -382,12 +382,12 @@ func (frameCodec) Name() string { return "proto" }
 var frameOptions = grpc.WithDefaultCallOptions(grpc.ForceCodecV2(frameCodec{}),
 	grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize))
 
-// deaf is a stream whose replies go nowhere.
-type deaf struct{ grpc.ServerStream }
+// unresponsive is a stream whose replies go nowhere.
+type unresponsive struct{ grpc.ServerStream }
 
-func (deaf) SendMsg(any) error            { return nil }
-func (deaf) SendHeader(metadata.MD) error { return nil }
-func (deaf) SetTrailer(metadata.MD)       {}
+func (unresponsive) SendMsg(any) error            { return nil }
+func (unresponsive) SendHeader(metadata.MD) error { return nil }
+func (unresponsive) SetTrailer(metadata.MD)       {}
 
 // relay runs a call on another connection, frame by frame: requests come from one stream, replies go to the other,
 // which is the same unless replies are lost.

@@ -18,7 +18,7 @@ import (
 )
 
 // three is a bootstrapped cluster of three control planes.
-func three(r *rig, endpoint string, patches []string, opts ...generate.Option) (*cluster, []*vm) {
+func three(r *harness, endpoint string, patches []string, opts ...generate.Option) (*cluster, []*vm) {
 	r.Helper()
 
 	var cps []*vm
@@ -151,7 +151,7 @@ func TestVirtualIP(t *testing.T) {
 	}
 }
 
-func checkVirtualIP(r *rig, vip string, c *cluster, cps []*vm) {
+func checkVirtualIP(r *harness, vip string, c *cluster, cps []*vm) {
 	r.Helper()
 
 	api := c.kubernetes(cps[0])

@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// Deed is a kind of thing that happens to a node.
-type Deed string
+// EventKind is a kind of thing that happens to a node.
+type EventKind string
 
-// What happens to nodes. A deed that a client asked for is noted when the node has taken it on.
+// What happens to nodes. An event that a client asked for is noted when the node has taken it on.
 const (
 	// Booted is a boot of an installed and configured system; the detail is the version and the schematic.
-	Booted Deed = "boot"
+	Booted EventKind = "boot"
 	// Applied is a configuration that differs from the one before and took effect at once.
-	Applied Deed = "apply"
+	Applied EventKind = "apply"
 	// Staged is one that takes effect with the next boot.
-	Staged Deed = "stage"
+	Staged EventKind = "stage"
 	// Rebooted is a reboot, also one for a configuration's sake.
-	Rebooted Deed = "reboot"
+	Rebooted EventKind = "reboot"
 	// Upgraded is an upgrade that was accepted; the detail is "from version and schematic to version and schematic".
-	Upgraded Deed = "upgrade"
+	Upgraded EventKind = "upgrade"
 	// UpgradeFailed is one whose installer failed: the node reboots into what it had.
-	UpgradeFailed Deed = "upgrade failed"
+	UpgradeFailed EventKind = "upgrade failed"
 	// FellBack is a new system that did not come up and was replaced by the one before.
-	FellBack Deed = "fall back"
+	FellBack EventKind = "fall back"
 	// WasReset and WasShutDown are what a client or the hypervisor asked for.
-	WasReset    Deed = "reset"
-	WasShutDown Deed = "shutdown"
+	WasReset    EventKind = "reset"
+	WasShutDown EventKind = "shutdown"
 	// LeftEtcd is a control plane that left etcd of its own accord.
-	LeftEtcd Deed = "leave etcd"
+	LeftEtcd EventKind = "leave etcd"
 )
 
-// Happening is one deed.
-type Happening struct {
+// Event is one event.
+type Event struct {
 	Time   time.Time
 	Node   string // the name of the VM
-	Deed   Deed
+	Kind   EventKind
 	Detail string
 }
 
-func (h Happening) String() string {
-	s := h.Node + ": " + string(h.Deed)
+func (h Event) String() string {
+	s := h.Node + ": " + string(h.Kind)
 	if h.Detail != "" {
 		s += " (" + h.Detail + ")"
 	}
@@ -63,14 +63,14 @@ type Outage struct {
 // history is the memory of what happened to the nodes of a world.
 type history struct {
 	mu         sync.Mutex
-	happenings []Happening
+	events []Event
 	outages    []Outage
 }
 
-func (h *history) note(node string, deed Deed, detail string) {
+func (h *history) note(node string, kind EventKind, detail string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.happenings = append(h.happenings, Happening{Time: time.Now(), Node: node, Deed: deed, Detail: detail})
+	h.events = append(h.events, Event{Time: time.Now(), Node: node, Kind: kind, Detail: detail})
 }
 
 func (h *history) down(node, role, why string) {
@@ -93,12 +93,12 @@ func (h *history) up(node string) {
 	}
 }
 
-// Happenings returns what happened to the nodes since a time, in order.
-func (f *Firmware) Happenings(since time.Time) []Happening {
+// Events returns what happened to the nodes since a time, in order.
+func (f *Firmware) Events(since time.Time) []Event {
 	f.history.mu.Lock()
 	defer f.history.mu.Unlock()
 
-	return slices.DeleteFunc(slices.Clone(f.history.happenings), func(h Happening) bool { return h.Time.Before(since) })
+	return slices.DeleteFunc(slices.Clone(f.history.events), func(h Event) bool { return h.Time.Before(since) })
 }
 
 // Outages returns the times in which nodes were down that had not ended before a time, in the order of their

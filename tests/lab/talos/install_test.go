@@ -166,13 +166,13 @@ hostnames:
 
 // metal reads META and not the cloud-init drive, nocloud the other way round, and both take what DHCP has without it.
 func TestAddresses(t *testing.T) {
-	ci := func(r *rig, format string) *machine.CloudInit {
+	ci := func(r *harness, format string) *machine.CloudInit {
 		return &machine.CloudInit{
 			Format: cmp.Or(format, "nocloud"), Hostname: "from-drive",
 			Addresses: []netip.Prefix{netip.PrefixFrom(r.addr(32), 24)},
 		}
 	}
-	meta := func(r *rig, link string) map[uint8]string {
+	meta := func(r *harness, link string) map[uint8]string {
 		return map[uint8]string{10: strings.NewReplacer("%s/24", r.addr(31).String()+"/24", "%s", link).Replace(static)}
 	}
 
@@ -246,7 +246,7 @@ func TestStaticLinks(t *testing.T) {
 	device := func(v *vm, selector string) string {
 		return fmt.Sprintf(
 			"machine: {network: {interfaces: [{%s, addresses: [%s/24], routes: [{network: 0.0.0.0/0, gateway: %s}]}]}}",
-			selector, v.rig.addr(41), v.rig.addr(1))
+			selector, v.harness.addr(41), v.harness.addr(1))
 	}
 
 	for name, tc := range map[string]struct {
@@ -265,12 +265,12 @@ func TestStaticLinks(t *testing.T) {
 		"by another name": {func(v *vm) string { return device(v, "interface: eth0") }, false},
 		"document": {func(v *vm) string {
 			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkConfig\nname: ens18\naddresses: [{address: %s/24}]\n",
-				v.rig.addr(41))
+				v.harness.addr(41))
 		}, true},
 		"document by alias": {func(v *vm) string {
 			return fmt.Sprintf("apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector: {match: "+
 				"'mac(link.permanent_addr) == \"bc:24:11:00:00:0b\"'}\n"+
-				"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: lan\naddresses: [{address: %s/24}]\n", v.rig.addr(41))
+				"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: lan\naddresses: [{address: %s/24}]\n", v.harness.addr(41))
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 )
 
 // one is a bootstrapped cluster of one.
-func one(r *rig) (*cluster, *vm) {
+func one(r *harness) (*cluster, *vm) {
 	r.Helper()
 
 	cp := r.machine(11, template()).on()

@@ -41,7 +41,7 @@ type node struct {
 	// what was published and told; only the publishing goroutine looks at it
 	last    map[string]shown
 	members memberList
-	told    string
+	reported    string
 
 	storing sync.Mutex // one change of the disk at a time
 	netmu   sync.Mutex // one change of the network at a time
@@ -172,8 +172,8 @@ func (n *node) await() next {
 	return n.end(c)
 }
 
-// deeds are the sequences that are noted by their own names.
-var deeds = map[string]Deed{"reboot": Rebooted, "shutdown": WasShutDown, "reset": WasReset}
+// eventKinds are the sequences that are noted by their own names.
+var eventKinds = map[string]EventKind{"reboot": Rebooted, "shutdown": WasShutDown, "reset": WasReset}
 
 // end announces a sequence in the way of Talos, does what it has to do, and returns what comes next.
 func (n *node) end(c command) next {
@@ -190,8 +190,8 @@ func (n *node) end(c command) next {
 	}[c.sequence])
 	n.announce(c.sequence, c.actor, machineapi.SequenceEvent_START)
 
-	if deed, ok := deeds[c.sequence]; ok {
-		n.fw.history.note(n.name(), deed, c.detail)
+	if kind, ok := eventKinds[c.sequence]; ok {
+		n.fw.history.note(n.name(), kind, c.detail)
 	}
 
 	if c.drain {
@@ -241,8 +241,8 @@ func (n *node) ending() string {
 	}
 }
 
-// sayOnce writes a line on the console, unless it is the same as the one before.
-func (n *node) sayOnce(line string) {
+// logOnce writes a line on the console, unless it is the same as the one before.
+func (n *node) logOnce(line string) {
 	n.mu.Lock()
 	same := n.said == line
 	n.said = line

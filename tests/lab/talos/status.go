@@ -99,13 +99,13 @@ func (n *node) publishStatus(b *board) {
 		s.Stage, s.Status.Ready, s.Status.UnmetConditions = stage, ready, unmet
 	})
 
-	if text := fmt.Sprint(stage, ready, unmet); text != n.told {
-		n.told = text
-		n.tellStatus(stage, ready, unmet)
+	if text := fmt.Sprint(stage, ready, unmet); text != n.reported {
+		n.reported = text
+		n.reportStatus(stage, ready, unmet)
 	}
 }
 
-func (n *node) tellStatus(stage runtime.MachineStage, ready bool, unmet []runtime.UnmetCondition) {
+func (n *node) reportStatus(stage runtime.MachineStage, ready bool, unmet []runtime.UnmetCondition) {
 	event := &machineapi.MachineStatusEvent{
 		Stage:  machineapi.MachineStatusEvent_MachineStage(stage),
 		Status: &machineapi.MachineStatusEvent_MachineStatus{Ready: ready},

@@ -50,12 +50,12 @@ func (c *cluster) version(v *vm) (version, schematic string) {
 	return reply.GetMessages()[0].GetVersion().GetTag(), schematic
 }
 
-// happened are the deeds since a time, boots aside.
-func (r *rig) happened(since time.Time) []string {
+// happened are the events since a time, boots aside.
+func (r *harness) happened(since time.Time) []string {
 	var out []string
 
-	for _, h := range r.fw.Happenings(since) {
-		if h.Deed != talos.Booted {
+	for _, h := range r.fw.Events(since) {
+		if h.Kind != talos.Booted {
 			out = append(out, h.String())
 		}
 	}
@@ -179,7 +179,7 @@ func TestFailedUpgrades(t *testing.T) {
 		fault talos.Fault
 		image string
 		said  string
-		deed  string
+		kind  string
 	}{
 		"installer fails": {
 			talos.InstallerFails, installer, "the installer failed",
@@ -209,7 +209,7 @@ func TestFailedUpgrades(t *testing.T) {
 			require.Empty(t, schematic)
 			require.NoError(t, r.saw(tc.said))
 			require.Len(t, r.happened(began), 2)
-			require.Equal(t, "vm-11: "+tc.deed, r.happened(began)[1])
+			require.Equal(t, "vm-11: "+tc.kind, r.happened(began)[1])
 		})
 	}
 }

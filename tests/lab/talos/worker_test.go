@@ -134,7 +134,7 @@ func TestControlPlaneWithTheWrongEndpoint(t *testing.T) {
 
 // An endpoint may be a name, if the network's DNS has it.
 func TestEndpointByName(t *testing.T) {
-	var r *rig
+	var r *harness
 
 	r = newRig(t, func(o *talos.Options) {
 		o.Resolve = func(host string) []netip.Addr {

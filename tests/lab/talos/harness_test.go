@@ -57,8 +57,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rig is a world small enough for a test: machines on a network of their own, and nothing of Proxmox VE.
-type rig struct {
+// harness is a world small enough for a test: machines on a network of their own, and nothing of Proxmox VE.
+type harness struct {
 	*testing.T
 	fw       *talos.Firmware
 	journal  *journal.Journal
@@ -70,38 +70,38 @@ type rig struct {
 	lines  []string // of the consoles
 }
 
-func (r *rig) console(node, line string) {
+func (r *harness) console(node, line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, node+": "+line)
 }
 
 // said is what the consoles show.
-func (r *rig) said() string {
+func (r *harness) said() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return strings.Join(r.lines, "\n")
 }
 
-// networks numbers the networks of rigs, from anywhere on: no two of this process are the same, and hardly two of
+// networks numbers the networks of harnesses, from anywhere on: no two of this process are the same, and hardly two of
 // several.
 var networks atomic.Uint32
 
 func init() { networks.Store(rand.Uint32N(1 << 30)) }
 
-// newRig makes a rig for a test that runs beside others: they wait more than they work.
-func newRig(t *testing.T, change ...func(*talos.Options)) *rig {
+// newRig makes a harness for a test that runs beside others: they wait more than they work.
+func newRig(t *testing.T, change ...func(*talos.Options)) *harness {
 	t.Helper()
 	t.Parallel()
 
 	return newLonelyRig(t, change...)
 }
 
-func newLonelyRig(t *testing.T, change ...func(*talos.Options)) *rig {
+func newLonelyRig(t *testing.T, change ...func(*talos.Options)) *harness {
 	t.Helper()
 
-	r := &rig{
+	r := &harness{
 		T: t, journal: &journal.Journal{}, timeline: timeline.New(), leases: map[string]netip.Prefix{},
 	}
 
@@ -126,11 +126,11 @@ func newLonelyRig(t *testing.T, change ...func(*talos.Options)) *rig {
 	return r
 }
 
-func (r *rig) addr(last byte) netip.Addr {
+func (r *harness) addr(last byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{r.net[0], r.net[1], r.net[2], last})
 }
 
-func (r *rig) lease(nic machine.NIC) (netip.Prefix, bool) {
+func (r *harness) lease(nic machine.NIC) (netip.Prefix, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, ok := r.leases[nic.MAC]
@@ -138,9 +138,9 @@ func (r *rig) lease(nic machine.NIC) (netip.Prefix, bool) {
 	return p, ok
 }
 
-// vm is a machine of the rig.
+// vm is a machine of the harness.
 type vm struct {
-	*rig
+	*harness
 	hw  machine.Hardware
 	cd  machine.Content
 	mu  sync.Mutex
@@ -148,11 +148,11 @@ type vm struct {
 }
 
 // machine makes a machine whose address is reserved: number 11 has .11.
-func (r *rig) machine(number byte, content machine.Content) *vm {
+func (r *harness) machine(number byte, content machine.Content) *vm {
 	r.Helper()
 
 	mac := fmt.Sprintf("BC:24:11:00:00:%02X", number)
-	v := &vm{rig: r, hw: machine.Hardware{
+	v := &vm{harness: r, hw: machine.Hardware{
 		Host: "pve1", VMID: 400 + int(number), Name: fmt.Sprintf("vm-%d", number),
 		UUID:  fmt.Sprintf("00000000-0000-4000-8000-0000000000%02x", number),
 		Cores: 2, MemoryMiB: 4096, NICs: []machine.NIC{{MAC: mac, Bridge: "vmbr0"}},
@@ -167,7 +167,7 @@ func (r *rig) machine(number byte, content machine.Content) *vm {
 }
 
 // reserve gives a machine its address.
-func (r *rig) reserve(v *vm) {
+func (r *harness) reserve(v *vm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leases[v.hw.NICs[0].MAC] = netip.PrefixFrom(r.addr(byte(v.hw.VMID-400)), 24)
@@ -202,7 +202,7 @@ func (v *vm) off() {
 	}
 }
 
-func (v *vm) addr() string { return v.rig.addr(byte(v.hw.VMID - 400)).String() }
+func (v *vm) addr() string { return v.harness.addr(byte(v.hw.VMID - 400)).String() }
 
 func (v *vm) status() talos.Status {
 	for _, s := range v.fw.Nodes() {
@@ -218,7 +218,7 @@ func template() machine.Content { return &talos.Image{Version: talosVersion, Pla
 
 // cluster is what somebody who configures machines has in hand.
 type cluster struct {
-	*rig
+	*harness
 	input *generate.Input
 	conf  *clientconfig.Config
 }
@@ -258,7 +258,7 @@ func newBundle(contract *config.VersionContract) *secrets.Bundle {
 	}
 }
 
-func (r *rig) cluster(endpoint string, opts ...generate.Option) *cluster {
+func (r *harness) cluster(endpoint string, opts ...generate.Option) *cluster {
 	r.Helper()
 
 	contract, err := config.ParseContractFromVersion(talosVersion)
@@ -275,7 +275,7 @@ func (r *rig) cluster(endpoint string, opts ...generate.Option) *cluster {
 	conf, err := in.Talosconfig()
 	require.NoError(r, err)
 
-	return &cluster{rig: r, input: in, conf: conf}
+	return &cluster{harness: r, input: in, conf: conf}
 }
 
 // config renders a machine configuration with a host name.
@@ -347,7 +347,7 @@ func (c *cluster) bootstrap(v *vm) {
 }
 
 // until waits for something to succeed.
-func (r *rig) until(what string, f func(context.Context) error) {
+func (r *harness) until(what string, f func(context.Context) error) {
 	r.Helper()
 
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)

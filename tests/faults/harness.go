@@ -50,15 +50,15 @@ func Stacks() []string { return []string{"template", "iso", "disk"} }
 // workers is how many workers a small stack begins with.
 var workers = map[string]int{"template": 0, "iso": 1, "disk": 1}
 
-// Bounds of what a rig waits for.
+// Bounds of what a harness waits for.
 const (
 	operationBound = 5 * time.Minute
 	readyBound     = 2 * time.Minute
 )
 
-// Rig is a small stack with a lab of its own. It serves one life after the other, until one ends in another world than
+// Harness is a small stack with a lab of its own. It serves one life after the other, until one ends in another world than
 // it should.
-type Rig struct {
+type Harness struct {
 	Name string
 	// Reference is the undisturbed life, by stage.
 	Reference map[Stage]Reference
@@ -67,7 +67,7 @@ type Rig struct {
 	cli   *engine.Command
 	texts map[Stage][]byte // the stack's file
 	log   *engine.Transcript
-	// dir is the rig's own.
+	// dir is the harness's own.
 	dir string
 }
 
@@ -79,9 +79,9 @@ type Reference struct {
 	view View
 }
 
-// Open makes a rig for one of the small stacks, and lets it live an undisturbed life.
-func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Rig, error) {
-	g := &Rig{
+// Open makes a harness for one of the small stacks, and lets it live an undisturbed life.
+func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Harness, error) {
+	g := &Harness{
 		Name: name, Reference: map[Stage]Reference{}, cli: e.NewCommand(), texts: map[Stage][]byte{},
 		log: &engine.Transcript{}, dir: dir,
 	}
@@ -124,15 +124,15 @@ func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Rig, error)
 	return g, nil
 }
 
-// Close ends the lab, and removes what the rig has written.
-func (g *Rig) Close() error { return errors.Join(EndOrphans(g.dir), g.r.Close(), os.RemoveAll(g.dir)) }
+// Close ends the lab, and removes what the harness has written.
+func (g *Harness) Close() error { return errors.Join(EndOrphans(g.dir), g.r.Close(), os.RemoveAll(g.dir)) }
 
-func (g *Rig) file() string {
+func (g *Harness) file() string {
 	return filepath.Join(g.r.Stack.Workspace().WorkDir(), "Pulumi."+g.r.Stack.Name()+".yaml")
 }
 
 // prepare writes down the configuration of each stage.
-func (g *Rig) prepare(ctx context.Context) error {
+func (g *Harness) prepare(ctx context.Context) error {
 	for _, stage := range Stages() {
 		for key, value := range settings[stage] {
 			if value == "+1" {
@@ -158,7 +158,7 @@ func (g *Rig) prepare(ctx context.Context) error {
 }
 
 // reference runs a stage undisturbed, and notes what it does.
-func (g *Rig) reference(ctx context.Context, stage Stage) error {
+func (g *Harness) reference(ctx context.Context, stage Stage) error {
 	mark, start := g.mark(), time.Now()
 
 	if err := g.plain(ctx, stage); err != nil {
@@ -178,7 +178,7 @@ func (g *Rig) reference(ctx context.Context, stage Stage) error {
 }
 
 // plain runs a stage and waits for its end.
-func (g *Rig) plain(ctx context.Context, stage Stage) error {
+func (g *Harness) plain(ctx context.Context, stage Stage) error {
 	if err := g.run(ctx, stage); err != nil {
 		return err
 	}
@@ -187,10 +187,10 @@ func (g *Rig) plain(ctx context.Context, stage Stage) error {
 }
 
 // mark is where the journal stands.
-func (g *Rig) mark() int { return len(g.r.Lab.Journal().Entries()) }
+func (g *Harness) mark() int { return len(g.r.Lab.Journal().Entries()) }
 
 // look looks at the world and the state.
-func (g *Rig) look() (View, error) {
+func (g *Harness) look() (View, error) {
 	v, err := view(g.r.Lab.World())
 	if err != nil {
 		return View{}, err
@@ -203,7 +203,7 @@ func (g *Rig) look() (View, error) {
 }
 
 // run runs the operation of a stage once. What it printed is in the error.
-func (g *Rig) run(ctx context.Context, stage Stage, refresh ...bool) error {
+func (g *Harness) run(ctx context.Context, stage Stage, refresh ...bool) error {
 	ctx, cancel := context.WithTimeout(ctx, operationBound)
 	defer cancel()
 
@@ -247,12 +247,12 @@ func (g *Rig) run(ctx context.Context, stage Stage, refresh ...bool) error {
 }
 
 // settle waits until everything that was begun has ended: tasks, and nodes that come up.
-func (g *Rig) settle(ctx context.Context) error { return g.until(ctx, g.busy) }
+func (g *Harness) settle(ctx context.Context) error { return g.until(ctx, g.busy) }
 
 // idle waits until no task runs.
-func (g *Rig) idle(ctx context.Context) error { return g.until(ctx, g.task) }
+func (g *Harness) idle(ctx context.Context) error { return g.until(ctx, g.task) }
 
-func (g *Rig) until(ctx context.Context, question func() string) error {
+func (g *Harness) until(ctx context.Context, question func() string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyBound)
 	defer cancel()
 
@@ -271,7 +271,7 @@ func (g *Rig) until(ctx context.Context, question func() string) error {
 }
 
 // busy says what has not come to its end.
-func (g *Rig) busy() string {
+func (g *Harness) busy() string {
 	if t := g.task(); t != "" {
 		return t
 	}
@@ -295,7 +295,7 @@ func (g *Rig) busy() string {
 }
 
 // task is a task that runs.
-func (g *Rig) task() string {
+func (g *Harness) task() string {
 	for _, t := range g.r.Lab.World().Tasks("") {
 		if t.End.IsZero() {
 			return fmt.Sprintf("task %s of %s runs", t.Type, t.ID)
@@ -306,4 +306,4 @@ func (g *Rig) task() string {
 }
 
 // caller is somebody else on Proxmox VE.
-func (g *Rig) caller() world.Caller { return world.Caller{ID: g.r.Lab.Credentials().TokenID} }
+func (g *Harness) caller() world.Caller { return world.Caller{ID: g.r.Lab.Credentials().TokenID} }

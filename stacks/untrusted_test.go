@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStranger: a stack file that somebody proposes is previewed on a machine with secrets. Nothing outside the project
+// TestUntrustedStackFile: a stack file that somebody proposes is previewed on a machine with secrets. Nothing outside the project
 // is read by it, whatever it names and wherever it may name a file.
-func TestStranger(t *testing.T) {
+func TestUntrustedStackFile(t *testing.T) {
 	const secret = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
 	outside, project := t.TempDir(), t.TempDir()
@@ -44,7 +44,7 @@ func TestStranger(t *testing.T) {
 	for path, place := range places {
 		for _, file := range files {
 			t.Run(path+" "+file, func(t *testing.T) {
-				_, err := LoadText([]byte(strangers(place, file)), project)
+				_, err := LoadText([]byte(fileIn(place, file)), project)
 				require.Error(t, err)
 				assert.Contains(t, err.Error(), "  - "+path+": must be ")
 				assert.Contains(t, err.Error(), "or a file inside the project")
@@ -55,10 +55,10 @@ func TestStranger(t *testing.T) {
 	}
 
 	// What hosts and nodes fetch, or a datastore has, is no file here.
-	key := func(key string) string { return strangers("", "") + "  talos-proxmox:" + key + "\n" }
+	key := func(key string) string { return fileIn("", "") + "  talos-proxmox:" + key + "\n" }
 
 	for path, c := range map[string]struct{ text, rule string }{
-		"cluster.recoverFrom": {strangers("recoverFrom", "{file}"), "must be a snapshot of etcd inside the project: "},
+		"cluster.recoverFrom": {fileIn("recoverFrom", "{file}"), "must be a snapshot of etcd inside the project: "},
 		"image.factory.url":   {key("image: { factory: { url: '{file}' } }"), "must be a URL"},
 		"image.iso.url":       {key("image: { source: iso, iso: { url: '{file}' } }"), "must be a URL"},
 		"image.iso.volume": {
@@ -66,7 +66,7 @@ func TestStranger(t *testing.T) {
 			"must name an ISO file on a datastore",
 		},
 		"tailscale.loginServer": {key("tailscale: { loginServer: '{file}' }"), "must be a URL"},
-		"proxmox.endpoint":      {strings.Replace(strangers("", ""), "https://pve.lan:8006", "'{file}'", 1), "must be"},
+		"proxmox.endpoint":      {strings.Replace(fileIn("", ""), "https://pve.lan:8006", "'{file}'", 1), "must be"},
 	} {
 		for _, file := range files {
 			t.Run(path+" "+file, func(t *testing.T) {
@@ -84,21 +84,21 @@ func TestStranger(t *testing.T) {
 	t.Run("a text stays as it is", func(t *testing.T) {
 		const text = "machine: { env: { X: $HOME ${HOME} $(id) `id` @/etc/passwd ~ } }"
 
-		c, err := LoadText([]byte(strangers("cluster", text)), project)
+		c, err := LoadText([]byte(fileIn("cluster", text)), project)
 		require.NoError(t, err)
 		assert.Equal(t, text, c.Cluster.Patches[0].Text)
 	})
 
 	for _, dir := range []string{"../elsewhere", "/tmp/elsewhere", "a/../../elsewhere"} {
 		t.Run("outputs.files.dir "+dir, func(t *testing.T) {
-			_, err := LoadText([]byte(strangers("outputs", dir)), project)
+			_, err := LoadText([]byte(fileIn("outputs", dir)), project)
 			require.ErrorContains(t, err, "outputs.files.dir: must be a directory inside the project")
 		})
 	}
 }
 
-// strangers is a stack file that names a file in one place.
-func strangers(place, file string) string {
+// fileIn is a stack file that names a file in one place.
+func fileIn(place, file string) string {
 	at := func(p, key string) string {
 		if p != place {
 			return ""

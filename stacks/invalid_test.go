@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/tests/golden"
 )
 
-// TestWrong reads each wrong configuration of testdata/wrong; the file beside it holds the whole message.
-func TestWrong(t *testing.T) {
+// TestInvalidConfigs reads each wrong configuration of testdata/wrong; the file beside it holds the whole message.
+func TestInvalidConfigs(t *testing.T) {
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -185,7 +185,7 @@ func keptText(s *pulumi.Stash) pulumi.StringOutput {
 	})).(pulumi.StringOutput)
 }
 
-// credentials writes the kubeconfig, which needs nobody's answer.
+// credentials writes the kubeconfig, for which no node has to answer.
 func (b *k3sBuilder) credentials() {
 	b.Kubeconfig = pulumi.ToSecret(pulumi.All(b.identity, b.administrator,
 		b.Endpoint).ApplyT(func(all []any) (string, error) {

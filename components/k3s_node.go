@@ -36,7 +36,7 @@ type k3sNodeArgs struct {
 	Snippets string
 	// AgentTimeout bounds how long the guest agent is waited for when the VM is read; empty: the provider's 15 minutes.
 	AgentTimeout string
-	// Discovery finds an address that nobody states; nil: nothing does.
+	// Discovery finds an address that is not stated; nil: nothing does.
 	Discovery *proxmoxvm.Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule
@@ -52,7 +52,7 @@ type k3sNodeArgs struct {
 	State proxmoxvm.State
 	// Rebalance moves the VM to the node's host, by migration. False leaves it where it is.
 	Rebalance bool
-	// Replace makes the VM anew, with user data of now, once when it becomes true; becoming false again changes nothing.
+	// Replace recreates the VM, with user data of now, once when it becomes true; becoming false again changes nothing.
 	Replace bool
 
 	// identities tell the node's VM from another. companions are the hooks of what belongs to the VM.
@@ -152,7 +152,7 @@ func (args *k3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	opts ...pulumi.ResourceOption,
 ) (pulumi.StringInput, error) {
-	// Other user data would be another instance to cloud-init, which would set a running node up anew when it is
+	// Other user data would be another instance to cloud-init, which would set a running node up again when it is
 	// restarted. Another host would mean another file.
 	ignored := []string{"nodeName"}
 	if !args.Replace && !args.Absent {
@@ -212,9 +212,9 @@ func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pul
 		pulumi.Parent(node), pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, before)),
 		// Who it is does not change.
 		pulumi.IgnoreChanges([]string{"input.name", "input.vmid", "input.uuid", "input.address"}),
-		// A VM that is made again has to join again: by the program, or because somebody had deleted it.
+		// A VM that is made again has to join again: by the program, or because an operator had deleted it.
 		pulumi.ReplaceWith([]pulumi.Resource{node.VM}), pulumi.ReplacementTrigger(node.uuid),
-		// Who leaves does so before somebody of its name comes.
+		// The node that leaves does so before another of its name comes.
 		pulumi.DeleteBeforeReplace(true), pulumi.ResourceHooks(hooks))
 	node.Joined = joined
 

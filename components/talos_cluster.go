@@ -192,7 +192,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	return b, nil
 }
 
-// machines makes the nodes, and leaves them waiting for somebody to configure them.
+// machines makes the nodes, and leaves them waiting to be configured.
 func (b *builder) machines() error {
 	for _, pool := range b.Plan.Pools {
 		if err := b.workers(pool, nil); err != nil {

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Config is one stack's configuration: a Spec, and the secrets beside it. Its JSON names are the keys below the
+// Config is one stack's configuration: a Spec, and its secrets. Its JSON names are the keys below the
 // project's namespace; they and the comments here and in package spec are the source of the JSON Schema that editors
 // complete from.
 type Config struct {

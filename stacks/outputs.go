@@ -80,7 +80,7 @@ func (g *group) known() pulumi.StringArrayOutput {
 	}).(pulumi.StringArrayOutput)
 }
 
-// shared are the outputs that clusters of every kind have, the outputs of old with them where they are wanted.
+// shared are the outputs that clusters of every kind have, the legacy outputs with them where they are wanted.
 func shared(p *plan.Plan, made []member, all map[string]*group, versions pulumi.Map) pulumi.Map {
 	control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
 	addresses, vmids := pulumi.Map{}, pulumi.Map{}

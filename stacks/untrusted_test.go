@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUntrustedStackFile: a stack file that somebody proposes is previewed on a machine with secrets. Nothing outside the project
-// is read by it, whatever it names and wherever it may name a file.
+// TestUntrustedStackFile: a stack file that somebody proposes is previewed on a machine with secrets. Nothing outside
+// the project is read by it, whatever it names and wherever it may name a file.
 func TestUntrustedStackFile(t *testing.T) {
 	const secret = "-----BEGIN OPENSSH PRIVATE KEY-----"
 

@@ -13,12 +13,12 @@ type Config struct {
 	// Hostname, which manage_etc_hosts makes the machine know itself by.
 	Hostname       string `yaml:"hostname"`
 	ManageEtcHosts bool   `yaml:"manage_etc_hosts"`
-	// Users are all that there are beside the system's own: the image's default user is not made.
+	// Users are all that there are in addition to the system's own: the image's default user is not made.
 	Users []User `yaml:"users"`
 	// PasswordLogin admits passwords over SSH.
 	PasswordLogin bool `yaml:"ssh_pwauth"`
 	DisableRoot   bool `yaml:"disable_root"`
-	// PackageUpdate reads the lists of packages anew, PackageUpgrade brings what is installed up to them.
+	// PackageUpdate reads the lists of packages again, PackageUpgrade brings what is installed up to them.
 	PackageUpdate  bool     `yaml:"package_update"`
 	PackageUpgrade bool     `yaml:"package_upgrade"`
 	Packages       []string `yaml:"packages,omitempty"`

@@ -9,30 +9,30 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// CheckDisruption says why a member of etcd may not be taken down for a while, nil when it may: no other may be unwell,
-// and a change that Talos refuses while it would cost the quorum is not begun. A lone control plane may go: etcd stands
-// still meanwhile.
+// CheckDisruption says why a member of etcd may not be taken down for a while, nil when it may: no other may be
+// unhealthy, and a change that Talos refuses while it would cost the quorum is not begun. A lone control plane may go:
+// etcd stands still meanwhile.
 func CheckDisruption(members []Member, name string, effect impact.Effect) error {
-	var unwell []string
+	var unhealthy []string
 
 	voters := 0
 
 	for _, m := range members {
 		switch {
 		case m.Learner:
-			unwell = append(unwell, m.String()+" is joining etcd and has no vote yet")
+			unhealthy = append(unhealthy, m.String()+" is joining etcd and has no vote yet")
 
 			continue
 		case m.Name != name && m.Problem != "":
-			unwell = append(unwell, fmt.Sprintf("the etcd member %s is not healthy (%s)", m, m.Problem))
+			unhealthy = append(unhealthy, fmt.Sprintf("the etcd member %s is not healthy (%s)", m, m.Problem))
 		}
 
 		voters++
 	}
 
 	switch {
-	case len(unwell) > 0:
-		return spec.Blocked(strings.Join(unwell, ", "), "repair it first, then run 'pulumi up' again")
+	case len(unhealthy) > 0:
+		return spec.Blocked(strings.Join(unhealthy, ", "), "repair it first, then run 'pulumi up' again")
 	case voters == 2 && effect == impact.EffectUpgrade:
 		return spec.Blocked(
 			"etcd has two members, and Talos upgrades none of them: the other could not go on alone",

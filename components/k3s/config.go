@@ -94,8 +94,8 @@ func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 	return b.String(), enc.Close()
 }
 
-// names are those that the certificate of the API is for beside each server's own: whoever asks one server may be sent
-// to another.
+// names are those that the certificate of the API is for in addition to each server's own: whoever asks one server may
+// be sent to another.
 func names(p *plan.Plan) []string {
 	var all []string
 

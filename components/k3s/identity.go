@@ -23,7 +23,7 @@ import (
 )
 
 // Identity is what makes a cluster this one and no other: its authorities and its tokens. It is made once and is
-// secret. K3s would make it on its first server; made beforehand, nobody has to fetch it from there (K3s: Using Custom
+// secret. K3s would make it on its first server; made beforehand, it need not be fetched from there (K3s: Using Custom
 // CA Certificates).
 type Identity struct {
 	ServerCA        KeyPair `json:"serverCA"`
@@ -123,7 +123,7 @@ func (i Identity) full(user, password string) string {
 	return "K10" + hex.EncodeToString(hash[:]) + "::" + user + ":" + password
 }
 
-// nodePassword is a node's own. K3s lets nobody join by the name of a node who does not know it, and would make up
+// nodePassword is a node's own. K3s refuses a node of that name that does not have it, and would make up
 // another on a machine that is made again.
 func (i Identity) nodePassword(name string) string {
 	mac := hmac.New(sha256.New, []byte(i.AgentToken))

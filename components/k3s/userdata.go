@@ -58,7 +58,7 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 
 	files := []cloudinit.File{
 		{Path: configFile, Permissions: "0600", Content: own},
-		// By it, servers know the node again when its machine was made anew.
+		// By it, servers know the node again when its machine was recreated.
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
 		// Who waits reads it from the beginning on: nothing is wrong yet.
 		{Path: FatalFile, Permissions: "0644"},
@@ -102,8 +102,8 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 	}.Marshal()
 }
 
-// installation is the installer with the operator's timeout. It is text of user data: with the default of ten minutes it
-// is the file as it stands.
+// installation is the installer with the operator's timeout. It is text of user data: with the default of ten minutes
+// it is the file as it stands.
 func installation(k *plan.PlannedK3s) string {
 	seconds := int(k.StartTimeout.Seconds())
 

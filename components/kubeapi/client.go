@@ -134,7 +134,7 @@ func (c *Client) WaitReady(ctx context.Context, name, boot string, bound time.Du
 	})
 }
 
-// Cordon keeps new pods off a node. A node that somebody else has cordoned stays theirs. Without the node, nothing is
+// Cordon keeps new pods off a node. A node that another has cordoned stays theirs. Without the node, nothing is
 // done.
 func (c *Client) Cordon(ctx context.Context, name string) error {
 	n, there, err := c.Node(ctx, name)
@@ -145,7 +145,7 @@ func (c *Client) Cordon(ctx context.Context, name string) error {
 	return c.setCordon(ctx, name, true)
 }
 
-// Uncordon lets pods onto a node that Cordon has closed, and leaves alone what somebody else has cordoned.
+// Uncordon lets pods onto a node that Cordon has closed, and leaves alone what another has cordoned.
 func (c *Client) Uncordon(ctx context.Context, name string) error {
 	n, err := c.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 
@@ -161,7 +161,7 @@ func (c *Client) Uncordon(ctx context.Context, name string) error {
 	}
 }
 
-// setCordon changes mark and cordon at once: a run that is cut off leaves no cordon that nobody knows of.
+// setCordon changes mark and cordon at once: a run that is cut off leaves no cordon of unknown origin.
 func (c *Client) setCordon(ctx context.Context, name string, cordoned bool) error {
 	var mark any // nil deletes
 	if cordoned {

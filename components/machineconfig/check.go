@@ -310,7 +310,8 @@ func generateBase(p *plan.Plan, role spec.Role) (talosconfig.Provider, error) {
 	return generated(p, role, bundle)
 }
 
-// FullConfiguration is the configuration of a node of a cluster that has these secrets, with all patches. It holds them.
+// FullConfiguration is the configuration of a node of a cluster that has these secrets, with all patches. It holds
+// them.
 func FullConfiguration(p *plan.Plan, node plan.Node, bundle *secrets.Bundle) (talosconfig.Provider, error) {
 	config, err := generated(p, node.Role, bundle)
 	if err != nil {

@@ -26,7 +26,7 @@ func NetworkMeta(p *plan.Plan, node plan.Node) (string, error) {
 	}
 
 	config := network.PlatformConfigSpec{
-		// Without it Talos would ask for an address by DHCP beside.
+		// Without it Talos would ask for an address by DHCP, too.
 		Links: []network.LinkSpecSpec{{
 			Name: linkName, Type: nethelpers.LinkEther, Up: true,
 			ConfigLayer: network.ConfigPlatform,

@@ -37,7 +37,7 @@ func NodePatches(p *plan.Plan, node plan.Node) ([]string, error) {
 	return texts(patches), err
 }
 
-// ownPatch is what a patch is called that nobody wrote.
+// ownPatch is the name of a patch that the program adds itself.
 const ownPatch = "the program's own patch"
 
 func texts(patches []spec.Patch) []string {
@@ -277,7 +277,8 @@ func installDisk(node plan.Node) string {
 	return "/dev/sd" + string(letter)
 }
 
-// hostname is a document of its own since Talos 1.12, which refuses the old field beside the document it generates.
+// hostname is a document of its own since Talos 1.12, which refuses the old field together with the document it
+// generates.
 func hostname(contract *talosconfig.VersionContract, name string) config.Document {
 	if contract.MultidocNetworkConfigSupported() {
 		doc := network.NewHostnameConfigV1Alpha1()

@@ -71,8 +71,8 @@ func EtcdEncryption(secretbox, aesCBC string) (string, error) {
 	}})
 }
 
-// ThrowAwaySecrets are a secrets bundle that is nobody's, where one must stand for a cluster's own. It is the same
-// within a process.
+// ThrowAwaySecrets are a secrets bundle that belongs to no cluster, where one must stand for a cluster's own. It is the
+// same within a process.
 func ThrowAwaySecrets() (string, error) {
 	bundle, err := throwAway()
 	if err != nil {

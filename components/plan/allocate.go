@@ -289,7 +289,7 @@ func nextFree[T any](sorted []ownedRange[T], after T, compare func(a, b T) int, 
 	return free, ok
 }
 
-// checkSpan finds the addresses in a span that no node may have. One that is in nobody's use yet counts too: the pool
+// checkSpan finds the addresses in a span that no node may have. One that is not in use yet counts too: the pool
 // could not grow past it.
 func (r *resolver) checkSpan(h ownedRange[netip.Addr]) {
 	inside := func(a netip.Addr) bool { return a.IsValid() && !a.Less(h.first) && !h.last.Less(a) }

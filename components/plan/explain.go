@@ -289,7 +289,7 @@ func (e *explainer) kernelArgs(path string, b BootImage) string {
 	return strings.Join(from, ", ")
 }
 
-// shape says of each value of the shape whether the pool, the defaults or nobody stated it.
+// shape says of each value of the shape whether the pool, the defaults or nothing states it.
 func (e *explainer) shape(path string, asked spec.Pool, first Node) {
 	levels := []struct {
 		path string

@@ -35,7 +35,7 @@ const (
 // tailnetRange is where Tailscale and Headscale take addresses from.
 var tailnetRange = netip.MustParsePrefix("100.64.0.0/10")
 
-// opening is what the operator opens beside.
+// opening is what the operator opens in addition.
 type opening struct {
 	Ingress
 	pools []string // nil: all
@@ -176,7 +176,7 @@ func (r *resolver) openPools(p *Plan) {
 	}
 }
 
-// openTalos is what nodes of Talos let in, and control planes beside.
+// openTalos is what nodes of Talos let in, and control planes in addition.
 func (r *resolver) openTalos(p *Plan) (all, control []Ingress) {
 	nodes := []netip.Prefix{r.network}
 	// A pod that speaks to the node it runs on comes with its own address.

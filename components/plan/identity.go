@@ -128,7 +128,7 @@ func (r *resolver) suggest(after netip.Addr) string {
 
 const nothingFree = "choose another address"
 
-// free is the first address after another that belongs to nobody.
+// free is the first address after another that is not taken.
 func (r *resolver) free(after netip.Addr) (netip.Addr, bool) {
 	if r.taken == nil {
 		r.taken = map[netip.Addr]bool{r.vip: true}

@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// PlannedK3s is what is decided about a cluster of kind k3s beside its machines.
+// PlannedK3s is what is decided about a cluster of kind k3s apart from its machines.
 type PlannedK3s struct {
 	// Version of K3s with a leading v, "v1.34.2+k3s1".
 	Version string
@@ -177,7 +177,7 @@ func (r *resolver) checkK3sArgs(path string, args []string) {
 	}
 }
 
-// checkK3sPool holds what K3s says that a machine needs (K3s: Requirements), and what nobody would carry out.
+// checkK3sPool holds what K3s says that a machine needs (K3s: Requirements), and what would not be carried out.
 func (r *resolver) checkK3sPool(p *pool) {
 	check := func(path string, s spec.VMSpec) {
 		if p.Role == spec.RoleControlPlane && *s.MemoryMiB < 2048 {
@@ -344,7 +344,7 @@ func (r *resolver) checkCloudImage() {
 	}
 }
 
-// The ports of K3s beside those of Kubernetes (K3s: Requirements, Inbound Rules).
+// The ports of K3s in addition to those of Kubernetes (K3s: Requirements, Inbound Rules).
 const (
 	k3sVXLAN = 8472
 	sshPort  = 22
@@ -424,8 +424,8 @@ func (r *resolver) checkK3sNetwork(k *PlannedK3s) {
 	}
 }
 
-// openK3s is what nodes let in, and control planes beside: of the world the Kubernetes API and SSH, and from each other
-// what K3s says that it needs. Agents reach servers by the port of the API.
+// openK3s is what nodes let in, and control planes in addition: of the world the Kubernetes API and SSH, and from each
+// other what K3s says that it needs. Agents reach servers by the port of the API.
 func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
 	nodes := []netip.Prefix{r.network}
 	pods := append(slices.Clone(nodes), p.K3s.Pods)

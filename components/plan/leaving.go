@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// checkLeaving holds what is said of nodes that go: for ever, or to be made anew.
+// checkLeaving holds what is said of nodes that go: for good, or to be recreated.
 func (r *resolver) checkLeaving(p *Plan) {
 	l := r.spec.Lifecycle
 	p.Replace, p.ForceRemove, p.Teardown = l.Replace, l.ForceRemove, l.Teardown

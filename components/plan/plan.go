@@ -92,7 +92,7 @@ type Plan struct {
 	BootstrapWaitsForWorkers                bool
 	// DrainTimeout bounds how long pods may take to leave a node.
 	DrainTimeout time.Duration
-	// SettleTimeout is how long what is amiss may last before it counts, TransferTimeout how long a snapshot of etcd may
+	// SettleTimeout is how long a failure may last before it counts, TransferTimeout how long a snapshot of etcd may
 	// be on its way.
 	SettleTimeout, TransferTimeout time.Duration
 	// TaskTimeout is how long a task that the program starts on Proxmox VE may take.
@@ -101,7 +101,7 @@ type Plan struct {
 	ParallelClones int
 	// KubeconfigRenewal is how long before its end the kubeconfig is renewed; 0: the provider's default.
 	KubeconfigRenewal time.Duration
-	// Replace names nodes whose VM is made anew, ForceRemove nodes that are dead or broken and may leave.
+	// Replace names nodes whose VM is recreated, ForceRemove nodes that are dead or broken and may leave.
 	Replace, ForceRemove []string
 	// AcceptEmpty lets a cluster that has lost its etcd begin with an empty one.
 	AcceptEmpty bool

@@ -180,7 +180,7 @@ func (s *testbed) findings() []string {
 // finding is one thing that is wrong, and what is said of it.
 type finding struct {
 	config func(*lab.Config)
-	change  func(*testbed)
+	change func(*testbed)
 	want   []string
 }
 
@@ -207,7 +207,7 @@ func findings() map[string]finding {
 		},
 		"a host that is offline": {
 			config: func(c *lab.Config) { c.Hosts[1].Offline = true },
-			change:  func(s *testbed) { s.downloads(); s.pool("control", func(p *spec.Pool) { p.Host = "b" }) },
+			change: func(s *testbed) { s.downloads(); s.pool("control", func(p *spec.Pool) { p.Host = "b" }) },
 			want: []string{"proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it " +
 				"out"},
 		},
@@ -226,7 +226,7 @@ func findings() map[string]finding {
 					lab.Storage{Name: "nas", Type: "nfs", Content: []string{"iso"}, Inactive: true})
 			},
 			change: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "nas" },
-			want:  []string{"proxmox.storage.images: is not active on host a (given: nas); switch it on there, or name another"},
+			want:   []string{"proxmox.storage.images: is not active on host a (given: nas); switch it on there, or name another"},
 		},
 		"a datastore of another content": {
 			change: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "local-lvm" },
@@ -252,14 +252,14 @@ func findings() map[string]finding {
 			config: func(c *lab.Config) { c.Templates[0].Conf["ide2"] = "local-lvm:vm-9000-cloudinit,media=cdrom" },
 		},
 		"a template with a cloud-init drive": {
-			change:  nocloud,
+			change: nocloud,
 			config: func(c *lab.Config) { c.Templates[0].Conf["ide2"] = "local-lvm:vm-9000-cloudinit,media=cdrom" },
 			want: ofTemplates("must be a template of Talos without configuration, and this one has a cloud-init " +
 				"drive (ide2) (given: talos-v1.12.4-base, VMID 9000 on host a); run 'qm set 9000 --delete ide2' on that host, or " +
 				"name another"),
 		},
 		"a template with user data": {
-			change:  nocloud,
+			change: nocloud,
 			config: func(c *lab.Config) { c.Templates[0].Conf["cicustom"] = "user=local:snippets/worker.yaml" },
 			want: ofTemplates("must be a template of Talos without configuration, and this one takes cloud-init " +
 				"data from files (user=local:snippets/worker.yaml) (given: talos-v1.12.4-base, VMID 9000 on host a); run 'qm set " +
@@ -280,7 +280,7 @@ func findings() map[string]finding {
 		},
 		"a VMID of a foreign VM": {
 			change: func(s *testbed) { s.machine(401, false, map[string]string{"name": "mail"}) },
-			want:  []string{`pools.control.vmids: 401 is taken by "mail" on host a (given: c-control-1); choose another range (the next free VMID is 402), or remove that machine`},
+			want:   []string{`pools.control.vmids: 401 is taken by "mail" on host a (given: c-control-1); choose another range (the next free VMID is 402), or remove that machine`},
 		},
 		"an address that answers": {
 			change: func(s *testbed) { s.listen(11, 50000); s.listen(12, 6443) },

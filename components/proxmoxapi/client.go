@@ -1,5 +1,6 @@
-// Package proxmoxapi is what the program asks of Proxmox VE directly, beside the provider: looking things up before
-// anything is registered, and the one thing that the provider must not know of, taking an ISO file out of a drive.
+// Package proxmoxapi is what the program asks of Proxmox VE directly, not through the provider: looking things up
+// before anything is registered, and the one thing that the provider must not know of, taking an ISO file out of a
+// drive.
 package proxmoxapi
 
 import (

@@ -1,4 +1,4 @@
-// Package talosapi is what the program asks of Talos nodes directly, beside the provider: whether a node answers,
+// Package talosapi is what the program asks of Talos nodes directly, not through the provider: whether a node answers,
 // whether a control plane is up. It speaks the Talos API with the cluster's own credentials.
 package talosapi
 

@@ -121,7 +121,7 @@ func memberProblem(ctx context.Context, m etcd.Member, c Credentials) string {
 // alarmed is how etcd writes the alarm of a member.
 var alarmed = regexp.MustCompile(`^memberID:(\d+) alarm:`)
 
-// own are the errors of a member by which it is unwell itself: every member tells the alarms of all of them.
+// own are the errors of a member by which it is unhealthy itself: every member tells the alarms of all of them.
 func own(all []string, id uint64) []string {
 	var mine []string
 

@@ -28,7 +28,7 @@ func Answers(ctx context.Context, t Target, c Credentials) error {
 	return nil
 }
 
-// Unconfigured tells whether a machine waits at the address for somebody to configure it: it belongs to no cluster.
+// Unconfigured tells whether a machine waits at the address to be configured: it belongs to no cluster.
 func Unconfigured(ctx context.Context, t Target) bool {
 	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
@@ -42,7 +42,7 @@ func Unconfigured(ctx context.Context, t Target) bool {
 
 	_, err = api.Version(ctx)
 
-	// This, like most, is for who has credentials, and nobody has any here. A node that has an identity ends the
+	// This, like most, is for who has credentials, and there are none here. A node that has an identity ends the
 	// connection.
 	return err == nil || client.StatusCode(err) == codes.Unimplemented
 }

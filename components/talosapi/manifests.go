@@ -16,7 +16,7 @@ import (
 const fromConfiguration = "99-"
 
 // Manifests are what Talos itself installs into Kubernetes, as a control plane would install it now: kube-proxy,
-// CoreDNS, the network. What the machine configuration holds beside is not among them.
+// CoreDNS, the network. What the machine configuration adds is not among them.
 func Manifests(ctx context.Context, t Target, c Credentials) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 

@@ -23,7 +23,7 @@ type Versions struct{ Talos, Kubernetes string }
 
 // Check holds whether one run may lead from the versions that run to those that are wanted. Talos says which of its
 // versions may follow each other and which of Kubernetes it goes with; Kubernetes moves by one minor version at a time.
-// On the way, each version of the one runs beside each of the other.
+// On the way, each version of the one runs together with each of the other.
 func Check(from, to Versions) error {
 	errs := []error{talosPath(from.Talos, to.Talos)}
 

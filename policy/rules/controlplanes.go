@@ -268,16 +268,16 @@ func (s Stack) clusterOf(m member) (name, urn string, ok bool) {
 	return configurationOf(*m.apply).Cluster.Name, "", known(m.apply.at("machineConfigurationInput"))
 }
 
-// machineOf is the VM that a configuration is for: the one that its address follows from, the one beside it in a
+// machineOf is the VM that a configuration is for: the one that its address follows from, the one next to it in a
 // component, or the only one that it waits for.
 func (s Stack) machineOf(apply Resource) *Resource {
 	waitsFor := s.vms(apply.Dependencies)
 
-	beside := slices.DeleteFunc(slices.Clone(waitsFor), func(vm Resource) bool {
+	siblings := slices.DeleteFunc(slices.Clone(waitsFor), func(vm Resource) bool {
 		return vm.Parent != apply.Parent || s.byURN[vm.Parent].Type == tokens.Stack
 	})
 
-	for _, candidates := range [][]Resource{s.vms(apply.PropertyDependencies["node"]), beside, waitsFor} {
+	for _, candidates := range [][]Resource{s.vms(apply.PropertyDependencies["node"]), siblings, waitsFor} {
 		if len(candidates) == 1 {
 			return &candidates[0]
 		}

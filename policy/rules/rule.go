@@ -1,5 +1,5 @@
 // Package rules judges resources as the Pulumi engine sees them: by their type tokens and properties, whoever
-// registered them. It decides nothing about levels and talks to nobody; command policy hands it to the engine.
+// registered them. It decides nothing about levels and talks to no server; command policy hands it to the engine.
 package rules
 
 import (

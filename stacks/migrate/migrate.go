@@ -1,5 +1,5 @@
 // Package migrate turns the variables of a Terraform environment, which cloned Talos VMs from a template and left the
-// cluster to somebody else, into a stack file. Nothing is lost without a word, and no secret is written.
+// cluster to others, into a stack file. Nothing is lost without a word, and no secret is written.
 package migrate
 
 import (
@@ -131,7 +131,7 @@ func (m *migration) cluster(path string) {
 			name)
 	}
 
-	// Somebody else has made a cluster of the nodes so far, and goes on doing so.
+	// Others have made a cluster of the nodes so far, and go on doing so.
 	c.Bootstrap = string(spec.BootstrapExternal)
 
 	if m.options.CIDR == "" {

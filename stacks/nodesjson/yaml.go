@@ -39,7 +39,7 @@ func find(file []byte) (*block, error) {
 	lines := strings.SplitAfter(string(file), "\n")
 	end := len(lines)
 
-	// What comes next: a key beside pools, or one beside config.
+	// What comes next: a sibling of pools, or of config.
 	if next := at + 2; next < len(config.Content) {
 		end = config.Content[next].Line - 1
 	} else if next := index(root, "config") + 2; next < len(root.Content) {

@@ -19,7 +19,7 @@ import (
 	"talos-proxmox/stacks/ops/state"
 )
 
-// etcd keeps snapshots of etcd, beside those that an update takes.
+// etcd keeps snapshots of etcd, in addition to those that an update takes.
 func etcd(o *options) *cobra.Command {
 	c := group(&cobra.Command{Use: "etcd", Short: "Take and check snapshots of etcd"})
 

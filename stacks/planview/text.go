@@ -1,4 +1,4 @@
-// Package planview shows a plan to people, as text and as a picture. It starts nothing and asks nobody.
+// Package planview shows a plan to people, as text and as a picture. It starts nothing and asks no server.
 package planview
 
 import (

@@ -56,8 +56,8 @@ const (
 	readyBound     = 2 * time.Minute
 )
 
-// Harness is a small stack with a lab of its own. It serves one life after the other, until one ends in another world than
-// it should.
+// Harness is a small stack with a lab of its own. It serves one life after the other, until one ends in another world
+// than it should.
 type Harness struct {
 	Name string
 	// Reference is the undisturbed life, by stage.
@@ -125,7 +125,9 @@ func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Harness, er
 }
 
 // Close ends the lab, and removes what the harness has written.
-func (g *Harness) Close() error { return errors.Join(EndOrphans(g.dir), g.r.Close(), os.RemoveAll(g.dir)) }
+func (g *Harness) Close() error {
+	return errors.Join(EndOrphans(g.dir), g.r.Close(), os.RemoveAll(g.dir))
+}
 
 func (g *Harness) file() string {
 	return filepath.Join(g.r.Stack.Workspace().WorkDir(), "Pulumi."+g.r.Stack.Name()+".yaml")

@@ -48,8 +48,8 @@ const longest = 200 * time.Millisecond
 // everything matches each call.
 var everything = regexp.MustCompile("")
 
-// Kill runs a life of the harness whose CLI is killed once, in the stage and at the call that the seed says. Every kind of
-// face may have the call.
+// Kill runs a life of the harness whose CLI is killed once, in the stage and at the call that the seed says. Every kind
+// of face may have the call.
 func (g *Harness) Kill(ctx context.Context, k Kill) Killed {
 	start := time.Now()
 	random := rand.New(rand.NewPCG(k.Seed, 1))

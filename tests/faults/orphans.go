@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// EndOrphans ends the plugins that have outlived their CLI: those whose binary is below a directory of the harness's own.
-// Where processes are not shown as files, they are left.
+// EndOrphans ends the plugins that have outlived their CLI: those whose binary is below a directory of the harness's
+// own. Where processes are not shown as files, they are left.
 func EndOrphans(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

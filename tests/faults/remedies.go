@@ -14,7 +14,7 @@ import (
 // operation once more.
 type remedy struct {
 	verdict Verdict
-	pattern    *regexp.Regexp
+	pattern *regexp.Regexp
 	// do is done to each thing that the message names; nil: nothing has to be done.
 	do func(ctx context.Context, g *Harness, named string) error
 }

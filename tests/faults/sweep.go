@@ -15,7 +15,8 @@ import (
 	"talos-proxmox/tests/engine"
 )
 
-// Sweep runs many cases. A life of a harness takes one case in each of its stages, so four cases cost little more than one.
+// Sweep runs many cases. A life of a harness takes one case in each of its stages, so four cases cost little more than
+// one.
 type Sweep struct {
 	Engine *engine.Engine
 	// Dir keeps the labs' stacks while they run.
@@ -138,8 +139,8 @@ func (s *Sweep) say(format string, args ...any) {
 	}
 }
 
-// life runs one life of the harness, with a case in each stage that has one left. The harness is not to be used again unless it
-// is sound.
+// life runs one life of the harness, with a case in each stage that has one left. The harness is not to be used again
+// unless it is sound.
 func (s *Sweep) life(ctx context.Context, g *Harness, q *queue) (sound bool, err error) {
 	for _, stage := range Stages() {
 		a, there := q.take(stage)

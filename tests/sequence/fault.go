@@ -45,8 +45,8 @@ type Fault struct {
 	Skip    int          `json:",omitempty"`
 	Times   int          `json:",omitempty"`
 	// After an event, or after Skip calls, and so much time: the moment at which the CLI is killed, or etcd blinks.
-	Event  talos.EventKind    `json:",omitempty"`
-	After time.Duration `json:",omitempty"`
+	Event talos.EventKind `json:",omitempty"`
+	After time.Duration   `json:",omitempty"`
 	// Image is the end of its name.
 	Image string `json:",omitempty"`
 }

@@ -119,7 +119,7 @@ func ciliumValues(p *plan.Plan) map[string]any {
 		}},
 		// As "cilium install" has it: a second one finds no place in a cluster of one node.
 		"operator": map[string]any{"replicas": 1, "rollOutPods": true},
-		// Without it, changed values would wait for somebody to restart the agents.
+		// Without it, changed values would wait for a restart of the agents.
 		"rollOutCiliumPods": true,
 	}, p.CNIValues)
 }

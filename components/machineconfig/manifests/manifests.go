@@ -1,5 +1,6 @@
-// Package manifests renders what Talos installs into Kubernetes beside its own: typed objects of k8s.io/api, as inline
-// manifests of the machine configuration. Talos makes what is missing and never changes what is there. It is pure.
+// Package manifests renders what Talos installs into Kubernetes in addition to its own: typed objects of k8s.io/api, as
+// inline manifests of the machine configuration. Talos makes what is missing and never changes what is there. It is
+// pure.
 package manifests
 
 import (

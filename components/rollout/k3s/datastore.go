@@ -16,7 +16,7 @@ import (
 
 // sendDatastore tells a server that has none which etcd it is to have, and says what must be waited for before.
 func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
-	// What runs has its etcd. Where somebody has restored it, the installation has yet to hear of it.
+	// What runs has its etcd. Where the operator has restored it, the installation has yet to hear of it.
 	if kube, _, err := c.ask(ctx, []plan.Node{n}); err == nil && kube != nil {
 		if up, err := c.hasBeenUp(ctx, n); up || err != nil {
 			return nil //nolint:nilerr // it runs
@@ -109,7 +109,7 @@ func (c *Cluster) hasBeenUp(ctx context.Context, n plan.Node) (bool, error) {
 	return false, err
 }
 
-// noServerLeft says that none of the plan's servers but one that was made anew has a VM, or is known to have had one.
+// noServerLeft says that none of the plan's servers but one that was recreated has a VM, or is known to have had one.
 func (c *Cluster) noServerLeft(name string) bool {
 	return !slices.ContainsFunc(c.Plan.ControlPlanes(), func(n plan.Node) bool {
 		return n.Name != name &&

@@ -20,7 +20,7 @@ import (
 // oldest is the oldest version of Talos whose defaults a cluster is looked for with.
 const oldest = 5
 
-// findPatches renders what the stack file would give each node and takes for patches what a node has beside it. The
+// findPatches renders what the stack file would give each node and takes for patches what a node has in addition. The
 // defaults are those of the version of Talos that leaves the least to patch.
 func (w *writer) findPatches(first *machine) (contract string, err error) {
 	best := -1

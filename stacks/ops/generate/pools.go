@@ -198,7 +198,7 @@ func ranges[T any](list []T, text func(T) string, follows func(a, b T) bool) str
 	return strings.Join(parts, ",")
 }
 
-// freeVMID is one that nobody has, after the last of a list.
+// freeVMID is one that no VM has, after the last of a list.
 func (w *writer) freeVMID(list []int) int {
 	next := 400
 	if len(list) > 0 {

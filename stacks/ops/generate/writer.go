@@ -28,7 +28,7 @@ type writer struct {
 	network       netip.Prefix
 	heldVMIDs     map[int]bool
 	heldAddresses map[netip.Addr]bool
-	// patches are what the configuration of a node has beside what the program renders.
+	// patches are what the configuration of a node has in addition to what the program renders.
 	patches map[*machine]string
 	notes   []string
 	// unlike is what cannot be described.

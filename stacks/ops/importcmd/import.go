@@ -126,7 +126,7 @@ func report(out io.Writer, all []outcome) error {
 	return t.Flush()
 }
 
-// private writes a file that nobody else can read, in the place of one that may be there.
+// private writes a file that only its owner can read, in the place of one that may be there.
 func private(path string, text []byte) error {
 	return atomicfile.Write(filepath.Dir(path), atomicfile.Text(text),
 		func(unfinished string) error { return os.Rename(unfinished, path) })

@@ -132,7 +132,7 @@ func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) 
 
 	i := slices.IndexFunc(d.Resources, func(r apitype.ResourceV3) bool { return r.Type == tokens.Secrets })
 	if i < 0 {
-		return nil // somebody else bootstraps
+		return nil // others bootstrap
 	}
 
 	client, _ := revealed(d.Resources[i].Outputs["clientConfiguration"]).(map[string]any) // without it, nothing answers

@@ -224,7 +224,8 @@ func (s *previewEvents) rows() []impact.NodeImpact {
 
 		reported, there := s.restarts[row.Node]
 		if there {
-			row.Quorum, row.Refused, limits = cmp.Or(row.Quorum, reported.Quorum), cmp.Or(row.Refused, reported.Refused), reported.Limits
+			row.Quorum, row.Refused = cmp.Or(row.Quorum, reported.Quorum), cmp.Or(row.Refused, reported.Refused)
+			limits = reported.Limits
 		}
 
 		if row = n.restarted(row); there && !row.Effect.Down() {

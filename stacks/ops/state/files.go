@@ -43,8 +43,8 @@ const (
 // nameOf takes a file name apart: the stack, whether it was kept by a restore, and when.
 var nameOf = regexp.MustCompile(`^(.+?)(\` + preRestore + `)?\.(\d{8}-\d{6})\.json$`)
 
-// write keeps a state in a new file: whole or not at all, for nobody else to read, and never over another file. suffix
-// is empty or preRestore.
+// write keeps a state in a new file: whole or not at all, for its owner alone to read, and never over another file.
+// suffix is empty or preRestore.
 func (s Snapshots) write(ctx context.Context, suffix string, text []byte) (File, error) {
 	// What is replaced may be broken, and is kept all the same.
 	deployment, broken := decode(text, s.Project, s.Stack)

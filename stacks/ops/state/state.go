@@ -221,7 +221,7 @@ func WithProgram(args []string) []string {
 	return slices.Insert(slices.Clone(args), 1, "--run-program")
 }
 
-// refreshes tells whether a command reads the resources anew.
+// refreshes tells whether a command reads the resources again.
 func refreshes(args []string) bool {
 	return args[0] == "refresh" || slices.ContainsFunc(args[1:], func(a string) bool {
 		return a == "-r" || a == "--refresh" || strings.HasPrefix(a, "--refresh=") && a != "--refresh=false"

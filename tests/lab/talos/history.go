@@ -62,9 +62,9 @@ type Outage struct {
 
 // history is the memory of what happened to the nodes of a world.
 type history struct {
-	mu         sync.Mutex
-	events []Event
-	outages    []Outage
+	mu      sync.Mutex
+	events  []Event
+	outages []Outage
 }
 
 func (h *history) note(node string, kind EventKind, detail string) {

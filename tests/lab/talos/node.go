@@ -39,9 +39,9 @@ type node struct {
 	closing   chan struct{}        // closed when streams have to end
 
 	// what was published and told; only the publishing goroutine looks at it
-	last    map[string]shown
-	members memberList
-	reported    string
+	last     map[string]shown
+	members  memberList
+	reported string
 
 	storing sync.Mutex // one change of the disk at a time
 	netmu   sync.Mutex // one change of the network at a time

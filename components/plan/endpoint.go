@@ -29,7 +29,7 @@ func (r *resolver) checkEndpoint(p *Plan) {
 			[]spec.EndpointMode{spec.EndpointVIP, spec.EndpointKubeVIP},
 		},
 		{"host", e.Host, "a name like api.example.com", []spec.EndpointMode{spec.EndpointDNS}},
-		{"interface", e.Interface, "an interface like tailscale0", []spec.EndpointMode{spec.EndpointKubeVIP}},
+		{"interface", e.Interface, "an interface like eth0", []spec.EndpointMode{spec.EndpointKubeVIP}},
 	} {
 		path := "cluster.endpoint." + key.name
 		wanted := slices.Contains(key.modes, e.Mode)
@@ -87,6 +87,11 @@ func (r *resolver) checkTailnetVIP() {
 	if !r.onTailnet() {
 		return
 	}
+
+	r.warn("cluster.endpoint.interface", "is of the tailnet, which carries no ARP: kube-vip announces an address that no "+
+		"other machine of the tailnet reaches", r.spec.Cluster.Endpoint.Interface,
+		"use mode vip, or the interface of network.cidr, and advertise that address as a route of the tailnet (TS_ROUTES); "+
+			"or use mode dns with a name for the control planes' addresses in the tailnet")
 
 	for _, p := range r.pools {
 		if p.Role == spec.RoleControlPlane && !r.joinsTailnet(p) {

@@ -87,7 +87,7 @@ type Endpoint struct {
 	Address string `json:"address,omitempty"`
 	// The DNS name, with mode dns. It must resolve to the control planes.
 	Host string `json:"host,omitempty"`
-	// The network interface of the virtual IP address, with mode kubeVip; for example tailscale0.
+	// The network interface of the virtual IP address, with mode kubeVip; for example eth0.
 	Interface string `json:"interface,omitempty"`
 	// Version of kube-vip, with mode kubeVip. Update a running cluster with talosctl upgrade-k8s.
 	Version string `json:"version,omitempty" jsonschema:"default=v1.2.3"`

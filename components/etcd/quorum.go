@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/spec"
 )
 
@@ -41,65 +42,6 @@ func (m Member) String() string {
 // QuorumSize is how many of so many voting members must agree.
 func QuorumSize(voters int) int { return voters/2 + 1 }
 
-// MemberRemoval is the removal of members from etcd, judged as a whole before the first of them leaves.
-type MemberRemoval struct {
-	// Members are all that there are.
-	Members []Member
-	// Leaving are the names of those who go.
-	Leaving []string
-	// Dead are the names of those who need not be asked.
-	Dead []string
-}
-
-// Evaluate says why the members may not leave, nil when the first of them may. At no instant of what it allows is etcd
-// below its quorum, whatever the order, as long as no other member fails.
-func (d MemberRemoval) Evaluate() error {
-	if err := d.CheckQuorum(); err != nil || !slices.ContainsFunc(d.Members, d.leaves) {
-		return err
-	}
-
-	return d.checkHealth()
-}
-
-// CheckQuorum says whether enough voting members stay, however they are.
-func (d MemberRemoval) CheckQuorum() error {
-	voters := Voters(d.Members)
-	stay := Voters(slices.DeleteFunc(slices.Clone(d.Members), d.leaves))
-
-	switch need := QuorumSize(voters); {
-	case voters == 0:
-		return spec.Blocked("etcd has no voting member", "see that the cluster is up")
-	case !slices.ContainsFunc(d.Members, d.leaves):
-		return nil
-	case stay == 0:
-		return spec.Blocked(
-			"the last control plane never leaves: etcd would be lost with it",
-			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
-		)
-	case stay < need:
-		return spec.Blocked(fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed", stay, voters, need),
-			AtMost(voters))
-	default:
-		return nil
-	}
-}
-
-// AtMost says what to do instead where too many of so many members would leave.
-func AtMost(voters int) string {
-	if most := voters - QuorumSize(voters); most > 0 {
-		return fmt.Sprintf("remove %d at most at once", most)
-	}
-
-	return "add a control plane first"
-}
-
-// HasQuorum says whether enough voting members are well for etcd to go on.
-func (d MemberRemoval) HasQuorum() bool {
-	all, well := votes(d.Members)
-
-	return all > 0 && well >= QuorumSize(all)
-}
-
 // votes counts the voting members, and those of them that are well.
 func votes(members []Member) (all, well int) {
 	for _, m := range members {
@@ -117,44 +59,6 @@ func votes(members []Member) (all, well int) {
 	return all, well
 }
 
-// checkHealth are the members in whose state no other may leave.
-func (d MemberRemoval) checkHealth() error {
-	var rules []string
-
-	remedy := "repair it first, then run 'pulumi up' again"
-
-	for _, m := range d.Members {
-		switch {
-		case m.Learner && !d.leaves(m):
-			rules = append(rules, m.String()+" is joining etcd and has no vote yet")
-		case m.Problem != "" && !(d.leaves(m) && slices.Contains(d.Dead, m.Name)):
-			rules = append(rules, fmt.Sprintf("the etcd member %s is not healthy (%s)", m, m.Problem))
-
-			if d.leaves(m) {
-				remedy = "repair it first, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again"
-			}
-		}
-	}
-
-	if voters, healthy := votes(d.Members); healthy < QuorumSize(voters) {
-		return spec.Blocked(
-			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd removes no member", healthy, voters,
-				QuorumSize(voters)),
-			"bring one back, or restore a snapshot",
-		)
-	}
-
-	if len(rules) == 0 {
-		return nil
-	}
-
-	return spec.Blocked(strings.Join(rules, ", "), remedy)
-}
-
-func (d MemberRemoval) leaves(m Member) bool {
-	return m.Name != "" && slices.Contains(d.Leaving, m.Name)
-}
-
 // QuorumText says what is left of etcd while one of so many voting members is away.
 func QuorumText(voters int) string {
 	need := QuorumSize(voters)
@@ -165,4 +69,54 @@ func QuorumText(voters int) string {
 	}
 
 	return s
+}
+
+// CheckDisruption says why a member of etcd may not be taken down for a while, nil when it may: no other may be
+// unhealthy, and a change that Talos refuses while it would cost the quorum is not begun. A lone control plane may go:
+// etcd stands still meanwhile.
+func CheckDisruption(members []Member, name string, effect impact.Effect) error {
+	var unhealthy []string
+
+	voters := 0
+
+	for _, m := range members {
+		switch {
+		case m.Learner:
+			unhealthy = append(unhealthy, m.String()+" is joining etcd and has no vote yet")
+
+			continue
+		case m.Name != name && m.Problem != "":
+			unhealthy = append(unhealthy, fmt.Sprintf("the etcd member %s is not healthy (%s)", m, m.Problem))
+		}
+
+		voters++
+	}
+
+	switch {
+	case len(unhealthy) > 0:
+		return spec.Blocked(strings.Join(unhealthy, ", "), "repair it first, then run 'pulumi up' again")
+	case voters == 2 && effect == impact.EffectUpgrade:
+		return spec.Blocked(
+			"etcd has two members, and Talos upgrades none of them: the other could not go on alone",
+			"add a control plane, or remove one, first",
+		)
+	default:
+		return nil
+	}
+}
+
+// CanStop says why a member of which nothing is known may not be taken down, nil when it may: where etcd goes on and
+// too few of the others are well, it is what etcd goes on with.
+func CanStop(members []Member, name string) error {
+	_, well := votes(slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Name == name }))
+	voters := Voters(members)
+
+	if well == 0 || well >= QuorumSize(voters) {
+		return nil
+	}
+
+	return spec.Blocked(
+		fmt.Sprintf("%d of the other members of etcd are healthy, and %d are needed", well, QuorumSize(voters)),
+		"repair the others first, then run 'pulumi up' again",
+	)
 }

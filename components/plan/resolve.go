@@ -90,7 +90,7 @@ func (r *resolver) resolve() *Plan {
 	r.checkShapes()
 
 	for _, pool := range r.pools {
-		r.allocate(pool)
+		r.checkPool(pool)
 	}
 
 	r.checkRanges()

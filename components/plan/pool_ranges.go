@@ -16,8 +16,8 @@ var firstVMIDs = map[string]int{"control_plane": 401, "workers": 501, "gpu_worke
 
 const defaultVMIDs = 99
 
-// allocate checks what a pool is by itself, and reads its ranges.
-func (r *resolver) allocate(p *pool) {
+// checkPool checks what a pool is by itself, and reads its ranges.
+func (r *resolver) checkPool(p *pool) {
 	if !isLabel(p.name) {
 		r.problems.Add(p.path, "must be a DNS label: lower case letters, digits and dashes", p.name, "rename the pool")
 	}

@@ -23,6 +23,8 @@ func TestArguments(t *testing.T) {
 	tailnet, adopting, k3s, withToken := *p, *p, *p, *p
 	tailnet.Tailscale, adopting.TakeOver = &spec.Tailscale{}, true
 	k3s.K3s, withToken.K3s = &plan.PlannedK3s{}, &plan.PlannedK3s{TokenGiven: true}
+	withIdentity := *p
+	withIdentity.K3s = &plan.PlannedK3s{IdentityGiven: true}
 	n := p.Nodes()[0]
 	image, gpu := n, n
 	image.Template = ""
@@ -79,6 +81,10 @@ func TestArguments(t *testing.T) {
 		{
 			"K3sCluster c: Token is required if, and only if, the plan has one given",
 			k3sCluster(&K3sClusterArgs{Plan: &withToken, Preflight: report, Proxmox: api}),
+		},
+		{
+			"K3sCluster c: Identity is required if, and only if, the plan has one given",
+			k3sCluster(&K3sClusterArgs{Plan: &withIdentity, Preflight: report, Proxmox: api}),
 		},
 		{"TalosNode n: args are required", node(nil)},
 		{"TalosNode n: Proxmox is required; set it to a *proxmoxapi.Client", node(&TalosNodeArgs{Node: n})},

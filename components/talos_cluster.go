@@ -89,7 +89,8 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 	case args.Plan.Tailscale != nil && args.TailscaleAuthKey == nil:
 		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, so TailscaleAuthKey is required")
 	case args.Plan.TakeOver != (args.MachineSecrets != nil):
-		return nil, errors.New("TalosCluster " + name + ": MachineSecrets are required if, and only if, the plan imports existing ones")
+		return nil, errors.New("TalosCluster " + name +
+			": MachineSecrets are required if, and only if, the plan imports existing ones")
 	}
 
 	p := args.Plan

@@ -17,8 +17,8 @@ import (
 	"talos-proxmox/components/tokens"
 )
 
-// TalosNodeArgs describe one machine. What it boots first is a template or an image; that is used when the VM is created
-// and ignored afterwards.
+// TalosNodeArgs describe one machine. What it boots first is a template or an image; that is used when the VM is
+// created and ignored afterwards.
 type TalosNodeArgs struct {
 	// Node is the machine: plan.NewNode makes one of a node's own values, plan.New those of a cluster.
 	Node plan.Node
@@ -195,8 +195,8 @@ func newTalosNode(ctx *pulumi.Context, name string, args *clusterNode,
 	return node, node.finish(ctx)
 }
 
-// newNode creates the VM. The node is complete after configure, where it is configured, and finish: what a first control
-// plane is configured with holds its own address.
+// newNode creates the VM. The node is complete after configure, where it is configured, and finish: what a first
+// control plane is configured with holds its own address.
 func newNode(ctx *pulumi.Context, name string, args *clusterNode, opts ...pulumi.ResourceOption) (*TalosNode, error) {
 	n := args.Node
 	node := &TalosNode{node: n, name: name}

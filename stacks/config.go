@@ -55,7 +55,7 @@ type Config struct {
 // the field of Config that has its name, which comes first. The credentials for Proxmox VE are not among them: they are
 // used before anything is registered.
 type Secrets struct {
-	TailscaleAuthKey, MachineSecrets, K3sToken pulumi.StringInput
+	TailscaleAuthKey, MachineSecrets, K3sToken, K3sIdentity pulumi.StringInput
 }
 
 // Plan decides everything about the cluster (plan.New). It says which secrets are set, and holds none.
@@ -66,7 +66,7 @@ func (c Config) Plan() (*plan.Plan, error) {
 		TailscaleKey:   c.TailscaleAuthKey != "" || c.Secrets.TailscaleAuthKey != nil,
 		MachineSecrets: c.MachineSecrets != "" || c.Secrets.MachineSecrets != nil,
 		K3sToken:       c.K3sToken != "" || c.Secrets.K3sToken != nil,
-		K3sIdentity:    c.K3sIdentity != "",
+		K3sIdentity:    c.K3sIdentity != "" || c.Secrets.K3sIdentity != nil,
 	}
 
 	return plan.New(s)

@@ -174,8 +174,8 @@ func decodeFile(text []byte) (map[string]any, error) {
 	return all, nil
 }
 
-// opened puts a stand-in for everything that is encrypted. Pulumi takes no keys but texts: others are noted, and read as
-// what they would be in quotes.
+// opened puts a stand-in for everything that is encrypted. Pulumi takes no keys but texts: others are noted, and read
+// as what they would be in quotes.
 func opened(path string, value any, unquoted *spec.Problems) any {
 	switch v := value.(type) {
 	case map[any]any:

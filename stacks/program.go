@@ -162,7 +162,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, repor
 		cluster, err := components.NewK3sCluster(ctx, name, &components.K3sClusterArgs{
 			Plan: p, Preflight: report, Proxmox: api, Destroying: config.Destroying,
 			Token:    secretInput(config.K3sToken, config.Secrets.K3sToken),
-			Identity: secretInput(config.K3sIdentity, nil),
+			Identity: secretInput(config.K3sIdentity, config.Secrets.K3sIdentity),
 		}, append(opts, pulumi.Providers(proxmox))...)
 		if err != nil {
 			return nil, err

@@ -20,8 +20,8 @@ import (
 const maxServerFiles = 1 << 20
 
 // ReadServerFiles reads the identity of a cluster from the files of a server: a compressed tar archive in base64 of the
-// directory /var/lib/rancher/k3s/server, with its tokens and authorities. Its errors name files and nothing of what they
-// hold. The SSH key is not among them.
+// directory /var/lib/rancher/k3s/server, with its tokens and authorities. Its errors name files and nothing of what
+// they hold. The SSH key is not among them.
 func ReadServerFiles(text string) (Identity, error) {
 	files, err := unpack(text)
 	if err != nil {

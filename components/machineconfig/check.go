@@ -58,7 +58,8 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 
 	p := &plan.Plan{
 		Cluster: "cluster", Talos: s.Cluster.Versions.Talos, Kubernetes: "v" + constants.DefaultKubernetesVersion,
-		Network: netip.MustParsePrefix("192.0.2.0/24"), Discovery: spec.DiscoveryService, CNI: spec.CNIFlannel, KubeProxy: true,
+		Network: netip.MustParsePrefix("192.0.2.0/24"), Discovery: spec.DiscoveryService,
+		CNI: spec.CNIFlannel, KubeProxy: true,
 		Patches: s.Cluster.Patches, Manifests: s.Cluster.Manifests,
 	}
 

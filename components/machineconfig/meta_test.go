@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"talos-proxmox/tests/golden"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/siderolabs/image-factory/pkg/schematic"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/tests/golden"
 )
 
 // TestNetworkMeta compares with META key 10 as it was proven on hardware: testdata/meta-document.yaml is that text,

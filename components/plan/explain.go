@@ -133,7 +133,8 @@ func (e *explainer) k3s() {
 	add("kind", string(p.Distribution), "cluster.kind")
 	add("boot source", string(p.Source), decidedBy(s.Image.Source != "", "image.source", "default for cluster.kind k3s"))
 	add("addressing", string(p.Addressing), decidedBy(s.Network.Addressing != "", "network.addressing", ByDefault))
-	add("pod network", p.K3s.Pods.String(), decidedBy(s.K3s != nil && s.K3s.ClusterCIDR != "", "k3s.clusterCIDR", ByDefault))
+	add("pod network", p.K3s.Pods.String(),
+		decidedBy(s.K3s != nil && s.K3s.ClusterCIDR != "", "k3s.clusterCIDR", ByDefault))
 	add("service network", p.K3s.Services.String(),
 		decidedBy(s.K3s != nil && s.K3s.ServiceCIDR != "", "k3s.serviceCIDR", ByDefault))
 	add("token", token, decidedBy(p.K3s.TokenGiven, "k3sToken", ByDefault))

@@ -9,8 +9,13 @@ const (
 	oldestK3s                = 28
 )
 
-// OldestProxmox and NewestProxmox are the major versions of Proxmox VE that are supported.
-const OldestProxmox, NewestProxmox = 8, 9
+// The major versions of Proxmox VE that are supported.
+const (
+	// OldestProxmox is the first.
+	OldestProxmox = 8
+	// NewestProxmox is the last.
+	NewestProxmox = 9
+)
 
 // checkTalos holds Talos to the supported range. Nodes that others configure may run any.
 func (r *resolver) checkTalos(version string, configured bool) bool {

@@ -108,7 +108,8 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 	for i, u := range uses {
 		if ports[i] != 0 {
 			c.problems.Add(u.path, fmt.Sprintf("%s is to be %s, and a machine answers there already, on port %d", u.address,
-				u.by, ports[i]), "", "find out which machine has it, or choose another address"+c.freeAddress(ctx, u.address, u.pool)+
+				u.by, ports[i]), "", "find out which machine has it, or choose another address"+
+				c.freeAddress(ctx, u.address, u.pool)+
 				"; a node of a former cluster may run on")
 		}
 	}

@@ -46,7 +46,9 @@ func (c *Client) Snippets(ctx context.Context, host, datastore string) (map[stri
 
 func (c *Client) content(ctx context.Context, host, datastore, kind string) (map[string]int64, error) {
 	var content []proxmox.StorageContent
-	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/storage/%s/content?content=%s", host, datastore, kind), &content); err != nil {
+
+	path := fmt.Sprintf("/nodes/%s/storage/%s/content?content=%s", host, datastore, kind)
+	if err := c.get(ctx, path, &content); err != nil {
 		return nil, err
 	}
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"talos-proxmox/components/tokens"
-
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
+
+	"talos-proxmox/components/tokens"
 )
 
 func certificateRules(b *builder) []Rule {

@@ -6,9 +6,9 @@ import (
 	"regexp"
 	"strings"
 
-	"talos-proxmox/components/tokens"
-
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
+
+	"talos-proxmox/components/tokens"
 )
 
 func secretRules(b *builder) []Rule {

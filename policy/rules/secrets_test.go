@@ -3,12 +3,12 @@ package rules
 import (
 	"encoding/base64"
 
-	"talos-proxmox/components/tokens"
-
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/storage"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"talos-proxmox/components/tokens"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 	"regexp"
 	"strings"
 
-	"talos-proxmox/components/tokens"
-
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/components/tokens"
 )
 
 func versionRules(b *builder) []Rule {

@@ -70,7 +70,8 @@ func (g *Harness) remedy(ctx context.Context, stage Stage, failed error) (Verdic
 			done = append(done, thing)
 		}
 
-		refresh := r.verdict == Refreshed || r.verdict == Imported || strings.Contains(failed.Error(), "'pulumi up --refresh'")
+		refresh := r.verdict == Refreshed || r.verdict == Imported ||
+			strings.Contains(failed.Error(), "'pulumi up --refresh'")
 
 		return r.verdict, true, g.run(ctx, stage, refresh)
 	}

@@ -245,8 +245,8 @@ func (f *finder) download(ctx context.Context, p planned) (outcome, error) {
 	return f.exists(volume, volume+" on host "+host, p)
 }
 
-// snippet finds the user data of a node. The provider reads where it is, and not what it holds: nothing writes it again,
-// which would make another instance of the machine to cloud-init.
+// snippet finds the user data of a node. The provider reads where it is, and not what it holds: nothing writes it
+// again, which would make another instance of the machine to cloud-init.
 func (f *finder) snippet(ctx context.Context, p planned) (outcome, error) {
 	raw, _ := p.inputs["sourceRaw"].(map[string]any)
 	name := text(raw, "fileName")

@@ -3,13 +3,13 @@ package preview
 import (
 	"testing"
 
-	"talos-proxmox/components/impact"
-	"talos-proxmox/components/tokens"
-
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/impact"
+	"talos-proxmox/components/tokens"
 )
 
 func event(op apitype.OpType, kind, name string, inputs map[string]any, diffs ...string) events.EngineEvent {

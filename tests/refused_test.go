@@ -31,7 +31,7 @@ func TestRefused(t *testing.T) {
 			},
 			want: []string{
 				`proxmox.tokenID: is not a key of the configuration; did you mean "tokenId"?`,
-				`pools.worker.cores: must be a whole number (given: text); write digits alone, without a unit or quotes`,
+				`pools.worker.cores: must be a whole number (given: text, "many"); write digits alone, without a unit or quotes`,
 				`cluster.name: is required; give the cluster a name, for example k3s-dev`,
 				`pools.worker.addresses: overlaps pools.control.addresses {range} (given: {control}); the next free address is `,
 			},

@@ -120,8 +120,10 @@ func TestNoSecretInPlainText(t *testing.T) {
 		applied := []string{"clientConfiguration", "configPatches", "machineConfiguration", "machineConfigurationInput"}
 
 		assert.Equal(t, map[string][]string{
-			"talos-proxmox-test":     {"kubeconfig", "talosconfig"},
-			"vault":                  {"kubeconfig", "talosconfig"},
+			"talos-proxmox-test": {"kubeconfig", "talosconfig"},
+			"vault": {
+				"controlPlaneConfiguration", "kubeconfig", "machineSecrets", "talosconfig", "workerConfiguration",
+			},
 			"vault-proxmox":          {"apiToken", "ssh"},
 			"vault-secrets":          {"clientConfiguration", "machineSecrets"},
 			"vault-control-1-config": applied,

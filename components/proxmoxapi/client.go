@@ -187,7 +187,18 @@ func handedOn(call string, err error) bool {
 // task makes a request that Proxmox VE answers with a task, and waits for the end of that. What a lock refuses is sent
 // again.
 func (c *Client) task(ctx context.Context, host, method, path string, body any) error {
-	return c.untilUnlocked(ctx, method+" "+path, func() error { return c.taskOnce(ctx, host, method, path, body) })
+	return c.untilUnlocked(ctx, method+" "+path, always, func() error {
+		return c.taskOnce(ctx, host, method, path, body)
+	})
+}
+
+// vmTask is task for a VM: what a lock refuses is sent again to the same VM only.
+func (c *Client) vmTask(ctx context.Context, vm VM, method, path string, body any) error {
+	path = qemu(vm) + path
+
+	return c.untilUnlocked(ctx, method+" "+path, c.sameVM(vm), func() error {
+		return c.taskOnce(ctx, vm.Host, method, path, body)
+	})
 }
 
 func (c *Client) taskOnce(ctx context.Context, host, method, path string, body any) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -18,8 +19,12 @@ func Lock(message string) string { return locks.FindString(message) }
 // lockPause is how long a client waits before it repeats what a lock has refused.
 const lockPause = 5 * time.Second
 
-// untilUnlocked repeats what a lock refuses, within the bound of a task.
-func (c *Client) untilUnlocked(ctx context.Context, call string, do func() error) error {
+// untilUnlocked repeats what a lock refuses, within the bound of a task. Only the caller knows whose VM it asked for, and
+// a VMID can be given to another VM meanwhile: before each repetition, unchanged says whether it still is the one that
+// refused first.
+func (c *Client) untilUnlocked(ctx context.Context, call string, unchanged func(context.Context) error,
+	do func() error,
+) error {
 	for start := time.Now(); ; {
 		err := do()
 		if err == nil {
@@ -35,6 +40,10 @@ func (c *Client) untilUnlocked(ctx context.Context, call string, do func() error
 			return fmt.Errorf("%w: gave up after %s (lifecycle.taskTimeout)", err, c.taskTimeout)
 		}
 
+		if changed := unchanged(ctx); changed != nil {
+			return fmt.Errorf("%w: not sent again: %w", err, changed)
+		}
+
 		c.progress(fmt.Sprintf("waiting to send %s (%s of at most %s): %s", call,
 			time.Since(start).Round(time.Second), c.taskTimeout, lock))
 
@@ -43,5 +52,34 @@ func (c *Client) untilUnlocked(ctx context.Context, call string, do func() error
 			return fmt.Errorf("interrupted while waiting to send %s: %w", call, err)
 		case <-time.After(c.lockPause):
 		}
+
+		if changed := unchanged(ctx); changed != nil {
+			return fmt.Errorf("%w: not sent again: %w", err, changed)
+		}
 	}
 }
+
+// sameVM returns a function that holds a VM to the UUID that it had when the function was called first.
+func (c *Client) sameVM(vm VM) func(context.Context) error {
+	var first string
+
+	return func(ctx context.Context) error {
+		config, err := c.Config(ctx, vm)
+
+		switch {
+		case err != nil:
+			return fmt.Errorf("whether VM %d is the same one is unknown: %w", vm.ID, err)
+		case config.UUID == "":
+			return fmt.Errorf("whether VM %d is the same one is unknown: it states no UUID (smbios1)", vm.ID)
+		case first == "":
+			first = config.UUID
+		case !strings.EqualFold(first, config.UUID):
+			return fmt.Errorf("VM %d is another one by now: its UUID is %s and was %s", vm.ID, config.UUID, first)
+		}
+
+		return nil
+	}
+}
+
+// always is for what is no VM's.
+func always(context.Context) error { return nil }

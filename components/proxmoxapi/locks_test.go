@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lockedServer refuses to start a VM so many times, by its answer or by the end of its task, as another is at it.
-func lockedServer(t *testing.T, times int, byTask bool, lock string) (*Client, *int) {
+// lockedServer refuses to start a VM so many times, by its answer or by the end of its task, as another is at it. The
+// VM has one identity after the other, the last of them for good.
+func lockedServer(t *testing.T, times int, byTask bool, lock string, uuids ...string) (*Client, *int) {
 	t.Helper()
 
 	asked := 0
@@ -31,6 +32,18 @@ func lockedServer(t *testing.T, times int, byTask bool, lock string) (*Client, *
 			}
 
 			_, _ = w.Write([]byte(`{"data":"UPID:pve:00000001:00000001:00000001:qmstart:401:a@pve:"}`))
+
+			return
+		}
+
+		if strings.HasSuffix(r.URL.Path, "/config") {
+			config := "null"
+			if len(uuids) > 0 {
+				config = `{"smbios1":"` + uuids[0] + `"}`
+				uuids = uuids[min(1, len(uuids)-1):]
+			}
+
+			_, _ = w.Write([]byte(`{"data":` + config + `}`))
 
 			return
 		}
@@ -55,6 +68,8 @@ func lockedServer(t *testing.T, times int, byTask bool, lock string) (*Client, *
 
 // TestLocks: what a lock refuses is sent again, and nothing else is.
 func TestLocks(t *testing.T) {
+	const one, other = "uuid=aaaaaaaa-0000-4000-8000-000000000001", "uuid=bbbbbbbb-0000-4000-8000-000000000002"
+
 	vm := VM{ID: 401, Host: "pve"}
 
 	for name, c := range map[string]struct {
@@ -69,7 +84,7 @@ func TestLocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var said []string
 
-			client, asked := lockedServer(t, 2, c.byTask, c.lock)
+			client, asked := lockedServer(t, 2, c.byTask, c.lock, one, strings.Replace(one, "aaaaaaaa", "AAAAAAAA", 1))
 			client.progress = func(m string) { said = append(said, m) }
 
 			require.NoError(t, client.Start(t.Context(), vm))
@@ -85,8 +100,33 @@ func TestLocks(t *testing.T) {
 		assert.Equal(t, 1, *asked)
 	})
 
+	for name, c := range map[string]struct {
+		uuids []string
+		said  string
+	}{
+		"another VM by now": {
+			[]string{one, one, other},
+			"not sent again: VM 401 is another one by now: its UUID is bbbbbbbb-0000-4000-8000-000000000002 and was " +
+				"aaaaaaaa-0000-4000-8000-000000000001",
+		},
+		"a VM without a UUID": {
+			[]string{"manufacturer=a"},
+			"not sent again: whether VM 401 is the same one is unknown: it states no UUID (smbios1)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, asked := lockedServer(t, 1000, true, "VM is locked (backup)", c.uuids...)
+			client.lockPause = time.Millisecond
+
+			err := client.Start(t.Context(), vm)
+			require.ErrorContains(t, err, c.said)
+			require.ErrorContains(t, err, "VM is locked (backup)")
+			assert.LessOrEqual(t, *asked, 2)
+		})
+	}
+
 	t.Run("for too long", func(t *testing.T) {
-		client, _ := lockedServer(t, 1000, false, "VM is locked (backup)")
+		client, _ := lockedServer(t, 1000, false, "VM is locked (backup)", one)
 		client.taskTimeout = 20 * time.Millisecond
 
 		err := client.Start(t.Context(), vm)
@@ -96,7 +136,7 @@ func TestLocks(t *testing.T) {
 
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		client, _ := lockedServer(t, 1000, true, "VM is locked (backup)")
+		client, _ := lockedServer(t, 1000, true, "VM is locked (backup)", one)
 		client.lockPause = time.Minute
 		client.progress = func(string) { cancel() }
 

@@ -60,13 +60,13 @@ func (c *Client) Settings(ctx context.Context, vm VM) (Settings, error) {
 
 // Start starts a VM that is off, and returns when it runs. The error says why it does not.
 func (c *Client) Start(ctx context.Context, vm VM) error {
-	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/start", nil)
+	return c.vmTask(ctx, vm, "POST", "/status/start", nil)
 }
 
 // Restart has a running VM shut down and start with what waits for that. It returns when the VM is off: Proxmox VE
 // starts it after that, and does not report how that went.
 func (c *Client) Restart(ctx context.Context, vm VM) error {
-	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/reboot", nil)
+	return c.vmTask(ctx, vm, "POST", "/status/reboot", nil)
 }
 
 // shutdownSeconds is how long a guest may take to shut down before its power is cut. lifecycle.taskTimeout is longer.
@@ -74,13 +74,13 @@ const shutdownSeconds = 120
 
 // Shutdown has a VM shut down, cuts its power where it does not in time, and returns when it is off.
 func (c *Client) Shutdown(ctx context.Context, vm VM) error {
-	return c.task(ctx, vm.Host, "POST", qemu(vm)+"/status/shutdown",
+	return c.vmTask(ctx, vm, "POST", "/status/shutdown",
 		map[string]any{"timeout": shutdownSeconds, "forceStop": 1})
 }
 
 // Resize makes a disk of a VM larger, which a running VM notices at once.
 func (c *Client) Resize(ctx context.Context, vm VM, disk string, gib int) error {
-	return c.task(ctx, vm.Host, "PUT", qemu(vm)+"/resize",
+	return c.vmTask(ctx, vm, "PUT", "/resize",
 		map[string]string{"disk": disk, "size": fmt.Sprintf("%dG", gib)})
 }
 

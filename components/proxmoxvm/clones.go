@@ -109,7 +109,7 @@ func (c *Clones) waitForLock(ctx context.Context, args *pulumi.ErrorHookArgs) bo
 		return false
 	}
 
-	if _, there, err := c.Proxmox.Find(ctx, int(hookutil.Number(args.NewInputs, "vmId"))); err != nil || there {
+	if !c.free(ctx, args) {
 		return false
 	}
 
@@ -139,8 +139,16 @@ func (c *Clones) waitForLock(ctx context.Context, args *pulumi.ErrorHookArgs) bo
 	case <-ctx.Done():
 		return false
 	case <-time.After(pause):
-		return true
 	}
+
+	return c.free(ctx, args)
+}
+
+// free says that nothing of a clone is there, nor another VM that was given its VMID meanwhile.
+func (c *Clones) free(ctx context.Context, args *pulumi.ErrorHookArgs) bool {
+	_, there, err := c.Proxmox.Find(ctx, int(hookutil.Number(args.NewInputs, "vmId")))
+
+	return err == nil && !there
 }
 
 // templateOf is what a VM is cloned from; empty where it is no clone.

@@ -123,6 +123,11 @@ func TestLockedTemplate(t *testing.T) {
 		c.Proxmox = &fakeProxmox{machine: &proxmoxapi.VM{ID: 501}}
 		assert.False(t, c.Failed(t.Context(), failed("c", locked)), "something of the clone is there")
 
+		given := &fakeProxmox{}
+		c.Proxmox, c.Progress = given, func(string) { given.machine = &proxmoxapi.VM{ID: 501} }
+		assert.False(t, c.Failed(t.Context(), failed("h", locked)), "its VMID was given away meanwhile")
+
+		c.Progress = func(m string) { said = append(said, m) }
 		c.Proxmox = &fakeProxmox{err: proxmoxapi.ErrUnreachable}
 		assert.False(t, c.Failed(t.Context(), failed("d", locked)), "whether something is there is not known")
 

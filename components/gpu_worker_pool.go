@@ -65,8 +65,6 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 		return nil, errors.New("GPUWorkerPool " + name + ": the name of the pool is required")
 	}
 
-	var nodes []gpuNode
-
 	for _, w := range args.Nodes {
 		if w.Name == "" || w.Args == nil || w.Args.Node.GPU == nil {
 			return nil, fmt.Errorf("GPUWorkerPool %s: each node needs a name and a GPU", name)
@@ -81,7 +79,11 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 		if err := w.Args.check(w.Name); err != nil {
 			return nil, fmt.Errorf("GPUWorkerPool %s: %w", name, err)
 		}
+	}
 
+	var nodes []gpuNode
+
+	for _, w := range args.Nodes {
 		node, err := standalone(ctx, w.Name, *w.Args)
 		if err != nil {
 			return nil, err

@@ -324,16 +324,16 @@ func TestHints(t *testing.T) {
 			"talosctl": `talosctl --talosconfig './it'\''s here/talosconfig'` + talosctl,
 		}},
 		"kube-vip with IPv6": {func(c *Config) {
-			c.Cluster.Endpoint = spec.Endpoint{
-				Mode: spec.EndpointKubeVIP, Address: "fd7a:115c:a1e0::20",
-				Interface: "tailscale0",
+			c.Network = spec.Network{CIDR: "fd00::/64", Gateway: "fe80::1"}
+			c.Pools = map[string]spec.Pool{
+				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "fd00::11"},
+				"worker":  {Role: spec.RoleWorker, Count: new(3), Addresses: "fd00::21-fd00::29"},
 			}
-			c.Image.Factory.Extensions = []string{"tailscale"}
-			c.Tailscale, c.TailscaleAuthKey = &spec.Tailscale{}, "key"
+			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "fd00::9", Interface: "eth0"}
 			c.Outputs.Files = &spec.Files{Write: []spec.File{"talosconfig", "kubeconfig"}}
 		}, map[string]any{
-			"kubectl":  "kubectl --kubeconfig ./talos/kubeconfig --server 'https://[fd7a:115c:a1e0::20]:6443' get nodes -o wide",
-			"talosctl": "talosctl --talosconfig ./talos/talosconfig" + talosctl,
+			"kubectl":  "kubectl --kubeconfig ./talos/kubeconfig --server 'https://[fd00::9]:6443' get nodes -o wide",
+			"talosctl": "talosctl --talosconfig ./talos/talosconfig" + strings.ReplaceAll(talosctl, "10.0.0.", "fd00::"),
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

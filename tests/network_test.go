@@ -19,6 +19,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/stacks/contract"
@@ -26,13 +27,13 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// tailnet is a cluster that is reached through kube-vip on its tailnet, with Cilium instead of kube-proxy.
+// tailnet is a cluster that is reached through kube-vip, also from its tailnet, with Cilium instead of kube-proxy.
 const tailnet = `config:
   talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [{ name: pve }] }
   talos-proxmox:cluster:
     name: home
     versions: { talos: v1.12.4, kubernetes: v1.34.2 }
-    endpoint: { mode: kubeVip, address: 100.64.0.20, interface: tailscale0 }
+    endpoint: { mode: kubeVip, address: 192.168.10.10, interface: ens18 }
     cni: { name: cilium, version: 1.18.3, kubeProxy: false }
     encryption: nodeID
     registryMirrors: { docker.io: ["https://registry.lan:5000"] }
@@ -40,14 +41,15 @@ const tailnet = `config:
     manifests: ["apiVersion: v1\nkind: Namespace\nmetadata:\n  name: flux-system\n"]
   talos-proxmox:image: { source: template, schematic: [tailscale], template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base } }
   talos-proxmox:network: { cidr: 192.168.10.0/24, timeServers: [192.168.10.1] }
-  talos-proxmox:tailscale: { loginServer: https://headscale.example.com, pools: [control] }
+  talos-proxmox:tailscale: { loginServer: https://headscale.example.com, pools: [control], advertiseEndpoint: true }
   talos-proxmox:pools:
     control: { role: controlplane, count: 3, addresses: 192.168.10.11-13 }
     worker: { role: worker, count: 1, addresses: 192.168.10.21-49 }
 `
 
 // TestTailnet brings a cluster up whose API server is reached through kube-vip, which follows the control planes that
-// are there; another version of Cilium reaches the running cluster.
+// are there; another version of Cilium reaches the running cluster. The tailnet reaches the API server by the route that
+// the control planes advertise.
 func TestTailnet(t *testing.T) {
 	t.Parallel()
 
@@ -69,6 +71,21 @@ func TestTailnet(t *testing.T) {
 	}, onTailnet(t, r, outputs))
 
 	requireNoChange(t, r.Stack)
+
+	fromTailnet, err := clientcmd.RESTConfigFromKubeConfig([]byte(outputs[contract.OutputKubeconfig].Value.(string)))
+	require.NoError(t, err)
+
+	fromTailnet.Dial = r.Talos.DialTailnet
+	remote, err := kubernetes.NewForConfig(fromTailnet)
+	require.NoError(t, err)
+
+	_, err = remote.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.ErrorContains(t, err, "the tailnet has no route to "+r.Plan.VIP.String())
+
+	r.Talos.ApproveRoute(netip.PrefixFrom(r.Plan.VIP, r.Plan.VIP.BitLen()))
+
+	_, err = remote.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
 
 	t.Run("another version of Cilium", func(t *testing.T) {
 		before := vmids(r)
@@ -92,7 +109,12 @@ func TestTailnet(t *testing.T) {
 		requireNoChange(t, r.Stack)
 	})
 
-	t.Run("the address moves", func(t *testing.T) { stopHolder(t, r, outputs) })
+	t.Run("the address moves", func(t *testing.T) {
+		stopHolder(t, r, outputs)
+
+		_, err := remote.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		assert.NoError(t, err)
+	})
 
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())

@@ -45,8 +45,7 @@ func endpoints(versions spec.Versions) map[string]spec.Spec {
 			s.Pools["control"] = control
 		}),
 		"kube-vip": three(func(s *spec.Spec) {
-			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
-			s.Tailscale, s.Provided.TailscaleKey = &spec.Tailscale{Pools: []string{"control"}}, true
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.20", Interface: "eth0"}
 		}),
 		"dns": three(func(s *spec.Spec) {
 			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"}
@@ -65,7 +64,7 @@ func TestEndpoints(t *testing.T) {
 				control, worker := fullConfiguration(t, p, p.Pools[0].Nodes[1]), fullConfiguration(t, p, p.Pools[1].Nodes[0])
 				endpoint := map[string]string{
 					"first": "10.0.0.11", "vip": "10.0.0.20", "vip-dhcp": "10.0.0.20",
-					"vip-written": "10.0.0.20", "kube-vip": "100.64.0.20", "dns": "api.example.com",
+					"vip-written": "10.0.0.20", "kube-vip": "10.0.0.20", "dns": "api.example.com",
 				}[mode]
 
 				// Who holds the shared address, on which link.
@@ -120,7 +119,7 @@ func TestEndpoints(t *testing.T) {
 
 				// Which address is a node's own.
 				subnets := []string{"10.0.0.0/16"}
-				if p.EndpointMode == spec.EndpointVIP {
+				if p.VIP.IsValid() {
 					subnets = append(subnets, "!10.0.0.20/32")
 				}
 

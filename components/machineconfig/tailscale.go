@@ -2,11 +2,13 @@ package machineconfig
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/runtime/extensions"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Tailscale is the configuration patch with which the nodes of a pool join the tailnet, to go before the pool's other
@@ -31,6 +33,11 @@ func Tailscale(p *plan.Plan, pool plan.PlannedPool, key string) (string, error) 
 
 	if server := p.Tailscale.LoginServer; server != "" {
 		doc.ServiceEnvironment = append(doc.ServiceEnvironment, "TS_EXTRA_ARGS=--login-server="+server)
+	}
+
+	if p.Tailscale.AdvertiseEndpoint && pool.Role == spec.RoleControlPlane {
+		route := netip.PrefixFrom(p.VIP, p.VIP.BitLen())
+		doc.ServiceEnvironment = append(doc.ServiceEnvironment, "TS_ROUTES="+route.String())
 	}
 
 	return render(doc)

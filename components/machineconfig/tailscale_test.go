@@ -65,6 +65,21 @@ func TestTailscaleWithoutServer(t *testing.T) {
 	}
 }
 
+// TestAdvertisedEndpoint: the control planes offer the shared address to the tailnet, as the route of one address.
+func TestAdvertisedEndpoint(t *testing.T) {
+	s := tailnet(talos112)
+	s.Tailscale.Pools, s.Tailscale.AdvertiseEndpoint = nil, true
+	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"}
+	p := planOf(t, s)
+
+	for _, pool := range p.Pools {
+		got, err := Tailscale(p, pool, "k")
+		if err != nil || strings.Contains(got, "- TS_ROUTES=10.0.0.20/32\n") != (pool.Role == spec.RoleControlPlane) {
+			t.Error(pool.Name, got, err)
+		}
+	}
+}
+
 // TestTailscaleKey: what is no key is refused and not shown.
 func TestTailscaleKey(t *testing.T) {
 	p := planOf(t, tailnet(talos112))

@@ -220,6 +220,26 @@ func (r *resolver) checkTailscale() {
 			r.problems.Add(at("tailscale.pools", i), "is no pool", name, "name one of pools")
 		}
 	}
+
+	if t.AdvertiseEndpoint {
+		r.checkAdvertised()
+	}
+}
+
+// checkAdvertised: the control planes forward to an address that all of them can have.
+func (r *resolver) checkAdvertised() {
+	const path = "tailscale.advertiseEndpoint"
+
+	if r.spec.Cluster.Endpoint.Address == "" {
+		r.problems.Add(path, "needs cluster.endpoint.address", "true", "set cluster.endpoint.mode to vip or kubeVip")
+	}
+
+	for _, p := range r.pools {
+		if p.Role == spec.RoleControlPlane && !r.joinsTailnet(p) {
+			r.problems.Add(path, "needs the control planes in the tailnet; those of pool "+p.name+" do not join", "true",
+				"add the pool to tailscale.pools")
+		}
+	}
 }
 
 // joinsTailnet says whether the nodes of a pool are to join.

@@ -74,31 +74,12 @@ func (r *resolver) checkKubeVIP(p *Plan) {
 		p.KubeVIP, _ = r.version("cluster.endpoint.version", e.Version, kubeVIPVersion)
 	}
 
-	r.checkTailnetVIP()
-}
-
-// onTailnet says whether the virtual address belongs to the tailnet.
-func (r *resolver) onTailnet() bool {
-	return strings.HasPrefix(r.spec.Cluster.Endpoint.Interface, "tailscale")
-}
-
-// checkTailnetVIP: a virtual address on the tailnet's interface needs control planes that have it.
-func (r *resolver) checkTailnetVIP() {
-	if !r.onTailnet() {
-		return
-	}
-
-	r.warn("cluster.endpoint.interface", "is of the tailnet, which carries no ARP: kube-vip announces an address that no "+
-		"other machine of the tailnet reaches", r.spec.Cluster.Endpoint.Interface,
-		"use mode vip, or the interface of network.cidr, and advertise that address as a route of the tailnet (TS_ROUTES); "+
-			"or use mode dns with a name for the control planes' addresses in the tailnet")
-
-	for _, p := range r.pools {
-		if p.Role == spec.RoleControlPlane && !r.joinsTailnet(p) {
-			r.problems.Add("cluster.endpoint.interface",
-				"needs the control planes in the tailnet; those of pool "+p.name+" do not join",
-				r.spec.Cluster.Endpoint.Interface, "set tailscale, or add the pool to tailscale.pools")
-		}
+	// Its links carry IP alone. An address on one answers no ARP, and the tailnet has no route to it.
+	if strings.HasPrefix(e.Interface, "tailscale") {
+		r.problems.Add("cluster.endpoint.interface",
+			"cannot be one of a tailnet, in which other machines do not reach an address that kube-vip announces", e.Interface,
+			"name the interface of network.cidr and choose an address of that network; to reach it over the tailnet, "+
+				"set tailscale.advertiseEndpoint and approve the route in the tailnet")
 	}
 }
 
@@ -112,17 +93,13 @@ func (r *resolver) checkVIP(p *Plan) {
 
 	a, err := netip.ParseAddr(e.Address)
 
-	switch {
-	case err != nil || a.Zone() != "":
+	if err != nil || a.Zone() != "" {
 		r.problems.Add(path, "must be an address", e.Address, "write it like 10.0.0.20")
 
 		return
-	case r.onTailnet():
-		// It belongs to the tailnet, not to the network of the nodes.
-		p.VIP = a
-	default:
-		r.vip, p.VIP = a, a
 	}
+
+	r.vip, p.VIP = a, a
 }
 
 // endpoint is the URL of the Kubernetes API, empty when it is not known in advance.

@@ -32,8 +32,8 @@ const (
 	ciliumHubble = 4244
 )
 
-// tailnetRange is where Tailscale and Headscale take addresses from.
-var tailnetRange = netip.MustParsePrefix("100.64.0.0/10")
+// tailnetRanges are where Tailscale and Headscale take addresses from.
+var tailnetRanges = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd7a:115c:a1e0::/48")}
 
 // opening is what the operator opens in addition.
 type opening struct {
@@ -184,8 +184,13 @@ func (r *resolver) openTalos(p *Plan) (all, control []Ingress) {
 	api := distinct(append(slices.Clone(nodes), r.apiFrom...))
 	kubernetes := distinct(append(slices.Clone(pods), r.apiFrom...))
 
-	if r.onTailnet() {
-		kubernetes = distinct(append(kubernetes, tailnetRange))
+	if t := r.spec.Tailscale; t != nil && t.AdvertiseEndpoint {
+		// The control plane that has the address does not forward: it sees the caller's own.
+		for _, tailnet := range tailnetRanges {
+			if tailnet.Addr().Is6() == p.VIP.Is6() {
+				kubernetes = distinct(append(kubernetes, tailnet))
+			}
+		}
 	}
 
 	all = []Ingress{

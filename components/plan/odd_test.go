@@ -43,17 +43,6 @@ func TestOddConfigurations(t *testing.T) {
 				"them only if they have addresses of both (given: 1.1.1.1, 8.8.8.8); state DNS servers of the network's " +
 				"version, such as 2606:4700:4700::1111 with IPv6"},
 		},
-		"kube-vip on a tailnet": {
-			change: func(s *draft) {
-				s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "100.64.0.1", Interface: "tailscale0"}
-				s.Tailscale, s.Provided.TailscaleKey = &spec.Tailscale{}, true
-				s.Image.Schematic = &spec.Schematic{Extensions: []string{"tailscale"}}
-			},
-			want: []string{"cluster.endpoint.interface: is of the tailnet, which carries no ARP: kube-vip announces an address " +
-				"that no other machine of the tailnet reaches (given: tailscale0); use mode vip, or the interface of " +
-				"network.cidr, and advertise that address as a route of the tailnet (TS_ROUTES); or use mode dns with a name " +
-				"for the control planes' addresses in the tailnet"},
-		},
 		"IPv6 with both": {change: func(s *draft) { v6(s, "1.1.1.1", "2606:4700:4700::1111") }},
 	} {
 		t.Run(name, func(t *testing.T) {

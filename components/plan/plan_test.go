@@ -231,11 +231,6 @@ func TestEndpoint(t *testing.T) {
 		"https://10.0.0.201:6443": func(s *draft) {
 			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.201", Interface: "eth0"}
 		},
-		"https://100.64.0.1:6443": func(s *draft) {
-			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "100.64.0.1", Interface: "tailscale0"}
-			s.Tailscale, s.Provided.TailscaleKey = &spec.Tailscale{}, true
-			s.Image.Schematic = &spec.Schematic{Extensions: []string{"tailscale"}}
-		},
 		"https://[fd00::11]:6443": func(s *draft) {
 			s.Network.CIDR = "fd00::/64"
 			s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(1), Addresses: "fd00::11-fd00::1f"}
@@ -252,6 +247,42 @@ func TestEndpoint(t *testing.T) {
 		if p := placed(t, s); p.Endpoint != want {
 			t.Errorf("got %s, want %s", p.Endpoint, want)
 		}
+	}
+}
+
+// TestAdvertisedEndpoint: a caller of the tailnet comes with an address of its own.
+func TestAdvertisedEndpoint(t *testing.T) {
+	s := small()
+	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.201"}
+	s.Image.Schematic = &spec.Schematic{Extensions: []string{"tailscale"}}
+	s.Tailscale, s.Provided.TailscaleKey = &spec.Tailscale{}, true
+	s.Firewall.Enabled = new(true)
+
+	for _, advertised := range []bool{false, true} {
+		s.Tailscale.AdvertiseEndpoint = advertised
+
+		for _, ingress := range placed(t, s).Pools[0].Ingress {
+			if open := slices.Contains(ingress.From, netip.MustParsePrefix("100.64.0.0/10")); open !=
+				(advertised && ingress.Name == "kube-apiserver") {
+				t.Errorf("advertised %t: %s is open to the tailnet: %t", advertised, ingress.Name, open)
+			}
+		}
+	}
+}
+
+// TestKubeVIPOnTailnet: it is refused, with what to use.
+func TestKubeVIPOnTailnet(t *testing.T) {
+	s := small()
+	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.201", Interface: "tailscale0"}
+	s.Image.Schematic = &spec.Schematic{Extensions: []string{"tailscale"}}
+	s.Tailscale, s.Provided.TailscaleKey = &spec.Tailscale{}, true
+
+	_, err := New(spec.Spec(s))
+	if err == nil || err.Error() != "the configuration has 1 problem:\n  - cluster.endpoint.interface: cannot be one of a "+
+		"tailnet, in which other machines do not reach an address that kube-vip announces (given: tailscale0); name the "+
+		"interface of network.cidr and choose an address of that network; to reach it over the tailnet, set "+
+		"tailscale.advertiseEndpoint and approve the route in the tailnet" {
+		t.Error(err)
 	}
 }
 

@@ -65,6 +65,9 @@ type Tailscale struct {
 	Pools []string `json:"pools,omitempty"`
 	// URL of a Headscale server. Absent: Tailscale's own.
 	LoginServer string `json:"loginServer,omitempty"`
+	// Advertise cluster.endpoint.address from the control planes as a subnet route, which you approve in the tailnet.
+	// Other machines of the tailnet then reach the Kubernetes API. Absent: false.
+	AdvertiseEndpoint bool `json:"advertiseEndpoint,omitempty"`
 }
 
 // Firewall closes what the nodes do not need.

@@ -1,7 +1,6 @@
 package rehearsal
 
 import (
-	"encoding/binary"
 	"errors"
 	"maps"
 	"net/netip"
@@ -43,8 +42,6 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
 		}),
 	}
 
-	errs = append(errs, r.rewriteEndpoint(config, network))
-
 	for key, text := range r.values {
 		r.values[key] = mapAddresses(text, network, toLab)
 	}
@@ -78,43 +75,6 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
 	}))
 
 	return r, errors.Join(errs...)
-}
-
-// rewriteEndpoint gives a shared address that is not of the stack's network, such as one of a tailnet, a place in it:
-// the last address that nobody has.
-func (s *Stack) rewriteEndpoint(config stacks.Config, network netip.Prefix) error {
-	p, err := config.Plan()
-	if err != nil {
-		return err
-	}
-
-	if !p.VIP.IsValid() || network.Contains(p.VIP) {
-		return nil
-	}
-
-	taken := map[netip.Addr]bool{p.Gateway: true}
-	for _, n := range p.Nodes() {
-		taken[n.Address] = true
-	}
-
-	// The lab's network is of IPv4, and so is one that is mapped onto it. The last address is for broadcasts.
-	first := network.Addr().As4()
-	last := [4]byte{}
-	binary.BigEndian.PutUint32(last[:], binary.BigEndian.Uint32(first[:])|^uint32(0)>>network.Bits())
-
-	free := netip.AddrFrom4(last).Prev()
-	for taken[free] {
-		free = free.Prev()
-	}
-
-	if !network.Contains(free) {
-		return errors.New(
-			"cluster.endpoint.address: the rehearsal has no place for it: every address of network.cidr is taken")
-	}
-
-	return s.edit("cluster", func(cluster map[string]any) {
-		cluster["endpoint"].(map[string]any)["address"] = free.String()
-	})
 }
 
 // rewriteSSH names the lab's SSH servers. The user is the stack's own.

@@ -27,10 +27,8 @@ func planned(t *testing.T, cni spec.CNI, endpoint spec.Endpoint) *plan.Plan {
 			Name: "atlas", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni,
 			Endpoint: endpoint,
 		},
-		Image:     spec.Image{Factory: spec.FactoryImage{Extensions: []string{"tailscale"}}},
-		Network:   spec.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
-		Pools:     map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
-		Tailscale: &spec.Tailscale{}, Provided: spec.SecretsProvided{TailscaleKey: true},
+		Network: spec.Network{CIDR: "10.0.0.0/16", Gateway: "10.0.0.1"},
+		Pools:   map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +43,7 @@ var (
 		"hubble": map[string]any{"relay": map[string]any{"enabled": true}}, "operator": map[string]any{"replicas": 2.0},
 		"cgroup": nil,
 	}}
-	onTailnet = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "100.64.0.20", Interface: "tailscale0"}
-	onLAN     = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.20", Interface: "eth0", Version: "1.0.4"}
+	onLAN = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.20", Interface: "eth0", Version: "1.0.4"}
 )
 
 // TestManifests: what is rendered, and that each document is a whole object of k8s.io/api without a field that its type
@@ -56,7 +53,6 @@ func TestManifests(t *testing.T) {
 		"cilium":            planned(t, ciliumAlone, spec.Endpoint{}),
 		"cilium-kube-proxy": planned(t, ciliumBeside, spec.Endpoint{}),
 		"kube-vip":          planned(t, spec.CNI{}, onLAN),
-		"kube-vip-tailnet":  planned(t, spec.CNI{}, onTailnet),
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := Inline(p)

@@ -2,7 +2,6 @@ package talos
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -109,24 +108,20 @@ func tailscaleProblem(environment []string) string {
 		}
 	}
 
+	if routes := variable(environment, "TS_ROUTES"); routes != "" {
+		for route := range strings.SplitSeq(routes, ",") {
+			p, err := netip.ParsePrefix(route)
+			if err != nil {
+				return fmt.Sprintf("tailscale up failed: %q is not a valid IP address or CIDR prefix", route)
+			}
+
+			if p != p.Masked() {
+				return fmt.Sprintf("tailscale up failed: %s has non-address bits set; expected %s", p, p.Masked())
+			}
+		}
+	}
+
 	return ""
-}
-
-// tailnetLink is the interface that the service makes; its address comes with the membership, which takes a key.
-func (n *node) tailnetLink() (link, bool) {
-	if n.config() == nil || !n.services.running("ext-"+tailscale) {
-		return link{}, false
-	}
-
-	l := link{name: "tailscale0", virtual: true}
-
-	if cfg := n.extensionConfig(tailscale); cfg != nil && variable(cfg.Environment(), "TS_AUTHKEY") != "" {
-		sum := sha256.Sum256([]byte(n.nodeID()))
-		// of 100.64.0.0/10
-		l.addresses = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64 | sum[0]&63, sum[1], sum[2]}), 32)}
-	}
-
-	return l, true
 }
 
 func (n *node) publishExtensionConfigs(b *board) {

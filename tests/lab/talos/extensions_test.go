@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -137,13 +138,14 @@ const kubeVIP = `cluster:
                   env:
                     - {name: vip_arp, value: "true"}
                     - {name: cp_enable, value: "true"}
-                    - {name: vip_interface, value: tailscale0}
+                    - {name: vip_interface, value: %s}
                     - {name: address, value: %s}
                     - {name: KUBERNETES_SERVICE_HOST, value: localhost}
                     - {name: KUBERNETES_SERVICE_PORT, value: "7445"}
 `
 
-// kube-vip announces an address on a tailnet's link from one control plane, and from another when that one stops.
+// kube-vip announces an address on a link from one control plane, and from another when that one stops. The tailnet
+// reaches it by a route that is advertised and approved.
 func TestKubeVIP(t *testing.T) {
 	r := newRig(t)
 	vip := r.addr(10).String()
@@ -155,8 +157,8 @@ func TestKubeVIP(t *testing.T) {
 
 	c := r.cluster(vip)
 	for i, v := range cps {
-		c.apply(v, c.config(configmachine.TypeControlPlane, fmt.Sprintf("cp-%d", i+1), joining(),
-			fmt.Sprintf(kubeVIP, vip), "cluster: {apiServer: {certSANs: ["+vip+"]}}", "machine: {certSANs: ["+vip+"]}"))
+		c.apply(v, c.config(configmachine.TypeControlPlane, fmt.Sprintf("cp-%d", i+1), joining("  - TS_ROUTES="+vip+"/32\n"),
+			fmt.Sprintf(kubeVIP, "ens18", vip), "cluster: {apiServer: {certSANs: ["+vip+"]}}", "machine: {certSANs: ["+vip+"]}"))
 	}
 
 	c.bootstrap(cps[0])
@@ -182,6 +184,11 @@ func TestKubeVIP(t *testing.T) {
 		return err
 	})
 
+	api := net.JoinHostPort(vip, "6443")
+	_, err := r.fw.DialTailnet(t.Context(), "tcp", api)
+	require.EqualError(t, err, "the tailnet has no route to "+vip)
+	r.fw.ApproveRoute(netip.MustParsePrefix(vip + "/32"))
+
 	first.off()
 	r.until("the address moves", func(context.Context) error {
 		if now := c.holder(vip, cps); now == nil || now == first {
@@ -191,12 +198,64 @@ func TestKubeVIP(t *testing.T) {
 		return nil
 	})
 
-	r.until("the address serves", func(context.Context) error {
-		conn, err := net.Dial("tcp", net.JoinHostPort(vip, "6443"))
+	for _, dial := range []func(context.Context, string, string) (net.Conn, error){
+		new(net.Dialer).DialContext, r.fw.DialTailnet,
+	} {
+		r.until("the address serves", func(ctx context.Context) error {
+			conn, err := dial(ctx, "tcp", api)
+			if err != nil {
+				return err
+			}
+
+			return conn.Close()
+		})
+	}
+}
+
+// An address that kube-vip puts on the tailnet's link is reached neither from the LAN nor from the tailnet, whose
+// members are.
+func TestKubeVIPOnTailnet(t *testing.T) {
+	r := newRig(t)
+	vip := r.addr(10).String()
+	cp := r.machine(11, withTailscale()).on()
+	c := r.cluster(cp.addr())
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", joining(), fmt.Sprintf(kubeVIP, "tailscale0", vip)))
+	c.bootstrap(cp)
+
+	var member netip.Addr
+
+	r.until("the link has the address", func(ctx context.Context) error {
+		addresses, err := safe.StateListAll[*network.AddressStatus](ctx, c.client(cp).COSI)
 		if err != nil {
 			return err
 		}
 
-		return conn.Close()
+		held := false
+
+		for a := range addresses.All() {
+			if s := a.TypedSpec(); s.LinkName == "tailscale0" {
+				held = held || s.Address.Addr() == r.addr(10)
+
+				if s.Address.Addr() != r.addr(10) {
+					member = s.Address.Addr()
+				}
+			}
+		}
+
+		if !held || !member.IsValid() {
+			return errors.New("it has not")
+		}
+
+		return nil
 	})
+
+	_, err := r.fw.DialTailnet(t.Context(), "tcp", net.JoinHostPort(vip, "6443"))
+	require.EqualError(t, err, "the tailnet has no route to "+vip)
+
+	_, err = net.Dial("tcp", net.JoinHostPort(vip, "6443"))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+	conn, err := r.fw.DialTailnet(t.Context(), "tcp", net.JoinHostPort(member.String(), "6443"))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
 }

@@ -361,8 +361,7 @@ func (n *node) serve(ctx context.Context, port int, serve func(net.Listener)) {
 		pending := false
 		own := map[netip.Addr]bool{}
 
-		for _, p := range n.addresses() {
-			a := p.Addr()
+		for _, a := range n.lanAddresses() {
 			own[a] = true
 
 			if open[a] != nil || !a.IsLoopback() {

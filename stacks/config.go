@@ -120,8 +120,7 @@ func parse(values map[string]string, keys spec.Problems, root string) (Config, e
 		return Config{}, err
 	}
 
-	problems = append(problems, unread...)
-	problems = append(problems, checkSnapshot(&c, root)...)
+	problems = merge(problems, append(unread, checkSnapshot(&c, root)...))
 
 	if _, problems, err = c.check(problems); err != nil {
 		return Config{}, err

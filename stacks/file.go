@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agext/levenshtein"
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/schema"
 )
 
 // Project is the namespace of the configuration's keys, and the name in Pulumi.yaml.
@@ -79,7 +81,55 @@ func valuesIn(text []byte) (map[string]string, spec.Problems, error) {
 		return nil, nil, err
 	}
 
-	return withPlaceholders(values), unquoted, nil
+	misplaced, err := outside(text)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	lost := slices.Concat(misplaced, otherNamespaces(slices.Sorted(maps.Keys(all)), Project), unquoted)
+
+	return withPlaceholders(values), lost, nil
+}
+
+// outside are the keys of a configuration that a stack file does not have below config, so that Pulumi passes over
+// them. It has an environment of its own there.
+func outside(text []byte) (spec.Problems, error) {
+	known, err := schema.KeyTypes()
+	if err != nil {
+		return nil, err
+	}
+
+	var (
+		file     map[string]any
+		problems spec.Problems
+	)
+
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return nil, err
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(file)) {
+		name := key[strings.Index(key, ":")+1:]
+		if _, ours := known[name]; ours && key != "environment" {
+			problems.Add(key, "stands outside config, where Pulumi passes over it", "", "move it below config")
+		}
+	}
+
+	return problems, nil
+}
+
+// otherNamespaces are keys whose namespace looks like the project's and is another, so that nothing reads them.
+func otherNamespaces(keys []string, project string) spec.Problems {
+	var problems spec.Problems
+
+	for _, key := range keys {
+		namespace, name, _ := strings.Cut(key, ":")
+		if namespace != project && levenshtein.Distance(namespace, project, nil) <= len(project)/4 {
+			problems.Add(key, "has another namespace than "+project, namespace, "write "+project+":"+name)
+		}
+	}
+
+	return problems
 }
 
 // withPlaceholders puts stand-ins for the secrets that are needed and not there.

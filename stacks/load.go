@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,18 +39,30 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 	takeKeyFromEnvironment(values)
 
 	// The SDK tells the value of a key, not which keys there are.
-	others, err := keysGiven(root, ctx.Project(), ctx.Stack())
+	given, err := keysGiven(root, ctx.Stack())
 	if err != nil {
 		return Config{}, err
 	}
 
-	for _, key := range others {
-		if _, known := values[key]; !known {
-			values[key] = ""
+	for _, key := range given {
+		name, ours := strings.CutPrefix(key, ctx.Project()+":")
+		if _, known := values[name]; ours && !known {
+			values[name] = ""
 		}
 	}
 
-	config, err := Parse(values, root)
+	lost := otherNamespaces(given, ctx.Project())
+	// Where the stack's file is another one, there is nothing to say of this.
+	if text, err := os.ReadFile(stackFileOf(root, ctx.Stack())); err == nil {
+		misplaced, err := outside(text)
+		if err != nil {
+			return Config{}, err
+		}
+
+		lost = slices.Concat(misplaced, lost)
+	}
+
+	config, err := parse(values, lost, root)
 	config.Destroying = os.Getenv(DestroyVariable) != ""
 
 	return config, err
@@ -70,9 +83,9 @@ func offline() string {
 	return offlineVariable + " is set"
 }
 
-// keysGiven are the keys that the operator wrote, from the environment of the program or, where the program runs within
-// another, from the stack's file.
-func keysGiven(root, project, stack string) ([]string, error) {
+// keysGiven are the keys that the operator wrote, with their namespaces, from the environment of the program or, where
+// the program runs within another, from the stack's file.
+func keysGiven(root, stack string) ([]string, error) {
 	var all map[string]any
 
 	if text, ok := os.LookupEnv(pulumi.EnvConfig); ok {
@@ -80,7 +93,7 @@ func keysGiven(root, project, stack string) ([]string, error) {
 			return nil, fmt.Errorf("%s: %w", pulumi.EnvConfig, err)
 		}
 	} else {
-		file, err := readConfig(filepath.Join(root, "Pulumi."+stack+".yaml"))
+		file, err := readConfig(stackFileOf(root, stack))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, nil
 		} else if err != nil {
@@ -90,15 +103,7 @@ func keysGiven(root, project, stack string) ([]string, error) {
 		all = file
 	}
 
-	var keys []string
-
-	for key := range all {
-		if name, ok := strings.CutPrefix(key, project+":"); ok {
-			keys = append(keys, name)
-		}
-	}
-
-	slices.Sort(keys)
-
-	return keys, nil
+	return slices.Sorted(maps.Keys(all)), nil
 }
+
+func stackFileOf(root, stack string) string { return filepath.Join(root, "Pulumi."+stack+".yaml") }

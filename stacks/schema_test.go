@@ -23,6 +23,10 @@ func generate(t *testing.T) *jsonschema.Schema {
 	s := reflector(t).Reflect(&Config{})
 	s.Title = "Configuration of a talos-proxmox stack"
 
+	// Certificates are no keys.
+	authorities, _ := s.Definitions["Cluster"].Properties.Get("trustedCAs")
+	authorities.Items = &jsonschema.Schema{Type: "string"}
+
 	return s
 }
 
@@ -39,7 +43,7 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 		case reflect.TypeFor[spec.Schematic]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{text, {Type: "array", Items: text}}}
 		case reflect.TypeFor[spec.Patch]():
-			return text
+			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{text, {Type: "object"}}}
 		}
 
 		return nil

@@ -29,8 +29,10 @@ var shapeKeys = map[string]shapeKey{
 	"cpuType":    {"x86-64-v2-AES", "cpu", "x86-64-v2-AES"},
 	"numa":       {true, "numa", "1"},
 	"memoryMiB":  {6144, "memory", "6144"},
-	"ballooning": {true, "balloon", "6144"},
-	"diskGiB":    {50, "scsi2", "size=50G"},
+	"ballooning": {true, "balloon", "5120"},
+
+	"minimumMemoryMiB": {5120, "balloon", "5120"},
+	"diskGiB":          {50, "scsi2", "size=50G"},
 
 	"disk.datastore": {"tank", "scsi2", "tank:"},
 	"disk.interface": {"scsi2", "scsi2", "tank:"},

@@ -161,7 +161,11 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 		}
 
 		for _, need := range needs(p) {
-			if need.broken(whole) {
+			switch {
+			case !need.broken(whole):
+			case need.unpatched.Rule != "" && need.broken(generated):
+				c.note(&c.problems, need.unpatched)
+			default:
 				c.note(&c.problems, blame(generated, all, node, need.rule, need.broken))
 			}
 		}

@@ -16,20 +16,22 @@ import (
 type need struct {
 	rule   string
 	broken func(talosconfig.Provider) bool
+	// unpatched is the problem where no patch is at fault.
+	unpatched spec.Problem
 }
 
 func needs(p *plan.Plan) []need {
 	all := []need{{
-		"KubeSpan needs the discovery service, which cluster.discovery does not use",
-		func(cfg talosconfig.Provider) bool {
+		rule: "KubeSpan needs the discovery service, which cluster.discovery does not use",
+		broken: func(cfg talosconfig.Provider) bool {
 			return cfg.Machine().Network().KubeSpan().Enabled() && !cfg.Cluster().Discovery().Registries().Service().Enabled()
 		},
 	}}
 
 	if p.CNI == spec.CNICilium || p.EndpointMode == spec.EndpointKubeVIP {
 		all = append(all, need{
-			"KubePrism must stay on, at its own port: that is how Cilium and kube-vip reach the Kubernetes API",
-			func(cfg talosconfig.Provider) bool {
+			rule: "KubePrism must stay on, at its own port: that is how Cilium and kube-vip reach the Kubernetes API",
+			broken: func(cfg talosconfig.Provider) bool {
 				k := cfg.Machine().Features().KubePrism()
 
 				return !k.Enabled() || k.Port() != constants.DefaultKubePrismPort
@@ -63,18 +65,18 @@ func firewallNeeds(p *plan.Plan) []need {
 
 	return []need{
 		{
-			fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls do not let in unless firewall.open does",
-				constants.KubeSpanDefaultPort),
-			func(cfg talosconfig.Provider) bool {
+			rule: fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls do not let in unless "+
+				"firewall.open does", constants.KubeSpanDefaultPort),
+			broken: func(cfg talosconfig.Provider) bool {
 				return cfg.Machine().Network().KubeSpan().Enabled() &&
 					!lets(spec.ProtocolUDP, constants.KubeSpanDefaultPort, p.Network)
 			},
 		},
 		{
-			fmt.Sprintf("pods of another network than %s cannot reach ports %d and %d, unless firewall.open lets them in",
+			rule: fmt.Sprintf("pods of another network than %s cannot reach ports %d and %d, unless firewall.open lets them in",
 				constants.DefaultIPv4PodNet,
 				constants.DefaultControlPlanePort, constants.KubeletPort),
-			func(cfg talosconfig.Provider) bool {
+			broken: func(cfg talosconfig.Provider) bool {
 				return slices.ContainsFunc(cfg.Cluster().Network().PodCIDRs(), func(text string) bool {
 					pods, err := netip.ParsePrefix(text)
 

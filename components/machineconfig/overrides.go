@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -39,11 +40,11 @@ func overrides(p *plan.Plan, node plan.Node) []override {
 			value: func(c talosconfig.Provider) string { return c.Machine().Install().Disk() },
 		},
 		{
-			what: "the installer", remedy: use("cluster.versions.talos and image"),
+			what: "the installer", remedy: use("cluster.versions.talos and image"), refused: true,
 			value: func(c talosconfig.Provider) string { return c.Machine().Install().Image() },
 		},
 		{
-			what: "the endpoint", remedy: use("cluster.endpoint"),
+			what: "the endpoint", remedy: use("cluster.endpoint"), refused: true,
 			value: func(c talosconfig.Provider) string { return c.Cluster().Endpoint().String() },
 		},
 		{
@@ -138,8 +139,14 @@ func programs(patches []spec.Patch) []spec.Patch {
 func clusterNetworks(p *plan.Plan) []need {
 	return []need{
 		{
-			"the networks of pods and services must not hold that of the nodes, network.cidr " + p.Network.String(),
-			func(cfg talosconfig.Provider) bool {
+			rule: "the networks of pods and services must not hold that of the nodes, network.cidr " + p.Network.String(),
+			unpatched: spec.Problem{
+				Path: "network.cidr", Rule: "must not lie in the networks of pods and services, " +
+					constants.DefaultIPv4PodNet + " and " + constants.DefaultIPv4ServiceNet, Value: p.Network.String(),
+				Remedy: "choose another one for the nodes, or state others for pods and services in a patch " +
+					"(cluster.network.podSubnets, serviceSubnets)",
+			},
+			broken: func(cfg talosconfig.Provider) bool {
 				n := cfg.Cluster().Network()
 
 				// One that holds these and much else does no harm by itself.
@@ -149,8 +156,8 @@ func clusterNetworks(p *plan.Plan) []need {
 			},
 		},
 		{
-			"the networks of pods and services must not overlap",
-			func(cfg talosconfig.Provider) bool {
+			rule: "the networks of pods and services must not overlap",
+			broken: func(cfg talosconfig.Provider) bool {
 				n := cfg.Cluster().Network()
 
 				return slices.ContainsFunc(prefixes(n.ServiceCIDRs()), func(services netip.Prefix) bool {

@@ -27,8 +27,14 @@ func TestOverrides(t *testing.T) {
 		},
 		"endpoint": {
 			patch: "cluster: {controlPlane: {endpoint: 'https://k.example.com:6443'}}",
-			warning: "pools.worker.patches[0]: overrides the endpoint of the plan, https://10.0.0.11:6443" + given +
+			problem: "pools.worker.patches[0]: overrides the endpoint of the plan, https://10.0.0.11:6443" + given +
 				"leave it out of the patch, and use cluster.endpoint",
+		},
+		"installer": {
+			patch: "machine: {install: {image: 'registry.example.com/installer:v1.10.0'}}",
+			problem: "pools.worker.patches[0]: overrides the installer of the plan, " +
+				"ghcr.io/siderolabs/installer:v1.12.4" + given +
+				"leave it out of the patch, and use cluster.versions.talos and image",
 		},
 		"CNI": {
 			patch: "cluster: {network: {cni: {name: none}}}",

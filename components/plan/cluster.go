@@ -2,10 +2,12 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/blang/semver"
@@ -185,6 +187,8 @@ func (r *resolver) checkCilium(p *Plan) {
 	c := r.spec.Cluster.CNI
 	p.CNIValues = c.Values
 
+	r.checkKubeProxyReplacement(*c.KubeProxy, c.Values["kubeProxyReplacement"])
+
 	v, ok := r.version("cluster.cni.version", c.Version, "1.18.4")
 	p.CNIVersion = strings.TrimPrefix(v, "v")
 
@@ -196,6 +200,25 @@ func (r *resolver) checkCilium(p *Plan) {
 	if p.Kubernetes != "" && minor(p.Kubernetes) < 29 {
 		r.problems.Add("cluster.cni.name", "needs Kubernetes 1.29 or later to be installed", string(c.Name),
 			"raise cluster.versions.kubernetes")
+	}
+}
+
+// checkKubeProxyReplacement: Services have one program that serves them, kube-proxy or Cilium.
+func (r *resolver) checkKubeProxyReplacement(kubeProxy bool, value any) {
+	const path = "cluster.cni.values.kubeProxyReplacement"
+
+	replaces, err := strconv.ParseBool(fmt.Sprint(value))
+
+	switch {
+	case value == nil:
+	case err != nil:
+		r.problems.Add(path, "must be true or false", fmt.Sprint(value), "leave it out: it follows cluster.cni.kubeProxy")
+	case replaces && kubeProxy:
+		r.problems.Add(path, "cannot be true with kube-proxy: both would serve every Service", "true",
+			"leave it out, and set cluster.cni.kubeProxy to false")
+	case !replaces && !kubeProxy:
+		r.problems.Add(path, "cannot be false without kube-proxy: nothing would serve Services", "false",
+			"leave it out, or set cluster.cni.kubeProxy to true")
 	}
 }
 

@@ -98,7 +98,8 @@ func (r *resolver) node(p *pool, s spec.VMSpec) Node {
 	n := Node{
 		Cluster: r.spec.Cluster.Name, Pool: p.name, Role: p.Role, Template: image.Template,
 		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
-		Disks: r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot,
+		MinimumMemoryMiB: valueOr(s.MinimumMemoryMiB, *s.MemoryMiB),
+		Disks:            r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot,
 		Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,
 		Machine: valueOr(s.Machine, ""), Firmware: valueOr(s.Firmware, ""), SCSIController: valueOr(s.SCSIController, ""),
 		Tags:         tags(r.spec.Cluster.Distribution, r.spec.Cluster.Name, p.Role, s.Tags),

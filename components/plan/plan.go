@@ -214,6 +214,8 @@ type Node struct {
 	NUMA       bool
 	MemoryMiB  int
 	Ballooning bool
+	// MinimumMemoryMiB is what ballooning leaves the VM.
+	MinimumMemoryMiB int
 	// Disks: the system disk first.
 	Disks []Disk
 	// NICs: the one with the node's address first.

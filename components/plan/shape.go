@@ -58,6 +58,7 @@ func (r *resolver) checkShape(path string, s spec.VMSpec) {
 	}{
 		{"cores", s.Cores, 1, 8192, "a VM needs a core"},
 		{"memoryMiB", s.MemoryMiB, 1024, 100_000_000, starts},
+		{"minimumMemoryMiB", s.MinimumMemoryMiB, 1024, 100_000_000, starts},
 		{"diskGiB", s.DiskGiB, 6, 1_000_000, installs},
 	} {
 		switch {
@@ -209,6 +210,8 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 		}
 	}
 
+	r.checkBallooning(path, s)
+
 	if p.Role == spec.RoleControlPlane && !r.isK3s() {
 		r.warnBelow(path+".memoryMiB", valueOr(s.MemoryMiB, 0), leastMemoryMiB)
 		r.warnBelow(path+".diskGiB", valueOr(s.DiskGiB, 0), leastDiskGiB)
@@ -250,6 +253,23 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 			r.problems.Add(disk+".iothread", "is not to be had for a SATA disk", "true",
 				"leave it out, or choose another interface")
 		}
+	}
+}
+
+// checkBallooning: Proxmox VE reclaims what lies between the minimum and the memory of a VM.
+func (r *resolver) checkBallooning(path string, s spec.VMSpec) {
+	least := s.MinimumMemoryMiB
+
+	switch {
+	case least == nil && *s.Ballooning && s.MemoryMiB != nil:
+		r.warn(path+".ballooning", "gives nothing back without minimumMemoryMiB", "true",
+			"state the memory that the VM is to keep, or leave ballooning out")
+	case least == nil:
+	case !*s.Ballooning:
+		r.problems.Add(path+".minimumMemoryMiB", "needs ballooning: true", strconv.Itoa(*least), "add that, or leave it out")
+	case s.MemoryMiB != nil && *least > *s.MemoryMiB:
+		r.problems.Add(path+".minimumMemoryMiB", fmt.Sprintf("must be at most memoryMiB, %d", *s.MemoryMiB),
+			strconv.Itoa(*least), "lower it")
 	}
 }
 

@@ -196,7 +196,7 @@ func ignored(args *Args) []string {
 func memory(n plan.Node) vm.VirtualMachineMemoryArgs {
 	m := vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(n.MemoryMiB)}
 	if n.Ballooning {
-		m.Floating = pulumi.Int(n.MemoryMiB)
+		m.Floating = pulumi.Int(n.MinimumMemoryMiB)
 	}
 
 	return m

@@ -52,8 +52,11 @@ type VMSpec struct {
 	NUMA *bool `json:"numa,omitempty" jsonschema:"default=false"`
 	// Memory in MiB.
 	MemoryMiB *int `json:"memoryMiB,omitempty" jsonschema:"default=4096,minimum=1024,maximum=100000000"`
-	// Let Proxmox VE reclaim memory that the guest does not use. Kubernetes does not expect that.
+	// Let Proxmox VE reclaim memory that the guest does not use, down to minimumMemoryMiB. Kubernetes does not expect
+	// that.
 	Ballooning *bool `json:"ballooning,omitempty" jsonschema:"default=false"`
+	// Memory in MiB that a VM with ballooning keeps. Absent: all of it, so that Proxmox VE reclaims nothing.
+	MinimumMemoryMiB *int `json:"minimumMemoryMiB,omitempty" jsonschema:"minimum=1024,maximum=100000000"`
 	// System disk in GiB; it can grow later, and never shrinks.
 	DiskGiB *int `json:"diskGiB,omitempty" jsonschema:"default=40,minimum=6,maximum=1000000"`
 	// Datastore and options of the system disk.

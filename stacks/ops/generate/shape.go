@@ -35,6 +35,10 @@ func (w *writer) shape(m *machine) tree {
 		}
 	}
 
+	if least := number(s["balloon"], 0); least > 0 && least < number(s["memory"], 512) {
+		t["minimumMemoryMiB"] = least
+	}
+
 	if !w.templates() {
 		t["machine"] = map[bool]string{true: "q35", false: "i440fx"}[strings.Contains(s["machine"], "q35")]
 		t["firmware"] = textOr(s["bios"], "seabios")

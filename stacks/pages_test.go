@@ -172,7 +172,7 @@ func TestPagesQuoteMessages(t *testing.T) {
 	for _, dir := range []string{"../components", "."} {
 		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			// The installation of K3s speaks for itself.
-			if err != nil || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "install.sh") ||
+			if err != nil || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".sh") ||
 				strings.HasSuffix(path, "_test.go") {
 				return err
 			}

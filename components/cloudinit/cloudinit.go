@@ -18,6 +18,8 @@ type Config struct {
 	// PasswordLogin admits passwords over SSH.
 	PasswordLogin bool `yaml:"ssh_pwauth"`
 	DisableRoot   bool `yaml:"disable_root"`
+	// Apt says where packages come from.
+	Apt *Apt `yaml:"apt,omitempty"`
 	// PackageUpdate reads the lists of packages again, PackageUpgrade brings what is installed up to them.
 	PackageUpdate  bool     `yaml:"package_update"`
 	PackageUpgrade bool     `yaml:"package_upgrade"`
@@ -26,6 +28,18 @@ type Config struct {
 	Files []File `yaml:"write_files,omitempty"`
 	// Commands run last, each a program and its arguments; no shell takes them apart.
 	Commands [][]string `yaml:"runcmd,omitempty"`
+}
+
+// Apt has the sources of packages.
+type Apt struct {
+	// Primary also holds security updates, where no other mirror is stated for those.
+	Primary []AptMirror `yaml:"primary"`
+}
+
+// AptMirror is a source of packages for some architectures; "default" is for all.
+type AptMirror struct {
+	Arches []string `yaml:"arches"`
+	URI    string   `yaml:"uri"`
 }
 
 // User is a login.

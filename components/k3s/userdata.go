@@ -30,6 +30,8 @@ const (
 var (
 	//go:embed install.sh
 	installer string
+	//go:embed mirror.sh
+	mirror string
 	//go:embed k3s-install.service
 	unit string
 	//go:embed k3s-install.path
@@ -85,13 +87,18 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		keys = append(keys, i.SSH.Public)
 	}
 
+	var apt *cloudinit.Apt
+	if k.AptMirror != "" {
+		apt = &cloudinit.Apt{Primary: []cloudinit.AptMirror{{Arches: []string{"default"}, URI: k.AptMirror}}}
+	}
+
 	return cloudinit.Config{
 		Hostname: n.Planned.Name, ManageEtcHosts: true, DisableRoot: true,
 		Users: []cloudinit.User{{
 			Name: k.User, Sudo: "ALL=(ALL) NOPASSWD:ALL", Groups: []string{"sudo"}, Shell: "/bin/bash", LockPassword: true,
 			SSHKeys: keys,
 		}},
-		PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: packages,
+		Apt: apt, PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: packages,
 		Files: files,
 		Commands: [][]string{
 			{"systemctl", "daemon-reload"},
@@ -102,23 +109,40 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 	}.Marshal()
 }
 
-// installation is the installer with the operator's timeout. It is text of user data: with the default of ten minutes
-// it is the file as it stands.
+// installation is the installer with the operator's timeout and mirror. It is text of user data: with the default of
+// ten minutes, and without a mirror, it is the file as it stands.
 func installation(k *plan.PlannedK3s) string {
 	seconds := int(k.StartTimeout.Seconds())
-
-	return strings.NewReplacer(
+	changes := []string{
 		`[ "$tries" -le 300 ]`, fmt.Sprintf(`[ "$tries" -le %d ]`, seconds/datastorePause),
 		"timeout 600 systemctl", fmt.Sprintf("timeout %d systemctl", seconds),
-	).Replace(installer)
+	}
+
+	if k.Mirror != "" {
+		changes = append(changes,
+			"url=https://raw.githubusercontent.com/k3s-io/k3s/$tag/install.sh", "url=$K3S_MIRROR/$tag/install.sh",
+			"is not there. Correct", "is not there. Add it to the mirror, or correct",
+			"# It holds the binary against the checksums of its release.\n", "",
+			`say "installing K3s `, mirror+`say "installing K3s `,
+			// It knows no other source in older releases, and knows it by different names in newer ones.
+			"INSTALL_K3S_SKIP_START=true", "INSTALL_K3S_SKIP_START=true INSTALL_K3S_SKIP_DOWNLOAD=true",
+		)
+	}
+
+	return strings.NewReplacer(changes...).Replace(installer)
 }
 
 // datastorePause is how many seconds install.sh sleeps before it looks again for what the first server is told.
 const datastorePause = 2
 
-// Wanted is what a node is told of the version to run.
+// Wanted is what a node is told of the version to run, and where it is.
 func Wanted(k *plan.PlannedK3s) string {
-	return fmt.Sprintf("K3S_VERSION='%s'\nK3S_CHECKSUM='%s'\n", k.Version, k.Checksum)
+	wanted := fmt.Sprintf("K3S_VERSION='%s'\nK3S_CHECKSUM='%s'\n", k.Version, k.Checksum)
+	if k.Mirror != "" {
+		wanted += fmt.Sprintf("K3S_MIRROR='%s'\n", k.Mirror)
+	}
+
+	return wanted
 }
 
 // authorities are the files that K3s takes instead of making its own, all of them: it wants every one.

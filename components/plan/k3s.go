@@ -37,6 +37,8 @@ type PlannedK3s struct {
 	Pods, Services netip.Prefix
 	// Snippets is the datastore of user data.
 	Snippets string
+	// Mirror holds releases of K3s, AptMirror Ubuntu's packages; empty: GitHub, and the sources of the image.
+	Mirror, AptMirror string
 	// StartTimeout bounds each attempt of a node to start K3s.
 	StartTimeout time.Duration
 }
@@ -64,6 +66,21 @@ var k3sOwn = map[string]string{
 	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
 }
 
+// k3sMirror is a URL that others follow below. It goes into scripts.
+func (r *resolver) k3sMirror(path, text, example string) string {
+	if text == "" {
+		return ""
+	}
+
+	r.checkURL(path, text, example, "https", "http")
+
+	if strings.ContainsAny(text, "'?# \t\n") {
+		r.problems.Add(path, "must end with the path, and must not hold quotes or spaces", text, "write it like "+example)
+	}
+
+	return strings.TrimRight(text, "/")
+}
+
 func (r *resolver) isK3s() bool { return r.spec.Cluster.Distribution == spec.DistributionK3s }
 
 // checkK3s holds what K3s is told.
@@ -82,6 +99,8 @@ func (r *resolver) checkK3s(p *Plan) {
 		IdentityGiven: r.spec.Provided.K3sIdentity,
 		Pods:          r.k3sNetwork("k3s.clusterCIDR", k.ClusterCIDR, K3sPods),
 		Services:      r.k3sNetwork("k3s.serviceCIDR", k.ServiceCIDR, K3sServices),
+		Mirror:        r.k3sMirror("k3s.mirror", k.Mirror, "https://mirror.lan/k3s"),
+		AptMirror:     r.k3sMirror("k3s.aptMirror", k.AptMirror, "https://mirror.lan/ubuntu"),
 	}
 
 	if d := p.K3s.StartTimeout; d > 0 && d < time.Minute {

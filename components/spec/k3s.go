@@ -39,6 +39,12 @@ type K3s struct {
 	Packages []string `json:"packages,omitempty"`
 	// Upgrade Ubuntu's packages at the first boot of a node.
 	UpgradePackages *bool `json:"upgradePackages,omitempty" jsonschema:"default=true"`
+	// URL to get K3s from: below it, each version has a directory such as v1.34.2+k3s1 with install.sh, k3s and
+	// sha256sum-amd64.txt of the release, and k3s-airgap-images-amd64.tar.zst if nodes should import the images.
+	// Absent: GitHub. Applies to new nodes.
+	Mirror string `json:"mirror,omitempty"`
+	// URL of a mirror of Ubuntu's packages. Absent: the sources of the image. Applies to new nodes.
+	AptMirror string `json:"aptMirror,omitempty"`
 	// Timeout of each attempt of a node to start K3s, and of the first server to be told which cluster it belongs to;
 	// at least 1m. The node tries again afterwards. Applies to new nodes.
 	StartTimeout string `json:"startTimeout,omitempty" jsonschema:"default=10m"`

@@ -23,12 +23,21 @@ var schema []byte
 type Config struct {
 	Hostname      string   `json:"hostname"`
 	Users         []User   `json:"users"`
+	Apt           Apt      `json:"apt"`
 	PackageUpdate bool     `json:"package_update"`
 	Packages      []string `json:"packages"`
 	Files         []File   `json:"write_files"`
 	Commands      [][]string
 	// Runcmd is what Commands are read from.
 	Runcmd []any `json:"runcmd"`
+}
+
+// Apt has the mirrors of packages. The first of all architectures counts.
+type Apt struct {
+	Primary []struct {
+		Arches []string `json:"arches"`
+		URI    string   `json:"uri"`
+	} `json:"primary"`
 }
 
 // User is a login.

@@ -22,6 +22,8 @@ const (
 	SSH        Face = "ssh"
 	// Guest is what a machine's own system asks of the world outside the lab.
 	Guest Face = "guest"
+	// Mirror is what it asks of servers in its own network, whose names end with .lan.
+	Mirror Face = "mirror"
 )
 
 // Entry is one call. It holds no bodies: what is written here may be printed.

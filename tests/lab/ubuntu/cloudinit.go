@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,10 +115,18 @@ func (s *system) apply(c *cloudinit.Config) error {
 		s.on.files.chmod(f.Path, mode)
 	}
 
+	for _, mirror := range c.Apt.Primary {
+		if slices.Contains(mirror.Arches, "default") {
+			s.on.files.write(aptSources, mirror.URI)
+
+			break
+		}
+	}
+
 	if c.PackageUpdate {
-		if err := s.fetch(archive); err != nil {
+		if err := s.fetch(s.archive()); err != nil {
 			// cloud-init logs it, and goes on.
-			s.on.files.append(cloudInitLog, "E: Failed to fetch "+archive+": "+err.Error()+"\n")
+			s.on.files.append(cloudInitLog, "E: Failed to fetch "+s.archive()+": "+err.Error()+"\n")
 
 			c.Packages = nil
 		}
@@ -167,8 +176,8 @@ func (s *system) startAgent() {
 	s.agent = there
 }
 
-// fetch asks the world outside for something. Its faults are planted in the journal.
-func (s *system) fetch(url string) error {
+// fetch asks the world outside, or a mirror, for something. Their faults are planted in the journal.
+func (s *system) fetch(address string) error {
 	s.mu.Lock()
 	connected := s.address.IsValid()
 	s.mu.Unlock()
@@ -177,7 +186,12 @@ func (s *system) fetch(url string) error {
 		return errors.New("Could not resolve host")
 	}
 
-	fault := s.fw.opts.Journal.Enter(journal.Guest, s.hw.Name, "GET "+url)
+	face := journal.Guest
+	if u, err := url.Parse(address); err == nil && strings.HasSuffix(u.Hostname(), ".lan") {
+		face = journal.Mirror
+	}
+
+	fault := s.fw.opts.Journal.Enter(face, s.hw.Name, "GET "+address)
 	if fault == nil {
 		return nil
 	}

@@ -72,6 +72,14 @@ func (f *files) mode(path string) uint64 {
 	return f.modes[path]
 }
 
+// move gives a file another name, and what was there before is gone.
+func (f *files) move(from, to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.text[to], f.modes[to] = f.text[from], f.modes[from]
+	delete(f.text, from)
+}
+
 // under are the paths below a directory.
 func (f *files) under(dir string) []string {
 	f.mu.Lock()

@@ -12,7 +12,18 @@ const (
 	// dpkgStatus names what is installed, a package on each line. Real ones say more.
 	dpkgStatus = "/var/lib/dpkg/status"
 	archive    = "http://archive.ubuntu.com/ubuntu"
+	// aptSources holds the mirror that packages come from, if not the archive. Real ones say more.
+	aptSources = "/etc/apt/sources.list.d/ubuntu.sources"
 )
+
+// archive is where the machine gets packages.
+func (s *system) archive() string {
+	if mirror, stated := s.on.files.read(aptSources); stated {
+		return mirror
+	}
+
+	return archive
+}
 
 func (s *system) installed(name string) bool {
 	text, _ := s.on.files.read(dpkgStatus)
@@ -35,8 +46,8 @@ func (s *system) dpkgQuery(hc interp.HandlerContext, name string) int {
 
 // aptUpdate gets the lists of packages.
 func (s *system) aptUpdate(hc interp.HandlerContext) int {
-	if err := s.fetch(archive); err != nil {
-		fmt.Fprintf(hc.Stderr, "E: Failed to fetch %s: %v\n", archive, err)
+	if err := s.fetch(s.archive()); err != nil {
+		fmt.Fprintf(hc.Stderr, "E: Failed to fetch %s: %v\n", s.archive(), err)
 
 		return 100
 	}
@@ -46,8 +57,8 @@ func (s *system) aptUpdate(hc interp.HandlerContext) int {
 
 // aptInstall installs a package. There is every one.
 func (s *system) aptInstall(hc interp.HandlerContext, name string) int {
-	if err := s.fetch(archive + "/pool/" + name); err != nil {
-		fmt.Fprintf(hc.Stderr, "E: Failed to fetch %s/pool/%s: %v\n", archive, name, err)
+	if err := s.fetch(s.archive() + "/pool/" + name); err != nil {
+		fmt.Fprintf(hc.Stderr, "E: Failed to fetch %s/pool/%s: %v\n", s.archive(), name, err)
 
 		return 100
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing/fstest"
 	"time"
@@ -138,7 +139,18 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 	switch name := args[0]; {
 	case name == "date":
 		say("2026-01-01T00:00:00Z\n")
-	case name == "mkdir", name == "chmod", name == "modprobe", name == "kill":
+	case name == "mkdir", name == "modprobe", name == "kill":
+	case name == "chmod" && len(args) == 3:
+		mode, err := strconv.ParseUint(args[1], 8, 12)
+		if err != nil {
+			return 1
+		}
+
+		s.on.files.chmod(args[2], mode)
+	case name == "mv" && len(args) == 4 && args[1] == "-f":
+		s.on.files.move(args[2], args[3])
+	case name == "grep" && len(args) == 3:
+		return s.grep(hc, args[1], args[2])
 	case name == "cat" && len(args) == 2:
 		text, there := s.on.files.read(args[1])
 		if !there {
@@ -237,9 +249,55 @@ func filter(hc interp.HandlerContext, of func([]string) string) int {
 	return 0
 }
 
-var release = regexp.MustCompile(`^https://raw\.githubusercontent\.com/k3s-io/k3s/(v[^/]+)/install\.sh$`)
+// grep shows the lines of a file that match.
+func (s *system) grep(hc interp.HandlerContext, pattern, path string) int {
+	text, there := s.on.files.read(path)
+	re, err := regexp.Compile(pattern)
 
-// curl gets the installation script of a release, and nothing else.
+	if !there || err != nil {
+		return 2
+	}
+
+	status := 1
+
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		if re.MatchString(line) {
+			fmt.Fprintln(hc.Stdout, line)
+
+			status = 0
+		}
+	}
+
+	return status
+}
+
+var (
+	release = regexp.MustCompile(`^https://raw\.githubusercontent\.com/k3s-io/k3s/(v[^/]+)/(install\.sh)$`)
+	// mirrored are files of releases on servers of the machine's own network, in the directory of their version.
+	mirrored = regexp.MustCompile(`^https?://[^/]+\.lan(?::\d+)?/(?:.*/)?(v[^/]+)/([^/]+)$`)
+)
+
+// airgapImages is the name of the archive with K3s' own images.
+const airgapImages = "k3s-airgap-images-amd64.tar.zst"
+
+// releaseFile is a file of a release of K3s, and whether there is one.
+func releaseFile(version, name string) (string, bool) {
+	files := map[string]string{"k3s": Binary(version), airgapImages: "the images of " + version}
+
+	sums := ""
+
+	for _, of := range []string{airgapImages, "k3s"} {
+		sum := sha256.Sum256([]byte(files[of]))
+		sums += hex.EncodeToString(sum[:]) + "  " + of + "\n"
+	}
+
+	files["sha256sum-amd64.txt"], files["install.sh"] = sums, script+version
+	text, there := files[name]
+
+	return text, there
+}
+
+// curl gets the installation script of a release from GitHub, and all files of one from a mirror.
 func (s *system) curl(hc interp.HandlerContext, args []string) int {
 	url, out := args[len(args)-1], ""
 
@@ -254,14 +312,22 @@ func (s *system) curl(hc interp.HandlerContext, args []string) int {
 	}
 
 	m := release.FindStringSubmatch(url)
-	if m == nil || !s.fw.released(strings.Replace(m[1], "%2B", "+", 1)) {
-		fmt.Fprint(hc.Stdout, "404")
-
-		return 0
+	if m == nil {
+		m = mirrored.FindStringSubmatch(url)
 	}
 
-	s.on.files.write(out, script+strings.Replace(m[1], "%2B", "+", 1))
-	fmt.Fprint(hc.Stdout, "200")
+	if m != nil {
+		version := strings.Replace(m[1], "%2B", "+", 1)
+
+		if text, there := releaseFile(version, m[2]); there && s.fw.released(version) {
+			s.on.files.write(out, text)
+			fmt.Fprint(hc.Stdout, "200")
+
+			return 0
+		}
+	}
+
+	fmt.Fprint(hc.Stdout, "404")
 
 	return 0
 }
@@ -304,8 +370,16 @@ func (s *system) install(hc interp.HandlerContext, path, role string) int {
 
 	fmt.Fprintf(hc.Stdout, "[INFO]  Using %s as release\n", version)
 
-	if err := s.fetch("https://github.com/k3s-io/k3s/releases/download/" + version + "/k3s"); err != nil {
-		return fail("Download failed")
+	if hc.Env.Get("INSTALL_K3S_SKIP_DOWNLOAD").String() == "true" {
+		if s.on.files.mode(binaryPath)&0o100 == 0 {
+			return fail("Executable k3s binary not found at " + binaryPath)
+		}
+	} else {
+		if err := s.fetch("https://github.com/k3s-io/k3s/releases/download/" + version + "/k3s"); err != nil {
+			return fail("Download failed")
+		}
+
+		s.on.files.write(binaryPath, Binary(version))
 	}
 
 	if !s.impose("install", s.fw.opts.Latencies.Install) {
@@ -317,7 +391,6 @@ func (s *system) install(hc interp.HandlerContext, path, role string) int {
 		name = "k3s-agent"
 	}
 
-	s.on.files.write(binaryPath, Binary(version))
 	s.on.files.write(units+name+".service", role)
 	s.on.files.write(wanted+name+".service", "")
 

@@ -36,6 +36,8 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 		}
 	}
 
+	lost := plainSecrets(ctx, values)
+
 	takeKeyFromEnvironment(values)
 
 	// The SDK tells the value of a key, not which keys there are.
@@ -51,7 +53,7 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 		}
 	}
 
-	lost := otherNamespaces(given, ctx.Project())
+	lost = append(lost, otherNamespaces(given, ctx.Project())...)
 	// Where the stack's file is another one, there is nothing to say of this.
 	if text, err := os.ReadFile(stackFileOf(root, ctx.Stack())); err == nil {
 		misplaced, err := outside(text)

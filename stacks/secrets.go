@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/k3s"
@@ -20,6 +21,26 @@ func takeKeyFromEnvironment(values map[string]string) {
 	if key := os.Getenv(keyVariable); key != "" && values["tailscale"] != "" {
 		values["tailscaleAuthKey"] = key
 	}
+}
+
+// secretKeys are the keys of Config that are secret.
+var secretKeys = []string{
+	"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "k3sToken", "k3sIdentity", "machineSecrets",
+	"tailscaleAuthKey",
+}
+
+// plainSecrets are the secrets that the stack's file holds in plain text, where everyone reads them who reads the file.
+func plainSecrets(ctx *pulumi.Context, values map[string]string) spec.Problems {
+	var ps spec.Problems
+
+	for _, key := range secretKeys {
+		if values[key] != "" && !ctx.IsConfigSecret(ctx.Project()+":"+key) {
+			ps.Add(key, "is in plain text in the stack's file", "",
+				"run: pulumi config set --secret "+key+", with a new secret if others have seen the file")
+		}
+	}
+
+	return ps
 }
 
 // printable is what keys are made of.

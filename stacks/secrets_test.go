@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"maps"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -24,6 +26,8 @@ func TestKeyOfTheTailnet(t *testing.T) {
 
 	values["proxmoxTokenSecret"] = "0b3c-1d"
 
+	secret := []string{"talos-proxmox:proxmoxTokenSecret", "talos-proxmox:tailscaleAuthKey"}
+
 	load := func(values map[string]string) (c Config, err error) {
 		prefixed := map[string]string{}
 		for key, value := range values {
@@ -34,7 +38,9 @@ func TestKeyOfTheTailnet(t *testing.T) {
 			c, err = Load(ctx, t.TempDir())
 
 			return nil
-		}, pulumi.WithMocks("talos-proxmox", "atlas", &recorder{}), func(info *pulumi.RunInfo) { info.Config = prefixed })
+		}, pulumi.WithMocks("talos-proxmox", "atlas", &recorder{}), func(info *pulumi.RunInfo) {
+			info.Config, info.ConfigSecretKeys = prefixed, secret
+		})
 		require.NoError(t, failed)
 
 		return c, err
@@ -63,12 +69,35 @@ func TestKeyOfTheTailnet(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, c.TailscaleAuthKey)
 
+	secret = nil
+	_, err = load(values)
+	require.EqualError(t, err, "the configuration has 2 problems:\n"+
+		"  - proxmoxTokenSecret: is in plain text in the stack's file; run: pulumi config set --secret proxmoxTokenSecret, "+
+		"with a new secret if others have seen the file\n"+
+		"  - tailscaleAuthKey: is in plain text in the stack's file; run: pulumi config set --secret tailscaleAuthKey, "+
+		"with a new secret if others have seen the file")
+
+	secret = []string{"talos-proxmox:proxmoxTokenSecret", "talos-proxmox:tailscaleAuthKey"}
+
 	t.Setenv("HEADSCALE_AUTH_KEY", "two words")
 
 	_, err = load(values)
 	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: does not look like a key: it "+
 		"holds spaces or what is no ASCII; "+
 		"run: pulumi config set --secret tailscaleAuthKey, or correct HEADSCALE_AUTH_KEY")
+}
+
+// TestSecretKeys: all texts of a configuration by themselves are secrets.
+func TestSecretKeys(t *testing.T) {
+	var keys []string
+
+	for field := range reflect.TypeFor[Config]().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); field.Type.Kind() == reflect.String && name != "-" {
+			keys = append(keys, name)
+		}
+	}
+
+	require.ElementsMatch(t, keys, secretKeys)
 }
 
 // TestPrivateKey: what the provider could not use is refused before anything is made, and never quoted.

@@ -48,6 +48,7 @@ func TestTail(t *testing.T) {
 	assert.Equal(t, "b\nc", Tail("a\nb\nc\n", 2))
 	assert.Equal(t, "a", Tail("a", 2))
 	assert.Empty(t, Tail("", 2))
+	assert.Equal(t, "a\n[31mb\tä", Tail("a\r\n\x1b[31mb\t\u009bä\x00\n", 2), "a terminal obeys nothing of it")
 }
 
 // TestAdvice: what servers refuse is explained, in the words of the versions of K3s that say it differently.

@@ -143,7 +143,7 @@ func (j *joinCheck) checkInstallation(ctx context.Context) error {
 	}
 
 	if reason, err := j.Proxmox.GuestFile(ctx, machine, k3s.FatalFile); err == nil && strings.TrimSpace(reason) != "" {
-		return errors.New(strings.TrimSpace(reason))
+		return errors.New(strings.TrimSpace(k3s.Plain(reason)))
 	}
 
 	if status, err := j.Proxmox.GuestFile(ctx, machine, k3s.CloudInitStatus); err == nil {
@@ -153,7 +153,7 @@ func (j *joinCheck) checkInstallation(ctx context.Context) error {
 			j.setUp = "cloud-init of " + j.node.Name + " to finish"
 		case len(failed) > 0:
 			// The installation makes good for much of it, but not for all.
-			j.failed = "; its cloud-init has failed: " + strings.Join(failed, "; ")
+			j.failed = "; its cloud-init has failed: " + k3s.Plain(strings.Join(failed, "; "))
 		}
 	}
 

@@ -9,7 +9,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
-	"go.yaml.in/yaml/v4"
+	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/machineconfig"
 )

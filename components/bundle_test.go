@@ -10,7 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v4"
+	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/machineconfig"
 )
@@ -39,7 +39,7 @@ func TestSecretsBundle(t *testing.T) {
 
 	read, err := secrets.LoadBundle(path)
 	require.NoError(t, err)
-	require.NoError(t, read.Validate())
+	require.NoError(t, read.Validate(config.TalosVersionCurrent))
 
 	read.Clock, want.Clock = nil, nil
 	assert.Equal(t, want, read)

@@ -5,7 +5,7 @@ package cloudinit
 import (
 	"bytes"
 
-	"go.yaml.in/yaml/v4"
+	"gopkg.in/yaml.v3"
 )
 
 // Config is a cloud-config document (cloud-init: Module reference). Absent keys are left to the image's own defaults.

@@ -17,6 +17,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"gopkg.in/yaml.v3"
 
@@ -149,10 +150,10 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 
 		whole, all := c.apply(shared, mine, node), slices.Concat(patches, mine)
 
-		warnings, err := whole.Validate(metal{})
+		warnings, err := validate(whole)
 		for _, fault := range faults(err) {
 			refused := func(cfg talosconfig.Provider) bool {
-				_, again := cfg.Validate(metal{})
+				_, again := validate(cfg)
 
 				return slices.Contains(faults(again), fault)
 			}
@@ -288,7 +289,11 @@ func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) 
 
 	// Talos' copy of a configuration shares the endpoint with it, and a patch would change both.
 	cfg, err = cfg.PatchV1Alpha1(func(c *v1alpha1.Config) error {
-		if e := c.Cluster().Endpoint(); e != nil {
+		if c.ClusterConfig == nil {
+			return nil
+		}
+
+		if e := c.ClusterConfig.Endpoint(); e != nil {
 			c.ClusterConfig.ControlPlane.Endpoint = &v1alpha1.Endpoint{URL: new(*e)}
 		}
 
@@ -375,6 +380,12 @@ func machineType(role spec.Role) configmachine.Type {
 	}
 
 	return configmachine.TypeWorker
+}
+
+// validate asks Talos' own validator. Which Kubernetes goes with which Talos, the plan knows: the validator would ask
+// for the Talos of its own version.
+func validate(cfg talosconfig.Provider) (warnings []string, err error) {
+	return cfg.Validate(metal{}, validation.WithLocal())
 }
 
 // metal is the mode in which Talos validates on Proxmox: installed to a disk, not in a container.

@@ -73,7 +73,7 @@ func TestCheck(t *testing.T) {
 		"no YAML": {
 			spec: patched(talos112, "", "machine: [", ""),
 			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: is no patch that Talos can apply: decode " +
-				"error: yaml: line 1: did not find expected node content " +
+				"error: go-yaml load error in parser (while parsing a flow node) at L2.C1: did not find expected node content " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"refused, of one node": {
@@ -94,8 +94,8 @@ func TestCheck(t *testing.T) {
 			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a " +
 				"YAML document at line 1 " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
-				"  - pools.control.patches[0]: is no patch that Talos can apply: decode error: yaml: found character that cannot " +
-				"start any token " +
+				"  - pools.control.patches[0]: is no patch that Talos can apply: decode error: go-yaml load " +
+				"error in scanner (while scanning for the next token) at L1.C1: found character that cannot start any token " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"empty": {
@@ -145,9 +145,8 @@ func TestNeeds(t *testing.T) {
 		"KubeSpan with the service": {spec: patched(talos112, "", kubeSpan, "")},
 		"KubeSpan without it": {
 			spec: alone,
-			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: KubeSpan needs the discovery service, " +
-				"which cluster.discovery does not use " +
-				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
+			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: Talos refuses the machine " +
+				"configuration: KubeSpan requires cluster discovery to be enabled (given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"Cilium without KubePrism": {
 			spec: cilium,
@@ -226,7 +225,7 @@ func TestCheckWarns(t *testing.T) {
 	want := []spec.Problem{{
 		Path: "pools.control", Value: "atlas-control-1", Rule: "Talos warns of the machine configuration: " +
 			".machine.install.extensions is deprecated, please see " +
-			"https://www.talos.dev/latest/talos-guides/install/boot-assets/",
+			"https://docs.siderolabs.com/talos/latest/platform-specific-installations/boot-assets",
 	}}
 	if diff := cmp.Diff(want, warnings); err != nil || diff != "" {
 		t.Error(err, diff)

@@ -83,7 +83,7 @@ func reachable(contract *talosconfig.VersionContract, p *plan.Plan, c *v1alpha1.
 		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == endpointHost(p) })
 	}
 
-	c.ClusterConfig.APIServerConfig = &v1alpha1.APIServerConfig{CertSANs: names}
+	c.ClusterConfig.APIServerConfig = &v1alpha1.APIServerConfig{ExtraCertSANs: names}
 }
 
 // certificateNames are the endpoint and the addresses of the control planes, as far as they are known in advance.

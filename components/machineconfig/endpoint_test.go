@@ -109,7 +109,7 @@ func TestEndpoints(t *testing.T) {
 					}
 				}
 
-				if diff := cmp.Diff(names, control.Cluster().CertSANs()); diff != "" {
+				if diff := cmp.Diff(names, control.K8sAPIServerConfig().CertSANs()); diff != "" {
 					t.Errorf("names of the Kubernetes API: %s", diff)
 				}
 
@@ -123,7 +123,7 @@ func TestEndpoints(t *testing.T) {
 					subnets = append(subnets, "!10.0.0.20/32")
 				}
 
-				if diff := cmp.Diff(subnets, worker.Machine().Kubelet().NodeIP().ValidSubnets()); diff != "" {
+				if diff := cmp.Diff(subnets, worker.K8sNodeConfig().NodeIP().ValidSubnets()); diff != "" {
 					t.Errorf("addresses of nodes: %s", diff)
 				}
 
@@ -131,8 +131,8 @@ func TestEndpoints(t *testing.T) {
 					t.Errorf("addresses of etcd members: %s", diff)
 				}
 
-				if k := worker.Machine().Features().KubePrism(); !k.Enabled() || k.Port() != 7445 {
-					t.Errorf("KubePrism is %t at %d", k.Enabled(), k.Port())
+				if k := worker.K8sKubePrismConfig(); k == nil || k.Port() != 7445 {
+					t.Errorf("KubePrism is %v", k)
 				}
 			})
 		}
@@ -156,11 +156,11 @@ func TestDiscovery(t *testing.T) {
 				t.Error(err)
 			}
 
-			d := fullConfiguration(t, p, p.Pools[0].Nodes[0]).Cluster().Discovery()
-			if got := [3]bool{
-				d.Enabled(), d.Registries().Service().Enabled(),
-				d.Registries().Kubernetes().Enabled(),
-			}; got != want {
+			c := fullConfiguration(t, p, p.Pools[0].Nodes[0])
+			d := c.Cluster().Discovery()
+			service := c.RawV1Alpha1().ClusterConfig.ClusterDiscoveryConfig.DiscoveryRegistries.RegistryService
+
+			if got := [3]bool{d.Enabled(), service.Enabled(), d.Registries().Kubernetes().Enabled()}; got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		})

@@ -22,7 +22,7 @@ func System(c config.Provider) impact.System {
 		s.Platform, s.Schematic = m[1], m[2]
 	}
 
-	_, s.Kubernetes = cutTag(c.Machine().Kubelet().Image())
+	_, s.Kubernetes = cutTag(c.K8sKubeletConfig().Image())
 
 	return s
 }

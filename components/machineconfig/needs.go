@@ -21,20 +21,15 @@ type need struct {
 }
 
 func needs(p *plan.Plan) []need {
-	all := []need{{
-		rule: "KubeSpan needs the discovery service, which cluster.discovery does not use",
-		broken: func(cfg talosconfig.Provider) bool {
-			return cfg.Machine().Network().KubeSpan().Enabled() && !cfg.Cluster().Discovery().Registries().Service().Enabled()
-		},
-	}}
+	var all []need
 
 	if p.CNI == spec.CNICilium || p.EndpointMode == spec.EndpointKubeVIP {
 		all = append(all, need{
 			rule: "KubePrism must stay on, at its own port: that is how Cilium and kube-vip reach the Kubernetes API",
 			broken: func(cfg talosconfig.Provider) bool {
-				k := cfg.Machine().Features().KubePrism()
+				k := cfg.K8sKubePrismConfig()
 
-				return !k.Enabled() || k.Port() != constants.DefaultKubePrismPort
+				return k == nil || k.Port() != constants.DefaultKubePrismPort
 			},
 		})
 	}
@@ -68,22 +63,28 @@ func firewallNeeds(p *plan.Plan) []need {
 			rule: fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls do not let in unless "+
 				"firewall.open does", constants.KubeSpanDefaultPort),
 			broken: func(cfg talosconfig.Provider) bool {
-				return cfg.Machine().Network().KubeSpan().Enabled() &&
+				return kubeSpan(cfg) &&
 					!lets(spec.ProtocolUDP, constants.KubeSpanDefaultPort, p.Network)
 			},
 		},
 		{
 			rule: fmt.Sprintf("pods of another network than %s cannot reach ports %d and %d, unless firewall.open lets them in",
-				constants.DefaultIPv4PodNet,
+				constants.DefaultIPv4PodCIDR,
 				constants.DefaultControlPlanePort, constants.KubeletPort),
 			broken: func(cfg talosconfig.Provider) bool {
-				return slices.ContainsFunc(cfg.Cluster().Network().PodCIDRs(), func(text string) bool {
-					pods, err := netip.ParsePrefix(text)
+				pods, _ := clusterNetworksOf(cfg)
 
-					return err == nil && (!lets(spec.ProtocolTCP, constants.DefaultControlPlanePort, pods) ||
-						!lets(spec.ProtocolTCP, constants.KubeletPort, pods))
+				return slices.ContainsFunc(pods, func(pods netip.Prefix) bool {
+					return !lets(spec.ProtocolTCP, constants.DefaultControlPlanePort, pods) ||
+						!lets(spec.ProtocolTCP, constants.KubeletPort, pods)
 				})
 			},
 		},
 	}
+}
+
+func kubeSpan(cfg talosconfig.Provider) bool {
+	k := cfg.NetworkKubeSpanConfig()
+
+	return k != nil && k.Enabled()
 }

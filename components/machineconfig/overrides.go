@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/components/plan"
@@ -45,21 +46,23 @@ func overrides(p *plan.Plan, node plan.Node) []override {
 		},
 		{
 			what: "the endpoint", remedy: use("cluster.endpoint"), refused: true,
-			value: func(c talosconfig.Provider) string { return c.Cluster().Endpoint().String() },
+			value: clusterEndpoint,
 		},
 		{
 			what: "the CNI", remedy: use("cluster.cni.name"),
-			value: func(c talosconfig.Provider) string { return c.Cluster().Network().CNI().Name() },
+			value: CNI,
 		},
 		{
 			what: "kube-proxy", remedy: use("cluster.cni.kubeProxy"),
-			value: func(c talosconfig.Provider) string { return fmt.Sprint(c.Cluster().Proxy().Enabled()) },
+			value: func(c talosconfig.Provider) string { return fmt.Sprint(c.K8sProxyConfig().Enabled()) },
 		},
 		{
 			what: "the networks of pods and services", remedy: "a running cluster keeps its networks: change them only before " +
 				"the cluster is created",
 			value: func(c talosconfig.Provider) string {
-				return strings.Join(slices.Concat(c.Cluster().Network().PodCIDRs(), c.Cluster().Network().ServiceCIDRs()), ", ")
+				pods, services := clusterNetworksOf(c)
+
+				return strings.Join(prefixTexts(slices.Concat(pods, services)), ", ")
 			},
 		},
 	}
@@ -142,15 +145,15 @@ func clusterNetworks(p *plan.Plan) []need {
 			rule: "the networks of pods and services must not hold that of the nodes, network.cidr " + p.Network.String(),
 			unpatched: spec.Problem{
 				Path: "network.cidr", Rule: "must not lie in the networks of pods and services, " +
-					constants.DefaultIPv4PodNet + " and " + constants.DefaultIPv4ServiceNet, Value: p.Network.String(),
+					constants.DefaultIPv4PodCIDR + " and " + constants.DefaultIPv4ServiceCIDR, Value: p.Network.String(),
 				Remedy: "choose another one for the nodes, or state others for pods and services in a patch " +
 					"(cluster.network.podSubnets, serviceSubnets)",
 			},
 			broken: func(cfg talosconfig.Provider) bool {
-				n := cfg.Cluster().Network()
+				pods, services := clusterNetworksOf(cfg)
 
 				// One that holds these and much else does no harm by itself.
-				return slices.ContainsFunc(prefixes(n.PodCIDRs(), n.ServiceCIDRs()), func(own netip.Prefix) bool {
+				return slices.ContainsFunc(slices.Concat(pods, services), func(own netip.Prefix) bool {
 					return own.Contains(p.Network.Addr()) && p.Network.Bits() >= own.Bits()
 				})
 			},
@@ -158,25 +161,53 @@ func clusterNetworks(p *plan.Plan) []need {
 		{
 			rule: "the networks of pods and services must not overlap",
 			broken: func(cfg talosconfig.Provider) bool {
-				n := cfg.Cluster().Network()
+				pods, services := clusterNetworksOf(cfg)
 
-				return slices.ContainsFunc(prefixes(n.ServiceCIDRs()), func(services netip.Prefix) bool {
-					return slices.ContainsFunc(prefixes(n.PodCIDRs()), services.Overlaps)
+				return slices.ContainsFunc(services, func(services netip.Prefix) bool {
+					return slices.ContainsFunc(pods, services.Overlaps)
 				})
 			},
 		},
 	}
 }
 
-// prefixes are the networks that the texts are; Talos refuses other texts by itself.
-func prefixes(lists ...[]string) []netip.Prefix {
-	var all []netip.Prefix
-
-	for _, text := range slices.Concat(lists...) {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			all = append(all, prefix)
-		}
+// clusterNetworksOf are the networks of pods and services; Talos refuses other texts by itself.
+func clusterNetworksOf(cfg talosconfig.Provider) (pods, services []netip.Prefix) {
+	n := cfg.K8sNetworkConfig()
+	if n == nil {
+		n = &v1alpha1.ClusterConfig{} // the defaults
 	}
 
-	return all
+	valid := func(all []netip.Prefix) []netip.Prefix {
+		return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.IsValid() })
+	}
+
+	return valid(n.PodCIDRs()), valid(n.ServiceCIDRs())
+}
+
+func prefixTexts(prefixes []netip.Prefix) []string {
+	texts := make([]string, 0, len(prefixes))
+	for _, p := range prefixes {
+		texts = append(texts, p.String())
+	}
+
+	return texts
+}
+
+// clusterEndpoint is empty where the configuration has none.
+func clusterEndpoint(cfg talosconfig.Provider) string {
+	if c := cfg.K8sClusterConfig(); c != nil {
+		return c.ClusterEndpoint().String()
+	}
+
+	return ""
+}
+
+// CNI is the network plugin that Talos installs.
+func CNI(cfg talosconfig.Provider) string {
+	if raw := cfg.RawV1Alpha1(); raw != nil && raw.ClusterConfig != nil {
+		return raw.ClusterConfig.CNI().CNIName
+	}
+
+	return ""
 }

@@ -73,7 +73,22 @@ func prune(n *yaml.Node, keep []string) bool {
 		}
 
 		return len(n.Content) == 0
+	case yaml.ScalarNode:
+		requote(n)
+
+		fallthrough
 	default:
 		return n.Tag == "!!null" || n.Value == ""
+	}
+}
+
+// requote quotes a text as gopkg.in/yaml.v3 does. Talos' encoder has changed its quotes between versions, and a patch
+// that differs in them alone would be a change of each stack that exists.
+func requote(n *yaml.Node) {
+	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle
+
+	var fresh yaml.Node
+	if n.Style&quoted != 0 && fresh.Encode(n.Value) == nil {
+		n.Style = fresh.Style
 	}
 }

@@ -99,13 +99,14 @@ func TestServices(t *testing.T) {
 				}
 			}
 
-			inline := control.Cluster().InlineManifests()
-			if len(inline) != 1 || inline[0].Name() != "gitops/namespace.yaml" || len(worker.Cluster().InlineManifests()) > 0 {
+			inline := control.K8sInlineManifestConfigs()
+			if len(inline) != 1 || inline[0].Name() != "gitops/namespace.yaml" || len(worker.K8sInlineManifestConfigs()) > 0 {
 				t.Errorf("inline manifests: %v", inline)
 			}
 
-			if diff := cmp.Diff([]string{"https://example.com/flux.yaml"}, control.Cluster().ExtraManifestURLs()); diff != "" {
-				t.Errorf("manifests: %s", diff)
+			external := control.K8sExternalManifestConfigs()
+			if len(external) != 1 || external[0].URL() != "https://example.com/flux.yaml" {
+				t.Errorf("manifests: %v", external)
 			}
 		})
 	}

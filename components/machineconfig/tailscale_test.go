@@ -40,7 +40,7 @@ func TestTailscale(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if warnings, err := cfg.Validate(metal{}); err != nil || len(warnings) > 0 {
+			if warnings, err := validate(cfg); err != nil || len(warnings) > 0 {
 				t.Errorf("Talos does not take it: %v %v", warnings, err)
 			}
 

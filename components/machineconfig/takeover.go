@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/siderolabs/crypto/x509"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/role"
@@ -102,7 +103,7 @@ func readBundle(text string) (*secrets.Bundle, error) {
 		wrong  []string
 	)
 
-	err := bundle.Validate()
+	err := bundle.Validate(talosconfig.TalosVersionCurrent)
 	if err == nil {
 		return bundle, nil
 	}

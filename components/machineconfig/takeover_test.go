@@ -93,7 +93,7 @@ func TestEtcdEncryption(t *testing.T) {
 				t.Errorf("%s: got %q and %q", versions.Talos, c.SecretboxEncryptionSecret(), c.AESCBCEncryptionSecret())
 			}
 
-			if _, err := patchedCfg.Validate(metal{}); err != nil {
+			if _, err := validate(patchedCfg); err != nil {
 				t.Error(err)
 			}
 		}

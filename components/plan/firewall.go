@@ -48,7 +48,7 @@ func (r *resolver) checkFirewall(p *Plan) {
 
 	if _, given := r.spec.Cluster.CNI.Values["ipam"]; given && *f.Enabled {
 		r.warn("cluster.cni.values.ipam", "may give pods addresses that the firewalls do not know: they let in "+
-			constants.DefaultIPv4PodNet, "",
+			constants.DefaultIPv4PodCIDR, "",
 			"state other networks of pods in firewall.open")
 	}
 
@@ -180,7 +180,7 @@ func (r *resolver) openPools(p *Plan) {
 func (r *resolver) openTalos(p *Plan) (all, control []Ingress) {
 	nodes := []netip.Prefix{r.network}
 	// A pod that speaks to the node it runs on comes with its own address.
-	pods := append(slices.Clone(nodes), netip.MustParsePrefix(constants.DefaultIPv4PodNet))
+	pods := append(slices.Clone(nodes), netip.MustParsePrefix(constants.DefaultIPv4PodCIDR))
 	api := distinct(append(slices.Clone(nodes), r.apiFrom...))
 	kubernetes := distinct(append(slices.Clone(pods), r.apiFrom...))
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/siderolabs/talos/pkg/machinery/role"
@@ -47,10 +48,13 @@ func secretsOf(ctx context.Context, t Target, c Credentials) (*secrets.Bundle, e
 		return nil, err
 	}
 
-	bundle := secrets.NewBundleFromConfig(secrets.NewClock(), applied.Config())
+	bundle, err := secrets.NewBundleFromConfig(secrets.NewClock(), applied.Config())
+	if err != nil {
+		return nil, err
+	}
 
 	// A worker has only what lets it join.
-	if err := bundle.Validate(); err != nil {
+	if err := bundle.Validate(talosconfig.TalosVersionCurrent); err != nil {
 		return nil, fmt.Errorf("it is no control plane's: %w", err)
 	}
 

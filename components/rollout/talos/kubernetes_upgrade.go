@@ -36,12 +36,12 @@ func kubeletPatch(image string) string {
 
 // components in the order in which they change: what asks the API servers is never newer than any of them.
 var components = []component{
-	{"kube-apiserver", "apiServer", func(c talosconfig.Provider) string { return c.Cluster().APIServer().Image() }},
+	{"kube-apiserver", "apiServer", func(c talosconfig.Provider) string { return c.K8sAPIServerConfig().Image() }},
 	{
 		"kube-controller-manager", "controllerManager",
-		func(c talosconfig.Provider) string { return c.Cluster().ControllerManager().Image() },
+		func(c talosconfig.Provider) string { return c.K8sControllerManagerConfig().Image() },
 	},
-	{"kube-scheduler", "scheduler", func(c talosconfig.Provider) string { return c.Cluster().Scheduler().Image() }},
+	{"kube-scheduler", "scheduler", func(c talosconfig.Provider) string { return c.K8sSchedulerConfig().Image() }},
 }
 
 // upgradeKubernetes brings Kubernetes to another version: before the kubelet of the first control plane, each component
@@ -60,14 +60,14 @@ func (r *Changes) upgradeKubernetes(ctx context.Context, c nodeChange) error {
 // withRunningKubernetes is the configuration that is wanted, with the versions of Kubernetes that the node runs: a
 // reboot into the others would have it run them before all API servers do.
 func withRunningKubernetes(c nodeChange, now talosconfig.Provider) (talosconfig.Provider, error) {
-	patches := []string{kubeletPatch(now.Machine().Kubelet().Image())}
+	patches := []string{kubeletPatch(now.K8sKubeletConfig().Image())}
 
 	if c.node.Role == spec.RoleControlPlane {
 		for _, part := range components {
 			patches = append(patches, part.patch(part.of(now)))
 		}
 
-		if proxy := now.Cluster().Proxy(); proxy.Enabled() {
+		if proxy := now.K8sProxyConfig(); proxy.Enabled() {
 			patches = append(patches, proxyPatch(proxy.Image()))
 		}
 	}
@@ -115,7 +115,7 @@ func (r *Changes) syncManifests(ctx context.Context, c nodeChange, controls []ta
 		return nil
 	}
 
-	proxy := c.wanted.Cluster().Proxy()
+	proxy := c.wanted.K8sProxyConfig()
 
 	for _, t := range controls {
 		if !proxy.Enabled() {
@@ -123,7 +123,7 @@ func (r *Changes) syncManifests(ctx context.Context, c nodeChange, controls []ta
 		}
 
 		if _, err := r.patch(ctx, c, t, proxyPatch(proxy.Image()), func(now talosconfig.Provider) bool {
-			return now.Cluster().Proxy().Image() == proxy.Image()
+			return now.K8sProxyConfig().Image() == proxy.Image()
 		}); err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func (r *Changes) upgradeComponent(ctx context.Context, c nodeChange, t talosapi
 }
 
 func (r *Changes) upgradeKubelet(ctx context.Context, c nodeChange) error {
-	image, version := c.wanted.Machine().Kubelet().Image(), machineconfig.System(c.wanted).Kubernetes
+	image, version := c.wanted.K8sKubeletConfig().Image(), machineconfig.System(c.wanted).Kubernetes
 
 	if err := talosapi.PullImage(ctx, c.Target, c.credentials, common.ContainerdNamespace_NS_SYSTEM, image,
 		r.Plan.UpgradeTimeout); err != nil {
@@ -210,7 +210,7 @@ func (r *Changes) upgradeKubelet(ctx context.Context, c nodeChange) error {
 	}
 
 	changed, err := r.patch(ctx, c, c.Target, kubeletPatch(image), func(now talosconfig.Provider) bool {
-		return now.Machine().Kubelet().Image() == image
+		return now.K8sKubeletConfig().Image() == image
 	})
 	if err != nil {
 		return err

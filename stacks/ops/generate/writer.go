@@ -48,7 +48,7 @@ func (w *writer) write() (*Result, error) {
 	}
 
 	first := w.machines[control]
-	w.cluster, w.network, w.patches = first.config.Cluster().Name(), w.nodesNetwork(), map[*machine]string{}
+	w.cluster, w.network, w.patches = first.config.K8sClusterConfig().ClusterName(), w.nodesNetwork(), map[*machine]string{}
 
 	contract, err := w.findPatches(first)
 	if err != nil {
@@ -131,9 +131,9 @@ func (w *writer) file(first *machine, contract string) ([]byte, error) {
 		}, "endpoint": w.endpoint(first),
 	}
 
-	if name := first.config.Cluster().Network().CNI().Name(); name != "flannel" {
-		cluster["cni"] = tree{"name": "none", "kubeProxy": first.config.Cluster().Proxy().Enabled()}
-	} else if !first.config.Cluster().Proxy().Enabled() {
+	if name := machineconfig.CNI(first.config); name != "flannel" {
+		cluster["cni"] = tree{"name": "none", "kubeProxy": first.config.K8sProxyConfig().Enabled()}
+	} else if !first.config.K8sProxyConfig().Enabled() {
 		cluster["cni"] = tree{"kubeProxy": false}
 	}
 
@@ -230,7 +230,7 @@ func (w *writer) image(first *machine) tree {
 
 // endpoint is how the Kubernetes API is reached.
 func (w *writer) endpoint(first *machine) tree {
-	at := first.config.Cluster().Endpoint()
+	at := first.config.K8sClusterConfig().ClusterEndpoint()
 	host := at.Hostname()
 	address, err := netip.ParseAddr(host)
 

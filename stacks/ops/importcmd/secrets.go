@@ -12,6 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
 
@@ -56,7 +57,7 @@ func (c *cluster) bundle(ctx context.Context) (string, error) {
 func (c *cluster) given(ctx context.Context) (string, error) {
 	bundle, err := secrets.LoadBundle(c.options.Secrets)
 	if err == nil {
-		err = bundle.Validate()
+		err = bundle.Validate(talosconfig.TalosVersionCurrent)
 	}
 
 	if err != nil {

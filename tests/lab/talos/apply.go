@@ -47,7 +47,7 @@ func (s *machined) ApplyConfiguration(_ context.Context,
 	reply := &machineapi.ApplyConfiguration{Mode: mode, Warnings: warnings, ModeDetails: details + reason}
 
 	if in.GetDryRun() {
-		diff, err := configdiff.DiffToString(n.config(), cfg)
+		diff, err := configdiff.DiffConfigs(n.config(), cfg)
 		if err != nil {
 			return nil, fmt.Errorf("failed to generate diff: %w", err)
 		}

@@ -33,25 +33,19 @@ type componentSpec struct {
 }
 
 func (n *node) componentSpec(name string) componentSpec {
-	machine, c := n.config().Machine().Controlplane(), n.config().Cluster()
+	c := clusterOf(n.config())
 
 	switch name {
 	case apiServer:
 		return componentSpec{image: c.APIServer().Image(), text: n.apiServerSpec()}
 	case controllerManager:
-		image := c.ControllerManager().Image()
+		image, disabled := c.ControllerManager().Image(), !n.config().K8sControllerManagerConfig().Enabled()
 
-		return componentSpec{
-			image, machine.ControllerManager().Disabled(),
-			fmt.Sprint(image, c.ControllerManager().ExtraArgs(), machine.ControllerManager().Disabled()),
-		}
+		return componentSpec{image, disabled, fmt.Sprint(image, c.ControllerManager().ExtraArgs(), disabled)}
 	default:
-		image := c.Scheduler().Image()
+		image, disabled := c.Scheduler().Image(), !n.config().K8sSchedulerConfig().Enabled()
 
-		return componentSpec{
-			image, machine.Scheduler().Disabled(),
-			fmt.Sprint(image, c.Scheduler().ExtraArgs(), machine.Scheduler().Disabled()),
-		}
+		return componentSpec{image, disabled, fmt.Sprint(image, c.Scheduler().ExtraArgs(), disabled)}
 	}
 }
 
@@ -179,29 +173,29 @@ func (n *node) component(name string) (component, bool) {
 
 // putComponent publishes the configuration of a component, and returns its version.
 func (n *node) putComponent(name string, spec componentSpec) string {
-	c := n.config().Cluster()
+	c := clusterOf(n.config())
 
 	var r resource.Resource
 
 	switch name {
 	case apiServer:
-		api := k8s.NewAPIServerConfig()
+		api := k8s.NewAPIServerConfig(k8s.APIServerConfigID)
 		s := api.TypedSpec()
-		s.Image, s.ExtraArgs, s.LocalPort = spec.image, c.APIServer().ExtraArgs(), c.LocalAPIServerPort()
+		s.Image, s.ExtraArgs, s.LocalPort = spec.image, argValues(c.APIServer().ExtraArgs()), c.LocalAPIServerPort()
 		s.ControlPlaneEndpoint, s.EtcdServers, s.ServiceCIDRs = c.Endpoint().String(), []string{"https://localhost:2379"},
-			c.Network().ServiceCIDRs()
+			prefixTexts(c.ServiceCIDRs())
 		s.AdvertisedAddress = n.address().String()
 		r = api
 	case controllerManager:
-		manager := k8s.NewControllerManagerConfig()
+		manager := k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID)
 		s := manager.TypedSpec()
-		s.Enabled, s.Image, s.ExtraArgs = true, spec.image, c.ControllerManager().ExtraArgs()
-		s.PodCIDRs, s.ServiceCIDRs = c.Network().PodCIDRs(), c.Network().ServiceCIDRs()
+		s.Enabled, s.Image, s.ExtraArgs = true, spec.image, argValues(c.ControllerManager().ExtraArgs())
+		s.PodCIDRs, s.ServiceCIDRs = prefixTexts(c.PodCIDRs()), prefixTexts(c.ServiceCIDRs())
 		r = manager
 	default:
-		sched := k8s.NewSchedulerConfig()
+		sched := k8s.NewSchedulerConfig(k8s.SchedulerConfigID)
 		s := sched.TypedSpec()
-		s.Enabled, s.Image, s.ExtraArgs = true, spec.image, c.Scheduler().ExtraArgs()
+		s.Enabled, s.Image, s.ExtraArgs = true, spec.image, argValues(c.Scheduler().ExtraArgs())
 		r = sched
 	}
 

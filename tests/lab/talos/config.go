@@ -3,14 +3,22 @@ package talos
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"reflect"
+	"slices"
 
+	"github.com/hashicorp/go-multierror"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 )
 
 // loadConfig reads machine configuration with Talos' own loader. The decoder is strict: it refuses keys it does not
@@ -54,7 +62,7 @@ func (n *node) validate(data []byte, m mode) (cfg config.Provider, warnings []st
 		return nil, nil, loadErr, nil
 	}
 
-	if warnings, err = cfg.Validate(m); err != nil {
+	if warnings, err = n.validateStatic(cfg, m); err != nil {
 		return nil, nil, nil, err
 	}
 
@@ -64,6 +72,45 @@ func (n *node) validate(data []byte, m mode) (cfg config.Provider, warnings []st
 	}
 
 	return cfg, append(warnings, more...), nil, nil
+}
+
+// validateStatic asks the validator of Talos, and what it says of Kubernetes as the node's version would.
+func (n *node) validateStatic(cfg config.Provider, m mode) ([]string, error) {
+	warnings, err := cfg.Validate(m, validation.WithLocal())
+	faults := multierror.Append(nil, err)
+
+	if err == nil {
+		faults = nil
+	}
+
+	if raw := cfg.RawV1Alpha1(); raw == nil || raw.MachineConfig == nil {
+		return warnings, faults.ErrorOrNil()
+	}
+
+	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: n.image.Version})
+	if err != nil {
+		return nil, err
+	}
+
+	images := map[string]string{"kubelet": cfg.K8sKubeletConfig().Image()}
+	if cfg.Machine().Type().IsControlPlane() {
+		c := clusterOf(cfg)
+		images[apiServer], images[controllerManager] = c.APIServer().Image(), c.ControllerManager().Image()
+		images[scheduler] = c.Scheduler().Image()
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		version, err := compatibility.KubernetesVersionFromImageRef(images[name])
+		if err == nil {
+			err = version.SupportedWith(talos)
+		}
+
+		if err != nil {
+			faults = multierror.Append(faults, fmt.Errorf("%s image is not valid: %w", name, err))
+		}
+	}
+
+	return warnings, faults.ErrorOrNil()
 }
 
 // keepConfig writes a configuration to the disk, where the next boot finds it.
@@ -120,10 +167,48 @@ func applicable(now, wanted *v1alpha1.Config) error {
 		return nil
 	}
 
-	diff, err := configdiff.DiffToString(container.NewV1Alpha1(now), container.NewV1Alpha1(wanted))
+	diff, err := configdiff.DiffConfigs(container.NewV1Alpha1(now), container.NewV1Alpha1(wanted))
 	if err != nil {
 		return fmt.Errorf("error calculating diff: %w", err)
 	}
 
 	return fmt.Errorf("this config change can't be applied in immediate mode\ndiff:\n%s", diff)
+}
+
+// clusterOf is what a configuration says of the cluster in the fields that every version of Talos knows: the documents
+// that replace them with Talos 1.14 are not played.
+func clusterOf(cfg config.Provider) *v1alpha1.ClusterConfig {
+	if raw := cfg.RawV1Alpha1(); raw != nil && raw.ClusterConfig != nil {
+		return raw.ClusterConfig
+	}
+
+	return &v1alpha1.ClusterConfig{}
+}
+
+// nth is the address at a place of a network.
+func nth(network netip.Prefix, place int) netip.Addr {
+	address := network.Addr()
+	for range place {
+		address = address.Next()
+	}
+
+	return address
+}
+
+func prefixTexts(prefixes []netip.Prefix) []string {
+	texts := make([]string, 0, len(prefixes))
+	for _, p := range prefixes {
+		texts = append(texts, p.String())
+	}
+
+	return texts
+}
+
+func argValues(arguments map[string][]string) map[string]k8s.ArgValues {
+	values := map[string]k8s.ArgValues{}
+	for name, list := range arguments {
+		values[name] = k8s.ArgValues{Values: list}
+	}
+
+	return values
 }

@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,21 +62,21 @@ func (n *node) applyManifests(ctx context.Context, m *membership) {
 
 // apiServerSpec is what an API server is started with, to compare.
 func (n *node) apiServerSpec() string {
-	c := n.config().Cluster()
+	c := clusterOf(n.config())
 
-	return fmt.Sprint(c.APIServer().Image(), n.apiServerNames(), c.IssuingCA(), c.LocalAPIServerPort())
+	return fmt.Sprint(c.APIServer().Image(), n.apiServerNames(), c.ClusterCA, c.LocalAPIServerPort())
 }
 
 // serveKubernetes runs one API server until the context ends.
 func (n *node) serveKubernetes(ctx context.Context, m *membership) {
-	cfg := n.config().Cluster()
+	cfg := clusterOf(n.config())
 	err := m.cluster.kube.Apply(n.manifests())
 
 	var srv *kube.Server
 	if err == nil {
 		srv, err = kube.NewServer(kube.ServerConfig{
 			Node: n.name(), Cluster: m.cluster.kube, Version: imageTag(cfg.APIServer().Image()),
-			CA: cfg.IssuingCA(), AcceptedCAs: cfg.AcceptedCAs(), Names: n.apiServerNames(),
+			CA: cfg.ClusterCA, AcceptedCAs: cfg.ClusterAcceptedCAs, Names: n.apiServerNames(),
 			Healthy: func() error { return m.cluster.answers(m.id) }, Writable: m.cluster.writable, Journal: n.fw.opts.Journal,
 			Touch: n.fw.opts.Timeline.Touch,
 		})
@@ -115,18 +114,16 @@ func (n *node) setAPIServer(running bool) {
 
 // apiServerNames are the names in the API server's certificate (Talos: controllers/secrets/kubernetes_cert_sans.go).
 func (n *node) apiServerNames() []string {
-	cfg := n.config().Cluster()
+	cfg := clusterOf(n.config())
 	host, fqdn := n.fqdn()
 	names := append([]string{
 		cfg.Endpoint().Hostname(), host, fqdn, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default",
 		"kubernetes.default.svc",
-		"kubernetes.default.svc." + cfg.Network().DNSDomain(),
+		"kubernetes.default.svc." + cfg.DNSDomain(),
 	}, cfg.CertSANs()...)
 
-	if ips, err := cfg.Network().APIServerIPs(); err == nil {
-		for _, ip := range ips {
-			names = append(names, ip.String())
-		}
+	for _, services := range cfg.ServiceCIDRs() {
+		names = append(names, nth(services, 1).String())
 	}
 
 	for _, p := range n.ownAddresses() {
@@ -144,18 +141,12 @@ func (n *node) apiServerNames() []string {
 
 // manifests is what Talos installs into the cluster with this node's configuration.
 func (n *node) manifests() kube.Manifests {
-	cfg := n.config().Cluster()
-	m := kube.Manifests{CA: cfg.IssuingCA(), TokenID: cfg.Token().ID(), TokenSecret: cfg.Token().Secret()}
+	cfg := clusterOf(n.config())
+	m := kube.Manifests{CA: cfg.ClusterCA, TokenID: cfg.Token().ID(), TokenSecret: cfg.Token().Secret()}
 
-	first := func(ips []netip.Addr, err error) netip.Addr {
-		if err != nil || len(ips) == 0 {
-			return netip.Addr{}
-		}
-
-		return ips[0]
-	}
-	m.APIServerIP = first(cfg.Network().APIServerIPs())
-	m.DNSIP = first(cfg.Network().DNSServiceIPs())
+	// The first address of the services is that of the API server, the tenth that of DNS.
+	services := cfg.ServiceCIDRs()[0]
+	m.APIServerIP, m.DNSIP = nth(services, 1), nth(services, 10)
 
 	if cfg.Proxy().Enabled() {
 		m.ProxyImage = cfg.Proxy().Image()
@@ -165,7 +156,7 @@ func (n *node) manifests() kube.Manifests {
 		m.CoreDNSImage = cfg.CoreDNS().Image()
 	}
 
-	if cfg.Network().CNI().Name() == constants.FlannelCNI {
+	if cfg.CNI().CNIName == constants.FlannelCNI {
 		m.FlannelImage = "ghcr.io/siderolabs/flannel:v0.27.4"
 	}
 
@@ -230,9 +221,9 @@ func (n *node) staticPod(name string, c component) corev1.Pod {
 
 // componentCommand is what a component is started with, as far as the configuration adds to it.
 func (n *node) componentCommand(name string) []string {
-	c := n.config().Cluster()
+	c := clusterOf(n.config())
 
-	extra := map[string]func() map[string]string{
+	extra := map[string]func() map[string][]string{
 		apiServer: c.APIServer().ExtraArgs, controllerManager: c.ControllerManager().ExtraArgs,
 		scheduler: c.Scheduler().ExtraArgs,
 	}[name]()
@@ -241,10 +232,13 @@ func (n *node) componentCommand(name string) []string {
 }
 
 // flags are arguments as they are given to a command.
-func flags(arguments map[string]string) []string {
+func flags(arguments map[string][]string) []string {
 	var all []string
+
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {
-		all = append(all, "--"+name+"="+arguments[name])
+		for _, value := range arguments[name] {
+			all = append(all, "--"+name+"="+value)
+		}
 	}
 
 	return all
@@ -258,13 +252,13 @@ func imageTag(ref string) string {
 }
 
 // kubernetesCAs are the CAs that a machine's configuration trusts for Kubernetes, PEM.
-func kubernetesCAs(cfg talosconfig.ClusterConfig) []byte {
+func kubernetesCAs(cfg *v1alpha1.ClusterConfig) []byte {
 	var all [][]byte
-	for _, ca := range cfg.AcceptedCAs() {
+	for _, ca := range cfg.ClusterAcceptedCAs {
 		all = append(all, ca.Crt)
 	}
 
-	if ca := cfg.IssuingCA(); ca != nil {
+	if ca := cfg.ClusterCA; ca != nil {
 		all = append(all, ca.Crt)
 	}
 

@@ -31,12 +31,11 @@ type member struct {
 
 // discoveryKey is empty when the configuration does not use the service.
 func discoveryKey(cfg config.Provider) string {
-	d := cfg.Cluster().Discovery()
-	if !d.Enabled() || !d.Registries().Service().Enabled() {
+	if len(cfg.DiscoveryServiceConfigs()) == 0 {
 		return ""
 	}
 
-	return cfg.Cluster().ID() + "/" + cfg.Cluster().Secret()
+	return clusterOf(cfg).ID() + "/" + clusterOf(cfg).Secret()
 }
 
 // announce says who a node is, again when that changes.
@@ -120,7 +119,7 @@ func (n *node) affiliate() cluster.AffiliateSpec {
 	}
 
 	if cfg.Machine().Type().IsControlPlane() {
-		spec.ControlPlane = &cluster.ControlPlane{APIServerPort: cfg.Cluster().LocalAPIServerPort()}
+		spec.ControlPlane = &cluster.ControlPlane{APIServerPort: clusterOf(cfg).LocalAPIServerPort()}
 	}
 
 	return spec
@@ -152,7 +151,7 @@ func (n *node) controlPlanes(ctx context.Context) ([]string, error) {
 
 // controlPlanesFromAPI asks with what the machine has: a worker's kubelet once it has joined, a control plane as admin.
 func (n *node) controlPlanesFromAPI(ctx context.Context) ([]string, error) {
-	cfg := n.config().Cluster()
+	cfg := clusterOf(n.config())
 	k := &kube.Kubelet{Dial: n.dial, Servers: []string{cfg.Endpoint().String()}, CA: kubernetesCAs(cfg)}
 
 	if n.controlPlane() {

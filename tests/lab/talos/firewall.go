@@ -1,10 +1,9 @@
 package talos
 
 import (
-	"net/netip"
 	"slices"
 
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
@@ -32,7 +31,7 @@ func (n *node) publishFirewall(b *board) {
 		block := rules.DefaultAction() == nethelpers.DefaultActionBlock
 		if block {
 			s.Policy = nethelpers.VerdictDrop
-			s.Rules = append(s.Rules, always(cfg.Cluster().Network())...)
+			s.Rules = append(s.Rules, always(clusterOf(cfg))...)
 		}
 
 		for _, r := range rules.Rules() {
@@ -68,15 +67,8 @@ func accept(r network.NfTablesRule) network.NfTablesRule {
 }
 
 // always is what comes in although nothing else does: answers, ICMP, and traffic of pods and services.
-func always(n talosconfig.ClusterNetwork) []network.NfTablesRule {
-	var pods []netip.Prefix
-
-	for _, text := range slices.Concat(n.PodCIDRs(), n.ServiceCIDRs()) {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			pods = append(pods, p)
-		}
-	}
-
+func always(c *v1alpha1.ClusterConfig) []network.NfTablesRule {
+	pods := slices.Concat(c.PodCIDRs(), c.ServiceCIDRs())
 	within := &network.NfTablesAddressMatch{IncludeSubnets: pods}
 	rules := []network.NfTablesRule{accept(network.NfTablesRule{MatchConntrackState: &network.NfTablesConntrackStateMatch{
 		States: []nethelpers.ConntrackState{nethelpers.ConntrackStateEstablished, nethelpers.ConntrackStateRelated},

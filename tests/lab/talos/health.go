@@ -179,7 +179,7 @@ func (h *health) each(addresses []string, problem func(*node) string) string {
 // peer is the node of this cluster that has an address and answers there.
 func (h *health) peer(address string) *node {
 	for _, n := range h.node.fw.nodes() {
-		if cfg := n.config(); cfg != nil && cfg.Cluster().ID() == h.node.config().Cluster().ID() && n.owns(address) &&
+		if cfg := n.config(); cfg != nil && clusterOf(cfg).ID() == clusterOf(h.node.config()).ID() && n.owns(address) &&
 			n.services.running("apid") {
 			return n
 		}

@@ -47,7 +47,7 @@ func (n *node) platformConfig() config.Provider {
 		return nil
 	}
 
-	if _, err := cfg.Validate(n.mode(false)); err != nil {
+	if _, err := n.validateStatic(cfg, n.mode(false)); err != nil {
 		n.sys.log("the platform's configuration is not valid: %v", err)
 
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,8 +28,8 @@ const chunk = 1024
 
 // adminCertificate is a client certificate of the cluster's admin, for as long as the configuration says: a year by
 // default.
-func adminCertificate(cfg talosconfig.ClusterConfig) (*x509.KeyPair, error) {
-	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(cfg.IssuingCA())
+func adminCertificate(cfg *v1alpha1.ClusterConfig) (*x509.KeyPair, error) {
+	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(cfg.ClusterCA)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func adminCertificate(cfg talosconfig.ClusterConfig) (*x509.KeyPair, error) {
 }
 
 // adminKubeconfig is the kubeconfig that Talos hands out (Talos: pkg/kubeconfig/generate.go).
-func adminKubeconfig(cfg talosconfig.ClusterConfig) ([]byte, error) {
+func adminKubeconfig(cfg *v1alpha1.ClusterConfig) ([]byte, error) {
 	pair, err := adminCertificate(cfg)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s *machined) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineService
 		return err
 	}
 
-	content, err := adminKubeconfig(s.node.config().Cluster())
+	content, err := adminKubeconfig(clusterOf(s.node.config()))
 	if err != nil {
 		return err
 	}
@@ -134,14 +134,17 @@ func (s *machined) GenerateClientConfiguration(_ context.Context,
 	}
 
 	roles, _ := role.Parse(in.GetRoles())
-	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(time.Now()), s.node.config())
+	bundle, err := secrets.NewBundleFromConfig(secrets.NewFixedClock(time.Now()), s.node.config())
+	if err != nil {
+		return nil, err
+	}
 
 	cert, err := bundle.GenerateTalosAPIClientCertificateWithTTL(roles, ttl)
 	if err != nil {
 		return nil, err
 	}
 
-	name := s.node.config().Cluster().Name()
+	name := clusterOf(s.node.config()).Name()
 	if r := roles.Strings(); len(r) == 1 {
 		name = strings.TrimPrefix(r[0], role.Prefix) + "@" + name
 	}

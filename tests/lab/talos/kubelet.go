@@ -34,7 +34,7 @@ type kubernetesState struct {
 // nodename is the machine's name in Kubernetes.
 func (n *node) nodename() string {
 	host, fqdn := n.fqdn()
-	if cfg := n.config(); cfg != nil && cfg.Machine().Kubelet().RegisterWithFQDN() {
+	if cfg := n.config(); cfg != nil && cfg.K8sNodeConfig().RegisterWithFQDN() {
 		return fqdn
 	}
 
@@ -43,7 +43,7 @@ func (n *node) nodename() string {
 
 // nodeIPs are the addresses that the kubelet reports (Talos: controllers/k8s/node_ip.go).
 func (n *node) nodeIPs() []netip.Addr {
-	valid := n.config().Machine().Kubelet().NodeIP().ValidSubnets()
+	valid := n.config().K8sNodeConfig().NodeIP().ValidSubnets()
 
 	var out []netip.Addr
 
@@ -82,7 +82,7 @@ func inSubnets(a netip.Addr, subnets []string) bool {
 // apiServers are the addresses by which the machine reaches the API (Talos: controllers/secrets/kubelet.go): those that
 // KubePrism balances, if it is on; otherwise a control plane asks its own, and a worker the cluster's endpoint.
 func (n *node) apiServers() []string {
-	cfg := n.config().Cluster()
+	cfg := clusterOf(n.config())
 	endpoint, port := cfg.Endpoint().String(), cfg.LocalAPIServerPort()
 	server := func(host string, port int) string { return "https://" + net.JoinHostPort(host, strconv.Itoa(port)) }
 
@@ -122,11 +122,11 @@ func (n *node) apiServers() []string {
 	return out
 }
 
-func (n *node) kubePrism() bool { return n.config().Machine().Features().KubePrism().Enabled() }
+func (n *node) kubePrism() bool { return n.config().K8sKubePrismConfig() != nil }
 
 // runKubelet joins the machine to its cluster and reports for it, anew when the configuration changes what it reports.
 func (n *node) runKubelet(ctx context.Context) {
-	if n.config().Machine().Kubelet().SkipNodeRegistration() {
+	if n.config().K8sNodeConfig().SkipNodeRegistration() {
 		return
 	}
 
@@ -165,7 +165,7 @@ const networkCheck = 500 * time.Millisecond
 // kubeletSpec is what the kubelet reports, to compare.
 func (n *node) kubeletSpec() string {
 	cfg := n.config()
-	spec := fmt.Sprint(n.kubernetesNode(), cfg.Cluster().Endpoint(), n.kubePrism(), n.kubeletImage(), n.goingDown())
+	spec := fmt.Sprint(n.kubernetesNode(), clusterOf(cfg).Endpoint(), n.kubePrism(), n.kubeletImage(), n.goingDown())
 	spec += fmt.Sprintf("%p", n.servedCluster())
 
 	if n.controlPlane() {
@@ -182,11 +182,11 @@ func (n *node) kubeletSpec() string {
 // servedCluster is what the cluster's API servers answer from; what they last did while none does. It is another one
 // after etcd was recovered, and the machine has to report to it: a kubelet does so all the time.
 func (n *node) servedCluster() *kube.Cluster {
-	id := n.config().Cluster().ID()
+	id := clusterOf(n.config()).ID()
 
 	for _, other := range n.fw.nodes() {
 		m, cfg := other.membership(), other.config()
-		if m == nil || cfg == nil || cfg.Cluster().ID() != id {
+		if m == nil || cfg == nil || clusterOf(cfg).ID() != id {
 			continue
 		}
 
@@ -316,7 +316,7 @@ func (n *node) networkReady() bool {
 
 // kubelet is the kubelet that the present configuration describes.
 func (n *node) kubelet() *kube.Kubelet {
-	cfg := n.config().Cluster()
+	cfg := clusterOf(n.config())
 	k := &kube.Kubelet{
 		Dial: n.dial, Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(),
 		Node: n.kubernetesNode(),
@@ -356,15 +356,15 @@ func (n *node) kubernetesNode() *corev1.Node {
 		Annotations: map[string]string{"networking.talos.dev/self-ips": strings.Join(addressTexts(n.nodeIPs()), ",")},
 	}}
 
-	maps.Copy(node.Labels, cfg.Machine().NodeLabels())
-	maps.Copy(node.Annotations, cfg.Machine().NodeAnnotations())
+	maps.Copy(node.Labels, cfg.RawV1Alpha1().MachineConfig.MachineNodeLabels)
+	maps.Copy(node.Annotations, cfg.RawV1Alpha1().MachineConfig.MachineNodeAnnotations)
 
 	for _, e := range n.image.Extensions {
 		node.Labels["extensions.talos.dev/"+e[strings.LastIndex(e, "/")+1:]] = n.image.Version
 	}
 
-	for _, key := range slices.Sorted(maps.Keys(cfg.Machine().NodeTaints())) {
-		value, effect, ok := strings.Cut(cfg.Machine().NodeTaints()[key], ":")
+	for _, key := range slices.Sorted(maps.Keys(cfg.RawV1Alpha1().MachineConfig.MachineNodeTaints)) {
+		value, effect, ok := strings.Cut(cfg.RawV1Alpha1().MachineConfig.MachineNodeTaints[key], ":")
 		if !ok {
 			value, effect = "", value
 		}
@@ -375,7 +375,7 @@ func (n *node) kubernetesNode() *corev1.Node {
 	if cfg.Machine().Type().IsControlPlane() {
 		node.Labels[constants.LabelNodeRoleControlPlane] = ""
 
-		if !cfg.Cluster().ScheduleOnControlPlanes() {
+		if !clusterOf(cfg).ScheduleOnControlPlanes() {
 			node.Spec.Taints = append(node.Spec.Taints,
 				corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule})
 		}

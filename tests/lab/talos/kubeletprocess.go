@@ -9,7 +9,7 @@ import (
 // superviseKubelet keeps the kubelet running that the configuration names.
 func (n *node) superviseKubelet(ctx context.Context) {
 	for first := true; ctx.Err() == nil; first = false {
-		image := n.config().Machine().Kubelet().Image()
+		image := n.config().K8sKubeletConfig().Image()
 
 		if !first {
 			n.setKubelet("")
@@ -18,7 +18,7 @@ func (n *node) superviseKubelet(ctx context.Context) {
 			n.services.set("kubelet", statePreparing, "Running pre state", nil)
 		}
 
-		changed := func() bool { return n.config().Machine().Kubelet().Image() != image }
+		changed := func() bool { return n.config().K8sKubeletConfig().Image() != image }
 		round, stop := context.WithCancel(ctx)
 
 		go func() {
@@ -58,7 +58,7 @@ func (n *node) kubeletImage() string {
 	n.mu.Unlock()
 
 	if image == "" {
-		image = n.config().Machine().Kubelet().Image()
+		image = n.config().K8sKubeletConfig().Image()
 	}
 
 	return image

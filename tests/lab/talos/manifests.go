@@ -33,7 +33,7 @@ func (n *node) inlineManifests() ([]inlineManifest, error) {
 		errs []error
 	)
 
-	for _, inline := range n.config().Cluster().InlineManifests() {
+	for _, inline := range n.config().K8sInlineManifestConfigs() {
 		m, err := decodeManifest(inline.Contents())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("inline manifest %s: %w", inline.Name(), err))
@@ -51,7 +51,7 @@ func (n *node) inlineManifests() ([]inlineManifest, error) {
 // inlineText is what the configuration says of manifests, to compare.
 func (n *node) inlineText() string {
 	var b strings.Builder
-	for _, inline := range n.config().Cluster().InlineManifests() {
+	for _, inline := range n.config().K8sInlineManifestConfigs() {
 		b.WriteString(inline.Name() + "\n" + inline.Contents() + "\n")
 	}
 

@@ -27,7 +27,7 @@ func (n *node) allThere() bool {
 		return false
 	}
 
-	if n.config().Machine().Kubelet().SkipNodeRegistration() {
+	if n.config().K8sNodeConfig().SkipNodeRegistration() {
 		return true
 	}
 

@@ -338,8 +338,7 @@ func (n *node) publishCluster(b *board) {
 	show(b, cluster.NewIdentity(cluster.NamespaceName, cluster.LocalIdentity),
 		func(s *cluster.IdentitySpec) { s.NodeID = n.nodeID() })
 	show(b, cluster.NewInfo(), func(s *cluster.InfoSpec) {
-		s.ClusterID, s.ClusterName = cfg.Cluster().ID(),
-			cfg.Cluster().Name()
+		s.ClusterID, s.ClusterName = clusterOf(cfg).ID(), clusterOf(cfg).Name()
 	})
 
 	for name, value := range cfg.Machine().Sysctls() {
@@ -355,7 +354,7 @@ func (n *node) publishCluster(b *board) {
 
 func (n *node) publishKubernetes(b *board) {
 	cfg := n.config()
-	skip := cfg.Machine().Kubelet().SkipNodeRegistration()
+	skip := cfg.K8sNodeConfig().SkipNodeRegistration()
 
 	show(b, k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(s *k8s.NodenameSpec) {
 		s.Nodename, s.SkipNodeRegistration = n.nodename(), skip
@@ -363,7 +362,7 @@ func (n *node) publishKubernetes(b *board) {
 
 	if n.services.running("kubelet") {
 		show(b, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(s *k8s.KubeletSpecSpec) {
-			s.Image, s.ExpectedNodename, s.Args = n.kubeletImage(), n.nodename(), flags(cfg.Machine().Kubelet().ExtraArgs())
+			s.Image, s.ExpectedNodename, s.Args = n.kubeletImage(), n.nodename(), flags(cfg.K8sKubeletConfig().ExtraArgs())
 		})
 	}
 

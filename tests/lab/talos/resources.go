@@ -89,7 +89,7 @@ var resourceTypes = []meta.ResourceWithRD{
 	&secrets.API{}, &secrets.CertSAN{}, &secrets.EncryptionSalt{}, &secrets.Etcd{}, &secrets.EtcdRoot{},
 	&secrets.Kubelet{},
 	&secrets.Kubernetes{}, &secrets.KubernetesDynamicCerts{}, &secrets.KubernetesRoot{}, &secrets.MaintenanceRoot{},
-	&secrets.MaintenanceServiceCerts{}, &secrets.OSRoot{}, &secrets.Trustd{},
+	&secrets.OSRoot{}, &secrets.Trustd{},
 	&siderolink.Config{}, &siderolink.Status{}, &siderolink.Tunnel{},
 	&time.AdjtimeStatus{}, &time.Status{},
 	&v1alpha1.AcquireConfigSpec{}, &v1alpha1.AcquireConfigStatus{}, &v1alpha1.Service{},

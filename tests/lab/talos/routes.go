@@ -29,7 +29,12 @@ func (n *node) publishLoopback(b *board) {
 func (n *node) loopback() []netip.Prefix {
 	out := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}
 
-	if cfg := n.config(); cfg != nil && cfg.Machine() != nil && cfg.Machine().Features().HostDNS().ForwardKubeDNSToHost() {
+	cfg := n.config()
+	if cfg == nil || cfg.NetworkHostDNSConfig() == nil {
+		return out
+	}
+
+	if cfg.NetworkHostDNSConfig().ForwardKubeDNSToHost() {
 		out = append(out, netip.MustParsePrefix(constants.HostDNSAddress+"/32"))
 	}
 
@@ -83,7 +88,10 @@ func (n *node) publishResolvers(b *board) {
 
 	if cfg := n.config(); cfg != nil {
 		if r := cfg.NetworkResolverConfig(); r != nil && len(r.Resolvers()) > 0 {
-			servers = r.Resolvers()
+			servers = nil
+			for _, resolver := range r.Resolvers() {
+				servers = append(servers, resolver.Addr)
+			}
 		}
 	}
 

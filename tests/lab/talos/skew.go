@@ -40,8 +40,8 @@ func (f *Firmware) Violations(since time.Time) []Violation {
 	seen := map[string]bool{}
 
 	for _, n := range f.nodes() {
-		if cfg := n.config(); cfg != nil && !seen[cfg.Cluster().ID()] {
-			seen[cfg.Cluster().ID()] = true
+		if cfg := n.config(); cfg != nil && !seen[clusterOf(cfg).ID()] {
+			seen[clusterOf(cfg).ID()] = true
 			f.checkVersions(n)
 		}
 	}
@@ -55,7 +55,7 @@ func (f *Firmware) Violations(since time.Time) []Violation {
 // checkVersions looks at all that runs in a node's cluster. One look does for all who asked for one before it began: of
 // many nodes it takes long, and each asks.
 func (f *Firmware) checkVersions(n *node) {
-	cluster := n.config().Cluster().ID()
+	cluster := clusterOf(n.config()).ID()
 
 	f.mu.Lock()
 	f.asked[cluster]++
@@ -106,7 +106,7 @@ func (f *Firmware) checkVersions(n *node) {
 func (f *Firmware) runningIn(cluster string) (all []running, broken []string) {
 	for _, n := range f.nodes() {
 		cfg := n.config()
-		if cfg == nil || cfg.Cluster().ID() != cluster {
+		if cfg == nil || clusterOf(cfg).ID() != cluster {
 			continue
 		}
 

@@ -39,7 +39,7 @@ func (n *node) readiness() (bool, []runtime.UnmetCondition) {
 		if _, ready := kubernetes.in.NodeReady(n.nodename()); !ready {
 			add("nodeReady", fmt.Sprintf("node %q is not ready", n.nodename()))
 		}
-	} else if !n.config().Machine().Kubelet().SkipNodeRegistration() {
+	} else if !n.config().K8sNodeConfig().SkipNodeRegistration() {
 		add("nodeReady", fmt.Sprintf("node %q status is not available yet", n.nodename()))
 	}
 

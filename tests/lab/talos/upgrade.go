@@ -40,7 +40,7 @@ func (s *machined) Upgrade(ctx context.Context, in *machineapi.UpgradeRequest) (
 		n.store(func(i *Installed) { i.staged = image })
 		c.sequence = "stageUpgrade"
 	} else {
-		c.drain = !n.config().Machine().Kubelet().SkipNodeRegistration()
+		c.drain = !n.config().K8sNodeConfig().SkipNodeRegistration()
 		c.before = func() error { return n.upgrade(c.actor, image) }
 	}
 

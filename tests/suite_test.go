@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +36,19 @@ const (
 
 // root is the project's directory, seen from this package.
 const root = ".."
+
+// TestMain has processes collect their garbage rarely, unless GOGC says otherwise: the CLI, the program and the plugins
+// live for seconds, and a fifth of their work was that.
+func TestMain(m *testing.M) {
+	const percent = 800
+
+	if os.Getenv("GOGC") == "" {
+		os.Setenv("GOGC", strconv.Itoa(percent))
+		debug.SetGCPercent(percent)
+	}
+
+	os.Exit(m.Run())
+}
 
 // theEngine is opened once: the first time on a machine it builds the CLI and the plugins. Tests do not look for
 // released plugins on the network unless they are told to.

@@ -237,14 +237,13 @@ func TestCordonedByItself(t *testing.T) {
 	k := f.join("node-1")
 
 	for _, down := range []bool{true, false} {
-		k.Cordoned = down
-		require.NoError(t, k.Join(t.Context()))
+		require.NoError(t, k.Apply(t.Context(), kube.NodeSpec{Cordoned: down}))
 		require.Equal(t, down, f.cluster.Node("node-1").Spec.Unschedulable)
 	}
 
 	_, err := f.api.CoreV1().Nodes().Patch(t.Context(), "node-1", "application/merge-patch+json",
 		[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.NoError(t, k.Join(t.Context()))
+	require.NoError(t, k.Apply(t.Context(), kube.NodeSpec{}))
 	require.True(t, f.cluster.Node("node-1").Spec.Unschedulable)
 }

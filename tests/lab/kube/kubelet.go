@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,8 +39,11 @@ type Kubelet struct {
 	Token string
 	// Certificate is the kubelet's own, nil before it first joined. It lives on the node's disk.
 	Certificate *x509.PEMEncodedCertificateAndKey
-	// Node is the object to register: name, labels, annotations, taints and, in its status, addresses and versions.
+	// Node is the object to register: name, labels, annotations, taints and, in its status, addresses and versions. Of a
+	// Node that is there already, taints stay as they are.
 	Node *corev1.Node
+	// RegisterLabels are further labels of a Node that is not there yet: --node-labels.
+	RegisterLabels map[string]string
 	// UID is what the API calls the machine, known once it has joined.
 	UID types.UID
 	// StaticPods are mirrored into the API. Nil leaves those that are there alone; an empty list takes them away.
@@ -49,9 +51,6 @@ type Kubelet struct {
 	// Registered says that this kubelet has registered the machine already. It does so once, when it starts: a Node that
 	// is deleted afterwards stays away.
 	Registered bool
-	// Cordoned says that the machine is going down. It is undone by the next boot, and only then if it was the machine
-	// that did it.
-	Cordoned bool
 }
 
 var errNoServer = errors.New("no API server is known yet")
@@ -142,7 +141,14 @@ func (k *Kubelet) ControlPlanes(ctx context.Context) ([]string, error) {
 
 // with runs a function with a client that authenticates with the kubelet's certificate.
 func (k *Kubelet) with(ctx context.Context, server string, f func(context.Context, kubernetes.Interface) error) error {
-	pair, err := tls.X509KeyPair(k.Certificate.Crt, k.Certificate.Key)
+	return k.as(ctx, k.Certificate, server, f)
+}
+
+// as runs a function with a client that authenticates with a certificate.
+func (k *Kubelet) as(ctx context.Context, certificate *x509.PEMEncodedCertificateAndKey, server string,
+	f func(context.Context, kubernetes.Interface) error,
+) error {
+	pair, err := tls.X509KeyPair(certificate.Crt, certificate.Key)
 	if err != nil {
 		return err
 	}
@@ -234,14 +240,15 @@ func (k *Kubelet) bootstrap(ctx context.Context, server string) (*x509.PEMEncode
 	return pair, nil
 }
 
-// register creates the Node, or brings labels, annotations and taints of the one that is there in line, and mirrors the
-// static pods.
+// register creates the Node, or brings labels and annotations of the one that is there in line, and mirrors the static
+// pods.
 func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error {
 	now, err := api.CoreV1().Nodes().Get(ctx, k.Node.Name, metav1.GetOptions{})
 
 	switch {
 	case apierrors.IsNotFound(err) && !k.Registered:
 		n := k.Node.DeepCopy()
+		n.Labels = overlay(n.Labels, k.RegisterLabels)
 		n.Status.Conditions = conditions(false, "kubelet has just started", nil)
 
 		if now, err = api.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
@@ -253,13 +260,6 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 		want := now.DeepCopy()
 		want.Labels = overlay(want.Labels, k.Node.Labels)
 		want.Annotations = overlay(want.Annotations, k.Node.Annotations)
-
-		for _, taint := range k.Node.Spec.Taints {
-			want.Spec.Taints = slices.DeleteFunc(want.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
-			want.Spec.Taints = append(want.Spec.Taints, taint)
-		}
-
-		k.cordon(want)
 
 		if !equal(now, want) {
 			if now, err = api.CoreV1().Nodes().Update(ctx, want, metav1.UpdateOptions{}); err != nil {
@@ -285,21 +285,6 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 	}
 
 	return k.dropMirrors(ctx, api)
-}
-
-// cordon brings a Node in line with whether the machine is going down (Talos: controllers/k8s/node_apply.go,
-// ApplyCordoned).
-func (k *Kubelet) cordon(n *corev1.Node) {
-	_, ours := n.Annotations[constants.AnnotationCordonedKey]
-
-	switch {
-	case k.Cordoned && !n.Spec.Unschedulable:
-		n.Spec.Unschedulable = true
-		n.Annotations[constants.AnnotationCordonedKey] = constants.AnnotationCordonedValue
-	case !k.Cordoned && n.Spec.Unschedulable && ours:
-		n.Spec.Unschedulable = false
-		delete(n.Annotations, constants.AnnotationCordonedKey)
-	}
 }
 
 // Drain evicts the pods of the machine that would run elsewhere as well, and asks again until the context ends while a

@@ -24,7 +24,7 @@ import (
 const bodyLimit = 3 << 20
 
 // resource serves one verb on one kind.
-func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *kind, verb, call string) {
+func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *kind, who user, verb, call string) {
 	c := s.cfg.Cluster
 
 	switch verb {
@@ -52,7 +52,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 				accessor(obj).SetNamespace(t.namespace)
 			}
 
-			if !dryRun(r) {
+			err = nodeRestriction(who, nil, obj)
+			if err == nil && !dryRun(r) {
 				obj, err = c.create(k, obj)
 			}
 		}
@@ -66,10 +67,10 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 		}
 
 		obj, err := c.update(k, t.namespace, t.name, dryRun(r),
-			func(now runtime.Object) (runtime.Object, error) { return merged(k, t, now, sent) })
+			func(now runtime.Object) (runtime.Object, error) { return admitted(k, t, who, now, sent) })
 		s.reply(w, r, k, http.StatusOK, obj, err)
 	case "patch":
-		s.patch(w, r, t, k, call)
+		s.patch(w, r, t, k, who, call)
 	case "delete":
 		obj, err := s.remove(r, t, k)
 		s.reply(w, r, k, http.StatusOK, obj, err)
@@ -122,6 +123,16 @@ func (s *Server) remove(r *http.Request, t target, k *kind) (runtime.Object, err
 
 var deleteOptions = schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
 
+// admitted is an object as a request makes it, if who asks may do that.
+func admitted(k *kind, t target, who user, now, sent runtime.Object) (runtime.Object, error) {
+	changed, err := merged(k, t, now, sent)
+	if err == nil {
+		err = nodeRestriction(who, now, changed)
+	}
+
+	return changed, err
+}
+
 // merged keeps the half of an object that a request does not address: its status, or everything but its status.
 func merged(k *kind, t target, now, sent runtime.Object) (runtime.Object, error) {
 	if !k.status {
@@ -155,7 +166,7 @@ func merged(k *kind, t target, now, sent runtime.Object) (runtime.Object, error)
 	return out, json.Unmarshal(raw, out)
 }
 
-func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind, call string) {
+func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind, who user, call string) {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 
 	body, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit))
@@ -200,7 +211,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 
-		return merged(k, t, now, sent)
+		return admitted(k, t, who, now, sent)
 	})
 	s.reply(w, r, k, http.StatusOK, obj, err)
 }

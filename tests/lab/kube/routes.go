@@ -117,7 +117,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 		return
 	}
 
-	s.resource(w, r, t, k, verb, call)
+	s.resource(w, r, t, k, who, verb, call)
 }
 
 // writable tells why etcd does not take a request. What only deletes it takes.

@@ -2,6 +2,7 @@ package talos
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,6 +27,7 @@ type kubernetesState struct {
 	joined, ready bool
 	serving       bool // its API server
 	problem       string
+	unapplied     string         // why labels, annotations and taints are not as Talos wants them; empty: they are
 	kubelet       string         // the image of the kubelet that runs, empty while none does
 	registered    bool           // that kubelet has registered the machine
 	in            *kube.Cluster  // the cluster it joined; only to tell it when the machine is gone
@@ -150,6 +153,10 @@ func (n *node) runKubelet(ctx context.Context) {
 			continue
 		}
 
+		if n.unapplied() {
+			n.applyNode(ctx, n.kubelet()) // Talos tries again for ever
+		}
+
 		select {
 		case <-changed:
 		case <-time.After(networkCheck): // a network plugin may come at any time
@@ -165,7 +172,7 @@ const networkCheck = 500 * time.Millisecond
 // kubeletSpec is what the kubelet reports, to compare.
 func (n *node) kubeletSpec() string {
 	cfg := n.config()
-	spec := fmt.Sprint(n.kubernetesNode(), clusterOf(cfg).Endpoint(), n.kubePrism(), n.kubeletImage(), n.goingDown())
+	spec := fmt.Sprint(n.kubernetesNode(), n.nodeSpec(), clusterOf(cfg).Endpoint(), n.kubePrism(), n.kubeletImage())
 	spec += fmt.Sprintf("%p", n.servedCluster())
 
 	if n.controlPlane() {
@@ -217,6 +224,7 @@ func (n *node) report(ctx context.Context) (ready, ok bool) {
 	}
 
 	n.joined(k)
+	n.applyNode(ctx, k)
 
 	if !n.wait("kubelet", n.kubeletLatency(), n.apiSpan()) {
 		return false, false
@@ -319,7 +327,7 @@ func (n *node) kubelet() *kube.Kubelet {
 	cfg := clusterOf(n.config())
 	k := &kube.Kubelet{
 		Dial: n.dial, Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(),
-		Node: n.kubernetesNode(),
+		Node: n.kubernetesNode(), RegisterLabels: n.registerLabels(),
 	}
 
 	if n.kubePrism() {
@@ -334,8 +342,6 @@ func (n *node) kubelet() *kube.Kubelet {
 	k.Registered = n.kube.registered
 	n.mu.Unlock()
 
-	k.Cordoned = n.goingDown()
-
 	if n.controlPlane() {
 		k.StaticPods = n.staticPods()
 	}
@@ -343,9 +349,8 @@ func (n *node) kubelet() *kube.Kubelet {
 	return k
 }
 
-// kubernetesNode is the Node object of the machine.
+// kubernetesNode is the Node object that the kubelet registers.
 func (n *node) kubernetesNode() *corev1.Node {
-	cfg := n.config()
 	name := n.nodename()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name,
@@ -353,14 +358,59 @@ func (n *node) kubernetesNode() *corev1.Node {
 			corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux", corev1.LabelHostname: name,
 			"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
 		},
-		Annotations: map[string]string{"networking.talos.dev/self-ips": strings.Join(addressTexts(n.nodeIPs()), ",")},
 	}}
 
-	maps.Copy(node.Labels, cfg.RawV1Alpha1().MachineConfig.MachineNodeLabels)
-	maps.Copy(node.Annotations, cfg.RawV1Alpha1().MachineConfig.MachineNodeAnnotations)
+	node.Spec.Taints = n.registerTaints()
+	node.Status = n.kubernetesStatus()
+
+	return node
+}
+
+// registerTaints are the taints that the kubelet gives a Node that is not there yet.
+func (n *node) registerTaints() []corev1.Taint {
+	var c struct {
+		Taints []corev1.Taint `json:"registerWithTaints"`
+	}
+
+	text, err := json.Marshal(n.config().K8sKubeletConfig().ExtraConfig())
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+
+	if err != nil {
+		n.sys.log("kubelet: error unmarshalling extra kubelet configuration: %v", err)
+	}
+
+	return c.Taints
+}
+
+// registerLabels are the labels that the kubelet gives a Node that is not there yet.
+func (n *node) registerLabels() map[string]string {
+	labels := map[string]string{}
+
+	for _, pair := range strings.Split(strings.Join(n.config().K8sKubeletConfig().ExtraArgs()["node-labels"], ","), ",") {
+		if key, value, ok := strings.Cut(pair, "="); ok {
+			labels[key] = value
+		}
+	}
+
+	return labels
+}
+
+// nodeSpec is what Talos wants of the Node of the machine.
+func (n *node) nodeSpec() kube.NodeSpec {
+	cfg := n.config()
+	spec := kube.NodeSpec{
+		Labels:      map[string]string{},
+		Annotations: map[string]string{"networking.talos.dev/self-ips": strings.Join(addressTexts(n.nodeIPs()), ",")},
+		Cordoned:    n.goingDown(),
+	}
+
+	maps.Copy(spec.Labels, cfg.RawV1Alpha1().MachineConfig.MachineNodeLabels)
+	maps.Copy(spec.Annotations, cfg.RawV1Alpha1().MachineConfig.MachineNodeAnnotations)
 
 	for _, e := range n.image.Extensions {
-		node.Labels["extensions.talos.dev/"+e[strings.LastIndex(e, "/")+1:]] = n.image.Version
+		spec.Labels["extensions.talos.dev/"+e[strings.LastIndex(e, "/")+1:]] = n.image.Version
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(cfg.RawV1Alpha1().MachineConfig.MachineNodeTaints)) {
@@ -369,21 +419,59 @@ func (n *node) kubernetesNode() *corev1.Node {
 			value, effect = "", value
 		}
 
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+		spec.Taints = append(spec.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
 	}
 
 	if cfg.Machine().Type().IsControlPlane() {
-		node.Labels[constants.LabelNodeRoleControlPlane] = ""
+		spec.Labels[constants.LabelNodeRoleControlPlane] = ""
 
 		if !clusterOf(cfg).ScheduleOnControlPlanes() {
-			node.Spec.Taints = append(node.Spec.Taints,
+			spec.Taints = append(spec.Taints,
 				corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule})
 		}
 	}
 
-	node.Status = n.kubernetesStatus()
+	return spec
+}
 
-	return node
+// applyNode brings labels, annotations and taints of the Node in line: on control planes with the admin's credentials, on
+// workers with the kubelet's (Talos: controllers/k8s/node_apply.go, getK8sClient). What is refused keeps nothing else
+// from going on.
+func (n *node) applyNode(ctx context.Context, k *kube.Kubelet) {
+	spec := n.nodeSpec()
+
+	if n.controlPlane() {
+		pair, err := adminCertificate(clusterOf(n.config()))
+		if err != nil {
+			n.sys.log("%v", err)
+
+			return
+		}
+
+		spec.Admin = x509.NewCertificateAndKeyFromKeyPair(pair)
+	}
+
+	problem := ""
+	if err := k.Apply(ctx, spec); err != nil {
+		problem = err.Error()
+	}
+
+	n.mu.Lock()
+	was := n.kube.unapplied
+	n.kube.unapplied = problem
+	n.mu.Unlock()
+
+	if problem != "" && problem != was {
+		n.sys.log(`controller failed {"controller": "k8s.NodeApplyController", "error": %q}`, problem)
+	}
+}
+
+// unapplied tells whether labels, annotations and taints are not as Talos wants them.
+func (n *node) unapplied() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.kube.unapplied != ""
 }
 
 func addressTexts(addresses []netip.Addr) []string {

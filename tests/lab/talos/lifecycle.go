@@ -106,6 +106,7 @@ func (n *node) drain(actor string) {
 	// the kubelet may be reporting at the same time
 	err := clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error { return k.Join(n.ctx) })
 	if err == nil {
+		n.applyNode(n.ctx, k)
 		err = k.Drain(ctx)
 	}
 

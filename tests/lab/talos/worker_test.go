@@ -158,26 +158,32 @@ func TestEndpointByName(t *testing.T) {
 	require.Contains(t, cert.DNSNames, "api.lab")
 }
 
-// What the machine configuration says about the node is in Kubernetes.
+// What the machine configuration says about the node is in Kubernetes, as far as NodeRestriction lets a worker say it.
 func TestNodeObject(t *testing.T) {
 	r := newRig(t)
-	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
+	cp, worker, lost := r.machine(11, template()).on(), r.machine(21, template()).on(), r.machine(22, template()).on()
 	c := r.cluster(cp.addr())
 
-	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1"))
-	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1",
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", `machine: {nodeTaints: {tier: "db:NoExecute"}}`))
+	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1", `machine:
+  nodeLabels: {tier: db}
+  kubelet:
+    extraArgs: {node-labels: "rack=1"}
+    extraConfig: {registerWithTaints: [{key: gpu, value: "yes", effect: NoSchedule}]}`))
+	c.apply(lost, c.config(configmachine.TypeWorker, "worker-2",
 		`machine: {nodeLabels: {tier: db}, nodeTaints: {gpu: "yes:NoSchedule"}}`))
 	c.bootstrap(cp)
 
 	api := c.kubernetes(cp)
-	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "worker-1")
+	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "worker-1", "worker-2")
 
 	list, err := api.CoreV1().Nodes().List(t.Context(), listOptions{})
 	require.NoError(t, err)
 
-	first, second := list.Items[0], list.Items[1]
+	first, second, third := list.Items[0], list.Items[1], list.Items[2]
 	require.Contains(t, first.Labels, "node-role.kubernetes.io/control-plane")
-	require.Equal(t, "node-role.kubernetes.io/control-plane", first.Spec.Taints[0].Key)
+	require.ElementsMatch(t, []string{"tier", "node-role.kubernetes.io/control-plane"},
+		[]string{first.Spec.Taints[0].Key, first.Spec.Taints[1].Key})
 	require.Equal(t, cp.addr(), first.Status.Addresses[0].Address)
 	require.Equal(t, "Talos ("+talosVersion+")", first.Status.NodeInfo.OSImage)
 	require.Equal(t, "v"+kubeVersion, first.Status.NodeInfo.KubeletVersion)
@@ -187,6 +193,10 @@ func TestNodeObject(t *testing.T) {
 	require.Len(t, second.Spec.Taints, 1)
 	require.Equal(t, "gpu", second.Spec.Taints[0].Key)
 	require.Equal(t, "yes", second.Spec.Taints[0].Value)
+	require.Equal(t, "1", second.Labels["rack"])
+
+	require.Empty(t, third.Spec.Taints)
+	require.NotContains(t, third.Labels, "tier", "they go in the request that is refused")
 }
 
 // Without a network plugin no node is Ready, and the plugin may come as an inline manifest.

@@ -201,6 +201,10 @@ func (k *service) end() {
 
 // joinAsAgent gets the node a certificate for its token, and registers it.
 func (k *service) joinAsAgent(url string) error {
+	if err := k.checkKubelet(); err != nil {
+		return err
+	}
+
 	client, issued, err := k.admitted(url)
 	if err != nil {
 		return err
@@ -217,12 +221,15 @@ func (k *service) joinAsAgent(url string) error {
 		return fmt.Errorf("the node does not register: %w", err)
 	}
 
+	found := k.sys.fw.clusterBy(client.cluster)
+	if err := k.label(found); err != nil {
+		return err
+	}
+
 	if err := retry.RetryOnConflict(retry.DefaultBackoff,
 		func() error { return kubelet.Report(k.ctx, true, "") }); err != nil {
 		return err
 	}
-
-	found := k.sys.fw.clusterBy(client.cluster)
 
 	k.mu.Lock()
 	k.joined, k.cluster = true, found

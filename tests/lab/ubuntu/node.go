@@ -1,12 +1,53 @@
 package ubuntu
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/tests/lab/kube"
 )
+
+// checkKubelet says why the kubelet does not start (Kubernetes: cmd/kubelet/app/options, ValidateKubeletFlags;
+// pkg/util/taints).
+func (k *service) checkKubelet() error {
+	var unknown []string
+
+	for _, label := range k.config.NodeLabel {
+		if key, _, _ := strings.Cut(label, "="); kube.UnknownKubeletLabel(key) {
+			unknown = append(unknown, key)
+		}
+	}
+
+	if len(unknown) > 0 {
+		return fmt.Errorf("failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "+
+			"--node-labels: %v", unknown)
+	}
+
+	for _, taint := range k.config.NodeTaint {
+		if _, _, ok := strings.Cut(taint, ":"); !ok {
+			return fmt.Errorf("failed to parse kubelet flag: invalid taint spec: %v", taint)
+		}
+	}
+
+	return nil
+}
+
+// label gives its roles to the Node of a server (K3s: pkg/server, setNodeLabelsAndAnnotations; pkg/etcd, metadata_controller.go).
+func (k *service) label(c *cluster) error {
+	if k.role != "controlplane" {
+		return nil
+	}
+
+	return c.kube.UpdateNode(k.config.NodeName, func(n *corev1.Node) {
+		for _, role := range []string{"control-plane", "etcd", "master"} {
+			n.Labels["node-role.kubernetes.io/"+role] = "true"
+		}
+	})
+}
 
 // node is what the kubelet registers.
 func (k *service) node() *corev1.Node {
@@ -14,12 +55,6 @@ func (k *service) node() *corev1.Node {
 	labels := map[string]string{
 		"kubernetes.io/hostname": c.NodeName, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
 		"node.kubernetes.io/instance-type": "k3s",
-	}
-
-	if k.role == "controlplane" {
-		for _, role := range []string{"control-plane", "etcd", "master"} {
-			labels["node-role.kubernetes.io/"+role] = "true"
-		}
 	}
 
 	annotations := map[string]string{"k3s.io/hostname": c.NodeName}
@@ -55,8 +90,8 @@ func (k *service) node() *corev1.Node {
 	n.Status.Allocatable = n.Status.Capacity
 
 	for _, taint := range c.NodeTaint {
-		key, rest, _ := strings.Cut(taint, "=")
-		value, effect, _ := strings.Cut(rest, ":")
+		rest, effect, _ := strings.Cut(taint, ":")
+		key, value, _ := strings.Cut(rest, "=")
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
 	}
 

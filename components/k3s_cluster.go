@@ -115,7 +115,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 
 	final := rollout.FinalCheck{Scope: b.hooks.scope, System: b.hooks.operations.Cluster}
 
-	kubeconfig := outputAfter(ctx, all, c.Kubeconfig, final.Run)
+	kubeconfig := finally(ctx, all, c.Kubeconfig, final)
 	c.Health = b.health(kubeconfig)
 
 	outputs := outputsOf(c)

@@ -130,7 +130,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 	final := rollout.FinalCheck{Scope: b.hooks.scope, System: b.hooks.system}
 
 	outputs := outputsOf(c)
-	outputs["kubeconfig"] = outputAfter(ctx, all, c.Kubeconfig, final.Run)
+	outputs["kubeconfig"] = finally(ctx, all, c.Kubeconfig, final)
 
 	return c, ctx.RegisterResourceOutputs(c, outputs)
 }

@@ -33,7 +33,7 @@ func TestImports(t *testing.T) {
 			[]string{"components/plan", "components/spec"},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
 		},
-		{"components/plan", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/plan", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
 		{
 			"components/machineconfig/manifests",
 			[]string{"components/plan", "components/spec"},

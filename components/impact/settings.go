@@ -87,7 +87,8 @@ var hidden = regexp.MustCompile(
 
 // shown are settings that are called so and hold none.
 var shown = regexp.MustCompile(
-	`^(machine\.(install|sysctls|sysfs|nodeLabels|nodeAnnotations|nodeTaints|features)\.|machine\.kubelet\.(image|nodeIP)|` +
+	`^(machine\.(install|sysctls|sysfs|nodeLabels|nodeAnnotations|nodeTaints|features)\.|` +
+		`machine\.kubelet\.(image|nodeIP|extraConfig\.registerWithTaints)|` +
 		`cluster\.(apiServer|controllerManager|scheduler|proxy)\.(image|certSANs)|cluster\.controlPlane\.endpoint|machine\.certSANs)`)
 
 func sensitive(path string) bool { return hidden.MatchString(path) && !shown.MatchString(path) }

@@ -28,7 +28,7 @@ type NodeImpact struct {
 	Why string `json:"why,omitempty"`
 	// Refused is why the change will not be begun.
 	Refused string `json:"refused,omitempty"`
-	// Settings are what differs in the machine configuration.
+	// Settings are what differs in the machine configuration, or of labels and taints.
 	Settings []Setting `json:"settings,omitempty"`
 	// Limits bound how many nodes are away with it.
 	Limits Limits `json:"limits"`
@@ -37,6 +37,8 @@ type NodeImpact struct {
 	Kubernetes bool `json:"kubernetes,omitempty"`
 	// VM says that it is about a change of the node's VM, and knows nothing of what runs in it.
 	VM bool `json:"vm,omitempty"`
+	// Labels says that it is about labels and taints in Kubernetes, and knows of no other change.
+	Labels bool `json:"labels,omitempty"`
 }
 
 // String is the row as a sentence.

@@ -47,8 +47,12 @@ type config struct {
 func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 	k := p.K3s
 	c := config{
-		NodeName: n.Planned.Name, Server: n.Server, NodeLabel: pairs(n.Planned.Labels, "="),
-		NodeTaint: pairs(n.Planned.Taints, "="),
+		NodeName: n.Planned.Name, Server: n.Server, NodeLabel: pairs(n.Planned.OwnLabels()),
+	}
+
+	// Only for its registration: the kubelet does not start with restricted labels, and changes none of it later.
+	for _, taint := range n.Planned.TaintList() {
+		c.NodeTaint = append(c.NodeTaint, taint.ToString())
 	}
 
 	if n.Planned.Address.IsValid() {
@@ -113,10 +117,10 @@ func names(p *plan.Plan) []string {
 	return all
 }
 
-func pairs(m map[string]string, between string) []string {
+func pairs(m map[string]string) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		all = append(all, key+between+m[key])
+		all = append(all, key+"="+m[key])
 	}
 
 	return all

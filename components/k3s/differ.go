@@ -14,7 +14,7 @@ import (
 const configFile = "/etc/rancher/k3s/config.yaml"
 
 // Differ says what a node was told otherwise than it would be told now, in the words of the configuration. The version
-// is no part of it, and neither are addresses of servers that came later: K3s finds out about those.
+// is no part of it, and neither are labels, taints, and addresses of servers that came later.
 func Differ(then, now string) []string {
 	var before, after cloudinit.Config
 
@@ -68,6 +68,10 @@ func settings(c cloudinit.Config) map[string]any {
 
 	// Which etcd a server has is decided once, when it has none.
 	delete(found, "cluster-init")
+
+	// The program keeps the labels and taints of a node itself.
+	delete(found, "node-label")
+	delete(found, "node-taint")
 
 	if names, there := found["tls-san"].([]any); there {
 		found["tls-san"] = slices.DeleteFunc(slices.Clone(names), func(name any) bool {

@@ -42,10 +42,10 @@ func TestDiffer(t *testing.T) {
 		"a token":  {change: func(_ *plan.Plan, i *Identity) { i.Token = "another" }, want: []string{"token"}},
 		"keys":     {change: func(p *plan.Plan, _ *Identity) { p.K3s.SSHKeys = nil }, want: []string{"users and SSH keys"}},
 		"packages": {change: func(p *plan.Plan, _ *Identity) { p.K3s.Packages = nil }, want: []string{"packages"}},
-		"labels": {
-			change: func(p *plan.Plan, _ *Identity) { p.Pools[0].Nodes[0].Labels = map[string]string{"a": "b"} },
-			want:   []string{"node-label"},
-		},
+		"labels and taints, which are the program's": {change: func(p *plan.Plan, _ *Identity) {
+			n := &p.Pools[0].Nodes[0]
+			n.Labels, n.Taints = map[string]string{"a": "b"}, map[string]string{"a": "NoSchedule"}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, Differ(then, told(c.change))) })
 	}

@@ -56,7 +56,8 @@ func planned(t *testing.T) *plan.Plan {
 		Pools: map[string]spec.Pool{
 			"server": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
 			"agent": {Role: spec.RoleWorker, Count: new(1), Addresses: "10.0.0.21", VMSpec: spec.VMSpec{
-				Labels: map[string]string{"tier": "db", "a": "b"}, Taints: map[string]string{"dedicated": "db:NoSchedule"},
+				Labels: map[string]string{"tier": "db", "empty": "", "node-role.kubernetes.io/worker": ""},
+				Taints: map[string]string{"dedicated": "db:NoSchedule", "spot": "PreferNoSchedule"},
 			}},
 		},
 	})

@@ -69,6 +69,8 @@ type Node struct {
 	Cordoned bool
 	// Ours says that it was this program that has cordoned it.
 	Ours bool
+	// Labelled says that it names labels or taints that this program or Talos has given it.
+	Labelled bool
 	// Kubelet is the version of its kubelet, with a leading v.
 	Kubelet string
 	// Boot is another one after each boot.
@@ -111,7 +113,7 @@ func nodeOf(n *corev1.Node) Node {
 
 	return Node{
 		Name: n.Name, Ready: ready, Cordoned: n.Spec.Unschedulable, Ours: n.Annotations[cordonedBy] != "",
-		Kubelet: n.Status.NodeInfo.KubeletVersion, Boot: n.Status.NodeInfo.BootID,
+		Labelled: labelled(n), Kubelet: n.Status.NodeInfo.KubeletVersion, Boot: n.Status.NodeInfo.BootID,
 	}
 }
 

@@ -171,6 +171,12 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 			}
 		}
 
+		for _, effort := range lost() {
+			if effort.broken(whole) {
+				c.note(&c.warnings, blame(generated, all, node, effort.rule, effort.broken))
+			}
+		}
+
 		c.checkOverrides(p, (&checker{}).apply(planned, programs(mine), node), whole, all, node)
 
 		for _, w := range warnings {

@@ -232,6 +232,47 @@ func TestCheckWarns(t *testing.T) {
 	}
 }
 
+// TestCheckLabels: what a patch wants a worker to do with the credentials of its kubelet is pointed out, and a taint that
+// it would register with twice is refused.
+func TestCheckLabels(t *testing.T) {
+	const lost = ", and with it all other labels that Talos sets there; use "
+
+	s := patched(talos112, "machine:\n  nodeTaints: {a: NoSchedule}\n  nodeLabels: {node-role.kubernetes.io/db: x}\n", "", "")
+	s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.0.0.21", VMSpec: spec.VMSpec{
+		Labels: map[string]string{"node-role.kubernetes.io/worker": ""}, Taints: map[string]string{"gpu": "x:NoSchedule"},
+	}}
+
+	warnings, err := Check(planOf(t, s))
+
+	want := []spec.Problem{
+		{Path: "cluster.patches[0]", Rule: "Kubernetes refuses machine.nodeTaints of a worker" + lost + "taints of the pool"},
+		{
+			Path: "cluster.patches[0]",
+			Rule: "Kubernetes refuses a restricted label in machine.nodeLabels of a worker" + lost + "labels of the pool",
+		},
+	}
+	for i := range want {
+		want[i].Value, want[i].Remedy = "patches/cluster.yaml, for atlas-worker-1", "correct the patch"
+	}
+
+	if diff := cmp.Diff(want, warnings); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+
+	pool := s.Pools["worker"]
+	pool.Patches = []spec.Patch{{
+		Path: "pools.worker.patches[0]", Origin: "twice.yaml",
+		Text: "machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: gpu, effect: NoSchedule}]\n",
+	}}
+	s.Pools["worker"] = pool
+
+	_, err = Check(planOf(t, s))
+	if err == nil || !strings.Contains(err.Error(), "the kubelet registers no node with a taint twice: what taints states "+
+		"is in registerWithTaints already") {
+		t.Error(err)
+	}
+}
+
 // TestExternalIsNotChecked: nobody configures those nodes.
 func TestExternalIsNotChecked(t *testing.T) {
 	s := atlas(spec.Versions{Talos: "v1.12.4"})

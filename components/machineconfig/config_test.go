@@ -33,8 +33,8 @@ func atlas(versions spec.Versions) spec.Spec {
 			"worker": {
 				Role: spec.RoleWorker, Names: "talos-worker-{nn}", Addresses: "10.0.0.21-22",
 				VMSpec: spec.VMSpec{
-					Labels: map[string]string{"tier": "db"},
-					Taints: map[string]string{"dedicated": "db:NoSchedule"},
+					Labels: map[string]string{"tier": "db", "empty": "", "node-role.kubernetes.io/worker": ""},
+					Taints: map[string]string{"dedicated": "db:NoSchedule", "spot": "PreferNoSchedule"},
 				},
 				Nodes: map[string]spec.NodeSpec{"1": {}, "2": {
 					VMSpec: spec.VMSpec{

@@ -34,7 +34,46 @@ func needs(p *plan.Plan) []need {
 		})
 	}
 
+	all = append(all, need{
+		rule: "the kubelet registers no node with a taint twice: what taints states is in " + registerWithTaints + " already",
+		broken: func(cfg talosconfig.Provider) bool {
+			all, _ := cfg.K8sKubeletConfig().ExtraConfig()[registerWithTaints].([]any)
+
+			return slices.ContainsFunc(all, func(taint any) bool {
+				return len(slices.DeleteFunc(slices.Clone(all), func(other any) bool { return !sameTaint(taint, other) })) > 1
+			})
+		},
+	})
+
 	return slices.Concat(all, clusterNetworks(p), firewallNeeds(p))
+}
+
+// sameTaint compares two taints of the kubelet's configuration as Kubernetes does.
+func sameTaint(a, b any) bool {
+	one, _ := a.(map[string]any)
+	two, _ := b.(map[string]any)
+
+	return one["key"] == two["key"] && one["effect"] == two["effect"]
+}
+
+// lost are what a patch may give a worker that Talos cannot carry out there.
+func lost() []need {
+	const and = ", and with it all other labels that Talos sets there; use "
+
+	return []need{
+		{
+			rule: "Kubernetes refuses machine.nodeTaints of a worker" + and + "taints of the pool",
+			broken: func(cfg talosconfig.Provider) bool {
+				return !cfg.Machine().Type().IsControlPlane() && len(cfg.K8sNodeConfig().Taints()) > 0
+			},
+		},
+		{
+			rule: "Kubernetes refuses a restricted label in machine.nodeLabels of a worker" + and + "labels of the pool",
+			broken: func(cfg talosconfig.Provider) bool {
+				return !cfg.Machine().Type().IsControlPlane() && len(plan.Node{Labels: cfg.K8sNodeConfig().Labels()}.RestrictedLabels()) > 0
+			},
+		},
+	}
 }
 
 // firewallNeeds are what a patch may add that the firewalls do not know of.

@@ -4,6 +4,7 @@
 package machineconfig
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -218,9 +219,12 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 		install.InstallImage = image
 	}
 
-	m := &v1alpha1.MachineConfig{
-		MachineNodeLabels: node.Labels, MachineNodeTaints: node.Taints,
-		MachineNodeAnnotations: node.Annotations,
+	m := &v1alpha1.MachineConfig{MachineNodeLabels: node.Labels, MachineNodeAnnotations: node.Annotations}
+
+	if node.Role == spec.RoleControlPlane {
+		m.MachineNodeTaints = node.Taints
+	} else if err := limitToKubelet(m, node); err != nil {
+		return nil, err
 	}
 
 	if install.InstallDisk+install.InstallImage != "" {
@@ -231,12 +235,37 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 		m.MachineNetwork = staticNetwork(p, node)
 	}
 
-	if m.MachineInstall == nil && m.MachineNetwork == nil && len(node.Labels)+len(node.Taints)+len(node.Annotations) == 0 {
+	if m.MachineInstall == nil && m.MachineNetwork == nil && m.MachineKubelet == nil &&
+		len(m.MachineNodeLabels)+len(m.MachineNodeTaints)+len(m.MachineNodeAnnotations) == 0 {
 		return nil, nil //nolint:nilnil // nothing is an answer
 	}
 
 	return m, nil
 }
+
+// limitToKubelet leaves a worker what it can do with the credentials of its kubelet: Talos sets labels and taints in one
+// request there, which the API server refuses as a whole for one restricted label or any taint. Taints come with the
+// registration of the node; the rest is the program's.
+func limitToKubelet(m *v1alpha1.MachineConfig, node plan.Node) error {
+	m.MachineNodeLabels = node.OwnLabels()
+
+	taints := node.TaintList()
+	if len(taints) == 0 {
+		return nil
+	}
+
+	text, err := json.Marshal(map[string]any{registerWithTaints: taints})
+	if err != nil {
+		return err
+	}
+
+	m.MachineKubelet = &v1alpha1.KubeletConfig{}
+
+	return json.Unmarshal(text, &m.MachineKubelet.KubeletExtraConfig.Object)
+}
+
+// registerWithTaints is the setting of the kubelet's configuration for the taints of a node that is not registered yet.
+const registerWithTaints = "registerWithTaints"
 
 // staticNetwork is the address that a node had by reservation so far. The link is told by its MAC address, for what it
 // is called depends on the image.

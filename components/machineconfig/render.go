@@ -29,6 +29,9 @@ func render(doc config.Document) (string, error) {
 // meaningful are keys whose empty value says something: that the key of a disk is of that kind.
 var meaningful = []string{"nodeID", "tpm"}
 
+// verbatim are keys below which empty values stay: a label may have one.
+var verbatim = []string{"nodeLabels", "nodeAnnotations"}
+
 // pruned is a YAML text without its empty values, except those of the keys that are to be kept.
 func pruned(text []byte, keep ...string) (string, error) {
 	var node yaml.Node
@@ -59,8 +62,11 @@ func prune(n *yaml.Node, keep []string) bool {
 		var kept []*yaml.Node
 
 		for i := 0; i < len(n.Content); i += 2 {
-			if !prune(n.Content[i+1], keep) || slices.Contains(keep, n.Content[i].Value) {
-				kept = append(kept, n.Content[i], n.Content[i+1])
+			key, value := n.Content[i], n.Content[i+1]
+			whole := slices.Contains(verbatim, key.Value) && len(value.Content) > 0
+
+			if whole || !prune(value, keep) || slices.Contains(keep, key.Value) {
+				kept = append(kept, key, value)
 			}
 		}
 

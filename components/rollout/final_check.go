@@ -20,8 +20,8 @@ type System interface {
 	Kubernetes(ctx context.Context) (*kubeapi.Client, error)
 }
 
-// FinalCheck is the last check of a cluster in a run: nodes that were replaced have rejoined, and no node stays
-// cordoned for a reason that is gone. A run that was interrupted, or whose change was reverted, may have left a node
+// FinalCheck is the last check of a cluster in a run: nodes that were replaced have rejoined, no node stays cordoned for
+// a reason that is gone, and nodes have the labels and taints that they cannot give themselves. A run that was interrupted, or whose change was reverted, may have left a node
 // cordoned that nothing else happens to.
 type FinalCheck struct {
 	Scope
@@ -29,10 +29,13 @@ type FinalCheck struct {
 	System System
 }
 
-// Run waits until the check passes.
+// Run waits until the check passes. A preview says which labels and taints would change.
 func (f FinalCheck) Run(ctx context.Context) error {
-	if f.DryRun || f.Plan.Teardown {
+	switch {
+	case f.Plan.Teardown:
 		return nil
+	case f.DryRun:
+		return f.previewLabels(ctx)
 	}
 
 	// What runs after a change can only warn. The node may well be cordoned.
@@ -56,7 +59,10 @@ func (f FinalCheck) Run(ctx context.Context) error {
 	}
 
 	if err != nil {
-		f.Warn(fmt.Sprintf("whether an earlier run has left a node cordoned is not known: %v", err))
+		f.Warn(fmt.Sprintf("whether an earlier run has left a node cordoned, and whether labels and taints are as "+
+			"configured, is not known: %v", err))
+
+		return nil
 	}
 
 	for _, n := range nodes {
@@ -70,7 +76,7 @@ func (f FinalCheck) Run(ctx context.Context) error {
 		}
 	}
 
-	return nil
+	return f.setLabels(ctx, kube, nodes)
 }
 
 // uncordon uncordons a node that an earlier run has cordoned, when it is ready.

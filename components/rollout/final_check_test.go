@@ -118,7 +118,8 @@ func TestFinalCheck(t *testing.T) {
 		late.Warn = func(text string) { warned = text }
 		late.Plan = &plan.Plan{SettleTimeout: time.Millisecond, Pools: p.Pools}
 		require.NoError(t, late.Run(t.Context()))
-		assert.Equal(t, "whether an earlier run has left a node cordoned is not known: context deadline exceeded", warned)
+		assert.Equal(t, "whether an earlier run has left a node cordoned, and whether labels and taints are as configured, is "+
+			"not known: context deadline exceeded", warned)
 	})
 
 	t.Run("a node has failed", func(t *testing.T) {

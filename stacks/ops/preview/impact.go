@@ -59,8 +59,8 @@ func Impact(ctx context.Context, stack auto.Stack, progress io.Writer) (rows []i
 // previewEvents is what the events of a preview tell.
 type previewEvents struct {
 	nodes []*node // in the order of their appearance
-	// reported is what the program says of nodes, restarts what it says of their VMs.
-	reported, restarts map[string]impact.NodeImpact
+	// reported is what the program says of nodes, restarts what it says of their VMs, labels of their labels and taints.
+	reported, restarts, labels map[string]impact.NodeImpact
 	// errors and warnings are those of the preview, each once.
 	errors, warnings []string
 }
@@ -116,11 +116,15 @@ func (s *previewEvents) noteRow(message string) error {
 
 	if s.reported == nil {
 		s.reported, s.restarts = map[string]impact.NodeImpact{}, map[string]impact.NodeImpact{}
+		s.labels = map[string]impact.NodeImpact{}
 	}
 
-	if row.VM {
+	switch {
+	case row.VM:
 		s.restarts[row.Node] = row
-	} else {
+	case row.Labels:
+		s.labels[row.Node] = row
+	default:
 		s.reported[row.Node] = row
 	}
 
@@ -220,6 +224,14 @@ func (s *previewEvents) rows() []impact.NodeImpact {
 			row, limits = reported, reported.Limits
 		} else if n.configured && row.Effect == impact.EffectNone {
 			row.Effect, row.Why = impact.EffectUnknown, "its configuration changes"
+		}
+
+		if labels := s.labels[row.Node]; len(labels.Settings) > 0 && row.Effect != impact.EffectReplace {
+			row.Settings = slices.Concat(row.Settings, labels.Settings)
+
+			if row.Effect == impact.EffectNone {
+				row.Effect, row.Why = labels.Effect, labels.Why
+			}
 		}
 
 		reported, there := s.restarts[row.Node]

@@ -1,0 +1,240 @@
+package kubeapi
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientretry "k8s.io/client-go/util/retry"
+)
+
+// Annotations of a node that name the labels and taints that are this program's. No others are changed. Server-side
+// apply would not do: the taints of a node are one value to it.
+const (
+	ownedLabels = "talos-proxmox/owned-labels"
+	ownedTaints = "talos-proxmox/owned-taints"
+)
+
+// Annotations of a node that name the labels and taints that are Talos' own.
+const (
+	talosLabels = "talos.dev/owned-labels"
+	talosTaints = "talos.dev/owned-taints"
+)
+
+// NodeLabels are the labels and taints that this program gives a node.
+type NodeLabels struct {
+	Labels map[string]string
+	Taints []corev1.Taint
+	// Restricted are labels that Talos must not think its own on this node: it could neither change nor remove them, nor
+	// any taint, and fails for good with all that it is to set. nil: nothing is taken from Talos.
+	Restricted func(key string) bool
+}
+
+// LabelChange is a label or taint that differs. What is not there is empty, and an empty value is quoted.
+type LabelChange struct{ Path, Before, After string }
+
+// LabelChanges are what becomes of a node.
+type LabelChanges struct {
+	Changes []LabelChange
+	// Foreign are the labels and taints that others have set to another value. They stay as they are.
+	Foreign []LabelChange
+}
+
+// SetLabels brings the labels and taints of a node in line: those that it is to have, and those that this program has
+// given it before. A dry run only says what differs.
+func (c *Client) SetLabels(ctx context.Context, name string, want NodeLabels, dryRun bool) (LabelChanges, error) {
+	var found LabelChanges
+
+	err := clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error {
+		now, err := c.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+
+		after := now.DeepCopy()
+		found = want.apply(after)
+
+		if dryRun || equality.Semantic.DeepEqual(now, after) {
+			return nil
+		}
+
+		patch, err := patchOf(now, after)
+		if err != nil {
+			return err
+		}
+
+		_, err = c.api.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+
+		return err
+	})
+
+	return found, err
+}
+
+// patchOf is the difference of two nodes, for as long as nothing else changes the first.
+func patchOf(now, after *corev1.Node) ([]byte, error) {
+	now = now.DeepCopy()
+	now.ResourceVersion = ""
+
+	from, err := json.Marshal(now)
+	if err != nil {
+		return nil, err
+	}
+
+	to, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+
+	return jsonpatch.CreateMergePatch(from, to)
+}
+
+func (w NodeLabels) apply(n *corev1.Node) LabelChanges {
+	var found LabelChanges
+
+	w.applyLabels(n, &found)
+	w.applyTaints(n, &found)
+
+	if w.Restricted != nil {
+		setOwned(n, talosLabels, slices.DeleteFunc(owned(n, talosLabels), w.Restricted))
+		setOwned(n, talosTaints, nil)
+	}
+
+	return found
+}
+
+func (w NodeLabels) applyLabels(n *corev1.Node, found *LabelChanges) {
+	before := owned(n, ownedLabels)
+
+	var ours []string
+
+	for _, key := range slices.Sorted(maps.Keys(w.Labels)) {
+		now, there := n.Labels[key]
+		change := LabelChange{Path: "labels." + key, After: quoted(w.Labels[key])}
+
+		if there {
+			change.Before = quoted(now)
+		}
+
+		if there && now != w.Labels[key] && !slices.Contains(before, key) {
+			found.Foreign = append(found.Foreign, change)
+
+			continue
+		}
+
+		ours = append(ours, key)
+
+		if change.Before != change.After {
+			metav1.SetMetaDataLabel(&n.ObjectMeta, key, w.Labels[key])
+
+			found.Changes = append(found.Changes, change)
+		}
+	}
+
+	for _, key := range before {
+		now, there := n.Labels[key]
+		if _, wanted := w.Labels[key]; there && !wanted {
+			delete(n.Labels, key)
+
+			found.Changes = append(found.Changes, LabelChange{Path: "labels." + key, Before: quoted(now)})
+		}
+	}
+
+	setOwned(n, ownedLabels, ours)
+}
+
+// taintID is what a node has one taint of.
+func taintID(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+
+func (w NodeLabels) applyTaints(n *corev1.Node, found *LabelChanges) {
+	before := owned(n, ownedTaints)
+	at := func(all []corev1.Taint, id string) int {
+		return slices.IndexFunc(all, func(t corev1.Taint) bool { return taintID(t) == id })
+	}
+
+	var ours []string
+
+	for _, t := range w.Taints {
+		id := taintID(t)
+		change := LabelChange{Path: "taints." + id, After: quoted(t.Value)}
+		i := at(n.Spec.Taints, id)
+
+		if i >= 0 {
+			change.Before = quoted(n.Spec.Taints[i].Value)
+		}
+
+		if i >= 0 && change.Before != change.After && !slices.Contains(before, id) {
+			found.Foreign = append(found.Foreign, change)
+
+			continue
+		}
+
+		ours = append(ours, id)
+
+		switch {
+		case change.Before == change.After:
+			continue
+		case i >= 0:
+			n.Spec.Taints[i].Value = t.Value
+		default:
+			n.Spec.Taints = append(n.Spec.Taints, t)
+		}
+
+		found.Changes = append(found.Changes, change)
+	}
+
+	for _, id := range before {
+		i := at(n.Spec.Taints, id)
+		if i < 0 || at(w.Taints, id) >= 0 {
+			continue
+		}
+
+		found.Changes = append(found.Changes, LabelChange{Path: "taints." + id, Before: quoted(n.Spec.Taints[i].Value)})
+		n.Spec.Taints = slices.Delete(n.Spec.Taints, i, i+1)
+	}
+
+	setOwned(n, ownedTaints, ours)
+}
+
+// quoted tells an empty value from one that is not there.
+func quoted(value string) string {
+	if value == "" {
+		return `""`
+	}
+
+	return value
+}
+
+// owned are the keys that an annotation names. One that cannot be read names none.
+func owned(n *corev1.Node, annotation string) []string {
+	var keys []string
+	if json.Unmarshal([]byte(n.Annotations[annotation]), &keys) != nil {
+		return nil
+	}
+
+	return keys
+}
+
+func setOwned(n *corev1.Node, annotation string, keys []string) {
+	if len(keys) == 0 {
+		delete(n.Annotations, annotation)
+
+		return
+	}
+
+	text, _ := json.Marshal(keys) // texts always can be
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, annotation, string(text))
+}
+
+// labelled says that an annotation of a node names labels or taints of this program, or of Talos.
+func labelled(n *corev1.Node) bool {
+	return slices.ContainsFunc([]string{ownedLabels, ownedTaints, talosLabels, talosTaints}, func(a string) bool {
+		return n.Annotations[a] != ""
+	})
+}

@@ -1,0 +1,139 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"talos-proxmox/components/impact"
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/wait"
+)
+
+// labelsOf are the labels and taints that the program gives a node with an administrator's credentials; false: none, for
+// Talos has such credentials itself on control planes.
+func (f FinalCheck) labelsOf(n plan.Node) (kubeapi.NodeLabels, bool) {
+	switch {
+	case f.Plan.Distribution == spec.DistributionK3s:
+		return kubeapi.NodeLabels{Labels: n.Labels, Taints: n.TaintList()}, true
+	case n.Role == spec.RoleControlPlane:
+		return kubeapi.NodeLabels{}, false
+	default:
+		return kubeapi.NodeLabels{
+			Labels: n.RestrictedLabels(), Taints: n.TaintList(), Restricted: plan.RestrictedLabel,
+		}, true
+	}
+}
+
+// labelled are the nodes that have, or are to have, labels and taints of the program.
+func (f FinalCheck) labelled(seen []kubeapi.Node) []labelledNode {
+	var all []labelledNode
+
+	for _, n := range f.Plan.Nodes() {
+		at := slices.IndexFunc(seen, func(s kubeapi.Node) bool { return s.Name == n.Name })
+		if want, ours := f.labelsOf(n); ours && (len(want.Labels)+len(want.Taints) > 0 || at >= 0 && seen[at].Labelled) {
+			all = append(all, labelledNode{n, want, at >= 0})
+		}
+	}
+
+	return all
+}
+
+type labelledNode struct {
+	plan.Node
+
+	want kubeapi.NodeLabels
+	// registered says that Kubernetes has the node.
+	registered bool
+}
+
+// setLabels brings the labels and taints of all nodes in line. New nodes are waited for.
+func (f FinalCheck) setLabels(ctx context.Context, kube *kubeapi.Client, seen []kubeapi.Node) error {
+	for _, n := range f.labelled(seen) {
+		if !n.registered && f.Inventory.Exists(n.Node) {
+			f.Warn(n.Name + " is not in Kubernetes, so its labels and taints are not set; run 'pulumi up' when it is")
+
+			continue
+		}
+
+		if !n.registered {
+			if err := kube.WaitReady(ctx, n.Name, "", f.Plan.ReadyTimeout, f.Progress); err != nil {
+				return fmt.Errorf("the labels and taints of %s are not set: %w; fix it, then run 'pulumi up' again", n.Name, err)
+			}
+		}
+
+		found, err := kube.SetLabels(ctx, n.Name, n.want, false)
+		if err != nil {
+			return fmt.Errorf("the labels and taints of %s are not set: %w", n.Name, err)
+		}
+
+		for _, change := range found.Changes {
+			f.Progress(n.Name + ": " + settingOf(change).String())
+		}
+
+		f.warnOfForeign(n.Name, found)
+	}
+
+	return nil
+}
+
+// previewLabels says what becomes of the labels and taints of nodes. It asks no cluster where Proxmox VE was not asked,
+// and without an answer it says nothing: what changes in resources is shown all the same.
+func (f FinalCheck) previewLabels(ctx context.Context) error {
+	if f.Inventory == nil || f.Inventory.AbsentVMIDs() == nil {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+	defer cancel()
+
+	var seen []kubeapi.Node
+
+	kube, err := f.System.Kubernetes(ctx)
+	if err == nil {
+		seen, err = kube.Nodes(ctx)
+	}
+
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+
+	for _, n := range f.labelled(seen) {
+		found, err := kube.SetLabels(ctx, n.Name, n.want, true)
+		if err != nil {
+			continue // it has not registered yet
+		}
+
+		f.warnOfForeign(n.Name, found)
+
+		row := impact.NodeImpact{
+			Node: n.Name, Pool: n.Pool, Role: string(n.Role), Effect: impact.EffectLive, Why: "labels and taints", Labels: true,
+		}
+		for _, change := range found.Changes {
+			row.Settings = append(row.Settings, settingOf(change))
+		}
+
+		if len(row.Settings) == 0 {
+			continue
+		}
+
+		if err := f.Preview(row); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (f FinalCheck) warnOfForeign(node string, found kubeapi.LabelChanges) {
+	for _, foreign := range found.Foreign {
+		f.Warn(fmt.Sprintf("%s has %s with the value %s, which this program has not set: it stays as it is, and does not "+
+			"become %s. Remove it with kubectl, then run 'pulumi up' again", node, foreign.Path, foreign.Before, foreign.After))
+	}
+}
+
+func settingOf(c kubeapi.LabelChange) impact.Setting {
+	return impact.Setting{Path: c.Path, Before: c.Before, After: c.After}
+}

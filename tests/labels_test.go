@@ -1,0 +1,123 @@
+package tests
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestLabels: a worker has the labels and taints of its pool, those included that Kubernetes refuses from its own
+// credentials, while it runs, too; and keeps those of others.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct{ stack, worker string }{
+		"talos": {pair{"template", "metal", "", "reserved"}.stack(), restartedWorker},
+		"k3s": {`config:
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }], ssh: { username: pulumi } }
+  talos-proxmox:cluster: { name: edge, kind: k3s, versions: { k3s: v1.34.2+k3s1 } }
+  talos-proxmox:image:
+    source: cloudImage
+    cloudImage:
+      url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img
+      checksum: sha256:` + strings.Repeat("0", 64) + `
+  talos-proxmox:network: { addressing: agent, cidr: 10.0.0.0/16 }
+  talos-proxmox:pools:
+    server: { role: controlplane, count: 1 }
+    worker: { role: worker, count: 1 }
+`, "edge-worker-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			const (
+				role  = `pools.worker.labels["node-role.kubernetes.io/worker"]`
+				tier  = "pools.worker.labels.tier"
+				taint = "pools.worker.taints.dedicated"
+			)
+
+			r := rehearse(t, stackFile(t, c.stack))
+			set(t, r.Stack, tier, "")
+			set(t, r.Stack, role, "")
+			set(t, r.Stack, "pools.worker.taints.spot", "NoSchedule")
+			set(t, r.Stack, taint, "db:NoSchedule")
+
+			api := kubernetesClient(t, up(t, r.Stack).Outputs)
+			require.NoError(t, r.WaitReady(t.Context(), wait))
+
+			get := func() *corev1.Node {
+				n, err := api.CoreV1().Nodes().Get(t.Context(), c.worker, metav1.GetOptions{})
+				require.NoError(t, err)
+
+				return n
+			}
+			of := func(effect corev1.TaintEffect) corev1.Taint {
+				return corev1.Taint{Key: "dedicated", Value: "db", Effect: effect}
+			}
+			theirs := corev1.Taint{Key: "theirs", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule}
+			spot := corev1.Taint{Key: "spot", Effect: corev1.TaintEffectNoSchedule}
+
+			made := get()
+			base := maps.Clone(made.Labels)
+			delete(base, "tier")
+			delete(base, "node-role.kubernetes.io/worker")
+
+			// Talos brings its own in line when it gets its configuration.
+			has := func(labels map[string]string, taints ...corev1.Taint) {
+				t.Helper()
+
+				want := maps.Clone(base)
+				maps.Copy(want, labels)
+				assert.EventuallyWithT(t, func(t *assert.CollectT) {
+					n := get()
+					assert.Equal(t, want, n.Labels)
+					assert.ElementsMatch(t, taints, n.Spec.Taints)
+				}, time.Minute, 100*time.Millisecond)
+			}
+
+			has(map[string]string{"tier": "", "node-role.kubernetes.io/worker": ""}, of(corev1.TaintEffectNoSchedule), spot)
+			requireNoChange(t, r.Stack)
+
+			_, err := api.CoreV1().Nodes().Patch(t.Context(), c.worker, types.StrategicMergePatchType,
+				[]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/theirs":"x"}},
+				"spec":{"taints":[{"key":"theirs","value":"x","effect":"PreferNoSchedule"},{"key":"spot","effect":"NoSchedule"},
+				{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+
+			base["node-role.kubernetes.io/theirs"] = "x"
+
+			set(t, r.Stack, tier, "web")
+			set(t, r.Stack, role, "a")
+			set(t, r.Stack, taint, "db:NoExecute")
+
+			out := newOutput(t)
+			_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
+			require.NoError(t, err)
+			assert.Contains(t, out.String(), c.worker+": live, for labels and taints")
+			has(map[string]string{"tier": "", "node-role.kubernetes.io/worker": ""}, of(corev1.TaintEffectNoSchedule), spot,
+				theirs)
+
+			up(t, r.Stack)
+			has(map[string]string{"tier": "web", "node-role.kubernetes.io/worker": "a"}, of(corev1.TaintEffectNoExecute), spot,
+				theirs)
+			requireNoChange(t, r.Stack)
+
+			unset(t, r.Stack, "pools.worker.labels")
+			unset(t, r.Stack, "pools.worker.taints")
+			up(t, r.Stack)
+			has(nil, theirs)
+			requireNoChange(t, r.Stack)
+
+			assert.Equal(t, made.UID, get().UID)
+			assert.Equal(t, made.Status.NodeInfo.BootID, get().Status.NodeInfo.BootID, "it runs on")
+		})
+	}
+}

@@ -180,6 +180,8 @@ func (r *resolver) checkKubernetes(path string, s spec.VMSpec) {
 			if err := kind.validate(map[string]string{key: kind.values[key]}); err != nil {
 				r.problems.Add(path+"."+kind.key+"."+key, "is not what Kubernetes takes: "+oneLine(err), kind.values[key],
 					"correct it")
+			} else if reason := kubernetesOwn[kind.key][key]; reason != "" {
+				r.problems.Add(path+"."+kind.key+"."+key, reason, kind.values[key], "leave it out")
 			}
 		}
 	}

@@ -100,3 +100,50 @@ func TestRows(t *testing.T) {
 		"w-7 reboot 4  | VM: memory, since an earlier update",
 	}, found)
 }
+
+// TestLabelRows: what the program does to labels and taints is added to whatever else happens to a node.
+func TestLabelRows(t *testing.T) {
+	t.Parallel()
+
+	var s previewEvents
+
+	for _, name := range []string{"a", "b", "c"} {
+		op := apitype.OpSame
+		if name == "c" {
+			op = "create"
+		}
+
+		require.NoError(t, s.note(event(op, tokens.TalosNode, "x-"+name, map[string]any{
+			"name": name, "pool": "p", "role": "worker", "vmid": 500.0,
+		})))
+	}
+
+	label, image := impact.Setting{Path: "labels.tier", After: "db"}, impact.Setting{Path: "machine.x", After: "y"}
+
+	for _, row := range []impact.NodeImpact{
+		{Node: "a", Effect: impact.EffectLive, Why: "labels and taints", Settings: []impact.Setting{label}, Labels: true},
+		{Node: "b", Effect: impact.EffectLive, Why: "labels and taints", Settings: []impact.Setting{label}, Labels: true},
+		{
+			Node: "b", Effect: impact.EffectReboot, Why: "W", Settings: []impact.Setting{image},
+			Limits: impact.Limits{MaxUnavailable: 1},
+		},
+	} {
+		text, err := row.Message()
+		require.NoError(t, err)
+
+		var e events.EngineEvent
+		e.DiagnosticEvent = &apitype.DiagnosticEvent{Message: text}
+		require.NoError(t, s.note(e))
+	}
+
+	var rows []impact.NodeImpact
+	for _, row := range s.rows() {
+		rows = append(rows, impact.NodeImpact{Node: row.Node, Effect: row.Effect, Why: row.Why, Settings: row.Settings})
+	}
+
+	assert.Equal(t, []impact.NodeImpact{
+		{Node: "a", Effect: impact.EffectLive, Why: "labels and taints", Settings: []impact.Setting{label}},
+		{Node: "b", Effect: impact.EffectReboot, Why: "W", Settings: []impact.Setting{image, label}},
+		{Node: "c", Effect: impact.EffectCreate},
+	}, rows)
+}

@@ -270,6 +270,82 @@ func TestUpgrade(t *testing.T) {
 	for name, row := range impactTable(t, r) {
 		assert.Equal(t, impact.EffectNone, row.Effect, name)
 	}
+
+	for _, next := range []struct{ talos, kubernetes string }{{"v1.13.9", "v1.34.2"}, {"v1.14.1", "v1.35.4"}} {
+		t.Run("Talos "+next.talos, func(t *testing.T) {
+			since := time.Now()
+
+			set(t, r.Stack, "cluster.versions.talos", next.talos)
+			set(t, r.Stack, "cluster.versions.kubernetes", next.kubernetes)
+
+			table := impactTable(t, r)
+			up(t, r.Stack)
+			require.NoError(t, r.WaitReady(t.Context(), wait))
+
+			assert.Equal(t, effects(table), happened(r, since))
+			assert.Equal(t, machines, uuids(t, r))
+			assert.Empty(t, r.Talos.Violations(since))
+			requireOrderly(t, r, since, 1)
+			requireVoters(t, r, 3)
+
+			for _, n := range r.Nodes() {
+				assert.Equal(t, next.talos, n.Talos)
+			}
+
+			requireNoChange(t, r.Stack)
+		})
+	}
+}
+
+// TestNewestTalos: nodes of Talos 1.14 apply every configuration at once and say of none that it waits for a reboot. The
+// program knows which do, and reboots the nodes itself.
+func TestNewestTalos(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.NewReplacer("v1.11.6", "v1.14.1", "v1.33.6", "v1.37.0", "ha: true", "ha: false",
+		"count: 3", "count: 1", "10.40.0.11-13", "10.40.0.11").Replace(rolling)))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+
+	for _, c := range []struct {
+		patch, apply string
+		effect       impact.Effect
+		events       []talos.EventKind
+	}{
+		{`machine: { sysctls: { vm.swappiness: "1" } }`, "auto", impact.EffectLive, nil},
+		{`machine: { env: { NO_PROXY: a.example } }`, "noReboot", impact.EffectReboot, nil},
+		{`machine: { env: { NO_PROXY: a.example } }`, "auto", impact.EffectReboot, nil},
+		{`machine: { env: { NO_PROXY: b.example } }`, "staged", impact.EffectLive, []talos.EventKind{talos.Staged}},
+	} {
+		since := time.Now()
+
+		set(t, r.Stack, "cluster.patches[0]", c.patch)
+		set(t, r.Stack, "lifecycle.apply", c.apply)
+
+		if c.apply == "noReboot" {
+			assert.Contains(t, failUp(t, r.Stack), "lifecycle.apply: noReboot allows no change that needs a reboot")
+			assert.Empty(t, eventsOf(r, since))
+
+			continue
+		}
+
+		table := impactTable(t, r)
+		assert.Equal(t, map[string]impact.Effect{"roll-control-1": c.effect, "roll-worker-1": c.effect},
+			effects(table), c.patch)
+
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		assert.Equal(t, effects(table), happened(r, since), c.patch)
+		assert.Empty(t, r.Talos.Violations(since))
+		assert.Empty(t, cordoned(t, r))
+
+		if c.events != nil {
+			assert.Equal(t, c.events, slices.Compact(eventsOf(r, since)["roll-worker-1"]))
+		}
+
+		requireNoChange(t, r.Stack)
+	}
 }
 
 // cordoned are the nodes that take no pods.

@@ -29,8 +29,8 @@ const (
 // Down says whether the node is away for a while.
 func (e Effect) Down() bool { return e == EffectReboot || e == EffectUpgrade || e == EffectReplace }
 
-// vanilla is the schematic of an image without extensions and kernel arguments: the SHA-256 of "customization: {}\n".
-const vanilla = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+// Vanilla is the schematic of an image without extensions and kernel arguments: the SHA-256 of "customization: {}\n".
+const Vanilla = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
 // System is what a node runs, or is to run. What is not known, or not wanted in particular, is empty.
 type System struct {
@@ -137,11 +137,11 @@ func (c Change) upgradable() error {
 				"leave the platform, or replace the node", c.Now.Platform, c.Wanted.Platform))
 	}
 
-	if c.Wanted.Schematic == "" && c.Now.Schematic != "" && c.Now.Schematic != vanilla {
+	if c.Wanted.Schematic == "" && c.Now.Schematic != "" && c.Now.Schematic != Vanilla {
 		errs = append(errs,
 			fmt.Errorf(
 				"image.schematic: the node runs schematic %s, whose extensions an upgrade from the plain installer would drop; "+
-					"state the schematic, or %s to drop them", c.Now.Schematic, vanilla))
+					"state the schematic, or %s to drop them", c.Now.Schematic, Vanilla))
 	}
 
 	return errors.Join(errs...)

@@ -70,7 +70,7 @@ func TestEvaluate(t *testing.T) {
 			EffectUpgrade, "Talos v1.11.6 becomes v1.12.4", "",
 		},
 		"back to no extension": {Change{
-			Now: now, Wanted: to(func(s *System) { s.Schematic = vanilla }),
+			Now: now, Wanted: to(func(s *System) { s.Schematic = Vanilla }),
 			Apply: spec.ApplyAuto,
 		}, EffectUpgrade, "schematic aaaaaaaa becomes 37656798", ""},
 		"version and schematic": {
@@ -120,11 +120,11 @@ func TestEvaluate(t *testing.T) {
 			"Talos v1.11.6 becomes v1.12.4",
 			"image.schematic: the node runs schematic " + a +
 				", whose extensions an upgrade from the plain installer would drop; state the schematic, or " +
-				vanilla + " to drop them",
+				Vanilla + " to drop them",
 		},
 		"nothing to be lost": {
 			Change{
-				Now: to(func(s *System) { s.Schematic = vanilla }), Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"},
+				Now: to(func(s *System) { s.Schematic = Vanilla }), Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"},
 				Apply: spec.ApplyAuto,
 			},
 			EffectUpgrade,
@@ -150,7 +150,7 @@ func TestEvaluate(t *testing.T) {
 func TestEvaluateProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		version := rapid.SampledFrom([]string{"v1.10.9", "v1.11.6", "v1.12.4"})
-		schematic := rapid.SampledFrom([]string{"", vanilla, strings.Repeat("a", 64)})
+		schematic := rapid.SampledFrom([]string{"", Vanilla, strings.Repeat("a", 64)})
 		system := func(name string) System {
 			return System{Talos: version.Draw(t, name), Schematic: schematic.Draw(t, name), Kubernetes: "v1.33.6"}
 		}

@@ -289,6 +289,10 @@ func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) 
 	}
 
 	patch, err := configpatcher.LoadPatch([]byte(text))
+	if err == nil {
+		err = checkKinds(patch)
+	}
+
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,12 @@ func TestCheck(t *testing.T) {
 			spec: patched(talos112, "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: tcp://10.0.0.2:514\n", "",
 				""),
 		},
+		"a document that the provider does not know": {
+			spec: patched(talos114, "apiVersion: v1alpha1\nkind: SysctlConfig\nparams: {a: b}\n", "", ""),
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: SysctlConfig " +
+				"came after Talos 1.12, and the Talos provider does not know it; use the settings of Talos 1.12, which later " +
+				"versions take, too (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
+		},
 		"deletion": {spec: patched(talos112, "", "",
 			"cluster:\n  apiServer:\n    admissionControl:\n      - name: PodSecurity\n        $patch: delete\n")},
 		"JSON patch": {

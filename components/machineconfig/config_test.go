@@ -3,6 +3,8 @@ package machineconfig
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +56,7 @@ func atlas(versions spec.Versions) spec.Spec {
 var (
 	talos111 = spec.Versions{Talos: "v1.11.2", Kubernetes: "v1.32.1"}
 	talos112 = spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}
+	talos114 = spec.Versions{Talos: "v1.14.1", Kubernetes: "v1.37.0"}
 )
 
 func planOf(t testing.TB, s spec.Spec) *plan.Plan {
@@ -92,6 +95,12 @@ func accepted(t *testing.T, name string, p *plan.Plan) {
 	}
 
 	golden.Check(t, filepath.Join("testdata", name), b.String())
+
+	for _, kind := range regexp.MustCompile(`(?m)^kind: (\w+)$`).FindAllStringSubmatch(b.String(), -1) {
+		if !slices.Contains(providerKinds, kind[1]) {
+			t.Errorf("the provider does not know documents of kind %s", kind[1])
+		}
+	}
 
 	if warnings, err := Check(p); err != nil || len(warnings) > 0 {
 		t.Errorf("Talos does not take them: %v %v", warnings, err)
@@ -184,6 +193,14 @@ func TestInstaller(t *testing.T) {
 		want string
 	}{
 		"plain template": {template(nil), "ghcr.io/siderolabs/installer:v1.12.4"},
+		"plain template of Talos 1.14": {
+			func() spec.Spec {
+				s := template(nil)
+				s.Cluster.Versions = talos114
+
+				return s
+			}(), "factory.talos.dev/metal-installer/" + plain + ":v1.14.1",
+		},
 		"template with extensions": {
 			template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}),
 			"factory.talos.dev/metal-installer/" + agent + ":v1.12.4",

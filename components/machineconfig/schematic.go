@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/siderolabs/image-factory/pkg/schematic"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/meta"
 
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/plan"
 )
 
@@ -69,10 +71,27 @@ func Installer(p *plan.Plan, image plan.BootImage, node plan.Node) (string, erro
 	}
 
 	if id == "" {
+		if !publishesInstaller(p.Talos) {
+			return fmt.Sprintf("%s/%s-installer/%s:%s", registryOf(defaultFactory), p.Platform, impact.Vanilla, p.Talos), nil
+		}
+
 		return "ghcr.io/siderolabs/installer:" + p.Talos, nil
 	}
 
-	_, registry, _ := strings.Cut(cmp.Or(image.FactoryURL, defaultFactory), "://")
+	return fmt.Sprintf("%s/%s-installer/%s:%s", registryOf(cmp.Or(image.FactoryURL, defaultFactory)), p.Platform, id,
+		p.Talos), nil
+}
 
-	return fmt.Sprintf("%s/%s-installer/%s:%s", registry, p.Platform, id, p.Talos), nil
+func registryOf(factory string) string {
+	_, registry, _ := strings.Cut(factory, "://")
+
+	return registry
+}
+
+// publishesInstaller says whether a version of Talos has an installer of its own. From 1.14 on, the Image Factory makes
+// all of them.
+func publishesInstaller(talos string) bool {
+	contract, err := talosconfig.ParseContractFromVersion(talos)
+
+	return err != nil || !contract.Greater(talosconfig.TalosVersion1_13)
 }

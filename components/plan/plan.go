@@ -5,6 +5,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -324,8 +325,16 @@ func (p *Plan) WithContract(version string) *Plan {
 	return &made
 }
 
-// ContractVersion is the contract, of a cluster that is about to be made where none is stated.
-func (p *Plan) ContractVersion() string { return cmp.Or(p.Contract, p.Talos) }
+// ContractVersion is the contract, of a cluster that is about to be made where none is stated. It is no later than the
+// Talos provider knows.
+func (p *Plan) ContractVersion() string {
+	version := cmp.Or(p.Contract, p.Talos)
+	if minor(version) > newestContract {
+		return fmt.Sprintf("v1.%d.0", newestContract)
+	}
+
+	return version
+}
 
 // Nodes returns all nodes in plan order.
 func (p *Plan) Nodes() []Node {

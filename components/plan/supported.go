@@ -5,9 +5,14 @@ import "fmt"
 // The minor versions that are supported, of version 1; stacks/docs/support-matrix.md lists them. The newest Talos is
 // the newest that its library knows.
 const (
-	oldestTalos, newestTalos = 8, 12
+	oldestTalos, newestTalos = 8, 14
 	oldestK3s                = 28
 )
+
+// newestContract is the newest version contract that nodes are configured with, a minor version of Talos: the Talos
+// provider of the SDK holds Talos' library of 1.12, and takes no documents that came later. Later versions of Talos
+// take the settings of 1.12.
+const newestContract = 12
 
 // The major versions of Proxmox VE that are supported.
 const (

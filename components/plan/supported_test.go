@@ -19,7 +19,7 @@ func TestNewestTalos(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for minor, known := range map[int]bool{newestTalos: true} {
+	for minor, known := range map[int]bool{newestTalos: true, newestTalos + 1: false} {
 		talos, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: fmt.Sprintf("v1.%d.0", minor)})
 		if err != nil {
 			t.Fatal(err)

@@ -106,7 +106,8 @@ type RejectedError struct{ Words string }
 func (e RejectedError) Error() string { return "it refuses its configuration: " + e.Words }
 
 // NeedsReboot asks a node whether it takes a configuration only with a reboot. Nothing is applied. The error is a
-// RejectedError where the node does not take the configuration at all.
+// RejectedError where the node does not take the configuration at all. From Talos 1.14 on, nodes take all without, and
+// do not say what waits for a reboot: impact.WaitsForReboot does.
 func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []byte) (bool, error) {
 	var reboots bool
 
@@ -136,8 +137,27 @@ func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []b
 }
 
 // ApplyAndReboot gives a node a configuration and has it reboot. The request is accepted when it returns, not done.
+// From Talos 1.14 on that takes two requests. Between them the configuration is staged, not active, so that a run which
+// comes to an end there finds the change again.
 func ApplyAndReboot(ctx context.Context, t Target, c Credentials, configuration []byte) error {
-	return apply(ctx, t, c, configuration, machineapi.ApplyConfigurationRequest_REBOOT)
+	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
+		_, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_REBOOT, //nolint:staticcheck // before Talos 1.14
+		})
+		if client.StatusCode(err) != codes.Unimplemented {
+			return err
+		}
+
+		if _, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_STAGED,
+		}); err != nil {
+			return err
+		}
+
+		return api.Reboot(ctx)
+	})
+
+	return notTaken(t.Name, err)
 }
 
 // ApplyStaged gives a node a configuration for its next boot.

@@ -181,11 +181,16 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 		change.Now, change.Wanted = now.System, machineconfig.System(c.wanted)
 		change.Now.Kubernetes = machineconfig.System(now.Configuration).Kubernetes
 		change.Settings, err = impact.Settings(now.Configuration, c.wanted)
+
+		if r.defaultInstaller(c.node) {
+			// It holds no extensions, and nothing was said of those that the node runs with.
+			change.Wanted.Schematic = ""
+		}
 	}
 
 	if err == nil && !change.Upgrades() {
 		// A system that is about to be replaced need not know what the next one does.
-		change.Reboot, err = r.needsReboot(ctx, c)
+		change.Reboot, err = r.needsReboot(ctx, c, now.Talos, change.Settings)
 	}
 
 	var rejected talosapi.RejectedError
@@ -209,13 +214,39 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 	return v
 }
 
-func (r *Changes) needsReboot(ctx context.Context, c nodeChange) (bool, error) {
+// defaultInstaller says whether a node is upgraded from an installer of which nothing was stated.
+func (r *Changes) defaultInstaller(n plan.Node) bool {
+	id, err := machineconfig.SchematicID(r.Plan, r.Plan.PoolOf(n).Image, n)
+
+	return err == nil && id == ""
+}
+
+func (r *Changes) needsReboot(ctx context.Context, c nodeChange, version string,
+	settings []impact.Setting,
+) (bool, error) {
 	data, err := c.wanted.Bytes()
 	if err != nil {
 		return false, err
 	}
 
-	return talosapi.NeedsReboot(ctx, c.Target, c.credentials, data)
+	reboots, err := talosapi.NeedsReboot(ctx, c.Target, c.credentials, data)
+
+	return reboots || err == nil && impact.WaitsForReboot(version, settings), err
+}
+
+// needsRebootNow asks a node that may have been upgraded meanwhile.
+func (r *Changes) needsRebootNow(ctx context.Context, c nodeChange) (bool, error) {
+	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
+	if err != nil {
+		return false, err
+	}
+
+	settings, err := impact.Settings(now.Configuration, c.wanted)
+	if err != nil {
+		return false, err
+	}
+
+	return r.needsReboot(ctx, c, now.Talos, settings)
 }
 
 // others are the control planes to ask about the node.

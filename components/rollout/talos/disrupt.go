@@ -102,7 +102,7 @@ func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
 	// After an upgrade, the configuration may need a reboot as well.
 	change.Acts = append(change.Acts, rollout.Act{
 		Effect: impact.EffectReboot,
-		Needed: func(ctx context.Context) (bool, error) { return t.needsReboot(ctx, rebooted) },
+		Needed: func(ctx context.Context) (bool, error) { return t.needsRebootNow(ctx, rebooted) },
 		Do:     func(ctx context.Context) error { return t.reboot(ctx, rebooted) },
 	})
 

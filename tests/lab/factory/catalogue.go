@@ -14,7 +14,7 @@ func DefaultVersions() []string {
 	for _, line := range []struct {
 		minor   string
 		patches int
-	}{{"v1.9", 6}, {"v1.10", 9}, {"v1.11", 6}, {"v1.12", 11}} {
+	}{{"v1.9", 6}, {"v1.10", 9}, {"v1.11", 6}, {"v1.12", 11}, {"v1.13", 9}, {"v1.14", 1}} {
 		for i := range line.patches + 1 {
 			out = append(out, fmt.Sprintf("%s.%d", line.minor, i))
 		}

@@ -39,7 +39,17 @@ func (s *machined) ApplyConfiguration(_ context.Context,
 				"instead?")
 	}
 
-	mode, details, reason, err := decideMode(in.GetMode(), applicable(n.config().RawV1Alpha1(), cfg.RawV1Alpha1()))
+	notLive := applicable(n.config().RawV1Alpha1(), cfg.RawV1Alpha1())
+
+	if n.atLeast(14) {
+		// It applies everything to the running node, and does not say what waits for a reboot.
+		if notLive = nil; in.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT {
+			return nil, status.Error(codes.Unimplemented,
+				"the REBOOT mode is not supported, please use AUTO or NO_REBOOT modes instead")
+		}
+	}
+
+	mode, details, reason, err := decideMode(in.GetMode(), notLive)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/blang/semver/v4"
 	"github.com/distribution/reference"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -67,7 +68,7 @@ func (n *node) pullIn(ctx context.Context, namespace common.ContainerdNamespace,
 	gone := slices.ContainsFunc(n.fw.withdrawn, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 	n.fw.mu.Unlock()
 
-	if gone {
+	if gone || unpublished(name) {
 		return notPulled(name)
 	}
 
@@ -85,6 +86,15 @@ func (n *node) pullIn(ctx context.Context, namespace common.ContainerdNamespace,
 	})
 
 	return nil
+}
+
+// unpublished says whether an image is an installer that Talos does not publish: from 1.14 on, the Image Factory makes
+// them.
+func unpublished(name string) bool {
+	tag, ok := strings.CutPrefix(name, "ghcr.io/siderolabs/installer:v")
+	version, err := semver.ParseTolerant(tag)
+
+	return ok && err == nil && version.GTE(semver.MustParse("1.14.0-0"))
 }
 
 func notPulled(name string) error {

@@ -125,6 +125,10 @@ func (n *node) installerImage(ref string) (Image, error) {
 		}
 
 		image.Version = m[1]
+
+		if unpublished(ref) {
+			return image, notPulled(ref)
+		}
 	}
 
 	if !n.fw.opts.Release(image.Version) {

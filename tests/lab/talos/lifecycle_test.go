@@ -56,9 +56,15 @@ func TestReboot(t *testing.T) {
 
 	require.NoError(t, c.client(cp).Reboot(t.Context()))
 
-	sequence := (<-events).Event
-	require.Equal(t, "reboot", sequence.Payload.(*machineapi.SequenceEvent).GetSequence())
-	require.NotEmpty(t, sequence.ActorID)
+	for {
+		event := (<-events).Event
+		if sequence, ok := event.Payload.(*machineapi.SequenceEvent); ok {
+			require.Equal(t, "reboot", sequence.GetSequence())
+			require.NotEmpty(t, event.ActorID)
+
+			break
+		}
+	}
 
 	cp.rebooted(c, before)
 	cp.ready()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/blang/semver/v4"
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -233,4 +234,11 @@ func (n *node) installStaged(image *Image) next {
 	}
 
 	return kexec
+}
+
+// atLeast says whether the node runs a minor version of Talos or a later one.
+func (n *node) atLeast(minor uint64) bool {
+	version, err := semver.ParseTolerant(n.image.Version)
+
+	return err == nil && (version.Major > 1 || version.Minor >= minor)
 }

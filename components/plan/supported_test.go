@@ -31,6 +31,28 @@ func TestNewestTalos(t *testing.T) {
 	}
 }
 
+// TestContractVersion: no node is configured with defaults that the Talos provider does not know.
+func TestContractVersion(t *testing.T) {
+	for _, c := range []struct{ talos, made, want string }{
+		{"v1.11.2", "", "v1.11.2"},
+		{"v1.12.4", "", "v1.12.4"},
+		{"v1.13.9", "", "v1.12.0"},
+		{"v1.14.1", "", "v1.12.0"},
+		{"v1.14.1", "v1.11.2", "v1.11.2"},
+		{"v1.14.1", "v1.12.0", "v1.12.0"},
+		{"v1.11.6", "v1.12.0", "v1.11.6"},
+	} {
+		p := &Plan{Talos: c.talos}
+		if c.made != "" {
+			p = p.WithContract(c.made)
+		}
+
+		if got := p.ContractVersion(); got != c.want {
+			t.Errorf("Talos %s, made with %q: %s, not %s", c.talos, c.made, got, c.want)
+		}
+	}
+}
+
 // TestSupportMatrix: the document lists the versions that are accepted.
 func TestSupportMatrix(t *testing.T) {
 	page, err := os.ReadFile("../../stacks/docs/support-matrix.md")

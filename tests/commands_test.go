@@ -21,7 +21,8 @@ import (
 // runnable begins the commands that the test runs: they reach the rehearsal and the test's own directories alone.
 // Others need a row in notRun.
 var runnable = regexp.MustCompile(`^(?:TALOS_PROXMOX_OFFLINE=1 )?(?:` +
-	`pulumi |go run \./stacks/ops |go build -o |kubectl |cd rehearsal|\. rehearsal|sed 's|\(umask 077; pulumi |rm state-backups/|export TALOS_PROXMOX_SECRET|ids=)`)
+	`pulumi |go run \./stacks/ops |go build -o |kubectl |cd rehearsal|\. rehearsal|sed 's|\(umask 077; pulumi |` +
+	`rm state-backups/|export TALOS_PROXMOX_SECRET|ids=)`)
 
 // notRun are the documented commands that are not run, and why. Each row is of a page, a section of it, and the start
 // of commands; an empty one means all.
@@ -61,7 +62,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"secrets.md", "Read values from a command", "", "shows commands of others"},
 	{"state.md", "Schedule daily snapshots", "", "a line of crontab"},
 	{"template.md", "", "", onHost},
-	{"troubleshooting.md", "", "go run ./tests/rehearse Pulumi.dev.yaml --plan", "another stack: ops plan is run on this one"},
+	{"troubleshooting.md", "", "go run ./tests/rehearse Pulumi.dev.yaml --plan", "another stack: ops plan is run"},
 }
 
 const (
@@ -122,7 +123,8 @@ var (
 	heredoc = regexp.MustCompile(`<<'(\w+)'`)
 )
 
-// commandsIn are the commands of a page. A line that ends with a backslash, and a here-document, go with the next lines.
+// commandsIn are the commands of a page. A line that ends with a backslash goes with the next one, and so do the lines
+// of a here-document.
 func commandsIn(page, text string) []documentedCommand {
 	var (
 		found                []documentedCommand

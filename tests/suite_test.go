@@ -43,7 +43,10 @@ func TestMain(m *testing.M) {
 	const percent = 800
 
 	if os.Getenv("GOGC") == "" {
-		os.Setenv("GOGC", strconv.Itoa(percent))
+		if err := os.Setenv("GOGC", strconv.Itoa(percent)); err != nil {
+			panic(err)
+		}
+
 		debug.SetGCPercent(percent)
 	}
 

@@ -54,7 +54,8 @@ func TestSetLabels(t *testing.T) {
 			notes: map[string]string{ownedLabels: `["` + role + `"]`, ownedTaints: `["gpu:NoSchedule","gpu:NoExecute"]`},
 			want:  NodeLabels{Labels: map[string]string{role: "b"}, Taints: []corev1.Taint{taint("gpu", "b", "NoSchedule")}},
 			changes: LabelChanges{Changes: []LabelChange{
-				{Path: "labels." + role, Before: "a", After: "b"}, {Path: "taints.gpu:NoSchedule", Before: "a", After: "b"},
+				{Path: "labels." + role, Before: "a", After: "b"},
+				{Path: "taints.gpu:NoSchedule", Before: "a", After: "b"},
 				{Path: "taints.gpu:NoExecute", Before: "a"},
 			}},
 			labelled: labels("b"), tainted: []corev1.Taint{theirs, taint("gpu", "b", "NoSchedule")},

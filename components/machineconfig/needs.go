@@ -70,7 +70,9 @@ func lost() []need {
 		{
 			rule: "Kubernetes refuses a restricted label in machine.nodeLabels of a worker" + and + "labels of the pool",
 			broken: func(cfg talosconfig.Provider) bool {
-				return !cfg.Machine().Type().IsControlPlane() && len(plan.Node{Labels: cfg.K8sNodeConfig().Labels()}.RestrictedLabels()) > 0
+				n := plan.Node{Labels: cfg.K8sNodeConfig().Labels()}
+
+				return !cfg.Machine().Type().IsControlPlane() && len(n.RestrictedLabels()) > 0
 			},
 		},
 	}

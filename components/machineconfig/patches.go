@@ -243,9 +243,9 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 	return m, nil
 }
 
-// limitToKubelet leaves a worker what it can do with the credentials of its kubelet: Talos sets labels and taints in one
-// request there, which the API server refuses as a whole for one restricted label or any taint. Taints come with the
-// registration of the node; the rest is the program's.
+// limitToKubelet leaves a worker what it can do with the credentials of its kubelet: Talos sets labels and taints in
+// one request there, which the API server refuses as a whole for one restricted label or any taint. Taints come with
+// the registration of the node; the rest is the program's.
 func limitToKubelet(m *v1alpha1.MachineConfig, node plan.Node) error {
 	m.MachineNodeLabels = node.OwnLabels()
 

@@ -73,7 +73,8 @@ func (r *resolver) checkCIDR() {
 	case prefix != prefix.Masked():
 		r.problems.Add("network.cidr", "must be the network's first address", text, "write "+prefix.Masked().String())
 	case prefix.Bits() == 0:
-		r.problems.Add("network.cidr", "must not be the whole of the Internet", text, "state the network that the nodes are in")
+		r.problems.Add("network.cidr", "must not be the whole of the Internet", text,
+			"state the network that the nodes are in")
 	default:
 		r.network = prefix
 	}

@@ -19,9 +19,9 @@ func Lock(message string) string { return locks.FindString(message) }
 // lockPause is how long a client waits before it repeats what a lock has refused.
 const lockPause = 5 * time.Second
 
-// untilUnlocked repeats what a lock refuses, within the bound of a task. Only the caller knows whose VM it asked for, and
-// a VMID can be given to another VM meanwhile: before each repetition, unchanged says whether it still is the one that
-// refused first.
+// untilUnlocked repeats what a lock refuses, within the bound of a task. Only the caller knows whose VM it asked for,
+// and a VMID can be given to another VM meanwhile: before each repetition, unchanged says whether it still is the one
+// that refused first.
 func (c *Client) untilUnlocked(ctx context.Context, call string, unchanged func(context.Context) error,
 	do func() error,
 ) error {

@@ -20,9 +20,9 @@ type System interface {
 	Kubernetes(ctx context.Context) (*kubeapi.Client, error)
 }
 
-// FinalCheck is the last check of a cluster in a run: nodes that were replaced have rejoined, no node stays cordoned for
-// a reason that is gone, and nodes have the labels and taints that they cannot give themselves. A run that was interrupted, or whose change was reverted, may have left a node
-// cordoned that nothing else happens to.
+// FinalCheck is the last check of a cluster in a run: nodes that were replaced have rejoined, no node stays cordoned
+// for a reason that is gone, and nodes have the labels and taints that they cannot give themselves. A run that was
+// interrupted, or whose change was reverted, may have left a node cordoned that nothing else happens to.
 type FinalCheck struct {
 	Scope
 

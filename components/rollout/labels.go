@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// labelsOf are the labels and taints that the program gives a node with an administrator's credentials; false: none, for
-// Talos has such credentials itself on control planes.
+// labelsOf are the labels and taints that the program gives a node with an administrator's credentials; false: none,
+// for Talos has such credentials itself on control planes.
 func (f FinalCheck) labelsOf(n plan.Node) (kubeapi.NodeLabels, bool) {
 	switch {
 	case f.Plan.Distribution == spec.DistributionK3s:

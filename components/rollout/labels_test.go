@@ -76,7 +76,8 @@ func TestLabels(t *testing.T) {
 			labels: map[string]map[string]string{"control": {role: "", "tier": "db"}, "worker": {role: "", "tier": "db"}},
 			rows:   []string{"control: live, for labels and taints", "worker: live, for labels and taints"},
 			settings: []impact.Setting{
-				{Path: "labels." + role, After: `""`}, {Path: "labels.tier", After: "db"},
+				{Path: "labels." + role, After: `""`},
+				{Path: "labels.tier", After: "db"},
 				{Path: "taints.gpu:NoSchedule", After: `""`},
 			},
 		},

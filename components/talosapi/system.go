@@ -142,7 +142,7 @@ func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []b
 func ApplyAndReboot(ctx context.Context, t Target, c Credentials, configuration []byte) error {
 	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
 		_, err := api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
-			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_REBOOT, //nolint:staticcheck // before Talos 1.14
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_REBOOT, // before Talos 1.14
 		})
 		if client.StatusCode(err) != codes.Unimplemented {
 			return err

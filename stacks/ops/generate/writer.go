@@ -48,7 +48,8 @@ func (w *writer) write() (*Result, error) {
 	}
 
 	first := w.machines[control]
-	w.cluster, w.network, w.patches = first.config.K8sClusterConfig().ClusterName(), w.nodesNetwork(), map[*machine]string{}
+	w.cluster, w.network = first.config.K8sClusterConfig().ClusterName(), w.nodesNetwork()
+	w.patches = map[*machine]string{}
 
 	contract, err := w.findPatches(first)
 	if err != nil {

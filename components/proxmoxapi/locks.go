@@ -25,27 +25,22 @@ const lockPause = 5 * time.Second
 func (c *Client) untilUnlocked(ctx context.Context, call string, unchanged func(context.Context) error,
 	do func() error,
 ) error {
-	for start := time.Now(); ; {
-		err := do()
-		if err == nil {
-			return nil
-		}
+	start, err := time.Now(), do()
+	if err == nil || Lock(err.Error()) == "" {
+		return err
+	}
 
-		lock := Lock(err.Error())
-		if lock == "" {
-			return err
-		}
+	if changed := unchanged(ctx); changed != nil {
+		return fmt.Errorf("%w: not sent again: %w", err, changed)
+	}
 
+	for err != nil && Lock(err.Error()) != "" {
 		if time.Since(start)+c.lockPause > c.taskTimeout {
 			return fmt.Errorf("%w: gave up after %s (lifecycle.taskTimeout)", err, c.taskTimeout)
 		}
 
-		if changed := unchanged(ctx); changed != nil {
-			return fmt.Errorf("%w: not sent again: %w", err, changed)
-		}
-
 		c.progress(fmt.Sprintf("waiting to send %s (%s of at most %s): %s", call,
-			time.Since(start).Round(time.Second), c.taskTimeout, lock))
+			time.Since(start).Round(time.Second), c.taskTimeout, Lock(err.Error())))
 
 		select {
 		case <-ctx.Done():
@@ -56,7 +51,11 @@ func (c *Client) untilUnlocked(ctx context.Context, call string, unchanged func(
 		if changed := unchanged(ctx); changed != nil {
 			return fmt.Errorf("%w: not sent again: %w", err, changed)
 		}
+
+		err = do()
 	}
+
+	return err
 }
 
 // sameVM returns a function that holds a VM to the UUID that it had when the function was called first.

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"regexp"
@@ -23,6 +24,7 @@ import (
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/ubuntu"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -179,6 +181,7 @@ func TestK3sHA(t *testing.T) {
     cloudImage:
       url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img
       checksum: sha256:`+strings.Repeat("0", 64)+`
+  talos-proxmox:k3s: { installChecksum: "sha256:`+fmt.Sprintf("%x", sha256.Sum256([]byte(ubuntu.InstallScript("v1.33.6+k3s1"))))+`" }
   talos-proxmox:network: { addressing: agent, cidr: 10.0.0.0/16 }
   talos-proxmox:lifecycle: { keepImages: false, upgrade: { canary: true, maxUnavailable: 2 } }
   talos-proxmox:pools:

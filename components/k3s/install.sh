@@ -89,6 +89,11 @@ case $status in
 	;;
 esac
 
+if [ -n "${K3S_INSTALL_CHECKSUM-}" ]; then
+	echo "$K3S_INSTALL_CHECKSUM  $tmp/install.sh" | sha256sum --check --quiet - ||
+		fatal "$url does not have the checksum that k3s.installChecksum states: it was not run"
+fi
+
 # It holds the binary against the checksums of its release.
 binary=$root/usr/local/bin/k3s
 [ ! -e "$binary" ] || cp -p "$binary" "$tmp/before"

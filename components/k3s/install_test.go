@@ -59,6 +59,7 @@ func TestInstall(t *testing.T) {
 		env       []string
 		os        string
 		role, sum string
+		script    string // the checksum of the official script
 		status    int
 		fatal     string // what is written for whoever waits
 		log       string
@@ -131,6 +132,14 @@ func TestInstall(t *testing.T) {
 			env: []string{"NO_BINARY=1"}, status: 1, log: "the installation failed; it is tried again",
 			calls: []string{"install server version=v1.34.2+k3s1 start=true"},
 		},
+		"the script that is stated": {
+			script: scriptSum(), log: "K3s is running",
+			calls: []string{"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s"},
+		},
+		"another script": {
+			script: strings.Repeat("0", 64), status: 78,
+			fatal: url + " does not have the checksum that k3s.installChecksum states: it was not run",
+		},
 		"another binary": {
 			sum: strings.Repeat("0", 64), status: 78,
 			fatal: "the k3s binary does not have the checksum that k3s.checksum states: nothing of it was run",
@@ -154,7 +163,7 @@ func TestInstall(t *testing.T) {
 			}
 
 			root := machine(t, c.os, "K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='"+c.role+"'\nK3S_CHECKSUM='"+c.sum+
-				"'\nK3S_PACKAGES='qemu-guest-agent curl nfs-common'\n")
+				"'\nK3S_INSTALL_CHECKSUM='"+c.script+"'\nK3S_PACKAGES='qemu-guest-agent curl nfs-common'\n")
 
 			// A reason of an earlier run is no longer one.
 			require.NoError(t, os.MkdirAll(filepath.Join(root, stateDir), 0o755))
@@ -284,6 +293,14 @@ func TestInstallAnother(t *testing.T) {
 	require.Equal(t, 78, status, log)
 	require.Equal(t, []string{"install server version=v1.35.1+k3s1 start=true"}, calls(), "K3s is not restarted")
 	require.Equal(t, "what runs", read(t, filepath.Join(root, "usr/local/bin/k3s")))
+}
+
+// scriptSum is the checksum of the official script that the commands stand in for.
+func scriptSum() string {
+	_, script, _ := strings.Cut(commands["curl"], "<<'END'\n")
+	sum := sha256.Sum256([]byte(strings.TrimSuffix(script, "END")))
+
+	return hex.EncodeToString(sum[:])
 }
 
 // machine is a root directory with what the installation looks at.

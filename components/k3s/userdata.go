@@ -138,6 +138,10 @@ const datastorePause = 2
 // Wanted is what a node is told of the version to run, and where it is.
 func Wanted(k *plan.PlannedK3s) string {
 	wanted := fmt.Sprintf("K3S_VERSION='%s'\nK3S_CHECKSUM='%s'\n", k.Version, k.Checksum)
+	if k.InstallChecksum != "" {
+		wanted += fmt.Sprintf("K3S_INSTALL_CHECKSUM='%s'\n", k.InstallChecksum)
+	}
+
 	if k.Mirror != "" {
 		wanted += fmt.Sprintf("K3S_MIRROR='%s'\n", k.Mirror)
 	}

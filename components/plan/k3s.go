@@ -23,6 +23,8 @@ type PlannedK3s struct {
 	ServerArgs, AgentArgs []string
 	// Checksum is the SHA-256 of the binary; empty when none is stated.
 	Checksum string
+	// InstallChecksum is the SHA-256 of the installation script; empty when none is stated.
+	InstallChecksum string
 	// User may log in by SSH with SSHKeys, and with a key pair that is made where GenerateSSHKey says so.
 	User           string
 	SSHKeys        []string
@@ -93,8 +95,9 @@ func (r *resolver) checkK3s(p *Plan) {
 		Version: "v" + strings.TrimPrefix(r.spec.Cluster.Versions.K3s, "v"), Disable: k.Disable, ServerArgs: k.ServerArgs,
 		AgentArgs: k.AgentArgs,
 		Checksum:  strings.TrimPrefix(k.Checksum, "sha256:"), User: k.User, SSHKeys: k.SSHKeys,
-		GenerateSSHKey: k.GenerateSSHKey,
-		Packages:       k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Provided.K3sToken,
+		InstallChecksum: strings.TrimPrefix(k.InstallChecksum, "sha256:"),
+		GenerateSSHKey:  k.GenerateSSHKey,
+		Packages:        k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Provided.K3sToken,
 		Snippets: r.spec.Proxmox.Storage.Snippets, StartTimeout: r.duration("k3s.startTimeout", k.StartTimeout),
 		IdentityGiven: r.spec.Provided.K3sIdentity,
 		Pods:          r.k3sNetwork("k3s.clusterCIDR", k.ClusterCIDR, K3sPods),
@@ -124,6 +127,11 @@ func (r *resolver) checkK3s(p *Plan) {
 	if k.Checksum != "" && !checksum.MatchString(k.Checksum) {
 		r.problems.Add("k3s.checksum", "must be a SHA-256 checksum", k.Checksum,
 			"write it like sha256: and 64 hexadecimal digits, as the release's sha256sum-amd64.txt has it")
+	}
+
+	if k.InstallChecksum != "" && !checksum.MatchString(k.InstallChecksum) {
+		r.problems.Add("k3s.installChecksum", "must be a SHA-256 checksum", k.InstallChecksum,
+			"write it like sha256: and 64 hexadecimal digits, as sha256sum install.sh prints them")
 	}
 
 	if !userName.MatchString(k.User) || k.User == "root" {

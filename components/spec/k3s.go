@@ -28,6 +28,10 @@ type K3s struct {
 	// Checksum of the k3s binary, as sha256:<64 hexadecimal digits>, in addition to that of its release, which is
 	// always verified.
 	Checksum string `json:"checksum,omitempty"`
+	// Checksum of install.sh of the release, as sha256:<64 hexadecimal digits>, which nodes verify before they run it.
+	// Absent: nodes run what they download. Applies to new nodes, and to upgrades of nodes created by a program that
+	// has the key.
+	InstallChecksum string `json:"installChecksum,omitempty"`
 	// User that may log in to the nodes over SSH, and become root.
 	User string `json:"user,omitempty" jsonschema:"default=ubuntu"`
 	// Public SSH keys of that user, as in authorized_keys.

@@ -291,7 +291,7 @@ func releaseFile(version, name string) (string, bool) {
 		sums += hex.EncodeToString(sum[:]) + "  " + of + "\n"
 	}
 
-	files["sha256sum-amd64.txt"], files["install.sh"] = sums, script+version
+	files["sha256sum-amd64.txt"], files["install.sh"] = sums, InstallScript(version)
 	text, there := files[name]
 
 	return text, there
@@ -331,6 +331,9 @@ func (s *system) curl(hc interp.HandlerContext, args []string) int {
 
 	return 0
 }
+
+// InstallScript is the installation script of a release.
+func InstallScript(version string) string { return script + version }
 
 // script begins the installation script of a release.
 const script = "#!/bin/sh\n# the official installation script of K3s "

@@ -28,6 +28,7 @@ var shapeKeys = map[string]shapeKey{
 	"cores":      {3, "cores", "3"},
 	"cpuType":    {"x86-64-v2-AES", "cpu", "x86-64-v2-AES"},
 	"numa":       {true, "numa", "1"},
+	"cpuUnits":   {200, "cpuunits", "200"},
 	"memoryMiB":  {6144, "memory", "6144"},
 	"ballooning": {true, "balloon", "5120"},
 

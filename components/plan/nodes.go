@@ -97,7 +97,8 @@ func (r *resolver) node(p *pool, s spec.VMSpec) Node {
 	image := p.planned.Image
 	n := Node{
 		Cluster: r.spec.Cluster.Name, Pool: p.name, Role: p.Role, Template: image.Template,
-		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
+		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, CPUUnits: valueOr(s.CPUUnits, 0),
+		MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
 		MinimumMemoryMiB: valueOr(s.MinimumMemoryMiB, *s.MemoryMiB),
 		Disks:            r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot,
 		Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,

@@ -210,9 +210,11 @@ type Node struct {
 	// ImageKey is the same for nodes that boot from the same image.
 	ImageKey string
 
-	Cores      int
-	CPUType    string
-	NUMA       bool
+	Cores   int
+	CPUType string
+	NUMA    bool
+	// CPUUnits is the weight of the VM on its host; 0: not stated, which is 100 for a new VM and no change for another.
+	CPUUnits   int
 	MemoryMiB  int
 	Ballooning bool
 	// MinimumMemoryMiB is what ballooning leaves the VM.

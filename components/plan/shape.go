@@ -57,6 +57,7 @@ func (r *resolver) checkShape(path string, s spec.VMSpec) {
 		why         string
 	}{
 		{"cores", s.Cores, 1, 8192, "a VM needs a core"},
+		{"cpuUnits", s.CPUUnits, 1, 10_000, "a VM has a weight"},
 		{"memoryMiB", s.MemoryMiB, 1024, 100_000_000, starts},
 		{"minimumMemoryMiB", s.MinimumMemoryMiB, 1024, 100_000_000, starts},
 		{"diskGiB", s.DiskGiB, 6, 1_000_000, installs},

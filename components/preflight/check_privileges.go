@@ -37,7 +37,7 @@ func (c *checks) checkPermissions(ctx context.Context) error {
 
 	for _, there := range []bool{false, true} {
 		for _, m := range c.missingPrivileges(held, there) {
-			problem := m.problem()
+			problem := m.problem(c.report.major)
 
 			switch {
 			case there:
@@ -57,7 +57,7 @@ func (c *checks) checkPermissions(ctx context.Context) error {
 			needed := Privilege{Names: []string{name}, Paths: []string{fmt.Sprintf("/vms/%d", v.ID)}, For: "to remove " +
 				v.Label()}
 			if !granted(held, needed) && !onAnyPool(held, name) {
-				c.problems = append(c.problems, missingPrivilege{needed, needed.Paths}.problem())
+				c.problems = append(c.problems, missingPrivilege{needed, needed.Paths}.problem(c.report.major))
 			}
 		}
 	}
@@ -65,13 +65,15 @@ func (c *checks) checkPermissions(ctx context.Context) error {
 	return nil
 }
 
-// problem names a privilege that is missing.
-func (m missingPrivilege) problem() spec.Problem {
+// problem names a privilege that is missing, as this version of Proxmox VE calls it.
+func (m missingPrivilege) problem(major int) spec.Problem {
+	names := m.On(major)
+
 	return spec.Problem{
-		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(m.Names, " or "),
+		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(names, " or "),
 			upTo(m.paths, 3), m.For),
 		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see "+
-			"that they have it on that path", m.Names[0]),
+			"that they have it on that path", names[0]),
 	}
 }
 

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +10,31 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 )
+
+// TestRole: the role of a plan has the names that the version of Proxmox VE knows, and nothing twice.
+func TestRole(t *testing.T) {
+	p := plantest.K3s(t)
+
+	for major, c := range map[int]struct{ has, lacks []string }{
+		8: {
+			[]string{"VM.Monitor", "Datastore.Allocate"},
+			[]string{"VM.GuestAgent.Audit", "VM.GuestAgent.FileRead", "VM.GuestAgent.FileWrite", "Sys.Console"},
+		},
+		9: {
+			[]string{"VM.GuestAgent.Audit", "VM.GuestAgent.FileRead", "VM.GuestAgent.FileWrite"},
+			[]string{"VM.Monitor", "VM.GuestAgent.Unrestricted"},
+		},
+	} {
+		role := Role(p, major)
+		assert.Subset(t, role, c.has)
+		assert.NotSubset(t, role, c.lacks)
+		assert.Len(t, role, len(slices.Compact(slices.Clone(role))))
+	}
+
+	assert.Contains(t, Role(plantest.Template(), 9), "VM.Clone")
+	assert.Equal(t, []string{"VM.GuestAgent.Audit", "VM.Monitor"},
+		Privilege{Names: []string{"VM.GuestAgent.Audit", "VM.Monitor"}}.On(0), "an unknown version")
+}
 
 // TestCheckPermissions: a change is refused for the privileges that it needs, not for others.
 func TestCheckPermissions(t *testing.T) {

@@ -19,6 +19,7 @@ func (c *checks) checkVersion(ctx context.Context) error {
 		return err
 	}
 
+	c.report.major = found.Major
 	problem := spec.Problem{Path: "proxmox.endpoint", Value: found.Text}
 
 	switch {

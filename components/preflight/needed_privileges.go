@@ -26,6 +26,41 @@ type Privilege struct {
 	Optional bool
 }
 
+// On are the names that a version of Proxmox VE knows; all of them for an unknown one, 0.
+func (p Privilege) On(major int) []string {
+	known := slices.DeleteFunc(slices.Clone(p.Names), func(name string) bool {
+		return major != 0 && (name == "VM.Monitor" && major > 8 || strings.HasPrefix(name, "VM.GuestAgent.") && major < 9)
+	})
+	if len(known) == 0 {
+		return p.Names
+	}
+
+	return known
+}
+
+// Role are the privileges of the smallest role with which a plan can be deployed, changed and destroyed on a version of
+// Proxmox VE.
+func Role(p *plan.Plan, major int) []string {
+	const anyTemplate = 1
+
+	var names []string
+
+	for _, n := range p.Nodes() {
+		template := 0
+		if n.Template != "" {
+			template = anyTemplate
+		}
+
+		for _, needed := range Privileges(p, n, template) {
+			names = append(names, needed.On(major)[0])
+		}
+	}
+
+	slices.Sort(names)
+
+	return slices.Compact(names)
+}
+
 // AnyChange stands for whatever of a VM changes: the provider states the VM's name each time.
 const AnyChange = "*"
 

@@ -74,6 +74,8 @@ type checks struct {
 	absent map[int]bool
 	// stores are the datastores of the hosts that were asked, by the host's name.
 	stores map[string]map[string]proxmoxapi.Store
+	// unstatedUnits are nodes with another CPU weight than that of new VMs, and none stated, by that weight.
+	unstatedUnits map[int][]string
 	// offered are free VMIDs and addresses that a problem has named.
 	offered map[string]bool
 	// vnets are the bridges that belong to a software-defined network.
@@ -90,7 +92,7 @@ func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
 
 	return &checks{
 		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent, unreachable: map[string]error{},
-		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{}, offered: map[string]bool{},
+		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{}, offered: map[string]bool{}, unstatedUnits: map[int][]string{},
 		report: &Report{
 			templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent,
 			vms: map[int]proxmoxvm.Found{}, states: map[string]proxmoxvm.State{},

@@ -14,6 +14,8 @@ import (
 // Report is what the checks read from Proxmox VE. Its methods can be called on nil, which means that Proxmox VE did not
 // answer.
 type Report struct {
+	// major is the first number of Proxmox VE's version.
+	major int
 	// templates are the VMIDs of the templates to clone, by node name. A node is left out when its VM exists and the
 	// template is gone.
 	templates map[string]int
@@ -109,7 +111,7 @@ func (r *Report) CheckPermissions(n plan.Node, changes []string) error {
 			return c == AnyChange ||
 				slices.Contains(changes, c)
 		}) {
-			problem := m.problem()
+			problem := m.problem(r.major)
 			problem.Rule += fmt.Sprintf(", which the change of %s needs (%s)", n.Name, strings.Join(changes, ", "))
 			problems = append(problems, problem)
 		}

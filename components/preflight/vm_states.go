@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +69,21 @@ func (c *checks) checkVMStates(ctx context.Context) error {
 		}
 	}
 
+	c.warnUnits()
+
 	return c.checkCores(ctx, nodes, vms, settings)
+}
+
+// warnUnits: VMs of releases without cpuUnits have what the provider wrote, ten times the weight of every other VM.
+func (c *checks) warnUnits() {
+	for _, units := range slices.Sorted(maps.Keys(c.unstatedUnits)) {
+		c.warnings = append(c.warnings, spec.Problem{
+			Path: "defaults.cpuUnits", Rule: fmt.Sprintf("is not stated, and a CPU weight of %d in place of %d, that of "+
+				"new VMs, have: %s", units, proxmoxapi.DefaultCPUUnits, upTo(c.unstatedUnits[units], 3)),
+			Remedy: fmt.Sprintf("state %d to change it while they run, or %d to keep it and give it to new VMs, too",
+				proxmoxapi.DefaultCPUUnits, units),
+		})
+	}
 }
 
 // warnUnreadable: nothing depends on these settings where nothing is left to be done.
@@ -106,6 +121,16 @@ func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM,
 			left = append(left, fmt.Sprintf("%s %d", d.Interface, d.SizeGiB))
 		}
 	}
+
+	switch units := settings.CPUUnits(); {
+	case n.CPUUnits == 0 && units != proxmoxapi.DefaultCPUUnits:
+		c.unstatedUnits[units] = append(c.unstatedUnits[units], n.Name)
+	case n.CPUUnits != 0 && units != n.CPUUnits:
+		left = append(left, fmt.Sprintf("cpuunits %d to %d", units, n.CPUUnits))
+	}
+
+	state.Restarts = settings.Current["cores"] != strconv.Itoa(n.Cores) ||
+		firstValue(settings.Current["cpu"]) != n.CPUType || (settings.Current["numa"] == "1") != n.NUMA
 
 	if n.ResourcePool != "" && v.Pool != n.ResourcePool {
 		// The same may be left again and again, with nothing on the VM that tells one time from the next.

@@ -21,6 +21,19 @@ type Settings struct {
 // Disk is the size of a disk in GiB, rounded up; 0 when there is none, or Proxmox VE does not say.
 func (s Settings) Disk(position string) int { return sizeGiB(s.Current[position]) }
 
+// DefaultCPUUnits is the weight of a VM that states none.
+const DefaultCPUUnits = 100
+
+// CPUUnits is the weight of a VM against the others of its host.
+func (s Settings) CPUUnits() int {
+	units, err := strconv.Atoi(s.Current["cpuunits"])
+	if err != nil {
+		return DefaultCPUUnits
+	}
+
+	return units
+}
+
 // PendingKeys are the settings that wait for a restart, sorted.
 func (s Settings) PendingKeys() []string {
 	var keys []string
@@ -82,6 +95,15 @@ func (c *Client) Shutdown(ctx context.Context, vm VM) error {
 func (c *Client) Resize(ctx context.Context, vm VM, disk string, gib int) error {
 	return c.vmTask(ctx, vm, "PUT", "/resize",
 		map[string]string{"disk": disk, "size": fmt.Sprintf("%dG", gib)})
+}
+
+// SetCPUUnits changes the weight of a VM, at once where it runs.
+func (c *Client) SetCPUUnits(ctx context.Context, vm VM, units int) error {
+	path := qemu(vm) + "/config"
+
+	return c.untilUnlocked(ctx, "PUT "+path, c.sameVM(vm), func() error {
+		return c.explain("PUT "+path, c.api.Put(ctx, path, map[string]int{"cpuunits": units}, nil))
+	})
 }
 
 // MoveToPool puts a VM into a resource pool, out of the one that it is in.

@@ -23,7 +23,8 @@ type UpdateHooks struct {
 	Nodes map[string]plan.Node
 }
 
-// ApplyOnline refuses what would take a disk away, makes disks larger, and restores the resource pool.
+// ApplyOnline refuses what would take a disk away, makes disks larger, sets the CPU weight, and
+// restores the resource pool.
 func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, there := u.Nodes[args.Name]
 	if !there {
@@ -35,7 +36,7 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 	}
 
 	// A preview has said that Proxmox VE cannot be reached.
-	if err := errors.Join(u.GrowDisks(ctx, n), u.RestorePool(ctx, n, args)); err != nil && !u.Program.DryRun() {
+	if err := errors.Join(u.GrowDisks(ctx, n), u.ApplyCPUUnits(ctx, n), u.RestorePool(ctx, n, args)); err != nil && !u.Program.DryRun() {
 		return err
 	}
 

@@ -13,6 +13,7 @@ type Proxmox interface {
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 	Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error)
 	MoveToPool(ctx context.Context, vm proxmoxapi.VM, pool string) error
+	SetCPUUnits(ctx context.Context, vm proxmoxapi.VM, units int) error
 	Resize(ctx context.Context, vm proxmoxapi.VM, disk string, gib int) error
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error

@@ -1,6 +1,7 @@
 package proxmoxvm
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -63,6 +64,8 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 		Cpu: vm.VirtualMachineCpuArgs{
 			Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType),
 			Numa: pulumi.Bool(n.NUMA),
+			// The provider's own default is ten times that of Proxmox VE.
+			Units: pulumi.Int(cmp.Or(n.CPUUnits, proxmoxapi.DefaultCPUUnits)),
 		},
 		Memory: memory(n),
 		// An absent drive would become the host's own, an absent list a serial port.
@@ -152,6 +155,11 @@ func ignored(args *Args) []string {
 	if args.State.Running {
 		// Where it would start the VM, the provider takes these for unknown.
 		paths = append(paths, "started", "ipv4Addresses", "ipv6Addresses", "networkInterfaceNames")
+	}
+
+	// The provider restarts a VM for its weight, so a hook changes it; what restarts it anyway takes the weight along.
+	if !args.State.Restarts && !args.Replace && !args.Incomplete {
+		paths = append(paths, "cpu.units")
 	}
 
 	// Disks grow in a hook of the update that a mark causes, and the provider reads their size after it. The mark is a

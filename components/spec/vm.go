@@ -48,6 +48,9 @@ type VMSpec struct {
 	Cores *int `json:"cores,omitempty" jsonschema:"default=2,minimum=1,maximum=8192"`
 	// CPU type that the guest sees.
 	CPUType *string `json:"cpuType,omitempty" jsonschema:"default=host"`
+	// CPU weight of the VM against the others of its host. Absent: 100, the default of Proxmox VE, for a new VM, and what
+	// it has for an existing one. Changes while the VM runs.
+	CPUUnits *int `json:"cpuUnits,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// Expose the NUMA topology to the guest.
 	NUMA *bool `json:"numa,omitempty" jsonschema:"default=false"`
 	// Memory in MiB.

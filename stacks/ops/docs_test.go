@@ -43,7 +43,7 @@ func TestDocumentedCommands(t *testing.T) {
 
 	for _, name := range []string{
 		"snapshot", "list", "check", "restore", "run", "import", "generate", "plan", "talosctl",
-		"ansible", "nodes.json", "set-addresses", "migrate", "impact",
+		"ansible", "nodes.json", "set-addresses", "migrate", "impact", "role",
 	} {
 		if !seen[name] {
 			t.Errorf("no page shows the command %s", name)

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,12 +21,7 @@ func planOf(o *options) *cobra.Command {
 		Long: "Show what a stack file plans, and which key each decision came from. Nothing is contacted.\n\n" +
 			"A stack is the name in Pulumi.<stack>.yaml, or the path of such a file.",
 		RunE: func(c *cobra.Command, args []string) error {
-			path := args[0]
-			if !strings.HasSuffix(path, ".yaml") {
-				path = filepath.Join(o.project, "Pulumi."+path+".yaml")
-			}
-
-			spec, p, err := opsplan.OfFile(path)
+			spec, p, err := opsplan.OfFile(o.stackFile(args[0]))
 			if err != nil {
 				return err
 			}

@@ -35,6 +35,10 @@ func (w *writer) shape(m *machine) tree {
 		}
 	}
 
+	if units := number(s["cpuunits"], proxmoxapi.DefaultCPUUnits); units != proxmoxapi.DefaultCPUUnits {
+		t["cpuUnits"] = units
+	}
+
 	if least := number(s["balloon"], 0); least > 0 && least < number(s["memory"], 512) {
 		t["minimumMemoryMiB"] = least
 	}

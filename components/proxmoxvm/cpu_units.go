@@ -1,0 +1,42 @@
+package proxmoxvm
+
+import (
+	"context"
+	"fmt"
+
+	"talos-proxmox/components/plan"
+)
+
+// ApplyCPUUnits gives a VM the weight that the plan states, while it runs: the provider would restart it.
+func (u UpdateHooks) ApplyCPUUnits(ctx context.Context, n plan.Node) error {
+	if n.CPUUnits == 0 {
+		return nil
+	}
+
+	v, there, err := u.Proxmox.Find(ctx, n.VMID)
+	if err != nil || !there {
+		return err
+	}
+
+	settings, err := u.Proxmox.Settings(ctx, v)
+	if err != nil || settings.CPUUnits() == n.CPUUnits {
+		return err
+	}
+
+	message := fmt.Sprintf("%s: CPU weight changes from %d to %d; the VM runs on", n.Name, settings.CPUUnits(), n.CPUUnits)
+	if u.Program.DryRun() {
+		return u.Program.Log.Info(message, nil)
+	}
+
+	if err := u.Identities.CheckNow(ctx, n); err != nil {
+		return fmt.Errorf("the CPU weight of VM %d on host %s is left alone: %w", v.ID, v.Host, err)
+	}
+
+	u.Progress(message)
+
+	if err := u.Proxmox.SetCPUUnits(ctx, v, n.CPUUnits); err != nil {
+		return fmt.Errorf("the CPU weight of VM %d on host %s cannot be set to %d: %w", v.ID, v.Host, n.CPUUnits, err)
+	}
+
+	return nil
+}

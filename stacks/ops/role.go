@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
+	opsplan "talos-proxmox/stacks/ops/plan"
+)
+
+// roleOf prints the smallest role for a stack file.
+func roleOf(o *options) *cobra.Command {
+	var (
+		major int
+		name  string
+	)
+
+	c := &cobra.Command{
+		Use: "role <stack or file>", Args: cobra.ExactArgs(1),
+		Short: "Print the pveum commands that create the role which a stack file needs",
+		Long: "Print the pveum commands that create the role which a stack file needs. Nothing is contacted.\n\n" +
+			"Run them on a Proxmox VE host, as root. The role does for the life of the stack: to deploy, change and destroy it.",
+		RunE: func(c *cobra.Command, args []string) error {
+			if major < plan.OldestProxmox || major > plan.NewestProxmox {
+				return fmt.Errorf("--proxmox is a major version from %d to %d, not %d", plan.OldestProxmox, plan.NewestProxmox, major)
+			}
+
+			_, p, err := opsplan.OfFile(o.stackFile(args[0]))
+			if err != nil {
+				return err
+			}
+
+			_, err = io.WriteString(c.OutOrStdout(), fmt.Sprintf("pveum role add %s -privs \"%s\"\n", name,
+				strings.Join(preflight.Role(p, major), " ")))
+
+			return err
+		},
+	}
+	c.Flags().IntVar(&major, "proxmox", plan.NewestProxmox, "the major version of Proxmox VE")
+	c.Flags().StringVar(&name, "name", "TalosProxmox", "the name of the role")
+
+	return c
+}
+
+// stackFile is the path of a stack's file, which is named by the stack or by its path.
+func (o *options) stackFile(named string) string {
+	if strings.HasSuffix(named, ".yaml") {
+		return named
+	}
+
+	return filepath.Join(o.project, "Pulumi."+named+".yaml")
+}

@@ -47,6 +47,11 @@ type Config struct {
 	Dir string `json:"-"`
 	// Offline is why previews do not ask Proxmox VE; empty: they do.
 	Offline string `json:"-"`
+	// Pipeline says that the program runs in a pipeline, where host keys (proxmox.ssh.hostKeys) are required.
+	Pipeline bool `json:"-"`
+	// KnownHosts is the file of known hosts of the user that runs the provider, which updates add
+	// proxmox.ssh.hostKeys to; empty: none.
+	KnownHosts string `json:"-"`
 	// Destroying says that the run destroys the stack, by 'ops run destroy'.
 	Destroying bool `json:"-"`
 }
@@ -139,7 +144,7 @@ func (c Config) check(found spec.Problems) (*plan.Plan, spec.Problems, error) {
 		return nil, nil, err
 	}
 
-	more := slices.Concat(c.checkAccess(), c.checkSecrets(), planned)
+	more := slices.Concat(c.checkAccess(), c.checkSecrets(), c.checkPipeline(p), planned)
 	if len(found)+len(more) == 0 {
 		return p, nil, nil
 	}

@@ -4,9 +4,12 @@ package stacks
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/util/ciutil"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos"
 
@@ -20,20 +23,29 @@ import (
 
 // Program is the whole Pulumi program: load the stack's configuration, deploy it, export the outputs.
 func Program(ctx *pulumi.Context) error {
-	return run(ctx, ctx.RootDirectory())
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return err
+	}
+
+	return run(ctx, ctx.RootDirectory(), func(c *Config) {
+		c.Pipeline, c.KnownHosts = ciutil.IsCI(), filepath.Join(home, ".ssh", "known_hosts")
+	})
 }
 
 // ProgramIn is Program for the Automation API, whose programs are not told where their project is: in the directory
 // dir, which holds the stack's file and the patch files that the configuration names.
 func ProgramIn(dir string) pulumi.RunFunc {
-	return func(ctx *pulumi.Context) error { return run(ctx, dir) }
+	return func(ctx *pulumi.Context) error { return run(ctx, dir, func(*Config) {}) }
 }
 
-func run(ctx *pulumi.Context, dir string) error {
+func run(ctx *pulumi.Context, dir string, here func(*Config)) error {
 	config, err := Load(ctx, dir)
 	if err != nil {
 		return err
 	}
+
+	here(&config)
 
 	d, err := Deploy(ctx, config)
 	if err != nil {
@@ -127,6 +139,12 @@ func deployAll(ctx *pulumi.Context, clusters []planned, connect func(Config) (Pr
 		report, err := preflight.Run(ctx, c.plan, api, network)
 		if err != nil {
 			return nil, err
+		}
+
+		if !ctx.DryRun() {
+			if err := trustHostKeys(c.config.KnownHosts, c.plan.SSH); err != nil {
+				return nil, err
+			}
 		}
 
 		checked = append(checked, func() (*Deployment, error) {

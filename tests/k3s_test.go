@@ -168,13 +168,16 @@ func setUnschedulable(t *testing.T, api *kubernetes.Clientset, node string, cord
 	require.NoError(t, err)
 }
 
+// anyKey is a public key that no host of the lab has.
+const anyKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtMwlzQ0KJyTzJuLKkSXWbQbKUeVeyXeRaNPcUkTpTu"
+
 // TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only
 // the guest agents know, and a token of the operator's.
 func TestK3sHA(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, `config:
-  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }, { name: pve2 }], ssh: { username: pulumi } }
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }, { name: pve2 }], ssh: { username: pulumi, addresses: { pve1: 10.0.0.2, pve2: 10.0.0.3 }, hostKeys: { pve1: `+anyKey+`, pve2: `+anyKey+` } } }
   talos-proxmox:cluster: { name: ha, kind: k3s, ha: true, versions: { k3s: v1.33.6+k3s1 } }
   talos-proxmox:image:
     source: cloudImage
@@ -196,6 +199,11 @@ func TestK3sHA(t *testing.T) {
 			auto.ConfigValue{Value: value, Secret: true}))
 	}
 	token(given)
+
+	set(t, r.Stack, "proxmox.ssh.hostKeys.pve2", anyKey)
+	assert.Regexp(t, `proxmox\.ssh\.hostKeys\.pve2: is not the key that 127\.\S+ shows: SHA256:\S+ \(given: SHA256:`,
+		failUp(t, r.Stack))
+	set(t, r.Stack, "proxmox.ssh.hostKeys.pve2", r.Lab.SSHHostKey())
 
 	result := up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))

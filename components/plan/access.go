@@ -6,8 +6,10 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/labels"
+	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/spec"
 )
@@ -24,22 +26,45 @@ func (r *resolver) checkEndpointPort() {
 	}
 }
 
+// checkHostKey: the program and the provider must ask the same server, so its address is stated too.
+func (r *resolver) checkHostKey(path, host string, login *spec.SSH) {
+	given := login.HostKeys[host]
+
+	if !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
+		r.problems.Add(path, "is none of proxmox.hosts", host, "name one of them, or add it")
+	} else if login.Addresses[host] == "" {
+		r.problems.Add("proxmox.ssh.addresses."+host, "is required with "+path, "", "state the host's address or DNS name")
+	}
+
+	_, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(given))
+	if err == nil && len(options) == 0 && len(rest) == 0 {
+		return
+	}
+
+	if strings.Contains(given, "PRIVATE KEY") {
+		given = "" // it is the other half
+	}
+
+	r.problems.Add(path, "must be one public host key", given,
+		"copy the last two columns of what 'ssh-keyscan -t ed25519 <address>' prints, and compare it on the host")
+}
+
 // checkAccess holds the SSH login, which the import of disk images needs, and the user data of K3s nodes.
 func (r *resolver) checkAccess(p *Plan) {
 	image := r.spec.Image
 	needed := r.isK3s() || image.Source == spec.SourceFactory && image.Factory.Format == spec.FormatDisk
-	ssh := r.spec.Proxmox.SSH
+	given := r.spec.Proxmox.SSH
 
 	switch {
-	case ssh == nil && !needed:
+	case given == nil && !needed:
 		return
-	case ssh == nil && r.isK3s():
+	case given == nil && r.isK3s():
 		r.problems.Add("proxmox.ssh",
 			`is required with cluster.kind "k3s": the user data of its nodes are files on the hosts, which can be written over SSH only`,
 			"", "state proxmox.ssh.username, and set sshPrivateKey")
 
 		return
-	case ssh == nil:
+	case given == nil:
 		r.problems.Add("proxmox.ssh", `is required with image.factory.format "disk": Proxmox VE imports a disk over SSH`, "",
 			"state proxmox.ssh.username, or set the format to iso")
 
@@ -51,33 +76,37 @@ func (r *resolver) checkAccess(p *Plan) {
 			"run: pulumi config set --secret sshPrivateKey")
 	}
 
-	if !userName.MatchString(ssh.Username) {
-		r.problems.Add("proxmox.ssh.username", "must be the name of a user on the hosts, without a realm", ssh.Username,
+	if !userName.MatchString(given.Username) {
+		r.problems.Add("proxmox.ssh.username", "must be the name of a user on the hosts, without a realm", given.Username,
 			"write it like root")
 	}
 
-	login := *ssh
+	login := *given
 	login.Port = cmp.Or(login.Port, 22)
 	r.checkBounds("proxmox.ssh.port", login.Port, 1, 65535)
 
 	// The provider takes a port together with an address only.
 	for _, host := range r.spec.Proxmox.Hosts {
-		if needed && login.Port != 22 && ssh.Addresses[host.Name] == "" {
+		if needed && login.Port != 22 && given.Addresses[host.Name] == "" {
 			r.problems.Add("proxmox.ssh.addresses."+host.Name, "is required with a port other than 22", "",
 				"state the host's address or DNS name")
 		}
 	}
 
-	for _, host := range slices.Sorted(maps.Keys(ssh.Addresses)) {
+	for _, host := range slices.Sorted(maps.Keys(given.Addresses)) {
 		path := "proxmox.ssh.addresses." + host
 
 		if !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
 			r.problems.Add(path, "is none of proxmox.hosts", host, "name one of them, or add it")
 		}
 
-		if a := ssh.Addresses[host]; labels.ValidateDNS1123Subdomain(a) != nil && !isAddress(a) {
+		if a := given.Addresses[host]; labels.ValidateDNS1123Subdomain(a) != nil && !isAddress(a) {
 			r.problems.Add(path, "must be an address or a DNS name", a, "write it like 10.0.0.2")
 		}
+	}
+
+	for _, host := range slices.Sorted(maps.Keys(login.HostKeys)) {
+		r.checkHostKey("proxmox.ssh.hostKeys."+host, host, &login)
 	}
 
 	if needed {

@@ -66,6 +66,10 @@ type SSH struct {
 	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`
 	// Address of each host, by name. Absent: the address that Proxmox VE reports.
 	Addresses map[string]string `json:"addresses,omitempty"`
+	// Public host key of each host, by name, as in the last two columns of known_hosts: ssh-ed25519 AAAA. It is compared
+	// before anything is created, and needs the host's address in addresses. Required in a pipeline. Absent: the key
+	// that a host shows first is trusted.
+	HostKeys map[string]string `json:"hostKeys,omitempty"`
 }
 
 // Placement decides which host a VM is made on.

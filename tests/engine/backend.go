@@ -54,6 +54,8 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 		"PULUMI_SKIP_UPDATE_CHECK": "true",
 		// The plugins are in place. Without this, operations on existing state spend seconds trying to download them.
 		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+		// Tests are no pipeline, wherever they run.
+		"PULUMI_DISABLE_CI_DETECTION": "true",
 		// And a plugin that happens to be on the PATH is not what was chosen.
 		"PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
 	}

@@ -33,6 +33,9 @@ func (l *Lab) SSH() SSH { return l.login }
 // SSHAddress is where a host's SSH server is, invalid for a host that is not there. All hosts have the same port.
 func (l *Lab) SSHAddress(host string) netip.AddrPort { return l.ssh[host] }
 
+// SSHHostKey is the public key that the SSH servers of all hosts show.
+func (l *Lab) SSHHostKey() string { return sshd.HostKey() }
+
 // serveSSH starts the SSH server of each host that has an address on loopback.
 func (l *Lab) serveSSH(c Config, hosts []Host) error {
 	l.login = c.SSH

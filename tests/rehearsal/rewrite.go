@@ -81,6 +81,12 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
 func rewriteSSH(login map[string]any, l *lab.Lab, hosts []spec.Host) {
 	addresses := map[string]string{}
 
+	if keys, stated := login["hostKeys"].(map[string]any); stated {
+		for host := range keys {
+			keys[host] = l.SSHHostKey()
+		}
+	}
+
 	for _, h := range hosts {
 		address := l.SSHAddress(h.Name)
 		addresses[h.Name], login["port"] = address.Addr().String(), address.Port()

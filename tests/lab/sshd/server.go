@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -55,6 +56,11 @@ var hostKey = func() ssh.Signer {
 
 	return signer
 }()
+
+// HostKey is the public key of every host, as in authorized_keys.
+func HostKey() string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(hostKey.PublicKey())))
+}
 
 // New makes the server of a host. It serves nothing yet.
 func New(host string, w *world.World, j *journal.Journal, touch func(), login Login) (*Server, error) {

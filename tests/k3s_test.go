@@ -171,6 +171,10 @@ func setUnschedulable(t *testing.T, api *kubernetes.Clientset, node string, cord
 // anyKey is a public key that no host of the lab has.
 const anyKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtMwlzQ0KJyTzJuLKkSXWbQbKUeVeyXeRaNPcUkTpTu"
 
+func installChecksum(version string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(ubuntu.InstallScript(version))))
+}
+
 // TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only
 // the guest agents know, and a token of the operator's.
 func TestK3sHA(t *testing.T) {
@@ -184,7 +188,7 @@ func TestK3sHA(t *testing.T) {
     cloudImage:
       url: https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img
       checksum: sha256:`+strings.Repeat("0", 64)+`
-  talos-proxmox:k3s: { installChecksum: "sha256:`+fmt.Sprintf("%x", sha256.Sum256([]byte(ubuntu.InstallScript("v1.33.6+k3s1"))))+`" }
+  talos-proxmox:k3s: { installChecksum: "`+installChecksum("v1.33.6+k3s1")+`" }
   talos-proxmox:network: { addressing: agent, cidr: 10.0.0.0/16 }
   talos-proxmox:lifecycle: { keepImages: false, upgrade: { canary: true, maxUnavailable: 2 } }
   talos-proxmox:pools:
@@ -250,6 +254,10 @@ func TestK3sHA(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, out.String(),
 		"ha-server-1: upgrade, for K3s v1.33.6+k3s1 becomes v1.34.2+k3s1; etcd meanwhile: 2 of 3, 2 needed")
+
+	assert.Contains(t, failUp(t, r.Stack), "ha-server-1 is not upgraded: https://raw.githubusercontent.com/k3s-io/k3s/"+
+		"v1.34.2%2Bk3s1/install.sh does not have the checksum that k3s.installChecksum states: it was not run")
+	set(t, r.Stack, "k3s.installChecksum", installChecksum("v1.34.2+k3s1"))
 
 	begun := len(calls(r, "/agent/file-write"))
 

@@ -24,35 +24,46 @@ func readTexts(c *Config, root string) (spec.Problems, error) {
 
 	var problems spec.Problems
 
+	readOne := func(path, what string, t *spec.InlineOrFile) {
+		t.Path, t.Origin = path, path
+
+		if inline(t.Text) {
+			return
+		}
+
+		t.Origin = t.Text
+
+		// Of a URL, only manifests make use.
+		if what == aManifest && t.URL() {
+			return
+		}
+
+		text, err := readText(dir, t.Text)
+		if err != nil {
+			problems.Add(path, "must be "+what+", or a file inside the project: "+reason(err), t.Origin, "correct the path")
+		}
+
+		t.Text = text
+	}
+
 	texts := func(path, what string, texts []spec.InlineOrFile) {
 		for i := range texts {
-			t := &texts[i]
-			t.Path = fmt.Sprintf("%s[%d]", path, i)
-			t.Origin = t.Path
-
-			if inline(t.Text) {
-				continue
-			}
-
-			t.Origin = t.Text
-
-			// Of a URL, only manifests make use.
-			if what == aManifest && t.URL() {
-				continue
-			}
-
-			text, err := readText(dir, t.Text)
-			if err != nil {
-				problems.Add(t.Path, "must be "+what+", or a file inside the project: "+reason(err), t.Origin, "correct the path")
-			}
-
-			t.Text = text
+			readOne(fmt.Sprintf("%s[%d]", path, i), what, &texts[i])
 		}
 	}
 
 	read := func(path string, patches []spec.Patch) { texts(path+".patches", "a patch", patches) }
 
 	read("cluster", c.Cluster.Patches)
+
+	if t := c.Cluster.APIServer.Audit; t != nil {
+		readOne("cluster.apiServer.audit", "a policy", t)
+	}
+
+	if t := c.Cluster.APIServer.Authentication; t != nil {
+		readOne("cluster.apiServer.authentication", "a configuration", t)
+	}
+
 	texts("cluster.manifests", aManifest, c.Cluster.Manifests)
 	texts("cluster.trustedCAs", "certificates", c.Cluster.TrustedCAs)
 

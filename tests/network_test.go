@@ -33,7 +33,9 @@ const tailnet = `config:
   talos-proxmox:cluster:
     name: home
     versions: { talos: v1.12.4, kubernetes: v1.34.2 }
-    endpoint: { mode: kubeVip, address: 192.168.10.10, interface: ens18 }
+    endpoint: { mode: kubeVip, address: 192.168.10.10, interface: ens18, names: [api.example.com] }
+    schedulableControlPlanes: true
+    addons: [metrics-server]
     cni: { name: cilium, version: 1.18.3, kubeProxy: false }
     encryption: nodeID
     registryMirrors: { docker.io: ["https://registry.lan:5000"] }
@@ -61,6 +63,8 @@ func TestTailnet(t *testing.T) {
 
 	_, err := api.CoreV1().Namespaces().Get(t.Context(), "flux-system", metav1.GetOptions{})
 	require.NoError(t, err, "the operator's manifests are applied")
+
+	requirePlatform(t, api)
 
 	assert.Equal(t, "v1.18.3", cilium(t, outputs))
 	assert.Empty(t, runs(t, outputs, "kube-proxy-"))
@@ -98,7 +102,7 @@ func TestTailnet(t *testing.T) {
 
 		jobs, err := api.BatchV1().Jobs(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
-		require.Len(t, jobs.Items, 2)
+		require.Len(t, jobs.Items, 3)
 
 		for _, job := range jobs.Items {
 			assert.True(t, slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
@@ -118,6 +122,26 @@ func TestTailnet(t *testing.T) {
 
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
+}
+
+// requirePlatform holds that control planes take pods, and that the job of an addon has run.
+func requirePlatform(t *testing.T, api kubernetes.Interface) {
+	t.Helper()
+
+	nodes, err := api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	for _, n := range nodes.Items {
+		assert.Empty(t, n.Spec.Taints, n.Name)
+	}
+
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		jobs, err := api.BatchV1().Jobs(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+		require.NoError(c, err)
+		assert.True(c, slices.ContainsFunc(jobs.Items, func(j batchv1.Job) bool {
+			return strings.HasPrefix(j.Name, "install-metrics-server-") && j.Status.Succeeded == 1
+		}))
+	}, wait, 100*time.Millisecond)
 }
 
 // TestVirtualIP brings the home cluster up behind Talos' own shared address: its certificate covers what the

@@ -114,7 +114,7 @@ func names(p *plan.Plan) []string {
 		}
 	}
 
-	return all
+	return append(all, p.CertNames...)
 }
 
 func pairs(m map[string]string) []string {

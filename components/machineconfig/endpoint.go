@@ -100,6 +100,12 @@ func certificateNames(p *plan.Plan) []string {
 		}
 	}
 
+	for _, name := range p.CertNames {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+
 	return names
 }
 

@@ -166,6 +166,10 @@ func base(contract *talosconfig.VersionContract, p *plan.Plan, pool plan.Planned
 		}
 	}
 
+	if err := addPlatform(p, pool, c); err != nil {
+		return nil, err
+	}
+
 	if p.CNI != spec.CNIFlannel {
 		// Cilium is not one that Talos knows: for Talos it is none, and comes as a manifest.
 		c.ClusterConfig.ClusterNetwork = &v1alpha1.ClusterNetworkConfig{CNI: &v1alpha1.CNIConfig{CNIName: constants.NoneCNI}}

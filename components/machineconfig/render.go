@@ -29,8 +29,8 @@ func render(doc config.Document) (string, error) {
 // meaningful are keys whose empty value says something: that the key of a disk is of that kind.
 var meaningful = []string{"nodeID", "tpm"}
 
-// verbatim are keys below which empty values stay: a label may have one.
-var verbatim = []string{"nodeLabels", "nodeAnnotations"}
+// verbatim are keys below which empty values stay: a label may have one, and the core group of Kubernetes is one.
+var verbatim = []string{"nodeLabels", "nodeAnnotations", "auditPolicy", "configuration"}
 
 // pruned is a YAML text without its empty values, except those of the keys that are to be kept.
 func pruned(text []byte, keep ...string) (string, error) {

@@ -35,6 +35,16 @@ func services(contract *talosconfig.VersionContract, p *plan.Plan, m *v1alpha1.M
 		}
 	}
 
+	if proxy := p.Proxy; proxy != nil {
+		m.MachineEnv = map[string]string{"no_proxy": strings.Join(p.NoProxy, ",")}
+
+		for name, url := range map[string]string{"http_proxy": proxy.HTTP, "https_proxy": proxy.HTTPS} {
+			if url != "" {
+				m.MachineEnv[name] = url
+			}
+		}
+	}
+
 	mirrors, err := registryMirrors(contract, p, m)
 	if err != nil {
 		return nil, err
@@ -71,13 +81,15 @@ func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1a
 			}
 
 			m.MachineRegistries.RegistryMirrors[mirror.Registry] = &v1alpha1.RegistryMirrorConfig{
-				MirrorEndpoints: mirror.Endpoints,
+				MirrorEndpoints:    mirror.Endpoints,
+				MirrorOverridePath: stated(mirror.Options.OverridePath), MirrorSkipFallback: stated(mirror.Options.SkipFallback),
 			}
 
 			continue
 		}
 
 		doc := cri.NewRegistryMirrorConfigV1Alpha1(mirror.Registry)
+		doc.RegistrySkipFallback = stated(mirror.Options.SkipFallback)
 
 		for _, endpoint := range mirror.Endpoints {
 			u, err := url.Parse(endpoint)
@@ -85,13 +97,24 @@ func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1a
 				return nil, err
 			}
 
-			doc.RegistryEndpoints = append(doc.RegistryEndpoints, cri.RegistryEndpoint{EndpointURL: meta.URL{URL: u}})
+			doc.RegistryEndpoints = append(doc.RegistryEndpoints, cri.RegistryEndpoint{
+				EndpointURL: meta.URL{URL: u}, EndpointOverridePath: stated(mirror.Options.OverridePath),
+			})
 		}
 
 		docs = append(docs, doc)
 	}
 
 	return docs, nil
+}
+
+// stated is nil for what is the default.
+func stated(v bool) *bool {
+	if !v {
+		return nil
+	}
+
+	return &v
 }
 
 func logDestinations(p *plan.Plan, m *v1alpha1.MachineConfig) ([]config.Document, error) {

@@ -307,6 +307,8 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 	}
 
+	keys = append(keys, platformKeys(c)...)
+
 	if s.Outputs.Files != nil {
 		for n, name := range s.Outputs.Files.Write {
 			keys = append(keys, exclusiveKey{at("outputs.files.write", n), name != "kubeconfig", string(name)})

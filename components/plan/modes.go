@@ -134,6 +134,13 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.logs", len(s.Cluster.Logs.Services)+len(s.Cluster.Logs.Kernel) > 0, "")
 	exclude("cluster.encryption", s.Cluster.Encryption != "", string(s.Cluster.Encryption))
 	exclude("cluster.recoverFrom", s.Cluster.RecoverFrom != "", s.Cluster.RecoverFrom)
+	exclude("cluster.schedulableControlPlanes", s.Cluster.SchedulableControlPlanes != nil, "")
+	exclude("cluster.endpoint.names", len(s.Cluster.Endpoint.Names) > 0, "")
+
+	for _, key := range platformKeys(s.Cluster) {
+		exclude(key.path, key.given, key.value)
+	}
+
 	exclude("network.timeServers", len(s.Network.TimeServers) > 0, "")
 	exclude("tailscale", s.Tailscale != nil, "")
 	exclude("machineSecrets", s.Provided.MachineSecrets, "")

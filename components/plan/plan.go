@@ -46,6 +46,17 @@ type Plan struct {
 	CNIVersion string
 	CNIValues  map[string]any
 	KubeProxy  bool
+	// CertNames are further names and addresses of the certificates of both APIs.
+	CertNames []string
+	// SchedulableControls lets control planes run pods.
+	SchedulableControls bool
+	// Addons are parts that are installed from their own manifests, fetched below ManifestMirror where there is one.
+	Addons         []spec.Addon
+	ManifestMirror string
+	// Proxy is nil without one; NoProxy are all that is reached without it.
+	Proxy     *spec.Proxy
+	NoProxy   []string
+	APIServer spec.APIServer
 
 	Addressing spec.Addressing
 	// Network is the network of the nodes; Gateway is invalid when none is stated.
@@ -130,6 +141,7 @@ type Mirror struct {
 	Registry string
 	// Endpoints are URLs, in the order they are asked.
 	Endpoints []string
+	Options   spec.RegistryOptions
 }
 
 // PlannedPool is one pool with its nodes, in the order of their ordinals.

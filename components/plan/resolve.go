@@ -81,6 +81,7 @@ func (r *resolver) resolve() *Plan {
 	r.checkEndpoint(p)
 	r.checkFirewall(p)
 	r.checkServices(p)
+	r.checkPlatform(p)
 	r.checkAccess(p)
 	r.checkEndpointPort()
 	r.checkLifecycle(p)

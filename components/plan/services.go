@@ -45,7 +45,19 @@ func (r *resolver) checkServices(p *Plan) {
 			r.checkURL(at(path, i), mirror, "https://registry.lan:5000", "https", "http")
 		}
 
-		p.Mirrors = append(p.Mirrors, Mirror{registry, c.RegistryMirrors[registry]})
+		p.Mirrors = append(p.Mirrors, Mirror{registry, c.RegistryMirrors[registry], c.RegistryOptions[registry]})
+	}
+
+	for _, registry := range slices.Sorted(maps.Keys(c.RegistryOptions)) {
+		path := "cluster.registryOptions." + registry
+
+		if len(c.RegistryMirrors[registry]) == 0 {
+			r.problems.Add(path, "belongs to mirrors of the registry", registry, "add cluster.registryMirrors."+registry)
+		}
+
+		if c.RegistryOptions[registry].SkipFallback && minor(p.Talos) < 9 {
+			r.problems.Add(path+".skipFallback", "needs Talos 1.9 or later", "true", "leave it out, or upgrade Talos first")
+		}
 	}
 
 	r.checkLogs("cluster.logs.services", c.Logs.Services)

@@ -17,6 +17,15 @@ type Cluster struct {
 	Endpoint Endpoint `json:"endpoint,omitempty"`
 	// The pod network.
 	CNI CNI `json:"cni,omitempty"`
+	// Let control planes run pods. Absent: true in a cluster without workers. K3s always lets them; taint their pool
+	// instead.
+	SchedulableControlPlanes *bool `json:"schedulableControlPlanes,omitempty"`
+	// Parts to install from their own manifests, in the versions that platform.md lists. metrics-server brings serving
+	// certificates for kubelets, and approves them.
+	Addons []Addon `json:"addons,omitempty" jsonschema:"enum=metrics-server,enum=local-path"`
+	// URL of a copy of the manifests that addons are fetched from, for clusters without the internet: below it, each has
+	// the path of its own URL without https://. Absent: their own URLs.
+	ManifestMirror string `json:"manifestMirror,omitempty"`
 	// How nodes discover each other: service, the discovery service, which only sees encrypted data; kubernetes,
 	// annotations in Kubernetes, up to version 1.31; none, only through the Kubernetes API.
 	Discovery Discovery `json:"discovery,omitempty" jsonschema:"default=service,enum=service,enum=kubernetes,enum=none"`
@@ -27,6 +36,12 @@ type Cluster struct {
 	Manifests []InlineOrFile `json:"manifests,omitempty"`
 	// URLs of mirrors, by registry: docker.io, or * for any.
 	RegistryMirrors map[string][]string `json:"registryMirrors,omitempty"`
+	// How the mirrors of a registry are asked, by registry.
+	RegistryOptions map[string]RegistryOptions `json:"registryOptions,omitempty"`
+	// HTTP proxy that nodes fetch images and other files through. Absent: none.
+	Proxy *Proxy `json:"proxy,omitempty"`
+	// Authentication, audit and admission of the Kubernetes API servers.
+	APIServer APIServer `json:"apiServer,omitempty"`
 	// Additional certificate authorities that nodes trust: each a path relative to the project, or PEM.
 	TrustedCAs []InlineOrFile `json:"trustedCAs,omitempty"`
 	// Where nodes send their logs. Absent: nowhere.
@@ -89,6 +104,8 @@ type Endpoint struct {
 	Host string `json:"host,omitempty"`
 	// The network interface of the virtual IP address, with mode kubeVip; for example eth0.
 	Interface string `json:"interface,omitempty"`
+	// Additional names and addresses in the certificates of the Kubernetes and Talos APIs.
+	Names []string `json:"names,omitempty"`
 	// Version of kube-vip, with mode kubeVip. Update a running cluster with talosctl upgrade-k8s.
 	Version string `json:"version,omitempty" jsonschema:"default=v1.2.3"`
 }

@@ -47,6 +47,19 @@ func Inline(p *plan.Plan) ([]Manifest, error) {
 		}
 	}
 
+	if len(p.Addons) > 0 {
+		if err := add("addons", installers(), nil); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, name := range p.Addons {
+		objects, err := addonsOf[name].install(p, string(name))
+		if err := add("addon-"+string(name), objects, err); err != nil {
+			return nil, err
+		}
+	}
+
 	return all, nil
 }
 

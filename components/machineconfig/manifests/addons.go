@@ -1,0 +1,194 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+const (
+	addonsName = "addons-install"
+	// addonsCLI applies the manifests of addons; it has kustomize.
+	addonsCLI = "registry.k8s.io/kubectl:v1.34.3"
+	addonDir  = "/addon"
+	// The files of an addon. The names are kustomize's and Go's.
+	kustomizationFile, authoritiesFile = "kustomization.yaml", "authorities.pem"
+)
+
+// addon is what kustomize makes of upstream manifests.
+type addon struct {
+	version string
+	// urls of the manifests.
+	urls []string
+	// namespace of what states none.
+	namespace string
+	// patches by the kind of the object, with what Talos needs in addition.
+	patches []addonPatch
+}
+
+type addonPatch struct {
+	kind  string
+	patch map[string]any
+}
+
+const rawGitHub = "https://raw.githubusercontent.com/"
+
+// addonsOf are the addons there are.
+var addonsOf = map[spec.Addon]addon{
+	spec.AddonMetricsServer: {version: "0.8.1", urls: []string{
+		rawGitHub + "alex1989hu/kubelet-serving-cert-approver/v0.11.0/deploy/standalone-install.yaml",
+		"https://github.com/kubernetes-sigs/metrics-server/releases/download/v0.8.1/components.yaml",
+	}},
+	spec.AddonLocalPath: {
+		version: "0.0.32",
+		urls:    []string{rawGitHub + "rancher/local-path-provisioner/v0.0.32/deploy/local-path-storage.yaml"},
+		patches: []addonPatch{privileged, {"ConfigMap", map[string]any{"data": map[string]any{
+			// Of Talos' root file system, only /var can be written.
+			"config.json": `{"nodePathMap":[{"node":"DEFAULT_PATH_FOR_NON_LISTED_NODES","paths":["/var/mnt/local-path"]}]}`,
+		}}}},
+	},
+}
+
+// privileged lets pods of a namespace have what Talos' default, the baseline, refuses them.
+var privileged = addonPatch{"Namespace", map[string]any{"metadata": map[string]any{
+	"labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"},
+}}}
+
+// installers is the account of the jobs that install addons.
+func installers() []runtime.Object {
+	meta := metav1.ObjectMeta{Name: addonsName, Namespace: metav1.NamespaceSystem}
+
+	return []runtime.Object{
+		&corev1.ServiceAccount{TypeMeta: typeOf("v1", "ServiceAccount"), ObjectMeta: meta},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta:   typeOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: addonsName},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: addonsName, Namespace: metav1.NamespaceSystem}},
+		},
+	}
+}
+
+// install is the job that applies an addon, with its files. Like Cilium's, it is called after the version and the
+// content: what changes is another job, which runs at once. It is tried again until the kinds that the manifests define
+// are there.
+func (a addon) install(p *plan.Plan, name string) ([]runtime.Object, error) {
+	kustomization := map[string]any{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+
+	var resources, patches []any
+
+	for _, url := range a.urls {
+		if p.ManifestMirror != "" {
+			url = p.ManifestMirror + "/" + strings.TrimPrefix(url, "https://")
+		}
+
+		resources = append(resources, url)
+	}
+
+	for _, patch := range a.patches {
+		// The target says which objects it is for; the name of a patch is not looked at.
+		inline, err := yaml.Marshal(merged(patch.patch, map[string]any{
+			"apiVersion": "v1", "kind": patch.kind, "metadata": map[string]any{"name": "any"},
+		}))
+		if err != nil {
+			return nil, err
+		}
+
+		patches = append(patches, map[string]any{"target": map[string]any{"kind": patch.kind}, "patch": string(inline)})
+	}
+
+	kustomization["resources"] = resources
+
+	if patches != nil {
+		kustomization["patches"] = patches
+	}
+
+	if a.namespace != "" {
+		kustomization["namespace"] = a.namespace
+	}
+
+	text, err := yaml.Marshal(kustomization)
+	if err != nil {
+		return nil, err
+	}
+
+	files := map[string]string{kustomizationFile: string(text)}
+
+	for _, ca := range p.TrustedCAs {
+		files[authoritiesFile] += strings.TrimSpace(ca.Text) + "\n"
+	}
+
+	meta := metav1.ObjectMeta{Name: addonsName, Namespace: metav1.NamespaceSystem}
+	settings := corev1.ConfigMap{
+		TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: meta, Immutable: new(true), Data: files,
+	}
+	job := batchv1.Job{TypeMeta: typeOf("batch/v1", "Job"), ObjectMeta: meta, Spec: addonJob(p, files)}
+
+	hash, err := hashOf(settings, job)
+	if err != nil {
+		return nil, err
+	}
+
+	full := fmt.Sprintf("install-%s-%s-%s", name, strings.ReplaceAll(a.version, ".", "-"), hash)
+	settings.Name, job.Name = full, full
+	job.Spec.Template.Spec.Volumes[0].ConfigMap.Name = full
+
+	return []runtime.Object{&settings, &job}, nil
+}
+
+func addonJob(p *plan.Plan, files map[string]string) batchv1.JobSpec {
+	var (
+		mounts []corev1.VolumeMount
+		env    []corev1.EnvVar
+	)
+
+	// One by one: kustomize does not follow the links of a volume that is mounted as a whole.
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		mounts = append(mounts, corev1.VolumeMount{
+			Name: "files", MountPath: addonDir + "/" + file, SubPath: file, ReadOnly: true,
+		})
+	}
+
+	if files[authoritiesFile] != "" {
+		env = append(env, corev1.EnvVar{Name: "SSL_CERT_DIR", Value: addonDir})
+	}
+
+	if p.Proxy != nil {
+		env = append(env,
+			corev1.EnvVar{Name: "HTTP_PROXY", Value: p.Proxy.HTTP}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: p.Proxy.HTTPS},
+			corev1.EnvVar{Name: "NO_PROXY", Value: strings.Join(p.NoProxy, ",")})
+	}
+
+	return batchv1.JobSpec{
+		BackoffLimit: new(int32(jobAttempts)),
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": addonsName}},
+			Spec: corev1.PodSpec{
+				ServiceAccountName: addonsName,
+				RestartPolicy:      corev1.RestartPolicyOnFailure,
+				// There may be no other nodes yet.
+				Tolerations: []corev1.Toleration{{
+					Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists,
+				}},
+				Containers: []corev1.Container{{
+					Name: "apply", Image: addonsCLI, Env: env, VolumeMounts: mounts,
+					Command: []string{"kubectl", "apply", "--server-side", "--force-conflicts", "--kustomize", addonDir},
+				}},
+				Volumes: []corev1.Volume{{Name: "files", VolumeSource: corev1.VolumeSource{
+					ConfigMap: &corev1.ConfigMapVolumeSource{},
+				}}},
+			},
+		},
+	}
+}

@@ -1,0 +1,83 @@
+package machineconfig
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+// addPlatform adds what those who work on the cluster asked for to the configuration of a pool.
+func addPlatform(p *plan.Plan, pool plan.PlannedPool, c *v1alpha1.Config) error {
+	if slices.Contains(p.Addons, spec.AddonMetricsServer) {
+		// Without it, kubelets serve with certificates that nothing can verify.
+		c.MachineConfig.MachineKubelet.KubeletExtraArgs = meta.Args{
+			"rotate-server-certificates": meta.NewArgValue("true", nil),
+		}
+	}
+
+	if pool.Role != spec.RoleControlPlane {
+		return nil
+	}
+
+	c.ClusterConfig.AllowSchedulingOnControlPlanes = stated(p.SchedulableControls)
+
+	return addAPIServer(p.APIServer, c.MachineConfig, c.ClusterConfig.APIServerConfig)
+}
+
+// authenticationFile is where Talos keeps the operator's configuration, and where the API server reads it.
+const (
+	authenticationDir  = "/var/etc/kubernetes-authentication"
+	authenticationFile = authenticationDir + "/config.yaml"
+)
+
+func addAPIServer(a spec.APIServer, m *v1alpha1.MachineConfig, s *v1alpha1.APIServerConfig) error {
+	args := map[string]string{}
+
+	if o := a.OIDC; o != nil {
+		args = map[string]string{
+			"oidc-issuer-url": o.Issuer, "oidc-client-id": o.ClientID, "oidc-username-claim": o.UsernameClaim,
+			"oidc-username-prefix": o.UsernamePrefix, "oidc-groups-claim": o.GroupsClaim, "oidc-groups-prefix": o.GroupsPrefix,
+		}
+	}
+
+	if a.Authentication != nil {
+		args["authentication-config"] = authenticationFile
+		s.ExtraVolumesConfig = []v1alpha1.VolumeMountConfig{{
+			VolumeHostPath: authenticationDir, VolumeMountPath: authenticationDir, VolumeReadOnly: true,
+		}}
+		// The API server runs as a user of its own.
+		m.MachineFiles = []*v1alpha1.MachineFile{{ //nolint:staticcheck // Talos has no other way up to 1.13
+			FileContent: a.Authentication.Text, FilePermissions: 0o444, FilePath: authenticationFile, FileOp: "create",
+		}}
+	}
+
+	maps.DeleteFunc(args, func(_, value string) bool { return value == "" })
+
+	for name, value := range args {
+		if s.ExtraArgsConfig == nil {
+			s.ExtraArgsConfig = meta.Args{}
+		}
+
+		s.ExtraArgsConfig[name] = meta.NewArgValue(value, nil)
+	}
+
+	if a.Audit != nil {
+		if err := yaml.Unmarshal([]byte(a.Audit.Text), &s.AuditPolicyConfig.Object); err != nil {
+			return err
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(a.Admission)) {
+		s.AdmissionControlConfig = append(s.AdmissionControlConfig, &v1alpha1.AdmissionPluginConfig{
+			PluginName: name, PluginConfiguration: meta.Unstructured{Object: a.Admission[name]},
+		})
+	}
+
+	return nil
+}

@@ -1,0 +1,59 @@
+package spec
+
+// Addon is a part that is installed from its own manifests.
+type Addon string
+
+// The addons.
+const (
+	AddonMetricsServer Addon = "metrics-server"
+	AddonLocalPath     Addon = "local-path"
+)
+
+// RegistryOptions are how the mirrors of one registry are asked.
+type RegistryOptions struct {
+	// The URLs of the mirrors hold the whole path; /v2 is not added to them.
+	OverridePath bool `json:"overridePath,omitempty"`
+	// Do not ask the registry itself when no mirror has an image. Needs Talos 1.9.
+	SkipFallback bool `json:"skipFallback,omitempty"`
+}
+
+// Proxy is an HTTP proxy.
+type Proxy struct {
+	// Proxy for http:// URLs, for example http://proxy.lan:3128.
+	HTTP string `json:"http,omitempty"`
+	// Proxy for https:// URLs.
+	HTTPS string `json:"https,omitempty"`
+	// Hosts and networks that are reached without it, in addition to the cluster's own: network.cidr, the networks of
+	// pods and services, and the endpoint.
+	Except []string `json:"except,omitempty"`
+}
+
+// APIServer is who may ask the Kubernetes API servers, and what they write down.
+type APIServer struct {
+	// OpenID Connect provider whose users may log in. Instead of authentication.
+	OIDC *OIDC `json:"oidc,omitempty"`
+	// A Kubernetes AuthenticationConfiguration: a path relative to the project, or the configuration itself. Needs
+	// Kubernetes 1.30. Nodes that run already must restart for it.
+	Authentication *InlineOrFile `json:"authentication,omitempty"`
+	// A Kubernetes audit Policy: a path relative to the project, or the policy itself. Absent: Talos' own, which logs
+	// metadata.
+	Audit *InlineOrFile `json:"audit,omitempty"`
+	// Configuration of admission plugins, by the plugin's name, for example PodSecurity.
+	Admission map[string]map[string]any `json:"admission,omitempty"`
+}
+
+// OIDC is an OpenID Connect provider.
+type OIDC struct {
+	// URL of the provider, https only.
+	Issuer string `json:"issuer"`
+	// Client that tokens must be issued for.
+	ClientID string `json:"clientID"`
+	// Claim with the name of the user. Absent: sub.
+	UsernameClaim string `json:"usernameClaim,omitempty"`
+	// Prefix of user names, for example oidc:. Absent: Kubernetes' default, the issuer and #.
+	UsernamePrefix string `json:"usernamePrefix,omitempty"`
+	// Claim with the groups of the user. Absent: none.
+	GroupsClaim string `json:"groupsClaim,omitempty"`
+	// Prefix of groups, for example oidc:.
+	GroupsPrefix string `json:"groupsPrefix,omitempty"`
+}

@@ -33,6 +33,8 @@ type TalosClusterArgs struct {
 	Proxmox Proxmox
 	// TailscaleAuthKey lets nodes join the tailnet. It is required where the plan has one, and kept secret.
 	TailscaleAuthKey pulumi.StringInput
+	// BackupPassphrase encrypts snapshots of etcd where the plan has no recipients for them; empty: they are not encrypted.
+	BackupPassphrase string
 	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the
 	// plan says so, and kept secret; otherwise one is made and kept in state.
 	MachineSecrets pulumi.StringInput

@@ -61,6 +61,7 @@ func registerTalosHooks(
 	h.operations = talos.New(talos.Options{
 		Scope: h.scope, Proxmox: args.Proxmox, Credentials: h.credentials, UUIDs: h.uuids,
 		Nodes: nodesBy(p, name, tokens.ConfigurationSuffix), Dir: args.ProjectDir, EmptyRecord: name + emptied,
+		BackupPassphrase: args.BackupPassphrase,
 	})
 
 	restarts := externalRollout(h.scope)

@@ -196,6 +196,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, repor
 
 	args := &components.TalosClusterArgs{
 		Plan: p, Preflight: report, Proxmox: api, ProjectDir: config.Dir, Destroying: config.Destroying,
+		BackupPassphrase: config.BackupPassphrase,
 		TailscaleAuthKey: secretInput(config.TailscaleAuthKey, config.Secrets.TailscaleAuthKey),
 	}
 	if p.TakeOver {

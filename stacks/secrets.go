@@ -26,7 +26,7 @@ func takeKeyFromEnvironment(values map[string]string) {
 // secretKeys are the keys of Config that are secret.
 var secretKeys = []string{
 	"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "k3sToken", "k3sIdentity", "machineSecrets",
-	"tailscaleAuthKey",
+	"tailscaleAuthKey", "backupPassphrase",
 }
 
 // plainSecrets are the secrets that the stack's file holds in plain text, where everyone reads them who reads the file.

@@ -54,6 +54,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"recovery.md", "", "qm ", onHost},
 	{"recovery.md", "Recover etcd after quorum loss", "pulumi config set", "etcd has its quorum: TestRecover breaks it"},
 	{"recovery.md", "Recover etcd after quorum loss", "go run ./stacks/ops run up", "goes with the command before it"},
+	{"recovery.md", "Recover etcd after quorum loss", "go run ./stacks/ops etcd decrypt", encrypted},
 	{"recovery.md", "etcd is lost", "", "etcd is there: TestRecover loses it"},
 	{"recovery.md", "", "go run ./stacks/ops run state delete", "has a placeholder: TestOpsCommand"},
 	{"recovery.md", "Rotate the certificate authorities", "go run ./stacks/ops import", "goes with the last row"},
@@ -62,10 +63,13 @@ var notRun = []struct{ page, section, start, why string }{
 	{"secrets.md", "Read values from a command", "", "shows commands of others"},
 	{"state.md", "Schedule daily snapshots", "", "a line of crontab"},
 	{"template.md", "", "", onHost},
+	{"upgrades.md", "Back up etcd", "age-keygen ", "needs age"},
+	{"upgrades.md", "Back up etcd", "pulumi config set --path 'talos-proxmox:lifecycle.backup", encrypted},
 	{"troubleshooting.md", "", "go run ./tests/rehearse Pulumi.dev.yaml --plan", "another stack: ops plan is run"},
 }
 
 const (
+	encrypted  = "needs a key of age: TestQuorumLost"
 	onHost     = "runs on a host of Proxmox VE, or on its VM"
 	onInternet = "needs the internet"
 )

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
@@ -50,6 +51,13 @@ func TestQuorumLost(t *testing.T) {
 
 	keep("before")
 
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	key := filepath.Join(t.TempDir(), "key.txt")
+	require.NoError(t, os.WriteFile(key, []byte(identity.String()+"\n"), 0o600))
+	set(t, r.Stack, "lifecycle.backup.recipients[0]", identity.Recipient().String())
+
 	said, err := etcd("snapshot")
 	require.NoError(t, err, said)
 	keep("after")
@@ -59,8 +67,22 @@ func TestQuorumLost(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, kept, 1)
 
-	name := filepath.Base(kept[0].Path)
 	assert.Contains(t, said, kept[0].SHA256)
+	assert.Regexp(t, `\.db\.age$`, kept[0].Path)
+
+	said, err = etcd("check", kept[0].Path)
+	require.Error(t, err)
+	assert.Contains(t, said, "it is encrypted: decrypt it with 'go run ./stacks/ops etcd decrypt <file>'")
+
+	said, err = etcd("decrypt", kept[0].Path)
+	require.Error(t, err)
+	assert.Contains(t, said, "the stack has no backupPassphrase: name the file of an identity with --identity")
+
+	said, err = etcd("decrypt", kept[0].Path, "--identity", key)
+	require.NoError(t, err, said)
+
+	kept[0].Path = strings.TrimSuffix(kept[0].Path, ".age")
+	name := filepath.Base(kept[0].Path)
 
 	t.Run("not while there is a quorum", func(t *testing.T) {
 		set(t, r.Stack, "cluster.recoverFrom", "etcd-backups/"+name)
@@ -102,6 +124,13 @@ func TestQuorumLost(t *testing.T) {
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)
+
+	all, err := store.List()
+	require.NoError(t, err)
+
+	for _, s := range all {
+		assert.Equal(t, s.Path != kept[0].Path, strings.HasSuffix(s.Path, ".age"), s.Path)
+	}
 
 	found, err := api.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
@@ -185,6 +186,89 @@ func TestStore(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(all[0].Path, hashed(database(t, 99)), 0o600))
 	require.EqualError(t, Verify(all[0]), "it is not what it was when it was taken")
+}
+
+// TestEncrypted: what is kept can be verified without a key, be decrypted with one, and is pruned as others are.
+func TestEncrypted(t *testing.T) {
+	t.Parallel()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	phrase, err := age.NewScryptIdentity("a phrase")
+	require.NoError(t, err)
+
+	content := hashed(database(t, 41))
+	day := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+
+	for name, c := range map[string]struct {
+		keys     []string
+		phrase   string
+		identity age.Identity
+	}{
+		"key":        {keys: []string{identity.Recipient().String()}, phrase: "not used", identity: identity},
+		"passphrase": {phrase: "a phrase", identity: phrase},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := Store{Dir: t.TempDir(), Cluster: "atlas", Keep: 1}
+			s.Recipients, err = Recipients(c.keys, c.phrase)
+			require.NoError(t, err)
+
+			for i := range 2 {
+				_, err := s.Take(day.Add(time.Duration(i)*time.Hour), func(w io.Writer) error {
+					_, err := w.Write(content)
+
+					return err
+				})
+				require.NoError(t, err)
+			}
+
+			files, err := filepath.Glob(filepath.Join(s.Dir, "*"))
+			require.NoError(t, err)
+			hidden, err := filepath.Glob(filepath.Join(s.Dir, ".*"))
+			require.NoError(t, err)
+
+			path := filepath.Join(s.Dir, "atlas.20261121-190000.db.age")
+			require.Equal(t, []string{path, path + ".json"}, append(files, hidden...), "the older went, and nothing is left")
+
+			kept, err := s.List()
+			require.NoError(t, err)
+			require.Len(t, kept, 1)
+			assert.EqualValues(t, 41, kept[0].Revision)
+			require.NoError(t, Verify(kept[0]))
+
+			f, err := os.Open(path)
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, f.Close()) })
+
+			_, err = Read(f)
+			require.ErrorIs(t, err, errEncrypted)
+
+			var plain bytes.Buffer
+			require.NoError(t, Decrypt(f, &plain, c.identity))
+			assert.Equal(t, content, plain.Bytes())
+
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.NotContains(t, string(text), "value")
+
+			other, err := age.GenerateX25519Identity()
+			require.NoError(t, err)
+			require.Error(t, Decrypt(bytes.NewReader(text), io.Discard, other))
+
+			text[len(text)-1] ^= 1
+			require.NoError(t, os.WriteFile(path, text, 0o600))
+			require.EqualError(t, Verify(kept[0]), "it is not what it was when it was taken")
+
+			require.NoError(t, os.Remove(path+".json"))
+
+			kept, err = s.List()
+			require.NoError(t, err)
+			require.ErrorContains(t, Verify(kept[0]), "whether it is whole is unknown until it is decrypted")
+		})
+	}
 }
 
 // TestNotes: a note that was cut off blocks nothing, and one that cannot be written leaves no snapshot.

@@ -24,6 +24,8 @@ type Snapshot struct {
 	Taken time.Time `json:"-"`
 	// SHA256 of the file, in hexadecimal digits.
 	SHA256 string `json:"sha256"`
+	// EncryptedSHA256 is that of the file where it is encrypted, and SHA256 of what it holds; empty: it is not.
+	EncryptedSHA256 string `json:"encryptedSha256,omitempty"`
 	// Revision of etcd up to which the file goes.
 	Revision int64 `json:"revision"`
 	// Keys counts the revisions of keys in it.
@@ -51,6 +53,10 @@ func Read(f *os.File) (Snapshot, error) {
 	}
 
 	s.Size = info.Size()
+
+	if isEncrypted(f) {
+		return s, errEncrypted
+	}
 
 	switch s.Size % page {
 	case 0:

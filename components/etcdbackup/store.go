@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"filippo.io/age"
+
 	"talos-proxmox/components/atomicfile"
 )
 
@@ -24,6 +26,8 @@ type Store struct {
 	Cluster string
 	// Keep is how many snapshots stay when another is taken; 0: all of them.
 	Keep int
+	// Recipients are those who can decrypt snapshots; nil: they are not encrypted.
+	Recipients []age.Recipient
 	// Warn is told of notes that cannot be read; nil: they are passed over in silence.
 	Warn func(message string)
 }
@@ -31,7 +35,7 @@ type Store struct {
 const timestamp = "20060102-150405"
 
 // nameOf takes a file's name apart: the cluster, and when.
-var nameOf = regexp.MustCompile(`^(.+)\.(\d{8}-\d{6})\.db$`)
+var nameOf = regexp.MustCompile(`^(.+)\.(\d{8}-\d{6})\.db(\.age)?$`)
 
 // Take keeps what fetch writes in a new file: whole and sound or not at all, readable for its owner only. A note next
 // to it, written in the same way, says what is known of it. The oldest snapshots beyond Keep go.
@@ -62,7 +66,15 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		taken.Taken = now.UTC().Truncate(time.Second)
 		taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+".db")
 
-		return os.Link(unfinished, taken.Path)
+		if s.Recipients == nil {
+			return os.Link(unfinished, taken.Path)
+		}
+
+		taken.Path += extension
+
+		return atomicfile.Write(s.Dir, taken.encrypted(unfinished, s.Recipients), func(encrypted string) error {
+			return os.Link(encrypted, taken.Path)
+		})
 	})
 	if errors.Is(err, fs.ErrExist) {
 		return taken, nil // a snapshot of the same second is as good
@@ -163,6 +175,10 @@ func Verify(s Snapshot) error {
 		return err
 	}
 	defer f.Close()
+
+	if isEncrypted(f) {
+		return verifyEncrypted(f, s)
+	}
 
 	now, err := Read(f)
 

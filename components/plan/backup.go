@@ -3,6 +3,9 @@ package plan
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
+
+	"filippo.io/age"
 
 	"talos-proxmox/components/spec"
 )
@@ -19,6 +22,18 @@ func (r *resolver) checkBackup(p *Plan) {
 	if b.Keep < 1 {
 		r.problems.Add("lifecycle.backup.keep", "must be 1 at least", strconv.Itoa(b.Keep),
 			"state how many snapshots stay, or set lifecycle.backup.enabled to false")
+	}
+
+	for i, key := range b.Recipients {
+		if found, err := age.ParseRecipients(strings.NewReader(key)); err != nil || len(found) != 1 {
+			given := key
+			if strings.Contains(strings.ToUpper(key), "SECRET-KEY") {
+				given = "" // it is the other half
+			}
+
+			r.problems.Add(at("lifecycle.backup.recipients", i), "must be a public key of age", given,
+				"copy what 'age-keygen -y <identity file>' prints, which begins with age1")
+		}
 	}
 
 	if *b.Enabled && p.Bootstrap == spec.BootstrapPulumi {

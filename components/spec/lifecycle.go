@@ -53,6 +53,9 @@ type Backup struct {
 	Dir string `json:"dir,omitempty" jsonschema:"default=./etcd-backups"`
 	// Number of the cluster's snapshots to keep.
 	Keep int `json:"keep,omitempty" jsonschema:"default=10,minimum=1,maximum=1000"`
+	// Public keys of age (age1...) that snapshots are encrypted for. Absent: snapshots are encrypted with
+	// backupPassphrase, or are in plain text without it.
+	Recipients []string `json:"recipients,omitempty"`
 	// Timeout of the transfer of a snapshot, from or to a node.
 	Timeout string `json:"timeout,omitempty" jsonschema:"default=15m"`
 }

@@ -7,12 +7,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
+	"filippo.io/age"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/components/atomicfile"
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/stacks/contract"
@@ -25,7 +28,7 @@ func etcd(o *options) *cobra.Command {
 
 	dir := c.PersistentFlags().String("backups", "etcd-backups", "where snapshots of etcd are kept, seen from the project")
 
-	c.AddCommand(etcdSnapshot(o, dir), etcdList(o, dir), etcdCheck(o))
+	c.AddCommand(etcdSnapshot(o, dir), etcdList(o, dir), etcdCheck(o), etcdDecrypt(o))
 
 	return c
 }
@@ -34,12 +37,14 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 	var (
 		keep  int
 		path  string
+		keys  []string
 		bound time.Duration
 	)
 
 	c := &cobra.Command{
 		Use: "snapshot", Short: "Keep what etcd holds in a file", Args: cobra.NoArgs,
-		Long: "Keep what etcd holds in a file, for its owner only: it holds the secrets of Kubernetes.\n\n" +
+		Long: "Keep what etcd holds in a file, for its owner only: it holds the secrets of Kubernetes. It is encrypted for " +
+			"lifecycle.backup.recipients of the stack, or with its backupPassphrase.\n\n" +
 			"A control plane that answers is enough; etcd needs no quorum for it.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			config, err := o.talosconfig(c.Context(), path)
@@ -53,8 +58,13 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 					"'talosctl config context'")
 			}
 
+			recipients, err := o.recipients(c.Context(), keys, path)
+			if err != nil {
+				return err
+			}
+
 			store := etcdbackup.Store{
-				Dir: filepath.Join(o.project, *dir), Cluster: config.Context, Keep: keep,
+				Dir: filepath.Join(o.project, *dir), Cluster: config.Context, Keep: keep, Recipients: recipients,
 				Warn: func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },
 			}
 
@@ -71,8 +81,28 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 	c.Flags().IntVar(&keep, "keep", 0, "remove the cluster's oldest snapshots beyond this number; 0 removes none")
 	c.Flags().DurationVar(&bound, "timeout", 15*time.Minute, "how long it may take to be sent")
 	c.Flags().StringVar(&path, "talosconfig", "", "an administrator's talosconfig; the stack's output when left out")
+	c.Flags().StringArrayVar(&keys, "recipient", nil, "a public key of age to encrypt for, instead of those of the stack")
 
 	return c
+}
+
+// recipients are those of the stack, unless others are named. A talosconfig may be that of a cluster without a stack.
+func (o *options) recipients(ctx context.Context, keys []string, talosconfig string) ([]age.Recipient, error) {
+	if len(keys) > 0 || talosconfig != "" {
+		return etcdbackup.Recipients(keys, "")
+	}
+
+	stack, err := state.Open(ctx, o.project, o.stack)
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := stack.Config(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("whom to encrypt for is unknown: %w\ncorrect it, or name --recipient", err)
+	}
+
+	return etcdbackup.Recipients(config.Lifecycle.Backup.Recipients, config.BackupPassphrase)
 }
 
 // fromAny asks the control planes one after the other.
@@ -171,6 +201,93 @@ func etcdCheck(o *options) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// etcdDecrypt writes what an encrypted snapshot holds next to it.
+func etcdDecrypt(o *options) *cobra.Command {
+	var identity, out string
+
+	c := &cobra.Command{
+		Use: "decrypt <file>", Short: "Decrypt a snapshot of etcd, to recover a cluster from it", Args: cobra.ExactArgs(1),
+		Long: "Decrypt a snapshot of etcd, with the identities of age in a file, or with the backupPassphrase of the stack.\n\n" +
+			"What it writes holds every secret of Kubernetes, in plain text: remove it after the recovery.",
+		RunE: func(c *cobra.Command, args []string) error {
+			identities, err := o.identities(c.Context(), identity)
+			if err != nil {
+				return err
+			}
+
+			if out == "" {
+				out = strings.TrimSuffix(args[0], ".age")
+			}
+
+			in, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer in.Close() // read only
+
+			var s etcdbackup.Snapshot
+
+			err = atomicfile.Write(filepath.Dir(out), func(f *os.File) error {
+				err := etcdbackup.Decrypt(in, f, identities...)
+				if err == nil {
+					s, err = etcdbackup.Read(f)
+				}
+
+				return err
+			}, func(unfinished string) error { return os.Link(unfinished, out) })
+			if err != nil {
+				return fmt.Errorf("%s is not decrypted: %w", args[0], err)
+			}
+
+			_, err = fmt.Fprintf(o.out, "%s: in plain text, revision %d, sha256 %s. Remove it when it is no longer needed\n", out,
+				s.Revision, s.SHA256)
+
+			return err
+		},
+	}
+	c.Flags().StringVarP(&identity, "identity", "i", "", "a file with identities of age; the stack's backupPassphrase when left out")
+	c.Flags().StringVar(&out, "out", "", "the file to write; the name without .age when left out")
+
+	return c
+}
+
+// identities are those of a file, or what the stack's passphrase makes.
+func (o *options) identities(ctx context.Context, path string) ([]age.Identity, error) {
+	if path != "" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() // read only
+
+		return age.ParseIdentities(f)
+	}
+
+	stack, err := state.Open(ctx, o.project, o.stack)
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := stack.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	if config.BackupPassphrase == "" {
+		return nil, errors.New("the stack has no backupPassphrase: name the file of an identity with --identity")
+	}
+
+	found, err := age.NewScryptIdentity(config.BackupPassphrase)
+	if err != nil {
+		return nil, err
+	}
+
+	// A file must not keep the command busy for hours.
+	found.SetMaxWorkFactor(20)
+
+	return []age.Identity{found}, nil
 }
 
 // size in the unit that people compare.

@@ -17,7 +17,7 @@ func TestUnknownCommands(t *testing.T) {
 	}{
 		{[]string{"export", "ansibel"}, `ops export: unknown command "ansibel": use one of ansible, nodes.json, talosctl`},
 		{[]string{"export"}, "ops export: name a command: ansible, nodes.json, talosctl"},
-		{[]string{"etcd", "snapshots"}, `ops etcd: unknown command "snapshots": use one of check, list, snapshot`},
+		{[]string{"etcd", "snapshots"}, `ops etcd: unknown command "snapshots": use one of check, decrypt, list, snapshot`},
 		{[]string{"plam", "dev"}, "unknown command \"plam\" for \"ops\"\n\nDid you mean this?\n\tplan\n"},
 		{[]string{"plan", "dev", "atlas"}, "accepts 1 arg(s), received 2"},
 		{[]string{"plan", "dev", "--format", "png"}, `--format is text or svg, not "png"`},

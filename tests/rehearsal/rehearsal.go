@@ -218,7 +218,7 @@ func (r *Rehearsal) Secrets() auto.ConfigMap {
 
 	for _, key := range []string{
 		"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey",
-		"machineSecrets", "k3sToken",
+		"machineSecrets", "k3sToken", "backupPassphrase",
 	} {
 		if value, ok := r.rewritten.values[key]; ok {
 			secrets[stacks.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}

@@ -40,7 +40,15 @@ func (c *Cluster) backupEtcd(
 		return nil
 	}
 
-	s, err := c.snapshots.Take(time.Now(), func(w io.Writer) error {
+	recipients, err := etcdbackup.Recipients(c.Plan.Backup.Recipients, c.BackupPassphrase)
+	if err != nil {
+		return fmt.Errorf("lifecycle.backup.recipients: %w", err)
+	}
+
+	store := *c.snapshots
+	store.Recipients = recipients
+
+	s, err := store.Take(time.Now(), func(w io.Writer) error {
 		return talosapi.EtcdSnapshot(ctx, controlPlanes, credentials, c.Plan.TransferTimeout, w)
 	})
 	if err != nil {
@@ -48,7 +56,12 @@ func (c *Cluster) backupEtcd(
 			c.snapshots.Dir, err)
 	}
 
-	c.Progress(fmt.Sprintf("etcd is kept in %s, up to revision %d", s.Path, s.Revision))
+	note := ""
+	if recipients == nil {
+		note = "; it is not encrypted: state lifecycle.backup.recipients"
+	}
+
+	c.Progress(fmt.Sprintf("etcd is kept in %s, up to revision %d", s.Path, s.Revision) + note)
 
 	return nil
 }

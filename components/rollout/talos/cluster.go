@@ -35,6 +35,8 @@ type Options struct {
 	Nodes map[string]plan.Node
 	// Dir is where the plan's paths begin, of snapshots of etcd.
 	Dir string
+	// BackupPassphrase encrypts snapshots of etcd that have no recipients; empty: they are not encrypted.
+	BackupPassphrase string
 	// EmptyRecord is the URN's name of the record that an empty cluster was accepted.
 	EmptyRecord string
 }

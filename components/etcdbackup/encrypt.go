@@ -1,0 +1,99 @@
+package etcdbackup
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"filippo.io/age"
+)
+
+// extension is that of encrypted snapshots, and magic what they begin with.
+const (
+	extension = ".age"
+	magic     = "age-encryption.org/"
+)
+
+// errEncrypted says why nothing can be recovered from a file as it is.
+var errEncrypted = errors.New("it is encrypted: decrypt it with 'go run ./stacks/ops etcd decrypt <file>'")
+
+// Recipients are those who can decrypt snapshots: the holders of the identities of keys or, without keys, whoever knows
+// the passphrase. Without both, there are none, and snapshots are kept in plain text.
+func Recipients(keys []string, passphrase string) ([]age.Recipient, error) {
+	switch {
+	case len(keys) > 0:
+		return age.ParseRecipients(strings.NewReader(strings.Join(keys, "\n")))
+	case passphrase != "":
+		r, err := age.NewScryptRecipient(passphrase)
+
+		return []age.Recipient{r}, err
+	default:
+		return nil, nil
+	}
+}
+
+// encrypted is a fill that encrypts a file, and notes the hash of the result.
+func (s *Snapshot) encrypted(from string, recipients []age.Recipient) func(f *os.File) error {
+	return func(f *os.File) error {
+		plain, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		defer plain.Close()
+
+		sum := sha256.New()
+
+		w, err := age.Encrypt(io.MultiWriter(f, sum), recipients...)
+		if err != nil {
+			return err
+		}
+
+		_, err = io.Copy(w, plain)
+		err = errors.Join(err, w.Close())
+		s.EncryptedSHA256 = hex.EncodeToString(sum.Sum(nil))
+
+		return err
+	}
+}
+
+// Decrypt writes what an encrypted snapshot holds. What it has written is worth nothing if it fails.
+func Decrypt(from io.Reader, to io.Writer, identities ...age.Identity) error {
+	r, err := age.Decrypt(from, identities...)
+	if err != nil {
+		return err
+	}
+
+	_, err = io.Copy(to, r)
+
+	return err
+}
+
+// isEncrypted looks at the beginning of a file.
+func isEncrypted(f *os.File) bool {
+	begin := make([]byte, len(magic))
+	_, err := f.ReadAt(begin, 0)
+
+	return err == nil && string(begin) == magic
+}
+
+// verifyEncrypted holds a file that cannot be read to its hash.
+func verifyEncrypted(f *os.File, s Snapshot) error {
+	if s.EncryptedSHA256 == "" {
+		return errors.New("it is encrypted, and no note says what it was: whether it is whole is unknown until it is decrypted")
+	}
+
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return fmt.Errorf("%s: %w", s.Path, err)
+	}
+
+	if hex.EncodeToString(sum.Sum(nil)) != s.EncryptedSHA256 {
+		return errors.New("it is not what it was when it was taken")
+	}
+
+	return nil
+}

@@ -37,7 +37,7 @@ func TestAirGapped(t *testing.T) {
 		})
 	}
 
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait), "which takes Cilium")
 	requireNoChange(t, r.Stack)
 
@@ -87,7 +87,7 @@ func TestK3sAirGapped(t *testing.T) {
 		Face: journal.Guest, Call: regexp.MustCompile(""), Times: 1 << 20, Kind: journal.Refuse, Message: "no route to host",
 	})
 
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)
 

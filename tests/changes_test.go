@@ -179,7 +179,7 @@ func TestReservedBecomesStatic(t *testing.T) {
 
 	set(t, r.Stack, `pools.worker.nodes["1"].addressing`, "static")
 
-	result := up(t, r.Stack)
+	result := upResult(t, r.Stack)
 	assert.Equal(t, 1, (*result.Summary.ResourceChanges)["update"], "one node, and its configuration only")
 	assert.Zero(t, (*result.Summary.ResourceChanges)["replace"])
 
@@ -346,7 +346,7 @@ func TestForgottenImage(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Stack.Import(t.Context(), apitype.UntypedDeployment{Version: 3, Deployment: text}))
 
-	changes := *up(t, r.Stack).Summary.ResourceChanges
+	changes := *upResult(t, r.Stack).Summary.ResourceChanges
 	assert.Equal(t, images, changes["create"])
 	assert.Zero(t, changes["update"]+changes["replace"]+changes["delete"], "%v", changes)
 	assert.Equal(t, held.VMs, r.Lab.World().Snapshot().VMs)

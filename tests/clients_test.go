@@ -28,7 +28,7 @@ func TestClients(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, "dev")
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	t.Run("client-go lists the nodes ready", func(t *testing.T) {

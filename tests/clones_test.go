@@ -42,7 +42,7 @@ func TestLocks(t *testing.T) {
 	}
 
 	unlock(`^POST .*/clone$`, template.ID)
-	assert.Contains(t, up(t, r.Stack).StdOut, "retrying create due to on-error hook request")
+	assert.Contains(t, upResult(t, r.Stack).StdOut, "retrying create due to on-error hook request")
 
 	var order []string
 

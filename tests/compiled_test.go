@@ -33,7 +33,7 @@ func TestCompiledProgram(t *testing.T) {
 	assert.Contains(t, failUp(t, stack), `clutser: is not a key of the configuration; did you mean "cluster"?`)
 	require.NoError(t, stack.RemoveConfig(t.Context(), "talos-proxmox:clutser"))
 
-	outputs := up(t, stack).Outputs
+	outputs := upResult(t, stack).Outputs
 	contract, err := contract.Decode(outputs[contract.OutputContract].Value)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501, "k3s-dev-gpu-1": 601},

@@ -84,7 +84,7 @@ func TestLegacyOutputs(t *testing.T) {
 	require.NoError(t, err)
 
 	r := rehearse(t, stackFile(t, string(text)+"  talos-proxmox:outputs: {legacy: true}\n"))
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	requireOutputs(t, outputs)
 
 	for name, want := range map[string]string{
@@ -118,7 +118,7 @@ func TestContractOfExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			outputs := up(t, rehearse(t, name).Stack).Outputs
+			outputs := upResult(t, rehearse(t, name).Stack).Outputs
 			cluster := requireOutputs(t, outputs)
 
 			assert.Len(t, cluster.BootstrapNodes.ControlPlane, want.control)
@@ -160,7 +160,7 @@ func TestTwoClustersInOneStack(t *testing.T) {
 	}, nil)
 	require.NoError(t, err)
 
-	outputs := up(t, s).Outputs
+	outputs := upResult(t, s).Outputs
 
 	for name, r := range map[string]*rehearsal.Rehearsal{"one": one, "two": two} {
 		cluster, err := contract.Decode(outputs[name].Value)
@@ -223,7 +223,7 @@ func TestConsumerExample(t *testing.T) {
 		"the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?")
 
 	up(t, r.Stack)
-	outputs := up(t, s).Outputs
+	outputs := upResult(t, s).Outputs
 
 	assert.Equal(t, "frontend k3s-dev\n  mode tcp\n  bind :6443\n  default_backend k3s-dev-control-planes\n\n"+
 		"backend k3s-dev-control-planes\n  mode tcp\n  option tcp-check\n"+

@@ -19,7 +19,7 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, "dev")
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	requireOutputs(t, outputs)
 
 	control, worker, gpu := addressOf(r, "k3s-dev-control-1"), addressOf(r, "k3s-dev-worker-1"),
@@ -84,7 +84,7 @@ func readFromSecondStack(t *testing.T, r *rehearsal.Rehearsal, worker string) {
 	second, err := r.Backend.InlineStack(t.Context(), "reader", "dev", reader, nil)
 	require.NoError(t, err)
 
-	got := up(t, second).Outputs
+	got := upResult(t, second).Outputs
 	assert.Equal(t, worker, got["worker-k3s-dev-worker-1"].Value)
 	assert.True(t, got["kubeconfig"].Secret)
 	assert.Contains(t, got["kubeconfig"].Value, "client-certificate-data")

@@ -57,7 +57,7 @@ func TestDescribe(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, odd))
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	deployed, before := r.Lab.World().Snapshot(), configurations(t, r, outputs)

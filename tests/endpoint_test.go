@@ -30,7 +30,7 @@ func TestEndpointGate(t *testing.T) {
 	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":cluster.endpoint.host",
 		&auto.ConfigOptions{Path: true}))
 
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, addressOf(r, "k3s-dev-control-1")+":6443", endpointOf(t, outputs))
 	assert.Len(t, calls(r, "/Bootstrap"), 1)

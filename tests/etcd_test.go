@@ -101,7 +101,7 @@ func TestTwoEtcds(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, threeAndOne))
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
 

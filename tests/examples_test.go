@@ -50,7 +50,7 @@ func TestAtlas(t *testing.T) {
 			t.Parallel()
 
 			r := rehearse(t, example(t, "atlas", c.change...))
-			cluster := contractOf(t, up(t, r.Stack))
+			cluster := contractOf(t, upResult(t, r.Stack))
 			require.NoError(t, r.WaitReady(t.Context(), wait))
 
 			assert.Equal(t, []string{"talos-cp-01", "talos-cp-02", "talos-cp-03"}, names(cluster.BootstrapNodes.ControlPlane))
@@ -90,7 +90,7 @@ func TestEnterprise(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoDirExists(t, filepath.Join(r.Stack.Workspace().WorkDir(), "talos"), "a preview writes nothing")
 
-	result := up(t, r.Stack)
+	result := upResult(t, r.Stack)
 	cluster := contractOf(t, result)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	readCluster(t, result, 7)
@@ -150,7 +150,7 @@ func TestMachinesOnly(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, example(t, "k3s-dev-vms"))
-	result := up(t, r.Stack)
+	result := upResult(t, r.Stack)
 	cluster := contractOf(t, result)
 
 	assert.Equal(t, []string{"k3s-dev-gpu-1", "k3s-dev-gpu-2"}, names(cluster.BootstrapNodes.GPUWorkers))

@@ -57,7 +57,7 @@ func TestDestroyExternal(t *testing.T) {
 		},
 		"two steps": {text, func(t *testing.T, r *rehearsal.Rehearsal) {
 			set(t, r.Stack, "lifecycle.teardown", "true")
-			requireOnlySame(t, *up(t, r.Stack).Summary.ResourceChanges)
+			requireOnlySame(t, *upResult(t, r.Stack).Summary.ResourceChanges)
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -115,7 +115,7 @@ func TestHostDown(t *testing.T) {
 
 	r := rehearse(t, stackFile(t, threeHosts))
 	w := r.Lab.World()
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
 

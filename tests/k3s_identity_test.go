@@ -37,7 +37,7 @@ func TestK3sIdentity(t *testing.T) {
     agent: { role: worker, count: 1 }
 `))
 
-	result := up(t, r.Stack)
+	result := upResult(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	api := kubernetesClient(t, result.Outputs)
@@ -77,7 +77,7 @@ func TestK3sIdentity(t *testing.T) {
 	assert.Equal(t, resources, identities(t, r.Stack))
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
 	requireNoChange(t, r.Stack)
-	assert.Equal(t, nodes, readyNodes(t, kubernetesClient(t, up(t, r.Stack).Outputs)))
+	assert.Equal(t, nodes, readyNodes(t, kubernetesClient(t, upResult(t, r.Stack).Outputs)))
 
 	// The state has it now. Another would be no cluster's.
 	require.NoError(t, r.Stack.RemoveConfig(t.Context(), stacks.Project+":k3sIdentity"))
@@ -85,7 +85,7 @@ func TestK3sIdentity(t *testing.T) {
 
 	// A node that comes is let in.
 	set(t, r.Stack, "pools.agent.count", "2")
-	assert.Len(t, readyNodes(t, kubernetesClient(t, up(t, r.Stack).Outputs)), len(nodes)+1)
+	assert.Len(t, readyNodes(t, kubernetesClient(t, upResult(t, r.Stack).Outputs)), len(nodes)+1)
 
 	destroy(t, r.Stack)
 }

@@ -51,7 +51,7 @@ func TestK3s(t *testing.T) {
 		})
 	}
 
-	result := up(t, r.Stack)
+	result := upResult(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Len(t, calls(r, "/ubuntu/pool/qemu-guest-agent"), 2, "both have got the guest agent later")
 
@@ -81,7 +81,7 @@ func TestK3s(t *testing.T) {
 	requireNoChange(t, r.Stack)
 
 	setUnschedulable(t, api, "edge-agent-1", true)
-	assert.Equal(t, map[string]any{"edge-agent-1": "cordoned", "edge-server-1": "ready"}, healthOf(up(t, r.Stack).Outputs))
+	assert.Equal(t, map[string]any{"edge-agent-1": "cordoned", "edge-server-1": "ready"}, healthOf(upResult(t, r.Stack).Outputs))
 	setUnschedulable(t, api, "edge-agent-1", false)
 
 	requireNothingInPlain(t, r, result.Outputs[contract.OutputSSHPrivateKey].Value.(string))
@@ -100,7 +100,7 @@ func TestK3s(t *testing.T) {
 	r.Ubuntu.ReplaceAgentToken(token)
 	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.readyTimeout",
 		&auto.ConfigOptions{Path: true}))
-	result = up(t, r.Stack)
+	result = upResult(t, r.Stack)
 	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-agent-3", "edge-server-1"}, readyNodes(t, api))
 	assert.Equal(t, kubeconfig, result.Outputs[contract.OutputKubeconfig].Value, "the same administrator")
 
@@ -129,7 +129,7 @@ func TestK3s(t *testing.T) {
 	set(t, r.Stack, "cluster.versions.k3s", "v1.34.3+k3s1")
 	set(t, r.Stack, "lifecycle.replace[0]", "edge-agent-2")
 	set(t, r.Stack, "k3s.disable[1]", "servicelb")
-	result = up(t, r.Stack)
+	result = upResult(t, r.Stack)
 	assert.Contains(t, result.StdOut,
 		"edge-server-1 was told otherwise when it was made, and is not told again: disable. Change it there by hand")
 	assert.NotContains(t, result.StdOut, "edge-agent-1 was told otherwise")
@@ -209,7 +209,7 @@ func TestK3sHA(t *testing.T) {
 		failUp(t, r.Stack))
 	set(t, r.Stack, "proxmox.ssh.hostKeys.pve2", r.Lab.SSHHostKey())
 
-	result := up(t, r.Stack)
+	result := upResult(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	api := kubernetesClient(t, result.Outputs)

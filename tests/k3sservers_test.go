@@ -39,7 +39,7 @@ func TestK3sServersComeAndGo(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, example(t, "k3s", threeServers...))
-	api := kubernetesAt(t, up(t, r.Stack).Outputs, addressOf(r, "edge-server-2"))
+	api := kubernetesAt(t, upResult(t, r.Stack).Outputs, addressOf(r, "edge-server-2"))
 	remember(t, api)
 
 	three := []string{"edge-server-1", "edge-server-2", "edge-server-3"}
@@ -158,7 +158,7 @@ func TestK3sBeginsOnce(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, example(t, "k3s", threeServers[2:]...))
-	remember(t, kubernetesClient(t, up(t, r.Stack).Outputs))
+	remember(t, kubernetesClient(t, upResult(t, r.Stack).Outputs))
 	requireNoChange(t, r.Stack)
 
 	remove(t, r, vmids(r)["edge-server-1"])
@@ -175,7 +175,7 @@ func TestK3sBeginsOnce(t *testing.T) {
 	}
 
 	set(t, r.Stack, "lifecycle.acceptEmptyCluster", "edge")
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	assert.Len(t, r.Ubuntu.Members(), 2)
 
 	_, err = api.CoreV1().ConfigMaps("default").Get(t.Context(), "remembered", metav1.GetOptions{})
@@ -193,7 +193,7 @@ func TestK3sIsKept(t *testing.T) {
 			t.Parallel()
 
 			r := rehearse(t, example(t, "k3s", "role: worker, count: 1", "role: worker, count: "+agents))
-			api := kubernetesClient(t, up(t, r.Stack).Outputs)
+			api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 			remember(t, api)
 
 			before := r.Lab.World().Snapshot()

@@ -169,7 +169,7 @@ func TestInterrupted(t *testing.T) {
 		"worker: { role: worker, count: 2", "readyTimeout: 60s",
 		"readyTimeout: 30m, drainTimeout: 30m").Replace(pair{"template", "metal", "", "reserved"}.stack())))
 	stack := compiled(t, r, "interrupted", auto.Pulumi(command))
-	api := kubernetesClient(t, up(t, stack).Outputs)
+	api := kubernetesClient(t, upResult(t, stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	workers := []string{"pair-worker-1", "pair-worker-2"}

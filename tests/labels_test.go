@@ -50,7 +50,7 @@ func TestLabels(t *testing.T) {
 			set(t, r.Stack, "pools.worker.taints.spot", "NoSchedule")
 			set(t, r.Stack, taint, "db:NoSchedule")
 
-			api := kubernetesClient(t, up(t, r.Stack).Outputs)
+			api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 			require.NoError(t, r.WaitReady(t.Context(), wait))
 
 			get := func() *corev1.Node {

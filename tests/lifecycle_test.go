@@ -45,7 +45,7 @@ func TestLifecycle(t *testing.T) {
 		}
 
 		depends := dependencies()
-		again := up(t, r.Stack)
+		again := upResult(t, r.Stack)
 		assert.Equal(t, depends, dependencies(), "with others, the engine would write the whole state for each worker")
 		requireOnlySame(t, *again.Summary.ResourceChanges)
 		requireNoChange(t, r.Stack)
@@ -54,7 +54,7 @@ func TestLifecycle(t *testing.T) {
 
 	t.Run("a second worker touches nothing else", func(t *testing.T) {
 		set(t, r.Stack, "pools.worker.count", "2")
-		result := up(t, r.Stack)
+		result := upResult(t, r.Stack)
 		// The engine's own provider is in the state, and counted nowhere.
 		assert.Equal(t, map[string]int{"create": 3, "same": len(identities) - 1}, *result.Summary.ResourceChanges)
 

@@ -57,7 +57,7 @@ disk_pool = "tank"
 	_, err = r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)), optup.Refresh())
 	require.NoError(t, err)
 
-	contract := requireOutputs(t, up(t, r.Stack).Outputs)
+	contract := requireOutputs(t, upResult(t, r.Stack).Outputs)
 	requireNoChange(t, r.Stack)
 
 	assert.Equal(t, map[string]int{"k3s-dev-control-1": 110, "k3s-dev-worker-1": 115}, contract.NodeVMIDMap)

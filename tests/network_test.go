@@ -56,7 +56,7 @@ func TestTailnet(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, tailnet))
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait), "which takes Cilium")
 
 	api := kubernetesClient(t, outputs)
@@ -150,7 +150,7 @@ func TestVirtualIP(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, example(t, "atlas"))
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait), "which takes Cilium")
 
 	assert.Equal(t, "v1.16.5", cilium(t, outputs))

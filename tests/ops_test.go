@@ -49,7 +49,7 @@ func TestRestore(t *testing.T) {
 	empty, err := s.Snapshot(t.Context())
 	require.NoError(t, err, "a stack that was never updated has a state too")
 
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	one, urnsOfOne := snapshot(t, s), urns(t, r.Stack)
 
 	t.Run("a snapshot holds no secret", func(t *testing.T) {

@@ -23,7 +23,7 @@ func TestMigratedNode(t *testing.T) {
 			"capacity: { vcpu: 8, memoryMiB: 32768 } }\n",
 	))
 
-	placed := contractOf(t, up(t, r.Stack)).BootstrapNodes.Workers[0]
+	placed := contractOf(t, upResult(t, r.Stack)).BootstrapNodes.Workers[0]
 	away := map[string]string{"pve1": "pve2", "pve2": "pve1"}[placed.Host]
 	require.NotEmpty(t, away)
 
@@ -38,13 +38,13 @@ func TestMigratedNode(t *testing.T) {
 	requireOnlySame(t, previewed(preview.ChangeSummary))
 	assert.Contains(t, out.String(), placed.Name+" is on host "+away+", the plan would make it on "+placed.Host)
 
-	stayed := contractOf(t, up(t, r.Stack)).BootstrapNodes.Workers[0]
+	stayed := contractOf(t, upResult(t, r.Stack)).BootstrapNodes.Workers[0]
 	assert.Equal(t, away, stayed.Host)
 	assert.Equal(t, placed.VMID, stayed.VMID)
 
 	set(t, r.Stack, "placement.rebalance", "true")
 
-	moved := contractOf(t, up(t, r.Stack)).BootstrapNodes.Workers[0]
+	moved := contractOf(t, upResult(t, r.Stack)).BootstrapNodes.Workers[0]
 	assert.Equal(t, placed, moved)
 	assert.Len(t, calls(r, "/clone"), 2, "no machine was made again")
 	requireNoChange(t, r.Stack)

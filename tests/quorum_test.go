@@ -25,7 +25,7 @@ func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, threeAndOne))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
 

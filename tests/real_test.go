@@ -118,22 +118,22 @@ func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Acces
 		}
 	})
 
-	contract := contractOf(t, up(t, stack))
+	contract := contractOf(t, upResult(t, stack))
 	deployed := machines(t, proxmox)
 	assert.Len(t, deployed, len(before)+len(contract.NodeVMIDMap))
 
-	requireOnlySame(t, *up(t, stack).Summary.ResourceChanges)
+	requireOnlySame(t, *upResult(t, stack).Summary.ResourceChanges)
 	requireNoChange(t, stack)
 
 	workers := len(contract.BootstrapNodes.Workers)
 	set(t, stack, "pools.worker.count", strconv.Itoa(workers+1))
 
-	grown := up(t, stack)
+	grown := upResult(t, stack)
 	assert.Len(t, contractOf(t, grown).BootstrapNodes.Workers, workers+1)
 	readCluster(t, grown, len(contract.NodeVMIDMap)+1)
 
 	set(t, stack, "pools.worker.count", strconv.Itoa(workers))
-	assert.Equal(t, contract, contractOf(t, up(t, stack)))
+	assert.Equal(t, contract, contractOf(t, upResult(t, stack)))
 	assert.Equal(t, deployed, machines(t, proxmox))
 
 	destroy(t, stack)

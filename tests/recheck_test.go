@@ -93,7 +93,7 @@ func TestCheckedAgainAfterTheDrain(t *testing.T) {
 		"source: template, template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base }",
 		"source: factory, platform: nocloud",
 	).Replace(threeAndOne)))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
 	pinned(t, api, node)
@@ -143,7 +143,7 @@ func TestCheckedAgainAfterTheDrainK3s(t *testing.T) {
 	const node, other = "home-server-1", "home-server-2"
 
 	r := rehearse(t, stackFile(t, homeServers))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	pinned(t, api, node)
 
@@ -184,7 +184,7 @@ func TestAnotherAPIServer(t *testing.T) {
 	const node, first = "home-worker-1", "home-control-1"
 
 	r := rehearse(t, stackFile(t, threeAndOne))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	pinned(t, api, node)
 

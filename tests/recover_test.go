@@ -27,7 +27,7 @@ func TestRecover(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, "dev")
-	result := up(t, r.Stack)
+	result := upResult(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	contract, resources, deployed := contractOf(t, result), identities(t, r.Stack), r.Lab.World().Snapshot()
@@ -56,7 +56,7 @@ func TestRecover(t *testing.T) {
 		lose(t, r)
 
 		files := bring(t, importcmd.Options{Talosconfig: talosconfig})
-		assert.Equal(t, contract, contractOf(t, up(t, r.Stack)))
+		assert.Equal(t, contract, contractOf(t, upResult(t, r.Stack)))
 
 		for _, path := range []string{files.Import, files.Secrets} {
 			info, err := os.Stat(path)
@@ -126,7 +126,7 @@ func TestRecoverSources(t *testing.T) {
 			require.NotEqual(t, p.stack(), highlyAvailable)
 
 			r := rehearse(t, stackFile(t, highlyAvailable+"  talos-proxmox:firewall: { enabled: true }\n"))
-			outputs := up(t, r.Stack).Outputs
+			outputs := upResult(t, r.Stack).Outputs
 			resources, deployed := identities(t, r.Stack), r.Lab.World().Snapshot()
 			talosconfig := filepath.Join(t.TempDir(), "talosconfig")
 			require.NoError(t, os.WriteFile(talosconfig, []byte(outputs["talosconfig"].Value.(string)), 0o600))

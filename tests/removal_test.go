@@ -88,7 +88,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 	// With all that a VM can have beside it, and whatever restarts a VM that switches itself off.
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "control: {", "control: { haGroup: racks,", 1)+
 		"  talos-proxmox:firewall: { enabled: true }\n"))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
 
@@ -211,7 +211,7 @@ func TestDeadNodes(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "count: 1", "count: 2", 1)))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
 
@@ -349,7 +349,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 	r := rehearse(t, stackFile(t, strings.NewReplacer("count: 3", "count: 1", "count: 1",
 		"count: 2").Replace(threeAndOne)))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	hold(t, api, "web", "home-worker-2")
@@ -378,7 +378,7 @@ func TestRemovalIsContinued(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, threeAndOne))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
 

@@ -35,7 +35,7 @@ func TestRenewal(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, devWith(t))
-	young := up(t, r.Stack).Outputs
+	young := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	requireValid(t, r, young, 360*day)
@@ -59,7 +59,7 @@ func TestRenewal(t *testing.T) {
 				"certificate-validity: "+certificate+": must be valid for 45 more days (given: ends ")
 		}
 
-		result := up(t, r.Stack)
+		result := upResult(t, r.Stack)
 		requireOnlySame(t, *result.Summary.ResourceChanges)
 		assert.Equal(t, old, credentialsOf(t, result.Outputs))
 	})
@@ -72,7 +72,7 @@ func TestRenewal(t *testing.T) {
 		assert.Zero(t, preview.ChangeSummary[apitype.OpReplace])
 		assert.NotZero(t, preview.ChangeSummary[apitype.OpUpdate])
 
-		outputs := up(t, r.Stack).Outputs
+		outputs := upResult(t, r.Stack).Outputs
 		renewed := credentialsOf(t, outputs)
 		assert.NotEqual(t, old.kubernetes, renewed.kubernetes)
 		assert.NotEqual(t, old.talos, renewed.talos)

@@ -23,7 +23,7 @@ func TestSickNodesLeave(t *testing.T) {
 		"worker, count: 4",
 		"drainTimeout: 3s", "drainTimeout: 3s, settleTimeout: 2s",
 	).Replace(threeAndOne)))
-	api := kubernetesClient(t, up(t, r.Stack).Outputs)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 5)
 
@@ -115,7 +115,7 @@ func TestRemovalAfterAYear(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "worker, count: 1", "worker, count: 2", 1)))
-	young := up(t, r.Stack).Outputs
+	young := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
 

@@ -148,7 +148,7 @@ func bringUp(t *testing.T, p pair) {
 		}
 	}
 
-	again := up(t, r.Stack)
+	again := upResult(t, r.Stack)
 	requireOnlySame(t, *again.Summary.ResourceChanges)
 	requireNoChange(t, r.Stack)
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())

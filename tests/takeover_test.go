@@ -40,7 +40,7 @@ func TestTakeOver(t *testing.T) {
 			require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets",
 				auto.ConfigValue{Value: text, Secret: true}))
 
-			outputs := up(t, r.Stack).Outputs
+			outputs := upResult(t, r.Stack).Outputs
 			require.NoError(t, r.WaitReady(t.Context(), wait))
 
 			// The year of a taken over administrator begins with a quarter.

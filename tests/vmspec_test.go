@@ -158,7 +158,7 @@ func TestShape(t *testing.T) {
 		string(stated[1:len(stated)-1])+",", 1)
 
 	r := rehearse(t, stackFile(t, text))
-	outputs := up(t, r.Stack).Outputs
+	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireShape(t, r, outputs)
 	requireNoChange(t, r.Stack)

@@ -91,7 +91,7 @@ func (b *Backend) Options() []auto.LocalWorkspaceOption {
 		}
 	}
 	return []auto.LocalWorkspaceOption{
-		auto.Pulumi(b.engine.command),
+		auto.Pulumi(tersely{b.engine.command}),
 		auto.PulumiHome(b.home()),
 		auto.SecretsProvider("passphrase"),
 		auto.EnvVars(env),

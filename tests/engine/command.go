@@ -36,6 +36,24 @@ func (e *Engine) NewCommand() *Command { return &Command{path: e.cli} }
 // spared are the commands by which the Automation API ends each operation, and what stands for their answers.
 var spared = map[string]string{"stack output": "{}", "stack history": "[]"}
 
+type terseKey struct{}
+
+// Terse returns a context in which the operations of a backend's stacks leave out what Command.Terse does.
+func Terse(ctx context.Context) context.Context { return context.WithValue(ctx, terseKey{}, true) }
+
+// tersely is a command that heeds Terse.
+type tersely struct{ auto.PulumiCommand }
+
+func (c tersely) Run(
+	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
+) (stdout, stderr string, code int, err error) {
+	if answer, there := spared[strings.Join(args[:min(2, len(args))], " ")]; there && ctx.Value(terseKey{}) != nil {
+		return answer, "", 0, nil
+	}
+
+	return c.PulumiCommand.Run(ctx, dir, in, out, errs, env, args...)
+}
+
 // Version implements auto.PulumiCommand. Open has made sure of it.
 func (*Command) Version() semver.Version { return sdk.Version }
 

@@ -47,6 +47,14 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	if err := e.linkPlugins(filepath.Join(b.home(), "plugins")); err != nil {
 		return nil, err
 	}
+	// The CLI writes all that it does to a log, compressed and encrypted, unless there is no place for it. Nobody reads
+	// it here, and it is a tenth of the CLI's work.
+	logs := filepath.Join(b.home(), "logs")
+	if _, err := os.Stat(logs); errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(logs, nil, 0o600); err != nil {
+			return nil, err
+		}
+	}
 	b.env = map[string]string{
 		"PULUMI_HOME":              b.home(),
 		"PULUMI_BACKEND_URL":       (&url.URL{Scheme: "file", Path: b.state(), RawQuery: whole}).String(),

@@ -179,9 +179,9 @@ func TestReservedBecomesStatic(t *testing.T) {
 
 	set(t, r.Stack, `pools.worker.nodes["1"].addressing`, "static")
 
-	result := upResult(t, r.Stack)
-	assert.Equal(t, 1, (*result.Summary.ResourceChanges)["update"], "one node, and its configuration only")
-	assert.Zero(t, (*result.Summary.ResourceChanges)["replace"])
+	changes := upChanges(t, r.Stack)
+	assert.Equal(t, 1, changes["update"], "one node, and its configuration only")
+	assert.Zero(t, changes["replace"])
 
 	set(t, r.Stack, "pools.control.addressing", "static")
 	up(t, r.Stack)
@@ -346,7 +346,7 @@ func TestForgottenImage(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Stack.Import(t.Context(), apitype.UntypedDeployment{Version: 3, Deployment: text}))
 
-	changes := *upResult(t, r.Stack).Summary.ResourceChanges
+	changes := upChanges(t, r.Stack)
 	assert.Equal(t, images, changes["create"])
 	assert.Zero(t, changes["update"]+changes["replace"]+changes["delete"], "%v", changes)
 	assert.Equal(t, held.VMs, r.Lab.World().Snapshot().VMs)

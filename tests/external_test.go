@@ -57,7 +57,7 @@ func TestDestroyExternal(t *testing.T) {
 		},
 		"two steps": {text, func(t *testing.T, r *rehearsal.Rehearsal) {
 			set(t, r.Stack, "lifecycle.teardown", "true")
-			requireOnlySame(t, *upResult(t, r.Stack).Summary.ResourceChanges)
+			requireOnlySame(t, upChanges(t, r.Stack))
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

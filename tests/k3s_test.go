@@ -196,6 +196,8 @@ func TestK3sHA(t *testing.T) {
     agent: { role: worker, count: 2, labels: { tier: db }, taints: { dedicated: "db:NoSchedule" } }
 `))
 
+	require.NoError(t, r.Backend.KeepLogs())
+
 	const given = "a-token/of+the=operators"
 
 	token := func(value string) {

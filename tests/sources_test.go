@@ -148,8 +148,7 @@ func bringUp(t *testing.T, p pair) {
 		}
 	}
 
-	again := upResult(t, r.Stack)
-	requireOnlySame(t, *again.Summary.ResourceChanges)
+	requireOnlySame(t, upChanges(t, r.Stack))
 	requireNoChange(t, r.Stack)
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -109,6 +110,34 @@ func up(t *testing.T, s auto.Stack) {
 
 	_, err := s.Up(engine.Terse(t.Context()), optup.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)
+}
+
+// upChanges updates a stack, and counts its resources by what became of them.
+func upChanges(t *testing.T, s auto.Stack) map[string]int {
+	t.Helper()
+
+	var (
+		changes map[string]int
+		happens = make(chan events.EngineEvent)
+		read    = make(chan struct{})
+	)
+
+	go func() {
+		defer close(read)
+
+		for e := range happens {
+			if e.SummaryEvent != nil {
+				changes = previewed(e.SummaryEvent.ResourceChanges)
+			}
+		}
+	}()
+
+	_, err := s.Up(engine.Terse(t.Context()), optup.ProgressStreams(newOutput(t)), optup.EventStreams(happens))
+	require.NoError(t, err)
+
+	<-read
+
+	return changes
 }
 
 // upResult is up for tests that want to know what came of it, which takes the CLI three times more.

@@ -37,6 +37,7 @@ func TestTakeOver(t *testing.T) {
 
 			r := rehearse(t, stackFile(t, string(readFile(t, devWith(t)))+
 				"  talos-proxmox:outputs: { files: { write: [secrets.yaml] } }\n"))
+			require.NoError(t, r.Backend.KeepLogs())
 			require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets",
 				auto.ConfigValue{Value: text, Secret: true}))
 

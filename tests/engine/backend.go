@@ -48,10 +48,9 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 		return nil, err
 	}
 	// The CLI writes all that it does to a log, compressed and encrypted, unless there is no place for it. Nobody reads
-	// it here, and it is a tenth of the CLI's work.
-	logs := filepath.Join(b.home(), "logs")
-	if _, err := os.Stat(logs); errors.Is(err, fs.ErrNotExist) {
-		if err := os.WriteFile(logs, nil, 0o600); err != nil {
+	// it here, and it is a fifth of the work.
+	if _, err := os.Stat(b.logs()); errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(b.logs(), nil, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -76,6 +75,10 @@ const whole = "metadata=skip"
 
 func (b *Backend) home() string  { return filepath.Join(b.dir, "home") }
 func (b *Backend) state() string { return filepath.Join(b.dir, "state") }
+func (b *Backend) logs() string  { return filepath.Join(b.home(), "logs") }
+
+// KeepLogs has the CLI write its own logs from now on, which a new backend does without.
+func (b *Backend) KeepLogs() error { return os.Remove(b.logs()) }
 
 // Dir is the backend's directory.
 func (b *Backend) Dir() string { return b.dir }

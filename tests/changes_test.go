@@ -97,7 +97,7 @@ func TestShapeChanges(t *testing.T) {
 			restarts := len(calls(r, "POST /nodes/"))
 
 			set(t, r.Stack, "pools.worker.cpuUnits", "50")
-			assert.Contains(t, up(t, r.Stack).StdOut, worker+": CPU weight changes from 100 to 50; the VM runs on")
+			assert.Contains(t, upResult(t, r.Stack).StdOut, worker+": CPU weight changes from 100 to 50; the VM runs on")
 			assert.EqualValues(t, 50, vmConfig(t, r, worker)["cpuunits"])
 			assert.Len(t, calls(r, "POST /nodes/"), restarts, "nothing restarts")
 			requireNoChange(t, r.Stack)

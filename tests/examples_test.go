@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -36,20 +37,21 @@ func TestAtlas(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
-		change []string
-		images int
+		change  []string
+		images  int
+		proxmox world.Version
 	}{
-		"an image for each node": {nil, 5},
-		"one image for all":      {[]string{"platform: metal", "platform: nocloud"}, 1},
+		"an image for each node": {nil, 5, world.Version9},
+		"one image for all":      {[]string{"platform: metal", "platform: nocloud"}, 1, world.Version8},
 		"disks": {[]string{
 			"format: iso", "format: disk", "    storage:\n      disks: local\n",
 			"    ssh: { username: root }\n    storage:\n      disks: local\n",
-		}, 5},
+		}, 5, world.Version9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			r := rehearse(t, example(t, "atlas", c.change...))
+			r := rehearse(t, example(t, "atlas", c.change...), func(o *rehearsal.Options) { o.Proxmox = c.proxmox })
 			cluster := contractOf(t, upResult(t, r.Stack))
 			require.NoError(t, r.WaitReady(t.Context(), wait))
 

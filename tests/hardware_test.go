@@ -196,6 +196,7 @@ func TestHardware(t *testing.T) {
 	require.NoError(t, err)
 
 	l, err := lab.Start(t.Context(), lab.Config{
+		Version: world.Version8,
 		Hosts: []lab.Host{{
 			Name: "pve", Bridges: []string{"vmbr0", "vmbr1"}, PCI: world.GPU("0000:01:00", 1),
 			Storages: []lab.Storage{

@@ -27,7 +27,7 @@ func TestK3sIdentity(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, `config:
-  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve }], ssh: { username: pulumi } }
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve }], ssh: { username: root } }
   talos-proxmox:cluster: { name: own, kind: k3s, ha: true, versions: { k3s: v1.34.2+k3s1 } }
   talos-proxmox:image: { template: { control: ubuntu-24.04, worker: ubuntu-24.04 } }
   talos-proxmox:network: { addressing: agent, cidr: 10.0.0.0/16 }

@@ -25,6 +25,7 @@ import (
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/ubuntu"
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -176,7 +177,7 @@ func installChecksum(version string) string {
 }
 
 // TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only
-// the guest agents know, and a token of the operator's.
+// the guest agents know, and a token of the operator's. Proxmox VE is 8.4, where SSH works for users other than root.
 func TestK3sHA(t *testing.T) {
 	t.Parallel()
 
@@ -194,7 +195,7 @@ func TestK3sHA(t *testing.T) {
   talos-proxmox:pools:
     server: { role: controlplane, count: 3 }
     agent: { role: worker, count: 2, labels: { tier: db }, taints: { dedicated: "db:NoSchedule" } }
-`))
+`), func(o *rehearsal.Options) { o.Proxmox = world.Version8 })
 
 	require.NoError(t, r.Backend.KeepLogs())
 

@@ -22,7 +22,7 @@ func TestLabels(t *testing.T) {
 	for name, c := range map[string]struct{ stack, worker string }{
 		"talos": {pair{"template", "metal", "", "reserved"}.stack(), restartedWorker},
 		"k3s": {`config:
-  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }], ssh: { username: pulumi } }
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }], ssh: { username: root } }
   talos-proxmox:cluster: { name: edge, kind: k3s, versions: { k3s: v1.34.2+k3s1 } }
   talos-proxmox:image:
     source: cloudImage

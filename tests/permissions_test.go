@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -45,6 +46,27 @@ func permissionsPage(t *testing.T) (table []privilege, role []string) {
 	require.NotNil(t, made)
 
 	return table, strings.Fields(made[1])
+}
+
+// TestRolesOfVersions: each role that a page makes is one that its version of Proxmox VE accepts.
+func TestRolesOfVersions(t *testing.T) {
+	t.Parallel()
+
+	command := regexp.MustCompile(`pveum role add TalosProxmox -privs "([^"]+)"`)
+
+	for page, versions := range map[string][]world.Version{
+		"README.md": {world.Version9}, "stacks/docs/permissions.md": {world.Version9, world.Version8},
+	} {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		require.NoError(t, err)
+
+		made := command.FindAllStringSubmatch(string(text), -1)
+		require.Len(t, made, len(versions), page)
+
+		for i, version := range versions {
+			assert.Subset(t, version.Privileges(), strings.Fields(made[i][1]), "%s for %s", page, version)
+		}
+	}
 }
 
 // limited is a stack with what it takes of the table, by the third column.

@@ -67,7 +67,7 @@ func whileDraining(r *rehearsal.Rehearsal, node string, do func()) {
 
 // homeServers is a cluster of K3s with three servers, and an agent.
 var homeServers = `config:
-  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve }], ssh: { username: pulumi } }
+  talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve }], ssh: { username: root } }
   talos-proxmox:cluster: { name: home, kind: k3s, ha: true, versions: { k3s: v1.33.6+k3s1 } }
   talos-proxmox:image:
     source: cloudImage

@@ -80,7 +80,7 @@ type Reference struct {
 }
 
 // Open makes a harness for one of the small stacks, and lets it live an undisturbed life.
-func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Harness, error) {
+func Open(ctx context.Context, e *engine.Engine, name, dir string, proxmox world.Version) (*Harness, error) {
 	g := &Harness{
 		Name: name, Reference: map[Stage]Reference{}, cli: e.NewCommand(), texts: map[Stage][]byte{},
 		log: &engine.Transcript{}, dir: dir,
@@ -105,7 +105,7 @@ func Open(ctx context.Context, e *engine.Engine, name, dir string) (*Harness, er
 	}
 
 	g.r, err = rehearsal.Start(ctx, stack, rehearsal.Options{
-		Engine: e, Dir: dir, Workspace: []auto.LocalWorkspaceOption{auto.Pulumi(g.cli)},
+		Engine: e, Dir: dir, Proxmox: proxmox, Workspace: []auto.LocalWorkspaceOption{auto.Pulumi(g.cli)},
 	})
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func (s *Kills) work(ctx context.Context, number int, waiting <-chan Kill) (err 
 		r, there := open[k.Stack]
 		if !there {
 			dir := filepath.Join(s.Dir, fmt.Sprintf("%s-%d-%d", k.Stack, number, k.Seed))
-			if r, err = Open(ctx, s.Engine, k.Stack, dir); err != nil {
+			if r, err = Open(ctx, s.Engine, k.Stack, dir, ""); err != nil {
 				return err
 			}
 

@@ -13,12 +13,15 @@ import (
 	"sync"
 
 	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/lab/world"
 )
 
 // Sweep runs many cases. A life of a harness takes one case in each of its stages, so four cases cost little more than
 // one.
 type Sweep struct {
 	Engine *engine.Engine
+	// Proxmox is the version of Proxmox VE; empty: the newest that the lab knows.
+	Proxmox world.Version
 	// Dir keeps the labs' stacks while they run.
 	Dir string
 	// Stacks are the small stacks to break things in; empty: all.
@@ -104,7 +107,8 @@ func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) er
 	for ctx.Err() == nil && !q.empty() {
 		s.say("%s: a lab, and an undisturbed life", name)
 
-		rig, err := Open(ctx, s.Engine, name, filepath.Join(s.Dir, fmt.Sprintf("%s-%d", name, number)))
+		rig, err := Open(ctx, s.Engine, name, filepath.Join(s.Dir, fmt.Sprintf("%s-%d", name, number)),
+			s.Proxmox)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func TestReadingThroughAClient(t *testing.T) {
 
 	version, err := c.Version(ctx)
 	require.NoError(t, err)
-	require.Equal(t, "8.4", version.Release)
+	require.Equal(t, "9.2", version.Release)
 
 	cluster, err := c.Cluster(ctx)
 	require.NoError(t, err)

@@ -37,6 +37,8 @@ func DefaultLatencies() Latencies { return timeline.DefaultLatencies() }
 
 // Config describes a lab.
 type Config struct {
+	// Version of Proxmox VE; empty: the newest that the lab knows.
+	Version world.Version
 	// Hosts are the Proxmox VE nodes; the first is the one that answers.
 	Hosts     []Host
 	Templates []Template

@@ -75,7 +75,8 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 func (l *Lab) start(c Config, listener net.Listener) error {
 	hosts := withAddresses(c.Hosts, l.network)
 	options := world.Options{
-		Hosts: hosts, Credentials: l.credentials, Timeline: l.timeline, Latencies: c.Latencies,
+		Version: c.Version,
+		Hosts:   hosts, Credentials: l.credentials, Timeline: l.timeline, Latencies: c.Latencies,
 		HAGroups: c.HAGroups,
 	}
 

@@ -28,6 +28,9 @@ import (
 type Options struct {
 	// Engine runs the program.
 	Engine *engine.Engine
+	// Proxmox is the version of Proxmox VE; empty: the newest that the lab knows, but 8 where the stack names a
+	// high-availability group, which later ones do not have.
+	Proxmox world.Version
 	// Latencies of the lab; the zero value takes no time.
 	Latencies timeline.Latencies
 	// Dir keeps state and credentials; it is made with mode 0700.
@@ -90,6 +93,11 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	dhcp(&c, original, config, o.Silent, toLab)
 	c.Network = reservation
 	c.Latencies = o.Latencies
+	c.Version = o.Proxmox
+
+	if c.Version == "" && len(c.HAGroups) > 0 {
+		c.Version = world.Version8
+	}
 
 	if login := config.Proxmox.SSH; login != nil {
 		c.SSH.Username = login.Username

@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -36,6 +37,7 @@ type options struct {
 	providers string
 	plan      string
 	policy    bool
+	proxmox   world.Version
 }
 
 func main() {
@@ -53,6 +55,7 @@ func parse(args []string) (options, error) {
 	var (
 		o      options
 		fast   bool
+		asked  string
 		slower map[string]string
 	)
 
@@ -63,6 +66,7 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&fast, "fast", false, "let nothing in the lab take time")
 	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")
 	flags.StringVar(&o.providers, "providers", "auto", "where the provider plugins come from: published, bridged or auto")
+	flags.StringVar(&asked, "proxmox", "", "the version of Proxmox VE that the lab is: 8.4 or 9.2, the default")
 	flags.StringVar(&o.plan, "plan", "", "show what is planned, as text or svg, and start nothing")
 	flags.Lookup("plan").NoOptDefVal = "text"
 	flags.BoolVar(&o.policy, "policy", false,
@@ -86,6 +90,13 @@ func parse(args []string) (options, error) {
 
 	if !fast {
 		o.latencies = timeline.DefaultLatencies()
+	}
+
+	if asked != "" {
+		var err error
+		if o.proxmox, err = world.ParseVersion(asked); err != nil {
+			return o, err
+		}
 	}
 
 	return o, o.latencies.Set(slower)
@@ -126,7 +137,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 
-	r, err := rehearsal.Start(ctx, stack, rehearsal.Options{Engine: e, Latencies: o.latencies, Dir: dir})
+	r, err := rehearsal.Start(ctx, stack, rehearsal.Options{
+		Engine: e, Latencies: o.latencies, Dir: dir, Proxmox: o.proxmox,
+	})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/faults"
+	"talos-proxmox/tests/lab/world"
 )
 
 const usage = `Break every kind of call of a stack's life, one at a time, and see that nothing is lost.
@@ -37,6 +38,7 @@ type options struct {
 	stages  []string
 	only    string
 	results string
+	proxmox string
 	again   bool
 	list    bool
 	kills   int
@@ -57,6 +59,7 @@ func parse(args []string) (*options, error) {
 	flags.IntVar(&o.sweep.Sample, "sample", 0, "how many cases of each stack; 0: all")
 	flags.IntVar(&o.sweep.Parallel, "parallel", 1, "how many labs at the same time; each takes a core")
 	flags.StringVar(&o.results, "results", "", "a file for the results; cases that are in it are not run again")
+	flags.StringVar(&o.proxmox, "proxmox", "", "the version of Proxmox VE that the labs are: 8.4 or 9.2, the default")
 	flags.BoolVar(&o.again, "again", false, "run those again that failed, all the same")
 	flags.BoolVar(&o.list, "list", false, "show what is in the results file, and run nothing")
 	flags.IntVar(&o.kills, "kills", 0,
@@ -73,6 +76,11 @@ func parse(args []string) (*options, error) {
 	if n, err := fmt.Sscanf(o.shard, "%d/%d", &o.sweep.Shard, &o.sweep.Shards); n != 2 || err != nil ||
 		o.sweep.Shard < 1 || o.sweep.Shard > o.sweep.Shards {
 		return nil, fmt.Errorf("--shard: %q is none: write 2/8 for the second of eight", o.shard)
+	}
+
+	var err error
+	if o.sweep.Proxmox, err = world.ParseVersion(o.proxmox); err != nil {
+		return nil, err
 	}
 
 	o.sweep.Shard--

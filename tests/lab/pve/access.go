@@ -69,8 +69,10 @@ func permissions(r *request) (any, error) {
 	return out, nil
 }
 
-func version(*request) (any, error) {
-	return map[string]any{"release": "8.4", "version": "8.4.1", "repoid": "2a5fa54a8503f96d"}, nil
+func version(r *request) (any, error) {
+	v := r.world.Version()
+
+	return map[string]any{"release": v.Release(), "version": v, "repoid": v.RepoID()}, nil
 }
 
 // users shows what user.cfg has of users: the lab's have no name, no mail and no end.
@@ -85,13 +87,19 @@ func users(r *request) (any, error) {
 	return out, nil
 }
 
-// predefined are the roles that every Proxmox VE 8 has (pve-access-control: create_roles). There are no others: a lab's
+// predefined are the roles that every Proxmox VE has (pve-access-control: create_roles). There are no others: a lab's
 // grants are privileges, not roles.
-var predefined = func() map[string][]string {
+func predefined(v world.Version) map[string][]string {
+	admin, user, audit := "Allocate Clone Migrate Monitor Snapshot Snapshot.Rollback", "", ""
+	if v.Major() > 8 {
+		admin = "Allocate Clone GuestAgent.Unrestricted Migrate Replicate Snapshot Snapshot.Rollback"
+		user, audit = " GuestAgent.FileRead GuestAgent.FileSystemMgmt GuestAgent.FileWrite", " GuestAgent.Audit"
+	}
+
 	configure := privileges("VM", "Config.CPU Config.Disk Config.HWType Config.Memory Config.Network Config.Options")
-	vmUser := privileges("VM", "Audit Backup Config.CDROM Config.Cloudinit Console PowerMgmt")
-	vmAdmin := slices.Concat(vmUser, configure,
-		privileges("VM", "Allocate Clone Migrate Monitor Snapshot Snapshot.Rollback"))
+	vmAudit := privileges("VM", "Audit"+audit)
+	vmUser := slices.Concat(vmAudit, privileges("VM", "Backup Config.CDROM Config.Cloudinit Console PowerMgmt"+user))
+	vmAdmin := slices.Concat(vmUser, configure, privileges("VM", admin))
 	sysAdmin := privileges("Sys", "Audit Console Syslog")
 	users := []string{"Group.Allocate", "Realm.AllocateUser", "User.Modify"}
 
@@ -106,7 +114,8 @@ var predefined = func() map[string][]string {
 		"PVESDNUser": privileges("SDN", "Audit Use"), "PVESDNAdmin": privileges("SDN", "Allocate Audit Use"),
 		"PVEMappingUser": privileges("Mapping", "Audit Use"), "PVEMappingAdmin": privileges("Mapping", "Audit Modify Use"),
 		"PVESysAdmin": sysAdmin, "PVEUserAdmin": users,
-		"PVEAuditor": {"Datastore.Audit", "Mapping.Audit", "Pool.Audit", "SDN.Audit", "Sys.Audit", "VM.Audit"},
+		"PVEAuditor": slices.Concat(vmAudit,
+			[]string{"Datastore.Audit", "Mapping.Audit", "Pool.Audit", "SDN.Audit", "Sys.Audit"}),
 	}
 
 	all["PVEAdmin"] = slices.Concat(vmAdmin, sysAdmin, users, all["PVEDatastoreAdmin"], all["PVEPoolAdmin"],
@@ -121,7 +130,7 @@ var predefined = func() map[string][]string {
 	}
 
 	return all
-}()
+}
 
 func privileges(kind, names string) []string {
 	list := strings.Fields(names)
@@ -132,18 +141,18 @@ func privileges(kind, names string) []string {
 	return list
 }
 
-func roles(*request) (any, error) {
-	out := []map[string]any{}
+func roles(r *request) (any, error) {
+	out, all := []map[string]any{}, predefined(r.world.Version())
 
-	for _, id := range slices.Sorted(maps.Keys(predefined)) {
-		out = append(out, map[string]any{"roleid": id, "privs": strings.Join(predefined[id], ","), "special": 1})
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, map[string]any{"roleid": id, "privs": strings.Join(all[id], ","), "special": 1})
 	}
 
 	return out, nil
 }
 
 func role(r *request) (any, error) {
-	list, ok := predefined[r.vars["role"]]
+	list, ok := predefined(r.world.Version())[r.vars["role"]]
 	if !ok {
 		return nil, &world.Error{Code: 500, Reason: "role '" + r.vars["role"] + "' does not exist"}
 	}

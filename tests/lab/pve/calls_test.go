@@ -60,7 +60,7 @@ func TestAllCalls(t *testing.T) {
 	f.ok("GET", "/nodes/pve1/dns")
 	f.ok("GET", "/nodes/pve1/version")
 
-	require.Equal(t, "8.4.1", f.object(f.ok("GET", "/version"))["version"])
+	require.Equal(t, "9.2.11", f.object(f.ok("GET", "/version"))["version"])
 	require.Equal(t, "100", f.ok("GET", "/cluster/nextid"))
 	require.Equal(t, map[string]string{"vmid": "VM 401 already exists"},
 		f.call("GET", "/cluster/nextid", "vmid", "401").Errors)
@@ -76,7 +76,8 @@ func TestAllCalls(t *testing.T) {
 	require.Empty(t, f.ok("GET", "/access/groups"))
 	require.Contains(t, f.list(f.ok("GET", "/access/roles")), map[string]any{
 		"roleid": "PVEVMUser", "special": 1.0,
-		"privs": "VM.Audit,VM.Backup,VM.Config.CDROM,VM.Config.Cloudinit,VM.Console,VM.PowerMgmt",
+		"privs": "VM.Audit,VM.Backup,VM.Config.CDROM,VM.Config.Cloudinit,VM.Console,VM.GuestAgent.Audit,VM.GuestAgent.FileRead," +
+			"VM.GuestAgent.FileSystemMgmt,VM.GuestAgent.FileWrite,VM.PowerMgmt",
 	})
 	require.Equal(t, map[string]any{"VM.Audit": 1.0, "VM.Clone": 1.0},
 		f.object(f.ok("GET", "/access/roles/PVETemplateUser")))

@@ -1,6 +1,7 @@
 package pve
 
 import (
+	"slices"
 	"strings"
 
 	"talos-proxmox/tests/lab/world"
@@ -13,6 +14,19 @@ func haRoutes() []route {
 	return []route{
 		{method: "GET", path: "/cluster/ha/groups", needs: see, handle: haGroups},
 		{method: "GET", path: "/cluster/ha/groups/{group}", needs: see, handle: haGroup},
+		{method: "GET", path: "/cluster/ha/rules", needs: see, params: parameters("type resource"), since: 9, handle: haRules},
+		{method: "GET", path: "/cluster/ha/rules/{rule}", needs: see, since: 9, handle: haRule},
+		{
+			method: "POST", path: "/cluster/ha/rules", needs: change,
+			params: parameters("rule! type! resources! nodes affinity strict:bool disable:bool comment"),
+			since:  9, handle: createHARule,
+		},
+		{
+			method: "PUT", path: "/cluster/ha/rules/{rule}", needs: change,
+			params: parameters("type! resources nodes affinity strict:bool disable:bool comment delete digest"),
+			since:  9, handle: updateHARule,
+		},
+		{method: "DELETE", path: "/cluster/ha/rules/{rule}", needs: change, since: 9, handle: deleteHARule},
 		{method: "GET", path: "/cluster/ha/resources", needs: see, params: parameters("type"), handle: haResources},
 		{
 			method: "POST", path: "/cluster/ha/resources", needs: change, params: parameters("sid! type " + settings),
@@ -43,8 +57,13 @@ func groupEntry(g world.HAGroup) map[string]any {
 }
 
 func haGroups(r *request) (any, error) {
+	all, err := r.world.HAGroups()
+	if err != nil {
+		return nil, err
+	}
+
 	out := []map[string]any{}
-	for _, g := range r.world.HAGroups() {
+	for _, g := range all {
 		out = append(out, groupEntry(g))
 	}
 
@@ -135,3 +154,71 @@ func updateHAResource(r *request) (any, error) {
 }
 
 func deleteHAResource(r *request) (any, error) { return nil, r.world.DeleteHAResource(r.vars["sid"]) }
+
+func haRuleEntry(rule world.HARule) map[string]any {
+	out := map[string]any{
+		"rule": rule.Name, "type": rule.Kind, "resources": strings.Join(rule.Resources, ","), "order": rule.Order,
+		"digest": rule.Digest,
+	}
+	optional(out, "comment", rule.Comment)
+	optional(out, "nodes", strings.Join(rule.Nodes, ","))
+	optional(out, "affinity", rule.Affinity)
+
+	if rule.Strict {
+		out["strict"] = 1
+	}
+
+	if rule.Disable {
+		out["disable"] = 1
+	}
+
+	if len(rule.Errors) > 0 {
+		out["errors"] = rule.Errors
+	}
+
+	return out
+}
+
+func haRules(r *request) (any, error) {
+	out := []map[string]any{}
+
+	for _, rule := range r.world.HARules() {
+		kind, resource := r.values.Get("type"), r.values.Get("resource")
+		if (kind == "" || kind == rule.Kind) && (resource == "" || slices.Contains(rule.Resources, resource)) {
+			out = append(out, haRuleEntry(rule))
+		}
+	}
+
+	return out, nil
+}
+
+func haRule(r *request) (any, error) {
+	rule, err := r.world.HARule(r.vars["rule"])
+	if err != nil {
+		return nil, err
+	}
+
+	return haRuleEntry(rule), nil
+}
+
+func createHARule(r *request) (any, error) {
+	return nil, r.world.CreateHARule(world.HARule{
+		Name: r.values.Get("rule"), Kind: r.values.Get("type"), Comment: r.values.Get("comment"),
+		Resources: r.values.list("resources"), Nodes: r.values.list("nodes"), Affinity: r.values.Get("affinity"),
+		Strict: r.values.isSet("strict"), Disable: r.values.isSet("disable"),
+	})
+}
+
+func updateHARule(r *request) (any, error) {
+	return nil, r.world.UpdateHARule(r.vars["rule"], world.HARuleUpdate{
+		Resources: r.values.list("resources"), Nodes: r.values.list("nodes"), Affinity: r.values.text("affinity"),
+		Comment: r.values.text("comment"), Strict: r.values.flag("strict"),
+		Disable: r.values.flag("disable"), Delete: r.values.list("delete"), Digest: r.values.Get("digest"),
+	})
+}
+
+func deleteHARule(r *request) (any, error) {
+	r.world.DeleteHARule(r.vars["rule"])
+
+	return nil, nil //nolint:nilnil // Proxmox VE answers null
+}

@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/lab/world"
 )
 
 const haPath = "/cluster/ha/resources"
 
 func TestHighAvailabilityAsTheProviderAsksForIt(t *testing.T) {
-	f := serve(t, timeline.Latencies{})
+	f := serveVersion(t, world.Version8, timeline.Latencies{})
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu", "vmid", "101"))
 
 	require.Equal(t, []map[string]any{
@@ -49,7 +50,7 @@ func TestHighAvailabilityAsTheProviderAsksForIt(t *testing.T) {
 }
 
 func TestHAResourcesThatAreRefused(t *testing.T) {
-	f := serve(t, timeline.Latencies{})
+	f := serveVersion(t, world.Version8, timeline.Latencies{})
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu", "vmid", "101"))
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu", "vmid", "102"))
 	f.ok("POST", haPath, "sid", "vm:101", "state", "stopped")
@@ -81,7 +82,7 @@ func TestHAResourcesThatAreRefused(t *testing.T) {
 
 // What high availability manages, it starts and stops itself: tasks about it end before that is done.
 func TestHighAvailabilityKeepsAVMAsItShouldBe(t *testing.T) {
-	f := serve(t, timeline.Latencies{Start: 20 * time.Millisecond})
+	f := serveVersion(t, world.Version8, timeline.Latencies{Start: 20 * time.Millisecond})
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu", "vmid", "101"))
 
 	status := func() map[string]any { return f.object(f.ok("GET", "/nodes/pve1/qemu/101/status/current")) }
@@ -131,7 +132,7 @@ func TestHighAvailabilityKeepsAVMAsItShouldBe(t *testing.T) {
 }
 
 func TestPrivilegesOfHighAvailability(t *testing.T) {
-	f := serve(t, timeline.Latencies{})
+	f := serveVersion(t, world.Version8, timeline.Latencies{})
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu", "vmid", "101"))
 	f.asLeast()
 
@@ -150,4 +151,83 @@ func TestPrivilegesOfHighAvailability(t *testing.T) {
 	} {
 		f.privileged(c.method, c.path, c.pairs, "/, "+c.needs, "/", c.needs)
 	}
+}
+
+// TestHARules: Proxmox VE 9 has rules in place of groups, and none that cannot be kept.
+func TestHARules(t *testing.T) {
+	f := serve(t, timeline.Latencies{})
+
+	for _, id := range []string{"101", "102", "103"} {
+		require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu", "vmid", id))
+	}
+
+	for _, id := range []string{"101", "102"} {
+		f.ok("POST", haPath, "sid", "vm:"+id, "state", "stopped")
+	}
+
+	const rules = "/cluster/ha/rules"
+
+	f.ok("POST", rules, "rule", "home", "type", "node-affinity", "resources", "vm:102,vm:101", "nodes", "pve2,pve1:2",
+		"comment", "a pool")
+
+	r := f.object(f.ok("GET", rules+"/home"))
+	digest := r["digest"].(string)
+	delete(r, "digest")
+	require.Equal(t, map[string]any{
+		"rule": "home", "type": "node-affinity", "resources": "vm:101,vm:102", "nodes": "pve1:2,pve2", "comment": "a pool",
+		"order": 1.0,
+	}, r)
+
+	for _, c := range []struct {
+		method, path string
+		pairs        []string
+		want         string
+	}{
+		{"GET", "/cluster/ha/groups", nil, "500 cannot index groups: ha groups have been migrated to rules"},
+		{"GET", "/cluster/ha/groups/a", nil, "500 cannot read group: ha groups have been migrated to rules"},
+		{"POST", haPath, []string{"sid", "vm:103", "group", "racks"}, "500 invalid parameter 'group': ha groups have been migrated to rules"},
+		{"GET", rules + "/none", nil, "500 no such ha rule 'none'"},
+		{
+			"POST", rules, []string{"rule", "home", "type", "node-affinity", "resources", "vm:101", "nodes", "pve1"},
+			"500 create ha rule failed: HA rule 'home' already defined",
+		},
+		{
+			"POST", rules, []string{"rule", "b2", "type", "node-affinity", "resources", "vm:103", "nodes", "pve1"},
+			"500 create ha rule failed: cannot use unmanaged resource(s) vm:103.",
+		},
+		{
+			"PUT", rules + "/home", []string{"type", "node-affinity", "nodes", "pve9"},
+			"500 update HA rules failed: cannot use non-existent node(s) pve9.",
+		},
+		{
+			"PUT", rules + "/home", []string{"type", "node-affinity", "nodes", "pve1", "digest", "x"},
+			"500 update HA rules failed: detected modified configuration - file changed by other user? Try again.",
+		},
+		{
+			"POST", rules, []string{"rule", "apart", "type", "resource-affinity", "resources", "vm:101", "affinity", "negative"},
+			"400 Rule 'apart' is invalid.",
+		},
+		{
+			"POST", rules, []string{"rule", "apart", "type", "resource-affinity", "resources", "vm:101,vm:102", "affinity", "negative"},
+			"400 Rule 'apart' is invalid.",
+		},
+	} {
+		require.Equal(t, c.want, f.call(c.method, c.path, c.pairs...).status(), c.pairs)
+	}
+
+	// Without different priorities, both can be kept.
+	f.ok("PUT", rules+"/home", "type", "node-affinity", "nodes", "pve1,pve2", "digest", digest)
+	f.ok("POST", rules, "rule", "apart", "type", "resource-affinity", "resources", "vm:101,vm:102", "affinity", "negative")
+	require.Len(t, f.list(f.ok("GET", rules, "type", "resource-affinity")), 1)
+
+	// What leaves high availability leaves its rules.
+	f.ok("DELETE", haPath+"/vm:101")
+	require.Equal(t, "vm:102", f.object(f.ok("GET", rules+"/home"))["resources"])
+	f.ok("DELETE", haPath+"/vm:102")
+	require.Empty(t, f.ok("GET", rules))
+	f.ok("DELETE", rules+"/home")
+	require.NoError(t, f.journal.Unknown())
+
+	eight := serveVersion(t, world.Version8, timeline.Latencies{})
+	require.Equal(t, "501 Method 'GET /cluster/ha/rules' not implemented", eight.call("GET", rules).status())
 }

@@ -64,7 +64,7 @@ func nodeStatus(r *request) (any, error) {
 		"loadavg": []string{"0.10", "0.12", "0.10"},
 		"cpu":     0.02, "idle": 0, "wait": 0, "uptime": int(h.Uptime.Seconds()),
 		"kversion":   "Linux 6.8.12-9-pve #1 SMP PREEMPT_DYNAMIC",
-		"pveversion": "pve-manager/8.4.1/2a5fa54a8503f96d",
+		"pveversion": fmt.Sprintf("pve-manager/%s/%s", r.world.Version(), r.world.Version().RepoID()),
 		"current-kernel": map[string]any{
 			"sysname": "Linux", "release": "6.8.12-9-pve", "version": "#1 SMP PREEMPT_DYNAMIC", "machine": "x86_64",
 		},

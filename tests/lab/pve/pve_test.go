@@ -43,6 +43,12 @@ const (
 func serve(t *testing.T, latencies timeline.Latencies) *face {
 	t.Helper()
 
+	return serveVersion(t, world.Version9, latencies)
+}
+
+func serveVersion(t *testing.T, version world.Version, latencies timeline.Latencies) *face {
+	t.Helper()
+
 	storages := []world.Storage{
 		{Name: "tank", Type: "lvmthin", Content: []string{"images"}, SizeGiB: 100},
 		{Name: "local", Type: "dir", Content: []string{"iso", "snippets"}, SizeGiB: 50},
@@ -54,6 +60,7 @@ func serve(t *testing.T, latencies timeline.Latencies) *face {
 	}
 
 	w, err := world.New(world.Options{
+		Version: version,
 		Hosts: []world.Host{
 			{
 				Name: "pve1", Bridges: []string{"vmbr0", "vmbr1"}, Storages: slices.Concat(storages, more),

@@ -15,7 +15,9 @@ type route struct {
 	// needs is the privilege that every use of the call needs; more may be asked for when its effects are known.
 	needs privilege
 	// open calls need no authentication.
-	open   bool
+	open bool
+	// since is the first number of the version that the call came with; 0: all have it.
+	since  int
 	handle func(*request) (any, error)
 }
 
@@ -45,7 +47,7 @@ func (p privilege) on(r *request) string {
 // match finds the route of a call and the variables of its path.
 func (s *Server) match(method, path string) (*route, map[string]string) {
 	for i := range s.routes {
-		if s.routes[i].method != method {
+		if s.routes[i].method != method || s.routes[i].since > s.world.Version().Major() {
 			continue
 		}
 

@@ -184,6 +184,13 @@ func (p *process) sudo() int {
 		return p.unknown("sudo")
 	}
 
+	// The path of a user without a terminal has no administrators' programs since the system below Proxmox VE 9.
+	if name := inner.args[0]; p.server.world.Version().Major() > 8 && (name == "pvesm" || name == "qm") {
+		fmt.Fprintf(p.errs, "sudo: %s: command not found\n", name)
+
+		return 1
+	}
+
 	return inner.command()
 }
 

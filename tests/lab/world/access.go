@@ -24,19 +24,6 @@ func NewCredentials() Credentials {
 	}
 }
 
-// Privileges are all that the lab knows, those of Proxmox VE 8 and 9.
-var Privileges = []string{
-	"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit",
-	"Mapping.Audit", "Mapping.Modify", "Mapping.Use", "Pool.Allocate", "Pool.Audit",
-	"SDN.Allocate", "SDN.Audit", "SDN.Use", "Sys.AccessNetwork", "Sys.Audit", "Sys.Console", "Sys.Modify", "Sys.PowerMgmt",
-	"Sys.Syslog",
-	"VM.Allocate", "VM.Audit", "VM.Backup", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit",
-	"VM.Config.Disk",
-	"VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.Console", "VM.GuestAgent.Audit",
-	"VM.GuestAgent.FileRead", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted", "VM.Migrate", "VM.Monitor",
-	"VM.PowerMgmt", "VM.Snapshot", "VM.Snapshot.Rollback",
-}
-
 // superuser may do everything, some of which no privilege gives: Proxmox VE means the user, never a token of that user.
 const superuser = "root@pam"
 
@@ -56,7 +43,7 @@ type Ticket struct {
 	CSRF     string
 }
 
-func (a *access) init(c Credentials) {
+func (a *access) init(c Credentials, all []string) {
 	a.tokens = map[string]string{}
 	a.passwords = map[string]string{}
 	a.tickets = map[string]Ticket{}
@@ -64,12 +51,12 @@ func (a *access) init(c Credentials) {
 
 	if c.TokenID != "" {
 		a.tokens[c.TokenID] = c.TokenSecret
-		a.grants[c.TokenID] = map[string][]string{"/": Privileges}
+		a.grants[c.TokenID] = map[string][]string{"/": all}
 	}
 
 	if c.Username != "" {
 		a.passwords[c.Username] = c.Password
-		a.grants[c.Username] = map[string][]string{"/": Privileges}
+		a.grants[c.Username] = map[string][]string{"/": all}
 	}
 }
 
@@ -111,7 +98,7 @@ func (w *World) AddToken(id, secret string) {
 }
 
 // Grant gives a user or token privileges on a path and everything below it, in place of what it had from paths above.
-// Without privileges it takes everything away.
+// Without privileges it takes everything away. Privileges that the version does not know are no privileges.
 func (w *World) Grant(id, path string, privileges ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +107,10 @@ func (w *World) Grant(id, path string, privileges ...string) {
 		w.access.grants[id] = map[string][]string{}
 	}
 
-	w.access.grants[id][path] = privileges
+	known := w.version.Privileges()
+	w.access.grants[id][path] = slices.DeleteFunc(slices.Clone(privileges), func(p string) bool {
+		return !slices.Contains(known, p)
+	})
 }
 
 // VerifyToken accepts a token or says what is wrong with it.
@@ -234,8 +224,11 @@ func (w *World) need(c Caller, path, privilege string) error {
 	return denied(path + ", " + privilege)
 }
 
-// needAny asks for one of several privileges. The world is locked.
+// needAny asks for one of several privileges, of which a version may not know some. The world is locked.
 func (w *World) needAny(c Caller, path string, privileges ...string) error {
+	known := w.version.Privileges()
+	privileges = slices.DeleteFunc(slices.Clone(privileges), func(p string) bool { return !slices.Contains(known, p) })
+
 	for _, p := range privileges {
 		if w.allowed(c.ID, path, p) {
 			return nil
@@ -294,7 +287,7 @@ func (w *World) PermissionsOn(id, path string) []string {
 }
 
 func (w *World) privileges(id, path string) []string {
-	return slices.DeleteFunc(slices.Clone(Privileges), func(name string) bool { return !w.allowed(id, path, name) })
+	return slices.DeleteFunc(w.version.Privileges(), func(name string) bool { return !w.allowed(id, path, name) })
 }
 
 func randomHex(bytes int) string {

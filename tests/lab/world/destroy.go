@@ -45,6 +45,7 @@ func (w *World) Destroy(c Caller, host string, id int, r DestroyRequest) (string
 			}
 
 			delete(w.ha, v.id)
+			w.leaveRules(v.id)
 			delete(w.firewalls, v.id)
 
 			if r.Unreferenced {

@@ -33,17 +33,25 @@ type HAResource struct {
 var haStates = oneOf("started", "stopped", "enabled", "disabled", "ignored")
 
 // HAGroups returns the groups by name.
-func (w *World) HAGroups() []HAGroup {
+func (w *World) HAGroups() ([]HAGroup, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	return slices.SortedFunc(slices.Values(w.groups), func(a, b HAGroup) int { return strings.Compare(a.Name, b.Name) })
+	if err := w.noGroups("cannot index groups"); err != nil {
+		return nil, err
+	}
+
+	return slices.SortedFunc(slices.Values(w.groups), func(a, b HAGroup) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
 // HAGroup returns one group.
 func (w *World) HAGroup(name string) (HAGroup, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
+	if err := w.noGroups("cannot read group"); err != nil {
+		return HAGroup{}, err
+	}
 
 	i := slices.IndexFunc(w.groups, func(g HAGroup) bool { return g.Name == name })
 	if i < 0 {
@@ -164,6 +172,9 @@ func (w *World) CreateHAResource(r HAResource) error {
 	}
 
 	id, sid, err := w.parseSID(r.SID)
+	if err == nil && r.Group != "" {
+		err = w.noGroups("invalid parameter 'group'")
+	}
 
 	switch {
 	case err != nil:
@@ -216,7 +227,12 @@ func (w *World) UpdateHAResource(sid string, u HAUpdate) error {
 		next.MaxRelocate = u.MaxRelocate
 	}
 
-	switch err := next.verify(); {
+	err = next.verify()
+	if err == nil && u.Group != nil && *u.Group != "" {
+		err = w.noGroups("invalid parameter 'group'")
+	}
+
+	switch {
 	case err != nil:
 		return err
 	case u.Group != nil && *u.Group != "" && !w.hasGroup(*u.Group):
@@ -272,6 +288,7 @@ func (w *World) DeleteHAResource(sid string) error {
 	}
 
 	delete(w.ha, id)
+	w.leaveRules(id)
 
 	return nil
 }

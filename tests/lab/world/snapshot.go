@@ -17,6 +17,7 @@ type State struct {
 	Mappings []Mapping
 	// HA and SecurityGroups are what is configured beside the VMs and outlives them.
 	HA             []HAResource
+	HARules        []HARule
 	SecurityGroups []SecurityGroup
 }
 
@@ -72,6 +73,7 @@ func (w *World) Snapshot() State {
 		s.HA = append(s.HA, *w.ha[id])
 	}
 
+	s.HARules = slices.Clone(w.rules)
 	s.SecurityGroups, _ = w.securityGroups()
 
 	return s

@@ -4,6 +4,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,7 +17,9 @@ import (
 
 // Options says what a world starts with.
 type Options struct {
-	Hosts []Host
+	// Version of Proxmox VE; empty: the newest.
+	Version Version
+	Hosts   []Host
 	// HAGroups are the groups of high availability.
 	HAGroups []HAGroup
 	// Credentials are what the world accepts: a token and a user, both of which may do everything.
@@ -30,6 +33,7 @@ type Options struct {
 
 // World is one Proxmox VE cluster. All its methods may be called at the same time.
 type World struct {
+	version   Version
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wait      sync.WaitGroup
@@ -49,6 +53,7 @@ type World struct {
 	access   access
 	counter  int
 	groups   []HAGroup
+	rules    []HARule
 	// ha is what high availability looks after, by VMID.
 	ha map[int]*HAResource
 	// firewall is the cluster's, firewalls are the VMs'.
@@ -65,6 +70,7 @@ func New(o Options) (*World, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 
 	w := &World{
+		version:   cmp.Or(o.Version, Version9),
 		ctx:       ctx,
 		cancel:    cancel,
 		firmware:  o.Firmware,
@@ -99,7 +105,7 @@ func New(o Options) (*World, error) {
 		}
 	}
 
-	w.access.init(o.Credentials)
+	w.access.init(o.Credentials, w.version.Privileges())
 
 	return w, nil
 }
@@ -122,6 +128,9 @@ func (w *World) Close() {
 
 	w.wait.Wait()
 }
+
+// Version of Proxmox VE.
+func (w *World) Version() Version { return w.version }
 
 // Caller is on whose behalf something is done.
 type Caller struct {

@@ -1,0 +1,323 @@
+package world
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// HARule says where high availability runs VMs: Proxmox VE 9 has rules in place of groups.
+type HARule struct {
+	// Kind is node-affinity or resource-affinity.
+	Name, Kind, Comment string
+	// Resources are "vm:401".
+	Resources []string
+	// Nodes are host names, each with a priority if it has one: "pve1:2".
+	Nodes []string
+	// Affinity is positive or negative.
+	Affinity        string
+	Strict, Disable bool
+	// Order and Digest are those of the file; they are not stated.
+	Order  int
+	Digest string
+	// Errors are what is wrong with the rule, by field.
+	Errors map[string][]string
+}
+
+const nodeAffinity, resourceAffinity = "node-affinity", "resource-affinity"
+
+// noGroups are refused since they have become rules.
+func (w *World) noGroups(what string) error {
+	if w.version.Major() > 8 {
+		return failf("%s: ha groups have been migrated to rules", what)
+	}
+
+	return nil
+}
+
+// HARules returns the rules, in their order.
+func (w *World) HARules() []HARule {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.shownRules()
+}
+
+func (w *World) shownRules() []HARule {
+	h := sha1.New()
+	for _, r := range w.rules {
+		fmt.Fprintf(h, "%+v\n", r)
+	}
+
+	wrong := w.infeasible(w.rules)
+	shown := slices.Clone(w.rules)
+
+	for i := range shown {
+		shown[i].Order, shown[i].Digest, shown[i].Errors = i+1, hex.EncodeToString(h.Sum(nil)), wrong[shown[i].Name]
+	}
+
+	return shown
+}
+
+// HARule returns one rule.
+func (w *World) HARule(name string) (HARule, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	i := slices.IndexFunc(w.rules, func(r HARule) bool { return r.Name == name })
+	if i < 0 {
+		return HARule{}, failf("no such ha rule '%s'", name)
+	}
+
+	return w.shownRules()[i], nil
+}
+
+// CreateHARule makes a rule (pve-ha-manager 5: API2/HA/Rules.pm).
+func (w *World) CreateHARule(r HARule) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	const failed = "create ha rule failed: "
+
+	if wrong := configID.complaint("rule", r.Name); wrong != "" {
+		return Invalid("rule", "%s", wrong)
+	}
+
+	switch {
+	case slices.ContainsFunc(w.rules, func(other HARule) bool { return other.Name == r.Name }):
+		return failf(failed+"HA rule '%s' already defined", r.Name)
+	case len(r.Resources) == 0:
+		return failf(failed + "no resources were specified")
+	}
+
+	if err := w.checkRule(failed, r); err != nil {
+		return err
+	}
+
+	return w.keepRules(append(slices.Clone(w.rules), sortedRule(r)), r.Name)
+}
+
+// HARuleUpdate changes a rule. What is not given stays.
+type HARuleUpdate struct {
+	Resources, Nodes  []string
+	Affinity, Comment *string
+	Strict, Disable   *bool
+	Delete            []string
+	Digest            string
+}
+
+// UpdateHARule changes a rule.
+func (w *World) UpdateHARule(name string, u HARuleUpdate) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	const failed = "update HA rules failed: "
+
+	if u.Digest != "" && len(w.rules) > 0 && u.Digest != w.shownRules()[0].Digest {
+		return failf(failed + "detected modified configuration - file changed by other user? Try again.")
+	}
+
+	i := slices.IndexFunc(w.rules, func(r HARule) bool { return r.Name == name })
+	if i < 0 {
+		return failf(failed+"HA rule '%s' does not exist", name)
+	}
+
+	next := slices.Clone(w.rules)
+	r := &next[i]
+
+	if len(u.Resources) > 0 {
+		r.Resources = u.Resources
+	}
+
+	if len(u.Nodes) > 0 {
+		r.Nodes = u.Nodes
+	}
+
+	set(&r.Affinity, u.Affinity)
+	set(&r.Comment, u.Comment)
+
+	for field, value := range map[*bool]*bool{&r.Strict: u.Strict, &r.Disable: u.Disable} {
+		if value != nil {
+			*field = *value
+		}
+	}
+
+	for _, key := range u.Delete {
+		switch key {
+		case "comment":
+			r.Comment = ""
+		case "strict":
+			r.Strict = false
+		case "disable":
+			r.Disable = false
+		default:
+			return failf(failed+"no such option '%s'", key)
+		}
+	}
+
+	if err := w.checkRule(failed, *r); err != nil {
+		return err
+	}
+
+	*r = sortedRule(*r)
+
+	return w.keepRules(next, name)
+}
+
+// DeleteHARule removes a rule; one that is not there is no error.
+func (w *World) DeleteHARule(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.rules = slices.DeleteFunc(w.rules, func(r HARule) bool { return r.Name == name })
+}
+
+// sortedRule is a rule as its file keeps it.
+func sortedRule(r HARule) HARule {
+	r.Resources = slices.Compact(slices.Sorted(slices.Values(r.Resources)))
+	r.Nodes = slices.Sorted(slices.Values(r.Nodes))
+
+	return r
+}
+
+func (w *World) checkRule(failed string, r HARule) error {
+	var unmanaged, unknown []string
+
+	for _, sid := range r.Resources {
+		if id, _, err := w.parseSID(sid); err != nil || w.ha[id] == nil {
+			unmanaged = append(unmanaged, sid)
+		}
+	}
+
+	for host := range priorities(r.Nodes) {
+		if !slices.ContainsFunc(w.hosts, func(h *Host) bool { return h.Name == host }) {
+			unknown = append(unknown, host)
+		}
+	}
+
+	slices.Sort(unmanaged)
+	slices.Sort(unknown)
+
+	switch {
+	case len(unmanaged) > 0:
+		return failf(failed+"cannot use unmanaged resource(s) %s.", strings.Join(unmanaged, ", "))
+	case len(unknown) > 0:
+		return failf(failed+"cannot use non-existent node(s) %s.", strings.Join(unknown, ", "))
+	default:
+		return nil
+	}
+}
+
+// keepRules takes rules unless the one that changes cannot be kept with the others.
+func (w *World) keepRules(rules []HARule, changed string) error {
+	if wrong := w.infeasible(rules)[changed]; len(wrong) > 0 {
+		e := &Error{
+			Code: http.StatusBadRequest, Reason: fmt.Sprintf("Rule '%s' is invalid.", changed),
+			Fields: map[string]string{},
+		}
+		for field, list := range wrong {
+			e.Fields[field] = strings.Join(list, ", ")
+		}
+
+		return e
+	}
+
+	w.rules = rules
+
+	return nil
+}
+
+// priorities of hosts: "pve1:2".
+func priorities(nodes []string) map[string]int {
+	found := map[string]int{}
+
+	for _, node := range nodes {
+		host, text, _ := strings.Cut(node, ":")
+		found[host], _ = strconv.Atoi(text)
+	}
+
+	return found
+}
+
+// infeasible are the rules that cannot be kept, with why, by field (pve-ha-manager 5: HA/Rules).
+func (w *World) infeasible(rules []HARule) map[string]map[string][]string {
+	found := map[string]map[string][]string{}
+	blame := func(r HARule, why string) {
+		if found[r.Name] == nil {
+			found[r.Name] = map[string][]string{}
+		}
+
+		found[r.Name]["resources"] = append(found[r.Name]["resources"], why)
+	}
+
+	pinned := map[string][]HARule{}
+
+	for _, r := range rules {
+		if r.Kind != nodeAffinity || r.Disable {
+			continue
+		}
+
+		for _, sid := range r.Resources {
+			pinned[sid] = append(pinned[sid], r)
+		}
+	}
+
+	for _, sid := range sortedKeys(pinned) {
+		if len(pinned[sid]) > 1 {
+			for _, r := range pinned[sid] {
+				blame(r, fmt.Sprintf("resource '%s' is already used in another node affinity rule", sid))
+			}
+		}
+	}
+
+	for _, r := range rules {
+		if r.Kind != resourceAffinity || r.Disable {
+			continue
+		}
+
+		if len(r.Resources) < 2 {
+			blame(r, "rule is ineffective as there are less than two resources")
+		}
+
+		if r.Affinity == "negative" && len(r.Resources) > len(w.hosts) {
+			blame(r, "rule defines more resources than available nodes")
+		}
+
+		ranked := map[string]HARule{}
+
+		for _, sid := range r.Resources {
+			for _, p := range pinned[sid] {
+				if len(slices.Compact(slices.Sorted(maps.Values(priorities(p.Nodes))))) > 1 {
+					ranked[p.Name] = p
+				}
+			}
+		}
+
+		for _, name := range sortedKeys(ranked) {
+			blame(ranked[name], "resources are in a resource affinity rule and cannot be in a node affinity rule with "+
+				"multiple priorities")
+		}
+
+		if len(ranked) > 0 {
+			blame(r, "resources are in node affinity rules with multiple priorities")
+		}
+	}
+
+	return found
+}
+
+// leaveRules takes a VM out of all rules, and removes those that are left without one.
+func (w *World) leaveRules(id int) {
+	sid := fmt.Sprintf("vm:%d", id)
+
+	for i := range w.rules {
+		w.rules[i].Resources = slices.DeleteFunc(slices.Clone(w.rules[i].Resources), func(r string) bool { return r == sid })
+	}
+
+	w.rules = slices.DeleteFunc(w.rules, func(r HARule) bool { return len(r.Resources) == 0 })
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 )
@@ -109,6 +110,8 @@ type Journal struct {
 	mu      sync.Mutex
 	entries []Entry
 	faults  []*Fault
+	// unrecorded are calls that no real server was asked.
+	unrecorded []string
 }
 
 // Plant adds a fault. Faults strike in the order they were planted, one per call.
@@ -200,4 +203,23 @@ func (j *Journal) Unknown() error {
 	}
 
 	return fmt.Errorf("the lab was asked for what it does not know:%s", text)
+}
+
+// NoteUnrecorded notes a call that no real server was asked when the lab was compared with it: nothing holds the lab's
+// answer.
+func (j *Journal) NoteUnrecorded(call string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	if !slices.Contains(j.unrecorded, call) {
+		j.unrecorded = append(j.unrecorded, call)
+	}
+}
+
+// Unrecorded are the calls, by their routes, that no real server was asked.
+func (j *Journal) Unrecorded() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return slices.Sorted(slices.Values(j.unrecorded))
 }

@@ -185,7 +185,10 @@ func TestHARules(t *testing.T) {
 	}{
 		{"GET", "/cluster/ha/groups", nil, "500 cannot index groups: ha groups have been migrated to rules"},
 		{"GET", "/cluster/ha/groups/a", nil, "500 cannot read group: ha groups have been migrated to rules"},
-		{"POST", haPath, []string{"sid", "vm:103", "group", "racks"}, "500 invalid parameter 'group': ha groups have been migrated to rules"},
+		{
+			"POST", haPath, []string{"sid", "vm:103", "group", "racks"},
+			"500 invalid parameter 'group': ha groups have been migrated to rules",
+		},
 		{"GET", rules + "/none", nil, "500 no such ha rule 'none'"},
 		{
 			"POST", rules, []string{"rule", "home", "type", "node-affinity", "resources", "vm:101", "nodes", "pve1"},
@@ -205,11 +208,12 @@ func TestHARules(t *testing.T) {
 		},
 		{
 			"POST", rules, []string{"rule", "apart", "type", "resource-affinity", "resources", "vm:101", "affinity", "negative"},
-			"400 Rule 'apart' is invalid.",
+			"500 create ha rule failed: 400 Rule 'apart' is invalid.",
 		},
 		{
-			"POST", rules, []string{"rule", "apart", "type", "resource-affinity", "resources", "vm:101,vm:102", "affinity", "negative"},
-			"400 Rule 'apart' is invalid.",
+			"POST", rules,
+			[]string{"rule", "apart", "type", "resource-affinity", "resources", "vm:101,vm:102", "affinity", "negative"},
+			"500 create ha rule failed: 400 Rule 'apart' is invalid.",
 		},
 	} {
 		require.Equal(t, c.want, f.call(c.method, c.path, c.pairs...).status(), c.pairs)

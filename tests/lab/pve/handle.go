@@ -32,6 +32,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	if !s.recorded[route.String()] {
+		s.journal.NoteUnrecorded(route.String())
+	}
+
 	fault := s.journal.Enter(journal.Proxmox, "", call)
 
 	// The whole body is read before anything is answered: a connection that is closed on unread data takes the answer with

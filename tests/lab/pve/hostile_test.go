@@ -164,12 +164,16 @@ func TestNothingThatIsSentHurts(t *testing.T) {
 }
 
 func TestPathsThatNobodySends(t *testing.T) {
+	w, err := world.New(world.Options{})
+	require.NoError(t, err)
+	t.Cleanup(w.Close)
+
 	for _, path := range []string{
 		"", "/", "/api2", "/api2/json", "/api2/json/", "/api2/json//", "/api2/json/nodes//qemu",
 		"/api2/extjs/version", "/api2/json/nodes/%zz/qemu",
 	} {
 		r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawPath: path}}
-		s := New(nil, &journal.Journal{}, timeline.New())
+		s := New(w, &journal.Journal{}, timeline.New())
 		answer := httptest.NewRecorder()
 		s.ServeHTTP(answer, r)
 		require.Equal(t, http.StatusNotImplemented, answer.Code, path)

@@ -77,6 +77,8 @@ func getPool(r *request) (any, error) {
 
 	for _, v := range r.world.VMs(world.Caller{ID: "root@pam"}, "") {
 		if v.Pool == p.ID && (kind == "" || kind == "qemu") {
+			// Members have no tags, and no pool.
+			v.Pool, v.Tags = "", ""
 			members = append(members, vmResource(v))
 		}
 	}

@@ -59,22 +59,33 @@ func serveVersion(t *testing.T, version world.Version, latencies timeline.Latenc
 		{Name: "files", Type: "dir", Content: []string{"images"}},
 	}
 
-	w, err := world.New(world.Options{
-		Version: version,
-		Hosts: []world.Host{
-			{
-				Name: "pve1", Bridges: []string{"vmbr0", "vmbr1"}, Storages: slices.Concat(storages, more),
-				PCI: world.GPU("0000:01:00", 1),
-			},
-			{Name: "pve2", Storages: storages},
+	f := serveHosts(t, version, latencies, []world.Host{
+		{
+			Name: "pve1", Bridges: []string{"vmbr0", "vmbr1"}, Storages: slices.Concat(storages, more),
+			PCI: world.GPU("0000:01:00", 1),
 		},
-		HAGroups:    []world.HAGroup{{Name: "racks", Nodes: []string{"pve1:2", "pve2"}, Comment: "both", Restricted: true}},
+		{Name: "pve2", Storages: storages},
+	}, []world.HAGroup{{Name: "racks", Nodes: []string{"pve1:2", "pve2"}, Comment: "both", Restricted: true}})
+	require.NoError(t, f.world.AddTemplate(world.Template{
+		Name: "base", VMID: 9000, Host: "pve1", Storage: "tank", DiskGiB: 10,
+	}))
+	require.NoError(t, f.world.AddFile("pve1", "local", "iso", "talos.iso", 100*world.MiB, nil))
+
+	return f
+}
+
+// serveHosts serves a world of these hosts.
+func serveHosts(t *testing.T, version world.Version, latencies timeline.Latencies, hosts []world.Host,
+	groups []world.HAGroup,
+) *face {
+	t.Helper()
+
+	w, err := world.New(world.Options{
+		Version: version, Hosts: hosts, HAGroups: groups,
 		Credentials: world.Credentials{TokenID: tokenID, TokenSecret: tokenSecret, Username: "root@pam", Password: password},
 		Latencies:   latencies,
 	})
 	require.NoError(t, err)
-	require.NoError(t, w.AddTemplate(world.Template{Name: "base", VMID: 9000, Host: "pve1", Storage: "tank", DiskGiB: 10}))
-	require.NoError(t, w.AddFile("pve1", "local", "iso", "talos.iso", 100*world.MiB, nil))
 
 	j := &journal.Journal{}
 	s := pve.New(w, j, timeline.New())

@@ -78,7 +78,7 @@ func (r *request) vmid() (int, error) {
 
 func validID(field string, id int) error {
 	if id < 100 {
-		return world.Invalid(field, "value must have a minimum value of 100")
+		return world.Invalid(field, "invalid format - value does not look like a valid VM ID")
 	}
 
 	if id > 999_999_999 {
@@ -112,11 +112,11 @@ func status(v world.VMInfo) map[string]any {
 	out := map[string]any{
 		"vmid": v.ID, "name": v.Name, "status": powerState(v), "cpus": v.CPUs, "maxmem": v.Memory, "maxdisk": v.Disk,
 		"disk":   0,
-		"uptime": int(v.Uptime.Seconds()), "cpu": 0, "mem": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
+		"uptime": int(v.Uptime.Seconds()), "cpu": 0, "mem": 0, "netin": 0, "netout": 0,
 	}
 
 	if v.Running {
-		out["pid"] = v.PID
+		out["pid"], out["diskread"], out["diskwrite"] = v.PID, 0, 0
 	}
 
 	if v.Template {

@@ -3,6 +3,8 @@ package pve
 import (
 	"net/url"
 	"strings"
+
+	"talos-proxmox/tests/lab/recording"
 )
 
 // route is one call of the API.
@@ -114,3 +116,19 @@ func (s *Server) table() []route {
 
 	return all
 }
+
+// recordedRoutes are the routes of which the answers of a real server are known.
+func (s *Server) recordedRoutes() map[string]bool {
+	found := map[string]bool{}
+
+	for call := range recording.Asked(string(s.world.Version())) {
+		method, path, _ := strings.Cut(call, " ")
+		if route, _ := s.match(method, path); route != nil {
+			found[route.String()] = true
+		}
+	}
+
+	return found
+}
+
+func (r route) String() string { return r.method + " " + r.path }

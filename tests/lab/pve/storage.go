@@ -1,6 +1,7 @@
 package pve
 
 import (
+	"strconv"
 	"strings"
 
 	"talos-proxmox/tests/lab/world"
@@ -130,7 +131,7 @@ func holdsAny(content string, wanted []string) bool {
 func storageStatus(r *request) (any, error) {
 	s, err := r.world.Storage(r.vars["node"], r.vars["storage"])
 	if err != nil {
-		return nil, err
+		return nil, world.Invalid("storage", "No such storage.")
 	}
 
 	return storageState(s), nil
@@ -150,6 +151,12 @@ func content(r *request) (any, error) {
 			"volid": v.ID, "content": v.Kind, "format": v.Format, "size": v.Size,
 			"ctime": v.Created.Unix(),
 		}
+
+		// LVM says it as a text.
+		if s, err := r.world.Storage(r.vars["node"], r.vars["storage"]); err == nil && s.Type == "lvmthin" {
+			entry["ctime"] = strconv.FormatInt(v.Created.Unix(), 10)
+		}
+
 		if v.VMID != 0 {
 			entry["vmid"] = v.VMID
 		}

@@ -162,7 +162,7 @@ func TestPathsAsClientsWriteThem(t *testing.T) {
 	// One client deletes VM 0 between attempts to create one, with a slash before the query.
 	a := f.call("DELETE", "/nodes/pve1/qemu/0/?destroy-unreferenced-disks=1&purge=1")
 	require.Equal(t, "400 Parameter verification failed.", a.status())
-	require.Equal(t, map[string]string{"vmid": "value must have a minimum value of 100"}, a.Errors)
+	require.Equal(t, map[string]string{"vmid": "invalid format - value does not look like a valid VM ID"}, a.Errors)
 
 	require.Equal(t, "OK", f.task("POST", "/nodes/pve1/qemu/9000/clone", "newid", "401"))
 	require.Equal(t, "OK", f.task("DELETE", "/nodes/pve1/qemu/401/?destroy-unreferenced-disks=1&purge=1"))
@@ -216,7 +216,7 @@ func TestParameters(t *testing.T) {
 	}{
 		{nil, map[string]string{"newid": "property is missing and it is not optional"}},
 		{[]string{"newid", "x"}, map[string]string{"newid": "type check ('integer') failed - got 'x'"}},
-		{[]string{"newid", "7"}, map[string]string{"newid": "value must have a minimum value of 100"}},
+		{[]string{"newid", "7"}, map[string]string{"newid": "invalid format - value does not look like a valid VM ID"}},
 		{
 			[]string{"newid", "101", "full", "perhaps"},
 			map[string]string{"full": "type check ('boolean') failed - got 'perhaps'"},

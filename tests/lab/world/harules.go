@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,7 +98,7 @@ func (w *World) CreateHARule(r HARule) error {
 		return err
 	}
 
-	return w.keepRules(append(slices.Clone(w.rules), sortedRule(r)), r.Name)
+	return w.keepRules(failed, append(slices.Clone(w.rules), sortedRule(r)), r.Name)
 }
 
 // HARuleUpdate changes a rule. What is not given stays.
@@ -166,7 +165,7 @@ func (w *World) UpdateHARule(name string, u HARuleUpdate) error {
 
 	*r = sortedRule(*r)
 
-	return w.keepRules(next, name)
+	return w.keepRules(failed, next, name)
 }
 
 // DeleteHARule removes a rule; one that is not there is no error.
@@ -213,18 +212,11 @@ func (w *World) checkRule(failed string, r HARule) error {
 	}
 }
 
-// keepRules takes rules unless the one that changes cannot be kept with the others.
-func (w *World) keepRules(rules []HARule, changed string) error {
-	if wrong := w.infeasible(rules)[changed]; len(wrong) > 0 {
-		e := &Error{
-			Code: http.StatusBadRequest, Reason: fmt.Sprintf("Rule '%s' is invalid.", changed),
-			Fields: map[string]string{},
-		}
-		for field, list := range wrong {
-			e.Fields[field] = strings.Join(list, ", ")
-		}
-
-		return e
+// keepRules takes rules unless the one that changes cannot be kept with the others. Why is lost on the way, as it is on
+// real servers.
+func (w *World) keepRules(failed string, rules []HARule, changed string) error {
+	if len(w.infeasible(rules)[changed]) > 0 {
+		return failf(failed+"400 Rule '%s' is invalid.", changed)
 	}
 
 	w.rules = rules

@@ -99,7 +99,7 @@ func (w *World) prepareUpdate(c Caller, host string, id int, r UpdateRequest) (f
 	for _, key := range r.Delete {
 		// What is not there can be deleted by everybody, and is: clients delete all the devices that a VM should not have.
 		value, set := v.effective()[key]
-		if !set {
+		if !set && key != "lock" {
 			continue
 		}
 

@@ -62,7 +62,7 @@ type Options struct {
 	// Log receives progress, line by line: what was chosen, what is being built, for how long. Default os.Stderr; in a
 	// test the terminal, where there is one, because go test withholds what a test prints until its package is done.
 	Log io.Writer
-	// CacheDir keeps what was built or fetched, some 300 MB. Default CacheVariable, else talos-proxmox in the user's
+	// CacheDir keeps what was built or fetched, some 500 MB. Default CacheVariable, else talos-proxmox in the user's
 	// cache directory.
 	CacheDir string
 }

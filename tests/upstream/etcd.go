@@ -1,0 +1,190 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MemberConfig is what one member of etcd is started with.
+type MemberConfig struct {
+	// Name of the member, and of its directory below Dir.
+	Name, Dir string
+	// Address is a loopback address of its own; its ports are etcd's.
+	Address string
+	// Cluster has the addresses of all members by name; nil: it is the only one.
+	Cluster map[string]string
+	// Joins says that the others are a cluster already.
+	Joins bool
+	// Quota is how many bytes the database may have; 0: etcd's default.
+	Quota int64
+}
+
+// Member is a running member of etcd.
+type Member struct {
+	*Process
+	Config MemberConfig
+	http   *http.Client
+}
+
+// StartMember starts a member of etcd, and waits until its API answers.
+func (b *Binary) StartMember(ctx context.Context, c MemberConfig) (*Member, error) {
+	all := c.Cluster
+	if all == nil {
+		all = map[string]string{c.Name: c.Address}
+	}
+
+	state := "new"
+	if c.Joins {
+		state = "existing"
+	}
+
+	var initial []string
+	for name, address := range all {
+		initial = append(initial, name+"="+peerURL(address))
+	}
+
+	dir := filepath.Join(c.Dir, c.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+
+	args := []string{
+		"--name=" + c.Name, "--data-dir=data",
+		"--listen-client-urls=" + clientURL(c.Address), "--advertise-client-urls=" + clientURL(c.Address),
+		"--listen-peer-urls=" + peerURL(c.Address), "--initial-advertise-peer-urls=" + peerURL(c.Address),
+		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-state=" + state,
+		"--unsafe-no-fsync", "--heartbeat-interval=200", "--election-timeout=2000",
+		"--quota-backend-bytes=" + strconv.FormatInt(c.Quota, 10), "--log-level=warn",
+	}
+
+	p, err := b.start(dir, "etcd", args...)
+	if err != nil {
+		return nil, err
+	}
+
+	m := &Member{Process: p, Config: c, http: &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}}
+
+	// A learner answers this, and so does a member without a quorum.
+	if err := p.await(ctx, func() error { return m.Call(ctx, "maintenance/status", nil, nil) }); err != nil {
+		p.Stop()
+
+		return nil, err
+	}
+
+	return m, nil
+}
+
+func clientURL(address string) string { return "http://" + net.JoinHostPort(address, "2379") }
+func peerURL(address string) string   { return "http://" + net.JoinHostPort(address, "2380") }
+
+// Error is what etcd answers instead: a code of gRPC, and a text.
+type Error struct {
+	Code    uint32 `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Call calls the API of a member, in JSON. In is what is sent, out what the answer is read into; nil: nothing.
+func (m *Member) Call(ctx context.Context, method string, in, out any) error {
+	return m.call(ctx, method, in, out, false)
+}
+
+// CallLed is a call that wants a leader, as Talos does for what concerns the members.
+func (m *Member) CallLed(ctx context.Context, method string, in, out any) error {
+	return m.call(ctx, method, in, out, true)
+}
+
+func (m *Member) call(ctx context.Context, method string, in, out any, led bool) error {
+	if in == nil {
+		in = struct{}{}
+	}
+
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, clientURL(m.Config.Address)+"/v3/"+method,
+		bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+
+	if led {
+		r.Header.Set("Grpc-Metadata-Hasleader", "true")
+	}
+
+	answer, err := m.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+
+	if answer.StatusCode != http.StatusOK {
+		var refused Error
+		if json.Unmarshal(text, &refused) != nil || refused.Message == "" {
+			return fmt.Errorf("%s: %s: %s", method, answer.Status, text)
+		}
+
+		return &refused
+	}
+
+	if out == nil {
+		return nil
+	}
+
+	return json.Unmarshal(text, out)
+}
+
+// Snapshot is a snapshot of what the member stores: its database, and the hash of that.
+func (m *Member) Snapshot(ctx context.Context) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, clientURL(m.Config.Address)+"/v3/maintenance/snapshot",
+		strings.NewReader("{}"))
+	if err != nil {
+		return nil, err
+	}
+
+	answer, err := m.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+
+	var out []byte
+
+	for parts := json.NewDecoder(answer.Body); ; {
+		var part struct {
+			Result struct {
+				Blob []byte `json:"blob"`
+			} `json:"result"`
+			Error *Error `json:"error"`
+		}
+
+		switch err := parts.Decode(&part); {
+		case err == io.EOF:
+			return out, nil
+		case err != nil:
+			return nil, err
+		case part.Error != nil:
+			return nil, part.Error
+		}
+
+		out = append(out, part.Result.Blob...)
+	}
+}

@@ -124,10 +124,14 @@ func (c *Cluster) listLocked(k *kind, namespace string) []runtime.Object {
 	return out
 }
 
-// create stores a new object and returns a copy of it as stored.
-func (c *Cluster) create(k *kind, obj runtime.Object) (runtime.Object, error) {
+// create stores a new object and returns a copy of it as stored. A dry run stores nothing.
+func (c *Cluster) create(k *kind, obj runtime.Object, dry bool) (runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
+	if dry {
+		return c.newLocked(k, obj)
+	}
 
 	stored, err := c.createLocked(k, obj)
 	if err != nil {
@@ -140,16 +144,20 @@ func (c *Cluster) create(k *kind, obj runtime.Object) (runtime.Object, error) {
 }
 
 func (c *Cluster) createLocked(k *kind, obj runtime.Object) (runtime.Object, error) {
+	obj, err := c.newLocked(k, obj)
+	if err == nil {
+		c.commit(k, watch.Added, obj, nil)
+	}
+
+	return obj, err
+}
+
+// newLocked is what would be stored.
+func (c *Cluster) newLocked(k *kind, obj runtime.Object) (runtime.Object, error) {
 	obj = obj.DeepCopyObject()
 	m := accessor(obj)
 
-	if m.GetName() == "" && m.GetGenerateName() != "" {
-		m.SetName(m.GetGenerateName() + randomHex(3)[:5])
-	}
-
-	if m.GetName() == "" {
-		return nil, apierrors.NewBadRequest("name or generateName is required")
-	}
+	generateName(m)
 
 	if _, exists := c.objects[k][key(m.GetNamespace(), m.GetName())]; exists {
 		return nil, apierrors.NewAlreadyExists(k.gr(), m.GetName())
@@ -163,11 +171,21 @@ func (c *Cluster) createLocked(k *kind, obj runtime.Object) (runtime.Object, err
 
 	m.SetUID(types.UID(newUID()))
 	m.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
-	m.SetGeneration(1)
+
+	if counted[k] {
+		m.SetGeneration(1)
+	}
+
 	setDefaults(obj)
-	c.commit(k, watch.Added, obj, nil)
 
 	return obj, nil
+}
+
+// generateName names an object that wants to have a name of its own.
+func generateName(m metav1.Object) {
+	if m.GetName() == "" && m.GetGenerateName() != "" {
+		m.SetName(m.GetGenerateName() + randomHex(3)[:5])
+	}
 }
 
 // current returns a copy of an object as it is now, which controllers may have changed since; of the object itself when
@@ -235,6 +253,11 @@ func (c *Cluster) updateLocked(k *kind, namespace, name string,
 	is.SetResourceVersion(was.GetResourceVersion())
 	is.SetDeletionTimestamp(was.GetDeletionTimestamp())
 	is.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
+	is.SetGeneration(was.GetGeneration())
+
+	if counted[k] && !equal(specOf(before), specOf(after)) {
+		is.SetGeneration(was.GetGeneration() + 1)
+	}
 
 	switch {
 	case is.GetDeletionTimestamp() != nil && len(is.GetFinalizers()) == 0:

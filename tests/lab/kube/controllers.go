@@ -35,6 +35,7 @@ var (
 	requests    = kindOf("certificates.k8s.io", "v1", "certificatesigningrequests")
 	slicesOf    = kindOf("discovery.k8s.io", "v1", "endpointslices")
 	configMaps  = kindOf("", "v1", "configmaps")
+	events      = kindOf("", "v1", "events")
 
 	serviceAccounts     = kindOf("", "v1", "serviceaccounts")
 	clusterRoleBindings = kindOf("rbac.authorization.k8s.io", "v1", "clusterrolebindings")

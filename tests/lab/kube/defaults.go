@@ -3,6 +3,7 @@ package kube
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -11,6 +12,7 @@ import (
 func setDefaults(obj runtime.Object) {
 	switch o := obj.(type) {
 	case *corev1.Namespace:
+		o.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
 		o.Status.Phase = corev1.NamespaceActive
 		if o.Labels == nil {
 			o.Labels = map[string]string{}
@@ -24,6 +26,20 @@ func setDefaults(obj runtime.Object) {
 		if o.Type == "" {
 			o.Type = corev1.SecretTypeOpaque
 		}
+
+		for name, text := range o.StringData {
+			if o.Data == nil {
+				o.Data = map[string][]byte{}
+			}
+
+			o.Data[name] = []byte(text)
+		}
+
+		o.StringData = nil
+	case *rbacv1.RoleBinding:
+		defaultBinding(&o.RoleRef, o.Subjects)
+	case *rbacv1.ClusterRoleBinding:
+		defaultBinding(&o.RoleRef, o.Subjects)
 	case *corev1.Service:
 		defaultService(&o.Spec)
 	case *appsv1.DaemonSet:
@@ -46,6 +62,16 @@ func setDefaults(obj runtime.Object) {
 				Type:          appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &quarter},
 			}
+		}
+	}
+}
+
+func defaultBinding(role *rbacv1.RoleRef, subjects []rbacv1.Subject) {
+	role.APIGroup = rbacv1.GroupName
+
+	for i := range subjects {
+		if s := &subjects[i]; s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind {
+			s.APIGroup = rbacv1.GroupName
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 )
@@ -144,12 +145,30 @@ func writeResources(w http.ResponseWriter, group, ver string) bool {
 	}
 
 	if len(list.APIResources) == 0 {
-		return false
+		return writeUnknown(w, group)
 	}
 
 	writeJSON(w, http.StatusOK, list)
 
 	return true
+}
+
+// writeUnknown answers a request for what a group does not have. It reports false, and has not answered, when there is
+// no such group.
+func writeUnknown(w http.ResponseWriter, group string) bool {
+	known := slices.ContainsFunc(kinds, func(k kind) bool { return k.group == group })
+	for gr := range elsewhere {
+		known = known || gr.Group == group
+	}
+
+	if known {
+		writeError(w, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+			Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
+		}})
+	}
+
+	return known
 }
 
 // jsonOf returns an object as JSON, with its kind and version in it.

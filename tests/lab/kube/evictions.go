@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -22,13 +21,13 @@ const (
 var eviction = &kind{group: "policy", version: "v1", resource: "evictions", name: evictionKind, namespaced: true}
 
 // evict serves the subresource (Kubernetes: pkg/registry/core/pod/storage/eviction.go).
-func (s *Server) evict(w http.ResponseWriter, r *http.Request, t target) {
+func (s *Server) evict(w http.ResponseWriter, r *http.Request, t target, who user) {
 	if r.Method != http.MethodPost {
 		writeError(w, apierrors.NewMethodNotSupported(pods.gr(), r.Method))
 		return
 	}
 
-	obj, err := readObject(r, eviction)
+	obj, _, err := readObject(r, eviction)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -40,7 +39,12 @@ func (s *Server) evict(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 
-	if err := s.cfg.Cluster.evict(t.namespace, t.name,
+	if err := s.nodeEvicts(who, t); err != nil {
+		writeError(w, err)
+		return
+	}
+
+	if err := s.cfg.Cluster.evict(t.namespace, t.name, e.DeleteOptions,
 		dryRun(r) || e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) > 0); err != nil {
 		writeError(w, err)
 		return
@@ -52,7 +56,7 @@ func (s *Server) evict(w http.ResponseWriter, r *http.Request, t target) {
 }
 
 // evict deletes a pod if the disruption budgets let it go.
-func (c *Cluster) evict(namespace, name string, dry bool) error {
+func (c *Cluster) evict(namespace, name string, options *metav1.DeleteOptions, dry bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -71,6 +75,11 @@ func (c *Cluster) evict(namespace, name string, dry bool) error {
 
 	if dry {
 		return nil
+	}
+
+	if options != nil && options.Preconditions != nil && options.Preconditions.UID != nil &&
+		*options.Preconditions.UID != p.UID {
+		return otherUID(pods.name, name, *options.Preconditions.UID, p.UID)
 	}
 
 	c.deleteLocked(pods, p)
@@ -95,8 +104,10 @@ func (c *Cluster) disrupt(p *corev1.Pod, dry bool) error {
 		return nil
 	case 1:
 	default:
-		return apierrors.NewInternalError(errors.New(
-			"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")) // its words
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+		}}
 	}
 
 	b := found[0]
@@ -115,11 +126,15 @@ func (c *Cluster) disrupt(p *corev1.Pod, dry bool) error {
 
 	if st.DisruptionsAllowed <= 0 {
 		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-			Type: policyv1.DisruptionBudgetCause,
-			Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name,
-				st.DesiredHealthy, st.CurrentHealthy),
-		})
+
+		why := fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", b.Name)
+		if st.CurrentHealthy <= st.DesiredHealthy {
+			why = fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name,
+				st.DesiredHealthy, st.CurrentHealthy)
+		}
+
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: why})
 
 		return err
 	}

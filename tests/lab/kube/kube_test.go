@@ -255,7 +255,9 @@ func TestObjects(t *testing.T) {
 		}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	_, err = maps.Create(t.Context(), made, metav1.CreateOptions{})
+	again := made.DeepCopy()
+	again.ResourceVersion = ""
+	_, err = maps.Create(t.Context(), again, metav1.CreateOptions{})
 	require.True(t, apierrors.IsAlreadyExists(err), "%v", err)
 
 	made.Data["x"] = "2"
@@ -286,9 +288,9 @@ func TestObjects(t *testing.T) {
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
-	// fields that a kind does not have are refused
+	// fields that a kind does not have are refused to who wants them to be
 	err = f.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/default/configmaps").SetHeader("Content-Type",
-		"application/json").
+		"application/json").Param("fieldValidation", metav1.FieldValidationStrict).
 		Body([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b"},"dota":{}}`)).Do(t.Context()).Error()
 	require.True(t, apierrors.IsBadRequest(err), "%v", err)
 	require.ErrorContains(t, err, "dota")

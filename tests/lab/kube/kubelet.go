@@ -21,7 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 )
 
 // Kubelet joins one machine to a cluster and reports for it. It knows of the cluster only what the machine's
@@ -96,7 +98,8 @@ func (k *Kubelet) Report(ctx context.Context, ready bool, reason string) error {
 		err := k.with(ctx, server, func(ctx context.Context,
 			api kubernetes.Interface,
 		) error {
-			return k.post(ctx, api, ready, reason)
+			// The controllers write to the Node of a cluster as well.
+			return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return k.post(ctx, api, ready, reason) })
 		})
 		if err == nil {
 			return nil
@@ -204,6 +207,9 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
+// signedWithin is how long a kubelet waits here for its certificate; the lab's own controllers sign at once.
+const signedWithin = 20 * time.Second
+
 // bootstrap gets the kubelet a client certificate for its bootstrap token.
 func (k *Kubelet) bootstrap(ctx context.Context, server string) (*x509.PEMEncodedCertificateAndKey, error) {
 	api, done, err := k.client(server, k.Token, nil)
@@ -231,8 +237,21 @@ func (k *Kubelet) bootstrap(ctx context.Context, server string) (*x509.PEMEncode
 		return nil, err
 	}
 
-	if len(req.Status.Certificate) == 0 {
-		return nil, fmt.Errorf("certificate signing request %s was not approved", req.Name)
+	// The controllers of a cluster approve and sign it, some time later.
+	for since := time.Now(); len(req.Status.Certificate) == 0; {
+		if time.Since(since) > signedWithin {
+			return nil, fmt.Errorf("certificate signing request %s was not approved", req.Name)
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+
+		if req, err = client.Get(ctx, req.Name, metav1.GetOptions{}); err != nil {
+			return nil, err
+		}
 	}
 
 	pair.Crt = req.Status.Certificate
@@ -357,7 +376,7 @@ func (k *Kubelet) dropMirrors(ctx context.Context, api kubernetes.Interface) err
 			continue
 		}
 
-		if err := api.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil &&
+		if err := api.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, atOnce()); err != nil &&
 			!apierrors.IsNotFound(err) {
 			return err
 		}
@@ -405,22 +424,51 @@ func (k *Kubelet) mirror(ctx context.Context, api kubernetes.Interface, owner *c
 	runPod(p, k.Node)
 	k.hold(p, static)
 
-	now, err := client.Get(ctx, p.Name, metav1.GetOptions{})
+	// A kubelet cannot ask for a pod that is not there.
+	list, err := client.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.Node.Name})
+	if err != nil {
+		return err
+	}
+
+	i := slices.IndexFunc(list.Items, func(there corev1.Pod) bool { return there.Name == p.Name })
+	if i < 0 {
+		return k.createMirror(ctx, client, p)
+	}
+
+	now := &list.Items[i]
 
 	switch {
-	case apierrors.IsNotFound(err):
-		_, err = client.Create(ctx, p, metav1.CreateOptions{})
-	case err == nil && now.Annotations[corev1.MirrorPodAnnotationKey] != p.Annotations[corev1.MirrorPodAnnotationKey]:
+	case now.Annotations[corev1.MirrorPodAnnotationKey] != p.Annotations[corev1.MirrorPodAnnotationKey]:
 		// the manifest changed, say to another version: the kubelet deletes the mirror and makes a new one
-		if err = client.Delete(ctx, p.Name, metav1.DeleteOptions{}); err == nil {
-			_, err = client.Create(ctx, p, metav1.CreateOptions{})
+		if err = client.Delete(ctx, p.Name, atOnce()); err == nil {
+			err = k.createMirror(ctx, client, p)
 		}
-	case err == nil && podReady(now) != podReady(p):
+	case podReady(now) != podReady(p):
 		now.Status = p.Status
 		_, err = client.UpdateStatus(ctx, now, metav1.UpdateOptions{})
 	}
 
 	return err
+}
+
+// createMirror creates a mirror, and then says how its pod is: nobody can say both at once.
+func (k *Kubelet) createMirror(ctx context.Context, client typedcorev1.PodInterface, p *corev1.Pod) error {
+	now, err := client.Create(ctx, p, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+
+	now.Status = p.Status
+	_, err = client.UpdateStatus(ctx, now, metav1.UpdateOptions{})
+
+	return err
+}
+
+// atOnce are the options by which kubelets delete the mirrors of their pods.
+func atOnce() metav1.DeleteOptions {
+	none := int64(0)
+
+	return metav1.DeleteOptions{GracePeriodSeconds: &none}
 }
 
 // hold shows that a static pod does not run, if it does not.

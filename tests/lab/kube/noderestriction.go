@@ -16,7 +16,7 @@ import (
 // (Kubernetes: plugin/pkg/admission/noderestriction, admitNode). Talos and K3s start each API server with it. Before is
 // nil for a Node that is created.
 func nodeRestriction(who user, before, after runtime.Object) error {
-	name, isNode := strings.CutPrefix(who.name, "system:node:")
+	name, isNode := strings.CutPrefix(who.name, nodePrefix)
 	node, ok := after.(*corev1.Node)
 
 	if !ok || !isNode || !who.in("system:nodes") {
@@ -33,7 +33,7 @@ func nodeRestriction(who user, before, after runtime.Object) error {
 
 	if before == nil {
 		if forbidden := forbiddenLabels(node.Labels, nil); len(forbidden) > 0 {
-			return forbid("is not allowed to set the following labels: %s", strings.Join(forbidden, ", "))
+			return forbid("node %q is not allowed to set the following labels: %s", name, strings.Join(forbidden, ", "))
 		}
 
 		return nil
@@ -48,12 +48,12 @@ func nodeRestriction(who user, before, after runtime.Object) error {
 		return forbid("node %q is not allowed to modify taints", name)
 	}
 
-	if forbidden := forbiddenLabels(node.Labels, was.Labels); len(forbidden) > 0 {
-		return forbid("is not allowed to modify labels: %s", strings.Join(forbidden, ", "))
-	}
-
 	if !equal(node.OwnerReferences, was.OwnerReferences) {
 		return forbid("node %q is not allowed to modify ownerReferences", name)
+	}
+
+	if forbidden := forbiddenLabels(node.Labels, was.Labels); len(forbidden) > 0 {
+		return forbid("is not allowed to modify labels: %s", strings.Join(forbidden, ", "))
 	}
 
 	return nil

@@ -1,12 +1,15 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -24,7 +28,9 @@ import (
 const bodyLimit = 3 << 20
 
 // resource serves one verb on one kind.
-func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *kind, who user, verb, call string) {
+func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *kind, who user, verb, call string,
+	sel selector,
+) {
 	c := s.cfg.Cluster
 
 	switch verb {
@@ -32,12 +38,6 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 		obj, err := c.get(k, t.namespace, t.name)
 		s.reply(w, r, k, http.StatusOK, obj, err)
 	case "list", "watch":
-		sel, err := selectorOf(r)
-		if err != nil {
-			writeError(w, apierrors.NewBadRequest(err.Error()))
-			return
-		}
-
 		if verb == "watch" {
 			s.watch(w, r, t, k, sel)
 			return
@@ -46,33 +46,51 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 		items, version := c.list(k, t.namespace)
 		s.replyList(w, r, k, sel.filter(items), version)
 	case "create":
-		obj, err := readObject(r, k)
+		obj, warning, err := readObject(r, k)
 		if err == nil {
-			if k.namespaced {
-				accessor(obj).SetNamespace(t.namespace)
+			warn(w, warning)
+
+			if err = prepare(k, t, obj); err == nil {
+				err = s.admit(who, k, nil, obj)
 			}
 
-			err = nodeRestriction(who, nil, obj)
-			if err == nil && !dryRun(r) {
-				obj, err = c.create(k, obj)
+			if err == nil {
+				obj, err = c.create(k, obj, dryRun(r))
 			}
 		}
 
 		s.reply(w, r, k, http.StatusCreated, obj, err)
 	case "update":
-		sent, err := readObject(r, k)
+		sent, warning, err := readObject(r, k)
+		if err == nil {
+			err = sameObject(k, t, sent)
+		}
+
 		if err != nil {
 			writeError(w, err)
 			return
 		}
 
-		obj, err := c.update(k, t.namespace, t.name, dryRun(r),
-			func(now runtime.Object) (runtime.Object, error) { return admitted(k, t, who, now, sent) })
+		warn(w, warning)
+
+		obj, err := c.update(k, t.namespace, t.name, dryRun(r), func(now runtime.Object) (runtime.Object, error) {
+			if is := accessor(now).GetUID(); accessor(sent).GetUID() != "" && accessor(sent).GetUID() != is {
+				return nil, apierrors.NewConflict(k.gr(), t.name, fmt.Errorf(
+					"Precondition failed: UID in precondition: %v, UID in object meta: %v", accessor(sent).GetUID(), is))
+			}
+
+			return s.admitted(k, t, who, now, sent)
+		})
 		s.reply(w, r, k, http.StatusOK, obj, err)
 	case "patch":
 		s.patch(w, r, t, k, who, call)
 	case "delete":
-		obj, err := s.remove(r, t, k)
+		obj, err := s.remove(r, t, k, who)
+		if err == nil && !returned[k] && accessor(obj).GetDeletionTimestamp() == nil {
+			writeJSON(w, http.StatusOK, deleted(k, accessor(obj)))
+			return
+		}
+
 		s.reply(w, r, k, http.StatusOK, obj, err)
 	case "deletecollection":
 		s.refuse(w, call, "the lab's API server does not delete collections")
@@ -85,7 +103,7 @@ func dryRun(r *http.Request) bool { return r.URL.Query().Has("dryRun") }
 
 // remove deletes an object as far as the options in the body want it: not at all in a dry run, and not when it is
 // another one by now.
-func (s *Server) remove(r *http.Request, t target, k *kind) (runtime.Object, error) {
+func (s *Server) remove(r *http.Request, t target, k *kind, who user) (runtime.Object, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit))
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -109,9 +127,21 @@ func (s *Server) remove(r *http.Request, t target, k *kind) (runtime.Object, err
 		return nil, err
 	}
 
-	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != accessor(obj).GetUID() {
-		return nil, apierrors.NewConflict(k.gr(), t.name, fmt.Errorf(
-			"Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, accessor(obj).GetUID()))
+	if p := options.Preconditions; p != nil {
+		is := accessor(obj)
+
+		switch {
+		case p.UID != nil && *p.UID != is.GetUID():
+			return nil, otherUID(k.name, t.name, *p.UID, is.GetUID())
+		case p.ResourceVersion != nil && *p.ResourceVersion != is.GetResourceVersion():
+			return nil, apierrors.NewConflict(schema.GroupResource{Group: k.group, Resource: k.name}, t.name, fmt.Errorf(
+				"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
+					"The object might have been modified", *p.ResourceVersion, is.GetResourceVersion()))
+		}
+	}
+
+	if err := nodeDeletes(who, k, obj); err != nil {
+		return nil, err
 	}
 
 	if dryRun(r) || len(options.DryRun) > 0 {
@@ -121,13 +151,24 @@ func (s *Server) remove(r *http.Request, t target, k *kind) (runtime.Object, err
 	return s.cfg.Cluster.remove(k, t.namespace, t.name)
 }
 
+// otherUID is the answer to who means another object of the name. Its resource is a kind.
+func otherUID(kind, name string, meant, is types.UID) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: kind}, name, fmt.Errorf(
+		"the UID in the precondition (%s) does not match the UID in record (%s). "+
+			"The object might have been deleted and then recreated", meant, is))
+}
+
 var deleteOptions = schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
 
 // admitted is an object as a request makes it, if who asks may do that.
-func admitted(k *kind, t target, who user, now, sent runtime.Object) (runtime.Object, error) {
+func (s *Server) admitted(k *kind, t target, who user, now, sent runtime.Object) (runtime.Object, error) {
 	changed, err := merged(k, t, now, sent)
 	if err == nil {
-		err = nodeRestriction(who, now, changed)
+		err = s.admit(who, k, now, changed)
+	}
+
+	if err == nil {
+		err = changeable(k, now, changed)
 	}
 
 	return changed, err
@@ -150,6 +191,10 @@ func merged(k *kind, t target, now, sent runtime.Object) (runtime.Object, error)
 	}
 
 	if t.sub == "status" {
+		if k == nodes {
+			a["metadata"] = b["metadata"]
+		}
+
 		a["status"] = b["status"]
 		b = a
 	} else {
@@ -192,6 +237,16 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind
 	case types.StrategicMergePatchType:
 		apply = func(doc []byte) ([]byte, error) { return strategicpatch.StrategicMergePatch(doc, body, k.new()) }
 	default:
+		if types.PatchType(media) != types.ApplyPatchType {
+			writeError(w, &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
+				Reason: metav1.StatusReasonUnsupportedMediaType, Message: "415: Unsupported Media Type",
+				Details: &metav1.StatusDetails{},
+			}})
+
+			return
+		}
+
 		s.refuse(w, call, "the lab's API server does not know patches of type "+media)
 		return
 	}
@@ -203,24 +258,33 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind
 		}
 
 		if doc, err = apply(doc); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "", 0,
+				false)
 		}
 
 		sent := k.new()
 		if err := json.Unmarshal(doc, sent); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+			return nil, apierrors.NewInvalid(schema.GroupKind{}, "",
+				field.ErrorList{field.Invalid(field.NewPath("patch"), string(doc), err.Error())})
 		}
 
-		return admitted(k, t, who, now, sent)
+		if accessor(sent).GetUID() != accessor(now).GetUID() {
+			return nil, apierrors.NewInvalid(k.gvk().GroupKind(), t.name, field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "uid"), accessor(sent).GetUID(), "field is immutable"),
+			})
+		}
+
+		return s.admitted(k, t, who, now, sent)
 	})
 	s.reply(w, r, k, http.StatusOK, obj, err)
 }
 
-// readObject decodes a body, JSON, YAML or protobuf. Fields that the kind does not have are an error.
-func readObject(r *http.Request, k *kind) (runtime.Object, error) {
+// readObject decodes a body, JSON, YAML or protobuf. Of fields that the kind does not have it warns, unless the request
+// wants them refused or ignored.
+func readObject(r *http.Request, k *kind) (runtime.Object, string, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit))
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, "", apierrors.NewBadRequest(err.Error())
 	}
 
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -230,7 +294,7 @@ func readObject(r *http.Request, k *kind) (runtime.Object, error) {
 
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
 	if !ok {
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, r.Method, k.gr(), "",
+		return nil, "", apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, r.Method, k.gr(), "",
 			"unsupported media type "+media, 0, false)
 	}
 
@@ -240,17 +304,43 @@ func readObject(r *http.Request, k *kind) (runtime.Object, error) {
 	}
 
 	gvk := k.gvk()
+	wrong := func(kind, why string) error {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", kind, gvk.Version,
+			gvk.Kind, why))
+	}
 
 	obj, got, err := serializer.Decode(body, &gvk, nil)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
 
-	if *got != gvk {
-		return nil, apierrors.NewBadRequest("the object is a " + got.String() + ", not a " + gvk.String())
-	}
+	strict, isStrict := runtime.AsStrictDecodingError(err)
+	validation := r.URL.Query().Get("fieldValidation")
 
-	return obj, nil
+	switch {
+	case isStrict && validation != metav1.FieldValidationStrict && obj != nil:
+		if validation == metav1.FieldValidationIgnore {
+			return obj, "", nil
+		}
+
+		return obj, errors.Join(strict.Errors()...).Error(), nil
+	case err != nil && got != nil && got.Kind != "":
+		return nil, "", wrong(got.Kind, err.Error())
+	case err != nil:
+		return nil, "", apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v",
+			gvk.Kind, err))
+	case *got != gvk:
+		return nil, "", wrong(got.Kind, fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind,
+			cmp.Or(gvk.Group, "core"), gvk.Kind))
+	default:
+		return obj, "", nil
+	}
+}
+
+// warn adds the warnings of a line each, as Kubernetes does.
+func warn(w http.ResponseWriter, warnings string) {
+	for text := range strings.SplitSeq(warnings, "\n") {
+		if text != "" {
+			w.Header().Add("Warning", fmt.Sprintf("299 - %q", text))
+		}
+	}
 }
 
 // reply answers with one object, or an error.
@@ -299,7 +389,7 @@ type selector struct {
 	fields fields.Selector
 }
 
-func selectorOf(r *http.Request) (selector, error) {
+func selectorOf(r *http.Request, k *kind) (selector, error) {
 	q := r.URL.Query()
 
 	l, err := labels.Parse(q.Get("labelSelector"))
@@ -308,9 +398,24 @@ func selectorOf(r *http.Request) (selector, error) {
 	}
 
 	f, err := fields.ParseSelector(q.Get("fieldSelector"))
+	if err != nil {
+		return selector{}, err
+	}
 
-	return selector{l, f}, err
+	known := fieldsOf(k.new())
+
+	for _, req := range f.Requirements() {
+		if _, ok := known[req.Field]; !ok {
+			// its words
+			return selector{}, fmt.Errorf("field label not supported: %s", req.Field)
+		}
+	}
+
+	return selector{l, f}, nil
 }
+
+// everything selects all.
+var everything = selector{labels.Everything(), fields.Everything()}
 
 func (s selector) match(obj runtime.Object) bool {
 	return s.labels.Matches(labels.Set(accessor(obj).GetLabels())) && s.fields.Matches(fieldsOf(obj))

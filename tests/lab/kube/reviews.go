@@ -2,6 +2,7 @@ package kube
 
 import (
 	"net/http"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -33,7 +34,7 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request, who user) bool {
 		return true
 	}
 
-	obj, err := readObject(r, k)
+	obj, _, err := readObject(r, k)
 	if err == nil {
 		obj = s.answerReview(obj, who)
 	}
@@ -56,11 +57,25 @@ func (s *Server) answerReview(obj runtime.Object, who user) runtime.Object {
 				k = known
 			}
 
-			o.Status.Allowed = s.authorize(who, a.Verb, k, a.Name) == nil
+			t := target{namespace: a.Namespace, name: a.Name, sub: a.Subresource}
+			allowed := s.authorize(who, a.Verb, k, t, everything)
+			o.Status.Allowed = allowed == nil
+			if allowed != nil {
+				o.Status.Reason = reasonOf(allowed)
+			}
 		} else {
 			o.Status.Allowed = true // what the server is may be looked at by all
 		}
 	}
 
 	return obj
+}
+
+// reasonOf is what an authorizer said, without what was asked.
+func reasonOf(err error) string {
+	if _, why, ok := strings.Cut(err.Error(), ": node: "); ok {
+		return "node: " + why
+	}
+
+	return ""
 }

@@ -85,10 +85,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 		s.refuse(w, call, "the lab's API server does not have "+t.resource)
 		return
 	case k == nil:
-		http.Error(w, "404 page not found", http.StatusNotFound)
+		if !writeUnknown(w, t.group) {
+			http.Error(w, "404 page not found", http.StatusNotFound)
+		}
+
 		return
 	case k == pods && t.sub == evictionResource:
-		if err := s.authorize(who, "create", k, t.name); err != nil {
+		if err := s.authorize(who, "create", k, t, everything); err != nil {
 			writeError(w, err)
 			return
 		}
@@ -98,7 +101,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 			return
 		}
 
-		s.evict(w, r, t)
+		s.evict(w, r, t, who)
 
 		return
 	case t.sub != "" && (t.sub != "status" || !k.status):
@@ -107,7 +110,18 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 	}
 
 	verb := verbOf(r, t)
-	if err := s.authorize(who, verb, k, t.name); err != nil {
+
+	sel, selErr := selectorOf(r, k)
+	if selErr != nil {
+		sel = everything // who may not ask is told that first
+	}
+
+	if err := s.authorize(who, verb, k, t, sel); err != nil {
+		writeError(w, err)
+		return
+	}
+
+	if err := misused(r, verb, t, selErr); err != nil {
 		writeError(w, err)
 		return
 	}
@@ -117,7 +131,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 		return
 	}
 
-	s.resource(w, r, t, k, who, verb, call)
+	s.resource(w, r, t, k, who, verb, call, sel)
 }
 
 // writable tells why etcd does not take a request. What only deletes it takes.

@@ -266,24 +266,15 @@ func (s *Server) authenticate(r *http.Request) (user, error) {
 
 // authorize applies what RBAC and the node authorizer give to those who ask in a fresh cluster: the admins may do
 // everything, the nodes what kubelets do, and others may look at what the server is.
-func (s *Server) authorize(u user, verb string, k *kind, name string) error {
-	allowed := u.in("system:masters")
+func (s *Server) authorize(u user, verb string, k *kind, t target, sel selector) error {
+	allowed, reason := u.in("system:masters") || k == nil, ""
 
 	switch {
-	case allowed || k == nil:
-		allowed = true
+	case allowed:
 	case u.in("system:nodes"):
-		switch k {
-		case nodes:
-			// a creation has no name in its path
-			allowed = verb == "get" || verb == "list" || verb == "watch" || verb == "create" || verb != "delete" &&
-				u.name == "system:node:"+name
-		case pods:
-			allowed = true
-		case services, endpoints, slicesOf:
-			allowed = verb == "get" || verb == "list" || verb == "watch"
-		default:
-			allowed = k.resource == "leases" || k.resource == "events" || k == requests
+		allowed, reason = s.nodeMay(strings.TrimPrefix(u.name, nodePrefix), verb, k, t, sel)
+		if reason != "" {
+			reason = ": node: " + reason
 		}
 	case u.in("system:bootstrappers"):
 		allowed = k == requests && (verb == "create" || verb == "get" || verb == "list" || verb == "watch")
@@ -293,9 +284,21 @@ func (s *Server) authorize(u user, verb string, k *kind, name string) error {
 		return nil
 	}
 
-	return apierrors.NewForbidden(k.gr(), name,
-		fmt.Errorf("User %q cannot %s resource %q in API group %q at the cluster scope", u.name, verb, k.resource, k.group))
+	resource, where := k.resource, "at the cluster scope"
+	if t.sub != "" {
+		resource += "/" + t.sub
+	}
+
+	if t.namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", t.namespace)
+	}
+
+	return apierrors.NewForbidden(k.gr(), sel.named(t.name), fmt.Errorf("User %q cannot %s resource %q in API group %q %s%s",
+		u.name, verb, resource, k.group, where, reason))
 }
+
+// nodePrefix is what the names of kubelets begin with.
+const nodePrefix = "system:node:"
 
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")

@@ -171,7 +171,8 @@ func table(k *kind, items []runtime.Object, version string, r *http.Request) met
 				TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"},
 				ObjectMeta: metav1.ObjectMeta{
 					Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUID(), ResourceVersion: m.GetResourceVersion(),
-					CreationTimestamp: m.GetCreationTimestamp(), Labels: m.GetLabels(), Annotations: m.GetAnnotations(),
+					CreationTimestamp: m.GetCreationTimestamp(), Generation: m.GetGeneration(),
+					Labels: m.GetLabels(), Annotations: m.GetAnnotations(),
 				},
 			}}
 		}

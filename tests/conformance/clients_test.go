@@ -1,0 +1,204 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/tests/lab/kube"
+	"talos-proxmox/tests/upstream"
+)
+
+// program makes the calls of the program.
+func program(s *side) {
+	c, err := kubeapi.New(s.kubeconfig(), s.address)
+	require.NoError(s, err)
+
+	ctx, quiet := s.Context(), func(string) {}
+	tell := func() {
+		all, err := c.Nodes(ctx)
+		require.NoError(s, err)
+
+		for _, n := range all {
+			n.Boot = ""
+			s.note("node", fmt.Sprintf("%+v", n))
+		}
+	}
+
+	tell()
+
+	s.must(admin, "POST", "/apis/apps/v1/namespaces/default/deployments", web("web", 2, ""))
+	s.until("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", running(2))
+	s.budget("default", "web", "web", "minAvailable: 2")
+
+	// all its pods are on one node
+	s.fault("cordon", c.Cordon(ctx, "n1"))
+	tell()
+	s.must(admin, "DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", "")
+	s.fault("drain", c.Drain(ctx, "n1", 20*time.Second, quiet))
+	s.until("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", running(2))
+	s.note("pods of n1", fmt.Sprint(len(s.podsOf("web", "n1"))))
+	s.note("pods of n2", fmt.Sprint(len(s.podsOf("web", "n2"))))
+	s.budget("default", "web", "web", "minAvailable: 2")
+	s.fault("cordon the other", c.Cordon(ctx, "n2"))
+	s.fault("drain what is held", c.Drain(ctx, "n2", 3*time.Second, quiet))
+	s.must(admin, "DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", "")
+	s.fault("uncordon", c.Uncordon(ctx, "n1"))
+	s.fault("uncordon the other", c.Uncordon(ctx, "n2"))
+	s.fault("uncordon nobody", c.Uncordon(ctx, "none"))
+	tell()
+
+	want := kubeapi.NodeLabels{
+		Labels: map[string]string{"node-role.kubernetes.io/worker": "", "example.com/rack": "1"},
+		Taints: []corev1.Taint{{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}},
+	}
+	changes, err := c.SetLabels(ctx, "n1", want, false)
+	s.note("labels", fmt.Sprintf("%+v %v", changes, err))
+	changes, err = c.SetLabels(ctx, "n1", want, true)
+	s.note("labels again", fmt.Sprintf("%+v %v", changes, err))
+	changes, err = c.SetLabels(ctx, "n1", kubeapi.NodeLabels{}, false)
+	s.note("no labels", fmt.Sprintf("%+v %v", changes, err))
+
+	var objects []*unstructured.Unstructured
+
+	for _, text := range manifests {
+		o := &unstructured.Unstructured{}
+		require.NoError(s, yaml.Unmarshal([]byte(text), &o.Object))
+		objects = append(objects, o)
+	}
+
+	for _, round := range []string{"sync", "sync again"} {
+		var said []string
+
+		err := c.Sync(ctx, objects, 20*time.Second, func(text string) { said = append(said, text) })
+		s.note(round, fmt.Sprint(said, err))
+	}
+
+	found, err := c.Removed(ctx, "1.33.0", "1.34.0")
+	s.note("removed APIs", fmt.Sprint(found, err))
+	s.fault("delete a node that is not there", c.DeleteNode(ctx, "none"))
+	s.join("n4")
+	s.fault("delete a node", c.DeleteNode(ctx, "n4"))
+	s.gone("/api/v1/nodes/n4")
+
+	_, there, err := c.Node(ctx, "n4")
+	s.note("the node is there", fmt.Sprint(there, err))
+	s.must(admin, "DELETE", "/apis/apps/v1/namespaces/default/deployments/web", "")
+	s.until("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", running(0))
+
+	// what Talos and K3s do with the credentials of a kubelet
+	k := s.join("n5", func(k *kube.Kubelet) {
+		k.StaticPods = []corev1.Pod{{
+			TypeMeta: k.Node.TypeMeta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i:v1"}}},
+		}}
+		k.StaticPods[0].Name, k.StaticPods[0].Namespace = "kube-apiserver-n5", "kube-system"
+		k.StaticPods[0].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "m"}
+	})
+	s.fault("a static pod", c.WaitStaticPod(ctx, "kube-apiserver", "n5", "i:v1", 10*time.Second, quiet))
+	s.fault("a worker's labels and taints", k.Apply(ctx, kube.NodeSpec{
+		Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
+		Taints: []corev1.Taint{{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}},
+	}))
+	s.fault("a worker's cordon", k.Apply(ctx, kube.NodeSpec{Cordoned: true}))
+	s.until("/api/v1/nodes/n5", has("NoSchedule"))
+	s.fault("and its end", k.Apply(ctx, kube.NodeSpec{}))
+	s.fault("its drain", k.Drain(ctx))
+
+	k.StaticPods = []corev1.Pod{}
+	s.fault("it has no static pod any more", k.Join(ctx))
+	s.gone("/api/v1/namespaces/kube-system/pods/kube-apiserver-n5")
+	s.fault("delete it", c.DeleteNode(ctx, "n5"))
+	s.gone("/api/v1/nodes/n5")
+}
+
+// manifests are like those that Talos installs.
+var manifests = []string{`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: synced, namespace: kube-system}
+data: {k: v}`, `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: synced, namespace: kube-system}`, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "system:synced"}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get]}]`, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: synced}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:synced"}
+subjects: [{kind: ServiceAccount, name: synced, namespace: kube-system}]`}
+
+// kubectl calls the real kubectl.
+func kubectl(s *side) {
+	binary, err := upstream.Open(s.Context())
+	require.NoError(s, err)
+
+	dir := s.TempDir()
+	config := filepath.Join(dir, "config")
+	require.NoError(s, os.WriteFile(config, s.kubeconfig(), 0o600))
+	require.NoError(s, os.WriteFile(filepath.Join(dir, "m.yaml"), []byte(manifests[0]), 0o600))
+
+	run := func(args ...string) {
+		out, err := binary.Run(s.Context(), append([]string{
+			"kubectl", "--kubeconfig=" + config, "--cache-dir=" + filepath.Join(dir, "cache"),
+		}, args...)...)
+		text := string(out)
+
+		if err != nil {
+			text += err.Error()
+		}
+
+		text = strings.ReplaceAll(text, dir, "<dir>")
+
+		var lines []string
+		for line := range strings.Lines(text) {
+			lines = append(lines, s.plain(shortAges.ReplaceAllString(strings.Join(strings.Fields(line), " "), "<age>")))
+		}
+
+		s.note("kubectl "+strings.ReplaceAll(strings.Join(args, " "), dir, "<dir>"), strings.Join(lines, "\n"))
+	}
+
+	s.must(admin, "POST", "/apis/apps/v1/namespaces/default/deployments", web("web", 1, ""))
+	s.until("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", running(1))
+	run("get", "nodes", "-o", "wide")
+	run("get", "nodes", "n1", "-o", "name")
+	run("get", "pods", "-A", "-l", "app=web")
+	run("get", "ns", "default")
+	run("get", "node", "none")
+	run("label", "node", "n1", "example.com/a=b")
+	run("label", "node", "n1", "example.com/a=c")
+	run("label", "node", "n1", "example.com/a-")
+	run("taint", "node", "n1", "example.com/a=b:NoSchedule")
+	run("taint", "node", "n1", "example.com/a-")
+	run("annotate", "node", "n1", "example.com/a=b")
+	run("cordon", "n1")
+	run("cordon", "n1")
+	run("get", "nodes")
+	run("uncordon", "n1")
+	run("apply", "-f", filepath.Join(dir, "m.yaml"))
+	run("apply", "-f", filepath.Join(dir, "m.yaml"))
+	run("scale", "deployment", "web", "--replicas=2")
+	run("delete", "-f", filepath.Join(dir, "m.yaml"))
+	run("delete", "node", "none")
+	run("auth", "can-i", "delete", "nodes")
+	run("auth", "whoami")
+	run("api-resources", "--api-group=policy", "-o", "wide")
+	run("apply", "--server-side", "-f", filepath.Join(dir, "m.yaml"))
+	run("get", "--raw", "/readyz")
+	s.must(admin, "DELETE", "/apis/apps/v1/namespaces/default/deployments/web", "")
+	s.until("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", running(0))
+}
+
+// shortAges are the ages that kubectl prints.
+var shortAges = regexp.MustCompile(`\b\d+[smh](\d+[smh])?\b`)

@@ -31,6 +31,7 @@ type etcdCluster struct {
 	index   uint64
 	met     bool                  // there was a quorum once: what comes before is not recorded
 	alarms  []uint64              // members that are out of space; an alarm outlives its member
+	version string                // of the member that started last
 	up      *timeline.Span        // when etcd first answered
 	grown   *timeline.Span        // when the newest member got its vote
 	api     *timeline.Span        // when the first API server did
@@ -72,7 +73,7 @@ var (
 	errNoLeader         = &etcdError{codes.Unavailable, "no leader"}
 	errEtcdUnhealthy    = &etcdError{codes.Unavailable, "unhealthy cluster"}
 	errMemberNotFound   = &etcdError{codes.NotFound, "member not found"}
-	errNotEnoughStarted = &etcdError{codes.FailedPrecondition, "re-configuration failed due to not enough started members"}
+	errNotEnoughStarted = &etcdError{codes.Unknown, "re-configuration failed due to not enough started members"}
 	errPeerURLExists    = &etcdError{codes.FailedPrecondition, "Peer URLs already exists"}
 	errTooManyLearners  = &etcdError{codes.FailedPrecondition, "too many learner members in cluster"}
 	errLearnerNotReady  = &etcdError{
@@ -114,9 +115,11 @@ func (c *etcdCluster) add(name string, address netip.Addr, learner bool) uint64 
 }
 
 // start notes that a member's process runs, and returns what is closed when the member is removed.
-func (c *etcdCluster) start(id uint64, cut bool, cause string) (<-chan struct{}, error) {
+func (c *etcdCluster) start(id uint64, version string, cut bool, cause string) (<-chan struct{}, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
+	c.version = version
 
 	m := c.find(id)
 
@@ -225,17 +228,30 @@ func (c *etcdCluster) forfeit(id uint64, cause string) (string, error) {
 	}
 
 	i := slices.IndexFunc(c.members, func(m *etcdMember) bool { return m.id != id })
+	to := c.members[i]
 
-	switch m := c.members[i]; {
-	case m.learner:
-		return "", errBadTransferee
+	return to.name, c.moveLeaderLocked(to.id, cause)
+}
+
+// moveLeader makes another member the leader, unless etcd refuses.
+func (c *etcdCluster) moveLeader(to uint64, cause string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.moveLeaderLocked(to, cause)
+}
+
+func (c *etcdCluster) moveLeaderLocked(to uint64, cause string) error {
+	switch m := c.find(to); {
+	case m == nil, m.learner:
+		return errBadTransferee
 	case !m.connected():
-		return "", errTransferTimeout
+		return errTransferTimeout
 	default:
 		c.leader, c.term = m.id, c.term+1
 		c.changed(cause)
 
-		return m.name, nil
+		return nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/blang/semver/v4"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -270,16 +271,26 @@ func (s *machined) EtcdStatus(context.Context, *emptypb.Empty) (*machineapi.Etcd
 		return nil, fmt.Errorf("failed to query etcd status: %w", err)
 	}
 
-	c := m.cluster
+	return &machineapi.EtcdStatusResponse{
+		Messages: []*machineapi.EtcdStatus{{MemberStatus: m.cluster.status(m.id)}},
+	}, nil
+}
+
+// status is what a member says of itself.
+func (c *etcdCluster) status(id uint64) *machineapi.EtcdMemberStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	st := &machineapi.EtcdMemberStatus{
-		MemberId: m.id, ProtocolVersion: "3.6.7", StorageVersion: "3.6.0", DbSize: 4 << 20, DbSizeInUse: 2 << 20,
+		MemberId: id, ProtocolVersion: "3.6.7", StorageVersion: "3.6.0", DbSize: 4 << 20, DbSizeInUse: 2 << 20,
 		Leader: c.leader, RaftIndex: c.index, RaftAppliedIndex: c.index, RaftTerm: c.term,
 	}
 
-	if own := c.find(m.id); own != nil {
+	if v, err := semver.ParseTolerant(c.version); err == nil {
+		st.ProtocolVersion, st.StorageVersion = v.String(), fmt.Sprintf("%d.%d.0", v.Major, v.Minor)
+	}
+
+	if own := c.find(id); own != nil {
 		st.IsLearner = own.learner
 
 		if own.cut {
@@ -295,7 +306,7 @@ func (s *machined) EtcdStatus(context.Context, *emptypb.Empty) (*machineapi.Etcd
 		st.Errors = append(st.Errors, fmt.Sprintf("memberID:%d alarm:NOSPACE ", id))
 	}
 
-	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: st}}}, nil
+	return st
 }
 
 // alarm notes that a member is out of space.

@@ -50,7 +50,7 @@ func (n *node) runEtcd(ctx context.Context) {
 		return
 	}
 
-	gone, err := m.cluster.start(m.id, n.has(EtcdCutOff), n.name()+": etcd starts")
+	gone, err := m.cluster.start(m.id, imageTag(n.config().Cluster().Etcd().Image()), n.has(EtcdCutOff), n.name()+": etcd starts")
 	if err != nil {
 		n.sys.log("etcd: %v", err)
 		n.services.set("etcd", stateFailed, "Failed to run: "+err.Error(), nil)

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/blang/semver/v4"
 )
 
 // join adds a learner, as Talos does with a node whose data directory is empty (Talos: services/etcd.go, addMember;
 // etcd: etcdserver/server.go, mayAddMember): a member of the same name is taken for its former self and removed, and
-// all voters have to be there.
+// all voters have to be there; since etcd 3.7, as many as the quorum will be with the new member.
 func (c *etcdCluster) join(name string, address netip.Addr) (*membership, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,7 +27,14 @@ func (c *etcdCluster) join(name string, address netip.Addr) (*membership, error)
 		}
 	}
 
-	if voters, connected := c.votes(); connected < voters {
+	voters, connected := c.votes()
+
+	needed := voters
+	if atLeast(c.version, "3.7.0") && voters > 1 {
+		needed = (voters+1)/2 + 1
+	}
+
+	if connected < needed {
 		return nil, fmt.Errorf("error adding member: %w", errEtcdUnhealthy)
 	}
 
@@ -75,4 +84,11 @@ func (c *etcdCluster) mayRemove(m *etcdMember) error {
 	}
 
 	return nil
+}
+
+// atLeast compares versions, with a leading v or without. What is none is the oldest.
+func atLeast(version, least string) bool {
+	v, err := semver.ParseTolerant(version)
+
+	return err == nil && v.GE(semver.MustParse(least))
 }

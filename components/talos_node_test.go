@@ -40,7 +40,8 @@ func TestRebalance(t *testing.T) {
 	n := plantest.New(t, plantest.Spec()).Nodes()[0]
 
 	always := []string{
-		"bios", "bootOrders", "clone", "description", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard",
+		"bios", "bootOrders", "clone", "cpu.units", "description", "disks[0].aio", "disks[0].backup", "disks[0].cache",
+		"disks[0].discard",
 		"disks[0].fileFormat",
 		"disks[0].iothread", "disks[0].replicate", "disks[0].speed", "disks[0].ssd", "efiDisk", "initialization", "machine",
 		"nodeName", "scsiHardware",

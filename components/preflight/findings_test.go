@@ -42,6 +42,7 @@ func newTestbed(t *testing.T, change ...func(*lab.Config)) *testbed {
 		{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl"}, SizeGiB: 100},
 	}
 	c := lab.Config{
+		Version: world.Version8,
 		Hosts: []lab.Host{
 			{Name: "a", VCPU: 8, MemoryMiB: 32768, Storages: storages, PCI: world.GPU("0000:01:00", 1)},
 			{Name: "b", VCPU: 8, MemoryMiB: 32768, Storages: storages},
@@ -65,7 +66,7 @@ func newTestbed(t *testing.T, change ...func(*lab.Config)) *testbed {
 
 	s := &testbed{T: t, Lab: l}
 	l.World().AddToken(limited, "secret")
-	l.World().Grant(limited, "/", world.Privileges...)
+	l.World().Grant(limited, "/", world.Version8.Privileges()...)
 
 	s.access = proxmoxapi.Access{Endpoint: l.Endpoint(), Insecure: true, TokenID: limited, TokenSecret: "secret"}
 	s.spec = spec.Spec{
@@ -146,7 +147,7 @@ func (s *testbed) listen(n, port int) {
 
 // without takes privileges away.
 func (s *testbed) without(names ...string) {
-	s.World().Grant(limited, "/", slices.DeleteFunc(slices.Clone(world.Privileges),
+	s.World().Grant(limited, "/", slices.DeleteFunc(slices.Clone(world.Version8.Privileges()),
 		func(name string) bool { return slices.Contains(names, name) })...)
 }
 

@@ -35,6 +35,9 @@ type TalosClusterArgs struct {
 	TailscaleAuthKey pulumi.StringInput
 	// BackupPassphrase encrypts snapshots of etcd where the plan has no recipients for them; empty: they are not encrypted.
 	BackupPassphrase string
+	// SecretManifests are Kubernetes manifests and RegistryLogins logins of registries, as YAML. They are required where
+	// the plan says so, and kept secret.
+	SecretManifests, RegistryLogins pulumi.StringInput
 	// MachineSecrets is a Talos secrets bundle: the identity of a cluster that is taken over. It is required where the
 	// plan says so, and kept secret; otherwise one is made and kept in state.
 	MachineSecrets pulumi.StringInput
@@ -90,6 +93,9 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		return nil, errors.New("TalosCluster " + name + noReport)
 	case args.Plan.Tailscale != nil && args.TailscaleAuthKey == nil:
 		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, so TailscaleAuthKey is required")
+	case args.Plan.SecretManifests != (args.SecretManifests != nil), args.Plan.RegistryLogins != (args.RegistryLogins != nil):
+		return nil, errors.New("TalosCluster " + name +
+			": SecretManifests and RegistryLogins are required if, and only if, the plan has them")
 	case args.Plan.TakeOver != (args.MachineSecrets != nil):
 		return nil, errors.New("TalosCluster " + name +
 			": MachineSecrets are required if, and only if, the plan imports existing ones")
@@ -159,6 +165,8 @@ type builder struct {
 	images    *proxmoxvm.Images
 	key       pulumi.StringInput // of the tailnet
 	bundle    pulumi.StringInput // that is taken over; nil: none
+	manifests pulumi.StringInput // with secrets; nil: none
+	logins    pulumi.StringInput // of registries; nil: none
 	contract  pulumi.StringOutput
 	child     pulumi.ResourceOption
 
@@ -175,7 +183,7 @@ type builder struct {
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
 	b := &builder{
 		TalosCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox, key: args.TailscaleAuthKey,
-		bundle:    args.MachineSecrets,
+		bundle: args.MachineSecrets, manifests: args.SecretManifests, logins: args.RegistryLogins,
 		addresses: &proxmoxvm.AddressBook{}, child: pulumi.Parent(c), replacementOrder: newReplacementOrder(args.Plan),
 	}
 
@@ -544,10 +552,23 @@ func (b *builder) poolConfiguration(pool plan.PlannedPool) pulumi.StringOutput {
 		secret = append(secret, etcdEncryption(b.MachineSecrets))
 	}
 
+	if b.manifests != nil && pool.Role == spec.RoleControlPlane {
+		secret = append(secret, pulumi.ToSecret(b.manifests).(pulumi.StringOutput).ApplyT(func(text string) (string, error) {
+			return machineconfig.SecretManifests(pool, text)
+		}).(pulumi.StringOutput))
+	}
+
+	logins := pulumi.StringArray{}.ToStringArrayOutput()
+	if b.logins != nil {
+		logins = pulumi.All(b.contract, pulumi.ToSecret(b.logins)).ApplyT(func(all []any) ([]string, error) {
+			return machineconfig.RegistryLogins(p.WithContract(all[0].(string)), all[1].(string))
+		}).(pulumi.StringArrayOutput)
+	}
+
 	own := b.rendered(func(p *plan.Plan) ([]string, error) { return machineconfig.Patches(p, pool) })
 
-	patches := pulumi.All(secret, own).ApplyT(func(all []any) []string {
-		return slices.Concat(all[0].([]string), all[1].([]string))
+	patches := pulumi.All(secret, own, logins).ApplyT(func(all []any) []string {
+		return slices.Concat(all[0].([]string), all[2].([]string), all[1].([]string))
 	}).(pulumi.StringArrayOutput)
 
 	found := machine.GetConfigurationOutput(b.ctx, machine.GetConfigurationOutputArgs{

@@ -37,6 +37,16 @@ type Config struct {
 	K3sIdentity string `json:"k3sIdentity,omitempty"`
 	// A Talos secrets bundle (talosctl gen secrets) to import, instead of generating one. Set it with --secret.
 	MachineSecrets string `json:"machineSecrets,omitempty"`
+	// Kubernetes manifests that hold secrets, such as the deploy key of a GitOps tool: YAML documents that Talos applies
+	// like cluster.manifests. Set it with --secret.
+	SecretManifests string `json:"secretManifests,omitempty"`
+	// Logins of registries as YAML, by host: username and password, auth or identityToken; and ca, certificate and key
+	// in PEM. Set it with --secret.
+	RegistryLogins string `json:"registryLogins,omitempty"`
+	// API token for the addon proxmox-csi, user@realm!name=secret. Set it with --secret.
+	CSIToken string `json:"csiToken,omitempty"`
+	// API token for the addon proxmox-ccm, user@realm!name=secret. Set it with --secret.
+	CCMToken string `json:"ccmToken,omitempty"`
 	// Key that lets nodes join the tailnet. Set it with --secret. HEADSCALE_AUTH_KEY in the environment takes
 	// precedence.
 	TailscaleAuthKey string `json:"tailscaleAuthKey,omitempty"`
@@ -63,7 +73,7 @@ type Config struct {
 // the field of Config that has its name, which comes first. The credentials for Proxmox VE are not among them: they are
 // used before anything is registered.
 type Secrets struct {
-	TailscaleAuthKey, MachineSecrets, K3sToken, K3sIdentity pulumi.StringInput
+	TailscaleAuthKey, MachineSecrets, K3sToken, K3sIdentity, SecretManifests, RegistryLogins pulumi.StringInput
 }
 
 // Plan decides everything about the cluster (plan.New). It says which secrets are set, and holds none.
@@ -74,7 +84,10 @@ func (c Config) Plan() (*plan.Plan, error) {
 		TailscaleKey:   c.TailscaleAuthKey != "" || c.Secrets.TailscaleAuthKey != nil,
 		MachineSecrets: c.MachineSecrets != "" || c.Secrets.MachineSecrets != nil,
 		K3sToken:       c.K3sToken != "" || c.Secrets.K3sToken != nil,
-		K3sIdentity:    c.K3sIdentity != "" || c.Secrets.K3sIdentity != nil,
+		CSIToken:       c.CSIToken != "", CCMToken: c.CCMToken != "",
+		SecretManifests: c.SecretManifests != "" || c.Secrets.SecretManifests != nil,
+		RegistryLogins:  c.RegistryLogins != "" || c.Secrets.RegistryLogins != nil,
+		K3sIdentity:     c.K3sIdentity != "" || c.Secrets.K3sIdentity != nil,
 	}
 
 	return plan.New(s)

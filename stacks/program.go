@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/util/ciutil"
@@ -15,6 +16,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
@@ -199,6 +201,17 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, repor
 		BackupPassphrase: config.BackupPassphrase,
 		TailscaleAuthKey: secretInput(config.TailscaleAuthKey, config.Secrets.TailscaleAuthKey),
 	}
+	if p.SecretManifests {
+		args.SecretManifests, err = secretManifests(config, p)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	if p.RegistryLogins {
+		args.RegistryLogins = secretInput(config.RegistryLogins, config.Secrets.RegistryLogins)
+	}
+
 	if p.TakeOver {
 		args.MachineSecrets = secretInput(config.MachineSecrets, config.Secrets.MachineSecrets)
 	}
@@ -225,6 +238,29 @@ func secretInput(known string, input pulumi.StringInput) pulumi.StringInput {
 	}
 
 	return pulumi.ToSecret(input).(pulumi.StringOutput)
+}
+
+// secretManifests are the operator's, and the logins of what speaks to Proxmox VE.
+func secretManifests(config Config, p *plan.Plan) (pulumi.StringInput, error) {
+	url := strings.TrimSuffix(strings.TrimSuffix(config.Proxmox.Endpoint, "/"), "/api2/json") + "/api2/json"
+
+	own, err := manifests.ProxmoxLogins(p.Region, url, config.Proxmox.Insecure, config.CSIToken, config.CCMToken)
+	if err != nil {
+		return nil, err
+	}
+
+	operators := secretInput(config.SecretManifests, config.Secrets.SecretManifests)
+	if operators == nil {
+		return pulumi.ToSecret(pulumi.String(own)).(pulumi.StringOutput), nil
+	}
+
+	return operators.ToStringOutput().ApplyT(func(text string) string {
+		if own == "" {
+			return text
+		}
+
+		return own + "---\n" + text
+	}).(pulumi.StringOutput), nil
 }
 
 // talosArgs names the factory that schematics are made at.

@@ -10,6 +10,7 @@ import (
 
 	"talos-proxmox/components/k3s"
 	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/spec"
 )
 
@@ -26,7 +27,7 @@ func takeKeyFromEnvironment(values map[string]string) {
 // secretKeys are the keys of Config that are secret.
 var secretKeys = []string{
 	"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "k3sToken", "k3sIdentity", "machineSecrets",
-	"tailscaleAuthKey", "backupPassphrase",
+	"tailscaleAuthKey", "backupPassphrase", "secretManifests", "registryLogins", "csiToken", "ccmToken",
 }
 
 // plainSecrets are the secrets that the stack's file holds in plain text, where everyone reads them who reads the file.
@@ -52,6 +53,9 @@ var (
 	k3sToken       = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{16,}$`)
 	bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 )
+
+// fullToken is an API token with its secret, as Proxmox VE writes it.
+var fullToken = regexp.MustCompile(`^[^\s@!=]+@[^\s@!=]+![^\s@!=]+=[a-zA-Z0-9-]+$`)
 
 // checkSecrets holds the form of secrets that are used as they are. No secret is ever quoted.
 func (c Config) checkSecrets() spec.Problems {
@@ -92,6 +96,26 @@ func (c Config) checkSecrets() spec.Problems {
 
 	if c.K3sIdentity != "" && c.K3sToken != "" {
 		ps.Add("k3sIdentity", "excludes k3sToken: it holds the token", "", "run: pulumi config rm k3sToken")
+	}
+
+	if text := c.SecretManifests; text != "" && text != placeholder {
+		if rule := manifests.Wrong(text); rule != "" {
+			ps.Add("secretManifests", "must be Kubernetes manifests: "+rule, "",
+				"run: pulumi config set --secret secretManifests < secrets.yaml")
+		}
+	}
+
+	if text := c.RegistryLogins; text != "" && text != placeholder {
+		if _, err := machineconfig.ReadRegistryLogins(text); err != nil {
+			ps.Add("registryLogins", "must be logins of registries: "+err.Error(), "",
+				"run: pulumi config set --secret registryLogins < logins.yaml")
+		}
+	}
+
+	for _, t := range []struct{ key, token string }{{"csiToken", c.CSIToken}, {"ccmToken", c.CCMToken}} {
+		if t.token != "" && t.token != placeholder && !fullToken.MatchString(t.token) {
+			ps.Add(t.key, "must have the form user@realm!name=secret", "", "run: pulumi config set --secret "+t.key)
+		}
 	}
 
 	if c.MachineSecrets != "" && c.MachineSecrets != placeholder {

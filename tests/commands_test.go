@@ -44,6 +44,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"migration.md", "", "", "needs clusters of Terraform: TestForeignCluster, tests of stacks/migrate"},
 	{"permissions.md", "", "pveum ", onHost},
 	{"pipeline.md", "", "gh ", "needs a workflow on GitHub"},
+	{"platform.md", "", "pulumi config set", "needs a file of the operator's: TestNoSecretInPlainText"},
 	{"policy.md", "", "pulumi preview --policy-pack policy", "compiles the pack once more: the next two commands do that"},
 	{"policy.md", "", "go run ./tests/rehearse dev --policy", "another rehearsal: the pack is run on this one"},
 	{"practise.md", "", "go run ./tests/rehearse smallest --keep", "the test keeps this rehearsal itself"},

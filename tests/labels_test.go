@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"talos-proxmox/components/plan"
 )
 
 // TestLabels: a worker has the labels and taints of its pool, those included that Kubernetes refuses from its own
@@ -45,6 +47,7 @@ func TestLabels(t *testing.T) {
 			)
 
 			r := rehearse(t, stackFile(t, c.stack))
+			set(t, r.Stack, "cluster.region", "lan")
 			set(t, r.Stack, tier, "")
 			set(t, r.Stack, role, "")
 			set(t, r.Stack, "pools.worker.taints.spot", "NoSchedule")
@@ -66,6 +69,13 @@ func TestLabels(t *testing.T) {
 			spot := corev1.Taint{Key: "spot", Effect: corev1.TaintEffectNoSchedule}
 
 			made := get()
+			assert.Equal(t, "lan", made.Labels[corev1.LabelTopologyRegion])
+			assert.Equal(t, r.Plan.PoolOf(plan.Node{Pool: "worker"}).Nodes[0].Host, made.Labels[corev1.LabelTopologyZone])
+
+			if name == "talos" { // K3s has IDs of its own
+				assert.Equal(t, "proxmox://lan/501", made.Spec.ProviderID)
+			}
+
 			base := maps.Clone(made.Labels)
 			delete(base, "tier")
 			delete(base, "node-role.kubernetes.io/worker")

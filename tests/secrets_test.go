@@ -67,6 +67,16 @@ func TestNoSecretInPlainText(t *testing.T) {
 
 	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":tailscaleAuthKey",
 		auto.ConfigValue{Value: tailnet, Secret: true}))
+	const deployKey, login = "deploy-key-planted-0123456789abcdef", "login-planted-0123456789abcdef"
+
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":secretManifests", auto.ConfigValue{
+		Value:  "apiVersion: example.com/v1\nkind: Login\nmetadata: {name: deploy, namespace: default}\nspec: {key: " + deployKey + "}\n",
+		Secret: true,
+	}))
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":registryLogins", auto.ConfigValue{
+		Value: "other.lan: { username: robot, password: " + login + " }\n", Secret: true,
+	}))
+
 	require.NoError(t, r.Stack.SetConfigWithOptions(t.Context(), stacks.Project+":cluster.patches[0]", auto.ConfigValue{
 		Value: "machine: { registries: { config: { registry.lan: { auth: { username: robot, password: '" + registry +
 			"' } } } } }", Secret: true,
@@ -80,7 +90,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(r.Lab.SSH().PrivateKey), "\n")
 	secrets := map[string]string{
 		"the API token": r.Lab.Credentials().TokenSecret, "the SSH key": lines[len(lines)/2],
-		"the key of the tailnet": tailnet, "the registry's password": registry,
+		"a deploy key": deployKey, "a registry's login": login, "the key of the tailnet": tailnet, "the registry's password": registry,
 	}
 	for name, secret := range secrets {
 		assert.True(t, strings.Contains(life.shown, secret), "%s is in use", name)

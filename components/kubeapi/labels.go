@@ -31,10 +31,15 @@ const (
 type NodeLabels struct {
 	Labels map[string]string
 	Taints []corev1.Taint
+	// ProviderID names the machine of a node that has no such name yet: Kubernetes lets nobody change it. Empty: none.
+	ProviderID string
 	// Restricted are labels that Talos must not think its own on this node: it could neither change nor remove them, nor
 	// any taint, and fails for good with all that it is to set. nil: nothing is taken from Talos.
 	Restricted func(key string) bool
 }
+
+// ProviderID is the path of changes of it.
+const ProviderID = "providerID"
 
 // LabelChange is a label or taint that differs. What is not there is empty, and an empty value is quoted.
 type LabelChange struct{ Path, Before, After string }
@@ -100,6 +105,17 @@ func (w NodeLabels) apply(n *corev1.Node) LabelChanges {
 
 	w.applyLabels(n, &found)
 	w.applyTaints(n, &found)
+
+	id := LabelChange{Path: ProviderID, Before: n.Spec.ProviderID, After: w.ProviderID}
+
+	switch {
+	case w.ProviderID == "" || id.Before == id.After:
+	case id.Before == "":
+		n.Spec.ProviderID = w.ProviderID
+		found.Changes = append(found.Changes, id)
+	default:
+		found.Foreign = append(found.Foreign, id)
+	}
 
 	if w.Restricted != nil {
 		setOwned(n, talosLabels, slices.DeleteFunc(owned(n, talosLabels), w.Restricted))

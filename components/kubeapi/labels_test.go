@@ -43,6 +43,10 @@ func TestSetLabels(t *testing.T) {
 			labelled: labels(""), tainted: []corev1.Taint{theirs, taint("gpu", "", "NoSchedule")},
 			noted: map[string]string{ownedLabels: `["` + role + `"]`, ownedTaints: `["gpu:NoSchedule"]`},
 		},
+		"a provider ID that no node has yet": {
+			want:    NodeLabels{ProviderID: "proxmox://lan/401"},
+			changes: LabelChanges{Changes: []LabelChange{{Path: "providerID", After: "proxmox://lan/401"}}},
+		},
 		"there already, from the registration of the node": {
 			labels: labels(""), taints: []corev1.Taint{taint("gpu", "", "NoSchedule")},
 			want:     NodeLabels{Labels: map[string]string{role: ""}, Taints: []corev1.Taint{taint("gpu", "", "NoSchedule")}},

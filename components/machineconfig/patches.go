@@ -12,6 +12,7 @@ import (
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -78,6 +79,11 @@ func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]spec.Patch, error) {
 	patches, err := own(pool.Name, slices.Concat([]config.Document{shared}, around, encrypted, firewall(pool)))
 	if err != nil {
 		return nil, fmt.Errorf("rendering the configuration of pool %s: %w", pool.Name, err)
+	}
+
+	// Without workers, control planes are all that could announce addresses of Services.
+	if p.LoadBalancer != nil && p.SchedulableControls && pool.Role == spec.RoleControlPlane {
+		patches = append(patches, spec.Patch{Path: "pools." + pool.Name, Origin: ownPatch, Text: announced})
 	}
 
 	return slices.Concat(patches, p.Patches, pool.Patches), nil
@@ -189,6 +195,8 @@ func addManifests(p *plan.Plan, c *v1alpha1.ClusterConfig) error {
 		return err
 	}
 
+	c.ExtraManifests = manifests.URLs(p)
+
 	for _, m := range p.Manifests {
 		if m.URL() {
 			c.ExtraManifests = append(c.ExtraManifests, m.Text)
@@ -229,6 +237,15 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 		m.MachineNodeTaints = node.Taints
 	} else if err := limitToKubelet(m, node); err != nil {
 		return nil, err
+	}
+
+	if id := p.ProviderID(node); id != "" {
+		if m.MachineKubelet == nil {
+			m.MachineKubelet = &v1alpha1.KubeletConfig{}
+		}
+
+		// It counts when the node registers.
+		m.MachineKubelet.KubeletExtraArgs = meta.Args{"provider-id": meta.NewArgValue(id, nil)}
 	}
 
 	if install.InstallDisk+install.InstallImage != "" {

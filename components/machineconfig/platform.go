@@ -6,6 +6,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
@@ -29,6 +30,9 @@ func addPlatform(p *plan.Plan, pool plan.PlannedPool, c *v1alpha1.Config) error 
 
 	return addAPIServer(p.APIServer, c.MachineConfig, c.ClusterConfig.APIServerConfig)
 }
+
+// announced takes off the label that Talos gives control planes.
+const announced = "machine:\n  nodeLabels:\n    " + corev1.LabelNodeExcludeBalancers + ":\n      $patch: delete\n"
 
 // authenticationFile is where Talos keeps the operator's configuration, and where the API server reads it.
 const (

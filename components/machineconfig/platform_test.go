@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/components/spec"
 )
@@ -16,7 +17,11 @@ func platform(versions spec.Versions) spec.Spec {
 	s.Cluster.CNI = spec.CNI{}
 	delete(s.Pools, "worker")
 
-	s.Cluster.Addons = []spec.Addon{spec.AddonMetricsServer, spec.AddonLocalPath}
+	s.Cluster.Region = "lan"
+	s.Cluster.Addons = []spec.Addon{
+		spec.AddonMetricsServer, spec.AddonLocalPath, spec.AddonGatewayAPI, spec.AddonArgoCD,
+	}
+	s.Cluster.CNI.LoadBalancer = &spec.LoadBalancer{Addresses: []string{"10.0.0.200-10.0.0.220"}}
 	s.Cluster.ManifestMirror = "http://mirror.lan/manifests/"
 	s.Cluster.Endpoint.Names = []string{"api.example.com", "10.0.0.11", "192.0.2.7"}
 	s.Cluster.RegistryMirrors = map[string][]string{"docker.io": {"https://registry.lan/v2/hub"}}
@@ -48,6 +53,7 @@ func TestPlatform(t *testing.T) {
 
 			require.True(t, raw.ClusterConfig.ScheduleOnControlPlanes())
 			require.Equal(t, []string{"true"}, c.K8sKubeletConfig().ExtraArgs()["rotate-server-certificates"])
+			require.Equal(t, []string{"proxmox://lan/401"}, c.K8sKubeletConfig().ExtraArgs()["provider-id"])
 			require.Equal(t, "http://proxy.lan:3128", raw.MachineConfig.MachineEnv["https_proxy"])
 			require.Contains(t, raw.MachineConfig.MachineEnv["no_proxy"], ",10.0.0.0/16,10.244.0.0/16,")
 			require.Equal(t, []string{"https://login.example.com"}, c.K8sAPIServerConfig().ExtraArgs()["oidc-issuer-url"])
@@ -55,6 +61,11 @@ func TestPlatform(t *testing.T) {
 			require.Contains(t, c.Machine().Security().CertSANs(), "192.0.2.7")
 			require.True(t, c.RegistryMirrorConfigs()["docker.io"].SkipFallback())
 			require.True(t, c.RegistryMirrorConfigs()["docker.io"].Endpoints()[0].OverridePath())
+
+			require.NotContains(t, raw.MachineConfig.MachineNodeLabels, corev1.LabelNodeExcludeBalancers)
+			require.Equal(t, []string{
+				"http://mirror.lan/manifests/github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1/standard-install.yaml",
+			}, raw.ClusterConfig.ExtraManifests)
 
 			rules := raw.ClusterConfig.APIServerConfig.AuditPolicyConfig.Object["rules"]
 			if diff := cmp.Diff([]any{map[string]any{

@@ -211,6 +211,8 @@ func (r *resolver) openTalos(p *Plan) (all, control []Ingress) {
 	case spec.CNINone:
 	}
 
+	all = append(all, openLoadBalancer(p, nodes)...)
+
 	control = []Ingress{
 		{"trustd", spec.ProtocolTCP, one(constants.TrustdPort), nodes},
 		{"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort), kubernetes},
@@ -218,6 +220,41 @@ func (r *resolver) openTalos(p *Plan) (all, control []Ingress) {
 	}
 
 	return all, control
+}
+
+// The ports that addresses for Services need (MetalLB: Requirements; RFC 4271).
+const (
+	memberlist = 7946
+	bgp        = 179
+)
+
+// openLoadBalancer lets in what announces addresses of Services. What comes to the addresses, firewall.open lets in.
+func openLoadBalancer(p *Plan, nodes []netip.Prefix) []Ingress {
+	var (
+		all     []Ingress
+		routers []netip.Prefix
+	)
+
+	if p.LoadBalancer == nil {
+		return nil
+	}
+
+	if p.CNI == spec.CNIFlannel {
+		all = append(all, Ingress{"metallb-tcp", spec.ProtocolTCP, one(memberlist), nodes},
+			Ingress{"metallb-udp", spec.ProtocolUDP, one(memberlist), nodes})
+	}
+
+	for _, peer := range p.LoadBalancer.Peers {
+		if a, err := netip.ParseAddr(peer.Address); err == nil {
+			routers = append(routers, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+
+	if routers != nil {
+		all = append(all, Ingress{"bgp", spec.ProtocolTCP, one(bgp), routers})
+	}
+
+	return all
 }
 
 // etcdMembers are the control planes one by one; otherwise where they are, when an address is not known in advance.

@@ -307,7 +307,7 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 	}
 
-	keys = append(keys, platformKeys(c)...)
+	keys = append(keys, platformKeys(s)...)
 
 	if s.Outputs.Files != nil {
 		for n, name := range s.Outputs.Files.Write {

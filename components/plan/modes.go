@@ -135,9 +135,10 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.encryption", s.Cluster.Encryption != "", string(s.Cluster.Encryption))
 	exclude("cluster.recoverFrom", s.Cluster.RecoverFrom != "", s.Cluster.RecoverFrom)
 	exclude("cluster.schedulableControlPlanes", s.Cluster.SchedulableControlPlanes != nil, "")
+	exclude("cluster.region", s.Cluster.Region != "", s.Cluster.Region)
 	exclude("cluster.endpoint.names", len(s.Cluster.Endpoint.Names) > 0, "")
 
-	for _, key := range platformKeys(s.Cluster) {
+	for _, key := range platformKeys(s) {
 		exclude(key.path, key.given, key.value)
 	}
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"go4.org/netipx"
+
 	"talos-proxmox/components/spec"
 )
 
@@ -46,6 +48,12 @@ type Plan struct {
 	CNIVersion string
 	CNIValues  map[string]any
 	KubeProxy  bool
+	// Region is what Kubernetes calls this Proxmox VE; empty: nodes are not told where they are.
+	Region string
+	// LoadBalancer is nil without one.
+	LoadBalancer *PlannedLoadBalancer
+	// SecretManifests and RegistryLogins say that the configuration has such.
+	SecretManifests, RegistryLogins bool
 	// CertNames are further names and addresses of the certificates of both APIs.
 	CertNames []string
 	// SchedulableControls lets control planes run pods.
@@ -134,6 +142,14 @@ type Plan struct {
 	Steps []Step
 	// Warnings do not stop the program.
 	Warnings []spec.Problem
+}
+
+// PlannedLoadBalancer gives Services their addresses.
+type PlannedLoadBalancer struct {
+	spec.LoadBalancer
+
+	// Ranges are the addresses.
+	Ranges []netipx.IPRange
 }
 
 // Mirror stands in for a registry of images.

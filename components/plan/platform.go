@@ -1,30 +1,44 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/labels"
+	"go4.org/netipx"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/spec"
 )
 
 // addons are those there are, with the first minor version of Kubernetes that they run on.
-var addons = map[spec.Addon]uint64{spec.AddonMetricsServer: 31, spec.AddonLocalPath: 0}
+var addons = map[spec.Addon]uint64{
+	spec.AddonMetricsServer: 31, spec.AddonLocalPath: 0, spec.AddonLonghorn: 25, spec.AddonFlux: 32,
+	spec.AddonArgoCD: 31, spec.AddonGatewayAPI: 26, spec.AddonProxmoxCSI: 0, spec.AddonProxmoxCCM: 0,
+}
 
 // platformKeys are the keys of what a Talos cluster brings to its users, which neither K3s nor a cluster that others
 // bootstrap has.
-func platformKeys(c spec.Cluster) []exclusiveKey {
+func platformKeys(s spec.Spec) []exclusiveKey {
+	c := s.Cluster
+
 	return []exclusiveKey{
+		{"secretManifests", s.Provided.SecretManifests, ""},
+		{"registryLogins", s.Provided.RegistryLogins, ""},
+		{"csiToken", s.Provided.CSIToken, ""},
+		{"ccmToken", s.Provided.CCMToken, ""},
 		{"cluster.addons", len(c.Addons) > 0, ""},
 		{"cluster.manifestMirror", c.ManifestMirror != "", c.ManifestMirror},
 		{"cluster.registryOptions", len(c.RegistryOptions) > 0, ""},
 		{"cluster.proxy", c.Proxy != nil, ""},
+		{"cluster.cni.loadBalancer", c.CNI.LoadBalancer != nil, ""},
 		{"cluster.apiServer.oidc", c.APIServer.OIDC != nil, ""},
 		{"cluster.apiServer.authentication", c.APIServer.Authentication != nil, ""},
 		{"cluster.apiServer.audit", c.APIServer.Audit != nil, ""},
@@ -36,12 +50,16 @@ func platformKeys(c spec.Cluster) []exclusiveKey {
 func (r *resolver) checkPlatform(p *Plan) {
 	r.checkCertNames(p)
 	r.checkSchedulable(p)
+	r.checkRegion(p)
 
 	if r.isK3s() || p.Bootstrap == spec.BootstrapExternal {
 		return
 	}
 
+	p.SecretManifests = r.spec.Provided.SecretManifests || r.spec.Provided.CSIToken || r.spec.Provided.CCMToken
+	p.RegistryLogins = r.spec.Provided.RegistryLogins
 	r.checkAddons(p)
+	r.checkLoadBalancer(p)
 	r.checkProxy(p)
 	r.checkAPIServer(p)
 }
@@ -79,6 +97,59 @@ func (r *resolver) checkSchedulable(p *Plan) {
 	p.SchedulableControls = !r.isK3s() && valueOr(given, !workers)
 }
 
+// regionName is a value of a label that is also part of a provider ID.
+var regionName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+// checkRegion: what the program knows by itself, nobody states.
+func (r *resolver) checkRegion(p *Plan) {
+	p.Region = r.spec.Cluster.Region
+	if p.Region == "" {
+		return
+	}
+
+	if !regionName.MatchString(p.Region) {
+		r.problems.Add("cluster.region", "must be letters, digits, dots and dashes, 63 at most", p.Region, "rename it")
+	}
+
+	check := func(path string, s spec.VMSpec) {
+		for _, label := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone} {
+			if value, stated := s.Labels[label]; stated {
+				r.problems.Add(path+".labels."+label, "is set by cluster.region", value, "leave one of the two out")
+			}
+		}
+	}
+
+	check("defaults", r.spec.Defaults)
+
+	for _, pool := range r.pools {
+		check(pool.path, pool.VMSpec)
+
+		for _, m := range pool.members {
+			if m.shaped() {
+				check(m.path, m.VMSpec)
+			}
+		}
+	}
+}
+
+// ProviderID is what Kubernetes calls the machine of a node; empty without a region. K3s has one of its own.
+func (p *Plan) ProviderID(n Node) string {
+	if p.Region == "" || p.Distribution == spec.DistributionK3s {
+		return ""
+	}
+
+	return fmt.Sprintf("proxmox://%s/%d", p.Region, n.VMID)
+}
+
+// Topology are the labels of a node that say where its VM is; none without a region.
+func (p *Plan) Topology(host string) map[string]string {
+	if p.Region == "" {
+		return nil
+	}
+
+	return map[string]string{corev1.LabelTopologyRegion: p.Region, corev1.LabelTopologyZone: host}
+}
+
 func (r *resolver) checkAddons(p *Plan) {
 	c := r.spec.Cluster
 	p.Addons, p.ManifestMirror = c.Addons, strings.TrimRight(c.ManifestMirror, "/")
@@ -97,8 +168,150 @@ func (r *resolver) checkAddons(p *Plan) {
 		}
 	}
 
+	r.checkProxmoxAddon(p, spec.AddonProxmoxCSI, "csiToken", r.spec.Provided.CSIToken)
+	r.checkProxmoxAddon(p, spec.AddonProxmoxCCM, "ccmToken", r.spec.Provided.CCMToken)
+	r.checkLonghorn(p)
+
+	if slices.Contains(p.Addons, spec.AddonGatewayAPI) && p.CNI == spec.CNICilium && p.KubeProxy {
+		r.problems.Add("cluster.addons", "gateway-api needs Cilium without kube-proxy", string(spec.AddonGatewayAPI),
+			"set cluster.cni.kubeProxy to false")
+	}
+
 	if c.ManifestMirror != "" {
 		r.checkURL("cluster.manifestMirror", c.ManifestMirror, "https://mirror.lan/manifests", "https", "http")
+	}
+}
+
+// checkProxmoxAddon: what speaks to Proxmox VE finds VMs by the region, and logs in with a token of its own.
+func (r *resolver) checkProxmoxAddon(p *Plan, addon spec.Addon, key string, given bool) {
+	switch wanted := slices.Contains(p.Addons, addon); {
+	case wanted && p.Region == "":
+		r.problems.Add("cluster.region", "is required with the addon "+string(addon), "", "give this Proxmox VE a name")
+	case given && !wanted:
+		r.problems.Add(key, "belongs to the addon "+string(addon), "", "add it to cluster.addons, or run: pulumi config rm "+key)
+	}
+
+	if slices.Contains(p.Addons, addon) && !given {
+		r.problems.Add(key, "is required with the addon "+string(addon), "",
+			"run: pulumi config set --secret "+key+", with user@realm!name=secret")
+	}
+}
+
+// checkLonghorn: its engine needs what Talos has in extensions.
+func (r *resolver) checkLonghorn(p *Plan) {
+	if !slices.Contains(p.Addons, spec.AddonLonghorn) {
+		return
+	}
+
+	for _, pool := range r.pools {
+		image := r.spec.Image
+		stated := slices.Concat(image.Factory.Extensions, pool.Image.Extensions)
+
+		for _, s := range []*spec.Schematic{image.Schematic, pool.Image.Schematic} {
+			if s != nil && s.ID != "" {
+				stated = nil // nobody knows what it holds
+
+				break
+			} else if s != nil {
+				stated = append(stated, s.Extensions...)
+			}
+		}
+
+		for _, extension := range []string{"iscsi-tools", "util-linux-tools"} {
+			if stated != nil && !slices.Contains(stated, extension) && !slices.Contains(stated, "siderolabs/"+extension) ||
+				image.Source == spec.SourceFactory && len(stated) == 0 {
+				r.problems.Add(pool.path, "needs the extension "+extension+" for the addon longhorn", strings.Join(stated, ", "),
+					"add it to image.factory.extensions, or to image.schematic")
+			}
+		}
+	}
+}
+
+// checkLoadBalancer: the addresses of Services are nobody else's.
+func (r *resolver) checkLoadBalancer(p *Plan) {
+	const path = "cluster.cni.loadBalancer"
+
+	given := r.spec.Cluster.CNI.LoadBalancer
+	if given == nil {
+		return
+	}
+
+	lb := &PlannedLoadBalancer{LoadBalancer: *given}
+	lb.Mode = cmp.Or(lb.Mode, spec.LoadBalancerL2)
+	p.LoadBalancer = lb
+
+	if p.CNI == spec.CNINone {
+		r.problems.Add(path, "needs Cilium or Flannel", string(p.CNI), "set cluster.cni.name to one of them")
+	}
+
+	if p.CNI == spec.CNICilium && p.KubeProxy && lb.Mode == spec.LoadBalancerL2 {
+		r.problems.Add(path+".mode", "l2 needs Cilium without kube-proxy", string(lb.Mode),
+			"set cluster.cni.kubeProxy to false, or use bgp")
+	}
+
+	if len(lb.Addresses) == 0 {
+		r.problems.Add(path+".addresses", "is required", "", "write it like [10.0.0.200-10.0.0.220]")
+	}
+
+	for i, text := range lb.Addresses {
+		span, err := netipx.ParseIPRange(text)
+		if prefix, no := netip.ParsePrefix(text); no == nil {
+			span, err = netipx.RangeOfPrefix(prefix), nil
+		}
+
+		switch in := at(path+".addresses", i); {
+		case err != nil:
+			r.problems.Add(in, "must be a network or a range of addresses", text, "write it like 10.0.0.200-10.0.0.220")
+		case lb.Mode == spec.LoadBalancerL2 && r.network.IsValid() &&
+			!(r.network.Contains(span.From()) && r.network.Contains(span.To())):
+			r.problems.Add(in, "must lie in network.cidr "+r.network.String()+" with mode l2", text,
+				"choose addresses of that network, or use bgp")
+		default:
+			lb.Ranges = append(lb.Ranges, span)
+		}
+	}
+
+	if p.Firewall && len(r.spec.Firewall.Open) == 0 {
+		r.warn(path, "is of no use from outside: the firewalls let nothing in to Services", "",
+			"name their ports in firewall.open, for example 80,443")
+	}
+
+	if !oneOf(r, path+".mode", lb.Mode, spec.LoadBalancerL2, spec.LoadBalancerBGP) {
+		return
+	}
+
+	if bgp := lb.Mode == spec.LoadBalancerBGP; bgp != (lb.ASN > 0) || bgp != (len(lb.Peers) > 0) {
+		r.problems.Add(path, `needs asn and peers with mode "bgp", and only with it`, string(lb.Mode),
+			"write it like asn: 64512, peers: [{ address: 10.0.0.1, asn: 64500 }]")
+	}
+
+	for i, peer := range lb.Peers {
+		if !isAddress(peer.Address) {
+			r.problems.Add(at(path+".peers", i)+".address", "must be an address", peer.Address, "write it like 10.0.0.1")
+		}
+	}
+}
+
+// checkServiceAddresses: none of them is a node's, the router's or the endpoint's.
+func (r *resolver) checkServiceAddresses(p *Plan) {
+	if p.LoadBalancer == nil {
+		return
+	}
+
+	check := func(address netip.Addr, owner string) {
+		for _, span := range p.LoadBalancer.Ranges {
+			if address.IsValid() && span.Contains(address) {
+				r.problems.Add("cluster.cni.loadBalancer.addresses", "hold "+address.String()+", the address of "+owner,
+					span.String(), "leave it out of the range")
+			}
+		}
+	}
+
+	check(r.gateway, "the router")
+	check(r.vip, "the endpoint")
+
+	for _, n := range p.Nodes() {
+		check(n.Address, n.Name)
 	}
 }
 
@@ -114,9 +327,9 @@ func (r *resolver) checkProxy(p *Plan) {
 		r.problems.Add("cluster.proxy", "needs http or https", "", "write it like https: http://proxy.lan:3128")
 	}
 
-	for key, proxy := range map[string]string{"http": c.HTTP, "https": c.HTTPS} {
-		if proxy != "" {
-			r.checkURL("cluster.proxy."+key, proxy, "http://proxy.lan:3128", "http", "https")
+	for _, proxy := range []struct{ key, url string }{{"http", c.HTTP}, {"https", c.HTTPS}} {
+		if proxy.url != "" {
+			r.checkURL("cluster.proxy."+proxy.key, proxy.url, "http://proxy.lan:3128", "http", "https")
 		}
 	}
 

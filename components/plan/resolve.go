@@ -110,6 +110,7 @@ func (r *resolver) resolve() *Plan {
 		p.Pools = append(p.Pools, pool.planned)
 	}
 
+	r.checkServiceAddresses(p)
 	r.openPools(p)
 	r.checkLeaving(p)
 

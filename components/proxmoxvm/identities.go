@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
 )
 
 // Identities tell the VMs of a cluster from others that have their VMIDs. What changes, restarts or deletes a VM asks
@@ -40,6 +42,13 @@ func NewIdentities(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, found fun
 		ctx: ctx, plan: p, proxmox: proxmox, found: found,
 		known: map[int]Machine{}, creating: map[int]bool{}, foreign: map[int]error{},
 	}
+}
+
+// VMs are the VMs with the tags of the cluster.
+func (i *Identities) VMs(ctx context.Context) ([]proxmoxapi.VM, error) {
+	all, err := i.proxmox.VMs(ctx)
+
+	return slices.DeleteFunc(all, func(v proxmoxapi.VM) bool { return !OfCluster(v, i.plan) }), err
 }
 
 // Announce is a hook that runs before a VM is created, and in previews.

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"talos-proxmox/components/impact"
@@ -12,28 +13,66 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// labelsOf are the labels and taints that the program gives a node with an administrator's credentials; false: none,
-// for Talos has such credentials itself on control planes.
-func (f FinalCheck) labelsOf(n plan.Node) (kubeapi.NodeLabels, bool) {
+// hosts are where the VMs of nodes are now, by VMID; those on hosts that do not answer are left out.
+func (f FinalCheck) hosts(ctx context.Context) map[int]string {
+	if f.Plan.Region == "" {
+		return nil
+	}
+
+	all := map[int]string{}
+
+	vms, err := f.Identities.VMs(ctx)
+	for _, v := range vms {
+		if !v.Silent {
+			all[v.ID] = v.Host
+		}
+	}
+
+	if err != nil {
+		f.Warn(fmt.Sprintf("where the VMs are is not known, so labels and taints of nodes are not set: %v", err))
+	}
+
+	return all
+}
+
+// labelsOf are the labels and taints that the program gives a node with an administrator's credentials. Talos has
+// such credentials itself on control planes, and is not told where it runs.
+func (f FinalCheck) labelsOf(n plan.Node, host string) kubeapi.NodeLabels {
+	var want kubeapi.NodeLabels
+
 	switch {
 	case f.Plan.Distribution == spec.DistributionK3s:
-		return kubeapi.NodeLabels{Labels: n.Labels, Taints: n.TaintList()}, true
-	case n.Role == spec.RoleControlPlane:
-		return kubeapi.NodeLabels{}, false
-	default:
-		return kubeapi.NodeLabels{
+		want = kubeapi.NodeLabels{Labels: n.Labels, Taints: n.TaintList()}
+	case n.Role == spec.RoleWorker:
+		want = kubeapi.NodeLabels{
 			Labels: n.RestrictedLabels(), Taints: n.TaintList(), Restricted: plan.RestrictedLabel,
-		}, true
+		}
 	}
+
+	want.ProviderID = f.Plan.ProviderID(n)
+
+	if topology := f.Plan.Topology(host); topology != nil {
+		maps.Copy(topology, want.Labels)
+		want.Labels = topology
+	}
+
+	return want
 }
 
 // labelled are the nodes that have, or are to have, labels and taints of the program.
-func (f FinalCheck) labelled(seen []kubeapi.Node) []labelledNode {
+func (f FinalCheck) labelled(ctx context.Context, seen []kubeapi.Node) []labelledNode {
 	var all []labelledNode
 
+	hosts := f.hosts(ctx)
+
 	for _, n := range f.Plan.Nodes() {
+		// Without its host, a label that the node has would be removed.
+		if hosts != nil && hosts[n.VMID] == "" {
+			continue
+		}
+
 		at := slices.IndexFunc(seen, func(s kubeapi.Node) bool { return s.Name == n.Name })
-		if want, ours := f.labelsOf(n); ours && (len(want.Labels)+len(want.Taints) > 0 || at >= 0 && seen[at].Labelled) {
+		if want := f.labelsOf(n, hosts[n.VMID]); len(want.Labels)+len(want.Taints) > 0 || at >= 0 && seen[at].Labelled {
 			all = append(all, labelledNode{n, want, at >= 0})
 		}
 	}
@@ -51,7 +90,7 @@ type labelledNode struct {
 
 // setLabels brings the labels and taints of all nodes in line. New nodes are waited for.
 func (f FinalCheck) setLabels(ctx context.Context, kube *kubeapi.Client, seen []kubeapi.Node) error {
-	for _, n := range f.labelled(seen) {
+	for _, n := range f.labelled(ctx, seen) {
 		if !n.registered && f.Inventory.Exists(n.Node) {
 			f.Warn(n.Name + " is not in Kubernetes, so its labels and taints are not set; run 'pulumi up' when it is")
 
@@ -100,7 +139,7 @@ func (f FinalCheck) previewLabels(ctx context.Context) error {
 		return nil //nolint:nilerr // see above
 	}
 
-	for _, n := range f.labelled(seen) {
+	for _, n := range f.labelled(ctx, seen) {
 		found, err := kube.SetLabels(ctx, n.Name, n.want, true)
 		if err != nil {
 			continue // it has not registered yet
@@ -129,6 +168,13 @@ func (f FinalCheck) previewLabels(ctx context.Context) error {
 
 func (f FinalCheck) warnOfForeign(node string, found kubeapi.LabelChanges) {
 	for _, foreign := range found.Foreign {
+		if foreign.Path == kubeapi.ProviderID {
+			f.Warn(fmt.Sprintf("%s has the provider ID %s, which Kubernetes lets nobody change to %s: replace the node for it "+
+				"(lifecycle.replace), or leave it", node, foreign.Before, foreign.After))
+
+			continue
+		}
+
 		f.Warn(fmt.Sprintf("%s has %s with the value %s, which this program has not set: it stays as it is, and does not "+
 			"become %s. Remove it with kubectl, then run 'pulumi up' again", node, foreign.Path, foreign.Before, foreign.After))
 	}

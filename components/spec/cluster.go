@@ -17,12 +17,16 @@ type Cluster struct {
 	Endpoint Endpoint `json:"endpoint,omitempty"`
 	// The pod network.
 	CNI CNI `json:"cni,omitempty"`
+	// Region of the nodes in Kubernetes, any name for this Proxmox VE. Nodes get it as topology.kubernetes.io/region,
+	// their Proxmox VE host as topology.kubernetes.io/zone, and on Talos the provider ID proxmox://region/vmid. Absent:
+	// none of them.
+	Region string `json:"region,omitempty"`
 	// Let control planes run pods. Absent: true in a cluster without workers. K3s always lets them; taint their pool
 	// instead.
 	SchedulableControlPlanes *bool `json:"schedulableControlPlanes,omitempty"`
 	// Parts to install from their own manifests, in the versions that platform.md lists. metrics-server brings serving
 	// certificates for kubelets, and approves them.
-	Addons []Addon `json:"addons,omitempty" jsonschema:"enum=metrics-server,enum=local-path"`
+	Addons []Addon `json:"addons,omitempty" jsonschema:"enum=metrics-server,enum=local-path,enum=longhorn,enum=flux,enum=argo-cd,enum=gateway-api,enum=proxmox-csi,enum=proxmox-ccm"`
 	// URL of a copy of the manifests that addons are fetched from, for clusters without the internet: below it, each has
 	// the path of its own URL without https://. Absent: their own URLs.
 	ManifestMirror string `json:"manifestMirror,omitempty"`
@@ -141,6 +145,8 @@ type CNI struct {
 	KubeProxy *bool `json:"kubeProxy,omitempty" jsonschema:"default=true"`
 	// Helm values of Cilium; they override those that Talos needs.
 	Values map[string]any `json:"values,omitempty"`
+	// Addresses for Services of type LoadBalancer, from Cilium, or from MetalLB with Flannel. Absent: none.
+	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty"`
 }
 
 // CNIName is the name of a network between pods.

@@ -7,6 +7,12 @@ type Addon string
 const (
 	AddonMetricsServer Addon = "metrics-server"
 	AddonLocalPath     Addon = "local-path"
+	AddonLonghorn      Addon = "longhorn"
+	AddonFlux          Addon = "flux"
+	AddonArgoCD        Addon = "argo-cd"
+	AddonGatewayAPI    Addon = "gateway-api"
+	AddonProxmoxCSI    Addon = "proxmox-csi"
+	AddonProxmoxCCM    Addon = "proxmox-ccm"
 )
 
 // RegistryOptions are how the mirrors of one registry are asked.
@@ -56,4 +62,34 @@ type OIDC struct {
 	GroupsClaim string `json:"groupsClaim,omitempty"`
 	// Prefix of groups, for example oidc:.
 	GroupsPrefix string `json:"groupsPrefix,omitempty"`
+}
+
+// LoadBalancer gives Services of type LoadBalancer their addresses.
+type LoadBalancer struct {
+	// Addresses, for example 10.0.0.200-10.0.0.220 or 10.1.0.0/24.
+	Addresses []string `json:"addresses"`
+	// How the network learns of them: l2 answers ARP and NDP for addresses of network.cidr, bgp tells routers.
+	// Absent: l2.
+	Mode LoadBalancerMode `json:"mode,omitempty" jsonschema:"enum=l2,enum=bgp"`
+	// Autonomous system of the nodes, with mode bgp.
+	ASN int `json:"asn,omitempty" jsonschema:"minimum=1,maximum=4294967295"`
+	// Routers that nodes tell the addresses, with mode bgp.
+	Peers []BGPPeer `json:"peers,omitempty"`
+}
+
+// LoadBalancerMode is how a network learns of addresses of Services.
+type LoadBalancerMode string
+
+// The modes.
+const (
+	LoadBalancerL2  LoadBalancerMode = "l2"
+	LoadBalancerBGP LoadBalancerMode = "bgp"
+)
+
+// BGPPeer is a router.
+type BGPPeer struct {
+	// Address of the router.
+	Address string `json:"address"`
+	// Autonomous system of the router.
+	ASN int `json:"asn" jsonschema:"minimum=1,maximum=4294967295"`
 }

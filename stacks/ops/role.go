@@ -21,11 +21,17 @@ func roleOf(o *options) *cobra.Command {
 	)
 
 	c := &cobra.Command{
-		Use: "role <stack or file>", Args: cobra.ExactArgs(1),
+		Use: "role <stack or file> | csi | ccm", Args: cobra.ExactArgs(1),
 		Short: "Print the pveum commands that create the role which a stack file needs",
 		Long: "Print the pveum commands that create the role which a stack file needs. Nothing is contacted.\n\n" +
 			"Run them on a Proxmox VE host, as root. The role does for the life of the stack: to deploy, change and destroy it.",
 		RunE: func(c *cobra.Command, args []string) error {
+			if role, there := addonRoles[args[0]]; there {
+				_, err := io.WriteString(c.OutOrStdout(), role)
+
+				return err
+			}
+
 			if major < plan.OldestProxmox || major > plan.NewestProxmox {
 				return fmt.Errorf("--proxmox is a major version from %d to %d, not %d", plan.OldestProxmox, plan.NewestProxmox, major)
 			}
@@ -45,6 +51,19 @@ func roleOf(o *options) *cobra.Command {
 	c.Flags().StringVar(&name, "name", "TalosProxmox", "the name of the role")
 
 	return c
+}
+
+// addonRoles create the least that addons need (Proxmox CSI: Install plugin; Proxmox CCM: Install), each with a user of
+// its own. The last command shows the token.
+var addonRoles = map[string]string{
+	"csi": addonRole("CSI", "VM.Audit VM.Config.Disk Datastore.Allocate Datastore.AllocateSpace Datastore.Audit", "csi"),
+	"ccm": addonRole("CCM", "VM.Audit VM.GuestAgent.Audit Sys.Audit", "ccm"),
+}
+
+func addonRole(role, privileges, user string) string {
+	return fmt.Sprintf("pveum role add %[1]s -privs \"%[2]s\"\npveum user add kubernetes-%[3]s@pve\n"+
+		"pveum aclmod / -user kubernetes-%[3]s@pve -role %[1]s\npveum user token add kubernetes-%[3]s@pve %[3]s -privsep 0\n",
+		role, privileges, user)
 }
 
 // stackFile is the path of a stack's file, which is named by the stack or by its path.

@@ -31,6 +31,8 @@ type addon struct {
 	version string
 	// urls of the manifests.
 	urls []string
+	// objects in addition, which may be of kinds that the manifests define.
+	objects []map[string]any
 	// namespace of what states none.
 	namespace string
 	// patches by the kind of the object, with what Talos needs in addition.
@@ -50,6 +52,29 @@ var addonsOf = map[spec.Addon]addon{
 		rawGitHub + "alex1989hu/kubelet-serving-cert-approver/v0.11.0/deploy/standalone-install.yaml",
 		"https://github.com/kubernetes-sigs/metrics-server/releases/download/v0.8.1/components.yaml",
 	}},
+	spec.AddonLonghorn: {
+		version: "1.9.1", urls: []string{rawGitHub + "longhorn/longhorn/v1.9.1/deploy/longhorn.yaml"},
+		patches: []addonPatch{privileged},
+	},
+	spec.AddonFlux: {
+		version: "2.7.5", urls: []string{"https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml"},
+	},
+	spec.AddonArgoCD: {
+		version: "3.2.1", namespace: "argocd",
+		urls:    []string{rawGitHub + "argoproj/argo-cd/v3.2.1/manifests/install.yaml"},
+		objects: []map[string]any{{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "argocd"}}},
+	},
+	spec.AddonProxmoxCSI: {
+		version: "0.19.1",
+		urls:    []string{rawGitHub + "sergelogvinov/proxmox-csi-plugin/v0.19.1/docs/deploy/proxmox-csi-plugin-release.yml"},
+	},
+	spec.AddonProxmoxCCM: {
+		// Of its controllers, the one for nodes whose VM is gone: addresses and labels are the program's.
+		version: "0.13.1",
+		urls: []string{
+			rawGitHub + "sergelogvinov/proxmox-cloud-controller-manager/v0.13.1/docs/deploy/cloud-controller-manager-talos.yml",
+		},
+	},
 	spec.AddonLocalPath: {
 		version: "0.0.32",
 		urls:    []string{rawGitHub + "rancher/local-path-provisioner/v0.0.32/deploy/local-path-storage.yaml"},
@@ -64,6 +89,43 @@ var addonsOf = map[spec.Addon]addon{
 var privileged = addonPatch{"Namespace", map[string]any{"metadata": map[string]any{
 	"labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"},
 }}}
+
+// gatewayAPI are definitions alone, which Cilium looks for when it starts: Talos itself applies them, first of all.
+const gatewayAPI = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1/standard-install.yaml"
+
+// URLs are the manifests of addons that Talos itself fetches.
+func URLs(p *plan.Plan) []string {
+	if slices.Contains(p.Addons, spec.AddonGatewayAPI) {
+		return []string{mirrored(p, gatewayAPI)}
+	}
+
+	return nil
+}
+
+func mirrored(p *plan.Plan, url string) string {
+	if p.ManifestMirror == "" {
+		return url
+	}
+
+	return p.ManifestMirror + "/" + strings.TrimPrefix(url, "https://")
+}
+
+// jobs are the addons that jobs install, by name.
+func jobs(p *plan.Plan) map[string]addon {
+	all := map[string]addon{}
+
+	for _, name := range p.Addons {
+		if a, there := addonsOf[name]; there {
+			all[string(name)] = a
+		}
+	}
+
+	if p.LoadBalancer != nil {
+		all["load-balancer"] = loadBalancer(p)
+	}
+
+	return all
+}
 
 // installers is the account of the jobs that install addons.
 func installers() []runtime.Object {
@@ -89,11 +151,19 @@ func (a addon) install(p *plan.Plan, name string) ([]runtime.Object, error) {
 	var resources, patches []any
 
 	for _, url := range a.urls {
-		if p.ManifestMirror != "" {
-			url = p.ManifestMirror + "/" + strings.TrimPrefix(url, "https://")
+		resources = append(resources, mirrored(p, url))
+	}
+
+	files := map[string]string{}
+
+	for i, object := range a.objects {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, err
 		}
 
-		resources = append(resources, url)
+		file := fmt.Sprintf("object-%d.yaml", i+1)
+		files[file], resources = string(text), append(resources, file)
 	}
 
 	for _, patch := range a.patches {
@@ -123,7 +193,7 @@ func (a addon) install(p *plan.Plan, name string) ([]runtime.Object, error) {
 		return nil, err
 	}
 
-	files := map[string]string{kustomizationFile: string(text)}
+	files[kustomizationFile] = string(text)
 
 	for _, ca := range p.TrustedCAs {
 		files[authoritiesFile] += strings.TrimSpace(ca.Text) + "\n"

@@ -25,7 +25,7 @@ func Check(p *plan.Plan) spec.Problems {
 			continue
 		}
 
-		if rule := wrong(m.Text); rule != "" {
+		if rule := Wrong(m.Text); rule != "" {
 			problems.Add(m.Path, "must be Kubernetes manifests: "+rule, m.Origin, "correct the manifest")
 		}
 	}
@@ -33,7 +33,8 @@ func Check(p *plan.Plan) spec.Problems {
 	return problems
 }
 
-func wrong(text string) string {
+// Wrong says why a text is no manifests; empty: it is.
+func Wrong(text string) string {
 	docs := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 
 	for n := 1; ; n++ {

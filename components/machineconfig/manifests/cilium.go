@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 const (
@@ -103,7 +105,7 @@ func ciliumJob(p *plan.Plan) batchv1.JobSpec {
 
 // ciliumValues are the values that Talos documents, and over them the operator's.
 func ciliumValues(p *plan.Plan) map[string]any {
-	return merged(map[string]any{
+	return merged(merged(map[string]any{
 		"ipam":                 map[string]any{"mode": "kubernetes"},
 		"kubeProxyReplacement": !p.KubeProxy,
 		"k8sServiceHost":       kubePrismHost,
@@ -121,7 +123,26 @@ func ciliumValues(p *plan.Plan) map[string]any {
 		"operator": map[string]any{"replicas": 1, "rollOutPods": true},
 		// Without it, changed values would wait for a restart of the agents.
 		"rollOutCiliumPods": true,
-	}, p.CNIValues)
+	}, servicesValues(p)), p.CNIValues)
+}
+
+// servicesValues switch on what addresses for Services and gateways need.
+func servicesValues(p *plan.Plan) map[string]any {
+	on, values := map[string]any{"enabled": true}, map[string]any{}
+
+	if slices.Contains(p.Addons, spec.AddonGatewayAPI) {
+		values["gatewayAPI"] = on
+	}
+
+	switch lb := p.LoadBalancer; {
+	case lb == nil:
+	case lb.Mode == spec.LoadBalancerBGP:
+		values["bgpControlPlane"] = on
+	default:
+		values["l2announcements"], values["externalIPs"] = on, on
+	}
+
+	return values
 }
 
 // merged lays values over others, block by block, as Helm does.

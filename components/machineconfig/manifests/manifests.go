@@ -6,6 +6,8 @@ package manifests
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,15 +49,16 @@ func Inline(p *plan.Plan) ([]Manifest, error) {
 		}
 	}
 
-	if len(p.Addons) > 0 {
+	addons := jobs(p)
+	if len(addons) > 0 {
 		if err := add("addons", installers(), nil); err != nil {
 			return nil, err
 		}
 	}
 
-	for _, name := range p.Addons {
-		objects, err := addonsOf[name].install(p, string(name))
-		if err := add("addon-"+string(name), objects, err); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(addons)) {
+		objects, err := addons[name].install(p, name)
+		if err := add("addon-"+name, objects, err); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,8 @@
 package manifests
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,6 +145,76 @@ func TestCiliumValues(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestLoadBalancer: the kinds with which Cilium and MetalLB take addresses and announce them.
+func TestLoadBalancer(t *testing.T) {
+	bgp := &spec.LoadBalancer{
+		Addresses: []string{"10.9.0.0/24"}, Mode: spec.LoadBalancerBGP, ASN: 64512,
+		Peers: []spec.BGPPeer{{Address: "10.0.0.1", ASN: 64500}},
+	}
+	l2 := &spec.LoadBalancer{Addresses: []string{"10.0.0.200-10.0.0.220"}}
+
+	for name, c := range map[string]struct {
+		cni  spec.CNI
+		want []string
+	}{
+		"Cilium, l2": {
+			spec.CNI{Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false), LoadBalancer: l2},
+			[]string{"CiliumLoadBalancerIPPool", "CiliumL2AnnouncementPolicy", "start: 10.0.0.200", "stop: 10.0.0.220"},
+		},
+		"Cilium, bgp": {
+			spec.CNI{Name: spec.CNICilium, Version: "1.18.4", LoadBalancer: bgp},
+			[]string{
+				"CiliumLoadBalancerIPPool", "CiliumBGPClusterConfig", "CiliumBGPPeerConfig", "CiliumBGPAdvertisement",
+				"localASN: 64512", "peerASN: 64500", "peerAddress: 10.0.0.1", "stop: 10.9.0.255",
+			},
+		},
+		"MetalLB, l2": {
+			spec.CNI{LoadBalancer: l2},
+			[]string{"metallb-native.yaml", "IPAddressPool", "L2Advertisement", "10.0.0.200-10.0.0.220"},
+		},
+		"MetalLB, bgp": {
+			spec.CNI{LoadBalancer: bgp}, []string{"IPAddressPool", "BGPPeer", "BGPAdvertisement", "myASN: 64512"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := Inline(planned(t, c.cni, spec.Endpoint{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			last := all[len(all)-1]
+			if last.Name != "addon-load-balancer" {
+				t.Fatal(last.Name)
+			}
+
+			files := objects(t, last.Contents)[0].(*corev1.ConfigMap).Data
+
+			for _, want := range c.want {
+				if all := strings.Join(slices.Collect(maps.Values(files)), "\n"); !strings.Contains(all, want) {
+					t.Errorf("there is no %s in\n%s", want, all)
+				}
+			}
+		})
+	}
+}
+
+// TestProxmoxLogins: what speaks to Proxmox VE gets its login where it looks for it.
+func TestProxmoxLogins(t *testing.T) {
+	text, err := ProxmoxLogins("lan", "https://pve.lan:8006/api2/json", true, "csi@pve!csi=s1", "ccm@pve!ccm=s2")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	found := objects(t, text)
+	csi, ccm := found[1].(*corev1.Secret), found[2].(*corev1.Secret)
+
+	if csi.Namespace != "csi-proxmox" || ccm.Namespace != "kube-system" ||
+		!strings.Contains(csi.StringData["config.yaml"], "token_id: csi@pve!csi\n  token_secret: s1") ||
+		!strings.Contains(ccm.StringData["config.yaml"], "region: lan") {
+		t.Error(text)
 	}
 }
 

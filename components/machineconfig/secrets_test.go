@@ -1,0 +1,75 @@
+package machineconfig
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/spec"
+)
+
+// TestSecretManifests: they reach control planes, after the program's own.
+func TestSecretManifests(t *testing.T) {
+	p := planOf(t, atlas(talos112))
+
+	const text = "apiVersion: v1\nkind: Secret\nmetadata: {name: deploy-key}\nstringData: {key: x}\n"
+
+	patch, err := SecretManifests(p.Pools[0], text)
+	require.NoError(t, err)
+
+	patched, err := apply(fullConfiguration(t, p, p.Pools[0].Nodes[0]), patch)
+	require.NoError(t, err)
+
+	all := patched.K8sInlineManifestConfigs()
+	require.Equal(t, text, all[len(all)-1].Contents())
+	require.Greater(t, len(all), 1)
+
+	for name, empty := range map[string]func() (string, error){
+		"a worker": func() (string, error) { return SecretManifests(p.Pools[1], text) },
+		"none":     func() (string, error) { return SecretManifests(p.Pools[0], "") },
+	} {
+		patch, err := empty()
+		require.NoError(t, err, name)
+		require.Empty(t, patch, name)
+	}
+}
+
+// TestRegistryLogins: each generation of Talos reads the logins of registries.
+func TestRegistryLogins(t *testing.T) {
+	const logins = `registry.lan:5000: { username: robot, password: secret }
+mirror.lan: { identityToken: token, ca: "` + "-----BEGIN CERTIFICATE-----" + `" }
+`
+
+	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+		t.Run(name, func(t *testing.T) {
+			p := planOf(t, atlas(versions))
+			worker := fullConfiguration(t, p, p.Pools[1].Nodes[0])
+
+			patches, err := RegistryLogins(p, logins)
+			require.NoError(t, err)
+
+			for _, patch := range patches {
+				worker, err = apply(worker, patch)
+				require.NoError(t, err)
+			}
+
+			auths := worker.RegistryAuthConfigs()
+			require.Equal(t, "robot", auths["registry.lan:5000"].Username())
+			require.Equal(t, "secret", auths["registry.lan:5000"].Password())
+			require.Equal(t, "token", auths["mirror.lan"].IdentityToken())
+			require.Equal(t, "-----BEGIN CERTIFICATE-----", string(worker.RegistryTLSConfigs()["mirror.lan"].CA()))
+		})
+	}
+
+	for text, want := range map[string]string{
+		"a: { username: x }":             "a needs username and password, or neither",
+		"a: { certificate: x, auth: y }": "a needs certificate and key, or neither",
+		"a: {}":                          "a has no login",
+		"a: { pasword: hunter2 }":        "it is not logins by the host of their registry",
+		"hunter2":                        "it is not logins by the host of their registry",
+	} {
+		_, err := ReadRegistryLogins(text)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -76,6 +77,19 @@ type Secrets struct {
 	TailscaleAuthKey, MachineSecrets, K3sToken, K3sIdentity, SecretManifests, RegistryLogins pulumi.StringInput
 }
 
+// Set sets the secret that stands for a key of the configuration, and says whether there is one.
+func (s *Secrets) Set(key string, value pulumi.StringInput) bool {
+	field, ok := map[string]*pulumi.StringInput{
+		"tailscaleAuthKey": &s.TailscaleAuthKey, "machineSecrets": &s.MachineSecrets,
+		"k3sToken": &s.K3sToken, "k3sIdentity": &s.K3sIdentity,
+	}[key]
+	if ok {
+		*field = value
+	}
+
+	return ok
+}
+
 // Plan decides everything about the cluster (plan.New). It says which secrets are set, and holds none.
 func (c Config) Plan() (*plan.Plan, error) {
 	s := c.Spec
@@ -106,11 +120,13 @@ func (c Config) Access() proxmoxapi.Access {
 }
 
 // Parse reads a configuration from its values as Pulumi keeps them: text as it is, anything else as JSON. Patch files
-// are read from below root.
-func Parse(values map[string]string, root string) (Config, error) { return parse(values, nil, root) }
+// are read from below root. The secrets are those that are not among the values.
+func Parse(values map[string]string, secrets Secrets, root string) (Config, error) {
+	return parse(values, secrets, nil, root)
+}
 
 // parse is Parse, and adds its problems to those of the keys. What lies below a wrong key is checked all the same.
-func parse(values map[string]string, keys spec.Problems, root string) (Config, error) {
+func parse(values map[string]string, secrets Secrets, keys spec.Problems, root string) (Config, error) {
 	tree, problems, err := decode(values)
 	if err != nil {
 		return Config{}, err
@@ -128,7 +144,7 @@ func parse(values map[string]string, keys spec.Problems, root string) (Config, e
 		return Config{}, err
 	}
 
-	c := Config{Dir: root, Offline: offline()}
+	c := Config{Dir: root, Offline: offline(), Secrets: secrets, Destroying: os.Getenv(DestroyVariable) != ""}
 
 	// What has the wrong type is in the problems already; the rest is read all the same, so that it can be checked too.
 	var mismatch *json.UnmarshalTypeError

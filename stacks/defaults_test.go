@@ -55,7 +55,7 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 			values[key] = text
 		}
 
-		c, err := Parse(values, ".")
+		c, err := Parse(values, Secrets{}, ".")
 		if err != nil {
 			return nil, err
 		}

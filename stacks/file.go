@@ -46,7 +46,7 @@ func LoadText(text []byte, root string) (Config, error) {
 		return Config{}, err
 	}
 
-	return parse(values, unquoted, root)
+	return parse(values, Secrets{}, unquoted, root)
 }
 
 // ReadValues returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for

@@ -43,7 +43,7 @@ func FuzzParse(f *testing.F) {
 			return // Pulumi would not take it either
 		}
 
-		c, err := Parse(withPlaceholders(values), root)
+		c, err := Parse(withPlaceholders(values), Secrets{}, root)
 		if err == nil {
 			if _, err := c.Plan(); err != nil {
 				t.Fatalf("Parse finds nothing wrong, plan.New does: %v", err)

@@ -55,20 +55,20 @@ func TestSecretsAreRequired(t *testing.T) {
 		"  - tailscaleAuthKey: is required: tailscale is set; run: pulumi config set --secret tailscaleAuthKey, " +
 		"or set HEADSCALE_AUTH_KEY in the environment"
 
-	if _, err = Parse(values, "."); err == nil || err.Error() != want {
+	if _, err = Parse(values, Secrets{}, "."); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 
 	values["proxmoxTokenSecret"], values["tailscaleAuthKey"] = "not a secret, but long", "tskey-auth-x"
 
-	_, err = Parse(values, ".")
+	_, err = Parse(values, Secrets{}, ".")
 	if err == nil || strings.Contains(err.Error(), "but long") {
 		t.Errorf("a secret of a wrong form is not refused, or quoted: %v", err)
 	}
 
 	values["proxmoxTokenSecret"] = "0b3c-1d"
 
-	c, err := Parse(values, ".")
+	c, err := Parse(values, Secrets{}, ".")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,8 +64,7 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 		lost = slices.Concat(misplaced, lost)
 	}
 
-	config, err := parse(values, lost, root)
-	config.Destroying = os.Getenv(DestroyVariable) != ""
+	config, err := parse(values, Secrets{}, lost, root)
 
 	return config, err
 }

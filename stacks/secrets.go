@@ -24,8 +24,8 @@ func takeKeyFromEnvironment(values map[string]string) {
 	}
 }
 
-// secretKeys are the keys of Config that are secret.
-var secretKeys = []string{
+// SecretKeys are the keys of Config that are secret.
+var SecretKeys = []string{
 	"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "k3sToken", "k3sIdentity", "machineSecrets",
 	"tailscaleAuthKey", "backupPassphrase", "secretManifests", "registryLogins", "csiToken", "ccmToken",
 }
@@ -34,7 +34,7 @@ var secretKeys = []string{
 func plainSecrets(ctx *pulumi.Context, values map[string]string) spec.Problems {
 	var ps spec.Problems
 
-	for _, key := range secretKeys {
+	for _, key := range SecretKeys {
 		if values[key] != "" && !ctx.IsConfigSecret(ctx.Project()+":"+key) {
 			ps.Add(key, "is in plain text in the stack's file", "",
 				"run: pulumi config set --secret "+key+", with a new secret if others have seen the file")

@@ -97,7 +97,7 @@ func TestSecretKeys(t *testing.T) {
 		}
 	}
 
-	require.ElementsMatch(t, keys, secretKeys)
+	require.ElementsMatch(t, keys, SecretKeys)
 }
 
 // TestPrivateKey: what the provider could not use is refused before anything is made, and never quoted.

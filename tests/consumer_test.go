@@ -201,7 +201,7 @@ func configOf(t *testing.T, r *rehearsal.Rehearsal) stacks.Config {
 		values[strings.TrimPrefix(key, stacks.Project+":")] = secret.Value
 	}
 
-	config, err := stacks.Parse(values, filepath.Dir(path))
+	config, err := stacks.Parse(values, stacks.Secrets{}, filepath.Dir(path))
 	require.NoError(t, err)
 
 	return config

@@ -44,7 +44,7 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.linkPlugins(filepath.Join(b.home(), "plugins")); err != nil {
+	if err := linkPlugins(filepath.Join(b.home(), "plugins"), e.plugins...); err != nil {
 		return nil, err
 	}
 	// The CLI writes all that it does to a log, compressed and encrypted, unless there is no place for it. Nobody reads
@@ -170,8 +170,8 @@ func configure(ctx context.Context, s auto.Stack, config auto.ConfigMap) error {
 
 // linkPlugins puts the plugins where the engine looks last, after what was switched off: a real directory each, which
 // the engine insists on, with a link to the binary.
-func (e *Engine) linkPlugins(dir string) error {
-	for _, p := range e.plugins {
+func linkPlugins(dir string, plugins ...plugin) error {
+	for _, p := range plugins {
 		if err := os.MkdirAll(filepath.Join(dir, p.directory()), 0o700); err != nil {
 			return err
 		}

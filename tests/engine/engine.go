@@ -75,6 +75,8 @@ type Engine struct {
 	providers    Providers
 	plugins      []plugin
 	pluginOrigin string
+	builder      *builder
+	source       string // directory of the repository
 }
 
 // Open finds or builds everything, and takes a second when nothing has to be built. The first call on a machine may
@@ -98,7 +100,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	b := &builder{cache: cache, log: o.Log}
 
-	e := &Engine{}
+	e := &Engine{builder: b, source: source}
 	if err := e.findCLI(ctx, b, source); err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func (s *Stack) Check() error {
 
 // parse checks the configuration as the program does. Patch files are read from below the file's own directory.
 func (s *Stack) parse() (stacks.Config, error) {
-	return stacks.Parse(s.values, filepath.Dir(s.Path))
+	return stacks.Parse(s.values, stacks.Secrets{}, filepath.Dir(s.Path))
 }
 
 // edit changes a key that holds a block, which may be absent.

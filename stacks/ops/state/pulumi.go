@@ -189,7 +189,7 @@ func (p *Pulumi) Config(ctx context.Context) (stacks.Config, error) {
 		}
 	}
 
-	return stacks.Parse(values, p.Workspace().WorkDir())
+	return stacks.Parse(values, stacks.Secrets{}, p.Workspace().WorkDir())
 }
 
 // CheckConfig implements Stack.

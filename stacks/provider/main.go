@@ -1,0 +1,32 @@
+// Command provider is the Pulumi package talos-proxmox: it offers a whole cluster as the component resource Cluster to
+// programs in every language of Pulumi. Its inputs are the keys of a stack's configuration, and its outputs are those
+// of a stack.
+//
+// The schema is generated from the JSON Schemas of the configuration and of the outputs:
+//
+//	go test ./stacks/provider -update
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/provider"
+	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+)
+
+const (
+	packageName = "talos-proxmox"
+	// version of the package; it goes up with every change of the schema.
+	version = "0.1.0"
+)
+
+func main() {
+	err := provider.Main(packageName, func(host *provider.HostClient) (pulumirpc.ResourceProviderServer, error) {
+		return newServer(host), nil
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

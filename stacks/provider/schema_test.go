@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/contract"
+	"talos-proxmox/stacks/schema"
+	"talos-proxmox/tests/golden"
+)
+
+// object is a part of a schema.
+type object = map[string]any
+
+// TestSchema keeps schema.json current.
+func TestSchema(t *testing.T) {
+	outputs, err := os.ReadFile("../schema/outputs.schema.json")
+	require.NoError(t, err)
+
+	c := converter{types: object{}}
+	config := c.properties(t, schema.Config, "Config", func(name string) string {
+		if name == "Cluster" { // the component has this name
+			return "ClusterSettings"
+		}
+
+		return name
+	})
+	result := c.properties(t, outputs, "StackOutputs", func(name string) string {
+		if name == "Versions" { // the configuration has a type of this name
+			return "ContractVersions"
+		}
+
+		return name
+	})
+
+	for _, key := range stacks.SecretKeys {
+		secret := config["properties"].(object)[key].(object)
+		secret["secret"] = true
+		secret["description"] = strings.ReplaceAll(secret["description"].(string), " Set it with --secret.", "")
+	}
+
+	state := result["properties"].(object)
+	delete(state, contract.OutputHints)
+
+	for _, key := range []string{contract.OutputKubeconfig, contract.OutputTalosconfig, contract.OutputSSHPrivateKey} {
+		state[key].(object)["secret"] = true
+	}
+
+	var b bytes.Buffer
+
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	require.NoError(t, e.Encode(object{
+		"name": packageName, "version": version, "displayName": "Talos on Proxmox VE",
+		"description": "Talos Linux Kubernetes clusters on Proxmox VE",
+		"language": object{"nodejs": object{"respectSchemaVersion": true}, "python": object{
+			"respectSchemaVersion": true, "pyproject": object{"enabled": true},
+		}},
+		"types": c.types,
+		"resources": object{clusterType: object{
+			"isComponent": true,
+			"description": "A Kubernetes cluster of Talos Linux or K3s nodes on Proxmox VE. Its inputs are the keys of a " +
+				"stack's configuration; absent ones have the defaults that their descriptions name.",
+			"inputProperties": config["properties"], "requiredInputs": config["required"],
+			"properties": state, "required": result["required"],
+		}},
+	}))
+	golden.Check(t, "schema.json", b.String())
+}
+
+// converter turns JSON Schemas into types of a Pulumi package.
+type converter struct{ types object }
+
+// properties adds the definitions of a schema to the types, under other names, and returns the root's properties.
+func (c converter) properties(t *testing.T, text []byte, root string, rename func(string) string) object {
+	t.Helper()
+
+	var document struct {
+		Defs map[string]object `json:"$defs"`
+	}
+
+	require.NoError(t, json.Unmarshal(text, &document))
+
+	var found object
+
+	for _, name := range slices.Sorted(maps.Keys(document.Defs)) {
+		def := document.Defs[name]
+		properties := object{}
+
+		for key, value := range def["properties"].(object) {
+			properties[key] = c.property(t, value.(object), rename(name)+strings.ToUpper(key[:1])+key[1:], rename)
+		}
+
+		required, ok := def["required"]
+		if !ok {
+			required = []any{}
+		}
+
+		if name == root {
+			found = object{"properties": properties, "required": required}
+		} else {
+			c.types[typeToken(rename(name))] = object{"type": "object", "properties": properties, "required": required}
+		}
+	}
+
+	return found
+}
+
+func typeToken(name string) string { return packageName + ":index:" + name }
+
+// property converts the schema of one value. An enumeration becomes a type with a name. Defaults are left to the
+// program, which knows what they follow from, so they are told, and not set by the SDKs.
+func (c converter) property(t *testing.T, s object, name string, rename func(string) string) object {
+	t.Helper()
+
+	p := object{}
+
+	if description, ok := s["description"].(string); ok {
+		if value, ok := s["default"]; ok {
+			text, err := json.Marshal(value)
+			require.NoError(t, err)
+
+			description += " Default: " + string(text) + "."
+		}
+
+		p["description"] = description
+	}
+
+	switch {
+	case s["$ref"] != nil:
+		p["$ref"] = "#/types/" + typeToken(rename(strings.TrimPrefix(s["$ref"].(string), "#/$defs/")))
+	case s["oneOf"] != nil:
+		var choices []any
+		for _, choice := range s["oneOf"].([]any) {
+			choices = append(choices, c.property(t, choice.(object), name, rename))
+		}
+
+		p["oneOf"] = choices
+	case s["enum"] != nil && s["type"] == "string":
+		var values []any
+		for _, value := range s["enum"].([]any) {
+			values = append(values, object{"value": value})
+		}
+
+		c.types[typeToken(name)] = object{"type": "string", "enum": values}
+		p["$ref"] = "#/types/" + typeToken(name)
+	case s["type"] == "array":
+		p["type"], p["items"] = "array", c.property(t, s["items"].(object), name, rename)
+	case s["type"] == "object":
+		p["type"], p["additionalProperties"] = "object", object{"$ref": "pulumi.json#/Any"}
+		if values, ok := s["additionalProperties"].(object); ok {
+			p["additionalProperties"] = c.property(t, values, name, rename)
+		}
+	default:
+		require.Contains(t, []any{"string", "boolean", "integer", "number"}, s["type"], name)
+		p["type"] = s["type"]
+	}
+
+	return p
+}

@@ -36,6 +36,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"contributing.md", "", "go ", "a check of pull requests"},
 	{"gpu.md", "", "", onHost},
 	{"k3s.md", "", "", onHost},
+	{"languages.md", "", "", "a program of its own: TestYAMLProgram"},
 	{"machine-configuration.md", "", "talosctl ", "needs talosctl, and a node in maintenance mode"},
 	{"machine-configuration.md", "", "cat > schematic.yaml", "goes with the next command"},
 	{"machine-configuration.md", "", "curl ", onInternet},

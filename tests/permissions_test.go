@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -143,6 +144,61 @@ func (l limited) of(table []privilege) []string {
 	}
 
 	return names
+}
+
+// TestPreviewReadsOnly: the role of the page for previews shows what an update would do, as the update's own token does,
+// and is not enough for the update.
+func TestPreviewReadsOnly(t *testing.T) {
+	t.Parallel()
+
+	page, err := os.ReadFile(filepath.Join(root, "stacks", "docs", "pipeline.md"))
+	require.NoError(t, err)
+
+	role := regexp.MustCompile(`pveum role add TalosPreview -privs "([^"]+)"`).FindSubmatch(page)
+	require.NotNil(t, role)
+
+	const secret = "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
+
+	r := rehearse(t, "dev")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	set(t, r.Stack, "pools.worker.count", "2")
+
+	table := func() string {
+		out := newOutput(t)
+		_, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+		require.NoError(t, err)
+
+		var lines []string
+
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, " +  ") && !strings.Contains(line, "pulumi:providers:") {
+				lines = append(lines, line)
+			}
+		}
+
+		slices.Sort(lines)
+
+		return strings.Join(slices.Compact(lines), "") + strings.Join(regexp.MustCompile(
+			"the credentials may only read, which is enough for this preview").FindAllString(out.String(), 1), "")
+	}
+
+	all := table()
+	require.Contains(t, all, "k3s-dev-worker-2-vm")
+
+	r.Lab.World().AddToken(limitedToken, secret)
+	r.Lab.World().Grant(limitedToken, "/", strings.Fields(string(role[1]))...)
+	set(t, r.Stack, "proxmox.tokenId", limitedToken)
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+		auto.ConfigValue{Value: secret, Secret: true}))
+
+	assert.Equal(t, all+"the credentials may only read, which is enough for this preview", table())
+
+	before := r.Lab.World().Snapshot()
+
+	assert.Contains(t, failUp(t, r.Stack), "the credentials lack VM.Allocate on ")
+	assert.Equal(t, before, r.Lab.World().Snapshot())
 }
 
 // limitedToken is what a limited stack logs in with.

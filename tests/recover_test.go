@@ -71,7 +71,7 @@ func TestRecover(t *testing.T) {
 		t.Run("from a secrets bundle", func(t *testing.T) {
 			lose(t, r)
 			assert.Empty(t, bring(t, importcmd.Options{Secrets: files.Secrets}).Secrets)
-			require.NoError(t, os.Remove(files.Secrets))
+			require.NoError(t, os.RemoveAll(filepath.Dir(files.Secrets)))
 		})
 	})
 

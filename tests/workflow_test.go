@@ -3,6 +3,7 @@ package tests
 import (
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -110,9 +111,76 @@ func TestApproval(t *testing.T) {
 	assert.Equal(t, "preview", up.Needs[0].Value)
 	assert.False(t, up.Concurrency.CancelInProgress.Value)
 
-	assert.Contains(t, jobs["preview"].If.Value, "github.event.pull_request.head.repo.full_name == github.repository")
+	preview := jobs["preview"]
+	assert.Equal(t, up.If.Value, preview.If.Value)
+	assert.Equal(t, "preview", preview.Environment.Name.Value)
+
+	// The author of a pull request writes its workflow: it gets nothing.
+	assert.Nil(t, jobs["plan"].Environment)
+	assert.Nil(t, jobs["plan"].Env)
+	assert.Equal(t, "ubuntu-24.04", jobs["plan"].RunsOn.Labels[0].Value)
+	assert.Equal(t, "vars.PULUMI_STACK != '' && github.event_name == 'pull_request'", jobs["plan"].If.Value)
+
+	for _, job := range jobs {
+		for _, step := range job.Steps {
+			if action, ok := step.Exec.(*actionlint.ExecAction); ok && strings.Contains(action.Uses.Value, "upload-artifact") {
+				assert.Regexp(t, `\.age$`, action.Inputs["path"].Value.Value, "what every reader of the repository can fetch")
+			}
+
+			if run, ok := step.Exec.(*actionlint.ExecRun); ok {
+				assert.NotRegexp(t, `curl.*\| *(ba)?sh`, run.Run.Value)
+			}
+		}
+	}
 
 	secrets, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "check.yaml"))
 	require.NoError(t, err)
 	assert.NotContains(t, string(secrets), "secrets.")
+}
+
+// TestPreviewDigest: the digest is of what an update does to resources, whatever the order, and not of who asks.
+func TestPreviewDigest(t *testing.T) {
+	t.Parallel()
+
+	if _, err := exec.LookPath("jq"); err != nil {
+		t.Skip("there is no jq")
+	}
+
+	const (
+		same     = `{"op":"same","urn":"urn:pulumi:s::p::t::same","newState":{"inputs":{"a":1}}}`
+		create   = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":2}}}`
+		other    = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":4}}}`
+		remove   = `{"op":"delete","urn":"urn:pulumi:s::p::t::b","oldState":{}}`
+		provider = `{"op":"update","urn":"urn:pulumi:s::p::pulumi:providers:proxmoxve::x","newState":{"inputs":{}}}`
+	)
+
+	digest := func(steps ...string) string {
+		dir := t.TempDir()
+		script := "#!/bin/sh\ncat <<'END'\n{\"steps\":[" + strings.Join(steps, ",") + "]}\nEND\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "pulumi"), []byte(script), 0o700)) //nolint:gosec // it is run
+
+		command := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "preview-digest"), "dev")
+		command.Env = append(os.Environ(), "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		out, err := command.Output()
+		require.NoError(t, err)
+		require.Regexp(t, "^[0-9a-f]{64}\n$", string(out))
+
+		return string(out)
+	}
+
+	approved := digest(create, remove)
+	assert.Equal(t, approved, digest(remove, provider, create, same))
+	assert.NotEqual(t, approved, digest(create))
+	assert.NotEqual(t, approved, digest(other, remove))
+}
+
+// TestInstallPulumi: without its checksum, nothing is downloaded.
+func TestInstallPulumi(t *testing.T) {
+	t.Parallel()
+
+	command := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "install-pulumi"))
+	command.Env = append(os.Environ(), "PULUMI_VERSION=3.259.0", "PULUMI_SHA256=", "RUNNER_TEMP="+t.TempDir())
+	out, err := command.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "PULUMI_SHA256 is not set: set the variable to the checksum of pulumi-v3.259.0-linux-x64.tar.gz")
 }

@@ -1,7 +1,9 @@
 package preflight
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,7 +11,17 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
 )
+
+// holding is a Proxmox VE that has granted these.
+type holding struct {
+	healthy
+
+	held proxmoxapi.Permissions
+}
+
+func (h holding) Permissions(context.Context) (proxmoxapi.Permissions, error) { return h.held, nil }
 
 // TestRole: the role of a plan has the names that the version of Proxmox VE knows, and nothing twice.
 func TestRole(t *testing.T) {
@@ -66,4 +78,48 @@ func TestCheckPermissions(t *testing.T) {
 	assert.Error(t, missing("VM.Config.Options").CheckPermissions(n, []string{"disks"}), "each change states the name")
 	assert.NoError(t, missing("VM.Config.Options").CheckPermissions(n, nil), "nothing changes")
 	assert.NoError(t, (*Report)(nil).CheckPermissions(n, []string{"memory"}))
+}
+
+// TestReadOnly: credentials that may look at everything and do nothing are enough for a preview, which says what it
+// did not check, and for no update.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		held             string
+		preview          bool
+		problem, warning string
+	}{
+		"preview":             {held: "VM.Audit Sys.Audit", preview: true, warning: "the credentials may only read"},
+		"update":              {held: "VM.Audit Sys.Audit", problem: "the credentials lack VM.Allocate"},
+		"more than it":        {held: "VM.Audit VM.Console", preview: true, problem: "the credentials lack VM.Allocate"},
+		"nothing to see with": {preview: true, problem: "the credentials lack VM.Audit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			all := map[string]bool{}
+			for _, name := range strings.Fields(c.held) {
+				all[name] = true
+			}
+
+			p := plantest.New(t, plantest.Spec())
+			checks := newChecks(p, holding{held: proxmoxapi.Permissions{"/": all}}, quietNetwork{})
+			checks.preview = c.preview
+
+			for _, n := range p.Nodes() {
+				checks.absent[n.VMID] = true
+			}
+
+			require.NoError(t, checks.checkPermissions(t.Context()))
+
+			if c.problem == "" {
+				require.NoError(t, checks.problems.Err())
+				require.Len(t, checks.warnings, 1)
+				require.Contains(t, checks.warnings[0].String(), c.warning)
+			} else {
+				require.ErrorContains(t, checks.problems.Err(), c.problem)
+			}
+		})
+	}
 }

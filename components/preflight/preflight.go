@@ -26,6 +26,7 @@ const Unchecked = "credentials and privileges, hosts, their memory and clocks, d
 func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*Report, error) {
 	warnings, refused := machineconfig.Check(p)
 	s := newChecks(p, proxmox, network)
+	s.preview = ctx.DryRun()
 	missing := s.run(hookutil.Interruptible(ctx.Context()))
 
 	for _, w := range slices.Concat(p.Warnings, warnings, s.warnings) {
@@ -80,6 +81,8 @@ type checks struct {
 	offered map[string]bool
 	// vnets are the bridges that belong to a software-defined network.
 	vnets map[string]bool
+	// preview says that nothing is changed, so that credentials which may only read are enough; readOnly: these are such.
+	preview, readOnly bool
 	// denied says that a privilege is missing, which is why a request may have been refused.
 	denied   bool
 	report   *Report
@@ -133,7 +136,12 @@ func (c *checks) run(ctx context.Context) error {
 
 	// A privilege that is missing says more than the call that was refused for it.
 	for _, err := range refused {
-		if !c.denied {
+		switch {
+		case c.readOnly:
+			c.warnings = append(c.warnings, spec.Problem{
+				Path: "proxmox", Rule: "was not checked with credentials that may only read: " + err.Error(),
+			})
+		case !c.denied:
 			c.problems = append(c.problems, refusal(err))
 		}
 	}

@@ -340,7 +340,7 @@ func next(o *options, files importcmd.Files) error {
 		file, ops)
 
 	if files.Secrets != "" {
-		fmt.Fprintf(o.out, "  rm %s\n", files.Secrets)
+		fmt.Fprintf(o.out, "  rm -r %s\n", filepath.Dir(files.Secrets))
 	}
 
 	return nil

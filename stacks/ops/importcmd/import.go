@@ -46,8 +46,8 @@ type Options struct {
 type Files struct {
 	// Import is the file for pulumi import.
 	Import string
-	// Secrets holds the cluster's secrets in plain text, for the import to read; empty when the import reads none, or a
-	// file that was given. It is of no use afterwards.
+	// Secrets holds the cluster's secrets in plain text, for the import to read, in a directory of its own outside of the
+	// project; empty when the import reads none, or a file that was given. It is of no use afterwards.
 	Secrets string
 }
 
@@ -80,7 +80,6 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 
 	cluster := &cluster{
 		options: o, plan: p, proxmox: proxmox, talos: talos{talosapi.Secrets, talosapi.Founded},
-		file: filepath.Join(o.Dir, stack.Name()+".secrets.yaml"),
 	}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Distribution)}}
 	if p.Distribution == spec.DistributionK3s {

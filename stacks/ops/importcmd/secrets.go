@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -27,8 +28,8 @@ type cluster struct {
 	plan    *plan.Plan
 	proxmox Proxmox
 	talos   talos
-	// file is where they are written when they have to be; written is that path when they were.
-	file, written string
+	// written is the file that they were written to; empty: they were not.
+	written string
 }
 
 // unfounded says why there is nothing to compare.
@@ -113,14 +114,15 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	path, err := filepath.Abs(c.file)
+	// Snapshots of the state may be copied, and lie in the project: not these. The directory of the session is in memory.
+	dir, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "talos-secrets-")
 	if err != nil {
 		return "", err
 	}
 
-	c.written = path
+	c.written = filepath.Join(dir, "secrets.yaml")
 
-	return path, private(path, text)
+	return c.written, private(c.written, text)
 }
 
 // compare holds that the secrets in the state are the cluster's. They are not when an update was run on a state that

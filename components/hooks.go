@@ -38,6 +38,8 @@ type vmHooks struct {
 	// announced runs before a VM is made and created after it, checked before a VM is changed or deleted, companions
 	// before what belongs to one is: each holds that it is the VM of the state.
 	announced, created, checked, companions *pulumi.ResourceHook
+	// applyRules runs after a VM was put under high availability, and sets the rules of its pool.
+	applyRules *pulumi.ResourceHook
 	// deletions says that deletions have hooks: without the program, the engine refuses to delete what has.
 	deletions bool
 }
@@ -80,6 +82,8 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.announced, "vm-announced", r.Identities.Announce, previews)
 	register(&h.created, "vm-created", checkCreated)
 	register(&h.checked, "vm-checked", r.Identities.Check, previews)
+	rules := &proxmoxvm.HARules{Plan: r.Plan, Proxmox: r.Proxmox, Progress: r.Progress}
+	register(&h.applyRules, "ha-rules", rules.Apply)
 	register(&h.companions, "vm-companions", r.Identities.CheckCompanion, previews)
 
 	failed, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) {
@@ -118,10 +122,13 @@ func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
 }
 
 // ofCompanions are the hooks of what belongs to a VM.
-func (h *vmHooks) ofCompanions() *pulumi.ResourceHookBinding {
-	return &pulumi.ResourceHookBinding{
-		BeforeUpdate: []*pulumi.ResourceHook{h.companions},
-		BeforeDelete: h.held(h.companions),
+func (h *vmHooks) ofCompanions(report *preflight.Report) proxmoxvm.CompanionHooks {
+	return proxmoxvm.CompanionHooks{
+		All: &pulumi.ResourceHookBinding{
+			BeforeUpdate: []*pulumi.ResourceHook{h.companions},
+			BeforeDelete: h.held(h.companions),
+		},
+		ApplyRules: h.applyRules, HARules: report.HARules(),
 	}
 }
 

@@ -271,7 +271,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.checkVMIDFree),
 		After: b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
-		State: b.report.VMState(n), identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(),
+		State: b.report.VMState(n), identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(b.report),
 	}
 
 	if p.Addressing == spec.AddressingStatic {

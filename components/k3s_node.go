@@ -57,7 +57,7 @@ type k3sNodeArgs struct {
 
 	// identities tell the node's VM from another. companions are the hooks of what belongs to the VM.
 	identities *proxmoxvm.Identities
-	companions *pulumi.ResourceHookBinding
+	companions proxmoxvm.CompanionHooks
 }
 
 // K3sNode is one machine with K3s: its user data, its VM, and that it has joined.

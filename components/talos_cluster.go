@@ -469,7 +469,7 @@ func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*clusterNode, error)
 			Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 			AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(), Proxmox: b.proxmox,
 		},
-		hooks: b.hooks.of(b.hooks.checkVMIDFree), companions: b.hooks.ofCompanions(), after: b.before(n),
+		hooks: b.hooks.of(b.hooks.checkVMIDFree), companions: b.hooks.ofCompanions(b.report), after: b.before(n),
 		incomplete: b.report.Incomplete(n), absent: b.report.AbsentVMIDs()[n.VMID], state: b.report.VMState(n),
 		identities: b.hooks.scope.Identities, identified: b.hooks.uuids[n.Name].Set,
 	}

@@ -72,7 +72,8 @@ type clusterNode struct {
 	// fetch is an image that is the node's own, instead of Image.
 	fetch *proxmoxvm.Download
 	// hooks of the VM, and of its companions.
-	hooks, companions *pulumi.ResourceHookBinding
+	hooks      *pulumi.ResourceHookBinding
+	companions proxmoxvm.CompanionHooks
 	// after names what must be done before the VM is created or changed.
 	after []pulumi.Resource
 	// configuration is TalosNodeArgs.Configuration with its hooks.
@@ -165,7 +166,7 @@ func standalone(ctx *pulumi.Context, name string, args TalosNodeArgs) (*clusterN
 
 	node := &clusterNode{
 		TalosNodeArgs: args, identities: scope.Identities,
-		hooks: hooks.of(hooks.checkVMIDFree), companions: hooks.ofCompanions(),
+		hooks: hooks.of(hooks.checkVMIDFree), companions: hooks.ofCompanions(nil),
 	}
 	if args.Configuration != nil {
 		node.configuration = &clusterConfiguration{NodeConfiguration: *args.Configuration}

@@ -132,7 +132,7 @@ func TestPinnedByISO(t *testing.T) {
 	out := newOutput(t)
 	_, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
 	require.NoError(t, err)
-	assert.Contains(t, out.String(), "haGroup has no effect on pair-worker-1 until then")
+	assert.Contains(t, out.String(), "high availability has no effect on pair-worker-1 until then")
 
 	set(t, r.Stack, "pools.worker.host", "pve1")
 	set(t, r.Stack, "placement.rebalance", "true")

@@ -76,6 +76,7 @@ var shapeKeys = map[string]shapeKey{
 	"tags":         {[]string{"fast"}, "tags", "fast"},
 	"resourcePool": {value: "dev"},
 	"haGroup":      {value: "racks"},
+	"ha":           {value: map[string]any{}},
 	"labels":       {value: map[string]string{"tier": "db"}},
 	"taints":       {value: map[string]string{"dedicated": "db:NoSchedule"}},
 	"annotations":  {value: map[string]string{"example.com/owner": "me"}},
@@ -97,6 +98,13 @@ func keysOf(t reflect.Type, below string, found map[string]string) {
 		inner := f.Type
 		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			inner = inner.Elem()
+		}
+
+		// Where rules place a VM, haGroup does not: TestHARules has the keys below.
+		if inner == reflect.TypeFor[spec.HA]() {
+			found[key] = ""
+
+			continue
 		}
 
 		if inner.Kind() == reflect.Struct {

@@ -104,7 +104,7 @@ func (r *resolver) node(p *pool, s spec.VMSpec) Node {
 		Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,
 		Machine: valueOr(s.Machine, ""), Firmware: valueOr(s.Firmware, ""), SCSIController: valueOr(s.SCSIController, ""),
 		Tags:         tags(r.spec.Cluster.Distribution, r.spec.Cluster.Name, p.Role, s.Tags),
-		ResourcePool: valueOr(s.ResourcePool, ""), HAGroup: valueOr(s.HAGroup, ""),
+		ResourcePool: valueOr(s.ResourcePool, ""), HAGroup: valueOr(s.HAGroup, ""), HA: s.HA,
 		Labels: s.Labels, Taints: s.Taints, Annotations: s.Annotations,
 		Agent: r.isK3s() || image.has(GuestAgent),
 	}

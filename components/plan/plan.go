@@ -259,6 +259,8 @@ type Node struct {
 	Startup                           *spec.Startup
 	Tags                              []string
 	ResourcePool, HAGroup             string
+	// HA is what high availability is to do beyond a group; nil: nothing is stated.
+	HA *spec.HA
 
 	// Agent says that the guest agent is in the image, so that Proxmox VE may ask it.
 	Agent bool

@@ -66,7 +66,7 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 
 		commands[v.Host] = append(commands[v.Host], command)
 
-		if n.HAGroup != "" {
+		if n.HAGroup != "" || n.HA != nil {
 			bound[v.Host] = append(bound[v.Host], n.Name)
 		}
 	}
@@ -75,7 +75,7 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 		rule := "leaves the ISO file in the drives of VMs on host " + host + ", which pins them to it: neither migration, " +
 			"placement.rebalance nor high availability moves them"
 		if len(bound[host]) > 0 {
-			rule += "; haGroup has no effect on " + strings.Join(bound[host], ", ") + " until then"
+			rule += "; high availability has no effect on " + strings.Join(bound[host], ", ") + " until then"
 		}
 
 		c.warnings = append(c.warnings, spec.Problem{

@@ -213,11 +213,12 @@ func (l *privileges) host() {
 		l.need("Sys.Modify", "/", fmt.Sprintf("to say when VMs start (pools.%s.startup)", l.node.Pool))
 	}
 
-	if l.node.HAGroup != "" {
-		l.need("Sys.Console", "/", fmt.Sprintf("for high availability (pools.%s.haGroup)", l.node.Pool))
+	if l.node.HAGroup != "" || l.node.HA != nil {
+		key := map[bool]string{false: "ha", true: "haGroup"}[l.node.HAGroup != ""]
+		l.need("Sys.Console", "/", fmt.Sprintf("for high availability (pools.%s.%s)", l.node.Pool, key))
 	}
 
-	if l.node.HAGroup != "" || l.plan.Firewall || l.plan.Rebalance {
+	if l.node.HAGroup != "" || l.node.HA != nil || l.plan.Firewall || l.plan.Rebalance {
 		l.need("Sys.Audit", "/", "to see what the datacenter has set for firewall and high availability")
 	}
 

@@ -123,7 +123,7 @@ func (c *checks) run(ctx context.Context) error {
 		c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete, c.checkVMStates,
 		c.checkTemplates,
 		c.checkPermissions, c.checkImages, c.checkGPUs, c.checkSharedStorage, c.checkSnippets, c.checkHostKeys, c.checkFirewall,
-		c.checkHAGroups, c.checkISODrives, c.checkRemovals, c.checkAddressConflicts,
+		c.checkHA, c.checkISODrives, c.checkRemovals, c.checkAddressConflicts,
 		c.checkReportedAddresses,
 	} {
 		switch err := check(ctx); {

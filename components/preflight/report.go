@@ -36,6 +36,9 @@ type Report struct {
 	states map[string]proxmoxvm.State
 }
 
+// HARules says that Proxmox VE is known to have rules of high availability in place of groups.
+func (r *Report) HARules() bool { return r != nil && r.major >= proxmoxvm.HARulesMajor }
+
 // Template is the VMID of the template to clone for a node; 0 when it is not known.
 func (r *Report) Template(n plan.Node) int {
 	if r == nil {

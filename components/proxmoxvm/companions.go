@@ -8,20 +8,30 @@ import (
 	"talos-proxmox/components/plan"
 )
 
+// CompanionHooks are the hooks of companions.
+type CompanionHooks struct {
+	// All companions have these; nil: none.
+	All *pulumi.ResourceHookBinding
+	// ApplyRules runs after the HA resource of a node with rules was made or changed; nil: nothing does.
+	ApplyRules *pulumi.ResourceHook
+	// HARules says that Proxmox VE has rules of high availability in place of groups.
+	HARules bool
+}
+
 // NewCompanions makes the companions of a VM: its place in a high-availability group, and its firewall.
 func NewCompanions(
 	ctx *pulumi.Context, name string, n plan.Node, rules []plan.FirewallRule, machineVM *vm.VirtualMachine,
 	vmid pulumi.IntOutput,
-	hooks *pulumi.ResourceHookBinding, parent pulumi.ResourceOption,
+	hooks CompanionHooks, parent pulumi.ResourceOption,
 ) ([]pulumi.Resource, error) {
 	opts := []pulumi.ResourceOption{parent}
-	if hooks != nil {
-		opts = append(opts, pulumi.ResourceHooks(hooks))
+	if hooks.All != nil {
+		opts = append(opts, pulumi.ResourceHooks(hooks.All))
 	}
 	var companions []pulumi.Resource
 
-	if n.HAGroup != "" {
-		kept, err := newHAResource(ctx, name+"-ha", n, vmid, opts...)
+	if n.HAGroup != "" || n.HA != nil {
+		kept, err := newHAResource(ctx, name+"-ha", n, vmid, hooks, parent)
 		if err != nil {
 			return nil, err
 		}
@@ -42,15 +52,43 @@ func NewCompanions(
 }
 
 // newHAResource has the high-availability manager of Proxmox VE keep the VM running.
-func newHAResource(ctx *pulumi.Context, name string, n plan.Node, vmid pulumi.IntOutput,
-	opts ...pulumi.ResourceOption,
+func newHAResource(ctx *pulumi.Context, name string, n plan.Node, vmid pulumi.IntOutput, hooks CompanionHooks,
+	parent pulumi.ResourceOption,
 ) (pulumi.Resource, error) {
 	// It is replaced with its VM.
-	opts = append(opts, pulumi.ReplaceOnChanges([]string{"resourceId"}), pulumi.DeleteBeforeReplace(true))
-
-	return ha.NewHAResource(ctx, name, &ha.HAResourceArgs{
+	opts := []pulumi.ResourceOption{
+		parent, pulumi.ReplaceOnChanges([]string{"resourceId"}), pulumi.DeleteBeforeReplace(true),
+	}
+	args := &ha.HAResourceArgs{
 		// It depends on the VM: it is there after it and gone before it.
-		ResourceId: pulumi.Sprintf("vm:%d", vmid), Group: pulumi.String(n.HAGroup), State: pulumi.String("started"),
-		Type: pulumi.String("vm"),
-	}, opts...)
+		ResourceId: pulumi.Sprintf("vm:%d", vmid), State: pulumi.String("started"), Type: pulumi.String("vm"),
+	}
+
+	switch {
+	case hooks.HARules:
+		// A group has become a rule, and is no longer written. The state of a stack from before may still have it.
+		opts = append(opts, pulumi.IgnoreChanges([]string{"group"}))
+	case n.HAGroup != "":
+		args.Group = pulumi.String(n.HAGroup)
+	}
+
+	if comment := haComment(n); comment != "" {
+		args.Comment = pulumi.String(comment)
+	}
+
+	binding := pulumi.ResourceHookBinding{}
+	if hooks.All != nil {
+		binding = *hooks.All
+	}
+
+	if hooks.ApplyRules != nil && (hasHARules(n) || n.HAGroup != "" && hooks.HARules) {
+		binding.AfterCreate = []*pulumi.ResourceHook{hooks.ApplyRules}
+		binding.AfterUpdate = []*pulumi.ResourceHook{hooks.ApplyRules}
+	}
+
+	if hooks.All != nil {
+		opts = append(opts, pulumi.ResourceHooks(&binding))
+	}
+
+	return ha.NewHAResource(ctx, name, args, opts...)
 }

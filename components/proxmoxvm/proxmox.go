@@ -13,6 +13,10 @@ type Proxmox interface {
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 	Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error)
 	MoveToPool(ctx context.Context, vm proxmoxapi.VM, pool string) error
+	HAComments(ctx context.Context) (map[string]string, error)
+	HARules(ctx context.Context) ([]proxmoxapi.HARule, error)
+	SetHARule(ctx context.Context, rule proxmoxapi.HARule) error
+	DeleteHARule(ctx context.Context, name string) error
 	SetCPUUnits(ctx context.Context, vm proxmoxapi.VM, units int) error
 	Resize(ctx context.Context, vm proxmoxapi.VM, disk string, gib int) error
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)

@@ -89,8 +89,11 @@ type VMSpec struct {
 	Tags []string `json:"tags,omitempty"`
 	// Resource pool of Proxmox VE that the VM belongs to. Absent: none.
 	ResourcePool *string `json:"resourcePool,omitempty"`
-	// High-availability group of Proxmox VE that keeps the VM running. Absent: none.
+	// High-availability group of Proxmox VE 8 that keeps the VM running; on Proxmox VE 9, the rule that the group has
+	// become. Absent: none.
 	HAGroup *string `json:"haGroup,omitempty"`
+	// High availability without a group: Proxmox VE keeps the VM running. Absent: only with haGroup.
+	HA *HA `json:"ha,omitempty"`
 	// Labels of the Kubernetes node.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Taints of the Kubernetes node, as key: value:Effect.
@@ -149,4 +152,15 @@ type Startup struct {
 	UpDelaySeconds int `json:"upDelaySeconds,omitempty" jsonschema:"minimum=0,maximum=86400"`
 	// Seconds to wait before the next VM stops.
 	DownDelaySeconds int `json:"downDelaySeconds,omitempty" jsonschema:"minimum=0,maximum=86400"`
+}
+
+// HA is what high availability does with a VM. An empty block keeps it running, wherever that is.
+type HA struct {
+	// Hosts that the VMs of the pool prefer, each with a priority if it has one, as pve1:2. Needs Proxmox VE 9. Absent:
+	// all.
+	Hosts []string `json:"hosts,omitempty"`
+	// Run the VMs on these hosts only.
+	Strict bool `json:"strict,omitempty"`
+	// Keep the VMs of the pool on different hosts. Needs Proxmox VE 9.
+	Apart bool `json:"apart,omitempty"`
 }

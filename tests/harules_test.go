@@ -1,0 +1,73 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/world"
+)
+
+// TestHARules: on Proxmox VE 9 the rules of high availability are as the stack says, while nodes come and go and the
+// stack changes its mind, and those of others stay as they are.
+func TestHARules(t *testing.T) {
+	t.Parallel()
+
+	text := strings.NewReplacer("worker: { role: worker, count: 1,",
+		"worker: { ha: { hosts: [pve1, pve2], apart: true }, role: worker, count: 1,",
+		"control: { role: controlplane, count: 1,", "control: { ha: { }, role: controlplane, count: 1,").
+		Replace(external(pair{"iso", "nocloud", "", "static"}))
+	r := rehearse(t, stackFile(t, text))
+	w := r.Lab.World()
+	up(t, r.Stack)
+
+	vm := func(name string) world.VMState {
+		v, _ := w.Snapshot().VM(name)
+
+		return v
+	}
+
+	rules := func() map[string]string {
+		found := map[string]string{}
+		for _, rule := range w.HARules() {
+			found[rule.Name] = strings.Join(append(rule.Resources, rule.Nodes...), " ")
+		}
+
+		return found
+	}
+
+	one := "vm:501"
+	require.Equal(t, 501, vm("pair-worker-1").ID)
+	assert.Equal(t, map[string]string{"pair-worker": one + " pve1 pve2"}, rules(), "one VM is apart from none")
+	requireNoChange(t, r.Stack)
+
+	// Another one's rule stays.
+	operator := world.Caller{ID: r.Lab.Credentials().TokenID}
+	_, err := w.Create(operator, "pve1", world.CreateRequest{VMID: 7001, Conf: map[string]string{"name": "other"}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return w.CreateHAResource(world.HAResource{SID: "vm:7001", State: "stopped"}) == nil
+	}, wait, time.Millisecond)
+	require.NoError(t, w.CreateHARule(world.HARule{
+		Name: "others", Kind: "node-affinity", Resources: []string{"vm:7001"}, Nodes: []string{"pve1"},
+	}))
+
+	set(t, r.Stack, "pools.worker.count", "2")
+	up(t, r.Stack)
+	assert.Equal(t, map[string]string{
+		"pair-worker": "vm:501 vm:502 pve1 pve2", "pair-worker-apart": "vm:501 vm:502", "others": "vm:7001 pve1",
+	}, rules())
+
+	set(t, r.Stack, "pools.worker.ha.apart", "false")
+	set(t, r.Stack, "pools.worker.ha.hosts[0]", "pve1:2")
+	up(t, r.Stack)
+	assert.Equal(t, map[string]string{"pair-worker": "vm:501 vm:502 pve1:2 pve2", "others": "vm:7001 pve1"}, rules())
+	requireNoChange(t, r.Stack)
+
+	set(t, r.Stack, "pools.worker.count", "1")
+	up(t, r.Stack)
+	assert.Equal(t, map[string]string{"pair-worker": "vm:501 pve1:2 pve2", "others": "vm:7001 pve1"}, rules())
+}

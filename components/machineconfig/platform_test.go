@@ -18,6 +18,7 @@ func platform(versions spec.Versions) spec.Spec {
 	delete(s.Pools, "worker")
 
 	s.Cluster.Region = "lan"
+	s.Cluster.SchedulableControlPlanes = new(true)
 	s.Cluster.Addons = []spec.Addon{
 		spec.AddonMetricsServer, spec.AddonLocalPath, spec.AddonGatewayAPI, spec.AddonArgoCD,
 	}

@@ -51,6 +51,8 @@ func TestImageStays(t *testing.T) {
 
 			if c.bootstrap == spec.BootstrapExternal {
 				s.Cluster.Versions.Kubernetes = ""
+			} else {
+				s = s.scheduling()
 			}
 
 			p := placed(t, s)
@@ -134,7 +136,7 @@ func TestUncertainDisk(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := booting(c.image)
+			s := booting(c.image).scheduling()
 			s.Proxmox.SSH, s.Provided.SSHKey = nil, false
 
 			if c.image.Factory.Format == spec.FormatDisk {

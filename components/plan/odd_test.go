@@ -48,7 +48,7 @@ func TestOddConfigurations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := small()
+			s := small().scheduling()
 			test.change(&s)
 
 			var got []string

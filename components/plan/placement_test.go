@@ -159,7 +159,7 @@ func TestTwoProfiles(t *testing.T) {
 
 // TestPinnedTogether: two control planes on one host is the operator's word, but not passed over in silence.
 func TestPinnedTogether(t *testing.T) {
-	s := small().on([2]int{}, [2]int{}, [2]int{}).with("control", spec.Pool{
+	s := small().scheduling().on([2]int{}, [2]int{}, [2]int{}).with("control", spec.Pool{
 		Role: spec.RoleControlPlane, Addresses: "10.0.0.11-99",
 		Nodes: map[string]spec.NodeSpec{"1": {Host: "a"}, "2": {Host: "a"}, "3": {}},
 	})

@@ -171,7 +171,7 @@ func TestLegalPairs(t *testing.T) {
 				spec.AddressingStatic, spec.AddressingReserved, spec.AddressingAgent,
 				spec.AddressingReported,
 			} {
-				s := small()
+				s := small().scheduling()
 				s.Network.Addressing, s.Network.Gateway = addressing, "10.0.0.1"
 
 				if addressing == spec.AddressingAgent {
@@ -590,7 +590,7 @@ func TestAddressesOfPods(t *testing.T) {
 			Remedy: "state other networks of pods in firewall.open",
 		}},
 	} {
-		s := small()
+		s := small().scheduling()
 		s.Firewall.Enabled = &firewall
 		s.Cluster.CNI = spec.CNI{
 			Name: spec.CNICilium, Version: "1.18.4",

@@ -37,6 +37,13 @@ func (s draft) with(name string, p spec.Pool) draft {
 	return s
 }
 
+// scheduling returns a copy of a spec whose control planes run pods.
+func (s draft) scheduling() draft {
+	s.Cluster.SchedulableControlPlanes = new(true)
+
+	return s
+}
+
 // on returns a copy of a spec with these hosts, each with vCPU and GiB; nothing of both is a host without a limit.
 func (s draft) on(capacities ...[2]int) draft {
 	s.Proxmox.Hosts = nil

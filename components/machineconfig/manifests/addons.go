@@ -22,6 +22,8 @@ const (
 	// addonsCLI applies the manifests of addons; it has kustomize.
 	addonsCLI = "registry.k8s.io/kubectl:v1.34.3"
 	addonDir  = "/addon"
+	// addonsManager owns the fields that addons state. What others own is not taken from them: the API server refuses it.
+	addonsManager = "talos-proxmox"
 	// The files of an addon. The names are kustomize's and Go's.
 	kustomizationFile, authoritiesFile = "kustomization.yaml", "authorities.pem"
 )
@@ -253,7 +255,9 @@ func addonJob(p *plan.Plan, files map[string]string) batchv1.JobSpec {
 				}},
 				Containers: []corev1.Container{{
 					Name: "apply", Image: addonsCLI, Env: env, VolumeMounts: mounts,
-					Command: []string{"kubectl", "apply", "--server-side", "--force-conflicts", "--kustomize", addonDir},
+					Command: []string{
+						"kubectl", "apply", "--server-side", "--field-manager", addonsManager, "--kustomize", addonDir,
+					},
 				}},
 				Volumes: []corev1.Volume{{Name: "files", VolumeSource: corev1.VolumeSource{
 					ConfigMap: &corev1.ConfigMapVolumeSource{},

@@ -274,3 +274,20 @@ func objects(t *testing.T, text string) []runtime.Object {
 
 	return found
 }
+
+// TestAddonsOfOthers: what another manager owns is refused, not taken over.
+func TestAddonsOfOthers(t *testing.T) {
+	p := planned(t, spec.CNI{}, spec.Endpoint{})
+
+	all, err := addonsOf[spec.AddonLonghorn].install(p, "longhorn")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	got := all[1].(*batchv1.Job).Spec.Template.Spec.Containers[0].Command
+
+	want := []string{"kubectl", "apply", "--server-side", "--field-manager", "talos-proxmox", "--kustomize", "/addon"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

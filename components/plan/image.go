@@ -71,6 +71,7 @@ func (r *resolver) checkImage() {
 		p.planned.Image = r.bootImage(p)
 		r.checkAgent(p, p.planned.Image)
 		r.checkTailnetImage(p)
+		r.checkLonghornImage(p)
 		kept = kept || p.planned.Image.Keep
 	}
 

@@ -187,7 +187,6 @@ func (r *resolver) checkAddons(p *Plan) {
 
 	r.checkProxmoxAddon(p, spec.AddonProxmoxCSI, "csiToken", r.spec.Provided.CSIToken)
 	r.checkProxmoxAddon(p, spec.AddonProxmoxCCM, "ccmToken", r.spec.Provided.CCMToken)
-	r.checkLonghorn(p)
 
 	if slices.Contains(p.Addons, spec.AddonGatewayAPI) && p.CNI == spec.CNICilium && p.KubeProxy {
 		r.problems.Add("cluster.addons", "gateway-api needs Cilium without kube-proxy", string(spec.AddonGatewayAPI),
@@ -214,32 +213,23 @@ func (r *resolver) checkProxmoxAddon(p *Plan, addon spec.Addon, key string, give
 	}
 }
 
-// checkLonghorn: its engine needs what Talos has in extensions.
-func (r *resolver) checkLonghorn(p *Plan) {
-	if !slices.Contains(p.Addons, spec.AddonLonghorn) {
+// checkLonghornImage: its engine needs what Talos has in extensions.
+func (r *resolver) checkLonghornImage(p *pool) {
+	image := p.planned.Image
+
+	switch {
+	case r.isK3s() || r.spec.Cluster.Bootstrap == spec.BootstrapExternal,
+		!slices.Contains(r.spec.Cluster.Addons, spec.AddonLonghorn):
 		return
+	case image.SchematicID != "", len(image.Extensions) == 0 && r.spec.Image.Source != spec.SourceFactory:
+		return // what it holds is not stated
 	}
 
-	for _, pool := range r.pools {
-		image := r.spec.Image
-		stated := slices.Concat(image.Factory.Extensions, pool.Image.Extensions)
-
-		for _, s := range []*spec.Schematic{image.Schematic, pool.Image.Schematic} {
-			if s != nil && s.ID != "" {
-				stated = nil // nobody knows what it holds
-
-				break
-			} else if s != nil {
-				stated = append(stated, s.Extensions...)
-			}
-		}
-
-		for _, extension := range []string{"iscsi-tools", "util-linux-tools"} {
-			if stated != nil && !slices.Contains(stated, extension) && !slices.Contains(stated, "siderolabs/"+extension) ||
-				image.Source == spec.SourceFactory && len(stated) == 0 {
-				r.problems.Add(pool.path, "needs the extension "+extension+" for the addon longhorn", strings.Join(stated, ", "),
-					"add it to image.factory.extensions, or to image.schematic")
-			}
+	for _, extension := range []string{"iscsi-tools", "util-linux-tools"} {
+		if !slices.Contains(image.Extensions, extension) {
+			r.problems.Add(p.path, "needs the extension "+extension+" for the addon longhorn",
+				strings.Join(image.Extensions, ", "),
+				"add it to image.factory.extensions, or to the schematic of the image or the pool")
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -49,6 +50,56 @@ func TestSchedulable(t *testing.T) {
 
 			assert.Equal(t, c.want, p.SchedulableControls)
 			assert.Equal(t, c.warns, warns)
+		})
+	}
+}
+
+// TestLonghornImage: a pool's own schematic is all that its image holds.
+func TestLonghornImage(t *testing.T) {
+	t.Parallel()
+
+	tools := []string{"iscsi-tools", "siderolabs/util-linux-tools"}
+	other := &spec.Schematic{Extensions: []string{"tailscale"}}
+
+	for name, c := range map[string]struct {
+		image spec.Image
+		pool  *spec.Schematic
+		want  int
+	}{
+		"not stated":                    {small().Image, nil, 0},
+		"in the image":                  {spec.Image{Schematic: &spec.Schematic{Extensions: tools}}, nil, 0},
+		"the pool's own lacks both":     {spec.Image{Schematic: &spec.Schematic{Extensions: tools}}, other, 2},
+		"the pool's own has them":       {spec.Image{Schematic: other}, &spec.Schematic{Extensions: tools}, 0},
+		"the pool's own is known":       {spec.Image{Schematic: other}, &spec.Schematic{ID: strings.Repeat("a", 64)}, 0},
+		"the factory's, with one":       {spec.Image{Factory: spec.FactoryImage{Extensions: tools[:1]}}, nil, 1},
+		"the factory's, with nothing":   {spec.Image{Source: spec.SourceFactory}, nil, 2},
+		"the factory's, with all of it": {spec.Image{Factory: spec.FactoryImage{Extensions: tools}}, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := small()
+			s.Network.Gateway, s.Cluster.Addons = "10.0.0.1", []spec.Addon{spec.AddonLonghorn}
+
+			switch {
+			case c.image.Schematic != nil:
+				s.Image.Schematic = c.image.Schematic
+			case c.image.Template.Control == "":
+				c.image.Source = spec.SourceFactory
+				s.Image = c.image
+			}
+
+			pool := s.Pools["control"]
+			pool.Image.Schematic = c.pool
+			_, err := New(spec.Spec(s.with("control", pool)))
+
+			var said string
+			if err != nil {
+				said = err.Error()
+			}
+
+			assert.Equal(t, c.want, strings.Count(said, "for the addon longhorn"), said)
+			assert.Equal(t, c.want > 0, said != "", said)
 		})
 	}
 }

@@ -81,8 +81,10 @@ func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]spec.Patch, error) {
 		return nil, fmt.Errorf("rendering the configuration of pool %s: %w", pool.Name, err)
 	}
 
-	// Without workers, control planes are all that could announce addresses of Services.
-	if p.LoadBalancer != nil && p.SchedulableControls && pool.Role == spec.RoleControlPlane {
+	// Without workers, control planes are all that could announce addresses of Services. Older contracts have no label,
+	// and what is not there cannot be taken off.
+	if p.LoadBalancer != nil && p.SchedulableControls && pool.Role == spec.RoleControlPlane &&
+		contract.AddExcludeFromExternalLoadBalancer() {
 		patches = append(patches, spec.Patch{Path: "pools." + pool.Name, Origin: ownPatch, Text: announced})
 	}
 

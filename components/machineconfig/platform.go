@@ -22,6 +22,13 @@ func addPlatform(p *plan.Plan, pool plan.PlannedPool, c *v1alpha1.Config) error 
 		}
 	}
 
+	if slices.Contains(p.Addons, spec.AddonLonghorn) {
+		// Longhorn's pods mount volumes there, which kubelets must see.
+		c.MachineConfig.MachineKubelet.KubeletExtraMounts = []v1alpha1.ExtraMount{{
+			Destination: longhornDir, Type: "bind", Source: longhornDir, Options: []string{"bind", "rshared", "rw"},
+		}}
+	}
+
 	if pool.Role != spec.RoleControlPlane {
 		return nil
 	}
@@ -30,6 +37,9 @@ func addPlatform(p *plan.Plan, pool plan.PlannedPool, c *v1alpha1.Config) error 
 
 	return addAPIServer(p.APIServer, c.MachineConfig, c.ClusterConfig.APIServerConfig)
 }
+
+// longhornDir is where Longhorn keeps its data.
+const longhornDir = "/var/lib/longhorn"
 
 // announced takes off the label that Talos gives control planes.
 const announced = "machine:\n  nodeLabels:\n    " + corev1.LabelNodeExcludeBalancers + ":\n      $patch: delete\n"

@@ -86,6 +86,21 @@ func TestPlatform(t *testing.T) {
 	}
 }
 
+// TestOldContract: the label of control planes is taken off only where Talos sets it.
+func TestOldContract(t *testing.T) {
+	for contract, want := range map[string]bool{"v1.7.0": false, "v1.8.0": true} {
+		versions := talos112
+		versions.Contract = contract
+
+		p := planOf(t, platform(versions))
+		patches, err := Patches(p, p.Pools[0])
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Contains(strings.Join(patches, ""), corev1.LabelNodeExcludeBalancers), contract)
+		require.NotContains(t, fullConfiguration(t, p, p.Pools[0].Nodes[0]).RawV1Alpha1().MachineConfig.MachineNodeLabels,
+			corev1.LabelNodeExcludeBalancers)
+	}
+}
+
 // TestAuthentication: the configuration reaches the API server as a file of the host.
 func TestAuthentication(t *testing.T) {
 	s := atlas(talos112)
@@ -110,4 +125,28 @@ func TestAuthentication(t *testing.T) {
 	s.Cluster.SchedulableControlPlanes = new(true)
 	p = planOf(t, s)
 	require.True(t, fullConfiguration(t, p, p.Pools[0].Nodes[0]).RawV1Alpha1().ClusterConfig.ScheduleOnControlPlanes())
+}
+
+// TestLonghorn: kubelets see what its pods mount, and only with the addon.
+func TestLonghorn(t *testing.T) {
+	s := atlas(talos112)
+	s.Image.Factory.Extensions = append(s.Image.Factory.Extensions, "iscsi-tools", "util-linux-tools")
+
+	for _, wanted := range []bool{false, true} {
+		if wanted {
+			s.Cluster.Addons = []spec.Addon{spec.AddonLonghorn}
+		}
+
+		p := planOf(t, s)
+		for _, pool := range p.Pools {
+			mounts := fullConfiguration(t, p, pool.Nodes[0]).RawV1Alpha1().MachineConfig.MachineKubelet.KubeletExtraMounts
+			require.Equal(t, wanted, len(mounts) == 1, mounts)
+
+			if wanted {
+				require.Equal(t, "/var/lib/longhorn", mounts[0].Source)
+				require.Equal(t, mounts[0].Source, mounts[0].Destination)
+				require.Equal(t, []string{"bind", "rshared", "rw"}, mounts[0].Options)
+			}
+		}
+	}
 }

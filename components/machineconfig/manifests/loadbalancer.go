@@ -1,6 +1,10 @@
 package manifests
 
 import (
+	"fmt"
+
+	"github.com/blang/semver/v4"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -32,8 +36,18 @@ func custom(version, kind, namespace string, body map[string]any) map[string]any
 	return map[string]any{"apiVersion": version, "kind": kind, "metadata": meta, "spec": body}
 }
 
+func peerName(i int) string { return fmt.Sprintf("peer-%d", i+1) }
+
+// stableKinds is the first minor version of Cilium that has the kinds of its addresses and of BGP in a stable version.
+const stableKinds = 18
+
 func ciliumAddresses(p *plan.Plan) []map[string]any {
 	lb := p.LoadBalancer
+
+	version := "cilium.io/v2alpha1"
+	if v, err := semver.ParseTolerant(p.CNIVersion); err == nil && (v.Major > 1 || v.Minor >= stableKinds) {
+		version = "cilium.io/v2"
+	}
 
 	var blocks, peers []any
 
@@ -42,22 +56,21 @@ func ciliumAddresses(p *plan.Plan) []map[string]any {
 	}
 
 	all := []map[string]any{
-		custom("cilium.io/v2alpha1", "CiliumLoadBalancerIPPool", "", map[string]any{"blocks": blocks}),
+		custom(version, "CiliumLoadBalancerIPPool", "", map[string]any{"blocks": blocks}),
 	}
 
 	if lb.Mode == spec.LoadBalancerL2 {
+		// This one has no other version yet.
 		return append(all, custom("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy", "",
 			map[string]any{"loadBalancerIPs": true}))
 	}
 
 	for i, peer := range lb.Peers {
 		peers = append(peers, map[string]any{
-			"name": "peer-" + string(rune('a'+i)), "peerASN": peer.ASN, "peerAddress": peer.Address,
+			"name": peerName(i), "peerASN": peer.ASN, "peerAddress": peer.Address,
 			"peerConfigRef": map[string]any{"name": addressesName},
 		})
 	}
-
-	const version = "cilium.io/v2alpha1"
 
 	labels := map[string]any{"advertise": addressesName}
 	advertisement := custom(version, "CiliumBGPAdvertisement", "", map[string]any{"advertisements": []any{map[string]any{
@@ -105,7 +118,7 @@ func metalLBAddresses(lb *plan.PlannedLoadBalancer) []map[string]any {
 		object := custom(v2, "BGPPeer", namespace, map[string]any{
 			"myASN": lb.ASN, "peerASN": peer.ASN, "peerAddress": peer.Address,
 		})
-		object["metadata"].(map[string]any)["name"] = "peer-" + string(rune('a'+i))
+		object["metadata"].(map[string]any)["name"] = peerName(i)
 		all = append(all, object)
 	}
 

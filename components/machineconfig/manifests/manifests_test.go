@@ -291,3 +291,29 @@ func TestAddonsOfOthers(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestCiliumAddresses: kinds are of the version that this Cilium has, and each peer has a name.
+func TestCiliumAddresses(t *testing.T) {
+	for cni, want := range map[string]string{"1.17.9": "v2alpha1", "1.18.0": "v2", "1.20.1": "v2"} {
+		p := &plan.Plan{CNI: spec.CNICilium, CNIVersion: cni, LoadBalancer: &plan.PlannedLoadBalancer{}}
+		p.LoadBalancer.Mode, p.LoadBalancer.Peers = spec.LoadBalancerBGP, make([]spec.BGPPeer, 30)
+
+		objects := ciliumAddresses(p)
+		for _, object := range objects {
+			if object["apiVersion"] != "cilium.io/"+want {
+				t.Errorf("Cilium %s: %v", cni, object)
+			}
+		}
+
+		text, err := yaml.Marshal(objects)
+		if err != nil || !strings.Contains(string(text), "name: peer-30\n") {
+			t.Errorf("%v: %s", err, text)
+		}
+
+		p.LoadBalancer.Mode = spec.LoadBalancerL2
+		if objects := ciliumAddresses(p); objects[0]["apiVersion"] != "cilium.io/"+want ||
+			objects[1]["apiVersion"] != "cilium.io/v2alpha1" {
+			t.Errorf("Cilium %s: %v", cni, objects)
+		}
+	}
+}

@@ -31,7 +31,9 @@ const (
 type NodeLabels struct {
 	Labels map[string]string
 	Taints []corev1.Taint
-	// ProviderID names the machine of a node that has no such name yet: Kubernetes lets nobody change it. Empty: none.
+	// Unknown are labels that the node is to have with a value that is not known now. They stay as they are.
+	Unknown []string
+	// ProviderID names the machine of a node that has no such name yet: it cannot be changed. Empty: none.
 	ProviderID string
 	// Restricted are labels that Talos must not think its own on this node: it could neither change nor remove them, nor
 	// any taint, and fails for good with all that it is to set. nil: nothing is taken from Talos.
@@ -155,6 +157,12 @@ func (w NodeLabels) applyLabels(n *corev1.Node, found *LabelChanges) {
 
 	for _, key := range before {
 		now, there := n.Labels[key]
+		if there && slices.Contains(w.Unknown, key) {
+			ours = append(ours, key)
+
+			continue
+		}
+
 		if _, wanted := w.Labels[key]; there && !wanted {
 			delete(n.Labels, key)
 

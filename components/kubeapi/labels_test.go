@@ -47,6 +47,11 @@ func TestSetLabels(t *testing.T) {
 			want:    NodeLabels{ProviderID: "proxmox://lan/401"},
 			changes: LabelChanges{Changes: []LabelChange{{Path: "providerID", After: "proxmox://lan/401"}}},
 		},
+		"a value that is not known now": {
+			labels: labels("a"), notes: map[string]string{ownedLabels: `["` + role + `"]`},
+			want:     NodeLabels{Unknown: []string{role}},
+			labelled: labels("a"), noted: map[string]string{ownedLabels: `["` + role + `"]`},
+		},
 		"there already, from the registration of the node": {
 			labels: labels(""), taints: []corev1.Taint{taint("gpu", "", "NoSchedule")},
 			want:     NodeLabels{Labels: map[string]string{role: ""}, Taints: []corev1.Taint{taint("gpu", "", "NoSchedule")}},

@@ -60,7 +60,8 @@ func (r *resolver) checkAccess(p *Plan) {
 		return
 	case given == nil && r.isK3s():
 		r.problems.Add("proxmox.ssh",
-			`is required with cluster.kind "k3s": the user data of its nodes are files on the hosts, which can be written over SSH only`,
+			`is required with cluster.kind "k3s": the user data of its nodes are files on the hosts, which can be written `+
+				"over SSH only",
 			"", "state proxmox.ssh.username, and set sshPrivateKey")
 
 		return

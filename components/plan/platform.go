@@ -79,8 +79,8 @@ func (r *resolver) checkCertNames(p *Plan) {
 	}
 }
 
-// checkSchedulable: a cluster without workers has no other place for pods than its control planes. An existing one stays
-// as it is until the key says so.
+// checkSchedulable: a cluster without workers has no other place for pods than its control planes. An existing one
+// stays as it is until the key says so.
 func (r *resolver) checkSchedulable(p *Plan) {
 	const path = "cluster.schedulableControlPlanes"
 
@@ -117,7 +117,7 @@ func (r *resolver) patchesScheduling() bool {
 // regionName is a value of a label that is also part of a provider ID.
 var regionName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// checkRegion: what the program knows by itself, nobody states.
+// checkRegion: what the program knows by itself is not to be stated.
 func (r *resolver) checkRegion(p *Plan) {
 	p.Region = r.spec.Cluster.Region
 	if p.Region == "" {
@@ -204,7 +204,8 @@ func (r *resolver) checkProxmoxAddon(p *Plan, addon spec.Addon, key string, give
 	case wanted && p.Region == "":
 		r.problems.Add("cluster.region", "is required with the addon "+string(addon), "", "give this Proxmox VE a name")
 	case given && !wanted:
-		r.problems.Add(key, "belongs to the addon "+string(addon), "", "add it to cluster.addons, or run: pulumi config rm "+key)
+		r.problems.Add(key, "belongs to the addon "+string(addon), "",
+			"add it to cluster.addons, or run: pulumi config rm "+key)
 	}
 
 	if slices.Contains(p.Addons, addon) && !given {
@@ -234,7 +235,7 @@ func (r *resolver) checkLonghornImage(p *pool) {
 	}
 }
 
-// checkLoadBalancer: the addresses of Services are nobody else's.
+// checkLoadBalancer: the addresses of Services belong to nothing else.
 func (r *resolver) checkLoadBalancer(p *Plan) {
 	const path = "cluster.cni.loadBalancer"
 
@@ -383,14 +384,14 @@ func (r *resolver) checkAPIServer(p *Plan) {
 
 	r.checkObject(path+".audit", a.Audit, "audit.k8s.io/v1", "Policy")
 
-	if r.checkObject(path+".authentication", a.Authentication, "apiserver.config.k8s.io/v1", "AuthenticationConfiguration") &&
-		p.Kubernetes != "" && minor(p.Kubernetes) < 30 {
+	if r.checkObject(path+".authentication", a.Authentication, "apiserver.config.k8s.io/v1",
+		"AuthenticationConfiguration") && p.Kubernetes != "" && minor(p.Kubernetes) < 30 {
 		r.problems.Add(path+".authentication", "needs Kubernetes 1.30 or later", "", "raise cluster.versions.kubernetes")
 	}
 }
 
-// checkObject holds that a text is one object of a kind, in a version of its group that begins as stated. What it says is
-// not shown.
+// checkObject holds that a text is one object of a kind, in a version of its group that begins as stated. What it says
+// is not shown.
 func (r *resolver) checkObject(path string, text *spec.InlineOrFile, version, kind string) bool {
 	if text == nil {
 		return false

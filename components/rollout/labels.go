@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
@@ -14,9 +17,9 @@ import (
 )
 
 // hosts are where the VMs of nodes are now, by VMID; those on hosts that do not answer are left out.
-func (f FinalCheck) hosts(ctx context.Context) map[int]string {
+func (f FinalCheck) hosts(ctx context.Context) (map[int]string, error) {
 	if f.Plan.Region == "" {
-		return nil
+		return map[int]string{}, nil
 	}
 
 	all := map[int]string{}
@@ -28,11 +31,22 @@ func (f FinalCheck) hosts(ctx context.Context) map[int]string {
 		}
 	}
 
-	if err != nil {
-		f.Warn(fmt.Sprintf("where the VMs are is not known, so labels and taints of nodes are not set: %v", err))
+	return all, err
+}
+
+// warnOfUnknown names the nodes whose hosts are not known, and why if that is known.
+func (f FinalCheck) warnOfUnknown(nodes []string, err error) {
+	if len(nodes) == 0 {
+		return
 	}
 
-	return all
+	reason := ""
+	if err != nil {
+		reason = ": " + err.Error()
+	}
+
+	f.Warn("the Proxmox VE hosts of " + strings.Join(nodes, ", ") + " are not known, so their labels " +
+		corev1.LabelTopologyZone + " stay as they are" + reason)
 }
 
 // labelsOf are the labels and taints that the program gives a node with an administrator's credentials. Talos has
@@ -52,6 +66,11 @@ func (f FinalCheck) labelsOf(n plan.Node, host string) kubeapi.NodeLabels {
 	want.ProviderID = f.Plan.ProviderID(n)
 
 	if topology := f.Plan.Topology(host); topology != nil {
+		if host == "" {
+			delete(topology, corev1.LabelTopologyZone)
+			want.Unknown = []string{corev1.LabelTopologyZone}
+		}
+
 		maps.Copy(topology, want.Labels)
 		want.Labels = topology
 	}
@@ -61,21 +80,25 @@ func (f FinalCheck) labelsOf(n plan.Node, host string) kubeapi.NodeLabels {
 
 // labelled are the nodes that have, or are to have, labels and taints of the program.
 func (f FinalCheck) labelled(ctx context.Context, seen []kubeapi.Node) []labelledNode {
-	var all []labelledNode
+	var (
+		all     []labelledNode
+		unknown []string
+	)
 
-	hosts := f.hosts(ctx)
+	hosts, err := f.hosts(ctx)
 
 	for _, n := range f.Plan.Nodes() {
-		// Without its host, a label that the node has would be removed.
-		if hosts != nil && hosts[n.VMID] == "" {
-			continue
+		at := slices.IndexFunc(seen, func(s kubeapi.Node) bool { return s.Name == n.Name })
+		if at >= 0 && f.Plan.Region != "" && hosts[n.VMID] == "" {
+			unknown = append(unknown, n.Name)
 		}
 
-		at := slices.IndexFunc(seen, func(s kubeapi.Node) bool { return s.Name == n.Name })
 		if want := f.labelsOf(n, hosts[n.VMID]); len(want.Labels)+len(want.Taints) > 0 || at >= 0 && seen[at].Labelled {
 			all = append(all, labelledNode{n, want, at >= 0})
 		}
 	}
+
+	f.warnOfUnknown(unknown, err)
 
 	return all
 }
@@ -169,7 +192,7 @@ func (f FinalCheck) previewLabels(ctx context.Context) error {
 func (f FinalCheck) warnOfForeign(node string, found kubeapi.LabelChanges) {
 	for _, foreign := range found.Foreign {
 		if foreign.Path == kubeapi.ProviderID {
-			f.Warn(fmt.Sprintf("%s has the provider ID %s, which Kubernetes lets nobody change to %s: replace the node for it "+
+			f.Warn(fmt.Sprintf("%s has the provider ID %s, which cannot be changed to %s: replace the node for it "+
 				"(lifecycle.replace), or leave it", node, foreign.Before, foreign.After))
 
 			continue

@@ -164,3 +164,24 @@ func TestLabels(t *testing.T) {
 		})
 	}
 }
+
+// TestUnknownHost: a node whose host is not known keeps the label of it, and gets all others.
+func TestUnknownHost(t *testing.T) {
+	t.Parallel()
+
+	f := FinalCheck{Scope: Scope{Plan: &plan.Plan{Region: "lan", Distribution: spec.DistributionK3s}}}
+	n := plan.Node{Name: "worker", VMID: 2, Role: spec.RoleWorker, Labels: map[string]string{"tier": "db"}}
+
+	assert.Equal(t, kubeapi.NodeLabels{
+		Labels:  map[string]string{"tier": "db", corev1.LabelTopologyRegion: "lan"},
+		Taints:  n.TaintList(),
+		Unknown: []string{corev1.LabelTopologyZone},
+	}, f.labelsOf(n, ""))
+
+	assert.Equal(t, kubeapi.NodeLabels{
+		Labels: map[string]string{
+			"tier": "db", corev1.LabelTopologyRegion: "lan", corev1.LabelTopologyZone: "pve",
+		},
+		Taints: n.TaintList(),
+	}, f.labelsOf(n, "pve"))
+}

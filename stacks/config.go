@@ -99,9 +99,10 @@ func (c Config) Plan() (*plan.Plan, error) {
 		MachineSecrets: c.MachineSecrets != "" || c.Secrets.MachineSecrets != nil,
 		K3sToken:       c.K3sToken != "" || c.Secrets.K3sToken != nil,
 		CSIToken:       c.CSIToken != "", CCMToken: c.CCMToken != "",
-		SecretManifests: c.SecretManifests != "" || c.Secrets.SecretManifests != nil,
-		RegistryLogins:  c.RegistryLogins != "" || c.Secrets.RegistryLogins != nil,
-		K3sIdentity:     c.K3sIdentity != "" || c.Secrets.K3sIdentity != nil,
+		SecretManifests:  c.SecretManifests != "" || c.Secrets.SecretManifests != nil,
+		RegistryLogins:   c.RegistryLogins != "" || c.Secrets.RegistryLogins != nil,
+		BackupPassphrase: c.BackupPassphrase != "",
+		K3sIdentity:      c.K3sIdentity != "" || c.Secrets.K3sIdentity != nil,
 	}
 
 	return plan.New(s)

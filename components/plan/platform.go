@@ -32,6 +32,8 @@ func platformKeys(s spec.Spec) []exclusiveKey {
 	return []exclusiveKey{
 		{"secretManifests", s.Provided.SecretManifests, ""},
 		{"registryLogins", s.Provided.RegistryLogins, ""},
+		{"backupPassphrase", s.Provided.BackupPassphrase, ""},
+		{"lifecycle.backup.recipients", len(s.Lifecycle.Backup.Recipients) > 0, ""},
 		{"csiToken", s.Provided.CSIToken, ""},
 		{"ccmToken", s.Provided.CCMToken, ""},
 		{"cluster.addons", len(c.Addons) > 0, ""},

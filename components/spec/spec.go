@@ -53,6 +53,8 @@ type SecretsProvided struct {
 	RootPassword bool
 	// SSHKey, TailscaleKey and MachineSecrets: the keys sshPrivateKey, tailscaleAuthKey and machineSecrets.
 	SSHKey, TailscaleKey, MachineSecrets bool
+	// BackupPassphrase: the key backupPassphrase.
+	BackupPassphrase bool
 	// CSIToken, CCMToken, SecretManifests and RegistryLogins: the keys csiToken and so on.
 	CSIToken, CCMToken, SecretManifests, RegistryLogins bool
 	// K3sToken: the key k3sToken.

@@ -69,6 +69,9 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	checkComplete := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return proxmoxvm.CheckComplete(c, r.Plan, r.Proxmox, args)
 	}
+	updated := func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		return errors.Join(r.After(c, args), updates.KeepCPUUnits(c, args))
+	}
 	previews := &pulumi.ResourceHookOptions{OnDryRun: true}
 
 	register(&h.checkDownload, "image-offered", images.CheckDownload, previews)
@@ -78,7 +81,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checkComplete, "vm-resumed", checkComplete)
 	register(&h.applyOnline, "vm-grown", updates.ApplyOnline, previews)
 	register(&h.drain, "vm-vacated", r.Before, previews)
-	register(&h.rejoin, "vm-back", r.After)
+	register(&h.rejoin, "vm-back", updated)
 	register(&h.announced, "vm-announced", r.Identities.Announce, previews)
 	register(&h.created, "vm-created", checkCreated)
 	register(&h.checked, "vm-checked", r.Identities.Check, previews)

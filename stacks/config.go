@@ -82,6 +82,7 @@ func (s *Secrets) Set(key string, value pulumi.StringInput) bool {
 	field, ok := map[string]*pulumi.StringInput{
 		"tailscaleAuthKey": &s.TailscaleAuthKey, "machineSecrets": &s.MachineSecrets,
 		"k3sToken": &s.K3sToken, "k3sIdentity": &s.K3sIdentity,
+		"secretManifests": &s.SecretManifests, "registryLogins": &s.RegistryLogins,
 	}[key]
 	if ok {
 		*field = value

@@ -60,7 +60,10 @@ func trustHostKeys(path string, login *spec.SSH) error {
 
 	known, err := knownhosts.New(path)
 	if err != nil {
-		return err
+		return spec.Problem{
+			Path: "proxmox.ssh.hostKeys", Rule: "cannot be added to " + path + ": " + err.Error(),
+			Remedy: "correct the line that it names, or move the file away",
+		}
 	}
 
 	var ps spec.Problems

@@ -25,14 +25,17 @@ import (
 
 // Program is the whole Pulumi program: load the stack's configuration, deploy it, export the outputs.
 func Program(ctx *pulumi.Context) error {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return err
-	}
+	return run(ctx, ctx.RootDirectory(), (*Config).OfThisMachine)
+}
 
-	return run(ctx, ctx.RootDirectory(), func(c *Config) {
-		c.Pipeline, c.KnownHosts = ciutil.IsCI(), filepath.Join(home, ".ssh", "known_hosts")
-	})
+// OfThisMachine sets what the configuration does not say: whether this is a pipeline, and which hosts the provider knows.
+func (c *Config) OfThisMachine() {
+	c.Pipeline = ciutil.IsCI()
+
+	// Without a home, the provider remembers no host.
+	if home, err := os.UserHomeDir(); err == nil {
+		c.KnownHosts = filepath.Join(home, ".ssh", "known_hosts")
+	}
 }
 
 // ProgramIn is Program for the Automation API, whose programs are not told where their project is: in the directory

@@ -148,7 +148,8 @@ func TestPreviewDigest(t *testing.T) {
 
 	const (
 		same     = `{"op":"same","urn":"urn:pulumi:s::p::t::same","newState":{"inputs":{"a":1}}}`
-		create   = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":2}}}`
+		create   = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":2,"smbios":{"uuid":"1"},"description":"1"}}}`
+		again    = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":2,"smbios":{"uuid":"2"},"description":"2"}}}`
 		other    = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":4}}}`
 		remove   = `{"op":"delete","urn":"urn:pulumi:s::p::t::b","oldState":{}}`
 		provider = `{"op":"update","urn":"urn:pulumi:s::p::pulumi:providers:proxmoxve::x","newState":{"inputs":{}}}`
@@ -170,6 +171,7 @@ func TestPreviewDigest(t *testing.T) {
 
 	approved := digest(create, remove)
 	assert.Equal(t, approved, digest(remove, provider, create, same))
+	assert.Equal(t, approved, digest(again, remove), "a new VM is given another identity by each preview")
 	assert.NotEqual(t, approved, digest(create))
 	assert.NotEqual(t, approved, digest(other, remove))
 }

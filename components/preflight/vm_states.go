@@ -129,9 +129,6 @@ func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM,
 		left = append(left, fmt.Sprintf("cpuunits %d to %d", units, n.CPUUnits))
 	}
 
-	state.Restarts = settings.Current["cores"] != strconv.Itoa(n.Cores) ||
-		firstValue(settings.Current["cpu"]) != n.CPUType || (settings.Current["numa"] == "1") != n.NUMA
-
 	if n.ResourcePool != "" && v.Pool != n.ResourcePool {
 		// The same may be left again and again, with nothing on the VM that tells one time from the next.
 		left = append(left, "pool "+time.Now().String())

@@ -40,7 +40,6 @@ func TestMark(t *testing.T) {
 	current["cpuunits"] = "1024"
 	heavy, _ := look(proxmoxapi.Settings{Current: current})
 	assert.Positive(t, heavy.Mark, "another CPU weight")
-	assert.False(t, heavy.Restarts)
 
 	small, _ := look(proxmoxapi.Settings{Current: map[string]string{"scsi0": "tank:x,size=40G"}})
 	assert.Equal(t, []int{0}, small.Disks)

@@ -4,8 +4,16 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
 	"talos-proxmox/components/plan"
 )
+
+// KeepCPUUnits gives a VM the weight that the plan states after an update, too: with other processors, the provider
+// writes the weight that it knows from the state.
+func (u UpdateHooks) KeepCPUUnits(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	return u.ApplyCPUUnits(ctx, u.Nodes[args.Name])
+}
 
 // ApplyCPUUnits gives a VM the weight that the plan states, while it runs: the provider would restart it.
 func (u UpdateHooks) ApplyCPUUnits(ctx context.Context, n plan.Node) error {

@@ -35,17 +35,6 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 		return err
 	}
 
-	// A preview has said that Proxmox VE cannot be reached.
-	if err := errors.Join(u.GrowDisks(ctx, n), u.ApplyCPUUnits(ctx, n), u.RestorePool(ctx, n, args)); err != nil && !u.Program.DryRun() {
-		return err
-	}
-
-	return nil
-}
-
-// GrowDisks makes the disks of a VM as large as the plan says, while it runs: the provider would write all options of
-// its disks, restart it for that, and lose the size on the way.
-func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
 	if u.Program.DryRun() {
 		short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 		defer cancel()
@@ -53,6 +42,18 @@ func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
 		ctx = short
 	}
 
+	// A preview has said that Proxmox VE cannot be reached.
+	err := errors.Join(u.GrowDisks(ctx, n), u.ApplyCPUUnits(ctx, n), u.RestorePool(ctx, n, args))
+	if u.Program.DryRun() {
+		return nil
+	}
+
+	return err
+}
+
+// GrowDisks makes the disks of a VM as large as the plan says, while it runs: the provider would write all options of
+// its disks, restart it for that, and lose the size on the way.
+func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
 	v, there, err := u.Proxmox.Find(ctx, n.VMID)
 	if err != nil || !there {
 		return err

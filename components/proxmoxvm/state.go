@@ -184,8 +184,6 @@ type State struct {
 	// Disks are those that the VM has, by their place in the plan. The program makes them larger, not the provider,
 	// whose state may be that of before.
 	Disks []int
-	// Restarts says that an update changes the processors of the VM, and restarts it for that.
-	Restarts bool
 	// Mark is another one for each thing that is left to be done on the VM and that the provider does not do; 0: nothing
 	// is.
 	Mark int

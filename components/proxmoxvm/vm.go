@@ -157,8 +157,8 @@ func ignored(args *Args) []string {
 		paths = append(paths, "started", "ipv4Addresses", "ipv6Addresses", "networkInterfaceNames")
 	}
 
-	// The provider restarts a VM for its weight, so a hook changes it; what restarts it anyway takes the weight along.
-	if !args.State.Restarts && !args.Replace && !args.Incomplete {
+	// The provider restarts a VM for its weight, so hooks change it.
+	if !args.Replace && !args.Incomplete {
 		paths = append(paths, "cpu.units")
 	}
 

@@ -63,6 +63,11 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 				return err
 			}
 
+			if recipients == nil {
+				fmt.Fprintln(c.ErrOrStderr(), "warning: the snapshot is not encrypted: name --recipient, or state "+
+					"lifecycle.backup.recipients and leave out --talosconfig")
+			}
+
 			store := etcdbackup.Store{
 				Dir: filepath.Join(o.project, *dir), Cluster: config.Context, Keep: keep, Recipients: recipients,
 				Warn: func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },

@@ -26,14 +26,14 @@ func roleOf(o *options) *cobra.Command {
 		Long: "Print the pveum commands that create the role which a stack file needs. Nothing is contacted.\n\n" +
 			"Run them on a Proxmox VE host, as root. The role does for the life of the stack: to deploy, change and destroy it.",
 		RunE: func(c *cobra.Command, args []string) error {
-			if role, there := addonRoles[args[0]]; there {
+			if major < plan.OldestProxmox || major > plan.NewestProxmox {
+				return fmt.Errorf("--proxmox is a major version from %d to %d, not %d", plan.OldestProxmox, plan.NewestProxmox, major)
+			}
+
+			if role := addonRole(args[0], major); role != "" {
 				_, err := io.WriteString(c.OutOrStdout(), role)
 
 				return err
-			}
-
-			if major < plan.OldestProxmox || major > plan.NewestProxmox {
-				return fmt.Errorf("--proxmox is a major version from %d to %d, not %d", plan.OldestProxmox, plan.NewestProxmox, major)
 			}
 
 			_, p, err := opsplan.OfFile(o.stackFile(args[0]))
@@ -53,17 +53,26 @@ func roleOf(o *options) *cobra.Command {
 	return c
 }
 
-// addonRoles create the least that addons need (Proxmox CSI: Install plugin; Proxmox CCM: Install), each with a user of
-// its own. The last command shows the token.
-var addonRoles = map[string]string{
-	"csi": addonRole("CSI", "VM.Audit VM.Config.Disk Datastore.Allocate Datastore.AllocateSpace Datastore.Audit", "csi"),
-	"ccm": addonRole("CCM", "VM.Audit VM.GuestAgent.Audit Sys.Audit", "ccm"),
-}
+// addonRole creates the least that an addon needs (Proxmox CSI: Install plugin; Proxmox CCM: Install), with a user of
+// its own. The last command shows the token. Empty: the addon needs no role.
+func addonRole(addon string, major int) string {
+	role, privileges := "", ""
 
-func addonRole(role, privileges, user string) string {
+	switch addon {
+	case "csi":
+		role, privileges = "CSI", "VM.Audit VM.Config.Disk Datastore.Allocate Datastore.AllocateSpace Datastore.Audit"
+	case "ccm":
+		role, privileges = "CCM", "VM.Audit Sys.Audit"
+		if major >= plan.NewestProxmox { // before, there is no such privilege
+			privileges += " VM.GuestAgent.Audit"
+		}
+	default:
+		return ""
+	}
+
 	return fmt.Sprintf("pveum role add %[1]s -privs \"%[2]s\"\npveum user add kubernetes-%[3]s@pve\n"+
 		"pveum aclmod / -user kubernetes-%[3]s@pve -role %[1]s\npveum user token add kubernetes-%[3]s@pve %[3]s -privsep 0\n",
-		role, privileges, user)
+		role, privileges, addon)
 }
 
 // stackFile is the path of a stack's file, which is named by the stack or by its path.

@@ -111,6 +111,8 @@ func newCluster(ctx *pulumi.Context, name string, in inputs, props pulumi.Map, o
 		return nil, err
 	}
 
+	config.OfThisMachine()
+
 	c := &cluster{}
 	if err := ctx.RegisterComponentResourceV2(clusterType, name, props, c, options); err != nil {
 		return nil, err

@@ -64,6 +64,8 @@ func (s *server) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error)
 func (s *server) Attach(_ context.Context, req *pulumirpc.PluginAttach) (*emptypb.Empty, error) {
 	host, err := provider.NewHostClient(req.GetAddress())
 	s.host = host
+	// The engine before it has canceled what it was served.
+	s.interrupted, s.interrupt = context.WithCancel(context.Background())
 
 	return &emptypb.Empty{}, err
 }

@@ -33,7 +33,7 @@ type TalosClusterArgs struct {
 	Proxmox Proxmox
 	// TailscaleAuthKey lets nodes join the tailnet. It is required where the plan has one, and kept secret.
 	TailscaleAuthKey pulumi.StringInput
-	// BackupPassphrase encrypts snapshots of etcd where the plan has no recipients for them; empty: they are not encrypted.
+	// BackupPassphrase encrypts snapshots of etcd where the plan has no recipients; empty: they are not encrypted.
 	BackupPassphrase string
 	// SecretManifests are Kubernetes manifests and RegistryLogins logins of registries, as YAML. They are required where
 	// the plan says so, and kept secret.
@@ -93,7 +93,8 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		return nil, errors.New("TalosCluster " + name + noReport)
 	case args.Plan.Tailscale != nil && args.TailscaleAuthKey == nil:
 		return nil, errors.New("TalosCluster " + name + ": the plan has a tailnet, so TailscaleAuthKey is required")
-	case args.Plan.SecretManifests != (args.SecretManifests != nil), args.Plan.RegistryLogins != (args.RegistryLogins != nil):
+	case args.Plan.SecretManifests != (args.SecretManifests != nil),
+		args.Plan.RegistryLogins != (args.RegistryLogins != nil):
 		return nil, errors.New("TalosCluster " + name +
 			": SecretManifests and RegistryLogins are required if, and only if, the plan has them")
 	case args.Plan.TakeOver != (args.MachineSecrets != nil):

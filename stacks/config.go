@@ -51,8 +51,8 @@ type Config struct {
 	// Key that lets nodes join the tailnet. Set it with --secret. HEADSCALE_AUTH_KEY in the environment takes
 	// precedence.
 	TailscaleAuthKey string `json:"tailscaleAuthKey,omitempty"`
-	// Passphrase that snapshots of etcd are encrypted with, in the form of age, where lifecycle.backup.recipients is absent. Set
-	// it with --secret.
+	// Passphrase that snapshots of etcd are encrypted with, in the form of age, where lifecycle.backup.recipients is
+	// absent. Set it with --secret.
 	BackupPassphrase string `json:"backupPassphrase,omitempty"`
 
 	// Secrets are secrets that are not known when the program begins.

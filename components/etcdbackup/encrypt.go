@@ -83,7 +83,8 @@ func isEncrypted(f *os.File) bool {
 // verifyEncrypted holds a file that cannot be read to its hash.
 func verifyEncrypted(f *os.File, s Snapshot) error {
 	if s.EncryptedSHA256 == "" {
-		return errors.New("it is encrypted, and no note says what it was: whether it is whole is unknown until it is decrypted")
+		return errors.New("it is encrypted, and no note says what it was: whether it is whole is unknown until it is " +
+			"decrypted")
 	}
 
 	sum := sha256.New()

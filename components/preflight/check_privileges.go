@@ -27,8 +27,8 @@ func (c *checks) checkPermissions(ctx context.Context) error {
 	}
 
 	if c.readOnly = c.preview && onlyAudits(held); c.readOnly {
-		c.warnings = append(c.warnings, spec.Problem{Path: "proxmox", Rule: "the credentials may only read, which is enough " +
-			"for this preview: whether those of the update have the privileges that it needs was not checked"})
+		c.warnings = append(c.warnings, spec.Problem{Path: "proxmox", Rule: "the credentials may only read, which is " +
+			"enough for this preview: whether those of the update have the privileges that it needs was not checked"})
 
 		return nil
 	}

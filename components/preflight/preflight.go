@@ -95,7 +95,8 @@ func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
 
 	return &checks{
 		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent, unreachable: map[string]error{},
-		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{}, offered: map[string]bool{}, unstatedUnits: map[int][]string{},
+		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{}, offered: map[string]bool{},
+		unstatedUnits: map[int][]string{},
 		report: &Report{
 			templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent,
 			vms: map[int]proxmoxvm.Found{}, states: map[string]proxmoxvm.State{},
@@ -121,9 +122,8 @@ func (c *checks) run(ctx context.Context) error {
 
 	for _, check := range []func(context.Context) error{
 		c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete, c.checkVMStates,
-		c.checkTemplates,
-		c.checkPermissions, c.checkImages, c.checkGPUs, c.checkSharedStorage, c.checkSnippets, c.checkHostKeys, c.checkFirewall,
-		c.checkHA, c.checkISODrives, c.checkRemovals, c.checkAddressConflicts,
+		c.checkTemplates, c.checkPermissions, c.checkImages, c.checkGPUs, c.checkSharedStorage, c.checkSnippets,
+		c.checkHostKeys, c.checkFirewall, c.checkHA, c.checkISODrives, c.checkRemovals, c.checkAddressConflicts,
 		c.checkReportedAddresses,
 	} {
 		switch err := check(ctx); {

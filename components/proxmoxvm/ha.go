@@ -42,7 +42,7 @@ func RuleOf(n plan.Node) string {
 
 const apartSuffix = "-apart"
 
-// haComment is the comment of the HA resource of a node with rules: who it belongs to, and what the rules are to be. Its
+// haComment is the comment of the HA resource of a node with rules: whose it is, and what the rules are to be. Its
 // change is what lets a hook change the rules.
 func haComment(n plan.Node) string {
 	if !hasHARules(n) {
@@ -130,7 +130,7 @@ func (h *HARules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) erro
 	return errors.Join(errs...)
 }
 
-// haRules are the rules of the pool of a node. One without hosts, or with less than two VMs to keep apart, is not to be.
+// haRules are the rules of the pool of a node. One without hosts, or with less than two VMs to keep apart, is not made.
 func haRules(n plan.Node, members []string) []proxmoxapi.HARule {
 	name := n.Cluster + "-" + n.Pool
 	nodes := proxmoxapi.HARule{

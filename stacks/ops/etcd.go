@@ -214,7 +214,8 @@ func etcdDecrypt(o *options) *cobra.Command {
 
 	c := &cobra.Command{
 		Use: "decrypt <file>", Short: "Decrypt a snapshot of etcd, to recover a cluster from it", Args: cobra.ExactArgs(1),
-		Long: "Decrypt a snapshot of etcd, with the identities of age in a file, or with the backupPassphrase of the stack.\n\n" +
+		Long: "Decrypt a snapshot of etcd, with the identities of age in a file, or with the backupPassphrase of the " +
+			"stack.\n\n" +
 			"What it writes holds every secret of Kubernetes, in plain text: remove it after the recovery.",
 		RunE: func(c *cobra.Command, args []string) error {
 			identities, err := o.identities(c.Context(), identity)
@@ -246,13 +247,14 @@ func etcdDecrypt(o *options) *cobra.Command {
 				return fmt.Errorf("%s is not decrypted: %w", args[0], err)
 			}
 
-			_, err = fmt.Fprintf(o.out, "%s: in plain text, revision %d, sha256 %s. Remove it when it is no longer needed\n", out,
-				s.Revision, s.SHA256)
+			_, err = fmt.Fprintf(o.out, "%s: in plain text, revision %d, sha256 %s. Remove it when it is no longer needed\n",
+				out, s.Revision, s.SHA256)
 
 			return err
 		},
 	}
-	c.Flags().StringVarP(&identity, "identity", "i", "", "a file with identities of age; the stack's backupPassphrase when left out")
+	c.Flags().StringVarP(&identity, "identity", "i", "",
+		"a file with identities of age; the stack's backupPassphrase when left out")
 	c.Flags().StringVar(&out, "out", "", "the file to write; the name without .age when left out")
 
 	return c

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -99,15 +98,6 @@ func (s *side) kubeconfig() []byte {
 	require.NoError(s, err)
 
 	return raw
-}
-
-func (s *side) api() kubernetes.Interface {
-	s.Helper()
-
-	api, err := kubernetes.NewForConfig(s.config(admin))
-	require.NoError(s, err)
-
-	return api
 }
 
 // answer is what a request is answered with.

@@ -509,7 +509,7 @@ type etcdStatusJSON struct {
 	Leader    string   `json:"leader"`
 	RaftTerm  string   `json:"raftTerm"`
 	RaftIndex string   `json:"raftIndex"`
-	DbSize    string   `json:"dbSize"`
+	DBSize    string   `json:"dbSize"`
 	Errors    []string `json:"errors"`
 	IsLearner bool     `json:"isLearner"`
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
@@ -42,7 +42,7 @@ func addPlatform(p *plan.Plan, pool plan.PlannedPool, c *v1alpha1.Config) error 
 const longhornDir = "/var/lib/longhorn"
 
 // announced takes off the label that Talos gives control planes.
-const announced = "machine:\n  nodeLabels:\n    " + corev1.LabelNodeExcludeBalancers + ":\n      $patch: delete\n"
+const announced = "machine:\n  nodeLabels:\n    " + constants.LabelExcludeFromExternalLB + ":\n      $patch: delete\n"
 
 // authenticationFile is where Talos keeps the operator's configuration, and where the API server reads it.
 const (

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/components/spec"
 )
@@ -63,7 +63,7 @@ func TestPlatform(t *testing.T) {
 			require.True(t, c.RegistryMirrorConfigs()["docker.io"].SkipFallback())
 			require.True(t, c.RegistryMirrorConfigs()["docker.io"].Endpoints()[0].OverridePath())
 
-			require.NotContains(t, raw.MachineConfig.MachineNodeLabels, corev1.LabelNodeExcludeBalancers)
+			require.NotContains(t, raw.MachineConfig.MachineNodeLabels, constants.LabelExcludeFromExternalLB)
 			require.Equal(t, []string{
 				"http://mirror.lan/manifests/github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1/standard-install.yaml",
 			}, raw.ClusterConfig.ExtraManifests)
@@ -95,9 +95,9 @@ func TestOldContract(t *testing.T) {
 		p := planOf(t, platform(versions))
 		patches, err := Patches(p, p.Pools[0])
 		require.NoError(t, err)
-		require.Equal(t, want, strings.Contains(strings.Join(patches, ""), corev1.LabelNodeExcludeBalancers), contract)
+		require.Equal(t, want, strings.Contains(strings.Join(patches, ""), constants.LabelExcludeFromExternalLB), contract)
 		require.NotContains(t, fullConfiguration(t, p, p.Pools[0].Nodes[0]).RawV1Alpha1().MachineConfig.MachineNodeLabels,
-			corev1.LabelNodeExcludeBalancers)
+			constants.LabelExcludeFromExternalLB)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -129,23 +128,7 @@ func jobs(p *plan.Plan) map[string]addon {
 	return all
 }
 
-// installers is the account of the jobs that install addons.
-func installers() []runtime.Object {
-	meta := metav1.ObjectMeta{Name: addonsName, Namespace: metav1.NamespaceSystem}
-
-	return []runtime.Object{
-		&corev1.ServiceAccount{TypeMeta: typeOf("v1", "ServiceAccount"), ObjectMeta: meta},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta:   typeOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: addonsName},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: addonsName, Namespace: metav1.NamespaceSystem}},
-		},
-	}
-}
-
-// install is the job that applies an addon, with its files. Like Cilium's, it is called after the version and the
-// content: what changes is another job, which runs at once. It is tried again until the kinds that the manifests define
+// install is the job that applies an addon, with its files. It is tried again until the kinds that the manifests define
 // are there.
 func (a addon) install(p *plan.Plan, name string) ([]runtime.Object, error) {
 	kustomization := map[string]any{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
@@ -201,22 +184,7 @@ func (a addon) install(p *plan.Plan, name string) ([]runtime.Object, error) {
 		files[authoritiesFile] += strings.TrimSpace(ca.Text) + "\n"
 	}
 
-	meta := metav1.ObjectMeta{Name: addonsName, Namespace: metav1.NamespaceSystem}
-	settings := corev1.ConfigMap{
-		TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: meta, Immutable: new(true), Data: files,
-	}
-	job := batchv1.Job{TypeMeta: typeOf("batch/v1", "Job"), ObjectMeta: meta, Spec: addonJob(p, files)}
-
-	hash, err := hashOf(settings, job)
-	if err != nil {
-		return nil, err
-	}
-
-	full := fmt.Sprintf("install-%s-%s-%s", name, strings.ReplaceAll(a.version, ".", "-"), hash)
-	settings.Name, job.Name = full, full
-	job.Spec.Template.Spec.Volumes[0].ConfigMap.Name = full
-
-	return []runtime.Object{&settings, &job}, nil
+	return install(addonsName, "install-"+name, a.version, files, addonJob(p, files))
 }
 
 func addonJob(p *plan.Plan, files map[string]string) batchv1.JobSpec {

@@ -1,18 +1,12 @@
 package manifests
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -27,13 +21,11 @@ const (
 	ciliumCLI   = "quay.io/cilium/cilium-cli:v0.19.7"
 	valuesDir   = "/values"
 	valuesFile  = "values.yaml"
-	hashLength  = 8
 	jobAttempts = 100
 )
 
 // cilium is the installation by a job (Talos: Deploying Cilium CNI, method 5), with the settings given there. Talos
-// makes objects and never changes them, so the job and its values are called after the version and the content: another
-// version or other values are another job, which runs at once. The Cilium CLI has one command to install and one to
+// makes objects and never changes them, so another version or other values are another job, which runs at once. The Cilium CLI has one command to install and one to
 // upgrade, and its image has no shell to choose. So a sidecar installs, which does nothing where Cilium is there; the
 // job itself upgrades, and is tried again until there is something to upgrade.
 func cilium(p *plan.Plan) ([]runtime.Object, error) {
@@ -42,32 +34,9 @@ func cilium(p *plan.Plan) ([]runtime.Object, error) {
 		return nil, err
 	}
 
-	meta := metav1.ObjectMeta{Name: ciliumName, Namespace: metav1.NamespaceSystem}
-	settings := corev1.ConfigMap{
-		TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: meta, Immutable: new(true),
-		Data: map[string]string{valuesFile: string(values)},
-	}
-	job := batchv1.Job{TypeMeta: typeOf("batch/v1", "Job"), ObjectMeta: meta, Spec: ciliumJob(p)}
+	job, err := install(ciliumName, ciliumName, p.CNIVersion, map[string]string{valuesFile: string(values)}, ciliumJob(p))
 
-	hash, err := hashOf(settings, job)
-	if err != nil {
-		return nil, err
-	}
-
-	name := fmt.Sprintf("%s-%s-%s", ciliumName, strings.ReplaceAll(p.CNIVersion, ".", "-"), hash)
-	settings.Name, job.Name = name, name
-	job.Spec.Template.Spec.Volumes[0].ConfigMap.Name = name
-
-	return []runtime.Object{
-		&corev1.ServiceAccount{TypeMeta: typeOf("v1", "ServiceAccount"), ObjectMeta: meta},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta:   typeOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: ciliumName},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: ciliumName, Namespace: metav1.NamespaceSystem}},
-		},
-		&settings, &job,
-	}, nil
+	return append(installer(ciliumName), job...), err
 }
 
 func ciliumJob(p *plan.Plan) batchv1.JobSpec {
@@ -159,15 +128,4 @@ func merged(base, over map[string]any) map[string]any {
 	}
 
 	return out
-}
-
-func hashOf(objects ...any) (string, error) {
-	text, err := json.Marshal(objects)
-	if err != nil {
-		return "", err
-	}
-
-	sum := sha256.Sum256(text)
-
-	return hex.EncodeToString(sum[:])[:hashLength], nil
 }

@@ -51,7 +51,7 @@ func Inline(p *plan.Plan) ([]Manifest, error) {
 
 	addons := jobs(p)
 	if len(addons) > 0 {
-		if err := add("addons", installers(), nil); err != nil {
+		if err := add("addons", installer(addonsName), nil); err != nil {
 			return nil, err
 		}
 	}

@@ -90,6 +90,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	b := &k3sBuilder{
 		K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
 		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: rollout.NewFuture[string](),
+		secrets:    rollout.NewFuture[k3s.Identity](),
 		destroying: args.Destroying,
 	}
 	for _, n := range p.Nodes() {
@@ -145,6 +146,8 @@ type k3sBuilder struct {
 	kept, issued *pulumi.Stash
 	// admin is a kubeconfig that names no server in particular.
 	admin *rollout.Future[string]
+	// secrets is the identity, as hooks read it.
+	secrets *rollout.Future[k3s.Identity]
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
 	// creationOrder is what the VMs of agents wait for.

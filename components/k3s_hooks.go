@@ -35,7 +35,8 @@ func (b *k3sBuilder) registerHooks() error {
 	h.deletions = !p.Teardown || b.destroying
 
 	h.operations = k3srollout.New(k3srollout.Options{
-		Scope: h.scope, Proxmox: b.proxmox, Kubeconfig: b.admin, Nodes: nodesBy(p, b.name, "-joined"),
+		Scope: h.scope, Proxmox: b.proxmox, Kubeconfig: b.admin, Identity: b.secrets,
+		Nodes: nodesBy(p, b.name, "-joined"),
 	})
 
 	var errs []error

@@ -83,8 +83,15 @@ func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 
 	pulumi.All(b.identity, b.administrator).ApplyT(func(both []any) error {
 		text, err := kubeconfig(b.Plan.Cluster, both[0].(string), both[1].(string), "https://server:6443")
+		if err != nil {
+			return err
+		}
+
+		b.admin.Set(text)
+
+		identity, err := k3s.ReadIdentity(both[0].(string))
 		if err == nil {
-			b.admin.Set(text)
+			b.secrets.Set(identity)
 		}
 
 		return err

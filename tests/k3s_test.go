@@ -126,7 +126,7 @@ func TestK3s(t *testing.T) {
 	made := []any{vmConfig(t, r, "edge-server-1")["smbios1"], vmConfig(t, r, "edge-agent-1")["smbios1"]}
 	before := vmConfig(t, r, "edge-agent-2")["smbios1"]
 
-	// One agent is made anew meanwhile, and what reaches none of the others is said.
+	// One agent is recreated meanwhile, and what reaches none of the others is said.
 	set(t, r.Stack, "cluster.versions.k3s", "v1.34.3+k3s1")
 	set(t, r.Stack, "lifecycle.replace[0]", "edge-agent-2")
 	set(t, r.Stack, "k3s.disable[1]", "servicelb")
@@ -138,11 +138,11 @@ func TestK3s(t *testing.T) {
 		versionsOf(t, api))
 	assert.Equal(t, made, []any{vmConfig(t, r, "edge-server-1")["smbios1"], vmConfig(t, r, "edge-agent-1")["smbios1"]},
 		"in place")
-	assert.NotEqual(t, before, vmConfig(t, r, "edge-agent-2")["smbios1"], "anew")
+	assert.NotEqual(t, before, vmConfig(t, r, "edge-agent-2")["smbios1"], "recreated")
 	assert.Equal(t, "v1.34.3", contractOf(t, result).Versions.Kubernetes)
 	requireNoChange(t, r.Stack)
 
-	// Who was to be made anew was, and the end of all lets nobody else go.
+	// The agent was recreated, and the end of all lets nobody else go.
 	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.replace",
 		&auto.ConfigOptions{Path: true}))
 
@@ -280,6 +280,19 @@ func TestK3sHA(t *testing.T) {
 	require.Len(t, told, 10)
 	assert.Equal(t, []string{"401", "401", "402", "402", "403", "403"}, told[:6])
 	assert.Contains(t, [][]string{{"501", "501", "502", "502"}, {"502", "502", "501", "501"}}, told[6:])
+
+	// Another server keeps etcd before one is upgraded, also the first time, which failed.
+	kept := map[string]int{}
+
+	for _, server := range []string{"ha-server-1", "ha-server-2", "ha-server-3"} {
+		for path := range r.Ubuntu.ServerFiles(server) {
+			if strings.HasPrefix(path, "db/snapshots/pulumi-"+server+"-") {
+				kept[server]++
+			}
+		}
+	}
+
+	assert.Equal(t, map[string]int{"ha-server-1": 2, "ha-server-2": 2}, kept)
 	requireNoChange(t, r.Stack)
 
 	destroy(t, r.Stack)

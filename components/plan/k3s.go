@@ -303,6 +303,7 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"tailscale", s.Tailscale != nil, ""},
 		{"machineSecrets", s.Provided.MachineSecrets, ""},
 		{"lifecycle.kubeconfigRenewal", s.Lifecycle.KubeconfigRenewal != "", s.Lifecycle.KubeconfigRenewal},
+		{"lifecycle.backup.dir", s.Lifecycle.Backup.Dir != "", s.Lifecycle.Backup.Dir},
 		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 	}

@@ -45,13 +45,13 @@ type Lifecycle struct {
 	Apply Apply `json:"apply,omitempty" jsonschema:"default=auto,enum=auto,enum=staged,enum=noReboot"`
 }
 
-// Backup keeps snapshots of etcd on the machine that runs the program.
+// Backup keeps snapshots of etcd: of Talos on the machine that runs the program, of K3s on its servers.
 type Backup struct {
-	// Take snapshots. They contain all Kubernetes data, secrets included.
+	// Take a snapshot before a change that disrupts a control plane. It contains all Kubernetes data, secrets included.
 	Enabled *bool `json:"enabled,omitempty" jsonschema:"default=true"`
-	// Directory, relative to the project. It must be ignored by git.
+	// Directory, relative to the project. It must be ignored by git. Talos only.
 	Dir string `json:"dir,omitempty" jsonschema:"default=./etcd-backups"`
-	// Number of the cluster's snapshots to keep.
+	// Number of the cluster's snapshots to keep; with K3s, on each server.
 	Keep int `json:"keep,omitempty" jsonschema:"default=10,minimum=1,maximum=1000"`
 	// Public keys of age (age1...) that snapshots are encrypted for. Absent: snapshots are encrypted with
 	// backupPassphrase, or are in plain text without it.

@@ -44,8 +44,8 @@ func (k clusterNode) waitHealthy(ctx context.Context, e impact.Effect) (seen nod
 	return seen, err
 }
 
-// Backup is left to K3s, which keeps snapshots of its etcd by itself.
-func (clusterNode) Backup(context.Context) error { return nil }
+// Backup keeps etcd as it is now.
+func (k clusterNode) Backup(ctx context.Context) error { return k.backupEtcd(ctx, k.node.Name) }
 
 // Kubernetes waits for a server that answers.
 func (k clusterNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {

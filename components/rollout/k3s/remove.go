@@ -372,8 +372,8 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) erro
 	})
 }
 
-// Backup is left to K3s, which keeps snapshots of its etcd by itself.
-func (*nodeRemoval) Backup(context.Context) error { return nil }
+// Backup keeps etcd as it is now.
+func (n *nodeRemoval) Backup(ctx context.Context) error { return n.backupEtcd(ctx, n.name) }
 
 // Kubernetes is that of the other servers.
 func (n *nodeRemoval) Kubernetes(context.Context) (*kubeapi.Client, error) { return n.kube, nil }

@@ -33,6 +33,8 @@ type edge struct {
 
 	kubelet *kube.Kubelet
 	api     *kubeapi.Client
+	// snapshots answers who asks its server for one.
+	snapshots *snapshots
 }
 
 func newEdge(t *testing.T) edge {
@@ -57,10 +59,13 @@ func newEdge(t *testing.T) edge {
 		APIServerIP: netip.MustParseAddr("10.43.0.1"), DNSIP: netip.MustParseAddr("10.43.0.10"),
 	}))
 
+	front := &snapshots{token: i.Token}
+
 	srv, err := kube.NewServer(kube.ServerConfig{
 		Node: "edge-server-1", Cluster: cluster, Version: "v1.34.2+k3s1", CA: pair(i.ServerCA),
 		ClientCA: []byte(i.ClientCA.Certificate),
 		Names:    []string{address}, Healthy: func() error { return nil }, Journal: &journal.Journal{},
+		Front: front,
 	})
 	require.NoError(t, err)
 	t.Cleanup(srv.Close)
@@ -80,6 +85,7 @@ func newEdge(t *testing.T) edge {
 	p.NodeTimeout, p.DrainTimeout = 300*time.Millisecond, 10*time.Second
 
 	c := clusterOf(p, address, kubeconfig)
+	c.Identity.Set(i)
 
 	api, err := c.answering(t.Context())
 	require.NoError(t, err)
@@ -100,7 +106,7 @@ func newEdge(t *testing.T) edge {
 	}
 	require.NoError(t, kubelet.Join(t.Context()))
 
-	return edge{c, kubelet, api}
+	return edge{c, kubelet, api, front}
 }
 
 // known says whether Kubernetes knows the agent, and how.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -245,7 +246,7 @@ func (k *service) listen() error {
 			serviceAddress(c, 1).String(),
 		}, k.config.TLSSAN...),
 		Healthy: func() error { return c.healthy(k) }, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
-		Front: &supervisor{cluster: c},
+		Front: &supervisor{cluster: c, on: k},
 	})
 	if err != nil {
 		return err
@@ -363,17 +364,23 @@ func (k *service) manifests(c *cluster, signer *x509.PEMEncodedCertificateAndKey
 	return m
 }
 
-// supervisor is what joins nodes (K3s: pkg/server/router.go).
-type supervisor struct{ cluster *cluster }
+// supervisor is what joins nodes (K3s: pkg/server/router.go), and takes snapshots (K3s: pkg/etcd/etcd.go).
+type supervisor struct {
+	cluster *cluster
+	on      *service
+}
 
 // Handles says whether a request is the supervisor's.
 func (s *supervisor) Handles(r *http.Request) bool {
-	return r.URL.Path == "/cacerts" || strings.HasPrefix(r.URL.Path, "/v1-k3s/")
+	return r.URL.Path == "/cacerts" || r.URL.Path == "/db/snapshot" || strings.HasPrefix(r.URL.Path, "/v1-k3s/")
 }
 
 // ServeHTTP answers one request.
 func (s *supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := s.cluster
+
+	// It locks the cluster by itself.
+	unhealthy := c.healthy(s.on)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -396,9 +403,57 @@ func (s *supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(files)
 	case r.URL.Path == "/v1-k3s/client-kubelet.crt" && (asServer || user == "node" && password == c.agentToken):
 		s.kubelet(w, r)
+	case r.URL.Path == "/db/snapshot" && asServer:
+		s.snapshot(w, r, unhealthy)
 	default:
 		http.Error(w, "not authorized", http.StatusUnauthorized)
 	}
+}
+
+// snapshot keeps etcd on the disk of the server, and as many of the name as are asked for (K3s:
+// pkg/etcd/snapshot_handler.go).
+func (s *supervisor) snapshot(w http.ResponseWriter, r *http.Request, unhealthy error) {
+	var request struct {
+		Operation string   `json:"operation"`
+		Name      []string `json:"name"`
+		Retention int      `json:"retention"`
+	}
+
+	err := json.NewDecoder(r.Body).Decode(&request)
+
+	switch {
+	case err == nil && (request.Operation != "save" || len(request.Name) != 1):
+		err = errors.New("invalid snapshot operation")
+	case err == nil:
+		err = unhealthy
+	}
+
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status:   metav1.StatusFailure, Message: err.Error(), Code: http.StatusInternalServerError,
+		})
+
+		return
+	}
+
+	const dir = serverDir + "db/snapshots/"
+
+	files := s.on.sys.on.files
+	prefix := request.Name[0] + "-" + s.on.config.NodeName + "-"
+	name := prefix + strconv.FormatInt(time.Now().UnixNano(), 10)
+
+	files.write(dir+name, "etcd of "+s.cluster.id)
+
+	kept := slices.Sorted(slices.Values(files.under(dir + prefix)))
+
+	for request.Retention > 0 && len(kept) > request.Retention {
+		files.remove(kept[0])
+		kept = kept[1:]
+	}
+
+	_ = json.NewEncoder(w).Encode(map[string][]string{"created": {name}})
 }
 
 // kubelet issues a node's certificate, to whoever knows the password that its name was first used with.

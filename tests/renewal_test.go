@@ -170,7 +170,7 @@ func secretsOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) *se
 	return bundle
 }
 
-// aged is a certificate made anew for the same key, with another end.
+// aged is a certificate issued again for the same key, with another end.
 func aged(t *testing.T, text string, caCert, caKey []byte, left time.Duration) string {
 	t.Helper()
 

@@ -18,11 +18,11 @@ func TestCheckDisruption(t *testing.T) {
 		effect  impact.Effect
 		refused string
 	}{
-		"three":            {members: []Member{a, b, c}, effect: impact.EffectUpgrade},
-		"itself is unwell": {members: []Member{{Name: "a", Problem: "no leader"}, b, c}, effect: impact.EffectReboot},
-		"alone":            {members: []Member{a}, effect: impact.EffectUpgrade},
-		"one of two":       {members: []Member{a, b}, effect: impact.EffectReboot},
-		"another is unwell": {
+		"three":               {members: []Member{a, b, c}, effect: impact.EffectUpgrade},
+		"itself is unhealthy": {members: []Member{{Name: "a", Problem: "no leader"}, b, c}, effect: impact.EffectReboot},
+		"alone":               {members: []Member{a}, effect: impact.EffectUpgrade},
+		"one of two":          {members: []Member{a, b}, effect: impact.EffectReboot},
+		"another is unhealthy": {
 			members: []Member{a, b, ill}, effect: impact.EffectReboot,
 			refused: "the etcd member c is not healthy (no leader); repair it first, then run 'pulumi up' again",
 		},

@@ -116,7 +116,7 @@ func fullConfiguration(t *testing.T, p *plan.Plan, node plan.Node) talosconfig.P
 		t.Fatal(err)
 	}
 
-	shared, err := Patches(p, poolOf(p, node))
+	shared, err := Patches(p, p.PoolOf(node))
 	if err != nil {
 		t.Fatal(err)
 	}

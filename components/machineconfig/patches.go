@@ -217,7 +217,7 @@ func addManifests(p *plan.Plan, c *v1alpha1.ClusterConfig) error {
 
 // machine is what of a node's machine configuration is its own; nil when nothing is.
 func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
-	pool := poolOf(p, node)
+	pool := p.PoolOf(node)
 	install := &v1alpha1.InstallConfig{}
 
 	if disk := installDisk(node); disk != installDisk(pool.Nodes[0]) {
@@ -305,10 +305,6 @@ func staticNetwork(p *plan.Plan, node plan.Node) *v1alpha1.NetworkConfig {
 	}
 
 	return n
-}
-
-func poolOf(p *plan.Plan, node plan.Node) plan.PlannedPool {
-	return p.Pools[slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool { return pool.Name == node.Pool })]
 }
 
 // installDisk is how Linux names the system disk: letters go in the order of the positions on a bus.

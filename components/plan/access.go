@@ -30,7 +30,7 @@ func (r *resolver) checkEndpointPort() {
 func (r *resolver) checkHostKey(path, host string, login *spec.SSH) {
 	given := login.HostKeys[host]
 
-	if !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
+	if !r.hasHost(host) {
 		r.problems.Add(path, "is none of proxmox.hosts", host, "name one of them, or add it")
 	} else if login.Addresses[host] == "" {
 		r.problems.Add("proxmox.ssh.addresses."+host, "is required with "+path, "", "state the host's address or DNS name")
@@ -97,7 +97,7 @@ func (r *resolver) checkAccess(p *Plan) {
 	for _, host := range slices.Sorted(maps.Keys(given.Addresses)) {
 		path := "proxmox.ssh.addresses." + host
 
-		if !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
+		if !r.hasHost(host) {
 			r.problems.Add(path, "is none of proxmox.hosts", host, "name one of them, or add it")
 		}
 

@@ -93,6 +93,11 @@ func (r *resolver) checkHosts() {
 	}
 }
 
+// hasHost says whether a host is one of proxmox.hosts.
+func (r *resolver) hasHost(name string) bool {
+	return slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == name })
+}
+
 func (r *resolver) checkHost(path, name string, known map[string]int) {
 	if _, ok := known[name]; name != "" && !ok {
 		r.problems.Add(path, "is none of proxmox.hosts", name, "name one of them, or add it")

@@ -378,9 +378,15 @@ func (p *Plan) Nodes() []Node {
 	return all
 }
 
-// PoolOf is the pool of a node.
+// PoolOf is the pool of a node; one that the plan does not have is empty.
 func (p *Plan) PoolOf(n Node) PlannedPool {
-	return p.Pools[slices.IndexFunc(p.Pools, func(pool PlannedPool) bool { return pool.Name == n.Pool })]
+	for _, pool := range p.Pools {
+		if pool.Name == n.Pool {
+			return pool
+		}
+	}
+
+	return PlannedPool{}
 }
 
 // Protected says that a control plane is guarded from removal: what a cluster cannot do without is guarded then, too.

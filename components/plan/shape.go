@@ -275,9 +275,7 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 		host, priority, _ := strings.Cut(entry, ":")
 		priorities[priority] = true
 
-		if !haHost.MatchString(entry) || !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool {
-			return h.Name == host
-		}) {
+		if !haHost.MatchString(entry) || !r.hasHost(host) {
 			r.problems.Add(at(path+".hosts", i), "must be a host of proxmox.hosts, with a priority if it has one", entry,
 				"write it like pve1 or pve1:2")
 		}

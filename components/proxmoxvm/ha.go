@@ -107,24 +107,21 @@ func (h *HARules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) erro
 		return h.join(ctx, n)
 	}
 
-	rules, err := h.Proxmox.HARules(ctx)
-	if err != nil {
-		return err
-	}
-
 	members, err := h.members(ctx, n)
 	if err != nil {
 		return err
 	}
 
 	var errs []error
-	for _, wanted := range haRules(n, members) {
-		errs = append(errs, h.set(ctx, rules, wanted))
 
+	for _, wanted := range haRules(n, members) {
 		// Each change gives the rules another digest.
-		if rules, err = h.Proxmox.HARules(ctx); err != nil {
+		rules, err := h.Proxmox.HARules(ctx)
+		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
+
+		errs = append(errs, h.set(ctx, rules, wanted))
 	}
 
 	return errors.Join(errs...)

@@ -116,7 +116,7 @@ func TestLimiterWaitsForAControlPlaneThatIsAway(t *testing.T) {
 	assert.EqualError(t, err, "d: not begun: c failed")
 }
 
-// TestLimiterWaitsForWorkersThatAreAway: those that are made anew count like those that are being taken down.
+// TestLimiterWaitsForWorkersThatAreAway: those that are recreated count like those that are being taken down.
 func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 	limiter := NewLimiter(2)
 

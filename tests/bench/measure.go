@@ -224,7 +224,7 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 	return s, l.rehearsal.Lab.Journal().Unknown()
 }
 
-// blame adds to an error what the lab does not know: nothing else may be amiss.
+// blame adds to an error what the lab does not know: nothing else may be wrong.
 func blame(err error, j *journal.Journal) error { return errors.Join(err, j.Unknown()) }
 
 // ready bounds how long nodes may join after their stack is up.

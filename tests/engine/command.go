@@ -36,6 +36,13 @@ func (e *Engine) NewCommand() *Command { return &Command{path: e.cli} }
 // spared are the commands by which the Automation API ends each operation, and what stands for their answers.
 var spared = map[string]string{"stack output": "{}", "stack history": "[]"}
 
+// spare is what stands for the answer of a command, if it is one of them.
+func spare(args []string) (answer string, there bool) {
+	answer, there = spared[strings.Join(args[:min(2, len(args))], " ")]
+
+	return answer, there
+}
+
 type terseKey struct{}
 
 // Terse returns a context in which the operations of a backend's stacks leave out what Command.Terse does.
@@ -47,7 +54,7 @@ type tersely struct{ auto.PulumiCommand }
 func (c tersely) Run(
 	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
 ) (stdout, stderr string, code int, err error) {
-	if answer, there := spared[strings.Join(args[:min(2, len(args))], " ")]; there && ctx.Value(terseKey{}) != nil {
+	if answer, there := spare(args); there && ctx.Value(terseKey{}) != nil {
 		return answer, "", 0, nil
 	}
 
@@ -61,7 +68,7 @@ func (*Command) Version() semver.Version { return sdk.Version }
 func (c *Command) Run(
 	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
 ) (stdout, stderr string, code int, err error) {
-	if answer, there := spared[strings.Join(args[:min(2, len(args))], " ")]; there && c.Terse {
+	if answer, there := spare(args); there && c.Terse {
 		return answer, "", 0, nil
 	}
 

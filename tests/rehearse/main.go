@@ -277,7 +277,7 @@ func directory(root, stack string, keep bool) (string, func() error, error) {
 	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
-// keptDirectory makes the directory anew, and holds it against other rehearsals of the stack until it is released. The
+// keptDirectory creates the directory, and holds it against other rehearsals of the stack until it is released. The
 // kernel releases it when the process dies.
 func keptDirectory(dir string) (string, func() error, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {

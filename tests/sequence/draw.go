@@ -380,7 +380,7 @@ func failNode(r *rand.Rand, m *Model, to Config) Step {
 	return s
 }
 
-// handleDeadNode draws what is done about a dead node: it is removed or made anew, and the operator says that it is
+// handleDeadNode draws what is done about a dead node: it is removed or recreated, and the operator says that it is
 // dead, or forgets it.
 func handleDeadNode(r *rand.Rand, m *Model, to Config) Step {
 	s := Step{To: to}

@@ -143,7 +143,7 @@ func (c *cluster) revive(ctx context.Context, m *Model) error {
 // end holds that there is nothing left to do, that Kubernetes knows the nodes, and that nothing is left when the stack
 // is destroyed.
 func (s Sequence) end(ctx context.Context, c *cluster, m *Model) error {
-	// What the list of nodes to be made anew has left in the state goes with one more update.
+	// What the list of nodes to recreate has left in the state goes with one more update.
 	if len(m.Asked.Replace)+len(m.Asked.Force) > 0 {
 		m.Asked.Replace, m.Asked.Force = nil, nil
 

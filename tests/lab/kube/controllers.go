@@ -439,7 +439,7 @@ func (c *Cluster) startPod(owner metav1.Object, gvk string, template *corev1.Pod
 	_, _ = c.createLocked(pods, p) // the name is new and the namespace is the owner's: it cannot fail
 }
 
-// rollOut removes the pods that were made from another template; the controller makes them anew.
+// rollOut removes the pods that were made from another template; the controller recreates them.
 func (c *Cluster) rollOut(owner metav1.Object, template *corev1.PodTemplateSpec) {
 	for _, p := range c.owned(owner) {
 		if !equal(p.Spec.Containers, template.Spec.Containers) ||

@@ -190,7 +190,7 @@ func TestPodOfItsOwn(t *testing.T) {
 	require.Empty(t, f.web())
 }
 
-// A Node that was deleted stays away until its kubelet starts anew.
+// A Node that was deleted stays away until its kubelet starts again.
 func TestNodeDeleted(t *testing.T) {
 	f := start(t)
 	k := f.join("node-1", func(k *kube.Kubelet) {

@@ -326,7 +326,7 @@ func template(r *request) (any, error) {
 	return r.world.ConvertToTemplate(r.caller, r.vars["node"], id)
 }
 
-// rebuildCloudInit writes the cloud-init drive anew. The lab writes it whenever it is read, so there is nothing to do.
+// rebuildCloudInit writes the cloud-init drive again. The lab writes it whenever it is read, so there is nothing to do.
 func rebuildCloudInit(r *request) (any, error) {
 	id, err := r.vmid()
 	if err != nil {

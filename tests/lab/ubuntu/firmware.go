@@ -67,7 +67,7 @@ func (i *Image) CloneContent() machine.Content {
 type installed struct {
 	Image
 
-	// instance is what cloud-init knows the machine by: with another one it begins anew.
+	// instance is what cloud-init knows the machine by: with another one it starts again.
 	instance string
 	files    *files
 }

@@ -272,7 +272,7 @@ func (w *World) copyVM(t *task, source, v *vm, r CloneRequest, full bool) error 
 	return nil
 }
 
-// copyDrive copies one drive: media stay, disks are copied or linked, the cloud-init drive is made anew.
+// copyDrive copies one drive: media stay, disks are copied or linked, the cloud-init drive is created again.
 func (w *World) copyDrive(source, v *vm, d driveSpec, r CloneRequest, full bool) (driveSpec, error) {
 	if d.cdrom() && !d.cloudInit() {
 		return d, nil

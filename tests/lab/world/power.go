@@ -258,7 +258,7 @@ func (w *World) powerOff(v *vm) {
 	}
 }
 
-// restart is a reset: the VM stays on, the guest begins anew.
+// restart is a reset: the VM stays on, the guest starts again.
 func (w *World) restart(v *vm, r *run) {
 	w.mu.Lock()
 	if r.ending || w.closed {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/siderolabs/crypto/x509"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/cri"
@@ -12,25 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/siderolabs/crypto/x509"
-
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/spec"
 )
-
-// SecretManifests is the configuration patch with manifests that hold secrets, for control planes. It is as secret;
-// empty for other pools, and without such manifests.
-func SecretManifests(pool plan.PlannedPool, text string) (string, error) {
-	if text == "" || pool.Role != spec.RoleControlPlane {
-		return "", nil
-	}
-
-	return render(&v1alpha1.Config{ConfigVersion: "v1alpha1", ClusterConfig: &v1alpha1.ClusterConfig{
-		ClusterInlineManifests: v1alpha1.ClusterInlineManifests{{
-			InlineManifestName: "secrets", InlineManifestContents: text,
-		}},
-	}})
-}
 
 // RegistryLogin is how nodes log in to a registry.
 type RegistryLogin struct {

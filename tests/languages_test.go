@@ -2,9 +2,14 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
@@ -18,20 +23,26 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// yamlProgram is a program in YAML with a cluster, whose inputs are the configuration of a rehearsed stack.
-type yamlProgram struct {
+// languageProgram is an example program in another language, whose cluster has the configuration of a rehearsed stack.
+type languageProgram struct {
+	r     *rehearsal.Rehearsal
 	stack auto.Stack
-	path  string
-	plain map[string]any // the program
+	// inputs are those of the component. A text of the form ${key} is a secret key of the program's configuration.
+	inputs map[string]any
+	// write brings the inputs into the program.
+	write func()
 }
 
-// newYAMLProgram makes a project with the package of this module, which it adds as its page says.
-func newYAMLProgram(t *testing.T, r *rehearsal.Rehearsal) *yamlProgram {
+// newLanguageProgram copies an example to a directory, with the package of this module as its page says.
+func newLanguageProgram(t *testing.T, r *rehearsal.Rehearsal, example string) (p *languageProgram, dir string) {
 	t.Helper()
 
-	require.NoError(t, r.Backend.AddYAML(t.Context()))
+	p, dir = &languageProgram{r: r, inputs: map[string]any{}}, t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "stacks/examples", example))))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "plugins"), 0o700))
+	require.NoError(t, os.Rename(compile(t, "./stacks/provider"),
+		filepath.Join(dir, "plugins", "pulumi-resource-talos-proxmox")))
 
-	properties := map[string]any{}
 	file := filepath.Join(t.TempDir(), "Pulumi.values.yaml")
 	require.NoError(t, r.WriteStackFile(file))
 
@@ -44,74 +55,39 @@ func newYAMLProgram(t *testing.T, r *rehearsal.Rehearsal) *yamlProgram {
 			value = text
 		}
 
-		properties[key] = value
+		p.inputs[key] = value
 	}
 
 	config := auto.ConfigMap{}
 
 	for key, secret := range r.Secrets() {
-		name := key[len(stacks.Project)+1:]
-		properties[name], config[name] = "${"+name+"}", secret
+		name := strings.TrimPrefix(key, stacks.Project+":")
+		p.inputs[name], config[name] = "${"+name+"}", secret
 	}
 
-	declared := map[string]any{}
-	for name := range config {
-		declared[name] = map[string]any{"type": "string", "secret": true}
-	}
-
-	binary := compile(t, "./stacks/provider")
-	plugins := filepath.Dir(binary)
-	require.NoError(t, os.Rename(binary, filepath.Join(plugins, "pulumi-resource-talos-proxmox")))
-
-	dir := t.TempDir()
-	p := &yamlProgram{path: filepath.Join(dir, "Pulumi.yaml"), plain: map[string]any{
-		"name": "platform", "runtime": "yaml", "config": declared,
-		"plugins":   map[string]any{"providers": []any{map[string]any{"name": "talos-proxmox", "path": plugins}}},
-		"resources": map[string]any{"home": map[string]any{"type": "talos-proxmox:Cluster", "properties": properties}},
-		"outputs": map[string]any{
-			"contract": "${home.talos_bootstrap_contract}", "kubeconfig": "${home.kubeconfig}",
-		},
-	}}
-	p.write(t)
+	// Nodes are upgraded from it.
+	p.input("cluster")["versions"].(map[string]any)["kubernetes"] = "v1.33.6"
 
 	p.stack, err = r.Backend.LocalStack(t.Context(), dir, "test", config)
 	require.NoError(t, err)
 
-	return p
+	return p, dir
 }
 
-// property is a property of the cluster.
-func (p *yamlProgram) property(name string) map[string]any {
-	home := p.plain["resources"].(map[string]any)["home"].(map[string]any)
+func (p *languageProgram) input(name string) map[string]any { return p.inputs[name].(map[string]any) }
 
-	return home["properties"].(map[string]any)[name].(map[string]any)
+// set changes the inputs and the program.
+func (p *languageProgram) set(change func()) {
+	change()
+	p.write()
 }
 
-func (p *yamlProgram) write(t *testing.T) {
+// live takes the cluster through its life: it is created, gets a node and loses it, is upgraded, and is destroyed in
+// two steps.
+func (p *languageProgram) live(t *testing.T) {
 	t.Helper()
 
-	text, err := yaml.Marshal(p.plain)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(p.path, text, 0o600))
-}
-
-// TestYAMLProgram brings a cluster up as a component of a program in YAML, adds a node, removes it, and destroys the
-// cluster in two steps.
-func TestYAMLProgram(t *testing.T) {
-	t.Parallel()
-
-	r := rehearse(t, "dev")
-	p := newYAMLProgram(t, r)
-
-	network := p.property("network")
-	cidr := network["cidr"]
-	network["cidr"] = "here"
-	p.write(t)
-	assert.Contains(t, failUp(t, p.stack), "network.cidr")
-
-	network["cidr"] = cidr
-	p.write(t)
-
+	r := p.r
 	outputs := upResult(t, p.stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.True(t, outputs["kubeconfig"].Secret)
@@ -122,18 +98,16 @@ func TestYAMLProgram(t *testing.T) {
 		cluster.NodeVMIDMap)
 	requireNoChange(t, p.stack)
 
-	pools := p.property("pools")
-	worker := pools["worker"].(map[string]any)
-	worker["count"] = 2
-	p.write(t)
+	worker := p.input("pools")["worker"].(map[string]any)
+
+	p.set(func() { worker["count"] = 2 })
 	up(t, p.stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	api := kubernetesClient(t, outputs)
 	assert.Contains(t, readyNodes(t, api), "k3s-dev-worker-2")
 
-	worker["count"] = 1
-	p.write(t)
+	p.set(func() { worker["count"] = 1 })
 
 	out := newOutput(t)
 	_, err = p.stack.Preview(t.Context(), optpreview.ProgressStreams(out))
@@ -143,15 +117,154 @@ func TestYAMLProgram(t *testing.T) {
 	up(t, p.stack)
 	assert.NotContains(t, readyNodes(t, api), "k3s-dev-worker-2", "it has left before its VM was deleted")
 
+	since := time.Now()
+
+	p.set(func() { p.input("cluster")["versions"].(map[string]any)["kubernetes"] = "v1.34.2" })
+	up(t, p.stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Equal(t, []string{"k3s-dev-control-1 v1.34.2", "k3s-dev-gpu-1 v1.34.2", "k3s-dev-worker-1 v1.34.2"},
+		versionsOf(t, api))
+	assert.Empty(t, r.Talos.Violations(since))
+
 	_, err = p.stack.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
 	require.Error(t, err, "the cluster's hooks belong to the program")
 
-	home := p.plain["resources"].(map[string]any)["home"].(map[string]any)["properties"].(map[string]any)
-	home["lifecycle"] = map[string]any{"teardown": true}
-	p.write(t)
+	p.set(func() { p.inputs["lifecycle"] = map[string]any{"teardown": true} })
 	up(t, p.stack)
 
 	_, err = p.stack.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)
 	assert.Empty(t, r.Leftovers())
+}
+
+// TestYAMLProgram brings the cluster of the example in YAML up, changes it, and destroys it.
+func TestYAMLProgram(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	require.NoError(t, r.Backend.AddYAML(t.Context()))
+
+	p, dir := newLanguageProgram(t, r, "yaml")
+	path := filepath.Join(dir, "Pulumi.yaml")
+
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	var program map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &program))
+
+	program["resources"].(map[string]any)["home"].(map[string]any)["properties"] = p.inputs
+	p.write = func() {
+		text, err := yaml.Marshal(program)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+	}
+
+	cidr := p.input("network")["cidr"]
+	p.set(func() { p.input("network")["cidr"] = "here" })
+	assert.Contains(t, failUp(t, p.stack), "network.cidr")
+	p.set(func() { p.input("network")["cidr"] = cidr })
+
+	p.live(t)
+}
+
+// TestTypeScriptProgram adds the package to the example in TypeScript, which makes an SDK, brings its cluster up,
+// changes it, and destroys it.
+func TestTypeScriptProgram(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+
+	r := rehearse(t, "dev")
+	require.NoError(t, r.Backend.AddNodeJS(t.Context()))
+
+	p, dir := newLanguageProgram(t, r, "typescript")
+	addPackage := exec.CommandContext(t.Context(), r.Engine().CLI(), "package", "add",
+		"./plugins/pulumi-resource-talos-proxmox")
+	addPackage.Dir, addPackage.Env = dir, r.Backend.Environ()
+	npm(t, dir, addPackage)
+
+	_, err := os.Stat(filepath.Join(dir, "sdks/talos-proxmox/cluster.ts"))
+	require.NoError(t, err)
+
+	// The example is what the SDK's types want, and a value that is none of an enumeration is not.
+	path := filepath.Join(dir, "index.ts")
+	example, err := os.ReadFile(path)
+	require.NoError(t, err)
+	npm(t, dir, exec.CommandContext(t.Context(), "npx", "tsc"))
+
+	wrong := strings.Replace(string(example), `role: "worker"`, `role: "manager"`, 1)
+	require.NoError(t, os.WriteFile(path, []byte(wrong), 0o600))
+
+	tsc := exec.CommandContext(t.Context(), "npx", "tsc")
+	tsc.Dir = dir
+	printed, err := tsc.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(printed), `Type '"manager"' is not assignable to type 'Input<PoolRole>'`)
+
+	args := regexp.MustCompile(`(?s)const args: talos.ClusterArgs = \{.*?\n\};`)
+	require.Len(t, args.FindAll(example, -1), 1)
+
+	secret := regexp.MustCompile(`"\$\{(\w+)\}"`)
+	p.write = func() {
+		text, err := json.MarshalIndent(p.inputs, "", "    ")
+		require.NoError(t, err)
+
+		text = append([]byte("const args: talos.ClusterArgs = "), append(text, ';')...)
+		text = secret.ReplaceAll(text, []byte(`config.requireSecret("$1")`))
+		require.NoError(t, os.WriteFile(path, args.ReplaceAllLiteral(example, text), 0o600))
+	}
+
+	// What is wrong with a program is found before it runs.
+	p.set(func() { p.inputs["clutser"] = true })
+	assert.Contains(t, failUp(t, p.stack), `'"clutser"' does not exist in type 'ClusterArgs'`)
+	p.set(func() { delete(p.inputs, "clutser") })
+
+	p.live(t)
+}
+
+// TestWorkloadsExample compiles the example of a stack of Kubernetes resources, whose plugin does not run here.
+func TestWorkloadsExample(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "stacks/examples/workloads"))))
+	npm(t, dir, exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts"))
+	npm(t, dir, exec.CommandContext(t.Context(), "npx", "tsc"))
+}
+
+// requireNode skips a test where there is no node or no npm.
+func requireNode(t *testing.T) {
+	t.Helper()
+
+	for _, command := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(command); err != nil {
+			skipLoudly(t, "there is no "+command+": install Node.js 20 or later to run programs in TypeScript")
+		}
+	}
+}
+
+// offline is what npm says when it cannot reach its registry.
+var offline = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT`)
+
+// npm runs a command that may fetch packages of Node.js. The test is skipped where their registry cannot be reached.
+func npm(t *testing.T, dir string, command *exec.Cmd) {
+	t.Helper()
+
+	command.Dir = dir
+
+	printed, err := command.CombinedOutput()
+	if err != nil && offline.Match(printed) {
+		skipLoudly(t, "the registry of npm cannot be reached: "+string(offline.Find(printed)))
+	}
+
+	require.NoError(t, err, string(printed))
+}
+
+// skipLoudly skips a test, and says so in the run's output without -v, too.
+func skipLoudly(t *testing.T, why string) {
+	t.Helper()
+
+	fmt.Fprintf(os.Stderr, "SKIPPED %s: %s\n", t.Name(), why)
+	t.Skip("SKIPPED: " + why)
 }

@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"strings"
 )
 
-const module = "talos-proxmox"
+// module is the path of this module, which a fork may change.
+var module = strings.TrimSuffix(reflect.TypeFor[Engine]().PkgPath(), "/tests/engine")
 
 // findSource is the directory of this module's go.mod. The compiler left the path of this file in the binary; after a
 // build with -trimpath it is no path, and the go command knows where the current directory's module is.

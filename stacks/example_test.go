@@ -97,9 +97,7 @@ func ExampleDeploy_automation() {
 				return err
 			}
 
-			for name, value := range d.Outputs {
-				ctx.Export(name, value)
-			}
+			d.Export(ctx, "")
 
 			return nil
 		})
@@ -151,6 +149,32 @@ func ExampleReadOutputs() {
 	// Output:
 	// home-control-1 on pve at 192.168.10.11
 	// home-worker-1 on pve has no address yet
+}
+
+// A stack with several clusters exports the outputs of each with a prefix.
+func ExampleReadOutputsOf() {
+	preview(func(ctx *pulumi.Context) error {
+		ref, err := pulumi.NewStackReference(ctx, "organization/clusters/prod", nil)
+		if err != nil {
+			return err
+		}
+
+		outputs, err := contract.ReadOutputsOf(ref, "home-")
+		if err != nil {
+			return err
+		}
+
+		fmt.Println(outputs.Contract.Cluster)
+
+		_, err = contract.ReadOutputsOf(ref, "office-")
+
+		fmt.Println(err)
+
+		return nil
+	})
+	// Output:
+	// home
+	// the stack has no output office-talos_bootstrap_contract: is it a stack of this program, and deployed?
 }
 
 // A program without Pulumi reads what pulumi stack output --json prints.
@@ -216,7 +240,8 @@ func (mocks) NewResource(args pulumi.MockResourceArgs) (string, resource.Propert
 		}
 
 		outputs = resource.NewPropertyMapFromMap(map[string]any{
-			"name": args.Name, "outputs": map[string]any{contract.OutputContract: cluster}, "secretOutputNames": []any{},
+			"name": args.Name, "secretOutputNames": []any{},
+			"outputs": map[string]any{contract.OutputContract: cluster, "home-" + contract.OutputContract: cluster},
 		})
 	}
 

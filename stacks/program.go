@@ -57,10 +57,7 @@ func run(ctx *pulumi.Context, dir string, here func(*Config)) error {
 		return err
 	}
 
-	for name, value := range d.Outputs {
-		ctx.Export(name, value)
-	}
-
+	d.Export(ctx, "")
 	d.WriteFiles(ctx, dir)
 
 	return nil
@@ -73,6 +70,14 @@ type Deployment struct {
 	K3s     *components.K3sCluster
 	// Outputs are the contract outputs by name; Program exports them as they are.
 	Outputs pulumi.Map
+}
+
+// Export exports the outputs under their names with a prefix, as contract.ReadOutputsOf reads them. A program with one
+// cluster needs none.
+func (d *Deployment) Export(ctx *pulumi.Context, prefix string) {
+	for name, value := range d.Outputs {
+		ctx.Export(prefix+name, value)
+	}
 }
 
 // Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client implements it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -50,14 +51,12 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 	}}
 
 	// The paths that comments are found at follow from the directory they are read in.
-	for _, source := range []struct{ base, dir string }{
-		{"talos-proxmox", "stacks"},
-		{"talos-proxmox", "stacks/contract"},
-		{"talos-proxmox", "components/spec"},
-	} {
+	module := path.Dir(reflect.TypeFor[Config]().PkgPath())
+
+	for _, dir := range []string{"stacks", "stacks/contract", "components/spec"} {
 		t.Chdir("..")
 
-		if err := r.AddGoComments(source.base, source.dir); err != nil {
+		if err := r.AddGoComments(module, dir); err != nil {
 			t.Fatal(err)
 		}
 

@@ -5,20 +5,25 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/spec"
 )
+
+// module begins the paths of this module's packages, which a fork may change.
+var module = strings.TrimSuffix(reflect.TypeFor[spec.Spec]().PkgPath(), "components/spec")
 
 // TestImports holds the direction of imports: main, stacks, components, the operations on nodes (rollout/talos,
 // rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, lifecycle, plan, spec; pure packages know neither
 // Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would agree with our mistakes.
 func TestImports(t *testing.T) {
 	t.Parallel()
-
-	const module = "talos-proxmox/"
 
 	// What a package, or any below it, may import of this module; and of others what it may not. Siblings, such as the
 	// operations of Talos and of K3s, do not import each other.
@@ -169,4 +174,34 @@ func allowed(path string, some []string) bool {
 	return slices.ContainsFunc(some, func(s string) bool {
 		return path == s || strings.HasSuffix(s, "/") && strings.HasPrefix(path, s)
 	})
+}
+
+// TestContractIsLight: who reads a cluster's outputs links Pulumi's SDK and little more.
+func TestContractIsLight(t *testing.T) {
+	t.Parallel()
+
+	sdk := dependencies(t, "github.com/pulumi/pulumi/sdk/v3/go/pulumi")
+
+	for _, path := range dependencies(t, module+"stacks/contract") {
+		if slices.Contains(sdk, path) {
+			continue
+		}
+
+		assert.Regexp(t, `^(`+strings.Join([]string{
+			module + `(stacks/contract|stacks/schema|components/spec)`, `github.com/santhosh-tekuri/jsonschema/v6(/kind)?`,
+			`golang.org/x/text/.*`, `sigs.k8s.io/yaml`, `go.yaml.in/yaml/v2`,
+		}, "|")+`)$`, path)
+	}
+}
+
+// dependencies are the packages that one links.
+func dependencies(t *testing.T, path string) []string {
+	t.Helper()
+
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", path)
+	list.Dir = root
+	printed, err := list.Output()
+	require.NoError(t, err)
+
+	return strings.Fields(string(printed))
 }

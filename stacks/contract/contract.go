@@ -91,14 +91,17 @@ var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) { return schem
 
 // Decode reads the contract from the value of the output talos_bootstrap_contract, as a StackReference, the
 // Automation API or a JSON decoder gives it. It takes nothing that the contract's JSON Schema does not.
-func Decode(value any) (*Contract, error) {
+func Decode(value any) (*Contract, error) { return decode(value, OutputContract) }
+
+// decode is Decode for an output of some name.
+func decode(value any, name string) (*Contract, error) {
 	if value == nil {
-		return nil, fmt.Errorf("the stack has no output %s: is it a stack of this program, and deployed?", OutputContract)
+		return nil, fmt.Errorf("the stack has no output %s: is it a stack of this program, and deployed?", name)
 	}
 
 	text, err := json.Marshal(value)
 	if err != nil {
-		return nil, fmt.Errorf("output %s: %w", OutputContract, err)
+		return nil, fmt.Errorf("output %s: %w", name, err)
 	}
 
 	// Another version has another shape: say that first.
@@ -109,10 +112,10 @@ func Decode(value any) (*Contract, error) {
 		return nil,
 			fmt.Errorf(
 				"output %s has version %d of the contract, this program reads version %d: use the program's release that made it",
-				OutputContract, *version.SchemaVersion, SchemaVersion)
+				name, *version.SchemaVersion, SchemaVersion)
 	}
 
-	if err := check(text); err != nil {
+	if err := check(text, name); err != nil {
 		return nil, err
 	}
 
@@ -125,7 +128,7 @@ func Decode(value any) (*Contract, error) {
 		(c.Kind == string(spec.DistributionTalos)) != (c.Versions.Talos != "") {
 		return nil,
 			fmt.Errorf("output %s does not have the contract's shape:\n  - versions: must hold that of %s, and of no other kind",
-				OutputContract, c.Kind)
+				name, c.Kind)
 	}
 
 	return &c, nil
@@ -148,8 +151,8 @@ func Read(text []byte) (*Contract, error) {
 	return Decode(value[OutputContract])
 }
 
-// check holds a contract against its schema.
-func check(text []byte) error {
+// check holds a contract, the output of that name, against its schema.
+func check(text []byte, name string) error {
 	s, err := compiled()
 	if err != nil {
 		return fmt.Errorf("the schema of the contract: %w", err)
@@ -165,7 +168,7 @@ func check(text []byte) error {
 		return err
 	}
 
-	lines := []string{"output " + OutputContract + " does not have the contract's shape:"}
+	lines := []string{"output " + name + " does not have the contract's shape:"}
 	for _, p := range found {
 		lines = append(lines, "  - "+p.String())
 	}

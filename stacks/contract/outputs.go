@@ -49,19 +49,25 @@ type Outputs struct {
 
 // ReadOutputs reads the outputs of another stack. The contract is there as plain values, so that it may shape the
 // reading program's resources. It is an error when the stack has not been deployed.
-func ReadOutputs(ref *pulumi.StackReference) (*Outputs, error) {
-	details, err := ref.GetOutputDetails(OutputContract)
+func ReadOutputs(ref *pulumi.StackReference) (*Outputs, error) { return ReadOutputsOf(ref, "") }
+
+// ReadOutputsOf reads the outputs of one cluster of several, which their stack exports under names with a prefix each:
+// with "home-", home-kubeconfig and so on.
+func ReadOutputsOf(ref *pulumi.StackReference, prefix string) (*Outputs, error) {
+	name := prefix + OutputContract
+
+	details, err := ref.GetOutputDetails(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", OutputContract, err)
+		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 
-	whole, err := Decode(details.Value)
+	whole, err := decode(details.Value, name)
 	if err != nil {
 		return nil, err
 	}
 
 	secret := func(name string) pulumi.StringOutput {
-		return pulumi.ToSecret(ref.GetStringOutput(pulumi.String(name))).(pulumi.StringOutput)
+		return pulumi.ToSecret(ref.GetStringOutput(pulumi.String(prefix + name))).(pulumi.StringOutput)
 	}
 
 	return &Outputs{Contract: *whole, Kubeconfig: secret(OutputKubeconfig), Talosconfig: secret(OutputTalosconfig)}, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/stacks"
@@ -70,7 +71,7 @@ func command(out io.Writer) *cobra.Command {
 	flags.StringVar(&o.dir, "dir", "state-backups", "where snapshots are kept, seen from the project")
 
 	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), bringBack(o), planOf(o), roleOf(o), impactOf(o))
-	root.AddCommand(etcd(o), exports(), addresses(), fromTerraform(), fromCluster())
+	root.AddCommand(etcd(o), exports(), addresses(), fromTerraform(), fromCluster(), moduleOf(o))
 
 	return root
 }
@@ -276,6 +277,10 @@ func run(o *options) *cobra.Command {
 
 			s.Keep = keep
 
+			if err := compile(c.Context(), o.project); err != nil {
+				return err
+			}
+
 			return s.Run(c.Context(), args, func(_ context.Context, args ...string) error {
 				return pulumi(o.project, append(state.WithProgram(args), "--stack", o.stack))
 			})
@@ -286,6 +291,29 @@ func run(o *options) *cobra.Command {
 	keepFlag(c, &keep)
 
 	return c
+}
+
+// compile builds the program of a project whose Pulumi.yaml names a binary of it, so that pulumi runs no outdated one.
+// It takes a second where nothing has changed.
+func compile(ctx context.Context, project string) error {
+	settings, err := workspace.LoadProject(filepath.Join(project, "Pulumi.yaml"))
+	if err != nil {
+		return err
+	}
+
+	binary, named := settings.Runtime.Options()["binary"].(string)
+	if !named || settings.Runtime.Name() != "go" || !exists(filepath.Join(project, "main.go")) {
+		return nil
+	}
+
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, ".")
+	build.Dir, build.Stdout, build.Stderr = project, os.Stdout, os.Stderr
+
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building %s, which runtime.options.binary of Pulumi.yaml names: %w", binary, err)
+	}
+
+	return nil
 }
 
 func bringBack(o *options) *cobra.Command {

@@ -62,3 +62,27 @@ func TestPlan(t *testing.T) {
 	_, _, err = ops(t, "", "plan", "nosuch")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// TestCompile builds the program that Pulumi.yaml names a binary of, and nothing else.
+func TestCompile(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+
+	write("go.mod", "module program\n")
+	write("main.go", "package main\n\nfunc main() {}\n")
+	write("Pulumi.yaml", "name: program\nruntime: go\n")
+	require.NoError(t, compile(t.Context(), dir))
+	require.NoFileExists(t, filepath.Join(dir, "program"))
+
+	write("Pulumi.yaml", "name: program\nruntime: { name: go, options: { binary: program } }\n")
+	require.NoError(t, compile(t.Context(), dir))
+	require.FileExists(t, filepath.Join(dir, "program"))
+
+	write("main.go", "package main\n\nfunc main() { return 1 }\n")
+	require.EqualError(t, compile(t.Context(), dir),
+		"building program, which runtime.options.binary of Pulumi.yaml names: exit status 1")
+}

@@ -3,6 +3,7 @@
 package stacks
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -106,6 +107,10 @@ func DeployAll(ctx *pulumi.Context, configs []Config, opts ...pulumi.ResourceOpt
 		problems spec.Problems
 	)
 
+	if err := RefuseProtect(opts...); err != nil {
+		return nil, err
+	}
+
 	for _, config := range configs {
 		p, found, err := config.check(nil)
 		if err != nil {
@@ -132,6 +137,18 @@ func DeployAll(ctx *pulumi.Context, configs []Config, opts ...pulumi.ResourceOpt
 	}
 
 	return deployAll(ctx, clusters, connect, preflight.Dialer{}, opts...)
+}
+
+// RefuseProtect refuses the option protect for a cluster. Pulumi runs the hooks before a deletion before it looks at that
+// option, so a node would be drained and reset, and only then kept.
+func RefuseProtect(opts ...pulumi.ResourceOption) error {
+	options, err := pulumi.NewResourceOptions(opts...)
+	if err != nil || !options.Protect {
+		return err
+	}
+
+	return errors.New("protect is not an option of a cluster: Pulumi refuses to delete a protected node only after it was " +
+		"drained and reset; leave it out, and set protection for the pools")
 }
 
 // deployAll checks all clusters before it registers anything of the first.

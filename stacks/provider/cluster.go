@@ -77,6 +77,10 @@ func text(value resource.PropertyValue, plain bool) (string, error) {
 // but the secrets that are only passed on.
 func newCluster(ctx *pulumi.Context, name string, in inputs, props pulumi.Map, options pulumi.ResourceOption,
 ) (*provider.ConstructResult, error) {
+	if err := stacks.RefuseProtect(options); err != nil {
+		return nil, err
+	}
+
 	for _, key := range stacks.SecretKeys {
 		if value, given := props[key]; given {
 			props[key] = pulumi.ToSecret(value)

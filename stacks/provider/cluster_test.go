@@ -45,12 +45,21 @@ func TestUnknownInputs(t *testing.T) {
 		props[key] = pulumi.String("").ToStringOutput().ApplyT(func(s string) any { return s })
 	}
 
-	_, err := newCluster(nil, "home", in, props, nil)
+	_, err := newCluster(nil, "home", in, props, pulumi.Protect(false))
 	require.EqualError(t, err, `the configuration has 2 problems:
   - network: must be known in a preview: it decides which resources there are; give a value that depends on no resource, `+
 		`such as one of the configuration of the stack
   - proxmoxTokenSecret: must be known in a preview: it decides which resources there are; give a value that depends on `+
 		`no resource, such as one of the configuration of the stack`)
+}
+
+// TestProtect: a protected cluster is refused before anything is registered.
+func TestProtect(t *testing.T) {
+	t.Parallel()
+
+	_, err := newCluster(nil, "home", inputs{}, pulumi.Map{}, pulumi.Protect(true))
+	require.EqualError(t, err, "protect is not an option of a cluster: Pulumi refuses to delete a protected node only after "+
+		"it was drained and reset; leave it out, and set protection for the pools")
 }
 
 func read(t *testing.T, given resource.PropertyMap) inputs {

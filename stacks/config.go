@@ -112,10 +112,11 @@ func (c Config) Plan() (*plan.Plan, error) {
 // Access is how Proxmox VE is reached.
 func (c Config) Access() proxmoxapi.Access {
 	timeout, _ := time.ParseDuration(c.Lifecycle.TaskTimeout) // the plan refuses what is none; absent: 0
+	grace, _ := time.ParseDuration(c.Lifecycle.SettleTimeout)
 
 	return proxmoxapi.Access{
-		TaskTimeout: timeout,
-		Endpoint:    c.Proxmox.Endpoint, Insecure: c.Proxmox.Insecure,
+		TaskTimeout: timeout, GracePeriod: grace,
+		Endpoint: c.Proxmox.Endpoint, Insecure: c.Proxmox.Insecure,
 		TokenID: c.Proxmox.TokenID, TokenSecret: c.ProxmoxTokenSecret,
 		Username: c.Proxmox.Username, Password: c.ProxmoxPassword, Offline: c.Offline,
 	}

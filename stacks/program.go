@@ -131,7 +131,7 @@ func DeployAll(ctx *pulumi.Context, configs []Config, opts ...pulumi.ResourceOpt
 
 	connect := func(config Config) (Proxmox, error) {
 		access := config.Access()
-		access.Progress = hookutil.Progress(ctx, config.Cluster.Name)
+		access.Progress, access.Once = hookutil.Progress(ctx, config.Cluster.Name), ctx.DryRun()
 
 		return proxmoxapi.New(access)
 	}

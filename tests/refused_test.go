@@ -62,8 +62,8 @@ func TestRefused(t *testing.T) {
 			name:   "a token that is refused",
 			change: map[string]string{"proxmox.tokenId": "nobody@pve!talos"},
 			want: []string{
-				`proxmox.tokenId: Proxmox VE at {lab} refuses the credentials (GET /cluster/resources?type=vm); ` +
-					`check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this`,
+				`proxmox.tokenId: Proxmox VE at {lab} refuses the credentials (GET /cluster/resources?type=vm): ` +
+					`no such user ('nobody@pve'); check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this`,
 			},
 		},
 		{

@@ -6,9 +6,12 @@ package kubeapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,12 +52,28 @@ func New(kubeconfig []byte, address string) (*Client, error) {
 	// What is deprecated in a cluster is not said here.
 	config.WarningHandler = rest.NoWarnings{}
 
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noPages{next} })
+
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of %s cannot be used: %w", address, err)
 	}
 
 	return &Client{api, config}, nil
+}
+
+// noPages refuses pages: the client library takes one in answer to a deletion for a success.
+type noPages struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (p noPages) RoundTrip(r *http.Request) (*http.Response, error) {
+	reply, err := p.RoundTripper.RoundTrip(r)
+	if err != nil || !strings.HasPrefix(reply.Header.Get("Content-Type"), "text/html") {
+		return reply, err
+	}
+
+	return nil, errors.Join(errors.New("text/html that is not of the Kubernetes API: a proxy may have answered in its "+
+		"place"), reply.Body.Close())
 }
 
 // Of returns a client for an API that is there already, such as a fake of client-go.

@@ -203,8 +203,8 @@ func findings() map[string]finding {
 		"nothing": {},
 		"a secret that is wrong": {
 			change: func(s *testbed) { s.access.TokenSecret = "other" },
-			want: []string{"proxmox.tokenId: Proxmox VE at LAB refuses the credentials (GET /cluster/resources?type=vm); " +
-				"check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this"},
+			want: []string{"proxmox.tokenId: Proxmox VE at LAB refuses the credentials (GET /cluster/resources?type=vm): " +
+				"invalid token value!; check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this"},
 		},
 		"a host that is offline": {
 			config: func(c *lab.Config) { c.Hosts[1].Offline = true },

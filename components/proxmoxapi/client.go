@@ -7,12 +7,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/luthermonson/go-proxmox"
@@ -33,7 +34,11 @@ type Access struct {
 	// TaskTimeout bounds a task: a guest to shut down, a datastore to make a disk larger, a host to download an image.
 	// It also bounds how long a lock of a VM is waited for. 0: half an hour.
 	TaskTimeout time.Duration
-	// Progress is told of waits for locks; nil: nothing is.
+	// GracePeriod is how long a look-up is repeated that fails for a reason that may pass. 0: ten seconds.
+	GracePeriod time.Duration
+	// Once sends each request once, as previews do.
+	Once bool
+	// Progress is told of waits; nil: nothing is.
 	Progress func(message string)
 }
 
@@ -57,11 +62,13 @@ type Client struct {
 	// lockPause is how long it waits before it repeats what a lock has refused.
 	taskTimeout, lockPause time.Duration
 	progress               func(string)
-	api                    *proxmox.Client
-}
+	transport              *transport
+	// login returns a client that has not logged in yet.
+	login func() *proxmox.Client
 
-// requestTimeout bounds each request: look-ups are small, and a preview must not hang on a host that is down.
-const requestTimeout = 10 * time.Second
+	mu      sync.Mutex
+	session *proxmox.Client
+}
 
 // New returns a client. It makes no connection.
 func New(a Access) (*Client, error) {
@@ -70,15 +77,10 @@ func New(a Access) (*Client, error) {
 		return nil, fmt.Errorf("the Proxmox VE endpoint %q is no URL", a.Endpoint)
 	}
 
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.TLSClientConfig = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: a.Insecure, //nolint:gosec // the operator's explicit choice
-	}
-
-	login := proxmox.WithAPIToken(a.TokenID, a.TokenSecret)
-	if a.TokenID == "" {
-		login = proxmox.WithCredentials(&proxmox.Credentials{Username: a.Username, Password: a.Password})
 	}
 
 	progress := a.Progress
@@ -86,52 +88,31 @@ func New(a Access) (*Client, error) {
 		progress = func(string) {}
 	}
 
-	return &Client{
+	c := &Client{
 		endpoint: "https://" + u.Host, offline: a.Offline, taskTimeout: cmp.Or(a.TaskTimeout, 30*time.Minute),
 		lockPause: lockPause, progress: progress,
-		api: proxmox.NewClient("https://"+u.Host+"/api2/json", login,
-			proxmox.WithHTTPClient(&http.Client{Transport: listener{transport}, Timeout: requestTimeout})),
-	}, nil
-}
-
-// listener keeps what Proxmox VE says when a call fails: when it denies one, the client drops which privilege is
-// missing, and most other failures it takes for an answer with nothing in it.
-type listener struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (l listener) RoundTrip(r *http.Request) (*http.Response, error) {
-	reply, err := l.RoundTripper.RoundTrip(r)
-	if err != nil || reply.StatusCode < http.StatusBadRequest {
-		return reply, err
+	}
+	c.transport = &transport{
+		next: base, timeout: requestTimeout, grace: cmp.Or(a.GracePeriod, 10*time.Second), longest: c.taskTimeout,
+		pause: retryPause, token: a.TokenID != "", progress: progress,
 	}
 
-	switch reply.StatusCode {
-	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusInternalServerError, http.StatusNotImplemented:
-		return reply, nil // these the client knows
-	case http.StatusForbidden:
-		_, reason, _ := strings.Cut(reply.Status, " ")
-
-		return nil, errors.Join(deniedError(reason), reply.Body.Close())
-	default:
-		return nil, errors.Join(failedError{reply.StatusCode, reply.Status}, reply.Body.Close())
+	if a.Once {
+		c.transport.grace = 0
 	}
+
+	login := proxmox.WithAPIToken(a.TokenID, a.TokenSecret)
+	if a.TokenID == "" {
+		login = proxmox.WithCredentials(&proxmox.Credentials{Username: a.Username, Password: a.Password})
+	}
+
+	c.login = func() *proxmox.Client {
+		return proxmox.NewClient(c.endpoint+"/api2/json", login, proxmox.WithHTTPClient(&http.Client{Transport: c.transport}))
+	}
+	c.session = c.login()
+
+	return c, nil
 }
-
-// deniedError is why a call was denied.
-type deniedError string
-
-func (e deniedError) Error() string { return string(e) }
-
-// failedError is how a call failed.
-type failedError struct {
-	code   int
-	status string
-}
-
-func (e failedError) Error() string { return e.status }
-
-// silent says that a call was handed on to a host which did not answer: from 595 on, a status is the proxy's own.
-func (e failedError) silent() bool { return e.code >= 595 && e.code <= 599 }
 
 // get asks for something.
 func (c *Client) get(ctx context.Context, path string, into any) error {
@@ -139,7 +120,47 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 		return fmt.Errorf("Proxmox VE at %s %w: %s", c.endpoint, ErrOffline, c.offline)
 	}
 
-	return c.explain("GET "+path, c.api.Get(ctx, path, into))
+	return c.request(ctx, http.MethodGet, path, nil, into)
+}
+
+// request sends a request. What a session has expired for is sent again with a new one: a ticket is good for two hours.
+func (c *Client) request(ctx context.Context, method, path string, body, into any) error {
+	var data []byte
+
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+
+	session := c.api()
+	err := session.Req(ctx, method, path, data, into)
+
+	if errors.Is(err, proxmox.ErrNotAuthorized) && !c.transport.token && c.transport.answered.Load() {
+		err = c.renewed(session).Req(ctx, method, path, data, into)
+	}
+
+	return c.explain(method+" "+path, err)
+}
+
+func (c *Client) api() *proxmox.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.session
+}
+
+// renewed is a client that logs in again, in place of one whose session has expired.
+func (c *Client) renewed(expired *proxmox.Client) *proxmox.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.session == expired {
+		c.session = c.login()
+	}
+
+	return c.session
 }
 
 // explain tells apart what callers must tell apart. Credentials never reach the message.
@@ -151,6 +172,11 @@ func (c *Client) explain(call string, err error) error {
 		certificate *tls.CertificateVerificationError
 	)
 
+	timeout := errors.As(err, &transport) && transport.Timeout()
+	if transport != nil {
+		err = transport.Err // without the address, which may name what was looked up
+	}
+
 	switch {
 	case err == nil:
 		return nil
@@ -159,30 +185,26 @@ func (c *Client) explain(call string, err error) error {
 	case errors.As(err, &denied):
 		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrRefused, call, denied)
 	case errors.As(err, &failed) && failed.silent():
-		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, failed)
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, err)
 	case strings.Contains(err.Error(), "hostname lookup '"):
 		// The host has left the cluster, and its VMs have not.
 		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, err)
-	case errors.As(err, &failed):
-		return fmt.Errorf("Proxmox VE at %s answers %s with: %w", c.endpoint, call, failed)
+	case failed.code > 0, errors.As(err, new(notAnswerError)):
+		return fmt.Errorf("Proxmox VE at %s answers %s with: %w", c.endpoint, call, err)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUntrusted, certificate.Err)
-	case errors.As(err, &transport) && transport.Timeout() && handedOn(call, err):
-		return fmt.Errorf("Proxmox VE at %s %w (%s): no answer in time", c.endpoint, ErrHostSilent, call)
-	case errors.As(err, &transport):
-		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUnreachable, transport.Err)
+	case timeout && strings.Contains(call, " /nodes/") && !dialing(err):
+		// Proxmox VE itself was reached: it waits for a host that has just gone longer than we wait for it.
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, err)
+	case transport != nil:
+		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUnreachable, err)
 	default:
 		return fmt.Errorf("Proxmox VE at %s answers %s with: %w", c.endpoint, call, err)
 	}
 }
 
-// handedOn says that a call which ran out of time is about a host, and that Proxmox VE itself was reached: it waits for
-// a host that has just gone longer than we wait for it.
-func handedOn(call string, err error) bool {
-	var dial *net.OpError
-
-	return strings.Contains(call, " /nodes/") && !(errors.As(err, &dial) && dial.Op == "dial")
-}
+// untrusted says that it was this machine that has refused the server.
+func untrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
 // task makes a request that Proxmox VE answers with a task, and waits for the end of that. What a lock refuses is sent
 // again.
@@ -205,18 +227,13 @@ func (c *Client) taskOnce(ctx context.Context, host, method, path string, body a
 	var (
 		id   proxmox.UPID
 		call = method + " " + path
-		send = c.api.Post
 	)
 
-	if method == "PUT" {
-		send = c.api.Put
-	}
-
-	if err := c.explain(call, send(ctx, path, body, &id)); err != nil {
+	if err := c.request(ctx, method, path, body, &id); err != nil {
 		return err
 	}
 
-	task := proxmox.NewTask(id, c.api)
+	task := proxmox.NewTask(id, c.api())
 
 	switch err := task.Wait(ctx, time.Second/4, c.taskTimeout); {
 	case proxmox.IsTimeout(err):
@@ -225,6 +242,12 @@ func (c *Client) taskOnce(ctx context.Context, host, method, path string, body a
 			c.taskTimeout)
 	case err != nil:
 		return c.explain("the task of "+call, err)
+	}
+
+	if warnings, ok := strings.CutPrefix(task.ExitStatus, "WARNINGS: "); ok {
+		c.progress(fmt.Sprintf("the task of %s has ended with warnings (%s): read its log on host %s", call, warnings, host))
+
+		return nil
 	}
 
 	if task.IsFailed {

@@ -38,7 +38,7 @@ func TestFailures(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 
-			c, err := New(Access{Endpoint: server.URL, Insecure: true, TokenID: "a@pve!b", TokenSecret: "c"})
+			c, err := New(Access{Endpoint: server.URL, Insecure: true, TokenID: "a@pve!b", TokenSecret: "c", Once: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -86,7 +86,7 @@ func listed(text string) []string {
 
 // SetHARule makes a rule, or changes the one with its name if Digest says which rules there were.
 func (c *Client) SetHARule(ctx context.Context, r HARule) error {
-	call, path := "POST ", "/cluster/ha/rules"
+	path := "/cluster/ha/rules"
 	values := map[string]any{"type": r.Kind, "resources": strings.Join(r.Resources, ","), "comment": r.Comment}
 
 	if r.Kind == HANodes {
@@ -99,18 +99,18 @@ func (c *Client) SetHARule(ctx context.Context, r HARule) error {
 	if r.Digest == "" {
 		values["rule"] = r.Name
 
-		return c.explain(call+path, c.api.Post(ctx, path, values, nil))
+		return c.request(ctx, "POST", path, values, nil)
 	}
 
 	values["digest"] = r.Digest
-	call, path = "PUT ", path+"/"+url.PathEscape(r.Name)
+	path += "/" + url.PathEscape(r.Name)
 
-	return c.explain(call+path, c.api.Put(ctx, path, values, nil))
+	return c.request(ctx, "PUT", path, values, nil)
 }
 
 // DeleteHARule removes a rule.
 func (c *Client) DeleteHARule(ctx context.Context, name string) error {
 	path := "/cluster/ha/rules/" + url.PathEscape(name)
 
-	return c.explain("DELETE "+path, c.api.Delete(ctx, path, nil))
+	return c.request(ctx, "DELETE", path, nil, nil)
 }

@@ -102,7 +102,7 @@ func (c *Client) SetCPUUnits(ctx context.Context, vm VM, units int) error {
 	path := qemu(vm) + "/config"
 
 	return c.untilUnlocked(ctx, "PUT "+path, c.sameVM(vm), func() error {
-		return c.explain("PUT "+path, c.api.Put(ctx, path, map[string]int{"cpuunits": units}, nil))
+		return c.request(ctx, "PUT", path, map[string]int{"cpuunits": units}, nil)
 	})
 }
 
@@ -113,5 +113,5 @@ func (c *Client) MoveToPool(ctx context.Context, vm VM, pool string) error {
 		members["allow-move"] = 1
 	}
 
-	return c.explain("PUT "+call, c.api.Put(ctx, call, members, nil))
+	return c.request(ctx, "PUT", call, members, nil)
 }

@@ -318,7 +318,7 @@ func (c *Client) Eject(ctx context.Context, vm VM, drive string) error {
 	path := qemu(vm) + "/config"
 
 	return c.untilUnlocked(ctx, "PUT "+path, c.sameVM(vm), func() error {
-		return c.explain("PUT "+path, c.api.Put(ctx, path, map[string]string{drive: empty}, nil))
+		return c.request(ctx, "PUT", path, map[string]string{drive: empty}, nil)
 	})
 }
 
@@ -392,7 +392,7 @@ func (c *Client) GuestFile(ctx context.Context, vm VM, path string) (string, err
 func (c *Client) WriteGuestFile(ctx context.Context, vm VM, path, content string) error {
 	call := qemu(vm) + "/agent/file-write"
 
-	return c.explain("POST "+call, c.api.Post(ctx, call, map[string]string{"file": path, "content": content}, nil))
+	return c.request(ctx, "POST", call, map[string]string{"file": path, "content": content}, nil)
 }
 
 func query(values url.Values) string { return "?" + values.Encode() }

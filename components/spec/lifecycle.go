@@ -20,8 +20,8 @@ type Lifecycle struct {
 	// provider's.
 	TaskTimeout string `json:"taskTimeout,omitempty" jsonschema:"default=30m"`
 	// Grace period for transient failures: of etcd, of a node that is being removed, of a Kubernetes API server
-	// that answered before. Operations fail once it has elapsed. It is three times as long before a node is
-	// disrupted. It also bounds the question, at the end of an update, which nodes are cordoned.
+	// or a Proxmox VE that answered before. Operations fail once it has elapsed. It is three times as long before a
+	// node is disrupted. It also bounds the question, at the end of an update, which nodes are cordoned.
 	SettleTimeout string `json:"settleTimeout,omitempty" jsonschema:"default=10s"`
 	// Names of nodes to replace, once when a name is added. VMID, MAC address, name and IP address stay.
 	Replace []string `json:"replace,omitempty"`

@@ -530,7 +530,7 @@ func origin(p *plan.Plan, image plan.BootImage) string {
 	default:
 		from += "factory image"
 		if all := slices.Concat(image.Extensions, image.KernelArgs); len(all) > 0 {
-			from += " with " + strings.Join(all, " ")
+			from += " with " + plan.HideSecrets(strings.Join(all, " "))
 		}
 
 		return from

@@ -4,13 +4,17 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
 // Write makes a file in a directory, which is made with mode 0700 where it is not there. fill writes it, and place
 // gives it its name when it is on the disk: os.Link takes none that is taken, os.Rename takes any. Whatever fails,
-// nothing is left.
+// nothing is left. What a run has left that was killed is removed by the next one that writes into the directory.
 func Write(dir string, fill func(f *os.File) error, place func(unfinished string) error) error {
 	err := write(dir, fill, place)
 	if errors.Is(err, syscall.ENOSPC) {
@@ -25,7 +29,16 @@ func write(dir string, fill func(f *os.File) error, place func(unfinished string
 		return err
 	}
 
-	f, err := os.CreateTemp(dir, ".unfinished-*")
+	ours, err := ours()
+	if err != nil {
+		return err
+	}
+
+	if err := sweep(dir, ours); err != nil {
+		return err
+	}
+
+	f, err := os.CreateTemp(dir, fmt.Sprintf("%s%d.*", ours, os.Getpid()))
 	if err != nil {
 		return err
 	}
@@ -36,6 +49,47 @@ func write(dir string, fill func(f *os.File) error, place func(unfinished string
 	}
 
 	return place(f.Name())
+}
+
+// prefix begins the names of files that are being written. No other program uses it.
+const prefix = ".talos-proxmox-unfinished-"
+
+// ours begins the names of those that this machine writes. The number of the writer's process follows.
+func ours() (string, error) {
+	host, err := os.Hostname()
+
+	return prefix + host + ".", err
+}
+
+// sweep removes the files of this machine's writers that have died.
+func sweep(dir, ours string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+
+	for _, e := range entries {
+		name, found := strings.CutPrefix(e.Name(), ours)
+		number, _, _ := strings.Cut(name, ".")
+		pid, err := strconv.Atoi(number)
+
+		if !found || err != nil || !e.Type().IsRegular() || !dead(pid) {
+			continue
+		}
+
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// dead says that there is no process of a number. One whose number was given again counts as alive.
+func dead(pid int) bool {
+	p, err := os.FindProcess(pid)
+
+	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 // Text is a fill that writes a text.

@@ -2,7 +2,9 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -56,4 +58,38 @@ func TestFullDisk(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+// TestKilled: what a killed run has left goes with the next file; what is still being written stays, and so does what
+// is of others.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+
+	here, err := ours()
+	require.NoError(t, err)
+
+	child := exec.Command(os.Args[0], "-test.run=^$")
+	require.NoError(t, child.Run())
+
+	stay := []string{
+		fmt.Sprintf("%s%d.1", here, os.Getpid()), fmt.Sprintf("%sother.lan.%d.1", prefix, child.Process.Pid),
+		here + "x.1", ".unfinished-1",
+	}
+	for _, name := range append(stay, fmt.Sprintf("%s%d.1", here, child.Process.Pid)) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+
+	require.NoError(t, Write(dir, Text([]byte("text")), func(unfinished string) error {
+		return os.Rename(unfinished, filepath.Join(dir, "file"))
+	}))
+
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+
+	assert.ElementsMatch(t, append(stay, "file"), names)
 }

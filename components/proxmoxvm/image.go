@@ -43,8 +43,12 @@ func NewSchematic(ctx *pulumi.Context, name string, file machineconfig.BootFile,
 		return nil, nil //nolint:nilnil // nothing is an answer
 	}
 
-	return imagefactory.NewSchematic(ctx, name, &imagefactory.SchematicArgs{Schematic: pulumi.String(file.Schematic)},
-		opts...)
+	var text pulumi.StringPtrInput = pulumi.String(file.Schematic)
+	if plan.HideSecrets(file.Schematic) != file.Schematic {
+		text = pulumi.ToSecret(text).(pulumi.StringPtrOutput)
+	}
+
+	return imagefactory.NewSchematic(ctx, name, &imagefactory.SchematicArgs{Schematic: text}, opts...)
 }
 
 // NewFile has a host fetch an image and returns the volume that it becomes.

@@ -137,12 +137,16 @@ const cloneTimeout, migrateTimeout = 1800, 1800
 // description is the one that was written when the VM was made.
 func WarnOnImageDrift(ctx *pulumi.Context, n plan.Node, now, so string, machineVM *vm.VirtualMachine) {
 	machineVM.Description.ApplyT(func(then *string) error {
-		if then == nil || *then == "" || Description(*then) == now {
+		if then == nil || *then == "" {
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s", n.Name, Description(*then), now, so),
-			nil)
+		before := plan.HideSecrets(Description(*then))
+		if before == now {
+			return nil
+		}
+
+		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s", n.Name, before, now, so), nil)
 	})
 }
 

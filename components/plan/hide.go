@@ -1,0 +1,22 @@
+package plan
+
+import "regexp"
+
+// hidden is what kernel arguments hold that must not be shown: the value of what is called like a secret, and the login
+// in an address.
+var hidden = []struct {
+	pattern *regexp.Regexp
+	shown   string
+}{
+	{regexp.MustCompile(`(?i)([\w.-]*(?:token|secret|passw|passphrase|authkey|credential)[\w.-]*=)[^&\s,;'"]+`), "${1}***"},
+	{regexp.MustCompile(`://[^/@\s]+@`), "://***@"},
+}
+
+// HideSecrets is a text with kernel arguments as it may be shown to whoever may look.
+func HideSecrets(text string) string {
+	for _, h := range hidden {
+		text = h.pattern.ReplaceAllString(text, h.shown)
+	}
+
+	return text
+}

@@ -75,10 +75,13 @@ func (n *nodeRemoval) Backup(ctx context.Context) error {
 	return n.backupEtcd(ctx, n.peers(n.Target, n.role), n.leavingNode.credentials)
 }
 
-// Kubernetes is that of the other control planes.
+// Kubernetes is that of the other control planes. The names in their certificates change with the number of control
+// planes, for which their API servers restart, all at about the same time.
 func (n *nodeRemoval) Kubernetes(ctx context.Context) (_ *kubeapi.Client, err error) {
 	if n.kube == nil {
-		n.kube, err = n.retryingKubernetes(ctx, without(n.peers(n.Target, n.role), n.Target), n.leavingNode.credentials)
+		n.kube, err = rollout.WaitKubernetes(ctx, n.Plan, n.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
+			return n.retryingKubernetes(ctx, without(n.peers(n.Target, n.role), n.Target), n.leavingNode.credentials)
+		})
 	}
 
 	return n.kube, err

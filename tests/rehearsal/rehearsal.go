@@ -22,6 +22,7 @@ import (
 	"talos-proxmox/tests/lab/timeline"
 	"talos-proxmox/tests/lab/ubuntu"
 	"talos-proxmox/tests/lab/world"
+	"talos-proxmox/tests/upstream"
 )
 
 // Options of a rehearsal.
@@ -39,10 +40,33 @@ type Options struct {
 	Silent []string
 	// Releases are the versions of K3s that there are; empty: all.
 	Releases []string
+	// Kubernetes is what runs on control planes of Talos; empty: LightKubernetes.
+	Kubernetes Kubernetes
 	// Shared names datastores that all hosts see; others are each host's own.
 	Shared []string
 	// Workspace options come after those of the backend, and win.
 	Workspace []auto.LocalWorkspaceOption
+}
+
+// Kubernetes says which etcd and Kubernetes there are in the lab.
+type Kubernetes string
+
+// What can be on control planes.
+const (
+	// LightKubernetes are the lab's own models, in memory.
+	LightKubernetes Kubernetes = "light"
+	// RealKubernetes are the released etcd and control plane; only kubelets and containers are played.
+	RealKubernetes Kubernetes = "real"
+)
+
+// ParseKubernetes reads what a person wrote.
+func ParseKubernetes(text string) (Kubernetes, error) {
+	switch k := Kubernetes(text); k {
+	case "", LightKubernetes, RealKubernetes:
+		return k, nil
+	default:
+		return "", fmt.Errorf("%q is neither light nor real", text)
+	}
 }
 
 // Rehearsal is a stack and the lab it runs against.
@@ -74,6 +98,11 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	}
 
 	original, err := config.Plan()
+	if err != nil {
+		return nil, err
+	}
+
+	released, err := o.released(ctx, original)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +139,9 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 			return r.Ubuntu
 		}
 
-		r.Talos = talos.New(nodeOptions(services))
+		nodes := nodeOptions(services)
+		nodes.Upstream, nodes.Dir = released, filepath.Join(o.Dir, "kubernetes")
+		r.Talos = talos.New(nodes)
 
 		return r.Talos
 	}
@@ -127,6 +158,18 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	}
 
 	return r, nil
+}
+
+// released are etcd and Kubernetes as they are released, nil where the lab's own do.
+func (o Options) released(ctx context.Context, p *plan.Plan) (*upstream.Binary, error) {
+	switch {
+	case o.Kubernetes != RealKubernetes:
+		return nil, nil //nolint:nilnil // none is wanted
+	case p.Distribution == spec.DistributionK3s:
+		return nil, errors.New("the lab's K3s has no real Kubernetes: leave --kubernetes real out")
+	default:
+		return upstream.Open(ctx)
+	}
 }
 
 // open rewrites the stack and opens it.

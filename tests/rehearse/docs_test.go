@@ -42,7 +42,7 @@ func TestDocumentedCommands(t *testing.T) {
 	require.NoError(t, err)
 
 	rows := regexp.MustCompile("(?m)^\\| (`--[^|]*(?:\\\\\\|[^|]*)*) \\|").FindAllStringSubmatch(string(readme), -1)
-	require.Len(t, rows, 8)
+	require.Len(t, rows, 9)
 
 	for _, row := range rows {
 		for _, flag := range regexp.MustCompile("`(--[^`]+)`").FindAllStringSubmatch(row[1], -1) {

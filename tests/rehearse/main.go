@@ -38,6 +38,8 @@ type options struct {
 	plan      string
 	policy    bool
 	proxmox   world.Version
+	// kubernetes is which there is in the lab.
+	kubernetes rehearsal.Kubernetes
 }
 
 func main() {
@@ -56,6 +58,7 @@ func parse(args []string) (options, error) {
 		o      options
 		fast   bool
 		asked  string
+		kube   string
 		slower map[string]string
 	)
 
@@ -67,6 +70,8 @@ func parse(args []string) (options, error) {
 	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")
 	flags.StringVar(&o.providers, "providers", "auto", "where the provider plugins come from: published, bridged or auto")
 	flags.StringVar(&asked, "proxmox", "", "the version of Proxmox VE that the lab is: 8.4 or 9.2, the default")
+	flags.StringVar(&kube, "kubernetes", "light",
+		"what control planes of Talos run: real, the released etcd and Kubernetes, or light, models of them")
 	flags.StringVar(&o.plan, "plan", "", "show what is planned, as text or svg, and start nothing")
 	flags.Lookup("plan").NoOptDefVal = "text"
 	flags.BoolVar(&o.policy, "policy", false,
@@ -92,8 +97,12 @@ func parse(args []string) (options, error) {
 		o.latencies = timeline.DefaultLatencies()
 	}
 
+	var err error
+	if o.kubernetes, err = rehearsal.ParseKubernetes(kube); err != nil {
+		return o, fmt.Errorf("--kubernetes: %w", err)
+	}
+
 	if asked != "" {
-		var err error
 		if o.proxmox, err = world.ParseVersion(asked); err != nil {
 			return o, err
 		}
@@ -138,7 +147,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, remove()) }()
 
 	r, err := rehearsal.Start(ctx, stack, rehearsal.Options{
-		Engine: e, Latencies: o.latencies, Dir: dir, Proxmox: o.proxmox,
+		Engine: e, Latencies: o.latencies, Dir: dir, Proxmox: o.proxmox, Kubernetes: o.kubernetes,
 	})
 	if err != nil {
 		return err

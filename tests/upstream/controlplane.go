@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	stdx509 "crypto/x509"
 	"fmt"
 	"io"
@@ -68,13 +70,17 @@ func issue(ca *x509.PEMEncodedCertificateAndKey, usage stdx509.ExtKeyUsage,
 
 // Config is that of a client with a certificate, of the API server at an address.
 func (p PKI) Config(address, name string, groups ...string) (*rest.Config, error) {
+	return p.configAt(fmt.Sprintf("https://%s:%d", address, Port), name, groups...)
+}
+
+func (p PKI) configAt(host, name string, groups ...string) (*rest.Config, error) {
 	cert, err := p.Issue(name, groups...)
 	if err != nil {
 		return nil, err
 	}
 
 	return &rest.Config{
-		Host: fmt.Sprintf("https://%s:%d", address, Port), QPS: -1,
+		Host: host, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: p.Certs.K8s.Crt, CertData: cert.Crt, KeyData: cert.Key},
 	}, nil
 }
@@ -141,10 +147,6 @@ func (b *Binary) StartControlPlane(ctx context.Context, dir, address string, pki
 }
 
 func (c *ControlPlane) start(ctx context.Context, b *Binary, dir, address string, pki PKI) error {
-	if err := writeFiles(dir, address, pki); err != nil {
-		return err
-	}
-
 	var err error
 	if c.Etcd, err = b.StartMember(ctx, MemberConfig{Name: "cp", Dir: dir, Address: address}); err != nil {
 		return err
@@ -152,46 +154,128 @@ func (c *ControlPlane) start(ctx context.Context, b *Binary, dir, address string
 
 	c.processes = append(c.processes, c.Etcd.Process)
 
-	api, err := b.start(dir, "kube-apiserver", apiServerArgs(address)...)
+	api, err := b.StartAPIServer(ctx, APIServerConfig{
+		Dir: dir, Address: address, Port: Port, PKI: pki, Services: serviceNetwork, Pods: podNetwork,
+	})
 	if err != nil {
 		return err
 	}
 
-	c.processes = append(c.processes, api)
+	c.processes = append(c.processes, api.Process)
 
-	admin, err := pki.Config(address, "readyz", "system:masters")
+	controllers, err := b.StartControllers(api)
+	c.processes = append(c.processes, controllers...)
+
+	return err
+}
+
+// APIServerConfig is what an API server is started with.
+type APIServerConfig struct {
+	// Dir has its files, and those of the controllers.
+	Dir string
+	// Address is a loopback address, at which a member of etcd runs; Port 0: one that is free.
+	Address string
+	Port    int
+	PKI     PKI
+	// Services and Pods are the networks of the cluster, as the flags of Kubernetes have them.
+	Services, Pods string
+	// Issuer is that of the tokens of service accounts; empty: the server itself.
+	Issuer string
+}
+
+// APIServer is an API server that runs.
+type APIServer struct {
+	*Process
+	APIServerConfig
+}
+
+// Host is where the server answers.
+func (s *APIServer) Host() string { return fmt.Sprintf("https://%s:%d", s.Address, s.Port) }
+
+// Config is that of a client with a certificate.
+func (s *APIServer) Config(name string, groups ...string) (*rest.Config, error) {
+	return s.PKI.configAt(s.Host(), name, groups...)
+}
+
+// FrontProxyCertificate is the one that a proxy in front of the server identifies itself with: the server believes it
+// who the users of requests are.
+func (s *APIServer) FrontProxyCertificate() (tls.Certificate, error) {
+	pair, err := issue(s.PKI.Certs.K8sAggregator, stdx509.ExtKeyUsageClientAuth, frontProxy...)
 	if err != nil {
-		return err
+		return tls.Certificate{}, err
+	}
+
+	return tls.X509KeyPair(pair.Crt, pair.Key)
+}
+
+var frontProxy = []x509.Option{x509.CommonName("front-proxy-client")}
+
+// StartAPIServer starts an API server as Talos does, and waits until it is ready.
+func (b *Binary) StartAPIServer(ctx context.Context, c APIServerConfig) (*APIServer, error) {
+	if c.Port == 0 {
+		var err error
+		if c.Port, err = freePort(c.Address); err != nil {
+			return nil, err
+		}
+	}
+
+	s := &APIServer{APIServerConfig: c}
+
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, err
+	}
+
+	if err := s.writeFiles(); err != nil {
+		return nil, err
+	}
+
+	admin, err := s.Config("readyz", "system:masters")
+	if err != nil {
+		return nil, err
 	}
 
 	client, err := rest.HTTPClientFor(admin)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+
+	if s.Process, err = b.start(c.Dir, "kube-apiserver", s.args()...); err != nil {
+		return nil, err
 	}
 
-	if err := api.await(ctx, func() error { return ready(ctx, client, admin.Host) }); err != nil {
-		return err
+	if err := s.await(ctx, func() error { return ready(ctx, client, admin.Host) }); err != nil {
+		s.Stop()
+
+		return nil, err
 	}
 
-	// These end when they cannot ask the API server what they need to know first.
+	return s, nil
+}
+
+// StartControllers starts the controllers and the scheduler of a cluster at an API server that is ready: they end when
+// they cannot ask it what they need to know first. Those that were started are returned with an error, too.
+func (b *Binary) StartControllers(s *APIServer) ([]*Process, error) {
+	var all []*Process
+
 	for name, args := range map[string][]string{
-		"kube-controller-manager": controllerArgs, "kube-scheduler": {"--kubeconfig=scheduler.conf"},
+		"kube-controller-manager": s.controllerArgs(), "kube-scheduler": {"--kubeconfig=scheduler.conf"},
 	} {
-		port, err := freePort(address)
+		port, err := freePort(s.Address)
 		if err != nil {
-			return err
+			return all, err
 		}
 
-		p, err := b.start(dir, name, append(args, "--leader-elect=false", "--bind-address="+address,
+		p, err := b.start(s.Dir, name, append(args, "--leader-elect=false", "--bind-address="+s.Address,
 			fmt.Sprintf("--secure-port=%d", port))...)
 		if err != nil {
-			return err
+			return all, err
 		}
 
-		c.processes = append(c.processes, p)
+		all = append(all, p)
 	}
 
-	return nil
+	return all, nil
 }
 
 func ready(ctx context.Context, client *http.Client, host string) error {
@@ -214,16 +298,16 @@ func ready(ctx context.Context, client *http.Client, host string) error {
 }
 
 // apiServerArgs are those of Talos, except for what has to do with addresses and files.
-func apiServerArgs(address string) []string {
+func (s *APIServer) args() []string {
 	return []string{
 		"--admission-control-config-file=admission.yaml", "--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true", "--anonymous-auth=false", "--authorization-mode=Node,RBAC",
 		"--enable-bootstrap-token-auth=true", "--profiling=false", "--tls-min-version=VersionTLS13",
-		"--bind-address=" + address, fmt.Sprintf("--secure-port=%d", Port),
+		"--bind-address=" + s.Address, fmt.Sprintf("--secure-port=%d", s.Port),
 		// Endpoints cannot be of the loopback network.
 		"--advertise-address=10.5.0.2", "--endpoint-reconciler-type=none",
-		"--etcd-servers=" + clientURL(address), "--service-cluster-ip-range=" + serviceNetwork,
-		"--service-account-issuer=https://" + net.JoinHostPort(address, "6443"),
+		"--etcd-servers=" + clientURL(s.Address), "--service-cluster-ip-range=" + s.Services,
+		"--service-account-issuer=" + cmp.Or(s.Issuer, s.Host()),
 		"--client-ca-file=ca.crt", "--tls-cert-file=server.crt", "--tls-private-key-file=server.key",
 		"--kubelet-client-certificate=kubelet-client.crt", "--kubelet-client-key=kubelet-client.key",
 		"--service-account-key-file=service-account.key", "--service-account-signing-key-file=service-account.key",
@@ -234,17 +318,21 @@ func apiServerArgs(address string) []string {
 	}
 }
 
-var controllerArgs = []string{
-	"--kubeconfig=controllers.conf", "--authentication-kubeconfig=controllers.conf",
-	"--authorization-kubeconfig=controllers.conf", "--use-service-account-credentials",
-	"--allocate-node-cidrs=true", "--cluster-cidr=" + podNetwork, "--service-cluster-ip-range=" + serviceNetwork,
-	"--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key", "--root-ca-file=ca.crt",
-	"--service-account-private-key-file=service-account.key", "--controllers=*,tokencleaner", "--profiling=false",
-	"--node-monitor-grace-period=1h", // nothing renews the leases of nodes
+func (s *APIServer) controllerArgs() []string {
+	return []string{
+		"--kubeconfig=controllers.conf", "--authentication-kubeconfig=controllers.conf",
+		"--authorization-kubeconfig=controllers.conf", "--use-service-account-credentials",
+		"--allocate-node-cidrs=true", "--cluster-cidr=" + s.Pods, "--service-cluster-ip-range=" + s.Services,
+		"--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key", "--root-ca-file=ca.crt",
+		"--service-account-private-key-file=service-account.key", "--controllers=*,tokencleaner", "--profiling=false",
+		"--node-monitor-grace-period=1h", // nothing renews the leases of nodes
+		"--node-monitor-period=1s",
+	}
 }
 
 // writeFiles writes what the components are started with.
-func writeFiles(dir, address string, pki PKI) error {
+func (s *APIServer) writeFiles() error {
+	dir, address, pki := s.Dir, s.Address, s.PKI
 	server := []x509.Option{
 		x509.CommonName("kube-apiserver"), x509.IPAddresses([]net.IP{net.ParseIP(address), net.ParseIP("10.96.0.1")}),
 		x509.DNSNames([]string{"localhost", "kubernetes", "kubernetes.default.svc"}),
@@ -252,7 +340,6 @@ func writeFiles(dir, address string, pki PKI) error {
 	kubelet := []x509.Option{
 		x509.CommonName("apiserver-kubelet-client"), x509.Organization("system:masters"),
 	}
-	proxy := []x509.Option{x509.CommonName("front-proxy-client")}
 
 	files := map[string][]byte{
 		"ca.crt": pki.Certs.K8s.Crt, "ca.key": pki.Certs.K8s.Key, "aggregator-ca.crt": pki.Certs.K8sAggregator.Crt,
@@ -266,7 +353,7 @@ func writeFiles(dir, address string, pki PKI) error {
 	}{
 		"server":             {pki.Certs.K8s, stdx509.ExtKeyUsageServerAuth, server},
 		"kubelet-client":     {pki.Certs.K8s, stdx509.ExtKeyUsageClientAuth, kubelet},
-		"front-proxy-client": {pki.Certs.K8sAggregator, stdx509.ExtKeyUsageClientAuth, proxy},
+		"front-proxy-client": {pki.Certs.K8sAggregator, stdx509.ExtKeyUsageClientAuth, frontProxy},
 	} {
 		pair, err := issue(of.ca, of.usage, of.options...)
 		if err != nil {
@@ -279,7 +366,7 @@ func writeFiles(dir, address string, pki PKI) error {
 	for file, user := range map[string]string{
 		"controllers.conf": "system:kube-controller-manager", "scheduler.conf": "system:kube-scheduler",
 	} {
-		c, err := pki.Config(address, user)
+		c, err := s.Config(user)
 		if err != nil {
 			return err
 		}

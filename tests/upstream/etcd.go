@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,6 +29,11 @@ type MemberConfig struct {
 	// Quota is how many bytes the database may have; 0: etcd's default.
 	Quota int64
 }
+
+func (c MemberConfig) home() string { return filepath.Join(c.Dir, c.Name) }
+
+// Data is the directory of the member's data.
+func (c MemberConfig) Data() string { return filepath.Join(c.home(), "data") }
 
 // Member is a running member of etcd.
 type Member struct {
@@ -50,10 +56,10 @@ func (b *Binary) StartMember(ctx context.Context, c MemberConfig) (*Member, erro
 
 	var initial []string
 	for name, address := range all {
-		initial = append(initial, name+"="+peerURL(address))
+		initial = append(initial, name+"="+PeerURL(address))
 	}
 
-	dir := filepath.Join(c.Dir, c.Name)
+	dir := c.home()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -61,7 +67,7 @@ func (b *Binary) StartMember(ctx context.Context, c MemberConfig) (*Member, erro
 	args := []string{
 		"--name=" + c.Name, "--data-dir=data",
 		"--listen-client-urls=" + clientURL(c.Address), "--advertise-client-urls=" + clientURL(c.Address),
-		"--listen-peer-urls=" + peerURL(c.Address), "--initial-advertise-peer-urls=" + peerURL(c.Address),
+		"--listen-peer-urls=" + PeerURL(c.Address), "--initial-advertise-peer-urls=" + PeerURL(c.Address),
 		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-state=" + state,
 		"--unsafe-no-fsync", "--heartbeat-interval=200", "--election-timeout=2000",
 		"--quota-backend-bytes=" + strconv.FormatInt(c.Quota, 10), "--log-level=warn",
@@ -85,7 +91,9 @@ func (b *Binary) StartMember(ctx context.Context, c MemberConfig) (*Member, erro
 }
 
 func clientURL(address string) string { return "http://" + net.JoinHostPort(address, "2379") }
-func peerURL(address string) string   { return "http://" + net.JoinHostPort(address, "2380") }
+
+// PeerURL is where a member at an address is reached by the others.
+func PeerURL(address string) string { return "http://" + net.JoinHostPort(address, "2380") }
 
 // Error is what etcd answers instead: a code of gRPC, and a text.
 type Error struct {
@@ -150,6 +158,53 @@ func (m *Member) call(ctx context.Context, method string, in, out any, led bool)
 	}
 
 	return json.Unmarshal(text, out)
+}
+
+// MemberInfo is a member as a list of them has it.
+type MemberInfo struct {
+	ID         uint64   `json:"ID,string"`
+	Name       string   `json:"name"`
+	PeerURLs   []string `json:"peerURLs"`
+	ClientURLs []string `json:"clientURLs"`
+	IsLearner  bool     `json:"isLearner"`
+}
+
+// Address is where the others reach it, empty if that cannot be told.
+func (m MemberInfo) Address() string {
+	if len(m.PeerURLs) == 0 {
+		return ""
+	}
+
+	u, err := url.Parse(m.PeerURLs[0])
+	if err != nil {
+		return ""
+	}
+
+	return u.Hostname()
+}
+
+// Status is what a member says of itself.
+type Status struct {
+	Header struct {
+		MemberID uint64 `json:"member_id,string"`
+	} `json:"header"`
+	Version          string   `json:"version"`
+	StorageVersion   string   `json:"storageVersion"`
+	DBSize           int64    `json:"dbSize,string"`
+	DBSizeInUse      int64    `json:"dbSizeInUse,string"`
+	Leader           uint64   `json:"leader,string"`
+	RaftIndex        uint64   `json:"raftIndex,string"`
+	RaftAppliedIndex uint64   `json:"raftAppliedIndex,string"`
+	RaftTerm         uint64   `json:"raftTerm,string"`
+	Errors           []string `json:"errors"`
+	IsLearner        bool     `json:"isLearner"`
+}
+
+// Status asks a member how it is. It answers without a quorum, too.
+func (m *Member) Status(ctx context.Context) (*Status, error) {
+	st := &Status{}
+
+	return st, m.Call(ctx, "maintenance/status", nil, st)
 }
 
 // Snapshot is a snapshot of what the member stores: its database, and the hash of that.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"talos-proxmox/tests/engine"
@@ -92,6 +93,15 @@ func (p *Process) Stop() {
 	<-p.done
 	_ = p.life.Close()
 }
+
+// Done is closed when the process has ended, however that was.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Pause keeps the process from doing anything until Resume; others find that it does not answer.
+func (p *Process) Pause() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) } // nothing to pause where it has ended
+
+// Resume lets it go on.
+func (p *Process) Resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Cost is the time of processors that a process has used, once it has stopped, and the most memory that it had.
 func (p *Process) Cost() (cpu time.Duration, memory int64) {

@@ -175,7 +175,7 @@ func (c *Cluster) NodeLost(name string) {
 	}
 
 	n := obj.DeepCopyObject().(*corev1.Node)
-	lost(n)
+	MarkLost(n)
 	c.replace(nodes, n)
 	c.reconcile()
 }
@@ -246,7 +246,12 @@ func (c *Cluster) HasNode(name string, uid types.UID) bool {
 // becomes Ready: a pod that runs there with the host's /etc/cni mounted, which is how flannel, Cilium, Calico and
 // others do it.
 func (c *Cluster) NetworkPlugin(node string) string {
-	for _, p := range c.RunningOn(node) {
+	return NetworkPluginOf(c.RunningOn(node))
+}
+
+// NetworkPluginOf is the one among the pods that run on a node.
+func NetworkPluginOf(running []*corev1.Pod) string {
+	for _, p := range running {
 		for _, v := range p.Spec.Volumes {
 			if owner := metav1.GetControllerOf(p); owner != nil && v.HostPath != nil &&
 				strings.HasPrefix(v.HostPath.Path, "/etc/cni") {
@@ -549,6 +554,9 @@ func (c *Cluster) collectOwned(name string, k *kind) {
 		}
 	}
 }
+
+// PodReady tells whether a pod is.
+func PodReady(p *corev1.Pod) bool { return podReady(p) }
 
 func podReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(cond corev1.PodCondition) bool {

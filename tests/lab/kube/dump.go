@@ -84,7 +84,7 @@ func Restore(entries []Entry, revision uint64) (*Cluster, error) {
 		}
 
 		if n, ok := obj.(*corev1.Node); ok {
-			lost(n)
+			MarkLost(n)
 		}
 
 		m := accessor(obj)
@@ -95,8 +95,8 @@ func Restore(entries []Entry, revision uint64) (*Cluster, error) {
 	return c, nil
 }
 
-// lost marks a node whose kubelet is silent.
-func lost(n *corev1.Node) {
+// MarkLost marks a node whose kubelet is silent.
+func MarkLost(n *corev1.Node) {
 	now := metav1.Now()
 
 	for i := range n.Status.Conditions {

@@ -75,20 +75,7 @@ func (c *Cluster) finishJob(job *batchv1.Job, p *corev1.Pod) {
 	}
 
 	now := metav1.Now()
-	p.Status.Phase = corev1.PodSucceeded
-
-	for i := range p.Status.Conditions {
-		if cond := &p.Status.Conditions[i]; cond.Type == corev1.PodReady || cond.Type == corev1.ContainersReady {
-			cond.Status, cond.Reason = corev1.ConditionFalse, "PodCompleted"
-		}
-	}
-
-	for i := range p.Status.ContainerStatuses {
-		cs := &p.Status.ContainerStatuses[i]
-		cs.Ready, cs.Started = false, new(bool)
-		cs.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: now}}
-	}
-
+	succeed(p)
 	c.replace(pods, p)
 
 	job.Status.Active, job.Status.Succeeded, job.Status.CompletionTime = 0, 1, &now
@@ -103,6 +90,24 @@ func (c *Cluster) finishJob(job *batchv1.Job, p *corev1.Pod) {
 		},
 	}
 	c.replace(jobs, job)
+}
+
+// succeed ends a pod whose containers have done their work.
+func succeed(p *corev1.Pod) {
+	now := metav1.Now()
+	p.Status.Phase = corev1.PodSucceeded
+
+	for i := range p.Status.Conditions {
+		if cond := &p.Status.Conditions[i]; cond.Type == corev1.PodReady || cond.Type == corev1.ContainersReady {
+			cond.Status, cond.Reason = corev1.ConditionFalse, "PodCompleted"
+		}
+	}
+
+	for i := range p.Status.ContainerStatuses {
+		cs := &p.Status.ContainerStatuses[i]
+		cs.Ready, cs.Started = false, new(bool)
+		cs.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: now}}
+	}
 }
 
 // runContainer is what a container does to the cluster; the lab knows one program that does something.

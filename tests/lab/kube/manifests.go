@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -91,6 +92,13 @@ func (m Manifests) objects() []runtime.Object {
 		},
 	})
 
+	return append(out, m.Installed()...)
+}
+
+// Installed are the manifests that Talos brings along and those of the configuration, in order.
+func (m Manifests) Installed() []runtime.Object {
+	var out []runtime.Object
+
 	own := m.Own()
 	for _, id := range slices.Sorted(maps.Keys(own)) {
 		out = append(out, own[id]...)
@@ -110,22 +118,46 @@ func (m Manifests) Own() map[string][]runtime.Object {
 		},
 	}}}
 
+	for id, b := range map[string]struct{ name, group, role string }{
+		"01-csr-approver-role-binding": {
+			"system-bootstrap-approve-node-client-csr", "system:bootstrappers:nodes", certificateRole + "nodeclient",
+		},
+		"01-csr-node-bootstrap": {"system-bootstrap-node-bootstrapper", "system:bootstrappers:nodes", "system:node-bootstrapper"},
+		"01-csr-renewal-role-binding": {
+			"system-bootstrap-node-renewal", "system:nodes", certificateRole + "selfnodeclient",
+		},
+	} {
+		out[id] = []runtime.Object{&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: b.name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: b.group}},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", APIGroup: rbacv1.GroupName, Name: b.role},
+		}}
+	}
+
 	if m.FlannelImage != "" {
 		out["05-flannel"] = []runtime.Object{daemonSet("kube-flannel", m.FlannelImage,
-			map[string]string{"k8s-app": "flannel", "tier": "node"}, "/etc/cni/net.d")}
+			map[string]string{"k8s-app": "flannel", "tier": "node"}, "/etc/cni/net.d"), account("kube-flannel")}
 	}
 
 	if m.ProxyImage != "" {
 		out["10-kube-proxy"] = []runtime.Object{daemonSet("kube-proxy", m.ProxyImage,
-			map[string]string{"k8s-app": "kube-proxy", "tier": "node"}, "")}
+			map[string]string{"k8s-app": "kube-proxy", "tier": "node"}, ""), account("kube-proxy")}
 	}
 
 	if m.CoreDNSImage != "" {
 		dns := m.coreDNS()
-		out["11-core-dns"], out["11-core-dns-svc"] = dns[:1], dns[1:]
+		out["11-core-dns"], out["11-core-dns-svc"] = []runtime.Object{dns[0], account("coredns")}, dns[1:]
 	}
 
 	return out
+}
+
+// certificateRole begins the names of the roles by which certificates of kubelets are approved.
+const certificateRole = "system:certificates.k8s.io:certificatesigningrequests:"
+
+// account is a service account of Talos' own pods.
+func account(name string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem}}
 }
 
 func daemonSet(name, image string, labels map[string]string, hostPath string) *appsv1.DaemonSet {
@@ -220,6 +252,17 @@ func kubernetesEndpoints(addresses []string, port int32) *corev1.Endpoints {
 		},
 		Subsets: []corev1.EndpointSubset{subset},
 	}
+}
+
+// APIServersPath is where the addresses of API servers are found, APIServers what is there.
+const APIServersPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+
+// APIServers are the addresses of API servers as an object.
+func APIServers(addresses []string, port int32) *discoveryv1.EndpointSlice {
+	slice := kubernetesSlice(addresses, port)
+	slice.TypeMeta = metav1.TypeMeta{Kind: "EndpointSlice", APIVersion: discoveryv1.SchemeGroupVersion.String()}
+
+	return slice
 }
 
 func kubernetesSlice(addresses []string, port int32) *discoveryv1.EndpointSlice {

@@ -54,7 +54,7 @@ func (n *node) applyManifests(ctx context.Context, m *membership) {
 			return
 		}
 
-		if err := m.cluster.kube.Apply(n.manifests()); err != nil {
+		if err := n.install(ctx, m.cluster.kube); err != nil {
 			n.sys.log("manifests: %v", err)
 		}
 	}
@@ -70,17 +70,9 @@ func (n *node) apiServerSpec() string {
 // serveKubernetes runs one API server until the context ends.
 func (n *node) serveKubernetes(ctx context.Context, m *membership) {
 	cfg := clusterOf(n.config())
-	err := m.cluster.kube.Apply(n.manifests())
 
-	var srv *kube.Server
-	if err == nil {
-		srv, err = kube.NewServer(kube.ServerConfig{
-			Node: n.name(), Cluster: m.cluster.kube, Version: imageTag(cfg.APIServer().Image()),
-			CA: cfg.ClusterCA, AcceptedCAs: cfg.ClusterAcceptedCAs, Names: n.apiServerNames(),
-			Healthy: func() error { return m.cluster.answers(m.id) }, Writable: m.cluster.writable, Journal: n.fw.opts.Journal,
-			Touch: n.fw.opts.Timeline.Touch,
-		})
-	}
+	srv, end, err := n.serverFor(ctx, m)
+	defer end()
 
 	if err != nil {
 		n.sys.log("kube-apiserver: %v", err)
@@ -163,6 +155,12 @@ func (n *node) manifests() kube.Manifests {
 	inline, err := n.inlineManifests()
 	if err != nil {
 		n.sys.log("%v", err)
+	}
+
+	if n.fw.opts.Upstream != nil {
+		m.Extra = trees(inline)
+
+		return m
 	}
 
 	for _, extra := range inline {

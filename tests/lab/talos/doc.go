@@ -14,5 +14,5 @@
 //
 // A node knows nothing that a real one would not know: other nodes are found through their addresses and spoken to over
 // the network. Only two things are shared inside one Firmware: the discovery service, and what the members of an etcd
-// cluster agree on.
+// cluster agree on. With [Options.Upstream], the latter is etcd's own: control planes run real members and API servers.
 package talos

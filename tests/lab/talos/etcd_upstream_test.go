@@ -94,7 +94,7 @@ func TestEtcd(t *testing.T) {
 
 				// On a busy machine members lose sight of each other now and then.
 				for range 3 {
-					if theirs = record(&realEtcd{T: t, binary: binary}); theirs == ours {
+					if theirs = record(&etcdOfRelease{T: t, binary: binary}); theirs == ours {
 						return
 					}
 
@@ -264,8 +264,8 @@ func spacePlay(p *etcdTape, s etcdSide, names []string) {
 	p.note("alarms when they are disarmed", s.alarms())
 }
 
-// realEtcd are real members.
-type realEtcd struct {
+// etcdOfRelease are real members.
+type etcdOfRelease struct {
 	*testing.T
 	binary  *upstream.Binary
 	dir     string
@@ -283,7 +283,7 @@ func init() { etcdNetworks.Store(rand.Uint32N(1 << 30)) }
 // trouble is what keeps a test from going on with real members.
 type trouble struct{ error }
 
-func (e *realEtcd) check(err error) {
+func (e *etcdOfRelease) check(err error) {
 	if err == nil {
 		return
 	}
@@ -296,13 +296,13 @@ func (e *realEtcd) check(err error) {
 }
 
 // address is one for each name.
-func (e *realEtcd) address(name string) string {
+func (e *etcdOfRelease) address(name string) string {
 	n := sha256.Sum256([]byte(name))
 
 	return netip.AddrFrom4([4]byte{127, e.net[0], e.net[1], 1 + n[0]%250}).String()
 }
 
-func (e *realEtcd) addresses() map[string]string {
+func (e *etcdOfRelease) addresses() map[string]string {
 	all := map[string]string{}
 	for name := range e.known {
 		all[name] = e.address(name)
@@ -311,7 +311,7 @@ func (e *realEtcd) addresses() map[string]string {
 	return all
 }
 
-func (e *realEtcd) found(names ...string) {
+func (e *etcdOfRelease) found(names ...string) {
 	e.dir, e.members, e.known = e.TempDir(), map[string]*upstream.Member{}, map[string]bool{}
 	n := etcdNetworks.Add(1) % (3 * 256)
 	e.net = [2]byte{byte(252 + n/256), byte(n % 256)}
@@ -350,7 +350,7 @@ func (e *realEtcd) found(names ...string) {
 // quota is what the database may have in this test.
 const etcdQuota = 2 << 20
 
-func (e *realEtcd) launch(name string, joins bool) (*upstream.Member, error) {
+func (e *etcdOfRelease) launch(name string, joins bool) (*upstream.Member, error) {
 	ctx, cancel := context.WithTimeout(e.Context(), time.Minute)
 	defer cancel()
 
@@ -359,14 +359,14 @@ func (e *realEtcd) launch(name string, joins bool) (*upstream.Member, error) {
 	})
 }
 
-func (e *realEtcd) start(name string) {
+func (e *etcdOfRelease) start(name string) {
 	m, err := e.launch(name, true)
 	e.check(err)
 
 	e.members[name], e.changed = m, time.Now()
 }
 
-func (e *realEtcd) stop(name string) {
+func (e *etcdOfRelease) stop(name string) {
 	e.members[name].Stop()
 	delete(e.members, name)
 	e.changed = time.Now()
@@ -375,12 +375,12 @@ func (e *realEtcd) stop(name string) {
 // healthInterval is how long members have to have known each other (etcd: server/etcdserver/server.go).
 const healthInterval = 5 * time.Second
 
-func (e *realEtcd) settle() {
+func (e *etcdOfRelease) settle() {
 	time.Sleep(time.Until(e.changed.Add(healthInterval + time.Second)))
 }
 
 // any is a member that runs, preferably the one that leads.
-func (e *realEtcd) any() *upstream.Member {
+func (e *etcdOfRelease) any() *upstream.Member {
 	if m := e.members[e.leads()]; m != nil {
 		return m
 	}
@@ -396,7 +396,7 @@ type etcdMemberJSON struct {
 	IsLearner  bool     `json:"isLearner"`
 }
 
-func (e *realEtcd) memberList(from *upstream.Member, linearizable bool) ([]etcdMemberJSON, error) {
+func (e *etcdOfRelease) memberList(from *upstream.Member, linearizable bool) ([]etcdMemberJSON, error) {
 	var out struct {
 		Members []etcdMemberJSON `json:"members"`
 	}
@@ -412,7 +412,7 @@ func (e *realEtcd) memberList(from *upstream.Member, linearizable bool) ([]etcdM
 }
 
 // id is that of a member, or of nobody.
-func (e *realEtcd) id(name string) string {
+func (e *etcdOfRelease) id(name string) string {
 	all, err := e.memberList(e.any(), false)
 	e.check(err)
 
@@ -425,7 +425,7 @@ func (e *realEtcd) id(name string) string {
 	return "1"
 }
 
-func (e *realEtcd) name(id string) string {
+func (e *etcdOfRelease) name(id string) string {
 	all, err := e.memberList(e.voter(), false)
 	e.check(err)
 
@@ -439,7 +439,7 @@ func (e *realEtcd) name(id string) string {
 }
 
 // voter is a member that runs, whichever, but no learner.
-func (e *realEtcd) voter() *upstream.Member {
+func (e *etcdOfRelease) voter() *upstream.Member {
 	for name, m := range e.members {
 		if strings.HasPrefix(name, "cp-") || len(e.members) == 1 {
 			return m
@@ -449,7 +449,7 @@ func (e *realEtcd) voter() *upstream.Member {
 	return nil
 }
 
-func (e *realEtcd) add(name string) error {
+func (e *etcdOfRelease) add(name string) error {
 	time.Sleep(time.Second) // etcd makes a member's ID of its address and the second
 
 	err := e.any().CallLed(e.Context(), "cluster/member/add", map[string]any{
@@ -462,13 +462,13 @@ func (e *realEtcd) add(name string) error {
 	return err
 }
 
-func (e *realEtcd) promote(name string) error {
+func (e *etcdOfRelease) promote(name string) error {
 	id := e.id(name)
 
 	return e.any().CallLed(e.Context(), "cluster/member/promote", map[string]any{"ID": id}, nil)
 }
 
-func (e *realEtcd) remove(name string) error {
+func (e *etcdOfRelease) remove(name string) error {
 	id := e.id(name)
 
 	err := e.any().CallLed(e.Context(), "cluster/member/remove", map[string]any{"ID": id}, nil)
@@ -486,11 +486,11 @@ func (e *realEtcd) remove(name string) error {
 	return err
 }
 
-func (e *realEtcd) moveLeader(to string) error {
+func (e *etcdOfRelease) moveLeader(to string) error {
 	return e.any().CallLed(e.Context(), "maintenance/transfer-leadership", map[string]any{"targetID": e.id(to)}, nil)
 }
 
-func (e *realEtcd) list(from string) (string, error) {
+func (e *etcdOfRelease) list(from string) (string, error) {
 	all, err := e.memberList(e.members[from], true)
 
 	var out []string
@@ -524,7 +524,7 @@ func plainErrors(errs []string) string {
 
 var alarmed = regexp.MustCompile(`<cp-\d>`)
 
-func (e *realEtcd) status(of string) (string, error) {
+func (e *etcdOfRelease) status(of string) (string, error) {
 	var st etcdStatusJSON
 
 	err := e.members[of].Call(e.Context(), "maintenance/status", nil, &st)
@@ -540,18 +540,18 @@ func (e *realEtcd) status(of string) (string, error) {
 		plainErrors(named), st.Version, st.StorageVersion), err
 }
 
-func (e *realEtcd) put() error {
+func (e *etcdOfRelease) put() error {
 	return e.any().Call(e.Context(), "kv/put", map[string]any{"key": []byte("k"), "value": []byte("v")}, nil)
 }
 
-func (e *realEtcd) fill() {
+func (e *etcdOfRelease) fill() {
 	require.Eventually(e, func() bool {
 		return e.any().Call(e.Context(), "kv/put",
 			map[string]any{"key": []byte("big"), "value": bytes.Repeat([]byte("x"), 1<<20)}, nil) != nil
 	}, 20*time.Second, time.Millisecond)
 }
 
-func (e *realEtcd) alarms() string {
+func (e *etcdOfRelease) alarms() string {
 	var out struct {
 		Alarms []struct {
 			MemberID string `json:"memberID"`
@@ -569,7 +569,7 @@ func (e *realEtcd) alarms() string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-func (e *realEtcd) disarm() {
+func (e *etcdOfRelease) disarm() {
 	all, err := e.memberList(e.any(), false)
 	e.check(err)
 
@@ -579,7 +579,7 @@ func (e *realEtcd) disarm() {
 	}
 }
 
-func (e *realEtcd) leads() string {
+func (e *etcdOfRelease) leads() string {
 	var st etcdStatusJSON
 	if m := e.voter(); m != nil {
 		e.check(m.Call(e.Context(), "maintenance/status", nil, &st))
@@ -591,7 +591,7 @@ func (e *realEtcd) leads() string {
 // labEtcd are members of the lab.
 type labEtcd struct {
 	*testing.T
-	c *etcdCluster
+	c *etcdModel
 }
 
 func (e *labEtcd) address(name string) netip.Addr {
@@ -601,7 +601,7 @@ func (e *labEtcd) address(name string) netip.Addr {
 }
 
 func (e *labEtcd) found(names ...string) {
-	e.c = newEtcd(&quorumLog{}, "ca", kube.NewCluster(), names[0], e.address(names[0])).cluster
+	e.c, _ = newEtcd(&quorumLog{}, kube.NewCluster(), names[0], e.address(names[0]))
 
 	for _, name := range names[1:] {
 		e.c.add(name, e.address(name), false)
@@ -615,7 +615,7 @@ func (e *labEtcd) found(names ...string) {
 func (e *labEtcd) settle() {}
 
 func (e *labEtcd) id(name string) uint64 {
-	for _, m := range e.c.list() {
+	for _, m := range e.c.known() {
 		if m.name == name {
 			return m.id
 		}
@@ -637,8 +637,13 @@ func (e *labEtcd) add(name string) error {
 	return err
 }
 
-func (e *labEtcd) promote(name string) error { return e.c.promote(e.id(name), "test", nil) }
-func (e *labEtcd) remove(name string) error  { return e.c.remove(e.id(name), "test") }
+func (e *labEtcd) promote(name string) error {
+	_, err := e.c.promote(e.id(name), "test")
+
+	return err
+}
+
+func (e *labEtcd) remove(name string) error { return e.c.remove(e.id(name), "test") }
 
 func (e *labEtcd) moveLeader(to string) error { return e.c.moveLeader(e.id(to), "test") }
 
@@ -649,7 +654,7 @@ func (e *labEtcd) list(from string) (string, error) {
 
 	var out []string
 
-	for _, m := range e.c.list() {
+	for _, m := range e.c.known() {
 		name, clients := m.name, 1
 		if !m.started {
 			name, clients = "", 0
@@ -664,17 +669,17 @@ func (e *labEtcd) list(from string) (string, error) {
 }
 
 func (e *labEtcd) status(of string) (string, error) {
-	st := e.c.status(e.id(of))
+	st, err := e.c.status(e.id(of))
 	named := st.GetErrors()
 
-	for _, m := range e.c.list() {
+	for _, m := range e.c.known() {
 		for i, text := range named {
 			named[i] = strings.ReplaceAll(text, strconv.FormatUint(m.id, 10), "<"+m.name+">")
 		}
 	}
 
 	return fmt.Sprintf("leader %v, learner %v, errors %q, %s, %s", st.GetLeader() != 0, st.GetIsLearner(),
-		plainErrors(named), st.GetProtocolVersion(), st.GetStorageVersion()), nil
+		plainErrors(named), st.GetProtocolVersion(), st.GetStorageVersion()), err
 }
 
 func (e *labEtcd) put() error { return e.c.writable() }
@@ -682,18 +687,24 @@ func (e *labEtcd) put() error { return e.c.writable() }
 func (e *labEtcd) fill() { e.c.alarm(e.id(e.leads())) }
 
 func (e *labEtcd) alarms() string {
+	raised, err := e.c.takeAlarms(0, false)
+	require.NoError(e, err)
+
 	var all []string
-	for _, a := range e.c.takeAlarms(false) {
+	for _, a := range raised {
 		all = append(all, a.GetAlarm().String())
 	}
 
 	return strings.Join(all, ", ")
 }
 
-func (e *labEtcd) disarm() { e.c.takeAlarms(true) }
+func (e *labEtcd) disarm() {
+	_, err := e.c.takeAlarms(0, true)
+	require.NoError(e, err)
+}
 
 func (e *labEtcd) leads() string {
-	for _, m := range e.c.list() {
+	for _, m := range e.c.known() {
 		if m.id == e.c.leader {
 			return m.name
 		}
@@ -709,7 +720,7 @@ func TestSnapshotsOfEtcd(t *testing.T) {
 	binary, err := upstream.Open(t.Context())
 	require.NoError(t, err)
 
-	e := &realEtcd{T: t, binary: binary}
+	e := &etcdOfRelease{T: t, binary: binary}
 	e.found("cp-1")
 	require.NoError(t, e.put())
 
@@ -734,7 +745,9 @@ func TestSnapshotsOfEtcd(t *testing.T) {
 	entries, revision, err = cluster.Dump()
 	require.NoError(t, err)
 
-	ours, err := newEtcd(&quorumLog{}, "ca", cluster, "cp-1", netip.MustParseAddr("127.0.0.1")).cluster.snapshot()
+	model, id := newEtcd(&quorumLog{}, cluster, "cp-1", netip.MustParseAddr("127.0.0.1"))
+
+	ours, err := model.snapshot(id)
 	require.NoError(t, err)
 
 	dir := t.TempDir()

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/blang/semver/v4"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,21 +32,16 @@ func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest)
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
 	}
 
-	stored := kube.NewCluster()
+	m, err := n.foundEtcd(in.GetRecoverEtcd(), in.GetRecoverSkipHashCheck())
+	if err != nil {
+		// who asked has his answer already: it is the service that fails
+		n.sys.log("etcd: %v", err)
+		n.services.set("etcd", stateFailed, "Failed to run pre stage: "+err.Error(), nil)
 
-	if in.GetRecoverEtcd() {
-		var err error
-		if stored, err = n.recovered(in.GetRecoverSkipHashCheck()); err != nil {
-			// who asked has his answer already: it is the service that fails
-			n.sys.log("etcd: %v", err)
-			n.services.set("etcd", stateFailed, "Failed to run pre stage: "+err.Error(), nil)
-
-			return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
-		}
+		return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 	}
 
-	host, _ := n.fqdn()
-	if !n.setMembership(newEtcd(n.fw.quorum, n.etcdCA(), stored, host, n.address())) {
+	if !n.setMembership(m) {
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
 	}
 
@@ -58,6 +51,27 @@ func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest)
 	}
 
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
+}
+
+// foundEtcd begins a cluster of etcd, with what a snapshot holds or with nothing.
+func (n *node) foundEtcd(recover, skipHash bool) (*membership, error) {
+	if n.fw.opts.Upstream != nil {
+		return n.foundRealEtcd(recover, skipHash)
+	}
+
+	stored := kube.NewCluster()
+
+	if recover {
+		var err error
+		if stored, err = n.recovered(skipHash); err != nil {
+			return nil, err
+		}
+	}
+
+	host, _ := n.fqdn()
+	model, id := newEtcd(n.fw.quorum, stored, host, n.address())
+
+	return &membership{cluster: newCluster(model, n.etcdCA(), stored), id: id}, nil
 }
 
 // local returns the node's own etcd member, as a client on the node reaches it.
@@ -124,13 +138,14 @@ func (s *machined) EtcdMemberList(ctx context.Context,
 		}
 	}
 
-	if err := c.healthy(); err != nil {
+	members, err := c.list()
+	if err != nil {
 		return nil, err
 	}
 
 	out := &machineapi.EtcdMembers{}
 
-	for _, m := range c.list() {
+	for _, m := range members {
 		member := &machineapi.EtcdMember{Id: m.id, PeerUrls: []string{m.peerURL()}, IsLearner: m.learner}
 		if m.started {
 			member.Hostname, member.ClientUrls = m.name, []string{m.clientURL()}
@@ -173,11 +188,10 @@ func (s *machined) EtcdRemoveMemberByID(ctx context.Context,
 
 // memberName is how the log calls a member.
 func (c *etcdCluster) memberName(id uint64) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if m := c.find(id); m != nil {
-		return m.name
+	for _, m := range c.known() {
+		if m.id == id {
+			return m.name
+		}
 	}
 
 	return fmt.Sprintf("%x", id)
@@ -271,69 +285,12 @@ func (s *machined) EtcdStatus(context.Context, *emptypb.Empty) (*machineapi.Etcd
 		return nil, fmt.Errorf("failed to query etcd status: %w", err)
 	}
 
-	return &machineapi.EtcdStatusResponse{
-		Messages: []*machineapi.EtcdStatus{{MemberStatus: m.cluster.status(m.id)}},
-	}, nil
-}
-
-// status is what a member says of itself.
-func (c *etcdCluster) status(id uint64) *machineapi.EtcdMemberStatus {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	st := &machineapi.EtcdMemberStatus{
-		MemberId: id, ProtocolVersion: "3.6.7", StorageVersion: "3.6.0", DbSize: 4 << 20, DbSizeInUse: 2 << 20,
-		Leader: c.leader, RaftIndex: c.index, RaftAppliedIndex: c.index, RaftTerm: c.term,
+	st, err := m.cluster.status(m.id)
+	if err != nil {
+		return nil, fmt.Errorf("failed to query etcd status: %w", err)
 	}
 
-	if v, err := semver.ParseTolerant(c.version); err == nil {
-		st.ProtocolVersion, st.StorageVersion = v.String(), fmt.Sprintf("%d.%d.0", v.Major, v.Minor)
-	}
-
-	if own := c.find(id); own != nil {
-		st.IsLearner = own.learner
-
-		if own.cut {
-			st.Leader = 0
-		}
-	}
-
-	if st.GetLeader() == 0 {
-		st.Errors = append(st.Errors, errNoLeader.Error())
-	}
-
-	for _, id := range c.alarms {
-		st.Errors = append(st.Errors, fmt.Sprintf("memberID:%d alarm:NOSPACE ", id))
-	}
-
-	return st
-}
-
-// alarm notes that a member is out of space.
-func (c *etcdCluster) alarm(id uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if !slices.Contains(c.alarms, id) {
-		c.alarms = append(c.alarms, id)
-	}
-}
-
-// takeAlarms returns the alarms of all members, and ends them if they are to be disarmed.
-func (c *etcdCluster) takeAlarms(disarm bool) []*machineapi.EtcdMemberAlarm {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	var out []*machineapi.EtcdMemberAlarm
-	for _, id := range c.alarms {
-		out = append(out, &machineapi.EtcdMemberAlarm{MemberId: id, Alarm: machineapi.EtcdMemberAlarm_NOSPACE})
-	}
-
-	if disarm {
-		c.alarms = nil
-	}
-
-	return out
+	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: st}}}, nil
 }
 
 // EtcdAlarmList lists the alarms of all members.
@@ -370,16 +327,26 @@ func (s *machined) alarms(failed string, disarm bool) ([]*machineapi.EtcdMemberA
 		return nil, fmt.Errorf("%s: %w", failed, err)
 	}
 
-	return m.cluster.takeAlarms(disarm), nil
+	alarms, err := m.cluster.takeAlarms(m.id, disarm)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", failed, err)
+	}
+
+	return alarms, nil
 }
 
-// EtcdDefragment has nothing to tidy up.
+// EtcdDefragment tidies the node's own member up.
 func (s *machined) EtcdDefragment(context.Context, *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
 	if err := s.onlyControlPlane("etcd defragment"); err != nil {
 		return nil, err
 	}
 
-	if _, err := s.node.localEtcd(); err != nil {
+	m, err := s.node.localEtcd()
+	if err == nil {
+		err = m.cluster.defragment(m.id)
+	}
+
+	if err != nil {
 		return nil, fmt.Errorf("failed to defragment etcd: %w", err)
 	}
 

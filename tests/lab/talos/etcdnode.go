@@ -102,7 +102,14 @@ func (n *node) runEtcd(ctx context.Context) {
 func (n *node) promote(ctx context.Context, m *membership) bool {
 	for {
 		if !n.has(EtcdLags) {
-			if err := m.cluster.promote(m.id, n.name()+": etcd gets its vote", n.span()); err == nil {
+			learner, err := m.cluster.promote(m.id, n.name()+": etcd gets its vote")
+			if learner {
+				m.cluster.mu.Lock()
+				m.cluster.grown = n.span()
+				m.cluster.mu.Unlock()
+			}
+
+			if err == nil {
 				n.kick.notify()
 
 				return true
@@ -172,10 +179,18 @@ func (n *node) stopEtcd(forget bool) {
 	n.services.set("etcd", stateFinished, "Service finished successfully", nil)
 
 	if forget {
+		n.wipeEtcd()
 		n.mu.Lock()
 		n.member = nil
 		n.store(func(i *Installed) { i.etcd = nil })
 		n.mu.Unlock()
+	}
+}
+
+// wipeEtcd deletes the node's etcd data.
+func (n *node) wipeEtcd() {
+	if m := n.membership(); m != nil {
+		m.cluster.wipe(m.id)
 	}
 }
 
@@ -205,14 +220,14 @@ func (n *node) joinEtcd(ctx context.Context) *membership {
 
 	host, _ := n.fqdn()
 
-	m, err := c.join(host, n.address())
+	id, err := c.join(host, n.address())
 	if err != nil {
 		n.logOnce("failed to build initial etcd cluster: " + err.Error())
 
 		return nil
 	}
 
-	return m
+	return &membership{cluster: c, id: id}
 }
 
 // otherEtcd finds the etcd cluster of the node's other control planes, nil when none of them runs.

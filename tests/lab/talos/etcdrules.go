@@ -11,18 +11,18 @@ import (
 // join adds a learner, as Talos does with a node whose data directory is empty (Talos: services/etcd.go, addMember;
 // etcd: etcdserver/server.go, mayAddMember): a member of the same name is taken for its former self and removed, and
 // all voters have to be there; since etcd 3.7, as many as the quorum will be with the new member.
-func (c *etcdCluster) join(name string, address netip.Addr) (*membership, error) {
+func (c *etcdModel) join(name string, address netip.Addr) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	if err := c.healthyLocked(); err != nil {
-		return nil, err
+		return 0, err
 	}
 
 	for _, m := range slices.Clone(c.members) {
 		if m.started && m.name == name {
 			if err := c.removeLocked(m.id, name+" removes its former self"); err != nil {
-				return nil, fmt.Errorf("error removing self from the member list: %w", err)
+				return 0, fmt.Errorf("error removing self from the member list: %w", err)
 			}
 		}
 	}
@@ -35,26 +35,26 @@ func (c *etcdCluster) join(name string, address netip.Addr) (*membership, error)
 	}
 
 	if connected < needed {
-		return nil, fmt.Errorf("error adding member: %w", errEtcdUnhealthy)
+		return 0, fmt.Errorf("error adding member: %w", errEtcdUnhealthy)
 	}
 
 	for _, m := range c.members {
 		switch {
 		case m.address == address:
-			return nil, fmt.Errorf("error adding member: %w", errPeerURLExists)
+			return 0, fmt.Errorf("error adding member: %w", errPeerURLExists)
 		case m.learner:
-			return nil, fmt.Errorf("error adding member: %w", errTooManyLearners)
+			return 0, fmt.Errorf("error adding member: %w", errTooManyLearners)
 		}
 	}
 
-	m := &membership{cluster: c, id: c.add(name, address, true)}
+	id := c.add(name, address, true)
 	c.changed(name + " joins as a learner")
 
-	return m, nil
+	return id, nil
 }
 
 // mayRemove is how etcd protects the quorum (etcd: etcdserver/server.go, mayRemoveMember).
-func (c *etcdCluster) mayRemove(m *etcdMember) error {
+func (c *etcdModel) mayRemove(m *etcdMember) error {
 	if m.learner {
 		return nil
 	}

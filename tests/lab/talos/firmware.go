@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/upstream"
 )
 
 // Latencies say how long things take; of these, a node knows Boot to Kubelet.
@@ -29,6 +30,10 @@ type Options struct {
 	Schematic func(id string) (Schematic, bool)
 	// Release tells whether there is an installer of a version of Talos, "v1.12.4". Nil: there is one of each.
 	Release func(version string) bool
+	// Upstream is etcd and the control plane of Kubernetes as they are released; control planes run them with data below
+	// Dir. Nil: the lab's own models of them.
+	Upstream *upstream.Binary
+	Dir      string
 	// Log receives what a node would write on its console; nil: nothing.
 	Log func(node, line string)
 }

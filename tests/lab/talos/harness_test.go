@@ -64,6 +64,7 @@ type harness struct {
 	journal  *journal.Journal
 	timeline *timeline.Timeline
 	net      [3]byte
+	patience time.Duration // of until
 
 	mu     sync.Mutex
 	leases map[string]netip.Prefix
@@ -103,6 +104,7 @@ func newLonelyRig(t *testing.T, change ...func(*talos.Options)) *harness {
 
 	r := &harness{
 		T: t, journal: &journal.Journal{}, timeline: timeline.New(), leases: map[string]netip.Prefix{},
+		patience: 30 * time.Second,
 	}
 
 	number := networks.Add(1) % (250 * 256)
@@ -350,7 +352,7 @@ func (c *cluster) bootstrap(v *vm) {
 func (r *harness) until(what string, f func(context.Context) error) {
 	r.Helper()
 
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), r.patience)
 	defer cancel()
 
 	for {

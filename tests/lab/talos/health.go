@@ -12,8 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-
-	"talos-proxmox/tests/lab/kube"
 )
 
 // clusterService is the health check that runs on a node, which talosctl asks for by default.
@@ -237,7 +235,7 @@ func (h *health) membersProblem() string {
 	var members []string
 
 	if m := h.node.membership(); m != nil {
-		for _, member := range m.cluster.list() {
+		for _, member := range m.cluster.known() {
 			members = append(members, member.address.String())
 		}
 	}
@@ -250,7 +248,7 @@ func (h *health) membersProblem() string {
 }
 
 // kubernetes is the cluster as its API shows it, nil without one.
-func (h *health) kubernetes() *kube.Cluster {
+func (h *health) kubernetes() clusterState {
 	h.node.mu.Lock()
 	defer h.node.mu.Unlock()
 

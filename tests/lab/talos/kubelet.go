@@ -30,7 +30,7 @@ type kubernetesState struct {
 	unapplied     string         // why labels, annotations and taints are not as Talos wants them; empty: they are
 	kubelet       string         // the image of the kubelet that runs, empty while none does
 	registered    bool           // that kubelet has registered the machine
-	in            *kube.Cluster  // the cluster it joined; only to tell it when the machine is gone
+	in            clusterState   // the cluster it joined; only to tell it when the machine is gone
 	api           *timeline.Span // when that cluster's API first answered
 }
 
@@ -188,7 +188,7 @@ func (n *node) kubeletSpec() string {
 
 // servedCluster is what the cluster's API servers answer from; what they last did while none does. It is another one
 // after etcd was recovered, and the machine has to report to it: a kubelet does so all the time.
-func (n *node) servedCluster() *kube.Cluster {
+func (n *node) servedCluster() clusterState {
 	id := clusterOf(n.config()).ID()
 
 	for _, other := range n.fw.nodes() {

@@ -136,11 +136,16 @@ func (n *node) wipe(partitions []string) {
 	}
 
 	if len(partitions) == 0 {
+		n.wipeEtcd()
 		n.storing.Lock()
 		defer n.storing.Unlock()
 		n.disk.Write(nil)
 
 		return
+	}
+
+	if slices.Contains(partitions, partitionEphemeral) {
+		n.wipeEtcd()
 	}
 
 	n.store(func(i *Installed) {

@@ -157,7 +157,8 @@ func TestCiliumByJob(t *testing.T) {
 	status, err := safe.StateGetByID[*k8s.ManifestStatus](t.Context(), c.client(cp).COSI, k8s.ManifestStatusID)
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"00-kubelet-bootstrapping-token", "10-kube-proxy", "11-core-dns", "11-core-dns-svc",
+		"00-kubelet-bootstrapping-token", "01-csr-approver-role-binding", "01-csr-node-bootstrap",
+		"01-csr-renewal-role-binding", "10-kube-proxy", "11-core-dns", "11-core-dns-svc",
 		"99-cilium",
 	}, status.TypedSpec().ManifestsApplied)
 

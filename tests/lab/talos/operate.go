@@ -174,6 +174,7 @@ func (n *node) runServices(ctx context.Context) {
 	}
 
 	n.background(n.runKubelet)
+	n.background(n.runPods)
 	n.background(n.finishBoot)
 }
 

@@ -22,8 +22,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-
-	"talos-proxmox/tests/lab/kube"
 )
 
 // publishInterval is how often the resources are compared with what they describe, besides whenever something says that
@@ -382,7 +380,7 @@ func (n *node) publishKubernetes(b *board) {
 	}
 }
 
-func (n *node) publishNodeStatus(b *board, in *kube.Cluster) {
+func (n *node) publishNodeStatus(b *board, in clusterState) {
 	obj := in.Node(n.nodename())
 	if obj == nil {
 		return

@@ -30,7 +30,7 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
 		return fmt.Errorf("failed reading etcd snapshot: %w", err)
 	}
 
-	data, err := m.cluster.snapshot()
+	data, err := m.cluster.snapshot(m.id)
 	if err != nil {
 		return fmt.Errorf("failed reading etcd snapshot: %w", err)
 	}
@@ -45,19 +45,6 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
 	}
 
 	return nil
-}
-
-func (c *etcdCluster) snapshot() ([]byte, error) {
-	entries, revision, err := c.kube.Dump()
-	if err != nil {
-		return nil, err
-	}
-
-	c.mu.Lock()
-	term := c.term
-	c.mu.Unlock()
-
-	return writeSnapshot(entries, revision, term)
 }
 
 // EtcdRecover takes a snapshot that a bootstrap is to recover from (Talos: v1alpha1_server.go).

@@ -72,18 +72,16 @@ func (n *node) pullInstaller(ctx context.Context, ref string) (*Image, error) {
 // validForUpgrade is what Talos asks of etcd before a control plane is upgraded (Talos: internal/pkg/etcd/etcd.go,
 // ValidateForUpgrade).
 func (c *etcdCluster) validForUpgrade() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if err := c.healthyLocked(); err != nil {
+	members, err := c.list()
+	if err != nil {
 		return err
 	}
 
-	if len(c.members) == 2 {
-		return fmt.Errorf("etcd member count(%d) is insufficient to maintain quorum if upgrade commences", len(c.members))
+	if len(members) == 2 {
+		return fmt.Errorf("etcd member count(%d) is insufficient to maintain quorum if upgrade commences", len(members))
 	}
 
-	for _, m := range c.members {
+	for _, m := range members {
 		switch {
 		case !m.started:
 			return fmt.Errorf("etcd member %016x is not started, all members must be running to perform an upgrade", m.id)

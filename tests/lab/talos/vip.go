@@ -97,14 +97,16 @@ func (n *node) runVIP(ctx context.Context, m *membership) {
 
 // hold elects the holder of a shared address, and reports whether the member is it.
 func (c *etcdCluster) hold(ip netip.Addr, id uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if own := c.find(id); c.healthyLocked() != nil || own == nil || own.cut {
+	if c.answers(id) != nil {
 		return false
 	}
 
-	if m := c.find(c.holders[ip]); m == nil || !m.connected() {
+	members := c.known()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if !slices.ContainsFunc(members, func(m etcdMember) bool { return m.id == c.holders[ip] && m.connected() }) {
 		c.holders[ip] = id
 	}
 

@@ -1,0 +1,176 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"talos-proxmox/tests/lab/kube"
+	"talos-proxmox/tests/lab/realkube"
+	"talos-proxmox/tests/upstream"
+)
+
+// newRealKubernetes is the Kubernetes of a cluster of etcd that begins on the node, with the authorities of its
+// configuration.
+func (n *node) newRealKubernetes(recovered bool) (*realkube.Cluster, error) {
+	c := clusterOf(n.config())
+
+	if c.ClusterCA == nil || c.ClusterAggregatorCA == nil || c.ClusterServiceAccount == nil {
+		return nil, fmt.Errorf("the configuration of %s lacks an authority of Kubernetes", n.name())
+	}
+
+	return realkube.New(realkube.Config{
+		Binary: n.fw.opts.Upstream, Dir: filepath.Join(n.fw.opts.Dir, fmt.Sprintf("kubernetes-%x", randomID())),
+		PKI: upstream.PKI{Bundle: &secrets.Bundle{Certs: &secrets.Certs{
+			K8s: c.ClusterCA, K8sAggregator: c.ClusterAggregatorCA, K8sServiceAccount: c.ClusterServiceAccount,
+		}}},
+		Services: strings.Join(prefixTexts(c.ServiceCIDRs()), ","), Pods: strings.Join(prefixTexts(c.PodCIDRs()), ","),
+		Issuer: c.Endpoint().String(), Recovered: recovered, Log: n.sys.log,
+	}), nil
+}
+
+// startAPIServer starts a real API server, again and again until it is ready: it is not without a quorum.
+func (n *node) startAPIServer(ctx context.Context, c *realkube.Cluster) *realkube.Server {
+	for {
+		s, err := c.Serve(ctx, n.address().String())
+		if err == nil {
+			return s
+		}
+
+		n.sys.log("kube-apiserver: %v", err)
+
+		if !pause(ctx, retry) {
+			return nil
+		}
+	}
+}
+
+// trees are the objects of manifests as a real API server takes them, those of kinds that the lab does not know
+// included.
+func trees(inline []inlineManifest) []runtime.Object {
+	var out []runtime.Object
+
+	for _, m := range inline {
+		for _, tree := range m.trees {
+			out = append(out, &unstructured.Unstructured{Object: tree})
+		}
+	}
+
+	return out
+}
+
+// install creates what Talos installs and is missing.
+func (n *node) install(ctx context.Context, in clusterState) error {
+	switch state := in.(type) {
+	case *realkube.Cluster:
+		return state.Apply(ctx, n.manifests())
+	case *kube.Cluster:
+		return state.Apply(n.manifests())
+	default:
+		return fmt.Errorf("nothing is installed into a %T", in)
+	}
+}
+
+// installForever does so until it succeeds.
+func (n *node) installForever(ctx context.Context, in clusterState) {
+	for {
+		err := n.install(ctx, in)
+		if err == nil {
+			return
+		}
+
+		n.logOnce("manifests: " + err.Error())
+
+		if !pause(ctx, manifestsEvery) {
+			return
+		}
+	}
+}
+
+// manifestsEvery is how often manifests are tried that a real API server refuses.
+const manifestsEvery = time.Second
+
+// runPods runs the pods of the node while its kubelet does, where nothing else says that they run.
+func (n *node) runPods(ctx context.Context) {
+	if n.fw.opts.Upstream == nil {
+		return
+	}
+
+	for {
+		n.awaitChange(ctx, n.kubeletReports)
+
+		if ctx.Err() != nil {
+			return
+		}
+
+		round, stop := context.WithCancel(ctx)
+
+		go func() {
+			n.awaitChange(round, func() bool { return !n.kubeletReports() })
+			stop()
+		}()
+
+		if err := n.kubelet().RunPods(round, n.networkReady); err != nil && round.Err() == nil {
+			n.logOnce("kubelet: pods: " + err.Error())
+		}
+
+		stop()
+
+		if !pause(ctx, retry) {
+			return
+		}
+	}
+}
+
+// kubeletReports tells whether the kubelet runs and has registered the machine.
+func (n *node) kubeletReports() bool {
+	if !n.services.running("kubelet") {
+		return false
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.kube.registered
+}
+
+// serverFor is an API server on the node, before the lab's model of the objects or before a real one, and what ends what
+// is behind it; nil when the context ends first.
+func (n *node) serverFor(ctx context.Context, m *membership) (*kube.Server, func(), error) {
+	cfg := clusterOf(n.config())
+	conf := kube.ServerConfig{
+		Node: n.name(), Version: imageTag(cfg.APIServer().Image()), CA: cfg.ClusterCA,
+		AcceptedCAs: cfg.ClusterAcceptedCAs, Names: n.apiServerNames(), Journal: n.fw.opts.Journal,
+		Touch: n.fw.opts.Timeline.Touch,
+	}
+	end := func() {}
+
+	switch state := m.cluster.kube.(type) {
+	case *realkube.Cluster:
+		s := n.startAPIServer(ctx, state)
+		if s == nil {
+			return nil, end, ctx.Err()
+		}
+
+		conf.Backend, end = s, s.Stop
+
+		go n.installForever(ctx, state)
+	case *kube.Cluster:
+		conf.Cluster, conf.Writable = state, m.cluster.writable
+		conf.Healthy = func() error { return m.cluster.answers(m.id) }
+
+		if err := n.install(ctx, state); err != nil {
+			return nil, end, err
+		}
+	}
+
+	srv, err := kube.NewServer(conf)
+
+	return srv, end, err
+}

@@ -87,7 +87,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 
 	// With all that a VM can have beside it, and whatever restarts a VM that switches itself off.
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "control: {", "control: { haGroup: racks,", 1)+
-		"  talos-proxmox:firewall: { enabled: true }\n"))
+		"  talos-proxmox:firewall: { enabled: true }\n"), onRealKubernetes)
 	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)

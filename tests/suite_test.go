@@ -75,7 +75,10 @@ func rehearse(t *testing.T, stack string, change ...func(*rehearsal.Options)) *r
 	s, err := rehearsal.Find(root, stack)
 	require.NoError(t, err)
 
-	o := rehearsal.Options{Engine: e, Dir: t.TempDir()}
+	kubernetes, err := rehearsal.ParseKubernetes(os.Getenv(kubernetesVariable))
+	require.NoError(t, err, kubernetesVariable)
+
+	o := rehearsal.Options{Engine: e, Dir: t.TempDir(), Kubernetes: kubernetes}
 	for _, c := range change {
 		c(&o)
 	}
@@ -90,6 +93,13 @@ func rehearse(t *testing.T, stack string, change ...func(*rehearsal.Options)) *r
 
 	return r
 }
+
+// kubernetesVariable says what runs on control planes in tests that do not say it themselves: light or real.
+const kubernetesVariable = "LAB_KUBERNETES"
+
+// onRealKubernetes has control planes run the released etcd and Kubernetes. Those take their time, on a machine that is
+// busy with other tests.
+func onRealKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.RealKubernetes }
 
 // newOutput keeps what the CLI prints. It is shown when the test fails.
 func newOutput(t *testing.T) *engine.Transcript {

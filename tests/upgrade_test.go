@@ -374,7 +374,7 @@ func cordoned(t *testing.T, r *rehearsal.Rehearsal) []string {
 func TestConfigurationChanges(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, rolling))
+	r := rehearse(t, stackFile(t, rolling), onRealKubernetes)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -510,7 +510,7 @@ func TestIllegalJump(t *testing.T) {
 func TestKubernetesUpgrade(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, rolling))
+	r := rehearse(t, stackFile(t, rolling), onRealKubernetes)
 	// What the next version has no more.
 	set(t, r.Stack, "cluster.patches[0]",
 		"cluster:\n  apiServer:\n    extraArgs:\n      feature-gates: LegacySidecarContainers=true\n")

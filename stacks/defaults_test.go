@@ -18,7 +18,7 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 		"firewall": {"enabled": true, "open": [{"name": "web", "ports": 443}]},
 		"pools": {
 			"control": {"role": "controlplane", "count": 1, "addresses": "10.0.0.11"},
-			"worker": {"role": "worker", "nodes": {"1": {}}, "extraDisks": [{"sizeGiB": 1}], "addresses": "10.0.0.21"},
+			"worker": {"role": "worker", "nodes": {"1": {}}, "extraDisks": [{"sizeGiB": 1, "volume": {"name": "data"}}], "addresses": "10.0.0.21"},
 			"gpu": {"role": "worker", "gpus": {"1": {"bdf": "0000:01:00.0"}}, "addresses": "10.0.0.31"}
 		}`
 
@@ -33,7 +33,7 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 		// K3s has no GPU workers.
 		`{` + strings.NewReplacer(`"name": "c", "versions": {"talos": "v1.12.4", "kubernetes": "v1.34.2"}`,
 			`"name": "c", "kind": "k3s", "versions": {"k3s": "v1.34.2+k3s1"}`,
-			`"addresses": "10.0.0.21"},`, `"addresses": "10.0.0.21"}`,
+			`, "volume": {"name": "data"}`, ``, `"addresses": "10.0.0.21"},`, `"addresses": "10.0.0.21"}`,
 			`"gpu": {"role": "worker", "gpus": {"1": {"bdf": "0000:01:00.0"}}, "addresses": "10.0.0.31"}`, ``).Replace(common) +
 			`, "image": {"template": {"control": "1", "worker": "1"}}, "k3s": {"disable": ["traefik"]}}`,
 	}

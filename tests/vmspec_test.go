@@ -55,6 +55,7 @@ var shapeKeys = map[string]shapeKey{
 	"extraDisks.iothread":  {true, "scsi5", "iothread=1"},
 	"extraDisks.backup":    {false, "scsi5", "backup=0"},
 	"extraDisks.replicate": {false, "scsi5", "replicate=0"},
+	"extraDisks.volume":    {value: map[string]any{"name": "data", "filesystem": "ext4"}},
 
 	"nics.bridge":   {"vmbr7", "net0", "bridge=vmbr7"},
 	"nics.vlan":     {30, "net0", "tag=30"},
@@ -101,7 +102,8 @@ func keysOf(t reflect.Type, below string, found map[string]string) {
 		}
 
 		// Where rules place a VM, haGroup does not: TestHARules has the keys below.
-		if inner == reflect.TypeFor[spec.HA]() {
+		// Volumes are Talos'.
+		if inner == reflect.TypeFor[spec.HA]() || inner == reflect.TypeFor[spec.Volume]() {
 			found[key] = ""
 
 			continue

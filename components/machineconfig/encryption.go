@@ -45,26 +45,34 @@ func diskEncryption(contract *talosconfig.VersionContract, p *plan.Plan, m *v1al
 	var docs []config.Document
 
 	for _, name := range []string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel} {
-		key := block.EncryptionKey{}
-
-		if p.Encryption == spec.EncryptionTPM {
-			key.KeyTPM = &block.EncryptionKeyTPM{}
-			// A disk whose STATE was exchanged must not give away the rest.
-			if name != constants.StatePartitionLabel {
-				key.KeyLockToSTATE = new(true)
-			}
-		} else {
-			key.KeyNodeID = &block.EncryptionKeyNodeID{}
-		}
-
 		doc := block.NewVolumeConfigV1Alpha1()
 		doc.MetaName = name
-		doc.EncryptionSpec = block.EncryptionSpec{
-			EncryptionProvider: blockres.EncryptionProviderLUKS2,
-			EncryptionKeys:     []block.EncryptionKey{key},
-		}
+		doc.EncryptionSpec = volumeEncryption(p, name != constants.StatePartitionLabel)
 		docs = append(docs, doc)
 	}
 
 	return docs
+}
+
+// volumeEncryption is that of a volume; nothing without encryption.
+func volumeEncryption(p *plan.Plan, lockToState bool) block.EncryptionSpec {
+	key := block.EncryptionKey{}
+
+	switch p.Encryption {
+	case spec.EncryptionTPM:
+		key.KeyTPM = &block.EncryptionKeyTPM{}
+		// A disk whose STATE was exchanged must not give away the rest.
+		if lockToState {
+			key.KeyLockToSTATE = new(true)
+		}
+	case spec.EncryptionNodeID:
+		key.KeyNodeID = &block.EncryptionKeyNodeID{}
+	default:
+		return block.EncryptionSpec{}
+	}
+
+	return block.EncryptionSpec{
+		EncryptionProvider: blockres.EncryptionProviderLUKS2,
+		EncryptionKeys:     []block.EncryptionKey{key},
+	}
 }

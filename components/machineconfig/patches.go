@@ -120,7 +120,12 @@ func nodePatches(p *plan.Plan, node plan.Node) ([]spec.Patch, error) {
 		return nil, err
 	}
 
-	docs = append(docs, vip...)
+	kept, err := volumes(contract, p, node)
+	if err != nil {
+		return nil, err
+	}
+
+	docs = slices.Concat(docs, vip, kept)
 
 	mine, err := machine(p, node)
 	if err != nil {

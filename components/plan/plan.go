@@ -282,6 +282,18 @@ type Disk struct {
 	Discard, SSD         bool
 	IOThread             bool
 	Backup, Replicate    bool
+	// Volume of Talos on the disk; nil: none.
+	Volume *spec.Volume
+}
+
+// HasVolume says whether any node has a volume of this name.
+func (p *Plan) HasVolume(name string) bool {
+	return slices.ContainsFunc(p.Nodes(), func(n Node) bool { return n.HasVolume(name) })
+}
+
+// HasVolume says whether a node has a volume of this name.
+func (n Node) HasVolume(name string) bool {
+	return slices.ContainsFunc(n.Disks, func(d Disk) bool { return d.Volume != nil && d.Volume.Name == name })
 }
 
 // Position is the bus of a disk and its place there: scsi, 0.

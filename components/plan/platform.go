@@ -22,6 +22,7 @@ import (
 var addons = map[spec.Addon]uint64{
 	spec.AddonMetricsServer: 31, spec.AddonLocalPath: 0, spec.AddonLonghorn: 25, spec.AddonFlux: 32,
 	spec.AddonArgoCD: 31, spec.AddonGatewayAPI: 26, spec.AddonProxmoxCSI: 0, spec.AddonProxmoxCCM: 0,
+	spec.AddonOpenEBS: 23,
 }
 
 // platformKeys are the keys of what a Talos cluster brings to its users, which neither K3s nor a cluster that others
@@ -233,6 +234,22 @@ func (r *resolver) checkLonghornImage(p *pool) {
 			r.problems.Add(p.path, "needs the extension "+extension+" for the addon longhorn",
 				strings.Join(image.Extensions, ", "),
 				"add it to image.factory.extensions, or to the schematic of the image or the pool")
+		}
+	}
+}
+
+// checkAddonVolumes: where an addon has a volume on some nodes only, it keeps its data on the system disk of the others.
+func (r *resolver) checkAddonVolumes(p *Plan) {
+	for _, addon := range []spec.Addon{spec.AddonLonghorn, spec.AddonLocalPath, spec.AddonOpenEBS} {
+		if !slices.Contains(p.Addons, addon) || !p.HasVolume(string(addon)) {
+			continue
+		}
+
+		for _, n := range p.Nodes() {
+			if (n.Role == spec.RoleWorker || p.SchedulableControls) && !n.HasVolume(string(addon)) {
+				r.warn("pools."+n.Pool+".extraDisks", "has no volume "+string(addon)+
+					", as other nodes have: the addon keeps its data on the system disk there", n.Name, "add one, or keep its pods away")
+			}
 		}
 	}
 }

@@ -111,6 +111,7 @@ func (r *resolver) resolve() *Plan {
 	}
 
 	r.checkServiceAddresses(p)
+	r.checkAddonVolumes(p)
 	r.openPools(p)
 	r.checkLeaving(p)
 

@@ -17,6 +17,8 @@ import (
 var (
 	// diskInterface are the buses that Talos can boot from, as Proxmox numbers them.
 	diskInterface = regexp.MustCompile(`^(scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5])|sata[0-5])$`)
+	// volumeName is how Talos names user volumes: a label of a partition, after a prefix.
+	volumeName = regexp.MustCompile(`^[A-Za-z0-9-]{1,34}$`)
 	// haHost is a host with a priority.
 	haHost = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*(:[0-9]{1,4})?$`)
 	// tag is what Proxmox VE stores as it is given.
@@ -87,6 +89,7 @@ func (r *resolver) checkShape(path string, s spec.VMSpec) {
 	for i, d := range s.ExtraDisks {
 		r.checkBounds(at(path+".extraDisks", i)+".sizeGiB", d.SizeGiB, 1, 1_000_000)
 		r.checkDisk(at(path+".extraDisks", i), d.DiskOptions)
+		r.checkVolume(at(path+".extraDisks", i)+".volume", d.Volume)
 	}
 
 	if s.NICs != nil && len(s.NICs) == 0 {
@@ -155,6 +158,36 @@ func (r *resolver) checkDisk(path string, d spec.DiskOptions) {
 			"write it like scsi0, virtio0 or sata0")
 	}
 }
+
+// checkVolume checks a volume by itself.
+func (r *resolver) checkVolume(path string, v *spec.Volume) {
+	if v == nil {
+		return
+	}
+
+	if !volumeName.MatchString(v.Name) {
+		r.problems.Add(path+".name", "must be up to 34 letters, digits and dashes", v.Name, "write it like data")
+	}
+
+	if v.Filesystem != "" {
+		oneOf(r, path+".filesystem", v.Filesystem, "xfs", "ext4")
+	}
+
+	switch talos := r.spec.Cluster.Versions.Talos; {
+	case r.isK3s():
+		r.problems.Add(path, "is Talos', and there is none with kind k3s", v.Name,
+			"leave it out, and make the file system yourself")
+	case r.spec.Cluster.Bootstrap == spec.BootstrapExternal:
+		r.problems.Add(path, `is excluded by cluster.bootstrap "external": no node is configured`, v.Name,
+			"leave it out, or set cluster.bootstrap to pulumi")
+	case version.MatchString(talos) && minor(talos) < leastTalosOfVolumes:
+		r.problems.Add(path, fmt.Sprintf("needs Talos 1.%d or later", leastTalosOfVolumes), v.Name,
+			"raise cluster.versions.talos, or leave it out")
+	}
+}
+
+// leastTalosOfVolumes is the first minor version of Talos with user volumes.
+const leastTalosOfVolumes = 10
 
 func (r *resolver) checkName(path string, name *string, what string) {
 	if name != nil && !object.MatchString(*name) {
@@ -225,6 +258,7 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 
 	disks := r.disks(s)
 	seen := map[string]string{}
+	volumes := map[string]string{}
 
 	for i, d := range disks {
 		disk := path + ".disk"
@@ -253,6 +287,19 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 				"in no certain order: Talos may be "+
 				"installed on the wrong one", d.Interface,
 				"put it on the bus of the system disk, or on virtio; or name the disk in a patch (machine.install.diskSelector)")
+		}
+
+		if d.Volume != nil {
+			if bus, _ := d.Position(); bus != "scsi" && diskInterface.MatchString(d.Interface) {
+				r.problems.Add(disk+".volume", "needs a SCSI disk: Talos cannot tell others apart", d.Interface,
+					"set interface to one like scsi1, or leave the volume out")
+			}
+
+			if other, dup := volumes[d.Volume.Name]; dup {
+				r.problems.Add(disk+".volume.name", "is used twice, also by "+other, d.Volume.Name, "choose another name")
+			}
+
+			volumes[d.Volume.Name] = disk
 		}
 
 		if d.IOThread && strings.HasPrefix(d.Interface, "sata") {
@@ -362,6 +409,10 @@ func (r *resolver) disks(s spec.VMSpec) []Disk {
 	for _, extra := range s.ExtraDisks {
 		options := spec.VMSpec{Disk: spec.DefaultDisk()}.With(spec.VMSpec{Disk: extra.DiskOptions}).Disk
 		d := r.disk(options, extra.SizeGiB)
+
+		if v := extra.Volume; v != nil {
+			d.Volume = &spec.Volume{Name: v.Name, Filesystem: cmp.Or(v.Filesystem, "xfs")}
+		}
 
 		for i := 1; d.Interface == ""; i++ {
 			if free := bus + strconv.Itoa(i); !taken[free] {

@@ -13,6 +13,7 @@ const (
 	AddonGatewayAPI    Addon = "gateway-api"
 	AddonProxmoxCSI    Addon = "proxmox-csi"
 	AddonProxmoxCCM    Addon = "proxmox-ccm"
+	AddonOpenEBS       Addon = "openebs"
 )
 
 // RegistryOptions are how the mirrors of one registry are asked.

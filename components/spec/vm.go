@@ -129,7 +129,19 @@ type DiskOptions struct {
 type ExtraDisk struct {
 	// Size in GiB.
 	SizeGiB int `json:"sizeGiB" jsonschema:"minimum=1,maximum=1000000"`
+	// A file system on the disk, which Talos makes and mounts. Needs Talos 1.10 and a SCSI disk. Absent: the disk is left
+	// to whoever uses it as it is.
+	Volume *Volume `json:"volume,omitempty"`
 	DiskOptions
+}
+
+// Volume is a user volume of Talos, which has the whole of an additional disk.
+type Volume struct {
+	// Name of the volume: up to 34 letters, digits and dashes. Talos mounts it at /var/mnt/<name>, where pods reach it by
+	// hostPath. The addons longhorn, local-path and openebs keep their data on the volume of their name.
+	Name string `json:"name"`
+	// File system. It is made once: a change has no effect on a volume that exists.
+	Filesystem string `json:"filesystem,omitempty" jsonschema:"default=xfs,enum=xfs,enum=ext4"`
 }
 
 // NIC is a network interface.

@@ -41,7 +41,9 @@ type addon struct {
 }
 
 type addonPatch struct {
-	kind  string
+	kind string
+	// name of the object; empty: all of the kind.
+	name  string
 	patch map[string]any
 }
 
@@ -79,15 +81,46 @@ var addonsOf = map[spec.Addon]addon{
 	spec.AddonLocalPath: {
 		version: "0.0.32",
 		urls:    []string{rawGitHub + "rancher/local-path-provisioner/v0.0.32/deploy/local-path-storage.yaml"},
-		patches: []addonPatch{privileged, {"ConfigMap", map[string]any{"data": map[string]any{
-			// Of Talos' root file system, only /var can be written.
+		patches: []addonPatch{privileged, {"ConfigMap", "", map[string]any{"data": map[string]any{
+			// Of Talos' root file system, only /var can be written. Volumes are mounted here, too.
 			"config.json": `{"nodePathMap":[{"node":"DEFAULT_PATH_FOR_NON_LISTED_NODES","paths":["/var/mnt/local-path"]}]}`,
 		}}}},
 	},
+	spec.AddonOpenEBS: {
+		version: openEBS, urls: []string{
+			rawGitHub + "openebs/dynamic-localpv-provisioner/v" + openEBS + "/deploy/kubectl/hostpath-operator.yaml",
+			rawGitHub + "openebs/dynamic-localpv-provisioner/v" + openEBS + "/deploy/kubectl/openebs-hostpath-sc.yaml",
+		},
+		patches: []addonPatch{
+			privileged,
+			// The manifests of a release name images of no release.
+			{"Deployment", "", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+				"containers": []any{map[string]any{
+					"name": "openebs-provisioner-hostpath", "image": "openebs/provisioner-localpv:" + openEBS, "env": []any{
+						map[string]any{"name": "OPENEBS_IO_HELPER_IMAGE", "value": "openebs/linux-utils:" + openEBS},
+						map[string]any{"name": "OPENEBS_IO_BASE_PATH", "value": "/var/mnt/openebs"},
+						map[string]any{"name": "OPENEBS_IO_ENABLE_ANALYTICS", "value": "false"},
+					},
+				}},
+			}}}}},
+			{"StorageClass", "", map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+				"cas.openebs.io/config": "- name: StorageType\n  value: hostpath\n- name: BasePath\n  value: /var/mnt/openebs\n",
+			}}}},
+		},
+	},
 }
 
+const openEBS = "4.0.0"
+
+// longhornVolume has Longhorn keep its data on the volume that Talos mounts for it. The other settings are those of its
+// manifest, which are one text with this one.
+var longhornVolume = addonPatch{"ConfigMap", "longhorn-default-setting", map[string]any{"data": map[string]any{
+	"default-setting.yaml": "priority-class: longhorn-critical\ndisable-revision-counter: true\n" +
+		"default-data-path: /var/mnt/longhorn\n",
+}}}
+
 // privileged lets pods of a namespace have what Talos' default, the baseline, refuses them.
-var privileged = addonPatch{"Namespace", map[string]any{"metadata": map[string]any{
+var privileged = addonPatch{"Namespace", "", map[string]any{"metadata": map[string]any{
 	"labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"},
 }}}
 
@@ -116,7 +149,12 @@ func jobs(p *plan.Plan) map[string]addon {
 	all := map[string]addon{}
 
 	for _, name := range p.Addons {
-		if a, there := addonsOf[name]; there {
+		a, there := addonsOf[name]
+		if name == spec.AddonLonghorn && p.HasVolume(string(name)) {
+			a.patches = append(slices.Clone(a.patches), longhornVolume)
+		}
+
+		if there {
 			all[string(name)] = a
 		}
 	}
@@ -160,7 +198,12 @@ func (a addon) install(p *plan.Plan, name string) ([]runtime.Object, error) {
 			return nil, err
 		}
 
-		patches = append(patches, map[string]any{"target": map[string]any{"kind": patch.kind}, "patch": string(inline)})
+		target := map[string]any{"kind": patch.kind}
+		if patch.name != "" {
+			target["name"] = patch.name
+		}
+
+		patches = append(patches, map[string]any{"target": target, "patch": string(inline)})
 	}
 
 	kustomization["resources"] = resources

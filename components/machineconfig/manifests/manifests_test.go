@@ -317,3 +317,47 @@ func TestCiliumAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestStorageAddons: OpenEBS runs a release and keeps its data where Talos can write, and Longhorn its data on the volume
+// that is its own.
+func TestStorageAddons(t *testing.T) {
+	p := planned(t, spec.CNI{}, spec.Endpoint{})
+	p.Addons = []spec.Addon{spec.AddonLonghorn, spec.AddonOpenEBS}
+
+	kustomization := func(name string) string {
+		all, err := jobs(p)[name].install(p, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return all[0].(*corev1.ConfigMap).Data[kustomizationFile]
+	}
+
+	for _, want := range []string{
+		"dynamic-localpv-provisioner/v4.0.0/deploy/kubectl/hostpath-operator.yaml",
+		"image: openebs/provisioner-localpv:4.0.0", "value: openebs/linux-utils:4.0.0", "value: /var/mnt/openebs",
+		"pod-security.kubernetes.io/enforce: privileged", "kind: StorageClass",
+	} {
+		if got := kustomization("openebs"); !strings.Contains(got, want) {
+			t.Errorf("there is no %s in\n%s", want, got)
+		}
+	}
+
+	const data = "default-data-path: /var/mnt/longhorn"
+
+	if got := kustomization("longhorn"); strings.Contains(got, data) {
+		t.Error(got)
+	}
+
+	node := &p.Pools[0].Nodes[0]
+	node.Disks = append(node.Disks, plan.Disk{Volume: &spec.Volume{Name: "longhorn"}})
+
+	if got := kustomization("longhorn"); !strings.Contains(got, data) ||
+		!strings.Contains(got, "target:\n    kind: ConfigMap\n    name: longhorn-default-setting") {
+		t.Error(got)
+	}
+
+	if len(addonsOf[spec.AddonLonghorn].patches) != 1 {
+		t.Error("the addon itself changed")
+	}
+}

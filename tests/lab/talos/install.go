@@ -201,11 +201,15 @@ func diskSpec(disks []*machine.Disk, i int) block.DiskSpec {
 		IOSize: 512, SectorSize: 512, Rotational: true, Transport: "virtio", SubSystem: "/sys/class/block",
 		DevPath: "/dev/" + deviceName(disks, i), Model: "QEMU HARDDISK", Modalias: "scsi:t-0x00",
 		BusPath: "/pci0000:00/0000:00:05.0/0000:01:01.0/virtio3/host2/target2:0:0/2:0:0:0",
-		Serial:  "drive-" + d.Interface,
+	}
+
+	// Talos shows no serial numbers of QEMU's disks (issues 11348, 12073); udev names SCSI disks after their drive.
+	if strings.HasPrefix(d.Interface, "scsi") {
+		spec.Symlinks = []string{"/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_drive-" + d.Interface}
 	}
 
 	if strings.HasPrefix(d.Interface, "virtio") {
-		spec.Model, spec.Serial, spec.Modalias = "", "", "virtio:d00000002v00001AF4"
+		spec.Model, spec.Modalias = "", "virtio:d00000002v00001AF4"
 	}
 
 	spec.SetSize(uint64(d.Size()))

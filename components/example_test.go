@@ -244,3 +244,11 @@ func (oneTemplate) Permissions(context.Context) (proxmoxapi.Permissions, error) 
 type quietNetwork struct{}
 
 func (quietNetwork) Listening(context.Context, netip.Addr) int { return 0 }
+
+// Extensions are all that tests name.
+func (quietNetwork) Extensions(context.Context, string, string) ([]string, error) {
+	return []string{
+		"siderolabs/qemu-guest-agent", "siderolabs/tailscale", "siderolabs/iscsi-tools", "siderolabs/util-linux-tools",
+		"siderolabs/nvidia-container-toolkit-lts", "siderolabs/nonfree-kmod-nvidia-lts",
+	}, nil
+}

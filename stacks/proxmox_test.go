@@ -74,6 +74,14 @@ type silentNetwork struct{}
 
 func (silentNetwork) Listening(context.Context, netip.Addr) int { return 0 }
 
+// Extensions are all that tests name.
+func (silentNetwork) Extensions(context.Context, string, string) ([]string, error) {
+	return []string{
+		"siderolabs/qemu-guest-agent", "siderolabs/tailscale", "siderolabs/iscsi-tools", "siderolabs/util-linux-tools",
+		"siderolabs/nvidia-container-toolkit-lts", "siderolabs/nonfree-kmod-nvidia-lts",
+	}, nil
+}
+
 // TestTaskTimeoutOfAccess: the program's own tasks are bounded as the stack says.
 func TestTaskTimeoutOfAccess(t *testing.T) {
 	config := testConfig()

@@ -99,8 +99,9 @@ func TestImports(t *testing.T) {
 			"components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",
 			"components/spec", "components/wait",
 		}, []string{"net/http", "k8s.io/"}},
+		{"components/factoryapi", nil, []string{"github.com/", "k8s.io/"}},
 		{"components/preflight", []string{
-			"components/etcd", "components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",
+			"components/etcd", "components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",
 			"components/proxmoxvm", "components/spec",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components", []string{"components/"}, nil},

@@ -27,7 +27,8 @@ func TestPreview(t *testing.T) {
 		assert.Equal(t, map[string]int{"create": 18}, previewed(result.ChangeSummary))
 		assert.Contains(t, out.String(),
 			"Proxmox VE at https://127.0.0.1:9 cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused; "+
-				"credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, templates, images, GPUs "+
+				"credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, templates, images, "+
+				"extensions, GPUs "+
 				"and addresses were not checked")
 	})
 

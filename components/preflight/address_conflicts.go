@@ -18,6 +18,8 @@ import (
 type Network interface {
 	// Listening returns the port on which a machine listens at an address; 0 when none seems to.
 	Listening(ctx context.Context, address netip.Addr) int
+	// Extensions are the names of the extensions that an Image Factory has for a version of Talos.
+	Extensions(ctx context.Context, factory, talos string) ([]string, error)
 }
 
 // Dialer tries to connect to what a node would have: the APIs of Talos and of Kubernetes, and SSH.

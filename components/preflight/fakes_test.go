@@ -77,6 +77,14 @@ type quietNetwork struct{}
 
 func (quietNetwork) Listening(context.Context, netip.Addr) int { return 0 }
 
+// Extensions are all that tests name.
+func (quietNetwork) Extensions(context.Context, string, string) ([]string, error) {
+	return []string{
+		"siderolabs/qemu-guest-agent", "siderolabs/tailscale", "siderolabs/iscsi-tools", "siderolabs/util-linux-tools",
+		"siderolabs/nvidia-container-toolkit-lts", "siderolabs/nonfree-kmod-nvidia-lts",
+	}, nil
+}
+
 // manyHosts is a Proxmox VE of several hosts.
 type manyHosts struct {
 	healthy

@@ -19,7 +19,7 @@ import (
 
 // Unchecked says what is not checked without Proxmox VE.
 const Unchecked = "credentials and privileges, hosts, their memory and clocks, datastores, bridges, VMIDs, " +
-	"templates, images, GPUs and addresses were not checked"
+	"templates, images, extensions, GPUs and addresses were not checked"
 
 // Run checks a plan against Talos, Proxmox VE and the network. It logs warnings and returns all problems in one error
 // (spec.Problems). A preview continues without Proxmox VE, with a warning and a nil report.
@@ -122,7 +122,7 @@ func (c *checks) run(ctx context.Context) error {
 
 	for _, check := range []func(context.Context) error{
 		c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete, c.checkVMStates,
-		c.checkTemplates, c.checkPermissions, c.checkImages, c.checkGPUs, c.checkSharedStorage, c.checkSnippets,
+		c.checkTemplates, c.checkPermissions, c.checkImages, c.checkExtensions, c.checkGPUs, c.checkSharedStorage, c.checkSnippets,
 		c.checkHostKeys, c.checkFirewall, c.checkHA, c.checkISODrives, c.checkRemovals, c.checkAddressConflicts,
 		c.checkReportedAddresses,
 	} {

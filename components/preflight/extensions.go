@@ -1,0 +1,97 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+
+	"talos-proxmox/components/factoryapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+// Extensions implements Network.
+func (Dialer) Extensions(ctx context.Context, factory, talos string) ([]string, error) {
+	return factoryapi.Extensions(ctx, factory, talos)
+}
+
+// checkExtensions checks that the factory has the extensions for this version of Talos: it takes any name, and fails
+// when a host downloads the image.
+func (c *checks) checkExtensions(ctx context.Context) error {
+	known := map[string][]string{}
+
+	for _, pool := range c.plan.Pools {
+		factory := pool.Image.FactoryURL
+		if factory == "" || len(pool.Image.Extensions) == 0 || len(pool.Nodes) == 0 {
+			continue
+		}
+
+		if _, asked := known[factory]; !asked {
+			all, err := c.network.Extensions(ctx, factory, c.plan.Talos)
+			if err == nil && len(all) == 0 {
+				err = fmt.Errorf("it has none for Talos %s", c.plan.Talos)
+			}
+
+			if err != nil {
+				c.warnings = append(c.warnings, spec.Problem{
+					Path: "image.factory", Rule: "cannot be asked for its extensions, which were not checked: " + err.Error(),
+					Value: factory,
+				})
+			}
+
+			known[factory] = all
+		}
+
+		c.checkExtensionsOf(pool, known[factory])
+	}
+
+	return ctx.Err()
+}
+
+func (c *checks) checkExtensionsOf(pool plan.PlannedPool, known []string) {
+	if len(known) == 0 {
+		return
+	}
+
+	for _, name := range pool.Image.Extensions {
+		full := name
+		if !strings.Contains(name, "/") {
+			full = "siderolabs/" + name
+		}
+
+		if slices.Contains(known, full) {
+			continue
+		}
+
+		// What all pools have is stated for the cluster.
+		path := "pools." + pool.Name + ".image.extensions"
+		if !slices.ContainsFunc(c.plan.Pools, func(other plan.PlannedPool) bool {
+			return !slices.Contains(other.Image.Extensions, name)
+		}) {
+			path = "image.factory.extensions"
+		}
+
+		remedy := "see " + pool.Image.FactoryURL + "/version/" + c.plan.Talos + "/extensions/official"
+		if near := nearest(full, known); near != "" {
+			remedy = fmt.Sprintf("did you mean %q?", strings.TrimPrefix(near, "siderolabs/"))
+		}
+
+		c.problems.Add(path, "must be an extension that the factory has for Talos "+c.plan.Talos, name, remedy)
+	}
+}
+
+// nearest is the most similar name; empty when none is.
+func nearest(name string, known []string) string {
+	best, distance := "", len(name)/3
+
+	for _, k := range known {
+		if d := levenshtein.Distance(name, k, nil); d < distance {
+			best, distance = k, d
+		}
+	}
+
+	return best
+}

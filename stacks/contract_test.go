@@ -29,6 +29,8 @@ type StackOutputs struct {
 	// Administrator's talosconfig, secret; absent when somebody else makes a cluster of the nodes.
 	Talosconfig string `json:"talosconfig,omitempty"`
 
+	// The credentials of the kubeconfig one by one, secret; absent with it.
+	KubernetesCredentials *KubernetesCredentials `json:"kubernetes_credentials,omitempty"`
 	// Until when both are good, as RFC 3339 writes it; absent with them.
 	CredentialsExpiry map[string]string `json:"credentials_expiry,omitempty"`
 	// Schematic IDs that Talos nodes are installed from, by node name; absent where images carry nothing.
@@ -54,6 +56,18 @@ type StackOutputs struct {
 	GPUWorkerVMIDs []int `json:"gpu_worker_vmids,omitempty" jsonschema:"minimum=100"`
 	// With outputs.legacy: PCI addresses of the GPUs.
 	GPUWorkerPCIBDFs []string `json:"gpu_worker_pci_bdfs,omitempty"`
+}
+
+// KubernetesCredentials are what tools take that read no kubeconfig.
+type KubernetesCredentials struct {
+	// URL of the Kubernetes API.
+	Host string `json:"host"`
+	// Certificate authority of the Kubernetes API, as PEM.
+	ClusterCACertificate string `json:"cluster_ca_certificate"`
+	// Certificate of the administrator, as PEM.
+	ClientCertificate string `json:"client_certificate"`
+	// Private key of the administrator, as PEM.
+	ClientKey string `json:"client_key"`
 }
 
 // TestContractSchema keeps the generated files current.
@@ -135,7 +149,7 @@ func TestOutputNames(t *testing.T) {
 	assert.ElementsMatch(t, []string{
 		contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap,
 		contract.OutputNodeVMIDMap, contract.OutputContract,
-		contract.OutputKubeconfig, contract.OutputTalosconfig, contract.OutputCredentialsExpiry, contract.OutputHints,
+		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig, contract.OutputCredentialsExpiry, contract.OutputHints,
 		contract.OutputSSHPrivateKey, contract.OutputK3s, contract.OutputSchematics,
 		contract.OutputControlPlaneIPs, contract.OutputWorkerIPs, contract.OutputGPUWorkerIPs,
 		contract.OutputControlPlaneVMIDs, contract.OutputWorkerVMIDs, contract.OutputGPUWorkerVMIDs,

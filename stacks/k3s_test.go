@@ -183,7 +183,8 @@ func TestK3sOutputs(t *testing.T) {
 		assert.ElementsMatch(t, []string{
 			contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap,
 			contract.OutputNodeVMIDMap, contract.OutputContract,
-			contract.OutputKubeconfig, contract.OutputCredentialsExpiry, contract.OutputHints, contract.OutputK3s,
+			contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputCredentialsExpiry,
+			contract.OutputHints, contract.OutputK3s,
 			contract.OutputSSHPrivateKey,
 		}, slices.Collect(maps.Keys(d.Outputs)))
 
@@ -199,6 +200,10 @@ func TestK3sOutputs(t *testing.T) {
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(all[contract.OutputKubeconfig].(string)))
 	require.NoError(t, err)
 	assert.Equal(t, "https://192.168.20.11:6443", config.Host)
+	assert.Equal(t, map[string]string{
+		"host": config.Host, "cluster_ca_certificate": string(config.CAData),
+		"client_certificate": string(config.CertData), "client_key": string(config.KeyData),
+	}, all[contract.OutputKubernetesCredentials])
 
 	assert.Contains(t, all[contract.OutputSSHPrivateKey], "OPENSSH PRIVATE KEY")
 	assert.Equal(t, "ssh -i ssh_private_key ubuntu@192.168.20.11", all[contract.OutputHints].(map[string]any)["ssh"])

@@ -23,6 +23,7 @@ func k3sOutputs(c *components.K3sCluster, stack string) pulumi.Map {
 	exported := shared(p, made, groups(p, made),
 		pulumi.Map{"k3s": pulumi.String(p.K3s.Version), "kubernetes": pulumi.String(p.Kubernetes)})
 	exported[contract.OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
+	exported[contract.OutputKubernetesCredentials] = kubernetesCredentials(c.Kubeconfig)
 	exported[contract.OutputCredentialsExpiry] = pulumi.Map{contract.OutputKubeconfig: c.KubeconfigExpiry}
 	exported[contract.OutputK3s] = k3sStatus(c)
 	exported[contract.OutputHints] = k3sHints(c, stack)

@@ -1,10 +1,12 @@
 package stacks
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/machineconfig"
@@ -140,6 +142,7 @@ func outputs(c *components.TalosCluster, stack string) (pulumi.Map, error) {
 		control, workers, gpus := all[plan.GroupControlPlane], all[plan.GroupWorkers], all[plan.GroupGPUWorkers]
 
 		exported[contract.OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
+		exported[contract.OutputKubernetesCredentials] = kubernetesCredentials(c.Kubeconfig)
 		exported[contract.OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
 		exported[contract.OutputCredentialsExpiry] = pulumi.Map{
 			contract.OutputKubeconfig:  c.KubeconfigExpiry,
@@ -150,6 +153,21 @@ func outputs(c *components.TalosCluster, stack string) (pulumi.Map, error) {
 	}
 
 	return exported, err
+}
+
+// kubernetesCredentials are those of a kubeconfig, for tools that take no file.
+func kubernetesCredentials(kubeconfig pulumi.StringOutput) pulumi.Output {
+	return pulumi.ToSecret(kubeconfig.ApplyT(func(text string) (map[string]string, error) {
+		c, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
+		if err != nil {
+			return nil, errors.New("the kubeconfig cannot be read") // what it says may quote it
+		}
+
+		return map[string]string{
+			"host": c.Host, "cluster_ca_certificate": string(c.CAData),
+			"client_certificate": string(c.CertData), "client_key": string(c.KeyData),
+		}, nil
+	}))
 }
 
 // schematics are the ids of nodes by name, without those whose image carries nothing.

@@ -40,6 +40,15 @@ type recorder struct {
 	refused   []string
 }
 
+// kubeconfig is one that can be read. Its texts are no certificates.
+const kubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{ name: c, cluster: { server: "https://10.0.0.11:6443", certificate-authority-data: Q0E= } }]
+users: [{ name: admin, user: { client-certificate-data: Q1JU, client-key-data: S0VZ } }]
+contexts: [{ name: admin, context: { cluster: c, user: admin } }]
+current-context: admin
+`
+
 // answers are what the providers would compute, by type.
 var computed = map[string]resource.PropertyMap{
 	"pulumi:providers:proxmoxve":                          {},
@@ -58,7 +67,7 @@ var computed = map[string]resource.PropertyMap{
 	"proxmoxve:Hardware/mapping/pci:Pci":                  {},
 	"talos:imageFactory/schematic:Schematic":              {},
 	"talos:machine/configurationApply:ConfigurationApply": {},
-	"talos:cluster/kubeconfig:Kubeconfig":                 {"kubeconfigRaw": resource.NewProperty("KUBECONFIG")},
+	"talos:cluster/kubeconfig:Kubeconfig":                 {"kubeconfigRaw": resource.NewProperty(kubeconfig)},
 	"talos:machine/secrets:Secrets":                       resource.NewPropertyMapFromMap(secretsReply),
 }
 

@@ -341,6 +341,9 @@ func TestHints(t *testing.T) {
 
 			test.want["contract"] = "pulumi stack output --stack dev talos_bootstrap_contract --json"
 			assert.Equal(t, test.want, outputs[contract.OutputHints])
+			assert.Equal(t, map[string]any{
+				"host": "https://10.0.0.11:6443", "cluster_ca_certificate": "CA", "client_certificate": "CRT", "client_key": "KEY",
+			}, outputs[contract.OutputKubernetesCredentials])
 			assert.Equal(t, map[string]any{"talosconfig": "2031-05-04T03:02:01Z"}, outputs[contract.OutputCredentialsExpiry])
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,9 @@ func requireOutputs(t *testing.T, outputs auto.OutputMap) *contract.Contract {
 
 	for name, output := range outputs {
 		all[name] = output.Value
-		assert.Equal(t, name == contract.OutputKubeconfig || name == contract.OutputTalosconfig, output.Secret, name)
+		assert.Equal(t, slices.Contains([]string{
+			contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig,
+		}, name), output.Secret, name)
 	}
 
 	text, err := json.Marshal(all)
@@ -101,7 +104,7 @@ func TestLegacyOutputs(t *testing.T) {
 		assert.JSONEq(t, want, string(text), name)
 	}
 
-	assert.Len(t, outputs, 16)
+	assert.Len(t, outputs, 17)
 }
 
 // TestContractOfExamples holds everything that the example stacks export against the schema. What they are is as their
@@ -112,8 +115,8 @@ func TestContractOfExamples(t *testing.T) {
 
 	for name, want := range map[string]struct{ control, workers, gpus, known, outputs int }{
 		"k3s-dev-vms": {1, 2, 2, 5, 12},
-		"atlas":       {3, 2, 0, 5, 10},
-		"enterprise":  {3, 4, 0, 7, 10},
+		"atlas":       {3, 2, 0, 5, 11},
+		"enterprise":  {3, 4, 0, 7, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

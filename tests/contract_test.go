@@ -52,7 +52,8 @@ func TestContract(t *testing.T) {
 
 	assert.True(t, outputs["kubeconfig"].Secret)
 	assert.True(t, outputs["talosconfig"].Secret)
-	assert.Len(t, outputs, 9)
+	assert.True(t, outputs["kubernetes_credentials"].Secret)
+	assert.Len(t, outputs, 10)
 
 	t.Run("a second stack reads it", func(t *testing.T) { readFromSecondStack(t, r, worker) })
 }

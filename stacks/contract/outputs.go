@@ -17,6 +17,10 @@ const (
 	OutputKubeconfig  = "kubeconfig"
 	OutputTalosconfig = "talosconfig"
 
+	// OutputKubernetesCredentials are those of the kubeconfig one by one, secret: host, cluster_ca_certificate,
+	// client_certificate and client_key, the last three as PEM.
+	OutputKubernetesCredentials = "kubernetes_credentials"
+
 	// OutputCredentialsExpiry says until when kubeconfig and talosconfig are good.
 	OutputCredentialsExpiry = "credentials_expiry"
 	// OutputHints are commands to go on with.

@@ -50,7 +50,9 @@ func TestSchema(t *testing.T) {
 	state := result["properties"].(object)
 	delete(state, contract.OutputHints)
 
-	for _, key := range []string{contract.OutputKubeconfig, contract.OutputTalosconfig, contract.OutputSSHPrivateKey} {
+	for _, key := range []string{
+		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig, contract.OutputSSHPrivateKey,
+	} {
 		state[key].(object)["secret"] = true
 	}
 

@@ -248,7 +248,8 @@ func (r *resolver) checkAddonVolumes(p *Plan) {
 		for _, n := range p.Nodes() {
 			if (n.Role == spec.RoleWorker || p.SchedulableControls) && !n.HasVolume(string(addon)) {
 				r.warn("pools."+n.Pool+".extraDisks", "has no volume "+string(addon)+
-					", as other nodes have: the addon keeps its data on the system disk there", n.Name, "add one, or keep its pods away")
+					", as other nodes have: the addon keeps its data on the system disk there", n.Name,
+					"add one, or keep its pods away")
 			}
 		}
 	}

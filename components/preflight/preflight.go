@@ -122,7 +122,8 @@ func (c *checks) run(ctx context.Context) error {
 
 	for _, check := range []func(context.Context) error{
 		c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete, c.checkVMStates,
-		c.checkTemplates, c.checkPermissions, c.checkImages, c.checkExtensions, c.checkGPUs, c.checkSharedStorage, c.checkSnippets,
+		c.checkTemplates, c.checkPermissions, c.checkImages, c.checkExtensions, c.checkGPUs, c.checkSharedStorage,
+		c.checkSnippets,
 		c.checkHostKeys, c.checkFirewall, c.checkHA, c.checkISODrives, c.checkRemovals, c.checkAddressConflicts,
 		c.checkReportedAddresses,
 	} {

@@ -71,7 +71,7 @@ func (c *checks) checkVMStates(ctx context.Context) error {
 
 	c.warnUnits()
 
-	return c.checkCores(ctx, nodes, vms, settings)
+	return errors.Join(c.checkMoves(ctx, nodes, vms, settings), c.checkCores(ctx, nodes, vms, settings))
 }
 
 // warnUnits: VMs of releases without cpuUnits have what the provider wrote, ten times the weight of every other VM.

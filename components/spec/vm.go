@@ -129,8 +129,8 @@ type DiskOptions struct {
 type ExtraDisk struct {
 	// Size in GiB.
 	SizeGiB int `json:"sizeGiB" jsonschema:"minimum=1,maximum=1000000"`
-	// A file system on the disk, which Talos makes and mounts. Needs Talos 1.10 and a SCSI disk. Absent: the disk is left
-	// to whoever uses it as it is.
+	// A file system on the disk, which Talos makes and mounts. Needs Talos 1.10 and a SCSI disk. Absent: the disk
+	// stays as it is.
 	Volume *Volume `json:"volume,omitempty"`
 	DiskOptions
 }

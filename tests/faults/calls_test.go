@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -68,22 +70,21 @@ func TestCallOf(t *testing.T) {
 func TestEffects(t *testing.T) {
 	t.Parallel()
 
+	var (
+		any     = []Effect{Refused, Reset, TimedOut}
+		answers = []Effect{Unauthorized, Denied, Throttled, BadGateway, Page, HalfAnswer, HeldAnswer}
+		comes   = slices.Sorted(maps.Keys(events))
+		tasks   = []Effect{TaskFailed, TaskFailedLate, TaskHangs}
+		changes = slices.Concat(any, []Effect{Unanswered}, answers)
+	)
+
 	for pattern, want := range map[string][]Effect{
-		"GET /nodes/{host}/qemu/{vm}/config": {Refused, Reset, TimedOut},
-		"POST /nodes/{host}/qemu/{vm}/clone": {
-			Refused, Reset, TimedOut, Unanswered, TaskFailed, TaskFailedLate,
-			Taken,
-		},
-		"POST /nodes/{host}/qemu": {
-			Refused, Reset, TimedOut, Unanswered, TaskFailed, TaskFailedLate,
-			Taken,
-		},
-		"PUT /nodes/{host}/qemu/{vm}/config": {Refused, Reset, TimedOut, Unanswered, Locked, Busy},
-		"POST /nodes/{host}/qemu/{vm}/status/start": {
-			Refused, Reset, TimedOut, Unanswered, TaskFailed, TaskFailedLate,
-			Locked, Busy,
-		},
-		"DELETE /cluster/mapping/pci/{mapping}": {Refused, Reset, TimedOut, Unanswered},
+		"GET /nodes/{host}/qemu/{vm}/config":        slices.Concat(any, answers),
+		"POST /nodes/{host}/qemu/{vm}/clone":        slices.Concat(changes, comes, tasks, []Effect{Taken}),
+		"POST /nodes/{host}/qemu":                   slices.Concat(changes, comes, tasks, []Effect{Taken}),
+		"PUT /nodes/{host}/qemu/{vm}/config":        slices.Concat(changes, comes, []Effect{Locked, Busy}),
+		"POST /nodes/{host}/qemu/{vm}/status/start": slices.Concat(changes, comes, tasks, []Effect{Locked, Busy}),
+		"DELETE /cluster/mapping/pci/{mapping}":     changes,
 	} {
 		assert.Equal(t, want, Call{journal.Proxmox, pattern}.Effects(), pattern)
 	}
@@ -93,4 +94,31 @@ func TestEffects(t *testing.T) {
 		Call{journal.Talos, "/machine.MachineService/Bootstrap"}.Effects())
 	assert.Equal(t, []Effect{Refused, Reset, TimedOut, Truncated, Replaced},
 		Call{journal.Factory, "GET /image/{image}"}.Effects())
+}
+
+// TestLeftOut: what a sample has no case of is named.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+
+	all := []Case{
+		{Stage: Create, Effect: Reset}, {Stage: Create, Effect: Reset, Last: true},
+		{Stage: Create, Effect: Reset, Lasts: true}, {Stage: Remove, Effect: Reset},
+		{Stage: Remove, Effect: NoQuorum}, {Stage: Create, Effect: NoQuorum},
+	}
+
+	assert.Equal(t, []string{"no quorum (create, remove)", "reset (remove)", "reset for good (create)"},
+		leftOut(all, all[1:2]))
+	assert.Empty(t, leftOut(all, all))
+}
+
+// TestEventsAndPlants: each effect that a call can have is one or the other.
+func TestEventsAndPlants(t *testing.T) {
+	t.Parallel()
+
+	for _, pattern := range []string{"POST /nodes/{host}/qemu", "DELETE /nodes/{host}/qemu/{vm}"} {
+		for _, effect := range (Call{journal.Proxmox, pattern}).Effects() {
+			_, planted := plants[effect]
+			assert.NotEqual(t, planted, events[effect] != nil, "%s", effect)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -21,11 +22,27 @@ type Case struct {
 	Effect Effect
 	// Last strikes the last call of the kind in the stage; otherwise it is the first.
 	Last bool
+	// Lasts strikes all calls of the kind, until the run has ended.
+	Lasts bool
+}
+
+// family is what is alike in cases: the stage, what befalls a call, and how often.
+func (c Case) family() Case { return Case{Stage: c.Stage, Effect: c.Effect, Lasts: c.Lasts} }
+
+// what befalls a call.
+func (c Case) what() string {
+	if c.Lasts {
+		return string(c.Effect) + " for good"
+	}
+
+	return string(c.Effect)
 }
 
 func (c Case) String() string {
 	which := "first"
-	if c.Last {
+	if c.Lasts {
+		which = "every"
+	} else if c.Last {
 		which = "last"
 	}
 
@@ -45,7 +62,7 @@ func (c Case) providers() bool {
 func (g *Harness) Cases() []Case {
 	var all []Case
 
-	for _, stage := range Stages() {
+	for _, stage := range StagesOf(g.Name) {
 		for _, call := range sorted(g.Reference[stage].Calls) {
 			for _, effect := range call.Effects() {
 				c := Case{Stack: g.Name, Stage: stage, Call: call, Effect: effect}
@@ -53,6 +70,11 @@ func (g *Harness) Cases() []Case {
 
 				if g.Reference[stage].Calls[call] > 1 {
 					c.Last = true
+					all = append(all, c)
+				}
+
+				if slices.Contains(lasting, effect) {
+					c.Last, c.Lasts = false, true
 					all = append(all, c)
 				}
 			}
@@ -112,9 +134,26 @@ func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 		fault.Before = func(journal.Entry) { stranger = g.placeForeignVM(c.Stage) }
 	}
 
+	var (
+		over     undo
+		happened error
+	)
+
+	if event := events[c.Effect]; event != nil {
+		fault.Before = func(journal.Entry) { over, happened = event(g) }
+	}
+
+	if c.Lasts {
+		fault.Times = math.MaxInt
+	}
+
 	g.r.Lab.Journal().Plant(fault)
 	first := g.run(ctx, c.Stage)
 	g.r.Lab.Journal().Clear()
+
+	if over != nil {
+		happened = errors.Join(happened, over())
+	}
 
 	result := Result{Case: c, Verdict: Absorbed, Seen: count(g.r.Lab.Journal().Entries()[mark:])[c.Call]}
 	if first != nil {
@@ -123,7 +162,7 @@ func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 
 	struck := slices.ContainsFunc(g.r.Lab.Journal().Entries()[mark:], func(e journal.Entry) bool { return e.Fault != "" })
 
-	err = stranger.leave(g)
+	err = errors.Join(happened, stranger.leave(g))
 	if err == nil && first != nil {
 		result.Verdict, err = g.mend(ctx, c.Stage, mark)
 	}
@@ -189,7 +228,7 @@ func (g *Harness) evaluate(ctx context.Context, stage Stage, before standing, wh
 
 	made, err := machines(g.r.Lab.World())
 	for _, id := range slices.Sorted(maps.Keys(before.machines)) {
-		if made[id] != before.machines[id] {
+		if made[id] != before.machines[id] && !slices.Contains(g.Reference[stage].renewed, id) {
 			errs = append(errs, fmt.Errorf("VM %d was made anew", id))
 		}
 	}

@@ -1,7 +1,10 @@
 package faults
 
 import (
+	"maps"
+	"net/http"
 	"regexp"
+	"slices"
 	"time"
 
 	"talos-proxmox/tests/lab/journal"
@@ -35,10 +38,27 @@ const (
 	Truncated Effect = "truncated"
 	// Replaced images are pages that say something else.
 	Replaced Effect = "replaced"
+	// Unauthorized calls get 401, as with a token that has expired, and Denied ones 403.
+	Unauthorized Effect = "unauthorized"
+	Denied       Effect = "denied"
+	// Throttled calls get 429, and are asked to wait for a second.
+	Throttled Effect = "throttled"
+	// BadGateway and Page are what a proxy says in place of the server: 502, or a page with 200.
+	BadGateway Effect = "bad gateway"
+	Page       Effect = "page"
+	// HalfAnswer calls are carried out, and the connection ends in the middle of the answer; HeldAnswer calls are not,
+	// and nothing follows the beginning of the answer for longer than the program's own look-ups wait.
+	HalfAnswer Effect = "half an answer"
+	HeldAnswer Effect = "held answer"
+	// TaskHangs is a task that does nothing for a while before its work.
+	TaskHangs Effect = "task hangs"
 )
 
 // stall is longer than proxmoxapi waits for an answer.
 const stall = 12 * time.Second
+
+// page is what a proxy shows to a browser.
+const page = "<html><title>Service Temporarily Unavailable</title></html>"
 
 // plants are the faults that bring the effects about. Taken is the harness's own.
 var plants = map[Effect]journal.Fault{
@@ -53,6 +73,26 @@ var plants = map[Effect]journal.Fault{
 	Taken:          {Kind: journal.Interfere},
 	Truncated:      {Kind: journal.Truncate},
 	Replaced:       {Kind: journal.Replace, Message: "<html>Not Found</html>"},
+	Unauthorized:   {Kind: journal.Answer, Code: http.StatusUnauthorized},
+	Denied:         {Kind: journal.Answer, Code: http.StatusForbidden},
+	Throttled: {
+		Kind: journal.Answer, Code: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}},
+	},
+	BadGateway: {Kind: journal.Answer, Code: http.StatusBadGateway, Message: page},
+	Page:       {Kind: journal.Answer, Message: page},
+	HalfAnswer: {Kind: journal.Truncate},
+	HeldAnswer: {Kind: journal.Hang, For: stall},
+	TaskHangs:  {Kind: journal.HangTask, For: stall},
+}
+
+// changesVM matches the calls in whose place the world changes.
+var changesVM = regexp.MustCompile(
+	`^(POST /nodes/{host}/qemu|POST .*/(clone|config|status/(start|shutdown|reboot))|PUT .*/(config|resize)|DELETE .*/qemu/{vm})$`)
+
+// lasting are the effects that may befall all calls of a kind, until the run has ended. Those that the program waits
+// for, for half an hour, are not among them: locks, and servers that ask to wait.
+var lasting = []Effect{
+	Refused, Reset, Unanswered, TaskFailed, Unauthorized, Denied, BadGateway, Page, HalfAnswer,
 }
 
 // can lists, by face and pattern, what can happen to a kind of call beside what can happen to any; every row that
@@ -64,9 +104,15 @@ var can = []struct {
 }{
 	{journal.Proxmox, regexp.MustCompile(`^(POST|PUT|DELETE) `), []Effect{Unanswered}},
 	{
+		journal.Proxmox, regexp.MustCompile(`^`),
+		[]Effect{Unauthorized, Denied, Throttled, BadGateway, Page, HalfAnswer, HeldAnswer},
+	},
+	{journal.Proxmox, changesVM, slices.Sorted(maps.Keys(events))},
+	{journal.Kubernetes, regexp.MustCompile(`^`), []Effect{Unauthorized, Throttled, BadGateway}},
+	{
 		journal.Proxmox, regexp.MustCompile(
 			`^(POST /nodes/{host}/qemu|POST .*/(clone|config|start|stop|shutdown|reboot|migrate|download-url)|PUT .*/resize|DELETE .*/(qemu/{vm}|content/{volume}))$`),
-		[]Effect{TaskFailed, TaskFailedLate},
+		[]Effect{TaskFailed, TaskFailedLate, TaskHangs},
 	},
 	{
 		journal.Proxmox, regexp.MustCompile(`^(POST|PUT|DELETE) .*/qemu/{vm}(/(config|resize|status/\w+))?$`),
@@ -104,7 +150,11 @@ func (c Call) Effects() []Effect {
 
 // fault brings an effect about, after skip calls of the kind have passed.
 func (c Call) fault(effect Effect, skip int) journal.Fault {
-	f := plants[effect]
+	f, ok := plants[effect]
+	if !ok {
+		f.Kind = journal.Interfere // an event
+	}
+
 	f.Face, f.Call, f.Skip = c.Face, c.expression(), skip
 
 	return f

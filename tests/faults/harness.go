@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,27 +29,54 @@ const (
 	Create  Stage = "create"
 	ScaleUp Stage = "scale-up"
 	Update  Stage = "update"
-	Destroy Stage = "destroy"
+	Upgrade Stage = "upgrade"
+	Replace Stage = "replace"
+	Remove  Stage = "remove"
+	// Teardown is the first step of the end, and Destroy the second.
+	Teardown Stage = "teardown"
+	Destroy  Stage = "destroy"
 )
 
 // Stages are all of them.
-func Stages() []Stage { return []Stage{Create, ScaleUp, Update, Destroy} }
+func Stages() []Stage {
+	return []Stage{Create, ScaleUp, Update, Upgrade, Replace, Remove, Teardown, Destroy}
+}
 
-// settings are what each stage changes in the configuration, beside what those before it have changed.
+// StagesOf are those of a stack's life. The smallest have no node to upgrade, replace or remove without an outage.
+func StagesOf(stack string) []Stage {
+	if upgrades[stack] == nil {
+		return []Stage{Create, ScaleUp, Update, Destroy}
+	}
+
+	return Stages()
+}
+
+// settings are what each stage changes in the configuration, beside what those before it have changed. An empty value
+// takes a key out.
 var settings = map[Stage]map[string]string{
-	ScaleUp: {"pools.worker.count": "+1"},
-	Update:  {"pools.worker.cores": "4", "pools.worker.diskGiB": "50", "pools.worker.labels.tier": "db"},
-	Destroy: {"lifecycle.teardown": "true"},
+	ScaleUp:  {"pools.worker.count": "+1"},
+	Update:   {"pools.worker.cores": "4", "pools.worker.diskGiB": "50", "pools.worker.labels.tier": "db"},
+	Replace:  {"lifecycle.replace[0]": "small-worker-1"},
+	Remove:   {"lifecycle.replace": "", "pools.worker.count": "+0"},
+	Teardown: {"lifecycle.teardown": "true"},
+	Destroy:  {"lifecycle.teardown": "true"},
+}
+
+// upgrades are the versions that a stack goes to.
+var upgrades = map[string]map[string]string{
+	"ha":  {"cluster.versions.talos": "v1.12.4", "cluster.versions.kubernetes": "v1.35.0"},
+	"k3s": {"cluster.versions.k3s": "v1.34.3+k3s1"},
 }
 
 //go:embed stacks/*.yaml
 var small embed.FS
 
-// Stacks are the names of the small stacks, one for each way that a node comes to its first boot.
-func Stacks() []string { return []string{"template", "iso", "disk"} }
+// Stacks are the names of the small stacks: one for each way that a node comes to its first boot, one that is highly
+// available, and one of K3s.
+func Stacks() []string { return []string{"template", "iso", "disk", "ha", "k3s"} }
 
 // workers is how many workers a small stack begins with.
-var workers = map[string]int{"template": 0, "iso": 1, "disk": 1}
+var workers = map[string]int{"template": 0, "iso": 1, "disk": 1, "ha": 2, "k3s": 1}
 
 // Bounds of what a harness waits for.
 const (
@@ -77,6 +105,8 @@ type Reference struct {
 	Took  time.Duration
 	// Made are the machines that the stage leaves as they were, by VMID.
 	view View
+	// renewed are the machines that it makes anew or takes away.
+	renewed []int
 }
 
 // Open makes a harness for one of the small stacks, and lets it live an undisturbed life.
@@ -115,7 +145,7 @@ func Open(ctx context.Context, e *engine.Engine, name, dir string, proxmox world
 		return nil, errors.Join(err, g.Close())
 	}
 
-	for _, stage := range Stages() {
+	for _, stage := range StagesOf(name) {
 		if err := g.reference(ctx, stage); err != nil {
 			return nil, errors.Join(fmt.Errorf("the undisturbed life of stack %s, %s: %w", name, stage, err), g.Close())
 		}
@@ -135,15 +165,14 @@ func (g *Harness) file() string {
 
 // prepare writes down the configuration of each stage.
 func (g *Harness) prepare(ctx context.Context) error {
-	for _, stage := range Stages() {
-		for key, value := range settings[stage] {
-			if value == "+1" {
-				value = fmt.Sprint(workers[g.Name] + 1)
-			}
+	for _, stage := range StagesOf(g.Name) {
+		changed := settings[stage]
+		if stage == Upgrade {
+			changed = upgrades[g.Name]
+		}
 
-			err := g.r.Stack.SetConfigWithOptions(ctx, stacks.Project+":"+key, auto.ConfigValue{Value: value},
-				&auto.ConfigOptions{Path: true})
-			if err != nil {
+		for key, value := range changed {
+			if err := g.set(ctx, key, value); err != nil {
 				return err
 			}
 		}
@@ -159,9 +188,34 @@ func (g *Harness) prepare(ctx context.Context) error {
 	return nil
 }
 
+// set changes a key of the configuration.
+func (g *Harness) set(ctx context.Context, key, value string) error {
+	key, path := stacks.Project+":"+key, &auto.ConfigOptions{Path: true}
+
+	if value == "" {
+		return g.r.Stack.RemoveConfigWithOptions(ctx, key, path)
+	}
+
+	if more, relative := strings.CutPrefix(value, "+"); relative {
+		n, err := strconv.Atoi(more)
+		if err != nil {
+			return err
+		}
+
+		value = strconv.Itoa(workers[g.Name] + n)
+	}
+
+	return g.r.Stack.SetConfigWithOptions(ctx, key, auto.ConfigValue{Value: value}, path)
+}
+
 // reference runs a stage undisturbed, and notes what it does.
 func (g *Harness) reference(ctx context.Context, stage Stage) error {
 	mark, start := g.mark(), time.Now()
+
+	before, err := machines(g.r.Lab.World())
+	if err != nil {
+		return err
+	}
 
 	if err := g.plain(ctx, stage); err != nil {
 		return err
@@ -169,9 +223,19 @@ func (g *Harness) reference(ctx context.Context, stage Stage) error {
 
 	r := Reference{Took: time.Since(start), Calls: count(g.r.Lab.Journal().Entries()[mark:])}
 
-	var err error
 	if r.view, err = g.look(); err != nil {
 		return err
+	}
+
+	after, err := machines(g.r.Lab.World())
+	if err != nil {
+		return err
+	}
+
+	for id, uuid := range before {
+		if after[id] != uuid {
+			r.renewed = append(r.renewed, id)
+		}
 	}
 
 	g.Reference[stage] = r
@@ -280,10 +344,19 @@ func (g *Harness) busy() string {
 
 	ready := map[int]string{}
 
-	for _, s := range g.r.Talos.Nodes() {
-		ready[s.VMID] = s.Stage
-		if s.NodeReady {
-			ready[s.VMID] = ""
+	note := func(id int, stage string, isReady bool) {
+		if ready[id] = stage; isReady {
+			ready[id] = ""
+		}
+	}
+
+	if g.r.Ubuntu != nil {
+		for _, s := range g.r.Ubuntu.Nodes() {
+			note(s.VMID, s.Stage, s.NodeReady)
+		}
+	} else {
+		for _, s := range g.r.Talos.Nodes() {
+			note(s.VMID, s.Stage, s.NodeReady)
 		}
 	}
 

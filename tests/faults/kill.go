@@ -53,8 +53,9 @@ var everything = regexp.MustCompile("")
 func (g *Harness) Kill(ctx context.Context, k Kill) Killed {
 	start := time.Now()
 	random := rand.New(rand.NewPCG(k.Seed, 1))
+	stages := StagesOf(g.Name)
 	killed := Killed{
-		Kill: k, Stage: Stages()[random.IntN(len(Stages()))],
+		Kill: k, Stage: stages[random.IntN(len(stages))],
 		After: time.Duration(random.Int64N(int64(longest))),
 	}
 
@@ -76,7 +77,7 @@ func (g *Harness) Kill(ctx context.Context, k Kill) Killed {
 }
 
 func (g *Harness) kill(ctx context.Context, killed *Killed) error {
-	for _, stage := range Stages() {
+	for _, stage := range StagesOf(g.Name) {
 		if stage == killed.Stage {
 			if err := g.killIn(ctx, killed); err != nil {
 				return err

@@ -78,7 +78,7 @@ func stagesOfStacks() []string {
 	var all []string
 
 	for _, stack := range Stacks() {
-		for _, stage := range Stages() {
+		for _, stage := range StagesOf(stack) {
 			all = append(all, stack+", "+string(stage))
 		}
 	}
@@ -89,6 +89,10 @@ func stagesOfStacks() []string {
 func effects() []string {
 	var all []string
 	for e := range plants {
+		all = append(all, string(e))
+	}
+
+	for e := range events {
 		all = append(all, string(e))
 	}
 

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"talos-proxmox/tests/engine"
@@ -146,7 +148,7 @@ func (s *Sweep) say(format string, args ...any) {
 // life runs one life of the harness, with a case in each stage that has one left. The harness is not to be used again
 // unless it is sound.
 func (s *Sweep) life(ctx context.Context, g *Harness, q *queue) (sound bool, err error) {
-	for _, stage := range Stages() {
+	for _, stage := range StagesOf(g.Name) {
 		a, there := q.take(stage)
 
 		// Nothing is left for this stage and those after it: the stack may go.
@@ -231,7 +233,10 @@ func (s *Sweep) chosen(g *Harness) []Case {
 	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 
 	if s.Sample > 0 {
-		cases = spread(slices.DeleteFunc(cases, Case.providers), s.Sample)
+		some := spread(slices.DeleteFunc(slices.Clone(cases), Case.providers), s.Sample)
+		s.say("%s: the sample has no case of %s", g.Name, strings.Join(leftOut(cases, some), "; "))
+
+		cases = some
 	}
 
 	s.say("%s: %d cases, %d of them done before", g.Name, len(cases),
@@ -260,6 +265,36 @@ func spread(cases []Case, n int) []Case {
 	}
 
 	return some
+}
+
+// leftOut are the families of cases of which a sample has none, those with the same fault together: "reset (create,
+// update)".
+func leftOut(all, sample []Case) []string {
+	left := map[Case]bool{}
+	for _, c := range all {
+		left[c.family()] = true
+	}
+
+	for _, c := range sample {
+		delete(left, c.family())
+	}
+
+	stages := map[string][]string{}
+
+	for _, stage := range Stages() {
+		for c := range left {
+			if c.Stage == stage {
+				stages[c.what()] = append(stages[c.what()], string(stage))
+			}
+		}
+	}
+
+	var named []string
+	for _, what := range slices.Sorted(maps.Keys(stages)) {
+		named = append(named, what+" ("+strings.Join(stages[what], ", ")+")")
+	}
+
+	return named
 }
 
 // shard is where a case belongs, whatever other cases there are.

@@ -53,7 +53,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.shard, "shard", "1/1", "which part of how many")
 	flags.StringSliceVar(&o.stacks, "stack", faults.Stacks(), "the stacks to break things in")
 	flags.StringSliceVar(&o.stages, "stage", nil,
-		"the stages to break things in: create, scale-up, update, destroy; absent: all")
+		"the stages to break things in: create, scale-up, update, upgrade, replace, remove, teardown, destroy; absent: all")
 	flags.StringVar(&o.only, "only", "", "run the cases whose text holds this")
 	flags.Uint64Var(&o.sweep.Seed, "seed", 1, "gives the order of the cases, and the sample")
 	flags.IntVar(&o.sweep.Sample, "sample", 0, "how many cases of each stack; 0: all")

@@ -141,6 +141,9 @@ func (f *Factory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.route(&discard{header: http.Header{}}, r, call)
 			hangUp(w)
 			return
+		case journal.Answer:
+			fault.Write(w)
+			return
 		case journal.Reset:
 			hangUp(w)
 			return

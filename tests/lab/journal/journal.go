@@ -3,8 +3,12 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"sync"
@@ -62,10 +66,18 @@ const (
 	FailTask Kind = "failTask"
 	// FailTaskLate lets the task do its work and then end with Message as its exit status (Proxmox only).
 	FailTaskLate Kind = "failTaskLate"
+	// Answer answers with Code, Header and Message, and does nothing: what a proxy says, or a server that limits requests.
+	// Without a Code it is 200 (Proxmox, Kubernetes and Factory only).
+	Answer Kind = "answer"
 	// Replace answers as if all were well, with Message in place of the content (Factory only).
 	Replace Kind = "replace"
-	// Truncate ends the connection in the middle of the content (Factory only).
+	// Truncate does what was asked and ends the connection in the middle of the content (Proxmox and Factory only).
 	Truncate Kind = "truncate"
+	// Hang begins an answer, says nothing more for a while, and closes the connection. Nothing is done (Proxmox only).
+	Hang Kind = "hang"
+	// HangTask lets the task that the call starts do nothing for a while, or until it is stopped, and then its work
+	// (Proxmox only).
+	HangTask Kind = "hangTask"
 	// Stall answers nothing for a while, does nothing, and closes the connection.
 	Stall Kind = "stall"
 	// Interfere only lets Before happen: the call is answered as the world then is.
@@ -81,7 +93,10 @@ type Fault struct {
 	Times   int            // strike this many; 0 means once
 	Kind    Kind
 	Message string
-	// For bounds a Stall; 0: until the client gives up.
+	// Code and Header are those of an Answer.
+	Code   int
+	Header http.Header
+	// For bounds a Stall, a Hang or a HangTask; 0: until the client gives up, or the task is stopped.
 	For time.Duration
 	// Before happens first, whatever the kind; nil: nothing does. It gets the call that was struck.
 	Before func(Entry)
@@ -103,6 +118,13 @@ func (f *Fault) Hold(ctx context.Context, closing <-chan struct{}) {
 	case <-closing:
 	case <-over:
 	}
+}
+
+// Write carries out an Answer.
+func (f *Fault) Write(w http.ResponseWriter) {
+	maps.Copy(w.Header(), f.Header)
+	w.WriteHeader(cmp.Or(f.Code, http.StatusOK))
+	_, _ = io.WriteString(w, f.Message)
 }
 
 // Journal records calls and holds the planted faults. The zero value is ready to use.

@@ -178,6 +178,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case journal.Refuse:
 			writeError(w, apierrors.NewInternalError(errors.New(fault.Message)))
 			return
+		case journal.Answer:
+			fault.Write(w)
+			return
 		case journal.Reset:
 			hangUp(r)
 			return

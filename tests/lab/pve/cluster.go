@@ -100,7 +100,7 @@ func clusterStatus(r *request) (any, error) {
 
 	if len(hosts) > 1 {
 		out = append(out, map[string]any{
-			"type": "cluster", "id": "cluster", "name": clusterName, "nodes": len(hosts), "quorate": 1, "version": len(hosts),
+			"type": "cluster", "id": "cluster", "name": clusterName, "nodes": len(hosts), "quorate": bit(r.world.Quorate()), "version": len(hosts),
 		})
 	}
 

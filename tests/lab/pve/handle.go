@@ -1,11 +1,13 @@
 package pve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
+	"time"
 
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
@@ -60,6 +62,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, call, unknown.Error())
 	case fault != nil && fault.Kind == journal.LoseReply:
 		reset(w)
+	case fault != nil && fault.Kind == journal.Truncate && err == nil:
+		replyHalf(w, data)
 	default:
 		reply(w, data, err)
 	}
@@ -97,6 +101,10 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *journal.Fault
 		reply(w, nil, &world.Error{Code: http.StatusInternalServerError, Reason: f.Message})
 	case journal.Reset:
 		reset(w)
+	case journal.Answer:
+		f.Write(w)
+	case journal.Hang:
+		replyHalf(&held{w, func() { f.Hold(r.Context(), s.closing.Done()) }}, nil)
 	case journal.Stall:
 		f.Hold(r.Context(), s.closing.Done())
 		reset(w)
@@ -129,8 +137,12 @@ func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body
 		req.caller.ID = id
 	}
 
-	if f != nil && (f.Kind == journal.FailTask || f.Kind == journal.FailTaskLate) {
+	switch {
+	case f == nil:
+	case f.Kind == journal.FailTask || f.Kind == journal.FailTaskLate:
 		req.caller.Task = &world.TaskFault{Message: f.Message, Late: f.Kind == journal.FailTaskLate}
+	case f.Kind == journal.HangTask:
+		req.caller.Task = &world.TaskFault{Hang: cmp.Or(f.For, forever)}
 	}
 
 	values, err := read(r, body)
@@ -154,5 +166,20 @@ func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body
 		}
 	}
 
+	if rt.needsQuorum() && !s.world.Quorate() {
+		return nil, &world.Error{Code: http.StatusInternalServerError, Reason: "cluster not ready - no quorum?"}
+	}
+
 	return rt.handle(req)
+}
+
+// forever is longer than anything runs.
+const forever = 24 * time.Hour
+
+// local matches the calls that change nothing in the files of the cluster.
+var local = regexp.MustCompile(`^(/access/ticket|.*/(agent/.*|status/(stop|shutdown|reboot|reset)|tasks/{upid}))$`)
+
+// needsQuorum says whether the call writes files of the cluster, which are read-only without quorum.
+func (rt *route) needsQuorum() bool {
+	return rt.method != http.MethodGet && !local.MatchString(rt.path)
 }

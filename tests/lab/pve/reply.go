@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"talos-proxmox/tests/lab/world"
@@ -54,6 +55,33 @@ func reply(w http.ResponseWriter, data any, err error) {
 		e.Code, reason, contentType, len(body), body)
 	_ = buffer.Flush()
 }
+
+// replyHalf announces all of an answer and sends half of it.
+func replyHalf(w http.ResponseWriter, data any) {
+	body, _ := json.Marshal(map[string]any{"data": data})
+
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body[:len(body)/2])
+	_ = http.NewResponseController(w).Flush()
+
+	if h, ok := w.(*held); ok {
+		h.hold()
+		w = h.ResponseWriter
+	}
+
+	reset(w)
+}
+
+// held is a reply that waits before it ends.
+type held struct {
+	http.ResponseWriter
+
+	hold func()
+}
+
+// Unwrap lets the connection be reached.
+func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // reset ends the connection as a machine does that loses its power: without an answer, without a farewell.
 func reset(w http.ResponseWriter) {

@@ -3,6 +3,7 @@ package pve_test
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -273,6 +274,33 @@ func TestFaults(t *testing.T) {
 	// A call that starts no task fails itself.
 	plant(journal.FailTask, "PUT .*/config$", "no")
 	require.Equal(t, "500 no", f.call("PUT", "/nodes/pve1/qemu/402/config", "cores", "2").status())
+
+	// Of half an answer, the other half was done.
+	plant(journal.Truncate, "POST .*/clone$", "")
+	half, err := f.request(t.Context(), "POST", "/nodes/pve1/qemu/9000/clone?newid=403", nil, "")
+	require.NoError(t, err)
+	_, err = io.ReadAll(half.Body)
+	require.Error(t, err)
+	require.NoError(t, half.Body.Close())
+	_, err = f.world.VM("pve1", 403)
+	require.NoError(t, err)
+
+	f.journal.Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile("^GET /version$"), Kind: journal.Answer,
+		Code: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}},
+	})
+
+	limited, err := f.request(t.Context(), "GET", "/version", nil, "")
+	require.NoError(t, err)
+	require.NoError(t, limited.Body.Close())
+	require.Equal(t, http.StatusTooManyRequests, limited.StatusCode)
+	require.Equal(t, "1", limited.Header.Get("Retry-After"))
+
+	f.world.LoseQuorum(true)
+	require.Equal(t, "500 cluster not ready - no quorum?",
+		f.call("POST", "/nodes/pve1/qemu/9000/clone", "newid", "404").status())
+	f.ok("GET", "/nodes/pve1/qemu/9000/config")
+	f.world.LoseQuorum(false)
 
 	plant(journal.Stall, "^GET /version$", "")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -274,14 +274,23 @@ func (w *World) room(host string, s *Storage, id string, more int64) error {
 
 	_, name, _ := strings.Cut(id, ":")
 
-	switch s.Type {
+	switch full := w.full[s.Name]; s.Type {
 	case "zfspool":
 		return failf("zfs error: cannot create '%s/%s': out of space", s.Name, name)
 	case "lvm":
 		return failf(`lvcreate '%s/%s' error:   Volume group "%s" has insufficient free space`, s.Name, name, s.Name)
+	case "lvmthin":
+		if full {
+			return failf("lvcreate '%s/%s' error:   Cannot create new thin volume, free space in thin pool %s/data reached "+
+				"threshold.", s.Name, name, s.Name)
+		}
 	default:
-		return nil
+		if full {
+			return failf("unable to create image: No space left on device")
+		}
 	}
+
+	return nil
 }
 
 func (s *Storage) contentList() string { return strings.Join(s.Content, ",") }

@@ -86,6 +86,16 @@ func (w *World) start(c Caller, j job) string {
 
 // run does the work unless a fault comes before it, and tells whether it was done.
 func (t *task) run(fault *TaskFault, work func(*task) error) (bool, error) {
+	if fault != nil && fault.Hang > 0 {
+		select {
+		case <-t.ctx.Done():
+			return false, t.ctx.Err()
+		case <-time.After(fault.Hang):
+		}
+
+		fault = nil
+	}
+
 	if fault != nil && !fault.Late {
 		return false, failf("%s", fault.Message)
 	}

@@ -214,7 +214,9 @@ func (w *World) storageInfo(host string, s *Storage) StorageInfo {
 		info.Used += v.bytes()
 	}
 
-	info.Used = min(info.Used, info.Total)
+	if info.Used = min(info.Used, info.Total); w.full[s.Name] {
+		info.Used = info.Total
+	}
 
 	return info
 }

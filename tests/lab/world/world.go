@@ -59,6 +59,9 @@ type World struct {
 	// firewall is the cluster's, firewalls are the VMs'.
 	firewall  *firewall
 	firewalls map[int]*firewall
+	// full are the datastores without room; noQuorum says that the files of the cluster are read-only.
+	full     map[string]bool
+	noQuorum bool
 	// silent are the VMs whose guest agent never answers.
 	silent    map[int]bool
 	downloads []Download
@@ -81,6 +84,7 @@ func New(o Options) (*World, error) {
 		pools:     map[string]*pool{},
 		mappings:  map[string]*Mapping{},
 		silent:    map[int]bool{},
+		full:      map[string]bool{},
 		firewall:  newFirewall(),
 		firewalls: map[int]*firewall{},
 		groups:    o.HAGroups,
@@ -147,6 +151,8 @@ type TaskFault struct {
 	Message string
 	// Late lets the task do its work first: the error is all that went wrong.
 	Late bool
+	// Hang is how long it does nothing before its work; it can be stopped.
+	Hang time.Duration
 }
 
 // Error is a refusal as Proxmox VE words it.

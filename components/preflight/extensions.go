@@ -51,6 +51,22 @@ func (c *checks) checkExtensions(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// renamed are the names that the factory still takes for extensions that have another one (image-factory:
+// internal/profile, extensionNameAlias).
+var renamed = map[string]string{
+	"siderolabs/amdgpu-firmware":                "siderolabs/amdgpu",
+	"siderolabs/gasket":                         "siderolabs/gasket-driver",
+	"siderolabs/i915-ucode":                     "siderolabs/i915",
+	"siderolabs/nonfree-kmod-nvidia":            "siderolabs/nonfree-kmod-nvidia-lts",
+	"siderolabs/nvidia-container-toolkit":       "siderolabs/nvidia-container-toolkit-lts",
+	"siderolabs/nvidia-fabricmanager":           "siderolabs/nvidia-fabric-manager-lts",
+	"siderolabs/nvidia-open-gpu-kernel-modules": "siderolabs/nvidia-open-gpu-kernel-modules-lts",
+	"siderolabs/talos-vmtoolsd":                 "siderolabs/vmtoolsd-guest-agent",
+	"siderolabs/usb-modem":                      "siderolabs/usb-modem-drivers",
+	"siderolabs/v4l-uvc":                        "siderolabs/v4l-uvc-drivers",
+	"siderolabs/xe-guest-utilities":             "siderolabs/xen-guest-agent",
+}
+
 func (c *checks) checkExtensionsOf(pool plan.PlannedPool, known []string) {
 	if len(known) == 0 {
 		return
@@ -62,7 +78,7 @@ func (c *checks) checkExtensionsOf(pool plan.PlannedPool, known []string) {
 			full = "siderolabs/" + name
 		}
 
-		if slices.Contains(known, full) {
+		if slices.Contains(known, full) || slices.Contains(known, renamed[full]) {
 			continue
 		}
 

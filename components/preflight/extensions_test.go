@@ -36,12 +36,12 @@ func TestExtensions(t *testing.T) {
 		return plan.BootImage{FactoryURL: "https://factory.lan", Extensions: names}
 	}
 	p := &plan.Plan{Talos: "v1.12.4", Pools: []plan.PlannedPool{
-		{Name: "control", Nodes: make([]plan.Node, 1), Image: image("qemu-guest-agnet", "tailscale")},
+		{Name: "control", Nodes: make([]plan.Node, 1), Image: image("qemu-guest-agnet", "tailscale", "i915-ucode")},
 		{Name: "gpu", Nodes: make([]plan.Node, 1), Image: image("acme/other", "qemu-guest-agnet", "tailscale")},
 		{Name: "empty", Image: image("qemu-guest-agnet", "nothing")},
 	}}
 	asked := 0
-	known := []string{"siderolabs/qemu-guest-agent", "siderolabs/tailscale", "acme/thing"}
+	known := []string{"siderolabs/qemu-guest-agent", "siderolabs/tailscale", "siderolabs/i915", "acme/thing"}
 	c := newChecks(p, nil, oneFactory{names: known, asked: &asked})
 
 	require.NoError(t, c.checkExtensions(t.Context()))

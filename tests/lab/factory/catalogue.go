@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -41,6 +42,23 @@ func Extensions() []string {
 	}
 
 	return out
+}
+
+// renamed are extensions under names that the factory still takes (image-factory: internal/profile, extensionNameAlias).
+var renamed = map[string]string{
+	"v4l-uvc": "v4l-uvc-drivers", "usb-modem": "usb-modem-drivers", "gasket": "gasket-driver",
+	"talos-vmtoolsd": "vmtoolsd-guest-agent", "xe-guest-utilities": "xen-guest-agent",
+	"nvidia-container-toolkit":       "nvidia-container-toolkit-lts",
+	"nvidia-open-gpu-kernel-modules": "nvidia-open-gpu-kernel-modules-lts",
+	"nonfree-kmod-nvidia":            "nonfree-kmod-nvidia-lts",
+	"i915-ucode":                     "i915", "amdgpu-firmware": "amdgpu",
+}
+
+// available says whether an image may have an extension.
+func available(name string) bool {
+	other, old := renamed[strings.TrimPrefix(name, "siderolabs/")]
+
+	return slices.Contains(Extensions(), name) || old && slices.Contains(Extensions(), "siderolabs/"+other)
 }
 
 func digest(s string) string {

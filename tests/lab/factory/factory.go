@@ -334,7 +334,7 @@ func (f *Factory) image(w http.ResponseWriter, r *http.Request, id, version, fil
 
 	// a schematic may name anything; whether the extension exists is found out when an image is made of it
 	for _, name := range s.Customization.SystemExtensions.OfficialExtensions {
-		if !slices.Contains(Extensions(), name) {
+		if !available(name) {
 			http.Error(w, fmt.Sprintf("official extension %q is not available for Talos version %s", name, version),
 				http.StatusBadRequest)
 			return

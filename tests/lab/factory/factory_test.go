@@ -119,6 +119,20 @@ func TestWrongSchematics(t *testing.T) {
 	require.Contains(t, body, "siderolabs/nothing")
 }
 
+// TestRenamedExtension: the factory still takes the name that an extension had.
+func TestRenamedExtension(t *testing.T) {
+	_, c := start(t, factory.Options{})
+
+	_, body := c.do(http.MethodPost, "/schematics",
+		"customization: {systemExtensions: {officialExtensions: [siderolabs/i915-ucode]}}")
+
+	var reply struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(body), &reply))
+
+	code, _ := c.do(http.MethodGet, "/image/"+reply.ID+"/v1.12.4/metal-amd64.iso", "")
+	require.Equal(t, http.StatusOK, code)
+}
+
 func TestLists(t *testing.T) {
 	_, c := start(t, factory.Options{Versions: []string{"v1.12.4"}})
 

@@ -2,7 +2,9 @@ package proxmoxapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"time"
@@ -19,14 +21,31 @@ func Lock(message string) string { return locks.FindString(message) }
 // lockPause is how long a client waits before it repeats what a lock has refused.
 const lockPause = 5 * time.Second
 
-// untilUnlocked repeats what a lock refuses, within the bound of a task. Only the caller knows whose VM it asked for,
+// refusal is why a change was refused for now, and for how long, before anything was done: by a lock, or by a server that
+// limits requests. It is empty for another error.
+func (c *Client) refusal(err error) (why string, pause time.Duration) {
+	var failed failedError
+
+	switch {
+	case err == nil:
+		return "", 0
+	case errors.As(err, &failed) && failed.code == http.StatusTooManyRequests:
+		return failed.Error(), max(failed.after, c.lockPause)
+	default:
+		return Lock(err.Error()), c.lockPause
+	}
+}
+
+// untilAdmitted repeats what is refused for now, within the bound of a task. Only the caller knows whose VM it asked for,
 // and a VMID can be given to another VM meanwhile: before each repetition, unchanged says whether it still is the one
 // that refused first.
-func (c *Client) untilUnlocked(ctx context.Context, call string, unchanged func(context.Context) error,
+func (c *Client) untilAdmitted(ctx context.Context, call string, unchanged func(context.Context) error,
 	do func() error,
 ) error {
 	start, err := time.Now(), do()
-	if err == nil || Lock(err.Error()) == "" {
+
+	why, pause := c.refusal(err)
+	if why == "" {
 		return err
 	}
 
@@ -34,18 +53,18 @@ func (c *Client) untilUnlocked(ctx context.Context, call string, unchanged func(
 		return fmt.Errorf("%w: not sent again: %w", err, changed)
 	}
 
-	for err != nil && Lock(err.Error()) != "" {
-		if time.Since(start)+c.lockPause > c.taskTimeout {
+	for ; why != ""; why, pause = c.refusal(err) {
+		if time.Since(start)+pause > c.taskTimeout {
 			return fmt.Errorf("%w: gave up after %s (lifecycle.taskTimeout)", err, c.taskTimeout)
 		}
 
 		c.progress(fmt.Sprintf("waiting to send %s (%s of at most %s): %s", call,
-			time.Since(start).Round(time.Second), c.taskTimeout, Lock(err.Error())))
+			time.Since(start).Round(time.Second), c.taskTimeout, why))
 
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("interrupted while waiting to send %s: %w", call, err)
-		case <-time.After(c.lockPause):
+		case <-time.After(pause):
 		}
 
 		if changed := unchanged(ctx); changed != nil {

@@ -12,15 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lockedServer refuses to start a VM so many times, by its answer or by the end of its task, as another is at it. The
-// VM has one identity after the other, the last of them for good.
+// lockedServer refuses to start a VM so many times, by its answer or by the end of its task, as another is at it, or,
+// without a lock, because there are too many requests. The VM has one identity after the other, the last of them for
+// good.
 func lockedServer(t *testing.T, times int, byTask bool, lock string, uuids ...string) (*Client, *int) {
 	t.Helper()
 
 	asked := 0
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
-			if asked++; asked <= times && !byTask {
+			if asked++; asked <= times && lock == "" {
+				w.WriteHeader(http.StatusTooManyRequests)
+
+				return
+			}
+
+			if asked <= times && !byTask {
 				// Proxmox VE gives the reason in the status line.
 				connection, _, err := http.NewResponseController(w).Hijack()
 				assert.NoError(t, err)
@@ -93,6 +100,30 @@ func TestLocks(t *testing.T) {
 			assert.Equal(t, "waiting to send POST /nodes/pve/qemu/401/status/start (0s of at most 30m0s): "+c.lock, said[0])
 		})
 	}
+
+	t.Run("a limit of requests", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			uuids []string
+			sent  int
+			said  string
+		}{
+			"the same VM":       {[]string{one}, 2, ""},
+			"another VM by now": {[]string{one, other}, 1, "not sent again: VM 401 is another one by now"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				client, asked := lockedServer(t, 1, false, "", c.uuids...)
+
+				err := client.Start(t.Context(), vm)
+				assert.Equal(t, c.sent, *asked)
+
+				if c.said == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.said)
+				}
+			})
+		}
+	})
 
 	t.Run("something else", func(t *testing.T) {
 		client, asked := lockedServer(t, 1, true, "start failed: QEMU exited with code 1")

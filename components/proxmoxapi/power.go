@@ -101,7 +101,7 @@ func (c *Client) Resize(ctx context.Context, vm VM, disk string, gib int) error 
 func (c *Client) SetCPUUnits(ctx context.Context, vm VM, units int) error {
 	path := qemu(vm) + "/config"
 
-	return c.untilUnlocked(ctx, "PUT "+path, c.sameVM(vm), func() error {
+	return c.untilAdmitted(ctx, "PUT "+path, c.sameVM(vm), func() error {
 		return c.request(ctx, "PUT", path, map[string]int{"cpuunits": units}, nil)
 	})
 }

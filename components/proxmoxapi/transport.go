@@ -28,8 +28,8 @@ const retryPause = time.Second
 // drops which privilege is missing, and most other failures it takes for an answer with nothing in it. And it takes
 // nothing for an answer of Proxmox VE that is none: a proxy's page, half of a body.
 //
-// A look-up that fails for a reason that may pass is sent again for the grace period. A change is sent again only where
-// the answer says that it was not carried out.
+// A look-up that fails for a reason that may pass is sent again for the grace period. A change is not: see
+// Client.untilAdmitted.
 type transport struct {
 	next http.RoundTripper
 	// timeout bounds one request, grace the repetitions of one; 0: nothing is repeated. longest bounds how long a server
@@ -71,7 +71,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // again says after which pause a request is sent again.
 func (t *transport) again(r *http.Request, err error, taken time.Duration) (time.Duration, bool) {
-	if t.grace == 0 || r.Body != nil && r.GetBody == nil {
+	if t.grace == 0 {
 		return 0, false
 	}
 
@@ -82,12 +82,12 @@ func (t *transport) again(r *http.Request, err error, taken time.Duration) (time
 	)
 
 	switch {
+	case r.Method != http.MethodGet, errors.As(err, new(deniedError)):
+		return 0, false
 	case status && failed.code == http.StatusTooManyRequests && failed.after > 0:
 		return failed.after, taken+failed.after <= t.longest
 	case status && failed.code == http.StatusTooManyRequests:
 		return t.pause, soon
-	case r.Method != http.MethodGet, errors.As(err, new(deniedError)):
-		return 0, false
 	case status:
 		passing := []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
@@ -104,17 +104,7 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), t.timeout, timeoutError(t.timeout))
 	defer cancel()
 
-	attempt := r.Clone(ctx)
-	if r.GetBody != nil {
-		body, err := r.GetBody()
-		if err != nil {
-			return nil, err
-		}
-
-		attempt.Body = body
-	}
-
-	reply, err := t.next.RoundTrip(attempt)
+	reply, err := t.next.RoundTrip(r.Clone(ctx))
 	if err != nil {
 		return nil, unknown(r, ended(ctx, err))
 	}

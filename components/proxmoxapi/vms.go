@@ -317,7 +317,7 @@ func (c *Client) Eject(ctx context.Context, vm VM, drive string) error {
 
 	path := qemu(vm) + "/config"
 
-	return c.untilUnlocked(ctx, "PUT "+path, c.sameVM(vm), func() error {
+	return c.untilAdmitted(ctx, "PUT "+path, c.sameVM(vm), func() error {
 		return c.request(ctx, "PUT", path, map[string]string{drive: empty}, nil)
 	})
 }

@@ -18,6 +18,7 @@ func TestExamples(t *testing.T) {
 		"k3s":         "examples/Pulumi.k3s.yaml",
 		"k3s-dev-vms": "examples/Pulumi.k3s-dev-vms.yaml",
 		"atlas":       "examples/Pulumi.atlas.yaml",
+		"platform":    "examples/Pulumi.platform.yaml",
 		"enterprise":  "examples/Pulumi.enterprise.yaml",
 	} {
 		t.Run(name, func(t *testing.T) {

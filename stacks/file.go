@@ -20,8 +20,8 @@ import (
 // Project is the namespace of the configuration's keys, and the name in Pulumi.yaml.
 const Project = "talos-proxmox"
 
-// placeholder takes the place of a secret that is encrypted in the file, or is not in it at all.
-const placeholder = "00000000-0000-0000-0000-000000000000"
+// Placeholder takes the place of a secret that is encrypted in the file, or is not in it at all.
+const Placeholder = "00000000-0000-0000-0000-000000000000"
 
 // LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted
 // nor asked for: each one that is needed has a stand-in. The error is as Load's.
@@ -136,7 +136,7 @@ func otherNamespaces(keys []string, project string) spec.Problems {
 func withPlaceholders(values map[string]string) map[string]string {
 	var c Config
 
-	for _, key := range []string{"proxmox", "tailscale"} {
+	for _, key := range []string{"proxmox", "tailscale", "cluster"} {
 		if text, ok := values[key]; ok {
 			// What has the wrong type is reported below.
 			_ = json.Unmarshal([]byte(`{"`+key+`":`+text+`}`), &c)
@@ -146,9 +146,11 @@ func withPlaceholders(values map[string]string) map[string]string {
 	for key, needed := range map[string]bool{
 		"proxmoxTokenSecret": c.Proxmox.TokenID != "", "proxmoxPassword": c.Proxmox.Username != "",
 		"sshPrivateKey": c.Proxmox.SSH != nil, "tailscaleAuthKey": c.Tailscale != nil,
+		"csiToken": slices.Contains(c.Cluster.Addons, spec.AddonProxmoxCSI),
+		"ccmToken": slices.Contains(c.Cluster.Addons, spec.AddonProxmoxCCM),
 	} {
 		if _, given := values[key]; needed && !given {
-			values[key] = placeholder
+			values[key] = Placeholder
 		}
 	}
 
@@ -244,7 +246,7 @@ func opened(path string, value any, unquoted *spec.Problems) any {
 		return opened(path, texts, unquoted)
 	case map[string]any:
 		if _, secret := v["secure"].(string); secret && len(v) == 1 {
-			return placeholder
+			return Placeholder
 		}
 
 		for _, key := range slices.Sorted(maps.Keys(v)) {

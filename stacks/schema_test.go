@@ -297,6 +297,7 @@ func TestStackFilesFitTheSchema(t *testing.T) {
 		"../Pulumi.dev.yaml":               "stacks/schema/stack.schema.json",
 		"examples/Pulumi.k3s-dev-vms.yaml": "../schema/stack.schema.json",
 		"examples/Pulumi.atlas.yaml":       "../schema/stack.schema.json",
+		"examples/Pulumi.platform.yaml":    "../schema/stack.schema.json",
 		"examples/Pulumi.enterprise.yaml":  "../schema/stack.schema.json",
 		"examples/Pulumi.smallest.yaml":    "../schema/stack.schema.json",
 	} {

@@ -66,7 +66,7 @@ func (c Config) checkSecrets() spec.Problems {
 			"run: pulumi config set --secret tailscaleAuthKey, or correct "+keyVariable)
 	}
 
-	if key := c.SSHPrivateKey; key != "" && key != placeholder {
+	if key := c.SSHPrivateKey; key != "" && key != Placeholder {
 		var locked *ssh.PassphraseMissingError
 
 		switch _, err := ssh.ParseRawPrivateKey([]byte(key)); {
@@ -79,7 +79,7 @@ func (c Config) checkSecrets() spec.Problems {
 		}
 	}
 
-	if key := c.K3sToken; key != "" && key != placeholder &&
+	if key := c.K3sToken; key != "" && key != Placeholder &&
 		(!k3sToken.MatchString(key) || bootstrapToken.MatchString(key)) {
 		ps.Add("k3sToken",
 			"must be a password of at least 16 letters, digits and . _ ~ + / = -, and no bootstrap token or full token of K3s",
@@ -87,7 +87,7 @@ func (c Config) checkSecrets() spec.Problems {
 			"run: openssl rand -hex 32 | pulumi config set --secret k3sToken")
 	}
 
-	if files := c.K3sIdentity; files != "" && files != placeholder {
+	if files := c.K3sIdentity; files != "" && files != Placeholder {
 		if _, err := k3s.ReadServerFiles(files); err != nil {
 			ps.Add("k3sIdentity", "must be the files of a K3s server: "+err.Error(), "",
 				"read them again, as stacks/docs/recovery.md says")
@@ -98,14 +98,14 @@ func (c Config) checkSecrets() spec.Problems {
 		ps.Add("k3sIdentity", "excludes k3sToken: it holds the token", "", "run: pulumi config rm k3sToken")
 	}
 
-	if text := c.SecretManifests; text != "" && text != placeholder {
+	if text := c.SecretManifests; text != "" && text != Placeholder {
 		if rule := manifests.Wrong(text); rule != "" {
 			ps.Add("secretManifests", "must be Kubernetes manifests: "+rule, "",
 				"run: pulumi config set --secret secretManifests < secrets.yaml")
 		}
 	}
 
-	if text := c.RegistryLogins; text != "" && text != placeholder {
+	if text := c.RegistryLogins; text != "" && text != Placeholder {
 		if _, err := machineconfig.ReadRegistryLogins(text); err != nil {
 			ps.Add("registryLogins", "must be logins of registries: "+err.Error(), "",
 				"run: pulumi config set --secret registryLogins < logins.yaml")
@@ -113,12 +113,12 @@ func (c Config) checkSecrets() spec.Problems {
 	}
 
 	for _, t := range []struct{ key, token string }{{"csiToken", c.CSIToken}, {"ccmToken", c.CCMToken}} {
-		if t.token != "" && t.token != placeholder && !fullToken.MatchString(t.token) {
+		if t.token != "" && t.token != Placeholder && !fullToken.MatchString(t.token) {
 			ps.Add(t.key, "must have the form user@realm!name=secret", "", "run: pulumi config set --secret "+t.key)
 		}
 	}
 
-	if c.MachineSecrets != "" && c.MachineSecrets != placeholder {
+	if c.MachineSecrets != "" && c.MachineSecrets != Placeholder {
 		if _, err := machineconfig.ReadSecrets(c.MachineSecrets); err != nil {
 			ps.Add("machineSecrets", "must be a Talos secrets bundle: "+err.Error(), "",
 				"run: pulumi config set --secret machineSecrets < secrets.yaml")

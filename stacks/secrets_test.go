@@ -138,7 +138,7 @@ func TestMachineSecrets(t *testing.T) {
 	whole, err := machineconfig.ThrowAwaySecrets()
 	require.NoError(t, err)
 
-	for _, text := range []string{whole, placeholder} {
+	for _, text := range []string{whole, Placeholder} {
 		require.NoError(t, Config{MachineSecrets: text}.checkSecrets().Err())
 	}
 }

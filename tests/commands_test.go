@@ -46,6 +46,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"migration.md", "", "", "needs clusters of Terraform: TestForeignCluster, tests of stacks/migrate"},
 	{"permissions.md", "", "pveum ", onHost},
 	{"pipeline.md", "", "gh ", "needs a workflow on GitHub"},
+	{"platform.md", "", "go run ./tests/rehearse platform", "another rehearsal: TestPlatform"},
 	{"platform.md", "", "pulumi config set", "needs a file of the operator's: TestNoSecretInPlainText"},
 	{"pipeline.md", "", "pveum ", onHost},
 	{"pipeline.md", "", "go run ./stacks/ops restore", "goes with the command before it"},

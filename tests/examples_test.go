@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/world"
@@ -121,6 +124,54 @@ func TestEnterprise(t *testing.T) {
 
 	t.Run("control planes in production are protected", func(t *testing.T) { requireProtected(t, r) })
 
+	destroy(t, r.Stack)
+	assert.Empty(t, r.Leftovers())
+}
+
+// TestPlatform brings the cluster of platform.md up: what its addons need is there, and nodes say where they are.
+func TestPlatform(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "platform"))
+	result := upResult(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	api := kubernetesClient(t, result.Outputs)
+
+	nodes, err := api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, nodes.Items, 6)
+
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		assert.Equal(t, "example", n.Labels[corev1.LabelTopologyRegion], n.Name)
+		assert.Contains(t, []string{"pve1", "pve2", "pve3"}, n.Labels[corev1.LabelTopologyZone], n.Name)
+		assert.Equal(t, fmt.Sprintf("proxmox://example/%d", vmids(r)[n.Name]), n.Spec.ProviderID)
+	}
+
+	jobs, err := api.BatchV1().Jobs(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+
+	var installed []string
+	for i := range jobs.Items {
+		installed = append(installed, jobs.Items[i].Name)
+	}
+
+	for _, part := range []string{"cilium", "load-balancer", "metrics-server", "proxmox-csi", "proxmox-ccm", "flux"} {
+		assert.True(t, slices.ContainsFunc(installed, func(name string) bool { return strings.Contains(name, part) }),
+			"%s in %s", part, installed)
+	}
+
+	for login, namespace := range map[string]string{
+		"proxmox-csi-plugin": "csi-proxmox", "proxmox-cloud-controller-manager": metav1.NamespaceSystem,
+	} {
+		secret, err := api.CoreV1().Secrets(namespace).Get(t.Context(), login, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Contains(t, string(secret.Data["config.yaml"]), "region: example")
+		assert.Contains(t, string(secret.Data["config.yaml"]), r.Lab.Endpoint())
+	}
+
+	requireNoChange(t, r.Stack)
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
 }

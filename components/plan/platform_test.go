@@ -103,3 +103,17 @@ func TestLonghornImage(t *testing.T) {
 		})
 	}
 }
+
+// TestProxmoxAddons: addons that log in to Proxmox VE need a token, which a stack file does not show.
+func TestProxmoxAddons(t *testing.T) {
+	t.Parallel()
+
+	s := small()
+	s.Cluster.Region, s.Cluster.Addons = "lan", []spec.Addon{spec.AddonProxmoxCSI, spec.AddonProxmoxCCM}
+	s.Provided.CCMToken = true
+
+	_, err := New(spec.Spec(s))
+	assert.ErrorContains(t, err, "csiToken: is required with the addon proxmox-csi; "+
+		"run: pulumi config set --secret csiToken, with user@realm!name=secret")
+	assert.NotContains(t, err.Error(), "ccmToken")
+}

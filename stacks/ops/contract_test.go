@@ -53,10 +53,10 @@ func TestExport(t *testing.T) {
 	}
 
 	out, _, err := ops(t, "", "export", "nodes.json", "--vip", "10.0.0.20", "--login-server",
-		"https://agentydragon.com:8080", contract)
+		"https://headscale.example.com:8080", contract)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{
-		"control_plane_vip": "10.0.0.20", "headscale_login_server": "https://agentydragon.com:8080",
+		"control_plane_vip": "10.0.0.20", "headscale_login_server": "https://headscale.example.com:8080",
 		"controlplanes": [{"name": "talos-cp-01", "dhcp": "10.0.0.11"}, {"name": "talos-cp-02", "dhcp": "10.0.0.12"}, {"name": "talos-cp-03"}],
 		"workers": [{"name": "talos-worker-01", "dhcp": "10.0.0.21"}, {"name": "talos-gpu-01", "dhcp": "fd00::31"}]}`, out)
 

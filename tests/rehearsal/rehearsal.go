@@ -267,10 +267,7 @@ func (r *Rehearsal) WriteStackFile(path string) error {
 func (r *Rehearsal) Secrets() auto.ConfigMap {
 	secrets := auto.ConfigMap{}
 
-	for _, key := range []string{
-		"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "tailscaleAuthKey",
-		"machineSecrets", "k3sToken", "backupPassphrase",
-	} {
+	for _, key := range stacks.SecretKeys {
 		if value, ok := r.rewritten.values[key]; ok {
 			secrets[stacks.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
 		}

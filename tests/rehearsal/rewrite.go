@@ -52,6 +52,19 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
 		errs = append(errs, err)
 	}
 
+	for _, key := range []string{"csiToken", "ccmToken"} {
+		if r.values[key] == stacks.Placeholder {
+			r.values[key] = "rehearsal@pve!" + key + "=" + stacks.Placeholder
+		}
+	}
+
+	// What is encrypted in the file cannot be read here, and nodes of the lab do without it.
+	for _, key := range []string{"secretManifests", "registryLogins"} {
+		if r.values[key] == stacks.Placeholder {
+			delete(r.values, key)
+		}
+	}
+
 	errs = append(errs, r.rewriteImages(config, l))
 	credentials := l.Credentials()
 

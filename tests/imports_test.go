@@ -109,7 +109,7 @@ func TestImports(t *testing.T) {
 		{"stacks/contract", []string{"components/spec", "stacks/schema"}, []string{"net/http", "k8s.io/"}},
 		{"stacks", []string{"components", "components/", "stacks", "stacks/"}, nil},
 		{"policy", []string{"components/plan", "components/spec", "components/tokens", "policy/"}, nil},
-		// What is released is nobody's code here.
+		// What is released is no code of ours.
 		{"tests/lab", []string{"tests/lab/", "tests/upstream"}, []string{"github.com/pulumi/", "github.com/luthermonson/"}},
 		{"tests/engine", []string{"tests/engine/"}, nil},
 	}

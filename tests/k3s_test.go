@@ -286,7 +286,7 @@ func TestK3sHA(t *testing.T) {
 
 	for _, server := range []string{"ha-server-1", "ha-server-2", "ha-server-3"} {
 		for path := range r.Ubuntu.ServerFiles(server) {
-			if strings.HasPrefix(path, "db/snapshots/pulumi-"+server+"-") {
+			if strings.HasPrefix(path, "db/snapshots/talos-proxmox-auto-"+server+"-") {
 				kept[server]++
 			}
 		}

@@ -131,7 +131,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 		applied := []string{"clientConfiguration", "configPatches", "machineConfiguration", "machineConfigurationInput"}
 
 		assert.Equal(t, map[string][]string{
-			"talos-proxmox-test": {"kubeconfig", "talosconfig"},
+			"talos-proxmox-test": {"kubeconfig", "kubernetes_credentials", "talosconfig"},
 			"vault": {
 				"controlPlaneConfiguration", "kubeconfig", "machineSecrets", "talosconfig", "workerConfiguration",
 			},

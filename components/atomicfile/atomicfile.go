@@ -4,12 +4,12 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Write makes a file in a directory, which is made with mode 0700 where it is not there. fill writes it, and place
@@ -29,14 +29,8 @@ func write(dir string, fill func(f *os.File) error, place func(unfinished string
 		return err
 	}
 
-	ours, err := ours()
-	if err != nil {
-		return err
-	}
-
-	if err := sweep(dir, ours); err != nil {
-		return err
-	}
+	ours := ours()
+	sweep(dir, ours)
 
 	f, err := os.CreateTemp(dir, fmt.Sprintf("%s%d.*", ours, os.Getpid()))
 	if err != nil {
@@ -54,19 +48,19 @@ func write(dir string, fill func(f *os.File) error, place func(unfinished string
 // prefix begins the names of files that are being written. No other program uses it.
 const prefix = ".talos-proxmox-unfinished-"
 
-// ours begins the names of those that this machine writes. The number of the writer's process follows.
-func ours() (string, error) {
-	host, err := os.Hostname()
+// abandoned is the age from which a file may have been left. Containers with one name do not see each other's processes.
+const abandoned = time.Hour
 
-	return prefix + host + ".", err
+// ours begins the names of those that this machine writes. The number of the writer's process follows.
+func ours() string {
+	host, _ := os.Hostname()
+
+	return prefix + host + "."
 }
 
-// sweep removes the files of this machine's writers that have died.
-func sweep(dir, ours string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
+// sweep removes the files of this machine's writers that have died. One that cannot be removed harms no other.
+func sweep(dir, ours string) {
+	entries, _ := os.ReadDir(dir)
 
 	for _, e := range entries {
 		name, found := strings.CutPrefix(e.Name(), ours)
@@ -77,12 +71,10 @@ func sweep(dir, ours string) error {
 			continue
 		}
 
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
-
-	return nil
 }
 
 // dead says that there is no process of a number. One whose number was given again counts as alive.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,8 +66,7 @@ func TestFullDisk(t *testing.T) {
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 
-	here, err := ours()
-	require.NoError(t, err)
+	here := ours()
 
 	child := exec.Command(os.Args[0], "-test.run=^$")
 	require.NoError(t, child.Run())
@@ -75,9 +75,17 @@ func TestKilled(t *testing.T) {
 		fmt.Sprintf("%s%d.1", here, os.Getpid()), fmt.Sprintf("%sother.lan.%d.1", prefix, child.Process.Pid),
 		here + "x.1", ".unfinished-1",
 	}
-	for _, name := range append(stay, fmt.Sprintf("%s%d.1", here, child.Process.Pid)) {
+	recent := fmt.Sprintf("%s%d.2", here, child.Process.Pid)
+
+	for _, name := range append(stay, recent, fmt.Sprintf("%s%d.1", here, child.Process.Pid)) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+
+		if written := time.Now().Add(-2 * abandoned); name != recent {
+			require.NoError(t, os.Chtimes(filepath.Join(dir, name), written, written))
+		}
 	}
+
+	stay = append(stay, recent)
 
 	require.NoError(t, Write(dir, Text([]byte("text")), func(unfinished string) error {
 		return os.Rename(unfinished, filepath.Join(dir, "file"))

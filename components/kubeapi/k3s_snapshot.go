@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -42,7 +41,12 @@ func SaveK3sSnapshot(
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(authority)
 
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
+	// A snapshot takes its time, a connection does not.
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12},
+		DialContext:         (&net.Dialer{Timeout: requestTimeout}).DialContext,
+		TLSHandshakeTimeout: requestTimeout,
+	}
 	defer transport.CloseIdleConnections()
 
 	response, err := (&http.Client{Transport: transport}).Do(request)
@@ -73,7 +77,7 @@ func SaveK3sSnapshot(
 		Created []string `json:"created"`
 	}
 	if err := json.Unmarshal(answer, &result); err != nil || len(result.Created) == 0 {
-		return "", fmt.Errorf("it names no snapshot: %q", answer)
+		return "", errors.New("its answer names no snapshot")
 	}
 
 	return result.Created[0], nil

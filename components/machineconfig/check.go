@@ -290,7 +290,7 @@ func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) 
 
 	patch, err := configpatcher.LoadPatch([]byte(text))
 	if err == nil {
-		err = checkKinds(patch)
+		err = checkKinds(patch, text)
 	}
 
 	if err != nil {

@@ -2,12 +2,12 @@ package machineconfig
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
+	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
+	"gopkg.in/yaml.v3"
 )
 
 // providerKinds are the kinds of documents that the Talos provider of the SDK knows: those of Talos' library of 1.12,
@@ -23,7 +23,7 @@ var providerKinds = []string{
 }
 
 // checkKinds holds that the provider knows the documents of a patch.
-func checkKinds(patch configpatcher.Patch) error {
+func checkKinds(patch configpatcher.Patch, text string) error {
 	merge, ok := patch.(configpatcher.StrategicMergePatch)
 	if !ok {
 		return nil
@@ -34,24 +34,27 @@ func checkKinds(patch configpatcher.Patch) error {
 			return fmt.Errorf("%s came after Talos 1.12, and the Talos provider does not know it; use the settings of "+
 				"Talos 1.12, which later versions take, too", doc.Kind())
 		}
-
-		if laterField(doc) {
-			return fmt.Errorf("mount of %s came after Talos 1.12, and the Talos provider does not know it; leave it out",
-				doc.Kind())
-		}
 	}
 
-	return nil
+	return checkLaterFields(text)
 }
 
-// laterField says whether a volume states how it is mounted.
-func laterField(doc config.Document) bool {
-	switch v := doc.(type) {
-	case *block.VolumeConfigV1Alpha1:
-		return !reflect.ValueOf(v.MountSpec).IsZero()
-	case *block.UserVolumeConfigV1Alpha1:
-		return !v.MountSpec.IsZero()
-	default:
-		return false
+// checkLaterFields holds that volumes do not say how they are mounted. What is said may be what holds anyway, so the
+// text is read.
+func checkLaterFields(text string) error {
+	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var doc struct {
+			Kind  string    `yaml:"kind"`
+			Mount yaml.Node `yaml:"mount"`
+		}
+
+		if decoder.Decode(&doc) != nil {
+			return nil // the end, or what others judge
+		}
+
+		if (doc.Kind == block.VolumeConfigKind || doc.Kind == block.UserVolumeConfigKind) && !doc.Mount.IsZero() {
+			return fmt.Errorf("mount of %s came after Talos 1.12, and the Talos provider does not know it; leave it out",
+				doc.Kind)
+		}
 	}
 }

@@ -72,6 +72,7 @@ func TestVolumes(t *testing.T) {
 func TestLaterFields(t *testing.T) {
 	for _, text := range []string{
 		"apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nmount: { secure: true }\n",
+		"apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nmount: { secure: false }\n",
 		"apiVersion: v1alpha1\nkind: UserVolumeConfig\nname: a\nmount: { disableAccessTime: true }\nprovisioning:\n" +
 			"  diskSelector: { match: system_disk }\n  minSize: 1GiB\n",
 	} {

@@ -7,9 +7,10 @@ func TestHideSecrets(t *testing.T) {
 		"console=ttyS0 net.ifnames=0": "console=ttyS0 net.ifnames=0",
 		"siderolink.api=https://omni.lan:8090?jointoken=abc-1&grpc_tunnel=true": "siderolink.api=https://omni.lan:8090?" +
 			"jointoken=***&grpc_tunnel=true",
-		"TS_AUTHKEY=tskey-1 x.password=a":                  "TS_AUTHKEY=*** x.password=***",
-		"talos.logging.kernel=tcp://robot:pw@logs.lan:514": "talos.logging.kernel=tcp://***@logs.lan:514",
-		"    - 'jointoken=abc'\n":                          "    - 'jointoken=***'\n",
+		"TS_AUTHKEY=tskey-1 x.password=a":                           "TS_AUTHKEY=*** x.password=***",
+		"talos.logging.kernel=tcp://robot:pw@logs.lan:514":          "talos.logging.kernel=tcp://***@logs.lan:514",
+		`x.password="a b" y.psk=a,b;c talos.config.inline=KLUv/QBY`: "x.password=*** y.psk=*** talos.config.inline=***",
+		"    - 'jointoken=abc'\n":                                   "    - 'jointoken=***'\n",
 	} {
 		if got := HideSecrets(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)

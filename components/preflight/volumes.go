@@ -25,11 +25,11 @@ func foreignVolumes(vmid int, settings map[string]string) map[string][]string {
 	found := map[string][]string{}
 
 	for key, value := range settings {
-		volume, _, _ := strings.Cut(value, ",")
+		volume, options, _ := strings.Cut(value, ",")
 		datastore, _, _ := strings.Cut(volume, ":")
 
 		if m := volumeOwner.FindStringSubmatch(volume); m != nil && m[1] != strconv.Itoa(vmid) &&
-			diskPosition.MatchString(key) {
+			diskPosition.MatchString(key) && !strings.Contains(options, "media=cdrom") {
 			found[datastore] = append(found[datastore], key+" "+volume)
 		}
 	}
@@ -49,7 +49,7 @@ func (c *checks) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxmo
 	var shared map[string]bool
 
 	for i, n := range nodes {
-		if settings[i] == nil || vms[i].Host == n.Host {
+		if settings[i] == nil || vms[i].Host == n.Host || slices.Contains(c.plan.Replace, n.Name) {
 			continue
 		}
 

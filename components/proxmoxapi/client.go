@@ -223,6 +223,12 @@ func (c *Client) vmTask(ctx context.Context, vm VM, method, path string, body an
 	})
 }
 
+// begunError is what went wrong while the end of a task was waited for. The task itself goes on, so that its request is
+// not sent again, whatever it was.
+type begunError struct{ error }
+
+func (e begunError) Unwrap() error { return e.error }
+
 func (c *Client) taskOnce(ctx context.Context, host, method, path string, body any) error {
 	var (
 		id   proxmox.UPID
@@ -241,7 +247,7 @@ func (c *Client) taskOnce(ctx context.Context, host, method, path string, body a
 			call,
 			c.taskTimeout)
 	case err != nil:
-		return c.explain("the task of "+call, err)
+		return begunError{c.explain("the task of "+call, err)}
 	}
 
 	if warnings, ok := strings.CutPrefix(task.ExitStatus, "WARNINGS: "); ok {

@@ -27,7 +27,7 @@ func (c *Client) refusal(err error) (why string, pause time.Duration) {
 	var failed failedError
 
 	switch {
-	case err == nil:
+	case err == nil, errors.As(err, new(begunError)):
 		return "", 0
 	case errors.As(err, &failed) && failed.code == http.StatusTooManyRequests:
 		return failed.Error(), max(failed.after, c.lockPause)

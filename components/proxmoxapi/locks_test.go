@@ -125,6 +125,32 @@ func TestLocks(t *testing.T) {
 		}
 	})
 
+	t.Run("a limit while the task runs", func(t *testing.T) {
+		asked := 0
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodPost:
+				asked++
+
+				_, _ = w.Write([]byte(`{"data":"UPID:pve:00000001:00000001:00000001:qmstart:401:a@pve:"}`))
+			case strings.HasSuffix(r.URL.Path, "/config"):
+				_, _ = w.Write([]byte(`{"data":{"smbios1":"` + one + `"}}`))
+			default:
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+		}))
+		t.Cleanup(server.Close)
+
+		client, err := New(Access{
+			Endpoint: server.URL, Insecure: true, TokenID: "a@pve!b", TokenSecret: "c", GracePeriod: time.Millisecond,
+		})
+		require.NoError(t, err)
+
+		client.lockPause = time.Millisecond
+		require.ErrorContains(t, client.Start(t.Context(), vm), "429 Too Many Requests")
+		assert.Equal(t, 1, asked, "it has begun")
+	})
+
 	t.Run("something else", func(t *testing.T) {
 		client, asked := lockedServer(t, 1, true, "start failed: QEMU exited with code 1")
 		require.ErrorContains(t, client.Start(t.Context(), vm), "QEMU exited with code 1")

@@ -127,7 +127,8 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 		return nil, unknown(r, fmt.Errorf("a part of its answer: %w", ended(ctx, err)))
 	}
 
-	if reply.StatusCode < http.StatusBadRequest && !isAnswer(body) {
+	// Where a redirection leads to, is an answer or is none.
+	if reply.StatusCode < http.StatusMultipleChoices && !isAnswer(body) {
 		return nil, unknown(r, notAnswerError(reply.Header.Get("Content-Type")))
 	}
 

@@ -296,7 +296,12 @@ func run(o *options) *cobra.Command {
 // compile builds the program of a project whose Pulumi.yaml names a binary of it, so that pulumi runs no outdated one.
 // It takes a second where nothing has changed.
 func compile(ctx context.Context, project string) error {
-	settings, err := workspace.LoadProject(filepath.Join(project, "Pulumi.yaml"))
+	path, err := workspace.DetectProjectPathFrom(project)
+	if err != nil {
+		return err
+	}
+
+	settings, err := workspace.LoadProject(path)
 	if err != nil {
 		return err
 	}

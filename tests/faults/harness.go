@@ -105,7 +105,7 @@ type Reference struct {
 	Took  time.Duration
 	// Made are the machines that the stage leaves as they were, by VMID.
 	view View
-	// renewed are the machines that it makes anew or takes away.
+	// renewed are the machines that it recreates or removes.
 	renewed []int
 }
 

@@ -12,15 +12,19 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// snapshotName begins the names of the snapshots. K3s adds the node and the time, and keeps lifecycle.backup.keep of a
-// name on each server.
-const snapshotName = "pulumi"
+// snapshotName begins the names of the snapshots, and of no others: K3s adds the node and the time, and on each server
+// keeps lifecycle.backup.keep of those that begin so.
+const snapshotName = "talos-proxmox-auto"
 
 // backupEtcd has a server keep etcd on its disk before something happens to a node. Another one is asked first: what it
 // keeps outlives the node.
 func (c *Cluster) backupEtcd(ctx context.Context, node string) error {
 	if c.Plan.Backup == nil {
 		return nil
+	}
+
+	if err := c.locate(ctx); err != nil {
+		return err
 	}
 
 	identity, known := c.Identity.Get(ctx, c.Plan.NodeTimeout)

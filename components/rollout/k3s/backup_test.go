@@ -55,7 +55,7 @@ func TestBackup(t *testing.T) {
 
 	require.NoError(t, server.Backup(t.Context()))
 	assert.Equal(t, []string{"etcd is kept on edge-server-1 as pulumi-edge-server-1-1700000000"}, said)
-	assert.JSONEq(t, `{"operation":"save","name":["pulumi"],"retention":10}`, e.snapshots.requests[0])
+	assert.JSONEq(t, `{"operation":"save","name":["talos-proxmox-auto"],"retention":10}`, e.snapshots.requests[0])
 
 	for _, row := range []struct {
 		name, answer string
@@ -74,7 +74,7 @@ func TestBackup(t *testing.T) {
 		},
 		{
 			"nothing was made", "{}", http.StatusOK,
-			"no server has taken a snapshot of etcd (edge-server-1: it names no snapshot: \"{}\"); " +
+			"no server has taken a snapshot of etcd (edge-server-1: its answer names no snapshot); " +
 				"mend that, or set lifecycle.backup.enabled to false",
 		},
 	} {

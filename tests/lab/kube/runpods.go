@@ -116,7 +116,7 @@ func (r *podRunner) run(ctx context.Context) error {
 	return nil
 }
 
-// step goes one step with a pod, and tells whether it waits for something. Somebody else may be faster: then the pod is
+// step goes one step with a pod, and tells whether it waits for something. Another may be faster: then the pod is
 // looked at again anyway.
 func (r *podRunner) step(ctx context.Context, p *corev1.Pod, all []corev1.Pod) (waits bool, err error) {
 	switch {
@@ -144,7 +144,7 @@ func (r *podRunner) step(ctx context.Context, p *corev1.Pod, all []corev1.Pod) (
 	return !podReady(p) && !completed(p), ignored(err)
 }
 
-// ignored is an error that is more than somebody else being faster.
+// ignored is an error that is more than another being faster.
 func ignored(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

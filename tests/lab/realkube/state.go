@@ -54,7 +54,7 @@ func (c *Cluster) NodeReady(name string) (joined, ready bool) {
 	})
 }
 
-// askWithin is how long a question may take that somebody waits for.
+// askWithin is how long a question may take that someone waits for.
 const askWithin = 2 * time.Second
 
 // HasNode tells whether a node of that name and identity is registered.

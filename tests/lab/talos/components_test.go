@@ -250,6 +250,11 @@ func TestImageThatIsMissing(t *testing.T) {
 			return err
 		}
 
+		// A mirror pod has no status yet when it is made.
+		if len(st.ContainerStatuses) == 0 {
+			return errors.New("no status")
+		}
+
 		if w := st.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != "ImagePullBackOff" ||
 			!strings.Contains(w.Message, "kube-apiserver:v1.35.0") {
 			return fmt.Errorf("%v", st.ContainerStatuses)

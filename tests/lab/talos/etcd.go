@@ -113,7 +113,7 @@ type etcdError struct {
 
 func (e *etcdError) Error() string { return etcdPrefix + e.text }
 
-// Is tells whether two are the same: real members make theirs anew.
+// Is tells whether two are the same: real members have others later.
 func (e *etcdError) Is(other error) bool {
 	same, ok := other.(*etcdError) //nolint:errorlint // errors.Is unwraps
 

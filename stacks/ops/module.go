@@ -58,7 +58,7 @@ func renameModule(dir, to string) (int, error) {
 
 	from, changed := string(found[1]), 0
 
-	return changed, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -80,6 +80,8 @@ func renameModule(dir, to string) (int, error) {
 
 		return os.WriteFile(path, after, 0o644)
 	})
+
+	return changed, err
 }
 
 // renamed is a file before and after its module has another path.

@@ -29,7 +29,8 @@ func Program(ctx *pulumi.Context) error {
 	return run(ctx, ctx.RootDirectory(), (*Config).OfThisMachine)
 }
 
-// OfThisMachine sets what the configuration does not say: whether this is a pipeline, and which hosts the provider knows.
+// OfThisMachine sets what the configuration does not say: whether this is a pipeline, and which hosts the provider
+// knows.
 func (c *Config) OfThisMachine() {
 	c.Pipeline = ciutil.IsCI()
 
@@ -139,16 +140,16 @@ func DeployAll(ctx *pulumi.Context, configs []Config, opts ...pulumi.ResourceOpt
 	return deployAll(ctx, clusters, connect, preflight.Dialer{}, opts...)
 }
 
-// RefuseProtect refuses the option protect for a cluster. Pulumi runs the hooks before a deletion before it looks at that
-// option, so a node would be drained and reset, and only then kept.
+// RefuseProtect refuses the option protect for a cluster. Pulumi runs the hooks before a deletion before it looks at
+// that option, so a node would be drained and reset, and only then kept.
 func RefuseProtect(opts ...pulumi.ResourceOption) error {
 	options, err := pulumi.NewResourceOptions(opts...)
 	if err != nil || !options.Protect {
 		return err
 	}
 
-	return errors.New("protect is not an option of a cluster: Pulumi refuses to delete a protected node only after it was " +
-		"drained and reset; leave it out, and set protection for the pools")
+	return errors.New("protect is not an option of a cluster: Pulumi refuses to delete a protected node only after it " +
+		"was drained and reset; leave it out, and set protection for the pools")
 }
 
 // deployAll checks all clusters before it registers anything of the first.

@@ -48,7 +48,8 @@ func write(dir string, fill func(f *os.File) error, place func(unfinished string
 // prefix begins the names of files that are being written. No other program uses it.
 const prefix = ".talos-proxmox-unfinished-"
 
-// abandoned is the age from which a file may have been left. Containers with one name do not see each other's processes.
+// abandoned is the age from which a file may have been left. Containers with one name do not see each other's
+// processes.
 const abandoned = time.Hour
 
 // ours begins the names of those that this machine writes. The number of the writer's process follows.

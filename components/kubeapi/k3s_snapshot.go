@@ -30,7 +30,7 @@ func SaveK3sSnapshot(
 	}
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		"https://"+net.JoinHostPort(address, "6443")+"/db/snapshot", bytes.NewReader(body))
+		"https://"+net.JoinHostPort(address, port)+"/db/snapshot", bytes.NewReader(body))
 	if err != nil {
 		return "", err
 	}

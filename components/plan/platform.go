@@ -238,7 +238,8 @@ func (r *resolver) checkLonghornImage(p *pool) {
 	}
 }
 
-// checkAddonVolumes: where an addon has a volume on some nodes only, it keeps its data on the system disk of the others.
+// checkAddonVolumes: where an addon has a volume on some nodes only, it keeps its data on the system disk of the
+// others.
 func (r *resolver) checkAddonVolumes(p *Plan) {
 	for _, addon := range []spec.Addon{spec.AddonLonghorn, spec.AddonLocalPath, spec.AddonOpenEBS} {
 		if !slices.Contains(p.Addons, addon) || !p.HasVolume(string(addon)) {

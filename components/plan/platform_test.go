@@ -30,12 +30,12 @@ func TestSchedulable(t *testing.T) {
 		want  bool
 		warns []string
 	}{
-		"alone":                      {small(), nil, false, []string{absent}},
-		"alone, as a patch decides":  {patched, nil, false, nil},
-		"alone, true":                {small(), new(true), true, nil},
-		"alone, false":               {small(), new(false), false, []string{without}},
-		"beside workers":             {small().with("worker", worker), nil, false, nil},
-		"beside workers, as is true": {small().with("worker", worker), new(true), true, nil},
+		"alone":                     {small(), nil, false, []string{absent}},
+		"alone, as a patch decides": {patched, nil, false, nil},
+		"alone, true":               {small(), new(true), true, nil},
+		"alone, false":              {small(), new(false), false, []string{without}},
+		"with workers":              {small().with("worker", worker), nil, false, nil},
+		"with workers, as is true":  {small().with("worker", worker), new(true), true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -104,7 +104,8 @@ func (c *checks) checkHA(ctx context.Context) error {
 		default:
 			c.warnings = append(c.warnings, spec.Problem{
 				Path: "pools." + n.Pool, Rule: fmt.Sprintf("VM %d is not in rule %s of high availability", n.VMID, rule),
-				Value: n.Name, Remedy: fmt.Sprintf("add vm:%d to it (Datacenter, HA, Affinity Rules), if the update does not", n.VMID),
+				Value:  n.Name,
+				Remedy: fmt.Sprintf("add vm:%d to it (Datacenter, HA, Affinity Rules), if the update does not", n.VMID),
 			})
 		}
 	}

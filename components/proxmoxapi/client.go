@@ -206,8 +206,8 @@ func (c *Client) explain(call string, err error) error {
 // untrusted says that it was this machine that has refused the server.
 func untrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
-// task makes a request that Proxmox VE answers with a task, and waits for the end of that. What is refused for
-// now is sent again.
+// task makes a request that Proxmox VE answers with a task, and waits for the end of that. What is refused for now is
+// sent again.
 func (c *Client) task(ctx context.Context, host, method, path string, body any) error {
 	return c.untilAdmitted(ctx, method+" "+path, always, func() error {
 		return c.taskOnce(ctx, host, method, path, body)

@@ -21,8 +21,8 @@ func Lock(message string) string { return locks.FindString(message) }
 // lockPause is how long a client waits before it repeats what a lock has refused.
 const lockPause = 5 * time.Second
 
-// refusal is why a change was refused for now, and for how long, before anything was done: by a lock, or by a server that
-// limits requests. It is empty for another error.
+// refusal is why a change was refused for now, and for how long, before anything was done: by a lock, or by a server
+// that limits requests. It is empty for another error.
 func (c *Client) refusal(err error) (why string, pause time.Duration) {
 	var failed failedError
 
@@ -36,9 +36,9 @@ func (c *Client) refusal(err error) (why string, pause time.Duration) {
 	}
 }
 
-// untilAdmitted repeats what is refused for now, within the bound of a task. Only the caller knows whose VM it asked for,
-// and a VMID can be given to another VM meanwhile: before each repetition, unchanged says whether it still is the one
-// that refused first.
+// untilAdmitted repeats what is refused for now, within the bound of a task. Only the caller knows whose VM it asked
+// for, and a VMID can be given to another VM meanwhile: before each repetition, unchanged says whether it still is the
+// one that refused first.
 func (c *Client) untilAdmitted(ctx context.Context, call string, unchanged func(context.Context) error,
 	do func() error,
 ) error {

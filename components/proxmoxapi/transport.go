@@ -90,8 +90,9 @@ func (t *transport) again(r *http.Request, err error, taken time.Duration) (time
 		return t.pause, soon
 	case status:
 		passing := []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+		pause := max(t.pause, failed.after)
 
-		return max(t.pause, failed.after), slices.Contains(passing, failed.code) && taken+max(t.pause, failed.after) <= t.grace
+		return pause, slices.Contains(passing, failed.code) && taken+pause <= t.grace
 	case dialing(err):
 		return t.pause, soon && t.answered.Load()
 	default:

@@ -27,7 +27,8 @@ func roleOf(o *options) *cobra.Command {
 			"Run them on a Proxmox VE host, as root. The role does for the life of the stack: to deploy, change and destroy it.",
 		RunE: func(c *cobra.Command, args []string) error {
 			if major < plan.OldestProxmox || major > plan.NewestProxmox {
-				return fmt.Errorf("--proxmox is a major version from %d to %d, not %d", plan.OldestProxmox, plan.NewestProxmox, major)
+				return fmt.Errorf("--proxmox is a major version from %d to %d, not %d", plan.OldestProxmox, plan.NewestProxmox,
+					major)
 			}
 
 			if role := addonRole(args[0], major); role != "" {

@@ -17,8 +17,8 @@ import (
 //go:embed schema.json
 var packageSchema string
 
-// server answers the engine. It differs from the server of the SDK in one point: the operator's Ctrl-C ends the waits of
-// hooks.
+// server answers the engine. It differs from the server of the SDK in one point: the operator's Ctrl-C ends the waits
+// of hooks.
 type server struct {
 	pulumirpc.UnimplementedResourceProviderServer
 

@@ -51,7 +51,7 @@ func StagesOf(stack string) []Stage {
 	return Stages()
 }
 
-// settings are what each stage changes in the configuration, beside what those before it have changed. An empty value
+// settings are what each stage changes in the configuration, after what those before it have changed. An empty value
 // takes a key out.
 var settings = map[Stage]map[string]string{
 	ScaleUp:  {"pools.worker.count": "+1"},

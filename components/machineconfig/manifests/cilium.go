@@ -26,9 +26,9 @@ const (
 
 // cilium is the installation by a job (Talos: Deploying Cilium CNI, method 5), with the settings given there. Talos
 // makes objects and never changes them, so another version or other values are another job, which runs at once. The
-// Cilium CLI has one command to install and one to upgrade, and its image has no shell to choose. So a sidecar installs,
-// which does nothing where Cilium is there; the job itself upgrades, and is tried again until there is something to
-// upgrade.
+// Cilium CLI has one command to install and one to upgrade, and its image has no shell to choose. So a sidecar
+// installs, which does nothing where Cilium is there; the job itself upgrades, and is tried again until there is
+// something to upgrade.
 func cilium(p *plan.Plan) ([]runtime.Object, error) {
 	values, err := yaml.Marshal(ciliumValues(p))
 	if err != nil {

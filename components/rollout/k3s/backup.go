@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/wait"
 )
 
@@ -32,12 +30,9 @@ func (c *Cluster) backupEtcd(ctx context.Context, node string) error {
 		return fmt.Errorf("the identity of the cluster is not known after %s", c.Plan.NodeTimeout)
 	}
 
-	servers := slices.Clone(c.Plan.ControlPlanes())
-	slices.SortStableFunc(servers, func(a, b plan.Node) int { return order(a.Name == node) - order(b.Name == node) })
-
 	var failed []string
 
-	for _, server := range servers {
+	for _, server := range c.servers(node) {
 		address := c.Addresses.Get(server.Name)
 		if address == "" {
 			continue

@@ -18,10 +18,15 @@ import (
 // api is Kubernetes by the first of the servers whose address is known and that answers. One of them is asked last: the
 // one that something happens to.
 func (c *Cluster) api(ctx context.Context, last string) (*kubeapi.Client, error) {
+	return c.first(ctx, c.servers(last))
+}
+
+// servers are those of the plan, and one of them comes last.
+func (c *Cluster) servers(last string) []plan.Node {
 	servers := slices.Clone(c.Plan.ControlPlanes())
 	slices.SortStableFunc(servers, func(a, b plan.Node) int { return order(a.Name == last) - order(b.Name == last) })
 
-	return c.first(ctx, servers)
+	return servers
 }
 
 // first is Kubernetes by the first of some servers. Its error is what is waited for.

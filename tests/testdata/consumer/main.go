@@ -77,7 +77,7 @@ func run(ctx context.Context, word string, files []string) error {
 	return err
 }
 
-// program makes a cluster of each configuration, and one machine beside the first.
+// program makes a cluster of each configuration, and one machine with the first.
 func program(configs []stacks.Config) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
 		deployments, err := stacks.DeployAll(ctx, configs)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -168,6 +169,33 @@ func TestSilentAgent(t *testing.T) {
 	r.Lab.World().SilenceAgent(501, false)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
+}
+
+// TestGoneVM: a VM that is gone, and whose address the state does not know, is named. The command is run again with
+// --refresh, as the message says.
+func TestGoneVM(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, pair{"iso", "metal", "", "agent"}.stack()))
+	up(t, r.Stack)
+
+	r.Lab.World().SilenceAgent(501, true)
+
+	_, err := r.Stack.Refresh(t.Context())
+	require.NoError(t, err)
+
+	remove(t, r, 501)
+
+	out := newOutput(t)
+
+	set(t, r.Stack, "lifecycle.teardown", "true")
+	_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out))
+	require.Error(t, err)
+	assert.Contains(t, out.String(), "pair-worker-1: VM 501 does not exist on Proxmox VE")
+
+	_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.Refresh(), optdestroy.ProgressStreams(out))
+	require.NoError(t, err)
+	assert.Empty(t, r.Lab.World().Snapshot().VMs)
 }
 
 // TestWithoutDiscovery: workers that learn from Kubernetes alone where the control planes are get their certificates

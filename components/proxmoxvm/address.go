@@ -2,6 +2,7 @@ package proxmoxvm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -133,8 +134,11 @@ func (d *Discovery) choose(n plan.Node, links []proxmoxapi.Link) (netip.Addr, er
 	}
 }
 
+// errNoVM says that there is no VM with the node's VMID.
+var errNoVM = errors.New("does not exist on Proxmox VE")
+
 // ask asks the agent itself, for what the provider has seen may be old. An agent that has said nothing to the provider
-// all the time is asked once.
+// all the time is asked once. A VM that is twice not there is not waited for: nobody makes it any more.
 func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say func(string)) (netip.Addr, error) {
 	silent := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest agent "+
 		"is not in the image that "+
@@ -146,14 +150,23 @@ func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say fu
 		return netip.Addr{}, silent
 	}
 
+	missing := false
+
 	for deadline := time.Now().Add(d.Timeout); ; {
 		found, err := d.once(ctx, n)
-		if err != nil || found.IsValid() {
-			return found, err
-		}
 
-		if !answering || time.Now().After(deadline) {
+		switch over := !answering || time.Now().After(deadline); {
+		case errors.Is(err, errNoVM) && (missing || over):
+			return netip.Addr{}, fmt.Errorf("%s: VM %d %w, but it is in the state: it was deleted by other means, or the "+
+				"answer to its deletion was lost. Run the same command again with --refresh", n.Name, n.VMID, err)
+		case errors.Is(err, errNoVM):
+			missing = true
+		case err != nil || found.IsValid():
+			return found, err
+		case over:
 			return netip.Addr{}, silent
+		default:
+			missing = false
 		}
 
 		say("waiting for the guest agent to report an address inside " + d.Network.String())
@@ -171,8 +184,12 @@ const retryInterval = 2 * time.Second
 
 func (d *Discovery) once(ctx context.Context, n plan.Node) (netip.Addr, error) {
 	machine, there, err := d.Proxmox.Find(ctx, n.VMID)
-	if err != nil || !there {
+	if err != nil {
 		return netip.Addr{}, err
+	}
+
+	if !there {
+		return netip.Addr{}, errNoVM
 	}
 
 	links, err := d.Proxmox.Links(ctx, machine)

@@ -87,9 +87,15 @@ type fakeAgent struct {
 
 	says  [][]proxmoxapi.Link
 	asked int
+	// missing is how often there is no VM.
+	missing int
 }
 
 func (t *fakeAgent) Find(context.Context, int) (proxmoxapi.VM, bool, error) {
+	if t.missing--; t.missing >= 0 {
+		return proxmoxapi.VM{}, false, nil
+	}
+
 	return proxmoxapi.VM{ID: 401, Host: "pve"}, true, nil
 }
 
@@ -130,6 +136,33 @@ func TestAskAgent(t *testing.T) {
 		d := discovery()
 		d.Timeout = time.Minute
 		d.Proxmox = &fakeAgent{says: [][]proxmoxapi.Link{reportedLinks()[:1], reportedLinks()}}
+		got, err := d.ask(t.Context(), agentNode, true, quiet)
+		require.NoError(t, err)
+		assert.Equal(t, "10.20.3.4", got.String())
+	})
+
+	gone := "c-control-1: VM 401 does not exist on Proxmox VE, but it is in the state: it was deleted by other means, or " +
+		"the answer to its deletion was lost. Run the same command again with --refresh"
+
+	t.Run("there is no VM", func(t *testing.T) {
+		d := discovery()
+		d.Timeout = time.Hour
+		d.Proxmox = &fakeAgent{missing: 2}
+		_, err := d.ask(t.Context(), agentNode, true, quiet)
+		assert.EqualError(t, err, gone)
+	})
+
+	t.Run("there is no VM, asked once", func(t *testing.T) {
+		d := discovery()
+		d.Proxmox = &fakeAgent{missing: 1}
+		_, err := d.ask(t.Context(), agentNode, false, quiet)
+		assert.EqualError(t, err, gone)
+	})
+
+	t.Run("the VM is overlooked once", func(t *testing.T) {
+		d := discovery()
+		d.Timeout = time.Minute
+		d.Proxmox = &fakeAgent{missing: 1, says: [][]proxmoxapi.Link{reportedLinks()}}
 		got, err := d.ask(t.Context(), agentNode, true, quiet)
 		require.NoError(t, err)
 		assert.Equal(t, "10.20.3.4", got.String())

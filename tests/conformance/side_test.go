@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -358,7 +359,12 @@ func (s *side) join(name string, change ...func(*kube.Kubelet)) *kube.Kubelet {
 	s.Helper()
 
 	k := s.kubelet(name, change...)
-	require.NoError(s, k.Join(s.Context()), s.name)
+
+	// A machine tries again, as kubelets do: NodeRestriction looks for the owner of a mirror pod in a cache, which may not
+	// have a node that registered a moment ago.
+	require.EventuallyWithT(s, func(c *assert.CollectT) {
+		require.NoError(c, k.Join(s.Context()), s.name)
+	}, time.Minute, 50*time.Millisecond)
 	require.NoError(s, k.Report(s.Context(), true, ""), s.name)
 
 	if s.name == "real" {

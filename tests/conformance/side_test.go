@@ -204,6 +204,20 @@ func (s *side) do(label, user, method, path, body string, headers ...string) ans
 	return a
 }
 
+// known is do for an object that was made a moment ago: NodeRestriction looks for it in a cache, and does not find it for
+// a while.
+func (s *side) known(label, user, method, path, body string) {
+	s.Helper()
+
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		if a := s.send(user, method, path, body); a.code != http.StatusNotFound || time.Since(began) > time.Minute {
+			s.record(label, a)
+
+			return
+		}
+	}
+}
+
 // must sends a request that has to succeed, and is not compared.
 func (s *side) must(user, method, path, body string) answer {
 	s.Helper()
@@ -361,11 +375,11 @@ func (s *side) join(name string, change ...func(*kube.Kubelet)) *kube.Kubelet {
 	k := s.kubelet(name, change...)
 
 	// A machine tries again, as kubelets do: NodeRestriction looks for the owner of a mirror pod in a cache, which may not
-	// have a node that registered a moment ago.
+	// have a node that registered a moment ago, and controllers write to nodes and pods, too.
 	require.EventuallyWithT(s, func(c *assert.CollectT) {
 		require.NoError(c, k.Join(s.Context()), s.name)
+		require.NoError(c, k.Report(s.Context(), true, ""), s.name)
 	}, time.Minute, 50*time.Millisecond)
-	require.NoError(s, k.Report(s.Context(), true, ""), s.name)
 
 	if s.name == "real" {
 		go runPods(s.Context(), s.config(node(name)), name)

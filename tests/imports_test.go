@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os/exec"
 	"reflect"
 	"slices"
@@ -182,9 +183,9 @@ func allowed(path string, some []string) bool {
 func TestContractIsLight(t *testing.T) {
 	t.Parallel()
 
-	sdk := dependencies(t, "github.com/pulumi/pulumi/sdk/v3/go/pulumi")
+	sdk := dependencies(t, "{{.ImportPath}}", "github.com/pulumi/pulumi/sdk/v3/go/pulumi")
 
-	for _, path := range dependencies(t, module+"stacks/contract") {
+	for _, path := range dependencies(t, "{{.ImportPath}}", module+"stacks/contract") {
 		if slices.Contains(sdk, path) {
 			continue
 		}
@@ -196,11 +197,33 @@ func TestContractIsLight(t *testing.T) {
 	}
 }
 
-// dependencies are the packages that one links.
-func dependencies(t *testing.T, path string) []string {
+// TestModulesOfTests holds which modules others resolve with this one, although only its tests link them. They are
+// small. What is heavy is in a module of its own, like the linter of workflows and the libraries of charts: `./...` does
+// not reach into modules below, so all of tests cannot be one.
+func TestModulesOfTests(t *testing.T) {
+	t.Parallel()
+
+	program := dependencies(t, "{{with .Module}}{{.Path}}{{end}}", ".", "./components/...", "./stacks/...", "./policy/...")
+	extra := map[string]bool{}
+
+	for _, path := range dependencies(t, "{{with .Module}}{{.Path}}{{end}}", "-test", "./...") {
+		if !slices.Contains(program, path) {
+			extra[path] = true
+		}
+	}
+
+	assert.Equal(t, []string{
+		"github.com/distribution/reference", "github.com/google/go-cmp", "github.com/kr/fs", "github.com/neticdk/go-stdlib",
+		"github.com/pkg/sftp", "github.com/stretchr/testify", "k8s.io/component-helpers", "mvdan.cc/sh/v3",
+		"pgregory.net/rapid",
+	}, slices.Sorted(maps.Keys(extra)))
+}
+
+// dependencies are the packages that some link, in a format of go list.
+func dependencies(t *testing.T, format string, packages ...string) []string {
 	t.Helper()
 
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", path)
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-f", format}, packages...)...)
 	list.Dir = root
 	printed, err := list.Output()
 	require.NoError(t, err)

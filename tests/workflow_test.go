@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,34 +8,55 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rhysd/actionlint"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
 )
 
-// workflows are those of the repository, by their paths from the project.
-func workflows(t *testing.T) map[string]*actionlint.Workflow {
+// workflow is what a workflow of the repository says.
+type workflow struct {
+	On          map[string]any
+	Permissions map[string]string
+	Jobs        map[string]struct {
+		If, Needs, Environment string
+		RunsOn                 string `yaml:"runs-on"`
+		TimeoutMinutes         int    `yaml:"timeout-minutes"`
+		Permissions, Env       map[string]string
+		Concurrency            struct {
+			CancelInProgress *bool `yaml:"cancel-in-progress"`
+		}
+		Steps []struct {
+			Run, Uses string
+			With      map[string]string
+		}
+	}
+}
+
+// workflows are those of the repository, by their names. The linter of GitHub's workflows is content with them.
+func workflows(t *testing.T) map[string]workflow {
 	t.Helper()
 
-	linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
+	directory, err := filepath.Abs(filepath.Join(root, ".github", "workflows"))
 	require.NoError(t, err)
 
-	paths, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yaml"))
+	paths, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 
-	found := map[string]*actionlint.Workflow{}
+	lint := exec.CommandContext(t.Context(), "go",
+		append([]string{"tool", "actionlint", "-shellcheck=", "-pyflakes="}, paths...)...)
+	lint.Dir, lint.Env = "actionlint", append(os.Environ(), "GOWORK=off")
+	complaints, err := lint.CombinedOutput()
+	require.NoError(t, err, string(complaints))
+
+	found := map[string]workflow{}
 
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 
-		complaints, err := linter.Lint(path, text, nil)
-		require.NoError(t, err)
-		assert.Empty(t, complaints)
-
-		w, problems := actionlint.Parse(text)
-		require.Empty(t, problems)
+		var w workflow
+		require.NoError(t, yaml.Unmarshal(text, &w), path)
 
 		found[filepath.Base(path)] = w
 	}
@@ -52,26 +72,22 @@ func TestWorkflows(t *testing.T) {
 	pinned := regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40}$`)
 
 	for name, w := range workflows(t) {
-		require.NotNil(t, w.Permissions, name)
-		require.Nil(t, w.Permissions.All, name)
-		require.Len(t, w.Permissions.Scopes, 1, name)
-		assert.Equal(t, "read", w.Permissions.Scopes["contents"].Value.Value, name)
+		assert.Equal(t, map[string]string{"contents": "read"}, w.Permissions, name)
+		require.NotEmpty(t, w.On, name)
+		assert.NotContains(t, w.On, "pull_request_target", name)
+		require.NotEmpty(t, w.Jobs, name)
 
-		for _, event := range w.On {
-			assert.NotEqual(t, "pull_request_target", event.EventName(), name)
-		}
-
-		for _, job := range w.Jobs {
-			assert.Nil(t, job.Permissions, "%s: %s asks for more", name, job.ID.Value)
-			assert.NotNil(t, job.TimeoutMinutes, "%s: %s", name, job.ID.Value)
+		for id, job := range w.Jobs {
+			assert.Nil(t, job.Permissions, "%s: %s asks for more", name, id)
+			assert.Positive(t, job.TimeoutMinutes, "%s: %s", name, id)
+			require.NotEmpty(t, job.Steps, "%s: %s", name, id)
 
 			for _, step := range job.Steps {
-				switch run := step.Exec.(type) {
-				case *actionlint.ExecAction:
-					assert.Regexp(t, pinned, run.Uses.Value, name)
-				case *actionlint.ExecRun:
-					assert.NotContains(t, run.Run.Value, "${{", "%s: a shell would read what the expression holds", name)
-					checkRun(t, name, run.Run.Value)
+				if step.Run == "" {
+					assert.Regexp(t, pinned, step.Uses, name)
+				} else {
+					assert.NotContains(t, step.Run, "${{", "%s: a shell would read what the expression holds", name)
+					checkRun(t, name, step.Run)
 				}
 			}
 		}
@@ -103,33 +119,29 @@ func TestApproval(t *testing.T) {
 	all := workflows(t)
 	jobs := all["deploy.yaml"].Jobs
 
-	up := jobs["up"]
-	require.NotNil(t, up.Environment)
-	assert.Equal(t, "up", up.Environment.Name.Value)
-	assert.Equal(t, "vars.PULUMI_STACK != '' && github.event_name == 'push'", up.If.Value)
-	require.Len(t, up.Needs, 1)
-	assert.Equal(t, "preview", up.Needs[0].Value)
-	assert.False(t, up.Concurrency.CancelInProgress.Value)
+	up, preview, plan := jobs["up"], jobs["preview"], jobs["plan"]
+	assert.Equal(t, "up", up.Environment)
+	assert.Equal(t, "vars.PULUMI_STACK != '' && github.event_name == 'push'", up.If)
+	assert.Equal(t, "preview", up.Needs)
+	require.NotNil(t, up.Concurrency.CancelInProgress)
+	assert.False(t, *up.Concurrency.CancelInProgress)
 
-	preview := jobs["preview"]
-	assert.Equal(t, up.If.Value, preview.If.Value)
-	assert.Equal(t, "preview", preview.Environment.Name.Value)
+	assert.Equal(t, up.If, preview.If)
+	assert.Equal(t, "preview", preview.Environment)
 
 	// The author of a pull request writes its workflow: it gets nothing.
-	assert.Nil(t, jobs["plan"].Environment)
-	assert.Nil(t, jobs["plan"].Env)
-	assert.Equal(t, "ubuntu-24.04", jobs["plan"].RunsOn.Labels[0].Value)
-	assert.Equal(t, "vars.PULUMI_STACK != '' && github.event_name == 'pull_request'", jobs["plan"].If.Value)
+	assert.Empty(t, plan.Environment)
+	assert.Nil(t, plan.Env)
+	assert.Equal(t, "ubuntu-24.04", plan.RunsOn)
+	assert.Equal(t, "vars.PULUMI_STACK != '' && github.event_name == 'pull_request'", plan.If)
 
 	for _, job := range jobs {
 		for _, step := range job.Steps {
-			if action, ok := step.Exec.(*actionlint.ExecAction); ok && strings.Contains(action.Uses.Value, "upload-artifact") {
-				assert.Regexp(t, `\.age$`, action.Inputs["path"].Value.Value, "what every reader of the repository can fetch")
+			if strings.Contains(step.Uses, "upload-artifact") {
+				assert.Regexp(t, `\.age$`, step.With["path"], "what every reader of the repository can fetch")
 			}
 
-			if run, ok := step.Exec.(*actionlint.ExecRun); ok {
-				assert.NotRegexp(t, `curl.*\| *(ba)?sh`, run.Run.Value)
-			}
+			assert.NotRegexp(t, `curl.*\| *(ba)?sh`, step.Run)
 		}
 	}
 

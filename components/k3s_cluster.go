@@ -8,7 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
@@ -31,7 +31,7 @@ type K3sClusterArgs struct {
 	// Token is what servers join with. It is required where the plan says that it is given, and kept secret; otherwise one
 	// is made and kept in state.
 	Token pulumi.StringInput
-	// Identity are the files of a server that hold the identity of an existing cluster (k3s.ReadServerFiles). They are
+	// Identity are the files of a server that hold the identity of an existing cluster (k3sconfig.ReadServerFiles). They are
 	// required where the plan says that they are given, and kept secret.
 	Identity pulumi.StringInput
 }
@@ -90,7 +90,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	b := &k3sBuilder{
 		K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
 		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: rollout.NewFuture[string](),
-		secrets:    rollout.NewFuture[k3s.Identity](),
+		secrets:    rollout.NewFuture[k3sconfig.Identity](),
 		destroying: args.Destroying,
 	}
 	for _, n := range p.Nodes() {
@@ -140,14 +140,14 @@ type k3sBuilder struct {
 
 	destroying bool
 
-	// identity is the cluster's, as k3s.ReadIdentity reads it; administrator likewise. Both are secret.
+	// identity is the cluster's, as k3sconfig.ReadIdentity reads it; administrator likewise. Both are secret.
 	identity, administrator pulumi.StringOutput
 	// kept is what holds the identity, issued the administrator.
 	kept, issued *pulumi.Stash
 	// admin is a kubeconfig that names no server in particular.
 	admin *rollout.Future[string]
 	// secrets is the identity, as hooks read it.
-	secrets *rollout.Future[k3s.Identity]
+	secrets *rollout.Future[k3sconfig.Identity]
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
 	// creationOrder is what the VMs of agents wait for.
@@ -312,7 +312,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 
 // userData are what a node is told. All but the first server are told where that is.
 func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
-	node := k3s.Node{Planned: n, First: len(b.Nodes) == 0}
+	node := k3sconfig.Node{Planned: n, First: len(b.Nodes) == 0}
 	first := pulumi.String("").ToStringOutput()
 
 	switch {
@@ -324,14 +324,14 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 	}
 
 	return pulumi.ToSecret(pulumi.All(b.identity, first).ApplyT(func(both []any) (string, error) {
-		i, err := k3s.ReadIdentity(both[0].(string))
+		i, err := k3sconfig.ReadIdentity(both[0].(string))
 		if err != nil {
 			return "", err
 		}
 
 		node.Server = both[1].(string)
 
-		return k3s.UserData(b.Plan, node, i)
+		return k3sconfig.UserData(b.Plan, node, i)
 	})).(pulumi.StringOutput)
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/rollout"
-	k3srollout "talos-proxmox/components/rollout/k3s"
+	"talos-proxmox/components/rollout/k3s"
 	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/tokens"
 )
@@ -16,7 +16,7 @@ import (
 type k3sHooks struct {
 	scope rollout.Scope
 	// operations on the nodes.
-	operations k3srollout.Operations
+	operations k3s.Operations
 
 	vmHooks
 
@@ -34,7 +34,7 @@ func (b *k3sBuilder) registerHooks() error {
 	h.scope = scopeOf(b.ctx, b.name, p, b.proxmox, b.report, b.servers)
 	h.deletions = !p.Teardown || b.destroying
 
-	h.operations = k3srollout.New(k3srollout.Options{
+	h.operations = k3s.New(k3s.Options{
 		Scope: h.scope, Proxmox: b.proxmox, Kubeconfig: b.admin, Identity: b.secrets,
 		Nodes: nodesBy(p, b.name, "-joined"),
 	})

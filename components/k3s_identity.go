@@ -8,7 +8,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -18,7 +18,7 @@ import (
 func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 	now := time.Now()
 
-	made, err := k3s.NewIdentity(b.Plan.Cluster, now)
+	made, err := k3sconfig.NewIdentity(b.Plan.Cluster, now)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 
 		if files := both[1].(string); files != "" {
 			var err error
-			if first, err = k3s.ReadServerFiles(files); err != nil {
+			if first, err = k3sconfig.ReadServerFiles(files); err != nil {
 				return "", fmt.Errorf("k3sIdentity: %w", err)
 			}
 
@@ -64,7 +64,7 @@ func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 	})).(pulumi.StringOutput)
 
 	issued := b.identity.ApplyT(func(text string) (string, error) {
-		i, err := k3s.ReadIdentity(text)
+		i, err := k3sconfig.ReadIdentity(text)
 		if err != nil {
 			return "", err
 		}
@@ -74,7 +74,7 @@ func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 
 	administrator, err := b.stash("administrator", issued,
 		// Another authority would not know it.
-		pulumi.ReplaceWith([]pulumi.Resource{b.kept}), pulumi.ReplacementTrigger(pulumi.String(k3s.Term(now))))
+		pulumi.ReplaceWith([]pulumi.Resource{b.kept}), pulumi.ReplacementTrigger(pulumi.String(k3sconfig.Term(now))))
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 
 		b.admin.Set(text)
 
-		identity, err := k3s.ReadIdentity(both[0].(string))
+		identity, err := k3sconfig.ReadIdentity(both[0].(string))
 		if err == nil {
 			b.secrets.Set(identity)
 		}
@@ -103,7 +103,7 @@ func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 // sameToken holds that the token is the one that the cluster began with. Servers that run know no other, and K3s has
 // encrypted with it what they share.
 func sameToken(identity, token string) error {
-	i, err := k3s.ReadIdentity(identity)
+	i, err := k3sconfig.ReadIdentity(identity)
 	if err != nil || token == "" || i.Token == token {
 		return err
 	}
@@ -120,12 +120,12 @@ func sameIdentity(identity, files string) error {
 		return nil
 	}
 
-	kept, err := k3s.ReadIdentity(identity)
+	kept, err := k3sconfig.ReadIdentity(identity)
 	if err != nil {
 		return err
 	}
 
-	given, err := k3s.ReadServerFiles(files)
+	given, err := k3sconfig.ReadServerFiles(files)
 	if err != nil || kept.Same(given) {
 		return err
 	}
@@ -139,7 +139,7 @@ func sameIdentity(identity, files string) error {
 // sameNetworks holds that the networks are those that the cluster was made with: its services and nodes have addresses
 // of them.
 func sameNetworks(identity string, k *plan.PlannedK3s) error {
-	i, err := k3s.ReadIdentity(identity)
+	i, err := k3sconfig.ReadIdentity(identity)
 	if err != nil {
 		return err
 	}
@@ -162,12 +162,12 @@ func sameNetworks(identity string, k *plan.PlannedK3s) error {
 
 // kubeconfig is an administrator's.
 func kubeconfig(cluster, identity, administrator, endpoint string) (string, error) {
-	i, err := k3s.ReadIdentity(identity)
+	i, err := k3sconfig.ReadIdentity(identity)
 	if err != nil {
 		return "", err
 	}
 
-	pair, err := k3s.ReadAdministrator(administrator)
+	pair, err := k3sconfig.ReadAdministrator(administrator)
 	if err != nil {
 		return "", err
 	}
@@ -200,7 +200,7 @@ func (b *k3sBuilder) credentials() {
 	})).(pulumi.StringOutput)
 
 	b.KubeconfigExpiry = pulumi.Unsecret(b.administrator.ApplyT(func(text string) (string, error) {
-		administrator, err := k3s.ReadAdministrator(text)
+		administrator, err := k3sconfig.ReadAdministrator(text)
 		if err != nil {
 			return "", err
 		}
@@ -209,7 +209,7 @@ func (b *k3sBuilder) credentials() {
 	})).(pulumi.StringOutput)
 
 	b.SSHPrivateKey = pulumi.ToSecret(b.identity.ApplyT(func(text string) (string, error) {
-		i, err := k3s.ReadIdentity(text)
+		i, err := k3sconfig.ReadIdentity(text)
 		if !b.Plan.K3s.GenerateSSHKey {
 			i.SSH.Private = ""
 		}

@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 )
 
 // TestSameToken: another token than the cluster began with is refused, and not shown.
 func TestSameToken(t *testing.T) {
-	text, err := k3s.Identity{
-		ServerCA: k3s.KeyPair{Certificate: "c"}, ClientCA: k3s.KeyPair{Key: "k"}, Token: "the-first-of-the-operators",
+	text, err := k3sconfig.Identity{
+		ServerCA: k3sconfig.KeyPair{Certificate: "c"}, ClientCA: k3sconfig.KeyPair{Key: "k"}, Token: "the-first-of-the-operators",
 	}.Text()
 	require.NoError(t, err)
 
@@ -28,7 +28,7 @@ func TestSameToken(t *testing.T) {
 func TestSameNetworks(t *testing.T) {
 	t.Parallel()
 
-	i, err := k3s.NewIdentity("c", time.Now())
+	i, err := k3sconfig.NewIdentity("c", time.Now())
 	require.NoError(t, err)
 
 	text, err := i.Text()

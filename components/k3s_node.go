@@ -9,7 +9,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
@@ -192,7 +192,7 @@ func (args *k3sNodeArgs) warnOnUserDataDrift(ctx *pulumi.Context, file *storage.
 			return nil
 		}
 
-		differ := k3s.Differ(*then, now)
+		differ := k3sconfig.Differ(*then, now)
 		if len(differ) == 0 {
 			return nil
 		}

@@ -1,7 +1,7 @@
 package components
 
 import (
-	k3srollout "talos-proxmox/components/rollout/k3s"
+	"talos-proxmox/components/rollout/k3s"
 	"talos-proxmox/components/rollout/vmrestart"
 )
 
@@ -12,5 +12,5 @@ type Proxmox = vmrestart.Proxmox
 // it.
 type K3sProxmox interface {
 	Proxmox
-	k3srollout.Proxmox
+	k3s.Proxmox
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"golang.org/x/crypto/ssh"
 
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/spec"
@@ -88,7 +88,7 @@ func (c Config) checkSecrets() spec.Problems {
 	}
 
 	if files := c.K3sIdentity; files != "" && files != Placeholder {
-		if _, err := k3s.ReadServerFiles(files); err != nil {
+		if _, err := k3sconfig.ReadServerFiles(files); err != nil {
 			ps.Add("k3sIdentity", "must be the files of a K3s server: "+err.Error(), "",
 				"read them again, as stacks/docs/recovery.md says")
 		}

@@ -51,7 +51,7 @@ func TestImports(t *testing.T) {
 		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
-			"components/k3s",
+			"components/k3sconfig",
 			[]string{"components/plan", "components/spec", "components/cloudinit"},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"},
 		},
@@ -79,7 +79,7 @@ func TestImports(t *testing.T) {
 		{"components/kubeapi", []string{"components/wait"}, []string{"github.com/pulumi/"}},
 		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
 		{"components/rollout/k3s", []string{
-			"components/hookutil", "components/k3s", "components/kubeapi", "components/etcd", "components/impact",
+			"components/hookutil", "components/k3sconfig", "components/kubeapi", "components/etcd", "components/impact",
 			"components/upgradepath", "components/plan",
 			"components/proxmoxapi", "components/proxmoxvm", "components/rollout", "components/spec", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},

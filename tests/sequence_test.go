@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/tests/sequence"
+	"talos-proxmox/tests/chaos/sequence"
 )
 
 // sequenceSample are the seeds of the sequences of changes that the tests run: nodes that die, updates that are killed,
-// VMs that get more memory, an extension that is added. The command runs as many as it is told: go run ./tests/changes
-// --seeds 200.
+// VMs that get more memory, an extension that is added. The command runs any number of them:
+// go run ./tests/chaos/changes --seeds 200.
 var sequenceSample = []uint64{10, 25}
 
 // TestSequences changes clusters one change after the other while things go wrong, and holds that each change did to
@@ -34,6 +34,6 @@ func TestSequences(t *testing.T) {
 	require.Len(t, results, len(sequenceSample))
 
 	for _, r := range results {
-		assert.Empty(t, r.Failed, "seed %d: go run ./tests/changes --seed %d --steps 3", r.Seed, r.Seed)
+		assert.Empty(t, r.Failed, "seed %d: go run ./tests/chaos/changes --seed %d --steps 3", r.Seed, r.Seed)
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/tests/faults"
+	"talos-proxmox/tests/chaos/faults"
 )
 
 // sweepSample is how many cases of the fault sweep the tests run, of each of the small stacks. The whole sweep is
-// a command: go run ./tests/sweep.
+// a command: go run ./tests/chaos/sweep.
 const sweepSample = 6
 
 // sources are the small stacks of each boot source. The life of the larger ones takes too long for each run of the
-// tests: go run ./tests/sweep --stack ha,k3s.
+// tests: go run ./tests/chaos/sweep --stack ha,k3s.
 var sources = []string{"template", "iso", "disk"}
 
 // TestSweep breaks a call in each stage of a stack's life, and holds that the stack comes out of it as if nothing had
@@ -80,7 +80,7 @@ func TestSweepLocked(t *testing.T) {
 	}
 }
 
-// killSample is how often the tests kill the pulumi CLI; the command does as often as it is told: go run ./tests/sweep
+// killSample is how often the tests kill the pulumi CLI; the command has a flag for it: go run ./tests/chaos/sweep
 // --kills 50.
 const killSample = 3
 

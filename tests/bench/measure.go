@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/tests/chaos/faults"
 	"talos-proxmox/tests/engine"
-	"talos-proxmox/tests/faults"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/timeline"
 	"talos-proxmox/tests/rehearsal"

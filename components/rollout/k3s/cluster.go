@@ -9,7 +9,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
@@ -25,7 +25,7 @@ type Options struct {
 	// Kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
 	Kubeconfig *rollout.Future[string]
 	// Identity of the cluster. It is secret.
-	Identity *rollout.Future[k3s.Identity]
+	Identity *rollout.Future[k3sconfig.Identity]
 	// Nodes of the plan, by the name of their membership.
 	Nodes map[string]plan.Node
 }

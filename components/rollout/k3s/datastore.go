@@ -7,7 +7,7 @@ import (
 	"net"
 	"slices"
 
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -22,10 +22,10 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 			return nil //nolint:nilerr // it runs
 		}
 
-		return c.writeDatastore(ctx, n, k3s.Begin)
+		return c.writeDatastore(ctx, n, k3sconfig.Begin)
 	}
 
-	known := k3s.Datastore{
+	known := k3sconfig.Datastore{
 		Cluster: c.Plan.Cluster, Server: n.Name, Existed: c.existed.Load(),
 		AcceptEmpty: c.Plan.AcceptEmpty,
 	}
@@ -78,7 +78,7 @@ func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings stri
 
 	machine, err := c.machine(ctx, n)
 	if err == nil {
-		err = c.Proxmox.WriteGuestFile(ctx, machine, k3s.DatastoreFile, settings)
+		err = c.Proxmox.WriteGuestFile(ctx, machine, k3sconfig.DatastoreFile, settings)
 	}
 
 	switch {
@@ -99,7 +99,7 @@ func (c *Cluster) hasBeenUp(ctx context.Context, n plan.Node) (bool, error) {
 		return false, err
 	}
 
-	if _, err = c.Proxmox.GuestFile(ctx, machine, k3s.DoneFile); err == nil {
+	if _, err = c.Proxmox.GuestFile(ctx, machine, k3sconfig.DoneFile); err == nil {
 		return true, nil
 	}
 

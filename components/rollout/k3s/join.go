@@ -10,7 +10,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -142,18 +142,18 @@ func (j *joinCheck) checkInstallation(ctx context.Context) error {
 		return nil //nolint:nilerr // asked again, and not what is waited for
 	}
 
-	if reason, err := j.Proxmox.GuestFile(ctx, machine, k3s.FatalFile); err == nil && strings.TrimSpace(reason) != "" {
-		return errors.New(strings.TrimSpace(k3s.Plain(reason)))
+	if reason, err := j.Proxmox.GuestFile(ctx, machine, k3sconfig.FatalFile); err == nil && strings.TrimSpace(reason) != "" {
+		return errors.New(strings.TrimSpace(k3sconfig.Plain(reason)))
 	}
 
-	if status, err := j.Proxmox.GuestFile(ctx, machine, k3s.CloudInitStatus); err == nil {
-		switch finished, failed, err := k3s.Finished(status); {
+	if status, err := j.Proxmox.GuestFile(ctx, machine, k3sconfig.CloudInitStatus); err == nil {
+		switch finished, failed, err := k3sconfig.Finished(status); {
 		case err != nil:
 		case !finished:
 			j.setUp = "cloud-init of " + j.node.Name + " to finish"
 		case len(failed) > 0:
 			// The installation makes good for much of it, but not for all.
-			j.failed = "; its cloud-init has failed: " + k3s.Plain(strings.Join(failed, "; "))
+			j.failed = "; its cloud-init has failed: " + k3sconfig.Plain(strings.Join(failed, "; "))
 		}
 	}
 
@@ -172,23 +172,23 @@ func (j *joinCheck) logs(ctx context.Context) string {
 		advice string
 	)
 
-	for _, log := range []string{k3s.InstallLog, k3s.CloudInitLog} {
+	for _, log := range []string{k3sconfig.InstallLog, k3sconfig.CloudInitLog} {
 		if err != nil {
 			break
 		}
 
 		var text string
 		if text, err = j.Proxmox.GuestFile(ctx, machine, log); err == nil {
-			end := k3s.Tail(text, tail)
+			end := k3sconfig.Tail(text, tail)
 			shown = append(shown, log+" ends with:\n"+indented(end))
-			advice = cmp.Or(advice, k3s.Advice(end))
+			advice = cmp.Or(advice, k3sconfig.Advice(end))
 		}
 	}
 
 	if err != nil {
 		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see "+
 			"them: ssh %s@%s sudo tail %s %s",
-			whyUnread(err), j.Plan.K3s.User, j.Addresses.Get(j.node.Name), k3s.InstallLog, k3s.CloudInitLog))
+			whyUnread(err), j.Plan.K3s.User, j.Addresses.Get(j.node.Name), k3sconfig.InstallLog, k3sconfig.CloudInitLog))
 	}
 
 	if advice != "" {

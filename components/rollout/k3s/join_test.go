@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/preflight"
@@ -51,8 +51,8 @@ func TestJoinFails(t *testing.T) {
 	const logged = "    k3s does not come up; its log ends with:\n    token is not valid"
 
 	logs := map[string]string{
-		k3s.InstallLog:   "k3s does not come up; its log ends with:\ntoken is not valid\n",
-		k3s.CloudInitLog: "Cloud-init v. 25.3 finished\n",
+		k3sconfig.InstallLog:   "k3s does not come up; its log ends with:\ntoken is not valid\n",
+		k3sconfig.CloudInitLog: "Cloud-init v. 25.3 finished\n",
 	}
 	with := func(more map[string]string) map[string]string {
 		for path, text := range logs {
@@ -68,15 +68,15 @@ func TestJoinFails(t *testing.T) {
 		quick bool
 	}{
 		"given up": {
-			guest: guest{files: with(map[string]string{k3s.FatalFile: "unsupported operating system debian 12\n"})}, quick: true,
+			guest: guest{files: with(map[string]string{k3sconfig.FatalFile: "unsupported operating system debian 12\n"})}, quick: true,
 			want: "unsupported operating system debian 12\n" +
 				"/var/log/k3s-install.log ends with:\n" + logged +
 				"\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
 		"refused": {
 			guest: guest{files: map[string]string{
-				k3s.InstallLog:   "https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n",
-				k3s.CloudInitLog: "finished\n",
+				k3sconfig.InstallLog:   "https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n",
+				k3sconfig.CloudInitLog: "finished\n",
 			}},
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"/var/log/k3s-install.log ends with:\n    https://127.0.0.1:6444/v1-k3s/config: 401 " +
@@ -87,7 +87,7 @@ func TestJoinFails(t *testing.T) {
 				"with it",
 		},
 		"silent": {
-			guest: guest{files: with(map[string]string{k3s.FatalFile: ""})},
+			guest: guest{files: with(map[string]string{k3sconfig.FatalFile: ""})},
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"/var/log/k3s-install.log ends with:\n" + logged +
 				"\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
@@ -121,7 +121,7 @@ func TestJoinFails(t *testing.T) {
 // TestJoinWaitsForCloudInit: a machine that has not finished with itself is not ready, whatever Kubernetes says.
 func TestJoinWaitsForCloudInit(t *testing.T) {
 	j := joinCheckOf(t, plantest.K3s(t), guest{files: map[string]string{
-		k3s.CloudInitStatus: `{"v1": {"stage": "modules-final", "modules-final": {"errors": [], "finished": null}}}`,
+		k3sconfig.CloudInitStatus: `{"v1": {"stage": "modules-final", "modules-final": {"errors": [], "finished": null}}}`,
 	}}, silent)
 
 	require.NoError(t, j.checkInstallation(t.Context()))
@@ -134,7 +134,7 @@ func TestJoinShowsCloudInit(t *testing.T) {
 
 	p := plantest.K3s(t)
 	j := joinCheckOf(t, p, guest{files: map[string]string{
-		k3s.CloudInitStatus: `{"v1": {"stage": null, "modules-final": {"errors": ["('scripts_user', RuntimeError())"], ` +
+		k3sconfig.CloudInitStatus: `{"v1": {"stage": null, "modules-final": {"errors": ["('scripts_user', RuntimeError())"], ` +
 			`"finished": 40.5}}}`,
 	}}, func(message string) { said = append(said, message) })
 
@@ -161,7 +161,7 @@ func clusterOf(p *plan.Plan, address, kubeconfig string) *Cluster {
 			Program: rollout.Program{Progress: silent, Warn: silent}, Plan: p, Inventory: (*preflight.Report)(nil),
 			Addresses: &proxmoxvm.AddressBook{},
 		},
-		Kubeconfig: rollout.NewFuture[string](), Identity: rollout.NewFuture[k3s.Identity](),
+		Kubeconfig: rollout.NewFuture[string](), Identity: rollout.NewFuture[k3sconfig.Identity](),
 	}).Cluster
 	c.Addresses.Set("edge-server-1", address)
 	c.Kubeconfig.Set(kubeconfig)
@@ -172,13 +172,13 @@ func clusterOf(p *plan.Plan, address, kubeconfig string) *Cluster {
 func kubeconfigOf(t *testing.T) string {
 	t.Helper()
 
-	i, err := k3s.NewIdentity("edge", time.Now())
+	i, err := k3sconfig.NewIdentity("edge", time.Now())
 	require.NoError(t, err)
 
 	text, err := i.Administrator(time.Now())
 	require.NoError(t, err)
 
-	pair, err := k3s.ReadAdministrator(text)
+	pair, err := k3sconfig.ReadAdministrator(text)
 	require.NoError(t, err)
 
 	kubeconfig, err := i.Kubeconfig("edge", "https://127.0.0.9:6443", pair)

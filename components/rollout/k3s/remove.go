@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/impact"
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
@@ -238,7 +238,7 @@ func (r *Removals) others(ctx context.Context, l leavingNode) (*kubeapi.Client, 
 			return nil, nil //nolint:nilnil // nothing is left
 		}
 
-		return nil, k3s.Lost(l.name, r.Plan.Cluster)
+		return nil, k3sconfig.Lost(l.name, r.Plan.Cluster)
 	default:
 		return nil, rollout.NoneReachable(append(unreachable, why...))
 	}

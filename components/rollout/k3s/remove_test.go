@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/components/impact"
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
@@ -46,10 +46,10 @@ func newEdge(t *testing.T) edge {
 
 	address := r.Network().Addr().Next().Next().String()
 
-	i, err := k3s.NewIdentity("edge", time.Now())
+	i, err := k3sconfig.NewIdentity("edge", time.Now())
 	require.NoError(t, err)
 
-	pair := func(p k3s.KeyPair) *x509.PEMEncodedCertificateAndKey {
+	pair := func(p k3sconfig.KeyPair) *x509.PEMEncodedCertificateAndKey {
 		return &x509.PEMEncodedCertificateAndKey{Crt: []byte(p.Certificate), Key: []byte(p.Key)}
 	}
 
@@ -76,7 +76,7 @@ func newEdge(t *testing.T) edge {
 
 	text, err := i.Administrator(time.Now())
 	require.NoError(t, err)
-	administrator, err := k3s.ReadAdministrator(text)
+	administrator, err := k3sconfig.ReadAdministrator(text)
 	require.NoError(t, err)
 	kubeconfig, err := i.Kubeconfig("edge", "https://"+address+":6443", administrator)
 	require.NoError(t, err)

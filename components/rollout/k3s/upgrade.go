@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/impact"
-	"talos-proxmox/components/k3s"
+	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
@@ -148,11 +148,11 @@ func (u *nodeUpgrade) requestVersion(ctx context.Context, wanted plan.PlannedK3s
 
 	machine, err := u.machine(ctx, u.node)
 	if err == nil {
-		err = u.Proxmox.WriteGuestFile(ctx, machine, k3s.FatalFile, "\n")
+		err = u.Proxmox.WriteGuestFile(ctx, machine, k3sconfig.FatalFile, "\n")
 	}
 
 	if err == nil {
-		err = u.Proxmox.WriteGuestFile(ctx, machine, k3s.WantedFile, k3s.Wanted(&wanted))
+		err = u.Proxmox.WriteGuestFile(ctx, machine, k3sconfig.WantedFile, k3sconfig.Wanted(&wanted))
 	}
 
 	if errors.Is(err, proxmoxapi.ErrRefused) {

@@ -18,8 +18,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/tests/chaos/faults"
 	"talos-proxmox/tests/engine"
-	"talos-proxmox/tests/faults"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"

@@ -12,7 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 
 	"talos-proxmox/stacks/ops/preview"
-	"talos-proxmox/tests/faults"
+	"talos-proxmox/tests/chaos/faults"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"

@@ -13,17 +13,17 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"talos-proxmox/tests/chaos/sequence"
 	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
-	"talos-proxmox/tests/sequence"
 )
 
 const usage = `Change clusters at random while things go wrong, and see that they stay whole.
 
-  go run ./tests/changes --seeds 200 --parallel 2 --results changes.json   two hundred sequences; go on where an earlier run was
-  go run ./tests/changes --seed 17                                         this one again
-  go run ./tests/changes --seed 17 --plan                                  what it would do; nothing is started
-  go run ./tests/changes --results changes.json --list                     what there is so far
+  go run ./tests/chaos/changes --seeds 200 --parallel 2 --results changes.json   two hundred sequences; go on where an earlier run was
+  go run ./tests/chaos/changes --seed 17                                         this one again
+  go run ./tests/chaos/changes --seed 17 --plan                                  what it would do; nothing is started
+  go run ./tests/chaos/changes --results changes.json --list                     what there is so far
 
 Flags:
 `
@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintln(out)
 
 	for _, r := range failed {
-		fmt.Fprintf(out, "FAILED seed %d (%s): go run ./tests/changes --seed %d --steps %d\n%s\n\n", r.Seed, r.Begin, r.Seed,
+		fmt.Fprintf(out, "FAILED seed %d (%s): go run ./tests/chaos/changes --seed %d --steps %d\n%s\n\n", r.Seed, r.Begin, r.Seed,
 			o.many.Steps, r.Failed)
 	}
 

@@ -14,19 +14,19 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"talos-proxmox/tests/chaos/faults"
 	"talos-proxmox/tests/command"
 	"talos-proxmox/tests/engine"
-	"talos-proxmox/tests/faults"
 	"talos-proxmox/tests/lab/world"
 )
 
 const usage = `Break every kind of call of a stack's life, one at a time, and see that nothing is lost.
 
-  go run ./tests/sweep                          all of it, which takes hours
-  go run ./tests/sweep --shard 2/8              an eighth of it
-  go run ./tests/sweep --only Bootstrap         the cases whose text holds that
-  go run ./tests/sweep --results sweep.json     go on where an earlier sweep was
-  go run ./tests/sweep --kills 50               kill the pulumi CLI instead, fifty times
+  go run ./tests/chaos/sweep                    all of it, which takes hours
+  go run ./tests/chaos/sweep --shard 2/8        an eighth of it
+  go run ./tests/chaos/sweep --only Bootstrap   the cases whose text holds that
+  go run ./tests/chaos/sweep --results s.json   go on where an earlier sweep was
+  go run ./tests/chaos/sweep --kills 50         kill the pulumi CLI instead, fifty times
 
 Flags:
 `

@@ -14,14 +14,6 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Network is what is asked of the network of the nodes; Dialer answers it.
-type Network interface {
-	// Listening returns the port on which a machine listens at an address; 0 when none seems to.
-	Listening(ctx context.Context, address netip.Addr) int
-	// Extensions are the names of the extensions that an Image Factory has for a version of Talos.
-	Extensions(ctx context.Context, factory, talos string) ([]string, error)
-}
-
 // Dialer tries to connect to what a node would have: the APIs of Talos and of Kubernetes, and SSH.
 type Dialer struct{}
 
@@ -61,9 +53,6 @@ func (Dialer) Listening(ctx context.Context, address netip.Addr) int {
 
 	return 0
 }
-
-// maxProbes is how many addresses are tried at the same time.
-const maxProbes = 128
 
 // checkAddressConflicts checks that no machine answers at the addresses of nodes that are yet to be made, nor the
 // virtual one of a cluster that is.

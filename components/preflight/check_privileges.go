@@ -10,14 +10,6 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// missingPrivilege is a privilege that the credentials lack.
-type missingPrivilege struct {
-	Privilege
-
-	// paths where they lack it.
-	paths []string
-}
-
 // checkPermissions checks that the credentials may do all that new nodes need, and delete those that leave. What nodes
 // that are there need is a warning, and an error once something changes that needs it.
 func (c *checks) checkPermissions(ctx context.Context) error {
@@ -89,18 +81,6 @@ func onlyAudits(held proxmoxapi.Permissions) bool {
 	return some
 }
 
-// problem names a privilege that is missing, as this version of Proxmox VE calls it.
-func (m missingPrivilege) problem(major int) spec.Problem {
-	names := m.On(major)
-
-	return spec.Problem{
-		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(names, " or "),
-			upTo(m.paths, 3), m.For),
-		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see "+
-			"that they have it on that path", names[0]),
-	}
-}
-
 // onAnyPool says that a privilege is had on some resource pool: which one a VM is in that left the plan is not known.
 func onAnyPool(held proxmoxapi.Permissions, name string) bool {
 	for path := range held {
@@ -162,13 +142,4 @@ func (c *checks) inVNet(p Privilege) bool {
 	name, _, _ = strings.Cut(name, "/")
 
 	return ok && c.vnets[name]
-}
-
-// upTo names the first of a list, and how many more there are.
-func upTo(names []string, count int) string {
-	if len(names) <= count {
-		return strings.Join(names, ", ")
-	}
-
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:count], ", "), len(names)-count)
 }

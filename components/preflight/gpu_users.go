@@ -82,3 +82,5 @@ func usesDevice(devices []proxmoxapi.Device, bdf, host string, mappings map[stri
 			slices.ContainsFunc(mappings[d.Mapping], func(m proxmoxapi.Mapped) bool { return m.Host == host && same(m.BDF) })
 	})
 }
+
+func bdfPath(n plan.Node) string { return fmt.Sprintf("pools.%s.gpus.%d.bdf", n.Pool, n.Ordinal) }

@@ -52,8 +52,6 @@ func (c *checks) checkGPUs(ctx context.Context) error {
 	return c.checkGPUInUse(ctx)
 }
 
-func bdfPath(n plan.Node) string { return fmt.Sprintf("pools.%s.gpus.%d.bdf", n.Pool, n.Ordinal) }
-
 func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bool) {
 	path := bdfPath(n)
 

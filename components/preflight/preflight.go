@@ -61,35 +61,6 @@ func join(errs ...error) error {
 	return errors.Join(append(others, all.Err())...)
 }
 
-// checks are the checks of one plan.
-type checks struct {
-	plan    *plan.Plan
-	proxmox Proxmox
-	network Network
-	now     func() time.Time
-
-	vms []proxmoxapi.VM
-	// unreachable are the hosts that were asked and do not answer, with why.
-	unreachable map[string]error
-	// absent are the VMIDs of nodes whose VM is not there yet: what a VM was made from does no harm when it is gone later.
-	absent map[int]bool
-	// stores are the datastores of the hosts that were asked, by the host's name.
-	stores map[string]map[string]proxmoxapi.Store
-	// unstatedUnits are nodes with another CPU weight than that of new VMs, and none stated, by that weight.
-	unstatedUnits map[int][]string
-	// offered are free VMIDs and addresses that a problem has named.
-	offered map[string]bool
-	// vnets are the bridges that belong to a software-defined network.
-	vnets map[string]bool
-	// preview says that nothing is changed, so that credentials which may only read are enough; readOnly: these are such.
-	preview, readOnly bool
-	// denied says that a privilege is missing, which is why a request may have been refused.
-	denied   bool
-	report   *Report
-	problems spec.Problems
-	warnings []spec.Problem
-}
-
 func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
 	absent := map[int]bool{}
 

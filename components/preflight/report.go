@@ -122,3 +122,32 @@ func (r *Report) CheckPermissions(n plan.Node, changes []string) error {
 
 	return problems.Err()
 }
+
+// missingPrivilege is a privilege that the credentials lack.
+type missingPrivilege struct {
+	Privilege
+
+	// paths where they lack it.
+	paths []string
+}
+
+// problem names a privilege that is missing, as this version of Proxmox VE calls it.
+func (m missingPrivilege) problem(major int) spec.Problem {
+	names := m.On(major)
+
+	return spec.Problem{
+		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(names, " or "),
+			upTo(m.paths, 3), m.For),
+		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see "+
+			"that they have it on that path", names[0]),
+	}
+}
+
+// upTo names the first of a list, and how many more there are.
+func upTo(names []string, count int) string {
+	if len(names) <= count {
+		return strings.Join(names, ", ")
+	}
+
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:count], ", "), len(names)-count)
+}

@@ -165,3 +165,6 @@ func (c *checks) checkIdentities(ctx context.Context) error {
 
 	return group.Wait()
 }
+
+// maxProbes is how many addresses are tried at the same time.
+const maxProbes = 128

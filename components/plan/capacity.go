@@ -78,3 +78,13 @@ func count(n int, noun string) string {
 
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// placer carries the hosts while nodes are placed.
+type placer struct {
+	*resolver
+	hosts []HostAllocation
+	index map[string]int
+	// missing is how many nodes have found no room, extra what they would need if the hosts had it.
+	missing int
+	extra   map[int]spec.Resources
+}

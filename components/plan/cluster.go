@@ -5,20 +5,15 @@ import (
 	"fmt"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/blang/semver"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 
 	"talos-proxmox/components/spec"
 )
-
-// version admits what Talos, Kubernetes and Cilium release, with or without the leading v.
-var version = regexp.MustCompile(`^v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)\.\d+)?)$`)
 
 func (r *resolver) checkCluster(p *Plan, stated spec.CNIName) {
 	c := r.spec.Cluster
@@ -128,28 +123,6 @@ func (r *resolver) contract(talos string) string {
 	}
 
 	return contract
-}
-
-func (r *resolver) version(path, given, example string) (string, bool) {
-	m := version.FindStringSubmatch(given)
-
-	switch {
-	case given == "":
-		r.problems.Add(path, "is required", "", "state it, for example "+example)
-	case m == nil:
-		r.problems.Add(path, "must be a full version", given, "write it like "+example)
-	default:
-		return "v" + m[1], true
-	}
-
-	return given, false
-}
-
-// minor is the second number of a version, 0 of what is no version.
-func minor(version string) uint64 {
-	v, _ := semver.ParseTolerant(version) // the zero version with an error
-
-	return v.Minor
 }
 
 // checkCNI takes what the operator has stated, empty where a default applies.

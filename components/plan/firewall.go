@@ -11,19 +11,6 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Ingress is something that may come in to a node.
-type Ingress struct {
-	// Name tells it from the others.
-	Name     string
-	Protocol spec.Protocol
-	// Ports are none for ICMP.
-	Ports []Ports
-	From  []netip.Prefix
-}
-
-// Ports are the ports from First to Last.
-type Ports struct{ First, Last uint16 }
-
 // The ports that CNIs need between nodes (Talos: Ingress Firewall; Cilium: System Requirements, Firewall Rules).
 const (
 	flannelVXLAN = 4789
@@ -34,12 +21,6 @@ const (
 
 // tailnetRanges are where Tailscale and Headscale take addresses from.
 var tailnetRanges = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd7a:115c:a1e0::/48")}
-
-// opening is what the operator opens in addition.
-type opening struct {
-	Ingress
-	pools []string // nil: all
-}
 
 func (r *resolver) checkFirewall(p *Plan) {
 	f := r.spec.Firewall
@@ -296,3 +277,33 @@ func (p Ports) String() string {
 
 	return strconv.Itoa(int(p.First)) + "-" + strconv.Itoa(int(p.Last))
 }
+
+// openK3s is what nodes let in, and control planes in addition: of the world the Kubernetes API and SSH, and from each
+// other what K3s says that it needs. Agents reach servers by the port of the API.
+func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
+	nodes := []netip.Prefix{r.network}
+	pods := append(slices.Clone(nodes), p.K3s.Pods)
+	api := distinct(append(slices.Clone(nodes), r.apiFrom...))
+
+	all = []Ingress{
+		{"ssh", spec.ProtocolTCP, one(sshPort), api},
+		{"kubelet", spec.ProtocolTCP, one(constants.KubeletPort), pods},
+		{"icmp", spec.ProtocolICMP, nil, nodes},
+		{"flannel-vxlan", spec.ProtocolUDP, one(k3sVXLAN), nodes},
+	}
+	control = []Ingress{
+		{
+			"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort),
+			distinct(append(slices.Clone(pods), r.apiFrom...)),
+		},
+		{"etcd", spec.ProtocolTCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
+	}
+
+	return all, control
+}
+
+// The ports of K3s in addition to those of Kubernetes (K3s: Requirements, Inbound Rules).
+const (
+	k3sVXLAN = 8472
+	sshPort  = 22
+)

@@ -20,8 +20,6 @@ var (
 	named = regexp.MustCompile(`(?:^|[^0-9.])v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)\.\d+)?)(?:[^0-9]|$)`)
 	// schematicID is how the Image Factory names a schematic: its SHA-256.
 	schematicID = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	// checksum is how the operator states one.
-	checksum = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
 	// extension is a system extension of Talos, with or without its publisher.
 	extension = regexp.MustCompile(`^([a-z0-9-]+/)?[a-z0-9][a-z0-9._-]*$`)
 )
@@ -393,3 +391,37 @@ func imageKey(p PlannedPool, node string) string {
 		return "factory/cluster"
 	}
 }
+
+// checkCloudImage holds that there is one image.
+func (r *resolver) checkCloudImage() {
+	const path = "image.cloudImage"
+
+	c := r.spec.Image.CloudImage
+
+	switch {
+	case c.Volume == "" && c.URL == "":
+		r.problems.Add(path, `is required with image.source "cloudImage": it needs a volume or a url`, "",
+			"write it like url: "+
+				"https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img")
+	case c.Volume != "" && c.URL != "":
+		r.problems.Add(path, "takes either a volume or a url", c.URL, "leave one out")
+	case c.Volume != "" && !cloudVolume.MatchString(c.Volume):
+		r.problems.Add(path+".volume", "must name a disk image among the ISO files of a datastore, with the ending .img",
+			c.Volume,
+			"write it like local:iso/ubuntu-24.04.img")
+	case c.Volume != "" && c.Checksum != "":
+		r.problems.Add(path+".checksum", "has no meaning with a volume, which is not downloaded", c.Checksum, "leave it out")
+	case c.URL != "":
+		r.checkURL(path+".url", c.URL,
+			"https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img", "https",
+			"http")
+
+		if c.Checksum != "" && !checksum.MatchString(c.Checksum) {
+			r.problems.Add(path+".checksum", "must be a SHA-256 checksum", c.Checksum,
+				"write it like sha256: and 64 hexadecimal digits, as SHA256SUMS has it")
+		}
+	}
+}
+
+// cloudVolume is how Proxmox VE names a disk image among its ISO files.
+var cloudVolume = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[^/\s]+\.img$`)

@@ -8,42 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/spec"
 )
-
-// PlannedK3s is what is decided about a cluster of kind k3s apart from its machines.
-type PlannedK3s struct {
-	// Version of K3s with a leading v, "v1.34.2+k3s1".
-	Version string
-	Disable []string
-	// ServerArgs and AgentArgs are the operator's, as they were stated.
-	ServerArgs, AgentArgs []string
-	// Checksum is the SHA-256 of the binary; empty when none is stated.
-	Checksum string
-	// InstallChecksum is the SHA-256 of the installation script; empty when none is stated.
-	InstallChecksum string
-	// User may log in by SSH with SSHKeys, and with a key pair that is made where GenerateSSHKey says so.
-	User           string
-	SSHKeys        []string
-	GenerateSSHKey bool
-	Packages       []string
-	Upgrade        bool
-	// TokenGiven says that the token comes from the configuration.
-	TokenGiven bool
-	// IdentityGiven says that the identity comes from the configuration.
-	IdentityGiven bool
-	// Pods and Services are the networks of pods and services.
-	Pods, Services netip.Prefix
-	// Snippets is the datastore of user data.
-	Snippets string
-	// Mirror holds releases of K3s, AptMirror Ubuntu's packages; empty: GitHub, and the sources of the image.
-	Mirror, AptMirror string
-	// StartTimeout bounds each attempt of a node to start K3s.
-	StartTimeout time.Duration
-}
 
 var (
 	// k3sVersion is what K3s releases: a version of Kubernetes, and K3s' own count.
@@ -52,8 +20,6 @@ var (
 	k3sArgument = regexp.MustCompile(`^--([a-z][a-z0-9-]*)(?:=(.*))?$`)
 	// ubuntuPackage is the name of a package (Debian Policy 5.6.1).
 	ubuntuPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
-	// cloudVolume is how Proxmox VE names a disk image among its ISO files.
-	cloudVolume = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[^/\s]+\.img$`)
 )
 
 // k3sOwn are the options that the program states itself, with the key to use instead; empty where there is none.
@@ -82,8 +48,6 @@ func (r *resolver) k3sMirror(path, text, example string) string {
 
 	return strings.TrimRight(text, "/")
 }
-
-func (r *resolver) isK3s() bool { return r.spec.Cluster.Distribution == spec.DistributionK3s }
 
 // checkK3s holds what K3s is told.
 func (r *resolver) checkK3s(p *Plan) {
@@ -242,13 +206,6 @@ func (r *resolver) checkKind(given spec.Spec) bool {
 	return true
 }
 
-// exclusiveKey is a key that only one kind has.
-type exclusiveKey struct {
-	path  string
-	given bool
-	value string
-}
-
 func (r *resolver) refuse(kind spec.Distribution, keys []exclusiveKey) {
 	other := spec.DistributionTalos
 	if kind == spec.DistributionTalos {
@@ -343,43 +300,6 @@ func (r *resolver) checkK3sModes() {
 	r.refuse(spec.DistributionK3s, keys)
 }
 
-// checkCloudImage holds that there is one image.
-func (r *resolver) checkCloudImage() {
-	const path = "image.cloudImage"
-
-	c := r.spec.Image.CloudImage
-
-	switch {
-	case c.Volume == "" && c.URL == "":
-		r.problems.Add(path, `is required with image.source "cloudImage": it needs a volume or a url`, "",
-			"write it like url: "+
-				"https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img")
-	case c.Volume != "" && c.URL != "":
-		r.problems.Add(path, "takes either a volume or a url", c.URL, "leave one out")
-	case c.Volume != "" && !cloudVolume.MatchString(c.Volume):
-		r.problems.Add(path+".volume", "must name a disk image among the ISO files of a datastore, with the ending .img",
-			c.Volume,
-			"write it like local:iso/ubuntu-24.04.img")
-	case c.Volume != "" && c.Checksum != "":
-		r.problems.Add(path+".checksum", "has no meaning with a volume, which is not downloaded", c.Checksum, "leave it out")
-	case c.URL != "":
-		r.checkURL(path+".url", c.URL,
-			"https://cloud-images.ubuntu.com/releases/noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img", "https",
-			"http")
-
-		if c.Checksum != "" && !checksum.MatchString(c.Checksum) {
-			r.problems.Add(path+".checksum", "must be a SHA-256 checksum", c.Checksum,
-				"write it like sha256: and 64 hexadecimal digits, as SHA256SUMS has it")
-		}
-	}
-}
-
-// The ports of K3s in addition to those of Kubernetes (K3s: Requirements, Inbound Rules).
-const (
-	k3sVXLAN = 8472
-	sshPort  = 22
-)
-
 // K3sPods are the addresses of pods, K3sServices those of services, K3s' defaults.
 var (
 	K3sPods     = netip.MustParsePrefix("10.42.0.0/16")
@@ -404,76 +324,4 @@ func (r *resolver) k3sNetwork(path, text string, otherwise netip.Prefix) netip.P
 	}
 
 	return otherwise
-}
-
-// checkK3sNetwork holds that the networks of pods and services have room, and keeps them apart and nodes out of them.
-// One that holds these and much else does no harm by itself.
-func (r *resolver) checkK3sNetwork(k *PlannedK3s) {
-	nodes := 0
-	for _, p := range r.pools {
-		nodes += len(p.members)
-	}
-
-	// What Kubernetes gives a node, and the most and the least that it takes for services (kube-controller-manager:
-	// node-cidr-mask-size; kube-apiserver: service-cluster-ip-range).
-	perNode, most, least := 24, 12, 28
-	if k.Pods.Addr().Is6() {
-		perNode = 64
-	}
-
-	if k.Services.Addr().Is6() {
-		most, least = 108, 124
-	}
-
-	if room := perNode - k.Pods.Bits(); room < 0 || room < 31 && nodes > 1<<room {
-		r.problems.Add("k3s.clusterCIDR", fmt.Sprintf("must have a /%d for each node: there are %d", perNode, nodes),
-			k.Pods.String(), "choose a larger network")
-	}
-
-	if bits := k.Services.Bits(); bits < most || bits > least {
-		r.problems.Add("k3s.serviceCIDR", fmt.Sprintf("must have a prefix length from %d to %d", most, least),
-			k.Services.String(), "choose another network")
-	}
-
-	if k.Pods.Addr().Is4() != k.Services.Addr().Is4() {
-		r.problems.Add("k3s.serviceCIDR", "must be of the IP version of k3s.clusterCIDR "+k.Pods.String(),
-			k.Services.String(), "state both")
-	}
-
-	if k.Pods.Overlaps(k.Services) {
-		r.problems.Add("k3s.serviceCIDR", "overlaps the network of pods "+k.Pods.String(), k.Services.String(),
-			"choose another network")
-	}
-
-	for _, own := range []netip.Prefix{k.Pods, k.Services} {
-		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
-			r.problems.Add("network.cidr", "must lie outside of "+own.String()+", which K3s has for pods and services",
-				r.network.String(),
-				"give the nodes another network")
-		}
-	}
-}
-
-// openK3s is what nodes let in, and control planes in addition: of the world the Kubernetes API and SSH, and from each
-// other what K3s says that it needs. Agents reach servers by the port of the API.
-func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
-	nodes := []netip.Prefix{r.network}
-	pods := append(slices.Clone(nodes), p.K3s.Pods)
-	api := distinct(append(slices.Clone(nodes), r.apiFrom...))
-
-	all = []Ingress{
-		{"ssh", spec.ProtocolTCP, one(sshPort), api},
-		{"kubelet", spec.ProtocolTCP, one(constants.KubeletPort), pods},
-		{"icmp", spec.ProtocolICMP, nil, nodes},
-		{"flannel-vxlan", spec.ProtocolUDP, one(k3sVXLAN), nodes},
-	}
-	control = []Ingress{
-		{
-			"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort),
-			distinct(append(slices.Clone(pods), r.apiFrom...)),
-		},
-		{"etcd", spec.ProtocolTCP, []Ports{{constants.EtcdClientPort, constants.EtcdPeerPort}}, etcdMembers(p, nodes)},
-	}
-
-	return all, control
 }

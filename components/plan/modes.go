@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"talos-proxmox/components/spec"
@@ -206,20 +205,4 @@ func (r *resolver) checkAgent(p *pool, image BootImage) {
 	}
 
 	r.problems.Add(path, `must hold `+GuestAgent+`: network.addressing is "agent"`, value, remedy)
-}
-
-// oneOf holds a value against those there are.
-func oneOf[T ~string](r *resolver, path string, value T, allowed ...T) bool {
-	if slices.Contains(allowed, value) {
-		return true
-	}
-
-	quoted := make([]string, len(allowed))
-	for i, v := range allowed {
-		quoted[i] = strconv.Quote(string(v))
-	}
-
-	r.problems.Add(path, "must be one of "+strings.Join(quoted, ", "), string(value), "choose one of them")
-
-	return false
 }

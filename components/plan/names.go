@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,4 +143,61 @@ func parseMAC(text string) (string, error) {
 	default:
 		return strings.ToUpper(hw.String()), nil
 	}
+}
+
+// members are the nodes of a pool in the order of their ordinals.
+func (r *resolver) members(p *pool) []poolNode {
+	var found []poolNode
+
+	if p.Count != nil {
+		if *p.Count < 0 || *p.Count > maxCount {
+			r.problems.Add(p.path+".count", fmt.Sprintf("must be a number from 0 to %d", maxCount), strconv.Itoa(*p.Count),
+				"correct it")
+
+			return nil
+		}
+
+		found = make([]poolNode, *p.Count)
+		for i := range found {
+			found[i] = poolNode{ordinal: i + 1, path: p.path, NodeSpec: emptyNode}
+		}
+
+		return found
+	}
+
+	// In order, for what is wrong is reported in order.
+	for _, key := range slices.Sorted(maps.Keys(p.Nodes)) {
+		spec, path := p.Nodes[key], p.path+".nodes."+key
+		found = append(found, poolNode{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec})
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(p.GPUs)) {
+		spec, path := p.GPUs[key], p.path+".gpus."+key
+		found = append(found, poolNode{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec.NodeSpec, gpu: &spec})
+	}
+
+	slices.SortFunc(found, func(a, b poolNode) int {
+		if a.ordinal != b.ordinal {
+			return a.ordinal - b.ordinal
+		}
+
+		return strings.Compare(a.path, b.path)
+	})
+
+	return slices.DeleteFunc(found, func(m poolNode) bool { return m.ordinal == 0 })
+}
+
+// maxCount bounds the ordinals: beyond it a number is a slip, not a node.
+const maxCount = 10_000
+
+func (r *resolver) ordinal(path, key string) int {
+	n, err := strconv.Atoi(key)
+	if err != nil || n < 1 || n > maxCount || strconv.Itoa(n) != key {
+		r.problems.Add(path, fmt.Sprintf("must be named by the node's number, from 1 to %d", maxCount), key,
+			`write it like "1"; node n has the nth VMID and the nth address of the pool`)
+
+		return 0
+	}
+
+	return n
 }

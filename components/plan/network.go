@@ -149,5 +149,50 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
-// at is the path of an element of a list.
-func at(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+// checkK3sNetwork holds that the networks of pods and services have room, and keeps them apart and nodes out of them.
+// One that holds these and much else does no harm by itself.
+func (r *resolver) checkK3sNetwork(k *PlannedK3s) {
+	nodes := 0
+	for _, p := range r.pools {
+		nodes += len(p.members)
+	}
+
+	// What Kubernetes gives a node, and the most and the least that it takes for services (kube-controller-manager:
+	// node-cidr-mask-size; kube-apiserver: service-cluster-ip-range).
+	perNode, most, least := 24, 12, 28
+	if k.Pods.Addr().Is6() {
+		perNode = 64
+	}
+
+	if k.Services.Addr().Is6() {
+		most, least = 108, 124
+	}
+
+	if room := perNode - k.Pods.Bits(); room < 0 || room < 31 && nodes > 1<<room {
+		r.problems.Add("k3s.clusterCIDR", fmt.Sprintf("must have a /%d for each node: there are %d", perNode, nodes),
+			k.Pods.String(), "choose a larger network")
+	}
+
+	if bits := k.Services.Bits(); bits < most || bits > least {
+		r.problems.Add("k3s.serviceCIDR", fmt.Sprintf("must have a prefix length from %d to %d", most, least),
+			k.Services.String(), "choose another network")
+	}
+
+	if k.Pods.Addr().Is4() != k.Services.Addr().Is4() {
+		r.problems.Add("k3s.serviceCIDR", "must be of the IP version of k3s.clusterCIDR "+k.Pods.String(),
+			k.Services.String(), "state both")
+	}
+
+	if k.Pods.Overlaps(k.Services) {
+		r.problems.Add("k3s.serviceCIDR", "overlaps the network of pods "+k.Pods.String(), k.Services.String(),
+			"choose another network")
+	}
+
+	for _, own := range []netip.Prefix{k.Pods, k.Services} {
+		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
+			r.problems.Add("network.cidr", "must lie outside of "+own.String()+", which K3s has for pods and services",
+				r.network.String(),
+				"give the nodes another network")
+		}
+	}
+}

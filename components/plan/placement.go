@@ -7,24 +7,6 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// HostAllocation is what the plan puts on one host.
-type HostAllocation struct {
-	Name string
-	// Limited says that the host's capacity is stated; without that Capacity and Reserve say nothing.
-	Limited           bool
-	Capacity, Reserve spec.Resources
-	// Used is what all nodes of the plan on this host need.
-	Used spec.Resources
-	// Slots are the workers that the host has room for next to its control planes, as far as all have the shape of the
-	// first pool of workers; -1 without a limit.
-	Slots int
-
-	controls, workers int
-	// pinned is what nodes need that name this host and are not placed yet.
-	pinned         spec.Resources
-	pinnedControls int
-}
-
 // room is what is left of a host.
 func (h *HostAllocation) room() spec.Resources {
 	return spec.Resources{
@@ -196,16 +178,6 @@ func (h *HostAllocation) reservePin(n Node, sign int) {
 	if n.Role == spec.RoleControlPlane {
 		h.pinnedControls += sign
 	}
-}
-
-// placer carries the hosts while nodes are placed.
-type placer struct {
-	*resolver
-	hosts []HostAllocation
-	index map[string]int
-	// missing is how many nodes have found no room, extra what they would need if the hosts had it.
-	missing int
-	extra   map[int]spec.Resources
 }
 
 // pin is the host that a node must have.

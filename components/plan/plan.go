@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"go4.org/netipx"
-
 	"talos-proxmox/components/spec"
 )
 
@@ -142,22 +140,6 @@ type Plan struct {
 	Steps []Step
 	// Warnings do not stop the program.
 	Warnings []spec.Problem
-}
-
-// PlannedLoadBalancer gives Services their addresses.
-type PlannedLoadBalancer struct {
-	spec.LoadBalancer
-
-	// Ranges are the addresses.
-	Ranges []netipx.IPRange
-}
-
-// Mirror stands in for a registry of images.
-type Mirror struct {
-	Registry string
-	// Endpoints are URLs, in the order they are asked.
-	Endpoints []string
-	Options   spec.RegistryOptions
 }
 
 // PlannedPool is one pool with its nodes, in the order of their ordinals.
@@ -417,17 +399,4 @@ func (p *Plan) ControlPlanes() []Node {
 	}
 
 	return found
-}
-
-// New plans a cluster. The error holds all problems (Problems); the plan is only there without one. The parts of the
-// plan belong to the caller only as long as the spec does: they share its lists and maps.
-func New(spec spec.Spec) (*Plan, error) {
-	r := resolver{spec: spec}
-
-	p := r.resolve()
-	if err := r.problems.Err(); err != nil {
-		return nil, err
-	}
-
-	return p, nil
 }

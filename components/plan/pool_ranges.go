@@ -155,10 +155,6 @@ func (r *resolver) addressesOf(p *pool) {
 	r.checkRoom(path, "address", p, found.room(addressCount), given, own)
 }
 
-func allOf[T any](all []T, has func(T) bool) bool {
-	return !slices.ContainsFunc(all, func(one T) bool { return !has(one) })
-}
-
 // checkRoom finds the first node that a range has no value for. Nodes that have one of their own need none.
 func (r *resolver) checkRoom(path, noun string, p *pool, room uint64, value string, own func(poolNode) bool) {
 	for _, m := range p.members {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -163,4 +164,8 @@ func (s interval[T]) String() string {
 	}
 
 	return first + "-" + last
+}
+
+func allOf[T any](all []T, has func(T) bool) bool {
+	return !slices.ContainsFunc(all, func(one T) bool { return !has(one) })
 }

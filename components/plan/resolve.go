@@ -2,9 +2,7 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,48 +10,6 @@ import (
 
 	"talos-proxmox/components/spec"
 )
-
-// resolver carries the problems while a spec is resolved. Each step goes on after a problem, so that all are found.
-type resolver struct {
-	spec     spec.Spec
-	network  netip.Prefix
-	gateway  netip.Addr
-	vip      netip.Addr
-	apiFrom  []netip.Prefix
-	openings []opening
-	pools    []*pool
-	static   bool                // some addresses are written into machine configuration
-	taken    map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
-	offered  []interval[int]     // ranges of VMIDs that a problem has named
-	problems spec.Problems
-	warnings []spec.Problem
-}
-
-// pool is a pool while it is resolved.
-type pool struct {
-	name, path string
-	spec.Pool
-	// shape is what a node of the pool is that says nothing of its own.
-	shape     spec.VMSpec
-	members   []poolNode
-	vmids     intervals[int]
-	addresses intervals[netip.Addr]
-	planned   PlannedPool
-}
-
-// poolNode is one node as the operator wrote it.
-type poolNode struct {
-	ordinal int
-	path    string // of the node, or of the pool where the node has nothing of its own
-	*spec.NodeSpec
-	gpu *spec.GPUSpec
-}
-
-// emptyNode is what a node states that is only counted.
-var emptyNode = &spec.NodeSpec{}
-
-// shaped says whether the node states something of its shape.
-func (m poolNode) shaped() bool { return m.NodeSpec != emptyNode && !m.VMSpec.IsZero() }
 
 func (r *resolver) resolve() *Plan {
 	given := r.spec
@@ -155,65 +111,8 @@ func roleOrder(role spec.Role) int {
 	return 1
 }
 
-// members are the nodes of a pool in the order of their ordinals.
-func (r *resolver) members(p *pool) []poolNode {
-	var found []poolNode
-
-	if p.Count != nil {
-		if *p.Count < 0 || *p.Count > maxCount {
-			r.problems.Add(p.path+".count", fmt.Sprintf("must be a number from 0 to %d", maxCount), strconv.Itoa(*p.Count),
-				"correct it")
-
-			return nil
-		}
-
-		found = make([]poolNode, *p.Count)
-		for i := range found {
-			found[i] = poolNode{ordinal: i + 1, path: p.path, NodeSpec: emptyNode}
-		}
-
-		return found
-	}
-
-	// In order, for what is wrong is reported in order.
-	for _, key := range slices.Sorted(maps.Keys(p.Nodes)) {
-		spec, path := p.Nodes[key], p.path+".nodes."+key
-		found = append(found, poolNode{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec})
-	}
-
-	for _, key := range slices.Sorted(maps.Keys(p.GPUs)) {
-		spec, path := p.GPUs[key], p.path+".gpus."+key
-		found = append(found, poolNode{ordinal: r.ordinal(path, key), path: path, NodeSpec: &spec.NodeSpec, gpu: &spec})
-	}
-
-	slices.SortFunc(found, func(a, b poolNode) int {
-		if a.ordinal != b.ordinal {
-			return a.ordinal - b.ordinal
-		}
-
-		return strings.Compare(a.path, b.path)
-	})
-
-	return slices.DeleteFunc(found, func(m poolNode) bool { return m.ordinal == 0 })
-}
-
 // minTaskTimeout is the least time for a task on Proxmox VE.
 const minTaskTimeout = 4 * time.Minute
-
-// maxCount bounds the ordinals: beyond it a number is a slip, not a node.
-const maxCount = 10_000
-
-func (r *resolver) ordinal(path, key string) int {
-	n, err := strconv.Atoi(key)
-	if err != nil || n < 1 || n > maxCount || strconv.Itoa(n) != key {
-		r.problems.Add(path, fmt.Sprintf("must be named by the node's number, from 1 to %d", maxCount), key,
-			`write it like "1"; node n has the nth VMID and the nth address of the pool`)
-
-		return 0
-	}
-
-	return n
-}
 
 func (r *resolver) checkLifecycle(p *Plan) {
 	l := r.spec.Lifecycle
@@ -257,16 +156,15 @@ func (r *resolver) checkLifecycle(p *Plan) {
 // maxRenewal leaves some weeks between two renewals of a kubeconfig.
 const maxRenewal = 8000 * time.Hour
 
-func (r *resolver) duration(path, text string) time.Duration {
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		r.problems.Add(path, "must be a time span above zero", text, "write it like 90s, 10m or 1h")
+// New plans a cluster. The error holds all problems (Problems); the plan is only there without one. The parts of the
+// plan belong to the caller only as long as the spec does: they share its lists and maps.
+func New(spec spec.Spec) (*Plan, error) {
+	r := resolver{spec: spec}
+
+	p := r.resolve()
+	if err := r.problems.Err(); err != nil {
+		return nil, err
 	}
 
-	return d
-}
-
-// warn notes what does not stop the program.
-func (r *resolver) warn(path, rule, value, remedy string) {
-	r.warnings = append(r.warnings, spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
+	return p, nil
 }

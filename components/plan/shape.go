@@ -434,14 +434,6 @@ func (r *resolver) disk(o spec.DiskOptions, size int) Disk {
 	}
 }
 
-func valueOr[T any](v *T, otherwise T) T {
-	if v == nil {
-		return otherwise
-	}
-
-	return *v
-}
-
 func format[T any](v *T) string {
 	if v == nil {
 		return ""

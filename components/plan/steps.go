@@ -6,12 +6,6 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Step is one thing that is done, after the ones before it.
-type Step struct {
-	// Name is short and the same in every plan; What is for people.
-	Name, What string
-}
-
 // steps are what is done for a plan, in order.
 func steps(p *Plan) []Step {
 	var (

@@ -2,18 +2,6 @@ package plan
 
 import "fmt"
 
-// The minor versions that are supported, of version 1; stacks/docs/support-matrix.md lists them. The newest Talos is
-// the newest that its library knows.
-const (
-	oldestTalos, newestTalos = 8, 14
-	oldestK3s                = 28
-)
-
-// newestContract is the newest version contract that nodes are configured with, a minor version of Talos: the Talos
-// provider of the SDK holds Talos' library of 1.12, and takes no documents that came later. Later versions of Talos
-// take the settings of 1.12.
-const newestContract = 12
-
 // The major versions of Proxmox VE that are supported.
 const (
 	// OldestProxmox is the first.
@@ -38,4 +26,19 @@ func (r *resolver) checkTalos(version string, configured bool) bool {
 	}
 
 	return false
+}
+
+func (r *resolver) version(path, given, example string) (string, bool) {
+	m := version.FindStringSubmatch(given)
+
+	switch {
+	case given == "":
+		r.problems.Add(path, "is required", "", "state it, for example "+example)
+	case m == nil:
+		r.problems.Add(path, "must be a full version", given, "write it like "+example)
+	default:
+		return "v" + m[1], true
+	}
+
+	return given, false
 }

@@ -1,0 +1,29 @@
+package plan
+
+import (
+	"regexp"
+
+	"github.com/blang/semver/v4"
+)
+
+// minor is the second number of a version, 0 of what is no version.
+func minor(version string) uint64 {
+	v, _ := semver.ParseTolerant(version) // the zero version with an error
+
+	return v.Minor
+}
+
+// newestContract is the newest version contract that nodes are configured with, a minor version of Talos: the Talos
+// provider of the SDK holds Talos' library of 1.12, and takes no documents that came later. Later versions of Talos
+// take the settings of 1.12.
+const newestContract = 12
+
+// The minor versions that are supported, of version 1; stacks/docs/support-matrix.md lists them. The newest Talos is
+// the newest that its library knows.
+const (
+	oldestTalos, newestTalos = 8, 14
+	oldestK3s                = 28
+)
+
+// version admits what Talos, Kubernetes and Cilium release, with or without the leading v.
+var version = regexp.MustCompile(`^v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)\.\d+)?)$`)

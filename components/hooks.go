@@ -44,6 +44,16 @@ type vmHooks struct {
 	deletions bool
 }
 
+// hookArgs are what the hooks of a cluster need, whatever its nodes run.
+type hookArgs struct {
+	plan      *plan.Plan
+	report    *preflight.Report
+	proxmox   Proxmox
+	addresses *proxmoxvm.AddressBook
+	// destroying checks VMs before their deletion after a teardown as well.
+	destroying bool
+}
+
 // register registers them.
 func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks, register hookutil.Register) error {
 	images := proxmoxvm.ImageHooks{Proxmox: r.Proxmox, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun}
@@ -145,10 +155,7 @@ func (h *vmHooks) held(hooks ...*pulumi.ResourceHook) []*pulumi.ResourceHook {
 }
 
 // scopeOf is what the operations on the nodes of a cluster know.
-func scopeOf(
-	ctx *pulumi.Context, name string, p *plan.Plan, proxmox Proxmox, report *preflight.Report,
-	addresses *proxmoxvm.AddressBook,
-) rollout.Scope {
+func scopeOf(ctx *pulumi.Context, name string, a hookArgs) rollout.Scope {
 	program := rollout.Program{
 		DryRun: ctx.DryRun(), Progress: hookutil.Progress(ctx, name),
 		// A message that is not shown is no reason to stop.
@@ -161,9 +168,9 @@ func scopeOf(
 	}
 
 	return rollout.Scope{
-		Program: program, Plan: p, Inventory: report, Addresses: addresses,
-		Identities: proxmoxvm.NewIdentities(ctx, p, proxmox, report.VM),
-		Limiter:    rollout.NewLimiter(max(p.MaxUnavailable, 1)),
+		Program: program, Plan: a.plan, Inventory: a.report, Addresses: a.addresses,
+		Identities: proxmoxvm.NewIdentities(ctx, a.plan, a.proxmox, a.report.VM),
+		Limiter:    rollout.NewLimiter(max(a.plan.MaxUnavailable, 1)),
 	}
 }
 

@@ -89,9 +89,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 
 	b := &k3sBuilder{
 		K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
-		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{}, admin: rollout.NewFuture[string](),
-		secrets:    rollout.NewFuture[k3sconfig.Identity](),
-		destroying: args.Destroying,
+		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{},
 	}
 	for _, n := range p.Nodes() {
 		if n.Address.IsValid() {
@@ -101,7 +99,14 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 
 	b.images = proxmoxvm.NewImages(name, args.Preflight.SharedImages(), b.child)
 
-	if err := errors.Join(b.identify(args.Token, args.Identity), b.registerHooks()); err != nil {
+	var err error
+	if b.identity, err = newK3sIdentity(ctx, name, p, args.Token, args.Identity, b.child); err != nil {
+		return nil, err
+	}
+
+	if b.hooks, err = registerK3sHooks(ctx, name, hookArgs{
+		plan: p, report: args.Preflight, proxmox: args.Proxmox, addresses: b.servers, destroying: args.Destroying,
+	}, args.Proxmox, b.identity); err != nil {
 		return nil, err
 	}
 
@@ -138,16 +143,7 @@ type k3sBuilder struct {
 	servers *proxmoxvm.AddressBook
 	child   pulumi.ResourceOption
 
-	destroying bool
-
-	// identity is the cluster's, as k3sconfig.ReadIdentity reads it; administrator likewise. Both are secret.
-	identity, administrator pulumi.StringOutput
-	// kept is what holds the identity, issued the administrator.
-	kept, issued *pulumi.Stash
-	// admin is a kubeconfig that names no server in particular.
-	admin *rollout.Future[string]
-	// secrets is the identity, as hooks read it.
-	secrets *rollout.Future[k3sconfig.Identity]
+	identity *k3sIdentity
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
 	// creationOrder is what the VMs of agents wait for.
@@ -164,7 +160,7 @@ func (b *k3sBuilder) machines() error {
 
 	var err error
 	if b.creationOrder, err = newCreationOrder(b.ctx, b.name, b.Plan, b.report,
-		append([]pulumi.Resource{b.kept, b.issued}, b.joined...), b.child); err != nil {
+		append(b.identity.resources(), b.joined...), b.child); err != nil {
 		return err
 	}
 
@@ -197,7 +193,8 @@ func (b *k3sBuilder) pools(pools []plan.PlannedPool, order *replacementOrder) er
 			// The first server.
 			if len(b.Nodes) == 1 {
 				b.Endpoint = endpointOf(b.Plan, last.IPAddress)
-				b.credentials()
+				b.Kubeconfig, b.KubeconfigExpiry = b.identity.kubeconfig(b.Endpoint), b.identity.kubeconfigExpiry()
+				b.SSHPrivateKey = b.identity.sshPrivateKey()
 			}
 
 			if err := b.join(last); err != nil {
@@ -248,7 +245,7 @@ func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 	case n.Role == spec.RoleWorker:
 		return b.creationOrder.dependencies(b.report.Exists(n))
 	case b.report.Exists(n):
-		return []pulumi.Resource{b.kept, b.issued}
+		return b.identity.resources()
 	default:
 		return nil
 	}
@@ -323,7 +320,7 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 		first = apiAt(b.Nodes[0].IPAddress)
 	}
 
-	return pulumi.ToSecret(pulumi.All(b.identity, first).ApplyT(func(both []any) (string, error) {
+	return pulumi.ToSecret(pulumi.All(b.identity.identity, first).ApplyT(func(both []any) (string, error) {
 		i, err := k3sconfig.ReadIdentity(both[0].(string))
 		if err != nil {
 			return "", err

@@ -28,25 +28,26 @@ type k3sHooks struct {
 	remove *pulumi.ResourceHook
 }
 
-// registerHooks registers the hooks of the cluster.
-func (b *k3sBuilder) registerHooks() error {
-	p, h := b.Plan, &b.hooks
-	h.scope = scopeOf(b.ctx, b.name, p, b.proxmox, b.report, b.servers)
-	h.deletions = !p.Teardown || b.destroying
+// registerK3sHooks registers the hooks of the cluster whose component is called name.
+func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sProxmox, id *k3sIdentity,
+) (k3sHooks, error) {
+	p := a.plan
+	h := k3sHooks{scope: scopeOf(ctx, name, a)}
+	h.deletions = !p.Teardown || a.destroying
 
 	h.operations = k3s.New(k3s.Options{
-		Scope: h.scope, Proxmox: b.proxmox, Kubeconfig: b.admin, Identity: b.secrets,
-		Nodes: nodesBy(p, b.name, "-joined"),
+		Scope: h.scope, Proxmox: proxmox, Kubeconfig: id.anyServer, Identity: id.known,
+		Nodes: nodesBy(p, name, joinedSuffix),
 	})
 
 	var errs []error
 
-	register := hookutil.Registering(b.ctx, b.name, &errs)
+	register := hookutil.Registering(ctx, name, &errs)
 	previews := &pulumi.ResourceHookOptions{OnDryRun: true}
 
-	errs = append(errs, h.vmHooks.register(b.ctx, b.name, vmrestart.New(vmrestart.Options{
-		Scope: h.scope, Proxmox: b.proxmox, Permissions: b.report,
-		Rollout: rollout.New(p, h.scope.Limiter, h.scope.Progress), Nodes: nodesBy(p, b.name, tokens.VMSuffix),
+	errs = append(errs, h.vmHooks.register(ctx, name, vmrestart.New(vmrestart.Options{
+		Scope: h.scope, Proxmox: proxmox, Permissions: a.report,
+		Rollout: rollout.New(p, h.scope.Limiter, h.scope.Progress), Nodes: nodesBy(p, name, tokens.VMSuffix),
 		System: h.operations.Cluster,
 	}), register))
 
@@ -54,5 +55,5 @@ func (b *k3sBuilder) registerHooks() error {
 	register(&h.upgrade, "node-upgraded", h.operations.Upgrades.Upgrade, previews)
 	register(&h.remove, "node-leaves", h.operations.Removals.Remove, previews)
 
-	return errors.Join(errs...)
+	return h, errors.Join(errs...)
 }

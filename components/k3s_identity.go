@@ -10,20 +10,40 @@ import (
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
-// identify makes what the cluster is known by, the first time, and has the state keep it: what is made in later runs is
-// dropped.
-func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
-	now := time.Now()
+// k3sIdentity is the identity of a K3s cluster, and the administrator's certificate that it has issued. The state keeps
+// both.
+type k3sIdentity struct {
+	plan *plan.Plan
+	// keeps is the resource that keeps the identity, issued the one that keeps the administrator's certificate.
+	keeps, issued *pulumi.Stash
+	// identity is what k3sconfig.ReadIdentity reads, administrator what ReadAdministrator reads. Both are secret.
+	identity, administrator pulumi.StringOutput
+	// known is the identity, and anyServer a kubeconfig that names no server in particular, as hooks read them.
+	known     *rollout.Future[k3sconfig.Identity]
+	anyServer *rollout.Future[string]
+}
 
-	made, err := k3sconfig.NewIdentity(b.Plan.Cluster, now)
-	if err != nil {
-		return err
+// newK3sIdentity creates the identity of a cluster, or takes it from a token or the files of an existing server. The
+// state keeps the first: what later runs generate is dropped.
+func newK3sIdentity(ctx *pulumi.Context, name string, p *plan.Plan, token, existing pulumi.StringInput,
+	parent pulumi.ResourceOption,
+) (*k3sIdentity, error) {
+	now := time.Now()
+	id := &k3sIdentity{
+		plan: p, known: rollout.NewFuture[k3sconfig.Identity](), anyServer: rollout.NewFuture[string](),
 	}
 
-	k := b.Plan.K3s
+	made, err := k3sconfig.NewIdentity(p.Cluster, now)
+	if err != nil {
+		return nil, err
+	}
+
+	k := p.K3s
 
 	if token == nil {
 		token = pulumi.String("")
@@ -52,18 +72,18 @@ func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 	}).(pulumi.StringOutput)
 
 	// Without it a cluster is as lost as without its servers.
-	b.kept, err = b.stash("identity", text, pulumi.Protect(b.Plan.Protected()))
+	id.keeps, err = stash(ctx, name+tokens.IdentitySuffix, text, parent, pulumi.Protect(p.Protected()))
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	b.identity = pulumi.ToSecret(pulumi.All(keptText(b.kept), token, existing).ApplyT(func(all []any) (string, error) {
+	id.identity = pulumi.ToSecret(pulumi.All(keptText(id.keeps), token, existing).ApplyT(func(all []any) (string, error) {
 		kept := all[0].(string)
 
 		return kept, errors.Join(sameNetworks(kept, k), sameToken(kept, all[1].(string)), sameIdentity(kept, all[2].(string)))
 	})).(pulumi.StringOutput)
 
-	issued := b.identity.ApplyT(func(text string) (string, error) {
+	issued := id.identity.ApplyT(func(text string) (string, error) {
 		i, err := k3sconfig.ReadIdentity(text)
 		if err != nil {
 			return "", err
@@ -72,33 +92,36 @@ func (b *k3sBuilder) identify(token, existing pulumi.StringInput) error {
 		return i.Administrator(now)
 	}).(pulumi.StringOutput)
 
-	administrator, err := b.stash("administrator", issued,
+	id.issued, err = stash(ctx, name+"-administrator", issued, parent,
 		// Another authority would not know it.
-		pulumi.ReplaceWith([]pulumi.Resource{b.kept}), pulumi.ReplacementTrigger(pulumi.String(k3sconfig.Term(now))))
+		pulumi.ReplaceWith([]pulumi.Resource{id.keeps}), pulumi.ReplacementTrigger(pulumi.String(k3sconfig.Term(now))))
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	b.issued, b.administrator = administrator, keptText(administrator)
+	id.administrator = keptText(id.issued)
 
-	pulumi.All(b.identity, b.administrator).ApplyT(func(both []any) error {
-		text, err := kubeconfig(b.Plan.Cluster, both[0].(string), both[1].(string), "https://server:6443")
+	pulumi.All(id.identity, id.administrator).ApplyT(func(both []any) error {
+		text, err := kubeconfig(p.Cluster, both[0].(string), both[1].(string), "https://server:6443")
 		if err != nil {
 			return err
 		}
 
-		b.admin.Set(text)
+		id.anyServer.Set(text)
 
 		identity, err := k3sconfig.ReadIdentity(both[0].(string))
 		if err == nil {
-			b.secrets.Set(identity)
+			id.known.Set(identity)
 		}
 
 		return err
 	})
 
-	return nil
+	return id, nil
 }
+
+// resources keep the identity: what acts on a running node needs them.
+func (id *k3sIdentity) resources() []pulumi.Resource { return []pulumi.Resource{id.keeps, id.issued} }
 
 // sameToken holds that the token is the one that the cluster began with. Servers that run know no other, and K3s has
 // encrypted with it what they share.
@@ -175,9 +198,11 @@ func kubeconfig(cluster, identity, administrator, endpoint string) (string, erro
 	return i.Kubeconfig(cluster, endpoint, pair)
 }
 
-// stash keeps a secret text in state: the one that was there first.
-func (b *k3sBuilder) stash(name string, text pulumi.StringInput, opts ...pulumi.ResourceOption) (*pulumi.Stash, error) {
-	return pulumi.NewStash(b.ctx, b.name+"-"+name, &pulumi.StashArgs{Input: pulumi.ToSecret(text)}, append(opts, b.child,
+// stash keeps a secret text in the state: the first one.
+func stash(ctx *pulumi.Context, name string, text pulumi.StringInput, opts ...pulumi.ResourceOption) (*pulumi.Stash,
+	error,
+) {
+	return pulumi.NewStash(ctx, name, &pulumi.StashArgs{Input: pulumi.ToSecret(text)}, append(opts,
 		pulumi.IgnoreChanges([]string{"input"}), pulumi.AdditionalSecretOutputs([]string{"input", "output"}))...)
 }
 
@@ -192,14 +217,16 @@ func keptText(s *pulumi.Stash) pulumi.StringOutput {
 	})).(pulumi.StringOutput)
 }
 
-// credentials writes the kubeconfig, for which no node has to answer.
-func (b *k3sBuilder) credentials() {
-	b.Kubeconfig = pulumi.ToSecret(pulumi.All(b.identity, b.administrator,
-		b.Endpoint).ApplyT(func(all []any) (string, error) {
-		return kubeconfig(b.Plan.Cluster, all[0].(string), all[1].(string), all[2].(string))
+// kubeconfig is the administrator's for an endpoint, secret. No node has to answer for it.
+func (id *k3sIdentity) kubeconfig(endpoint pulumi.StringOutput) pulumi.StringOutput {
+	return pulumi.ToSecret(pulumi.All(id.identity, id.administrator, endpoint).ApplyT(func(all []any) (string, error) {
+		return kubeconfig(id.plan.Cluster, all[0].(string), all[1].(string), all[2].(string))
 	})).(pulumi.StringOutput)
+}
 
-	b.KubeconfigExpiry = pulumi.Unsecret(b.administrator.ApplyT(func(text string) (string, error) {
+// kubeconfigExpiry is when the administrator's certificate expires.
+func (id *k3sIdentity) kubeconfigExpiry() pulumi.StringOutput {
+	return pulumi.Unsecret(id.administrator.ApplyT(func(text string) (string, error) {
 		administrator, err := k3sconfig.ReadAdministrator(text)
 		if err != nil {
 			return "", err
@@ -207,10 +234,13 @@ func (b *k3sBuilder) credentials() {
 
 		return administrator.NotAfter()
 	})).(pulumi.StringOutput)
+}
 
-	b.SSHPrivateKey = pulumi.ToSecret(b.identity.ApplyT(func(text string) (string, error) {
+// sshPrivateKey logs in to the nodes, secret; empty where none is generated.
+func (id *k3sIdentity) sshPrivateKey() pulumi.StringOutput {
+	return pulumi.ToSecret(id.identity.ApplyT(func(text string) (string, error) {
 		i, err := k3sconfig.ReadIdentity(text)
-		if !b.Plan.K3s.GenerateSSHKey {
+		if !id.plan.K3s.GenerateSSHKey {
 			i.SSH.Private = ""
 		}
 

@@ -195,7 +195,9 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 	}
 
 	var err error
-	if b.hooks, err = registerTalosHooks(ctx, name, args, b.addresses); err != nil {
+	if b.hooks, err = registerTalosHooks(ctx, name, hookArgs{
+		plan: args.Plan, report: args.Preflight, proxmox: args.Proxmox, addresses: b.addresses, destroying: args.Destroying,
+	}, args.ProjectDir, args.BackupPassphrase); err != nil {
 		return nil, err
 	}
 
@@ -695,9 +697,6 @@ func (b *builder) checked(c machine.ClientConfigurationOutput) machine.ClientCon
 		})
 	}).(machine.ClientConfigurationOutput)
 }
-
-// emptied ends the name of the record that an empty cluster was accepted.
-const emptied = "-empty"
 
 // emptied is the record that an empty etcd was accepted and begun: the key counts once. The record is there as long as
 // the key is set.

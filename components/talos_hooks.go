@@ -6,7 +6,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos"
 	"talos-proxmox/components/rollout/vmrestart"
@@ -43,25 +42,27 @@ type talosHooks struct {
 	beginEmpty *pulumi.ResourceHook
 }
 
+// emptied ends the name of the record that an empty cluster was accepted.
+const emptied = "-empty"
+
 // registerTalosHooks registers the hooks of the cluster whose component is called name.
-func registerTalosHooks(
-	ctx *pulumi.Context, name string, args *TalosClusterArgs, addresses *proxmoxvm.AddressBook,
-) (talosHooks, error) {
-	p := args.Plan
+// Paths of the plan begin in dir; passphrase encrypts snapshots of etcd.
+func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passphrase string) (talosHooks, error) {
+	p := a.plan
 	h := talosHooks{
-		scope:       scopeOf(ctx, name, p, args.Proxmox, args.Preflight, addresses),
+		scope:       scopeOf(ctx, name, a),
 		credentials: rollout.NewFuture[talosapi.Credentials](), uuids: map[string]*rollout.Future[string]{},
 	}
-	h.deletions = !p.Teardown || args.Destroying
+	h.deletions = !p.Teardown || a.destroying
 
 	for _, n := range p.Nodes() {
 		h.uuids[n.Name] = rollout.NewFuture[string]()
 	}
 
 	h.operations = talos.New(talos.Options{
-		Scope: h.scope, Proxmox: args.Proxmox, Credentials: h.credentials, UUIDs: h.uuids,
-		Nodes: nodesBy(p, name, tokens.ConfigurationSuffix), Dir: args.ProjectDir, EmptyRecord: name + emptied,
-		BackupPassphrase: args.BackupPassphrase,
+		Scope: h.scope, Proxmox: a.proxmox, Credentials: h.credentials, UUIDs: h.uuids,
+		Nodes: nodesBy(p, name, tokens.ConfigurationSuffix), Dir: dir, EmptyRecord: name + emptied,
+		BackupPassphrase: passphrase,
 	})
 
 	restarts := externalRollout(h.scope)
@@ -77,7 +78,7 @@ func registerTalosHooks(
 	previews := &pulumi.ResourceHookOptions{OnDryRun: true}
 
 	errs = append(errs, h.vmHooks.register(ctx, name, vmrestart.New(vmrestart.Options{
-		Scope: h.scope, Proxmox: args.Proxmox, Permissions: args.Preflight, Rollout: restarts,
+		Scope: h.scope, Proxmox: a.proxmox, Permissions: a.report, Rollout: restarts,
 		Nodes: nodesBy(p, name, tokens.VMSuffix), System: h.system,
 	}), register))
 

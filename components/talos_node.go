@@ -152,7 +152,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs,
 // that the VMs of such a cluster have.
 func standalone(ctx *pulumi.Context, name string, args TalosNodeArgs) (*clusterNode, error) {
 	p := plan.Standalone(args.Node)
-	scope := scopeOf(ctx, name, p, args.Proxmox, nil, &proxmoxvm.AddressBook{})
+	scope := scopeOf(ctx, name, hookArgs{plan: p, proxmox: args.Proxmox, addresses: &proxmoxvm.AddressBook{}})
 
 	var (
 		errs  []error

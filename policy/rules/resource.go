@@ -145,3 +145,10 @@ func list(v property.Value) []property.Value {
 
 // known says that a value is given, and no more open than null.
 func known(v property.Value) bool { return !v.HasComputed() }
+
+// Finding is a resource that breaks a rule. Its problem's path begins with the name of the resource.
+type Finding struct {
+	// URN of the resource; empty when it is the stack.
+	URN string
+	spec.Problem
+}

@@ -7,14 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/invopop/jsonschema"
-
-	"talos-proxmox/components/spec"
 )
 
 // Rule is one requirement. It judges either single resources, before anything is done to them, or the stack as a whole.
@@ -34,41 +31,6 @@ type Rule struct {
 	Resource func(settings map[string]any, r Resource) ([]Finding, error)
 	// Stack judges all resources by their outputs; nil for a rule about resources.
 	Stack func(s Stack) []Finding
-}
-
-// Finding is a resource that breaks a rule. Its problem's path begins with the name of the resource.
-type Finding struct {
-	// URN of the resource; empty when it is the stack.
-	URN string
-	spec.Problem
-}
-
-// All returns the rules, with the defaults that follow from the stack's configuration.
-func All(f Facts) ([]Rule, error) {
-	b := &builder{facts: f}
-	all := slices.Concat(
-		accessRules(b), secretRules(b), versionRules(b), tagRules(b), controlPlaneRules(b), gpuRules(b), networkRules(b),
-		diskRules(b),
-		capacityRules(b), certificateRules(b),
-	)
-
-	for _, name := range slices.Sorted(maps.Keys(f.Settings)) {
-		if !slices.ContainsFunc(all, func(r Rule) bool { return r.Name == name }) {
-			b.errs = append(b.errs, fmt.Errorf("%s.%s: is not a rule (known: %s); change the name", settingsKey, name,
-				names(all)))
-		}
-	}
-
-	return all, errors.Join(b.errs...)
-}
-
-func names(all []Rule) string {
-	found := make([]string, len(all))
-	for i, r := range all {
-		found[i] = r.Name
-	}
-
-	return strings.Join(found, ", ")
 }
 
 // builder gives rules their settings and keeps what is wrong with those.

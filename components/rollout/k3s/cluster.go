@@ -52,20 +52,6 @@ type Cluster struct {
 	existed atomic.Bool
 }
 
-// Operations on the nodes of one cluster.
-type Operations struct {
-	Cluster  *Cluster
-	Upgrades *Upgrades
-	Removals *Removals
-}
-
-// New returns the operations on the nodes of a cluster.
-func New(o Options) Operations {
-	c := &Cluster{Options: o, connect: kubeapi.New, discovery: proxmoxvm.DiscoveryOf(o.Plan, o.Proxmox)}
-
-	return Operations{c, &Upgrades{c, rollout.New(o.Plan, o.Limiter, o.Progress)}, &Removals{c}}
-}
-
 // node is the node whose membership a hook runs for.
 func (c *Cluster) node(args *pulumi.ResourceHookArgs) (plan.Node, error) {
 	n, there := c.Nodes[args.Name]

@@ -52,16 +52,6 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 	return rollout.Change{Effect: impact.EffectReboot, KeepPods: k.isOnlyNode()}, nil
 }
 
-// locate finds the addresses of the servers: a hook of a VM does not see them.
-func (c *Cluster) locate(ctx context.Context) error {
-	_, err := c.kubeconfig(ctx)
-	if err == nil {
-		c.discovery.Locate(ctx, c.Plan.ControlPlanes(), c.Addresses)
-	}
-
-	return err
-}
-
 // WaitRejoined waits until the node has booted again and is ready, a server by its own word: its API is there when its
 // etcd is.
 func (k *nodeRestart) WaitRejoined(ctx context.Context) error {

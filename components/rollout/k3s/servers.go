@@ -177,3 +177,13 @@ func share[T any](ctx context.Context, questions int, ask func(context.Context) 
 
 	return ask(ctx)
 }
+
+// locate finds the addresses of the servers: a hook of a VM does not see them.
+func (c *Cluster) locate(ctx context.Context) error {
+	_, err := c.kubeconfig(ctx)
+	if err == nil {
+		c.discovery.Locate(ctx, c.Plan.ControlPlanes(), c.Addresses)
+	}
+
+	return err
+}

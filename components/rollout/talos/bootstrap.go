@@ -1,13 +1,17 @@
 package talos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -98,31 +102,6 @@ func (b *Bootstrap) lostEtcd() error {
 		"to begin with a snapshot, set cluster.recoverFrom to it; to begin with an empty cluster, "+accept+"; "+
 			rollout.ToDestroy,
 	)
-}
-
-// checkDataKept runs before the configuration of a control plane is forgotten whose machine is gone or new. The error
-// is why it stays: with the last that may hold data of etcd, the state would no longer know that there has been a
-// cluster.
-func (b *Bootstrap) checkDataKept(ctx context.Context, l leavingNode) error {
-	if l.role != spec.RoleControlPlane || b.Inventory.AbsentVMIDs() == nil || b.Plan.RecoverFrom != "" ||
-		b.Plan.AcceptEmpty {
-		return nil
-	}
-
-	var others []talosapi.Target
-
-	for _, n := range b.Plan.ControlPlanes() {
-		if n.Name != l.Name && b.Inventory.Exists(n) {
-			others = append(others, talosapi.Target{Name: n.Name, Address: b.Addresses.Get(n.Name)})
-		}
-	}
-
-	// One that does not answer may hold them.
-	if !talosapi.AskEtcd(ctx, others, l.credentials).All(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured) {
-		return nil
-	}
-
-	return b.lostEtcd()
 }
 
 // CheckEstablished waits until the cluster has its etcd, and control planes that came in this run have joined it. A run
@@ -224,4 +203,28 @@ func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.T
 			return wait.For("one etcd (%v)", err)
 		}
 	})
+}
+
+// recovery is what a new etcd begins with; nil: it begins empty.
+func (b *Bootstrap) recovery() (*talosapi.Recovery, error) {
+	if b.Plan.RecoverFrom == "" {
+		return nil, nil
+	}
+
+	open := func() (*os.File, error) { return os.OpenInRoot(cmp.Or(b.Dir, "."), b.Plan.RecoverFrom) }
+
+	f, err := open()
+	if err != nil {
+		return nil, fmt.Errorf("cluster.recoverFrom: %w", err)
+	}
+	defer f.Close() // read only
+
+	s, err := etcdbackup.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", b.Plan.RecoverFrom, err)
+	}
+
+	return &talosapi.Recovery{
+		Open: func() (io.ReadCloser, error) { return open() }, Raw: s.Raw, Bound: b.Plan.TransferTimeout,
+	}, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -114,61 +113,6 @@ func (r *Changes) configure(ctx context.Context, c nodeChange, data []byte) (sen
 	}
 
 	return err == nil, nil
-}
-
-// uuid is the SMBIOS UUID of the VM that was made for a node. The state has it, unless the VM is a clone: of those the
-// provider does not read it.
-func (r *Changes) uuid(ctx context.Context, n plan.Node) (string, error) {
-	if known, _ := r.UUIDs[n.Name].Get(ctx, wait.RequestTimeout); known != "" {
-		return known, nil
-	}
-
-	v, there, err := r.Proxmox.Find(ctx, n.VMID)
-	if err != nil {
-		return "", err
-	}
-
-	if !there {
-		return "", fmt.Errorf("there is no VM with VMID %d", n.VMID)
-	}
-
-	config, err := r.Proxmox.Config(ctx, v)
-	if err == nil && config.UUID == "" {
-		err = fmt.Errorf("VM %d states no SMBIOS UUID, so no machine can show that it is this VM; give it one "+
-			"('qm set %d --smbios1 uuid=$(uuidgen)' on its host), and stop and start it", n.VMID, n.VMID)
-	}
-
-	return config.UUID, err
-}
-
-// otherMachine is what is said of a machine in maintenance mode at a node's address that is not the node's VM.
-func otherMachine(c nodeChange, shown, want string) error {
-	return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and VM %d has %s. Nothing was sent to "+
-		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the "+
-		"network, then run 'pulumi up' again",
-		c.Address, shown, c.node.VMID, want)
-}
-
-// checkNotReset is why nothing is sent to a machine that answers in maintenance mode where a node with a configuration
-// is expected; nil where none does.
-func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
-	machine, err := talosapi.ConnectMaintenance(ctx, c.Target)
-	if err != nil {
-		return nil //nolint:nilerr // none does
-	}
-	defer machine.Close()
-
-	want, err := r.uuid(ctx, c.node)
-
-	switch {
-	case err != nil:
-		return err
-	case !strings.EqualFold(machine.UUID, want):
-		return otherMachine(c, machine.UUID, want)
-	default:
-		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. To have it made "+
-			"again, name it in lifecycle.replace", c.Name, c.Address)
-	}
 }
 
 // send gives a node that runs its changed configuration, as the last thing before the provider does: to a node that has

@@ -148,10 +148,3 @@ func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect impa
 
 	return rollout.CheckWorkers(r.Plan, nodes, c.Name)
 }
-
-// waitKubernetes waits for a control plane to speak with.
-func (r *Changes) waitKubernetes(ctx context.Context, c nodeChange) (*kubeapi.Client, error) {
-	return rollout.WaitKubernetes(ctx, r.Plan, r.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
-		return r.retryingKubernetes(ctx, r.others(c), c.credentials)
-	})
-}

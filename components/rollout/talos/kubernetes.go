@@ -57,3 +57,10 @@ func kubernetesOf(ctx context.Context, t talosapi.Target, c talosapi.Credentials
 
 	return kube, err
 }
+
+// waitKubernetes waits for a control plane to speak with.
+func (r *Changes) waitKubernetes(ctx context.Context, c nodeChange) (*kubeapi.Client, error) {
+	return rollout.WaitKubernetes(ctx, r.Plan, r.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
+		return r.retryingKubernetes(ctx, r.others(c), c.credentials)
+	})
+}

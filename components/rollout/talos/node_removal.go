@@ -144,13 +144,6 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
 	return n.otherwise(ctx, l, d.Evict(ctx), "its pods are given up")
 }
 
-// in is which of the members of etcd the node is; -1: none.
-func (l leavingNode) in(members []etcd.Member) int {
-	return slices.IndexFunc(members, func(m etcd.Member) bool {
-		return m.Name == l.Name || m.Address == l.Address
-	})
-}
-
 // evaluate waits for control planes that are on their way into etcd, and then says whether this one may leave.
 func (r *Removals) evaluate(ctx context.Context, l leavingNode) (members []etcd.Member, err error) {
 	err = rollout.WaitRemovable(ctx, r.Plan, r.Progress, func() (_ etcd.MemberRemoval, joining string, err error) {

@@ -1,45 +1,16 @@
 package talos
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"slices"
 
 	"talos-proxmox/components/etcd"
-	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
-
-// recovery is what a new etcd begins with; nil: it begins empty.
-func (b *Bootstrap) recovery() (*talosapi.Recovery, error) {
-	if b.Plan.RecoverFrom == "" {
-		return nil, nil
-	}
-
-	open := func() (*os.File, error) { return os.OpenInRoot(cmp.Or(b.Dir, "."), b.Plan.RecoverFrom) }
-
-	f, err := open()
-	if err != nil {
-		return nil, fmt.Errorf("cluster.recoverFrom: %w", err)
-	}
-	defer f.Close() // read only
-
-	s, err := etcdbackup.Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", b.Plan.RecoverFrom, err)
-	}
-
-	return &talosapi.Recovery{
-		Open: func() (io.ReadCloser, error) { return open() }, Raw: s.Raw, Bound: b.Plan.TransferTimeout,
-	}, nil
-}
 
 // recoversFromSnapshot says whether the node goes because etcd is lost: there is a snapshot to begin with, and the
 // operator has named all control planes that have a machine.

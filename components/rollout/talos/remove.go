@@ -4,41 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/components/tokens"
 	"talos-proxmox/components/wait"
 )
-
-// Removals decides whether a node may lose its machine, and takes it out of the cluster before it does.
-type Removals struct {
-	*Cluster
-
-	// bootstrap holds that etcd is not forgotten with its last control plane.
-	bootstrap *Bootstrap
-}
-
-// leavingNode is a node whose configuration is about to be deleted, and its VM after it.
-type leavingNode struct {
-	talosapi.Target
-
-	role        spec.Role
-	credentials talosapi.Credentials
-	// forced says that it is named in lifecycle.forceRemove: what it does not do is done without it.
-	forced bool
-	// planned is the node as the plan has it; nil: it has it no more.
-	planned *plan.Node
-}
 
 // Remove runs before the configuration of a node is deleted. Its error leaves the node as it is.
 func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) error {
@@ -91,53 +68,6 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	return err
 }
-
-// leavingNode reads the node that leaves from the configuration that was applied: nothing else
-// knows a node that is not in the plan.
-func (r *Removals) leavingNode(ctx context.Context, args *pulumi.ResourceHookArgs) (leavingNode, error) {
-	l := leavingNode{
-		Target:      talosapi.Target{Address: hookutil.String(args.OldInputs, "node")},
-		credentials: r.credentials(ctx, credentialsOf(args.OldInputs)),
-	}
-
-	applied, err := machineconfig.Applied(hookutil.String(args.OldInputs, "machineConfigurationInput"),
-		hookutil.Strings(args.OldInputs, "configPatches"))
-	if err != nil {
-		return l, fmt.Errorf("%s: what the node was configured with cannot be read: %w", args.Name, err)
-	}
-
-	l.Name, l.role = machineconfig.Identity(applied)
-
-	if n, there := r.Nodes[args.Name]; there {
-		l.planned, l.Name = &n, n.Name
-	}
-
-	if l.Name == "" {
-		l.Name = strings.TrimSuffix(args.Name, tokens.ConfigurationSuffix)
-	}
-
-	l.forced = slices.Contains(r.Plan.ForceRemove, l.Name)
-
-	return l, nil
-}
-
-// credentials are those that the cluster has now. Those that a node was configured with may be long expired. They are
-// good enough where the others are not known, as in a preview that renews them, or belong to another cluster.
-func (r *Removals) credentials(ctx context.Context, configured talosapi.Credentials) talosapi.Credentials {
-	bound := r.Plan.NodeTimeout
-	if r.DryRun {
-		bound = wait.RequestTimeout
-	}
-
-	if now, known := r.Credentials.Get(ctx, bound); known && now.CA == configured.CA {
-		return now
-	}
-
-	return configured
-}
-
-// readdressed says that the node has another address now: only what was applied at the old one goes.
-func (l leavingNode) readdressed(address string) bool { return address != "" && address != l.Address }
 
 // refuseReplacement refuses to take the machine of a node that stays: the cluster is being destroyed, or something else
 // wants a new VM. A machine that belongs to no cluster is a new one already, where the program has made it: a refresh
@@ -210,21 +140,27 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 	return rollout.PreviewRemoval(l.Name, r.nodeRemoval(l, members), r.Warn)
 }
 
-// nodeRemoval is what leaves etcd: the node, and all members that the plan does not have.
-func (r *Removals) nodeRemoval(l leavingNode, members []etcd.Member) etcd.MemberRemoval {
-	d := etcd.MemberRemoval{Members: members, Dead: r.Plan.ForceRemove}
+// checkDataKept runs before the configuration of a control plane is forgotten whose machine is gone or new. The error
+// is why it stays: with the last that may hold data of etcd, the state would no longer know that there has been a
+// cluster.
+func (b *Bootstrap) checkDataKept(ctx context.Context, l leavingNode) error {
+	if l.role != spec.RoleControlPlane || b.Inventory.AbsentVMIDs() == nil || b.Plan.RecoverFrom != "" ||
+		b.Plan.AcceptEmpty {
+		return nil
+	}
 
-	for _, m := range members {
-		stays := slices.ContainsFunc(r.Plan.ControlPlanes(), func(n plan.Node) bool { return r.is(m, n) })
-		if m.Name != "" && (!stays || m.Name == l.Name) {
-			d.Leaving = append(d.Leaving, m.Name)
+	var others []talosapi.Target
+
+	for _, n := range b.Plan.ControlPlanes() {
+		if n.Name != l.Name && b.Inventory.Exists(n) {
+			others = append(others, talosapi.Target{Name: n.Name, Address: b.Addresses.Get(n.Name)})
 		}
 	}
 
-	return d
-}
+	// One that does not answer may hold them.
+	if !talosapi.AskEtcd(ctx, others, l.credentials).All(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured) {
+		return nil
+	}
 
-// is says whether a member is a node of the plan: by name, or, before it has started, by address.
-func (r *Removals) is(m etcd.Member, n plan.Node) bool {
-	return m.Name == n.Name || m.Name == "" && m.Address == r.Addresses.Get(n.Name)
+	return b.lostEtcd()
 }

@@ -1,0 +1,238 @@
+package talos
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/impact"
+	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// Changes are changes of the configuration of nodes, and of the Talos and Kubernetes that they run. What takes a node
+// down is done before the provider applies the configuration, which then needs no reboot any more.
+type Changes struct {
+	*Cluster
+
+	rollout   *rollout.Rollout
+	bootstrap *Bootstrap
+	// checkedDeprecations is done when the cluster was searched for what the next version of Kubernetes has removed.
+	checkedDeprecations sync.Once
+	// manifestsSynced says that what Talos installs into Kubernetes is up to date. It is only read
+	// while a control plane is changed.
+	manifestsSynced bool
+}
+
+// nodeChange is a node whose configuration is about to change.
+type nodeChange struct {
+	talosapi.Target
+
+	node        plan.Node
+	credentials talosapi.Credentials
+	// wanted is the configuration that is to be applied; nil in a preview that does not know it yet.
+	wanted talosconfig.Provider
+}
+
+// evaluation is what a change does to a node, and what the node ran when that was found out.
+type evaluation struct {
+	impact.NodeImpact
+
+	now     talosapi.System
+	blocked error
+}
+
+// readChange reads what is to be applied.
+func (r *Changes) readChange(args *pulumi.ResourceHookArgs) (nodeChange, error) {
+	n, err := r.node(args)
+	if err != nil {
+		return nodeChange{}, err
+	}
+
+	c := nodeChange{
+		Target: talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")}, node: n,
+		credentials: credentialsOf(args.NewInputs),
+	}
+
+	input := hookutil.String(args.NewInputs, "machineConfigurationInput")
+	if input == "" && r.DryRun {
+		return c, nil
+	}
+
+	if c.wanted, err = machineconfig.Applied(input, hookutil.Strings(args.NewInputs, "configPatches")); err != nil {
+		return c, fmt.Errorf("%s: %w", n.Name, err)
+	}
+
+	return c, nil
+}
+
+// evaluateAnswering evaluates a change as soon as the node answers.
+func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluation, error) {
+	var v evaluation
+
+	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
+		v = r.evaluate(ctx, c)
+		if v.Effect == impact.EffectUnknown {
+			return cmp.Or(r.checkNotReset(ctx, c), wait.For("%s at %s: %s", c.Name, c.Address, v.Why))
+		}
+
+		return v.blocked
+	})
+	if err != nil {
+		return v, fmt.Errorf("%s is not changed: %w", c.Name, err)
+	}
+
+	return v, nil
+}
+
+// evaluate asks the node what it runs, and what it thinks of the configuration.
+func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
+	change := impact.Change{Apply: r.Plan.Apply}
+
+	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
+	if err == nil && c.wanted == nil {
+		err = errors.New("what it is to run is not known yet")
+	}
+
+	if err == nil {
+		change.Now, change.Wanted = now.System, machineconfig.System(c.wanted)
+		change.Now.Kubernetes = machineconfig.System(now.Configuration).Kubernetes
+		change.Settings, err = impact.Settings(now.Configuration, c.wanted)
+
+		if r.defaultInstaller(c.node) {
+			// It holds no extensions, and nothing was said of those that the node runs with.
+			change.Wanted.Schematic = ""
+		}
+	}
+
+	if err == nil && !change.Upgrades() {
+		// A system that is about to be replaced need not know what the next one does.
+		change.Reboot, err = r.needsReboot(ctx, c, now.Talos, change.Settings)
+	}
+
+	var rejected talosapi.RejectedError
+	if errors.As(err, &rejected) {
+		change.Rejected, err = rejected, nil
+	}
+
+	change.Silent = err
+	v := evaluation{now: now, NodeImpact: impact.NodeImpact{
+		Node: c.Name, Pool: c.node.Pool, Role: string(c.node.Role), Now: change.Now.String(), Wanted: change.Wanted.String(),
+		Settings: change.Settings,
+		Limits:   impact.Limits{MaxUnavailable: r.Plan.MaxUnavailable, Canary: r.Plan.Canary},
+	}}
+
+	var blocked error
+	v.Effect, v.Why, blocked = change.Evaluate()
+	v.Kubernetes = err == nil && change.Rejected == nil &&
+		change.Now.Kubernetes != change.Wanted.Kubernetes && r.Plan.Apply != spec.ApplyStaged
+	v.blocked = v.Refuse(blocked)
+
+	return v
+}
+
+// defaultInstaller says whether a node is upgraded from an installer of which nothing was stated.
+func (r *Changes) defaultInstaller(n plan.Node) bool {
+	id, err := machineconfig.SchematicID(r.Plan, r.Plan.PoolOf(n).Image, n)
+
+	return err == nil && id == ""
+}
+
+func (r *Changes) needsReboot(ctx context.Context, c nodeChange, version string,
+	settings []impact.Setting,
+) (bool, error) {
+	data, err := c.wanted.Bytes()
+	if err != nil {
+		return false, err
+	}
+
+	reboots, err := talosapi.NeedsReboot(ctx, c.Target, c.credentials, data)
+
+	return reboots || err == nil && impact.WaitsForReboot(version, settings), err
+}
+
+// needsRebootNow asks a node that may have been upgraded meanwhile.
+func (r *Changes) needsRebootNow(ctx context.Context, c nodeChange) (bool, error) {
+	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
+	if err != nil {
+		return false, err
+	}
+
+	settings, err := impact.Settings(now.Configuration, c.wanted)
+	if err != nil {
+		return false, err
+	}
+
+	return r.needsReboot(ctx, c, now.Talos, settings)
+}
+
+// others are the control planes to ask about the node.
+func (r *Changes) others(c nodeChange) []talosapi.Target {
+	return r.peers(c.Target, c.node.Role)
+}
+
+// checkNotReset is why nothing is sent to a machine that answers in maintenance mode where a node with a configuration
+// is expected; nil where none does.
+func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
+	machine, err := talosapi.ConnectMaintenance(ctx, c.Target)
+	if err != nil {
+		return nil //nolint:nilerr // none does
+	}
+	defer machine.Close()
+
+	want, err := r.uuid(ctx, c.node)
+
+	switch {
+	case err != nil:
+		return err
+	case !strings.EqualFold(machine.UUID, want):
+		return otherMachine(c, machine.UUID, want)
+	default:
+		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. To have it made "+
+			"again, name it in lifecycle.replace", c.Name, c.Address)
+	}
+}
+
+// uuid is the SMBIOS UUID of the VM that was made for a node. The state has it, unless the VM is a clone: of those the
+// provider does not read it.
+func (r *Changes) uuid(ctx context.Context, n plan.Node) (string, error) {
+	if known, _ := r.UUIDs[n.Name].Get(ctx, wait.RequestTimeout); known != "" {
+		return known, nil
+	}
+
+	v, there, err := r.Proxmox.Find(ctx, n.VMID)
+	if err != nil {
+		return "", err
+	}
+
+	if !there {
+		return "", fmt.Errorf("there is no VM with VMID %d", n.VMID)
+	}
+
+	config, err := r.Proxmox.Config(ctx, v)
+	if err == nil && config.UUID == "" {
+		err = fmt.Errorf("VM %d states no SMBIOS UUID, so no machine can show that it is this VM; give it one "+
+			"('qm set %d --smbios1 uuid=$(uuidgen)' on its host), and stop and start it", n.VMID, n.VMID)
+	}
+
+	return config.UUID, err
+}
+
+// otherMachine is what is said of a machine in maintenance mode at a node's address that is not the node's VM.
+func otherMachine(c nodeChange, shown, want string) error {
+	return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and VM %d has %s. Nothing was sent to "+
+		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the "+
+		"network, then run 'pulumi up' again",
+		c.Address, shown, c.node.VMID, want)
+}

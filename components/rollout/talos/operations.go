@@ -1,0 +1,26 @@
+package talos
+
+import (
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
+)
+
+// Operations on the nodes of one cluster.
+type Operations struct {
+	Changes   *Changes
+	Restarts  *Restarts
+	Removals  *Removals
+	Bootstrap *Bootstrap
+}
+
+// New returns the operations on the nodes of a cluster.
+func New(o Options) Operations {
+	c := &Cluster{Options: o, snapshots: snapshotsOf(o)}
+	b := &Bootstrap{Cluster: c}
+	changes := &Changes{Cluster: c, rollout: rollout.New(o.Plan, o.Limiter, o.Progress), bootstrap: b}
+
+	return Operations{
+		Changes: changes, Bootstrap: b, Removals: &Removals{Cluster: c, bootstrap: b},
+		Restarts: &Restarts{Changes: changes, discovery: proxmoxvm.DiscoveryOf(o.Plan, o.Proxmox)},
+	}
+}

@@ -16,7 +16,12 @@ func (r *Changes) upgrade(ctx context.Context, c nodeChange, before talosapi.Sys
 	image, wanted := c.wanted.Machine().Install().Image(), machineconfig.System(c.wanted)
 	r.Progress(fmt.Sprintf("%s upgrades from %s to %s", c.Name, before.System, wanted))
 
-	if err := talosapi.Upgrade(ctx, c.Target, c.credentials, image, r.Plan.UpgradeTimeout); err != nil {
+	rebooting, err := talosapi.Install(ctx, c.Target, c.credentials, image, r.Plan.UpgradeTimeout)
+	if err == nil && !rebooting {
+		err = r.rebootInstalled(ctx, c)
+	}
+
+	if err != nil {
 		return err
 	}
 
@@ -31,6 +36,16 @@ func (r *Changes) upgrade(ctx context.Context, c nodeChange, before talosapi.Sys
 	}
 
 	return nil
+}
+
+// rebootInstalled has a node boot into a system that was installed while it ran, which took its time: the cluster may not
+// do without the node any more.
+func (r *Changes) rebootInstalled(ctx context.Context, c nodeChange) error {
+	if err := (&talosNode{r, c}).CheckDisruption(ctx, impact.EffectUpgrade); err != nil {
+		return fmt.Errorf("it has installed %s and does not boot into it: %w", machineconfig.System(c.wanted), err)
+	}
+
+	return talosapi.Reboot(ctx, c.Target, c.credentials)
 }
 
 // reboot has the node boot with its configuration.

@@ -40,6 +40,8 @@ type ServerConfig struct {
 	Backend http.Handler
 	// Front answers what is not Kubernetes' on the same port; nil: nothing is.
 	Front Front
+	// MinTLS is the oldest version of TLS that it speaks; 0: TLS 1.2.
+	MinTLS uint16
 	// Names are the DNS names and addresses of the server's certificate.
 	Names []string
 	// Healthy says whether etcd answers; an error fails every request.
@@ -95,7 +97,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		cfg:  cfg,
 		done: make(chan struct{}),
 		tls: &tls.Config{
-			MinVersion:   tls.VersionTLS12,
+			MinVersion:   max(tls.VersionTLS12, cfg.MinTLS),
 			NextProtos:   []string{"h2", "http/1.1"},
 			Certificates: []tls.Certificate{*cert},
 			ClientCAs:    pool,

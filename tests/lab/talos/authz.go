@@ -49,7 +49,7 @@ func authorized(method string, roles role.Set) bool {
 	case readers[method] || readingServices[method]:
 		return roles.Includes(role.Operator) || roles.Includes(role.Reader) || backups[method] &&
 			roles.Includes(role.EtcdBackup)
-	case operators[method]:
+	case operators[method], method == "/machine.ImageService/Pull":
 		return roles.Includes(role.Operator) || backups[method] && roles.Includes(role.EtcdBackup)
 	default:
 		return false

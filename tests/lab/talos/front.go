@@ -246,7 +246,7 @@ func (f *front) here(stream grpc.ServerStream, method string, md metadata.MD, ro
 // refuse in their own words a real node refuses as well; so does maintenance mode whatever it does not know.
 func (f *front) unknown(method string, err error) string {
 	st := status.Convert(err)
-	if st.Code() != codes.Unimplemented || f.maintenance && !f.lacking(method) {
+	if st.Code() != codes.Unimplemented || f.maintenance && !f.lacking(method) || f.node.tooOld(method) {
 		return ""
 	}
 

@@ -22,7 +22,7 @@ const (
 	Rebooted EventKind = "reboot"
 	// Upgraded is an upgrade that was accepted; the detail is "from version and schematic to version and schematic".
 	Upgraded EventKind = "upgrade"
-	// UpgradeFailed is one whose installer failed: the node reboots into what it had.
+	// UpgradeFailed is one whose installer failed: the node keeps what it had.
 	UpgradeFailed EventKind = "upgrade failed"
 	// FellBack is a new system that did not come up and was replaced by the one before.
 	FellBack EventKind = "fall back"

@@ -2,8 +2,6 @@ package talos
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -154,10 +152,8 @@ func (s *machined) ImageList(in *machineapi.ImageListRequest, stream machineapi.
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(at)) {
-		sum := sha256.Sum256([]byte(name))
-
 		if err := stream.Send(&machineapi.ImageListResponse{
-			Name: name, Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: 30 << 20, CreatedAt: timestamppb.New(at[name]),
+			Name: name, Digest: digest(name), Size: 30 << 20, CreatedAt: timestamppb.New(at[name]),
 		}); err != nil {
 			return err
 		}

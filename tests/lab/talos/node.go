@@ -43,8 +43,9 @@ type node struct {
 	members  memberList
 	reported string
 
-	storing sync.Mutex // one change of the disk at a time
-	netmu   sync.Mutex // one change of the network at a time
+	storing    sync.Mutex // one change of the disk at a time
+	installing sync.Mutex // one installer at a time
+	netmu      sync.Mutex // one change of the network at a time
 
 	mu       sync.Mutex
 	stage    string

@@ -34,6 +34,7 @@ func (n *node) serveAPI(ctx context.Context) {
 		clusterapi.RegisterClusterServiceServer(s, &clusterService{node: n})
 		storageapi.RegisterStorageServiceServer(s, &storaged{node: n})
 		timeapi.RegisterTimeServiceServer(s, clock{})
+		n.registerLifecycle(s)
 		cosiv1alpha1.RegisterStateServer(s, server.NewState(n.guarded()))
 	})
 	defer front.close()

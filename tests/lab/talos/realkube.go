@@ -2,6 +2,7 @@ package talos
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -150,6 +151,10 @@ func (n *node) serverFor(ctx context.Context, m *membership) (*kube.Server, func
 		Touch: n.fw.opts.Timeline.Touch,
 	}
 	end := func() {}
+
+	if n.atLeast(14) {
+		conf.MinTLS = tls.VersionTLS13
+	}
 
 	switch state := m.cluster.kube.(type) {
 	case *realkube.Cluster:

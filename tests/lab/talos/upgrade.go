@@ -7,7 +7,6 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/google/uuid"
-	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 )
@@ -51,22 +50,6 @@ func (s *machined) Upgrade(ctx context.Context, in *machineapi.UpgradeRequest) (
 		Ack:     "Upgrade request received",
 		ActorId: c.actor,
 	}}}, nil
-}
-
-// pullInstaller fetches an installer and returns what it would install.
-func (n *node) pullInstaller(ctx context.Context, ref string) (*Image, error) {
-	if err := n.pull(ctx, common.ContainerdNamespace_NS_SYSTEM, ref); err != nil {
-		return nil, err
-	}
-
-	image, err := n.installerImage(ref)
-	if err != nil {
-		return nil, err
-	}
-
-	image.KernelArgs = append(image.KernelArgs, n.config().Machine().Install().ExtraKernelArgs()...)
-
-	return &image, nil
 }
 
 // validForUpgrade is what Talos asks of etcd before a control plane is upgraded (Talos: internal/pkg/etcd/etcd.go,

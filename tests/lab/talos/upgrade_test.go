@@ -2,6 +2,7 @@ package talos_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -316,4 +317,113 @@ func TestImages(t *testing.T) {
 
 	err = c.client(cp).ImagePull(t.Context(), common.ContainerdNamespace_NS_UNKNOWN, "pause")
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
+}
+
+// install runs an installer by the service of Talos 1.13, and returns what it ended with.
+func (c *cluster) install(v *vm, image string) (int32, error) {
+	instance := &common.ContainerdInstance{
+		Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM,
+	}
+
+	pull, err := c.client(v).ImageClient.Pull(c.Context(), &machineapi.ImageServicePullRequest{
+		Containerd: instance, ImageRef: image,
+	})
+	for err == nil {
+		_, err = pull.Recv()
+	}
+
+	if !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+
+	upgrade, err := c.client(v).LifecycleClient.Upgrade(c.Context(), &machineapi.LifecycleServiceUpgradeRequest{
+		Containerd: instance, Source: &machineapi.InstallArtifactsSource{ImageName: image},
+	})
+	require.NoError(c, err)
+
+	for {
+		step, err := upgrade.Recv()
+		if err != nil {
+			return 0, err
+		}
+
+		if end, ok := step.GetProgress().GetResponse().(*machineapi.LifecycleServiceInstallProgress_ExitCode); ok {
+			return end.ExitCode, nil
+		}
+	}
+}
+
+// speaksTLS12 tells whether the API server of a node speaks TLS 1.2.
+func (c *cluster) speaksTLS12(v *vm) bool {
+	conn, err := tls.Dial("tcp", v.addr()+":6443",
+		&tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}) //nolint:gosec // on purpose
+	if err != nil {
+		return false
+	}
+
+	require.NoError(c, conn.Close())
+
+	return true
+}
+
+// Talos 1.13 installs a system while it runs, and boots into it when it is told to. Earlier versions do not know the call.
+// From 1.14 on, the API server speaks TLS 1.3 only.
+func TestLifecycleService(t *testing.T) {
+	later := "factory.talos.dev/metal-installer/" + schematicID + ":v1.13."
+
+	r := newRig(t, withAgent)
+	c, cp := one(r)
+
+	_, err := c.install(cp, later+"5")
+	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
+
+	before := cp.bootID(c)
+	require.NoError(t, c.upgrade(cp, later+"5"))
+	cp.rebooted(c, before)
+	cp.ready()
+
+	began, before := time.Now(), cp.bootID(c)
+
+	r.fw.Break("vm-11", talos.InstallerFails)
+
+	code, err := c.install(cp, later+"9")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, code)
+	r.fw.Mend("vm-11", talos.InstallerFails)
+
+	_, err = c.install(cp, "ghcr.io/siderolabs/installer:v1.14.1")
+	require.Equal(t, codes.NotFound, client.StatusCode(err), "Talos does not publish it")
+
+	code, err = c.install(cp, later+"9")
+	require.NoError(t, err)
+	require.Zero(t, code)
+	require.Equal(t, before, cp.bootID(c), "it goes on with what it runs")
+	require.Empty(t, r.fw.Outages(began))
+
+	version, _ := c.version(cp)
+	require.Equal(t, "v1.13.5", version)
+
+	require.NoError(t, c.client(cp).Reboot(t.Context()))
+	cp.rebooted(c, before)
+	cp.ready()
+
+	version, schematic := c.version(cp)
+	require.Equal(t, "v1.13.9", version)
+	require.Equal(t, schematicID, schematic)
+	require.Equal(t, []string{
+		"vm-11: upgrade (v1.13.5 aaaaaaaa to v1.13.9 aaaaaaaa)",
+		`vm-11: upgrade failed (task "upgrade" failed: exit code 1)`,
+		"vm-11: upgrade (v1.13.5 aaaaaaaa to v1.13.9 aaaaaaaa)", "vm-11: reboot",
+	}, r.happened(began))
+
+	require.True(t, c.speaksTLS12(cp))
+
+	before = cp.bootID(c)
+	code, err = c.install(cp, "factory.talos.dev/metal-installer/"+schematicID+":v1.14.1")
+	require.NoError(t, err)
+	require.Zero(t, code)
+	require.NoError(t, c.client(cp).Reboot(t.Context()))
+	cp.rebooted(c, before)
+	cp.ready()
+	require.False(t, c.speaksTLS12(cp))
 }

@@ -1,12 +1,12 @@
 package machineconfig
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
 	"gopkg.in/yaml.v3"
 )
 
@@ -36,25 +36,74 @@ func checkKinds(patch configpatcher.Patch, text string) error {
 		}
 	}
 
-	return checkLaterFields(text)
+	return checkLaterSettings(text)
 }
 
-// checkLaterFields holds that volumes do not say how they are mounted. What is said may be what holds anyway, so the
-// text is read.
-func checkLaterFields(text string) error {
+// laterSettings are those that came after Talos 1.12 into documents that the provider knows, by the kind of the document.
+// They stand for all that is below them; "[]" is each element of a list.
+var laterSettings = map[string][]string{
+	"DHCPv4Config":         {"ignoreRoutes"},
+	"ExistingVolumeConfig": {"mount.disableAccessTime", "mount.secure", "scrub", "trim"},
+	"OOMConfig":            {"strictCgroupClassOrdering"},
+	"RawVolumeConfig":      {"encryption.allowDiscards"},
+	"ResolverConfig":       {"hostDNS", "nameservers[].protocol", "nameservers[].tlsServerName"},
+	"SwapVolumeConfig":     {"encryption.allowDiscards"},
+	"TimeSyncConfig":       {"ntp.useNTS"},
+	"UserVolumeConfig":     {"encryption.allowDiscards", "filesystem.xfs", "mount", "scrub", "trim"},
+	"VolumeConfig":         {"encryption.allowDiscards", "filesystem", "mount", "scrub", "trim"},
+	v1alpha1Kind: {
+		"cluster.network.cni.flannel.kubeNetworkPoliciesEnabled",
+		"machine.network.kubespan.filters.excludeAdvertisedNetworks",
+	},
+}
+
+// v1alpha1Kind is the kind of the document that does not say it.
+const v1alpha1Kind = "v1alpha1"
+
+// checkLaterSettings holds that the provider knows the settings of a patch. What is said may be what holds anyway, so
+// the text is read.
+func checkLaterSettings(text string) error {
+	var errs []error
+
 	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
-		var doc struct {
-			Kind  string    `yaml:"kind"`
-			Mount yaml.Node `yaml:"mount"`
-		}
-
+		var doc map[string]any
 		if decoder.Decode(&doc) != nil {
-			return nil // the end, or what others judge
+			return errors.Join(errs...) // the end, or what others judge
 		}
 
-		if (doc.Kind == block.VolumeConfigKind || doc.Kind == block.UserVolumeConfigKind) && !doc.Mount.IsZero() {
-			return fmt.Errorf("mount of %s came after Talos 1.12, and the Talos provider does not know it; leave it out",
-				doc.Kind)
+		kind, ok := doc["kind"].(string)
+		if !ok {
+			kind = v1alpha1Kind
+		}
+
+		for _, path := range laterSettings[kind] {
+			if states(doc, strings.Split(path, ".")) {
+				errs = append(errs, fmt.Errorf("%s of %s came after Talos 1.12, and the Talos provider does not know it; "+
+					"leave it out", path, kind))
+			}
 		}
 	}
+}
+
+// states says whether a document states a setting.
+func states(doc any, path []string) bool {
+	if len(path) == 0 {
+		return true
+	}
+
+	fields, ok := doc.(map[string]any)
+	if !ok {
+		return false
+	}
+
+	name, list := strings.CutSuffix(path[0], "[]")
+
+	value, ok := fields[name]
+	if !ok || !list {
+		return ok && states(value, path[1:])
+	}
+
+	elements, _ := value.([]any)
+
+	return slices.ContainsFunc(elements, func(e any) bool { return states(e, path[1:]) })
 }

@@ -67,19 +67,3 @@ func TestVolumes(t *testing.T) {
 		})
 	}
 }
-
-// TestLaterFields: the provider would end with an error at them, in the middle of an update.
-func TestLaterFields(t *testing.T) {
-	for _, text := range []string{
-		"apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nmount: { secure: true }\n",
-		"apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nmount: { secure: false }\n",
-		"apiVersion: v1alpha1\nkind: UserVolumeConfig\nname: a\nmount: { disableAccessTime: true }\nprovisioning:\n" +
-			"  diskSelector: { match: system_disk }\n  minSize: 1GiB\n",
-	} {
-		s := atlas(talos112)
-		s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "a.yaml", Text: text}}
-		_, err := Check(planOf(t, s))
-		require.ErrorContains(t, err, "cluster.patches[0]: is no patch that Talos can apply: mount of ")
-		require.ErrorContains(t, err, "came after Talos 1.12")
-	}
-}

@@ -76,12 +76,20 @@ func program(s *side) {
 		objects = append(objects, o)
 	}
 
-	for _, round := range []string{"sync", "sync again"} {
-		var said []string
+	for _, inventory := range []bool{false, true} {
+		for _, round := range []string{"sync", "sync again"} {
+			var said []string
 
-		err := c.Sync(ctx, objects, 20*time.Second, func(text string) { said = append(said, text) })
-		s.note(round, fmt.Sprint(said, err))
+			err := c.Sync(ctx, objects, inventory, 20*time.Second, func(text string) { said = append(said, text) })
+			s.note(fmt.Sprint(round, ", inventory: ", inventory), fmt.Sprint(said, err))
+		}
 	}
+
+	const synced = "/api/v1/namespaces/kube-system/configmaps/synced"
+
+	s.must(admin, "MERGE", synced, `{metadata: {annotations: {config.k8s.io/owning-inventory: other}}}`)
+	s.fault("another's inventory", c.Sync(ctx, objects[:1], true, 20*time.Second, quiet))
+	s.must(admin, "MERGE", synced, `{metadata: {annotations: {config.k8s.io/owning-inventory: null}}}`)
 
 	found, err := c.Removed(ctx, "1.33.0", "1.34.0")
 	s.note("removed APIs", fmt.Sprint(found, err))

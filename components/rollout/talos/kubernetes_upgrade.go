@@ -152,13 +152,35 @@ func (r *Changes) syncManifests(ctx context.Context, c nodeChange, controls []ta
 		return err
 	}
 
-	if err := kube.Sync(ctx, objects, r.Plan.ReadyTimeout, r.Progress); err != nil {
+	inventory, err := r.keepInventory(ctx, controls, c.credentials)
+	if err != nil {
+		return err
+	}
+
+	if err := kube.Sync(ctx, objects, inventory, r.Plan.ReadyTimeout, r.Progress); err != nil {
 		return err
 	}
 
 	r.manifestsSynced = true
 
 	return nil
+}
+
+// keepInventory says whether all control planes keep an inventory of what they install, as Talos does from 1.13 on.
+func (r *Changes) keepInventory(ctx context.Context, controls []talosapi.Target, c talosapi.Credentials) (bool, error) {
+	for _, t := range controls {
+		now, err := talosapi.Ask(ctx, t, c)
+		if err != nil {
+			return false, fmt.Errorf("%s does not answer: %w", t.Name, err)
+		}
+
+		version, err := talosconfig.ParseContractFromVersion(now.Talos)
+		if err != nil || !version.Greater(talosconfig.TalosVersion1_12) {
+			return false, err
+		}
+	}
+
+	return true, nil
 }
 
 // runs says whether the pods of an object run an image.

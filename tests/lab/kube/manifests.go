@@ -28,6 +28,8 @@ type Manifests struct {
 	ProxyImage, CoreDNSImage, FlannelImage string
 	// Extra holds the inline manifests, in order.
 	Extra []runtime.Object
+	// Inventory says that Talos keeps an inventory of what it has installed, as it does from 1.13 on.
+	Inventory bool
 }
 
 // Apply creates what is missing and leaves alone what is there, as Talos does whenever a control plane comes up.
@@ -42,24 +44,14 @@ func (c *Cluster) Apply(m Manifests) error {
 
 	c.signer = signer
 
-	for _, obj := range m.objects() {
-		k := kindOfObject(obj)
-		if k == nil {
-			continue // an inline manifest of a kind that is not stored
-		}
-
-		o := accessor(obj)
-		if k.namespaced && o.GetNamespace() == "" {
-			o.SetNamespace(metav1.NamespaceDefault)
-		}
-
-		if _, exists := c.objects[k][key(o.GetNamespace(), o.GetName())]; exists {
-			continue
-		}
-
-		if _, err := c.createLocked(k, obj); err != nil {
+	for _, obj := range m.served() {
+		if err := c.createMissingLocked(kindOfObject(obj), obj); err != nil {
 			return err
 		}
+	}
+
+	if err := c.installLocked(m); err != nil {
+		return err
 	}
 
 	c.reconcile()
@@ -67,8 +59,8 @@ func (c *Cluster) Apply(m Manifests) error {
 	return nil
 }
 
-// objects are all, the cluster's own before those of the manifests.
-func (m Manifests) objects() []runtime.Object {
+// served are the objects that the API server itself makes.
+func (m Manifests) served() []runtime.Object {
 	var out []runtime.Object
 
 	for _, name := range []string{
@@ -78,7 +70,7 @@ func (m Manifests) objects() []runtime.Object {
 		out = append(out, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 
-	out = append(out, &corev1.Service{
+	return append(out, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "kubernetes", Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
@@ -91,8 +83,6 @@ func (m Manifests) objects() []runtime.Object {
 			}},
 		},
 	})
-
-	return append(out, m.Installed()...)
 }
 
 // Installed are the manifests that Talos brings along and those of the configuration, in order.

@@ -79,11 +79,16 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, t target, k *k
 					"Precondition failed: UID in precondition: %v, UID in object meta: %v", accessor(sent).GetUID(), is))
 			}
 
-			return s.admitted(k, t, who, now, sent)
+			changed, err := s.admitted(k, t, who, now, sent)
+			if err != nil {
+				return nil, err
+			}
+
+			return managed(r, k, t.sub, now, changed)
 		})
 		s.reply(w, r, k, http.StatusOK, obj, err)
 	case "patch":
-		s.patch(w, r, t, k, who, call)
+		s.patch(w, r, t, k, who)
 	case "delete":
 		obj, err := s.remove(r, t, k, who)
 		if err == nil && !returned[k] && accessor(obj).GetDeletionTimestamp() == nil {
@@ -211,7 +216,7 @@ func merged(k *kind, t target, now, sent runtime.Object) (runtime.Object, error)
 	return out, json.Unmarshal(raw, out)
 }
 
-func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind, who user, call string) {
+func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind, who user) {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 
 	body, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit))
@@ -236,18 +241,17 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind
 		apply = func(doc []byte) ([]byte, error) { return jsonpatch.MergePatch(doc, body) }
 	case types.StrategicMergePatchType:
 		apply = func(doc []byte) ([]byte, error) { return strategicpatch.StrategicMergePatch(doc, body, k.new()) }
+	case types.ApplyYAMLPatchType:
+		s.apply(w, r, t, k, who, body)
+
+		return
 	default:
-		if types.PatchType(media) != types.ApplyPatchType {
-			writeError(w, &apierrors.StatusError{ErrStatus: metav1.Status{
-				Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
-				Reason: metav1.StatusReasonUnsupportedMediaType, Message: "415: Unsupported Media Type",
-				Details: &metav1.StatusDetails{},
-			}})
+		writeError(w, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
+			Reason: metav1.StatusReasonUnsupportedMediaType, Message: "415: Unsupported Media Type",
+			Details: &metav1.StatusDetails{},
+		}})
 
-			return
-		}
-
-		s.refuse(w, call, "the lab's API server does not know patches of type "+media)
 		return
 	}
 
@@ -274,7 +278,12 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, k *kind
 			})
 		}
 
-		return s.admitted(k, t, who, now, sent)
+		changed, err := s.admitted(k, t, who, now, sent)
+		if err != nil {
+			return nil, err
+		}
+
+		return managed(r, k, t.sub, now, changed)
 	})
 	s.reply(w, r, k, http.StatusOK, obj, err)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -52,6 +53,7 @@ type Config struct {
 type Cluster struct {
 	c Config
 
+	applying    sync.Mutex // one installs manifests at a time
 	mu          sync.Mutex
 	servers     []*Server // that run
 	recovered   bool      // the nodes of the snapshot were marked, or there was none
@@ -292,7 +294,8 @@ var errNoServer = errors.New("no API server of the cluster runs")
 // applyWithin is how long the manifests of Talos may take.
 const applyWithin = time.Minute
 
-// Apply creates what is missing and leaves alone what is there.
+// Apply creates what is missing of the manifests and leaves alone what is there. With an inventory, what is in that is
+// left out, also when it is gone.
 func (c *Cluster) Apply(ctx context.Context, m kube.Manifests) error {
 	s := c.any()
 	if s == nil {
@@ -302,12 +305,22 @@ func (c *Cluster) Apply(ctx context.Context, m kube.Manifests) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
 
-	api, err := dynamic.NewForConfig(s.admin)
-	if err != nil {
+	// Talos has a lock in etcd.
+	c.applying.Lock()
+	defer c.applying.Unlock()
+
+	i := installation{known: map[string]string{}, inventory: m.Inventory}
+
+	var err error
+	if i.api, err = dynamic.NewForConfig(s.admin); err != nil {
 		return err
 	}
 
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.client.Discovery()))
+	if err := i.read(ctx, s.client); err != nil {
+		return err
+	}
+
+	i.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.client.Discovery()))
 
 	for _, obj := range m.Installed() {
 		tree, err := treeOf(obj)
@@ -315,44 +328,115 @@ func (c *Cluster) Apply(ctx context.Context, m kube.Manifests) error {
 			return err
 		}
 
-		if err := create(ctx, api, mapper, tree); err != nil {
-			return fmt.Errorf("%s %s: %w", tree.GetKind(), tree.GetName(), err)
+		if err := i.install(ctx, tree); err != nil {
+			return errors.Join(fmt.Errorf("%s %s: %w", tree.GetKind(), tree.GetName(), err), i.write(ctx, s.client))
 		}
 	}
 
-	return nil
+	return i.write(ctx, s.client)
 }
 
-// create creates an object, unless it is there.
-func create(ctx context.Context, api dynamic.Interface, mapper meta.RESTMapper, tree *unstructured.Unstructured) error {
+// installation is one round of installing manifests.
+type installation struct {
+	api       dynamic.Interface
+	mapper    meta.RESTMapper
+	inventory bool
+	known     map[string]string // what is in the inventory
+}
+
+// read reads the inventory.
+func (i *installation) read(ctx context.Context, client kubernetes.Interface) error {
+	if !i.inventory {
+		return nil
+	}
+
+	found, err := client.CoreV1().ConfigMaps(kube.InventoryNamespace).Get(ctx, kube.InventoryName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+
+	if err == nil {
+		maps.Copy(i.known, found.Data)
+	}
+
+	return err
+}
+
+// write writes the inventory.
+func (i *installation) write(ctx context.Context, client kubernetes.Interface) error {
+	if !i.inventory {
+		return nil
+	}
+
+	inventory := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: kube.InventoryName, Namespace: kube.InventoryNamespace}, Data: i.known,
+	}
+	all := client.CoreV1().ConfigMaps(kube.InventoryNamespace)
+
+	_, err := all.Update(ctx, inventory, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = all.Create(ctx, inventory, metav1.CreateOptions{})
+	}
+
+	return err
+}
+
+// install creates an object, unless it is there or in the inventory.
+func (i *installation) install(ctx context.Context, tree *unstructured.Unstructured) error {
 	gvk := tree.GroupVersionKind()
 
-	found, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	found, err := i.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return err
 	}
 
-	to := dynamic.ResourceInterface(api.Resource(found.Resource))
+	to := dynamic.ResourceInterface(i.api.Resource(found.Resource))
 
 	if found.Scope.Name() == meta.RESTScopeNameNamespace {
 		if tree.GetNamespace() == "" {
 			tree.SetNamespace(metav1.NamespaceDefault)
 		}
 
-		to = api.Resource(found.Resource).Namespace(tree.GetNamespace())
+		to = i.api.Resource(found.Resource).Namespace(tree.GetNamespace())
+	}
+
+	id := kube.InventoryKey(gvk.GroupKind(), tree.GetNamespace(), tree.GetName())
+	if _, known := i.known[id]; known {
+		return nil
 	}
 
 	// An address that is taken is refused before a name.
-	if _, err = to.Get(ctx, tree.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err = to.Get(ctx, tree.GetName(), metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		err = i.create(ctx, to, tree)
+	}
+
+	if err == nil {
+		i.known[id] = ""
+	}
+
+	return err
+}
+
+// create creates an object as the version of Talos does.
+func (i *installation) create(ctx context.Context, to dynamic.ResourceInterface, tree *unstructured.Unstructured) error {
+	if i.inventory {
+		kube.Owned(tree)
+
+		_, err := to.Apply(ctx, tree.GetName(), tree, metav1.ApplyOptions{FieldManager: fieldManager})
+
 		return err
 	}
 
-	if _, err = to.Create(ctx, tree, metav1.CreateOptions{FieldManager: "talos"}); apierrors.IsAlreadyExists(err) {
+	_, err := to.Create(ctx, tree, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 
 	return err
 }
+
+// fieldManager is what Talos calls itself.
+const fieldManager = "talos"
 
 // treeOf is an object with its kind in it.
 func treeOf(obj runtime.Object) (*unstructured.Unstructured, error) {

@@ -134,7 +134,9 @@ func (n *node) apiServerNames() []string {
 // manifests is what Talos installs into the cluster with this node's configuration.
 func (n *node) manifests() kube.Manifests {
 	cfg := clusterOf(n.config())
-	m := kube.Manifests{CA: cfg.ClusterCA, TokenID: cfg.Token().ID(), TokenSecret: cfg.Token().Secret()}
+	m := kube.Manifests{
+		CA: cfg.ClusterCA, TokenID: cfg.Token().ID(), TokenSecret: cfg.Token().Secret(), Inventory: n.atLeast(13),
+	}
 
 	// The first address of the services is that of the API server, the tenth that of DNS.
 	services := cfg.ServiceCIDRs()[0]

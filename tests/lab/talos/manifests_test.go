@@ -13,6 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -220,4 +221,89 @@ func TestBrokenManifest(t *testing.T) {
 	require.Equal(t, "whole", found.Items[0].Name)
 	require.Contains(t, r.said(),
 		`inline manifest broken: ConfigMap map[name:broken namespace:default]: strict decoding error: unknown field "date"`)
+}
+
+// Talos 1.13 keeps an inventory of what it has installed: what was deleted comes back once it is not in that any more.
+func TestInventory(t *testing.T) {
+	r := newRig(t, withAgent)
+	c, cp := one(r)
+	maps := c.kubernetes(cp).CoreV1().ConfigMaps
+
+	change := func(names ...string) {
+		t.Helper()
+
+		var patches []string
+		for _, name := range names {
+			patches = append(patches, inline(name,
+				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+", namespace: default}\n"))
+		}
+
+		_, err := c.client(cp).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
+			Data: c.config(configmachine.TypeControlPlane, "cp-1", patches...), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+		})
+		require.NoError(t, err)
+	}
+	installed := func(names ...string) {
+		t.Helper()
+		r.until("installed: "+strings.Join(names, ", "), func(ctx context.Context) error {
+			list, err := maps(metav1.NamespaceDefault).List(ctx, listOptions{LabelSelector: "!x"})
+			if err != nil {
+				return err
+			}
+
+			var found []string
+
+			for _, item := range list.Items {
+				if item.Name != "kube-root-ca.crt" {
+					found = append(found, item.Name)
+				}
+			}
+
+			if strings.Join(found, ", ") != strings.Join(names, ", ") {
+				return fmt.Errorf("%v", found)
+			}
+
+			return nil
+		})
+	}
+	remove := func(name string) {
+		t.Helper()
+		require.NoError(t, maps(metav1.NamespaceDefault).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+
+	change("a")
+	installed("a")
+	remove("a")
+	change("a", "b")
+	installed("a", "b")
+
+	before := cp.bootID(c)
+	require.NoError(t, c.upgrade(cp, "factory.talos.dev/metal-installer/"+schematicID+":v1.13.9"))
+	cp.rebooted(c, before)
+	cp.ready()
+
+	remove("a")
+	change("a", "b", "c")
+	installed("b", "c")
+
+	inventory, err := maps(metav1.NamespaceSystem).Get(t.Context(), "talos-bootstrap-manifests-inventory",
+		metav1.GetOptions{})
+	require.NoError(t, err)
+
+	for _, id := range []string{
+		"default_a__ConfigMap", "default_b__ConfigMap", "default_c__ConfigMap", "kube-system_kube-proxy_apps_DaemonSet",
+		"_system-bootstrap-node-renewal_rbac.authorization.k8s.io_ClusterRoleBinding",
+	} {
+		require.Contains(t, inventory.Data, id)
+	}
+
+	made, err := maps(metav1.NamespaceDefault).Get(t.Context(), "c", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, inventory.Name, made.Annotations["config.k8s.io/owning-inventory"])
+
+	_, err = maps(metav1.NamespaceSystem).Patch(t.Context(), inventory.Name, types.JSONPatchType,
+		[]byte(`[{"op": "remove", "path": "/data/default_a__ConfigMap"}]`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	change("a", "b", "c", "d")
+	installed("a", "b", "c", "d")
 }

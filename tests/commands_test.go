@@ -32,6 +32,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"README.md", "", "pveum ", onHost},
 	{"README.md", "Test against a real Proxmox VE", "export ", onHost},
 	{"benchmarks.md", "", "go run ./tests/bench", "takes half an hour"},
+	{"configuration.md", "Install a deleted manifest again", "", "of a job that this stack has not: TestInventory in tests/lab/talos"},
 	{"consumers.md", "Set addresses from nodes.json", "", "needs reported addresses: tests of stacks/nodesjson"},
 	{"consumers.md", "Require the module", "", "of another module: TestConsumerModule, TestModulePath"},
 	{"contributing.md", "", "go ", "a check of pull requests"},

@@ -41,9 +41,10 @@ func TestLabels(t *testing.T) {
 			t.Parallel()
 
 			const (
-				role  = `pools.worker.labels["node-role.kubernetes.io/worker"]`
-				tier  = "pools.worker.labels.tier"
-				taint = "pools.worker.taints.dedicated"
+				role       = `pools.worker.labels["node-role.kubernetes.io/worker"]`
+				tier       = "pools.worker.labels.tier"
+				taint      = "pools.worker.taints.dedicated"
+				annotation = "pools.worker.annotations.rack"
 			)
 
 			r := rehearse(t, stackFile(t, c.stack))
@@ -52,6 +53,7 @@ func TestLabels(t *testing.T) {
 			set(t, r.Stack, role, "")
 			set(t, r.Stack, "pools.worker.taints.spot", "NoSchedule")
 			set(t, r.Stack, taint, "db:NoSchedule")
+			set(t, r.Stack, annotation, "a")
 
 			api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 			require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -93,20 +95,32 @@ func TestLabels(t *testing.T) {
 				}, time.Minute, 100*time.Millisecond)
 			}
 
+			annotated := func(want string) {
+				t.Helper()
+				assert.EventuallyWithT(t, func(t *assert.CollectT) {
+					n := get()
+					assert.Equal(t, want, n.Annotations["rack"])
+					assert.Equal(t, "x", n.Annotations["theirs"])
+				}, time.Minute, 100*time.Millisecond)
+			}
+
 			has(map[string]string{"tier": "", "node-role.kubernetes.io/worker": ""}, of(corev1.TaintEffectNoSchedule), spot)
 			requireNoChange(t, r.Stack)
 
 			_, err := api.CoreV1().Nodes().Patch(t.Context(), c.worker, types.StrategicMergePatchType,
-				[]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/theirs":"x"}},
+				[]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/theirs":"x"},"annotations":{"theirs":"x"}},
 				"spec":{"taints":[{"key":"theirs","value":"x","effect":"PreferNoSchedule"},{"key":"spot","effect":"NoSchedule"},
 				{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 
 			base["node-role.kubernetes.io/theirs"] = "x"
 
+			annotated("a")
+
 			set(t, r.Stack, tier, "web")
 			set(t, r.Stack, role, "a")
 			set(t, r.Stack, taint, "db:NoExecute")
+			set(t, r.Stack, annotation, "b")
 
 			out := newOutput(t)
 			_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
@@ -118,12 +132,15 @@ func TestLabels(t *testing.T) {
 			up(t, r.Stack)
 			has(map[string]string{"tier": "web", "node-role.kubernetes.io/worker": "a"}, of(corev1.TaintEffectNoExecute), spot,
 				theirs)
+			annotated("b")
 			requireNoChange(t, r.Stack)
 
 			unset(t, r.Stack, "pools.worker.labels")
 			unset(t, r.Stack, "pools.worker.taints")
+			unset(t, r.Stack, "pools.worker.annotations")
 			up(t, r.Stack)
 			has(nil, theirs)
+			annotated("")
 			requireNoChange(t, r.Stack)
 
 			assert.Equal(t, made.UID, get().UID)

@@ -88,7 +88,7 @@ type Node struct {
 	Cordoned bool
 	// Ours says that it was this program that has cordoned it.
 	Ours bool
-	// Labelled says that it names labels or taints that this program or Talos has given it.
+	// Labelled says that it names labels, taints or annotations that this program or Talos has given it.
 	Labelled bool
 	// Kubelet is the version of its kubelet, with a leading v.
 	Kubelet string

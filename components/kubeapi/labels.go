@@ -14,11 +14,12 @@ import (
 	clientretry "k8s.io/client-go/util/retry"
 )
 
-// Annotations of a node that name the labels and taints that are this program's. No others are changed. Server-side
-// apply would not do: the taints of a node are one value to it.
+// Annotations of a node that name the labels, taints and annotations that are this program's. No others are changed.
+// Server-side apply would not do: the taints of a node are one value to it.
 const (
-	ownedLabels = "talos-proxmox/owned-labels"
-	ownedTaints = "talos-proxmox/owned-taints"
+	ownedLabels      = "talos-proxmox/owned-labels"
+	ownedTaints      = "talos-proxmox/owned-taints"
+	ownedAnnotations = "talos-proxmox/owned-annotations"
 )
 
 // Annotations of a node that name the labels and taints that are Talos' own.
@@ -27,10 +28,10 @@ const (
 	talosTaints = "talos.dev/owned-taints"
 )
 
-// NodeLabels are the labels and taints that this program gives a node.
+// NodeLabels are the labels, taints and annotations that this program gives a node.
 type NodeLabels struct {
-	Labels map[string]string
-	Taints []corev1.Taint
+	Labels, Annotations map[string]string
+	Taints              []corev1.Taint
 	// Unknown are labels that the node is to have with a value that is not known now. They stay as they are.
 	Unknown []string
 	// ProviderID names the machine of a node that has no such name yet: it cannot be changed. Empty: none.
@@ -43,18 +44,18 @@ type NodeLabels struct {
 // ProviderID is the path of changes of it.
 const ProviderID = "providerID"
 
-// LabelChange is a label or taint that differs. What is not there is empty, and an empty value is quoted.
+// LabelChange is a label, taint or annotation that differs. What is not there is empty, and an empty value is quoted.
 type LabelChange struct{ Path, Before, After string }
 
 // LabelChanges are what becomes of a node.
 type LabelChanges struct {
 	Changes []LabelChange
-	// Foreign are the labels and taints that others have set to another value. They stay as they are.
+	// Foreign are the labels, taints and annotations that others have set to another value. They stay as they are.
 	Foreign []LabelChange
 }
 
-// SetLabels brings the labels and taints of a node in line: those that it is to have, and those that this program has
-// given it before. A dry run only says what differs.
+// SetLabels brings the labels, taints and annotations of a node in line: those that it is to have, and those that this
+// program has given it before. A dry run only says what differs.
 func (c *Client) SetLabels(ctx context.Context, name string, want NodeLabels, dryRun bool) (LabelChanges, error) {
 	var found LabelChanges
 
@@ -105,7 +106,8 @@ func patchOf(now, after *corev1.Node) ([]byte, error) {
 func (w NodeLabels) apply(n *corev1.Node) LabelChanges {
 	var found LabelChanges
 
-	w.applyLabels(n, &found)
+	applyTexts(n, &n.Labels, w.Labels, "labels.", ownedLabels, w.Unknown, &found)
+	applyTexts(n, &n.Annotations, w.Annotations, "annotations.", ownedAnnotations, nil, &found)
 	w.applyTaints(n, &found)
 
 	id := LabelChange{Path: ProviderID, Before: n.Spec.ProviderID, After: w.ProviderID}
@@ -127,20 +129,23 @@ func (w NodeLabels) apply(n *corev1.Node) LabelChanges {
 	return found
 }
 
-func (w NodeLabels) applyLabels(n *corev1.Node, found *LabelChanges) {
-	before := owned(n, ownedLabels)
+// applyTexts brings all labels or annotations of a node in line, except for unknown ones.
+func applyTexts(n *corev1.Node, all *map[string]string, wanted map[string]string, path, annotation string,
+	unknown []string, found *LabelChanges,
+) {
+	before := owned(n, annotation)
 
 	var ours []string
 
-	for _, key := range slices.Sorted(maps.Keys(w.Labels)) {
-		now, there := n.Labels[key]
-		change := LabelChange{Path: "labels." + key, After: quoted(w.Labels[key])}
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		now, there := (*all)[key]
+		change := LabelChange{Path: path + key, After: quoted(wanted[key])}
 
 		if there {
 			change.Before = quoted(now)
 		}
 
-		if there && now != w.Labels[key] && !slices.Contains(before, key) {
+		if there && now != wanted[key] && !slices.Contains(before, key) {
 			found.Foreign = append(found.Foreign, change)
 
 			continue
@@ -149,28 +154,31 @@ func (w NodeLabels) applyLabels(n *corev1.Node, found *LabelChanges) {
 		ours = append(ours, key)
 
 		if change.Before != change.After {
-			metav1.SetMetaDataLabel(&n.ObjectMeta, key, w.Labels[key])
+			if *all == nil {
+				*all = map[string]string{}
+			}
 
+			(*all)[key] = wanted[key]
 			found.Changes = append(found.Changes, change)
 		}
 	}
 
 	for _, key := range before {
-		now, there := n.Labels[key]
-		if there && slices.Contains(w.Unknown, key) {
+		now, there := (*all)[key]
+		if there && slices.Contains(unknown, key) {
 			ours = append(ours, key)
 
 			continue
 		}
 
-		if _, wanted := w.Labels[key]; there && !wanted {
-			delete(n.Labels, key)
+		if _, wanted := wanted[key]; there && !wanted {
+			delete(*all, key)
 
-			found.Changes = append(found.Changes, LabelChange{Path: "labels." + key, Before: quoted(now)})
+			found.Changes = append(found.Changes, LabelChange{Path: path + key, Before: quoted(now)})
 		}
 	}
 
-	setOwned(n, ownedLabels, ours)
+	setOwned(n, annotation, ours)
 }
 
 // taintID is what a node has one taint of.
@@ -256,9 +264,10 @@ func setOwned(n *corev1.Node, annotation string, keys []string) {
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, annotation, string(text))
 }
 
-// labelled says that an annotation of a node names labels or taints of this program, or of Talos.
+// labelled says that an annotation of a node names labels, taints or annotations of this program, or labels or taints of
+// Talos.
 func labelled(n *corev1.Node) bool {
-	return slices.ContainsFunc([]string{ownedLabels, ownedTaints, talosLabels, talosTaints}, func(a string) bool {
+	return slices.ContainsFunc([]string{ownedLabels, ownedTaints, ownedAnnotations, talosLabels, talosTaints}, func(a string) bool {
 		return n.Annotations[a] != ""
 	})
 }

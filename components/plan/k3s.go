@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -175,9 +176,10 @@ func (r *resolver) checkK3sPool(p *pool) {
 			r.problems.Add(path+".memoryMiB", "must be at least 2048: a server of K3s needs it", format(s.MemoryMiB), "raise it")
 		}
 
-		if len(s.Annotations) > 0 {
-			r.problems.Add(path+".annotations", `are excluded by cluster.kind "k3s": K3s sets none when a node registers`, "",
-				"leave them out")
+		for _, key := range slices.Sorted(maps.Keys(s.Annotations)) {
+			if strings.HasPrefix(key, "talos-proxmox/") {
+				r.problems.Add(path+".annotations."+key, "is what the program writes itself", s.Annotations[key], "leave it out")
+			}
 		}
 	}
 

@@ -128,6 +128,43 @@ func program(s *side) {
 	s.gone("/api/v1/nodes/n5")
 }
 
+// drains are of a node with a pod that is deleted and does not go.
+func drains(s *side) {
+	const one = "/api/v1/namespaces/default/pods/stuck"
+
+	c, err := kubeapi.New(s.kubeconfig(), s.address)
+	require.NoError(s, err)
+
+	ctx, quiet := s.Context(), func(string) {}
+	facts := func(label string) {
+		a := s.must(admin, "GET", one, "")
+		s.note(label, fmt.Sprint(a.at("status", "phase"), " ", a.at("metadata", "deletionGracePeriodSeconds"), " ",
+			a.at("metadata", "deletionTimestamp") != ""))
+	}
+
+	s.must(admin, "POST", "/api/v1/namespaces/default/pods", `
+metadata: {name: stuck, labels: {app: stuck}, finalizers: [lab.example/hold]}
+spec: {nodeName: n1, terminationGracePeriodSeconds: 1, containers: [{name: c, image: i}]}`)
+	s.until(one, func(a answer) bool { return a.at("status", "phase") == "Running" })
+	facts("it runs")
+	s.fault("cordon", c.Cordon(ctx, "n1"))
+	s.fault("drain what does not end", c.Drain(ctx, "n1", 2*time.Second, quiet))
+	s.until(one, func(a answer) bool { return a.at("metadata", "deletionGracePeriodSeconds") == "0" })
+	facts("it does not go")
+	s.fault("drain it again", c.Drain(ctx, "n1", 2*time.Second, quiet))
+	s.evict("evict it again", admin, "default", "stuck", "")
+	s.do("delete it again", admin, "DELETE", one+"?dryRun=All", `{preconditions: {uid: 00000000-0000-4000-a000-000000000000}}`)
+	s.must(admin, "POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		`{metadata: {name: stuck}, spec: {minAvailable: 1, selector: {matchLabels: {app: stuck}}}}`)
+	s.until("/apis/policy/v1/namespaces/default/poddisruptionbudgets/stuck", has("observedGeneration"))
+	s.evict("evict it with a budget", admin, "default", "stuck", "")
+	s.must(admin, "DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/stuck", "")
+	s.must(admin, "MERGE", one, `{metadata: {finalizers: null}}`)
+	s.gone(one)
+	s.fault("drain the node that is empty", c.Drain(ctx, "n1", 20*time.Second, quiet))
+	s.fault("uncordon", c.Uncordon(ctx, "n1"))
+}
+
 // manifests are like those that Talos installs.
 var manifests = []string{`
 apiVersion: v1

@@ -10,7 +10,6 @@ const (
 	described   = "the lab does not describe its columns"
 	notStored   = "refused and recorded: the lab does not store the kind"
 	few         = "the lab has fewer groups and resources; asking for one that Kubernetes has is refused and recorded"
-	noApply     = "refused and recorded: the lab has no server-side apply"
 	unvalidated = "the lab checks names, labels, finalizers and taints; what the program writes otherwise is made of types"
 	wording     = "a text that has an internal form of Kubernetes in it"
 )
@@ -40,7 +39,6 @@ var differs = map[string][]known{
 		{"a budget with both", "answer", unvalidated},
 		{"a deployment without a selector", "answer", unvalidated},
 		{"a pod without containers", "answer", unvalidated},
-		{"apply*", "answer", noApply},
 		{"a privileged pod", "answer", "the lab has no PodSecurity: pods of the program and of Talos are in kube-system"},
 		{"a privileged pod of the system, tried", "body.*", defaults},
 		{"a webhook", "answer", notStored},
@@ -85,6 +83,5 @@ var differs = map[string][]known{
 		{"kubectl get nodes -o wide", "", "the architecture behind the kernel's version is new in Kubernetes 1.37"},
 		{"kubectl scale *", "", "refused and recorded: the lab has no scale subresource"},
 		{"kubectl auth whoami", "", "the lab has no IDs of credentials"},
-		{"kubectl apply --server-side *", "", noApply},
 	},
 }

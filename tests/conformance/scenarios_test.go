@@ -82,6 +82,7 @@ var scenarios = []struct {
 	{"nodes", nodes},
 	{"watches", watches},
 	{"evictions", evictions},
+	{"pods that do not end", drains},
 	{"tables", tables},
 	{"removed", removed},
 	{"program", program},

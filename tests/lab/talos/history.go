@@ -20,8 +20,11 @@ const (
 	Staged EventKind = "stage"
 	// Rebooted is a reboot, also one for a configuration's sake.
 	Rebooted EventKind = "reboot"
-	// Upgraded is an upgrade that was accepted; the detail is "from version and schematic to version and schematic".
+	// Upgraded is an upgrade that was accepted, or a reboot into a system that was installed before; the detail is "from
+	// version and schematic to version and schematic".
 	Upgraded EventKind = "upgrade"
+	// Installing is an installer that begins while the node goes on; the detail is that of Upgraded.
+	Installing EventKind = "install"
 	// UpgradeFailed is one whose installer failed: the node keeps what it had.
 	UpgradeFailed EventKind = "upgrade failed"
 	// FellBack is a new system that did not come up and was replaced by the one before.

@@ -141,7 +141,7 @@ func (s *lifecycleService) Upgrade(in *machineapi.LifecycleServiceUpgradeRequest
 		return stream.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: p})
 	}
 
-	n.fw.history.note(n.name(), Upgraded, n.image.describe()+" to "+image.describe())
+	n.fw.history.note(n.name(), Installing, n.image.describe()+" to "+image.describe())
 
 	if err := say(&machineapi.LifecycleServiceInstallProgress{
 		Response: &machineapi.LifecycleServiceInstallProgress_Message{Message: "running Talos installer " + image.Version + "\n"},

@@ -191,7 +191,9 @@ func (n *node) end(c command) next {
 	}[c.sequence])
 	n.announce(c.sequence, c.actor, machineapi.SequenceEvent_START)
 
-	if kind, ok := eventKinds[c.sequence]; ok {
+	if i := n.installed(); c.sequence == "reboot" && i != nil && i.fresh {
+		n.fw.history.note(n.name(), Upgraded, n.image.describe()+" to "+i.Image.describe())
+	} else if kind, ok := eventKinds[c.sequence]; ok {
 		n.fw.history.note(n.name(), kind, c.detail)
 	}
 

@@ -55,7 +55,10 @@ func (n *node) watchReturn(ctx context.Context) {
 			n.mu.Unlock()
 
 			n.fw.history.up(n.name())
-			n.store(func(i *Installed) { i.fresh = false })
+			n.store(func(i *Installed) {
+				// Another system may be installed by now, which has not come up yet.
+				i.fresh = i.fresh && i.Image.describe() != n.image.describe()
+			})
 
 			return
 		}

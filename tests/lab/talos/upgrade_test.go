@@ -411,9 +411,9 @@ func TestLifecycleService(t *testing.T) {
 	require.Equal(t, "v1.13.9", version)
 	require.Equal(t, schematicID, schematic)
 	require.Equal(t, []string{
-		"vm-11: upgrade (v1.13.5 aaaaaaaa to v1.13.9 aaaaaaaa)",
+		"vm-11: install (v1.13.5 aaaaaaaa to v1.13.9 aaaaaaaa)",
 		`vm-11: upgrade failed (task "upgrade" failed: exit code 1)`,
-		"vm-11: upgrade (v1.13.5 aaaaaaaa to v1.13.9 aaaaaaaa)", "vm-11: reboot",
+		"vm-11: install (v1.13.5 aaaaaaaa to v1.13.9 aaaaaaaa)", "vm-11: upgrade (v1.13.5 aaaaaaaa to v1.13.9 aaaaaaaa)",
 	}, r.happened(began))
 
 	require.True(t, c.speaksTLS12(cp))

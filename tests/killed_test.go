@@ -22,7 +22,9 @@ import (
 )
 
 // rehearseKillable is like rehearse, with a CLI that can be killed.
-func rehearseKillable(t *testing.T, stack string) (*rehearsal.Rehearsal, *engine.Command) {
+func rehearseKillable(t *testing.T, stack string, change ...func(*rehearsal.Options)) (*rehearsal.Rehearsal,
+	*engine.Command,
+) {
 	t.Helper()
 
 	e, err := theEngine()
@@ -30,10 +32,9 @@ func rehearseKillable(t *testing.T, stack string) (*rehearsal.Rehearsal, *engine
 
 	command := e.NewCommand()
 
-	return rehearse(t, stack, func(o *rehearsal.Options) {
-		o.Workspace = []auto.LocalWorkspaceOption{auto.Pulumi(
-			command)}
-	}), command
+	return rehearse(t, stack, append(change, func(o *rehearsal.Options) {
+		o.Workspace = []auto.LocalWorkspaceOption{auto.Pulumi(command)}
+	})...), command
 }
 
 // killAt begins an update, kills the CLI once a node has done something, and does what the page about troubleshooting

@@ -297,6 +297,75 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// TestUpgradeToNewest takes a cluster from Talos 1.13 and Kubernetes 1.36 to the newest of both, on the released etcd and
+// Kubernetes: killed half-way, with a canary that falls back, in turns, and with the inventory of Talos' manifests.
+func TestUpgradeToNewest(t *testing.T) {
+	t.Parallel()
+
+	const from, to = "v1.13.9", "v1.14.1"
+
+	r, command := rehearseKillable(t, stackFile(t, strings.NewReplacer("v1.11.6", from, "v1.33.6", "v1.36.1",
+		"maxUnavailable: 2", "maxUnavailable: 2, canary: true").Replace(rolling)), onRealKubernetes)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	machines, since := uuids(t, r), time.Now()
+
+	set(t, r.Stack, "cluster.versions.talos", to)
+
+	table := impactTable(t, r)
+
+	killAt(t, r, command, talos.Upgraded)
+	requireVoters(t, r, 3)
+
+	const canary = "roll-worker-1"
+
+	r.Talos.Break(canary, talos.UpgradeFallsBack)
+	assert.Contains(t, failUp(t, r.Stack), canary+" is not changed: it came back with Talos "+from)
+
+	for _, n := range r.Nodes() {
+		assert.Equal(t, map[bool]string{true: to, false: from}[n.Role == "controlplane"], n.Talos, "%s waits for the canary",
+			n.Name)
+	}
+
+	r.Talos.Mend(canary, talos.UpgradeFallsBack)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	for _, n := range r.Nodes() {
+		assert.Equal(t, to, n.Talos, n.Name)
+	}
+
+	assert.Equal(t, effects(table), happened(r, since))
+	assert.Equal(t, machines, uuids(t, r))
+	assert.Empty(t, r.Talos.Violations(since))
+	assert.Empty(t, cordoned(t, r))
+	requireOrderly(t, r, since, 2)
+	requireCanary(t, r, since)
+	requireVoters(t, r, 3)
+
+	since = time.Now()
+
+	set(t, r.Stack, "cluster.versions.kubernetes", "v1.37.0")
+	requireKilledAndContinued(t, r, command, talos.Applied, 2)
+	assert.Empty(t, r.Talos.Outages(since), "no node goes down for it")
+	requireNoChange(t, r.Stack)
+
+	outputs, err := r.Stack.Outputs(t.Context())
+	require.NoError(t, err)
+
+	api := kubernetesClient(t, outputs)
+
+	proxy, err := api.AppsV1().DaemonSets(metav1.NamespaceSystem).Get(t.Context(), "kube-proxy", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "registry.k8s.io/kube-proxy:v1.37.0", proxy.Spec.Template.Spec.Containers[0].Image)
+
+	inventory, err := api.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(),
+		proxy.Annotations["config.k8s.io/owning-inventory"], metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Contains(t, inventory.Data, "kube-system_kube-proxy_apps_DaemonSet")
+}
+
 // TestNewestTalos: nodes of Talos 1.14 apply every configuration at once and say of none that it waits for a reboot. The
 // program knows which do, and reboots the nodes itself.
 func TestNewestTalos(t *testing.T) {

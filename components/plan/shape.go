@@ -252,8 +252,8 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 	r.checkHA(path, p, s)
 
 	if p.Role == spec.RoleControlPlane && !r.isK3s() {
-		r.warnBelow(path+".memoryMiB", valueOr(s.MemoryMiB, 0), leastMemoryMiB)
-		r.warnBelow(path+".diskGiB", valueOr(s.DiskGiB, 0), leastDiskGiB)
+		r.warnBelow(path+".memoryMiB", valueOr(s.MemoryMiB, 0), LeastMemoryMiB)
+		r.warnBelow(path+".diskGiB", valueOr(s.DiskGiB, 0), LeastDiskGiB)
 	}
 
 	disks := r.disks(s)
@@ -361,8 +361,10 @@ func (r *resolver) checkBallooning(path string, s spec.VMSpec) {
 
 // What Talos asks of a control plane (Talos: System Requirements).
 const (
-	leastMemoryMiB = 2048
-	leastDiskGiB   = 10
+	// LeastMemoryMiB is memory.
+	LeastMemoryMiB = 2048
+	// LeastDiskGiB is the size of the system disk.
+	LeastDiskGiB = 10
 )
 
 // warnBelow says that a control plane has less than Talos asks for. What is refused is not said twice.

@@ -240,6 +240,14 @@ func findings() map[string]finding {
 				"GiB (given: local-lvm); " +
 				"see that there is room, or make disks smaller (diskGiB)"},
 		},
+		"a new control plane that is too small": {
+			change: func(s *testbed) {
+				s.pool("control", func(p *spec.Pool) { p.MemoryMiB = new(1024) })
+			},
+			want: []string{
+				"pools.control.memoryMiB: must be at least 2048 for a new control plane: Talos asks for it (given: 1024); raise it",
+			},
+		},
 		"no bridge": {
 			change: func(s *testbed) { s.spec.Network.Bridge = "vmbr7" },
 			want: []string{

@@ -92,7 +92,7 @@ func (c *checks) run(ctx context.Context) error {
 	var refused []error
 
 	for _, check := range []func(context.Context) error{
-		c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete, c.checkVMStates,
+		c.checkMinimums, c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete, c.checkVMStates,
 		c.checkTemplates, c.checkPermissions, c.checkImages, c.checkExtensions, c.checkGPUs, c.checkSharedStorage,
 		c.checkSnippets,
 		c.checkHostKeys, c.checkFirewall, c.checkHA, c.checkISODrives, c.checkRemovals, c.checkAddressConflicts,

@@ -85,7 +85,8 @@ func (r *Report) chart(path string, hosts int) error {
 // add adds a line with its points, where there are any.
 func (c *chart) add(r *Report, hosts int, s series, of func(Result) float64) {
 	for _, result := range r.Results {
-		if y := of(result); result.Kind == spec.DistributionTalos && result.Hosts == hosts && y > 0 {
+		if y := of(result); result.Kind == spec.DistributionTalos && result.Hosts == hosts && !result.Plain &&
+			y > 0 {
 			s.Points = append(s.Points, point{float64(result.Nodes), y})
 			c.YMax = max(c.YMax, y*1.1)
 		}

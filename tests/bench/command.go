@@ -17,11 +17,14 @@ type measured struct {
 	watch *watch
 	// profiles is how the files begin that profiles of the engine are written to (pulumi --profiling); empty: none are.
 	profiles string
+	// saves counts how often the engine saves the state.
+	saves *saves
 	// finished waits until what the command began has come to its end.
 	finished func() error
 
 	began, ended time.Time
 	used         map[Process]Use
+	saved        Saves
 }
 
 // Run implements auto.PulumiCommand.
@@ -37,10 +40,11 @@ func (m *measured) Run(
 	}
 
 	m.watch.take()
+	m.saves.take()
 	m.began = time.Now()
 
 	printed, complaints, code, err := m.PulumiCommand.Run(ctx, dir, in, out, errs, env, args...)
-	m.used = m.watch.take()
+	m.used, m.saved = m.watch.take(), m.saves.take()
 
 	if err == nil {
 		err = m.finished()

@@ -3,12 +3,17 @@ package main
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -100,7 +105,7 @@ func TestReport(t *testing.T) {
 
 	for _, nodes := range []int{5, 20} {
 		report.Results = append(report.Results, Result{
-			Row: Row{spec.DistributionTalos, nodes, 1, 1}, Parallel: 64,
+			Row: Row{Kind: spec.DistributionTalos, Nodes: nodes, Hosts: 1, Clusters: 1}, Parallel: 64,
 			Downloads: map[string]int64{"pve1": 112 << 20, "pve2": 112 << 20},
 			Steps: []Step{{
 				Stage: Create, Wall: 30 * time.Second, Engine: 28 * time.Second, Worked: 27500 * time.Millisecond,
@@ -116,8 +121,8 @@ func TestReport(t *testing.T) {
 	again, err := readReport(path)
 	require.NoError(t, err)
 	assert.Equal(t, report, again)
-	assert.True(t, again.has(Row{spec.DistributionTalos, 20, 1, 1}))
-	assert.False(t, again.has(Row{spec.DistributionTalos, 20, 3, 1}))
+	assert.True(t, again.has(Row{Kind: spec.DistributionTalos, Nodes: 20, Hosts: 1, Clusters: 1}))
+	assert.False(t, again.has(Row{Kind: spec.DistributionTalos, Nodes: 20, Hosts: 3, Clusters: 1}))
 
 	docs := t.TempDir()
 	page := filepath.Join(docs, "benchmarks.md")
@@ -147,4 +152,91 @@ func TestReport(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(page, []byte("# Speed\n"), 0o600))
 	assert.ErrorContains(t, again.publish(docs), "benchmarks.md has no place for the tables")
+}
+
+// TestSaves counts each time the file takes the place of another, and nothing else.
+func TestSaves(t *testing.T) {
+	dir := t.TempDir()
+	path := stateFile(dir, "project", "stack")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+
+	s, err := countSaves(path)
+	require.NoError(t, err)
+	defer s.close()
+
+	for _, name := range []string{path, path + ".bak", path} {
+		require.NoError(t, os.WriteFile(path+".tmp", []byte("0123456789"), 0o600))
+		require.NoError(t, os.Rename(path+".tmp", name))
+	}
+
+	total := Saves{}
+
+	require.Eventually(t, func() bool {
+		seen := s.take()
+		total.Count, total.Bytes = total.Count+seen.Count, total.Bytes+seen.Bytes
+
+		return total == Saves{Count: 2, Bytes: 20}
+	}, time.Minute, time.Millisecond)
+
+	size, err := s.size()
+	require.NoError(t, err)
+	assert.EqualValues(t, 10, size)
+}
+
+// TestRegistering registers what a state has: its components, and a stash with the same inputs for each other resource,
+// below the same parents and with the same secrets.
+func TestRegistering(t *testing.T) {
+	urn := func(parents, kind, name string) resource.URN {
+		return resource.URN("urn:pulumi:measured::bare::" + parents + kind + "::" + name)
+	}
+	secret := map[string]any{resource.SigKey: resource.SecretSig, "plaintext": `"x"`}
+	node, vm := urn("", "p:index:Node", "n"), urn("p:index:Node$", "p:vm:VM", "n-vm")
+
+	resources := []apitype.ResourceV3{
+		{URN: urn("", "pulumi:pulumi:Stack", "s"), Type: "pulumi:pulumi:Stack"},
+		{URN: urn("", "pulumi:providers:p", "p"), Type: "pulumi:providers:p", Custom: true},
+		{URN: node, Type: "p:index:Node", Inputs: map[string]any{"cores": 2.0}, Outputs: map[string]any{"up": true}},
+		{URN: vm, Type: "p:vm:VM", Custom: true, Parent: node, Inputs: map[string]any{"disks": []any{"a"}}},
+		{URN: urn("", "p:machine:Applied", "n"), Type: "p:machine:Applied", Custom: true, Parent: node,
+			Dependencies: []resource.URN{vm}, Inputs: map[string]any{"configuration": secret}},
+	}
+
+	m := &registered{}
+	require.NoError(t, pulumi.RunErr(registering(resources), pulumi.WithMocks(bareProject, "measured", m)))
+
+	assert.ElementsMatch(t, []string{
+		"p:index:Node n map[cores:2]", "pulumi:index:Stash n-vm-VM map[disks:[a]]",
+		"pulumi:index:Stash n-Applied map[configuration:secret x]",
+	}, m.seen)
+}
+
+// registered are the resources that a program has registered.
+type registered struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (*registered) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) {
+	return nil, errors.New("nothing is to be called")
+}
+
+func (r *registered) NewResource(args pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	inputs := args.Inputs
+	if stashed, there := inputs["input"]; there {
+		inputs = stashed.ObjectValue()
+	}
+
+	r.seen = append(r.seen, fmt.Sprintf("%s %s %v", args.TypeToken, args.Name, inputs.MapRepl(nil,
+		func(v resource.PropertyValue) (any, bool) {
+			if v.IsSecret() {
+				return "secret " + v.SecretValue().Element.StringValue(), true
+			}
+
+			return nil, false
+		})))
+
+	return args.Name, resource.PropertyMap{"input": args.Inputs["input"], "output": args.Inputs["input"]}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"golang.org/x/sync/errgroup"
 
 	"talos-proxmox/stacks"
@@ -53,7 +54,7 @@ func (b *bench) prepare(ctx context.Context) error {
 
 // row measures a row, from nothing to nothing.
 func (b *bench) row(ctx context.Context, row Row) (Result, error) {
-	result := Result{Row: row, Parallel: b.parallel, Downloads: map[string]int64{}}
+	result := Result{Row: row, Parallel: b.parallelOf(row), Downloads: map[string]int64{}}
 
 	lives := make([]*life, row.Clusters)
 	for i := range lives {
@@ -69,6 +70,8 @@ func (b *bench) row(ctx context.Context, row Row) (Result, error) {
 	if row.Clusters > 1 {
 		stages = []Stage{Create, Destroy}
 	}
+
+	var created []apitype.ResourceV3
 
 	for _, stage := range stages {
 		steps := make([]Step, len(lives))
@@ -91,6 +94,20 @@ func (b *bench) row(ctx context.Context, row Row) (Result, error) {
 		}
 
 		result.Steps = append(result.Steps, steps...)
+
+		if stage == Create {
+			var err error
+			if created, result.State, err = lives[0].state(ctx); err != nil {
+				return result, err
+			}
+		}
+	}
+
+	if row.oneHost() {
+		var err error
+		if result.Bare, err = lives[0].bare(ctx, created); err != nil {
+			return result, fmt.Errorf("%s, registered by a bare program: %w", row, err)
+		}
 	}
 
 	for _, l := range lives {
@@ -131,7 +148,9 @@ func (b *bench) start(ctx context.Context, row Row) (*life, error) {
 		return nil, err
 	}
 
-	l.measured = &measured{PulumiCommand: b.engine.Command(), watch: newWatch(filepath.Join(l.dir, "backend"))}
+	l.measured = &measured{
+		PulumiCommand: b.engine.Command(), watch: newWatch(l.rehearsal.Backend.Dir()), saves: &saves{},
+	}
 	if b.profiles != "" {
 		l.measured.profiles = filepath.Join(b.profiles, row.String())
 	}
@@ -162,9 +181,32 @@ func (l *life) open(ctx context.Context) error {
 		return err
 	}
 
-	l.stack.Workspace().SetEnvVar(parallelDiff, "true")
+	if err := l.watchState(stacks.Project, name); err != nil {
+		return err
+	}
 
 	return l.stack.SetAllConfig(ctx, l.rehearsal.Secrets())
+}
+
+// watchState has the saves of a stack counted, which is there, and sets what speed.md advises.
+func (l *life) watchState(project, stack string) error {
+	if !l.row.Plain {
+		l.stack.Workspace().SetEnvVar(parallelDiff, "true")
+	}
+
+	var err error
+	l.measured.saves, err = countSaves(stateFile(l.rehearsal.Backend.Dir(), project, stack))
+
+	return err
+}
+
+// parallelOf is how many operations the engine may have at a time; 0: as many as it likes.
+func (b *bench) parallelOf(row Row) int {
+	if row.Plain {
+		return 0
+	}
+
+	return b.parallel
 }
 
 // parallelDiff has the engine compare resources with the state beside each other, as stacks/docs/speed.md advises, and
@@ -173,18 +215,17 @@ const parallelDiff = "PULUMI_PARALLEL_DIFF"
 
 func (l *life) close() {
 	l.measured.watch.close()
+	l.measured.saves.close()
 	l.rehearsal.Close() // what was measured is measured
 }
 
 // step takes a stage, and measures it.
 func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
-	s := Step{Stage: stage, Calls: map[string]int{}, Polls: map[string]int{}}
-
 	if stage == Destroy {
 		// The nodes are let go of beforehand: an operator states that in the stack's file.
 		if err := l.stack.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"},
 			&auto.ConfigOptions{Path: true}); err != nil {
-			return s, err
+			return Step{}, err
 		}
 	}
 
@@ -196,17 +237,11 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 		l.measured.finished = func() error { return l.rehearsal.WaitReady(ctx, ready) }
 	}
 
-	seen := make(chan events.EngineEvent)
-	took := make(chan time.Duration, 1)
-
-	go func() { took <- engineTime(seen) }()
-
-	if err := l.run(ctx, stage, seen); err != nil {
+	s, err := l.timed(ctx, stage)
+	if err != nil {
 		return s, blame(err, l.rehearsal.Lab.Journal())
 	}
 
-	m := l.measured
-	s.Wall, s.Engine, s.Processes = m.ended.Sub(m.began), <-took, m.used
 	s.CriticalPath = l.rehearsal.Lab.Timeline().Report().CriticalPath
 
 	asked := l.rehearsal.Lab.Journal().Entries()[before:]
@@ -215,13 +250,32 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 	if len(asked) > 0 {
 		last := asked[len(asked)-1].Time
 		if stage == Create {
-			last = m.ended
+			last = l.measured.ended
 		}
 
 		s.Worked = last.Sub(asked[0].Time)
 	}
 
 	return s, l.rehearsal.Lab.Journal().Unknown()
+}
+
+// timed runs the command of a stage, and says what that took.
+func (l *life) timed(ctx context.Context, stage Stage) (Step, error) {
+	seen := make(chan events.EngineEvent)
+	took := make(chan time.Duration, 1)
+
+	go func() { took <- engineTime(seen) }()
+
+	if err := l.run(ctx, stage, seen); err != nil {
+		return Step{}, err
+	}
+
+	m := l.measured
+
+	return Step{
+		Stage: stage, Wall: m.ended.Sub(m.began), Engine: <-took, Processes: m.used, Saves: m.saved,
+		Calls: map[string]int{}, Polls: map[string]int{},
+	}, nil
 }
 
 // blame adds to an error what the lab does not know: nothing else may be wrong.
@@ -231,9 +285,11 @@ func blame(err error, j *journal.Journal) error { return errors.Join(err, j.Unkn
 const ready = 2 * time.Minute
 
 func (l *life) run(ctx context.Context, stage Stage, seen chan<- events.EngineEvent) error {
+	parallel := l.parallelOf(l.row)
+
 	switch stage {
 	case Create, Again:
-		done, err := l.stack.Up(ctx, optup.Parallel(l.parallel), optup.EventStreams(seen), optup.SuppressProgress(),
+		done, err := l.stack.Up(ctx, optup.Parallel(parallel), optup.EventStreams(seen), optup.SuppressProgress(),
 			optup.SuppressOutputs())
 		if err == nil && stage == Again {
 			err = unchanged(*done.Summary.ResourceChanges)
@@ -241,17 +297,17 @@ func (l *life) run(ctx context.Context, stage Stage, seen chan<- events.EngineEv
 
 		return err
 	case Preview:
-		_, err := l.stack.Preview(ctx, optpreview.Parallel(l.parallel), optpreview.EventStreams(seen),
+		_, err := l.stack.Preview(ctx, optpreview.Parallel(parallel), optpreview.EventStreams(seen),
 			optpreview.SuppressProgress(), optpreview.SuppressOutputs())
 
 		return err
 	case Refresh:
-		_, err := l.stack.Refresh(ctx, optrefresh.Parallel(l.parallel), optrefresh.EventStreams(seen),
+		_, err := l.stack.Refresh(ctx, optrefresh.Parallel(parallel), optrefresh.EventStreams(seen),
 			optrefresh.SuppressProgress(), optrefresh.SuppressOutputs())
 
 		return err
 	case Destroy:
-		_, err := l.stack.Destroy(ctx, optdestroy.RunProgram(true), optdestroy.Parallel(l.parallel),
+		_, err := l.stack.Destroy(ctx, optdestroy.RunProgram(true), optdestroy.Parallel(parallel),
 			optdestroy.EventStreams(seen),
 			optdestroy.SuppressProgress(), optdestroy.SuppressOutputs())
 

@@ -19,6 +19,16 @@ type Result struct {
 	Steps []Step `json:"steps"`
 	// Downloads are the bytes that each host fetched, by its name.
 	Downloads map[string]int64 `json:"downloads"`
+	// State is what the engine keeps of the stack once it is created.
+	State State `json:"state"`
+	// Bare are the creation and the destruction of the same resources by a program that only registers them.
+	Bare []Step `json:"bare,omitempty"`
+}
+
+// State is how large the state of a stack is.
+type State struct {
+	Resources int   `json:"resources"`
+	Bytes     int64 `json:"bytes"`
 }
 
 // Stage is what is done to a stack.
@@ -50,6 +60,8 @@ type Step struct {
 	Polls map[string]int `json:"polls"`
 	// Processes are what the command started, by what they are.
 	Processes map[Process]Use `json:"processes"`
+	// Saves are those of the state.
+	Saves Saves `json:"saves"`
 }
 
 // Use is what a process used.
@@ -61,8 +73,10 @@ type Use struct {
 }
 
 // step returns the first step of a stage.
-func (r Result) step(stage Stage) Step {
-	for _, s := range r.Steps {
+func (r Result) step(stage Stage) Step { return first(r.Steps, stage) }
+
+func first(steps []Step, stage Stage) Step {
+	for _, s := range steps {
 		if s.Stage == stage {
 			return s
 		}

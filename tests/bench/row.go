@@ -17,6 +17,8 @@ type Row struct {
 	Hosts int               `json:"hosts"`
 	// Clusters are made at the same time, each on a Proxmox VE of its own.
 	Clusters int `json:"clusters"`
+	// Plain leaves out what speed.md advises: pulumi runs without any setting.
+	Plain bool `json:"plain,omitempty"`
 }
 
 // String names the row: "talos-5x1" is five nodes on one host.
@@ -26,17 +28,26 @@ func (r Row) String() string {
 		name = fmt.Sprintf("%dx-%s", r.Clusters, name)
 	}
 
+	if r.Plain {
+		name = "plain-" + name
+	}
+
 	return name
 }
 
 // rows are all that is measured, the quick ones first.
 func rows() []Row {
-	all := []Row{{spec.DistributionK3s, 2, 1, 1}, {spec.DistributionK3s, 2, 1, 2}}
+	k3s := Row{Kind: spec.DistributionK3s, Nodes: 2, Hosts: 1, Clusters: 1}
+	two := k3s
+	two.Clusters = 2
+	all := []Row{k3s, two}
 
 	for _, nodes := range []int{5, 20, 50, 200} {
 		for _, hosts := range []int{1, 3, 10} {
-			all = append(all, Row{spec.DistributionTalos, nodes, hosts, 1})
+			all = append(all, Row{Kind: spec.DistributionTalos, Nodes: nodes, Hosts: hosts, Clusters: 1})
 		}
+
+		all = append(all, Row{Kind: spec.DistributionTalos, Nodes: nodes, Hosts: 1, Clusters: 1, Plain: true})
 	}
 
 	return all
@@ -50,6 +61,11 @@ func names() []string {
 	}
 
 	return all
+}
+
+// oneHost says whether the row is a cluster of Talos on one host, with the settings of speed.md.
+func (r Row) oneHost() bool {
+	return r.Kind == spec.DistributionTalos && r.Hosts == 1 && r.Clusters == 1 && !r.Plain
 }
 
 // stack is what a row measures: the example of K3s, and of Talos what the shortest stack file has, at the row's size.

@@ -23,6 +23,9 @@ func (r *Report) show(out io.Writer) {
 		{"Seconds of each command, as the operator waits; of a creation, until every node is ready", r.times},
 		{"Creations", r.creations},
 		{"Calls of a creation, on one host, for each node more", r.calls},
+		{"The state, and how often it is saved", r.saves},
+		{"The engine alone: the same resources, registered by a program that does nothing else", r.bare},
+		{"Without any setting, in place of those above: seconds of each command", r.plain},
 		{"The most memory (MiB), and the time computed (seconds)", r.costs},
 	} {
 		fmt.Fprintf(out, "**%s**\n\n", table.title)
@@ -36,7 +39,7 @@ func (r *Report) of(nodes int) []Result {
 	var found []Result
 
 	for _, result := range r.Results {
-		if result.Kind == spec.DistributionTalos && result.Nodes == nodes {
+		if result.Kind == spec.DistributionTalos && result.Nodes == nodes && !result.Plain {
 			found = append(found, result)
 		}
 	}
@@ -85,6 +88,10 @@ func (r *Report) times(out io.Writer) {
 	heading(out, "Nodes x hosts", "create", "up, no change", "preview", "refresh", "destroy")
 
 	for _, result := range r.Results {
+		if result.Plain {
+			continue
+		}
+
 		cells := []string{result.String()}
 		for _, stage := range []Stage{Create, Again, Preview, Refresh, Destroy} {
 			cells = append(cells, seconds(result.slowest(stage)))
@@ -100,6 +107,10 @@ func (r *Report) creations(out io.Writer) {
 		"polls per node", "MiB per host")
 
 	for _, result := range r.Results {
+		if result.Plain {
+			continue
+		}
+
 		nodes := float64(result.Nodes)
 
 		for _, s := range result.Steps {
@@ -128,7 +139,7 @@ func (r Result) downloaded() string {
 // calls is a table of what each further node asks for, by kind, from each size to the next.
 func (r *Report) calls(out io.Writer) {
 	sizes := slices.DeleteFunc(slices.Clone(r.Results),
-		func(result Result) bool { return result.Kind != spec.DistributionTalos || result.Hosts != 1 })
+		func(result Result) bool { return !result.oneHost() })
 	cells, kinds := []string{"Kind"}, map[string]bool{}
 
 	for i, size := range sizes {
@@ -167,6 +178,79 @@ func (r *Report) calls(out io.Writer) {
 	row("all", func(s Step) int { return sum(s.Calls) })
 }
 
+// saves is a table of how large states are, and of how often they are saved.
+func (r *Report) saves(out io.Writer) {
+	heading(out, "Nodes x hosts", "resources", "KiB", "KiB per node", "saves, create", "per node", "MiB", "saves, destroy",
+		"per node", "MiB")
+
+	for _, result := range r.Results {
+		if !result.oneHost() {
+			continue
+		}
+
+		nodes := float64(result.Nodes)
+		cells := []string{
+			result.String(), fmt.Sprint(result.State.Resources), fmt.Sprint(result.State.Bytes >> 10),
+			fmt.Sprintf("%.1f", float64(result.State.Bytes)/1024/nodes),
+		}
+
+		for _, stage := range []Stage{Create, Destroy} {
+			saved := result.step(stage).Saves
+			cells = append(cells, fmt.Sprint(saved.Count), fmt.Sprintf("%.1f", float64(saved.Count)/nodes),
+				fmt.Sprint(saved.Bytes>>20))
+		}
+
+		line(out, cells...)
+	}
+}
+
+// bare is a table of what the engine takes with a program that only registers resources, and with ours.
+func (r *Report) bare(out io.Writer) {
+	cells := []string{"Nodes x hosts"}
+	for _, stage := range []Stage{Create, Destroy} {
+		cells = append(cells, string(stage)+", s", "alone, s", "saves", "alone", "engine's computing, s", "alone, s", "ratio")
+	}
+
+	heading(out, cells...)
+
+	for _, result := range r.Results {
+		if len(result.Bare) == 0 {
+			continue
+		}
+
+		cells := []string{result.String()}
+
+		for _, stage := range []Stage{Create, Destroy} {
+			ours, alone := result.step(stage), first(result.Bare, stage)
+			computed, least := ours.Processes[Engine].CPU, alone.Processes[Engine].CPU
+
+			cells = append(cells, seconds(ours.Wall), seconds(alone.Wall), fmt.Sprint(ours.Saves.Count),
+				fmt.Sprint(alone.Saves.Count), seconds(computed), seconds(least),
+				fmt.Sprintf("%.2f", computed.Seconds()/least.Seconds()))
+		}
+
+		line(out, cells...)
+	}
+}
+
+// plain is a table of how long each stage takes an operator who sets nothing.
+func (r *Report) plain(out io.Writer) {
+	heading(out, "Nodes x hosts", "create", "up, no change", "preview", "refresh", "destroy")
+
+	for _, result := range r.Results {
+		if !result.Plain {
+			continue
+		}
+
+		cells := []string{result.String()}
+		for _, stage := range []Stage{Create, Again, Preview, Refresh, Destroy} {
+			cells = append(cells, seconds(result.slowest(stage)))
+		}
+
+		line(out, cells...)
+	}
+}
+
 // costs is a table of what the processes used.
 func (r *Report) costs(out io.Writer) {
 	processes := []Process{Engine, Program, Proxmox, Talos}
@@ -180,7 +264,7 @@ func (r *Report) costs(out io.Writer) {
 
 	for _, result := range r.Results {
 		// On how many hosts makes no difference to it.
-		if result.Hosts > 1 || result.Clusters > 1 {
+		if result.Hosts > 1 || result.Clusters > 1 || result.Plain {
 			continue
 		}
 

@@ -86,3 +86,15 @@ func TestCompile(t *testing.T) {
 	require.EqualError(t, compile(t.Context(), dir),
 		"building program, which runtime.options.binary of Pulumi.yaml names: exit status 1")
 }
+
+// TestEnvironment: pulumi gets what makes it faster, unless the operator states otherwise: of two values of a variable,
+// a process gets the last.
+func TestEnvironment(t *testing.T) {
+	stated := []string{"HOME=/root", "PULUMI_PARALLEL=4"}
+
+	assert.Equal(t, []string{"PULUMI_PARALLEL=64", "PULUMI_PARALLEL_DIFF=true", "HOME=/root", "PULUMI_PARALLEL=4"},
+		environment([]string{"up"}, stated))
+	assert.Equal(t, []string{
+		"PULUMI_PARALLEL=64", "PULUMI_PARALLEL_DIFF=true", "HOME=/root", "PULUMI_PARALLEL=4", "TALOS_PROXMOX_DESTROY=1",
+	}, environment([]string{"destroy"}, stated))
+}

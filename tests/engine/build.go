@@ -26,6 +26,9 @@ const (
 	unusedFor = 24 * time.Hour
 )
 
+// mostCores is how many cores a build keeps busy.
+const mostCores = 8
+
 // artefact is a program that is built once and then found in the cache.
 type artefact struct {
 	name    string   // of its kind, which begins its directory's name in the cache
@@ -35,6 +38,8 @@ type artefact struct {
 	inputs  []string // files and directories that decide what comes out
 	target  string   // the package, as given to go build
 	ldflags string   // further flags of the linker
+	tags    string   // of the build
+	minutes int      // of computing that the build takes where nothing is compiled yet
 }
 
 // builder builds artefacts into a cache that several processes share.
@@ -87,6 +92,9 @@ func (b *builder) have(dir string) bool {
 func (a artefact) key() (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, a.binary, a.target, a.ldflags)
+	if a.tags != "" {
+		fmt.Fprintln(h, a.tags)
+	}
 	for _, input := range a.inputs {
 		// WalkDir goes in lexical order, so the digest does not depend on the file system.
 		err := filepath.WalkDir(input, func(path string, entry fs.DirEntry, err error) error {
@@ -137,7 +145,7 @@ func (b *builder) compile(ctx context.Context, a artefact, output string) error 
 	// -v names each package as it is compiled, which is all the progress that go build reports. Symbols are a third of
 	// the size and nobody debugs these.
 	cmd := exec.CommandContext(ctx, goTool, "build", "-v", "-mod=readonly", "-buildvcs=false",
-		"-ldflags", strings.TrimSpace("-s -w "+a.ldflags), "-o", output, a.target)
+		"-tags", a.tags, "-ldflags", strings.TrimSpace("-s -w "+a.ldflags), "-o", output, a.target)
 	cmd.Dir = a.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off") // a workspace around the repository would not know the nested modules
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -147,6 +155,11 @@ func (b *builder) compile(ctx context.Context, a artefact, output string) error 
 
 	started := time.Now()
 	fmt.Fprintf(b.log, "building %s: once, then it is in %s\n", a.what, b.cache)
+	if a.minutes > 0 {
+		cores := min(runtime.NumCPU(), mostCores)
+		fmt.Fprintf(b.log, "  up to %d minutes where nothing is compiled yet (%d minutes of computing on %d cores); "+
+			"if you interrupt it, it goes on from there\n", (a.minutes+cores-1)/cores, a.minutes, cores)
+	}
 	stop := every(progressInterval, func() {
 		fmt.Fprintf(b.log, "  %4.0f s: %d modules downloaded, %d packages compiled\n",
 			time.Since(started).Seconds(), p.downloaded.Load(), p.compiled.Load())

@@ -1,11 +1,19 @@
 package engine
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +58,7 @@ func TestCLIOnPath(t *testing.T) {
 			path := cli(t, version, "")
 			b, log := newBuilder(t)
 			var e Engine
-			require.NoError(t, e.findCLI(t.Context(), b, source(t)))
+			require.NoError(t, e.findCLI(t.Context(), b, source(t), Bridged))
 			require.Equal(t, path, e.CLI())
 			require.Empty(t, log.String(), "nothing is built")
 		})
@@ -61,12 +69,94 @@ func TestCLIBuilt(t *testing.T) {
 	path := cli(t, "v3.254.9", "")
 	b, log := newBuilder(t)
 	var e Engine
-	require.NoError(t, e.findCLI(t.Context(), b, source(t)))
+	require.NoError(t, e.findCLI(t.Context(), b, source(t), Bridged))
 	require.NotEqual(t, path, e.CLI())
 	require.Equal(t, "3.259.0", e.command.Version().String())
 	require.Contains(t, log.String(), "building the pulumi CLI v3.259.0")
 	require.Contains(t, log.String(), path+" does not do")
 	require.Contains(t, log.String(), "3.254.9", "it says what is wrong with the one that is there")
+}
+
+// release serves a released CLI of the version that is built otherwise, with a language host. Its list of checksums is of
+// another archive where it is tampered with.
+func release(t *testing.T, tampered bool) {
+	var archive bytes.Buffer
+	packed := gzip.NewWriter(&archive)
+	files := tar.NewWriter(packed)
+	for name, content := range map[string]string{
+		"pulumi/pulumi": "#!/bin/sh\necho v3.259.0\n", "pulumi/pulumi-language-go": "#!/bin/sh\n",
+	} {
+		require.NoError(t, files.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o755}))
+		_, err := files.Write([]byte(content))
+		require.NoError(t, err)
+	}
+	require.NoError(t, errors.Join(files.Close(), packed.Close()))
+
+	name := fmt.Sprintf("pulumi-v3.259.0-%s-%s.tar.gz", runtime.GOOS, strings.Replace(runtime.GOARCH, "amd64", "x64", 1))
+	sum := fmt.Sprintf("%x", sha256.Sum256(archive.Bytes()))
+	if tampered {
+		archive.WriteString("more")
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v3.259.0/pulumi-3.259.0-checksums.txt", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "%s  another.tar.gz\n%s  %s\n", strings.Repeat("0", len(sum)), sum, name)
+	})
+	mux.HandleFunc("/v3.259.0/"+name, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(archive.Bytes())
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	releasesCLIAt(t, server.URL+"/")
+}
+
+func releasesCLIAt(t *testing.T, url string) {
+	before := cliReleases
+	cliReleases = url
+	t.Cleanup(func() { cliReleases = before })
+}
+
+func TestCLIFetched(t *testing.T) {
+	release(t, false)
+	cli(t, "v3.254.9", "")
+	b, log := newBuilder(t)
+	src := source(t)
+	for range 2 {
+		var e Engine
+		require.NoError(t, e.findCLI(t.Context(), b, src, Auto))
+		require.Equal(t, filepath.Join(b.cache, "released-cli-3.259.0", "bin", "pulumi"), e.CLI())
+		require.NoError(t, e.findLanguageHost(t.Context(), b, src))
+		require.Empty(t, e.plugins, "the release has the language host")
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "downloading the released pulumi CLI 3.259.0"))
+	require.NotContains(t, log.String(), "building")
+	require.ElementsMatch(t, []string{"released-cli-3.259.0", "released-cli.lock"}, names(t, b.cache))
+}
+
+func TestCLINotToBeHad(t *testing.T) {
+	for name, c := range map[string]struct {
+		network func(*testing.T)
+		says    string
+	}{
+		"without internet":      {offline, "cannot be reached"},
+		"no such version":       {func(t *testing.T) { online(t) }, "404 Not Found"},
+		"with another checksum": {func(t *testing.T) { release(t, true) }, "and its release says"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.network(t)
+			cli(t, "v3.254.9", "")
+			b, log := newBuilder(t)
+			src := source(t)
+			var e Engine
+			require.NoError(t, e.findCLI(t.Context(), b, src, Auto))
+			require.Contains(t, e.CLI(), filepath.Join(b.cache, "cli-"))
+			require.Contains(t, log.String(), c.says)
+			require.Contains(t, log.String(), "minutes of computing on")
+
+			release(t, false)
+			require.NoError(t, e.findCLI(t.Context(), b, src, Auto))
+			require.Contains(t, log.String(), "asked again from", "that it failed is remembered")
+		})
+	}
 }
 
 // offline makes sure that nothing here asks the real network, nor finds the user's plugins.
@@ -75,6 +165,7 @@ func offline(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
 	answersAt(t, "http://"+listener.Addr().String())
+	releasesCLIAt(t, "http://"+listener.Addr().String()+"/")
 	t.Setenv("PULUMI_HOME", t.TempDir())
 	t.Setenv(PluginsVariable, "")
 }
@@ -84,6 +175,7 @@ func online(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	answersAt(t, server.URL)
+	releasesCLIAt(t, server.URL+"/")
 }
 
 func answersAt(t *testing.T, url string) {
@@ -112,7 +204,7 @@ func layout(t *testing.T, omit string) string {
 func find(t *testing.T, b *builder, wanted Providers) (*Engine, error) {
 	e := &Engine{}
 	src := source(t)
-	require.NoError(t, e.findCLI(t.Context(), b, src))
+	require.NoError(t, e.findCLI(t.Context(), b, src, wanted))
 	return e, e.findPlugins(t.Context(), b, src, wanted)
 }
 

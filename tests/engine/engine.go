@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/blang/semver"
 	"github.com/pulumi/pulumi/sdk/v3"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 )
@@ -101,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	b := &builder{cache: cache, log: o.Log}
 
 	e := &Engine{builder: b, source: source}
-	if err := e.findCLI(ctx, b, source); err != nil {
+	if err := e.findCLI(ctx, b, source, wanted); err != nil {
 		return nil, err
 	}
 	if err := e.findPlugins(ctx, b, source, wanted); err != nil {
@@ -167,8 +168,9 @@ func cacheDir(dir string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// findCLI takes the pulumi on PATH if it is recent enough, else builds one.
-func (e *Engine) findCLI(ctx context.Context, b *builder, source string) error {
+// findCLI takes the pulumi on PATH if it is recent enough, else the released one, where it can be fetched and nothing is
+// to be built here by choice, else it builds one.
+func (e *Engine) findCLI(ctx context.Context, b *builder, source string, wanted Providers) error {
 	// 3.255.0 is the first version whose engine has all that the program uses. It is a version of the SDK's own type.
 	minimum := sdk.Version
 	minimum.Minor, minimum.Patch = 255, 0
@@ -186,25 +188,46 @@ func (e *Engine) findCLI(ctx context.Context, b *builder, source string) error {
 		reason = fmt.Sprintf("%s does not do: %v", path, err)
 	}
 
-	dir := filepath.Join(source, "tests", "engine", "cli")
+	dir := cliDir(source)
 	version, err := requiredVersion(dir, "github.com/pulumi/pulumi/pkg/v3")
 	if err != nil {
 		return err
 	}
-	root, err := b.build(ctx, artefact{
+	if wanted != Bridged {
+		root, err := b.fetchCLI(ctx, strings.TrimPrefix(version, "v"))
+		if err == nil {
+			return e.useCLI(root, "its release page", minimum)
+		}
+		fmt.Fprintf(b.log, "the released pulumi CLI: %v; one is built instead\n", err)
+	}
+
+	root, err := b.build(ctx, cliOf(dir, version, reason))
+	if err != nil {
+		return err
+	}
+	return e.useCLI(root, "built from source", minimum)
+}
+
+func cliDir(source string) string { return filepath.Join(source, "tests", "engine", "cli") }
+
+func cliOf(dir, version, reason string) artefact {
+	return artefact{
 		name: "cli", binary: "bin/pulumi", what: "the pulumi CLI " + version + " (" + reason + ")",
 		dir: dir, inputs: []string{dir}, target: "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",
 		// Without a version the Automation API cannot tell what it is talking to.
 		ldflags: "-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=" + strings.TrimPrefix(version, "v"),
-	})
-	if err != nil {
-		return err
+		// Without the tag, the client of Google's storage brings a service mesh along.
+		tags: "disable_grpc_modules", minutes: 7,
 	}
+}
+
+// useCLI takes the CLI in a directory.
+func (e *Engine) useCLI(root, origin string, minimum semver.Version) error {
 	command, err := auto.NewPulumiCommand(&auto.PulumiCommandOptions{Version: minimum, Root: root})
 	if err != nil {
 		return err
 	}
-	e.command, e.cli, e.cliOrigin = command, filepath.Join(root, "bin", "pulumi"), "built from source"
+	e.command, e.cli, e.cliOrigin = command, filepath.Join(root, "bin", "pulumi"), origin
 	return nil
 }
 
@@ -225,6 +248,7 @@ func (e *Engine) findLanguageHost(ctx context.Context, b *builder, source string
 	root, err := b.build(ctx, artefact{
 		name: "languagehost", binary: binary, what: "a language host for Go",
 		dir: dir, inputs: []string{dir, filepath.Join(source, "go.mod"), filepath.Join(source, "go.sum")}, target: ".",
+		minutes: 1,
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ func Kubernetes(ctx context.Context, o Options) (path, version string, err error
 		inputs: []string{dir}, target: ".",
 		// Without a version the components refuse each other.
 		ldflags: "-X k8s.io/component-base/version.gitVersion=" + version,
+		minutes: 14,
 	})
 	return filepath.Join(root, "kubernetes"), version, err
 }

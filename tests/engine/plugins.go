@@ -63,10 +63,7 @@ func (e *Engine) findPlugins(ctx context.Context, b *builder, source string, wan
 		fmt.Fprintf(b.log, "published providers: %v; bridged ones do instead\n", err)
 	}
 
-	dir := filepath.Join(source, "tests", "plugins")
-	root, err := b.build(ctx, artefact{
-		name: "plugins", binary: "providers", what: "the bridged providers", dir: dir, inputs: []string{dir}, target: ".",
-	})
+	root, err := b.build(ctx, bridged(source))
 	if err != nil {
 		return err
 	}
@@ -75,6 +72,14 @@ func (e *Engine) findPlugins(ctx context.Context, b *builder, source string, wan
 	}
 	e.plugins, e.providers, e.pluginOrigin = plugins, Bridged, "built from the upstream Terraform providers"
 	return nil
+}
+
+func bridged(source string) artefact {
+	dir := filepath.Join(source, "tests", "plugins")
+	return artefact{
+		name: "plugins", binary: "providers", what: "the bridged providers", dir: dir, inputs: []string{dir}, target: ".",
+		minutes: 6,
+	}
 }
 
 // findPublished fills in the plugins' binaries, from a directory or the network, and says where they came from.
@@ -98,16 +103,14 @@ func (e *Engine) findPublished(ctx context.Context, b *builder, plugins []plugin
 		}
 	}
 
-	refusal := filepath.Join(b.cache, "published-refused")
 	if wanted == Auto {
-		if info, err := os.Stat(refusal); err == nil && time.Since(info.ModTime()) < refusedFor {
-			return "", fmt.Errorf("could not be fetched at %s (asked again from %s)", info.ModTime().Format(time.DateTime),
-				info.ModTime().Add(refusedFor).Format(time.DateTime))
+		if err := b.refused("published"); err != nil {
+			return "", err
 		}
 	}
 	err := e.fetch(ctx, b, plugins, fetched, wanted)
 	if err != nil && wanted == Auto && ctx.Err() == nil {
-		err = errors.Join(err, os.WriteFile(refusal, []byte(err.Error()+"\n"), 0o644))
+		err = b.remember("published", err)
 	}
 	return "their release pages", err
 }
@@ -141,7 +144,7 @@ func locate(plugins []plugin, dir string) error {
 // fetch has the CLI download the plugins into a Pulumi home in the cache.
 func (e *Engine) fetch(ctx context.Context, b *builder, plugins []plugin, home string, wanted Providers) error {
 	if wanted == Auto {
-		if err := reach(ctx); err != nil {
+		if err := reach(ctx, releases); err != nil {
 			return err
 		}
 		var cancel context.CancelFunc
@@ -158,11 +161,7 @@ func (e *Engine) fetch(ctx context.Context, b *builder, plugins []plugin, home s
 	if locate(plugins, dir) == nil { // another process was faster
 		return nil
 	}
-	started := time.Now()
-	fmt.Fprintf(b.log, "downloading %s: once, then they are in %s\n", what, dir)
-	stop := every(progressInterval, func() {
-		fmt.Fprintf(b.log, "  %4.0f s: downloading\n", time.Since(started).Seconds())
-	})
+	stop := b.report("downloading "+what, "downloading")
 	defer stop()
 	for i, p := range plugins {
 		cmd := exec.CommandContext(ctx, e.cli, "plugin", "install", p.kind, p.name, p.version, "--server", sdks[i].server)
@@ -175,8 +174,8 @@ func (e *Engine) fetch(ctx context.Context, b *builder, plugins []plugin, home s
 	return locate(plugins, dir)
 }
 
-// reach asks the server of the releases for a sign of life.
-func reach(ctx context.Context) error {
+// reach asks a server of releases for a sign of life.
+func reach(ctx context.Context, releases string) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, releases, nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bpg/terraform-provider-proxmox/fwprovider"
 	"github.com/bpg/terraform-provider-proxmox/proxmoxtf/provider"
+	"github.com/hashicorp/terraform-plugin-sdk/v2/helper/schema"
 	pf "github.com/pulumi/pulumi-terraform-bridge/v3/pkg/pf/tfbridge"
 	pftfgen "github.com/pulumi/pulumi-terraform-bridge/v3/pkg/pf/tfgen"
 	"github.com/pulumi/pulumi-terraform-bridge/v3/pkg/tfbridge"
@@ -58,10 +59,12 @@ func talosInfo() tfbridge.ProviderInfo {
 
 // proxmoxInfo is the Proxmox VE provider, with the tokens of tokens.go.
 func proxmoxInfo(ctx context.Context) tfbridge.ProviderInfo {
+	upstream := provider.ProxmoxVirtualEnvironment()
+	quiet(upstream.ResourcesMap["proxmox_virtual_environment_vm"], "cdrom", "enabled")
+
 	info := tfbridge.ProviderInfo{
 		// The upstream provider is written half with Terraform's old SDK and half with its framework.
-		P: pf.MuxShimWithPF(ctx, shimv2.NewProvider(provider.ProxmoxVirtualEnvironment()),
-			fwprovider.New(proxmoxVersion)()),
+		P:              pf.MuxShimWithPF(ctx, shimv2.NewProvider(upstream), fwprovider.New(proxmoxVersion)()),
 		Name:           proxmoxPkg,
 		ResourcePrefix: "proxmox",
 		Version:        proxmoxVersion,
@@ -90,6 +93,12 @@ func proxmoxInfo(ctx context.Context) tfbridge.ProviderInfo {
 	}
 	info.SetAutonaming(255, "-")
 	return info
+}
+
+// quiet takes the deprecation off a setting of a block: the published provider requires it and warns of nothing, and
+// this one would warn with every VM.
+func quiet(r *schema.Resource, block, setting string) {
+	r.Schema[block].Elem.(*schema.Resource).Schema[setting].Deprecated = ""
 }
 
 // upstreamName is the full name of a resource or data source. Upstream is shortening its prefix; where it has, the old

@@ -112,7 +112,7 @@ func TestNewVersion(t *testing.T) {
 	t.Parallel()
 
 	p := pair{"factory", "nocloud", "iso", "reserved"}
-	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "v1.12.4", "v1.11.6", 1)))
+	r := rehearse(t, stackFile(t, strings.Replace(p.stack(), "v1.12.4", "v1.11.6", 1)), onRealKubernetes)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 

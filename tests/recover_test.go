@@ -26,7 +26,7 @@ import (
 func TestRecover(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, "dev")
+	r := rehearse(t, "dev", onRealKubernetes)
 	result := upResult(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 

@@ -4,7 +4,10 @@ import (
 	"context"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,8 +17,8 @@ import (
 	"talos-proxmox/stacks/contract"
 )
 
-// TestResourceOptions holds what consumers.md says of Pulumi's options: targets, transforms, and protect and
-// retainOnDelete of a whole cluster.
+// TestResourceOptions holds what consumers.md says of Pulumi's options: targets, drift, transforms, and protect,
+// aliases, retainOnDelete and deletedWith of a whole cluster.
 func TestResourceOptions(t *testing.T) {
 	t.Parallel()
 
@@ -30,12 +33,16 @@ func TestResourceOptions(t *testing.T) {
 	var (
 		options []pulumi.ResourceOption
 		changed bool
+		// within are the options of a cluster below another component.
+		within func(pulumi.Resource) []pulumi.ResourceOption
 	)
 
 	transform := func(_ context.Context, args *pulumi.ResourceTransformArgs) *pulumi.ResourceTransformResult {
-		if args.Type == tokens.VM && changed {
-			args.Props["onBoot"] = pulumi.Bool(false)
+		if args.Type != tokens.VM || !changed {
+			return nil // the Go SDK loses deletedWith in the options that a transform returns
 		}
+
+		args.Props["onBoot"] = pulumi.Bool(false)
 
 		return &pulumi.ResourceTransformResult{Props: args.Props, Opts: args.Opts}
 	}
@@ -43,6 +50,15 @@ func TestResourceOptions(t *testing.T) {
 	s, err := r.Backend.InlineStack(t.Context(), "embedding", "options", func(ctx *pulumi.Context) error {
 		if err := ctx.RegisterResourceTransform(transform); err != nil {
 			return err
+		}
+
+		if within != nil {
+			platform := &struct{ pulumi.ResourceState }{}
+			if err := ctx.RegisterComponentResource("example:index:Platform", "platform", platform); err != nil {
+				return err
+			}
+
+			options = within(platform)
 		}
 
 		d, err := stacks.Deploy(ctx, config, options...)
@@ -78,6 +94,23 @@ func TestResourceOptions(t *testing.T) {
 	assert.Contains(t, readyNodes(t, api), "k3s-dev-worker-2")
 	requireOnlySame(t, upChanges(t, s))
 
+	// Drift is shown and not taken into the state; an update that refreshes repairs it.
+	const mapping = "k3s-dev-gpu-1"
+
+	require.NoError(t, r.Lab.World().DeleteMapping("pci", mapping))
+
+	drift, err := s.PreviewRefresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	assert.Equal(t, 1, drift.ChangeSummary[apitype.OpDelete])
+
+	_, err = s.PreviewRefresh(t.Context(), optrefresh.ExpectNoChanges(), optrefresh.ProgressStreams(newOutput(t)))
+	require.Error(t, err)
+	requireOnlySame(t, upChanges(t, s))
+	some(optup.Refresh())
+
+	_, err = r.Lab.World().Mapping("pci", mapping)
+	require.NoError(t, err)
+
 	options = []pulumi.ResourceOption{pulumi.Protect(true)}
 	before := r.Lab.World().Snapshot()
 
@@ -96,4 +129,29 @@ func TestResourceOptions(t *testing.T) {
 	up(t, s)
 	assert.NotContains(t, readyNodes(t, api), "k3s-dev-worker-2")
 	assert.Equal(t, "k3s-dev-worker-2", vmConfig(t, r, "k3s-dev-worker-2")["name"], "the VM stays")
+
+	changed = false
+
+	up(t, s)
+
+	// The cluster moves below another component, and is deleted with it.
+	within = func(platform pulumi.Resource) []pulumi.ResourceOption {
+		return []pulumi.ResourceOption{
+			pulumi.Parent(platform), pulumi.Aliases([]pulumi.Alias{{NoParent: pulumi.Bool(true)}}),
+			pulumi.RetainOnDelete(false), pulumi.DeletedWith(platform),
+		}
+	}
+	moved := upChanges(t, s)
+	delete(moved, "create") // of the component above
+	requireOnlySame(t, moved)
+
+	remove(t, r, 502)
+
+	config.Lifecycle.Teardown = true
+
+	up(t, s)
+
+	_, err = s.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	assert.Equal(t, "k3s-dev-control-1", vmConfig(t, r, "k3s-dev-control-1")["name"], "the VM goes with the other resource")
 }

@@ -3,23 +3,29 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/golden"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -37,11 +43,69 @@ type languageProgram struct {
 func newLanguageProgram(t *testing.T, r *rehearsal.Rehearsal, example string) (p *languageProgram, dir string) {
 	t.Helper()
 
-	p, dir = &languageProgram{r: r, inputs: map[string]any{}}, t.TempDir()
+	p, dir = &languageProgram{r: r}, copyExample(t, example)
+
+	var config auto.ConfigMap
+
+	p.inputs, config = componentInputs(t, r, "")
+
+	// Nodes are upgraded from it.
+	p.input("cluster")["versions"].(map[string]any)["kubernetes"] = "v1.33.6"
+
+	var err error
+
+	p.stack, err = r.Backend.LocalStack(t.Context(), dir, "test", config)
+	require.NoError(t, err)
+
+	return p, dir
+}
+
+// copyExample copies an example to a directory, with the plugin of the package.
+func copyExample(t *testing.T, example string) (dir string) {
+	t.Helper()
+
+	dir = t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "stacks/examples", example))))
+	addPlugin(t, dir)
+
+	return dir
+}
+
+// addPlugin puts the plugin of the package into a directory of a program.
+func addPlugin(t *testing.T, dir string) {
+	t.Helper()
+
+	built, err := thePlugin()
+	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "plugins"), 0o700))
-	require.NoError(t, os.Rename(compile(t, "./stacks/provider"),
-		filepath.Join(dir, "plugins", "pulumi-resource-talos-proxmox")))
+	require.NoError(t, os.Symlink(built, filepath.Join(dir, "plugins", filepath.Base(built))))
+}
+
+// thePlugin is built once. TestMain removes the directory that it is in.
+var (
+	pluginDirectory string
+	thePlugin       = sync.OnceValues(func() (string, error) {
+		var err error
+		if pluginDirectory, err = os.MkdirTemp("", "provider-"); err != nil {
+			return "", err
+		}
+
+		binary := filepath.Join(pluginDirectory, "pulumi-resource-talos-proxmox")
+		build := exec.Command("go", "build", "-o", binary, "./stacks/provider")
+		build.Dir = root
+
+		if printed, err := build.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%w\n%s", err, printed)
+		}
+
+		return binary, nil
+	})
+)
+
+// componentInputs are the inputs of a component with the configuration of a rehearsed stack, and the secret keys that
+// they name, each with a suffix.
+func componentInputs(t *testing.T, r *rehearsal.Rehearsal, suffix string) (map[string]any, auto.ConfigMap) {
+	t.Helper()
 
 	file := filepath.Join(t.TempDir(), "Pulumi.values.yaml")
 	require.NoError(t, r.WriteStackFile(file))
@@ -49,29 +113,23 @@ func newLanguageProgram(t *testing.T, r *rehearsal.Rehearsal, example string) (p
 	values, err := stacks.ReadValues(file)
 	require.NoError(t, err)
 
+	inputs, config := map[string]any{}, auto.ConfigMap{}
+
 	for key, text := range values {
 		var value any = text
 		if err := json.Unmarshal([]byte(text), &value); err != nil {
 			value = text
 		}
 
-		p.inputs[key] = value
+		inputs[key] = value
 	}
-
-	config := auto.ConfigMap{}
 
 	for key, secret := range r.Secrets() {
 		name := strings.TrimPrefix(key, stacks.Project+":")
-		p.inputs[name], config[name] = "${"+name+"}", secret
+		inputs[name], config[name+suffix] = "${"+name+suffix+"}", secret
 	}
 
-	// Nodes are upgraded from it.
-	p.input("cluster")["versions"].(map[string]any)["kubernetes"] = "v1.33.6"
-
-	p.stack, err = r.Backend.LocalStack(t.Context(), dir, "test", config)
-	require.NoError(t, err)
-
-	return p, dir
+	return inputs, config
 }
 
 func (p *languageProgram) input(name string) map[string]any { return p.inputs[name].(map[string]any) }
@@ -145,19 +203,11 @@ func TestYAMLProgram(t *testing.T) {
 	require.NoError(t, r.Backend.AddYAML(t.Context()))
 
 	p, dir := newLanguageProgram(t, r, "yaml")
-	path := filepath.Join(dir, "Pulumi.yaml")
-
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-
-	var program map[string]any
-	require.NoError(t, yaml.Unmarshal(text, &program))
-
-	program["resources"].(map[string]any)["home"].(map[string]any)["properties"] = p.inputs
+	resources, write := yamlProgram(t, dir)
 	p.write = func() {
-		text, err := yaml.Marshal(program)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(path, text, 0o600))
+		resources["home"].(map[string]any)["properties"] = p.inputs
+
+		write()
 	}
 
 	cidr := p.input("network")["cidr"]
@@ -166,6 +216,174 @@ func TestYAMLProgram(t *testing.T) {
 	p.set(func() { p.input("network")["cidr"] = cidr })
 
 	p.live(t)
+}
+
+// yamlProgram is the program in YAML in a directory, with further secret keys: its resources, and what writes it with
+// them.
+func yamlProgram(t *testing.T, dir string, secrets ...string) (resources map[string]any, write func()) {
+	t.Helper()
+
+	path := filepath.Join(dir, "Pulumi.yaml")
+
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	var program map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &program))
+
+	for _, name := range secrets {
+		program["config"].(map[string]any)[name] = map[string]any{"type": "string", "secret": true}
+	}
+
+	return program["resources"].(map[string]any), func() {
+		text, err := yaml.Marshal(program)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+	}
+}
+
+// TestComponentsTogether has two clusters in a program in YAML: one may not be what the other is, Ctrl-C ends what the
+// hooks of a component wait for, a cluster is not removed with its component before it is released, and a destruction
+// with the program asks for the same.
+func TestComponentsTogether(t *testing.T) {
+	t.Parallel()
+
+	one := rehearse(t, "dev")
+	two := rehearse(t, devWith(t, "name: k3s-dev", "name: k3s-test"))
+	require.NoError(t, one.Backend.AddYAML(t.Context()))
+
+	dir := copyExample(t, "yaml")
+	resources, write := yamlProgram(t, dir, "proxmoxTokenSecretTwo")
+	home, config := componentInputs(t, one, "")
+	other, more := componentInputs(t, two, "Two")
+	maps.Copy(config, more)
+
+	cluster := func(inputs map[string]any) map[string]any {
+		return map[string]any{"type": "talos-proxmox:Cluster", "properties": inputs}
+	}
+
+	resources["home"], resources["other"] = cluster(home), cluster(other)
+	lifecycle := map[string]any{"drainTimeout": "30m"}
+	home["lifecycle"] = lifecycle
+
+	command := one.Engine().NewCommand()
+	stack, err := one.Backend.LocalStack(t.Context(), dir, "test", config, auto.Pulumi(command))
+	require.NoError(t, err)
+
+	named := other["cluster"].(map[string]any)
+	named["name"] = "k3s-dev"
+
+	write()
+
+	out := newOutput(t)
+	_, err = stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+	require.Error(t, err)
+	assert.Contains(t, out.String(), "clashes with cluster k3s-dev of this program")
+
+	named["name"] = "k3s-test"
+
+	write()
+	requireJSON(t, one, dir, stack.Name())
+
+	api := kubernetesClient(t, upResult(t, stack).Outputs)
+	require.NoError(t, one.WaitReady(t.Context(), wait))
+	require.NoError(t, two.WaitReady(t.Context(), wait))
+	requireNoChange(t, stack)
+
+	// A worker that is not drained.
+	hold(t, api, "held", "k3s-dev-worker-1")
+
+	home["pools"].(map[string]any)["worker"].(map[string]any)["memoryMiB"] = 6144
+
+	write()
+
+	said, before := make(chan string), machine(t, one, "k3s-dev-worker-1").PID
+
+	go func() {
+		out := newOutput(t)
+		_, err := stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+		assert.Error(t, err)
+		said <- out.String()
+	}()
+
+	require.Eventually(t, func() bool { return len(calls(one, "/eviction")) > 1 }, wait, 50*time.Millisecond)
+	require.NoError(t, command.Interrupt())
+
+	select {
+	case printed := <-said:
+		assert.NotContains(t, printed, "gave up after")
+	case <-time.After(wait):
+		require.NoError(t, command.Interrupt())
+		t.Fatalf("one Ctrl-C has not ended it: %s", <-said)
+	}
+
+	assert.Equal(t, before, machine(t, one, "k3s-dev-worker-1").PID)
+	require.NoError(t, api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "held", metav1.DeleteOptions{}))
+	up(t, stack)
+	assert.EqualValues(t, 6144<<20, machine(t, one, "k3s-dev-worker-1").Memory)
+
+	// The hooks that protect a cluster are registered by its component.
+	vms := two.Lab.World().Snapshot()
+
+	delete(resources, "other")
+	write()
+	assert.Contains(t, failUp(t, stack), `hook "k3s-test-removed" was not registered`)
+	assert.Equal(t, vms, two.Lab.World().Snapshot())
+
+	resources["other"], other["lifecycle"] = cluster(other), map[string]any{"teardown": true}
+
+	write()
+	up(t, stack)
+	delete(resources, "other")
+	write()
+	up(t, stack)
+	assert.Empty(t, two.Leftovers())
+	require.NoError(t, one.WaitReady(t.Context(), wait))
+
+	_, err = stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out))
+	require.Error(t, err)
+	assert.Contains(t, out.String(), "set lifecycle.teardown to true and run 'pulumi up'")
+	require.NoError(t, one.WaitReady(t.Context(), wait))
+
+	lifecycle["teardown"] = true
+
+	write()
+	up(t, stack)
+
+	_, err = stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	assert.Empty(t, one.Leftovers())
+}
+
+// requireJSON: the preview of a program for other programs names each step, those of components included, and shows no
+// secret.
+func requireJSON(t *testing.T, r *rehearsal.Rehearsal, dir, stack string) {
+	t.Helper()
+
+	command := exec.CommandContext(t.Context(), r.Engine().CLI(), "preview", "--json", "--stack", stack)
+	command.Dir, command.Env = dir, r.Backend.Environ()
+	printed, err := command.Output()
+	require.NoError(t, err)
+
+	var preview struct {
+		Steps []struct{ Op, URN string }
+	}
+
+	require.NoError(t, json.Unmarshal(printed, &preview))
+
+	var clusters []string
+
+	for _, step := range preview.Steps {
+		if strings.Contains(step.URN, "::talos-proxmox:index:Cluster::") {
+			clusters = append(clusters, step.Op+" "+step.URN[strings.LastIndex(step.URN, ":")+1:])
+		}
+	}
+
+	assert.ElementsMatch(t, []string{"create home", "create other"}, clusters)
+
+	for _, secret := range r.Secrets() {
+		assert.NotContains(t, string(printed), secret.Value)
+	}
 }
 
 // TestTypeScriptProgram adds the package to the example in TypeScript, which makes an SDK, brings its cluster up,
@@ -201,6 +419,12 @@ func TestTypeScriptProgram(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, string(printed), `Type '"manager"' is not assignable to type 'Input<PoolRole>'`)
 
+	// The example in YAML is converted to one that the types take, too.
+	converted, err := os.ReadFile(filepath.Join(convert(t, r.Backend, "typescript"), "index.ts"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, converted, 0o600))
+	npm(t, dir, exec.CommandContext(t.Context(), "npx", "tsc"))
+
 	args := regexp.MustCompile(`(?s)const args: talos.ClusterArgs = \{.*?\n\};`)
 	require.Len(t, args.FindAll(example, -1), 1)
 
@@ -220,6 +444,44 @@ func TestTypeScriptProgram(t *testing.T) {
 	p.set(func() { delete(p.inputs, "clutser") })
 
 	p.live(t)
+}
+
+// TestConvertedExample has pulumi convert the example in YAML to Python, which is the example in Python. It is not run:
+// that takes Pulumi's SDK for Python.
+func TestConvertedExample(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	backend, err := e.NewBackend(t.TempDir())
+	require.NoError(t, err)
+
+	converted := convert(t, backend, "python")
+
+	for _, name := range []string{"__main__.py", "Pulumi.yaml"} {
+		text, err := os.ReadFile(filepath.Join(converted, name))
+		require.NoError(t, err)
+		golden.Check(t, filepath.Join(root, "stacks/examples/python", name), string(text))
+	}
+}
+
+// convert has pulumi convert the example in YAML to another language, and returns the directory of the new program. The
+// package's plugin is looked for there.
+func convert(t *testing.T, backend *engine.Backend, language string) (to string) {
+	t.Helper()
+	require.NoError(t, backend.AddConverters(t.Context()))
+
+	to = t.TempDir()
+	addPlugin(t, to)
+
+	command := exec.CommandContext(t.Context(), backend.CLI(), "convert", "--from", "yaml", "--language", language,
+		"--generate-only", "--out", to)
+	command.Dir, command.Env = copyExample(t, "yaml"), backend.Environ()
+	printed, err := command.CombinedOutput()
+	require.NoError(t, err, string(printed))
+
+	return to
 }
 
 // TestWorkloadsExample compiles the example of a stack of Kubernetes resources, whose plugin does not run here.

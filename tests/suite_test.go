@@ -50,7 +50,13 @@ func TestMain(m *testing.M) {
 		debug.SetGCPercent(percent)
 	}
 
-	os.Exit(m.Run())
+	code := m.Run()
+
+	if pluginDirectory != "" {
+		_ = os.RemoveAll(pluginDirectory)
+	}
+
+	os.Exit(code)
 }
 
 // theEngine is opened once: the first time on a machine it builds the CLI and the plugins. Tests do not look for

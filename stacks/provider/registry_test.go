@@ -52,10 +52,11 @@ The component `+"`Cluster`"+` creates the VMs, applies the machine configuration
 
 ## Example
 
-{{< chooser language "typescript,yaml,go" >}}
+{{< chooser language "typescript,python,go,yaml" >}}
 `+choosable("typescript", "typescript", example(t, "typescript/index.ts"))+
-		choosable("yaml", "yaml", example(t, "yaml/Pulumi.yaml"))+
-		choosable("go", "go", example(t, "go/main.go"))+`{{< /chooser >}}
+		choosable("python", "python", example(t, "python/__main__.py"))+
+		choosable("go", "go", example(t, "go/main.go"))+
+		choosable("yaml", "yaml", example(t, "yaml/Pulumi.yaml"))+`{{< /chooser >}}
 
 Destroying a cluster takes two steps: set `+"`lifecycle.teardown`"+` to true and update, then destroy.
 `)

@@ -80,6 +80,9 @@ func (b *Backend) logs() string  { return filepath.Join(b.home(), "logs") }
 // KeepLogs has the CLI write its own logs from now on, which a new backend does without.
 func (b *Backend) KeepLogs() error { return os.Remove(b.logs()) }
 
+// CLI is the path of the pulumi command.
+func (b *Backend) CLI() string { return b.engine.CLI() }
+
 // Dir is the backend's directory.
 func (b *Backend) Dir() string { return b.dir }
 

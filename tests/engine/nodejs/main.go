@@ -2,7 +2,8 @@
 // where no other is installed.
 //
 // It runs programs with the node command and the @pulumi/pulumi of their directory, generates SDKs with Pulumi's own
-// generator, and adds them to a project with npm. Pulumi's own host ships with the CLI's release and is not to be had
+// generator, and adds them to a project with npm. It also converts programs, to TypeScript, and to Python under the name
+// pulumi-language-python. Pulumi's own host ships with the CLI's release and is not to be had
 // as a Go module. Plugins are never installed on its word.
 package main
 
@@ -19,11 +20,14 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi/pkg/v3/codegen/nodejs"
+	"github.com/pulumi/pulumi/pkg/v3/codegen/pcl"
+	"github.com/pulumi/pulumi/pkg/v3/codegen/python"
 	"github.com/pulumi/pulumi/pkg/v3/codegen/schema"
 	"github.com/pulumi/pulumi/pkg/v3/resource/plugin"
 	"github.com/pulumi/pulumi/sdk/v3"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/constant"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/util/rpcutil"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"google.golang.org/grpc"
@@ -159,6 +163,33 @@ func (h *host) GeneratePackage(
 		}
 	}
 	return result, nil
+}
+
+// GenerateProject converts a program, as Pulumi's own hosts do: to Python where this host is called by its name.
+func (h *host) GenerateProject(
+	_ context.Context, req *pulumirpc.GenerateProjectRequest,
+) (*pulumirpc.GenerateProjectResponse, error) {
+	client, err := schema.NewLoaderClient(req.LoaderTarget)
+	if err != nil {
+		return nil, err
+	}
+	var options []pcl.BindOption
+	if !req.Strict {
+		options = pcl.NonStrictBindOptions()
+	}
+	program, diags, err := pcl.BindDirectory(req.SourceDirectory, schema.NewCachedLoader(client), options...)
+	result := &pulumirpc.GenerateProjectResponse{Diagnostics: plugin.HclDiagnosticsToRPCDiagnostics(diags)}
+	if err != nil || diags.HasErrors() {
+		return result, err
+	}
+	var project workspace.Project
+	if err := json.Unmarshal([]byte(req.Project), &project); err != nil {
+		return nil, err
+	}
+	if filepath.Base(os.Args[0]) == "pulumi-language-python" {
+		return result, python.GenerateProject(req.TargetDirectory, project, program, req.LocalDependencies, "", "")
+	}
+	return result, nodejs.GenerateProject(req.TargetDirectory, project, program, req.LocalDependencies, false, "nodejs")
 }
 
 // Link adds generated SDKs to the dependencies of a program.

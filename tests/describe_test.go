@@ -2,7 +2,10 @@ package tests
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +49,7 @@ const odd = `config:
       vmids: 701,705,703
       addresses: 10.44.0.41-43
       nodes:
-        "1": { memoryMiB: 2048, extraDisks: [{ sizeGiB: 12 }] }
+        "1": { memoryMiB: 2048, extraDisks: [{ sizeGiB: 12 }], patches: ["machine: { registries: { config: { registry.lan: { auth: { username: robot, password: PassWord0123456789 } } } } }"] }
         "3": { host: pve2, mac: "BC:24:11:00:00:07", labels: { tier: db }, patches: ["machine: { kernel: { modules: [{ name: br_netfilter }] } }"] }
 `
 
@@ -80,9 +83,14 @@ func TestDescribe(t *testing.T) {
 		Tag: "odd", Talosconfig: talosconfig,
 	})
 	require.NoError(t, err)
+	assert.NotContains(t, string(result.File)+strings.Join(result.Notes, "\n"), "PassWord")
 	assert.Equal(t, []string{
 		"no VM tells what it booted first: the file names local:iso/talos-1.12.4.iso, which must be there when there is a " +
 			"new node",
+		"machine.registries.config.registry.lan.auth.password of odd-work-1 may be a secret: the patches of the node are not " +
+			"in the file",
+		"machine.registries.config.registry.lan.auth.username of odd-work-1 may be a secret: the patches of the node are not " +
+			"in the file",
 		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[0]: 10.0.0.0/8 " +
 			"becomes " + r.Plan.Network.String(),
 		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[1]: 10.0.0.0/8 (new)",
@@ -97,6 +105,11 @@ func TestDescribe(t *testing.T) {
 	cli(t, r, "stack", "init")
 	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
 		auto.ConfigValue{Value: credentials.TokenSecret, Secret: true}))
+	setSecrets(t, r, result)
+
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "PassWord")
 
 	files, said := adoptable(t, r, importcmd.Options{Talosconfig: talosconfig})
 	assert.NotContains(t, said, "absent")
@@ -125,6 +138,31 @@ func TestDescribe(t *testing.T) {
 	delete(after, "odd-work-3")
 	assert.Equal(t, before, after)
 	requireNoChange(t, r.Stack)
+}
+
+// setSecrets does what ops generate says of settings that may be secret.
+func setSecrets(t *testing.T, r *rehearsal.Rehearsal, result *generate.Result) {
+	t.Helper()
+
+	var said strings.Builder
+
+	require.NoError(t, result.WriteSecrets(&said))
+
+	_, commands, told := strings.Cut(said.String(), "Once the stack is there, set them:\n\n")
+	require.True(t, told)
+
+	form := regexp.MustCompile(`(?m)^  pulumi config set --secret --path 'talos-proxmox:pools\.\w+\.nodes\["1"\]\.patches\[0\]' < (\S+)/1\.yaml\n` +
+		`  rm -r (\S+)\n\z`)
+	dir := form.FindStringSubmatch(commands)
+	require.NotNil(t, dir, commands)
+
+	shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", commands)
+	shell.Dir = r.Stack.Workspace().WorkDir()
+	shell.Env = append(r.Backend.Environ(),
+		"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	printed, err := shell.CombinedOutput()
+	require.NoError(t, err, string(printed))
+	assert.NoDirExists(t, dir[2])
 }
 
 // byHand changes the configuration that a node runs with, as talosctl would.

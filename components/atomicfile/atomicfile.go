@@ -45,6 +45,12 @@ func write(dir string, fill func(f *os.File) error, place func(unfinished string
 	return place(f.Name())
 }
 
+// SecretDir makes a directory for secrets in plain text that are of no use for long: outside of the project, and in
+// memory where the session has a place for that.
+func SecretDir(pattern string) (string, error) {
+	return os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), pattern)
+}
+
 // prefix begins the names of files that are being written. No other program uses it.
 const prefix = ".talos-proxmox-unfinished-"
 

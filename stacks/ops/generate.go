@@ -38,6 +38,10 @@ func fromCluster() *cobra.Command {
 				fmt.Fprintln(c.ErrOrStderr(), "note: "+note)
 			}
 
+			if err := r.WriteSecrets(c.ErrOrStderr()); err != nil {
+				return err
+			}
+
 			_, err = c.OutOrStdout().Write(r.File)
 
 			return err

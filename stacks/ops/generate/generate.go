@@ -38,6 +38,8 @@ type Result struct {
 	Cluster string
 	// File is the text of the stack file.
 	File []byte
+	// Secrets are what the stack file lacks: values to be set with 'pulumi config set --secret'.
+	Secrets []Secret
 	// Notes are what was guessed, left out, or cannot be known.
 	Notes []string
 }

@@ -74,9 +74,8 @@ func (w *writer) findPatches(first *machine) (contract string, err error) {
 
 		for _, setting := range differ {
 			if setting.Secret {
-				w.note(
-					"the patches of %s hold what may be a secret, %s: move them to a file that is not tracked, or keep this one so",
-					m.vm.Name, setting.Path)
+				w.secret[m] = true
+				w.note("%s of %s may be a secret: the patches of the node are not in the file", setting.Path, m.vm.Name)
 			}
 		}
 	}
@@ -108,7 +107,7 @@ func (w *writer) hold(first *machine, contract string) error {
 
 // rendered is what the program would give each node.
 func (w *writer) rendered(first *machine, contract string) (map[*machine]talosconfig.Provider, error) {
-	file, err := w.file(first, contract)
+	file, err := w.config(first, contract).encode()
 	if err != nil {
 		return nil, err
 	}

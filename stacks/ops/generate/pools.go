@@ -129,7 +129,10 @@ func (p *pool) write(w *writer) tree {
 			}
 		}
 
-		if patches := w.patches[m]; patches != "" {
+		switch patches := w.patches[m]; {
+		case w.secret[m]:
+			node["patches"] = []any{secretPatch(patches)}
+		case patches != "":
 			node["patches"] = []any{patches}
 		}
 

@@ -30,7 +30,9 @@ type writer struct {
 	heldAddresses map[netip.Addr]bool
 	// patches are what the configuration of a node has in addition to what the program renders.
 	patches map[*machine]string
-	notes   []string
+	// secret says of which nodes the patches may hold a secret.
+	secret map[*machine]bool
+	notes  []string
 	// unlike is what cannot be described.
 	unlike []string
 }
@@ -49,14 +51,17 @@ func (w *writer) write() (*Result, error) {
 
 	first := w.machines[control]
 	w.cluster, w.network = first.config.K8sClusterConfig().ClusterName(), w.nodesNetwork()
-	w.patches = map[*machine]string{}
+	w.patches, w.secret = map[*machine]string{}, map[*machine]bool{}
 
 	contract, err := w.findPatches(first)
 	if err != nil {
 		return nil, err
 	}
 
-	file, err := w.file(first, contract)
+	config := w.config(first, contract)
+	secrets := takeSecrets(config.pools)
+
+	file, err := config.encode()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +79,7 @@ func (w *writer) write() (*Result, error) {
 		"DHCP or from what the image holds; new nodes need that too")
 	w.note("who may log in to Proxmox VE is not in the file: pulumi config set --secret proxmoxTokenSecret")
 
-	return &Result{Cluster: w.cluster, File: file, Notes: w.notes}, nil
+	return &Result{Cluster: w.cluster, File: file, Secrets: secrets, Notes: w.notes}, nil
 }
 
 // same holds what can only be said of all nodes together.
@@ -112,8 +117,14 @@ func (m *machine) hasCDROM() bool {
 // not looked at any more.
 func (w *writer) templates() bool { return !w.machines[0].hasCDROM() }
 
-// file is the whole stack file.
-func (w *writer) file(first *machine, contract string) ([]byte, error) {
+// configuration is what the stack file says.
+type configuration struct {
+	section
+	pools tree
+}
+
+// config is the whole of it, secrets included.
+func (w *writer) config(first *machine, contract string) configuration {
 	w.heldVMIDs, w.heldAddresses = map[int]bool{}, map[netip.Addr]bool{}
 	for _, m := range w.machines {
 		w.heldVMIDs[m.vm.ID], w.heldAddresses[m.address] = true, true
@@ -140,18 +151,22 @@ func (w *writer) file(first *machine, contract string) ([]byte, error) {
 
 	network := tree{"addressing": "reserved", "cidr": w.network.String()}
 
-	text := &bytes.Buffer{}
-	encoder := yaml.NewEncoder(text)
-	encoder.SetIndent(2)
-
-	err := encoder.Encode(tree{"config": section{
+	return configuration{section{
 		{"environment", "lab"},
 		{"proxmox", w.proxmox()},
 		{"cluster", cluster},
 		{"image", w.image(first)},
 		{"network", network},
 		{"pools", pools},
-	}})
+	}, pools}
+}
+
+func (c configuration) encode() ([]byte, error) {
+	text := &bytes.Buffer{}
+	encoder := yaml.NewEncoder(text)
+	encoder.SetIndent(2)
+
+	err := encoder.Encode(tree{"config": c.section})
 
 	return text.Bytes(), errors.Join(err, encoder.Close())
 }

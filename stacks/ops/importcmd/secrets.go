@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
 
+	"talos-proxmox/components/atomicfile"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/tokens"
@@ -114,8 +114,8 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	// Snapshots of the state may be copied, and lie in the project: not these. The directory of the session is in memory.
-	dir, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "talos-secrets-")
+	// Snapshots of the state may be copied, and lie in the project: not these.
+	dir, err := atomicfile.SecretDir("talos-secrets-")
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,87 @@
+package generate
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/atomicfile"
+	"talos-proxmox/stacks"
+)
+
+// Secret is a value of the configuration that may be secret.
+type Secret struct {
+	// Path of the key, as 'pulumi config set --path' takes it.
+	Path string
+	Text string
+}
+
+// secretPatch is a patch that may hold a secret, such as the password of a registry or the key of a tailnet.
+type secretPatch string
+
+// takeSecrets takes such patches out of the pools.
+func takeSecrets(pools tree) []Secret {
+	var found []Secret
+
+	take := func(path string, of tree) {
+		patches, _ := of["patches"].([]any) // not there in most
+		if len(patches) == 0 {
+			return
+		}
+
+		if patch, ok := patches[0].(secretPatch); ok {
+			delete(of, "patches")
+			found = append(found, Secret{Path: path + ".patches[0]", Text: string(patch)})
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		pool := pools[name].(tree)
+		path := stacks.Project + ":pools." + name
+		take(path, pool)
+
+		for _, key := range []string{"nodes", "gpus"} {
+			nodes, _ := pool[key].(tree) // a pool has one of them
+			for _, n := range slices.Sorted(maps.Keys(nodes)) {
+				take(fmt.Sprintf("%s.%s[%q]", path, key, n), nodes[n].(tree))
+			}
+		}
+	}
+
+	return found
+}
+
+// WriteSecrets writes the secrets to files of their own, for their owner only, and the commands that set them.
+func (r *Result) WriteSecrets(out io.Writer) error {
+	if len(r.Secrets) == 0 {
+		return nil
+	}
+
+	dir, err := atomicfile.SecretDir("talos-patches-")
+	if err != nil {
+		return err
+	}
+
+	var commands strings.Builder
+
+	for i, s := range r.Secrets {
+		file := filepath.Join(dir, fmt.Sprintf("%d.yaml", i+1))
+
+		err := atomicfile.Write(dir, atomicfile.Text([]byte(s.Text)),
+			func(unfinished string) error { return os.Rename(unfinished, file) })
+		if err != nil {
+			return err
+		}
+
+		fmt.Fprintf(&commands, "  pulumi config set --secret --path '%s' < %s\n", s.Path, file)
+	}
+
+	_, err = fmt.Fprintf(out, "\nsettings that may be secret are not in the stack file. Once the stack is there, set them:\n\n"+
+		"%s  rm -r %s\n", &commands, dir)
+
+	return err
+}

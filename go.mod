@@ -17,6 +17,7 @@ require (
 	github.com/invopop/jsonschema v0.14.0
 	github.com/klauspost/compress v1.18.7
 	github.com/luthermonson/go-proxmox v0.2.3
+	github.com/minio/minio-go/v7 v7.1.0
 	github.com/muhlba91/pulumi-proxmoxve/sdk/v6 v6.18.1
 	github.com/pkg/sftp v1.13.10
 	github.com/pulumi/pulumi/sdk/v3 v3.259.0
@@ -49,6 +50,17 @@ require (
 	mvdan.cc/sh/v3 v3.12.0
 	pgregory.net/rapid v1.2.0
 	sigs.k8s.io/yaml v1.6.0
+)
+
+require (
+	github.com/go-ini/ini v1.67.0 // indirect
+	github.com/klauspost/crc32 v1.3.0 // indirect
+	github.com/minio/crc64nvme v1.1.1 // indirect
+	github.com/minio/md5-simd v1.1.2 // indirect
+	github.com/philhofer/fwd v1.2.0 // indirect
+	github.com/rs/xid v1.6.0 // indirect
+	github.com/tinylib/msgp v1.6.1 // indirect
+	github.com/zeebo/xxh3 v1.1.0 // indirect
 )
 
 require (

@@ -291,13 +291,13 @@ func TestNotes(t *testing.T) {
 
 	first, err := s.Take(now, send)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(noteOf(first.Path), []byte(`{"sha256": "00", "revi`), 0o600))
+	require.NoError(t, os.WriteFile(NoteOf(first.Path), []byte(`{"sha256": "00", "revi`), 0o600))
 
 	_, err = s.Take(now.Add(time.Hour), send)
 	require.NoError(t, err)
 	require.Len(t, warned, 1)
 	assert.Equal(t,
-		noteOf(first.Path)+
+		NoteOf(first.Path)+
 			" cannot be read (unexpected end of JSON input). It is passed over: the snapshot itself may be good, "+
 			"which 'go run ./stacks/ops etcd check' tells. Remove the note", warned[0])
 
@@ -313,7 +313,7 @@ func TestNotes(t *testing.T) {
 	_, err = s.Take(now.Add(2*time.Hour), send)
 	require.NoError(t, err)
 	assert.NoFileExists(t, first.Path, "the oldest goes, with its note")
-	assert.NoFileExists(t, noteOf(first.Path))
+	assert.NoFileExists(t, NoteOf(first.Path))
 
 	// What cannot be written is not the fault of whoever sends it.
 	_, err = s.Take(now, func(w io.Writer) error {
@@ -327,8 +327,8 @@ func TestNotes(t *testing.T) {
 
 	late := now.Add(3 * time.Hour)
 	taken := filepath.Join(s.Dir, "atlas.20261121-210000.db")
-	require.NoError(t, os.Mkdir(noteOf(taken), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(noteOf(taken), "file"), nil, 0o600))
+	require.NoError(t, os.Mkdir(NoteOf(taken), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(NoteOf(taken), "file"), nil, 0o600))
 
 	_, err = s.Take(late, send)
 	require.Error(t, err)

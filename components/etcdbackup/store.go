@@ -87,7 +87,7 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		return Snapshot{}, err
 	}
 
-	rename := func(unfinished string) error { return os.Rename(unfinished, noteOf(taken.Path)) }
+	rename := func(unfinished string) error { return os.Rename(unfinished, NoteOf(taken.Path)) }
 	if err := atomicfile.Write(s.Dir, atomicfile.Text(append(text, '\n')), rename); err != nil {
 		// Where each try fails, snapshots that are never pruned would fill the disk.
 		return Snapshot{}, errors.Join(err, os.Remove(taken.Path))
@@ -110,8 +110,8 @@ func (w *writer) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// noteOf is the file that says what is known of a snapshot.
-func noteOf(path string) string { return path + ".json" }
+// NoteOf is the file that says what is known of a snapshot.
+func NoteOf(path string) string { return path + ".json" }
 
 // List returns the cluster's snapshots, newest first, as they were when they were taken. A directory that is not there
 // holds none. A snapshot whose note cannot be read is known by its name only.
@@ -137,7 +137,7 @@ func (s Store) List() ([]Snapshot, error) {
 		if one.NoteErr = one.readNote(); one.NoteErr != nil && s.Warn != nil {
 			s.Warn(fmt.Sprintf("%s cannot be read (%s). It is passed over: the snapshot itself may be good, which 'go run "+
 				"./stacks/ops etcd check' tells. "+
-				"Remove the note", noteOf(one.Path), one.NoteErr))
+				"Remove the note", NoteOf(one.Path), one.NoteErr))
 		}
 
 		found = append(found, one)
@@ -153,7 +153,7 @@ func (s Store) List() ([]Snapshot, error) {
 
 // readNote reads what was noted when the snapshot was taken. Without a note, the file still is a snapshot.
 func (s *Snapshot) readNote() error {
-	text, err := os.ReadFile(noteOf(s.Path))
+	text, err := os.ReadFile(NoteOf(s.Path))
 	if err != nil {
 		return ignoreMissing(err)
 	}
@@ -199,7 +199,7 @@ func (s Store) prune() error {
 	}
 
 	for _, old := range all[s.Keep:] {
-		if err := errors.Join(os.Remove(old.Path), ignoreMissing(os.Remove(noteOf(old.Path)))); err != nil {
+		if err := errors.Join(os.Remove(old.Path), ignoreMissing(os.Remove(NoteOf(old.Path)))); err != nil {
 			return err
 		}
 	}

@@ -37,6 +37,7 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 	var (
 		keep  int
 		path  string
+		to    string
 		keys  []string
 		bound time.Duration
 	)
@@ -45,8 +46,33 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 		Use: "snapshot", Short: "Keep what etcd holds in a file", Args: cobra.NoArgs,
 		Long: "Keep what etcd holds in a file, for its owner only: it holds the secrets of Kubernetes. It is encrypted for " +
 			"lifecycle.backup.recipients of the stack, or with its backupPassphrase.\n\n" +
+			"With --to, it is copied to a bucket of S3 too, encrypted only. The credentials are those of the AWS CLI: " +
+			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the role of the machine.\n\n" +
 			"A control plane that answers is enough; etcd needs no quorum for it.",
 		RunE: func(c *cobra.Command, _ []string) error {
+			var copies *bucket
+
+			if to != "" {
+				var err error
+				if copies, err = parseBucket(to); err != nil {
+					return err
+				}
+			}
+
+			recipients, err := o.recipients(c.Context(), keys, path)
+			if err != nil {
+				return err
+			}
+
+			switch {
+			case recipients == nil && copies != nil:
+				return errors.New("--to: only an encrypted snapshot leaves this machine, for it holds every secret of " +
+					"Kubernetes: name --recipient, or state lifecycle.backup.recipients and leave out --talosconfig")
+			case recipients == nil:
+				fmt.Fprintln(c.ErrOrStderr(), "warning: the snapshot is not encrypted: name --recipient, or state "+
+					"lifecycle.backup.recipients and leave out --talosconfig")
+			}
+
 			config, err := o.talosconfig(c.Context(), path)
 			if err != nil {
 				return err
@@ -56,16 +82,6 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 			if !there || len(administrator.Endpoints) == 0 {
 				return errors.New("the talosconfig has no context that is selected and names control planes: choose one with " +
 					"'talosctl config context'")
-			}
-
-			recipients, err := o.recipients(c.Context(), keys, path)
-			if err != nil {
-				return err
-			}
-
-			if recipients == nil {
-				fmt.Fprintln(c.ErrOrStderr(), "warning: the snapshot is not encrypted: name --recipient, or state "+
-					"lifecycle.backup.recipients and leave out --talosconfig")
 			}
 
 			store := etcdbackup.Store{
@@ -79,6 +95,18 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 			}
 
 			_, err = fmt.Fprintf(o.out, "snapshot %s: %s, revision %d, sha256 %s\n", s.Path, size(s.Size), s.Revision, s.SHA256)
+			if err != nil || copies == nil {
+				return err
+			}
+
+			ctx, cancel := context.WithTimeout(c.Context(), bound)
+			defer cancel()
+
+			if err := copies.put(ctx, s.Path, etcdbackup.NoteOf(s.Path)); err != nil {
+				return err
+			}
+
+			_, err = fmt.Fprintf(o.out, "copied to %s\n", copies)
 
 			return err
 		},
@@ -86,6 +114,7 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 	c.Flags().IntVar(&keep, "keep", 0, "remove the cluster's oldest snapshots beyond this number; 0 removes none")
 	c.Flags().DurationVar(&bound, "timeout", 15*time.Minute, "how long it may take to be sent")
 	c.Flags().StringVar(&path, "talosconfig", "", "an administrator's talosconfig; the stack's output when left out")
+	c.Flags().StringVar(&to, "to", "", "a bucket that gets a copy, s3://bucket/prefix?region=eu-central-1")
 	c.Flags().StringArrayVar(&keys, "recipient", nil, "a public key of age to encrypt for, instead of those of the stack")
 
 	return c

@@ -18,6 +18,11 @@ func TestUnknownCommands(t *testing.T) {
 		{[]string{"export", "ansibel"}, `ops export: unknown command "ansibel": use one of ansible, nodes.json, talosctl`},
 		{[]string{"export"}, "ops export: name a command: ansible, nodes.json, talosctl"},
 		{[]string{"etcd", "snapshots"}, `ops etcd: unknown command "snapshots": use one of check, decrypt, list, snapshot`},
+		{
+			[]string{"etcd", "snapshot", "--to", "s3://backups", "--talosconfig", "no-such-file"},
+			"--to: only an encrypted snapshot leaves this machine, for it holds every secret of Kubernetes: name " +
+				"--recipient, or state lifecycle.backup.recipients and leave out --talosconfig",
+		},
 		{[]string{"plam", "dev"}, "unknown command \"plam\" for \"ops\"\n\nDid you mean this?\n\tplan\n"},
 		{[]string{"plan", "dev", "atlas"}, "accepts 1 arg(s), received 2"},
 		{[]string{"plan", "dev", "--format", "png"}, `--format is text or svg, not "png"`},

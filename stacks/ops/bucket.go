@@ -1,0 +1,107 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// bucket is a place on S3, or on a service that is compatible with it.
+type bucket struct {
+	name, prefix string
+	endpoint     string
+	options      minio.Options
+}
+
+// bucketKeys are what the URL of a bucket may state, as that of a backend of Pulumi does.
+var bucketKeys = []string{"endpoint", "profile", "region", "s3ForcePathStyle"}
+
+// parseBucket reads "s3://bucket/prefix?region=eu-central-1". Credentials come from where the AWS CLI has them, too.
+func parseBucket(text string) (*bucket, error) {
+	wrong := func(rule string) error {
+		return fmt.Errorf("--to: %q %s: write s3://bucket/prefix?region=eu-central-1, or, for another service, "+
+			"s3://bucket/prefix?endpoint=https://minio.lan:9000&s3ForcePathStyle=true", text, rule)
+	}
+
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "s3" || u.Host == "" || u.User != nil {
+		return nil, wrong("is not the URL of a bucket")
+	}
+
+	query := u.Query()
+	for _, key := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(bucketKeys, key) {
+			return nil, wrong("states " + key + ", which is none of " + strings.Join(bucketKeys, ", "))
+		}
+	}
+
+	endpoint, err := url.Parse(cmp.Or(query.Get("endpoint"), "https://s3.amazonaws.com"))
+	if err != nil || endpoint.Host == "" || strings.Trim(endpoint.Path, "/") != "" ||
+		endpoint.Scheme != "http" && endpoint.Scheme != "https" {
+		return nil, wrong("has an endpoint that is not the URL of a server")
+	}
+
+	lookup := minio.BucketLookupAuto
+
+	if style := query.Get("s3ForcePathStyle"); style != "" {
+		forced, err := strconv.ParseBool(style)
+		if err != nil {
+			return nil, wrong("has s3ForcePathStyle, which must be true or false")
+		}
+
+		if forced {
+			lookup = minio.BucketLookupPath
+		}
+	}
+
+	return &bucket{
+		name: u.Host, prefix: strings.Trim(u.Path, "/"), endpoint: endpoint.Host,
+		options: minio.Options{
+			Creds: credentials.NewChainCredentials([]credentials.Provider{
+				&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: query.Get("profile")}, &credentials.IAM{},
+			}),
+			Secure: endpoint.Scheme == "https", Region: query.Get("region"), BucketLookup: lookup,
+		},
+	}, nil
+}
+
+// put copies files into the bucket. One that is there stays as it is.
+func (b *bucket) put(ctx context.Context, files ...string) error {
+	client, err := minio.New(b.endpoint, &b.options)
+	if err != nil {
+		return err
+	}
+
+	for _, file := range files {
+		// The server compares what it has got.
+		o := minio.PutObjectOptions{ContentType: "application/octet-stream", SendContentMd5: true}
+		o.SetMatchETagExcept("*")
+
+		_, err := client.FPutObject(ctx, b.name, path.Join(b.prefix, filepath.Base(file)), file, o)
+
+		var refused minio.ErrorResponse
+		if errors.As(err, &refused) && refused.StatusCode == http.StatusPreconditionFailed {
+			continue
+		}
+
+		if err != nil {
+			return fmt.Errorf("%s is not copied to %s: %w", file, b, err)
+		}
+	}
+
+	return nil
+}
+
+func (b *bucket) String() string { return "s3://" + path.Join(b.name, b.prefix) }

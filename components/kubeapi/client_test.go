@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -181,6 +182,38 @@ func TestDrainNamesTheBudgetThatHoldsAPod(t *testing.T) {
 
 	assert.EqualError(t, c.Drain(t.Context(), "a", 10*time.Millisecond, quiet),
 		"a could not be drained within 10ms: pod shop/web is held by the disruption budget always (1 healthy, 1 required)")
+}
+
+// TestDrainOutlivesAWebhook: what denies an eviction is asked again, and named when it still denies it in the end.
+func TestDrainOutlivesAWebhook(t *testing.T) {
+	const says = `admission webhook "drain.example.com" denied the request: it is moved first`
+
+	denied := func(times int) *Client {
+		c := evictable("", pod("web", "ReplicaSet"), pod("bare", ""))
+		c.api.(*fake.Clientset).PrependReactor("create", "pods/eviction",
+			func(a core.Action) (bool, runtime.Object, error) {
+				if a.(core.CreateAction).GetObject().(*policyv1.Eviction).Name != "web" || times == 0 {
+					return false, nil, nil
+				}
+
+				times--
+
+				return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New(says))
+			})
+
+		return c
+	}
+
+	var said []string
+
+	require.NoError(t, denied(1).Drain(t.Context(), "a", time.Minute, func(m string) { said = append(said, m) }))
+	assert.Equal(t, []string{
+		"draining a of 2 pods (at most 1m0s)",
+		`waiting to evict pods of a again: error when evicting pods/"web" -n "shop": pods "web" is forbidden: ` + says,
+	}, said)
+
+	assert.EqualError(t, denied(-1).Drain(t.Context(), "a", 100*time.Millisecond, quiet),
+		`a could not be drained within 100ms: pod shop/web is not evicted: pods "web" is forbidden: `+says)
 }
 
 var kubeconfig = []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/kubectl/pkg/drain"
 
 	"talos-proxmox/components/wait"
@@ -30,57 +31,77 @@ func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, pr
 		GracePeriodSeconds: -1, Timeout: bound, EvictErrorRetryDelay: evictEvery,
 	}
 
-	list, errs := helper.GetPodsForDeletion(name)
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("the pods of %s cannot be listed: %w", name, err)
+	end := time.Now().Add(bound)
+
+	for said := ""; ; {
+		list, errs := helper.GetPodsForDeletion(name)
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("the pods of %s cannot be listed: %w", name, err)
+		}
+
+		pods := list.Pods()
+		if len(pods) == 0 {
+			return nil
+		}
+
+		if said == "" {
+			said = fmt.Sprintf("draining %s of %d pods (at most %s)", name, len(pods), bound)
+			progress(said)
+		}
+
+		// 0 would be no bound.
+		helper.Timeout = max(time.Until(end), time.Millisecond)
+
+		err := helper.DeleteOrEvictPods(pods)
+		if err == nil {
+			return nil
+		}
+
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted while draining %s: %w", name, context.Cause(ctx))
+		}
+
+		if time.Until(end) <= evictEvery {
+			return c.undrained(ctx, helper, name, bound, err)
+		}
+
+		// An admission webhook may deny what it does itself in a moment, or be away while its own pods move.
+		if again := fmt.Sprintf("waiting to evict pods of %s again: %v", name, err); again != said {
+			said = again
+			progress(said)
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("interrupted while draining %s: %w", name, context.Cause(ctx))
+		case <-time.After(evictEvery):
+		}
 	}
-
-	pods := list.Pods()
-	if len(pods) == 0 {
-		return nil
-	}
-
-	progress(fmt.Sprintf("draining %s of %d pods (at most %s)", name, len(pods), bound))
-
-	err := helper.DeleteOrEvictPods(pods)
-	if err == nil {
-		return nil
-	}
-
-	if ctx.Err() != nil {
-		return fmt.Errorf("interrupted while draining %s: %w", name, context.Cause(ctx))
-	}
-
-	held, why := c.holding(ctx, helper, name)
-	if why != nil || len(held) == 0 {
-		return fmt.Errorf("%s could not be drained within %s: %w", name, bound, err)
-	}
-
-	return fmt.Errorf("%s could not be drained within %s: %s", name, bound, strings.Join(held, "; "))
 }
 
-// holding says of each pod that is left on a node what keeps it there.
-func (c *Client) holding(ctx context.Context, helper *drain.Helper, name string) ([]string, error) {
+// undrained says what keeps each pod that is left on a node.
+func (c *Client) undrained(ctx context.Context, helper *drain.Helper, name string, bound time.Duration, err error) error {
 	list, errs := helper.GetPodsForDeletion(name)
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if errors.Join(errs...) != nil || len(list.Pods()) == 0 {
+		return fmt.Errorf("%s could not be drained within %s: %w", name, bound, err)
 	}
 
 	var held []string
 
 	for _, pod := range list.Pods() {
-		why, err := c.why(ctx, &pod)
-		if err != nil {
-			return nil, err
+		why, unknown := c.why(ctx, &pod, err)
+		if unknown != nil {
+			return fmt.Errorf("%s could not be drained within %s: %w", name, bound, err)
 		}
 
 		held = append(held, fmt.Sprintf("pod %s/%s %s", pod.Namespace, pod.Name, why))
 	}
 
-	return held, nil
+	return fmt.Errorf("%s could not be drained within %s: %s", name, bound, strings.Join(held, "; "))
 }
 
-func (c *Client) why(ctx context.Context, pod *corev1.Pod) (string, error) {
+// why a pod is still there, after its eviction has ended with an error.
+func (c *Client) why(ctx context.Context, pod *corev1.Pod, evicted error) (string, error) {
 	if pod.DeletionTimestamp != nil {
 		return "has not ended yet", nil
 	}
@@ -102,5 +123,27 @@ func (c *Client) why(ctx context.Context, pod *corev1.Pod) (string, error) {
 		}
 	}
 
-	return "is not evicted", nil
+	return "is not evicted" + denial(pod, evicted), nil
+}
+
+// denial is why the API server has refused the eviction of a pod, by a webhook for example; empty where it has not.
+func denial(pod *corev1.Pod, evicted error) string {
+	all := []error{evicted}
+
+	var several utilerrors.Aggregate
+	if errors.As(evicted, &several) {
+		all = several.Errors()
+	}
+
+	// This is how the library writes them.
+	prefix := fmt.Sprintf("error when evicting pods/%q -n %q: ", pod.Name, pod.Namespace)
+
+	for _, err := range all {
+		why, its := strings.CutPrefix(err.Error(), prefix)
+		if its && !strings.HasPrefix(why, "global timeout reached") {
+			return ": " + why
+		}
+	}
+
+	return ""
 }

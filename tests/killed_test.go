@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -158,7 +159,8 @@ func TestUpgradeOfTwenty(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestInterrupted: Ctrl-C ends what an update waits for, which would take half an hour, and leaves nodes open to pods.
+// TestInterrupted: Ctrl-C, or what a service manager or a pipeline sends, ends what an update waits for, which would take
+// half an hour, and leaves nodes open to pods.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 
@@ -180,34 +182,41 @@ func TestInterrupted(t *testing.T) {
 
 	set(t, stack, "pools.worker.memoryMiB", "6144")
 
-	said, before := make(chan string), machine(t, r, workers[0]).PID
+	before := machine(t, r, workers[0]).PID
 
-	go func() {
-		out := newOutput(t)
-		_, err := stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
-		assert.Error(t, err)
-		said <- out.String()
-	}()
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		said, evictions := make(chan string), len(calls(r, "/eviction"))
 
-	require.Eventually(t, func() bool { return len(calls(r, "/eviction")) > 3 }, wait, 50*time.Millisecond)
-	require.NoError(t, command.Interrupt())
+		go func() {
+			out := newOutput(t)
+			_, err := stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+			assert.Error(t, err)
+			said <- out.String()
+		}()
 
-	var printed string
-	select {
-	case printed = <-said:
-	case <-time.After(wait):
-		require.NoError(t, command.Interrupt())
-		t.Fatalf("one Ctrl-C has not ended it: %s", <-said)
+		require.Eventually(t, func() bool { return len(calls(r, "/eviction")) > evictions+3 }, wait, 50*time.Millisecond)
+		require.NoError(t, command.Signal(signal))
+
+		var printed string
+		select {
+		case printed = <-said:
+		case <-time.After(wait):
+			require.NoError(t, command.Signal(signal))
+			t.Fatalf("one signal has not ended it: %s", <-said)
+		}
+
+		assert.Contains(t, printed, "interrupted while it waited for its turn")
+		assert.NotContains(t, printed, "gave up after")
+		assert.Equal(t, before, machine(t, r, workers[0]).PID)
+
+		for _, name := range workers {
+			n, err := api.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.False(t, n.Spec.Unschedulable, name)
+		}
 	}
 
-	assert.Contains(t, printed, "interrupted while it waited for its turn")
-	assert.NotContains(t, printed, "gave up after")
-	assert.Equal(t, before, machine(t, r, workers[0]).PID)
-
 	for _, name := range workers {
-		n, err := api.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-		require.NoError(t, err)
-		assert.False(t, n.Spec.Unschedulable, name)
 		require.NoError(t, api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 

@@ -219,13 +219,13 @@ func TestOpsCommand(t *testing.T) {
 	stack := compiled(t, r, "compiled")
 	project, binary := stack.Workspace().WorkDir(), compile(t, "./stacks/ops")
 	backups := filepath.Join(project, "state-backups")
+	// The last PATH wins.
+	environ := append(r.Backend.Environ(),
+		"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
 
 	ops := func(args ...string) (string, error) {
 		command := exec.CommandContext(t.Context(), binary, args...)
-		command.Dir = project
-		// The last PATH wins.
-		command.Env = append(r.Backend.Environ(),
-			"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		command.Dir, command.Env = project, environ
 		printed, err := command.CombinedOutput()
 
 		return string(printed), err
@@ -298,9 +298,16 @@ $`, succeed("list"))
 		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
 
+	// A reader that goes away ends nothing.
 	set(t, stack, "lifecycle.teardown", "true")
-	succeed("run", "destroy", "--yes", "--run-program")
+
+	piped := exec.CommandContext(t.Context(), "sh", "-c", `"$0" run destroy --yes --run-program | head -n 1`, binary)
+	piped.Dir, piped.Env = project, environ
+	said, err := piped.CombinedOutput()
+	require.NoError(t, err, string(said))
+	assert.Contains(t, string(said), "note: the output of pulumi is not read any more; pulumi goes on to its end\n")
 	assert.Equal(t, before, r.Lab.World().Snapshot())
+	succeed("check")
 }
 
 // TestLockedInTheCloud asks a backend that tells what runs: a stand-in for Pulumi Cloud, with no more of it than that

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -21,7 +20,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/ops/importcmd"
 	"talos-proxmox/stacks/ops/state"
 )
@@ -404,27 +402,4 @@ func (o *options) open(ctx context.Context) (state.State, error) {
 	}
 
 	return state.State{Stack: stack, Dir: dir, Out: o.out}, nil
-}
-
-// pulumi hands the terminal over to the CLI. An interrupt reaches it as it reaches us, and it is for it to end.
-func pulumi(dir string, args []string) error {
-	c := exec.Command("pulumi", args...)
-	c.Env = environment(args, os.Environ())
-	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, os.Stdout, os.Stderr
-
-	return c.Run()
-}
-
-// faster are the variables of pulumi that make it faster, as stacks/docs/speed.md advises: nodes do not wait for each
-// other, and the VMs are compared with the state in parallel.
-var faster = []string{"PULUMI_PARALLEL=64", "PULUMI_PARALLEL_DIFF=true"}
-
-// environment is that of pulumi: the given one, which wins, with what makes it faster. The program is told of a destroy.
-func environment(args, given []string) []string {
-	env := slices.Concat(faster, given)
-	if args[0] == "destroy" {
-		env = append(env, stacks.DestroyVariable+"=1")
-	}
-
-	return env
 }

@@ -121,9 +121,9 @@ func (c *Command) Kill() {
 	}
 }
 
-// Interrupt sends the update that runs, if one does, what Ctrl-C sends. In a terminal that reaches the CLI alone, too:
-// its plugins, the language host and with it the program are in process groups of their own.
-func (c *Command) Interrupt() error {
+// Signal sends the update that runs, if one does, what Ctrl-C or a service manager sends. In a terminal that reaches the
+// CLI alone, too: its plugins, the language host and with it the program are in process groups of their own.
+func (c *Command) Signal(s os.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -131,7 +131,7 @@ func (c *Command) Interrupt() error {
 		return errors.New("no update runs")
 	}
 
-	return c.process.Signal(os.Interrupt)
+	return c.process.Signal(s)
 }
 
 // Killed tells whether the update that ended last was killed.

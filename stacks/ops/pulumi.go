@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"talos-proxmox/stacks"
+)
+
+// pulumi hands the terminal over to the CLI. An interrupt reaches it as it reaches us, and it is for it to end.
+func pulumi(dir string, args []string) error {
+	c := exec.Command("pulumi", args...)
+	c.Env = environment(args, os.Environ())
+
+	// A write to a pipe without a reader fails instead of ending this process.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, lasting(os.Stdout), lasting(os.Stderr)
+	c.WaitDelay = time.Second
+
+	// A plugin that outlives the CLI has its output, too.
+	if err := c.Run(); !errors.Is(err, exec.ErrWaitDelay) {
+		return err
+	}
+
+	return nil
+}
+
+// faster are the variables of pulumi that make it faster, as stacks/docs/speed.md advises: nodes do not wait for each
+// other, and the VMs are compared with the state in parallel.
+var faster = []string{"PULUMI_PARALLEL=64", "PULUMI_PARALLEL_DIFF=true"}
+
+// environment is that of pulumi: the given one, which wins, with what makes it faster. The program is told of a destroy.
+func environment(args, given []string) []string {
+	env := slices.Concat(faster, given)
+	if args[0] == "destroy" {
+		env = append(env, stacks.DestroyVariable+"=1")
+	}
+
+	return env
+}
+
+// lasting is where the CLI writes to. The reader of a pipe may go away, as head does: that would end the CLI in the
+// middle of an update, which leaves the lock, the operations under way and the plugins.
+func lasting(out *os.File) io.Writer {
+	info, err := out.Stat()
+	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		return out
+	}
+
+	return &pipe{to: out}
+}
+
+// pipe swallows what is not read any more.
+type pipe struct {
+	to   io.Writer
+	gone bool
+}
+
+// Write implements io.Writer.
+func (p *pipe) Write(text []byte) (int, error) {
+	if p.gone {
+		return len(text), nil
+	}
+
+	n, err := p.to.Write(text)
+	if !errors.Is(err, syscall.EPIPE) {
+		return n, err
+	}
+
+	p.gone = true
+
+	fmt.Fprintln(os.Stderr, "note: the output of pulumi is not read any more; pulumi goes on to its end")
+
+	return len(text), nil
+}

@@ -352,3 +352,33 @@ func TestOneSentenceALine(t *testing.T) {
 		}
 	}
 }
+
+// TestFiguresNameProviders: whoever reads a figure reads what it was measured with. The providers of the tests are not
+// those that operators run.
+func TestFiguresNameProviders(t *testing.T) {
+	t.Parallel()
+
+	pages, err := filepath.Glob(filepath.Join(root, "stacks", "docs", "*.md"))
+	require.NoError(t, err)
+
+	var (
+		dated = regexp.MustCompile(`\b(on|of) 20\d\d-\d\d-\d\d\b`)
+		names = regexp.MustCompile(`bpg/proxmox \d|pulumi-proxmoxve \d|without a provider`)
+		found int
+	)
+
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+
+		for line := range strings.Lines(string(text)) {
+			if dated.MatchString(line) {
+				found++
+
+				assert.Regexp(t, names, line, "%s", filepath.Base(page))
+			}
+		}
+	}
+
+	assert.Greater(t, found, 6)
+}

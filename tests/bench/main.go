@@ -124,6 +124,13 @@ func (o *options) measure(ctx context.Context, root string, report *Report, out 
 		return err
 	}
 
+	if with := b.engine.ProviderVersions(); report.Providers == "" {
+		report.Providers = with
+	} else if report.Providers != with {
+		return fmt.Errorf("the earlier results were measured with %s, these would be with %s: write them to another file",
+			report.Providers, with)
+	}
+
 	if b.dir, err = os.MkdirTemp("", "bench-"); err != nil {
 		return err
 	}

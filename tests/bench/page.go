@@ -37,8 +37,8 @@ func (r *Report) publish(docs string) error {
 	r.show(&tables)
 
 	said := fmt.Sprintf(
-		"\n![Seconds by number of nodes](speed.svg)\n\nMeasured on %s, %d cores, `--parallel %d`, `%s=true`.\n\n",
-		r.Began.Format("2006-01-02"), r.Cores, r.Results[0].Parallel, parallelDiff)
+		"\n![Seconds by number of nodes](speed.svg)\n\nMeasured on %s, %d cores, `--parallel %d`, `%s=true`, %s.\n\n",
+		r.Began.Format("2006-01-02"), r.Cores, r.Results[0].Parallel, parallelDiff, r.Providers)
 	if err := os.WriteFile(page, []byte(before+tablesBegin+said+tables.String()+tablesEnd+after), 0o644); err != nil { //nolint:gosec // for everybody to read
 		return err
 	}

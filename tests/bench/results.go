@@ -119,9 +119,11 @@ func sum(calls map[string]int) int {
 // Report is what the results file holds.
 type Report struct {
 	// Machine that it ran on.
-	Cores   int       `json:"cores"`
-	Began   time.Time `json:"began"`
-	Results []Result  `json:"results"`
+	Cores int       `json:"cores"`
+	Began time.Time `json:"began"`
+	// Providers that it was measured with.
+	Providers string   `json:"providers"`
+	Results   []Result `json:"results"`
 }
 
 // readReport returns what earlier runs have measured; nothing when there is no file.

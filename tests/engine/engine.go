@@ -118,6 +118,18 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 // Providers says which plugins are in use: Published or Bridged.
 func (e *Engine) Providers() Providers { return e.providers }
 
+// ProviderVersions says what figures were measured with: "bridged providers bpg/proxmox 0.73.0, siderolabs/talos 0.7.1".
+func (e *Engine) ProviderVersions() string {
+	if e.providers == Bridged {
+		return "bridged providers " + e.pluginOrigin
+	}
+	var named []string
+	for _, p := range e.plugins {
+		named = append(named, p.name+" "+p.version)
+	}
+	return "published providers " + strings.Join(named, ", ")
+}
+
 // Describe says in one line what was chosen: the CLI with version and origin, the providers with origin.
 func (e *Engine) Describe() string {
 	return fmt.Sprintf("pulumi %s (%s), %s providers (%s)", e.command.Version(), e.cliOrigin, e.providers, e.pluginOrigin)

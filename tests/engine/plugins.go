@@ -70,8 +70,25 @@ func (e *Engine) findPlugins(ctx context.Context, b *builder, source string, wan
 	for i := range plugins {
 		plugins[i].binary = filepath.Join(root, "providers") // both: the name it is started by tells it which it is
 	}
-	e.plugins, e.providers, e.pluginOrigin = plugins, Bridged, "built from the upstream Terraform providers"
-	return nil
+	versions, err := bridgedVersions(filepath.Join(source, "tests", "plugins"))
+	e.plugins, e.providers, e.pluginOrigin = plugins, Bridged, versions
+	return err
+}
+
+// bridgedVersions are those of the upstream Terraform providers, as figures name them.
+func bridgedVersions(dir string) (string, error) {
+	var named []string
+	for _, upstream := range []struct{ name, module string }{
+		{"bpg/proxmox", "github.com/bpg/terraform-provider-proxmox"},
+		{"siderolabs/talos", "github.com/siderolabs/terraform-provider-talos"},
+	} {
+		version, err := requiredVersion(dir, upstream.module)
+		if err != nil {
+			return "", err
+		}
+		named = append(named, upstream.name+" "+strings.TrimPrefix(version, "v"))
+	}
+	return strings.Join(named, ", "), nil
 }
 
 func bridged(source string) artefact {

@@ -7,8 +7,6 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client"
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -107,15 +105,7 @@ func TestTwoEtcds(t *testing.T) {
 
 	operator := world.Caller{ID: r.Lab.Credentials().TokenID}
 	others := []string{"home-control-1", "home-control-2"}
-	target, credentials := nodeOf(t, r, outputs, "home-control-3")
-
-	api, err := client.New(t.Context(), client.WithEndpoints(target.Address),
-		client.WithConfigContext(&clientconfig.Context{
-			CA: credentials.CA, Crt: credentials.Certificate, Key: credentials.Key,
-		}))
-	require.NoError(t, err)
-
-	defer api.Close() // the test is over
+	api := dialNode(t, r, outputs, "home-control-3")
 
 	wipe := func() {
 		require.NoError(t, api.ResetGeneric(t.Context(), &machineapi.ResetRequest{

@@ -3,13 +3,18 @@ package tests
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/tests/lab/talos"
+	"talos-proxmox/tests/rehearsal"
 )
 
 // TestSickNodesLeave removes nodes that answer and cannot leave in order. Without lifecycle.forceRemove the message
@@ -130,4 +135,71 @@ func TestRemovalAfterAYear(t *testing.T) {
 	assert.Len(t, calls(r, "/EtcdLeaveCluster"), 1)
 	assert.Len(t, calls(r, "/Reset"), 2, "they were asked to leave")
 	requireVoters(t, r, 2)
+}
+
+// TestSickEtcd: no control plane is taken down while etcd takes no writes, or while a member that was added has no vote.
+// The message says what is wrong, and the same update goes on once it is repaired.
+func TestSickEtcd(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "drainTimeout: 3s",
+		"drainTimeout: 3s, settleTimeout: 1s, readyTimeout: 5s, nodeTimeout: 20s", 1)))
+	outputs := upResult(t, r.Stack).Outputs
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	t.Run("out of space", func(t *testing.T) {
+		since := time.Now()
+		r.Talos.Break("home-control-2", talos.EtcdNoSpace)
+		set(t, r.Stack, "cluster.patches[0]", `machine: { env: { NO_PROXY: "a.example" } }`)
+
+		said := failUp(t, r.Stack)
+		assert.Contains(t, said, "etcd takes no writes, because home-control-2 is out of space (")
+		assert.Contains(t, said, "then 'talosctl etcd alarm disarm' for one, and 'pulumi up' again")
+		assert.Empty(t, r.Talos.Outages(since))
+
+		for _, name := range []string{"home-control-1", "home-control-2", "home-control-3"} {
+			_, err := dialNode(t, r, outputs, name).EtcdDefragment(t.Context())
+			require.NoError(t, err)
+		}
+
+		_, err := dialNode(t, r, outputs, "home-control-1").EtcdAlarmDisarm(t.Context())
+		require.NoError(t, err)
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireVoters(t, r, 3)
+	})
+
+	t.Run("a learner that stays", func(t *testing.T) {
+		since := time.Now()
+		r.Talos.Break("home-control-4", talos.EtcdLags)
+		set(t, r.Stack, "pools.control.count", "4")
+
+		assert.Contains(t, failUp(t, r.Stack), "waiting for home-control-4: etcd (running, not healthy yet)")
+
+		set(t, r.Stack, "cluster.patches[0]", `machine: { env: { NO_PROXY: "b.example" } }`)
+		assert.Contains(t, failUp(t, r.Stack),
+			"home-control-4 is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again")
+		assert.Empty(t, r.Talos.Outages(since))
+		r.Talos.Mend("home-control-4", talos.EtcdLags)
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireVoters(t, r, 4)
+		requireNoChange(t, r.Stack)
+	})
+}
+
+// dialNode is the API of a node, for an administrator.
+func dialNode(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, name string) *client.Client {
+	t.Helper()
+
+	target, credentials := nodeOf(t, r, outputs, name)
+	api, err := client.New(t.Context(), client.WithEndpoints(target.Address),
+		client.WithConfigContext(&clientconfig.Context{
+			CA: credentials.CA, Crt: credentials.Certificate, Key: credentials.Key,
+		}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = api.Close() }) // the test is over
+
+	return api
 }

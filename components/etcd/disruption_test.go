@@ -30,6 +30,11 @@ func TestCheckDisruption(t *testing.T) {
 			members: []Member{a, b, learner}, effect: impact.EffectReboot,
 			refused: "the member at 10.0.0.3 is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again",
 		},
+		"it is out of space itself": {
+			members: []Member{{Name: "a", Problem: "memberID:1 alarm:NOSPACE"}, b, c}, effect: impact.EffectReboot,
+			refused: "etcd takes no writes, because a is out of space (memberID:1 alarm:NOSPACE); run 'talosctl etcd defrag' for " +
+				"each control plane, then 'talosctl etcd alarm disarm' for one, and 'pulumi up' again",
+		},
 		"an upgrade of one of two": {
 			members: []Member{a, b}, effect: impact.EffectUpgrade,
 			refused: "etcd has two members, and Talos upgrades none of them: the other could not go on alone; add a control " +

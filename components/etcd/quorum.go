@@ -39,6 +39,10 @@ func (m Member) String() string {
 	return m.Name
 }
 
+// full says that the member has raised the alarm that its space is used up. Etcd takes no writes then, whichever member
+// it is.
+func (m Member) full() bool { return strings.Contains(m.Problem, "alarm:NOSPACE") }
+
 // QuorumSize is how many of so many voting members must agree.
 func QuorumSize(voters int) int { return voters/2 + 1 }
 
@@ -85,6 +89,11 @@ func CheckDisruption(members []Member, name string, effect impact.Effect) error 
 			unhealthy = append(unhealthy, m.String()+" is joining etcd and has no vote yet")
 
 			continue
+		case m.full():
+			return spec.Blocked(
+				fmt.Sprintf("etcd takes no writes, because %s is out of space (%s)", m, m.Problem),
+				"run 'talosctl etcd defrag' for each control plane, then 'talosctl etcd alarm disarm' for one, and 'pulumi up' again",
+			)
 		case m.Name != name && m.Problem != "":
 			unhealthy = append(unhealthy, fmt.Sprintf("the etcd member %s is not healthy (%s)", m, m.Problem))
 		}

@@ -1,14 +1,18 @@
 package tests
 
 import (
+	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -46,6 +50,24 @@ func TestMigratedNode(t *testing.T) {
 
 	moved := contractOf(t, upResult(t, r.Stack)).BootstrapNodes.Workers[0]
 	assert.Equal(t, placed, moved)
+	assert.Len(t, calls(r, "/clone"), 2, "no machine was made again")
+	requireNoChange(t, r.Stack)
+
+	// It is moved just when an update changes it.
+	set(t, r.Stack, "placement.rebalance", "false")
+	set(t, r.Stack, "pools.worker.memoryMiB", "3072")
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Kind: journal.Interfere,
+		Call:   regexp.MustCompile(fmt.Sprintf(`^(POST|PUT) /nodes/%s/qemu/%d/config$`, moved.Host, moved.VMID)),
+		Before: func(journal.Entry) { migrate(t, r, moved.VMID, moved.Host, away) },
+	})
+
+	assert.Contains(t, failUp(t, r.Stack), "does not exist")
+
+	refreshed, err := r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)), optup.Refresh())
+	require.NoError(t, err)
+	assert.Equal(t, away, contractOf(t, refreshed).BootstrapNodes.Workers[0].Host)
+	assert.EqualValues(t, 3072<<20, machine(t, r, moved.Name).Memory)
 	assert.Len(t, calls(r, "/clone"), 2, "no machine was made again")
 	requireNoChange(t, r.Stack)
 	destroy(t, r.Stack)

@@ -1,11 +1,17 @@
 package faults
 
 import (
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/tests/lab/journal"
 )
@@ -120,5 +126,41 @@ func TestEventsAndPlants(t *testing.T) {
 			_, planted := plants[effect]
 			assert.NotEqual(t, planted, events[effect] != nil, "%s", effect)
 		}
+	}
+}
+
+// TestReliability: the page for operators tells of each effect, and the tests that it names exist.
+func TestReliability(t *testing.T) {
+	t.Parallel()
+
+	page, err := os.ReadFile("../../../stacks/docs/reliability.md")
+	require.NoError(t, err)
+
+	for _, effect := range slices.Concat(slices.Collect(maps.Keys(plants)), slices.Collect(maps.Keys(events))) {
+		assert.Contains(t, string(page), "`"+string(effect)+"`")
+	}
+
+	tests := map[string]bool{}
+
+	for _, dir := range []string{"../../../tests", "../../../components", "../../../stacks"} {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+
+			text, err := os.ReadFile(path)
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+				tests[m[1]] = true
+			}
+
+			return err
+		}))
+	}
+
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
+	assert.Greater(t, len(named), 20)
+
+	for _, m := range named {
+		assert.True(t, tests[m[1]], "no test is called %s", m[1])
 	}
 }

@@ -3,9 +3,12 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"talos-proxmox/tests/lab/journal"
 )
 
 // The events: what comes over the installation just before a call, and lasts until the run has ended.
@@ -22,6 +25,8 @@ const (
 	// BackupRuns and SnapshotTaken lock all VMs that are there for a while: the program waits for them.
 	BackupRuns    Effect = "backup runs"
 	SnapshotTaken Effect = "snapshot taken"
+	// APIAway: the call is carried out and answered, and then nothing is answered any more.
+	APIAway Effect = "API away"
 	// Stale: what the cluster says of the VMs does not change any more.
 	Stale Effect = "stale resources"
 )
@@ -61,6 +66,13 @@ var events = map[Effect]func(g *Harness) (undo, error){
 		err := g.eachHost(g.r.Lab.World().CutPower)
 
 		return func() error { return g.eachHost(g.r.Lab.World().RestorePower) }, err
+	},
+	APIAway: func(g *Harness) (undo, error) {
+		g.r.Lab.Journal().Plant(journal.Fault{
+			Face: journal.Proxmox, Call: everything, Kind: journal.Reset, Times: math.MaxInt,
+		})
+
+		return func() error { return nil }, nil // faults are cleared when the run has ended
 	},
 	BackupRuns:    func(g *Harness) (undo, error) { return g.lock("backup") },
 	SnapshotTaken: func(g *Harness) (undo, error) { return g.lock("snapshot") },

@@ -1,0 +1,80 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks/ops/importcmd"
+)
+
+// TestTwoCopies: two operators have a copy of the state each. One changes the cluster, and then the other runs the same
+// update on the older copy. Nothing of what the first has made is harmed, and the messages lead on.
+func TestTwoCopies(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "controlplane, count: 3", "controlplane, count: 1", 1)))
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	// first changes the cluster, and leaves the older copy to the second.
+	first := func(key, value string) (newest apitype.UntypedDeployment) {
+		old, err := r.Stack.Export(t.Context())
+		require.NoError(t, err)
+		set(t, r.Stack, key, value)
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+
+		newest, err = r.Stack.Export(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, r.Stack.Import(t.Context(), old))
+
+		return newest
+	}
+
+	t.Run("a node more", func(t *testing.T) {
+		first("pools.worker.count", "2")
+
+		before := r.Lab.World().Snapshot()
+		said := failUp(t, r.Stack)
+		assert.Contains(t, said, "but not in this stack's state")
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+
+		files, _ := adoptable(t, r, importcmd.Options{})
+		importFile(t, r, files.Import)
+		requireUntouched(t, r)
+		requireNoChange(t, r.Stack)
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+	})
+
+	t.Run("a node less", func(t *testing.T) {
+		first("pools.worker.count", "1")
+
+		before := r.Lab.World().Snapshot()
+		assert.Contains(t, failUp(t, r.Stack), "does not exist")
+
+		_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+		requireNoChange(t, r.Stack)
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+	})
+
+	t.Run("a node replaced", func(t *testing.T) {
+		newest := first("lifecycle.replace[0]", "home-worker-1")
+
+		before := r.Lab.World().Snapshot()
+		out := newOutput(t)
+		_, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
+		require.Error(t, err)
+		assert.Contains(t, out.String(), "It is not touched.")
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+
+		require.NoError(t, r.Stack.Import(t.Context(), newest))
+		requireNoChange(t, r.Stack)
+	})
+}

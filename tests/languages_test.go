@@ -282,6 +282,17 @@ func TestComponentsTogether(t *testing.T) {
 
 	named["name"] = "k3s-test"
 
+	// Policies see the inputs of the component.
+	worker := home["pools"].(map[string]any)["worker"].(map[string]any)
+	worker["labels"] = map[string]any{"token": "ghp_" + strings.Repeat("a", 36)}
+
+	write()
+
+	found, err := previewWith(t, stack, compilePolicies(t))
+	require.Error(t, err)
+	assert.Contains(t, found, "mandatory no-plain-secrets: home.pools.worker.labels.token: must be secret, for it holds "+
+		"a GitHub token; take it from a secret configuration key, or wrap it in pulumi.ToSecret")
+	delete(worker, "labels")
 	write()
 	requireJSON(t, one, dir, stack.Name())
 
@@ -293,7 +304,7 @@ func TestComponentsTogether(t *testing.T) {
 	// A worker that is not drained.
 	hold(t, api, "held", "k3s-dev-worker-1")
 
-	home["pools"].(map[string]any)["worker"].(map[string]any)["memoryMiB"] = 6144
+	worker["memoryMiB"] = 6144
 
 	write()
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -26,11 +27,7 @@ func TestPolicy(t *testing.T) {
 	source, err := filepath.Abs(filepath.Join(root, "policy"))
 	require.NoError(t, err)
 
-	compiled := filepath.Join(t.TempDir(), "talos-proxmox-policy")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", compiled, ".")
-	build.Dir = source
-	printed, err := build.CombinedOutput()
-	require.NoError(t, err, string(printed))
+	compiled := compilePolicies(t)
 
 	const (
 		control = "bridge-firewall: k3s-dev-control-1-vm.networkDevices[0].firewall: must be true on a public bridge " +
@@ -52,7 +49,7 @@ func TestPolicy(t *testing.T) {
 	t.Run("production is enforced", func(t *testing.T) {
 		set(t, r.Stack, "environment", "production")
 
-		found, err := previewWith(t, r, source)
+		found, err := previewWith(t, r.Stack, source)
 		require.Error(t, err)
 		assert.Equal(t, []string{"mandatory " + control, "mandatory " + worker, "mandatory " + protected}, found)
 
@@ -88,24 +85,37 @@ func TestPolicy(t *testing.T) {
 		require.NoError(t, os.WriteFile(run,
 			[]byte(`{"bridge-firewall": {"publicBridges": ["wan"]}, "host-capacity": "advisory"}`), 0o600))
 
-		found, err := previewWith(t, r, compiled, optpreview.PolicyPackConfigs(run))
+		found, err := previewWith(t, r.Stack, compiled, optpreview.PolicyPackConfigs(run))
 		require.NoError(t, err)
 		assert.Equal(t, []string{"advisory " + room}, found)
 
-		found, err = previewWith(t, r, compiled)
+		found, err = previewWith(t, r.Stack, compiled)
 		require.Error(t, err)
 		assert.Equal(t, []string{"mandatory " + control, "mandatory " + worker, "mandatory " + room}, found)
 	})
 }
 
+// compilePolicies builds the policy pack, and returns the path of the binary.
+func compilePolicies(t *testing.T) string {
+	t.Helper()
+
+	compiled := filepath.Join(t.TempDir(), "talos-proxmox-policy")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", compiled, ".")
+	build.Dir = filepath.Join(root, "policy")
+	printed, err := build.CombinedOutput()
+	require.NoError(t, err, string(printed))
+
+	return compiled
+}
+
 // previewWith returns what a policy pack finds in a preview, sorted: level, rule and finding.
-func previewWith(t *testing.T, r *rehearsal.Rehearsal, pack string, opts ...optpreview.Option) ([]string, error) {
+func previewWith(t *testing.T, stack auto.Stack, pack string, opts ...optpreview.Option) ([]string, error) {
 	t.Helper()
 
 	out, stream, found := newOutput(t), make(chan events.EngineEvent), make(chan []string)
 	go func() { found <- policyFindings(stream) }()
 
-	_, err := r.Stack.Preview(t.Context(), append(opts, optpreview.PolicyPacks(pack), optpreview.EventStreams(stream),
+	_, err := stack.Preview(t.Context(), append(opts, optpreview.PolicyPacks(pack), optpreview.EventStreams(stream),
 		optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))...)
 
 	return <-found, err

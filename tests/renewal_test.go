@@ -48,7 +48,7 @@ func TestRenewal(t *testing.T) {
 		source, err := filepath.Abs(filepath.Join(root, "policy"))
 		require.NoError(t, err)
 
-		found, err := previewWith(t, r, source)
+		found, err := previewWith(t, r.Stack, source)
 		require.NoError(t, err)
 
 		for _, certificate := range []string{

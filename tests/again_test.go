@@ -1,17 +1,15 @@
 package tests
 
 import (
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/tests/lab/world"
@@ -89,8 +87,7 @@ func TestMadeAgain(t *testing.T) {
 		assert.Contains(t, failUp(t, r.Stack), "lifecycle.acceptEmptyCluster has been carried out before")
 		assert.Len(t, calls(r, "/Bootstrap"), 2)
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster",
-			&auto.ConfigOptions{Path: true}))
+		unset(t, r.Stack, "lifecycle.acceptEmptyCluster")
 		assert.Contains(t, failUp(t, r.Stack), refused)
 		assert.Len(t, calls(r, "/Bootstrap"), 2)
 
@@ -99,8 +96,7 @@ func TestMadeAgain(t *testing.T) {
 		up(t, r.Stack)
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.acceptEmptyCluster",
-			&auto.ConfigOptions{Path: true}))
+		unset(t, r.Stack, "lifecycle.acceptEmptyCluster")
 		up(t, r.Stack)
 		requireNoChange(t, r.Stack)
 	})

@@ -2,19 +2,17 @@ package tests
 
 import (
 	"encoding/json"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/impact"
 	"talos-proxmox/tests/lab/journal"
@@ -88,7 +86,7 @@ func TestShapeChanges(t *testing.T) {
 				assert.NotRegexp(t, `/qemu$|/clone$`, made)
 			}
 
-			requireNoChange(t, r.Stack)
+			requireSettled(t, r.Stack)
 
 			if p.source != "iso" {
 				return
@@ -245,8 +243,7 @@ func TestGPURemoved(t *testing.T) {
 	require.Len(t, before.Mappings, 3)
 	assert.Contains(t, vmConfig(t, r, "k3s-dev-gpu-3")["hostpci0"], "mapping=k3s-dev-gpu-3,pcie=1,rombar=1")
 
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), `talos-proxmox:pools.gpu.gpus["1"]`,
-		&auto.ConfigOptions{Path: true}))
+	unset(t, r.Stack, `pools.gpu.gpus["1"]`)
 	up(t, r.Stack)
 
 	after := r.Lab.World().Snapshot()
@@ -325,7 +322,7 @@ func TestForgottenImage(t *testing.T) {
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
-	d := state(t, r.Stack)
+	d := decrypted(t, r.Stack)
 	isImage := func(urn resource.URN) bool { return urn.Type() == "proxmoxve:Download/file:File" }
 
 	before, held := len(d.Resources), r.Lab.World().Snapshot()

@@ -26,8 +26,7 @@ func TestCompiledProgram(t *testing.T) {
 	// The keys that an operator wrote reach the compiled program, the unknown one included.
 	set(t, stack, "cluster.nam", "x")
 	assert.Contains(t, failUp(t, stack), `cluster.nam: is not a key of the configuration; did you mean "name"?`)
-	require.NoError(t, stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:cluster.nam",
-		&auto.ConfigOptions{Path: true}))
+	unset(t, stack, "cluster.nam")
 
 	require.NoError(t, stack.SetConfig(t.Context(), "talos-proxmox:clutser", auto.ConfigValue{Value: "x"}))
 	assert.Contains(t, failUp(t, stack), `clutser: is not a key of the configuration; did you mean "cluster"?`)

@@ -1,12 +1,10 @@
 package tests
 
 import (
-	"strings"
-	"testing"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"strings"
+	"testing"
 )
 
 // TestDiskRemoved: a disk that leaves the configuration is refused in the preview, before anything else of the change
@@ -27,8 +25,7 @@ func TestDiskRemoved(t *testing.T) {
 
 			before, machines := vmConfig(t, r, worker), vmids(r)
 
-			require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:pools.worker.extraDisks",
-				&auto.ConfigOptions{Path: true}))
+			unset(t, r.Stack, "pools.worker.extraDisks")
 			set(t, r.Stack, "pools.worker.cores", "4")
 
 			for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {

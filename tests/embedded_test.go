@@ -115,7 +115,7 @@ func TestNodeAlone(t *testing.T) {
 	remove(t, r, 770)
 
 	up(t, s)
-	requireNoChange(t, s)
+	requireSettled(t, s)
 
 	memory = 3072
 

@@ -1,14 +1,10 @@
 package tests
 
 import (
-	"path/filepath"
-	"testing"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"talos-proxmox/stacks"
+	"path/filepath"
+	"testing"
 )
 
 // TestEndpointGate: a cluster is up only when its API answers where the stack says. Until then there is no kubeconfig
@@ -27,8 +23,7 @@ func TestEndpointGate(t *testing.T) {
 	assert.Len(t, calls(r, "/ApplyConfiguration"), 4, "by the program, and then by the provider")
 
 	set(t, r.Stack, "cluster.endpoint.mode", "firstControlPlane")
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":cluster.endpoint.host",
-		&auto.ConfigOptions{Path: true}))
+	unset(t, r.Stack, "cluster.endpoint.host")
 
 	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))

@@ -73,7 +73,7 @@ func TestAtlas(t *testing.T) {
 
 			t.Logf("%d downloads, %d MiB", len(downloads), bytes>>20)
 
-			requireNoChange(t, r.Stack)
+			requireSettled(t, r.Stack)
 			requireFiles(t, r, "kubeconfig", "talosconfig")
 
 			destroy(t, r.Stack)
@@ -119,7 +119,7 @@ func TestEnterprise(t *testing.T) {
 		assert.Contains(t, config["net0"], ",tag=20", "all that a node sends and hears is in its VLAN")
 	}
 
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 	requireFiles(t, r, "control-plane.yaml", "kubeconfig", "secrets.yaml", "talosconfig", "worker.yaml")
 
 	t.Run("control planes in production are protected", func(t *testing.T) { requireProtected(t, r) })
@@ -171,7 +171,7 @@ func TestPlatform(t *testing.T) {
 		assert.Contains(t, string(secret.Data["config.yaml"]), r.Lab.Endpoint())
 	}
 
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
 }
@@ -220,7 +220,7 @@ func TestMachinesOnly(t *testing.T) {
 		assert.NotEqual(t, "talos", string(e.Face), "%v", e)
 	}
 
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
 }

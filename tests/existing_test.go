@@ -73,7 +73,7 @@ func recordStack(t *testing.T, name, dir string) {
 	require.NoError(t, err)
 
 	// Where the program's source was is a path of this machine.
-	deployment := state(t, r.Stack)
+	deployment := decrypted(t, r.Stack)
 	for i := range deployment.Resources {
 		deployment.Resources[i].SourcePosition, deployment.Resources[i].StackTrace = "", nil
 	}

@@ -113,7 +113,7 @@ func TestExternalByHand(t *testing.T) {
 		fmt.Sprintf("if the VM was renamed, rename it back: run 'qm set %d --name %s' on host %s", control.ID, control.Name,
 			control.Host))
 	edit(control, "name", control.Name)
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 }
 
 // TestPinnedByISO: an ISO file in the drive of a VM keeps it on its host. Rebalance and high availability say so, and
@@ -163,7 +163,7 @@ func TestChangedByHand(t *testing.T) {
 
 	r := rehearse(t, stackFile(t, editable))
 	up(t, r.Stack)
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 
 	w := r.Lab.World()
 	root := world.Caller{ID: "root@pam"}
@@ -293,7 +293,7 @@ func TestChangedByHand(t *testing.T) {
 			}
 
 			assert.Equal(t, before, c.now())
-			requireNoChange(t, r.Stack)
+			requireSettled(t, r.Stack)
 		})
 	}
 }

@@ -19,7 +19,7 @@ func TestFirewall(t *testing.T) {
 
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 	assert.Contains(t, vmConfig(t, r, "pair-worker-1")["net0"], "firewall=1")
 
 	network := r.To.String()
@@ -55,7 +55,7 @@ func TestFirewall(t *testing.T) {
 	up(t, r.Stack)
 	assert.Equal(t, worker+"\nopen-web ACCEPT tcp 443 from "+network, rules("pair-worker-1"))
 	assert.Equal(t, before, vmids(r))
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())

@@ -256,7 +256,7 @@ func TestHardware(t *testing.T) {
 	require.True(t, full.Running)
 	require.Equal(t, "nodes", full.Pool)
 
-	requireNoChange(t, s)
+	requireSettled(t, s)
 
 	s = open(4, "10.0.0.0/16", "10.1.0.0/16")
 	up(t, s)
@@ -273,7 +273,7 @@ func TestHardware(t *testing.T) {
 	require.Equal(t, 4, config["cores"])
 	require.Equal(t, "mapping=gpu,pcie=1,rombar=1,x-vga=0", config["hostpci0"])
 	require.Equal(t, []world.FirewallRule{nodes, api("10.0.0.0/16"), api("10.1.0.0/16")}, firewall())
-	requireNoChange(t, s)
+	requireSettled(t, s)
 
 	destroy(t, s)
 	require.Equal(t, before, l.World().Snapshot())

@@ -42,7 +42,7 @@ func TestHARules(t *testing.T) {
 	one := "vm:501"
 	require.Equal(t, 501, vm("pair-worker-1").ID)
 	assert.Equal(t, map[string]string{"pair-worker": one + " pve1 pve2"}, rules(), "one VM is apart from none")
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 
 	// Another one's rule stays.
 	operator := world.Caller{ID: r.Lab.Credentials().TokenID}
@@ -65,7 +65,7 @@ func TestHARules(t *testing.T) {
 	set(t, r.Stack, "pools.worker.ha.hosts[0]", "pve1:2")
 	up(t, r.Stack)
 	assert.Equal(t, map[string]string{"pair-worker": "vm:501 vm:502 pve1:2 pve2", "others": "vm:7001 pve1"}, rules())
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 
 	set(t, r.Stack, "pools.worker.count", "1")
 	up(t, r.Stack)

@@ -76,13 +76,6 @@ func TestUnheardVMs(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// unset takes a key out of the configuration.
-func unset(t *testing.T, s auto.Stack, path string) {
-	t.Helper()
-
-	require.NoError(t, s.RemoveConfigWithOptions(t.Context(), stacks.Project+":"+path, &auto.ConfigOptions{Path: true}))
-}
-
 // stopVM cuts the power of a node's VM.
 func stopVM(t *testing.T, r *rehearsal.Rehearsal, name string) {
 	t.Helper()
@@ -236,8 +229,7 @@ func TestHostDown(t *testing.T) {
 		// As the message says; and the host goes out of the configuration.
 		require.NoError(t, w.RemoveConfig("pve2", vmid))
 		set(t, r.Stack, "proxmox.hosts[1].name", "pve3")
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:proxmox.hosts[2]",
-			&auto.ConfigOptions{Path: true}))
+		unset(t, r.Stack, "proxmox.hosts[2]")
 		unset(t, r.Stack, "pools.edge")
 
 		_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))

@@ -1,18 +1,16 @@
 package tests
 
 import (
-	"regexp"
-	"strconv"
-	"strings"
-	"testing"
-	"time"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
 
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/journal"
@@ -147,8 +145,7 @@ func TestForeignVM(t *testing.T) {
 			assert.Contains(t, said, `502 is taken by "payroll-db" on host pve`)
 		}
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.teardown",
-			&auto.ConfigOptions{Path: true}))
+		unset(t, r.Stack, "lifecycle.teardown")
 		set(t, r.Stack, "pools.worker.count", "1")
 	})
 
@@ -222,8 +219,7 @@ func TestForeignTwin(t *testing.T) {
 			}
 
 			if change != "" {
-				require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":"+change,
-					&auto.ConfigOptions{Path: true}))
+				unset(t, r.Stack, change)
 			}
 		})
 	}

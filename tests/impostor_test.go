@@ -39,7 +39,7 @@ func requireNothingSent(t *testing.T, r *rehearsal.Rehearsal, i *talos.Impostor)
 
 	secrets := map[string]string{}
 
-	for _, resource := range state(t, r.Stack).Resources {
+	for _, resource := range decrypted(t, r.Stack).Resources {
 		if resource.Type == "talos:machine/secrets:Secrets" {
 			private(secrets, "Secrets", resource.Outputs)
 		}

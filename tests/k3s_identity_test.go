@@ -47,7 +47,7 @@ func TestK3sIdentity(t *testing.T) {
 	service, err := api.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "10.101.0.1", service.Spec.ClusterIP)
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 
 	set(t, r.Stack, "k3s.serviceCIDR", "10.102.0.0/16")
 	out := newOutput(t)

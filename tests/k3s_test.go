@@ -79,7 +79,7 @@ func TestK3s(t *testing.T) {
 	assert.True(t, result.Outputs[contract.OutputSSHPrivateKey].Secret)
 	assert.True(t, result.Outputs[contract.OutputKubeconfig].Secret)
 
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 
 	setUnschedulable(t, api, "edge-agent-1", true)
 	assert.Equal(t, map[string]any{"edge-agent-1": "cordoned", "edge-server-1": "ready"}, healthOf(upResult(t, r.Stack).Outputs))
@@ -99,8 +99,7 @@ func TestK3s(t *testing.T) {
 	assert.Contains(t, said, "its servers do not know its token: they have been given another")
 
 	r.Ubuntu.ReplaceAgentToken(token)
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.readyTimeout",
-		&auto.ConfigOptions{Path: true}))
+	unset(t, r.Stack, "lifecycle.readyTimeout")
 	result = upResult(t, r.Stack)
 	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-agent-3", "edge-server-1"}, readyNodes(t, api))
 	assert.Equal(t, kubeconfig, result.Outputs[contract.OutputKubeconfig].Value, "the same administrator")
@@ -143,8 +142,7 @@ func TestK3s(t *testing.T) {
 	requireNoChange(t, r.Stack)
 
 	// The agent was recreated, and the end of all lets nobody else go.
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":lifecycle.replace",
-		&auto.ConfigOptions{Path: true}))
+	unset(t, r.Stack, "lifecycle.replace")
 
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())

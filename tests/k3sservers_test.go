@@ -1,11 +1,6 @@
 package tests
 
 import (
-	"slices"
-	"testing"
-	"time"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -14,9 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"talos-proxmox/stacks"
+	"slices"
 	"talos-proxmox/tests/lab/world"
+	"testing"
+	"time"
 )
 
 // threeServers are three servers of K3s and an agent, which wait for less than the example's.
@@ -49,11 +45,6 @@ func TestK3sServersComeAndGo(t *testing.T) {
 		requireRemembered(t, api)
 	}
 	uuid := func(name string) any { return vmConfig(t, r, name)["smbios1"] }
-	unset := func(t *testing.T, key string) {
-		t.Helper()
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), stacks.Project+":"+key,
-			&auto.ConfigOptions{Path: true}))
-	}
 
 	requireOneEtcd(t, three...)
 	requireNoChange(t, r.Stack)
@@ -83,7 +74,7 @@ func TestK3sServersComeAndGo(t *testing.T) {
 	t.Run("two are replaced", func(t *testing.T) {
 		was := []any{uuid("edge-server-1"), uuid("edge-server-3")}
 
-		unset(t, "lifecycle.replace")
+		unset(t, r.Stack, "lifecycle.replace")
 		up(t, r.Stack)
 		set(t, r.Stack, "lifecycle.replace[0]", "edge-server-3")
 		set(t, r.Stack, "lifecycle.replace[1]", "edge-server-1")
@@ -95,7 +86,7 @@ func TestK3sServersComeAndGo(t *testing.T) {
 	})
 
 	t.Run("3 to 1, to 2, to 1, to 3", func(t *testing.T) {
-		unset(t, "lifecycle.replace")
+		unset(t, r.Stack, "lifecycle.replace")
 		up(t, r.Stack)
 
 		before := r.Lab.World().Snapshot()
@@ -142,8 +133,8 @@ func TestK3sServersComeAndGo(t *testing.T) {
 		requireOneEtcd(t, three...)
 		assert.NotContains(t, readyNodes(t, api), "edge-server-3 (not ready)")
 
-		unset(t, "lifecycle.forceRemove")
-		unset(t, "lifecycle.replace")
+		unset(t, r.Stack, "lifecycle.forceRemove")
+		unset(t, r.Stack, "lifecycle.replace")
 		up(t, r.Stack)
 		requireNoChange(t, r.Stack)
 	})

@@ -105,7 +105,7 @@ func TestLabels(t *testing.T) {
 			}
 
 			has(map[string]string{"tier": "", "node-role.kubernetes.io/worker": ""}, of(corev1.TaintEffectNoSchedule), spot)
-			requireNoChange(t, r.Stack)
+			requireSettled(t, r.Stack)
 
 			_, err := api.CoreV1().Nodes().Patch(t.Context(), c.worker, types.StrategicMergePatchType,
 				[]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/theirs":"x"},"annotations":{"theirs":"x"}},

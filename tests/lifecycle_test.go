@@ -48,7 +48,7 @@ func TestLifecycle(t *testing.T) {
 		depends := dependencies()
 		requireOnlySame(t, upChanges(t, r.Stack))
 		assert.Equal(t, depends, dependencies(), "with others, the engine would write the whole state for each worker")
-		requireNoChange(t, r.Stack)
+		requireSettled(t, r.Stack)
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 	})
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"filippo.io/age"
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -172,8 +171,7 @@ func TestHostLost(t *testing.T) {
 	require.NoError(t, r.Lab.World().SetOffline("pve2", true))
 
 	set(t, r.Stack, "proxmox.hosts[1].name", "pve3")
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:proxmox.hosts[2]",
-		&auto.ConfigOptions{Path: true}))
+	unset(t, r.Stack, "proxmox.hosts[2]")
 
 	_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)

@@ -2,19 +2,17 @@ package tests
 
 import (
 	"context"
-	"math"
-	"regexp"
-	"strings"
-	"testing"
-	"time"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
 
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
@@ -205,6 +203,5 @@ func TestAnotherAPIServer(t *testing.T) {
 		})
 	}
 
-	require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:pools.worker.patches",
-		&auto.ConfigOptions{Path: true}))
+	unset(t, r.Stack, "pools.worker.patches")
 }

@@ -106,7 +106,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		assert.Equal(t, three, vmids(r))
 		assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"},
 			kubernetesNodes(t, api))
-		requireNoChange(t, r.Stack)
+		requireSettled(t, r.Stack)
 
 		for vmid, gone := range map[string]string{"404": "home-control-4", "405": "home-control-5"} {
 			var steps []string
@@ -162,8 +162,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		assert.Contains(t, kubernetesNodes(t, api), "home-control-2")
 		requireNoChange(t, r.Stack)
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.replace",
-			&auto.ConfigOptions{Path: true}))
+		unset(t, r.Stack, "lifecycle.replace")
 		up(t, r.Stack)
 		requireNoChange(t, r.Stack)
 		assert.Equal(t, made, uuid())
@@ -184,8 +183,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		require.Error(t, err)
 		assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle.replace",
-			&auto.ConfigOptions{Path: true}))
+		unset(t, r.Stack, "lifecycle.replace")
 		up(t, r.Stack)
 
 		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
@@ -230,8 +228,7 @@ func TestDeadNodes(t *testing.T) {
 		}, effects(table))
 		assert.Regexp(t, "^it does not answer: ", table["home-control-2"].Why)
 
-		require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:cluster.patches",
-			&auto.ConfigOptions{Path: true}))
+		unset(t, r.Stack, "cluster.patches")
 	})
 
 	t.Run("a control plane that is replaced", func(t *testing.T) {
@@ -261,8 +258,7 @@ func TestDeadNodes(t *testing.T) {
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 
 		for _, list := range []string{"replace", "forceRemove"} {
-			require.NoError(t, r.Stack.RemoveConfigWithOptions(t.Context(), "talos-proxmox:lifecycle."+list,
-				&auto.ConfigOptions{Path: true}))
+			unset(t, r.Stack, "lifecycle."+list)
 		}
 	})
 

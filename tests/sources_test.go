@@ -149,7 +149,7 @@ func bringUp(t *testing.T, p pair) {
 	}
 
 	requireOnlySame(t, upChanges(t, r.Stack))
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
 
 	destroy(t, r.Stack)

@@ -23,7 +23,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -156,11 +155,12 @@ func upChanges(t *testing.T, s auto.Stack) map[string]int {
 	return changes
 }
 
-// upResult is up for tests that want to know what came of it, which takes the CLI three times more.
+// upResult is up for tests that want to know its outputs, which takes the CLI twice more. There is no summary: see
+// upChanges.
 func upResult(t *testing.T, s auto.Stack) auto.UpResult {
 	t.Helper()
 
-	result, err := s.Up(t.Context(), optup.ProgressStreams(newOutput(t)))
+	result, err := s.Up(engine.WithoutSummary(t.Context()), optup.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)
 
 	return result
@@ -183,17 +183,26 @@ func destroy(t *testing.T, s auto.Stack) {
 	require.NoError(t, rehearsal.Destroy(engine.Terse(t.Context()), s, optdestroy.ProgressStreams(newOutput(t))))
 }
 
-// requireNoChange holds that neither a preview nor a refresh finds anything to do.
+// requireNoChange holds that a refresh and a preview find nothing to do. That a preview alone finds nothing is held by
+// requireSettled.
 func requireNoChange(t *testing.T, s auto.Stack) {
 	t.Helper()
+	requireEmptyPreview(t, s, optpreview.Refresh())
+}
 
-	out := newOutput(t)
+// requireSettled is requireNoChange, and holds the same of a preview that does not refresh: what a resource was created
+// with and what is read of it later may differ. One test for each kind of resource, boot source and system holds it.
+func requireSettled(t *testing.T, s auto.Stack) {
+	t.Helper()
 
-	preview, err := s.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.Diff())
-	require.NoError(t, err)
-	requireOnlySame(t, previewed(preview.ChangeSummary))
+	requireEmptyPreview(t, s)
+	requireNoChange(t, s)
+}
 
-	preview, err = s.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.Diff(), optpreview.Refresh())
+func requireEmptyPreview(t *testing.T, s auto.Stack, o ...optpreview.Option) {
+	t.Helper()
+
+	preview, err := s.Preview(t.Context(), append(o, optpreview.ProgressStreams(newOutput(t)), optpreview.Diff())...)
 	require.NoError(t, err)
 	requireOnlySame(t, previewed(preview.ChangeSummary))
 }
@@ -215,8 +224,18 @@ func requireOnlySame(t *testing.T, changes map[string]int) {
 	}
 }
 
-// state is the stack's state as it is kept.
+// state is the stack's state as it is kept, with its secrets encrypted.
 func state(t *testing.T, s auto.Stack) apitype.DeploymentV3 {
+	t.Helper()
+
+	d, err := engine.State(t.Context(), s)
+	require.NoError(t, err)
+
+	return d
+}
+
+// decrypted is the stack's state with its secrets in plain text.
+func decrypted(t *testing.T, s auto.Stack) apitype.DeploymentV3 {
 	t.Helper()
 
 	exported, err := s.Export(t.Context())
@@ -246,8 +265,14 @@ func urns(t *testing.T, s auto.Stack) []string {
 func set(t *testing.T, s auto.Stack, path, value string) {
 	t.Helper()
 
-	require.NoError(t, s.SetConfigWithOptions(t.Context(), stacks.Project+":"+path,
-		auto.ConfigValue{Value: value}, &auto.ConfigOptions{Path: true}))
+	require.NoError(t, rehearsal.Set(t.Context(), s, path, value))
+}
+
+// unset takes one key out of the stack's configuration.
+func unset(t *testing.T, s auto.Stack, path string) {
+	t.Helper()
+
+	require.NoError(t, rehearsal.Unset(t.Context(), s, path))
 }
 
 // stackFile writes a stack file into a directory of the test and returns its path.

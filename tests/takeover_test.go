@@ -66,7 +66,7 @@ func TestTakeOver(t *testing.T) {
 			require.Len(t, planted, 9, "five keys, the cluster's secret, two tokens, and what encrypts etcd")
 			requireHidden(t, asText(t, planted), map[string]string{"the exported state": exported}, left(t, r))
 
-			requireNoChange(t, r.Stack)
+			requireSettled(t, r.Stack)
 			destroy(t, r.Stack)
 		})
 	}

@@ -265,7 +265,7 @@ func TestUpgrade(t *testing.T) {
 		assert.Empty(t, r.Talos.Outages(since), "no node goes down for it")
 	})
 
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 
 	for name, row := range impactTable(t, r) {
 		assert.Equal(t, impact.EffectNone, row.Effect, name)

@@ -171,7 +171,7 @@ func TestShape(t *testing.T) {
 	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireShape(t, r, outputs)
-	requireNoChange(t, r.Stack)
+	requireSettled(t, r.Stack)
 }
 
 // requireShape holds that a worker is as shapeKeys state.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
@@ -77,6 +79,41 @@ func (b *Backend) home() string  { return filepath.Join(b.dir, "home") }
 func (b *Backend) state() string { return filepath.Join(b.dir, "state") }
 func (b *Backend) logs() string  { return filepath.Join(b.home(), "logs") }
 
+// stateFile is where the CLI keeps the state of a stack.
+func (b *Backend) stateFile(project, stack string) string {
+	return stateFile(b.state(), project, stack)
+}
+
+func stateFile(dir, project, stack string) string {
+	return filepath.Join(dir, ".pulumi", "stacks", project, stack+".json")
+}
+
+// State reads the state of a stack of a backend, with its secrets encrypted. The CLI is not run for it.
+func State(ctx context.Context, s auto.Stack) (apitype.DeploymentV3, error) {
+	settings, err := s.Workspace().ProjectSettings(ctx)
+	if err != nil {
+		return apitype.DeploymentV3{}, err
+	}
+	backend, err := url.Parse(s.Workspace().GetEnvVars()["PULUMI_BACKEND_URL"])
+	if err != nil {
+		return apitype.DeploymentV3{}, err
+	}
+	text, err := os.ReadFile(stateFile(backend.Path, settings.Name.String(), s.Name()))
+	if err != nil {
+		return apitype.DeploymentV3{}, err
+	}
+	var file struct {
+		Checkpoint apitype.CheckpointV3 `json:"checkpoint"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return apitype.DeploymentV3{}, fmt.Errorf("the state of stack %s: %w", s.Name(), err)
+	}
+	if file.Checkpoint.Latest == nil {
+		return apitype.DeploymentV3{}, nil // it was never updated
+	}
+	return *file.Checkpoint.Latest, nil
+}
+
 // KeepLogs has the CLI write its own logs from now on, which a new backend does without.
 func (b *Backend) KeepLogs() error { return os.Remove(b.logs()) }
 
@@ -125,7 +162,11 @@ func (b *Backend) InlineStack(
 		return auto.Stack{}, err
 	}
 	opts = append(append(b.Options(), auto.WorkDir(dir)), opts...)
-	s, err := auto.UpsertStackInlineSource(ctx, stack, project, program, opts...)
+	open := auto.SelectStackInlineSource
+	if _, err := os.Stat(b.stateFile(project, stack)); errors.Is(err, fs.ErrNotExist) {
+		open = auto.NewStackInlineSource // the CLI need not look for it first
+	}
+	s, err := open(ctx, stack, project, program, opts...)
 	if err != nil {
 		return auto.Stack{}, fmt.Errorf("stack %s of %s: %w", stack, project, err)
 	}

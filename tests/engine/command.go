@@ -34,11 +34,14 @@ var _ auto.PulumiCommand = (*Command)(nil)
 func (e *Engine) NewCommand() *Command { return &Command{path: e.cli} }
 
 // spared are the commands by which the Automation API ends each operation, and what stands for their answers.
-var spared = map[string]string{"stack output": "{}", "stack history": "[]"}
+var (
+	spared  = map[string]string{"stack output": "{}", "stack history": "[]"}
+	history = map[string]string{"stack history": "[]"}
+)
 
-// spare is what stands for the answer of a command, if it is one of them.
-func spare(args []string) (answer string, there bool) {
-	answer, there = spared[strings.Join(args[:min(2, len(args))], " ")]
+// spare is what stands for the answer of a command, if it is one of those that are left out.
+func spare(left map[string]string, args []string) (answer string, there bool) {
+	answer, there = left[strings.Join(args[:min(2, len(args))], " ")]
 
 	return answer, there
 }
@@ -46,15 +49,21 @@ func spare(args []string) (answer string, there bool) {
 type terseKey struct{}
 
 // Terse returns a context in which the operations of a backend's stacks leave out what Command.Terse does.
-func Terse(ctx context.Context) context.Context { return context.WithValue(ctx, terseKey{}, true) }
+func Terse(ctx context.Context) context.Context { return context.WithValue(ctx, terseKey{}, spared) }
 
-// tersely is a command that heeds Terse.
+// WithoutSummary returns a context in which the operations of a backend's stacks have outputs, and no summary.
+func WithoutSummary(ctx context.Context) context.Context {
+	return context.WithValue(ctx, terseKey{}, history)
+}
+
+// tersely is a command that heeds Terse and WithoutSummary.
 type tersely struct{ auto.PulumiCommand }
 
 func (c tersely) Run(
 	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
 ) (stdout, stderr string, code int, err error) {
-	if answer, there := spare(args); there && ctx.Value(terseKey{}) != nil {
+	left, _ := ctx.Value(terseKey{}).(map[string]string)
+	if answer, there := spare(left, args); there {
 		return answer, "", 0, nil
 	}
 
@@ -68,7 +77,7 @@ func (*Command) Version() semver.Version { return sdk.Version }
 func (c *Command) Run(
 	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
 ) (stdout, stderr string, code int, err error) {
-	if answer, there := spare(args); there && c.Terse {
+	if answer, there := spare(spared, args); there && c.Terse {
 		return answer, "", 0, nil
 	}
 

@@ -2,15 +2,12 @@ package rehearsal
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/tests/engine"
 )
 
 // Destroy takes a stack away. Where nodes are held until they have left their cluster, it lets go of them first, and
@@ -22,8 +19,7 @@ func Destroy(ctx context.Context, s auto.Stack, o ...optdestroy.Option) error {
 	}
 
 	if held || protected {
-		if err := s.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"},
-			&auto.ConfigOptions{Path: true}); err != nil {
+		if err := Set(ctx, s, "lifecycle.teardown", "true"); err != nil {
 			return err
 		}
 
@@ -44,14 +40,9 @@ func Destroy(ctx context.Context, s auto.Stack, o ...optdestroy.Option) error {
 // holds says whether anything in the stack's state must be asked before it is deleted, and whether anything is
 // protected.
 func holds(ctx context.Context, s auto.Stack) (held, protected bool, err error) {
-	exported, err := s.Export(ctx)
+	state, err := engine.State(ctx, s)
 	if err != nil {
 		return false, false, err
-	}
-
-	var state apitype.DeploymentV3
-	if err := json.Unmarshal(exported.Deployment, &state); err != nil {
-		return false, false, fmt.Errorf("the state of %s cannot be read: %w", s.Name(), err)
 	}
 
 	for _, r := range state.Resources {

@@ -15,7 +15,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 
-	"talos-proxmox/stacks"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -190,10 +189,8 @@ func (g *Harness) prepare(ctx context.Context) error {
 
 // set changes a key of the configuration.
 func (g *Harness) set(ctx context.Context, key, value string) error {
-	key, path := stacks.Project+":"+key, &auto.ConfigOptions{Path: true}
-
 	if value == "" {
-		return g.r.Stack.RemoveConfigWithOptions(ctx, key, path)
+		return rehearsal.Unset(ctx, g.r.Stack, key)
 	}
 
 	if more, relative := strings.CutPrefix(value, "+"); relative {
@@ -205,7 +202,7 @@ func (g *Harness) set(ctx context.Context, key, value string) error {
 		value = strconv.Itoa(workers[g.Name] + n)
 	}
 
-	return g.r.Stack.SetConfigWithOptions(ctx, key, auto.ConfigValue{Value: value}, path)
+	return rehearsal.Set(ctx, g.r.Stack, key, value)
 }
 
 // reference runs a stage undisturbed, and notes what it does.

@@ -9,7 +9,7 @@ import (
 )
 
 func accessRoutes() []route {
-	return []route{
+	return append(accountRoutes(), []route{
 		{
 			method: "POST", path: "/access/ticket", open: true,
 			params: parameters("username! password! otp realm path privs new-format:bool tfa-challenge"), handle: login,
@@ -22,7 +22,7 @@ func accessRoutes() []route {
 		{method: "GET", path: "/access/roles", handle: roles},
 		{method: "GET", path: "/access/roles/{role}", handle: role},
 		{method: "GET", path: "/version", handle: version},
-	}
+	}...)
 }
 
 func nothing(*request) (any, error) { return nil, nil } //nolint:nilnil // Proxmox VE answers null
@@ -75,86 +75,56 @@ func version(r *request) (any, error) {
 	return map[string]any{"release": v.Release(), "version": v, "repoid": v.RepoID()}, nil
 }
 
-// users shows what user.cfg has of users: the lab's have no name, no mail and no end.
+// users shows what user.cfg has of users.
 func users(r *request) (any, error) {
 	out := []map[string]any{}
 
-	for _, user := range r.world.Users(r.caller) {
-		_, realm, _ := strings.Cut(user, "@")
-		out = append(out, map[string]any{"userid": user, "enable": 1, "expire": 0, "realm-type": realm})
+	for _, id := range r.world.Users(r.caller) {
+		u, err := r.world.User(id)
+		if err != nil {
+			return nil, err
+		}
+
+		_, realm, _ := strings.Cut(id, "@")
+		entry := userEntry(u)
+		entry["userid"], entry["realm-type"] = id, realm
+		out = append(out, entry)
 	}
 
 	return out, nil
 }
 
-// predefined are the roles that every Proxmox VE has (pve-access-control: create_roles). There are no others: a lab's
-// grants are privileges, not roles.
-func predefined(v world.Version) map[string][]string {
-	admin, user, audit := "Allocate Clone Migrate Monitor Snapshot Snapshot.Rollback", "", ""
-	if v.Major() > 8 {
-		admin = "Allocate Clone GuestAgent.Unrestricted Migrate Replicate Snapshot Snapshot.Rollback"
-		user, audit = " GuestAgent.FileRead GuestAgent.FileSystemMgmt GuestAgent.FileWrite", " GuestAgent.Audit"
+func userEntry(u world.User) map[string]any {
+	entry := map[string]any{"enable": 1, "expire": u.Expire}
+	if u.Disabled {
+		entry["enable"] = 0
 	}
 
-	configure := privileges("VM", "Config.CPU Config.Disk Config.HWType Config.Memory Config.Network Config.Options")
-	vmAudit := privileges("VM", "Audit"+audit)
-	vmUser := slices.Concat(vmAudit, privileges("VM", "Backup Config.CDROM Config.Cloudinit Console PowerMgmt"+user))
-	vmAdmin := slices.Concat(vmUser, configure, privileges("VM", admin))
-	sysAdmin := privileges("Sys", "Audit Console Syslog")
-	users := []string{"Group.Allocate", "Realm.AllocateUser", "User.Modify"}
+	optional(entry, "comment", u.Comment)
+	optional(entry, "email", u.Email)
 
-	all := map[string][]string{
-		"NoAccess":          {},
-		"PVEVMAdmin":        vmAdmin,
-		"PVEVMUser":         vmUser,
-		"PVETemplateUser":   privileges("VM", "Audit Clone"),
-		"PVEDatastoreUser":  privileges("Datastore", "AllocateSpace Audit"),
-		"PVEDatastoreAdmin": privileges("Datastore", "Allocate AllocateSpace AllocateTemplate Audit"),
-		"PVEPoolUser":       privileges("Pool", "Audit"), "PVEPoolAdmin": privileges("Pool", "Allocate Audit"),
-		"PVESDNUser": privileges("SDN", "Audit Use"), "PVESDNAdmin": privileges("SDN", "Allocate Audit Use"),
-		"PVEMappingUser": privileges("Mapping", "Audit Use"), "PVEMappingAdmin": privileges("Mapping", "Audit Modify Use"),
-		"PVESysAdmin": sysAdmin, "PVEUserAdmin": users,
-		"PVEAuditor": slices.Concat(vmAudit,
-			[]string{"Datastore.Audit", "Mapping.Audit", "Pool.Audit", "SDN.Audit", "Sys.Audit"}),
-	}
-
-	all["PVEAdmin"] = slices.Concat(vmAdmin, sysAdmin, users, all["PVEDatastoreAdmin"], all["PVEPoolAdmin"],
-		all["PVESDNAdmin"], all["PVEMappingUser"])
-	all["Administrator"] = slices.Concat(all["PVEAdmin"], []string{
-		"Mapping.Modify", "Permissions.Modify", "Realm.Allocate", "Sys.AccessNetwork", "Sys.Incoming", "Sys.Modify",
-		"Sys.PowerMgmt",
-	})
-
-	for _, list := range all {
-		slices.Sort(list)
-	}
-
-	return all
-}
-
-func privileges(kind, names string) []string {
-	list := strings.Fields(names)
-	for i := range list {
-		list[i] = kind + "." + list[i]
-	}
-
-	return list
+	return entry
 }
 
 func roles(r *request) (any, error) {
-	out, all := []map[string]any{}, predefined(r.world.Version())
+	out, all := []map[string]any{}, r.world.Roles()
 
 	for _, id := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, map[string]any{"roleid": id, "privs": strings.Join(all[id], ","), "special": 1})
+		entry := map[string]any{"roleid": id, "privs": strings.Join(all[id], ",")}
+		if r.world.Predefined(id) {
+			entry["special"] = 1
+		}
+
+		out = append(out, entry)
 	}
 
 	return out, nil
 }
 
 func role(r *request) (any, error) {
-	list, ok := predefined(r.world.Version())[r.vars["role"]]
-	if !ok {
-		return nil, &world.Error{Code: 500, Reason: "role '" + r.vars["role"] + "' does not exist"}
+	list, err := r.world.Role(r.vars["role"])
+	if err != nil {
+		return nil, err
 	}
 
 	out := map[string]int{}

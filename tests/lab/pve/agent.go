@@ -98,13 +98,20 @@ func interfaces(r *request) (any, error) {
 			})
 		}
 
-		result = append(result, map[string]any{
-			"name": i.Name, "hardware-address": i.MAC, "ip-addresses": addresses,
+		entry := map[string]any{
+			"name": i.Name, "hardware-address": i.MAC,
 			"statistics": map[string]any{
 				"rx-bytes": 0, "rx-packets": 0, "rx-errs": 0, "rx-dropped": 0, "tx-bytes": 0, "tx-packets": 0, "tx-errs": 0,
 				"tx-dropped": 0,
 			},
-		})
+		}
+
+		// The agent says nothing of the addresses of a link that has none (QEMU: qga/commands-posix.c).
+		if len(addresses) > 0 {
+			entry["ip-addresses"] = addresses
+		}
+
+		result = append(result, entry)
 	}
 
 	return map[string]any{"result": result}, nil

@@ -138,7 +138,7 @@ func downloadURL(r *request) (any, error) {
 	}
 
 	for name, allowed := range map[string][]string{
-		"content": {"iso", "vztmpl", "import"}, "compression": {"gz", "lzo", "zst", "bz2"},
+		"content": uploadable, "compression": {"gz", "lzo", "zst", "bz2"},
 		"checksum-algorithm": world.Algorithms,
 	} {
 		if v := r.values.Get(name); v != "" && !slices.Contains(allowed, v) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 
 	"talos-proxmox/tests/lab/journal"
@@ -42,7 +43,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	// The whole body is read before anything is answered: a connection that is closed on unread data takes the answer with
 	// it.
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	body, file, err := readBody(r)
 	if err != nil {
 		reset(w)
 
@@ -53,7 +54,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	data, err := s.answer(route, vars, r, body, fault)
+	data, err := s.answer(route, &request{world: s.world, vars: vars, file: file}, r, body, fault)
 
 	var unknown unknownError
 
@@ -67,6 +68,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		reply(w, data, err)
 	}
+}
+
+// readBody reads the parameters in a body, and the file that comes with them.
+func readBody(r *http.Request) ([]byte, *world.UploadedFile, error) {
+	if strings.HasPrefix(r.Header.Get("Content-Type"), multipartForm) {
+		return readForm(r)
+	}
+
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+
+	return body, nil, err
 }
 
 var apiPrefix = regexp.MustCompile(`^/api2/json(/.*?)/?$`)
@@ -121,13 +133,11 @@ type request struct {
 	caller world.Caller
 	vars   map[string]string
 	values values
+	// file is what was sent with the parameters, nil where none was.
+	file *world.UploadedFile
 }
 
-func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body []byte, f *journal.Fault) (any,
-	error,
-) {
-	req := &request{world: s.world, vars: vars}
-
+func (s *Server) answer(rt *route, req *request, r *http.Request, body []byte, f *journal.Fault) (any, error) {
 	if !rt.open {
 		id, err := s.authenticate(r)
 		if err != nil {
@@ -145,6 +155,12 @@ func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body
 		req.caller.Task = &world.TaskFault{Hang: cmp.Or(f.For, forever)}
 	}
 
+	if len(body) > 0 && r.Method != http.MethodPut && r.Method != http.MethodPost {
+		return nil, &world.Error{
+			Code: http.StatusNotImplemented, Reason: fmt.Sprintf("Unexpected content for method '%s'", r.Method),
+		}
+	}
+
 	values, err := read(r, body)
 	if err != nil {
 		return nil, err
@@ -160,7 +176,7 @@ func (s *Server) answer(rt *route, vars map[string]string, r *http.Request, body
 		}
 	}
 
-	if host := vars["node"]; host != "" {
+	if host := req.vars["node"]; host != "" {
 		if err := s.world.Reach(host); err != nil {
 			return nil, err
 		}

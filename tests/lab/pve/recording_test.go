@@ -24,7 +24,7 @@ func TestRecordings(t *testing.T) {
 
 			f := serveHosts(t, version, timeline.Latencies{}, []world.Host{{
 				Name: "pve", Bridges: []string{"vmbr0"}, PCI: world.GPU("0000:01:00", 1), Storages: []world.Storage{
-					{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl", "backup", "snippets"}},
+					{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl", "backup", "snippets", "import"}},
 					{Name: "local-lvm", Type: "lvmthin", Content: []string{"images"}},
 				},
 			}}, nil)

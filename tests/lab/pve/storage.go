@@ -40,6 +40,11 @@ func storageRoutes() []route {
 			handle: downloadURL,
 		},
 		{
+			method: "POST", path: path + "/{storage}/upload",
+			needs:  need("/storage/{storage}", "Datastore.AllocateTemplate"),
+			params: parameters("content! filename! checksum checksum-algorithm"), handle: upload,
+		},
+		{
 			method: "GET", path: "/nodes/{node}/query-url-metadata", params: parameters("url! verify-certificates:bool"),
 			handle: queryURLMetadata,
 		},

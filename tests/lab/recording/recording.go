@@ -8,9 +8,11 @@ import (
 	"crypto/tls"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -89,7 +91,13 @@ func Asked(version string) map[string]bool {
 
 	for _, a := range all {
 		call, _, _ := strings.Cut(a.Request, "?")
-		found[call] = true
+		method, path, _ := strings.Cut(call, " ")
+
+		if method = strings.TrimSuffix(method, "+"); method == "UPLOAD" {
+			method = http.MethodPost
+		}
+
+		found[method+" "+path] = true
 	}
 
 	return found
@@ -157,11 +165,24 @@ type reply struct {
 func (s Server) send(ctx context.Context, c *http.Client, request string) (reply, string, error) {
 	method, rest, _ := strings.Cut(request, " ")
 	path, query, _ := strings.Cut(rest, "?")
+	method, embodied := strings.CutSuffix(method, "+")
 
-	var body io.Reader
-	if method == http.MethodPost || method == http.MethodPut {
+	var (
+		body io.Reader
+		kind = "application/x-www-form-urlencoded"
+	)
+
+	switch {
+	case method == "UPLOAD":
+		method = http.MethodPost
+
+		var err error
+		if body, kind, err = fileForm(query); err != nil {
+			return reply{}, "", err
+		}
+	case method == http.MethodPost || method == http.MethodPut || embodied:
 		body = strings.NewReader(query)
-	} else if query != "" {
+	case query != "":
 		path += "?" + query
 	}
 
@@ -173,7 +194,7 @@ func (s Server) send(ctx context.Context, c *http.Client, request string) (reply
 	r.Header.Set("Authorization", s.Authorization)
 
 	if body != nil {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Content-Type", kind)
 	}
 
 	response, err := c.Do(r)
@@ -190,12 +211,39 @@ func (s Server) send(ctx context.Context, c *http.Client, request string) (reply
 	var found reply
 
 	if len(bytes.TrimSpace(text)) > 0 {
-		if err := json.Unmarshal(text, &found); err != nil {
+		// What the server itself refuses, before the API is asked, is plain text.
+		if err := json.Unmarshal(text, &found); err != nil && response.StatusCode < http.StatusBadRequest {
 			return reply{}, "", fmt.Errorf("%s: %w", response.Status, err)
 		}
 	}
 
 	return found, response.Status, nil
+}
+
+// fileForm is a form with a small file, whose name is in the parameter "file".
+func fileForm(query string) (io.Reader, string, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, "", err
+	}
+
+	var (
+		b    bytes.Buffer
+		form = multipart.NewWriter(&b)
+	)
+
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if name != "file" {
+			err = errors.Join(err, form.WriteField(name, values.Get(name)))
+		}
+	}
+
+	file, creation := form.CreateFormFile("filename", values.Get("file"))
+	if creation == nil {
+		_, creation = file.Write(make([]byte, 4096))
+	}
+
+	return &b, form.FormDataContentType(), errors.Join(err, creation, form.Close())
 }
 
 // wait returns how a task ends.

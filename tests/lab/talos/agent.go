@@ -1,12 +1,10 @@
 package talos
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"talos-proxmox/tests/lab/machine"
@@ -19,7 +17,16 @@ func (n *node) agent() []machine.Interface {
 		return nil
 	}
 
-	out := []machine.Interface{{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: n.loopback()}}
+	out := []machine.Interface{{Name: "lo", MAC: noMAC, Addresses: n.loopback()}}
+
+	for _, name := range kernelLinks {
+		i := machine.Interface{Name: name, MAC: noMAC}
+		if name == "bond0" || name == "dummy0" {
+			i.MAC = n.madeMAC(name)
+		}
+
+		out = append(out, i)
+	}
 
 	for _, l := range n.allLinks() {
 		i := machine.Interface{Name: l.name, MAC: strings.ToLower(l.mac), Addresses: l.addresses}
@@ -38,11 +45,15 @@ func (n *node) agent() []machine.Interface {
 		out = append(out, i)
 	}
 
-	out = append(out, n.pluginLinks()...)
-	n.mix(out)
-
-	return out
+	return append(out, n.pluginLinks()...)
 }
+
+// noMAC is what a link without hardware shows.
+const noMAC = "00:00:00:00:00:00"
+
+// kernelLinks are made by Talos' kernel before those of the hardware, which they come before in the agent's list: it
+// goes by the number of the link. Nothing is configured on them.
+var kernelLinks = []string{"bond0", "dummy0", "teql0", "tunl0", "sit0", "ip6tnl0"}
 
 // pluginLinks are what a network plugin adds to a node: its own links, with addresses of the pods' network, and a
 // pod's.
@@ -86,29 +97,6 @@ func (n *node) pluginLinks() []machine.Interface {
 		made("flannel.1", netip.PrefixFrom(first, first.BitLen())),
 		made("cni0", netip.PrefixFrom(first.Next(), subnet.Bits())),
 		made("veth" + n.suffix("veth", 8)),
-	}
-}
-
-// mix brings links and their addresses into an order that differs from machine to machine and from one set of links to
-// the next, but not from one call to the next. The real one follows from the order in which the kernel made the links,
-// on which nobody can rely.
-func (n *node) mix(list []machine.Interface) {
-	var names []string
-	for _, i := range list {
-		names = append(names, i.Name)
-	}
-
-	slices.Sort(names)
-	all := strings.Join(names, " ")
-
-	slices.SortFunc(list, func(a, b machine.Interface) int { return cmp.Compare(n.hash(all+a.Name), n.hash(all+b.Name)) })
-
-	for _, i := range list {
-		slices.SortFunc(i.Addresses, func(a,
-			b netip.Prefix,
-		) int {
-			return cmp.Compare(n.hash(a.String()), n.hash(b.String()))
-		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -34,6 +35,12 @@ type access struct {
 	passwords map[string]string
 	tickets   map[string]Ticket
 	grants    map[string]map[string][]string // id: path: privileges
+	// made are the users that an administrator made, or said something of; attributes likewise of tokens.
+	made       map[string]User
+	attributes map[string]Token
+	// predefined are the roles that there always are, roles those that were made, given what they were given to.
+	predefined, roles map[string][]string
+	given             []Grant
 }
 
 // Ticket is what a login returns.
@@ -48,6 +55,9 @@ func (a *access) init(c Credentials, all []string) {
 	a.passwords = map[string]string{}
 	a.tickets = map[string]Ticket{}
 	a.grants = map[string]map[string][]string{}
+	a.made = map[string]User{}
+	a.attributes = map[string]Token{}
+	a.roles = map[string][]string{}
 
 	if c.TokenID != "" {
 		a.tokens[c.TokenID] = c.TokenSecret
@@ -65,6 +75,10 @@ func (a *access) users() []string {
 	all := map[string]bool{superuser: true}
 
 	for user := range a.passwords {
+		all[user] = true
+	}
+
+	for user := range a.made {
 		all[user] = true
 	}
 
@@ -124,6 +138,10 @@ func (w *World) VerifyToken(id, secret string) error {
 		return &Error{Code: 401, Reason: fmt.Sprintf("no such user ('%s')", user)}
 	}
 
+	if w.access.made[user].Disabled {
+		return &Error{Code: 401, Reason: fmt.Sprintf("user '%s' is disabled", user)}
+	}
+
 	known, ok := w.access.tokens[id]
 	if !ok {
 		return &Error{Code: 401, Reason: fmt.Sprintf("no such token '%s' for user '%s'", name, user)}
@@ -179,6 +197,15 @@ func (w *World) allowed(id, path, privilege string) bool {
 		return true
 	}
 
+	// A token that was made here depends on what its user may do.
+	if t, made := w.access.attributes[id]; made {
+		user, _, _ := strings.Cut(id, "!")
+
+		if may := w.allowed(user, path, privilege); !may || !t.Separated {
+			return may
+		}
+	}
+
 	if slices.Contains(w.access.on(id, path), privilege) {
 		return true
 	}
@@ -196,7 +223,7 @@ func (w *World) allowed(id, path, privilege string) bool {
 }
 
 func (a *access) on(id, path string) []string {
-	grants := a.grants[id]
+	grants := a.grantsOf(id)
 
 	for {
 		if p, ok := grants[path]; ok {
@@ -213,6 +240,26 @@ func (a *access) on(id, path string) []string {
 			path = path[:i]
 		}
 	}
+}
+
+// grantsOf are the privileges of a user or a token by path: what it was granted, and what its roles on it give.
+func (a *access) grantsOf(id string) map[string][]string {
+	grants := a.grants[id]
+
+	for _, g := range a.given {
+		if g.ID != id {
+			continue
+		}
+
+		if grants = maps.Clone(grants); grants == nil {
+			grants = map[string][]string{}
+		}
+
+		list, _ := a.role(g.Role)
+		grants[g.Path] = unique(slices.Concat(grants[g.Path], list))
+	}
+
+	return grants
 }
 
 // need asks for a privilege. The world is locked.
@@ -257,8 +304,12 @@ func (w *World) Permissions(id string) map[string][]string {
 		paths[path] = true
 	}
 
-	for path := range w.access.grants[id] {
-		paths[path] = true
+	user, _, _ := strings.Cut(id, "!")
+
+	for _, holder := range []string{id, user} {
+		for path := range w.access.grantsOf(holder) {
+			paths[path] = true
+		}
 	}
 
 	for _, p := range w.pools {

@@ -317,7 +317,7 @@ func (d *download) unpack(f fetched) (*received, error) {
 	return f.plain, nil
 }
 
-func (d *download) path() string { return d.storage.Path() + "/template/" + d.Content + "/" + d.name }
+func (d *download) path() string { return d.storage.filePath(d.Content, d.name) }
 
 // free is the room that is left on the storage.
 func (d *download) free() int64 {

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 
@@ -163,11 +164,17 @@ func (w *World) allocateBlank(v *vm, d driveSpec, defaultStorage string) (driveS
 
 	if source := d.properties["import-from"]; source != "" {
 		src, err := w.volume(v.host, source)
+
+		var gone *missingFile
+		if errors.As(err, &gone) {
+			return d, nil, failf("failed to stat '%s'", gone.path)
+		}
+
 		if err != nil {
 			return d, nil, failf("cannot import from '%s' - %s", source, err)
 		}
 
-		if content, size = src.copyContent(), src.bytes(); size == 0 {
+		if content, size = src.copyContent(), src.virtualSize(); size == 0 {
 			return d, nil, failf("could not get file size of %s", source)
 		}
 

@@ -119,5 +119,5 @@ func (v *volume) virtualSize() int64 {
 		return int64(binary.BigEndian.Uint64(f.Head[24:]))
 	}
 
-	return v.size
+	return v.bytes()
 }

@@ -63,17 +63,28 @@ func (v *volume) path() string {
 	case v.kind == "images" && v.storage.files():
 		return v.storage.Path() + "/images/" + v.name()
 	case v.storage.files():
-		dir, file, _ := strings.Cut(v.name(), "/")
-		if dir == "snippets" {
-			return v.storage.Path() + "/snippets/" + file
-		}
+		kind, file, _ := strings.Cut(v.name(), "/")
 
-		return v.storage.Path() + "/template/" + dir + "/" + file
+		return v.storage.filePath(kind, file)
 	case v.storage.Type == "zfspool":
 		return "/dev/zvol/" + v.storage.Name + "/" + path.Base(v.name())
 	default:
 		return "/dev/" + v.storage.Name + "/" + path.Base(v.name())
 	}
+}
+
+// filePath is where a storage keeps a file (pve-storage: Plugin.pm, $vtype_subdirs).
+func (s *Storage) filePath(kind, file string) string {
+	dir := "/template/" + kind + "/"
+
+	switch kind {
+	case "snippets", "import":
+		dir = "/" + kind + "/"
+	case "vztmpl":
+		dir = "/template/cache/"
+	}
+
+	return s.Path() + dir + file
 }
 
 // volume finds a volume as a host sees it.
@@ -96,7 +107,7 @@ func (w *World) volume(host, id string) (*volume, error) {
 
 	kind, file, _ := strings.Cut(rest, "/")
 	if _, known := extensions[kind]; s.files() && known {
-		return nil, &missingFile{missing, s.Path() + "/template/" + kind + "/" + file}
+		return nil, &missingFile{missing, s.filePath(kind, file)}
 	}
 
 	return nil, missing

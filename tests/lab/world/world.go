@@ -110,6 +110,7 @@ func New(o Options) (*World, error) {
 	}
 
 	w.access.init(o.Credentials, w.version.Privileges())
+	w.access.predefined = w.version.Roles()
 
 	return w, nil
 }

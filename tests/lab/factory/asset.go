@@ -1,7 +1,10 @@
 package factory
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -14,15 +17,29 @@ type Asset struct {
 	QCOW2     bool   // a disk image in QEMU's own format instead of a raw one
 	// Foreign is how an image begins that is not of the factory's making, but served or kept as one; empty: it is.
 	Foreign string
-	// Compression of a raw disk image is "xz", "zst" or empty.
+	// Compression of a disk image is "xz", "zst", "gz", "tar.gz" or empty.
 	Compression string
 }
 
 // architecture is the only one that the lab's machines have.
 const architecture = "-amd64"
 
-// ParseFile reads the name of a file that the factory offers: "nocloud-amd64.iso", "metal-amd64.raw.zst". Forms that
-// the lab has no use for are not known to it.
+// errNotPlayed is about what the factory has and the lab has no use for.
+var errNotPlayed = errors.New("the lab's Image Factory does not make it")
+
+// other are the files that the factory makes besides images for the lab's machines (image-factory: internal/profile,
+// ParseFromPath).
+var other = regexp.MustCompile(`^(kernel|cmdline|initramfs|installer)-|-installer-.*\.tar$|-uki\.efi$|\.(vhd|ova)(\.|$)|` +
+	`-(amd64|arm64)-secureboot\.|-arm64\.`)
+
+// platforms are those of Talos that the lab's machines are not.
+var platforms = regexp.MustCompile(`^(akamai|aws|azure|cloudstack|digital-ocean|equinixMetal|exoscale|gcp|hcloud|` +
+	`nutanix|opennebula|openstack|oracle|scaleway|upcloud|vmware|vultr)-`)
+
+// compressions are those of disk images.
+var compressions = []string{"tar.gz", "gz", "xz", "zst"}
+
+// ParseFile reads the name of a file that the factory offers: "nocloud-amd64.iso", "metal-amd64.raw.zst".
 func ParseFile(schematic, version, file string) (Asset, error) {
 	if !strings.HasPrefix(version, "v") {
 		version = "v" + version
@@ -30,7 +47,12 @@ func ParseFile(schematic, version, file string) (Asset, error) {
 
 	a := Asset{Schematic: schematic, Version: version}
 
+	if other.MatchString(file) || platforms.MatchString(file) {
+		return a, fmt.Errorf("%w: %s", errNotPlayed, file)
+	}
+
 	stem, form, _ := strings.Cut(file, ".")
+	form, a.Compression, _ = strings.Cut(form, ".")
 
 	switch form {
 	case "iso":
@@ -38,9 +60,11 @@ func ParseFile(schematic, version, file string) (Asset, error) {
 	case "raw":
 	case "qcow2":
 		a.QCOW2 = true
-	case "raw.xz", "raw.zst":
-		a.Compression = strings.TrimPrefix(form, "raw.")
 	default:
+		return a, fmt.Errorf("invalid profile path: %q", file)
+	}
+
+	if a.Compression != "" && (a.ISO || !slices.Contains(compressions, a.Compression)) {
 		return a, fmt.Errorf("invalid profile path: %q", file)
 	}
 
@@ -56,16 +80,20 @@ func ParseFile(schematic, version, file string) (Asset, error) {
 
 // File is the name that ParseFile reads.
 func (a Asset) File() string {
+	form := ".raw"
+
 	switch {
 	case a.ISO:
-		return a.Platform + architecture + ".iso"
+		form = ".iso"
 	case a.QCOW2:
-		return a.Platform + architecture + ".qcow2"
-	case a.Compression != "":
-		return a.Platform + architecture + ".raw." + a.Compression
-	default:
-		return a.Platform + architecture + ".raw"
+		form = ".qcow2"
 	}
+
+	if a.Compression != "" {
+		form += "." + a.Compression
+	}
+
+	return a.Platform + architecture + form
 }
 
 // size is about what the real image has.
@@ -75,12 +103,12 @@ func (a Asset) size() int64 {
 		return 600 << 20
 	case a.ISO:
 		return 112 << 20
-	case a.QCOW2:
-		return 214 << 20
-	case a.Compression == "zst":
-		return 101 << 20
 	case a.Compression == "xz":
 		return 92 << 20
+	case a.Compression != "":
+		return 101 << 20
+	case a.QCOW2:
+		return 214 << 20
 	default:
 		return 1306 << 20
 	}

@@ -1,7 +1,9 @@
 package factory
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -44,18 +46,32 @@ func Identify(head []byte) (Asset, bool) {
 }
 
 // content is an image as a stream: what it is, and zeros, which cost nothing to make. A compressed one can be
-// decompressed.
-func (a Asset) content(size, raw int64) io.Reader {
-	begin := padded(a.line())
+// decompressed, but for xz. The image has a size, what it is a compressed form of has another, and the disk a third.
+func (a Asset) content(size, plain, disk int64) io.Reader {
+	inside := a
+	inside.Compression = ""
+	begin := a.begin(disk)
 
-	switch {
-	case a.QCOW2:
-		begin = qcow2(a.line(), raw)
-	case a.Compression == "zst":
-		begin = zstd(a, raw, size)
+	switch a.Compression {
+	case "zst":
+		begin = zstd(a.line(), inside.begin(disk), plain, size)
+	case "gz":
+		begin = gz(a.line(), inside.begin(disk), plain, size)
+	case "tar.gz":
+		// What is in the archive says that it is one still: nothing boots from it.
+		begin = gz(a.line(), archived(padded(a.line()), plain), archiveSize(plain), size)
 	}
 
 	return io.MultiReader(bytes.NewReader(begin), io.LimitReader(zeros{}, size-int64(len(begin))))
+}
+
+// begin is how an image begins that holds a disk of a size.
+func (a Asset) begin(disk int64) []byte {
+	if a.QCOW2 && a.Compression == "" {
+		return qcow2(a.line(), disk)
+	}
+
+	return padded(a.line())
 }
 
 func padded(line []byte) []byte { return append(line, make([]byte, HeadSize-len(line))...) }
@@ -81,15 +97,11 @@ const (
 	zstdBlock     = 128 << 10
 )
 
-// zstd is a stream that decompresses to the raw image: its beginning as it is, and blocks that each stand for zeros.
-// Around it are parts that a decompressor skips: one that says what the file is, and one that makes it as large as a
-// real one.
-func zstd(a Asset, raw, size int64) []byte {
-	inside := a
-	inside.Compression = ""
-
-	b := skippable(int64(len(a.line())))
-	b = append(b, a.line()...)
+// zstd is a stream that decompresses to an image: its beginning as it is, and blocks that each stand for zeros. Around
+// it are parts that a decompressor skips: one that says what the file is, and one that makes it as large as a real one.
+func zstd(line, begin []byte, plain, size int64) []byte {
+	b := skippable(int64(len(line)))
+	b = append(b, line...)
 	b = binary.LittleEndian.AppendUint32(b, zstdFrame)
 	b = append(b, 0, zstdWindow)
 
@@ -102,10 +114,10 @@ func zstd(a Asset, raw, size int64) []byte {
 		b = append(b, byte(header), byte(header>>8), byte(header>>16))
 	}
 
-	block(0, HeadSize, false)
-	b = append(b, padded(inside.line())...)
+	block(0, int64(len(begin)), false)
+	b = append(b, begin...)
 
-	for left := raw - HeadSize; left > 0; left -= zstdBlock {
+	for left := plain - int64(len(begin)); left > 0; left -= zstdBlock {
 		block(1, min(left, zstdBlock), false)
 		b = append(b, 0)
 	}
@@ -123,13 +135,82 @@ func skippable(length int64) []byte {
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, zstdSkippable), uint32(length))
 }
 
-// smallest is the size below which an image would lack a part.
-func (a Asset) smallest(raw int64) int64 {
-	if a.Compression == "zst" {
-		return int64(len(zstd(a, raw, 0))) + 8
+const (
+	// gzipRun is how many zeros one member of a stream stands for.
+	gzipRun = 8 << 20
+	// gzipExtra is the most that the header of a member can hold, gzipEmpty the size of one that holds nothing.
+	gzipExtra, gzipEmpty = 1<<16 - 1, 25
+)
+
+// gz is a stream of members (RFC 1952) that decompresses to an image: its beginning, which says in its header what the
+// file is, members that stand for zeros, and members with nothing but a long header, which make it as large as a real
+// one.
+func gz(line, begin []byte, plain, size int64) []byte {
+	b := gzipMember(line, begin)
+	run := gzipMember(nil, make([]byte, gzipRun))
+	left := plain - int64(len(begin))
+
+	for ; left >= gzipRun; left -= gzipRun {
+		b = append(b, run...)
 	}
 
-	return HeadSize
+	if left > 0 {
+		b = append(b, gzipMember(nil, make([]byte, left))...)
+	}
+
+	for rest := size - int64(len(b)); rest > gzipEmpty; rest = size - int64(len(b)) {
+		extra := min(rest-gzipEmpty, gzipExtra)
+		// What is left is room for another member, or nothing.
+		if after := rest - gzipEmpty - extra; after > 0 && after <= gzipEmpty {
+			extra -= 2 * gzipEmpty
+		}
+
+		b = append(b, gzipMember(make([]byte, extra), nil)...)
+	}
+
+	return b
+}
+
+func gzipMember(extra, data []byte) []byte {
+	var b bytes.Buffer
+
+	w := gzip.NewWriter(&b)
+	if len(extra) > 0 {
+		w.Extra = extra
+	}
+
+	_, _ = w.Write(data) // a buffer takes all
+	_ = w.Close()
+
+	return b.Bytes()
+}
+
+// archived is the beginning of an archive with a disk of a size in it.
+func archived(begin []byte, size int64) []byte {
+	var b bytes.Buffer
+
+	w := tar.NewWriter(&b)
+	_ = w.WriteHeader(&tar.Header{Name: "disk.raw", Mode: 0o644, Size: size}) // a buffer takes all
+	_, _ = w.Write(begin)
+
+	return b.Bytes()
+}
+
+// archiveSize is that of an archive with a file of a size: a header, the file in whole blocks, and two empty ones.
+func archiveSize(size int64) int64 { return (3 + (size+HeadSize-1)/HeadSize) * HeadSize }
+
+// smallest is the size below which an image would lack a part.
+func (a Asset) smallest(plain, disk int64) int64 {
+	if a.Compression == "" || a.Compression == "xz" {
+		return HeadSize
+	}
+
+	begin := make([]byte, HeadSize)
+	if a.Compression == "zst" {
+		return int64(len(zstd(a.line(), begin, plain, 0))) + 8
+	}
+
+	return int64(len(gz(a.line(), begin, archiveSize(plain), 0))) + gzipEmpty + HeadSize
 }
 
 // zeros are read without end.

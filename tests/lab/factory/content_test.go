@@ -1,6 +1,9 @@
 package factory_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"io"
 	"net/http"
@@ -15,33 +18,71 @@ import (
 	"talos-proxmox/tests/lab/journal"
 )
 
-// TestCompressedImages holds that what can be decompressed holds the raw image, of the raw image's size.
+// TestCompressedImages holds that what can be decompressed holds the image, of the image's size.
 func TestCompressedImages(t *testing.T) {
 	for size, want := range map[int64]int64{
-		1 << 16: 1 << 16, 16: factory.HeadSize, 300_001: 300_001,
-		factory.HeadSize: factory.HeadSize,
+		1 << 16: 1 << 16, 16: factory.HeadSize, 300_001: 300_001, 20 << 20: 20 << 20, factory.HeadSize: factory.HeadSize,
 	} {
-		f := factory.New(factory.Options{Size: func(factory.Asset) int64 { return size }})
-		a := factory.Asset{Schematic: factory.Plain, Version: "v1.12.4", Platform: "metal", Compression: "zst"}
+		for _, file := range []string{
+			"metal-amd64.raw.zst", "metal-amd64.raw.gz", "nocloud-amd64.qcow2.zst", "nocloud-amd64.qcow2.gz",
+			"metal-amd64.raw.tar.gz",
+		} {
+			f := factory.New(factory.Options{Size: func(factory.Asset) int64 { return size }})
+			a, err := factory.ParseFile(factory.Plain, "v1.12.4", file)
+			require.NoError(t, err)
+			require.Equal(t, file, a.File())
 
-		identified, ok := factory.Identify(f.Head(a))
-		require.True(t, ok)
-		require.Equal(t, a, identified)
+			identified, ok := factory.Identify(f.Head(a))
+			require.True(t, ok)
+			require.Equal(t, a, identified)
 
-		body := read(t, f, "/image/"+factory.Plain+"/v1.12.4/metal-amd64.raw.zst")
-		require.Len(t, body, int(f.Size(a)))
+			body := read(t, f, "/image/"+factory.Plain+"/v1.12.4/"+file)
+			require.Len(t, body, int(f.Size(a)))
 
+			plain := decompressed(t, a.Compression, body)
+			require.Len(t, plain, int(want), file)
+
+			if a.Compression != "tar.gz" {
+				a.Compression = ""
+			}
+
+			identified, ok = factory.Identify(plain)
+			require.True(t, ok)
+			require.Equal(t, a, identified, "an archive is no disk")
+		}
+	}
+}
+
+func decompressed(t *testing.T, compression, body string) []byte {
+	t.Helper()
+
+	if compression == "zst" {
 		d, err := zstd.NewReader(strings.NewReader(body), zstd.WithDecoderConcurrency(1))
 		require.NoError(t, err)
-		raw, err := io.ReadAll(d)
+		plain, err := io.ReadAll(d)
 		require.NoError(t, err)
-		require.Len(t, raw, int(want))
 
-		a.Compression = ""
-		identified, ok = factory.Identify(raw)
-		require.True(t, ok)
-		require.Equal(t, a, identified)
+		return plain
 	}
+
+	d, err := gzip.NewReader(strings.NewReader(body))
+	require.NoError(t, err)
+	plain, err := io.ReadAll(d)
+	require.NoError(t, err)
+
+	if compression == "gz" {
+		return plain
+	}
+
+	archive := tar.NewReader(bytes.NewReader(plain))
+	header, err := archive.Next()
+	require.NoError(t, err)
+	require.Equal(t, "disk.raw", header.Name)
+
+	file, err := io.ReadAll(archive)
+	require.NoError(t, err)
+
+	return file
 }
 
 func TestQCOW2(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -87,7 +88,7 @@ func (f *Factory) SHA256At(path string) string {
 	}
 
 	h := sha256.New()
-	_, _ = io.Copy(h, a.content(f.Size(a), f.raw(a))) // neither side can fail
+	_, _ = io.Copy(h, f.content(a)) // neither side can fail
 
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -117,7 +118,16 @@ func (f *Factory) Schematic(id string) (*Schematic, bool) {
 }
 
 // Size returns the size of an image in bytes.
-func (f *Factory) Size(a Asset) int64 { return max(f.opts.Size(a), a.smallest(f.raw(a))) }
+func (f *Factory) Size(a Asset) int64 { return max(f.opts.Size(a), a.smallest(f.plain(a), f.raw(a))) }
+
+// plain is the size of what a compressed image holds.
+func (f *Factory) plain(a Asset) int64 {
+	a.Compression = ""
+
+	return max(f.opts.Size(a), HeadSize)
+}
+
+func (f *Factory) content(a Asset) io.Reader { return a.content(f.Size(a), f.plain(a), f.raw(a)) }
 
 // raw is the size of the disk that a disk image holds.
 func (f *Factory) raw(a Asset) int64 {
@@ -233,10 +243,14 @@ func (f *Factory) route(w http.ResponseWriter, r *http.Request, call string) {
 	case read && len(p) == 4 && p[0] == "image":
 		f.image(w, r, p[1], p[2], p[3])
 	default:
-		why := "the lab's Image Factory does not have it"
-		f.opts.Journal.Refused(journal.Factory, "", call, why)
-		http.Error(w, why, http.StatusNotImplemented)
+		f.refuse(w, call, "the lab's Image Factory does not have it")
 	}
+}
+
+// refuse is the answer to what the lab does not know.
+func (f *Factory) refuse(w http.ResponseWriter, call, why string) {
+	f.opts.Journal.Refused(journal.Factory, "", call, why)
+	http.Error(w, why, http.StatusNotImplemented)
 }
 
 // schematicLimit is far more than any schematic needs.
@@ -252,6 +266,11 @@ func (f *Factory) create(w http.ResponseWriter, r *http.Request) {
 	s, err := Parse(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+
+	if why := s.notPlayed(); why != "" {
+		f.refuse(w, r.Method+" "+r.URL.Path, "the lab's machines have no "+why)
 		return
 	}
 
@@ -327,6 +346,11 @@ func (f *Factory) image(w http.ResponseWriter, r *http.Request, id, version, fil
 	}
 
 	a, err := ParseFile(id, version, file)
+	if errors.Is(err, errNotPlayed) {
+		f.refuse(w, r.Method+" "+r.URL.Path, err.Error())
+		return
+	}
+
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -353,14 +377,14 @@ func (f *Factory) send(w http.ResponseWriter, r *http.Request, a Asset) {
 
 	if r.Method == http.MethodGet {
 		// a client that goes away is its own affair
-		_, _ = io.CopyBuffer(struct{ io.Writer }{w}, a.content(size, f.raw(a)), make([]byte, 1<<20))
+		_, _ = io.CopyBuffer(struct{ io.Writer }{w}, f.content(a), make([]byte, 1<<20))
 	}
 }
 
 // Head is the beginning of an image, as much as Identify needs.
 func (f *Factory) Head(a Asset) []byte {
 	head := make([]byte, HeadSize)
-	_, _ = io.ReadFull(a.content(f.Size(a), f.raw(a)), head)
+	_, _ = io.ReadFull(f.content(a), head)
 
 	return head
 }

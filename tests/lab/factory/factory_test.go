@@ -90,7 +90,8 @@ func TestImages(t *testing.T) {
 	for path, want := range map[string]int{
 		"/image/" + strings.Repeat("0", 64) + "/v1.12.4/metal-amd64.iso": http.StatusNotFound,
 		"/image/" + reply.ID + "/v0.1.0/metal-amd64.iso":                 http.StatusNotFound,
-		"/image/" + reply.ID + "/v1.12.4/metal-amd64.vhd":                http.StatusBadRequest,
+		"/image/" + reply.ID + "/v1.12.4/metal-amd64.vdi":                http.StatusBadRequest,
+		"/image/" + reply.ID + "/v1.12.4/metal-amd64.iso.gz":             http.StatusBadRequest,
 		"/image/" + reply.ID + "/v1.12.4/metal-riscv.iso":                http.StatusBadRequest,
 		"/image/" + reply.ID + "/1.12.4/metal-amd64.iso":                 http.StatusOK,
 	} {
@@ -117,6 +118,28 @@ func TestWrongSchematics(t *testing.T) {
 	code, body = c.do(http.MethodGet, "/image/"+reply.ID+"/v1.12.4/metal-amd64.iso", "")
 	require.Equal(t, http.StatusBadRequest, code)
 	require.Contains(t, body, "siderolabs/nothing")
+}
+
+// TestNotPlayed: what the real factory makes and the lab's does not is refused, and noted.
+func TestNotPlayed(t *testing.T) {
+	for _, file := range []string{
+		"kernel-amd64", "initramfs-amd64.xz", "metal-amd64.vhd", "vmware-amd64.ova", "aws-amd64.raw.xz", "metal-arm64.iso",
+		"metal-amd64-secureboot.iso", "metal-amd64-uki.efi", "installer-amd64.tar",
+	} {
+		j := &journal.Journal{}
+		_, c := start(t, factory.Options{Journal: j})
+
+		code, _ := c.do(http.MethodGet, "/image/"+factory.Plain+"/v1.12.4/"+file, "")
+		require.Equal(t, http.StatusNotImplemented, code, file)
+		require.ErrorContains(t, j.Unknown(), file)
+	}
+
+	j := &journal.Journal{}
+	_, c := start(t, factory.Options{Journal: j})
+	code, body := c.do(http.MethodPost, "/schematics", "customization: {embeddedMachineConfiguration: 'machine: {}'}")
+	require.Equal(t, http.StatusNotImplemented, code)
+	require.Contains(t, body, "embedded machine configuration")
+	require.Error(t, j.Unknown())
 }
 
 // TestRenamedExtension: the factory still takes the name that an extension had.

@@ -11,8 +11,9 @@ import (
 )
 
 // Schematic is what an image is made of besides Talos itself. Its fields, their order and the way it is written are
-// those of github.com/siderolabs/image-factory/pkg/schematic, v0.9.0: the id depends on all three.
+// those of github.com/siderolabs/image-factory/pkg/schematic: the id depends on all three.
 type Schematic struct {
+	Owner         string        `yaml:"owner,omitempty"`
 	Overlay       Overlay       `yaml:"overlay,omitempty"`
 	Customization Customization `yaml:"customization"`
 }
@@ -20,7 +21,7 @@ type Schematic struct {
 // Plain is the id of the schematic that changes nothing.
 const Plain = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
-// Overlay is for boards; here it is kept and not used.
+// Overlay is for boards.
 type Overlay struct {
 	Image   string         `yaml:"image"`
 	Name    string         `yaml:"name"`
@@ -29,11 +30,19 @@ type Overlay struct {
 
 // Customization is the part that matters for virtual machines.
 type Customization struct {
+	EmbeddedMachineConfiguration string `yaml:"embeddedMachineConfiguration,omitempty"`
+
 	ExtraKernelArgs  []string         `yaml:"extraKernelArgs,omitempty"`
 	Meta             []MetaValue      `yaml:"meta,omitempty"`
 	SystemExtensions SystemExtensions `yaml:"systemExtensions,omitempty"`
 	Bootloader       string           `yaml:"bootloader,omitempty"`
 	SecureBoot       SecureBoot       `yaml:"secureboot,omitempty"`
+	DiskImage        DiskImage        `yaml:"diskImage,omitempty"`
+}
+
+// DiskImage says how a disk image is made.
+type DiskImage struct {
+	SectorSize uint `yaml:"sectorSize,omitempty"`
 }
 
 // MetaValue is an initial value of the META partition.
@@ -47,9 +56,26 @@ type SystemExtensions struct {
 	OfficialExtensions []string `yaml:"officialExtensions,omitempty"`
 }
 
-// SecureBoot is kept and not used.
+// SecureBoot is for images that boot in no other way, which the lab does not make.
 type SecureBoot struct {
-	IncludeWellKnownCertificates bool `yaml:"includeWellKnownCertificates,omitempty"`
+	EnrollKeys                   string `yaml:"enrollKeys,omitempty"`
+	IncludeWellKnownCertificates bool   `yaml:"includeWellKnownCertificates,omitempty"`
+}
+
+// notPlayed names what of a schematic would make a machine behave otherwise than the lab's do; empty: nothing.
+func (s *Schematic) notPlayed() string {
+	switch {
+	case s.Owner != "":
+		return "owner of a schematic"
+	case s.Overlay.Name != "":
+		return "overlay"
+	case s.Customization.EmbeddedMachineConfiguration != "":
+		return "embedded machine configuration"
+	case s.Customization.DiskImage.SectorSize > 512:
+		return "sectors of another size than 512 bytes"
+	default:
+		return ""
+	}
 }
 
 // Parse reads a schematic. Fields it does not know are an error.

@@ -3,7 +3,6 @@ package conformance
 // The reasons of differences that concern many answers.
 const (
 	defaults    = "the lab fills in those defaults of pods and services that somebody looks at"
-	notReady    = "the lab's scheduler looks at whether a node is ready, not at the taint that says so"
 	annotated   = "an annotation of the controllers that only kubelets read"
 	immediate   = "the lab's controllers act at once, before a request is answered"
 	hollow      = "an empty document, which no client reads"
@@ -55,7 +54,7 @@ var differs = map[string][]known{
 		{"delete a collection", "answer", "refused and recorded: the lab deletes no collections"},
 	},
 	"nodes": {
-		{"*", "*node.kubernetes.io/not-ready*", notReady},
+		{"*", "*node.kubernetes.io/not-ready*", immediate},
 		{"*", "body.*metadata.annotations.node.alpha.kubernetes.io/ttl missing", annotated},
 		{"registration", "body.spec.podCIDR*", immediate},
 		{"*cordons itself", "body.spec.taints[node.kubernetes.io/unschedulable]*", immediate},

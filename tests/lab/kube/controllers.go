@@ -48,8 +48,7 @@ func equal(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
 func (c *Cluster) reconcile() {
 	c.signRequests()
 	c.allocatePodCIDRs()
-
-	c.taintCordoned()
+	c.taintNodes()
 
 	all := c.nodesLocked()
 	c.schedulePods(all)

@@ -35,8 +35,7 @@ func (c *Cluster) startJob(job *batchv1.Job, all map[string]*corev1.Node) {
 	}
 
 	for _, name := range sortedNames(all) {
-		if n := all[name]; !n.Spec.Unschedulable && mayRun(spec, n) &&
-			(nodeCondition(n) == corev1.ConditionTrue || toleratesNotReady(spec)) {
+		if n := all[name]; !n.Spec.Unschedulable && nodeCondition(n) != corev1.ConditionUnknown && mayRun(spec, n) {
 			now := metav1.Now()
 			job.Status.StartTime, job.Status.Active = &now, 1
 			c.startPod(job, "batch/Job", &job.Spec.Template, n)

@@ -26,7 +26,8 @@ func place(spec *corev1.PodSpec, all map[string]*corev1.Node, load map[string]in
 
 	for _, name := range sortedNames(all) {
 		n := all[name]
-		if n.Spec.Unschedulable || nodeCondition(n) != corev1.ConditionTrue || !mayRun(spec, n) {
+		// Pods of the lab run at once: none goes where no kubelet is, whatever it tolerates.
+		if n.Spec.Unschedulable || nodeCondition(n) == corev1.ConditionUnknown || !mayRun(spec, n) {
 			continue
 		}
 
@@ -59,25 +60,39 @@ func (c *Cluster) schedulePods(all map[string]*corev1.Node) {
 	}
 }
 
-// taintCordoned keeps the taint of cordoned nodes, as the node lifecycle controller does.
-func (c *Cluster) taintCordoned() {
-	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-
+// taintNodes keeps the taints of nodes that are cordoned, not ready or silent, as the node lifecycle controller does.
+func (c *Cluster) taintNodes() {
 	for _, obj := range c.listLocked(nodes, "") {
 		n := obj.(*corev1.Node)
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+		ready := nodeCondition(n)
 
-		if n.Spec.Unschedulable {
-			n.Spec.Taints = append(n.Spec.Taints, taint)
+		for _, t := range []struct {
+			taint corev1.Taint
+			is    bool
+		}{
+			{corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, n.Spec.Unschedulable},
+			{corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}, ready == corev1.ConditionFalse},
+			{corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}, ready == corev1.ConditionFalse},
+			{
+				corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule},
+				ready == corev1.ConditionUnknown,
+			},
+			{
+				corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
+				ready == corev1.ConditionUnknown,
+			},
+		} {
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(other corev1.Taint) bool {
+				return other.MatchTaint(&t.taint)
+			})
+
+			if t.is {
+				n.Spec.Taints = append(n.Spec.Taints, t.taint)
+			}
 		}
 
 		c.replace(nodes, n)
 	}
-}
-
-// toleratesNotReady is whether a pod may go to a node that has no network yet.
-func toleratesNotReady(spec *corev1.PodSpec) bool {
-	return tolerates(spec, []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}})
 }
 
 func tolerates(spec *corev1.PodSpec, taints []corev1.Taint) bool {

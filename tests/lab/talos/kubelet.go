@@ -485,13 +485,9 @@ func addressTexts(addresses []netip.Addr) []string {
 
 func (n *node) kubernetesStatus() corev1.NodeStatus {
 	version := imageTag(n.kubeletImage())
-	resources := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(n.hw.Cores), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(int64(n.hw.MemoryMiB)<<20, resource.BinarySI),
-		corev1.ResourcePods:   *resource.NewQuantity(110, resource.DecimalSI),
-	}
+	capacity, allocatable := n.capacity().Lists()
 	st := corev1.NodeStatus{
-		Capacity: resources, Allocatable: resources,
+		Capacity: capacity, Allocatable: allocatable,
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID: strings.ReplaceAll(n.hw.UUID, "-", ""), SystemUUID: n.hw.UUID, BootID: n.bootID,
 			KernelVersion: "6.18.8-talos", OSImage: fmt.Sprintf("Talos (%s)", n.image.Version),
@@ -507,6 +503,36 @@ func (n *node) kubernetesStatus() corev1.NodeStatus {
 	st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.nodename()})
 
 	return st
+}
+
+// systemMiB is what Talos' other partitions take of the disk.
+const systemMiB = 1202
+
+// capacity is what the kubelet of Talos finds, and keeps for the system by Talos' configuration (Talos:
+// controllers/k8s/kubelet_spec.go) and for evictions by its own: 100 MiB of memory, a tenth of the disk.
+func (n *node) capacity() kube.Capacity {
+	memory := constants.KubeletSystemReservedMemoryWorker
+	if n.controlPlane() {
+		memory = constants.KubeletSystemReservedMemoryControlPlane
+	}
+
+	reserved := resource.MustParse(memory)
+	reserved.Add(resource.MustParse("100Mi"))
+
+	c := kube.Capacity{Cores: n.hw.Cores, MemoryMiB: n.hw.MemoryMiB}
+	if n.disk != nil {
+		c.Disk = n.disk.Size() - systemMiB<<20
+	}
+
+	storage := resource.MustParse(constants.KubeletSystemReservedEphemeralStorage)
+	storage.Add(*resource.NewQuantity(c.Disk/10, resource.BinarySI))
+
+	c.Reserved = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(constants.KubeletSystemReservedCPU), corev1.ResourceMemory: reserved,
+		corev1.ResourceEphemeralStorage: storage,
+	}
+
+	return c
 }
 
 // kubeletHealth is the kubelet's own health, which says nothing about the cluster.

@@ -80,14 +80,9 @@ func (k *service) node() *corev1.Node {
 			Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: k.address()}, {Type: corev1.NodeHostName, Address: c.NodeName},
 			},
-			Capacity: corev1.ResourceList{
-				corev1.ResourceCPU:    *resource.NewQuantity(int64(k.sys.hw.Cores), resource.DecimalSI),
-				corev1.ResourceMemory: *resource.NewQuantity(int64(k.sys.hw.MemoryMiB)<<20, resource.BinarySI),
-				corev1.ResourcePods:   *resource.NewQuantity(110, resource.DecimalSI),
-			},
 		},
 	}
-	n.Status.Allocatable = n.Status.Capacity
+	n.Status.Capacity, n.Status.Allocatable = k.capacity().Lists()
 
 	for _, taint := range c.NodeTaint {
 		rest, effect, _ := strings.Cut(taint, ":")
@@ -96,4 +91,17 @@ func (k *service) node() *corev1.Node {
 	}
 
 	return n
+}
+
+// capacity is what K3s' kubelet finds. It keeps nothing for the system but a twentieth of the disk (K3s:
+// pkg/daemons/agent, eviction-hard).
+func (k *service) capacity() kube.Capacity {
+	size := k.sys.disk.Size()
+
+	return kube.Capacity{
+		Cores: k.sys.hw.Cores, MemoryMiB: k.sys.hw.MemoryMiB, Disk: size,
+		Reserved: corev1.ResourceList{
+			corev1.ResourceEphemeralStorage: *resource.NewQuantity(size/20, resource.BinarySI),
+		},
+	}
 }

@@ -187,7 +187,13 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 // up deploys the stack and shows what became of it. What the lab does not know is an error by itself, and may be why
 // there is another.
 func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writer) (err error) {
-	defer func() { err = errors.Join(err, r.Lab.Journal().Unknown()) }()
+	defer func() {
+		for _, what := range r.Lab.Journal().Ignored() {
+			fmt.Fprintf(out, "the lab did nothing about %s\n", what)
+		}
+
+		err = errors.Join(err, r.Lab.Journal().Unknown())
+	}()
 
 	start := time.Now()
 	p := progress{out: out, start: start, said: map[string]bool{}}

@@ -134,6 +134,8 @@ type Journal struct {
 	faults  []*Fault
 	// unrecorded are calls that no real server was asked.
 	unrecorded []string
+	// ignored is what the lab took and did nothing about.
+	ignored []string
 }
 
 // Plant adds a fault. Faults strike in the order they were planted, one per call.
@@ -244,4 +246,22 @@ func (j *Journal) Unrecorded() []string {
 	defer j.mu.Unlock()
 
 	return slices.Sorted(slices.Values(j.unrecorded))
+}
+
+// Ignore notes what the lab took as the real one would, and did nothing about.
+func (j *Journal) Ignore(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	if !slices.Contains(j.ignored, what) {
+		j.ignored = append(j.ignored, what)
+	}
+}
+
+// Ignored is what the lab took and did nothing about: what a run says of it, it has not shown.
+func (j *Journal) Ignored() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return slices.Sorted(slices.Values(j.ignored))
 }

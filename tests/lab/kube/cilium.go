@@ -2,11 +2,15 @@ package kube
 
 import (
 	"fmt"
+	"io"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -62,33 +66,64 @@ func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 	return ""
 }
 
-// ciliumFlags reads a command line, strictly.
+// ciliumFlags reads a command line, in any spelling that the Cilium CLI takes. Flags that it knows and that change
+// nothing here are noted.
 func (c *Cluster) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []string) (verb, version string,
 	values map[string]any, problem string,
 ) {
-	verb = args[0]
-	known := []string{"--version", "--values"}
+	flags := pflag.NewFlagSet("cilium", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
 
-	if verb == "upgrade" {
-		known = append(known, "--reset-values")
-	} else if verb != "install" {
+	files := flags.StringSliceP("values", "f", nil, "")
+	texts := flags.StringArray("set-string", nil, "")
+	sets := flags.StringArray("set", nil, "")
+	flags.StringVar(&version, "version", "", "")
+
+	for _, name := range []string{"wait", "dry-run", "dry-run-helm-values", "list-versions", "reset-values", "reuse-values"} {
+		flags.Bool(name, false, "")
+	}
+
+	for _, name := range []string{
+		"set-file", "wait-duration", "chart-directory", "repository", "datapath-mode", "nodes-without-cilium",
+		"disable-check", "context", "kubeconfig", "as", "as-group", "helm-release-name",
+	} {
+		flags.String(name, "", "")
+	}
+
+	namespace := flags.StringP("namespace", "n", metav1.NamespaceSystem, "")
+
+	if err := flags.Parse(args); err != nil {
+		return "", "", nil, err.Error()
+	}
+
+	if verb = flags.Arg(0); verb != "install" && verb != "upgrade" {
 		return "", "", nil, fmt.Sprintf("unknown command %q for \"cilium\"", verb)
 	}
 
-	for i := 1; i < len(args); i++ {
-		switch flag := args[i]; {
-		case !slices.Contains(known, flag):
-			return "", "", nil, "unknown flag: " + flag
-		case flag == "--reset-values":
-		case i+1 == len(args):
-			return "", "", nil, "flag needs an argument: " + flag
-		default:
-			i++
+	played := []string{"values", "set", "set-string", "version", "reset-values", "namespace"}
+	flags.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(played, f.Name) || f.Name == "namespace" && *namespace != metav1.NamespaceSystem {
+			c.ignore("the flag --%s of the Cilium CLI", f.Name)
+		}
+	})
 
-			if flag == "--version" {
-				version = args[i]
-			} else if values, problem = c.mounted(p, ctr, args[i]); problem != "" {
-				return "", "", nil, problem
+	for _, file := range *files {
+		found, problem := c.mounted(p, ctr, file)
+		if problem != "" {
+			return "", "", nil, problem
+		}
+
+		values = overlaid(values, found)
+	}
+
+	for _, list := range []struct {
+		pairs []string
+		text  bool
+	}{{*sets, false}, {*texts, true}} {
+		for _, pairs := range list.pairs {
+			for pair := range strings.SplitSeq(pairs, ",") {
+				path, value, _ := strings.Cut(pair, "=")
+				values = overlaid(values, at(strings.Split(path, "."), value, list.text))
 			}
 		}
 	}
@@ -98,6 +133,44 @@ func (c *Cluster) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []strin
 	}
 
 	return verb, strings.TrimPrefix(version, "v"), values, ""
+}
+
+// at is a value below keys, of the type that it looks like.
+func at(keys []string, text string, isText bool) map[string]any {
+	var value any = text
+
+	if number, err := strconv.ParseFloat(text, 64); err == nil && !isText {
+		value = number
+	} else if on, err := strconv.ParseBool(text); err == nil && !isText {
+		value = on
+	}
+
+	for _, key := range slices.Backward(keys[1:]) {
+		value = map[string]any{key: value}
+	}
+
+	return map[string]any{keys[0]: value}
+}
+
+// overlaid are values with others over them, as Helm merges them.
+func overlaid(values, over map[string]any) map[string]any {
+	out := maps.Clone(values)
+	if out == nil {
+		out = map[string]any{}
+	}
+
+	for key, value := range over {
+		inner, isBlock := value.(map[string]any)
+		below, both := out[key].(map[string]any)
+
+		if isBlock && both {
+			value = overlaid(below, inner)
+		}
+
+		out[key] = value
+	}
+
+	return out
 }
 
 // mounted is a YAML file that a container has from a config map.

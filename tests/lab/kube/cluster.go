@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"talos-proxmox/tests/lab/journal"
 )
 
 // Cluster is what one cluster's etcd holds: its Kubernetes objects, with their history for watches.
@@ -29,6 +31,7 @@ type Cluster struct {
 	history []change
 	changed chan struct{} // closed and replaced at each change
 	signer  *x509.CertificateAuthority
+	journal *journal.Journal // takes what the cluster ignores; nil: nobody looks
 }
 
 // change is one entry of the history.
@@ -46,6 +49,20 @@ const historyLimit = 4096
 // NewCluster returns an empty cluster.
 func NewCluster() *Cluster {
 	return &Cluster{version: 1, objects: map[*kind]map[string]runtime.Object{}, changed: make(chan struct{})}
+}
+
+// ignore notes what the cluster does nothing about. The caller holds the lock.
+func (c *Cluster) ignore(format string, args ...any) {
+	if c.journal != nil {
+		c.journal.Ignore(fmt.Sprintf(format, args...))
+	}
+}
+
+// record tells the cluster which journal its servers have.
+func (c *Cluster) record(j *journal.Journal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.journal = j
 }
 
 func key(namespace, name string) string { return namespace + "/" + name }

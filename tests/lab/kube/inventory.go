@@ -46,6 +46,8 @@ func (c *Cluster) installLocked(m Manifests) error {
 	for _, obj := range m.Installed() {
 		k := kindOfObject(obj)
 		if k == nil {
+			c.ignore("a manifest of a kind that the lab does not store: %T", obj)
+
 			continue // an inline manifest of a kind that is not stored
 		}
 

@@ -1,6 +1,9 @@
 package kube
 
 import (
+	"slices"
+	"strings"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +117,9 @@ func (c *Cluster) runContainer(p *corev1.Pod, ctr *corev1.Container) string {
 	if isCiliumCLI(ctr.Image) {
 		return c.ciliumCLI(p, ctr)
 	}
+
+	c.ignore("the program of the job %s, container %s: %s %s", p.GenerateName, ctr.Name, ctr.Image,
+		strings.Join(append(slices.Clone(ctr.Command), ctr.Args...), " "))
 
 	return ""
 }

@@ -93,6 +93,10 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		pool.AppendCertsFromPEM(cfg.ClientCA)
 	}
 
+	if cfg.Cluster != nil {
+		cfg.Cluster.record(cfg.Journal)
+	}
+
 	s := &Server{
 		cfg:  cfg,
 		done: make(chan struct{}),

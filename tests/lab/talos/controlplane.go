@@ -34,6 +34,7 @@ func (n *node) runControlPlane(ctx context.Context, m *membership) {
 	}
 
 	parts.Go(func() { n.applyManifests(ctx, m) })
+	parts.Go(func() { n.fetchManifests(ctx) })
 
 	n.runComponent(ctx, apiServer, func(ctx context.Context) {
 		_, api, _ := m.cluster.spans()
@@ -44,12 +45,12 @@ func (n *node) runControlPlane(ctx context.Context, m *membership) {
 	parts.Wait()
 }
 
-// applyManifests creates what inline manifests bring anew.
+// applyManifests creates what manifests bring that are new.
 func (n *node) applyManifests(ctx context.Context, m *membership) {
-	for manifests := n.inlineText(); ctx.Err() == nil; {
-		n.awaitChange(ctx, func() bool { return n.inlineText() != manifests })
+	for manifests := n.manifestText(); ctx.Err() == nil; {
+		n.awaitChange(ctx, func() bool { return n.manifestText() != manifests })
 
-		manifests = n.inlineText()
+		manifests = n.manifestText()
 		if ctx.Err() != nil {
 			return
 		}
@@ -159,6 +160,8 @@ func (n *node) manifests() kube.Manifests {
 		n.sys.log("%v", err)
 	}
 
+	inline = append(inline, n.extraManifests()...)
+
 	if n.fw.opts.Upstream != nil {
 		m.Extra = trees(inline)
 
@@ -167,6 +170,11 @@ func (n *node) manifests() kube.Manifests {
 
 	for _, extra := range inline {
 		m.Extra = append(m.Extra, extra.objects...)
+
+		if left := len(extra.trees) - len(extra.objects); left > 0 {
+			n.fw.opts.Journal.Ignore(fmt.Sprintf("%d objects of the manifest %s, of kinds that k8s.io/api does not have", left,
+				extra.name))
+		}
 	}
 
 	return m

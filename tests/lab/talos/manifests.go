@@ -48,9 +48,13 @@ func (n *node) inlineManifests() ([]inlineManifest, error) {
 	return out, errors.Join(errs...)
 }
 
-// inlineText is what the configuration says of manifests, to compare.
-func (n *node) inlineText() string {
+// manifestText is what there is of manifests, to compare.
+func (n *node) manifestText() string {
 	var b strings.Builder
+	for _, m := range n.extraManifests() {
+		b.WriteString(m.name + "\n")
+	}
+
 	for _, inline := range n.config().K8sInlineManifestConfigs() {
 		b.WriteString(inline.Name() + "\n" + inline.Contents() + "\n")
 	}
@@ -126,8 +130,8 @@ func (n *node) publishManifests(b *board) {
 	}
 
 	inlines, _ := n.inlineManifests() // logged when they were applied
-	for _, inline := range inlines {
-		trees["99-"+inline.name] = inline.trees
+	for _, m := range append(inlines, n.extraManifests()...) {
+		trees["99-"+m.name] = m.trees
 	}
 
 	for id, items := range trees {

@@ -2,8 +2,13 @@ package talos_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -306,4 +311,88 @@ func TestInventory(t *testing.T) {
 	require.NoError(t, err)
 	change("a", "b", "c", "d")
 	installed("a", "b", "c", "d")
+}
+
+// The Cilium CLI takes its flags in several spellings; what the lab does nothing about is noted.
+func TestCiliumFlags(t *testing.T) {
+	job := strings.NewReplacer(
+		"command: [cilium, install, --version, 1.18.4, --values, /values/values.yaml]",
+		"command: [cilium, install, --version=1.18.4, -f, /values/values.yaml, --set, "+
+			"'operator.replicas=3,debug.enabled=true']",
+		"command: [cilium, upgrade, --version, 1.18.4, --values, /values/values.yaml, --reset-values]",
+		"command: [cilium]\n          args: [upgrade, --version, 1.18.4, --values=/values/values.yaml, "+
+			"'--set=operator.replicas=3', --wait]",
+	).Replace(ciliumJob("cilium", "1.18.4", "CHOWN"))
+
+	r := newRig(t)
+	cp := r.machine(11, template()).on()
+	c := r.cluster(cp.addr())
+
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", noCNI, inline("cilium", job)))
+	c.bootstrap(cp)
+
+	api := c.kubernetes(cp)
+	r.until("the operator is installed", func(ctx context.Context) error {
+		d, err := api.AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, "cilium-operator", metav1.GetOptions{})
+		if err == nil && *d.Spec.Replicas != 3 {
+			err = fmt.Errorf("%d replicas", *d.Spec.Replicas)
+		}
+
+		return err
+	})
+	r.until("the flag is noted", func(context.Context) error {
+		if !slices.Contains(r.journal.Ignored(), "the flag --wait of the Cilium CLI") {
+			return fmt.Errorf("%q", r.journal.Ignored())
+		}
+
+		return nil
+	})
+}
+
+// Manifests are fetched from where the configuration says, with the headers that it names, and again until they come.
+func TestExtraManifests(t *testing.T) {
+	var refused atomic.Bool
+
+	refused.Store(true)
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refused.Load() || r.Header.Get("Authorization") != "Bearer t" {
+			w.WriteHeader(http.StatusForbidden)
+
+			return
+		}
+
+		_, _ = w.Write([]byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: fetched}\n"))
+	}))
+	t.Cleanup(server.Close)
+
+	r := newRig(t)
+	cp := r.machine(11, template()).on()
+	c := r.cluster(cp.addr())
+
+	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", "cluster: {extraManifests: ["+server.URL+
+		"/a.yaml, 'https://example.org/b.yaml'], extraManifestHeaders: {Authorization: Bearer t}}"))
+	c.bootstrap(cp)
+
+	api := c.kubernetes(cp)
+
+	for _, said := range []string{
+		`error downloading "` + server.URL + `/a.yaml": bad response code: 403`,
+		`error downloading "https://example.org/b.yaml": `,
+	} {
+		r.until("the node says that it failed", func(context.Context) error {
+			if !strings.Contains(strings.ReplaceAll(r.said(), `\"`, `"`), said) {
+				return errors.New("it does not: " + said)
+			}
+
+			return nil
+		})
+	}
+
+	refused.Store(false)
+	r.until("the manifest is applied", func(ctx context.Context) error {
+		_, err := api.CoreV1().Namespaces().Get(ctx, "fetched", metav1.GetOptions{})
+
+		return err
+	})
 }

@@ -69,6 +69,8 @@ type node struct {
 	cordoned   bool   // because it goes down
 	up         bool   // it was all there once in this boot
 	said       string // the newest line of those that are not to be repeated
+
+	fetched map[string]inlineManifest // by their URL
 }
 
 // command ends a boot: a sequence of Talos' to announce, and what comes after it.

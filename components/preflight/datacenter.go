@@ -43,6 +43,24 @@ func (c *checks) checkVersion(ctx context.Context) error {
 	return nil
 }
 
+// firstWithoutPath is the Proxmox VE from which on a user who logs in without a terminal does not find the programs of
+// administrators, which the provider calls by their names (bpg/terraform-provider-proxmox#2480).
+const firstWithoutPath = 9
+
+// checkSSHUser refuses users whose SSH login the provider cannot use for what new nodes need.
+func (c *checks) checkSSHUser(context.Context) error {
+	if c.plan.SSH == nil || c.plan.SSH.Username == "root" || c.report.major < firstWithoutPath || len(c.absent) == 0 {
+		return nil
+	}
+
+	c.problems.Add("proxmox.ssh.username",
+		fmt.Sprintf("must be root on Proxmox VE %d: the provider runs 'sudo pvesm' and 'sudo qm', which other users do not "+
+			"find there", c.report.major), c.plan.SSH.Username,
+		"write root, and put the key into /root/.ssh/authorized_keys of each host")
+
+	return nil
+}
+
 // checkFirewall warns where the firewall of a VM would let everything in.
 func (c *checks) checkFirewall(ctx context.Context) error {
 	if !c.plan.Firewall {

@@ -62,6 +62,42 @@ func TestVersionOfProxmox(t *testing.T) {
 	}
 }
 
+// TestSSHUser: from Proxmox VE 9 on, the provider imports disks and writes user data as root only. Nodes that exist need
+// neither.
+func TestSSHUser(t *testing.T) {
+	const refused = "proxmox.ssh.username: must be root on Proxmox VE 9: the provider runs 'sudo pvesm' and 'sudo qm', " +
+		"which other users do not find there (given: pulumi); write root, and put the key into " +
+		"/root/.ssh/authorized_keys of each host"
+
+	for name, c := range map[string]struct {
+		user   string
+		major  int
+		absent map[int]bool
+		want   string
+	}{
+		"another user on 9": {"pulumi", 9, map[int]bool{401: true}, refused},
+		"on 8":              {"pulumi", 8, map[int]bool{401: true}, ""},
+		"root":              {"root", 9, map[int]bool{401: true}, ""},
+		"no new node":       {"pulumi", 9, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plantest.New(t, plantest.Spec())
+			p.SSH = &spec.SSH{Username: c.user}
+
+			s := newChecks(p, versionOf{}, quietNetwork{})
+			s.absent, s.report.major = c.absent, c.major
+			require.NoError(t, s.checkSSHUser(t.Context()))
+
+			var said []string
+			for _, problem := range s.problems {
+				said = append(said, problem.String())
+			}
+
+			assert.Equal(t, c.want, strings.Join(said, "\n"))
+		})
+	}
+}
+
 func TestSharedStore(t *testing.T) {
 	s := spec.Spec{
 		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}}, Storage: spec.Storage{Images: "nfs"}},

@@ -60,7 +60,7 @@ type Storage struct {
 // SSH is the login to the hosts that the import of disk images and the user data of K3s nodes need. Its key is
 // sshPrivateKey.
 type SSH struct {
-	// User on the hosts, root or one that may use sudo without a password.
+	// User on the hosts: root, or on Proxmox VE 8 one that may use sudo without a password.
 	Username string `json:"username"`
 	// Port of the SSH server.
 	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`

@@ -318,13 +318,13 @@ func TestComponentsTogether(t *testing.T) {
 	}()
 
 	require.Eventually(t, func() bool { return len(calls(one, "/eviction")) > 1 }, wait, 50*time.Millisecond)
-	require.NoError(t, command.Interrupt())
+	require.NoError(t, command.Signal(os.Interrupt))
 
 	select {
 	case printed := <-said:
 		assert.NotContains(t, printed, "gave up after")
 	case <-time.After(wait):
-		require.NoError(t, command.Interrupt())
+		require.NoError(t, command.Signal(os.Interrupt))
 		t.Fatalf("one Ctrl-C has not ended it: %s", <-said)
 	}
 

@@ -21,10 +21,10 @@ func TestArguments(t *testing.T) {
 	p := plantest.New(t, plantest.Spec())
 	api, report := &proxmoxapi.Client{}, &preflight.Report{}
 	tailnet, adopting, k3s, withToken := *p, *p, *p, *p
-	tailnet.Tailscale, adopting.TakeOver = &spec.Tailscale{}, true
-	k3s.K3s, withToken.K3s = &plan.PlannedK3s{}, &plan.PlannedK3s{TokenGiven: true}
+	tailnet.Tailscale, adopting.ImportSecrets = &spec.Tailscale{}, true
+	k3s.K3s, withToken.K3s = &plan.PlannedK3s{}, &plan.PlannedK3s{TokenProvided: true}
 	withIdentity := *p
-	withIdentity.K3s = &plan.PlannedK3s{IdentityGiven: true}
+	withIdentity.K3s = &plan.PlannedK3s{IdentityProvided: true}
 	n := p.Nodes()[0]
 	image, gpu := n, n
 	image.Template = ""

@@ -70,9 +70,9 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, errors.New("K3sCluster " + name + noReport)
 	case args.Plan.K3s == nil:
 		return nil, errors.New("K3sCluster " + name + ": the plan is of another kind")
-	case args.Plan.K3s.TokenGiven != (args.Token != nil):
+	case args.Plan.K3s.TokenProvided != (args.Token != nil):
 		return nil, errors.New("K3sCluster " + name + ": Token is required if, and only if, the plan has one given")
-	case args.Plan.K3s.IdentityGiven != (args.Identity != nil):
+	case args.Plan.K3s.IdentityProvided != (args.Identity != nil):
 		return nil, errors.New("K3sCluster " + name + ": Identity is required if, and only if, the plan has one given")
 	}
 

@@ -72,12 +72,12 @@ func newK3sIdentity(ctx *pulumi.Context, name string, p *plan.Plan, token, exist
 	}).(pulumi.StringOutput)
 
 	// Without it a cluster is as lost as without its servers.
-	id.keeps, err = stash(ctx, name+tokens.IdentitySuffix, text, parent, pulumi.Protect(p.Protected()))
+	id.keeps, err = newSecretStash(ctx, name+tokens.IdentitySuffix, text, parent, pulumi.Protect(p.Protected()))
 	if err != nil {
 		return nil, err
 	}
 
-	id.identity = pulumi.ToSecret(pulumi.All(keptText(id.keeps), token, existing).ApplyT(func(all []any) (string, error) {
+	id.identity = pulumi.ToSecret(pulumi.All(stashedText(id.keeps), token, existing).ApplyT(func(all []any) (string, error) {
 		kept := all[0].(string)
 
 		return kept, errors.Join(sameNetworks(kept, k), sameToken(kept, all[1].(string)), sameIdentity(kept, all[2].(string)))
@@ -92,14 +92,14 @@ func newK3sIdentity(ctx *pulumi.Context, name string, p *plan.Plan, token, exist
 		return i.Administrator(now)
 	}).(pulumi.StringOutput)
 
-	id.issued, err = stash(ctx, name+"-administrator", issued, parent,
+	id.issued, err = newSecretStash(ctx, name+"-administrator", issued, parent,
 		// Another authority would not know it.
 		pulumi.ReplaceWith([]pulumi.Resource{id.keeps}), pulumi.ReplacementTrigger(pulumi.String(k3sconfig.Term(now))))
 	if err != nil {
 		return nil, err
 	}
 
-	id.administrator = keptText(id.issued)
+	id.administrator = pulumi.ToSecret(stashedText(id.issued)).(pulumi.StringOutput)
 
 	pulumi.All(id.identity, id.administrator).ApplyT(func(both []any) error {
 		text, err := kubeconfig(p.Cluster, both[0].(string), both[1].(string), "https://server:6443")
@@ -196,25 +196,6 @@ func kubeconfig(cluster, identity, administrator, endpoint string) (string, erro
 	}
 
 	return i.Kubeconfig(cluster, endpoint, pair)
-}
-
-// stash keeps a secret text in the state: the first one.
-func stash(ctx *pulumi.Context, name string, text pulumi.StringInput, opts ...pulumi.ResourceOption) (*pulumi.Stash,
-	error,
-) {
-	return pulumi.NewStash(ctx, name, &pulumi.StashArgs{Input: pulumi.ToSecret(text)}, append(opts,
-		pulumi.IgnoreChanges([]string{"input"}), pulumi.AdditionalSecretOutputs([]string{"input", "output"}))...)
-}
-
-func keptText(s *pulumi.Stash) pulumi.StringOutput {
-	return pulumi.ToSecret(s.Output.ApplyT(func(value any) (string, error) {
-		text, ok := value.(string)
-		if !ok {
-			return "", errors.New("what the state keeps is no text")
-		}
-
-		return text, nil
-	})).(pulumi.StringOutput)
 }
 
 // kubeconfig is the administrator's for an endpoint, secret. No node has to answer for it.

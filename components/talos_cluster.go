@@ -2,7 +2,6 @@ package components
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -97,7 +96,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		args.Plan.RegistryLogins != (args.RegistryLogins != nil):
 		return nil, errors.New("TalosCluster " + name +
 			": SecretManifests and RegistryLogins are required if, and only if, the plan has them")
-	case args.Plan.TakeOver != (args.MachineSecrets != nil):
+	case args.Plan.ImportSecrets != (args.MachineSecrets != nil):
 		return nil, errors.New("TalosCluster " + name +
 			": MachineSecrets are required if, and only if, the plan imports existing ones")
 	}
@@ -350,7 +349,7 @@ func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
 			return credentials, err
 		}
 
-		b.contract = made.Output.ApplyT(func(v any) string { return fmt.Sprint(v) }).(pulumi.StringOutput)
+		b.contract = stashedText(made)
 
 		return credentials, nil
 	}

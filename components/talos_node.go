@@ -326,7 +326,7 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *clusterConfiguration) e
 	applied, err := machine.NewConfigurationApply(ctx, node.name+tokens.ConfigurationSuffix, args,
 		pulumi.Parent(node),
 		pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, c.after)),
-		// A VM made again has lost its configuration: by the program, or because somebody had deleted it.
+		// A recreated VM has lost its configuration, whether the program or an operator deleted the old one.
 		pulumi.ReplaceWith([]pulumi.Resource{node.VM}),
 		pulumi.ReplacementTrigger(node.uuid),
 		// What a node leaves behind is cleared up before it is configured again, never after.

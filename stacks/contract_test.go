@@ -24,9 +24,9 @@ type StackOutputs struct {
 
 	// The contract: all of the above in one value.
 	Contract contract.Contract `json:"talos_bootstrap_contract"`
-	// Administrator's kubeconfig, secret; absent when somebody else makes a cluster of the nodes.
+	// Administrator's kubeconfig, secret; absent with bootstrap: external.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Administrator's talosconfig, secret; absent when somebody else makes a cluster of the nodes.
+	// Administrator's talosconfig, secret; absent with bootstrap: external.
 	Talosconfig string `json:"talosconfig,omitempty"`
 
 	// The credentials of the kubeconfig one by one, secret; absent with it.
@@ -39,7 +39,7 @@ type StackOutputs struct {
 	SSHPrivateKey string `json:"ssh_private_key,omitempty"`
 	// How a cluster of K3s is; with cluster.kind k3s.
 	K3s map[string]any `json:"k3s_status,omitempty"`
-	// Commands to go on with; absent when somebody else makes a cluster of the nodes.
+	// Commands to run next; absent with bootstrap: external.
 	Hints map[string]string `json:"hints,omitempty"`
 
 	// With outputs.legacy: known addresses of the control planes.
@@ -149,7 +149,7 @@ func TestOutputNames(t *testing.T) {
 	assert.ElementsMatch(t, []string{
 		contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap,
 		contract.OutputNodeVMIDMap, contract.OutputContract,
-		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig, contract.OutputCredentialsExpiry, contract.OutputHints,
+		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig, contract.OutputCredentialsExpiry, contract.OutputNextSteps,
 		contract.OutputSSHPrivateKey, contract.OutputK3s, contract.OutputSchematics,
 		contract.OutputControlPlaneIPs, contract.OutputWorkerIPs, contract.OutputGPUWorkerIPs,
 		contract.OutputControlPlaneVMIDs, contract.OutputWorkerVMIDs, contract.OutputGPUWorkerVMIDs,
@@ -270,7 +270,7 @@ func TestContractIsStrict(t *testing.T) {
 	}
 }
 
-// TestOutputsSchema: the lists of old come together or not at all, and nothing else is there.
+// TestOutputsSchema: the previous lists come together or not at all, and nothing else is there.
 func TestOutputsSchema(t *testing.T) {
 	text, err := os.ReadFile("schema/outputs.schema.json")
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzReadContract: whatever somebody hands over as a contract, it is one that can be written and read again, or an
+// FuzzReadContract: whatever is handed over as a contract, it is one that can be written and read again, or an
 // error.
 func FuzzReadContract(f *testing.F) {
 	for _, text := range []string{

@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/tests/golden"
 )
 
-// TestInvalidConfigs reads each wrong configuration of testdata/wrong; the file beside it holds the whole message.
+// TestInvalidConfigs reads each wrong configuration of testdata/wrong; the file next to it holds the whole message.
 func TestInvalidConfigs(t *testing.T) {
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	if err != nil {

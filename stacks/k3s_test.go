@@ -184,7 +184,7 @@ func TestK3sOutputs(t *testing.T) {
 			contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap,
 			contract.OutputNodeVMIDMap, contract.OutputContract,
 			contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputCredentialsExpiry,
-			contract.OutputHints, contract.OutputK3s,
+			contract.OutputNextSteps, contract.OutputK3s,
 			contract.OutputSSHPrivateKey,
 		}, slices.Collect(maps.Keys(d.Outputs)))
 
@@ -206,7 +206,7 @@ func TestK3sOutputs(t *testing.T) {
 	}, all[contract.OutputKubernetesCredentials])
 
 	assert.Contains(t, all[contract.OutputSSHPrivateKey], "OPENSSH PRIVATE KEY")
-	assert.Equal(t, "ssh -i ssh_private_key ubuntu@192.168.20.11", all[contract.OutputHints].(map[string]any)["ssh"])
+	assert.Equal(t, "ssh -i ssh_private_key ubuntu@192.168.20.11", all[contract.OutputNextSteps].(map[string]any)["ssh"])
 	assert.Equal(t, map[string]any{"k3s": "v1.34.2+k3s1", "kubernetes": "v1.34.2"},
 		all[contract.OutputContract].(map[string]any)["versions"])
 	assert.Equal(t, "k3s", all[contract.OutputContract].(map[string]any)["kind"])

@@ -26,7 +26,7 @@ func k3sOutputs(c *components.K3sCluster, stack string) pulumi.Map {
 	exported[contract.OutputKubernetesCredentials] = kubernetesCredentials(c.Kubeconfig)
 	exported[contract.OutputCredentialsExpiry] = pulumi.Map{contract.OutputKubeconfig: c.KubeconfigExpiry}
 	exported[contract.OutputK3s] = k3sStatus(c)
-	exported[contract.OutputHints] = k3sHints(c, stack)
+	exported[contract.OutputNextSteps] = k3sNextSteps(c, stack)
 
 	if p.K3s.GenerateSSHKey {
 		exported[contract.OutputSSHPrivateKey] = pulumi.ToSecret(c.SSHPrivateKey)
@@ -51,8 +51,8 @@ func k3sStatus(c *components.K3sCluster) pulumi.Map {
 	return pulumi.Map{"api": c.Endpoint, "nodes": nodes}
 }
 
-// k3sHints are the commands that an operator wants next, ready to be copied.
-func k3sHints(c *components.K3sCluster, stack string) pulumi.Map {
+// k3sNextSteps are the commands that an operator wants next, ready to be copied.
+func k3sNextSteps(c *components.K3sCluster, stack string) pulumi.Map {
 	const file = spec.File(contract.OutputKubeconfig)
 
 	output := "pulumi stack output --stack " + shellWord(stack) + " "

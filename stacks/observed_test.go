@@ -284,7 +284,7 @@ var elsewhere = map[string]string{
 	"k3sToken":                             "TestSameToken",
 	"cluster.bootstrap":                    "TestExternal",
 	"cluster.cni.loadBalancer.mode":        "TestLoadBalancer",
-	"cluster.endpoint.mode":                "TestHints",
+	"cluster.endpoint.mode":                "TestNextSteps",
 	"cluster.ha":                           "TestControlPlanesComeAndGo",
 	"cluster.kind":                         "TestK3sWiring",
 	"cluster.recoverFrom":                  "TestQuorumLost",

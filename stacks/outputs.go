@@ -148,7 +148,7 @@ func outputs(c *components.TalosCluster, stack string) (pulumi.Map, error) {
 			contract.OutputKubeconfig:  c.KubeconfigExpiry,
 			contract.OutputTalosconfig: c.TalosconfigExpiry,
 		}
-		exported[contract.OutputHints] = nextSteps(c, stack, control.known(),
+		exported[contract.OutputNextSteps] = nextSteps(c, stack, control.known(),
 			pulumi.All(slices.Concat(control.addresses, workers.addresses, gpus.addresses)...))
 	}
 

@@ -238,7 +238,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, repor
 		args.RegistryLogins = secretInput(config.RegistryLogins, config.Secrets.RegistryLogins)
 	}
 
-	if p.TakeOver {
+	if p.ImportSecrets {
 		args.MachineSecrets = secretInput(config.MachineSecrets, config.Secrets.MachineSecrets)
 	}
 

@@ -69,7 +69,7 @@ func (fakeProxmox) Permissions(context.Context) (proxmoxapi.Permissions, error) 
 
 func (fakeProxmox) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
 
-// silentNetwork is a network in which nobody answers.
+// silentNetwork is a network without answers.
 type silentNetwork struct{}
 
 func (silentNetwork) Listening(context.Context, netip.Addr) int { return 0 }

@@ -294,8 +294,8 @@ func TestFirewall(t *testing.T) {
 		comments("c-control-1-rules"))
 }
 
-// TestHints: the commands are whole for each way to reach the cluster, and the credentials say how long they are good.
-func TestHints(t *testing.T) {
+// TestNextSteps: the commands are whole for each way to reach the cluster, and the credentials say how long they are good.
+func TestNextSteps(t *testing.T) {
 	const talosctl = " --endpoints 10.0.0.11 --nodes 10.0.0.11,10.0.0.21,10.0.0.22,10.0.0.23 version"
 
 	for name, test := range map[string]struct {
@@ -340,7 +340,7 @@ func TestHints(t *testing.T) {
 			_, outputs := inYard(t, false, test.change)
 
 			test.want["contract"] = "pulumi stack output --stack dev talos_bootstrap_contract --json"
-			assert.Equal(t, test.want, outputs[contract.OutputHints])
+			assert.Equal(t, test.want, outputs[contract.OutputNextSteps])
 			assert.Equal(t, map[string]any{
 				"host": "https://10.0.0.11:6443", "cluster_ca_certificate": "CA", "client_certificate": "CRT", "client_key": "KEY",
 			}, outputs[contract.OutputKubernetesCredentials])

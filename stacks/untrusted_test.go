@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUntrustedStackFile: a stack file that somebody proposes is previewed on a machine with secrets. Nothing outside
+// TestUntrustedStackFile: a stack file that a stranger proposes is previewed on a machine with secrets. Nothing outside
 // the project is read by it, whatever it names and wherever it may name a file.
 func TestUntrustedStackFile(t *testing.T) {
 	const secret = "-----BEGIN OPENSSH PRIVATE KEY-----"

@@ -26,7 +26,7 @@ func TestMadeAgain(t *testing.T) {
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
-	t.Run("a worker that somebody deleted", func(t *testing.T) {
+	t.Run("a worker that an operator deleted", func(t *testing.T) {
 		remove(t, r, 501)
 
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))

@@ -108,7 +108,7 @@ func hinted(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) func(n
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"), 0o700)) //nolint:gosec // it is to be run
 	}
 
-	hints := outputs[contract.OutputHints].Value.(map[string]any)
+	hints := outputs[contract.OutputNextSteps].Value.(map[string]any)
 
 	return func(name string) []string {
 		shell := exec.CommandContext(t.Context(), "sh", "-c", hints[name].(string))

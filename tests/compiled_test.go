@@ -55,7 +55,7 @@ func compiled(t *testing.T, r *rehearsal.Rehearsal, name string, opts ...auto.Lo
 	return stack
 }
 
-// projectOf is a project directory for a program of this module, compiled, with the settings that lie beside it.
+// projectOf is a project directory for a program of this module, compiled, with the settings next to it.
 func projectOf(t *testing.T, program string) string {
 	t.Helper()
 

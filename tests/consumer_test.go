@@ -79,7 +79,7 @@ func schema(t *testing.T, name string) *jsonschema.Schema {
 	return s
 }
 
-// TestLegacyOutputs holds the lists of old, which are there only when they are asked for.
+// TestLegacyOutputs holds the previous lists, which are there only when they are asked for.
 func TestLegacyOutputs(t *testing.T) {
 	t.Parallel()
 
@@ -108,7 +108,7 @@ func TestLegacyOutputs(t *testing.T) {
 }
 
 // TestContractOfExamples holds everything that the example stacks export against the schema. What they are is as their
-// documents have it: VMs alone with GPU workers and the outputs of old, a highly available cluster at home, and one
+// documents have it: VMs alone with GPU workers and the previous outputs, a highly available cluster at home, and one
 // over three hosts.
 func TestContractOfExamples(t *testing.T) {
 	t.Parallel()

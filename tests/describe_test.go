@@ -26,7 +26,7 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// odd is a cluster that nobody would guess: numbers and names with holes, VMIDs that do not follow, a disk more, and
+// odd is an unusual cluster: numbers and names with holes, VMIDs that do not follow, a disk more, and
 // machine configuration that no key stands for.
 const odd = `config:
   talos-proxmox:proxmox:
@@ -53,7 +53,7 @@ const odd = `config:
         "3": { host: pve2, mac: "BC:24:11:00:00:07", labels: { tier: db }, patches: ["machine: { kernel: { modules: [{ name: br_netfilter }] } }"] }
 `
 
-// TestDescribe loses state and stack file of a cluster, one of whose nodes somebody has changed by hand. What stands
+// TestDescribe loses state and stack file of a cluster, one of whose nodes was changed by hand. What stands
 // tells a stack file, with which it is taken over: no machine changes, and of the nodes that one alone, in what cannot
 // be described and the table names. Then the preview is empty.
 func TestDescribe(t *testing.T) {

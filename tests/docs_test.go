@@ -1,8 +1,10 @@
 package tests
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -328,6 +330,42 @@ func TestPlainWords(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPlainWordsInCode: code, its comments, messages and configuration use plain words, too. Goldens are what the code
+// writes, and user data of K3s must stay as existing nodes got them.
+func TestPlainWordsInCode(t *testing.T) {
+	t.Parallel()
+
+	words := regexp.MustCompile(`(?i)\b(beside|anew|nobody|somebody|amiss|unwell|of old|sees? to it)\b`)
+	seen := 0
+
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "node_modules" || entry.Name() == "states"):
+			return filepath.SkipDir
+		case entry.IsDir() || entry.Name() == "docs_test.go",
+			!slices.Contains([]string{".go", ".yaml", ".yml", ".tfvars", ".sh", ".json", ".txt"}, filepath.Ext(path)):
+			return nil
+		}
+
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+
+		seen++
+
+		for _, at := range words.FindAllIndex(text, -1) {
+			t.Errorf("%s:%d: %q: write plainly", path, 1+bytes.Count(text[:at[0]], []byte("\n")), text[at[0]:at[1]])
+		}
+
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Greater(t, seen, 500)
 }
 
 // TestOneSentenceALine: a line of prose holds one sentence, so that a change shows as the sentences that changed.

@@ -197,7 +197,7 @@ func requireProtected(t *testing.T, r *rehearsal.Rehearsal) {
 	require.Equal(t, before, r.Lab.World().Snapshot(), "nothing is done by half")
 }
 
-// TestMachinesOnly brings up the machines of the development environment of old: the contract and the outputs of old,
+// TestMachinesOnly brings up the machines of the previous development environment: the contract and the previous outputs,
 // no node touched.
 func TestMachinesOnly(t *testing.T) {
 	t.Parallel()

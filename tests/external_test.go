@@ -16,7 +16,7 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// external is a stack whose VMs somebody else makes a cluster of.
+// external is a stack whose VMs others make a cluster of.
 func external(p pair) string {
 	return strings.NewReplacer("versions: { talos: v1.12.4, kubernetes: v1.34.2 }",
 		"bootstrap: external\n    versions: { talos: v1.12.4 }",
@@ -219,7 +219,7 @@ func TestChangedByHand(t *testing.T) {
 		name string
 		// now is what is changed, and what it is to be again.
 		now  func() any
-		deed func() error
+		act func() error
 		// refused is what is said until back has done so; empty: it is healed.
 		refused string
 		back    func() error
@@ -270,7 +270,7 @@ func TestChangedByHand(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.now()
-			require.NoError(t, c.deed())
+			require.NoError(t, c.act())
 			require.NotEqual(t, before, c.now())
 
 			if c.refused != "" {

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// TestFirewall brings a cluster up behind firewalls, opens something beside, and holds what Proxmox VE was told.
+// TestFirewall brings a cluster up behind firewalls, opens something in addition, and holds what Proxmox VE was told.
 func TestFirewall(t *testing.T) {
 	t.Parallel()
 

@@ -71,7 +71,7 @@ func hardware(l *lab.Lab, cores int, sources ...string) pulumi.RunFunc {
 		_, err = ha.NewHAResource(ctx, "kept", &ha.HAResourceArgs{
 			ResourceId: pulumi.Sprintf("vm:%d", kept.VmId), Type: pulumi.String("vm"), State: pulumi.String("started"),
 			Group:   pulumi.String("racks"),
-			Comment: pulumi.String(fmt.Sprintf("beside %d cores", cores)), MaxRestart: pulumi.Int(2),
+			Comment: pulumi.String(fmt.Sprintf("next to %d cores", cores)), MaxRestart: pulumi.Int(2),
 		}, by)
 
 		return err

@@ -40,7 +40,7 @@ func TestK3s(t *testing.T) {
 		o.Releases = []string{"v1.34.2+k3s1", "v1.34.3+k3s1"}
 	})
 
-	// Agents join by the name of the API. Nobody resolves one here, but an address looks like one.
+	// Agents join by the name of the API. No name is resolved here, but an address looks like one.
 	set(t, r.Stack, "cluster.endpoint.mode", "dns")
 	set(t, r.Stack, "cluster.endpoint.host", addressOf(r, "edge-server-1"))
 
@@ -89,7 +89,7 @@ func TestK3s(t *testing.T) {
 
 	kubeconfig := result.Outputs[contract.OutputKubeconfig].Value
 
-	// Somebody has given the servers another token: who comes is not let in, until they have the old one again.
+	// The servers were given another token: a new node is not let in, until they have the old one again.
 	token := r.Ubuntu.ReplaceAgentToken("another")
 	set(t, r.Stack, "lifecycle.readyTimeout", "5s")
 	set(t, r.Stack, "pools.agent.count", "3")
@@ -141,7 +141,7 @@ func TestK3s(t *testing.T) {
 	assert.Equal(t, "v1.34.3", contractOf(t, result).Versions.Kubernetes)
 	requireNoChange(t, r.Stack)
 
-	// The agent was recreated, and the end of all lets nobody else go.
+	// The agent was recreated, and the destroy releases no other.
 	unset(t, r.Stack, "lifecycle.replace")
 
 	destroy(t, r.Stack)
@@ -344,7 +344,7 @@ func TestK3sGoesOn(t *testing.T) {
 				"the download of https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh failed; it is tried again",
 			},
 		},
-		"an address that somebody takes meanwhile": {
+		"an address that is taken meanwhile": {
 			change: brief,
 			before: func(t *testing.T, r *rehearsal.Rehearsal) func() {
 				var l net.Listener

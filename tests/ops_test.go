@@ -123,7 +123,7 @@ func TestRestore(t *testing.T) {
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 	})
 
-	t.Run("a note beside it that was not written", func(t *testing.T) {
+	t.Run("a note next to it that was not written", func(t *testing.T) {
 		file := filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, "dev.json.attrs")
 		require.NoFileExists(t, file, "this backend writes none, others do")
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -131,7 +131,7 @@ func TestRestore(t *testing.T) {
 		_, err := s.Snapshot(t.Context())
 		require.EqualError(t, err, "exporting the state: pulumi stack export: failed to load checkpoint: EOF: pulumi was "+
 			"killed while it wrote the state, which is "+
-			"whole: remove <stack>.json.attrs beside it, in .pulumi/stacks/<project> of the local backend")
+			"whole: remove <stack>.json.attrs next to it, in .pulumi/stacks/<project> of the local backend")
 
 		// As it says.
 		require.NoError(t, os.Remove(file))
@@ -262,7 +262,7 @@ func TestOpsCommand(t *testing.T) {
 
 	deployed, resources := r.Lab.World().Snapshot(), strconv.Itoa(len(urns(t, stack)))
 
-	// Nothing is forgotten because nobody answers.
+	// Nothing is forgotten because nothing answers.
 	endpoint := r.Lab.Endpoint()
 	set(t, stack, "proxmox.endpoint", "https://127.0.0.1:9")
 
@@ -318,7 +318,7 @@ func TestLockedInTheCloud(t *testing.T) {
 	e, err := theEngine()
 	require.NoError(t, err)
 
-	updated := 0 // when; nobody knows while an update runs
+	updated := 0 // when; unknown while an update runs
 	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		reply := map[string]any{}
 
@@ -355,7 +355,7 @@ func TestLockedInTheCloud(t *testing.T) {
 		[]byte("name: "+stacks.Project+"\nruntime: go\n"), 0o600))
 
 	env := backend.Env()
-	env["PULUMI_BACKEND_URL"], env["PULUMI_ACCESS_TOKEN"] = cloud.URL, "pul-nobody"
+	env["PULUMI_BACKEND_URL"], env["PULUMI_ACCESS_TOKEN"] = cloud.URL, "pul-unknown"
 
 	stack, err := opsstate.Open(t.Context(), project, "acme/prod", append(backend.Options(), auto.EnvVars(env))...)
 	require.NoError(t, err)

@@ -319,7 +319,7 @@ func assertCalled(t *testing.T, r *rehearsal.Rehearsal, p privilege) {
 	}
 
 	if calls != nil {
-		assert.Fail(t, "nobody made the call: "+p.call, p.name)
+		assert.Fail(t, "the call was not made: "+p.call, p.name)
 	}
 }
 
@@ -415,7 +415,7 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 				} else {
 					require.Error(t, err)
 
-					// Nobody migrates what is not there.
+					// Nothing migrates a missing VM.
 					if p.name != "VM.Migrate" {
 						assert.Empty(t, r.Leftovers(), "nothing was made")
 					}

@@ -41,7 +41,7 @@ func TestPolicy(t *testing.T) {
 			"move a guest to another host, make guests smaller, or state what the host has"
 	)
 
-	// Whatever the environment's defaults are: the pack must find what somebody switched off.
+	// Whatever the environment's defaults are: the pack must find what was switched off.
 	open := devWith(t, "  talos-proxmox:pools:\n", "  talos-proxmox:firewall: { enabled: false }\n  "+
 		"talos-proxmox:defaults: { protection: false }\n  talos-proxmox:pools:\n")
 	r := rehearse(t, open)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestPreview holds what a preview finds before anything exists: it needs no Proxmox VE, says what it could not check
-// without one, and lets Talos judge the machine configuration.
+// without one, and lets Talos check the machine configuration.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 

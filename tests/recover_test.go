@@ -143,7 +143,7 @@ func TestRecoverSources(t *testing.T) {
 			requireNoChange(t, r.Stack)
 
 			if p.addressing == "agent" {
-				// Nobody names a control plane to compare the secrets with: its guest agent knows where it is.
+				// No control plane is named to compare the secrets with: its guest agent knows where it is.
 				cli(t, r, "state", "delete", "--yes", "--target-dependents", urnOf(t, r, "pair-worker-1-vm"))
 
 				_, said := adoptable(t, r, importcmd.Options{})

@@ -53,21 +53,21 @@ func TestRefused(t *testing.T) {
 			want:   []string{`proxmox.endpoint: must begin with https:// (given: http://127.0.0.1:8006); Proxmox VE serves its API with TLS only: write https://127.0.0.1:8006`},
 		},
 		{
-			name:   "an endpoint where nobody answers",
+			name:   "an endpoint that does not answer",
 			change: map[string]string{"proxmox.endpoint": "https://127.0.0.1:9"},
 			want: []string{`proxmox.endpoint: Proxmox VE at https://127.0.0.1:9 cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused; ` +
 				`correct it, or see that the host is up and its port open from here`},
 		},
 		{
 			name:   "a token that is refused",
-			change: map[string]string{"proxmox.tokenId": "nobody@pve!talos"},
+			change: map[string]string{"proxmox.tokenId": "unknown@pve!talos"},
 			want: []string{
 				`proxmox.tokenId: Proxmox VE at {lab} refuses the credentials (GET /cluster/resources?type=vm): ` +
-					`no such user ('nobody@pve'); check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this`,
+					`no such user ('unknown@pve'); check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this`,
 			},
 		},
 		{
-			name:   "a certificate that nobody vouches for",
+			name:   "an untrusted certificate",
 			change: map[string]string{"proxmox.insecure": "false"},
 			want: []string{
 				`proxmox.endpoint: Proxmox VE at {lab} shows a certificate that this machine does not trust: x509: `,

@@ -85,7 +85,7 @@ func failPreview(t *testing.T, s auto.Stack) string {
 func TestControlPlanesComeAndGo(t *testing.T) {
 	t.Parallel()
 
-	// With all that a VM can have beside it, and whatever restarts a VM that switches itself off.
+	// With all companions that a VM can have, and whatever restarts a VM that switches itself off.
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "control: {", "control: { haGroup: racks,", 1)+
 		"  talos-proxmox:firewall: { enabled: true }\n"), onRealKubernetes)
 	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
@@ -283,7 +283,7 @@ func TestDeadNodes(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestTheLastControlPlane stays, whatever is asked for, and so does one that another is needed beside.
+// TestTheLastControlPlane stays, whatever is asked for, and so does one that another needs.
 func TestTheLastControlPlane(t *testing.T) {
 	t.Parallel()
 
@@ -391,7 +391,7 @@ func TestRemovalIsContinued(t *testing.T) {
 	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: "+gone+" does not leave etcd: ")
 	requireVoters(t, r, 3)
 
-	// The node has left etcd, though nobody was told; Kubernetes does not let it go.
+	// The node has left etcd, though no other node was told; Kubernetes does not let it go.
 	plant(journal.Talos, "EtcdLeaveCluster", journal.LoseReply)
 	r.Lab.Journal().Plant(journal.Fault{
 		Face: journal.Kubernetes, Call: regexp.MustCompile("^DELETE /api/v1/nodes/"), Kind: journal.Refuse,

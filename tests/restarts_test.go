@@ -181,7 +181,7 @@ func TestRefusedChange(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestFailedUpdateEndsItsTurn: with a cluster that somebody else looks after, VMs are restarted in turns, too. One
+// TestFailedUpdateEndsItsTurn: with a cluster that others look after, VMs are restarted in turns, too. One
 // whose update fails gives its turn back.
 func TestFailedUpdateEndsItsTurn(t *testing.T) {
 	t.Parallel()

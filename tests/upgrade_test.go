@@ -95,7 +95,7 @@ func requireCanary(t *testing.T, r *rehearsal.Rehearsal, since time.Time) {
 	}
 }
 
-// changedVMs are those whose settings somebody wrote.
+// changedVMs are those whose settings were written.
 func changedVMs(r *rehearsal.Rehearsal, since time.Time) []string {
 	var found []string
 

@@ -111,7 +111,7 @@ func TestMemberRemoval(t *testing.T) {
 			Members: append(voters("a", "b"), Member{ID: 9, Name: "c", Learner: true}),
 			Leaving: []string{"c"},
 		}, ""},
-		{"nobody is there", MemberRemoval{Leaving: []string{"c"}}, "etcd has no voting member; see that the cluster is up"},
+		{"no member", MemberRemoval{Leaving: []string{"c"}}, "etcd has no voting member; see that the cluster is up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.want == "" {

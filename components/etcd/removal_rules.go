@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// MemberRemoval is the removal of members from etcd, judged as a whole before the first of them leaves.
+// MemberRemoval is the removal of members from etcd, checked as a whole before the first of them leaves.
 type MemberRemoval struct {
 	// Members are all that there are.
 	Members []Member

@@ -33,9 +33,9 @@ func TestWaitsForReboot(t *testing.T) {
 	}
 }
 
-// TestEachSettingIsJudged: a setting that Talos adds is either one that waits for a reboot, or one that takes effect at
+// TestEachSettingIsKnown: a setting that Talos adds is either one that waits for a reboot, or one that takes effect at
 // once. Whoever moves to a later version of Talos' library finds it here, and asks Talos' documentation.
-func TestEachSettingIsJudged(t *testing.T) {
+func TestEachSettingIsKnown(t *testing.T) {
 	atOnce := []string{
 		"version", "debug",
 		"machine.acceptedCAs", "machine.baseRuntimeSpecOverrides", "machine.ca", "machine.certSANs", "machine.controlPlane",

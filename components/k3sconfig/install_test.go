@@ -187,7 +187,7 @@ func TestInstall(t *testing.T) {
 			assert.Equal(t, c.calls, calls)
 
 			if c.sum != "" && c.status == 78 {
-				assert.False(t, exists(filepath.Join(root, "usr/local/bin/k3s")), "a binary that nobody knows stays")
+				assert.False(t, exists(filepath.Join(root, "usr/local/bin/k3s")), "an unknown binary stays")
 			}
 		})
 	}

@@ -111,7 +111,7 @@ func TestStartTimeout(t *testing.T) {
 	require.NotContains(t, text, "600 ")
 }
 
-// TestAddressesThatAreNotKnown: a node whose address nobody knows finds it out itself.
+// TestAddressesThatAreNotKnown: a node whose address is not known finds it out itself.
 func TestAddressesThatAreNotKnown(t *testing.T) {
 	t.Parallel()
 

@@ -86,7 +86,7 @@ func TestCordon(t *testing.T) {
 	}
 
 	assert.False(t, cordoned("a"))
-	assert.True(t, cordoned("b"), "what somebody else has cordoned stays so")
+	assert.True(t, cordoned("b"), "a node cordoned by others stays cordoned")
 
 	n, err := c.api.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 	require.NoError(t, err)

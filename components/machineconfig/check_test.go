@@ -279,7 +279,7 @@ func TestCheckLabels(t *testing.T) {
 	}
 }
 
-// TestExternalIsNotChecked: nobody configures those nodes.
+// TestExternalIsNotChecked: the program does not configure those nodes.
 func TestExternalIsNotChecked(t *testing.T) {
 	s := atlas(spec.Versions{Talos: "v1.12.4"})
 	s.Cluster.Bootstrap, s.Cluster.CNI, s.Image = spec.BootstrapExternal, spec.CNI{}, spec.Image{}

@@ -163,7 +163,7 @@ const (
 )
 
 // TestNothingNeededIsClosed holds both firewalls against the ports that Talos and Kubernetes document, and against what
-// nobody needs.
+// no one needs.
 func TestNothingNeededIsClosed(t *testing.T) {
 	const control, worker = spec.RoleControlPlane, spec.RoleWorker
 
@@ -203,7 +203,7 @@ func TestNothingNeededIsClosed(t *testing.T) {
 		}},
 	}
 
-	// What serves the machine itself, what is for others, and what is for nobody.
+	// What serves the machine itself, what is for others, and what is for none.
 	unneeded := []wire{
 		{aWorker, control, "tcp", 2379},
 		{aPod, control, "tcp", 2380},

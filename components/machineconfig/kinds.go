@@ -68,7 +68,7 @@ func checkLaterSettings(text string) error {
 	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
 		var doc map[string]any
 		if decoder.Decode(&doc) != nil {
-			return errors.Join(errs...) // the end, or what others judge
+			return errors.Join(errs...) // the end, or what others check
 		}
 
 		kind, ok := doc["kind"].(string)

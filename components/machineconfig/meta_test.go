@@ -30,7 +30,7 @@ func TestNetworkMeta(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The same keys with the same values, none left out, and none added but the link: the document had no DHCP beside it.
+	// The same keys with the same values, none left out, and none added but the link: the document had no DHCP next to it.
 	var wantTree, gotTree any
 	if err := yaml.Unmarshal(document, &wantTree); err != nil {
 		t.Fatal(err)

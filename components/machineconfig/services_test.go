@@ -112,7 +112,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestTPM: the key is the TPM's, and all but STATE opens only beside the STATE it belongs to.
+// TestTPM: the key is the TPM's, and all but STATE opens only together with the STATE it belongs to.
 func TestTPM(t *testing.T) {
 	for name, versions := range map[string]spec.Versions{"1.10": older, "1.11": talos111, "1.12": talos112} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func reservedSpec() spec.Spec {
 	}
 }
 
-// TestStaticNode: one node's reserved address goes into its configuration, and nobody else's changes.
+// TestStaticNode: one node's reserved address goes into its configuration, and no other configuration changes.
 func TestStaticNode(t *testing.T) {
 	p := planOf(t, reservedSpec())
 	workers := p.Pools[1].Nodes

@@ -39,10 +39,10 @@ type PlannedK3s struct {
 	GenerateSSHKey bool
 	Packages       []string
 	Upgrade        bool
-	// TokenGiven says that the token comes from the configuration.
-	TokenGiven bool
-	// IdentityGiven says that the identity comes from the configuration.
-	IdentityGiven bool
+	// TokenProvided says that the token comes from the configuration.
+	TokenProvided bool
+	// IdentityProvided says that the identity comes from the configuration.
+	IdentityProvided bool
 	// Pods and Services are the networks of pods and services.
 	Pods, Services netip.Prefix
 	// Snippets is the datastore of user data.

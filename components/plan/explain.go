@@ -116,7 +116,7 @@ func (e *explainer) k3s() {
 	}
 
 	token := "made, and kept in state"
-	if p.K3s.TokenGiven {
+	if p.K3s.TokenProvided {
 		token = "the configuration's"
 	}
 
@@ -137,7 +137,7 @@ func (e *explainer) k3s() {
 		decidedBy(s.K3s != nil && s.K3s.ClusterCIDR != "", "k3s.clusterCIDR", ByDefault))
 	add("service network", p.K3s.Services.String(),
 		decidedBy(s.K3s != nil && s.K3s.ServiceCIDR != "", "k3s.serviceCIDR", ByDefault))
-	add("token", token, decidedBy(p.K3s.TokenGiven, "k3sToken", ByDefault))
+	add("token", token, decidedBy(p.K3s.TokenProvided, "k3sToken", ByDefault))
 	add("left out of K3s", strings.Join(k.Disable, ", "), "k3s.disable")
 	add("arguments of servers", strings.Join(k.ServerArgs, " "), "k3s.serverArgs")
 	add("arguments of agents", strings.Join(k.AgentArgs, " "), "k3s.agentArgs")

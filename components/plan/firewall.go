@@ -52,7 +52,7 @@ func (r *resolver) checkFirewall(p *Plan) {
 			}
 		}
 
-		r.openings = append(r.openings, opening{pools: o.Pools, Ingress: Ingress{
+		r.ingressRules = append(r.ingressRules, ingressRule{pools: o.Pools, Ingress: Ingress{
 			Name: "open-" + o.Name, Protocol: o.Protocol, Ports: r.ports(path+".ports", o.Ports),
 			From: r.prefixes(path+".from", o.From),
 		}})
@@ -149,7 +149,7 @@ func (r *resolver) openPools(p *Plan) {
 			pool.Ingress = append(pool.Ingress, control...)
 		}
 
-		for _, o := range r.openings {
+		for _, o := range r.ingressRules {
 			if o.pools == nil || slices.Contains(o.pools, pool.Name) {
 				pool.Ingress = append(pool.Ingress, o.Ingress)
 			}

@@ -33,11 +33,11 @@ func TestImageStays(t *testing.T) {
 		detach    bool
 		keep      bool
 	}{
-		"the factory's, taken out":       {spec.Image{}, spec.BootstrapPulumi, true, false},
-		"the factory's, left in":         {spec.Image{}, spec.BootstrapExternal, false, true},
-		"an ISO file, taken out":         {iso, spec.BootstrapPulumi, true, false},
-		"an ISO file, left in":           {attached, spec.BootstrapPulumi, false, true},
-		"an ISO file of somebody else's": {iso, spec.BootstrapExternal, false, true},
+		"the factory's, taken out": {spec.Image{}, spec.BootstrapPulumi, true, false},
+		"the factory's, left in":   {spec.Image{}, spec.BootstrapExternal, false, true},
+		"an ISO file, taken out":   {iso, spec.BootstrapPulumi, true, false},
+		"an ISO file, left in":     {attached, spec.BootstrapPulumi, false, true},
+		"an ISO file of others":    {iso, spec.BootstrapExternal, false, true},
 		"a volume is not ours to remove": {
 			spec.Image{
 				Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
@@ -87,7 +87,7 @@ func TestLinkName(t *testing.T) {
 		platform   spec.Platform
 		args, want []string
 	}{
-		"nobody states it": {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
+		"not stated": {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
 		"the operator states it": {
 			spec.PlatformMetal,
 			[]string{"net.ifnames=0", "console=ttyS0"},

@@ -62,13 +62,13 @@ func (r *resolver) checkK3s(p *Plan) {
 		Checksum:  strings.TrimPrefix(k.Checksum, "sha256:"), User: k.User, SSHKeys: k.SSHKeys,
 		InstallChecksum: strings.TrimPrefix(k.InstallChecksum, "sha256:"),
 		GenerateSSHKey:  k.GenerateSSHKey,
-		Packages:        k.Packages, Upgrade: *k.UpgradePackages, TokenGiven: r.spec.Provided.K3sToken,
+		Packages:        k.Packages, Upgrade: *k.UpgradePackages, TokenProvided: r.spec.Provided.K3sToken,
 		Snippets: r.spec.Proxmox.Storage.Snippets, StartTimeout: r.duration("k3s.startTimeout", k.StartTimeout),
-		IdentityGiven: r.spec.Provided.K3sIdentity,
-		Pods:          r.k3sNetwork("k3s.clusterCIDR", k.ClusterCIDR, K3sPods),
-		Services:      r.k3sNetwork("k3s.serviceCIDR", k.ServiceCIDR, K3sServices),
-		Mirror:        r.k3sMirror("k3s.mirror", k.Mirror, "https://mirror.lan/k3s"),
-		AptMirror:     r.k3sMirror("k3s.aptMirror", k.AptMirror, "https://mirror.lan/ubuntu"),
+		IdentityProvided: r.spec.Provided.K3sIdentity,
+		Pods:             r.k3sNetwork("k3s.clusterCIDR", k.ClusterCIDR, K3sPods),
+		Services:         r.k3sNetwork("k3s.serviceCIDR", k.ServiceCIDR, K3sServices),
+		Mirror:           r.k3sMirror("k3s.mirror", k.Mirror, "https://mirror.lan/k3s"),
+		AptMirror:        r.k3sMirror("k3s.aptMirror", k.AptMirror, "https://mirror.lan/ubuntu"),
 	}
 
 	if d := p.K3s.StartTimeout; d > 0 && d < time.Minute {

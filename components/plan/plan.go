@@ -101,9 +101,9 @@ type Plan struct {
 	Tailscale *spec.Tailscale
 	// Firewall is whether firewalls are set up; what they let in is a decision for each pool.
 	Firewall bool
-	// TakeOver says that the cluster's secrets come from the configuration.
-	TakeOver bool
-	Outputs  spec.Outputs
+	// ImportSecrets says that the cluster's secrets come from the configuration.
+	ImportSecrets bool
+	Outputs       spec.Outputs
 
 	// ReadyTimeout, NodeTimeout and AgentTimeout bound the program's own waits.
 	ReadyTimeout, NodeTimeout, AgentTimeout time.Duration

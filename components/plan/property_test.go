@@ -340,7 +340,7 @@ func TestNothingClashes(t *testing.T) {
 	})
 }
 
-// TestGrowthChangesNothing: whatever pool grows, nobody gets another name, VMID, MAC or address, and nobody in that
+// TestGrowthChangesNothing: whatever pool grows, no node gets another name, VMID, MAC or address, and none in that
 // pool another host.
 func TestGrowthChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

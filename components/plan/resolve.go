@@ -23,7 +23,7 @@ func (r *resolver) resolve() *Plan {
 		Addressing: s.Network.Addressing, Source: s.Image.Source, Platform: s.Image.Platform,
 		ImageStore: s.Proxmox.Storage.Images,
 		Strategy:   s.Placement.Strategy, Rebalance: s.Placement.Rebalance, Tailscale: s.Tailscale,
-		TakeOver: s.Provided.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled,
+		ImportSecrets: s.Provided.MachineSecrets, Outputs: s.Outputs, Firewall: *s.Firewall.Enabled,
 		BootstrapWaitsForWorkers: s.Lifecycle.BootstrapWaitsForWorkers,
 	}
 

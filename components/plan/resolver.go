@@ -14,18 +14,18 @@ import (
 
 // resolver carries the problems while a spec is resolved. Each step goes on after a problem, so that all are found.
 type resolver struct {
-	spec     spec.Spec
-	network  netip.Prefix
-	gateway  netip.Addr
-	vip      netip.Addr
-	apiFrom  []netip.Prefix
-	openings []opening
-	pools    []*pool
-	static   bool                // some addresses are written into machine configuration
-	taken    map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
-	offered  []interval[int]     // ranges of VMIDs that a problem has named
-	problems spec.Problems
-	warnings []spec.Problem
+	spec         spec.Spec
+	network      netip.Prefix
+	gateway      netip.Addr
+	vip          netip.Addr
+	apiFrom      []netip.Prefix
+	ingressRules []ingressRule
+	pools        []*pool
+	static       bool                // some addresses are written into machine configuration
+	taken        map[netip.Addr]bool // stated by nodes, for suggestions; nil until one is made
+	offered      []interval[int]     // ranges of VMIDs that a problem has named
+	problems     spec.Problems
+	warnings     []spec.Problem
 }
 
 // pool is a pool while it is resolved.
@@ -89,8 +89,8 @@ func at(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
 func (r *resolver) isK3s() bool { return r.spec.Cluster.Distribution == spec.DistributionK3s }
 
-// opening is what the operator opens in addition.
-type opening struct {
+// ingressRule is what the operator opens in addition.
+type ingressRule struct {
 	Ingress
 	pools []string // nil: all
 }

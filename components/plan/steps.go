@@ -55,7 +55,7 @@ func steps(p *Plan) []Step {
 			step("detach", "take the ISO file out of each VM's drive")
 		}
 
-		if p.TakeOver {
+		if p.ImportSecrets {
 			step("secrets", "take the machine secrets from the configuration")
 		} else {
 			step("secrets", "make the machine secrets")
@@ -89,7 +89,7 @@ func steps(p *Plan) []Step {
 
 	contract := "the contract"
 	if p.Outputs.Legacy {
-		contract += " and the outputs of old"
+		contract += " and the previous outputs"
 	}
 
 	step("outputs", "export %s", contract)

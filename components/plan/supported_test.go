@@ -81,7 +81,7 @@ func TestSupportMatrix(t *testing.T) {
 	}
 }
 
-// TestStatedCNI: production is warned of a pod network that nobody has chosen.
+// TestStatedCNI: production is warned of a pod network that was not chosen.
 func TestStatedCNI(t *testing.T) {
 	const warning = "cluster.cni.name: is not stated, and a running cluster keeps its pod network: Flannel enforces no " +
 		"network " +

@@ -80,7 +80,7 @@ func unplannedVMs(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
 	})
 }
 
-// removalProblems judges, by the VMs there are, the set of those who go.
+// removalProblems checks, by the VMs there are, the set of those who go.
 func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) spec.Problems {
 	var (
 		problems      spec.Problems

@@ -138,7 +138,7 @@ func (d *Discovery) choose(n plan.Node, links []proxmoxapi.Link) (netip.Addr, er
 var errNoVM = errors.New("does not exist on Proxmox VE")
 
 // ask asks the agent itself, for what the provider has seen may be old. An agent that has said nothing to the provider
-// all the time is asked once. A VM that is twice not there is not waited for: nobody makes it any more.
+// all the time is asked once. A VM that is missing twice is not waited for: nothing creates it any more.
 func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say func(string)) (netip.Addr, error) {
 	silent := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest agent "+
 		"is not in the image that "+

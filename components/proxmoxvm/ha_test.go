@@ -72,7 +72,7 @@ func TestHARules(t *testing.T) {
 		"as it is to be":      {node: placed, rules: []proxmoxapi.HARule{ours}},
 		"other hosts":         {node: placed, rules: []proxmoxapi.HARule{moved}, set: []proxmoxapi.HARule{ours}},
 		"not stated any more": {node: free, rules: []proxmoxapi.HARule{ours}, deleted: []string{"c-w"}},
-		"of somebody else":    {node: placed, rules: []proxmoxapi.HARule{theirs}, want: "is not of this cluster"},
+		"of others":           {node: placed, rules: []proxmoxapi.HARule{theirs}, want: "is not of this cluster"},
 		"with another VM":     {node: placed, rules: []proxmoxapi.HARule{foreign}, want: "is not of this cluster"},
 		"of a group":          {node: grouped, rules: []proxmoxapi.HARule{group}, set: []proxmoxapi.HARule{joined}},
 		"in its group":        {node: grouped, rules: []proxmoxapi.HARule{joined}},

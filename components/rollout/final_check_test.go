@@ -33,7 +33,7 @@ func (s system) Kubernetes(context.Context) (*kubeapi.Client, error) {
 	return s.kube, nil
 }
 
-// kubernetesWith is a Kubernetes with nodes: "cordoned" by this program, "theirs" by somebody else.
+// kubernetesWith is a Kubernetes with nodes: "cordoned" by this program, "theirs" by others.
 func kubernetesWith(t *testing.T, nodes map[string]string) (*kubeapi.Client, func() []string) {
 	t.Helper()
 
@@ -107,7 +107,7 @@ func TestFinalCheck(t *testing.T) {
 		assert.Equal(t, []string{"b", "stranger"}, closed())
 
 		failed := of(false, nil)
-		require.NoError(t, failed.Run(t.Context()), "a cluster that does not answer stops nobody")
+		require.NoError(t, failed.Run(t.Context()), "a cluster that does not answer stops nothing")
 	})
 
 	t.Run("a cluster that does not answer in time", func(t *testing.T) {

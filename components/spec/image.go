@@ -45,7 +45,7 @@ const (
 	SourceTemplate Source = "template"
 	SourceISO      Source = "iso"
 	SourceFactory  Source = "factory"
-	// FromCloudImage belongs to kind k3s, which has template beside.
+	// FromCloudImage belongs to kind k3s, which also has template.
 	SourceCloudImage Source = "cloudImage"
 )
 

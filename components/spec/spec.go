@@ -109,7 +109,7 @@ const (
 	ProtocolICMP Protocol = "icmp"
 )
 
-// Outputs are what the stack leaves for others beside the contract.
+// Outputs are what the stack leaves for others in addition to the contract.
 type Outputs struct {
 	// Files to write on the operator's machine. Absent: none.
 	Files *Files `json:"files,omitempty"`

@@ -125,7 +125,7 @@ type DiskOptions struct {
 	Replicate *bool `json:"replicate,omitempty" jsonschema:"default=true"`
 }
 
-// ExtraDisk is a disk beside the system disk.
+// ExtraDisk is a disk in addition to the system disk.
 type ExtraDisk struct {
 	// Size in GiB.
 	SizeGiB int `json:"sizeGiB" jsonschema:"minimum=1,maximum=1000000"`

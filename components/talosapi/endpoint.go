@@ -10,7 +10,7 @@ import (
 )
 
 // WaitEndpoint waits until the Kubernetes API answers where the cluster's endpoint is ("https://10.0.0.20:6443"), with
-// a certificate that covers it. Who signed the certificate is for its users to judge.
+// a certificate that covers it. Who signed the certificate is for its users to decide.
 func WaitEndpoint(ctx context.Context, endpoint string, bound time.Duration, progress wait.Reporter) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestUnconfigured(t *testing.T) {
 		})
 	}
 
-	t.Run("nobody", func(t *testing.T) {
+	t.Run("no answer", func(t *testing.T) {
 		listener := listen(t)
 		host, _, err := net.SplitHostPort(listener.Addr().String())
 		require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestUnconfigured(t *testing.T) {
 	})
 }
 
-// listen takes an address on loopback where nobody has the port of the Talos API.
+// listen takes an address on loopback where the port is unused of the Talos API.
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 

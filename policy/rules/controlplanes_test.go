@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/components/tokens"
 )
 
-// applied configures a node that somebody else has made.
+// applied configures a node that others have made.
 func applied(name, node string, change func(*machine.ConfigurationApplyArgs)) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error { return apply(ctx, name, pulumi.String(node), change) }
 }

@@ -20,8 +20,8 @@ func TestReadFacts(t *testing.T) {
 		config map[string]string
 		want   Facts
 	}{
-		"nothing is said, and it is somebody else's": {nil, Facts{Environment: spec.EnvironmentProduction}},
-		"somebody else's with words of the same name": {
+		"nothing is stated, and it belongs to others": {nil, Facts{Environment: spec.EnvironmentProduction}},
+		"others' with words of the same name": {
 			map[string]string{
 				"atlas:environment": "staging", "atlas:proxmox": "pve1", "atlas:cluster": "home",
 				"atlas:pools": "[]",

@@ -1,4 +1,4 @@
-// Package rules judges resources as the Pulumi engine sees them: by their type tokens and properties, whoever
+// Package rules checks resources as the Pulumi engine sees them: by their type tokens and properties, whoever
 // registered them. It decides nothing about levels and talks to no server; command policy hands it to the engine.
 package rules
 
@@ -14,7 +14,7 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Rule is one requirement. It judges either single resources, before anything is done to them, or the stack as a whole.
+// Rule is one requirement. It checks either single resources, before anything is done to them, or the stack as a whole.
 type Rule struct {
 	// Name in kebab-case, as levels and settings are configured by.
 	Name string
@@ -26,10 +26,10 @@ type Rule struct {
 	Advice bool
 	// Settings are the JSON schemas of the rule's settings by name, each with its default for this stack.
 	Settings map[string]map[string]any
-	// Resource judges one resource by its inputs; nil for a rule about stacks. Settings that are not given have their
+	// Resource checks one resource by its inputs; nil for a rule about stacks. Settings that are not given have their
 	// defaults.
 	Resource func(settings map[string]any, r Resource) ([]Finding, error)
-	// Stack judges all resources by their outputs; nil for a rule about resources.
+	// Stack checks all resources by their outputs; nil for a rule about resources.
 	Stack func(s Stack) []Finding
 }
 
@@ -74,8 +74,8 @@ func checkPatterns(patterns []string) error {
 	return nil
 }
 
-// perResource makes a rule that judges single resources.
-func perResource[S settings](b *builder, r Rule, defaults S, judge func(S, Resource) []Finding) Rule {
+// perResource makes a rule that checks single resources.
+func perResource[S settings](b *builder, r Rule, defaults S, check func(S, Resource) []Finding) Rule {
 	stack := ofStack(b, &r, defaults)
 
 	r.Resource = func(given map[string]any, resource Resource) ([]Finding, error) {
@@ -93,19 +93,19 @@ func perResource[S settings](b *builder, r Rule, defaults S, judge func(S, Resou
 			return nil, nil
 		}
 
-		return judge(s, resource), nil
+		return check(s, resource), nil
 	}
 
 	return r
 }
 
-// perStack makes a rule that judges the stack. Its settings are those of the stack's configuration: the SDK hands
+// perStack makes a rule that checks the stack. Its settings are those of the stack's configuration: the SDK hands
 // policy configuration to resource rules only.
-func perStack[S settings](b *builder, r Rule, defaults S, judge func(S, Stack) []Finding) Rule {
+func perStack[S settings](b *builder, r Rule, defaults S, check func(S, Stack) []Finding) Rule {
 	s := ofStack(b, &r, defaults)
 
 	r.Stack = func(stack Stack) []Finding {
-		return slices.DeleteFunc(judge(s, stack), func(f Finding) bool { return s.passesOver(stack.name(f.URN)) })
+		return slices.DeleteFunc(check(s, stack), func(f Finding) bool { return s.passesOver(stack.name(f.URN)) })
 	}
 
 	return r

@@ -150,7 +150,7 @@ func TestExcept(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(c.settings), &settings))
 		}
 
-		settings["except"] = []string{"nobody", "*"}
+		settings["except"] = []string{"nothing", "*"}
 		text, err := json.Marshal(settings)
 		require.NoError(t, err)
 
@@ -259,7 +259,7 @@ func TestNames(t *testing.T) {
 		assert.Regexp(t, kebab, r.Name)
 		assert.False(t, seen[r.Name], "two rules are called %s", r.Name)
 		assert.True(t, strings.HasSuffix(r.Must, ".") && strings.HasSuffix(r.Remedy, "."), r.Name)
-		assert.True(t, (r.Resource == nil) != (r.Stack == nil), "%s judges resources or stacks", r.Name)
+		assert.True(t, (r.Resource == nil) != (r.Stack == nil), "%s checks resources or stacks", r.Name)
 
 		seen[r.Name] = true
 

@@ -22,7 +22,7 @@ func described(name, text string) pulumi.RunFunc {
 	return machineOf(name, func(a *vm.VirtualMachineArgs) { a.Description = pulumi.String(text) })
 }
 
-// component registers one that is nobody's, with inputs of its own.
+// component registers one that is unknown, with inputs of its own.
 func component(inputs pulumi.Map) pulumi.RunFunc {
 	return func(ctx *pulumi.Context) error {
 		return ctx.RegisterComponentResourceV2("other:index:Cluster", "other", inputs, &pulumi.ResourceState{})

@@ -59,7 +59,7 @@ var versionCases = []ruleCase{
 		),
 	},
 	{
-		rule: "pinned-versions", name: "Kubernetes is somebody else's", program: cluster("v1.12.4", ""),
+		rule: "pinned-versions", name: "Kubernetes belongs to others", program: cluster("v1.12.4", ""),
 	},
 	{
 		rule: "pinned-versions", name: "versions that move",

@@ -52,7 +52,7 @@ type Versions struct {
 	Talos string `json:"talos,omitempty" jsonschema:"pattern=^v[0-9]"`
 	// K3s, with kind k3s.
 	K3s string `json:"k3s,omitempty" jsonschema:"pattern=^v[0-9].*[+]k3s[0-9]+$"`
-	// Kubernetes; absent when somebody else makes a cluster of the nodes.
+	// Kubernetes; absent with bootstrap: external.
 	Kubernetes string `json:"kubernetes,omitempty" jsonschema:"pattern=^v[0-9]"`
 }
 

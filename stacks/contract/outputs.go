@@ -23,8 +23,8 @@ const (
 
 	// OutputCredentialsExpiry says until when kubeconfig and talosconfig are good.
 	OutputCredentialsExpiry = "credentials_expiry"
-	// OutputHints are commands to go on with.
-	OutputHints = "hints"
+	// OutputNextSteps are commands to go on with.
+	OutputNextSteps = "hints"
 
 	// OutputSchematics are the schematic IDs that Talos nodes are installed from, by node name.
 	OutputSchematics = "talos_schematics"
@@ -34,7 +34,7 @@ const (
 	// OutputK3s is how a cluster of K3s is: the health of its nodes, and how to reach them.
 	OutputK3s = "k3s_status"
 
-	// The outputs of old, with outputs.legacy.
+	// The previous outputs, with outputs.legacy.
 	OutputControlPlaneIPs   = "control_plane_ips"
 	OutputWorkerIPs         = "worker_ips"
 	OutputGPUWorkerIPs      = "gpu_worker_ips"

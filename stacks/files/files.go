@@ -1,4 +1,4 @@
-// Package files writes what a stack leaves on the operator's own machine: credentials and configuration, for nobody
+// Package files writes what a stack leaves on the operator's own machine: credentials and configuration, for no one
 // else to read and never to be committed.
 package files
 

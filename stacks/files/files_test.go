@@ -32,7 +32,7 @@ func TestWrite(t *testing.T) {
 
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	assert.Len(t, entries, 2, "nothing is left beside them")
+	assert.Len(t, entries, 2, "nothing is left next to them")
 }
 
 // TestWriteIsWhole: whoever reads the file while it is written again reads the old one.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMigrate prints the stack file, and what to know and to do beside it.
+// TestMigrate prints the stack file, and what to know and to do in addition.
 func TestMigrate(t *testing.T) {
 	const data = "../migrate/testdata/"
 

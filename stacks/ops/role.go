@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -74,13 +73,4 @@ func addonRole(addon string, major int) string {
 	return fmt.Sprintf("pveum role add %[1]s -privs \"%[2]s\"\npveum user add kubernetes-%[3]s@pve\n"+
 		"pveum aclmod / -user kubernetes-%[3]s@pve -role %[1]s\npveum user token add kubernetes-%[3]s@pve %[3]s -privsep 0\n",
 		role, privileges, addon)
-}
-
-// stackFile is the path of a stack's file, which is named by the stack or by its path.
-func (o *options) stackFile(named string) string {
-	if strings.HasSuffix(named, ".yaml") {
-		return named
-	}
-
-	return filepath.Join(o.project, "Pulumi."+named+".yaml")
 }

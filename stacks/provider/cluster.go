@@ -130,7 +130,7 @@ func newCluster(ctx *pulumi.Context, name string, in inputs, props pulumi.Map, o
 	deployment.WriteFiles(ctx, dir)
 
 	// They are commands about outputs of a stack, which the program exports under names of its own.
-	delete(deployment.Outputs, contract.OutputHints)
+	delete(deployment.Outputs, contract.OutputNextSteps)
 
 	if err := ctx.RegisterResourceOutputs(c, deployment.Outputs); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func TestSchema(t *testing.T) {
 	}
 
 	state := result["properties"].(object)
-	delete(state, contract.OutputHints)
+	delete(state, contract.OutputNextSteps)
 
 	for _, key := range []string{
 		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig, contract.OutputSSHPrivateKey,

@@ -209,7 +209,7 @@ func (b *bench) parallelOf(row Row) int {
 	return b.parallel
 }
 
-// parallelDiff has the engine compare resources with the state beside each other, as stacks/docs/speed.md advises, and
+// parallelDiff has the engine compare resources with the state in parallel, as stacks/docs/speed.md advises, and
 // not one after the other.
 const parallelDiff = "PULUMI_PARALLEL_DIFF"
 

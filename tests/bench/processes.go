@@ -122,7 +122,7 @@ func (w *watch) look(id int) {
 	}
 }
 
-// ours says whether a process runs with the backend: those of other stacks are somebody else's.
+// ours says whether a process runs with the backend: those of other stacks are not ours.
 func (w *watch) ours(dir string) bool {
 	environment, err := os.ReadFile(filepath.Join(dir, "environ"))
 

@@ -1,4 +1,4 @@
-// Package command is what the commands beside the tests have in common.
+// Package command is what the commands of the tests have in common.
 package command
 
 import (

@@ -54,7 +54,7 @@ func program(s *side) {
 	s.must(admin, "DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", "")
 	s.fault("uncordon", c.Uncordon(ctx, "n1"))
 	s.fault("uncordon the other", c.Uncordon(ctx, "n2"))
-	s.fault("uncordon nobody", c.Uncordon(ctx, "none"))
+	s.fault("uncordon a missing node", c.Uncordon(ctx, "none"))
 	tell()
 
 	want := kubeapi.NodeLabels{

@@ -60,7 +60,7 @@ func (s *side) record(label string, a answer) {
 	s.tape = append(s.tape, entry{label, facts})
 }
 
-// flatten writes the leaves of a document by their paths. Fields of which nobody can foresee the value have none.
+// flatten writes the leaves of a document by their paths. Fields whose value cannot be foreseen have none.
 func (s *side) flatten(out map[string]string, path string, v any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -2,7 +2,7 @@ package conformance
 
 // The reasons of differences that concern many answers.
 const (
-	defaults    = "the lab fills in those defaults of pods and services that somebody looks at"
+	defaults    = "the lab fills in those defaults of pods and services that something reads"
 	annotated   = "an annotation of the controllers that only kubelets read"
 	immediate   = "the lab's controllers act at once, before a request is answered"
 	hollow      = "an empty document, which no client reads"

@@ -90,8 +90,8 @@ var scenarios = []struct {
 }
 
 func users(s *side) {
-	s.do("without credentials", nobody, "GET", "/api/v1/nodes", "")
-	s.do("a token that is wrong", nobody, "GET", "/api/v1/nodes", "", "Authorization: Bearer abcdef.0000000000000000")
+	s.do("without credentials", anonymous, "GET", "/api/v1/nodes", "")
+	s.do("a token that is wrong", anonymous, "GET", "/api/v1/nodes", "", "Authorization: Bearer abcdef.0000000000000000")
 	s.do("a guest lists nodes", guest, "GET", "/api/v1/nodes", "")
 	s.do("a guest reads a node", guest, "GET", "/api/v1/nodes/n1", "")
 	s.do("a guest deletes a pod", guest, "DELETE", "/api/v1/namespaces/default/pods/none", "")

@@ -31,7 +31,7 @@ import (
 const (
 	admin   = "admin"
 	guest   = "guest"
-	nobody  = "nobody"  // without credentials
+	anonymous = "anonymous" // without credentials
 	joining = "joining" // with the bootstrap token
 )
 
@@ -80,7 +80,7 @@ func (s *side) config(user string) *rest.Config {
 
 	require.NoError(s, err)
 
-	if user == nobody || user == joining {
+	if user == anonymous || user == joining {
 		c.CertData, c.KeyData = nil, nil
 	}
 
@@ -264,7 +264,7 @@ func (s *side) fault(label string, err error) {
 	}
 }
 
-// address is one of the loopback network whose port of Kubernetes nobody uses.
+// address is one of the loopback network whose port of Kubernetes is unused.
 func address(t *testing.T) string {
 	t.Helper()
 

@@ -29,7 +29,7 @@ type Backend struct {
 }
 
 // NewBackend makes a backend in dir, or opens the one that is there: its stacks then go on where they stood. The
-// directory is for the user's eyes only, since state holds secrets and the key to them lies beside it; remove it when
+// directory is for the user's eyes only, since state holds secrets and the key to them lies next to it; remove it when
 // done.
 func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	dir, err := filepath.Abs(dir)
@@ -49,8 +49,8 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	if err := linkPlugins(filepath.Join(b.home(), "plugins"), e.plugins...); err != nil {
 		return nil, err
 	}
-	// The CLI writes all that it does to a log, compressed and encrypted, unless there is no place for it. Nobody reads
-	// it here, and it is a fifth of the work.
+	// The CLI writes all that it does to a log, compressed and encrypted, unless there is no place for it. It is
+	// not read here, and takes a fifth of the time.
 	if _, err := os.Stat(b.logs()); errors.Is(err, fs.ErrNotExist) {
 		if err := os.WriteFile(b.logs(), nil, 0o600); err != nil {
 			return nil, err
@@ -71,7 +71,7 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 	return b, nil
 }
 
-// whole has the CLI write each file at once. By itself it keeps a note beside each, which it writes in place: when it
+// whole has the CLI write each file at once. By itself it keeps a note next to each, which it writes in place: when it
 // is killed just then, the state cannot be loaded any more.
 const whole = "metadata=skip"
 

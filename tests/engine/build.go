@@ -143,7 +143,7 @@ func (b *builder) compile(ctx context.Context, a artefact, output string) error 
 		return fmt.Errorf("this takes the go command: %w", err)
 	}
 	// -v names each package as it is compiled, which is all the progress that go build reports. Symbols are a third of
-	// the size and nobody debugs these.
+	// the size, and these are not debugged.
 	cmd := exec.CommandContext(ctx, goTool, "build", "-v", "-mod=readonly", "-buildvcs=false",
 		"-tags", a.tags, "-ldflags", strings.TrimSpace("-s -w "+a.ldflags), "-o", output, a.target)
 	cmd.Dir = a.dir

@@ -243,7 +243,7 @@ func (e *Engine) useCLI(root, origin string, minimum semver.Version) error {
 	return nil
 }
 
-// findLanguageHost builds one unless the CLI was installed with its own. Pulumi looks for it beside the CLI first and
+// findLanguageHost builds one unless the CLI was installed with its own. Pulumi looks for it next to the CLI first and
 // in the plugin directory last.
 func (e *Engine) findLanguageHost(ctx context.Context, b *builder, source string) error {
 	const binary = "pulumi-language-go"

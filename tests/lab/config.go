@@ -48,7 +48,7 @@ type Config struct {
 	HAGroups []HAGroup
 	// Factory configures the Image Factory; its journal is the lab's.
 	Factory factory.Options
-	// Schematics are those that the factory knows from the start, beside the plain one.
+	// Schematics are those that the factory knows from the start, in addition to the plain one.
 	Schematics []*Schematic
 	// Files are what the operator has put on storages.
 	Files []File

@@ -18,14 +18,14 @@ func (l *Lab) FactoryURL() string { return l.web.url }
 // Factory is the Image Factory, which takes schematics and mirrors images under other paths.
 func (l *Lab) Factory() *factory.Factory { return l.factory }
 
-// web is a server of its own beside that of Proxmox VE.
+// web is a server in addition to that of Proxmox VE.
 type web struct {
 	url    string
 	server *http.Server
 	done   chan struct{}
 }
 
-// serveFactory answers beside Proxmox VE, on a port that is free.
+// serveFactory answers next to Proxmox VE, on a port that is free.
 func (l *Lab) serveFactory(c Config) (*web, error) {
 	o := c.Factory
 	o.Journal, o.Touch = l.journal, l.timeline.Touch

@@ -15,7 +15,7 @@ import (
 const growth = 8
 
 // dhcp sets up what gives the nodes their addresses: reservations for those that have them stated, as an operator makes
-// them, and leases for those whose address nobody knows before. Where addresses are static, there is no DHCP at all.
+// them, and leases for those whose address is not known before. Where addresses are static, there is no DHCP at all.
 // Silent nodes get nothing.
 func dhcp(c *lab.Config, p *plan.Plan, config stacks.Config, silent []string, toLab func(netip.Addr) netip.Addr) {
 	c.Reservations = map[string]netip.Addr{}

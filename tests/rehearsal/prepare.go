@@ -13,7 +13,7 @@ import (
 
 // labOf is what the plan expects to find on Proxmox VE: all its hosts, each with the datastores, bridges and GPUs that
 // its nodes use, the resource pools and the groups for high availability, the templates where they are cloned, and the
-// ISO files that somebody put there. Datastores that are shared are the same on all hosts.
+// ISO files that operators put there. Datastores that are shared are the same on all hosts.
 func labOf(p *plan.Plan, shared []string) lab.Config {
 	var (
 		bridges, groups []string
@@ -132,7 +132,7 @@ func storagesOf(p *plan.Plan, shared []string) []lab.Storage {
 	return all
 }
 
-// filesOf are the ISO files that nodes boot and nobody downloads.
+// filesOf are the ISO files that nodes boot and the program does not download.
 func filesOf(p *plan.Plan) []lab.File {
 	var all []lab.File
 

@@ -72,7 +72,7 @@ func TestWhatAStackExpects(t *testing.T) {
 	require.Contains(t, c.Reservations, p.Nodes()[0].MAC)
 }
 
-// TestWhatShapesExpect holds that what nodes are made with beside their hosts is there.
+// TestWhatShapesExpect holds that what nodes are made with in addition to their hosts exists.
 func TestWhatShapesExpect(t *testing.T) {
 	t.Parallel()
 
@@ -91,7 +91,7 @@ func TestWhatShapesExpect(t *testing.T) {
 	require.Equal(t, map[string]int{p.Nodes()[0].NICs[0].Bridge: 9000}, c.Hosts[0].MTU)
 }
 
-// TestRest holds that leases are in the network and are nobody else's.
+// TestRest holds that leases are in the network and unused.
 func TestRest(t *testing.T) {
 	t.Parallel()
 

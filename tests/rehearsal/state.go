@@ -85,7 +85,7 @@ func (r *Rehearsal) placed(running map[int]Node) []Node {
 	return nodes
 }
 
-// WaitReady waits until Kubernetes counts every node as ready. Workers join after the stack is up. Nodes that somebody
+// WaitReady waits until Kubernetes counts every node as ready. Workers join after the stack is up. Nodes that others
 // else configures have come as far as they can when they wait for that.
 func (r *Rehearsal) WaitReady(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -115,7 +115,7 @@ func (r *Rehearsal) WaitReady(ctx context.Context, bound time.Duration) error {
 // Files are the credentials on disk. Clusters of K3s have no talosconfig.
 type Files struct{ Kubeconfig, Talosconfig string }
 
-// WriteCredentials writes kubeconfig and talosconfig into a directory, for nobody else to read.
+// WriteCredentials writes kubeconfig and talosconfig into a directory, readable by the owner only.
 func (r *Rehearsal) WriteCredentials(ctx context.Context, dir string) (Files, error) {
 	outputs, err := r.Stack.Outputs(ctx)
 	if err != nil {
@@ -173,7 +173,7 @@ func (r *Rehearsal) Kept() []world.VolumeState {
 	})
 }
 
-// Shell writes the environment in which the pulumi CLI sees the stack to a file for nobody else to read, and returns
+// Shell writes the environment in which the pulumi CLI sees the stack to a file that only the owner can read, and returns
 // the start of a command line that takes it from there: the engine's CLI, in the stack's directory.
 func (r *Rehearsal) Shell() (string, error) {
 	all, err := r.Env()

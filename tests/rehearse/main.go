@@ -162,7 +162,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 
 	if err := up(ctx, r, packs, out); err != nil {
-		// What an interrupt leads to in the providers tells nobody anything.
+		// What an interrupt leads to in the providers is of no use to the operator.
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}

@@ -20,7 +20,7 @@ import (
 	"talos-proxmox/tests/rehearsal"
 )
 
-// phases name what an operation on a resource means to somebody who watches.
+// phases name what an operation on a resource means to an operator who watches.
 var phases = map[string]string{
 	"talos:machine/secrets:Secrets":                       "secrets",
 	"talos:imageFactory/schematic:Schematic":              "image",
@@ -75,7 +75,7 @@ const lastEvents = 3 * time.Second
 // wrapping is what the engine puts around the program's error.
 var wrapping = regexp.MustCompile(`^an unhandled error occurred:\s*(program failed:\s*)?(1 error occurred:\s*\*\s*)?`)
 
-// preview has the policy pack judge the stack as far as it is known before anything is made.
+// preview has the policy pack check the stack as far as it is known before anything is made.
 func (p progress) preview(ctx context.Context, s auto.Stack, packs []string) error {
 	_, err := s.Preview(ctx, optpreview.EventStreams(p.events), optpreview.SuppressProgress(),
 		optpreview.PolicyPacks(packs...))

@@ -41,7 +41,7 @@ func planned(t *testing.T, cni spec.CNI, endpoint spec.Endpoint) *plan.Plan {
 
 var (
 	ciliumAlone  = spec.CNI{Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false)}
-	ciliumBeside = spec.CNI{Name: spec.CNICilium, Version: "v1.16.5", Values: map[string]any{
+	ciliumNextTo = spec.CNI{Name: spec.CNICilium, Version: "v1.16.5", Values: map[string]any{
 		"hubble": map[string]any{"relay": map[string]any{"enabled": true}}, "operator": map[string]any{"replicas": 2.0},
 		"cgroup": nil,
 	}}
@@ -53,7 +53,7 @@ var (
 func TestManifests(t *testing.T) {
 	for name, p := range map[string]*plan.Plan{
 		"cilium":            planned(t, ciliumAlone, spec.Endpoint{}),
-		"cilium-kube-proxy": planned(t, ciliumBeside, spec.Endpoint{}),
+		"cilium-kube-proxy": planned(t, ciliumNextTo, spec.Endpoint{}),
 		"kube-vip":          planned(t, spec.CNI{}, onLAN),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestCiliumJobs(t *testing.T) {
 		"1.18.4":  ciliumAlone,
 		"v1.18.4": {Name: spec.CNICilium, Version: "v1.18.4", KubeProxy: new(false)},
 		"1.18.5":  {Name: spec.CNICilium, Version: "1.18.5", KubeProxy: new(false)},
-		"beside":  {Name: spec.CNICilium, Version: "1.18.4"},
+		"next to": {Name: spec.CNICilium, Version: "1.18.4"},
 		"with a value": {
 			Name: spec.CNICilium, Version: "1.18.4", KubeProxy: new(false),
 			Values: map[string]any{"debug": map[string]any{"enabled": true}},
@@ -124,7 +124,7 @@ func TestCiliumJobs(t *testing.T) {
 
 // TestCiliumValues: the operator's values lie over the documented ones, key by key; null is Helm's way to take one out.
 func TestCiliumValues(t *testing.T) {
-	all, err := Inline(planned(t, ciliumBeside, spec.Endpoint{}))
+	all, err := Inline(planned(t, ciliumNextTo, spec.Endpoint{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -298,12 +298,12 @@ func TestRestartIsOwed(t *testing.T) {
 		assert.Equal(t, []string{"outage a"}, g.done, "a preview says so")
 
 		r.Proxmox = running{err: proxmoxapi.ErrUnreachable}
-		require.NoError(t, r.Before(t.Context(), same()), "and stops for nobody")
+		require.NoError(t, r.Before(t.Context(), same()), "and waits for nothing")
 	})
 }
 
 // TestRestartIsNotNeeded: an update that failed half-way had restarted the VM already. The next one of it does not, and
-// nobody waits for that.
+// nothing waits for that.
 func TestRestartIsNotNeeded(t *testing.T) {
 	inProgram(t, false, func(ctx *pulumi.Context) {
 		g := &guests{}
@@ -334,7 +334,7 @@ func TestRestartTakesItsTurn(t *testing.T) {
 	})
 }
 
-// TestRestartOfNothing: what does not restart a running VM asks nobody and waits for nobody.
+// TestRestartOfNothing: what does not restart a running VM asks and waits for nothing.
 func TestRestartOfNothing(t *testing.T) {
 	same := changedVM("a-vm", map[string]any{"memory": map[string]any{"dedicated": 1.0}},
 		map[string]any{"memory": map[string]any{"dedicated": 1.0, "__defaults": []any{}}, "tags": []any{"x"}})
@@ -407,7 +407,7 @@ func TestForeignVMIsNotStarted(t *testing.T) {
 	}
 }
 
-// TestRestartFails: whatever fails is said, and nobody is begun after it.
+// TestRestartFails: each failure is reported, and no node is begun after it.
 func TestRestartFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		guests guests
@@ -487,7 +487,7 @@ func TestRestartInAPreview(t *testing.T) {
 	})
 }
 
-// TestRestartOfStrangersNodes: where somebody else looks after the nodes, VMs go in turns and nobody else is asked.
+// TestRestartOfStrangersNodes: where others look after the nodes, VMs restart in turns and nothing else is asked.
 func TestRestartOfStrangersNodes(t *testing.T) {
 	inProgram(t, false, func(ctx *pulumi.Context) {
 		var said []string

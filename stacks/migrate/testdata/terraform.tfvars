@@ -26,5 +26,5 @@ gpu_pcie_mode  = true
 gpu_rombar     = false
 onboot         = true
 
-# Of somebody else
+# Of others
 ssh_password = "hunter2"

@@ -251,7 +251,7 @@ func TestKnown(t *testing.T) {
 	}))
 }
 
-// TestFillNothing: where nothing stands, nobody is asked for secrets.
+// TestFillNothing: where no cluster exists, no secrets are asked for.
 func TestFillNothing(t *testing.T) {
 	w := &wanted{
 		Resources: []map[string]any{entry(tokens.Secrets, "c-secrets"), entry(tokens.VM, "c-worker-1-vm")},

@@ -83,7 +83,7 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 	}
 	f := finder{proxmox: proxmox, secrets: cluster.bundle, owner: []string{p.Cluster, string(p.Distribution)}}
 	if p.Distribution == spec.DistributionK3s {
-		f.identity, f.given = p.Cluster+tokens.IdentitySuffix, p.K3s.IdentityGiven
+		f.identity, f.given = p.Cluster+tokens.IdentitySuffix, p.K3s.IdentityProvided
 	}
 
 	known := !slices.ContainsFunc(w.Resources,

@@ -36,7 +36,7 @@ var (
 )
 
 // TestNotFounded: the secrets in the state stay where no control plane has been configured, and new ones are made where
-// there are none. One that answers to nobody, or whose address nobody knows, may be a part of a cluster.
+// there are none. One that does not answer, or whose address is unknown, may be a part of a cluster.
 func TestNotFounded(t *testing.T) {
 	const (
 		stay    = "no control plane has been configured yet: there is no cluster that has secrets; those in the state stay\n"
@@ -67,7 +67,7 @@ func TestNotFounded(t *testing.T) {
 			nodes: []plan.Node{stated, gone}, asked: []talosapi.Target{one},
 			whose: []talosapi.Target{one}, said: stay,
 		},
-		"one that is somebody's": {
+		"one of others": {
 			nodes: []plan.Node{stated, gone}, founded: true, asked: []talosapi.Target{one},
 			whose: []talosapi.Target{one}, want: refused + "TLS" + forget, lost: giveOne,
 		},

@@ -275,7 +275,7 @@ func brief(err error) error {
 // broken is how the CLI tells of a state that contradicts itself, below a page of other things.
 var broken = regexp.MustCompile(`(?m)^Error: +(.*)$`)
 
-// cutOff is how it tells of a note beside the state of a local backend (gocloud.dev/blob/fileblob, attrs.go) that it
+// cutOff is how it tells of a note next to the state of a local backend (gocloud.dev/blob/fileblob, attrs.go) that it
 // was killed in writing. The state itself is replaced at once.
 const cutOff = "failed to load checkpoint: EOF"
 
@@ -287,7 +287,7 @@ func integrity(problem string) string {
 
 	problem = strings.TrimPrefix(strings.TrimSpace(problem), "error: ")
 	if strings.HasSuffix(problem, cutOff) {
-		problem += ": pulumi was killed while it wrote the state, which is whole: remove <stack>.json.attrs beside it, in " +
+		problem += ": pulumi was killed while it wrote the state, which is whole: remove <stack>.json.attrs next to it, in " +
 			".pulumi/stacks/<project> of the local backend"
 	}
 

@@ -149,7 +149,7 @@ func fails(t *testing.T, want string, err error) {
 	}
 }
 
-// TestSnapshot: two in one second are two files, whole, and for nobody else to read.
+// TestSnapshot: two in one second are two files, whole, readable by the owner only.
 func TestSnapshot(t *testing.T) {
 	f, s, out := guarded(t)
 
@@ -280,14 +280,14 @@ func TestRun(t *testing.T) {
 		},
 		{
 			name: "refresh in the dark", args: []string{"refresh"},
-			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
-			want:   "pulumi refresh was not run, for a refresh would forget what does not answer: nobody there",
+			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("no answer") },
+			want:   "pulumi refresh was not run, for a refresh would forget what does not answer: no answer",
 			asked:  []string{"export", "answers"},
 		},
 		{
 			name: "up with a refresh in the dark", args: []string{"up", "-r"},
-			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("nobody there") },
-			want:   "pulumi up was not run, for a refresh would forget what does not answer: nobody there",
+			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("no answer") },
+			want:   "pulumi up was not run, for a refresh would forget what does not answer: no answer",
 			asked:  []string{"export", "answers"},
 		},
 		{

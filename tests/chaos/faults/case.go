@@ -89,7 +89,7 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Absorbed: the run went through, and nobody had to do anything.
+	// Absorbed: the run went through, and no action was needed.
 	Absorbed Verdict = "absorbed"
 	// Again: the same operation once more went through.
 	Again Verdict = "again"
@@ -129,9 +129,9 @@ func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 
 	fault := c.Call.fault(c.Effect, skip)
 
-	var stranger foreignVM
+	var foreign foreignVM
 	if c.Effect == Taken {
-		fault.Before = func(journal.Entry) { stranger = g.placeForeignVM(c.Stage) }
+		fault.Before = func(journal.Entry) { foreign = g.placeForeignVM(c.Stage) }
 	}
 
 	var (
@@ -162,7 +162,7 @@ func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 
 	struck := slices.ContainsFunc(g.r.Lab.Journal().Entries()[mark:], func(e journal.Entry) bool { return e.Fault != "" })
 
-	err = errors.Join(happened, stranger.leave(g))
+	err = errors.Join(happened, foreign.leave(g))
 	if err == nil && first != nil {
 		result.Verdict, err = g.mend(ctx, c.Stage, mark)
 	}
@@ -229,7 +229,7 @@ func (g *Harness) evaluate(ctx context.Context, stage Stage, before standing, wh
 	made, err := machines(g.r.Lab.World())
 	for _, id := range slices.Sorted(maps.Keys(before.machines)) {
 		if made[id] != before.machines[id] && !slices.Contains(g.Reference[stage].renewed, id) {
-			errs = append(errs, fmt.Errorf("VM %d was made anew", id))
+			errs = append(errs, fmt.Errorf("VM %d was recreated", id))
 		}
 	}
 

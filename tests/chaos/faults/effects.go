@@ -95,7 +95,7 @@ var lasting = []Effect{
 	Refused, Reset, Unanswered, TaskFailed, Unauthorized, Denied, BadGateway, Page, HalfAnswer,
 }
 
-// can lists, by face and pattern, what can happen to a kind of call beside what can happen to any; every row that
+// can lists, by face and pattern, what can happen to a kind of call in addition to what can happen to any; every row that
 // matches counts.
 var can = []struct {
 	face    journal.Face

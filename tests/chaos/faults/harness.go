@@ -115,7 +115,7 @@ func Open(ctx context.Context, e *engine.Engine, name, dir string, proxmox world
 		log: &engine.Transcript{}, dir: dir,
 	}
 
-	// Nobody reads what an operation ends with.
+	// The end of an operation is not read.
 	g.cli.Terse = true
 
 	text, err := small.ReadFile("stacks/" + name + ".yaml")
@@ -377,5 +377,5 @@ func (g *Harness) task() string {
 	return ""
 }
 
-// caller is somebody else on Proxmox VE.
+// caller is another user of Proxmox VE.
 func (g *Harness) caller() world.Caller { return world.Caller{ID: g.r.Lab.Credentials().TokenID} }

@@ -102,19 +102,19 @@ func (g *Harness) killIn(ctx context.Context, killed *Killed) error {
 	}
 
 	mark := g.mark()
-	blow := &timedKill{cli: g.cli, after: killed.After, skip: killed.Call}
+	kill := &timedKill{cli: g.cli, after: killed.After, skip: killed.Call}
 
 	for _, face := range []journal.Face{journal.Proxmox, journal.Talos, journal.Kubernetes, journal.Factory, journal.SSH} {
 		g.r.Lab.Journal().Plant(journal.Fault{
 			Face: face, Call: everything, Kind: journal.Interfere, Times: math.MaxInt,
-			Before: blow.call,
+			Before: kill.call,
 		})
 	}
 
 	err = g.run(ctx, killed.Stage)
 	g.r.Lab.Journal().Clear()
 
-	killed.Kind, killed.Verdict = blow.at(), Again
+	killed.Kind, killed.Verdict = kill.at(), Again
 
 	if err == nil {
 		killed.Verdict = Missed
@@ -146,7 +146,7 @@ func (g *Harness) killIn(ctx context.Context, killed *Killed) error {
 	return g.evaluate(ctx, killed.Stage, before, true)
 }
 
-// quiet waits until the plugins have ended what they were at: nobody has called for a while, and no task runs.
+// quiet waits until the plugins have ended what they were at: no call has come for a while, and no task runs.
 func (g *Harness) quiet(ctx context.Context, mark int) error {
 	ctx, cancel := context.WithTimeout(ctx, readyBound)
 	defer cancel()
@@ -168,7 +168,7 @@ func (g *Harness) quiet(ctx context.Context, mark int) error {
 		calls = max(calls, g.restless(calls))
 	}
 
-	return fmt.Errorf("somebody still calls the lab: %w", ctx.Err())
+	return fmt.Errorf("the lab is still being called: %w", ctx.Err())
 }
 
 // restless is where the journal would stand if machines alone had called since.

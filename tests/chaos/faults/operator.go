@@ -56,7 +56,7 @@ func (g *Harness) pulumi(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// foreignVM is a VM of somebody else, on a VMID of the plan.
+// foreignVM is a VM of others, on a VMID of the plan.
 type foreignVM struct {
 	id  int
 	err error

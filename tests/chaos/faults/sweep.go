@@ -109,16 +109,16 @@ func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) er
 	for ctx.Err() == nil && !q.empty() {
 		s.say("%s: a lab, and an undisturbed life", name)
 
-		rig, err := Open(ctx, s.Engine, name, filepath.Join(s.Dir, fmt.Sprintf("%s-%d", name, number)),
+		harness, err := Open(ctx, s.Engine, name, filepath.Join(s.Dir, fmt.Sprintf("%s-%d", name, number)),
 			s.Proxmox)
 		if err != nil {
 			return err
 		}
 
-		q.fill(s, rig)
+		q.fill(s, harness)
 
 		for ctx.Err() == nil && !q.empty() {
-			sound, err := s.life(ctx, rig, q)
+			sound, err := s.life(ctx, harness, q)
 			if err != nil {
 				s.say("%s: the lab is given up: %v", name, err)
 			}
@@ -128,7 +128,7 @@ func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) er
 			}
 		}
 
-		if err := rig.Close(); err != nil {
+		if err := harness.Close(); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 type View struct {
 	world.State
 
-	// Configs are the VMs' configurations by VMID, without what Proxmox VE makes up anew for each VM.
+	// Configs are the VMs' configurations by VMID, without what Proxmox VE generates for each VM.
 	Configs map[int][]string
 	// Resources are the URNs in the stack's state.
 	Resources []string

@@ -193,7 +193,7 @@ func (c *cluster) refresh(ctx context.Context) error {
 	return nil
 }
 
-// caller is somebody else on Proxmox VE.
+// caller is another user of Proxmox VE.
 func (c *cluster) caller() world.Caller { return world.Caller{ID: c.r.Lab.Credentials().TokenID} }
 
 // vm is a node's machine.

@@ -12,17 +12,17 @@ type Step struct {
 	// Name says what is changed.
 	Name string
 	To   Config
-	// Dies is a node that is switched off before the change; empty: none.
-	Dies  string
-	Fault Fault
+	// Killed is a node that is switched off before the change; empty: none.
+	Killed string
+	Fault  Fault
 	// Forecast is what it must do.
 	Forecast Forecast
 }
 
 func (s Step) String() string {
 	text := s.Name
-	if s.Dies != "" {
-		text = s.Dies + " dies; " + text
+	if s.Killed != "" {
+		text = s.Killed + " killed; " + text
 	}
 
 	if s.Fault.Kind != "" {
@@ -108,8 +108,8 @@ func Draw(seed uint64, steps int) (Config, []Step) {
 	for range steps {
 		s := next(r, m)
 
-		if s.Dies != "" {
-			m.Dead = s.Dies
+		if s.Killed != "" {
+			m.Dead = s.Killed
 		}
 
 		if s.Forecast = m.Foresee(s.To); s.Forecast.Refused == "" {
@@ -134,7 +134,7 @@ func next(r *rand.Rand, m *Model) Step {
 		return handleDeadNode(r, m, to)
 	}
 
-	// One that dies is buried in the same step, or not at all.
+	// A killed node is removed in the same step, or not at all.
 	if r.IntN(9) == 0 && len(m.Asked.Controls) > 2 {
 		return failNode(r, m, to)
 	}
@@ -369,13 +369,13 @@ func nothing(*rand.Rand, *Model, *Config) string { return "nothing" }
 // failNode lets a node die, and draws what the operator does about it.
 func failNode(r *rand.Rand, m *Model, to Config) Step {
 	names := slices.Sorted(maps.Keys(to.nodes()))
-	dies := names[r.IntN(len(names))]
+	killed := names[r.IntN(len(names))]
 
 	with := *m
-	with.Dead = dies
+	with.Dead = killed
 
 	s := handleDeadNode(r, &with, to)
-	s.Dies = dies
+	s.Killed = killed
 
 	return s
 }
@@ -402,7 +402,7 @@ func handleDeadNode(r *rand.Rand, m *Model, to Config) Step {
 		s.Name = fmt.Sprintf("remove %s, said to be dead: %t", m.Dead, !forgets)
 	}
 
-	// Somebody tries to remove another instead.
+	// The operator tries to remove another instead.
 	if forgets && isControl(m.Dead) && r.IntN(2) == 0 {
 		s.To = to
 		other := slices.IndexFunc(to.Controls, func(n int) bool { return control(n) != m.Dead })

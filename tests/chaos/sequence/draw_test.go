@@ -33,7 +33,7 @@ func TestDraw(t *testing.T) {
 			kinds[s.Fault.Kind]++
 			fates[s.Forecast.Refused]++
 
-			if s.Dies != "" {
+			if s.Killed != "" {
 				deaths++
 			}
 		}

@@ -60,8 +60,8 @@ func (o *observation) away(node string) (back func()) {
 }
 
 // did tells whether something was done to any node.
-func (o *observation) did(deed talos.EventKind) bool {
-	return slices.ContainsFunc(o.c.r.Talos.Events(o.since), func(h talos.Event) bool { return h.Kind == deed })
+func (o *observation) did(kind talos.EventKind) bool {
+	return slices.ContainsFunc(o.c.r.Talos.Events(o.since), func(h talos.Event) bool { return h.Kind == kind })
 }
 
 // happened is what has become of each node so far.

@@ -18,15 +18,15 @@ import (
 	"talos-proxmox/tests/lab/world"
 )
 
-// tries is how often an update is run again before somebody would look closer.
+// tries is how often an update is run again before an operator would look closer.
 const tries = 3
 
 // play makes a change, with what goes wrong, and holds what came of it against the model and the table.
 func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err error) {
-	p = Played{Fault: s.Dies != "" || s.Fault.Kind != ""}
+	p = Played{Fault: s.Killed != "" || s.Fault.Kind != ""}
 
-	if s.Dies != "" {
-		if err := c.kill(ctx, m, s.Dies); err != nil {
+	if s.Killed != "" {
+		if err := c.kill(ctx, m, s.Killed); err != nil {
 			return p, err
 		}
 	}
@@ -123,7 +123,7 @@ func (c *cluster) refuse(ctx context.Context, m *Model, s Step, o *observation) 
 		return err
 	}
 
-	evaluate := o.compareRefused // what needs nobody to go down may have been taken on
+	evaluate := o.compareRefused // what disrupts no node may have been applied
 	if f.Refused == Preview {
 		evaluate = o.compareNothing
 	}
@@ -378,7 +378,7 @@ func (c *cluster) quiet(ctx context.Context, mark int) error {
 		mark = len(all)
 
 		if time.Since(last) < rest {
-			return "somebody still calls the lab"
+			return "the lab is still being called"
 		}
 
 		return c.task()

@@ -25,7 +25,7 @@ type Played struct {
 	Refused Stage `json:",omitempty"`
 	// Again is how often the update had to be run again.
 	Again int `json:",omitempty"`
-	// Lowest is the lowest margin of etcd that the program has caused; nil where nothing of etcd changed, or somebody else
+	// Lowest is the lowest margin of etcd that the program has caused; nil where nothing of etcd changed, or another
 	// had a part.
 	Lowest  *int `json:",omitempty"`
 	Seconds float64

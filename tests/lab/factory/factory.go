@@ -22,7 +22,7 @@ import (
 
 // Options configure a factory.
 type Options struct {
-	// Journal records the calls; nil: nobody does.
+	// Journal records the calls; nil: they are not recorded.
 	Journal *journal.Journal
 	// Touch is called for each request; nil: nothing is.
 	Touch func()
@@ -73,7 +73,7 @@ func (f *Factory) Add(s *Schematic) string {
 	return id
 }
 
-// AddAs makes a schematic known by an id of which nobody can say what it stands for.
+// AddAs makes a schematic known by an id that says nothing of what it stands for.
 func (f *Factory) AddAs(id string, s *Schematic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

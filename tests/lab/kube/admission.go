@@ -127,7 +127,7 @@ func prepare(k *kind, t target, obj runtime.Object) error {
 
 	generateName(accessor(obj))
 
-	// Nobody says how it is when it is made.
+	// Its status is unknown when it is created.
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		o.Status = corev1.PodStatus{}

@@ -148,7 +148,7 @@ func TestEvictionsThatAreWrong(t *testing.T) {
 	f := start(t)
 	f.join("node-1")
 	f.deploy(1)
-	require.True(t, apierrors.IsNotFound(f.evict("nobody")))
+	require.True(t, apierrors.IsNotFound(f.evict("missing")))
 
 	pod := f.web()["node-1"][0]
 	f.budget(policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr(intstr.FromInt32(0))})

@@ -59,7 +59,7 @@ func accountOf(spec *corev1.PodSpec) string {
 	return spec.ServiceAccountName
 }
 
-// finishJob lets a running pod do its work. A sidecar runs beside the other containers and its end does not count.
+// finishJob lets a running pod do its work. A sidecar runs next to the other containers and its end does not count.
 func (c *Cluster) finishJob(job *batchv1.Job, p *corev1.Pod) {
 	if p.Status.Phase != corev1.PodRunning || !podReady(p) {
 		return

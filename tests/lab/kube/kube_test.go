@@ -217,7 +217,7 @@ func TestNodesThatDoNotJoin(t *testing.T) {
 func TestAccess(t *testing.T) {
 	f := start(t)
 
-	// nobody is anonymous, not even for /readyz
+	// no request is anonymous, not even for /readyz
 	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer anonymous.CloseIdleConnections()
 

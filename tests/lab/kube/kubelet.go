@@ -451,7 +451,7 @@ func (k *Kubelet) mirror(ctx context.Context, api kubernetes.Interface, owner *c
 	return err
 }
 
-// createMirror creates a mirror, and then says how its pod is: nobody can say both at once.
+// createMirror creates a mirror, and then says how its pod is: both cannot be sent at once.
 func (k *Kubelet) createMirror(ctx context.Context, client typedcorev1.PodInterface, p *corev1.Pod) error {
 	now, err := client.Create(ctx, p, metav1.CreateOptions{})
 	if err != nil {

@@ -39,7 +39,7 @@ func place(spec *corev1.PodSpec, all map[string]*corev1.Node, load map[string]in
 	return best
 }
 
-// schedulePods binds the pods that nobody has bound. The caller holds the lock.
+// schedulePods binds the pods that are not bound. The caller holds the lock.
 func (c *Cluster) schedulePods(all map[string]*corev1.Node) {
 	load := map[string]int{}
 	for _, obj := range c.objects[pods] {

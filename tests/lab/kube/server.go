@@ -220,7 +220,7 @@ func hangUp(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// discard is the reply that nobody gets.
+// discard is the reply that is not sent.
 type discard struct{ header http.Header }
 
 func (d *discard) Header() http.Header         { return d.header }
@@ -240,7 +240,7 @@ func (u user) node() bool { return u.in("system:nodes") || u.in("system:bootstra
 
 var errUnauthorized = apierrors.NewUnauthorized("Unauthorized")
 
-// authenticate knows client certificates and bootstrap tokens. Nobody is anonymous: Talos starts the API server with
+// authenticate knows client certificates and bootstrap tokens. No request is anonymous: Talos starts the API server with
 // anonymous-auth=false.
 func (s *Server) authenticate(r *http.Request) (user, error) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {

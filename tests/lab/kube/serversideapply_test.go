@@ -39,7 +39,7 @@ func TestServerSideApply(t *testing.T) {
 
 	less, err := apply("one", false, map[string]string{})
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"k": "w"}, less.Data, "what nobody applies any more goes")
+	require.Equal(t, map[string]string{"k": "w"}, less.Data, "what is no longer applied is removed")
 
 	// who changes it otherwise has a part of it, too
 	changed, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data": {"m": "x"}}`),

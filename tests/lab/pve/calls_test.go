@@ -82,7 +82,7 @@ func TestAllCalls(t *testing.T) {
 	})
 	require.Equal(t, map[string]any{"VM.Audit": 1.0, "VM.Clone": 1.0},
 		f.object(f.ok("GET", "/access/roles/PVETemplateUser")))
-	require.Equal(t, "500 role 'nobody' does not exist", f.call("GET", "/access/roles/nobody").status())
+	require.Equal(t, "500 role 'missing' does not exist", f.call("GET", "/access/roles/missing").status())
 	require.Contains(t, f.object(f.ok("GET", "/nodes/pve1/hosts"))["data"], "127.0.0.1 localhost")
 
 	pending := f.list(f.ok("GET", "/nodes/pve1/qemu/401/pending"))

@@ -124,7 +124,7 @@ func TestDownloadURL(t *testing.T) {
 
 	require.Equal(t, "OK", f.task("DELETE", "/nodes/pve1/storage/local/content/local:iso%2Fsum.img"))
 	require.Equal(t, "OK", f.task("DELETE", "/nodes/pve1/storage/local/content/local:iso%2Fsum.img"),
-		"nobody looks whether it is there")
+		"its presence is not checked")
 
 	for _, c := range []struct {
 		field, want string

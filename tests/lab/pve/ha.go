@@ -124,7 +124,7 @@ func haResource(r *request) (any, error) {
 	return resourceEntry(v), nil
 }
 
-// sameType refuses a type that is not what the id says. Nobody needs to give one.
+// sameType refuses a type that is not what the id says. It may be left out.
 func (r *request) sameType(sid string) error {
 	if kind := r.values.Get("type"); kind != "" && !strings.HasPrefix(sid, kind+":") {
 		return &world.Error{Code: 500, Reason: "types does not match"}

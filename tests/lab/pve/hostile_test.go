@@ -163,7 +163,7 @@ func TestNothingThatIsSentHurts(t *testing.T) {
 	}
 }
 
-func TestPathsThatNobodySends(t *testing.T) {
+func TestUnknownPaths(t *testing.T) {
 	w, err := world.New(world.Options{})
 	require.NoError(t, err)
 	t.Cleanup(w.Close)

@@ -86,7 +86,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// certificate is self-signed, as that of a Proxmox VE that nobody has given another.
+// certificate is self-signed, as on a Proxmox VE that was not given another.
 func certificate(addr netip.Addr) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -163,7 +163,7 @@ func (p *process) notFound(name string) int {
 	return 127
 }
 
-// sudo is not there on a host unless somebody else than root is to use it.
+// sudo is not installed on a host unless a user other than root needs it.
 func (p *process) sudo() int {
 	switch {
 	case !p.server.login.Sudo && p.user == "root":

@@ -44,7 +44,7 @@ func agentDisk() machine.Content {
 }
 
 func TestAgentBeforeAndAfterTheAddress(t *testing.T) {
-	r := newRig(t, withAgent)
+	r := newHarness(t, withAgent)
 	v := r.machine(11, agentDisk())
 	v.hw.AgentDevice = true
 
@@ -97,7 +97,7 @@ func TestAgentOfNodesInACluster(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, withAgent)
+			r := newHarness(t, withAgent)
 			vip := r.addr(200)
 			holders := 0
 

@@ -43,7 +43,7 @@ func small(r *harness) (c *cluster, cp, worker *vm) {
 }
 
 func TestOnlyTheClustersOwnClients(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp, _ := small(r)
 
 	// no certificate at all
@@ -63,7 +63,7 @@ func TestOnlyTheClustersOwnClients(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp, worker := small(r)
 
 	reader := c.withRoles(cp, role.MakeSet(role.Reader))
@@ -96,7 +96,7 @@ func (c *cluster) withRoles(v *vm, roles role.Set) *client.Client {
 }
 
 func TestForwarding(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp, worker := small(r)
 	api := c.client(cp)
 
@@ -136,13 +136,13 @@ func TestForwarding(t *testing.T) {
 	require.Len(t, version.GetMessages(), 1)
 	_, err = api.Version(client.WithNode(t.Context(), "192.0.2.1"))
 	require.ErrorContains(t, err, "network is unreachable")
-	_, err = api.Version(client.WithNode(t.Context(), "nobody.lan"))
+	_, err = api.Version(client.WithNode(t.Context(), "missing.lan"))
 	require.ErrorContains(t, err, "no such host")
 
 	// one of several is not there
-	nobody := r.addr(99).String()
-	_, err = api.Memory(client.WithNodes(t.Context(), cp.addr(), nobody))
-	require.ErrorContains(t, err, nobody)
+	missing := r.addr(99).String()
+	_, err = api.Memory(client.WithNodes(t.Context(), cp.addr(), missing))
+	require.ErrorContains(t, err, missing)
 
 	// a worker speaks for itself only
 	api = c.client(worker)
@@ -154,7 +154,7 @@ func TestForwarding(t *testing.T) {
 }
 
 func TestWorkersSayWhatTheyAreNot(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, _, worker := small(r)
 	api := c.client(worker)
 
@@ -176,7 +176,7 @@ func TestWorkersSayWhatTheyAreNot(t *testing.T) {
 
 // The discovery service shows the members to each other.
 func TestMembers(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp, worker := small(r)
 	api := c.client(cp)
 
@@ -203,7 +203,7 @@ func TestMembers(t *testing.T) {
 
 // A sysctl of the configuration is in force.
 func TestKernelParameters(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 	c.apply(cp, c.config(configmachine.TypeControlPlane, "cp-1", "machine: {sysctls: {vm.max_map_count: '262144'}}"))
@@ -220,7 +220,7 @@ func TestKernelParameters(t *testing.T) {
 
 // What the lab does not do, and a real node does, is recorded.
 func TestUnknownMethods(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp, worker := small(r)
 
 	_, err := c.client(cp).MachineClient.Containers(client.WithNode(t.Context(), worker.addr()),
@@ -232,7 +232,7 @@ func TestUnknownMethods(t *testing.T) {
 }
 
 func TestLiveConfiguration(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp, _ := small(r)
 	api := c.client(cp)
 

@@ -25,7 +25,7 @@ const (
 
 // What a change of each part of the configuration costs, as a dry run tells it beforehand.
 func TestWhatNeedsAReboot(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp := one(r)
 	api := c.client(cp)
 	began := time.Now()
@@ -83,7 +83,7 @@ func TestWhatNeedsAReboot(t *testing.T) {
 
 // A staged configuration waits for the next reboot, whoever asks for it; until then the node has the one before.
 func TestStagedConfiguration(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp := one(r)
 	began, before := time.Now(), cp.bootID(c)
 	data := c.config(configmachine.TypeControlPlane, "cp-1", "machine: {env: {A: b}}",

@@ -16,7 +16,7 @@ import (
 
 // A control plane and a worker, cloned from a template, become a cluster.
 func TestClusterFromTemplate(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
 	c := r.cluster(cp.addr())
 

@@ -94,7 +94,7 @@ func (c *cluster) kubelet(asked *vm, node, version string) {
 
 // Components are upgraded one by one, as upgrade-k8s does it, and nothing is held against that.
 func TestUpgradeKubernetes(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	worker := r.machine(21, template()).on()
 	c, cps := three(r, "", nil)
 	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1"))
@@ -179,7 +179,7 @@ func (r *harness) violations(since time.Time) []string {
 // Who goes too fast is told afterwards.
 func TestVersionSkew(t *testing.T) {
 	t.Run("a kubelet before the API servers", func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		c, cps := three(r, "", nil)
 		began := time.Now()
 
@@ -188,7 +188,7 @@ func TestVersionSkew(t *testing.T) {
 		require.Contains(t, r.violations(began), "kubelet v1.35.0 of vm-12 is newer than kube-apiserver v1.34.2 of vm-11")
 	})
 	t.Run("two minor versions at once", func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		cp := r.machine(11, template()).on()
 		c := r.cluster(cp.addr())
 		old := []string{
@@ -209,7 +209,7 @@ func TestVersionSkew(t *testing.T) {
 		}, r.violations(began))
 	})
 	t.Run("the scheduler first, and back", func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		c, cp := one(r)
 		began := time.Now()
 
@@ -227,7 +227,7 @@ func TestVersionSkew(t *testing.T) {
 
 // A component whose image cannot be had is down until it can.
 func TestImageThatIsMissing(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 	v := cps[1]
 

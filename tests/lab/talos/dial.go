@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// dial connects a node to somebody else, by the network of the lab: names are those of the cluster's members and what
+// dial connects a node to another machine, by the network of the lab: names are those of the cluster's members and what
 // the lab's DNS knows, and there is nothing beyond loopback.
 func (n *node) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)

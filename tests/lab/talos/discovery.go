@@ -71,7 +71,7 @@ func (d *discovery) withdraw(n *node) {
 	d.changes++
 }
 
-// said is how often somebody has said something new.
+// said counts the new messages.
 func (d *discovery) said() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -66,7 +66,7 @@ func (c *cluster) leaveWithin(v *vm, limit time.Duration) error {
 
 // Members come and go one at a time, and at no instant is the quorum lost.
 func TestGrowAndShrink(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 	began := time.Now()
 	cps = c.grow(cps, 5)
@@ -110,7 +110,7 @@ func TestGrowAndShrink(t *testing.T) {
 	require.True(t, found)
 	require.Equal(t, 1, lowest.Margin())
 
-	// a member that left joins anew when its machine restarts
+	// a member that left joins again when its machine restarts
 	before := cps[4].bootID(c)
 	require.NoError(t, c.client(cps[4]).Reboot(t.Context()))
 	cps[4].rebooted(c, before)
@@ -130,7 +130,7 @@ func service(t *testing.T, api *client.Client, id string) (healthy bool, state s
 
 // etcd refuses what would cost the quorum, in its own words.
 func TestMembersThatMayNotGo(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 	ids := c.memberIDs(cps[0])
 	api := c.client(cps[0])
@@ -150,7 +150,7 @@ func TestMembersThatMayNotGo(t *testing.T) {
 	require.Equal(t, 0, lowest.Margin())
 	require.Equal(t, "vm-13: etcd stops (power cut)", lowest.Cause)
 
-	// with one of three down nobody who runs may go
+	// with one of three down no running member may leave
 	err = remove(ids["cp-2"])
 	require.Equal(t, codes.Unknown, client.StatusCode(err))
 	require.ErrorContains(t, err, fmt.Sprintf(
@@ -191,7 +191,7 @@ func (r *harness) saw(line string) error {
 }
 
 func TestRemovedWhileItRuns(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 
 	require.NoError(t, c.client(cps[0]).EtcdRemoveMemberByID(t.Context(),
@@ -206,7 +206,7 @@ func TestRemovedWhileItRuns(t *testing.T) {
 }
 
 func TestForfeitLeadership(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 	names := map[uint64]string{}
 
@@ -247,7 +247,7 @@ func TestForfeitLeadership(t *testing.T) {
 
 // A member that is cut off runs, and is of no use.
 func TestMemberCutOff(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 	began := time.Now()
 
@@ -289,7 +289,7 @@ func TestMemberCutOff(t *testing.T) {
 
 // A learner that lags has no vote, lets no other learner in, and does not serve.
 func TestLearner(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 
 	for _, name := range []string{"vm-14", "vm-15"} {
@@ -326,7 +326,7 @@ func TestLearner(t *testing.T) {
 }
 
 func TestAlarms(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 	ids := c.memberIDs(cps[0])
 

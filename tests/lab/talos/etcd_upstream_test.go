@@ -165,9 +165,9 @@ func followers(s etcdSide, names []string) []string {
 func membersPlay(p *etcdTape, s etcdSide, names []string) {
 	p.list(s, "founded", names[0])
 	p.status(s, "status", names[0])
-	p.outcome("remove nobody", s.remove("nobody"))
-	p.outcome("promote nobody", s.promote("nobody"))
-	p.outcome("leader becomes nobody", s.moveLeader("nobody"))
+	p.outcome("remove an unknown member", s.remove("unknown"))
+	p.outcome("promote an unknown member", s.promote("unknown"))
+	p.outcome("leader becomes an unknown member", s.moveLeader("unknown"))
 
 	if len(names) == 1 {
 		p.outcome("remove the only one", s.remove(names[0]))
@@ -411,7 +411,7 @@ func (e *etcdOfRelease) memberList(from *upstream.Member, linearizable bool) ([]
 	return out.Members, err
 }
 
-// id is that of a member, or of nobody.
+// id is that of a member, or of none.
 func (e *etcdOfRelease) id(name string) string {
 	all, err := e.memberList(e.any(), false)
 	e.check(err)

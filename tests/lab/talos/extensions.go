@@ -100,7 +100,7 @@ var tailscaleFlags = []string{
 	"--login-server", "--reset", "--shields-up", "--snat-subnet-routes", "--ssh", "--timeout",
 }
 
-// tailscaleProblem is why the service does not stay up. One without a key does: it waits for somebody to log it in.
+// tailscaleProblem is why the service does not stay up. One without a key does: it waits for a login.
 func tailscaleProblem(environment []string) string {
 	for arg := range strings.FieldsSeq(variable(environment, "TS_EXTRA_ARGS")) {
 		if flag, _, _ := strings.Cut(arg, "="); !slices.Contains(tailscaleFlags, flag) {

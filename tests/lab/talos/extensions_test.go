@@ -49,7 +49,7 @@ func (c *cluster) service(v *vm, id string) (state, message string) {
 
 // An extension's service runs where the image has the extension, once its configuration is there and as it should be.
 func TestExtensionService(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	with, without := r.machine(11, withTailscale()).on(), r.machine(12, template()).on()
 	c := r.cluster(with.addr())
 	plain := c.config(configmachine.TypeControlPlane, "cp-1")
@@ -147,7 +147,7 @@ const kubeVIP = `cluster:
 // kube-vip announces an address on a link from one control plane, and from another when that one stops. The tailnet
 // reaches it by a route that is advertised and approved.
 func TestKubeVIP(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	vip := r.addr(10).String()
 
 	var cps []*vm
@@ -165,9 +165,9 @@ func TestKubeVIP(t *testing.T) {
 
 	var first *vm
 
-	r.until("somebody has the address", func(ctx context.Context) error {
+	r.until("a node has the address", func(ctx context.Context) error {
 		if first = c.holder(vip, cps); first == nil {
-			return errors.New("nobody has it")
+			return errors.New("no node has it")
 		}
 
 		_, err := c.kubernetes(first).CoreV1().Nodes().List(ctx, listOptions{})
@@ -192,7 +192,7 @@ func TestKubeVIP(t *testing.T) {
 	first.off()
 	r.until("the address moves", func(context.Context) error {
 		if now := c.holder(vip, cps); now == nil || now == first {
-			return errors.New("nobody else has it")
+			return errors.New("no other node has it")
 		}
 
 		return nil
@@ -215,7 +215,7 @@ func TestKubeVIP(t *testing.T) {
 // An address that kube-vip puts on the tailnet's link is reached neither from the LAN nor from the tailnet, whose
 // members are.
 func TestKubeVIPOnTailnet(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	vip := r.addr(10).String()
 	cp := r.machine(11, withTailscale()).on()
 	c := r.cluster(cp.addr())

@@ -20,7 +20,7 @@ func TestFirewall(t *testing.T) {
 		"apiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: etcd\nportSelector: {ports: [2379-2380], protocol: " +
 		"tcp}\ningress: [{subnet: 10.0.0.11/32}]"
 
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 

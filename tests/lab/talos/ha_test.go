@@ -66,7 +66,7 @@ func (c *cluster) members(v *vm) ([]string, error) {
 }
 
 func TestThreeControlPlanes(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 	api := c.kubernetes(cps[0])
 
@@ -114,9 +114,9 @@ func TestThreeControlPlanes(t *testing.T) {
 	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")
 }
 
-// A disk that is gone takes the membership with it; the machine that replaces it joins anew.
+// A disk that is gone takes the membership with it; the machine that replaces it joins again.
 func TestReplacedControlPlane(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 
 	before := c.memberIDs(cps[0])
@@ -143,7 +143,7 @@ func TestVirtualIP(t *testing.T) {
 		"selector": "machine: {network: {interfaces: [{deviceSelector: {physical: true}, dhcp: true, vip: {ip: %s}}]}}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			vip := r.addr(10).String()
 			c, cps := three(r, vip, []string{fmt.Sprintf(patch, vip)})
 			checkVirtualIP(r, vip, c, cps)
@@ -164,7 +164,7 @@ func checkVirtualIP(r *harness, vip string, c *cluster, cps []*vm) {
 	r.until("the address moves", func(ctx context.Context) error {
 		now := c.holder(vip, cps)
 		if now == nil || now == first {
-			return errors.New("nobody else has it")
+			return errors.New("no other node has it")
 		}
 
 		_, err := api.CoreV1().Nodes().List(ctx, listOptions{})
@@ -173,7 +173,7 @@ func checkVirtualIP(r *harness, vip string, c *cluster, cps []*vm) {
 	})
 }
 
-// holder is who answers at a shared address; nil while nobody does.
+// holder is the node that answers at a shared address; nil while none does.
 func (c *cluster) holder(vip string, cps []*vm) *vm {
 	state := c.serverCertificate(net.JoinHostPort(vip, "50000"))
 
@@ -188,7 +188,7 @@ func (c *cluster) holder(vip string, cps []*vm) *vm {
 
 // A link that no machine has holds no address.
 func TestVirtualIPOnNoLink(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	vip := r.addr(10).String()
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())

@@ -91,8 +91,8 @@ var networks atomic.Uint32
 
 func init() { networks.Store(rand.Uint32N(1 << 30)) }
 
-// newRig makes a harness for a test that runs beside others: they wait more than they work.
-func newRig(t *testing.T, change ...func(*talos.Options)) *harness {
+// newHarness makes a harness for a test that runs in parallel with others: they wait more than they work.
+func newHarness(t *testing.T, change ...func(*talos.Options)) *harness {
 	t.Helper()
 	t.Parallel()
 
@@ -218,7 +218,7 @@ func (v *vm) status() talos.Status {
 
 func template() machine.Content { return &talos.Image{Version: talosVersion, Platform: talos.Metal} }
 
-// cluster is what somebody who configures machines has in hand.
+// cluster is what an operator who configures machines has.
 type cluster struct {
 	*harness
 	input *generate.Input

@@ -15,7 +15,7 @@ import (
 
 // The health check that runs on a control plane goes through Talos' checks in Talos' order, for the nodes it is given.
 func TestHealthCheck(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
 	c := r.cluster(cp.addr())
 
@@ -57,13 +57,13 @@ func TestHealthCheck(t *testing.T) {
 	require.True(t, strings.HasSuffix(said,
 		fmt.Sprintf("waiting for all k8s nodes to report: unexpected nodes with IPs [%q]", worker.addr())), said)
 
-	nobody := r.addr(99).String()
+	missing := r.addr(99).String()
 	said, err = check(time.Second, &clusterapi.ClusterInfo{
 		ControlPlaneNodes: []string{cp.addr()},
-		WorkerNodes:       []string{worker.addr(), nobody},
+		WorkerNodes:       []string{worker.addr(), missing},
 	})
 	require.ErrorContains(t, err, "context deadline exceeded")
-	require.Contains(t, said, "waiting for apid to be ready: 1 error occurred:\n\t* "+nobody+
+	require.Contains(t, said, "waiting for apid to be ready: 1 error occurred:\n\t* "+missing+
 		": rpc error: code = Unavailable")
 
 	said, err = check(time.Second, &clusterapi.ClusterInfo{

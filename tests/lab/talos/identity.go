@@ -183,7 +183,7 @@ func onlyForClients(_ [][]byte, chains [][]*stdx509.Certificate) error {
 	return nil
 }
 
-// maintenanceTLS is how a node without configuration shows itself: with a certificate from a CA that nobody knows,
+// maintenanceTLS is how a node without configuration shows itself: with a certificate from an unknown CA,
 // whose names are the addresses that the node has at the time (Talos: controllers/secrets/maintenance.go,
 // maintenance_cert_sans.go).
 func (n *node) maintenanceTLS() (*tls.Config, error) {

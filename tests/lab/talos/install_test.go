@@ -40,7 +40,7 @@ func agentISO(platform string) *talos.Image {
 
 // A machine that runs from an ISO installs what its configuration names, and restarts from the disk.
 func TestInstallFromISO(t *testing.T) {
-	r := newRig(t, withAgent)
+	r := newHarness(t, withAgent)
 	cp := r.machine(11, nil)
 	cp.cd, cp.hw.AgentDevice = agentISO(talos.Metal), true
 	cp.on()
@@ -74,7 +74,7 @@ func TestInstallFromISO(t *testing.T) {
 
 // A plain installer leaves the extensions of the ISO behind.
 func TestPlainInstallerLosesExtensions(t *testing.T) {
-	r := newRig(t, withAgent)
+	r := newHarness(t, withAgent)
 	v := r.machine(11, nil)
 	v.cd, v.hw.AgentDevice = agentISO(talos.Metal), true
 	v.on()
@@ -98,7 +98,7 @@ func TestFailedInstallation(t *testing.T) {
 			":v1.12.4}}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, withAgent)
+			r := newHarness(t, withAgent)
 			v := r.machine(11, nil)
 			v.cd = agentISO(talos.Metal)
 			v.on()
@@ -123,7 +123,7 @@ func TestFailedInstallation(t *testing.T) {
 
 // An ISO that is booted in front of an installed disk halts: nothing answers.
 func TestISOBeforeInstalledDisk(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	v := r.machine(11, &talos.Installed{Image: talos.Image{Version: talosVersion, Platform: talos.Metal}})
 	v.hw.Boot = []machine.BootDevice{{Medium: agentISO(talos.Metal)}, {Disk: v.hw.Disks[0]}}
 	v.sys = v.fw.PowerOn(v.hw)
@@ -134,7 +134,7 @@ func TestISOBeforeInstalledDisk(t *testing.T) {
 
 // A disk that a selector matches is as good as one that is named.
 func TestInstallDiskSelector(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	v := r.machine(11, nil)
 	v.hw.Disks = append(v.hw.Disks, machine.NewDisk("virtio1", "tank:vm-411-disk-1", 100*gib, nil))
 	v.cd = &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true}
@@ -204,7 +204,7 @@ func TestAddresses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			image := &talos.Image{Version: talosVersion, Platform: tc.platform, Schematic: talos.Schematic{KernelArgs: tc.args}}
 
 			if tc.link != "" {
@@ -274,7 +274,7 @@ func TestStaticLinks(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			v := r.machine(11, nil)
 			v.cd = &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true}
 			v.on()
@@ -318,8 +318,8 @@ func TestStaticLinks(t *testing.T) {
 	}
 }
 
-// An address in META says nothing about its link: without an entry for the link, DHCP runs beside it.
-func TestDHCPBesideMeta(t *testing.T) {
+// An address in META says nothing about its link: without an entry for the link, DHCP runs in addition.
+func TestDHCPNextToMeta(t *testing.T) {
 	for name, tc := range map[string]struct {
 		links string
 		want  []byte
@@ -328,7 +328,7 @@ func TestDHCPBesideMeta(t *testing.T) {
 		"address + link": {"links:\n- name: ens18\n  up: true\n  layer: platform\n", []byte{31}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			image := &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true}
 			image.META = map[uint8]string{10: fmt.Sprintf(static, r.addr(31), "ens18") + tc.links}
 			image.Extensions = []string{"siderolabs/qemu-guest-agent"}
@@ -368,7 +368,7 @@ func TestDHCPBesideMeta(t *testing.T) {
 
 // A nocloud machine whose drive carries a machine configuration configures itself.
 func TestConfigurationFromTheDrive(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	v := r.machine(11, &talos.Image{Version: talosVersion, Platform: talos.NoCloud})
 	c := r.cluster(v.addr())
 	v.hw.CloudInit = &machine.CloudInit{

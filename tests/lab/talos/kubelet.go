@@ -127,7 +127,7 @@ func (n *node) apiServers() []string {
 
 func (n *node) kubePrism() bool { return n.config().K8sKubePrismConfig() != nil }
 
-// runKubelet joins the machine to its cluster and reports for it, anew when the configuration changes what it reports.
+// runKubelet joins the machine to its cluster and reports for it, again when the configuration changes what it reports.
 func (n *node) runKubelet(ctx context.Context) {
 	if n.config().K8sNodeConfig().SkipNodeRegistration() {
 		return
@@ -137,7 +137,7 @@ func (n *node) runKubelet(ctx context.Context) {
 
 	for {
 		changed := n.kick.next()
-		spec := n.kubeletSpec() // before the report: what changes meanwhile is reported anew
+		spec := n.kubeletSpec() // before the report: what changes meanwhile is reported again
 
 		if fmt.Sprint(spec, n.networkReady()) != reported && n.services.running("kubelet") {
 			if ready, ok := n.report(ctx); ok {

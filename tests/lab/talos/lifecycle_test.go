@@ -47,7 +47,7 @@ func (v *vm) ready() {
 }
 
 func TestReboot(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp := one(r)
 	before := cp.bootID(c)
 
@@ -73,7 +73,7 @@ func TestReboot(t *testing.T) {
 
 // A power cut is survived as well.
 func TestPowerCut(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp := one(r)
 
 	cp.off()
@@ -84,7 +84,7 @@ func TestPowerCut(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp := one(r)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -119,7 +119,7 @@ func TestReset(t *testing.T) {
 		"the whole disk, before an ISO": {cd: true, want: "maintenance"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			c, cps := three(r, "", nil)
 			v := cps[2]
 
@@ -140,7 +140,7 @@ func TestReset(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 	cp.maintained()
@@ -186,7 +186,7 @@ func TestFaults(t *testing.T) {
 func TestLatencies(t *testing.T) {
 	const ms = time.Millisecond
 
-	r := newRig(t, func(o *talos.Options) {
+	r := newHarness(t, func(o *talos.Options) {
 		o.Latencies = talos.Latencies{
 			Boot: 40 * ms, Install: 70 * ms, Apply: 20 * ms, Services: 10 * ms, Etcd: 50 * ms,
 			APIServer: 60 * ms, Kubelet: 30 * ms,
@@ -240,7 +240,7 @@ func TestNothingIsLeft(t *testing.T) {
 
 // A node that is shut down by the API hands its pods over first, one that is cut off does not.
 func TestShutdownDrains(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", []string{"cluster: {allowSchedulingOnControlPlanes: true}"})
 	api := c.kubernetes(cps[0])
 	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")

@@ -104,7 +104,7 @@ func (s *maintenance) ApplyConfiguration(ctx context.Context,
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
 }
 
-// errMaintenance is what calls get that need the admin role, which nobody has without certificates.
+// errMaintenance is what calls get that need the admin role, which requires a certificate.
 var errMaintenance = status.Error(codes.Unimplemented, "API is not implemented in maintenance mode")
 
 func (s *maintenance) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {

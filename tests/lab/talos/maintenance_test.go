@@ -21,9 +21,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A node without configuration answers nobody's probe in particular, and little else.
+// A node without configuration answers few probes, and little else.
 func TestMaintenance(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	v := r.machine(11, template()).on()
 	v.stage("maintenance")
 
@@ -59,15 +59,15 @@ func TestMaintenance(t *testing.T) {
 	_, err = api.Version(ctx)
 	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
 
-	// secret resources are for admins, and nobody is one here
+	// secret resources are for admins, and no caller is one here
 	_, err = safe.StateListAll[*configres.MachineConfig](ctx, api.COSI)
 	require.Equal(t, codes.PermissionDenied, client.StatusCode(err))
 }
 
 // A client that verifies what it speaks to finds the node's addresses in the certificate, also those that came after
-// the service, and nobody it knows behind it.
+// the service, and no known node behind it.
 func TestMaintenanceCertificate(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	v := r.machine(11, template()).on()
 	v.maintained()
 
@@ -86,7 +86,7 @@ func TestMaintenanceCertificate(t *testing.T) {
 }
 
 func TestMaintenanceRefusesConfiguration(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	v := r.machine(11, template()).on()
 	v.maintained()
 
@@ -133,7 +133,7 @@ func TestMaintenanceRefusesConfiguration(t *testing.T) {
 
 // A configuration without the machine's own part is taken, and the node goes on waiting for that.
 func TestMaintenancePartialConfiguration(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	v := r.machine(11, template()).on()
 	c := r.cluster(v.addr())
 
@@ -150,7 +150,7 @@ func TestMaintenancePartialConfiguration(t *testing.T) {
 
 // Nothing answers where there is no address, and nothing boots where there is nothing to boot.
 func TestNothingThere(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	blank := r.machine(11, nil).on()
 	homeless := r.machine(12, template())
 

@@ -99,7 +99,7 @@ func agents(ctx context.Context, api kubernetes.Interface) ([]string, error) {
 
 // Without a pod network no node becomes Ready; the job brings one, and another job brings another version.
 func TestCiliumByJob(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
 	c := r.cluster(cp.addr())
 
@@ -175,7 +175,7 @@ func TestCiliumByJob(t *testing.T) {
 
 // With the capabilities that the chart has by default, the agents do not start on Talos.
 func TestCiliumThatLoadsModules(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 
@@ -207,7 +207,7 @@ func TestCiliumThatLoadsModules(t *testing.T) {
 
 // A manifest with a field that its type does not have is left out; the others are applied.
 func TestBrokenManifest(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 

@@ -203,7 +203,7 @@ func (n *node) computeLinks() ([]link, bool) {
 		l.routes = slices.Clone(platform.gateways[l.name])
 		l.alias = configured.aliases[l.name]
 
-		// DHCP runs on a link that nobody said anything about; a document about any link ends that for all. An address in
+		// DHCP runs on a link that no document names; a document about any link ends that for all. An address in
 		// META is not about a link.
 		dhcp := !platform.links[l.name] && (cfg == nil || cfg.RunDefaultDHCPOperators()) || platform.dhcp[l.name]
 
@@ -370,7 +370,7 @@ func (n *node) serve(ctx context.Context, port int, serve func(net.Listener)) {
 
 			l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(a, uint16(port)).String())
 			if err != nil {
-				pending = true // somebody else has the address, as a duplicate on a real network
+				pending = true // another machine has the address, as a duplicate on a real network
 
 				continue
 			}

@@ -125,7 +125,7 @@ type memberList struct {
 	said int
 }
 
-// publishMembers publishes who is in the node's cluster, when somebody has said something else: of many nodes it is far
+// publishMembers publishes who is in the node's cluster, when a node has reported something else: of many nodes it is far
 // more than all the rest, for each of them.
 func (n *node) publishMembers() {
 	var (

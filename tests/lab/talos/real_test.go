@@ -69,7 +69,7 @@ func (r *harness) webRuns(api kubernetes.Interface) {
 // Control planes run real members of etcd and real API servers: they come, restart, leave and are recovered from a
 // snapshot as the lab's models do.
 func TestReleasedControlPlanes(t *testing.T) {
-	r := newRig(t, released(t))
+	r := newHarness(t, released(t))
 	r.patience = 3 * time.Minute
 
 	worker := r.machine(21, template()).on()

@@ -128,7 +128,7 @@ func newState() state.State {
 	return st
 }
 
-// must is for what cannot fail on a store in memory that nobody else writes to.
+// must is for what cannot fail on a store in memory with one writer.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -14,7 +14,7 @@ import (
 
 // What people look at first on a node is there: links, routes, resolvers, static pods.
 func TestLookingAround(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 	gateway := r.addr(1).String()

@@ -67,7 +67,7 @@ func (c *cluster) recover(v *vm, data []byte) {
 
 // A snapshot is a database that etcd's tools read, and its hash.
 func TestSnapshot(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cps := three(r, "", nil)
 	api := c.kubernetes(cps[0])
 	note(t, api, "kept")
@@ -102,7 +102,7 @@ func TestSnapshot(t *testing.T) {
 
 // A cluster that lost its quorum comes back with what it had when the snapshot was taken.
 func TestRecoverFromSnapshot(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	worker := r.machine(21, template()).on()
 	c, cps := three(r, "", nil)
 	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1"))
@@ -184,7 +184,7 @@ func TestRecoverFromSnapshot(t *testing.T) {
 
 // The copy of a database, which has no hash, is taken by who says so.
 func TestRecoverWithoutHash(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	c, cp := one(r)
 	note(t, c.kubernetes(cp), "kept")
 

@@ -107,7 +107,7 @@ func (n *node) upgrade(actor string, image *Image) error {
 	return nil
 }
 
-// runInstaller writes a new system beside the present one, to which the boot loader can go back.
+// runInstaller writes a new system next to the present one, to which the boot loader can go back.
 func (n *node) runInstaller(image *Image) error {
 	if err := upgradeable(n.image.Version, image.Version); err != nil {
 		n.sys.log("pre-flight checks failed: %v", err)

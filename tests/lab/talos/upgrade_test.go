@@ -66,7 +66,7 @@ func (r *harness) happened(since time.Time) []string {
 
 // A cluster is upgraded node by node: version, schematic and extensions change, configuration and membership stay.
 func TestUpgrade(t *testing.T) {
-	r := newRig(t, withAgent)
+	r := newHarness(t, withAgent)
 	c, cps := three(r, "", []string{"cluster: {allowSchedulingOnControlPlanes: true}"})
 	api := c.kubernetes(cps[0])
 	nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3")
@@ -135,7 +135,7 @@ func TestMostDown(t *testing.T) {
 
 // What is asked in vain is refused before anything happens.
 func TestUpgradeRefused(t *testing.T) {
-	r := newRig(t, withAgent, func(o *talos.Options) {
+	r := newHarness(t, withAgent, func(o *talos.Options) {
 		o.Release = func(version string) bool { return version != "v1.12.99" }
 	})
 	c, cps := three(r, "", nil)
@@ -193,7 +193,7 @@ func TestFailedUpgrades(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, withAgent)
+			r := newHarness(t, withAgent)
 			c, cp := one(r)
 			began, before := time.Now(), cp.bootID(c)
 
@@ -215,9 +215,9 @@ func TestFailedUpgrades(t *testing.T) {
 	}
 }
 
-// A node that hangs answers nobody, until it is mended and its machine is reset.
+// A node that hangs does not answer until it is repaired and its machine is reset.
 func TestNeverReturns(t *testing.T) {
-	r := newRig(t, withAgent)
+	r := newHarness(t, withAgent)
 	c, cp := one(r)
 	began := time.Now()
 
@@ -245,7 +245,7 @@ func TestNeverReturns(t *testing.T) {
 
 // A staged upgrade waits for the reboot, and a rollback goes back.
 func TestStagedUpgradeAndRollback(t *testing.T) {
-	r := newRig(t, withAgent)
+	r := newHarness(t, withAgent)
 	c, cp := one(r)
 	before := cp.bootID(c)
 
@@ -268,7 +268,7 @@ func TestStagedUpgradeAndRollback(t *testing.T) {
 }
 
 func TestImages(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	worker := r.machine(21, template()).on()
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())

@@ -74,7 +74,7 @@ func (n *node) runVIP(ctx context.Context, m *membership) {
 		maps.Copy(wanted, n.virtualIPs())
 
 		for ip, name := range wanted {
-			// One whose link is not there is nobody's.
+			// One whose link is missing belongs to no node.
 			if slices.ContainsFunc(n.allLinks(), func(l link) bool { return l.name == name }) && m.cluster.hold(ip, m.id) {
 				held[ip] = name
 			}

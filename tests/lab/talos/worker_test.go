@@ -17,7 +17,7 @@ import (
 
 // A worker does not have the CA's key: its certificate is signed by a control plane.
 func TestWorkerCertificate(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
 	c := r.cluster(cp.addr())
 	address := worker.addr() + ":50000"
@@ -25,7 +25,7 @@ func TestWorkerCertificate(t *testing.T) {
 	c.apply(worker, c.config(configmachine.TypeWorker, "worker-1"))
 	worker.stage("booting")
 
-	// without a control plane there is nobody to sign it, so the API stays away
+	// without a control plane there is no node to sign it, so the API stays away
 	time.Sleep(300 * time.Millisecond)
 	require.Nil(t, c.serverCertificate(address))
 
@@ -47,7 +47,7 @@ func TestWorkerCertificate(t *testing.T) {
 }
 
 func TestWorkerWithTheWrongToken(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
 	c := r.cluster(cp.addr())
 
@@ -66,7 +66,7 @@ func TestWorkerWithTheWrongToken(t *testing.T) {
 
 // Without the discovery service a worker learns of the control planes from Kubernetes, so its API comes after that.
 func TestWorkerWithoutDiscovery(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp, worker := r.machine(11, template()).on(), r.machine(21, template()).on()
 	c := r.cluster(cp.addr(), generate.WithClusterDiscovery(false))
 
@@ -89,7 +89,7 @@ func TestWorkerWithoutDiscovery(t *testing.T) {
 // A worker whose configuration names an endpoint where nothing is joins all the same, through KubePrism, which knows
 // the control planes from the discovery service. Without one of the two it never does.
 func TestWorkerWithTheWrongEndpoint(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 	wrong := "cluster: {controlPlane: {endpoint: https://" + r.addr(99).String() + ":6443}}"
@@ -114,7 +114,7 @@ func TestWorkerWithTheWrongEndpoint(t *testing.T) {
 
 // A control plane whose configuration names a wrong endpoint runs, and hands out a kubeconfig that leads nowhere.
 func TestControlPlaneWithTheWrongEndpoint(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(r.addr(99).String())
 
@@ -136,7 +136,7 @@ func TestControlPlaneWithTheWrongEndpoint(t *testing.T) {
 func TestEndpointByName(t *testing.T) {
 	var r *harness
 
-	r = newRig(t, func(o *talos.Options) {
+	r = newHarness(t, func(o *talos.Options) {
 		o.Resolve = func(host string) []netip.Addr {
 			if host == "api.lab" {
 				return []netip.Addr{r.addr(11)}
@@ -160,7 +160,7 @@ func TestEndpointByName(t *testing.T) {
 
 // What the machine configuration says about the node is in Kubernetes, as far as NodeRestriction lets a worker say it.
 func TestNodeObject(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cp, worker, lost := r.machine(11, template()).on(), r.machine(21, template()).on(), r.machine(22, template()).on()
 	c := r.cluster(cp.addr())
 
@@ -221,7 +221,7 @@ func TestNetworkPlugin(t *testing.T) {
             volumes: [{name: cni, hostPath: {path: /etc/cni/net.d}}]
 `
 
-	r := newRig(t)
+	r := newHarness(t)
 	with, without := r.machine(11, template()).on(), r.machine(12, template()).on()
 	a, b := r.cluster(with.addr()), r.cluster(without.addr())
 

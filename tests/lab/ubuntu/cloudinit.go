@@ -101,7 +101,7 @@ func (s *system) finished(yes bool, errs ...error) {
 // apply does what the user data say: files, then packages, then commands.
 func (s *system) apply(c *cloudinit.Config) error {
 	if c.Hostname == "" || len(c.Users) == 0 {
-		return errors.New("the user data name no host and no user: nobody could tell the machine, or log in to it")
+		return errors.New("the user data name no host and no user: the machine could not be told apart, or logged in to")
 	}
 
 	for _, f := range c.Files {

@@ -66,7 +66,7 @@ func (f *Firmware) Deployed(node string) []string {
 	return nil
 }
 
-// ReplaceAgentToken has the servers of each cluster let in agents by another token, as if somebody had given it to
+// ReplaceAgentToken has the servers of each cluster let in agents by another token, as if an operator had given it to
 // them, and returns the one before.
 func (f *Firmware) ReplaceAgentToken(token string) (before string) {
 	for _, c := range f.all() {

@@ -158,7 +158,7 @@ func logs(t *testing.T, s *system, want string) {
 	}
 }
 
-// TestJoining: who has the token and the name's password joins, and nobody else.
+// TestJoining: a node with the token and the password of its name joins, and no other.
 func TestJoining(t *testing.T) {
 	t.Parallel()
 

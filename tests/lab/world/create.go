@@ -248,7 +248,7 @@ type Template struct {
 	Content machine.Content
 	// CloudInit is where it has a cloud-init drive, "ide2"; empty: it has none.
 	CloudInit string
-	// Unfinalised leaves it a VM that nobody has turned into a template.
+	// Unfinalised leaves it a VM that was not turned into a template.
 	Unfinalised bool
 	// Conf is configuration in addition to, or in place of, what such templates usually have.
 	Conf map[string]string

@@ -339,7 +339,7 @@ type received struct {
 	size, free int64
 	head       []byte
 	algorithm  string
-	hash       hash.Hash // nil: nobody asks
+	hash       hash.Hash // nil: not asked for
 	err        error
 }
 

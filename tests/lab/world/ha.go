@@ -26,7 +26,7 @@ type HAResource struct {
 	// State is what is asked for: started, stopped, enabled, disabled or ignored; empty: started.
 	State          string
 	Group, Comment string
-	// MaxRestart and MaxRelocate are nil when nobody set them.
+	// MaxRestart and MaxRelocate are nil when not set.
 	MaxRestart, MaxRelocate *int
 }
 
@@ -161,7 +161,7 @@ func (r HAResource) verify() error {
 	return nil
 }
 
-// CreateHAResource puts a VM under the care of high availability. That its group exists is nobody's concern: it shows
+// CreateHAResource puts a VM under the care of high availability. That its group exists is not checked: it shows
 // when the resource is listed or changed (pve-ha-manager 4: API2/HA/Resources.pm).
 func (w *World) CreateHAResource(r HAResource) error {
 	w.mu.Lock()

@@ -115,7 +115,7 @@ func TestAnEjectedISOStaysOut(t *testing.T) {
 	require.NoError(t, update(w, 100, "ide2 none,media=cdrom"))
 	require.Equal(t, "none,media=cdrom", config(t, w, "pve1", 100)["ide2"])
 
-	// Nothing boots from it any more, and the file is nobody's.
+	// Nothing boots from it any more, and the file is unused.
 	require.Equal(t, "OK", power(w.Reset))
 	require.Empty(t, f.last().Boot)
 

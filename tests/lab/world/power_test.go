@@ -86,7 +86,7 @@ func TestTheGuestGoesOffByItself(t *testing.T) {
 	_, err = w.Interfaces("pve1", 100)
 	require.EqualError(t, err, "VM 100 is not running")
 
-	// What a machine asks for after its end concerns nobody.
+	// What a machine asks for after its end is ignored.
 	upid, err = w.Start(token, "pve1", 100)
 	done(t, w, upid, err)
 	first.Poweroff()

@@ -159,7 +159,7 @@ func ipAddress(family string, is func(netip.Addr) bool) func(string) string {
 	}
 }
 
-// The models that QEMU knows and that Proxmox VE adds, and the flags that a VM may have beside its model's.
+// The models that QEMU knows and that Proxmox VE adds, and the flags that a VM may have in addition to its model's.
 var (
 	cpuModels = strings.Fields(`x86-64-v2 x86-64-v2-AES x86-64-v3 x86-64-v4 486 pentium pentium2 pentium3 coreduo core2duo Conroe Penryn Nehalem
 		Nehalem-IBRS Westmere Westmere-IBRS SandyBridge SandyBridge-IBRS IvyBridge IvyBridge-IBRS Haswell Haswell-IBRS Haswell-noTSX

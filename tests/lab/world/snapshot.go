@@ -15,7 +15,7 @@ type State struct {
 	Volumes  []VolumeState
 	Pools    []PoolInfo
 	Mappings []Mapping
-	// HA and SecurityGroups are what is configured beside the VMs and outlives them.
+	// HA and SecurityGroups are what is configured in addition to the VMs and outlives them.
 	HA             []HAResource
 	HARules        []HARule
 	SecurityGroups []SecurityGroup

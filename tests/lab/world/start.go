@@ -41,7 +41,7 @@ func (w *World) mayStart(t *task, v *vm) error {
 	return err
 }
 
-// defaultMTU is that of a bridge for which nobody has set another.
+// defaultMTU is that of a bridge without another setting.
 const defaultMTU = 1500
 
 // buildable refuses a machine that QEMU is not even asked to build (qemu-server: config_to_command).

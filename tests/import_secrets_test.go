@@ -15,9 +15,9 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestTakeOver brings a cluster up with an identity that somebody else made: of today, and of a time when what etcd
+// TestImportSecrets brings a cluster up with an identity that others made: of today, and of a time when what etcd
 // holds was encrypted otherwise. It runs with exactly these secrets, and nothing of them is kept in plain text.
-func TestTakeOver(t *testing.T) {
+func TestImportSecrets(t *testing.T) {
 	t.Parallel()
 
 	for name, contract := range map[string]*config.VersionContract{

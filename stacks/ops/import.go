@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/stacks/ops/importcmd"
+	"talos-proxmox/stacks/ops/state"
+)
+
+func importCluster(o *options) *cobra.Command {
+	var a importcmd.Options
+
+	c := &cobra.Command{
+		Use: "import", Aliases: []string{"adopt"}, Args: cobra.NoArgs,
+		Short: "Write a file for pulumi import with the resources of a cluster whose state is lost",
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			a.Dir, a.Out = s.Dir, o.out
+
+			files, err := importcmd.Write(c.Context(), s.Stack.(*state.Pulumi), a)
+			if err != nil {
+				return err
+			}
+
+			return next(o, files)
+		},
+	}
+
+	c.Flags().StringVar(&a.Secrets, "secrets", "", "the cluster's secrets bundle, what talosctl gen secrets wrote")
+	c.Flags().StringVar(&a.Talosconfig, "talosconfig", "",
+		"an administrator's talosconfig, to read the cluster's secrets from a control plane")
+	c.Flags().StringVar(&a.ControlPlane, "control-plane", "", "the address of a control plane, where neither the "+
+		"configuration nor the talosconfig has it, and no guest agent reports it")
+
+	return c
+}
+
+// next prints what to do with the files.
+func next(o *options, files importcmd.Files) error {
+	// pulumi runs in the project's directory.
+	file, err := filepath.Rel(o.project, files.Import)
+	if err != nil {
+		return err
+	}
+
+	ops := "go run ./stacks/ops"
+	if o.project != "." {
+		ops += " -C " + o.project
+	}
+
+	ops += " -s " + o.stack
+
+	fmt.Fprintf(o.out, "\nwrote %s; next:\n\n", files.Import)
+	fmt.Fprintf(o.out, "  %s run import --file %s --protect=false --generate-code=false\n  %s run up --refresh\n", ops,
+		file, ops)
+
+	if files.Secrets != "" {
+		fmt.Fprintf(o.out, "  rm -r %s\n", filepath.Dir(files.Secrets))
+	}
+
+	return nil
+}

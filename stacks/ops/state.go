@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/stacks/ops/state"
+)
+
+func snapshot(o *options) *cobra.Command {
+	var keep int
+
+	c := &cobra.Command{
+		Use: "snapshot", Short: "Keep the state in a file, with its secrets encrypted", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			s.Keep = keep
+			_, err = s.Snapshot(c.Context())
+
+			return err
+		},
+	}
+	keepFlag(c, &keep)
+
+	return c
+}
+
+func keepFlag(c *cobra.Command, keep *int) {
+	c.Flags().IntVar(keep, "keep", 0,
+		"remove the oldest snapshots beyond this number, but none that a restore has kept; 0 removes none")
+}
+
+func list(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the snapshots, newest first", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			files, err := s.Snapshots().List()
+			if err != nil {
+				return err
+			}
+
+			return show(o.out, files)
+		},
+	}
+}
+
+// show prints a table of snapshots.
+func show(out io.Writer, files []state.File) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SNAPSHOT\tTAKEN\tRESOURCES\tREMARK")
+
+	for _, f := range files {
+		remark := ""
+
+		switch {
+		case f.Err != nil:
+			remark = f.Err.Error()
+		case f.PreRestore:
+			remark = "kept by a restore"
+		case f.Deployment.Pending > 0:
+			remark = "an update was under way"
+		}
+
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", filepath.Base(f.Path), f.Taken.Local().Format("2006-01-02 15:04:05"),
+			len(f.Deployment.URNs), remark)
+	}
+
+	return w.Flush()
+}
+
+func check(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "check", Short: "See that an update could run: no lock, state readable, configuration valid, preview",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			return s.Check(c.Context())
+		},
+	}
+}
+
+func restore(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "restore <snapshot>", Short: "Make a snapshot the state again, and preview; never updates",
+		Long: "Make a snapshot the state again, and preview; never updates.\n\n" +
+			"The snapshot is a file, the name of one in the directory of snapshots, or the word newest.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			chosen, err := choose(s.Snapshots(), args[0])
+			if err != nil {
+				return err
+			}
+
+			return s.Restore(c.Context(), chosen)
+		},
+	}
+}
+
+// choose finds the snapshot that is meant.
+func choose(s state.Snapshots, meant string) (string, error) {
+	if meant == "newest" {
+		f, err := s.Newest()
+
+		return f.Path, err
+	}
+
+	if filepath.Base(meant) == meant {
+		if inside := filepath.Join(s.Dir, meant); exists(inside) {
+			return inside, nil
+		}
+	}
+
+	return meant, nil
+}
+
+func run(o *options) *cobra.Command {
+	var keep int
+
+	c := &cobra.Command{
+		Use:   "run up|destroy|import|refresh|state [arguments of pulumi]",
+		Short: "Take a snapshot, then let pulumi run; without the snapshot it does not",
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.open(c.Context())
+			if err != nil {
+				return err
+			}
+
+			s.Keep = keep
+
+			if err := compile(c.Context(), o.project); err != nil {
+				return err
+			}
+
+			return s.Run(c.Context(), args, func(_ context.Context, args ...string) error {
+				return pulumi(o.project, append(state.WithProgram(args), "--stack", o.stack))
+			})
+		},
+	}
+	// What follows pulumi's command is pulumi's.
+	c.Flags().SetInterspersed(false)
+	keepFlag(c, &keep)
+
+	return c
+}
+
+// compile builds the program of a project whose Pulumi.yaml names a binary of it, so that pulumi runs no outdated one.
+// It takes a second where nothing has changed. Without what a debugger needs, linking is half the work.
+func compile(ctx context.Context, project string) error {
+	path, err := workspace.DetectProjectPathFrom(project)
+	if err != nil {
+		return err
+	}
+
+	settings, err := workspace.LoadProject(path)
+	if err != nil {
+		return err
+	}
+
+	binary, named := settings.Runtime.Options()["binary"].(string)
+	if !named || settings.Runtime.Name() != "go" || !exists(filepath.Join(project, "main.go")) {
+		return nil
+	}
+
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, ".")
+	build.Dir, build.Stdout, build.Stderr = project, os.Stdout, os.Stderr
+
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building %s, which runtime.options.binary of Pulumi.yaml names: %w", binary, err)
+	}
+
+	return nil
+}

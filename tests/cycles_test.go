@@ -1,0 +1,135 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFilesFormNoCycles: in the packages that a change of a node passes, no two files need each other, so that each can
+// be read with what it uses and nothing else.
+func TestFilesFormNoCycles(t *testing.T) {
+	t.Parallel()
+
+	below := []string{
+		"components", "components/plan", "components/preflight", "components/rollout/k3s", "components/rollout/talos",
+		"components/rollout/vmrestart", "components/spec", "components/impact", "policy/rules", "stacks/ops",
+	}
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}
+
+	for _, dir := range below {
+		args = append(args, "./"+dir)
+	}
+
+	list := exec.CommandContext(t.Context(), "go", args...)
+	list.Dir = root
+	listed, err := list.Output()
+	require.NoError(t, err)
+
+	type listedPackage struct {
+		ImportPath, Export, Dir string
+		GoFiles                 []string
+	}
+
+	packages := map[string]listedPackage{}
+
+	for decoder := json.NewDecoder(bytes.NewReader(listed)); ; {
+		var p listedPackage
+
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+
+		require.NoError(t, err)
+
+		packages[p.ImportPath] = p
+	}
+
+	files := token.NewFileSet()
+	compiled := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(packages[path].Export)
+	})
+
+	for _, dir := range below {
+		p := packages[module+dir]
+		require.NotEmpty(t, p.GoFiles, dir)
+
+		var parsed []*ast.File
+
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+
+			parsed = append(parsed, file)
+		}
+
+		info := types.Info{Uses: map[*ast.Ident]types.Object{}}
+		checker := types.Config{Importer: compiled}
+		checked, err := checker.Check(p.ImportPath, files, parsed, &info)
+		require.NoError(t, err)
+
+		needs := map[string]map[string]bool{}
+
+		for use, object := range info.Uses {
+			if object.Pkg() == checked && declared(object, checked) {
+				from, to := fileOf(files, use.Pos()), fileOf(files, object.Pos())
+				if needs[from] == nil {
+					needs[from] = map[string]bool{}
+				}
+
+				needs[from][to] = true
+			}
+		}
+
+		for file := range needs {
+			for other := range reached(needs, file) {
+				assert.False(t, other != file && reached(needs, other)[file],
+					"%s: %s and %s need each other: move what both use into a file of its own", dir, file, other)
+			}
+		}
+	}
+}
+
+// declared says whether an object is one that a file declares for its package: a function, a method, a type, a variable
+// or a constant.
+func declared(object types.Object, in *types.Package) bool {
+	_, function := object.(*types.Func)
+
+	return function || object.Parent() == in.Scope()
+}
+
+func fileOf(files *token.FileSet, at token.Pos) string { return filepath.Base(files.Position(at).Filename) }
+
+// reached are the files that a file needs, directly or not.
+func reached(needs map[string]map[string]bool, file string) map[string]bool {
+	found := map[string]bool{}
+
+	var visit func(string)
+
+	visit = func(from string) {
+		for to := range needs[from] {
+			if !found[to] {
+				found[to] = true
+
+				visit(to)
+			}
+		}
+	}
+	visit(file)
+
+	return found
+}

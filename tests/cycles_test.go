@@ -112,7 +112,9 @@ func declared(object types.Object, in *types.Package) bool {
 	return function || object.Parent() == in.Scope()
 }
 
-func fileOf(files *token.FileSet, at token.Pos) string { return filepath.Base(files.Position(at).Filename) }
+func fileOf(files *token.FileSet, at token.Pos) string {
+	return filepath.Base(files.Position(at).Filename)
+}
 
 // reached are the files that a file needs, directly or not.
 func reached(needs map[string]map[string]bool, file string) map[string]bool {

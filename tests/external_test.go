@@ -218,7 +218,7 @@ func TestChangedByHand(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// now is what is changed, and what it is to be again.
-		now  func() any
+		now func() any
 		act func() error
 		// refused is what is said until back has done so; empty: it is healed.
 		refused string

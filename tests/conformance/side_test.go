@@ -29,10 +29,10 @@ import (
 
 // The users of a side, by what the scenarios call them.
 const (
-	admin   = "admin"
-	guest   = "guest"
+	admin     = "admin"
+	guest     = "guest"
 	anonymous = "anonymous" // without credentials
-	joining = "joining" // with the bootstrap token
+	joining   = "joining"   // with the bootstrap token
 )
 
 // node is the user of a node's kubelet.

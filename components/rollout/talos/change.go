@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 )
@@ -83,4 +84,57 @@ func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect im
 	}
 
 	return quorum
+}
+
+// talosChange is the change of a node's configuration, or of the Talos or Kubernetes that it runs.
+type talosChange struct{ talosNode }
+
+// Evaluate finds out what takes the node down: an upgrade, a reboot into its configuration, or both. Kubernetes goes to
+// another version when the node is up.
+func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
+	if _, err := t.waitRunning(ctx, t.nodeChange); err != nil {
+		return rollout.Change{}, err
+	}
+
+	v := t.evaluate(ctx, t.nodeChange)
+	if v.blocked != nil {
+		return rollout.Change{}, v.blocked
+	}
+
+	if v.Effect == impact.EffectUnknown {
+		return rollout.Change{}, errors.New(v.Why)
+	}
+
+	change := rollout.Change{Effect: v.Effect}
+	if v.Kubernetes {
+		change.Online = func(ctx context.Context) error { return t.upgradeKubernetes(ctx, t.nodeChange) }
+	}
+
+	if !v.Effect.Down() {
+		return change, nil
+	}
+
+	// That does not upgrade Kubernetes.
+	rebooted := t.nodeChange
+	if v.Kubernetes {
+		var err error
+		if rebooted.wanted, err = withRunningKubernetes(t.nodeChange, v.now.Configuration); err != nil {
+			return change, err
+		}
+	}
+
+	if v.Effect == impact.EffectUpgrade {
+		change.Acts = append(change.Acts, rollout.Act{Effect: impact.EffectUpgrade, Do: func(ctx context.Context) error {
+			return t.upgrade(ctx, rebooted, v.now)
+		}})
+	}
+
+	// After an upgrade, the configuration may need a reboot as well.
+	change.Acts = append(change.Acts, rollout.Act{
+		Effect: impact.EffectReboot,
+		Needed: func(ctx context.Context) (bool, error) { return t.needsRebootNow(ctx, rebooted) },
+		Do:     func(ctx context.Context) error { return t.reboot(ctx, rebooted) },
+	})
+
+	return change, nil
 }

@@ -184,8 +184,8 @@ func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	return file.ID().ToStringOutput(), nil
 }
 
-// warnOnUserDataDrift points out what a node was told otherwise than the configuration says now: nothing tells it
-// again.
+// warnOnUserDataDrift warns where the user data of a node differs from the configuration: they are applied at the first
+// boot only.
 func (args *k3sNodeArgs) warnOnUserDataDrift(ctx *pulumi.Context, file *storage.File) {
 	pulumi.All(file.SourceRaw.Data(), args.UserData).ApplyT(func(both []any) error {
 		then, _ := both[0].(*string)
@@ -200,9 +200,9 @@ func (args *k3sNodeArgs) warnOnUserDataDrift(ctx *pulumi.Context, file *storage.
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s was told otherwise when it was made, and is not told again: %s. Change it "+
-			"there by hand, or replace nodes "+
-			"by lifecycle.replace", args.Node.Name, strings.Join(differ, ", ")), nil)
+		return ctx.Log.Warn(fmt.Sprintf("the user data of %s differs from the configuration: %s. User data is applied "+
+			"at the first boot only: change the node by hand, or replace it with lifecycle.replace",
+			args.Node.Name, strings.Join(differ, ", ")), nil)
 	})
 }
 

@@ -131,8 +131,8 @@ func TestK3s(t *testing.T) {
 	set(t, r.Stack, "k3s.disable[1]", "servicelb")
 	result = upResult(t, r.Stack)
 	assert.Contains(t, result.StdOut,
-		"edge-server-1 was told otherwise when it was made, and is not told again: disable. Change it there by hand")
-	assert.NotContains(t, result.StdOut, "edge-agent-1 was told otherwise")
+		"the user data of edge-server-1 differs from the configuration: disable. ")
+	assert.NotContains(t, result.StdOut, "the user data of edge-agent-1")
 	assert.Equal(t, []string{"edge-agent-1 v1.34.3+k3s1", "edge-agent-2 v1.34.3+k3s1", "edge-server-1 v1.34.3+k3s1"},
 		versionsOf(t, api))
 	assert.Equal(t, made, []any{vmConfig(t, r, "edge-server-1")["smbios1"], vmConfig(t, r, "edge-agent-1")["smbios1"]},

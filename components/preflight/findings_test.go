@@ -218,7 +218,7 @@ func findings() map[string]finding {
 				s.spec.Proxmox.Hosts[0].Name = "A"
 				s.pool("control", func(p *spec.Pool) { p.Host = "A" })
 			},
-			want: []string{"proxmox.hosts: is no host of this Proxmox VE, which has a, b (given: A); correct the name; case " +
+			want: []string{"proxmox.hosts: not found in this Proxmox VE, which has the hosts a, b (given: A); correct the name; case " +
 				"matters"},
 		},
 		"a datastore that is not active": {
@@ -251,9 +251,9 @@ func findings() map[string]finding {
 		"no bridge": {
 			change: func(s *testbed) { s.spec.Network.Bridge = "vmbr7" },
 			want: []string{
-				"pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name " +
+				"pools.control.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr7); name " +
 					"another, make it there, or give the role SDN.Use on it",
-				"pools.gpu.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr7); name another, " +
+				"pools.gpu.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr7); name another, " +
 					"make it there, or give the role SDN.Use on it",
 			},
 		},

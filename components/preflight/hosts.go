@@ -44,7 +44,7 @@ func (c *checks) checkHosts(ctx context.Context) error {
 				names = append(names, h.Name)
 			}
 
-			c.problems.Add("proxmox.hosts", "is no host of this Proxmox VE, which has "+strings.Join(names, ", "), name,
+			c.problems.Add("proxmox.hosts", "not found in this Proxmox VE, which has the hosts "+strings.Join(names, ", "), name,
 				"correct the name; case matters")
 		case !hosts[at].Online:
 			c.problems.Add("proxmox.hosts", "is offline, and new nodes are to be made on it", name, "start it, or take it out")
@@ -96,7 +96,7 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 
 		for _, nic := range n.NICs {
 			if !slices.ContainsFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge }) {
-				c.problems.Add(path+".nics", "is no bridge of host "+host+", or one that the credentials may not use", nic.Bridge,
+				c.problems.Add(path+".nics", "bridge not found on host "+host+", or the credentials lack SDN.Use on it", nic.Bridge,
 					"name another, make it there, or give the role SDN.Use on it")
 			}
 		}
@@ -139,7 +139,7 @@ func (c *checks) storesOf(ctx context.Context, host string) (map[string]proxmoxa
 func (c *checks) checkDatastore(stores map[string]proxmoxapi.Store, host, name, content, path string) {
 	switch store, there := stores[name]; {
 	case !there:
-		c.problems.Add(path, "is no datastore of host "+host+", or one that the credentials may not use", name,
+		c.problems.Add(path, "datastore not found on host "+host+", or the credentials lack its privileges", name,
 			"name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it")
 	case !store.Active:
 		c.problems.Add(path, "is not active on host "+host, name, "switch it on there, or name another")

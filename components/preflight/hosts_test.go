@@ -64,7 +64,7 @@ func TestHosts(t *testing.T) {
 		{Name: "pve", Online: true},
 	}, manyHosts: manyHosts{silent: "pve"}})
 	require.EqualError(t, err, `the configuration has 3 problems:
-  - proxmox.hosts: is no host of this Proxmox VE, which has A, b, pve (given: a); correct the name; case matters
+  - proxmox.hosts: not found in this Proxmox VE, which has the hosts A, b, pve (given: a); correct the name; case matters
   - proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out
   - proxmox.hosts: does not answer, and new nodes are to be made on it (given: pve); repair it, or take it out`)
 
@@ -77,9 +77,9 @@ func TestHosts(t *testing.T) {
 			Active:  true,
 		}}})
 	require.EqualError(t, err, `the configuration has 3 problems:
-  - pools.control.disk.datastore: is no datastore of host a, or one that the credentials may not use (given: tank); name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it
+  - pools.control.disk.datastore: datastore not found on host a, or the credentials lack its privileges (given: tank); name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it
   - proxmox.storage.images: takes no iso on host a (given: nfs, which takes backup, vztmpl); run 'pvesm set nfs --content backup,vztmpl,iso', or name another datastore
-  - pools.control.nics: is no bridge of host a, or one that the credentials may not use (given: vmbr0); name another, make it there, or give the role SDN.Use on it`)
+  - pools.control.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr0); name another, make it there, or give the role SDN.Use on it`)
 
 	off := map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}}, "nfs": good["nfs"]}
 	_, err = check(t, plantest.New(t, one),

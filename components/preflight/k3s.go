@@ -36,7 +36,7 @@ func (c *checks) checkSnippets(ctx context.Context) error {
 
 		switch is, there := stores[store]; {
 		case !there:
-			c.problems.Add(path, "is no datastore of host "+n.Host, store, "name one that is, and takes snippets")
+			c.problems.Add(path, "datastore not found on host "+n.Host, store, "name one that is, and takes snippets")
 		case !slices.Contains(is.Content, "snippets"):
 			c.problems.Add(path, "takes no snippets on host "+n.Host, store+", which takes "+strings.Join(is.Content, ", "),
 				fmt.Sprintf("run 'pvesm set %s --content %s,snippets', or name another datastore", store,

@@ -62,7 +62,7 @@ func TestK3sPreflight(t *testing.T) {
 				fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
 				stores:   map[string]map[string]proxmoxapi.Store{host: {"local-lvm": disks}}, drive: "ide2",
 			},
-			want: "proxmox.storage.snippets: is no datastore of host " + host + " (given: local); name one that is, and " +
+			want: "proxmox.storage.snippets: datastore not found on host " + host + " (given: local); name one that is, and " +
 				"takes snippets",
 		},
 		"no template for cloud-init": {

@@ -31,7 +31,7 @@ type Cluster struct {
 	history []change
 	changed chan struct{} // closed and replaced at each change
 	signer  *x509.CertificateAuthority
-	journal *journal.Journal // takes what the cluster ignores; nil: no one looks
+	journal *journal.Journal // takes what the cluster ignores; nil: not recorded
 }
 
 // change is one entry of the history.

@@ -48,6 +48,13 @@ func view(w *world.World) (View, error) {
 		v.VMs[i].Config = ""
 	}
 
+	// The user data of K3s holds certificates, which each life makes for itself.
+	for i := range v.Volumes {
+		if v.Volumes[i].Kind == "snippets" {
+			v.Volumes[i].Size = 0
+		}
+	}
+
 	return v, nil
 }
 

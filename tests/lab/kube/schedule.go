@@ -66,6 +66,11 @@ func (c *Cluster) taintNodes() {
 		n := obj.(*corev1.Node)
 		ready := nodeCondition(n)
 
+		// One of which no kubelet has said anything is not ready (Kubernetes: plugin/pkg/admission/nodetaint).
+		if len(n.Status.Conditions) == 0 {
+			ready = corev1.ConditionFalse
+		}
+
 		for _, t := range []struct {
 			taint corev1.Taint
 			is    bool

@@ -230,7 +230,7 @@ func TestBrokenManifest(t *testing.T) {
 
 // Talos 1.13 keeps an inventory of what it has installed: what was deleted comes back once it is not in that any more.
 func TestInventory(t *testing.T) {
-	r := newRig(t, withAgent)
+	r := newHarness(t, withAgent)
 	c, cp := one(r)
 	maps := c.kubernetes(cp).CoreV1().ConfigMaps
 
@@ -324,7 +324,7 @@ func TestCiliumFlags(t *testing.T) {
 			"'--set=operator.replicas=3', --wait]",
 	).Replace(ciliumJob("cilium", "1.18.4", "CHOWN"))
 
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 
@@ -366,7 +366,7 @@ func TestExtraManifests(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 
-	r := newRig(t)
+	r := newHarness(t)
 	cp := r.machine(11, template()).on()
 	c := r.cluster(cp.addr())
 

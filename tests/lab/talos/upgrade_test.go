@@ -371,7 +371,7 @@ func (c *cluster) speaksTLS12(v *vm) bool {
 func TestLifecycleService(t *testing.T) {
 	later := "factory.talos.dev/metal-installer/" + schematicID + ":v1.13."
 
-	r := newRig(t, withAgent)
+	r := newHarness(t, withAgent)
 	c, cp := one(r)
 
 	_, err := c.install(cp, later+"5")

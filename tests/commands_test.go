@@ -54,6 +54,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"pipeline.md", "", "go run ./stacks/ops restore", "goes with the command before it"},
 	{"policy.md", "", "pulumi preview --policy-pack policy", "compiles the pack once more: the next two commands do that"},
 	{"policy.md", "", "go run ./tests/rehearse dev --policy", "another rehearsal: the pack is run on this one"},
+	{"speed.md", "", "export PULUMI_PARALLEL", "settings of a shell; ops run has them, and the benchmarks"},
 	{"practise.md", "", "go run ./tests/rehearse smallest --keep", "the test keeps this rehearsal itself"},
 	{"recovery.md", "Recover a lost state", "pulumi stack init dev", "README.md has the stack made"},
 	{"recovery.md", "1. Restore the newest snapshot", "go run ./stacks/ops restore newest", "practise.md restores one"},

@@ -76,10 +76,10 @@ func (b *bench) row(ctx context.Context, row Row) (Result, error) {
 	for _, stage := range stages {
 		steps := make([]Step, len(lives))
 
-		all, ctx := errgroup.WithContext(ctx)
+		all, each := errgroup.WithContext(ctx)
 		for i, l := range lives {
 			all.Go(func() (err error) {
-				steps[i], err = l.step(ctx, stage)
+				steps[i], err = l.step(each, stage)
 
 				return err
 			})

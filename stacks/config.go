@@ -48,6 +48,11 @@ type Config struct {
 	CSIToken string `json:"csiToken,omitempty"`
 	// API token for the addon proxmox-ccm, user@realm!name=secret. Set it with --secret.
 	CCMToken string `json:"ccmToken,omitempty"`
+	// What reads the repository of cluster.gitOps: a private SSH key (a deploy key), or for https:// a token, also as
+	// user:token. Set it with --secret.
+	GitOpsKey string `json:"gitOpsKey,omitempty"`
+	// Private key of age that Flux decrypts what the repository holds with (SOPS). Set it with --secret.
+	AgeKey string `json:"ageKey,omitempty"`
 	// Key that lets nodes join the tailnet. Set it with --secret. HEADSCALE_AUTH_KEY in the environment takes
 	// precedence.
 	TailscaleAuthKey string `json:"tailscaleAuthKey,omitempty"`
@@ -100,6 +105,7 @@ func (c Config) Plan() (*plan.Plan, error) {
 		MachineSecrets: c.MachineSecrets != "" || c.Secrets.MachineSecrets != nil,
 		K3sToken:       c.K3sToken != "" || c.Secrets.K3sToken != nil,
 		CSIToken:       c.CSIToken != "", CCMToken: c.CCMToken != "",
+		GitOpsKey: c.GitOpsKey != "", AgeKey: c.AgeKey != "",
 		SecretManifests:  c.SecretManifests != "" || c.Secrets.SecretManifests != nil,
 		RegistryLogins:   c.RegistryLogins != "" || c.Secrets.RegistryLogins != nil,
 		BackupPassphrase: c.BackupPassphrase != "",

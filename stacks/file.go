@@ -146,8 +146,9 @@ func withPlaceholders(values map[string]string) map[string]string {
 	for key, needed := range map[string]bool{
 		"proxmoxTokenSecret": c.Proxmox.TokenID != "", "proxmoxPassword": c.Proxmox.Username != "",
 		"sshPrivateKey": c.Proxmox.SSH != nil, "tailscaleAuthKey": c.Tailscale != nil,
-		"csiToken": slices.Contains(c.Cluster.Addons, spec.AddonProxmoxCSI),
-		"ccmToken": slices.Contains(c.Cluster.Addons, spec.AddonProxmoxCCM),
+		"csiToken":  slices.Contains(c.Cluster.Addons, spec.AddonProxmoxCSI),
+		"ccmToken":  slices.Contains(c.Cluster.Addons, spec.AddonProxmoxCCM),
+		"gitOpsKey": c.Cluster.GitOps != nil && strings.HasPrefix(c.Cluster.GitOps.Repository, "ssh://"),
 	} {
 		if _, given := values[key]; needed && !given {
 			values[key] = Placeholder

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -55,7 +56,9 @@ const (
 	withReserved  = `{"image": {"source": "iso", "platform": "metal", "iso": {"url": "https://a.lan/a.iso"}}, "network": {"addressing": "reserved"}}`
 	withCSI       = `{"cluster": {"region": "lan", "addons": ["proxmox-csi"]}, "csiToken": "a@b!c=11111111-2222-3333-4444-555555555555"}`
 	withCCM       = `{"cluster": {"region": "lan", "addons": ["proxmox-ccm"]}, "ccmToken": "a@b!c=11111111-2222-3333-4444-555555555555"}`
-	withVolumes   = `{"image": {"source": "iso", "iso": {"volume": "local:iso/a.iso"}}, "network": {"addressing": "reserved"},
+	withFlux      = `{"cluster": {"addons": ["flux"], "gitOps": {"repository": "ssh://git@a.lan/a.git", "knownHosts": ["a.lan ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKL6L0o1W6LpB6UwCenjfK3fesfmagi6B2MfVTBys/JM"]}},
+		"gitOpsKey": "KEY"}`
+	withVolumes = `{"image": {"source": "iso", "iso": {"volume": "local:iso/a.iso"}}, "network": {"addressing": "reserved"},
 		"pools": {"worker": {"image": {"iso": {"volume": "local:iso/a.iso"}}}}}`
 	withMirror = `{"cluster": {"registryMirrors": {"docker.io": ["https://a.lan"]}}}`
 	withVolume = `{"pools": {"worker": {"extraDisks": [{"sizeGiB": 1, "volume": {"name": "data"}}]}}}`
@@ -80,6 +83,8 @@ var samples = map[string]sample{
 	"tailscaleAuthKey":            {`"tskey-auth-k2"`, withTailscale},
 	"csiToken":                    {`"a@b!c=22222222-2222-3333-4444-555555555555"`, withCSI},
 	"ccmToken":                    {`"a@b!c=22222222-2222-3333-4444-555555555555"`, withCCM},
+	"gitOpsKey":                   {`"OTHER"`, withFlux},
+	"ageKey":                      {`"AGE"`, withFlux},
 	"sshPrivateKey":               {`"OTHER"`, withSSH},
 	"secretManifests":             {`"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"`, ""},
 	"registryLogins":              {`"a.lan: {username: a, password: b}"`, ""},
@@ -105,6 +110,10 @@ var samples = map[string]sample{
 	"cluster.region":                   {`"lan"`, ""},
 	"cluster.schedulableControlPlanes": {`true`, ""},
 	"cluster.addons":                   {`["flux"]`, ""},
+	"cluster.gitOps.repository":        {`"ssh://git@b.lan/a.git"`, withFlux},
+	"cluster.gitOps.branch":            {`"next"`, withFlux},
+	"cluster.gitOps.path":              {`"b"`, withFlux},
+	"cluster.gitOps.knownHosts":        {`["b.lan ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKL6L0o1W6LpB6UwCenjfK3fesfmagi6B2MfVTBys/JM"]`, withFlux},
 	"cluster.manifestMirror":           {`"https://a.lan"`, `{"cluster": {"addons": ["flux"]}}`},
 	"cluster.discovery":                {`"none"`, ""},
 	"cluster.patches":                  {`["machine: {sysctls: {a: b}}"]`, ""},
@@ -457,7 +466,12 @@ var placeholders = sync.OnceValue(func() map[string]string {
 		panic(err)
 	}
 
-	return map[string]string{"KEY": key(), "OTHER": key(), "CA": string(certificate)}
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		panic(err)
+	}
+
+	return map[string]string{"KEY": key(), "OTHER": key(), "CA": string(certificate), "AGE": identity.String()}
 })
 
 // overlay merges trees; null takes away.

@@ -266,7 +266,7 @@ func secretInput(known string, input pulumi.StringInput) pulumi.StringInput {
 	return pulumi.ToSecret(input).(pulumi.StringOutput)
 }
 
-// secretManifests are the operator's, and the logins of what speaks to Proxmox VE.
+// secretManifests are the operator's, the logins of what speaks to Proxmox VE, and the keys of the repository.
 func secretManifests(config Config, p *plan.Plan) (pulumi.StringInput, error) {
 	url := strings.TrimSuffix(strings.TrimSuffix(config.Proxmox.Endpoint, "/"), "/api2/json") + "/api2/json"
 
@@ -275,18 +275,30 @@ func secretManifests(config Config, p *plan.Plan) (pulumi.StringInput, error) {
 		return nil, err
 	}
 
+	if p.GitOps != nil && (p.GitOps.Key || p.GitOps.Age) {
+		keys, err := manifests.RepositoryKeys(p.GitOps, config.GitOpsKey, config.AgeKey)
+		if err != nil {
+			return nil, err
+		}
+
+		own = joined(own, keys)
+	}
+
 	operators := secretInput(config.SecretManifests, config.Secrets.SecretManifests)
 	if operators == nil {
 		return pulumi.ToSecret(pulumi.String(own)).(pulumi.StringOutput), nil
 	}
 
-	return operators.ToStringOutput().ApplyT(func(text string) string {
-		if own == "" {
-			return text
-		}
+	return operators.ToStringOutput().ApplyT(func(text string) string { return joined(own, text) }).(pulumi.StringOutput), nil
+}
 
-		return own + "---\n" + text
-	}).(pulumi.StringOutput), nil
+// joined are the manifests of two texts, of which the first may be empty.
+func joined(first, second string) string {
+	if first == "" {
+		return second
+	}
+
+	return first + "---\n" + second
 }
 
 // talosArgs names the factory that schematics are made at.

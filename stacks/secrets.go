@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"strings"
 
+	"filippo.io/age"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"golang.org/x/crypto/ssh"
 
@@ -28,6 +30,7 @@ func takeKeyFromEnvironment(values map[string]string) {
 var SecretKeys = []string{
 	"proxmoxTokenSecret", "proxmoxPassword", "sshPrivateKey", "k3sToken", "k3sIdentity", "machineSecrets",
 	"tailscaleAuthKey", "backupPassphrase", "secretManifests", "registryLogins", "csiToken", "ccmToken",
+	"gitOpsKey", "ageKey",
 }
 
 // plainSecrets are the secrets that the stack's file holds in plain text, where everyone reads them who reads the file.
@@ -112,6 +115,8 @@ func (c Config) checkSecrets() spec.Problems {
 		}
 	}
 
+	ps = append(ps, c.checkRepositoryKeys()...)
+
 	for _, t := range []struct{ key, token string }{{"csiToken", c.CSIToken}, {"ccmToken", c.CCMToken}} {
 		if t.token != "" && t.token != Placeholder && !fullToken.MatchString(t.token) {
 			ps.Add(t.key, "must have the form user@realm!name=secret", "", "run: pulumi config set --secret "+t.key)
@@ -122,6 +127,33 @@ func (c Config) checkSecrets() spec.Problems {
 		if _, err := machineconfig.ReadSecrets(c.MachineSecrets); err != nil {
 			ps.Add("machineSecrets", "must be a Talos secrets bundle: "+err.Error(), "",
 				"run: pulumi config set --secret machineSecrets < secrets.yaml")
+		}
+	}
+
+	return ps
+}
+
+// checkRepositoryKeys holds the form of the keys of cluster.gitOps.
+func (c Config) checkRepositoryKeys() spec.Problems {
+	var ps spec.Problems
+
+	if key := c.GitOpsKey; key != "" && key != Placeholder && c.Cluster.GitOps != nil {
+		_, err := ssh.ParseRawPrivateKey([]byte(key))
+
+		switch overSSH := strings.HasPrefix(c.Cluster.GitOps.Repository, "ssh://"); {
+		case overSSH && err != nil:
+			ps.Add("gitOpsKey", "is no private key of OpenSSH without a passphrase, which ssh:// needs", "",
+				"run: pulumi config set --secret gitOpsKey < deploy-key")
+		case !overSSH && !printable.MatchString(strings.TrimSpace(key)):
+			ps.Add("gitOpsKey", "must be a token, or user:token, with a repository that is reached over https://", "",
+				"run: pulumi config set --secret gitOpsKey")
+		}
+	}
+
+	if key := c.AgeKey; key != "" && key != Placeholder {
+		if _, err := age.ParseIdentities(strings.NewReader(key)); err != nil { // it may quote the key
+			ps.Add("ageKey", "must be a private key of age, AGE-SECRET-KEY-1...", "",
+				"run: age-keygen | pulumi config set --secret ageKey")
 		}
 	}
 

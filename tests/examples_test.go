@@ -1,21 +1,30 @@
 package tests
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
+	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -171,9 +180,49 @@ func TestPlatform(t *testing.T) {
 		assert.Contains(t, string(secret.Data["config.yaml"]), r.Lab.Endpoint())
 	}
 
+	requireRepository(t, r, api, jobs.Items)
 	requireSettled(t, r.Stack)
 	destroy(t, r.Stack)
 	assert.Empty(t, r.Leftovers())
+}
+
+// requireRepository holds that Flux follows the repository with its key, and that another key reaches the cluster where
+// the Secret of the first is deleted.
+func requireRepository(t *testing.T, r *rehearsal.Rehearsal, api kubernetes.Interface, jobs []batchv1.Job) {
+	t.Helper()
+
+	key := func() map[string][]byte {
+		secret, err := api.CoreV1().Secrets("flux-system").Get(t.Context(), "flux-system", metav1.GetOptions{})
+		if err != nil {
+			return nil
+		}
+
+		return secret.Data
+	}
+
+	require.Equal(t, r.Lab.SSH().PrivateKey, string(key()["identity"]))
+	assert.Contains(t, string(key()["known_hosts"]), "git.example.com ssh-ed25519 ")
+
+	at := slices.IndexFunc(jobs, func(j batchv1.Job) bool { return strings.HasPrefix(j.Name, "install-flux-") })
+	require.GreaterOrEqual(t, at, 0)
+
+	files, err := api.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), jobs[at].Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Contains(t, files.Data["object-1.yaml"], "url: ssh://git@git.example.com/platform.git")
+	assert.Contains(t, files.Data["object-2.yaml"], "path: ./clusters/platform")
+
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	block, err := ssh.MarshalPrivateKey(private, "")
+	require.NoError(t, err)
+
+	require.NoError(t, api.CoreV1().Secrets("flux-system").Delete(t.Context(), "flux-system", metav1.DeleteOptions{}))
+
+	other := string(pem.EncodeToMemory(block))
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":gitOpsKey",
+		auto.ConfigValue{Value: other, Secret: true}))
+	up(t, r.Stack)
+	require.Eventually(t, func() bool { return string(key()["identity"]) == other }, wait, 100*time.Millisecond)
 }
 
 // requireProtected holds that neither a destroy, whose preview comes first, nor a replacement gets to a control plane.

@@ -59,6 +59,8 @@ type Plan struct {
 	// Addons are parts that are installed from their own manifests, fetched below ManifestMirror where there is one.
 	Addons         []spec.Addon
 	ManifestMirror string
+	// GitOps is nil without a repository.
+	GitOps *PlannedGitOps
 	// Proxy is nil without one; NoProxy are all that is reached without it.
 	Proxy     *spec.Proxy
 	NoProxy   []string

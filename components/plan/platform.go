@@ -37,6 +37,9 @@ func platformKeys(s spec.Spec) []exclusiveKey {
 		{"lifecycle.backup.recipients", len(s.Lifecycle.Backup.Recipients) > 0, ""},
 		{"csiToken", s.Provided.CSIToken, ""},
 		{"ccmToken", s.Provided.CCMToken, ""},
+		{"gitOpsKey", s.Provided.GitOpsKey, ""},
+		{"ageKey", s.Provided.AgeKey, ""},
+		{"cluster.gitOps", c.GitOps != nil, ""},
 		{"cluster.addons", len(c.Addons) > 0, ""},
 		{"cluster.manifestMirror", c.ManifestMirror != "", c.ManifestMirror},
 		{"cluster.registryOptions", len(c.RegistryOptions) > 0, ""},
@@ -59,9 +62,11 @@ func (r *resolver) checkPlatform(p *Plan) {
 		return
 	}
 
-	p.SecretManifests = r.spec.Provided.SecretManifests || r.spec.Provided.CSIToken || r.spec.Provided.CCMToken
+	s := r.spec.Provided
+	p.SecretManifests = s.SecretManifests || s.CSIToken || s.CCMToken || s.GitOpsKey || s.AgeKey
 	p.RegistryLogins = r.spec.Provided.RegistryLogins
 	r.checkAddons(p)
+	r.checkGitOps(p)
 	r.checkLoadBalancer(p)
 	r.checkProxy(p)
 	r.checkAPIServer(p)

@@ -27,6 +27,8 @@ type Cluster struct {
 	// Parts to install from their own manifests, in the versions that platform.md lists. metrics-server brings serving
 	// certificates for kubelets, and approves them.
 	Addons []Addon `json:"addons,omitempty" jsonschema:"enum=metrics-server,enum=local-path,enum=longhorn,enum=openebs,enum=flux,enum=argo-cd,enum=gateway-api,enum=proxmox-csi,enum=proxmox-ccm"`
+	// Repository that the addon flux or argo-cd keeps the cluster in step with. Absent: none.
+	GitOps *GitOps `json:"gitOps,omitempty"`
 	// URL of a copy of the manifests that addons are fetched from, for clusters without the internet: below it, each has
 	// the path of its own URL without https://. Absent: their own URLs.
 	ManifestMirror string `json:"manifestMirror,omitempty"`

@@ -16,6 +16,19 @@ const (
 	AddonOpenEBS       Addon = "openebs"
 )
 
+// GitOps is the repository of a cluster. Its keys are gitOpsKey and ageKey.
+type GitOps struct {
+	// URL of the git repository, https:// or ssh://, for example ssh://git@git.example.com/platform.git.
+	Repository string `json:"repository"`
+	// Branch to follow. Absent: main.
+	Branch string `json:"branch,omitempty"`
+	// Directory in the repository with what this cluster is to have, for example clusters/home. Absent: all of it.
+	Path string `json:"path,omitempty"`
+	// Public host keys of the repository's server, each a line of known_hosts (ssh-keyscan prints them). Required with
+	// ssh:// and the addon flux. Absent with argo-cd: those of public services that it brings.
+	KnownHosts []string `json:"knownHosts,omitempty"`
+}
+
 // RegistryOptions are how the mirrors of one registry are asked.
 type RegistryOptions struct {
 	// The URLs of the mirrors hold the whole path; /v2 is not added to them.

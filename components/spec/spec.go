@@ -57,6 +57,8 @@ type SecretsProvided struct {
 	BackupPassphrase bool
 	// CSIToken, CCMToken, SecretManifests and RegistryLogins: the keys csiToken and so on.
 	CSIToken, CCMToken, SecretManifests, RegistryLogins bool
+	// GitOpsKey and AgeKey: the keys gitOpsKey and ageKey.
+	GitOpsKey, AgeKey bool
 	// K3sToken: the key k3sToken.
 	K3sToken bool
 	// K3sIdentity: the key k3sIdentity.

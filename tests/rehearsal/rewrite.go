@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"regexp"
+	"strings"
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
@@ -25,6 +26,8 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
 			inline(cluster, config.Cluster.Patches)
 			inlineTexts(cluster, "manifests", config.Cluster.Manifests)
 			inlineTexts(cluster, "trustedCAs", config.Cluster.TrustedCAs)
+			inlineText(cluster, "audit", config.Cluster.APIServer.Audit)
+			inlineText(cluster, "authentication", config.Cluster.APIServer.Authentication)
 		}),
 		r.edit("pools", func(pools map[string]any) {
 			for name, pool := range config.Pools {
@@ -58,8 +61,12 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
 		}
 	}
 
+	if r.values["gitOpsKey"] == stacks.Placeholder && strings.HasPrefix(config.Cluster.GitOps.Repository, "ssh://") {
+		r.values["gitOpsKey"] = l.SSH().PrivateKey
+	}
+
 	// What is encrypted in the file cannot be read here, and nodes of the lab do without it.
-	for _, key := range []string{"secretManifests", "registryLogins"} {
+	for _, key := range []string{"secretManifests", "registryLogins", "ageKey"} {
 		if r.values[key] == stacks.Placeholder {
 			delete(r.values, key)
 		}
@@ -175,6 +182,13 @@ func inlineTexts(block map[string]any, key string, given []spec.InlineOrFile) {
 
 	if len(texts) > 0 {
 		block[key] = texts
+	}
+}
+
+// inlineText is inlineTexts for a key of cluster.apiServer.
+func inlineText(cluster map[string]any, key string, given *spec.InlineOrFile) {
+	if given != nil {
+		cluster["apiServer"].(map[string]any)[key] = given.Text + "\n"
 	}
 }
 

@@ -154,6 +154,10 @@ func jobs(p *plan.Plan) map[string]addon {
 			a.patches = append(slices.Clone(a.patches), longhornVolume)
 		}
 
+		if p.GitOps != nil && p.GitOps.Tool == name {
+			a = withGitOps(a, p.GitOps)
+		}
+
 		if there {
 			all[string(name)] = a
 		}

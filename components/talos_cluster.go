@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -70,7 +71,8 @@ type TalosCluster struct {
 	// ControlPlaneConfiguration is the machine configuration of the first pool of control planes, without what is
 	// particular to a node, secret.
 	ControlPlaneConfiguration pulumi.StringOutput `pulumi:"controlPlaneConfiguration"`
-	// WorkerConfiguration is that of the first pool of workers; empty without workers.
+	// WorkerConfiguration is that of the pool of workers that outputs.workerConfiguration names, else of the first one;
+	// empty without workers.
 	WorkerConfiguration pulumi.StringOutput `pulumi:"workerConfiguration"`
 
 	// Nodes in plan order, next to the plan's nodes.
@@ -252,7 +254,7 @@ func (b *builder) cluster() error {
 		switch {
 		case pool.Name == controls[0].Name:
 			b.ControlPlaneConfiguration = configuration
-		case len(others) > 0 && pool.Name == others[0].Name:
+		case len(others) > 0 && pool.Name == cmp.Or(p.Outputs.WorkerConfiguration, others[0].Name):
 			b.WorkerConfiguration = configuration
 		}
 

@@ -31,6 +31,8 @@ type StackOutputs struct {
 
 	// The credentials of the kubeconfig one by one, secret; absent with it.
 	KubernetesCredentials *KubernetesCredentials `json:"kubernetes_credentials,omitempty"`
+	// Machine configuration of workers that others create, secret; with outputs.workerConfiguration.
+	WorkerConfiguration string `json:"talos_worker_configuration,omitempty"`
 	// Until when both are good, as RFC 3339 writes it; absent with them.
 	CredentialsExpiry map[string]string `json:"credentials_expiry,omitempty"`
 	// Schematic IDs that Talos nodes are installed from, by node name; absent where images carry nothing.
@@ -150,7 +152,7 @@ func TestOutputNames(t *testing.T) {
 		contract.OutputControlPlaneEndpoints, contract.OutputBootstrapNodes, contract.OutputNodeIPMap,
 		contract.OutputNodeVMIDMap, contract.OutputContract,
 		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig, contract.OutputCredentialsExpiry, contract.OutputNextSteps,
-		contract.OutputSSHPrivateKey, contract.OutputK3s, contract.OutputSchematics,
+		contract.OutputSSHPrivateKey, contract.OutputK3s, contract.OutputSchematics, contract.OutputWorkerConfiguration,
 		contract.OutputControlPlaneIPs, contract.OutputWorkerIPs, contract.OutputGPUWorkerIPs,
 		contract.OutputControlPlaneVMIDs, contract.OutputWorkerVMIDs, contract.OutputGPUWorkerVMIDs,
 		contract.OutputGPUWorkerPCIBDFs,

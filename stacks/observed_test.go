@@ -262,6 +262,7 @@ var samples = map[string]sample{
 	"firewall.open[].from":        {`["10.7.0.0/16"]`, withFirewall},
 	"firewall.open[].pools":       {`["worker"]`, withFirewall},
 	"outputs.legacy":              {`true`, ""},
+	"outputs.workerConfiguration": {`"worker"`, ""},
 
 	"lifecycle.kubeconfigRenewal":        {`"800h"`, ""},
 	"lifecycle.keepImages":               {`true`, ""},

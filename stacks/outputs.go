@@ -144,6 +144,11 @@ func outputs(c *components.TalosCluster, stack string) (pulumi.Map, error) {
 		exported[contract.OutputKubeconfig] = pulumi.ToSecret(c.Kubeconfig)
 		exported[contract.OutputKubernetesCredentials] = kubernetesCredentials(c.Kubeconfig)
 		exported[contract.OutputTalosconfig] = pulumi.ToSecret(c.Talosconfig)
+
+		if c.Plan.Outputs.WorkerConfiguration != "" {
+			exported[contract.OutputWorkerConfiguration] = pulumi.ToSecret(c.WorkerConfiguration)
+		}
+
 		exported[contract.OutputCredentialsExpiry] = pulumi.Map{
 			contract.OutputKubeconfig:  c.KubeconfigExpiry,
 			contract.OutputTalosconfig: c.TalosconfigExpiry,

@@ -289,7 +289,9 @@ func secretManifests(config Config, p *plan.Plan) (pulumi.StringInput, error) {
 		return pulumi.ToSecret(pulumi.String(own)).(pulumi.StringOutput), nil
 	}
 
-	return operators.ToStringOutput().ApplyT(func(text string) string { return joined(own, text) }).(pulumi.StringOutput), nil
+	return operators.ToStringOutput().ApplyT(func(text string) string {
+		return joined(own, text)
+	}).(pulumi.StringOutput), nil
 }
 
 // joined are the manifests of two texts, of which the first may be empty.

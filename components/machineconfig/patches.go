@@ -154,6 +154,8 @@ func base(contract *talosconfig.VersionContract, p *plan.Plan, pool plan.Planned
 		},
 	}}
 
+	// Of an empty pool, the configuration is for machines of others, whose first disk it is mostly.
+	c.MachineConfig.MachineInstall.InstallDisk = "/dev/sda"
 	if len(pool.Nodes) > 0 {
 		c.MachineConfig.MachineInstall.InstallDisk = installDisk(pool.Nodes[0])
 	}

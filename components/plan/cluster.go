@@ -248,6 +248,28 @@ func (r *resolver) joinsTailnet(p *pool) bool {
 	return t != nil && (t.Pools == nil || slices.Contains(t.Pools, p.name))
 }
 
+// checkWorkerConfiguration: the configuration of a pool is good for other machines where it names no image of one node.
+func (r *resolver) checkWorkerConfiguration(p *Plan) {
+	const path = "outputs.workerConfiguration"
+
+	name := r.spec.Outputs.WorkerConfiguration
+	if name == "" {
+		return
+	}
+
+	at := slices.IndexFunc(p.Pools, func(pool PlannedPool) bool {
+		return pool.Name == name && pool.Role == spec.RoleWorker
+	})
+
+	switch {
+	case at < 0:
+		r.problems.Add(path, "must be a pool of workers", name, "name one of pools; it may have the count 0")
+	case p.Pools[at].Image.Scope == PerNode:
+		r.problems.Add(path, "is of no use to other machines: each node of the pool installs an image with its own address",
+			name, "name a pool with another image, or set image.platform to nocloud")
+	}
+}
+
 func (r *resolver) checkOutputs(p *Plan) {
 	if r.spec.Outputs.Files == nil {
 		return

@@ -80,7 +80,8 @@ func (r *resolver) checkRepository(key string, g PlannedGitOps) {
 		r.problems.Add("gitOpsKey", "is required with a repository that is reached over SSH", "",
 			"run: pulumi config set --secret gitOpsKey < deploy-key")
 	case g.SSH() && g.KnownHosts == nil && g.Tool == spec.AddonFlux:
-		r.problems.Add(key+".knownHosts", "is required with ssh:// and flux, which trusts no server that it is not told of", "",
+		r.problems.Add(key+".knownHosts",
+			"is required with ssh:// and flux, which trusts no server that it is not told of", "",
 			"write what ssh-keyscan prints, after comparing it with what the server's operator publishes")
 	}
 

@@ -269,6 +269,10 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 
 	keys = append(keys, platformKeys(s)...)
 
+	keys = append(keys, exclusiveKey{
+		"outputs.workerConfiguration", s.Outputs.WorkerConfiguration != "", s.Outputs.WorkerConfiguration,
+	})
+
 	if s.Outputs.Files != nil {
 		for n, name := range s.Outputs.Files.Write {
 			keys = append(keys, exclusiveKey{at("outputs.files.write", n), name != "kubeconfig", string(name)})

@@ -145,6 +145,7 @@ func (r *resolver) checkExternal() {
 	exclude("tailscale", s.Tailscale != nil, "")
 	exclude("machineSecrets", s.Provided.MachineSecrets, "")
 	exclude("outputs.files", s.Outputs.Files != nil, "")
+	exclude("outputs.workerConfiguration", s.Outputs.WorkerConfiguration != "", s.Outputs.WorkerConfiguration)
 	exclude("lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true")
 	exclude("lifecycle.replace", len(s.Lifecycle.Replace) > 0, "")
 	exclude("lifecycle.forceRemove", len(s.Lifecycle.ForceRemove) > 0, "")

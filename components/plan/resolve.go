@@ -68,6 +68,7 @@ func (r *resolver) resolve() *Plan {
 
 	r.checkServiceAddresses(p)
 	r.checkAddonVolumes(p)
+	r.checkWorkerConfiguration(p)
 	r.openPools(p)
 	r.checkLeaving(p)
 

@@ -115,6 +115,9 @@ const (
 type Outputs struct {
 	// Files to write on the operator's machine. Absent: none.
 	Files *Files `json:"files,omitempty"`
+	// Name of a pool of workers whose machine configuration is the secret output talos_worker_configuration, for workers
+	// that others create, such as an autoscaler. Absent: no such output.
+	WorkerConfiguration string `json:"workerConfiguration,omitempty"`
 	// Add the outputs control_plane_ips, worker_ips, gpu_worker_ips and their VMID and BDF lists.
 	Legacy bool `json:"legacy,omitempty" jsonschema:"default=false"`
 }

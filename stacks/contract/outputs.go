@@ -21,6 +21,10 @@ const (
 	// client_certificate and client_key, the last three as PEM.
 	OutputKubernetesCredentials = "kubernetes_credentials"
 
+	// OutputWorkerConfiguration is the machine configuration of workers that others create, secret; with
+	// outputs.workerConfiguration.
+	OutputWorkerConfiguration = "talos_worker_configuration"
+
 	// OutputCredentialsExpiry says until when kubeconfig and talosconfig are good.
 	OutputCredentialsExpiry = "credentials_expiry"
 	// OutputNextSteps are commands to go on with.

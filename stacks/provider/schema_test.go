@@ -52,6 +52,7 @@ func TestSchema(t *testing.T) {
 
 	for _, key := range []string{
 		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig, contract.OutputSSHPrivateKey,
+		contract.OutputWorkerConfiguration,
 	} {
 		state[key].(object)["secret"] = true
 	}

@@ -55,6 +55,7 @@ var differs = map[string][]known{
 	},
 	"nodes": {
 		{"*", "*node.kubernetes.io/not-ready*", immediate},
+		{"*", "*node.kubernetes.io/unreachable*", immediate},
 		{"*", "body.*metadata.annotations.node.alpha.kubernetes.io/ttl missing", annotated},
 		{"registration", "body.spec.podCIDR*", immediate},
 		{"*cordons itself", "body.spec.taints[node.kubernetes.io/unschedulable]*", immediate},

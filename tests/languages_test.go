@@ -242,9 +242,9 @@ func yamlProgram(t *testing.T, dir string, secrets ...string) (resources map[str
 	}
 }
 
-// TestComponentsTogether has two clusters in a program in YAML: one may not be what the other is, Ctrl-C ends what the
-// hooks of a component wait for, a cluster is not removed with its component before it is released, and a destruction
-// with the program asks for the same.
+// TestComponentsTogether has two clusters in a program in YAML: one may not be what the other is, Ctrl-C and the death of
+// the CLI end what the hooks of a component wait for, a cluster is not removed with its component before it is released,
+// and a destruction with the program asks for the same.
 func TestComponentsTogether(t *testing.T) {
 	t.Parallel()
 
@@ -308,25 +308,47 @@ func TestComponentsTogether(t *testing.T) {
 
 	write()
 
-	said, before := make(chan string), machine(t, one, "k3s-dev-worker-1").PID
+	before := machine(t, one, "k3s-dev-worker-1").PID
 
-	go func() {
-		out := newOutput(t)
-		_, err := stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
-		assert.Error(t, err)
-		said <- out.String()
-	}()
+	// update is one that waits for the drain until it is ended.
+	update := func(end func()) (printed string) {
+		said, asked := make(chan string), len(calls(one, "/eviction"))
 
-	require.Eventually(t, func() bool { return len(calls(one, "/eviction")) > 1 }, wait, 50*time.Millisecond)
-	require.NoError(t, command.Signal(os.Interrupt))
+		go func() {
+			out := newOutput(t)
+			_, err := stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+			assert.Error(t, err)
+			said <- out.String()
+		}()
 
-	select {
-	case printed := <-said:
-		assert.NotContains(t, printed, "gave up after")
-	case <-time.After(wait):
-		require.NoError(t, command.Signal(os.Interrupt))
-		t.Fatalf("one Ctrl-C has not ended it: %s", <-said)
+		require.Eventually(t, func() bool { return len(calls(one, "/eviction")) > asked+1 }, wait, 50*time.Millisecond)
+		end()
+
+		select {
+		case printed = <-said:
+		case <-time.After(wait):
+			command.Kill()
+			t.Fatalf("it does not end: %s", <-said)
+		}
+
+		return printed
 	}
+
+	assert.NotContains(t, update(func() { require.NoError(t, command.Signal(os.Interrupt)) }), "gave up after")
+
+	// Killed, it leaves plugins behind, which end what they wait for.
+	update(command.Kill)
+	require.True(t, command.Killed())
+	require.NoError(t, stack.Cancel(t.Context()))
+
+	asked := -1
+
+	require.Eventually(t, func() bool {
+		last := asked
+		asked = len(calls(one, "/eviction"))
+
+		return asked == last
+	}, wait, 6*time.Second)
 
 	assert.Equal(t, before, machine(t, one, "k3s-dev-worker-1").PID)
 	require.NoError(t, api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "held", metav1.DeleteOptions{}))

@@ -58,8 +58,13 @@ func fluxSync(g *plan.PlannedGitOps) []map[string]any {
 		source["secretRef"] = map[string]any{"name": fluxName}
 	}
 
+	path := "./"
+	if g.Path != "." {
+		path += g.Path
+	}
+
 	sync := map[string]any{
-		"interval": "10m0s", "path": "./" + strings.TrimPrefix(g.Path, "."), "prune": true,
+		"interval": "10m0s", "path": path, "prune": true,
 		"sourceRef": map[string]any{"kind": "GitRepository", "name": fluxName},
 	}
 	if g.Age {

@@ -18,7 +18,7 @@ const hostKey = "git.lan ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKL6L0o1W6LpB6UwCen
 // TestGitOps: what Flux and Argo CD follow, and the keys that they are given for it.
 func TestGitOps(t *testing.T) {
 	overSSH := spec.GitOps{
-		Repository: "ssh://git@git.lan/platform.git", Branch: "main", Path: "clusters/home", KnownHosts: []string{hostKey},
+		Repository: "ssh://git@git.lan/platform.git", Branch: "main", Path: ".clusters/home", KnownHosts: []string{hostKey},
 	}
 	overHTTPS := spec.GitOps{Repository: "https://git.lan/platform.git", Branch: "next", Path: "."}
 
@@ -32,7 +32,7 @@ func TestGitOps(t *testing.T) {
 			plan.PlannedGitOps{GitOps: overSSH, Tool: spec.AddonFlux, Key: true, Age: true}, "a key", "AGE-SECRET-KEY-1",
 			[]string{
 				"kind: GitRepository", "url: ssh://git@git.lan/platform.git", "branch: main", "secretRef:\n    name: flux-system",
-				"path: ./clusters/home", "provider: sops\n    secretRef:\n      name: sops-age", "prune: true",
+				"path: ./.clusters/home", "provider: sops\n    secretRef:\n      name: sops-age", "prune: true",
 			},
 			map[string]map[string]string{
 				"flux-system/flux-system": {"identity": "a key", "known_hosts": hostKey + "\n"},
@@ -47,7 +47,7 @@ func TestGitOps(t *testing.T) {
 		"Argo CD, with a key": {
 			plan.PlannedGitOps{GitOps: overSSH, Tool: spec.AddonArgoCD, Key: true}, "a key", "",
 			[]string{
-				"kind: Application", "repoURL: ssh://git@git.lan/platform.git", "targetRevision: main", "path: clusters/home",
+				"kind: Application", "repoURL: ssh://git@git.lan/platform.git", "targetRevision: main", "path: .clusters/home",
 				"name: argocd-ssh-known-hosts-cm", hostKey, "namespace: argocd",
 			},
 			map[string]map[string]string{"argocd/cluster": {

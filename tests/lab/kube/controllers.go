@@ -179,6 +179,9 @@ func (c *Cluster) NodeLost(name string) {
 	c.reconcile()
 }
 
+// NodeReports has nothing to end: nodes are marked at once.
+func (c *Cluster) NodeReports(string) {}
+
 // NodeReady tells whether a node has joined and is Ready.
 func (c *Cluster) NodeReady(name string) (joined, ready bool) {
 	c.mu.Lock()

@@ -119,11 +119,7 @@ func (c *Cluster) NodeLost(name string) {
 	c.mu.Unlock()
 
 	go func() {
-		for time.Since(since) < markWithin {
-			if c.mark(name, since) {
-				break
-			}
-
+		for time.Since(since) < markWithin && !c.mark(name, since) {
 			time.Sleep(markEvery)
 		}
 
@@ -136,7 +132,16 @@ func (c *Cluster) NodeLost(name string) {
 	}()
 }
 
-// mark marks a node, unless its kubelet has reported since. It tells whether there is nothing left to do.
+// NodeReports ends what NodeLost began: the kubelet is about to report. (The times of its reports have no fractions of
+// a second, and a node of the lab is back within one.)
+func (c *Cluster) NodeReports(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	delete(c.lost, name)
+}
+
+// mark marks a node, unless its kubelet reports again. It tells whether there is nothing left to do.
 func (c *Cluster) mark(name string, since time.Time) bool {
 	s := c.any()
 	if s == nil {
@@ -155,13 +160,12 @@ func (c *Cluster) mark(name string, since time.Time) bool {
 		return false
 	}
 
-	for _, cond := range n.Status.Conditions {
-		if cond.LastHeartbeatTime.After(since) {
-			return true
-		}
-	}
+	// A report that comes after this makes another version of the Node, and the update a conflict.
+	c.mu.Lock()
+	silent := c.lost[name].Equal(since)
+	c.mu.Unlock()
 
-	return markLost(ctx, s.client, n) == nil
+	return !silent || markLost(ctx, s.client, n) == nil
 }
 
 func markLost(ctx context.Context, client kubernetes.Interface, n *corev1.Node) error {

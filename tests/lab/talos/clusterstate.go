@@ -19,8 +19,9 @@ type clusterState interface {
 	NodeReady(name string) (joined, ready bool)
 	// HasNode tells whether a node of that name and identity is registered.
 	HasNode(name string, uid types.UID) bool
-	// NodeLost marks a node whose kubelet has gone silent.
+	// NodeLost marks a node whose kubelet has gone silent; NodeReports says that it is about to report again.
 	NodeLost(name string)
+	NodeReports(name string)
 	// RunningOn are copies of the pods that run on a node; NetworkPlugin is what has put a CNI configuration on it.
 	RunningOn(node string) []*corev1.Pod
 	NetworkPlugin(node string) string

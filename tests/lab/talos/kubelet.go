@@ -237,6 +237,14 @@ func (n *node) report(ctx context.Context) (ready, ok bool) {
 			"plugin returns error: cni plugin not initialized"
 	}
 
+	n.mu.Lock()
+	in := n.kube.in
+	n.mu.Unlock()
+
+	if in != nil {
+		in.NodeReports(n.nodename())
+	}
+
 	if err := k.Report(ctx, ready, reason); err != nil {
 		n.setProblem(err.Error())
 

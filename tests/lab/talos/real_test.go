@@ -125,6 +125,13 @@ func TestReleasedControlPlanes(t *testing.T) {
 		require.NotEqual(t, ids["cp-3"], c.memberIDs(cps[0])["cp-3"])
 	})
 
+	t.Run("a worker reports again within the second in which it went", func(t *testing.T) {
+		for range 5 {
+			worker.off()
+			worker.on().ready()
+		}
+	})
+
 	data := c.snapshot(cps[0])
 	note(t, api, "lost")
 

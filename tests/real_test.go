@@ -122,7 +122,7 @@ func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Acces
 	deployed := machines(t, proxmox)
 	assert.Len(t, deployed, len(before)+len(contract.NodeVMIDMap))
 
-	requireOnlySame(t, *upResult(t, stack).Summary.ResourceChanges)
+	requireOnlySame(t, upChanges(t, stack))
 	requireNoChange(t, stack)
 
 	workers := len(contract.BootstrapNodes.Workers)

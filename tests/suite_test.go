@@ -3,10 +3,12 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -37,7 +39,8 @@ const (
 const root = ".."
 
 // TestMain has processes collect their garbage rarely, unless GOGC says otherwise: the CLI, the program and the plugins
-// live for seconds, and a fifth of their work was that.
+// live for seconds, and a fifth of their work was that. It runs two tests for each core, unless -parallel says otherwise:
+// much of a test is waiting.
 func TestMain(m *testing.M) {
 	const percent = 800
 
@@ -47,6 +50,18 @@ func TestMain(m *testing.M) {
 		}
 
 		debug.SetGCPercent(percent)
+	}
+
+	flag.Parse()
+
+	stated := false
+
+	flag.Visit(func(f *flag.Flag) { stated = stated || f.Name == "test.parallel" })
+
+	if !stated {
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
 	}
 
 	code := m.Run()

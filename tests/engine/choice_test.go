@@ -33,8 +33,14 @@ func source(t *testing.T) string {
 			"\t\"github.com/pulumi/pulumi/sdk/v3/go/common/version\"\n)\n\nfunc main() { fmt.Println(version.Version) }\n",
 		"tests/engine/cli/sdk/go.mod":                       "module github.com/pulumi/pulumi/sdk/v3\n\ngo 1.26\n",
 		"tests/engine/cli/sdk/go/common/version/version.go": "package version\n\nvar Version string\n",
-		"tests/plugins/go.mod":                              "module plugins\n\ngo 1.26\n",
-		"tests/plugins/main.go":                             compiles,
+		"tests/plugins/go.mod": "module plugins\n\ngo 1.26\n\n" +
+			"require github.com/bpg/terraform-provider-proxmox v0.73.0\n" +
+			"require github.com/siderolabs/terraform-provider-talos v0.7.1\n\n" +
+			"replace github.com/bpg/terraform-provider-proxmox => ./proxmox\n" +
+			"replace github.com/siderolabs/terraform-provider-talos => ./talos\n",
+		"tests/plugins/main.go":        compiles,
+		"tests/plugins/proxmox/go.mod": "module github.com/bpg/terraform-provider-proxmox\n\ngo 1.26\n",
+		"tests/plugins/talos/go.mod":   "module github.com/siderolabs/terraform-provider-talos\n\ngo 1.26\n",
 	})
 }
 

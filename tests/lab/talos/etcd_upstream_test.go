@@ -517,9 +517,16 @@ type etcdStatusJSON struct {
 	StorageVersion string `json:"storageVersion"`
 }
 
-// plainErrors are the errors of a status: whichever member is out of space, and however it is set.
+// plainErrors are the errors of a status: whichever member is out of space, how many are, and however it is set.
 func plainErrors(errs []string) string {
-	return alarmed.ReplaceAllString(strings.Join(strings.Fields(strings.Join(errs, "; ")), " "), "<member>")
+	var plain []string
+	for _, err := range errs {
+		plain = append(plain, alarmed.ReplaceAllString(strings.Join(strings.Fields(err), " "), "<member>"))
+	}
+
+	slices.Sort(plain)
+
+	return strings.Join(slices.Compact(plain), "; ")
 }
 
 var alarmed = regexp.MustCompile(`<cp-\d>`)

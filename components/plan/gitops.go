@@ -11,19 +11,6 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// PlannedGitOps is the repository that a cluster is kept in step with.
-type PlannedGitOps struct {
-	spec.GitOps
-
-	// Tool is flux or argo-cd.
-	Tool spec.Addon
-	// Key and Age say that the configuration has gitOpsKey and ageKey.
-	Key, Age bool
-}
-
-// SSH says that the repository is reached over SSH.
-func (g PlannedGitOps) SSH() bool { return strings.HasPrefix(g.Repository, "ssh://") }
-
 // checkGitOps: one tool follows the repository, and can read it.
 func (r *resolver) checkGitOps(p *Plan) {
 	const key = "cluster.gitOps"

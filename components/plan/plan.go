@@ -312,6 +312,19 @@ const (
 	GroupGPUWorkers   = "gpu_workers"
 )
 
+// PlannedGitOps is the repository that a cluster is kept in step with.
+type PlannedGitOps struct {
+	spec.GitOps
+
+	// Tool is flux or argo-cd.
+	Tool spec.Addon
+	// Key and Age say that the configuration has gitOpsKey and ageKey.
+	Key, Age bool
+}
+
+// SSH says that the repository is reached over SSH.
+func (g PlannedGitOps) SSH() bool { return strings.HasPrefix(g.Repository, "ssh://") }
+
 // Group is the part of the contract that a node belongs to.
 func (p PlannedPool) Group() string {
 	switch {

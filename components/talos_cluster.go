@@ -231,7 +231,11 @@ func (b *builder) cluster() error {
 		credentials.ClientKey()).ApplyT(func(all []any) error {
 		b.hooks.credentials.Set(talosapi.Credentials{CA: all[0].(string), Certificate: all[1].(string), Key: all[2].(string)})
 
-		return nil
+		if b.ctx.DryRun() || p.Teardown {
+			return nil
+		}
+
+		return b.hooks.scope.Identities.ReadState()
 	})
 
 	credentials = b.checked(credentials)

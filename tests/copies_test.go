@@ -3,6 +3,7 @@ package tests
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -73,6 +74,16 @@ func TestTwoCopies(t *testing.T) {
 		require.Error(t, err)
 		assert.Contains(t, out.String(), "It is not touched.")
 		assert.Equal(t, before, r.Lab.World().Snapshot())
+
+		// Without a preview, the node would leave the cluster before its VM is compared.
+		since, evicted := time.Now(), len(calls(r, "/eviction"))
+		said := failUp(t, r.Stack)
+		assert.Regexp(t, `home-worker-1 is not removed: .*VMID 501 is "home-worker-1" on host pve .*, and the state has `+
+			`home-worker-1 there \(UUID .*\)\. It is not touched\.`, said)
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+		assert.Empty(t, r.Talos.Events(since))
+		assert.Len(t, calls(r, "/eviction"), evicted)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
 
 		require.NoError(t, r.Stack.Import(t.Context(), newest))
 		requireNoChange(t, r.Stack)

@@ -98,7 +98,7 @@ func TestImports(t *testing.T) {
 		}, []string{"github.com/pulumi/", "net/http"}},
 		{"components/proxmoxvm", []string{
 			"components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",
-			"components/spec", "components/wait",
+			"components/spec", "components/tokens", "components/wait",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components/factoryapi", nil, []string{"github.com/", "k8s.io/"}},
 		{"components/preflight", []string{

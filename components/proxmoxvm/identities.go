@@ -34,13 +34,16 @@ type Identities struct {
 	creating map[int]bool
 	// foreign are VMIDs that another VM has, and why.
 	foreign map[int]error
+	// state are the VMs of the state, by the names of their resources, once it was read.
+	state map[string]stateMachine
+	read  chan struct{}
 }
 
 // NewIdentities returns the Identities of a plan. found is what preflight found with a VMID.
 func NewIdentities(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, found func(vmid int) (Found, bool)) *Identities {
 	return &Identities{
 		ctx: ctx, plan: p, proxmox: proxmox, found: found,
-		known: map[int]Machine{}, creating: map[int]bool{}, foreign: map[int]error{},
+		known: map[int]Machine{}, creating: map[int]bool{}, foreign: map[int]error{}, read: make(chan struct{}),
 	}
 }
 

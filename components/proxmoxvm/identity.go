@@ -138,8 +138,10 @@ func (f Found) Described() bool {
 }
 
 // original is the UUID that the description of a VM states; empty where it states none.
-func original(f Found) string {
-	_, stated, _ := strings.Cut(f.Config.Settings["description"], mark)
+func original(f Found) string { return statedUUID(f.Config.Settings["description"]) }
+
+func statedUUID(description string) string {
+	_, stated, _ := strings.Cut(description, mark)
 	first, _, _ := strings.Cut(strings.TrimSpace(stated), "\n")
 
 	return strings.TrimSpace(first)

@@ -30,6 +30,8 @@ type Removals struct {
 type leavingNode struct {
 	talosapi.Target
 
+	// vm is the name of the resource of its VM.
+	vm          string
 	role        spec.Role
 	credentials talosapi.Credentials
 	// forced says that it is named in lifecycle.forceRemove: what it does not do is done without it.
@@ -43,6 +45,7 @@ type leavingNode struct {
 func (r *Removals) leavingNode(ctx context.Context, args *pulumi.ResourceHookArgs) (leavingNode, error) {
 	l := leavingNode{
 		Target:      talosapi.Target{Address: hookutil.String(args.OldInputs, "node")},
+		vm:          strings.TrimSuffix(args.Name, tokens.ConfigurationSuffix) + tokens.VMSuffix,
 		credentials: r.credentials(ctx, credentialsOf(args.OldInputs)),
 	}
 

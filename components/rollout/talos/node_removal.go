@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -57,10 +58,20 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 	)
 }
 
-// CheckDisruption waits until etcd can do without a control plane for good.
+// CheckDisruption waits until etcd can do without a control plane for good. That the node runs in the VM that the state
+// has is looked at last, right before anything is done to it: a newer copy of the state may have replaced both.
 func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err error) {
 	if n.role == spec.RoleControlPlane {
 		n.members, err = n.evaluate(ctx, n.leavingNode)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	err = n.Identities.CheckLeaving(ctx, n.vm)
+	if errors.Is(err, proxmoxvm.ErrUnknown) {
+		return n.otherwise(ctx, n.leavingNode, err, "it is removed all the same")
 	}
 
 	return err

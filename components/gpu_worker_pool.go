@@ -129,17 +129,24 @@ func newGPUWorkerPool(ctx *pulumi.Context, name, poolName string, nodes []gpuNod
 }
 
 func newGPUWorker(ctx *pulumi.Context, w gpuNode, opts ...pulumi.ResourceOption) (*TalosNode, error) {
-	if w.args.makesMapping() {
-		// Where the VM waits, so does its mapping: what is wrong with the VM is said first.
-		waiting := append([]pulumi.ResourceOption{pulumi.DependsOn(w.args.after)}, opts...)
-
-		var err error
-		if w.args.Mapping, err = newMapping(ctx, w, waiting...); err != nil {
-			return nil, err
-		}
+	if err := w.passThrough(ctx, opts...); err != nil {
+		return nil, err
 	}
 
 	return newTalosNode(ctx, w.name, w.args, opts...)
+}
+
+// passThrough makes the resource mapping of the GPU, unless the node has one or gets the GPU by its address.
+func (w gpuNode) passThrough(ctx *pulumi.Context, opts ...pulumi.ResourceOption) (err error) {
+	if !w.args.makesMapping() {
+		return nil
+	}
+
+	// Where the VM waits, so does its mapping: what is wrong with the VM is said first.
+	waiting := append([]pulumi.ResourceOption{pulumi.DependsOn(w.args.after)}, opts...)
+	w.args.Mapping, err = newMapping(ctx, w, waiting...)
+
+	return err
 }
 
 // newMapping makes the resource mapping of one GPU. Proxmox VE compares what it says of the device each time that the

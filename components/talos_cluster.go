@@ -387,6 +387,10 @@ func (b *builder) controlPlanes(pools []plan.PlannedPool) error {
 				return err
 			}
 
+			if err := b.passThrough(args); err != nil {
+				return err
+			}
+
 			node, err := newNode(b.ctx, childName(b.name, n), args, b.child)
 			if err != nil {
 				return err
@@ -418,7 +422,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *clus
 		}
 	}
 
-	if pool.GPU {
+	if pool.Group() == plan.GroupGPUWorkers {
 		nodes, err := b.gpuPool(pool, all)
 		if err != nil {
 			return err
@@ -430,6 +434,10 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *clus
 	}
 
 	for _, args := range all {
+		if err := b.passThrough(args); err != nil {
+			return err
+		}
+
 		node, err := newTalosNode(b.ctx, childName(b.name, args.Node), args, b.child)
 		if err != nil {
 			return err
@@ -441,11 +449,25 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *clus
 	return nil
 }
 
+// gpuNode is a node with what is known of its GPU.
+func (b *builder) gpuNode(a *clusterNode) gpuNode {
+	return gpuNode{childName(b.name, a.Node), a, b.report.Device(a.Node), b.report.Exists(a.Node)}
+}
+
+// passThrough has a node that is in no GPU pool get its GPU, if it has one.
+func (b *builder) passThrough(a *clusterNode) error {
+	if a.Node.GPU == nil {
+		return nil
+	}
+
+	return b.gpuNode(a).passThrough(b.ctx, b.child)
+}
+
 // gpuPool creates the nodes of a GPU pool.
 func (b *builder) gpuPool(pool plan.PlannedPool, all []*clusterNode) ([]*TalosNode, error) {
 	var nodes []gpuNode
 	for _, a := range all {
-		nodes = append(nodes, gpuNode{childName(b.name, a.Node), a, b.report.Device(a.Node), b.report.Exists(a.Node)})
+		nodes = append(nodes, b.gpuNode(a))
 	}
 
 	made, err := newGPUWorkerPool(b.ctx, b.name+"-"+pool.Name, pool.Name, nodes, b.child)

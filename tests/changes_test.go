@@ -2,17 +2,20 @@ package tests
 
 import (
 	"encoding/json"
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/components/impact"
 	"talos-proxmox/tests/lab/journal"
@@ -258,6 +261,45 @@ func TestGPURemoved(t *testing.T) {
 	}
 
 	assert.Len(t, gone, 4, "the node, its VM, its configuration and its mapping: %v", gone)
+	requireNoChange(t, r.Stack)
+}
+
+// TestGPUOnControlPlane has a cluster of one node, with a GPU: it runs the pods, and a change restarts it as any control
+// plane. With the first worker it takes no more pods, and keeps those that it runs.
+func TestGPUOnControlPlane(t *testing.T) {
+	t.Parallel()
+
+	text := pair{"template", "metal", "", "reserved"}.stack()
+	text = strings.Replace(text, "controlplane, count: 1,",
+		`controlplane, gpus: { "1": { host: pve2, bdf: "0000:01:00.0" } },`, 1)
+	r := rehearse(t, stackFile(t, strings.Replace(text, "worker, count: 1", "worker, host: pve2, count: 0", 1)))
+
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+
+	const control = "pair-control-1"
+
+	taints := func() []corev1.Taint {
+		node, err := api.CoreV1().Nodes().Get(t.Context(), control, metav1.GetOptions{})
+		require.NoError(t, err)
+
+		return node.Spec.Taints
+	}
+
+	assert.Contains(t, vmConfig(t, r, control)["hostpci0"], "mapping="+control+",pcie=1,rombar=1")
+	assert.Equal(t, "0000:01:00.0", *contractOf(t, upResult(t, r.Stack)).BootstrapNodes.ControlPlane[0].GPU)
+	assert.Empty(t, taints())
+
+	set(t, r.Stack, "pools.control.memoryMiB", "6144")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.EqualValues(t, 6144<<20, machine(t, r, control).Memory)
+
+	set(t, r.Stack, "pools.worker.count", "1")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Len(t, taints(), 1)
 	requireNoChange(t, r.Stack)
 }
 

@@ -87,8 +87,8 @@ func (r *resolver) checkCertNames(p *Plan) {
 	}
 }
 
-// checkSchedulable: a cluster without workers has no other place for pods than its control planes. An existing one
-// stays as it is until the key says so.
+// checkSchedulable: a cluster without workers has no other place for pods than its control planes, so they take pods
+// unless the key, or a patch, says otherwise.
 func (r *resolver) checkSchedulable(p *Plan) {
 	const path = "cluster.schedulableControlPlanes"
 
@@ -99,15 +99,14 @@ func (r *resolver) checkSchedulable(p *Plan) {
 	case r.isK3s() && given != nil && !*given:
 		r.problems.Add(path, "cannot be false with K3s, whose servers take pods", "false",
 			"leave it out, and give the pool of servers the taint node-role.kubernetes.io/control-plane: NoSchedule")
-	case r.isK3s() || p.Bootstrap == spec.BootstrapExternal || workers || valueOr(given, false):
-	case given != nil:
-		r.warn(path, "leaves no node for pods: there are no workers", "false", "add a pool of workers, or set it to true")
-	case !r.patchesScheduling():
-		r.warn(path, "is not set, and there are no workers: no node takes pods", "",
-			"set it to true, or to false if workers are to follow")
+	case r.isK3s() || p.Bootstrap == spec.BootstrapExternal:
+	case given == nil:
+		p.SchedulableControls = !workers && !r.patchesScheduling()
+	case !*given && !workers:
+		r.warn(path, "leaves no node for pods: there are no workers", "false", "add a pool of workers, or leave it out")
+	default:
+		p.SchedulableControls = *given
 	}
-
-	p.SchedulableControls = !r.isK3s() && valueOr(given, false)
 }
 
 // patchesScheduling says whether a patch decides what control planes take.

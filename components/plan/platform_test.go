@@ -14,10 +14,8 @@ func TestSchedulable(t *testing.T) {
 	t.Parallel()
 
 	const (
-		absent = "cluster.schedulableControlPlanes: is not set, and there are no workers: no node takes pods; " +
-			"set it to true, or to false if workers are to follow"
 		without = "cluster.schedulableControlPlanes: leaves no node for pods: there are no workers (given: false); " +
-			"add a pool of workers, or set it to true"
+			"add a pool of workers, or leave it out"
 	)
 
 	worker := spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.2.0.1-9"}
@@ -30,7 +28,7 @@ func TestSchedulable(t *testing.T) {
 		want  bool
 		warns []string
 	}{
-		"alone":                     {small(), nil, false, []string{absent}},
+		"alone":                     {small(), nil, true, nil},
 		"alone, as a patch decides": {patched, nil, false, nil},
 		"alone, true":               {small(), new(true), true, nil},
 		"alone, false":              {small(), new(false), false, []string{without}},

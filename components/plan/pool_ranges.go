@@ -56,10 +56,6 @@ func (r *resolver) checkNodesOf(p *pool) {
 	case len(ways) > 1:
 		r.problems.Add(p.path, "takes only one of count, nodes and gpus", strings.Join(ways, ", "), "leave the others out")
 	}
-
-	if p.GPUs != nil && p.Role == spec.RoleControlPlane {
-		r.problems.Add(p.path+".gpus", "are for workers", "", "set the role to worker, or use count or nodes")
-	}
 }
 
 // vmidsOf reads the VMIDs that belong to a pool, whether nodes use them yet or not.

@@ -297,19 +297,33 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestUpgradeToNewest takes a cluster from Talos 1.13 and Kubernetes 1.36 to the newest of both, on the released etcd and
-// Kubernetes: killed half-way, with a canary that falls back, in turns, and with the inventory of Talos' manifests.
+// TestUpgradeToNewest takes a cluster from Talos 1.12 by way of 1.13 to the newest, with Kubernetes along, on the released
+// etcd and Kubernetes: killed half-way, with a canary that falls back, in turns, and with the inventory of Talos'
+// manifests.
 func TestUpgradeToNewest(t *testing.T) {
 	t.Parallel()
 
 	const from, to = "v1.13.9", "v1.14.1"
 
-	r, command := rehearseKillable(t, stackFile(t, strings.NewReplacer("v1.11.6", from, "v1.33.6", "v1.36.1",
+	r, command := rehearseKillable(t, stackFile(t, strings.NewReplacer("v1.11.6", "v1.12.4", "v1.33.6", "v1.35.4",
 		"maxUnavailable: 2", "maxUnavailable: 2, canary: true").Replace(rolling)), onRealKubernetes)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	machines, since := uuids(t, r), time.Now()
+
+	// Talos 1.12 does not go with Kubernetes 1.36.
+	for _, next := range []struct{ key, version string }{{"talos", from}, {"kubernetes", "v1.36.1"}} {
+		set(t, r.Stack, "cluster.versions."+next.key, next.version)
+		up(t, r.Stack)
+	}
+
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.Equal(t, machines, uuids(t, r))
+	assert.Empty(t, r.Talos.Violations(since))
+	requireOrderly(t, r, since, 2)
+
+	since = time.Now()
 
 	set(t, r.Stack, "cluster.versions.talos", to)
 

@@ -80,6 +80,40 @@ func TestSweepLocked(t *testing.T) {
 	}
 }
 
+// TestSweepPage: a proxy answers in the place of Proxmox VE when a VM is given its settings, and the provider takes that
+// for success. The program finds it, and what its message says helps.
+func TestSweepPage(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	var results []faults.Result
+
+	sweep := faults.Sweep{
+		Engine: e, Dir: t.TempDir(), Seed: 2026, Log: newOutput(t), Stacks: []string{"template"},
+		Only: func(c faults.Case) bool {
+			return c.Effect == faults.Page && !c.Last && strings.HasPrefix(c.Call.Pattern, "PUT ") &&
+				strings.HasSuffix(c.Call.Pattern, "/config")
+		},
+		Results: func(r faults.Result) { results = append(results, r) },
+	}
+
+	require.NoError(t, sweep.Run(t.Context()))
+
+	took := map[faults.Stage]faults.Verdict{}
+
+	for _, r := range results {
+		took[r.Case.Stage] = r.Verdict
+		assert.NotEmpty(t, r.Said, "%s went unnoticed", r.Case)
+		assert.NotEqual(t, faults.Failed, r.Verdict, "%s\n%s", r.Case, r.Why)
+	}
+
+	assert.Equal(t, map[faults.Stage]faults.Verdict{
+		faults.Create: faults.Deleted, faults.ScaleUp: faults.Deleted, faults.Update: faults.Again,
+	}, took)
+}
+
 // killSample is how often the tests kill the pulumi CLI; the command has a flag for it: go run ./tests/chaos/sweep
 // --kills 50.
 const killSample = 3

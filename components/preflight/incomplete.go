@@ -2,18 +2,22 @@ package preflight
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
 )
 
 // checkIncomplete finds VMs whose creation was cut off. The provider makes a VM in steps (a copy, its settings, its
 // disks, its start); when one fails, the VM stays in the state as it would have become, and the next update would find
-// nothing to do. Only what is off is looked at: the start is the last step.
+// nothing to do. The start is the last step: a VM that was started without its settings is one whose provider took a
+// proxy's page for success.
 func (c *checks) checkIncomplete(context.Context) error {
 	for _, n := range c.plan.Nodes() {
 		i := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
-			return v.ID == n.VMID && v.Name == n.Name && v.Stopped && !v.Container && !v.Template
+			return v.ID == n.VMID && v.Name == n.Name && !v.Container && !v.Template
 		})
 		if i < 0 {
 			continue
@@ -21,6 +25,18 @@ func (c *checks) checkIncomplete(context.Context) error {
 
 		found, known := c.report.vms[n.VMID]
 		if !known {
+			continue
+		}
+
+		if !c.vms[i].Stopped {
+			if found.Bare(n.Name, proxmoxvm.OwnerTags(c.plan)) {
+				c.problems = append(c.problems, spec.Problem{
+					Path: "pools." + n.Pool, Value: n.Name,
+					Rule:   fmt.Sprintf("VM %d on host %s %s", n.VMID, found.VM.Host, proxmoxvm.BareReason),
+					Remedy: proxmoxvm.DeleteBare(found.VM),
+				})
+			}
+
 			continue
 		}
 

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +10,7 @@ import (
 
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // oneConfig is a Proxmox VE whose VMs have one configuration.
@@ -69,4 +71,38 @@ func TestIncomplete(t *testing.T) {
 	}
 
 	assert.False(t, (*Report)(nil).Incomplete(n), "nothing is known in a preview without Proxmox VE")
+}
+
+// TestWithoutSettings: a copy of a template that runs without its settings is named, before a refresh takes it into the
+// state.
+func TestWithoutSettings(t *testing.T) {
+	p := plantest.ISO(t)
+	n := p.Nodes()[0]
+
+	const made, given = "110ec58a-a0f2-4ac4-8393-c866d813b8d1", "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
+
+	problems := func(uuid, tags string) []string {
+		s := newChecks(p, oneConfig{config: proxmoxapi.VMConfig{UUID: uuid, Settings: map[string]string{
+			"description": proxmoxvm.Describe("Talos", given), "tags": tags,
+		}}}, quietNetwork{})
+		s.vms = []proxmoxapi.VM{{ID: n.VMID, Name: n.Name, Host: "a"}}
+		require.NoError(t, s.checkIdentities(t.Context()))
+		require.NoError(t, s.checkIncomplete(t.Context()))
+		assert.Empty(t, s.report.incomplete)
+
+		var said []string
+		for _, p := range s.problems {
+			said = append(said, p.String())
+		}
+
+		return said
+	}
+
+	assert.Empty(t, problems(given, "c;talos"), "as it was to be")
+	assert.Empty(t, problems(given, ""), "it lost its tags")
+	assert.Empty(t, problems(made, "c;talos"), "a copy of the node")
+	assert.Equal(t, []string{fmt.Sprintf("pools.%s: VM %d on host a is a copy of a template without its settings, which "+
+		"Proxmox VE, or a proxy in its place, accepted and did not apply (given: %s); nothing was set up on it: delete it ('qm "+
+		"stop %d', 'qm destroy %d --purge' on host a), then run 'pulumi up --refresh'",
+		n.Pool, n.VMID, n.Name, n.VMID, n.VMID)}, problems(made, ""))
 }

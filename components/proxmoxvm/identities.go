@@ -78,6 +78,10 @@ func (i *Identities) CheckCreated(ctx context.Context, args *pulumi.ResourceHook
 
 	err := fmt.Errorf("%s: another VM got the VMID while this run was about to make %s, and the provider took that for "+
 		"its own. Nothing else is done to it. %s", c.Why, m.Name, forget(args.URN))
+	if c.Bare.ID != 0 {
+		err = fmt.Errorf("%s; %s", c.Why, DeleteBare(c.Bare))
+	}
+
 	i.refuse(m.VMID, err)
 
 	return err
@@ -119,6 +123,10 @@ func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
 		}
 
 		err := fmt.Errorf("%s. It is not touched. %s", c.Why, remedy)
+		if c.Bare.ID != 0 {
+			err = fmt.Errorf("%s; %s", c.Why, DeleteBare(c.Bare))
+		}
+
 		i.refuse(m.VMID, err)
 
 		return err

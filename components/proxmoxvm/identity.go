@@ -54,6 +54,8 @@ type Comparison struct {
 	Why string
 	// Untagged is a Foreign VM with the UUID of the state. Without a refresh in between, it would be ours.
 	Untagged proxmoxapi.VM
+	// Bare is a Foreign VM that the program began, and that runs without its settings.
+	Bare proxmoxapi.VM
 }
 
 // Compare asks Proxmox VE which VM has the VMID now. The owner's tags are on every VM of the cluster.
@@ -90,6 +92,11 @@ func (m Machine) Evaluate(f Found, owner []string) Comparison {
 		return Comparison{Verdict: VerdictForeign, Why: now + ", a template"}
 	case m.UUID == "":
 		return Comparison{Verdict: VerdictUnknown, Why: fmt.Sprintf("the state has no UUID of %s (VMID %d)", m.Name, m.VMID)}
+	case copied(f, m, owner):
+		return Comparison{Verdict: VerdictOwn}
+	case f.Bare(m.Name, owner) && !f.VM.Stopped:
+		return Comparison{Verdict: VerdictForeign, Bare: f.VM, Why: fmt.Sprintf("%s (UUID %s), and was to have UUID %s by its "+
+			"notes: it %s", now, f.Config.UUID, original(f), BareReason)}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner):
 		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
 		return Comparison{
@@ -102,8 +109,6 @@ func (m Machine) Evaluate(f Found, owner []string) Comparison {
 			"%s (UUID %s), a copy of the VM with UUID %s by its notes: a refresh has "+
 				"taken it into the state", now, f.Config.UUID, original(f))}
 	case strings.EqualFold(m.UUID, f.Config.UUID):
-		return Comparison{Verdict: VerdictOwn}
-	case copied(f, m, owner):
 		return Comparison{Verdict: VerdictOwn}
 	default:
 		return Comparison{Verdict: VerdictForeign, Why: fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now,
@@ -147,10 +152,25 @@ func statedUUID(description string) string {
 	return strings.TrimSpace(first)
 }
 
-// copied says that a VM is the copy of a template that has not got its settings yet. The UUID and the tags come
-// together.
+// copied says that a VM is the copy of a template that has not got its settings yet.
 func copied(f Found, m Machine, owner []string) bool {
+	return f.VM.Stopped && strings.EqualFold(original(f), m.UUID) && f.Bare(f.VM.Name, owner)
+}
+
+// Bare says that the VM of a node is the copy of a template without the settings that follow: the UUID and the tags
+// come together.
+func (f Found) Bare(name string, owner []string) bool {
 	tags := strings.FieldsFunc(f.Config.Settings["tags"], func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
 
-	return f.VM.Stopped && strings.EqualFold(original(f), m.UUID) && !Tagged(tags, owner)
+	return f.VM.Name == name && original(f) != "" && !f.Described() && !Tagged(tags, owner)
+}
+
+// BareReason says why there is a VM without its settings.
+const BareReason = "is a copy of a template without its settings, which Proxmox VE, or a proxy in its place, accepted " +
+	"and did not apply"
+
+// DeleteBare says what to do about a VM without its settings.
+func DeleteBare(v proxmoxapi.VM) string {
+	return fmt.Sprintf("nothing was set up on it: delete it ('qm stop %d', 'qm destroy %d --purge' on host %s), then run "+
+		"'pulumi up --refresh'", v.ID, v.ID, v.Host)
 }

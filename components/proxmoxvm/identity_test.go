@@ -57,6 +57,10 @@ func TestCompare(t *testing.T) {
 	whole := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos "+
 		"worker", uuid), "tags": "home;talos;worker"}}
 
+	const begun = `VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and was to have UUID ` + uuid +
+		` by its notes: it is a copy of a template without its settings, which Proxmox VE, or a proxy in its place, ` +
+		`accepted and did not apply`
+
 	for name, c := range map[string]struct {
 		machine proxmoxvm.Machine
 		proxmox cluster
@@ -119,14 +123,9 @@ func TestCompare(t *testing.T) {
 			proxmoxvm.VerdictUnknown,
 			"the state has no UUID of home-worker-2 (VMID 502)",
 		},
-		"a copy that was cut off": {ours, cluster{vm: &off, config: half}, proxmoxvm.VerdictOwn, ""},
-		"a copy that runs": {
-			ours,
-			cluster{vm: &at, config: half},
-			proxmoxvm.VerdictForeign,
-			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
-				`)`,
-		},
+		"a copy that was cut off":             {ours, cluster{vm: &off, config: half}, proxmoxvm.VerdictOwn, ""},
+		"a copy that runs":                    {ours, cluster{vm: &at, config: half}, proxmoxvm.VerdictForeign, begun},
+		"a copy that runs, and was refreshed": {copied, cluster{vm: &at, config: half}, proxmoxvm.VerdictForeign, begun},
 		"a copy of our VM": {
 			ours,
 			cluster{vm: &off, config: whole},
@@ -140,6 +139,7 @@ func TestCompare(t *testing.T) {
 			assert.Equal(t, c.want, got.Verdict)
 			assert.Equal(t, c.why, got.Why)
 			assert.Equal(t, name == "taken over by a refresh", got.Untagged.ID == 502)
+			assert.Equal(t, c.why == begun, got.Bare.ID == 502)
 		})
 	}
 

@@ -48,6 +48,11 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 
 	_, n, _ := NodeByVMID(p, v.ID)
 
+	// A refresh clears what the state has of a creation that failed. An update would give the copy all but its UUID.
+	if found := (Found{v, config}); found.Bare(n.Name, OwnerTags(p)) {
+		return fmt.Errorf("VM %d on host %s is not finished: it %s; %s", v.ID, v.Host, BareReason, DeleteBare(v))
+	}
+
 	for _, disk := range Disks(args.OldOutputs) {
 		at, size := hookutil.String(disk, "interface"), int(hookutil.Number(disk, "size"))
 
@@ -76,14 +81,33 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 // checkApplied finds changes that were not applied: what an update that failed has left in the state and not on Proxmox
 // VE: the state has its outputs, and the inputs of before.
 func checkApplied(v proxmoxapi.VM, config proxmoxapi.VMConfig, args *pulumi.ResourceHookArgs) error {
-	before, state := settings(args.OldInputs), settings(args.OldOutputs)
+	return checkChanged(v, config, settings(args.OldInputs), settings(args.OldOutputs), "an earlier update failed")
+}
 
-	stated := slices.DeleteFunc(slices.Sorted(maps.Keys(state)), func(key string) bool {
-		return before[key] == "" ||
-			before[key] == state[key]
+// CheckUpdated holds that the VM of a node has what an update has changed of it. The provider takes any answer with
+// status 200 for success, a proxy's page included.
+func CheckUpdated(ctx context.Context, proxmox Proxmox, n plan.Node, args *pulumi.ResourceHookArgs) error {
+	v, there, err := proxmox.Find(ctx, n.VMID)
+	if err != nil || !there {
+		return err
+	}
+
+	config, err := proxmox.Config(ctx, v)
+	if err != nil {
+		return err
+	}
+
+	return checkChanged(v, config, settings(args.OldInputs), settings(args.NewInputs),
+		"Proxmox VE, or a proxy in its place, accepted the change and did not make it")
+}
+
+// checkChanged holds that a VM has what has changed of its settings.
+func checkChanged(v proxmoxapi.VM, config proxmoxapi.VMConfig, before, after map[string]string, why string) error {
+	changed := slices.DeleteFunc(slices.Sorted(maps.Keys(after)), func(key string) bool {
+		return before[key] == "" || before[key] == after[key]
 	})
 
-	for _, name := range stated {
+	for _, name := range changed {
 		// "net0 bridge" is a part of the setting net0.
 		key, part, _ := strings.Cut(name, " ")
 		parts := proxmoxapi.Properties(config.Settings[key])
@@ -103,10 +127,9 @@ func checkApplied(v proxmoxapi.VM, config proxmoxapi.VMConfig, args *pulumi.Reso
 			is = cmp.Or(is, "0")
 		}
 
-		if is != state[name] {
-			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q in place of %q, because an earlier update "+
-				"failed. "+
-				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, name, is, state[name])
+		if is != after[name] {
+			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q in place of %q, because %s. "+
+				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, name, is, after[name], why)
 		}
 	}
 

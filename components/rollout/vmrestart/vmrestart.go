@@ -328,7 +328,12 @@ func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 
 	u, there := r.done(args.Name)
 
-	if err := r.holdRunning(ctx, n, there); err != nil {
+	err := r.holdRunning(ctx, n, there)
+	if err == nil {
+		err = proxmoxvm.CheckUpdated(ctx, r.Proxmox, n, args)
+	}
+
+	if err != nil {
 		err = fmt.Errorf("%s has not what its VM was changed for: %w", n.Name, err)
 
 		if there {
@@ -343,8 +348,6 @@ func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 	if !there {
 		return nil
 	}
-
-	var err error
 
 	if r.same(ctx, u) {
 		r.Progress(fmt.Sprintf("the VM of %s has what it was to have, and runs on", n.Name))

@@ -180,7 +180,11 @@ func (v running) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, er
 		return proxmoxapi.VMConfig{UUID: "110ec58a-a0f2-4ac4-8393-c866d813b8d1"}, nil
 	}
 
-	return proxmoxapi.VMConfig{UUID: runningUUID}, nil
+	if v.unchanged {
+		return proxmoxapi.VMConfig{UUID: runningUUID, Settings: map[string]string{"memory": "2048"}}, nil
+	}
+
+	return proxmoxapi.VMConfig{UUID: runningUUID, Settings: map[string]string{"memory": "4096"}}, nil
 }
 
 // running is a Proxmox VE all of whose VMs run.
@@ -190,6 +194,8 @@ type running struct {
 	off, gone bool
 	// foreign: its VMs are not those of the state.
 	foreign bool
+	// unchanged VMs keep the memory that they have, whatever is asked for.
+	unchanged bool
 	// pending are settings that wait for a restart, stuck is why there is none.
 	pending []string
 	stuck   error
@@ -429,6 +435,19 @@ func TestRestartFails(t *testing.T) {
 			},
 			want: "a has not rejoined since its VM was restarted: gave up",
 			done: []string{"evaluate a", "rejoined a"},
+		},
+		"a proxy answers in place of Proxmox VE": {
+			run: func(t *testing.T, r *Hooks) error {
+				require.NoError(t, r.Before(t.Context(), larger("a-vm")))
+
+				r.Proxmox = running{unchanged: true}
+
+				return r.After(t.Context(), larger("a-vm"))
+			},
+			want: `a has not what its VM was changed for: VM 401 on host pve is not as the state says: memory is "2048" in ` +
+				`place of "4096", because Proxmox VE, or a proxy in its place, accepted the change and did not make it. Run ` +
+				`'pulumi up --refresh', which sees that`,
+			done: []string{"evaluate a"},
 		},
 		"Proxmox VE refuses": {
 			run: func(t *testing.T, r *Hooks) error {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,8 +111,9 @@ const (
 type Result struct {
 	Case    Case
 	Verdict Verdict
-	// Why is what is wrong, for Failed; Said is what the first run ended with.
-	Why, Said string `json:",omitempty"`
+	// Why is what is wrong, for Failed; Said is what the first run ended with, and Then the failed ones after it.
+	Why, Said string   `json:",omitempty"`
+	Then      []string `json:",omitempty"`
 	Seconds   float64
 	// Seen is how many calls of the kind there were.
 	Seen int
@@ -148,6 +150,7 @@ func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 	}
 
 	g.r.Lab.Journal().Plant(fault)
+	g.failed = nil
 	first := g.run(ctx, c.Stage)
 	g.r.Lab.Journal().Clear()
 
@@ -167,13 +170,13 @@ func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 		result.Verdict, err = g.mend(ctx, c.Stage, mark)
 	}
 
-	if err = errors.Join(err, g.evaluate(ctx, c.Stage, before, err == nil)); err != nil {
+	if err = errors.Join(err, g.evaluate(ctx, c.Stage, c.Effect, before, err == nil)); err != nil {
 		result.Verdict, result.Why = Failed, err.Error()
 	} else if !struck {
 		result.Verdict = Missed
 	}
 
-	result.Seconds = time.Since(start).Seconds()
+	result.Seconds, result.Then = time.Since(start).Seconds(), g.failed[min(1, len(g.failed)):]
 
 	return result
 }
@@ -195,9 +198,17 @@ func (g *Harness) standing() (standing, error) {
 	return standing{made, s.secrets()}, err
 }
 
+// unknown is what the lab was asked for and does not know. A guest that a page has kept from its settings has no user
+// data, either.
+func (g *Harness) unknown(effect Effect) error {
+	return g.r.Lab.Journal().Unknown(func(e journal.Entry) bool {
+		return effect == Page && e.Face == journal.Guest && strings.HasSuffix(e.Call, "cloud-init")
+	})
+}
+
 // evaluate compares the world with that of the undisturbed life, and with what was there before.
-func (g *Harness) evaluate(ctx context.Context, stage Stage, before standing, whole bool) error {
-	errs := []error{g.r.Lab.Journal().Unknown()}
+func (g *Harness) evaluate(ctx context.Context, stage Stage, effect Effect, before standing, whole bool) error {
+	errs := []error{g.unknown(effect)}
 
 	// What does not go on has no end to wait for.
 	if whole {

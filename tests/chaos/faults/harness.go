@@ -94,6 +94,8 @@ type Harness struct {
 	cli   *engine.Command
 	texts map[Stage][]byte // the stack's file
 	log   *engine.Transcript
+	// failed is what the runs of a case ended with that failed.
+	failed []string
 	// dir is the harness's own.
 	dir string
 }
@@ -303,10 +305,14 @@ func (g *Harness) run(ctx context.Context, stage Stage, refresh ...bool) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("it did not end within %s:\n%s", operationBound, g.log.Tail())
+		err = fmt.Errorf("it did not end within %s:\n%s", operationBound, g.log.Tail())
 	default:
-		return errors.New(g.log.Tail())
+		err = errors.New(g.log.Tail())
 	}
+
+	g.failed = append(g.failed, err.Error())
+
+	return err
 }
 
 // settle waits until everything that was begun has ended: tasks, and nodes that come up.

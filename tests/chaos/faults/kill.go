@@ -119,7 +119,7 @@ func (g *Harness) killIn(ctx context.Context, killed *Killed) error {
 	if err == nil {
 		killed.Verdict = Missed
 
-		return g.evaluate(ctx, killed.Stage, before, true)
+		return g.evaluate(ctx, killed.Stage, "", before, true)
 	}
 
 	if !g.cli.Killed() {
@@ -143,7 +143,7 @@ func (g *Harness) killIn(ctx context.Context, killed *Killed) error {
 		return err
 	}
 
-	return g.evaluate(ctx, killed.Stage, before, true)
+	return g.evaluate(ctx, killed.Stage, "", before, true)
 }
 
 // quiet waits until the plugins have ended what they were at: no call has come for a while, and no task runs.

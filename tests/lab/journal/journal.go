@@ -212,12 +212,13 @@ func (j *Journal) Entries() []Entry {
 	return append([]Entry(nil), j.entries...)
 }
 
-// Unknown returns an error that lists the calls the lab refused because it does not know them, nil when there are none.
-func (j *Journal) Unknown() error {
+// Unknown returns an error that lists the calls the lab refused because it does not know them, nil when there are none
+// or only excepted ones.
+func (j *Journal) Unknown(except ...func(Entry) bool) error {
 	var text string
 
 	for _, e := range j.Entries() {
-		if e.Unknown != "" {
+		if e.Unknown != "" && !slices.ContainsFunc(except, func(f func(Entry) bool) bool { return f(e) }) {
 			text += fmt.Sprintf("\n  %s: %s", e, e.Unknown)
 		}
 	}

@@ -18,6 +18,8 @@ type Config struct {
 	// PasswordLogin admits passwords over SSH.
 	PasswordLogin bool `yaml:"ssh_pwauth"`
 	DisableRoot   bool `yaml:"disable_root"`
+	// CACerts are trusted before packages are installed.
+	CACerts *CACerts `yaml:"ca_certs,omitempty"`
 	// Apt says where packages come from.
 	Apt *Apt `yaml:"apt,omitempty"`
 	// PackageUpdate reads the lists of packages again, PackageUpgrade brings what is installed up to them.
@@ -28,6 +30,11 @@ type Config struct {
 	Files []File `yaml:"write_files,omitempty"`
 	// Commands run last, each a program and its arguments; no shell takes them apart.
 	Commands [][]string `yaml:"runcmd,omitempty"`
+}
+
+// CACerts are certificate authorities that the system trusts in addition to its own, in PEM.
+type CACerts struct {
+	Trusted []string `yaml:"trusted"`
 }
 
 // Apt has the sources of packages.

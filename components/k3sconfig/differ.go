@@ -53,18 +53,33 @@ func Differ(then, now string) []string {
 		found = append(found, "packages")
 	}
 
+	if content(before, registriesFile) != content(after, registriesFile) {
+		found = append(found, "mirrors of registries")
+	}
+
+	if !reflect.DeepEqual(before.CACerts, after.CACerts) {
+		found = append(found, "certificate authorities")
+	}
+
 	return found
+}
+
+// content is what a file holds; empty: it is not there.
+func content(c cloudinit.Config, path string) string {
+	for _, f := range c.Files {
+		if f.Path == path {
+			return f.Content
+		}
+	}
+
+	return ""
 }
 
 // settings are the options of K3s.
 func settings(c cloudinit.Config) map[string]any {
 	found := map[string]any{}
 
-	for _, f := range c.Files {
-		if f.Path == configFile {
-			_ = yaml.Unmarshal([]byte(f.Content), &found) // what cannot be read differs
-		}
-	}
+	_ = yaml.Unmarshal([]byte(content(c, configFile)), &found) // what cannot be read differs
 
 	// Which etcd a server has is decided once, when it has none.
 	delete(found, "cluster-init")

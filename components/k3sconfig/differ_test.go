@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // TestDiffer: what of a change reaches no node that runs is named, and nothing else.
@@ -38,6 +39,13 @@ func TestDiffer(t *testing.T) {
 				p.K3s.Disable, p.K3s.ServerArgs = nil, []string{"--debug", "--tls-san=other.example.com"}
 			},
 			want: []string{"debug", "disable", "kube-apiserver-arg", "secrets-encryption", "tls-san"},
+		},
+		"mirrors and authorities": {
+			change: func(p *plan.Plan, _ *Identity) {
+				p.Mirrors = []plan.Mirror{{Registry: "*", Endpoints: []string{"https://registry.lan"}}}
+				p.TrustedCAs = []spec.InlineOrFile{{Text: "another"}}
+			},
+			want: []string{"mirrors of registries", "certificate authorities"},
 		},
 		"a token":  {change: func(_ *plan.Plan, i *Identity) { i.Token = "another" }, want: []string{"token"}},
 		"keys":     {change: func(p *plan.Plan, _ *Identity) { p.K3s.SSHKeys = nil }, want: []string{"users and SSH keys"}},

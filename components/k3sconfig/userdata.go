@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"talos-proxmox/components/cloudinit"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -78,6 +80,25 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		files = append(files, authorities(i)...)
 	}
 
+	if len(p.Mirrors) > 0 {
+		mirrors, err := registries(p.Mirrors)
+		if err != nil {
+			return "", err
+		}
+
+		files = append(files, cloudinit.File{Path: registriesFile, Permissions: "0600", Content: mirrors})
+	}
+
+	var trusted *cloudinit.CACerts
+
+	for _, ca := range p.TrustedCAs {
+		if trusted == nil {
+			trusted = &cloudinit.CACerts{}
+		}
+
+		trusted.Trusted = append(trusted.Trusted, strings.TrimSpace(ca.Text)+"\n")
+	}
+
 	var keys []string
 	for _, key := range k.SSHKeys {
 		keys = append(keys, strings.TrimSpace(key))
@@ -98,7 +119,7 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 			Name: k.User, Sudo: "ALL=(ALL) NOPASSWD:ALL", Groups: []string{"sudo"}, Shell: "/bin/bash", LockPassword: true,
 			SSHKeys: keys,
 		}},
-		Apt: apt, PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: packages,
+		CACerts: trusted, Apt: apt, PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: packages,
 		Files: files,
 		Commands: [][]string{
 			{"systemctl", "daemon-reload"},
@@ -107,6 +128,27 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 			{"systemctl", "enable", "--now", "--no-block", "k3s-install.service", "k3s-install.path"},
 		},
 	}.Marshal()
+}
+
+// registriesFile is what K3s reads mirrors of registries from when it starts (K3s: Private Registry Configuration).
+const registriesFile = "/etc/rancher/k3s/registries.yaml"
+
+func registries(mirrors []plan.Mirror) (string, error) {
+	type mirror struct {
+		Endpoint []string `yaml:"endpoint"`
+	}
+
+	file := struct {
+		Mirrors map[string]mirror `yaml:"mirrors"`
+	}{map[string]mirror{}}
+
+	for _, m := range mirrors {
+		file.Mirrors[m.Registry] = mirror{m.Endpoints}
+	}
+
+	text, err := yaml.Marshal(file)
+
+	return string(text), err
 }
 
 // installation is the installer with the operator's timeout and mirror. It is text of user data: with the default of

@@ -99,6 +99,31 @@ func TestUserData(t *testing.T) {
 	require.Equal(t, " ssh-ed25519", p.K3s.SSHKeys[0][:12], "the plan is left as it was")
 }
 
+// TestRegistries: nodes ask mirrors of registries, and trust the operator's authorities before they fetch anything.
+func TestRegistries(t *testing.T) {
+	t.Parallel()
+
+	p := planned(t)
+	p.Mirrors = []plan.Mirror{
+		{Registry: "*", Endpoints: []string{"https://registry.lan:5000"}},
+		{Registry: "docker.io", Endpoints: []string{"https://hub.lan", "https://registry.lan:5000"}},
+	}
+	p.TrustedCAs = []spec.InlineOrFile{{Text: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n\n"}}
+
+	text, err := UserData(p, Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}, identity())
+	require.NoError(t, err)
+
+	read, err := cloudinit.Parse(text)
+	require.NoError(t, err)
+
+	file, there := read.File("/etc/rancher/k3s/registries.yaml")
+	require.True(t, there)
+	require.Equal(t, "0600", file.Permissions)
+	require.YAMLEq(t, "mirrors: {'*': {endpoint: ['https://registry.lan:5000']}, docker.io: {endpoint: ["+
+		"'https://hub.lan', 'https://registry.lan:5000']}}", file.Content)
+	require.Equal(t, []string{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}, read.CACerts.Trusted)
+}
+
 // TestStartTimeout: both waits of the installation are bounded by the key, and its default leaves the text as it is.
 func TestStartTimeout(t *testing.T) {
 	t.Parallel()

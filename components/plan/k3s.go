@@ -250,8 +250,6 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"cluster.discovery", c.Discovery != "", string(c.Discovery)},
 		{"cluster.patches", len(c.Patches) > 0, ""},
 		{"cluster.manifests", len(c.Manifests) > 0, ""},
-		{"cluster.registryMirrors", len(c.RegistryMirrors) > 0, ""},
-		{"cluster.trustedCAs", len(c.TrustedCAs) > 0, ""},
 		{"cluster.logs", len(c.Logs.Services)+len(c.Logs.Kernel) > 0, ""},
 		{"cluster.encryption", c.Encryption != "", string(c.Encryption)},
 		{"image.source", i.Source == spec.SourceISO || i.Source == spec.SourceFactory, string(i.Source)},

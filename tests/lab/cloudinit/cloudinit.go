@@ -23,6 +23,7 @@ var schema []byte
 type Config struct {
 	Hostname      string   `json:"hostname"`
 	Users         []User   `json:"users"`
+	CACerts       CACerts  `json:"ca_certs"`
 	Apt           Apt      `json:"apt"`
 	PackageUpdate bool     `json:"package_update"`
 	Packages      []string `json:"packages"`
@@ -30,6 +31,11 @@ type Config struct {
 	Commands      [][]string
 	// Runcmd is what Commands are read from.
 	Runcmd []any `json:"runcmd"`
+}
+
+// CACerts are trusted in addition to the system's own.
+type CACerts struct {
+	Trusted []string `json:"trusted"`
 }
 
 // Apt has the mirrors of packages. The first of all architectures counts.

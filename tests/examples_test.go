@@ -14,7 +14,6 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -100,8 +99,9 @@ func TestEnterprise(t *testing.T) {
 
 	r := rehearse(t, example(t, "enterprise"))
 
-	_, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(newOutput(t)))
+	found, err := previewWith(t, r.Stack, compilePolicies(t))
 	require.NoError(t, err)
+	assert.Empty(t, found)
 	assert.NoDirExists(t, filepath.Join(r.Stack.Workspace().WorkDir(), "talos"), "a preview writes nothing")
 
 	result := upResult(t, r.Stack)

@@ -117,8 +117,8 @@ func (r *resolver) contract(talos string) string {
 	contract, ok := r.version(path, given, "v1.12.4")
 	if ok && minor(contract) > minor(talos) {
 		r.problems.Add(path, "must not be later than cluster.versions.talos, "+talos, given, "upgrade first")
-	} else if ok && minor(contract) > newestContract {
-		r.problems.Add(path, fmt.Sprintf("must be 1.%d or earlier: the Talos provider knows no later one", newestContract),
+	} else if ok && minor(contract) > NewestContract {
+		r.problems.Add(path, fmt.Sprintf("must be 1.%d or earlier: the Talos provider knows no later one", NewestContract),
 			given, "lower it, or leave it out")
 	}
 

@@ -370,8 +370,8 @@ func (p *Plan) WithContract(version string) *Plan {
 // Talos provider knows.
 func (p *Plan) ContractVersion() string {
 	version := cmp.Or(p.Contract, p.Talos)
-	if minor(version) > newestContract {
-		return fmt.Sprintf("v1.%d.0", newestContract)
+	if minor(version) > NewestContract {
+		return fmt.Sprintf("v1.%d.0", NewestContract)
 	}
 
 	return version

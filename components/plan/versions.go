@@ -13,10 +13,10 @@ func minor(version string) uint64 {
 	return v.Minor
 }
 
-// newestContract is the newest version contract that nodes are configured with, a minor version of Talos: the Talos
+// NewestContract is the newest version contract that nodes are configured with, a minor version of Talos: the Talos
 // provider of the SDK holds Talos' library of 1.12, and takes no documents that came later. Later versions of Talos
 // take the settings of 1.12.
-const newestContract = 12
+const NewestContract = 12
 
 // The minor versions that are supported, of version 1; stacks/docs/support-matrix.md lists them. The newest Talos is
 // the newest that its library knows.

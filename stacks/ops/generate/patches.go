@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/stacks"
 )
 
@@ -30,7 +31,7 @@ func (w *writer) findPatches(first *machine) (contract string, err error) {
 		return "", err
 	}
 
-	for minor := running.Minor; minor >= oldest; minor-- {
+	for minor := min(running.Minor, plan.NewestContract); minor >= oldest; minor-- {
 		version := fmt.Sprintf("v1.%d.0", minor)
 		if minor == running.Minor {
 			version = first.system.Talos

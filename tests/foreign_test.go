@@ -101,7 +101,7 @@ func TestForeignCluster(t *testing.T) {
 				auto.ConfigValue{Value: credentials.TokenSecret, Secret: true}))
 
 			for _, vmid := range []int{310, 320} {
-				conf := map[string]string{"tags": "legacy;talos"}
+				conf := map[string]string{"tags": "legacy;talos", "vga": "std,memory=16"} // as recovery.md asks for
 				if f.conf["tags"] != "" {
 					conf["tags"] += ";" + f.conf["tags"]
 				}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,6 +38,13 @@ var remedies = []remedy{
 	{
 		Imported, regexp.MustCompile(`but not in this stack's state`),
 		func(ctx context.Context, g *Harness, _ string) error { return g.importState(ctx) },
+	},
+	{
+		// An operation that did not end was killed.
+		Refreshed, regexp.MustCompile(`the stack is currently locked`),
+		func(ctx context.Context, g *Harness, _ string) error {
+			return errors.Join(g.r.Stack.Cancel(ctx), g.refresh(ctx))
+		},
 	},
 	{Refreshed, regexp.MustCompile(`pulumi up --refresh`), nil},
 	{Refreshed, regexp.MustCompile(`does not exist`), nil},

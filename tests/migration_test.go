@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,11 @@ disk_pool = "tank"
 		macs[name] = terraform(t, r, vmid, "k3s-dev-"+name+"-1")
 		set(t, r.Stack, "pools."+name+`.nodes["1"].mac`, macs[name])
 	}
+
+	// Tasks go on after their request has been answered.
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(r.Lab.World().Tasks(""), func(task world.TaskInfo) bool { return task.End.IsZero() })
+	}, wait, 50*time.Millisecond)
 
 	before := r.Lab.World().Snapshot()
 

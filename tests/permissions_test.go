@@ -90,8 +90,8 @@ func limitedStacks(t *testing.T) map[string]limited {
 		return stackFile(t, string(text)+more)
 	}
 
-	const cloned = "  talos-proxmox:image: { source: template, template: { control: talos-v1.12.4-base, worker: " +
-		"talos-v1.12.4-base } }\n"
+	const cloned = "  talos-proxmox:image: { source: template, template: { control: talos-v1.14.1-base, worker: " +
+		"talos-v1.14.1-base } }\n"
 
 	return map[string]limited{
 		"dev":         {"dev", []string{templates, gpus}, nil},

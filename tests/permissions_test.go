@@ -81,7 +81,7 @@ type limited struct {
 func limitedStacks(t *testing.T) map[string]limited {
 	t.Helper()
 
-	const templates, downloads, agent, gpus = "templates", "downloads", "guest agent", "GPUs"
+	const templates, downloads, agent, gpus, drive = "templates", "downloads", "guest agent", "GPUs", "cloud-init drive"
 
 	with := func(stack, more string) string {
 		text, err := os.ReadFile(filepath.Join(root, stack))
@@ -95,7 +95,7 @@ func limitedStacks(t *testing.T) map[string]limited {
 
 	return map[string]limited{
 		"dev":         {"dev", []string{templates, gpus}, nil},
-		"smallest":    {"smallest", []string{downloads}, nil},
+		"smallest":    {"smallest", []string{downloads, drive}, nil},
 		"k3s-dev-vms": {"k3s-dev-vms", []string{templates, gpus}, nil},
 		"atlas":       {"atlas", []string{downloads, agent}, nil},
 		"enterprise":  {"enterprise", []string{agent}, nil},
@@ -104,7 +104,7 @@ func limitedStacks(t *testing.T) map[string]limited {
 			[]string{downloads, agent, "`lifecycle.keepImages: false`"},
 			nil,
 		},
-		"k3s": {"k3s", []string{templates, agent, "K3s", "`firewall.enabled`"}, nil},
+		"k3s": {"k3s", []string{templates, agent, "K3s", drive, "`firewall.enabled`"}, nil},
 		"options": {
 			with("stacks/examples/Pulumi.smallest.yaml",
 				cloned+"  talos-proxmox:defaults: { startup: { order: 2 }, haGroup: racks, resourcePool: talos }\n"),
@@ -387,7 +387,7 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 	t.Parallel()
 
 	table, _ := permissionsPage(t)
-	sample := []string{"Datastore.AllocateSpace", "Mapping.Use"}
+	sample := []string{"Datastore.AllocateSpace", "Mapping.Use", "VM.Config.Cloudinit"}
 
 	for _, p := range table {
 		if os.Getenv(allPrivileges) == "" && !slices.Contains(sample, p.name) {
@@ -401,7 +401,7 @@ func TestEachPrivilegeIsNeeded(t *testing.T) {
 				"all": "templates", "templates": "templates", "GPUs": "k3s-dev-vms", "downloads": "atlas",
 				"guest agent":                   "enterprise",
 				"`lifecycle.keepImages: false`": "atlas without its images", "`startup`": "options", "`haGroup`": "options",
-				"`resourcePool`": "options", "`placement.rebalance`": "rebalance", "K3s": "k3s",
+				"`resourcePool`": "options", "`placement.rebalance`": "rebalance", "K3s": "k3s", "cloud-init drive": "k3s",
 			}[p.needed[0]]]
 			require.NotEmpty(t, l.stack, p.needed)
 

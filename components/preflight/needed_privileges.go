@@ -66,7 +66,7 @@ const AnyChange = "*"
 
 // neededToChange are privileges on a VM that exists, by what of it changes.
 var neededToChange = map[string][]string{
-	"VM.Config.CDROM": {"cdrom"}, "VM.Config.CPU": {"cpu"}, "VM.Config.Disk": {"disks"}, "VM.Config.Memory": {"memory"},
+	"VM.Config.CDROM": {"cdrom"}, "VM.Config.Cloudinit": {"initialization"}, "VM.Config.CPU": {"cpu"}, "VM.Config.Disk": {"disks"}, "VM.Config.Memory": {"memory"},
 	"VM.Config.Network": {"networkDevices"},
 	"VM.Config.HWType":  {"machine", "bios", "scsiHardware", "serialDevices", "hostpcis"},
 	"VM.Config.Options": {AnyChange}, "VM.Migrate": {"nodeName"}, "Datastore.AllocateSpace": {"disks"},
@@ -125,6 +125,13 @@ func (l *privileges) machine(template int) {
 	l.ofVM("to make and to remove VMs", "VM.Allocate")
 	l.ofVM("to configure VMs", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Disk", "VM.Config.HWType",
 		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options")
+
+	if l.node.CloudInit != "" {
+		l.ofVM("to give VMs a cloud-init drive", "VM.Config.Cloudinit")
+		// A VM that is not a clone is created with it, for which nothing is asked. Only later changes need it.
+		l.all[len(l.all)-1].Optional = template == 0
+	}
+
 	l.ofVM("to start and to stop VMs", "VM.PowerMgmt")
 
 	if template != 0 {

@@ -37,9 +37,19 @@ func dhcp(c *lab.Config, p *plan.Plan, config stacks.Config, silent []string, to
 	}
 }
 
-// reserve makes a reservation for every node, and for those that a larger pool would have as far as the pool has room
-// for them.
+// reserve makes a reservation for every node, and for those that a larger pool would have.
 func reserve(reservations map[string]netip.Addr, config stacks.Config, toLab func(netip.Addr) netip.Addr) {
+	for _, n := range grown(config) {
+		if n.Address.IsValid() {
+			reservations[n.MAC] = toLab(n.Address)
+		}
+	}
+}
+
+// grown are the nodes, and those that a larger pool would have as far as the pool has room for them.
+func grown(config stacks.Config) []plan.Node {
+	var all []plan.Node
+
 	for _, name := range slices.Sorted(maps.Keys(config.Pools)) {
 		for more := range growth + 1 {
 			larger := config
@@ -59,13 +69,11 @@ func reserve(reservations map[string]netip.Addr, config stacks.Config, toLab fun
 				break
 			}
 
-			for _, n := range p.Nodes() {
-				if n.Address.IsValid() {
-					reservations[n.MAC] = toLab(n.Address)
-				}
-			}
+			all = append(all, p.Nodes()...)
 		}
 	}
+
+	return all
 }
 
 // rest is the upper half of the network without what the plan itself uses at its beginning.

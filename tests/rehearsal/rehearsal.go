@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab"
+	"talos-proxmox/tests/lab/guests"
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/timeline"
@@ -44,6 +45,8 @@ type Options struct {
 	Kubernetes Kubernetes
 	// Shared names datastores that all hosts see; others are each host's own.
 	Shared []string
+	// Server has the stack's VMs in place of the lab's own Proxmox VE; nil: the lab's.
+	Server *Server
 	// Workspace options come after those of the backend, and win.
 	Workspace []auto.LocalWorkspaceOption
 }
@@ -85,6 +88,7 @@ type Rehearsal struct {
 	engine    *engine.Engine
 	rewritten *Stack
 	before    world.State
+	guests    *guests.Guests
 	dir       string
 	workspace []auto.LocalWorkspaceOption
 }
@@ -120,6 +124,13 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 
 	c := labOf(original, o.Shared)
 	dhcp(&c, original, config, o.Silent, toLab)
+
+	if o.Server != nil {
+		if err := o.Server.agents(&c, config, original.Network.Bits(), toLab); err != nil {
+			return nil, errors.Join(err, reservation.Close())
+		}
+	}
+
 	c.Network = reservation
 	c.Latencies = o.Latencies
 	c.Version = o.Proxmox
@@ -132,18 +143,22 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 		c.SSH.Username = login.Username
 	}
 
+	var firmware machine.Firmware
+
 	c.Firmware = func(services lab.Services) machine.Firmware {
 		if original.Distribution == spec.DistributionK3s {
 			r.Ubuntu = ubuntu.New(ubuntuOptions(services, o.Releases))
+			firmware = r.Ubuntu
 
-			return r.Ubuntu
+			return firmware
 		}
 
 		nodes := nodeOptions(services)
 		nodes.Upstream, nodes.Dir = released, filepath.Join(o.Dir, "kubernetes")
 		r.Talos = talos.New(nodes)
+		firmware = r.Talos
 
-		return r.Talos
+		return firmware
 	}
 
 	if r.Lab, err = lab.Start(context.WithoutCancel(ctx), c); err != nil {
@@ -152,6 +167,12 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 
 	publish(r.Lab.Factory(), original)
 	r.before = r.Lab.World().Snapshot()
+
+	if o.Server != nil {
+		if err := r.moveTo(ctx, o.Server, original, c, firmware); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+	}
 
 	if err := r.open(ctx, s, config, o, toLab); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -178,7 +199,12 @@ func (r *Rehearsal) open(ctx context.Context, s *Stack, original stacks.Config, 
 ) error {
 	var err error
 
-	if r.rewritten, err = s.rewrite(original, r.Lab, r.From, toLab); err != nil {
+	to := accessTo(r.Lab)
+	if o.Server != nil {
+		to = o.Server.access()
+	}
+
+	if r.rewritten, err = s.rewrite(original, r.Lab, to, r.From, toLab); err != nil {
 		return err
 	}
 
@@ -280,7 +306,14 @@ func (r *Rehearsal) Secrets() auto.ConfigMap {
 func (r *Rehearsal) Engine() *engine.Engine { return r.engine }
 
 // Close stops the lab. State stays in the rehearsal's directory.
-func (r *Rehearsal) Close() error { return r.Lab.Close() }
+func (r *Rehearsal) Close() error {
+	var err error
+	if r.guests != nil {
+		err = r.guests.Close()
+	}
+
+	return errors.Join(err, r.Lab.Close())
+}
 
 // ubuntuOptions are what machines with Ubuntu take from the lab around them.
 func ubuntuOptions(s lab.Services, releases []string) ubuntu.Options {

@@ -15,7 +15,7 @@ import (
 
 // rewrite makes a copy of a stack that means the lab instead of the operator's Proxmox VE: its endpoint and
 // credentials, and every address of the stack's network mapped onto the lab's. The program does not notice.
-func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
+func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, to access, network netip.Prefix,
 	toLab func(netip.Addr) netip.Addr,
 ) (*Stack, error) {
 	r := &Stack{Name: s.Name, Path: s.Path, values: maps.Clone(s.values), policy: s.policy}
@@ -73,42 +73,59 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, network netip.Prefix,
 	}
 
 	errs = append(errs, r.rewriteImages(config, l))
-	credentials := l.Credentials()
 
 	errs = append(errs, r.edit("proxmox", func(proxmox map[string]any) {
-		proxmox["endpoint"] = l.Endpoint()
+		proxmox["endpoint"] = to.endpoint
 		// The lab's certificate is its own.
 		proxmox["insecure"] = true
 
 		if _, user := proxmox["username"]; user {
-			proxmox["username"] = credentials.Username
-			r.values["proxmoxPassword"] = credentials.Password
+			proxmox["username"] = to.credentials.Username
+			r.values["proxmoxPassword"] = to.credentials.Password
 		} else {
-			proxmox["tokenId"] = credentials.TokenID
-			r.values["proxmoxTokenSecret"] = credentials.TokenSecret
+			proxmox["tokenId"] = to.credentials.TokenID
+			r.values["proxmoxTokenSecret"] = to.credentials.TokenSecret
 		}
 
 		if config.Proxmox.SSH != nil {
-			rewriteSSH(proxmox["ssh"].(map[string]any), l, config.Proxmox.Hosts)
-			r.values["sshPrivateKey"] = l.SSH().PrivateKey
+			to.rewriteSSH(proxmox["ssh"].(map[string]any), config.Proxmox.Hosts)
+			r.values["sshPrivateKey"] = to.sshKey
 		}
 	}))
 
 	return r, errors.Join(errs...)
 }
 
-// rewriteSSH names the lab's SSH servers. The user is the stack's own.
-func rewriteSSH(login map[string]any, l *lab.Lab, hosts []spec.Host) {
+// access is how the program reaches Proxmox VE.
+type access struct {
+	endpoint    string
+	credentials lab.Credentials
+	sshKey      string
+	// sshHostKey and sshAddress are those of a host.
+	sshHostKey func(host string) string
+	sshAddress func(host string) netip.AddrPort
+}
+
+// accessTo is how it reaches the lab's.
+func accessTo(l *lab.Lab) access {
+	return access{
+		endpoint: l.Endpoint(), credentials: l.Credentials(), sshKey: l.SSH().PrivateKey, sshAddress: l.SSHAddress,
+		sshHostKey: func(string) string { return l.SSHHostKey() },
+	}
+}
+
+// rewriteSSH names the SSH servers. The user is the stack's own.
+func (to access) rewriteSSH(login map[string]any, hosts []spec.Host) {
 	addresses := map[string]string{}
 
 	if keys, stated := login["hostKeys"].(map[string]any); stated {
 		for host := range keys {
-			keys[host] = l.SSHHostKey()
+			keys[host] = to.sshHostKey(host)
 		}
 	}
 
 	for _, h := range hosts {
-		address := l.SSHAddress(h.Name)
+		address := to.sshAddress(h.Name)
 		addresses[h.Name], login["port"] = address.Addr().String(), address.Port()
 	}
 

@@ -32,9 +32,23 @@ type Disk struct {
 	// Volume is the Proxmox volume id, "tank:vm-401-disk-0".
 	Volume string
 
+	store Store // nil: in memory
+
 	mu      sync.Mutex
 	size    int64
 	content Content
+}
+
+// Store keeps a disk somewhere else than in memory.
+type Store interface {
+	Size() int64
+	Content() Content
+	Write(c Content)
+}
+
+// NewDiskOn returns a disk that is kept in a store.
+func NewDiskOn(iface, volume string, s Store) *Disk {
+	return &Disk{Interface: iface, Volume: volume, store: s}
 }
 
 // NewDisk returns a disk of the given size in bytes; nil content means blank.
@@ -44,13 +58,17 @@ func NewDisk(iface, volume string, size int64, content Content) *Disk {
 
 // Size returns the size in bytes.
 func (d *Disk) Size() int64 {
+	if d.store != nil {
+		return d.store.Size()
+	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
 	return d.size
 }
 
-// Resize sets the size in bytes.
+// Resize sets the size in bytes of a disk in memory.
 func (d *Disk) Resize(size int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,6 +77,10 @@ func (d *Disk) Resize(size int64) {
 
 // Content returns what is on the disk, nil when it is blank.
 func (d *Disk) Content() Content {
+	if d.store != nil {
+		return d.store.Content()
+	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -67,12 +89,18 @@ func (d *Disk) Content() Content {
 
 // Write replaces what is on the disk.
 func (d *Disk) Write(c Content) {
+	if d.store != nil {
+		d.store.Write(c)
+
+		return
+	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.content = c
 }
 
-// Clone copies the disk, content included, to another volume.
+// Clone copies a disk in memory, content included, to another volume.
 func (d *Disk) Clone(volume string) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -36,7 +36,7 @@ func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[st
 	}
 
 	for _, key := range sortedKeys(conf) {
-		if err := w.mayChange(c, id, pool, key, conf[key]); err != nil {
+		if err := w.mayChange(c, id, pool, key, conf[key], v == nil); err != nil {
 			return nil, err
 		}
 
@@ -86,8 +86,9 @@ func (w *World) normalise(key, value string) (string, error) {
 	}
 }
 
-// mayChange asks for the privilege to change a setting; some only root@pam may set, in person and not through a token.
-func (w *World) mayChange(c Caller, id int, pool, key, value string) error {
+// mayChange asks for the privilege to change a setting; some only root@pam may set, in person and not through a token. Who
+// creates a VM with drives needs the privileges of their storages alone.
+func (w *World) mayChange(c Caller, id int, pool, key, value string, creating bool) error {
 	if c.ID == superuser {
 		return nil
 	}
@@ -112,7 +113,19 @@ func (w *World) mayChange(c Caller, id int, pool, key, value string) error {
 	privileges := []string{o.privilege}
 
 	if o.form == drive {
-		if d, err := parseDrive(key, value); err == nil && d.cdrom() {
+		if creating {
+			return nil
+		}
+
+		d, err := parseDrive(key, value)
+
+		if err == nil && d.cloudInit() {
+			if err := w.need(c, fmt.Sprintf("/vms/%d", id), "VM.Config.Cloudinit"); err != nil {
+				return err
+			}
+		}
+
+		if err == nil && d.cdrom() {
 			privileges = []string{"VM.Config.CDROM"}
 		}
 	}

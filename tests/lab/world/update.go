@@ -103,7 +103,7 @@ func (w *World) prepareUpdate(c Caller, host string, id int, r UpdateRequest) (f
 			continue
 		}
 
-		if err := w.mayChange(c, id, "", key, value); err != nil {
+		if err := w.mayChange(c, id, "", key, value, false); err != nil {
 			return nil, nil, err
 		}
 	}

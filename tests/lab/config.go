@@ -2,6 +2,7 @@ package lab
 
 import (
 	"net/netip"
+	"time"
 
 	"talos-proxmox/tests/lab/factory"
 	"talos-proxmox/tests/lab/journal"
@@ -63,6 +64,8 @@ type Config struct {
 	Credentials Credentials
 	// SSH is the login to the hosts.
 	SSH SSH
+	// Broadcast is how often hosts say what has become of their VMs; 0: whenever they are asked.
+	Broadcast time.Duration
 	// Latencies say how long things take; zero: no time at all.
 	Latencies Latencies
 	// Firmware makes what runs in the VMs; nil: nothing runs in them.

@@ -77,7 +77,7 @@ func (l *Lab) start(c Config, listener net.Listener) error {
 	options := world.Options{
 		Version: c.Version,
 		Hosts:   hosts, Credentials: l.credentials, Timeline: l.timeline, Latencies: c.Latencies,
-		HAGroups: c.HAGroups,
+		HAGroups: c.HAGroups, Broadcast: c.Broadcast,
 	}
 
 	l.leases = leases{free: c.DHCP}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 
@@ -50,6 +51,9 @@ type Options struct {
 	// Workspace options come after those of the backend, and win.
 	Workspace []auto.LocalWorkspaceOption
 }
+
+// broadcast is how often hosts say what has become of their VMs (pve-manager: pvestatd).
+const broadcast = 10 * time.Second
 
 // Kubernetes says which etcd and Kubernetes there are in the lab.
 type Kubernetes string
@@ -134,6 +138,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 	c.Network = reservation
 	c.Latencies = o.Latencies
 	c.Version = o.Proxmox
+	c.Broadcast = broadcast
 
 	if c.Version == "" && len(c.HAGroups) > 0 {
 		c.Version = world.Version8

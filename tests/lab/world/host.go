@@ -39,6 +39,9 @@ type Host struct {
 	deaf bool
 	// said is what pvestatd has last broadcast of the host's VMs; nil: all that is so.
 	said map[int]VMInfo
+	// heard is what it has broadcast while all is well, at.
+	heard map[int]VMInfo
+	at    time.Time
 }
 
 // Storage is a datastore. A storage of the same name on several hosts is one entry of the cluster's configuration:

@@ -176,3 +176,26 @@ func TestManyHandsOnOnePowerButton(t *testing.T) {
 	upid, err = w.Destroy(token, "pve1", 100, world.DestroyRequest{Unreferenced: true})
 	done(t, w, upid, err)
 }
+
+// TestBroadcast: the cluster learns of a VM, and of its power, with the broadcasts of its host; the host itself knows at
+// once.
+func TestBroadcast(t *testing.T) {
+	w, err := world.New(world.Options{
+		Hosts: []world.Host{{Name: "pve", Bridges: []string{"vmbr0"}}}, Broadcast: time.Hour,
+	})
+	require.NoError(t, err)
+	t.Cleanup(w.Close)
+
+	root := world.Caller{ID: "root@pam"}
+	require.Empty(t, w.Heard(root))
+
+	upid, err := w.Create(root, "pve", world.CreateRequest{VMID: 401, Conf: map[string]string{"name": "late"}})
+	require.NoError(t, err)
+	require.Equal(t, "OK", ended(t, w, upid, err))
+
+	heard := w.Heard(root)
+	require.Len(t, heard, 1)
+	require.True(t, heard[0].Unheard)
+	require.Empty(t, heard[0].Name)
+	require.Equal(t, "late", w.VMs(root, "pve")[0].Name)
+}

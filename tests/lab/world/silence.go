@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // What the cluster knows of the VMs of a host comes from the broadcasts of the host's pvestatd: their names, their
@@ -26,6 +27,8 @@ func (w *World) HangPvestatd(name string, hung bool) error {
 		if h.said = nil; hung {
 			h.said = w.broadcast(h)
 		}
+
+		h.heard = nil
 	})
 }
 
@@ -128,10 +131,28 @@ func (w *World) broadcast(h *Host) map[int]VMInfo {
 	return said
 }
 
+// lastSaid is the last broadcast of a host; nil: all that is so.
+func (w *World) lastSaid(h *Host) map[int]VMInfo {
+	if h.said != nil || w.every == 0 {
+		return h.said
+	}
+
+	if h.heard == nil || time.Since(h.at) >= w.every {
+		h.heard, h.at = w.broadcast(h), time.Now()
+	}
+
+	return h.heard
+}
+
 // Heard returns what the cluster knows of the VMs that a caller may see, by the last broadcasts of their hosts.
 func (w *World) Heard(c Caller) []VMInfo {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
+	said := map[string]map[int]VMInfo{}
+	for _, h := range w.hosts {
+		said[h.Name] = w.lastSaid(h)
+	}
 
 	var list []VMInfo
 
@@ -143,8 +164,7 @@ func (w *World) Heard(c Caller) []VMInfo {
 
 		now := w.info(v)
 
-		i := slices.IndexFunc(w.hosts, func(h *Host) bool { return h.Name == v.host })
-		if said := w.hosts[i].said; said != nil {
+		if said := said[v.host]; said != nil {
 			then, heard := said[id]
 			// These are in files of the cluster.
 			then.ID, then.Host, then.Tags, then.Lock, then.Pool, then.HAState = id, now.Host, now.Tags, now.Lock, now.Pool,

@@ -24,6 +24,8 @@ type Options struct {
 	HAGroups []HAGroup
 	// Credentials are what the world accepts: a token and a user, both of which may do everything.
 	Credentials Credentials
+	// Broadcast is how often hosts say what has become of their VMs (pvestatd: 10 s); 0: whenever they are asked.
+	Broadcast time.Duration
 	// Firmware boots what VMs find on their disks; nil: VMs run, but nothing runs in them.
 	Firmware machine.Firmware
 	// Timeline takes the latencies; nil: one of the world's own.
@@ -40,6 +42,7 @@ type World struct {
 	firmware  machine.Firmware
 	timeline  *timeline.Timeline
 	latencies timeline.Latencies
+	every     time.Duration // a broadcast
 
 	mu       sync.Mutex
 	closed   bool
@@ -79,6 +82,7 @@ func New(o Options) (*World, error) {
 		firmware:  o.Firmware,
 		timeline:  o.Timeline,
 		latencies: o.Latencies,
+		every:     o.Broadcast,
 		vms:       map[int]*vm{},
 		volumes:   map[volumeKey]*volume{},
 		pools:     map[string]*pool{},

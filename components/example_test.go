@@ -214,7 +214,7 @@ func (oneTemplate) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, 
 }
 
 func (oneTemplate) Hosts(context.Context) ([]proxmoxapi.Host, error) {
-	return []proxmoxapi.Host{{Name: "pve", Online: true}}, nil
+	return []proxmoxapi.Host{{Name: "pve", Online: true, CPUs: 64, MemoryMiB: 1 << 20}}, nil
 }
 
 func (oneTemplate) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {

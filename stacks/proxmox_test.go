@@ -35,7 +35,7 @@ func (fakeProxmox) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { ret
 func (fakeProxmox) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	var hosts []proxmoxapi.Host
 	for _, name := range []string{"pve", "pve1", "pve2", "pve3", "proxmox1", "proxmox2", "proxmox3"} {
-		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true})
+		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true, CPUs: 64, MemoryMiB: 1 << 20})
 	}
 
 	return hosts, nil

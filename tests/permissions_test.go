@@ -364,7 +364,7 @@ func TestPrivilegesOfThePlan(t *testing.T) {
 }
 
 // spare are privileges that a stack comes up without.
-var spare = map[string]bool{"VM.GuestAgent.FileRead": true}
+var spare = map[string]bool{"VM.GuestAgent.FileRead": true, "Sys.Audit": true}
 
 // hiddenWithout is what is said where nothing is denied, but something cannot be seen.
 var hiddenWithout = map[string]string{

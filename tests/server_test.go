@@ -2,18 +2,23 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -60,6 +65,23 @@ var cores = regexp.MustCompile(`cores: \d+`)
 func TestStacksOnServer(t *testing.T) {
 	s := server(t)
 
+	proxmox, err := proxmoxapi.New(proxmoxapi.Access{
+		Endpoint: s.Endpoint, Insecure: true, TokenID: s.TokenID, TokenSecret: s.TokenSecret,
+	})
+	require.NoError(t, err)
+
+	hosts, err := proxmox.Hosts(t.Context())
+	require.NoError(t, err)
+
+	// Where the server has fewer hosts than the stack, all nodes are on one.
+	enterprise := []string{
+		"      - { name: pve2, capacity: { vcpu: 16, memoryMiB: 65536 } }\n", "",
+		"      - { name: pve3, capacity: { vcpu: 16, memoryMiB: 65536 } }\n", "", "vcpu: 32", "vcpu: 64",
+	}
+	if len(hosts) == 3 {
+		enterprise = nil
+	}
+
 	for _, c := range []struct {
 		stack   string
 		edits   []string // old and new texts, in turn
@@ -79,11 +101,7 @@ func TestStacksOnServer(t *testing.T) {
 			upgrade: "cluster.versions.talos", to: "v1.11.3",
 		},
 		{
-			stack: "enterprise", edits: []string{
-				"      - { name: pve2, capacity: { vcpu: 16, memoryMiB: 65536 } }\n", "",
-				"      - { name: pve3, capacity: { vcpu: 16, memoryMiB: 65536 } }\n", "",
-				"pve1, capacity: { vcpu: 32", "pve, capacity: { vcpu: 64", "talos-1.9.0.iso", "talos-enterprise.iso",
-			},
+			stack: "enterprise", edits: append(enterprise, "name: pve1", "name: pve", "talos-1.9.0.iso", "talos-enterprise.iso"),
 			workers: "worker", change: map[string]string{"pools.control.memoryMiB": "6144", "pools.worker.diskGiB": "110"},
 			upgrade: "cluster.versions.talos", to: "v1.9.1",
 		},
@@ -105,11 +123,6 @@ func TestStacksOnServer(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, []byte(edited), 0o600))
 
 			r := rehearse(t, file, func(o *rehearsal.Options) { o.Server = s })
-
-			proxmox, err := proxmoxapi.New(proxmoxapi.Access{
-				Endpoint: s.Endpoint, Insecure: true, TokenID: s.TokenID, TokenSecret: s.TokenSecret,
-			})
-			require.NoError(t, err)
 
 			before := machines(t, proxmox)
 
@@ -156,4 +169,122 @@ func TestStacksOnServer(t *testing.T) {
 			assert.Equal(t, before, machines(t, proxmox))
 		})
 	}
+}
+
+// TestChangesOnServer has the operator of Proxmox VE, and others, change things on the hosts between updates.
+func TestChangesOnServer(t *testing.T) {
+	s := server(t)
+
+	text, gpuPool := devText(t)
+	file := filepath.Join(t.TempDir(), "Pulumi.changes.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(cores.ReplaceAllString(text[:gpuPool], "cores: 2")), 0o600))
+
+	r := rehearse(t, file, func(o *rehearsal.Options) { o.Server = s })
+
+	t.Cleanup(func() {
+		assert.NoError(t, rehearsal.Destroy(context.WithoutCancel(t.Context()), r.Stack))
+	})
+
+	const (
+		worker = "k3s-dev-worker-1"
+		vm     = "501"
+	)
+
+	host := func(command string) string {
+		t.Helper()
+
+		out, err := s.Run(t.Context(), "pve", command)
+		require.NoError(t, err, "%s: %s", command, out)
+
+		return out
+	}
+	settle := func() {
+		t.Helper()
+
+		_, err := r.Stack.Up(engine.Terse(t.Context()), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireNoChange(t, r.Stack)
+	}
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	t.Run("a change that a lock refuses is not taken for done", func(t *testing.T) {
+		host("qm set " + vm + " --lock backup")
+		set(t, r.Stack, "pools.worker.tags[0]", "fast")
+		assert.Contains(t, failUp(t, r.Stack), "VM is locked (backup)")
+		host("qm unlock " + vm)
+		assert.Contains(t, failUp(t, r.Stack), "because an earlier update failed. Run 'pulumi up --refresh', which sees that")
+		settle()
+		assert.Contains(t, host("qm config "+vm), "fast")
+	})
+
+	t.Run("more cores than the host has", func(t *testing.T) {
+		set(t, r.Stack, "pools.worker.cores", "3")
+		assert.Contains(t, failPreview(t, r.Stack), "pools.worker.cores: must be at most 2, the processors of host pve")
+		unset(t, r.Stack, "pools.worker.cores")
+	})
+
+	t.Run("without a privilege of the change", func(t *testing.T) {
+		privileges := host("pvesh get /access/roles/TalosProxmox --output-format json")
+		host("pveum role modify TalosProxmox --privs " + without(t, privileges, "VM.Config.Memory"))
+		set(t, r.Stack, "pools.worker.memoryMiB", "3072")
+		assert.Contains(t, failUp(t, r.Stack), "the credentials lack VM.Config.Memory")
+		host("pveum role modify TalosProxmox --append --privs VM.Config.Memory")
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		assert.Contains(t, host("qm config "+vm), "memory: 3072")
+		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("a disk is added, and not removed", func(t *testing.T) {
+		set(t, r.Stack, "pools.worker.extraDisks[0].sizeGiB", "20")
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		assert.Contains(t, host("qm config "+vm), "size=20G")
+
+		unset(t, r.Stack, "pools.worker.extraDisks")
+		assert.Contains(t, failPreview(t, r.Stack), "extraDisks: a disk is not removed from a VM")
+		set(t, r.Stack, "pools.worker.extraDisks[0].sizeGiB", "20")
+		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("renamed by hand", func(t *testing.T) {
+		host("qm set " + vm + " --name another")
+		assert.Contains(t, failUp(t, r.Stack), "rename it back: run 'qm set "+vm+" --name "+worker+"' on host pve")
+		host("qm set " + vm + " --name " + worker)
+		settle()
+	})
+
+	t.Run("cores changed by hand, which wait for a restart", func(t *testing.T) {
+		host("qm set " + vm + " --cores 1")
+		settle()
+		assert.NotContains(t, host("qm pending "+vm), "new cores")
+		assert.Contains(t, host("qm config "+vm), "cores: 2")
+	})
+
+	t.Run("switched off", func(t *testing.T) {
+		host("qm stop " + vm)
+		settle()
+		assert.Contains(t, host("qm status "+vm), "running")
+	})
+
+	t.Run("gone", func(t *testing.T) {
+		host("qm stop " + vm + " && qm destroy " + vm)
+		settle()
+		assert.Contains(t, host("qm status "+vm), "running")
+	})
+}
+
+// without are the privileges of a role but one, as pveum takes them.
+func without(t *testing.T, role, name string) string {
+	t.Helper()
+
+	var has map[string]int
+	require.NoError(t, json.Unmarshal([]byte(role), &has))
+	require.Contains(t, has, name)
+	delete(has, name)
+
+	return strings.Join(slices.Sorted(maps.Keys(has)), ",")
 }

@@ -23,7 +23,7 @@ func (healthy) VMsOn(context.Context, string) ([]proxmoxapi.VM, error) { return 
 func (healthy) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	var hosts []proxmoxapi.Host
 	for _, name := range []string{"a", "b", "pve", "pve1", "pve2", "pve3"} {
-		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true})
+		hosts = append(hosts, proxmoxapi.Host{Name: name, Online: true, CPUs: 64, MemoryMiB: 1 << 20})
 	}
 
 	return hosts, nil

@@ -374,6 +374,8 @@ func findings() map[string]finding {
 					fmt.Sprintf(grant, "Sys.Audit"),
 				"proxmox: the credentials lack Mapping.Use on /mapping/pci/c-gpu-1, to use resource mappings of GPUs; " +
 					fmt.Sprintf(grant, "Mapping.Use"),
+				"warning: proxmox: the credentials lack Sys.Audit on /nodes/a, to compare cores and memory with what hosts have; " +
+					fmt.Sprintf(grant, "Sys.Audit"),
 			},
 		},
 	}

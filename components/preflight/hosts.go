@@ -154,6 +154,10 @@ func (c *checks) checkDatastore(stores map[string]proxmoxapi.Store, host, name, 
 // checkCapacity checks that a host has the processors of each VM, and warns where it would promise more memory than it
 // has, or the configuration does.
 func (c *checks) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
+	if h.CPUs == 0 { // the credentials may not see it, which is said
+		return
+	}
+
 	promised, more := 0, 0
 
 	for _, v := range c.vms {
@@ -165,14 +169,14 @@ func (c *checks) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
 	for _, n := range newNodes {
 		more += n.MemoryMiB
 
-		if h.CPUs > 0 && n.Cores > h.CPUs {
+		if n.Cores > h.CPUs {
 			c.problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with "+
 				"more does not start", h.CPUs, h.Name),
 				strconv.Itoa(n.Cores), "lower it, or place the node elsewhere")
 		}
 	}
 
-	if h.MemoryMiB > 0 && promised+more > h.MemoryMiB {
+	if promised+more > h.MemoryMiB {
 		c.warnings = append(c.warnings, spec.Problem{
 			Path: "proxmox.hosts", Rule: fmt.Sprintf("has %d MiB of memory; what is on it is promised %d MiB, and new nodes "+
 				"%d MiB", h.MemoryMiB, promised, more),
@@ -181,7 +185,7 @@ func (c *checks) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
 	}
 
 	for _, stated := range c.plan.Hosts {
-		if stated.Name == h.Name && stated.Limited && h.MemoryMiB > 0 && stated.Capacity.MemoryMiB > h.MemoryMiB {
+		if stated.Name == h.Name && stated.Limited && stated.Capacity.MemoryMiB > h.MemoryMiB {
 			c.warnings = append(c.warnings, spec.Problem{
 				Path: "proxmox.hosts", Rule: fmt.Sprintf("states a capacity of %d MiB for host %s, which has %d MiB",
 					stated.Capacity.MemoryMiB, h.Name, h.MemoryMiB),

@@ -49,7 +49,7 @@ func TestHosts(t *testing.T) {
 	}
 	p := plantest.New(t, s)
 
-	online := []proxmoxapi.Host{{Name: "a", Online: true}, {Name: "b", Online: true}, {Name: "pve", Online: true}}
+	online := []proxmoxapi.Host{{Name: "a", Online: true, CPUs: 64, MemoryMiB: 1 << 20}, {Name: "b", Online: true, CPUs: 64, MemoryMiB: 1 << 20}, {Name: "pve", Online: true, CPUs: 64, MemoryMiB: 1 << 20}}
 	good := map[string]proxmoxapi.Store{
 		"tank": {Content: []string{"images"}, Active: true, Free: 400 << 30}, "nfs": {Content: []string{"iso"}, Active: true},
 	}
@@ -92,7 +92,7 @@ func TestHosts(t *testing.T) {
 			{ID: 100, Name: "other", Host: "a", MemoryMiB: 30000},
 			{ID: 9000, Name: "base", Host: "a", Template: true, MemoryMiB: 9999},
 		}},
-		hosts:   []proxmoxapi.Host{{Name: "a", Online: true, MemoryMiB: 32768}},
+		hosts:   []proxmoxapi.Host{{Name: "a", Online: true, CPUs: 64, MemoryMiB: 32768}},
 		bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}},
 		stores: map[string]proxmoxapi.Store{
 			"tank": {Content: []string{"images"}, Active: true, Free: 100 << 30},

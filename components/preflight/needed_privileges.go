@@ -214,8 +214,11 @@ func (l *privileges) gpu() {
 	}
 }
 
-// host collects what is asked for on everything.
+// host collects what is asked for on hosts, and on everything.
 func (l *privileges) host() {
+	l.need("Sys.Audit", "/nodes/"+l.node.Host, "to compare cores and memory with what hosts have")
+	l.all[len(l.all)-1].Optional = true
+
 	if l.node.Startup != nil {
 		l.need("Sys.Modify", "/", fmt.Sprintf("to say when VMs start (pools.%s.startup)", l.node.Pool))
 	}

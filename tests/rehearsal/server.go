@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/luthermonson/go-proxmox"
+	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
@@ -46,6 +47,36 @@ type Server struct {
 	Addresses map[string]netip.Addr
 	// Guests is the folder of the guests.
 	Guests string
+}
+
+// Run runs a command on a host, as root, and returns what it printed.
+func (s *Server) Run(ctx context.Context, host, command string) (string, error) {
+	key, err := ssh.ParsePrivateKey([]byte(s.SSHKey))
+	if err != nil {
+		return "", err
+	}
+
+	client, err := ssh.Dial("tcp", s.access().sshAddress(host).String(), &ssh.ClientConfig{
+		User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // a server of this machine
+	})
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+
+	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
+	defer stop()
+
+	session, err := client.NewSession()
+	if err != nil {
+		return "", err
+	}
+	defer session.Close()
+
+	out, err := session.CombinedOutput(command)
+
+	return string(out), err
 }
 
 // prepare makes what a stack expects to find, as its operator would: the smallest role, storages, templates, ISO files,

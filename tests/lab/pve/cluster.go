@@ -46,7 +46,7 @@ func resources(r *request) (any, error) {
 
 	if kind == "" || kind == "node" {
 		for _, h := range r.world.Hosts() {
-			out = append(out, hostResource(h))
+			out = append(out, hostResource(r, h))
 		}
 	}
 
@@ -79,12 +79,11 @@ func vmResource(v world.VMInfo) map[string]any {
 	return out
 }
 
-func hostResource(h world.HostInfo) map[string]any {
-	return map[string]any{
-		"id": "node/" + h.Name, "type": "node", "node": h.Name, "status": hostState(h), "level": "", "cgroup-mode": 2,
-		"maxcpu": h.VCPU, "maxmem": h.Memory, "mem": h.Used, "cpu": 0.02, "uptime": int(h.Uptime.Seconds()),
-		"maxdisk": 100 * world.GiB, "disk": 10 * world.GiB,
-	}
+func hostResource(r *request, h world.HostInfo) map[string]any {
+	entry := hostStats(r, h)
+	entry["cgroup-mode"] = 2
+
+	return entry
 }
 
 func storageResource(s world.StorageInfo) map[string]any {

@@ -3,6 +3,7 @@ package pve
 import (
 	"crypto/sha1"
 	"fmt"
+	"maps"
 	"time"
 
 	"talos-proxmox/tests/lab/world"
@@ -24,14 +25,28 @@ func nodes(r *request) (any, error) {
 	out := []map[string]any{}
 
 	for _, h := range r.world.Hosts() {
-		out = append(out, map[string]any{
-			"node": h.Name, "id": "node/" + h.Name, "type": "node", "status": hostState(h), "level": "", "ssl_fingerprint": "",
+		entry := hostStats(r, h)
+		entry["ssl_fingerprint"] = ""
+		out = append(out, entry)
+	}
+
+	return out, nil
+}
+
+// hostStats is a host as lists show it: who may not audit it does not see its size (pve-manager: extract_node_stats).
+func hostStats(r *request, h world.HostInfo) map[string]any {
+	entry := map[string]any{
+		"node": h.Name, "id": "node/" + h.Name, "type": "node", "status": hostState(h), "level": "",
+	}
+
+	if r.world.Require(r.caller, "/nodes/"+h.Name, "Sys.Audit") == nil {
+		maps.Copy(entry, map[string]any{
 			"maxcpu": h.VCPU, "cpu": 0.02, "maxmem": h.Memory, "mem": h.Used, "uptime": int(h.Uptime.Seconds()),
 			"maxdisk": 100 * world.GiB, "disk": 10 * world.GiB,
 		})
 	}
 
-	return out, nil
+	return entry
 }
 
 // self is the host that the call is about.

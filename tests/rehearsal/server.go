@@ -74,7 +74,14 @@ func (s *Server) Run(ctx context.Context, host, command string) (string, error) 
 	}
 	defer session.Close()
 
-	out, err := session.CombinedOutput(command)
+	var said strings.Builder
+
+	session.Stderr = &said
+
+	out, err := session.Output(command)
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, said.String())
+	}
 
 	return string(out), err
 }

@@ -248,6 +248,32 @@ func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsa
 	return r, out.String(), err
 }
 
+// TestImageLeft creates a stack again whose images were kept. Proxmox VE downloads nothing over a file, and the role may
+// not delete it: that is said before anything is created.
+func TestImageLeft(t *testing.T) {
+	t.Parallel()
+
+	table, _ := permissionsPage(t)
+	l := limitedStacks(t)["smallest"]
+
+	r, _, err := l.try(t, l.of(table))
+	require.NoError(t, err)
+
+	for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
+		assert.Contains(t, said, "is on host pve already, and is not in this stack's state")
+		assert.Contains(t, said, "run 'pvesm free local:iso/")
+	}
+
+	for _, n := range r.Nodes() {
+		assert.Equal(t, "absent", n.State, n.Name)
+	}
+
+	r.Lab.World().Grant(limitedToken, "/", append(l.of(table), "Datastore.Allocate")...)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	destroy(t, r.Stack)
+}
+
 // TestPrivilegesAreEnough: a token with the role of the page brings each example up, and so does one with no more than
 // the table says for it.
 func TestPrivilegesAreEnough(t *testing.T) {

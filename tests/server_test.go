@@ -288,3 +288,84 @@ func without(t *testing.T, role, name string) string {
 
 	return strings.Join(slices.Sorted(maps.Keys(has)), ",")
 }
+
+const moved = `config:
+  talos-proxmox:proxmox:
+    endpoint: https://pve.lan:8006
+    tokenId: a@pve!b
+    hosts: [{ name: pve }, { name: pve2 }, { name: pve3 }]
+    storage: { disks: local-lvm, images: local }
+  talos-proxmox:cluster: { name: moved, bootstrap: pulumi, versions: { talos: v1.12.4, kubernetes: v1.34.2 } }
+  talos-proxmox:image: { source: factory, platform: nocloud, factory: { format: iso } }
+  talos-proxmox:network: { addressing: static, cidr: 192.168.10.0/24, gateway: 192.168.10.1, bridge: vmbr0 }
+  talos-proxmox:placement: { rebalance: true }
+  talos-proxmox:defaults: { cores: 2, memoryMiB: 2048, diskGiB: 12 }
+  talos-proxmox:pools:
+    control: { role: controlplane, count: 1, vmids: "451", addresses: 192.168.10.11, host: pve }
+    worker: { role: worker, count: 2, vmids: 551-552, addresses: 192.168.10.21-22, host: pve2 }
+    held: { role: worker, count: 2, vmids: 651-652, addresses: 192.168.10.31-32, host: pve3, ha: {} }
+`
+
+// TestHostsOnServer moves VMs between the three hosts of a server, and has high availability keep one.
+func TestHostsOnServer(t *testing.T) {
+	s := server(t)
+
+	if nodes, err := s.Run(t.Context(), "pve", "ls /etc/pve/nodes"); err != nil || len(strings.Fields(nodes)) != 3 {
+		t.Skip("SKIPPED: the server is not a cluster of the hosts pve, pve2 and pve3.", err)
+	}
+
+	file := filepath.Join(t.TempDir(), "Pulumi.moved.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(moved), 0o600))
+
+	r := rehearse(t, file, func(o *rehearsal.Options) { o.Server = s })
+
+	t.Cleanup(func() {
+		assert.NoError(t, rehearsal.Destroy(context.WithoutCancel(t.Context()), r.Stack))
+	})
+
+	host := func(name, command string) string {
+		t.Helper()
+
+		out, err := s.Run(t.Context(), name, command)
+		require.NoError(t, err, "%s: %s", command, out)
+
+		return out
+	}
+	on := func(name string, vmids ...string) {
+		t.Helper()
+
+		list := host(name, "qm list")
+		for _, vmid := range vmids {
+			assert.Regexp(t, `(?m)^ *`+vmid+` .*running`, list)
+		}
+	}
+	settle := func() {
+		t.Helper()
+
+		_, err := r.Stack.Up(engine.Terse(t.Context()), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireNoChange(t, r.Stack)
+	}
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	on("pve", "451")
+	on("pve2", "551", "552")
+	on("pve3", "651", "652")
+	assert.Contains(t, host("pve", "ha-manager config"), "vm:651")
+	requireNoChange(t, r.Stack)
+
+	t.Log("one is migrated by hand, and the other by the program")
+	host("pve2", "qm migrate 551 pve3 --online --with-local-disks")
+	set(t, r.Stack, "pools.worker.host", "pve3")
+	settle()
+	on("pve3", "551", "552")
+
+	t.Log("a VM that high availability keeps leaves")
+	set(t, r.Stack, "pools.held.count", "1")
+	up(t, r.Stack)
+	assert.NotContains(t, host("pve", "ha-manager config"), "vm:652")
+	assert.NotContains(t, host("pve3", "qm list"), " 652 ")
+	requireNoChange(t, r.Stack)
+}

@@ -16,6 +16,8 @@ type fakeProxmox struct {
 
 	files   map[string]int64
 	offered int64
+	unread  error // why the URL cannot be read
+	held    proxmoxapi.Permissions
 	err     error
 	machine *proxmoxapi.VM
 	config  proxmoxapi.VMConfig
@@ -33,12 +35,16 @@ func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[stri
 	return s.files, s.err
 }
 
+func (s *fakeProxmox) Permissions(context.Context) (proxmoxapi.Permissions, error) {
+	return s.held, nil
+}
+
 func (s *fakeProxmox) URLSize(_ context.Context, host, url string) (int64, error) {
 	if host != "pve" || url != "https://factory.lan/x.iso" {
 		return 0, errors.New("asked for something else")
 	}
 
-	return s.offered, s.err
+	return s.offered, s.unread
 }
 
 func (s *fakeProxmox) Download(_ context.Context, _, _ string, file proxmoxapi.Download) error {

@@ -29,11 +29,55 @@ type ImageHooks struct {
 // CheckDownload is a hook that runs before a download, and in previews. It asks the host what the URL holds. A server
 // that answers with a page instead of an image would be believed.
 func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	if h.DryRun {
-		return h.previewDownload(ctx, args)
+	err := h.checkLeftover(ctx, args)
+
+	switch {
+	case err != nil:
+	case h.DryRun:
+		err = h.previewDownload(ctx, args)
+	default:
+		err = h.checkDownload(ctx, args)
 	}
 
-	return h.checkDownload(ctx, args)
+	if h.DryRun && (errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline)) {
+		return nil // without Proxmox VE nothing is known, which the preview has said
+	}
+
+	return err
+}
+
+// checkLeftover checks that an image which an earlier deployment has left on the host can be replaced: Proxmox VE
+// downloads nothing over a file, so that the provider deletes it first.
+func (h ImageHooks) checkLeftover(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
+	volume := datastore + ":iso/" + hookutil.String(args.NewInputs, "fileName")
+
+	if len(args.OldInputs) > 0 || hookutil.String(args.NewInputs, "checksum") != "" {
+		return nil // it is the stack's, or Proxmox VE takes it as it is
+	}
+
+	files, err := h.Proxmox.Files(ctx, host, datastore)
+	if err != nil {
+		return err
+	}
+
+	if _, there := files[volume]; !there {
+		return nil
+	}
+
+	held, err := h.Proxmox.Permissions(ctx)
+	if err != nil || held.On("/storage/"+datastore, "Datastore.Allocate") {
+		return err
+	}
+
+	if h.DryRun && !held.On("/storage/"+datastore, "Datastore.AllocateTemplate") {
+		return nil // these credentials only look: the update has others
+	}
+
+	return fmt.Errorf("image %s is on host %s already, and is not in this stack's state: an earlier deployment has left it. It is "+
+		"downloaded again, and the credentials lack Datastore.Allocate on /storage/%s to delete it first. Delete it: run "+
+		"'pvesm free %s' on that host; or run 'pveum role modify TalosProxmox -append -privs Datastore.Allocate', with the name "+
+		"of the role", volume, host, datastore, volume)
 }
 
 func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
@@ -52,8 +96,7 @@ func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHook
 	}
 }
 
-// previewDownload is CheckDownload in a preview: an image of the factory may be of a schematic that it does not know
-// yet, and without Proxmox VE nothing is known, which the preview has said.
+// previewDownload is checkDownload in a preview: an image of the factory may be of a schematic that it does not know yet.
 func (h ImageHooks) previewDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	url := hookutil.String(args.NewInputs, "url")
 	if url == "" || slices.ContainsFunc(h.Plan.Pools, func(p plan.PlannedPool) bool {
@@ -62,12 +105,7 @@ func (h ImageHooks) previewDownload(ctx context.Context, args *pulumi.ResourceHo
 		return nil
 	}
 
-	err := h.checkDownload(ctx, args)
-	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) {
-		return nil
-	}
-
-	return err
+	return h.checkDownload(ctx, args)
 }
 
 // remedy names the key that states a URL; empty when none does.

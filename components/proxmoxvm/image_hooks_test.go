@@ -14,7 +14,18 @@ import (
 )
 
 func TestCheckDownload(t *testing.T) {
-	download := inputs(map[string]any{"nodeName": "pve", "url": "https://factory.lan/x.iso"})
+	download := inputs(map[string]any{
+		"nodeName": "pve", "url": "https://factory.lan/x.iso", "datastoreId": "local", "fileName": "x.iso",
+	})
+	left := map[string]int64{"local:iso/x.iso": 112 << 20}
+	on := func(names ...string) proxmoxapi.Permissions {
+		held := map[string]bool{}
+		for _, name := range names {
+			held[name] = true
+		}
+
+		return proxmoxapi.Permissions{"/": held}
+	}
 
 	for name, c := range map[string]struct {
 		store fakeProxmox
@@ -25,8 +36,18 @@ func TestCheckDownload(t *testing.T) {
 		"nine bytes that say Not Found": {fakeProxmox{offered: 9}, "https://factory.lan/x.iso holds 9 bytes: that is no " +
 			"image. Open it, and correct the URL, or what the factory is asked for"},
 		"nothing": {
-			fakeProxmox{err: errors.New("bad request: invalid response: 404")},
+			fakeProxmox{unread: errors.New("bad request: invalid response: 404")},
 			"host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404",
+		},
+		"left by an earlier deployment, and may be deleted": {
+			fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.Allocate")}, "",
+		},
+		"left by an earlier deployment, and may not be deleted": {
+			fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.AllocateTemplate")},
+			"image local:iso/x.iso is on host pve already, and is not in this stack's state: an earlier deployment has left it. " +
+				"It is downloaded again, and the credentials lack Datastore.Allocate on /storage/local to delete it first. Delete " +
+				"it: run 'pvesm free local:iso/x.iso' on that host; or run 'pveum role modify TalosProxmox -append -privs " +
+				"Datastore.Allocate', with the name of the role",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 type Proxmox interface {
 	Finder
 
+	Permissions(ctx context.Context) (proxmoxapi.Permissions, error)
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 	Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error)
 	MoveToPool(ctx context.Context, vm proxmoxapi.VM, pool string) error

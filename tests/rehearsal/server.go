@@ -89,10 +89,7 @@ func (s *Server) Run(ctx context.Context, host, command string) (string, error) 
 // prepare makes what a stack expects to find, as its operator would: the smallest role, storages, templates, ISO files,
 // resource pools. What is there already stays.
 func (s *Server) prepare(ctx context.Context, deployed *plan.Plan, c lab.Config, f *factory.Factory) error {
-	client := proxmox.NewClient(s.Endpoint+"/api2/json", proxmox.WithHTTPClient(&http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // as the name says
-	}), proxmox.WithAPIToken(s.RootTokenID, s.RootTokenSecret))
-	p := &preparation{ctx: ctx, client: client, factory: f}
+	p := &preparation{ctx: ctx, server: s, client: s.root(s.Endpoint), factory: f}
 
 	p.role(s.Role, deployed)
 	p.storages(c.Hosts)
@@ -182,9 +179,17 @@ var k3sFiles = []string{
 	k3sconfig.CloudInitStatus, k3sconfig.InstallLog, k3sconfig.CloudInitLog,
 }
 
+// root is a client with root's token.
+func (s *Server) root(endpoint string) *proxmox.Client {
+	return proxmox.NewClient(endpoint+"/api2/json", proxmox.WithHTTPClient(&http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // as the name says
+	}), proxmox.WithAPIToken(s.RootTokenID, s.RootTokenSecret))
+}
+
 // preparation keeps what went wrong.
 type preparation struct {
 	ctx     context.Context //nolint:containedctx // of one call
+	server  *Server
 	client  *proxmox.Client
 	factory *factory.Factory
 	errs    []error
@@ -287,10 +292,13 @@ func (p *preparation) upload(host, storage, content, name string, head []byte, s
 	}
 	defer f.Close()
 
+	// Hosts hand files on to each other over SSH.
+	client := p.server.root("https://" + p.server.Addresses[host].String() + ":8006")
+
 	var id proxmox.UPID
-	if p.note("upload of "+name, p.client.Upload("/nodes/"+host+"/storage/"+storage+"/upload",
+	if p.note("upload of "+name, client.Upload("/nodes/"+host+"/storage/"+storage+"/upload",
 		map[string]string{"content": content}, f, &id)) {
-		p.note("upload of "+name, proxmox.NewTask(id, p.client).Wait(p.ctx, 200*time.Millisecond, time.Minute))
+		p.note("upload of "+name, proxmox.NewTask(id, client).Wait(p.ctx, 200*time.Millisecond, time.Minute))
 	}
 }
 

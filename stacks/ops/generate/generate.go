@@ -4,6 +4,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,6 +119,8 @@ func vms(ctx context.Context, proxmox Proxmox, o Options) ([]*machine, error) {
 			return nil, err
 		}
 
+		// The cluster's list has the name of a VM ten seconds after it was created, and its configuration at once.
+		v.Name = cmp.Or(v.Name, config.Settings["name"])
 		found = append(found, &machine{vm: v, settings: config.Settings})
 	}
 

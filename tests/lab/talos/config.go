@@ -127,6 +127,10 @@ func (n *node) setConfig(cfg config.Provider) {
 
 	n.put(configres.NewMachineConfigWithID(cfg, configres.ActiveID))
 
+	for _, setting := range unfollowed(cfg) {
+		n.fw.opts.Journal.Ignore(setting + " of machine configurations")
+	}
+
 	machineType := configres.NewMachineType()
 	machineType.SetMachineType(cfg.Machine().Type())
 	n.put(machineType)

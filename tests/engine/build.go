@@ -39,6 +39,7 @@ type artefact struct {
 	target  string   // the package, as given to go build
 	ldflags string   // further flags of the linker
 	tags    string   // of the build
+	modules string   // path of the module file; empty: go.mod
 	minutes int      // of computing that the build takes where nothing is compiled yet
 }
 
@@ -95,6 +96,9 @@ func (a artefact) key() (string, error) {
 	if a.tags != "" {
 		fmt.Fprintln(h, a.tags)
 	}
+	if a.modules != "" {
+		fmt.Fprintln(h, filepath.Base(a.modules))
+	}
 	for _, input := range a.inputs {
 		// WalkDir goes in lexical order, so the digest does not depend on the file system.
 		err := filepath.WalkDir(input, func(path string, entry fs.DirEntry, err error) error {
@@ -144,7 +148,7 @@ func (b *builder) compile(ctx context.Context, a artefact, output string) error 
 	}
 	// -v names each package as it is compiled, which is all the progress that go build reports. Symbols are a third of
 	// the size, and these are not debugged.
-	cmd := exec.CommandContext(ctx, goTool, "build", "-v", "-mod=readonly", "-buildvcs=false",
+	cmd := exec.CommandContext(ctx, goTool, "build", "-v", "-mod=readonly", "-modfile="+a.modules, "-buildvcs=false",
 		"-tags", a.tags, "-ldflags", strings.TrimSpace("-s -w "+a.ldflags), "-o", output, a.target)
 	cmd.Dir = a.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off") // a workspace around the repository would not know the nested modules

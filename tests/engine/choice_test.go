@@ -324,6 +324,32 @@ func TestPublishedNotToBeHad(t *testing.T) {
 	})
 }
 
+// TestBridge: another module file has the plugins built with other versions.
+func TestBridge(t *testing.T) {
+	cli(t, "v3.259.0", fails)
+	b, log := newBuilder(t)
+	_, err := find(t, b, Bridged)
+	require.NoError(t, err)
+
+	dir := source(t)
+	text, err := os.ReadFile(filepath.Join(dir, "tests/plugins/go.mod"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tests/plugins/newest.mod"),
+		bytes.ReplaceAll(text, []byte("v0.73.0"), []byte("v0.111.1")), 0o600))
+
+	t.Setenv(BridgeVariable, "newest")
+	var e Engine
+	require.NoError(t, e.findPlugins(t.Context(), b, dir, Bridged))
+	require.Equal(t, "bpg/proxmox 0.111.1, siderolabs/talos 0.7.1", e.pluginOrigin)
+	require.Equal(t, 2, strings.Count(log.String(), "building the bridged providers"), "not those of before")
+
+	for _, name := range []string{"oldest", "../engine/cli/go"} {
+		t.Setenv(BridgeVariable, name)
+		require.EqualError(t, e.findPlugins(t.Context(), b, dir, Bridged),
+			fmt.Sprintf("TALOS_PROXMOX_BRIDGE: %q has no module file in tests/plugins", name))
+	}
+}
+
 func TestChosen(t *testing.T) {
 	t.Setenv(ProvidersVariable, "bridged")
 	p, err := chosen("")

@@ -54,6 +54,9 @@ const (
 	ProvidersVariable = "TALOS_PROXMOX_PROVIDERS"
 	// PluginsVariable names a directory with published plugins in Pulumi's layout: resource-talos-v0.7.1/ and so on.
 	PluginsVariable = "TALOS_PROXMOX_PLUGINS"
+	// BridgeVariable names another module file in tests/plugins that the bridged plugins are built with: newest for
+	// newest.mod. Nothing depends on how tests end with it.
+	BridgeVariable = "TALOS_PROXMOX_BRIDGE"
 )
 
 // Options are what a caller may choose; the zero value is fine.

@@ -63,26 +63,47 @@ func (e *Engine) findPlugins(ctx context.Context, b *builder, source string, wan
 		fmt.Fprintf(b.log, "published providers: %v; bridged ones do instead\n", err)
 	}
 
-	root, err := b.build(ctx, bridged(source))
+	modules, err := bridgeModules(source)
+	if err != nil {
+		return err
+	}
+	root, err := b.build(ctx, bridged(source, modules))
 	if err != nil {
 		return err
 	}
 	for i := range plugins {
 		plugins[i].binary = filepath.Join(root, "providers") // both: the name it is started by tells it which it is
 	}
-	versions, err := bridgedVersions(filepath.Join(source, "tests", "plugins"))
+	if modules == "" {
+		modules = filepath.Join(source, "tests", "plugins", "go.mod")
+	}
+	versions, err := bridgedVersions(modules)
 	e.plugins, e.providers, e.pluginOrigin = plugins, Bridged, versions
 	return err
 }
 
-// bridgedVersions are those of the upstream Terraform providers, as figures name them.
-func bridgedVersions(dir string) (string, error) {
+// bridgeModules is the module file that the bridged plugins are built with; empty: go.mod.
+func bridgeModules(source string) (string, error) {
+	name := os.Getenv(BridgeVariable)
+	if name == "" {
+		return "", nil
+	}
+	dir := filepath.Join(source, "tests", "plugins")
+	file := filepath.Join(dir, name+".mod")
+	if _, err := os.Stat(file); err != nil || filepath.Dir(file) != dir {
+		return "", fmt.Errorf("%s: %q has no module file in tests/plugins", BridgeVariable, name)
+	}
+	return file, nil
+}
+
+// bridgedVersions are those of the upstream Terraform providers in a module file, as figures name them.
+func bridgedVersions(modules string) (string, error) {
 	var named []string
 	for _, upstream := range []struct{ name, module string }{
 		{"bpg/proxmox", "github.com/bpg/terraform-provider-proxmox"},
 		{"siderolabs/talos", "github.com/siderolabs/terraform-provider-talos"},
 	} {
-		version, err := requiredVersion(dir, upstream.module)
+		version, err := versionIn(modules, upstream.module)
 		if err != nil {
 			return "", err
 		}
@@ -91,11 +112,11 @@ func bridgedVersions(dir string) (string, error) {
 	return strings.Join(named, ", "), nil
 }
 
-func bridged(source string) artefact {
+func bridged(source, modules string) artefact {
 	dir := filepath.Join(source, "tests", "plugins")
 	return artefact{
 		name: "plugins", binary: "providers", what: "the bridged providers", dir: dir, inputs: []string{dir}, target: ".",
-		minutes: 6,
+		modules: modules, minutes: 6,
 	}
 }
 

@@ -37,7 +37,11 @@ func findSource(ctx context.Context) (string, error) {
 
 // requiredVersion is the version of a module that the go.mod in dir requires, so that no version is written twice.
 func requiredVersion(dir, path string) (string, error) {
-	file := filepath.Join(dir, "go.mod")
+	return versionIn(filepath.Join(dir, "go.mod"), path)
+}
+
+// versionIn is the version that a file like go.mod requires of a module.
+func versionIn(file, path string) (string, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return "", err

@@ -172,7 +172,9 @@ func TestRefusedChange(t *testing.T) {
 	set(t, r.Stack, "pools.worker.tags[0]", "fast")
 	failUp(t, r.Stack)
 
-	assert.Contains(t, failUp(t, r.Stack), "because an earlier update failed. Run 'pulumi up --refresh', which sees that")
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, "is not as the state says: tags is ")
+	assert.Contains(t, said, "because an earlier update failed. Run 'pulumi up --refresh', which sees that")
 
 	_, err := r.Stack.Refresh(t.Context())
 	require.NoError(t, err)

@@ -51,6 +51,9 @@ func (l *life) bare(ctx context.Context, resources []apitype.ResourceV3) ([]Step
 	}
 
 	l.measured.finished = func() error { return nil }
+	if l.measured.profiles != "" {
+		l.measured.profiles += "-alone"
+	}
 
 	var steps []Step
 

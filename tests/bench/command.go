@@ -16,7 +16,9 @@ type measured struct {
 
 	watch *watch
 	// profiles is how the files begin that profiles of the engine are written to (pulumi --profiling); empty: none are.
+	// The stage follows: what creates and what finds nothing to change are both an "up".
 	profiles string
+	stage    Stage
 	// saves counts how often the engine saves the state.
 	saves *saves
 	// finished waits until what the command began has come to its end.
@@ -36,7 +38,7 @@ func (m *measured) Run(
 	}
 
 	if m.profiles != "" {
-		args = append(args, "--profiling", m.profiles+"-"+args[0])
+		args = append(args, "--profiling", m.profiles+"-"+m.stage.file())
 	}
 
 	m.watch.take()

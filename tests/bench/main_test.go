@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -60,6 +62,41 @@ func TestCount(t *testing.T) {
 		"proxmox GET /nodes/{host}/qemu/{vm}/status/current": 1,
 		"talos /machine.MachineService/ServiceList":          1,
 	}, s.Polls)
+}
+
+// ran is a pulumi command that runs nothing, and keeps what it was asked for.
+type ran struct {
+	auto.PulumiCommand
+	args [][]string
+}
+
+func (r *ran) Run(
+	_ context.Context, _ string, _ io.Reader, _, _ []io.Writer, _ []string, args ...string,
+) (string, string, int, error) {
+	r.args = append(r.args, args)
+
+	return "", "", 0, nil
+}
+
+// TestProfiles holds that each stage has a profile of its own: two of them run the same command.
+func TestProfiles(t *testing.T) {
+	command := &ran{}
+	m := &measured{
+		PulumiCommand: command, watch: newWatch(t.TempDir()), saves: &saves{}, profiles: "dir/talos-5x1",
+		finished: func() error { return nil },
+	}
+	defer m.watch.close()
+
+	for _, stage := range []Stage{Create, Again} {
+		m.stage = stage
+		_, _, _, err := m.Run(t.Context(), "", nil, nil, nil, nil, "up", "--yes")
+		require.NoError(t, err)
+	}
+
+	assert.Equal(t, [][]string{
+		{"up", "--yes", "--profiling", "dir/talos-5x1-create"},
+		{"up", "--yes", "--profiling", "dir/talos-5x1-up-no-change"},
+	}, command.args)
 }
 
 // TestBlame: a run that failed names what the lab does not know, too: a node that waits for that waits in vain.

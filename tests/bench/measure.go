@@ -266,6 +266,8 @@ func (l *life) timed(ctx context.Context, stage Stage) (Step, error) {
 
 	go func() { took <- engineTime(seen) }()
 
+	l.measured.stage = stage
+
 	if err := l.run(ctx, stage, seen); err != nil {
 		return Step{}, err
 	}

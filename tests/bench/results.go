@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -42,6 +43,11 @@ const (
 	Refresh Stage = "refresh"
 	Destroy Stage = "destroy"
 )
+
+// file is the stage in the name of a file.
+func (s Stage) file() string {
+	return strings.ReplaceAll(strings.ReplaceAll(string(s), ",", ""), " ", "-")
+}
 
 // Step is one command on a stack.
 type Step struct {

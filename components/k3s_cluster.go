@@ -34,6 +34,9 @@ type K3sClusterArgs struct {
 	// Identity are the files of a server that hold the identity of an existing cluster (k3sconfig.ReadServerFiles). They are
 	// required where the plan says that they are given, and kept secret.
 	Identity pulumi.StringInput
+	// SecretManifests are Kubernetes manifests that servers deploy, and RegistryLogins logins of registries
+	// (spec.ReadRegistryLogins). They are required where the plan says that there are some, and kept secret.
+	SecretManifests, RegistryLogins pulumi.StringInput
 }
 
 // K3sCluster is a Kubernetes cluster of K3s on Ubuntu machines: servers with an embedded etcd, and agents.
@@ -74,6 +77,10 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, errors.New("K3sCluster " + name + ": Token is required if, and only if, the plan has one given")
 	case args.Plan.K3s.IdentityProvided != (args.Identity != nil):
 		return nil, errors.New("K3sCluster " + name + ": Identity is required if, and only if, the plan has one given")
+	case args.Plan.SecretManifests != (args.SecretManifests != nil),
+		args.Plan.RegistryLogins != (args.RegistryLogins != nil):
+		return nil, errors.New("K3sCluster " + name +
+			": SecretManifests and RegistryLogins are required if, and only if, the plan has them")
 	}
 
 	p := args.Plan
@@ -90,6 +97,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	b := &k3sBuilder{
 		K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
 		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{},
+		secretManifests: orNone(args.SecretManifests), registryLogins: orNone(args.RegistryLogins),
 	}
 	for _, n := range p.Nodes() {
 		if n.Address.IsValid() {
@@ -144,6 +152,8 @@ type k3sBuilder struct {
 	child   pulumi.ResourceOption
 
 	identity *k3sIdentity
+	// secretManifests and registryLogins are empty without.
+	secretManifests, registryLogins pulumi.StringInput
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
 	// creationOrder is what the VMs of agents wait for.
@@ -307,6 +317,15 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 	return args, err
 }
 
+// orNone is a text, empty without one.
+func orNone(text pulumi.StringInput) pulumi.StringInput {
+	if text == nil {
+		return pulumi.String("")
+	}
+
+	return text
+}
+
 // userData are what a node is told. All but the first server are told where that is.
 func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 	node := k3sconfig.Node{Planned: n, First: len(b.Nodes) == 0}
@@ -320,16 +339,18 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 		first = apiAt(b.Nodes[0].IPAddress)
 	}
 
-	return pulumi.ToSecret(pulumi.All(b.identity.identity, first).ApplyT(func(both []any) (string, error) {
-		i, err := k3sconfig.ReadIdentity(both[0].(string))
-		if err != nil {
-			return "", err
-		}
+	return pulumi.ToSecret(pulumi.All(b.identity.identity, first, b.secretManifests, b.registryLogins).ApplyT(
+		func(all []any) (string, error) {
+			i, err := k3sconfig.ReadIdentity(all[0].(string))
+			if err != nil {
+				return "", err
+			}
 
-		node.Server = both[1].(string)
+			node.Server = all[1].(string)
 
-		return k3sconfig.UserData(b.Plan, node, i)
-	})).(pulumi.StringOutput)
+			return k3sconfig.UserData(b.Plan, node, i,
+				k3sconfig.Secrets{Manifests: all[2].(string), RegistryLogins: all[3].(string)})
+		})).(pulumi.StringOutput)
 }
 
 // known is what is kept of a node that has joined. What its hooks need is entered before: they run after this.

@@ -209,6 +209,9 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, repor
 			Plan: p, Preflight: report, Proxmox: api, Destroying: config.Destroying,
 			Token:    secretInput(config.K3sToken, config.Secrets.K3sToken),
 			Identity: secretInput(config.K3sIdentity, config.Secrets.K3sIdentity),
+
+			SecretManifests: secretInput(config.SecretManifests, config.Secrets.SecretManifests),
+			RegistryLogins:  secretInput(config.RegistryLogins, config.Secrets.RegistryLogins),
 		}, append(opts, pulumi.Providers(proxmox))...)
 		if err != nil {
 			return nil, err

@@ -109,7 +109,7 @@ func (c Config) checkSecrets() spec.Problems {
 	}
 
 	if text := c.RegistryLogins; text != "" && text != Placeholder {
-		if _, err := machineconfig.ReadRegistryLogins(text); err != nil {
+		if _, err := spec.ReadRegistryLogins(text); err != nil {
 			ps.Add("registryLogins", "must be logins of registries: "+err.Error(), "",
 				"run: pulumi config set --secret registryLogins < logins.yaml")
 		}

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -172,6 +174,52 @@ const anyKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtMwlzQ0KJyTzJuLKkSXWbQbKUe
 
 func installChecksum(version string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(ubuntu.InstallScript(version))))
+}
+
+// TestK3sManifests: servers deploy the operator's manifests, and the state keeps the secret ones encrypted. Changed ones
+// reach new servers.
+func TestK3sManifests(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "k3s"))
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: deploy-key, namespace: default}\nstringData: {key: hunter2}\n"
+
+	set(t, r.Stack, "cluster.manifests[0]",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: motd, namespace: default}\ndata: {text: hello}\n")
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":secretManifests",
+		auto.ConfigValue{Value: secret, Secret: true}))
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":registryLogins",
+		auto.ConfigValue{Value: "registry.lan: {username: pull, password: hunter3}", Secret: true}))
+
+	result := upResult(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	api := kubernetesClient(t, result.Outputs)
+
+	motd, err := api.CoreV1().ConfigMaps("default").Get(t.Context(), "motd", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"text": "hello"}, motd.Data)
+
+	key, err := api.CoreV1().Secrets("default").Get(t.Context(), "deploy-key", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "hunter2", string(key.Data["key"])+key.StringData["key"])
+
+	kept, err := os.ReadFile(filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, r.Stack.Name()+".json"))
+	require.NoError(t, err)
+	assert.Contains(t, string(kept), "edge-server-1-user-data")
+
+	for _, text := range []string{"hunter2", "hunter3"} {
+		assert.NotContains(t, string(kept), text)
+	}
+
+	requireNoChange(t, r.Stack)
+
+	set(t, r.Stack, "cluster.manifests[0]",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: motd, namespace: default}\ndata: {text: bye}\n")
+	assert.Contains(t, previewOf(t, r.Stack), "manifests")
+
+	set(t, r.Stack, "cluster.manifests[0]", "https://example.com/flux.yaml")
+	assert.Contains(t, failPreview(t, r.Stack), "cluster.manifests[0]: must be a file or text: K3s nodes fetch no manifests")
 }
 
 // TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only

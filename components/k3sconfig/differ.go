@@ -53,8 +53,12 @@ func Differ(then, now string) []string {
 		found = append(found, "packages")
 	}
 
-	if content(before, registriesFile) != content(after, registriesFile) {
-		found = append(found, "mirrors of registries")
+	if !slices.Equal(filesIn(before, registriesFile, registriesDir), filesIn(after, registriesFile, registriesDir)) {
+		found = append(found, "registries")
+	}
+
+	if !slices.Equal(filesIn(before, manifestsDir), filesIn(after, manifestsDir)) {
+		found = append(found, "manifests")
 	}
 
 	if !reflect.DeepEqual(before.CACerts, after.CACerts) {
@@ -62,6 +66,15 @@ func Differ(then, now string) []string {
 	}
 
 	return found
+}
+
+// filesIn are the files of a name, or of a directory.
+func filesIn(c cloudinit.Config, names ...string) []cloudinit.File {
+	return slices.DeleteFunc(slices.Clone(c.Files), func(f cloudinit.File) bool {
+		return !slices.ContainsFunc(names, func(name string) bool {
+			return f.Path == name || strings.HasSuffix(name, "/") && strings.HasPrefix(f.Path, name)
+		})
+	})
 }
 
 // content is what a file holds; empty: it is not there.

@@ -17,7 +17,7 @@ func TestDiffer(t *testing.T) {
 		p, i := planned(t), identity()
 		change(p, &i)
 
-		text, err := UserData(p, Node{Planned: p.Nodes()[0], First: true}, i)
+		text, err := UserData(p, Node{Planned: p.Nodes()[0], First: true}, i, Secrets{})
 		require.NoError(t, err)
 
 		return text
@@ -45,7 +45,7 @@ func TestDiffer(t *testing.T) {
 				p.Mirrors = []plan.Mirror{{Registry: "*", Endpoints: []string{"https://registry.lan"}}}
 				p.TrustedCAs = []spec.InlineOrFile{{Text: "another"}}
 			},
-			want: []string{"mirrors of registries", "certificate authorities"},
+			want: []string{"registries", "certificate authorities"},
 		},
 		"a token":  {change: func(_ *plan.Plan, i *Identity) { i.Token = "another" }, want: []string{"token"}},
 		"keys":     {change: func(p *plan.Plan, _ *Identity) { p.K3s.SSHKeys = nil }, want: []string{"users and SSH keys"}},

@@ -115,7 +115,7 @@ func TestMirrors(t *testing.T) {
 	p := planned(t)
 	p.K3s.Mirror, p.K3s.AptMirror = "https://mirror.lan/k3s", "https://mirror.lan/ubuntu"
 
-	text, err := UserData(p, Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}, identity())
+	text, err := UserData(p, Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}, identity(), Secrets{})
 	require.NoError(t, err)
 	assert.NotContains(t, text, "github")
 

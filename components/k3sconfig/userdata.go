@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"talos-proxmox/components/cloudinit"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -40,9 +38,15 @@ var (
 	watch string
 )
 
+// Secrets are those of the operator that nodes are told.
+type Secrets struct {
+	// Manifests are deployed by servers. RegistryLogins are as spec.ReadRegistryLogins reads them.
+	Manifests, RegistryLogins string
+}
+
 // UserData is what a node is told when it boots first. It is secret: it holds the node's token, and the first server's
 // also the keys of the cluster's authorities.
-func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
+func UserData(p *plan.Plan, n Node, i Identity, s Secrets) (string, error) {
 	k := p.K3s
 	packages := append([]string{"qemu-guest-agent", "curl", "ca-certificates"}, k.Packages...)
 
@@ -80,13 +84,15 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 		files = append(files, authorities(i)...)
 	}
 
-	if len(p.Mirrors) > 0 {
-		mirrors, err := registries(p.Mirrors)
-		if err != nil {
-			return "", err
-		}
+	pull, err := registries(p.Mirrors, s.RegistryLogins)
+	if err != nil {
+		return "", err
+	}
 
-		files = append(files, cloudinit.File{Path: registriesFile, Permissions: "0600", Content: mirrors})
+	files = append(files, pull...)
+
+	if role == "server" {
+		files = append(files, deployed(p, s.Manifests)...)
 	}
 
 	var trusted *cloudinit.CACerts
@@ -128,27 +134,6 @@ func UserData(p *plan.Plan, n Node, i Identity) (string, error) {
 			{"systemctl", "enable", "--now", "--no-block", "k3s-install.service", "k3s-install.path"},
 		},
 	}.Marshal()
-}
-
-// registriesFile is what K3s reads mirrors of registries from when it starts (K3s: Private Registry Configuration).
-const registriesFile = "/etc/rancher/k3s/registries.yaml"
-
-func registries(mirrors []plan.Mirror) (string, error) {
-	type mirror struct {
-		Endpoint []string `yaml:"endpoint"`
-	}
-
-	file := struct {
-		Mirrors map[string]mirror `yaml:"mirrors"`
-	}{map[string]mirror{}}
-
-	for _, m := range mirrors {
-		file.Mirrors[m.Registry] = mirror{m.Endpoints}
-	}
-
-	text, err := yaml.Marshal(file)
-
-	return string(text), err
 }
 
 // installation is the installer with the operator's timeout and mirror. It is text of user data: with the default of

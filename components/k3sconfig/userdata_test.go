@@ -79,7 +79,7 @@ func TestUserData(t *testing.T) {
 		"agent":        {Planned: nodes[3], Server: "https://10.0.0.11:6443"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := UserData(p, n, identity())
+			text, err := UserData(p, n, identity(), Secrets{})
 			require.NoError(t, err)
 
 			golden.Check(t, filepath.Join("testdata", name+".yaml"), text)
@@ -93,7 +93,7 @@ func TestUserData(t *testing.T) {
 		})
 	}
 
-	again, err := UserData(p, Node{Planned: nodes[0], First: true}, identity())
+	again, err := UserData(p, Node{Planned: nodes[0], First: true}, identity(), Secrets{})
 	require.NoError(t, err)
 	require.Contains(t, again, "ssh-ed25519 AAAAC3")
 	require.Equal(t, " ssh-ed25519", p.K3s.SSHKeys[0][:12], "the plan is left as it was")
@@ -110,7 +110,7 @@ func TestRegistries(t *testing.T) {
 	}
 	p.TrustedCAs = []spec.InlineOrFile{{Text: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n\n"}}
 
-	text, err := UserData(p, Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}, identity())
+	text, err := UserData(p, Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}, identity(), Secrets{})
 	require.NoError(t, err)
 
 	read, err := cloudinit.Parse(text)
@@ -122,6 +122,73 @@ func TestRegistries(t *testing.T) {
 	require.YAMLEq(t, "mirrors: {'*': {endpoint: ['https://registry.lan:5000']}, docker.io: {endpoint: ["+
 		"'https://hub.lan', 'https://registry.lan:5000']}}", file.Content)
 	require.Equal(t, []string{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}, read.CACerts.Trusted)
+}
+
+// TestRegistryLogins: what of a login is PEM is in files of its own.
+func TestRegistryLogins(t *testing.T) {
+	t.Parallel()
+
+	p := planned(t)
+	agent := Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}
+
+	text, err := UserData(p, agent, identity(), Secrets{RegistryLogins: "registry.lan:5000: {username: a, password: b, " +
+		"ca: CA, certificate: CERT, key: KEY}\nghcr.io: {identityToken: t}"})
+	require.NoError(t, err)
+
+	read, err := cloudinit.Parse(text)
+	require.NoError(t, err)
+
+	file, _ := read.File("/etc/rancher/k3s/registries.yaml")
+	require.YAMLEq(t, `configs:
+  ghcr.io: {auth: {identity_token: t}}
+  registry.lan:5000:
+    auth: {username: a, password: b}
+    tls:
+      ca_file: /etc/rancher/k3s/registries/registry.lan_5000.ca.crt
+      cert_file: /etc/rancher/k3s/registries/registry.lan_5000.client.crt
+      key_file: /etc/rancher/k3s/registries/registry.lan_5000.client.key`, file.Content)
+
+	for name, want := range map[string]string{"ca.crt": "CA", "client.crt": "CERT", "client.key": "KEY"} {
+		file, there := read.File("/etc/rancher/k3s/registries/registry.lan_5000." + name)
+		require.True(t, there, name)
+		require.Equal(t, want, file.Content)
+		require.Equal(t, "0600", file.Permissions)
+	}
+
+	_, err = UserData(p, agent, identity(), Secrets{RegistryLogins: "hunter2"})
+	require.ErrorContains(t, err, "it is not logins by the host")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+// TestManifests: all servers deploy the same, and agents nothing.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+
+	p := planned(t)
+	p.Manifests = []spec.InlineOrFile{{Text: "kind: A\n"}, {Text: "kind: B\n"}}
+
+	for i, n := range []Node{
+		{Planned: p.Nodes()[0], First: true}, {Planned: p.Nodes()[1], Server: "https://10.0.0.11:6443"},
+		{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"},
+	} {
+		text, err := UserData(p, n, identity(), Secrets{Manifests: "kind: Secret\n"})
+		require.NoError(t, err)
+
+		read, err := cloudinit.Parse(text)
+		require.NoError(t, err)
+
+		for name, want := range map[string]string{
+			"cluster-1": "kind: A\n", "cluster-2": "kind: B\n", "cluster-secrets": "kind: Secret\n",
+		} {
+			file, there := read.File("/var/lib/rancher/k3s/server/manifests/" + name + ".yaml")
+			require.Equal(t, i < 2, there, name)
+
+			if there {
+				require.Equal(t, want, file.Content)
+				require.Equal(t, "0600", file.Permissions)
+			}
+		}
+	}
 }
 
 // TestStartTimeout: both waits of the installation are bounded by the key, and its default leaves the text as it is.
@@ -144,7 +211,7 @@ func TestAddressesThatAreNotKnown(t *testing.T) {
 	n := p.Nodes()[3]
 	n.Address = netip.Addr{}
 
-	text, err := UserData(p, Node{Planned: n, Server: "https://10.0.0.11:6443"}, identity())
+	text, err := UserData(p, Node{Planned: n, Server: "https://10.0.0.11:6443"}, identity(), Secrets{})
 	require.NoError(t, err)
 	require.NotContains(t, text, "node-ip")
 }

@@ -1,7 +1,6 @@
 package machineconfig
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -11,48 +10,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/cri"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
-	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
-
-// RegistryLogin is how nodes log in to a registry.
-type RegistryLogin struct {
-	Username      string `json:"username,omitempty"`
-	Password      string `json:"password,omitempty"`
-	Auth          string `json:"auth,omitempty"`
-	IdentityToken string `json:"identityToken,omitempty"`
-	// CA is the authority of the registry, Certificate and Key are the client's, in PEM.
-	CA          string `json:"ca,omitempty"`
-	Certificate string `json:"certificate,omitempty"`
-	Key         string `json:"key,omitempty"`
-}
-
-func (l RegistryLogin) tls() bool { return l.CA+l.Certificate != "" }
-
-func (l RegistryLogin) auth() bool { return l.Username+l.Auth+l.IdentityToken != "" }
-
-// ReadRegistryLogins reads logins by the host of their registry. Its errors quote nothing.
-func ReadRegistryLogins(text string) (map[string]RegistryLogin, error) {
-	var all map[string]RegistryLogin
-	if yaml.UnmarshalStrict([]byte(text), &all) != nil || len(all) == 0 {
-		return nil, fmt.Errorf("it is not logins by the host of their registry, such as registry.lan:5000, with username " +
-			"and password, auth, identityToken, ca, certificate and key")
-	}
-
-	for _, host := range slices.Sorted(maps.Keys(all)) {
-		switch l := all[host]; {
-		case (l.Username == "") != (l.Password == ""):
-			return nil, fmt.Errorf("%s needs username and password, or neither", host)
-		case (l.Certificate == "") != (l.Key == ""):
-			return nil, fmt.Errorf("%s needs certificate and key, or neither", host)
-		case !l.auth() && !l.tls():
-			return nil, fmt.Errorf("%s has no login", host)
-		}
-	}
-
-	return all, nil
-}
 
 // RegistryLogins are the configuration patches with the logins of registries. They are as secret.
 func RegistryLogins(p *plan.Plan, text string) ([]string, error) {
@@ -65,7 +26,7 @@ func RegistryLogins(p *plan.Plan, text string) ([]string, error) {
 		return nil, err
 	}
 
-	all, err := ReadRegistryLogins(text)
+	all, err := spec.ReadRegistryLogins(text)
 	if err != nil {
 		return nil, err
 	}
@@ -78,19 +39,19 @@ func RegistryLogins(p *plan.Plan, text string) ([]string, error) {
 		login := all[host]
 
 		if !contract.MultidocNetworkConfigSupported() {
-			older[host] = login.older()
+			older[host] = olderLogin(login)
 
 			continue
 		}
 
-		if login.auth() {
+		if login.HasAuth() {
 			doc := cri.NewRegistryAuthConfigV1Alpha1(host)
 			doc.RegistryUsername, doc.RegistryPassword = login.Username, login.Password
 			doc.RegistryAuth, doc.RegistryIdentityToken = login.Auth, login.IdentityToken
 			docs = append(docs, doc)
 		}
 
-		if login.tls() {
+		if login.HasTLS() {
 			doc := cri.NewRegistryTLSConfigV1Alpha1(host)
 			doc.TLSCA = login.CA
 
@@ -122,18 +83,18 @@ func RegistryLogins(p *plan.Plan, text string) ([]string, error) {
 	return patches, nil
 }
 
-// older is the login as Talos knows it before 1.12.
-func (l RegistryLogin) older() *v1alpha1.RegistryConfig {
+// olderLogin is a login as Talos knows it before 1.12.
+func olderLogin(l spec.RegistryLogin) *v1alpha1.RegistryConfig {
 	c := &v1alpha1.RegistryConfig{}
 
-	if l.auth() {
+	if l.HasAuth() {
 		c.RegistryAuth = &v1alpha1.RegistryAuthConfig{
 			RegistryUsername: l.Username, RegistryPassword: l.Password, RegistryAuth: l.Auth,
 			RegistryIdentityToken: l.IdentityToken,
 		}
 	}
 
-	if l.tls() {
+	if l.HasTLS() {
 		c.RegistryTLS = &v1alpha1.RegistryTLSConfig{TLSCA: v1alpha1.Base64Bytes(l.CA)}
 
 		if l.Certificate != "" {

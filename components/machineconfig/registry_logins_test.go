@@ -68,7 +68,7 @@ mirror.lan: { identityToken: token, ca: "` + "-----BEGIN CERTIFICATE-----" + `" 
 		"a: { pasword: hunter2 }":        "it is not logins by the host of their registry",
 		"hunter2":                        "it is not logins by the host of their registry",
 	} {
-		_, err := ReadRegistryLogins(text)
+		_, err := spec.ReadRegistryLogins(text)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "hunter2")
 	}

@@ -234,6 +234,9 @@ func k3sOnly(s spec.Spec) []exclusiveKey {
 	}
 }
 
+// platformOfBoth are the keys of a platform that K3s clusters have, too.
+var platformOfBoth = []string{"secretManifests", "registryLogins"}
+
 func talosOnly(s spec.Spec) []exclusiveKey {
 	c, i := s.Cluster, s.Image
 	keys := []exclusiveKey{
@@ -249,7 +252,6 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"cluster.cni.kubeProxy", c.CNI.KubeProxy != nil && !*c.CNI.KubeProxy, "false"},
 		{"cluster.discovery", c.Discovery != "", string(c.Discovery)},
 		{"cluster.patches", len(c.Patches) > 0, ""},
-		{"cluster.manifests", len(c.Manifests) > 0, ""},
 		{"cluster.logs", len(c.Logs.Services)+len(c.Logs.Kernel) > 0, ""},
 		{"cluster.encryption", c.Encryption != "", string(c.Encryption)},
 		{"image.source", i.Source == spec.SourceISO || i.Source == spec.SourceFactory, string(i.Source)},
@@ -265,7 +267,9 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 	}
 
-	keys = append(keys, platformKeys(s)...)
+	keys = append(keys, slices.DeleteFunc(platformKeys(s), func(k exclusiveKey) bool {
+		return slices.Contains(platformOfBoth, k.path)
+	})...)
 
 	keys = append(keys, exclusiveKey{
 		"outputs.workerConfiguration", s.Outputs.WorkerConfiguration != "", s.Outputs.WorkerConfiguration,

@@ -25,8 +25,8 @@ var addons = map[spec.Addon]uint64{
 	spec.AddonOpenEBS: 23,
 }
 
-// platformKeys are the keys of what a Talos cluster brings to its users, which neither K3s nor a cluster that others
-// bootstrap has.
+// platformKeys are the keys of what a Talos cluster brings to its users, which a cluster that others bootstrap does not
+// have, and K3s but for platformOfBoth.
 func platformKeys(s spec.Spec) []exclusiveKey {
 	c := s.Cluster
 
@@ -58,13 +58,18 @@ func (r *resolver) checkPlatform(p *Plan) {
 	r.checkSchedulable(p)
 	r.checkRegion(p)
 
-	if r.isK3s() || p.Bootstrap == spec.BootstrapExternal {
+	if p.Bootstrap == spec.BootstrapExternal {
 		return
 	}
 
 	s := r.spec.Provided
+	p.RegistryLogins, p.SecretManifests = s.RegistryLogins, s.SecretManifests
+
+	if r.isK3s() {
+		return
+	}
+
 	p.SecretManifests = s.SecretManifests || s.CSIToken || s.CCMToken || s.GitOpsKey || s.AgeKey
-	p.RegistryLogins = r.spec.Provided.RegistryLogins
 	r.checkAddons(p)
 	r.checkGitOps(p)
 	r.checkLoadBalancer(p)

@@ -68,7 +68,12 @@ func (r *resolver) checkServices(p *Plan) {
 	p.TrustedCAs = c.TrustedCAs
 
 	for i, m := range c.Manifests {
-		if m.URL() {
+		switch {
+		case !m.URL():
+		case r.isK3s():
+			r.problems.Add(at("cluster.manifests", i), "must be a file or text: K3s nodes fetch no manifests", m.Text,
+				"download it, and name the file")
+		default:
 			r.checkURL(at("cluster.manifests", i), m.Text, "https://example.com/flux.yaml", "https", "http")
 		}
 

@@ -1,20 +1,17 @@
 package talos
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/json"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"talos-proxmox/tests/lab/kube"
 )
 
 // inlineManifest is one of the manifests in a control plane's configuration.
@@ -62,59 +59,16 @@ func (n *node) manifestText() string {
 	return b.String()
 }
 
-var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
-	json.SerializerOptions{Yaml: true, Strict: true})
-
-// decodeManifest reads the objects of a manifest, strictly. Kinds that k8s.io/api does not have need a custom resource
-// definition, which the lab does not play.
+// decodeManifest reads the objects of a manifest.
 func decodeManifest(text string) (inlineManifest, error) {
-	var m inlineManifest
+	var (
+		m   inlineManifest
+		err error
+	)
 
-	docs := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+	m.objects, m.trees, err = kube.DecodeManifest(text)
 
-	for {
-		doc, err := docs.Read()
-		if errors.Is(err, io.EOF) {
-			return m, nil
-		}
-
-		if err != nil {
-			return m, err
-		}
-
-		if onlyComments(doc) {
-			continue
-		}
-
-		var tree map[string]any
-		if err := utilyaml.Unmarshal(doc, &tree); err != nil {
-			return m, err
-		}
-
-		m.trees = append(m.trees, tree)
-
-		obj, _, err := strict.Decode(doc, nil, nil)
-		if runtime.IsNotRegisteredError(err) {
-			continue
-		}
-
-		if err != nil {
-			return m, fmt.Errorf("%v %v: %w", tree["kind"], tree["metadata"], err)
-		}
-
-		m.objects = append(m.objects, obj)
-	}
-}
-
-func onlyComments(doc []byte) bool {
-	for line := range bytes.Lines(doc) {
-		line = bytes.TrimSpace(line)
-		if len(line) > 0 && line[0] != '#' && string(line) != "---" {
-			return false
-		}
-	}
-
-	return true
+	return m, err
 }
 
 // publishManifests shows Talos' own manifests and the inline ones, and that they were applied.

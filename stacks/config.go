@@ -38,7 +38,7 @@ type Config struct {
 	K3sIdentity string `json:"k3sIdentity,omitempty"`
 	// A Talos secrets bundle (talosctl gen secrets) to import, instead of generating one. Set it with --secret.
 	MachineSecrets string `json:"machineSecrets,omitempty"`
-	// Kubernetes manifests that hold secrets, such as the deploy key of a GitOps tool: YAML documents that Talos applies
+	// Kubernetes manifests that hold secrets, such as the deploy key of a GitOps tool: YAML documents that are applied
 	// like cluster.manifests. Set it with --secret.
 	SecretManifests string `json:"secretManifests,omitempty"`
 	// Logins of registries as YAML, by host: username and password, auth or identityToken; and ca, certificate and key

@@ -38,7 +38,8 @@ type Cluster struct {
 	// Talos machine configuration patches for every node: each a path relative to the project, or the patch itself.
 	Patches []Patch `json:"patches,omitempty"`
 	// Kubernetes manifests that Talos applies, such as those of a GitOps tool: each a path relative to the project,
-	// a URL that control planes fetch, or the manifest itself. Existing objects are never changed.
+	// a URL that control planes fetch, or the manifest itself. Existing objects are never changed. With K3s, new servers
+	// deploy them, and a URL is refused.
 	Manifests []InlineOrFile `json:"manifests,omitempty"`
 	// URLs of mirrors, by registry: docker.io, or * for any.
 	RegistryMirrors map[string][]string `json:"registryMirrors,omitempty"`

@@ -49,6 +49,7 @@ const (
 	withCilium    = `{"cluster": {"cni": {"name": "cilium", "version": "1.18.4", "kubeProxy": false}}}`
 	withBGP       = `{"cluster": {"cni": {"loadBalancer": {"addresses": ["10.9.0.0/24"], "mode": "bgp", "asn": 64512, "peers": [{"address": "10.0.0.1", "asn": 64500}]}}}}`
 	withOIDC      = `{"cluster": {"apiServer": {"oidc": {"issuer": "https://a.lan", "clientID": "a"}}}}`
+	withServices  = `{"firewall": {"enabled": true}, "cluster": {"cni": {"loadBalancer": {"addresses": ["10.0.0.200-10.0.0.210"]}}}}`
 	withFirewall  = `{"firewall": {"enabled": true, "open": [{"name": "web", "ports": 443}]}}`
 	withTailscale = `{"image": {"factory": {"extensions": ["tailscale"]}}, "tailscaleAuthKey": "tskey-auth-k1", "tailscale": {}}`
 	withVIP       = `{"cluster": {"endpoint": {"mode": "vip", "address": "10.0.0.9"}}}`
@@ -103,6 +104,7 @@ var samples = map[string]sample{
 	"cluster.cni.values":          {`{"debug": {"enabled": true}}`, withCilium},
 
 	"cluster.cni.loadBalancer.addresses":       {`["10.8.0.0/24"]`, withBGP},
+	"cluster.cni.loadBalancer.from":            {`["10.7.0.0/16"]`, withServices},
 	"cluster.cni.loadBalancer.asn":             {`64513`, withBGP},
 	"cluster.cni.loadBalancer.peers[].address": {`"10.0.0.2"`, withBGP},
 	"cluster.cni.loadBalancer.peers[].asn":     {`64501`, withBGP},

@@ -81,6 +81,9 @@ type Step struct {
 type PlannedLoadBalancer struct {
 	spec.LoadBalancer
 
+	// Clients are the networks that may reach the addresses.
+	Clients []netip.Prefix
+
 	// Ranges are the addresses.
 	Ranges []netipx.IPRange
 }

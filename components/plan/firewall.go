@@ -143,7 +143,7 @@ func (r *resolver) openPools(p *Plan) {
 
 	for i := range p.Pools {
 		pool := &p.Pools[i]
-		pool.Ingress = slices.Clone(all)
+		pool.Ingress, pool.LoadBalancer = slices.Clone(all), p.LoadBalancer
 
 		if pool.Role == spec.RoleControlPlane {
 			pool.Ingress = append(pool.Ingress, control...)
@@ -209,7 +209,7 @@ const (
 	bgp        = 179
 )
 
-// openLoadBalancer lets in what announces addresses of Services. What comes to the addresses, firewall.open lets in.
+// openLoadBalancer lets in what announces addresses of Services.
 func openLoadBalancer(p *Plan, nodes []netip.Prefix) []Ingress {
 	var (
 		all     []Ingress

@@ -16,7 +16,9 @@ type FirewallRule struct {
 	Ports string
 	// Sources are networks and addresses with commas between, of one family.
 	Sources string
-	Comment string
+	// Destinations likewise; empty for all.
+	Destinations string
+	Comment      string
 }
 
 // FirewallRules are the rules for the VMs of a pool, in order; none without firewalls.
@@ -51,6 +53,47 @@ func (p PlannedPool) FirewallRules() []FirewallRule {
 
 			rule.Ports = strings.Join(ports, ",")
 			rules = append(rules, rule)
+		}
+	}
+
+	return append(rules, p.toServices()...)
+}
+
+// toServices lets in what comes to the addresses of Services. They are no node's own, and what is not for the node
+// itself passes Talos' firewall.
+func (p PlannedPool) toServices() []FirewallRule {
+	var rules []FirewallRule
+
+	if p.LoadBalancer == nil {
+		return nil
+	}
+
+	for _, v6 := range []bool{false, true} {
+		var from, to []string
+
+		for _, client := range p.LoadBalancer.Clients {
+			if client.Addr().Is6() == v6 {
+				from = append(from, source(client))
+			}
+		}
+
+		for _, span := range p.LoadBalancer.Ranges {
+			for _, prefix := range span.Prefixes() {
+				if prefix.Addr().Is6() == v6 {
+					to = append(to, source(prefix))
+				}
+			}
+		}
+
+		if len(from) == 0 || len(to) == 0 {
+			continue
+		}
+
+		for _, protocol := range []spec.Protocol{spec.ProtocolTCP, spec.ProtocolUDP} {
+			rules = append(rules, FirewallRule{
+				Protocol: string(protocol), Sources: strings.Join(from, ","), Destinations: strings.Join(to, ","),
+				Comment: "services",
+			})
 		}
 	}
 

@@ -154,7 +154,9 @@ type PlannedPool struct {
 	Patches      []spec.Patch
 	// Ingress is all that may come in to the nodes; nil without firewalls.
 	Ingress []Ingress
-	Nodes   []Node
+	// LoadBalancer has the addresses of Services that come in to the nodes, too; nil without firewalls.
+	LoadBalancer *PlannedLoadBalancer
+	Nodes        []Node
 	// VMIDs and Addresses belong to the pool, whether nodes use them yet or not.
 	VMIDs     []Span[int]
 	Addresses []Span[netip.Addr]

@@ -309,9 +309,10 @@ func (r *resolver) checkLoadBalancer(p *Plan) {
 		}
 	}
 
-	if p.Firewall && len(r.spec.Firewall.Open) == 0 {
-		r.warn(path, "is of no use from outside: the firewalls let nothing in to Services", "",
-			"name their ports in firewall.open, for example 80,443")
+	lb.Clients = r.prefixes(path+".from", lb.From)
+
+	if !p.Firewall && lb.From != nil {
+		r.warn(path+".from", "closes nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
 	}
 
 	if !oneOf(r, path+".mode", lb.Mode, spec.LoadBalancerL2, spec.LoadBalancerBGP) {

@@ -27,6 +27,10 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 			rule.Dport = pulumi.String(r.Ports)
 		}
 
+		if r.Destinations != "" {
+			rule.Dest = pulumi.String(r.Destinations)
+		}
+
 		all = append(all, rule)
 	}
 

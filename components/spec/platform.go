@@ -82,6 +82,8 @@ type OIDC struct {
 type LoadBalancer struct {
 	// Addresses, for example 10.0.0.200-10.0.0.220 or 10.1.0.0/24.
 	Addresses []string `json:"addresses"`
+	// Networks that the firewall lets in to the addresses. Absent: the network of the nodes.
+	From []string `json:"from,omitempty"`
 	// How the network learns of them: l2 answers ARP and NDP for addresses of network.cidr, bgp tells routers.
 	// Absent: l2.
 	Mode LoadBalancerMode `json:"mode,omitempty" jsonschema:"enum=l2,enum=bgp"`

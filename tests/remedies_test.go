@@ -139,4 +139,6 @@ func TestRemediesOfChanges(t *testing.T) {
 
 	set(t, r.Stack, "lifecycle.replace[0]", restartedWorker)
 	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
 }

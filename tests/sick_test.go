@@ -143,7 +143,7 @@ func TestSickEtcd(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "drainTimeout: 3s",
-		"drainTimeout: 3s, settleTimeout: 1s, readyTimeout: 5s, nodeTimeout: 20s", 1)))
+		"drainTimeout: 3s, settleTimeout: 1s, readyTimeout: 5s, nodeTimeout: 20s, upgrade: { timeout: 1m }", 1)))
 	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
@@ -178,8 +178,9 @@ func TestSickEtcd(t *testing.T) {
 		assert.Contains(t, failUp(t, r.Stack), "waiting for home-control-4: etcd (running, not healthy yet)")
 
 		set(t, r.Stack, "cluster.patches[0]", `machine: { env: { NO_PROXY: "b.example" } }`)
-		assert.Contains(t, failUp(t, r.Stack),
-			"home-control-4 is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again")
+		// Which node has its turn first is not decided: the others look at etcd, and the sick one is waited for.
+		assert.Regexp(t, "home-control-4 (is joining etcd and has no vote yet; repair it first, then run 'pulumi up' again"+
+			`|is not changed: gave up after 1m0s, waiting for home-control-4 to be up \(it is booting\))`, failUp(t, r.Stack))
 		assert.Empty(t, r.Talos.Outages(since))
 		r.Talos.Mend("home-control-4", talos.EtcdLags)
 		up(t, r.Stack)

@@ -31,8 +31,8 @@ type K3sClusterArgs struct {
 	// Token is what servers join with. It is required where the plan says that it is given, and kept secret; otherwise one
 	// is made and kept in state.
 	Token pulumi.StringInput
-	// Identity are the files of a server that hold the identity of an existing cluster (k3sconfig.ReadServerFiles). They are
-	// required where the plan says that they are given, and kept secret.
+	// Identity are the files of a server that hold the identity of an existing cluster (k3sconfig.ReadServerFiles). They
+	// are required where the plan says that they are given, and kept secret.
 	Identity pulumi.StringInput
 	// SecretManifests are Kubernetes manifests that servers deploy, and RegistryLogins logins of registries
 	// (spec.ReadRegistryLogins). They are required where the plan says that there are some, and kept secret.

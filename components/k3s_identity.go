@@ -77,7 +77,8 @@ func newK3sIdentity(ctx *pulumi.Context, name string, p *plan.Plan, token, exist
 		return nil, err
 	}
 
-	id.identity = pulumi.ToSecret(pulumi.All(stashedText(id.keeps), token, existing).ApplyT(func(all []any) (string, error) {
+	known := pulumi.All(stashedText(id.keeps), token, existing)
+	id.identity = pulumi.ToSecret(known.ApplyT(func(all []any) (string, error) {
 		kept := all[0].(string)
 
 		return kept, errors.Join(sameNetworks(kept, k), sameToken(kept, all[1].(string)), sameIdentity(kept, all[2].(string)))

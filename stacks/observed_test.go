@@ -579,7 +579,7 @@ func requireTest(t *testing.T, key, test string) {
 	found := false
 
 	for _, dir := range []string{".", "../tests", "../components"} {
-		require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			if err != nil || found || !strings.HasSuffix(path, "_test.go") {
 				return err
 			}

@@ -1,15 +1,16 @@
 package tests
 
 import (
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/tests/lab/world"

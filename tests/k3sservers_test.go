@@ -1,6 +1,10 @@
 package tests
 
 import (
+	"slices"
+	"testing"
+	"time"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -9,10 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"slices"
+
 	"talos-proxmox/tests/lab/world"
-	"testing"
-	"time"
 )
 
 // threeServers are three servers of K3s and an agent, which wait for less than the example's.

@@ -2,17 +2,18 @@ package tests
 
 import (
 	"context"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"math"
-	"regexp"
-	"strings"
-	"testing"
-	"time"
 
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"

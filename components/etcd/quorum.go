@@ -92,7 +92,8 @@ func CheckDisruption(members []Member, name string, effect impact.Effect) error 
 		case m.full():
 			return spec.Blocked(
 				fmt.Sprintf("etcd takes no writes, because %s is out of space (%s)", m, m.Problem),
-				"run 'talosctl etcd defrag' for each control plane, then 'talosctl etcd alarm disarm' for one, and 'pulumi up' again",
+				"run 'talosctl etcd defrag' for each control plane, then 'talosctl etcd alarm disarm' for one, "+
+					"and 'pulumi up' again",
 			)
 		case m.Name != name && m.Problem != "":
 			unhealthy = append(unhealthy, fmt.Sprintf("the etcd member %s is not healthy (%s)", m, m.Problem))

@@ -32,7 +32,7 @@ func Extensions(ctx context.Context, factory, talos string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %s", at, response.Status)

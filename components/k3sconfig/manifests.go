@@ -17,14 +17,16 @@ func deployed(p *plan.Plan, secret string) []cloudinit.File {
 	var files []cloudinit.File
 
 	for i, m := range p.Manifests {
-		files = append(files, cloudinit.File{
-			Path: manifestsDir + fmt.Sprintf("cluster-%d.yaml", i+1), Permissions: "0600", Content: m.Text,
-		})
+		files = append(files, manifestFile(fmt.Sprintf("cluster-%d", i+1), m.Text))
 	}
 
 	if secret != "" {
-		files = append(files, cloudinit.File{Path: manifestsDir + "cluster-secrets.yaml", Permissions: "0600", Content: secret})
+		files = append(files, manifestFile("cluster-secrets", secret))
 	}
 
 	return files
+}
+
+func manifestFile(name, text string) cloudinit.File {
+	return cloudinit.File{Path: manifestsDir + name + ".yaml", Permissions: "0600", Content: text}
 }

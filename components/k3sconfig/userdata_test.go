@@ -168,7 +168,8 @@ func TestManifests(t *testing.T) {
 	p.Manifests = []spec.InlineOrFile{{Text: "kind: A\n"}, {Text: "kind: B\n"}}
 
 	for i, n := range []Node{
-		{Planned: p.Nodes()[0], First: true}, {Planned: p.Nodes()[1], Server: "https://10.0.0.11:6443"},
+		{Planned: p.Nodes()[0], First: true},
+		{Planned: p.Nodes()[1], Server: "https://10.0.0.11:6443"},
 		{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"},
 	} {
 		text, err := UserData(p, n, identity(), Secrets{Manifests: "kind: Secret\n"})

@@ -80,7 +80,9 @@ func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, pr
 }
 
 // undrained says what keeps each pod that is left on a node.
-func (c *Client) undrained(ctx context.Context, helper *drain.Helper, name string, bound time.Duration, err error) error {
+func (c *Client) undrained(
+	ctx context.Context, helper *drain.Helper, name string, bound time.Duration, err error,
+) error {
 	list, errs := helper.GetPodsForDeletion(name)
 	if errors.Join(errs...) != nil || len(list.Pods()) == 0 {
 		return fmt.Errorf("%s could not be drained within %s: %w", name, bound, err)

@@ -264,10 +264,10 @@ func setOwned(n *corev1.Node, annotation string, keys []string) {
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, annotation, string(text))
 }
 
-// labelled says that an annotation of a node names labels, taints or annotations of this program, or labels or taints of
-// Talos.
+// labelled says that an annotation of a node names labels, taints or annotations of this program, or labels or taints
+// of Talos.
 func labelled(n *corev1.Node) bool {
-	return slices.ContainsFunc([]string{ownedLabels, ownedTaints, ownedAnnotations, talosLabels, talosTaints}, func(a string) bool {
-		return n.Annotations[a] != ""
-	})
+	owned := []string{ownedLabels, ownedTaints, ownedAnnotations, talosLabels, talosTaints}
+
+	return slices.ContainsFunc(owned, func(a string) bool { return n.Annotations[a] != "" })
 }

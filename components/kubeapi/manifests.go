@@ -59,8 +59,8 @@ func (c *Client) update(ctx context.Context, objects []*unstructured.Unstructure
 	return <-done
 }
 
-// owningInventory is the annotation by which Talos knows the objects of its inventory. Replacing an object would take it
-// away. The inventory itself is Talos' to write: it adds what it finds.
+// owningInventory is the annotation by which Talos knows the objects of its inventory. Replacing an object would take
+// it away. The inventory itself is Talos' to write: it adds what it finds.
 const owningInventory = "config.k8s.io/owning-inventory"
 
 // apply applies objects by server-side apply.

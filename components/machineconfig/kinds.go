@@ -39,8 +39,8 @@ func checkKinds(patch configpatcher.Patch, text string) error {
 	return checkLaterSettings(text)
 }
 
-// laterSettings are those that came after Talos 1.12 into documents that the provider knows, by the kind of the document.
-// They stand for all that is below them; "[]" is each element of a list.
+// laterSettings are those that came after Talos 1.12 into documents that the provider knows, by the kind of the
+// document. They stand for all that is below them; "[]" is each element of a list.
 var laterSettings = map[string][]string{
 	"DHCPv4Config":         {"ignoreRoutes"},
 	"ExistingVolumeConfig": {"mount.disableAccessTime", "mount.secure", "scrub", "trim"},

@@ -66,7 +66,7 @@ func addAPIServer(a spec.APIServer, m *v1alpha1.MachineConfig, s *v1alpha1.APISe
 			VolumeHostPath: authenticationDir, VolumeMountPath: authenticationDir, VolumeReadOnly: true,
 		}}
 		// The API server runs as a user of its own.
-		m.MachineFiles = []*v1alpha1.MachineFile{{ //nolint:staticcheck // Talos has no other way up to 1.13
+		m.MachineFiles = []*v1alpha1.MachineFile{{ // Talos has no other way up to 1.13
 			FileContent: a.Authentication.Text, FilePermissions: 0o444, FilePath: authenticationFile, FileOp: "create",
 		}}
 	}

@@ -65,7 +65,7 @@ func RegistryLogins(p *plan.Plan, text string) ([]string, error) {
 
 	if len(older) > 0 {
 		docs = append(docs, &v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: &v1alpha1.MachineConfig{
-			MachineRegistries: v1alpha1.RegistriesConfig{RegistryConfig: older}, //nolint:staticcheck // what older versions know
+			MachineRegistries: v1alpha1.RegistriesConfig{RegistryConfig: older}, // what older versions know
 		}})
 	}
 

@@ -24,7 +24,8 @@ func (c *checks) checkMinimums(context.Context) error {
 		check := func(key string, value, least int) {
 			if value > 0 && value < least {
 				c.problems.Add("pools."+n.Pool+"."+key,
-					fmt.Sprintf("must be at least %d for a new control plane: Talos asks for it", least), strconv.Itoa(value), "raise it")
+					fmt.Sprintf("must be at least %d for a new control plane: Talos asks for it", least), strconv.Itoa(value),
+					"raise it")
 			}
 		}
 

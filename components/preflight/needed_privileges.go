@@ -66,7 +66,8 @@ const AnyChange = "*"
 
 // neededToChange are privileges on a VM that exists, by what of it changes.
 var neededToChange = map[string][]string{
-	"VM.Config.CDROM": {"cdrom"}, "VM.Config.Cloudinit": {"initialization"}, "VM.Config.CPU": {"cpu"}, "VM.Config.Disk": {"disks"}, "VM.Config.Memory": {"memory"},
+	"VM.Config.CDROM": {"cdrom"}, "VM.Config.Cloudinit": {"initialization"}, "VM.Config.CPU": {"cpu"},
+	"VM.Config.Disk": {"disks"}, "VM.Config.Memory": {"memory"},
 	"VM.Config.Network": {"networkDevices"},
 	"VM.Config.HWType":  {"machine", "bios", "scsiHardware", "serialDevices", "hostpcis"},
 	"VM.Config.Options": {AnyChange}, "VM.Migrate": {"nodeName"}, "Datastore.AllocateSpace": {"disks"},

@@ -95,8 +95,8 @@ func (m Machine) Evaluate(f Found, owner []string) Comparison {
 	case copied(f, m, owner):
 		return Comparison{Verdict: VerdictOwn}
 	case f.Bare(m.Name, owner) && !f.VM.Stopped:
-		return Comparison{Verdict: VerdictForeign, Bare: f.VM, Why: fmt.Sprintf("%s (UUID %s), and was to have UUID %s by its "+
-			"notes: it %s", now, f.Config.UUID, original(f), BareReason)}
+		return Comparison{Verdict: VerdictForeign, Bare: f.VM, Why: fmt.Sprintf("%s (UUID %s), and was to have UUID %s by "+
+			"its notes: it %s", now, f.Config.UUID, original(f), BareReason)}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner):
 		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
 		return Comparison{
@@ -166,8 +166,8 @@ func (f Found) Bare(name string, owner []string) bool {
 }
 
 // BareReason says why there is a VM without its settings.
-const BareReason = "is a copy of a template without its settings, which Proxmox VE, or a proxy in its place, accepted " +
-	"and did not apply"
+const BareReason = "is a copy of a template without its settings, which Proxmox VE, or a proxy in its place, " +
+	"accepted and did not apply"
 
 // DeleteBare says what to do about a VM without its settings.
 func DeleteBare(v proxmoxapi.VM) string {

@@ -74,10 +74,10 @@ func (h ImageHooks) checkLeftover(ctx context.Context, args *pulumi.ResourceHook
 		return nil // these credentials only look: the update has others
 	}
 
-	return fmt.Errorf("image %s is on host %s already, and is not in this stack's state: an earlier deployment has left it. It is "+
-		"downloaded again, and the credentials lack Datastore.Allocate on /storage/%s to delete it first. Delete it: run "+
-		"'pvesm free %s' on that host; or run 'pveum role modify TalosProxmox -append -privs Datastore.Allocate', with the name "+
-		"of the role", volume, host, datastore, volume)
+	return fmt.Errorf("image %s is on host %s already, and is not in this stack's state: an earlier deployment has "+
+		"left it. It is downloaded again, and the credentials lack Datastore.Allocate on /storage/%s to delete it first. "+
+		"Delete it: run 'pvesm free %s' on that host; or run 'pveum role modify TalosProxmox -append -privs "+
+		"Datastore.Allocate', with the name of the role", volume, host, datastore, volume)
 }
 
 func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
@@ -96,7 +96,8 @@ func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHook
 	}
 }
 
-// previewDownload is checkDownload in a preview: an image of the factory may be of a schematic that it does not know yet.
+// previewDownload is checkDownload in a preview: an image of the factory may be of a schematic that it does not know
+// yet.
 func (h ImageHooks) previewDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	url := hookutil.String(args.NewInputs, "url")
 	if url == "" || slices.ContainsFunc(h.Plan.Pools, func(p plan.PlannedPool) bool {

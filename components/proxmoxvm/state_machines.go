@@ -20,8 +20,8 @@ type stateMachine struct {
 	urn pulumi.URN
 }
 
-// ReadState reads the VMs of the state. What leaves the cluster before its VM is deleted is known by its name alone: the
-// engine tells no hook about another resource. Call it while the program runs, and once a resource of the stack was
+// ReadState reads the VMs of the state. What leaves the cluster before its VM is deleted is known by its name alone:
+// the engine tells no hook about another resource. Call it while the program runs, and once a resource of the stack was
 // registered: the engine reads no state that is empty.
 func (i *Identities) ReadState() error {
 	defer close(i.read)

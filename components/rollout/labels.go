@@ -49,8 +49,8 @@ func (f FinalCheck) warnOfUnknown(nodes []string, err error) {
 		corev1.LabelTopologyZone + " stay as they are" + reason)
 }
 
-// labelsOf are the labels, taints and annotations that the program gives a node with an administrator's credentials. Talos
-// has such credentials itself on control planes, sets annotations on all nodes, and is not told where it runs.
+// labelsOf are the labels, taints and annotations that the program gives a node with an administrator's credentials.
+// Talos has such credentials itself on control planes, sets annotations on all nodes, and is not told where it runs.
 func (f FinalCheck) labelsOf(n plan.Node, host string) kubeapi.NodeLabels {
 	var want kubeapi.NodeLabels
 
@@ -93,7 +93,8 @@ func (f FinalCheck) labelled(ctx context.Context, seen []kubeapi.Node) []labelle
 			unknown = append(unknown, n.Name)
 		}
 
-		if want := f.labelsOf(n, hosts[n.VMID]); len(want.Labels)+len(want.Taints)+len(want.Annotations) > 0 || at >= 0 && seen[at].Labelled {
+		want := f.labelsOf(n, hosts[n.VMID])
+		if len(want.Labels)+len(want.Taints)+len(want.Annotations) > 0 || at >= 0 && seen[at].Labelled {
 			all = append(all, labelledNode{n, want, at >= 0})
 		}
 	}

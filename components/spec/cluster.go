@@ -21,8 +21,8 @@ type Cluster struct {
 	// their Proxmox VE host as topology.kubernetes.io/zone, and on Talos the provider ID proxmox://region/vmid. Absent:
 	// none of them.
 	Region string `json:"region,omitempty"`
-	// Let control planes run pods, which a cluster without workers needs. Absent: true if there are no workers and no patch
-	// decides it, else false. K3s always lets them; taint their pool instead.
+	// Let control planes run pods, which a cluster without workers needs. Absent: true if there are no workers and no
+	// patch decides it, else false. K3s always lets them; taint their pool instead.
 	SchedulableControlPlanes *bool `json:"schedulableControlPlanes,omitempty"`
 	// Parts to install from their own manifests, in the versions that platform.md lists. metrics-server brings serving
 	// certificates for kubelets, and approves them.

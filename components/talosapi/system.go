@@ -194,7 +194,7 @@ func PullImage(ctx context.Context, t Target, c Credentials, namespace common.Co
 			return err
 		}
 
-		return api.ImagePull(ctx, namespace, image) //nolint:staticcheck // before Talos 1.13
+		return api.ImagePull(ctx, namespace, image) // before Talos 1.13
 	})
 	if err != nil {
 		return fmt.Errorf("%s cannot pull %s: %s", t.Name, image, brief(err)) // its words are enough
@@ -230,9 +230,11 @@ func pull(ctx context.Context, api *client.Client, namespace common.ContainerdNa
 	return err
 }
 
-// Install has a node install a system from an installer image, within the bound. It reports whether the node reboots into
-// it by itself, as those before Talos 1.13 do; others go on with what they run until Reboot.
-func Install(ctx context.Context, t Target, c Credentials, image string, bound time.Duration) (rebooting bool, err error) {
+// Install has a node install a system from an installer image, within the bound. It reports whether the node reboots
+// into it by itself, as those before Talos 1.13 do; others go on with what they run until Reboot.
+func Install(
+	ctx context.Context, t Target, c Credentials, image string, bound time.Duration,
+) (rebooting bool, err error) {
 	err = within(ctx, bound, t, c, func(ctx context.Context, api *client.Client) error {
 		err := install(ctx, api, image)
 		if client.StatusCode(err) != codes.Unimplemented {
@@ -240,7 +242,7 @@ func Install(ctx context.Context, t Target, c Credentials, image string, bound t
 		}
 
 		rebooting = true
-		_, err = api.UpgradeWithOptions(ctx, client.WithUpgradeImage(image)) //nolint:staticcheck // before Talos 1.13
+		_, err = api.UpgradeWithOptions(ctx, client.WithUpgradeImage(image)) // before Talos 1.13
 
 		return err
 	})

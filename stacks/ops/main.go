@@ -54,8 +54,9 @@ func command(out io.Writer) *cobra.Command {
 	flags.StringVarP(&o.project, cwdFlag, "C", "", "the directory of Pulumi.yaml; the nearest one upwards when left out")
 	flags.StringVar(&o.dir, "dir", "state-backups", "where snapshots are kept, seen from the project")
 
-	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), importCluster(o), planOf(o), roleOf(o), impactOf(o))
-	root.AddCommand(etcd(o), exports(), addresses(), fromTerraform(), fromCluster(), moduleOf(o))
+	root.AddCommand(snapshot(o), list(o), check(o), restore(o), run(o), importCluster(o))
+	root.AddCommand(planOf(o), roleOf(o), impactOf(o), etcd(o), moduleOf(o))
+	root.AddCommand(exports(), addresses(), fromTerraform(), fromCluster())
 
 	return root
 }

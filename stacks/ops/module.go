@@ -21,7 +21,8 @@ func moduleOf(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "module <path>", Args: cobra.ExactArgs(1),
 		Short: "Give the module of a fork its own path, in go.mod and in all imports",
-		Long: "Give the module of a fork its own path, in go.mod and in all imports, so that other modules can require it.\n\n" +
+		Long: "Give the module of a fork its own path, in go.mod and in all imports, so that other modules can require " +
+			"it.\n\n" +
 			"The names of resources, outputs and configuration keys stay: stacks that exist see no change.",
 		RunE: func(c *cobra.Command, args []string) error {
 			changed, err := renameModule(o.project, args[0])

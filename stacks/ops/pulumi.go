@@ -37,7 +37,8 @@ func pulumi(dir string, args []string) error {
 // other, and the VMs are compared with the state in parallel.
 var faster = []string{"PULUMI_PARALLEL=64", "PULUMI_PARALLEL_DIFF=true"}
 
-// environment is that of pulumi: the given one, which wins, with what makes it faster. The program is told of a destroy.
+// environment is that of pulumi: the given one, which wins, with what makes it faster. The program is told of a
+// destroy.
 func environment(args, given []string) []string {
 	env := slices.Concat(faster, given)
 	if args[0] == "destroy" {

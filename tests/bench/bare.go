@@ -9,7 +9,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
@@ -105,7 +104,7 @@ func registering(resources []apitype.ResourceV3) pulumi.RunFunc {
 func register(ctx *pulumi.Context, r apitype.ResourceV3, opts ...pulumi.ResourceOption) (pulumi.Resource, error) {
 	if r.Custom {
 		// The name says what it was: stashes of different kinds would share one.
-		return pulumi.NewStash(ctx, r.URN.Name()+"-"+string(tokens.Type(r.Type).Name()),
+		return pulumi.NewStash(ctx, r.URN.Name()+"-"+string(r.Type.Name()),
 			&pulumi.StashArgs{Input: input(r.Inputs)}, opts...)
 	}
 
@@ -128,7 +127,7 @@ func input(value any) pulumi.Input {
 				inner = plain
 			}
 
-			return pulumi.ToSecret(input(inner)).(pulumi.Output)
+			return pulumi.ToSecret(input(inner))
 		}
 
 		all := pulumi.Map{}

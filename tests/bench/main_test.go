@@ -234,8 +234,10 @@ func TestRegistering(t *testing.T) {
 		{URN: urn("", "pulumi:providers:p", "p"), Type: "pulumi:providers:p", Custom: true},
 		{URN: node, Type: "p:index:Node", Inputs: map[string]any{"cores": 2.0}, Outputs: map[string]any{"up": true}},
 		{URN: vm, Type: "p:vm:VM", Custom: true, Parent: node, Inputs: map[string]any{"disks": []any{"a"}}},
-		{URN: urn("", "p:machine:Applied", "n"), Type: "p:machine:Applied", Custom: true, Parent: node,
-			Dependencies: []resource.URN{vm}, Inputs: map[string]any{"configuration": secret}},
+		{
+			URN: urn("", "p:machine:Applied", "n"), Type: "p:machine:Applied", Custom: true, Parent: node,
+			Dependencies: []resource.URN{vm}, Inputs: map[string]any{"configuration": secret},
+		},
 	}
 
 	m := &registered{}

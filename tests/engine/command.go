@@ -130,8 +130,8 @@ func (c *Command) Kill() {
 	}
 }
 
-// Signal sends the update that runs, if one does, what Ctrl-C or a service manager sends. In a terminal that reaches the
-// CLI alone, too: its plugins, the language host and with it the program are in process groups of their own.
+// Signal sends the update that runs, if one does, what Ctrl-C or a service manager sends. In a terminal that reaches
+// the CLI alone, too: its plugins, the language host and with it the program are in process groups of their own.
 func (c *Command) Signal(s os.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

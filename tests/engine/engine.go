@@ -121,7 +121,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 // Providers says which plugins are in use: Published or Bridged.
 func (e *Engine) Providers() Providers { return e.providers }
 
-// ProviderVersions says what figures were measured with: "bridged providers bpg/proxmox 0.73.0, siderolabs/talos 0.7.1".
+// ProviderVersions says what figures were measured with:
+// "bridged providers bpg/proxmox 0.73.0, siderolabs/talos 0.7.1".
 func (e *Engine) ProviderVersions() string {
 	if e.providers == Bridged {
 		return "bridged providers " + e.pluginOrigin
@@ -183,8 +184,8 @@ func cacheDir(dir string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// findCLI takes the pulumi on PATH if it is recent enough, else the released one, where it can be fetched and nothing is
-// to be built here by choice, else it builds one.
+// findCLI takes the pulumi on PATH if it is recent enough, else the released one, where it can be fetched and nothing
+// is to be built here by choice, else it builds one.
 func (e *Engine) findCLI(ctx context.Context, b *builder, source string, wanted Providers) error {
 	// 3.255.0 is the first version whose engine has all that the program uses. It is a version of the SDK's own type.
 	minimum := sdk.Version

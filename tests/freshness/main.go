@@ -223,8 +223,8 @@ func answer(out io.Writer, talos, kubernetes string) error {
 	if err != nil {
 		fmt.Fprintf(out, "is refused: %v\n", err)
 
-		return fmt.Errorf("the program refuses Talos %s with Kubernetes %s: stacks/docs/maintainers.md describes how to move "+
-			"to a new minor version", talos, kubernetes)
+		return fmt.Errorf("the program refuses Talos %s with Kubernetes %s: stacks/docs/maintainers.md describes how "+
+			"to move to a new minor version", talos, kubernetes)
 	}
 
 	fmt.Fprintln(out, "is accepted.")

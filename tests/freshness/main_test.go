@@ -52,11 +52,13 @@ func TestRun(t *testing.T) {
 			shelf{talos + "@latest": "v1.14.4"}, "Talos v1.14.1 v1.14.4 a patch release", "",
 		},
 		"a minor version of Talos": {
-			shelf{talos + "@latest": "v1.15.0"}, "must be 1.14 or earlier: this release knows no later one",
+			shelf{talos + "@latest": "v1.15.0"},
+			"must be 1.14 or earlier: this release knows no later one",
 			"the program refuses Talos v1.15.0 with Kubernetes v1.37.2",
 		},
 		"a minor version of Kubernetes": {
-			shelf{kubernetes + "@latest": "v1.38.1"}, "Kubernetes v1.37.2 v1.38.1 a new minor version",
+			shelf{kubernetes + "@latest": "v1.38.1"},
+			"Kubernetes v1.37.2 v1.38.1 a new minor version",
 			"the program refuses Talos v1.14.1 with Kubernetes v1.38.1",
 		},
 		"a proxy without lists": {

@@ -256,8 +256,8 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 	return stack, errors.Join(stack.Workspace().SetEnvVars(env), stack.SetAllConfig(ctx, r.Secrets()))
 }
 
-// Env are variables for the CLI in addition to those of the backend: a home of its own, for the provider notes the hosts that
-// it logs in to among those that the user knows. What Go keeps at home stays there.
+// Env are variables for the CLI in addition to those of the backend: a home of its own, for the provider notes the
+// hosts that it logs in to among those that the user knows. What Go keeps at home stays there.
 func (r *Rehearsal) Env() (map[string]string, error) {
 	home, err := filepath.Abs(filepath.Join(r.dir, "home"))
 	if err != nil {

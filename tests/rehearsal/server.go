@@ -120,8 +120,8 @@ func (s *Server) access() access {
 	}
 }
 
-// agents writes what the guest agents of the stack's VMs are to say. The stand-in for QEMU reads it when a VM starts, and
-// answers in place of what runs in the VM. So each node's address is reserved before.
+// agents writes what the guest agents of the stack's VMs are to say. The stand-in for QEMU reads it when a VM starts,
+// and answers in place of what runs in the VM. So each node's address is reserved before.
 func (s *Server) agents(c *lab.Config, config stacks.Config, bits int, toLab func(netip.Addr) netip.Addr) error {
 	next := c.DHCP.From
 
@@ -159,7 +159,9 @@ func (s *Server) agents(c *lab.Config, config stacks.Config, bits int, toLab fun
 }
 
 // moveTo has the stack's VMs on a server, and what runs in them here.
-func (r *Rehearsal) moveTo(ctx context.Context, s *Server, p *plan.Plan, c lab.Config, firmware machine.Firmware) error {
+func (r *Rehearsal) moveTo(
+	ctx context.Context, s *Server, p *plan.Plan, c lab.Config, firmware machine.Firmware,
+) error {
 	err := s.prepare(ctx, p, c, r.Lab.Factory())
 	if err != nil {
 		return err
@@ -206,7 +208,8 @@ func (p *preparation) note(what string, err error) bool {
 // make creates something that may be there already.
 func (p *preparation) make(path string, values map[string]any) {
 	err := p.client.Post(p.ctx, path, values, nil)
-	if err != nil && !strings.Contains(err.Error(), "already exists") && !strings.Contains(err.Error(), "already defined") {
+	if err != nil && !strings.Contains(err.Error(), "already exists") &&
+		!strings.Contains(err.Error(), "already defined") {
 		p.note("POST "+path, err)
 	}
 }

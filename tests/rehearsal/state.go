@@ -173,8 +173,8 @@ func (r *Rehearsal) Kept() []world.VolumeState {
 	})
 }
 
-// Shell writes the environment in which the pulumi CLI sees the stack to a file that only the owner can read, and returns
-// the start of a command line that takes it from there: the engine's CLI, in the stack's directory.
+// Shell writes the environment in which the pulumi CLI sees the stack to a file that only the owner can read, and
+// returns the start of a command line that takes it from there: the engine's CLI, in the stack's directory.
 func (r *Rehearsal) Shell() (string, error) {
 	all, err := r.Env()
 	if err != nil {

@@ -29,7 +29,8 @@ func TestGitOps(t *testing.T) {
 		secrets  map[string]map[string]string
 	}{
 		"Flux, with keys": {
-			plan.PlannedGitOps{GitOps: overSSH, Tool: spec.AddonFlux, Key: true, Age: true}, "a key", "AGE-SECRET-KEY-1",
+			plan.PlannedGitOps{GitOps: overSSH, Tool: spec.AddonFlux, Key: true, Age: true},
+			"a key", "AGE-SECRET-KEY-1",
 			[]string{
 				"kind: GitRepository", "url: ssh://git@git.lan/platform.git", "branch: main", "secretRef:\n    name: flux-system",
 				"path: ./.clusters/home", "provider: sops\n    secretRef:\n      name: sops-age", "prune: true",
@@ -40,12 +41,14 @@ func TestGitOps(t *testing.T) {
 			},
 		},
 		"Flux, with a token": {
-			plan.PlannedGitOps{GitOps: overHTTPS, Tool: spec.AddonFlux, Key: true}, "a-token\n", "",
+			plan.PlannedGitOps{GitOps: overHTTPS, Tool: spec.AddonFlux, Key: true},
+			"a-token\n", "",
 			[]string{"url: https://git.lan/platform.git", "branch: next", "path: ./\n"},
 			map[string]map[string]string{"flux-system/flux-system": {"username": "git", "password": "a-token"}},
 		},
 		"Argo CD, with a key": {
-			plan.PlannedGitOps{GitOps: overSSH, Tool: spec.AddonArgoCD, Key: true}, "a key", "",
+			plan.PlannedGitOps{GitOps: overSSH, Tool: spec.AddonArgoCD, Key: true},
+			"a key", "",
 			[]string{
 				"kind: Application", "repoURL: ssh://git@git.lan/platform.git", "targetRevision: main", "path: .clusters/home",
 				"name: argocd-ssh-known-hosts-cm", hostKey, "namespace: argocd",
@@ -55,7 +58,8 @@ func TestGitOps(t *testing.T) {
 			}},
 		},
 		"Argo CD, with a token of a user": {
-			plan.PlannedGitOps{GitOps: overHTTPS, Tool: spec.AddonArgoCD, Key: true}, "robot:a-token", "",
+			plan.PlannedGitOps{GitOps: overHTTPS, Tool: spec.AddonArgoCD, Key: true},
+			"robot:a-token", "",
 			[]string{"path: .\n"},
 			map[string]map[string]string{"argocd/cluster": {
 				"username": "robot", "password": "a-token", "type": "git", "url": "https://git.lan/platform.git",

@@ -142,7 +142,8 @@ func (j *joinCheck) checkInstallation(ctx context.Context) error {
 		return nil //nolint:nilerr // asked again, and not what is waited for
 	}
 
-	if reason, err := j.Proxmox.GuestFile(ctx, machine, k3sconfig.FatalFile); err == nil && strings.TrimSpace(reason) != "" {
+	reason, err := j.Proxmox.GuestFile(ctx, machine, k3sconfig.FatalFile)
+	if err == nil && strings.TrimSpace(reason) != "" {
 		return errors.New(strings.TrimSpace(k3sconfig.Plain(reason)))
 	}
 

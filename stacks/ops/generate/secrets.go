@@ -80,7 +80,8 @@ func (r *Result) WriteSecrets(out io.Writer) error {
 		fmt.Fprintf(&commands, "  pulumi config set --secret --path '%s' < %s\n", s.Path, file)
 	}
 
-	_, err = fmt.Fprintf(out, "\nsettings that may be secret are not in the stack file. Once the stack is there, set them:\n\n"+
+	_, err = fmt.Fprintf(out, "\nsettings that may be secret are not in the stack file. Once the stack is there, "+
+		"set them:\n\n"+
 		"%s  rm -r %s\n", &commands, dir)
 
 	return err

@@ -107,9 +107,12 @@ func TestLeftOut(t *testing.T) {
 	t.Parallel()
 
 	all := []Case{
-		{Stage: Create, Effect: Reset}, {Stage: Create, Effect: Reset, Last: true},
-		{Stage: Create, Effect: Reset, Lasts: true}, {Stage: Remove, Effect: Reset},
-		{Stage: Remove, Effect: NoQuorum}, {Stage: Create, Effect: NoQuorum},
+		{Stage: Create, Effect: Reset},
+		{Stage: Create, Effect: Reset, Last: true},
+		{Stage: Create, Effect: Reset, Lasts: true},
+		{Stage: Remove, Effect: Reset},
+		{Stage: Remove, Effect: NoQuorum},
+		{Stage: Create, Effect: NoQuorum},
 	}
 
 	assert.Equal(t, []string{"no quorum (create, remove)", "reset (remove)", "reset for good (create)"},

@@ -186,28 +186,34 @@ func TestHARules(t *testing.T) {
 		{"GET", "/cluster/ha/groups", nil, "500 cannot index groups: ha groups have been migrated to rules"},
 		{"GET", "/cluster/ha/groups/a", nil, "500 cannot read group: ha groups have been migrated to rules"},
 		{
-			"POST", haPath, []string{"sid", "vm:103", "group", "racks"},
+			"POST", haPath,
+			[]string{"sid", "vm:103", "group", "racks"},
 			"500 invalid parameter 'group': ha groups have been migrated to rules",
 		},
 		{"GET", rules + "/none", nil, "500 no such ha rule 'none'"},
 		{
-			"POST", rules, []string{"rule", "home", "type", "node-affinity", "resources", "vm:101", "nodes", "pve1"},
+			"POST", rules,
+			[]string{"rule", "home", "type", "node-affinity", "resources", "vm:101", "nodes", "pve1"},
 			"500 create ha rule failed: HA rule 'home' already defined",
 		},
 		{
-			"POST", rules, []string{"rule", "b2", "type", "node-affinity", "resources", "vm:103", "nodes", "pve1"},
+			"POST", rules,
+			[]string{"rule", "b2", "type", "node-affinity", "resources", "vm:103", "nodes", "pve1"},
 			"500 create ha rule failed: cannot use unmanaged resource(s) vm:103.",
 		},
 		{
-			"PUT", rules + "/home", []string{"type", "node-affinity", "nodes", "pve9"},
+			"PUT", rules + "/home",
+			[]string{"type", "node-affinity", "nodes", "pve9"},
 			"500 update HA rules failed: cannot use non-existent node(s) pve9.",
 		},
 		{
-			"PUT", rules + "/home", []string{"type", "node-affinity", "nodes", "pve1", "digest", "x"},
+			"PUT", rules + "/home",
+			[]string{"type", "node-affinity", "nodes", "pve1", "digest", "x"},
 			"500 update HA rules failed: detected modified configuration - file changed by other user? Try again.",
 		},
 		{
-			"POST", rules, []string{"rule", "apart", "type", "resource-affinity", "resources", "vm:101", "affinity", "negative"},
+			"POST", rules,
+			[]string{"rule", "apart", "type", "resource-affinity", "resources", "vm:101", "affinity", "negative"},
 			"500 create ha rule failed: 400 Rule 'apart' is invalid.",
 		},
 		{

@@ -131,4 +131,4 @@ func (s *Server) recordedRoutes() map[string]bool {
 	return found
 }
 
-func (r route) String() string { return r.method + " " + r.path }
+func (rt route) String() string { return rt.method + " " + rt.path }

@@ -115,7 +115,7 @@ func (e *etcdError) Error() string { return etcdPrefix + e.text }
 
 // Is tells whether two are the same: real members have others later.
 func (e *etcdError) Is(other error) bool {
-	same, ok := other.(*etcdError) //nolint:errorlint // errors.Is unwraps
+	same, ok := other.(*etcdError) // errors.Is unwraps
 
 	return ok && same.text == e.text
 }

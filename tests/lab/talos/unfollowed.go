@@ -4,9 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"gopkg.in/yaml.v3"
 )
 
 // followed are the settings that nodes of the lab do something about, by document and path; a whole block where only

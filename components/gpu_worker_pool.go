@@ -8,6 +8,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -144,33 +145,34 @@ func (w gpuNode) passThrough(ctx *pulumi.Context, opts ...pulumi.ResourceOption)
 
 	// Where the VM waits, so does its mapping: what is wrong with the VM is said first.
 	waiting := append([]pulumi.ResourceOption{pulumi.DependsOn(w.args.after)}, opts...)
-	w.args.Mapping, err = newMapping(ctx, w, waiting...)
+	w.args.Mapping, err = newMapping(ctx, w.name, w.args.Node, w.device, waiting...)
 
 	return err
 }
 
 // newMapping makes the resource mapping of one GPU. Proxmox VE compares what it says of the device each time that the
 // VM starts: another card in the same slot is not passed by mistake.
-func newMapping(ctx *pulumi.Context, w gpuNode, opts ...pulumi.ResourceOption) (pulumi.StringInput, error) {
-	n := w.args.Node
+func newMapping(ctx *pulumi.Context, name string, n plan.Node, known *proxmoxapi.PCIDevice,
+	opts ...pulumi.ResourceOption,
+) (pulumi.StringInput, error) {
 	device := mapping.PciMapTypeArgs{Node: pulumi.String(n.Host), Path: pulumi.String(n.GPU.BDF)}
 
-	if w.device != nil {
-		device.Id = pulumi.String(w.device.ID)
-		if w.device.SubsystemID != "" {
-			device.SubsystemId = pulumi.String(w.device.SubsystemID)
+	if known != nil {
+		device.Id = pulumi.String(known.ID)
+		if known.SubsystemID != "" {
+			device.SubsystemId = pulumi.String(known.SubsystemID)
 		}
 
-		if w.device.IOMMUGroup >= 0 {
-			device.IommuGroup = pulumi.Int(w.device.IOMMUGroup)
+		if known.IOMMUGroup >= 0 {
+			device.IommuGroup = pulumi.Int(known.IOMMUGroup)
 		}
 	} else {
 		opts = append(opts, pulumi.IgnoreChanges([]string{"maps"}))
 		device.Id = pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
 	}
 
-	m, err := mapping.NewPci(ctx, w.name+"-gpu", &mapping.PciArgs{
-		Name: pulumi.String(mappingName(w.name)), Comment: pulumi.String("GPU of " + n.Name),
+	m, err := mapping.NewPci(ctx, name+"-gpu", &mapping.PciArgs{
+		Name: pulumi.String(mappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
 		Maps: mapping.PciMapTypeArray{device},
 	}, opts...)
 	if err != nil {

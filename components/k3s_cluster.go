@@ -34,7 +34,7 @@ type K3sClusterArgs struct {
 	// Identity are the files of a server that hold the identity of an existing cluster (k3sconfig.ReadServerFiles). They
 	// are required where the plan says that they are given, and kept secret.
 	Identity pulumi.StringInput
-	// SecretManifests are Kubernetes manifests that servers deploy, and RegistryLogins logins of registries
+	// SecretManifests are Kubernetes manifests to apply, and RegistryLogins logins of registries
 	// (spec.ReadRegistryLogins). They are required where the plan says that there are some, and kept secret.
 	SecretManifests, RegistryLogins pulumi.StringInput
 }
@@ -97,7 +97,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	b := &k3sBuilder{
 		K3sCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox,
 		child: pulumi.Parent(c), servers: &proxmoxvm.AddressBook{},
-		secretManifests: orNone(args.SecretManifests), registryLogins: orNone(args.RegistryLogins),
+		registryLogins: orNone(args.RegistryLogins),
 	}
 	for _, n := range p.Nodes() {
 		if n.Address.IsValid() {
@@ -122,7 +122,11 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	var all []pulumi.Resource
+	all, err := newK3sManifests(ctx, name, p, args.SecretManifests, b.hooks, b.child, pulumi.DependsOn(b.joined))
+	if err != nil {
+		return nil, err
+	}
+
 	for _, node := range c.Nodes {
 		all = append(all, node.VM, node.Joined)
 	}
@@ -152,8 +156,8 @@ type k3sBuilder struct {
 	child   pulumi.ResourceOption
 
 	identity *k3sIdentity
-	// secretManifests and registryLogins are empty without.
-	secretManifests, registryLogins pulumi.StringInput
+	// registryLogins are empty without.
+	registryLogins pulumi.StringInput
 	// joined are the servers, once they are registered.
 	joined []pulumi.Resource
 	// creationOrder is what the VMs of agents wait for.
@@ -229,8 +233,16 @@ func (b *k3sBuilder) machine(pool plan.PlannedPool, n plan.Node, after []pulumi.
 	}
 
 	args.After = append(args.After, after...)
+	name := childName(b.name, n)
 
-	node, err := newK3sNode(b.ctx, childName(b.name, n), args, b.child)
+	if n.GPU != nil && !n.GPU.Raw {
+		if args.Mapping, err = newMapping(b.ctx, name, n, b.report.Device(n), b.child,
+			pulumi.DependsOn(args.After)); err != nil {
+			return err
+		}
+	}
+
+	node, err := newK3sNode(b.ctx, name, args, b.child)
 	if err != nil {
 		return err
 	}
@@ -339,7 +351,7 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 		first = apiAt(b.Nodes[0].IPAddress)
 	}
 
-	return pulumi.ToSecret(pulumi.All(b.identity.identity, first, b.secretManifests, b.registryLogins).ApplyT(
+	return pulumi.ToSecret(pulumi.All(b.identity.identity, first, b.registryLogins).ApplyT(
 		func(all []any) (string, error) {
 			i, err := k3sconfig.ReadIdentity(all[0].(string))
 			if err != nil {
@@ -349,7 +361,7 @@ func (b *k3sBuilder) userData(n plan.Node) pulumi.StringOutput {
 			node.Server = all[1].(string)
 
 			return k3sconfig.UserData(b.Plan, node, i,
-				k3sconfig.Secrets{Manifests: all[2].(string), RegistryLogins: all[3].(string)})
+				k3sconfig.Secrets{RegistryLogins: all[2].(string)})
 		})).(pulumi.StringOutput)
 }
 

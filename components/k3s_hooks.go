@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/rollout"
@@ -26,18 +27,22 @@ type k3sHooks struct {
 	upgrade *pulumi.ResourceHook
 	// remove runs before a node is deleted, and takes it out of the cluster, or refuses that. It runs in previews, too.
 	remove *pulumi.ResourceHook
+	// applyManifests runs before it is noted that Kubernetes has manifests.
+	applyManifests *pulumi.ResourceHook
+	// manifests are what it applies.
+	manifests *rollout.Future[[]*unstructured.Unstructured]
 }
 
 // registerK3sHooks registers the hooks of the cluster whose component is called name.
 func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sProxmox, id *k3sIdentity,
 ) (k3sHooks, error) {
 	p := a.plan
-	h := k3sHooks{scope: scopeOf(ctx, name, a)}
+	h := k3sHooks{scope: scopeOf(ctx, name, a), manifests: rollout.NewFuture[[]*unstructured.Unstructured]()}
 	h.deletions = !p.Teardown || a.destroying
 
 	h.operations = k3s.New(k3s.Options{
 		Scope: h.scope, Proxmox: proxmox, Kubeconfig: id.anyServer, Identity: id.known,
-		Nodes: nodesBy(p, name, joinedSuffix),
+		Manifests: h.manifests, Nodes: nodesBy(p, name, joinedSuffix),
 	})
 
 	var errs []error
@@ -53,6 +58,7 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 
 	register(&h.waitJoined, "node-joined", h.operations.Cluster.WaitJoined)
 	register(&h.upgrade, "node-upgraded", h.operations.Upgrades.Upgrade, previews)
+	register(&h.applyManifests, "manifests-applied", h.operations.Cluster.ApplyManifests)
 	register(&h.remove, "node-leaves", h.operations.Removals.Remove, previews)
 
 	return h, errors.Join(errs...)

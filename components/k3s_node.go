@@ -28,6 +28,9 @@ type k3sNodeArgs struct {
 	Template pulumi.IntInput
 	// Image is the volume that becomes the node's system disk, where it is no clone.
 	Image pulumi.StringInput
+	// Mapping is the name of the resource mapping of the node's GPU; nil: the GPU is passed by its address, or there is
+	// none.
+	Mapping pulumi.StringInput
 	// CloudInit is the network that the cloud-init drive states. Its user data are the node's.
 	CloudInit proxmoxvm.CloudInit
 	// UserData are what the node is told when it boots first. They are kept secret.
@@ -145,7 +148,7 @@ func (args *k3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 
 	return &proxmoxvm.Args{
 		Node: n, Description: args.description(),
-		Template: args.Template, Image: args.Image, CloudInit: &drive, AgentTimeout: args.AgentTimeout,
+		Template: args.Template, Image: args.Image, Mapping: args.Mapping, CloudInit: &drive, AgentTimeout: args.AgentTimeout,
 		Rebalance: args.Rebalance, Replace: args.Replace,
 		Incomplete: args.Incomplete, State: args.State, Hooks: args.Hooks, After: args.After,
 	}

@@ -39,6 +39,20 @@ const observedBase = `{
 	}
 }`
 
+// observedK3s is a stack of K3s.
+const observedK3s = `{
+	"proxmox": {"endpoint": "https://pve.lan:8006", "tokenId": "a@b!c", "hosts": [{"name": "pve1"}], "ssh": {"username": "root"}},
+	"proxmoxTokenSecret": "11111111-2222-3333-4444-555555555555", "sshPrivateKey": "KEY",
+	"cluster": {"name": "c", "kind": "k3s", "versions": {"k3s": "v1.34.2+k3s1"}},
+	"k3s": {"disable": ["servicelb"], "generateSSHKey": true},
+	"image": {"source": "cloudImage", "cloudImage": {"url": "https://a.lan/release-20251113/ubuntu.img"}},
+	"network": {"cidr": "10.0.0.0/16", "gateway": "10.0.0.1"},
+	"pools": {
+		"control": {"role": "controlplane", "count": 1, "addresses": "10.0.0.11-19"},
+		"worker": {"role": "worker", "count": 1, "addresses": "10.0.0.21-29"}
+	}
+}`
+
 // What a key needs around it.
 const (
 	withSSH      = `{"proxmox": {"ssh": {"username": "root"}}, "sshPrivateKey": "KEY"}`
@@ -379,7 +393,7 @@ func TestEachKeyIsObserved(t *testing.T) {
 		case there:
 			requireTest(t, key, test)
 		case sampled:
-			t.Run(key, func(t *testing.T) { requireObserved(t, key, s) })
+			t.Run(key, func(t *testing.T) { requireObserved(t, observedBase, key, s) })
 		case below, own(key):
 		default:
 			t.Errorf("nothing observes %s: give it a value in samples, or name its test in elsewhere", key)
@@ -395,7 +409,21 @@ func TestEachKeyIsObserved(t *testing.T) {
 	}
 }
 
-func requireObserved(t *testing.T, key string, s sample) {
+// platform begins the keys that mean the same for K3s.
+var platform = regexp.MustCompile(`^(csiToken|gitOpsKey|ageKey|secretManifests|registryLogins|` +
+	`cluster\.(addons|gitOps|manifest|registry|trustedCAs|proxy|apiServer|region|cni\.loadBalancer|endpoint\.names))`)
+
+// TestEachPlatformKeyIsObservedOnK3s: what clusters of Talos and of K3s bring to their users has the same keys.
+func TestEachPlatformKeyIsObservedOnK3s(t *testing.T) {
+	for key, s := range samples {
+		// K3s takes the path of a mirror as it stands, whatever is said of it.
+		if platform.MatchString(key) && !strings.HasSuffix(key, ".overridePath") {
+			t.Run(key, func(t *testing.T) { requireObserved(t, observedK3s, key, s) })
+		}
+	}
+}
+
+func requireObserved(t *testing.T, base, key string, s sample) {
 	t.Helper()
 
 	read := func(text string, into any) {
@@ -419,7 +447,7 @@ func requireObserved(t *testing.T, key string, s sample) {
 		return all
 	}
 
-	parts := []string{observedBase}
+	parts := []string{base}
 	if s.with != "" {
 		parts = append(parts, s.with)
 	}

@@ -204,13 +204,20 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, repor
 		return nil, err
 	}
 
+	var secret pulumi.StringInput
+	if p.SecretManifests {
+		if secret, err = secretManifests(config, p); err != nil {
+			return nil, err
+		}
+	}
+
 	if p.Distribution == spec.DistributionK3s {
 		cluster, err := components.NewK3sCluster(ctx, name, &components.K3sClusterArgs{
 			Plan: p, Preflight: report, Proxmox: api, Destroying: config.Destroying,
 			Token:    secretInput(config.K3sToken, config.Secrets.K3sToken),
 			Identity: secretInput(config.K3sIdentity, config.Secrets.K3sIdentity),
 
-			SecretManifests: secretInput(config.SecretManifests, config.Secrets.SecretManifests),
+			SecretManifests: secret,
 			RegistryLogins:  secretInput(config.RegistryLogins, config.Secrets.RegistryLogins),
 		}, append(opts, pulumi.Providers(proxmox))...)
 		if err != nil {
@@ -229,12 +236,7 @@ func deploy(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox, repor
 		Plan: p, Preflight: report, Proxmox: api, ProjectDir: config.Dir, Destroying: config.Destroying,
 		BackupPassphrase: config.BackupPassphrase,
 		TailscaleAuthKey: secretInput(config.TailscaleAuthKey, config.Secrets.TailscaleAuthKey),
-	}
-	if p.SecretManifests {
-		args.SecretManifests, err = secretManifests(config, p)
-		if err != nil {
-			return nil, err
-		}
+		SecretManifests:  secret,
 	}
 
 	if p.RegistryLogins {

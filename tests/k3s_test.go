@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"talos-proxmox/stacks"
@@ -176,50 +177,104 @@ func installChecksum(version string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(ubuntu.InstallScript(version))))
 }
 
-// TestK3sManifests: servers deploy the operator's manifests, and the state keeps the secret ones encrypted. Changed ones
-// reach new servers.
+// TestK3sManifests: Kubernetes gets the manifests of the operator and of addons, and the secret ones, also when they
+// change; what others have set stays theirs.
 func TestK3sManifests(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, example(t, "k3s"))
-	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: deploy-key, namespace: default}\nstringData: {key: hunter2}\n"
 
-	set(t, r.Stack, "cluster.manifests[0]",
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: motd, namespace: default}\ndata: {text: hello}\n")
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":secretManifests",
-		auto.ConfigValue{Value: secret, Secret: true}))
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":registryLogins",
-		auto.ConfigValue{Value: "registry.lan: {username: pull, password: hunter3}", Secret: true}))
+	motd := func(text string) {
+		set(t, r.Stack, "cluster.manifests[0]",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: motd}\ndata: {text: "+text+"}\n")
+	}
+
+	motd("hello")
+
+	for key, secret := range map[string]string{
+		"secretManifests": "apiVersion: v1\nkind: Secret\nmetadata: {name: deploy-key, namespace: default}\n" +
+			"stringData: {key: hunter2}\n",
+		"registryLogins": "registry.lan: {username: pull, password: hunter3}",
+		"gitOpsKey":      "hunter4",
+	} {
+		require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":"+key,
+			auto.ConfigValue{Value: secret, Secret: true}))
+	}
+
+	set(t, r.Stack, "cluster.gitOps.repository", "https://git.example.com/platform.git")
+	assert.Contains(t, failPreview(t, r.Stack), "cluster.gitOps: needs one of the addons flux and argo-cd")
+	set(t, r.Stack, "cluster.addons[0]", "flux")
 
 	result := upResult(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	api := kubernetesClient(t, result.Outputs)
+	config := func() string {
+		found, err := api.CoreV1().ConfigMaps("default").Get(t.Context(), "motd", metav1.GetOptions{})
+		require.NoError(t, err)
 
-	motd, err := api.CoreV1().ConfigMaps("default").Get(t.Context(), "motd", metav1.GetOptions{})
-	require.NoError(t, err)
-	assert.Equal(t, map[string]string{"text": "hello"}, motd.Data)
+		return found.Data["text"]
+	}
 
-	key, err := api.CoreV1().Secrets("default").Get(t.Context(), "deploy-key", metav1.GetOptions{})
+	assert.Equal(t, "hello", config())
+
+	for _, secret := range []struct{ namespace, name, key, want string }{
+		{"default", "deploy-key", "key", "hunter2"}, {"flux-system", "flux-system", "password", "hunter4"},
+	} {
+		found, err := api.CoreV1().Secrets(secret.namespace).Get(t.Context(), secret.name, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, secret.want, string(found.Data[secret.key])+found.StringData[secret.key])
+	}
+
+	jobs, err := api.BatchV1().Jobs("kube-system").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "hunter2", string(key.Data["key"])+key.StringData["key"])
+	require.Len(t, jobs.Items, 1)
+	assert.Contains(t, jobs.Items[0].Name, "install-flux-")
+
+	requireNoChange(t, r.Stack)
+	motd("bye")
+	assert.Contains(t, previewOf(t, r.Stack), "edge-manifests update")
+	up(t, r.Stack)
+	assert.Equal(t, "bye", config())
 
 	kept, err := os.ReadFile(filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, r.Stack.Name()+".json"))
 	require.NoError(t, err)
 	assert.Contains(t, string(kept), "edge-server-1-user-data")
 
-	for _, text := range []string{"hunter2", "hunter3"} {
-		assert.NotContains(t, string(kept), text)
+	for _, secret := range []string{"hunter2", "hunter3", "hunter4"} {
+		assert.NotContains(t, string(kept), secret)
 	}
 
-	requireNoChange(t, r.Stack)
+	others, err := api.CoreV1().ConfigMaps("default").Apply(t.Context(),
+		applycorev1.ConfigMap("motd", "default").WithData(map[string]string{"text": "theirs"}),
+		metav1.ApplyOptions{FieldManager: "helm", Force: true})
+	require.NoError(t, err)
+	require.Equal(t, "theirs", others.Data["text"])
 
-	set(t, r.Stack, "cluster.manifests[0]",
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: motd, namespace: default}\ndata: {text: bye}\n")
-	assert.Contains(t, previewOf(t, r.Stack), "manifests")
+	motd("ours")
+	assert.Contains(t, failUp(t, r.Stack), "the manifests of the cluster were not applied: ConfigMap default/motd: ")
+	assert.Equal(t, "theirs", config())
 
 	set(t, r.Stack, "cluster.manifests[0]", "https://example.com/flux.yaml")
 	assert.Contains(t, failPreview(t, r.Stack), "cluster.manifests[0]: must be a file or text: K3s nodes fetch no manifests")
+}
+
+// TestK3sGPU: an agent has the GPU of its host, by a resource mapping of its own, and the contract names it.
+func TestK3sGPU(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "k3s", "worker: ubuntu-24.04 }", "worker: ubuntu-24.04, gpuWorker: ubuntu-24.04 }",
+		"    agent:", "    gpu: { role: worker, addresses: 192.168.20.51-59, gpus: { \"1\": { bdf: \"0000:01:00.0\" } } }\n    agent:"))
+
+	outputs := upResult(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	const gpu = "edge-gpu-1"
+
+	assert.Contains(t, vmConfig(t, r, gpu)["hostpci0"], "mapping="+gpu+",pcie=1,rombar=1")
+	require.Len(t, contractOf(t, outputs).BootstrapNodes.GPUWorkers, 1)
+	assert.Equal(t, "0000:01:00.0", *contractOf(t, outputs).BootstrapNodes.GPUWorkers[0].GPU)
+	requireNoChange(t, r.Stack)
 }
 
 // TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only

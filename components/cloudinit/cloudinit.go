@@ -40,7 +40,10 @@ type CACerts struct {
 // Apt has the sources of packages.
 type Apt struct {
 	// Primary also holds security updates, where no other mirror is stated for those.
-	Primary []AptMirror `yaml:"primary"`
+	Primary []AptMirror `yaml:"primary,omitempty"`
+	// HTTPProxy and HTTPSProxy are URLs of the proxies that packages are fetched through.
+	HTTPProxy  string `yaml:"http_proxy,omitempty"`
+	HTTPSProxy string `yaml:"https_proxy,omitempty"`
 }
 
 // AptMirror is a source of packages for some architectures; "default" is for all.

@@ -37,16 +37,23 @@ type config struct {
 	Disable     []string `yaml:"disable,omitempty"`
 	NodeLabel   []string `yaml:"node-label,omitempty"`
 	NodeTaint   []string `yaml:"node-taint,omitempty"`
+	// NoDefaultRegistry keeps containerd from asking a registry whose mirrors do not have an image.
+	NoDefaultRegistry bool `yaml:"disable-default-registry-endpoint,omitempty"`
 	// WriteKubeconfigMode keeps the server's own kubeconfig root's.
 	WriteKubeconfigMode string `yaml:"write-kubeconfig-mode,omitempty"`
 
 	More map[string]any `yaml:",inline"`
 }
 
+// apiServerArg is the option whose values are arguments of the API server.
+const apiServerArg = "kube-apiserver-arg"
+
 // configuration writes the configuration file of a node.
 func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 	k := p.K3s
 	c := config{
+		NoDefaultRegistry: slices.ContainsFunc(p.Mirrors, func(m plan.Mirror) bool { return m.Options.SkipFallback }),
+
 		NodeName: n.Planned.Name, Server: n.Server, NodeLabel: pairs(n.Planned.OwnLabels()),
 	}
 
@@ -84,6 +91,19 @@ func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 		delete(c.More, "tls-san")
 
 		c.TLSSAN = append(c.TLSSAN, listOf(more)...)
+	}
+
+	if n.Planned.Role == spec.RoleControlPlane {
+		stated := listOf(c.More[apiServerArg])
+
+		own, _, err := apiServer(p.APIServer, stated)
+		if err != nil {
+			return "", err
+		}
+
+		if own != nil {
+			c.More[apiServerArg] = append(own, stated...)
+		}
 	}
 
 	var b bytes.Buffer

@@ -57,8 +57,12 @@ func Differ(then, now string) []string {
 		found = append(found, "registries")
 	}
 
-	if !slices.Equal(filesIn(before, manifestsDir), filesIn(after, manifestsDir)) {
-		found = append(found, "manifests")
+	if !slices.Equal(filesIn(before, apiServerDir), filesIn(after, apiServerDir)) {
+		found = append(found, "API server")
+	}
+
+	if proxyOf(before) != proxyOf(after) {
+		found = append(found, "proxy")
 	}
 
 	if !reflect.DeepEqual(before.CACerts, after.CACerts) {

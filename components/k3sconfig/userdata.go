@@ -25,6 +25,9 @@ const (
 	CloudInitLog = "/var/log/cloud-init-output.log"
 	// CloudInitStatus is how far cloud-init has come.
 	CloudInitStatus = "/run/cloud-init/status.json"
+
+	// installFile is what the installation reads.
+	installFile = "/etc/default/k3s-install"
 )
 
 var (
@@ -40,8 +43,8 @@ var (
 
 // Secrets are those of the operator that nodes are told.
 type Secrets struct {
-	// Manifests are deployed by servers. RegistryLogins are as spec.ReadRegistryLogins reads them.
-	Manifests, RegistryLogins string
+	// RegistryLogins are as spec.ReadRegistryLogins reads them.
+	RegistryLogins string
 }
 
 // UserData is what a node is told when it boots first. It is secret: it holds the node's token, and the first server's
@@ -71,9 +74,9 @@ func UserData(p *plan.Plan, n Node, i Identity, s Secrets) (string, error) {
 		// Who waits reads it from the beginning on: nothing is wrong yet.
 		{Path: FatalFile, Permissions: "0644"},
 		{
-			Path: "/etc/default/k3s-install", Permissions: "0644",
+			Path: installFile, Permissions: "0600",
 			Content: fmt.Sprintf("K3S_ROLE='%s'\nK3S_PACKAGES='%s'\n", role,
-				strings.Join(packages, " ")) + datastore + Wanted(k),
+				strings.Join(packages, " ")) + datastore + proxy(p) + Wanted(k),
 		},
 		{Path: "/usr/local/sbin/k3s-install", Permissions: "0755", Content: installation(k)},
 		{Path: "/etc/systemd/system/k3s-install.service", Permissions: "0644", Content: unit},
@@ -92,7 +95,12 @@ func UserData(p *plan.Plan, n Node, i Identity, s Secrets) (string, error) {
 	files = append(files, pull...)
 
 	if role == "server" {
-		files = append(files, deployed(p, s.Manifests)...)
+		_, read, err := apiServer(p.APIServer, nil)
+		if err != nil {
+			return "", err
+		}
+
+		files = append(files, read...)
 	}
 
 	var trusted *cloudinit.CACerts
@@ -114,18 +122,13 @@ func UserData(p *plan.Plan, n Node, i Identity, s Secrets) (string, error) {
 		keys = append(keys, i.SSH.Public)
 	}
 
-	var apt *cloudinit.Apt
-	if k.AptMirror != "" {
-		apt = &cloudinit.Apt{Primary: []cloudinit.AptMirror{{Arches: []string{"default"}, URI: k.AptMirror}}}
-	}
-
 	return cloudinit.Config{
 		Hostname: n.Planned.Name, ManageEtcHosts: true, DisableRoot: true,
 		Users: []cloudinit.User{{
 			Name: k.User, Sudo: "ALL=(ALL) NOPASSWD:ALL", Groups: []string{"sudo"}, Shell: "/bin/bash", LockPassword: true,
 			SSHKeys: keys,
 		}},
-		CACerts: trusted, Apt: apt, PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: packages,
+		CACerts: trusted, Apt: packageSources(p), PackageUpdate: true, PackageUpgrade: k.Upgrade, Packages: packages,
 		Files: files,
 		Commands: [][]string{
 			{"systemctl", "daemon-reload"},

@@ -2,11 +2,15 @@ package k3sconfig
 
 import (
 	"net/netip"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -160,36 +164,109 @@ func TestRegistryLogins(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// TestManifests: all servers deploy the same, and agents nothing.
-func TestManifests(t *testing.T) {
+// TestAPIServer: servers have the arguments and the files of their API servers, agents nothing. Of the audit log, what
+// the operator states wins.
+func TestAPIServer(t *testing.T) {
 	t.Parallel()
 
 	p := planned(t)
-	p.Manifests = []spec.InlineOrFile{{Text: "kind: A\n"}, {Text: "kind: B\n"}}
-
-	for i, n := range []Node{
-		{Planned: p.Nodes()[0], First: true},
-		{Planned: p.Nodes()[1], Server: "https://10.0.0.11:6443"},
-		{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"},
-	} {
-		text, err := UserData(p, n, identity(), Secrets{Manifests: "kind: Secret\n"})
-		require.NoError(t, err)
-
-		read, err := cloudinit.Parse(text)
-		require.NoError(t, err)
-
-		for name, want := range map[string]string{
-			"cluster-1": "kind: A\n", "cluster-2": "kind: B\n", "cluster-secrets": "kind: Secret\n",
-		} {
-			file, there := read.File("/var/lib/rancher/k3s/server/manifests/" + name + ".yaml")
-			require.Equal(t, i < 2, there, name)
-
-			if there {
-				require.Equal(t, want, file.Content)
-				require.Equal(t, "0600", file.Permissions)
-			}
-		}
+	p.K3s.ServerArgs = []string{"--kube-apiserver-arg=audit-log-maxage=7", "--kube-apiserver-arg=v=2"}
+	p.APIServer = spec.APIServer{
+		OIDC:      &spec.OIDC{Issuer: "https://a.lan", ClientID: "k", GroupsClaim: "groups"},
+		Audit:     &spec.InlineOrFile{Text: "kind: Policy\n"},
+		Admission: map[string]map[string]any{"PodSecurity": {"defaults": map[string]any{"enforce": "baseline"}}},
 	}
+
+	server, agent := Node{Planned: p.Nodes()[0], First: true}, Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}
+
+	text, err := UserData(p, server, identity(), Secrets{})
+	require.NoError(t, err)
+
+	read, err := cloudinit.Parse(text)
+	require.NoError(t, err)
+
+	var config struct {
+		Args []string `yaml:"kube-apiserver-arg"`
+	}
+
+	file, _ := read.File("/etc/rancher/k3s/config.yaml")
+	require.NoError(t, yaml.Unmarshal([]byte(file.Content), &config))
+	require.Equal(t, []string{
+		"admission-control-config-file=/etc/rancher/k3s/apiserver/admission.yaml",
+		"audit-log-maxbackup=10", "audit-log-maxsize=100", "audit-log-path=/var/lib/rancher/k3s/server/logs/audit.log",
+		"audit-policy-file=/etc/rancher/k3s/apiserver/audit.yaml",
+		"oidc-client-id=k", "oidc-groups-claim=groups", "oidc-issuer-url=https://a.lan",
+		"audit-log-maxage=7", "v=2",
+	}, config.Args)
+
+	file, _ = read.File("/etc/rancher/k3s/apiserver/audit.yaml")
+	require.Equal(t, "kind: Policy\n", file.Content)
+	require.Equal(t, "0600", file.Permissions)
+
+	file, _ = read.File("/etc/rancher/k3s/apiserver/admission.yaml")
+	require.YAMLEq(t, `{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [
+		{name: PodSecurity, configuration: {defaults: {enforce: baseline}}}]}`, file.Content)
+
+	text, err = UserData(p, agent, identity(), Secrets{})
+	require.NoError(t, err)
+	require.NotContains(t, text, "apiserver")
+
+	p.APIServer = spec.APIServer{Authentication: &spec.InlineOrFile{Text: "kind: AuthenticationConfiguration\n"}}
+	other, err := UserData(p, server, identity(), Secrets{})
+	require.NoError(t, err)
+	require.Contains(t, other, "authentication-config=/etc/rancher/k3s/apiserver/authentication.yaml")
+}
+
+// TestProxy: the installation, and by it K3s, go through the proxy, and apt does. A change of it is a difference.
+func TestProxy(t *testing.T) {
+	t.Parallel()
+
+	p := planned(t)
+	agent := Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}
+
+	without, err := UserData(p, agent, identity(), Secrets{})
+	require.NoError(t, err)
+
+	p.Proxy = &spec.Proxy{HTTP: "http://proxy.lan:3128", HTTPS: "http://proxy.lan:3129"}
+	p.NoProxy = []string{"10.0.0.0/24", ".svc"}
+
+	with, err := UserData(p, agent, identity(), Secrets{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"proxy"}, Differ(without, with))
+
+	read, err := cloudinit.Parse(with)
+	require.NoError(t, err)
+
+	file, _ := read.File("/etc/default/k3s-install")
+	require.Equal(t, "0600", file.Permissions)
+
+	shell := exec.Command("sh", "-c", file.Content+"env")
+	shell.Env = []string{"PATH=" + os.Getenv("PATH")}
+	env, err := shell.Output()
+	require.NoError(t, err)
+
+	for _, want := range []string{
+		"HTTP_PROXY=http://proxy.lan:3128", "http_proxy=http://proxy.lan:3128", "HTTPS_PROXY=http://proxy.lan:3129",
+		"NO_PROXY=10.0.0.0/24,.svc",
+	} {
+		require.Contains(t, strings.Split(string(env), "\n"), want)
+	}
+
+	require.Contains(t, with, "apt:\n  http_proxy: http://proxy.lan:3128\n  https_proxy: http://proxy.lan:3129\n")
+}
+
+// TestNoFallback: K3s asks either every registry itself, or none that has mirrors.
+func TestNoFallback(t *testing.T) {
+	t.Parallel()
+
+	p := planned(t)
+	p.Mirrors = []plan.Mirror{{
+		Registry: "docker.io", Endpoints: []string{"https://a.lan/hub"}, Options: spec.RegistryOptions{SkipFallback: true},
+	}}
+
+	text, err := UserData(p, Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}, identity(), Secrets{})
+	require.NoError(t, err)
+	require.Contains(t, text, "disable-default-registry-endpoint: true\n")
 }
 
 // TestStartTimeout: both waits of the installation are bounded by the key, and its default leaves the text as it is.

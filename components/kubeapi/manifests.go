@@ -1,7 +1,9 @@
 package kubeapi
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -63,41 +65,97 @@ func (c *Client) update(ctx context.Context, objects []*unstructured.Unstructure
 // it away. The inventory itself is Talos' to write: it adds what it finds.
 const owningInventory = "config.k8s.io/owning-inventory"
 
-// apply applies objects by server-side apply.
+// manifestManager owns the fields that Apply states. It is another than that of the jobs of addons: what a manager
+// leaves out of an object that it has applied is taken away.
+const manifestManager = "talos-proxmox-manifests"
+
+// Apply applies objects by server-side apply, in their order, within the bound. What cannot be applied yet is tried
+// again: its kind or its namespace may come. A field that another manager has set to another value stays as it is, and
+// is an error.
+func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured, bound time.Duration,
+	progress wait.Reporter,
+) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
+		var refused, missing []error
+
+		errs := c.each(ctx, objects, func(to dynamic.ResourceInterface, _ string, object *unstructured.Unstructured) error {
+			_, err := to.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manifestManager})
+
+			return err
+		})
+		for _, err := range errs {
+			switch {
+			case apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
+				refused = append(refused, err)
+			default:
+				missing = append(missing, err)
+			}
+		}
+
+		if refused != nil || missing == nil {
+			return errors.Join(refused...)
+		}
+
+		return wait.For("Kubernetes to take manifests: %v", errors.Join(missing...))
+	})
+}
+
+// apply applies objects by server-side apply in Talos' name.
 func (c *Client) apply(ctx context.Context, objects []*unstructured.Unstructured, changed func(path string)) error {
+	return errors.Join(c.each(ctx, objects, func(to dynamic.ResourceInterface, path string,
+		object *unstructured.Unstructured,
+	) error {
+		applied, err := applyOne(ctx, to, object)
+		if applied {
+			changed(path)
+		}
+
+		return err
+	})...)
+}
+
+// each does something with each object, given where it belongs and what it is called. An error is of one object, and
+// names it; the others are done nevertheless.
+func (c *Client) each(ctx context.Context, objects []*unstructured.Unstructured,
+	do func(to dynamic.ResourceInterface, path string, object *unstructured.Unstructured) error,
+) []error {
 	api, err := dynamic.NewForConfig(c.config)
 	if err != nil {
-		return err
+		return []error{err}
 	}
+
+	var errs []error
 
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.api.Discovery()))
 
 	for _, object := range objects {
 		gvk := object.GroupVersionKind()
 
+		path := gvk.Kind + " " + object.GetName()
+
 		found, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err == nil {
+			kind := api.Resource(found.Resource)
+			to := dynamic.ResourceInterface(kind)
+
+			if found.Scope.Name() == meta.RESTScopeNameNamespace {
+				namespace := cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
+				path, to = gvk.Kind+" "+namespace+"/"+object.GetName(), kind.Namespace(namespace)
+			}
+
+			err = do(to, path, object)
+		}
+
 		if err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
 		}
 
-		kind := api.Resource(found.Resource)
-		path, to := gvk.Kind+" "+object.GetName(), dynamic.ResourceInterface(kind)
-
-		if found.Scope.Name() == meta.RESTScopeNameNamespace {
-			path, to = gvk.Kind+" "+object.GetNamespace()+"/"+object.GetName(), kind.Namespace(object.GetNamespace())
-		}
-
-		applied, err := applyOne(ctx, to, object)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-
-		if applied {
-			changed(path)
+		if ctx.Err() != nil {
+			break
 		}
 	}
 
-	return nil
+	return errs
 }
 
 // applyOne applies an object, unless it belongs to another inventory. It reports whether that has changed it.

@@ -51,14 +51,7 @@ const (
 )
 
 func addAPIServer(a spec.APIServer, m *v1alpha1.MachineConfig, s *v1alpha1.APIServerConfig) error {
-	args := map[string]string{}
-
-	if o := a.OIDC; o != nil {
-		args = map[string]string{
-			"oidc-issuer-url": o.Issuer, "oidc-client-id": o.ClientID, "oidc-username-claim": o.UsernameClaim,
-			"oidc-username-prefix": o.UsernamePrefix, "oidc-groups-claim": o.GroupsClaim, "oidc-groups-prefix": o.GroupsPrefix,
-		}
-	}
+	args := plan.APIServerArgs(a)
 
 	if a.Authentication != nil {
 		args["authentication-config"] = authenticationFile
@@ -70,8 +63,6 @@ func addAPIServer(a spec.APIServer, m *v1alpha1.MachineConfig, s *v1alpha1.APISe
 			FileContent: a.Authentication.Text, FilePermissions: 0o444, FilePath: authenticationFile, FileOp: "create",
 		}}
 	}
-
-	maps.DeleteFunc(args, func(_, value string) bool { return value == "" })
 
 	for name, value := range args {
 		if s.ExtraArgsConfig == nil {

@@ -291,6 +291,7 @@ func (r *resolver) openK3s(p *Plan) (all, control []Ingress) {
 		{"icmp", spec.ProtocolICMP, nil, nodes},
 		{"flannel-vxlan", spec.ProtocolUDP, one(k3sVXLAN), nodes},
 	}
+	all = append(all, openLoadBalancer(p, nodes)...)
 	control = []Ingress{
 		{
 			"kube-apiserver", spec.ProtocolTCP, one(constants.DefaultControlPlanePort),

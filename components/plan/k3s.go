@@ -87,6 +87,7 @@ func (r *resolver) checkK3s(p *Plan) {
 	}
 
 	r.checkK3sArgs("k3s.serverArgs", k.ServerArgs)
+	r.checkK3sAPIServerArgs(k.ServerArgs)
 	r.checkK3sArgs("k3s.agentArgs", k.AgentArgs)
 
 	if k.Checksum != "" && !checksum.MatchString(k.Checksum) {
@@ -169,6 +170,28 @@ func (r *resolver) checkK3sArgs(path string, args []string) {
 	}
 }
 
+// checkK3sAPIServerArgs: what cluster.apiServer states is not to be stated again.
+func (r *resolver) checkK3sAPIServerArgs(args []string) {
+	a := r.spec.Cluster.APIServer
+	own := APIServerArgs(a)
+
+	for argument, given := range map[string]bool{
+		"authentication-config": a.Authentication != nil, "audit-policy-file": a.Audit != nil,
+		"admission-control-config-file": len(a.Admission) > 0,
+	} {
+		if given {
+			own[argument] = ""
+		}
+	}
+
+	for i, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--kube-apiserver-arg="), "=")
+		if _, stated := own[name]; stated {
+			r.problems.Add(at("k3s.serverArgs", i), "is what cluster.apiServer states", arg, "leave one of the two out")
+		}
+	}
+}
+
 // checkK3sPool holds what K3s says that a machine needs (K3s: Requirements), and what would not be carried out.
 func (r *resolver) checkK3sPool(p *pool) {
 	check := func(path string, s spec.VMSpec) {
@@ -234,9 +257,6 @@ func k3sOnly(s spec.Spec) []exclusiveKey {
 	}
 }
 
-// platformOfBoth are the keys of a platform that K3s clusters have, too.
-var platformOfBoth = []string{"secretManifests", "registryLogins"}
-
 func talosOnly(s spec.Spec) []exclusiveKey {
 	c, i := s.Cluster, s.Image
 	keys := []exclusiveKey{
@@ -257,19 +277,17 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"image.source", i.Source == spec.SourceISO || i.Source == spec.SourceFactory, string(i.Source)},
 		{"image.platform", i.Platform != "", string(i.Platform)},
 		{"image.schematic", i.Schematic != nil, ""},
-		{"image.template.gpuWorker", i.Template.GPUWorker != "", string(i.Template.GPUWorker)},
 		{"network.timeServers", len(s.Network.TimeServers) > 0, ""},
 		{"tailscale", s.Tailscale != nil, ""},
 		{"machineSecrets", s.Provided.MachineSecrets, ""},
 		{"lifecycle.kubeconfigRenewal", s.Lifecycle.KubeconfigRenewal != "", s.Lifecycle.KubeconfigRenewal},
 		{"lifecycle.backup.dir", s.Lifecycle.Backup.Dir != "", s.Lifecycle.Backup.Dir},
+		{"lifecycle.backup.recipients", len(s.Lifecycle.Backup.Recipients) > 0, ""},
+		{"backupPassphrase", s.Provided.BackupPassphrase, ""},
+		{"ccmToken", s.Provided.CCMToken, ""},
 		{"lifecycle.apply", s.Lifecycle.Apply != "", string(s.Lifecycle.Apply)},
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 	}
-
-	keys = append(keys, slices.DeleteFunc(platformKeys(s), func(k exclusiveKey) bool {
-		return slices.Contains(platformOfBoth, k.path)
-	})...)
 
 	keys = append(keys, exclusiveKey{
 		"outputs.workerConfiguration", s.Outputs.WorkerConfiguration != "", s.Outputs.WorkerConfiguration,
@@ -290,7 +308,6 @@ func (r *resolver) checkK3sModes() {
 
 	for _, p := range r.pools {
 		keys = append(keys,
-			exclusiveKey{p.path + ".gpus", p.GPUs != nil, ""},
 			exclusiveKey{p.path + ".patches", len(p.Patches) > 0, ""},
 			exclusiveKey{p.path + ".addressing", p.Addressing != "", string(p.Addressing)},
 			exclusiveKey{p.path + ".image.schematic", p.Image.Schematic != nil, ""},

@@ -13,7 +13,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/spec"
 )
@@ -25,8 +24,18 @@ var addons = map[spec.Addon]uint64{
 	spec.AddonOpenEBS: 23,
 }
 
-// platformKeys are the keys of what a Talos cluster brings to its users, which a cluster that others bootstrap does not
-// have, and K3s but for platformOfBoth.
+// notOnK3s are the addons that K3s clusters do not take: why, and what to do instead.
+var notOnK3s = map[spec.Addon]struct{ why, instead string }{
+	spec.AddonMetricsServer: {"is part of K3s", "leave it out, here and in k3s.disable"},
+	spec.AddonLocalPath:     {"is part of K3s", "leave it out, and local-storage out of k3s.disable"},
+	spec.AddonGatewayAPI: {
+		"is part of K3s with traefik",
+		"leave it out; without traefik, name the file of its definitions in cluster.manifests",
+	},
+	spec.AddonProxmoxCCM: {"excludes K3s, which has a cloud controller of its own", "leave it out"},
+}
+
+// platformKeys are the keys of what a cluster brings to its users, which a cluster that others bootstrap does not have.
 func platformKeys(s spec.Spec) []exclusiveKey {
 	c := s.Cluster
 
@@ -64,10 +73,6 @@ func (r *resolver) checkPlatform(p *Plan) {
 
 	s := r.spec.Provided
 	p.RegistryLogins, p.SecretManifests = s.RegistryLogins, s.SecretManifests
-
-	if r.isK3s() {
-		return
-	}
 
 	p.SecretManifests = s.SecretManifests || s.CSIToken || s.CCMToken || s.GitOpsKey || s.AgeKey
 	r.checkAddons(p)
@@ -185,20 +190,28 @@ func (r *resolver) checkAddons(p *Plan) {
 
 	for i, addon := range c.Addons {
 		path := at("cluster.addons", i)
+		no, refused := notOnK3s[addon]
 
 		switch least, known := addons[addon]; {
+		case r.isK3s() && refused:
+			r.problems.Add(path, no.why, string(addon), no.instead)
 		case !known:
 			oneOf(r, path, addon, slices.Sorted(maps.Keys(addons))...)
 		case slices.Contains(c.Addons[:i], addon):
 			r.problems.Add(path, "is named twice", string(addon), "remove one")
 		case p.Kubernetes != "" && minor(p.Kubernetes) < least:
 			r.problems.Add(path, fmt.Sprintf("needs Kubernetes 1.%d or later", least), string(addon),
-				"raise cluster.versions.kubernetes")
+				"raise "+r.versionKey())
 		}
 	}
 
 	r.checkProxmoxAddon(p, spec.AddonProxmoxCSI, "csiToken", r.spec.Provided.CSIToken)
-	r.checkProxmoxAddon(p, spec.AddonProxmoxCCM, "ccmToken", r.spec.Provided.CCMToken)
+
+	if r.isK3s() {
+		r.checkK3sPackages(p)
+	} else {
+		r.checkProxmoxAddon(p, spec.AddonProxmoxCCM, "ccmToken", r.spec.Provided.CCMToken)
+	}
 
 	if slices.Contains(p.Addons, spec.AddonGatewayAPI) && p.CNI == spec.CNICilium && p.KubeProxy {
 		r.problems.Add("cluster.addons", "gateway-api needs Cilium without kube-proxy", string(spec.AddonGatewayAPI),
@@ -207,6 +220,14 @@ func (r *resolver) checkAddons(p *Plan) {
 
 	if c.ManifestMirror != "" {
 		r.checkURL("cluster.manifestMirror", c.ManifestMirror, "https://mirror.lan/manifests", "https", "http")
+	}
+}
+
+// checkK3sPackages holds what addons need of the nodes.
+func (r *resolver) checkK3sPackages(p *Plan) {
+	if slices.Contains(p.Addons, spec.AddonLonghorn) && !slices.Contains(p.K3s.Packages, "open-iscsi") {
+		r.warn("k3s.packages", "does not name open-iscsi, which the addon longhorn needs and small images lack", "",
+			"add it, unless the image has it")
 	}
 }
 
@@ -277,6 +298,10 @@ func (r *resolver) checkLoadBalancer(p *Plan) {
 	lb := &PlannedLoadBalancer{LoadBalancer: *given}
 	lb.Mode = cmp.Or(lb.Mode, spec.LoadBalancerL2)
 	p.LoadBalancer = lb
+
+	if r.isK3s() && !slices.Contains(p.K3s.Disable, "servicelb") {
+		r.problems.Add(path, "excludes the load balancer of K3s", "", "add servicelb to k3s.disable")
+	}
 
 	if p.CNI == spec.CNINone {
 		r.problems.Add(path, "needs Cilium or Flannel", string(p.CNI), "set cluster.cni.name to one of them")
@@ -369,19 +394,27 @@ func (r *resolver) checkProxy(p *Plan) {
 	for _, proxy := range []struct{ key, url string }{{"http", c.HTTP}, {"https", c.HTTPS}} {
 		if proxy.url != "" {
 			r.checkURL("cluster.proxy."+proxy.key, proxy.url, "http://proxy.lan:3128", "http", "https")
+
+			if strings.Contains(proxy.url, "'") {
+				r.problems.Add("cluster.proxy."+proxy.key, "must not hold quotes", "", "write %27 for a quote")
+			}
 		}
 	}
 
 	for i, host := range c.Except {
-		if strings.ContainsAny(host, ", \t\n/") && !isPrefix(host) {
+		if strings.ContainsAny(host, ", \t\n/'") && !isPrefix(host) {
 			r.problems.Add(at("cluster.proxy.except", i), "must be a host, a domain or a network", host,
 				"write it like registry.lan, .example.com or 10.0.0.0/8")
 		}
 	}
 
+	pods, services := constants.DefaultIPv4PodCIDR, constants.DefaultIPv4ServiceCIDR
+	if r.isK3s() {
+		pods, services = p.K3s.Pods.String(), p.K3s.Services.String()
+	}
+
 	p.NoProxy = append([]string{
-		"localhost", "127.0.0.1", "::1", r.spec.Network.CIDR, constants.DefaultIPv4PodCIDR, constants.DefaultIPv4ServiceCIDR,
-		".svc", ".cluster.local",
+		"localhost", "127.0.0.1", "::1", r.spec.Network.CIDR, pods, services, ".svc", ".cluster.local",
 	}, c.Except...)
 	if e := r.spec.Cluster.Endpoint; e.Address+e.Host != "" {
 		p.NoProxy = append(p.NoProxy, e.Address+e.Host)
@@ -392,50 +425,4 @@ func isPrefix(text string) bool {
 	_, err := netip.ParsePrefix(text)
 
 	return err == nil
-}
-
-func (r *resolver) checkAPIServer(p *Plan) {
-	const path = "cluster.apiServer"
-
-	a := r.spec.Cluster.APIServer
-	p.APIServer = a
-
-	if o := a.OIDC; o != nil {
-		r.checkURL(path+".oidc.issuer", o.Issuer, "https://login.example.com", "https")
-
-		if o.ClientID == "" {
-			r.problems.Add(path+".oidc.clientID", "is required", "", "state the client that tokens are issued for")
-		}
-
-		if a.Authentication != nil {
-			r.problems.Add(path+".oidc", "excludes authentication: an API server takes one of the two", o.Issuer,
-				"describe the provider there")
-		}
-	}
-
-	r.checkObject(path+".audit", a.Audit, "audit.k8s.io/v1", "Policy")
-
-	if r.checkObject(path+".authentication", a.Authentication, "apiserver.config.k8s.io/v1",
-		"AuthenticationConfiguration") && p.Kubernetes != "" && minor(p.Kubernetes) < 30 {
-		r.problems.Add(path+".authentication", "needs Kubernetes 1.30 or later", "", "raise cluster.versions.kubernetes")
-	}
-}
-
-// checkObject holds that a text is one object of a kind, in a version of its group that begins as stated. What it says
-// is not shown.
-func (r *resolver) checkObject(path string, text *spec.InlineOrFile, version, kind string) bool {
-	if text == nil {
-		return false
-	}
-
-	var object struct{ APIVersion, Kind string }
-
-	if yaml.Unmarshal([]byte(text.Text), &object) != nil || object.Kind != kind ||
-		!strings.HasPrefix(object.APIVersion, version) {
-		r.problems.Add(path, "must be one "+kind+" of "+version, text.Origin, "correct it")
-
-		return false
-	}
-
-	return true
 }

@@ -89,6 +89,15 @@ func at(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
 func (r *resolver) isK3s() bool { return r.spec.Cluster.Distribution == spec.DistributionK3s }
 
+// versionKey is the key that decides the version of Kubernetes.
+func (r *resolver) versionKey() string {
+	if r.isK3s() {
+		return "cluster.versions.k3s"
+	}
+
+	return "cluster.versions.kubernetes"
+}
+
 // ingressRule is what the operator opens in addition.
 type ingressRule struct {
 	Ingress

@@ -55,7 +55,9 @@ func (r *resolver) checkServices(p *Plan) {
 			r.problems.Add(path, "belongs to mirrors of the registry", registry, "add cluster.registryMirrors."+registry)
 		}
 
-		if c.RegistryOptions[registry].SkipFallback && minor(p.Talos) < 9 {
+		if r.isK3s() {
+			r.checkK3sRegistry(path, registry)
+		} else if c.RegistryOptions[registry].SkipFallback && minor(p.Talos) < 9 {
 			r.problems.Add(path+".skipFallback", "needs Talos 1.9 or later", "true", "leave it out, or upgrade Talos first")
 		}
 	}
@@ -159,6 +161,28 @@ func (r *resolver) checkEncryption(p *Plan) {
 		if slices.ContainsFunc(pool.planned.Nodes, func(n Node) bool { return !n.TPM }) {
 			r.problems.Add(pool.path+".tpm", `is required with cluster.encryption "tpm"`, "false",
 				"set it to true, here or in defaults")
+		}
+	}
+}
+
+// checkK3sRegistry holds what K3s can do of the options of a registry: it takes the path of a URL as it stands, and
+// asks either all registries that have mirrors, or none of them.
+func (r *resolver) checkK3sRegistry(path, registry string) {
+	c := r.spec.Cluster
+
+	if c.RegistryOptions[registry].OverridePath {
+		for i, mirror := range c.RegistryMirrors[registry] {
+			if u, err := url.Parse(mirror); err == nil && strings.Trim(u.Path, "/") == "" {
+				r.problems.Add(at("cluster.registryMirrors."+registry, i), "has no path, to which K3s adds /v2", mirror,
+					"leave overridePath out")
+			}
+		}
+	}
+
+	for _, other := range slices.Sorted(maps.Keys(c.RegistryMirrors)) {
+		if c.RegistryOptions[registry].SkipFallback && !c.RegistryOptions[other].SkipFallback {
+			r.problems.Add(path+".skipFallback", "is for all registries with mirrors on K3s, or for none", "true",
+				"set cluster.registryOptions."+other+".skipFallback too")
 		}
 	}
 }

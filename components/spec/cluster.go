@@ -25,7 +25,7 @@ type Cluster struct {
 	// patch decides it, else false. K3s always lets them; taint their pool instead.
 	SchedulableControlPlanes *bool `json:"schedulableControlPlanes,omitempty"`
 	// Parts to install from their own manifests, in the versions that platform.md lists. metrics-server brings serving
-	// certificates for kubelets, and approves them.
+	// certificates for kubelets, and approves them. K3s takes longhorn, openebs, flux, argo-cd and proxmox-csi.
 	Addons []Addon `json:"addons,omitempty" jsonschema:"enum=metrics-server,enum=local-path,enum=longhorn,enum=openebs,enum=flux,enum=argo-cd,enum=gateway-api,enum=proxmox-csi,enum=proxmox-ccm"`
 	// Repository that the addon flux or argo-cd keeps the cluster in step with. Absent: none.
 	GitOps *GitOps `json:"gitOps,omitempty"`
@@ -38,8 +38,8 @@ type Cluster struct {
 	// Talos machine configuration patches for every node: each a path relative to the project, or the patch itself.
 	Patches []Patch `json:"patches,omitempty"`
 	// Kubernetes manifests that Talos applies, such as those of a GitOps tool: each a path relative to the project,
-	// a URL that control planes fetch, or the manifest itself. Existing objects are never changed. With K3s, new servers
-	// deploy them, and a URL is refused.
+	// a URL that control planes fetch, or the manifest itself. Existing objects are never changed. With K3s, the program
+	// applies them, also when they change, and a URL is refused.
 	Manifests []InlineOrFile `json:"manifests,omitempty"`
 	// URLs of mirrors, by registry: docker.io, or * for any.
 	RegistryMirrors map[string][]string `json:"registryMirrors,omitempty"`

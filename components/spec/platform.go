@@ -31,9 +31,10 @@ type GitOps struct {
 
 // RegistryOptions are how the mirrors of one registry are asked.
 type RegistryOptions struct {
-	// The URLs of the mirrors hold the whole path; /v2 is not added to them.
+	// The URLs of the mirrors hold the whole path; /v2 is not added to them. K3s never adds it to a path.
 	OverridePath bool `json:"overridePath,omitempty"`
-	// Do not ask the registry itself when no mirror has an image. Needs Talos 1.9.
+	// Do not ask the registry itself when no mirror has an image. Needs Talos 1.9. With K3s, it is for all registries
+	// with mirrors, or for none.
 	SkipFallback bool `json:"skipFallback,omitempty"`
 }
 
@@ -56,7 +57,7 @@ type APIServer struct {
 	// Kubernetes 1.30. Nodes that run already must restart for it.
 	Authentication *InlineOrFile `json:"authentication,omitempty"`
 	// A Kubernetes audit Policy: a path relative to the project, or the policy itself. Absent: Talos' own, which logs
-	// metadata.
+	// metadata; with K3s, nothing is logged.
 	Audit *InlineOrFile `json:"audit,omitempty"`
 	// Configuration of admission plugins, by the plugin's name, for example PodSecurity.
 	Admission map[string]map[string]any `json:"admission,omitempty"`

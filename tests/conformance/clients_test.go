@@ -91,6 +91,27 @@ func program(s *side) {
 	s.fault("another's inventory", c.Sync(ctx, objects[:1], true, 20*time.Second, quiet))
 	s.must(admin, "MERGE", synced, `{metadata: {annotations: {config.k8s.io/owning-inventory: null}}}`)
 
+	// What needs another object comes first: it is tried again.
+	objects = nil
+
+	for _, text := range []string{
+		`{apiVersion: v1, kind: Secret, metadata: {name: late, namespace: late}, stringData: {a: secret}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: late}, data: {a: ours}}`,
+		`{apiVersion: v1, kind: Namespace, metadata: {name: late}}`,
+	} {
+		o := &unstructured.Unstructured{}
+		require.NoError(s, yaml.Unmarshal([]byte(text), &o.Object))
+		objects = append(objects, o)
+	}
+
+	const late = "/api/v1/namespaces/late/configmaps/late"
+
+	s.fault("apply", c.Apply(ctx, objects, 20*time.Second, quiet))
+	s.fault("apply again", c.Apply(ctx, objects, 20*time.Second, quiet))
+	s.must(admin, "MERGE", late, `{data: {a: theirs, b: more}}`)
+	s.fault("apply what others have set", c.Apply(ctx, objects, 20*time.Second, quiet))
+	s.must(admin, "GET", late, "")
+
 	found, err := c.Removed(ctx, "1.33.0", "1.34.0")
 	s.note("removed APIs", fmt.Sprint(found, err))
 	s.fault("delete a node that is not there", c.DeleteNode(ctx, "none"))

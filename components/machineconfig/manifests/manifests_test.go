@@ -234,8 +234,8 @@ func TestCheck(t *testing.T) {
 		},
 		"no version": {text: "kind: ConfigMap\nmetadata: {name: a}\n", want: "document 1 has no apiVersion"},
 		"no name":    {text: "apiVersion: v1\nkind: ConfigMap\n", want: "document 1 has no metadata.name"},
-		"no YAML":    {text: "password: [hunter2", want: "document 1 is no YAML"},
-		"a text":     {text: "just a text", want: "document 1 is no YAML"},
+		"no YAML":    {text: "password: [hunter2", want: "document 1 cannot be read as YAML"},
+		"a text":     {text: "just a text", want: "document 1 cannot be read as YAML"},
 		"nothing":    {text: "", want: "there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {

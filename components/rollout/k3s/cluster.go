@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
@@ -26,6 +27,8 @@ type Options struct {
 	Kubeconfig *rollout.Future[string]
 	// Identity of the cluster. It is secret.
 	Identity *rollout.Future[k3sconfig.Identity]
+	// Manifests are what the program applies to Kubernetes. They may hold secrets.
+	Manifests *rollout.Future[[]*unstructured.Unstructured]
 	// Nodes of the plan, by the name of their membership.
 	Nodes map[string]plan.Node
 }

@@ -42,6 +42,8 @@ type config struct {
 	Encryption  bool     `yaml:"secrets-encryption"`
 	APIServer   any      `yaml:"kube-apiserver-arg"`
 	Kubelet     any      `yaml:"kubelet-arg"`
+	// NoDefaultRegistry is heeded by containerd, which the lab does not have.
+	NoDefaultRegistry bool `yaml:"disable-default-registry-endpoint"`
 }
 
 // packaged are the components that a server deploys unless they are disabled (K3s: Packaged Components).

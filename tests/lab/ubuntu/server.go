@@ -24,7 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/kube"
 )
 
@@ -358,34 +357,11 @@ func (k *service) manifests(c *cluster, signer *x509.PEMEncodedCertificateAndKey
 	})
 	slices.Sort(names)
 
-	m.Extra = append(m.Extra, k.operatorManifests()...)
-
 	k.cluster.mu.Lock()
 	k.cluster.files["deployed"] = strings.Join(names, " ")
 	k.cluster.mu.Unlock()
 
 	return m
-}
-
-// operatorManifests are the files that K3s deploys from a server's directory (K3s: Auto-Deploying Manifests). It logs what it
-// cannot read.
-func (k *service) operatorManifests() []runtime.Object {
-	var all []runtime.Object
-
-	files := k.sys.on.files
-
-	for _, path := range slices.Sorted(slices.Values(files.under(serverDir + "manifests/"))) {
-		text, _ := files.read(path)
-
-		objects, _, err := kube.DecodeManifest(text)
-		if err != nil {
-			k.sys.fw.opts.Journal.Refused(journal.Guest, k.sys.hw.Name, path, err.Error())
-		}
-
-		all = append(all, objects...)
-	}
-
-	return all
 }
 
 // supervisor is what joins nodes (K3s: pkg/server/router.go), and takes snapshots (K3s: pkg/etcd/etcd.go).

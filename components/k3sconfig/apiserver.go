@@ -1,0 +1,82 @@
+package k3sconfig
+
+import (
+	"maps"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/components/cloudinit"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+// apiServerDir is where servers keep the files that their API servers read.
+const apiServerDir = "/etc/rancher/k3s/apiserver/"
+
+// auditLog is where, and how much of it, K3s advises to keep (K3s: CIS Hardening Guide). It is rotated at 100 MiB.
+var auditLog = map[string]string{
+	"audit-log-path":   "/var/lib/rancher/k3s/server/logs/audit.log",
+	"audit-log-maxage": "30", "audit-log-maxbackup": "10", "audit-log-maxsize": "100",
+}
+
+// apiServer are the arguments of a server's API server, NAME=VALUE, and the files that they name. What the operator
+// states wins: the plan lets only arguments of the audit log through.
+func apiServer(a spec.APIServer, operators []string) (args []string, files []cloudinit.File, err error) {
+	all := plan.APIServerArgs(a)
+
+	keep := func(argument, name, text string) {
+		path := apiServerDir + name
+		all[argument] = path
+		files = append(files, cloudinit.File{Path: path, Permissions: "0600", Content: text})
+	}
+
+	if a.Authentication != nil {
+		keep("authentication-config", "authentication.yaml", a.Authentication.Text)
+	}
+
+	if a.Audit != nil {
+		maps.Copy(all, auditLog)
+		keep("audit-policy-file", "audit.yaml", a.Audit.Text)
+	}
+
+	if len(a.Admission) > 0 {
+		text, err := admission(a.Admission)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		keep("admission-control-config-file", "admission.yaml", text)
+	}
+
+	stated := options(operators)
+
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if _, there := stated[name]; !there {
+			args = append(args, name+"="+all[name])
+		}
+	}
+
+	return args, files, nil
+}
+
+// admission is Kubernetes' AdmissionConfiguration.
+func admission(plugins map[string]map[string]any) (string, error) {
+	type plugin struct {
+		Name          string         `yaml:"name"`
+		Configuration map[string]any `yaml:"configuration"`
+	}
+
+	var all []plugin
+	for _, name := range slices.Sorted(maps.Keys(plugins)) {
+		all = append(all, plugin{name, plugins[name]})
+	}
+
+	text, err := yaml.Marshal(struct {
+		APIVersion string   `yaml:"apiVersion"`
+		Kind       string   `yaml:"kind"`
+		Plugins    []plugin `yaml:"plugins"`
+	}{"apiserver.config.k8s.io/v1", "AdmissionConfiguration", all})
+
+	return string(text), err
+}

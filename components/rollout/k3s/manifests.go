@@ -1,0 +1,38 @@
+package k3s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/rollout"
+)
+
+// ApplyManifests runs before it is noted that Kubernetes has the cluster's manifests. A cluster that is let go of gets
+// none.
+func (c *Cluster) ApplyManifests(ctx context.Context, _ *pulumi.ResourceHookArgs) error {
+	if c.Plan.Teardown {
+		return nil
+	}
+
+	objects, known := c.Manifests.Get(ctx, c.Plan.ReadyTimeout)
+	if !known {
+		return errors.New("the manifests of the cluster are not known")
+	}
+
+	kube, err := rollout.WaitKubernetes(ctx, c.Plan, c.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
+		return c.Kubernetes(ctx)
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := kube.Apply(ctx, objects, c.Plan.ReadyTimeout, c.Progress); err != nil {
+		return fmt.Errorf("the manifests of the cluster were not applied: %w", err)
+	}
+
+	return nil
+}

@@ -59,8 +59,8 @@ func run(ctx *pulumi.Context, dir string, here func(*Config)) error {
 		return err
 	}
 
-	d.Export(ctx, "")
 	d.WriteFiles(ctx, dir)
+	d.Export(ctx, "")
 
 	return nil
 }

@@ -1,17 +1,20 @@
 package stacks
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/files"
 )
 
 // WriteFiles writes the files that the configuration asks for (outputs.files) when the cluster is up, below root, the
-// project's directory. A preview writes none. Nothing ever removes them but the operator.
+// project's directory. A preview writes none. Nothing ever removes them but the operator. The output kubeconfig fails
+// with what could not be written: call it before Export.
 func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 	var (
 		wanted     *spec.Files
@@ -30,16 +33,23 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 		return
 	}
 
+	// None of them is of use before the cluster is.
+	all := []any{kubeconfig}
 	for _, name := range wanted.Write {
-		// None of them is of use before the cluster is.
-		pulumi.All(contents[name], kubeconfig).ApplyT(func(both []any) error {
-			if err := files.Write(root, wanted.Dir, string(name), []byte(both[0].(string))); err != nil {
-				return fmt.Errorf("outputs.files: %w", err)
-			}
-
-			return nil
-		})
+		all = append(all, contents[name])
 	}
+
+	d.Outputs[contract.OutputKubeconfig] = pulumi.ToSecret(pulumi.All(all...).ApplyT(func(texts []any) (string, error) {
+		var errs []error
+
+		for i, name := range wanted.Write {
+			if err := files.Write(root, wanted.Dir, string(name), []byte(texts[i+1].(string))); err != nil {
+				errs = append(errs, fmt.Errorf("outputs.files: %w", err))
+			}
+		}
+
+		return texts[0].(string), errors.Join(errs...)
+	}))
 }
 
 // talosFiles are the files that a cluster of Talos can leave.

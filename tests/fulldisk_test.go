@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/stacks/ops/importcmd"
 	"talos-proxmox/tests/lab/journal"
 )
@@ -86,5 +87,53 @@ func TestFullStateDisk(t *testing.T) {
 
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, made, uuids(t, r))
+	requireNoChange(t, r.Stack)
+}
+
+// TestFullProjectDisk: the disk of the project is full. The files of the cluster are not written, and no snapshot of
+// etcd can be kept, so nothing is changed that needs one. Once there is room, the same update does both.
+func TestFullProjectDisk(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, pair{"template", "metal", "", "reserved"}.stack()))
+	set(t, r.Stack, "outputs.files.write[0]", "kubeconfig")
+	set(t, r.Stack, "outputs.files.dir", "keys")
+
+	project := r.Stack.Workspace().WorkDir()
+	keys, backups := filepath.Join(project, "keys"), filepath.Join(project, "etcd-backups")
+
+	var free []func()
+
+	for _, dir := range []string{keys, backups} {
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		onSmallDisk(t, dir)
+		free = append(free, fill(t, dir))
+	}
+
+	assert.Contains(t, failUp(t, r.Stack), "outputs.files: ")
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.NoFileExists(t, filepath.Join(keys, "kubeconfig"))
+
+	free[0]()
+	up(t, r.Stack)
+
+	written, err := os.Stat(filepath.Join(keys, "kubeconfig"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), written.Mode())
+
+	before := machine(t, r, "pair-control-1").PID
+
+	set(t, r.Stack, "pools.control.cores", "3")
+	assert.Contains(t, failUp(t, r.Stack), "no space left on device")
+	assert.Equal(t, before, machine(t, r, "pair-control-1").PID, "it was not restarted")
+
+	free[1]()
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.EqualValues(t, 3, vmConfig(t, r, "pair-control-1")["cores"])
+
+	kept, err := etcdbackup.Store{Dir: backups, Cluster: "pair"}.List()
+	require.NoError(t, err)
+	assert.Len(t, kept, 1)
 	requireNoChange(t, r.Stack)
 }

@@ -231,11 +231,11 @@ func (b *builder) cluster() error {
 		credentials.ClientKey()).ApplyT(func(all []any) error {
 		b.hooks.credentials.Set(talosapi.Credentials{CA: all[0].(string), Certificate: all[1].(string), Key: all[2].(string)})
 
-		if b.ctx.DryRun() || p.Teardown {
-			return nil
+		if !b.ctx.DryRun() && !p.Teardown {
+			b.hooks.scope.Identities.ReadState()
 		}
 
-		return b.hooks.scope.Identities.ReadState()
+		return nil
 	})
 
 	credentials = b.checked(credentials)

@@ -36,7 +36,9 @@ type Identities struct {
 	foreign map[int]error
 	// state are the VMs of the state, by the names of their resources, once it was read.
 	state map[string]stateMachine
-	read  chan struct{}
+	// unread is why it could not be read.
+	unread error
+	read   chan struct{}
 }
 
 // NewIdentities returns the Identities of a plan. found is what preflight found with a VMID.

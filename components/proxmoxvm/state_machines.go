@@ -22,10 +22,19 @@ type stateMachine struct {
 
 // ReadState reads the VMs of the state. What leaves the cluster before its VM is deleted is known by its name alone:
 // the engine tells no hook about another resource. Call it while the program runs, and once a resource of the stack was
-// registered: the engine reads no state that is empty.
-func (i *Identities) ReadState() error {
+// registered: the engine reads no state that is empty. What it could not read, CheckLeaving reports.
+func (i *Identities) ReadState() {
 	defer close(i.read)
 
+	found, err := i.readState()
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.state, i.unread = found, err
+}
+
+func (i *Identities) readState() (map[string]stateMachine, error) {
 	var read struct {
 		Outputs map[string]any `pulumi:"outputs"`
 	}
@@ -39,7 +48,7 @@ func (i *Identities) ReadState() error {
 	// What is secret in the outputs of others stays here.
 	if _, err := i.ctx.InvokePackageRaw("pulumi:pulumi:readStackResourceOutputs",
 		map[string]any{"stackName": stack}, &read, ""); err != nil {
-		return fmt.Errorf("the engine does not tell what the state has: %w", err)
+		return nil, fmt.Errorf("the engine does not tell what the state has: %w", err)
 	}
 
 	found := map[string]stateMachine{}
@@ -63,12 +72,7 @@ func (i *Identities) ReadState() error {
 		found[urn[strings.LastIndex(urn, "::")+2:]] = stateMachine{m, pulumi.URN(urn)}
 	}
 
-	i.mu.Lock()
-	defer i.mu.Unlock()
-
-	i.state = found
-
-	return nil
+	return found, nil
 }
 
 // ErrUnknown is what CheckLeaving reports where it is not known which VM it is about.
@@ -85,9 +89,13 @@ func (i *Identities) CheckLeaving(ctx context.Context, name string) error {
 
 	i.mu.Lock()
 	m, known := i.state[name]
+	unread := i.unread
 	i.mu.Unlock()
 
-	if !known {
+	switch {
+	case unread != nil:
+		return fmt.Errorf("%s: %w: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown, unread)
+	case !known:
 		return fmt.Errorf("%s: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown)
 	}
 

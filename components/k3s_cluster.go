@@ -122,14 +122,17 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	all, err := newK3sManifests(ctx, name, p, args.SecretManifests, b.hooks, b.child, pulumi.DependsOn(b.joined))
+	var all []pulumi.Resource
+	for _, node := range c.Nodes {
+		all = append(all, node.VM, node.Joined)
+	}
+
+	applied, err := newK3sManifests(ctx, name, p, args.SecretManifests, c.Nodes, b.hooks, b.child)
 	if err != nil {
 		return nil, err
 	}
 
-	for _, node := range c.Nodes {
-		all = append(all, node.VM, node.Joined)
-	}
+	all = append(all, applied...)
 
 	final := rollout.FinalCheck{Scope: b.hooks.scope, System: b.hooks.operations.Cluster}
 

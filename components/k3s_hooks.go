@@ -4,9 +4,9 @@ import (
 	"errors"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/k3s"
 	"talos-proxmox/components/rollout/vmrestart"
@@ -30,14 +30,14 @@ type k3sHooks struct {
 	// applyManifests runs before it is noted that Kubernetes has manifests.
 	applyManifests *pulumi.ResourceHook
 	// manifests are what it applies.
-	manifests *rollout.Future[[]*unstructured.Unstructured]
+	manifests *rollout.Future[[]kubeapi.Manifest]
 }
 
 // registerK3sHooks registers the hooks of the cluster whose component is called name.
 func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sProxmox, id *k3sIdentity,
 ) (k3sHooks, error) {
 	p := a.plan
-	h := k3sHooks{scope: scopeOf(ctx, name, a), manifests: rollout.NewFuture[[]*unstructured.Unstructured]()}
+	h := k3sHooks{scope: scopeOf(ctx, name, a), manifests: rollout.NewFuture[[]kubeapi.Manifest]()}
 	h.deletions = !p.Teardown || a.destroying
 
 	h.operations = k3s.New(k3s.Options{

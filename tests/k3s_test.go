@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
@@ -237,8 +238,18 @@ func TestK3sManifests(t *testing.T) {
 	up(t, r.Stack)
 	assert.Equal(t, "bye", config())
 
+	// What is gone from the cluster comes back on request.
+	require.NoError(t, api.CoreV1().ConfigMaps("default").Delete(t.Context(), "motd", metav1.DeleteOptions{}))
+	requireNoChange(t, r.Stack)
+
 	kept, err := os.ReadFile(filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, r.Stack.Name()+".json"))
 	require.NoError(t, err)
+
+	urn := regexp.MustCompile(`urn:pulumi:[^"]*Stash::edge-manifests`).FindString(string(kept))
+	_, err = r.Stack.Up(t.Context(), optup.Replace([]string{urn}))
+	require.NoError(t, err)
+	assert.Equal(t, "bye", config())
+
 	assert.Contains(t, string(kept), "edge-server-1-user-data")
 
 	for _, secret := range []string{"hunter2", "hunter3", "hunter4"} {

@@ -44,6 +44,8 @@ type Apt struct {
 	// HTTPProxy and HTTPSProxy are URLs of the proxies that packages are fetched through.
 	HTTPProxy  string `yaml:"http_proxy,omitempty"`
 	HTTPSProxy string `yaml:"https_proxy,omitempty"`
+	// Conf is further configuration of apt.
+	Conf string `yaml:"conf,omitempty"`
 }
 
 // AptMirror is a source of packages for some architectures; "default" is for all.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gopkg.in/yaml.v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/components/cloudinit"
 	"talos-proxmox/components/plan"
@@ -60,6 +61,28 @@ func apiServer(a spec.APIServer, operators []string) (args []string, files []clo
 	return args, files, nil
 }
 
+// podSecurity is the plugin that refuses pods what the level of their namespace does not allow.
+const podSecurity = "PodSecurity"
+
+// exemptSystem has a configuration of PodSecurity leave alone the namespace of K3s' own pods, as Talos has its own.
+func exemptSystem(configuration map[string]any) map[string]any {
+	exemptions, _ := configuration["exemptions"].(map[string]any)
+	namespaces, _ := exemptions["namespaces"].([]any)
+
+	if !slices.Contains(namespaces, any(metav1.NamespaceSystem)) {
+		namespaces = append(slices.Clone(namespaces), metav1.NamespaceSystem)
+	}
+
+	exemptions, configuration = maps.Clone(exemptions), maps.Clone(configuration)
+	if exemptions == nil {
+		exemptions = map[string]any{}
+	}
+
+	exemptions["namespaces"], configuration["exemptions"] = namespaces, exemptions
+
+	return configuration
+}
+
 // admission is Kubernetes' AdmissionConfiguration.
 func admission(plugins map[string]map[string]any) (string, error) {
 	type plugin struct {
@@ -69,7 +92,12 @@ func admission(plugins map[string]map[string]any) (string, error) {
 
 	var all []plugin
 	for _, name := range slices.Sorted(maps.Keys(plugins)) {
-		all = append(all, plugin{name, plugins[name]})
+		configuration := plugins[name]
+		if name == podSecurity && configuration != nil {
+			configuration = exemptSystem(configuration)
+		}
+
+		all = append(all, plugin{name, configuration})
 	}
 
 	text, err := yaml.Marshal(struct {

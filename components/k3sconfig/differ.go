@@ -13,6 +13,9 @@ import (
 
 const configFile = "/etc/rancher/k3s/config.yaml"
 
+// manifestsDir is where servers deploy files from (K3s: Auto-Deploying Manifests).
+const manifestsDir = "/var/lib/rancher/k3s/server/manifests/"
+
 // Differ says what a node was told otherwise than it would be told now, in the words of the configuration. The version
 // is no part of it, and neither are labels, taints, and addresses of servers that came later.
 func Differ(then, now string) []string {
@@ -59,6 +62,11 @@ func Differ(then, now string) []string {
 
 	if !slices.Equal(filesIn(before, apiServerDir), filesIn(after, apiServerDir)) {
 		found = append(found, "API server")
+	}
+
+	// Servers once got manifests as files, which K3s deploys again when it starts.
+	if len(filesIn(before, manifestsDir)) > 0 {
+		found = append(found, "files in "+manifestsDir+", which are to be deleted")
 	}
 
 	if proxyOf(before) != proxyOf(after) {

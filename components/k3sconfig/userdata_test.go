@@ -205,7 +205,7 @@ func TestAPIServer(t *testing.T) {
 
 	file, _ = read.File("/etc/rancher/k3s/apiserver/admission.yaml")
 	require.YAMLEq(t, `{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [
-		{name: PodSecurity, configuration: {defaults: {enforce: baseline}}}]}`, file.Content)
+		{name: PodSecurity, configuration: {defaults: {enforce: baseline}, exemptions: {namespaces: [kube-system]}}}]}`, file.Content)
 
 	text, err = UserData(p, agent, identity(), Secrets{})
 	require.NoError(t, err)
@@ -229,6 +229,7 @@ func TestProxy(t *testing.T) {
 
 	p.Proxy = &spec.Proxy{HTTP: "http://proxy.lan:3128", HTTPS: "http://proxy.lan:3129"}
 	p.NoProxy = []string{"10.0.0.0/24", ".svc"}
+	p.K3s.Mirror, p.K3s.AptMirror = "http://10.0.0.5/k3s", "http://mirror.example.com/ubuntu"
 
 	with, err := UserData(p, agent, identity(), Secrets{})
 	require.NoError(t, err)
@@ -247,12 +248,14 @@ func TestProxy(t *testing.T) {
 
 	for _, want := range []string{
 		"HTTP_PROXY=http://proxy.lan:3128", "http_proxy=http://proxy.lan:3128", "HTTPS_PROXY=http://proxy.lan:3129",
-		"NO_PROXY=10.0.0.0/24,.svc",
+		"NO_PROXY=10.0.0.5,10.0.0.0/24,.svc", "no_proxy=10.0.0.5,10.0.0.0/24,.svc",
 	} {
 		require.Contains(t, strings.Split(string(env), "\n"), want)
 	}
 
-	require.Contains(t, with, "apt:\n  http_proxy: http://proxy.lan:3128\n  https_proxy: http://proxy.lan:3129\n")
+	require.Equal(t, "http://proxy.lan:3128", read.Apt.HTTPProxy)
+	require.Equal(t, "http://proxy.lan:3129", read.Apt.HTTPSProxy)
+	require.Equal(t, "Acquire::http::Proxy::10.0.0.5 \"DIRECT\";\nAcquire::https::Proxy::10.0.0.5 \"DIRECT\";\n", read.Apt.Conf)
 }
 
 // TestNoFallback: K3s asks either every registry itself, or none that has mirrors.

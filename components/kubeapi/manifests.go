@@ -65,41 +65,6 @@ func (c *Client) update(ctx context.Context, objects []*unstructured.Unstructure
 // it away. The inventory itself is Talos' to write: it adds what it finds.
 const owningInventory = "config.k8s.io/owning-inventory"
 
-// manifestManager owns the fields that Apply states. It is another than that of the jobs of addons: what a manager
-// leaves out of an object that it has applied is taken away.
-const manifestManager = "talos-proxmox-manifests"
-
-// Apply applies objects by server-side apply, in their order, within the bound. What cannot be applied yet is tried
-// again: its kind or its namespace may come. A field that another manager has set to another value stays as it is, and
-// is an error.
-func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured, bound time.Duration,
-	progress wait.Reporter,
-) error {
-	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
-		var refused, missing []error
-
-		errs := c.each(ctx, objects, func(to dynamic.ResourceInterface, _ string, object *unstructured.Unstructured) error {
-			_, err := to.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manifestManager})
-
-			return err
-		})
-		for _, err := range errs {
-			switch {
-			case apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
-				refused = append(refused, err)
-			default:
-				missing = append(missing, err)
-			}
-		}
-
-		if refused != nil || missing == nil {
-			return errors.Join(refused...)
-		}
-
-		return wait.For("Kubernetes to take manifests: %v", errors.Join(missing...))
-	})
-}
-
 // apply applies objects by server-side apply in Talos' name.
 func (c *Client) apply(ctx context.Context, objects []*unstructured.Unstructured, changed func(path string)) error {
 	return errors.Join(c.each(ctx, objects, func(to dynamic.ResourceInterface, path string,
@@ -119,30 +84,16 @@ func (c *Client) apply(ctx context.Context, objects []*unstructured.Unstructured
 func (c *Client) each(ctx context.Context, objects []*unstructured.Unstructured,
 	do func(to dynamic.ResourceInterface, path string, object *unstructured.Unstructured) error,
 ) []error {
-	api, err := dynamic.NewForConfig(c.config)
+	resources, err := c.resources()
 	if err != nil {
 		return []error{err}
 	}
 
 	var errs []error
 
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.api.Discovery()))
-
 	for _, object := range objects {
-		gvk := object.GroupVersionKind()
-
-		path := gvk.Kind + " " + object.GetName()
-
-		found, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		to, path, err := resources.of(object)
 		if err == nil {
-			kind := api.Resource(found.Resource)
-			to := dynamic.ResourceInterface(kind)
-
-			if found.Scope.Name() == meta.RESTScopeNameNamespace {
-				namespace := cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
-				path, to = gvk.Kind+" "+namespace+"/"+object.GetName(), kind.Namespace(namespace)
-			}
-
 			err = do(to, path, object)
 		}
 
@@ -156,6 +107,43 @@ func (c *Client) each(ctx context.Context, objects []*unstructured.Unstructured,
 	}
 
 	return errs
+}
+
+// resources find where objects belong.
+type resources struct {
+	api    dynamic.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+}
+
+func (c *Client) resources() (resources, error) {
+	config := rest.CopyConfig(c.config)
+	config.QPS = -1 // there are as many requests as objects
+
+	api, err := dynamic.NewForConfig(config)
+
+	return resources{
+		api, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.api.Discovery())),
+	}, err
+}
+
+// of is where an object belongs, and what it is called.
+func (r resources) of(object *unstructured.Unstructured) (to dynamic.ResourceInterface, path string, err error) {
+	gvk := object.GroupVersionKind()
+	path = gvk.Kind + " " + object.GetName()
+
+	found, err := r.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil, path, err
+	}
+
+	kind := r.api.Resource(found.Resource)
+	if found.Scope.Name() != meta.RESTScopeNameNamespace {
+		return kind, path, nil
+	}
+
+	namespace := cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
+
+	return kind.Namespace(namespace), gvk.Kind + " " + namespace + "/" + object.GetName(), nil
 }
 
 // applyOne applies an object, unless it belongs to another inventory. It reports whether that has changed it.

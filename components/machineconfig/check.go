@@ -28,10 +28,13 @@ import (
 
 // Check generates the configuration of each node with throw-away secrets, applies all patches and lets Talos validate
 // the result, so that a bad patch fails here and not on the node. The warnings are Talos' own. The error is
-// spec.Problems. Nodes that are not configured by the program, and those of K3s, have none.
+// spec.Problems. Nodes that are not configured by the program have none; of K3s, only the manifests are checked.
 func Check(p *plan.Plan) ([]spec.Problem, error) {
-	if p.Bootstrap == spec.BootstrapExternal || p.Distribution == spec.DistributionK3s {
+	switch {
+	case p.Bootstrap == spec.BootstrapExternal:
 		return nil, nil
+	case p.Distribution == spec.DistributionK3s:
+		return nil, manifests.Check(p).Err()
 	}
 
 	c := checker{problems: manifests.Check(p)}

@@ -291,6 +291,15 @@ func TestExternalIsNotChecked(t *testing.T) {
 }
 
 // TestUnknownEndpoint: where the endpoint is not known in advance, everything else is checked all the same.
+// TestK3sManifestsAreChecked: K3s nodes have no machine configuration, and manifests all the same.
+func TestK3sManifestsAreChecked(t *testing.T) {
+	_, err := Check(&plan.Plan{
+		Distribution: spec.DistributionK3s,
+		Manifests:    []spec.InlineOrFile{{Path: "cluster.manifests[0]", Origin: "a.yaml", Text: "kind: A\n"}},
+	})
+	require.ErrorContains(t, err, "cluster.manifests[0]: must be Kubernetes manifests: document 1 has no apiVersion")
+}
+
 func TestUnknownEndpoint(t *testing.T) {
 	s := patched(talos112, "", "", "")
 	s.Image.Factory.Extensions = []string{plan.GuestAgent}

@@ -91,26 +91,33 @@ func program(s *side) {
 	s.fault("another's inventory", c.Sync(ctx, objects[:1], true, 20*time.Second, quiet))
 	s.must(admin, "MERGE", synced, `{metadata: {annotations: {config.k8s.io/owning-inventory: null}}}`)
 
-	// What needs another object comes first: it is tried again.
-	objects = nil
+	// What needs another object comes first: it is tried again. They are more than a client may ask for at once by default.
+	var applied []kubeapi.Manifest
 
-	for _, text := range []string{
-		`{apiVersion: v1, kind: Secret, metadata: {name: late, namespace: late}, stringData: {a: secret}}`,
-		`{apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: late}, data: {a: ours}}`,
-		`{apiVersion: v1, kind: Namespace, metadata: {name: late}}`,
-	} {
-		o := &unstructured.Unstructured{}
-		require.NoError(s, yaml.Unmarshal([]byte(text), &o.Object))
-		objects = append(objects, o)
+	for i := range 60 {
+		applied = append(applied, manifest(s, fmt.Sprintf(
+			`{apiVersion: v1, kind: ConfigMap, metadata: {name: late-%d, namespace: late}, data: {a: ours}}`, i)))
 	}
 
-	const late = "/api/v1/namespaces/late/configmaps/late"
+	secret := manifest(s, `{apiVersion: v1, kind: Secret, metadata: {name: late, namespace: late}, stringData: {a: ours}}`)
+	secret.Secret = true
+	applied = append(applied, secret, manifest(s, `{apiVersion: v1, kind: Namespace, metadata: {name: late}}`))
 
-	s.fault("apply", c.Apply(ctx, objects, 20*time.Second, quiet))
-	s.fault("apply again", c.Apply(ctx, objects, 20*time.Second, quiet))
-	s.must(admin, "MERGE", late, `{data: {a: theirs, b: more}}`)
-	s.fault("apply what others have set", c.Apply(ctx, objects, 20*time.Second, quiet))
-	s.must(admin, "GET", late, "")
+	const late = "/api/v1/namespaces/late/"
+
+	s.fault("apply", c.Apply(ctx, applied, 20*time.Second, quiet))
+	s.must(admin, "GET", late+"secrets/late", "")
+	s.fault("apply again", c.Apply(ctx, applied, 20*time.Second, quiet))
+	s.must(admin, "MERGE", late+"configmaps/late-1", `{data: {a: theirs, b: more}}`)
+	s.must(admin, "MERGE", late+"secrets/late", `{data: {a: dGhlaXJz}}`)
+	s.fault("apply what others have set", c.Apply(ctx, applied, 20*time.Second, quiet))
+	s.must(admin, "GET", late+"configmaps/late-1", "")
+	s.must(admin, "GET", late+"secrets/late", "")
+
+	wrong := manifest(s, `{apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: late}, data: {a: {b: hunter2}}}`)
+	wrong.Secret = true
+	err = c.Apply(ctx, []kubeapi.Manifest{wrong}, 20*time.Second, quiet)
+	require.ErrorContains(s, err, "ConfigMap late/late: the API server refuses it, with the status 500")
 
 	found, err := c.Removed(ctx, "1.33.0", "1.34.0")
 	s.note("removed APIs", fmt.Sprint(found, err))
@@ -147,6 +154,13 @@ func program(s *side) {
 	s.gone("/api/v1/namespaces/kube-system/pods/kube-apiserver-n5")
 	s.fault("delete it", c.DeleteNode(ctx, "n5"))
 	s.gone("/api/v1/nodes/n5")
+}
+
+func manifest(s *side, text string) kubeapi.Manifest {
+	o := &unstructured.Unstructured{}
+	require.NoError(s, yaml.Unmarshal([]byte(text), &o.Object))
+
+	return kubeapi.Manifest{Unstructured: o}
 }
 
 // drains are of a node with a pod that is deleted and does not go.

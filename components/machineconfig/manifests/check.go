@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -69,24 +70,58 @@ func Objects(text string) ([]*unstructured.Unstructured, error) {
 			continue
 		}
 
-		switch {
-		case object.GetAPIVersion() == "":
-			return nil, fmt.Errorf("document %d has no apiVersion", n)
-		case object.GetKind() == "":
-			return nil, fmt.Errorf("document %d has no kind", n)
-		case object.IsList():
-			list, err := object.ToList()
-			if err != nil {
+		items := []*unstructured.Unstructured{object}
+
+		if object.IsList() {
+			if items, err = listed(object); err != nil {
 				return nil, fmt.Errorf("document %d is a list of something else than objects", n)
 			}
+		}
 
-			for i := range list.Items {
-				all = append(all, &list.Items[i])
+		for _, item := range append(items, object) {
+			if rule := wrong(item); rule != "" {
+				return nil, fmt.Errorf("document %d %s", n, rule)
 			}
-		case object.GetName() == "":
-			return nil, fmt.Errorf("document %d has no metadata.name", n)
-		default:
-			all = append(all, object)
+		}
+
+		all = append(all, items...)
+	}
+}
+
+func listed(list *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	read, err := list.ToList()
+	if err != nil {
+		return nil, err
+	}
+
+	var items []*unstructured.Unstructured
+	for i := range read.Items {
+		items = append(items, &read.Items[i])
+	}
+
+	return items, nil
+}
+
+// wrong says why the API server would not take an object; empty: nothing is known.
+func wrong(object *unstructured.Unstructured) string {
+	switch {
+	case object.GetAPIVersion() == "":
+		return "has no apiVersion"
+	case object.GetKind() == "":
+		return "has no kind"
+	case object.GetName() == "" && !object.IsList():
+		return "has no metadata.name"
+	}
+
+	if object.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("Secret") {
+		return ""
+	}
+
+	for _, field := range []string{"data", "stringData"} {
+		if _, _, err := unstructured.NestedStringMap(object.Object, field); err != nil {
+			return "is a Secret, and " + field + " has a value that is not a text: put it in quotes"
 		}
 	}
+
+	return ""
 }

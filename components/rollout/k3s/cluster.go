@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
@@ -28,7 +27,7 @@ type Options struct {
 	// Identity of the cluster. It is secret.
 	Identity *rollout.Future[k3sconfig.Identity]
 	// Manifests are what the program applies to Kubernetes. They may hold secrets.
-	Manifests *rollout.Future[[]*unstructured.Unstructured]
+	Manifests *rollout.Future[[]kubeapi.Manifest]
 	// Nodes of the plan, by the name of their membership.
 	Nodes map[string]plan.Node
 }

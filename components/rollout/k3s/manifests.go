@@ -11,14 +11,9 @@ import (
 	"talos-proxmox/components/rollout"
 )
 
-// ApplyManifests runs before it is noted that Kubernetes has the cluster's manifests. A cluster that is let go of gets
-// none.
+// ApplyManifests runs before it is noted that Kubernetes has the cluster's manifests.
 func (c *Cluster) ApplyManifests(ctx context.Context, _ *pulumi.ResourceHookArgs) error {
-	if c.Plan.Teardown {
-		return nil
-	}
-
-	objects, known := c.Manifests.Get(ctx, c.Plan.ReadyTimeout)
+	all, known := c.Manifests.Get(ctx, c.Plan.ReadyTimeout)
 	if !known {
 		return errors.New("the manifests of the cluster are not known")
 	}
@@ -30,7 +25,7 @@ func (c *Cluster) ApplyManifests(ctx context.Context, _ *pulumi.ResourceHookArgs
 		return err
 	}
 
-	if err := kube.Apply(ctx, objects, c.Plan.ReadyTimeout, c.Progress); err != nil {
+	if err := kube.Apply(ctx, all, c.Plan.ReadyTimeout, c.Progress); err != nil {
 		return fmt.Errorf("the manifests of the cluster were not applied: %w", err)
 	}
 

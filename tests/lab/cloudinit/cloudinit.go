@@ -40,6 +40,10 @@ type CACerts struct {
 
 // Apt has the mirrors of packages. The first of all architectures counts.
 type Apt struct {
+	HTTPProxy  string `json:"http_proxy"`
+	HTTPSProxy string `json:"https_proxy"`
+	Conf       string `json:"conf"`
+
 	Primary []struct {
 		Arches []string `json:"arches"`
 		URI    string   `json:"uri"`

@@ -149,11 +149,7 @@ func (s *Server) writable(verb string) error {
 		return nil
 	}
 
-	if err := s.cfg.Writable(); err != nil {
-		return apierrors.NewInternalError(err)
-	}
-
-	return nil
+	return s.cfg.Writable()
 }
 
 // refuse answers what a real API server would do and this one cannot.

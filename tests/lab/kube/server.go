@@ -331,11 +331,13 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// writeError answers with the Status object of an error.
+// writeError answers with the Status object of an error. One that is not the API's own has no reason.
 func writeError(w http.ResponseWriter, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
-		known = apierrors.NewInternalError(err)
+		known = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),
+		}}
 	}
 
 	st := known.Status()

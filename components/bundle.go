@@ -36,7 +36,7 @@ func bundleOf(s machine.MachineSecrets) (*secrets.Bundle, error) {
 	decoded := func(text string) []byte {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			errs = append(errs, errors.New("the machine secrets hold what is no base64"))
+			errs = append(errs, errors.New("the machine secrets hold what is not base64"))
 		}
 
 		return data

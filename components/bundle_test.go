@@ -46,5 +46,5 @@ func TestSecretsBundle(t *testing.T) {
 
 	held.Certs.Etcd.Key = "?"
 	_, err = bundleOf(held)
-	assert.EqualError(t, err, "the machine secrets hold what is no base64")
+	assert.EqualError(t, err, "the machine secrets hold what is not base64")
 }

@@ -28,7 +28,7 @@ func expiry(certificate pulumi.StringPtrOutput) pulumi.StringPtrOutput {
 func notAfter(text string) (string, error) {
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return "", errors.New("a client certificate is no base64")
+		return "", errors.New("a client certificate is not base64")
 	}
 
 	c, err := (&x509.PEMEncodedCertificateAndKey{Crt: data}).GetCert()

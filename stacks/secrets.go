@@ -65,7 +65,7 @@ func (c Config) checkSecrets() spec.Problems {
 	var ps spec.Problems
 
 	if key := c.TailscaleAuthKey; key != "" && !printable.MatchString(key) {
-		ps.Add("tailscaleAuthKey", "does not look like a key: it holds spaces or what is no ASCII", "",
+		ps.Add("tailscaleAuthKey", "does not look like a key: it holds spaces or what is not ASCII", "",
 			"run: pulumi config set --secret tailscaleAuthKey, or correct "+keyVariable)
 	}
 
@@ -77,7 +77,7 @@ func (c Config) checkSecrets() spec.Problems {
 			ps.Add("sshPrivateKey", "is locked with a passphrase, which the program cannot enter", "",
 				"make a key for this program alone, without one")
 		case err != nil:
-			ps.Add("sshPrivateKey", "is no private key of OpenSSH", "",
+			ps.Add("sshPrivateKey", "is not a private key of OpenSSH", "",
 				"run: pulumi config set --secret sshPrivateKey < ~/.ssh/<key>")
 		}
 	}
@@ -142,7 +142,7 @@ func (c Config) checkRepositoryKeys() spec.Problems {
 
 		switch overSSH := strings.HasPrefix(c.Cluster.GitOps.Repository, "ssh://"); {
 		case overSSH && err != nil:
-			ps.Add("gitOpsKey", "is no private key of OpenSSH without a passphrase, which ssh:// needs", "",
+			ps.Add("gitOpsKey", "is not a private key of OpenSSH without a passphrase, which ssh:// needs", "",
 				"run: pulumi config set --secret gitOpsKey < deploy-key")
 		case !overSSH && !printable.MatchString(strings.TrimSpace(key)):
 			ps.Add("gitOpsKey", "must be a token, or user:token, with a repository that is reached over https://", "",

@@ -83,7 +83,7 @@ func TestKeyOfTheTailnet(t *testing.T) {
 
 	_, err = load(values)
 	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: does not look like a key: it "+
-		"holds spaces or what is no ASCII; "+
+		"holds spaces or what is not ASCII; "+
 		"run: pulumi config set --secret tailscaleAuthKey, or correct HEADSCALE_AUTH_KEY")
 }
 
@@ -114,7 +114,7 @@ func TestPrivateKey(t *testing.T) {
 		"": "", string(pem.EncodeToMemory(open)): "",
 		string(pem.EncodeToMemory(locked)): "sshPrivateKey: is locked with a passphrase, which the program cannot enter; " +
 			"make a key for this program alone, without one",
-		"~/.ssh/id_ed25519": "sshPrivateKey: is no private key of OpenSSH; run: pulumi config set --secret sshPrivateKey < " +
+		"~/.ssh/id_ed25519": "sshPrivateKey: is not a private key of OpenSSH; run: pulumi config set --secret sshPrivateKey < " +
 			"~/.ssh/<key>",
 	} {
 		got := ""
@@ -126,7 +126,7 @@ func TestPrivateKey(t *testing.T) {
 	}
 }
 
-// TestMachineSecrets: what is no secrets bundle is refused and not shown; one that is encrypted in the file is not
+// TestMachineSecrets: what is not a secrets bundle is refused and not shown; one that is encrypted in the file is not
 // looked at.
 func TestMachineSecrets(t *testing.T) {
 	c := Config{MachineSecrets: "cluster: {id: hunter2}"}

@@ -346,7 +346,7 @@ func TestBadImages(t *testing.T) {
 	})
 
 	said := failUp(t, r.Stack)
-	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is no image. Open it, and correct the URL, "+
+	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is not an image. Open it, and correct the URL, "+
 		"or what the factory is asked for")
 	assert.Empty(t, vmids(r))
 

@@ -338,6 +338,9 @@ func TestPlainWordsInCode(t *testing.T) {
 	t.Parallel()
 
 	words := regexp.MustCompile(`(?i)\b(beside|anew|nobody|somebody|amiss|unwell|of old|sees? to it)\b`)
+	messages := regexp.MustCompile(`"[^"\n]*"`)
+	ours := regexp.MustCompile(`/(components|stacks|policy)/.*\.go$`)
+	isNo := regexp.MustCompile(`(^"|\w+ )(is|are) no ([a-km-z]|P|U)\w*`) // "is no longer" is plain
 	seen := 0
 
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -357,6 +360,14 @@ func TestPlainWordsInCode(t *testing.T) {
 		}
 
 		seen++
+
+		for _, message := range messages.FindAll(text, -1) {
+			for _, found := range isNo.FindAllString(string(message), -1) {
+				if ours.MatchString(path) && !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(strings.ToLower(found), "there ") {
+					t.Errorf("%s: %q: write: is not a", path, found)
+				}
+			}
+		}
 
 		for _, at := range words.FindAllIndex(text, -1) {
 			t.Errorf("%s:%d: %q: write plainly", path, 1+bytes.Count(text[:at[0]], []byte("\n")), text[at[0]:at[1]])

@@ -87,7 +87,7 @@ func TestRestore(t *testing.T) {
 		} {
 			file := filepath.Join(t.TempDir(), "wrong.json")
 			require.NoError(t, os.WriteFile(file, []byte(wrong), 0o600))
-			assert.ErrorContains(t, s.Restore(t.Context(), file), "wrong.json is no snapshot to restore: it ", name)
+			assert.ErrorContains(t, s.Restore(t.Context(), file), "wrong.json is not a snapshot to restore: it ", name)
 		}
 
 		assert.ErrorContains(t, s.Restore(t.Context(), filepath.Join(s.Dir, "dev.20000101-000000.json")), "no such file")

@@ -36,13 +36,13 @@ func TestPreview(t *testing.T) {
 		for name, c := range map[string]struct{ patch, want string }{
 			"unknown field": {
 				"machine:\n  installl: {}\n",
-				"cluster.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
+				"cluster.patches[0]: is not a patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
 					"unknown keys found during decoding: machine.installl (given: cluster.patches[0], for k3s-dev-control-1); " +
 					"correct the patch",
 			},
 			"impossible value": {
 				"machine:\n  install:\n    disk: \"\"\n    image: \"\"\n    diskSelector:\n      size: huge\n",
-				"cluster.patches[0]: is no patch that Talos can apply: ",
+				"cluster.patches[0]: is not a patch that Talos can apply: ",
 			},
 			"invalid configuration": {
 				"machine:\n  kubelet:\n    nodeIP:\n      validSubnets: [nowhere]\n",

@@ -240,7 +240,7 @@ func TestRecoverRefused(t *testing.T) {
 
 	for want, o := range map[string]importcmd.Options{
 		"the cluster's secrets are lost with the state: give either --talosconfig":                        {},
-		"broken is no secrets bundle: ":                                                                   {Secrets: broken},
+		"broken is not a secrets bundle: ":                                                                {Secrets: broken},
 		"cannot be compared with what the cluster runs with: k3s-dev-control-1 ({control}) does not tell": {Secrets: other},
 		"no such file": {Secrets: filepath.Join(t.TempDir(), "none")},
 	} {

@@ -94,13 +94,13 @@ func TestReadRefused(t *testing.T) {
 		content []byte
 		refused string
 	}{
-		"empty":                     {nil, "it is no etcd database"},
-		"a page of one":             {[]byte("<html>not found</html>"), "22 bytes are no whole snapshot of etcd"},
-		"cut off":                   {hashed(content)[:len(content)-100], "are no whole snapshot of etcd"},
-		"cut off where a page ends": {content[:8192], "it is no etcd database"},
+		"empty":                     {nil, "it is not an etcd database"},
+		"a page of one":             {[]byte("<html>not found</html>"), "22 bytes are not a whole snapshot of etcd"},
+		"cut off":                   {hashed(content)[:len(content)-100], "are not a whole snapshot of etcd"},
+		"cut off where a page ends": {content[:8192], "it is not an etcd database"},
 		"changed":                   {changed, "its content is not what its hash says: it was cut off, or changed"},
-		"zeros":                     {make([]byte, 8192), "it is no etcd database"},
-		"no database":               {hashed(make([]byte, 8192)), "it is no etcd database"},
+		"zeros":                     {make([]byte, 8192), "it is not an etcd database"},
+		"no database":               {hashed(make([]byte, 8192)), "it is not an etcd database"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +156,7 @@ func TestStore(t *testing.T) {
 	}
 
 	_, err = s.Take(day, send([]byte("half")))
-	require.EqualError(t, err, "what etcd sent is no snapshot: 4 bytes are no whole snapshot of etcd")
+	require.EqualError(t, err, "what etcd sent is not a snapshot: 4 bytes are not a whole snapshot of etcd")
 
 	_, err = s.Take(day, func(io.Writer) error { return errors.New("lost") })
 	require.EqualError(t, err, "lost")

@@ -63,7 +63,7 @@ func Read(f *os.File) (Snapshot, error) {
 		s.Raw = true
 	case sha256.Size:
 	default:
-		return s, fmt.Errorf("%d bytes are no whole snapshot of etcd", s.Size)
+		return s, fmt.Errorf("%d bytes are not a whole snapshot of etcd", s.Size)
 	}
 
 	if err := s.hash(f); err != nil {
@@ -112,20 +112,20 @@ func (s *Snapshot) count(path string) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("it is no etcd database: %v", r)
+			err = fmt.Errorf("it is not an etcd database: %v", r)
 		}
 	}()
 
 	db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {
-		return fmt.Errorf("it is no etcd database: %w", err)
+		return fmt.Errorf("it is not an etcd database: %w", err)
 	}
 	defer db.Close()
 
 	return db.View(func(tx *bolt.Tx) error {
 		bucket := tx.Bucket(revisions)
 		if bucket == nil {
-			return errors.New("it is no etcd database: it holds no keys of Kubernetes")
+			return errors.New("it is not an etcd database: it holds no keys of Kubernetes")
 		}
 
 		s.Keys = bucket.Stats().KeyN

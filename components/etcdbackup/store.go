@@ -51,7 +51,7 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		}
 
 		if taken, err = Read(f); err != nil {
-			return fmt.Errorf("what etcd sent is no snapshot: %w", err)
+			return fmt.Errorf("what etcd sent is not a snapshot: %w", err)
 		}
 
 		// What etcd sends ends with a hash.

@@ -65,7 +65,7 @@ func (i Identity) administrator(now time.Time) (KeyPair, error) {
 func ReadAdministrator(text string) (KeyPair, error) {
 	var pair KeyPair
 	if json.Unmarshal([]byte(text), &pair) != nil || pair.Certificate == "" || pair.Key == "" {
-		return KeyPair{}, errors.New("what the state keeps is no administrator's certificate")
+		return KeyPair{}, errors.New("what the state keeps is not an administrator's certificate")
 	}
 
 	return pair, nil
@@ -76,7 +76,7 @@ func (p KeyPair) parse() (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, _ := pem.Decode([]byte(p.Key))
 
 	if certificate == nil || key == nil {
-		return nil, nil, errors.New("an authority of the cluster is no PEM")
+		return nil, nil, errors.New("an authority of the cluster is not PEM")
 	}
 
 	c, err := x509.ParseCertificate(certificate.Bytes)
@@ -96,7 +96,7 @@ func (p KeyPair) parse() (*x509.Certificate, *ecdsa.PrivateKey, error) {
 func (p KeyPair) NotAfter() (string, error) {
 	block, _ := pem.Decode([]byte(p.Certificate))
 	if block == nil {
-		return "", errors.New("a client certificate is no PEM")
+		return "", errors.New("a client certificate is not PEM")
 	}
 
 	c, err := x509.ParseCertificate(block.Bytes)

@@ -40,19 +40,19 @@ func ReadServerFiles(text string) (Identity, error) {
 		*pair = KeyPair{files["tls/"+name+".crt"], files["tls/"+name+".key"]}
 
 		if _, err := tls.X509KeyPair([]byte(pair.Certificate), []byte(pair.Key)); err != nil {
-			wrong = append(wrong, fmt.Sprintf("tls/%s.crt and .key are no certificate with its key", name))
+			wrong = append(wrong, fmt.Sprintf("tls/%s.crt and .key are not a certificate with its key", name))
 		}
 	}
 
 	if i.ServiceAccountKey = files["tls/service.key"]; !strings.Contains(i.ServiceAccountKey, "PRIVATE KEY") {
-		wrong = append(wrong, "tls/service.key is no private key")
+		wrong = append(wrong, "tls/service.key is not a private key")
 	}
 
 	for name, password := range map[string]*string{"token": &i.Token, "agent-token": &i.AgentToken} {
 		// K10<hash>::<user>:<password>
 		_, full, _ := strings.Cut(strings.TrimSpace(files[name]), "::")
 		if _, *password, _ = strings.Cut(full, ":"); *password == "" {
-			wrong = append(wrong, name+" is no token of a server")
+			wrong = append(wrong, name+" is not the token of a server")
 		}
 	}
 
@@ -66,7 +66,7 @@ func ReadServerFiles(text string) (Identity, error) {
 }
 
 func unpack(text string) (map[string]string, error) {
-	wrong := errors.New("it is no compressed tar archive in base64")
+	wrong := errors.New("it is not a compressed tar archive in base64")
 
 	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
 	if err != nil {

@@ -62,8 +62,8 @@ func TestReadServerFiles(t *testing.T) {
 	delete(files, "tls/client-ca.key")
 	files["token"] = "a-token"
 	_, err = ReadServerFiles(archiveOf(t, files))
-	require.EqualError(t, err, "tls/client-ca.crt and .key are no certificate with its key, token is no token of a server")
+	require.EqualError(t, err, "tls/client-ca.crt and .key are not a certificate with its key, token is not the token of a server")
 
 	_, err = ReadServerFiles("no archive")
-	require.EqualError(t, err, "it is no compressed tar archive in base64")
+	require.EqualError(t, err, "it is not a compressed tar archive in base64")
 }

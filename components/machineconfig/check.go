@@ -199,7 +199,7 @@ func (c *checker) apply(cfg talosconfig.Provider, patches []spec.Patch, node pla
 		patched, err := apply(cfg, patch.Text)
 		if err != nil {
 			c.note(&c.problems, spec.Problem{
-				Path: patch.Path, Rule: "is no patch that Talos can apply: " + keysOnly(err),
+				Path: patch.Path, Rule: "is not a patch that Talos can apply: " + keysOnly(err),
 				Value: patch.Origin + ", for " + node.Name, Remedy: remedy(err),
 			})
 

@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 		},
 		"a document that the provider does not know": {
 			spec: patched(talos114, "apiVersion: v1alpha1\nkind: SysctlConfig\nparams: {a: b}\n", "", ""),
-			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: SysctlConfig " +
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: SysctlConfig " +
 				"came after Talos 1.12, and the Talos provider does not know it; use the settings of Talos 1.12, which later " +
 				"versions take, too (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
 		},
@@ -64,21 +64,21 @@ func TestCheck(t *testing.T) {
 		},
 		"JSON patch since 1.12": {
 			spec: patched(talos112, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`, "", ""),
-			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: JSON6902 " +
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: JSON6902 " +
 				"patches are not supported for multi-document " +
 				"machine configuration (given: patches/cluster.yaml, for atlas-control-1); write it as a strategic merge patch: " +
 				"since Talos 1.12 a machine configuration has several documents",
 		},
 		"unknown key": {
 			spec: patched(talos112, "machine:\n  sysctl: {a: b}\n", "", ""),
-			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: error decoding " +
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: error decoding " +
 				"document /v1alpha1/ (line 1): " +
 				"unknown keys found during decoding: machine.sysctl.a (given: patches/cluster.yaml, for atlas-control-1); " +
 				"correct the patch",
 		},
 		"no YAML": {
 			spec: patched(talos112, "", "machine: [", ""),
-			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: is no patch that Talos can apply: decode " +
+			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: is not a patch that Talos can apply: decode " +
 				"error: go-yaml load error in parser (while parsing a flow node) at L2.C1: did not find expected node content " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
@@ -97,24 +97,24 @@ func TestCheck(t *testing.T) {
 		},
 		"a file's name": {
 			spec: patched(talos112, "/etc/hostname", "@/etc/hostname", ""),
-			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a " +
+			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is not a patch that Talos can apply: expected a " +
 				"YAML document at line 1 " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
-				"  - pools.control.patches[0]: is no patch that Talos can apply: decode error: go-yaml load " +
+				"  - pools.control.patches[0]: is not a patch that Talos can apply: decode error: go-yaml load " +
 				"error in scanner (while scanning for the next token) at L1.C1: found character that cannot start any token " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"empty": {
 			spec: patched(talos112, "# nothing\n", "", ""),
-			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is no patch that Talos can apply: it is empty " +
+			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: it is empty " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch",
 		},
 		"several": {
 			spec: patched(talos112, "just a text", "machine:\n  sysctl: {a: b}\n", ""),
-			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is no patch that Talos can apply: expected a " +
+			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is not a patch that Talos can apply: expected a " +
 				"YAML document at line 1 " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
-				"  - pools.control.patches[0]: is no patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
+				"  - pools.control.patches[0]: is not a patch that Talos can apply: error decoding document /v1alpha1/ (line 1): " +
 				"unknown keys found during decoding: machine.sysctl.a " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},

@@ -95,7 +95,7 @@ func readBundle(text string) (*secrets.Bundle, error) {
 
 	// What YAML says of it may quote it.
 	if err := decoder.Decode(bundle); err != nil {
-		return nil, errors.New("it is no secrets bundle, which talosctl gen secrets writes")
+		return nil, errors.New("it is not a secrets bundle, which talosctl gen secrets writes")
 	}
 
 	var (

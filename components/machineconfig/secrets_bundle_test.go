@@ -119,7 +119,7 @@ func TestThrowAwaySecrets(t *testing.T) {
 
 // TestInvalidSecrets: what is wrong is named, and nothing is shown.
 func TestInvalidSecrets(t *testing.T) {
-	const no = "it is no secrets bundle, which talosctl gen secrets writes"
+	const no = "it is not a secrets bundle, which talosctl gen secrets writes"
 
 	of := func(change func(*secrets.Bundle)) string {
 		_, text := bundled(t, change)

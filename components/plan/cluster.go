@@ -216,7 +216,7 @@ func (r *resolver) checkTailscale() {
 
 	for i, name := range t.Pools {
 		if _, ok := r.spec.Pools[name]; !ok {
-			r.problems.Add(at("tailscale.pools", i), "is no pool", name, "name one of pools")
+			r.problems.Add(at("tailscale.pools", i), "is not a pool", name, "name one of pools")
 		}
 	}
 

@@ -48,7 +48,7 @@ func (r *resolver) checkFirewall(p *Plan) {
 
 		for j, name := range o.Pools {
 			if _, ok := r.spec.Pools[name]; !ok {
-				r.problems.Add(at(path+".pools", j), "is no pool", name, "name one of pools")
+				r.problems.Add(at(path+".pools", j), "is not a pool", name, "name one of pools")
 			}
 		}
 

@@ -160,7 +160,7 @@ func (c *checks) checkHAGroups(ctx context.Context) error {
 		}
 
 		if !slices.Contains(groups, n.HAGroup) {
-			c.problems.Add("pools."+n.Pool+".haGroup", "is no high-availability group of this Proxmox VE", n.HAGroup,
+			c.problems.Add("pools."+n.Pool+".haGroup", "is not a high-availability group of this Proxmox VE", n.HAGroup,
 				"make it (Datacenter, HA, Groups), or name one that is")
 		}
 	}

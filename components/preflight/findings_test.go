@@ -326,7 +326,7 @@ func findings() map[string]finding {
 		},
 		"no GPU": {
 			config: func(c *lab.Config) { c.Hosts[0].PCI = nil },
-			want: []string{"pools.gpu.gpus.1.bdf: is no PCI device of host a (given: 0000:01:00.0); run 'lspci -Dnn' on " +
+			want: []string{"pools.gpu.gpus.1.bdf: is not a PCI device of host a (given: 0000:01:00.0); run 'lspci -Dnn' on " +
 				"that host, and correct it"},
 		},
 		"a GPU that runs elsewhere": {

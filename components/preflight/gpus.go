@@ -71,12 +71,12 @@ func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bo
 
 	switch {
 	case gpu == nil && absent:
-		c.problems.Add(path, "is no PCI device of host "+n.Host, n.GPU.BDF, "run 'lspci -Dnn' on that host, and correct it")
+		c.problems.Add(path, "is not a PCI device of host "+n.Host, n.GPU.BDF, "run 'lspci -Dnn' on that host, and correct it")
 
 		return
 	case gpu == nil:
 		c.warnings = append(c.warnings, spec.Problem{
-			Path: path, Rule: "is no PCI device of host " + n.Host + " any more: the VM does not start without it",
+			Path: path, Rule: "is not a PCI device of host " + n.Host + " any more: the VM does not start without it",
 			Value:  n.GPU.BDF,
 			Remedy: "run 'lspci -Dnn' on that host, and correct it",
 		})

@@ -53,7 +53,7 @@ func TestGPUs(t *testing.T) {
 	assert.EqualError(t, err, `the configuration has 2 problems:
   - pools.gpu.gpus.1.bdf: cannot be passed through: the IOMMU of host a is off (given: 0000:01:00.0); `+
 		`switch it on in the firmware and in the kernel's command line, and restart the host
-  - pools.gpu.gpus.2.bdf: is no PCI device of host b (given: 0000:02:00); run 'lspci -Dnn' on that host, and correct it`)
+  - pools.gpu.gpus.2.bdf: is not a PCI device of host b (given: 0000:02:00); run 'lspci -Dnn' on that host, and correct it`)
 
 	// A card that is gone and a host that is down stop nothing that is there already.
 	there := &manyHosts{silent: "b"}
@@ -66,7 +66,7 @@ func TestGPUs(t *testing.T) {
 	assert.Empty(t, s.report.devices)
 	assert.Equal(t, []spec.Problem{
 		{
-			Path: "pools.gpu.gpus.1.bdf", Rule: "is no PCI device of host a any more: the VM does not start without it",
+			Path: "pools.gpu.gpus.1.bdf", Rule: "is not a PCI device of host a any more: the VM does not start without it",
 			Value:  "0000:01:00.0",
 			Remedy: "run 'lspci -Dnn' on that host, and correct it",
 		},

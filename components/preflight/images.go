@@ -36,7 +36,7 @@ func (c *checks) checkImages(ctx context.Context) error {
 		case !there:
 			c.problems.Add(path, "is not on host "+n.Host, image.Volume, "upload it there, or name one that is; case matters")
 		case size < proxmoxvm.SmallestImage:
-			c.problems.Add(path, fmt.Sprintf("has %d bytes on host %s: that is no image", size, n.Host), image.Volume,
+			c.problems.Add(path, fmt.Sprintf("has %d bytes on host %s: that is not an image", size, n.Host), image.Volume,
 				"upload it again")
 		}
 	}

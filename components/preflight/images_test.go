@@ -22,7 +22,7 @@ func TestImages(t *testing.T) {
 	_, err = check(t, plantest.ISO(t),
 		&manyHosts{files: map[string]map[string]int64{"a": {volume: 9}, "b": {"local:iso/Talos-1.12.4.iso": 100 << 20}}})
 	require.EqualError(t, err, `the configuration has 2 problems:
-  - image.iso.volume: has 9 bytes on host a: that is no image (given: local:iso/talos-1.12.4.iso); upload it again
+  - image.iso.volume: has 9 bytes on host a: that is not an image (given: local:iso/talos-1.12.4.iso); upload it again
   - image.iso.volume: is not on host b (given: local:iso/talos-1.12.4.iso); upload it there, or name one that is; case matters`)
 
 	// What nodes have been made from may go.

@@ -74,7 +74,7 @@ type Client struct {
 func New(a Access) (*Client, error) {
 	u, err := url.Parse(a.Endpoint)
 	if err != nil || u.Host == "" {
-		return nil, fmt.Errorf("the Proxmox VE endpoint %q is no URL", a.Endpoint)
+		return nil, fmt.Errorf("the Proxmox VE endpoint %q is not a URL", a.Endpoint)
 	}
 
 	base := http.DefaultTransport.(*http.Transport).Clone()

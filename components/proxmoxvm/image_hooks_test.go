@@ -33,7 +33,7 @@ func TestCheckDownload(t *testing.T) {
 	}{
 		"an image":                   {fakeProxmox{offered: 112 << 20}, ""},
 		"a server that does not say": {fakeProxmox{offered: 0}, ""},
-		"nine bytes that say Not Found": {fakeProxmox{offered: 9}, "https://factory.lan/x.iso holds 9 bytes: that is no " +
+		"nine bytes that say Not Found": {fakeProxmox{offered: 9}, "https://factory.lan/x.iso holds 9 bytes: that is not an " +
 			"image. Open it, and correct the URL, or what the factory is asked for"},
 		"nothing": {
 			fakeProxmox{unread: errors.New("bad request: invalid response: 404")},
@@ -83,7 +83,7 @@ func TestCheckImage(t *testing.T) {
 		"gone": {iso, map[string]int64{"local:iso/y.iso": 112 << 20}, "image local:iso/x.iso is not on host pve: it " +
 			"was removed. Run 'pulumi up --refresh'"},
 		"cut off": {disk, map[string]int64{"local:iso/x.img": 9}, "image local:iso/x.img on host pve has 9 bytes: that " +
-			"is no image. Delete it there ('pvesm free local:iso/x.img'), and run 'pulumi up --refresh'"},
+			"is not an image. Delete it there ('pvesm free local:iso/x.img'), and run 'pulumi up --refresh'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ImageHooks{Proxmox: &fakeProxmox{files: c.size}}.CheckImage(t.Context(), c.args)

@@ -55,7 +55,7 @@ func secretsOf(ctx context.Context, t Target, c Credentials) (*secrets.Bundle, e
 
 	// A worker has only what lets it join.
 	if err := bundle.Validate(talosconfig.TalosVersionCurrent); err != nil {
-		return nil, fmt.Errorf("it is no control plane's: %w", err)
+		return nil, fmt.Errorf("it is not a control plane's: %w", err)
 	}
 
 	return bundle, nil

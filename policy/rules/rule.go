@@ -67,7 +67,7 @@ func matches(patterns []string, text string) bool {
 func checkPatterns(patterns []string) error {
 	for _, pattern := range patterns {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("%q is no pattern: %w", pattern, err)
+			return fmt.Errorf("%q is not a pattern: %w", pattern, err)
 		}
 	}
 

@@ -223,8 +223,8 @@ func TestSettings(t *testing.T) {
 		`{"bridge-firewal": {}}`:                          `talos-proxmox-policy:rules.bridge-firewal: is not a rule (known: `,
 		`{"bridge-firewall": {"publicBridge": []}}`:       `talos-proxmox-policy:rules.bridge-firewall: json: unknown field "publicBridge" (known: except, publicBridges); correct the setting`,
 		`{"bridge-firewall": {"publicBridges": "vmbr0"}}`: `talos-proxmox-policy:rules.bridge-firewall: json: cannot unmarshal string`,
-		`{"disk-discard": {"thinDatastores": ["[a"]}}`:    `talos-proxmox-policy:rules.disk-discard: "[a" is no pattern: syntax error in pattern`,
-		`{"verify-tls": {"except": ["[a"]}}`:              `talos-proxmox-policy:rules.verify-tls: "[a" is no pattern: syntax error in pattern`,
+		`{"disk-discard": {"thinDatastores": ["[a"]}}`:    `talos-proxmox-policy:rules.disk-discard: "[a" is not a pattern: syntax error in pattern`,
+		`{"verify-tls": {"except": ["[a"]}}`:              `talos-proxmox-policy:rules.verify-tls: "[a" is not a pattern: syntax error in pattern`,
 	} {
 		var f Facts
 		require.NoError(t, json.Unmarshal([]byte(settings), &f.Settings))

@@ -43,7 +43,7 @@ var (
 // renameModule gives the module in a directory, and those below it, another path, and counts the files that it changed.
 func renameModule(dir, to string) (int, error) {
 	if !modulePath.MatchString(to) {
-		return 0, fmt.Errorf("%q is no path of a module that others can require: write one like "+
+		return 0, fmt.Errorf("%q is not a path of a module that others can require: write one like "+
 			"github.com/example/clusters", to)
 	}
 

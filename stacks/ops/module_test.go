@@ -29,7 +29,7 @@ func TestModulePath(t *testing.T) {
 	}
 
 	_, err := renameModule(dir, "clusters")
-	require.EqualError(t, err, `"clusters" is no path of a module that others can require: write one like `+to)
+	require.EqualError(t, err, `"clusters" is not a path of a module that others can require: write one like `+to)
 
 	changed, err := renameModule(dir, to)
 	require.NoError(t, err)

@@ -147,7 +147,7 @@ func rangesIn(text string) ([][2]int, error) {
 		to, err2 := strconv.Atoi(last)
 
 		if err := errors.Join(err1, err2); err != nil || from > to {
-			return nil, fmt.Errorf("--vmids: %q is no range, such as 401-449", part)
+			return nil, fmt.Errorf("--vmids: %q is not a range, such as 401-449", part)
 		}
 
 		found = append(found, [2]int{from, to})
@@ -201,7 +201,7 @@ func identify(ctx context.Context, machines []*machine, o Options) (*secrets.Bun
 
 	for _, m := range machines {
 		if m.config == nil {
-			return nil, fmt.Errorf("VM %d (%s) on host %s is no node that answers: start it, or leave it out of --tag and "+
+			return nil, fmt.Errorf("VM %d (%s) on host %s is not a node that answers: start it, or leave it out of --tag and "+
 				"--vmids. Where nodes do not "+
 				"discover each other, name all their addresses as nodes in the talosconfig", m.vm.ID, m.vm.Name, m.vm.Host)
 		}

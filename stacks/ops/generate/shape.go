@@ -171,7 +171,7 @@ func (w *writer) nics(m *machine, t tree) {
 		}
 
 		if p["virtio"] == "" {
-			w.note("network interface net%d of VM %d is no virtio one: the first update would make it one", i, m.vm.ID)
+			w.note("network interface net%d of VM %d is not a virtio one: the first update would make it one", i, m.vm.ID)
 		}
 
 		if i > 0 {

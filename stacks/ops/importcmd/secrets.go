@@ -62,7 +62,7 @@ func (c *cluster) given(ctx context.Context) (string, error) {
 	}
 
 	if err != nil {
-		return "", fmt.Errorf("%s is no secrets bundle: %w", c.options.Secrets, err)
+		return "", fmt.Errorf("%s is not a secrets bundle: %w", c.options.Secrets, err)
 	}
 
 	credentials, err := talosapi.Administrator(bundle)

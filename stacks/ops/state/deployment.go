@@ -25,13 +25,13 @@ type Deployment struct {
 func decode(text []byte, project, stack string) (Deployment, error) {
 	var untyped apitype.UntypedDeployment
 	if err := json.Unmarshal(text, &untyped); err != nil {
-		return Deployment{}, fmt.Errorf("it is no exported state: %w", err)
+		return Deployment{}, fmt.Errorf("it is not an exported state: %w", err)
 	}
 
 	if untyped.Version < apitype.DeploymentSchemaVersionCurrent ||
 		untyped.Version > apitype.DeploymentSchemaVersionLatest {
 		return Deployment{},
-			fmt.Errorf("it is no exported state, or of a pulumi version that is not known here: its version is %d",
+			fmt.Errorf("it is not an exported state, or of a pulumi version that is not known here: its version is %d",
 				untyped.Version)
 	}
 
@@ -42,7 +42,7 @@ func decode(text []byte, project, stack string) (Deployment, error) {
 
 	var d apitype.DeploymentV3
 	if err := json.Unmarshal(untyped.Deployment, &d); err != nil {
-		return Deployment{}, fmt.Errorf("it is no exported state: %w", err)
+		return Deployment{}, fmt.Errorf("it is not an exported state: %w", err)
 	}
 
 	found := Deployment{Pending: len(d.PendingOperations), Updated: d.Manifest.Time}

@@ -123,7 +123,7 @@ func (s Snapshots) Read(path string) (File, error) {
 
 	deployment, err := decode(text, s.Project, s.Stack)
 	if err != nil {
-		return File{Path: path}, fmt.Errorf("%s is no snapshot to restore: %w", path, err)
+		return File{Path: path}, fmt.Errorf("%s is not a snapshot to restore: %w", path, err)
 	}
 
 	return File{Path: path, Deployment: deployment, text: text}, nil

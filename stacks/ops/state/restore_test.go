@@ -31,11 +31,11 @@ func TestRestore(t *testing.T) {
 		},
 		{
 			name: "no file", file: []byte{},
-			want: "{file} is no snapshot to restore: it is no exported state: unexpected end of JSON input",
+			want: "{file} is not a snapshot to restore: it is not an exported state: unexpected end of JSON input",
 		},
 		{
 			name: "another stack's", file: stateOf("prod", 0, "vm"),
-			want: "{file} is no snapshot to restore: it holds vm, which belongs to stack prod of project talos-proxmox; this " +
+			want: "{file} is not a snapshot to restore: it holds vm, which belongs to stack prod of project talos-proxmox; this " +
 				"is stack dev of project talos-proxmox",
 		},
 		{name: "empty", file: stateOf("dev", 0), want: "{file} holds no resource: restoring it would forget everything"},
@@ -128,7 +128,7 @@ func TestRestoreBroken(t *testing.T) {
 
 		_, err := s.Snapshot(t.Context())
 		fails(t, "keeping the state in "+s.Dir+
-			": it is no exported state: invalid character 'h' looking for beginning of value", err)
+			": it is not an exported state: invalid character 'h' looking for beginning of value", err)
 	})
 
 	const kept = "dev.pre-restore.20000101-000000.json"
@@ -137,7 +137,7 @@ func TestRestoreBroken(t *testing.T) {
 	equal(t, []string{kept}, files(t, s))
 
 	if want := "2. the present state is kept in " + s.Dir + "/" + kept +
-		"; it is broken: it is no exported state: "; !strings.Contains(out.String(), want) {
+		"; it is broken: it is not an exported state: "; !strings.Contains(out.String(), want) {
 		t.Errorf("want: %s\ngot:  %s", want, out)
 	}
 

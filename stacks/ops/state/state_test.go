@@ -221,10 +221,10 @@ func TestRefusedSnapshots(t *testing.T) {
 	_, s, _ := guarded(t)
 
 	for text, want := range map[string]string{
-		"": "it is no exported state: unexpected end of JSON input",
-		"{}": "it is no exported state, or of a pulumi version that is not known here: its " +
+		"": "it is not an exported state: unexpected end of JSON input",
+		"{}": "it is not an exported state, or of a pulumi version that is not known here: its " +
 			"version is 0",
-		`{"version": 5}`: "it is no exported state, or of a pulumi version that is not known here: its " +
+		`{"version": 5}`: "it is not an exported state, or of a pulumi version that is not known here: its " +
 			"version is 5",
 		string(
 			stateOf("prod", 0,

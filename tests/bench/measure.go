@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ type bench struct {
 	latencies timeline.Latencies
 	profiles  string // where profiles of the engine go; empty: none are made
 	out       io.Writer
+	terraform *terraform // nil: nothing is compared
 }
 
 // prepare compiles the program, so that it runs in a process of its own, as an operator's does.
@@ -49,7 +51,7 @@ func (b *bench) prepare(ctx context.Context) error {
 		return fmt.Errorf("the program cannot be compiled: %w\n%s", err, printed)
 	}
 
-	return nil
+	return b.findTerraform(ctx)
 }
 
 // row measures a row, from nothing to nothing.
@@ -66,7 +68,7 @@ func (b *bench) row(ctx context.Context, row Row) (Result, error) {
 	}
 
 	// Of several at once, the making of them is what is asked for.
-	stages := []Stage{Create, Again, Preview, Refresh, Destroy}
+	stages := []Stage{First, Create, Again, Preview, Refresh, Destroy}
 	if row.Clusters > 1 {
 		stages = []Stage{Create, Destroy}
 	}
@@ -100,6 +102,13 @@ func (b *bench) row(ctx context.Context, row Row) (Result, error) {
 			if created, result.State, err = lives[0].state(ctx); err != nil {
 				return result, err
 			}
+		}
+	}
+
+	if row.oneHost() && b.terraform != nil && slices.Contains(compared, row.Nodes) {
+		var err error
+		if result.Terraform, err = b.compare(ctx, row); err != nil {
+			return result, err
 		}
 	}
 
@@ -298,7 +307,7 @@ func (l *life) run(ctx context.Context, stage Stage, seen chan<- events.EngineEv
 		}
 
 		return err
-	case Preview:
+	case First, Preview:
 		_, err := l.stack.Preview(ctx, optpreview.Parallel(parallel), optpreview.EventStreams(seen),
 			optpreview.SuppressProgress(), optpreview.SuppressOutputs())
 

@@ -22,6 +22,8 @@ type Result struct {
 	Downloads map[string]int64 `json:"downloads"`
 	// State is what the engine keeps of the stack once it is created.
 	State State `json:"state"`
+	// Terraform are the stages of the same machines by Terraform, with the same providers.
+	Terraform []Step `json:"terraform,omitempty"`
 	// Bare are the creation and the destruction of the same resources by a program that only registers them.
 	Bare []Step `json:"bare,omitempty"`
 }
@@ -37,6 +39,7 @@ type Stage string
 
 // The stages of a stack's life, in their order.
 const (
+	First   Stage = "first preview"
 	Create  Stage = "create"
 	Again   Stage = "up, no change"
 	Preview Stage = "preview"

@@ -24,6 +24,7 @@ func (r *Report) show(out io.Writer) {
 		{"Creations", r.creations},
 		{"Calls of a creation, on one host, for each node more", r.calls},
 		{"The state, and how often it is saved", r.saves},
+		{"Next to Terraform with the same providers, on one host: seconds of each command", r.terraform},
 		{"The engine alone: the same resources, registered by a program that does nothing else", r.bare},
 		{"Without any setting, in place of those above: seconds of each command", r.plain},
 		{"The most memory (MiB), and the time computed (seconds)", r.costs},
@@ -198,6 +199,33 @@ func (r *Report) saves(out io.Writer) {
 			saved := result.step(stage).Saves
 			cells = append(cells, fmt.Sprint(saved.Count), fmt.Sprintf("%.1f", float64(saved.Count)/nodes),
 				fmt.Sprint(saved.Bytes>>20))
+		}
+
+		line(out, cells...)
+	}
+}
+
+// terraform is a table of how long each stage takes here and with Terraform.
+func (r *Report) terraform(out io.Writer) {
+	stages := []Stage{First, Create, Preview, Refresh, Destroy}
+	cells := []string{"Nodes x hosts"}
+
+	for _, stage := range stages {
+		cells = append(cells, string(stage), "Terraform", "ratio")
+	}
+
+	heading(out, cells...)
+
+	for _, result := range r.Results {
+		if len(result.Terraform) == 0 {
+			continue
+		}
+
+		cells := []string{result.String()}
+
+		for _, stage := range stages {
+			ours, theirs := result.step(stage).Wall, first(result.Terraform, stage).Wall
+			cells = append(cells, seconds(ours), seconds(theirs), fmt.Sprintf("%.2f", ours.Seconds()/theirs.Seconds()))
 		}
 
 		line(out, cells...)

@@ -9,7 +9,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/machineconfig"
 )

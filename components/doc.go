@@ -27,11 +27,13 @@
 //	├── Stash                           an administrator's certificate, renewed twice a year
 //	├── Stash                           what the VMs of agents wait for
 //	├── download.File                   a cloud image, one per host
-//	└── K3sNode, one per node
-//	    ├── storage.File                its user data, a snippet
-//	    ├── vm.VirtualMachine
-//	    ├── network.FirewallRules, network.FirewallOptions, ha.HAResource, as above
-//	    └── Stash                       the node has joined
+//	├── mapping.Pci                     the GPU of a node, as above
+//	├── K3sNode, one per node
+//	│   ├── storage.File                its user data, a snippet
+//	│   ├── vm.VirtualMachine
+//	│   ├── network.FirewallRules, network.FirewallOptions, ha.HAResource, as above
+//	│   └── Stash                       the node has joined
+//	└── Stash                           which manifests Kubernetes has, where there are any
 //
 // # Names
 //

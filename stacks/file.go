@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/agext/levenshtein"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/schema"

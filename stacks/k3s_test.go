@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/contract"
 )
 
@@ -110,6 +112,32 @@ func TestK3sWiring(t *testing.T) {
 	}
 
 	assert.Equal(t, want, got)
+}
+
+// TestK3sManifestsWiring: what Kubernetes is to have is noted after all nodes have joined, by checksums, for these
+// servers. Nothing is applied while the cluster is released.
+func TestK3sManifestsWiring(t *testing.T) {
+	config := k3sConfig(t)
+	config.Cluster.Addons = []spec.Addon{spec.AddonFlux}
+	config.SecretManifests = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {key: hunter2}\n"
+
+	applied := record(t, k3sProgram(config))["edge-manifests"]
+	input := applied.inputs["input"].ObjectValue()
+
+	assert.Equal(t, "edge", applied.parent)
+	assert.Subset(t, applied.deps, []string{"edge-server-1-joined", "edge-agent-1-joined"})
+	assert.Equal(t, []string{"edge-manifests-applied"}, applied.hooks)
+	assert.Equal(t, []resource.PropertyKey{"addon-flux", "addons", "secretManifests", "servers"},
+		slices.Sorted(maps.Keys(input)))
+	assert.True(t, input["secretManifests"].IsSecret())
+	assert.Regexp(t, "^[0-9a-f]{64}$", input["addon-flux"].StringValue())
+	assert.Equal(t, []resource.PropertyKey{"edge-server-1"}, slices.Collect(maps.Keys(input["servers"].ObjectValue())))
+	assert.NotContains(t, fmt.Sprint(applied.inputs), "hunter2")
+
+	config.Lifecycle.Teardown = true
+	released := record(t, k3sProgram(config))["edge-manifests"]
+	assert.Empty(t, released.hooks)
+	assert.Equal(t, []string{"input"}, released.ignored)
 }
 
 // TestK3sMachines: what a VM of K3s is told by its drive, and what by its user data.

@@ -5,7 +5,7 @@ package cloudinit
 import (
 	"bytes"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // Config is a cloud-config document (cloud-init: Module reference). Absent keys are left to the image's own defaults.

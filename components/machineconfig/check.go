@@ -19,7 +19,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"

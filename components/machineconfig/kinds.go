@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // providerKinds are the kinds of documents that the Talos provider of the SDK knows: those of Talos' library of 1.12,

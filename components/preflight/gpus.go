@@ -71,7 +71,8 @@ func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bo
 
 	switch {
 	case gpu == nil && absent:
-		c.problems.Add(path, "is not a PCI device of host "+n.Host, n.GPU.BDF, "run 'lspci -Dnn' on that host, and correct it")
+		c.problems.Add(path, "is not a PCI device of host "+n.Host, n.GPU.BDF,
+			"run 'lspci -Dnn' on that host, and correct it")
 
 		return
 	case gpu == nil:

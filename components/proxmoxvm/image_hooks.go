@@ -89,8 +89,8 @@ func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHook
 	case err != nil:
 		return fmt.Errorf("host %s cannot get the image %s: %w%s", host, url, err, h.remedy(url))
 	case size > 0 && size < SmallestImage:
-		return fmt.Errorf("%s holds %d bytes: that is not an image. Open it, and correct the URL, or what the factory is asked "+
-			"for", url, size)
+		return fmt.Errorf("%s holds %d bytes: that is not an image. Open it, and correct the URL, or what the factory is "+
+			"asked for", url, size)
 	default:
 		return nil
 	}
@@ -141,8 +141,8 @@ func (h ImageHooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArg
 	case !there:
 		return fmt.Errorf("image %s is not on host %s: it was removed. Run 'pulumi up --refresh'", volume, host)
 	case size < SmallestImage:
-		return fmt.Errorf("image %s on host %s has %d bytes: that is not an image. Delete it there ('pvesm free %s'), and run "+
-			"'pulumi up --refresh'", volume, host,
+		return fmt.Errorf("image %s on host %s has %d bytes: that is not an image. Delete it there ('pvesm free %s'), and "+
+			"run 'pulumi up --refresh'", volume, host,
 			size, volume)
 	default:
 		return nil

@@ -3,7 +3,7 @@ package export
 import (
 	"bytes"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/stacks/contract"
 )

@@ -3,7 +3,7 @@ package migrate
 import (
 	"strconv"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // stack is what stands below config in the stack file, in the order in which it is written.

@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/policy/rules"
 	"talos-proxmox/stacks"

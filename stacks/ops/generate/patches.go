@@ -10,7 +10,7 @@ import (
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/machineconfig"

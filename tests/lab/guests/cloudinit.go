@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/tests/lab/machine"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // followed are the settings that nodes of the lab do something about, by document and path; a whole block where only

@@ -361,10 +361,12 @@ func TestPlainWordsInCode(t *testing.T) {
 
 		seen++
 
-		for _, message := range messages.FindAll(text, -1) {
-			for _, found := range isNo.FindAllString(string(message), -1) {
-				if ours.MatchString(path) && !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(strings.ToLower(found), "there ") {
-					t.Errorf("%s: %q: write: is not a", path, found)
+		if ours.MatchString(path) && !strings.HasSuffix(path, "_test.go") {
+			for _, message := range messages.FindAllString(string(text), -1) {
+				for _, found := range isNo.FindAllString(message, -1) {
+					if !strings.HasPrefix(strings.ToLower(found), "there ") {
+						t.Errorf("%s: %q: write: is not a", path, found)
+					}
 				}
 			}
 		}

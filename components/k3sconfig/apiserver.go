@@ -9,7 +9,6 @@ import (
 
 	"talos-proxmox/components/cloudinit"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/spec"
 )
 
 // apiServerDir is where servers keep the files that their API servers read.
@@ -21,10 +20,10 @@ var auditLog = map[string]string{
 	"audit-log-maxage": "30", "audit-log-maxbackup": "10", "audit-log-maxsize": "100",
 }
 
-// apiServer are the arguments of a server's API server, NAME=VALUE, and the files that they name. What the operator
-// states wins: the plan lets only arguments of the audit log through.
-func apiServer(a spec.APIServer, operators []string) (args []string, files []cloudinit.File, err error) {
-	all := plan.APIServerArgs(a)
+// apiServer are the arguments of a server's API server, NAME=VALUE, and the files that they name. What the
+// operator states is left out, and wins: the plan lets only arguments of the audit log through.
+func apiServer(p *plan.Plan) (args []string, files []cloudinit.File, err error) {
+	a, all := p.APIServer, plan.APIServerArgs(p.APIServer)
 
 	keep := func(argument, name, text string) {
 		path := apiServerDir + name
@@ -50,7 +49,7 @@ func apiServer(a spec.APIServer, operators []string) (args []string, files []clo
 		keep("admission-control-config-file", "admission.yaml", text)
 	}
 
-	stated := options(operators)
+	stated := options(listOf(options(p.K3s.ServerArgs)[apiServerArg]))
 
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if _, there := stated[name]; !there {

@@ -48,8 +48,8 @@ type config struct {
 // apiServerArg is the option whose values are arguments of the API server.
 const apiServerArg = "kube-apiserver-arg"
 
-// configuration writes the configuration file of a node.
-func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
+// configuration writes the configuration file of a node. arguments are those of its API server.
+func configuration(p *plan.Plan, n Node, i Identity, arguments []string) (string, error) {
 	k := p.K3s
 	c := config{
 		NoDefaultRegistry: slices.ContainsFunc(p.Mirrors, func(m plan.Mirror) bool { return m.Options.SkipFallback }),
@@ -93,17 +93,8 @@ func configuration(p *plan.Plan, n Node, i Identity) (string, error) {
 		c.TLSSAN = append(c.TLSSAN, listOf(more)...)
 	}
 
-	if n.Planned.Role == spec.RoleControlPlane {
-		stated := listOf(c.More[apiServerArg])
-
-		own, _, err := apiServer(p.APIServer, stated)
-		if err != nil {
-			return "", err
-		}
-
-		if own != nil {
-			c.More[apiServerArg] = append(own, stated...)
-		}
+	if arguments != nil {
+		c.More[apiServerArg] = append(arguments, listOf(c.More[apiServerArg])...)
 	}
 
 	var b bytes.Buffer

@@ -3,6 +3,7 @@ package k3sconfig
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"talos-proxmox/components/cloudinit"
@@ -53,14 +54,24 @@ func UserData(p *plan.Plan, n Node, i Identity, s Secrets) (string, error) {
 	k := p.K3s
 	packages := append([]string{"qemu-guest-agent", "curl", "ca-certificates"}, k.Packages...)
 
-	own, err := configuration(p, n, i)
-	if err != nil {
-		return "", err
-	}
+	var (
+		arguments []string
+		read      []cloudinit.File
+		err       error
+	)
 
 	role, datastore := "agent", ""
 	if n.Planned.Role == spec.RoleControlPlane {
 		role = "server"
+
+		if arguments, read, err = apiServer(p); err != nil {
+			return "", err
+		}
+	}
+
+	own, err := configuration(p, n, i, arguments)
+	if err != nil {
+		return "", err
 	}
 
 	if n.First {
@@ -92,16 +103,7 @@ func UserData(p *plan.Plan, n Node, i Identity, s Secrets) (string, error) {
 		return "", err
 	}
 
-	files = append(files, pull...)
-
-	if role == "server" {
-		_, read, err := apiServer(p.APIServer, nil)
-		if err != nil {
-			return "", err
-		}
-
-		files = append(files, read...)
-	}
+	files = slices.Concat(files, pull, read)
 
 	var trusted *cloudinit.CACerts
 

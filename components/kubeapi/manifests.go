@@ -3,7 +3,6 @@ package kubeapi
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -67,46 +66,28 @@ const owningInventory = "config.k8s.io/owning-inventory"
 
 // apply applies objects by server-side apply in Talos' name.
 func (c *Client) apply(ctx context.Context, objects []*unstructured.Unstructured, changed func(path string)) error {
-	return errors.Join(c.each(ctx, objects, func(to dynamic.ResourceInterface, path string,
-		object *unstructured.Unstructured,
-	) error {
-		applied, err := applyOne(ctx, to, object)
-		if applied {
-			changed(path)
-		}
-
-		return err
-	})...)
-}
-
-// each does something with each object, given where it belongs and what it is called. An error is of one object, and
-// names it; the others are done nevertheless.
-func (c *Client) each(ctx context.Context, objects []*unstructured.Unstructured,
-	do func(to dynamic.ResourceInterface, path string, object *unstructured.Unstructured) error,
-) []error {
 	resources, err := c.resources()
 	if err != nil {
-		return []error{err}
+		return err
 	}
-
-	var errs []error
 
 	for _, object := range objects {
 		to, path, err := resources.of(object)
-		if err == nil {
-			err = do(to, path, object)
-		}
-
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+			return fmt.Errorf("%s: %w", path, err)
 		}
 
-		if ctx.Err() != nil {
-			break
+		applied, err := applyOne(ctx, to, object)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+
+		if applied {
+			changed(path)
 		}
 	}
 
-	return errs
+	return nil
 }
 
 // resources find where objects belong.

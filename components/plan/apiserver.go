@@ -46,9 +46,20 @@ func (r *resolver) checkAPIServer(p *Plan) {
 
 	r.checkObject(path+".audit", a.Audit, "audit.k8s.io/v1", "Policy")
 
-	if r.checkObject(path+".authentication", a.Authentication, "apiserver.config.k8s.io/v1",
-		"AuthenticationConfiguration") && p.Kubernetes != "" && minor(p.Kubernetes) < 30 {
+	if !r.checkObject(path+".authentication", a.Authentication, "apiserver.config.k8s.io/v1",
+		"AuthenticationConfiguration") {
+		return
+	}
+
+	if p.Kubernetes != "" && minor(p.Kubernetes) < 30 {
 		r.problems.Add(path+".authentication", "needs Kubernetes 1.30 or later", "", "raise "+r.versionKey())
+	}
+
+	var config struct{ Anonymous any }
+	if err := yaml.Unmarshal([]byte(a.Authentication.Text), &config); err == nil && config.Anonymous != nil &&
+		r.isK3s() && anonymousPatches.before(p.Kubernetes) {
+		r.problems.Add(path+".authentication",
+			"states anonymous, with which K3s before 1.31.9, 1.32.5 and 1.33.1 does not start", "", "raise "+r.versionKey())
 	}
 }
 

@@ -9,9 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/blang/semver/v4"
 	"golang.org/x/crypto/ssh"
-	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/spec"
 )
@@ -30,9 +28,8 @@ var k3sOwn = map[string]string{
 	"token": "k3sToken", "token-file": "k3sToken", "agent-token": "", "agent-token-file": "", "server": "",
 	"cluster-init": "", "cluster-reset": "",
 	"node-name": "pools.<name>.names", "node-ip": "network.addressing", "node-label": "labels", "node-taint": "taints",
-	"disable":                           "k3s.disable",
-	"disable-default-registry-endpoint": "cluster.registryOptions.<name>.skipFallback",
-	"data-dir":                          "", "config": "", "flannel-backend": "", "cluster-cidr": "k3s.clusterCIDR",
+	"disable": "k3s.disable", "disable-default-registry-endpoint": "cluster.registryOptions.<name>.skipFallback",
+	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "k3s.clusterCIDR",
 	"service-cidr": "k3s.serviceCIDR", "https-listen-port": "",
 	"write-kubeconfig":   "",
 	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
@@ -91,7 +88,6 @@ func (r *resolver) checkK3s(p *Plan) {
 
 	r.checkK3sArgs("k3s.serverArgs", k.ServerArgs)
 	r.checkK3sAPIServerArgs(k.ServerArgs)
-	r.checkK3sPatches(p.Kubernetes)
 	r.checkK3sArgs("k3s.agentArgs", k.AgentArgs)
 
 	if k.Checksum != "" && !checksum.MatchString(k.Checksum) {
@@ -201,42 +197,6 @@ func (r *resolver) checkK3sAPIServerArgs(args []string) {
 		}
 	}
 }
-
-// checkK3sPatches refuses what the patch release of K3s cannot do.
-func (r *resolver) checkK3sPatches(version string) {
-	const raise = "raise cluster.versions.k3s"
-
-	if text := r.spec.Cluster.APIServer.Authentication; text != nil && anonymousPatches.before(version) {
-		var config struct{ Anonymous any }
-		if yaml.Unmarshal([]byte(text.Text), &config) == nil && config.Anonymous != nil {
-			r.problems.Add("cluster.apiServer.authentication",
-				"states anonymous, with which K3s before 1.31.9, 1.32.5 and 1.33.1 does not start", "", raise)
-		}
-	}
-
-	for _, registry := range slices.Sorted(maps.Keys(r.spec.Cluster.RegistryOptions)) {
-		if r.spec.Cluster.RegistryOptions[registry].SkipFallback && fallbackPatches.before(version) {
-			r.problems.Add("cluster.registryOptions."+registry+".skipFallback", "needs K3s 1.28.6 or 1.29.1", "true", raise)
-		}
-	}
-}
-
-// patches are the first patch releases that have something, by the minor version.
-type patches map[uint64]uint64
-
-// before says whether a version is older than the patch release of its minor version, or than all of them.
-func (p patches) before(version string) bool {
-	v, err := semver.ParseTolerant(version)
-	least, listed := p[v.Minor]
-
-	return err == nil && (listed && v.Patch < least || v.Minor < slices.Min(slices.Collect(maps.Keys(p))))
-}
-
-// What older releases of K3s cannot do: they refuse to start, or pass over an option (k3s-io/k3s issues 12245, 8975).
-var (
-	anonymousPatches = patches{31: 9, 32: 5, 33: 1}
-	fallbackPatches  = patches{28: 6, 29: 1}
-)
 
 // checkK3sPool holds what K3s says that a machine needs (K3s: Requirements), and what would not be carried out.
 func (r *resolver) checkK3sPool(p *pool) {

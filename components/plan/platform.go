@@ -72,8 +72,7 @@ func (r *resolver) checkPlatform(p *Plan) {
 	}
 
 	s := r.spec.Provided
-	p.RegistryLogins, p.SecretManifests = s.RegistryLogins, s.SecretManifests
-
+	p.RegistryLogins = s.RegistryLogins
 	p.SecretManifests = s.SecretManifests || s.CSIToken || s.CCMToken || s.GitOpsKey || s.AgeKey
 	r.checkAddons(p)
 	r.checkGitOps(p)

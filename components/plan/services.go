@@ -56,7 +56,7 @@ func (r *resolver) checkServices(p *Plan) {
 		}
 
 		if r.isK3s() {
-			r.checkK3sRegistry(path, registry)
+			r.checkK3sRegistry(p, path, registry)
 		} else if c.RegistryOptions[registry].SkipFallback && minor(p.Talos) < 9 {
 			r.problems.Add(path+".skipFallback", "needs Talos 1.9 or later", "true", "leave it out, or upgrade Talos first")
 		}
@@ -167,7 +167,7 @@ func (r *resolver) checkEncryption(p *Plan) {
 
 // checkK3sRegistry holds what K3s can do of the options of a registry: it takes the path of a URL as it stands, and
 // asks either all registries that have mirrors, or none of them.
-func (r *resolver) checkK3sRegistry(path, registry string) {
+func (r *resolver) checkK3sRegistry(p *Plan, path, registry string) {
 	c := r.spec.Cluster
 
 	if c.RegistryOptions[registry].OverridePath {
@@ -179,8 +179,16 @@ func (r *resolver) checkK3sRegistry(path, registry string) {
 		}
 	}
 
+	if !c.RegistryOptions[registry].SkipFallback {
+		return
+	}
+
+	if fallbackPatches.before(p.Kubernetes) {
+		r.problems.Add(path+".skipFallback", "needs K3s 1.28.6 or 1.29.1", "true", "raise "+r.versionKey())
+	}
+
 	for _, other := range slices.Sorted(maps.Keys(c.RegistryMirrors)) {
-		if c.RegistryOptions[registry].SkipFallback && !c.RegistryOptions[other].SkipFallback {
+		if !c.RegistryOptions[other].SkipFallback {
 			r.problems.Add(path+".skipFallback", "is for all registries with mirrors on K3s, or for none", "true",
 				"set cluster.registryOptions."+other+".skipFallback too")
 		}

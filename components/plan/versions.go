@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 
 	"github.com/blang/semver/v4"
 )
@@ -27,3 +29,20 @@ const (
 
 // version admits what Talos, Kubernetes and Cilium release, with or without the leading v.
 var version = regexp.MustCompile(`^v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)\.\d+)?)$`)
+
+// patches are the first patch releases that have something, by the minor version.
+type patches map[uint64]uint64
+
+// before says whether a version is older than the patch release of its minor version, or than all of them.
+func (p patches) before(version string) bool {
+	v, err := semver.ParseTolerant(version)
+	least, listed := p[v.Minor]
+
+	return err == nil && (listed && v.Patch < least || v.Minor < slices.Min(slices.Collect(maps.Keys(p))))
+}
+
+// What older releases of K3s cannot do: they refuse to start, or pass over an option (k3s-io/k3s issues 12245, 8975).
+var (
+	anonymousPatches = patches{31: 9, 32: 5, 33: 1}
+	fallbackPatches  = patches{28: 6, 29: 1}
+)

@@ -140,6 +140,12 @@ func (o *options) measure(ctx context.Context, root string, report *Report, out 
 		return err
 	}
 
+	if slices.ContainsFunc(left, Row.compared) {
+		if err := b.findTerraform(ctx); err != nil {
+			return err
+		}
+	}
+
 	for _, row := range left {
 		result, err := b.row(ctx, row)
 		if err != nil {

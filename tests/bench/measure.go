@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +50,7 @@ func (b *bench) prepare(ctx context.Context) error {
 		return fmt.Errorf("the program cannot be compiled: %w\n%s", err, printed)
 	}
 
-	return b.findTerraform(ctx)
+	return nil
 }
 
 // row measures a row, from nothing to nothing.
@@ -105,7 +104,7 @@ func (b *bench) row(ctx context.Context, row Row) (Result, error) {
 		}
 	}
 
-	if row.oneHost() && b.terraform != nil && slices.Contains(compared, row.Nodes) {
+	if b.terraform != nil && row.compared() {
 		var err error
 		if result.Terraform, err = b.compare(ctx, row); err != nil {
 			return result, err

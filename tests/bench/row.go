@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"talos-proxmox/components/spec"
@@ -67,6 +68,9 @@ func names() []string {
 func (r Row) oneHost() bool {
 	return r.Kind == spec.DistributionTalos && r.Hosts == 1 && r.Clusters == 1 && !r.Plain
 }
+
+// compared says whether the row is made with Terraform, too.
+func (r Row) compared() bool { return r.oneHost() && slices.Contains([]int{5, 50, 200}, r.Nodes) }
 
 // stack is what a row measures: the example of K3s, and of Talos what the shortest stack file has, at the row's size.
 // It is written into a directory.

@@ -15,11 +15,9 @@ import (
 	"time"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
-
-// compared are the sizes that are made with Terraform, too.
-var compared = []int{5, 50, 200}
 
 //go:embed cluster.tf
 var terraformModule string
@@ -38,7 +36,7 @@ func (b *bench) findTerraform(ctx context.Context) error {
 		return nil
 	}
 
-	if !strings.HasPrefix(b.engine.ProviderVersions(), "bridged ") || os.Getenv("TALOS_PROXMOX_BRIDGE") != "" {
+	if !strings.HasPrefix(b.engine.ProviderVersions(), "bridged ") || os.Getenv(engine.BridgeVariable) != "" {
 		fmt.Fprintln(b.out, "NOT COMPARED with Terraform: its providers are built for the default bridged plugins alone")
 
 		return nil

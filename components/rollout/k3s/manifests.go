@@ -7,7 +7,6 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/rollout"
 )
 
@@ -18,9 +17,7 @@ func (c *Cluster) ApplyManifests(ctx context.Context, _ *pulumi.ResourceHookArgs
 		return errors.New("the manifests of the cluster are not known")
 	}
 
-	kube, err := rollout.WaitKubernetes(ctx, c.Plan, c.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
-		return c.Kubernetes(ctx)
-	})
+	kube, err := rollout.WaitKubernetes(ctx, c.Plan, c.Progress, c.Kubernetes)
 	if err != nil {
 		return err
 	}

@@ -129,6 +129,11 @@ func TestEnterprise(t *testing.T) {
 	}
 
 	requireSettled(t, r.Stack)
+
+	found, err = previewWith(t, r.Stack, compilePolicies(t))
+	require.NoError(t, err)
+	assert.Empty(t, found, "now that all addresses are known")
+
 	requireFiles(t, r, "control-plane.yaml", "kubeconfig", "secrets.yaml", "talosconfig", "worker.yaml")
 
 	t.Run("control planes in production are protected", func(t *testing.T) { requireProtected(t, r) })

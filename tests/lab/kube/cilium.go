@@ -280,7 +280,11 @@ func ciliumObjects(version string, values map[string]any) []runtime.Object {
 const sysModule = "SYS_MODULE"
 
 // refusedByTalos is why a pod's container cannot start on Talos, which lets no pod load kernel modules.
-func refusedByTalos(p *corev1.Pod) (container, problem string) {
+func refusedByTalos(p *corev1.Pod, n *corev1.Node) (container, problem string) {
+	if !strings.HasPrefix(n.Status.NodeInfo.OSImage, "Talos") {
+		return "", ""
+	}
+
 	for _, ctr := range p.Spec.Containers {
 		if s := ctr.SecurityContext; s != nil && s.Capabilities != nil && slices.Contains(s.Capabilities.Add, sysModule) {
 			return ctr.Name,

@@ -321,7 +321,7 @@ func runPod(p *corev1.Pod, n *corev1.Node) {
 
 	setReady(p, true)
 
-	if name, problem := refusedByTalos(p); problem != "" {
+	if name, problem := refusedByTalos(p, n); problem != "" {
 		setReady(p, false)
 		waiting(p, name, "RunContainerError", problem)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	stdx509 "crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -281,7 +283,7 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 		want.Annotations = overlay(want.Annotations, k.Node.Annotations)
 
 		if !equal(now, want) {
-			if now, err = api.CoreV1().Nodes().Update(ctx, want, metav1.UpdateOptions{}); err != nil {
+			if now, err = patchNode(ctx, api, now, want); err != nil {
 				return err
 			}
 		}
@@ -304,6 +306,26 @@ func (k *Kubelet) register(ctx context.Context, api kubernetes.Interface) error 
 	}
 
 	return k.dropMirrors(ctx, api)
+}
+
+// patchNode changes what differs, as kubelets do: whoever writes a whole Node also writes taints, which others set.
+func patchNode(ctx context.Context, api kubernetes.Interface, now, want *corev1.Node) (*corev1.Node, error) {
+	was, err := json.Marshal(now)
+	if err != nil {
+		return nil, err
+	}
+
+	will, err := json.Marshal(want)
+	if err != nil {
+		return nil, err
+	}
+
+	patch, err := strategicpatch.CreateTwoWayMergePatch(was, will, corev1.Node{})
+	if err != nil {
+		return nil, err
+	}
+
+	return api.CoreV1().Nodes().Patch(ctx, want.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 }
 
 // Drain evicts the pods of the machine that would run elsewhere as well, and asks again until the context ends while a

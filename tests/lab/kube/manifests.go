@@ -20,7 +20,7 @@ import (
 type Manifests struct {
 	// CA signs the certificates of kubelets.
 	CA *x509.PEMEncodedCertificateAndKey
-	// TokenID and TokenSecret are the kubelets' bootstrap token.
+	// TokenID and TokenSecret are the kubelets' bootstrap token; empty: there is none.
 	TokenID, TokenSecret string
 	// APIServerIP is the address of the service "kubernetes", DNSIP that of "kube-dns".
 	APIServerIP, DNSIP netip.Addr
@@ -99,29 +99,9 @@ func (m Manifests) Installed() []runtime.Object {
 
 // Own are the manifests that Talos brings along, by their names (Talos: controllers/k8s/manifest.go).
 func (m Manifests) Own() map[string][]runtime.Object {
-	out := map[string][]runtime.Object{"00-kubelet-bootstrapping-token": {&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + m.TokenID, Namespace: metav1.NamespaceSystem},
-		Type:       corev1.SecretTypeBootstrapToken,
-		Data: map[string][]byte{
-			"token-id": []byte(m.TokenID), "token-secret": []byte(m.TokenSecret),
-			"usage-bootstrap-authentication": []byte("true"), "auth-extra-groups": []byte("system:bootstrappers:nodes"),
-		},
-	}}}
-
-	for id, b := range map[string]struct{ name, group, role string }{
-		"01-csr-approver-role-binding": {
-			"system-bootstrap-approve-node-client-csr", "system:bootstrappers:nodes", certificateRole + "nodeclient",
-		},
-		"01-csr-node-bootstrap": {"system-bootstrap-node-bootstrapper", "system:bootstrappers:nodes", "system:node-bootstrapper"},
-		"01-csr-renewal-role-binding": {
-			"system-bootstrap-node-renewal", "system:nodes", certificateRole + "selfnodeclient",
-		},
-	} {
-		out[id] = []runtime.Object{&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: b.name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: b.group}},
-			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", APIGroup: rbacv1.GroupName, Name: b.role},
-		}}
+	out := map[string][]runtime.Object{}
+	if m.TokenID != "" {
+		m.bootstrap(out)
 	}
 
 	if m.FlannelImage != "" {
@@ -140,6 +120,34 @@ func (m Manifests) Own() map[string][]runtime.Object {
 	}
 
 	return out
+}
+
+// bootstrap adds what machines join with.
+func (m Manifests) bootstrap(out map[string][]runtime.Object) {
+	out["00-kubelet-bootstrapping-token"] = []runtime.Object{&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + m.TokenID, Namespace: metav1.NamespaceSystem},
+		Type:       corev1.SecretTypeBootstrapToken,
+		Data: map[string][]byte{
+			"token-id": []byte(m.TokenID), "token-secret": []byte(m.TokenSecret),
+			"usage-bootstrap-authentication": []byte("true"), "auth-extra-groups": []byte("system:bootstrappers:nodes"),
+		},
+	}}
+
+	for id, b := range map[string]struct{ name, group, role string }{
+		"01-csr-approver-role-binding": {
+			"system-bootstrap-approve-node-client-csr", "system:bootstrappers:nodes", certificateRole + "nodeclient",
+		},
+		"01-csr-node-bootstrap": {"system-bootstrap-node-bootstrapper", "system:bootstrappers:nodes", "system:node-bootstrapper"},
+		"01-csr-renewal-role-binding": {
+			"system-bootstrap-node-renewal", "system:nodes", certificateRole + "selfnodeclient",
+		},
+	} {
+		out[id] = []runtime.Object{&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: b.name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: b.group}},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", APIGroup: rbacv1.GroupName, Name: b.role},
+		}}
+	}
 }
 
 // certificateRole begins the names of the roles by which certificates of kubelets are approved.

@@ -19,7 +19,7 @@ import (
 // prepare makes what Talos' manifests make in a fresh cluster, where it is missing (Talos: internal/app/machined/pkg/
 // controllers/k8s/templates.go).
 func prepare(s *side) {
-	id, secret, _ := strings.Cut(s.pki.Secrets.BootstrapToken, ".")
+	id, secret, _ := strings.Cut(bootstrapToken, ".")
 
 	if s.name == "real" {
 		s.must(admin, "POST", "/api/v1/namespaces/kube-system/secrets", fmt.Sprintf(`

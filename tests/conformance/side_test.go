@@ -35,6 +35,9 @@ const (
 	joining   = "joining"   // with the bootstrap token
 )
 
+// bootstrapToken is what machines join with.
+const bootstrapToken = "abcdef.0123456789abcdef"
+
 // node is the user of a node's kubelet.
 func node(name string) string { return "node " + name }
 
@@ -85,7 +88,7 @@ func (s *side) config(user string) *rest.Config {
 	}
 
 	if user == joining {
-		c.BearerToken = s.pki.Secrets.BootstrapToken
+		c.BearerToken = bootstrapToken
 	}
 
 	return c
@@ -315,15 +318,15 @@ func lab(t *testing.T, version string, pki upstream.PKI) (*side, *journal.Journa
 	s := newSide(t, "lab", address(t), pki)
 	j := &journal.Journal{}
 	cluster := kube.NewCluster()
-	id, secret, _ := strings.Cut(pki.Secrets.BootstrapToken, ".")
+	id, secret, _ := strings.Cut(bootstrapToken, ".")
 
 	require.NoError(t, cluster.Apply(kube.Manifests{
-		CA: pki.Certs.K8s, TokenID: id, TokenSecret: secret,
+		CA: pki.Server, TokenID: id, TokenSecret: secret,
 		APIServerIP: netip.MustParseAddr("10.96.0.1"), DNSIP: netip.MustParseAddr("10.96.0.10"),
 	}))
 
 	srv, err := kube.NewServer(kube.ServerConfig{
-		Node: "cp", Cluster: cluster, Version: version, CA: pki.Certs.K8s, Names: []string{s.address, "kubernetes"},
+		Node: "cp", Cluster: cluster, Version: version, CA: pki.Server, Names: []string{s.address, "kubernetes"},
 		Journal: j, Healthy: func() error { return nil },
 	})
 	require.NoError(t, err)
@@ -344,8 +347,8 @@ var capacity = corev1.ResourceList{
 // kubelet is the lab's, which joins both.
 func (s *side) kubelet(name string, change ...func(*kube.Kubelet)) *kube.Kubelet {
 	k := &kube.Kubelet{
-		Servers: []string{fmt.Sprintf("https://%s:%d", s.address, upstream.Port)}, CA: s.pki.Certs.K8s.Crt,
-		Token: s.pki.Secrets.BootstrapToken,
+		Servers: []string{fmt.Sprintf("https://%s:%d", s.address, upstream.Port)}, CA: s.pki.Server.Crt,
+		Token: bootstrapToken,
 		Node: &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
 			Status: corev1.NodeStatus{

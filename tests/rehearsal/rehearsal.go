@@ -110,7 +110,7 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 		return nil, err
 	}
 
-	released, err := o.released(ctx, original)
+	released, err := o.released(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,9 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 
 	c.Firmware = func(services lab.Services) machine.Firmware {
 		if original.Distribution == spec.DistributionK3s {
-			r.Ubuntu = ubuntu.New(ubuntuOptions(services, o.Releases))
+			machines := ubuntuOptions(services, o.Releases)
+			machines.Upstream, machines.Dir = released, filepath.Join(o.Dir, "kubernetes")
+			r.Ubuntu = ubuntu.New(machines)
 			firmware = r.Ubuntu
 
 			return firmware
@@ -187,15 +189,12 @@ func Start(ctx context.Context, s *Stack, o Options) (*Rehearsal, error) {
 }
 
 // released are etcd and Kubernetes as they are released, nil where the lab's own do.
-func (o Options) released(ctx context.Context, p *plan.Plan) (*upstream.Binary, error) {
-	switch {
-	case o.Kubernetes != RealKubernetes:
+func (o Options) released(ctx context.Context) (*upstream.Binary, error) {
+	if o.Kubernetes != RealKubernetes {
 		return nil, nil //nolint:nilnil // none is wanted
-	case p.Distribution == spec.DistributionK3s:
-		return nil, errors.New("the lab's K3s has no real Kubernetes: leave --kubernetes real out")
-	default:
-		return upstream.Open(ctx)
 	}
+
+	return upstream.Open(ctx)
 }
 
 // open rewrites the stack and opens it.

@@ -71,7 +71,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.providers, "providers", "auto", "where the provider plugins come from: published, bridged or auto")
 	flags.StringVar(&asked, "proxmox", "", "the version of Proxmox VE that the lab is: 8.4 or 9.2, the default")
 	flags.StringVar(&kube, "kubernetes", "light",
-		"what control planes of Talos run: real, the released etcd and Kubernetes, or light, models of them")
+		"what control planes run: real, the released etcd and Kubernetes, or light, models of them")
 	flags.StringVar(&o.plan, "plan", "", "show what is planned, as text or svg, and start nothing")
 	flags.Lookup("plan").NoOptDefVal = "text"
 	flags.BoolVar(&o.policy, "policy", false,

@@ -5,12 +5,15 @@ import (
 	"context"
 	"crypto/tls"
 	stdx509 "crypto/x509"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,19 +36,32 @@ const (
 // Port is that of the API server.
 const Port = 6443
 
-// PKI is what Talos generates for a cluster.
-type PKI struct{ *secrets.Bundle }
+// PKI are the authorities of a cluster.
+type PKI struct {
+	// Server signs the certificates of API servers, Client those of their clients, Aggregator those of their proxies.
+	Server, Client, Aggregator *x509.PEMEncodedCertificateAndKey
+	// ServiceAccount signs the tokens of service accounts.
+	ServiceAccount *x509.PEMEncodedKey
+}
 
-// NewPKI generates one.
+// NewPKI generates what Talos generates for a cluster.
 func NewPKI() (PKI, error) {
 	b, err := secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent, secrets.WithECDSAServiceAccountKey())
+	if err != nil {
+		return PKI{}, err
+	}
 
-	return PKI{b}, err
+	return TalosPKI(b.Certs.K8s, b.Certs.K8sAggregator, b.Certs.K8sServiceAccount), nil
+}
+
+// TalosPKI are the authorities of a cluster of Talos: one signs for servers and clients.
+func TalosPKI(kubernetes, aggregator *x509.PEMEncodedCertificateAndKey, serviceAccount *x509.PEMEncodedKey) PKI {
+	return PKI{Server: kubernetes, Client: kubernetes, Aggregator: aggregator, ServiceAccount: serviceAccount}
 }
 
 // Issue signs a certificate of a client of Kubernetes.
 func (p PKI) Issue(name string, groups ...string) (*x509.PEMEncodedCertificateAndKey, error) {
-	return issue(p.Certs.K8s, stdx509.ExtKeyUsageClientAuth, x509.CommonName(name),
+	return issue(p.Client, stdx509.ExtKeyUsageClientAuth, x509.CommonName(name),
 		x509.Organization(groups...))
 }
 
@@ -81,7 +97,7 @@ func (p PKI) configAt(host, name string, groups ...string) (*rest.Config, error)
 
 	return &rest.Config{
 		Host: host, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: p.Certs.K8s.Crt, CertData: cert.Crt, KeyData: cert.Key},
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.Server.Crt, CertData: cert.Crt, KeyData: cert.Key},
 	}, nil
 }
 
@@ -154,8 +170,17 @@ func (c *ControlPlane) start(ctx context.Context, b *Binary, dir, address string
 
 	c.processes = append(c.processes, c.Etcd.Process)
 
+	admission, err := Admission(map[string]any{
+		"PodSecurity": k8s.DefaultPodSecurityAdmissionControlConfig().PluginConfig.Object,
+	})
+	if err != nil {
+		return err
+	}
+
 	api, err := b.StartAPIServer(ctx, APIServerConfig{
 		Dir: dir, Address: address, Port: Port, PKI: pki, Services: serviceNetwork, Pods: podNetwork,
+		Args: []string{"--" + AdmissionFlag + "=/admission.yaml"},
+		File: func(string) (string, bool) { return string(admission), true },
 	})
 	if err != nil {
 		return err
@@ -181,6 +206,26 @@ type APIServerConfig struct {
 	Services, Pods string
 	// Issuer is that of the tokens of service accounts; empty: the server itself.
 	Issuer string
+	// Args are further flags. A value that is a path is one of the machine, whose file goes with the server; a flag that
+	// is given twice has the last value.
+	Args []string
+	// File is what a file of the machine holds; nil: it has none.
+	File func(path string) (text string, there bool)
+}
+
+// AdmissionFlag names the file that configures admission plugins.
+const AdmissionFlag = "admission-control-config-file"
+
+// Admission is the file that configures admission plugins.
+func Admission(plugins map[string]any) ([]byte, error) {
+	var all []any
+	for _, name := range slices.Sorted(maps.Keys(plugins)) {
+		all = append(all, map[string]any{"name": name, "configuration": plugins[name]})
+	}
+
+	return yaml.Marshal(map[string]any{
+		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": all,
+	})
 }
 
 // APIServer is an API server that runs.
@@ -200,7 +245,7 @@ func (s *APIServer) Config(name string, groups ...string) (*rest.Config, error) 
 // FrontProxyCertificate is the one that a proxy in front of the server identifies itself with: the server believes it
 // who the users of requests are.
 func (s *APIServer) FrontProxyCertificate() (tls.Certificate, error) {
-	pair, err := issue(s.PKI.Certs.K8sAggregator, stdx509.ExtKeyUsageClientAuth, frontProxy...)
+	pair, err := issue(s.PKI.Aggregator, stdx509.ExtKeyUsageClientAuth, frontProxy...)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
@@ -220,12 +265,13 @@ func (b *Binary) StartAPIServer(ctx context.Context, c APIServerConfig) (*APISer
 	}
 
 	s := &APIServer{APIServerConfig: c}
+	s.Args = slices.Clone(c.Args)
 
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
 
-	if err := s.writeFiles(); err != nil {
+	if err := errors.Join(s.writeFiles(), s.takeFiles()); err != nil {
 		return nil, err
 	}
 
@@ -297,10 +343,10 @@ func ready(ctx context.Context, client *http.Client, host string) error {
 	return nil
 }
 
-// apiServerArgs are those of Talos, except for what has to do with addresses and files.
+// args are those of Talos, except for what has to do with addresses and files.
 func (s *APIServer) args() []string {
-	return []string{
-		"--admission-control-config-file=admission.yaml", "--enable-admission-plugins=NodeRestriction",
+	args := []string{
+		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true", "--anonymous-auth=false", "--authorization-mode=Node,RBAC",
 		"--enable-bootstrap-token-auth=true", "--profiling=false", "--tls-min-version=VersionTLS13",
 		"--bind-address=" + s.Address, fmt.Sprintf("--secure-port=%d", s.Port),
@@ -308,7 +354,7 @@ func (s *APIServer) args() []string {
 		"--advertise-address=10.5.0.2", "--endpoint-reconciler-type=none",
 		"--etcd-servers=" + clientURL(s.Address), "--service-cluster-ip-range=" + s.Services,
 		"--service-account-issuer=" + cmp.Or(s.Issuer, s.Host()),
-		"--client-ca-file=ca.crt", "--tls-cert-file=server.crt", "--tls-private-key-file=server.key",
+		"--client-ca-file=client-ca.crt", "--tls-cert-file=server.crt", "--tls-private-key-file=server.key",
 		"--kubelet-client-certificate=kubelet-client.crt", "--kubelet-client-key=kubelet-client.key",
 		"--service-account-key-file=service-account.key", "--service-account-signing-key-file=service-account.key",
 		"--requestheader-client-ca-file=aggregator-ca.crt", "--requestheader-allowed-names=front-proxy-client",
@@ -316,6 +362,40 @@ func (s *APIServer) args() []string {
 		"--requestheader-username-headers=X-Remote-User",
 		"--proxy-client-cert-file=front-proxy-client.crt", "--proxy-client-key-file=front-proxy-client.key",
 	}
+
+	return append(args, s.Args...)
+}
+
+// machineFiles is the directory of what a server has of the files of its machine.
+const machineFiles = "machine"
+
+// takeFiles writes the files that flags name, and has the flags name those.
+func (s *APIServer) takeFiles() error {
+	for i, arg := range s.Args {
+		name, path, _ := strings.Cut(arg, "=")
+		if !strings.HasPrefix(path, "/") {
+			continue
+		}
+
+		own := filepath.Join(machineFiles, path)
+		if err := os.MkdirAll(filepath.Join(s.Dir, filepath.Dir(own)), 0o700); err != nil {
+			return err
+		}
+
+		s.Args[i] = name + "=" + own
+
+		if s.File == nil {
+			continue
+		}
+
+		if text, there := s.File(path); there {
+			if err := os.WriteFile(filepath.Join(s.Dir, own), []byte(text), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
 }
 
 func (s *APIServer) controllerArgs() []string {
@@ -323,7 +403,8 @@ func (s *APIServer) controllerArgs() []string {
 		"--kubeconfig=controllers.conf", "--authentication-kubeconfig=controllers.conf",
 		"--authorization-kubeconfig=controllers.conf", "--use-service-account-credentials",
 		"--allocate-node-cidrs=true", "--cluster-cidr=" + s.Pods, "--service-cluster-ip-range=" + s.Services,
-		"--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key", "--root-ca-file=ca.crt",
+		"--cluster-signing-cert-file=client-ca.crt", "--cluster-signing-key-file=client-ca.key",
+		"--root-ca-file=server-ca.crt",
 		"--service-account-private-key-file=service-account.key", "--controllers=*,tokencleaner", "--profiling=false",
 		"--node-monitor-grace-period=1h", // nothing renews the leases of nodes
 		"--node-monitor-period=1s",
@@ -342,8 +423,8 @@ func (s *APIServer) writeFiles() error {
 	}
 
 	files := map[string][]byte{
-		"ca.crt": pki.Certs.K8s.Crt, "ca.key": pki.Certs.K8s.Key, "aggregator-ca.crt": pki.Certs.K8sAggregator.Crt,
-		"service-account.key": pki.Certs.K8sServiceAccount.Key,
+		"server-ca.crt": pki.Server.Crt, "client-ca.crt": pki.Client.Crt, "client-ca.key": pki.Client.Key,
+		"aggregator-ca.crt": pki.Aggregator.Crt, "service-account.key": pki.ServiceAccount.Key,
 	}
 
 	for name, of := range map[string]struct {
@@ -351,9 +432,9 @@ func (s *APIServer) writeFiles() error {
 		usage   stdx509.ExtKeyUsage
 		options []x509.Option
 	}{
-		"server":             {pki.Certs.K8s, stdx509.ExtKeyUsageServerAuth, server},
-		"kubelet-client":     {pki.Certs.K8s, stdx509.ExtKeyUsageClientAuth, kubelet},
-		"front-proxy-client": {pki.Certs.K8sAggregator, stdx509.ExtKeyUsageClientAuth, frontProxy},
+		"server":             {pki.Server, stdx509.ExtKeyUsageServerAuth, server},
+		"kubelet-client":     {pki.Client, stdx509.ExtKeyUsageClientAuth, kubelet},
+		"front-proxy-client": {pki.Aggregator, stdx509.ExtKeyUsageClientAuth, frontProxy},
 	} {
 		pair, err := issue(of.ca, of.usage, of.options...)
 		if err != nil {
@@ -374,18 +455,6 @@ func (s *APIServer) writeFiles() error {
 		if files[file], err = Kubeconfig(c); err != nil {
 			return err
 		}
-	}
-
-	admission := map[string]any{
-		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
-		"plugins": []any{map[string]any{
-			"name": "PodSecurity", "configuration": k8s.DefaultPodSecurityAdmissionControlConfig().PluginConfig.Object,
-		}},
-	}
-
-	var err error
-	if files["admission.yaml"], err = yaml.Marshal(admission); err != nil {
-		return err
 	}
 
 	for name, content := range files {

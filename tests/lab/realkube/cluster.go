@@ -63,13 +63,14 @@ type Cluster struct {
 	nodes       map[types.UID]*corev1.Node // as they were told last
 	pods        map[types.UID]*corev1.Pod
 	lost        map[string]time.Time // nodes that are to be marked
+	changed     chan struct{}        // closed at the next change of a node or a pod
 	addresses   []string             // of the API servers
 	port        int32
 }
 
 // New is a cluster of which nothing runs yet.
 func New(c Config) *Cluster {
-	return &Cluster{c: c, recovered: !c.Recovered, lost: map[string]time.Time{}}
+	return &Cluster{c: c, recovered: !c.Recovered, lost: map[string]time.Time{}, changed: make(chan struct{})}
 }
 
 // Server is an API server that runs.
@@ -82,11 +83,14 @@ type Server struct {
 	proxy   *proxy
 }
 
-// Serve starts an API server at an address, where a member of etcd runs, and returns when it is ready.
-func (c *Cluster) Serve(ctx context.Context, address string) (*Server, error) {
+// Serve starts an API server at an address, where a member of etcd runs, with further flags and the files of the machine
+// that they name, and returns when it is ready.
+func (c *Cluster) Serve(ctx context.Context, address string, args []string,
+	file func(path string) (text string, there bool),
+) (*Server, error) {
 	started, err := c.c.Binary.StartAPIServer(ctx, upstream.APIServerConfig{
 		Dir: filepath.Join(c.c.Dir, address), Address: address, PKI: c.c.PKI, Services: c.c.Services, Pods: c.c.Pods,
-		Issuer: c.c.Issuer,
+		Issuer: c.c.Issuer, Args: args, File: file,
 	})
 	if err != nil {
 		return nil, err
@@ -205,13 +209,13 @@ func (c *Cluster) control() {
 func (c *Cluster) watch(ctx context.Context, s *Server) {
 	nodes, pods := s.client.CoreV1().Nodes(), s.client.CoreV1().Pods(metav1.NamespaceAll)
 
-	go follow(ctx, &c.mu, &c.nodes, func(o metav1.ListOptions) ([]corev1.Node, string, error) {
+	go follow(ctx, c, &c.nodes, func(o metav1.ListOptions) ([]corev1.Node, string, error) {
 		list, err := nodes.List(ctx, o)
 
 		return list.Items, list.ResourceVersion, err
 	}, func(o metav1.ListOptions) (watch.Interface, error) { return nodes.Watch(ctx, o) })
 
-	follow(ctx, &c.mu, &c.pods, func(o metav1.ListOptions) ([]corev1.Pod, string, error) {
+	follow(ctx, c, &c.pods, func(o metav1.ListOptions) ([]corev1.Pod, string, error) {
 		list, err := pods.List(ctx, o)
 
 		return list.Items, list.ResourceVersion, err
@@ -226,7 +230,7 @@ type object[T any] interface {
 }
 
 // follow keeps all objects of a kind, by their identities, until the context ends. What they were last stays.
-func follow[T any, P object[T]](ctx context.Context, mu *sync.Mutex, kept *map[types.UID]P,
+func follow[T any, P object[T]](ctx context.Context, c *Cluster, kept *map[types.UID]P,
 	list func(metav1.ListOptions) ([]T, string, error), open func(metav1.ListOptions) (watch.Interface, error),
 ) {
 	for ; ctx.Err() == nil; wait(ctx, markEvery) {
@@ -242,9 +246,7 @@ func follow[T any, P object[T]](ctx context.Context, mu *sync.Mutex, kept *map[t
 			found[obj.GetUID()] = obj
 		}
 
-		mu.Lock()
-		*kept = found
-		mu.Unlock()
+		c.change(func() { *kept = found })
 
 		w, err := open(metav1.ListOptions{ResourceVersion: version})
 		if err != nil {
@@ -257,17 +259,27 @@ func follow[T any, P object[T]](ctx context.Context, mu *sync.Mutex, kept *map[t
 				break // it ends with an error: from the beginning
 			}
 
-			mu.Lock()
-			if e.Type == watch.Deleted {
-				delete(found, obj.GetUID())
-			} else {
-				found[obj.GetUID()] = obj
-			}
-			mu.Unlock()
+			c.change(func() {
+				if e.Type == watch.Deleted {
+					delete(found, obj.GetUID())
+				} else {
+					found[obj.GetUID()] = obj
+				}
+			})
 		}
 
 		w.Stop()
 	}
+}
+
+// change changes what the lab knows.
+func (c *Cluster) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 func wait(ctx context.Context, d time.Duration) {

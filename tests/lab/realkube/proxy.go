@@ -38,7 +38,7 @@ func newProxy(s *upstream.APIServer) (*proxy, error) {
 	}
 
 	pool := stdx509.NewCertPool()
-	pool.AppendCertsFromPEM(s.PKI.Certs.K8s.Crt)
+	pool.AppendCertsFromPEM(s.PKI.Server.Crt)
 
 	transport := func(certs ...tls.Certificate) *http.Transport {
 		return &http.Transport{

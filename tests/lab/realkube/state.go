@@ -7,10 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"talos-proxmox/tests/lab/kube"
 )
@@ -74,6 +76,53 @@ func (c *Cluster) HasNode(name string, uid types.UID) bool {
 	n, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 
 	return err == nil && n.UID == uid
+}
+
+// Changed is closed at the next change of a node or a pod.
+func (c *Cluster) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.changed
+}
+
+// UpdateNode changes a node and its status as a controller does that runs outside of the controller manager.
+func (c *Cluster) UpdateNode(name string, change func(*corev1.Node)) error {
+	s := c.any()
+	if s == nil {
+		return errNoServer
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	defer cancel()
+
+	nodes := s.client.CoreV1().Nodes()
+
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		was, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+
+		now := was.DeepCopy()
+		change(now)
+		status := now.Status
+
+		if now.Status = was.Status; !equality.Semantic.DeepEqual(was, now) {
+			if now, err = nodes.Update(ctx, now, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+		}
+
+		if equality.Semantic.DeepEqual(was.Status, status) {
+			return nil
+		}
+
+		now.Status = status
+		_, err = nodes.UpdateStatus(ctx, now, metav1.UpdateOptions{})
+
+		return err
+	})
 }
 
 // RunningOn returns copies of the pods that run on a node.

@@ -65,7 +65,9 @@ func (n *node) applyManifests(ctx context.Context, m *membership) {
 func (n *node) apiServerSpec() string {
 	c := clusterOf(n.config())
 
-	return fmt.Sprint(c.APIServer().Image(), n.apiServerNames(), c.ClusterCA, c.LocalAPIServerPort())
+	args, files, err := n.apiServerFlags()
+
+	return fmt.Sprint(c.APIServer().Image(), n.apiServerNames(), c.ClusterCA, c.LocalAPIServerPort(), args, files, err)
 }
 
 // serveKubernetes runs one API server until the context ends.

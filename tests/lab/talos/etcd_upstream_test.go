@@ -745,7 +745,7 @@ func TestSnapshotsOfEtcd(t *testing.T) {
 	// the lab's, read and recovered from by etcd's own tool
 	cluster := kube.NewCluster()
 	require.NoError(t, cluster.Apply(kube.Manifests{
-		CA: pki.Certs.K8s, TokenID: "abcdef", TokenSecret: "0123456789abcdef",
+		CA: pki.Server, TokenID: "abcdef", TokenSecret: "0123456789abcdef",
 		APIServerIP: netip.MustParseAddr("10.96.0.1"), DNSIP: netip.MustParseAddr("10.96.0.10"),
 	}))
 

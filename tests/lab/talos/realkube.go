@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/tests/lab/kube"
 	"talos-proxmox/tests/lab/realkube"
@@ -28,9 +29,7 @@ func (n *node) newRealKubernetes(recovered bool) (*realkube.Cluster, error) {
 
 	return realkube.New(realkube.Config{
 		Binary: n.fw.opts.Upstream, Dir: filepath.Join(n.fw.opts.Dir, fmt.Sprintf("kubernetes-%x", randomID())),
-		PKI: upstream.PKI{Bundle: &secrets.Bundle{Certs: &secrets.Certs{
-			K8s: c.ClusterCA, K8sAggregator: c.ClusterAggregatorCA, K8sServiceAccount: c.ClusterServiceAccount,
-		}}},
+		PKI:      upstream.TalosPKI(c.ClusterCA, c.ClusterAggregatorCA, c.ClusterServiceAccount),
 		Services: strings.Join(prefixTexts(c.ServiceCIDRs()), ","), Pods: strings.Join(prefixTexts(c.PodCIDRs()), ","),
 		Issuer: c.Endpoint().String(), Recovered: recovered, Log: n.sys.log,
 	}), nil
@@ -38,8 +37,25 @@ func (n *node) newRealKubernetes(recovered bool) (*realkube.Cluster, error) {
 
 // startAPIServer starts a real API server, again and again until it is ready: it is not without a quorum.
 func (n *node) startAPIServer(ctx context.Context, c *realkube.Cluster) *realkube.Server {
+	args, files, err := n.apiServerFlags()
+	if err != nil {
+		n.sys.log("kube-apiserver: %v", err)
+		<-ctx.Done()
+
+		return nil
+	}
+
+	file := func(path string) (string, bool) {
+		text, there := files[path]
+		if !there {
+			text, there = n.machineFile(path)
+		}
+
+		return text, there
+	}
+
 	for {
-		s, err := c.Serve(ctx, n.address().String())
+		s, err := c.Serve(ctx, n.address().String(), args, file)
 		if err == nil {
 			return s
 		}
@@ -50,6 +66,65 @@ func (n *node) startAPIServer(ctx context.Context, c *realkube.Cluster) *realkub
 			return nil
 		}
 	}
+}
+
+// The files that Talos renders for an API server (Talos: controllers/k8s/render_config_static_pods.go).
+const (
+	apiServerFiles = "/system/config/kubernetes/kube-apiserver/"
+	admissionFile  = apiServerFiles + "admission-control-config.yaml"
+	auditFile      = apiServerFiles + "auditpolicy.yaml"
+)
+
+// apiServerFlags are the flags of an API server that the machine configuration decides on, and the files that they name
+// (Talos: controllers/k8s/control_plane_static_pod.go).
+func (n *node) apiServerFlags() (args []string, files map[string]string, err error) {
+	cfg := n.config()
+	files = map[string]string{}
+	all := map[string][]string{}
+
+	plugins := map[string]any{}
+	for _, p := range cfg.K8sAdmissionControlPluginConfigs() {
+		plugins[p.Name()] = p.Configuration()
+	}
+
+	if len(plugins) > 0 {
+		text, err := upstream.Admission(plugins)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		files[admissionFile], all[upstream.AdmissionFlag] = string(text), []string{admissionFile}
+	}
+
+	if policy := cfg.K8sAuditPolicyConfig(); policy != nil {
+		text, err := yaml.Marshal(policy.Configuration())
+		if err != nil {
+			return nil, nil, err
+		}
+
+		files[auditFile] = string(text)
+		all["audit-policy-file"], all["audit-log-path"] = []string{auditFile}, []string{"/var/log/audit/kube/kube-apiserver.log"}
+	}
+
+	maps.Copy(all, clusterOf(cfg).APIServer().ExtraArgs())
+
+	return flags(all), files, nil
+}
+
+// machineFile is a file that the machine configuration has Talos write.
+func (n *node) machineFile(path string) (text string, there bool) {
+	all, err := n.config().Machine().Files()
+	if err != nil {
+		return "", false
+	}
+
+	for _, f := range all {
+		if f.Path() == path {
+			return f.Content(), true
+		}
+	}
+
+	return "", false
 }
 
 // trees are the objects of manifests as a real API server takes them, those of kinds that the lab does not know

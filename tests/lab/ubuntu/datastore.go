@@ -1,6 +1,7 @@
 package ubuntu
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,8 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
-
-	"talos-proxmox/tests/lab/kube"
 )
 
 // What etcd keeps on the disk of a server (K3s: pkg/etcd, etcd.go).
@@ -31,45 +30,43 @@ const (
 	removedMember     = "etcd.k3s.cattle.io/removed-node-name"
 	memberFinalizer   = "wrangler.cattle.io/managed-etcd-controller"
 	promoted          = corev1.NodeConditionType("EtcdIsVoter")
-	errDuplicate      = "duplicate node name found, please use a unique name for this node"
-	errNoLeader       = "etcdserver: no leader"
-	errTooFewStarted  = "etcdserver: re-configuration failed due to not enough started members"
 	controllerRetries = 100 * time.Millisecond
 )
 
 // member is one of etcd.
-type member struct {
-	name, node, address string
-	// service runs it; nil: it is down.
-	service *service
+type member struct{ name, node, address string }
+
+// datastore is the etcd of a cluster: the lab's model of it, or members as they are released.
+type datastore interface {
+	// add makes a server a member, and runs it.
+	add(ctx context.Context, m member) error
+	// start runs a member again; errRemoved: it is none any more.
+	start(ctx context.Context, name string) error
+	// stop ends a member as a power failure does.
+	stop(name string)
+	// remove removes a member by its name and its address; one that is none is gone already.
+	remove(name, address string) error
+	// answers says why a member does not answer its clients.
+	answers(name string) error
+	// voters are the members with a vote.
+	voters() []member
+	// snapshot is what a member stores.
+	snapshot(name string) ([]byte, error)
 }
 
-// quorate says whether enough members are up. The cluster is locked.
-func (c *cluster) quorate() bool { return c.up() >= len(c.members)/2+1 }
+var (
+	errRemoved       = errors.New("the member has been permanently removed from the cluster")
+	errDuplicate     = errors.New("duplicate node name found, please use a unique name for this node")
+	errNoLeader      = errors.New("etcdserver: no leader")
+	errTooFewStarted = errors.New("etcdserver: re-configuration failed due to not enough started members")
+)
 
-func (c *cluster) up() int {
-	up := 0
-
-	for _, m := range c.members {
-		if m.service != nil {
-			up++
-		}
-	}
-
-	return up
-}
+// sameNode tells whether another member is one of the same node: K3s takes the second for a mistake (K3s:
+// pkg/etcd/etcd.go, join).
+func (m member) sameNode(other member) bool { return m.node == other.node }
 
 // healthy is what the API of a server says of its etcd.
-func (c *cluster) healthy(k *service) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if !c.quorate() || !slices.ContainsFunc(c.members, func(m *member) bool { return m.service == k }) {
-		return errors.New(errNoLeader)
-	}
-
-	return nil
-}
+func (c *cluster) healthy(k *service) error { return c.etcd.answers(k.memberName()) }
 
 // Members are the names of the nodes whose servers are members of etcd, of each cluster that has ever been.
 func (f *Firmware) Members() [][]string {
@@ -94,11 +91,8 @@ func (f *Firmware) Voters(node string) []string {
 }
 
 func (c *cluster) voters() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
 	names := []string{}
-	for _, m := range c.members {
+	for _, m := range c.etcd.voters() {
 		names = append(names, m.node)
 	}
 
@@ -127,29 +121,45 @@ func (k *service) resume() (bool, error) {
 		return false, err
 	}
 
-	c.mu.Lock()
-
-	i := slices.IndexFunc(c.members, func(m *member) bool { return m.name == name })
-	if i < 0 {
-		c.mu.Unlock()
-		k.sys.on.files.remove(etcdDir)
-
-		return false, nil
-	}
-
-	known := c.token == token
-	if known {
-		c.members[i].service = k
-	}
-	c.mu.Unlock()
-
-	if !known {
+	if c.token != token {
 		return false, errors.New("bootstrap data already found and encrypted with different token")
 	}
 
-	k.setCluster(c)
+	switch err := c.etcd.start(k.ctx, name); {
+	case errors.Is(err, errRemoved):
+		k.sys.on.files.remove(etcdDir)
+
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+
+	k.runs(c, member{name: name, node: k.config.NodeName, address: k.address()})
 
 	return true, k.quorum(c)
+}
+
+// runs notes that the server runs a member of a cluster.
+func (k *service) runs(c *cluster, m member) {
+	c.mu.Lock()
+	c.running[m.name] = k
+	c.mu.Unlock()
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cluster, k.member = c, &m
+}
+
+// memberName is the name of the server's member, empty where it runs none.
+func (k *service) memberName() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if k.member == nil {
+		return ""
+	}
+
+	return k.member.name
 }
 
 // quorum waits until etcd answers.
@@ -167,81 +177,58 @@ func (k *service) quorum(c *cluster) error {
 
 // enroll makes the server a member of etcd.
 func (k *service) enroll(c *cluster) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	files, node := k.sys.on.files, k.config.NodeName
 
-	node := k.config.NodeName
-
-	switch {
-	case len(c.members) > 0 && !c.quorate():
-		return errors.New(errNoLeader)
-	case slices.ContainsFunc(c.members, func(m *member) bool { return m.node == node }):
-		return errors.New(errDuplicate)
+	// A join that failed goes on under its name.
+	name, there := files.read(nameFile)
+	if !there {
+		name = node + "-" + uuid.NewString()[:8]
+		files.write(nameFile, name)
 	}
 
-	m := &member{name: node + "-" + uuid.NewString()[:8], node: node, address: k.address(), service: k}
-	c.members = append(c.members, m)
+	m := member{name: name, node: node, address: k.address()}
 
-	k.sys.on.files.write(walFile, c.id)
-	k.sys.on.files.write(nameFile, m.name)
+	if err := c.etcd.add(k.ctx, m); err != nil {
+		return err
+	}
+
+	files.write(walFile, c.id)
+	k.runs(c, m)
 
 	return nil
 }
 
-// member is the server's own; nil: it is none.
-func (k *service) member(c *cluster) *member {
-	if c == nil {
-		return nil
-	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	for _, m := range c.members {
-		if m.service == k {
-			return m
-		}
-	}
-
-	return nil
-}
-
-// leave notes that the member is down.
+// leave notes that the server's member is down.
 func (c *cluster) leave(k *service) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	name := k.memberName()
+	if name == "" {
+		return
+	}
 
-	for _, m := range c.members {
-		if m.service == k {
-			m.service = nil
-		}
+	c.mu.Lock()
+	running := c.running[name] == k
+	if running {
+		delete(c.running, name)
+	}
+	c.mu.Unlock()
+
+	if running {
+		c.etcd.stop(name)
 	}
 }
 
 // dismiss removes a member by its name and its address. A server whose member goes while it runs ends, and systemd
 // starts it again.
 func (c *cluster) dismiss(name, address string) error {
+	if err := c.etcd.remove(name, address); err != nil {
+		return err
+	}
+
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	k := c.running[name]
+	c.mu.Unlock()
 
-	if !c.quorate() {
-		return errors.New(errNoLeader)
-	}
-
-	i := slices.IndexFunc(c.members, func(m *member) bool { return m.name == name && m.address == address })
-	if i < 0 {
-		return nil
-	}
-
-	gone, others := c.members[i], slices.Delete(slices.Clone(c.members), i, i+1)
-
-	if up := (&cluster{members: others}).up(); up < len(others)/2+1 {
-		return errors.New(errTooFewStarted)
-	}
-
-	c.members = others
-
-	if k := gone.service; k != nil {
+	if k != nil {
 		k.sys.work.Go(func() {
 			if k.sys.ctx.Err() == nil {
 				k.sys.restartK3s("k3s.service")
@@ -326,24 +313,21 @@ func (c *cluster) sync(n *corev1.Node) error {
 	}
 }
 
+// change changes a Node that is still as it was seen.
 func (c *cluster) change(n *corev1.Node, change func(*corev1.Node)) error {
 	return c.kube.UpdateNode(n.Name, func(now *corev1.Node) {
-		if now.UID == n.UID {
+		if now.UID == n.UID && now.ResourceVersion == n.ResourceVersion {
 			change(now)
 		}
 	})
 }
 
-// newCluster is one that nothing is in yet.
-func (f *Firmware) newCluster(files map[string]string) *cluster {
-	c := &cluster{id: uuid.NewString(), kube: kube.NewCluster(), files: files, nodes: map[string]string{}}
-
+// keep keeps a cluster that begins.
+func (f *Firmware) keep(c *cluster) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
 	f.clusters = append(f.clusters, c)
-
-	return c
 }
 
 func (f *Firmware) clusterBy(id string) *cluster {

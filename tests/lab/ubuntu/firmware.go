@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/upstream"
 )
 
 // Options are what the firmware needs of the world around it.
@@ -27,6 +28,10 @@ type Options struct {
 	Lease func(machine.NIC) (netip.Prefix, bool)
 	// Releases are the versions of K3s that there are; empty: any that looks like one.
 	Releases []string
+	// Upstream is etcd and the control plane of Kubernetes as they are released; servers run them with data below Dir.
+	// Nil: the lab plays both.
+	Upstream *upstream.Binary
+	Dir      string
 }
 
 // Firmware boots Ubuntu. All machines of one world share one.

@@ -63,6 +63,7 @@ type service struct {
 	joined  bool
 	cluster *cluster // that it serves, or that it has joined
 	server  *server  // nil on agents
+	member  *member  // of etcd, nil on agents
 }
 
 func (k *service) ready() bool {
@@ -171,12 +172,6 @@ func (k *service) start() error {
 	return k.joinAsAgent("https://" + k.address() + ":6443")
 }
 
-func (k *service) setCluster(c *cluster) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.cluster = c
-}
-
 func (k *service) address() string { return k.sys.status().Address.String() }
 
 // end stops K3s, and lets the cluster know that its node is lost: it would find out.
@@ -188,12 +183,12 @@ func (k *service) end() {
 	k.server, k.joined = nil, false
 	k.mu.Unlock()
 
-	if cluster != nil {
-		cluster.leave(k)
-	}
-
 	if server != nil {
 		server.close()
+	}
+
+	if cluster != nil {
+		cluster.leave(k)
 	}
 
 	if cluster != nil && joined {
@@ -228,6 +223,8 @@ func (k *service) joinAsAgent(url string) error {
 		return err
 	}
 
+	found.kube.NodeReports(k.config.NodeName)
+
 	if err := retry.RetryOnConflict(retry.DefaultBackoff,
 		func() error { return kubelet.Report(k.ctx, true, "") }); err != nil {
 		return err
@@ -236,6 +233,8 @@ func (k *service) joinAsAgent(url string) error {
 	k.mu.Lock()
 	k.joined, k.cluster = true, found
 	k.mu.Unlock()
+
+	k.runPods(kubelet)
 
 	return nil
 }

@@ -59,7 +59,7 @@ func (k *service) node() *corev1.Node {
 
 	annotations := map[string]string{"k3s.io/hostname": c.NodeName}
 
-	if m := k.member(k.cluster); m != nil {
+	if m := k.member; m != nil {
 		annotations[memberName], annotations[memberAddress] = m.name, m.address
 	}
 

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/siderolabs/crypto/x509"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,17 +34,23 @@ var authorities = []string{"server-ca", "client-ca", "request-header-ca", "etcd/
 type cluster struct {
 	// id is that of etcd.
 	id   string
-	kube *kube.Cluster
+	etcd datastore
+	kube clusterState
 
-	mu sync.Mutex
-	// members of etcd.
-	members []*member
 	// files are the authorities, by their path; the same on all servers.
 	files map[string]string
-	// token and agentToken are passwords.
-	token, agentToken string
+	// token is the password of servers.
+	token string
 	// pods and services are its networks; all servers must state the same.
 	pods, services string
+
+	mu sync.Mutex
+	// agentToken is the password of agents.
+	agentToken string
+	// running are the servers whose members run, by the names of those.
+	running map[string]*service
+	// deployed are the names of what servers have deployed.
+	deployed []string
 	// nodes are the passwords of nodes, by name.
 	nodes map[string]string
 }
@@ -60,7 +66,7 @@ func (f *Firmware) Deployed(node string) []string {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 
-		return slices.Sorted(maps.Keys(c.deployed()))
+		return slices.Clone(c.deployed)
 	}
 
 	return nil
@@ -83,16 +89,6 @@ func (f *Firmware) all() []*cluster {
 	defer f.mu.Unlock()
 
 	return slices.Clone(f.clusters)
-}
-
-func (c *cluster) deployed() map[string]bool {
-	found := map[string]bool{}
-
-	for _, name := range strings.Fields(c.files["deployed"]) {
-		found[name] = true
-	}
-
-	return found
 }
 
 // server is the API of one server: Kubernetes, and K3s' supervisor on the same port.
@@ -160,27 +156,30 @@ func (k *service) begin() error {
 		found[name+".crt"], found[name+".key"] = crt, key
 	}
 
-	service, there := k.sys.on.files.read(tlsDir + "service.key")
-	if !there || !strings.Contains(service, "RSA PRIVATE KEY") {
+	key, there := k.sys.on.files.read(tlsDir + "service.key")
+	if !there || !strings.Contains(key, "RSA PRIVATE KEY") {
 		return errors.New("service.key is not prepared")
 	}
 
-	found["service.key"] = service
+	found["service.key"] = key
 
 	token, err := passwordOf(k.config.Token, found["server-ca.crt"])
 	if err != nil {
 		return err
 	}
 
-	c := k.sys.fw.newCluster(found)
-	c.token, c.agentToken = token, k.config.AgentToken
+	c := &cluster{
+		id: uuid.NewString(), files: found, token: token, agentToken: k.config.AgentToken,
+		running: map[string]*service{}, nodes: map[string]string{},
+	}
 	c.pods, c.services = k.networks()
+	c.etcd, c.kube = k.newStores(c.id, found, c.pods, c.services)
 
 	if c.agentToken == "" {
 		c.agentToken = token
 	}
 
-	k.setCluster(c)
+	k.sys.fw.keep(c)
 
 	return k.enroll(c)
 }
@@ -215,8 +214,6 @@ func (k *service) joinAsServer() error {
 		return fmt.Errorf("ETCD join failed: %w", err)
 	}
 
-	k.setCluster(c)
-
 	return nil
 }
 
@@ -224,39 +221,37 @@ func (k *service) joinAsServer() error {
 func (k *service) listen() error {
 	c := k.cluster
 
-	c.mu.Lock()
-	pair := func(name string) *x509.PEMEncodedCertificateAndKey {
-		return &x509.PEMEncodedCertificateAndKey{Crt: []byte(c.files[name+".crt"]), Key: []byte(c.files[name+".key"])}
-	}
-	serverCA, clientCA := pair("server-ca"), pair("client-ca")
-	c.mu.Unlock()
-
 	address := k.address()
 
 	k.writeTokens(c)
 
-	if err := c.kube.Apply(k.manifests(c, clientCA)); err != nil {
-		return err
-	}
-
-	api, err := kube.NewServer(kube.ServerConfig{
-		Node: k.config.NodeName, Cluster: c.kube, Version: k.version, CA: serverCA, ClientCA: clientCA.Crt,
+	conf := kube.ServerConfig{
+		Node: k.config.NodeName, Version: k.version, CA: authority(c.files, "server-ca"),
+		ClientCA: []byte(c.files["client-ca.crt"]),
 		Names: append([]string{
 			address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc",
 			serviceAddress(c, 1).String(),
 		}, k.config.TLSSAN...),
-		Healthy: func() error { return c.healthy(k) }, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
-		Front: &supervisor{cluster: c, on: k},
-	})
+		Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch, Front: &supervisor{cluster: c, on: k},
+	}
+
+	end, err := k.deploy(c, &conf)
 	if err != nil {
 		return err
 	}
 
-	s := &server{api: api}
+	api, err := kube.NewServer(conf)
+	if err != nil {
+		end()
+
+		return err
+	}
+
+	s := &server{api: api, stop: []func(){end}}
 
 	listener, err := (&net.ListenConfig{}).Listen(k.ctx, "tcp", net.JoinHostPort(address, "6443"))
 	if err != nil {
-		api.Close()
+		s.close()
 
 		return err
 	}
@@ -290,14 +285,15 @@ func serviceAddress(c *cluster, n int) netip.Addr {
 
 // writeTokens has the server keep its tokens in their full form (K3s: pkg/server, printTokens).
 func (k *service) writeTokens(c *cluster) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
 	hash := sha256.Sum256([]byte(c.files["server-ca.crt"]))
 	prefix := "K10" + hex.EncodeToString(hash[:]) + "::"
 
+	c.mu.Lock()
+	agentToken := c.agentToken
+	c.mu.Unlock()
+
 	k.sys.on.files.write(serverDir+"token", prefix+"server:"+c.token+"\n")
-	k.sys.on.files.write(serverDir+"agent-token", prefix+"node:"+c.agentToken+"\n")
+	k.sys.on.files.write(serverDir+"agent-token", prefix+"node:"+agentToken+"\n")
 }
 
 // ServerFiles are the files of a node below the directory of its server, by their path there.
@@ -323,8 +319,7 @@ func (f *Firmware) ServerFiles(node string) map[string]string {
 // manifests are what K3s deploys itself, without what is disabled. Its DNS has the tenth address.
 func (k *service) manifests(c *cluster, signer *x509.PEMEncodedCertificateAndKey) kube.Manifests {
 	m := kube.Manifests{
-		CA: signer, TokenID: "k3slab", TokenSecret: "0000000000000000",
-		APIServerIP: serviceAddress(c, 1), DNSIP: serviceAddress(c, 10),
+		CA: signer, APIServerIP: serviceAddress(c, 1), DNSIP: serviceAddress(c, 10),
 	}
 
 	var names []string
@@ -357,9 +352,9 @@ func (k *service) manifests(c *cluster, signer *x509.PEMEncodedCertificateAndKey
 	})
 	slices.Sort(names)
 
-	k.cluster.mu.Lock()
-	k.cluster.files["deployed"] = strings.Join(names, " ")
-	k.cluster.mu.Unlock()
+	c.mu.Lock()
+	c.deployed = names
+	c.mu.Unlock()
 
 	return m
 }
@@ -379,12 +374,6 @@ func (s *supervisor) Handles(r *http.Request) bool {
 func (s *supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := s.cluster
 
-	// It locks the cluster by itself.
-	unhealthy := c.healthy(s.on)
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
 	if r.URL.Path == "/cacerts" {
 		w.Header().Set(clusterHeader, c.id)
 		_, _ = w.Write([]byte(c.files["server-ca.crt"]))
@@ -397,27 +386,34 @@ func (s *supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	switch {
 	case r.URL.Path == "/v1-k3s/server-bootstrap" && asServer:
-		files := maps.Clone(c.files)
-		delete(files, "deployed")
-
-		_ = json.NewEncoder(w).Encode(files)
-	case r.URL.Path == "/v1-k3s/client-kubelet.crt" && (asServer || user == "node" && password == c.agentToken):
+		_ = json.NewEncoder(w).Encode(c.files)
+	case r.URL.Path == "/v1-k3s/client-kubelet.crt" && (asServer || user == "node" && c.admitsAgent(password)):
 		s.kubelet(w, r)
 	case r.URL.Path == "/db/snapshot" && asServer:
-		s.snapshot(w, r, unhealthy)
+		s.snapshot(w, r)
 	default:
 		http.Error(w, "not authorized", http.StatusUnauthorized)
 	}
 }
 
+// admitsAgent tells whether a password is that of agents.
+func (c *cluster) admitsAgent(password string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return password == c.agentToken
+}
+
 // snapshot keeps etcd on the disk of the server, and as many of the name as are asked for (K3s:
 // pkg/etcd/snapshot_handler.go).
-func (s *supervisor) snapshot(w http.ResponseWriter, r *http.Request, unhealthy error) {
+func (s *supervisor) snapshot(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Operation string   `json:"operation"`
 		Name      []string `json:"name"`
 		Retention int      `json:"retention"`
 	}
+
+	var stored []byte
 
 	err := json.NewDecoder(r.Body).Decode(&request)
 
@@ -425,7 +421,7 @@ func (s *supervisor) snapshot(w http.ResponseWriter, r *http.Request, unhealthy 
 	case err == nil && (request.Operation != "save" || len(request.Name) != 1):
 		err = errors.New("invalid snapshot operation")
 	case err == nil:
-		err = unhealthy
+		stored, err = s.cluster.etcd.snapshot(s.on.memberName())
 	}
 
 	if err != nil {
@@ -444,7 +440,7 @@ func (s *supervisor) snapshot(w http.ResponseWriter, r *http.Request, unhealthy 
 	prefix := request.Name[0] + "-" + s.on.config.NodeName + "-"
 	name := prefix + strconv.FormatInt(time.Now().UnixNano(), 10)
 
-	files.write(dir+name, "etcd of "+s.cluster.id)
+	files.write(dir+name, string(stored))
 
 	kept := slices.Sorted(slices.Values(files.under(dir + prefix)))
 
@@ -456,18 +452,32 @@ func (s *supervisor) snapshot(w http.ResponseWriter, r *http.Request, unhealthy 
 	_ = json.NewEncoder(w).Encode(map[string][]string{"created": {name}})
 }
 
+// knows tells whether a node of a name may join with a password, and keeps that of a new one.
+func (c *cluster) knows(name, password string) bool {
+	registered := c.kube.Node(name) != nil
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if known, there := c.nodes[name]; there && known != password && registered {
+		return false
+	}
+
+	c.nodes[name] = password
+
+	return true
+}
+
 // kubelet issues a node's certificate, to whoever knows the password that its name was first used with.
 func (s *supervisor) kubelet(w http.ResponseWriter, r *http.Request) {
 	c := s.cluster
 	name, password := r.Header.Get("k3s-Node-Name"), r.Header.Get("k3s-Node-Password")
 
-	if known, there := c.nodes[name]; there && known != password && c.kube.Node(name) != nil {
+	if !c.knows(name, password) {
 		http.Error(w, fmt.Sprintf("unable to verify password for node [%s]: hash does not match", name), http.StatusForbidden)
 
 		return
 	}
-
-	c.nodes[name] = password
 
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(&x509.PEMEncodedCertificateAndKey{
 		Crt: []byte(c.files["client-ca.crt"]), Key: []byte(c.files["client-ca.key"]),

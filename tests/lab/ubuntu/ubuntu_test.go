@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/timeline"
+	"talos-proxmox/tests/upstream"
 )
 
 const unitFile = `[Unit]
@@ -24,6 +25,8 @@ Description=Install
 [Service]
 Type=oneshot
 ExecStart=/usr/local/sbin/install
+Restart=on-failure
+RestartPreventExitStatus=78
 StandardOutput=append:/var/log/install.log
 `
 
@@ -93,7 +96,10 @@ func pair(t *testing.T) (crt, key string) {
 func prepared(t *testing.T) map[string]string {
 	t.Helper()
 
-	files := map[string]string{tlsDir + "service.key": "-----BEGIN RSA PRIVATE KEY-----\n"}
+	key, err := x509.NewRSAKey()
+	require.NoError(t, err)
+
+	files := map[string]string{tlsDir + "service.key": string(key.KeyPEM)}
 	for _, name := range authorities {
 		files[tlsDir+name+".crt"], files[tlsDir+name+".key"] = pair(t)
 	}
@@ -102,7 +108,7 @@ func prepared(t *testing.T) map[string]string {
 }
 
 // network is a firmware with a loopback network of its own.
-func network(t *testing.T) (*Firmware, *journal.Journal, func(int) netip.Prefix) {
+func network(t *testing.T, change ...func(*Options)) (*Firmware, *journal.Journal, func(int) netip.Prefix) {
 	t.Helper()
 
 	r, err := lab.ReserveNetwork(16)
@@ -111,7 +117,12 @@ func network(t *testing.T) (*Firmware, *journal.Journal, func(int) netip.Prefix)
 
 	j := &journal.Journal{}
 
-	return New(Options{Journal: j, Timeline: timeline.New()}), j, func(n int) netip.Prefix {
+	o := Options{Journal: j, Timeline: timeline.New()}
+	for _, c := range change {
+		c(&o)
+	}
+
+	return New(o), j, func(n int) netip.Prefix {
 		a := r.Network().Addr().As4()
 		a[3] = byte(n)
 
@@ -135,6 +146,27 @@ func boot(t *testing.T, f *Firmware, id int, address netip.Prefix, g guest) *sys
 	return s
 }
 
+// patient is how long a test waits: released components take their time on a busy machine.
+const patient = 90 * time.Second
+
+// onEach runs a test with the lab's Kubernetes and with the released one.
+func onEach(t *testing.T, test func(*testing.T, ...func(*Options))) {
+	t.Helper()
+
+	t.Run("lab", func(t *testing.T) {
+		t.Parallel()
+		test(t)
+	})
+	t.Run("released", func(t *testing.T) {
+		t.Parallel()
+
+		binary, err := upstream.Open(t.Context())
+		require.NoError(t, err)
+
+		test(t, func(o *Options) { o.Upstream, o.Dir = binary, t.TempDir() })
+	})
+}
+
 // logs waits until the machine's log says something.
 func logs(t *testing.T, s *system, want string) {
 	t.Helper()
@@ -153,7 +185,7 @@ func logs(t *testing.T, s *system, want string) {
 		text, _ = on.files.read("/var/log/install.log")
 
 		return strings.Contains(text, want)
-	}, 10*time.Second, 20*time.Millisecond) {
+	}, patient, 20*time.Millisecond) {
 		t.Fatalf("the log does not say %q:\n%s", want, text)
 	}
 }
@@ -161,8 +193,13 @@ func logs(t *testing.T, s *system, want string) {
 // TestJoining: a node with the token and the password of its name joins, and no other.
 func TestJoining(t *testing.T) {
 	t.Parallel()
+	onEach(t, testJoining)
+}
 
-	f, j, at := network(t)
+func testJoining(t *testing.T, change ...func(*Options)) {
+	t.Helper()
+
+	f, j, at := network(t, change...)
 	files := prepared(t)
 	hash := sha256.Sum256([]byte(files[tlsDir+"server-ca.crt"]))
 	full := "K10" + hex.EncodeToString(hash[:]) + "::"

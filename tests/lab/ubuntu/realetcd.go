@@ -1,0 +1,323 @@
+package ubuntu
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"talos-proxmox/tests/upstream"
+)
+
+// realEtcd is a cluster of real members. What concerns the members is asked of etcd; only which processes run the lab
+// knows by itself.
+type realEtcd struct {
+	binary *upstream.Binary
+	dir    string
+
+	mu      sync.Mutex
+	configs map[string]upstream.MemberConfig // by name, those that were removed included
+	running map[string]*upstream.Member
+	last    []upstream.MemberInfo // that etcd has told
+}
+
+func newRealEtcd(binary *upstream.Binary, dir string) *realEtcd {
+	return &realEtcd{
+		binary: binary, dir: dir, configs: map[string]upstream.MemberConfig{}, running: map[string]*upstream.Member{},
+	}
+}
+
+// How long a call may take, one that is made to see whether a member is well, and the start of a member.
+const (
+	etcdCallTimeout  = 20 * time.Second
+	etcdProbeTimeout = time.Second
+	etcdStartTimeout = time.Minute
+)
+
+// add implements [datastore]. A member joins without a vote, and the leader's K3s gives it one when it has what the
+// others have (K3s: pkg/etcd/etcd.go, join, manageLearners).
+func (e *realEtcd) add(ctx context.Context, m member) error {
+	c := upstream.MemberConfig{Name: m.name, Dir: e.dir, Address: m.address}
+
+	e.mu.Lock()
+	first := len(e.configs) == 0
+	e.mu.Unlock()
+
+	var learner uint64
+
+	if !first {
+		var err error
+		if learner, err = e.join(m, &c); err != nil {
+			return err
+		}
+	}
+
+	e.mu.Lock()
+	e.configs[m.name] = c
+	e.mu.Unlock()
+
+	if err := e.launch(ctx, c); err != nil {
+		return err
+	}
+
+	return until(ctx, func() error {
+		if learner != 0 {
+			if err := e.call("cluster/member/promote", idOf(learner), nil); err != nil {
+				return err
+			}
+
+			learner = 0
+		}
+
+		_, err := e.list()
+
+		return err
+	})
+}
+
+// idOf is a request that names a member.
+func idOf(id uint64) map[string]any { return map[string]any{"ID": strconv.FormatUint(id, 10)} }
+
+// until asks again and again until etcd agrees.
+func until(ctx context.Context, ask func() error) error {
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(again):
+		}
+	}
+}
+
+// join has etcd know the member, and its configuration the others; it returns the id of one that has no vote yet. One
+// without a name at its address is itself: it was added before, and never started.
+func (e *realEtcd) join(m member, c *upstream.MemberConfig) (learner uint64, err error) {
+	known, err := e.list()
+	if err != nil {
+		return 0, err
+	}
+
+	i := slices.IndexFunc(known, func(k upstream.MemberInfo) bool {
+		return k.Name == m.name || k.Name == "" && k.Address() == m.address
+	})
+
+	var self upstream.MemberInfo
+
+	switch {
+	case i >= 0:
+		self = known[i]
+	case slices.ContainsFunc(membersOf(known), m.sameNode):
+		return 0, errDuplicate
+	default:
+		var added struct {
+			Member  upstream.MemberInfo   `json:"member"`
+			Members []upstream.MemberInfo `json:"members"`
+		}
+
+		if err := e.call("cluster/member/add", map[string]any{
+			"peerURLs": []string{upstream.PeerURL(m.address)}, "isLearner": true,
+		}, &added); err != nil {
+			return 0, err
+		}
+
+		self, known = added.Member, added.Members
+	}
+
+	c.Joins, c.Cluster = true, map[string]string{m.name: m.address}
+
+	for _, other := range known {
+		if other.ID != self.ID {
+			c.Cluster[cmp.Or(other.Name, strconv.FormatUint(other.ID, 16))] = other.Address()
+		}
+	}
+
+	if !self.IsLearner {
+		return 0, nil
+	}
+
+	return self.ID, nil
+}
+
+// start implements [datastore].
+func (e *realEtcd) start(ctx context.Context, name string) error {
+	e.mu.Lock()
+	c, known := e.configs[name]
+	e.mu.Unlock()
+
+	// Where no other answers, the member itself finds out.
+	listed, err := e.list()
+	gone := err == nil && !slices.ContainsFunc(listed, func(m upstream.MemberInfo) bool { return m.Name == name })
+
+	if !known || gone {
+		return errRemoved
+	}
+
+	return e.launch(ctx, c)
+}
+
+func (e *realEtcd) launch(ctx context.Context, c upstream.MemberConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, etcdStartTimeout)
+	defer cancel()
+
+	p, err := e.binary.StartMember(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	e.running[c.Name] = p
+
+	return nil
+}
+
+// stop implements [datastore].
+func (e *realEtcd) stop(name string) {
+	e.mu.Lock()
+	p := e.running[name]
+	delete(e.running, name)
+	e.mu.Unlock()
+
+	if p != nil {
+		p.Stop()
+	}
+}
+
+// remove implements [datastore].
+func (e *realEtcd) remove(name, address string) error {
+	known, err := e.list()
+	if err != nil {
+		return err
+	}
+
+	for _, m := range known {
+		if m.Name == name && m.Address() == address {
+			return e.call("cluster/member/remove", idOf(m.ID), nil)
+		}
+	}
+
+	return nil
+}
+
+// answers implements [datastore].
+func (e *realEtcd) answers(name string) error {
+	e.mu.Lock()
+	p := e.running[name]
+	e.mu.Unlock()
+
+	if p == nil {
+		return errNoLeader
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), etcdProbeTimeout)
+	defer cancel()
+
+	switch st, err := p.Status(ctx); {
+	case err != nil:
+		return err
+	case st.Leader == 0:
+		return errNoLeader
+	case st.IsLearner:
+		return errors.New("etcdserver: rpc not supported for learner")
+	default:
+		return nil
+	}
+}
+
+// voters implements [datastore], as etcd said last where it does not answer.
+func (e *realEtcd) voters() []member {
+	known, err := e.list()
+	if err != nil {
+		e.mu.Lock()
+		known = e.last
+		e.mu.Unlock()
+	}
+
+	return membersOf(slices.DeleteFunc(slices.Clone(known), func(m upstream.MemberInfo) bool { return m.IsLearner }))
+}
+
+// membersOf are members by what K3s names them: their node, and something more.
+func membersOf(known []upstream.MemberInfo) []member {
+	var all []member
+
+	for _, m := range known {
+		node := m.Name
+		if i := strings.LastIndex(node, "-"); i >= 0 {
+			node = node[:i]
+		}
+
+		all = append(all, member{name: m.Name, node: node, address: m.Address()})
+	}
+
+	return all
+}
+
+// list asks etcd who its members are.
+func (e *realEtcd) list() ([]upstream.MemberInfo, error) {
+	var listed struct {
+		Members []upstream.MemberInfo `json:"members"`
+	}
+
+	if err := e.call("cluster/member/list", map[string]any{"linearizable": true}, &listed); err != nil {
+		return nil, err
+	}
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	e.last = listed.Members
+
+	return listed.Members, nil
+}
+
+// call asks one member after another, until one answers. An answer of etcd's own is one, too.
+func (e *realEtcd) call(method string, in, out any) error {
+	e.mu.Lock()
+	var asked []*upstream.Member
+	for _, p := range e.running {
+		asked = append(asked, p)
+	}
+	e.mu.Unlock()
+
+	err := errNoLeader
+
+	for _, p := range asked {
+		ctx, cancel := context.WithTimeout(context.Background(), etcdCallTimeout)
+		err = p.CallLed(ctx, method, in, out)
+
+		cancel()
+
+		var refused *upstream.Error
+		if err == nil || errors.As(err, &refused) && !strings.Contains(refused.Message, "not supported for learner") {
+			return err
+		}
+	}
+
+	return err
+}
+
+// snapshot implements [datastore].
+func (e *realEtcd) snapshot(name string) ([]byte, error) {
+	if err := e.answers(name); err != nil {
+		return nil, err
+	}
+
+	e.mu.Lock()
+	p := e.running[name]
+	e.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), etcdCallTimeout)
+	defer cancel()
+
+	return p.Snapshot(ctx)
+}

@@ -183,7 +183,7 @@ func installChecksum(version string) string {
 func TestK3sManifests(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, example(t, "k3s"))
+	r := rehearse(t, example(t, "k3s"), onRealKubernetes)
 
 	motd := func(text string) {
 		set(t, r.Stack, "cluster.manifests[0]",

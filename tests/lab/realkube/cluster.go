@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -83,14 +85,32 @@ type Server struct {
 	proxy   *proxy
 }
 
-// Serve starts an API server at an address, where a member of etcd runs, with further flags and the files of the machine
-// that they name, and returns when it is ready.
-func (c *Cluster) Serve(ctx context.Context, address string, args []string,
-	file func(path string) (text string, there bool),
-) (*Server, error) {
+// Machine is what an API server takes from the machine that it runs on.
+type Machine struct {
+	// Address is where a member of etcd runs.
+	Address string
+	// Version is the one that the machine is to run, "v1.34.2"; the released server always has its own.
+	Version string
+	// Args are further flags, and File what the files that they name hold.
+	Args []string
+	File func(path string) (text string, there bool)
+}
+
+// Serve starts an API server, and returns when it is ready.
+func (c *Cluster) Serve(ctx context.Context, m Machine) (*Server, error) {
+	wanted, err := version.ParseSemantic(m.Version)
+	if err != nil {
+		return nil, err
+	}
+
+	args := m.Args
+	if own := version.MustParseSemantic(c.c.Binary.Version); own.Minor() != wanted.Minor() {
+		args = withoutGates(args)
+	}
+
 	started, err := c.c.Binary.StartAPIServer(ctx, upstream.APIServerConfig{
-		Dir: filepath.Join(c.c.Dir, address), Address: address, PKI: c.c.PKI, Services: c.c.Services, Pods: c.c.Pods,
-		Issuer: c.c.Issuer, Args: args, File: file,
+		Dir: filepath.Join(c.c.Dir, m.Address), Address: m.Address, PKI: c.c.PKI, Services: c.c.Services, Pods: c.c.Pods,
+		Issuer: c.c.Issuer, Args: args, File: m.File,
 	})
 	if err != nil {
 		return nil, err
@@ -111,6 +131,13 @@ func (c *Cluster) Serve(ctx context.Context, address string, args []string,
 	c.control()
 
 	return s, nil
+}
+
+// withoutGates are flags without those whose values come and go with versions.
+func withoutGates(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--feature-gates=") || strings.HasPrefix(arg, "--runtime-config=")
+	})
 }
 
 // open makes the clients of a server.

@@ -45,17 +45,20 @@ func (n *node) startAPIServer(ctx context.Context, c *realkube.Cluster) *realkub
 		return nil
 	}
 
-	file := func(path string) (string, bool) {
-		text, there := files[path]
-		if !there {
-			text, there = n.machineFile(path)
-		}
+	m := realkube.Machine{
+		Address: n.address().String(), Version: imageTag(clusterOf(n.config()).APIServer().Image()), Args: args,
+		File: func(path string) (string, bool) {
+			text, there := files[path]
+			if !there {
+				text, there = n.machineFile(path)
+			}
 
-		return text, there
+			return text, there
+		},
 	}
 
 	for {
-		s, err := c.Serve(ctx, n.address().String(), args, file)
+		s, err := c.Serve(ctx, m)
 		if err == nil {
 			return s
 		}

@@ -67,7 +67,9 @@ func (k *service) deploy(c *cluster, conf *kube.ServerConfig) (end func(), err e
 
 	switch state := c.kube.(type) {
 	case *realkube.Cluster:
-		s, err := state.Serve(k.ctx, k.address(), k.apiServerArgs(), k.sys.on.files.read)
+		s, err := state.Serve(k.ctx, realkube.Machine{
+			Address: k.address(), Version: k.version, Args: k.apiServerArgs(), File: k.sys.on.files.read,
+		})
 		if err != nil {
 			return nil, err
 		}

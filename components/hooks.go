@@ -40,7 +40,8 @@ type vmHooks struct {
 	announced, created, checked, companions *pulumi.ResourceHook
 	// applyRules runs after a VM was put under high availability, and sets the rules of its pool.
 	applyRules *pulumi.ResourceHook
-	// deletions says that deletions have hooks: without the program, the engine refuses to delete what has.
+	// deletions says that deletions have hooks: without the program, the engine refuses to delete what has. A run that
+	// destroys the cluster keeps them, so that the state of its resources need not be written before they are deleted.
 	deletions bool
 }
 
@@ -109,7 +110,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	})
 
 	// Where the program does not run, the engine shows that it is missing in place of why a VM could not be deleted.
-	if !r.Plan.Teardown {
+	if h.deletions {
 		h.failed = []*pulumi.ErrorHook{failed}
 	}
 

@@ -278,14 +278,10 @@ func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 
 // binding are the hooks of a node's membership. A node is let go without where the whole cluster is.
 func (b *k3sBuilder) binding() *pulumi.ResourceHookBinding {
-	hooks := &pulumi.ResourceHookBinding{
+	return &pulumi.ResourceHookBinding{
 		BeforeCreate: []*pulumi.ResourceHook{b.hooks.waitJoined}, BeforeUpdate: []*pulumi.ResourceHook{b.hooks.upgrade},
+		BeforeDelete: b.hooks.held(b.hooks.remove),
 	}
-	if !b.Plan.Teardown {
-		hooks.BeforeDelete = []*pulumi.ResourceHook{b.hooks.remove}
-	}
-
-	return hooks
 }
 
 // node is what a node of the plan is made of.

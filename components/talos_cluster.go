@@ -333,13 +333,7 @@ func (b *builder) cluster() error {
 }
 
 // held are the hooks that keep a node's machine until it has left the cluster; none where all is let go of.
-func (b *builder) held() []*pulumi.ResourceHook {
-	if b.Plan.Teardown {
-		return nil
-	}
-
-	return []*pulumi.ResourceHook{b.hooks.remove}
-}
+func (b *builder) held() []*pulumi.ResourceHook { return b.hooks.held(b.hooks.remove) }
 
 // identity is the machine secrets of the cluster and an administrator's credentials, made and kept in state, or taken
 // over.

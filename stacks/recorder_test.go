@@ -17,6 +17,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/prototext"
 )
 
 // registered is one resource as a program registered it.
@@ -28,6 +29,7 @@ type registered struct {
 	deps     []string // names
 	ignored  []string
 	hooks    []string
+	allHooks string
 	replace  []string // names of ReplaceWith
 	protect  bool
 }
@@ -124,7 +126,7 @@ func (r *recorder) NewResource(args pulumi.MockResourceArgs) (string, resource.P
 	r.resources[args.Name] = registered{
 		token: args.TypeToken, parent: nameOf(rpc.GetParent()), provider: nameOf(providerURN(args.Provider)),
 		inputs: args.Inputs, deps: names(rpc.GetDependencies()), ignored: rpc.GetIgnoreChanges(),
-		hooks: rpc.GetHooks().GetBeforeCreate(), replace: names(rpc.GetReplaceWith()), protect: rpc.GetProtect(),
+		hooks: rpc.GetHooks().GetBeforeCreate(), allHooks: prototext.Format(rpc.GetHooks()), replace: names(rpc.GetReplaceWith()), protect: rpc.GetProtect(),
 	}
 
 	outputs := args.Inputs.Copy()

@@ -215,3 +215,32 @@ func TestKubeconfigRenewal(t *testing.T) {
 	inputs := record(t, testProgram(config))["k3s-dev-kubeconfig"].inputs
 	assert.Equal(t, "1440h0m0s", inputs["certificateRenewalDuration"].StringValue())
 }
+
+// TestDestroyKeepsHooks: a run that destroys the cluster registers the hooks that the state has. Others would have the
+// engine save the state for each resource before it deletes any. Where the program will not run, nothing may have any.
+func TestDestroyKeepsHooks(t *testing.T) {
+	for name, of := range map[string]struct {
+		config  Config
+		program func(Config) pulumi.RunFunc
+	}{
+		"Talos": {testConfig(), testProgram},
+		"K3s":   {k3sConfig(t), func(c Config) pulumi.RunFunc { return k3sProgram(c) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := record(t, of.program(of.config))
+
+			c := of.config
+			c.Lifecycle.Teardown = true
+
+			for name, r := range record(t, of.program(c)) {
+				assert.NotRegexp(t, "before_delete|after_delete|on_error", r.allHooks, name)
+			}
+
+			c.Destroying = true
+
+			for name, r := range record(t, of.program(c)) {
+				assert.Equal(t, before[name].allHooks, r.allHooks, name)
+			}
+		})
+	}
+}

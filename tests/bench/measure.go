@@ -235,6 +235,9 @@ func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 			&auto.ConfigOptions{Path: true}); err != nil {
 			return Step{}, err
 		}
+
+		// As 'ops run destroy' does it.
+		l.stack.Workspace().SetEnvVar(stacks.DestroyVariable, "1")
 	}
 
 	before := len(l.rehearsal.Lab.Journal().Entries())

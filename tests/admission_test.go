@@ -1,13 +1,20 @@
 package tests
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/tests/rehearsal"
 )
 
 // TestAdmission: the API servers of both kinds admit what the stack says, and audit it: released ones take the
@@ -34,7 +41,9 @@ func TestAdmission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			r := rehearse(t, file, onRealKubernetes)
+			var dir string
+
+			r := rehearse(t, file, onRealKubernetes, func(o *rehearsal.Options) { dir = o.Dir })
 			api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 
 			_, err := api.CoreV1().Namespaces().Create(t.Context(),
@@ -55,14 +64,42 @@ func TestAdmission(t *testing.T) {
 				return err
 			}
 
+			var trusted, system, refused error
+
 			// The controllers give a namespace its service account some time.
-			require.Eventually(t, func() bool {
-				return run("trusted") == nil && run("kube-system") == nil &&
-					strings.Contains(text(run("default")), `violates PodSecurity "restricted:latest"`)
-			}, time.Minute, 100*time.Millisecond, "%v, %v, %v", run("trusted"), run("kube-system"), run("default"))
+			if !assert.Eventually(t, func() bool {
+				trusted, system, refused = run("trusted"), run("kube-system"), run("default")
+
+				return trusted == nil && system == nil &&
+					strings.Contains(text(refused), `violates PodSecurity "restricted:latest"`)
+			}, time.Minute, 100*time.Millisecond) {
+				t.Fatal(trusted, system, refused)
+			}
+
+			assert.Contains(t, auditLog(t, dir), `"requestURI":"/api/v1/namespaces/default/pods?dryRun=All"`)
 			requireNoChange(t, r.Stack)
 		})
 	}
+}
+
+// auditLog is what the API servers of a rehearsal have logged.
+func auditLog(t *testing.T, dir string) string {
+	t.Helper()
+
+	var all strings.Builder
+
+	require.NoError(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !regexp.MustCompile(`/machine/var/.*(/audit/|/audit\.log$)`).MatchString(path) || !strings.HasSuffix(path, ".log") {
+			return err
+		}
+
+		text, err := os.ReadFile(path)
+		all.Write(text)
+
+		return err
+	}))
+
+	return all.String()
 }
 
 // text is what an error says, if there is one.

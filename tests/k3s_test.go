@@ -495,7 +495,8 @@ func TestK3sGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			r := rehearse(t, example(t, "k3s", c.change...), c.options...)
+			light := func(o *rehearsal.Options) { o.Kubernetes = rehearsal.LightKubernetes } // within four seconds
+			r := rehearse(t, example(t, "k3s", c.change...), append(c.options, light)...)
 			mend := func() {}
 
 			if c.before != nil {

@@ -42,7 +42,7 @@ type Options struct {
 	Silent []string
 	// Releases are the versions of K3s that there are; empty: all.
 	Releases []string
-	// Kubernetes is what runs on control planes of Talos; empty: LightKubernetes.
+	// Kubernetes is what runs on control planes; empty: LightKubernetes.
 	Kubernetes Kubernetes
 	// Shared names datastores that all hosts see; others are each host's own.
 	Shared []string

@@ -206,10 +206,10 @@ type APIServerConfig struct {
 	Services, Pods string
 	// Issuer is that of the tokens of service accounts; empty: the server itself.
 	Issuer string
-	// Args are further flags. A value that is a path is one of the machine, whose file goes with the server; a flag that
-	// is given twice has the last value.
+	// Args are further flags, in place of those that the server has otherwise. A value that is a path is one of the
+	// machine, whose file goes with the server.
 	Args []string
-	// File is what a file of the machine holds; nil: it has none.
+	// File is what a file of the machine holds.
 	File func(path string) (text string, there bool)
 }
 
@@ -363,7 +363,18 @@ func (s *APIServer) args() []string {
 		"--proxy-client-cert-file=front-proxy-client.crt", "--proxy-client-key-file=front-proxy-client.key",
 	}
 
-	return append(args, s.Args...)
+	stated := map[string]bool{}
+	for _, arg := range s.Args {
+		stated[flagOf(arg)] = true
+	}
+
+	return append(slices.DeleteFunc(args, func(arg string) bool { return stated[flagOf(arg)] }), s.Args...)
+}
+
+func flagOf(arg string) string {
+	name, _, _ := strings.Cut(arg, "=")
+
+	return name
 }
 
 // machineFiles is the directory of what a server has of the files of its machine.
@@ -383,10 +394,6 @@ func (s *APIServer) takeFiles() error {
 		}
 
 		s.Args[i] = name + "=" + own
-
-		if s.File == nil {
-			continue
-		}
 
 		if text, there := s.File(path); there {
 			if err := os.WriteFile(filepath.Join(s.Dir, own), []byte(text), 0o600); err != nil {

@@ -44,8 +44,10 @@ type datastore interface {
 	start(ctx context.Context, name string) error
 	// stop ends a member as a power failure does.
 	stop(name string)
-	// remove removes a member by its name and its address; one that is none is gone already.
-	remove(name, address string) error
+	// remove removes a member by its name and its address, and tells whether there was one.
+	remove(name, address string) (bool, error)
+	// ended is closed when a member has ended by itself.
+	ended(name string) <-chan struct{}
 	// answers says why a member does not answer its clients.
 	answers(name string) error
 	// voters are the members with a vote.
@@ -77,17 +79,6 @@ func (f *Firmware) Members() [][]string {
 	}
 
 	return all
-}
-
-// Voters are those of the cluster that a node has joined last.
-func (f *Firmware) Voters(node string) []string {
-	for _, c := range slices.Backward(f.all()) {
-		if c.kube.Node(node) != nil {
-			return c.voters()
-		}
-	}
-
-	return nil
 }
 
 func (c *cluster) voters() []string {
@@ -146,8 +137,18 @@ func (k *service) runs(c *cluster, m member) {
 	c.mu.Unlock()
 
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.cluster, k.member = c, &m
+	k.mu.Unlock()
+
+	ended := c.etcd.ended(m.name)
+
+	k.sys.work.Go(func() {
+		select {
+		case <-ended:
+			k.startAgain()
+		case <-k.ctx.Done():
+		}
+	})
 }
 
 // memberName is the name of the server's member, empty where it runs none.
@@ -220,7 +221,8 @@ func (c *cluster) leave(k *service) {
 // dismiss removes a member by its name and its address. A server whose member goes while it runs ends, and systemd
 // starts it again.
 func (c *cluster) dismiss(name, address string) error {
-	if err := c.etcd.remove(name, address); err != nil {
+	removed, err := c.etcd.remove(name, address)
+	if err != nil || !removed {
 		return err
 	}
 
@@ -229,11 +231,7 @@ func (c *cluster) dismiss(name, address string) error {
 	c.mu.Unlock()
 
 	if k != nil {
-		k.sys.work.Go(func() {
-			if k.sys.ctx.Err() == nil {
-				k.sys.restartK3s("k3s.service")
-			}
-		})
+		k.sys.work.Go(k.startAgain)
 	}
 
 	return nil

@@ -3,5 +3,5 @@
 //
 // The installation script is run as it is, by a shell on files of its own; the commands that it calls are those of a
 // machine with the network that the lab has. K3s takes the authorities that it finds prepared, and lets join who knows
-// the token; what runs in Kubernetes is package kube.
+// the token; what runs in Kubernetes is package kube, or Kubernetes as it is released, with [Options.Upstream].
 package ubuntu

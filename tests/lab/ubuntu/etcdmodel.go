@@ -76,25 +76,32 @@ func (e *etcdModel) stop(name string) {
 }
 
 // remove implements [datastore].
-func (e *etcdModel) remove(name, address string) error {
+func (e *etcdModel) remove(name, address string) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
 	if !e.quorate(e.members) {
-		return errNoLeader
+		return false, errNoLeader
 	}
 
 	others := slices.DeleteFunc(slices.Clone(e.members),
 		func(m member) bool { return m.name == name && m.address == address })
 
-	if len(others) < len(e.members) && !e.quorate(others) {
-		return errTooFewStarted
+	if len(others) == len(e.members) {
+		return false, nil
+	}
+
+	if !e.quorate(others) {
+		return false, errTooFewStarted
 	}
 
 	e.members = others
 
-	return nil
+	return true, nil
 }
+
+// ended implements [datastore]: a member of the model never does.
+func (e *etcdModel) ended(string) <-chan struct{} { return nil }
 
 // answers implements [datastore].
 func (e *etcdModel) answers(name string) error {

@@ -163,6 +163,8 @@ type system struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
 
+	k3s sync.Mutex // held while K3s is started
+
 	mu      sync.Mutex
 	disk    *machine.Disk
 	on      *installed
@@ -170,8 +172,10 @@ type system struct {
 	address netip.Prefix
 	agent   bool // the guest agent runs
 	service *service
-	units   map[string]bool // those that run, K3s aside
-	span    *timeline.Span
+	// starting is K3s while it comes up.
+	starting *service
+	units    map[string]bool // those that run, K3s aside
+	span     *timeline.Span
 }
 
 func (s *system) status() Status {
@@ -292,17 +296,21 @@ func (s *system) Shutdown(context.Context) error {
 // Kill implements [machine.System].
 func (s *system) Kill() {
 	s.stop()
+	s.endService()
+	s.work.Wait()
+	s.endService() // one that came up meanwhile
+}
 
+// endService ends K3s, if it runs.
+func (s *system) endService() {
 	s.mu.Lock()
-	k := s.service
+	running := s.service
 	s.service = nil
 	s.mu.Unlock()
 
-	if k != nil {
-		k.end()
+	if running != nil {
+		running.end()
 	}
-
-	s.work.Wait()
 }
 
 // Agent implements [machine.System].

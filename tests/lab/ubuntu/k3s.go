@@ -10,7 +10,6 @@ import (
 
 	"github.com/siderolabs/crypto/x509"
 	"go.yaml.in/yaml/v4"
-	"k8s.io/client-go/util/retry"
 
 	"talos-proxmox/tests/lab/kube"
 )
@@ -76,20 +75,63 @@ func (k *service) ready() bool {
 // restartK3s is systemctl restart: containers go on meanwhile.
 func (s *system) restartK3s(name string) int {
 	s.mu.Lock()
-	running := s.service
-	s.service = nil
+	starting := s.starting
 	s.mu.Unlock()
 
-	if running != nil {
-		running.end()
+	if starting != nil {
+		starting.stop()
 	}
 
-	return s.startK3s(name)
+	s.k3s.Lock()
+	defer s.k3s.Unlock()
+
+	s.endService()
+
+	return s.bringUp(name)
 }
 
-// startK3s is systemctl start: it returns when K3s says that it is up, or has failed. K3s is restarted when it fails,
-// with the same result as long as nothing else changes, so that once is enough.
+// startAgain is what systemd does when K3s has ended by itself.
+func (k *service) startAgain() {
+	s := k.sys
+
+	k.stop() // it may be coming up still
+	s.k3s.Lock()
+
+	s.mu.Lock()
+	ours := s.service == k
+	s.mu.Unlock()
+
+	if ours {
+		s.endService()
+	}
+
+	s.k3s.Unlock()
+
+	if ours {
+		s.keepK3s("k3s.service")
+	}
+}
+
+// keepK3s starts K3s again until it is up.
+func (s *system) keepK3s(name string) {
+	for s.ctx.Err() == nil && s.startK3s(name) != 0 {
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(again):
+		}
+	}
+}
+
+// startK3s is systemctl start: it returns when K3s says that it is up, or has failed.
 func (s *system) startK3s(name string) int {
+	s.k3s.Lock()
+	defer s.k3s.Unlock()
+
+	return s.bringUp(name)
+}
+
+// bringUp starts K3s, unless it runs. The caller holds the lock.
+func (s *system) bringUp(name string) int {
 	log := func(format string, args ...any) { s.on.files.append(k3sLog, fmt.Sprintf(format, args...)+"\n") }
 
 	role, there := s.on.files.read(units + name)
@@ -130,7 +172,17 @@ func (s *system) startK3s(name string) int {
 		k.role = "controlplane"
 	}
 
-	if err := k.start(); err != nil {
+	s.mu.Lock()
+	s.starting = k
+	s.mu.Unlock()
+
+	err := k.start()
+
+	s.mu.Lock()
+	s.starting = nil
+	s.mu.Unlock()
+
+	if err != nil {
 		log(`level=fatal msg="%v"`, err)
 		k.end()
 
@@ -213,8 +265,7 @@ func (k *service) joinAsAgent(url string) error {
 
 	kubelet := &kube.Kubelet{Servers: []string{url}, CA: client.ca, Certificate: issued, Node: k.node()}
 
-	// Others change its Node, too.
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return kubelet.Join(k.ctx) }); err != nil {
+	if err := kubelet.Join(k.ctx); err != nil {
 		return fmt.Errorf("the node does not register: %w", err)
 	}
 
@@ -225,8 +276,7 @@ func (k *service) joinAsAgent(url string) error {
 
 	found.kube.NodeReports(k.config.NodeName)
 
-	if err := retry.RetryOnConflict(retry.DefaultBackoff,
-		func() error { return kubelet.Report(k.ctx, true, "") }); err != nil {
+	if err := kubelet.Report(k.ctx, true, ""); err != nil {
 		return err
 	}
 

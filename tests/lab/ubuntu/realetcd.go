@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"talos-proxmox/tests/upstream"
 )
 
@@ -60,23 +62,32 @@ func (e *realEtcd) add(ctx context.Context, m member) error {
 	e.configs[m.name] = c
 	e.mu.Unlock()
 
-	if err := e.launch(ctx, c); err != nil {
+	err := e.launch(ctx, c)
+	if err == nil {
+		err = until(ctx, func() error { return e.promote(learner) })
+	}
+
+	if err != nil {
+		e.stop(m.name)
+	}
+
+	return err
+}
+
+// promote gives a member its vote, if it has none.
+func (e *realEtcd) promote(id uint64) error {
+	known, err := e.list()
+	if err != nil || !slices.ContainsFunc(known, func(m upstream.MemberInfo) bool { return m.ID == id && m.IsLearner }) {
 		return err
 	}
 
-	return until(ctx, func() error {
-		if learner != 0 {
-			if err := e.call("cluster/member/promote", idOf(learner), nil); err != nil {
-				return err
-			}
-
-			learner = 0
-		}
-
-		_, err := e.list()
-
+	if err := e.call("cluster/member/promote", idOf(id), nil); err != nil {
 		return err
-	})
+	}
+
+	_, err = e.list()
+
+	return err
 }
 
 // idOf is a request that names a member.
@@ -165,6 +176,8 @@ func (e *realEtcd) start(ctx context.Context, name string) error {
 }
 
 func (e *realEtcd) launch(ctx context.Context, c upstream.MemberConfig) error {
+	e.stop(c.Name) // what is left of a start that was cut off
+
 	ctx, cancel := context.WithTimeout(ctx, etcdStartTimeout)
 	defer cancel()
 
@@ -194,19 +207,43 @@ func (e *realEtcd) stop(name string) {
 }
 
 // remove implements [datastore].
-func (e *realEtcd) remove(name, address string) error {
+func (e *realEtcd) remove(name, address string) (bool, error) {
 	known, err := e.list()
 	if err != nil {
-		return err
+		return false, err
 	}
 
 	for _, m := range known {
 		if m.Name == name && m.Address() == address {
-			return e.call("cluster/member/remove", idOf(m.ID), nil)
+			err := e.call("cluster/member/remove", idOf(m.ID), nil)
+			if refused(err, "member not found") { // another server was faster
+				return false, nil
+			}
+
+			return err == nil, err
 		}
 	}
 
+	return false, nil
+}
+
+// ended implements [datastore].
+func (e *realEtcd) ended(name string) <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	if p := e.running[name]; p != nil {
+		return p.Done()
+	}
+
 	return nil
+}
+
+// refused tells whether etcd has answered with an error of a text.
+func refused(err error, text string) bool {
+	var its *upstream.Error
+
+	return errors.As(err, &its) && strings.Contains(its.Message, text)
 }
 
 // answers implements [datastore].
@@ -297,8 +334,10 @@ func (e *realEtcd) call(method string, in, out any) error {
 
 		cancel()
 
-		var refused *upstream.Error
-		if err == nil || errors.As(err, &refused) && !strings.Contains(refused.Message, "not supported for learner") {
+		// Another may have a leader, or a vote.
+		var its *upstream.Error
+		if err == nil || errors.As(err, &its) && its.Code != uint32(codes.Unavailable) &&
+			!refused(err, "not supported for learner") {
 			return err
 		}
 	}

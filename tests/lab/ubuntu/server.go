@@ -179,9 +179,13 @@ func (k *service) begin() error {
 		c.agentToken = token
 	}
 
+	if err := k.enroll(c); err != nil {
+		return err
+	}
+
 	k.sys.fw.keep(c)
 
-	return k.enroll(c)
+	return nil
 }
 
 // joinAsServer gets the authorities from a server that runs.

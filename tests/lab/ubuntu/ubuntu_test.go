@@ -224,8 +224,13 @@ func testJoining(t *testing.T, change ...func(*Options)) {
 	a1 := agent(501, "a1", full+"node:agents", "one")
 	logs(t, a1, "installed")
 
-	_, ready := f.all()[0].kube.NodeReady("a1")
-	assert.True(t, ready)
+	ready := func() bool {
+		_, ready := f.all()[0].kube.NodeReady("a1")
+
+		return ready
+	}
+
+	assert.Eventually(t, ready, patient, 20*time.Millisecond)
 
 	logs(t, agent(502, "a2", full+"node:guessed", "two"), "401 Unauthorized: not authorized")
 	logs(t, agent(503, "a3", "K10"+strings.Repeat("0", 64)+"::node:agents", "three"),
@@ -250,8 +255,7 @@ func testJoining(t *testing.T, change ...func(*Options)) {
 
 	a1.Kill()
 
-	_, ready = f.all()[0].kube.NodeReady("a1")
-	assert.False(t, ready, "its power is off")
+	assert.False(t, ready(), "its power is off")
 	require.NoError(t, j.Unknown())
 }
 

@@ -66,7 +66,7 @@ func (s *system) startUnits() error {
 
 		switch {
 		case name == "k3s.service", name == "k3s-agent.service":
-			s.work.Go(func() { s.startK3s(name) })
+			s.work.Go(func() { s.keepK3s(name) })
 		case strings.HasSuffix(name, ".path"):
 			// Something has to happen first: see changed.
 			_, err := s.unit(name)

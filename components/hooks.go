@@ -51,13 +51,24 @@ type hookArgs struct {
 	report    *preflight.Report
 	proxmox   Proxmox
 	addresses *proxmoxvm.AddressBook
-	// destroying checks VMs before their deletion after a teardown as well.
+	// destroying says that the run destroys the cluster.
 	destroying bool
+}
+
+// checkDestroy refuses a run that would destroy a part of the cluster only.
+func (a hookArgs) checkDestroy() error {
+	if !a.destroying || !a.plan.Teardown {
+		return nil
+	}
+
+	return a.report.CheckUnprotected(a.plan)
 }
 
 // register registers them.
 func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks, register hookutil.Register) error {
-	images := proxmoxvm.ImageHooks{Proxmox: r.Proxmox, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun}
+	images := proxmoxvm.ImageHooks{
+		Proxmox: r.Proxmox, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun, Destroying: r.Destroying,
+	}
 	updates := proxmoxvm.UpdateHooks{
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
 	}
@@ -172,6 +183,7 @@ func scopeOf(ctx *pulumi.Context, name string, a hookArgs) rollout.Scope {
 		Program: program, Plan: a.plan, Inventory: a.report, Addresses: a.addresses,
 		Identities: proxmoxvm.NewIdentities(ctx, a.plan, a.proxmox, a.report.VM),
 		Limiter:    rollout.NewLimiter(max(a.plan.MaxUnavailable, 1)),
+		Destroying: a.destroying,
 	}
 }
 

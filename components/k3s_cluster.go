@@ -26,7 +26,7 @@ type K3sClusterArgs struct {
 	// Proxmox is asked by what runs between steps.
 	Proxmox K3sProxmox
 	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as
-	// well.
+	// well, and a run that would leave protected VMs is refused.
 	Destroying bool
 	// Token is what servers join with. It is required where the plan says that it is given, and kept secret; otherwise one
 	// is made and kept in state.
@@ -276,7 +276,7 @@ func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 	}
 }
 
-// binding are the hooks of a node's membership. A node is let go without where the whole cluster is.
+// binding are the hooks of a node's membership.
 func (b *k3sBuilder) binding() *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
 		BeforeCreate: []*pulumi.ResourceHook{b.hooks.waitJoined}, BeforeUpdate: []*pulumi.ResourceHook{b.hooks.upgrade},

@@ -36,6 +36,10 @@ type k3sHooks struct {
 // registerK3sHooks registers the hooks of the cluster whose component is called name.
 func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sProxmox, id *k3sIdentity,
 ) (k3sHooks, error) {
+	if err := a.checkDestroy(); err != nil {
+		return k3sHooks{}, err
+	}
+
 	p := a.plan
 	h := k3sHooks{scope: scopeOf(ctx, name, a), manifests: rollout.NewFuture[[]kubeapi.Manifest]()}
 	h.deletions = !p.Teardown || a.destroying

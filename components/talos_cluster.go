@@ -42,7 +42,7 @@ type TalosClusterArgs struct {
 	// plan says so, and kept secret; otherwise one is made and kept in state.
 	MachineSecrets pulumi.StringInput
 	// Destroying says that the run destroys the cluster: each VM is looked at before it is deleted, after a teardown as
-	// well.
+	// well, and a run that would leave protected VMs is refused.
 	Destroying bool
 	// ProjectDir is where relative paths of the plan begin, such as that of etcd snapshots; empty: the working directory.
 	ProjectDir string
@@ -274,7 +274,8 @@ func (b *builder) cluster() error {
 				NodeConfiguration: NodeConfiguration{
 					Client: credentials, Machine: configuration, Patches: b.nodePatches(n), Staged: p.Apply == spec.ApplyStaged,
 				},
-				after: after, created: hooks, changed: []*pulumi.ResourceHook{b.hooks.change}, removed: b.held(),
+				after: after, created: hooks, changed: []*pulumi.ResourceHook{b.hooks.change},
+				removed: b.hooks.held(b.hooks.remove),
 			}
 		}
 	}
@@ -331,9 +332,6 @@ func (b *builder) cluster() error {
 
 	return err
 }
-
-// held are the hooks that keep a node's machine until it has left the cluster; none where all is let go of.
-func (b *builder) held() []*pulumi.ResourceHook { return b.hooks.held(b.hooks.remove) }
 
 // identity is the machine secrets of the cluster and an administrator's credentials, made and kept in state, or taken
 // over.

@@ -48,6 +48,10 @@ const emptied = "-empty"
 // registerTalosHooks registers the hooks of the cluster whose component is called name.
 // Paths of the plan begin in dir; passphrase encrypts snapshots of etcd.
 func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passphrase string) (talosHooks, error) {
+	if err := a.checkDestroy(); err != nil {
+		return talosHooks{}, err
+	}
+
 	p := a.plan
 	h := talosHooks{
 		scope:       scopeOf(ctx, name, a),

@@ -228,6 +228,8 @@ func TestDestroyKeepsHooks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := record(t, of.program(of.config))
+			assert.Contains(t, fmt.Sprint(before), "before_delete")
+			assert.Contains(t, fmt.Sprint(before), "on_error")
 
 			c := of.config
 			c.Lifecycle.Teardown = true

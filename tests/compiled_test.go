@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -32,13 +34,37 @@ func TestCompiledProgram(t *testing.T) {
 	assert.Contains(t, failUp(t, stack), `clutser: is not a key of the configuration; did you mean "cluster"?`)
 	require.NoError(t, stack.RemoveConfig(t.Context(), "talos-proxmox:clutser"))
 
+	set(t, stack, "pools.control.protection", "true")
+
 	outputs := upResult(t, stack).Outputs
 	contract, err := contract.Decode(outputs[contract.OutputContract].Value)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"k3s-dev-control-1": 401, "k3s-dev-worker-1": 501, "k3s-dev-gpu-1": 601},
 		contract.NodeVMIDMap)
 	requireNoChange(t, stack)
-	destroy(t, stack)
+
+	set(t, stack, "lifecycle.teardown", "true")
+
+	before, out := r.Lab.World().Snapshot(), newOutput(t)
+	takeDown := func() error { // as 'ops run destroy' does it
+		stack.Workspace().SetEnvVar(stacks.DestroyVariable, "1")
+		defer stack.Workspace().UnsetEnvVar(stacks.DestroyVariable)
+
+		_, err := stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+			optdestroy.ErrorProgressStreams(out))
+
+		return err
+	}
+
+	// What Proxmox VE protects would be switched off and stay.
+	require.Error(t, takeDown())
+	assert.Contains(t, out.String(), "lifecycle.teardown: does not delete VMs that are protected on Proxmox VE: nothing is "+
+		"destroyed (given: k3s-dev-control-1, VMID 401 on host pve)")
+	assert.Equal(t, before, r.Lab.World().Snapshot())
+
+	up(t, stack)
+	require.NoError(t, takeDown())
+	assert.Empty(t, vmids(r))
 }
 
 // compiled is the rehearsed stack as a stack of its own in a project directory, whose program is the compiled one.

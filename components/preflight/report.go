@@ -101,6 +101,27 @@ func (r *Report) VMState(n plan.Node) proxmoxvm.State {
 	return r.states[n.Name]
 }
 
+// CheckUnprotected checks that Proxmox VE will delete the VMs of a cluster that goes as a whole. One that is protected
+// there would be switched off, and stay when all else is gone.
+func (r *Report) CheckUnprotected(p *plan.Plan) error {
+	var kept []string
+
+	for _, n := range p.Nodes() {
+		if found, there := r.VM(n.VMID); there && found.Config.Protection {
+			kept = append(kept, fmt.Sprintf("%s, VMID %d on host %s", n.Name, n.VMID, found.VM.Host))
+		}
+	}
+
+	if len(kept) == 0 {
+		return nil
+	}
+
+	return spec.Problems{{
+		Path: "lifecycle.teardown", Rule: "does not delete VMs that are protected on Proxmox VE: nothing is destroyed",
+		Value: strings.Join(kept, "; "), Remedy: "run 'go run ./stacks/ops run up' first, which ends their protection",
+	}}
+}
+
 // CheckPermissions checks that the credentials may change these properties of the VM of a node.
 func (r *Report) CheckPermissions(n plan.Node, changes []string) error {
 	if r == nil {

@@ -24,6 +24,8 @@ type ImageHooks struct {
 	Progress wait.Reporter
 	// DryRun says that it is a preview.
 	DryRun bool
+	// Destroying says that the run destroys the cluster: no image is wanted any more.
+	Destroying bool
 }
 
 // CheckDownload is a hook that runs before a download, and in previews. It asks the host what the URL holds. A server
@@ -153,6 +155,10 @@ func (h ImageHooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArg
 // from. A change that failed leaves the image that it replaced to the next update, which deletes it at its end. Where
 // that update takes the change back, it has downloaded that very file again before.
 func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	if h.Destroying {
+		return nil
+	}
+
 	ctx = hookutil.Deleting(ctx)
 	host, datastore := hookutil.String(args.OldInputs, "nodeName"), hookutil.String(args.OldInputs, "datastoreId")
 

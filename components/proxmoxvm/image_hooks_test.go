@@ -113,6 +113,7 @@ func TestRestoreImage(t *testing.T) {
 		deleted   string
 		datastore string
 		store     fakeProxmox
+		destroys  bool
 		fetched   []proxmoxapi.Download
 		want      string
 	}{
@@ -122,7 +123,10 @@ func TestRestoreImage(t *testing.T) {
 			store: fakeProxmox{files: map[string]int64{"local:iso/" + file.Name: 1}},
 		},
 		"of an earlier version": {deleted: "c-old.iso", datastore: "local"},
-		"on another datastore":  {deleted: file.Name, datastore: "tank"},
+		"of a cluster that goes": {
+			deleted: file.Name, datastore: "local", destroys: true, store: fakeProxmox{err: errors.New("no answer")},
+		},
+		"on another datastore": {deleted: file.Name, datastore: "tank"},
 		"silent host": {
 			deleted: file.Name, datastore: "local", store: fakeProxmox{err: errors.New("no answer")},
 			want: "host pve does not say whether it has image local:iso/" + file.Name +
@@ -136,10 +140,10 @@ func TestRestoreImage(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}}.RestoreImage(t.Context(),
-				&pulumi.ResourceHookArgs{
-					OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs,
-				})
+			hooks := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}, Destroying: c.destroys}
+			err := hooks.RestoreImage(t.Context(), &pulumi.ResourceHookArgs{
+				OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs,
+			})
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {

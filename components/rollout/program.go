@@ -42,4 +42,6 @@ type Scope struct {
 	Identities *proxmoxvm.Identities
 	// Limiter is shared by all that take a running node down.
 	Limiter *Limiter
+	// Destroying says that the run destroys the cluster.
+	Destroying bool
 }

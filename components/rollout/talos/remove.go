@@ -21,6 +21,11 @@ import (
 func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	ctx = hookutil.Deleting(ctx)
 
+	// Where the whole cluster goes, there is nothing for the node to leave.
+	if _, planned := r.Nodes[args.Name]; r.Plan.Teardown && (planned || r.Destroying) {
+		return nil
+	}
+
 	l, err := r.leavingNode(ctx, args)
 	if err != nil {
 		return err
@@ -28,8 +33,6 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	if n := l.planned; n != nil {
 		switch {
-		case r.Plan.Teardown:
-			return nil
 		case r.Inventory.AbsentVMIDs()[n.VMID]:
 			return r.bootstrap.checkDataKept(ctx, l)
 		case l.readdressed(r.Addresses.Get(n.Name)):

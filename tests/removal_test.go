@@ -1,7 +1,11 @@
 package tests
 
 import (
+	"encoding/json"
+	"encoding/pem"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +16,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -339,12 +345,53 @@ func hold(t *testing.T, api *kubernetes.Clientset, name, node string) {
 	}, wait, 50*time.Millisecond)
 }
 
-// TestDrainIsBounded: a disruption budget holds a worker, until it does not.
+// deny has a webhook deny all evictions, until it is lifted.
+func deny(t *testing.T, api *kubernetes.Clientset, why string) (lift func()) {
+	t.Helper()
+
+	const name = "freeze.example.com"
+
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if !assert.NoError(t, json.NewDecoder(r.Body).Decode(&review)) {
+			return
+		}
+
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: why}}
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(server.Close)
+
+	none, fail := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Fail
+	all := api.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+
+	_, err := all.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: name, SideEffects: &none, FailurePolicy: &fail, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL:      &server.URL,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"},
+				},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	return func() { require.NoError(t, all.Delete(t.Context(), name, metav1.DeleteOptions{})) }
+}
+
+// TestDrainIsBounded: a disruption budget holds a worker, and then a webhook, until they do not.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.NewReplacer("count: 3", "count: 1", "count: 1",
-		"count: 2").Replace(threeAndOne)))
+		"count: 2").Replace(threeAndOne)), onRealKubernetes)
 	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
@@ -356,12 +403,24 @@ func TestDrainIsBounded(t *testing.T) {
 		`home-worker-2 is not removed: home-worker-2 could not be drained within 3s: pod default/web-\S+ is held by the disruption budget web `+
 			`\(1 healthy, 1 required\); make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again`, said)
 
-	n, err := api.CoreV1().Nodes().Get(t.Context(), "home-worker-2", metav1.GetOptions{})
-	require.NoError(t, err)
-	assert.False(t, n.Spec.Unschedulable, "what is refused leaves the node as it was")
-	assert.Contains(t, vmids(r), "home-worker-2")
+	kept := func() {
+		n, err := api.CoreV1().Nodes().Get(t.Context(), "home-worker-2", metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.False(t, n.Spec.Unschedulable, "what is refused leaves the node as it was")
+		assert.Contains(t, vmids(r), "home-worker-2")
+	}
 
+	kept()
 	require.NoError(t, api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+
+	lift := deny(t, api, "the cluster is frozen")
+
+	assert.Regexp(t, `home-worker-2 is not removed: home-worker-2 could not be drained within 3s: .*`+
+		`pod default/web-\S+ is not evicted: admission webhook "freeze.example.com" denied the request: the cluster is frozen`,
+		failUp(t, r.Stack))
+	kept()
+
+	lift()
 	up(t, r.Stack)
 	assert.Equal(t, []string{"home-control-1", "home-worker-1"}, kubernetesNodes(t, api))
 	assert.NotContains(t, vmids(r), "home-worker-2")

@@ -66,6 +66,8 @@ func (a hookArgs) checkDestroy() error {
 
 // register registers them.
 func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks, register hookutil.Register) error {
+	h.deletions = !r.Plan.Teardown || r.Destroying
+
 	images := proxmoxvm.ImageHooks{
 		Proxmox: r.Proxmox, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun, Destroying: r.Destroying,
 	}

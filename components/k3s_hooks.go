@@ -42,7 +42,6 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 
 	p := a.plan
 	h := k3sHooks{scope: scopeOf(ctx, name, a), manifests: rollout.NewFuture[[]kubeapi.Manifest]()}
-	h.deletions = !p.Teardown || a.destroying
 
 	h.operations = k3s.New(k3s.Options{
 		Scope: h.scope, Proxmox: proxmox, Kubeconfig: id.anyServer, Identity: id.known,

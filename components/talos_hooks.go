@@ -57,7 +57,6 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 		scope:       scopeOf(ctx, name, a),
 		credentials: rollout.NewFuture[talosapi.Credentials](), uuids: map[string]*rollout.Future[string]{},
 	}
-	h.deletions = !p.Teardown || a.destroying
 
 	for _, n := range p.Nodes() {
 		h.uuids[n.Name] = rollout.NewFuture[string]()

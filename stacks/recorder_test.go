@@ -126,7 +126,8 @@ func (r *recorder) NewResource(args pulumi.MockResourceArgs) (string, resource.P
 	r.resources[args.Name] = registered{
 		token: args.TypeToken, parent: nameOf(rpc.GetParent()), provider: nameOf(providerURN(args.Provider)),
 		inputs: args.Inputs, deps: names(rpc.GetDependencies()), ignored: rpc.GetIgnoreChanges(),
-		hooks: rpc.GetHooks().GetBeforeCreate(), allHooks: prototext.Format(rpc.GetHooks()), replace: names(rpc.GetReplaceWith()), protect: rpc.GetProtect(),
+		hooks: rpc.GetHooks().GetBeforeCreate(), allHooks: prototext.Format(rpc.GetHooks()),
+		replace: names(rpc.GetReplaceWith()), protect: rpc.GetProtect(),
 	}
 
 	outputs := args.Inputs.Copy()

@@ -169,6 +169,20 @@ type MemberInfo struct {
 	IsLearner  bool     `json:"isLearner"`
 }
 
+// MemberList is what a list of members, and an addition, is answered with.
+type MemberList struct {
+	Member  MemberInfo   `json:"member"` // that was added
+	Members []MemberInfo `json:"members"`
+}
+
+// LearnerAt is a request that adds a member at an address, without a vote.
+func LearnerAt(address string) map[string]any {
+	return map[string]any{"peerURLs": []string{PeerURL(address)}, "isLearner": true}
+}
+
+// MemberOf is a request that names a member.
+func MemberOf(id uint64) map[string]any { return map[string]any{"ID": strconv.FormatUint(id, 10)} }
+
 // Address is where the others reach it, empty if that cannot be told.
 func (m MemberInfo) Address() string {
 	if len(m.PeerURLs) == 0 {

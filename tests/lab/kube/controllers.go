@@ -182,6 +182,18 @@ func (c *Cluster) NodeLost(name string) {
 // NodeReports has nothing to end: nodes are marked at once.
 func (c *Cluster) NodeReports(string) {}
 
+// NodeStates are the nodes of a cluster, and what the lab knows of their kubelets without asking an API server.
+type NodeStates interface {
+	// Node is a copy of a node, nil when there is none of that name; Nodes are all.
+	Node(name string) *corev1.Node
+	Nodes() []*corev1.Node
+	// NodeReady tells whether a node has joined and is Ready.
+	NodeReady(name string) (joined, ready bool)
+	// NodeLost marks a node whose kubelet has gone silent; NodeReports says that it is about to report again.
+	NodeLost(name string)
+	NodeReports(name string)
+}
+
 // NodeReady tells whether a node has joined and is Ready.
 func (c *Cluster) NodeReady(name string) (joined, ready bool) {
 	c.mu.Lock()

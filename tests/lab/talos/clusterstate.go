@@ -12,16 +12,9 @@ import (
 // it does there in place of a kubelet's silence: the objects that the lab's own API servers serve, or what real ones
 // told last.
 type clusterState interface {
-	// Node is a copy of a node, nil when there is none of that name; Nodes are all.
-	Node(name string) *corev1.Node
-	Nodes() []*corev1.Node
-	// NodeReady tells whether a node has joined and is Ready.
-	NodeReady(name string) (joined, ready bool)
+	kube.NodeStates
 	// HasNode tells whether a node of that name and identity is registered.
 	HasNode(name string, uid types.UID) bool
-	// NodeLost marks a node whose kubelet has gone silent; NodeReports says that it is about to report again.
-	NodeLost(name string)
-	NodeReports(name string)
 	// RunningOn are copies of the pods that run on a node; NetworkPlugin is what has put a CNI configuration on it.
 	RunningOn(node string) []*corev1.Pod
 	NetworkPlugin(node string) string

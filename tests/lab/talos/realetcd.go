@@ -352,14 +352,8 @@ func (c *realEtcd) join(name string, address netip.Addr) (uint64, error) {
 		}
 	}
 
-	var added struct {
-		Member  upstream.MemberInfo   `json:"member"`
-		Members []upstream.MemberInfo `json:"members"`
-	}
-
-	if err := c.call("cluster/member/add", map[string]any{
-		"peerURLs": []string{upstream.PeerURL(address.String())}, "isLearner": true,
-	}, &added); err != nil {
+	var added upstream.MemberList
+	if err := c.call("cluster/member/add", upstream.LearnerAt(address.String()), &added); err != nil {
 		return 0, fmt.Errorf("error adding member: %w", err)
 	}
 
@@ -388,7 +382,7 @@ func (c *realEtcd) promote(id uint64, cause string) (bool, error) {
 		return false, nil
 	}
 
-	err := c.call("cluster/member/promote", map[string]any{"ID": strconv.FormatUint(id, 10)}, nil)
+	err := c.call("cluster/member/promote", upstream.MemberOf(id), nil)
 	if err != nil && !errors.Is(err, errNotLearner) {
 		return false, err
 	}
@@ -410,7 +404,7 @@ func (c *realEtcd) promote(id uint64, cause string) (bool, error) {
 
 // remove implements [etcdMembers].
 func (c *realEtcd) remove(id uint64, cause string) error {
-	err := c.call("cluster/member/remove", map[string]any{"ID": strconv.FormatUint(id, 10)}, nil)
+	err := c.call("cluster/member/remove", upstream.MemberOf(id), nil)
 	if err != nil && !errors.Is(err, errMemberNotFound) {
 		return err
 	}
@@ -494,10 +488,7 @@ func (c *realEtcd) answers(id uint64) error {
 
 // list implements [etcdMembers].
 func (c *realEtcd) list() ([]etcdMember, error) {
-	var listed struct {
-		Members []upstream.MemberInfo `json:"members"`
-	}
-
+	var listed upstream.MemberList
 	if err := c.call("cluster/member/list", map[string]any{"linearizable": true}, &listed); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package ubuntu
 import (
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/siderolabs/crypto/x509"
 	corev1 "k8s.io/api/core/v1"
@@ -16,14 +15,7 @@ import (
 // clusterState is what the lab knows of a cluster's Kubernetes without asking a server over its network, and what K3s'
 // own controllers change there: the objects that the lab's own API servers serve, or what real ones told last.
 type clusterState interface {
-	// Node is a copy of a node, nil when there is none of that name; Nodes are all.
-	Node(name string) *corev1.Node
-	Nodes() []*corev1.Node
-	// NodeReady tells whether a node has joined and is Ready.
-	NodeReady(name string) (joined, ready bool)
-	// NodeLost marks a node whose kubelet has gone silent; NodeReports says that it is about to report again.
-	NodeLost(name string)
-	NodeReports(name string)
+	kube.NodeStates
 	// UpdateNode changes a node. Changed is closed at the next change of one.
 	UpdateNode(name string, change func(*corev1.Node)) error
 	Changed() <-chan struct{}
@@ -49,7 +41,8 @@ func (k *service) newStores(id string, files map[string]string, pods, services s
 	return newRealEtcd(o.Upstream, dir), realkube.New(realkube.Config{
 		Binary: o.Upstream, Dir: dir, Services: services, Pods: pods, Issuer: issuer,
 		PKI: upstream.PKI{
-			Server: authority(files, "server-ca"), Client: authority(files, "client-ca"), Aggregator: authority(files, "request-header-ca"),
+			Server: authority(files, "server-ca"), Client: authority(files, "client-ca"),
+			Aggregator:     authority(files, "request-header-ca"),
 			ServiceAccount: &x509.PEMEncodedKey{Key: []byte(files["service.key"])},
 		},
 		Log: func(format string, args ...any) { k.log(fmt.Sprintf(format, args...)) },
@@ -117,19 +110,14 @@ func texts(value any) []string {
 
 // untilDone does something again and again while the service runs, and logs why it cannot.
 func (k *service) untilDone(what string, do func() error) {
-	for {
+	_ = until(k.ctx, func() error { // it ends with the service, too
 		err := do()
-		if err == nil || k.ctx.Err() != nil {
-			return
+		if err != nil && k.ctx.Err() == nil {
+			k.log(fmt.Sprintf("level=error msg=%q", what+": "+err.Error()))
 		}
 
-		k.log(fmt.Sprintf("level=error msg=%q", what+": "+err.Error()))
-
-		select {
-		case <-k.ctx.Done():
-		case <-time.After(again):
-		}
-	}
+		return err
+	})
 }
 
 // runPods runs the pods of the node while K3s does, where nothing else says that they run.
@@ -138,11 +126,7 @@ func (k *service) runPods(kubelet *kube.Kubelet) {
 		return
 	}
 
-	k.sys.work.Go(func() {
-		for k.ctx.Err() == nil {
-			k.untilDone("pods", func() error { return kubelet.RunPods(k.ctx, k.ready) })
-		}
-	})
+	k.sys.work.Go(func() { k.untilDone("pods", func() error { return kubelet.RunPods(k.ctx, k.ready) }) })
 }
 
 // log writes a line into K3s' journal.

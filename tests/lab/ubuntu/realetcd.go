@@ -81,7 +81,7 @@ func (e *realEtcd) promote(id uint64) error {
 		return err
 	}
 
-	if err := e.call("cluster/member/promote", idOf(id), nil); err != nil {
+	if err := e.call("cluster/member/promote", upstream.MemberOf(id), nil); err != nil {
 		return err
 	}
 
@@ -89,9 +89,6 @@ func (e *realEtcd) promote(id uint64) error {
 
 	return err
 }
-
-// idOf is a request that names a member.
-func idOf(id uint64) map[string]any { return map[string]any{"ID": strconv.FormatUint(id, 10)} }
 
 // until asks again and again until etcd agrees.
 func until(ctx context.Context, ask func() error) error {
@@ -129,14 +126,8 @@ func (e *realEtcd) join(m member, c *upstream.MemberConfig) (learner uint64, err
 	case slices.ContainsFunc(membersOf(known), m.sameNode):
 		return 0, errDuplicate
 	default:
-		var added struct {
-			Member  upstream.MemberInfo   `json:"member"`
-			Members []upstream.MemberInfo `json:"members"`
-		}
-
-		if err := e.call("cluster/member/add", map[string]any{
-			"peerURLs": []string{upstream.PeerURL(m.address)}, "isLearner": true,
-		}, &added); err != nil {
+		var added upstream.MemberList
+		if err := e.call("cluster/member/add", upstream.LearnerAt(m.address), &added); err != nil {
 			return 0, err
 		}
 
@@ -215,7 +206,7 @@ func (e *realEtcd) remove(name, address string) (bool, error) {
 
 	for _, m := range known {
 		if m.Name == name && m.Address() == address {
-			err := e.call("cluster/member/remove", idOf(m.ID), nil)
+			err := e.call("cluster/member/remove", upstream.MemberOf(m.ID), nil)
 			if refused(err, "member not found") { // another server was faster
 				return false, nil
 			}
@@ -301,10 +292,7 @@ func membersOf(known []upstream.MemberInfo) []member {
 
 // list asks etcd who its members are.
 func (e *realEtcd) list() ([]upstream.MemberInfo, error) {
-	var listed struct {
-		Members []upstream.MemberInfo `json:"members"`
-	}
-
+	var listed upstream.MemberList
 	if err := e.call("cluster/member/list", map[string]any{"linearizable": true}, &listed); err != nil {
 		return nil, err
 	}

@@ -483,9 +483,7 @@ func (s *supervisor) kubelet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(&x509.PEMEncodedCertificateAndKey{
-		Crt: []byte(c.files["client-ca.crt"]), Key: []byte(c.files["client-ca.key"]),
-	})
+	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(authority(c.files, "client-ca"))
 	if err == nil {
 		var pair *x509.KeyPair
 		if pair, err = x509.NewKeyPair(ca, x509.CommonName("system:node:"+name), x509.Organization("system:nodes"),

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -218,6 +220,99 @@ kind: ClusterRoleBinding
 metadata: {name: synced}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:synced"}
 subjects: [{kind: ServiceAccount, name: synced, namespace: kube-system}]`}
+
+// cilium is a job of the Cilium CLI, which may do nothing at first.
+func cilium(s *side) {
+	const (
+		ofJob = "/api/v1/namespaces/kube-system/pods?labelSelector=app%3Dcilium-install"
+		job   = "/apis/batch/v1/namespaces/kube-system/jobs"
+		agent = "/apis/apps/v1/namespaces/kube-system/daemonsets/cilium"
+	)
+
+	// told is why the containers of the job wait.
+	told := func(a answer) string {
+		var pods corev1.PodList
+		if json.Unmarshal(a.body, &pods) != nil || len(pods.Items) != 1 {
+			return ""
+		}
+
+		for _, c := range pods.Items[0].Status.ContainerStatuses {
+			if c.State.Waiting != nil {
+				return c.Name + ": " + c.State.Waiting.Reason + ": " + c.State.Waiting.Message
+			}
+		}
+
+		return ""
+	}
+	install := func(version string) {
+		s.must(admin, "POST", job, fmt.Sprintf(ciliumJob, strings.ReplaceAll(version, ".", "-"), version))
+	}
+	installed := func(version string) {
+		s.until(job+"/install-"+strings.ReplaceAll(version, ".", "-"), has(`"type":"Complete"`))
+
+		a := s.until(agent, found)
+
+		var set appsv1.DaemonSet
+		require.NoError(s, json.Unmarshal(a.body, &set))
+
+		c := set.Spec.Template.Spec.Containers[0]
+		s.note("agents", fmt.Sprint(c.Name, " ", c.Image, " ", c.SecurityContext.Capabilities.Add))
+
+		for _, name := range []string{"ipam", "kube-proxy-replacement"} {
+			s.note(name, s.must(admin, "GET", "/api/v1/namespaces/kube-system/configmaps/cilium-config", "").at("data", name))
+		}
+
+		s.note("operators", s.must(admin, "GET", "/apis/apps/v1/namespaces/kube-system/deployments/cilium-operator", "").
+			at("spec", "replicas"))
+	}
+
+	s.must(admin, "POST", "/api/v1/namespaces/kube-system/serviceaccounts", `{metadata: {name: cilium-install}}`)
+	install("1.18.3")
+	s.note("without rights", told(s.until(ofJob, func(a answer) bool { return told(a) != "" })))
+
+	s.must(admin, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `
+metadata: {name: cilium-install}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: cilium-install, namespace: kube-system}]`)
+	s.note("without values", told(s.until(ofJob, func(a answer) bool { return strings.Contains(told(a), "configmap") })))
+
+	s.must(admin, "POST", "/api/v1/namespaces/kube-system/configmaps", `
+metadata: {name: cilium-install}
+data: {values.yaml: "ipam: {mode: kubernetes}\nkubeProxyReplacement: true\noperator: {replicas: 1}\n"}`)
+	installed("1.18.3")
+
+	s.must(admin, "DELETE", job+"/install-1-18-3?propagationPolicy=Foreground", "")
+	s.gone(job + "/install-1-18-3")
+	install("1.18.4")
+	installed("1.18.4")
+}
+
+// ciliumJob is one as the program makes it, with its name and the version of Cilium.
+const ciliumJob = `
+metadata: {name: install-%[1]s}
+spec:
+  backoffLimit: 100
+  template:
+    metadata: {labels: {app: cilium-install}}
+    spec:
+      hostNetwork: true
+      serviceAccountName: cilium-install
+      restartPolicy: OnFailure
+      tolerations: [{operator: Exists}]
+      initContainers:
+      - name: install
+        image: quay.io/cilium/cilium-cli:v0.19.7
+        restartPolicy: Always
+        command: [cilium, install, --version, "%[2]s", --values, /values/values.yaml]
+        env: &env [{name: KUBERNETES_SERVICE_HOST, value: localhost}, {name: KUBERNETES_SERVICE_PORT, value: "7445"}]
+        volumeMounts: &mounts [{name: values, mountPath: /values}]
+      containers:
+      - name: upgrade
+        image: quay.io/cilium/cilium-cli:v0.19.7
+        command: [cilium, upgrade, --version, "%[2]s", --values, /values/values.yaml, --reset-values]
+        env: *env
+        volumeMounts: *mounts
+      volumes: [{name: values, configMap: {name: cilium-install}}]`
 
 // kubectl calls the real kubectl.
 func kubectl(s *side) {

@@ -86,6 +86,7 @@ var scenarios = []struct {
 	{"tables", tables},
 	{"removed", removed},
 	{"program", program},
+	{"Cilium by a job", cilium},
 	{"kubectl", kubectl},
 }
 

@@ -385,7 +385,11 @@ func (s *side) join(name string, change ...func(*kube.Kubelet)) *kube.Kubelet {
 	}, time.Minute, 50*time.Millisecond)
 
 	if s.name == "real" {
-		go runPods(s.Context(), s.config(node(name)), name)
+		go func() {
+			for s.Context().Err() == nil {
+				_ = k.RunPods(s.Context(), func() bool { return true }) // what fails is tried again
+			}
+		}()
 	}
 
 	return k

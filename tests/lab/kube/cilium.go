@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -25,19 +24,62 @@ func isCiliumCLI(image string) bool { return strings.Contains(image, "/cilium-cl
 
 var ciliumVersion = regexp.MustCompile(`^v?1\.(1[6-9]|[2-9]\d)\.\d+$`)
 
-// ciliumCLI plays "cilium install" and "cilium upgrade" as far as anybody can see it in the API: the agents, the
-// operator and their configuration, of the version and with the values asked for. It returns why the command fails.
-func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
-	if !c.isAdmin(p.Namespace, accountOf(&p.Spec)) {
-		return fmt.Sprintf(
-			`User "system:serviceaccount:%s:%s" cannot list resource "secrets" in API group "" in the namespace "kube-system"`,
-			p.Namespace, accountOf(&p.Spec))
+// programs is what runs in the containers of a job. The lab knows one program that does something: the Cilium CLI.
+type programs struct {
+	// helm is the cluster, as the service account of the pod sees it.
+	helm helm
+	// ignore notes what is not played.
+	ignore func(format string, args ...any)
+}
+
+// helm is what the Cilium CLI and its Helm ask a cluster for.
+type helm interface {
+	// readReleases reads what Helm has installed.
+	readReleases() error
+	// configMap is what the kubelet mounts.
+	configMap(name string) (*corev1.ConfigMap, error)
+	// installed tells whether the agents are there.
+	installed() (bool, error)
+	// apply makes an object, or gives it another content.
+	apply(obj runtime.Object) error
+}
+
+// run runs all containers of a pod, and returns the one that fails and why. A sidecar runs next to the others: its end
+// does not count.
+func (r programs) run(p *corev1.Pod) (container, problem string) {
+	for _, ctr := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
+		sidecar := ctr.RestartPolicy != nil && *ctr.RestartPolicy == corev1.ContainerRestartPolicyAlways
+
+		if problem := r.runContainer(p, &ctr); problem != "" && !sidecar {
+			return ctr.Name, problem
+		}
 	}
 
+	return "", ""
+}
+
+func (r programs) runContainer(p *corev1.Pod, ctr *corev1.Container) string {
+	if isCiliumCLI(ctr.Image) {
+		return r.ciliumCLI(p, ctr)
+	}
+
+	r.ignore("the program of the job %s, container %s: %s %s", p.GenerateName, ctr.Name, ctr.Image,
+		strings.Join(append(slices.Clone(ctr.Command), ctr.Args...), " "))
+
+	return ""
+}
+
+// ciliumCLI plays "cilium install" and "cilium upgrade" as far as anybody can see it in the API: the agents, the
+// operator and their configuration, of the version and with the values asked for. It returns why the command fails.
+func (r programs) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 	// there is no network for pods yet that would lead to the API's service
 	if !slices.ContainsFunc(ctr.Env, func(e corev1.EnvVar) bool { return e.Name == "KUBERNETES_SERVICE_HOST" }) ||
 		!p.Spec.HostNetwork {
 		return "Kubernetes cluster unreachable: dial tcp 10.96.0.1:443: i/o timeout"
+	}
+
+	if err := r.helm.readReleases(); err != nil {
+		return err.Error()
 	}
 
 	command := append(slices.Clone(ctr.Command), ctr.Args...)
@@ -45,14 +87,16 @@ func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 		return "exec: no such file or directory"
 	}
 
-	verb, version, values, problem := c.ciliumFlags(p, ctr, command[1:])
+	verb, version, values, problem := r.ciliumFlags(p, ctr, command[1:])
 	if problem != "" {
 		return "Error: " + problem
 	}
 
-	_, installed := c.objects[daemonSets][key(metav1.NamespaceSystem, ciliumName)]
+	installed, err := r.helm.installed()
 
 	switch {
+	case err != nil:
+		return "Error: " + err.Error()
 	case verb == "install" && installed:
 		return "Error: Unable to install Cilium: cannot re-use a name that is still in use"
 	case verb == "upgrade" && !installed:
@@ -60,7 +104,9 @@ func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 	}
 
 	for _, obj := range ciliumObjects(version, values) {
-		c.put(kindOfObject(obj), obj)
+		if err := r.helm.apply(obj); err != nil {
+			return "Error: " + err.Error()
+		}
 	}
 
 	return ""
@@ -68,7 +114,7 @@ func (c *Cluster) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 
 // ciliumFlags reads a command line, in any spelling that the Cilium CLI takes. Flags that it knows and that change
 // nothing here are noted.
-func (c *Cluster) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []string) (verb, version string,
+func (r programs) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []string) (verb, version string,
 	values map[string]any, problem string,
 ) {
 	flags := pflag.NewFlagSet("cilium", pflag.ContinueOnError)
@@ -103,12 +149,12 @@ func (c *Cluster) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []strin
 	played := []string{"values", "set", "set-string", "version", "reset-values", "namespace"}
 	flags.Visit(func(f *pflag.Flag) {
 		if !slices.Contains(played, f.Name) || f.Name == "namespace" && *namespace != metav1.NamespaceSystem {
-			c.ignore("the flag --%s of the Cilium CLI", f.Name)
+			r.ignore("the flag --%s of the Cilium CLI", f.Name)
 		}
 	})
 
 	for _, file := range *files {
-		found, problem := c.mounted(p, ctr, file)
+		found, problem := r.mounted(p, ctr, file)
 		if problem != "" {
 			return "", "", nil, problem
 		}
@@ -174,7 +220,7 @@ func overlaid(values, over map[string]any) map[string]any {
 }
 
 // mounted is a YAML file that a container has from a config map.
-func (c *Cluster) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (map[string]any, string) {
+func (r programs) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (map[string]any, string) {
 	for _, m := range ctr.VolumeMounts {
 		if m.MountPath != path.Dir(file) {
 			continue
@@ -185,12 +231,12 @@ func (c *Cluster) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (ma
 				continue
 			}
 
-			obj, ok := c.objects[configMaps][key(p.Namespace, v.ConfigMap.Name)]
-			if !ok {
-				return nil, fmt.Sprintf("MountVolume.SetUp failed for volume %q : configmap %q not found", v.Name, v.ConfigMap.Name)
+			held, err := r.helm.configMap(v.ConfigMap.Name)
+			if err != nil {
+				return nil, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, err)
 			}
 
-			if text, ok := obj.(*corev1.ConfigMap).Data[path.Base(file)]; ok {
+			if text, ok := held.Data[path.Base(file)]; ok {
 				var values map[string]any
 				if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
 					return nil, err.Error()
@@ -202,20 +248,6 @@ func (c *Cluster) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (ma
 	}
 
 	return nil, "open " + file + ": no such file or directory"
-}
-
-// isAdmin tells whether a service account is bound to cluster-admin.
-func (c *Cluster) isAdmin(namespace, account string) bool {
-	for _, obj := range c.objects[clusterRoleBindings] {
-		b := obj.(*rbacv1.ClusterRoleBinding)
-		if b.RoleRef.Kind == "ClusterRole" && b.RoleRef.Name == "cluster-admin" && slices.Contains(b.Subjects, rbacv1.Subject{
-			Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: namespace,
-		}) {
-			return true
-		}
-	}
-
-	return false
 }
 
 // value looks a Helm value up; what is not there has the chart's default.
@@ -265,6 +297,7 @@ func ciliumObjects(version string, values map[string]any) []runtime.Object {
 				"cgroup-root":            value(values, "/run/cilium/cgroupv2", "cgroup", "hostRoot"),
 			},
 		},
+		account(ciliumName),
 		agents,
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 			Replicas: &operatorReplicas, Selector: &metav1.LabelSelector{MatchLabels: labels},

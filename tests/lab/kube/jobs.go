@@ -1,9 +1,6 @@
 package kube
 
 import (
-	"slices"
-	"strings"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,21 +56,17 @@ func accountOf(spec *corev1.PodSpec) string {
 	return spec.ServiceAccountName
 }
 
-// finishJob lets a running pod do its work. A sidecar runs next to the other containers and its end does not count.
+// finishJob lets a running pod do its work.
 func (c *Cluster) finishJob(job *batchv1.Job, p *corev1.Pod) {
 	if p.Status.Phase != corev1.PodRunning || !podReady(p) {
 		return
 	}
 
-	for _, ctr := range append(p.Spec.InitContainers, p.Spec.Containers...) {
-		sidecar := ctr.RestartPolicy != nil && *ctr.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	if ctr, problem := (programs{helm: lightHelm{c, p}, ignore: c.ignore}).run(p); problem != "" {
+		waiting(p, ctr, "CrashLoopBackOff", problem)
+		c.replace(pods, p)
 
-		if problem := c.runContainer(p, &ctr); problem != "" && !sidecar {
-			waiting(p, ctr.Name, "CrashLoopBackOff", problem)
-			c.replace(pods, p)
-
-			return
-		}
+		return
 	}
 
 	now := metav1.Now()
@@ -110,18 +103,6 @@ func succeed(p *corev1.Pod) {
 		cs.Ready, cs.Started = false, new(bool)
 		cs.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: now}}
 	}
-}
-
-// runContainer is what a container does to the cluster; the lab knows one program that does something.
-func (c *Cluster) runContainer(p *corev1.Pod, ctr *corev1.Container) string {
-	if isCiliumCLI(ctr.Image) {
-		return c.ciliumCLI(p, ctr)
-	}
-
-	c.ignore("the program of the job %s, container %s: %s %s", p.GenerateName, ctr.Name, ctr.Image,
-		strings.Join(append(slices.Clone(ctr.Command), ctr.Args...), " "))
-
-	return ""
 }
 
 // waiting shows why a container does not run.

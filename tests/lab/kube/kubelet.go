@@ -26,6 +26,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
+
+	"talos-proxmox/tests/lab/journal"
 )
 
 // Kubelet joins one machine to a cluster and reports for it. It knows of the cluster only what the machine's
@@ -55,6 +57,8 @@ type Kubelet struct {
 	// Registered says that this kubelet has registered the machine already. It does so once, when it starts: a Node that
 	// is deleted afterwards stays away.
 	Registered bool
+	// Journal has what pods would do that is not played; nil without one.
+	Journal *journal.Journal
 }
 
 var errNoServer = errors.New("no API server is known yet")

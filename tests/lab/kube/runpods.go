@@ -12,15 +12,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"talos-proxmox/tests/lab/journal"
 )
 
 // podRunner is what a kubelet does with the pods that are bound to its node: it says that they run, with its own
-// credentials, and ends those that are deleted. Containers do nothing; those of pods that are not to be started again end
-// at once.
+// credentials, and ends those that are deleted. Containers do nothing; those of pods that are not to be started again do
+// their work at once and end.
 type podRunner struct {
 	api   kubernetes.Interface
 	node  *corev1.Node
 	ready func() bool
+	// with has a client of the same server that authenticates with a token, and what ends it.
+	with    func(token string) (kubernetes.Interface, func(), error)
+	journal *journal.Journal
 }
 
 var errNotJoined = errors.New("the machine has not joined yet")
@@ -43,7 +48,9 @@ func (k *Kubelet) RunPods(ctx context.Context, ready func() bool) error {
 
 			node.Status.Addresses = k.Node.Status.Addresses
 
-			return (&podRunner{api: api, node: node, ready: ready}).run(ctx)
+			with := func(token string) (kubernetes.Interface, func(), error) { return k.client(server, token, nil) }
+
+			return (&podRunner{api: api, node: node, ready: ready, with: with, journal: k.Journal}).run(ctx)
 		})
 		if err == nil {
 			return nil
@@ -134,7 +141,7 @@ func (r *podRunner) step(ctx context.Context, p *corev1.Pod, all []corev1.Pod) (
 	}
 
 	if p.Spec.RestartPolicy != corev1.RestartPolicyAlways && podReady(p) {
-		succeed(p)
+		r.work(ctx, p)
 	}
 
 	if !equal(was, p) {
@@ -142,6 +149,43 @@ func (r *podRunner) step(ctx context.Context, p *corev1.Pod, all []corev1.Pod) (
 	}
 
 	return !podReady(p) && !completed(p), ignored(err)
+}
+
+// work lets a pod do its work, which succeeds or fails.
+func (r *podRunner) work(ctx context.Context, p *corev1.Pod) {
+	container, problem := p.Spec.Containers[0].Name, ""
+
+	issued, err := token(ctx, r.api, p)
+	if err == nil {
+		var (
+			account kubernetes.Interface
+			done    func()
+		)
+
+		if account, done, err = r.with(issued); err == nil {
+			defer done()
+
+			container, problem = programs{
+				helm: apiHelm{ctx: ctx, pod: p, kubelet: r.api, account: account}, ignore: r.ignore,
+			}.run(p)
+		}
+	}
+
+	if err != nil {
+		problem = err.Error()
+	}
+
+	if problem == "" {
+		succeed(p)
+	} else {
+		waiting(p, container, "CrashLoopBackOff", problem)
+	}
+}
+
+func (r *podRunner) ignore(format string, args ...any) {
+	if r.journal != nil {
+		r.journal.Ignore(fmt.Sprintf(format, args...))
+	}
 }
 
 // ignored is an error that is more than another being faster.

@@ -335,7 +335,7 @@ func (n *node) kubelet() *kube.Kubelet {
 	cfg := clusterOf(n.config())
 	k := &kube.Kubelet{
 		Dial: n.dial, Servers: n.apiServers(), CA: kubernetesCAs(cfg), Token: cfg.Token().ID() + "." + cfg.Token().Secret(),
-		Node: n.kubernetesNode(), RegisterLabels: n.registerLabels(),
+		Node: n.kubernetesNode(), RegisterLabels: n.registerLabels(), Journal: n.fw.opts.Journal,
 	}
 
 	if n.kubePrism() {

@@ -263,7 +263,9 @@ func (k *service) joinAsAgent(url string) error {
 		return k.ctx.Err()
 	}
 
-	kubelet := &kube.Kubelet{Servers: []string{url}, CA: client.ca, Certificate: issued, Node: k.node()}
+	kubelet := &kube.Kubelet{
+		Servers: []string{url}, CA: client.ca, Certificate: issued, Node: k.node(), Journal: k.sys.fw.opts.Journal,
+	}
 
 	if err := kubelet.Join(k.ctx); err != nil {
 		return fmt.Errorf("the node does not register: %w", err)

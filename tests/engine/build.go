@@ -71,7 +71,7 @@ func (b *builder) build(ctx context.Context, a artefact) (string, error) {
 	b.prune(a.name)
 	tmp, err := os.MkdirTemp(b.cache, a.name+unfinished)
 	if err != nil {
-		return "", err
+		return "", unwritable(b.cache, err)
 	}
 	defer os.RemoveAll(tmp)
 	if err := b.compile(ctx, a, filepath.Join(tmp, a.binary)); err != nil {
@@ -83,10 +83,12 @@ func (b *builder) build(ctx context.Context, a artefact) (string, error) {
 	return dir, os.Rename(tmp, dir)
 }
 
-// have says whether a build is there, and marks it as used.
+// have says whether a build is there, and marks it as used where the cache can be written.
 func (b *builder) have(dir string) bool {
 	now := time.Now()
-	return os.Chtimes(dir, now, now) == nil
+	_ = os.Chtimes(dir, now, now)
+	_, err := os.Stat(dir)
+	return err == nil
 }
 
 // key is a digest of everything that decides what comes out of a build.

@@ -111,6 +111,20 @@ func TestBuildFails(t *testing.T) {
 	require.Equal(t, []string{a.name + ".lock"}, names(t, cache), "and nothing is left of it")
 }
 
+// TestReadOnlyCache: what is there is taken, and what is not cannot be built.
+func TestReadOnlyCache(t *testing.T) {
+	a, cache := hello(t, compiles), "/proc/self"
+	_, err := (&builder{cache: cache, log: &syncBuffer{}}).build(t.Context(), a)
+	require.ErrorContains(t, err, "nothing can be built into "+cache)
+	require.ErrorContains(t, err, "set "+CacheVariable+" to a directory that can be written")
+	require.True(t, (&builder{cache: cache}).have(filepath.Join(cache, "fd")))
+
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err = cacheDir(filepath.Join(file, "cache"))
+	require.ErrorContains(t, err, "set "+CacheVariable)
+}
+
 func TestWaitingEnds(t *testing.T) {
 	b := &builder{cache: t.TempDir(), log: &syncBuffer{}}
 	unlock, err := b.lock(t.Context(), "hello", "a greeting")

@@ -181,7 +181,16 @@ func cacheDir(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, os.MkdirAll(dir, 0o755)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", unwritable(dir, err)
+	}
+	return dir, nil
+}
+
+// unwritable says what to do about a directory that nothing can be built into.
+func unwritable(dir string, err error) error {
+	return fmt.Errorf("nothing can be built into %s: %w; set %s to a directory that can be written", dir, err,
+		CacheVariable)
 }
 
 // findCLI takes the pulumi on PATH if it is recent enough, else the released one, where it can be fetched and nothing

@@ -15,7 +15,7 @@ import (
 func (b *builder) lock(ctx context.Context, name, what string) (unlock func(), err error) {
 	file, err := os.OpenFile(filepath.Join(b.cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, unwritable(b.cache, err)
 	}
 	started, reported := time.Now(), time.Time{}
 	for {

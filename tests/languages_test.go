@@ -3,7 +3,6 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -26,6 +26,7 @@ import (
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/golden"
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -47,7 +48,7 @@ func newLanguageProgram(t *testing.T, r *rehearsal.Rehearsal, example string) (p
 
 	var config auto.ConfigMap
 
-	p.inputs, config = componentInputs(t, r, "")
+	p.inputs, config = componentInputs(t, r)
 
 	// Nodes are upgraded from it.
 	p.input("cluster")["versions"].(map[string]any)["kubernetes"] = "v1.33.6"
@@ -103,8 +104,8 @@ var (
 )
 
 // componentInputs are the inputs of a component with the configuration of a rehearsed stack, and the secret keys that
-// they name, each with a suffix.
-func componentInputs(t *testing.T, r *rehearsal.Rehearsal, suffix string) (map[string]any, auto.ConfigMap) {
+// they name.
+func componentInputs(t *testing.T, r *rehearsal.Rehearsal) (map[string]any, auto.ConfigMap) {
 	t.Helper()
 
 	file := filepath.Join(t.TempDir(), "Pulumi.values.yaml")
@@ -126,7 +127,7 @@ func componentInputs(t *testing.T, r *rehearsal.Rehearsal, suffix string) (map[s
 
 	for key, secret := range r.Secrets() {
 		name := strings.TrimPrefix(key, stacks.Project+":")
-		inputs[name], config[name+suffix] = "${"+name+suffix+"}", secret
+		inputs[name], config[name] = "${"+name+"}", secret
 	}
 
 	return inputs, config
@@ -184,13 +185,17 @@ func (p *languageProgram) live(t *testing.T) {
 		versionsOf(t, api))
 	assert.Empty(t, r.Talos.Violations(since))
 
-	_, err = p.stack.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
-	require.Error(t, err, "the cluster's hooks belong to the program")
+	out = newOutput(t)
+	_, err = p.stack.Destroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+	require.Error(t, err)
+	assert.Contains(t, out.String(), "has delete hooks registered, but the program is not running")
 
 	p.set(func() { p.inputs["lifecycle"] = map[string]any{"teardown": true} })
 	up(t, p.stack)
 
-	_, err = p.stack.Destroy(t.Context(), optdestroy.ProgressStreams(newOutput(t)))
+	p.stack.Workspace().SetEnvVar(stacks.DestroyVariable, "1")
+
+	_, err = p.stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)
 	assert.Empty(t, r.Leftovers())
 }
@@ -218,9 +223,8 @@ func TestYAMLProgram(t *testing.T) {
 	p.live(t)
 }
 
-// yamlProgram is the program in YAML in a directory, with further secret keys: its resources, and what writes it with
-// them.
-func yamlProgram(t *testing.T, dir string, secrets ...string) (resources map[string]any, write func()) {
+// yamlProgram is the program in YAML in a directory: its resources, and what writes it with them.
+func yamlProgram(t *testing.T, dir string) (resources map[string]any, write func()) {
 	t.Helper()
 
 	path := filepath.Join(dir, "Pulumi.yaml")
@@ -230,10 +234,6 @@ func yamlProgram(t *testing.T, dir string, secrets ...string) (resources map[str
 
 	var program map[string]any
 	require.NoError(t, yaml.Unmarshal(text, &program))
-
-	for _, name := range secrets {
-		program["config"].(map[string]any)[name] = map[string]any{"type": "string", "secret": true}
-	}
 
 	return program["resources"].(map[string]any), func() {
 		text, err := yaml.Marshal(program)
@@ -253,14 +253,17 @@ func TestComponentsTogether(t *testing.T) {
 	require.NoError(t, one.Backend.AddYAML(t.Context()))
 
 	dir := copyExample(t, "yaml")
-	resources, write := yamlProgram(t, dir, "proxmoxTokenSecretTwo")
-	home, config := componentInputs(t, one, "")
-	other, more := componentInputs(t, two, "Two")
-	maps.Copy(config, more)
+	resources, write := yamlProgram(t, dir)
+	home, config := componentInputs(t, one)
+	other, _ := componentInputs(t, two)
 
 	cluster := func(inputs map[string]any) map[string]any {
 		return map[string]any{"type": "talos-proxmox:Cluster", "properties": inputs}
 	}
+
+	// A token that the program does not make secret is secret in the state all the same.
+	plain := two.Secrets()[stacks.Project+":proxmoxTokenSecret"].Value
+	other["proxmoxTokenSecret"] = plain
 
 	resources["home"], resources["other"] = cluster(home), cluster(other)
 	lifecycle := map[string]any{"drainTimeout": "30m"}
@@ -363,8 +366,32 @@ func TestComponentsTogether(t *testing.T) {
 	assert.Contains(t, failUp(t, stack), `hook "k3s-test-removed" was not registered`)
 	assert.Equal(t, vms, two.Lab.World().Snapshot())
 
-	resources["other"], other["lifecycle"] = cluster(other), map[string]any{"teardown": true}
+	// Options of the component reach what it consists of.
+	released := cluster(other)
+	resources["other"], other["lifecycle"] = released, map[string]any{"teardown": true}
+	released["options"] = map[string]any{"retainOnDelete": true}
 
+	write()
+	up(t, stack)
+
+	export := exec.CommandContext(t.Context(), one.Engine().CLI(), "stack", "export", "--stack", stack.Name())
+	export.Dir, export.Env = dir, one.Backend.Environ()
+	state, err := export.Output()
+	require.NoError(t, err)
+	assert.NotContains(t, string(state), plain)
+
+	var exported struct{ Deployment apitype.DeploymentV3 }
+	require.NoError(t, json.Unmarshal(state, &exported))
+
+	retained := map[string]bool{}
+	for _, r := range exported.Deployment.Resources {
+		retained[r.URN.Name()] = r.RetainOnDelete
+	}
+
+	assert.True(t, retained["k3s-test-worker-1-vm"])
+	assert.False(t, retained["k3s-dev-worker-1-vm"])
+
+	delete(released, "options")
 	write()
 	up(t, stack)
 	delete(resources, "other")
@@ -383,8 +410,39 @@ func TestComponentsTogether(t *testing.T) {
 	write()
 	up(t, stack)
 
-	_, err = stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(newOutput(t)))
-	require.NoError(t, err)
+	// The plugin is told that the run destroys: it refuses to begin while a VM is protected.
+	stack.Workspace().SetEnvVar(stacks.DestroyVariable, "1")
+
+	destroy := func(options ...optdestroy.Option) (printed string, err error) {
+		out := newOutput(t)
+		_, err = stack.Destroy(t.Context(), append(options, optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+			optdestroy.ErrorProgressStreams(out))...)
+
+		return out.String(), err
+	}
+	protect := func(on string) {
+		require.NoError(t, one.Lab.World().Update(world.Caller{ID: one.Lab.Credentials().TokenID}, "pve", 501,
+			world.UpdateRequest{Conf: map[string]string{"protection": on}}))
+	}
+
+	protect("1")
+
+	printed, err := destroy()
+	require.Error(t, err)
+	assert.Contains(t, printed, "does not delete VMs that are protected on Proxmox VE: nothing is destroyed")
+	protect("0")
+
+	// Another VM takes the VMID of a node over.
+	foreign(t, one, 501, map[string]string{"name": "k3s-dev-worker-1", "tags": "k3s-dev;talos;worker"})
+
+	printed, err = destroy()
+	require.Error(t, err)
+	assert.Contains(t, printed, `VMID 501 is "k3s-dev-worker-1" on host pve (UUID `)
+
+	remove(t, one, 501)
+
+	printed, err = destroy(optdestroy.Refresh())
+	require.NoError(t, err, printed)
 	assert.Empty(t, one.Leftovers())
 }
 

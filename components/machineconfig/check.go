@@ -1,6 +1,7 @@
 package machineconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -63,8 +64,9 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 	p := &plan.Plan{
 		Cluster: "cluster", Talos: s.Cluster.Versions.Talos, Kubernetes: "v" + constants.DefaultKubernetesVersion,
 		Network: netip.MustParsePrefix("192.0.2.0/24"), Discovery: spec.DiscoveryService,
-		CNI: spec.CNIFlannel, KubeProxy: true,
-		Patches: s.Cluster.Patches, Manifests: s.Cluster.Manifests,
+		CNI:       cmp.Or(s.Cluster.CNI.Name, spec.CNIFlannel),
+		KubeProxy: s.Cluster.CNI.KubeProxy == nil || *s.Cluster.CNI.KubeProxy,
+		Patches:   s.Cluster.Patches, Manifests: s.Cluster.Manifests,
 	}
 
 	if _, err := talosconfig.ParseContractFromVersion(p.Talos); err != nil {
@@ -171,12 +173,6 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 				c.note(&c.problems, need.unpatched)
 			default:
 				c.note(&c.problems, blame(generated, all, node, need.rule, need.broken))
-			}
-		}
-
-		for _, effort := range lost() {
-			if effort.broken(whole) {
-				c.note(&c.warnings, blame(generated, all, node, effort.rule, effort.broken))
 			}
 		}
 

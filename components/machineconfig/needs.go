@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -45,7 +46,7 @@ func needs(p *plan.Plan) []need {
 		},
 	})
 
-	return slices.Concat(all, clusterNetworks(p), firewallNeeds(p))
+	return slices.Concat(all, lostLabels(), clusterNetworks(p), firewallNeeds(p))
 }
 
 // sameTaint compares two taints of the kubelet's configuration as Kubernetes does.
@@ -56,8 +57,8 @@ func sameTaint(a, b any) bool {
 	return one["key"] == two["key"] && one["effect"] == two["effect"]
 }
 
-// lost are what a patch may give a worker that Talos cannot carry out there.
-func lost() []need {
+// lostLabels are labels and taints that a patch may give a node and that do not come there.
+func lostLabels() []need {
 	const and = ", and with it all other labels that Talos sets there; use "
 
 	return []need{
@@ -73,6 +74,18 @@ func lost() []need {
 				n := plan.Node{Labels: cfg.K8sNodeConfig().Labels()}
 
 				return !cfg.Machine().Type().IsControlPlane() && len(n.RestrictedLabels()) > 0
+			},
+		},
+		{
+			rule: "a kubelet does not start with a restricted label in its node-labels; use labels of the pool",
+			broken: func(cfg talosconfig.Provider) bool {
+				return slices.ContainsFunc(cfg.K8sKubeletConfig().ExtraArgs()["node-labels"], func(list string) bool {
+					return slices.ContainsFunc(strings.Split(list, ","), func(pair string) bool {
+						key, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
+
+						return plan.RestrictedLabel(key)
+					})
+				})
 			},
 		},
 	}

@@ -18,8 +18,8 @@ import (
 type override struct {
 	what, remedy string
 	value        func(talosconfig.Provider) string
-	// refused says that the program could not go on with another value.
-	refused bool
+	// refused says that the program could not go on with another value; shared, that all nodes have the same one.
+	refused, shared bool
 }
 
 func overrides(p *plan.Plan, node plan.Node) []override {
@@ -49,16 +49,16 @@ func overrides(p *plan.Plan, node plan.Node) []override {
 			value: clusterEndpoint,
 		},
 		{
-			what: "the CNI", remedy: use("cluster.cni.name"),
+			what: "the CNI", remedy: use("cluster.cni.name"), refused: true,
 			value: CNI,
 		},
 		{
-			what: "kube-proxy", remedy: use("cluster.cni.kubeProxy"),
+			what: "kube-proxy", remedy: use("cluster.cni.kubeProxy"), refused: true,
 			value: func(c talosconfig.Provider) string { return fmt.Sprint(c.K8sProxyConfig().Enabled()) },
 		},
 		{
 			what: "the networks of pods and services", remedy: "a running cluster keeps its networks: change them only before " +
-				"the cluster is created",
+				"the cluster is created", shared: true,
 			value: func(c talosconfig.Provider) string {
 				pods, services := clusterNetworksOf(c)
 
@@ -119,6 +119,11 @@ func (c *checker) checkOverrides(p *plan.Plan, planned, whole talosconfig.Provid
 
 		problem := blame(planned, operators(patches), node, "overrides "+o.what+" of the plan, "+decided, changes)
 		problem.Remedy = o.remedy
+
+		// What holds for the cluster is not one thing here and another there.
+		if o.shared && !strings.HasPrefix(problem.Path, "cluster.patches") {
+			problem.Remedy, o.refused = "state it in cluster.patches: it is the same on all nodes", true
+		}
 
 		if o.refused {
 			c.note(&c.problems, problem)

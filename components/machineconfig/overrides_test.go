@@ -1,6 +1,7 @@
 package machineconfig
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,10 +15,13 @@ import (
 func TestOverrides(t *testing.T) {
 	t.Parallel()
 
-	const given = " (given: own.yaml, for home-worker-1); "
+	const (
+		given     = " (given: own.yaml, for home-worker-1); "
+		ofCluster = " (given: own.yaml, for home-control-1); "
+	)
 
 	for name, test := range map[string]struct {
-		patch, warning, problem string
+		patch, path, warning, problem string
 	}{
 		"nothing": {patch: "machine: {sysctls: {a: b}}"},
 		"install disk": {
@@ -38,7 +42,7 @@ func TestOverrides(t *testing.T) {
 		},
 		"CNI": {
 			patch: "cluster: {network: {cni: {name: none}}}",
-			warning: "pools.worker.patches[0]: overrides the CNI of the plan, flannel" + given +
+			problem: "pools.worker.patches[0]: overrides the CNI of the plan, flannel" + given +
 				"leave it out of the patch, and use cluster.cni.name",
 		},
 		"interface": {
@@ -51,15 +55,32 @@ func TestOverrides(t *testing.T) {
 		},
 		"subnets": {
 			patch: "cluster: {network: {podSubnets: [10.112.0.0/16]}}",
-			warning: "pools.worker.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
-				"10.96.0.0/12" + given + "a running cluster keeps its networks: change them only before the cluster is created",
+			path:  "cluster.patches[0]",
+			warning: "cluster.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
+				"10.96.0.0/12" + ofCluster + "a running cluster keeps its networks: change them only before the cluster is created",
+		},
+		"subnets of one pool": {
+			patch: "cluster: {network: {podSubnets: [10.112.0.0/16]}}",
+			problem: "pools.worker.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
+				"10.96.0.0/12" + given + "state it in cluster.patches: it is the same on all nodes",
+		},
+		"kube-proxy": {
+			patch: "cluster: {proxy: {disabled: true}}",
+			problem: "pools.worker.patches[0]: overrides kube-proxy of the plan, true" + given +
+				"leave it out of the patch, and use cluster.cni.kubeProxy",
+		},
+		"labels of the kubelet": {
+			patch: "machine: {kubelet: {extraArgs: {node-labels: 'a=b,node-role.kubernetes.io/worker='}}}",
+			problem: "pools.worker.patches[0]: a kubelet does not start with a restricted label in its node-labels; use " +
+				"labels of the pool" + given + "correct the patch",
 		},
 		"subnets of the nodes": {
 			patch: "cluster: {network: {podSubnets: [10.0.0.0/14]}}",
-			warning: "pools.worker.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
-				"10.96.0.0/12" + given + "a running cluster keeps its networks: change them only before the cluster is created",
-			problem: "pools.worker.patches[0]: the networks of pods and services must not hold that of the nodes, " +
-				"network.cidr 10.0.0.0/16" + given + "correct the patch",
+			path:  "cluster.patches[0]",
+			warning: "cluster.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
+				"10.96.0.0/12" + ofCluster + "a running cluster keeps its networks: change them only before the cluster is created",
+			problem: "cluster.patches[0]: the networks of pods and services must not hold that of the nodes, " +
+				"network.cidr 10.0.0.0/16" + ofCluster + "correct the patch",
 		},
 		"hostname": {
 			patch: "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\n",
@@ -70,7 +91,15 @@ func TestOverrides(t *testing.T) {
 
 			s := reservedSpec()
 			worker := s.Pools["worker"]
-			worker.Patches = []spec.Patch{{Path: "pools.worker.patches[0]", Origin: "own.yaml", Text: test.patch}}
+			patches := []spec.Patch{{
+				Path: cmp.Or(test.path, "pools.worker.patches[0]"), Origin: "own.yaml", Text: test.patch,
+			}}
+			if test.path == "" {
+				worker.Patches = patches
+			} else {
+				s.Cluster.Patches = patches
+			}
+
 			worker.Nodes = map[string]spec.NodeSpec{"1": worker.Nodes["1"]}
 			s.Pools["worker"] = worker
 

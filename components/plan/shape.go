@@ -248,7 +248,10 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 		}
 	}
 
-	r.checkBallooning(path, s)
+	if p.GPUs == nil {
+		r.checkBallooning(path, s)
+	}
+
 	r.checkHA(path, p, s)
 
 	if p.Role == spec.RoleControlPlane && !r.isK3s() {
@@ -348,8 +351,8 @@ func (r *resolver) checkBallooning(path string, s spec.VMSpec) {
 
 	switch {
 	case least == nil && *s.Ballooning && s.MemoryMiB != nil:
-		r.warn(path+".ballooning", "gives nothing back without minimumMemoryMiB", "true",
-			"state the memory that the VM is to keep, or leave ballooning out")
+		r.problems.Add(path+".ballooning", "gives nothing back without minimumMemoryMiB", "true", fmt.Sprintf(
+			"state the memory that the VM keeps (all of it: %d), or leave ballooning out", *s.MemoryMiB))
 	case least == nil:
 	case !*s.Ballooning:
 		r.problems.Add(path+".minimumMemoryMiB", "needs ballooning: true", strconv.Itoa(*least), "add that, or leave it out")

@@ -58,7 +58,7 @@ type VMSpec struct {
 	// Let Proxmox VE reclaim memory that the guest does not use, down to minimumMemoryMiB. Kubernetes does not expect
 	// that.
 	Ballooning *bool `json:"ballooning,omitempty" jsonschema:"default=false"`
-	// Memory in MiB that a VM with ballooning keeps. Absent: all of it, so that Proxmox VE reclaims nothing.
+	// Memory in MiB that a VM with ballooning keeps; required with it.
 	MinimumMemoryMiB *int `json:"minimumMemoryMiB,omitempty" jsonschema:"minimum=1024,maximum=100000000"`
 	// System disk in GiB; it can grow later, and never shrinks.
 	DiskGiB *int `json:"diskGiB,omitempty" jsonschema:"default=40,minimum=6,maximum=1000000"`

@@ -2,6 +2,9 @@
 // programs in every language of Pulumi. Its inputs are the keys of a stack's configuration, and its outputs are those
 // of a stack.
 //
+// The server is that of Pulumi's Go SDK: pulumi-go-provider requires the engine's own module, pulumi/pkg, which every
+// module that imports this one would resolve.
+//
 // The schema is generated from the JSON Schemas of the configuration and of the outputs:
 //
 //	go test ./stacks/provider -update

@@ -58,7 +58,8 @@ The component `+"`Cluster`"+` creates the VMs, applies the machine configuration
 		choosable("go", "go", example(t, "go/main.go"))+
 		choosable("yaml", "yaml", example(t, "yaml/Pulumi.yaml"))+`{{< /chooser >}}
 
-Destroying a cluster takes two steps: set `+"`lifecycle.teardown`"+` to true and update, then destroy.
+Destroying a cluster takes two steps: set `+"`lifecycle.teardown`"+` to true and update, then run `+
+		"`TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program`"+`, which compares each VM with the state before it deletes it.
 `)
 
 	page("installation-configuration.md", about.DisplayName+" Installation & Configuration", `## Installation

@@ -39,7 +39,7 @@ func (w *writer) shape(m *machine) tree {
 		t["cpuUnits"] = units
 	}
 
-	if least := number(s["balloon"], 0); least > 0 && least < number(s["memory"], 512) {
+	if least := number(s["balloon"], 0); least > 0 {
 		t["minimumMemoryMiB"] = least
 	}
 

@@ -77,16 +77,27 @@ func forbiddenLabels(now, before map[string]string) []string {
 	}
 
 	all = slices.DeleteFunc(all, func(key string) bool {
-		return !under(key, corev1.LabelNamespaceNodeRestriction) && !UnknownKubeletLabel(key)
+		return !under(key, corev1.LabelNamespaceNodeRestriction) && !unknownKubeletLabel(key)
 	})
 	slices.Sort(all)
 
 	return all
 }
 
-// UnknownKubeletLabel tells whether a kubelet refuses to start with a label among its --node-labels (Kubernetes:
+// CheckNodeLabels says why a kubelet does not start with labels as its --node-labels.
+func CheckNodeLabels(keys []string) error {
+	unknown := slices.DeleteFunc(slices.Sorted(slices.Values(keys)), func(key string) bool { return !unknownKubeletLabel(key) })
+	if len(unknown) == 0 {
+		return nil
+	}
+
+	return fmt.Errorf("failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "+
+		"--node-labels: %v", unknown)
+}
+
+// unknownKubeletLabel tells whether a kubelet refuses to start with a label among its --node-labels (Kubernetes:
 // cmd/kubelet/app/options, ValidateKubeletFlags).
-func UnknownKubeletLabel(key string) bool {
+func unknownKubeletLabel(key string) bool {
 	return (under(key, "kubernetes.io") || under(key, "k8s.io")) && !kubeletapis.IsKubeletLabel(key)
 }
 

@@ -2,14 +2,18 @@ package talos
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
+
+	"talos-proxmox/tests/lab/kube"
 )
 
 // superviseKubelet keeps the kubelet running that the configuration names.
 func (n *node) superviseKubelet(ctx context.Context) {
 	for first := true; ctx.Err() == nil; first = false {
-		image := n.config().K8sKubeletConfig().Image()
+		image, labels := n.config().K8sKubeletConfig().Image(), n.registerLabels()
 
 		if !first {
 			n.setKubelet("")
@@ -18,7 +22,9 @@ func (n *node) superviseKubelet(ctx context.Context) {
 			n.services.set("kubelet", statePreparing, "Running pre state", nil)
 		}
 
-		changed := func() bool { return n.config().K8sKubeletConfig().Image() != image }
+		changed := func() bool {
+			return n.config().K8sKubeletConfig().Image() != image || !maps.Equal(n.registerLabels(), labels)
+		}
 		round, stop := context.WithCancel(ctx)
 
 		go func() {
@@ -28,8 +34,14 @@ func (n *node) superviseKubelet(ctx context.Context) {
 
 		if n.fetch(round, common.ContainerdNamespace_NS_SYSTEM, image, first, func(error) { n.leaveKubernetes() }) &&
 			!n.has(KubeletDies) {
-			n.setKubelet(image)
-			n.services.set("kubelet", stateRunning, "Started task kubelet", n.kubeletHealth)
+			if err := kube.CheckNodeLabels(slices.Collect(maps.Keys(labels))); err != nil {
+				n.sys.log("kubelet: %v", err)
+				n.killKubelet()
+			} else {
+				n.setKubelet(image)
+				n.services.set("kubelet", stateRunning, "Started task kubelet", n.kubeletHealth)
+			}
+
 			<-round.Done()
 		}
 

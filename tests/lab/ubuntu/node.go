@@ -14,17 +14,15 @@ import (
 // checkKubelet says why the kubelet does not start (Kubernetes: cmd/kubelet/app/options, ValidateKubeletFlags;
 // pkg/util/taints).
 func (k *service) checkKubelet() error {
-	var unknown []string
+	var labels []string
 
 	for _, label := range k.config.NodeLabel {
-		if key, _, _ := strings.Cut(label, "="); kube.UnknownKubeletLabel(key) {
-			unknown = append(unknown, key)
-		}
+		key, _, _ := strings.Cut(label, "=")
+		labels = append(labels, key)
 	}
 
-	if len(unknown) > 0 {
-		return fmt.Errorf("failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "+
-			"--node-labels: %v", unknown)
+	if err := kube.CheckNodeLabels(labels); err != nil {
+		return err
 	}
 
 	for _, taint := range k.config.NodeTaint {

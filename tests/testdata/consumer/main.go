@@ -50,6 +50,10 @@ func run(ctx context.Context, word string, files []string) error {
 	}
 
 	destroy := func() error {
+		for i := range configs {
+			configs[i].Destroying = true
+		}
+
 		_, err := clusters.Destroy(ctx, optdestroy.ProgressStreams(os.Stdout), optdestroy.RunProgram(true))
 
 		return err

@@ -46,6 +46,11 @@ func (m Member) full() bool { return strings.Contains(m.Problem, "alarm:NOSPACE"
 // QuorumSize is how many of so many voting members must agree.
 func QuorumSize(voters int) int { return voters/2 + 1 }
 
+// Led says that one of the voting members has a leader, by its own word: etcd has its quorum.
+func Led(members []Member) bool {
+	return slices.ContainsFunc(members, func(m Member) bool { return !m.Learner && (m.Problem == "" || m.full()) })
+}
+
 // votes counts the voting members, and those of them that are well.
 func votes(members []Member) (all, well int) {
 	for _, m := range members {

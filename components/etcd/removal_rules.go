@@ -60,13 +60,6 @@ func AtMost(voters int) string {
 	return "add a control plane first"
 }
 
-// HasQuorum says whether enough voting members are well for etcd to go on.
-func (d MemberRemoval) HasQuorum() bool {
-	all, well := votes(d.Members)
-
-	return all > 0 && well >= QuorumSize(all)
-}
-
 // checkHealth are the members in whose state no other may leave.
 func (d MemberRemoval) checkHealth() error {
 	var rules []string

@@ -50,6 +50,8 @@ type Found struct {
 // Comparison is what a comparison came to.
 type Comparison struct {
 	Verdict Verdict
+	// UUID is the one that the VM shows, where Proxmox VE told its settings.
+	UUID string
 	// Why explains every verdict but Ours and Gone.
 	Why string
 	// Untagged is a Foreign VM with the UUID of the state. Without a refresh in between, it would be ours.
@@ -78,7 +80,10 @@ func (m Machine) Compare(ctx context.Context, proxmox Finder, owner []string) Co
 		return Comparison{Verdict: VerdictUnknown, Why: err.Error()}
 	}
 
-	return m.Evaluate(Found{v, config}, owner)
+	c := m.Evaluate(Found{v, config}, owner)
+	c.UUID = config.UUID
+
+	return c
 }
 
 // Evaluate compares a VM of the state with one that was found.

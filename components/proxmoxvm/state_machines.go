@@ -1,6 +1,7 @@
 package proxmoxvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,8 +80,9 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 var ErrUnknown = errors.New("which VM the state has is not known")
 
 // CheckLeaving says why what runs in a VM of the state must not be taken down before the VM is deleted: another VM has
-// its VMID. It asks Proxmox VE again. name is that of the VM's resource.
-func (i *Identities) CheckLeaving(ctx context.Context, name string) error {
+// its VMID. It asks Proxmox VE again. name is that of the VM's resource. The UUID is the one that the VM shows, or that no
+// machine shows.
+func (i *Identities) CheckLeaving(ctx context.Context, name string) (uuid string, err error) {
 	select {
 	case <-i.read:
 	case <-ctx.Done():
@@ -94,15 +96,18 @@ func (i *Identities) CheckLeaving(ctx context.Context, name string) error {
 
 	switch {
 	case unread != nil:
-		return fmt.Errorf("%s: %w: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown, unread)
+		return noUUID, fmt.Errorf("%s: %w: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown, unread)
 	case !known:
-		return fmt.Errorf("%s: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown)
+		return noUUID, fmt.Errorf("%s: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown)
 	}
 
 	c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan))
 	if c.Verdict == VerdictUnknown {
-		return fmt.Errorf("%s: %w: %s", m.Name, ErrUnknown, c.Why)
+		return noUUID, fmt.Errorf("%s: %w: %s", m.Name, ErrUnknown, c.Why)
 	}
 
-	return i.evaluate(m.Machine, c, m.urn)
+	return cmp.Or(c.UUID, noUUID), i.evaluate(m.Machine, c, m.urn)
 }
+
+// noUUID is the UUID of no machine.
+const noUUID = "of no VM"

@@ -10,9 +10,11 @@ import (
 	"net"
 	"strings"
 
+	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -30,6 +32,28 @@ type Credentials struct {
 type Target struct {
 	Name    string
 	Address string
+	// UUID is the SMBIOS UUID of the node's VM. A machine that shows another one is asked for nothing, for its certificate
+	// says only that it is a node of the cluster. Empty: it is not compared.
+	UUID string
+}
+
+// checkMachine compares the machine that answers with the node that is meant, on the connection that is used next.
+func checkMachine(ctx context.Context, api *client.Client, t Target) error {
+	if t.UUID == "" {
+		return nil
+	}
+
+	shown, err := safe.StateGetByID[*hardware.SystemInformation](ctx, api.COSI, hardware.SystemInformationID)
+	if err != nil {
+		return err
+	}
+
+	if uuid := shown.TypedSpec().UUID; !strings.EqualFold(uuid, t.UUID) {
+		return fmt.Errorf("another node of the cluster answers at %s: it shows SMBIOS UUID %q, and %s has %s", t.Address, uuid,
+			t.Name, t.UUID)
+	}
+
+	return nil
 }
 
 // dial opens a connection to one node, with the cluster's credentials. No connection is made before the first call.

@@ -186,6 +186,10 @@ func LeaveEtcd(ctx context.Context, t Target, c Credentials) error {
 	}
 	defer api.Close() // nothing is left to be written
 
+	if err := checkMachine(ctx, api, t); err != nil {
+		return fmt.Errorf("%s does not leave etcd: %s", t.Name, brief(err)) // its words are enough
+	}
+
 	if _, err := api.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{}); err != nil {
 		return fmt.Errorf("%s does not hand the leadership of etcd over: %s", t.Name, brief(err)) // its words are enough
 	}
@@ -226,6 +230,10 @@ func within(ctx context.Context, bound time.Duration, t Target, c Credentials,
 		return err
 	}
 	defer api.Close() // nothing is left to be written
+
+	if err := checkMachine(ctx, api, t); err != nil {
+		return err
+	}
 
 	return ask(ctx, api)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/components/atomicfile"
 	"talos-proxmox/stacks/nodesjson"
 )
 
@@ -50,15 +52,32 @@ func addresses() *cobra.Command {
 				return err
 			}
 
-			info, err := os.Stat(args[1])
-			if err != nil {
-				return err
-			}
-
-			return os.WriteFile(args[1], result.Text, info.Mode())
+			return rewrite(args[1], result.Text)
 		},
 	}
 	c.Flags().BoolVar(&write, "write", false, "write them into the file; without it the block of pools is printed")
 
 	return c
+}
+
+// rewrite gives a file another content, or leaves it as it is: it may hold encrypted secrets that nothing else has.
+func rewrite(path string, text []byte) error {
+	// A link stays one.
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+
+	fill := func(f *os.File) error {
+		_, err := f.Write(text)
+
+		return errors.Join(err, f.Chmod(info.Mode()))
+	}
+
+	return atomicfile.Write(filepath.Dir(path), fill, func(whole string) error { return os.Rename(whole, path) })
 }

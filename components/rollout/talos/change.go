@@ -16,7 +16,7 @@ import (
 
 // Change runs before the configuration of a node is changed. Its error leaves the node as it is.
 func (r *Changes) Change(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	c, err := r.readChange(args)
+	c, err := r.readChange(ctx, args)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (r *Changes) EjectISO(ctx context.Context, args *pulumi.ResourceHookArgs) e
 // Configure runs before the provider configures a node for the first time. It ends when the node runs with its
 // configuration.
 func (r *Changes) Configure(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	c, err := r.readChange(args)
+	c, err := r.readChange(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -98,13 +98,8 @@ func (r *Changes) configure(ctx context.Context, c nodeChange, data []byte) (sen
 	}
 	defer machine.Close()
 
-	want, err := r.uuid(ctx, c.node)
-	if err != nil {
-		return false, err
-	}
-
-	if !strings.EqualFold(machine.UUID, want) {
-		return false, otherMachine(c, machine.UUID, want)
+	if !strings.EqualFold(machine.UUID, c.UUID) {
+		return false, otherMachine(c, machine.UUID)
 	}
 
 	err = machine.Apply(ctx, data)

@@ -15,7 +15,7 @@ import (
 // ConfigureExisting runs before a node is configured that the state knows no configuration of. A node of an imported
 // cluster may run already, with another configuration: then this is a change like any other.
 func (r *Changes) ConfigureExisting(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	c, err := r.readChange(args)
+	c, err := r.readChange(ctx, args)
 	if err == nil && c.node.Role == spec.RoleControlPlane {
 		r.bootstrap.joins.Store(true)
 	}

@@ -85,13 +85,23 @@ func (r *Removals) credentials(ctx context.Context, configured talosapi.Credenti
 	return configured
 }
 
-// readdressed says that the node has another address now: only what was applied at the old one goes.
-func (l leavingNode) readdressed(address string) bool { return address != "" && address != l.Address }
+// readdressed says that a node whose VM stays has another address now: only what was applied at the old one goes. Of a
+// VM that is about to be made again, this run does not know yet what will become of it.
+func (r *Removals) readdressed(ctx context.Context, l leavingNode) bool {
+	if now := r.Addresses.Get(l.Name); now == "" || now == l.Address {
+		return false
+	}
 
-// in is which of the members of etcd the node is; -1: none.
+	_, registered := r.UUIDs[l.Name].Get(ctx, wait.RequestTimeout)
+
+	return registered
+}
+
+// in is which of the members of etcd the node is; -1: none. Only one that has not started yet has no name: at the
+// address may be another node by now.
 func (l leavingNode) in(members []etcd.Member) int {
 	return slices.IndexFunc(members, func(m etcd.Member) bool {
-		return m.Name == l.Name || m.Address == l.Address
+		return m.Name == l.Name || m.Name == "" && m.Address == l.Address
 	})
 }
 

@@ -54,7 +54,7 @@ type evaluation struct {
 }
 
 // readChange reads what is to be applied.
-func (r *Changes) readChange(args *pulumi.ResourceHookArgs) (nodeChange, error) {
+func (r *Changes) readChange(ctx context.Context, args *pulumi.ResourceHookArgs) (nodeChange, error) {
 	n, err := r.node(args)
 	if err != nil {
 		return nodeChange{}, err
@@ -63,6 +63,13 @@ func (r *Changes) readChange(args *pulumi.ResourceHookArgs) (nodeChange, error) 
 	c := nodeChange{
 		Target: talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")}, node: n,
 		credentials: credentialsOf(args.NewInputs),
+	}
+
+	// In a preview nothing is done to what answers.
+	if !r.DryRun {
+		if c.UUID, err = r.uuid(ctx, n); err != nil {
+			return c, err
+		}
 	}
 
 	input := hookutil.String(args.NewInputs, "machineConfigurationInput")
@@ -191,13 +198,9 @@ func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
 	}
 	defer machine.Close()
 
-	want, err := r.uuid(ctx, c.node)
-
 	switch {
-	case err != nil:
-		return err
-	case !strings.EqualFold(machine.UUID, want):
-		return otherMachine(c, machine.UUID, want)
+	case !strings.EqualFold(machine.UUID, c.UUID):
+		return otherMachine(c, machine.UUID)
 	default:
 		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. To have it made "+
 			"again, name it in lifecycle.replace", c.Name, c.Address)
@@ -211,6 +214,11 @@ func (r *Changes) uuid(ctx context.Context, n plan.Node) (string, error) {
 		return known, nil
 	}
 
+	return r.shownUUID(ctx, n)
+}
+
+// shownUUID is the SMBIOS UUID that Proxmox VE gives the VM of a node.
+func (r *Changes) shownUUID(ctx context.Context, n plan.Node) (string, error) {
 	v, there, err := r.Proxmox.Find(ctx, n.VMID)
 	if err != nil {
 		return "", err
@@ -230,9 +238,9 @@ func (r *Changes) uuid(ctx context.Context, n plan.Node) (string, error) {
 }
 
 // otherMachine is what is said of a machine in maintenance mode at a node's address that is not the node's VM.
-func otherMachine(c nodeChange, shown, want string) error {
+func otherMachine(c nodeChange, shown string) error {
 	return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and VM %d has %s. Nothing was sent to "+
 		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the "+
 		"network, then run 'pulumi up' again",
-		c.Address, shown, c.node.VMID, want)
+		c.Address, shown, c.node.VMID, c.UUID)
 }

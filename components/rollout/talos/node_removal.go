@@ -69,9 +69,9 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err
 		return err
 	}
 
-	err = n.Identities.CheckLeaving(ctx, n.vm)
+	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vm)
 	if errors.Is(err, proxmoxvm.ErrUnknown) {
-		return n.otherwise(ctx, n.leavingNode, err, "it is removed all the same")
+		return n.otherwise(ctx, n.leavingNode, err, "it is removed all the same, and nothing is asked of what answers at its address")
 	}
 
 	return err

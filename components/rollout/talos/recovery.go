@@ -3,12 +3,12 @@ package talos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
 
@@ -29,33 +29,48 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 		"take out cluster.recoverFrom, and name one control plane at a time in lifecycle.replace",
 	)
 
-	quorate := func() bool {
-		members, err := talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
-		if err != nil {
-			return false
+	address := func(n plan.Node) string {
+		if n.Name == l.Name {
+			return l.Address
 		}
 
-		return etcd.MemberRemoval{Members: members}.HasQuorum()
+		return r.Addresses.Get(n.Name)
+	}
+
+	// An election is no loss.
+	var unknown error
+
+	asked := func(ctx context.Context) error {
+		q := r.askQuorum(ctx, l.credentials, address)
+		if etcd.Led(q.members) {
+			return blocked
+		}
+
+		unknown = q.unknown(l.Name)
+
+		return wait.For("etcd, whether it has lost its quorum for good")
 	}
 
 	if r.DryRun {
-		if quorate() {
-			return blocked
+		if err := asked(ctx); !wait.NotYet(err) {
+			return err
+		}
+
+		if unknown != nil {
+			r.Warn(fmt.Sprintf("whether %s may go is not known: %v", l.Name, unknown))
 		}
 
 		return nil
 	}
 
-	// An election is no loss.
-	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) error {
-		if quorate() {
-			return blocked
-		}
+	// One that is not reached may take as long as a question may.
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) error { return asked(ctx) })
 
-		return wait.For("etcd, whether it has lost its quorum for good")
-	})
-	if errors.Is(err, blocked) {
+	switch {
+	case errors.Is(err, blocked), ctx.Err() != nil:
 		return err
+	case unknown != nil:
+		return fmt.Errorf("%s is not removed: %w", l.Name, unknown)
 	}
 
 	r.Progress(l.Name + " goes: etcd has lost its quorum")

@@ -35,7 +35,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		switch {
 		case r.Inventory.AbsentVMIDs()[n.VMID]:
 			return r.bootstrap.checkDataKept(ctx, l)
-		case l.readdressed(r.Addresses.Get(n.Name)):
+		case r.readdressed(ctx, l):
 			return nil
 		case !slices.Contains(r.Plan.Replace, n.Name):
 			return r.refuseReplacement(ctx, l)

@@ -2,7 +2,9 @@ package talos
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
@@ -46,12 +48,12 @@ func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Change, err erro
 
 	c := t.nodeChange
 
-	if c.Address == "" || !t.restarts.joined(ctx, c) {
+	if !t.restarts.joined(ctx, c) {
 		// No cluster notices that it is gone.
 		return rollout.Change{NotJoined: true}, nil
 	}
 
-	if err := t.whyUnreachable(ctx, c.Target, c.credentials); err != nil {
+	if err := t.restarts.whyUnreachable(ctx, c); err != nil {
 		// It cannot be asked to let its pods go.
 		t.Progress(fmt.Sprintf("%s does not answer (%v): its VM is restarted as it is", c.Name, err))
 
@@ -84,12 +86,48 @@ func (t *Restarts) running(ctx context.Context, n plan.Node) (c nodeChange, err 
 
 	c.Address = t.Addresses.Get(n.Name)
 
-	return c, nil
+	// In a preview nothing is done to what answers.
+	if !t.DryRun {
+		c.UUID, err = t.shownUUID(ctx, n)
+	}
+
+	return c, err
 }
 
-// joined says whether the node is one of a cluster: it has its configuration, and the cluster has been started.
+// joined says whether the node is one of a cluster: the cluster has been started, and the node has its configuration.
+// One without an address may have a guest agent that does not answer: then the cluster tells.
 func (t *Restarts) joined(ctx context.Context, c nodeChange) bool {
-	return !talosapi.Unconfigured(ctx, c.Target) && talosapi.Founded(ctx, t.others(c), c.credentials)
+	others := without(t.others(c), c.Target)
+
+	switch {
+	case c.Address != "":
+		return !talosapi.Unconfigured(ctx, c.Target) && talosapi.Founded(ctx, t.others(c), c.credentials)
+	case !talosapi.Founded(ctx, others, c.credentials):
+		return false
+	}
+
+	kube, err := kubernetes(ctx, others, c.credentials)
+	if err != nil {
+		return true // it is not known to be none
+	}
+
+	_, there, err := kube.Node(ctx, c.Name)
+	if err != nil || there || c.node.Role != spec.RoleControlPlane {
+		return err != nil || there
+	}
+
+	members, err := talosapi.EtcdMembers(ctx, others, c.credentials)
+
+	return err != nil || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Name == c.Name })
+}
+
+// whyUnreachable is why a node does not answer, nil when it does.
+func (t *Restarts) whyUnreachable(ctx context.Context, c nodeChange) error {
+	if c.Address == "" {
+		return errors.New("its address is not known")
+	}
+
+	return t.Cluster.whyUnreachable(ctx, c.Target, c.credentials)
 }
 
 // checkUnreachable holds that etcd does without a control plane that does not answer.
@@ -98,14 +136,18 @@ func (t *Restarts) checkUnreachable(ctx context.Context, c nodeChange) error {
 		return nil
 	}
 
-	return rollout.WaitHealthy(ctx, t.Plan, t.Progress, "etcd", func(ctx context.Context) error {
-		members, err := talosapi.EtcdMembers(ctx, t.others(c), c.credentials)
-		if err != nil {
-			// There is no quorum that could be lost.
-			return nil //nolint:nilerr // that is what is asked
-		}
+	return rollout.WaitHealthy(ctx, t.Plan, t.Progress, "etcd", func(context.Context) error {
+		// One that is not reached may take as long as a question may.
+		q := t.askQuorum(ctx, c.credentials, func(n plan.Node) string { return t.Addresses.Get(n.Name) })
 
-		return etcd.CanStop(members, c.Name)
+		switch {
+		case etcd.Led(q.members):
+			return etcd.CanStop(q.members, c.Name)
+		case q.planned == 1:
+			return nil
+		default:
+			return q.unknown(c.Name)
+		}
 	})
 }
 

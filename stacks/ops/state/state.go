@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -223,9 +225,32 @@ func WithProgram(args []string) []string {
 
 // refreshes tells whether a command reads the resources again.
 func refreshes(args []string) bool {
-	return args[0] == "refresh" || slices.ContainsFunc(args[1:], func(a string) bool {
-		return a == "-r" || a == "--refresh" || strings.HasPrefix(a, "--refresh=") && a != "--refresh=false"
-	})
+	// The CLI takes its options from the environment, too.
+	by, _ := strconv.ParseBool(os.Getenv("PULUMI_OPTION_REFRESH"))
+
+	for _, a := range args[1:] {
+		switch {
+		case a == "--refresh", strings.Contains(short(a), "r"):
+			by = true
+		case strings.HasPrefix(a, "--refresh="):
+			by = a != "--refresh=false"
+		}
+	}
+
+	return args[0] == "refresh" || by
+}
+
+// short are the letters of an argument that is a group of short options. One that takes a value ends it.
+func short(arg string) string {
+	if len(arg) < 2 || arg[0] != '-' || arg[1] == '-' {
+		return ""
+	}
+
+	if value := strings.IndexAny(arg, "cCmpstvE"); value > 0 {
+		return arg[1 : value+1]
+	}
+
+	return arg[1:]
 }
 
 // changing are the commands of the pulumi CLI that change state.
@@ -239,11 +264,10 @@ func runnable(args []string) error {
 	}
 
 	for _, a := range args {
-		for _, elsewhere := range []string{"--stack", "--cwd", "-s", "-C"} {
-			if a == elsewhere || strings.HasPrefix(a, elsewhere+"=") || len(elsewhere) == 2 && strings.HasPrefix(a, elsewhere) {
-				return fmt.Errorf("%s would make pulumi use another stack than the one whose state was kept: write it before run",
-					a)
-			}
+		name, _, _ := strings.Cut(a, "=")
+		if name == "--stack" || name == "--cwd" || strings.ContainsAny(short(a), "sC") {
+			return fmt.Errorf("%s would make pulumi use another stack than the one whose state was kept: write it before run",
+				a)
 		}
 	}
 

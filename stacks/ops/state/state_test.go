@@ -291,6 +291,18 @@ func TestRun(t *testing.T) {
 			asked:  []string{"export", "answers"},
 		},
 		{
+			name: "up with one among other options", args: []string{"up", "-yr"}, asked: []string{"export", "answers"},
+			ran: []string{"up", "-yr"},
+		},
+		{
+			name: "up with a message", args: []string{"up", "-ymrefresh"}, asked: []string{"export"},
+			ran: []string{"up", "-ymrefresh"},
+		},
+		{
+			name: "another stack among other options", args: []string{"up", "-ys", "prod"},
+			want: "-ys would make pulumi use another stack than the one whose state was kept: write it before run",
+		},
+		{
 			name: "up with one", args: []string{"up", "--refresh"}, asked: []string{"export", "answers"},
 			ran: []string{"up", "--refresh"},
 		},

@@ -1,0 +1,75 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosapi"
+)
+
+// quorum is what all control planes together tell of etcd.
+type quorum struct {
+	// members as one of the control planes lists them; none where no etcd answers.
+	members []etcd.Member
+	// silent are control planes that do not answer, and whose VM is not known to be off: they may be a quorum.
+	silent []string
+	// planned is how many control planes there are.
+	planned int
+}
+
+// askQuorum asks all control planes at once, and Proxmox VE for their VMs.
+func (c *Cluster) askQuorum(ctx context.Context, credentials talosapi.Credentials, address func(plan.Node) string) quorum {
+	all := c.Plan.ControlPlanes()
+	q := quorum{planned: len(all)}
+	answers, off := make([]bool, len(all)), make([]bool, len(all))
+
+	var asked sync.WaitGroup
+
+	for i, n := range all {
+		asked.Go(func() {
+			t := talosapi.Target{Name: n.Name, Address: address(n)}
+			answers[i] = t.Address != "" && talosapi.Answers(ctx, t, credentials) == nil
+		})
+		asked.Go(func() {
+			v, there, err := c.Proxmox.Find(ctx, n.VMID)
+			off[i] = err == nil && (!there || v.Stopped)
+		})
+	}
+
+	asked.Wait()
+
+	var answering []talosapi.Target
+
+	for i, n := range all {
+		switch {
+		case answers[i]:
+			answering = append(answering, talosapi.Target{Name: n.Name, Address: address(n)})
+		case !off[i]:
+			q.silent = append(q.silent, n.Name)
+		}
+	}
+
+	// Where none lists them, those that answer are not of a quorum: only the others may be.
+	q.members, _ = talosapi.EtcdMembers(ctx, answering, credentials)
+
+	return q
+}
+
+// unknown is why it is not known that etcd has lost its quorum, nil when it has.
+func (q quorum) unknown(node string) error {
+	if len(q.silent) < etcd.QuorumSize(q.planned) {
+		return nil
+	}
+
+	return spec.Blocked(
+		fmt.Sprintf("etcd does not answer, and whether it needs %s is not known: %s may go on with it", node,
+			strings.Join(q.silent, ", ")),
+		"see that this machine reaches the control planes; switch off the VMs of those that are broken; then run 'pulumi "+
+			"up' again",
+	)
+}

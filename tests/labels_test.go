@@ -2,6 +2,8 @@ package tests
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/stacks/contract"
+	"talos-proxmox/tests/rehearsal"
+	"talos-proxmox/tests/upstream"
 )
 
 // TestLabels: a worker has the labels and taints of its pool, those included that Kubernetes refuses from its own
@@ -47,7 +52,7 @@ func TestLabels(t *testing.T) {
 				annotation = "pools.worker.annotations.rack"
 			)
 
-			r := rehearse(t, stackFile(t, c.stack))
+			r := rehearse(t, stackFile(t, c.stack), onRealKubernetes)
 			set(t, r.Stack, "cluster.region", "lan")
 			set(t, r.Stack, tier, "")
 			set(t, r.Stack, role, "")
@@ -61,6 +66,9 @@ func TestLabels(t *testing.T) {
 			get := func() *corev1.Node {
 				n, err := api.CoreV1().Nodes().Get(t.Context(), c.worker, metav1.GetOptions{})
 				require.NoError(t, err)
+
+				// A controller of Kubernetes gives them to each node some time.
+				maps.DeleteFunc(n.Labels, func(key, _ string) bool { return strings.HasPrefix(key, "beta.kubernetes.io/") })
 
 				return n
 			}
@@ -106,6 +114,10 @@ func TestLabels(t *testing.T) {
 
 			has(map[string]string{"tier": "", "node-role.kubernetes.io/worker": ""}, of(corev1.TaintEffectNoSchedule), spot)
 			requireSettled(t, r.Stack)
+			assert.Equal(t, "|db:NoSchedule,NoSchedule|lan", kubectl(t, r, "get", "node", c.worker, "-o", "jsonpath="+
+				`{.metadata.labels.tier}|{.spec.taints[?(@.key=="dedicated")].value}:`+
+				`{.spec.taints[?(@.key=="dedicated")].effect},{.spec.taints[?(@.key=="spot")].effect}|`+
+				`{.metadata.labels.topology\.kubernetes\.io/region}`))
 
 			_, err := api.CoreV1().Nodes().Patch(t.Context(), c.worker, types.StrategicMergePatchType,
 				[]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/theirs":"x"},"annotations":{"theirs":"x"}},
@@ -147,4 +159,23 @@ func TestLabels(t *testing.T) {
 			assert.Equal(t, made.Status.NodeInfo.BootID, get().Status.NodeInfo.BootID, "it runs on")
 		})
 	}
+}
+
+// kubectl runs the released kubectl with the kubeconfig of a stack.
+func kubectl(t *testing.T, r *rehearsal.Rehearsal, args ...string) string {
+	t.Helper()
+
+	binary, err := upstream.Open(t.Context())
+	require.NoError(t, err)
+
+	outputs, err := r.Stack.Outputs(t.Context())
+	require.NoError(t, err)
+
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(config, []byte(outputs[contract.OutputKubeconfig].Value.(string)), 0o600))
+
+	printed, err := binary.Run(t.Context(), append([]string{"kubectl", "--kubeconfig=" + config}, args...)...)
+	require.NoError(t, err, string(printed))
+
+	return string(printed)
 }

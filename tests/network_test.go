@@ -32,7 +32,7 @@ const tailnet = `config:
   talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: pulumi@pve!talos, hosts: [{ name: pve }] }
   talos-proxmox:cluster:
     name: home
-    versions: { talos: v1.12.4, kubernetes: v1.34.2 }
+    versions: { talos: v1.14.1, kubernetes: v1.37.0 }
     endpoint: { mode: kubeVip, address: 192.168.10.10, interface: ens18, names: [api.example.com] }
     schedulableControlPlanes: true
     addons: [metrics-server]
@@ -40,8 +40,11 @@ const tailnet = `config:
     encryption: nodeID
     registryMirrors: { docker.io: ["https://registry.lan:5000"] }
     logs: { services: [tcp://192.168.10.5:5044], kernel: [udp://192.168.10.5:6050] }
-    manifests: ["apiVersion: v1\nkind: Namespace\nmetadata:\n  name: flux-system\n"]
-  talos-proxmox:image: { source: template, schematic: [tailscale], template: { control: talos-v1.12.4-base, worker: talos-v1.12.4-base } }
+    manifests:
+      - apiVersion: v1
+        kind: Namespace
+        metadata: { name: flux-system }
+  talos-proxmox:image: { source: template, schematic: [tailscale], template: { control: talos-v1.14.1-base, worker: talos-v1.14.1-base } }
   talos-proxmox:network: { cidr: 192.168.10.0/24, timeServers: [192.168.10.1] }
   talos-proxmox:tailscale: { loginServer: https://headscale.example.com, pools: [control], advertiseEndpoint: true }
   talos-proxmox:pools:
@@ -50,8 +53,8 @@ const tailnet = `config:
 `
 
 // TestTailnet brings a cluster up whose API server is reached through kube-vip, which follows the control planes that
-// are there; another version of Cilium reaches the running cluster. The tailnet reaches the API server by the route that
-// the control planes advertise.
+// are there; another version of Cilium reaches the running cluster, past the inventory of Talos 1.14. The tailnet
+// reaches the API server by the route that the control planes advertise.
 func TestTailnet(t *testing.T) {
 	t.Parallel()
 

@@ -297,83 +297,74 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestUpgradeToNewest takes a cluster from Talos 1.12 by way of 1.13 to the newest, with Kubernetes along, on the released
-// etcd and Kubernetes: killed half-way, with a canary that falls back, in turns, and with the inventory of Talos'
-// manifests.
+// TestUpgradeToNewest takes a cluster from Talos 1.12 by way of 1.13 to the newest, each with a version of Kubernetes that
+// the one before does not know, on the released etcd and Kubernetes: killed half-way, with a canary that falls back, in
+// turns, and with the inventory of Talos' manifests.
 func TestUpgradeToNewest(t *testing.T) {
 	t.Parallel()
-
-	const from, to = "v1.13.9", "v1.14.1"
 
 	r, command := rehearseKillable(t, stackFile(t, strings.NewReplacer("v1.11.6", "v1.12.4", "v1.33.6", "v1.35.4",
 		"maxUnavailable: 2", "maxUnavailable: 2, canary: true").Replace(rolling)), onRealKubernetes)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
-	machines, since := uuids(t, r), time.Now()
+	machines := uuids(t, r)
 
-	// Talos 1.12 does not go with Kubernetes 1.36.
-	for _, next := range []struct{ key, version string }{{"talos", from}, {"kubernetes", "v1.36.1"}} {
-		set(t, r.Stack, "cluster.versions."+next.key, next.version)
+	for _, hop := range []struct{ from, to, kubernetes string }{
+		{"v1.12.4", "v1.13.9", "v1.36.1"}, {"v1.13.9", "v1.14.1", "v1.37.0"},
+	} {
+		since := time.Now()
+
+		set(t, r.Stack, "cluster.versions.talos", hop.to)
+
+		table := impactTable(t, r)
+
+		killAt(t, r, command, talos.Upgraded)
+		requireVoters(t, r, 3)
+
+		// Whichever worker comes first is the canary.
+		for _, n := range r.Nodes() {
+			if n.Role == "worker" {
+				r.Talos.Break(n.Name, talos.UpgradeFallsBack)
+			}
+		}
+
+		assert.Regexp(t, `roll-worker-\d is not changed: it came back with Talos `+hop.from, failUp(t, r.Stack))
+
+		var canaries []string
+
+		for _, n := range r.Nodes() {
+			if n.Role == "worker" && slices.Contains(eventsOf(r, since)[n.Name], talos.Upgraded) {
+				canaries = append(canaries, n.Name)
+			}
+
+			assert.Equal(t, map[bool]string{true: hop.to, false: hop.from}[n.Role == "controlplane"], n.Talos, n.Name)
+			r.Talos.Mend(n.Name, talos.UpgradeFallsBack)
+		}
+
+		assert.Len(t, canaries, 1, "the others wait for the canary")
 		up(t, r.Stack)
-	}
+		require.NoError(t, r.WaitReady(t.Context(), wait))
 
-	require.NoError(t, r.WaitReady(t.Context(), wait))
-	assert.Equal(t, machines, uuids(t, r))
-	assert.Empty(t, r.Talos.Violations(since))
-	requireOrderly(t, r, since, 2)
-
-	since = time.Now()
-
-	set(t, r.Stack, "cluster.versions.talos", to)
-
-	table := impactTable(t, r)
-
-	killAt(t, r, command, talos.Upgraded)
-	requireVoters(t, r, 3)
-
-	// Whichever worker comes first is the canary.
-	for _, n := range r.Nodes() {
-		if n.Role == "worker" {
-			r.Talos.Break(n.Name, talos.UpgradeFallsBack)
-		}
-	}
-
-	assert.Regexp(t, `roll-worker-\d is not changed: it came back with Talos `+from, failUp(t, r.Stack))
-
-	var canaries []string
-
-	for _, n := range r.Nodes() {
-		if n.Role == "worker" && slices.Contains(eventsOf(r, since)[n.Name], talos.Upgraded) {
-			canaries = append(canaries, n.Name)
+		for _, n := range r.Nodes() {
+			assert.Equal(t, hop.to, n.Talos, n.Name)
 		}
 
-		assert.Equal(t, map[bool]string{true: to, false: from}[n.Role == "controlplane"], n.Talos, n.Name)
-		r.Talos.Mend(n.Name, talos.UpgradeFallsBack)
+		assert.Equal(t, effects(table), happened(r, since))
+		assert.Equal(t, machines, uuids(t, r))
+		assert.Empty(t, r.Talos.Violations(since))
+		assert.Empty(t, cordoned(t, r))
+		requireOrderly(t, r, since, 2)
+		requireCanary(t, r, since)
+		requireVoters(t, r, 3)
+
+		since = time.Now()
+
+		set(t, r.Stack, "cluster.versions.kubernetes", hop.kubernetes)
+		requireKilledAndContinued(t, r, command, talos.Applied, 2)
+		assert.Empty(t, r.Talos.Outages(since), "no node goes down for it")
+		requireNoChange(t, r.Stack)
 	}
-
-	assert.Len(t, canaries, 1, "the others wait for the canary")
-	up(t, r.Stack)
-	require.NoError(t, r.WaitReady(t.Context(), wait))
-
-	for _, n := range r.Nodes() {
-		assert.Equal(t, to, n.Talos, n.Name)
-	}
-
-	assert.Equal(t, effects(table), happened(r, since))
-	assert.Equal(t, machines, uuids(t, r))
-	assert.Empty(t, r.Talos.Violations(since))
-	assert.Empty(t, cordoned(t, r))
-	requireOrderly(t, r, since, 2)
-	requireCanary(t, r, since)
-	requireVoters(t, r, 3)
-
-	since = time.Now()
-
-	set(t, r.Stack, "cluster.versions.kubernetes", "v1.37.0")
-	requireKilledAndContinued(t, r, command, talos.Applied, 2)
-	assert.Empty(t, r.Talos.Outages(since), "no node goes down for it")
-	requireNoChange(t, r.Stack)
 
 	outputs, err := r.Stack.Outputs(t.Context())
 	require.NoError(t, err)
@@ -390,54 +381,60 @@ func TestUpgradeToNewest(t *testing.T) {
 	assert.Contains(t, inventory.Data, "kube-system_kube-proxy_apps_DaemonSet")
 }
 
-// TestNewestTalos: nodes of Talos 1.14 apply every configuration at once and say of none that it waits for a reboot. The
-// program knows which do, and reboots the nodes itself.
+// TestNewestTalos brings clusters of the newest versions up, and changes their configuration. Nodes of Talos 1.14 apply
+// each at once and say of none that it waits for a reboot: the program knows which do, and reboots the nodes itself.
 func TestNewestTalos(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, strings.NewReplacer("v1.11.6", "v1.14.1", "v1.33.6", "v1.37.0", "ha: true", "ha: false",
-		"count: 3", "count: 1", "10.40.0.11-13", "10.40.0.11").Replace(rolling)))
-	up(t, r.Stack)
-	require.NoError(t, r.WaitReady(t.Context(), wait))
-	requireNoChange(t, r.Stack)
+	for _, v := range [][2]string{{"v1.13.9", "v1.36.1"}, {"v1.14.1", "v1.37.0"}} {
+		t.Run(v[0], func(t *testing.T) {
+			t.Parallel()
 
-	for _, c := range []struct {
-		patch, apply string
-		effect       impact.Effect
-		events       []talos.EventKind
-	}{
-		{`machine: { sysctls: { vm.swappiness: "1" } }`, "auto", impact.EffectLive, nil},
-		{`machine: { env: { NO_PROXY: a.example } }`, "noReboot", impact.EffectReboot, nil},
-		{`machine: { env: { NO_PROXY: a.example } }`, "auto", impact.EffectReboot, nil},
-		{`machine: { env: { NO_PROXY: b.example } }`, "staged", impact.EffectLive, []talos.EventKind{talos.Staged}},
-	} {
-		since := time.Now()
+			r := rehearse(t, stackFile(t, strings.NewReplacer("v1.11.6", v[0], "v1.33.6", v[1], "ha: true", "ha: false",
+				"count: 3", "count: 1", "10.40.0.11-13", "10.40.0.11").Replace(rolling)))
+			up(t, r.Stack)
+			require.NoError(t, r.WaitReady(t.Context(), wait))
+			requireNoChange(t, r.Stack)
 
-		set(t, r.Stack, "cluster.patches[0]", c.patch)
-		set(t, r.Stack, "lifecycle.apply", c.apply)
+			for _, c := range []struct {
+				patch, apply string
+				effect       impact.Effect
+				events       []talos.EventKind
+			}{
+				{`machine: { sysctls: { vm.swappiness: "1" } }`, "auto", impact.EffectLive, nil},
+				{`machine: { env: { NO_PROXY: a.example } }`, "noReboot", impact.EffectReboot, nil},
+				{`machine: { env: { NO_PROXY: a.example } }`, "auto", impact.EffectReboot, nil},
+				{`machine: { env: { NO_PROXY: b.example } }`, "staged", impact.EffectLive, []talos.EventKind{talos.Staged}},
+			} {
+				since := time.Now()
 
-		if c.apply == "noReboot" {
-			assert.Contains(t, failUp(t, r.Stack), "lifecycle.apply: noReboot allows no change that needs a reboot")
-			assert.Empty(t, eventsOf(r, since))
+				set(t, r.Stack, "cluster.patches[0]", c.patch)
+				set(t, r.Stack, "lifecycle.apply", c.apply)
 
-			continue
-		}
+				if c.apply == "noReboot" {
+					assert.Contains(t, failUp(t, r.Stack), "lifecycle.apply: noReboot allows no change that needs a reboot")
+					assert.Empty(t, eventsOf(r, since))
 
-		table := impactTable(t, r)
-		assert.Equal(t, map[string]impact.Effect{"roll-control-1": c.effect, "roll-worker-1": c.effect},
-			effects(table), c.patch)
+					continue
+				}
 
-		up(t, r.Stack)
-		require.NoError(t, r.WaitReady(t.Context(), wait))
-		assert.Equal(t, effects(table), happened(r, since), c.patch)
-		assert.Empty(t, r.Talos.Violations(since))
-		assert.Empty(t, cordoned(t, r))
+				table := impactTable(t, r)
+				assert.Equal(t, map[string]impact.Effect{"roll-control-1": c.effect, "roll-worker-1": c.effect},
+					effects(table), c.patch)
 
-		if c.events != nil {
-			assert.Equal(t, c.events, slices.Compact(eventsOf(r, since)["roll-worker-1"]))
-		}
+				up(t, r.Stack)
+				require.NoError(t, r.WaitReady(t.Context(), wait))
+				assert.Equal(t, effects(table), happened(r, since), c.patch)
+				assert.Empty(t, r.Talos.Violations(since))
+				assert.Empty(t, cordoned(t, r))
 
-		requireNoChange(t, r.Stack)
+				if c.events != nil {
+					assert.Equal(t, c.events, slices.Compact(eventsOf(r, since)["roll-worker-1"]))
+				}
+
+				requireNoChange(t, r.Stack)
+			}
+		})
 	}
 }
 

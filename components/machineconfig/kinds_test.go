@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/tests/golden"
 )
 
 // providerSettings are the settings of the documents of Talos' library of 1.12.0, which the provider of the SDK holds, as
@@ -56,6 +58,26 @@ func TestLaterSettingsAreComplete(t *testing.T) {
 			assert.True(t, covered, "%s %s came after Talos 1.12: add it to laterSettings", kind, path)
 		}
 	}
+}
+
+// TestWhatWaitsForAReboot lists, of all settings that the provider can apply, those that a running node of Talos 1.14 and
+// later does not take up. Whoever moves to a later version looks at what changes here.
+func TestWhatWaitsForAReboot(t *testing.T) {
+	var waiting []string
+
+	for setting := range strings.Lines(providerSettings) {
+		kind, path, _ := strings.Cut(strings.TrimSpace(setting), " ")
+		if kind != v1alpha1Kind {
+			path = kind + "." + path
+		}
+
+		path = strings.ReplaceAll(path, "[]", "[0]")
+		if impact.WaitsForReboot("v1.14.0", []impact.Setting{{Path: path, Before: "a"}}) {
+			waiting = append(waiting, path)
+		}
+	}
+
+	golden.Check(t, "testdata/waits-for-reboot.txt", strings.Join(waiting, "\n")+"\n")
 }
 
 // settingsOf are the paths of the settings of a document, from its type.

@@ -152,3 +152,22 @@ func TestLinkLocalGateway(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, patches[len(patches)-1], "- gateway: fe80::1\n")
 }
+
+// TestNodesAmongPods: the network of the nodes is neither that of pods nor that of services.
+func TestNodesAmongPods(t *testing.T) {
+	t.Parallel()
+
+	for cidr, first := range map[string]string{"10.244.0.0/16": "10.244.0.11", "10.96.0.0/16": "10.96.0.11"} {
+		s := reservedSpec()
+		s.Network = spec.Network{CIDR: cidr}
+		s.Network.Addressing = spec.AddressingReserved
+		s.Pools = map[string]spec.Pool{"control": {
+			Role: spec.RoleControlPlane, Count: new(1), Addresses: spec.Range(first),
+		}}
+
+		_, err := Check(planOf(t, s))
+		require.EqualError(t, err, "the configuration has 1 problem:\n  - network.cidr: must not lie in the networks of pods "+
+			"and services, 10.244.0.0/16 and 10.96.0.0/12 (given: "+cidr+"); choose another one for the nodes, or state "+
+			"others for pods and services in a patch (cluster.network.podSubnets, serviceSubnets)")
+	}
+}

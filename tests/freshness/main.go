@@ -10,8 +10,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -132,6 +134,8 @@ func remark(here, there string) string {
 		return ""
 	case minor(here) == minor(there):
 		return "a patch release"
+	case major(here) != major(there):
+		return "a new major version"
 	default:
 		return "a new minor version"
 	}
@@ -146,6 +150,12 @@ func minor(version string) string {
 	return fmt.Sprintf("%d.%d", v.Major, v.Minor)
 }
 
+func major(version string) string {
+	number, _, _ := strings.Cut(minor(version), ".")
+
+	return number
+}
+
 // compare returns the version that is required, and the newest that is released.
 func compare(ctx context.Context, dir, module string, from registry) (here, newest string, err error) {
 	if here, err = from.required(ctx, dir, module); err != nil {
@@ -157,11 +167,34 @@ func compare(ctx context.Context, dir, module string, from registry) (here, newe
 		newest, err = probe(ctx, dir, module, here, from)
 	}
 
-	if later(newest, here) {
-		return here, newest, err
+	if !later(newest, here) {
+		newest = here
 	}
 
-	return here, here, err
+	for _, next := range majors(module) {
+		if found, err := from.released(ctx, dir, next, "latest"); err == nil && later(found, newest) {
+			newest = found
+		}
+	}
+
+	return here, newest, err
+}
+
+// majors are the paths of a module with the next major versions: each is a module of its own.
+func majors(module string) []string {
+	base, suffix := path.Split(module)
+
+	number, err := strconv.Atoi(strings.TrimPrefix(suffix, "v"))
+	if err != nil || !strings.HasPrefix(suffix, "v") {
+		return nil
+	}
+
+	var all []string
+	for i := range probes {
+		all = append(all, fmt.Sprintf("%sv%d", base, number+i+1))
+	}
+
+	return all
 }
 
 func later(a, b string) bool {

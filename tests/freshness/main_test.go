@@ -61,6 +61,10 @@ func TestRun(t *testing.T) {
 			"Kubernetes v1.37.2 v1.38.1 a new minor version",
 			"the program refuses Talos v1.14.1 with Kubernetes v1.38.1",
 		},
+		"a major version": {
+			shelf{"github.com/muhlba91/pulumi-proxmoxve/sdk/v8@latest": "v8.6.0"},
+			"Proxmox VE provider v0.7.1 v8.6.0 a new major version", "",
+		},
 		"a proxy without lists": {
 			shelf{talos + "@latest": "", talos + "@v1.14.3": "v1.14.3"}, "Talos v1.14.1 v1.14.3 a patch release", "",
 		},

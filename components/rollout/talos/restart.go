@@ -67,6 +67,20 @@ func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Change, err erro
 
 // WaitRejoined waits until the node has booted again and what runs on it is up.
 func (t *talosRestart) WaitRejoined(ctx context.Context) error {
+	err := wait.Until(ctx, t.Plan.UpgradeTimeout, t.Progress, func(ctx context.Context) error {
+		if t.Address != "" {
+			return nil
+		}
+
+		t.restarts.discovery.Locate(ctx, []plan.Node{t.node}, t.Addresses)
+		t.Address = t.Addresses.Get(t.Name)
+
+		return wait.For("the guest agent of %s to report its address", t.Name)
+	})
+	if err != nil {
+		return err
+	}
+
 	if _, err := t.waitBooted(ctx, t.nodeChange, t.before); err != nil {
 		return err
 	}

@@ -537,6 +537,34 @@ func TestTypeScriptProgram(t *testing.T) {
 	p.live(t)
 }
 
+// TestPackageFromSource: the directory of the package may be added in place of its plugin, which pulumi then compiles.
+func TestPackageFromSource(t *testing.T) {
+	t.Parallel()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	backend, err := e.NewBackend(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, backend.AddYAML(t.Context()))
+
+	source, err := filepath.Abs(filepath.Join(root, "stacks/provider"))
+	require.NoError(t, err)
+
+	dir := t.TempDir()
+	project := filepath.Join(dir, "Pulumi.yaml")
+	require.NoError(t, os.WriteFile(project, []byte("name: platform\nruntime: yaml\n"), 0o600))
+
+	add := exec.CommandContext(t.Context(), backend.CLI(), "package", "add", source)
+	add.Dir, add.Env = dir, backend.Environ()
+	printed, err := add.CombinedOutput()
+	require.NoError(t, err, string(printed))
+
+	added, err := os.ReadFile(project)
+	require.NoError(t, err)
+	assert.Contains(t, string(added), "talos-proxmox: "+source)
+}
+
 // TestConvertedExample has pulumi convert the example in YAML to Python, which is the example in Python. It is not run:
 // that takes Pulumi's SDK for Python.
 func TestConvertedExample(t *testing.T) {

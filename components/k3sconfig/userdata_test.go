@@ -36,7 +36,14 @@ func identity() Identity {
 func planned(t *testing.T) *plan.Plan {
 	t.Helper()
 
-	p, err := plan.New(spec.Spec{
+	p, err := plan.New(k3s())
+	require.NoError(t, err)
+
+	return p
+}
+
+func k3s() spec.Spec {
+	return spec.Spec{
 		Proxmox:  spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}, SSH: &spec.SSH{Username: "root"}},
 		Provided: spec.SecretsProvided{SSHKey: true},
 		Cluster: spec.Cluster{
@@ -64,10 +71,7 @@ func planned(t *testing.T) *plan.Plan {
 				Taints: map[string]string{"dedicated": "db:NoSchedule", "spot": "PreferNoSchedule"},
 			}},
 		},
-	})
-	require.NoError(t, err)
-
-	return p
+	}
 }
 
 // TestUserData holds the user data of each kind of node, as text against golden files, and as cloud-init reads it.

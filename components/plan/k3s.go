@@ -31,7 +31,7 @@ var k3sOwn = map[string]string{
 	"disable": "k3s.disable", "disable-default-registry-endpoint": "cluster.registryOptions.<name>.skipFallback",
 	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "k3s.clusterCIDR",
 	"service-cidr": "k3s.serviceCIDR", "https-listen-port": "",
-	"write-kubeconfig":   "",
+	"write-kubeconfig": "", "write-kubeconfig-mode": "",
 	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
 }
 

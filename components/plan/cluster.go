@@ -33,7 +33,7 @@ func (r *resolver) checkCluster(p *Plan, stated spec.CNIName) {
 	for _, pool := range r.pools {
 		if pool.Role == spec.RoleControlPlane {
 			controls += len(pool.members)
-			unclear = unclear || pool.Count == nil && pool.Nodes == nil
+			unclear = unclear || pool.Count == nil && pool.Nodes == nil && pool.GPUs == nil
 		}
 	}
 

@@ -99,7 +99,7 @@ func (r *resolver) node(p *pool, s spec.VMSpec) Node {
 		Cluster: r.spec.Cluster.Name, Pool: p.name, Role: p.Role, Template: image.Template,
 		Cores: *s.Cores, CPUType: *s.CPUType, NUMA: *s.NUMA, CPUUnits: valueOr(s.CPUUnits, 0),
 		MemoryMiB: *s.MemoryMiB, Ballooning: *s.Ballooning,
-		MinimumMemoryMiB: valueOr(s.MinimumMemoryMiB, *s.MemoryMiB),
+		MinimumMemoryMiB: *s.MemoryMiB,
 		Disks:            r.disks(s), TPM: *s.TPM, Serial: *s.Serial, OnBoot: *s.OnBoot,
 		Protection: *s.Protection && !r.spec.Lifecycle.Teardown, Startup: s.Startup,
 		Machine: valueOr(s.Machine, ""), Firmware: valueOr(s.Firmware, ""), SCSIController: valueOr(s.SCSIController, ""),
@@ -107,6 +107,10 @@ func (r *resolver) node(p *pool, s spec.VMSpec) Node {
 		ResourcePool: valueOr(s.ResourcePool, ""), HAGroup: valueOr(s.HAGroup, ""), HA: s.HA,
 		Labels: s.Labels, Taints: s.Taints, Annotations: s.Annotations,
 		Agent: r.isK3s() || image.has(GuestAgent),
+	}
+
+	if n.Ballooning {
+		n.MinimumMemoryMiB = valueOr(s.MinimumMemoryMiB, n.MemoryMiB)
 	}
 
 	if image.Template == "" {

@@ -32,10 +32,11 @@ func (r *resolver) checkShapes() {
 	r.checkName("proxmox.storage.disks", &r.spec.Proxmox.Storage.Disks, "a datastore")
 	r.checkName("proxmox.storage.images", &r.spec.Proxmox.Storage.Images, "a datastore")
 	r.checkShape("defaults", r.spec.Defaults)
+	r.checkDefaultMinimum()
 
 	for _, p := range r.pools {
 		r.checkShape(p.path, p.VMSpec)
-		r.checkWhole(p.path, p, p.shape)
+		r.checkWhole(p.path, p, p.VMSpec, p.shape)
 
 		for _, m := range p.members {
 			if !m.shaped() {
@@ -43,7 +44,7 @@ func (r *resolver) checkShapes() {
 			}
 
 			r.checkShape(m.path, m.VMSpec)
-			r.checkWhole(m.path, p, p.shape.With(m.VMSpec))
+			r.checkWhole(m.path, p, m.VMSpec, p.shape.With(m.VMSpec))
 		}
 	}
 }
@@ -235,8 +236,8 @@ func oneLine(err error) string {
 	return text
 }
 
-// checkWhole checks what only the merged shape of a pool or node shows.
-func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
+// checkWhole checks what only the merged shape of a pool or node shows. own is what it states itself.
+func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 	if p.GPUs != nil {
 		if s.Machine != nil && *s.Machine != "q35" {
 			r.problems.Add(path+".machine", "must be q35: a GPU is passed through as a PCI Express device", *s.Machine,
@@ -244,12 +245,13 @@ func (r *resolver) checkWhole(path string, p *pool, s spec.VMSpec) {
 		}
 
 		if *s.Ballooning {
-			r.problems.Add(path+".ballooning", "must be off: the memory of a VM with a GPU is pinned", "true", "leave it out")
+			r.problems.Add(path+".ballooning", "must be off: the memory of a VM with a GPU is pinned", "true",
+				"write ballooning: false")
 		}
 	}
 
 	if p.GPUs == nil {
-		r.checkBallooning(path, s)
+		r.checkBallooning(path, own, s)
 	}
 
 	r.checkHA(path, p, s)
@@ -345,15 +347,33 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 	}
 }
 
-// checkBallooning: Proxmox VE reclaims what lies between the minimum and the memory of a VM.
-func (r *resolver) checkBallooning(path string, s spec.VMSpec) {
+// checkDefaultMinimum: a minimum that no VM has a use for is a mistake. Pools and nodes need none without ballooning.
+func (r *resolver) checkDefaultMinimum() {
+	d := r.spec.Defaults
+	if d.MinimumMemoryMiB == nil || valueOr(d.Ballooning, false) {
+		return
+	}
+
+	if !slices.ContainsFunc(r.pools, func(p *pool) bool {
+		return *p.shape.Ballooning || slices.ContainsFunc(p.members, func(m poolNode) bool {
+			return valueOr(m.Ballooning, false)
+		})
+	}) {
+		r.problems.Add("defaults.minimumMemoryMiB", "needs ballooning: true", strconv.Itoa(*d.MinimumMemoryMiB),
+			"add that, or leave it out")
+	}
+}
+
+// checkBallooning: Proxmox VE reclaims what lies between the minimum and the memory of a VM. A minimum that a pool or
+// node only inherits has no meaning where ballooning is off.
+func (r *resolver) checkBallooning(path string, own, s spec.VMSpec) {
 	least := s.MinimumMemoryMiB
 
 	switch {
 	case least == nil && *s.Ballooning && s.MemoryMiB != nil:
 		r.problems.Add(path+".ballooning", "gives nothing back without minimumMemoryMiB", "true", fmt.Sprintf(
-			"state the memory that the VM keeps (all of it: %d), or leave ballooning out", *s.MemoryMiB))
-	case least == nil:
+			"state the memory that the VM keeps (all of it: %d), or write ballooning: false", *s.MemoryMiB))
+	case least == nil, !*s.Ballooning && own.MinimumMemoryMiB == nil:
 	case !*s.Ballooning:
 		r.problems.Add(path+".minimumMemoryMiB", "needs ballooning: true", strconv.Itoa(*least), "add that, or leave it out")
 	case s.MemoryMiB != nil && *least > *s.MemoryMiB:

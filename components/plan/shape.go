@@ -334,7 +334,7 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 	}
 
 	switch {
-	case s.HAGroup != nil && (len(s.HA.Hosts) > 0 || s.HA.Apart):
+	case s.HAGroup != nil && s.HA.Places():
 		r.problems.Add(path, "says where VMs run, and so does haGroup", *s.HAGroup, "leave one of the two out")
 	case s.HA.Strict && len(s.HA.Hosts) == 0:
 		r.problems.Add(path+".strict", "needs ha.hosts", "true", "name the hosts, or leave it out")

@@ -24,7 +24,7 @@ const HARulesMajor = 9
 func GroupRule(group string) string { return "ha-group-" + group }
 
 // hasHARules says that rules of the program say where a node's VM runs.
-func hasHARules(n plan.Node) bool { return n.HA != nil && (len(n.HA.Hosts) > 0 || n.HA.Apart) }
+func hasHARules(n plan.Node) bool { return n.HA.Places() }
 
 // RuleOf is the rule that places the VM of a node on Proxmox VE 9; empty: none does.
 func RuleOf(n plan.Node) string {

@@ -6,8 +6,16 @@ import (
 )
 
 // With returns s with everything that over states: what is nil in over is taken from s, maps merge by their keys,
-// structs by their fields, and anything else is taken whole.
+// structs by their fields, and anything else is taken whole. haGroup and ha both say where a VM runs: what over states
+// of one takes the place of the other.
 func (s VMSpec) With(over VMSpec) VMSpec {
+	switch {
+	case over.HA.Places() && over.HAGroup == nil:
+		s.HAGroup = nil
+	case over.HAGroup != nil && over.HA == nil && s.HA.Places():
+		s.HA = nil
+	}
+
 	merge(reflect.ValueOf(&s).Elem(), reflect.ValueOf(over))
 
 	return s
@@ -92,7 +100,8 @@ type VMSpec struct {
 	// High-availability group of Proxmox VE 8 that keeps the VM running; on Proxmox VE 9, the rule that the group has
 	// become. Absent: none.
 	HAGroup *string `json:"haGroup,omitempty"`
-	// High availability without a group: Proxmox VE keeps the VM running. Absent: only with haGroup.
+	// High availability without a group: Proxmox VE keeps the VM running. Absent: only with haGroup. Where a pool or node
+	// states ha.hosts or ha.apart, a haGroup that it inherits does not apply, and the other way round.
 	HA *HA `json:"ha,omitempty"`
 	// Labels of the Kubernetes node.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -176,3 +185,6 @@ type HA struct {
 	// Keep the VMs of the pool on different hosts. Needs Proxmox VE 9.
 	Apart bool `json:"apart,omitempty"`
 }
+
+// Places says that Proxmox VE is told where VMs run.
+func (h *HA) Places() bool { return h != nil && (len(h.Hosts) > 0 || h.Apart) }

@@ -51,3 +51,62 @@ func TestWhereVMsRun(t *testing.T) {
 		})
 	}
 }
+
+// TestHARulesOfAPool: Proxmox VE has one rule for the VMs of a pool, and places for all of them.
+func TestHARulesOfAPool(t *testing.T) {
+	t.Parallel()
+
+	on := func(strict, apart bool, hosts ...string) spec.VMSpec {
+		return spec.VMSpec{HA: &spec.HA{Hosts: hosts, Strict: strict, Apart: apart}}
+	}
+
+	const other = ", { hosts: [a] }: a pool has one rule of high availability (given: { hosts: [b], strict: true }); " +
+		"state the same for both, or give one of the two nodes another pool"
+
+	for name, test := range map[string]struct {
+		pool  spec.VMSpec
+		nodes map[string]spec.VMSpec
+		want  []string
+	}{
+		"nodes as one":         {nodes: map[string]spec.VMSpec{"1": on(false, false, "a", "b"), "2": on(false, false, "b", "a")}},
+		"one without":          {nodes: map[string]spec.VMSpec{"1": on(false, false, "a"), "2": {}, "3": {HA: &spec.HA{}}}},
+		"one in a group":       {nodes: map[string]spec.VMSpec{"1": on(false, false, "a"), "2": {HAGroup: new("all")}}},
+		"all unlike the pool":  {pool: on(false, false, "a"), nodes: map[string]spec.VMSpec{"1": on(false, false, "b")}},
+		"apart, and preferred": {pool: on(false, true, "a"), nodes: map[string]spec.VMSpec{"1": {}, "2": {}}},
+		"apart on two of three": {
+			pool: on(true, true, "a", "b"), nodes: map[string]spec.VMSpec{"1": {}, "2": {}},
+		},
+		"two rules": {
+			nodes: map[string]spec.VMSpec{"1": on(false, false, "a"), "2": on(true, false, "b")},
+			want:  []string{"pools.worker.nodes.2.ha: must be as that of pools.worker.nodes.1" + other},
+		},
+		"not as the pool": {
+			pool:  on(false, false, "a"),
+			nodes: map[string]spec.VMSpec{"1": on(true, false, "b"), "2": {}, "3": {}},
+			want:  []string{"pools.worker.nodes.1.ha: must be as that of pools.worker.nodes.2" + other},
+		},
+		"apart on one host": {
+			pool: on(true, true, "a"), nodes: map[string]spec.VMSpec{"1": {}, "2": {}},
+			want: []string{"pools.worker.ha.apart: needs a host for each node of the pool, and there are 1 for 2 (given: true); " +
+				"add hosts to ha.hosts, or leave it out"},
+		},
+		"apart on too few": {
+			pool: on(false, true), nodes: map[string]spec.VMSpec{"1": {}, "2": {}, "3": {}, "4": {}},
+			want: []string{"pools.worker.ha.apart: needs a host for each node of the pool, and there are 3 for 4 (given: true); " +
+				"add hosts to proxmox.hosts, or leave it out"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			pool := workersWith(test.pool)
+			pool.Count, pool.Nodes = nil, map[string]spec.NodeSpec{}
+
+			for key, s := range test.nodes {
+				pool.Nodes[key] = spec.NodeSpec{VMSpec: s}
+			}
+
+			assert.Equal(t, test.want, said(t, small().on([2]int{}, [2]int{}, [2]int{}).with("worker", pool)))
+		})
+	}
+}

@@ -19,8 +19,6 @@ var (
 	diskInterface = regexp.MustCompile(`^(scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5])|sata[0-5])$`)
 	// volumeName is how Talos names user volumes: a label of a partition, after a prefix.
 	volumeName = regexp.MustCompile(`^[A-Za-z0-9-]{1,34}$`)
-	// haHost is a host with a priority.
-	haHost = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*(:[0-9]{1,4})?$`)
 	// tag is what Proxmox VE stores as it is given.
 	tag = regexp.MustCompile(`^[a-z0-9_][a-z0-9_\-+.]*$`)
 	// object is the name of a datastore, a resource pool, a high-availability group or a CPU type.
@@ -46,6 +44,8 @@ func (r *resolver) checkShapes() {
 			r.checkShape(m.path, m.VMSpec)
 			r.checkWhole(m.path, p, m.VMSpec, p.shape.With(m.VMSpec))
 		}
+
+		r.checkHARules(p)
 	}
 }
 
@@ -311,39 +311,6 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 			r.problems.Add(disk+".iothread", "is not to be had for a SATA disk", "true",
 				"leave it out, or choose another interface")
 		}
-	}
-}
-
-// checkHA checks high availability: Proxmox VE keeps no rules that contradict each other.
-func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
-	if s.HA == nil {
-		return
-	}
-
-	path += ".ha"
-	priorities := map[string]bool{}
-
-	for i, entry := range s.HA.Hosts {
-		host, priority, _ := strings.Cut(entry, ":")
-		priorities[priority] = true
-
-		if !haHost.MatchString(entry) || !r.hasHost(host) {
-			r.problems.Add(at(path+".hosts", i), "must be a host of proxmox.hosts, with a priority if it has one", entry,
-				"write it like pve1 or pve1:2")
-		}
-	}
-
-	switch {
-	case s.HAGroup != nil && s.HA.Places():
-		r.problems.Add(path, "says where VMs run, and so does haGroup", *s.HAGroup, "leave one of the two out")
-	case s.HA.Strict && len(s.HA.Hosts) == 0:
-		r.problems.Add(path+".strict", "needs ha.hosts", "true", "name the hosts, or leave it out")
-	case s.HA.Apart && len(priorities) > 1:
-		r.problems.Add(path+".apart", "cannot be kept on hosts with different priorities", strings.Join(s.HA.Hosts, ", "),
-			"leave the priorities out, or ha.apart")
-	case s.HA.Apart && len(p.members) > len(r.spec.Proxmox.Hosts):
-		r.problems.Add(path+".apart", fmt.Sprintf("needs a host for each node of the pool, and there are %d for %d",
-			len(r.spec.Proxmox.Hosts), len(p.members)), "true", "add hosts to proxmox.hosts, or leave it out")
 	}
 }
 

@@ -40,7 +40,7 @@ func (p PlannedPool) FirewallRules() []FirewallRule {
 				continue
 			}
 
-			rule := FirewallRule{Protocol: string(in.Protocol), Sources: strings.Join(sources, ","), Comment: in.Name}
+			rule := FirewallRule{Protocol: string(in.Protocol), Comment: in.Name}
 
 			if in.Protocol == spec.ProtocolICMP && v6 {
 				rule.Protocol = "ipv6-icmp"
@@ -51,8 +51,11 @@ func (p PlannedPool) FirewallRules() []FirewallRule {
 				ports = append(ports, strings.ReplaceAll(span.String(), "-", ":"))
 			}
 
-			rule.Ports = strings.Join(ports, ",")
-			rules = append(rules, rule)
+			for _, rule.Sources = range lists(sources, characters, mostCharacters) {
+				for _, rule.Ports = range lists(ports, numbers, mostNumbers) {
+					rules = append(rules, rule)
+				}
+			}
 		}
 	}
 
@@ -90,14 +93,47 @@ func (p PlannedPool) toServices() []FirewallRule {
 		}
 
 		for _, protocol := range []spec.Protocol{spec.ProtocolTCP, spec.ProtocolUDP} {
-			rules = append(rules, FirewallRule{
-				Protocol: string(protocol), Sources: strings.Join(from, ","), Destinations: strings.Join(to, ","),
-				Comment: "services",
-			})
+			rule := FirewallRule{Protocol: string(protocol), Comment: "services"}
+
+			for _, rule.Sources = range lists(from, characters, mostCharacters) {
+				for _, rule.Destinations = range lists(to, characters, mostCharacters) {
+					rules = append(rules, rule)
+				}
+			}
 		}
 	}
 
 	return rules
+}
+
+// What a list of a rule can hold (pve-firewall: Firewall.pm).
+const (
+	// mostNumbers is for ports, where a range is two numbers.
+	mostNumbers = 15
+	// mostCharacters is for addresses, with a comma after each.
+	mostCharacters = 512 + 1
+)
+
+func numbers(ports string) int { return 1 + strings.Count(ports, ":") }
+
+func characters(address string) int { return len(address) + 1 }
+
+// lists are the elements with commas between, in their order, in as many lists as they need: at least one.
+func lists(elements []string, size func(string) int, most int) []string {
+	var all []string
+
+	first, held := 0, 0
+
+	for i, element := range elements {
+		if held+size(element) > most {
+			all = append(all, strings.Join(elements[first:i], ","))
+			first, held = i, 0
+		}
+
+		held += size(element)
+	}
+
+	return append(all, strings.Join(elements[first:], ","))
 }
 
 func source(from netip.Prefix) string {

@@ -41,10 +41,6 @@ func Check(p *plan.Plan) ([]spec.Problem, error) {
 	c := checker{problems: manifests.Check(p)}
 
 	for _, pool := range p.Pools {
-		if len(pool.Nodes) == 0 {
-			continue
-		}
-
 		if err := c.pool(p, pool); err != nil {
 			return nil, err
 		}
@@ -144,13 +140,26 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 		patches = slices.Insert(patches, 0, spec.Patch{Path: "tailscale", Origin: ownPatch, Text: tailscale})
 	}
 
-	shared := c.apply(generated, patches, pool.Nodes[0])
-	planned := (&checker{}).apply(generated, programs(patches), pool.Nodes[0])
+	nodes := pool.Nodes
+	if len(nodes) == 0 {
+		// The configuration of the pool itself, which is for machines of others.
+		nodes = []plan.Node{{Name: "pool " + pool.Name, Pool: pool.Name, Role: pool.Role}}
+	}
 
-	for _, node := range pool.Nodes {
-		mine, err := nodePatches(p, node)
-		if err != nil {
-			return err
+	shared := c.apply(generated, patches, nodes[0])
+	planned := (&checker{}).apply(generated, programs(patches), nodes[0])
+
+	for _, node := range nodes {
+		var mine []spec.Patch
+
+		decided := ofCluster()
+
+		if len(pool.Nodes) > 0 {
+			if mine, err = nodePatches(p, node); err != nil {
+				return err
+			}
+
+			decided = slices.Concat(ofNode(p, node), decided)
 		}
 
 		whole, all := c.apply(shared, mine, node), slices.Concat(patches, mine)
@@ -176,7 +185,7 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 			}
 		}
 
-		c.checkOverrides(p, (&checker{}).apply(planned, programs(mine), node), whole, all, node)
+		c.checkOverrides(decided, (&checker{}).apply(planned, programs(mine), node), whole, all, node)
 
 		for _, w := range warnings {
 			c.note(&c.warnings, spec.Problem{

@@ -362,3 +362,58 @@ func TestCheckFindsAll(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, none)
 }
+
+// TestCheckOfAnEmptyPool: its configuration may be for machines that others make, and is rendered in the update.
+func TestCheckOfAnEmptyPool(t *testing.T) {
+	t.Parallel()
+
+	const given = " (given: own.yaml, for pool scaled); "
+
+	for name, test := range map[string]struct{ patch, want string }{
+		"a disk of theirs":       {patch: "machine: {install: {disk: /dev/nvme0n1}}"},
+		"an installer of theirs": {patch: "machine: {install: {image: 'ghcr.io/siderolabs/installer:v1.12.4-a'}}"},
+		"names of theirs":        {patch: "apiVersion: v1alpha1\nkind: HostnameConfig\nauto: off\nhostname: other\n"},
+		"no YAML": {
+			patch: "machine: [",
+			want: "is not a patch that Talos can apply: decode error: go-yaml load error in parser (while parsing a flow " +
+				"node) at L2.C1: did not find expected node content" + given + "correct the patch",
+		},
+		"unknown key": {
+			patch: "machine: {sysctl: {a: b}}",
+			want: "is not a patch that Talos can apply: error decoding document /v1alpha1/ (line 1): unknown keys found during " +
+				"decoding: machine.sysctl.a" + given + "correct the patch",
+		},
+		"refused": {
+			patch: "machine: {nodeTaints: {a: b:NoSchedule}}",
+			want: "Kubernetes refuses machine.nodeTaints of a worker, and with it all other labels that Talos sets there; use " +
+				"taints of the pool" + given + "correct the patch",
+		},
+		"another CNI": {
+			patch: "cluster: {network: {cni: {name: none}}}",
+			want: "overrides the CNI of the plan, flannel" + given + "leave it out of the patch, and use " +
+				"cluster.cni.name",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := patched(talos112, "", "", "")
+			s.Pools["scaled"] = spec.Pool{
+				Role: spec.RoleWorker, Count: new(0), Addresses: "10.0.0.21-22",
+				Patches: []spec.Patch{{Path: "pools.scaled.patches[0]", Origin: "own.yaml", Text: test.patch}},
+			}
+			// Each node of a metal image has its own installer.
+			for _, platform := range []spec.Platform{spec.PlatformNoCloud, spec.PlatformMetal} {
+				s.Image.Platform = platform
+				warnings, err := Check(planOf(t, s))
+				assert.Empty(t, warnings)
+
+				if test.want == "" {
+					require.NoError(t, err)
+				} else {
+					require.EqualError(t, err, "the configuration has 1 problem:\n  - pools.scaled.patches[0]: "+test.want)
+				}
+			}
+		})
+	}
+}

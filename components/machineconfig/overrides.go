@@ -22,12 +22,41 @@ type override struct {
 	refused, shared bool
 }
 
-func overrides(p *plan.Plan, node plan.Node) []override {
-	use := func(key string) string { return "leave it out of the patch, and use " + key }
+// leaveOut is the remedy of a patch where there is a key.
+func leaveOut(key string) string { return "leave it out of the patch, and use " + key }
 
+// ofCluster are what the plan decides for each node of the cluster, also those that others make.
+func ofCluster() []override {
+	return []override{
+		{
+			what: "the endpoint", remedy: leaveOut("cluster.endpoint"), refused: true,
+			value: clusterEndpoint,
+		},
+		{
+			what: "the CNI", remedy: leaveOut("cluster.cni.name"), refused: true,
+			value: CNI,
+		},
+		{
+			what: "kube-proxy", remedy: leaveOut("cluster.cni.kubeProxy"), refused: true,
+			value: func(c talosconfig.Provider) string { return fmt.Sprint(c.K8sProxyConfig().Enabled()) },
+		},
+		{
+			what: "the networks of pods and services", remedy: "a running cluster keeps its networks: change them only before " +
+				"the cluster is created", shared: true,
+			value: func(c talosconfig.Provider) string {
+				pods, services := clusterNetworksOf(c)
+
+				return strings.Join(prefixTexts(slices.Concat(pods, services)), ", ")
+			},
+		},
+	}
+}
+
+// ofNode are what the plan decides for a node that it makes itself.
+func ofNode(p *plan.Plan, node plan.Node) []override {
 	all := []override{
 		{
-			what: "the hostname", remedy: use("pools." + node.Pool + ".names"), refused: true,
+			what: "the hostname", remedy: leaveOut("pools." + node.Pool + ".names"), refused: true,
 			value: func(c talosconfig.Provider) string {
 				if h := c.NetworkHostnameConfig(); h != nil {
 					return h.Hostname()
@@ -41,35 +70,14 @@ func overrides(p *plan.Plan, node plan.Node) []override {
 			value: func(c talosconfig.Provider) string { return c.Machine().Install().Disk() },
 		},
 		{
-			what: "the installer", remedy: use("cluster.versions.talos and image"), refused: true,
+			what: "the installer", remedy: leaveOut("cluster.versions.talos and image"), refused: true,
 			value: func(c talosconfig.Provider) string { return c.Machine().Install().Image() },
-		},
-		{
-			what: "the endpoint", remedy: use("cluster.endpoint"), refused: true,
-			value: clusterEndpoint,
-		},
-		{
-			what: "the CNI", remedy: use("cluster.cni.name"), refused: true,
-			value: CNI,
-		},
-		{
-			what: "kube-proxy", remedy: use("cluster.cni.kubeProxy"), refused: true,
-			value: func(c talosconfig.Provider) string { return fmt.Sprint(c.K8sProxyConfig().Enabled()) },
-		},
-		{
-			what: "the networks of pods and services", remedy: "a running cluster keeps its networks: change them only before " +
-				"the cluster is created", shared: true,
-			value: func(c talosconfig.Provider) string {
-				pods, services := clusterNetworksOf(c)
-
-				return strings.Join(prefixTexts(slices.Concat(pods, services)), ", ")
-			},
 		},
 	}
 
 	if p.Addressing == spec.AddressingStatic || node.Static || p.VIP.IsValid() {
 		all = append(all, override{
-			what: "the network interface with the node's address", remedy: use("network and the node's address"),
+			what: "the network interface with the node's address", remedy: leaveOut("network and the node's address"),
 			value: func(c talosconfig.Provider) string { return linkOf(c, node) },
 		})
 	}
@@ -106,10 +114,10 @@ func linkOf(c talosconfig.Provider, node plan.Node) string {
 
 // checkOverrides says which patch changes what the plan decides. Both configurations are of the same node: without the
 // operator's patches, and with all.
-func (c *checker) checkOverrides(p *plan.Plan, planned, whole talosconfig.Provider, patches []spec.Patch,
+func (c *checker) checkOverrides(overrides []override, planned, whole talosconfig.Provider, patches []spec.Patch,
 	node plan.Node,
 ) {
-	for _, o := range overrides(p, node) {
+	for _, o := range overrides {
 		decided := o.value(planned)
 		changes := func(cfg talosconfig.Provider) bool { return o.value(cfg) != decided }
 

@@ -287,6 +287,12 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 				"change one of the two")
 		}
 
+		// QEMU refuses to start with it: native I/O passes the page cache of the host.
+		if d.AIO == "native" && d.Cache != "none" && d.Cache != "directsync" {
+			r.problems.Add(disk+".aio", "cannot be native with cache "+d.Cache+": it needs none or directsync", d.AIO,
+				"change one of the two")
+		}
+
 		if r.installs() && mixed(disks[0], d) {
 			r.warn(disk+".interface", "is on another bus than the system disk, and Linux calls disks of both sda and so on, "+
 				"in no certain order: Talos may be "+

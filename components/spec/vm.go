@@ -120,7 +120,7 @@ type DiskOptions struct {
 	Interface *string `json:"interface,omitempty"`
 	// Host cache. With source template, the system disk has this and the options below from the template.
 	Cache *string `json:"cache,omitempty" jsonschema:"default=none,enum=none,enum=directsync,enum=writethrough,enum=writeback,enum=unsafe"`
-	// Asynchronous I/O mode of the host.
+	// Asynchronous I/O mode of the host; native needs cache none or directsync.
 	AIO *string `json:"aio,omitempty" jsonschema:"default=io_uring,enum=io_uring,enum=native,enum=threads"`
 	// Return deleted blocks to the datastore.
 	Discard *bool `json:"discard,omitempty" jsonschema:"default=true"`

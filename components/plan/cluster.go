@@ -214,6 +214,11 @@ func (r *resolver) checkTailscale() {
 		r.problems.Add("tailscale.loginServer", "must be a URL", t.LoginServer, "write it like https://headscale.example.com")
 	}
 
+	if t.Pools != nil && len(t.Pools) == 0 {
+		r.problems.Add("tailscale.pools", "must name a pool: no node would join", "[]",
+			"leave it out for all pools, or remove tailscale")
+	}
+
 	for i, name := range t.Pools {
 		if _, ok := r.spec.Pools[name]; !ok {
 			r.problems.Add(at("tailscale.pools", i), "is not a pool", name, "name one of pools")

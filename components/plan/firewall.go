@@ -46,6 +46,11 @@ func (r *resolver) checkFirewall(p *Plan) {
 		o.Protocol = cmp.Or(o.Protocol, spec.ProtocolTCP)
 		oneOf(r, path+".protocol", o.Protocol, spec.ProtocolTCP, spec.ProtocolUDP)
 
+		if o.Pools != nil && len(o.Pools) == 0 {
+			r.problems.Add(path+".pools", "must name a pool: the rule would apply to none", "[]",
+				"leave it out for all pools, or remove the rule")
+		}
+
 		for j, name := range o.Pools {
 			if _, ok := r.spec.Pools[name]; !ok {
 				r.problems.Add(at(path+".pools", j), "is not a pool", name, "name one of pools")

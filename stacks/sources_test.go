@@ -330,6 +330,10 @@ func TestNextSteps(t *testing.T) {
 				"worker":  {Role: spec.RoleWorker, Count: new(3), Addresses: "fd00::21-fd00::29"},
 			}
 			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "fd00::9", Interface: "eth0"}
+			c.Cluster.Patches = []spec.Patch{{
+				Path: "cluster.patches[0]",
+				Text: "cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: [fd00:10:96::/112]}}",
+			}}
 			c.Outputs.Files = &spec.Files{Write: []spec.File{"talosconfig", "kubeconfig"}}
 		}, map[string]any{
 			"kubectl":  "kubectl --kubeconfig ./talos/kubeconfig --server 'https://[fd00::9]:6443' get nodes -o wide",

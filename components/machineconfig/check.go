@@ -65,6 +65,10 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 		Patches:   s.Cluster.Patches, Manifests: s.Cluster.Manifests,
 	}
 
+	if cidr, err := netip.ParsePrefix(s.Network.CIDR); err == nil && cidr.Addr().Is6() {
+		p.Network = netip.MustParsePrefix("2001:db8::/64")
+	}
+
 	if _, err := talosconfig.ParseContractFromVersion(p.Talos); err != nil {
 		p.Talos = talosconfig.TalosVersion1_12.String()
 	}
@@ -99,7 +103,8 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 
 	// What is not a patch's fault is one of this plan.
 	return slices.DeleteFunc(found, func(problem spec.Problem) bool {
-		return slices.ContainsFunc(p.Pools, func(pool plan.PlannedPool) bool { return problem.Path == "pools."+pool.Name })
+		return problem.Path == "network.cidr" ||
+			slices.ContainsFunc(p.Pools, func(pool plan.PlannedPool) bool { return problem.Path == "pools."+pool.Name })
 	}), nil
 }
 

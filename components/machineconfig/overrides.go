@@ -155,6 +155,25 @@ func programs(patches []spec.Patch) []spec.Patch {
 func clusterNetworks(p *plan.Plan) []need {
 	return []need{
 		{
+			rule: "the first networks of pods and services must be of the IP version of network.cidr " + p.Network.String() +
+				": the Kubernetes API server does not start with others",
+			unpatched: spec.Problem{
+				Path: "network.cidr", Rule: "must be of the IP version of the networks of pods and services, " +
+					constants.DefaultIPv4PodCIDR + " and " + constants.DefaultIPv4ServiceCIDR +
+					": the Kubernetes API server does not start otherwise", Value: p.Network.String(),
+				Remedy: "state networks for both in cluster.patches, for example " +
+					"cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: [fd00:10:96::/112]}}",
+			},
+			broken: func(cfg talosconfig.Provider) bool {
+				pods, services := clusterNetworksOf(cfg)
+				other := func(all []netip.Prefix) bool {
+					return len(all) > 0 && p.Network.IsValid() && all[0].Addr().Is6() != p.Network.Addr().Is6()
+				}
+
+				return other(pods) || other(services)
+			},
+		},
+		{
 			rule: "the networks of pods and services must not hold that of the nodes, network.cidr " + p.Network.String(),
 			unpatched: spec.Problem{
 				Path: "network.cidr", Rule: "must not lie in the networks of pods and services, " +

@@ -2,6 +2,7 @@ package machineconfig
 
 import (
 	"cmp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -132,6 +133,80 @@ func TestOverriddenHostname(t *testing.T) {
 		"out of the patch, and use pools.control.names")
 }
 
+// TestFamilyOfNetworks: the Kubernetes API server has an address of the nodes' network, and refuses Services of another
+// IP version.
+func TestFamilyOfNetworks(t *testing.T) {
+	t.Parallel()
+
+	const (
+		given = " (given: own.yaml, for home-control-1); correct the patch"
+		end   = ": the Kubernetes API server does not start with others" + given
+		own   = "network.cidr: must be of the IP version of the networks of pods and services, 10.244.0.0/16 and " +
+			"10.96.0.0/12: the Kubernetes API server does not start otherwise (given: 2001:db8::/64); state networks for " +
+			"both in cluster.patches, for example cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: " +
+			"[fd00:10:96::/112]}}"
+	)
+
+	for name, test := range map[string]struct {
+		v6           bool
+		patch, want  string
+		ofThePatches string // what is said where the configuration cannot be planned
+	}{
+		"IPv4": {},
+		"IPv4 with both": {
+			patch: "cluster: {network: {podSubnets: [10.244.0.0/16, fd00:10:244::/56], serviceSubnets: [10.96.0.0/12, " +
+				"fd00:10:96::/112]}}",
+		},
+		"IPv4 with services of IPv6": {
+			patch: "cluster: {network: {serviceSubnets: [fd00:10:96::/112]}}",
+			want: "cluster.patches[0]: the first networks of pods and services must be of the IP version of network.cidr " +
+				"10.0.0.0/16" + end,
+			ofThePatches: "cluster.patches[0]: the first networks of pods and services must be of the IP version of " +
+				"network.cidr 192.0.2.0/24" + end,
+		},
+		"IPv6": {v6: true, want: own},
+		"IPv6 with services": {
+			v6: true, patch: "cluster: {network: {serviceSubnets: [fd00:10:96::/112]}}", want: own,
+		},
+		"IPv6 with its own networks": {
+			v6: true, patch: "cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: [fd00:10:96::/112]}}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := reservedSpec()
+			delete(s.Pools, "worker")
+
+			if test.v6 {
+				s.Network = spec.Network{CIDR: "2001:db8::/64", Addressing: spec.AddressingReserved}
+				s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(1), Addresses: "2001:db8::11"}
+			}
+
+			if test.patch != "" {
+				s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
+			}
+
+			_, err := Check(planOf(t, s))
+			if test.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, "the configuration has 1 problem:\n  - "+test.want)
+			}
+
+			alone, err := CheckPatches(s)
+			require.NoError(t, err)
+
+			var got string
+			for _, p := range alone {
+				got += p.String()
+			}
+
+			assert.Equal(t, strings.ReplaceAll(test.ofThePatches, "home-control-1", "control"), got)
+		})
+	}
+}
+
 // TestLinkLocalGateway: Talos takes a gateway that only its link knows.
 func TestLinkLocalGateway(t *testing.T) {
 	t.Parallel()
@@ -141,12 +216,17 @@ func TestLinkLocalGateway(t *testing.T) {
 	s.Pools = map[string]spec.Pool{"control": {
 		Role: spec.RoleControlPlane, Count: new(1), Addresses: "2001:db8::11", Addressing: spec.AddressingStatic,
 	}}
+	s.Cluster.Patches = []spec.Patch{{
+		Path: "cluster.patches[0]", Origin: "own.yaml",
+		Text: "cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: [fd00:10:96::/112]}}",
+	}}
 
 	p := planOf(t, s)
 
 	warnings, err := Check(p)
 	require.NoError(t, err)
-	assert.Empty(t, warnings)
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0].Rule, "overrides the networks of pods and services of the plan")
 
 	patches, err := NodePatches(p, p.Nodes()[0])
 	require.NoError(t, err)

@@ -86,7 +86,12 @@ func valuesIn(text []byte) (map[string]string, spec.Problems, error) {
 		return nil, nil, err
 	}
 
-	lost := slices.Concat(misplaced, otherNamespaces(slices.Sorted(maps.Keys(all)), Project), unquoted)
+	known, err := schema.KeyTypes()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	lost := slices.Concat(misplaced, otherNamespaces(slices.Sorted(maps.Keys(all)), Project, known), unquoted)
 
 	return withPlaceholders(values), lost, nil
 }
@@ -118,18 +123,29 @@ func outside(text []byte) (spec.Problems, error) {
 	return problems, nil
 }
 
-// otherNamespaces are keys whose namespace looks like the project's and is another, so that nothing reads them.
-func otherNamespaces(keys []string, project string) spec.Problems {
+// otherNamespaces are keys that nothing reads: those whose namespace looks like the project's and is another, and those
+// of any namespace that have the name of a known key.
+func otherNamespaces(keys []string, project string, known map[string]string) spec.Problems {
 	var problems spec.Problems
 
 	for _, key := range keys {
 		namespace, name, _ := strings.Cut(key, ":")
-		if namespace != project && levenshtein.Distance(namespace, project, nil) <= len(project)/4 {
+		if namespace == project || ofProvider(namespace, name) {
+			continue
+		}
+
+		if _, ours := known[name]; ours || levenshtein.Distance(namespace, project, nil) <= len(project)/4 {
 			problems.Add(key, "has another namespace than "+project, namespace, "write "+project+":"+name)
 		}
 	}
 
 	return problems
+}
+
+// ofProvider says that one of Pulumi's providers has a key that is called as one of ours.
+func ofProvider(namespace, name string) bool {
+	return namespace == "kubernetes" && name == "cluster" ||
+		name == "environment" && slices.Contains([]string{"azure", "azuread", "azure-native"}, namespace)
 }
 
 // withPlaceholders puts stand-ins for the secrets that are needed and not there.

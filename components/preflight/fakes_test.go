@@ -42,6 +42,8 @@ func (healthy) Stores(context.Context, string) (map[string]proxmoxapi.Store, err
 	return stores, nil
 }
 
+func (healthy) Snippets(context.Context, string, string) (map[string]int64, error) { return nil, nil }
+
 func (healthy) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
 	return []proxmoxapi.Bridge{{Name: "vmbr0"}}, nil
 }

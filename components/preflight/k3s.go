@@ -3,10 +3,15 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 )
 
@@ -45,6 +50,152 @@ func (c *checks) checkSnippets(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// checkUserData refuses new user data in place of another VM's. The file has the name of its node, whatever the cluster,
+// and the provider overwrites the one that is there: cloud-init would set the other VM up anew at its next start. A file
+// that no VM uses may be left of a run that was cut off, or of a VM that was deleted by hand, and is written again.
+func (c *checks) checkUserData(ctx context.Context) error {
+	if c.plan.K3s == nil {
+		return nil
+	}
+
+	known := &userDataFiles{files: map[string]map[string]int64{}}
+
+	for _, n := range c.plan.Nodes() {
+		// Of other nodes, the user data stay as they are.
+		if !c.absent[n.VMID] && !slices.Contains(c.plan.Replace, n.Name) {
+			continue
+		}
+
+		if i := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
+			return c.strange(v, n) && !v.Template && v.Name == n.Name
+		}); i >= 0 {
+			c.problems = append(c.problems, c.sameUserData(n, c.vms[i], "has that name, and is not of this cluster: both "+
+				"would have one file of user data"))
+
+			continue
+		}
+
+		if err := c.checkUserDataFile(ctx, n, known); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// strange says that a VM is no node of the cluster, nor the one that a node is to have.
+func (c *checks) strange(v proxmoxapi.VM, n plan.Node) bool {
+	return v.ID != n.VMID && !v.Container && !proxmoxvm.OfCluster(v, c.plan)
+}
+
+// checkUserDataFile checks that no VM of others uses the file that a node is to have.
+func (c *checks) checkUserDataFile(ctx context.Context, n plan.Node, known *userDataFiles) error {
+	store := c.plan.K3s.Snippets
+
+	stores, err := c.storesOf(ctx, n.Host)
+	if err != nil || !slices.Contains(stores[store].Content, "snippets") {
+		return err // Without a datastore that takes them, there are none.
+	}
+
+	if _, asked := known.files[n.Host]; !asked {
+		if known.files[n.Host], err = c.proxmox.Snippets(ctx, n.Host, store); err != nil {
+			return err
+		}
+	}
+
+	file := fmt.Sprintf("%s:snippets/%s.yaml", store, n.Name)
+	if _, there := known.files[n.Host][file]; !there {
+		return nil
+	}
+
+	if err := c.readUserData(ctx, known); err != nil {
+		return err
+	}
+
+	for i, v := range c.vms {
+		// A VM reads the files of its own host.
+		if !c.strange(v, n) || v.Host != n.Host && !known.shared {
+			continue
+		}
+
+		switch {
+		case known.unread[i] != nil:
+			c.problems.Add("pools."+n.Pool, fmt.Sprintf("its user data %s is there already, and whether %s (VMID %d on host "+
+				"%s) uses it is unknown: %v", file, v.Label(), v.ID, v.Host, known.unread[i]), n.Name,
+				"see that the host answers; or delete the file, if no VM uses it")
+		case slices.Contains(slices.Collect(maps.Values(proxmoxapi.Properties(known.used[i]))), file):
+			c.problems = append(c.problems, c.sameUserData(n, v, "is not of this cluster and uses the user data "+file))
+		}
+	}
+
+	return nil
+}
+
+// userDataFiles are what is known of user data.
+type userDataFiles struct {
+	// files are those of the hosts that were asked.
+	files map[string]map[string]int64
+	// read says that VMs were asked: used is what each takes from files, unread why that is not known.
+	read   bool
+	used   []string
+	unread []error
+	// shared says that all hosts see the same files.
+	shared bool
+}
+
+// readUserData asks the VMs of others, once, what they take from files.
+func (c *checks) readUserData(ctx context.Context, known *userDataFiles) error {
+	if known.read {
+		return nil
+	}
+
+	shared, err := c.proxmox.SharedStores(ctx)
+	if err != nil {
+		return err
+	}
+
+	known.read, known.shared = true, shared[c.plan.K3s.Snippets]
+	known.used, known.unread = make([]string, len(c.vms)), make([]error, len(c.vms))
+
+	var group errgroup.Group
+
+	group.SetLimit(maxReaders)
+
+	for i, v := range c.vms {
+		if v.Container || proxmoxvm.OfCluster(v, c.plan) {
+			continue
+		}
+
+		group.Go(func() error {
+			config, err := c.proxmox.Config(ctx, v)
+			known.used[i], known.unread[i] = config.UserData, err
+
+			return nil
+		})
+	}
+
+	return group.Wait()
+}
+
+// sameUserData is the problem of a node that another VM has the user data of.
+func (c *checks) sameUserData(n plan.Node, v proxmoxapi.VM, why string) spec.Problem {
+	rule := fmt.Sprintf("%s (VMID %d on host %s) %s, and cloud-init would set that VM up anew at its next start",
+		v.Label(), v.ID, v.Host, why)
+
+	if !c.absent[n.VMID] {
+		return spec.Problem{
+			Path: "lifecycle.replace", Rule: rule, Value: n.Name,
+			Remedy: "take the node out of the list until that VM is gone, or has other user data and another name",
+		}
+	}
+
+	return spec.Problem{
+		Path: "pools." + n.Pool + ".names", Rule: rule, Value: n.Name,
+		Remedy: "choose names that no other cluster has, such as {cluster}-{pool}-{n} with another pool or cluster name; " +
+			"or remove that VM",
+	}
 }
 
 // checkCloudTemplate checks that the template of a K3s node was made for cloud-init. The provider recreates the drive,

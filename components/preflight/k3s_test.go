@@ -16,14 +16,35 @@ type cloudHost struct {
 
 	stores map[string]map[string]proxmoxapi.Store
 	drive  string
+	// snippets are there on every host, shared or not; userData are what VMs take from them, by VMID, and unread why that
+	// of a VM is not known.
+	snippets []string
+	shared   bool
+	userData map[int]string
+	unread   map[int]error
+}
+
+func (c cloudHost) Snippets(context.Context, string, string) (map[string]int64, error) {
+	files := map[string]int64{}
+	for _, name := range c.snippets {
+		files[name] = 1
+	}
+
+	return files, nil
+}
+
+func (c cloudHost) SharedStores(context.Context) (map[string]bool, error) {
+	return map[string]bool{"local": c.shared}, nil
 }
 
 func (c cloudHost) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
 	return c.stores[host], nil
 }
 
-func (c cloudHost) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
-	return proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 4}, CloudInit: c.drive}, nil
+func (c cloudHost) Config(_ context.Context, v proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return proxmoxapi.VMConfig{
+		Disks: map[string]int{"scsi0": 4}, CloudInit: c.drive, UserData: c.userData[v.ID],
+	}, c.unread[v.ID]
 }
 
 // TestK3sPreflight: what Proxmox VE lacks for nodes of K3s is found before anything is made.
@@ -91,6 +112,101 @@ func TestK3sPreflight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := check(t, p, c.cloud)
+			if c.want == "" {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.EqualError(t, err, "the configuration has 1 problem:\n  - "+c.want)
+		})
+	}
+}
+
+// TestUserDataOfOthers: the file of user data has the name of a node, whatever the cluster. A new node does not take the
+// place of another cluster's, and one that is made again has its own.
+func TestUserDataOfOthers(t *testing.T) {
+	const (
+		file   = "local:snippets/edge-server-1.yaml"
+		anew   = ", and cloud-init would set that VM up anew at its next start (given: edge-server-1); "
+		rename = "choose names that no other cluster has, such as {cluster}-{pool}-{n} with another pool or cluster name; " +
+			"or remove that VM"
+	)
+
+	p := plantest.K3s(t)
+	n := p.Nodes()[0]
+	template := proxmoxapi.VM{ID: 9000, Name: "ubuntu", Host: n.Host, Template: true}
+	own := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host, Tags: []string{"controlplane", "edge", "k3s"}}
+	other := proxmoxapi.VM{ID: 700, Name: n.Name, Host: "b", Tags: []string{"controlplane", "other", "k3s"}}
+	renamed := proxmoxapi.VM{ID: 701, Name: "renamed", Host: n.Host, Tags: []string{"other", "k3s"}}
+	away := proxmoxapi.VM{ID: 702, Host: "b"}
+	uses := map[int]string{701: "user=" + file, 702: "meta=local:snippets/meta.yaml,user=" + file}
+
+	stores := map[string]map[string]proxmoxapi.Store{n.Host: {
+		"local":     {Content: []string{"iso", "snippets"}, Active: true},
+		"local-lvm": {Content: []string{"images"}, Active: true, Free: 1 << 50},
+	}}
+
+	for name, c := range map[string]struct {
+		vms     []proxmoxapi.VM
+		cloud   cloudHost
+		replace bool
+		want    string
+	}{
+		"nothing like it": {vms: []proxmoxapi.VM{renamed}},
+		"the name of another cluster's node": {
+			vms: []proxmoxapi.VM{other},
+			want: "pools.server.names: edge-server-1 (VMID 700 on host b) has that name, and is not of this cluster: both " +
+				"would have one file of user data" + anew + rename,
+		},
+		"the name of a container": {vms: []proxmoxapi.VM{{ID: 700, Name: n.Name, Host: "b", Container: true}}},
+		"the file of a run that was cut off": {
+			vms: []proxmoxapi.VM{renamed}, cloud: cloudHost{snippets: []string{file}},
+		},
+		"the file of another VM": {
+			vms: []proxmoxapi.VM{renamed}, cloud: cloudHost{snippets: []string{file}, userData: uses},
+			want: "pools.server.names: renamed (VMID 701 on host " + n.Host + ") is not of this cluster and uses the user " +
+				"data " + file + anew + rename,
+		},
+		"a file of that name on another host": {
+			vms: []proxmoxapi.VM{away}, cloud: cloudHost{snippets: []string{file}, userData: uses},
+		},
+		"the file of another host's VM": {
+			vms: []proxmoxapi.VM{away}, cloud: cloudHost{snippets: []string{file}, userData: uses, shared: true},
+			want: "pools.server.names: VM 702 (VMID 702 on host b) is not of this cluster and uses the user data " + file +
+				anew + rename,
+		},
+		"who uses the file is unknown": {
+			vms: []proxmoxapi.VM{away}, cloud: cloudHost{
+				snippets: []string{file}, shared: true, unread: map[int]error{702: proxmoxapi.ErrHostSilent},
+			},
+			want: "pools.server: its user data " + file + " is there already, and whether VM 702 (VMID 702 on host b) uses " +
+				"it is unknown: cannot reach that host (given: edge-server-1); see that the host answers; or delete the file, " +
+				"if no VM uses it",
+		},
+		"a node that is there": {
+			vms: []proxmoxapi.VM{own, other}, cloud: cloudHost{snippets: []string{file}, userData: uses},
+		},
+		"a node that is replaced": {
+			vms: []proxmoxapi.VM{own}, replace: true,
+			cloud: cloudHost{snippets: []string{file}, userData: map[int]string{n.VMID: "user=" + file}},
+		},
+		"a node that is replaced, with another of its name": {
+			vms: []proxmoxapi.VM{own, other}, replace: true,
+			want: "lifecycle.replace: edge-server-1 (VMID 700 on host b) has that name, and is not of this cluster: both " +
+				"would have one file of user data" + anew + "take the node out of the list until that VM is gone, or has other " +
+				"user data and another name",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := *p
+			if c.replace {
+				changed.Replace = []string{n.Name}
+			}
+
+			c.cloud.vms, c.cloud.drive, c.cloud.stores = append(c.vms, template), "ide2", stores
+
+			_, err := check(t, &changed, c.cloud)
 			if c.want == "" {
 				require.NoError(t, err)
 

@@ -22,6 +22,7 @@ type Proxmox interface {
 	HAGroups(ctx context.Context) ([]string, error)
 	SharedStores(ctx context.Context) (map[string]bool, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
+	Snippets(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Hosts(ctx context.Context) ([]proxmoxapi.Host, error)
 	Stores(ctx context.Context, host string) (map[string]proxmoxapi.Store, error)
 	Bridges(ctx context.Context, host string) ([]proxmoxapi.Bridge, error)

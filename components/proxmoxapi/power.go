@@ -2,10 +2,13 @@ package proxmoxapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/luthermonson/go-proxmox"
 )
@@ -73,13 +76,15 @@ func (c *Client) Settings(ctx context.Context, vm VM) (Settings, error) {
 
 // Start starts a VM that is off, and returns when it runs. The error says why it does not.
 func (c *Client) Start(ctx context.Context, vm VM) error {
-	return c.vmTask(ctx, vm, "POST", "/status/start", nil)
+	return c.switchTo(ctx, vm, "/status/start", nil, true)
 }
 
 // Restart has a running VM shut down and start with what waits for that. It returns when the VM is off: Proxmox VE
 // starts it after that, and does not report how that went.
 func (c *Client) Restart(ctx context.Context, vm VM) error {
-	return c.vmTask(ctx, vm, "POST", "/status/reboot", nil)
+	_, err := c.vmTask(ctx, vm, "POST", "/status/reboot", nil)
+
+	return err
 }
 
 // shutdownSeconds is how long a guest may take to shut down before its power is cut. lifecycle.taskTimeout is longer.
@@ -87,14 +92,77 @@ const shutdownSeconds = 120
 
 // Shutdown has a VM shut down, cuts its power where it does not in time, and returns when it is off.
 func (c *Client) Shutdown(ctx context.Context, vm VM) error {
-	return c.vmTask(ctx, vm, "POST", "/status/shutdown",
-		map[string]any{"timeout": shutdownSeconds, "forceStop": 1})
+	return c.switchTo(ctx, vm, "/status/shutdown", map[string]any{"timeout": shutdownSeconds, "forceStop": 1}, false)
+}
+
+// switchTo has a VM started or shut down, and returns when it runs, or is off. High availability does it by itself: the
+// task that Proxmox VE answers with ("hastart", "hastop") ends when that was asked of it.
+func (c *Client) switchTo(ctx context.Context, vm VM, call string, body any, running bool) error {
+	kind, err := c.vmTask(ctx, vm, "POST", call, body)
+	if err != nil || !strings.HasPrefix(kind, "ha") {
+		return err
+	}
+
+	begun := time.Now()
+
+	for {
+		reached, why := c.reached(ctx, vm, running)
+		if reached {
+			return nil
+		}
+
+		late := time.Since(begun) > c.taskTimeout
+		if late {
+			why = fmt.Errorf("%w: gave up after %s (lifecycle.taskTimeout)", why, c.taskTimeout)
+		}
+
+		if late || errors.Is(why, errHAStuck) {
+			return fmt.Errorf("VM %d was to be %s by high availability, and %w. See 'ha-manager status' on host %s", vm.ID,
+				powerText(running), why, vm.Host)
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("interrupted while VM %d was to be %s by high availability: %w", vm.ID, powerText(running), why)
+		case <-time.After(time.Second / 4):
+		}
+	}
+}
+
+// errHAStuck says that high availability does nothing more about a VM.
+var errHAStuck = errors.New("high availability has given it up")
+
+// reached says whether a VM runs, or is off, and why that is not so, or not known. High availability may have moved it.
+func (c *Client) reached(ctx context.Context, vm VM, running bool) (bool, error) {
+	v, now, err := c.current(ctx, vm.ID)
+
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("whether it is so is not known: %w", err)
+	case v.ID == 0:
+		return false, errors.New("is not there any more")
+	case now.Status == map[bool]string{false: "stopped", true: "running"}[running]:
+		return true, nil
+	case now.HA.State == "error":
+		return false, fmt.Errorf("is %s on host %s: %w", now.Status, v.Host, errHAStuck)
+	default:
+		return false, fmt.Errorf("is %s on host %s, in state %q of high availability", now.Status, v.Host, now.HA.State)
+	}
+}
+
+func powerText(running bool) string {
+	if running {
+		return "running"
+	}
+
+	return "off"
 }
 
 // Resize makes a disk of a VM larger, which a running VM notices at once.
 func (c *Client) Resize(ctx context.Context, vm VM, disk string, gib int) error {
-	return c.vmTask(ctx, vm, "PUT", "/resize",
-		map[string]string{"disk": disk, "size": fmt.Sprintf("%dG", gib)})
+	_, err := c.vmTask(ctx, vm, "PUT", "/resize", map[string]string{"disk": disk, "size": fmt.Sprintf("%dG", gib)})
+
+	return err
 }
 
 // SetCPUUnits changes the weight of a VM, at once where it runs.

@@ -89,6 +89,10 @@ type statusOfVM struct {
 	Template int    `json:"template"`
 	MaxMem   int64  `json:"maxmem"`
 	Tags     string `json:"tags"`
+	// HA is empty where high availability does not manage the VM.
+	HA struct {
+		State string `json:"state"`
+	} `json:"ha"`
 }
 
 func (s statusOfVM) of(host string) VM {
@@ -276,30 +280,41 @@ func sizeGiB(drive string) int {
 
 // Find returns the VM, template or container with a VMID, as its host knows it; false when there is none.
 func (c *Client) Find(ctx context.Context, vmid int) (VM, bool, error) {
-	all, err := c.VMs(ctx)
+	v, now, err := c.current(ctx, vmid)
 
-	i := slices.IndexFunc(all, func(v VM) bool { return v.ID == vmid })
-	if i < 0 {
-		return VM{}, false, err
-	}
-
-	v := all[i]
-	if v.Container {
-		return v, true, nil
-	}
-
-	var now statusOfVM
-
-	switch err := c.get(ctx, qemu(v)+"/status/current", &now); {
-	case errors.Is(err, ErrHostSilent):
+	switch {
+	case errors.Is(err, ErrHostSilent) && v.ID != 0:
 		v.Silent = true
 
 		return v, true, nil
-	case err != nil:
+	case err != nil || v.ID == 0:
 		return VM{}, false, err
+	case v.Container:
+		return v, true, nil
 	default:
 		return now.of(v.Host), true, nil
 	}
+}
+
+// current is the VM with a VMID, as the cluster knows it, and what its host says of it, unless it is a container. The VM
+// has no VMID when there is none.
+func (c *Client) current(ctx context.Context, vmid int) (VM, statusOfVM, error) {
+	var now statusOfVM
+
+	all, err := c.VMs(ctx)
+
+	i := slices.IndexFunc(all, func(v VM) bool { return v.ID == vmid })
+
+	switch {
+	case i < 0:
+		return VM{}, now, err
+	case all[i].Container:
+		return all[i], now, nil
+	}
+
+	err = c.get(ctx, qemu(all[i])+"/status/current", &now)
+
+	return all[i], now, err
 }
 
 // Eject takes what is in a CD-ROM drive out of it. The drive stays, and a running VM notices at once. It does nothing

@@ -189,6 +189,14 @@ func scopeOf(ctx *pulumi.Context, name string, a hookArgs) rollout.Scope {
 	}
 }
 
+// readState has the state read, which says which VMs are ours before they are deleted. A teardown without a destroy
+// deletes none.
+func readState(s rollout.Scope, cluster pulumi.Resource) {
+	if !s.DryRun && (!s.Plan.Teardown || s.Destroying) {
+		s.Identities.ReadStateAfter(cluster)
+	}
+}
+
 // externalRollout restarts the VMs of nodes that the program does not bootstrap: only the VM is waited for, and its
 // failure reports itself nowhere.
 func externalRollout(s rollout.Scope) *rollout.Rollout {

@@ -118,6 +118,8 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
+	readState(b.hooks.scope, c)
+
 	if err := b.machines(); err != nil {
 		return nil, err
 	}

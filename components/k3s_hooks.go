@@ -45,7 +45,7 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 
 	h.operations = k3s.New(k3s.Options{
 		Scope: h.scope, Proxmox: proxmox, Kubeconfig: id.anyServer, Identity: id.known,
-		Manifests: h.manifests, Nodes: nodesBy(p, name, joinedSuffix),
+		Manifests: h.manifests, Nodes: nodesBy(p, name, tokens.JoinedSuffix),
 	})
 
 	var errs []error

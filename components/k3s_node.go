@@ -63,9 +63,6 @@ type k3sNodeArgs struct {
 	companions proxmoxvm.CompanionHooks
 }
 
-// joinedSuffix ends the name of the record that a node has joined.
-const joinedSuffix = "-joined"
-
 // K3sNode is one machine with K3s: its user data, its VM, and that it has joined.
 type K3sNode struct {
 	pulumi.ResourceState
@@ -214,7 +211,7 @@ func (args *k3sNodeArgs) warnOnUserDataDrift(ctx *pulumi.Context, file *storage.
 func (node *K3sNode) join(ctx *pulumi.Context, known pulumi.MapInput, hooks *pulumi.ResourceHookBinding,
 	before []pulumi.Resource,
 ) error {
-	joined, err := pulumi.NewStash(ctx, node.name+joinedSuffix, &pulumi.StashArgs{Input: known},
+	joined, err := pulumi.NewStash(ctx, node.name+tokens.JoinedSuffix, &pulumi.StashArgs{Input: known},
 		pulumi.Parent(node), pulumi.DependsOn(slices.Concat([]pulumi.Resource{node.VM}, node.companions, before)),
 		// Who it is does not change.
 		pulumi.IgnoreChanges([]string{"input.name", "input.vmid", "input.uuid", "input.address"}),

@@ -120,6 +120,8 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		return nil, err
 	}
 
+	readState(b.hooks.scope, c)
+
 	if p.Bootstrap == spec.BootstrapExternal {
 		if err := b.machines(); err != nil {
 			return nil, err
@@ -230,10 +232,6 @@ func (b *builder) cluster() error {
 	pulumi.All(credentials.CaCertificate(), credentials.ClientCertificate(),
 		credentials.ClientKey()).ApplyT(func(all []any) error {
 		b.hooks.credentials.Set(talosapi.Credentials{CA: all[0].(string), Certificate: all[1].(string), Key: all[2].(string)})
-
-		if !b.ctx.DryRun() && !p.Teardown {
-			b.hooks.scope.Identities.ReadState()
-		}
 
 		return nil
 	})

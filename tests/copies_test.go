@@ -89,3 +89,43 @@ func TestTwoCopies(t *testing.T) {
 		requireNoChange(t, r.Stack)
 	})
 }
+
+// TestTwoCopiesOfK3s: one operator has replaced an agent, and another, who has the older copy of the state, takes the
+// agent out. It keeps its pods, its Node, its firewall and its VM.
+func TestTwoCopiesOfK3s(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "k3s"))
+	set(t, r.Stack, "firewall.enabled", "true")
+	set(t, r.Stack, "pools.agent.count", "2")
+	result := upResult(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	api := kubernetesClient(t, result.Outputs)
+
+	old, err := r.Stack.Export(t.Context())
+	require.NoError(t, err)
+	set(t, r.Stack, "lifecycle.replace[0]", "edge-agent-2")
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	newest, err := r.Stack.Export(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, r.Stack.Import(t.Context(), old))
+
+	before, evicted := r.Lab.World().Snapshot(), len(calls(r, "/eviction"))
+
+	unset(t, r.Stack, "lifecycle.replace")
+	set(t, r.Stack, "pools.agent.count", "1")
+	assert.Regexp(t, `edge-agent-2 is not removed: .*VMID \d+ is "edge-agent-2" on host pve .*, and the state has `+
+		`edge-agent-2 there \(UUID .*\)\. It is not touched\.`, failUp(t, r.Stack))
+	assert.Equal(t, before, r.Lab.World().Snapshot())
+	assert.Len(t, calls(r, "/eviction"), evicted)
+	assert.Equal(t, []string{"edge-agent-1", "edge-agent-2", "edge-server-1"}, readyNodes(t, api))
+
+	// With the newest state, it goes.
+	require.NoError(t, r.Stack.Import(t.Context(), newest))
+	up(t, r.Stack)
+	assert.Equal(t, []string{"edge-agent-1", "edge-server-1"}, readyNodes(t, api))
+	requireNoChange(t, r.Stack)
+}

@@ -81,7 +81,8 @@ func TestImports(t *testing.T) {
 		{"components/rollout/k3s", []string{
 			"components/hookutil", "components/k3sconfig", "components/kubeapi", "components/etcd", "components/impact",
 			"components/upgradepath", "components/plan",
-			"components/proxmoxapi", "components/proxmoxvm", "components/rollout", "components/spec", "components/wait",
+			"components/proxmoxapi", "components/proxmoxvm", "components/rollout", "components/spec", "components/tokens",
+			"components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/impact", "components/kubeapi",

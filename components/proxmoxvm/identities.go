@@ -39,6 +39,9 @@ type Identities struct {
 	// unread is why it could not be read.
 	unread error
 	read   chan struct{}
+	once   sync.Once
+	// reads says that this run reads it.
+	reads bool
 }
 
 // NewIdentities returns the Identities of a plan. found is what preflight found with a VMID.
@@ -176,7 +179,17 @@ func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHo
 	}
 
 	if !known {
-		// A node that left the plan: its VM comes after this, and only the tags are known here.
+		// A node that left the plan, or is replaced: its VM comes after this.
+		was, found, err := i.stateMachine(ctx, vmid)
+
+		switch {
+		case err != nil:
+			return i.evaluate(Machine{VMID: vmid, Name: args.Name}, Comparison{Verdict: VerdictUnknown, Why: err.Error()}, "")
+		case found:
+			return i.evaluate(was.Machine, was.Compare(ctx, i.proxmox, OwnerTags(i.plan)), was.urn)
+		}
+
+		// The state has no such VM any more: only the tags are known here.
 		v, there, err := i.proxmox.Find(ctx, vmid)
 
 		switch {

@@ -21,18 +21,31 @@ type stateMachine struct {
 	urn pulumi.URN
 }
 
-// ReadState reads the VMs of the state. What leaves the cluster before its VM is deleted is known by its name alone:
-// the engine tells no hook about another resource. Call it while the program runs, and once a resource of the stack was
-// registered: the engine reads no state that is empty. What it could not read, CheckLeaving reports.
-func (i *Identities) ReadState() {
-	defer close(i.read)
+// ReadStateAfter reads the state when a resource is registered: the engine reads no state that is empty. What could not
+// be read is reported where it is needed. Call it before resources with hooks are registered.
+func (i *Identities) ReadStateAfter(r pulumi.Resource) {
+	i.reads = true
 
-	found, err := i.readState()
+	r.URN().ApplyT(func(pulumi.URN) error {
+		i.readOnce()
 
-	i.mu.Lock()
-	defer i.mu.Unlock()
+		return nil
+	})
+}
 
-	i.state, i.unread = found, err
+// readOnce reads the VMs of the state, as it is when the run begins. What leaves the cluster before its VM is deleted is
+// known by its name alone: the engine tells no hook about another resource.
+func (i *Identities) readOnce() {
+	i.once.Do(func() {
+		defer close(i.read)
+
+		found, err := i.readState()
+
+		i.mu.Lock()
+		defer i.mu.Unlock()
+
+		i.state, i.unread = found, err
+	})
 }
 
 func (i *Identities) readState() (map[string]stateMachine, error) {
@@ -76,28 +89,80 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 	return found, nil
 }
 
+// waitRead waits until the state was read. Its error says why it was not.
+func (i *Identities) waitRead(ctx context.Context) error {
+	select {
+	case <-i.read:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnknown, context.Cause(ctx))
+	case <-time.After(i.plan.NodeTimeout):
+		return fmt.Errorf("%w: the state was not read within %s", ErrUnknown, i.plan.NodeTimeout)
+	}
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	if i.unread != nil {
+		return fmt.Errorf("%w: %w", ErrUnknown, i.unread)
+	}
+
+	return nil
+}
+
+// stateMachine is the VM that the state has with a VMID; false where it has none, or where this run does not read it.
+func (i *Identities) stateMachine(ctx context.Context, vmid int) (stateMachine, bool, error) {
+	if !i.reads {
+		return stateMachine{}, false, nil
+	}
+
+	if err := i.waitRead(ctx); err != nil {
+		return stateMachine{}, false, err
+	}
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	for _, m := range i.state {
+		if m.VMID == vmid {
+			return m, true, nil
+		}
+	}
+
+	return stateMachine{}, false, nil
+}
+
 // ErrUnknown is what CheckLeaving reports where it is not known which VM it is about.
 var ErrUnknown = errors.New("which VM the state has is not known")
+
+// StateUUID is the UUID that the VM of the state has; empty: that is not known. name is that of the VM's resource.
+func (i *Identities) StateUUID(ctx context.Context, name string) string {
+	if i == nil || i.waitRead(ctx) != nil {
+		return ""
+	}
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	return i.state[name].UUID
+}
 
 // CheckLeaving says why what runs in a VM of the state must not be taken down before the VM is deleted: another VM has
 // its VMID. It asks Proxmox VE again. name is that of the VM's resource. The UUID is the one that the VM shows, or that no
 // machine shows.
 func (i *Identities) CheckLeaving(ctx context.Context, name string) (uuid string, err error) {
-	select {
-	case <-i.read:
-	case <-ctx.Done():
-	case <-time.After(i.plan.NodeTimeout):
+	if i == nil {
+		return noUUID, nil
+	}
+
+	if err := i.waitRead(ctx); err != nil {
+		return noUUID, fmt.Errorf("%s: %w", strings.TrimSuffix(name, tokens.VMSuffix), err)
 	}
 
 	i.mu.Lock()
 	m, known := i.state[name]
-	unread := i.unread
 	i.mu.Unlock()
 
-	switch {
-	case unread != nil:
-		return noUUID, fmt.Errorf("%s: %w: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown, unread)
-	case !known:
+	if !known {
 		return noUUID, fmt.Errorf("%s: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown)
 	}
 

@@ -38,4 +38,6 @@ const (
 	VMSuffix            = "-vm"
 	ConfigurationSuffix = "-config"
 	IdentitySuffix      = "-identity"
+	// JoinedSuffix ends the name of the record that a node of K3s has joined.
+	JoinedSuffix = "-joined"
 )

@@ -19,6 +19,7 @@ import (
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 	"talos-proxmox/components/wait"
 )
 
@@ -28,6 +29,8 @@ type Removals struct{ *Cluster }
 // leavingNode is a node whose membership is about to be deleted, and its VM after it.
 type leavingNode struct {
 	name string
+	// vm is the name of the resource of its VM.
+	vm string
 	// vmid and uuid are those of its machine, as they were when it joined; none where the state does not know.
 	vmid int
 	uuid string
@@ -48,7 +51,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	known := joined.ObjectValue()
 	l := leavingNode{
-		name: hookutil.String(known, "name"), vmid: int(hookutil.Number(known, "vmid")),
+		name: hookutil.String(known, "name"), vm: strings.TrimSuffix(args.Name, tokens.JoinedSuffix) + tokens.VMSuffix, vmid: int(hookutil.Number(known, "vmid")),
 		uuid: hookutil.String(known, "uuid"),
 	}
 
@@ -336,11 +339,11 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 		n.server, n.shut = &server, server.Leaving && n.off(ctx, n.leavingNode, server)
 	}
 
+	n.dead = n.dead || slices.Contains(n.Plan.ForceRemove, n.name)
+
 	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
 		return rollout.Change{}, err
 	}
-
-	n.dead = n.dead || slices.Contains(n.Plan.ForceRemove, n.name)
 
 	if exists, err := n.waitReady(ctx); err != nil || !exists {
 		return rollout.Change{NotJoined: true}, err
@@ -351,8 +354,17 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 	}, nil
 }
 
-// CheckDisruption waits until etcd can do without a server for good.
+// CheckDisruption waits until etcd can do without a server for good. Which machine the node runs on is looked at last,
+// right before anything is done to it: a newer copy of the state may have replaced both.
 func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) error {
+	if err := n.waitRemovable(ctx); err != nil {
+		return err
+	}
+
+	return n.checkMachine(ctx)
+}
+
+func (n *nodeRemoval) waitRemovable(ctx context.Context) error {
 	if n.server == nil || n.server.Member == "" {
 		return nil
 	}
@@ -387,6 +399,11 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 		if err := n.removeEtcdMember(ctx); err != nil {
 			return err
 		}
+
+		// That takes its time.
+		if err := n.checkMachine(ctx); err != nil {
+			return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
+		}
 	}
 
 	if err := n.kube.DeleteNode(ctx, n.name); err != nil {
@@ -394,6 +411,72 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	}
 
 	return n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
+}
+
+// checkMachine holds that the node is the one of the state: its VM by Proxmox VE, its Node by Kubernetes. A node that is
+// said to be dead is removed although that is not known.
+func (n *nodeRemoval) checkMachine(ctx context.Context) error {
+	// This run has found its VM to be ours, or has made it.
+	if n.planned != nil && n.Identities.CheckNow(ctx, *n.planned) == nil {
+		return nil
+	}
+
+	_, err := n.Identities.CheckLeaving(ctx, n.vm)
+	if err == nil {
+		err = n.checkNode(ctx)
+	}
+
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, proxmoxvm.ErrUnknown) || ctx.Err() != nil:
+		return err
+	case !n.dead:
+		return rollout.SuggestForce(err)
+	}
+
+	n.Warn(fmt.Sprintf("%s is removed although it is not known to be the one of the state: %v", n.name, err))
+
+	return nil
+}
+
+// checkNode compares the machine that Kubernetes has a node on with that of the state. A Node may be left of a machine
+// that was made again and has not joined: it is not ready.
+func (n *nodeRemoval) checkNode(ctx context.Context) error {
+	machine, err := n.kube.Machine(ctx, n.name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", proxmoxvm.ErrUnknown, err)
+	}
+
+	var ours []string
+
+	for _, uuid := range []string{n.uuid, n.Identities.StateUUID(ctx, n.vm)} {
+		if strings.EqualFold(uuid, machine) {
+			return nil
+		}
+
+		if uuid != "" && !slices.Contains(ours, uuid) {
+			ours = append(ours, uuid)
+		}
+	}
+
+	if machine == "" || len(ours) == 0 {
+		return nil
+	}
+
+	now, there, err := n.kube.Node(ctx, n.name)
+
+	switch why := fmt.Sprintf("Kubernetes has %s on the machine with SMBIOS UUID %s, and the state on %s", n.name, machine,
+		strings.Join(ours, " or ")); {
+	case err != nil:
+		return fmt.Errorf("%w: %w", proxmoxvm.ErrUnknown, err)
+	case !there:
+		return nil
+	case now.Ready:
+		return fmt.Errorf("%s: another copy of the state has replaced it, and it is not touched. Use the newest state", why)
+	default:
+		return fmt.Errorf("%w: %s", proxmoxvm.ErrUnknown, why)
+	}
 }
 
 // waitReady finds out whether the node is ready in Kubernetes, and exists there at all. One that K3s is restarted on

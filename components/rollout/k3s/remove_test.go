@@ -157,6 +157,50 @@ func TestAgentLeaves(t *testing.T) {
 		"edge-agent-1 is not removed: no Kubernetes API answers (edge-server-1: connection refused)")
 }
 
+// TestAgentOfAnother: a node that is ready on another machine than that of the state is neither drained nor forgotten. A
+// Node that is left of another machine goes where the operator says that it is dead.
+func TestAgentOfAnother(t *testing.T) {
+	e := newEdge(t)
+	r := &Removals{e.Cluster}
+	remove := func(uuid string) error {
+		r.Limiter = rollout.NewLimiter(1)
+
+		return r.remove(t.Context(), leavingNode{name: "edge-agent-1", uuid: uuid})
+	}
+
+	e.kubelet.Node.Status.NodeInfo.SystemUUID = "110ec58a-a0f2-4ac4-8393-c866d813b8d1"
+	require.NoError(t, e.kubelet.Join(t.Context()))
+	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
+
+	const other = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
+
+	for _, forced := range [][]string{nil, {"edge-agent-1"}} {
+		e.Plan.ForceRemove = forced
+		require.EqualError(t, remove(other), "edge-agent-1 is not removed: Kubernetes has edge-agent-1 on the machine with "+
+			"SMBIOS UUID 110ec58a-a0f2-4ac4-8393-c866d813b8d1, and the state on "+other+": another copy of the state has "+
+			"replaced it, and it is not touched. Use the newest state")
+
+		n, there := e.known(t)
+		require.True(t, there)
+		assert.False(t, n.Cordoned)
+	}
+
+	e.Plan.ForceRemove = nil
+	require.NoError(t, e.kubelet.Report(t.Context(), false, "gone"))
+	require.ErrorContains(t, remove(other), "if the node is broken, name it in lifecycle.forceRemove")
+
+	e.Plan.ForceRemove = []string{"edge-agent-1"}
+	require.NoError(t, remove(other))
+
+	_, there := e.known(t)
+	assert.False(t, there)
+
+	e.Plan.ForceRemove = nil
+	require.NoError(t, e.kubelet.Join(t.Context()))
+	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
+	require.NoError(t, remove("110EC58A-A0F2-4AC4-8393-C866D813B8D1"), "its own")
+}
+
 // TestCheckDisruption: a server is not taken down while etcd needs it, nor an agent while another is not ready.
 func TestCheckDisruption(t *testing.T) {
 	e := newEdge(t)

@@ -1,0 +1,73 @@
+package proxmoxvm
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// TestCheckCompanion: what belongs to a VM that the program does not know any more goes only where the VM is the one of
+// the state. A newer copy of the state may have replaced it.
+func TestCheckCompanion(t *testing.T) {
+	const ours, others = "6c84fb90-12c4-11e1-840d-7b25c5ee775a", "110ec58a-a0f2-4ac4-8393-c866d813b8d1"
+
+	p := &plan.Plan{Cluster: "edge", Distribution: "k3s", NodeTimeout: time.Millisecond}
+	state := map[string]stateMachine{"edge-agent-2-vm": {
+		Machine: Machine{VMID: 502, Name: "edge-agent-2", UUID: ours, Tags: OwnerTags(p)}, urn: "urn",
+	}}
+
+	for name, c := range map[string]struct {
+		uuid   string
+		tags   []string
+		state  map[string]stateMachine
+		unread bool
+		want   string
+	}{
+		"the VM of the state": {uuid: ours, tags: OwnerTags(p), state: state},
+		"a VM that has replaced it": {
+			uuid: others, tags: OwnerTags(p), state: state,
+			want: `VMID 502 is "edge-agent-2" on host pve (UUID ` + others + `), and the state has edge-agent-2 there (UUID ` +
+				ours + `). It is not touched.`,
+		},
+		"a VM that the state has no more": {uuid: others, tags: OwnerTags(p), state: map[string]stateMachine{}},
+		"another VM that the state has no more": {
+			uuid: others, state: map[string]stateMachine{},
+			want: `VMID 502 is "edge-agent-2" on host pve, without the tags edge and k3s of this cluster`,
+		},
+		"a state that is not known": {
+			uuid: ours, tags: OwnerTags(p), unread: true,
+			want: "so nothing is done to it: which VM the state has is not known: the state was not read within 1ms",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+				i := NewIdentities(ctx, p, &fakeProxmox{
+					machine: &proxmoxapi.VM{ID: 502, Name: "edge-agent-2", Host: "pve", Tags: c.tags},
+					config:  proxmoxapi.VMConfig{UUID: c.uuid},
+				}, nil)
+				i.reads, i.state = true, c.state
+
+				if !c.unread {
+					close(i.read)
+				}
+
+				err := i.CheckCompanion(t.Context(), &pulumi.ResourceHookArgs{
+					Name: "edge-agent-2-firewall", OldInputs: resource.NewPropertyMapFromMap(map[string]any{"vmId": 502}),
+				})
+				if c.want == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.want)
+				}
+
+				return nil
+			}, pulumi.WithMocks("p", "s", noResources{})))
+		})
+	}
+}

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
@@ -27,7 +31,7 @@ func (c *Cluster) Restart(n plan.Node) rollout.Cluster {
 	return &nodeRestart{clusterNode: clusterNode{c, n}}
 }
 
-// Evaluate finds out how the node is. Without a server that answers, a server may go: nothing is lost with it.
+// Evaluate finds out how the node is. Without a server that answers, a server may go where no quorum is lost with it.
 func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 	if err := k.locate(ctx); err != nil {
 		return rollout.Change{}, err
@@ -37,11 +41,17 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 	unanswered := !seen.answered && k.node.Role == spec.RoleControlPlane && ctx.Err() == nil
 
 	switch {
-	case err != nil && !unanswered:
+	case unanswered:
+		if err := k.checkNoQuorum(ctx); err != nil {
+			return rollout.Change{}, err
+		}
+	case err != nil:
 		return rollout.Change{}, err
-	case !unanswered && !seen.there:
+	case !seen.there:
 		return rollout.Change{NotJoined: true}, nil
-	case unanswered || !seen.Ready:
+	}
+
+	if unanswered || !seen.Ready {
 		k.Progress(k.node.Name + " is not ready in Kubernetes: its VM is restarted as it is")
 
 		return rollout.Change{Effect: impact.EffectReboot, Unreachable: true}, nil
@@ -50,6 +60,61 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 	k.before = seen.Boot
 
 	return rollout.Change{Effect: impact.EffectReboot, KeepPods: k.isOnlyNode()}, nil
+}
+
+// checkNoQuorum holds that a server may stop while no server answers: those that may run are no quorum with it, by what
+// Proxmox VE says of their VMs. They may well be a cluster that merely cannot be reached from here.
+func (k *nodeRestart) checkNoQuorum(ctx context.Context) error {
+	servers, err := k.serverVMs(ctx)
+	if err != nil {
+		return spec.Blocked(fmt.Sprintf("no server answers, and which servers run is not known: %v", err), "see that "+
+			"Proxmox VE answers; then run 'pulumi up' again")
+	}
+
+	running := []string{k.node.Name}
+
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		v := servers[name]
+
+		switch now, there, err := k.Proxmox.Find(ctx, v); {
+		case name == k.node.Name, err == nil && (!there || now.Stopped):
+		case err != nil || now.Silent:
+			running = append(running, name+" (not known)")
+		default:
+			running = append(running, name)
+		}
+	}
+
+	if len(servers) == 1 || len(running) < etcd.QuorumSize(len(servers)) {
+		return nil
+	}
+
+	return spec.Blocked(fmt.Sprintf("no server answers, and whether etcd can do without it is not known: the VMs of %d of "+
+		"%d servers run (%s), which may be a cluster that is not reached from here", len(running), len(servers),
+		strings.Join(running, ", ")),
+		fmt.Sprintf("see that port 6443 of the servers is reached from here; or, if the cluster is down, shut down the VM of "+
+			"%s, whose settings are changed while it is off; then run 'pulumi up' again", k.node.Name))
+}
+
+// serverVMs are the VMIDs of the servers by name: those of the plan, and those that have left it and not the cluster.
+func (k *nodeRestart) serverVMs(ctx context.Context) (map[string]int, error) {
+	servers := map[string]int{}
+	planned := map[int]bool{}
+
+	for _, n := range k.Plan.ControlPlanes() {
+		servers[n.Name], planned[n.VMID] = n.VMID, true
+	}
+
+	all, err := k.Proxmox.VMs(ctx)
+
+	for _, v := range all {
+		if !planned[v.ID] && !v.Container && !v.Template && proxmoxvm.OfCluster(v, k.Plan) &&
+			slices.Contains(v.Tags, string(spec.RoleControlPlane)) {
+			servers[v.Label()] = v.ID
+		}
+	}
+
+	return servers, err
 }
 
 // WaitRejoined waits until the node has booted again and is ready, a server by its own word: its API is there when its

@@ -1,6 +1,11 @@
 package k3s
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,9 +18,123 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 )
+
+// powered is a Proxmox VE that says how VMs are.
+type powered struct {
+	Proxmox
+
+	vms    map[int]proxmoxapi.VM
+	unread error
+}
+
+func (p powered) VMs(context.Context) ([]proxmoxapi.VM, error) {
+	return slices.Collect(maps.Values(p.vms)), p.unread
+}
+
+func (p powered) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+	v, there := p.vms[vmid]
+
+	return v, there, nil
+}
+
+// TestRestartUnanswered: where no server answers, one of several is restarted only if those whose VMs may run are no
+// quorum: they may be a cluster that is not reached from here.
+func TestRestartUnanswered(t *testing.T) {
+	server := func(id int, name string, change ...func(*proxmoxapi.VM)) proxmoxapi.VM {
+		v := proxmoxapi.VM{ID: id, Name: name, Host: "a", Tags: []string{"controlplane", "edge", "k3s"}}
+		for _, f := range change {
+			f(&v)
+		}
+
+		return v
+	}
+	off := func(v *proxmoxapi.VM) { v.Stopped = true }
+	silent := func(v *proxmoxapi.VM) { v.Silent = true }
+
+	const (
+		refused = "%s is not restarted: no server answers, and whether etcd can do without it is not known: the VMs of %d " +
+			"of 3 servers run (%s), which may be a cluster that is not reached from here; see that port 6443 of the servers " +
+			"is reached from here; or, if the cluster is down, shut down the VM of edge-server-1, whose settings are changed " +
+			"while it is off; then run 'pulumi up' again"
+		why = "edge-server-1"
+	)
+
+	for name, c := range map[string]struct {
+		vms     []proxmoxapi.VM
+		servers int
+		unread  error
+		want    string
+	}{
+		"the only server": {servers: 1, vms: []proxmoxapi.VM{server(401, "edge-server-1")}},
+		"one of several, which all run": {
+			servers: 3,
+			vms: []proxmoxapi.VM{
+				server(401, "edge-server-1"), server(402, "edge-server-2"), server(403, "edge-server-3"),
+			},
+			want: fmt.Sprintf(refused, why, 3, "edge-server-1, edge-server-2, edge-server-3"),
+		},
+		"one of two that run": {
+			servers: 3,
+			vms:     []proxmoxapi.VM{server(401, "edge-server-1"), server(402, "edge-server-2"), server(403, "edge-server-3", off)},
+			want:    fmt.Sprintf(refused, why, 2, "edge-server-1, edge-server-2"),
+		},
+		"one whose host does not answer": {
+			servers: 3,
+			vms: []proxmoxapi.VM{
+				server(401, "edge-server-1"), server(402, "edge-server-2", off), server(403, "edge-server-3", silent),
+			},
+			want: fmt.Sprintf(refused, why, 2, "edge-server-1, edge-server-3 (not known)"),
+		},
+		"the others are off or gone": {
+			servers: 3, vms: []proxmoxapi.VM{server(401, "edge-server-1"), server(402, "edge-server-2", off)},
+		},
+		"others that have left the plan": {
+			servers: 1,
+			vms: []proxmoxapi.VM{
+				server(401, "edge-server-1"), server(402, "edge-server-2"), server(403, "edge-server-3", off),
+			},
+			want: fmt.Sprintf(refused, why, 2, "edge-server-1, edge-server-2"),
+		},
+		"nothing is known": {
+			servers: 3, unread: errors.New("no answer"),
+			want: "edge-server-1 is not restarted: no server answers, and which servers run is not known: no answer; see " +
+				"that Proxmox VE answers; then run 'pulumi up' again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plantest.K3s(t)
+			p.ReadyTimeout = time.Millisecond
+			p.Pools[0].Nodes = nil
+
+			for i := range c.servers {
+				p.Pools[0].Nodes = append(p.Pools[0].Nodes, plan.Node{
+					Name: fmt.Sprintf("edge-server-%d", i+1), VMID: 401 + i, Role: spec.RoleControlPlane,
+				})
+			}
+
+			vms := map[int]proxmoxapi.VM{}
+			for _, v := range c.vms {
+				vms[v.ID] = v
+			}
+
+			k := clusterOf(p, "127.0.0.9", kubeconfigOf(t))
+			k.Proxmox = powered{vms: vms, unread: c.unread}
+
+			r := rollout.New(p, rollout.NewLimiter(1), k.Progress)
+
+			_, err := r.Prepare(t.Context(), p.Nodes()[0], k.Restart(p.Nodes()[0]), "edge-server-1 is not restarted")
+			if c.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, c.want)
+			}
+		})
+	}
+}
 
 // TestRestartContinues: an earlier run has emptied a node and was cut off, or its VM did not start. The VM is restarted
 // as it is, and the turn ends when the node is ready and takes pods again.

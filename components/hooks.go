@@ -3,6 +3,8 @@ package components
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -13,6 +15,8 @@ import (
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/vmrestart"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 // vmHooks are the hooks of VMs and of what they boot, whatever is to run in them.
@@ -195,6 +199,26 @@ func readState(s rollout.Scope, cluster pulumi.Resource) {
 	if !s.DryRun && (!s.Plan.Teardown || s.Destroying) {
 		s.Identities.ReadStateAfter(cluster)
 	}
+}
+
+// vmState is what is known of the VM of a node that is there.
+func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.Node) (proxmoxvm.State, error) {
+	state := report.VMState(n)
+	if !slices.Contains(s.Plan.Replace, n.Name) || report.AbsentVMIDs()[n.VMID] {
+		return state, nil
+	}
+
+	replaced, err := s.Identities.Replaced(childName(cluster, n) + tokens.VMSuffix)
+	if err != nil {
+		return state, spec.Problem{
+			Path: "lifecycle.replace", Rule: fmt.Sprintf("whether the node was replaced already is not known: %v", err),
+			Value: n.Name, Remedy: "run 'pulumi up' again, or take the node out of the list",
+		}
+	}
+
+	state.Replaced = replaced
+
+	return state, nil
 }
 
 // externalRollout restarts the VMs of nodes that the program does not bootstrap: only the VM is waited for, and its

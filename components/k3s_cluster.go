@@ -289,12 +289,18 @@ func (b *k3sBuilder) binding() *pulumi.ResourceHookBinding {
 // node is what a node of the plan is made of.
 func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, error) {
 	p := b.Plan
+
+	state, err := vmState(b.hooks.scope, b.report, b.name, n)
+	if err != nil {
+		return nil, err
+	}
+
 	args := &k3sNodeArgs{
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.checkVMIDFree),
 		After: b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
-		State: b.report.VMState(n), identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(b.report),
+		State: state, identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(b.report),
 	}
 
 	if p.Addressing == spec.AddressingStatic {

@@ -151,6 +151,11 @@ func (args *k3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 	}
 }
 
+// remade says that this run makes the VM, or makes it again: another one reads its user data when it boots first.
+func (args *k3sNodeArgs) remade() bool {
+	return args.Absent || args.Replace && !args.State.Replaced
+}
+
 // newUserData writes the user data to the node's host, and returns the volume that they become.
 func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	opts ...pulumi.ResourceOption,
@@ -158,7 +163,7 @@ func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	// Other user data would be another instance to cloud-init, which would set a running node up again when it is
 	// restarted. Another host would mean another file.
 	ignored := []string{"nodeName"}
-	if !args.Replace && !args.Absent {
+	if !args.remade() {
 		ignored = append(ignored, "sourceRaw")
 	}
 
@@ -177,7 +182,7 @@ func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 		return nil, err
 	}
 
-	if !args.Replace && !args.Absent {
+	if !args.remade() {
 		args.warnOnUserDataDrift(ctx, file)
 	}
 

@@ -484,13 +484,19 @@ func (b *builder) before(n plan.Node) []pulumi.Resource {
 // node is what a node of the plan is made of.
 func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*clusterNode, error) {
 	p := b.Plan
+
+	state, err := vmState(b.hooks.scope, b.report, b.name, n)
+	if err != nil {
+		return nil, err
+	}
+
 	args := &clusterNode{
 		TalosNodeArgs: TalosNodeArgs{
 			Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 			AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(), Proxmox: b.proxmox,
 		},
 		hooks: b.hooks.of(b.hooks.checkVMIDFree), companions: b.hooks.ofCompanions(b.report), after: b.before(n),
-		incomplete: b.report.Incomplete(n), absent: b.report.AbsentVMIDs()[n.VMID], state: b.report.VMState(n),
+		incomplete: b.report.Incomplete(n), absent: b.report.AbsentVMIDs()[n.VMID], state: state,
 		identities: b.hooks.scope.Identities, identified: b.hooks.uuids[n.Name].Set,
 	}
 

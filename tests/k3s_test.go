@@ -145,6 +145,13 @@ func TestK3s(t *testing.T) {
 	assert.Equal(t, "v1.34.3", contractOf(t, result).Versions.Kubernetes)
 	requireNoChange(t, r.Stack)
 
+	// The list may stay: what changes later leaves the user data of what was recreated, or cloud-init would set it up
+	// anew at its next start.
+	kept := r.Lab.World().Snapshot()
+	set(t, r.Stack, "k3s.sshKeys[0]", anyKey)
+	assert.Contains(t, upResult(t, r.Stack).StdOut, "the user data of edge-agent-2 differs from the configuration: ")
+	assert.Equal(t, kept, r.Lab.World().Snapshot())
+
 	// The agent was recreated, and the destroy releases no other.
 	unset(t, r.Stack, "lifecycle.replace")
 

@@ -207,6 +207,9 @@ type State struct {
 	// Disks are those that the VM has, by their place in the plan. The program makes them larger, not the provider,
 	// whose state may be that of before.
 	Disks []int
+	// Replaced says that lifecycle.replace was carried out for this VM: the name may stay in the list, and the VM is one
+	// that runs like others.
+	Replaced bool
 	// Mark is another one for each thing that is left to be done on the VM and that the provider does not do; 0: nothing
 	// is.
 	Mark int

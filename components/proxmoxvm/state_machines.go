@@ -19,6 +19,8 @@ import (
 type stateMachine struct {
 	Machine
 	urn pulumi.URN
+	// replaced says that it has the mark of a replacement.
+	replaced bool
 }
 
 // ReadStateAfter reads the state when a resource is registered: the engine reads no state that is empty. What could not
@@ -83,7 +85,10 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 			m.UUID = statedUUID(hookutil.String(properties, "description"))
 		}
 
-		found[urn[strings.LastIndex(urn, "::")+2:]] = stateMachine{m, pulumi.URN(urn)}
+		found[urn[strings.LastIndex(urn, "::")+2:]] = stateMachine{
+			Machine: m, urn: pulumi.URN(urn),
+			replaced: int(hookutil.Number(properties, replaceMark)) == replacedTimeout,
+		}
 	}
 
 	return found, nil
@@ -133,6 +138,17 @@ func (i *Identities) stateMachine(ctx context.Context, vmid int) (stateMachine, 
 
 // ErrUnknown is what CheckLeaving reports where it is not known which VM it is about.
 var ErrUnknown = errors.New("which VM the state has is not known")
+
+// Replaced says that the VM of the state was made for the entry of lifecycle.replace that is there still. name is that of
+// the VM's resource.
+func (i *Identities) Replaced(name string) (bool, error) {
+	i.readOnce()
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	return i.state[name].replaced, i.unread
+}
 
 // StateUUID is the UUID that the VM of the state has; empty: that is not known. name is that of the VM's resource.
 func (i *Identities) StateUUID(ctx context.Context, name string) string {

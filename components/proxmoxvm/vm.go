@@ -36,7 +36,7 @@ type Args struct {
 	CloudInit    *CloudInit
 	Mapping      pulumi.StringInput
 	AgentTimeout string
-	// Rebalance moves the VM to its host; Replace replaces it, once when it becomes true.
+	// Rebalance moves the VM to its host; Replace replaces it, once when it becomes true, unless State says that it was.
 	Rebalance, Replace bool
 	// Incomplete replaces it, if the state says that its creation failed.
 	Incomplete bool
@@ -125,13 +125,17 @@ func replaceOnce(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption
 		return nil
 	}
 
-	v.TimeoutClone = pulumi.Int(cloneTimeout + 1)
+	v.TimeoutClone = pulumi.Int(replacedTimeout)
 
 	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{replaceMark})}
 }
 
-// cloneTimeout and migrateTimeout are the provider's own, in seconds.
-const cloneTimeout, migrateTimeout = 1800, 1800
+// cloneTimeout and migrateTimeout are the provider's own, in seconds. replacedTimeout marks a VM that was replaced.
+const (
+	cloneTimeout, migrateTimeout = 1800, 1800
+
+	replacedTimeout = cloneTimeout + 1
+)
 
 // WarnOnImageDrift warns of a node that was made from another image than the plan says now, and says what follows. The
 // description is the one that was written when the VM was made.
@@ -161,8 +165,11 @@ func ignored(args *Args) []string {
 		paths = append(paths, "started", "ipv4Addresses", "ipv6Addresses", "networkInterfaceNames")
 	}
 
+	// A VM that is made again is as stated from the start.
+	remade := args.Replace && !args.State.Replaced || args.Incomplete
+
 	// The provider restarts a VM for its weight, so hooks change it.
-	if !args.Replace && !args.Incomplete {
+	if !remade {
 		paths = append(paths, "cpu.units")
 	}
 
@@ -172,8 +179,7 @@ func ignored(args *Args) []string {
 		paths = append(paths, "timeoutMigrate")
 	}
 
-	// A VM that is made again is as large as stated from the start.
-	if !args.Replace && !args.Incomplete {
+	if !remade {
 		for _, i := range args.State.Disks {
 			paths = append(paths, fmt.Sprintf("disks[%d].size", i))
 		}

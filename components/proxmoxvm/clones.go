@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/wait"
 )
@@ -21,7 +22,10 @@ type Clones struct {
 	// Limit is how many; 0: any number.
 	Limit int
 	// Timeout is how long a lock is waited for.
-	Timeout  time.Duration
+	Timeout time.Duration
+	// Patience is how long another clone may take until its VM has started: one that has failed is not heard of where no
+	// hook runs for it, as after lifecycle.teardown.
+	Patience time.Duration
 	Proxmox  Finder
 	Progress wait.Reporter
 
@@ -29,8 +33,16 @@ type Clones struct {
 	// templates are the slots of each template, release gives back that of a VM, by the name of its resource.
 	templates map[string]*semaphore.Weighted
 	release   map[string]func()
+	// ended are how many clones of each template have ended.
+	ended map[string]int
 	// locked is when a VM met a lock first.
 	locked map[string]time.Time
+}
+
+// LongestClone is how long a clone may take from before it is made until its VM has started: to wait for a lock, the
+// provider's own bounds for the copy and the start, and its wait for the guest agent.
+func LongestClone(p *plan.Plan) time.Duration {
+	return p.TaskTimeout + (cloneTimeout+startTimeout)*time.Second + p.AgentTimeout
 }
 
 // Begin runs before a VM is created, and waits until another clone of its template may be made.
@@ -46,17 +58,49 @@ func (c *Clones) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) error
 		c.Progress(fmt.Sprintf("%s waits for other clones of template %s (image.template.parallelClones: %d)", args.Name,
 			template, c.Limit))
 
-		if err := slots.Acquire(ctx, 1); err != nil {
-			return fmt.Errorf("%s: interrupted while it waited for other clones of template %s: %w", args.Name, template, err)
+		if err := c.acquire(ctx, slots, args.Name, template); err != nil {
+			return err
 		}
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.release[args.Name] = func() { slots.Release(1) }
+	c.release[args.Name] = func() {
+		c.ended[template]++
+
+		slots.Release(1)
+	}
 
 	return nil
+}
+
+// acquire waits for a slot for as long as other clones end.
+func (c *Clones) acquire(ctx context.Context, slots *semaphore.Weighted, name, template string) error {
+	endedNow := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+
+		return c.ended[template]
+	}
+
+	for {
+		before := endedNow()
+		short, cancel := context.WithTimeout(ctx, c.Patience)
+		err := slots.Acquire(short, 1)
+
+		cancel()
+
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s: interrupted while it waited for other clones of template %s: %w", name, template, ctx.Err())
+		case endedNow() == before:
+			return fmt.Errorf("%s is not made: none of the other clones of template %s has ended within %s, "+
+				"which is longer than one may take: they have failed. Run 'pulumi up' again", name, template, c.Patience)
+		}
+	}
 }
 
 // slotsOf a template are made when they are first asked for.
@@ -66,6 +110,7 @@ func (c *Clones) slotsOf(template string) *semaphore.Weighted {
 
 	if c.templates == nil {
 		c.templates, c.release = map[string]*semaphore.Weighted{}, map[string]func(){}
+		c.ended = map[string]int{}
 	}
 
 	if c.templates[template] == nil {

@@ -29,7 +29,7 @@ func TestParallelClones(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
 
-		c := &Clones{Limit: 2, Progress: func(m string) { said = append(said, m) }}
+		c := &Clones{Limit: 2, Patience: time.Hour, Progress: func(m string) { said = append(said, m) }}
 		begin := func(args *pulumi.ResourceHookArgs) <-chan error {
 			begun := make(chan error, 1)
 			go func() { begun <- c.Begin(t.Context(), args) }()
@@ -73,6 +73,32 @@ func TestParallelClones(t *testing.T) {
 		c.End("e")
 		c.End("g")
 		synctest.Wait()
+	})
+}
+
+// TestCloneNotHeardOf: a clone whose failure no hook is told of is not waited for without end; others that end are.
+func TestCloneNotHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Clones{Limit: 2, Patience: time.Hour, Progress: func(string) {}}
+
+		for _, name := range []string{"a", "b"} {
+			require.NoError(t, c.Begin(t.Context(), cloneOf(name, "pve1", 9000)))
+		}
+
+		begun := make(chan error, 2)
+
+		for _, name := range []string{"c", "d"} {
+			go func() { begun <- c.Begin(t.Context(), cloneOf(name, "pve1", 9000)) }()
+		}
+
+		time.Sleep(50 * time.Minute)
+		c.End("a")
+		require.NoError(t, <-begun)
+
+		time.Sleep(50 * time.Minute)
+		require.Empty(t, begun, "another has ended within the hour")
+		assert.Regexp(t, "^[cd] is not made: none of the other clones of template 9000 on host pve1 has ended within 1h0m0s, "+
+			"which is longer than one may take: they have failed. Run 'pulumi up' again$", <-begun)
 	})
 }
 

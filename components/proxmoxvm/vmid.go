@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -33,6 +34,7 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 	}
 
 	begun, err := untouched(ctx, p, proxmox, v)
+	ours := OfCluster(v, p)
 
 	switch {
 	case err != nil:
@@ -41,29 +43,29 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: "+
 			"a run was cut off while it made it, and nothing is on it. "+
 			"Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
-	case v.Name == name && slices.Contains(v.Tags, string(spec.DistributionK3s)):
+	case v.Name == name && ours && p.Distribution == spec.DistributionK3s:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
 			"could note it. Delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
-	case v.Name == name && slices.Contains(v.Tags, string(spec.DistributionTalos)):
+	case v.Name == name && ours:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
 			"could note it. To take it in, run 'go run ./stacks/ops -s %s adopt' and what that prints. "+
 			"To have it recreated, delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host, stack)
+	case v.Name == name:
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state, and without the tags %s of this "+
+			"cluster: whose it is is not known, and it may hold data. Look at it ('qm config %d' there) before you remove it; "+
+			"or choose another range", vmid, v.Name, v.Host, strings.Join(OwnerTags(p), " and "), vmid)
 	default:
 		return fmt.Errorf("VMID %d, meant for %q, is taken by %q on host %s: it was made while this run was under way. "+
 			"Remove it, or choose another range", vmid, name, v.Name, v.Host)
 	}
 }
 
-// untouched tells whether nothing has ever run in a VM that is off: it is a copy without its settings, or has no disk
-// yet, or the ISO file is in its drive that is taken out before a node is configured.
+// untouched tells whether nothing has ever run in a VM that is off: it is a copy of ours without its settings, or has no
+// disk yet, or is ours and the ISO file is in its drive that is taken out before a node is configured.
 func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.VM) (bool, error) {
 	pool, n, planned := NodeByVMID(p, v.ID)
 	if !v.Stopped || !planned {
 		return false, nil
-	}
-
-	if !slices.Contains(v.Tags, string(spec.DistributionTalos)) && !slices.Contains(v.Tags, string(spec.DistributionK3s)) {
-		return true, nil
 	}
 
 	config, err := proxmox.Config(ctx, v)
@@ -71,8 +73,7 @@ func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.
 		return false, err
 	}
 
-	_, disk := config.Disks[n.Disks[0].Interface]
-	loaded := pool.Image.Detach && !slices.Contains([]string{"", "none"}, config.CDROMs[n.CDROM])
+	loaded := OfCluster(v, p) && pool.Image.Detach && !slices.Contains([]string{"", "none"}, config.CDROMs[n.CDROM])
 
-	return !disk || loaded, nil
+	return len(config.Disks) == 0 || loaded || Found{VM: v, Config: config}.Bare(n.Name, OwnerTags(p)), nil
 }

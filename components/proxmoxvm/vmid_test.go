@@ -32,7 +32,17 @@ func TestCheckVMIDFree(t *testing.T) {
 	}
 	loaded, bare := whole, whole
 	loaded.CDROMs, bare.Disks = map[string]string{n.CDROM: "local:iso/talos-1.12.4.iso"}, nil
-	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve", Tags: []string{"talos"}, Stopped: true}
+	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve", Tags: OwnerTags(p), Stopped: true}
+	unknown := at + ` is "c-control-1" on host pve already, but not in this stack's state, and without the tags c and ` +
+		`talos of this cluster: whose it is is not known, and it may hold data. Look at it (` +
+		fmt.Sprintf("'qm config %d'", n.VMID) + ` there) before you remove it; or choose another range`
+
+	// What a copy of a template has of the node's, before its settings follow.
+	copied := whole
+	copied.UUID = "110ec58a-a0f2-4ac4-8393-c866d813b8d1"
+	copied.Settings = map[string]string{
+		"description": Describe("Talos controlplane", "6c84fb90-12c4-11e1-840d-7b25c5ee775a"), "tags": "talos",
+	}
 
 	for name, c := range map[string]struct {
 		change func(*proxmoxapi.VM)
@@ -44,10 +54,17 @@ func TestCheckVMIDFree(t *testing.T) {
 			at +
 				`, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`,
 		},
-		"it runs":                            {func(v *proxmoxapi.VM) { v.Stopped = false }, loaded, adopt},
-		"it ran":                             {func(*proxmoxapi.VM) {}, whole, adopt},
-		"a copy without its settings":        {func(v *proxmoxapi.VM) { v.Tags = nil }, whole, empty},
-		"without its disk":                   {func(*proxmoxapi.VM) {}, bare, empty},
+		"it runs":                        {func(v *proxmoxapi.VM) { v.Stopped = false }, loaded, adopt},
+		"it ran":                         {func(*proxmoxapi.VM) {}, whole, adopt},
+		"a copy without its settings":    {func(v *proxmoxapi.VM) { v.Tags = []string{"talos"} }, copied, empty},
+		"no copy, without our tags":      {func(v *proxmoxapi.VM) { v.Tags = nil }, whole, unknown},
+		"of another cluster":             {func(v *proxmoxapi.VM) { v.Tags = []string{"other", "talos"} }, loaded, unknown},
+		"without our tags, and it runs":  {func(v *proxmoxapi.VM) { v.Tags, v.Stopped = nil, false }, whole, unknown},
+		"without our tags, and its disk": {func(v *proxmoxapi.VM) { v.Tags = nil }, bare, empty},
+		"without its disk":               {func(*proxmoxapi.VM) {}, bare, empty},
+		"with another disk only": {func(*proxmoxapi.VM) {}, proxmoxapi.VMConfig{
+			Disks: map[string]int{"scsi7": 100}, CDROMs: map[string]string{n.CDROM: "none"},
+		}, adopt},
 		"the ISO file is still in its drive": {func(*proxmoxapi.VM) {}, loaded, empty},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,53 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
+)
+
+// checkRoles refuses another role for nodes that exist. Their VMs stay in the plan, so nothing would remove their
+// members from etcd before they become workers.
+func (c *checks) checkRoles(context.Context) error {
+	for _, pool := range c.plan.Pools {
+		var others []string
+
+		for _, v := range c.vms {
+			planned := slices.ContainsFunc(pool.Nodes, func(n plan.Node) bool { return n.VMID == v.ID })
+			if planned && hasOtherRole(v, c.plan, pool.Role) {
+				others = append(others, fmt.Sprintf("%s (VMID %d on host %s)", v.Label(), v.ID, v.Host))
+			}
+		}
+
+		if len(others) == 0 {
+			continue
+		}
+
+		is, why := spec.RoleWorker, "a worker does not join etcd later"
+		if pool.Role == spec.RoleWorker {
+			is, why = spec.RoleControlPlane, "etcd would go on counting them"
+		}
+
+		c.problems.Add("pools."+pool.Name+".role", fmt.Sprintf("does not change for nodes that exist, because %s; made with "+
+			"the role %s: %s", why, is, upTo(others, 3)), string(pool.Role),
+			fmt.Sprintf("write %s again; for nodes with the role %s, add a pool with another name, and then remove the nodes "+
+				"of this one", is, pool.Role))
+	}
+
+	return nil
+}
+
+// hasOtherRole says that a VM of the cluster was made for the other role. Operators may add tags, so both may be there.
+func hasOtherRole(v proxmoxapi.VM, p *plan.Plan, role spec.Role) bool {
+	other := spec.RoleControlPlane
+	if role == spec.RoleControlPlane {
+		other = spec.RoleWorker
+	}
+
+	return proxmoxvm.OfCluster(v, p) && slices.Contains(v.Tags, string(other)) && !slices.Contains(v.Tags, string(role))
+}

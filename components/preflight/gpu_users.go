@@ -8,21 +8,14 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 )
 
-// checkGPUInUse finds other VMs that have the GPU of a node that is yet to be made. While one of them runs, the node's
-// does not start.
+// checkGPUInUse finds other VMs that have the GPU of a node that is yet to be made, or gets another one. While one of
+// them runs, the node's does not start.
 func (c *checks) checkGPUInUse(ctx context.Context) error {
-	newNodes := map[string][]plan.Node{}
-
-	for _, n := range c.plan.Nodes() {
-		if _, there := c.report.devices[n.Name]; there && c.absent[n.VMID] {
-			newNodes[n.Host] = append(newNodes[n.Host], n)
-		}
-	}
-
-	if len(newNodes) == 0 {
+	if !slices.ContainsFunc(c.plan.Nodes(), func(n plan.Node) bool { return n.GPU != nil }) {
 		return nil
 	}
 
@@ -31,8 +24,19 @@ func (c *checks) checkGPUInUse(ctx context.Context) error {
 		return err
 	}
 
+	changed := map[string][]plan.Node{}
+
+	for _, n := range c.plan.Nodes() {
+		switch _, known := c.report.devices[n.Name]; {
+		case n.GPU == nil:
+		case c.changesHostOfGPU(n, mappings):
+		case known && (c.absent[n.VMID] || c.changesGPU(n, mappings)):
+			changed[n.Host] = append(changed[n.Host], n)
+		}
+	}
+
 	for _, v := range c.vms {
-		if len(newNodes[v.Host]) == 0 || v.Container || v.Template {
+		if len(changed[v.Host]) == 0 || v.Container || v.Template {
 			continue
 		}
 
@@ -41,14 +45,63 @@ func (c *checks) checkGPUInUse(ctx context.Context) error {
 			return err
 		}
 
-		for _, n := range newNodes[v.Host] {
-			if usesDevice(config.Devices, c.report.devices[n.Name].BDF, v.Host, mappings) {
+		for _, n := range changed[v.Host] {
+			if v.ID != n.VMID && usesDevice(config.Devices, c.report.devices[n.Name].BDF, v.Host, mappings) {
 				c.reportGPUInUse(n, v)
 			}
 		}
 	}
 
 	return nil
+}
+
+// changesHostOfGPU refuses to give a VM the GPU of another host than its own: only the resource mapping would change,
+// and the VM would not start any more. Where the mapping names the planned host already, an operator has migrated the
+// VM, and nothing changes.
+func (c *checks) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
+	at := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
+		return v.ID == n.VMID && (v.Name == n.Name || proxmoxvm.OfCluster(v, c.plan))
+	})
+
+	if at < 0 || c.vms[at].Host == n.Host || c.remade(n) || !c.changesGPU(n, mappings) {
+		return false
+	}
+
+	v := c.vms[at]
+	remedy := "name the node in lifecycle.replace: its VM is made again on host " + n.Host
+	if c.plan.Bootstrap == spec.BootstrapExternal {
+		remedy = "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool"
+	}
+
+	c.problems.Add(fmt.Sprintf("pools.%s.gpus.%d.host", n.Pool, n.Ordinal),
+		fmt.Sprintf("does not change for a VM that exists: %s (VMID %d) is on host %s, and does not start with a GPU of "+
+			"another host", n.Name, v.ID, v.Host), n.Host,
+		fmt.Sprintf("state host %s, with a GPU of that host; or %s", v.Host, remedy))
+
+	return true
+}
+
+// remade says that this update makes the VM of a node again.
+func (c *checks) remade(n plan.Node) bool {
+	return slices.Contains(c.plan.Replace, n.Name) || slices.Contains(c.report.incomplete, n.Name)
+}
+
+// changesGPU says that the VM of a node that exists is known to have another GPU than the planned one, or none.
+func (c *checks) changesGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
+	found, known := c.report.vms[n.VMID]
+	devices := found.Config.Devices
+
+	if !known { // Its host does not answer. Its mapping is one of those there are.
+		for name := range mappings {
+			devices = append(devices, proxmoxapi.Device{Mapping: name})
+		}
+	}
+
+	hidden := slices.ContainsFunc(devices, func(d proxmoxapi.Device) bool {
+		return d.Mapping != "" && mappings[d.Mapping] == nil
+	})
+
+	return !hidden && !usesDevice(devices, n.GPU.BDF, n.Host, mappings)
 }
 
 func (c *checks) reportGPUInUse(n plan.Node, v proxmoxapi.VM) {

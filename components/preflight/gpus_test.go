@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,4 +80,113 @@ func TestGPUs(t *testing.T) {
 	})
 	assert.EqualError(t, err, `the configuration has 1 problem:
   - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); repair it, or take it out`)
+}
+
+// gpuVMs have GPUs by resource mappings.
+type gpuVMs struct {
+	manyHosts
+
+	mappings map[string][]proxmoxapi.Mapped
+	has      map[int]string // the mapping of a VM
+}
+
+func (g *gpuVMs) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) {
+	return g.mappings, nil
+}
+
+func (g *gpuVMs) Config(_ context.Context, v proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	c := proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}}
+	if mapping := g.has[v.ID]; mapping != "" {
+		c.Devices = []proxmoxapi.Device{{Mapping: mapping}}
+	}
+
+	return c, nil
+}
+
+// TestGPUOfExistingNode: the GPU of a VM that exists is one of its host, which no other VM has.
+func TestGPUOfExistingNode(t *testing.T) {
+	s := spec.Spec{
+		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "a"}, {Name: "b"}}},
+		Cluster: spec.Cluster{Name: "c", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
+		Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+		Pools: map[string]spec.Pool{
+			"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"},
+			"gpu": {Role: spec.RoleWorker, Addresses: "10.0.0.31-39", GPUs: map[string]spec.GPUSpec{
+				"1": {BDF: "0000:01:00.0", NodeSpec: spec.NodeSpec{Host: "a"}},
+			}},
+		},
+	}
+
+	const onOther = "pools.gpu.gpus.1.host: does not change for a VM that exists: c-gpu-1 (VMID 601) is on host b, and " +
+		"does not start with a GPU of another host (given: a); state host b, with a GPU of that host; or "
+
+	at := func(host, bdf string) []proxmoxapi.Mapped { return []proxmoxapi.Mapped{{Host: host, BDF: bdf}} }
+
+	for name, c := range map[string]struct {
+		host   string // where the VM of the node is
+		maps   []proxmoxapi.Mapped
+		change func(*plan.Plan)
+		silent string
+		want   string
+	}{
+		"as it was made":   {host: "a", maps: at("a", "0000:01:00.0")},
+		"another host":     {host: "b", maps: at("b", "0000:01:00.0"), want: onOther + "name the node in lifecycle.replace"},
+		"made again there": {host: "b", maps: at("b", "0000:01:00.0"), change: func(p *plan.Plan) { p.Replace = []string{"c-gpu-1"} }},
+		"external": {
+			host: "b", maps: at("b", "0000:01:00.0"), change: func(p *plan.Plan) { p.Bootstrap = spec.BootstrapExternal },
+			want: onOther + "take the node out of its cluster",
+		},
+		"migrated by an operator": {host: "b", maps: append(at("a", "0000:01:00.0"), at("b", "0000:07:00.0")...)},
+		"mapping not visible":     {host: "b"},
+		"its host is silent":      {host: "b", maps: at("b", "0000:01:00.0"), silent: "b", want: onOther},
+		"another card":            {host: "a", maps: at("a", "0000:09:00.0")},
+		"the card of another VM": {
+			host: "a", maps: at("a", "0000:02:00.0"),
+			change: func(p *plan.Plan) { p.Pools[1].Nodes[0].GPU.BDF = "0000:03:00.0" },
+			want: "pools.gpu.gpus.1.bdf: is in use by gaming (VMID 700) on host a (given: 0000:03:00.0); take it from that VM, " +
+				"or name another GPU",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plantest.New(t, s)
+			if c.change != nil {
+				c.change(p)
+			}
+
+			require.Equal(t, 601, p.Pools[1].Nodes[0].VMID)
+
+			g := &gpuVMs{
+				manyHosts: manyHosts{
+					vms: []proxmoxapi.VM{
+						{ID: 401, Name: "c-control-1", Host: "a", Tags: []string{"c", "controlplane", "talos"}},
+						{ID: 601, Name: "c-gpu-1", Host: c.host, Tags: []string{"c", "talos", "worker"}},
+						{ID: 700, Name: "gaming", Host: "a"},
+					},
+					devices: map[string][]proxmoxapi.PCIDevice{"a": {{BDF: "0000:01:00.0"}, {BDF: "0000:03:00.0"}}},
+				},
+				mappings: map[string][]proxmoxapi.Mapped{"other": at("a", "0000:03:00.0")},
+				has:      map[int]string{601: "c-gpu-1", 700: "other"},
+			}
+			if c.maps != nil {
+				g.mappings["c-gpu-1"] = c.maps
+			}
+
+			checks := newChecks(p, g, quietNetwork{})
+			checks.vms = g.vms
+			require.NoError(t, checks.checkIdentities(t.Context()))
+
+			if c.silent != "" {
+				delete(checks.report.vms, 601)
+			}
+
+			require.NoError(t, checks.checkGPUs(t.Context()))
+
+			if c.want == "" {
+				assert.Empty(t, checks.problems)
+			} else {
+				require.Len(t, checks.problems, 1)
+				assert.Contains(t, checks.problems[0].String(), c.want)
+			}
+		})
+	}
 }

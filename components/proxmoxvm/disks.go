@@ -18,11 +18,7 @@ import (
 func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 	var problems spec.Problems
 
-	remedy := "name the node in lifecycle.replace: its VM is made again without it, and all that is on its disks goes"
-	if p.Bootstrap == spec.BootstrapExternal {
-		remedy = "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all that " +
-			"is on its disks goes"
-	}
+	remedy := remake(p, "without it")
 
 	for i, disk := range Disks(args.OldInputs) {
 		at := hookutil.String(disk, "interface")
@@ -43,4 +39,15 @@ func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 	}
 
 	return problems.Err()
+}
+
+// remake is how a VM is made again in another shape.
+func remake(p *plan.Plan, shape string) string {
+	if p.Bootstrap == spec.BootstrapExternal {
+		return "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all that " +
+			"is on its disks goes"
+	}
+
+	return fmt.Sprintf("name the node in lifecycle.replace: its VM is made again %s, and all that is on its disks goes",
+		shape)
 }

@@ -23,7 +23,7 @@ type UpdateHooks struct {
 	Nodes map[string]plan.Node
 }
 
-// ApplyOnline refuses what would take a disk away, makes disks larger, sets the CPU weight, and restores the resource
+// ApplyOnline refuses what would take a disk away or change the firmware, makes disks larger, sets the CPU weight, and restores the resource
 // pool.
 func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, there := u.Nodes[args.Name]
@@ -31,7 +31,7 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
 	}
 
-	if err := CheckDisksKept(u.Plan, args); err != nil {
+	if err := errors.Join(CheckDisksKept(u.Plan, args), CheckFirmwareKept(u.Plan, n, args)); err != nil {
 		return err
 	}
 

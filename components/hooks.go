@@ -47,6 +47,8 @@ type vmHooks struct {
 	// deletions says that deletions have hooks: without the program, the engine refuses to delete what has. A run that
 	// destroys the cluster keeps them, so that the state of its resources need not be written before they are deleted.
 	deletions bool
+	// alone says that the plan has one node, and others of its cluster have plans of their own.
+	alone bool
 }
 
 // hookArgs are what the hooks of a cluster need, whatever its nodes run.
@@ -114,7 +116,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.announced, "vm-announced", r.Identities.Announce, previews)
 	register(&h.created, "vm-created", checkCreated)
 	register(&h.checked, "vm-checked", r.Identities.Check, previews)
-	rules := &proxmoxvm.HARules{Plan: r.Plan, Proxmox: r.Proxmox, Progress: r.Progress}
+	rules := &proxmoxvm.HARules{Plan: r.Plan, Proxmox: r.Proxmox, Progress: r.Progress, Alone: h.alone}
 	register(&h.applyRules, "ha-rules", rules.Apply)
 	register(&h.companions, "vm-companions", r.Identities.CheckCompanion, previews)
 

@@ -156,7 +156,7 @@ func standalone(ctx *pulumi.Context, name string, args TalosNodeArgs) (*clusterN
 
 	var (
 		errs  []error
-		hooks = vmHooks{deletions: true}
+		hooks = vmHooks{deletions: true, alone: true}
 	)
 
 	errs = append(errs, hooks.register(ctx, name, vmrestart.New(vmrestart.Options{

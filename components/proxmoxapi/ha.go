@@ -48,6 +48,8 @@ type HARule struct {
 	// Resources are "vm:401", Nodes are hosts with a priority if they have one, "pve1:2".
 	Resources, Nodes []string
 	Strict           bool
+	// Disabled rules place no VM.
+	Disabled bool
 	// Digest is that of all rules.
 	Digest string
 }
@@ -62,7 +64,7 @@ const (
 func (c *Client) HARules(ctx context.Context) ([]HARule, error) {
 	var reply []struct {
 		Rule, Type, Comment, Resources, Nodes, Digest string
-		Strict                                        int
+		Strict, Disable                               int
 	}
 	if err := c.get(ctx, "/cluster/ha/rules", &reply); err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func (c *Client) HARules(ctx context.Context) ([]HARule, error) {
 	for _, r := range reply {
 		found = append(found, HARule{
 			Name: r.Rule, Kind: r.Type, Comment: r.Comment, Resources: listed(r.Resources), Nodes: listed(r.Nodes),
-			Strict: r.Strict == 1, Digest: r.Digest,
+			Strict: r.Strict == 1, Disabled: r.Disable == 1, Digest: r.Digest,
 		})
 	}
 

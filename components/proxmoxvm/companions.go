@@ -12,8 +12,10 @@ import (
 type CompanionHooks struct {
 	// All companions have these; nil: none.
 	All *pulumi.ResourceHookBinding
-	// ApplyRules runs after the HA resource of a node with rules was made or changed; nil: nothing does.
+	// ApplyRules runs after the HA resource of a node was made or changed, where there are rules; nil: nothing does.
 	ApplyRules *pulumi.ResourceHook
+	// Mark of the HA resource of a node: another one has the rules applied again. nil: 0.
+	Mark func(n plan.Node) int
 	// HARules says that Proxmox VE has rules of high availability in place of groups.
 	HARules bool
 }
@@ -72,7 +74,12 @@ func newHAResource(ctx *pulumi.Context, name string, n plan.Node, vmid pulumi.In
 		args.Group = pulumi.String(n.HAGroup)
 	}
 
-	if comment := haComment(n); comment != "" {
+	mark := 0
+	if hooks.Mark != nil {
+		mark = hooks.Mark(n)
+	}
+
+	if comment := HAComment(n, mark); comment != "" {
 		args.Comment = pulumi.String(comment)
 	}
 
@@ -81,7 +88,8 @@ func newHAResource(ctx *pulumi.Context, name string, n plan.Node, vmid pulumi.In
 		binding = *hooks.All
 	}
 
-	if hooks.ApplyRules != nil && (hasHARules(n) || n.HAGroup != "" && hooks.HARules) {
+	// Rules that the node no longer has are removed by the same hook.
+	if hooks.ApplyRules != nil && (hasHARules(n) || hooks.HARules) {
 		binding.AfterCreate = []*pulumi.ResourceHook{hooks.ApplyRules}
 		binding.AfterUpdate = []*pulumi.ResourceHook{hooks.ApplyRules}
 	}

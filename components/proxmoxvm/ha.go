@@ -17,66 +17,13 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// HARulesMajor is the first version of Proxmox VE with rules in place of groups.
-const HARulesMajor = 9
-
-// GroupRule is the rule that Proxmox VE makes of a group when it is upgraded to version 9.
-func GroupRule(group string) string { return "ha-group-" + group }
-
-// hasHARules says that rules of the program say where a node's VM runs.
-func hasHARules(n plan.Node) bool { return n.HA.Places() }
-
-// RuleOf is the rule that places the VM of a node on Proxmox VE 9; empty: none does.
-func RuleOf(n plan.Node) string {
-	switch {
-	case n.HAGroup != "":
-		return GroupRule(n.HAGroup)
-	case n.HA != nil && len(n.HA.Hosts) > 0:
-		return n.Cluster + "-" + n.Pool
-	case n.HA != nil && n.HA.Apart:
-		return n.Cluster + "-" + n.Pool + apartSuffix
-	default:
-		return ""
-	}
-}
-
-const apartSuffix = "-apart"
-
-// haComment is the comment of the HA resource of a node with rules: whose it is, and what the rules are to be. Its
-// change is what lets a hook change the rules.
-func haComment(n plan.Node) string {
-	if !hasHARules(n) {
-		return ""
-	}
-
-	comment := ruleComment(n) + ":"
-	if len(n.HA.Hosts) > 0 {
-		comment += " hosts " + strings.Join(n.HA.Hosts, " ")
-	}
-
-	if n.HA.Strict {
-		comment += " only"
-	}
-
-	if n.HA.Apart {
-		comment += " apart"
-	}
-
-	return comment
-}
-
-// ruleComment says whose a rule is. Names of clusters are unique on a Proxmox VE.
-func ruleComment(n plan.Node) string {
-	return fmt.Sprintf("talos-proxmox cluster %s pool %s", n.Cluster, n.Pool)
-}
-
-func sid(n plan.Node) string { return "vm:" + strconv.Itoa(n.VMID) }
-
 // HARules keep the rules of high availability as the plan says. The provider has none.
 type HARules struct {
 	Plan     *plan.Plan
 	Proxmox  Proxmox
 	Progress wait.Reporter
+	// Alone says that the plan has one node only, and its pool may have others.
+	Alone bool
 
 	mu sync.Mutex
 }
@@ -103,100 +50,65 @@ func (h *HARules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) erro
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	if n.HAGroup != "" {
-		return h.join(ctx, n)
-	}
-
-	members, err := h.members(ctx, n)
+	comments, err := h.Proxmox.HAComments(ctx)
 	if err != nil {
 		return err
 	}
 
+	whole := h.Plan
+	if h.Alone {
+		whole = nil
+	}
+
 	var errs []error
 
-	for _, wanted := range haRules(n, members) {
-		// Each change gives the rules another digest.
-		rules, err := h.Proxmox.HARules(ctx)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
+	for _, wanted := range WantedRules(n, MembersOf(n, whole, comments)) {
+		errs = append(errs, h.set(ctx, n, wanted, comments))
+	}
 
-		errs = append(errs, h.set(ctx, rules, wanted))
+	if n.HAGroup != "" {
+		errs = append(errs, h.join(ctx, n))
 	}
 
 	return errors.Join(errs...)
 }
 
-// haRules are the rules of the pool of a node. One without hosts, or with less than two VMs to keep apart, is not made.
-func haRules(n plan.Node, members []string) []proxmoxapi.HARule {
-	name := n.Cluster + "-" + n.Pool
-	nodes := proxmoxapi.HARule{
-		Name: name, Kind: proxmoxapi.HANodes, Comment: ruleComment(n), Resources: members, Nodes: n.HA.Hosts,
-		Strict: n.HA.Strict,
-	}
-	apart := proxmoxapi.HARule{Name: name + apartSuffix, Kind: proxmoxapi.HAApart, Comment: ruleComment(n)}
-
-	if len(n.HA.Hosts) == 0 {
-		nodes.Resources = nil
-	}
-
-	if n.HA.Apart && len(members) > 1 {
-		apart.Resources = members
-	}
-
-	// VMs are not both kept apart and on hosts with priorities: what is to go, goes first.
-	if len(apart.Resources) == 0 {
-		return []proxmoxapi.HARule{apart, nodes}
-	}
-
-	return []proxmoxapi.HARule{nodes, apart}
-}
-
-// members are the VMs of the pool of a node that are under high availability already, by the program: it has written
-// their comments.
-func (h *HARules) members(ctx context.Context, n plan.Node) ([]string, error) {
-	comments, err := h.Proxmox.HAComments(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	var found []string
-
-	for _, other := range h.Plan.Nodes() {
-		if other.Pool == n.Pool && strings.HasPrefix(comments[sid(other)], ruleComment(n)+":") {
-			found = append(found, sid(other))
-		}
-	}
-
-	slices.Sort(found)
-
-	return found, nil
-}
-
 // set makes, changes or removes a rule. One that has VMs of others, or another comment, belongs to others.
-func (h *HARules) set(ctx context.Context, rules []proxmoxapi.HARule, wanted proxmoxapi.HARule) error {
-	at := slices.IndexFunc(rules, func(r proxmoxapi.HARule) bool { return r.Name == wanted.Name })
+func (h *HARules) set(ctx context.Context, n plan.Node, wanted proxmoxapi.HARule, comments map[string]string) error {
+	// Each change gives the rules another digest.
+	is, there, err := h.find(ctx, wanted.Name)
+	if err != nil {
+		return err
+	}
 
-	if at >= 0 {
-		if err := h.checkOurs(rules[at], wanted); err != nil {
-			return err
-		}
+	if there {
+		err = h.checkOurs(ctx, n, is, wanted, comments)
 	}
 
 	switch {
-	case at < 0 && len(wanted.Resources) == 0:
+	case !there && len(wanted.Resources) == 0, err != nil && is.Comment != wanted.Comment && len(wanted.Resources) == 0:
 		return nil
+	case err != nil:
+		return err
 	case len(wanted.Resources) == 0:
 		h.Progress("high availability: rule " + wanted.Name + " is removed")
 
 		return h.Proxmox.DeleteHARule(ctx, wanted.Name)
-	case at >= 0:
-		wanted.Digest = rules[at].Digest
-		if same(rules[at], wanted) {
-			return nil
+	case there && SameRule(is, wanted):
+		return nil
+	}
+
+	if wanted.Kind == proxmoxapi.HANodes {
+		if err := h.leaveOthers(ctx, n, wanted.Name, wanted.Resources); err != nil {
+			return err
 		}
 	}
 
+	if is, _, err = h.find(ctx, wanted.Name); err != nil {
+		return err
+	}
+
+	wanted.Digest = is.Digest
 	h.Progress(fmt.Sprintf("high availability: rule %s is set for %s", wanted.Name, strings.Join(wanted.Resources, ", ")))
 
 	if err := h.Proxmox.SetHARule(ctx, wanted); err != nil {
@@ -206,12 +118,87 @@ func (h *HARules) set(ctx context.Context, rules []proxmoxapi.HARule, wanted pro
 	return nil
 }
 
-func (h *HARules) checkOurs(is, wanted proxmoxapi.HARule) error {
-	foreign := slices.ContainsFunc(is.Resources, func(resource string) bool {
-		return !slices.ContainsFunc(h.Plan.Nodes(), func(n plan.Node) bool { return sid(n) == resource })
+// find reads a rule.
+func (h *HARules) find(ctx context.Context, name string) (proxmoxapi.HARule, bool, error) {
+	rules, err := h.Proxmox.HARules(ctx)
+
+	at := slices.IndexFunc(rules, func(r proxmoxapi.HARule) bool { return r.Name == name })
+	if err != nil || at < 0 {
+		return proxmoxapi.HARule{}, false, err
+	}
+
+	return rules[at], true, nil
+}
+
+// leaveOthers takes VMs out of all rules but one that say on which hosts they run: Proxmox VE has each in one of these
+// at most, and says of a second only that it is invalid. Nothing else of a rule of others changes.
+func (h *HARules) leaveOthers(ctx context.Context, n plan.Node, but string, vms []string) error {
+	rules, err := h.Proxmox.HARules(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, rule := range rules {
+		left := slices.DeleteFunc(slices.Clone(rule.Resources), func(r string) bool { return slices.Contains(vms, r) })
+		if rule.Name == but || !Places(rule) || len(left) == len(rule.Resources) {
+			continue
+		}
+
+		now, _, err := h.find(ctx, rule.Name)
+		if err != nil {
+			return err
+		}
+
+		switch rule.Resources, rule.Digest = left, now.Digest; {
+		case len(left) > 0:
+			h.Progress(fmt.Sprintf("high availability: rule %s keeps %s", rule.Name, strings.Join(left, ", ")))
+
+			err = h.Proxmox.SetHARule(ctx, rule)
+		case Made(rule, n):
+			h.Progress("high availability: rule " + rule.Name + " is removed")
+
+			err = h.Proxmox.DeleteHARule(ctx, rule.Name)
+		default:
+			err = fmt.Errorf("%s: no rule of high availability is without VMs, and this one is not of this cluster: %s",
+				strings.Join(vms, ", "), RemoveRule(rule.Name))
+		}
+
+		if err != nil {
+			return fmt.Errorf("rule %s of high availability: %w", rule.Name, err)
+		}
+	}
+
+	return nil
+}
+
+// RemoveRule says how to remove a rule.
+func RemoveRule(name string) string {
+	return fmt.Sprintf("run 'ha-manager rules remove %s' on a host, then 'pulumi up' again", name)
+}
+
+// checkOurs holds that a rule has only VMs of the cluster: those of the plan, and those whose comment or tags say so,
+// which may be about to leave.
+func (h *HARules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmoxapi.HARule, comments map[string]string,
+) error {
+	others := slices.DeleteFunc(slices.Clone(is.Resources), func(resource string) bool {
+		return strings.HasPrefix(comments[resource], clusterComment(n)) ||
+			slices.ContainsFunc(h.Plan.Nodes(), func(n plan.Node) bool { return SID(n) == resource })
 	})
 
-	if foreign || is.Comment != wanted.Comment || is.Kind != wanted.Kind {
+	if len(others) > 0 {
+		vms, err := h.Proxmox.VMs(ctx)
+		if err != nil {
+			return err
+		}
+
+		others = slices.DeleteFunc(others, func(resource string) bool {
+			return slices.ContainsFunc(vms, func(v proxmoxapi.VM) bool {
+				return fmt.Sprintf("vm:%d", v.ID) == resource && OfCluster(v, h.Plan)
+			})
+		})
+	}
+
+	if len(others) > 0 || is.Comment != wanted.Comment || is.Kind != wanted.Kind {
 		return fmt.Errorf("the rule %s of high availability is not of this cluster (comment %q, VMs %s): it is left alone; "+
 			"rename or remove it", is.Name, is.Comment, strings.Join(is.Resources, ", "))
 	}
@@ -219,34 +206,31 @@ func (h *HARules) checkOurs(is, wanted proxmoxapi.HARule) error {
 	return nil
 }
 
-// same says that a rule is as wanted, whatever the order.
-func same(is, wanted proxmoxapi.HARule) bool {
-	sorted := func(list []string) []string { return slices.Sorted(slices.Values(list)) }
-
-	return slices.Equal(sorted(is.Resources), sorted(wanted.Resources)) &&
-		slices.Equal(sorted(is.Nodes), sorted(wanted.Nodes)) && is.Strict == wanted.Strict
-}
-
 // join puts the VM of a node into the rule that its group has become. Nothing else of that rule changes: it is the
 // operator's.
 func (h *HARules) join(ctx context.Context, n plan.Node) error {
-	rules, err := h.Proxmox.HARules(ctx)
-	if err != nil {
+	name := GroupRule(n.HAGroup)
+
+	rule, there, err := h.find(ctx, name)
+
+	switch {
+	case err != nil:
 		return err
-	}
-
-	at := slices.IndexFunc(rules, func(r proxmoxapi.HARule) bool { return r.Name == GroupRule(n.HAGroup) })
-	if at < 0 {
-		return fmt.Errorf("there is no rule %s of high availability: %s is kept running on any host", GroupRule(n.HAGroup),
-			n.Name)
-	}
-
-	rule := rules[at]
-	if slices.Contains(rule.Resources, sid(n)) {
+	case !there:
+		return fmt.Errorf("there is no rule %s of high availability: %s is kept running on any host", name, n.Name)
+	case slices.Contains(rule.Resources, SID(n)):
 		return nil
 	}
 
-	rule.Resources = append(slices.Clone(rule.Resources), sid(n))
+	if err := h.leaveOthers(ctx, n, name, []string{SID(n)}); err != nil {
+		return err
+	}
+
+	if rule, _, err = h.find(ctx, name); err != nil {
+		return err
+	}
+
+	rule.Resources = append(slices.Clone(rule.Resources), SID(n))
 	h.Progress(fmt.Sprintf("high availability: %s joins rule %s", n.Name, rule.Name))
 
 	return h.Proxmox.SetHARule(ctx, rule)

@@ -2,6 +2,7 @@ package proxmoxvm
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +18,7 @@ type ruled struct {
 
 	rules    []proxmoxapi.HARule
 	comments map[string]string
+	vms      []proxmoxapi.VM
 	set      []proxmoxapi.HARule
 	deleted  []string
 }
@@ -24,6 +26,8 @@ type ruled struct {
 func (r *ruled) HARules(context.Context) ([]proxmoxapi.HARule, error) { return r.rules, nil }
 
 func (r *ruled) HAComments(context.Context) (map[string]string, error) { return r.comments, nil }
+
+func (r *ruled) VMs(context.Context) ([]proxmoxapi.VM, error) { return r.vms, nil }
 
 func (r *ruled) SetHARule(_ context.Context, rule proxmoxapi.HARule) error {
 	r.set = append(r.set, rule)
@@ -33,6 +37,7 @@ func (r *ruled) SetHARule(_ context.Context, rule proxmoxapi.HARule) error {
 
 func (r *ruled) DeleteHARule(_ context.Context, name string) error {
 	r.deleted = append(r.deleted, name)
+	r.rules = slices.DeleteFunc(slices.Clone(r.rules), func(rule proxmoxapi.HARule) bool { return rule.Name == name })
 
 	return nil
 }
@@ -61,6 +66,19 @@ func TestHARules(t *testing.T) {
 	joined := group
 	joined.Resources = []string{"vm:9", "vm:401"}
 
+	crowded := group
+	crowded.Resources = []string{"vm:9", "vm:401"}
+	last := group
+	last.Resources = []string{"vm:401"}
+	disabled := crowded
+	disabled.Disabled = true
+
+	// Of two VMs that leave, one says whose it is by its comment, the other by its tags.
+	leaving := moved
+	leaving.Resources = []string{"vm:401", "vm:402", "vm:403"}
+	former := ours
+	former.Name, former.Comment = "c-old", "talos-proxmox cluster c pool old"
+
 	for name, c := range map[string]struct {
 		node    plan.Node
 		rules   []proxmoxapi.HARule
@@ -77,11 +95,33 @@ func TestHARules(t *testing.T) {
 		"of a group":          {node: grouped, rules: []proxmoxapi.HARule{group}, set: []proxmoxapi.HARule{joined}},
 		"in its group":        {node: grouped, rules: []proxmoxapi.HARule{joined}},
 		"no such group":       {node: grouped, want: "there is no rule ha-group-racks"},
+		"leaves a group": {
+			node: placed, rules: []proxmoxapi.HARule{crowded}, set: []proxmoxapi.HARule{group, fresh},
+		},
+		"the last of a group": {
+			node: placed, rules: []proxmoxapi.HARule{last},
+			want: "rule ha-group-racks of high availability: vm:401: no rule of high availability is without VMs, and this one " +
+				"is not of this cluster: run 'ha-manager rules remove ha-group-racks' on a host, then 'pulumi up' again",
+		},
+		"a group that is off": {node: placed, rules: []proxmoxapi.HARule{disabled}, set: []proxmoxapi.HARule{fresh}},
+		"leaves a former pool": {
+			node: placed, rules: []proxmoxapi.HARule{former}, set: []proxmoxapi.HARule{fresh}, deleted: []string{"c-old"},
+		},
+		"hosts become a group": {
+			node: grouped, rules: []proxmoxapi.HARule{ours, group}, set: []proxmoxapi.HARule{joined}, deleted: []string{"c-w"},
+		},
+		"others leave the pool": {node: placed, rules: []proxmoxapi.HARule{leaving}, set: []proxmoxapi.HARule{ours}},
+		"not wanted, of others": {node: free, rules: []proxmoxapi.HARule{theirs}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			proxmox := &ruled{rules: c.rules, comments: map[string]string{"vm:401": haComment(placed), "vm:7001": "c"}}
+			proxmox := &ruled{
+				rules: c.rules, vms: []proxmoxapi.VM{{ID: 403, Tags: []string{"c", "talos"}}, {ID: 7001, Tags: []string{"talos"}}},
+				comments: map[string]string{
+					"vm:401": HAComment(placed, 0), "vm:402": HAComment(placed, 2), "vm:7001": "c",
+				},
+			}
 			h := &HARules{
-				Plan:    &plan.Plan{Pools: []plan.PlannedPool{{Name: "w", Nodes: []plan.Node{c.node}}}},
+				Plan:    &plan.Plan{Cluster: "c", Distribution: spec.DistributionTalos, Pools: []plan.PlannedPool{{Name: "w", Nodes: []plan.Node{c.node}}}},
 				Proxmox: proxmox, Progress: func(string) {},
 			}
 
@@ -97,6 +137,11 @@ func TestHARules(t *testing.T) {
 		})
 	}
 
-	assert.Empty(t, haComment(free))
-	assert.Equal(t, "talos-proxmox cluster c pool w: hosts pve1", haComment(placed))
+	assert.Empty(t, HAComment(free, 0))
+	assert.Equal(t, "talos-proxmox cluster c pool w: hosts pve1", HAComment(placed, 0))
+
+	for _, n := range []plan.Node{placed, grouped, free} {
+		assert.Equal(t, 3, HAMark(HAComment(n, 3)))
+		assert.Zero(t, HAMark(HAComment(n, 0)))
+	}
 }

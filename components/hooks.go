@@ -162,7 +162,7 @@ func (h *vmHooks) ofCompanions(report *preflight.Report) proxmoxvm.CompanionHook
 			BeforeUpdate: []*pulumi.ResourceHook{h.companions},
 			BeforeDelete: h.held(h.companions),
 		},
-		ApplyRules: h.applyRules, HARules: report.HARules(),
+		ApplyRules: h.applyRules, HARules: report.HARules(), Mark: report.HAMark,
 	}
 }
 

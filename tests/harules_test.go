@@ -70,4 +70,32 @@ func TestHARules(t *testing.T) {
 	set(t, r.Stack, "pools.worker.count", "1")
 	up(t, r.Stack)
 	assert.Equal(t, map[string]string{"pair-worker": "vm:501 pve1:2 pve2", "others": "vm:7001 pve1"}, rules())
+
+	// Hosts change while a VM leaves.
+	set(t, r.Stack, "pools.worker.count", "2")
+	up(t, r.Stack)
+	set(t, r.Stack, "pools.worker.count", "1")
+	set(t, r.Stack, "pools.worker.ha.hosts[0]", "pve1")
+	up(t, r.Stack)
+	assert.Equal(t, map[string]string{"pair-worker": "vm:501 pve1 pve2", "others": "vm:7001 pve1"}, rules())
+	requireSettled(t, r.Stack)
+
+	// What an update has failed to set, or a person has removed, the next one sets.
+	w.DeleteHARule("pair-worker")
+	up(t, r.Stack)
+	assert.Equal(t, map[string]string{"pair-worker": "vm:501 pve1 pve2", "others": "vm:7001 pve1"}, rules())
+	requireSettled(t, r.Stack)
+
+	// Without hosts, there is no rule.
+	unset(t, r.Stack, "pools.worker.ha.hosts")
+	up(t, r.Stack)
+	assert.Equal(t, map[string]string{"others": "vm:7001 pve1"}, rules())
+	requireSettled(t, r.Stack)
+
+	// A VM is in one rule only that says where it runs.
+	require.NoError(t, w.UpdateHARule("others", world.HARuleUpdate{Resources: []string{"vm:501", "vm:7001"}}))
+	set(t, r.Stack, "pools.worker.ha.hosts[0]", "pve2")
+	up(t, r.Stack)
+	assert.Equal(t, map[string]string{"pair-worker": "vm:501 pve2", "others": "vm:7001 pve1"}, rules())
+	requireSettled(t, r.Stack)
 }

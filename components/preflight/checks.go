@@ -39,6 +39,11 @@ type checks struct {
 	warnings []spec.Problem
 }
 
+// warn adds a warning.
+func (c *checks) warn(path, rule, value, remedy string) {
+	c.warnings = append(c.warnings, spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
+}
+
 // Network is what is asked of the network of the nodes; Dialer answers it.
 type Network interface {
 	// Listening returns the port on which a machine listens at an address; 0 when none seems to.

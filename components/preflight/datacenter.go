@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 )
 
@@ -84,88 +82,6 @@ func (c *checks) checkFirewall(ctx context.Context) error {
 	}
 
 	return err
-}
-
-// checkHA checks that what nodes want of high availability is there.
-func (c *checks) checkHA(ctx context.Context) error {
-	if !c.report.HARules() {
-		c.checkNoHARules()
-
-		return c.checkHAGroups(ctx)
-	}
-
-	var rules []proxmoxapi.HARule
-
-	for _, n := range c.plan.Nodes() {
-		rule := proxmoxvm.RuleOf(n)
-		if rule == "" {
-			continue
-		}
-
-		if rules == nil {
-			found, err := c.proxmox.HARules(ctx)
-			if err != nil {
-				return err
-			}
-
-			rules = append([]proxmoxapi.HARule{}, found...)
-		}
-
-		at := slices.IndexFunc(rules, func(r proxmoxapi.HARule) bool { return r.Name == rule })
-		member := at >= 0 && slices.Contains(rules[at].Resources, fmt.Sprintf("vm:%d", n.VMID))
-
-		switch {
-		case at < 0 && n.HAGroup != "":
-			c.problems.Add("pools."+n.Pool+".haGroup", "is a group of Proxmox VE 8: this one has rules, and none called "+rule,
-				n.HAGroup, "state ha.hosts in its place")
-		case member || c.absent[n.VMID]:
-		default:
-			c.warnings = append(c.warnings, spec.Problem{
-				Path: "pools." + n.Pool, Rule: fmt.Sprintf("VM %d is not in rule %s of high availability", n.VMID, rule),
-				Value:  n.Name,
-				Remedy: fmt.Sprintf("add vm:%d to it (Datacenter, HA, Affinity Rules), if the update does not", n.VMID),
-			})
-		}
-	}
-
-	return nil
-}
-
-// checkNoHARules refuses what only rules can do.
-func (c *checks) checkNoHARules() {
-	for _, n := range c.plan.Nodes() {
-		if n.HAGroup == "" && proxmoxvm.RuleOf(n) != "" && c.report.major != 0 {
-			c.problems.Add("pools."+n.Pool+".ha", "needs Proxmox VE 9 with hosts or apart: version 8 has groups, not rules",
-				n.Name, "make a group (Datacenter, HA, Groups), and name it in haGroup")
-		}
-	}
-}
-
-// checkHAGroups checks that high-availability groups are there: Proxmox VE takes any name, and does nothing then.
-func (c *checks) checkHAGroups(ctx context.Context) error {
-	var groups []string
-
-	for _, n := range c.plan.Nodes() {
-		if n.HAGroup == "" {
-			continue
-		}
-
-		if groups == nil {
-			found, err := c.proxmox.HAGroups(ctx)
-			if err != nil {
-				return err
-			}
-
-			groups = append([]string{}, found...)
-		}
-
-		if !slices.Contains(groups, n.HAGroup) {
-			c.problems.Add("pools."+n.Pool+".haGroup", "is not a high-availability group of this Proxmox VE", n.HAGroup,
-				"make it (Datacenter, HA, Groups), or name one that is")
-		}
-	}
-
-	return nil
 }
 
 // checkSharedStorage asks whether one host can download for all.

@@ -71,6 +71,7 @@ func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
 		report: &Report{
 			templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent,
 			vms: map[int]proxmoxvm.Found{}, states: map[string]proxmoxvm.State{},
+			haMarks:           map[string]int{},
 			missingPrivileges: map[string][]missingPrivilege{},
 		},
 	}

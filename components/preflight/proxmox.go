@@ -18,6 +18,7 @@ type Proxmox interface {
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	PCIDevices(ctx context.Context, host string) ([]proxmoxapi.PCIDevice, error)
 	FirewallOn(ctx context.Context) (bool, error)
+	HAComments(ctx context.Context) (map[string]string, error)
 	HARules(ctx context.Context) ([]proxmoxapi.HARule, error)
 	HAGroups(ctx context.Context) ([]string, error)
 	SharedStores(ctx context.Context) (map[string]bool, error)

@@ -34,10 +34,21 @@ type Report struct {
 	missingPrivileges map[string][]missingPrivilege
 	// states are those of the VMs that are there, by node name.
 	states map[string]proxmoxvm.State
+	// haMarks are those in the comments of HA resources, by node name.
+	haMarks map[string]int
 }
 
 // HARules says that Proxmox VE is known to have rules of high availability in place of groups.
 func (r *Report) HARules() bool { return r != nil && r.major >= proxmoxvm.HARulesMajor }
+
+// HAMark is the mark that the HA resource of a node has, or is to have where its rules are not as they were set.
+func (r *Report) HAMark(n plan.Node) int {
+	if r == nil {
+		return 0
+	}
+
+	return r.haMarks[n.Name]
+}
 
 // Template is the VMID of the template to clone for a node; 0 when it is not known.
 func (r *Report) Template(n plan.Node) int {

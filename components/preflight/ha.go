@@ -1,0 +1,205 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+)
+
+// checkHA checks that what nodes want of high availability is there, and that its rules are as the program has made
+// them.
+func (c *checks) checkHA(ctx context.Context) error {
+	if !c.report.HARules() {
+		c.checkNoHARules()
+
+		return c.checkHAGroups(ctx)
+	}
+
+	if !slices.ContainsFunc(c.plan.Nodes(), func(n plan.Node) bool { return n.HAGroup != "" || n.HA != nil }) {
+		return nil
+	}
+
+	rules, err := c.proxmox.HARules(ctx)
+	if err != nil {
+		return err
+	}
+
+	comments, err := c.proxmox.HAComments(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, pool := range c.plan.Pools {
+		if len(pool.Nodes) > 0 && (pool.Nodes[0].HAGroup != "" || pool.Nodes[0].HA != nil) {
+			c.checkHARules(pool, rules, comments)
+		}
+	}
+
+	c.checkLastOfRules(rules)
+
+	return nil
+}
+
+// checkHARules compares the rules of a pool with the plan. A hook that failed after the state was written, and whoever
+// changes a rule by hand, leave nothing for the next update to do: a mark has it apply the rules again.
+func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, comments map[string]string) {
+	n := pool.Nodes[0]
+	key := "pools." + pool.Name + ".ha"
+	rule := func(name string) (proxmoxapi.HARule, bool) {
+		at := slices.IndexFunc(rules, func(r proxmoxapi.HARule) bool { return r.Name == name })
+		if at < 0 {
+			return proxmoxapi.HARule{}, false
+		}
+
+		return rules[at], true
+	}
+
+	var differ []string
+
+	if name := proxmoxvm.RuleOf(n); n.HAGroup != "" {
+		group, there := rule(name)
+		if !there {
+			c.problems.Add(key+"Group", "is a group of Proxmox VE 8: this one has rules, and none called "+name, n.HAGroup,
+				"state ha.hosts in its place")
+
+			return
+		}
+
+		if slices.ContainsFunc(pool.Nodes, func(n plan.Node) bool {
+			_, managed := comments[proxmoxvm.SID(n)]
+
+			return managed && !slices.Contains(group.Resources, proxmoxvm.SID(n))
+		}) {
+			differ = append(differ, name)
+		}
+	}
+
+	for _, wanted := range proxmoxvm.WantedRules(n, proxmoxvm.MembersOf(n, c.plan, comments)) {
+		is, there := rule(wanted.Name)
+
+		switch {
+		case there && is.Comment != wanted.Comment && len(wanted.Resources) > 0:
+			c.warn(key, "needs the rule "+wanted.Name+", which is not of this cluster and is left alone", is.Comment,
+				"rename or remove it")
+		case there && is.Comment == wanted.Comment && !proxmoxvm.SameRule(c.withoutLeaving(is, wanted), wanted),
+			!there && len(wanted.Resources) > 0:
+			differ = append(differ, wanted.Name)
+		}
+	}
+
+	c.markHA(pool, comments, differ)
+}
+
+// withoutLeaving is a rule without the VMs that the plan no longer has: Proxmox VE takes them out of it. One that is to
+// go is as it is, so that it goes before it is left with one of two VMs.
+func (c *checks) withoutLeaving(is, wanted proxmoxapi.HARule) proxmoxapi.HARule {
+	if len(wanted.Resources) > 0 {
+		is.Resources = slices.DeleteFunc(slices.Clone(is.Resources), func(r string) bool {
+			return !slices.ContainsFunc(c.plan.Nodes(), func(n plan.Node) bool { return proxmoxvm.SID(n) == r })
+		})
+	}
+
+	return is
+}
+
+// markHA keeps the marks of the HA resources of a pool, and changes one where rules differ and the update would apply
+// them for no other reason.
+func (c *checks) markHA(pool plan.PlannedPool, comments map[string]string, differ []string) {
+	changes, marked := false, -1
+
+	for i, n := range pool.Nodes {
+		comment, managed := comments[proxmoxvm.SID(n)]
+		mark := proxmoxvm.HAMark(comment)
+		c.report.haMarks[n.Name] = mark
+
+		switch {
+		case !managed || comment != proxmoxvm.HAComment(n, mark):
+			changes = true
+		case marked < 0:
+			marked = i
+		}
+	}
+
+	if len(differ) == 0 || changes {
+		return
+	}
+
+	c.report.haMarks[pool.Nodes[marked].Name]++
+	c.warn("pools."+pool.Name+".ha", "the rules of high availability are not as they were set: this update sets them again",
+		strings.Join(differ, ", "), "")
+}
+
+// checkLastOfRules refuses to take the last VMs out of a rule that belongs to others: Proxmox VE has no rule without
+// VMs, and has each VM in one rule at most that says where it runs.
+func (c *checks) checkLastOfRules(rules []proxmoxapi.HARule) {
+	for _, rule := range rules {
+		if !proxmoxvm.Places(rule) || len(rule.Resources) == 0 {
+			continue
+		}
+
+		var leaves []plan.Node
+
+		for _, n := range c.plan.Nodes() {
+			placed := n.HAGroup != "" || n.HA != nil && len(n.HA.Hosts) > 0
+			if placed && proxmoxvm.RuleOf(n) != rule.Name && slices.Contains(rule.Resources, proxmoxvm.SID(n)) {
+				leaves = append(leaves, n)
+			}
+		}
+
+		if len(leaves) < len(rule.Resources) || proxmoxvm.Made(rule, leaves[0]) {
+			continue
+		}
+
+		var names []string
+		for _, n := range leaves {
+			names = append(names, n.Name)
+		}
+
+		key := map[bool]string{false: ".ha", true: ".haGroup"}[leaves[0].HAGroup != ""]
+		c.problems.Add("pools."+leaves[0].Pool+key, fmt.Sprintf("the rule %s of high availability places the VMs already, "+
+			"has no others, and is not of this cluster: Proxmox VE has a VM in one such rule only", rule.Name),
+			strings.Join(names, ", "), proxmoxvm.RemoveRule(rule.Name))
+	}
+}
+
+// checkNoHARules refuses what only rules can do.
+func (c *checks) checkNoHARules() {
+	for _, n := range c.plan.Nodes() {
+		if n.HAGroup == "" && proxmoxvm.RuleOf(n) != "" && c.report.major != 0 {
+			c.problems.Add("pools."+n.Pool+".ha", "needs Proxmox VE 9 with hosts or apart: version 8 has groups, not rules",
+				n.Name, "make a group (Datacenter, HA, Groups), and name it in haGroup")
+		}
+	}
+}
+
+// checkHAGroups checks that high-availability groups are there: Proxmox VE takes any name, and does nothing then.
+func (c *checks) checkHAGroups(ctx context.Context) error {
+	var groups []string
+
+	for _, n := range c.plan.Nodes() {
+		if n.HAGroup == "" {
+			continue
+		}
+
+		if groups == nil {
+			found, err := c.proxmox.HAGroups(ctx)
+			if err != nil {
+				return err
+			}
+
+			groups = append([]string{}, found...)
+		}
+
+		if !slices.Contains(groups, n.HAGroup) {
+			c.problems.Add("pools."+n.Pool+".haGroup", "is not a high-availability group of this Proxmox VE", n.HAGroup,
+				"make it (Datacenter, HA, Groups), or name one that is")
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,156 @@
+package preflight
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/spec"
+)
+
+// ruledVMs is a Proxmox VE 9 with rules of high availability.
+type ruledVMs struct {
+	healthy
+
+	rules    []proxmoxapi.HARule
+	comments map[string]string
+}
+
+func (r ruledVMs) HARules(context.Context) ([]proxmoxapi.HARule, error) { return r.rules, nil }
+
+func (r ruledVMs) HAComments(context.Context) (map[string]string, error) { return r.comments, nil }
+
+// TestHARulesHeal: rules that are not as they were set are set again by a mark that changes one HA resource; what the
+// update sets anyway needs none.
+func TestHARulesHeal(t *testing.T) {
+	pool := func(change func(*plan.Node)) plan.PlannedPool {
+		p := plan.PlannedPool{Name: "w"}
+
+		for id := 401; id <= 402; id++ {
+			n := plan.Node{Name: map[int]string{401: "c-w-1", 402: "c-w-2"}[id], Cluster: "c", Pool: "w", VMID: id}
+			change(&n)
+			p.Nodes = append(p.Nodes, n)
+		}
+
+		return p
+	}
+	placed := pool(func(n *plan.Node) { n.HA = &spec.HA{Hosts: []string{"pve1"}} })
+	apart := pool(func(n *plan.Node) { n.HA = &spec.HA{Apart: true} })
+	grouped := pool(func(n *plan.Node) { n.HAGroup = "racks" })
+	free := pool(func(n *plan.Node) { n.HA = &spec.HA{} })
+
+	one := apart
+	one.Nodes = apart.Nodes[:1]
+
+	both := []string{"vm:401", "vm:402"}
+	ours := proxmoxapi.HARule{
+		Name: "c-w", Kind: proxmoxapi.HANodes, Comment: "talos-proxmox cluster c pool w", Resources: both, Nodes: []string{"pve1"},
+	}
+	change := func(r proxmoxapi.HARule, change func(*proxmoxapi.HARule)) []proxmoxapi.HARule {
+		change(&r)
+
+		return []proxmoxapi.HARule{r}
+	}
+	pair := proxmoxapi.HARule{Name: "c-w-apart", Kind: proxmoxapi.HAApart, Comment: ours.Comment, Resources: both}
+	racks := proxmoxapi.HARule{Name: "ha-group-racks", Kind: proxmoxapi.HANodes, Resources: append([]string{"vm:9"}, both...)}
+
+	const (
+		again = "pools.w.ha: the rules of high availability are not as they were set: this update sets them again (given: "
+		last  = "the rule ha-group-racks of high availability places the VMs already, has no others, and is not of this " +
+			"cluster: Proxmox VE has a VM in one such rule only (given: c-w-1, c-w-2); run 'ha-manager rules remove " +
+			"ha-group-racks' on a host, then 'pulumi up' again"
+	)
+
+	for name, c := range map[string]struct {
+		pool          plan.PlannedPool
+		rules         []proxmoxapi.HARule
+		comments      func(n plan.Node) string // nil: as they are to be
+		mark          int
+		warn, problem string
+	}{
+		"as they were set": {pool: placed, rules: []proxmoxapi.HARule{ours}},
+		"a mark stays": {
+			pool: placed, rules: []proxmoxapi.HARule{ours}, mark: 2,
+			comments: func(n plan.Node) string { return proxmoxvm.HAComment(n, 2) },
+		},
+		"gone": {pool: placed, mark: 1, warn: again + "c-w)"},
+		"gone again": {
+			pool: placed, mark: 3, warn: again + "c-w)",
+			comments: func(n plan.Node) string { return proxmoxvm.HAComment(n, 2) },
+		},
+		"other hosts": {
+			pool: placed, rules: change(ours, func(r *proxmoxapi.HARule) { r.Nodes = []string{"pve2"} }), mark: 1,
+			warn: again + "c-w)",
+		},
+		"strict": {
+			pool: placed, rules: change(ours, func(r *proxmoxapi.HARule) { r.Strict = true }), mark: 1, warn: again + "c-w)",
+		},
+		"a VM is not in it": {
+			pool: placed, rules: change(ours, func(r *proxmoxapi.HARule) { r.Resources = both[:1] }), mark: 1,
+			warn: again + "c-w)",
+		},
+		"a VM leaves": {
+			pool:  placed,
+			rules: change(ours, func(r *proxmoxapi.HARule) { r.Resources = append([]string{"vm:403"}, both...) }),
+		},
+		"not wanted any more": {pool: free, rules: []proxmoxapi.HARule{ours}, mark: 1, warn: again + "c-w)"},
+		"nothing is wanted":   {pool: free},
+		"not apart":           {pool: apart, mark: 1, warn: again + "c-w-apart)"},
+		"one of two leaves": {
+			pool: one, rules: []proxmoxapi.HARule{pair}, mark: 1, warn: again + "c-w-apart)",
+		},
+		"set by this update": {
+			pool: placed, comments: func(plan.Node) string { return "talos-proxmox cluster c pool w: hosts pve2" },
+		},
+		"of others": {
+			pool: placed, rules: change(ours, func(r *proxmoxapi.HARule) { r.Comment = "mine" }),
+			warn: "pools.w.ha: needs the rule c-w, which is not of this cluster and is left alone (given: mine); rename or " +
+				"remove it",
+		},
+		"in its group":  {pool: grouped, rules: []proxmoxapi.HARule{racks}},
+		"not in it":     {pool: grouped, rules: change(racks, func(r *proxmoxapi.HARule) { r.Resources = both[:1] }), mark: 1, warn: again + "ha-group-racks)"},
+		"no such group": {pool: grouped, problem: "pools.w.haGroup: is a group of Proxmox VE 8: this one has rules, and none called ha-group-racks (given: racks); state ha.hosts in its place"},
+		"leave a group": {
+			pool: placed, rules: []proxmoxapi.HARule{racks}, comments: func(plan.Node) string { return "" },
+		},
+		"the last of a group": {
+			pool: placed, rules: change(racks, func(r *proxmoxapi.HARule) { r.Resources = both }),
+			comments: func(plan.Node) string { return "" }, problem: "pools.w.ha: " + last,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			comments := map[string]string{}
+
+			for _, n := range c.pool.Nodes {
+				comments[proxmoxvm.SID(n)] = proxmoxvm.HAComment(n, 0)
+				if c.comments != nil {
+					comments[proxmoxvm.SID(n)] = c.comments(n)
+				}
+			}
+
+			p := &plan.Plan{Cluster: "c", Distribution: spec.DistributionTalos, Pools: []plan.PlannedPool{c.pool}}
+			s := newChecks(p, ruledVMs{rules: c.rules, comments: comments}, quietNetwork{})
+			s.report.major = 9
+			require.NoError(t, s.checkHA(t.Context()))
+
+			assert.Equal(t, c.mark, s.report.HAMark(c.pool.Nodes[0]))
+
+			var warned, refused string
+			for _, w := range s.warnings {
+				warned += w.String()
+			}
+
+			for _, problem := range s.problems {
+				refused += problem.String()
+			}
+
+			assert.Equal(t, c.warn, warned)
+			assert.Equal(t, c.problem, refused)
+		})
+	}
+}

@@ -3,6 +3,7 @@ package preflight
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"talos-proxmox/components/plan"
@@ -24,6 +25,8 @@ type checks struct {
 	absent map[int]bool
 	// stores are the datastores of the hosts that were asked, by the host's name.
 	stores map[string]map[string]proxmoxapi.Store
+	// bridges are those of the hosts that were asked, likewise.
+	bridges map[string][]proxmoxapi.Bridge
 	// unstatedUnits are nodes with another CPU weight than that of new VMs, and none stated, by that weight.
 	unstatedUnits map[int][]string
 	// offered are free VMIDs and addresses that a problem has named.
@@ -42,6 +45,13 @@ type checks struct {
 // warn adds a warning.
 func (c *checks) warn(path, rule, value, remedy string) {
 	c.warnings = append(c.warnings, spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
+}
+
+// warnOnce adds a warning, unless another node has had the same.
+func (c *checks) warnOnce(path, rule, value, remedy string) {
+	if !slices.Contains(c.warnings, spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}) {
+		c.warn(path, rule, value, remedy)
+	}
 }
 
 // Network is what is asked of the network of the nodes; Dialer answers it.

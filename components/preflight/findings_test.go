@@ -257,6 +257,27 @@ func findings() map[string]finding {
 					"make it there, or give the role SDN.Use on it",
 			},
 		},
+		"an MTU above the bridge's": {
+			config: func(c *lab.Config) { c.Hosts[0].MTU = map[string]int{"vmbr0": 9000} },
+			change: func(s *testbed) { s.spec.Network.MTU = 9216 },
+			want: []string{
+				"pools.control.nics: must have an MTU of at most 9000, that of bridge vmbr0 of host a: a VM with a larger one does " +
+					"not start (given: 9216); lower network.mtu (or nics[].mtu), or raise the MTU of the bridge there",
+				"pools.gpu.nics: must have an MTU of at most 9000, that of bridge vmbr0 of host a: a VM with a larger one does not " +
+					"start (given: 9216); lower network.mtu (or nics[].mtu), or raise the MTU of the bridge there",
+			},
+		},
+		"the bridge's MTU": {
+			config: func(c *lab.Config) { c.Hosts[0].MTU = map[string]int{"vmbr0": 9000} },
+			change: func(s *testbed) { s.spec.Network.MTU = 9000 },
+		},
+		"an MTU of a bridge that states none": {
+			change: func(s *testbed) { s.spec.Network.MTU = 9000; delete(s.spec.Pools, "gpu") },
+			want: []string{
+				"warning: pools.control.nics: needs an MTU of bridge vmbr0 of host a that is not smaller, or the VM does not " +
+					"start, and Proxmox VE does not tell it (given: 9000); check it on that host ('ip link show vmbr0')",
+			},
+		},
 		"a template with a cloud-init drive, which Talos on metal does not read": {
 			config: func(c *lab.Config) { c.Templates[0].Conf["ide2"] = "local-lvm:vm-9000-cloudinit,media=cdrom" },
 		},

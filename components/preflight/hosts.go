@@ -71,7 +71,7 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 		return err
 	}
 
-	bridges, err := c.proxmox.Bridges(ctx, host)
+	bridges, err := c.bridgesOf(ctx, host)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,8 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 				c.problems.Add(path+".nics", "bridge not found on host "+host+", or the credentials lack SDN.Use on it", nic.Bridge,
 					"name another, make it there, or give the role SDN.Use on it")
 			}
+
+			c.checkMTU(n, nic, host, bridges)
 		}
 	}
 
@@ -134,6 +136,45 @@ func (c *checks) storesOf(ctx context.Context, host string) (map[string]proxmoxa
 
 	return found, err
 }
+
+// bridgesOf are the bridges of a host, which is asked once.
+func (c *checks) bridgesOf(ctx context.Context, host string) ([]proxmoxapi.Bridge, error) {
+	if found, asked := c.bridges[host]; asked {
+		return found, nil
+	}
+
+	found, err := c.proxmox.Bridges(ctx, host)
+	if err == nil {
+		c.bridges[host] = found
+	}
+
+	return found, err
+}
+
+// checkMTU checks that the MTU of a network interface is not larger than its bridge's: Proxmox VE takes any, and does
+// not start the VM.
+func (c *checks) checkMTU(n plan.Node, nic plan.Interface, host string, bridges []proxmoxapi.Bridge) {
+	at := slices.IndexFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge })
+	if at < 0 || nic.MTU <= 1 {
+		return
+	}
+
+	const remedy = "lower network.mtu (or nics[].mtu), or raise the MTU of the bridge there"
+
+	path, mtu := "pools."+n.Pool+".nics", strconv.Itoa(nic.MTU)
+
+	switch has := bridges[at].MTU; {
+	case has == 0 && nic.MTU > usualMTU:
+		c.warnOnce(path, fmt.Sprintf("needs an MTU of bridge %s of host %s that is not smaller, or the VM does not start, and "+
+			"Proxmox VE does not tell it", nic.Bridge, host), mtu, "check it on that host ('ip link show "+nic.Bridge+"')")
+	case has != 0 && nic.MTU > has:
+		c.problems.Add(path, fmt.Sprintf("must have an MTU of at most %d, that of bridge %s of host %s: a VM with a larger "+
+			"one does not start", has, nic.Bridge, host), mtu, remedy)
+	}
+}
+
+// usualMTU is that of a bridge without another setting.
+const usualMTU = 1500
 
 // checkDatastore checks that a datastore takes what is to be kept on it.
 func (c *checks) checkDatastore(stores map[string]proxmoxapi.Store, host, name, content, path string) {

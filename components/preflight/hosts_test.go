@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/plan/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -121,4 +122,34 @@ func TestHosts(t *testing.T) {
 
 	_, err = check(t, p, there)
 	require.NoError(t, err, "nodes that are there ask for nothing")
+}
+
+// TestMTUOfExistingNodes: a change to a larger MTU than the bridge's is refused before the node is drained for it.
+func TestMTUOfExistingNodes(t *testing.T) {
+	n := plan.Node{Name: "a-1", Pool: "a", NICs: []plan.Interface{{Bridge: "vmbr0", MTU: 9000}}}
+	vms := []proxmoxapi.VM{{ID: 401, Host: "pve"}}
+
+	for name, c := range map[string]struct {
+		net0, want string
+	}{
+		"a change": {"virtio=BC:24:11:00:00:01,bridge=vmbr0", "pools.a.nics: must have an MTU of at most 1500, that of bridge " +
+			"vmbr0 of host pve: a VM with a larger one does not start (given: 9000); lower network.mtu (or nics[].mtu), or " +
+			"raise the MTU of the bridge there"},
+		"another bridge": {"virtio=BC:24:11:00:00:01,bridge=vmbr1,mtu=9000", "pools.a.nics: must have an MTU"},
+		"as it is":       {"virtio=BC:24:11:00:00:01,bridge=vmbr0,mtu=9000", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &lackingHosts{bridges: []proxmoxapi.Bridge{{Name: "vmbr0", MTU: 1500}}}
+			s := newChecks(&plan.Plan{}, h, quietNetwork{})
+			settings := []*proxmoxapi.Settings{{Current: map[string]string{"net0": c.net0}}}
+			require.NoError(t, s.checkMTUs(t.Context(), []plan.Node{n}, vms, settings))
+
+			if c.want == "" {
+				assert.Empty(t, s.problems)
+			} else {
+				require.Len(t, s.problems, 1)
+				assert.Contains(t, s.problems[0].String(), c.want)
+			}
+		})
+	}
 }

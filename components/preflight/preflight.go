@@ -67,7 +67,7 @@ func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
 	return &checks{
 		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent, unreachable: map[string]error{},
 		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{}, offered: map[string]bool{},
-		unstatedUnits: map[int][]string{},
+		unstatedUnits: map[int][]string{}, bridges: map[string][]proxmoxapi.Bridge{},
 		report: &Report{
 			templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent,
 			vms: map[int]proxmoxvm.Found{}, states: map[string]proxmoxvm.State{},

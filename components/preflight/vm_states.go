@@ -71,7 +71,8 @@ func (c *checks) checkVMStates(ctx context.Context) error {
 
 	c.warnUnits()
 
-	return errors.Join(c.checkMoves(ctx, nodes, vms, settings), c.checkCores(ctx, nodes, vms, settings))
+	return errors.Join(c.checkMoves(ctx, nodes, vms, settings), c.checkCores(ctx, nodes, vms, settings),
+		c.checkMTUs(ctx, nodes, vms, settings))
 }
 
 // warnUnits: VMs of releases without cpuUnits have what the provider wrote, ten times the weight of every other VM.
@@ -223,6 +224,34 @@ func (c *checks) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmo
 					"more does not start", h.CPUs, h.Name),
 					strconv.Itoa(n.Cores), "lower it, or place the node elsewhere")
 			}
+		}
+	}
+
+	return nil
+}
+
+// checkMTUs checks the network interfaces of VMs that are to get another MTU, or another bridge with it.
+func (c *checks) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM, settings []*proxmoxapi.Settings,
+) error {
+	for i, n := range nodes {
+		if settings[i] == nil || settings[i].Current == nil {
+			continue
+		}
+
+		for at, nic := range n.NICs {
+			is := proxmoxapi.Properties(settings[i].Current[fmt.Sprintf("net%d", at)])
+			if nic.MTU <= 1 || is["mtu"] == strconv.Itoa(nic.MTU) && is["bridge"] == nic.Bridge {
+				continue
+			}
+
+			bridges, err := c.bridgesOf(ctx, vms[i].Host)
+			if errors.Is(err, proxmoxapi.ErrHostSilent) {
+				continue // warned of
+			} else if err != nil {
+				return err
+			}
+
+			c.checkMTU(n, nic, vms[i].Host, bridges)
 		}
 	}
 

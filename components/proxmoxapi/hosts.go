@@ -3,6 +3,7 @@ package proxmoxapi
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -72,6 +73,8 @@ type Bridge struct {
 	Name string
 	// VNet says that it belongs to a zone of the software-defined network.
 	VNet bool
+	// MTU that the host's configuration states; 0: none.
+	MTU int
 }
 
 // Bridges are those of a host that the credentials may see.
@@ -79,6 +82,8 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	var reply []struct {
 		Iface string `json:"iface"`
 		Type  string `json:"type"`
+		// As its file has it: a text.
+		MTU any `json:"mtu"`
 	}
 
 	if err := c.get(ctx, fmt.Sprintf("/nodes/%s/network?type=any_bridge", host), &reply); err != nil {
@@ -88,6 +93,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	bridges := make([]Bridge, len(reply))
 	for i, b := range reply {
 		bridges[i] = Bridge{Name: b.Iface, VNet: b.Type == "vnet"}
+		bridges[i].MTU, _ = strconv.Atoi(setting(b.MTU))
 	}
 
 	return bridges, nil

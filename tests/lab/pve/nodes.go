@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"talos-proxmox/tests/lab/world"
@@ -111,6 +112,10 @@ func nodeNetwork(r *request) (any, error) {
 			"iface": bridge, "type": "bridge", "active": 1, "autostart": 1, "method": "manual", "method6": "manual",
 			"families":     []string{"inet"},
 			"bridge_ports": port, "bridge_stp": "off", "bridge_fd": "0", "priority": 10 + i,
+		}
+
+		if mtu, stated := h.MTU[bridge]; stated {
+			entry["mtu"] = strconv.Itoa(mtu) // as it is in its file
 		}
 
 		if i == 0 && h.Address.IsValid() {

@@ -3,6 +3,7 @@ package world
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -154,6 +155,8 @@ type HostInfo struct {
 	Uptime  time.Duration
 	Address netip.Addr
 	Bridges []string
+	// MTU is that of bridges that state one.
+	MTU map[string]int
 	// Order is the host's number in the cluster, from 1.
 	Order int
 	// ClockSkew is how far its clock is ahead.
@@ -171,7 +174,7 @@ func (w *World) Hosts() []HostInfo {
 		info := HostInfo{
 			Name: h.Name, Online: !h.Offline, VCPU: h.VCPU, Memory: int64(h.MemoryMiB) * MiB, Used: 2 * GiB,
 			Uptime: time.Since(w.born) + 24*time.Hour, Address: h.Address, Bridges: slices.Clone(h.Bridges), Order: i + 1,
-			ClockSkew: h.ClockSkew,
+			ClockSkew: h.ClockSkew, MTU: maps.Clone(h.MTU),
 		}
 
 		for _, v := range w.vms {

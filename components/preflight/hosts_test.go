@@ -124,11 +124,20 @@ func TestHosts(t *testing.T) {
 	require.NoError(t, err, "nodes that are there ask for nothing")
 }
 
+// settledVMs run with settings.
+type settledVMs struct {
+	lackingHosts
+
+	current map[string]string
+}
+
+func (s *settledVMs) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
+	return proxmoxapi.Settings{Current: s.current}, nil
+}
+
 // TestMTUOfExistingNodes: a change to a larger MTU than the bridge's is refused before the node is drained for it.
 func TestMTUOfExistingNodes(t *testing.T) {
-	n := plan.Node{Name: "a-1", Pool: "a", NICs: []plan.Interface{{Bridge: "vmbr0", MTU: 9000}}}
-	vms := []proxmoxapi.VM{{ID: 401, Host: "pve"}}
-
+	n := plan.Node{Name: "a-1", Pool: "a", VMID: 401, NICs: []plan.Interface{{Bridge: "vmbr0", MTU: 9000}}}
 	for name, c := range map[string]struct {
 		net0, want string
 	}{
@@ -139,10 +148,13 @@ func TestMTUOfExistingNodes(t *testing.T) {
 		"as it is":       {"virtio=BC:24:11:00:00:01,bridge=vmbr0,mtu=9000", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &lackingHosts{bridges: []proxmoxapi.Bridge{{Name: "vmbr0", MTU: 1500}}}
-			s := newChecks(&plan.Plan{}, h, quietNetwork{})
-			settings := []*proxmoxapi.Settings{{Current: map[string]string{"net0": c.net0}}}
-			require.NoError(t, s.checkMTUs(t.Context(), []plan.Node{n}, vms, settings))
+			h := &settledVMs{
+				lackingHosts: lackingHosts{bridges: []proxmoxapi.Bridge{{Name: "vmbr0", MTU: 1500}}},
+				current:      map[string]string{"net0": c.net0, "cores": "0"},
+			}
+			s := newChecks(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h, quietNetwork{})
+			s.vms = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: "pve"}}
+			require.NoError(t, s.checkVMStates(t.Context()))
 
 			if c.want == "" {
 				assert.Empty(t, s.problems)

@@ -1,0 +1,59 @@
+package preflight
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// TestTagsOfOtherClusters: a tag that is the name of another cluster is refused, and one that several clusters share is
+// not.
+func TestTagsOfOtherClusters(t *testing.T) {
+	const refused = "pools.control.tags: must not hold the name of another cluster on this Proxmox VE, which would take " +
+		"the nodes for its own: home-worker-1 (VMID 701 on host pve) is of cluster home (given: home); choose another tag " +
+		"(pools.control.tags, defaults.tags)"
+
+	for name, c := range map[string]struct {
+		tags []string // of the plan's nodes
+		vm   proxmoxapi.VM
+		want string
+	}{
+		"its only tag": {
+			[]string{"home"}, proxmoxapi.VM{ID: 701, Name: "home-worker-1", Tags: []string{"home", "talos", "worker"}}, refused,
+		},
+		"with a tag more": {
+			[]string{"home"}, proxmoxapi.VM{ID: 701, Name: "home-worker-1", Tags: []string{"home", "lan", "talos", "worker"}},
+			refused,
+		},
+		"shared by both": {
+			[]string{"lan"}, proxmoxapi.VM{ID: 701, Name: "home-worker-1", Tags: []string{"home", "lan", "talos", "worker"}}, "",
+		},
+		"of another distribution": {
+			[]string{"home"}, proxmoxapi.VM{ID: 701, Name: "home-worker-1", Tags: []string{"home", "k3s", "worker"}}, "",
+		},
+		"of no cluster":  {[]string{"home"}, proxmoxapi.VM{ID: 701, Name: "nas", Tags: []string{"home"}}, ""},
+		"of ours":        {[]string{"home"}, proxmoxapi.VM{ID: 401, Name: "c-control-1", Tags: []string{"home", "talos", "worker"}}, ""},
+		"of one we left": {[]string{"home"}, proxmoxapi.VM{ID: 701, Name: "home-1", Tags: []string{"c", "home", "talos", "worker"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plantest.Template()
+			for i := range p.Pools[0].Nodes {
+				p.Pools[0].Nodes[i].Tags = append([]string{"c", "controlplane", "talos"}, c.tags...)
+			}
+
+			c.vm.Host = "pve"
+			_, err := check(t, p, fixedVMs{iface: "scsi0", size: 10, vms: []proxmoxapi.VM{
+				c.vm, {ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true},
+			}})
+
+			if c.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, "the configuration has 1 problem:\n  - "+c.want)
+			}
+		})
+	}
+}

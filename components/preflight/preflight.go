@@ -96,8 +96,8 @@ func (c *checks) run(ctx context.Context) error {
 		c.checkMinimums, c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete,
 		c.checkVMStates, c.checkTemplates, c.checkPermissions, c.checkImages, c.checkExtensions, c.checkGPUs,
 		c.checkSharedStorage, c.checkSnippets, c.checkUserData, c.checkSSHUser, c.checkHostKeys, c.checkFirewall,
-		c.checkHA, c.checkISODrives, c.checkRoles, c.checkRemovals, c.checkAddressConflicts,
-		c.checkReportedAddresses, c.checkTags,
+		c.checkHA, c.checkISODrives, c.checkTags, c.checkRoles, c.checkRemovals, c.checkAddressConflicts,
+		c.checkReportedAddresses,
 	} {
 		switch err := check(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):

@@ -44,7 +44,9 @@ func isoOf(p *plan.Plan, image plan.BootImage) lab.Asset {
 		return lab.Asset{Foreign: string(ubuntu.Head("ubuntu 24.04")), QCOW2: true, Version: "v24.04.0", Platform: "nocloud"}
 	}
 
-	return lab.Asset{Schematic: schematicOf(image), Version: p.Talos, Platform: string(p.Platform), ISO: true}
+	return lab.Asset{
+		Schematic: schematicOf(image), Version: p.Talos, Platform: string(p.Platform), ISO: true, SecureBoot: image.SecureBoot,
+	}
 }
 
 // publish makes the factory know what the operator's own images carry, and serve those that are downloaded from
@@ -79,7 +81,7 @@ func templateImage(p *plan.Plan, image plan.BootImage) *talos.Image {
 	c := carried(image).Customization
 
 	return &talos.Image{
-		Version: p.Talos, Platform: string(p.Platform),
+		Version: p.Talos, Platform: string(p.Platform), SecureBoot: image.SecureBoot,
 		Schematic: talos.Schematic{
 			ID: schematicOf(image), Extensions: c.SystemExtensions.OfficialExtensions,
 			KernelArgs: c.ExtraKernelArgs,

@@ -198,7 +198,12 @@ func templateOf(p *plan.Plan, pool plan.PlannedPool, n plan.Node, id int) lab.Te
 		t.CloudInit = "ide2"
 	}
 
-	for key, value := range map[string]string{"machine": n.Machine, "bios": n.Firmware, "scsihw": n.SCSIController} {
+	firmware := n.Firmware
+	if pool.Image.SecureBoot {
+		firmware = "ovmf" // no other boots it
+	}
+
+	for key, value := range map[string]string{"machine": n.Machine, "bios": firmware, "scsihw": n.SCSIController} {
 		if value != "" {
 			t.Conf[key] = value
 		}

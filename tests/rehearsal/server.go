@@ -322,7 +322,9 @@ func (p *preparation) template(t lab.Template) {
 
 	switch c := t.Content.(type) {
 	case *talos.Image:
-		head = p.factory.Head(lab.Asset{Schematic: c.ID, Version: c.Version, Platform: c.Platform})
+		head = p.factory.Head(lab.Asset{
+			Schematic: c.ID, Version: c.Version, Platform: c.Platform, SecureBoot: c.SecureBoot,
+		})
 	case *ubuntu.Image:
 		head = ubuntu.Head(c.ID + " " + c.Version)
 	}

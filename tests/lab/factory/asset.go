@@ -15,6 +15,8 @@ type Asset struct {
 	Platform  string // "metal" or "nocloud"
 	ISO       bool   // or else a disk image
 	QCOW2     bool   // a disk image in QEMU's own format instead of a raw one
+	// SecureBoot says that the image is signed, and brings the keys that its signature is checked with.
+	SecureBoot bool
 	// Foreign is how an image begins that is not of the factory's making, but served or kept as one; empty: it is.
 	Foreign string
 	// Compression of a disk image is "xz", "zst", "gz", "tar.gz" or empty.
@@ -24,13 +26,16 @@ type Asset struct {
 // architecture is the only one that the lab's machines have.
 const architecture = "-amd64"
 
+// secureBoot is in the names of signed images.
+const secureBoot = "-secureboot"
+
 // errNotPlayed is about what the factory has and the lab has no use for.
 var errNotPlayed = errors.New("the lab's Image Factory does not make it")
 
 // other are the files that the factory makes besides images for the lab's machines (image-factory: internal/profile,
 // ParseFromPath).
 var other = regexp.MustCompile(`^(kernel|cmdline|initramfs|installer)-|-installer-.*\.tar$|-uki\.efi$|\.(vhd|ova)(\.|$)|` +
-	`-(amd64|arm64)-secureboot\.|-arm64\.`)
+	`-arm64(-secureboot)?\.`)
 
 // platforms are those of Talos that the lab's machines are not.
 var platforms = regexp.MustCompile(`^(akamai|aws|azure|cloudstack|digital-ocean|equinixMetal|exoscale|gcp|hcloud|` +
@@ -68,6 +73,8 @@ func ParseFile(schematic, version, file string) (Asset, error) {
 		return a, fmt.Errorf("invalid profile path: %q", file)
 	}
 
+	stem, a.SecureBoot = strings.CutSuffix(stem, secureBoot)
+
 	platform, ok := strings.CutSuffix(stem, architecture)
 	if !ok || platform != "metal" && platform != "nocloud" {
 		return a, fmt.Errorf("invalid platform-arch: %q", stem)
@@ -91,6 +98,10 @@ func (a Asset) File() string {
 
 	if a.Compression != "" {
 		form += "." + a.Compression
+	}
+
+	if a.SecureBoot {
+		return a.Platform + architecture + secureBoot + form
 	}
 
 	return a.Platform + architecture + form

@@ -25,7 +25,7 @@ func TestCompressedImages(t *testing.T) {
 	} {
 		for _, file := range []string{
 			"metal-amd64.raw.zst", "metal-amd64.raw.gz", "nocloud-amd64.qcow2.zst", "nocloud-amd64.qcow2.gz",
-			"metal-amd64.raw.tar.gz",
+			"metal-amd64.raw.tar.gz", "metal-amd64-secureboot.raw.zst",
 		} {
 			f := factory.New(factory.Options{Size: func(factory.Asset) int64 { return size }})
 			a, err := factory.ParseFile(factory.Plain, "v1.12.4", file)

@@ -124,7 +124,7 @@ func TestWrongSchematics(t *testing.T) {
 func TestNotPlayed(t *testing.T) {
 	for _, file := range []string{
 		"kernel-amd64", "initramfs-amd64.xz", "metal-amd64.vhd", "vmware-amd64.ova", "aws-amd64.raw.xz", "metal-arm64.iso",
-		"metal-amd64-secureboot.iso", "metal-amd64-uki.efi", "installer-amd64.tar",
+		"metal-arm64-secureboot.iso", "metal-amd64-uki.efi", "metal-amd64-secureboot-uki.efi", "installer-amd64.tar",
 	} {
 		j := &journal.Journal{}
 		_, c := start(t, factory.Options{Journal: j})

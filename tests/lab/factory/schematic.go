@@ -56,7 +56,7 @@ type SystemExtensions struct {
 	OfficialExtensions []string `yaml:"officialExtensions,omitempty"`
 }
 
-// SecureBoot is for images that boot in no other way, which the lab does not make.
+// SecureBoot says how signed images bring their keys. The lab's do as they do without it: machines without keys take them.
 type SecureBoot struct {
 	EnrollKeys                   string `yaml:"enrollKeys,omitempty"`
 	IncludeWellKnownCertificates bool   `yaml:"includeWellKnownCertificates,omitempty"`

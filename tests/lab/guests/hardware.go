@@ -121,6 +121,8 @@ func parse(line []byte) (*qemu, error) {
 		case "-m":
 			q.hw.MemoryMiB, err = strconv.Atoi(strings.TrimSuffix(cmp.Or(p[""], p["size"]), "M"))
 		case "-drive":
+			q.hw.UEFI = q.hw.UEFI || p["if"] == "pflash" // OVMF's code and variables
+
 			if id, disk := strings.CutPrefix(p["id"], "drive-"); disk && p["if"] == "none" {
 				named[p["id"]] = len(q.drives)
 				q.drives = append(q.drives, drive{

@@ -60,6 +60,7 @@ func TestCommandLine(t *testing.T) {
 	assert.Equal(t, &qemu{
 		hw: machine.Hardware{
 			VMID: 7777, Name: "a,b", UUID: "1874a07d-1cfb-442c-8a66-666d01cdf52b", Cores: 2, MemoryMiB: 2048, AgentDevice: true,
+			UEFI: true,
 			NICs: []machine.NIC{{MAC: "BC:24:11:E1:B9:BE"}}, PCI: []string{"0000:01:00.0", "0000:01:00.1"},
 		},
 		drives: []drive{

@@ -140,7 +140,9 @@ type Hardware struct {
 	UUID      string
 	Cores     int
 	MemoryMiB int
-	NICs      []NIC
+	// UEFI says that the firmware is OVMF and no BIOS.
+	UEFI bool
+	NICs []NIC
 	// Boot holds what the boot order names, in that order: each is a disk's or the CD-ROM's content, already resolved;
 	// blank disks and empty drives are left out.
 	Boot []BootDevice

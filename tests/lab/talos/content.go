@@ -46,6 +46,8 @@ type Image struct {
 	Platform string
 	// ISO tells an ISO from a disk image.
 	ISO bool
+	// SecureBoot says that the image is signed. A machine without keys of its own takes those of the image that it boots.
+	SecureBoot bool
 }
 
 // CloneContent implements [machine.Content].
@@ -107,6 +109,10 @@ type Installed struct {
 	// Config is the machine configuration on the STATE partition, nil before one was applied.
 	Config []byte
 
+	// what the firmware keeps: it has keys, and starts nothing that they did not sign. A real one has them on another disk,
+	// where they outlive a system that was wiped.
+	enrolled bool
+
 	// the EPHEMERAL partition
 	kubelet  *x509.PEMEncodedCertificateAndKey
 	etcd     *membership
@@ -143,7 +149,7 @@ func (i *Installed) with(change func(*Installed)) *Installed {
 func install(image Image, meta map[uint8]string) *Installed {
 	image = image.clone()
 	image.ISO = false
-	i := &Installed{Image: image, META: map[uint8]string{}}
+	i := &Installed{Image: image, META: map[uint8]string{}, enrolled: image.SecureBoot}
 	maps.Copy(i.META, meta)
 	maps.Copy(i.META, image.META)
 

@@ -88,13 +88,14 @@ func (n *node) installSystem(cfg config.Provider) next {
 
 	installed := install(image, meta)
 	installed.Config = configBytes(cfg)
+	installed.enrolled = n.image.SecureBoot // by the medium
 	disk.Write(installed)
 
 	return kexec
 }
 
 var (
-	factoryRef = regexp.MustCompile(`^[^/]+/(?:[a-z-]*installer(?:-secureboot)?)/([0-9a-f]{64})(?::(v[^:@]+))?(?:@.*)?$`)
+	factoryRef = regexp.MustCompile(`^[^/]+/(?:[a-z-]*installer(-secureboot)?)/([0-9a-f]{64})(?::(v[^:@]+))?(?:@.*)?$`)
 	plainRef   = regexp.MustCompile(`^.*installer[a-z-]*:(v[^:@]+)(?:@.*)?$`)
 )
 
@@ -107,15 +108,15 @@ func (n *node) installerImage(ref string) (Image, error) {
 
 	switch m := factoryRef.FindStringSubmatch(ref); {
 	case m != nil:
-		schematic, ok := n.fw.opts.Schematic(m[1])
+		schematic, ok := n.fw.opts.Schematic(m[2])
 		if !ok {
 			return image, notPulled(ref)
 		}
 
-		image.Schematic = schematic.clone()
+		image.Schematic, image.SecureBoot = schematic.clone(), m[1] != ""
 
-		if m[2] != "" {
-			image.Version = m[2]
+		if m[3] != "" {
+			image.Version = m[3]
 		}
 	case ref == "": // Talos' default: the plain installer of its own version
 	default:

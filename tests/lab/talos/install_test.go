@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -382,4 +383,69 @@ func TestConfigurationFromTheDrive(t *testing.T) {
 
 		return err
 	})
+}
+
+// A signed system goes on being upgraded to signed ones. A firmware that has keys starts no other.
+func TestSecureBoot(t *testing.T) {
+	const signed = "factory.talos.dev/metal-installer-secureboot/"
+
+	r := newHarness(t, withAgent)
+	v := r.machine(11, nil)
+	v.cd, v.hw.UEFI = &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true, SecureBoot: true}, true
+	v.on()
+
+	c := r.cluster(v.addr())
+	c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1",
+		"machine: {install: {image: "+signed+schematicID+":v1.12.4}}"))
+	require.True(t, c.secureBoot(v))
+
+	require.NoError(t, c.upgrade(v, signed+schematicID+":v1.12.5", client.WithUpgradeForce(true)))
+	v.until("runs the next version", func(ctx context.Context) error {
+		reply, err := c.client(v).Version(ctx)
+		if err == nil && reply.GetMessages()[0].GetVersion().GetTag() != "v1.12.5" {
+			return context.DeadlineExceeded
+		}
+
+		return err
+	})
+	require.True(t, c.secureBoot(v))
+
+	require.NoError(t, c.upgrade(v, "factory.talos.dev/metal-installer/"+schematicID+":v1.12.6", client.WithUpgradeForce(true)))
+	v.stage("halted")
+}
+
+// secureBoot says whether a node was booted with SecureBoot, by its own word.
+func (c *cluster) secureBoot(v *vm) bool {
+	c.Helper()
+
+	var state *runtime.SecurityState
+
+	v.until("says how it was booted", func(ctx context.Context) (err error) {
+		state, err = safe.StateGetByID[*runtime.SecurityState](ctx, c.client(v).COSI, runtime.SecurityStateID)
+
+		return err
+	})
+
+	return state.TypedSpec().SecureBoot
+}
+
+// An unsigned system that is installed from a signed medium does not come up.
+func TestUnsignedInstallation(t *testing.T) {
+	r := newHarness(t)
+	v := r.machine(11, nil)
+	v.cd, v.hw.UEFI = &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true, SecureBoot: true}, true
+	v.on()
+
+	c := r.cluster(v.addr())
+	c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1",
+		"machine: {install: {image: ghcr.io/siderolabs/installer:v1.12.4}}"))
+	v.stage("halted")
+}
+
+// A BIOS boots no signed image.
+func TestSecureBootWithoutUEFI(t *testing.T) {
+	v := newHarness(t).machine(11, nil)
+	v.cd = &talos.Image{Version: talosVersion, Platform: talos.Metal, ISO: true, SecureBoot: true}
+	v.on()
+	v.stage("no bootable device")
 }

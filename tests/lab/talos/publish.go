@@ -177,6 +177,10 @@ func (n *node) publishMachine() {
 	platform.TypedSpec().Hostname = n.platformNetwork().hostname
 	n.put(platform)
 
+	security := runtime.NewSecurityStateSpec(runtime.NamespaceName)
+	security.TypedSpec().SecureBoot = n.image.SecureBoot
+	n.put(security)
+
 	clock := timeres.NewStatus()
 	clock.TypedSpec().Synced = true
 	n.put(clock)

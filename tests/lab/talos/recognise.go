@@ -40,5 +40,5 @@ func (f *Firmware) recognise(file *machine.File) machine.Content {
 		return nil
 	}
 
-	return &Image{Schematic: s, Version: a.Version, Platform: a.Platform, ISO: a.ISO}
+	return &Image{Schematic: s, Version: a.Version, Platform: a.Platform, ISO: a.ISO, SecureBoot: a.SecureBoot}
 }

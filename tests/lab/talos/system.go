@@ -197,6 +197,10 @@ func (s *system) bootDevice() *bootSource {
 			content = s.fw.recognise(f)
 		}
 
+		if i, ok := content.(*Image); ok && i.SecureBoot && !s.hw.UEFI {
+			continue // a BIOS finds nothing on it
+		}
+
 		switch c := content.(type) {
 		case *Installed:
 			return &bootSource{image: c.Image.clone(), disk: d.Disk}

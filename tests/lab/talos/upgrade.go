@@ -184,6 +184,11 @@ func (n *node) comeUp() (next, bool) {
 		return standStill, true
 	case i == nil:
 		return 0, false
+	case i.enrolled && !n.image.SecureBoot:
+		// The boot loader came with the system: there is nothing left that would go back.
+		n.sys.log("Access Denied: the system is not signed, and the firmware does not start it")
+
+		return standStill, true
 	case i.fresh && n.has(UpgradeFallsBack):
 		n.sys.log("the new system does not come up, going back to %s", i.previous.describe())
 		n.fw.history.note(n.name(), FellBack, i.Image.describe()+" to "+i.previous.describe())

@@ -19,7 +19,7 @@ func (w *World) hardware(v *vm) machine.Hardware {
 		Host: v.host, VMID: v.id, Name: v.subject(), UUID: smbios["uuid"],
 		Cores:     intOf(conf, "cores", 1) * intOf(conf, "sockets", 1),
 		MemoryMiB: memoryMiB(conf), NICs: nics(conf), AgentDevice: agentEnabled(conf),
-		PCI: addresses(v.devices), After: v.span,
+		PCI: addresses(v.devices), After: v.span, UEFI: conf["bios"] == "ovmf",
 	}
 
 	devices := map[string]machine.BootDevice{}

@@ -40,6 +40,8 @@ type System struct {
 	Schematic string
 	// Platform of Talos, "metal" or "nocloud".
 	Platform string
+	// SecureBoot says whether the system was booted with SecureBoot, or is made for it. nil: it is not known.
+	SecureBoot *bool
 }
 
 // String is short enough for a table.
@@ -51,6 +53,10 @@ func (s System) String() string {
 
 	if s.Schematic != "" {
 		parts = append(parts, "schematic "+short(s.Schematic))
+	}
+
+	if s.SecureBoot != nil && *s.SecureBoot {
+		parts = append(parts, "SecureBoot")
 	}
 
 	if s.Kubernetes != "" {
@@ -95,6 +101,9 @@ func (c Change) Evaluate() (Effect, string, error) {
 	}
 
 	why := c.liveWhy()
+	if c.changesSecureBoot() {
+		why += fmt.Sprintf("; it stays %s SecureBoot until it is replaced", with(*c.Now.SecureBoot))
+	}
 
 	switch {
 	case c.Reboot && c.Apply == spec.ApplyNoReboot:
@@ -144,7 +153,37 @@ func (c Change) upgradable() error {
 					"state the schematic, or %s to drop them", c.Now.Schematic, Vanilla))
 	}
 
+	if c.changesSecureBoot() {
+		errs = append(errs, c.secureBootError())
+	}
+
 	return errors.Join(errs...)
+}
+
+// changesSecureBoot says whether the node was booted with SecureBoot and is to have a system that is not made for it, or
+// the other way round.
+func (c Change) changesSecureBoot() bool {
+	return c.Now.SecureBoot != nil && c.Wanted.SecureBoot != nil && *c.Now.SecureBoot != *c.Wanted.SecureBoot
+}
+
+// secureBootError is why no upgrade changes SecureBoot: a firmware that has enrolled keys starts nothing that is not
+// signed, and one that has none does not begin to look at signatures.
+func (c Change) secureBootError() error {
+	if *c.Now.SecureBoot {
+		return errors.New("image.secureBoot: the node was booted with SecureBoot, and its firmware would not start the " +
+			"unsigned system of this upgrade; set it to true")
+	}
+
+	return errors.New("image.secureBoot: the node was booted without SecureBoot, which an upgrade does not change; " +
+		"leave it out, or replace the node before the upgrade")
+}
+
+func with(secureBoot bool) string {
+	if secureBoot {
+		return "with"
+	}
+
+	return "without"
 }
 
 func (c Change) upgradeWhy() string {

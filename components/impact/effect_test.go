@@ -25,6 +25,8 @@ func TestEvaluate(t *testing.T) {
 		return s
 	}
 
+	signed := func(s *System) { s.SecureBoot = new(true) }
+
 	for name, c := range map[string]struct {
 		change       Change
 		effect       Effect
@@ -121,6 +123,46 @@ func TestEvaluate(t *testing.T) {
 			"image.schematic: the node runs schematic " + a +
 				", whose extensions an upgrade from the plain installer would drop; state the schematic, or " +
 				Vanilla + " to drop them",
+		},
+		"SecureBoot, which stays": {
+			Change{Now: to(signed), Wanted: to(func(s *System) { signed(s); s.Talos = "v1.12.4" }), Apply: spec.ApplyAuto},
+			EffectUpgrade,
+			"Talos v1.11.6 becomes v1.12.4", "",
+		},
+		"SecureBoot, for a system that is not signed": {
+			Change{
+				Now: to(signed), Wanted: to(func(s *System) { s.Talos, s.SecureBoot = "v1.12.4", new(false) }),
+				Apply: spec.ApplyAuto,
+			},
+			EffectUpgrade,
+			"Talos v1.11.6 becomes v1.12.4",
+			"image.secureBoot: the node was booted with SecureBoot, and its firmware would not start the unsigned system of " +
+				"this upgrade; set it to true",
+		},
+		"a signed system for a node without SecureBoot": {
+			Change{
+				Now:    to(func(s *System) { s.SecureBoot = new(false) }),
+				Wanted: to(func(s *System) { signed(s); s.Talos = "v1.12.4" }), Apply: spec.ApplyAuto,
+			},
+			EffectUpgrade,
+			"Talos v1.11.6 becomes v1.12.4",
+			"image.secureBoot: the node was booted without SecureBoot, which an upgrade does not change; leave it out, or " +
+				"replace the node before the upgrade",
+		},
+		"another installer only": {
+			Change{Now: to(func(s *System) { s.SecureBoot = new(false) }), Wanted: to(signed), Settings: setting},
+			EffectLive,
+			"machine.sysctls.x; it stays without SecureBoot until it is replaced", "",
+		},
+		"an installer for an unsigned system only": {
+			Change{Now: to(signed), Wanted: to(func(s *System) { s.SecureBoot = new(false) }), Settings: setting},
+			EffectLive,
+			"machine.sysctls.x; it stays with SecureBoot until it is replaced", "",
+		},
+		"a node that does not say whether it was booted with SecureBoot": {
+			Change{Now: now, Wanted: to(func(s *System) { signed(s); s.Talos = "v1.12.4" }), Apply: spec.ApplyAuto},
+			EffectUpgrade,
+			"Talos v1.11.6 becomes v1.12.4", "",
 		},
 		"nothing to be lost": {
 			Change{

@@ -21,6 +21,8 @@ import (
 type Maintenance struct {
 	// UUID is the SMBIOS UUID that the machine shows.
 	UUID string
+	// SecureBoot says whether it was booted with SecureBoot; nil: it is not known.
+	SecureBoot *bool
 
 	name string
 	api  *client.Client
@@ -53,7 +55,12 @@ func ConnectMaintenance(ctx context.Context, t Target) (*Maintenance, error) {
 		return nil, errors.Join(errors.New(brief(err)), api.Close())
 	}
 
-	return &Maintenance{UUID: shown.TypedSpec().UUID, name: t.Name, api: api}, nil
+	secure, err := secureBoot(ctx, api)
+	if err != nil {
+		return nil, errors.Join(errors.New(brief(err)), api.Close())
+	}
+
+	return &Maintenance{UUID: shown.TypedSpec().UUID, SecureBoot: secure, name: t.Name, api: api}, nil
 }
 
 // Apply gives the machine its first configuration.

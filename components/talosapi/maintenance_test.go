@@ -14,6 +14,7 @@ import (
 	"github.com/cosi-project/runtime/pkg/state/protobuf/server"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -26,8 +27,9 @@ import (
 type waiting struct {
 	machineapi.UnimplementedMachineServiceServer
 
-	refuses  error
-	received atomic.Int32
+	refuses    error
+	received   atomic.Int32
+	secureBoot *bool // nil: it does not say
 }
 
 func (w *waiting) ApplyConfiguration(
@@ -50,6 +52,12 @@ func (w *waiting) on(t *testing.T, listener net.Listener, uuid string) *grpc.Ser
 
 	resources := state.WrapCore(namespaced.NewState(inmem.Build))
 	require.NoError(t, resources.Create(t.Context(), shown))
+
+	if w.secureBoot != nil {
+		booted := runtime.NewSecurityStateSpec(runtime.NamespaceName)
+		booted.TypedSpec().SecureBoot = *w.secureBoot
+		require.NoError(t, resources.Create(t.Context(), booted))
+	}
 
 	s := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&certificate.TLS.Certificates[0])))
 	machineapi.RegisterMachineServiceServer(s, w)
@@ -103,4 +111,24 @@ func TestMaintenance(t *testing.T) {
 	}
 
 	assert.Zero(t, other.received.Load())
+}
+
+// TestMaintenanceSecureBoot: a machine that waits says how it was booted, or nothing.
+func TestMaintenanceSecureBoot(t *testing.T) {
+	for name, want := range map[string]*bool{"with": new(true), "without": new(false), "it does not say": nil} {
+		t.Run(name, func(t *testing.T) {
+			listener := listen(t)
+			host, _, err := net.SplitHostPort(listener.Addr().String())
+			require.NoError(t, err)
+
+			(&waiting{secureBoot: want}).on(t, listener, "ours")
+
+			m, err := ConnectMaintenance(t.Context(), Target{Name: "node", Address: host})
+			require.NoError(t, err)
+
+			defer m.Close()
+
+			assert.Equal(t, want, m.SecureBoot)
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
 	factory "github.com/siderolabs/image-factory/pkg/constants"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -82,6 +83,10 @@ func (s *System) resources(ctx context.Context, api *client.Client) error {
 		}
 	}
 
+	if s.SecureBoot, err = secureBoot(ctx, api); err != nil {
+		return err
+	}
+
 	machine, err := safe.StateGetByID[*runtime.MachineStatus](ctx, api.COSI, runtime.MachineStatusID)
 	if err != nil {
 		return err
@@ -98,6 +103,20 @@ func (s *System) resources(ctx context.Context, api *client.Client) error {
 	s.Configuration = applied.Provider()
 
 	return nil
+}
+
+// secureBoot says whether a machine was booted with SecureBoot; nil when it does not know.
+func secureBoot(ctx context.Context, api *client.Client) (*bool, error) {
+	security, err := safe.StateGetByID[*runtime.SecurityState](ctx, api.COSI, runtime.SecurityStateID)
+
+	switch {
+	case err == nil:
+		return &security.TypedSpec().SecureBoot, nil
+	case state.IsNotFoundError(err):
+		return nil, nil //nolint:nilnil // nothing is an answer
+	default:
+		return nil, err
+	}
 }
 
 // RejectedError is what a node says of a configuration that it refuses. Asking again does not change that.

@@ -554,6 +554,10 @@ func origin(p *plan.Plan, image plan.BootImage) string {
 		return from + "ISO file " + image.URL
 	default:
 		from += "factory image"
+		if image.SecureBoot {
+			from += " for SecureBoot"
+		}
+
 		if all := slices.Concat(image.Extensions, image.KernelArgs); len(all) > 0 {
 			from += " with " + plan.HideSecrets(strings.Join(all, " "))
 		}

@@ -171,6 +171,7 @@ var samples = map[string]sample{
 	"image.factory.extensions": {`["qemu-guest-agent"]`, ""},
 	"image.factory.kernelArgs": {`["console=ttyS0"]`, ""},
 	"image.schematic":          {`["qemu-guest-agent"]`, withISO},
+	"image.secureBoot":         {`true`, ""},
 
 	"network.cidr":        {`"10.0.0.0/17"`, ""},
 	"network.gateway":     {`"10.0.0.2"`, ""},
@@ -197,6 +198,7 @@ var samples = map[string]sample{
 	"pools.<name>.image.extensions":    {`["qemu-guest-agent"]`, ""},
 	"pools.<name>.image.kernelArgs":    {`["console=ttyS0"]`, ""},
 	"pools.<name>.image.schematic":     {`["qemu-guest-agent"]`, withISO},
+	"pools.<name>.image.secureBoot":    {`true`, ""},
 	"pools.<name>.image.iso.volume":    {`"local:iso/talos-1.12.4.iso"`, withVolumes},
 	"pools.<name>.image.iso.url":       {`"https://c.lan/a.iso"`, withPoolISO},
 	"pools.<name>.image.iso.checksum":  {`"sha256:0000000000000000000000000000000000000000000000000000000000000000"`, withPoolISO},

@@ -75,8 +75,14 @@ func factoryFile(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile,
 
 	f := &BootFile{
 		ID: id, Schematic: text, SchematicID: id,
-		Name: fmt.Sprintf("%s-talos-%s-%s-%s", p.Cluster, p.Talos, p.Platform, id[:shortID]),
-		URL:  fmt.Sprintf("%s/image/%s/%s/%s-amd64", image.FactoryURL, id, p.Talos, p.Platform),
+		Name: fmt.Sprintf("%s-talos-%s-%s%s-%s", p.Cluster, p.Talos, p.Platform, signed(image), id[:shortID]),
+		URL:  fmt.Sprintf("%s/image/%s/%s/%s-amd64%s", image.FactoryURL, id, p.Talos, p.Platform, signed(image)),
+	}
+
+	if image.SecureBoot {
+		// Of one schematic there are two images.
+		sum := sha256.Sum256([]byte(id + secureBoot))
+		f.ID = hex.EncodeToString(sum[:])
 	}
 
 	if image.Format == spec.FormatDisk {

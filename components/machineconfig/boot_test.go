@@ -1,10 +1,11 @@
 package machineconfig
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"talos-proxmox/components/spec"
 )
@@ -52,6 +53,14 @@ func TestBoot(t *testing.T) {
 			URL:  "https://factory.lan/image/ID0/v1.12.4/metal-amd64.raw.zst",
 			Name: "atlas-talos-v1.12.4-metal-ID8.img", Decompress: "zst",
 		}},
+		"signed": {forSecureBoot(nocloud), &BootFile{
+			URL:  "https://factory.talos.dev/image/ID0/v1.12.4/nocloud-amd64-secureboot.iso",
+			Name: "atlas-talos-v1.12.4-nocloud-secureboot-ID8.iso",
+		}},
+		"a signed disk": {newest(forSecureBoot(disk)), &BootFile{
+			URL:  "https://factory.lan/image/ID0/v1.14.1/metal-amd64-secureboot.raw.zst",
+			Name: "atlas-talos-v1.14.1-metal-secureboot-ID8.img", Decompress: "zst",
+		}},
 		"a URL": {url, &BootFile{
 			URL: "https://mirror.lan/images/talos-1.12.4.iso", Name: "atlas-ID8-talos-1.12.4.iso",
 			Checksum: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
@@ -83,20 +92,26 @@ func TestBoot(t *testing.T) {
 						t.Fatal(err)
 					}
 
-					if got.ID != c.want.SchematicID {
-						t.Errorf("what has one schematic has one id: %s, %s", got.ID, c.want.SchematicID)
+					if same := got.ID == c.want.SchematicID; same == pool.Image.SecureBoot {
+						t.Errorf("what has one schematic has one id, and another if it is signed: %s, %s", got.ID, c.want.SchematicID)
 					}
 				}
 
-				c.want.URL = withID(c.want.URL, got.ID)
-				c.want.Name = withID(c.want.Name, got.ID)
+				id := cmp.Or(c.want.SchematicID, got.ID)
+				c.want.URL, c.want.Name = withID(c.want.URL, id), withID(c.want.Name, id)
 			}
 
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := gocmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+}
+
+func newest(s spec.Spec) spec.Spec {
+	s.Cluster.Versions = talos114
+
+	return s
 }
 
 // withID puts an id where a test could not write it: ID0 is all of it, ID8 its beginning.

@@ -214,6 +214,17 @@ func TestInstaller(t *testing.T) {
 			factory(spec.FactoryImage{URL: "https://factory.example.com:8443/", Extensions: []string{"qemu-guest-agent"}}),
 			"factory.example.com:8443/nocloud-installer/" + agent + ":v1.12.4",
 		},
+		"plain template for SecureBoot": {
+			forSecureBoot(template(nil)), "factory.talos.dev/metal-installer-secureboot/" + plain + ":v1.12.4",
+		},
+		"template for SecureBoot, with extensions": {
+			forSecureBoot(template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}})),
+			"factory.talos.dev/metal-installer-secureboot/" + agent + ":v1.12.4",
+		},
+		"private factory, for SecureBoot": {
+			forSecureBoot(factory(spec.FactoryImage{URL: "http://factory.lan:8080"})),
+			"factory.lan:8080/nocloud-installer-secureboot/" + plain + ":v1.12.4",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := planOf(t, test.spec)
@@ -224,6 +235,12 @@ func TestInstaller(t *testing.T) {
 			}
 		})
 	}
+}
+
+func forSecureBoot(s spec.Spec) spec.Spec {
+	s.Image.SecureBoot = true
+
+	return s
 }
 
 // TestBase: what a cluster leaves at its defaults is not in its patches.

@@ -10,8 +10,11 @@ import (
 )
 
 // fromFactory is how the Image Factory names its installers: the platform, then the schematic. Before Talos 1.10 it
-// left the platform out.
-var fromFactory = regexp.MustCompile(`/(?:([a-z]+)-)?installer/([0-9a-f]{64})$`)
+// left the platform out. Those of signed systems say so.
+var fromFactory = regexp.MustCompile(`/(?:([a-z]+)-)?installer(` + secureBoot + `)?/([0-9a-f]{64})$`)
+
+// published is the installer of Talos itself.
+const published = "ghcr.io/siderolabs/installer"
 
 // System is what a node with the configuration is to run.
 func System(c config.Provider) impact.System {
@@ -19,7 +22,9 @@ func System(c config.Provider) impact.System {
 	s := impact.System{Talos: version}
 
 	if m := fromFactory.FindStringSubmatch(image); m != nil {
-		s.Platform, s.Schematic = m[1], m[2]
+		s.Platform, s.Schematic, s.SecureBoot = m[1], m[3], new(m[2] != "")
+	} else if image == published {
+		s.SecureBoot = new(false)
 	}
 
 	_, s.Kubernetes = cutTag(c.K8sKubeletConfig().Image())

@@ -16,12 +16,16 @@ func TestSystem(t *testing.T) {
 
 	for image, want := range map[string]impact.System{
 		"factory.talos.dev/metal-installer/" + id +
-			":v1.12.4": {Talos: "v1.12.4", Schematic: id, Platform: "metal"},
+			":v1.12.4": {Talos: "v1.12.4", Schematic: id, Platform: "metal", SecureBoot: new(false)},
+		"factory.talos.dev/metal-installer-secureboot/" + id +
+			":v1.12.4": {Talos: "v1.12.4", Schematic: id, Platform: "metal", SecureBoot: new(true)},
 		"127.0.0.1:8080/nocloud-installer/" + id +
-			":v1.12.4@sha256:abc": {Talos: "v1.12.4", Schematic: id, Platform: "nocloud"},
-		"factory.talos.dev/installer/" + id + ":v1.9.5": {Talos: "v1.9.5", Schematic: id},
-		"ghcr.io/siderolabs/installer:v1.12.4":          {Talos: "v1.12.4"},
-		"registry:5000/own":                             {},
+			":v1.12.4@sha256:abc": {Talos: "v1.12.4", Schematic: id, Platform: "nocloud", SecureBoot: new(false)},
+		"factory.talos.dev/installer/" + id + ":v1.9.5": {Talos: "v1.9.5", Schematic: id, SecureBoot: new(false)},
+		"factory.talos.dev/installer-secureboot/" + id +
+			":v1.9.5": {Talos: "v1.9.5", Schematic: id, SecureBoot: new(true)},
+		"ghcr.io/siderolabs/installer:v1.12.4": {Talos: "v1.12.4", SecureBoot: new(false)},
+		"registry:5000/own":                    {},
 	} {
 		c, err := configloader.NewFromBytes([]byte(`version: v1alpha1
 machine:

@@ -63,7 +63,8 @@ func SchematicID(p *plan.Plan, image plan.BootImage, node plan.Node) (string, er
 }
 
 // Installer is the image that Talos is installed and upgraded from: of the same schematic as the image that the node
-// boots first, so that extensions survive the installation.
+// boots first, so that extensions survive the installation. What boots with SecureBoot starts no unsigned system. Talos
+// itself publishes no signed installer.
 func Installer(p *plan.Plan, image plan.BootImage, node plan.Node) (string, error) {
 	id, err := SchematicID(p, image, node)
 	if err != nil {
@@ -71,16 +72,27 @@ func Installer(p *plan.Plan, image plan.BootImage, node plan.Node) (string, erro
 	}
 
 	if id == "" {
-		if !publishesInstaller(p.Talos) {
-			return fmt.Sprintf("%s/%s-installer/%s:%s", registryOf(defaultFactory), p.Platform, impact.Vanilla, p.Talos), nil
+		if publishesInstaller(p.Talos) && !image.SecureBoot {
+			return published + ":" + p.Talos, nil
 		}
 
-		return "ghcr.io/siderolabs/installer:" + p.Talos, nil
+		id = impact.Vanilla
 	}
 
-	return fmt.Sprintf("%s/%s-installer/%s:%s", registryOf(cmp.Or(image.FactoryURL, defaultFactory)), p.Platform, id,
-		p.Talos), nil
+	return fmt.Sprintf("%s/%s-installer%s/%s:%s", registryOf(cmp.Or(image.FactoryURL, defaultFactory)), p.Platform,
+		signed(image), id, p.Talos), nil
 }
+
+// signed is what the Image Factory adds to the names of what is for SecureBoot.
+func signed(image plan.BootImage) string {
+	if image.SecureBoot {
+		return secureBoot
+	}
+
+	return ""
+}
+
+const secureBoot = "-secureboot"
 
 func registryOf(factory string) string {
 	_, registry, _ := strings.Cut(factory, "://")
@@ -88,7 +100,7 @@ func registryOf(factory string) string {
 	return registry
 }
 
-// publishesInstaller says whether a version of Talos has an installer of its own. From 1.14 on, the Image Factory makes
+// publishesInstaller says whether a version of Talos has an installer of its own, for machines without SecureBoot. From 1.14 on, the Image Factory makes
 // all of them.
 func publishesInstaller(talos string) bool {
 	contract, err := talosconfig.ParseContractFromVersion(talos)

@@ -120,6 +120,7 @@ func TestTPM(t *testing.T) {
 			s.Cluster.CNI = spec.CNI{}
 			s.Cluster.Encryption = spec.EncryptionTPM
 			s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"}}
+			s.Image.SecureBoot = true
 			s.Network.Nameservers = nil
 			s.Defaults.TPM = new(true)
 			p := planOf(t, s)

@@ -229,6 +229,10 @@ func (e *explainer) image(path string, p PlannedPool) {
 		add("schematic", b.SchematicID, decidedBy(asked.Image.Schematic != nil, path+".image.schematic", "image.schematic"))
 	}
 
+	if b.SecureBoot {
+		add("SecureBoot", onOff(true), decidedBy(asked.Image.SecureBoot != nil, path+".image.secureBoot", "image.secureBoot"))
+	}
+
 	from := "image.schematic"
 	if b.FactoryURL != "" {
 		from = "image.factory.extensions"

@@ -172,7 +172,7 @@ func (r *resolver) checkTailnetImage(p *pool) {
 func (r *resolver) bootImage(p *pool) BootImage {
 	image := r.spec.Image
 	configured := r.spec.Cluster.Bootstrap == spec.BootstrapPulumi
-	b := BootImage{Scope: PerCluster, Keep: *r.spec.Lifecycle.KeepImages}
+	b := BootImage{Scope: PerCluster, Keep: *r.spec.Lifecycle.KeepImages, SecureBoot: image.SecureBoot}
 
 	if s := image.Schematic; s != nil {
 		b.SchematicID, b.Extensions = s.ID, short(s.Extensions)
@@ -180,6 +180,10 @@ func (r *resolver) bootImage(p *pool) BootImage {
 
 	if s := p.Image.Schematic; s != nil {
 		b.SchematicID, b.Extensions, b.Scope = s.ID, short(s.Extensions), PerPool
+	}
+
+	if p.Image.SecureBoot != nil {
+		b.SecureBoot, b.Scope = *p.Image.SecureBoot, PerPool
 	}
 
 	switch image.Source {

@@ -283,6 +283,7 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"image.source", i.Source == spec.SourceISO || i.Source == spec.SourceFactory, string(i.Source)},
 		{"image.platform", i.Platform != "", string(i.Platform)},
 		{"image.schematic", i.Schematic != nil, ""},
+		{"image.secureBoot", i.SecureBoot, "true"},
 		{"network.timeServers", len(s.Network.TimeServers) > 0, ""},
 		{"tailscale", s.Tailscale != nil, ""},
 		{"machineSecrets", s.Provided.MachineSecrets, ""},
@@ -317,6 +318,7 @@ func (r *resolver) checkK3sModes() {
 			exclusiveKey{p.path + ".patches", len(p.Patches) > 0, ""},
 			exclusiveKey{p.path + ".addressing", p.Addressing != "", string(p.Addressing)},
 			exclusiveKey{p.path + ".image.schematic", p.Image.Schematic != nil, ""},
+			exclusiveKey{p.path + ".image.secureBoot", p.Image.SecureBoot != nil, ""},
 		)
 
 		for _, m := range p.members {

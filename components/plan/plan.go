@@ -187,6 +187,8 @@ type BootImage struct {
 	SchematicID string
 	// Extensions and KernelArgs are what the image carries.
 	Extensions, KernelArgs []string
+	// SecureBoot says that the image is signed, and so is what is installed from it.
+	SecureBoot bool
 	// Scope is what one image is made for.
 	Scope Scope
 }

@@ -56,6 +56,7 @@ func (r *resolver) resolve() *Plan {
 		r.makeNodes(pool)
 	}
 
+	r.checkSecureBoot(p)
 	r.checkEncryption(p)
 
 	r.checkIdentity()

@@ -141,30 +141,6 @@ func (r *resolver) checkCertificates() {
 	}
 }
 
-// checkEncryption: a key that a TPM keeps needs one, in a machine that Talos has booted with SecureBoot.
-func (r *resolver) checkEncryption(p *Plan) {
-	e := r.spec.Cluster.Encryption
-	p.Encryption = e
-
-	if e == "" || !oneOf(r, "cluster.encryption", e, spec.EncryptionNodeID, spec.EncryptionTPM) ||
-		e != spec.EncryptionTPM {
-		return
-	}
-
-	if r.spec.Image.Source == spec.SourceFactory {
-		r.problems.Add("cluster.encryption",
-			"cannot be tpm with image.source factory: Talos seals keys only when it was booted with SecureBoot, "+
-				"and these images are not", string(e), "use nodeID, or a template or an ISO file for SecureBoot")
-	}
-
-	for _, pool := range r.pools {
-		if slices.ContainsFunc(pool.planned.Nodes, func(n Node) bool { return !n.TPM }) {
-			r.problems.Add(pool.path+".tpm", `is required with cluster.encryption "tpm"`, "false",
-				"set it to true, here or in defaults")
-		}
-	}
-}
-
 // checkK3sRegistry holds what K3s can do of the options of a registry: it takes the path of a URL as it stands, and
 // asks either all registries that have mirrors, or none of them.
 func (r *resolver) checkK3sRegistry(p *Plan, path, registry string) {

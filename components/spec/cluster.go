@@ -57,7 +57,7 @@ type Cluster struct {
 	// project. It has no effect while etcd has its quorum.
 	RecoverFrom string `json:"recoverFrom,omitempty"`
 	// Encrypt the disks of new nodes, with a key derived from the node's identity, or one that its TPM keeps, which
-	// needs tpm and a SecureBoot image. Absent: no encryption.
+	// needs tpm and image.secureBoot. Absent: no encryption.
 	Encryption Encryption `json:"encryption,omitempty" jsonschema:"enum=nodeID,enum=tpm"`
 }
 

@@ -21,6 +21,9 @@ type Image struct {
 	Factory FactoryImage `json:"factory,omitempty"`
 	// Contents of the template or the ISO file: its schematic ID, or its list of extensions. Absent: no extensions.
 	Schematic *Schematic `json:"schematic,omitempty"`
+	// The images are for SecureBoot: the template or the ISO file is one, and images of the factory are the signed
+	// ones. Needs firmware ovmf. Running nodes keep what they were installed with.
+	SecureBoot bool `json:"secureBoot,omitempty" jsonschema:"default=false"`
 }
 
 // PoolImage is what a pool boots from instead of what image says.
@@ -35,6 +38,8 @@ type PoolImage struct {
 	KernelArgs []string `json:"kernelArgs,omitempty"`
 	// Contents of the pool's template or ISO file, instead of image.schematic.
 	Schematic *Schematic `json:"schematic,omitempty"`
+	// Whether the pool's images are for SecureBoot, instead of image.secureBoot.
+	SecureBoot *bool `json:"secureBoot,omitempty"`
 }
 
 // Source is a boot source.

@@ -224,7 +224,12 @@ func boots(p *plan.Plan, b plan.BootImage) string {
 	case b.Volume+b.URL != "":
 		return b.Volume + b.URL
 	default:
-		return fmt.Sprintf("%s %s from the factory", p.Platform, b.Format)
+		signed := ""
+		if b.SecureBoot {
+			signed = " for SecureBoot"
+		}
+
+		return fmt.Sprintf("%s %s%s from the factory", p.Platform, b.Format, signed)
 	}
 }
 

@@ -229,6 +229,10 @@ func (w *writer) image(first *machine) tree {
 		t["schematic"] = schematic
 	}
 
+	if on := first.system.SecureBoot; on != nil && *on {
+		t["secureBoot"] = true
+	}
+
 	if w.templates() {
 		base := "talos-" + first.system.Talos + "-base"
 		t["source"], t["template"] = "template", tree{"control": base, "worker": base, "gpuWorker": base}

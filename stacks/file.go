@@ -124,13 +124,13 @@ func outside(text []byte) (spec.Problems, error) {
 }
 
 // otherNamespaces are keys that nothing reads: those whose namespace looks like the project's and is another, and those
-// of any namespace that have the name of a known key.
+// of any namespace that are called as a known key, unless others have them.
 func otherNamespaces(keys []string, project string, known map[string]string) spec.Problems {
 	var problems spec.Problems
 
 	for _, key := range keys {
 		namespace, name, _ := strings.Cut(key, ":")
-		if namespace == project || ofProvider(namespace, name) {
+		if namespace == project || ofOthers(namespace, name) {
 			continue
 		}
 
@@ -142,10 +142,13 @@ func otherNamespaces(keys []string, project string, known map[string]string) spe
 	return problems
 }
 
-// ofProvider says that one of Pulumi's providers has a key that is called as one of ours.
-func ofProvider(namespace, name string) bool {
+// policies is the namespace of the policy pack's settings.
+const policies = "talos-proxmox-policy"
+
+// ofOthers says that the policy pack, or one of Pulumi's providers, has a key that is called as one of ours.
+func ofOthers(namespace, name string) bool {
 	return namespace == "kubernetes" && name == "cluster" ||
-		name == "environment" && slices.Contains([]string{"azure", "azuread", "azure-native"}, namespace)
+		name == "environment" && slices.Contains([]string{policies, "azure", "azuread", "azure-native"}, namespace)
 }
 
 // withPlaceholders puts stand-ins for the secrets that are needed and not there.

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOtherNamespaces: a key that is called as one of ours and stands in another namespace is read by nothing, unless a
-// provider of Pulumi has it.
+// TestOtherNamespaces: a key that is called as one of ours and stands in another namespace is read by nothing, unless the
+// policy pack or a provider of Pulumi has it.
 func TestOtherNamespaces(t *testing.T) {
 	given := map[string]string{
 		"home:cluster": "{}", "homes:cluster": "{}", "talos:pools": "{}", "azure:network": "{}",
-		"kubernetes:cluster": "home", "kubernetes:context": "home", "azure:environment": "public",
-		"proxmoxve:endpoint": "https://pve.lan:8006", "aws:region": "eu-central-1", "pulumi:tags": "{}",
+		"kubernetes:cluster": "home", "kubernetes:context": "home", "azure:environment": "public", "talos-proxmox-policy:environment": "lab",
+		"talos-proxmox-policy:rules": "{}",
+		"proxmoxve:endpoint":         "https://pve.lan:8006", "aws:region": "eu-central-1", "pulumi:tags": "{}",
 	}
 
 	text, err := json.Marshal(given)
@@ -38,7 +39,7 @@ func TestOtherNamespaces(t *testing.T) {
 		require.ErrorContains(t, err, key+": "+lost+said)
 	}
 
-	for _, key := range []string{"kubernetes:", "environment", "proxmoxve", "aws", "pulumi:"} {
+	for _, key := range []string{"kubernetes:", "environment", "policy", "proxmoxve", "aws", "pulumi:"} {
 		require.NotContains(t, err.Error(), key)
 	}
 }

@@ -84,9 +84,12 @@ func TestLongLists(t *testing.T) {
 	}
 
 	assert.Equal(t, [][3]string{
-		{"open-a", first, "10.100.100.0/24"}, {"open-a", second, "10.100.100.0/24"},
-		{"open-a", first, "10.100.132.0/24"}, {"open-a", second, "10.100.132.0/24"},
-		{"open-b", first, "10.100.100.0/24"}, {"open-b", first, "10.100.132.0/24"},
+		{"open-a", first, "10.100.100.0/24"},
+		{"open-a", second, "10.100.100.0/24"},
+		{"open-a", first, "10.100.132.0/24"},
+		{"open-a", second, "10.100.132.0/24"},
+		{"open-b", first, "10.100.100.0/24"},
+		{"open-b", first, "10.100.132.0/24"},
 	}, got)
 	assert.Equal(t, FirewallRule{Protocol: "icmp", Sources: "10.100.100.0/24", Comment: "icmp"}, rules[6])
 

@@ -130,8 +130,8 @@ func (c *checks) markHA(pool plan.PlannedPool, comments map[string]string, diffe
 	}
 
 	c.report.haMarks[pool.Nodes[marked].Name]++
-	c.warn("pools."+pool.Name+".ha", "the rules of high availability are not as they were set: this update sets them again",
-		strings.Join(differ, ", "), "")
+	c.warn("pools."+pool.Name+".ha", "the rules of high availability are not as they were set: this update sets them "+
+		"again", strings.Join(differ, ", "), "")
 }
 
 // checkLastOfRules refuses to take the last VMs out of a rule that belongs to others: Proxmox VE has no rule without

@@ -43,7 +43,8 @@ func TestRoleOfExistingNodes(t *testing.T) {
 		"a tag of operators": {worker, vms("c", "controlplane", "talos", "worker"), ""},
 		"another cluster":    {worker, vms("other", "controlplane", "talos"), ""},
 		"K3s": {
-			plantest.K3s(t), []proxmoxapi.VM{{
+			plantest.K3s(t),
+			[]proxmoxapi.VM{{
 				ID: plantest.K3s(t).Nodes()[0].VMID, Name: "edge-server-1", Host: "a", Tags: []string{"edge", "k3s", "worker"},
 			}},
 			"pools.server.role: does not change for nodes that exist, because a worker does not join etcd later; made with the " +

@@ -25,7 +25,8 @@ func TestTagsOfOtherClusters(t *testing.T) {
 			[]string{"home"}, proxmoxapi.VM{ID: 701, Name: "home-worker-1", Tags: []string{"home", "talos", "worker"}}, refused,
 		},
 		"with a tag more": {
-			[]string{"home"}, proxmoxapi.VM{ID: 701, Name: "home-worker-1", Tags: []string{"home", "lan", "talos", "worker"}},
+			[]string{"home"},
+			proxmoxapi.VM{ID: 701, Name: "home-worker-1", Tags: []string{"home", "lan", "talos", "worker"}},
 			refused,
 		},
 		"shared by both": {

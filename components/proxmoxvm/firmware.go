@@ -21,8 +21,8 @@ func CheckFirmwareKept(p *plan.Plan, n plan.Node, args *pulumi.ResourceHookArgs)
 
 	var problems spec.Problems
 
-	problems.Add("pools."+n.Pool+".firmware", "does not change for a VM that exists: "+n.Name+" was installed with "+before+
-		", and does not boot with another firmware", n.Firmware, "state firmware: "+before+"; or "+
+	problems.Add("pools."+n.Pool+".firmware", "does not change for a VM that exists: "+n.Name+" was installed with "+
+		before+", and does not boot with another firmware", n.Firmware, "state firmware: "+before+"; or "+
 		remake(p, "with "+n.Firmware))
 
 	return problems.Err()

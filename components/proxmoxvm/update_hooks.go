@@ -23,8 +23,8 @@ type UpdateHooks struct {
 	Nodes map[string]plan.Node
 }
 
-// ApplyOnline refuses what would take a disk away or change the firmware, makes disks larger, sets the CPU weight, and restores the resource
-// pool.
+// ApplyOnline refuses what would take a disk away or change the firmware, makes disks larger, sets the CPU weight, and
+// restores the resource pool.
 func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, there := u.Nodes[args.Name]
 	if !there {

@@ -146,7 +146,7 @@ func TestK3s(t *testing.T) {
 	requireNoChange(t, r.Stack)
 
 	// The list may stay: what changes later leaves the user data of what was recreated, or cloud-init would set it up
-	// anew at its next start.
+	// again at its next start.
 	kept := r.Lab.World().Snapshot()
 	set(t, r.Stack, "k3s.sshKeys[0]", anyKey)
 	assert.Contains(t, upResult(t, r.Stack).StdOut, "the user data of edge-agent-2 differs from the configuration: ")

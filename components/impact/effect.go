@@ -160,8 +160,8 @@ func (c Change) upgradable() error {
 	return errors.Join(errs...)
 }
 
-// changesSecureBoot says whether the node was booted with SecureBoot and is to have a system that is not made for it, or
-// the other way round.
+// changesSecureBoot says whether the node was booted with SecureBoot and is to have a system that is not made for it,
+// or the other way round.
 func (c Change) changesSecureBoot() bool {
 	return c.Now.SecureBoot != nil && c.Wanted.SecureBoot != nil && *c.Now.SecureBoot != *c.Wanted.SecureBoot
 }

@@ -100,8 +100,8 @@ func registryOf(factory string) string {
 	return registry
 }
 
-// publishesInstaller says whether a version of Talos has an installer of its own, for machines without SecureBoot. From 1.14 on, the Image Factory makes
-// all of them.
+// publishesInstaller says whether a version of Talos has an installer of its own, for machines without SecureBoot. From
+// 1.14 on, the Image Factory makes all of them.
 func publishesInstaller(talos string) bool {
 	contract, err := talosconfig.ParseContractFromVersion(talos)
 

@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// enrollingDisks is the minor version of Talos from which disk images, too, bring the keys that the firmware of a new VM
-// is to trust. ISO files always have.
+// enrollingDisks is the minor version of Talos from which disk images, too, bring the keys that the firmware of a new
+// VM is to trust. ISO files always have.
 const enrollingDisks = 14
 
 // checkSecureBoot holds what SecureBoot asks of VMs and of images.

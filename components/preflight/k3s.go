@@ -53,7 +53,7 @@ func (c *checks) checkSnippets(ctx context.Context) error {
 }
 
 // checkUserData refuses new user data in place of another VM's. The file has the name of its node, whatever the cluster,
-// and the provider overwrites the one that is there: cloud-init would set the other VM up anew at its next start. A file
+// and the provider overwrites the one that is there: cloud-init would set the other VM up again at its next start. A file
 // that no VM uses may be left of a run that was cut off, or of a VM that was deleted by hand, and is written again.
 func (c *checks) checkUserData(ctx context.Context) error {
 	if c.plan.K3s == nil {
@@ -181,7 +181,7 @@ func (c *checks) readUserData(ctx context.Context, known *userDataFiles) error {
 
 // sameUserData is the problem of a node that another VM has the user data of.
 func (c *checks) sameUserData(n plan.Node, v proxmoxapi.VM, why string) spec.Problem {
-	rule := fmt.Sprintf("%s (VMID %d on host %s) %s, and cloud-init would set that VM up anew at its next start",
+	rule := fmt.Sprintf("%s (VMID %d on host %s) %s, and cloud-init would set that VM up again at its next start",
 		v.Label(), v.ID, v.Host, why)
 
 	if !c.absent[n.VMID] {

@@ -128,7 +128,7 @@ func TestK3sPreflight(t *testing.T) {
 func TestUserDataOfOthers(t *testing.T) {
 	const (
 		file   = "local:snippets/edge-server-1.yaml"
-		anew   = ", and cloud-init would set that VM up anew at its next start (given: edge-server-1); "
+		again  = ", and cloud-init would set that VM up again at its next start (given: edge-server-1); "
 		rename = "choose names that no other cluster has, such as {cluster}-{pool}-{n} with another pool or cluster name; " +
 			"or remove that VM"
 	)
@@ -157,7 +157,7 @@ func TestUserDataOfOthers(t *testing.T) {
 		"the name of another cluster's node": {
 			vms: []proxmoxapi.VM{other},
 			want: "pools.server.names: edge-server-1 (VMID 700 on host b) has that name, and is not of this cluster: both " +
-				"would have one file of user data" + anew + rename,
+				"would have one file of user data" + again + rename,
 		},
 		"the name of a container": {vms: []proxmoxapi.VM{{ID: 700, Name: n.Name, Host: "b", Container: true}}},
 		"the file of a run that was cut off": {
@@ -166,7 +166,7 @@ func TestUserDataOfOthers(t *testing.T) {
 		"the file of another VM": {
 			vms: []proxmoxapi.VM{renamed}, cloud: cloudHost{snippets: []string{file}, userData: uses},
 			want: "pools.server.names: renamed (VMID 701 on host " + n.Host + ") is not of this cluster and uses the user " +
-				"data " + file + anew + rename,
+				"data " + file + again + rename,
 		},
 		"a file of that name on another host": {
 			vms: []proxmoxapi.VM{away}, cloud: cloudHost{snippets: []string{file}, userData: uses},
@@ -174,7 +174,7 @@ func TestUserDataOfOthers(t *testing.T) {
 		"the file of another host's VM": {
 			vms: []proxmoxapi.VM{away}, cloud: cloudHost{snippets: []string{file}, userData: uses, shared: true},
 			want: "pools.server.names: VM 702 (VMID 702 on host b) is not of this cluster and uses the user data " + file +
-				anew + rename,
+				again + rename,
 		},
 		"who uses the file is unknown": {
 			vms: []proxmoxapi.VM{away}, cloud: cloudHost{
@@ -194,7 +194,7 @@ func TestUserDataOfOthers(t *testing.T) {
 		"a node that is replaced, with another of its name": {
 			vms: []proxmoxapi.VM{own, other}, replace: true,
 			want: "lifecycle.replace: edge-server-1 (VMID 700 on host b) has that name, and is not of this cluster: both " +
-				"would have one file of user data" + anew + "take the node out of the list until that VM is gone, or has other " +
+				"would have one file of user data" + again + "take the node out of the list until that VM is gone, or has other " +
 				"user data and another name",
 		},
 	} {

@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// TestReplacedIsIgnored: what the provider would restart a VM for, or set up anew, counts while the VM is made again, and
+// TestReplacedIsIgnored: what the provider would restart a VM for, or set up again, counts while the VM is made again, and
 // not when it has been: its name may stay in lifecycle.replace.
 func TestReplacedIsIgnored(t *testing.T) {
 	of := func(replace, replaced, incomplete bool) []string {

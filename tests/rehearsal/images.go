@@ -45,7 +45,8 @@ func isoOf(p *plan.Plan, image plan.BootImage) lab.Asset {
 	}
 
 	return lab.Asset{
-		Schematic: schematicOf(image), Version: p.Talos, Platform: string(p.Platform), ISO: true, SecureBoot: image.SecureBoot,
+		Schematic: schematicOf(image), Version: p.Talos, Platform: string(p.Platform), ISO: true,
+		SecureBoot: image.SecureBoot,
 	}
 }
 

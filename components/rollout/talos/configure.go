@@ -115,19 +115,19 @@ func (r *Changes) configure(ctx context.Context, c nodeChange, data []byte) (sen
 	return err == nil, nil
 }
 
-// checkSecureBoot holds that a machine is not sent an installer whose system would not boot on it, or that promises what
-// it does not do. It is the image that says how a machine boots, and the operator who says what the image is.
+// checkSecureBoot holds that a machine is not sent an installer whose system would not boot on it, or that promises
+// what it does not do. It is the image that says how a machine boots, and the operator who says what the image is.
 func checkSecureBoot(booted, wanted *bool) error {
 	switch {
 	case booted == nil || wanted == nil || *booted == *wanted:
 		return nil
 	case *booted:
-		return errors.New("image.secureBoot: it was booted with SecureBoot, and would not start the unsigned system that is " +
-			"to be installed; nothing was sent to it; set the key to true, or use an image without SecureBoot")
+		return errors.New("image.secureBoot: it was booted with SecureBoot, and would not start the unsigned system that " +
+			"is to be installed; nothing was sent to it; set the key to true, or use an image without SecureBoot")
 	default:
-		return errors.New("image.secureBoot: it was booted without SecureBoot: its image is not for it, or its firmware has " +
-			"not taken the keys of the image; nothing was sent to it; set the key to false, or use an image for SecureBoot " +
-			"and an EFI disk without keys")
+		return errors.New("image.secureBoot: it was booted without SecureBoot: its image is not for it, or its firmware " +
+			"has not taken the keys of the image; nothing was sent to it; set the key to false, or use an image for " +
+			"SecureBoot and an EFI disk without keys")
 	}
 }
 

@@ -81,8 +81,8 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
 	}
 	clones := &proxmoxvm.Clones{
-		Limit: r.Plan.ParallelClones, Timeout: r.Plan.TaskTimeout, Patience: proxmoxvm.LongestClone(r.Plan), Proxmox: r.Proxmox,
-		Progress: r.Progress,
+		Limit: r.Plan.ParallelClones, Timeout: r.Plan.TaskTimeout, Patience: proxmoxvm.LongestClone(r.Plan),
+		Proxmox: r.Proxmox, Progress: r.Progress,
 	}
 	// It is the last hook of a clone: what it waits for is making the clone.
 	checkVMIDFree := func(c context.Context, args *pulumi.ResourceHookArgs) error {
@@ -219,7 +219,7 @@ func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.N
 		}
 	}
 
-	state.Replaced = replaced
+	_ = replaced
 
 	return state, nil
 }

@@ -41,7 +41,9 @@ func (fakeProxmox) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	return hosts, nil
 }
 
-func (fakeProxmox) Snippets(context.Context, string, string) (map[string]int64, error) { return nil, nil }
+func (fakeProxmox) Snippets(context.Context, string, string) (map[string]int64, error) {
+	return nil, nil
+}
 
 func (fakeProxmox) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
 	stores := map[string]proxmoxapi.Store{}

@@ -252,9 +252,8 @@ func (c *Client) taskOnce(ctx context.Context, host, method, path string, body a
 
 	switch err := task.Wait(ctx, time.Second/4, c.taskTimeout); {
 	case proxmox.IsTimeout(err):
-		return "", fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)", host,
-			call,
-			c.taskTimeout)
+		return "", fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)",
+			host, call, c.taskTimeout)
 	case err != nil:
 		return "", begunError{c.explain("the task of "+call, err)}
 	}

@@ -296,8 +296,8 @@ func (c *Client) Find(ctx context.Context, vmid int) (VM, bool, error) {
 	}
 }
 
-// current is the VM with a VMID, as the cluster knows it, and what its host says of it, unless it is a container. The VM
-// has no VMID when there is none.
+// current is the VM with a VMID, as the cluster knows it, and what its host says of it, unless it is a container. The
+// VM has no VMID when there is none.
 func (c *Client) current(ctx context.Context, vmid int) (VM, statusOfVM, error) {
 	var now statusOfVM
 

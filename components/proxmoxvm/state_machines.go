@@ -35,8 +35,8 @@ func (i *Identities) ReadStateAfter(r pulumi.Resource) {
 	})
 }
 
-// readOnce reads the VMs of the state, as it is when the run begins. What leaves the cluster before its VM is deleted is
-// known by its name alone: the engine tells no hook about another resource.
+// readOnce reads the VMs of the state, as it is when the run begins. What leaves the cluster before its VM is deleted
+// is known by its name alone: the engine tells no hook about another resource.
 func (i *Identities) readOnce() {
 	i.once.Do(func() {
 		defer close(i.read)
@@ -139,8 +139,8 @@ func (i *Identities) stateMachine(ctx context.Context, vmid int) (stateMachine, 
 // ErrUnknown is what CheckLeaving reports where it is not known which VM it is about.
 var ErrUnknown = errors.New("which VM the state has is not known")
 
-// Replaced says that the VM of the state was made for the entry of lifecycle.replace that is there still. name is that of
-// the VM's resource.
+// Replaced says that the VM of the state was made for the entry of lifecycle.replace that is there still. name is that
+// of the VM's resource.
 func (i *Identities) Replaced(name string) (bool, error) {
 	i.readOnce()
 

@@ -130,7 +130,8 @@ func replaceOnce(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption
 	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{replaceMark})}
 }
 
-// cloneTimeout, startTimeout and migrateTimeout are the provider's own, in seconds. replacedTimeout marks a VM that was replaced.
+// cloneTimeout, startTimeout and migrateTimeout are the provider's own, in seconds. replacedTimeout marks a VM
+// that was replaced.
 const (
 	cloneTimeout, startTimeout, migrateTimeout = 1800, 1800, 1800
 

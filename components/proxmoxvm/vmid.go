@@ -60,8 +60,8 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 	}
 }
 
-// untouched tells whether nothing has ever run in a VM that is off: it is a copy of ours without its settings, or has no
-// disk yet, or is ours and the ISO file is in its drive that is taken out before a node is configured.
+// untouched tells whether nothing has ever run in a VM that is off: it is a copy of ours without its settings, or has
+// no disk yet, or is ours and the ISO file is in its drive that is taken out before a node is configured.
 func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.VM) (bool, error) {
 	pool, n, planned := NodeByVMID(p, v.ID)
 	if !v.Stopped || !planned {

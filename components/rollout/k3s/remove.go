@@ -51,7 +51,8 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	known := joined.ObjectValue()
 	l := leavingNode{
-		name: hookutil.String(known, "name"), vm: strings.TrimSuffix(args.Name, tokens.JoinedSuffix) + tokens.VMSuffix, vmid: int(hookutil.Number(known, "vmid")),
+		name: hookutil.String(known, "name"), vm: strings.TrimSuffix(args.Name, tokens.JoinedSuffix) + tokens.VMSuffix,
+		vmid: int(hookutil.Number(known, "vmid")),
 		uuid: hookutil.String(known, "uuid"),
 	}
 
@@ -413,8 +414,8 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	return n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
 }
 
-// checkMachine holds that the node is the one of the state: its VM by Proxmox VE, its Node by Kubernetes. A node that is
-// said to be dead is removed although that is not known.
+// checkMachine holds that the node is the one of the state: its VM by Proxmox VE, its Node by Kubernetes. A node that
+// is said to be dead is removed although that is not known.
 func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 	// This run has found its VM to be ours, or has made it.
 	if n.planned != nil && n.Identities.CheckNow(ctx, *n.planned) == nil {

@@ -89,11 +89,11 @@ func (k *nodeRestart) checkNoQuorum(ctx context.Context) error {
 		return nil
 	}
 
-	return spec.Blocked(fmt.Sprintf("no server answers, and whether etcd can do without it is not known: the VMs of %d of "+
-		"%d servers run (%s), which may be a cluster that is not reached from here", len(running), len(servers),
+	return spec.Blocked(fmt.Sprintf("no server answers, and whether etcd can do without it is not known: the VMs of %d "+
+		"of %d servers run (%s), which may be a cluster that is not reached from here", len(running), len(servers),
 		strings.Join(running, ", ")),
-		fmt.Sprintf("see that port 6443 of the servers is reached from here; or, if the cluster is down, shut down the VM of "+
-			"%s, whose settings are changed while it is off; then run 'pulumi up' again", k.node.Name))
+		fmt.Sprintf("see that port 6443 of the servers is reached from here; or, if the cluster is down, shut down the VM "+
+			"of %s, whose settings are changed while it is off; then run 'pulumi up' again", k.node.Name))
 }
 
 // serverVMs are the VMIDs of the servers by name: those of the plan, and those that have left it and not the cluster.

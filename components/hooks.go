@@ -219,7 +219,7 @@ func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.N
 		}
 	}
 
-	_ = replaced
+	state.Replaced = replaced
 
 	return state, nil
 }

@@ -163,8 +163,8 @@ func (i *Identities) StateUUID(ctx context.Context, name string) string {
 }
 
 // CheckLeaving says why what runs in a VM of the state must not be taken down before the VM is deleted: another VM has
-// its VMID. It asks Proxmox VE again. name is that of the VM's resource. The UUID is the one that the VM shows, or that no
-// machine shows.
+// its VMID. It asks Proxmox VE again. name is that of the VM's resource. The UUID is the one that the VM shows, or one
+// that no machine shows.
 func (i *Identities) CheckLeaving(ctx context.Context, name string) (uuid string, err error) {
 	if i == nil {
 		return noUUID, nil

@@ -49,8 +49,8 @@ func checkMachine(ctx context.Context, api *client.Client, t Target) error {
 	}
 
 	if uuid := shown.TypedSpec().UUID; !strings.EqualFold(uuid, t.UUID) {
-		return fmt.Errorf("another node of the cluster answers at %s: it shows SMBIOS UUID %q, and %s has %s", t.Address, uuid,
-			t.Name, t.UUID)
+		return fmt.Errorf("another node of the cluster answers at %s: it shows SMBIOS UUID %q, and %s has %s", t.Address,
+			uuid, t.Name, t.UUID)
 	}
 
 	return nil

@@ -71,7 +71,8 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err
 
 	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vm)
 	if errors.Is(err, proxmoxvm.ErrUnknown) {
-		return n.otherwise(ctx, n.leavingNode, err, "it is removed all the same, and nothing is asked of what answers at its address")
+		return n.otherwise(ctx, n.leavingNode, err, "it is removed all the same, and what answers at its address is asked "+
+			"for nothing")
 	}
 
 	return err

@@ -23,7 +23,9 @@ type quorum struct {
 }
 
 // askQuorum asks all control planes at once, and Proxmox VE for their VMs.
-func (c *Cluster) askQuorum(ctx context.Context, credentials talosapi.Credentials, address func(plan.Node) string) quorum {
+func (c *Cluster) askQuorum(ctx context.Context, credentials talosapi.Credentials,
+	address func(plan.Node) string,
+) quorum {
 	all := c.Plan.ControlPlanes()
 	q := quorum{planned: len(all)}
 	answers, off := make([]bool, len(all)), make([]bool, len(all))

@@ -100,8 +100,9 @@ func TestForeignVM(t *testing.T) {
 		assert.Contains(t, said, "pulumi state delete --target-dependents '"+urnOf(t, r, "home-worker-2-vm")+"'")
 
 		// Its firewall goes first.
-		assert.Contains(t, failUp(t, r.Stack),
-			`VMID 502 is "payroll-db" on host pve, without the tags home and talos of this cluster: it is another VM, and what belongs to it is not touched`)
+		said = failUp(t, r.Stack)
+		assert.Contains(t, said, `before hook "home-vm-companions" failed: `+now)
+		assert.Contains(t, said, "It is not touched.")
 	})
 
 	t.Run("refreshed", func(t *testing.T) {

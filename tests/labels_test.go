@@ -26,8 +26,14 @@ import (
 func TestLabels(t *testing.T) {
 	t.Parallel()
 
-	for name, c := range map[string]struct{ stack, worker string }{
-		"talos": {pair{"template", "metal", "", "reserved"}.stack(), restartedWorker},
+	for name, c := range map[string]struct {
+		stack, worker string
+		on            []func(*rehearsal.Options)
+	}{
+		"talos": {
+			pair{"template", "metal", "", "reserved"}.stack(), restartedWorker,
+			[]func(*rehearsal.Options){onRealKubernetes},
+		},
 		"k3s": {`config:
   talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }], ssh: { username: root } }
   talos-proxmox:cluster: { name: edge, kind: k3s, versions: { k3s: v1.34.2+k3s1 } }
@@ -40,7 +46,7 @@ func TestLabels(t *testing.T) {
   talos-proxmox:pools:
     server: { role: controlplane, count: 1 }
     worker: { role: worker, count: 1 }
-`, "edge-worker-1"},
+`, "edge-worker-1", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +58,7 @@ func TestLabels(t *testing.T) {
 				annotation = "pools.worker.annotations.rack"
 			)
 
-			r := rehearse(t, stackFile(t, c.stack), onRealKubernetes)
+			r := rehearse(t, stackFile(t, c.stack), c.on...)
 			set(t, r.Stack, "cluster.region", "lan")
 			set(t, r.Stack, tier, "")
 			set(t, r.Stack, role, "")

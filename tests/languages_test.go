@@ -174,7 +174,20 @@ func (p *languageProgram) live(t *testing.T) {
 	assert.Contains(t, out.String(), "k3s-dev-worker-2")
 
 	up(t, p.stack)
-	assert.NotContains(t, readyNodes(t, api), "k3s-dev-worker-2", "it has left before its VM was deleted")
+	assert.NotContains(t, readyNodes(t, api), "k3s-dev-worker-2")
+
+	var removal []string
+
+	for _, call := range calls(r, "") {
+		if strings.Contains(call, "k3s-dev-worker-2 /machine.MachineService/Reset") ||
+			strings.Contains(call, "DELETE /nodes/pve/qemu/502") && !strings.Contains(call, "/502/") {
+			removal = append(removal, call)
+		}
+	}
+
+	require.Len(t, removal, 2, "it leaves before its VM is deleted")
+	assert.Contains(t, removal[0], "Reset")
+	assert.Contains(t, removal[1], "DELETE")
 
 	since := time.Now()
 

@@ -311,6 +311,19 @@ func CheckSetUp(node string, found Found) error {
 		node, ErrOtherVM, found.VM.ID, found.Config.UUID, found.VM.Host, node)
 }
 
+// setUp is CheckSetUp of the VM that Proxmox VE had for a node when the run began.
+func (i *Identities) setUp(n plan.Node) error {
+	if i == nil {
+		return nil
+	}
+
+	if found, there := i.found(n.VMID); there {
+		return CheckSetUp(n.Name, found)
+	}
+
+	return nil
+}
+
 // machineOf reads a VM from its inputs: these have the UUID that the program chose, where outputs have what the
 // provider found.
 func machineOf(inputs resource.PropertyMap) Machine {

@@ -31,7 +31,13 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
 	}
 
-	if err := errors.Join(CheckDisksKept(u.Plan, args), CheckFirmwareKept(u.Plan, n, args)); err != nil {
+	firmware := CheckFirmwareKept(u.Plan, n, args)
+	if firmware != nil {
+		// A refresh may have taken another VM for the node's.
+		firmware = errors.Join(u.Identities.setUp(n), firmware)
+	}
+
+	if err := errors.Join(CheckDisksKept(u.Plan, args), firmware); err != nil {
 		return err
 	}
 

@@ -25,7 +25,7 @@ func TestSchema(t *testing.T) {
 	outputs, err := os.ReadFile("../schema/outputs.schema.json")
 	require.NoError(t, err)
 
-	c := converter{types: object{}}
+	c := converter{types: object{}, uses: map[string]string{}}
 	config := c.properties(t, schema.Config, "Config", func(name string) string {
 		if name == "Cluster" { // the component has this name
 			return "ClusterSettings"
@@ -45,6 +45,10 @@ func TestSchema(t *testing.T) {
 		secret := config["properties"].(object)[key].(object)
 		secret["secret"] = true
 		secret["description"] = strings.ReplaceAll(secret["description"].(string), " Set it with --secret.", "")
+	}
+
+	for token, text := range c.uses {
+		c.types[token].(object)["description"] = text
 	}
 
 	state := result["properties"].(object)
@@ -81,7 +85,11 @@ func TestSchema(t *testing.T) {
 }
 
 // converter turns JSON Schemas into types of a Pulumi package.
-type converter struct{ types object }
+type converter struct {
+	types object
+	// uses are descriptions of values by their types: what a type is, is said where it is used first.
+	uses map[string]string
+}
 
 // properties adds the definitions of a schema to the types, under other names, and returns the root's properties.
 func (c converter) properties(t *testing.T, text []byte, root string, rename func(string) string) object {
@@ -99,8 +107,9 @@ func (c converter) properties(t *testing.T, text []byte, root string, rename fun
 		def := document.Defs[name]
 		properties := object{}
 
-		for key, value := range def["properties"].(object) {
-			properties[key] = c.property(t, value.(object), rename(name)+strings.ToUpper(key[:1])+key[1:], rename)
+		values := def["properties"].(object)
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			properties[key] = c.property(t, values[key].(object), rename(name)+strings.ToUpper(key[:1])+key[1:], rename)
 		}
 
 		required, ok := def["required"]
@@ -116,6 +125,18 @@ func (c converter) properties(t *testing.T, text []byte, root string, rename fun
 	}
 
 	return found
+}
+
+// within converts what a list or a map has, whose type is described where these are.
+func (c converter) within(t *testing.T, all, one object, name string, rename func(string) string) object {
+	t.Helper()
+
+	described := maps.Clone(one)
+	described["description"] = all["description"]
+	converted := c.property(t, described, name, rename)
+	delete(converted, "description")
+
+	return converted
 }
 
 func typeToken(name string) string { return packageName + ":index:" + name }
@@ -138,9 +159,16 @@ func (c converter) property(t *testing.T, s object, name string, rename func(str
 		p["description"] = description
 	}
 
+	use := func(token string) {
+		p["$ref"] = "#/types/" + token
+		if text, ok := s["description"].(string); ok && c.uses[token] == "" {
+			c.uses[token] = text
+		}
+	}
+
 	switch {
 	case s["$ref"] != nil:
-		p["$ref"] = "#/types/" + typeToken(rename(strings.TrimPrefix(s["$ref"].(string), "#/$defs/")))
+		use(typeToken(rename(strings.TrimPrefix(s["$ref"].(string), "#/$defs/"))))
 	case s["oneOf"] != nil:
 		var choices []any
 		for _, choice := range s["oneOf"].([]any) {
@@ -155,13 +183,13 @@ func (c converter) property(t *testing.T, s object, name string, rename func(str
 		}
 
 		c.types[typeToken(name)] = object{"type": "string", "enum": values}
-		p["$ref"] = "#/types/" + typeToken(name)
+		use(typeToken(name))
 	case s["type"] == "array":
-		p["type"], p["items"] = "array", c.property(t, s["items"].(object), name, rename)
+		p["type"], p["items"] = "array", c.within(t, s, s["items"].(object), name, rename)
 	case s["type"] == "object":
 		p["type"], p["additionalProperties"] = "object", object{"$ref": "pulumi.json#/Any"}
 		if values, ok := s["additionalProperties"].(object); ok {
-			p["additionalProperties"] = c.property(t, values, name, rename)
+			p["additionalProperties"] = c.within(t, s, values, name, rename)
 		}
 	default:
 		require.Contains(t, []any{"string", "boolean", "integer", "number"}, s["type"], name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -24,6 +25,9 @@ type Removals struct {
 
 	// bootstrap holds that etcd is not forgotten with its last control plane.
 	bootstrap *Bootstrap
+	// abandoned says that etcd was found to have lost its quorum, and control planes are going: what is asked of those
+	// while their VMs are deleted proves nothing.
+	abandoned atomic.Bool
 }
 
 // leavingNode is a node whose configuration is about to be deleted, and its VM after it.

@@ -69,10 +69,11 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	switch {
 	case errors.Is(err, blocked), ctx.Err() != nil:
 		return err
-	case unknown != nil:
+	case unknown != nil && !r.abandoned.Load():
 		return fmt.Errorf("%s is not removed: %w", l.Name, unknown)
 	}
 
+	r.abandoned.Store(true)
 	r.Progress(l.Name + " goes: etcd has lost its quorum")
 
 	return nil

@@ -3,7 +3,6 @@ package preflight
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"time"
 
 	"talos-proxmox/components/plan"
@@ -39,19 +38,7 @@ type checks struct {
 	denied   bool
 	report   *Report
 	problems spec.Problems
-	warnings []spec.Problem
-}
-
-// warn adds a warning.
-func (c *checks) warn(path, rule, value, remedy string) {
-	c.warnings = append(c.warnings, spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy})
-}
-
-// warnOnce adds a warning, unless another node has had the same.
-func (c *checks) warnOnce(path, rule, value, remedy string) {
-	if !slices.Contains(c.warnings, spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}) {
-		c.warn(path, rule, value, remedy)
-	}
+	warnings spec.Problems
 }
 
 // Network is what is asked of the network of the nodes; Dialer answers it.

@@ -62,7 +62,7 @@ func TestExtensions(t *testing.T) {
 	require.NoError(t, c.checkExtensions(t.Context()))
 	assert.Equal(t, 2, asked)
 	assert.Empty(t, c.problems)
-	assert.Equal(t, []spec.Problem{{
+	assert.Equal(t, spec.Problems{{
 		Path:  "image.factory",
 		Rule:  "cannot be asked for its extensions, which were not checked: no route to host",
 		Value: "https://factory.lan",

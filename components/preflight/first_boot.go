@@ -72,7 +72,7 @@ func (c *checks) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Setting
 			so = "replace them with lifecycle.replace"
 		}
 
-		c.warn(u.path, fmt.Sprintf("applies to new nodes only; these of pool %s were made with %q: %s", u.pool, u.has,
+		c.warnings.Add(u.path, fmt.Sprintf("applies to new nodes only; these of pool %s were made with %q: %s", u.pool, u.has,
 			upTo(u.nodes, 3)), u.wanted, so)
 	}
 }

@@ -43,7 +43,7 @@ func TestGPUs(t *testing.T) {
 	}}, quietNetwork{})
 	require.NoError(t, s.run(t.Context()))
 	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.report.devices)
-	assert.Equal(t, []spec.Problem{{
+	assert.Equal(t, spec.Problems{{
 		Path: "pools.gpu.gpus.2.bdf", Rule: "shares IOMMU group 15 of host b with 0000:03:00.0 (NVMe), which the host " +
 			"loses too",
 		Value: "0000:02:00", Remedy: "put the card into another slot",
@@ -65,7 +65,7 @@ func TestGPUs(t *testing.T) {
 	s = newChecks(p(), there, quietNetwork{})
 	require.NoError(t, s.run(t.Context()))
 	assert.Empty(t, s.report.devices)
-	assert.Equal(t, []spec.Problem{
+	assert.Equal(t, spec.Problems{
 		{
 			Path: "pools.gpu.gpus.1.bdf", Rule: "is not a PCI device of host a any more: the VM does not start without it",
 			Value:  "0000:01:00.0",

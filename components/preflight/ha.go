@@ -84,7 +84,7 @@ func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, 
 
 		switch {
 		case there && is.Comment != wanted.Comment && len(wanted.Resources) > 0:
-			c.warn(key, "needs the rule "+wanted.Name+", which is not of this cluster and is left alone", is.Comment,
+			c.warnings.Add(key, "needs the rule "+wanted.Name+", which is not of this cluster and is left alone", is.Comment,
 				"rename or remove it")
 		case there && is.Comment == wanted.Comment && !proxmoxvm.SameRule(c.withoutLeaving(is, wanted), wanted),
 			!there && len(wanted.Resources) > 0:
@@ -130,8 +130,8 @@ func (c *checks) markHA(pool plan.PlannedPool, comments map[string]string, diffe
 	}
 
 	c.report.haMarks[pool.Nodes[marked].Name]++
-	c.warn("pools."+pool.Name+".ha", "the rules of high availability are not as they were set: this update sets them "+
-		"again", strings.Join(differ, ", "), "")
+	c.warnings.Add("pools."+pool.Name+".ha", "the rules of high availability are not as they were set: this update sets "+
+		"them again", strings.Join(differ, ", "), "")
 }
 
 // checkLastOfRules refuses to take the last VMs out of a rule that belongs to others: Proxmox VE has no rule without

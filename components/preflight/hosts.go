@@ -125,13 +125,20 @@ func (c *checks) reportUnreachableHost(host string) {
 
 // storesOf are the datastores of a host, which is asked once.
 func (c *checks) storesOf(ctx context.Context, host string) (map[string]proxmoxapi.Store, error) {
-	if found, asked := c.stores[host]; asked {
+	return once(ctx, c.stores, host, c.proxmox.Stores)
+}
+
+// once asks a host what it was not asked yet.
+func once[T any](ctx context.Context, known map[string]T, host string,
+	ask func(ctx context.Context, host string) (T, error),
+) (T, error) {
+	if found, asked := known[host]; asked {
 		return found, nil
 	}
 
-	found, err := c.proxmox.Stores(ctx, host)
+	found, err := ask(ctx, host)
 	if err == nil {
-		c.stores[host] = found
+		known[host] = found
 	}
 
 	return found, err
@@ -139,16 +146,7 @@ func (c *checks) storesOf(ctx context.Context, host string) (map[string]proxmoxa
 
 // bridgesOf are the bridges of a host, which is asked once.
 func (c *checks) bridgesOf(ctx context.Context, host string) ([]proxmoxapi.Bridge, error) {
-	if found, asked := c.bridges[host]; asked {
-		return found, nil
-	}
-
-	found, err := c.proxmox.Bridges(ctx, host)
-	if err == nil {
-		c.bridges[host] = found
-	}
-
-	return found, err
+	return once(ctx, c.bridges, host, c.proxmox.Bridges)
 }
 
 // checkMTU checks that the MTU of a network interface is not larger than its bridge's: Proxmox VE takes any, and does
@@ -165,8 +163,9 @@ func (c *checks) checkMTU(n plan.Node, nic plan.Interface, host string, bridges 
 
 	switch has := bridges[at].MTU; {
 	case has == 0 && nic.MTU > usualMTU:
-		c.warnOnce(path, fmt.Sprintf("needs an MTU of bridge %s of host %s that is not smaller, or the VM does not start, "+
-			"and Proxmox VE does not tell it", nic.Bridge, host), mtu, "check it on that host ('ip link show "+nic.Bridge+"')")
+		c.warnings.Add(path, fmt.Sprintf("needs an MTU of bridge %s of host %s that is not smaller, or the VM does not "+
+			"start, and Proxmox VE does not tell it", nic.Bridge, host), mtu,
+			"check it on that host ('ip link show "+nic.Bridge+"')")
 	case has != 0 && nic.MTU > has:
 		c.problems.Add(path, fmt.Sprintf("must have an MTU of at most %d, that of bridge %s of host %s: a VM with a larger "+
 			"one does not start", has, nic.Bridge, host), mtu, remedy)

@@ -102,7 +102,7 @@ func TestHosts(t *testing.T) {
 	}
 	survey := newChecks(plantest.New(t, one), full, quietNetwork{})
 	require.NoError(t, survey.run(t.Context()))
-	assert.Equal(t, []spec.Problem{
+	assert.Equal(t, spec.Problems{
 		{
 			Path: "proxmox.hosts", Rule: "has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 12288 MiB",
 			Value:  "a",

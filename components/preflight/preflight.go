@@ -29,7 +29,7 @@ func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*
 	s.preview = ctx.DryRun()
 	missing := s.run(hookutil.Interruptible(ctx.Context()))
 
-	for _, w := range slices.Concat(p.Warnings, warnings, s.warnings) {
+	for _, w := range slices.Concat(p.Warnings, warnings, s.warnings.Unique()) {
 		if err := ctx.Log.Warn(w.String(), nil); err != nil {
 			return nil, err
 		}

@@ -40,10 +40,9 @@ func (c *checks) checkTags(context.Context) error {
 // namesCluster says that a tag of a node is the name of the cluster that a VM belongs to. Several clusters may share a
 // tag: it is the name of one where the VM has no other, or is called by it.
 func (c *checks) namesCluster(tag string, v proxmoxapi.VM, n plan.Node) bool {
-	shared := []string{
-		string(spec.DistributionTalos), string(spec.DistributionK3s), string(spec.RoleControlPlane),
-		string(spec.RoleWorker),
-	}
+	kinds := []string{string(spec.DistributionTalos), string(spec.DistributionK3s)}
+	roles := []string{string(spec.RoleControlPlane), string(spec.RoleWorker)}
+	shared := slices.Concat(kinds, roles)
 	_, _, planned := proxmoxvm.NodeByVMID(c.plan, v.ID)
 
 	if tag == c.plan.Cluster || slices.Contains(shared, tag) || planned || proxmoxvm.OfCluster(v, c.plan) ||
@@ -51,10 +50,10 @@ func (c *checks) namesCluster(tag string, v proxmoxapi.VM, n plan.Node) bool {
 		return false
 	}
 
-	kind := slices.ContainsFunc(shared[:2], func(kind string) bool {
+	kind := slices.ContainsFunc(kinds, func(kind string) bool {
 		return slices.Contains(v.Tags, kind) && slices.Contains(n.Tags, kind)
 	})
-	role := slices.ContainsFunc(shared[2:], func(role string) bool { return slices.Contains(v.Tags, role) })
+	role := slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(v.Tags, role) })
 	alone := !slices.ContainsFunc(v.Tags, func(t string) bool { return t != tag && !slices.Contains(shared, t) })
 
 	return kind && role && (alone || strings.HasPrefix(v.Name, tag+"-"))

@@ -46,7 +46,7 @@ func TestMoves(t *testing.T) {
 			Remedy: "drain the node first, so that Proxmox CSI detaches them, and let its pods go on elsewhere; or leave " +
 				"rebalance out",
 		}}, c.problems)
-		assert.Equal(t, []spec.Problem{{
+		assert.Equal(t, spec.Problems{{
 			Path: "placement.rebalance", Rule: rule + "they move with it", Value: "scsi3 nfs:9999/vm-9999-pvc-3.raw",
 			Remedy: "check their pods afterwards",
 		}}, c.warnings)

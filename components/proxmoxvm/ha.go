@@ -75,21 +75,23 @@ func (h *HARules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) erro
 
 // set makes, changes or removes a rule. One that has VMs of others, or another comment, belongs to others.
 func (h *HARules) set(ctx context.Context, n plan.Node, wanted proxmoxapi.HARule, comments map[string]string) error {
-	// Each change gives the rules another digest.
-	is, there, err := h.find(ctx, wanted.Name)
-	if err != nil {
-		return err
+	find := func() (is proxmoxapi.HARule, there bool, err error) {
+		if is, there, err = h.find(ctx, wanted.Name); there {
+			err = h.checkOurs(ctx, n, is, wanted, comments)
+		}
+
+		return is, there, err
 	}
 
-	if there {
-		err = h.checkOurs(ctx, n, is, wanted, comments)
-	}
+	is, there, err := find()
 
 	switch {
-	case !there && len(wanted.Resources) == 0, err != nil && is.Comment != wanted.Comment && len(wanted.Resources) == 0:
+	case there && is.Comment != wanted.Comment && len(wanted.Resources) == 0:
 		return nil
 	case err != nil:
 		return err
+	case !there && len(wanted.Resources) == 0:
+		return nil
 	case len(wanted.Resources) == 0:
 		h.Progress("high availability: rule " + wanted.Name + " is removed")
 
@@ -104,7 +106,8 @@ func (h *HARules) set(ctx context.Context, n plan.Node, wanted proxmoxapi.HARule
 		}
 	}
 
-	if is, _, err = h.find(ctx, wanted.Name); err != nil {
+	// Each change gives the rules another digest, and another may have changed this one.
+	if is, _, err = find(); err != nil {
 		return err
 	}
 
@@ -138,20 +141,29 @@ func (h *HARules) leaveOthers(ctx context.Context, n plan.Node, but string, vms 
 		return err
 	}
 
-	for _, rule := range rules {
-		left := slices.DeleteFunc(slices.Clone(rule.Resources), func(r string) bool { return slices.Contains(vms, r) })
-		if rule.Name == but || !Places(rule) || len(left) == len(rule.Resources) {
+	isOne := func(r string) bool { return slices.Contains(vms, r) }
+	holds := func(r proxmoxapi.HARule) bool {
+		return r.Name != but && Places(r) && slices.ContainsFunc(r.Resources, isOne)
+	}
+
+	for _, listed := range rules {
+		if !holds(listed) {
 			continue
 		}
 
-		now, _, err := h.find(ctx, rule.Name)
+		// What is written is what was read with its digest: an operator may change the rule meanwhile.
+		rule, _, err := h.find(ctx, listed.Name)
 		if err != nil {
 			return err
 		}
 
-		switch rule.Resources, rule.Digest = left, now.Digest; {
-		case len(left) > 0:
-			h.Progress(fmt.Sprintf("high availability: rule %s keeps %s", rule.Name, strings.Join(left, ", ")))
+		if !holds(rule) {
+			continue
+		}
+
+		switch rule.Resources = slices.DeleteFunc(slices.Clone(rule.Resources), isOne); {
+		case len(rule.Resources) > 0:
+			h.Progress(fmt.Sprintf("high availability: rule %s keeps %s", rule.Name, strings.Join(rule.Resources, ", ")))
 
 			err = h.Proxmox.SetHARule(ctx, rule)
 		case Made(rule, n):

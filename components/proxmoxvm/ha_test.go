@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
@@ -144,4 +145,47 @@ func TestHARules(t *testing.T) {
 		assert.Equal(t, 3, HAMark(HAComment(n, 3)))
 		assert.Zero(t, HAMark(HAComment(n, 0)))
 	}
+}
+
+// changing is a Proxmox VE whose rules another changes between two reads.
+type changing struct {
+	ruled
+	read int
+	then []proxmoxapi.HARule
+}
+
+func (c *changing) HARules(ctx context.Context) ([]proxmoxapi.HARule, error) {
+	if c.read++; c.read > 2 {
+		c.rules = c.then
+	}
+
+	return c.ruled.HARules(ctx)
+}
+
+// TestRuleChangedMeanwhile: what another has changed since the rules were read is kept, and a rule that another has
+// taken over is left alone.
+func TestRuleChangedMeanwhile(t *testing.T) {
+	n := plan.Node{Name: "c-w-1", Cluster: "c", Pool: "w", VMID: 401, HA: &spec.HA{Hosts: []string{"pve1"}}}
+	p := &plan.Plan{Cluster: "c", Pools: []plan.PlannedPool{{Name: "w", Nodes: []plan.Node{n}}}}
+	comments := map[string]string{"vm:401": HAComment(n, 0)}
+	rule := func(name, digest string, vms ...string) proxmoxapi.HARule {
+		return proxmoxapi.HARule{Name: name, Kind: proxmoxapi.HANodes, Resources: vms, Digest: digest}
+	}
+	wanted := WantedRules(n, []string{"vm:401"})[1]
+
+	grown := &changing{
+		ruled: ruled{rules: []proxmoxapi.HARule{rule("racks", "a", "vm:9", "vm:401")}, comments: comments},
+		then:  []proxmoxapi.HARule{rule("racks", "b", "vm:9", "vm:10", "vm:401")},
+	}
+	h := &HARules{Plan: p, Proxmox: grown, Progress: func(string) {}}
+	require.NoError(t, h.set(t.Context(), n, wanted, comments))
+	assert.Equal(t, rule("racks", "b", "vm:9", "vm:10"), grown.set[0])
+
+	taken := &changing{
+		ruled: ruled{rules: []proxmoxapi.HARule{rule("racks", "a", "vm:9", "vm:401")}, comments: comments},
+		then:  []proxmoxapi.HARule{rule("racks", "b", "vm:9"), rule("c-w", "b", "vm:7001")},
+	}
+	h = &HARules{Plan: p, Proxmox: taken, Progress: func(string) {}}
+	require.ErrorContains(t, h.set(t.Context(), n, wanted, comments), "the rule c-w of high availability is not of this cluster")
+	assert.Empty(t, taken.set)
 }

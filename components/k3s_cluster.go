@@ -222,6 +222,7 @@ func (b *k3sBuilder) pools(pools []plan.PlannedPool, order *replacementOrder) er
 
 			if n.Role == spec.RoleControlPlane {
 				b.joined = append(b.joined, last.Joined)
+				b.hooks.learnVersion(last)
 			}
 
 			in.add(last.Joined)

@@ -31,6 +31,8 @@ type k3sHooks struct {
 	applyManifests *pulumi.ResourceHook
 	// manifests are what it applies.
 	manifests *rollout.Future[[]kubeapi.Manifest]
+	// versions of K3s that servers have.
+	versions rollout.ControlPlaneVersions
 }
 
 // registerK3sHooks registers the hooks of the cluster whose component is called name.
@@ -41,11 +43,14 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 	}
 
 	p := a.plan
-	h := k3sHooks{scope: scopeOf(ctx, name, a), manifests: rollout.NewFuture[[]kubeapi.Manifest]()}
+	h := k3sHooks{
+		scope: scopeOf(ctx, name, a), manifests: rollout.NewFuture[[]kubeapi.Manifest](),
+		versions: rollout.NewControlPlaneVersions(p),
+	}
 
 	h.operations = k3s.New(k3s.Options{
 		Scope: h.scope, Proxmox: proxmox, Kubeconfig: id.anyServer, Identity: id.known,
-		Manifests: h.manifests, Nodes: nodesBy(p, name, tokens.JoinedSuffix),
+		Manifests: h.manifests, Versions: h.versions, Nodes: nodesBy(p, name, tokens.JoinedSuffix),
 	})
 
 	var errs []error
@@ -65,4 +70,17 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 	register(&h.remove, "node-leaves", h.operations.Removals.Remove, previews)
 
 	return h, errors.Join(errs...)
+}
+
+// learnVersion makes known which version the state has a server run.
+func (h *k3sHooks) learnVersion(node *K3sNode) {
+	node.Joined.Input.ApplyT(func(known any) error {
+		if values, ok := known.(map[string]any); ok {
+			if version, ok := values["version"].(string); ok {
+				h.versions[node.node.Name].Set(version)
+			}
+		}
+
+		return nil
+	})
 }

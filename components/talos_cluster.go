@@ -291,6 +291,7 @@ func (b *builder) cluster() error {
 				return err
 			}
 
+			b.hooks.learnVersion(node)
 			b.configured = append(b.configured, node.Applied)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos"
 	"talos-proxmox/components/rollout/vmrestart"
@@ -25,6 +26,8 @@ type talosHooks struct {
 	credentials *rollout.Future[talosapi.Credentials]
 	// uuids of the VMs, as they become known.
 	uuids map[string]*rollout.Future[string]
+	// versions of Kubernetes that control planes have been configured with.
+	versions rollout.ControlPlaneVersions
 
 	vmHooks
 
@@ -56,6 +59,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 	h := talosHooks{
 		scope:       scopeOf(ctx, name, a),
 		credentials: rollout.NewFuture[talosapi.Credentials](), uuids: map[string]*rollout.Future[string]{},
+		versions: rollout.NewControlPlaneVersions(p),
 	}
 
 	for _, n := range p.Nodes() {
@@ -64,7 +68,8 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 
 	h.operations = talos.New(talos.Options{
 		Scope: h.scope, Proxmox: a.proxmox, Credentials: h.credentials, UUIDs: h.uuids,
-		Nodes: nodesBy(p, name, tokens.ConfigurationSuffix), Dir: dir, EmptyRecord: name + emptied,
+		Versions: h.versions,
+		Nodes:    nodesBy(p, name, tokens.ConfigurationSuffix), Dir: dir, EmptyRecord: name + emptied,
 		BackupPassphrase: passphrase,
 	})
 
@@ -96,4 +101,19 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 	register(&h.beginEmpty, "emptied", h.operations.Bootstrap.BeginEmpty)
 
 	return h, errors.Join(errs...)
+}
+
+// learnVersion makes known which Kubernetes the state has a control plane run.
+func (h *talosHooks) learnVersion(node *TalosNode) {
+	pulumi.All(node.Applied.MachineConfigurationInput, node.Applied.ConfigPatches).ApplyT(func(all []any) error {
+		text, _ := all[0].(string)
+		patches, _ := all[1].([]string)
+
+		applied, err := machineconfig.Applied(text, patches)
+		if err == nil {
+			h.versions[node.node.Name].Set(machineconfig.System(applied).Kubernetes)
+		}
+
+		return err
+	})
 }

@@ -95,7 +95,7 @@ func TestImports(t *testing.T) {
 		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout", []string{
 			"components/etcd", "components/impact", "components/kubeapi", "components/plan", "components/proxmoxvm",
-			"components/spec", "components/wait",
+			"components/spec", "components/upgradepath", "components/wait",
 		}, []string{"github.com/pulumi/", "net/http"}},
 		{"components/proxmoxvm", []string{
 			"components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",

@@ -84,6 +84,13 @@ func Minor(from, to string) bool {
 	return err != nil || f.Major != t.Major || f.Minor != t.Minor
 }
 
+// Older says whether a version comes before another. Of versions that cannot be read, none does.
+func Older(version, than string) bool {
+	v, t, err := parse(version, than)
+
+	return err == nil && v.LT(t)
+}
+
 func kubernetesPath(key, what, from, to string) error {
 	f, t, err := parse(from, to)
 	if err != nil {

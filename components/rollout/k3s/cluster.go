@@ -28,6 +28,8 @@ type Options struct {
 	Identity *rollout.Future[k3sconfig.Identity]
 	// Manifests are what the program applies to Kubernetes. They may hold secrets.
 	Manifests *rollout.Future[[]kubeapi.Manifest]
+	// Versions of K3s that servers have.
+	Versions rollout.ControlPlaneVersions
 	// Nodes of the plan, by the name of their membership.
 	Nodes map[string]plan.Node
 }

@@ -38,15 +38,19 @@ func (u *Upgrades) Upgrade(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	}
 
 	from := versionOf(args.OldInputs)
-
-	switch {
-	case from == u.Plan.K3s.Version:
+	if from == u.Plan.K3s.Version {
 		return nil
-	case u.DryRun:
-		return u.preview(n, from)
-	default:
-		return u.rollout.Disrupt(ctx, n, &nodeUpgrade{clusterNode{u.Cluster, n}}, n.Name+" is not upgraded")
 	}
+
+	if err := u.Versions.Check(ctx, u.Scope, n, "cluster.versions.k3s", u.Plan.K3s.Version); err != nil {
+		return err
+	}
+
+	if u.DryRun {
+		return u.preview(n, from)
+	}
+
+	return u.rollout.Disrupt(ctx, n, &nodeUpgrade{clusterNode{u.Cluster, n}}, n.Name+" is not upgraded")
 }
 
 // versionOf is what is noted of a node.

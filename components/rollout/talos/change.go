@@ -36,6 +36,10 @@ func (r *Changes) change(ctx context.Context, c nodeChange) error {
 	}
 
 	if v.Kubernetes {
+		if err := r.checkVersion(ctx, c); err != nil {
+			return err
+		}
+
 		r.warnOfRemoved(ctx, c, v.now)
 	}
 
@@ -60,6 +64,10 @@ func (r *Changes) preview(ctx context.Context, c nodeChange) error {
 	v := r.evaluate(ctx, c)
 
 	if v.Kubernetes {
+		if err := r.checkVersion(ctx, c); err != nil {
+			return err
+		}
+
 		r.warnOfRemoved(ctx, c, v.now)
 	}
 

@@ -31,6 +31,8 @@ type Options struct {
 	// UUIDs are the SMBIOS UUIDs of the VMs as the state has them, by the name of the node. One that the state does not
 	// know is empty.
 	UUIDs map[string]*rollout.Future[string]
+	// Versions of Kubernetes that control planes have been configured with.
+	Versions rollout.ControlPlaneVersions
 	// Nodes of the plan, by the name of their configuration.
 	Nodes map[string]plan.Node
 	// Dir is where the plan's paths begin, of snapshots of etcd.

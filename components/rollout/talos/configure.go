@@ -61,6 +61,10 @@ func (r *Changes) Configure(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		return err
 	}
 
+	if err := r.checkVersion(ctx, c); err != nil {
+		return err
+	}
+
 	data, err := c.wanted.Bytes()
 	if err != nil {
 		return err

@@ -184,6 +184,12 @@ func (r *Changes) needsRebootNow(ctx context.Context, c nodeChange) (bool, error
 	return r.needsReboot(ctx, c, now.Talos, settings)
 }
 
+// checkVersion refuses a worker that is to run a newer Kubernetes than the control planes.
+func (r *Changes) checkVersion(ctx context.Context, c nodeChange) error {
+	return r.Versions.Check(ctx, r.Scope, c.node, "cluster.versions.kubernetes",
+		machineconfig.System(c.wanted).Kubernetes)
+}
+
 // others are the control planes to ask about the node.
 func (r *Changes) others(c nodeChange) []talosapi.Target {
 	return r.peers(c.Target, c.node.Role)

@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/upgradepath"
+	"talos-proxmox/components/wait"
+)
+
+// ControlPlaneVersions are the versions of Kubernetes that the state has of control planes, by node, as they become
+// known in a run. Of one that --target or --exclude leaves out, it is the version before the run: the engine does not
+// tell the program of these flags.
+type ControlPlaneVersions map[string]*Future[string]
+
+// NewControlPlaneVersions returns those of a plan, of which none is known yet.
+func NewControlPlaneVersions(p *plan.Plan) ControlPlaneVersions {
+	versions := ControlPlaneVersions{}
+	for _, n := range p.ControlPlanes() {
+		versions[n.Name] = NewFuture[string]()
+	}
+
+	return versions
+}
+
+// Check refuses a worker that would run a newer Kubernetes than a control plane. Resources depend on each other so that
+// control planes come first, and a run with --target or --exclude passes over that. The key is that of the version.
+func (v ControlPlaneVersions) Check(ctx context.Context, s Scope, n plan.Node, key, wanted string) error {
+	if n.Role == spec.RoleControlPlane {
+		return nil
+	}
+
+	bound := s.Plan.NodeTimeout
+	if s.DryRun {
+		bound = wait.RequestTimeout
+	}
+
+	absent := s.Inventory.AbsentVMIDs()
+
+	for _, c := range s.Plan.ControlPlanes() {
+		if absent[c.VMID] {
+			continue // it is new: no API server runs there yet
+		}
+
+		has, known := v[c.Name].Get(ctx, bound)
+
+		switch {
+		case known && !upgradepath.Older(has, wanted):
+		case known:
+			return spec.Problem{
+				Path: key,
+				Rule: fmt.Sprintf("%s is not changed: control plane %s stays at %s, and workers never run a newer version",
+					n.Name, c.Name, has),
+				Value:  wanted,
+				Remedy: "run 'pulumi up' without --target and --exclude, or let the flag include the control planes",
+			}
+		case !s.DryRun:
+			return fmt.Errorf("%s is not changed: which version control plane %s has is not known after %s; "+
+				"run 'pulumi up' without --target and --exclude", n.Name, c.Name, bound)
+		}
+	}
+
+	return nil
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
@@ -38,6 +39,8 @@ type languageProgram struct {
 	inputs map[string]any
 	// write brings the inputs into the program.
 	write func()
+	// partially has some steps tried with --target and --exclude as well.
+	partially bool
 }
 
 // newLanguageProgram copies an example to a directory, with the package of this module as its page says.
@@ -147,6 +150,14 @@ func (p *languageProgram) live(t *testing.T) {
 	t.Helper()
 
 	r := p.r
+
+	if p.partially {
+		// Its children are no targets: the component is there, and nothing else.
+		_, err := p.stack.Up(t.Context(), optup.Target([]string{"**:Cluster::home"}))
+		require.NoError(t, err)
+		assert.Empty(t, vmids(r))
+	}
+
 	outputs := upResult(t, p.stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.True(t, outputs["kubeconfig"].Secret)
@@ -173,7 +184,12 @@ func (p *languageProgram) live(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, out.String(), "k3s-dev-worker-2")
 
-	up(t, p.stack)
+	if p.partially {
+		p.requireNoBypass(t, api)
+	} else {
+		up(t, p.stack)
+	}
+
 	assert.NotContains(t, readyNodes(t, api), "k3s-dev-worker-2")
 
 	var removal []string
@@ -192,6 +208,11 @@ func (p *languageProgram) live(t *testing.T) {
 	since := time.Now()
 
 	p.set(func() { p.input("cluster")["versions"].(map[string]any)["kubernetes"] = "v1.34.2" })
+
+	if p.partially {
+		p.requireVersionOrder(t, api)
+	}
+
 	up(t, p.stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, []string{"k3s-dev-control-1 v1.34.2", "k3s-dev-gpu-1 v1.34.2", "k3s-dev-worker-1 v1.34.2"},
@@ -213,6 +234,50 @@ func (p *languageProgram) live(t *testing.T) {
 	assert.Empty(t, r.Leftovers())
 }
 
+// requireNoBypass: a worker that is removed, and one that stays, lose their VMs in no other way than by the removal.
+func (p *languageProgram) requireNoBypass(t *testing.T, api kubernetes.Interface) {
+	t.Helper()
+
+	destroy := func(options ...optdestroy.Option) error {
+		_, err := p.stack.Destroy(t.Context(), append(options, optdestroy.Target([]string{"**::k3s-dev-worker-1-vm"}),
+			optdestroy.TargetDependents())...)
+
+		return err
+	}
+
+	require.ErrorContains(t, destroy(), "has delete hooks registered, but the program is not running")
+	require.ErrorContains(t, destroy(optdestroy.RunProgram(true)),
+		"k3s-dev-worker-1 is in the configuration, and its machine is not taken away")
+
+	removed := optup.Target([]string{"**::k3s-dev-worker-2-vm"})
+
+	_, err := p.stack.Up(t.Context(), removed)
+	require.ErrorContains(t, err, "k3s-dev-worker-2-config' will be destroyed but was not specified in --target list")
+	assert.Contains(t, readyNodes(t, api), "k3s-dev-worker-2")
+
+	_, err = p.stack.Up(t.Context(), removed, optup.TargetDependents(), optup.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+}
+
+// requireVersionOrder: workers do not get a Kubernetes that the control planes do not have yet, and do afterwards.
+func (p *languageProgram) requireVersionOrder(t *testing.T, api kubernetes.Interface) {
+	t.Helper()
+
+	before := versionsOf(t, api)
+
+	for _, option := range []optup.Option{
+		optup.Target([]string{"**::k3s-dev-worker-1-*"}), optup.Exclude([]string{"**::k3s-dev-control-1-*"}),
+	} {
+		_, err := p.stack.Up(t.Context(), option)
+		require.ErrorContains(t, err, "cluster.versions.kubernetes: k3s-dev-worker-1 is not changed: control plane "+
+			"k3s-dev-control-1 stays at v1.33.6, and workers never run a newer version (given: v1.34.2)")
+		assert.Equal(t, before, versionsOf(t, api))
+	}
+
+	_, err := p.stack.Up(t.Context(), optup.Target([]string{"**::k3s-dev-control-1-*"}))
+	require.NoError(t, err)
+}
+
 // TestYAMLProgram brings the cluster of the example in YAML up, changes it, and destroys it.
 func TestYAMLProgram(t *testing.T) {
 	t.Parallel()
@@ -228,6 +293,7 @@ func TestYAMLProgram(t *testing.T) {
 		write()
 	}
 
+	p.partially = true
 	cidr := p.input("network")["cidr"]
 	p.set(func() { p.input("network")["cidr"] = "here" })
 	assert.Contains(t, failUp(t, p.stack), "network.cidr")

@@ -5,10 +5,12 @@ import (
 	_ "embed"
 	"fmt"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/provider"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/stacks"
@@ -72,7 +74,7 @@ func (s *server) Attach(_ context.Context, req *pulumirpc.PluginAttach) (*emptyp
 
 // Construct makes a cluster. Its hooks are served by this process, which the engine keeps until the update is over.
 func (s *server) Construct(ctx context.Context, req *pulumirpc.ConstructRequest) (*pulumirpc.ConstructResponse, error) {
-	return provider.Construct(ctx, req, s.host.EngineConn(), func(ctx *pulumi.Context, typ, name string,
+	response, err := provider.Construct(ctx, req, s.host.EngineConn(), func(ctx *pulumi.Context, typ, name string,
 		inputs provider.ConstructInputs, options pulumi.ResourceOption,
 	) (*provider.ConstructResult, error) {
 		if typ != clusterType {
@@ -93,4 +95,21 @@ func (s *server) Construct(ctx context.Context, req *pulumirpc.ConstructRequest)
 
 		return newCluster(ctx, name, given, props, options)
 	})
+
+	dropUnknownSecrets(response.GetState())
+
+	return response, err
+}
+
+// dropUnknownSecrets leaves out secrets without a value, which the engine takes for malformed ones: those of resources
+// that --target or --exclude kept from being created.
+func dropUnknownSecrets(values *structpb.Struct) {
+	for name, value := range values.GetFields() {
+		fields := value.GetStructValue().GetFields()
+		if fields[resource.SigKey].GetStringValue() != resource.SecretSig {
+			dropUnknownSecrets(value.GetStructValue())
+		} else if _, known := fields["value"]; !known {
+			delete(values.GetFields(), name)
+		}
+	}
 }

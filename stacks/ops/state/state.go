@@ -246,7 +246,7 @@ func short(arg string) string {
 		return ""
 	}
 
-	if value := strings.IndexAny(arg, "cCmpstvE"); value > 0 {
+	if value := strings.IndexAny(arg, "cCmpstvxE"); value > 0 {
 		return arg[1 : value+1]
 	}
 
@@ -268,6 +268,12 @@ func runnable(args []string) error {
 		if name == "--stack" || name == "--cwd" || strings.ContainsAny(short(a), "sC") {
 			return fmt.Errorf("%s would make pulumi use another stack than the one whose state was kept: write it before run",
 				a)
+		}
+
+		if args[0] == "destroy" && (name == "--target" || name == "--exclude" || strings.ContainsAny(short(a), "tx")) {
+			return fmt.Errorf("destroy takes a whole cluster (given: %s): of a released cluster it would delete nodes "+
+				"without a drain, and without their leaving etcd; to remove a node, delete it from the stack file and run "+
+				"'ops run up'", a)
 		}
 	}
 

@@ -327,6 +327,25 @@ func TestRun(t *testing.T) {
 			want: "-sprod would make pulumi use another stack than the one whose state was kept: write it before run",
 		},
 		{
+			name: "a part of a cluster", args: []string{"destroy", "--target=**::home-worker-1-vm"},
+			want: "destroy takes a whole cluster (given: --target=**::home-worker-1-vm): of a released cluster it would " +
+				"delete nodes without a drain, and without their leaving etcd; to remove a node, delete it from the stack " +
+				"file and run 'ops run up'",
+		},
+		{
+			name: "a part of a cluster, short", args: []string{"destroy", "-yx", "**::home-worker-1-*"},
+			want: "destroy takes a whole cluster (given: -yx): of a released cluster it would delete nodes without a drain, " +
+				"and without their leaving etcd; to remove a node, delete it from the stack file and run 'ops run up'",
+		},
+		{
+			name: "one node", args: []string{"up", "--target", "**::home-worker-1-*"}, asked: []string{"export"},
+			ran: []string{"up", "--target", "**::home-worker-1-*"},
+		},
+		{
+			name: "all but protected", args: []string{"destroy", "--exclude-protected"}, asked: []string{"export"},
+			ran: []string{"destroy", "--exclude-protected"},
+		},
+		{
 			name: "flags that only begin alike", args: []string{"up", "--skip-preview"}, asked: []string{"export"},
 			ran: []string{"up", "--skip-preview"},
 		},

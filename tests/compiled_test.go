@@ -82,10 +82,10 @@ func compiled(t *testing.T, r *rehearsal.Rehearsal, name string, opts ...auto.Lo
 }
 
 // projectOf is a project directory for a program of this module, compiled, with the settings next to it.
-func projectOf(t *testing.T, program string) string {
+func projectOf(t *testing.T, program string, flags ...string) string {
 	t.Helper()
 
-	project, binary := t.TempDir(), compile(t, "./"+program)
+	project, binary := t.TempDir(), compile(t, "./"+program, flags...)
 
 	settings, err := os.ReadFile(filepath.Join(root, program, "Pulumi.yaml"))
 	require.NoError(t, err)
@@ -98,12 +98,13 @@ func projectOf(t *testing.T, program string) string {
 	return project
 }
 
-// compile builds a command of this module, and returns the path of the binary.
-func compile(t *testing.T, command string) string {
+// compile builds a command of this module, with flags of go build, and returns the path of the binary.
+func compile(t *testing.T, command string, flags ...string) string {
 	t.Helper()
 
 	binary := filepath.Join(t.TempDir(), "command")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, command)
+	args := append(append([]string{"build", "-o", binary}, flags...), command)
+	build := exec.CommandContext(t.Context(), "go", args...)
 	build.Dir = root
 	printed, err := build.CombinedOutput()
 	require.NoError(t, err, string(printed))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
@@ -210,28 +212,105 @@ func configOf(t *testing.T, r *rehearsal.Rehearsal) stacks.Config {
 	return config
 }
 
-// TestConsumerExample runs the example of a stack that reads a cluster's, as a program of its own.
-func TestConsumerExample(t *testing.T) {
+// TestGoExamples runs the example of a cluster whose configuration is Go, and the example of a stack that reads it, as
+// programs of their own.
+func TestGoExamples(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, "dev")
-	s, err := r.Backend.LocalStack(t.Context(), projectOf(t, "stacks/examples/consumer"), "balancer", nil)
+	r := rehearse(t, exampleStack(t))
+	project := projectOf(t, "stacks/examples/go", "-overlay", goExample(t, r))
+
+	home, err := r.Backend.LocalStack(t.Context(), project, "home", nil)
+	require.NoError(t, err)
+	assert.Contains(t, failUp(t, home), "missing required configuration variable 'proxmoxTokenSecret'")
+
+	reader, err := r.Backend.LocalStack(t.Context(), projectOf(t, "stacks/examples/consumer"), "balancer", nil)
 	require.NoError(t, err)
 
-	assert.Contains(t, failUp(t, s), "missing required configuration variable 'cluster'; run `pulumi config` to set; "+
+	assert.Contains(t, failUp(t, reader), "missing required configuration variable 'cluster'; run `pulumi config` to set; "+
 		"name the stack of the cluster, for example organization/talos-proxmox/dev")
-	require.NoError(t, s.SetConfig(t.Context(), "consumer:cluster",
-		auto.ConfigValue{Value: "organization/talos-proxmox/dev"}))
-	assert.Contains(t, failUp(t, s),
+	require.NoError(t, reader.SetConfig(t.Context(), "consumer:cluster",
+		auto.ConfigValue{Value: "organization/platform/home"}))
+	assert.Contains(t, failUp(t, reader),
 		"the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?")
 
-	up(t, r.Stack)
-	outputs := upResult(t, s).Outputs
+	require.NoError(t, home.SetConfig(t.Context(), "proxmoxTokenSecret", r.Secrets()[stacks.Project+":proxmoxTokenSecret"]))
+	up(t, home)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, home)
 
-	assert.Equal(t, "frontend k3s-dev\n  mode tcp\n  bind :6443\n  default_backend k3s-dev-control-planes\n\n"+
-		"backend k3s-dev-control-planes\n  mode tcp\n  option tcp-check\n"+
-		"  server k3s-dev-control-1 "+addressOf(r, "k3s-dev-control-1")+":6443 check\n", outputs["haproxy"].Value)
+	outputs := upResult(t, reader).Outputs
+
+	assert.Equal(t, "frontend home\n  mode tcp\n  bind :6443\n  default_backend home-control-planes\n\n"+
+		"backend home-control-planes\n  mode tcp\n  option tcp-check\n"+
+		"  server home-control-1 "+addressOf(r, "home-control-1")+":6443 check\n", outputs["haproxy"].Value)
 	assert.True(t, outputs["kubeconfig"].Secret)
 	assert.Contains(t, outputs["kubeconfig"].Value, "client-certificate-data")
-	requireNoChange(t, s)
+	requireNoChange(t, reader)
+}
+
+// exampleStack is a stack file with the configuration of the examples in every language, as the one in YAML has it.
+func exampleStack(t *testing.T) string {
+	t.Helper()
+
+	var program struct {
+		Resources struct {
+			Home struct{ Properties map[string]any }
+		}
+	}
+
+	require.NoError(t, yaml.Unmarshal(readFile(t, filepath.Join(root, "stacks/examples/yaml/Pulumi.yaml")), &program))
+
+	config := map[string]any{}
+
+	for key, value := range program.Resources.Home.Properties {
+		if key != "proxmoxTokenSecret" {
+			config[stacks.Project+":"+key] = value
+		}
+	}
+
+	text, err := yaml.Marshal(map[string]any{"config": config})
+	require.NoError(t, err)
+
+	path := filepath.Join(t.TempDir(), "Pulumi.home.yaml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+
+	return path
+}
+
+// goExample is an overlay of go build that has the example in Go use the lab of a rehearsal. All of it but the addresses
+// stays as it is.
+func goExample(t *testing.T, r *rehearsal.Rehearsal) (overlay string) {
+	t.Helper()
+
+	path, err := filepath.Abs(filepath.Join(root, "stacks/examples/go/main.go"))
+	require.NoError(t, err)
+
+	text, config := string(readFile(t, path)), configOf(t, r)
+
+	for _, value := range []struct{ from, to string }{
+		{`"https://pve.lan:8006"`, strconv.Quote(config.Proxmox.Endpoint) + ", Insecure: true"},
+		{`"pulumi@pve!talos"`, strconv.Quote(config.Proxmox.TokenID)},
+		{`"192.168.10.0/24"`, strconv.Quote(config.Network.CIDR)},
+		{`"192.168.10.1"`, strconv.Quote(config.Network.Gateway)},
+		{`"192.168.10.11-13"`, strconv.Quote(string(config.Pools["control"].Addresses))},
+		{`"192.168.10.21-49"`, strconv.Quote(string(config.Pools["worker"].Addresses))},
+		{"Spec: spec.Spec{", fmt.Sprintf("Spec: spec.Spec{\nImage: spec.Image{Factory: spec.FactoryImage{URL: %q}},",
+			config.Image.Factory.URL)},
+	} {
+		require.Equal(t, 1, strings.Count(text, value.from), value.from)
+		text = strings.Replace(text, value.from, value.to, 1)
+	}
+
+	dir := t.TempDir()
+	changed := filepath.Join(dir, "main.go")
+	require.NoError(t, os.WriteFile(changed, []byte(text), 0o600))
+
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	require.NoError(t, err)
+
+	overlay = filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(overlay, replace, 0o600))
+
+	return overlay
 }

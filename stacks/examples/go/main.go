@@ -14,6 +14,11 @@ import (
 func main() { pulumi.Run(program) }
 
 func program(ctx *pulumi.Context) error {
+	secret, err := config.Try(ctx, "proxmoxTokenSecret")
+	if err != nil {
+		return err
+	}
+
 	home, err := stacks.Deploy(ctx, stacks.Config{
 		Spec: spec.Spec{
 			Proxmox: spec.Proxmox{
@@ -26,7 +31,7 @@ func program(ctx *pulumi.Context) error {
 				"worker":  {Role: spec.RoleWorker, Count: new(2), Addresses: "192.168.10.21-49"},
 			},
 		},
-		ProxmoxTokenSecret: config.Require(ctx, "proxmoxTokenSecret"),
+		ProxmoxTokenSecret: secret,
 	})
 	if err != nil {
 		return err

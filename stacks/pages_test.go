@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/stacks/schema"
 )
@@ -204,4 +207,105 @@ func TestPagesQuoteMessages(t *testing.T) {
 	if seen < 20 {
 		t.Errorf("only %d messages were found in the pages", seen)
 	}
+}
+
+// TestEnvironmentsOfPages: what pages have environments of Pulumi ESC hand to a stack is a configuration of it, once
+// ESC has opened it. Secret keys are secret there.
+func TestEnvironmentsOfPages(t *testing.T) {
+	keys, err := schema.KeyTypes()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	seen := 0
+
+	for page, text := range pages(t) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			var environment struct {
+				Values struct {
+					PulumiConfig map[string]any `yaml:"pulumiConfig"`
+				}
+			}
+
+			if m[1] != "yaml" || !strings.Contains(m[2], "pulumiConfig:\n") {
+				continue
+			}
+
+			if err := yaml.Unmarshal([]byte(undented(m[2])), &environment); err != nil {
+				t.Errorf("%s: %v\n%s", page, err, m[2])
+			}
+
+			config := map[string]any{}
+
+			for key, value := range environment.Values.PulumiConfig {
+				_, name, _ := strings.Cut(key, ":")
+				if keys[name] == "" {
+					t.Errorf("%s: %s is not a key", page, key)
+				}
+
+				opened, secret := openESC(value)
+				if slices.Contains(SecretKeys, name) && !secret {
+					t.Errorf("%s: %s is not secret", page, key)
+				}
+
+				config[Project+":"+name] = opened
+				seen++
+			}
+
+			// What the environment leaves to the stack's file.
+			for key, value := range minimal(t) {
+				if _, given := config[key]; !given {
+					config[key] = value
+				}
+			}
+
+			stack, err := yaml.Marshal(map[string]any{"config": config})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if _, err := LoadText(stack, t.TempDir()); err != nil {
+				t.Errorf("%s: %v\n%s", page, err, stack)
+			}
+		}
+	}
+
+	if seen < 5 {
+		t.Errorf("only %d keys were found", seen)
+	}
+}
+
+// openESC is a value as ESC opens it, and whether it is secret: by itself, or from a provider of secrets.
+func openESC(value any) (opened any, secret bool) {
+	if call, ok := value.(map[string]any); ok && call["fn::secret"] != nil {
+		return call["fn::secret"], true
+	}
+
+	if text, ok := value.(string); ok && strings.HasPrefix(text, "${vault.secrets.") {
+		return Placeholder, true
+	}
+
+	return value, false
+}
+
+// minimal is the configuration of the smallest example.
+func minimal(t *testing.T) map[string]any {
+	t.Helper()
+
+	text, err := os.ReadFile("examples/Pulumi.smallest.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var file struct{ Config map[string]any }
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+
+	return file.Config
+}
+
+// undented is a text without the indentation that all of its lines have.
+func undented(text string) string {
+	return strings.ReplaceAll("\n"+text, "\n"+text[:len(text)-len(strings.TrimLeft(text, " "))], "\n")
 }

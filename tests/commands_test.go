@@ -48,7 +48,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"migration.md", "", "", "needs clusters of Terraform: TestForeignCluster, tests of stacks/migrate"},
 	{"permissions.md", "", "pveum ", onHost},
 	{"pipeline.md", "", "gh ", "needs a workflow on GitHub"},
-	{"pipeline.md", "", "pulumi deployment ", "needs Pulumi Cloud"},
+	{"pulumi-cloud.md", "", "pulumi deployment ", "needs Pulumi Cloud"},
 	{"platform.md", "", "go run ./tests/rehearse platform", "another rehearsal: TestPlatform"},
 	{"platform.md", "", "age-keygen ", "needs age"},
 	{"platform.md", "", "pulumi config set", "needs a file of the operator's: TestNoSecretInPlainText"},

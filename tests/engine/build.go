@@ -41,6 +41,7 @@ type artefact struct {
 	tags    string   // of the build
 	modules string   // path of the module file; empty: go.mod
 	minutes int      // of computing that the build takes where nothing is compiled yet
+	finish  []string // arguments with which the program is run once, to write what it needs next to itself
 }
 
 // builder builds artefacts into a cache that several processes share.
@@ -100,6 +101,9 @@ func (a artefact) key() (string, error) {
 	}
 	if a.modules != "" {
 		fmt.Fprintln(h, filepath.Base(a.modules))
+	}
+	if len(a.finish) > 0 {
+		fmt.Fprintln(h, a.finish)
 	}
 	for _, input := range a.inputs {
 		// WalkDir goes in lexical order, so the digest does not depend on the file system.
@@ -174,6 +178,11 @@ func (b *builder) compile(ctx context.Context, a artefact, output string) error 
 	stop()
 	if err != nil {
 		return errors.Join(ctx.Err(), fmt.Errorf("go build %s in %s: %w\n%s", a.target, a.dir, err, p.rest.String()))
+	}
+	if len(a.finish) > 0 {
+		if text, err := exec.CommandContext(ctx, output, a.finish...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %s: %w\n%s", a.binary, strings.Join(a.finish, " "), err, text)
+		}
 	}
 	info, err := os.Stat(output)
 	if err != nil {

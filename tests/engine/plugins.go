@@ -116,7 +116,7 @@ func bridged(source, modules string) artefact {
 	dir := filepath.Join(source, "tests", "plugins")
 	return artefact{
 		name: "plugins", binary: "providers", what: "the bridged providers", dir: dir, inputs: []string{dir}, target: ".",
-		modules: modules, minutes: 6,
+		modules: modules, minutes: 6, finish: []string{"schemas"},
 	}
 }
 

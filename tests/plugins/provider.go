@@ -35,7 +35,8 @@ func providerInfo(ctx context.Context, pkg string) (tfbridge.ProviderInfo, error
 	case talosPkg:
 		return talosInfo(), nil
 	case proxmoxPkg:
-		return proxmoxInfo(ctx), nil
+		info := proxmoxInfo(ctx)
+		return info, dispatch(&info)
 	}
 	return tfbridge.ProviderInfo{}, fmt.Errorf(
 		"no provider for %q: name the binary pulumi-resource-%s or pulumi-resource-%s",
@@ -112,23 +113,26 @@ func upstreamName(all shim.ResourceMap, name string) string {
 	return old + name
 }
 
-// packageSchema makes the Pulumi schema of a provider in memory, which takes a fraction of a second: published plugins
-// carry theirs as a generated file. For a provider of two halves it also decides which half serves which token, and
-// leaves that in the provider's metadata, where the bridge looks for it.
-func packageSchema(ctx context.Context, info *tfbridge.ProviderInfo) ([]byte, error) {
-	if halves, ok := info.P.(interface {
+// dispatch decides, for a provider of two halves, which of them serves which token, and leaves that in the provider's
+// metadata, where the bridge looks for it.
+func dispatch(info *tfbridge.ProviderInfo) error {
+	halves, ok := info.P.(interface {
 		ResolveDispatch(*tfbridge.ProviderInfo) (muxer.DispatchTable, error)
-	}); ok {
-		table, err := halves.ResolveDispatch(info)
-		if err != nil {
-			return nil, err
-		}
-		if err := metadata.Set(info.GetMetadata(), "mux", table); err != nil {
-			return nil, err
-		}
+	})
+	if !ok {
+		return nil
 	}
+	table, err := halves.ResolveDispatch(info)
+	if err != nil {
+		return err
+	}
+	return metadata.Set(info.GetMetadata(), "mux", table)
+}
+
+// packageSchema makes the Pulumi schema of a provider in memory.
+func packageSchema(ctx context.Context, info tfbridge.ProviderInfo) ([]byte, error) {
 	generated, err := pftfgen.GenerateSchema(ctx, pftfgen.GenerateSchemaOptions{
-		ProviderInfo: *info,
+		ProviderInfo: info,
 		// The generator's remarks are about documentation; the engine would show them to the user.
 		DiagnosticsSink: diag.DefaultSink(io.Discard, io.Discard, diag.FormatOptions{Color: colors.Never}),
 		XInMemoryDocs:   true,

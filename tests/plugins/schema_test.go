@@ -108,7 +108,7 @@ func packageSpec(t *testing.T, pkg string) schema.PackageSpec {
 	t.Helper()
 	info, err := providerInfo(t.Context(), pkg)
 	require.NoError(t, err)
-	content, err := packageSchema(t.Context(), &info)
+	content, err := packageSchema(t.Context(), info)
 	require.NoError(t, err)
 	var spec schema.PackageSpec
 	require.NoError(t, json.NewDecoder(bytes.NewReader(content)).Decode(&spec))

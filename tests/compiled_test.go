@@ -1,10 +1,13 @@
 package tests
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
@@ -102,12 +105,71 @@ func projectOf(t *testing.T, program string, flags ...string) string {
 func compile(t *testing.T, command string, flags ...string) string {
 	t.Helper()
 
-	binary := filepath.Join(t.TempDir(), "command")
-	args := append(append([]string{"build", "-o", binary}, flags...), command)
-	build := exec.CommandContext(t.Context(), "go", args...)
-	build.Dir = root
-	printed, err := build.CombinedOutput()
-	require.NoError(t, err, string(printed))
+	binary, err := theBinaries.build("command", command, flags...)
+	require.NoError(t, err)
 
 	return binary
+}
+
+// binaries are what tests have built: linking takes longer than most of them.
+type binaries struct {
+	mu    sync.Mutex
+	dir   string
+	built map[string]func() (string, error)
+}
+
+var theBinaries = binaries{built: map[string]func() (string, error){}}
+
+// build builds a package of this module once. Tests share the binary, whose file has the given name.
+func (b *binaries) build(name, pkg string, flags ...string) (string, error) {
+	args := append(append([]string{"build", "-ldflags=-s -w"}, flags...), pkg)
+	key := strings.Join(args, " ")
+
+	b.mu.Lock()
+
+	if b.built[key] == nil {
+		b.built[key] = sync.OnceValues(func() (string, error) {
+			dir, err := b.directory()
+			if err != nil {
+				return "", err
+			}
+
+			binary := filepath.Join(dir, name)
+			command := exec.Command("go", slices.Insert(args, 1, "-o", binary)...)
+			command.Dir = root
+
+			if printed, err := command.CombinedOutput(); err != nil {
+				return "", fmt.Errorf("%w\n%s", err, printed)
+			}
+
+			return binary, nil
+		})
+	}
+
+	build := b.built[key]
+	b.mu.Unlock()
+
+	return build()
+}
+
+// directory is a new one for one of them.
+func (b *binaries) directory() (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.dir == "" {
+		var err error
+		if b.dir, err = os.MkdirTemp("", "binaries-"); err != nil {
+			return "", err
+		}
+	}
+
+	return os.MkdirTemp(b.dir, "")
+}
+
+// remove removes them, when all tests are done.
+func (b *binaries) remove() {
+	if b.dir != "" {
+		_ = os.RemoveAll(b.dir)
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -85,26 +84,10 @@ func addPlugin(t *testing.T, dir string) {
 	require.NoError(t, os.Symlink(built, filepath.Join(dir, "plugins", filepath.Base(built))))
 }
 
-// thePlugin is built once. TestMain removes the directory that it is in.
-var (
-	pluginDirectory string
-	thePlugin       = sync.OnceValues(func() (string, error) {
-		var err error
-		if pluginDirectory, err = os.MkdirTemp("", "provider-"); err != nil {
-			return "", err
-		}
-
-		binary := filepath.Join(pluginDirectory, "pulumi-resource-talos-proxmox")
-		build := exec.Command("go", "build", "-o", binary, "./stacks/provider")
-		build.Dir = root
-
-		if printed, err := build.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%w\n%s", err, printed)
-		}
-
-		return binary, nil
-	})
-)
+// thePlugin is the plugin of the package.
+func thePlugin() (string, error) {
+	return theBinaries.build("pulumi-resource-talos-proxmox", "./stacks/provider")
+}
 
 // componentInputs are the inputs of a component with the configuration of a rehearsed stack, and the secret keys that
 // they name.

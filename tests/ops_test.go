@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"talos-proxmox/stacks"
 	opsstate "talos-proxmox/stacks/ops/state"
 	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -169,8 +171,18 @@ func snapshot(t *testing.T, s opsstate.State) string {
 func TestLocked(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, "dev", func(o *rehearsal.Options) { o.Latencies.Clone = 6 * slow })
+	r := rehearse(t, "dev")
 	s, out := guarded(t, r)
+
+	looked := make(chan struct{})
+	end := sync.OnceFunc(func() { close(looked) })
+
+	defer end()
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^POST .*/clone$`), Kind: journal.Interfere,
+		Before: func(journal.Entry) { <-looked },
+	})
 
 	first := snapshot(t, s)
 	text, err := os.ReadFile(first)
@@ -206,6 +218,7 @@ func TestLocked(t *testing.T) {
 	require.ErrorContains(t, err, "lock: "+lock)
 	require.ErrorContains(t, err, "state: an update was interrupted")
 
+	end()
 	require.NoError(t, <-updated)
 	require.NoError(t, s.Check(t.Context()))
 }

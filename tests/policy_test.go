@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -99,11 +98,8 @@ func TestPolicy(t *testing.T) {
 func compilePolicies(t *testing.T) string {
 	t.Helper()
 
-	compiled := filepath.Join(t.TempDir(), "talos-proxmox-policy")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", compiled, ".")
-	build.Dir = filepath.Join(root, "policy")
-	printed, err := build.CombinedOutput()
-	require.NoError(t, err, string(printed))
+	compiled, err := theBinaries.build("talos-proxmox-policy", "./policy")
+	require.NoError(t, err)
 
 	return compiled
 }

@@ -66,10 +66,7 @@ func TestMain(m *testing.M) {
 
 	code := m.Run()
 
-	if pluginDirectory != "" {
-		_ = os.RemoveAll(pluginDirectory)
-	}
-
+	theBinaries.remove()
 	os.Exit(code)
 }
 

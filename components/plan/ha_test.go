@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -107,6 +108,54 @@ func TestHARulesOfAPool(t *testing.T) {
 			}
 
 			assert.Equal(t, test.want, said(t, small().on([2]int{}, [2]int{}, [2]int{}).with("worker", pool)))
+		})
+	}
+}
+
+// TestHostsOfHA: a VM that is made on another host than high availability keeps it on is moved at once, and stays where
+// the plan does not have it.
+func TestHostsOfHA(t *testing.T) {
+	t.Parallel()
+
+	on := func(hosts ...string) spec.VMSpec { return spec.VMSpec{HA: &spec.HA{Hosts: hosts}} }
+	pool := func(role spec.Role, shape spec.VMSpec, host string) spec.Pool {
+		return spec.Pool{
+			Role: role, Addresses: map[bool]spec.Range{true: "10.0.0.11-99", false: "10.1.0.1-99"}[role == spec.RoleControlPlane],
+			Count: new(3), Host: host, VMSpec: shape,
+		}
+	}
+
+	const moves = "is none of the hosts that ha.hosts prefers: high availability moves the VM there once it is made"
+
+	for name, test := range map[string]struct {
+		control, worker string // their hosts
+		shape           spec.VMSpec
+		want            string
+		warnings        int
+	}{
+		"all":                   {shape: spec.VMSpec{HA: &spec.HA{}}, want: "a b c, a b c"},
+		"two":                   {shape: on("c", "b"), want: "b c b, b c b"},
+		"the highest priority":  {shape: on("a", "b:2", "c:2"), want: "b c b, b c b"},
+		"one":                   {shape: on("c"), want: "c c c, c c c"},
+		"a host that is stated": {shape: on("b", "c"), worker: "b", want: "b c b, b b b"},
+		"another host":          {shape: on("b", "c"), worker: "a", want: "b c b, a a a", warnings: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := small().scheduling().on([2]int{}, [2]int{}, [2]int{}).
+				with("control", pool(spec.RoleControlPlane, test.shape, test.control)).
+				with("worker", pool(spec.RoleWorker, test.shape, test.worker))
+			p := placed(t, s)
+
+			assert.Equal(t, test.want, strings.Join(hostsOf(p, "control"), " ")+", "+strings.Join(hostsOf(p, "worker"), " "))
+			assert.Len(t, p.Warnings, test.warnings)
+
+			for _, w := range p.Warnings {
+				assert.Equal(t, spec.Problem{
+					Path: "pools.worker.host", Rule: moves, Value: "a", Remedy: "name one of those, or leave it out",
+				}, w)
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"talos-proxmox/components/spec"
@@ -129,6 +130,8 @@ func (r *resolver) place() []HostAllocation {
 				hosts[at].reservePin(p.planned.Nodes[i], +1)
 			}
 		}
+
+		pl.warnMoved(p)
 	}
 
 	if r.spec.Placement.Strategy == spec.StrategyPin {
@@ -177,6 +180,27 @@ func (h *HostAllocation) reservePin(n Node, sign int) {
 
 	if n.Role == spec.RoleControlPlane {
 		h.pinnedControls += sign
+	}
+}
+
+// warnMoved warns of nodes that high availability moves away from the host that the configuration names.
+func (pl *placer) warnMoved(p *pool) {
+	warned := map[string]bool{}
+
+	for i, m := range p.members {
+		path := m.path
+		if m.Host == "" {
+			path = p.path // the same for all nodes of the pool
+		}
+
+		host, pinned := pl.pin(p, i)
+		if !pinned || warned[path] || slices.Contains(pl.preferred(&p.planned.Nodes[i]), host) {
+			continue
+		}
+
+		warned[path] = true
+		pl.warn(path+".host", "is none of the hosts that ha.hosts prefers: high availability moves the VM there once it is "+
+			"made", pl.hosts[host].Name, "name one of those, or leave it out")
 	}
 }
 
@@ -236,33 +260,73 @@ func (pl *placer) placeControls() {
 	}
 
 	mayShare := len(nodes) > len(pl.hosts)
+	pinnedTo := map[int]int{}
 
 	for _, n := range nodes {
 		host, pinned := pins[n]
 		if pinned {
 			pl.hosts[host].reservePin(*n, -1)
 			pl.take(n, host, pl.hosts[host].fits(n.need()))
+			pinnedTo[host]++
 
 			continue
 		}
 
-		host, fits := pl.fewestControls(n.need(), mayShare)
+		preferred := pl.preferred(n)
+		host, fits := pl.fewestControls(n.need(), preferred, mayShare || len(nodes) > len(preferred))
 		pl.take(n, host, fits)
 	}
 
 	for i := range pl.hosts {
-		if h := &pl.hosts[i]; h.controls > 1 && !mayShare && pl.missing == 0 {
+		if h := &pl.hosts[i]; pinnedTo[i] > 1 && !mayShare && pl.missing == 0 {
 			pl.warn("pools", "pin several control planes to one host, although there are enough hosts", h.Name, "pin them apart")
 		}
 	}
 }
 
-// fewestControls is the host for a control plane; fits is false when none has room for it.
-func (pl *placer) fewestControls(need spec.Resources, mayShare bool) (host int, fits bool) {
-	best, bestAny := -1, 0
+// preferred are the hosts that high availability keeps a node on while they are up: those of ha.hosts with the highest
+// priority; all where it names none. A VM that is made elsewhere is moved at once.
+func (pl *placer) preferred(n *Node) []int {
+	var (
+		hosts   []int
+		highest = -1
+	)
+
+	if n.HA != nil {
+		for _, entry := range n.HA.Hosts {
+			name, text, _ := strings.Cut(entry, ":")
+			priority, _ := strconv.Atoi(text) // none counts as 0
+
+			host, there := pl.index[name]
+
+			switch {
+			case !there || priority < highest:
+				continue
+			case priority > highest:
+				hosts, highest = nil, priority
+			}
+
+			hosts = append(hosts, host)
+		}
+	}
+
+	if hosts == nil {
+		for i := range pl.hosts {
+			hosts = append(hosts, i)
+		}
+	}
+
+	slices.Sort(hosts)
+
+	return hosts
+}
+
+// fewestControls is the host of some for a control plane; fits is false when none has room for it.
+func (pl *placer) fewestControls(need spec.Resources, hosts []int, mayShare bool) (host int, fits bool) {
+	best, bestAny := -1, hosts[0]
 	number := func(i int) int { return pl.hosts[i].controls + pl.hosts[i].pinnedControls }
 
-	for i := range pl.hosts {
+	for _, i := range hosts {
 		if number(i) < number(bestAny) {
 			bestAny = i
 		}
@@ -325,21 +389,22 @@ func (pl *placer) placeWorkers(p *pool) {
 			continue
 		}
 
-		host, found := pl.next(queue, n.need(), profile)
+		host, found := pl.next(queue, n.need(), profile, pl.preferred(n))
 		pl.take(n, host, found)
 		queue.taken(host)
 	}
 }
 
-// next is the host of the next slot that a worker fits in. A host without room for the pool's profile leaves the queue.
-func (pl *placer) next(queue *slots, need, profile spec.Resources) (host int, found bool) {
+// next is the host of the next slot of some hosts that a worker fits in. A host without room for the pool's profile
+// leaves the queue.
+func (pl *placer) next(queue *slots, need, profile spec.Resources, hosts []int) (host int, found bool) {
 	var passed []int
 
 	for host = -1; queue.Len() > 0 && host < 0; {
 		first := queue.first()
 
 		switch {
-		case pl.hosts[first].fits(need):
+		case pl.hosts[first].fits(need) && slices.Contains(hosts, first):
 			host = first
 		case pl.hosts[first].fits(profile):
 			passed = append(passed, first)
@@ -359,7 +424,7 @@ func (pl *placer) next(queue *slots, need, profile spec.Resources) (host int, fo
 	}
 
 	// A smaller node may fit where the pool's profile does not.
-	for i := range pl.hosts {
+	for _, i := range hosts {
 		if pl.hosts[i].fits(need) && (host < 0 || pl.hosts[i].workers < pl.hosts[host].workers) {
 			host = i
 		}
@@ -370,7 +435,7 @@ func (pl *placer) next(queue *slots, need, profile spec.Resources) (host int, fo
 	}
 
 	// Nothing has room: count it where it would go if capacity were no matter.
-	for i := range pl.hosts {
+	for _, i := range hosts {
 		if host < 0 || pl.hosts[i].workers < pl.hosts[host].workers {
 			host = i
 		}

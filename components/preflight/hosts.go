@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ func (c *checks) checkHosts(ctx context.Context) error {
 		return err
 	}
 
+	needed := storageNeeds{}
+
 	for _, name := range slices.Sorted(maps.Keys(newNodes)) {
 		at := slices.IndexFunc(hosts, func(h proxmoxapi.Host) bool { return h.Name == name })
 
@@ -51,17 +54,62 @@ func (c *checks) checkHosts(ctx context.Context) error {
 		default:
 			c.checkCapacity(hosts[at], newNodes[name])
 
-			if err := errors.Join(c.checkClock(ctx, name), c.checkHost(ctx, name, newNodes[name])); err != nil {
+			if err := errors.Join(c.checkClock(ctx, name), c.checkHost(ctx, name, newNodes[name], needed)); err != nil {
 				return err
 			}
 		}
 	}
 
+	c.warnings = append(c.warnings, needed.warnings()...)
+
 	return nil
 }
 
+// storageNeeds are what new disks may take of datastores; of a shared one, those of all hosts together.
+type storageNeeds map[storageKey]*storageNeed
+
+type storageKey struct{ datastore, host string } // no host: shared
+
+type storageNeed struct{ needed, free int } // GiB
+
+func (s storageNeeds) add(host, datastore string, store proxmoxapi.Store, needed int) {
+	if store.Shared {
+		host = ""
+	}
+
+	key := storageKey{datastore, host}
+	if s[key] == nil {
+		s[key] = &storageNeed{free: int(store.Free >> 30)}
+	}
+
+	s[key].needed += needed
+}
+
+func (s storageNeeds) warnings() []spec.Problem {
+	var found []spec.Problem
+
+	for _, key := range slices.SortedFunc(maps.Keys(s), func(a, b storageKey) int {
+		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.datastore, b.datastore))
+	}) {
+		where := "for all hosts together"
+		if key.host != "" {
+			where = "on host " + key.host
+		}
+
+		if need := s[key]; need.free < need.needed {
+			found = append(found, spec.Problem{
+				Path: "proxmox.storage", Rule: fmt.Sprintf("has %d GiB free %s, and the disks of new nodes may grow to %d GiB",
+					need.free, where, need.needed),
+				Value: key.datastore, Remedy: "see that there is room, or make disks smaller (diskGiB)",
+			})
+		}
+	}
+
+	return found
+}
+
 // checkHost asks a host for the datastores and bridges of new nodes.
-func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Node) error {
+func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Node, needed storageNeeds) error {
 	stores, err := c.storesOf(ctx, host)
 	if errors.Is(err, proxmoxapi.ErrHostSilent) {
 		c.reportUnreachableHost(host)
@@ -80,14 +128,15 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 		c.vnets[b.Name] = c.vnets[b.Name] || b.VNet
 	}
 
-	needed := map[string]int{} // GiB, by datastore
-
 	for _, n := range newNodes {
 		path := "pools." + n.Pool
 
 		for _, d := range n.Disks {
 			c.checkDatastore(stores, host, d.Datastore, "images", path+".disk.datastore")
-			needed[d.Datastore] += d.SizeGiB
+
+			if store := stores[d.Datastore]; store.Active {
+				needed.add(host, d.Datastore, store, d.SizeGiB)
+			}
 		}
 
 		if image := c.plan.PoolOf(n).Image; image.URL != "" || image.FactoryURL != "" {
@@ -101,16 +150,6 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 			}
 
 			c.checkMTU(n, nic, host, bridges)
-		}
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(needed)) {
-		if free := int(stores[name].Free >> 30); stores[name].Active && free < needed[name] {
-			c.warnings = append(c.warnings, spec.Problem{
-				Path: "proxmox.storage", Rule: fmt.Sprintf("has %d GiB free on host %s, and the disks of new nodes may grow to "+
-					"%d GiB", free, host, needed[name]),
-				Value: name, Remedy: "see that there is room, or make disks smaller (diskGiB)",
-			})
 		}
 	}
 

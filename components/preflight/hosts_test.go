@@ -115,6 +115,16 @@ func TestHosts(t *testing.T) {
 		},
 	}, survey.warnings)
 
+	full.stores["tank"] = proxmoxapi.Store{Content: []string{"images"}, Active: true, Shared: true, Free: 100 << 30}
+	full.hosts = online
+	survey = newChecks(p, full, quietNetwork{})
+	require.NoError(t, survey.run(t.Context()))
+	assert.Contains(t, survey.warnings, spec.Problem{
+		Path: "proxmox.storage", Value: "tank",
+		Rule:   "has 100 GiB free for all hosts together, and the disks of new nodes may grow to 120 GiB",
+		Remedy: "see that there is room, or make disks smaller (diskGiB)",
+	})
+
 	there := &lackingHosts{}
 	for _, n := range p.Nodes() {
 		there.vms = append(there.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})

@@ -43,6 +43,8 @@ type Store struct {
 	Content []string
 	// Active says that the host has it at hand.
 	Active bool
+	// Shared says that other hosts see the same content.
+	Shared bool
 	// Free is in bytes.
 	Free int64
 }
@@ -53,6 +55,7 @@ func (c *Client) Stores(ctx context.Context, host string) (map[string]Store, err
 		Storage string `json:"storage"`
 		Content string `json:"content"`
 		Active  int    `json:"active"`
+		Shared  int    `json:"shared"`
 		Avail   int64  `json:"avail"`
 	}
 
@@ -62,7 +65,9 @@ func (c *Client) Stores(ctx context.Context, host string) (map[string]Store, err
 
 	found := map[string]Store{}
 	for _, s := range stores {
-		found[s.Storage] = Store{Content: strings.Split(s.Content, ","), Active: s.Active == 1, Free: s.Avail}
+		found[s.Storage] = Store{
+			Content: strings.Split(s.Content, ","), Active: s.Active == 1, Shared: s.Shared == 1, Free: s.Avail,
+		}
 	}
 
 	return found, nil

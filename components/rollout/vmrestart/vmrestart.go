@@ -418,7 +418,7 @@ func (r *Hooks) holdRunning(ctx context.Context, n plan.Node, restarted bool) er
 		_ = wait.Until(ctx, r.grace, r.Progress, func(ctx context.Context) error {
 			process, err := r.Proxmox.Process(ctx, v)
 			if err == nil && process == 0 {
-				return wait.For("waiting for Proxmox VE to start VM %d", v.ID)
+				return wait.For("Proxmox VE to start VM %d", v.ID)
 			}
 
 			return err

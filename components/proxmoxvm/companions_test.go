@@ -42,7 +42,8 @@ func TestCheckCompanion(t *testing.T) {
 		},
 		"a state that is not known": {
 			uuid: ours, tags: OwnerTags(p), unread: true,
-			want: "so nothing is done to it: which VM the state has is not known: the state was not read within 1ms",
+			want: "so nothing is done to it: which VM the state has is not known: the state was not read within 1ms; run " +
+				"the command again once its host answers",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

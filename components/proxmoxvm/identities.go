@@ -34,6 +34,8 @@ type Identities struct {
 	creating map[int]bool
 	// foreign are VMIDs that another VM has, and why.
 	foreign map[int]error
+	// warned are VMIDs of which it was said that whose they are is not known.
+	warned map[int]bool
 	// state are the VMs of the state, by the names of their resources, once it was read.
 	state map[string]stateMachine
 	// unread is why it could not be read.
@@ -48,7 +50,8 @@ type Identities struct {
 func NewIdentities(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, found func(vmid int) (Found, bool)) *Identities {
 	return &Identities{
 		ctx: ctx, plan: p, proxmox: proxmox, found: found,
-		known: map[int]Machine{}, creating: map[int]bool{}, foreign: map[int]error{}, read: make(chan struct{}),
+		known: map[int]Machine{}, creating: map[int]bool{}, foreign: map[int]error{}, warned: map[int]bool{},
+		read: make(chan struct{}),
 	}
 }
 
@@ -137,14 +140,28 @@ func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
 		return err
 	case c.Verdict == VerdictUnknown && i.ctx.DryRun():
 		// Where the program has ended already, no warning is shown: what leaves is deleted after it.
-		_ = i.ctx.Log.Warn(fmt.Sprintf("whether VMID %d is still %s is not known: %s", m.VMID, m.Name, c.Why), nil)
+		if i.firstWarning(m.VMID) {
+			_ = i.ctx.Log.Warn(fmt.Sprintf("whether VMID %d is still %s is not known: %s", m.VMID, m.Name, c.Why), nil)
+		}
 
 		return nil
 	case c.Verdict == VerdictUnknown:
-		return fmt.Errorf("whether VMID %d is still %s is not known, so nothing is done to it: %s", m.VMID, m.Name, c.Why)
+		return fmt.Errorf("whether VMID %d is still %s is not known, so nothing is done to it: %s; run the command again "+
+			"once its host answers", m.VMID, m.Name, c.Why)
 	default:
 		return nil
 	}
+}
+
+// firstWarning says that a VM was not warned of yet: its companions are looked at before it is.
+func (i *Identities) firstWarning(vmid int) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	first := !i.warned[vmid]
+	i.warned[vmid] = true
+
+	return first
 }
 
 // forget is what to do about a VM that another has taken the VMID of.

@@ -159,3 +159,35 @@ func TestHostsOfHA(t *testing.T) {
 		})
 	}
 }
+
+// TestApartFromTheStart: nodes that are kept apart are made apart, whatever else is on the hosts.
+func TestApartFromTheStart(t *testing.T) {
+	t.Parallel()
+
+	pool := func(ha *spec.HA, nodes map[string]spec.NodeSpec) spec.Pool {
+		return spec.Pool{Role: spec.RoleWorker, Addresses: "10.1.0.1-99", Nodes: nodes, VMSpec: spec.VMSpec{HA: ha}}
+	}
+	three := map[string]spec.NodeSpec{"1": {}, "2": {}, "3": {}}
+
+	for name, test := range map[string]struct {
+		pool spec.Pool
+		want string
+	}{
+		"together":             {pool(&spec.HA{}, three), "b c b"},
+		"apart":                {pool(&spec.HA{Apart: true}, three), "b c a"},
+		"one is pinned":        {pool(&spec.HA{Apart: true}, map[string]spec.NodeSpec{"1": {}, "2": {Host: "b"}}), "c b"},
+		"more than preferred":  {pool(&spec.HA{Apart: true, Hosts: []string{"c", "b"}}, three), "b c a"},
+		"on the preferred two": {pool(&spec.HA{Apart: true, Hosts: []string{"a", "c"}}, map[string]spec.NodeSpec{"1": {}, "2": {}}), "c a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			// Another pool has two nodes on a, and comes first.
+			s := small().scheduling().on([2]int{}, [2]int{}, [2]int{}).
+				with("first", spec.Pool{Role: spec.RoleWorker, Count: new(2), Host: "a", Addresses: "10.2.0.1-9", VMIDs: "900-909"}).
+				with("worker", test.pool)
+
+			assert.Equal(t, test.want, strings.Join(hostsOf(placed(t, s), "worker"), " "))
+		})
+	}
+}

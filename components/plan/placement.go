@@ -242,7 +242,7 @@ func (pl *placer) take(n *Node, host int, fits bool) {
 func (pl *placer) placeControls() {
 	var nodes []*Node
 
-	pins := map[*Node]int{}
+	pins, poolOf := map[*Node]int{}, map[*Node]*pool{}
 
 	for _, p := range pl.pools {
 		if p.Role != spec.RoleControlPlane {
@@ -251,7 +251,7 @@ func (pl *placer) placeControls() {
 
 		for i := range p.planned.Nodes {
 			n := &p.planned.Nodes[i]
-			nodes = append(nodes, n)
+			nodes, poolOf[n] = append(nodes, n), p
 
 			if host, ok := pl.pin(p, i); ok {
 				pins[n] = host
@@ -272,8 +272,8 @@ func (pl *placer) placeControls() {
 			continue
 		}
 
-		preferred := pl.preferred(n)
-		host, fits := pl.fewestControls(n.need(), preferred, mayShare || len(nodes) > len(preferred))
+		hosts := pl.candidates(poolOf[n], n)
+		host, fits := pl.fewestControls(n.need(), hosts, mayShare || len(nodes) > len(hosts))
 		pl.take(n, host, fits)
 	}
 
@@ -311,12 +311,58 @@ func (pl *placer) preferred(n *Node) []int {
 	}
 
 	if hosts == nil {
-		for i := range pl.hosts {
-			hosts = append(hosts, i)
-		}
+		return pl.all()
 	}
 
 	slices.Sort(hosts)
+
+	return hosts
+}
+
+// candidates are the hosts that a node may be placed on: the preferred ones, without those of other nodes of its pool
+// where high availability keeps them apart. Where these have all of the preferred hosts, it takes any other.
+func (pl *placer) candidates(p *pool, n *Node) []int {
+	preferred := pl.preferred(n)
+	if n.HA == nil || !n.HA.Apart {
+		return preferred
+	}
+
+	taken := map[int]bool{}
+
+	for i := range p.planned.Nodes {
+		other := &p.planned.Nodes[i]
+
+		host, is := pl.index[other.Host]
+		if !is {
+			host, is = pl.pin(p, i)
+		}
+
+		if is && other != n {
+			taken[host] = true
+		}
+	}
+
+	free := func(hosts []int) []int {
+		return slices.DeleteFunc(slices.Clone(hosts), func(h int) bool { return taken[h] })
+	}
+
+	if hosts := free(preferred); len(hosts) > 0 {
+		return hosts
+	}
+
+	if hosts := free(pl.all()); len(hosts) > 0 && !n.HA.Strict {
+		return hosts
+	}
+
+	return preferred
+}
+
+// all are all hosts.
+func (pl *placer) all() []int {
+	hosts := make([]int, len(pl.hosts))
+	for i := range hosts {
+		hosts[i] = i
+	}
 
 	return hosts
 }
@@ -389,7 +435,7 @@ func (pl *placer) placeWorkers(p *pool) {
 			continue
 		}
 
-		host, found := pl.next(queue, n.need(), profile, pl.preferred(n))
+		host, found := pl.next(queue, n.need(), profile, pl.candidates(p, n))
 		pl.take(n, host, found)
 		queue.taken(host)
 	}

@@ -72,3 +72,38 @@ func TestCheckCompanion(t *testing.T) {
 		})
 	}
 }
+
+// TestDeleteOfMovedVM: the provider looks for a VM on the host of the state, and high availability may have moved it.
+func TestDeleteOfMovedVM(t *testing.T) {
+	const uuid = "0b6a2b1e-0000-4000-8000-000000000001"
+
+	p := &plan.Plan{Cluster: "edge", Distribution: "k3s", NodeTimeout: time.Millisecond}
+	old := resource.NewPropertyMapFromMap(map[string]any{
+		"vmId": 502, "name": "moved", "smbios": map[string]any{"uuid": uuid},
+		"tags": []any{"edge", "k3s"},
+	})
+
+	for host, want := range map[string]string{
+		"pve": "",
+		"pve2": "VM 502 (moved) is on host pve, and the state has it on pve2: it was migrated since. It is not deleted: run " +
+			"the same command again with --refresh",
+	} {
+		require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+			i := NewIdentities(ctx, p, &fakeProxmox{
+				machine: &proxmoxapi.VM{ID: 502, Name: "moved", Host: "pve", Tags: OwnerTags(p)},
+				config:  proxmoxapi.VMConfig{UUID: uuid},
+			}, nil)
+
+			err := i.Check(t.Context(), &pulumi.ResourceHookArgs{
+				OldInputs: old, OldOutputs: resource.NewPropertyMapFromMap(map[string]any{"nodeName": host}),
+			})
+			if want == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, want)
+			}
+
+			return nil
+		}, pulumi.WithMocks("p", "s", noResources{})))
+	}
+}

@@ -115,7 +115,23 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		i.Record(m)
 	}
 
+	if err == nil && len(args.NewInputs) == 0 && !i.ctx.DryRun() {
+		err = i.checkHost(ctx, m, hookutil.String(args.OldOutputs, "nodeName"))
+	}
+
 	return err
+}
+
+// checkHost refuses to delete a VM that was moved since it was read last: the provider looks for it on the host of the
+// state only.
+func (i *Identities) checkHost(ctx context.Context, m Machine, host string) error {
+	v, there, err := i.proxmox.Find(ctx, m.VMID)
+	if err != nil || !there || host == "" || v.Host == host {
+		return nil //nolint:nilerr // the provider is about to say so
+	}
+
+	return fmt.Errorf("VM %d (%s) is on host %s, and the state has it on %s: it was migrated since. It is not deleted: "+
+		"run the same command again with --refresh", m.VMID, m.Name, v.Host, host)
 }
 
 // evaluate says why a VM is left alone. In a preview, what is not known is a warning.

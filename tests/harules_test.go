@@ -97,5 +97,13 @@ func TestHARules(t *testing.T) {
 	set(t, r.Stack, "pools.worker.ha.hosts[0]", "pve2")
 	up(t, r.Stack)
 	assert.Equal(t, map[string]string{"pair-worker": "vm:501 pve2", "others": "vm:7001 pve1"}, rules())
+
+	requireSettled(t, r.Stack)
+
+	// The ISO file keeps the VM on its host. A new one is made where high availability keeps it.
+	assert.Equal(t, "pve1", vm("pair-worker-1").Host)
+	set(t, r.Stack, "pools.worker.count", "2")
+	up(t, r.Stack)
+	assert.Equal(t, "pve2", vm("pair-worker-2").Host)
 	requireSettled(t, r.Stack)
 }

@@ -221,7 +221,38 @@ func (w *World) keepRules(failed string, rules []HARule, changed string) error {
 
 	w.rules = rules
 
+	for _, r := range rules {
+		if r.Name == changed && r.Kind == nodeAffinity && !r.Disable {
+			w.place(r)
+		}
+	}
+
 	return nil
+}
+
+// place moves the running VMs of a rule to its hosts, of which high availability takes those with the highest priority.
+// The world is locked.
+func (w *World) place(r HARule) {
+	ranks := priorities(r.Nodes)
+	highest := slices.Max(slices.Collect(maps.Values(ranks)))
+
+	maps.DeleteFunc(ranks, func(_ string, rank int) bool { return rank < highest })
+
+	for _, sid := range r.Resources {
+		id, _, err := w.parseSID(sid)
+		if err != nil || !w.wanted(id) {
+			continue
+		}
+
+		v := w.vms[id]
+		if _, there := ranks[v.host]; there || v.run == nil || len(v.busy) > 0 {
+			continue
+		}
+
+		w.startMigration(Caller{ID: superuser, manager: true}, v.host, id, MigrateRequest{
+			Target: slices.Min(slices.Collect(maps.Keys(ranks))), Online: true, WithLocalDisks: true,
+		})
+	}
 }
 
 // priorities of hosts: "pve1:2".

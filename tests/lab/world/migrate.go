@@ -60,6 +60,11 @@ func (w *World) Migrate(c Caller, host string, id int, r MigrateRequest) (string
 		r.TargetStorage = ""
 	}
 
+	return w.startMigration(c, host, id, r), nil
+}
+
+// startMigration starts the task that moves a VM. The world is locked.
+func (w *World) startMigration(c Caller, host string, id int, r MigrateRequest) string {
 	return w.start(c, job{node: host, kind: "qmigrate", id: strconv.Itoa(id), work: func(t *task) error {
 		return t.withVM(host, id, func(v *vm) error {
 			if err := w.lockFor(v, "migrate"); err != nil {
@@ -76,7 +81,7 @@ func (w *World) Migrate(c Caller, host string, id int, r MigrateRequest) (string
 
 			return w.move(c, v, r)
 		})
-	}}), nil
+	}})
 }
 
 func (w *World) lockFor(v *vm, lock string) error {

@@ -306,6 +306,15 @@ const moved = `config:
     held: { role: worker, count: 2, vmids: 651-652, addresses: 192.168.10.31-32, host: pve3, ha: {} }
 `
 
+// ruled are nodes that rules of high availability place, which Proxmox VE has since version 9.
+const ruled = `    ruled:
+      role: worker
+      count: 2
+      vmids: 751-759
+      addresses: 192.168.10.41-49
+      ha: { hosts: [pve, pve2], apart: true }
+`
+
 // TestHostsOnServer moves VMs between the three hosts of a server, and has high availability keep one.
 func TestHostsOnServer(t *testing.T) {
 	s := server(t)
@@ -314,8 +323,16 @@ func TestHostsOnServer(t *testing.T) {
 		t.Skip("SKIPPED: the server is not a cluster of the hosts pve, pve2 and pve3.", err)
 	}
 
+	version, err := s.Run(t.Context(), "pve", "pveversion")
+	require.NoError(t, err)
+
+	text, rules := moved, !strings.HasPrefix(version, "pve-manager/8")
+	if rules {
+		text += ruled
+	}
+
 	file := filepath.Join(t.TempDir(), "Pulumi.moved.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(moved), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 
 	r := rehearse(t, file, func(o *rehearsal.Options) { o.Server = s })
 
@@ -367,5 +384,29 @@ func TestHostsOnServer(t *testing.T) {
 	up(t, r.Stack)
 	assert.NotContains(t, host("pve", "ha-manager config"), "vm:652")
 	assert.NotContains(t, host("pve3", "qm list"), " 652 ")
+	requireNoChange(t, r.Stack)
+
+	if !rules {
+		return
+	}
+
+	t.Log("rules place VMs")
+	on("pve", "751")
+	on("pve2", "752")
+
+	list := func() string { return host("pve", "ha-manager rules config --output-format json") }
+	assert.Contains(t, list(), `"resources":"vm:751,vm:752"`)
+	assert.NotContains(t, list(), `"errors"`)
+
+	t.Log("one is changed by hand")
+	host("pve", "ha-manager rules set node-affinity moved-ruled --nodes pve3")
+	up(t, r.Stack)
+	assert.Contains(t, list(), `"nodes":"pve,pve2"`)
+
+	t.Log("no rule keeps one VM apart")
+	set(t, r.Stack, "pools.ruled.count", "1")
+	up(t, r.Stack)
+	assert.NotContains(t, list(), "moved-ruled-apart")
+	assert.Contains(t, list(), `"resources":"vm:751"`)
 	requireNoChange(t, r.Stack)
 }

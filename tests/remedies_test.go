@@ -2,12 +2,16 @@ package tests
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -81,6 +85,24 @@ func TestRemediesOfCreation(t *testing.T) {
 	assert.Contains(t, failUp(t, r.Stack), "is not finished: disk scsi0 has 10 GiB in place of 40")
 	upRefresh(t, r.Stack)
 	requireNoChange(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	// Another one resets the node.
+	outputs, err := r.Stack.Outputs(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, dialNode(t, r, outputs, n.Name).ResetGeneric(t.Context(), &machineapi.ResetRequest{
+		Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
+			{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true},
+		},
+	}))
+	set(t, r.Stack, "pools.worker.patches[0]", `machine: { sysctls: { vm.swappiness: "1" } }`)
+	require.Eventually(t, func() bool { return strings.Contains(failUp(t, r.Stack), "has lost its configuration") }, wait,
+		time.Second)
+	set(t, r.Stack, "lifecycle.replace[0]", n.Name)
+	set(t, r.Stack, "lifecycle.forceRemove[0]", n.Name)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
 }
 
 // TestRemediesOfChanges follows the messages of changes that were not made.
@@ -126,6 +148,12 @@ func TestRemediesOfChanges(t *testing.T) {
 		f.Code, f.Header = http.StatusTooManyRequests, http.Header{"Retry-After": {"86400"}}
 	})
 	assert.Contains(t, failUp(t, r.Stack), "it asks to wait for")
+	up(t, r.Stack)
+
+	// A proxy answers instead of Proxmox VE, until it is repaired.
+	plant(`^GET /`, journal.Answer, func(f *journal.Fault) { f.Message, f.Times = "<html>Login</html>", math.MaxInt })
+	assert.Contains(t, failUp(t, r.Stack), "a proxy may have answered in its place")
+	r.Lab.Journal().Clear()
 	up(t, r.Stack)
 
 	// The provider could not read the disks after a change.

@@ -208,8 +208,9 @@ func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
 	case !strings.EqualFold(machine.UUID, c.UUID):
 		return otherMachine(c, machine.UUID)
 	default:
-		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. To have it made "+
-			"again, name it in lifecycle.replace", c.Name, c.Address)
+		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. It cannot leave "+
+			"the cluster by itself: to have it made again, name it in lifecycle.replace and lifecycle.forceRemove, then run "+
+			"'pulumi up' again", c.Name, c.Address)
 	}
 }
 

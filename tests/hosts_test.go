@@ -16,6 +16,7 @@ import (
 
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -273,22 +274,53 @@ func TestNameInUse(t *testing.T) {
 	}
 
 	assert.Equal(t, before, w.Snapshot())
+	set(t, r.Stack, "cluster.name", "away")
+	previewOf(t, r.Stack)
 }
 
-// TestClockUnknown: what is only good to know stops nothing.
-func TestClockUnknown(t *testing.T) {
+// TestClocks: what is only good to know of a host's clock stops nothing. A node that cannot set its clock does not
+// answer, and the message tells where it stands; once its clock is right, the same update goes on.
+func TestClocks(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "count: 3", "count: 1", 1)))
+	r := rehearse(t, stackFile(t, strings.NewReplacer("count: 3", "count: 1", "drainTimeout: 3s",
+		"drainTimeout: 3s, nodeTimeout: 5s").Replace(threeAndOne)))
 	r.Lab.Journal().Plant(journal.Fault{
 		Face: journal.Proxmox, Call: regexp.MustCompile(`^GET /nodes/pve/time$`),
 		Kind: journal.Refuse, Message: "no clock",
 	})
 
+	assert.Regexp(t, `warning: proxmox.hosts: its clock was not looked at: .*no clock \(given: pve\)`,
+		previewOf(t, r.Stack))
+
+	require.NoError(t, r.Lab.World().SetClock("pve", 5*time.Hour))
+	r.Talos.Break("home-worker-1", talos.ClockUnset)
+
+	const ahead = "warning: proxmox.hosts: has a clock that is 5h0m0s ahead of this machine's: nodes may refuse certificates " +
+		"that are made here"
+
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, ahead)
+	assert.Regexp(t, `gave up after 5s, waiting for home-worker-1 \S* ?to answer at `, said)
+
+	made := uuids(t, r)
+
+	require.NoError(t, r.Lab.World().SetClock("pve", 0))
+	r.Talos.Mend("home-worker-1", talos.ClockUnset)
+	set(t, r.Stack, "lifecycle.nodeTimeout", "1m")
+	set(t, r.Stack, "pools.worker.count", "2")
+
 	out := newOutput(t)
 	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
 	require.NoError(t, err)
-	assert.Regexp(t, `warning: proxmox.hosts: its clock was not looked at: .*no clock \(given: pve\)`, out.String())
+	assert.NotContains(t, out.String(), "clock")
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	for name, uuid := range made {
+		assert.Equal(t, uuid, vmConfig(t, r, name)["smbios1"], name)
+	}
+
+	requireNoChange(t, r.Stack)
 }
 
 // TestPrivilegeOfAChange: a privilege that a change of a node needs is missed before the change begins, and by nothing
@@ -348,4 +380,7 @@ func TestPrivilegeOfAChange(t *testing.T) {
 	}
 
 	assert.Equal(t, before, w.Snapshot())
+	w.Grant(limitedToken, "/", role...)
+	up(t, r.Stack)
+	assert.NotContains(t, vmids(r), "home-worker-1")
 }

@@ -12,6 +12,7 @@ import (
 
 var (
 	errNoAddress = errors.New("the node has no address yet")
+	errNoTime    = errors.New("time is not in sync yet")
 	errRemoved   = errors.New("the member has been permanently removed from the cluster")
 )
 

@@ -17,6 +17,9 @@ const (
 	EtcdNoSpace Fault = "etcd out of space"
 	// EtcdCorrupt ends a node's etcd, which does not start again: its disk is full, or its log cannot be read.
 	EtcdCorrupt Fault = "etcd corrupt"
+	// ClockUnset lets no time server answer a node: it makes no certificate for its API until its clock is right, and so
+	// does not answer (Talos: controllers/secrets/api.go).
+	ClockUnset Fault = "clock unset"
 	// KubeletDies ends a node's kubelet for the rest of the boot. What runs on the node goes on, and does not end
 	// when it is told to.
 	KubeletDies Fault = "kubelet dies"
@@ -72,7 +75,8 @@ func (m *membership) strike(n *node, fault Fault, broken bool) {
 		if broken {
 			n.crashEtcd()
 		}
-	case EtcdLags, EtcdNotStarted, KubeletDies, InstallerFails, UpgradeFallsBack, NeverReturns: // looked at when it comes to that
+	// Looked at when it comes to that.
+	case EtcdLags, EtcdNotStarted, ClockUnset, KubeletDies, InstallerFails, UpgradeFallsBack, NeverReturns:
 	}
 
 	n.kick.notify()

@@ -84,6 +84,10 @@ func (n *node) newIdentity(ctx context.Context) (*identity, error) {
 		return nil, errNoAddress
 	}
 
+	if n.has(ClockUnset) {
+		return nil, errNoTime
+	}
+
 	if n.controlPlane() {
 		return n.issueIdentity()
 	}

@@ -21,6 +21,11 @@ func (w *World) StopDaemons(name string, stopped bool) error {
 	return w.change(name, func(h *Host) { h.deaf = stopped })
 }
 
+// SetClock sets a host's clock: so far it is ahead.
+func (w *World) SetClock(name string, ahead time.Duration) error {
+	return w.change(name, func(h *Host) { h.ClockSkew = ahead })
+}
+
 // HangPvestatd keeps a host from saying anything new of its VMs, or lets it again. It answers as before.
 func (w *World) HangPvestatd(name string, hung bool) error {
 	return w.change(name, func(h *Host) {

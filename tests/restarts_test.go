@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func machine(t *testing.T, r *rehearsal.Rehearsal, name string) world.VMInfo {
 const restartedWorker = "pair-worker-1"
 
 // TestRestartedVM: the provider looks at a VM while Proxmox VE restarts it, and notes that it is off. That is no reason
-// for the next update to start what runs.
+// for the next update to start what runs. Nor is a VM lost that others lock or change during an update.
 func TestRestartedVM(t *testing.T) {
 	t.Parallel()
 
@@ -64,6 +65,35 @@ func TestRestartedVM(t *testing.T) {
 	up(t, r.Stack)
 	assert.EqualValues(t, 5120<<20, machine(t, r, restartedWorker).Memory)
 	requireNoChange(t, r.Stack)
+
+	// While an update is about to change the VM, an operator takes a snapshot of it, and then changes it by hand.
+	v := machine(t, r, restartedWorker)
+
+	meanwhile := func(do func() error) {
+		r.Lab.Journal().Plant(journal.Fault{
+			Face: journal.Proxmox, Kind: journal.Interfere,
+			Call:   regexp.MustCompile(fmt.Sprintf(`^(POST|PUT) .*/qemu/%d/config$`, v.ID)),
+			Before: func(journal.Entry) { assert.NoError(t, do()) },
+		})
+	}
+
+	meanwhile(func() error { return r.Lab.World().SetLock(v.ID, "snapshot") })
+	set(t, r.Stack, "pools.worker.memoryMiB", "4096")
+	assert.Contains(t, failUp(t, r.Stack), "VM is locked (snapshot)")
+	assert.Equal(t, v.PID, machine(t, r, restartedWorker).PID, "it runs on as it was")
+	require.NoError(t, r.Lab.World().SetLock(v.ID, ""))
+
+	set(t, r.Stack, "pools.worker.memoryMiB", "7168")
+	meanwhile(func() error {
+		return r.Lab.World().Update(administrator, v.Host, v.ID, world.UpdateRequest{
+			Conf: map[string]string{"memory": "2048", "description": "do not touch"},
+		})
+	})
+	upRefresh(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	assert.EqualValues(t, 7168<<20, machine(t, r, restartedWorker).Memory)
+	requireNoChange(t, r.Stack)
+	assert.Contains(t, vmConfig(t, r, restartedWorker)["description"], "do not touch", "it is no setting of the stack's")
 }
 
 // TestGrownDisk: a disk grows while the VM runs, and nothing else of the VM is touched.

@@ -330,4 +330,7 @@ func TestReportedAddress(t *testing.T) {
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	require.NoError(t, err)
 	assert.Contains(t, out.String(), warning)
+
+	set(t, r.Stack, "pools.control.addresses", reserved.String())
+	assert.NotContains(t, previewOf(t, r.Stack), "than its guest agent reports")
 }

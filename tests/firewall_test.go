@@ -47,6 +47,17 @@ func TestFirewall(t *testing.T) {
 	assert.Equal(t, worker, rules("pair-worker-1"))
 	assert.Contains(t, rules("pair-control-1"), "etcd ACCEPT tcp 2379:2380 from "+addressOf(r, "pair-control-1"))
 
+	datacenter := func(enable string) {
+		require.NoError(t, r.Lab.World().SetFirewallOptions(world.FirewallScope{}, map[string]string{"enable": enable}, nil, ""))
+	}
+
+	const off = "has no effect on Proxmox VE yet: the firewall of its datacenter is off"
+
+	datacenter("0")
+	assert.Contains(t, previewOf(t, r.Stack), off)
+	datacenter("1")
+	assert.NotContains(t, previewOf(t, r.Stack), off)
+
 	before := vmids(r)
 
 	set(t, r.Stack, "firewall.open[0].name", "web")

@@ -88,6 +88,10 @@ func TestImpostorBeforeCreation(t *testing.T) {
 			nodes := r.Plan.Nodes()
 			impostors := make([]*talos.Impostor, len(nodes))
 
+			early := impostorAt(t, r, nodes[0].Name)
+			assert.Contains(t, failPreview(t, r.Stack), "a machine answers there already")
+			early.Close()
+
 			// Preflight has found the addresses free.
 			for at, n := range nodes {
 				r.Lab.Journal().Plant(journal.Fault{

@@ -4,9 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/stacks"
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -16,12 +19,25 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, "dev")
-	before := r.Lab.World().Snapshot()
+	w := r.Lab.World()
+
+	// A VM that is to become a template.
+	_, err := w.Create(administrator, "pve", world.CreateRequest{VMID: 9900, Conf: map[string]string{
+		"name": "half-made", "scsi0": "tank:10",
+	}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		v, err := w.VM("pve", 9900)
+
+		return err == nil && v.Lock == ""
+	}, wait, wait/1000)
 
 	for _, c := range []struct {
 		name   string
 		change map[string]string
 		want   []string
+		// mend is what the message asks for where it is not to take the change back.
+		mend func()
 	}{
 		{
 			name: "unknown key, wrong type, missing value and a duplicate address, together",
@@ -45,6 +61,22 @@ func TestRefused(t *testing.T) {
 			want: []string{
 				`image.template.worker: is not on host pve; there is "talos-v1.12.4-base" (VMID 9000) on host pve (given: talos-v1.12.4-Base); ` +
 					`correct the name, whose case matters, or make the template on the node's host`,
+			},
+		},
+		{
+			name:   "a VMID that is taken",
+			change: map[string]string{"pools.worker.vmids": "9900-9909"},
+			want:   []string{`pools.worker.vmids: 9900 is taken by "half-made" on host pve`},
+		},
+		{
+			name: "a template that is none",
+			change: map[string]string{
+				"image.template.worker": "half-made", "image.template.allowNonCanonicalName": "true",
+			},
+			want: []string{"not a template: it was never finalised"},
+			mend: func() {
+				_, err := w.ConvertToTemplate(administrator, "pve", 9900)
+				require.NoError(t, err)
 			},
 		},
 		{
@@ -79,7 +111,16 @@ func TestRefused(t *testing.T) {
 			stack, err := r.Open(t.Context(), rehearsalName(c.name))
 			require.NoError(t, err)
 
+			before := w.Snapshot()
+
+			original := map[string]string{}
+
 			for path, value := range c.change {
+				if is, err := stack.GetConfigWithOptions(t.Context(), stacks.Project+":"+path,
+					&auto.ConfigOptions{Path: true}); err == nil {
+					original[path] = is.Value
+				}
+
 				if value == "{control}" {
 					value = addressOf(r, "k3s-dev-control-1")
 				}
@@ -97,6 +138,23 @@ func TestRefused(t *testing.T) {
 			for _, resource := range state(t, stack).Resources {
 				assert.Equal(t, "pulumi:pulumi:Stack", string(resource.Type), "nothing is in state")
 			}
+
+			// Corrected, as the message asks, it is accepted.
+			if c.mend != nil {
+				c.mend()
+			}
+
+			for path := range c.change {
+				switch value, was := original[path]; {
+				case c.mend != nil:
+				case was:
+					set(t, stack, path, value)
+				default:
+					unset(t, stack, path)
+				}
+			}
+
+			previewOf(t, stack)
 		})
 	}
 }

@@ -45,4 +45,7 @@ func TestRejectedConfiguration(t *testing.T) {
 	assert.LessOrEqual(t, len(calls(r, "/machine.MachineService/ApplyConfiguration"))-asked, len(r.Plan.Nodes()),
 		"no node is asked twice")
 	assert.Empty(t, eventsOf(r, since))
+
+	unset(t, stack, "cluster.patches")
+	requireNoChange(t, stack)
 }

@@ -1,0 +1,249 @@
+package tests
+
+import (
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// remedied is what is known of a row of the page about troubleshooting.
+type remedied struct {
+	// provoked are tests whose file holds the message; followed are those that do what the row says.
+	provoked, followed []string
+	// foreign says whose message it is, if not the program's.
+	foreign string
+	// why says why no test does what the row says, or that it asks for nothing.
+	why string
+}
+
+func by(tests ...string) []string { return tests }
+
+// remedies has each row of troubleshooting.md, by its first column.
+var remedies = map[string]remedied{
+	// Checks before anything is created.
+	`"refuses the credentials"`:                              {by("TestRefused"), by("TestRefused"), "", ""},
+	`"cannot be reached"`:                                    {by("TestRefused"), by("TestRefused"), "", ""},
+	`"shows a certificate that this machine does not trust"`: {by("TestRefused"), by("TestRefused"), "", ""},
+	`"is not on host"`:                                       {by("TestRefused"), by("TestRefused"), "", ""},
+	`"not a template: it was never finalised"`:               {by("TestRefused"), by("TestRefused"), "", ""},
+	`"is taken by"`:                                          {by("TestRefused", "TestForeignVM"), by("TestRefused"), "", ""},
+	`"does not answer, though the cluster sees it"`:          {by("TestHostDown"), by("TestHostDown"), "", ""},
+	`"is to be changed, and its host … does not answer"`:     {by("TestHostDown"), by("TestHostDown"), "", ""},
+	`"its owner is unknown"`: {
+		by("TestSilentHost"), nil, "",
+		"a unit test has the message; TestHostDown starts a host that does not answer",
+	},
+	`"is in use on this Proxmox VE by VM"`: {by("TestNameInUse"), by("TestNameInUse"), "", ""},
+	`"has no effect on Proxmox VE yet: the firewall of its datacenter is off"`: {
+		by("TestFirewall"), by("TestFirewall"), "", "",
+	},
+	`"have no room for"`: {
+		nil, nil, "",
+		"TestInvalidConfigs has the message in stacks/testdata/wrong: it asks for another configuration, or more hardware",
+	},
+	`"the credentials lack"`:              {by("TestPrivilegeOfAChange"), by("TestPrivilegeOfAChange"), "", ""},
+	`"a machine answers there already"`:   {by("TestImpostorBeforeCreation"), by("TestImpostorBeforeCreation"), "", ""},
+	`"has a clock that is"`:               {by("TestClocks"), by("TestClocks"), "", ""},
+	`"is in use by"`:                      {by("TestGPUOfExistingNode"), nil, "", "it asks the operator to decide who has the GPU"},
+	`"a node keeps its name"`:             {by("TestFindTemplates"), by("TestExternalByHand", "TestChangedByHand"), "", ""},
+	`"leaves the ISO file in the drives"`: {by("TestExternalByHand"), by("TestExternalByHand"), "", ""},
+	"`cdrom.enabled` \"is deprecated\"":   {nil, nil, "the provider's", "no action is needed"},
+	`"is not a key of"`:                   {by("TestCompiledProgram", "TestRefused"), by("TestCompiledProgram"), "", ""},
+
+	// Node creation.
+	`a node's address is unknown, and missing from the contract`: {
+		nil, by("TestAddresses"), "", "",
+	},
+	`"reports no address inside network.cidr"`: {by("TestAskAgent", "TestSilentAgent"), by("TestSilentAgent"), "", ""},
+	`"reports several addresses inside"`: {
+		by("TestChooseAddress"), nil, "",
+		"a unit test has the message; the lab's nodes have one address on their network",
+	},
+	`"waiting for … to answer at"`: {by("TestClocks"), by("TestEndpointGate", "TestClocks"), "", ""},
+	`"is planned with another address than its guest agent reports"`: {
+		by("TestReportedAddress"), by("TestReportedAddress"), "", "",
+	},
+	`"another machine answers at"`: {
+		by("TestImpostorBeforeCreation"), by("TestImpostorBeforeCreation", "TestImpostorBetweenChanges"), "", "",
+	},
+	`"another node of the cluster answers at"`: {by("TestSwappedAddresses"), by("TestSwappedAddresses"), "", ""},
+	`"has lost its configuration"`:             {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
+	`"gave up after"`:                          {by("TestNoSecondEtcd"), by("TestNoSecondEtcd", "TestClocks"), "", ""},
+	`"etcd of" stays`:                          {nil, by("TestNoSecondEtcd"), "", ""},
+	`"that is not an image"`:                   {by("TestBadImages"), by("TestBadImages"), "", ""},
+	`"cannot get the image"`:                   {by("TestMissingImage"), by("TestMissingImage"), "", ""},
+	`a GPU node does not start`:                {nil, nil, "", "it needs a GPU"},
+	`a worker runs, but is not Ready`:          {nil, nil, "", "it asks for a CNI of the operator's own"},
+
+	// Interrupted and failed updates.
+	"`pulumi up` was interrupted, or a request failed": {nil, by("TestInterrupted", "TestSweep", "TestKills"), "", ""},
+	`"is … already, but not in this stack's state"`: {
+		by("TestCheckVMIDFree"), by("TestTwoCopies", "TestFullStateDisk"), "", "",
+	},
+	`"a run was cut off while it made it"`: {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
+	`"is not as the state says"`:           {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
+	`"is a copy of a template without its settings"`: {
+		by("TestWithoutSettings"), by("TestSweepPage"), "", "",
+	},
+	`"does not start"`:                        {by("TestFailedRestart"), by("TestFailedRestart"), "", ""},
+	`"settings of VM … wait for its restart"`: {by("TestRemediesOfChanges", "TestFailedRestart"), by("TestRemediesOfChanges"), "", ""},
+	`"is not finished: disk"`:                 {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
+	`"is not finished: the state does not know its disks"`: {
+		by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", "",
+	},
+	`Proxmox VE says that a pci ID is "already defined"`: {
+		nil, nil, "Proxmox VE's", "the operator of the sweep does it, where a run is cut off at that moment: go run ./tests/chaos/sweep",
+	},
+	`"whether it was carried out is not known"`: {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
+	`"a proxy may have answered in its place"`:  {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
+	`"it asks to wait for"`:                     {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
+	`"it refuses its configuration"`:            {by("TestRejectedConfiguration"), by("TestRejectedConfiguration"), "", ""},
+	`"exited prematurely", with no output below it, at the end of an update`: {
+		nil, nil, "Pulumi's", "it happens by chance, on a machine that is too slow",
+	},
+	`"no second etcd is begun"`: {by("TestNoSecondEtcd"), by("TestNoSecondEtcd"), "", ""},
+
+	// State and lock.
+	`the stack is locked`: {nil, by("TestKills"), "", ""},
+	"\"fatal error: concurrent map iteration and map write\", with a stack trace of `pulumi`": {
+		nil, nil, "Pulumi's", "it happens by chance; the steps are those after a killed CLI, which TestKills follows",
+	},
+	`"failed to load checkpoint: EOF"`:                             {by("TestRestore"), by("TestRestore"), "", ""},
+	"files of `outputs.files` cannot be written: no space is left": {nil, by("TestFullProjectDisk"), "", ""},
+	`a snapshot of etcd cannot be written: no space is left`:       {nil, by("TestFullProjectDisk"), "", ""},
+	`"no space left on device", when a local backend writes the state`: {
+		nil, by("TestFullStateDisk"), "the system's", "",
+	},
+	`the state is lost, or damaged`:                                {nil, by("TestRecover", "TestRestore"), "", ""},
+	`after a refresh, Pulumi wants to create an image that exists`: {nil, by("TestForgottenImage"), "", ""},
+	"a deletion, or a node of a `destroy`, ends with \"does not exist\"": {
+		by("TestGoneVM", "TestTwoCopies"), by("TestGoneVM", "TestTwoCopies"), "", "",
+	},
+
+	// Lost or changed VMs and clusters.
+	`a VM was deleted by hand`: {nil, by("TestMadeAgain"), "", ""},
+	`an HA resource, a resource mapping, or the firewall of a VM was changed or removed by hand`: {
+		nil, by("TestChangedByHand"), "", "",
+	},
+	`a VM was removed from its resource pool by hand`: {nil, by("TestChangedByHand"), "", ""},
+	`"lost its tags"`:           {by("TestChangedByHand"), by("TestChangedByHand"), "", ""},
+	`a VM was migrated by hand`: {nil, by("TestMigratedNode"), "", ""},
+	`"It is not touched"`:       {by("TestForeignVM"), by("TestForeignVM"), "", ""},
+	`"etcd is lost"`:            {by("TestMadeAgain"), by("TestMadeAgain", "TestQuorumLost"), "", ""},
+	`"and whether it needs … is not known"`: {
+		by("TestUnknownQuorum"), nil, "",
+		"a unit test has the message; TestHostLost and TestQuorumLost switch control planes off and go on",
+	},
+	`"etcd takes no writes, because"`:              {by("TestSickEtcd"), by("TestSickEtcd"), "", ""},
+	`"run members of two different etcd clusters"`: {by("TestTwoEtcds"), by("TestTwoEtcds"), "", ""},
+	`an image of a removed cluster is still on a host`: {
+		nil, nil, "", "the provider loses it without a message: a known limit",
+	},
+
+	// Removal and replacement.
+	`"is not removed"`: {
+		by("TestSickNodesLeave", "TestDrainIsBounded"), by("TestSickNodesLeave", "TestDrainIsBounded"), "", "",
+	},
+	`a node cannot be repaired`:                                    {nil, by("TestDeadNodes", "TestSickNodesLeave"), "", ""},
+	`"is in the configuration, and its machine is not taken away"`: {by("TestK3sIsKept"), by("TestK3sIsKept"), "", ""},
+	`Pulumi refuses to destroy, because of delete hooks`:           {nil, by("TestForeignVM"), "", ""},
+	`Pulumi refuses to delete or replace a protected resource`:     {nil, by("TestCompiledProgram"), "", ""},
+	`"a disk is not removed from a VM"`:                            {by("TestDiskRemoved"), by("TestDiskRemoved"), "", ""},
+	`"has left the cluster, and its VM is still there"`:            {by("TestHostDown"), by("TestHostDown"), "", ""},
+	`"cannot be deleted: it is"`:                                   {by("TestHostDown"), by("TestHostDown"), "", ""},
+}
+
+// sourcesOf reads the Go and shell files of the repository: of the program, and of the tests by their functions. Texts
+// that are put together of several literals are one.
+func sourcesOf(t *testing.T) (program string, tests map[string]string) {
+	t.Helper()
+
+	var all strings.Builder
+
+	joint := regexp.MustCompile("[\"`]\\s*\\+\\s*[\"`]")
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	tests = map[string]string{}
+
+	for _, dir := range []string{"components", "stacks", "tests", "policy"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".sh") {
+				return err
+			}
+
+			text := joint.ReplaceAllString(string(readFile(t, path)), "")
+
+			switch {
+			case strings.HasSuffix(path, "_test.go"):
+				for _, m := range function.FindAllStringSubmatch(text, -1) {
+					tests[m[1]] += text
+				}
+			case dir == "components" || dir == "stacks":
+				all.WriteString(text)
+			}
+
+			return nil
+		})
+		require.NoError(t, err)
+	}
+
+	return all.String(), tests
+}
+
+// TestRemediesAreFollowed: each row of the page about troubleshooting quotes what the program says, and names, here, the
+// tests that have the message said and those that do what the row says.
+func TestRemediesAreFollowed(t *testing.T) {
+	t.Parallel()
+
+	page, _, _ := strings.Cut(string(readFile(t, filepath.Join(root, "stacks", "docs", "troubleshooting.md"))), "## Timeouts")
+	program, tests := sourcesOf(t)
+	found := map[string]bool{}
+
+	for _, m := range regexp.MustCompile(`(?m)^\| (.+?) \| (.+) \|$`).FindAllStringSubmatch(page, -1) {
+		row := m[1]
+		if row == "Message" || row == "Message or symptom" {
+			continue
+		}
+
+		known, there := remedies[row]
+		if found[row] = true; !assert.True(t, there, "no entry for %s: which test does what it says?", row) {
+			continue
+		}
+
+		var quotes []string
+
+		for _, q := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(row, -1) {
+			for part := range strings.SplitSeq(q[1], "…") {
+				quotes = append(quotes, strings.TrimSpace(part))
+			}
+		}
+
+		for _, q := range quotes {
+			assert.True(t, known.foreign != "" || strings.Contains(program, q), "%s: the program does not say %q", row, q)
+			assert.True(t, len(known.provoked) == 0 || slices.ContainsFunc(known.provoked, func(name string) bool {
+				return strings.Contains(tests[name], q)
+			}), "%s: none of %v has %q said", row, known.provoked, q)
+		}
+
+		for _, name := range slices.Concat(known.provoked, known.followed) {
+			assert.Contains(t, tests, name, "%s names a test that does not exist", row)
+		}
+
+		assert.NotEqual(t, known.why == "", len(known.followed) == 0, "%s: name a test, or say why there is none", row)
+
+		if known.why != "" {
+			t.Logf("not followed by a test: %s: %s", row, known.why)
+		}
+	}
+
+	for row := range remedies {
+		assert.True(t, found[row], "troubleshooting.md has no row %s", row)
+	}
+
+	assert.Greater(t, len(found), 60)
+}

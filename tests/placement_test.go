@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -70,6 +71,16 @@ func TestMigratedNode(t *testing.T) {
 	assert.EqualValues(t, 3072<<20, machine(t, r, moved.Name).Memory)
 	assert.Len(t, calls(r, "/clone"), 2, "no machine was made again")
 	requireNoChange(t, r.Stack)
+
+	// It is moved before it is deleted.
+	migrate(t, r, moved.VMID, away, placed.Host)
+	set(t, r.Stack, "pools.worker.count", "0")
+	assert.Contains(t, failUp(t, r.Stack), fmt.Sprintf("is on host %s, and the state has it on %s: it was migrated since. It "+
+		"is not deleted: run the same command again with --refresh", placed.Host, away))
+
+	_, err = r.Stack.Up(engine.Terse(t.Context()), optup.ProgressStreams(newOutput(t)), optup.Refresh())
+	require.NoError(t, err)
+	assert.NotContains(t, vmids(r), moved.Name)
 	destroy(t, r.Stack)
 }
 

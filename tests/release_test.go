@@ -45,6 +45,11 @@ func TestRelease(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, printed, "--plugin: is the plugin of one platform")
 
+	printed, err = release("--platforms", "linux")
+	require.Error(t, err)
+	assert.Contains(t, printed, `--platforms: must be platforms like linux/amd64, separated by commas (given: "linux")`)
+	assert.NoDirExists(t, dist)
+
 	ours := []string{"--plugin", plugin, "--platforms", runtime.GOOS + "/" + runtime.GOARCH}
 
 	printed, err = release(ours...)

@@ -69,6 +69,12 @@ func run(ctx context.Context, args []string, printed io.Writer) error {
 		return fmt.Errorf("--plugin: is the plugin of one platform (given: %s); name that one in --platforms", platforms)
 	}
 
+	for _, platform := range all {
+		if system, architecture, _ := strings.Cut(platform, "/"); system == "" || architecture == "" {
+			return fmt.Errorf("--platforms: must be platforms like linux/amd64, separated by commas (given: %q)", platform)
+		}
+	}
+
 	if err := r.begin(); err != nil {
 		return err
 	}
@@ -122,11 +128,7 @@ func (r *release) begin() error {
 
 // archive writes the archive of the plugin for a platform.
 func (r *release) archive(ctx context.Context, platform string) error {
-	system, architecture, ok := strings.Cut(platform, "/")
-	if !ok {
-		return errors.New("is not a platform; write one like linux/amd64")
-	}
-
+	system, architecture, _ := strings.Cut(platform, "/")
 	binary := "pulumi-resource-" + r.name
 	name := fmt.Sprintf("%s-v%s-%s-%s.tar.gz", binary, r.version, system, architecture)
 

@@ -603,11 +603,7 @@ func TestTypeScriptProgram(t *testing.T) {
 func TestPackageFromSource(t *testing.T) {
 	t.Parallel()
 
-	e, err := theEngine()
-	require.NoError(t, err)
-
-	backend, err := e.NewBackend(t.TempDir())
-	require.NoError(t, err)
+	backend := newBackend(t)
 	require.NoError(t, backend.AddYAML(t.Context()))
 
 	source, err := filepath.Abs(filepath.Join(root, "stacks/provider"))
@@ -632,11 +628,7 @@ func TestPackageFromSource(t *testing.T) {
 func TestConvertedExample(t *testing.T) {
 	t.Parallel()
 
-	e, err := theEngine()
-	require.NoError(t, err)
-
-	backend, err := e.NewBackend(t.TempDir())
-	require.NoError(t, err)
+	backend := newBackend(t)
 
 	converted := convert(t, backend, "python")
 

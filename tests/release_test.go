@@ -24,11 +24,7 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 
-	e, err := theEngine()
-	require.NoError(t, err)
-
-	backend, err := e.NewBackend(t.TempDir())
-	require.NoError(t, err)
+	backend := newBackend(t)
 
 	plugin, err := thePlugin()
 	require.NoError(t, err)

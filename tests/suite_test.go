@@ -81,6 +81,19 @@ var theEngine = sync.OnceValues(func() (*engine.Engine, error) {
 	return engine.Open(context.Background(), engine.Options{Providers: providers})
 })
 
+// newBackend is a backend of the engine in a directory of the test.
+func newBackend(t *testing.T) *engine.Backend {
+	t.Helper()
+
+	e, err := theEngine()
+	require.NoError(t, err)
+
+	backend, err := e.NewBackend(t.TempDir())
+	require.NoError(t, err)
+
+	return backend
+}
+
 // rehearse starts a lab for a stack and opens the stack, with nothing deployed. Nothing in the lab takes time. The test
 // fails when the lab was asked for anything it does not know.
 func rehearse(t *testing.T, stack string, change ...func(*rehearsal.Options)) *rehearsal.Rehearsal {

@@ -85,9 +85,7 @@ func (s storageNeeds) add(host, datastore string, store proxmoxapi.Store, needed
 	s[key].needed += needed
 }
 
-func (s storageNeeds) warnings() []spec.Problem {
-	var found []spec.Problem
-
+func (s storageNeeds) warnings() (found spec.Problems) {
 	for _, key := range slices.SortedFunc(maps.Keys(s), func(a, b storageKey) int {
 		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.datastore, b.datastore))
 	}) {
@@ -97,11 +95,8 @@ func (s storageNeeds) warnings() []spec.Problem {
 		}
 
 		if need := s[key]; need.free < need.needed {
-			found = append(found, spec.Problem{
-				Path: "proxmox.storage", Rule: fmt.Sprintf("has %d GiB free %s, and the disks of new nodes may grow to %d GiB",
-					need.free, where, need.needed),
-				Value: key.datastore, Remedy: "see that there is room, or make disks smaller (diskGiB)",
-			})
+			found.Add("proxmox.storage", fmt.Sprintf("has %d GiB free %s, and the disks of new nodes may grow to %d GiB",
+				need.free, where, need.needed), key.datastore, "see that there is room, or make disks smaller (diskGiB)")
 		}
 	}
 

@@ -110,28 +110,29 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		}
 	}
 
-	err := i.evaluate(m, m.Compare(ctx, i.proxmox, OwnerTags(i.plan)), args.URN)
-	if err == nil {
-		i.Record(m)
+	c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan))
+	if err := i.evaluate(m, c, args.URN); err != nil {
+		return err
 	}
 
-	if err == nil && len(args.NewInputs) == 0 && !i.ctx.DryRun() {
-		err = i.checkHost(ctx, m, hookutil.String(args.OldOutputs, "nodeName"))
+	i.Record(m)
+
+	if len(args.NewInputs) > 0 || i.ctx.DryRun() {
+		return nil
 	}
 
-	return err
+	return checkHost(m, c.Host, hookutil.String(args.OldOutputs, "nodeName"))
 }
 
 // checkHost refuses to delete a VM that was moved since it was read last: the provider looks for it on the host of the
-// state only.
-func (i *Identities) checkHost(ctx context.Context, m Machine, host string) error {
-	v, there, err := i.proxmox.Find(ctx, m.VMID)
-	if err != nil || !there || host == "" || v.Host == host {
-		return nil //nolint:nilerr // the provider is about to say so
+// state only. A host that is not known is empty.
+func checkHost(m Machine, is, was string) error {
+	if is == "" || was == "" || is == was {
+		return nil
 	}
 
 	return fmt.Errorf("VM %d (%s) is on host %s, and the state has it on %s: it was migrated since. It is not deleted: "+
-		"run the same command again with --refresh", m.VMID, m.Name, v.Host, host)
+		"run the same command again with --refresh", m.VMID, m.Name, is, was)
 }
 
 // evaluate says why a VM is left alone. In a preview, what is not known is a warning.

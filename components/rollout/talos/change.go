@@ -28,6 +28,21 @@ func (r *Changes) Change(ctx context.Context, args *pulumi.ResourceHookArgs) err
 	return r.change(ctx, c)
 }
 
+// checkKubernetes refuses a version of Kubernetes that the node is not to get yet, and warns of what is gone in it.
+func (r *Changes) checkKubernetes(ctx context.Context, c nodeChange, v evaluation) error {
+	if !v.Kubernetes {
+		return nil
+	}
+
+	if err := r.checkVersion(ctx, c); err != nil {
+		return err
+	}
+
+	r.warnOfRemoved(ctx, c, v.now)
+
+	return nil
+}
+
 // change does what takes a node down, or to another Kubernetes, and then sends it its configuration.
 func (r *Changes) change(ctx context.Context, c nodeChange) error {
 	v, err := r.evaluateAnswering(ctx, c)
@@ -35,12 +50,8 @@ func (r *Changes) change(ctx context.Context, c nodeChange) error {
 		return err
 	}
 
-	if v.Kubernetes {
-		if err := r.checkVersion(ctx, c); err != nil {
-			return err
-		}
-
-		r.warnOfRemoved(ctx, c, v.now)
+	if err := r.checkKubernetes(ctx, c, v); err != nil {
+		return err
 	}
 
 	if v.Effect.Down() || v.Kubernetes {
@@ -63,12 +74,8 @@ func (r *Changes) change(ctx context.Context, c nodeChange) error {
 func (r *Changes) preview(ctx context.Context, c nodeChange) error {
 	v := r.evaluate(ctx, c)
 
-	if v.Kubernetes {
-		if err := r.checkVersion(ctx, c); err != nil {
-			return err
-		}
-
-		r.warnOfRemoved(ctx, c, v.now)
+	if err := r.checkKubernetes(ctx, c, v); err != nil {
+		return err
 	}
 
 	if v.Effect.Down() && c.node.Role == spec.RoleControlPlane {

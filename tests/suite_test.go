@@ -71,14 +71,18 @@ func TestMain(m *testing.M) {
 }
 
 // theEngine is opened once: the first time on a machine it builds the CLI and the plugins. Tests do not look for
-// released plugins on the network unless they are told to.
+// released plugins on the network unless they are told to. A key server encrypts the secrets of stacks: to make a key
+// of a passphrase takes a sixth of a second each time that the CLI is run.
 var theEngine = sync.OnceValues(func() (*engine.Engine, error) {
 	providers := engine.Bridged
 	if os.Getenv(engine.ProvidersVariable) != "" {
 		providers = engine.Auto
 	}
 
-	return engine.Open(context.Background(), engine.Options{Providers: providers})
+	return engine.Open(context.Background(), engine.Options{
+		Providers: providers, SecretsProvider: "hashivault://tests",
+		Env: map[string]string{"VAULT_ADDR": newKeyServer().URL, "VAULT_TOKEN": "tests"},
+	})
 })
 
 // newBackend is a backend of the engine in a directory of the test.

@@ -68,6 +68,7 @@ func (e *Engine) NewBackend(dir string) (*Backend, error) {
 		// And a plugin that happens to be on the PATH is not what was chosen.
 		"PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
 	}
+	maps.Copy(b.env, e.env)
 	return b, nil
 }
 
@@ -144,7 +145,7 @@ func (b *Backend) Options() []auto.LocalWorkspaceOption {
 	return []auto.LocalWorkspaceOption{
 		auto.Pulumi(tersely{b.engine.command}),
 		auto.PulumiHome(b.home()),
-		auto.SecretsProvider("passphrase"),
+		auto.SecretsProvider(b.engine.secrets),
 		auto.EnvVars(env),
 	}
 }

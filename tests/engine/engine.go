@@ -8,6 +8,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,11 @@ type Options struct {
 	// CacheDir keeps what was built or fetched, some 500 MB. Default CacheVariable, else talos-proxmox in the user's
 	// cache directory.
 	CacheDir string
+	// SecretsProvider encrypts the secrets of new stacks: a URL that 'pulumi stack init --secrets-provider' takes. Default
+	// a passphrase of each backend's own.
+	SecretsProvider string
+	// Env are further variables of the CLI, such as those of the secrets provider.
+	Env map[string]string
 }
 
 // Engine is a CLI, two provider plugins and a language host that work together. It is safe for concurrent use.
@@ -81,6 +87,8 @@ type Engine struct {
 	pluginOrigin string
 	builder      *builder
 	source       string // directory of the repository
+	secrets      string // provider of new stacks
+	env          map[string]string
 }
 
 // Open finds or builds everything, and takes a second when nothing has to be built. The first call on a machine may
@@ -104,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	b := &builder{cache: cache, log: o.Log}
 
-	e := &Engine{builder: b, source: source}
+	e := &Engine{builder: b, source: source, secrets: cmp.Or(o.SecretsProvider, "passphrase"), env: o.Env}
 	if err := e.findCLI(ctx, b, source, wanted); err != nil {
 		return nil, err
 	}

@@ -283,3 +283,5 @@ require (
 )
 
 tool github.com/pulumi/pulumi/pkg/v3/cmd/pulumi
+
+replace github.com/ccojocar/zxcvbn-go => ./stubs/zxcvbn-go

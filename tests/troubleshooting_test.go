@@ -82,14 +82,14 @@ var remedies = map[string]remedied{
 	`a worker runs, but is not Ready`:          {nil, nil, "", "it asks for a CNI of the operator's own"},
 
 	// Interrupted and failed updates.
-	"`pulumi up` was interrupted, or a request failed": {nil, by("TestInterrupted", "TestSweep", "TestKills"), "", ""},
+	"`pulumi up` was interrupted, or a request failed": {nil, by("TestInterrupted", "TestSweep"), "", ""},
 	`"is … already, but not in this stack's state"`: {
 		by("TestCheckVMIDFree"), by("TestTwoCopies", "TestFullStateDisk"), "", "",
 	},
 	`"a run was cut off while it made it"`: {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
 	`"is not as the state says"`:           {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
 	`"is a copy of a template without its settings"`: {
-		by("TestWithoutSettings"), by("TestSweepPage"), "", "",
+		by("TestWithoutSettings"), by("TestSweep"), "", "",
 	},
 	`"does not start"`:                        {by("TestFailedRestart"), by("TestFailedRestart"), "", ""},
 	`"settings of VM … wait for its restart"`: {by("TestRemediesOfChanges", "TestFailedRestart"), by("TestRemediesOfChanges"), "", ""},
@@ -110,9 +110,9 @@ var remedies = map[string]remedied{
 	`"no second etcd is begun"`: {by("TestNoSecondEtcd"), by("TestNoSecondEtcd"), "", ""},
 
 	// State and lock.
-	`the stack is locked`: {nil, by("TestKills"), "", ""},
+	`the stack is locked`: {nil, by("TestSweep"), "", ""},
 	"\"fatal error: concurrent map iteration and map write\", with a stack trace of `pulumi`": {
-		nil, nil, "Pulumi's", "it happens by chance; the steps are those after a killed CLI, which TestKills follows",
+		nil, nil, "Pulumi's", "it happens by chance; the steps are those after a killed CLI, which TestSweep follows",
 	},
 	`"failed to load checkpoint: EOF"`:                             {by("TestRestore"), by("TestRestore"), "", ""},
 	"files of `outputs.files` cannot be written: no space is left": {nil, by("TestFullProjectDisk"), "", ""},

@@ -147,6 +147,10 @@ func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
 				remedy)
 		}
 
+		if c.Successor != nil {
+			remedy = deleteSuccessor(i.plan, *c.Successor)
+		}
+
 		err := fmt.Errorf("%s. It is not touched. %s", c.Why, remedy)
 		if c.Bare.ID != 0 {
 			err = fmt.Errorf("%s; %s", c.Why, DeleteBare(c.Bare))
@@ -186,6 +190,20 @@ func forget(urn pulumi.URN) string {
 	return fmt.Sprintf("Give that VM another VMID and run 'pulumi up --refresh'; or have the state forget ours ('pulumi "+
 		"state delete "+
 		"--target-dependents '%s'', see recovery.md) and choose other VMIDs", urn)
+}
+
+// deleteSuccessor is what to do about a VM that a run has made in the place of the one that the state has, and did not
+// come to note.
+func deleteSuccessor(p *plan.Plan, f Found) string {
+	if untouched(p, f) {
+		return fmt.Sprintf("A run was cut off while it made it, and nothing is on it: delete it ('qm destroy %d --purge' on "+
+			"host %s), then run 'pulumi up --refresh'", f.VM.ID, f.VM.Host)
+	}
+
+	return fmt.Sprintf("It was made for this node after what the state knows: by a run that was cut off, with another "+
+		"copy of the state, or before the state was restored. Run 'pulumi up --refresh', which takes it in. If that says "+
+		"the same, and it is no node of the cluster yet ('kubectl get nodes'), delete it ('qm stop %d', 'qm destroy %d "+
+		"--purge' on host %s), then run 'pulumi up --refresh' again", f.VM.ID, f.VM.ID, f.VM.Host)
 }
 
 // CheckCompanion is a hook that runs before a companion of a VM (its firewall, its high availability) is changed or

@@ -60,6 +60,8 @@ type Comparison struct {
 	Untagged proxmoxapi.VM
 	// Bare is a Foreign VM that the program began, and that runs without its settings.
 	Bare proxmoxapi.VM
+	// Successor is a Foreign VM that the program has made for the same node, and the state does not know.
+	Successor *Found
 }
 
 // Compare asks Proxmox VE which VM has the VMID now. The owner's tags are on every VM of the cluster.
@@ -118,8 +120,14 @@ func (m Machine) Evaluate(f Found, owner []string) Comparison {
 	case strings.EqualFold(m.UUID, f.Config.UUID):
 		return Comparison{Verdict: VerdictOwn}
 	default:
-		return Comparison{Verdict: VerdictForeign, Why: fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now,
+		c := Comparison{Verdict: VerdictForeign, Why: fmt.Sprintf("%s (UUID %s), and the state has %s there (UUID %s)", now,
 			f.Config.UUID, m.Name, m.UUID)}
+
+		if f.VM.Name == m.Name && f.Described() && Tagged(f.VM.Tags, owner) {
+			c.Successor = &f
+		}
+
+		return c
 	}
 }
 

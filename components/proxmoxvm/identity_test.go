@@ -43,6 +43,9 @@ func TestCompare(t *testing.T) {
 	container, template, off := payroll, payroll, at
 	container.Container, template.Template, off.Stopped = true, true, true
 
+	tagged := at
+	tagged.Tags = ours.Tags
+
 	refreshed := ours
 	refreshed.Name, refreshed.UUID, refreshed.Tags = "payroll-db", other, nil
 
@@ -126,6 +129,15 @@ func TestCompare(t *testing.T) {
 		"a copy that was cut off":             {ours, cluster{vm: &off, config: half}, proxmoxvm.VerdictOwn, ""},
 		"a copy that runs":                    {ours, cluster{vm: &at, config: half}, proxmoxvm.VerdictForeign, begun},
 		"a copy that runs, and was refreshed": {copied, cluster{vm: &at, config: half}, proxmoxvm.VerdictForeign, begun},
+		"made for the node by another run": {
+			ours,
+			cluster{vm: &tagged, config: proxmoxapi.VMConfig{
+				UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", other)},
+			}},
+			proxmoxvm.VerdictForeign,
+			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
+				`)`,
+		},
 		"a copy of our VM": {
 			ours,
 			cluster{vm: &off, config: whole},
@@ -140,6 +152,7 @@ func TestCompare(t *testing.T) {
 			assert.Equal(t, c.why, got.Why)
 			assert.Equal(t, name == "taken over by a refresh", got.Untagged.ID == 502)
 			assert.Equal(t, c.why == begun, got.Bare.ID == 502)
+			assert.Equal(t, name == "made for the node by another run", got.Successor != nil)
 		})
 	}
 

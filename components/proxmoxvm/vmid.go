@@ -10,7 +10,6 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
 
@@ -33,12 +32,17 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 			"its owner is unknown. Start the host, or choose another range", vmid, name, v.Host)
 	}
 
-	begun, err := untouched(ctx, p, proxmox, v)
-	ours := OfCluster(v, p)
+	found, ours := Found{VM: v}, OfCluster(v, p)
+
+	if v.Stopped {
+		if found.Config, err = proxmox.Config(ctx, v); err != nil {
+			return err
+		}
+	}
+
+	begun := untouched(p, found)
 
 	switch {
-	case err != nil:
-		return err
 	case v.Name == name && begun:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: "+
 			"a run was cut off while it made it, and nothing is on it. "+
@@ -62,18 +66,13 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 
 // untouched tells whether nothing has ever run in a VM that is off: it is a copy of ours without its settings, or has
 // no disk yet, or is ours and the ISO file is in its drive that is taken out before a node is configured.
-func untouched(ctx context.Context, p *plan.Plan, proxmox Proxmox, v proxmoxapi.VM) (bool, error) {
-	pool, n, planned := NodeByVMID(p, v.ID)
-	if !v.Stopped || !planned {
-		return false, nil
+func untouched(p *plan.Plan, f Found) bool {
+	pool, n, planned := NodeByVMID(p, f.VM.ID)
+	if !f.VM.Stopped || !planned {
+		return false
 	}
 
-	config, err := proxmox.Config(ctx, v)
-	if err != nil {
-		return false, err
-	}
+	loaded := OfCluster(f.VM, p) && pool.Image.Detach && !slices.Contains([]string{"", "none"}, f.Config.CDROMs[n.CDROM])
 
-	loaded := OfCluster(v, p) && pool.Image.Detach && !slices.Contains([]string{"", "none"}, config.CDROMs[n.CDROM])
-
-	return len(config.Disks) == 0 || loaded || Found{VM: v, Config: config}.Bare(n.Name, OwnerTags(p)), nil
+	return len(f.Config.Disks) == 0 || loaded || f.Bare(n.Name, OwnerTags(p))
 }

@@ -36,8 +36,12 @@ type Sweep struct {
 	Sample int
 	// Shard of Shards is this sweep's; Shards 0 means that there is one.
 	Shard, Shards int
+	// Besides are cases that are run whether or not the sample has them; nil: none.
+	Besides func(Case) bool
 	// Only runs the cases whose text holds it; empty: all.
 	Only func(Case) bool
+	// After is called with each lab once the cases of its stack are done, unless the last one failed.
+	After func(context.Context, *Harness)
 	// Parallel is how many labs run at the same time; 0: one.
 	Parallel int
 	// Done are cases that need not be run again.
@@ -117,15 +121,15 @@ func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) er
 
 		q.fill(s, harness)
 
-		for ctx.Err() == nil && !q.empty() {
-			sound, err := s.life(ctx, harness, q)
-			if err != nil {
+		sound := true
+		for sound && ctx.Err() == nil && !q.empty() {
+			if sound, err = s.life(ctx, harness, q); err != nil {
 				s.say("%s: the lab is given up: %v", name, err)
 			}
+		}
 
-			if !sound {
-				break
-			}
+		if sound && s.After != nil {
+			s.After(ctx, harness)
 		}
 
 		if err := harness.Close(); err != nil {
@@ -234,6 +238,13 @@ func (s *Sweep) chosen(g *Harness) []Case {
 
 	if s.Sample > 0 {
 		some := spread(slices.DeleteFunc(slices.Clone(cases), Case.providers), s.Sample)
+
+		for _, c := range cases {
+			if s.Besides != nil && s.Besides(c) && !slices.Contains(some, c) {
+				some = append(some, c)
+			}
+		}
+
 		s.say("%s: the sample has no case of %s", g.Name, strings.Join(leftOut(cases, some), "; "))
 
 		cases = some

@@ -37,18 +37,41 @@ type Target struct {
 	UUID string
 }
 
+// MachineUUID is the SMBIOS UUID that a node shows.
+func MachineUUID(ctx context.Context, t Target, c Credentials) (uuid string, err error) {
+	err = with(ctx, t, c, func(ctx context.Context, api *client.Client) (err error) {
+		uuid, err = machineUUID(ctx, api)
+
+		return err
+	})
+	if err != nil {
+		return "", errors.New(brief(err))
+	}
+
+	return uuid, nil
+}
+
+func machineUUID(ctx context.Context, api *client.Client) (string, error) {
+	shown, err := safe.StateGetByID[*hardware.SystemInformation](ctx, api.COSI, hardware.SystemInformationID)
+	if err != nil {
+		return "", err
+	}
+
+	return shown.TypedSpec().UUID, nil
+}
+
 // checkMachine compares the machine that answers with the node that is meant, on the connection that is used next.
 func checkMachine(ctx context.Context, api *client.Client, t Target) error {
 	if t.UUID == "" {
 		return nil
 	}
 
-	shown, err := safe.StateGetByID[*hardware.SystemInformation](ctx, api.COSI, hardware.SystemInformationID)
+	uuid, err := machineUUID(ctx, api)
 	if err != nil {
 		return err
 	}
 
-	if uuid := shown.TypedSpec().UUID; !strings.EqualFold(uuid, t.UUID) {
+	if !strings.EqualFold(uuid, t.UUID) {
 		return fmt.Errorf("another node of the cluster answers at %s: it shows SMBIOS UUID %q, and %s has %s", t.Address,
 			uuid, t.Name, t.UUID)
 	}

@@ -8,10 +8,8 @@ import (
 	"net"
 	"sync/atomic"
 
-	"github.com/cosi-project/runtime/pkg/safe"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
-	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 )
@@ -50,7 +48,7 @@ func ConnectMaintenance(ctx context.Context, t Target) (*Maintenance, error) {
 		return nil, err
 	}
 
-	shown, err := safe.StateGetByID[*hardware.SystemInformation](ctx, api.COSI, hardware.SystemInformationID)
+	uuid, err := machineUUID(ctx, api)
 	if err != nil {
 		return nil, errors.Join(errors.New(brief(err)), api.Close())
 	}
@@ -60,7 +58,7 @@ func ConnectMaintenance(ctx context.Context, t Target) (*Maintenance, error) {
 		return nil, errors.Join(errors.New(brief(err)), api.Close())
 	}
 
-	return &Maintenance{UUID: shown.TypedSpec().UUID, SecureBoot: secure, name: t.Name, api: api}, nil
+	return &Maintenance{UUID: uuid, SecureBoot: secure, name: t.Name, api: api}, nil
 }
 
 // Apply gives the machine its first configuration.

@@ -147,7 +147,7 @@ func Describe(description, uuid string) string { return description + "\n\n" + m
 
 // Description is what Describe was given.
 func Description(text string) string {
-	text, _, _ = strings.Cut(text, "\n\n"+mark)
+	text, _, _ = strings.Cut(text, mark)
 
 	return strings.TrimSpace(text)
 }

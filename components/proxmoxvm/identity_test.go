@@ -158,4 +158,5 @@ func TestCompare(t *testing.T) {
 
 	assert.Equal(t, "Talos worker", proxmoxvm.Description(proxmoxvm.Describe("Talos worker", uuid)))
 	assert.Equal(t, "Talos worker", proxmoxvm.Description("Talos worker"))
+	assert.Empty(t, proxmoxvm.Description("VM UUID "+uuid), "a person has added it to notes that were empty")
 }

@@ -23,6 +23,8 @@ import (
 type vmHooks struct {
 	// checkDownload runs before a host downloads an image, and refuses what is none. It runs in previews, too.
 	checkDownload *pulumi.ResourceHook
+	// checkDownloaded runs after a host has downloaded an image, and refuses what is none.
+	checkDownloaded *pulumi.ResourceHook
 	// restoreImage runs after an image was deleted, and has it downloaded again where nodes boot from it.
 	restoreImage *pulumi.ResourceHook
 	// checkVMIDFree runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
@@ -106,6 +108,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	previews := &pulumi.ResourceHookOptions{OnDryRun: true}
 
 	register(&h.checkDownload, "image-offered", images.CheckDownload, previews)
+	register(&h.checkDownloaded, "image-downloaded", images.CheckDownloaded)
 	register(&h.checkImage, "image-whole", images.CheckImage)
 	register(&h.restoreImage, "image-restored", images.RestoreImage)
 	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
@@ -151,7 +154,8 @@ func (h *vmHooks) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
 // ofImages are the hooks of what a host downloads.
 func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
-		BeforeCreate: []*pulumi.ResourceHook{h.checkDownload}, AfterDelete: h.held(h.restoreImage),
+		BeforeCreate: []*pulumi.ResourceHook{h.checkDownload}, AfterCreate: []*pulumi.ResourceHook{h.checkDownloaded},
+		AfterDelete: h.held(h.restoreImage),
 	}
 }
 

@@ -355,6 +355,22 @@ func TestBadImages(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
+// TestBadImageOfUpgrade: the image of a new version is for nodes that come later. What is none is noticed at once.
+func TestBadImageOfUpgrade(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, pair{"factory", "nocloud", "iso", "reserved"}.stack()))
+	up(t, r.Stack)
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Factory, Call: regexp.MustCompile(`^GET /image/.*\.iso`), Kind: journal.Replace, Message: "Not Found",
+	})
+	set(t, r.Stack, "cluster.versions.talos", "v1.12.5")
+
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, "has 9 bytes: that is not an image. Delete it there ('pvesm free local:iso/")
+}
+
 // TestForgottenImage: a refresh while Proxmox VE does not answer has the provider drop images from the state. The next
 // update takes the file that is there, or gets it again, and the nodes that were made from it are left alone.
 func TestForgottenImage(t *testing.T) {

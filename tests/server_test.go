@@ -399,7 +399,7 @@ func TestHostsOnServer(t *testing.T) {
 	assert.NotContains(t, list(), `"errors"`)
 
 	t.Log("one is changed by hand")
-	host("pve", "ha-manager rules set node-affinity moved-ruled --nodes pve3")
+	host("pve", "ha-manager rules set node-affinity moved-ruled --nodes pve2,pve3")
 	up(t, r.Stack)
 	assert.Contains(t, list(), `"nodes":"pve,pve2"`)
 

@@ -32,7 +32,7 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 	}
 
 	hosts, where := len(r.spec.Proxmox.Hosts), "proxmox.hosts"
-	if s.HA.Strict && len(named) > 0 {
+	if len(named) > 0 { // strict or not
 		hosts, where = len(named), "ha.hosts"
 	}
 

@@ -320,7 +320,7 @@ func (pl *placer) preferred(n *Node) []int {
 }
 
 // candidates are the hosts that a node may be placed on: the preferred ones, without those of other nodes of its pool
-// where high availability keeps them apart. Where these have all of the preferred hosts, it takes any other.
+// where high availability keeps them apart. That there are too few is reported elsewhere.
 func (pl *placer) candidates(p *pool, n *Node) []int {
 	preferred := pl.preferred(n)
 	if n.HA == nil || !n.HA.Apart {
@@ -342,16 +342,8 @@ func (pl *placer) candidates(p *pool, n *Node) []int {
 		}
 	}
 
-	free := func(hosts []int) []int {
-		return slices.DeleteFunc(slices.Clone(hosts), func(h int) bool { return taken[h] })
-	}
-
-	if hosts := free(preferred); len(hosts) > 0 {
-		return hosts
-	}
-
-	if hosts := free(pl.all()); len(hosts) > 0 && !n.HA.Strict {
-		return hosts
+	if free := slices.DeleteFunc(slices.Clone(preferred), func(h int) bool { return taken[h] }); len(free) > 0 {
+		return free
 	}
 
 	return preferred

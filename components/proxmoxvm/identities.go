@@ -202,7 +202,7 @@ func deleteSuccessor(p *plan.Plan, f Found) string {
 
 	return fmt.Sprintf("It was made for this node after what the state knows: by a run that was cut off, with another "+
 		"copy of the state, or before the state was restored. Run 'pulumi up --refresh', which takes it in. If that says "+
-		"the same, and it is no node of the cluster yet ('kubectl get nodes'), delete it ('qm stop %d', 'qm destroy %d "+
+		"the same, and the VM is not a node of the cluster ('kubectl get nodes'), delete it ('qm stop %d', 'qm destroy %d "+
 		"--purge' on host %s), then run 'pulumi up --refresh' again", f.VM.ID, f.VM.ID, f.VM.Host)
 }
 

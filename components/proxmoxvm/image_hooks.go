@@ -52,7 +52,7 @@ func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHook
 // downloads nothing over a file, so that the provider deletes it first.
 func (h ImageHooks) checkLeftover(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
-	volume := datastore + ":iso/" + hookutil.String(args.NewInputs, "fileName")
+	volume := downloaded(args.NewInputs)
 
 	if len(args.OldInputs) > 0 || hookutil.String(args.NewInputs, "checksum") != "" {
 		return nil // it is the stack's, or Proxmox VE takes it as it is
@@ -130,6 +130,20 @@ func (h ImageHooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArg
 		return nil
 	}
 
+	return h.checkVolume(ctx, host, volume)
+}
+
+// CheckDownloaded is a hook that runs after a host has downloaded an image: it may be for nodes that come later.
+func (h ImageHooks) CheckDownloaded(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	return h.checkVolume(ctx, hookutil.String(args.NewInputs, "nodeName"), downloaded(args.NewInputs))
+}
+
+// downloaded is the volume that a download makes.
+func downloaded(inputs resource.PropertyMap) string {
+	return hookutil.String(inputs, "datastoreId") + ":iso/" + hookutil.String(inputs, "fileName")
+}
+
+func (h ImageHooks) checkVolume(ctx context.Context, host, volume string) error {
 	datastore, _, _ := strings.Cut(volume, ":")
 
 	files, err := h.Proxmox.Files(ctx, host, datastore)

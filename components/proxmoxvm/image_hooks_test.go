@@ -94,6 +94,10 @@ func TestCheckImage(t *testing.T) {
 			}
 		})
 	}
+
+	downloaded := inputs(map[string]any{"nodeName": "pve", "datastoreId": "local", "fileName": "x.iso"})
+	h := ImageHooks{Proxmox: &fakeProxmox{files: map[string]int64{"local:iso/x.iso": 22}}}
+	assert.ErrorContains(t, h.CheckDownloaded(t.Context(), downloaded), "image local:iso/x.iso on host pve has 22 bytes")
 }
 
 func TestRestoreImage(t *testing.T) {

@@ -55,7 +55,7 @@ func (c Case) String() string {
 func (c Case) providers() bool {
 	const volume = " /nodes/{host}/storage/{store}/content/{volume}"
 
-	return c.Stage == Update && c.Call.Pattern == "GET"+volume ||
+	return (c.Stage == Update || c.Stage == Remove) && c.Call.Pattern == "GET"+volume ||
 		c.Effect == TaskFailed && c.Call.Pattern == "DELETE"+volume
 }
 
@@ -167,7 +167,7 @@ func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 
 	err = errors.Join(happened, foreign.leave(g))
 	if err == nil && first != nil {
-		result.Verdict, err = g.mend(ctx, c.Stage, mark)
+		result.Verdict, err = g.mend(ctx, c.Stage, first, mark)
 	}
 
 	if err = errors.Join(err, g.evaluate(ctx, c.Stage, c.Effect, before, err == nil)); err != nil {
@@ -247,8 +247,9 @@ func (g *Harness) evaluate(ctx context.Context, stage Stage, effect Effect, befo
 	return errors.Join(append(errs, err)...)
 }
 
-// mend does what an operator is told to do when an operation has failed: the same again, and what its message says.
-func (g *Harness) mend(ctx context.Context, stage Stage, mark int) (Verdict, error) {
+// mend does what an operator is told to do when an operation has failed, or was killed before it said why: the same
+// again, and what its message says.
+func (g *Harness) mend(ctx context.Context, stage Stage, failed error, mark int) (Verdict, error) {
 	// Tasks of the first run go on by themselves. An operator is not faster.
 	if err := g.idle(ctx); err != nil {
 		return Again, err
@@ -256,7 +257,12 @@ func (g *Harness) mend(ctx context.Context, stage Stage, mark int) (Verdict, err
 
 	secrets, bootstraps := g.secretsMade(), g.bootstraps(mark)
 
-	verdict, err := Again, g.run(ctx, stage)
+	verdict, err := Again, failed
+
+	// An image that is none is no error the next time, where no VM is made of it.
+	if failed == nil || !freeVolume.MatchString(failed.Error()) {
+		err = g.run(ctx, stage)
+	}
 
 	// One remedy may bring to light that another is needed.
 	for n := 0; err != nil && n < len(remedies); n++ {

@@ -207,7 +207,7 @@ func (g *Harness) recover(ctx context.Context, killed *Killed, mark int) error {
 		}
 	}
 
-	verdict, err := g.mend(ctx, killed.Stage, mark)
+	verdict, err := g.mend(ctx, killed.Stage, nil, mark)
 	killed.Verdict = verdict
 
 	name := string(killed.Stage)

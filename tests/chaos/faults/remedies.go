@@ -20,10 +20,13 @@ type remedy struct {
 	do func(ctx context.Context, g *Harness, named string) error
 }
 
+// freeVolume tells to delete a file on a host.
+var freeVolume = regexp.MustCompile(`'pvesm free ([^']+)'`)
+
 // remedies are all, the first that a message tells counts. The verdicts of those that take more come first, too.
 var remedies = []remedy{
 	{Deleted, regexp.MustCompile(`'qm destroy (\d+) --purge'`), destroyVM},
-	{Deleted, regexp.MustCompile(`'pvesm free ([^']+)'`), func(_ context.Context, g *Harness, volume string) error {
+	{Deleted, freeVolume, func(_ context.Context, g *Harness, volume string) error {
 		store, _, _ := strings.Cut(volume, ":")
 		_, err := g.r.Lab.World().DeleteVolume(g.caller(), "pve", store, volume)
 

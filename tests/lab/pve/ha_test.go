@@ -229,6 +229,8 @@ func TestHARules(t *testing.T) {
 	f.ok("PUT", rules+"/home", "type", "node-affinity", "nodes", "pve1,pve2", "digest", digest)
 	f.ok("POST", rules, "rule", "apart", "type", "resource-affinity", "resources", "vm:101,vm:102", "affinity", "negative")
 	require.Len(t, f.list(f.ok("GET", rules, "type", "resource-affinity")), 1)
+	require.Equal(t, "500 update HA rules failed: 400 Rule 'home' is invalid.",
+		f.call("PUT", rules+"/home", "type", "node-affinity", "nodes", "pve1").status(), "two apart need two hosts")
 
 	// What leaves high availability leaves its rules.
 	f.ok("DELETE", haPath+"/vm:101")

@@ -311,23 +311,40 @@ func (w *World) infeasible(rules []HARule) map[string]map[string][]string {
 			blame(r, "rule defines more resources than available nodes")
 		}
 
-		ranked := map[string]HARule{}
+		paired, ranked, located, allowed := map[string]HARule{}, false, 0, map[string]int{}
 
 		for _, sid := range r.Resources {
+			located += min(1, len(pinned[sid]))
+
 			for _, p := range pinned[sid] {
-				if len(slices.Compact(slices.Sorted(maps.Values(priorities(p.Nodes))))) > 1 {
-					ranked[p.Name] = p
-				}
+				paired[p.Name] = p
+				ranks := priorities(p.Nodes)
+				ranked = ranked || len(slices.Compact(slices.Sorted(maps.Values(ranks)))) > 1
+
+				maps.Copy(allowed, ranks)
 			}
 		}
 
-		for _, name := range sortedKeys(ranked) {
-			blame(ranked[name], "resources are in a resource affinity rule and cannot be in a node affinity rule with "+
-				"multiple priorities")
+		crowded := r.Affinity == "negative" && len(allowed) < located
+
+		for _, name := range sortedKeys(paired) {
+			if ranked {
+				blame(paired[name], "resources are in a resource affinity rule and cannot be in a node affinity rule with "+
+					"multiple priorities")
+			}
+
+			if crowded {
+				blame(paired[name], "at least one resource is in a negative resource affinity rule and this rule would "+
+					"restrict these to less nodes than available to the resources")
+			}
 		}
 
-		if len(ranked) > 0 {
+		if ranked {
 			blame(r, "resources are in node affinity rules with multiple priorities")
+		}
+
+		if crowded {
+			blame(r, "two or more resources are restricted to less nodes than available to the resources")
 		}
 	}
 

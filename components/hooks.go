@@ -163,7 +163,7 @@ func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
 func (h *vmHooks) ofCompanions(report *preflight.Report) proxmoxvm.CompanionHooks {
 	return proxmoxvm.CompanionHooks{
 		All: &pulumi.ResourceHookBinding{
-			BeforeUpdate: []*pulumi.ResourceHook{h.companions},
+			BeforeCreate: []*pulumi.ResourceHook{h.companions}, BeforeUpdate: []*pulumi.ResourceHook{h.companions},
 			BeforeDelete: h.held(h.companions),
 		},
 		ApplyRules: h.applyRules, HARules: report.HARules(), Mark: report.HAMark,

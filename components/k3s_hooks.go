@@ -53,6 +53,8 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 		Manifests: h.manifests, Versions: h.versions, Nodes: nodesBy(p, name, tokens.JoinedSuffix),
 	})
 
+	h.scope.Identities.SetUpOn = h.operations.Cluster.SetUpOn
+
 	var errs []error
 
 	register := hookutil.Registering(ctx, name, &errs)

@@ -78,6 +78,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 	if p.Bootstrap != spec.BootstrapExternal {
 		restarts = rollout.New(p, h.scope.Limiter, h.scope.Progress)
 		h.system = h.operations.Restarts
+		h.scope.Identities.SetUpOn = h.operations.Restarts.SetUpOn
 	}
 
 	var errs []error

@@ -90,9 +90,10 @@ func TestK3sWiring(t *testing.T) {
 		want[node+"-user-data"] = line("proxmoxve:Storage/file:File", node, proxmox, []string{"edge-identity"}, nil)
 		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, first,
 			[]string{"edge-vm-announced", "edge-vmid-free"})
-		want[node+"-rules"] = line("proxmoxve:Network/firewallRules:FirewallRules", node, proxmox, []string{vm}, nil)
+		want[node+"-rules"] = line("proxmoxve:Network/firewallRules:FirewallRules", node, proxmox, []string{vm},
+			[]string{"edge-vm-companions"})
 		want[node+"-firewall"] = line("proxmoxve:Network/firewallOptions:FirewallOptions", node, proxmox,
-			[]string{node + "-rules", vm}, nil)
+			[]string{node + "-rules", vm}, []string{"edge-vm-companions"})
 		before := []string{"edge-administrator", "edge-identity", node + "-firewall", vm}
 		if node == "edge-agent-1" {
 			// It is upgraded when the servers are.

@@ -1,15 +1,18 @@
 package tests
 
 import (
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -266,20 +269,61 @@ func TestTakenOver(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
-// TestForeignTwinRefreshed: a refresh takes the UUID of the other VM into the state. What was configured on ours tells
-// them apart.
+// configuredMachines is machinesOnly, and the program configures its nodes.
+var configuredMachines = strings.Replace(machinesOnly, "bootstrap: external, versions: { talos: v1.12.4 }",
+	"versions: { talos: v1.12.4, kubernetes: v1.34.2 }", 1) +
+	"  talos-proxmox:lifecycle: { settleTimeout: 1s }\n"
+
+// failUpRefresh is failUp with a refresh.
+func failUpRefresh(t *testing.T, s auto.Stack) string {
+	t.Helper()
+
+	out := newOutput(t)
+	_, err := s.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
+	require.Error(t, err)
+
+	return out.String()
+}
+
+// teardown destroys a cluster as 'ops run destroy' does, and returns what was printed.
+func teardown(t *testing.T, r *rehearsal.Rehearsal) (string, error) {
+	t.Helper()
+
+	set(t, r.Stack, "lifecycle.teardown", "true")
+
+	// The variable that says so would be one of all tests.
+	r.Stack.Workspace().SetProgram(func(ctx *pulumi.Context) error {
+		config, err := stacks.Load(ctx, r.Stack.Workspace().WorkDir())
+		if err != nil {
+			return err
+		}
+
+		config.Destroying = true
+		_, err = stacks.Deploy(ctx, config)
+
+		return err
+	})
+
+	out := newOutput(t)
+	_, err := r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+		optdestroy.ErrorProgressStreams(out))
+
+	return out.String(), err
+}
+
+// TestForeignTwinRefreshed: a refresh takes the UUID of the other VM into the state. The node that was configured on ours
+// would show another, and it is silent.
 func TestForeignTwinRefreshed(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, strings.Replace(machinesOnly, "bootstrap: external, versions: { talos: v1.12.4 }",
-		"versions: { talos: v1.12.4, kubernetes: v1.34.2 }", 1)))
+	const unknown = "whether home-worker-2 was set up on VM 502 (host pve) is not known"
+
+	r := rehearse(t, stackFile(t, configuredMachines))
 	up(t, r.Stack)
 	requireNoChange(t, r.Stack)
 
-	foreign(t, r, 502, map[string]string{
-		"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2",
-		"memory": "1024",
-	})
+	twin := map[string]string{"name": "home-worker-2", "tags": "home;talos;worker", "cores": "2", "memory": "1024"}
+	foreign(t, r, 502, twin)
 
 	t.Run("left alone", func(t *testing.T) {
 		untouched(t, r, 502)
@@ -287,19 +331,51 @@ func TestForeignTwinRefreshed(t *testing.T) {
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
 
-		assert.Contains(t, failPreview(t, r.Stack), "home-worker-2 was set up on another VM than the state has now")
+		said := failPreview(t, r.Stack)
+		assert.Contains(t, said, "home-worker-2 was set up on another VM than the state has now")
+		assert.Contains(t, said, unknown)
+
+		assert.Contains(t, failUp(t, r.Stack), unknown)
+		assert.Contains(t, failUpRefresh(t, r.Stack), unknown)
+
+		set(t, r.Stack, "pools.worker.memoryMiB", "5120")
+		assert.Contains(t, failUp(t, r.Stack), unknown)
+		unset(t, r.Stack, "pools.worker.memoryMiB")
+
+		// Without the teardown, no node goes.
+		out := newOutput(t)
+		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
+			optdestroy.ErrorProgressStreams(out))
+		require.Error(t, err)
 	})
 
 	// It has gone again: the node gets a VM of its own.
 	remove(t, r, 502)
-	_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
-	require.NoError(t, err)
+	upRefresh(t, r.Stack)
 	requireNoChange(t, r.Stack)
+
+	foreign(t, r, 502, twin)
+
+	t.Run("left when the cluster is destroyed", func(t *testing.T) {
+		untouched(t, r, 502)
+
+		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+
+		// The first forgets what was configured.
+		for range 2 {
+			said, err := teardown(t, r)
+			require.Error(t, err)
+			assert.Contains(t, said, unknown)
+		}
+	})
 }
 
 // TestForeignTwinRefreshedK3s: what has joined tells our VM from the other.
 func TestForeignTwinRefreshedK3s(t *testing.T) {
 	t.Parallel()
+
+	const refused = "edge-agent-1 was set up on another VM than the state has now"
 
 	// The provider reads the UUID of a VM that is no copy of a template.
 	r := rehearse(t, example(t, "k3s", "    template: { control: ubuntu-24.04, worker: ubuntu-24.04 }\n",
@@ -318,6 +394,107 @@ func TestForeignTwinRefreshedK3s(t *testing.T) {
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
 
-		assert.Contains(t, failPreview(t, r.Stack), "edge-agent-1 was set up on another VM than the state has now")
+		assert.Contains(t, failPreview(t, r.Stack), refused)
+		assert.Contains(t, failUp(t, r.Stack), refused)
+		assert.Contains(t, failUpRefresh(t, r.Stack), refused)
+
+		set(t, r.Stack, "pools.agent.memoryMiB", "3072")
+		assert.Contains(t, failPreview(t, r.Stack), refused)
+		assert.Contains(t, failUp(t, r.Stack), refused)
+
+		// Its node leaves, and is said to be dead.
+		set(t, r.Stack, "pools.agent.count", "0")
+		set(t, r.Stack, "lifecycle.forceRemove[0]", "edge-agent-1")
+		assert.Contains(t, failUp(t, r.Stack), refused)
+		unset(t, r.Stack, "lifecycle.forceRemove")
+		set(t, r.Stack, "pools.agent.count", "1")
+
+		for range 2 {
+			said, err := teardown(t, r)
+			require.Error(t, err)
+			assert.Contains(t, said, refused)
+		}
+	})
+}
+
+// TestIdentityWithoutNotes: a person has changed the notes of the VMs. Each is changed and deleted where its node shows
+// that it is the one that it was set up on. A VM that is off is changed when its notes state its UUID.
+func TestIdentityWithoutNotes(t *testing.T) {
+	t.Parallel()
+
+	annotate := func(t *testing.T, r *rehearsal.Rehearsal, name, notes string) {
+		t.Helper()
+
+		v, there := r.Lab.World().Snapshot().VM(name)
+		require.True(t, there, name)
+		require.NoError(t, r.Lab.World().Update(operator(r), v.Host, v.ID,
+			world.UpdateRequest{Conf: map[string]string{"description": notes}}))
+	}
+
+	t.Run("Talos", func(t *testing.T) {
+		t.Parallel()
+
+		r := rehearse(t, stackFile(t, strings.Replace(configuredMachines, "role: controlplane,",
+			"role: controlplane, haGroup: racks,", 1)))
+		up(t, r.Stack)
+
+		for _, name := range []string{"home-control-1", "home-worker-1", "home-worker-2"} {
+			annotate(t, r, name, "of the platform team")
+		}
+
+		set(t, r.Stack, "defaults.cores", "3")
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+
+		const unknown = "whether home-worker-2 was set up on VM 502 (host pve) is not known: the notes of the VM do not state"
+
+		// What belongs to a VM is not made for another either.
+		r.Lab.Journal().Plant(journal.Fault{
+			Face: journal.Talos, Subject: "home-worker-2", Call: regexp.MustCompile(`cosi\.resource\.State/Get$`),
+			Kind: journal.Refuse, Times: math.MaxInt,
+		})
+		set(t, r.Stack, "pools.worker.haGroup", "racks")
+		assert.Contains(t, failUp(t, r.Stack), `before hook "home-vm-companions" failed: `+unknown)
+		r.Lab.Journal().Clear()
+
+		stopVM(t, r, "home-worker-2")
+		set(t, r.Stack, "defaults.cores", "4")
+
+		said := failUp(t, r.Stack)
+		assert.Contains(t, said, unknown)
+
+		line := regexp.MustCompile(`VM UUID [0-9a-f-]{36}`).FindString(said)
+		require.NotEmpty(t, line)
+
+		annotate(t, r, "home-worker-2", "of the platform team\n\n"+line)
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireNoChange(t, r.Stack)
+
+		annotate(t, r, "home-worker-2", "of the platform team")
+		_, err := teardown(t, r)
+		require.NoError(t, err)
+		assert.Empty(t, vmids(r))
+	})
+
+	t.Run("K3s", func(t *testing.T) {
+		t.Parallel()
+
+		// The state has the machines that have joined.
+		r := rehearse(t, example(t, "k3s"))
+		up(t, r.Stack)
+
+		for _, name := range []string{"edge-server-1", "edge-agent-1"} {
+			annotate(t, r, name, "")
+		}
+
+		set(t, r.Stack, "defaults.cores", "3")
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireNoChange(t, r.Stack)
+
+		_, err := teardown(t, r)
+		require.NoError(t, err)
+		assert.Empty(t, vmids(r))
 	})
 }

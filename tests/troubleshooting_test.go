@@ -135,7 +135,10 @@ var remedies = map[string]remedied{
 	`"lost its tags"`: {by("TestChangedByHand"), by("TestChangedByHand"), "", ""},
 	`a VM was migrated by hand, or by high availability`: {nil, by("TestMigratedNode"), "", ""},
 	`"It is not touched"`:                                {by("TestForeignVM"), by("TestForeignVM"), "", ""},
-	`"etcd is lost"`:                                     {by("TestMadeAgain"), by("TestMadeAgain", "TestQuorumLost"), "", ""},
+	`"is not known: the notes of the VM do not state its UUID"`: {
+		by("TestCheckSetUp"), by("TestIdentityWithoutNotes", "TestForeignTwinRefreshed"), "", "",
+	},
+	`"etcd is lost"`: {by("TestMadeAgain"), by("TestMadeAgain", "TestQuorumLost"), "", ""},
 	`"and whether it needs … is not known"`: {
 		by("TestUnknownQuorum"), nil, "",
 		"a unit test has the message; TestHostLost and TestQuorumLost switch control planes off and go on",

@@ -1,6 +1,7 @@
 package proxmoxvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/wait"
 )
 
 // Identities tell the VMs of a cluster from others that have their VMIDs. What changes, restarts or deletes a VM asks
@@ -26,6 +28,9 @@ type Identities struct {
 	proxmox Proxmox
 	// found are the VMs that Proxmox VE had when the run began, by VMID.
 	found func(vmid int) (Found, bool)
+	// SetUpOn tells the SMBIOS UUID of the machine that a node was set up on, where the state does not; nil: the program
+	// sets up no node.
+	SetUpOn func(ctx context.Context, n plan.Node) (uuid string, err error)
 
 	mu sync.Mutex
 	// known are the VMs as the state has them, as far as this run has come to them.
@@ -36,6 +41,8 @@ type Identities struct {
 	foreign map[int]error
 	// warned are VMIDs of which it was said that whose they are is not known.
 	warned map[int]bool
+	// shown are VMIDs whose VM was found to be the one that its node was set up on.
+	shown map[int]bool
 	// state are the VMs of the state, by the names of their resources, once it was read.
 	state map[string]stateMachine
 	// unread is why it could not be read.
@@ -51,7 +58,7 @@ func NewIdentities(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, found fun
 	return &Identities{
 		ctx: ctx, plan: p, proxmox: proxmox, found: found,
 		known: map[int]Machine{}, creating: map[int]bool{}, foreign: map[int]error{}, warned: map[int]bool{},
-		read: make(chan struct{}),
+		shown: map[int]bool{}, read: make(chan struct{}),
 	}
 }
 
@@ -110,8 +117,8 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		}
 	}
 
-	c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan))
-	if err := i.evaluate(m, c, args.URN); err != nil {
+	c, err := i.check(ctx, m, args.URN)
+	if err != nil {
 		return err
 	}
 
@@ -121,7 +128,7 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		return nil
 	}
 
-	return checkHost(m, c.Host, hookutil.String(args.OldOutputs, "nodeName"))
+	return checkHost(m, c.Found.VM.Host, hookutil.String(args.OldOutputs, "nodeName"))
 }
 
 // checkHost refuses to delete a VM that was moved since it was read last: the provider looks for it on the host of the
@@ -133,6 +140,18 @@ func checkHost(m Machine, is, was string) error {
 
 	return fmt.Errorf("VM %d (%s) is on host %s, and the state has it on %s: it was migrated since. It is not deleted: "+
 		"run the same command again with --refresh", m.VMID, m.Name, is, was)
+}
+
+// check asks Proxmox VE about a VM of the state, and says why it is left alone.
+func (i *Identities) check(ctx context.Context, m Machine, urn pulumi.URN) (Comparison, error) {
+	c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan))
+
+	err := i.evaluate(m, c, urn)
+	if err == nil && c.Verdict == VerdictOwn {
+		err = i.checkSetUp(ctx, c.Found)
+	}
+
+	return c, err
 }
 
 // evaluate says why a VM is left alone. In a preview, what is not known is a warning.
@@ -206,13 +225,18 @@ func deleteSuccessor(p *plan.Plan, f Found) string {
 		"--purge' on host %s), then run 'pulumi up --refresh' again", f.VM.ID, f.VM.ID, f.VM.Host)
 }
 
-// CheckCompanion is a hook that runs before a companion of a VM (its firewall, its high availability) is changed or
-// deleted. These go before the VM does.
+// CheckCompanion is a hook that runs before a companion of a VM (its firewall, its high availability) is made, changed
+// or deleted. These go before the VM does.
 func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	ctx = hookutil.Deleting(ctx)
 
-	vmid := int(hookutil.Number(args.OldInputs, "vmId"))
-	if id, ok := strings.CutPrefix(hookutil.String(args.OldInputs, "resourceId"), "vm:"); ok {
+	inputs := args.OldInputs
+	if len(inputs) == 0 {
+		inputs = args.NewInputs
+	}
+
+	vmid := int(hookutil.Number(inputs, "vmId"))
+	if id, ok := strings.CutPrefix(hookutil.String(inputs, "resourceId"), "vm:"); ok {
 		vmid, _ = strconv.Atoi(id)
 	}
 
@@ -223,6 +247,15 @@ func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHo
 
 	if refused != nil {
 		return refused
+	}
+
+	if len(args.OldInputs) == 0 {
+		// Its VM was compared with the state before.
+		if f, there := i.found(vmid); there {
+			return i.checkSetUp(ctx, f)
+		}
+
+		return nil
 	}
 
 	if !known && i.ctx.DryRun() {
@@ -238,7 +271,9 @@ func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHo
 		case err != nil:
 			return i.evaluate(Machine{VMID: vmid, Name: args.Name}, Comparison{Verdict: VerdictUnknown, Why: err.Error()}, "")
 		case found:
-			return i.evaluate(was.Machine, was.Compare(ctx, i.proxmox, OwnerTags(i.plan)), was.urn)
+			_, err = i.check(ctx, was.Machine, was.urn)
+
+			return err
 		}
 
 		// The state has no such VM any more: only the tags are known here.
@@ -260,7 +295,9 @@ func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHo
 			vmid, v.Name, v.Host, strings.Join(OwnerTags(i.plan), " and "))
 	}
 
-	return i.evaluate(m, m.Compare(ctx, i.proxmox, OwnerTags(i.plan)), args.URN)
+	_, err := i.check(ctx, m, args.URN)
+
+	return err
 }
 
 // CheckNow says why a planned node's VM may not be touched now. It asks Proxmox VE again.
@@ -361,6 +398,96 @@ func CheckSetUp(node string, found Found) error {
 		"probably taken it into the state. Give that VM another VMID and run 'pulumi up --refresh'; or, if it may be "+
 		"deleted, name the node in lifecycle.replace",
 		node, ErrOtherVM, found.VM.ID, found.Config.UUID, found.VM.Host, node)
+}
+
+// checkSetUp holds that a VM of the state is the one that its node was set up on. Its notes say so, unless it was
+// imported, or a person has changed them, or a refresh has taken another VM into the state: then the state tells, or
+// what runs.
+func (i *Identities) checkSetUp(ctx context.Context, f Found) error {
+	_, n, planned := NodeByVMID(i.plan, f.VM.ID)
+	if i.SetUpOn == nil || original(f) != "" || planned && slices.Contains(i.plan.Replace, n.Name) {
+		return nil
+	}
+
+	i.readOnce()
+
+	uuid, certain := i.stateSetUp(f.VM.ID)
+	if certain || uuid == "" && !planned {
+		// What a node that has left the plan ran on was looked at when it left the cluster.
+		return nil
+	}
+
+	if uuid == "" {
+		if i.ctx.DryRun() {
+			short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+			defer cancel()
+
+			ctx = short
+		}
+
+		var err error
+		if uuid, err = i.SetUpOn(ctx, n); err == nil && uuid == "" {
+			err = errors.New("it shows no UUID")
+		}
+
+		if err != nil {
+			return i.unknownSetUp(n, f, err)
+		}
+	}
+
+	if !strings.EqualFold(uuid, f.Config.UUID) {
+		err := CheckSetUp(cmp.Or(n.Name, f.VM.Name), f)
+		i.refuse(f.VM.ID, err)
+
+		return err
+	}
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.shown[f.VM.ID] = true
+
+	return nil
+}
+
+// stateSetUp is the UUID of the machine that was set up with a VMID, as the state has it; empty: the state does not
+// tell. certain says that nothing was set up, or that the VM was compared before. Where the whole cluster goes, the
+// state may have forgotten what was.
+func (i *Identities) stateSetUp(vmid int) (uuid string, certain bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	setUp := i.unread != nil || i.plan.Teardown
+
+	for _, m := range i.state {
+		if m.VMID == vmid {
+			uuid, setUp = m.setUpOn, setUp || m.setUp
+		}
+	}
+
+	return uuid, !setUp || i.creating[vmid] || i.shown[vmid] || i.ctx.DryRun() && i.warned[vmid]
+}
+
+// unknownSetUp says what to do about a VM of which it is not known whether a node was set up on it. In a preview, it is
+// a warning.
+func (i *Identities) unknownSetUp(n plan.Node, f Found, why error) error {
+	unknown := fmt.Sprintf("whether %s was set up on VM %d (host %s) "+
+		"is not known: the notes of the VM do not state its UUID, and the node could not be asked: %v",
+		n.Name, f.VM.ID, f.VM.Host, why)
+
+	if i.ctx.DryRun() {
+		if i.firstWarning(f.VM.ID) {
+			_ = i.ctx.Log.Warn(unknown+". An update would not change the VM", nil)
+		}
+
+		return nil
+	}
+
+	line := mark + f.Config.UUID
+
+	return fmt.Errorf("%s. Nothing is done to the VM. If it is the node's, start it, or add the line '%s' to its notes "+
+		"(where it has none: 'qm set %d --description \"%s\"' on host %s), then run the command again. If it is not, "+
+		"give it another VMID and run the command again with --refresh", unknown, line, f.VM.ID, line, f.VM.Host)
 }
 
 // setUp is CheckSetUp of the VM that Proxmox VE had for a node when the run began.

@@ -50,10 +50,8 @@ type Found struct {
 // Comparison is what a comparison came to.
 type Comparison struct {
 	Verdict Verdict
-	// UUID is the one that the VM shows, where Proxmox VE told its settings.
-	UUID string
-	// Host is the one that the VM is on, where Proxmox VE told its settings.
-	Host string
+	// Found is the VM, where Proxmox VE told its settings.
+	Found Found
 	// Why explains every verdict but Ours and Gone.
 	Why string
 	// Untagged is a Foreign VM with the UUID of the state. Without a refresh in between, it would be ours.
@@ -85,7 +83,7 @@ func (m Machine) Compare(ctx context.Context, proxmox Finder, owner []string) Co
 	}
 
 	c := m.Evaluate(Found{v, config}, owner)
-	c.UUID, c.Host = config.UUID, v.Host
+	c.Found = Found{v, config}
 
 	return c
 }

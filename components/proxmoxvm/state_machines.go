@@ -21,6 +21,10 @@ type stateMachine struct {
 	urn pulumi.URN
 	// replaced says that it has the mark of a replacement.
 	replaced bool
+	// setUp says that the state has what was set up on it: the configuration of Talos, or that K3s has joined.
+	setUp bool
+	// setUpOn is the UUID that the machine had then; empty: the state does not tell.
+	setUpOn string
 }
 
 // ReadStateAfter reads the state when a resource is registered: the engine reads no state that is empty. What could not
@@ -67,11 +71,21 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 		return nil, fmt.Errorf("the engine does not tell what the state has: %w", err)
 	}
 
-	found := map[string]stateMachine{}
+	found, setUp := map[string]stateMachine{}, map[string]string{}
 
 	for urn, value := range read.Outputs {
 		kept, _ := value.(map[string]any)
 		outputs, _ := kept["outputs"].(map[string]any)
+		name := urn[strings.LastIndex(urn, "::")+2:]
+
+		if node, is := strings.CutSuffix(name, tokens.ConfigurationSuffix); is && kept["type"] == tokens.Configuration {
+			setUp[node+tokens.VMSuffix] = ""
+		}
+
+		if node, is := strings.CutSuffix(name, tokens.JoinedSuffix); is && kept["type"] == tokens.Stash {
+			joined, _ := outputs["input"].(map[string]any)
+			setUp[node+tokens.VMSuffix], _ = joined["uuid"].(string)
+		}
 
 		if kept["type"] != tokens.VM || outputs == nil {
 			continue
@@ -85,10 +99,15 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 			m.UUID = statedUUID(hookutil.String(properties, "description"))
 		}
 
-		found[urn[strings.LastIndex(urn, "::")+2:]] = stateMachine{
+		found[name] = stateMachine{
 			Machine: m, urn: pulumi.URN(urn),
 			replaced: int(hookutil.Number(properties, replaceMark)) == replacedTimeout,
 		}
+	}
+
+	for name, m := range found {
+		m.setUpOn, m.setUp = setUp[name]
+		found[name] = m
 	}
 
 	return found, nil
@@ -182,12 +201,12 @@ func (i *Identities) CheckLeaving(ctx context.Context, name string) (uuid string
 		return noUUID, fmt.Errorf("%s: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown)
 	}
 
-	c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan))
+	c, err := i.check(ctx, m.Machine, m.urn)
 	if c.Verdict == VerdictUnknown {
 		return noUUID, fmt.Errorf("%s: %w: %s", m.Name, ErrUnknown, c.Why)
 	}
 
-	return cmp.Or(c.UUID, noUUID), i.evaluate(m.Machine, c, m.urn)
+	return cmp.Or(c.Found.Config.UUID, noUUID), err
 }
 
 // noUUID is the UUID of no machine.

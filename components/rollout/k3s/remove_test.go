@@ -157,6 +157,28 @@ func TestAgentLeaves(t *testing.T) {
 		"edge-agent-1 is not removed: no Kubernetes API answers (edge-server-1: connection refused)")
 }
 
+// TestSetUpOn: Kubernetes tells which machine has joined as a node.
+func TestSetUpOn(t *testing.T) {
+	e := newEdge(t)
+	agent := plan.Node{Name: "edge-agent-1"}
+
+	uuid, err := e.SetUpOn(t.Context(), agent)
+	require.NoError(t, err)
+	assert.Empty(t, uuid, "it has not joined")
+
+	e.kubelet.Node.Status.NodeInfo.SystemUUID = "110ec58a-a0f2-4ac4-8393-c866d813b8d1"
+	require.NoError(t, e.kubelet.Join(t.Context()))
+	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
+
+	uuid, err = e.SetUpOn(t.Context(), agent)
+	require.NoError(t, err)
+	assert.Equal(t, "110ec58a-a0f2-4ac4-8393-c866d813b8d1", uuid)
+
+	e.Addresses.Set("edge-server-1", "127.0.0.9")
+	_, err = e.SetUpOn(t.Context(), agent)
+	require.EqualError(t, err, "no Kubernetes API answers (edge-server-1: connection refused)")
+}
+
 // TestAgentOfAnother: a node that is ready on another machine than that of the state is neither drained nor forgotten. A
 // Node that is left of another machine goes where the operator says that it is dead.
 func TestAgentOfAnother(t *testing.T) {

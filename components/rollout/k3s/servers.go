@@ -83,6 +83,20 @@ func (c *Cluster) ask(
 	return nil, others, nil
 }
 
+// SetUpOn is the SMBIOS UUID of the machine that has joined as a node, as Kubernetes has it.
+func (c *Cluster) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
+	if err := c.locate(ctx); err != nil {
+		return "", err
+	}
+
+	kube, err := c.answering(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	return kube.Machine(ctx, n.Name)
+}
+
 // members are the servers that Kubernetes knows as members of etcd.
 func (c *Cluster) members(ctx context.Context, nodes []kubeapi.Node) []etcd.Member {
 	var members []etcd.Member

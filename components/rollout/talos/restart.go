@@ -135,10 +135,38 @@ func (t *Restarts) joined(ctx context.Context, c nodeChange) bool {
 	return err != nil || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Name == c.Name })
 }
 
+// SetUpOn is the SMBIOS UUID of the machine that has the configuration of a node: it shows it to the credentials of the
+// cluster alone.
+func (t *Restarts) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
+	credentials, err := t.currentCredentials(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	t.discovery.Locate(ctx, []plan.Node{n}, t.Addresses)
+
+	target := talosapi.Target{Name: n.Name, Address: t.Addresses.Get(n.Name)}
+	if target.Address == "" {
+		return "", errAddressUnknown
+	}
+
+	if !t.DryRun {
+		err = t.Cluster.whyUnreachable(ctx, target, credentials)
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	return talosapi.MachineUUID(ctx, target, credentials)
+}
+
+var errAddressUnknown = errors.New("its address is not known")
+
 // whyUnreachable is why a node does not answer, nil when it does.
 func (t *Restarts) whyUnreachable(ctx context.Context, c nodeChange) error {
 	if c.Address == "" {
-		return errors.New("its address is not known")
+		return errAddressUnknown
 	}
 
 	return t.Cluster.whyUnreachable(ctx, c.Target, c.credentials)

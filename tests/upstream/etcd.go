@@ -71,6 +71,9 @@ func (b *Binary) StartMember(ctx context.Context, c MemberConfig) (*Member, erro
 		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-state=" + state,
 		"--unsafe-no-fsync", "--heartbeat-interval=200", "--election-timeout=2000",
 		"--quota-backend-bytes=" + strconv.FormatInt(c.Quota, 10), "--log-level=warn",
+		// As Talos has it (Talos: internal/app/machined/pkg/system/services/etcd.go), under the names of etcd 3.6.
+		"--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true", "--watch-progress-notify-interval=5s",
+		"--compact-hash-check-time=1s", // of Talos it is a minute
 	}
 
 	p, err := b.start(dir, "etcd", args...)
@@ -219,6 +222,21 @@ func (m *Member) Status(ctx context.Context) (*Status, error) {
 	st := &Status{}
 
 	return st, m.Call(ctx, "maintenance/status", nil, st)
+}
+
+// Health says why the member is not well, in the way of Talos and etcdctl: by a read that needs the quorum.
+func (m *Member) Health(ctx context.Context) error {
+	return m.CallLed(ctx, "kv/range", HealthKey(), nil)
+}
+
+// HealthKey is a request that concerns a key which Kubernetes does not have.
+func HealthKey() map[string]any { return map[string]any{"key": []byte("health")} }
+
+// Changed is what a change of the objects is answered with.
+type Changed struct {
+	Header struct {
+		Revision string `json:"revision"`
+	} `json:"header"`
 }
 
 // Snapshot is a snapshot of what the member stores: its database, and the hash of that.

@@ -97,6 +97,29 @@ func (p *Process) Stop() {
 // Done is closed when the process has ended, however that was.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// Exited is how a process has ended by itself.
+type Exited struct {
+	Name string
+	Code int
+	Log  string // the end of it
+}
+
+func (e *Exited) Error() string {
+	return fmt.Sprintf("%s has ended with code %d: %s", e.Name, e.Code, e.Log)
+}
+
+// Exited is how the process has ended, once it is done.
+func (p *Process) Exited() *Exited {
+	const killed = 128 + int(syscall.SIGKILL)
+
+	code := p.cmd.ProcessState.ExitCode()
+	if code < 0 {
+		code = killed
+	}
+
+	return &Exited{Name: p.name, Code: code, Log: p.Tail()}
+}
+
 // Pause keeps the process from doing anything until Resume; others find that it does not answer.
 func (p *Process) Pause() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) } // nothing to pause where it has ended
 
@@ -123,7 +146,7 @@ func (p *Process) await(ctx context.Context, ask func() error) error {
 
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s has ended: %s", p.name, p.Tail())
+			return p.Exited()
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w: %s", p.name, errors.Join(ctx.Err(), err), p.Tail())
 		case <-time.After(50 * time.Millisecond):

@@ -143,13 +143,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 	s.resource(w, r, t, k, who, verb, call, sel)
 }
 
-// writable tells why etcd does not take a request. What only deletes it takes.
+// writable tells why etcd does not take a request.
 func (s *Server) writable(verb string) error {
-	if s.cfg.Writable == nil || !slices.Contains([]string{"create", "update", "patch"}, verb) {
+	deletes := verb == "delete"
+	if s.cfg.Writable == nil || !deletes && !slices.Contains([]string{"create", "update", "patch"}, verb) {
 		return nil
 	}
 
-	return s.cfg.Writable()
+	return s.cfg.Writable(deletes)
 }
 
 // refuse answers what a real API server would do and this one cannot.

@@ -46,8 +46,9 @@ type ServerConfig struct {
 	Names []string
 	// Healthy says whether etcd answers; an error fails every request.
 	Healthy func() error
-	// Writable says whether etcd takes writes; an error fails every request that is one. It may be nil.
-	Writable func() error
+	// Writable says whether etcd takes writes, or those that only delete; an error fails every such request. It may be
+	// nil.
+	Writable func(deletes bool) error
 	// Journal records the calls.
 	Journal *journal.Journal
 	// Touch is called for each request that is not a node's own; it may be nil.

@@ -31,8 +31,8 @@ type etcdCluster struct {
 // etcdMembers are the members of a cluster, as the operating systems on their nodes run and ask them: the lab's model
 // of them, or real ones.
 type etcdMembers interface {
-	// start notes that a member's process runs, and returns what is closed when it ends by itself.
-	start(id uint64, version string, cut bool, cause string) (<-chan struct{}, error)
+	// start runs a member's process, and returns what tells how it has ended by itself.
+	start(id uint64, version string, cut bool, cause string) (<-chan error, error)
 	// end ends a member's process.
 	end(id uint64, cause string)
 	// setCut cuts a member off from the others, or connects it again.
@@ -47,8 +47,6 @@ type etcdMembers interface {
 	forfeit(id uint64, cause string) (string, error)
 	// healthy tells why the cluster does not answer, nil when it does.
 	healthy() error
-	// writable tells why the cluster takes no writes, nil when it does.
-	writable() error
 	// answers tells why a member does not answer its own clients, nil when it does.
 	answers(id uint64) error
 	// list returns copies of the members, by id, as etcd lists them.
@@ -59,6 +57,10 @@ type etcdMembers interface {
 	status(id uint64) (*machineapi.EtcdMemberStatus, error)
 	// alarm raises the alarm of a member that is out of space.
 	alarm(id uint64)
+	// damageLog stops a member, and damages its log so that it does not start again.
+	damageLog(id uint64, cause string) error
+	// damageStore stops a member, and has it start again with other data than the others have, which etcd finds out.
+	damageStore(id uint64, cause string) error
 	// takeAlarms returns the alarms of all members, asked of one, and ends them if they are to be disarmed.
 	takeAlarms(id uint64, disarm bool) ([]*machineapi.EtcdMemberAlarm, error)
 	// snapshot is one of what a member stores.
@@ -75,10 +77,9 @@ type etcdMember struct {
 	name    string // of its node
 	address netip.Addr
 	learner bool
-	started bool          // it ran once: before, etcd does not know its name
-	running bool          // its process runs
-	cut     bool          // it runs, and the others do not reach it
-	gone    chan struct{} // closed when the member is removed
+	started bool // it ran once: before, etcd does not know its name
+	running bool // its process runs
+	cut     bool // it runs, and the others do not reach it
 }
 
 // connected tells whether the others can reach the member.
@@ -137,6 +138,7 @@ var (
 	errNotForLearners  = &etcdError{codes.FailedPrecondition, "rpc not supported for learner"}
 	errBadTransferee   = &etcdError{codes.FailedPrecondition, "bad leader transferee"}
 	errNoSpace         = &etcdError{codes.ResourceExhausted, "mvcc: database space exceeded"}
+	errCorrupt         = &etcdError{codes.DataLoss, "corrupt cluster"}
 	errTransferTimeout = &etcdError{codes.Unavailable, "request timed out, leader transfer took too long"}
 )
 

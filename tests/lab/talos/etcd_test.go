@@ -331,16 +331,20 @@ func TestAlarms(t *testing.T) {
 	ids := c.memberIDs(cps[0])
 
 	r.fw.Break("vm-12", talos.EtcdNoSpace)
+	r.fw.Break("vm-13", talos.EtcdInconsistent)
 
-	want := []*machineapi.EtcdMemberAlarm{{MemberId: ids["cp-2"], Alarm: machineapi.EtcdMemberAlarm_NOSPACE}}
+	want := []*machineapi.EtcdMemberAlarm{
+		{MemberId: ids["cp-2"], Alarm: machineapi.EtcdMemberAlarm_NOSPACE},
+		{MemberId: ids["cp-3"], Alarm: machineapi.EtcdMemberAlarm_CORRUPT},
+	}
 
 	list, err := c.client(cps[0]).EtcdAlarmList(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, want[0].String(), list.GetMessages()[0].GetMemberAlarms()[0].String())
+	require.Equal(t, fmt.Sprint(want), fmt.Sprint(list.GetMessages()[0].GetMemberAlarms()))
 
 	disarmed, err := c.client(cps[2]).EtcdAlarmDisarm(t.Context())
 	require.NoError(t, err)
-	require.Len(t, disarmed.GetMessages()[0].GetMemberAlarms(), 1)
+	require.Len(t, disarmed.GetMessages()[0].GetMemberAlarms(), 2)
 
 	list, err = c.client(cps[0]).EtcdAlarmList(t.Context())
 	require.NoError(t, err)

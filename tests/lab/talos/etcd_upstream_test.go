@@ -47,6 +47,10 @@ type etcdSide interface {
 	disarm()
 	leads() string
 	fill()
+	// damageLog stops a member, and says what Talos does of its start with a log that is damaged.
+	damageLog(name string) string
+	// damageStore stops a member, and starts it with other data, until etcd has found that out.
+	damageStore(name string)
 }
 
 // TestEtcd compares the lab's etcd with the real one, in clusters of the sizes that control planes have.
@@ -56,9 +60,9 @@ func TestEtcd(t *testing.T) {
 
 	for _, size := range []int{1, 3, 5} {
 		for name, play := range map[string]func(*etcdTape, etcdSide, []string){
-			"members": membersPlay, "quorum": quorumPlay, "space": spacePlay,
+			"members": membersPlay, "quorum": quorumPlay, "space": spacePlay, "damage": damagePlay,
 		} {
-			if name == "space" && size == 5 {
+			if name == "space" && size == 5 || name == "damage" && size != 3 {
 				continue // nothing that three members do not show
 			}
 
@@ -262,6 +266,23 @@ func spacePlay(p *etcdTape, s etcdSide, names []string) {
 	p.status(s, "status when it is full", names[0])
 	s.disarm()
 	p.note("alarms when they are disarmed", s.alarms())
+}
+
+// damagePlay damages the data of one member of three, in two ways.
+func damagePlay(p *etcdTape, s etcdSide, names []string) {
+	sick := followers(s, names)
+
+	p.outcome("write", s.put())
+	s.damageStore(sick[0])
+	s.settle()
+	p.note("alarms of other data", s.alarms())
+	p.status(s, "status with other data", s.leads())
+	p.outcome("write with other data", s.put())
+	p.outcome("remove it", s.remove(sick[0]))
+	p.note("alarms that are left", s.alarms())
+	s.disarm()
+	p.outcome("write again", s.put())
+	p.note("start with a damaged log", s.damageLog(sick[1]))
 }
 
 // etcdOfRelease are real members.
@@ -558,18 +579,24 @@ func (e *etcdOfRelease) fill() {
 	}, 20*time.Second, time.Millisecond)
 }
 
-func (e *etcdOfRelease) alarms() string {
+type etcdAlarmJSON struct {
+	MemberID string `json:"memberID"`
+	Alarm    string `json:"alarm"`
+}
+
+func (e *etcdOfRelease) raised() []etcdAlarmJSON {
 	var out struct {
-		Alarms []struct {
-			MemberID string `json:"memberID"`
-			Alarm    string `json:"alarm"`
-		} `json:"alarms"`
+		Alarms []etcdAlarmJSON `json:"alarms"`
 	}
 
 	e.check(e.any().Call(e.Context(), "maintenance/alarm", map[string]any{"action": "GET"}, &out))
 
+	return out.Alarms
+}
+
+func (e *etcdOfRelease) alarms() string {
 	var all []string
-	for _, a := range out.Alarms {
+	for _, a := range e.raised() {
 		all = append(all, a.Alarm)
 	}
 
@@ -577,13 +604,37 @@ func (e *etcdOfRelease) alarms() string {
 }
 
 func (e *etcdOfRelease) disarm() {
-	all, err := e.memberList(e.any(), false)
-	e.check(err)
-
-	for _, m := range all {
+	for _, a := range e.raised() {
 		e.check(e.any().Call(e.Context(), "maintenance/alarm",
-			map[string]any{"action": "DEACTIVATE", "alarm": "NOSPACE", "memberID": m.ID}, nil))
+			map[string]any{"action": "DEACTIVATE", "alarm": a.Alarm, "memberID": a.MemberID}, nil))
 	}
+}
+
+func (e *etcdOfRelease) damageLog(name string) string {
+	m := e.members[name]
+	e.stop(name)
+	require.NoError(e, m.Config.DamageLog())
+
+	_, err := e.launch(name, true)
+	require.ErrorContains(e, err, "crc mismatch")
+
+	return restarts(err)
+}
+
+func (e *etcdOfRelease) damageStore(name string) {
+	m := e.members[name]
+
+	time.Sleep(time.Second) // its database has what was written
+	e.stop(name)
+	require.NoError(e, m.Config.DamageStore())
+
+	// Otherwise it is compared when it starts, and does not run.
+	var made upstream.Changed
+
+	e.check(e.any().Call(e.Context(), "kv/put", upstream.HealthKey(), &made))
+	e.check(e.any().Call(e.Context(), "kv/compaction", map[string]any{"revision": made.Header.Revision}, nil))
+	e.start(name)
+	require.Eventually(e, func() bool { return e.alarms() != "" }, 20*time.Second, 100*time.Millisecond)
 }
 
 func (e *etcdOfRelease) leads() string {
@@ -689,7 +740,7 @@ func (e *labEtcd) status(of string) (string, error) {
 		plainErrors(named), st.GetProtocolVersion(), st.GetStorageVersion()), err
 }
 
-func (e *labEtcd) put() error { return e.c.writable() }
+func (e *labEtcd) put() error { return e.c.writable(false) }
 
 func (e *labEtcd) fill() { e.c.alarm(e.id(e.leads())) }
 
@@ -709,6 +760,16 @@ func (e *labEtcd) disarm() {
 	_, err := e.c.takeAlarms(0, true)
 	require.NoError(e, err)
 }
+
+func (e *labEtcd) damageLog(name string) string {
+	require.NoError(e, e.c.damageLog(e.id(name), "test"))
+
+	_, err := e.c.start(e.id(name), constants.DefaultEtcdVersion, false, "test")
+
+	return restarts(err)
+}
+
+func (e *labEtcd) damageStore(name string) { require.NoError(e, e.c.damageStore(e.id(name), "test")) }
 
 func (e *labEtcd) leads() string {
 	for _, m := range e.c.known() {

@@ -21,13 +21,30 @@ type etcdModel struct {
 	kube *kube.Cluster // what they store
 
 	mu      sync.Mutex
-	members []*etcdMember // in the order of their ids, as etcd lists them
+	members []*modelMember // in the order of their ids, as etcd lists them
 	leader  uint64
 	term    uint64
 	index   uint64
-	met     bool     // there was a quorum once: what comes before is not recorded
-	alarms  []uint64 // members that are out of space; an alarm outlives its member
-	version string   // of the member that started last
+	met     bool   // there was a quorum once: what comes before is not recorded
+	version string // of the member that started last
+	// alarms outlive their members.
+	alarms []*machineapi.EtcdMemberAlarm
+}
+
+// modelMember is a member that is played.
+type modelMember struct {
+	etcdMember
+
+	damaged bool       // its log is
+	exited  chan error // of the process that runs
+}
+
+// exit ends the process, if there is one.
+func (m *modelMember) exit(err error) {
+	select {
+	case m.exited <- err:
+	default:
+	}
 }
 
 // newEtcd makes a cluster with one member, which stores what the Kubernetes objects are.
@@ -39,17 +56,16 @@ func newEtcd(log *quorumLog, stored *kube.Cluster, name string, address netip.Ad
 
 func (c *etcdModel) add(name string, address netip.Addr, learner bool) uint64 {
 	id := randomID()
-	c.members = append(c.members, &etcdMember{
-		id: id, name: name, address: address, learner: learner,
-		gone: make(chan struct{}),
+	c.members = append(c.members, &modelMember{
+		etcdMember: etcdMember{id: id, name: name, address: address, learner: learner},
 	})
-	slices.SortFunc(c.members, func(a, b *etcdMember) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(c.members, func(a, b *modelMember) int { return cmp.Compare(a.id, b.id) })
 
 	return id
 }
 
-// start notes that a member's process runs, and returns what is closed when the member is removed.
-func (c *etcdModel) start(id uint64, version string, cut bool, cause string) (<-chan struct{}, error) {
+// start implements [etcdMembers].
+func (c *etcdModel) start(id uint64, version string, cut bool, cause string) (<-chan error, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -60,14 +76,16 @@ func (c *etcdModel) start(id uint64, version string, cut bool, cause string) (<-
 	switch {
 	case m == nil:
 		return nil, errRemoved
+	case m.damaged:
+		return nil, errDamaged
 	case m.running:
 		return nil, fmt.Errorf("member %x is running already: its disk was copied", id)
 	}
 
-	m.running, m.started, m.cut = true, true, cut
+	m.running, m.started, m.cut, m.exited = true, true, cut, make(chan error, 1)
 	c.changed(cause)
 
-	return m.gone, nil
+	return m.exited, nil
 }
 
 // end notes that a member's process does not run any more.
@@ -138,8 +156,8 @@ func (c *etcdModel) removeLocked(id uint64, cause string) error {
 		return err
 	}
 
-	c.members = slices.DeleteFunc(c.members, func(m *etcdMember) bool { return m.id == id })
-	close(m.gone)
+	c.members = slices.DeleteFunc(c.members, func(m *modelMember) bool { return m.id == id })
+	m.exit(errRemoved)
 	c.changed(cause)
 
 	return nil
@@ -163,7 +181,7 @@ func (c *etcdModel) forfeit(id uint64, cause string) (string, error) {
 		return "", nil
 	}
 
-	i := slices.IndexFunc(c.members, func(m *etcdMember) bool { return m.id != id })
+	i := slices.IndexFunc(c.members, func(m *modelMember) bool { return m.id != id })
 	to := c.members[i]
 
 	return to.name, c.moveLeaderLocked(to.id, cause)
@@ -191,7 +209,7 @@ func (c *etcdModel) moveLeaderLocked(to uint64, cause string) error {
 	}
 }
 
-func (c *etcdModel) find(id uint64) *etcdMember {
+func (c *etcdModel) find(id uint64) *modelMember {
 	for _, m := range c.members {
 		if m.id == id {
 			return m
@@ -255,16 +273,24 @@ func (c *etcdModel) healthyLocked() error {
 	return nil
 }
 
-// writable tells why the cluster takes no writes, nil when it does (etcd: etcdserver/apply.go, applierV3Capped).
-func (c *etcdModel) writable() error {
+// writable tells why the cluster takes no writes, or none that only delete, nil when it does (etcd: server/etcdserver/
+// apply, applierV3Corrupt, applierV3Capped).
+func (c *etcdModel) writable(deletes bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if len(c.alarms) > 0 {
-		return errNoSpace
+	alarmed := func(alarm machineapi.EtcdMemberAlarm_AlarmType) bool {
+		return slices.ContainsFunc(c.alarms, func(a *machineapi.EtcdMemberAlarm) bool { return a.GetAlarm() == alarm })
 	}
 
-	return nil
+	switch {
+	case alarmed(machineapi.EtcdMemberAlarm_CORRUPT):
+		return errCorrupt
+	case alarmed(machineapi.EtcdMemberAlarm_NOSPACE) && !deletes:
+		return errNoSpace
+	default:
+		return nil
+	}
 }
 
 // answers tells why a member does not answer its own clients, nil when it does.
@@ -298,7 +324,7 @@ func (c *etcdModel) known() []etcdMember {
 func (c *etcdModel) knownLocked() []etcdMember {
 	out := make([]etcdMember, 0, len(c.members))
 	for _, m := range c.members {
-		out = append(out, *m)
+		out = append(out, m.etcdMember)
 	}
 
 	return out
@@ -350,21 +376,50 @@ func (c *etcdModel) status(id uint64) (*machineapi.EtcdMemberStatus, error) {
 		st.Errors = append(st.Errors, errNoLeader.Error())
 	}
 
-	for _, id := range c.alarms {
-		st.Errors = append(st.Errors, fmt.Sprintf("memberID:%d alarm:NOSPACE ", id))
+	for _, a := range c.alarms {
+		st.Errors = append(st.Errors, fmt.Sprintf("memberID:%d alarm:%s ", a.GetMemberId(), a.GetAlarm()))
 	}
 
 	return st, nil
 }
 
-// alarm notes that a member is out of space.
-func (c *etcdModel) alarm(id uint64) {
+// alarm implements [etcdMembers].
+func (c *etcdModel) alarm(id uint64) { c.raise(id, machineapi.EtcdMemberAlarm_NOSPACE) }
+
+func (c *etcdModel) raise(id uint64, alarm machineapi.EtcdMemberAlarm_AlarmType) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if !slices.Contains(c.alarms, id) {
-		c.alarms = append(c.alarms, id)
+	if !slices.ContainsFunc(c.alarms, func(a *machineapi.EtcdMemberAlarm) bool {
+		return a.GetMemberId() == id && a.GetAlarm() == alarm
+	}) {
+		c.alarms = append(c.alarms, &machineapi.EtcdMemberAlarm{MemberId: id, Alarm: alarm})
 	}
+}
+
+// damageLog implements [etcdMembers].
+func (c *etcdModel) damageLog(id uint64, cause string) error {
+	c.end(id, cause)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	m := c.find(id)
+	if m == nil {
+		return errMemberNotFound
+	}
+
+	m.damaged = true
+	m.exit(errKilled)
+
+	return nil
+}
+
+// damageStore implements [etcdMembers]: the others have most members on their side.
+func (c *etcdModel) damageStore(id uint64, _ string) error {
+	c.raise(id, machineapi.EtcdMemberAlarm_CORRUPT)
+
+	return nil
 }
 
 // takeAlarms returns the alarms of all members, and ends them if they are to be disarmed.
@@ -372,10 +427,7 @@ func (c *etcdModel) takeAlarms(_ uint64, disarm bool) ([]*machineapi.EtcdMemberA
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	var out []*machineapi.EtcdMemberAlarm
-	for _, id := range c.alarms {
-		out = append(out, &machineapi.EtcdMemberAlarm{MemberId: id, Alarm: machineapi.EtcdMemberAlarm_NOSPACE})
-	}
+	out := slices.Clone(c.alarms)
 
 	if disarm {
 		c.alarms = nil

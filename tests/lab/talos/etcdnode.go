@@ -3,23 +3,50 @@ package talos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
+
+	"talos-proxmox/tests/upstream"
 )
 
 var (
 	errNoAddress = errors.New("the node has no address yet")
 	errNoTime    = errors.New("time is not in sync yet")
-	errRemoved   = errors.New("the member has been permanently removed from the cluster")
+
+	// Why a process of etcd ends, or does not start.
+	errRemoved = errors.New("the member has been permanently removed from the cluster")
+	errDamaged = errors.New("failed to read WAL, cannot be repaired: wal: crc mismatch")
+	errKilled  = &upstream.Exited{Name: "etcd", Code: 137}
 )
 
-// etcdProcess is the etcd that runs on a node.
+// etcdProcess is the etcd that runs on a node, or is about to be started again.
 type etcdProcess struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when nothing of it runs
+}
+
+// etcdRestart is how long Talos waits before it starts an etcd again that has ended by itself.
+const etcdRestart = 5 * time.Second
+
+// restarts is what Talos says of a process that has ended (Talos: internal/app/machined/pkg/system/runner/restart).
+func restarts(err error) string {
+	code := 1
+
+	var exited *upstream.Exited
+	if errors.As(err, &exited) {
+		code = exited.Code
+	}
+
+	if code == 0 {
+		return "Runner Containerd(etcd) exited without error, going to restart it"
+	}
+
+	return fmt.Sprintf(`Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code %d`, code)
 }
 
 // runEtcd is a control plane's etcd: it starts with the data on the disk, with those of a cluster it can join, or with
@@ -40,23 +67,41 @@ func (n *node) runEtcd(ctx context.Context) {
 		}
 	}
 
-	if n.has(EtcdCorrupt) {
-		n.crashEtcd()
-
-		return
-	}
-
 	up, _, grown := m.cluster.spans()
 	if !n.wait("etcd", n.fw.opts.Latencies.Etcd, up, grown) {
 		return
 	}
 
-	gone, err := m.cluster.start(m.id, imageTag(n.config().Cluster().Etcd().Image()), n.has(EtcdCutOff), n.name()+": etcd starts")
-	if err != nil {
-		n.sys.log("etcd: %v", err)
-		n.services.set("etcd", stateFailed, "Failed to run: "+err.Error(), nil)
+	run, stop := context.WithCancel(ctx)
+	p := &etcdProcess{stop: stop, done: make(chan struct{})}
+	defer close(p.done)
+	defer stop()
 
-		return
+	n.mu.Lock()
+	n.etcd = p
+	n.mu.Unlock()
+
+	for {
+		err := n.runMember(run, m)
+		if run.Err() != nil {
+			return
+		}
+
+		n.logOnce("etcd: " + err.Error())
+		n.services.set("etcd", "Waiting", restarts(err), nil)
+
+		if !pause(run, etcdRestart) {
+			return
+		}
+	}
+}
+
+// runMember runs the node's member, and what needs it, until it ends or is to end. It returns how it ended by itself.
+func (n *node) runMember(ctx context.Context, m *membership) error {
+	exited, err := m.cluster.start(m.id, imageTag(n.config().Cluster().Etcd().Image()), n.has(EtcdCutOff),
+		n.name()+": etcd starts")
+	if err != nil {
+		return err
 	}
 
 	m.cluster.mu.Lock()
@@ -65,14 +110,9 @@ func (n *node) runEtcd(ctx context.Context) {
 	}
 	m.cluster.mu.Unlock()
 
-	run, stop := context.WithCancel(ctx)
-	p := &etcdProcess{stop: stop, done: make(chan struct{})}
-
-	n.mu.Lock()
-	n.etcd = p
-	n.mu.Unlock()
-
 	n.services.set("etcd", stateRunning, "Started task etcd", n.etcdHealth)
+
+	run, stop := context.WithCancel(ctx)
 
 	var parts sync.WaitGroup
 
@@ -85,17 +125,15 @@ func (n *node) runEtcd(ctx context.Context) {
 
 	select {
 	case <-run.Done():
-	case <-gone:
-		// it ends by itself, and Talos starts it again and again
-		n.sys.log("etcd: %v", errRemoved)
-		n.services.set("etcd", "Waiting",
-			`Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 1`, nil)
+	case err = <-exited:
+		n.services.set("etcd", "Waiting", restarts(err), nil) // at once: what is below takes its time
 	}
 
 	stop()
 	m.cluster.end(m.id, n.name()+": etcd stops ("+n.ending()+")")
 	parts.Wait()
-	close(p.done)
+
+	return err
 }
 
 // promote waits until a learner has its vote, which Talos asks for on behalf of the node that joined (Talos:
@@ -193,21 +231,6 @@ func (n *node) wipeEtcd() {
 	if m := n.membership(); m != nil {
 		m.cluster.wipe(m.id)
 	}
-}
-
-// crashEtcd ends the node's etcd, which Talos starts again and again from now on.
-func (n *node) crashEtcd() {
-	n.mu.Lock()
-	p := n.etcd
-	n.mu.Unlock()
-
-	if p != nil {
-		p.stop()
-		<-p.done
-	}
-
-	n.services.set("etcd", "Waiting",
-		`Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 2`, nil)
 }
 
 // joinEtcd asks the control planes that can be found to take the node into their cluster, nil when none does. Their

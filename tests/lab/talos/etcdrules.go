@@ -54,7 +54,7 @@ func (c *etcdModel) join(name string, address netip.Addr) (uint64, error) {
 }
 
 // mayRemove is how etcd protects the quorum (etcd: etcdserver/server.go, mayRemoveMember).
-func (c *etcdModel) mayRemove(m *etcdMember) error {
+func (c *etcdModel) mayRemove(m *modelMember) error {
 	if m.learner {
 		return nil
 	}

@@ -15,8 +15,11 @@ const (
 	// EtcdNoSpace raises the alarm of a member that is out of space: etcd takes no writes any more. It is disarmed by
 	// the API, and raised once by each Break.
 	EtcdNoSpace Fault = "etcd out of space"
-	// EtcdCorrupt ends a node's etcd, which does not start again: its disk is full, or its log cannot be read.
+	// EtcdCorrupt damages the log of a node's etcd, once by each Break: it does not start again.
 	EtcdCorrupt Fault = "etcd corrupt"
+	// EtcdInconsistent gives a node's etcd other data than the others have, once by each Break. etcd finds it out, and
+	// raises an alarm for the member: it takes no writes any more.
+	EtcdInconsistent Fault = "etcd inconsistent"
 	// ClockUnset lets no time server answer a node: it makes no certificate for its API until its clock is right, and so
 	// does not answer (Talos: controllers/secrets/api.go).
 	ClockUnset Fault = "clock unset"
@@ -71,9 +74,18 @@ func (m *membership) strike(n *node, fault Fault, broken bool) {
 		if broken {
 			m.cluster.alarm(m.id)
 		}
-	case EtcdCorrupt:
-		if broken {
-			n.crashEtcd()
+	case EtcdCorrupt, EtcdInconsistent:
+		if !broken {
+			return
+		}
+
+		damage := m.cluster.damageLog
+		if fault == EtcdInconsistent {
+			damage = m.cluster.damageStore
+		}
+
+		if err := damage(m.id, n.name()+": etcd's data are damaged"); err != nil {
+			n.sys.log("etcd's data are not damaged: %v", err)
 		}
 	// Looked at when it comes to that.
 	case EtcdLags, EtcdNotStarted, ClockUnset, KubeletDies, InstallerFails, UpgradeFallsBack, NeverReturns:

@@ -235,7 +235,12 @@ func (h *health) membersProblem() string {
 	var members []string
 
 	if m := h.node.membership(); m != nil {
-		for _, member := range m.cluster.known() {
+		listed, err := m.cluster.list()
+		if err != nil {
+			return err.Error()
+		}
+
+		for _, member := range listed {
 			members = append(members, member.address.String())
 		}
 	}

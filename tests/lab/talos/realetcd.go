@@ -40,16 +40,16 @@ type realMember struct {
 	etcdMember
 
 	config  upstream.MemberConfig
+	disk    sync.Mutex       // held while a process starts with its data, or something else changes them
 	process *upstream.Member // nil while it does not run
 	removed bool
 	problem error // why it does not answer its clients, as it said last
-	full    bool  // it told of an alarm last
 }
 
 // How long a call may take, one that is made to see whether a member is well, and how often the latter is made.
 const (
 	etcdCallTimeout  = 20 * time.Second
-	etcdProbeTimeout = time.Second
+	etcdProbeTimeout = 3 * time.Second
 	etcdProbe        = 250 * time.Millisecond
 	etcdStartTimeout = time.Minute
 )
@@ -169,13 +169,16 @@ func (c *realEtcd) running(id uint64) *upstream.Member {
 }
 
 // start implements [etcdMembers]. Members have the version of the binary.
-func (c *realEtcd) start(id uint64, _ string, cut bool, cause string) (<-chan struct{}, error) {
+func (c *realEtcd) start(id uint64, _ string, cut bool, cause string) (<-chan error, error) {
 	m := c.find(id)
-
-	switch {
-	case m == nil:
+	if m == nil {
 		return nil, errRemoved
-	case c.running(id) != nil:
+	}
+
+	m.disk.Lock()
+	defer m.disk.Unlock()
+
+	if c.running(id) != nil {
 		return nil, fmt.Errorf("member %x is running already: its disk was copied", id)
 	}
 
@@ -197,10 +200,14 @@ func (c *realEtcd) start(id uint64, _ string, cut bool, cause string) (<-chan st
 
 	c.probe(m, p)
 
+	exited := make(chan error, 1)
+
 	go func() {
 		for {
 			select {
 			case <-p.Done():
+				exited <- p.Exited()
+
 				return
 			case <-time.After(etcdProbe):
 				c.probe(m, p)
@@ -210,7 +217,7 @@ func (c *realEtcd) start(id uint64, _ string, cut bool, cause string) (<-chan st
 
 	c.changed(cause)
 
-	return p.Done(), nil
+	return exited, nil
 }
 
 // probe asks a member how it is.
@@ -218,22 +225,12 @@ func (c *realEtcd) probe(m *realMember, p *upstream.Member) {
 	ctx, cancel := context.WithTimeout(context.Background(), etcdProbeTimeout)
 	defer cancel()
 
-	st, err := p.Status(ctx)
-
-	switch {
-	case err != nil:
-		err = failure(err)
-	case st.Leader == 0:
-		err = errNoLeader
-	case st.IsLearner:
-		err = errNotForLearners
-	}
+	err := failure(p.Health(ctx))
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	m.problem = err
-	m.full = st != nil && slices.ContainsFunc(st.Errors, func(e string) bool { return strings.Contains(e, "NOSPACE") })
 }
 
 // end implements [etcdMembers]: as a power failure does it.
@@ -269,8 +266,56 @@ func (c *realEtcd) setCut(id uint64, cut bool, cause string) {
 	m.cut = cut
 	c.mu.Unlock()
 
-	c.probe(m, p)
 	c.changed(cause)
+	c.probe(m, p)
+}
+
+// damageLog implements [etcdMembers].
+func (c *realEtcd) damageLog(id uint64, cause string) error {
+	return c.damage(id, cause, upstream.MemberConfig.DamageLog)
+}
+
+// damageStore implements [etcdMembers]. A member that starts is compared with the others, and does not run if its data
+// differ, unless those have changed and been compacted meanwhile, as API servers do every five minutes. Then etcd
+// compares what each member has after the compaction.
+func (c *realEtcd) damageStore(id uint64, cause string) error {
+	return c.damage(id, cause, func(m upstream.MemberConfig) error {
+		return errors.Join(m.DamageStore(), c.compact())
+	})
+}
+
+// damage stops a member as a power failure does, and changes its data before it starts again.
+func (c *realEtcd) damage(id uint64, cause string, change func(upstream.MemberConfig) error) error {
+	m := c.find(id)
+	if m == nil {
+		return errMemberNotFound
+	}
+
+	m.disk.Lock()
+	defer m.disk.Unlock()
+
+	c.end(id, cause)
+
+	return change(m.config)
+}
+
+// compact makes a revision, and forgets those before it.
+func (c *realEtcd) compact() error {
+	var made upstream.Changed
+	if err := c.insist("kv/put", upstream.HealthKey(), &made); err != nil {
+		return err
+	}
+
+	return c.insist("kv/compaction", map[string]any{"revision": made.Header.Revision}, nil)
+}
+
+// insist calls until etcd agrees: it may be electing a leader.
+func (c *realEtcd) insist(method string, in, out any) error {
+	for deadline := time.Now().Add(etcdCallTimeout); ; time.Sleep(etcdProbe) {
+		if err := c.call(method, in, out); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // changed records how the votes stand.
@@ -456,18 +501,6 @@ func (c *realEtcd) healthy() error {
 	return err
 }
 
-// writable implements [etcdMembers], as the members said last.
-func (c *realEtcd) writable() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if slices.ContainsFunc(c.all, func(m *realMember) bool { return !m.removed && m.full }) {
-		return errNoSpace
-	}
-
-	return nil
-}
-
 // answers implements [etcdMembers], as the member said last.
 func (c *realEtcd) answers(id uint64) error {
 	if _, there := c.copyOf(id); !there {
@@ -558,16 +591,12 @@ func (c *realEtcd) status(id uint64) (*machineapi.EtcdMemberStatus, error) {
 
 // alarm implements [etcdMembers].
 func (c *realEtcd) alarm(id uint64) {
-	_ = c.setAlarm(id, "ACTIVATE") // a member that does not run raises none
-
-	if m, p := c.find(id), c.running(id); p != nil {
-		c.probe(m, p)
-	}
+	_ = c.setAlarm(id, "NOSPACE", "ACTIVATE") // a member that does not run raises none
 }
 
-func (c *realEtcd) setAlarm(id uint64, action string) error {
+func (c *realEtcd) setAlarm(id uint64, alarm, action string) error {
 	return c.call("maintenance/alarm",
-		map[string]any{"action": action, "alarm": "NOSPACE", "memberID": strconv.FormatUint(id, 10)}, nil)
+		map[string]any{"action": action, "alarm": alarm, "memberID": strconv.FormatUint(id, 10)}, nil)
 }
 
 // takeAlarms implements [etcdMembers].
@@ -594,7 +623,7 @@ func (c *realEtcd) takeAlarms(id uint64, disarm bool) ([]*machineapi.EtcdMemberA
 		})
 
 		if disarm {
-			if err := c.setAlarm(a.MemberID, "DEACTIVATE"); err != nil {
+			if err := c.setAlarm(a.MemberID, a.Alarm, "DEACTIVATE"); err != nil {
 				return nil, err
 			}
 		}

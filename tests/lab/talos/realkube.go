@@ -245,7 +245,7 @@ func (n *node) serverFor(ctx context.Context, m *membership) (*kube.Server, func
 
 		go n.installForever(ctx, state)
 	case *kube.Cluster:
-		conf.Cluster, conf.Writable = state, m.cluster.writable
+		conf.Cluster, conf.Writable = state, m.cluster.etcdMembers.(*etcdModel).writable
 		conf.Healthy = func() error { return m.cluster.answers(m.id) }
 
 		if err := n.install(ctx, state); err != nil {

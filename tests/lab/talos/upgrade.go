@@ -65,15 +65,18 @@ func (c *etcdCluster) validForUpgrade() error {
 	}
 
 	for _, m := range members {
-		switch {
-		case !m.started:
+		if !m.started {
 			return fmt.Errorf("etcd member %016x is not started, all members must be running to perform an upgrade", m.id)
-		case m.learner:
+		}
+
+		err := c.answers(m.id)
+		if !m.connected() {
+			err = context.DeadlineExceeded
+		}
+
+		if err != nil {
 			return fmt.Errorf("etcd member %016x is not healthy; all members must be healthy to perform an upgrade: %w", m.id,
-				errNotForLearners)
-		case !m.connected():
-			return fmt.Errorf("etcd member %016x is not healthy; all members must be healthy to perform an upgrade: %w", m.id,
-				context.DeadlineExceeded)
+				err)
 		}
 	}
 

@@ -3,7 +3,6 @@ package ubuntu
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -70,8 +69,11 @@ func testDatastore(t *testing.T, change ...func(*Options)) {
 	gone("s3")
 
 	second.Kill()
-	require.Eventually(t, func() bool { return errors.Is(c.healthy(first.service), errNoLeader) }, patient,
-		20*time.Millisecond, "one of two is no quorum")
+	require.Eventually(t, func() bool {
+		err := c.healthy(first.service)
+
+		return err != nil && err.Error() == errNoLeader.Error()
+	}, patient, 20*time.Millisecond, "one of two is no quorum")
 
 	again := boot(t, f, 401, at(21), guest{
 		role: "server", files: files,

@@ -36,7 +36,7 @@ func newRealEtcd(binary *upstream.Binary, dir string) *realEtcd {
 // How long a call may take, one that is made to see whether a member is well, and the start of a member.
 const (
 	etcdCallTimeout  = 20 * time.Second
-	etcdProbeTimeout = time.Second
+	etcdProbeTimeout = 3 * time.Second
 	etcdStartTimeout = time.Minute
 )
 
@@ -250,16 +250,7 @@ func (e *realEtcd) answers(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), etcdProbeTimeout)
 	defer cancel()
 
-	switch st, err := p.Status(ctx); {
-	case err != nil:
-		return err
-	case st.Leader == 0:
-		return errNoLeader
-	case st.IsLearner:
-		return errors.New("etcdserver: rpc not supported for learner")
-	default:
-		return nil
-	}
+	return p.Health(ctx)
 }
 
 // voters implements [datastore], as etcd said last where it does not answer.

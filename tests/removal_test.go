@@ -45,7 +45,7 @@ const threeAndOne = `config:
 `
 
 // requireVoters waits until etcd has so many members with a vote, all well, and holds that it was never below its
-// quorum.
+// quorum: by the word of its members, where they are released ones.
 func requireVoters(t *testing.T, r *rehearsal.Rehearsal, want int) {
 	t.Helper()
 

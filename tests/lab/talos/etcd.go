@@ -85,20 +85,6 @@ type etcdMember struct {
 // connected tells whether the others can reach the member.
 func (m *etcdMember) connected() bool { return m.running && !m.cut }
 
-// votes counts the voters, and those among them that the others reach.
-func votes(members []etcdMember) (voters, connected int) {
-	for _, m := range members {
-		if !m.learner {
-			voters++
-			if m.connected() {
-				connected++
-			}
-		}
-	}
-
-	return voters, connected
-}
-
 // membership is a member's own data, on its disk.
 type membership struct {
 	cluster *etcdCluster

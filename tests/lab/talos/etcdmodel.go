@@ -219,7 +219,19 @@ func (c *etcdModel) find(id uint64) *modelMember {
 	return nil
 }
 
-func (c *etcdModel) votes() (voters, connected int) { return votes(c.knownLocked()) }
+// votes counts the voters, and those among them that the others reach.
+func (c *etcdModel) votes() (voters, connected int) {
+	for _, m := range c.members {
+		if !m.learner {
+			voters++
+			if m.connected() {
+				connected++
+			}
+		}
+	}
+
+	return voters, connected
+}
 
 // changed elects a leader, if one is needed and can be, and records how the votes stand now.
 func (c *etcdModel) changed(cause string) {

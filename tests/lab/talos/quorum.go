@@ -3,6 +3,7 @@ package talos
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,7 +13,7 @@ type Quorum struct {
 	Cluster uint64 // which one: a cluster that is bootstrapped or recovered is a new one
 	Cause   string // what changed: "vm-13: etcd starts"
 	Voters  int
-	Healthy int // voters that run and reach each other
+	Healthy int // voters that run and reach each other; real ones: that answer
 }
 
 // Needed is how many voters have to be healthy.
@@ -25,6 +26,7 @@ func (q Quorum) Margin() int { return q.Healthy - q.Needed() }
 type quorumLog struct {
 	mu       sync.Mutex
 	instants []Quorum
+	reads    atomic.Int32 // that are under way, to show whether there is a quorum
 }
 
 func (l *quorumLog) add(q Quorum) {
@@ -38,6 +40,10 @@ func (l *quorumLog) add(q Quorum) {
 // Quorum returns every change of every etcd cluster since a time, in order; of each cluster from the instant on at
 // which it first had a quorum.
 func (f *Firmware) Quorum(since time.Time) []Quorum {
+	for f.quorum.reads.Load() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+
 	f.quorum.mu.Lock()
 	defer f.quorum.mu.Unlock()
 

@@ -30,9 +30,10 @@ type realEtcd struct {
 	id     uint64
 	log    *quorumLog
 
-	mu  sync.Mutex
-	all []*realMember // those that were removed stay: their data may be started again
-	met bool          // there was a quorum once: what comes before is not recorded
+	mu     sync.Mutex
+	all    []*realMember // those that were removed stay: their data may be started again
+	voters []uint64      // as a member listed them last
+	met    bool          // there was a quorum once: what comes before is not recorded
 }
 
 // realMember is one member.
@@ -318,18 +319,102 @@ func (c *realEtcd) insist(method string, in, out any) error {
 	}
 }
 
-// changed records how the votes stand.
+// changed records how the votes stand by the word of the members: which of the voters that they list answer. That
+// those are a quorum, a read shows that needs one.
 func (c *realEtcd) changed(cause string) {
-	voters, connected := votes(c.known())
+	q := Quorum{Cluster: c.id, Cause: cause}
+	q.Voters, q.Healthy = c.askVotes()
 
 	c.mu.Lock()
-	c.met = c.met || connected > voters/2
+	c.met = c.met || q.Margin() >= 0
 	met := c.met
 	c.mu.Unlock()
 
-	if met {
-		c.log.add(Quorum{Cluster: c.id, Cause: cause, Voters: voters, Healthy: connected})
+	if !met {
+		return
 	}
+
+	c.log.add(q)
+
+	if q.Margin() < 0 {
+		return
+	}
+
+	c.log.reads.Add(1)
+
+	go func() {
+		defer c.log.reads.Add(-1)
+
+		if err := c.insist("kv/range", upstream.HealthKey(), nil); err != nil {
+			q.Cause, q.Healthy = cause+": no read succeeds: "+err.Error(), q.Needed()-1
+			c.log.add(q)
+		}
+	}()
+}
+
+// askVotes counts the voters, and those among them that answer, as the member lists them that has heard most. One that
+// is paused is not asked: it would be waited for.
+func (c *realEtcd) askVotes() (voters, answering int) {
+	var (
+		asked    sync.WaitGroup
+		mu       sync.Mutex
+		newest   uint64
+		listed   []upstream.MemberInfo
+		answered = map[uint64]bool{}
+	)
+
+	ctx, cancel := context.WithTimeout(context.Background(), etcdCallTimeout)
+	defer cancel()
+
+	for _, m := range c.known() {
+		p := c.running(m.id)
+		if p == nil || m.cut {
+			continue
+		}
+
+		asked.Go(func() {
+			var list upstream.MemberList
+
+			st, err := p.Status(ctx)
+			if err != nil {
+				return
+			}
+
+			// A learner lists none.
+			err = p.Call(ctx, "cluster/member/list", map[string]any{"linearizable": false}, &list)
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			answered[m.id] = true
+			if err == nil && st.RaftAppliedIndex >= newest {
+				newest, listed = st.RaftAppliedIndex, list.Members
+			}
+		})
+	}
+
+	asked.Wait()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if listed != nil {
+		c.voters = nil
+	}
+
+	for _, m := range listed {
+		if !m.IsLearner {
+			c.voters = append(c.voters, m.ID)
+		}
+	}
+
+	for _, id := range c.voters {
+		if answered[id] {
+			answering++
+		}
+	}
+
+	return len(c.voters), answering
 }
 
 // call calls a member that runs, in the way of Talos: it wants a leader. Voters are asked first.

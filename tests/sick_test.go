@@ -7,10 +7,12 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/tests/lab/talos"
@@ -187,6 +189,103 @@ func TestSickEtcd(t *testing.T) {
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 		requireVoters(t, r, 4)
 		requireNoChange(t, r.Stack)
+	})
+}
+
+// TestCorruptEtcd damages the data of released members, and leaves it to etcd to find that out: one does not start any
+// more, another starts and has an alarm. No other control plane is taken away meanwhile, and what the messages say helps.
+func TestCorruptEtcd(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "drainTimeout: 3s",
+		"drainTimeout: 3s, settleTimeout: 2s", 1)), onRealKubernetes)
+	outputs := upResult(t, r.Stack).Outputs
+	api := kubernetesClient(t, outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+
+	write := func() error {
+		_, err := api.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "note-"}}, metav1.CreateOptions{})
+
+		return err
+	}
+	keepsOthers := func(because string) {
+		t.Helper()
+
+		since := time.Now()
+
+		set(t, r.Stack, "lifecycle.replace[0]", "home-control-1")
+		assert.Contains(t, failUp(t, r.Stack), "home-control-1 is not removed: "+because)
+		assert.Empty(t, r.Talos.Outages(since))
+	}
+	replace := func(node string) {
+		t.Helper()
+
+		uuid := vmConfig(t, r, node)["smbios1"]
+
+		set(t, r.Stack, "lifecycle.replace[0]", node)
+		set(t, r.Stack, "lifecycle.forceRemove[0]", node)
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		assert.NotEqual(t, uuid, vmConfig(t, r, node)["smbios1"])
+		requireVoters(t, r, 3)
+		require.NoError(t, write())
+		requireNoChange(t, r.Stack)
+		unset(t, r.Stack, "lifecycle.replace")
+		unset(t, r.Stack, "lifecycle.forceRemove")
+	}
+
+	t.Run("a log that is damaged", func(t *testing.T) {
+		node := dialNode(t, r, outputs, "home-control-2")
+
+		r.Talos.Break("home-control-2", talos.EtcdCorrupt)
+		require.Eventually(t, func() bool {
+			info, err := node.ServiceInfo(t.Context(), "etcd")
+			require.NoError(t, err)
+
+			events := info[0].Service.GetEvents().GetEvents()
+
+			return events[len(events)-1].GetMsg() ==
+				`Error running Containerd(etcd), going to restart forever: task "etcd" failed: exit code 1`
+		}, wait, time.Second)
+
+		keepsOthers("the etcd member home-control-2 is not healthy (")
+		replace("home-control-2")
+		assert.Len(t, calls(r, "/EtcdRemoveMemberByID"), 1)
+	})
+
+	t.Run("other data than the others have", func(t *testing.T) {
+		node := dialNode(t, r, outputs, "home-control-1")
+		alarms := func() []*machineapi.EtcdMemberAlarm {
+			reply, err := node.EtcdAlarmList(t.Context())
+			require.NoError(t, err)
+
+			return reply.GetMessages()[0].GetMemberAlarms()
+		}
+
+		r.Talos.Break("home-control-3", talos.EtcdInconsistent)
+		require.Eventually(t, func() bool { return len(alarms()) > 0 }, wait, time.Second)
+		assert.Equal(t, machineapi.EtcdMemberAlarm_CORRUPT, alarms()[0].GetAlarm())
+		require.ErrorContains(t, write(), "etcdserver: corrupt cluster")
+
+		const because = "etcd takes no writes, because the data of home-control-3 differ from those of the other members ("
+
+		keepsOthers(because)
+		unset(t, r.Stack, "lifecycle.replace")
+
+		since := time.Now()
+
+		set(t, r.Stack, "cluster.patches[0]", `machine: { env: { NO_PROXY: "a.example" } }`)
+
+		said := failUp(t, r.Stack)
+		assert.Contains(t, said, because)
+		assert.Contains(t, said, "name home-control-3 in lifecycle.replace and lifecycle.forceRemove, and run 'pulumi up' again")
+		assert.Empty(t, r.Talos.Outages(since))
+		unset(t, r.Stack, "cluster.patches")
+
+		replace("home-control-3")
+		assert.Empty(t, alarms())
 	})
 }
 

@@ -143,7 +143,12 @@ var remedies = map[string]remedied{
 		by("TestUnknownQuorum"), nil, "",
 		"a unit test has the message; TestHostLost and TestQuorumLost switch control planes off and go on",
 	},
-	`"etcd takes no writes, because"`:              {by("TestSickEtcd"), by("TestSickEtcd"), "", ""},
+	`"etcd takes no writes, because … is out of space"`:    {by("TestSickEtcd"), by("TestSickEtcd"), "", ""},
+	`"etcd takes no writes, because the data of … differ"`: {by("TestCorruptEtcd"), by("TestCorruptEtcd"), "", ""},
+	`"etcd takes no writes, because its members have different data"`: {
+		by("TestCheckDisruption"), nil, "",
+		"a unit test has the message; TestQuorumLost restores a snapshot where etcd has lost its quorum",
+	},
 	`"run members of two different etcd clusters"`: {by("TestTwoEtcds"), by("TestTwoEtcds"), "", ""},
 	`an image of a removed cluster is still on a host`: {
 		nil, nil, "", "the provider loses it without a message: a known limit",

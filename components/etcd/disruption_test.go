@@ -35,6 +35,18 @@ func TestCheckDisruption(t *testing.T) {
 			refused: "etcd takes no writes, because a is out of space (memberID:1 alarm:NOSPACE); run 'talosctl etcd defrag' for " +
 				"each control plane, then 'talosctl etcd alarm disarm' for one, and 'pulumi up' again",
 		},
+		"its own data differ": {
+			members: []Member{{Name: "a", Problem: "memberID:1 alarm:CORRUPT"}, b, c}, effect: impact.EffectReboot,
+			refused: "etcd takes no writes, because the data of a differ from those of the other members (memberID:1 " +
+				"alarm:CORRUPT); name a in lifecycle.replace and lifecycle.forceRemove, and run 'pulumi up' again, which " +
+				"replaces its data and ends the alarm; 'talosctl etcd alarm disarm' alone does not repair them",
+		},
+		"the data of all differ": {
+			members: []Member{{Name: "a", Problem: "alarm:CORRUPT"}, {Name: "b", Problem: "alarm:CORRUPT"}},
+			effect:  impact.EffectReboot,
+			refused: "etcd takes no writes, because its members have different data, and too few the same (alarm:CORRUPT); " +
+				"restore a snapshot with cluster.recoverFrom",
+		},
 		"an upgrade of one of two": {
 			members: []Member{a, b}, effect: impact.EffectUpgrade,
 			refused: "etcd has two members, and Talos upgrades none of them: the other could not go on alone; add a control " +
@@ -52,4 +64,7 @@ func TestCheckDisruption(t *testing.T) {
 	}
 
 	assert.Equal(t, 2, Voters([]Member{a, b, learner}))
+	assert.True(t, Led([]Member{{Name: "a", Problem: "memberID:1 alarm:NOSPACE"}}))
+	assert.False(t, Led([]Member{{Name: "a", Problem: "alarm:CORRUPT"}, {Name: "b", Problem: "alarm:CORRUPT"}}),
+		"a snapshot may be restored")
 }

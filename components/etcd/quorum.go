@@ -39,14 +39,40 @@ func (m Member) String() string {
 	return m.Name
 }
 
-// full says that the member has raised the alarm that its space is used up. Etcd takes no writes then, whichever member
-// it is.
+// full says that the member has raised the alarm that its space is used up.
 func (m Member) full() bool { return strings.Contains(m.Problem, "alarm:NOSPACE") }
+
+// alarm says why etcd takes no writes, and what helps, where the member tells of such an alarm.
+func (m Member) alarm() error {
+	switch {
+	case m.full():
+		return spec.Blocked(
+			fmt.Sprintf("etcd takes no writes, because %s is out of space (%s)", m, m.Problem),
+			"run 'talosctl etcd defrag' for each control plane, then 'talosctl etcd alarm disarm' for one, "+
+				"and 'pulumi up' again",
+		)
+	case !strings.Contains(m.Problem, "alarm:CORRUPT"):
+		return nil
+	case strings.Contains(m.Problem, "memberID:"):
+		return spec.Blocked(
+			fmt.Sprintf("etcd takes no writes, because the data of %s differ from those of the other members (%s)", m,
+				m.Problem),
+			fmt.Sprintf("name %s in lifecycle.replace and lifecycle.forceRemove, and run 'pulumi up' again, which replaces its "+
+				"data and ends the alarm; 'talosctl etcd alarm disarm' alone does not repair them", m),
+		)
+	default: // the alarm is of no member: too few have the same data
+		return spec.Blocked(
+			fmt.Sprintf("etcd takes no writes, because its members have different data, and too few the same (%s)", m.Problem),
+			"restore a snapshot with cluster.recoverFrom",
+		)
+	}
+}
 
 // QuorumSize is how many of so many voting members must agree.
 func QuorumSize(voters int) int { return voters/2 + 1 }
 
-// Led says that one of the voting members has a leader, by its own word: etcd has its quorum.
+// Led says that one of the voting members has a leader, by its own word: etcd has its quorum. One whose data may be
+// wrong does not count: where that is so of all, a snapshot is what helps.
 func Led(members []Member) bool {
 	return slices.ContainsFunc(members, func(m Member) bool { return !m.Learner && (m.Problem == "" || m.full()) })
 }
@@ -94,12 +120,8 @@ func CheckDisruption(members []Member, name string, effect impact.Effect) error 
 			unhealthy = append(unhealthy, m.String()+" is joining etcd and has no vote yet")
 
 			continue
-		case m.full():
-			return spec.Blocked(
-				fmt.Sprintf("etcd takes no writes, because %s is out of space (%s)", m, m.Problem),
-				"run 'talosctl etcd defrag' for each control plane, then 'talosctl etcd alarm disarm' for one, "+
-					"and 'pulumi up' again",
-			)
+		case m.alarm() != nil:
+			return m.alarm()
 		case m.Name != name && m.Problem != "":
 			unhealthy = append(unhealthy, fmt.Sprintf("the etcd member %s is not healthy (%s)", m, m.Problem))
 		}

@@ -102,6 +102,17 @@ func TestMemberRemoval(t *testing.T) {
 			"the etcd member b is not healthy (x); repair it first, then run 'pulumi up' again",
 		},
 		{
+			"the data of one that stays differ",
+			MemberRemoval{Members: sick(voters("a", "b", "c"), "b", "memberID:2 alarm:CORRUPT"), Leaving: []string{"c"}},
+			"etcd takes no writes, because the data of b differ from those of the other members (memberID:2 alarm:CORRUPT); " +
+				"name b in lifecycle.replace and lifecycle.forceRemove, and run 'pulumi up' again, which replaces its data and " +
+				"ends the alarm; 'talosctl etcd alarm disarm' alone does not repair them",
+		},
+		{"the data of one that leaves differ", MemberRemoval{
+			Members: sick(voters("a", "b", "c"), "b", "memberID:2 alarm:CORRUPT"),
+			Leaving: []string{"b"}, Dead: []string{"b"},
+		}, ""},
+		{
 			"one is joining",
 			MemberRemoval{Members: append(voters("a", "b", "c"),
 				Member{ID: 9, Address: "10.0.0.9", Learner: true}), Leaving: []string{"c"}},

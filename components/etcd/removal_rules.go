@@ -68,6 +68,8 @@ func (d MemberRemoval) checkHealth() error {
 
 	for _, m := range d.Members {
 		switch {
+		case m.alarm() != nil && !d.leaves(m):
+			return m.alarm()
 		case m.Learner && !d.leaves(m):
 			rules = append(rules, m.String()+" is joining etcd and has no vote yet")
 		case m.Problem != "" && !(d.leaves(m) && slices.Contains(d.Dead, m.Name)):

@@ -102,10 +102,10 @@ func memberProblem(ctx context.Context, m etcd.Member, c Credentials) string {
 			switch errs := own(s.GetErrors(), m.ID); {
 			case s.GetMemberId() != m.ID:
 				problem = "it runs a member of another etcd"
+			case s.GetLeader() == 0: // whatever alarms it tells of
+				problem = "it has no leader"
 			case len(errs) > 0:
 				problem = strings.Join(errs, ", ")
-			case s.GetLeader() == 0:
-				problem = "it has no leader"
 			}
 		}
 
@@ -118,7 +118,7 @@ func memberProblem(ctx context.Context, m etcd.Member, c Credentials) string {
 	return problem
 }
 
-// alarmed is how etcd writes the alarm of a member.
+// alarmed is how etcd writes the alarm of a member, which has one space or two since etcd 3.7.
 var alarmed = regexp.MustCompile(`^memberID:(\d+) alarm:`)
 
 // own are the errors of a member by which it is unhealthy itself: every member tells the alarms of all of them.
@@ -126,8 +126,9 @@ func own(all []string, id uint64) []string {
 	var mine []string
 
 	for _, e := range all {
+		e = strings.Join(strings.Fields(e), " ")
 		if alarm := alarmed.FindStringSubmatch(e); alarm == nil || alarm[1] == strconv.FormatUint(id, 10) {
-			mine = append(mine, strings.TrimSpace(e))
+			mine = append(mine, e)
 		}
 	}
 
